@@ -1,0 +1,92 @@
+package problem
+
+// The codes. AUTH_REQUIRED, CERT_NOT_READY and NO_CERTIFICATE are named by the
+// contract (SPEC 7.3); the others are ours.
+const (
+	InvalidJSON           Code = "INVALID_JSON"
+	InvalidRequest        Code = "INVALID_REQUEST"
+	InvalidParams         Code = "INVALID_PARAMS"
+	InvalidCommitment     Code = "INVALID_COMMITMENT"
+	InvalidInput          Code = "INVALID_INPUT"
+	InvalidIdempotencyKey Code = "INVALID_IDEMPOTENCY_KEY"
+	CommitmentMismatch    Code = "COMMITMENT_MISMATCH"
+
+	AuthRequired      Code = "AUTH_REQUIRED"
+	InvalidCredential Code = "INVALID_CREDENTIAL"
+	Forbidden         Code = "FORBIDDEN"
+
+	NotFound         Code = "NOT_FOUND"
+	DealNotFound     Code = "DEAL_NOT_FOUND"
+	CertNotFound     Code = "CERT_NOT_FOUND"
+	MethodNotAllowed Code = "METHOD_NOT_ALLOWED"
+	BodyTooLarge     Code = "BODY_TOO_LARGE"
+
+	AlreadyCommitted      Code = "ALREADY_COMMITTED"
+	AlreadyRevealed       Code = "ALREADY_REVEALED"
+	DeadlinePassed        Code = "DEADLINE_PASSED"
+	CommitsClosed         Code = "COMMITS_CLOSED"
+	CommitsMissing        Code = "COMMITS_MISSING"
+	RevealsMissing        Code = "REVEALS_MISSING"
+	DealEnded             Code = "DEAL_ENDED"
+	CannotCancel          Code = "CANNOT_CANCEL"
+	WrongAlgorithm        Code = "WRONG_ALGORITHM"
+	BeaconNotReady        Code = "BEACON_NOT_READY"
+	CertNotReady          Code = "CERT_NOT_READY"
+	NoCertificate         Code = "NO_CERTIFICATE"
+	InputsSealed          Code = "INPUTS_SEALED"
+	InputsNotReady        Code = "INPUTS_NOT_READY"
+	IdempotencyKeyReused  Code = "IDEMPOTENCY_KEY_REUSED"
+	IdempotencyInProgress Code = "IDEMPOTENCY_IN_PROGRESS"
+
+	RateLimited       Code = "RATE_LIMITED"
+	Internal          Code = "INTERNAL"
+	BeaconUnavailable Code = "BEACON_UNAVAILABLE"
+	Unavailable       Code = "UNAVAILABLE"
+	LogUnavailable    Code = "LOG_UNAVAILABLE"
+	LogInconsistent   Code = "LOG_INCONSISTENT"
+)
+
+// Table is every code, its status and its condition.
+var Table = []Entry{
+	{InvalidJSON, 400, "the body is not strict I-JSON: syntax, a duplicate member, a number that is no integer within ±(2^53−1), a lone surrogate, nesting over 32"},
+	{InvalidRequest, 400, "a member is missing, null, of the wrong type or out of range"},
+	{InvalidParams, 400, "party_labels or algorithm_params do not fit the algorithm"},
+	{InvalidCommitment, 400, "the commitment is not sha256: and 64 lower-case hex digits"},
+	{InvalidInput, 400, "the revealed input opens its commitment but does not fit the algorithm"},
+	{InvalidIdempotencyKey, 400, "Idempotency-Key is not 1 to 255 visible ASCII characters"},
+	{CommitmentMismatch, 400, "input and salt do not hash to the party's commitment"},
+
+	{AuthRequired, 401, "no Bearer credential was sent"},
+	{InvalidCredential, 401, "the Bearer credential is unknown"},
+	{Forbidden, 403, "the credential is valid but not for this deal or operation"},
+
+	{NotFound, 404, "no such path"},
+	{DealNotFound, 404, "no such deal"},
+	{CertNotFound, 404, "no published certificate has this cert_id"},
+	{MethodNotAllowed, 405, "the path exists, the method does not"},
+	{BodyTooLarge, 413, "the body is over the limit"},
+
+	{AlreadyCommitted, 409, "this party has committed"},
+	{AlreadyRevealed, 409, "this party has revealed"},
+	{DeadlinePassed, 409, "the commit or reveal deadline has passed; the deal is VOID"},
+	{CommitsClosed, 409, "all parties have committed; the deal is REVEALING"},
+	{CommitsMissing, 409, "a reveal before all parties have committed"},
+	{RevealsMissing, 409, "entropy before all parties have revealed"},
+	{DealEnded, 409, "the deal is COMPUTED, CERTIFIED, VOID, EXPIRED or CANCELLED"},
+	{CannotCancel, 409, "a counterparty has committed, or the deal has ended"},
+	{WrongAlgorithm, 409, "entropy is for random.v1 only"},
+	{BeaconNotReady, 409, "the deal's beacon round is not out yet"},
+	{CertNotReady, 409, "the certificate is not issued yet"},
+	{NoCertificate, 409, "no certificate exists or ever will"},
+	{InputsSealed, 409, "the deal is sealed or its inputs were purged: they are never given out"},
+	{InputsNotReady, 409, "inputs of an open deal are given out once it is COMPUTED"},
+	{IdempotencyKeyReused, 409, "the Idempotency-Key was used with another body"},
+	{IdempotencyInProgress, 409, "a request with this Idempotency-Key is still running"},
+
+	{RateLimited, 429, "too many requests from this address"},
+	{Internal, 500, "an unforeseen fault inside the service"},
+	{BeaconUnavailable, 502, "no beacon relay gave a value that verifies"},
+	{Unavailable, 503, "the database is out of reach"},
+	{LogUnavailable, 503, "the transparency log is out of reach"},
+	{LogInconsistent, 503, "the log's stored nodes do not lead to its signed head"},
+}
