@@ -1,0 +1,368 @@
+package localservers
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// helperEnv makes the test binary a process that starts servers, says where
+// they are, and waits to be killed.
+const helperEnv = "FAIRPACT_LOCALSERVERS_HELPER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(helperEnv) != "" {
+		helper()
+	}
+	os.Exit(m.Run())
+}
+
+func helper() {
+	ctx := context.Background()
+	p, err := StartPostgres(ctx, Options{})
+	if err == nil {
+		var r *Redis
+		if r, err = StartRedis(ctx, Options{}); err == nil {
+			fmt.Println(p.PID(), r.PID(), p.dir.path, r.dir.path)
+			select {}
+		}
+	}
+	fmt.Println(err)
+	os.Exit(1)
+}
+
+func startPostgres(t *testing.T, o Options) *Postgres {
+	t.Helper()
+	p, err := StartPostgres(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+func query(t *testing.T, url, sql string) string {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	var s string
+	if err := conn.QueryRow(t.Context(), sql).Scan(&s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// alive says whether a process exists and is no zombie.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
+}
+
+func childrenOf(t *testing.T, pid int) (pids []int) {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range stats {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			continue // ended meanwhile
+		}
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		fields := strings.Fields(rest)
+		if len(fields) > 1 && fields[1] == strconv.Itoa(pid) {
+			child, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			pids = append(pids, child)
+		}
+	}
+	return pids
+}
+
+func waitGone(t *testing.T, pids []int) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); slices.ContainsFunc(pids, alive); {
+		if time.Now().After(deadline) {
+			t.Fatalf("of the processes %v some are still there", pids)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func TestPostgresLeavesNothing(t *testing.T) {
+	t.Setenv("PGHOST", "192.0.2.1") // must not be inherited by the server
+	t.Setenv("PGDATA", "/nonexistent")
+	p, err := StartPostgres(t.Context(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := query(t, p.AdminURL(), "SELECT current_setting('unix_socket_directories') || current_setting('fsync')"); got != "off" {
+		t.Errorf("socket directories and fsync: %q", got)
+	}
+	if p.Port() == 5432 {
+		t.Error("took the default port")
+	}
+	pids := append(childrenOf(t, p.PID()), p.PID())
+	if len(pids) < 3 {
+		t.Errorf("expected the postmaster to have children, found processes %v", pids)
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	waitGone(t, pids)
+	if _, err := os.Stat(p.dir.path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory of a throwaway is still there (%v)", err)
+	}
+}
+
+func TestPostgresRestartKeepsPortAndData(t *testing.T) {
+	p := startPostgres(t, Options{})
+	url, err := p.EnsureDatabase(t.Context(), "kept")
+	if err != nil {
+		t.Fatal(err)
+	}
+	query(t, url, "WITH x AS (SELECT 1) SELECT 'ok'")
+	for _, end := range []func(){func() { _ = p.Stop() }, p.Kill, func() {}} {
+		end()
+		if err := p.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.URL("kept"); got != url {
+			t.Fatalf("URL changed from %s to %s", url, got)
+		}
+		if again, err := p.EnsureDatabase(t.Context(), "kept"); err != nil || again != url {
+			t.Fatalf("EnsureDatabase of one that is there: %s, %v", again, err)
+		}
+	}
+}
+
+func TestPostgresPersists(t *testing.T) {
+	acct, err := serverAccount()
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := tempBase(acct) // t.TempDir is 0700 and the tester's own
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp(base, "persist")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Dir: filepath.Join(dir, "pg"), Durable: true}
+
+	first := startPostgres(t, o)
+	if _, err := first.EnsureDatabase(t.Context(), "kept"); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second := startPostgres(t, o)
+	if got := query(t, second.URL("kept"), "SELECT current_setting('fsync')"); got != "on" {
+		t.Errorf("fsync is %s in a durable server", got)
+	}
+}
+
+// The checkout of root is often closed to the server's user.
+func TestPostgresUnreachableDir(t *testing.T) {
+	if os.Geteuid() != 0 {
+		// Anyone else runs the servers as himself and can enter what is his.
+		if _, err := serverAccount(); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	closed := t.TempDir()
+	if err := os.Chmod(closed, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, err := StartPostgres(t.Context(), Options{Dir: filepath.Join(closed, "pg")})
+	if err == nil || !strings.Contains(err.Error(), "cannot enter "+closed) {
+		t.Fatalf("error %v does not name the closed directory", err)
+	}
+}
+
+func TestParallelServers(t *testing.T) {
+	var wg sync.WaitGroup
+	servers := make([]*Postgres, 2)
+	for i := range servers {
+		wg.Go(func() {
+			p, err := StartPostgres(t.Context(), Options{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			servers[i] = p
+		})
+	}
+	wg.Wait()
+	for _, p := range servers {
+		if p != nil {
+			defer p.Close()
+		}
+	}
+	if !t.Failed() && (servers[0].Port() == servers[1].Port() || servers[0].dir.path == servers[1].dir.path) {
+		t.Error("two servers share a port or a directory")
+	}
+}
+
+func TestRedisRestartIsEmptyOnTheSamePort(t *testing.T) {
+	r, err := StartRedis(t.Context(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	url := r.URL()
+	if err := r.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if r.pingAt(t.Context(), r.Port()) == nil {
+		t.Error("a stopped Redis answers")
+	}
+	if err := r.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r.URL() != url {
+		t.Errorf("URL changed from %s to %s", url, r.URL())
+	}
+	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", r.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(cmdline), r.password) {
+		t.Error("the password shows in the process list")
+	}
+}
+
+// A port that is taken between the pick and the bind: the fixed one is waited
+// for.
+func TestPortTakenForAMoment(t *testing.T) {
+	first, err := StartRedis(t.Context(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	type started struct {
+		*Redis
+		error
+	}
+	second := make(chan started)
+	go func() {
+		r, err := StartRedis(t.Context(), Options{Port: first.Port()})
+		second <- started{r, err}
+	}()
+	select {
+	case s := <-second:
+		t.Fatalf("started on a port that is taken, or gave up at once: %v", s.error)
+	case <-time.After(200 * time.Millisecond):
+	}
+	if err := first.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	s := <-second
+	if s.error != nil {
+		t.Fatal(s.error)
+	}
+	if err := s.Redis.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestKilledParentLeavesNothing(t *testing.T) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), helperEnv+"=1")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pg, redis int
+	var pgDir, redisDir string
+	if _, err := fmt.Sscan(line, &pg, &redis, &pgDir, &redisDir); err != nil {
+		t.Fatalf("helper said %q: %v", line, err)
+	}
+	pids := append(childrenOf(t, pg), pg, redis)
+	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	waitGone(t, pids)
+
+	// The next to start a server removes what the killed one left.
+	acct, err := serverAccount()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := newThrowaway("test", acct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.remove()
+	for _, dir := range []string{pgDir, redisDir} {
+		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is still there (%v)", dir, err)
+		}
+	}
+}
+
+func TestMissingServersAreNamed(t *testing.T) {
+	err := error(&MissingError{"Redis", "redis-server", []string{"looked around"}})
+	if !strings.Contains(err.Error(), "apt-get install -y redis-server") {
+		t.Errorf("the error does not say what to install: %v", err)
+	}
+	if missing := Missing(t.Context()); len(missing) != 0 {
+		t.Errorf("servers are missing although the tests above started them: %v", missing)
+	}
+}
+
+func TestBrokenInstallIsPassedOver(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"postgres", "initdb"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\nexit 1\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	installs, err := findPostgres(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if filepath.Dir(installs[0].postgres) == dir {
+		t.Error("took an installation that does not answer --version")
+	}
+}

@@ -1,0 +1,80 @@
+package localservers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Redis is a private Redis server. It keeps nothing on disk: a restart
+// empties it.
+type Redis struct {
+	server
+	password string
+}
+
+// StartRedis starts a private Redis and returns when it answers. A
+// *MissingError says that none is installed. Call Close at the end.
+func StartRedis(ctx context.Context, o Options) (*Redis, error) {
+	program, err := findRedis(ctx)
+	if err != nil {
+		return nil, err
+	}
+	acct, err := serverAccount()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := openServerDir(o, "redis", acct)
+	if err != nil {
+		return nil, err
+	}
+	r := &Redis{password: randomHex(16)}
+	r.server = server{
+		name: "Redis", acct: acct, dir: dir, log: dir.join("redis.log"),
+		port: o.Port, fixed: o.Port != 0,
+		onDeath: syscall.SIGKILL,
+		stopBy:  []syscall.Signal{syscall.SIGTERM},
+		command: func(port int) *exec.Cmd {
+			// The configuration comes by standard input, so that ps does not
+			// show the password.
+			cmd := exec.Command(program, "-")
+			cmd.Stdin = strings.NewReader(redisConfig(port, r.password))
+			cmd.Dir, cmd.Env = dir.path, cleanEnv(dir.path, program)
+			return cmd
+		},
+		ping: func(ctx context.Context, port int) error { return r.pingAt(ctx, port) },
+	}
+	if err := r.start(ctx); err != nil {
+		return nil, errors.Join(err, dir.remove())
+	}
+	return r, nil
+}
+
+func redisConfig(port int, password string) string {
+	return fmt.Sprintf("bind 127.0.0.1\nport %d\nunixsocket \"\"\nrequirepass %s\nsave \"\"\nappendonly no\ndaemonize no\nlogfile \"\"\n", port, password)
+}
+
+// URL is the connection URL. It holds the password.
+func (r *Redis) URL() string { return r.urlAt(r.port) }
+
+func (r *Redis) urlAt(port int) string {
+	return "redis://:" + r.password + "@" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) + "/0"
+}
+
+func (r *Redis) pingAt(ctx context.Context, port int) error {
+	opt, err := redis.ParseURL(r.urlAt(port))
+	if err != nil {
+		return err
+	}
+	opt.MaxRetries = -1
+	c := redis.NewClient(opt)
+	defer c.Close()
+	return c.Ping(ctx).Err()
+}

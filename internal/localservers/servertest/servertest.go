@@ -1,0 +1,144 @@
+// Package servertest gives tests a real Postgres and Redis of their own.
+//
+// A package that uses it has
+//
+//	func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
+//
+// Where the servers are not installed the tests fail and say what to install;
+// they never skip.
+package servertest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairpact/fairpact/internal/localservers"
+)
+
+// PostgresEnv names a Postgres to use instead of a private one: the URL of a
+// database of a user that may create others.
+const PostgresEnv = "FAIRPACT_TEST_POSTGRES_URL"
+
+var shared struct {
+	sync.Mutex
+	postgres *localservers.Postgres
+}
+
+// Main runs the tests and then stops what they shared. It gives the exit
+// code.
+func Main(m *testing.M) int {
+	code := m.Run()
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.postgres != nil {
+		if err := shared.postgres.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, "servertest:", err)
+			return max(code, 1)
+		}
+		shared.postgres = nil
+	}
+	return code
+}
+
+func adminURL(t testing.TB) string {
+	t.Helper()
+	if given := os.Getenv(PostgresEnv); given != "" {
+		return given
+	}
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.postgres == nil {
+		p, err := localservers.StartPostgres(context.Background(), localservers.Options{})
+		if err != nil {
+			fatal(t, "Postgres", err)
+		}
+		shared.postgres = p
+	}
+	return shared.postgres.AdminURL()
+}
+
+// Postgres gives the URL of a fresh empty database, dropped at the end of the
+// test. The server is one for the whole test process.
+func Postgres(t testing.TB) string {
+	t.Helper()
+	admin := adminURL(t)
+	name := "t_" + strings.ToLower(rand.Text())
+	execute(t, admin, "CREATE DATABASE "+name)
+	t.Cleanup(func() { execute(t, admin, "DROP DATABASE "+name+" WITH (FORCE)") })
+	u, err := url.Parse(admin)
+	if err != nil {
+		t.Fatalf("servertest: %s is no URL: %v", PostgresEnv, err)
+	}
+	u.Path = "/" + name
+	return u.String()
+}
+
+func execute(t testing.TB, admin, sql string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, admin)
+	if err != nil {
+		t.Fatalf("servertest: connect to Postgres: %v", err)
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, sql); err != nil {
+		t.Fatalf("servertest: %s: %v", sql, err)
+	}
+}
+
+// StartPostgres gives the test a whole server, to stop and restart. It is
+// closed at the end of the test.
+func StartPostgres(t testing.TB) *localservers.Postgres {
+	t.Helper()
+	p, err := localservers.StartPostgres(t.Context(), localservers.Options{})
+	if err != nil {
+		fatal(t, "Postgres", err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Errorf("servertest: close Postgres: %v", err)
+		}
+	})
+	return p
+}
+
+// Redis gives the URL of an empty Redis that only this test uses.
+func Redis(t testing.TB) string {
+	t.Helper()
+	return StartRedis(t).URL()
+}
+
+// StartRedis gives the test a Redis to stop and restart. It is closed at the
+// end of the test.
+func StartRedis(t testing.TB) *localservers.Redis {
+	t.Helper()
+	r, err := localservers.StartRedis(t.Context(), localservers.Options{})
+	if err != nil {
+		fatal(t, "Redis", err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Errorf("servertest: close Redis: %v", err)
+		}
+	})
+	return r
+}
+
+func fatal(t testing.TB, server string, err error) {
+	t.Helper()
+	if missing := (*localservers.MissingError)(nil); errors.As(err, &missing) {
+		t.Fatalf("this test needs a real %s: %v", server, err)
+	}
+	t.Fatalf("servertest: start %s: %v", server, err)
+}
