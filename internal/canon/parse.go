@@ -1,0 +1,206 @@
+package canon
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// SyntaxError tells why a text is not the JSON that Parse takes. Neither the
+// reason nor the text of the error holds anything that stood in the body: the
+// body may hold sealed inputs, salts and names chosen by a party.
+type SyntaxError struct {
+	Offset int64  // bytes before the place where it is wrong
+	Reason string // what is wrong and what is allowed
+}
+
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("not valid JSON at byte offset %d: %s", e.Offset, e.Reason)
+}
+
+const (
+	reasonEmpty     = "there is no JSON value"
+	reasonTruncated = "the text ends inside a value"
+	reasonTrailing  = "something follows the end of the value"
+	reasonDuplicate = "a member name stands twice in one object"
+	reasonName      = "a member name must be a string in double quotes"
+	reasonDepth     = "arrays and objects are nested more than 32 deep"
+	reasonFraction  = "a number has a fraction or an exponent; only integers are allowed"
+	reasonRange     = "an integer is beyond ±(2^53−1), that is ±9007199254740991"
+	reasonUTF8      = "the text is not valid UTF-8"
+	reasonBOM       = "the text begins with a byte order mark; leave it out"
+	reasonSurrogate = "a \\u escape is half of a surrogate pair"
+	reasonEscape    = "a string holds an unknown or unfinished escape"
+	reasonControl   = "a control character must be escaped in a string and is not allowed outside of one"
+	reasonObject    = "the value must be a JSON object"
+)
+
+// Parse reads one JSON value (RFC 8259) that is also I-JSON (RFC 7493): valid
+// UTF-8 without a byte order mark or lone surrogates, no member name twice in
+// an object however it is escaped, nothing after the value, MaxDepth levels at
+// most. Numbers MUST be integers within ±MaxInt, written without fraction or
+// exponent; -0 reads as 0. No Unicode normalisation is done.
+// The error is a *SyntaxError.
+func Parse(data []byte) (any, error) {
+	p := parser{data: data, dec: jsontext.NewDecoder(bytes.NewBuffer(data))}
+	v, err := p.value()
+	if err != nil {
+		return nil, err
+	}
+	end := data[p.dec.InputOffset():]
+	if rest := bytes.TrimLeft(end, " \t\r\n"); len(rest) > 0 {
+		return nil, &SyntaxError{int64(len(data) - len(rest)), reasonTrailing}
+	}
+	return v, nil
+}
+
+// ParseObject is Parse for a text that must be an object.
+func ParseObject(data []byte) (map[string]any, error) {
+	v, err := Parse(data)
+	if err != nil {
+		return nil, err
+	}
+	object, ok := v.(map[string]any)
+	if !ok {
+		return nil, &SyntaxError{0, reasonObject}
+	}
+	return object, nil
+}
+
+type parser struct {
+	data []byte
+	dec  *jsontext.Decoder
+}
+
+// value reads the next value. Its recursion is bounded by MaxDepth.
+func (p *parser) value() (any, error) {
+	token, err := p.dec.ReadToken()
+	if err != nil {
+		return nil, p.syntax(err)
+	}
+	switch token.Kind() {
+	case 'n':
+		return nil, nil
+	case 't', 'f':
+		return token.Bool(), nil
+	case '"':
+		return token.String(), nil
+	case '0':
+		return p.integer(token.String())
+	}
+	// A closing bracket in the place of a value is a syntax error of the
+	// tokenizer, so what is left is an opening one.
+	if p.dec.StackDepth() > MaxDepth {
+		return nil, &SyntaxError{p.dec.InputOffset() - 1, reasonDepth}
+	}
+	if token.Kind() == '[' {
+		return p.array()
+	}
+	return p.object()
+}
+
+func (p *parser) array() (any, error) {
+	list := []any{}
+	for p.dec.PeekKind() != ']' {
+		v, err := p.value()
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, v)
+	}
+	return list, p.close()
+}
+
+func (p *parser) object() (any, error) {
+	object := map[string]any{}
+	for p.dec.PeekKind() != '}' {
+		name, err := p.dec.ReadToken()
+		if err != nil {
+			return nil, p.syntax(err)
+		}
+		key := name.String() // the token dies with the next read
+		if object[key], err = p.value(); err != nil {
+			return nil, err
+		}
+	}
+	return object, p.close()
+}
+
+func (p *parser) close() error {
+	if _, err := p.dec.ReadToken(); err != nil {
+		return p.syntax(err)
+	}
+	return nil
+}
+
+func (p *parser) integer(text string) (any, error) {
+	if strings.ContainsAny(text, ".eE") {
+		return nil, &SyntaxError{p.dec.InputOffset() - int64(len(text)), reasonFraction}
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n > MaxInt || n < -MaxInt {
+		return nil, &SyntaxError{p.dec.InputOffset() - int64(len(text)), reasonRange}
+	}
+	return n, nil
+}
+
+// syntax gives the tokenizer's error in words of our own: its text quotes the
+// body.
+func (p *parser) syntax(err error) *SyntaxError {
+	if err == io.EOF {
+		return &SyntaxError{int64(len(p.data)), reasonEmpty}
+	}
+	inner, ok := errors.AsType[*jsontext.SyntacticError](err)
+	if !ok {
+		return &SyntaxError{p.dec.InputOffset(), "unreadable"}
+	}
+	e := &SyntaxError{Offset: inner.ByteOffset}
+	switch {
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		e.Reason = reasonDuplicate
+	case errors.Is(err, jsontext.ErrNonStringName):
+		e.Reason = reasonName
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		e.Offset, e.Reason = int64(len(p.data)), reasonTruncated
+	default:
+		e.Reason = reasonAt(p.data[min(max(e.Offset, 0), int64(len(p.data))):])
+	}
+	return e
+}
+
+// reasonAt tells what is wrong with the first character of rest, at which the
+// tokenizer stopped.
+func reasonAt(rest []byte) string {
+	r, size := utf8.DecodeRune(rest)
+	switch {
+	case len(rest) == 0:
+		return reasonTruncated
+	case r == utf8.RuneError && size <= 1:
+		return reasonUTF8
+	case r == '\uFEFF':
+		return reasonBOM
+	case r < ' ':
+		return reasonControl
+	case r == '\\' && isUnicodeEscape(rest):
+		return reasonSurrogate
+	case r == '\\':
+		return reasonEscape
+	case strings.ContainsRune(`,:[]{}'`, r):
+		return fmt.Sprintf("a %q stands where it must not", r)
+	}
+	return "a character stands where it must not"
+}
+
+func isUnicodeEscape(rest []byte) bool {
+	if len(rest) < 6 || rest[1] != 'u' {
+		return false
+	}
+	_, err := strconv.ParseUint(string(rest[2:6]), 16, 16)
+	return err == nil
+}

@@ -1,0 +1,221 @@
+package canon
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func nested(depth int) string {
+	return strings.Repeat("[", depth) + strings.Repeat("]", depth)
+}
+
+func TestParseAccepts(t *testing.T) {
+	t.Parallel()
+	type object = map[string]any
+	for _, tc := range []struct {
+		in   string
+		want any
+	}{
+		{`null`, nil},
+		{`true`, true},
+		{`false`, false},
+		{` 1 `, int64(1)},
+		{"\t\r\n1\n", int64(1)},
+		{`-0`, int64(0)},
+		{`0`, int64(0)},
+		{`-1`, int64(-1)},
+		{`9007199254740991`, MaxInt},
+		{`-9007199254740991`, -MaxInt},
+		{`""`, ""},
+		{`"\u0000"`, "\x00"},
+		{`"\"\\\/\b\f\n\r\t"`, "\"\\/\b\f\n\r\t"},
+		{`"\uD83D\ude02"`, "😂"},
+		{`"😂"`, "😂"},
+		{`"\u20ac"`, "€"},
+		{"\"\u2028\x7f\"", "\u2028\x7f"},
+		{`"\uFEFF"`, "\uFEFF"},
+		{`"\uFFFE\uFDD0"`, "\uFFFE\uFDD0"},
+		{"\"e\u0301\"", "e\u0301"},
+		{`[]`, []any{}},
+		{`[null,[],{}]`, []any{nil, []any{}, object{}}},
+		{`{}`, object{}},
+		{`{"":0}`, object{"": int64(0)}},
+		{`{"a":1,"A":2,"\u00e1":3,"a\u0301":4}`, object{"a": int64(1), "A": int64(2), "\u00e1": int64(3), "a\u0301": int64(4)}},
+		{`{"a":{"a":1},"b":{"a":1}}`, object{"a": object{"a": int64(1)}, "b": object{"a": int64(1)}}},
+		{`{"__proto__":{},"constructor":null}`, object{"__proto__": object{}, "constructor": nil}},
+	} {
+		got, err := Parse([]byte(tc.in))
+		if err != nil || !reflect.DeepEqual(got, tc.want) {
+			t.Errorf("Parse(%q) = %#v, %v; want %#v", tc.in, got, err, tc.want)
+		}
+	}
+	if _, err := Parse([]byte(nested(MaxDepth))); err != nil {
+		t.Errorf("%d levels: %v", MaxDepth, err)
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	t.Parallel()
+	const misplaced = "a character stands where it must not"
+	at := func(c rune) string { return fmt.Sprintf("a %q stands where it must not", c) }
+	for _, tc := range []struct {
+		in     string
+		offset int64
+		reason string
+	}{
+		{``, 0, reasonEmpty},
+		{`   `, 3, reasonEmpty},
+		{"\uFEFF{}", 0, reasonBOM},
+		{"{}\uFEFF", 2, reasonTrailing},
+		// numbers
+		{`1.0`, 0, reasonFraction},
+		{`[1,2.5]`, 3, reasonFraction},
+		{`1e2`, 0, reasonFraction},
+		{`1E+2`, 0, reasonFraction},
+		{`-0.0`, 0, reasonFraction},
+		{`0e0`, 0, reasonFraction},
+		{`9007199254740992`, 0, reasonRange},
+		{`{"a":-9007199254740992}`, 5, reasonRange},
+		{`99999999999999999999999999999999`, 0, reasonRange},
+		{`01`, 1, reasonTrailing},
+		{`-`, 1, reasonTruncated},
+		{`-a`, 1, misplaced},
+		{`1.`, 2, reasonTruncated},
+		{`[1.]`, 3, at(']')},
+		{`.5`, 0, misplaced},
+		{`+1`, 0, misplaced},
+		{`[--1]`, 2, misplaced},
+		{`0x10`, 1, reasonTrailing},
+		{`1_000`, 1, reasonTrailing},
+		{`NaN`, 0, misplaced},
+		{`Infinity`, 0, misplaced},
+		{`-Infinity`, 1, misplaced},
+		{`１`, 0, misplaced},
+		// names
+		{`{"a":1,"a":1}`, 7, reasonDuplicate},
+		{`{"a":1,"\u0061":2}`, 7, reasonDuplicate},
+		{`{"\ud83d\ude02":1,"😂":2}`, 18, reasonDuplicate},
+		{`{"":1,"":2}`, 6, reasonDuplicate},
+		{`[{"b":{"a":1,"c":2,"a":3}}]`, 19, reasonDuplicate},
+		{`{1:2}`, 1, reasonName},
+		{`{null:2}`, 1, reasonName},
+		{`{[]:2}`, 1, reasonName},
+		{`{a:2}`, 1, misplaced},
+		{`{'a':2}`, 1, at('\'')},
+		// strings
+		{`"\ud800"`, 1, reasonSurrogate},
+		{`"\udc00"`, 1, reasonSurrogate},
+		{`"\ud800\u0041"`, 1, reasonSurrogate},
+		{`"\udc00\ud800"`, 1, reasonSurrogate},
+		{`"\ud800x"`, 1, reasonSurrogate},
+		{`{"\ud800":1}`, 2, reasonSurrogate},
+		{"\"\xed\xa0\x80\"", 1, reasonUTF8},
+		{"\"\xff\"", 1, reasonUTF8},
+		{"\"\xc0\x80\"", 1, reasonUTF8},
+		{"\"\xf4\x90\x80\x80\"", 1, reasonUTF8},
+		{"\"ab\xe2\x82\"", 3, reasonUTF8},
+		{"{\"\xff\":1}", 2, reasonUTF8},
+		{"[\xff]", 1, reasonUTF8},
+		{"\xfe\xff\x00{\x00}", 0, reasonUTF8},
+		{"{\x00}\x00", 1, reasonControl},
+		{`"\x41"`, 1, reasonEscape},
+		{`"\u12"`, 1, reasonEscape},
+		{`"\u00zz"`, 1, reasonEscape},
+		{`"\'"`, 1, reasonEscape},
+		{"\"a\nb\"", 2, reasonControl},
+		{"\"\x00\"", 1, reasonControl},
+		{"\"\x1f\"", 1, reasonControl},
+		{`"abc`, 4, reasonTruncated},
+		{`"\`, 2, reasonTruncated},
+		{`'a'`, 0, at('\'')},
+		// structure
+		{`[1,]`, 2, at(',')},
+		{`[,1]`, 1, at(',')},
+		{`[1 2]`, 3, misplaced},
+		{`[1`, 2, reasonTruncated},
+		{`[`, 1, reasonTruncated},
+		{`]`, 0, at(']')},
+		{`[}`, 1, at('}')},
+		{`[1}`, 2, at('}')},
+		{`{"a":1]`, 6, at(']')},
+		{`{"a":1,}`, 6, at(',')},
+		{`{"a"}`, 4, at('}')},
+		{`{"a":}`, 5, at('}')},
+		{`{"a" 1}`, 5, misplaced},
+		{`{"a":1 "b":2}`, 7, misplaced},
+		{`{"a":1,,"b":2}`, 7, at(',')},
+		{`{,}`, 1, at(',')},
+		{`{"a"`, 4, reasonTruncated},
+		{`{`, 1, reasonTruncated},
+		{`nul`, 3, reasonTruncated},
+		{`nulL`, 3, misplaced},
+		{`TRUE`, 0, misplaced},
+		{`undefined`, 0, misplaced},
+		{`[1]//x`, 3, reasonTrailing},
+		{`/*x*/[1]`, 0, misplaced},
+		{`1 2`, 2, reasonTrailing},
+		{`{}{}`, 2, reasonTrailing},
+		{`{} ,`, 3, reasonTrailing},
+		{"1\x00", 1, reasonTrailing},
+		{"[1]\f", 3, reasonTrailing},
+		{"\f[1]", 0, reasonControl},
+		{"[\u00a01]", 1, misplaced},
+		{nested(MaxDepth + 1), MaxDepth, reasonDepth},
+		{strings.Repeat(`{"a":`, MaxDepth+1), MaxDepth * 5, reasonDepth},
+		{strings.Repeat("[", 1_000_000), MaxDepth, reasonDepth},
+	} {
+		got, err := Parse([]byte(tc.in))
+		e, ok := errors.AsType[*SyntaxError](err)
+		if !ok || e.Offset != tc.offset || e.Reason != tc.reason {
+			t.Errorf("Parse(%.40q) = %v, %v; want offset %d, %s", tc.in, got, err, tc.offset, tc.reason)
+		}
+	}
+}
+
+// A body may hold a salt or a sealed input wherever the caller put it.
+func TestSyntaxErrorEchoesNothing(t *testing.T) {
+	t.Parallel()
+	for _, in := range []string{
+		`{"SECRET":1,"SECRET":2}`, `{"a":"SECRET" "SECRET"}`, `{"SECRET":{"SECRET":1.5}}`, `"SECRET`,
+		`["SECRET`, `{"a":SECRET}`, `"SECRET\x"`, "\"SECRET\xff\"", `{"SECRET":"\ud800"}`, `"SECRET"SECRET`,
+		`{"SECRET":99999999999999999999}`, `{"SECRET":`, `{"SECRET"1}`, `{SECRET:1}`,
+	} {
+		_, err := Parse([]byte(in))
+		if err == nil {
+			t.Errorf("Parse(%q) takes it", in)
+		} else if strings.Contains(err.Error(), "SECRET") || strings.Contains(err.Error(), "999999") {
+			t.Errorf("Parse(%q): %v", in, err)
+		}
+	}
+}
+
+func TestParseObject(t *testing.T) {
+	t.Parallel()
+	object, err := ParseObject([]byte(` {"a":[1]} `))
+	if err != nil || !reflect.DeepEqual(object, map[string]any{"a": []any{int64(1)}}) {
+		t.Errorf("got %v, %v", object, err)
+	}
+	for _, in := range []string{`[]`, `null`, `1`, `"a"`, `true`, ``, `{`} {
+		if _, err := ParseObject([]byte(in)); err == nil {
+			t.Errorf("ParseObject(%q) takes it", in)
+		}
+	}
+}
+
+func TestParseLeavesItsInputAlone(t *testing.T) {
+	t.Parallel()
+	const in = `{"a\u0062":"\ud83d\ude02","c":[1,true]}`
+	data := []byte(in)
+	tree, err := Parse(data)
+	if err != nil || string(data) != in {
+		t.Fatalf("%v; the text is now %s", err, data)
+	}
+	clear(data)
+	want := map[string]any{"ab": "😂", "c": []any{int64(1), true}}
+	if !reflect.DeepEqual(tree, want) {
+		t.Errorf("the tree changed with the text: %v", tree)
+	}
+}
