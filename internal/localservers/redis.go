@@ -1,6 +1,7 @@
 package localservers
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,8 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-
-	"github.com/redis/go-redis/v9"
+	"time"
 )
 
 // Redis is a private Redis server. It keeps nothing on disk: a restart
@@ -68,13 +68,31 @@ func (r *Redis) urlAt(port int) string {
 	return "redis://:" + r.password + "@" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) + "/0"
 }
 
+// pingAt speaks the two commands itself: the client library logs and retries
+// while a server is not up yet.
 func (r *Redis) pingAt(ctx context.Context, port int) error {
-	opt, err := redis.ParseURL(r.urlAt(port))
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
 		return err
 	}
-	opt.MaxRetries = -1
-	c := redis.NewClient(opt)
-	defer c.Close()
-	return c.Ping(ctx).Err()
+	defer conn.Close()
+	if until, ok := ctx.Deadline(); ok {
+		_ = conn.SetDeadline(until)
+	}
+	if _, err := fmt.Fprintf(conn, "AUTH %s\r\nPING\r\n", r.password); err != nil {
+		return err
+	}
+	answers := bufio.NewReader(conn)
+	for _, want := range []string{"+OK\r\n", "+PONG\r\n"} {
+		got, err := answers.ReadString('\n')
+		if err != nil {
+			return err
+		}
+		if got != want {
+			return fmt.Errorf("Redis answered %q", got)
+		}
+	}
+	return nil
 }
