@@ -18,6 +18,8 @@ const (
 	NotFound         Code = "NOT_FOUND"
 	DealNotFound     Code = "DEAL_NOT_FOUND"
 	CertNotFound     Code = "CERT_NOT_FOUND"
+	LeafNotFound     Code = "LEAF_NOT_FOUND"
+	HeadNotFound     Code = "HEAD_NOT_FOUND"
 	MethodNotAllowed Code = "METHOD_NOT_ALLOWED"
 	BodyTooLarge     Code = "BODY_TOO_LARGE"
 
@@ -63,6 +65,8 @@ var Table = []Entry{
 	{NotFound, 404, "no such path"},
 	{DealNotFound, 404, "no such deal"},
 	{CertNotFound, 404, "no published certificate has this cert_id"},
+	{LeafNotFound, 404, "no leaf of the log under a published head has this index or entry"},
+	{HeadNotFound, 404, "the log published no head of this size"},
 	{MethodNotAllowed, 405, "the path exists, the method does not"},
 	{BodyTooLarge, 413, "the body is over the limit"},
 
