@@ -1,0 +1,294 @@
+package localstack
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/beacon/devbeacon"
+	"github.com/fairpact/fairpact/internal/localservers"
+)
+
+// Stack is a running stack.
+type Stack struct {
+	o         Options
+	state     *state
+	postgres  *localservers.Postgres // nil: DatabaseURL was given
+	redis     *localservers.Redis    // nil: RedisURL was given
+	beacon    *devbeacon.Server
+	beaconURL string
+	relay     *http.Server
+
+	databaseURL, redisURL string
+
+	processes []*process // in the order of their start
+	failed    chan Failure
+}
+
+// Start starts everything and returns when every binary is ready. On an error
+// it has stopped what it had started.
+func Start(ctx context.Context, o Options) (*Stack, error) {
+	st, err := openState(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Stack{o: o, state: st, failed: make(chan Failure, 64)}
+	if err := s.start(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Stack) start(ctx context.Context) error {
+	if s.o.Port != 0 {
+		if err := checkPort(s.o.Port); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{serverSecret, appendSecret} {
+		if _, err := s.state.secret(name); err != nil {
+			return err
+		}
+	}
+	if err := s.startServers(ctx); err != nil {
+		return err
+	}
+	if err := s.step("migrated the database", func() error {
+		_, err := s.Fairpactctl(ctx, "migrate")
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := s.startBeacon(); err != nil {
+		return err
+	}
+	// deal-api and the worker are told where log-server listens.
+	for _, kind := range []string{LogServer, DealAPI, DeadlineWorker} {
+		if err := s.startKind(ctx, kind); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step does something and tells how long it took.
+func (s *Stack) step(what string, do func() error) error {
+	begin := time.Now()
+	if err := do(); err != nil {
+		return err
+	}
+	if s.o.Progress != nil {
+		s.o.Progress(what, time.Since(begin))
+	}
+	return nil
+}
+
+// PortTakenError says that the port asked for is not free.
+type PortTakenError struct{ Port int }
+
+func (e *PortTakenError) Error() string {
+	return fmt.Sprintf("port %d on 127.0.0.1 is taken", e.Port)
+}
+
+func checkPort(port int) error {
+	l, err := net.Listen("tcp4", loopback(port))
+	if err != nil {
+		return errors.Join(&PortTakenError{port}, err)
+	}
+	return l.Close()
+}
+
+func (s *Stack) startServers(ctx context.Context) error {
+	var wg sync.WaitGroup
+	var errPostgres, errRedis error
+	s.databaseURL, s.redisURL = s.o.DatabaseURL, s.o.RedisURL
+	if s.databaseURL == "" {
+		wg.Go(func() {
+			errPostgres = s.step("started Postgres", func() error { return s.startPostgres(ctx) })
+		})
+	}
+	if s.redisURL == "" {
+		wg.Go(func() {
+			errRedis = s.step("started Redis", func() (err error) {
+				s.redis, err = localservers.StartRedis(ctx, localservers.Options{})
+				return err
+			})
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errPostgres, errRedis); err != nil {
+		return err
+	}
+	if s.redis != nil {
+		s.redisURL = s.redis.URL()
+	}
+	return nil
+}
+
+func (s *Stack) startPostgres(ctx context.Context) (err error) {
+	s.postgres, err = localservers.StartPostgres(ctx, localservers.Options{
+		Dir: s.o.PostgresDir, Durable: s.o.PostgresDir != "",
+	})
+	if err != nil {
+		return err
+	}
+	s.databaseURL, err = s.postgres.EnsureDatabase(ctx, "fairpact")
+	return err
+}
+
+func (s *Stack) startBeacon() error {
+	return s.step("started the development beacon", func() error {
+		text, err := s.state.secret("beacon-seed")
+		if err != nil {
+			return err
+		}
+		seed, err := hex.DecodeString(text)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.state.path("beacon-seed"), err)
+		}
+		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		s.beacon = devbeacon.New(seed)
+		s.beaconURL = "http://" + l.Addr().String()
+		s.relay = &http.Server{Handler: s.beacon, ReadHeaderTimeout: 10 * time.Second}
+		go func() { _ = s.relay.Serve(l) }()
+		return nil
+	})
+}
+
+func (s *Stack) startKind(ctx context.Context, kind string) error {
+	replicas, named := s.o.Replicas[kind]
+	if !named {
+		replicas = 1
+	}
+	for i := 1; i <= replicas; i++ {
+		name := kind
+		if i > 1 {
+			name += "-" + strconv.Itoa(i)
+		}
+		p := newProcess(name, kind, s.state.path(filepath.Join("log", name+".log")))
+		if name == DealAPI && s.o.Port != 0 {
+			p.fixed["FAIRPACT_LISTEN"] = s.o.Port
+		}
+		s.processes = append(s.processes, p)
+		if err := s.step("started "+name, func() error { return s.Start(ctx, name) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const serverSecret, appendSecret = "server-secret", "append-secret"
+
+// environment is what a binary is told, from the general to the particular:
+// of two values for one name the later counts.
+func (s *Stack) environment(p *process, extra []string) []string {
+	env := []string{
+		"DATABASE_URL=" + s.databaseURL,
+		"FAIRPACT_SIGNING_KEY=dev://" + s.state.path("dev-key.pem"),
+		"FAIRPACT_SERVER_SECRET_FILE=" + s.state.path(serverSecret),
+		"FAIRPACT_APPEND_SECRET_FILE=" + s.state.path(appendSecret),
+	}
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "GOCOVERDIR", "GORACE"} {
+		if value, set := os.LookupEnv(name); set {
+			env = append(env, name+"="+value)
+		}
+	}
+	if p.kind != LogServer {
+		chain := s.beacon.Chain()
+		env = append(env,
+			"REDIS_URL="+s.redisURL,
+			"FAIRPACT_BEACON_RELAYS="+s.beaconURL,
+			"FAIRPACT_BEACON_CHAIN_HASH="+chain.Hash,
+			"FAIRPACT_BEACON_PUBLIC_KEY="+hex.EncodeToString(chain.PublicKey),
+			"FAIRPACT_BEACON_PERIOD="+strconv.FormatInt(chain.Period, 10),
+			"FAIRPACT_BEACON_GENESIS="+strconv.FormatInt(chain.Genesis, 10),
+		)
+		if log, err := s.process(LogServer); err == nil {
+			env = append(env,
+				"FAIRPACT_LOG_READ_URL="+log.url("FAIRPACT_READ_LISTEN"),
+				"FAIRPACT_LOG_APPEND_URL="+log.url("FAIRPACT_APPEND_LISTEN"))
+		}
+	}
+	env = append(env, s.o.Env[""]...)
+	env = append(env, s.o.Env[p.kind]...)
+	if p.name != p.kind {
+		env = append(env, s.o.Env[p.name]...)
+	}
+	return append(env, extra...)
+}
+
+func (s *Stack) process(name string) (*process, error) {
+	for _, p := range s.processes {
+		if p.name == name {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("the stack has no process %q", name)
+}
+
+// mustProcess is for methods whose wrong name is a mistake in the program.
+func (s *Stack) mustProcess(name string) *process {
+	p, err := s.process(name)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// Fairpactctl runs the command line against the stack's database and gives
+// what it printed.
+func (s *Stack) Fairpactctl(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(s.o.Bin, "fairpactctl"), args...)
+	cmd.Env = append(os.Environ(), "DATABASE_URL="+s.databaseURL)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return string(out), fmt.Errorf("fairpactctl %s: %w; it said:\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out), nil
+}
+
+// Close stops everything, the binaries before what they need, and removes
+// what was temporary.
+func (s *Stack) Close() error {
+	var errs []error
+	// In the reverse order of their start, replicas of a kind together.
+	for i := len(s.processes); i > 0; {
+		kind := s.processes[i-1].kind
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		for ; i > 0 && s.processes[i-1].kind == kind; i-- {
+			p := s.processes[i-1]
+			wg.Go(func() {
+				if err := p.stop(); err != nil {
+					mu.Lock()
+					errs = append(errs, err)
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+	}
+	if s.relay != nil {
+		errs = append(errs, s.relay.Close())
+	}
+	if s.redis != nil {
+		errs = append(errs, s.redis.Close())
+	}
+	if s.postgres != nil {
+		errs = append(errs, s.postgres.Close())
+	}
+	return errors.Join(append(errs, s.state.remove())...)
+}
