@@ -1,0 +1,168 @@
+// Package certificate is the form of an outcome certificate, the bytes that
+// are signed, the log entry made of them, and the checks of a verification.
+// It is pure.
+package certificate
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"regexp"
+
+	"github.com/transparency-dev/merkle/compact"
+	"github.com/transparency-dev/merkle/proof"
+	"github.com/transparency-dev/merkle/rfc6962"
+
+	"github.com/fairpact/fairpact/internal/canon"
+)
+
+// Version is the certificate format. SPEC 9.3: the current form is "1".
+const Version = "1"
+
+// Outcomes. SPEC 2.5.
+const (
+	Computed = "COMPUTED"
+	Void     = "VOID"
+)
+
+// Payload is what is signed: the certificate without signature and log_proof
+// (SPEC 2.5). Times are unix seconds; unused nullable members are null.
+type Payload struct {
+	CertVersion    string          `json:"cert_version"`
+	CertID         string          `json:"cert_id"`
+	DealID         string          `json:"deal_id"`
+	Outcome        string          `json:"outcome"`
+	Algorithm      string          `json:"algorithm"`
+	Mode           string          `json:"mode"`
+	Retention      string          `json:"retention"`
+	Parties        []Party         `json:"parties"`
+	InputRoot      *string         `json:"input_root"`
+	Result         json.RawMessage `json:"result"`
+	VoidFlakers    []int           `json:"void_flakers"`
+	Properties     []string        `json:"properties"`
+	Timing         Timing          `json:"timing"`
+	TEEAttestation json.RawMessage `json:"tee_attestation"` // SPEC 2.5: reserved; null
+}
+
+// Party is a row of `parties`.
+type Party struct {
+	Index      int     `json:"index"`
+	Label      string  `json:"label"`
+	Commitment *string `json:"commitment"`
+	AttestedBy string  `json:"attested_by"`
+}
+
+// AttestedByInitiator says that the initiator attested that the label exists.
+const AttestedByInitiator = "initiator"
+
+// Timing is when each phase closed, in unix seconds; null where it never did.
+type Timing struct {
+	CreatedAt       int64  `json:"created_at"`
+	CommitsClosedAt *int64 `json:"commits_closed_at"`
+	RevealsClosedAt *int64 `json:"reveals_closed_at"`
+	ComputedAt      *int64 `json:"computed_at"`
+}
+
+// LogProof is the inclusion proof against a published tree head.
+// InclusionPath holds 64 lower-case hex digits a node, leaf side first
+// (RFC 6962 2.1.1).
+type LogProof struct {
+	TreeSize      int64    `json:"tree_size"`
+	LeafIndex     int64    `json:"leaf_index"`
+	InclusionPath []string `json:"inclusion_path"`
+}
+
+// Certificate is a payload with its signature and its proof.
+type Certificate struct {
+	Payload
+	LogProof  LogProof `json:"log_proof"`
+	Signature string   `json:"signature"`
+}
+
+// SigningBytes is the RFC 8785 form of the payload (SPEC 2.5). The signature
+// and the log entry are both made of its SHA-256.
+func (p Payload) SigningBytes() ([]byte, error) { return canon.Marshal(p) }
+
+// Parse reads signing bytes back.
+func Parse(signingBytes []byte) (Payload, error) {
+	var p Payload
+	if err := json.Unmarshal(signingBytes, &p); err != nil {
+		return Payload{}, fmt.Errorf("certificate payload: %w", err)
+	}
+	return p, nil
+}
+
+// Entry is the log entry of a certificate: SHA-256 of its signing bytes. The
+// public log shows nothing else of it.
+func Entry(signingBytes []byte) [32]byte { return sha256.Sum256(signingBytes) }
+
+// Properties are the guarantee flags that are true of a certificate.
+func Properties(outcome, algorithm, retention string) []string {
+	flags := []string{"inputs-committed-before-reveal"}
+	if outcome == Computed {
+		flags = append(flags, "deterministic-recomputable")
+	}
+	if outcome == Computed && algorithm == "random.v1" {
+		flags = append(flags, "beacon-verified")
+	}
+	if retention == "purge" {
+		flags = append(flags, "inputs-purged")
+	}
+	return append(flags, "logged")
+}
+
+// InputRoot is `sha256:` and the RFC 6962 root over the leaves in party order.
+// A leaf is the canonical input followed by the salt bytes.
+func InputRoot(leaves [][]byte) string {
+	tree := (&compact.RangeFactory{Hash: rfc6962.DefaultHasher.HashChildren}).NewEmptyRange(0)
+	for _, leaf := range leaves {
+		// Append fails only on a nil node visitor's own error, which there is none of.
+		_ = tree.Append(rfc6962.DefaultHasher.HashLeaf(leaf), nil)
+	}
+	root, _ := tree.GetRootHash(nil)
+	if root == nil {
+		root = rfc6962.DefaultHasher.EmptyRoot()
+	}
+	return "sha256:" + hex.EncodeToString(root)
+}
+
+var rootForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+
+// InputRootWellFormed is the check of that name (SPEC 2.9): a root is there and
+// of the right form, or null where the outcome is VOID.
+func (p Payload) InputRootWellFormed() bool {
+	if p.InputRoot == nil {
+		return p.Outcome == Void
+	}
+	return rootForm.MatchString(*p.InputRoot)
+}
+
+// VerifyInclusion checks that the entry is the leaf at lp.LeafIndex of the tree
+// with the given root (64 hex) and lp.TreeSize leaves (RFC 9162 2.1.3.2).
+func VerifyInclusion(entry [32]byte, lp LogProof, rootHash string) error {
+	if lp.LeafIndex < 0 || lp.TreeSize <= lp.LeafIndex {
+		return fmt.Errorf("leaf %d is not in a tree of %d leaves", lp.LeafIndex, lp.TreeSize)
+	}
+	root, err := hashOf(rootHash)
+	if err != nil {
+		return err
+	}
+	path := make([][]byte, len(lp.InclusionPath))
+	for i, node := range lp.InclusionPath {
+		if path[i], err = hashOf(node); err != nil {
+			return err
+		}
+	}
+	return proof.VerifyInclusion(rfc6962.DefaultHasher, uint64(lp.LeafIndex), uint64(lp.TreeSize),
+		rfc6962.DefaultHasher.HashLeaf(entry[:]), path, root)
+}
+
+var hashForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+func hashOf(s string) ([]byte, error) {
+	if !hashForm.MatchString(s) {
+		return nil, fmt.Errorf("a hash of %d characters is not 64 lower-case hex digits", len(s))
+	}
+	return hex.DecodeString(s)
+}

@@ -1,0 +1,126 @@
+// Package ephemeral is what may be lost at any moment: short locks and copies
+// kept in Redis to make things cheap. Nothing here is needed for a right
+// answer. With Redis empty, slow or gone every call returns at once and the
+// caller goes on by the database alone.
+package ephemeral
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-redis/redis_rate/v10"
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	timeout = 250 * time.Millisecond // of one command
+	pause   = time.Second            // without Redis, after it failed
+)
+
+// Redis is a client that never makes its caller wait for a Redis that is down.
+// It is safe for concurrent use.
+type Redis struct {
+	client  *redis.Client
+	limiter *redis_rate.Limiter
+	// downUntil is the time (unix nanoseconds) before which Redis is not asked.
+	downUntil atomic.Int64
+}
+
+// Open makes a client. It fails on a malformed URL only; a Redis that is out of
+// reach is not an error.
+func Open(url string) (*Redis, error) {
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, errors.New("REDIS_URL is not a redis:// or rediss:// URL (its text is not shown, it may hold a password)")
+	}
+	options.DialTimeout, options.ReadTimeout, options.WriteTimeout, options.PoolTimeout = timeout, timeout, timeout, timeout
+	options.MaxRetries = -1
+	options.ContextTimeoutEnabled = true
+	client := redis.NewClient(options)
+	return &Redis{client: client, limiter: redis_rate.NewLimiter(client)}, nil
+}
+
+// Close ends all connections.
+func (r *Redis) Close() error { return r.client.Close() }
+
+// Ping tells whether Redis answers, for monitoring.
+func (r *Redis) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return r.client.Ping(ctx).Err()
+}
+
+// up tells whether Redis is worth asking now.
+func (r *Redis) up() bool { return time.Now().UnixNano() >= r.downUntil.Load() }
+
+// noteFailure stops asking for a moment after a failure of Redis itself, and
+// tells whether err was one. A caller that gave up says nothing about Redis.
+func (r *Redis) noteFailure(ctx context.Context, err error) bool {
+	if err == nil || errors.Is(err, redis.Nil) {
+		return false
+	}
+	if ctx.Err() == nil {
+		r.downUntil.Store(time.Now().Add(pause).UnixNano())
+	}
+	return true
+}
+
+var release = redis.NewScript(`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`)
+
+// Lock asks for a lock of at most ttl. free is false only where somebody else
+// certainly holds it; without Redis it is true, as the lock saves work and
+// guards nothing. unlock MUST be called where free is true.
+func (r *Redis) Lock(ctx context.Context, name string, ttl time.Duration) (unlock func(), free bool) {
+	if !r.up() {
+		return func() {}, true
+	}
+	owner := rand.Text()
+	err := r.client.SetArgs(ctx, key("lock", name), owner, redis.SetArgs{Mode: "NX", TTL: ttl}).Err()
+	if errors.Is(err, redis.Nil) {
+		return nil, false
+	}
+	if r.noteFailure(ctx, err) {
+		return func() {}, true
+	}
+	return func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+		defer cancel()
+		r.noteFailure(ctx, release.Run(ctx, r.client, []string{key("lock", name)}, owner).Err())
+	}, true
+}
+
+// Put keeps a copy for at most ttl, if Redis is there.
+func (r *Redis) Put(ctx context.Context, name string, value []byte, ttl time.Duration) {
+	if r.up() {
+		r.noteFailure(ctx, r.client.Set(ctx, key("copy", name), value, ttl).Err())
+	}
+}
+
+// Get finds a copy.
+func (r *Redis) Get(ctx context.Context, name string) (value []byte, found bool) {
+	if !r.up() {
+		return nil, false
+	}
+	value, err := r.client.Get(ctx, key("copy", name)).Bytes()
+	r.noteFailure(ctx, err)
+	return value, err == nil
+}
+
+func key(kind, name string) string { return fmt.Sprintf("fairpact:%s:%s", kind, name) }
+
+// Allow counts one use of name against a limit a minute (GCRA). Without Redis
+// everything is allowed.
+func (r *Redis) Allow(ctx context.Context, name string, perMinute int) (retryAfterSeconds int, ok bool) {
+	if !r.up() {
+		return 0, true
+	}
+	result, err := r.limiter.Allow(ctx, name, redis_rate.PerMinute(perMinute))
+	if r.noteFailure(ctx, err) || result == nil || result.Allowed > 0 {
+		return 0, true
+	}
+	return int(result.RetryAfter/time.Second) + 1, false
+}

@@ -1,0 +1,59 @@
+package escrow
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/deal"
+	"github.com/fairpact/fairpact/internal/store"
+)
+
+const listLimit = 1000 // of each kind in one listing; the next one brings more
+
+// Due lists the deals that need the worker within the horizon.
+func (s *Service) Due(ctx context.Context, horizon time.Duration) ([]store.Due, error) {
+	return s.store.Due(ctx, int64(horizon/time.Second), listLimit, deal.DrawDelay)
+}
+
+// Complete lists deals in which nobody is missing and that a dead process did
+// not advance, and draws that are due. It looks at every active deal.
+func (s *Service) Complete(ctx context.Context) ([]string, error) {
+	return s.store.Complete(ctx, listLimit, deal.DrawDelay)
+}
+
+// Sweep deletes the idempotency records whose time is over.
+func (s *Service) Sweep(ctx context.Context) (int64, error) { return s.store.Sweep(ctx) }
+
+// Attend does all that is due for a deal: its steps, its draw, its certificate.
+// again is when the clock brings its next step (0: nothing more to come); an
+// error means that something is out of reach: try again.
+func (s *Service) Attend(ctx context.Context, dealID string) (again time.Duration, err error) {
+	d, err := s.declared(ctx, dealID)
+	if errors.Is(err, store.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	st, err := s.settle(ctx, d)
+	if err != nil {
+		return 0, err
+	}
+	if s.standing(d, st).Next(st.Now) == deal.Draw {
+		if err := s.draw(ctx, d); err != nil {
+			return 0, err
+		}
+		if st, err = s.settle(ctx, d); err != nil {
+			return 0, err
+		}
+	}
+	if st.CertID != nil && !st.Published {
+		return 0, s.issue(ctx, *st.CertID)
+	}
+	if at, ok := s.standing(d, st).DueAt(); ok {
+		wait := min(at, st.Now+3600)*1000 - st.NowMilli
+		return max(time.Duration(wait)*time.Millisecond, time.Millisecond), nil
+	}
+	return 0, nil
+}

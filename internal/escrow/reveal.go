@@ -1,0 +1,156 @@
+package escrow
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/crash"
+	"github.com/fairpact/fairpact/internal/deal"
+	"github.com/fairpact/fairpact/internal/idempotency"
+	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/sealing"
+	"github.com/fairpact/fairpact/internal/store"
+)
+
+// Reveal stores a party's input where it opens the commitment and fits the
+// algorithm. SPEC 4 rule 4: with the last one the algorithm runs and the
+// certificate is issued in the same flow.
+func (s *Service) Reveal(ctx context.Context, a Access, r RevealRequest, rec *idempotency.Record) (idempotency.Response, error) {
+	in := sealing.Input{Canonical: canon.Encode(r.Input), Salt: r.Salt}
+	if err := s.opens(ctx, a, r, &in); err != nil {
+		// Late or in the wrong state comes first, whatever a reveal opens to.
+		if _, bad := errors.AsType[*problem.Error](err); bad {
+			if late := s.refused(ctx, a, deal.Deal.Reveal); late != nil {
+				return idempotency.Response{}, late
+			}
+		}
+		return idempotency.Response{}, err
+	}
+	sealed := s.secret.SealInput(a.deal.DealID, a.party, in)
+	rejects := a.deal.algorithm.Rejects(r.Input)
+	for range attempts {
+		var done bool
+		var err error
+		if rejects {
+			done, err = s.reject(ctx, a, in, sealed, rec)
+		} else {
+			done, err = s.store.Reveal(ctx, a.deal.DealID, a.party, sealed, rec.Replay())
+		}
+		if err != nil {
+			return idempotency.Response{}, err
+		}
+		if done {
+			crash.Point("escrow.revealed")
+			return s.Revealed(ctx, a)
+		}
+		if err := s.refused(ctx, a, deal.Deal.Reveal); err != nil {
+			return idempotency.Response{}, err
+		}
+	}
+	return idempotency.Response{}, fmt.Errorf("deal %s does not take a reveal that it should", a.deal.DealID)
+}
+
+// opens checks the reveal against the commitment and then against the
+// algorithm, and notes which reading of the salt matched.
+func (s *Service) opens(ctx context.Context, a Access, r RevealRequest, in *sealing.Input) error {
+	commitment, _, err := s.store.Party(ctx, a.deal.DealID, a.party)
+	if errors.Is(err, store.ErrNotFound) || err == nil && commitment == nil {
+		return problem.New(problem.CommitsMissing, "party %d has not committed; call POST /v1/deals/%s/commit first", a.party, a.deal.DealID)
+	}
+	if err != nil {
+		return err
+	}
+	salt, ok := canon.Open(*commitment, in.Canonical, r.Salt)
+	if !ok {
+		return problem.New(problem.CommitmentMismatch, "input and salt do not hash to the commitment %s of party %d; send exactly the input and the salt that were committed", *commitment, a.party)
+	}
+	in.SaltBytes = salt
+	if err := a.deal.algorithm.CheckInput(a.deal.Labels, a.deal.params, r.Input); err != nil {
+		return problem.New(problem.InvalidInput, "%s", err)
+	}
+	return nil
+}
+
+// reject stores a shapley.v1 rejection and ends the deal in one transaction.
+// SPEC 3: any rejection makes the deal VOID, the rejector is named.
+func (s *Service) reject(ctx context.Context, a Access, in sealing.Input, sealed []byte, rec *idempotency.Record) (bool, error) {
+	st, parties, err := s.store.Standings(ctx, a.deal.DealID)
+	if err != nil {
+		return false, err
+	}
+	if s.standing(a.deal, st).Reveal(deal.Party{Index: a.party, Committed: true, Revealed: parties[a.party].Revealed}, st.Now) != nil {
+		return false, nil
+	}
+	e := &store.Ending{
+		DealID: a.deal.DealID, From: deal.Revealing, To: deal.Void, Commits: st.Commits, Reveals: st.Reveals,
+		VoidFlakers: []int{a.party}, At: st.Now,
+	}
+	var inputs []sealing.Input
+	if st.Reveals+1 == len(parties) {
+		e.RevealsClosedAt = &st.Now
+		if inputs, err = s.inputsWith(ctx, a, parties, in); err != nil {
+			return false, err
+		}
+	}
+	if err := certify(a.deal, st, parties, inputs, e); err != nil {
+		return false, err
+	}
+	done, err := s.store.Reject(ctx, e, a.party, sealed, rec.Replay())
+	if done {
+		crash.Point("escrow.ended")
+		s.issueBounded(ctx, *e.CertID)
+	}
+	return done, err
+}
+
+// inputsWith are all parties' inputs, with the caller's own in its place.
+func (s *Service) inputsWith(ctx context.Context, a Access, parties []store.Standing, own sealing.Input) ([]sealing.Input, error) {
+	sealed, err := s.store.SealedInputs(ctx, a.deal.DealID)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]sealing.Input, 0, len(parties))
+	for i := range parties {
+		if i == a.party {
+			all = append(all, own)
+			continue
+		}
+		if len(sealed) == 0 || sealed[0] == nil {
+			return nil, nil // the deal moved on: the transaction will refuse
+		}
+		in, err := s.secret.OpenInput(a.deal.DealID, i, sealed[0])
+		if err != nil {
+			return nil, err
+		}
+		all, sealed = append(all, in), sealed[1:]
+	}
+	return all, nil
+}
+
+// Revealed is the answer to a reveal that stands.
+func (s *Service) Revealed(ctx context.Context, a Access) (idempotency.Response, error) {
+	ctx, cancel := settled(ctx)
+	defer cancel()
+	answer := struct {
+		DealID   string          `json:"deal_id"`
+		State    deal.State      `json:"state"`
+		Party    int             `json:"party"`
+		Revealed bool            `json:"revealed"`
+		Result   json.RawMessage `json:"result"`
+	}{a.deal.DealID, deal.Revealing, a.party, true, nil}
+	missing, err := s.missing(ctx, a.deal, func(m *mark) *int { return &m.reveals }, s.store.FirstMissingReveal)
+	if err != nil {
+		return idempotency.Response{}, err
+	}
+	if !missing || a.deal.algorithm.ID == "shapley.v1" { // a rejection ends a deal that others have yet to reveal to
+		st, err := s.settle(ctx, a.deal)
+		if err != nil {
+			return idempotency.Response{}, err
+		}
+		answer.State, answer.Result = s.standing(a.deal, st).State(), st.Result
+	}
+	return respond(200, answer)
+}

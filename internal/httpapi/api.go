@@ -1,0 +1,99 @@
+// Package httpapi is the REST surface (SPEC 4). A handler finds who calls and
+// which deal is meant, reads the body, calls one use case of package escrow and
+// writes its answer. The rules are not here.
+//
+// Every call is checked in one order: route (404, 405), credential (401), deal
+// (403, 404), size (413), syntax and shape (400), idempotency (replay or 409),
+// state (409), and then what the use case finds (400).
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/netip"
+
+	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/idempotency"
+)
+
+// Status is the service status (SPEC 2.8).
+type Status struct {
+	Status       string   `json:"status"`
+	Service      string   `json:"service"`
+	Version      string   `json:"version"`
+	PublicKey    string   `json:"pubkey"`
+	Custody      string   `json:"key_custody"`
+	LegacyKeys   []string `json:"legacy_pubkeys"`
+	DevEphemeral bool     `json:"dev_ephemeral_key"`
+	Note         string   `json:"note"`
+}
+
+// Limiter limits how often a name may do something; it lets through where it
+// does not know.
+type Limiter interface {
+	Allow(ctx context.Context, name string, perMinute int) (retryAfterSeconds int, ok bool)
+}
+
+// Config is what the surface needs.
+type Config struct {
+	Escrow         *escrow.Service
+	Guard          *idempotency.Guard
+	Limiter        Limiter
+	Status         Status
+	LogReadURL     string // log-server's read port
+	TrustedProxies []netip.Prefix
+	KeysPerMinute  int // POST /v1/keys for each client address; 0: no limit
+	Logger         *slog.Logger
+}
+
+// API serves the REST surface.
+type API struct {
+	Config
+	catalogue []byte
+	status    []byte
+}
+
+const (
+	maxBody   = 4 << 20
+	maxHeader = 32 << 10
+)
+
+// New gives the handler of the whole surface.
+func New(c Config) (http.Handler, error) {
+	a := &API{Config: c}
+	var err error
+	if a.catalogue, err = catalogue(); err != nil {
+		return nil, err
+	}
+	if a.status, err = escrow.Encode(c.Status); err != nil {
+		return nil, err
+	}
+	log, err := logProxy(c.LogReadURL)
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	for path, methods := range map[string]route{
+		"/v1/status":                 {http.MethodGet: public(fixed(a.status))},
+		"/v1/algorithms":             {http.MethodGet: public(fixed(a.catalogue))},
+		"/openapi.json":              {http.MethodGet: public(fixed(openAPI))},
+		"/v1/keys":                   {http.MethodPost: a.createKey},
+		"/v1/deals":                  {http.MethodPost: a.createDeal},
+		"/v1/deals/{id}":             {http.MethodGet: a.read(escrow.Read, (*escrow.Service).View)},
+		"/v1/deals/{id}/commit":      {http.MethodPost: a.commit},
+		"/v1/deals/{id}/reveal":      {http.MethodPost: a.reveal},
+		"/v1/deals/{id}/entropy":     {http.MethodPost: a.read(escrow.DrawEntropy, (*escrow.Service).Entropy)},
+		"/v1/deals/{id}/cancel":      {http.MethodPost: a.cancel},
+		"/v1/deals/{id}/certificate": {http.MethodGet: a.read(escrow.ReadCertificate, (*escrow.Service).Certificate)},
+		"/v1/deals/{id}/inputs":      {http.MethodGet: a.read(escrow.ReadInputs, (*escrow.Service).Inputs)},
+		"/v1/verify/{cert_id}":       {http.MethodGet: public(a.verify)},
+		"/v1/log/tree-head":          {http.MethodGet: log},
+		"/v1/log/proof":              {http.MethodGet: log},
+		"/v1/log/consistency":        {http.MethodGet: log},
+	} {
+		mux.Handle(path, methods)
+	}
+	mux.HandleFunc("/", notFound)
+	return a.observed(cleanPath(mux)), nil
+}

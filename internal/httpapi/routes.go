@@ -1,0 +1,171 @@
+package httpapi
+
+import (
+	"crypto/rand"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/problem"
+)
+
+// route is what a path does, by method. HEAD is GET without its body.
+type route map[string]http.HandlerFunc
+
+func (m route) allow() string {
+	methods := []string{http.MethodOptions}
+	for method := range m {
+		methods = append(methods, method)
+		if method == http.MethodGet {
+			methods = append(methods, http.MethodHead)
+		}
+	}
+	slices.Sort(methods)
+	return strings.Join(methods, ", ")
+}
+
+func (m route) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	switch handler, ok := m[method]; {
+	case ok:
+		handler(w, r)
+	case method == http.MethodOptions:
+		w.Header().Set("Allow", m.allow())
+		if _, reads := m[http.MethodGet]; reads {
+			w.Header().Set("Access-Control-Allow-Origin", "*")
+			w.Header().Set("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS")
+		}
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		w.Header().Set("Allow", m.allow())
+		problem.Write(w, problem.New(problem.MethodNotAllowed, "%s is not served at this path; use one of %s", methodName(r.Method), m.allow()))
+	}
+}
+
+// methodName keeps a made-up method from filling an error.
+func methodName(method string) string {
+	if len(method) > 16 {
+		return "this method"
+	}
+	return method
+}
+
+func notFound(w http.ResponseWriter, _ *http.Request) {
+	problem.Write(w, problem.New(problem.NotFound, "no such path; the paths are in GET /openapi.json"))
+}
+
+// cleanPath answers 404 where http.ServeMux would redirect with an HTML page.
+func cleanPath(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != path.Clean(r.URL.Path) || r.Method == http.MethodConnect {
+			notFound(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// public lets a page of any origin read the answer.
+func public(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		next(w, r)
+	}
+}
+
+func fixed(body []byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, body) }
+}
+
+func write(w http.ResponseWriter, status int, body []byte) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	if h.Get("Cache-Control") == "" {
+		h.Set("Cache-Control", "no-store")
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+// logProxy passes /v1/log/ to log-server, so that one base URL serves the
+// whole surface.
+func logProxy(readURL string) (http.HandlerFunc, error) {
+	target, err := url.Parse(readURL)
+	if err != nil {
+		return nil, err
+	}
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.Out.Header = http.Header{"Accept": {"application/json"}} // no credential leaves deal-api
+		},
+		Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, ResponseHeaderTimeout: 10 * time.Second},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			p := problem.New(problem.LogUnavailable, "the transparency log is out of reach; call again in a few seconds").Because(err)
+			p.RetryAfter = 2 * time.Second
+			problem.Write(w, p)
+		},
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+	}
+	return proxy.ServeHTTP, nil
+}
+
+// observed logs each call by its route, never with a header, query or body, and
+// turns a panic into a 500.
+func (a *API) observed(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		id := rand.Text()[:16]
+		w.Header().Set("X-Request-Id", id)
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		rec := &recorder{ResponseWriter: w}
+		defer func() {
+			if fault := recover(); fault != nil {
+				if fault == http.ErrAbortHandler {
+					panic(fault)
+				}
+				a.Logger.ErrorContext(r.Context(), "panic", "request_id", id, "route", r.Pattern, "fault", fault)
+				if rec.status == 0 {
+					problem.Write(rec, problem.New(problem.Internal, "the service failed; send the same request again with the same Idempotency-Key"))
+				}
+			}
+			level := slog.LevelDebug
+			if rec.status >= 500 {
+				level = slog.LevelWarn
+			}
+			a.Logger.Log(r.Context(), level, "request", "request_id", id, "method", methodName(r.Method), "route", r.Pattern,
+				"deal_id", dealID(r), "status", rec.status, "ms", time.Since(began).Milliseconds())
+		}()
+		next.ServeHTTP(rec, r)
+	})
+}
+
+// dealID is the path's deal where it has the form of one.
+func dealID(r *http.Request) string {
+	if id := r.PathValue("id"); strings.HasPrefix(id, "d_") && len(id) == 24 {
+		return id
+	}
+	return ""
+}
+
+type recorder struct {
+	http.ResponseWriter
+	status int
+}
+
+func (r *recorder) WriteHeader(status int) {
+	if r.status == 0 {
+		r.status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }

@@ -1,0 +1,268 @@
+// Package idempotency makes a POST repeatable: the same Idempotency-Key with
+// the same body replays the stored response, with another body it is a 409
+// (SPEC 4, 7.4).
+//
+// The effect's transaction writes the record, so that effect and record exist
+// together or not at all. Where the response is only known later it is stored
+// in a second step, and a replay that finds none (the process died in between)
+// renders it anew. Only success is stored: a refused call changed nothing and
+// may be mended and sent again under the same key.
+//
+//	fault                                  what a retry meets
+//	died before the effect's commit        no record: runs the effect
+//	died after it, before the answer       a record: replays or renders
+//	Redis down, empty, restarted           the database alone decides: one unique scope
+//	database gone                          503, nothing done
+package idempotency
+
+import (
+	"context"
+	"crypto/hmac"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/crash"
+	"github.com/fairpact/fairpact/internal/ephemeral"
+	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/sealing"
+	"github.com/fairpact/fairpact/internal/store"
+)
+
+const (
+	// Lifetime is how long a response is replayed.
+	Lifetime = 24 * time.Hour
+	// KeyLifetime is the same for POST /v1/keys, where the header is the only
+	// secret of the caller; there a replay also ends at the key's first use.
+	KeyLifetime = 10 * time.Minute
+
+	lockTime = 4 * time.Second       // below waitTime: a retry outlives the lock of a killed process
+	waitTime = 5 * time.Second       // for a twin in flight, then 409
+	pollTime = 20 * time.Millisecond // between looks at a twin
+	copyTime = 10 * time.Minute      // of a response in Redis
+)
+
+// Guard runs effects at most once a key.
+type Guard struct {
+	store  *store.Store
+	redis  *ephemeral.Redis
+	secret *sealing.Secret
+}
+
+// New makes a Guard.
+func New(s *store.Store, r *ephemeral.Redis, secret *sealing.Secret) *Guard {
+	return &Guard{store: s, redis: r, secret: secret}
+}
+
+// Request is one call as idempotency sees it.
+type Request struct {
+	Key      string // the header; empty: the call runs as it is
+	Caller   string // the Bearer credential, or the client's address where there is none
+	Method   string
+	Path     string
+	Body     []byte // RFC 8785
+	Lifetime time.Duration
+	NoCopy   bool // keep no copy in Redis
+}
+
+// Response is what is stored and replayed.
+type Response struct {
+	Status int             `json:"status"`
+	Body   json.RawMessage `json:"body"`
+}
+
+// Record is handed to an effect, which writes it in its own transaction.
+type Record struct {
+	guard *Guard
+	req   Request
+	scope []byte
+	body  []byte
+}
+
+// Replay is the record without a response, for effects whose answer is known
+// later. A nil Record (no Idempotency-Key) gives nil.
+func (r *Record) Replay() *store.Replay {
+	if r == nil {
+		return nil
+	}
+	return &store.Replay{Scope: r.scope, Body: r.body, Lifetime: int64(r.req.Lifetime / time.Second)}
+}
+
+// ReplayWith is the record with its response: the effect and its answer are one commit.
+func (r *Record) ReplayWith(status int, body []byte) (*store.Replay, error) {
+	if r == nil {
+		return nil, nil
+	}
+	sealed, err := r.guard.seal(r.req, Response{status, body})
+	if err != nil {
+		return nil, err
+	}
+	replay := r.Replay()
+	replay.Response = sealed
+	return replay, nil
+}
+
+// ValidKey tells whether a header is 1 to 255 visible ASCII characters.
+func ValidKey(key string) bool {
+	for _, c := range []byte(key) {
+		if c < 0x21 || c > 0x7e {
+			return false
+		}
+	}
+	return len(key) >= 1 && len(key) <= 255
+}
+
+// Do runs effect at most once for the request's key, or replays what it
+// answered. render gives the answer anew from the deal as it stands; it is used
+// where the effect took place and its answer was lost.
+func (g *Guard) Do(ctx context.Context, req Request, effect func(*Record) (Response, error), render func() (Response, error)) (Response, error) {
+	if req.Key == "" {
+		return effect(nil)
+	}
+	rec := &Record{guard: g, req: req}
+	rec.scope = g.secret.MAC([]byte("scope"), []byte(req.Caller), []byte(req.Method), []byte(req.Path), []byte(req.Key))
+	rec.body = g.secret.MAC([]byte("body"), req.Body)
+	name := base64.RawURLEncoding.EncodeToString(rec.scope)
+
+	deadline := time.Now().Add(waitTime)
+	for {
+		if resp, err := g.replay(ctx, rec, name); err != nil || resp.Status != 0 {
+			return resp, err
+		}
+		unlock, free := g.redis.Lock(ctx, name, lockTime)
+		if free {
+			resp, err := g.run(ctx, rec, name, effect, render)
+			unlock()
+			return resp, err
+		}
+		if time.Now().After(deadline) {
+			return Response{}, problem.New(problem.IdempotencyInProgress, "a request with this Idempotency-Key is still running; send the same request again in a few seconds")
+		}
+		select {
+		case <-ctx.Done():
+			return Response{}, ctx.Err()
+		case <-time.After(pollTime):
+		}
+	}
+}
+
+// replay finds a stored response; a zero Status where there is none (yet).
+func (g *Guard) replay(ctx context.Context, rec *Record, name string) (Response, error) {
+	if !rec.req.NoCopy {
+		if both, found := g.redis.Get(ctx, name); found && len(both) > len(rec.body) {
+			if resp, err := g.answer(rec, both[:len(rec.body)], both[len(rec.body):]); err == nil || problem.Is(err, problem.IdempotencyKeyReused) {
+				return resp, err
+			}
+		}
+	}
+	body, sealed, err := g.store.FindReplay(ctx, rec.scope)
+	if errors.Is(err, store.ErrNotFound) {
+		return Response{}, nil
+	}
+	if err != nil {
+		return Response{}, err
+	}
+	return g.answer(rec, body, sealed)
+}
+
+// answer opens a stored response for the same body and refuses another body.
+func (g *Guard) answer(rec *Record, body, sealed []byte) (Response, error) {
+	if !hmac.Equal(body, rec.body) {
+		return Response{}, problem.New(problem.IdempotencyKeyReused, "this Idempotency-Key was used with another body; send the same body to replay its answer, or a new key for a new request")
+	}
+	if sealed == nil {
+		return Response{}, nil
+	}
+	text, err := g.secret.Unsealed(sealed, []byte(rec.req.Key), []byte(rec.req.Caller))
+	if err != nil {
+		return Response{}, err
+	}
+	var resp Response
+	err = json.Unmarshal(text, &resp)
+	return resp, err
+}
+
+// run holds the lock, or Redis is gone and a twin may run beside it: the
+// database lets one of them through.
+func (g *Guard) run(ctx context.Context, rec *Record, name string, effect func(*Record) (Response, error), render func() (Response, error)) (Response, error) {
+	// A twin may have finished between the look and the lock.
+	body, sealed, err := g.store.FindReplay(ctx, rec.scope)
+	switch {
+	case err == nil && sealed != nil:
+		return g.answer(rec, body, sealed)
+	case err == nil:
+		return g.rendered(ctx, rec, name, body, render)
+	case !errors.Is(err, store.ErrNotFound):
+		return Response{}, err
+	}
+	resp, err := effect(rec)
+	if errors.Is(err, store.ErrReplayed) {
+		return g.collided(ctx, rec, name, effect, render)
+	}
+	if err != nil {
+		return Response{}, err
+	}
+	crash.Point("idempotency.effect")
+	return g.keep(ctx, rec, name, resp)
+}
+
+// collided: the scope exists although it was not found before: a twin came
+// first, or an expired record is still there.
+func (g *Guard) collided(ctx context.Context, rec *Record, name string, effect func(*Record) (Response, error), render func() (Response, error)) (Response, error) {
+	body, sealed, err := g.store.FindReplay(ctx, rec.scope)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		if err := g.store.ExpireReplay(ctx, rec.scope); err != nil {
+			return Response{}, err
+		}
+		resp, err := effect(rec)
+		if err != nil {
+			return Response{}, err
+		}
+		return g.keep(ctx, rec, name, resp)
+	case err != nil:
+		return Response{}, err
+	case sealed != nil:
+		return g.answer(rec, body, sealed)
+	}
+	return g.rendered(ctx, rec, name, body, render)
+}
+
+func (g *Guard) rendered(ctx context.Context, rec *Record, name string, body []byte, render func() (Response, error)) (Response, error) {
+	if _, err := g.answer(rec, body, nil); err != nil {
+		return Response{}, err
+	}
+	resp, err := render()
+	if err != nil {
+		return Response{}, err
+	}
+	return g.keep(ctx, rec, name, resp)
+}
+
+// keep stores a response and gives the one that stands: the first one stored.
+func (g *Guard) keep(ctx context.Context, rec *Record, name string, resp Response) (Response, error) {
+	sealed, err := g.seal(rec.req, resp)
+	if err != nil {
+		return Response{}, err
+	}
+	stands, err := g.store.SetResponse(context.WithoutCancel(ctx), rec.scope, sealed)
+	if errors.Is(err, store.ErrNotFound) {
+		return resp, nil // swept, or ended by the key's first use
+	}
+	if err != nil {
+		return Response{}, err
+	}
+	if !rec.req.NoCopy {
+		g.redis.Put(ctx, name, append(append([]byte{}, rec.body...), stands...), copyTime)
+	}
+	return g.answer(rec, rec.body, stands)
+}
+
+func (g *Guard) seal(req Request, resp Response) ([]byte, error) {
+	text, err := json.Marshal(resp)
+	if err != nil {
+		return nil, err
+	}
+	return g.secret.Sealed(text, []byte(req.Key), []byte(req.Caller))
+}

@@ -1,0 +1,38 @@
+package store
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+)
+
+var (
+	insertKeySQL    = query("insert_key")
+	useKeySQL       = query("use_key")
+	partyByTokenSQL = query("party_by_token")
+)
+
+// InsertKey stores an API key by its SHA-256. SPEC 2.1: only its hash is stored.
+func (s *Store) InsertKey(ctx context.Context, keyHash []byte, r *Replay) error {
+	scope, body, response, lifetime := r.columns()
+	_, err := s.pool.Exec(ctx, insertKeySQL, keyHash, scope, body, response, lifetime)
+	return outage(replayed(err))
+}
+
+// UseKey tells whether the API key is known, and ends the replay of its
+// creation: from its first use on, nobody gets it out of the service again.
+func (s *Store) UseKey(ctx context.Context, keyHash []byte) (known bool, err error) {
+	err = s.pool.QueryRow(ctx, useKeySQL, keyHash).Scan(&known)
+	return known, outage(err)
+}
+
+// PartyByToken finds the deal and party index of an invite token's SHA-256, or
+// ErrNotFound.
+func (s *Store) PartyByToken(ctx context.Context, tokenHash []byte) (dealID string, party int, err error) {
+	err = s.pool.QueryRow(ctx, partyByTokenSQL, tokenHash).Scan(&dealID, &party)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", 0, ErrNotFound
+	}
+	return dealID, party, outage(err)
+}

@@ -1,0 +1,102 @@
+-- +goose Up
+
+-- Times are unix seconds of this database's clock. JSON is kept as its RFC 8785
+-- bytes (bytea): jsonb and text refuse U+0000 and rewrite bytes.
+
+CREATE TABLE api_keys (
+    key_hash   bytea  PRIMARY KEY CHECK (length(key_hash) = 32), -- SHA-256 of the key
+    created_at bigint NOT NULL
+);
+
+-- The row changes only when the phase does. OPEN and COMMITTING are one phase,
+-- or the first commits would deadlock while upgrading their locks.
+CREATE TABLE deals (
+    deal_id           text   PRIMARY KEY,
+    owner_hash        bytea  NOT NULL REFERENCES api_keys,
+    algorithm         text   NOT NULL,
+    params            bytea  NOT NULL,
+    mode              text   NOT NULL CHECK (mode IN ('sealed', 'open')),
+    retention         text   NOT NULL CHECK (retention IN ('standard', 'purge')),
+    parties           int    NOT NULL CHECK (parties >= 2),
+    commit_deadline   bigint NOT NULL,
+    reveal_deadline   bigint NOT NULL CHECK (reveal_deadline > commit_deadline),
+    created_at        bigint NOT NULL,
+    chain_hash        text,            -- random.v1: the beacon chain, pinned at creation
+    beacon_round      bigint,
+    round_time        bigint,
+    phase             text   NOT NULL CHECK (phase IN ('COMMITTING', 'REVEALING', 'COMPUTED', 'CERTIFIED', 'VOID', 'EXPIRED', 'CANCELLED')),
+    commits_closed_at bigint,
+    reveals_closed_at bigint,
+    computed_at       bigint,
+    result            bytea,
+    void_flakers      int[],
+    cert_id           text,
+    CHECK (result IS NULL OR void_flakers IS NULL)
+);
+CREATE INDEX deals_committing ON deals (commit_deadline) WHERE phase = 'COMMITTING';
+CREATE INDEX deals_revealing ON deals (reveal_deadline) WHERE phase = 'REVEALING';
+
+CREATE TABLE parties (
+    deal_id    text  NOT NULL REFERENCES deals,
+    party      int   NOT NULL,
+    label      text  NOT NULL,
+    token_hash bytea NOT NULL UNIQUE CHECK (length(token_hash) = 32),
+    PRIMARY KEY (deal_id, party)
+);
+
+-- Once a party, by the primary key. Insert-only.
+CREATE TABLE commitments (
+    deal_id      text   NOT NULL,
+    party        int    NOT NULL,
+    commitment   bytea  NOT NULL CHECK (length(commitment) = 32),
+    committed_at bigint NOT NULL,
+    PRIMARY KEY (deal_id, party),
+    FOREIGN KEY (deal_id, party) REFERENCES parties
+);
+
+-- sealed is the input and its salt, encrypted under the server secret; the
+-- transaction that ends a deal with retention purge sets it to null.
+CREATE TABLE reveals (
+    deal_id     text   NOT NULL,
+    party       int    NOT NULL,
+    sealed      bytea,
+    revealed_at bigint NOT NULL,
+    PRIMARY KEY (deal_id, party),
+    FOREIGN KEY (deal_id, party) REFERENCES commitments
+);
+
+-- A certificate exists from the commit that ends its deal; leaf_index is null
+-- while it is pending.
+CREATE TABLE certificates (
+    cert_id    text   PRIMARY KEY,
+    deal_id    text   NOT NULL UNIQUE REFERENCES deals,
+    payload    bytea  NOT NULL,        -- the signing bytes
+    signature  text,
+    leaf_index bigint UNIQUE,
+    created_at bigint NOT NULL
+);
+CREATE INDEX certificates_pending ON certificates (created_at) WHERE leaf_index IS NULL;
+
+-- scope and body are HMACs under the server secret. response is encrypted under
+-- a key that the caller's header and credential are part of.
+CREATE TABLE idempotency (
+    scope      bytea  PRIMARY KEY,
+    body       bytea  NOT NULL,
+    response   bytea,
+    api_key    bytea,                  -- POST keys: the replay ends at this key's first use
+    expires_at bigint NOT NULL
+);
+CREATE INDEX idempotency_expires ON idempotency (expires_at);
+CREATE INDEX idempotency_api_key ON idempotency (api_key) WHERE api_key IS NOT NULL;
+
+-- Verified beacon rounds, kept for ever.
+CREATE TABLE beacon_rounds (
+    chain_hash text   NOT NULL,
+    round      bigint NOT NULL,
+    randomness text   NOT NULL,
+    signature  text   NOT NULL,
+    PRIMARY KEY (chain_hash, round)
+);
+
+-- +goose Down
+DROP TABLE beacon_rounds, idempotency, certificates, reveals, commitments, parties, deals, api_keys;

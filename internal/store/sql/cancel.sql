@@ -1,0 +1,13 @@
+-- SPEC 3: no counterparty has committed yet. After lock_update.sql.
+WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
+cancelled AS (
+    UPDATE deals SET phase = 'CANCELLED' FROM clock
+    WHERE deal_id = $1 AND phase = 'COMMITTING' AND now < commit_deadline
+      AND NOT EXISTS (SELECT FROM commitments WHERE deal_id = $1 AND party <> 0)
+    RETURNING deal_id, now
+),
+recorded AS (
+    INSERT INTO idempotency (scope, body, response, expires_at)
+    SELECT $2::bytea, $3::bytea, $4::bytea, now + $5::bigint FROM cancelled WHERE $2::bytea IS NOT NULL
+)
+SELECT EXISTS (SELECT FROM cancelled)

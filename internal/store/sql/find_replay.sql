@@ -1,0 +1,2 @@
+SELECT body, response FROM idempotency
+WHERE scope = $1 AND expires_at > extract(epoch FROM clock_timestamp())

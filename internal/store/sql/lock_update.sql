@@ -1,0 +1,1 @@
+SELECT FROM deals WHERE deal_id = $1 FOR UPDATE

@@ -1,0 +1,30 @@
+-- A shapley.v1 rejection: the reveal and the end of the deal are one statement.
+-- $1 deal, $2 party, $3 sealed, $4 revealed_at; $5 scope, $6 body, $7 lifetime;
+-- $8 commits, $9 reveals (as read before this one), $10 reveals_closed_at, $11 void_flakers, $12 cert_id, $13 payload
+WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
+ended AS (
+    UPDATE deals SET phase = 'VOID', void_flakers = $11, cert_id = $12::text, reveals_closed_at = $10::bigint
+    FROM clock
+    WHERE deal_id = $1 AND phase = 'REVEALING' AND now < reveal_deadline
+      AND (SELECT count(*) FROM commitments WHERE deal_id = $1) = $8
+      AND (SELECT count(*) FROM reveals WHERE deal_id = $1) = $9
+      AND NOT EXISTS (SELECT FROM reveals WHERE deal_id = $1 AND party = $2)
+    RETURNING deal_id, retention
+),
+inserted AS (
+    INSERT INTO reveals (deal_id, party, sealed, revealed_at)
+    SELECT deal_id, $2, CASE WHEN retention = 'purge' THEN NULL ELSE $3::bytea END, $4::bigint FROM ended
+),
+purged AS (
+    UPDATE reveals SET sealed = NULL FROM ended
+    WHERE reveals.deal_id = ended.deal_id AND ended.retention = 'purge'
+),
+certified AS (
+    INSERT INTO certificates (cert_id, deal_id, payload, created_at)
+    SELECT $12::text, deal_id, $13::bytea, $4::bigint FROM ended
+),
+recorded AS (
+    INSERT INTO idempotency (scope, body, expires_at)
+    SELECT $5::bytea, $6::bytea, $4::bigint + $7::bigint FROM ended WHERE $5::bytea IS NOT NULL
+)
+SELECT EXISTS (SELECT FROM ended)

@@ -1,0 +1,1 @@
+DELETE FROM idempotency WHERE expires_at <= extract(epoch FROM clock_timestamp())
