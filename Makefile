@@ -1,0 +1,68 @@
+# `make run` and `make test` are all that a new Debian or Ubuntu machine with Go
+# needs. `make help` lists the rest.
+
+# A checkout that belongs to another user has no readable history to stamp.
+BUILDVCS := $(if $(shell git rev-parse HEAD 2>/dev/null),auto,false)
+# The longest that the tests of one package may take.
+TEST_TIMEOUT := 15m
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: build ## run everything here until Ctrl-C (PORT=8080, DATABASE_URL= and REDIS_URL= change it)
+	@hack/install-missing.sh $(if $(DATABASE_URL),,postgres) $(if $(REDIS_URL),,redis)
+	@go -C hack build -buildvcs=false -o ../bin/stack ./stack
+	@exec ./bin/stack -exit-with-parent
+
+.PHONY: demo
+demo: ## play a deal of each algorithm against the running `make run` (or BASE_URL=)
+	@go -C hack build -buildvcs=false -o ../bin/demo ./demo
+	@exec ./bin/demo
+
+.PHONY: build
+build: ## build the binaries into bin/
+	@echo "building into bin/ (minutes the first time, seconds after that)"
+	@mkdir -p bin
+	@go build -buildvcs=$(BUILDVCS) -trimpath -o bin/ ./services/...
+
+.PHONY: test
+test: ## run all tests, the black-box ones included, with the race detector
+	@hack/install-missing.sh postgres redis gcc python3
+	CGO_ENABLED=1 go test -race -timeout=$(TEST_TIMEOUT) ./...
+	go -C hack test -timeout=$(TEST_TIMEOUT) ./...
+
+.PHONY: lint
+lint: ## check formatting, go vet, staticcheck, and that generated files are up to date
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
+	  if [ -n "$$unformatted" ]; then echo "not formatted (make fmt mends it):"; echo "$$unformatted"; exit 1; fi
+	go vet ./...
+	go -C hack vet ./...
+	@go -C hack build -buildvcs=false -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck
+	./bin/staticcheck ./...
+	cd hack && ../bin/staticcheck ./...
+	go mod tidy -diff
+	go -C hack mod tidy -diff
+	@sums() { git ls-files -z | xargs -0 sha256sum; }; before=$$(sums); go generate ./...; \
+	  if [ "$$before" != "$$(sums)" ]; then echo "generated files were stale and are now mended: commit them"; exit 1; fi
+
+.PHONY: fmt
+fmt: ## format the Go code
+	gofmt -w $$(git ls-files '*.go')
+
+.PHONY: generate
+generate: ## make the generated files anew
+	go generate ./...
+
+.PHONY: vulncheck
+vulncheck: ## look for known vulnerabilities (asks vuln.go.dev)
+	go -C hack build -buildvcs=false -o ../bin/govulncheck golang.org/x/vuln/cmd/govulncheck
+	./bin/govulncheck ./...
+
+.PHONY: clean
+clean: ## remove what was built, and all that `make run` has kept
+	@if [ -e .run ]; then go -C hack run ./stack -reset; fi
+	rm -rf bin

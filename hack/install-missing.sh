@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# install-missing.sh NEED...: installs by apt what this Debian or Ubuntu machine
+# lacks of postgres, redis, gcc, python3, make and git. It does nothing, and
+# needs no network, where all is there.
+#
+# The package postgresql starts a default server. It is neither used nor
+# touched: ours run on other ports, with no socket and no shared directory.
+set -euo pipefail
+
+has() {
+  case $1 in
+  postgres)
+    local bin
+    for bin in "$(dirname "$(command -v postgres || echo /nonexistent/postgres)")" /usr/local/bin /usr/local/pgsql/bin /usr/lib/postgresql/*/bin; do
+      if "$bin/postgres" --version && "$bin/initdb" --version; then return 0; fi
+    done
+    return 1
+    ;;
+  redis) redis-server --version ;;
+  gcc) printf '#include <stdlib.h>\nint main(void) { return 0; }\n' | gcc -x c -o /dev/null - ;;
+  python3) python3 -c 'import hashlib, json' ;;
+  *) command -v "$1" ;;
+  esac >/dev/null 2>&1
+}
+
+packages_of() {
+  case $1 in
+  postgres) echo postgresql ;;
+  redis) echo redis-server ;;
+  gcc) echo gcc libc6-dev ;;
+  *) echo "$1" ;;
+  esac
+}
+
+packages=()
+for need in "$@"; do
+  # shellcheck disable=SC2207 # package names hold no spaces
+  has "$need" || packages+=($(packages_of "$need"))
+done
+[ ${#packages[@]} -gt 0 ] || exit 0
+
+by_hand="apt-get update && apt-get install -y ${packages[*]}"
+if ! command -v apt-get >/dev/null; then
+  echo "This machine lacks: ${packages[*]} (names as in Debian). It has no apt-get: install them by its own means." >&2
+  exit 1
+fi
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  if ! sudo -n true 2>/dev/null; then
+    echo "This machine lacks: ${packages[*]}. As root, run: $by_hand" >&2
+    exit 1
+  fi
+  as_root=(sudo -n)
+fi
+
+apt() {
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 "$@"
+}
+echo "installing ${packages[*]} with apt (a minute or two)"
+said=$(mktemp)
+trap 'rm -f "$said"' EXIT
+# Where the update fails the lists at hand may still do.
+if ! { apt update || true; apt install -y --no-install-recommends "${packages[@]}"; } >"$said" 2>&1; then
+  tail -n 30 "$said" >&2
+  echo "Could not install: ${packages[*]}. By hand, as root: $by_hand" >&2
+  exit 1
+fi
+for need in "$@"; do
+  if ! has "$need"; then
+    echo "$need still does not work after: $by_hand" >&2
+    exit 1
+  fi
+done

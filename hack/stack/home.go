@@ -1,0 +1,120 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/fairpact/fairpact/internal/localstack"
+)
+
+// home is the directory .run of a checkout. It is locked while a stack runs
+// from it.
+type home struct {
+	dir  string
+	lock *os.File
+}
+
+func openHome(dir string) (*home, error) {
+	if err := os.MkdirAll(dir, 0o711); err != nil {
+		return nil, err
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		lock.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("a `make run` of this checkout is running already%s: use that one, or stop it first", where(dir))
+		}
+		return nil, err
+	}
+	h := &home{dir, lock}
+	h.withdraw() // what a killed run announced
+	return h, nil
+}
+
+// where tells the base URL of the stack that holds the lock, if it is up.
+func where(dir string) string {
+	url, err := os.ReadFile(filepath.Join(dir, "base-url"))
+	if err != nil {
+		return ""
+	}
+	return " at " + strings.TrimSpace(string(url))
+}
+
+// postgresAt is the file that names the database's directory where that is not
+// in the checkout.
+const postgresAt = "postgres-at"
+
+// postgresDir is where the database lies: in the checkout, but for root
+// elsewhere, as Postgres then runs as a user that may not be able to enter the
+// checkout.
+func (h *home) postgresDir() (string, error) {
+	if os.Geteuid() != 0 {
+		return filepath.Join(h.dir, "postgres"), nil
+	}
+	sum := sha256.Sum256([]byte(h.dir))
+	dir := filepath.Join("/var/tmp", "fairpact-run-"+hex.EncodeToString(sum[:6]))
+	// The name can be guessed, so what is there already must be ours.
+	if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", err
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return "", err
+	}
+	if st := info.Sys().(*syscall.Stat_t); !info.IsDir() || st.Uid != 0 || info.Mode().Perm()&0o022 != 0 {
+		return "", fmt.Errorf("%s is not a directory of root's that only root can write: look at it and remove it", dir)
+	}
+	if err := os.Chmod(dir, 0o711); err != nil { // whatever the umask
+		return "", err
+	}
+	postgres := filepath.Join(dir, "postgres")
+	return postgres, os.WriteFile(filepath.Join(h.dir, postgresAt), []byte(postgres+"\n"), 0o600)
+}
+
+// announce tells other programs of this checkout where the stack is: base-url
+// holds the URL alone, env holds shell assignments.
+func (h *home) announce(s *localstack.Stack) error {
+	env := fmt.Sprintf("BASE_URL='%s'\nDATABASE_URL='%s'\nREDIS_URL='%s'\n", s.BaseURL(), s.DatabaseURL(), s.RedisURL())
+	return errors.Join(
+		os.WriteFile(filepath.Join(h.dir, "env"), []byte(env), 0o600),
+		os.WriteFile(filepath.Join(h.dir, "base-url"), []byte(s.BaseURL()+"\n"), 0o644))
+}
+
+// withdraw takes the announcement back.
+func (h *home) withdraw() {
+	os.Remove(filepath.Join(h.dir, "base-url"))
+	os.Remove(filepath.Join(h.dir, "env"))
+}
+
+// close lets the next run in.
+func (h *home) close() {
+	h.withdraw()
+	h.lock.Close()
+}
+
+// remove removes everything, the database too.
+func (h *home) remove() error {
+	defer h.lock.Close()
+	if at, err := os.ReadFile(filepath.Join(h.dir, postgresAt)); err == nil {
+		dir, err := h.postgresDir()
+		if err != nil {
+			return err
+		}
+		if strings.TrimSpace(string(at)) != dir {
+			return fmt.Errorf("the database of this checkout was left at %s when the checkout moved: remove that directory by hand, then %s", strings.TrimSpace(string(at)), filepath.Join(h.dir, postgresAt))
+		}
+		if err := os.RemoveAll(filepath.Dir(dir)); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(h.dir)
+}

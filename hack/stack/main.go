@@ -1,0 +1,178 @@
+// Stack runs all of Fairpact on this machine until Ctrl-C; it is what
+// `make run` runs. It starts the binaries that make has put into bin/.
+//
+// Environment:
+//
+//	PORT           the public port on 127.0.0.1 (8080)
+//	DATABASE_URL   a Postgres to use instead of a private one
+//	REDIS_URL      a Redis to use instead of a private one
+//	FAIRPACT_LOG_LEVEL, FAIRPACT_SIGNING_KEY, FAIRPACT_LEGACY_KEYS,
+//	FAIRPACT_BEACON_…   handed on to the binaries
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/localservers"
+	"github.com/fairpact/fairpact/internal/localstack"
+)
+
+func main() {
+	reset := flag.Bool("reset", false, "remove what earlier runs of this checkout have kept, and end")
+	withParent := flag.Bool("exit-with-parent", false, "stop when the parent process is gone")
+	flag.Parse()
+	if *withParent {
+		exitWithParent()
+	}
+	if err := run(*reset); err != nil {
+		fmt.Fprintln(os.Stderr, "\nfairpact:", err)
+		os.Exit(1)
+	}
+}
+
+func run(reset bool) error {
+	root, err := localstack.Root()
+	if err != nil {
+		return err
+	}
+	port, err := publicPort()
+	if err != nil {
+		return err
+	}
+	home, err := openHome(filepath.Join(root, ".run"))
+	if err != nil {
+		return err
+	}
+	if reset {
+		return home.remove()
+	}
+	defer home.close()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+
+	o := localstack.Options{
+		Bin: filepath.Join(root, "bin"), Dir: home.dir, Port: port,
+		DatabaseURL: os.Getenv("DATABASE_URL"), RedisURL: os.Getenv("REDIS_URL"),
+		Env:      map[string][]string{"": handedOn()},
+		Progress: func(step string, took time.Duration) { fmt.Printf("  %-34s %5.1fs\n", step, took.Seconds()) },
+	}
+	if o.DatabaseURL == "" {
+		if o.PostgresDir, err = home.postgresDir(); err != nil {
+			return err
+		}
+		fmt.Println("keys, secrets and logs in", home.dir)
+		fmt.Println("database in", o.PostgresDir)
+	}
+	begin := time.Now()
+	s, err := localstack.Start(ctx, o)
+	if err != nil {
+		if ctx.Err() != nil {
+			return errors.New("stopped while it was starting")
+		}
+		return explain(err, port)
+	}
+	if err := home.announce(s); err != nil {
+		return errors.Join(err, s.Close())
+	}
+	fmt.Printf("\nFairpact is up after %.1fs: %s\n", time.Since(begin).Seconds(), s.BaseURL())
+	fmt.Printf("  next, in another terminal:  make demo\n")
+	fmt.Printf("  or:                         curl %s/v1/status\n", s.BaseURL())
+	fmt.Printf("  logs: %s   stop: Ctrl-C\n", filepath.Join(home.dir, "log"))
+
+	failure := untilEnd(ctx, s)
+	stop() // a second Ctrl-C ends at once; the children end with us
+	fmt.Println("\nstopping")
+	err = errors.Join(failure, s.Close())
+	if err == nil {
+		fmt.Println("stopped")
+	}
+	return err
+}
+
+// untilEnd waits for the signal, which is no error, or for a process that
+// ends unasked.
+func untilEnd(ctx context.Context, s *localstack.Stack) error {
+	var postgres, redis <-chan struct{}
+	if s.Postgres() != nil {
+		postgres = s.Postgres().Done()
+	}
+	if s.Redis() != nil {
+		redis = s.Redis().Done()
+	}
+	ended := func(name string, how error, log string) error {
+		said, _ := localstack.Tail(log, 20)
+		return fmt.Errorf("%s ended (%v), so everything stops; the end of its log (%s):\n%s", name, how, log, said)
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case f := <-s.Failed():
+		return ended(f.Name, f.Err, f.Log)
+	case <-postgres:
+		return ended("Postgres", nil, s.Postgres().LogFile())
+	case <-redis:
+		return ended("Redis", nil, s.Redis().LogFile())
+	}
+}
+
+func publicPort() (int, error) {
+	text := os.Getenv("PORT")
+	if text == "" {
+		return 8080, nil
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || port == 0 {
+		return 0, fmt.Errorf("PORT is %q: it must be a number of 1 to 65535", text)
+	}
+	return int(port), nil
+}
+
+// handedOn gives the variables that the binaries take from our environment.
+func handedOn() (env []string) {
+	for _, variable := range os.Environ() {
+		name, _, _ := strings.Cut(variable, "=")
+		switch {
+		case name == "FAIRPACT_LOG_LEVEL", name == "FAIRPACT_SIGNING_KEY", name == "FAIRPACT_LEGACY_KEYS",
+			strings.HasPrefix(name, "FAIRPACT_BEACON_"):
+			env = append(env, variable)
+		}
+	}
+	return env
+}
+
+// explain adds what to do about an error of the start.
+func explain(err error, port int) error {
+	if taken := (*localstack.PortTakenError)(nil); errors.As(err, &taken) {
+		return fmt.Errorf("%w: choose another with PORT=%d make run", taken, port+1)
+	}
+	if missing := (*localservers.MissingError)(nil); errors.As(err, &missing) {
+		return fmt.Errorf("%w, or name a running one by DATABASE_URL and REDIS_URL", err)
+	}
+	return err
+}
+
+// exitWithParent has the kernel end this process as Ctrl-C would once its
+// parent is gone. The request belongs to the thread that makes it, which must
+// therefore live.
+func exitWithParent() {
+	asked := make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_PDEATHSIG, uintptr(syscall.SIGTERM), 0)
+		close(asked)
+		select {}
+	}()
+	<-asked
+}
