@@ -1,6 +1,7 @@
 package signing
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/sha256"
@@ -206,22 +207,21 @@ func TestBadLabels(t *testing.T) {
 	good := newFixture(t).keys.Current()
 	digits := strings.TrimPrefix(good, "es256:")
 	for name, label := range map[string]string{
-		"empty":               "",
-		"no scheme":           digits,
-		"unknown scheme":      "es384:" + digits,
-		"upper case":          "es256:" + strings.ToUpper(digits[:65]) + "A",
-		"short":               good[:len(good)-2],
-		"long":                good + "00",
-		"not hex":             good[:len(good)-1] + "g",
-		"uncompressed":        "es256:04" + digits[2:] + digits[2:],
-		"prefix 04":           "es256:04" + digits[2:],
-		"infinity":            "es256:" + strings.Repeat("0", 66),
-		"x is not below p":    "es256:02" + strings.Repeat("f", 64),
-		"x is on no point":    "es256:02" + offCurve(t),
-		"ed25519 zeros":       "ed25519:" + strings.Repeat("0", 64),
-		"ed25519 unreduced y": "ed25519:" + "ee" + strings.Repeat("f", 60) + "7f",
-		"ed25519 no point":    "ed25519:02" + strings.Repeat("0", 62),
-		"ed25519 short":       "ed25519:" + strings.Repeat("a", 62),
+		"empty":            "",
+		"no scheme":        digits,
+		"unknown scheme":   "es384:" + digits,
+		"upper case":       "es256:" + strings.ToUpper(digits[:65]) + "A",
+		"short":            good[:len(good)-2],
+		"long":             good + "00",
+		"not hex":          good[:len(good)-1] + "g",
+		"uncompressed":     "es256:04" + digits[2:] + digits[2:],
+		"prefix 04":        "es256:04" + digits[2:],
+		"infinity":         "es256:" + strings.Repeat("0", 66),
+		"x is not below p": "es256:02" + strings.Repeat("f", 64),
+		"x is on no point": "es256:02" + offCurve(t),
+		"ed25519 zeros":    "ed25519:" + strings.Repeat("0", 64),
+		"ed25519 no point": "ed25519:02" + strings.Repeat("0", 62),
+		"ed25519 short":    "ed25519:" + strings.Repeat("a", 62),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := NewKeySet(good, []string{label}); err == nil || !strings.Contains(err.Error(), "legacy public key 0") {
@@ -274,6 +274,25 @@ func TestCheckEd25519(t *testing.T) {
 	}
 	if points < 60 || points > 140 {
 		t.Errorf("%d of 200 byte strings are points, want about half", points)
+	}
+}
+
+// RFC 8032 5.1.3 refuses a y that is not below p = 2^255−19, also where y−p is
+// that of a point: it would be a second label of one key.
+func TestEd25519UnreducedY(t *testing.T) {
+	points := 0
+	for k := range byte(19) {
+		reduced, unreduced := make([]byte, 32), bytes.Repeat([]byte{0xff}, 32)
+		reduced[0], unreduced[0], unreduced[31] = k, 0xed+k, 0x7f // k and p+k
+		if checkEd25519(reduced) == nil {
+			points++
+		}
+		if err := checkEd25519(unreduced); err == nil {
+			t.Errorf("p+%d passed", k)
+		}
+	}
+	if points == 0 {
+		t.Error("no y below 19 has a point: the test shows nothing")
 	}
 }
 

@@ -1,0 +1,202 @@
+// Package beacon reads rounds of a drand randomness beacon and believes none of
+// the relays it asks: a round counts once its BLS signature verifies under the
+// chain's pinned public key, and the randomness is computed from that signature.
+//
+// The scheme is drand's bls-unchained-g1-rfc9380: signature in G1 (48 bytes),
+// public key in G2 (96 bytes), message SHA-256(round as u64 big-endian).
+package beacon
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	bls "github.com/consensys/gnark-crypto/ecc/bls12-381"
+)
+
+// DST is the domain separation tag of the hash to G1 (RFC 9380 3.1), as
+// drand's scheme bls-unchained-g1-rfc9380 has it.
+const DST = "BLS_SIG_BLS12381G1_XMD:SHA-256_SSWU_RO_NUL_"
+
+// MaxRound is the last round that can be asked for, 2^53−1: the rounds of a deal
+// are JSON integers.
+const MaxRound = 1<<53 - 1
+
+// ErrBadRound marks a round outside [1, MaxRound]. Round 0 means "latest" to a
+// relay, so it is never asked for.
+var ErrBadRound = errors.New("a beacon round is an integer of 1 to 2^53-1")
+
+// ErrBadSignature marks a signature that is not the chain's on the round.
+var ErrBadSignature = errors.New("the beacon signature does not verify")
+
+// Chain is what pins a beacon: nobody can make a round of it without the key
+// behind PublicKey, and nothing a relay says changes the four values.
+type Chain struct {
+	Hash      string // 64 lower-case hex digits, drand's name of the chain
+	PublicKey []byte // 96 bytes, a compressed point of G2
+	Period    int64  // seconds between rounds
+	Genesis   int64  // unix seconds, the time of round 1
+}
+
+// Quicknet is drand's unchained mainnet, the default chain.
+func Quicknet() Chain {
+	chain, err := ParseChain(
+		"52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971",
+		"83cf0f2896adee7eb8b5f01fcad3912212c437e0073e911fb90022d3e760183c"+
+			"8c4b450b6a0a6c3ac6a5776a2d1064510d1fec758c921cc22b0e17e63aaf4bcb"+
+			"5ed66304de9cf809bd274ca73bab4af5a6e9c76a4bc09e76eae8991ef5ece45a",
+		3, 1692803367)
+	if err != nil {
+		panic(err) // a constant of this package
+	}
+	return chain
+}
+
+// ParseChain reads a chain from configuration: hash and public key in lower-case
+// hex, period in seconds, genesis in unix seconds. It checks each value by
+// itself; that hash and key belong together is the operator's word (see
+// InfoHash for how drand derives the one from the other).
+func ParseChain(hash, publicKey string, period, genesis int64) (Chain, error) {
+	key, err := hex.DecodeString(publicKey)
+	if err != nil || publicKey != strings.ToLower(publicKey) {
+		return Chain{}, errors.New("the beacon public key is not lower-case hex")
+	}
+	chain := Chain{Hash: hash, PublicKey: key, Period: period, Genesis: genesis}
+	return chain, chain.Check()
+}
+
+// Check refuses a chain that cannot be one.
+func (c Chain) Check() error {
+	if raw, err := hex.DecodeString(c.Hash); err != nil || len(raw) != 32 || c.Hash != strings.ToLower(c.Hash) {
+		return fmt.Errorf("the beacon chain hash %.80q is not 64 lower-case hex digits", c.Hash)
+	}
+	if c.Period < 1 || c.Period > math.MaxUint32 {
+		return fmt.Errorf("a beacon period of %d s is outside [1, 2^32-1]", c.Period)
+	}
+	if c.Genesis < 0 {
+		return fmt.Errorf("the beacon genesis %d lies before 1970", c.Genesis)
+	}
+	_, err := parseKey(c.PublicKey)
+	return err
+}
+
+// RoundTime is when a round comes out, in unix seconds; math.MaxInt64 where that
+// is later than an int64 can say. Round 1 comes out at the genesis, and so does
+// anything below 1. The chain MUST be one that Check accepts.
+func (c Chain) RoundTime(round int64) int64 {
+	if round <= 1 {
+		return c.Genesis
+	}
+	if round-1 > (math.MaxInt64-c.Genesis)/c.Period {
+		return math.MaxInt64
+	}
+	return c.Genesis + (round-1)*c.Period
+}
+
+// RoundAt is the newest round that is out at a time in unix seconds; 0 before
+// the genesis. The chain MUST be one that Check accepts.
+func (c Chain) RoundAt(unix int64) int64 {
+	if unix < c.Genesis {
+		return 0
+	}
+	return (unix-c.Genesis)/c.Period + 1
+}
+
+// Verify checks the signature of a round and gives the round's randomness,
+// SHA-256(signature). It accepts one byte string a round and no other: a second
+// one would be a second randomness. The error is ErrBadRound, ErrBadSignature or
+// says that the chain's own key is none.
+func (c Chain) Verify(round int64, signature []byte) (randomness [32]byte, err error) {
+	key, err := parseKey(c.PublicKey)
+	if err != nil {
+		return randomness, err
+	}
+	return verify(&key, round, signature)
+}
+
+func verify(key *bls.G2Affine, round int64, signature []byte) (randomness [32]byte, err error) {
+	if round < 1 || round > MaxRound {
+		return randomness, fmt.Errorf("%w, got %d", ErrBadRound, round)
+	}
+	point, err := parseSignature(signature)
+	if err != nil {
+		return randomness, fmt.Errorf("%w: %w", ErrBadSignature, err)
+	}
+	message := Message(round)
+	hashed, err := bls.HashToG1(message[:], []byte(DST))
+	if err != nil {
+		return randomness, fmt.Errorf("hash round %d to the curve: %w", round, err)
+	}
+	// e(signature, g2) = e(hashed, key), as one product that must be 1.
+	_, _, _, g2 := bls.Generators()
+	point.Neg(&point)
+	ok, err := bls.PairingCheck([]bls.G1Affine{point, hashed}, []bls.G2Affine{g2, *key})
+	if err != nil {
+		return randomness, fmt.Errorf("pairing: %w", err)
+	}
+	if !ok {
+		return randomness, fmt.Errorf("%w for round %d under the chain's key", ErrBadSignature, round)
+	}
+	return sha256.Sum256(signature), nil
+}
+
+// Message is what a round's signature signs, before it is hashed to the curve.
+func Message(round int64) [32]byte {
+	var number [8]byte
+	binary.BigEndian.PutUint64(number[:], uint64(round))
+	return sha256.Sum256(number[:])
+}
+
+// parseSignature reads a compressed point of G1 that is not infinity. SetBytes
+// checks the curve and the subgroup (a point outside it would give a second
+// signature that the pairing can't tell from the first), but it overlooks
+// trailing bytes and takes infinity.
+func parseSignature(signature []byte) (point bls.G1Affine, err error) {
+	if len(signature) != bls.SizeOfG1AffineCompressed {
+		return point, fmt.Errorf("%d bytes, want %d", len(signature), bls.SizeOfG1AffineCompressed)
+	}
+	if _, err := point.SetBytes(signature); err != nil {
+		return point, fmt.Errorf("not a compressed point of G1: %w", err)
+	}
+	if point.IsInfinity() {
+		return point, errors.New("the point at infinity")
+	}
+	if encoded := point.Bytes(); !slices.Equal(encoded[:], signature) {
+		return point, errors.New("not the one encoding of its point")
+	}
+	return point, nil
+}
+
+func parseKey(publicKey []byte) (point bls.G2Affine, err error) {
+	if len(publicKey) != bls.SizeOfG2AffineCompressed {
+		return point, fmt.Errorf("the beacon public key has %d bytes, want %d", len(publicKey), bls.SizeOfG2AffineCompressed)
+	}
+	if _, err := point.SetBytes(publicKey); err != nil {
+		return point, fmt.Errorf("the beacon public key is not a compressed point of G2: %w", err)
+	}
+	if point.IsInfinity() {
+		return point, errors.New("the beacon public key is the point at infinity")
+	}
+	return point, nil
+}
+
+// InfoHash is drand's chain hash: SHA-256(period u32be ‖ genesis i64be ‖ public
+// key ‖ group hash ‖ beacon id), all of which a relay tells at /{chain}/info
+// (drand v2, common/chain, Info.Hash; the id of drand's first chain, "default",
+// is left out).
+func InfoHash(period, genesis int64, publicKey, groupHash []byte, beaconID string) [32]byte {
+	var b []byte
+	b = binary.BigEndian.AppendUint32(b, uint32(period))
+	b = binary.BigEndian.AppendUint64(b, uint64(genesis))
+	b = append(b, publicKey...)
+	b = append(b, groupHash...)
+	if beaconID != "default" {
+		b = append(b, beaconID...)
+	}
+	return sha256.Sum256(b)
+}

@@ -1,0 +1,505 @@
+package beacon_test
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/beacon"
+	"github.com/fairpact/fairpact/internal/beacon/devbeacon"
+)
+
+// network is the relays of a test by host name; it is an http.RoundTripper with
+// no sockets, so that its time is the test's. A host that is missing refuses
+// connections.
+type network struct {
+	hosts map[string]http.Handler
+
+	mu    sync.Mutex
+	asked []string // hosts, in order
+	at    []time.Time
+}
+
+func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
+	n.mu.Lock()
+	n.asked = append(n.asked, r.URL.Host)
+	n.at = append(n.at, time.Now())
+	n.mu.Unlock()
+	handler := n.hosts[r.URL.Host]
+	if handler == nil {
+		return nil, errors.New("connect: connection refused")
+	}
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, r)
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	return recorder.Result(), nil
+}
+
+func (n *network) requests() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.asked)
+}
+
+const testRound = 1000
+
+var (
+	good    = newBeacon("good")
+	other   = newBeacon("other")
+	goodSig = hex.EncodeToString(good.Sign(testRound))
+)
+
+// today is the time in these tests, for relays and clients alike.
+var today = time.Unix(beacon.Quicknet().RoundTime(testRound)+1_000_000, 0)
+
+func newBeacon(seed string) *devbeacon.Server {
+	s := devbeacon.New([]byte(seed))
+	s.Now = func() time.Time { return today }
+	return s
+}
+
+func says(body string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) })
+}
+
+func status(code int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) })
+}
+
+// silent holds a request until the client gives up.
+var silent = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+
+// after answers like next, but later.
+func after(d time.Duration, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-time.After(d):
+			next.ServeHTTP(w, r)
+		case <-r.Context().Done():
+		}
+	})
+}
+
+func roundJSON(round int64, randomness any, signature string) string {
+	body := map[string]any{"round": round, "signature": signature}
+	if randomness != nil {
+		body["randomness"] = randomness
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// clientOf is a client of the good chain over relays in the order of names.
+func clientOf(hosts map[string]http.Handler, names ...string) (*beacon.Client, *network) {
+	n := &network{hosts: hosts}
+	var relays []string
+	for _, name := range names {
+		relays = append(relays, "http://"+name)
+	}
+	client := beacon.NewClient(good.Chain(), relays, &http.Client{Transport: n})
+	client.SetNow(func() time.Time { return today })
+	return client, n
+}
+
+func checkRound(t *testing.T, got beacon.Round, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	randomness, err := good.Chain().Verify(testRound, good.Sign(testRound))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (beacon.Round{Round: testRound, Randomness: hex.EncodeToString(randomness[:]), Signature: goodSig}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// badRelays is each way a relay can fail, with what the error then says of it.
+func badRelays() map[string]struct {
+	relay http.Handler
+	says  string
+} {
+	return map[string]struct {
+		relay http.Handler
+		says  string
+	}{
+		"dead":                     {nil, "connection refused"},
+		"silent":                   {silent, "no answer within"},
+		"500":                      {status(500), "status 500"},
+		"404 for a round that was": {status(404), "status 404"},
+		"redirect to nowhere":      {status(302), "302"},
+		"empty":                    {says(""), "not the JSON"},
+		"garbage":                  {says("<html>"), "not the JSON"},
+		"trailing garbage":         {says(roundJSON(testRound, nil, goodSig) + "x"), "not the JSON"},
+		"round is text":            {says(`{"round":"1000","signature":"` + goodSig + `"}`), "not the JSON"},
+		"empty object":             {says("{}"), "round 0"},
+		"huge":                     {says(roundJSON(testRound, nil, goodSig) + strings.Repeat(" ", 10<<20)), "over"},
+		"just over the bound":      {says(roundJSON(testRound, nil, goodSig) + strings.Repeat(" ", beacon.MaxBody)), "over"},
+		"no signature":             {says(`{"round":1000}`), "does not verify"},
+		"signature is no hex":      {says(roundJSON(testRound, nil, "zz")), "not hex"},
+		"signature is cut":         {says(roundJSON(testRound, nil, goodSig[:94])), "does not verify"},
+		"signature goes on":        {says(roundJSON(testRound, nil, goodSig+"00")), "does not verify"},
+		"infinity":                 {says(roundJSON(testRound, nil, "c0"+strings.Repeat("00", 47))), "infinity"},
+		"signature of another round": {
+			says(roundJSON(testRound, nil, hex.EncodeToString(good.Sign(testRound+1)))), "does not verify"},
+		"signature by another key": {
+			says(roundJSON(testRound, nil, hex.EncodeToString(other.Sign(testRound)))), "does not verify"},
+		"another round, in truth": {
+			says(roundJSON(testRound+1, nil, hex.EncodeToString(good.Sign(testRound+1)))), "round 1001"},
+		"wrong randomness": {says(roundJSON(testRound, strings.Repeat("0", 64), goodSig)), "randomness"},
+		"empty randomness": {says(roundJSON(testRound, "", goodSig)), "randomness"},
+	}
+}
+
+func TestOneGoodRelayIsEnough(t *testing.T) {
+	for name, bad := range badRelays() {
+		for _, order := range [][]string{{"bad", "good"}, {"good", "bad"}, {"bad", "bad2", "good"}} {
+			t.Run(name+", "+strings.Join(order, " "), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					client, _ := clientOf(map[string]http.Handler{"bad": bad.relay, "bad2": bad.relay, "good": good}, order...)
+					got, err := client.Fetch(t.Context(), testRound)
+					checkRound(t, got, err)
+				})
+			})
+		}
+	}
+}
+
+func TestEachFailureIsNamedByHost(t *testing.T) {
+	for name, bad := range badRelays() {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := &network{hosts: map[string]http.Handler{"relay.one": bad.relay, "relay.two:8080": status(503)}}
+				client := beacon.NewClient(good.Chain(),
+					[]string{"http://user:secret-1@relay.one/secret-2/", "http://relay.two:8080/secret-3"},
+					&http.Client{Transport: n})
+				client.SetNow(func() time.Time { return today })
+				got, err := client.Fetch(t.Context(), testRound)
+				if got != (beacon.Round{}) || !errors.Is(err, beacon.ErrUnavailable) || errors.Is(err, beacon.ErrNotYet) {
+					t.Fatalf("%+v, %v; want ErrUnavailable alone", got, err)
+				}
+				for _, want := range []string{"relay.one: ", bad.says, "relay.two:8080: status 503"} {
+					if !strings.Contains(err.Error(), want) {
+						t.Errorf("the error does not say %q: %v", want, err)
+					}
+				}
+				if strings.Contains(err.Error(), "secret") || len(err.Error()) > 1000 {
+					t.Errorf("the error says too much: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestRandomnessMayBeLeftOutOrUpperCase(t *testing.T) {
+	randomness, err := good.Chain().Verify(testRound, good.Sign(testRound))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, body := range map[string]string{
+		"left out":   roundJSON(testRound, nil, goodSig),
+		"upper case": roundJSON(testRound, fmt.Sprintf("%X", randomness), strings.ToUpper(goodSig)),
+		"with more":  `{"previous_signature":"",` + roundJSON(testRound, nil, goodSig)[1:],
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, _ := clientOf(map[string]http.Handler{"a": says(body)}, "a")
+			got, err := client.Fetch(t.Context(), testRound)
+			checkRound(t, got, err)
+		})
+	}
+}
+
+func TestNotYet(t *testing.T) {
+	due := good.Chain().RoundTime(testRound)
+	early, late := time.Unix(due-1, 0), time.Unix(due, 0)
+	lying := says(roundJSON(testRound, nil, hex.EncodeToString(other.Sign(testRound))))
+	for name, c := range map[string]struct {
+		now  time.Time
+		a, b http.Handler
+		want error // nil: the round
+	}{
+		"all say 425":                       {early, status(425), status(425), beacon.ErrNotYet},
+		"all say 425, our clock is ahead":   {late, status(425), status(425), beacon.ErrNotYet},
+		"all say 404 before its time":       {early, status(404), status(404), beacon.ErrNotYet},
+		"all say 404 after its time":        {late, status(404), status(404), beacon.ErrUnavailable},
+		"425 and 404 before its time":       {early, status(425), status(404), beacon.ErrNotYet},
+		"425 and 404 after its time":        {late, status(425), status(404), beacon.ErrUnavailable},
+		"425 and a dead one before":         {early, status(425), nil, beacon.ErrNotYet},
+		"425 and a dead one after":          {late, nil, status(425), beacon.ErrUnavailable},
+		"425 and a lying one after":         {late, lying, status(425), beacon.ErrUnavailable},
+		"all dead before its time":          {early, nil, nil, beacon.ErrUnavailable},
+		"425, but another relay has it":     {late, status(425), good, nil},
+		"our clock is behind, one has it":   {early, status(404), good, nil},
+		"our clock is behind, first has it": {early, good, silent, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, _ := clientOf(map[string]http.Handler{"a": c.a, "b": c.b}, "a", "b")
+			client.SetNow(func() time.Time { return c.now })
+			got, err := client.Fetch(t.Context(), testRound)
+			if c.want == nil {
+				checkRound(t, got, err)
+				return
+			}
+			other := beacon.ErrNotYet
+			if c.want == other {
+				other = beacon.ErrUnavailable
+			}
+			if got != (beacon.Round{}) || !errors.Is(err, c.want) || errors.Is(err, other) {
+				t.Errorf("%+v, %v; want %v alone", got, err, c.want)
+			}
+		})
+	}
+}
+
+func TestRoundsThatAreNeverAskedFor(t *testing.T) {
+	client, n := clientOf(map[string]http.Handler{"a": good}, "a")
+	for _, round := range []int64{0, -1, beacon.MaxRound + 1} {
+		if _, err := client.Fetch(t.Context(), round); !errors.Is(err, beacon.ErrBadRound) {
+			t.Errorf("round %d: %v, want ErrBadRound", round, err)
+		}
+	}
+	if asked := n.requests(); len(asked) != 0 {
+		t.Errorf("asked %v", asked)
+	}
+	if _, err := client.Fetch(t.Context(), beacon.MaxRound); !errors.Is(err, beacon.ErrNotYet) {
+		t.Errorf("the last round: %v, want ErrNotYet", err)
+	}
+}
+
+func TestRequestsOfTheRace(t *testing.T) {
+	const h = beacon.HedgeDelay
+	for name, c := range map[string]struct {
+		relays []http.Handler
+		asked  []time.Duration // when each relay was asked
+		took   time.Duration
+		ok     bool
+	}{
+		"the first answers at once": {[]http.Handler{good, good, good}, []time.Duration{0}, 0, true},
+		"the first is a little slow": {
+			[]http.Handler{after(h/2, good), good, good}, []time.Duration{0}, h / 2, true},
+		"the first is silent": {[]http.Handler{silent, good, good}, []time.Duration{0, h}, h, true},
+		"the first two are":   {[]http.Handler{silent, silent, good}, []time.Duration{0, h, 2 * h}, 2 * h, true},
+		"the slow one still wins": {
+			[]http.Handler{after(h+h/2, good), silent, good}, []time.Duration{0, h}, h + h/2, true},
+		"the first fails, all are asked": {
+			[]http.Handler{status(500), after(h/4, good), silent}, []time.Duration{0, 0, 0}, h / 4, true},
+		"the second fails": {
+			[]http.Handler{silent, status(500), good, silent}, []time.Duration{0, h, h, h}, h, true},
+		"all are silent": {
+			[]http.Handler{silent, silent, silent}, []time.Duration{0, h, 2 * h}, beacon.RelayTimeout, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hosts := map[string]http.Handler{}
+				var names []string
+				for i, relay := range c.relays {
+					name := fmt.Sprint("relay", i)
+					hosts[name], names = relay, append(names, name)
+				}
+				client, n := clientOf(hosts, names...)
+				start := time.Now()
+				got, err := client.Fetch(t.Context(), testRound)
+				took := time.Since(start)
+				if c.ok {
+					checkRound(t, got, err)
+				} else {
+					if !errors.Is(err, beacon.ErrUnavailable) {
+						t.Errorf("%v, want ErrUnavailable", err)
+					}
+					// The last was asked later, and then the others had not failed.
+					c.took += c.asked[len(c.asked)-1]
+				}
+				if took != c.took {
+					t.Errorf("took %v, want %v", took, c.took)
+				}
+				// Those that lost have ended: nothing sleeps but this test.
+				synctest.Wait()
+				var asked []time.Duration
+				for _, at := range n.at {
+					asked = append(asked, at.Sub(start))
+				}
+				if !slices.Equal(asked, c.asked) {
+					t.Errorf("asked at %v, want %v", asked, c.asked)
+				}
+			})
+		})
+	}
+}
+
+func TestTheLosersAreCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan time.Time, 1)
+		slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			<-r.Context().Done()
+			ended <- time.Now()
+		})
+		client, _ := clientOf(map[string]http.Handler{"slow": slow, "good": good}, "slow", "good")
+		got, err := client.Fetch(t.Context(), testRound)
+		checkRound(t, got, err)
+		if at := <-ended; !at.Equal(time.Now()) {
+			t.Errorf("the slow request went on until %v", at)
+		}
+	})
+}
+
+func TestVerifiedRoundsAreKept(t *testing.T) {
+	hosts := map[string]http.Handler{"a": good}
+	client, n := clientOf(hosts, "a")
+	for range 3 {
+		got, err := client.Fetch(t.Context(), testRound)
+		checkRound(t, got, err)
+	}
+	hosts["a"] = status(500)
+	got, err := client.Fetch(t.Context(), testRound)
+	checkRound(t, got, err)
+	if asked := n.requests(); len(asked) != 1 {
+		t.Errorf("asked %d times, want once", len(asked))
+	}
+}
+
+func TestFailuresAreNotKept(t *testing.T) {
+	hosts := map[string]http.Handler{"a": status(500)}
+	client, _ := clientOf(hosts, "a")
+	if _, err := client.Fetch(t.Context(), testRound); !errors.Is(err, beacon.ErrUnavailable) {
+		t.Fatalf("%v, want ErrUnavailable", err)
+	}
+	hosts["a"] = status(425)
+	if _, err := client.Fetch(t.Context(), testRound); !errors.Is(err, beacon.ErrNotYet) {
+		t.Fatalf("%v, want ErrNotYet", err)
+	}
+	hosts["a"] = good
+	got, err := client.Fetch(t.Context(), testRound)
+	checkRound(t, got, err)
+}
+
+func TestOneRaceForAllCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, n := clientOf(map[string]http.Handler{"a": after(beacon.HedgeDelay/2, good)}, "a")
+		// The caller that starts the race gives up first; the others don't notice.
+		first, giveUp := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() {
+			if _, err := client.Fetch(first, testRound); !errors.Is(err, context.Canceled) {
+				t.Errorf("the caller that gave up: %v, want context.Canceled", err)
+			}
+		})
+		synctest.Wait()
+		for range 16 {
+			all.Go(func() {
+				got, err := client.Fetch(t.Context(), testRound)
+				checkRound(t, got, err)
+			})
+		}
+		synctest.Wait()
+		giveUp()
+		all.Wait()
+		if asked := n.requests(); len(asked) != 1 {
+			t.Errorf("asked %d times, want once", len(asked))
+		}
+	})
+}
+
+// All callers gave up: the race ends by itself and the next caller has its round.
+func TestAnAbandonedRaceIsNotWasted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, n := clientOf(map[string]http.Handler{"a": after(2*time.Second, good)}, "a")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := client.Fetch(ctx, testRound); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("%v, want context.DeadlineExceeded", err)
+		}
+		time.Sleep(2 * time.Second) // of the bubble's clock
+		synctest.Wait()
+		got, err := client.Fetch(t.Context(), testRound)
+		checkRound(t, got, err)
+		if asked := n.requests(); len(asked) != 1 {
+			t.Errorf("asked %d times, want once", len(asked))
+		}
+	})
+}
+
+func TestACallerThatIsGoneAsksNothing(t *testing.T) {
+	client, n := clientOf(map[string]http.Handler{"a": good}, "a")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := client.Fetch(ctx, testRound); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want context.Canceled", err)
+	}
+	if asked := n.requests(); len(asked) != 0 {
+		t.Errorf("asked %v", asked)
+	}
+}
+
+func TestMisconfiguredClients(t *testing.T) {
+	noKey, noPeriod := good.Chain(), good.Chain()
+	noKey.PublicKey, noPeriod.Period = nil, 0
+	for name, client := range map[string]*beacon.Client{
+		"no relays": beacon.NewClient(good.Chain(), nil, nil),
+		"no key":    beacon.NewClient(noKey, []string{"http://a"}, nil),
+		"no period": beacon.NewClient(noPeriod, []string{"http://a"}, nil),
+		"no URL":    beacon.NewClient(good.Chain(), []string{"http://a b/%zz"}, nil),
+	} {
+		if _, err := client.Fetch(t.Context(), testRound); !errors.Is(err, beacon.ErrUnavailable) {
+			t.Errorf("%s: %v, want ErrUnavailable", name, err)
+		}
+	}
+	if c := beacon.NewClient(good.Chain(), nil, nil).Chain(); c.Hash != good.Chain().Hash {
+		t.Errorf("chain %s", c.Hash)
+	}
+}
+
+func TestCheckRelays(t *testing.T) {
+	if err := beacon.CheckRelays([]string{"https://api.drand.sh", "http://127.0.0.1:8090/", "https://x/with/path"}); err != nil {
+		t.Error(err)
+	}
+	for _, relays := range [][]string{nil, {""}, {"api.drand.sh"}, {"ftp://x"}, {"https://"}, {"https://x?a=secret"}, {"https://x#y"}, {"https://api.drand.sh", "http://secret:%zz"}} {
+		if err := beacon.CheckRelays(relays); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%v: %v; want an error without the address", relays, err)
+		}
+	}
+}
+
+// The same over sockets: a closed port, an endless body, a liar, and a good one.
+func TestOverTheNetwork(t *testing.T) {
+	closed := httptest.NewServer(good)
+	closed.Close()
+	endless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			if _, err := w.Write(make([]byte, 1<<16)); err != nil {
+				return
+			}
+		}
+	}))
+	defer endless.Close()
+	liar := httptest.NewServer(says(roundJSON(testRound, nil, hex.EncodeToString(other.Sign(testRound)))))
+	defer liar.Close()
+	honest := httptest.NewServer(good)
+	defer honest.Close()
+
+	bad := []string{closed.URL, endless.URL, liar.URL}
+	client := beacon.NewClient(good.Chain(), append(slices.Clone(bad), honest.URL), nil)
+	got, err := client.Fetch(t.Context(), testRound)
+	checkRound(t, got, err)
+
+	client = beacon.NewClient(good.Chain(), bad, nil)
+	if _, err := client.Fetch(t.Context(), testRound); !errors.Is(err, beacon.ErrUnavailable) || strings.Count(err.Error(), "127.0.0.1:") < 3 {
+		t.Errorf("%v; want ErrUnavailable with three hosts", err)
+	}
+}

@@ -1,0 +1,218 @@
+package devbeacon_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/consensys/gnark-crypto/ecc/bls12-381/fp"
+	"pgregory.net/rapid"
+
+	"github.com/fairpact/fairpact/internal/beacon"
+	"github.com/fairpact/fairpact/internal/beacon/devbeacon"
+)
+
+func get(t *testing.T, s *devbeacon.Server, path string, into any) int {
+	t.Helper()
+	recorder := httptest.NewRecorder()
+	s.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, path, nil))
+	if recorder.Code == http.StatusOK {
+		if err := json.Unmarshal(recorder.Body.Bytes(), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return recorder.Code
+}
+
+type round struct {
+	Round                 int64
+	Randomness, Signature string
+}
+
+// at is the beacon at a moment after its genesis.
+func at(seconds int64) *devbeacon.Server {
+	s := devbeacon.New([]byte("seed"))
+	s.Now = func() time.Time { return time.Unix(s.Chain().Genesis+seconds, 0) }
+	return s
+}
+
+func TestRoundsVerifyUnderTheirChainAlone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		seed := rapid.SliceOf(rapid.Byte()).Draw(t, "seed")
+		number := rapid.Int64Range(1, beacon.MaxRound).Draw(t, "round")
+		mine, other := devbeacon.New(seed), devbeacon.New(append(seed, 'x'))
+		signature := mine.Sign(number)
+		randomness, err := mine.Chain().Verify(number, signature)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if randomness != sha256.Sum256(signature) {
+			t.Error("the randomness is not the SHA-256 of the signature")
+		}
+		for name, chain := range map[string]beacon.Chain{"another seed": other.Chain(), "quicknet": beacon.Quicknet()} {
+			if _, err := chain.Verify(number, signature); !errors.Is(err, beacon.ErrBadSignature) {
+				t.Errorf("%s: %v, want ErrBadSignature", name, err)
+			}
+		}
+		next := number%beacon.MaxRound + 1
+		if _, err := mine.Chain().Verify(next, signature); !errors.Is(err, beacon.ErrBadSignature) {
+			t.Errorf("round %d: %v, want ErrBadSignature", next, err)
+		}
+	})
+}
+
+// The other encoding of a point: its x plus the field's modulus, where that
+// still fits. It would be a second randomness of the round.
+func TestUnreducedSignatureIsRefused(t *testing.T) {
+	s := devbeacon.New([]byte("seed"))
+	for number := int64(1); number < 200; number++ {
+		signature := s.Sign(number)
+		flags := signature[0] & 0xe0
+		x := bytes.Clone(signature)
+		x[0] &= 0x1f
+		sum := new(big.Int).Add(new(big.Int).SetBytes(x), fp.Modulus())
+		if sum.BitLen() > 381 {
+			continue
+		}
+		forged := sum.FillBytes(make([]byte, 48))
+		forged[0] |= flags
+		if _, err := s.Chain().Verify(number, forged); !errors.Is(err, beacon.ErrBadSignature) {
+			t.Errorf("round %d: %v, want ErrBadSignature", number, err)
+		}
+		return
+	}
+	t.Fatal("no signature among 200 rounds whose x has a second encoding")
+}
+
+func TestSameSeedSameChain(t *testing.T) {
+	a, b, c := devbeacon.New([]byte("seed")), devbeacon.New([]byte("seed")), devbeacon.New([]byte("seed2"))
+	if a.Chain().Hash != b.Chain().Hash || !bytes.Equal(a.Chain().PublicKey, b.Chain().PublicKey) || !bytes.Equal(a.Sign(7), b.Sign(7)) {
+		t.Error("one seed, two chains")
+	}
+	if a.Chain().Hash == c.Chain().Hash || bytes.Equal(a.Chain().PublicKey, c.Chain().PublicKey) || a.Chain().Hash == beacon.Quicknet().Hash {
+		t.Error("two chains share a hash or a key")
+	}
+	// A deal pins the hash: a changed derivation would orphan every local deal.
+	if want := "628a4e7a368b46e6d92ad9a9119c70d5d31508666b92e462305a0424d8b576d7"; a.Chain().Hash != want {
+		t.Errorf("the chain of this seed has become %s, it was %s", a.Chain().Hash, want)
+	}
+	if a.Chain().Genesis != beacon.Quicknet().Genesis || a.Chain().Period != beacon.Quicknet().Period {
+		t.Error("rounds are not quicknet's")
+	}
+	a.Chain().PublicKey[0] ^= 1
+	if err := a.Chain().Check(); err != nil {
+		t.Errorf("a caller changed the chain: %v", err)
+	}
+}
+
+func TestPastRounds(t *testing.T) {
+	s := at(3 * 999) // round 1000 comes out at this second
+	path := "/" + s.Chain().Hash + "/public/"
+	for _, number := range []int64{1, 2, 999, 1000} {
+		var got round
+		if code := get(t, s, path+fmt.Sprint(number), &got); code != http.StatusOK {
+			t.Fatalf("round %d: status %d", number, code)
+		}
+		signature, err := hex.DecodeString(got.Signature)
+		if err != nil {
+			t.Fatal(err)
+		}
+		randomness, err := s.Chain().Verify(number, signature)
+		if err != nil || got.Round != number || got.Randomness != hex.EncodeToString(randomness[:]) {
+			t.Errorf("round %d: %+v, %v", number, got, err)
+		}
+	}
+	var latest round
+	if code := get(t, s, path+"latest", &latest); code != http.StatusOK || latest.Round != 1000 {
+		t.Errorf("latest: status %d, round %d", code, latest.Round)
+	}
+}
+
+func TestRoundsThatAreNotOut(t *testing.T) {
+	s := at(3*999 - 1)
+	path := "/" + s.Chain().Hash + "/public/"
+	for _, future := range []string{"1000", "1001", fmt.Sprint(int64(beacon.MaxRound))} {
+		if code := get(t, s, path+future, nil); code != http.StatusTooEarly {
+			t.Errorf("round %s: status %d, want 425", future, code)
+		}
+	}
+	before := at(-1)
+	for _, round := range []string{"1", "latest"} {
+		if code := get(t, before, path+round, nil); code != http.StatusTooEarly {
+			t.Errorf("%s before the genesis: status %d, want 425", round, code)
+		}
+	}
+}
+
+func TestNotFound(t *testing.T) {
+	s := at(1 << 30)
+	hash := s.Chain().Hash
+	for _, path := range []string{
+		"/" + hash + "/public/0",
+		"/" + hash + "/public/-1",
+		"/" + hash + "/public/+1",
+		"/" + hash + "/public/01",
+		"/" + hash + "/public/1.0",
+		"/" + hash + "/public/x",
+		"/" + hash + "/public/9007199254740992",
+		"/" + hash + "/public/99999999999999999999",
+		"/" + hash + "/public/1/2",
+		"/" + hash + "/public/",
+		"/" + beacon.Quicknet().Hash + "/public/1",
+		"/" + beacon.Quicknet().Hash + "/info",
+		"/" + strings.ToUpper(hash) + "/info",
+		"/public/1",
+		"/",
+	} {
+		if code := get(t, s, path, nil); code != http.StatusNotFound {
+			t.Errorf("%s: status %d, want 404", path, code)
+		}
+	}
+}
+
+// A client that knows the hash alone can check the rest, as with drand.
+func TestInfo(t *testing.T) {
+	s := at(0)
+	var hashes []string
+	if code := get(t, s, "/chains", &hashes); code != http.StatusOK || len(hashes) != 1 || hashes[0] != s.Chain().Hash {
+		t.Fatalf("chains: status %d, %v", code, hashes)
+	}
+	var info struct {
+		PublicKey   string `json:"public_key"`
+		Period      int64  `json:"period"`
+		GenesisTime int64  `json:"genesis_time"`
+		Hash        string `json:"hash"`
+		GroupHash   string `json:"groupHash"`
+		SchemeID    string `json:"schemeID"`
+		Metadata    struct {
+			BeaconID string `json:"beaconID"`
+		} `json:"metadata"`
+	}
+	if code := get(t, s, "/"+hashes[0]+"/info", &info); code != http.StatusOK {
+		t.Fatalf("info: status %d", code)
+	}
+	chain, err := beacon.ParseChain(info.Hash, info.PublicKey, info.Period, info.GenesisTime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	group, err := hex.DecodeString(info.GroupHash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash := beacon.InfoHash(chain.Period, chain.Genesis, chain.PublicKey, group, info.Metadata.BeaconID)
+	if hex.EncodeToString(hash[:]) != hashes[0] || info.SchemeID != "bls-unchained-g1-rfc9380" {
+		t.Errorf("the info does not hash to the chain: %+v", info)
+	}
+	if _, err := chain.Verify(42, s.Sign(42)); err != nil {
+		t.Error(err)
+	}
+}
