@@ -1,0 +1,123 @@
+// Package algorithm holds the three published algorithms: what they take, what
+// they refuse, what they compute, the catalogue and the published vectors. It
+// is pure: the same arguments give the same bytes for ever, on any machine, so
+// that anyone can recompute a result. Arithmetic is exact; a fraction is a
+// string in lowest terms ("5/7", "-3/2", "1"), because JSON numbers past 2^53
+// do not survive.
+//
+// Trees are those of package canon: nil, bool, int64, string, []any,
+// map[string]any.
+package algorithm
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fairpact/fairpact/internal/canon"
+)
+
+// The ids of the algorithms. SPEC 9.4: an id carries its version; what a
+// published id computes MUST never change.
+const (
+	Split   = "split.v1"
+	Random  = "random.v1"
+	Shapley = "shapley.v1"
+)
+
+// ErrRejected is what Compute answers where a party rejected: such a deal is
+// VOID and has no result.
+var ErrRejected = errors.New("a party rejected, so there is no result")
+
+// Algorithm is an entry of the catalogue with the rules behind it.
+type Algorithm struct {
+	ID         string
+	Name       string
+	MinParties int // inclusive
+	MaxParties int // inclusive
+
+	uniqueLabels bool
+	paramsShape  map[string]string // the documentation of algorithm_params, by member
+	inputShape   map[string]string // the documentation of a party input, by member
+
+	checkParams func(labels []string, params map[string]any) (warnings []string, err error)
+	checkInput  func(labels []string, params, input map[string]any) error
+	compute     func(labels []string, params map[string]any, inputs []map[string]any, b *Beacon) (result any, err error)
+	rejects     func(input map[string]any) bool // nil where no input rejects
+}
+
+// Beacon is a round of a public randomness beacon, its hex in lower case. It is
+// part of the result of random.v1.
+type Beacon struct {
+	ChainHash  string `json:"chain_hash"` // 32 bytes
+	Round      int64  `json:"round"`
+	Randomness string `json:"randomness"` // 32 bytes
+	Signature  string `json:"signature"`
+}
+
+var algorithms = []*Algorithm{splitV1, randomV1, shapleyV1}
+
+// All gives the algorithms in the order of the catalogue. The caller MUST NOT
+// change them.
+func All() []*Algorithm { return algorithms }
+
+// Lookup finds an algorithm by its id.
+func Lookup(id string) (*Algorithm, bool) {
+	for _, a := range algorithms {
+		if a.ID == id {
+			return a, true
+		}
+	}
+	return nil, false
+}
+
+// CheckParams tells whether a deal with these labels and algorithm_params can
+// be created, and warns of what is legal but odd. Params are declared in the
+// open and can be mended, so the check is strict. It includes CheckLabels. The
+// error and the warnings say what is wrong with which member and what to send.
+func (a *Algorithm) CheckParams(labels []string, params map[string]any) (warnings []string, err error) {
+	if err := CheckLabels(a, labels); err != nil {
+		return nil, err
+	}
+	warnings, err = a.checkParams(labels, params)
+	if err != nil {
+		return nil, err
+	}
+	return append(warnings, unknownMembers(a, params)...), nil
+}
+
+// CheckInput tells whether a party's input can be computed with. A committed
+// input cannot be mended, so whatever has only one meaning is taken; members
+// that the algorithm does not know are ignored. The error names the rule and the
+// member and MUST hold nothing of the input itself.
+func (a *Algorithm) CheckInput(labels []string, params, input map[string]any) error {
+	return a.checkInput(labels, params, input)
+}
+
+// Rejects tells whether an input that CheckInput takes makes the deal VOID.
+func (a *Algorithm) Rejects(input map[string]any) bool {
+	return a.rejects != nil && a.rejects(input)
+}
+
+// Compute gives the RFC 8785 bytes of the deal's result. inputs are in the
+// order of the parties; b is the pinned round for random.v1 and is not looked at
+// otherwise. All is checked again, as CheckParams and CheckInput do, so that a
+// recomputation needs no trust in where its arguments came from; the errors are
+// theirs, prefixed with the party, or ErrRejected.
+func (a *Algorithm) Compute(labels []string, params map[string]any, inputs []map[string]any, b *Beacon) ([]byte, error) {
+	if err := CheckLabels(a, labels); err != nil {
+		return nil, err
+	}
+	if len(inputs) != len(labels) {
+		return nil, fmt.Errorf("%d inputs for %d parties: a result needs the input of each", len(inputs), len(labels))
+	}
+	result, err := a.compute(labels, params, inputs, b)
+	if err != nil {
+		return nil, err
+	}
+	return canon.Marshal(result)
+}
+
+// ofParty says which party's input an error is about.
+func ofParty(i int, err error) error {
+	return fmt.Errorf("party %d: %w", i, err)
+}

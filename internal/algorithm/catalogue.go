@@ -1,0 +1,52 @@
+package algorithm
+
+import "fmt"
+
+// CatalogueBody is the body of GET /v1/algorithms (SPEC 2.10).
+type CatalogueBody struct {
+	Algorithms []CatalogueEntry `json:"algorithms"`
+	Commitment string           `json:"commitment"` // the commitment scheme
+	Protocol   string           `json:"protocol"`   // the flow of a deal
+}
+
+// CatalogueEntry describes one algorithm.
+type CatalogueEntry struct {
+	ID              string            `json:"id"`
+	Name            string            `json:"name"`
+	Parties         string            `json:"parties"`          // "2 to 16"
+	AlgorithmParams map[string]string `json:"algorithm_params"` // what each member holds
+	PartyInput      map[string]string `json:"party_input"`      // what each member holds
+	TestVectors     []Vector          `json:"test_vectors"`
+}
+
+const commitmentText = "sha256: followed by the lower-case hex of SHA-256(RFC 8785 canonical JSON of the party input ‖ salt bytes). " +
+	"Inputs hold integers only, within ±9007199254740991. " +
+	"The salt bytes are the UTF-8 bytes of the salt string, at most 1024, empty by default; a salt that is an even number of hex digits is also accepted " +
+	"where the commitment was made over the bytes that they spell. " +
+	"Use 16 random bytes (32 hex digits): a commitment without salt to an input that can be guessed is opened by whoever sees it."
+
+const protocolText = "1. Anyone gets an API key (POST /v1/keys). " +
+	"2. The initiator creates a deal (POST /v1/deals) and hands each party its invite token. " +
+	"3. Before commit_deadline each party sends the commitment to its input (POST /v1/deals/{id}/commit). " +
+	"4. When all have committed, and before reveal_deadline, each party reveals input and salt (POST /v1/deals/{id}/reveal). " +
+	"5. With the last reveal the algorithm runs and the signed certificate is issued; " +
+	"random.v1 first waits for the declared beacon round (POST /v1/deals/{id}/entropy). " +
+	"6. Parties fetch the certificate (GET /v1/deals/{id}/certificate); anyone verifies it (GET /v1/verify/{cert_id}) against the public transparency log. " +
+	"A missed deadline or a shapley.v1 rejection makes the deal VOID, and the certificate names who caused it."
+
+// Catalogue gives the published catalogue, the same each time. The caller
+// MUST NOT change what it holds.
+func Catalogue() CatalogueBody {
+	c := CatalogueBody{Commitment: commitmentText, Protocol: protocolText}
+	for _, a := range All() {
+		c.Algorithms = append(c.Algorithms, CatalogueEntry{
+			ID:              a.ID,
+			Name:            a.Name,
+			Parties:         fmt.Sprintf("%d to %d", a.MinParties, a.MaxParties),
+			AlgorithmParams: a.paramsShape,
+			PartyInput:      a.inputShape,
+			TestVectors:     VectorsOf(a.ID),
+		})
+	}
+	return c
+}

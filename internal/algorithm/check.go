@@ -1,0 +1,115 @@
+package algorithm
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+const (
+	maxLabelBytes = 200
+	maxListed     = 8 // how many names an error or a warning lists
+)
+
+// CheckLabels tells whether a deal of the algorithm may have these parties: as
+// many as it takes, each label 1 to 200 bytes of UTF-8 without control
+// characters; for shapley.v1, whose coalition keys are made of them, also
+// unique and without comma.
+func CheckLabels(a *Algorithm, labels []string) error {
+	// SPEC 8: the party counts.
+	if n := len(labels); n < a.MinParties || n > a.MaxParties {
+		return fmt.Errorf("party_labels has %d items: %s takes %d to %d parties, one label each", n, a.ID, a.MinParties, a.MaxParties)
+	}
+	first := make(map[string]int, len(labels))
+	for i, label := range labels {
+		switch {
+		case label == "":
+			return fmt.Errorf("party_labels[%d] is empty: give each party a name", i)
+		case len(label) > maxLabelBytes:
+			return fmt.Errorf("party_labels[%d] has %d bytes: a label has at most %d", i, len(label), maxLabelBytes)
+		case strings.ContainsFunc(label, unicode.IsControl):
+			return fmt.Errorf("party_labels[%d] holds a control character: leave it out", i)
+		}
+		if !a.uniqueLabels {
+			continue
+		}
+		if strings.Contains(label, ",") {
+			return fmt.Errorf("party_labels[%d] holds a comma: %s joins labels with commas to coalition keys, so a label has none", i, a.ID)
+		}
+		if j, twice := first[label]; twice {
+			return fmt.Errorf("party_labels[%d] is the same as party_labels[%d]: %s names coalitions by labels, so each is unique", i, j, a.ID)
+		}
+		first[label] = i
+	}
+	return nil
+}
+
+// unknownMembers warns of members of algorithm_params that mean nothing.
+func unknownMembers(a *Algorithm, params map[string]any) []string {
+	unknown := slices.Sorted(maps.Keys(params))
+	unknown = slices.DeleteFunc(unknown, func(name string) bool { _, known := a.paramsShape[name]; return known })
+	if len(unknown) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("algorithm_params: %s does not know and ignores %s", a.ID, listed(unknown))}
+}
+
+// listed quotes names for a message: the first few, then how many more.
+func listed(names []string) string {
+	var b strings.Builder
+	for i, name := range names {
+		if i == maxListed {
+			fmt.Fprintf(&b, " and %d more", len(names)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(quoted(name))
+	}
+	return b.String()
+}
+
+// quoted quotes text of the caller's, cut where it is longer than any name that
+// is allowed.
+func quoted(s string) string {
+	if len(s) > maxLabelBytes {
+		s = strings.ToValidUTF8(s[:maxLabelBytes], "") + "…"
+	}
+	return fmt.Sprintf("%q", s)
+}
+
+// kind names the JSON type of a tree's node.
+func kind(v any) string {
+	switch v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "a boolean"
+	case int64:
+		return "an integer"
+	case string:
+		return "a string"
+	case []any:
+		return "an array"
+	case map[string]any:
+		return "an object"
+	}
+	return "not JSON"
+}
+
+// member gives a member of a JSON object that must be there with the type T.
+// SPEC 2.2: a required member that is null is refused like a missing one.
+func member[T any](object map[string]any, where, name, want string) (T, error) {
+	v, there := object[name]
+	typed, ok := v.(T)
+	switch {
+	case ok:
+		return typed, nil
+	case !there:
+		return typed, fmt.Errorf("%s.%s is missing: give %s", where, name, want)
+	}
+	return typed, fmt.Errorf("%s.%s is %s: give %s", where, name, kind(v), want)
+}

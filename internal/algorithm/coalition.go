@@ -1,0 +1,150 @@
+package algorithm
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fairpact/fairpact/internal/canon"
+)
+
+// game is a characteristic function: the worth of each coalition.
+type game struct {
+	worth []int64  // by the bits of the members' party indexes; worth[0] is 0
+	given []bool   // whether the params name the coalition
+	names []string // what the keys call the parties
+}
+
+// readGame reads algorithm_params.coalition_values. One reading holds for the
+// whole map: the keys name parties by label, or, where that fails and this
+// does not, by party index. Index keys are in ascending order; with 8 parties at
+// most each index is one digit, so that is the order of the bytes too.
+func readGame(labels []string, params map[string]any) (*game, error) {
+	values, err := member[map[string]any](params, "algorithm_params", "coalition_values", "an object from coalition key to non-negative integer")
+	if err != nil {
+		return nil, err
+	}
+	keys := slices.Sorted(maps.Keys(values)) // so that the same mistake is told each time
+	g := &game{worth: make([]int64, 1<<len(labels)), given: make([]bool, 1<<len(labels)), names: labels}
+	if indexes := indexNames(len(labels)); misfits(keys, indexes) < misfits(keys, labels) {
+		g.names = indexes
+	}
+	for _, key := range keys {
+		members, unknown := g.members(key)
+		if unknown || key != g.key(members) {
+			return nil, g.keyError(key)
+		}
+		worth, ok := values[key].(int64)
+		if !ok || worth < 0 || worth > canon.MaxInt {
+			return nil, fmt.Errorf("algorithm_params.coalition_values[%s] must be an integer of 0 to %d", quoted(key), canon.MaxInt)
+		}
+		g.worth[members], g.given[members] = worth, true
+	}
+	return g, nil
+}
+
+func indexNames(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = strconv.Itoa(i)
+	}
+	return names
+}
+
+// misfits counts the keys that name somebody who is none of the parties.
+func misfits(keys, names []string) int {
+	g := game{names: names}
+	n := 0
+	for _, key := range keys {
+		if _, unknown := g.members(key); unknown {
+			n++
+		}
+	}
+	return n
+}
+
+// members gives the parties that a key names, whatever their order, as bits,
+// and whether it names anybody else.
+func (g *game) members(key string) (members int, unknown bool) {
+	for name := range strings.SplitSeq(key, ",") {
+		i := slices.Index(g.names, name)
+		if i < 0 {
+			return members, true
+		}
+		members |= 1 << i
+	}
+	return members, false
+}
+
+// key gives the one key of a coalition.
+// SPEC 1: the sorted member identifiers joined by the comma character.
+func (g *game) key(members int) string {
+	var names []string
+	for i, name := range g.names {
+		if members>>i&1 == 1 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names) // strings compare by their bytes
+	return strings.Join(names, ",")
+}
+
+// keyError shows the right key for a wrong one. Blanks around names are the
+// usual mistake, so they are forgiven here, though not in a key.
+func (g *game) keyError(key string) error {
+	if key == "" {
+		return fmt.Errorf("algorithm_params.coalition_values has the empty key: the empty coalition is worth 0 and has no key, leave it out")
+	}
+	known, stranger := 0, ""
+	for name := range strings.SplitSeq(key, ",") {
+		members, unknown := g.members(name)
+		if trimmed := strings.TrimSpace(name); unknown && trimmed != "" {
+			members, unknown = g.members(trimmed)
+		}
+		if unknown && name != "" && stranger == "" {
+			stranger = name
+		}
+		known |= members
+	}
+	if known != 0 && stranger == "" {
+		return fmt.Errorf("algorithm_params.coalition_values: the key %s must be %q: its members sorted by their UTF-8 bytes, each once, joined by ',' without blanks",
+			quoted(key), g.key(known))
+	}
+	return fmt.Errorf("algorithm_params.coalition_values: the key %s names %s, which is no party; the key of all parties is %q, and that of a smaller coalition leaves names out of it",
+		quoted(key), quoted(stranger), g.key(len(g.worth)-1))
+}
+
+func (g *game) warnings() []string {
+	var warnings, missing []string
+	all := len(g.worth) - 1
+	for members := 1; members < all; members++ {
+		if !g.given[members] {
+			missing = append(missing, g.key(members))
+		}
+	}
+	if len(missing) > 0 {
+		warnings = append(warnings, fmt.Sprintf("algorithm_params.coalition_values: %d coalition(s) left out count 0: %s", len(missing), listed(missing)))
+	}
+	if !g.given[all] {
+		warnings = append(warnings, fmt.Sprintf("algorithm_params.coalition_values: the coalition of all parties (%q) is left out and counts 0, so there is nothing to share", g.key(all)))
+	}
+	if w := g.ambiguity(); w != "" {
+		warnings = append(warnings, w)
+	}
+	return warnings
+}
+
+// ambiguity warns where labels look like the indexes of other parties: the keys
+// are labels then, and may have been meant otherwise.
+func (g *game) ambiguity() string {
+	n := len(g.names)
+	indexes := indexNames(n)
+	for i, name := range g.names {
+		if j := slices.Index(indexes, name); j >= 0 && j != i {
+			return fmt.Sprintf("algorithm_params.coalition_values: keys are read as labels, so %q is party %d, not party %d", name, i, j)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,105 @@
+package algorithm
+
+import (
+	"math/big"
+	"slices"
+)
+
+// adjustedWinner divides between two parties (S. J. Brams and A. D. Taylor,
+// Fair Division, Cambridge 1996, chapter 4). Both valuations are scaled to a
+// common total; the valued items are ordered by the falling ratio of party 0's
+// scaled value to party 1's, infinite where party 1's is 0, ties in the order of
+// the params; party 0 takes from the top and the cut falls where both get the
+// same part of their total. At most one valued item is split.
+func (d division) adjustedWinner() [][]*big.Rat {
+	shares := d.equalShares()
+	give := func(item int, part *big.Rat) { // party 0 gets part of it, party 1 the rest
+		shares[0][item] = part
+		shares[1][item] = new(big.Rat).Sub(big.NewRat(1, 1), part)
+	}
+	one, zero := big.NewRat(1, 1), new(big.Rat)
+
+	var order []int
+	for i := range d.items {
+		if d.valued(i) {
+			order = append(order, i)
+		}
+	}
+	// A party whose total is 0 gets nothing of what the other values: there is
+	// nothing to scale.
+	if d.totals[0].Sign() == 0 || d.totals[1].Sign() == 0 {
+		for _, i := range order {
+			part := one
+			if d.totals[0].Sign() == 0 {
+				part = zero
+			}
+			give(i, part)
+		}
+		return shares
+	}
+
+	// Scaled to the common total t0·t1.
+	a, b := make([]*big.Int, d.items), make([]*big.Int, d.items)
+	for i := range d.items {
+		a[i] = new(big.Int).Mul(d.values[0][i], d.totals[1])
+		b[i] = new(big.Int).Mul(d.values[1][i], d.totals[0])
+	}
+	// a/b falling, by cross products: where b is 0, a is not, so two infinite
+	// ratios are a tie and any other is smaller.
+	slices.SortStableFunc(order, func(i, j int) int {
+		return new(big.Int).Mul(a[j], b[i]).Cmp(new(big.Int).Mul(a[i], b[j]))
+	})
+
+	// gap is what party 1 gets more than party 0 where the cut is above the item
+	// at hand: the common total at first, and each item that crosses the cut
+	// closes a[i]+b[i] of it, in the end twice the total.
+	gap := new(big.Int).Mul(d.totals[0], d.totals[1])
+	for _, i := range order {
+		closes := new(big.Int).Add(a[i], b[i])
+		switch {
+		case gap.Sign() <= 0:
+			give(i, zero)
+		case gap.Cmp(closes) >= 0:
+			give(i, one)
+		default:
+			give(i, new(big.Rat).SetFrac(gap, closes))
+		}
+		gap = new(big.Int).Sub(gap, closes)
+	}
+	return shares
+}
+
+// proportional divides each item in proportion to what the parties' scaled
+// valuations give it. A party with a total gets at least 1/n of it (by the
+// Cauchy-Schwarz inequality); one whose total is 0 gets nothing of what another
+// values.
+func (d division) proportional() [][]*big.Rat {
+	shares := d.equalShares()
+	common := big.NewInt(1) // the product of the totals, to which all are scaled
+	for _, t := range d.totals {
+		if t.Sign() > 0 {
+			common.Mul(common, t)
+		}
+	}
+	factors := make([]*big.Int, len(d.totals))
+	for p, t := range d.totals {
+		factors[p] = new(big.Int)
+		if t.Sign() > 0 {
+			factors[p].Quo(common, t)
+		}
+	}
+	for i := range d.items {
+		if !d.valued(i) {
+			continue
+		}
+		scaled, sum := make([]*big.Int, len(d.totals)), new(big.Int)
+		for p := range d.totals {
+			scaled[p] = new(big.Int).Mul(d.values[p][i], factors[p])
+			sum.Add(sum, scaled[p])
+		}
+		for p := range d.totals {
+			shares[p][i] = new(big.Rat).SetFrac(scaled[p], sum)
+		}
+	}
+	return shares
+}

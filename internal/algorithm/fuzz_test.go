@@ -1,0 +1,69 @@
+package algorithm
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/fairpact/fairpact/internal/canon"
+)
+
+// FuzzCompute plays an arbitrary tree as a deal of each algorithm: nothing may
+// panic, Compute takes exactly what the checks take, and gives the same bytes
+// twice.
+func FuzzCompute(f *testing.F) {
+	for _, v := range Vectors() {
+		seed, err := canon.Marshal(v.Input)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(seed)
+	}
+	f.Add([]byte(`{"party_labels":["a","b"],"algorithm_params":{"coalition_values":{"b,a":1," a":-2,"":0}},"party_inputs":[{},[]]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		deal, err := canon.ParseObject(data)
+		if err != nil {
+			return
+		}
+		labels, inputs := []string{}, []map[string]any{}
+		list, _ := deal["party_labels"].([]any)
+		for _, v := range list {
+			label, _ := v.(string)
+			labels = append(labels, label)
+		}
+		list, _ = deal["party_inputs"].([]any)
+		for _, v := range list {
+			input, _ := v.(map[string]any)
+			inputs = append(inputs, input)
+		}
+		params, _ := deal["algorithm_params"].(map[string]any)
+		beacon := quicknetRound
+		if round, ok := params["beacon_round"].(int64); ok {
+			beacon.Round = round
+		}
+		for _, a := range All() {
+			_, err := a.CheckParams(labels, params)
+			good, rejected := err == nil && len(inputs) == len(labels), false
+			for _, input := range inputs {
+				good = a.CheckInput(labels, params, input) == nil && good
+				rejected = a.Rejects(input) || rejected
+			}
+			got, err := a.Compute(labels, params, inputs, &beacon)
+			if want := good && !rejected; (err == nil) != want {
+				t.Fatalf("%s: the checks say %v, Compute says %v", a.ID, want, err)
+			}
+			if good && rejected && !errors.Is(err, ErrRejected) {
+				t.Fatalf("%s: rejected, and Compute says %v", a.ID, err)
+			}
+			if err != nil {
+				continue
+			}
+			if _, err := canon.ParseObject(got); err != nil {
+				t.Fatalf("%s: %s: %v", a.ID, got, err)
+			}
+			if again, err := a.Compute(labels, params, inputs, &beacon); err != nil || !bytes.Equal(got, again) {
+				t.Fatalf("%s: %s became %s, %v", a.ID, got, again, err)
+			}
+		}
+	})
+}

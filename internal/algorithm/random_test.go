@@ -1,0 +1,151 @@
+package algorithm
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Round 12040883 of drand quicknet.
+var quicknetRound = Beacon{
+	ChainHash:  "52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971",
+	Round:      12040883,
+	Randomness: "173df1f57805453a8d2015268205d68147de12cafc2f451f7bc6adadca3571b3",
+	Signature:  "929906c959032ab363c9f26570d215d66f5c06cb0c44fe508c12bb5839f04ec895bb6868e5b9ff13ab289bdb5266b394",
+}
+
+func nonceInputs(nonces []string) []map[string]any {
+	inputs := make([]map[string]any, len(nonces))
+	for i, nonce := range nonces {
+		inputs[i] = map[string]any{"nonce": nonce}
+	}
+	return inputs
+}
+
+func draw(t rapid.TB, nonces []string, b Beacon) randomResult {
+	data, err := randomV1.Compute(labelsN(len(nonces)), map[string]any{"beacon_round": b.Round}, nonceInputs(nonces), &b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var result randomResult
+	if err := json.Unmarshal(data, &result); err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+func hexNonce() *rapid.Generator[string] {
+	return rapid.OneOf(rapid.StringMatching(`[0-9a-fA-F]{0,6}`), rapid.StringMatching(`[0-9a-f]{64}`), rapid.StringMatching(`0{0,5}[0-9A-F]{1,70}`))
+}
+
+// The draw is the lowest ticket of a seed that is made anew here, by the text of
+// the definition.
+func TestRandomDrawsTheLowestTicket(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		nonces := rapid.SliceOfN(hexNonce(), 2, 40).Draw(t, "nonces")
+		got := draw(t, nonces, quicknetRound)
+
+		size, xor := 0, new(big.Int)
+		for _, nonce := range nonces {
+			size = max(size, (len(nonce)+1)/2)
+			n, _ := new(big.Int).SetString("0"+nonce, 16)
+			xor.Xor(xor, n)
+		}
+		digest := sha256.Sum256(xor.FillBytes(make([]byte, size)))
+		chain, _ := hex.DecodeString(quicknetRound.ChainHash)
+		randomness, _ := hex.DecodeString(quicknetRound.Randomness)
+		h := sha256.New()
+		h.Write([]byte("fairpact/random.v1"))
+		h.Write([]byte{0})
+		h.Write(chain)
+		h.Write(binary.BigEndian.AppendUint64(nil, 12040883))
+		h.Write(randomness)
+		h.Write(digest[:])
+		seed := h.Sum(nil)
+		tickets := make([]string, len(nonces))
+		for i := range nonces {
+			sum := sha256.Sum256(binary.BigEndian.AppendUint32(append([]byte{}, seed...), uint32(i)))
+			tickets[i] = hex.EncodeToString(sum[:])
+		}
+		for i, ticket := range tickets {
+			if ticket < got.Ticket {
+				t.Fatalf("party %d has ticket %s, lower than the winner's %s", i, ticket, got.Ticket)
+			}
+		}
+		if got.Ticket != tickets[got.Winner] || got.Label != fmt.Sprintf("p%d", got.Winner) ||
+			got.NonceDigest != hex.EncodeToString(digest[:]) || *got.Beacon != quicknetRound {
+			t.Fatalf("got %+v", got)
+		}
+	})
+}
+
+// Whoever changes its nonce changes the seed, and so does the beacon.
+func TestRandomEveryNonceCounts(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		nonces := rapid.SliceOfN(hexNonce(), 2, 8).Draw(t, "nonces")
+		before := draw(t, nonces, quicknetRound)
+		other := quicknetRound
+		other.Randomness = strings.Repeat("0f", 32)
+		if after := draw(t, nonces, other); after.Ticket == before.Ticket || after.NonceDigest != before.NonceDigest {
+			t.Fatalf("another beacon value: %+v became %+v", before, after)
+		}
+		i := rapid.IntRange(0, len(nonces)-1).Draw(t, "party")
+		changed := hexNonce().Draw(t, "changed")
+		was, _ := new(big.Int).SetString("0"+nonces[i], 16)
+		is, _ := new(big.Int).SetString("0"+changed, 16)
+		if was.Cmp(is) == 0 {
+			return
+		}
+		nonces[i] = changed
+		if after := draw(t, nonces, quicknetRound); after.NonceDigest == before.NonceDigest || after.Ticket == before.Ticket {
+			t.Fatalf("party %d changed its nonce: %+v became %+v", i, before, after)
+		}
+	})
+}
+
+func TestRandomChecksTheBeacon(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		change func(b *Beacon)
+		err    string
+	}{
+		{"good", func(*Beacon) {}, ""},
+		{"other round", func(b *Beacon) { b.Round++ }, "the pinned beacon round is 12040884 and the deal declared 12040883"},
+		{"short chain hash", func(b *Beacon) { b.ChainHash = b.ChainHash[2:] }, "chain_hash is not 64 lower-case hex digits"},
+		{"upper-case randomness", func(b *Beacon) { b.Randomness = strings.ToUpper(b.Randomness) }, "randomness is not 64"},
+		{"long randomness", func(b *Beacon) { b.Randomness += "00" }, "randomness is not 64"},
+		{"no hex", func(b *Beacon) { b.ChainHash = strings.Repeat("xy", 32) }, "chain_hash is not 64"},
+		{"no signature", func(b *Beacon) { b.Signature = "" }, "signature is not lower-case hex"},
+		{"upper-case signature", func(b *Beacon) { b.Signature = "AB" }, "signature is not lower-case hex"},
+		{"odd signature", func(b *Beacon) { b.Signature = "abc" }, "signature is not lower-case hex"},
+	} {
+		b := quicknetRound
+		tc.change(&b)
+		_, err := randomV1.Compute(labelsN(2), map[string]any{"beacon_round": int64(12040883)}, nonceInputs([]string{"", ""}), &b)
+		says(t, tc.name, err, tc.err)
+	}
+}
+
+func BenchmarkRandom10000(b *testing.B) {
+	nonces := make([]string, 10_000)
+	for i := range nonces {
+		nonces[i] = fmt.Sprintf("%064x", i*i)
+	}
+	labels, inputs := labelsN(len(nonces)), nonceInputs(nonces)
+	params := map[string]any{"beacon_round": quicknetRound.Round}
+	for b.Loop() {
+		if _, err := randomV1.Compute(labels, params, inputs, &quicknetRound); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

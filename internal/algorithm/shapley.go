@@ -1,0 +1,128 @@
+package algorithm
+
+import (
+	"math/big"
+	"math/bits"
+	"slices"
+)
+
+var shapleyV1 = &Algorithm{
+	ID:           Shapley,
+	Name:         "Shapley value shares: split by marginal contribution",
+	MinParties:   2,
+	MaxParties:   8,
+	uniqueLabels: true,
+	paramsShape: map[string]string{
+		"coalition_values": "object from coalition key to an integer of 0 to 9007199254740991. A key is the labels of its members, sorted by their UTF-8 bytes " +
+			"and joined by ','; or, for the whole object, their party indexes in ascending order (\"0\", \"0,2\"). A coalition left out counts 0",
+	},
+	inputShape: map[string]string{
+		"accept": "boolean; false makes the deal VOID and names the party",
+	},
+	checkParams: func(labels []string, params map[string]any) ([]string, error) {
+		g, err := readGame(labels, params)
+		if err != nil {
+			return nil, err
+		}
+		return g.warnings(), nil
+	},
+	checkInput: func(_ []string, _, input map[string]any) error {
+		_, err := readAccept(input)
+		return err
+	},
+	compute: computeShapley,
+	rejects: func(input map[string]any) bool { return input["accept"] == false },
+}
+
+type shapleyResult struct {
+	Total  int64          `json:"total"` // worth of the grand coalition
+	Shares []shapleyShare `json:"shares"`
+}
+
+type shapleyShare struct {
+	Party  int    `json:"party"`
+	Label  string `json:"label"`
+	Share  string `json:"share"`  // exact
+	Payout int64  `json:"payout"` // share rounded so that the payouts sum to total
+}
+
+func readAccept(input map[string]any) (bool, error) {
+	return member[bool](input, "input", "accept", "true, or false to reject")
+}
+
+func computeShapley(labels []string, params map[string]any, inputs []map[string]any, _ *Beacon) (any, error) {
+	g, err := readGame(labels, params)
+	if err != nil {
+		return nil, err
+	}
+	rejected := false
+	for i, input := range inputs {
+		accept, err := readAccept(input)
+		if err != nil {
+			return nil, ofParty(i, err)
+		}
+		rejected = rejected || !accept
+	}
+	if rejected {
+		return nil, ErrRejected
+	}
+	numerators, denominator := shapleyValues(g.worth, len(labels))
+	total := g.worth[len(g.worth)-1]
+	result := shapleyResult{Total: total}
+	payouts := largestRemainder(numerators, denominator, total)
+	for i, n := range numerators {
+		result.Shares = append(result.Shares, shapleyShare{
+			Party:  i,
+			Label:  labels[i],
+			Share:  new(big.Rat).SetFrac(n, denominator).RatString(),
+			Payout: payouts[i],
+		})
+	}
+	return result, nil
+}
+
+// shapleyValues gives the Shapley value of each of n players as a numerator
+// over n! (L. S. Shapley, A Value for n-Person Games, 1953): the sum over the
+// coalitions S without the player of |S|!·(n−1−|S|)!·(worth(S ∪ player) −
+// worth(S)). worth is indexed by the members' bits.
+func shapleyValues(worth []int64, n int) (numerators []*big.Int, denominator *big.Int) {
+	factorial := func(k int) *big.Int { return new(big.Int).MulRange(1, int64(k)) }
+	weights := make([]*big.Int, n) // by |S|
+	for s := range weights {
+		weights[s] = new(big.Int).Mul(factorial(s), factorial(n-1-s))
+	}
+	for i := range n {
+		sum := new(big.Int)
+		for s := range worth {
+			if s>>i&1 == 1 {
+				continue
+			}
+			// Both are within ±2^53, so their difference is exact.
+			marginal := big.NewInt(worth[s|1<<i] - worth[s])
+			sum.Add(sum, marginal.Mul(marginal, weights[bits.OnesCount(uint(s))]))
+		}
+		numerators = append(numerators, sum)
+	}
+	return numerators, factorial(n)
+}
+
+// largestRemainder rounds the shares numerator/denominator, whose sum is total,
+// to integers with the same sum: each toward −∞, then one more for those with
+// the largest remainders, ties by index.
+func largestRemainder(numerators []*big.Int, denominator *big.Int, total int64) []int64 {
+	payouts := make([]int64, len(numerators))
+	remainders := make([]*big.Int, len(numerators))
+	order := make([]int, len(numerators))
+	left := total
+	for i, n := range numerators {
+		// Euclidean division by a positive number rounds toward −∞.
+		floor, remainder := new(big.Int).DivMod(n, denominator, new(big.Int))
+		payouts[i], remainders[i], order[i] = floor.Int64(), remainder, i
+		left -= payouts[i]
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return remainders[j].Cmp(remainders[i]) })
+	for _, i := range order[:left] {
+		payouts[i]++
+	}
+	return payouts
+}

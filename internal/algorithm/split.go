@@ -1,0 +1,197 @@
+package algorithm
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+
+	"github.com/fairpact/fairpact/internal/canon"
+)
+
+const (
+	maxItems        = 1000
+	maxItemsParties = 4096 // items × parties
+	maxItemBytes    = 200
+)
+
+var splitV1 = &Algorithm{
+	ID:         Split,
+	Name:       "Fair division: adjusted winner for 2 parties, proportional for more",
+	MinParties: 2,
+	MaxParties: 16,
+	paramsShape: map[string]string{
+		"items": "array of 1 to 1000 item identifiers: unique non-empty strings of at most 200 bytes; items × parties at most 4096",
+	},
+	inputShape: map[string]string{
+		"valuations": "object from item identifier to an integer of 0 to 9007199254740991; an item left out counts 0",
+	},
+	checkParams: func(labels []string, params map[string]any) ([]string, error) {
+		_, err := readItems(labels, params)
+		return nil, err
+	},
+	checkInput: func(labels []string, params, input map[string]any) error {
+		items, err := readItems(labels, params)
+		if err == nil {
+			_, err = readValuations(items, input)
+		}
+		return err
+	},
+	compute: computeSplit,
+}
+
+type splitResult struct {
+	Method string       `json:"method"` // adjusted_winner or proportional
+	Shares []splitShare `json:"shares"` // one a party, in their order
+}
+
+type splitShare struct {
+	Party    int         `json:"party"`
+	Label    string      `json:"label"`
+	Items    []splitItem `json:"items"`     // in the order of the params, zero shares left out
+	ValuePPB int64       `json:"value_ppb"` // part of the party's own total that it gets, in billionths
+}
+
+type splitItem struct {
+	Item  string `json:"item"`
+	Share string `json:"share"` // exact part of the item, more than 0 and at most 1
+}
+
+func readItems(labels []string, params map[string]any) ([]string, error) {
+	list, err := member[[]any](params, "algorithm_params", "items", "an array of item identifiers (strings)")
+	if err != nil {
+		return nil, err
+	}
+	if len(list) < 1 || len(list) > maxItems {
+		return nil, fmt.Errorf("algorithm_params.items has %d items: give 1 to %d", len(list), maxItems)
+	}
+	if n := len(list) * len(labels); n > maxItemsParties {
+		return nil, fmt.Errorf("algorithm_params.items has %d items for %d parties: items × parties is %d and may be at most %d",
+			len(list), len(labels), n, maxItemsParties)
+	}
+	items := make([]string, len(list))
+	first := make(map[string]int, len(list))
+	for i, v := range list {
+		item, ok := v.(string)
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("algorithm_params.items[%d] is %s: an item identifier is a string", i, kind(v))
+		case item == "":
+			return nil, fmt.Errorf("algorithm_params.items[%d] is empty: give each item a name", i)
+		case len(item) > maxItemBytes:
+			return nil, fmt.Errorf("algorithm_params.items[%d] has %d bytes: an item identifier has at most %d", i, len(item), maxItemBytes)
+		}
+		if j, twice := first[item]; twice {
+			return nil, fmt.Errorf("algorithm_params.items[%d] is the same as items[%d]: each item stands once", i, j)
+		}
+		first[item] = i
+		items[i] = item
+	}
+	return items, nil
+}
+
+// readValuations gives a party's values in the order of the items. Its errors
+// hold item identifiers of the params and nothing of the input.
+func readValuations(items []string, input map[string]any) ([]int64, error) {
+	given, err := member[map[string]any](input, "input", "valuations", "an object from item identifier to non-negative integer")
+	if err != nil {
+		return nil, err
+	}
+	values := make([]int64, len(items))
+	known := 0
+	for i, item := range items {
+		v, there := given[item]
+		if !there {
+			continue
+		}
+		known++
+		if v == nil { // an optional member that is null counts as left out
+			continue
+		}
+		n, ok := v.(int64)
+		if !ok || n < 0 || n > canon.MaxInt {
+			return nil, fmt.Errorf("input.valuations: the value of item %s must be an integer of 0 to %d", quoted(item), canon.MaxInt)
+		}
+		values[i] = n
+	}
+	if unknown := len(given) - known; unknown > 0 {
+		return nil, fmt.Errorf("input.valuations has %d member(s) that are no items of this deal; its items are %s", unknown, listed(items))
+	}
+	return values, nil
+}
+
+func computeSplit(labels []string, params map[string]any, inputs []map[string]any, _ *Beacon) (any, error) {
+	items, err := readItems(labels, params)
+	if err != nil {
+		return nil, err
+	}
+	d := division{values: make([][]*big.Int, len(labels)), totals: make([]*big.Int, len(labels)), items: len(items)}
+	for p, input := range inputs {
+		values, err := readValuations(items, input)
+		if err != nil {
+			return nil, ofParty(p, err)
+		}
+		d.totals[p] = new(big.Int)
+		for _, v := range values {
+			n := big.NewInt(v)
+			d.values[p] = append(d.values[p], n)
+			d.totals[p].Add(d.totals[p], n)
+		}
+	}
+	// SPEC 1: adjusted winner for 2 parties, proportional for n parties.
+	result := splitResult{Method: "proportional"}
+	shares := d.proportional
+	if len(labels) == 2 {
+		result.Method, shares = "adjusted_winner", d.adjustedWinner
+	}
+	for p, parts := range shares() {
+		s := splitShare{Party: p, Label: labels[p], Items: []splitItem{}, ValuePPB: d.valuePPB(p, parts)}
+		for i, part := range parts {
+			if part.Sign() > 0 {
+				s.Items = append(s.Items, splitItem{Item: items[i], Share: part.RatString()})
+			}
+		}
+		result.Shares = append(result.Shares, s)
+	}
+	return result, nil
+}
+
+// division is what the parties want: values[party][item] and each party's total.
+type division struct {
+	values [][]*big.Int
+	totals []*big.Int
+	items  int
+}
+
+// valued tells whether any party values the item. One that nobody values is
+// outside both methods and is shared equally.
+func (d division) valued(item int) bool {
+	return slices.ContainsFunc(d.values, func(of []*big.Int) bool { return of[item].Sign() > 0 })
+}
+
+// equalShares gives everybody 1/n of every item: what both methods start from,
+// and what stays where nobody values an item.
+func (d division) equalShares() [][]*big.Rat {
+	shares := make([][]*big.Rat, len(d.values))
+	for p := range shares {
+		for range d.items {
+			shares[p] = append(shares[p], big.NewRat(1, int64(len(d.values))))
+		}
+	}
+	return shares
+}
+
+// valuePPB is the sum of floor(10^18 × share × value ÷ total) over the items,
+// divided by 10^9 rounding down; 0 where the total is 0.
+func (d division) valuePPB(party int, parts []*big.Rat) int64 {
+	if d.totals[party].Sign() == 0 {
+		return 0
+	}
+	const quintillion, billion = 1_000_000_000_000_000_000, 1_000_000_000
+	sum := new(big.Int)
+	for i, part := range parts {
+		n := new(big.Int).Mul(part.Num(), d.values[party][i])
+		n.Mul(n, big.NewInt(quintillion))
+		sum.Add(sum, n.Quo(n, new(big.Int).Mul(part.Denom(), d.totals[party])))
+	}
+	return sum.Quo(sum, big.NewInt(billion)).Int64()
+}

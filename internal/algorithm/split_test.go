@@ -1,0 +1,343 @@
+package algorithm
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/fairpact/fairpact/internal/canon"
+)
+
+// worth draws integers of 0 to 2^53−1 in which zeros, ties and the largest are
+// frequent.
+func worth() *rapid.Generator[int64] {
+	return rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, 3), rapid.Int64Range(0, 100),
+		rapid.Int64Range(0, canon.MaxInt), rapid.Just(canon.MaxInt))
+}
+
+// divided is a division as published, read back as fractions.
+type divided struct {
+	items  []string
+	values [][]int64
+	totals []*big.Rat
+	shares [][]*big.Rat // party, item
+	ppb    []int64
+	method string
+}
+
+// partOf is the part of its own total that party p sees in the bundle of q.
+func (d divided) partOf(p, q int) *big.Rat {
+	sum := new(big.Rat)
+	for i, v := range d.values[p] {
+		sum.Add(sum, new(big.Rat).Mul(d.shares[q][i], new(big.Rat).SetInt64(v)))
+	}
+	return sum.Quo(sum, d.totals[p])
+}
+
+func (d divided) valued(item int) bool {
+	for _, own := range d.values {
+		if own[item] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func computeDivision(t *rapid.T, values [][]int64) divided {
+	d := divided{values: values}
+	list := []any{}
+	for i := range values[0] {
+		d.items = append(d.items, fmt.Sprintf("item %d", i))
+		list = append(list, d.items[i])
+	}
+	inputs := make([]map[string]any, len(values))
+	for p, own := range values {
+		valuations := map[string]any{}
+		total := new(big.Rat)
+		for i, v := range own {
+			valuations[d.items[i]] = v
+			total.Add(total, new(big.Rat).SetInt64(v))
+		}
+		inputs[p] = map[string]any{"valuations": valuations}
+		d.totals = append(d.totals, total)
+	}
+	data, err := splitV1.Compute(labelsN(len(values)), map[string]any{"items": list}, inputs, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var result splitResult
+	if err := json.Unmarshal(data, &result); err != nil {
+		t.Fatal(err)
+	}
+	d.method = result.Method
+	for p, s := range result.Shares {
+		if s.Party != p || s.Label != fmt.Sprintf("p%d", p) {
+			t.Fatalf("share %d is of party %d, %s", p, s.Party, s.Label)
+		}
+		row := make([]*big.Rat, len(d.items))
+		for i := range row {
+			row[i] = new(big.Rat)
+		}
+		last := -1
+		for _, part := range s.Items {
+			var i int
+			if _, err := fmt.Sscanf(part.Item, "item %d", &i); err != nil || i <= last {
+				t.Fatalf("item %q out of order: %s", part.Item, data)
+			}
+			last = i
+			if _, ok := row[i].SetString(part.Share); !ok || row[i].Sign() <= 0 || row[i].RatString() != part.Share {
+				t.Fatalf("share %q: %s", part.Share, data)
+			}
+		}
+		d.shares = append(d.shares, row)
+		d.ppb = append(d.ppb, s.ValuePPB)
+	}
+	d.checkWhole(t)
+	return d
+}
+
+// checkWhole checks what holds for every division: each item is given away
+// once, an item nobody values is shared equally, a party without a total gets
+// nothing of any other, and value_ppb is the part rounded down.
+func (d divided) checkWhole(t *rapid.T) {
+	n := int64(len(d.values))
+	for i := range d.items {
+		sum := new(big.Rat)
+		for p := range d.shares {
+			sum.Add(sum, d.shares[p][i])
+			if !d.valued(i) && d.shares[p][i].Cmp(big.NewRat(1, n)) != 0 {
+				t.Fatalf("nobody values item %d, and party %d gets %s", i, p, d.shares[p][i])
+			}
+			if d.valued(i) && d.totals[p].Sign() == 0 && d.shares[p][i].Sign() != 0 {
+				t.Fatalf("party %d values nothing and gets %s of item %d", p, d.shares[p][i], i)
+			}
+		}
+		if sum.Cmp(big.NewRat(1, 1)) != 0 {
+			t.Fatalf("item %d is given away %s times", i, sum)
+		}
+	}
+	for p := range d.values {
+		if d.totals[p].Sign() == 0 {
+			if d.ppb[p] != 0 {
+				t.Fatalf("party %d values nothing: value_ppb %d", p, d.ppb[p])
+			}
+			continue
+		}
+		// Each item loses less than 10^-18 before the sum loses less than 10^-9.
+		exact := new(big.Rat).Mul(d.partOf(p, p), big.NewRat(1_000_000_000, 1))
+		off := new(big.Rat).Sub(exact, new(big.Rat).SetInt64(d.ppb[p]))
+		if off.Sign() < 0 || off.Cmp(big.NewRat(1_000_001, 1_000_000)) >= 0 {
+			t.Fatalf("party %d gets %s billionths: value_ppb %d", p, exact.FloatString(12), d.ppb[p])
+		}
+	}
+}
+
+func drawValues(t *rapid.T, parties, maxItems int) [][]int64 {
+	items := rapid.IntRange(1, maxItems).Draw(t, "items")
+	values := make([][]int64, parties)
+	for p := range values {
+		if rapid.IntRange(0, 9).Draw(t, "values nothing") == 0 {
+			values[p] = make([]int64, items)
+			continue
+		}
+		values[p] = rapid.SliceOfN(worth(), items, items).Draw(t, "values")
+	}
+	return values
+}
+
+func TestAdjustedWinnerProperties(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		d := computeDivision(t, drawValues(t, 2, 8))
+		if d.method != "adjusted_winner" {
+			t.Fatalf("method %q", d.method)
+		}
+		split := 0
+		for i := range d.items {
+			if d.valued(i) && !d.shares[0][i].IsInt() {
+				split++
+			}
+		}
+		if split > 1 {
+			t.Fatalf("%d valued items are split", split)
+		}
+		if d.totals[0].Sign() == 0 || d.totals[1].Sign() == 0 {
+			return
+		}
+		first, second := d.partOf(0, 0), d.partOf(1, 1)
+		if first.Cmp(second) != 0 {
+			t.Fatalf("not equitable: %s and %s", first, second)
+		}
+		if first.Cmp(d.partOf(0, 1)) < 0 || second.Cmp(d.partOf(1, 0)) < 0 {
+			t.Fatal("not envy-free")
+		}
+		checkEfficient(t, d)
+	})
+}
+
+// checkEfficient: with additive values and divisible items a division is
+// Pareto-efficient exactly where some positive weights make it maximal, that is
+// where no item goes to one who does not value it while the other does, and no
+// trade of a bit of i, that party 0 has, for a bit of j, that party 1 has, helps
+// both.
+func checkEfficient(t *rapid.T, d divided) {
+	for i := range d.items {
+		for p := range 2 {
+			if d.valued(i) && d.shares[p][i].Sign() > 0 && d.values[p][i] == 0 {
+				t.Fatalf("party %d gets item %d, which only the other values", p, i)
+			}
+		}
+		for j := range d.items {
+			if !d.valued(i) || !d.valued(j) || d.shares[0][i].Sign() == 0 || d.shares[1][j].Sign() == 0 {
+				continue
+			}
+			keep := new(big.Int).Mul(big.NewInt(d.values[0][i]), big.NewInt(d.values[1][j]))
+			trade := new(big.Int).Mul(big.NewInt(d.values[0][j]), big.NewInt(d.values[1][i]))
+			if keep.Cmp(trade) < 0 {
+				t.Fatalf("trading item %d for item %d helps both: %v", i, j, d.values)
+			}
+		}
+	}
+}
+
+// A second look at efficiency, without theory: no division in halves of up to
+// four items is better for both.
+func TestAdjustedWinnerIsNotDominated(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		d := computeDivision(t, drawValues(t, 2, 4))
+		if d.totals[0].Sign() == 0 || d.totals[1].Sign() == 0 {
+			return
+		}
+		got := [2]*big.Rat{d.partOf(0, 0), d.partOf(1, 1)}
+		other := d
+		all := 1
+		for range d.items {
+			all *= 3
+		}
+		for code := range all {
+			other.shares = [][]*big.Rat{nil, nil}
+			for range d.items {
+				other.shares[0] = append(other.shares[0], big.NewRat(int64(code%3), 2))
+				other.shares[1] = append(other.shares[1], big.NewRat(int64(2-code%3), 2))
+				code /= 3
+			}
+			a, b := other.partOf(0, 0).Cmp(got[0]), other.partOf(1, 1).Cmp(got[1])
+			if a >= 0 && b >= 0 && a+b > 0 {
+				t.Fatalf("%v is better than %v for %v", other.shares, d.shares, d.values)
+			}
+		}
+	})
+}
+
+func TestProportionalProperties(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(3, 16).Draw(t, "parties")
+		d := computeDivision(t, drawValues(t, n, 6))
+		if d.method != "proportional" {
+			t.Fatalf("method %q", d.method)
+		}
+		for p := range n {
+			if d.totals[p].Sign() > 0 && d.partOf(p, p).Cmp(big.NewRat(1, int64(n))) < 0 {
+				t.Fatalf("party %d gets %s of its total, less than 1/%d", p, d.partOf(p, p), n)
+			}
+			for q := range n {
+				for i := range d.items {
+					if d.totals[p].Sign() == 0 || d.totals[q].Sign() == 0 || !d.valued(i) {
+						continue
+					}
+					// share_p : share_q = value_p/total_p : value_q/total_q
+					left, right := new(big.Rat).SetInt64(d.values[q][i]), new(big.Rat).SetInt64(d.values[p][i])
+					left.Mul(left.Quo(left, d.totals[q]), d.shares[p][i])
+					right.Mul(right.Quo(right, d.totals[p]), d.shares[q][i])
+					if left.Cmp(right) != 0 {
+						t.Fatalf("item %d is not shared in proportion between %d and %d", i, p, q)
+					}
+				}
+			}
+		}
+	})
+}
+
+// Multiplying a party's values changes nothing: only their proportions count.
+func TestSplitIgnoresScale(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(2, 5).Draw(t, "parties")
+		values := make([][]int64, n)
+		items := rapid.IntRange(1, 5).Draw(t, "items")
+		for p := range values {
+			values[p] = rapid.SliceOfN(rapid.Int64Range(0, 1000), items, items).Draw(t, "values")
+		}
+		before := computeDivision(t, values)
+		scaled := make([][]int64, n)
+		for p := range values {
+			factor := rapid.Int64Range(1, 1_000_000).Draw(t, "factor")
+			for _, v := range values[p] {
+				scaled[p] = append(scaled[p], v*factor)
+			}
+		}
+		after := computeDivision(t, scaled)
+		for p := range values {
+			for i := range before.items {
+				if before.shares[p][i].Cmp(after.shares[p][i]) != 0 {
+					t.Fatalf("party %d, item %d: %s became %s", p, i, before.shares[p][i], after.shares[p][i])
+				}
+			}
+		}
+	})
+}
+
+// The same input gives the same bytes, whatever the order of its members.
+func TestMemberOrderDoesNotMatter(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		members := []string{`"a":3`, `"b":1`, `"c":0`, `"d":9007199254740991`, `"e":2`}
+		read := func(order []string) map[string]any {
+			o, err := canon.ParseObject([]byte(`{"valuations":{` + strings.Join(order, ",") + `}}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return o
+		}
+		params := map[string]any{"items": []any{"e", "d", "c", "b", "a"}}
+		compute := func() []byte {
+			first, second := rapid.Permutation(members).Draw(t, "first"), rapid.Permutation(members).Draw(t, "second")
+			data, err := splitV1.Compute([]string{"x", "y"}, params, []map[string]any{read(first), read(second)}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return data
+		}
+		if one, two := compute(), compute(); !bytes.Equal(one, two) {
+			t.Fatalf("%s\n%s", one, two)
+		}
+	})
+}
+
+// The largest division there may be must stay far from a request's deadline.
+func BenchmarkSplitLargest(b *testing.B) {
+	items := make([]any, 256)
+	for i := range items {
+		items[i] = fmt.Sprintf("item %d", i)
+	}
+	inputs := make([]map[string]any, 16)
+	for p := range inputs {
+		valuations := map[string]any{}
+		for i, item := range items {
+			valuations[item.(string)] = canon.MaxInt - int64(i*p)
+		}
+		inputs[p] = map[string]any{"valuations": valuations}
+	}
+	for b.Loop() {
+		if _, err := splitV1.Compute(labelsN(16), map[string]any{"items": items}, inputs, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

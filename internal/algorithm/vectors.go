@@ -1,0 +1,112 @@
+package algorithm
+
+import (
+	"embed"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/fairpact/fairpact/internal/canon"
+)
+
+//go:embed vectors/*.json
+var vectorFiles embed.FS
+
+// Vector is a published example: a deal with its inputs, and the result that
+// every implementation MUST get. Each can be played as a deal.
+type Vector struct {
+	VectorID       string          `json:"vector_id"`
+	Algorithm      string          `json:"algorithm"`
+	Description    string          `json:"description"`
+	Input          VectorInput     `json:"input"`
+	ExpectedOutput json.RawMessage `json:"expected_output"` // RFC 8785 bytes of the result; null where the deal ends VOID
+}
+
+// VectorInput is what a deal of the vector is made of.
+type VectorInput struct {
+	PartyLabels     []string         `json:"party_labels"`
+	AlgorithmParams map[string]any   `json:"algorithm_params"`
+	PartyInputs     []map[string]any `json:"party_inputs"` // in the order of the parties
+}
+
+// Void tells whether the vector's deal ends VOID.
+func (v Vector) Void() bool { return string(v.ExpectedOutput) == "null" }
+
+// Beacon gives the beacon round that a random.v1 vector carries in its expected
+// output, nil for any other.
+func (v Vector) Beacon() *Beacon {
+	if v.Algorithm != Random || v.Void() {
+		return nil
+	}
+	var output struct {
+		Beacon *Beacon `json:"beacon"`
+	}
+	if err := json.Unmarshal(v.ExpectedOutput, &output); err != nil {
+		panic(err) // it was read from the embedded files already
+	}
+	return output.Beacon
+}
+
+// Vectors gives the published vectors in the order of the catalogue. The caller
+// MUST NOT change what they hold.
+func Vectors() []Vector { return slices.Clone(loadVectors()) }
+
+// VectorsOf gives the published vectors of one algorithm.
+func VectorsOf(id string) []Vector {
+	return slices.DeleteFunc(Vectors(), func(v Vector) bool { return v.Algorithm != id })
+}
+
+var loadVectors = sync.OnceValue(func() []Vector {
+	var all []Vector
+	for _, a := range algorithms {
+		name := "vectors/" + a.ID + ".json"
+		data, err := vectorFiles.ReadFile(name)
+		if err != nil {
+			panic(err)
+		}
+		vectors, err := readVectors(data)
+		if err != nil {
+			panic(fmt.Sprintf("%s: %v", name, err))
+		}
+		all = append(all, vectors...)
+	}
+	return all
+})
+
+// readVectors reads a file of vectors. Trees come from canon, because a decoder
+// that makes floats would round 2^53−1.
+func readVectors(data []byte) ([]Vector, error) {
+	tree, err := canon.Parse(data)
+	if err != nil {
+		return nil, err
+	}
+	var files []struct {
+		Vector
+		Input struct {
+			PartyLabels     []string          `json:"party_labels"`
+			AlgorithmParams json.RawMessage   `json:"algorithm_params"`
+			PartyInputs     []json.RawMessage `json:"party_inputs"`
+		} `json:"input"`
+	}
+	if err := json.Unmarshal(canon.Encode(tree), &files); err != nil {
+		return nil, err
+	}
+	vectors := make([]Vector, len(files))
+	for i, file := range files {
+		v := file.Vector
+		v.Input.PartyLabels = file.Input.PartyLabels
+		if v.Input.AlgorithmParams, err = canon.ParseObject(file.Input.AlgorithmParams); err != nil {
+			return nil, err
+		}
+		for _, raw := range file.Input.PartyInputs {
+			input, err := canon.ParseObject(raw)
+			if err != nil {
+				return nil, err
+			}
+			v.Input.PartyInputs = append(v.Input.PartyInputs, input)
+		}
+		vectors[i] = v
+	}
+	return vectors, nil
+}

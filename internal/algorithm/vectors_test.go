@@ -1,0 +1,139 @@
+package algorithm
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fairpact/fairpact/internal/canon"
+)
+
+// The expected outputs were made by testdata/recompute.py, not by this package.
+func TestVectors(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	count := map[string]int{}
+	for _, v := range Vectors() {
+		t.Run(v.VectorID, func(t *testing.T) {
+			if seen[v.VectorID] || v.Description == "" {
+				t.Error("the id is taken, or the description is missing")
+			}
+			seen[v.VectorID] = true
+			count[v.Algorithm]++
+			a, ok := Lookup(v.Algorithm)
+			if !ok {
+				t.Fatalf("algorithm %q", v.Algorithm)
+			}
+			in := v.Input
+			if _, err := a.CheckParams(in.PartyLabels, in.AlgorithmParams); err != nil {
+				t.Fatal(err)
+			}
+			rejected := false
+			for i, input := range in.PartyInputs {
+				if err := a.CheckInput(in.PartyLabels, in.AlgorithmParams, input); err != nil {
+					t.Errorf("party %d: %v", i, err)
+				}
+				rejected = rejected || a.Rejects(input)
+			}
+			got, err := a.Compute(in.PartyLabels, in.AlgorithmParams, in.PartyInputs, v.Beacon())
+			if v.Void() {
+				if !rejected || !errors.Is(err, ErrRejected) {
+					t.Errorf("got %s, %v; the vector is VOID", got, err)
+				}
+				return
+			}
+			if rejected || err != nil || string(got) != string(v.ExpectedOutput) {
+				t.Errorf("got  %s, %v\nwant %s", got, err, v.ExpectedOutput)
+			}
+		})
+	}
+	for _, a := range All() {
+		if count[a.ID] < 5 {
+			t.Errorf("%s has %d vectors, fewer than 5", a.ID, count[a.ID])
+		}
+	}
+}
+
+func TestVectorBeaconsAreWhole(t *testing.T) {
+	t.Parallel()
+	for _, v := range VectorsOf(Random) {
+		b := v.Beacon()
+		signature, err := hex.DecodeString(b.Signature)
+		randomness := sha256.Sum256(signature)
+		if err != nil || b.Randomness != hex.EncodeToString(randomness[:]) || b.ChainHash != quicknetRound.ChainHash {
+			t.Errorf("%s: %+v", v.VectorID, b)
+		}
+	}
+	for _, v := range slices.Concat(VectorsOf(Split), VectorsOf(Shapley)) {
+		if v.Beacon() != nil {
+			t.Errorf("%s carries a beacon", v.VectorID)
+		}
+	}
+}
+
+func TestReadVectorsRefuses(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{`[`, `{}`, `[{"input":{}}]`, `[{"input":{"algorithm_params":{},"party_inputs":[1]}}]`, `[{"expected_output":1.5}]`} {
+		if v, err := readVectors([]byte(text)); err == nil {
+			t.Errorf("%s: %+v", text, v)
+		}
+	}
+}
+
+// SPEC 2.10: the members of the catalogue, and no others.
+func TestCatalogue(t *testing.T) {
+	t.Parallel()
+	data, err := canon.Marshal(Catalogue())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := object(t, string(data))
+	members := func(o map[string]any) string {
+		names := make([]string, 0, len(o))
+		for name := range o {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		return strings.Join(names, " ")
+	}
+	if got := members(tree); got != "algorithms commitment protocol" {
+		t.Errorf("the catalogue has %s", got)
+	}
+	entries := tree["algorithms"].([]any)
+	for i, a := range All() {
+		entry := entries[i].(map[string]any)
+		if got := members(entry); got != "algorithm_params id name parties party_input test_vectors" {
+			t.Errorf("%s has %s", a.ID, got)
+		}
+		if entry["id"] != a.ID || entry["name"] == "" {
+			t.Errorf("entry %d is %v", i, entry["id"])
+		}
+		for _, v := range entry["test_vectors"].([]any) {
+			vector := v.(map[string]any)
+			if got := members(vector); got != "algorithm description expected_output input vector_id" || vector["algorithm"] != a.ID {
+				t.Errorf("%v has %s", vector["vector_id"], got)
+			}
+			if got := members(vector["input"].(map[string]any)); got != "algorithm_params party_inputs party_labels" {
+				t.Errorf("%v: input has %s", vector["vector_id"], got)
+			}
+		}
+	}
+	for i, want := range []string{"2 to 16", "2 to 10000", "2 to 8"} {
+		if got := entries[i].(map[string]any)["parties"]; got != want {
+			t.Errorf("parties: %v, want %s", got, want)
+		}
+	}
+	// encoding/json, which serves it, must not lose anything either.
+	plain, err := json.Marshal(Catalogue())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again := object(t, string(plain)); !reflect.DeepEqual(again, tree) {
+		t.Error("encoding/json and canon give different catalogues")
+	}
+}

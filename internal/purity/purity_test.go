@@ -1,0 +1,114 @@
+// Package purity holds one test: the packages that decide what a deal is worth
+// see nothing but their arguments.
+package purity
+
+import (
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/fairpact/fairpact/"
+
+// pure packages, by their folders under the root of the module.
+var pure = []string{"internal/canon", "internal/algorithm", "internal/deal", "internal/certificate"}
+
+// forbidden are clocks, I/O, randomness, loggers and databases, with all that
+// lies below them.
+var forbidden = []string{
+	"time", "os", "io/fs", "io/ioutil", "net", "syscall", "plugin", "unsafe",
+	"math/rand", "crypto/rand", "hash/maphash",
+	"log", "runtime", "testing", "flag",
+	"database", "expvar",
+	"github.com/jackc", "github.com/redis", "go.opentelemetry.io", "golang.org/x/sys", "golang.org/x/net",
+}
+
+func isForbidden(path string) bool {
+	return slices.ContainsFunc(forbidden, func(f string) bool { return path == f || strings.HasPrefix(path, f+"/") })
+}
+
+// violations follows the imports of the packages in dirs through the module
+// whose root is given, and lists each forbidden one as "folder: import".
+func violations(t *testing.T, root string, dirs []string) (bad []string, visited []string) {
+	t.Helper()
+	queue := slices.Clone(dirs)
+	for len(queue) > 0 {
+		dir := queue[0]
+		queue = queue[1:]
+		if slices.Contains(visited, dir) {
+			continue
+		}
+		visited = append(visited, dir)
+		files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, spec := range parsed.Imports {
+				path, err := strconv.Unquote(spec.Path.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if isForbidden(path) {
+					bad = append(bad, dir+": "+path)
+				}
+				if below, ours := strings.CutPrefix(path, module); ours {
+					queue = append(queue, below)
+				}
+			}
+		}
+	}
+	return bad, visited
+}
+
+func TestPurePackagesImportNothingImpure(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join("..", "..")
+	bad, visited := violations(t, root, pure)
+	for _, b := range bad {
+		t.Errorf("%s: a pure package takes its arguments and gives a value; hand the time, the bytes or the random number in", b)
+	}
+	for _, dir := range pure {
+		if _, err := os.Stat(filepath.Join(root, dir)); err != nil {
+			t.Errorf("%s has moved: follow it here", dir)
+		}
+	}
+	if len(visited) < len(pure) {
+		t.Errorf("looked at %v only", visited)
+	}
+}
+
+// The check itself must be able to fail.
+func TestViolationsAreSeen(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	write := func(name, text string) {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("internal/a/a.go", "package a\nimport (\n\"fmt\"\n\""+module+"internal/b\"\n)\nvar _ = fmt.Sprint\n")
+	write("internal/a/a_test.go", "package a\nimport _ \"os\"\n")
+	write("internal/b/b.go", "package b\nimport (\n_ \"time\"\n_ \"log/slog\"\n_ \"math/rand/v2\"\n_ \"embed\"\n)\n")
+	bad, _ := violations(t, root, []string{"internal/a"})
+	want := []string{"internal/b: time", "internal/b: log/slog", "internal/b: math/rand/v2"}
+	if !slices.Equal(bad, want) {
+		t.Errorf("got %v, want %v", bad, want)
+	}
+}
