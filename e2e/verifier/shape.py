@@ -1,0 +1,123 @@
+"""What a certificate, a tree head and a status must look like, and what a certificate must not claim.
+
+A rule takes a value and returns None, or the words for what is wrong with it.
+"""
+
+import re
+
+import signatures
+
+# Least and most parties of each algorithm.
+PARTIES = {"split.v1": (2, 16), "random.v1": (2, 10000), "shapley.v1": (2, 8)}
+
+
+def integer(value):
+    return None if type(value) is int and value >= 0 else "is not a non-negative integer"
+
+
+def string(value):
+    return None if type(value) is str and value else "is not a non-empty string"
+
+
+def thing(value):
+    return None if type(value) is dict else "is not an object"
+
+
+def salt(value):
+    return None if value is None or type(value) is str else "is not a string"
+
+
+def null(value):
+    return None if value is None else "is not null"
+
+
+def pattern(expression, what):
+    return lambda v: None if type(v) is str and re.fullmatch(expression, v) else "is not " + what
+
+
+def one_of(*allowed):
+    return lambda v: None if type(v) is str and v in allowed else "is not one of " + ", ".join(allowed)
+
+
+def nullable(rule):
+    return lambda v: None if v is None else rule(v)
+
+
+def array(rule):
+    def check(value):
+        if type(value) is not list:
+            return "is not an array"
+        return next(("[%d] %s" % (i, rule(v)) for i, v in enumerate(value) if rule(v)), None)
+    return check
+
+
+def record(extra=False, optional=(), **members):
+    def check(value):
+        if type(value) is not dict:
+            return "is not an object"
+        for name in members:
+            if name not in value and name not in optional:
+                return "lacks `%s`" % name
+            if name in value and members[name](value[name]):
+                return "`%s` %s" % (name, members[name](value[name]))
+        unknown = sorted(set(value) - set(members))
+        return "has the unknown member `%s`" % unknown[0] if unknown and not extra else None
+    return check
+
+
+HASH = pattern("[0-9a-f]{64}", "64 lower-case hex digits")
+SHA256 = pattern("sha256:[0-9a-f]{64}", "sha256: and 64 lower-case hex digits")
+SIGNATURE = pattern(signatures.SIGNATURE_FORM, "es256: or ed25519: and 128 lower-case hex digits")
+CERTIFICATE = record(
+    cert_version=one_of("1"),
+    cert_id=string,
+    deal_id=string,
+    outcome=one_of("COMPUTED", "VOID"),
+    algorithm=one_of(*PARTIES),
+    mode=one_of("sealed", "open"),
+    retention=one_of("standard", "purge"),
+    parties=array(record(index=integer, label=string, commitment=nullable(SHA256), attested_by=string)),
+    input_root=nullable(string),  # its form has a check of its own
+    result=nullable(thing),
+    void_flakers=nullable(array(integer)),
+    properties=array(string),
+    timing=record(created_at=integer, commits_closed_at=nullable(integer),
+                  reveals_closed_at=nullable(integer), computed_at=nullable(integer)),
+    log_proof=record(tree_size=integer, leaf_index=integer, inclusion_path=array(HASH)),
+    tee_attestation=null,
+    signature=SIGNATURE,
+)
+TREE_HEAD = record(tree_size=integer, root_hash=HASH, signature=SIGNATURE)
+STATUS = record(extra=True, pubkey=string, legacy_pubkeys=array(string))
+INPUTS = array(nullable(record(optional=("salt",), input=thing, salt=salt)))
+
+
+def contradictions(c):
+    """What a certificate of the right shape says that cannot be true together."""
+    computed, n, flakers = c["outcome"] == "COMPUTED", len(c["parties"]), c["void_flakers"]
+    missing = [i for i, p in enumerate(c["parties"]) if p["commitment"] is None]
+    timing, flags = c["timing"], c["properties"]
+    low, high = PARTIES[c["algorithm"]]
+    claims = [
+        (low <= n <= high, "%s takes %d to %d parties, not %d" % (c["algorithm"], low, high, n)),
+        ([p["index"] for p in c["parties"]] == list(range(n)), "party indexes are not 0 to n-1 in order"),
+        ((c["result"] is None) != (flakers is None), "not exactly one of result and void_flakers is set"),
+        ((c["result"] is not None) == computed, "result is set without COMPUTED, or the reverse"),
+        ((timing["computed_at"] is not None) == computed, "computed_at is set without COMPUTED, or the reverse"),
+        ((timing["commits_closed_at"] is not None) == (not missing), "commits_closed_at and the commitments disagree"),
+        ((timing["reveals_closed_at"] is not None) == (c["input_root"] is not None),
+         "reveals_closed_at and input_root disagree"),
+        (c["input_root"] is None or not missing, "input_root is set although a party never committed"),
+        (len(set(flags)) == len(flags), "a property occurs twice"),
+        ("inputs-purged" not in flags or c["retention"] == "purge", "inputs-purged without purge"),
+        ("beacon-verified" not in flags or (computed and c["algorithm"] == "random.v1"),
+         "beacon-verified without a draw"),
+    ]
+    if flakers is not None:
+        claims += [
+            (flakers == sorted(set(flakers)) and flakers, "void_flakers is empty, unsorted or repeats a party"),
+            (all(i < n for i in flakers), "void_flakers names a party that does not exist"),
+            (not missing or flakers == missing, "void_flakers are not the parties that never committed"),
+            (c["input_root"] is None or c["algorithm"] == "shapley.v1", "VOID although all have revealed"),
+        ]
+    return [text for holds, text in claims if not holds]

@@ -1,0 +1,322 @@
+import copy
+import http.server
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+from urllib.parse import parse_qs, urlsplit
+
+from toys import (COMPUTED, ED_KEY, H, INPUTS, KEY, KEYS, OLD_KEY, PARAMS, STATUS, VOID, ToyKey, commitment, failed,
+                  issue, jcs, payload, signed_head, tree, verify)
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+# All committed, nobody revealed.
+UNREVEALED = dict(VOID, parties=COMPUTED["parties"], void_flakers=[0, 1],
+                  timing=dict(VOID["timing"], commits_closed_at=2))
+
+
+def places(value, where=()):
+    """The path of every member and element inside value."""
+    for key in list(value) if isinstance(value, dict) else range(len(value)):
+        yield where + (key,)
+        if isinstance(value[key], (dict, list)):
+            yield from places(value[key], where + (key,))
+
+
+def parent(value, where):
+    for key in where[:-1]:
+        value = value[key]
+    return value
+
+
+def other(value):
+    """Another value of the same type where there is one."""
+    if value is None:
+        return 7
+    if isinstance(value, int):
+        return value + 1
+    if isinstance(value, str):
+        return value[:-1] + ("1" if value[-1] == "0" else "0")
+    return {"other": 1} if isinstance(value, dict) else value + ["x"]
+
+
+class Certificates(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.certificate, cls.head = issue(COMPUTED)
+
+    def test_accepted(self):
+        self.assertEqual(failed(self.certificate, self.head), set())
+        self.assertEqual(failed(*issue(VOID)), set())
+        self.assertEqual(failed(*issue(UNREVEALED)), set())
+        self.assertEqual(failed(*issue(COMPUTED, index=0, size=1)), set())
+
+    def test_retired_keys(self):
+        for key in (OLD_KEY, ED_KEY):
+            certificate, head = issue(COMPUTED, key=key)
+            self.assertEqual(failed(certificate, head), set())
+            self.assertEqual(failed(certificate, head, [KEY.public]), {"signature"})
+
+    def test_every_changed_place(self):
+        for original, head in ((self.certificate, self.head), issue(VOID)):
+            for where in places(original):
+                changed = copy.deepcopy(original)
+                holder = parent(changed, where)
+                holder[where[-1]] = other(holder[where[-1]])
+                with self.subTest(changed=where):
+                    bad = failed(changed, head)
+                    self.assertTrue(bad)
+                    if where[0] not in ("log_proof", "signature"):
+                        self.assertLessEqual({"signature"}, bad)
+                del holder[where[-1]]
+                with self.subTest(removed=where):
+                    self.assertTrue(failed(changed, head))
+
+    def test_every_changed_place_of_the_tree_head(self):
+        for name in self.head:
+            bad = failed(self.certificate, dict(self.head, **{name: other(self.head[name])}))
+            self.assertIn("tree_head_signature", bad)
+
+    def test_added_members(self):
+        self.assertEqual(failed(dict(self.certificate, note="x"), self.head)
+                         & {"shape", "signature"}, {"shape", "signature"})
+        inner = [w for w in places(self.certificate) if isinstance(parent(self.certificate, w)[w[-1]], dict)]
+        for where in [()] + inner:
+            changed = copy.deepcopy(self.certificate)
+            parent(changed, where + (0,))["added"] = 1
+            with self.subTest(where=where):
+                self.assertTrue(failed(changed, self.head))
+        self.assertEqual(failed(self.certificate, dict(self.head, note="x")),
+                         {"tree_head_signature", "tree_size", "merkle_inclusion"})
+
+    def test_signature_forms(self):
+        message = payload(self.certificate)
+        high = KEY.sign(message, high=True)
+        self.assertEqual(failed(dict(self.certificate, signature=high), self.head), {"signature"})
+        for form in (self.certificate["signature"].upper(), "es256:" + self.certificate["signature"][6:].upper(),
+                     self.certificate["signature"][6:], "", None, 1, self.certificate["signature"] + "00"):
+            self.assertIn("signature", failed(dict(self.certificate, signature=form), self.head))
+        message = jcs.encode({k: self.head[k] for k in ("tree_size", "root_hash")})
+        head = dict(self.head, signature=KEY.sign(message, high=True))
+        self.assertEqual(failed(self.certificate, head), {"tree_head_signature"})
+        self.assertEqual(failed(self.certificate, self.head, [OLD_KEY.public]), {"signature", "tree_head_signature"})
+        self.assertEqual(failed(self.certificate, self.head, KEYS + ["es256:00"]), {"keys"})
+        self.assertEqual(failed(self.certificate, self.head, []), {"keys", "signature", "tree_head_signature"})
+
+    def test_paths(self):
+        proof = self.certificate["log_proof"]
+        good = proof["inclusion_path"]
+        self.assertGreater(len(good), 2)
+        swapped = [good[1], good[0]] + good[2:]
+        for bad in (swapped, good[:-1], good[1:], good + good[:1], good[:1] + good, []):
+            changed = dict(self.certificate, log_proof=dict(proof, inclusion_path=bad))
+            self.assertEqual(failed(changed, self.head), {"merkle_inclusion"})
+        upper = dict(self.certificate, log_proof=dict(proof, inclusion_path=[good[0].upper()] + good[1:]))
+        self.assertIn("shape", failed(upper, self.head))
+
+    def test_proof_of_another_leaf(self):
+        twin, head = issue(dict(COMPUTED, cert_id="c_2"))
+        self.assertEqual(failed(dict(self.certificate, log_proof=twin["log_proof"]), head), {"merkle_inclusion"})
+
+    def test_another_head(self):
+        longer, head = issue(COMPUTED, size=22)
+        self.assertEqual(failed(self.certificate, head), {"tree_size", "merkle_inclusion"})
+        self.assertEqual(failed(self.certificate, signed_head(21, H(b""))), {"merkle_inclusion"})
+        forged = signed_head(21, bytes.fromhex(self.head["root_hash"]), ToyKey(99))
+        self.assertEqual(failed(self.certificate, forged), {"tree_head_signature"})
+
+    def test_upper_case_hashes(self):
+        changed = dict(COMPUTED, input_root="sha256:" + COMPUTED["input_root"][7:].upper())
+        self.assertEqual(failed(*issue(changed)), {"input_root_wellformed"})
+        first, second = COMPUTED["parties"]
+        parties = [dict(first, commitment="sha256:" + first["commitment"][7:].upper()), second]
+        self.assertIn("shape", failed(*issue(dict(COMPUTED, parties=parties))))
+        head = dict(self.head, root_hash=self.head["root_hash"].upper())
+        self.assertIn("tree_head_signature", failed(self.certificate, head))
+
+    def test_signed_but_contradictory(self):
+        flipped = [dict(p, index=1 - p["index"]) for p in COMPUTED["parties"]]
+        timing, void_timing = COMPUTED["timing"], VOID["timing"]
+        for base, change in [
+            (COMPUTED, {"void_flakers": []}), (COMPUTED, {"void_flakers": [0]}), (COMPUTED, {"result": None}),
+            (COMPUTED, {"result": None, "void_flakers": [0]}), (COMPUTED, {"timing": dict(timing, computed_at=None)}),
+            (COMPUTED, {"timing": dict(timing, commits_closed_at=None)}), (COMPUTED, {"parties": flipped}),
+            (COMPUTED, {"timing": dict(timing, reveals_closed_at=None)}), (COMPUTED, {"parties": flipped[:1]}),
+            (COMPUTED, {"retention": "standard"}), (COMPUTED, {"properties": ["logged", "logged"]}),
+            (COMPUTED, {"properties": ["beacon-verified"]}), (VOID, {"void_flakers": []}),
+            (VOID, {"void_flakers": [2]}),
+            (VOID, {"void_flakers": [1, 1]}), (VOID, {"void_flakers": [1, 0]}), (VOID, {"void_flakers": [0, 1]}),
+            (VOID, {"void_flakers": None}), (VOID, {"result": {}}),
+            (VOID, {"timing": dict(void_timing, computed_at=9)}),
+            (VOID, {"input_root": COMPUTED["input_root"]}), (VOID, {"result": {}, "void_flakers": None}),
+            (VOID, {"input_root": COMPUTED["input_root"], "algorithm": "shapley.v1",
+                    "timing": dict(void_timing, reveals_closed_at=3)}),
+            (UNREVEALED, {"void_flakers": []}), (UNREVEALED, {"void_flakers": [1, 0]}),
+            (UNREVEALED, {"void_flakers": [1, 1]}), (UNREVEALED, {"void_flakers": [1, 2]}),
+            (COMPUTED, {"parties": [dict(flipped[0], index=i) for i in range(17)]}),
+            (COMPUTED, {"outcome": "VOID", "result": None, "void_flakers": [0],
+                        "timing": dict(timing, computed_at=None)}),
+        ]:
+            with self.subTest(change=change):
+                self.assertEqual(failed(*issue(dict(base, **change))), {"consistency"})
+        self.assertEqual(failed(*issue(dict(COMPUTED, input_root=None, timing=dict(timing, reveals_closed_at=None)))),
+                         {"input_root_wellformed"})
+
+    def test_shapes_of_other_types(self):
+        boolean = dict(COMPUTED, timing=dict(COMPUTED["timing"], created_at=True))
+        self.assertIn("shape", failed(*issue(boolean)))
+        for rubbish in (None, [], 1, "x", {}):
+            self.assertIn("shape", failed(rubbish, self.head))
+            self.assertIn("tree_head_signature", failed(self.certificate, rubbish))
+            for name in self.certificate:
+                failed(dict(self.certificate, **{name: rubbish}), self.head)  # answers, whatever it finds
+
+
+class Inputs(unittest.TestCase):
+    def setUp(self):
+        self.issued = issue(COMPUTED)
+
+    def test_accepted(self):
+        self.assertEqual(failed(*self.issued, inputs=INPUTS, params=PARAMS), set())
+        names = [c["name"] for c in verify.verify(*self.issued, KEYS, INPUTS, PARAMS).checks]
+        self.assertEqual(names[-3:], ["commitments", "input_root", "result"])
+
+    def test_decoded_salt(self):
+        sealed = INPUTS[1]["input"]
+        data = [jcs.encode(INPUTS[0]["input"]) + INPUTS[0]["salt"].encode(), jcs.encode(sealed) + b"\x00\xff"]
+        parties = [COMPUTED["parties"][0], dict(COMPUTED["parties"][1], commitment="sha256:" + H(data[1]).hex())]
+        issued = issue(dict(COMPUTED, parties=parties, input_root="sha256:" + tree(data).hex()))
+        self.assertEqual(failed(*issued, inputs=INPUTS, params=PARAMS), set())
+
+    def test_wrong(self):
+        swapped_root = "sha256:" + tree([jcs.encode(s["input"]) + s["salt"].encode() for s in INPUTS[::-1]]).hex()
+        self.assertEqual(failed(*issue(dict(COMPUTED, input_root=swapped_root)), inputs=INPUTS), {"input_root"})
+        salted = [INPUTS[0], dict(INPUTS[1], salt="00fe")]
+        for inputs in (salted, INPUTS[::-1], [INPUTS[0], {"input": INPUTS[1]["input"]}], INPUTS[:1], [1, 2], {},
+                       [INPUTS[0], dict(INPUTS[1], salt=5)]):
+            bad = failed(*self.issued, inputs=inputs, params=PARAMS)
+            self.assertEqual(bad, {"commitments", "input_root", "result"})
+        self.assertEqual(failed(*self.issued, inputs=[INPUTS[0], None], params=PARAMS), {"input_root", "result"})
+
+    def test_wrong_result(self):
+        for params in ({"items": PARAMS["items"][::-1]}, {"items": PARAMS["items"][:4]}, {}, {"items": [1]}):
+            self.assertEqual(failed(*self.issued, inputs=INPUTS, params=params), {"result"})
+        changed = copy.deepcopy(COMPUTED)
+        changed["result"]["shares"][0]["value_ppb"] += 1
+        self.assertEqual(failed(*issue(changed), inputs=INPUTS, params=PARAMS), {"result"})
+
+    def test_void(self):
+        self.assertEqual(failed(*issue(VOID), inputs=[INPUTS[0], None], params=PARAMS), set())
+        answers = [{"input": {"accept": True}, "salt": "a"}, {"input": {"accept": False}, "salt": "b"}]
+        parties = [dict(p, commitment=commitment(s)) for p, s in zip(COMPUTED["parties"], answers)]
+        root = "sha256:" + tree([jcs.encode(s["input"]) + s["salt"].encode() for s in answers]).hex()
+        rejected = dict(COMPUTED, outcome="VOID", algorithm="shapley.v1", parties=parties, result=None, input_root=root,
+                        timing=dict(COMPUTED["timing"], computed_at=None), void_flakers=[1])
+        params = {"coalition_values": {}}
+        self.assertEqual(failed(*issue(rejected), inputs=answers, params=params), set())
+        self.assertEqual(failed(*issue(dict(rejected, void_flakers=[0])), inputs=answers, params=params), {"result"})
+
+
+class CommandLine(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = scratch.name
+        self.certificate, self.head = issue(COMPUTED)
+        self.offline = ["--certificate", self.file("cert.json", self.certificate),
+                        "--tree-head", self.file("head.json", self.head), "--status", self.file("status.json", STATUS)]
+
+    def file(self, name, value):
+        path = os.path.join(self.folder, name)
+        with open(path, "wb") as file:
+            file.write(value if isinstance(value, bytes) else json.dumps(value).encode())
+        return path
+
+    def run_verifier(self, *arguments):
+        # -S leaves site-packages out: nothing but the standard library is there.
+        done = subprocess.run([sys.executable, "-S", "-E", os.path.join(HERE, "verify.py"), *arguments],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=60)
+        return done.returncode, done.stdout, done.stderr
+
+    def test_offline(self):
+        code, out, err = self.run_verifier(*self.offline)
+        self.assertEqual((code, err), (0, ""))
+        self.assertEqual([line.split()[0] for line in out.splitlines()], ["OK"] * 8 + ["valid"])
+
+    def test_inputs_and_json(self):
+        code, out, _ = self.run_verifier(*self.offline, "--json", "--inputs", self.file("in.json", INPUTS),
+                                         "--params", self.file("params.json", PARAMS))
+        report = json.loads(out)
+        self.assertEqual((code, report["valid"], len(report["checks"])), (0, True, 11))
+        code, out, _ = self.run_verifier(*self.offline, "--json", "--pubkey", OLD_KEY.public)
+        self.assertEqual((code, json.loads(out)["valid"]), (1, False))
+
+    def test_pubkeys(self):
+        arguments = self.offline[:4]
+        self.assertEqual(self.run_verifier(*arguments, "--pubkey", OLD_KEY.public, "--pubkey", KEY.public)[0], 0)
+        self.assertEqual(self.run_verifier(*arguments, "--pubkey", OLD_KEY.public)[0], 1)
+        self.assertEqual(self.run_verifier(*arguments)[0], 2)
+
+    def test_a_failed_check(self):
+        changed = self.file("changed.json", dict(self.certificate, deal_id="x\nOK   signature \x1b[2J"))
+        code, out, _ = self.run_verifier("--certificate", changed, *self.offline[2:])
+        self.assertEqual(code, 1)
+        self.assertRegex(out, "(?m)^FAIL signature ")
+        named = self.file("named.json", dict(self.certificate, **{"\nOK   shape \x1b[2J": 1}))
+        code, out, _ = self.run_verifier("--certificate", named, *self.offline[2:])
+        self.assertEqual((code, "\x1b" in out, "\nOK   shape" in out), (1, False, False))
+
+    def test_unreadable(self):
+        text = json.dumps(self.certificate)
+        for bad in (text.replace('"created_at": 1', '"created_at": 1.0'),
+                    text.replace('"created_at": 1', '"created_at": 1e0'),
+                    text.replace('"mode"', '"mode": "sealed", "mode"'), text[:-1], text.replace("Donald", "\\ud800")):
+            self.assertNotEqual(bad, text)
+            code, out, err = self.run_verifier("--certificate", self.file("bad.json", bad.encode()), *self.offline[2:])
+            self.assertEqual((code, out), (2, ""))
+            self.assertIn("bad.json", err)
+        for arguments in (["--certificate", os.path.join(self.folder, "none")] + self.offline[2:], [], self.offline[:2],
+                          self.offline + ["--params", self.offline[1]], self.offline[:2] + ["--base-url", "file:///"],
+                          self.offline + ["--inputs", self.file("null.json", None)],
+                          self.offline[:4] + ["--status", self.offline[1]]):
+            self.assertEqual(self.run_verifier(*arguments)[0], 2)
+
+    def serve(self, newest, older):
+        """A server of /v1/status and /v1/log/tree-head; older: size -> head."""
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                url = urlsplit(self.path)
+                size = parse_qs(url.query).get("tree_size")
+                head = older.get(int(size[0])) if size else newest
+                answer = {"/v1/status": STATUS, "/v1/log/tree-head": head}.get(url.path)
+                self.send_response(200 if answer else 404)
+                self.end_headers()
+                self.wfile.write(json.dumps(answer).encode())
+
+            def log_message(self, *_):
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        return "http://127.0.0.1:%d/" % server.server_port
+
+    def test_online(self):
+        newer = signed_head(30, H(b"newer"))
+        for newest, older, want in ((self.head, {}, 0), (newer, {21: self.head}, 0),
+                                    (newer, {}, 1), (newer, {21: newer}, 1)):
+            base = self.serve(newest, older)
+            self.assertEqual(self.run_verifier(*self.offline[:2], "--base-url", base)[0], want)
+        self.assertEqual(self.run_verifier(*self.offline[:2], "--base-url", base + "nothing")[0], 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,282 @@
+#!/usr/bin/env python3
+"""Verifies a Fairpact certificate with nothing but Python's standard library. See README.md."""
+
+import argparse
+import hashlib
+import json
+import re
+import sys
+
+import jcs
+import shape
+import signatures
+
+EXIT_GOOD, EXIT_FAILED, EXIT_UNREADABLE = 0, 1, 2
+
+
+# ---- RFC 6962: leaf and node hashes, roots and inclusion paths
+
+def leaf_hash(data):
+    return hashlib.sha256(b"\x00" + data).digest()
+
+
+def node_hash(left, right):
+    return hashlib.sha256(b"\x01" + left + right).digest()
+
+
+def root_of(leaves):
+    """The tree head over leaf hashes, RFC 6962 2.1."""
+    if len(leaves) < 2:
+        return leaves[0] if leaves else hashlib.sha256().digest()
+    split = 1 << (len(leaves) - 1).bit_length() - 1
+    return node_hash(root_of(leaves[:split]), root_of(leaves[split:]))
+
+
+def included(leaf, leaf_index, tree_size, path, root):
+    """RFC 9162 2.1.3.2, step by step. All hashes are raw bytes."""
+    if leaf_index >= tree_size:
+        return False
+    fn, sn, r = leaf_index, tree_size - 1, leaf
+    for p in path:
+        if sn == 0:
+            return False
+        if fn & 1 or fn == sn:
+            r = node_hash(p, r)
+            while fn and not fn & 1:
+                fn, sn = fn >> 1, sn >> 1
+        else:
+            r = node_hash(r, p)
+        fn, sn = fn >> 1, sn >> 1
+    return sn == 0 and r == root
+
+
+# ---- The checks
+
+class Report:
+    def __init__(self):
+        self.checks = []
+
+    def add(self, name, problem, good=""):
+        """problem is what is wrong, or None (or "") where the check passed."""
+        self.checks.append({"name": name, "ok": not problem, "detail": problem or good})
+
+    def valid(self):
+        return all(check["ok"] for check in self.checks)
+
+
+def signed_by(keys, message, signature):
+    """(problem, key that verifies); keys is a list of labelled public keys."""
+    if shape.SIGNATURE(signature):
+        return "the signature " + shape.SIGNATURE(signature), None
+    for i, key in enumerate(keys):
+        if signatures.verify(key, message, signature):
+            return None, "key %d of %d, %s" % (i + 1, len(keys), key)
+    return "the signature holds under none of the %d keys (es256 must be low-S)" % len(keys), None
+
+
+def verify(certificate, head, keys, inputs=None, params=None):
+    """All checks on parsed JSON. keys: current first, then legacy. inputs: list of {input, salt} or null."""
+    report = Report()
+    misshapen = shape.CERTIFICATE(certificate)
+    report.add("shape", misshapen and "the certificate " + misshapen)
+    report.add("keys", next(("%.80s: %s" % (k, signatures.key_problem(k)) for k in keys if signatures.key_problem(k)),
+                            None if keys else "no key to verify with"))
+    certificate = certificate if type(certificate) is dict else {}
+    payload = jcs.encode({k: v for k, v in certificate.items() if k not in ("signature", "log_proof")})
+    report.add("signature", *signed_by(keys, payload, certificate.get("signature")))
+
+    bad_head = shape.TREE_HEAD(head)
+    if bad_head:
+        report.add("tree_head_signature", "the tree head " + bad_head)
+    else:
+        message = jcs.encode({"tree_size": head["tree_size"], "root_hash": head["root_hash"]})
+        report.add("tree_head_signature", *signed_by(keys, message, head["signature"]))
+    if misshapen:
+        for name in ("tree_size", "merkle_inclusion", "input_root_wellformed", "consistency"):
+            report.add(name, "not checked, because the shape is wrong")
+        return report
+
+    proof = certificate["log_proof"]
+    if bad_head:
+        report.add("tree_size", "no usable tree head")
+        report.add("merkle_inclusion", "no usable tree head")
+    else:
+        same = proof["tree_size"] == head["tree_size"]
+        report.add("tree_size", None if same else "the proof is for size %d, the tree head for %d" % (
+            proof["tree_size"], head["tree_size"]), str(head["tree_size"]))
+        path = [bytes.fromhex(p) for p in proof["inclusion_path"]]
+        leaf = leaf_hash(hashlib.sha256(payload).digest())
+        good = included(leaf, proof["leaf_index"], proof["tree_size"], path, bytes.fromhex(head["root_hash"]))
+        report.add("merkle_inclusion", None if good else "leaf_index and inclusion_path do not lead to root_hash",
+                   "leaf %d of %d" % (proof["leaf_index"], proof["tree_size"]))
+    root, computed = certificate["input_root"], certificate["outcome"] == "COMPUTED"
+    report.add("input_root_wellformed", "COMPUTED without input_root" if root is None and computed else
+               root is not None and shape.SHA256(root) and "input_root " + shape.SHA256(root), root or "null, VOID")
+    report.add("consistency", "; ".join(shape.contradictions(certificate)))
+    if computed and certificate["algorithm"] == "random.v1":
+        report.add("draw", draw_problem(certificate), "recomputed from beacon and nonce_digest; BLS not checked here")
+    if inputs is not None:
+        check_inputs(report, certificate, inputs, params)
+    return report
+
+
+def draw_problem(certificate):
+    import recompute
+    shown = certificate["result"]
+    labels = [p["label"] for p in certificate["parties"]]
+    try:
+        digest = recompute.member(shown, "nonce_digest", str)
+        again = recompute.draw(labels, recompute.member(shown, "beacon", dict), digest)
+    except ValueError as e:
+        return str(e)
+    return None if jcs.encode(again) == jcs.encode(shown) else "the draw gives %s" % jcs.encode(again).decode()
+
+
+def opening(commitment, sealed):
+    """The bytes (canonical input, then salt) that the commitment is the hash of, else None."""
+    salt = sealed.get("salt") or ""
+    readings = [salt.encode("utf-8")]
+    if re.fullmatch("([0-9a-fA-F]{2})+", salt):
+        readings.append(bytes.fromhex(salt))
+    for reading in readings:
+        data = jcs.encode(sealed["input"]) + reading
+        if commitment == "sha256:" + hashlib.sha256(data).hexdigest():
+            return data
+    return None
+
+
+def check_inputs(report, certificate, inputs, params):
+    parties = certificate["parties"]
+    bad = shape.INPUTS(inputs)
+    if bad or len(inputs) != len(parties):
+        problem = "the inputs " + (bad or "are %d for %d parties" % (len(inputs), len(parties)))
+        for name in ("commitments", "input_root", "result")[: 2 if params is None else 3]:
+            report.add(name, problem)
+        return
+    opened = [s and opening(p["commitment"], s) for p, s in zip(parties, inputs)]
+    closed = [i for i, s in enumerate(inputs) if s is not None and opened[i] is None]
+    report.add("commitments", "the input and salt of parties %s do not match" % closed if closed else None,
+               "%d of %d opened" % (sum(o is not None for o in opened), len(parties)))
+    if None in opened:
+        root, problem = None, "not all inputs are given and match"
+    else:
+        root, problem = "sha256:" + root_of([leaf_hash(data) for data in opened]).hex(), "the inputs give another root"
+    same = root == certificate["input_root"]
+    report.add("input_root", None if same else problem, root or "null, since not all have revealed")
+    if params is None:
+        return
+    if certificate["outcome"] == "VOID" and root is None:
+        report.add("result", None, "none, since not all have revealed")
+    elif root is None:
+        report.add("result", problem)
+    else:
+        problem = result_problem(certificate, [s["input"] for s in inputs], params)
+        report.add("result", problem, "byte for byte as recomputed")
+
+
+def result_problem(certificate, inputs, params):
+    import recompute
+    shown, labels = certificate["result"], [p["label"] for p in certificate["parties"]]
+    try:
+        again = recompute.result(certificate["algorithm"], labels, params, inputs, (shown or {}).get("beacon"))
+        if again is None and certificate["void_flakers"] != recompute.rejectors(inputs):
+            return "void_flakers are not the parties that rejected"
+    except ValueError as e:
+        return "cannot be recomputed: %s" % e
+    return None if jcs.encode(again) == jcs.encode(shown) else "the inputs give %s" % jcs.encode(again).decode()
+
+
+# ---- The command line
+
+def read(path, depth=32):
+    with open(path, "rb") as file:
+        return named(path, file.read(), depth)
+
+
+def named(source, data, depth=32):
+    try:
+        return jcs.parse(data, depth)
+    except jcs.Refused as e:
+        raise jcs.Refused("%s: %s" % (source, e)) from None
+
+
+def fetch(url):
+    import urllib.request
+    from http.client import HTTPException
+    try:
+        with urllib.request.urlopen(url, timeout=20) as response:
+            return named(url, response.read(1 << 24))
+    except HTTPException as e:
+        raise OSError("%s: %s" % (url, type(e).__name__)) from None
+
+
+def fetch_head(base, certificate):
+    """The newest head, or the one of the proof's size where the log still answers it."""
+    import urllib.error
+    head = fetch(base + "/v1/log/tree-head")
+    proof = certificate.get("log_proof") if type(certificate) is dict else None
+    size = proof.get("tree_size") if type(proof) is dict else None
+    if type(head) is not dict or type(size) is not int or head.get("tree_size") == size:
+        return head
+    try:
+        return fetch("%s/v1/log/tree-head?tree_size=%d" % (base, size))
+    except urllib.error.HTTPError as e:
+        if e.code >= 500 or e.code == 429:
+            raise
+        return head  # the log knows no head of that size: the check of the sizes says so
+
+
+def printable(line):
+    """Labels and member names come from strangers: none of them may begin a new line or colour it."""
+    return "".join(c if " " <= c <= "~" else ascii(c)[1:-1] for c in line).rstrip()
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description="Verifies a Fairpact certificate. Exit code: 0 all checks hold, "
+                                     "1 a check failed, 2 wrong usage or something unreadable.")
+    parser.add_argument("--certificate", required=True, metavar="FILE")
+    parser.add_argument("--tree-head", metavar="FILE")
+    parser.add_argument("--status", metavar="FILE", help="the answer of /v1/status, for its keys")
+    parser.add_argument("--base-url", metavar="URL", help="fetches what is not given as a file")
+    parser.add_argument("--pubkey", action="append", metavar="KEY",
+                        help="trust this key instead of the status; repeatable")
+    parser.add_argument("--inputs", metavar="FILE", help="JSON list of {input, salt} in party order, null if unknown")
+    parser.add_argument("--params", metavar="FILE", help="algorithm_params of the deal: recomputes the result too")
+    parser.add_argument("--json", action="store_true", help="a report for machines")
+    given = parser.parse_args(arguments)
+    base = (given.base_url or "").rstrip("/")
+    if base and not re.match("https?://", base):
+        parser.error("--base-url must begin with http:// or https://")
+    if not base and not (given.tree_head and (given.status or given.pubkey)):
+        parser.error("give --base-url, or --tree-head with --status or --pubkey")
+    if given.params and not given.inputs:
+        parser.error("--params needs --inputs")
+    try:
+        certificate = read(given.certificate)
+        head = read(given.tree_head) if given.tree_head else fetch_head(base, certificate)
+        keys = given.pubkey
+        if not keys:
+            status = read(given.status) if given.status else fetch(base + "/v1/status")
+            if shape.STATUS(status):
+                raise jcs.Refused("the status " + shape.STATUS(status))
+            keys = [status["pubkey"]] + status["legacy_pubkeys"]
+        inputs = read(given.inputs, 34) if given.inputs else None  # two levels around each input
+        params = read(given.params) if given.params else None
+        if given.inputs and type(inputs) is not list or given.params and type(params) is not dict:
+            raise jcs.Refused("--inputs wants a JSON array, --params a JSON object")
+    except (OSError, ValueError) as e:
+        print("verify: %s" % e, file=sys.stderr)
+        return EXIT_UNREADABLE
+    report = verify(certificate, head, keys, inputs, params)
+    if given.json:
+        json.dump({"valid": report.valid(), "checks": report.checks}, sys.stdout, indent=2)
+        print()
+    else:
+        for check in report.checks:
+            print(printable("%-4s %-22s %s" % ("OK" if check["ok"] else "FAIL", check["name"], check["detail"])))
+        print("valid" if report.valid() else "NOT VALID")
+    return EXIT_GOOD if report.valid() else EXIT_FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())
