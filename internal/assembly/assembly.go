@@ -1,0 +1,112 @@
+// Package assembly puts the escrow together from a deployment's settings, the
+// same way in deal-api and deadline-worker.
+package assembly
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/beacon"
+	"github.com/fairpact/fairpact/internal/ephemeral"
+	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/idempotency"
+	"github.com/fairpact/fairpact/internal/sealing"
+	"github.com/fairpact/fairpact/internal/service"
+	"github.com/fairpact/fairpact/internal/signing"
+	"github.com/fairpact/fairpact/internal/store"
+	"github.com/fairpact/fairpact/internal/translog"
+)
+
+// Config is the settings that deal-api and deadline-worker share.
+type Config struct {
+	DatabaseURL      string   `env:"DATABASE_URL" required:"" help:"Postgres, migrated by fairpactctl migrate."`
+	DatabaseConns    int32    `env:"FAIRPACT_DATABASE_CONNS" default:"0" help:"Most connections to Postgres; 0: 4 a core, at least 16."`
+	RedisURL         string   `env:"REDIS_URL" required:"" help:"Redis, for locks and copies that may be lost."`
+	SigningKey       string   `env:"FAIRPACT_SIGNING_KEY" required:"" help:"Deployment key that signs the certificates, as a URI: file://key.pem, dev://FILE."`
+	LegacyKeys       []string `env:"FAIRPACT_LEGACY_KEYS" sep:"," help:"Retired public keys that still verify, <scheme>:<hex>, comma-separated."`
+	ServerSecretFile string   `env:"FAIRPACT_SERVER_SECRET_FILE" required:"" type:"path" help:"File with the server secret, 64 hex digits, one value for all replicas."`
+	AppendSecretFile string   `env:"FAIRPACT_APPEND_SECRET_FILE" required:"" type:"path" help:"File with the bearer secret of log-server's append port."`
+	LogReadURL       string   `env:"FAIRPACT_LOG_READ_URL" required:"" help:"Read port of log-server."`
+	LogAppendURL     string   `env:"FAIRPACT_LOG_APPEND_URL" required:"" help:"Append port of log-server."`
+	AdminListen      string   `env:"FAIRPACT_ADMIN_LISTEN" default:":8082" help:"Address of /healthz and /readyz."`
+
+	BeaconRelays    []string      `env:"FAIRPACT_BEACON_RELAYS" sep:"," default:"https://api.drand.sh,https://api2.drand.sh,https://api3.drand.sh,https://drand.cloudflare.com" help:"drand relays, raced."`
+	BeaconChainHash string        `env:"FAIRPACT_BEACON_CHAIN_HASH" help:"Chain other than drand quicknet, with the three below."`
+	BeaconPublicKey string        `env:"FAIRPACT_BEACON_PUBLIC_KEY" help:"Its public key, hex (BLS12-381 G2, compressed)."`
+	BeaconPeriod    int64         `env:"FAIRPACT_BEACON_PERIOD" help:"Its period in seconds."`
+	BeaconGenesis   int64         `env:"FAIRPACT_BEACON_GENESIS" help:"Its genesis, unix seconds."`
+	EntropyWindow   time.Duration `env:"FAIRPACT_ENTROPY_WINDOW" default:"168h" help:"After the later of reveal deadline and round time: until a random.v1 deal whose round cannot be had is EXPIRED."`
+	StrictBeacon    bool          `env:"FAIRPACT_STRICT_BEACON" help:"Refuse beacon rounds that are out before the reveals close."`
+
+	LogLevel slog.Level `env:"FAIRPACT_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
+}
+
+// Parts are the escrow and what it is made of.
+type Parts struct {
+	Escrow *escrow.Service
+	Guard  *idempotency.Guard
+	Store  *store.Store
+	Redis  *ephemeral.Redis
+	Signer *signing.Signer
+	Keys   *signing.KeySet
+}
+
+// Open connects everything, or says which setting to mend.
+func (c *Config) Open(ctx context.Context, logger *slog.Logger) (*Parts, error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	chain, err := c.chain()
+	if err != nil {
+		return nil, err
+	}
+	secret, err := sealing.Load(c.ServerSecretFile)
+	if err != nil {
+		return nil, fmt.Errorf("FAIRPACT_SERVER_SECRET_FILE: %w", err)
+	}
+	appendSecret, err := service.ReadSecret("FAIRPACT_APPEND_SECRET_FILE", c.AppendSecretFile)
+	if err != nil {
+		return nil, err
+	}
+	p := &Parts{}
+	if p.Signer, err = signing.Open(ctx, c.SigningKey); err != nil {
+		return nil, fmt.Errorf("FAIRPACT_SIGNING_KEY: %w", err)
+	}
+	if p.Keys, err = signing.NewKeySet(p.Signer.PublicKey(), c.LegacyKeys); err != nil {
+		return nil, fmt.Errorf("FAIRPACT_LEGACY_KEYS: %w", err)
+	}
+	if p.Redis, err = ephemeral.Open(c.RedisURL); err != nil {
+		return nil, err
+	}
+	if p.Store, err = store.Open(ctx, c.DatabaseURL, c.DatabaseConns); err != nil {
+		return nil, err
+	}
+	log := translog.NewClient(c.LogAppendURL, c.LogReadURL, appendSecret)
+	relays := beacon.NewClient(chain, c.BeaconRelays, &http.Client{Timeout: 10 * time.Second})
+	p.Guard = idempotency.New(p.Store, p.Redis, secret)
+	p.Escrow = escrow.New(p.Store, p.Redis, secret, p.Signer, p.Keys, log, relays,
+		escrow.Options{EntropyWindow: c.EntropyWindow, StrictBeacon: c.StrictBeacon}, logger)
+	logger.Info("signing key", "pubkey", p.Signer.PublicKey(), "custody", p.Signer.Custody(), "ephemeral", p.Signer.Ephemeral())
+	return p, nil
+}
+
+// Close ends all connections.
+func (p *Parts) Close() {
+	p.Store.Close()
+	_ = p.Redis.Close()
+}
+
+func (c *Config) chain() (beacon.Chain, error) {
+	if c.BeaconChainHash == "" {
+		return beacon.Quicknet(), nil
+	}
+	key, err := hex.DecodeString(c.BeaconPublicKey)
+	if err != nil || c.BeaconPeriod < 1 || c.BeaconGenesis < 1 {
+		return beacon.Chain{}, errors.New("FAIRPACT_BEACON_CHAIN_HASH needs FAIRPACT_BEACON_PUBLIC_KEY (hex), FAIRPACT_BEACON_PERIOD and FAIRPACT_BEACON_GENESIS beside it")
+	}
+	return beacon.Chain{Hash: c.BeaconChainHash, PublicKey: key, Period: c.BeaconPeriod, Genesis: c.BeaconGenesis}, nil
+}

@@ -1,0 +1,126 @@
+// Package service is what all three binaries do alike: listen, say whether they
+// are well, and finish what is under way before they stop.
+package service
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// DrainTimeout is how long requests under way may take once a stop is asked
+// for; shorter than the grace period of a pod.
+const DrainTimeout = 28 * time.Second
+
+// Main runs a binary until SIGTERM or SIGINT and ends the process with 1 where
+// it fails. Logs are JSON lines on stderr.
+func Main(level slog.Level, run func(context.Context, *slog.Logger) error) {
+	logger := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	err := run(ctx, logger)
+	stop()
+	if err != nil {
+		logger.Error("stopped", "error", err.Error())
+		os.Exit(1)
+	}
+}
+
+// Port is an address and what is served there.
+type Port struct {
+	Name    string
+	Address string
+	Server  *http.Server
+}
+
+// Health answers /healthz while the process runs and /readyz while ready gives
+// no error and no stop was asked for.
+type Health struct {
+	ready    func(context.Context) error
+	draining atomic.Bool
+}
+
+// NewHealth makes a Health.
+func NewHealth(ready func(context.Context) error) *Health { return &Health{ready: ready} }
+
+// Handler is the handler of the admin port.
+func (h *Health) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+		defer cancel()
+		err := h.ready(ctx)
+		if h.draining.Load() {
+			err = errors.New("stopping")
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	return mux
+}
+
+// Serve answers on all ports until ctx ends or one of them fails. Readiness
+// goes first, then the requests under way are finished.
+func (h *Health) Serve(ctx context.Context, logger *slog.Logger, ports ...Port) error {
+	failed := make(chan error, len(ports))
+	for _, p := range ports {
+		listener, err := net.Listen("tcp", p.Address)
+		if err != nil {
+			return fmt.Errorf("listen on the %s port: %w", p.Name, err)
+		}
+		defer listener.Close()
+		logger.Info("listening", "port", p.Name, "address", listener.Addr().String())
+		go func() {
+			if err := p.Server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+				failed <- fmt.Errorf("serve the %s port: %w", p.Name, err)
+			}
+		}()
+	}
+	var cause error
+	select {
+	case <-ctx.Done():
+		logger.Info("draining")
+	case cause = <-failed:
+	}
+	h.draining.Store(true)
+	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), DrainTimeout)
+	defer cancel()
+	for _, p := range ports {
+		if err := p.Server.Shutdown(finish); err != nil {
+			cause = errors.Join(cause, fmt.Errorf("drain the %s port: %w", p.Name, err))
+			_ = p.Server.Close()
+		}
+	}
+	return cause
+}
+
+// AdminServer serves /healthz and /readyz.
+func (h *Health) AdminServer() *http.Server {
+	return &http.Server{Handler: h.Handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second}
+}
+
+// ReadSecret reads a secret of 16 bytes or more from a file; name is the
+// setting that the file comes from.
+func ReadSecret(name, path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", name, err)
+	}
+	text = bytes.TrimSpace(text)
+	if len(text) < 16 {
+		return "", fmt.Errorf("%s: %s holds %d bytes: put 16 random ones or more into it", name, path, len(text))
+	}
+	return string(text), nil
+}

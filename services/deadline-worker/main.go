@@ -1,0 +1,99 @@
+// Command deadline-worker fires the deadlines of deals and finishes interrupted
+// certificates. It is a controller-runtime manager; in a cluster one of its
+// replicas leads by a Lease, which saves work and guards nothing.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metrics "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"net/http"
+
+	"github.com/fairpact/fairpact/internal/assembly"
+	"github.com/fairpact/fairpact/internal/deadline"
+	"github.com/fairpact/fairpact/internal/service"
+)
+
+type config struct {
+	assembly.Config
+	Workers        int    `env:"FAIRPACT_WORKERS" default:"8" help:"Deals attended at once."`
+	LeaderElection bool   `env:"FAIRPACT_LEADER_ELECTION" help:"Elect a leader by a Lease; needs a Kubernetes API server."`
+	LeaseNamespace string `env:"FAIRPACT_LEASE_NAMESPACE" help:"Namespace of the Lease; empty: the pod's own."`
+}
+
+func main() {
+	var c config
+	kong.Parse(&c, kong.Name("deadline-worker"), kong.Description("The deadlines of a Fairpact deployment."))
+	service.Main(c.LogLevel, func(ctx context.Context, logger *slog.Logger) error { return run(ctx, c, logger) })
+}
+
+func run(ctx context.Context, c config, logger *slog.Logger) error {
+	ctrl.SetLogger(logr.FromSlogHandler(logger.Handler()))
+	parts, err := c.Open(ctx, logger)
+	if err != nil {
+		return err
+	}
+	defer parts.Close()
+	mgr, err := newManager(c)
+	if err != nil {
+		return err
+	}
+	controller := deadline.New(parts.Escrow, logger)
+	if err := controller.SetupWithManager(mgr, c.Workers); err != nil {
+		return fmt.Errorf("controller: %w", err)
+	}
+	health := service.NewHealth(func(ctx context.Context) error {
+		if err := parts.Store.Ready(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-mgr.Elected():
+			return controller.Ready()
+		default:
+			return nil // a standby waits for its Lease
+		}
+	})
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return mgr.Start(ctx) })
+	group.Go(func() error {
+		return health.Serve(ctx, logger, service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()})
+	})
+	return group.Wait()
+}
+
+// newManager needs an API server only for the Lease: without election its
+// configuration leads nowhere and its mapper knows no kind.
+func newManager(c config) (manager.Manager, error) {
+	drain := service.DrainTimeout
+	options := manager.Options{
+		Metrics:                 metrics.Options{BindAddress: "0"},
+		HealthProbeBindAddress:  "0",
+		GracefulShutdownTimeout: &drain,
+	}
+	if c.LeaderElection {
+		cluster, err := ctrl.GetConfig()
+		if err != nil {
+			return nil, fmt.Errorf("FAIRPACT_LEADER_ELECTION needs a Kubernetes API server: %w", err)
+		}
+		options.LeaderElection = true
+		options.LeaderElectionID = "fairpact-deadline-worker"
+		options.LeaderElectionNamespace = c.LeaseNamespace
+		options.LeaderElectionReleaseOnCancel = true
+		return manager.New(cluster, options)
+	}
+	options.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+		return meta.NewDefaultRESTMapper(nil), nil
+	}
+	return manager.New(&rest.Config{Host: "http://127.0.0.1:1", Timeout: time.Second}, options)
+}

@@ -1,0 +1,65 @@
+// Command deal-api is the public face of Fairpact: the REST surface. It is
+// stateless; any number of replicas may run.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/fairpact/fairpact/internal/assembly"
+	"github.com/fairpact/fairpact/internal/httpapi"
+	"github.com/fairpact/fairpact/internal/service"
+	"github.com/fairpact/fairpact/internal/version"
+)
+
+type config struct {
+	assembly.Config
+	Listen         string   `env:"FAIRPACT_LISTEN" default:":8080" help:"Address of the public port."`
+	TrustedProxies []string `env:"FAIRPACT_TRUSTED_PROXIES" sep:"," help:"CIDRs of proxies whose X-Forwarded-For is believed."`
+	KeysPerMinute  int      `env:"FAIRPACT_KEYS_PER_MINUTE" default:"120" help:"API keys a minute for one client address; 0: no limit."`
+}
+
+func main() {
+	var c config
+	kong.Parse(&c, kong.Name("deal-api"), kong.Description("The REST surface of a Fairpact deployment."))
+	service.Main(c.LogLevel, func(ctx context.Context, logger *slog.Logger) error { return run(ctx, c, logger) })
+}
+
+func run(ctx context.Context, c config, logger *slog.Logger) error {
+	var proxies []netip.Prefix
+	for _, text := range c.TrustedProxies {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return fmt.Errorf("FAIRPACT_TRUSTED_PROXIES: %w", err)
+		}
+		proxies = append(proxies, prefix)
+	}
+	parts, err := c.Open(ctx, logger)
+	if err != nil {
+		return err
+	}
+	defer parts.Close()
+	status := httpapi.Status{
+		Status: "ok", Service: "fairpact", Version: version.Version,
+		PublicKey: parts.Keys.Current(), Custody: parts.Signer.Custody(), LegacyKeys: append([]string{}, parts.Keys.Legacy()...), DevEphemeral: parts.Signer.Ephemeral(),
+		Note: "neutral escrow for sealed-input computation; start with POST /v1/keys, the surface is at /openapi.json",
+	}
+	if status.DevEphemeral {
+		status.Note += "; this deployment signs with a development key: its certificates prove nothing"
+	}
+	api, err := httpapi.New(httpapi.Config{
+		Escrow: parts.Escrow, Guard: parts.Guard, Limiter: parts.Redis, Status: status,
+		LogReadURL: c.LogReadURL, TrustedProxies: proxies, KeysPerMinute: c.KeysPerMinute, Logger: logger,
+	})
+	if err != nil {
+		return err
+	}
+	health := service.NewHealth(parts.Store.Ready)
+	return health.Serve(ctx, logger,
+		service.Port{Name: "public", Address: c.Listen, Server: httpapi.Server(api, logger)},
+		service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()})
+}
