@@ -24,14 +24,29 @@ import (
 )
 
 type config struct {
-	DatabaseURL      string     `name:"database-url" env:"DATABASE_URL" required:"" help:"Postgres of the log, migrated by fairpactctl migrate."`
-	SigningKey       string     `name:"signing-key" env:"FAIRPACT_SIGNING_KEY" required:"" help:"Deployment key that signs the heads, as a URI: file://key.pem, dev://FILE, …"`
+	DatabaseURL      string     `name:"database-url" env:"DATABASE_URL" help:"Postgres of the log, migrated by fairpactctl migrate."`
+	SigningKey       string     `name:"signing-key" env:"FAIRPACT_SIGNING_KEY" help:"Deployment key that signs the heads, as a URI: file://key.pem, dev://FILE, …"`
 	LegacyKeys       []string   `name:"legacy-keys" env:"FAIRPACT_LEGACY_KEYS" sep:"," help:"Retired public keys that still verify, <scheme>:<hex>, comma-separated."`
 	ReadListen       string     `name:"read-listen" env:"FAIRPACT_READ_LISTEN" default:":8090" help:"Address of the public read port."`
 	AppendListen     string     `name:"append-listen" env:"FAIRPACT_APPEND_LISTEN" default:":8091" help:"Address of the private append port."`
 	AdminListen      string     `name:"admin-listen" env:"FAIRPACT_ADMIN_LISTEN" default:":8092" help:"Address of /healthz and /readyz."`
-	AppendSecretFile string     `name:"append-secret-file" env:"FAIRPACT_APPEND_SECRET_FILE" required:"" type:"path" help:"File with the bearer secret of the append port, 16 bytes or more."`
+	AppendSecretFile string     `name:"append-secret-file" env:"FAIRPACT_APPEND_SECRET_FILE" type:"path" help:"File with the bearer secret of the append port, 16 bytes or more."`
 	LogLevel         slog.Level `name:"log-level" env:"FAIRPACT_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
+}
+
+// Validate names what is missing by its environment name, which is how it is
+// set where it matters.
+func (c *config) Validate() error {
+	for _, required := range []struct{ name, value string }{
+		{"DATABASE_URL", c.DatabaseURL},
+		{"FAIRPACT_SIGNING_KEY", c.SigningKey},
+		{"FAIRPACT_APPEND_SECRET_FILE", c.AppendSecretFile},
+	} {
+		if required.value == "" {
+			return fmt.Errorf("%s is not set; log-server --help tells what it is", required.name)
+		}
+	}
+	return nil
 }
 
 const (
@@ -152,11 +167,18 @@ func serve(ctx context.Context, ports []port, drain func(), logger *slog.Logger)
 	drain()
 	finish, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
+	drained := make(chan error)
 	for _, server := range servers {
-		if err := server.Shutdown(finish); err != nil {
-			cause = errors.Join(cause, fmt.Errorf("drain: %w", err))
-			_ = server.Close()
-		}
+		go func() {
+			if err := server.Shutdown(finish); err != nil {
+				drained <- fmt.Errorf("drain: %w", errors.Join(err, server.Close()))
+				return
+			}
+			drained <- nil
+		}()
+	}
+	for range servers {
+		cause = errors.Join(cause, <-drained)
 	}
 	return cause
 }

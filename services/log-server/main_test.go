@@ -249,11 +249,12 @@ func TestRefusesToStart(t *testing.T) {
 		"no schema":       {func(*testing.T, *setup) {}, "fairpactctl migrate"},
 		"no database":     {func(_ *testing.T, s *setup) { s.env["DATABASE_URL"] = "postgres://nobody@127.0.0.1:1/none" }, "reach the database"},
 		"a bad URL":       {func(_ *testing.T, s *setup) { s.env["DATABASE_URL"] = "postgres://u:hunter2@%%/" }, "DATABASE_URL"},
-		"no URL":          {func(_ *testing.T, s *setup) { delete(s.env, "DATABASE_URL") }, "DATABASE_URL"},
+		"no URL":          {func(_ *testing.T, s *setup) { delete(s.env, "DATABASE_URL") }, "DATABASE_URL is not set"},
 		"a bad key":       {func(_ *testing.T, s *setup) { s.env["FAIRPACT_SIGNING_KEY"] = "carrier-pigeon://x" }, "FAIRPACT_SIGNING_KEY"},
 		"bad legacy keys": {func(_ *testing.T, s *setup) { s.env["FAIRPACT_LEGACY_KEYS"] = "es256:00,x" }, "FAIRPACT_LEGACY_KEYS"},
-		"no secret file": {func(_ *testing.T, s *setup) { s.env["FAIRPACT_APPEND_SECRET_FILE"] += ".none" },
-			"FAIRPACT_APPEND_SECRET_FILE"},
+		"no secret file":  {func(_ *testing.T, s *setup) { s.env["FAIRPACT_APPEND_SECRET_FILE"] += ".none" }, "FAIRPACT_APPEND_SECRET_FILE"},
+		"no secret":       {func(_ *testing.T, s *setup) { delete(s.env, "FAIRPACT_APPEND_SECRET_FILE") }, "FAIRPACT_APPEND_SECRET_FILE is not set"},
+		"no signing key":  {func(_ *testing.T, s *setup) { delete(s.env, "FAIRPACT_SIGNING_KEY") }, "FAIRPACT_SIGNING_KEY is not set"},
 		"a short secret": {func(t *testing.T, s *setup) {
 			if err := os.WriteFile(s.env["FAIRPACT_APPEND_SECRET_FILE"], []byte("short\n"), 0o600); err != nil {
 				t.Fatal(err)

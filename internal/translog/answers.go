@@ -1,0 +1,96 @@
+package translog
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/problem"
+)
+
+// route is a path of one of the ports: the methods it has and what it answers.
+type route struct {
+	methods string // as in the Allow header
+	serve   func(*http.Request) (any, error)
+}
+
+// routes is the exact paths of a port. Nothing is cleaned or redirected.
+type routes map[string]route
+
+func (rs routes) handler(logger *slog.Logger) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		found, ok := rs[r.URL.Path]
+		switch {
+		case !ok:
+			problem.Write(w, problem.New(problem.NotFound, "this port has no path %.100q: its paths are %s", r.URL.Path, rs.list()))
+		case r.Method == http.MethodOptions:
+			w.Header().Set("Allow", found.methods)
+			w.WriteHeader(http.StatusNoContent)
+		case !strings.Contains(", "+found.methods+",", ", "+r.Method+","):
+			w.Header().Set("Allow", found.methods)
+			problem.Write(w, problem.New(problem.MethodNotAllowed, "send one of %s to %s", found.methods, r.URL.Path))
+		default:
+			body, err := found.serve(r)
+			if err != nil {
+				answerError(w, r, err, logger)
+				return
+			}
+			answer(w, body)
+		}
+	})
+}
+
+func answer(w http.ResponseWriter, body any) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		problem.Write(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = w.Write(append(text, '\n'))
+}
+
+func answerError(w http.ResponseWriter, r *http.Request, err error, logger *slog.Logger) {
+	p := toProblem(err)
+	if p.Status() >= 500 && r.Context().Err() == nil {
+		logger.Warn("a request failed", "path", r.URL.Path, "code", string(p.Code), "err", err)
+	}
+	problem.Write(w, p)
+}
+
+// toProblem puts the log's errors into the table's words.
+func toProblem(err error) *problem.Error {
+	if p, ok := errors.AsType[*problem.Error](err); ok {
+		return p
+	}
+	switch {
+	case errors.Is(err, ErrInconsistent):
+		return problem.New(problem.LogInconsistent, "the stored tree does not lead to its signed head; nothing is answered from it until the operator has looked into it").Because(err)
+	case errors.Is(err, ErrNotFound):
+		return problem.New(problem.LeafNotFound, "%s; ask with the leaf_index or entry of a published certificate, and a tree_size above its leaf_index", detail(err, ErrNotFound)).Because(err)
+	case errors.Is(err, errNoHead):
+		return problem.New(problem.HeadNotFound, "%s; leave the size out for the newest head, or use the size of a head that was answered before", err).Because(err)
+	case errors.Is(err, ErrRefused):
+		return problem.New(problem.Forbidden, "%s; send the SHA-256 digest of a certificate's signing bytes with its es256 signature by a key of the deployment", detail(err, ErrRefused)).Because(err)
+	case errors.Is(err, ErrUnavailable):
+		p := problem.New(problem.Unavailable, "the log's database or signer did not answer in time; send the same request again: an entry is never logged twice").Because(err)
+		p.RetryAfter = time.Second
+		return p
+	}
+	return problem.From(err)
+}
+
+// detail is the text of err after that of its sentinel.
+func detail(err, sentinel error) string {
+	return strings.TrimPrefix(err.Error(), sentinel.Error()+": ")
+}
+
+func (rs routes) list() string {
+	return strings.Join(slices.Sorted(maps.Keys(rs)), ", ")
+}

@@ -1,0 +1,214 @@
+package translog
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// Two replicas on one database, hundreds of callers, every entry from several:
+// indexes are dense, an entry has one leaf, and what was answered proves.
+func TestConcurrentAppends(t *testing.T) {
+	const distinct, callers = 120, 480
+	d := newDeployment(t)
+	replicas := []*Log{d.open(t, d.pool, nil), d.open(t, openPool(t, d.url), nil)}
+	signatures := make([]string, distinct)
+	for n := range signatures {
+		signatures[n] = d.sign(t, entryOf(n))
+	}
+	ctx := within(t, time.Minute)
+
+	answers := make([]Appended, callers)
+	var group sync.WaitGroup
+	for c := range callers {
+		group.Go(func() {
+			n := c % distinct
+			l := replicas[rand.IntN(2)]
+			appended, err := l.Append(ctx, entryOf(n), signatures[n])
+			if err != nil {
+				t.Errorf("entry %d: %v", n, err)
+				return
+			}
+			answers[c] = appended
+			// The answer is provable at once, on the other replica too.
+			entry := entryOf(n)
+			for _, l := range replicas {
+				proof, err := l.Inclusion(ctx, LeafQuery{LeafIndex: &appended.LeafIndex, Entry: &entry})
+				if err != nil {
+					t.Errorf("prove entry %d at %d: %v", n, appended.LeafIndex, err)
+				} else if err := proof.Verify(entry); err != nil || proof.TreeSize < appended.TreeSize {
+					t.Errorf("entry %d: proof under %d, answered under %d: %v", n, proof.TreeSize, appended.TreeSize, err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+
+	holder := make(map[int64]int)
+	for c, a := range answers {
+		n := c % distinct
+		if a.LeafIndex < 0 || a.LeafIndex >= distinct {
+			t.Errorf("entry %d has index %d: not dense", n, a.LeafIndex)
+		}
+		if other, taken := holder[a.LeafIndex]; taken && other != n {
+			t.Errorf("entries %d and %d share index %d", n, other, a.LeafIndex)
+		}
+		holder[a.LeafIndex] = n
+	}
+	if len(holder) != distinct {
+		t.Errorf("%d indexes for %d entries", len(holder), distinct)
+	}
+	if size := committedSize(t, d); size != distinct {
+		t.Errorf("size %d, want %d", size, distinct)
+	}
+	for _, l := range replicas {
+		if n := l.ProofFailures(); n != 0 {
+			t.Errorf("%d contradictions", n)
+		}
+	}
+}
+
+func committedSize(t *testing.T, d *deployment) (size int64) {
+	t.Helper()
+	if err := d.pool.QueryRow(t.Context(), "SELECT size FROM translog.log_head").Scan(&size); err != nil {
+		t.Fatal(err)
+	}
+	return size
+}
+
+// What waits while a batch runs or a head is signed shares the next one.
+func TestAppendsShareBatchesAndHeads(t *testing.T) {
+	d := newDeployment(t)
+	gate := &gatedSigner{Signer: d.signer, entered: make(chan struct{}, 100), pass: make(chan struct{})}
+	l := d.open(t, d.pool, gate)
+	<-gate.entered // the head of size 0
+	var group sync.WaitGroup
+	for n := range 50 {
+		signature := d.sign(t, entryOf(n))
+		group.Go(func() {
+			if _, err := l.Append(within(t, time.Minute), entryOf(n), signature); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	eventually(t, "all are sequenced", func() bool { return committedSize(t, d) == 50 })
+	close(gate.pass)
+	group.Wait()
+	if n := gate.count.Load(); n > 3 { // sizes 0 and 50, and one that read the head between
+		t.Errorf("%d signatures for 50 appends that waited together", n)
+	}
+}
+
+// gatedSigner tells when it is asked and signs when it may.
+type gatedSigner struct {
+	Signer
+	entered chan struct{}
+	pass    chan struct{}
+	count   atomic.Int64
+}
+
+func (g *gatedSigner) Sign(ctx context.Context, digest [32]byte) (string, error) {
+	g.count.Add(1)
+	g.entered <- struct{}{}
+	select {
+	case <-g.pass:
+		return g.Signer.Sign(ctx, digest)
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+func TestAdmission(t *testing.T) {
+	d := newDeployment(t)
+	l := d.open(t, d.pool, nil)
+	for n := range 3 {
+		d.mustAppend(t, l, n)
+	}
+	stranger, _ := newKey(t)
+	foreign, err := stranger.Sign(t.Context(), entryOf(9))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]struct {
+		entry     [32]byte
+		signature string
+	}{
+		"a signature of another key":    {entryOf(9), foreign},
+		"a signature of another digest": {entryOf(9), d.sign(t, entryOf(8))},
+		"no signature":                  {entryOf(9), ""},
+		"no form":                       {entryOf(9), "es256:zz"},
+	}
+	for _, size := range []int64{0, 3} {
+		head := waitForHead(t, l, size)
+		cases["the head of size "+string(rune('0'+size))] = struct {
+			entry     [32]byte
+			signature string
+		}{head.Digest(), head.Signature}
+	}
+	for name, c := range cases {
+		if _, err := l.Append(within(t, 10*time.Second), c.entry, c.signature); !errors.Is(err, ErrRefused) {
+			t.Errorf("%s: %v, want ErrRefused", name, err)
+		}
+	}
+	if size := committedSize(t, d); size != 3 {
+		t.Errorf("size %d after refusals, want 3", size)
+	}
+}
+
+// A head that is signed and not stored is refused too.
+func TestUnstoredHeadIsRefused(t *testing.T) {
+	d := newDeployment(t)
+	if _, err := (&store{d.pool}).commit(t.Context(), entriesOf(0, 5)); err != nil {
+		t.Fatal(err)
+	}
+	gate := &gatedSigner{Signer: d.signer, entered: make(chan struct{}, 100), pass: make(chan struct{})}
+	l := d.open(t, d.pool, gate)
+	head := root{5, refRoot(data(0, 5))}.head("")
+	_, err := l.Append(within(t, 10*time.Second), head.Digest(), d.sign(t, head.Digest()))
+	if !errors.Is(err, ErrRefused) {
+		t.Errorf("%v, want ErrRefused", err)
+	}
+}
+
+func data(first, end int) (list [][]byte) {
+	for _, e := range entriesOf(first, end) {
+		list = append(list, e[:])
+	}
+	return list
+}
+
+// An append whose caller has left is not sequenced; one that waits at Close is
+// told.
+func TestAppendEnds(t *testing.T) {
+	d := newDeployment(t)
+	gate := &gatedSigner{Signer: d.signer, entered: make(chan struct{}, 100), pass: make(chan struct{})}
+	l := d.open(t, d.pool, gate)
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	if _, err := l.Append(gone, entryOf(1), d.sign(t, entryOf(1))); !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller that has left: %v", err)
+	}
+	result := make(chan error)
+	go func() {
+		_, err := l.Append(t.Context(), entryOf(2), d.sign(t, entryOf(2)))
+		result <- err
+	}()
+	eventually(t, "sequenced", func() bool { return committedSize(t, d) > 0 })
+	if size := committedSize(t, d); size != 1 {
+		t.Errorf("size %d, want 1: nobody waits for the first entry", size)
+	}
+	l.Close()
+	if err := <-result; !errors.Is(err, ErrUnavailable) {
+		t.Errorf("waiting at Close: %v", err)
+	}
+	if _, err := l.Append(t.Context(), entryOf(3), d.sign(t, entryOf(3))); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("after Close: %v", err)
+	}
+}

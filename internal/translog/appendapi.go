@@ -1,0 +1,103 @@
+package translog
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/problem"
+)
+
+const (
+	appendPath = "/v1/append"
+	// maxAppendBody is many times the two hex strings of an append.
+	maxAppendBody = 4096
+	appendTimeout = 25 * time.Second
+)
+
+type appendRequest struct {
+	Entry     string `json:"entry"`     // 64 lower-case hex digits
+	Signature string `json:"signature"` // es256:…, over the entry
+}
+
+// AppendHandler serves the private append port to whoever holds the
+// deployment's append secret.
+func (l *Log) AppendHandler(secret string) http.Handler {
+	want := sha256.Sum256([]byte(secret))
+	return routes{
+		appendPath: {"POST, OPTIONS", func(r *http.Request) (any, error) {
+			if err := authorize(r, want); err != nil {
+				return nil, err
+			}
+			return l.serveAppend(r)
+		}},
+	}.handler(l.checks.logger)
+}
+
+// authorize compares digests, in constant time and whatever the length.
+func authorize(r *http.Request, want [32]byte) error {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return problem.New(problem.AuthRequired, "send `Authorization: Bearer` with the append secret of the deployment")
+	}
+	got := sha256.Sum256([]byte(token))
+	if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+		return problem.New(problem.InvalidCredential, "this is not the append secret: set the same FAIRPACT_APPEND_SECRET_FILE for the log server and its callers")
+	}
+	return nil
+}
+
+func (l *Log) serveAppend(r *http.Request) (any, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxAppendBody))
+	if _, over := errors.AsType[*http.MaxBytesError](err); over {
+		return nil, problem.New(problem.BodyTooLarge, "the body is over %d bytes: send {\"entry\": …, \"signature\": …} alone", maxAppendBody)
+	}
+	if err != nil {
+		return nil, problem.New(problem.InvalidJSON, "the body did not arrive whole: send it again")
+	}
+	var request appendRequest
+	if err := json.Unmarshal(body, &request); err != nil {
+		return nil, problem.New(problem.InvalidJSON, "the body is not JSON of the form {\"entry\": string, \"signature\": string}: mend it and send it again")
+	}
+	entry, err := parseHash(request.Entry)
+	if err != nil {
+		return nil, problem.New(problem.InvalidRequest, "entry has %v: send the 64 lower-case hex digits of a SHA-256 digest", err)
+	}
+	if request.Signature == "" {
+		return nil, problem.New(problem.InvalidRequest, "signature is missing: send the es256 signature over the digest in entry")
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), appendTimeout)
+	defer cancel()
+	return orNothing(l.Append(ctx, entry, request.Signature))
+}
+
+// AdminHandler serves /healthz, which tells that the process runs, and /readyz,
+// which tells whether ready, asked at each request, has no objection.
+func AdminHandler(ready func(context.Context) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("Cache-Control", "no-store")
+		switch r.URL.Path {
+		case "/healthz":
+		case "/readyz":
+			ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+			defer cancel()
+			if err := ready(ctx); err != nil {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				_, _ = io.WriteString(w, "not ready: "+err.Error()+"\n")
+				return
+			}
+		default:
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, "the paths are /healthz and /readyz\n")
+			return
+		}
+		_, _ = io.WriteString(w, "ok\n")
+	})
+}

@@ -1,0 +1,217 @@
+package translog
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/transparency-dev/merkle/proof"
+
+	"github.com/fairpact/fairpact/internal/problem"
+)
+
+// Client talks to a log server. It checks the shape of what it gets and trusts
+// nothing else about it: whoever relies on a head verifies its signature, and on
+// an inclusion its path (Inclusion.Verify). It is safe for concurrent use.
+type Client struct {
+	appendURL, readURL, secret string
+	http                       *http.Client
+}
+
+const (
+	// clientTimeout is for a caller whose context has no end of its own; it is
+	// longer than the server takes to say that it is not able to answer.
+	clientTimeout = appendTimeout + 10*time.Second
+	maxAnswer     = 1 << 20
+)
+
+// NewClient takes the base addresses of the append and the read port, such as
+// http://log-server:8091, and the append secret. A client that only reads needs
+// no append address and secret.
+func NewClient(appendURL, readURL, secret string) *Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConns = 128
+	transport.MaxIdleConnsPerHost = 64
+	return &Client{
+		appendURL: strings.TrimRight(appendURL, "/"),
+		readURL:   strings.TrimRight(readURL, "/"),
+		secret:    secret,
+		http: &http.Client{
+			Transport: transport,
+			Timeout:   clientTimeout,
+			// A log server sends no redirect, and the secret goes to no other place.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+}
+
+// Append logs a digest with its signature and gives its index once a published
+// head covers it. It MUST be repeated after ErrUnavailable: the entry may be in
+// the log, and keeps its index.
+func (c *Client) Append(ctx context.Context, entry [32]byte, signature string) (int64, error) {
+	body, err := json.Marshal(appendRequest{Entry: hex.EncodeToString(entry[:]), Signature: signature})
+	if err != nil {
+		return 0, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.appendURL+appendPath, bytes.NewReader(body))
+	if err != nil {
+		return 0, unavailable(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Authorization", "Bearer "+c.secret)
+	// Sends nothing: it tells the transport that the request may be repeated
+	// where a kept connection turns out to be closed.
+	request.Header["Idempotency-Key"] = []string{}
+	var appended struct {
+		LeafIndex *int64 `json:"leaf_index"`
+		TreeSize  *int64 `json:"tree_size"`
+	}
+	if err := c.do(request, &appended); err != nil {
+		return 0, err
+	}
+	if appended.LeafIndex == nil || appended.TreeSize == nil || *appended.LeafIndex < 0 || *appended.LeafIndex >= *appended.TreeSize {
+		return 0, misshapen(errors.New("leaf_index is not below tree_size"))
+	}
+	return *appended.LeafIndex, nil
+}
+
+// TreeHead gives the newest published head.
+func (c *Client) TreeHead(ctx context.Context) (TreeHead, error) {
+	var head TreeHead
+	if err := c.get(ctx, "/v1/log/tree-head", nil, &head); err != nil {
+		return TreeHead{}, err
+	}
+	if err := head.checkShape(); err != nil {
+		return TreeHead{}, misshapen(err)
+	}
+	return head, nil
+}
+
+// AnyIndex asks for the leaf that holds the entry, wherever it is.
+const AnyIndex = -1
+
+// Inclusion gives the newest published head and the path of the leaf under it,
+// both from one answer. The index is the one that Append gave, or AnyIndex. It gives ErrNotFound where the leaf is under no published
+// head or holds another entry, and ErrInconsistent where the log found that its
+// tables do not lead to the head.
+func (c *Client) Inclusion(ctx context.Context, entry [32]byte, leafIndex int64) (Inclusion, error) {
+	wanted := hex.EncodeToString(entry[:])
+	var inclusion Inclusion
+	query := url.Values{"entry": {wanted}}
+	if leafIndex != AnyIndex {
+		query.Set("leaf_index", strconv.FormatInt(leafIndex, 10))
+	}
+	if err := c.get(ctx, "/v1/log/proof", query, &inclusion); err != nil {
+		return Inclusion{}, err
+	}
+	if inclusion.Entry != wanted || (leafIndex != AnyIndex && inclusion.LeafIndex != leafIndex) {
+		return Inclusion{}, misshapen(errors.New("the proof is of another leaf"))
+	}
+	if err := inclusion.checkShape(); err != nil {
+		return Inclusion{}, misshapen(err)
+	}
+	return inclusion, nil
+}
+
+func (i Inclusion) checkShape() error {
+	if err := i.TreeHead.checkShape(); err != nil {
+		return err
+	}
+	if i.LeafIndex < 0 || i.LeafIndex >= i.TreeSize {
+		return fmt.Errorf("leaf_index %d is not below tree_size %d", i.LeafIndex, i.TreeSize)
+	}
+	for n, hash := range i.Path {
+		if _, err := parseHash(hash); err != nil {
+			return fmt.Errorf("inclusion_path[%d]: %w", n, err)
+		}
+	}
+	return nil
+}
+
+// Verify checks that the path leads from the entry at LeafIndex to RootHash
+// (RFC 9162 2.1.3.2). It says nothing about the head's signature.
+func (i Inclusion) Verify(entry [32]byte) error {
+	if err := i.checkShape(); err != nil {
+		return err
+	}
+	path := make([][]byte, len(i.Path))
+	for n, text := range i.Path {
+		hash, _ := parseHash(text) // checkShape read it
+		path[n] = hash[:]
+	}
+	expected, _ := i.root()
+	err := proof.VerifyInclusion(hasher, uint64(i.LeafIndex), uint64(i.TreeSize), hasher.HashLeaf(entry[:]), path, expected.hash)
+	if err != nil {
+		return fmt.Errorf("the inclusion path does not lead from the entry to the head: %w", shortly(err))
+	}
+	return nil
+}
+
+func (c *Client) get(ctx context.Context, path string, query url.Values, into any) error {
+	address := c.readURL + path
+	if len(query) > 0 {
+		address += "?" + query.Encode()
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return unavailable(err)
+	}
+	return c.do(request, into)
+}
+
+func (c *Client) do(request *http.Request, into any) error {
+	response, err := c.http.Do(request)
+	if err != nil {
+		return unavailable(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return unavailable(err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return fromAnswer(response.StatusCode, body)
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return misshapen(err)
+	}
+	return nil
+}
+
+// misshapen is an answer that no log server of ours gives: the address is that
+// of something else.
+func misshapen(err error) error {
+	return fmt.Errorf("%w: the answer is not a log server's: %w", ErrUnavailable, err)
+}
+
+// fromAnswer reads an error by its code. Only the log's own words count as a
+// verdict on an entry: any other 404 or 401 is a client that is set up wrongly,
+// and the log is out of its reach.
+func fromAnswer(status int, body []byte) error {
+	var answer struct {
+		Error string `json:"error"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil || answer.Error == "" {
+		return fmt.Errorf("%w: status %d", ErrUnavailable, status)
+	}
+	code, _, _ := strings.Cut(answer.Error, ":")
+	kind := ErrUnavailable
+	switch problem.Code(code) {
+	case problem.LeafNotFound:
+		kind = ErrNotFound
+	case problem.LogInconsistent:
+		kind = ErrInconsistent
+	case problem.Forbidden, problem.InvalidRequest, problem.InvalidJSON, problem.BodyTooLarge:
+		kind = ErrRefused
+	}
+	return fmt.Errorf("%w: %s", kind, answer.Error)
+}

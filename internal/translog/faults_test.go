@@ -1,0 +1,243 @@
+package translog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// The outcome of a commit is unknown: the connection ends around it. Whatever
+// the outcome was, the retry gives one leaf an entry.
+func TestUnknownCommitOutcome(t *testing.T) {
+	terminate := func(t *testing.T, d *deployment) {
+		if _, err := d.pool.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE datname = current_database() AND state = 'idle in transaction'`); err != nil {
+			t.Error(err)
+		}
+	}
+	cases := map[string]func(*testing.T, *deployment, net.Conn, []byte){
+		"the commit is lost on its way": func(_ *testing.T, _ *deployment, wire net.Conn, _ []byte) {
+			wire.Close()
+		},
+		"the backend is terminated before the commit": func(t *testing.T, d *deployment, wire net.Conn, message []byte) {
+			terminate(t, d)
+			_, _ = wire.Write(message)
+		},
+		"the answer to the commit is lost": func(t *testing.T, d *deployment, wire net.Conn, message []byte) {
+			if _, err := wire.Write(message); err != nil {
+				t.Error(err)
+			}
+			_, _ = wire.Read(make([]byte, 1024)) // the server has committed
+			wire.Close()
+		},
+	}
+	for name, cut := range cases {
+		t.Run(name, func(t *testing.T) {
+			d := newDeployment(t)
+			var armed atomic.Bool
+			l := d.open(t, wiredPool(t, d.url, func(wire net.Conn, message []byte) bool {
+				if !bytes.Contains(message, []byte("commit\x00")) || !armed.CompareAndSwap(true, false) {
+					return false
+				}
+				cut(t, d, wire, message)
+				return true
+			}), nil)
+			first := d.mustAppend(t, l, 0)
+			armed.Store(true)
+			second := d.mustAppend(t, l, 1)
+			if armed.Load() {
+				t.Fatal("no commit was cut")
+			}
+			again := d.mustAppend(t, l, 1)
+			if first.LeafIndex != 0 || second.LeafIndex != 1 || again.LeafIndex != 1 || committedSize(t, d) != 2 {
+				t.Errorf("indexes %d, %d, %d, size %d", first.LeafIndex, second.LeafIndex, again.LeafIndex, committedSize(t, d))
+			}
+			checkHeadAndPaths(t, l, data(0, 2), []int{0, 1})
+		})
+	}
+}
+
+// wiredPool is a pool whose writes pass through cut, which tells whether it took
+// the message.
+func wiredPool(t *testing.T, url string, cut func(net.Conn, []byte) bool) *pgxpool.Pool {
+	t.Helper()
+	config, err := poolConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		return &wire{conn, cut}, err
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+type wire struct {
+	net.Conn
+	cut func(net.Conn, []byte) bool
+}
+
+func (w *wire) Write(message []byte) (int, error) {
+	if w.cut(w.Conn, message) {
+		return len(message), nil
+	}
+	return w.Conn.Write(message)
+}
+
+// While the signer is down appends wait as long as their caller does; nothing is
+// lost, and it is published without being asked again.
+func TestSignerDown(t *testing.T) {
+	d := newDeployment(t)
+	signer := &failingSigner{Signer: d.signer}
+	l := d.open(t, d.pool, signer)
+	waitForHead(t, l, 0)
+
+	signer.down.Store(true)
+	_, err := l.Append(within(t, 500*time.Millisecond), entryOf(0), d.sign(t, entryOf(0)))
+	if !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("%v, want ErrUnavailable for want of time", err)
+	}
+	if size := committedSize(t, d); size != 1 {
+		t.Errorf("size %d, want 1: the entry is sequenced", size)
+	}
+	if head, err := l.TreeHead(t.Context()); err != nil || head.TreeSize != 0 {
+		t.Errorf("head %+v (%v): the old one stands", head, err)
+	}
+	index := int64(0)
+	if _, err := l.Inclusion(t.Context(), LeafQuery{LeafIndex: &index}); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a leaf that is not published: %v, want ErrNotFound", err)
+	}
+
+	signer.down.Store(false)
+	waitForHead(t, l, 1)
+	if again := d.mustAppend(t, l, 0); again.LeafIndex != 0 {
+		t.Errorf("index %d, want 0", again.LeafIndex)
+	}
+	if n := l.ProofFailures(); n != 0 {
+		t.Errorf("%d contradictions: a signer that is down is none", n)
+	}
+}
+
+type failingSigner struct {
+	Signer
+	down atomic.Bool
+}
+
+func (f *failingSigner) Sign(ctx context.Context, digest [32]byte) (string, error) {
+	if f.down.Load() {
+		return "", errors.New("the key service answers 503")
+	}
+	return f.Signer.Sign(ctx, digest)
+}
+
+// A signature that does not verify under the key set is not stored.
+func TestForeignSigner(t *testing.T) {
+	d := newDeployment(t)
+	stranger, _ := newKey(t)
+	l := d.open(t, d.pool, stranger)
+	_, err := l.Append(within(t, 500*time.Millisecond), entryOf(0), d.sign(t, entryOf(0)))
+	if !errors.Is(err, ErrUnavailable) {
+		t.Errorf("%v, want ErrUnavailable", err)
+	}
+	var heads int
+	if err := d.pool.QueryRow(t.Context(), "SELECT count(*) FROM translog.tree_heads").Scan(&heads); err != nil || heads != 0 {
+		t.Errorf("%d heads are stored (%v)", heads, err)
+	}
+	if err := l.Ready(t.Context()); err == nil {
+		t.Error("ready without a head")
+	}
+}
+
+// What a replica sequenced and did not publish before it died is published by
+// the next one at its start.
+func TestUnpublishedAtStart(t *testing.T) {
+	d := newDeployment(t)
+	if _, err := (&store{d.pool}).commit(t.Context(), entriesOf(0, 300)); err != nil {
+		t.Fatal(err)
+	}
+	l := d.open(t, d.pool, nil)
+	waitForHead(t, l, 0)
+	waitForHead(t, l, 300)
+	checkHeadAndPaths(t, l, data(0, 300), []int{0, 255, 256, 299})
+}
+
+// Two publishers sign one size: the first stored head stands, for both.
+func TestTwoPublishersOneSize(t *testing.T) {
+	d := newDeployment(t)
+	gates := [2]*gatedSigner{}
+	replicas := [2]*Log{}
+	for i := range replicas {
+		gates[i] = &gatedSigner{Signer: d.signer, entered: make(chan struct{}, 100), pass: make(chan struct{}, 100)}
+		replicas[i] = d.open(t, openPool(t, d.url), gates[i])
+	}
+	for _, g := range gates {
+		<-g.entered // both sign size 0
+	}
+	var group sync.WaitGroup
+	signature := d.sign(t, entryOf(0))
+	for _, l := range replicas {
+		group.Go(func() {
+			if _, err := l.Append(within(t, time.Minute), entryOf(0), signature); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for _, g := range gates {
+		g.pass <- struct{}{}
+	}
+	for _, g := range gates {
+		<-g.entered // both sign size 1: neither has stored it
+	}
+	for _, g := range gates {
+		g.pass <- struct{}{}
+	}
+	group.Wait()
+	for _, size := range []int64{0, 1} {
+		a, b := waitForHead(t, replicas[0], size), waitForHead(t, replicas[1], size)
+		if a != b {
+			t.Errorf("two heads of size %d: %+v and %+v", size, a, b)
+		}
+	}
+}
+
+// A database that goes away and comes back: errors meanwhile, nothing lost.
+func TestDatabaseGoesAway(t *testing.T) {
+	d := newDeployment(t)
+	var down atomic.Bool
+	l := d.open(t, wiredPool(t, d.url, func(conn net.Conn, _ []byte) bool {
+		if down.Load() {
+			conn.Close()
+		}
+		return false
+	}), nil)
+	d.mustAppend(t, l, 0)
+	down.Store(true)
+	if _, err := l.Append(within(t, 10*time.Second), entryOf(1), d.sign(t, entryOf(1))); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("append: %v, want ErrUnavailable", err)
+	}
+	if _, err := l.TreeHead(t.Context()); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("tree head: %v, want ErrUnavailable", err)
+	}
+	if err := l.Ready(t.Context()); err == nil {
+		t.Error("ready without a database")
+	}
+	down.Store(false)
+	if again := d.mustAppend(t, l, 1); again.LeafIndex != 1 {
+		t.Errorf("index %d, want 1", again.LeafIndex)
+	}
+	if n := l.ProofFailures(); n != 0 {
+		t.Errorf("%d contradictions: a database that is away is none", n)
+	}
+}

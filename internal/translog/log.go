@@ -1,0 +1,90 @@
+package translog
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Log is one replica of the transparency log. Its methods are safe for
+// concurrent use, and so are any number of replicas on one database.
+type Log struct {
+	store     store
+	checks    checks
+	sequencer *sequencer
+	publisher *publisher
+
+	closed context.Context // ends at Close
+	end    context.CancelFunc
+	loops  sync.WaitGroup
+}
+
+// Open starts a replica on a migrated database, best reached by a pool of
+// OpenPool. Whatever is committed and not published is published first; on a
+// new log that is the head of size 0.
+func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys KeySet, logger *slog.Logger) (*Log, error) {
+	if err := SchemaCurrent(ctx, pool); err != nil {
+		return nil, err
+	}
+	l := &Log{store: store{pool}, checks: checks{keys: keys, logger: logger}}
+	l.closed, l.end = context.WithCancel(context.Background())
+	l.sequencer = newSequencer(&l.store, &l.checks)
+	l.publisher = newPublisher(&l.store, &l.checks, signer)
+	l.loops.Go(func() { l.sequencer.run(l.closed) })
+	l.loops.Go(func() { l.publisher.run(l.closed) })
+	return l, nil
+}
+
+// Close stops the replica. Appends that still wait get ErrUnavailable, as in a
+// crash: what was sequenced stays, and is published at the next start.
+func (l *Log) Close() {
+	l.end()
+	l.loops.Wait()
+}
+
+// Appended is where an entry is.
+type Appended struct {
+	LeafIndex int64 `json:"leaf_index"`
+	TreeSize  int64 `json:"tree_size"` // of a published head that covers the leaf
+}
+
+// Append puts a digest, signed by a key of the set, into the log and returns
+// once a published head covers it. An entry that the log has keeps its index, so
+// the call may be repeated after any error.
+//
+// It gives ErrRefused for a signature that does not verify and for the digest
+// of a head of this log: a published head is a digest with a good signature too,
+// and anyone could bring it. It gives ErrUnavailable where ctx ends before the
+// leaf is published; the leaf may be in the log all the same.
+func (l *Log) Append(ctx context.Context, entry [32]byte, signature string) (Appended, error) {
+	if err := l.checks.keys.VerifyDigest(entry, signature); err != nil {
+		return Appended{}, fmt.Errorf("%w: the signature over the entry: %w", ErrRefused, err)
+	}
+	index, err := l.sequencer.append(ctx, l.closed, entry)
+	if err != nil {
+		return Appended{}, err
+	}
+	size, err := l.publisher.wait(ctx, l.closed, index)
+	if err != nil {
+		return Appended{}, err
+	}
+	return Appended{LeafIndex: index, TreeSize: size}, nil
+}
+
+// Ready fails while this replica cannot serve: the database is out of reach, its
+// schema is not current, or no head was published yet.
+func (l *Log) Ready(ctx context.Context) error {
+	if err := SchemaCurrent(ctx, l.store.pool); err != nil {
+		return err
+	}
+	_, err := l.TreeHead(ctx)
+	return err
+}
+
+// ProofFailures counts the contradictions this replica met: proofs that did not
+// lead to their head, heads that did not verify or did not extend the published
+// one. It must stay zero.
+func (l *Log) ProofFailures() int64 { return l.checks.failures.Load() }

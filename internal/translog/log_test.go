@@ -1,0 +1,148 @@
+package translog
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fairpact/fairpact/internal/localservers/servertest"
+	"github.com/fairpact/fairpact/internal/signing"
+)
+
+func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
+
+var quiet = slog.New(slog.NewJSONHandler(io.Discard, nil))
+
+// deployment is a signing key with its key set, and a migrated database.
+type deployment struct {
+	url    string
+	pool   *pgxpool.Pool
+	signer *signing.Signer
+	keys   *signing.KeySet
+}
+
+func newDeployment(t testing.TB) *deployment {
+	t.Helper()
+	d := &deployment{url: servertest.Postgres(t)}
+	if err := Migrate(t.Context(), d.url); err != nil {
+		t.Fatal(err)
+	}
+	d.pool = openPool(t, d.url)
+	d.signer, d.keys = newKey(t)
+	return d
+}
+
+func newKey(t testing.TB) (*signing.Signer, *signing.KeySet) {
+	t.Helper()
+	signer, err := signing.Open(t.Context(), "dev://"+filepath.Join(t.TempDir(), "key.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := signing.NewKeySet(signer.PublicKey(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signer, keys
+}
+
+func openPool(t testing.TB, url string) *pgxpool.Pool {
+	t.Helper()
+	pool, err := OpenPool(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// open starts a replica, with the deployment's own signer where it gets nil.
+func (d *deployment) open(t testing.TB, pool *pgxpool.Pool, signer Signer) *Log {
+	t.Helper()
+	if signer == nil {
+		signer = d.signer
+	}
+	l, err := Open(t.Context(), pool, signer, d.keys, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close)
+	return l
+}
+
+func entryOf(n int) [32]byte {
+	return sha256.Sum256(binary.BigEndian.AppendUint64([]byte("entry"), uint64(n)))
+}
+
+func entriesOf(first, end int) (entries [][32]byte) {
+	for n := first; n < end; n++ {
+		entries = append(entries, entryOf(n))
+	}
+	return entries
+}
+
+func (d *deployment) sign(t testing.TB, entry [32]byte) string {
+	t.Helper()
+	signature, err := d.signer.Sign(t.Context(), entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signature
+}
+
+// mustAppend appends entry number n.
+func (d *deployment) mustAppend(t testing.TB, l *Log, n int) Appended {
+	t.Helper()
+	appended, err := l.Append(within(t, 30*time.Second), entryOf(n), d.sign(t, entryOf(n)))
+	if err != nil {
+		t.Fatalf("append entry %d: %v", n, err)
+	}
+	return appended
+}
+
+// fill sequences entries [first, end) in one batch and publishes them.
+func fill(t testing.TB, l *Log, first, end int) {
+	t.Helper()
+	ctx := within(t, time.Minute)
+	if _, err := l.store.commit(ctx, entriesOf(first, end)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.publisher.wait(ctx, l.closed, int64(end-1)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func within(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// eventually waits until the condition holds; it fails the test after a minute.
+func eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never came true: %s", what)
+		}
+	}
+}
+
+// waitForHead waits for a published head of the size.
+func waitForHead(t testing.TB, l *Log, size int64) TreeHead {
+	t.Helper()
+	var head TreeHead
+	eventually(t, "a head is published", func() bool {
+		var err error
+		head, err = l.TreeHeadAt(t.Context(), size)
+		return err == nil
+	})
+	return head
+}

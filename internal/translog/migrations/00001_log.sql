@@ -1,0 +1,52 @@
+-- +goose Up
+
+-- The tree as it is committed: one row, moved by whoever holds its lock.
+-- hashes is the compact range [0, size): the roots of its perfect subtrees,
+-- left to right. It starts as the empty tree, whose root is SHA-256 of nothing
+-- (RFC 6962 2.1).
+CREATE TABLE translog.log_head (
+    singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
+    size      bigint  NOT NULL CHECK (size >= 0),
+    root      bytea   NOT NULL CHECK (octet_length(root) = 32),
+    hashes    bytea[] NOT NULL
+);
+INSERT INTO translog.log_head (size, root, hashes) VALUES (0, sha256(''), '{}');
+
+CREATE TABLE translog.leaves (
+    leaf_index bigint PRIMARY KEY CHECK (leaf_index >= 0),
+    entry      bytea  NOT NULL UNIQUE CHECK (octet_length(entry) = 32)
+);
+
+-- Roots of complete subtrees of 256^k leaves: level 8k, counted from the left.
+CREATE TABLE translog.nodes (
+    level      smallint NOT NULL CHECK (level > 0 AND level % 8 = 0),
+    node_index bigint   NOT NULL CHECK (node_index >= 0),
+    hash       bytea    NOT NULL CHECK (octet_length(hash) = 32),
+    PRIMARY KEY (level, node_index)
+);
+
+-- Published heads. digest is what the signature signs; the log refuses it as an
+-- entry.
+CREATE TABLE translog.tree_heads (
+    tree_size bigint PRIMARY KEY CHECK (tree_size >= 0),
+    root      bytea  NOT NULL CHECK (octet_length(root) = 32),
+    digest    bytea  NOT NULL UNIQUE CHECK (octet_length(digest) = 32),
+    signature text   NOT NULL
+);
+
+-- +goose StatementBegin
+CREATE FUNCTION translog.refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'translog.% is insert-only', TG_TABLE_NAME;
+END
+$$;
+-- +goose StatementEnd
+
+CREATE TRIGGER insert_only BEFORE UPDATE OR DELETE OR TRUNCATE ON translog.leaves
+    FOR EACH STATEMENT EXECUTE FUNCTION translog.refuse_change();
+CREATE TRIGGER insert_only BEFORE UPDATE OR DELETE OR TRUNCATE ON translog.nodes
+    FOR EACH STATEMENT EXECUTE FUNCTION translog.refuse_change();
+CREATE TRIGGER insert_only BEFORE UPDATE OR DELETE OR TRUNCATE ON translog.tree_heads
+    FOR EACH STATEMENT EXECUTE FUNCTION translog.refuse_change();
+CREATE TRIGGER never_removed BEFORE DELETE OR TRUNCATE ON translog.log_head
+    FOR EACH STATEMENT EXECUTE FUNCTION translog.refuse_change();

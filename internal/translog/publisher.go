@@ -1,0 +1,264 @@
+package translog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/transparency-dev/merkle/compact"
+	"github.com/transparency-dev/merkle/proof"
+
+	"github.com/fairpact/fairpact/internal/crash"
+)
+
+const (
+	publishTimeout = 30 * time.Second
+	publishBackoff = 100 * time.Millisecond
+	maxBackoff     = 2 * time.Second
+)
+
+// publisher signs the committed head and stores the signature, whenever somebody
+// waits for it. One head covers everything that was committed before it was
+// read.
+type publisher struct {
+	store  *store
+	checks *checks
+	signer Signer
+
+	mu sync.Mutex
+	// All guarded by mu. size is the newest published size this replica has seen
+	// and never falls; every waiter's leaf is >= size; a waiter is answered once,
+	// when it is taken out.
+	size    int64
+	waiting map[*waiter]struct{}
+	lastErr error // of the last round, nil where it succeeded
+	// kick holds a token whenever a waiter came after the last round began.
+	kick chan struct{}
+}
+
+type waiter struct {
+	index int64
+	done  chan published // holds one answer, so that the loop never blocks
+}
+
+type published struct {
+	size int64
+	err  error
+}
+
+func newPublisher(s *store, c *checks, signer Signer) *publisher {
+	return &publisher{store: s, checks: c, signer: signer, waiting: make(map[*waiter]struct{}), kick: make(chan struct{}, 1)}
+}
+
+// wait returns the size of a published head that covers the leaf.
+func (p *publisher) wait(ctx, closed context.Context, index int64) (int64, error) {
+	w := &waiter{index: index, done: make(chan published, 1)}
+	p.mu.Lock()
+	size := p.size
+	if index >= size {
+		p.waiting[w] = struct{}{}
+	}
+	p.mu.Unlock()
+	if index < size {
+		return size, nil
+	}
+	signal(p.kick)
+	select {
+	case done := <-w.done:
+		return done.size, done.err
+	case <-ctx.Done():
+		return 0, p.leave(w, ctx.Err())
+	case <-closed.Done():
+		return 0, p.leave(w, errClosed)
+	}
+}
+
+func (p *publisher) leave(w *waiter, why error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.waiting, w)
+	if p.lastErr != nil {
+		why = fmt.Errorf("%w (the last attempt: %w)", why, p.lastErr)
+	}
+	return fmt.Errorf("%w: leaf %d is sequenced, and no head covers it yet: %w", ErrUnavailable, w.index, why)
+}
+
+// run publishes once at the start, then on demand, and after a failure again
+// until it succeeds.
+func (p *publisher) run(ctx context.Context) {
+	backoff := publishBackoff
+	for {
+		size, err := p.publish(ctx)
+		p.answer(size, p.checks.note(err))
+		if err != nil {
+			if ctx.Err() == nil {
+				p.checks.logger.Warn("no head was published", "err", err, "retry_in", backoff.String())
+			}
+			if !pause(ctx, backoff) {
+				return
+			}
+			backoff = min(2*backoff, maxBackoff)
+			continue
+		}
+		backoff = publishBackoff
+		for waited := false; !waited; waited = p.awaited() {
+			select {
+			case <-ctx.Done():
+				return
+			case <-p.kick:
+			}
+		}
+	}
+}
+
+func (p *publisher) awaited() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.waiting) > 0
+}
+
+// answer wakes those whose leaf is published; on a contradiction all, because
+// waiting longer does not mend it.
+func (p *publisher) answer(size int64, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lastErr = err
+	p.size = max(p.size, size)
+	for w := range p.waiting {
+		switch {
+		case w.index < p.size:
+			w.done <- published{size: p.size}
+		case errors.Is(err, ErrInconsistent):
+			w.done <- published{err: err}
+		default:
+			continue
+		}
+		delete(p.waiting, w)
+	}
+}
+
+// publish makes the newest published head cover what is committed, and gives its
+// size.
+func (p *publisher) publish(ctx context.Context) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	committed, newest, err := p.store.heads(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if newest == nil {
+		first, err := p.sign(ctx, emptyRoot)
+		if err != nil {
+			return 0, err
+		}
+		newest = &first
+	}
+	if err := p.extends(ctx, *newest, committed); err != nil {
+		return 0, err
+	}
+	if committed.size == newest.TreeSize {
+		return newest.TreeSize, nil
+	}
+	head, err := p.sign(ctx, committed)
+	return head.TreeSize, err
+}
+
+// extends checks that the committed tree is the published one with leaves added
+// at its end, by a consistency proof from the stored nodes.
+func (p *publisher) extends(ctx context.Context, head TreeHead, committed root) error {
+	if err := p.checks.head(head); err != nil {
+		return err
+	}
+	old, err := head.root()
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrInconsistent, err)
+	case committed.size < old.size:
+		return fmt.Errorf("%w: %d leaves are committed, fewer than the %d published", ErrInconsistent, committed.size, old.size)
+	case committed.size == old.size:
+		if !bytes.Equal(committed.hash, old.hash) {
+			return fmt.Errorf("%w: the committed root of size %d is not the published one", ErrInconsistent, old.size)
+		}
+		return nil
+	case old.size == 0:
+		return p.leadsToRoot(ctx, committed)
+	}
+	_, err = p.store.consistency(ctx, old, committed)
+	return err
+}
+
+// leadsToRoot checks a whole tree: a consistency proof from the empty tree has
+// no nodes and proves nothing.
+func (p *publisher) leadsToRoot(ctx context.Context, committed root) error {
+	size := uint64(committed.size)
+	t, err := p.store.readTiles(ctx, size, compact.RangeNodes(0, size, nil))
+	if err != nil {
+		return err
+	}
+	computed, err := t.treeRoot()
+	if err != nil || !bytes.Equal(computed, committed.hash) {
+		return fmt.Errorf("%w: the stored leaves do not lead to the committed root of size %d", ErrInconsistent, size)
+	}
+	return nil
+}
+
+// sign signs and stores a head, or gives the one that another replica stored for
+// the same size: the first stored stands.
+func (p *publisher) sign(ctx context.Context, r root) (TreeHead, error) {
+	head := r.head("")
+	digest := head.Digest()
+
+	// The fork guard belongs here, before the signature: it moves to (size,
+	// root) by compare-and-swap, or the head is not signed.
+
+	signature, err := p.signer.Sign(ctx, digest)
+	if err != nil {
+		return TreeHead{}, fmt.Errorf("sign the head of size %d: %w", r.size, err)
+	}
+	if err := p.checks.keys.VerifyDigest(digest, signature); err != nil {
+		return TreeHead{}, fmt.Errorf("sign the head of size %d: the signer's own signature: %w", r.size, err)
+	}
+	crash.Point("log.signed")
+
+	head.Signature = signature
+	stored, err := p.store.insertHead(ctx, head)
+	if err != nil {
+		return TreeHead{}, err
+	}
+	if stored.RootHash != head.RootHash {
+		return TreeHead{}, fmt.Errorf("%w: two roots of size %d: %s is published, %s is committed", ErrInconsistent, r.size, stored.RootHash, head.RootHash)
+	}
+	if err := p.checks.head(stored); err != nil {
+		return TreeHead{}, err
+	}
+	crash.Point("log.published")
+
+	// The C2SP checkpoint and its witnesses belong here: they read the stored
+	// head and add signatures of their own.
+
+	return stored, nil
+}
+
+// consistency proves that the tree of the second root extends that of the first,
+// from stored nodes, and verifies the proof. It may be asked for first = 0.
+func (s *store) consistency(ctx context.Context, first, second root) ([][]byte, error) {
+	nodes, err := proof.Consistency(uint64(first.size), uint64(second.size))
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.readTiles(ctx, uint64(second.size), nodes.IDs)
+	if err != nil {
+		return nil, err
+	}
+	path, err := t.path(nodes)
+	if err == nil {
+		err = proof.VerifyConsistency(hasher, uint64(first.size), uint64(second.size), path, first.hash, second.hash)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: sizes %d and %d: %w", ErrInconsistent, first.size, second.size, shortly(err))
+	}
+	return path, nil
+}

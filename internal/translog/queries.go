@@ -1,0 +1,42 @@
+package translog
+
+import "embed"
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// The statements, one a file.
+var (
+	//go:embed queries/lock_head.sql
+	sqlLockHead string
+	//go:embed queries/find_entries.sql
+	sqlFindEntries string
+	//go:embed queries/find_head_digests.sql
+	sqlFindHeadDigests string
+	//go:embed queries/insert_leaves.sql
+	sqlInsertLeaves string
+	//go:embed queries/insert_nodes.sql
+	sqlInsertNodes string
+	//go:embed queries/move_head.sql
+	sqlMoveHead string
+	//go:embed queries/committed_head.sql
+	sqlCommittedHead string
+	//go:embed queries/newest_head.sql
+	sqlNewestHead string
+	//go:embed queries/head_at.sql
+	sqlHeadAt string
+	//go:embed queries/insert_head.sql
+	sqlInsertHead string
+	//go:embed queries/leaves_between.sql
+	sqlLeavesBetween string
+	//go:embed queries/nodes_between.sql
+	sqlNodesBetween string
+	//go:embed queries/schema_version.sql
+	sqlSchemaVersion string
+	//go:embed queries/session_settings.sql
+	sqlSessionSettings string
+	//go:embed queries/lock_migrations.sql
+	sqlLockMigrations string
+	//go:embed queries/create_schema.sql
+	sqlCreateSchema string
+)

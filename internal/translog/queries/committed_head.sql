@@ -1,0 +1,1 @@
+SELECT size, root FROM translog.log_head

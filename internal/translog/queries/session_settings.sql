@@ -1,0 +1,7 @@
+SELECT set_config('idle_in_transaction_session_timeout', '10s', false),
+       set_config('synchronous_commit',
+                  CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END,
+                  false),
+       -- Every read is by key. A plan cached while a table was small would scan it
+       -- whole for as long as the session lives.
+       set_config('enable_seqscan', 'off', false)

@@ -1,0 +1,163 @@
+package translog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/crash"
+)
+
+const (
+	maxBatch      = 4096    // entries of one transaction
+	maxQueue      = 1 << 16 // entries waiting for one
+	batchTimeout  = 10 * time.Second
+	batchAttempts = 3
+	batchBackoff  = 50 * time.Millisecond
+)
+
+// sequencer gives entries their indexes. What waits while one transaction runs
+// goes into the next one together; nothing waits for a timer.
+type sequencer struct {
+	store  *store
+	checks *checks
+
+	mu sync.Mutex
+	// queue is guarded by mu. A request is in the queue, or in the one batch that
+	// runs, or answered; it is answered once at most.
+	queue []*request
+	// wake holds a token whenever the queue became non-empty after the loop last
+	// looked.
+	wake chan struct{}
+}
+
+type request struct {
+	ctx   context.Context // who waits for it
+	entry [32]byte
+	done  chan placed // holds one answer, so that the loop never blocks
+}
+
+type placed struct {
+	index int64
+	err   error
+}
+
+func newSequencer(s *store, c *checks) *sequencer {
+	return &sequencer{store: s, checks: c, wake: make(chan struct{}, 1)}
+}
+
+// append gives the entry's index once its leaf is durable.
+func (s *sequencer) append(ctx, closed context.Context, entry [32]byte) (int64, error) {
+	r := &request{ctx: ctx, entry: entry, done: make(chan placed, 1)}
+	s.mu.Lock()
+	full := len(s.queue) >= maxQueue
+	if !full {
+		s.queue = append(s.queue, r)
+	}
+	s.mu.Unlock()
+	if full {
+		return 0, fmt.Errorf("%w: %d appends are waiting", ErrUnavailable, maxQueue)
+	}
+	signal(s.wake)
+	select {
+	case p := <-r.done:
+		return p.index, p.err
+	case <-ctx.Done():
+		return 0, fmt.Errorf("%w: the entry was not sequenced in time: %w", ErrUnavailable, ctx.Err())
+	case <-closed.Done():
+		return 0, errClosed
+	}
+}
+
+var errClosed = fmt.Errorf("%w: this replica is stopping", ErrUnavailable)
+
+func (s *sequencer) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		}
+		for batch := s.take(); len(batch) > 0 && ctx.Err() == nil; batch = s.take() {
+			s.sequence(ctx, batch)
+		}
+	}
+}
+
+// take drains the queue, up to the size of a batch, without those that nobody
+// waits for any more.
+func (s *sequencer) take() []*request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var batch []*request
+	for len(s.queue) > 0 && len(batch) < maxBatch {
+		if r := s.queue[0]; r.ctx.Err() == nil {
+			batch = append(batch, r)
+		}
+		s.queue[0] = nil
+		s.queue = s.queue[1:]
+	}
+	return batch
+}
+
+// sequence commits the batch and answers it. A failed attempt may have been
+// committed: the repeat then finds the entries.
+func (s *sequencer) sequence(ctx context.Context, batch []*request) {
+	entries := make([][32]byte, len(batch))
+	for i, r := range batch {
+		entries[i] = r.entry
+	}
+	var places map[[32]byte]int64
+	var err error
+	for attempt := range batchAttempts {
+		if places, err = s.attempt(ctx, entries); err == nil || errors.Is(err, ErrInconsistent) {
+			break
+		}
+		s.checks.logger.Warn("a batch was not sequenced", "entries", len(entries), "attempt", attempt+1, "err", err)
+		if !pause(ctx, batchBackoff<<attempt) {
+			break
+		}
+	}
+	if err == nil {
+		crash.Point("log.sequenced")
+	}
+	_ = s.checks.note(err)
+	for _, r := range batch {
+		switch index := places[r.entry]; {
+		case err != nil:
+			r.done <- placed{err: err}
+		case index == refused:
+			r.done <- placed{err: fmt.Errorf("%w: it is the digest of a head of this log", ErrRefused)}
+		default:
+			r.done <- placed{index: index}
+		}
+	}
+}
+
+func (s *sequencer) attempt(ctx context.Context, entries [][32]byte) (map[[32]byte]int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
+	defer cancel()
+	return s.store.commit(ctx, entries)
+}
+
+// signal puts a token into a channel of capacity one, where there is none yet.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// pause waits, and tells whether ctx still lives.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,213 @@
+package translog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// asOwner runs statements that the insert-only tables refuse in the ordinary
+// way.
+func asOwner(t *testing.T, d *deployment, statements ...string) {
+	t.Helper()
+	tx, err := d.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	for _, statement := range append([]string{"SET LOCAL session_replication_role = replica"}, statements...) {
+		tag, err := tx.Exec(t.Context(), statement)
+		if err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+		if (tag.Update() || tag.Delete()) && tag.RowsAffected() == 0 {
+			t.Fatalf("%s: changed nothing", statement)
+		}
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// flip changes one byte of a column; twice, it changes nothing.
+func flip(table, column, where string) string {
+	return fmt.Sprintf("UPDATE translog.%s SET %[2]s = set_byte(%[2]s, 5, 255 - get_byte(%[2]s, 5)) WHERE %s", table, column, where)
+}
+
+// Every changed row that the proof of leaf 10 of 70,000 stands on is found, each
+// time, and found no more once it is put back.
+func TestTamperedTables(t *testing.T) {
+	d := newDeployment(t)
+	l := d.open(t, d.pool, nil)
+	fill(t, l, 0, 70_000)
+	head := waitForHead(t, l, 70_000)
+	setSignature := "UPDATE translog.tree_heads SET signature = '%s' WHERE tree_size = 70000"
+	setSize := "UPDATE translog.tree_heads SET tree_size = %d WHERE tree_size = %d"
+	swap := []string{
+		"UPDATE translog.leaves SET leaf_index = 1000000 WHERE leaf_index = 20",
+		"UPDATE translog.leaves SET leaf_index = 20 WHERE leaf_index = 30",
+		"UPDATE translog.leaves SET leaf_index = 30 WHERE leaf_index = 1000000",
+	}
+	removedLeaf, removedNode := entryOf(77), ""
+	if err := d.pool.QueryRow(t.Context(), "SELECT encode(hash, 'hex') FROM translog.nodes WHERE level = 8 AND node_index = 0").Scan(&removedNode); err != nil {
+		t.Fatal(err)
+	}
+
+	for name, c := range map[string]struct{ change, back []string }{
+		"the leaf":                       {change: []string{flip("leaves", "entry", "leaf_index = 10")}},
+		"another leaf of its tile":       {change: []string{flip("leaves", "entry", "leaf_index = 200")}},
+		"a leaf of the partial tile":     {change: []string{flip("leaves", "entry", "leaf_index = 69999")}},
+		"two leaves swapped":             {change: swap},
+		"a leaf removed":                 {[]string{"DELETE FROM translog.leaves WHERE leaf_index = 77"}, []string{fmt.Sprintf("INSERT INTO translog.leaves VALUES (77, '\\x%x')", removedLeaf)}},
+		"the node over its tile":         {change: []string{flip("nodes", "hash", "level = 8 AND node_index = 0")}},
+		"the node over its tile removed": {[]string{"DELETE FROM translog.nodes WHERE level = 8 AND node_index = 0"}, []string{"INSERT INTO translog.nodes VALUES (8, 0, '\\x" + removedNode + "')"}},
+		"a neighbour of that node":       {change: []string{flip("nodes", "hash", "level = 8 AND node_index = 1")}},
+		"a far node of the tile above":   {change: []string{flip("nodes", "hash", "level = 8 AND node_index = 255")}},
+		"a node at the right edge":       {change: []string{flip("nodes", "hash", "level = 8 AND node_index = 256")}},
+		"the node at level 16 above it":  {change: []string{flip("nodes", "hash", "level = 16 AND node_index = 0")}},
+		"the root of the head":           {change: []string{flip("tree_heads", "root", "tree_size = 70000")}},
+		"the signature of the head":      {[]string{fmt.Sprintf(setSignature, d.sign(t, entryOf(0)))}, []string{fmt.Sprintf(setSignature, head.Signature)}},
+		"the size of the head":           {[]string{fmt.Sprintf(setSize, 69999, 70000)}, []string{fmt.Sprintf(setSize, 70000, 69999)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.back == nil {
+				c.back = c.change
+			}
+			asOwner(t, d, c.change...)
+			for range 2 {
+				before := l.ProofFailures()
+				if err := prove(t, l, 10); !errors.Is(err, ErrInconsistent) {
+					t.Errorf("%v, want ErrInconsistent", err)
+				}
+				if got := l.ProofFailures(); got != before+1 {
+					t.Errorf("%d failures counted, want 1 more than %d", got, before)
+				}
+			}
+			asOwner(t, d, c.back...)
+			if err := prove(t, l, 10); err != nil {
+				t.Errorf("put back: %v", err)
+			}
+		})
+	}
+}
+
+func prove(t *testing.T, l *Log, index int64) error {
+	_, err := l.Inclusion(t.Context(), LeafQuery{LeafIndex: &index})
+	return err
+}
+
+// A tampered head is not answered as the newest head or in a consistency proof,
+// and a consistency proof stands on sound nodes.
+func TestTamperedConsistency(t *testing.T) {
+	d := newDeployment(t)
+	l := d.open(t, d.pool, nil)
+	fill(t, l, 0, 300)
+	fill(t, l, 300, 600)
+	for _, change := range []string{
+		flip("leaves", "entry", "leaf_index = 299"),
+		flip("nodes", "hash", "level = 8 AND node_index = 0"),
+		flip("tree_heads", "root", "tree_size = 300"),
+		flip("tree_heads", "root", "tree_size = 600"),
+	} {
+		asOwner(t, d, change)
+		if _, err := l.Consistency(t.Context(), 300, nil); !errors.Is(err, ErrInconsistent) {
+			t.Errorf("%s: %v, want ErrInconsistent", change, err)
+		}
+		asOwner(t, d, change)
+	}
+	asOwner(t, d, flip("tree_heads", "root", "tree_size = 600"))
+	if _, err := l.TreeHead(t.Context()); !errors.Is(err, ErrInconsistent) {
+		t.Errorf("newest head: %v, want ErrInconsistent", err)
+	}
+	if _, err := l.TreeHeadAt(t.Context(), 600); !errors.Is(err, ErrInconsistent) {
+		t.Errorf("head of size 600: %v, want ErrInconsistent", err)
+	}
+}
+
+// A committed head that its own compact range, the leaves or the published head
+// contradict is neither extended nor signed.
+func TestTamperedCommittedHead(t *testing.T) {
+	for name, change := range map[string]func(*testing.T, *deployment){
+		"another root": func(t *testing.T, d *deployment) {
+			asOwner(t, d, flip("log_head", "root", "singleton"))
+		},
+		"another size": func(t *testing.T, d *deployment) {
+			asOwner(t, d, "UPDATE translog.log_head SET size = 298")
+		},
+		"another compact range": func(t *testing.T, d *deployment) {
+			asOwner(t, d, "UPDATE translog.log_head SET hashes[1] = set_byte(hashes[1], 5, 255 - get_byte(hashes[1], 5))")
+		},
+		"an older sound head": func(t *testing.T, d *deployment) {
+			setCommitted(t, d, data(0, 299))
+		},
+		"another history of the same size": func(t *testing.T, d *deployment) {
+			setCommitted(t, d, data(1, 301))
+		},
+		"another history, longer": func(t *testing.T, d *deployment) {
+			setCommitted(t, d, append(data(1, 301), refLeaf(nil)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDeployment(t)
+			gate := &gatedSigner{Signer: d.signer, entered: make(chan struct{}, 100), pass: make(chan struct{})}
+			close(gate.pass)
+			l := d.open(t, d.pool, gate)
+			fill(t, l, 0, 300)
+			head := waitForHead(t, l, 300)
+			change(t, d)
+			signed := gate.count.Load()
+			_, err := l.Append(within(t, 20*time.Second), entryOf(5000), d.sign(t, entryOf(5000)))
+			if !errors.Is(err, ErrInconsistent) {
+				t.Errorf("append: %v, want ErrInconsistent", err)
+			}
+			if n := gate.count.Load(); n != signed {
+				t.Errorf("%d heads were signed", n-signed)
+			}
+			if l.ProofFailures() == 0 {
+				t.Error("not counted")
+			}
+			if now, err := l.TreeHead(t.Context()); err != nil || now != head {
+				t.Errorf("head %+v (%v), want the old one", now, err)
+			}
+		})
+	}
+}
+
+// setCommitted makes the committed head that of a tree with the leaves, sound in
+// itself.
+func setCommitted(t *testing.T, d *deployment, leaves [][]byte) {
+	t.Helper()
+	tree := ranges.NewEmptyRange(0)
+	for _, leaf := range leaves {
+		if err := tree.Append(hasher.HashLeaf(leaf), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := d.pool.Exec(t.Context(), "UPDATE translog.log_head SET size = $1, root = $2, hashes = $3",
+		len(leaves), refRoot(leaves), tree.Hashes()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The tables refuse what would rewrite history.
+func TestTablesAreInsertOnly(t *testing.T) {
+	d := newDeployment(t)
+	l := d.open(t, d.pool, nil)
+	fill(t, l, 0, 256)
+	for _, table := range []string{"leaves", "nodes", "tree_heads", "log_head"} {
+		for _, statement := range []string{"DELETE FROM translog." + table, "TRUNCATE translog." + table} {
+			if _, err := d.pool.Exec(t.Context(), statement); err == nil {
+				t.Errorf("%s: allowed", statement)
+			}
+		}
+	}
+	for _, statement := range []string{
+		flip("leaves", "entry", "leaf_index = 1"), flip("nodes", "hash", "level = 8"), flip("tree_heads", "root", "tree_size = 256"),
+	} {
+		if _, err := d.pool.Exec(t.Context(), statement); err == nil {
+			t.Errorf("%s: allowed", statement)
+		}
+	}
+}
