@@ -27,7 +27,7 @@ demo: ## play a deal of each algorithm against the running `make run` (or BASE_U
 build: ## build the binaries into bin/
 	@echo "building into bin/ (minutes the first time, seconds after that)"
 	@mkdir -p bin
-	@go build -buildvcs=$(BUILDVCS) -trimpath -o bin/ ./services/...
+	@go build -buildvcs=$(BUILDVCS) -o bin/ ./services/...
 
 .PHONY: test
 test: ## run all tests, the black-box ones included, with the race detector

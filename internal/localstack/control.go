@@ -23,7 +23,7 @@ func (s *Stack) Start(ctx context.Context, name string, env ...string) error {
 	})
 }
 
-// Stop asks a process to end, and kills it after 15 s, which is an error.
+// Stop asks a process to end, and kills it after 35 s, which is an error.
 func (s *Stack) Stop(name string) error { return s.mustProcess(name).stop() }
 
 // Kill ends a process as kill -9 does.
