@@ -197,36 +197,34 @@ func (g *Guard) run(ctx context.Context, rec *Record, name string, effect func(*
 		return Response{}, err
 	}
 	resp, err := effect(rec)
-	if errors.Is(err, store.ErrReplayed) {
-		return g.collided(ctx, rec, name, effect, render)
-	}
 	if err != nil {
-		return Response{}, err
+		return g.collided(ctx, rec, name, err, effect, render)
 	}
 	crash.Point("idempotency.effect")
 	return g.keep(ctx, rec, name, resp)
 }
 
-// collided: the scope exists although it was not found before: a twin came
-// first, or an expired record is still there.
-func (g *Guard) collided(ctx context.Context, rec *Record, name string, effect func(*Record) (Response, error), render func() (Response, error)) (Response, error) {
+// collided: the effect failed. A twin that came first may be why (it has
+// committed, so this one may not): then its answer is this one's too. Where the
+// scope is taken by a record that has expired, the effect runs once more.
+func (g *Guard) collided(ctx context.Context, rec *Record, name string, failure error, effect func(*Record) (Response, error), render func() (Response, error)) (Response, error) {
 	body, sealed, err := g.store.FindReplay(ctx, rec.scope)
 	switch {
-	case errors.Is(err, store.ErrNotFound):
-		if err := g.store.ExpireReplay(ctx, rec.scope); err != nil {
-			return Response{}, err
-		}
-		resp, err := effect(rec)
-		if err != nil {
-			return Response{}, err
-		}
-		return g.keep(ctx, rec, name, resp)
-	case err != nil:
-		return Response{}, err
-	case sealed != nil:
+	case err == nil && sealed != nil:
 		return g.answer(rec, body, sealed)
+	case err == nil:
+		return g.rendered(ctx, rec, name, body, render)
+	case !errors.Is(err, store.ErrNotFound) || !errors.Is(failure, store.ErrReplayed):
+		return Response{}, failure
 	}
-	return g.rendered(ctx, rec, name, body, render)
+	if err := g.store.ExpireReplay(ctx, rec.scope); err != nil {
+		return Response{}, err
+	}
+	resp, err := effect(rec)
+	if err != nil {
+		return Response{}, err
+	}
+	return g.keep(ctx, rec, name, resp)
 }
 
 func (g *Guard) rendered(ctx context.Context, rec *Record, name string, body []byte, render func() (Response, error)) (Response, error) {

@@ -26,14 +26,12 @@ var (
 // Commit inserts a commitment. False means that nothing was done: the party has
 // committed, or the deal takes no commitments (any more).
 func (s *Store) Commit(ctx context.Context, dealID string, party int, commitment [32]byte, r *Replay) (bool, error) {
-	scope, body, _, lifetime := r.columns()
-	return s.locked(ctx, lockShareSQL, dealID, commitSQL, dealID, party, commitment[:], scope, body, lifetime)
+	return s.commits.insert(ctx, dealID, party, commitment[:], r)
 }
 
 // Reveal inserts a reveal, its input and salt sealed. False as in Commit.
 func (s *Store) Reveal(ctx context.Context, dealID string, party int, sealed []byte, r *Replay) (bool, error) {
-	scope, body, _, lifetime := r.columns()
-	return s.locked(ctx, lockShareSQL, dealID, revealSQL, dealID, party, sealed, scope, body, lifetime)
+	return s.reveals.insert(ctx, dealID, party, sealed, r)
 }
 
 // FirstMissingCommit is the first party from `from` on that has not committed;

@@ -38,7 +38,8 @@ func query(name string) string {
 
 // Store is the escrow's part of the database. It is safe for concurrent use.
 type Store struct {
-	pool *pgxpool.Pool
+	pool             *pgxpool.Pool
+	commits, reveals *grouped
 }
 
 // Open connects a pool of at most maxConns connections (0: 4 a core, at least
@@ -68,11 +69,16 @@ func Open(ctx context.Context, databaseURL string, maxConns int32) (*Store, erro
 		pool.Close()
 		return nil, err
 	}
+	s.commits, s.reveals = s.newGrouped(commitSQL), s.newGrouped(revealSQL)
 	return s, nil
 }
 
-// Close ends all connections.
-func (s *Store) Close() { s.pool.Close() }
+// Close ends all connections. No call may be under way.
+func (s *Store) Close() {
+	s.commits.close()
+	s.reveals.close()
+	s.pool.Close()
+}
 
 // Ready tells whether the database answers and holds the schema that this
 // version needs.

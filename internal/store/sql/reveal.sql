@@ -1,14 +1,21 @@
--- $1 deal, $2 party, $3 sealed input; idempotency: $4 scope, $5 body, $6 lifetime
+-- A group of reveals, of any deals, after lock_share.sql. $1 deals, $2 parties, $3 sealed inputs; idempotency: $4
+-- scopes (null: none), $5 bodies, $6 lifetimes. It answers those that were inserted.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
+wanted AS MATERIALIZED (
+    SELECT * FROM unnest($1::text[], $2::int[], $3::bytea[], $4::bytea[], $5::bytea[], $6::bigint[])
+        AS w (deal_id, party, value, scope, body, lifetime)
+),
 inserted AS (
     INSERT INTO reveals (deal_id, party, sealed, revealed_at)
-    SELECT deal_id, $2, $3, now FROM deals, clock
-    WHERE deal_id = $1 AND phase = 'REVEALING' AND now < reveal_deadline
+    SELECT deal_id, party, value, now FROM wanted JOIN deals USING (deal_id), clock
+    WHERE phase = 'REVEALING' AND now < reveal_deadline
+    ORDER BY deal_id, party
     ON CONFLICT DO NOTHING
-    RETURNING revealed_at
+    RETURNING deal_id, party, revealed_at
 ),
 recorded AS (
     INSERT INTO idempotency (scope, body, expires_at)
-    SELECT $4::bytea, $5::bytea, revealed_at + $6::bigint FROM inserted WHERE $4::bytea IS NOT NULL
+    SELECT scope, body, revealed_at + lifetime FROM inserted JOIN wanted USING (deal_id, party)
+    WHERE scope IS NOT NULL ORDER BY scope
 )
-SELECT EXISTS (SELECT FROM inserted)
+SELECT deal_id, party FROM inserted
