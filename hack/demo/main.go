@@ -63,7 +63,11 @@ func run() error {
 	if _, err := c.call(200, "GET", "/v1/log/tree-head", "", nil); err != nil {
 		return err
 	}
-	fmt.Printf("Three deals played, three certificates verified.\n")
+	by := "by the service and by a program that shares no code with it"
+	if _, err := exec.LookPath("python3"); err != nil {
+		by = "by the service alone: with Python a second program would check them"
+	}
+	fmt.Printf("%d deals played, their certificates verified %s.\n", len(scenarios), by)
 	return nil
 }
 
