@@ -13,7 +13,7 @@ import (
 	"context"
 	"embed"
 	"errors"
-	"fmt"
+	"runtime"
 	"strings"
 	"time"
 
@@ -21,6 +21,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fairpact/fairpact/internal/database"
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
@@ -45,24 +46,12 @@ type Store struct {
 // Open connects a pool of at most maxConns connections (0: 4 a core, at least
 // 16) and checks that the database answers and has this version's schema.
 func Open(ctx context.Context, databaseURL string, maxConns int32) (*Store, error) {
-	config, err := pgxpool.ParseConfig(databaseURL)
-	if err != nil {
-		return nil, fmt.Errorf("DATABASE_URL is not a Postgres URL (its text is not shown, it may hold a password)")
+	if maxConns == 0 {
+		maxConns = max(16, 4*int32(runtime.NumCPU()))
 	}
-	if maxConns > 0 {
-		config.MaxConns = maxConns
-	} else if config.MaxConns < 16 {
-		config.MaxConns = 16
-	}
-	params := config.ConnConfig.RuntimeParams
-	params["application_name"] = "fairpact"
-	params["statement_timeout"] = "30000"
-	params["lock_timeout"] = "10000"
-	params["idle_in_transaction_session_timeout"] = "10000"
-	config.ConnConfig.ConnectTimeout = 5 * time.Second
-	pool, err := pgxpool.NewWithConfig(ctx, config)
+	pool, err := database.Open(ctx, databaseURL, maxConns)
 	if err != nil {
-		return nil, fmt.Errorf("database pool: %w", err)
+		return nil, err
 	}
 	s := &Store{pool: pool}
 	if err := s.Ready(ctx); err != nil {
@@ -82,20 +71,7 @@ func (s *Store) Close() {
 
 // Ready tells whether the database answers and holds the schema that this
 // version needs.
-func (s *Store) Ready(ctx context.Context) error {
-	var applied int64
-	err := s.pool.QueryRow(ctx, `SELECT coalesce(max(version_id), 0) FROM fairpact_schema WHERE is_applied`).Scan(&applied)
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "42P01" {
-		return errors.New("the database has no Fairpact schema: run `fairpactctl migrate`")
-	}
-	if err != nil {
-		return fmt.Errorf("the database does not answer: %w", err)
-	}
-	if applied < schemaVersion() {
-		return fmt.Errorf("the database schema is at version %d and this binary needs %d: run `fairpactctl migrate`", applied, schemaVersion())
-	}
-	return nil
-}
+func (s *Store) Ready(ctx context.Context) error { return schema.Current(ctx, s.pool) }
 
 // Now is the database's clock, in unix seconds.
 func (s *Store) Now(ctx context.Context) (now int64, err error) {

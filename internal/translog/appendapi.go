@@ -76,28 +76,3 @@ func (l *Log) serveAppend(r *http.Request) (any, error) {
 	defer cancel()
 	return orNothing(l.Append(ctx, entry, request.Signature))
 }
-
-// AdminHandler serves /healthz, which tells that the process runs, and /readyz,
-// which tells whether ready, asked at each request, has no objection.
-func AdminHandler(ready func(context.Context) error) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		w.Header().Set("Cache-Control", "no-store")
-		switch r.URL.Path {
-		case "/healthz":
-		case "/readyz":
-			ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
-			defer cancel()
-			if err := ready(ctx); err != nil {
-				w.WriteHeader(http.StatusServiceUnavailable)
-				_, _ = io.WriteString(w, "not ready: "+err.Error()+"\n")
-				return
-			}
-		default:
-			w.WriteHeader(http.StatusNotFound)
-			_, _ = io.WriteString(w, "the paths are /healthz and /readyz\n")
-			return
-		}
-		_, _ = io.WriteString(w, "ok\n")
-	})
-}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fairpact/fairpact/internal/database"
 )
 
 // The outcome of a commit is unknown: the connection ends around it. Whatever
@@ -68,7 +70,7 @@ func TestUnknownCommitOutcome(t *testing.T) {
 // the message.
 func wiredPool(t *testing.T, url string, cut func(net.Conn, []byte) bool) *pgxpool.Pool {
 	t.Helper()
-	config, err := poolConfig(url)
+	config, err := database.Config(url)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,10 +23,10 @@ type Log struct {
 }
 
 // Open starts a replica on a migrated database, best reached by a pool of
-// OpenPool. Whatever is committed and not published is published first; on a
+// database.Open. Whatever is committed and not published is published first; on a
 // new log that is the head of size 0.
 func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys KeySet, logger *slog.Logger) (*Log, error) {
-	if err := SchemaCurrent(ctx, pool); err != nil {
+	if err := schema.Current(ctx, pool); err != nil {
 		return nil, err
 	}
 	l := &Log{store: store{pool}, checks: checks{keys: keys, logger: logger}}
@@ -77,7 +77,7 @@ func (l *Log) Append(ctx context.Context, entry [32]byte, signature string) (App
 // Ready fails while this replica cannot serve: the database is out of reach, its
 // schema is not current, or no head was published yet.
 func (l *Log) Ready(ctx context.Context) error {
-	if err := SchemaCurrent(ctx, l.store.pool); err != nil {
+	if err := schema.Current(ctx, l.store.pool); err != nil {
 		return err
 	}
 	_, err := l.TreeHead(ctx)

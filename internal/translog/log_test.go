@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fairpact/fairpact/internal/database"
 	"github.com/fairpact/fairpact/internal/localservers/servertest"
 	"github.com/fairpact/fairpact/internal/signing"
 )
@@ -55,7 +56,7 @@ func newKey(t testing.TB) (*signing.Signer, *signing.KeySet) {
 
 func openPool(t testing.TB, url string) *pgxpool.Pool {
 	t.Helper()
-	pool, err := OpenPool(t.Context(), url)
+	pool, err := database.Open(t.Context(), url, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,6 @@
 package translog
 
-import "embed"
-
-//go:embed migrations/*.sql
-var migrations embed.FS
+import _ "embed"
 
 // The statements, one a file.
 var (
@@ -31,12 +28,4 @@ var (
 	sqlLeavesBetween string
 	//go:embed queries/nodes_between.sql
 	sqlNodesBetween string
-	//go:embed queries/schema_version.sql
-	sqlSchemaVersion string
-	//go:embed queries/session_settings.sql
-	sqlSessionSettings string
-	//go:embed queries/lock_migrations.sql
-	sqlLockMigrations string
-	//go:embed queries/create_schema.sql
-	sqlCreateSchema string
 )

@@ -4,21 +4,16 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
-	"os"
-	"os/signal"
-	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/fairpact/fairpact/internal/database"
+	"github.com/fairpact/fairpact/internal/service"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/translog"
 )
@@ -49,30 +44,16 @@ func (c *config) Validate() error {
 	return nil
 }
 
-const (
-	startTimeout = 15 * time.Second
-	// drainTimeout is longer than an append may wait, and shorter than the grace
-	// period of a pod.
-	drainTimeout  = 28 * time.Second
-	minSecretSize = 16
-)
+const startTimeout = 15 * time.Second
 
 func main() {
 	var c config
 	kong.Parse(&c, kong.Name("log-server"), kong.Description("The transparency log of a Fairpact deployment."))
-	logger := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: c.LogLevel}))
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	if err := run(ctx, c, logger); err != nil {
-		logger.Error("log-server stopped", "err", err)
-		stop()
-		os.Exit(1)
-	}
+	service.Main(c.LogLevel, func(ctx context.Context, logger *slog.Logger) error { return run(ctx, c, logger) })
 }
 
 func run(ctx context.Context, c config, logger *slog.Logger) error {
-	secret, err := readSecret(c.AppendSecretFile)
+	secret, err := service.ReadSecret("FAIRPACT_APPEND_SECRET_FILE", c.AppendSecretFile)
 	if err != nil {
 		return err
 	}
@@ -86,7 +67,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("read FAIRPACT_LEGACY_KEYS: %w", err)
 	}
-	pool, err := translog.OpenPool(starting, c.DatabaseURL)
+	pool, err := database.Open(starting, c.DatabaseURL, 0)
 	if err != nil {
 		return fmt.Errorf("DATABASE_URL: %w", err)
 	}
@@ -96,89 +77,23 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		return err
 	}
 	defer log.Close()
-
-	var draining atomic.Bool
-	ready := func(ctx context.Context) error {
-		if draining.Load() {
-			return errors.New("stopping")
-		}
-		return log.Ready(ctx)
-	}
-	ports := []port{
-		{"read", c.ReadListen, log.ReadHandler()},
-		{"append", c.AppendListen, log.AppendHandler(secret)},
-		{"admin", c.AdminListen, translog.AdminHandler(ready)},
-	}
 	logger.Info("signing key", "pubkey", signer.PublicKey(), "custody", signer.Custody(), "ephemeral", signer.Ephemeral())
-	return serve(ctx, ports, func() { draining.Store(true) }, logger)
+	health := service.NewHealth(log.Ready)
+	return health.Serve(ctx, logger,
+		service.Port{Name: "read", Address: c.ReadListen, Server: server(log.ReadHandler(), logger)},
+		service.Port{Name: "append", Address: c.AppendListen, Server: server(log.AppendHandler(secret), logger)},
+		service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()})
 }
 
-func readSecret(path string) (string, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", fmt.Errorf("read FAIRPACT_APPEND_SECRET_FILE: %w", err)
+// server bounds what a slow client can hold; an append may wait for its head.
+func server(h http.Handler, logger *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      40 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}
-	text = bytes.TrimSpace(text)
-	if len(text) < minSecretSize {
-		return "", fmt.Errorf("FAIRPACT_APPEND_SECRET_FILE %s holds %d bytes: put %d random ones or more into it", path, len(text), minSecretSize)
-	}
-	return string(text), nil
-}
-
-type port struct {
-	name, address string
-	handler       http.Handler
-}
-
-// serve answers on all ports until ctx ends or one of them fails, then finishes
-// the requests that are under way.
-func serve(ctx context.Context, ports []port, drain func(), logger *slog.Logger) error {
-	failed := make(chan error, len(ports))
-	var servers []*http.Server
-	for _, p := range ports {
-		listener, err := net.Listen("tcp", p.address)
-		if err != nil {
-			return fmt.Errorf("listen on the %s port: %w", p.name, err)
-		}
-		defer listener.Close()
-		server := &http.Server{
-			Handler:           p.handler,
-			ReadHeaderTimeout: 5 * time.Second,
-			ReadTimeout:       10 * time.Second,
-			WriteTimeout:      40 * time.Second,
-			IdleTimeout:       2 * time.Minute,
-			MaxHeaderBytes:    16 << 10,
-			ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
-		}
-		servers = append(servers, server)
-		logger.Info("listening", "port", p.name, "address", listener.Addr().String())
-		go func() {
-			if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-				failed <- fmt.Errorf("serve the %s port: %w", p.name, err)
-			}
-		}()
-	}
-	var cause error
-	select {
-	case <-ctx.Done():
-		logger.Info("draining")
-	case cause = <-failed:
-	}
-	drain()
-	finish, cancel := context.WithTimeout(context.Background(), drainTimeout)
-	defer cancel()
-	drained := make(chan error)
-	for _, server := range servers {
-		go func() {
-			if err := server.Shutdown(finish); err != nil {
-				drained <- fmt.Errorf("drain: %w", errors.Join(err, server.Close()))
-				return
-			}
-			drained <- nil
-		}()
-	}
-	for range servers {
-		cause = errors.Join(cause, <-drained)
-	}
-	return cause
 }

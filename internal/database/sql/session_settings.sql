@@ -1,4 +1,7 @@
-SELECT set_config('idle_in_transaction_session_timeout', '10s', false),
+SELECT set_config('statement_timeout', '30s', false),
+       set_config('lock_timeout', '10s', false),
+       -- A process that vanishes while it holds a lock loses it.
+       set_config('idle_in_transaction_session_timeout', '10s', false),
        set_config('synchronous_commit',
                   CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END,
                   false),

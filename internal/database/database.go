@@ -1,0 +1,137 @@
+// Package database is how the escrow and the log reach Postgres: a pool with the
+// session settings that both rely on, and the migrations of a schema.
+package database
+
+import (
+	"context"
+	"database/sql"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib" // goose runs over database/sql
+	"github.com/pressly/goose/v3"
+)
+
+var (
+	//go:embed sql/session_settings.sql
+	sessionSettingsSQL string
+	//go:embed sql/lock_migrations.sql
+	lockMigrationsSQL string
+)
+
+// Open connects a pool of at most maxConns connections (0: as the URL says). A
+// commit is durable before it is seen, whatever the server's default; a process
+// that vanishes loses its locks after 10 seconds; every read goes by its key.
+// The settings need a session: PgBouncer in transaction mode will not do. It
+// fails where the database cannot be reached before ctx ends. Errors never show
+// the URL, which may hold a password.
+func Open(ctx context.Context, databaseURL string, maxConns int32) (*pgxpool.Pool, error) {
+	config, err := Config(databaseURL)
+	if err != nil {
+		return nil, err
+	}
+	if maxConns > 0 {
+		config.MaxConns = maxConns
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("reach the database: %w", err)
+	}
+	return pool, nil
+}
+
+// Config is the pool's configuration that Open uses.
+func Config(databaseURL string) (*pgxpool.Config, error) {
+	config, err := pgxpool.ParseConfig(databaseURL)
+	if err != nil {
+		return nil, errors.New("DATABASE_URL is not a Postgres URL (its text is not shown, it may hold a password)")
+	}
+	if config.ConnConfig.ConnectTimeout == 0 {
+		config.ConnConfig.ConnectTimeout = 5 * time.Second
+	}
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, sessionSettingsSQL)
+		return err
+	}
+	return config, nil
+}
+
+// Schema is a schema of Postgres with the migrations that lead to it, files
+// named NUMBER_name.sql. Its version table lies in it.
+type Schema struct {
+	Name       string
+	Migrations fs.FS
+}
+
+// Migrate brings the schema up to the newest migration. It may be run again,
+// and by several processes at once.
+func (s Schema) Migrate(ctx context.Context, databaseURL string) error {
+	db, err := sql.Open("pgx", databaseURL)
+	if err != nil {
+		return errors.New("DATABASE_URL is not a Postgres URL (its text is not shown, it may hold a password)")
+	}
+	defer db.Close()
+
+	// The lock lives in its own session and ends with it.
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("reach the database: %w", err)
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, lockMigrationsSQL); err != nil {
+		return fmt.Errorf("lock the migrations: %w", err)
+	}
+	if _, err := conn.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS "+s.quoted()); err != nil {
+		return fmt.Errorf("create the schema %s: %w", s.Name, err)
+	}
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, s.Migrations, goose.WithTableName(s.Name+".goose_db_version"))
+	if err != nil {
+		return err
+	}
+	if _, err := provider.Up(ctx); err != nil {
+		return fmt.Errorf("migrate the schema %s: %w", s.Name, err)
+	}
+	return nil
+}
+
+// Version is the newest migration's number.
+func (s Schema) Version() int64 {
+	files, err := fs.Glob(s.Migrations, "*.sql")
+	if err != nil || len(files) == 0 {
+		panic("database: no embedded migrations")
+	}
+	version, err := goose.NumericComponent(files[len(files)-1])
+	if err != nil {
+		panic(err)
+	}
+	return version
+}
+
+// Current fails where the schema is missing or older than this binary needs. A
+// newer one is fine: migrations run before the binaries are replaced.
+func (s Schema) Current(ctx context.Context, pool *pgxpool.Pool) error {
+	var version int64
+	err := pool.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM "+s.quoted()+".goose_db_version WHERE is_applied").Scan(&version)
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && (pg.Code == "42P01" || pg.Code == "3F000") {
+		return fmt.Errorf("the database has no schema %s of Fairpact: run `fairpactctl migrate`", s.Name)
+	}
+	if err != nil {
+		return fmt.Errorf("the database does not answer: %w", err)
+	}
+	if want := s.Version(); version < want {
+		return fmt.Errorf("the schema %s is at version %d and this binary needs %d: run `fairpactctl migrate`", s.Name, version, want)
+	}
+	return nil
+}
+
+func (s Schema) quoted() string { return pgx.Identifier{s.Name}.Sanitize() }

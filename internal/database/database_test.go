@@ -1,0 +1,57 @@
+package database_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fairpact/fairpact/internal/database"
+	"github.com/fairpact/fairpact/internal/localservers/servertest"
+)
+
+func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
+
+func open(t *testing.T, url string) *pgxpool.Pool {
+	t.Helper()
+	pool, err := database.Open(t.Context(), url, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// A server that acknowledges commits before they are durable is told otherwise,
+// and no plan scans a table that has grown since.
+func TestSessionSettings(t *testing.T) {
+	url := servertest.Postgres(t)
+	for setting, want := range map[string]string{"off": "on", "on": "on", "remote_write": "remote_write"} {
+		first := open(t, url)
+		if _, err := first.Exec(t.Context(), "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET synchronous_commit = "+setting+"', current_database()); END $$"); err != nil {
+			t.Fatal(err)
+		}
+		var got string
+		if err := open(t, url).QueryRow(t.Context(), "SHOW synchronous_commit").Scan(&got); err != nil || got != want {
+			t.Errorf("synchronous_commit %s becomes %s (%v), want %s", setting, got, err, want)
+		}
+	}
+	var scans string
+	if err := open(t, url).QueryRow(t.Context(), "SHOW enable_seqscan").Scan(&scans); err != nil || scans != "off" {
+		t.Errorf("enable_seqscan is %s (%v), want off", scans, err)
+	}
+}
+
+// A URL that does not parse, or leads nowhere, never shows its password.
+func TestErrorsHideThePassword(t *testing.T) {
+	for _, url := range []string{"postgres://u:hunter2@%%/", "postgres://u:hunter2@127.0.0.1:1/none"} {
+		_, err := database.Open(t.Context(), url, 0)
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%v", err)
+		}
+		if err := (database.Schema{Name: "x"}).Migrate(t.Context(), url); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%v", err)
+		}
+	}
+}
