@@ -44,6 +44,7 @@ type Config struct {
 	LogReadURL     string // log-server's read port
 	TrustedProxies []netip.Prefix
 	KeysPerMinute  int // POST /v1/keys for each client address; 0: no limit
+	Pages          map[string]http.Handler // by path, served beside the REST surface: MCP, the docs
 	Logger         *slog.Logger
 }
 
@@ -93,6 +94,9 @@ func New(c Config) (http.Handler, error) {
 		"/v1/log/consistency":        {http.MethodGet: log},
 	} {
 		mux.Handle(path, methods)
+	}
+	for path, page := range c.Pages {
+		mux.Handle(path, page)
 	}
 	mux.HandleFunc("/", notFound)
 	return a.observed(cleanPath(mux)), nil
