@@ -38,7 +38,7 @@ func Open(url string) (*Redis, error) {
 		return nil, errors.New("REDIS_URL is not a redis:// or rediss:// URL (its text is not shown, it may hold a password)")
 	}
 	options.DialTimeout, options.ReadTimeout, options.WriteTimeout, options.PoolTimeout = timeout, timeout, timeout, timeout
-	options.MaxRetries = -1
+	options.MaxRetries, options.DialerRetries = -1, 1
 	options.ContextTimeoutEnabled = true
 	client := redis.NewClient(options)
 	return &Redis{client: client, limiter: redis_rate.NewLimiter(client)}, nil
