@@ -59,9 +59,6 @@ func (s *Service) take(ctx context.Context, d *declaration, step deal.Step, draw
 	var inputs []sealing.Input
 	if now.AllRevealed() {
 		e.RevealsClosedAt = &st.LastReveal
-		if inputs, err = s.inputs(ctx, d); err != nil {
-			return err
-		}
 	}
 	switch step {
 	case deal.VoidCommits, deal.VoidReveals:
@@ -74,6 +71,9 @@ func (s *Service) take(ctx context.Context, d *declaration, step deal.Step, draw
 	case deal.Compute, deal.Draw:
 		e.To = deal.Computed
 		e.ComputedAt = &st.Now
+		if inputs, err = s.inputs(ctx, d); err != nil {
+			return err
+		}
 		if e.Result, err = compute(d, inputs, drawn); err != nil {
 			return err
 		}
