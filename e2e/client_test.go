@@ -181,12 +181,18 @@ func (c *client) create(b body) *dealt {
 
 func (c *client) createWith(key string, b body) *dealt {
 	c.t.Helper()
+	return c.created(key, c.want(201, "POST", "/v1/deals", key, b))
+}
+
+// created reads the answer to a creation.
+func (c *client) created(key string, a answer) *dealt {
+	c.t.Helper()
 	var r struct {
 		DealID  string `json:"deal_id"`
 		Warning string
 		Invites []struct{ Token string } `json:"invite_tokens"`
 	}
-	c.want(201, "POST", "/v1/deals", key, b).into(c.t, &r)
+	a.into(c.t, &r)
 	d := &dealt{c: c, ID: r.DealID, Key: key, Warning: r.Warning}
 	for _, i := range r.Invites {
 		d.Tokens = append(d.Tokens, i.Token)
