@@ -114,16 +114,16 @@ func (d Deal) Next(now int64) Step {
 	return None
 }
 
-// DueAt is the next time at which Next changes by the clock alone, and false
-// where it never does.
+// DueAt is the first time at which the clock alone brings a step, and false
+// where it brings none.
 func (d Deal) DueAt() (int64, bool) {
 	switch {
-	case d.Phase == Committing:
+	case d.Phase == Committing && d.Commits < d.Parties:
 		return d.CommitDeadline, true
 	case d.Phase == Revealing && d.Reveals < d.Parties:
 		return d.RevealDeadline, true
 	case d.Phase == Revealing && d.Random:
-		return d.DrawAt(), true
+		return min(d.DrawAt(), d.ExpiresAt()), true
 	}
 	return 0, false
 }
