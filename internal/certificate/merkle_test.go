@@ -1,0 +1,166 @@
+package certificate
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// The reference: RFC 6962 2.1 and 2.1.1 as they are written there, by recursion.
+
+func leafHash(leaf []byte) []byte {
+	sum := sha256.Sum256(append([]byte{0x00}, leaf...))
+	return sum[:]
+}
+
+func nodeHash(left, right []byte) []byte {
+	sum := sha256.Sum256(slices.Concat([]byte{0x01}, left, right))
+	return sum[:]
+}
+
+// split is the largest power of two below n.
+func split(n int) int {
+	k := 1
+	for k<<1 < n {
+		k <<= 1
+	}
+	return k
+}
+
+func treeHash(leaves [][]byte) []byte {
+	switch len(leaves) {
+	case 0:
+		sum := sha256.Sum256(nil)
+		return sum[:]
+	case 1:
+		return leafHash(leaves[0])
+	}
+	k := split(len(leaves))
+	return nodeHash(treeHash(leaves[:k]), treeHash(leaves[k:]))
+}
+
+func auditPath(m int, leaves [][]byte) []string {
+	if len(leaves) == 1 {
+		return []string{}
+	}
+	if k := split(len(leaves)); m < k {
+		return append(auditPath(m, leaves[:k]), hex.EncodeToString(treeHash(leaves[k:])))
+	} else {
+		return append(auditPath(m-k, leaves[k:]), hex.EncodeToString(treeHash(leaves[:k])))
+	}
+}
+
+// The roots that the Certificate Transparency project has published for its
+// reference leaves since 2012: they hold the reference above to the RFC.
+func TestInputRootOfPublishedLeaves(t *testing.T) {
+	var leaves [][]byte
+	for _, text := range []string{"", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f"} {
+		leaf, err := hex.DecodeString(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaves = append(leaves, leaf)
+	}
+	for n, want := range []string{
+		"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+		"6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d",
+		"fac54203e7cc696cf0dfcb42c92a1d9dbaf70ad9e621f4bd8d98662f00e3c125",
+		"aeb6bcfe274b70a14fb067a5e5578264db0fa9b51af5e0ba159158f329e06e77",
+		"d37ee418976dd95753c1c73862b9398fa2a2cf9b4ff0fdfe8b30cd95209614b7",
+		"4e3bbb1f7b478dcfe71fb631631519a3bca12c9aefca1612bfce4c13a86264d4",
+		"76e67dadbcdf1e10e1b74ddc608abd2f98dfb16fbce75277b5232a127f2087ef",
+		"ddb89be403809e325750d3d263cd78929c2942b7942a34b77e122c9594a74c8c",
+		"5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328",
+	} {
+		if got := InputRoot(leaves[:n]); got != "sha256:"+want {
+			t.Errorf("%d leaves: %s, want %s", n, got, want)
+		}
+		if got := hex.EncodeToString(treeHash(leaves[:n])); got != want {
+			t.Errorf("%d leaves: the reference gives %s, want %s", n, got, want)
+		}
+	}
+}
+
+func TestInputRootIsRFC6962(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		leaves := rapid.SliceOfN(rapid.SliceOfN(rapid.Byte(), 0, 80), 0, 40).Draw(t, "leaves")
+		if got, want := InputRoot(leaves), "sha256:"+hex.EncodeToString(treeHash(leaves)); got != want {
+			t.Fatalf("%s, want %s", got, want)
+		}
+	})
+}
+
+// entries of a log, and the tree over them.
+func logOf(size int) (entries [][32]byte, leaves [][]byte, root string) {
+	for i := range size {
+		entry := Entry(fmt.Appendf(nil, "certificate %d", i))
+		entries, leaves = append(entries, entry), append(leaves, entry[:])
+	}
+	return entries, leaves, hex.EncodeToString(treeHash(leaves))
+}
+
+func TestVerifyInclusion(t *testing.T) {
+	for size := 1; size <= 33; size++ {
+		entries, leaves, root := logOf(size)
+		for i, entry := range entries {
+			lp := LogProof{TreeSize: int64(size), LeafIndex: int64(i), InclusionPath: auditPath(i, leaves)}
+			if err := VerifyInclusion(entry, lp, root); err != nil {
+				t.Fatalf("leaf %d of %d: %v", i, size, err)
+			}
+			for what, wrong := range wrongProofs(lp) {
+				if VerifyInclusion(entry, wrong, root) == nil {
+					t.Fatalf("leaf %d of %d with %s verifies", i, size, what)
+				}
+			}
+			entry[31] ^= 1
+			if VerifyInclusion(entry, lp, root) == nil {
+				t.Fatalf("leaf %d of %d: another entry verifies", i, size)
+			}
+		}
+	}
+}
+
+// wrongProofs are one proof with one thing wrong.
+func wrongProofs(lp LogProof) map[string]LogProof {
+	zero := strings.Repeat("0", 64)
+	all := map[string]LogProof{}
+	with := func(what string, change func(*LogProof)) {
+		wrong := lp
+		wrong.InclusionPath = slices.Clone(lp.InclusionPath)
+		change(&wrong)
+		all[what] = wrong
+	}
+	with("a node too many", func(p *LogProof) { p.InclusionPath = append(p.InclusionPath, zero) })
+	with("the index behind the tree", func(p *LogProof) { p.LeafIndex = p.TreeSize })
+	with("a negative index", func(p *LogProof) { p.LeafIndex = -1 })
+	with("no tree", func(p *LogProof) { p.TreeSize = 0 })
+	with("a negative size", func(p *LogProof) { p.TreeSize = -p.TreeSize })
+	if len(lp.InclusionPath) == 0 {
+		return all
+	}
+	with("another leaf's index", func(p *LogProof) { p.LeafIndex ^= 1 })
+	with("a node too few", func(p *LogProof) { p.InclusionPath = p.InclusionPath[1:] })
+	with("no path", func(p *LogProof) { p.InclusionPath = nil })
+	with("another node", func(p *LogProof) { p.InclusionPath[len(p.InclusionPath)-1] = zero })
+	with("a node in upper case", func(p *LogProof) {
+		p.InclusionPath[0] = "A" + p.InclusionPath[0][1:]
+	})
+	with("a short node", func(p *LogProof) { p.InclusionPath[0] = p.InclusionPath[0][2:] })
+	with("a node that is no hex", func(p *LogProof) { p.InclusionPath[0] = strings.Repeat("g", 64) })
+	return all
+}
+
+func TestVerifyInclusionReadsTheRootStrictly(t *testing.T) {
+	entries, leaves, root := logOf(5)
+	lp := LogProof{TreeSize: 5, LeafIndex: 2, InclusionPath: auditPath(2, leaves)}
+	for _, wrong := range []string{"", "sha256:" + root, root[:62], root + "00", root + "\n", strings.Repeat("0", 64), strings.ToUpper(root)} {
+		if VerifyInclusion(entries[2], lp, wrong) == nil {
+			t.Errorf("root %q verifies", wrong)
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package certificate
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fairpact/fairpact/internal/canon"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+// computed is a certificate of a split; void one that nobody committed to.
+func computed() Payload {
+	return Payload{
+		CertVersion: Version, CertID: "c_1", DealID: "d_1", Outcome: Computed, Algorithm: "split.v1", Mode: "sealed", Retention: "standard",
+		Parties: []Party{
+			{0, "Zoë <a&b>", ptr("sha256:" + strings.Repeat("0a", 32)), AttestedByInitiator},
+			{1, "b", ptr("sha256:" + strings.Repeat("0b", 32)), AttestedByInitiator},
+		},
+		InputRoot: ptr("sha256:" + strings.Repeat("0c", 32)), Result: json.RawMessage(`{"method": "proportional", "shares": []}`),
+		Properties: Properties(Computed, "split.v1", "standard"),
+		Timing:     Timing{CreatedAt: 1, CommitsClosedAt: ptr(int64(2)), RevealsClosedAt: ptr(int64(3)), ComputedAt: ptr(int64(4))},
+	}
+}
+
+func void() Payload {
+	return Payload{
+		CertVersion: Version, CertID: "c_2", DealID: "d_2", Outcome: Void, Algorithm: "random.v1", Mode: "open", Retention: "purge",
+		Parties:     []Party{{0, "a", nil, AttestedByInitiator}, {1, "b", nil, AttestedByInitiator}},
+		VoidFlakers: []int{0, 1}, Properties: Properties(Void, "random.v1", "purge"), Timing: Timing{CreatedAt: 1},
+	}
+}
+
+func signingBytes(t testing.TB, p Payload) []byte {
+	t.Helper()
+	b, err := p.SigningBytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// These bytes were written by hand from SPEC 2.5 and RFC 8785. They MUST never
+// change: signatures in the world were made over such bytes.
+func TestSigningBytesAreTheseBytes(t *testing.T) {
+	for _, row := range []struct {
+		payload Payload
+		want    string
+	}{
+		{computed(), `{"algorithm":"split.v1","cert_id":"c_1","cert_version":"1","deal_id":"d_1",` +
+			`"input_root":"sha256:` + strings.Repeat("0c", 32) + `","mode":"sealed","outcome":"COMPUTED","parties":[` +
+			`{"attested_by":"initiator","commitment":"sha256:` + strings.Repeat("0a", 32) + `","index":0,"label":"Zoë <a&b>"},` +
+			`{"attested_by":"initiator","commitment":"sha256:` + strings.Repeat("0b", 32) + `","index":1,"label":"b"}],` +
+			`"properties":["inputs-committed-before-reveal","deterministic-recomputable","logged"],` +
+			`"result":{"method":"proportional","shares":[]},"retention":"standard","tee_attestation":null,` +
+			`"timing":{"commits_closed_at":2,"computed_at":4,"created_at":1,"reveals_closed_at":3},"void_flakers":null}`},
+		{void(), `{"algorithm":"random.v1","cert_id":"c_2","cert_version":"1","deal_id":"d_2",` +
+			`"input_root":null,"mode":"open","outcome":"VOID","parties":[` +
+			`{"attested_by":"initiator","commitment":null,"index":0,"label":"a"},` +
+			`{"attested_by":"initiator","commitment":null,"index":1,"label":"b"}],` +
+			`"properties":["inputs-committed-before-reveal","inputs-purged","logged"],` +
+			`"result":null,"retention":"purge","tee_attestation":null,` +
+			`"timing":{"commits_closed_at":null,"computed_at":null,"created_at":1,"reveals_closed_at":null},"void_flakers":[0,1]}`},
+	} {
+		got := signingBytes(t, row.payload)
+		if string(got) != row.want {
+			t.Errorf("signing bytes of %s:\n got %s\nwant %s", row.payload.CertID, got, row.want)
+		}
+		sum := sha256.Sum256([]byte(row.want))
+		if Entry(got) != sum {
+			t.Errorf("entry of %s is not SHA-256 of its signing bytes", row.payload.CertID)
+		}
+	}
+}
+
+func members(t *testing.T, text []byte) map[string]json.RawMessage {
+	t.Helper()
+	var m map[string]json.RawMessage
+	if err := json.Unmarshal(text, &m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// SPEC 2.5: a certificate has these members and no others, unused ones as null,
+// and the signed payload is all of them but two.
+func TestMembers(t *testing.T) {
+	signed := []string{"algorithm", "cert_id", "cert_version", "deal_id", "input_root", "mode", "outcome", "parties",
+		"properties", "result", "retention", "tee_attestation", "timing", "void_flakers"}
+	whole := slices.Sorted(slices.Values(append([]string{"log_proof", "signature"}, signed...)))
+	for _, p := range []Payload{computed(), void()} {
+		if got := slices.Sorted(maps.Keys(members(t, signingBytes(t, p)))); !slices.Equal(got, signed) {
+			t.Errorf("payload of %s has %v, want %v", p.CertID, got, signed)
+		}
+		text, err := json.Marshal(Certificate{Payload: p, LogProof: LogProof{TreeSize: 1, InclusionPath: []string{}}, Signature: "es256:00"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := members(t, text)
+		if got := slices.Sorted(maps.Keys(all)); !slices.Equal(got, whole) {
+			t.Errorf("certificate %s has %v, want %v", p.CertID, got, whole)
+		}
+		if got := string(all["log_proof"]); got != `{"tree_size":1,"leaf_index":0,"inclusion_path":[]}` {
+			t.Errorf("log_proof is %s", got)
+		}
+		// What a holder does: take the two out, canonicalise, hash.
+		delete(all, "log_proof")
+		delete(all, "signature")
+		rest, err := canon.Marshal(all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(rest) != string(signingBytes(t, p)) {
+			t.Errorf("certificate %s without log_proof and signature is not what was signed:\n%s", p.CertID, rest)
+		}
+	}
+}
+
+// The guarantee flags of the design, for every kind of certificate.
+func TestProperties(t *testing.T) {
+	for _, row := range []struct{ outcome, algorithm, retention, want string }{
+		{Computed, "split.v1", "standard", "inputs-committed-before-reveal deterministic-recomputable logged"},
+		{Computed, "shapley.v1", "purge", "inputs-committed-before-reveal deterministic-recomputable inputs-purged logged"},
+		{Computed, "random.v1", "standard", "inputs-committed-before-reveal deterministic-recomputable beacon-verified logged"},
+		{Computed, "random.v1", "purge", "inputs-committed-before-reveal deterministic-recomputable beacon-verified inputs-purged logged"},
+		{Void, "random.v1", "standard", "inputs-committed-before-reveal logged"},
+		{Void, "shapley.v1", "purge", "inputs-committed-before-reveal inputs-purged logged"},
+	} {
+		if got := strings.Join(Properties(row.outcome, row.algorithm, row.retention), " "); got != row.want {
+			t.Errorf("%s %s %s: %s, want %s", row.outcome, row.algorithm, row.retention, got, row.want)
+		}
+	}
+}
+
+// SPEC 2.9: a root is there and of the right form, or null for a VOID deal.
+func TestInputRootWellFormed(t *testing.T) {
+	digits := hex.EncodeToString(make([]byte, 32))
+	for _, row := range []struct {
+		root    *string
+		outcome string
+		want    bool
+	}{
+		{nil, Void, true},
+		{nil, Computed, false},
+		{ptr("sha256:" + digits), Computed, true},
+		{ptr("sha256:" + digits), Void, true}, // all revealed and one rejected
+		{ptr(""), Void, false},
+		{ptr(digits), Computed, false},
+		{ptr("sha256:" + digits[2:]), Computed, false},
+		{ptr("sha256:" + digits + "00"), Computed, false},
+		{ptr("sha256:" + digits + "\n"), Computed, false},
+		{ptr("sha256:" + digits[1:] + "A"), Computed, false},
+		{ptr("sha256:" + digits[1:] + "g"), Computed, false},
+		{ptr("SHA256:" + digits), Computed, false},
+	} {
+		if got := (Payload{Outcome: row.outcome, InputRoot: row.root}).InputRootWellFormed(); got != row.want {
+			shown := "null"
+			if row.root != nil {
+				shown = *row.root
+			}
+			t.Errorf("%q of a %s certificate: %v, want %v", shown, row.outcome, got, row.want)
+		}
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for _, text := range []string{"", "null bytes", "[]", `{"parties":1}`, `{"cert_id":`, `{"timing":{"created_at":"1"}}`} {
+		if p, err := Parse([]byte(text)); err == nil {
+			t.Errorf("%q is read as %+v", text, p)
+		}
+	}
+}
