@@ -15,6 +15,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 )
@@ -26,11 +27,8 @@ type Secret struct {
 	root   []byte
 }
 
-// String shows nothing of the secret.
-func (*Secret) String() string { return "sealing.Secret" }
-
-// GoString shows nothing of the secret.
-func (*Secret) GoString() string { return "sealing.Secret" }
+// Format shows nothing of the secret, whatever the verb, of a pointer or a value.
+func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "sealing.Secret") }
 
 // Load reads a secret of 32 bytes or more from a file of hex digits.
 func Load(path string) (*Secret, error) {

@@ -1,0 +1,33 @@
+package sealing
+
+import (
+	"bytes"
+	"testing"
+)
+
+// FuzzOpenInput: bytes that were not sealed here never open and never panic,
+// and those that were, whatever they say inside, never panic either.
+func FuzzOpenInput(f *testing.F) {
+	s := secretOf(f, 1)
+	whole := s.SealInput("d_1", 0, Input{Canonical: []byte("{}"), Salt: "s", SaltBytes: []byte("s")})
+	f.Add([]byte{})
+	f.Add(whole)
+	f.Add(whole[:12])
+	f.Add(append(bytes.Clone(whole), 0))
+	f.Add([]byte{0, 0, 0, 1, 's', 0, 0, 0, 1, 's', '{', '}'})
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0})
+	f.Add([]byte{0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff})
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if in, err := s.OpenInput("d_1", 1, data); err == nil {
+			t.Fatalf("%x opens as party 1's: %+v", data, in)
+		}
+		in, err := s.OpenInput("d_1", 1, s.inputs.Seal(nil, nil, data, place("d_1", 1)))
+		if err != nil {
+			return
+		}
+		if got := len(in.Canonical) + len(in.Salt) + len(in.SaltBytes) + 8; got != len(data) {
+			t.Fatalf("%x opens to %d bytes of %d", data, got, len(data))
+		}
+	})
+}
