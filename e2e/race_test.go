@@ -1,0 +1,129 @@
+package e2e
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/localstack"
+)
+
+// racer is one party of a deal at one of the replicas.
+type racer struct {
+	d       *dealt
+	party   int
+	sealed  sealed
+	through *client
+	before  time.Duration // how long before the deadline it sets off; after it where negative
+
+	status int
+	code   string
+}
+
+// storm lets all racers act at their moments around the deadline and notes what
+// each was answered.
+func storm(t testing.TB, racers []*racer, action string, deadline int64) {
+	t.Helper()
+	var group sync.WaitGroup
+	for _, r := range racers {
+		group.Go(func() {
+			time.Sleep(time.Until(time.Unix(deadline, 0).Add(-r.before)))
+			a, err := r.through.try(t.Context(), "POST", r.d.path("/"+action), r.d.Tokens[r.party], r.sealed.act(action))
+			if err != nil {
+				t.Error(err)
+			}
+			r.status, r.code = a.status, a.code()
+		})
+	}
+	group.Wait()
+}
+
+// judge holds every deal against what its racers were answered: whoever was
+// acknowledged has acted, and everybody else is a flaker.
+func judge(t testing.TB, racers []*racer, unvoided string) {
+	t.Helper()
+	refused, statuses := map[*dealt][]int{}, map[int]int{}
+	for _, r := range racers {
+		statuses[r.status]++
+		switch {
+		case r.status == 409 && r.code == "DEADLINE_PASSED":
+			refused[r.d] = append(refused[r.d], r.party)
+		case r.status == 200:
+			refused[r.d] = append(refused[r.d], nil...)
+		default:
+			t.Errorf("party %d of %s was answered %d %s", r.party, r.d.ID, r.status, r.code)
+		}
+	}
+	t.Logf("answers: %v", statuses)
+	if statuses[200] == 0 || statuses[409] == 0 {
+		t.Error("nobody was on one side of the deadline: nothing was raced")
+	}
+	for d, flakers := range refused {
+		slices.Sort(flakers)
+		v := d.view()
+		state := "VOID"
+		if flakers == nil {
+			state = unvoided
+		}
+		if v.State != state || !slices.Equal(v.VoidFlakers, flakers) {
+			t.Errorf("%s is %s by %v, want %s by exactly those refused: %v", d.ID, v.State, v.VoidFlakers, state, flakers)
+		}
+	}
+}
+
+// An acknowledged commit or reveal is never named a flaker, and a refused one
+// always is, however many race the deadline at once: 400 parties of one deal
+// and 20 small deals, over two replicas and a worker.
+func TestRaceToTheDeadline(t *testing.T) {
+	const large, small, ofSmall = 400, 20, 4
+	stack := own(t, func(o *localstack.Options) { o.Replicas = map[string]int{localstack.DealAPI: 2} })
+	clients := []*client{newClient(t, stack.BaseURL()), newClient(t, stack.URL("deal-api-2"))}
+	c := clients[0]
+	key, round := c.key(), stack.Chain().RoundAt(time.Now().Unix())
+	nonce, items := seal(t, body{"nonce": "c0ffee"}), seal(t, body{"valuations": body{"car": 1}})
+
+	// Every fifth party sets off long before the deadline, so that whatever the
+	// machine's speed some are in time; the others within half a second of it.
+	field := func(commitDeadline, revealDeadline int64) (racers []*racer) {
+		enter := func(d *dealt, s sealed) {
+			for p := range d.Tokens {
+				before := time.Duration(rand.Int64N(int64(time.Second))) - time.Second/2
+				if p%5 == 0 {
+					before = 3 * time.Second
+				}
+				racers = append(racers, &racer{d: d, party: p, sealed: s, through: clients[p%2], before: before})
+			}
+		}
+		enter(c.createWith(key, timed(randomBody(large, round, 0, 0), commitDeadline, revealDeadline)), nonce)
+		for range small {
+			b := timed(splitBody(0, 0), commitDeadline, revealDeadline)
+			b["party_labels"] = []string{"a", "b", "c", "d"}[:ofSmall]
+			enter(c.createWith(key, b), items)
+		}
+		return racers
+	}
+
+	t.Run("commit", func(t *testing.T) {
+		deadline := after(5 * time.Second)
+		racers := field(deadline, deadline+600)
+		storm(t, racers, "commit", deadline)
+		judge(t, racers, "REVEALING")
+	})
+	t.Run("reveal", func(t *testing.T) {
+		// All commit first: where this machine is too slow for that, with more time.
+		for lead := 8 * time.Second; ; lead *= 2 {
+			deadline := after(lead)
+			racers := field(deadline-1, deadline)
+			storm(t, racers, "commit", 0)
+			if slices.ContainsFunc(racers, func(r *racer) bool { return r.status != 200 }) {
+				continue
+			}
+			storm(t, racers, "reveal", deadline)
+			judge(t, racers, "COMPUTED")
+			break
+		}
+	})
+	invariants(t, stack)
+}
