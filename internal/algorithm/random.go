@@ -109,8 +109,34 @@ func computeRandom(labels []string, params map[string]any, inputs []map[string]a
 			return nil, ofParty(i, err)
 		}
 	}
-	digest := sha256.Sum256(xorNonces(nonces))
-	seed := drawSeed(chain, round, randomness, digest)
+	return drawn(labels, chain, randomness, sha256.Sum256(xorNonces(nonces)), b), nil
+}
+
+// Draw gives the RFC 8785 bytes of a random.v1 result from what a certificate
+// shows of it: the pinned round and the digest of the nonces' XOR (64
+// lower-case hex digits). It is how a draw is checked by those who were never
+// given the nonces.
+func Draw(labels []string, nonceDigest string, b *Beacon) ([]byte, error) {
+	if err := CheckLabels(randomV1, labels); err != nil {
+		return nil, err
+	}
+	if b == nil {
+		return nil, errors.New("the beacon round is missing")
+	}
+	chain, randomness, err := readBeacon(b, b.Round)
+	if err != nil {
+		return nil, err
+	}
+	digest, err := readHash("nonce_digest", nonceDigest)
+	if err != nil {
+		return nil, errors.New("nonce_digest is not 64 lower-case hex digits")
+	}
+	return canon.Marshal(drawn(labels, chain, randomness, digest, b))
+}
+
+// drawn gives the ticket of each party and the winner.
+func drawn(labels []string, chain, randomness, digest [32]byte, b *Beacon) randomResult {
+	seed := drawSeed(chain, b.Round, randomness, digest)
 
 	// SPEC 1: lowest SHA-256 wins.
 	var lowest [sha256.Size]byte
@@ -127,7 +153,7 @@ func computeRandom(labels []string, params map[string]any, inputs []map[string]a
 		Ticket:      hex.EncodeToString(lowest[:]),
 		NonceDigest: hex.EncodeToString(digest[:]),
 		Beacon:      b,
-	}, nil
+	}
 }
 
 // drawSeed is SHA-256("fairpact/random.v1" ‖ 0x00 ‖ chain hash ‖ round as u64

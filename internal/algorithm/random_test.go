@@ -149,3 +149,33 @@ func BenchmarkRandom10000(b *testing.B) {
 		}
 	}
 }
+
+// What a certificate shows is enough to draw again.
+func TestDrawFromWhatACertificateShows(t *testing.T) {
+	t.Parallel()
+	for _, v := range VectorsOf(Random) {
+		var shown randomResult
+		if err := json.Unmarshal(v.ExpectedOutput, &shown); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Draw(v.Input.PartyLabels, shown.NonceDigest, v.Beacon())
+		if err != nil || string(got) != string(v.ExpectedOutput) {
+			t.Errorf("%s: %s, %v", v.VectorID, got, err)
+		}
+	}
+	digest := strings.Repeat("0", 64)
+	for _, bad := range []Beacon{
+		{Round: 1}, {ChainHash: digest, Randomness: digest[1:], Signature: "00"}, {ChainHash: "A" + digest[1:], Randomness: digest, Signature: "00"},
+		{ChainHash: digest, Randomness: digest, Signature: "AA"},
+	} {
+		if got, err := Draw([]string{"a", "b"}, digest, &bad); err == nil {
+			t.Errorf("%+v draws %s", bad, got)
+		}
+	}
+	if _, err := Draw([]string{"a", "b"}, digest, nil); err == nil {
+		t.Error("draws without a beacon")
+	}
+	if _, err := Draw([]string{"a", "b"}, digest+"00", &quicknetRound); err == nil {
+		t.Error("draws with a longer digest")
+	}
+}

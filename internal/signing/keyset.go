@@ -130,3 +130,14 @@ func (k *KeySet) verifyES256(digest [32]byte, raw []byte) error {
 	}
 	return ErrNotVerified
 }
+
+// NewVerifyingKey reads one labelled key of either scheme into a set of its
+// own, for a reader who trusts keys and does not care which of them signs now:
+// an auditor with a certificate, not a deployment.
+func NewVerifyingKey(label string) (*KeySet, error) {
+	k := &KeySet{current: label}
+	if err := k.add(label); err != nil {
+		return nil, err
+	}
+	return k, nil
+}

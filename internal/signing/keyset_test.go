@@ -331,3 +331,27 @@ func TestSmallOrderKeysAreForgeable(t *testing.T) {
 		}
 	}
 }
+
+func TestVerifyingKeyOfEitherScheme(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := NewVerifyingKey("ed25519:" + hex.EncodeToString(public))
+	if err != nil {
+		t.Fatal(err)
+	}
+	message := []byte("retired")
+	signature := "ed25519:" + hex.EncodeToString(ed25519.Sign(private, message))
+	if err := k.Verify(message, signature); err != nil {
+		t.Error(err)
+	}
+	if err := k.Verify([]byte("other"), signature); !errors.Is(err, ErrNotVerified) {
+		t.Error(err)
+	}
+	for _, label := range []string{"", "es256:00", "ed25519:" + strings.Repeat("0", 64), "rsa:00"} {
+		if _, err := NewVerifyingKey(label); err == nil {
+			t.Errorf("%q is a key", label)
+		}
+	}
+}
