@@ -43,7 +43,7 @@ type Config struct {
 	Status         Status
 	LogReadURL     string // log-server's read port
 	TrustedProxies []netip.Prefix
-	KeysPerMinute  int // POST /v1/keys for each client address; 0: no limit
+	KeysPerMinute  int                     // POST /v1/keys for each client address; 0: no limit
 	Pages          map[string]http.Handler // by path, served beside the REST surface: MCP, the docs
 	Logger         *slog.Logger
 }
@@ -75,7 +75,20 @@ func New(c Config) (http.Handler, error) {
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	for path, methods := range map[string]route{
+	for path, methods := range a.routes(log) {
+		mux.Handle(path, methods)
+	}
+	for path, page := range c.Pages {
+		mux.Handle(path, page)
+	}
+	mux.HandleFunc("/", notFound)
+	return a.observed(cleanPath(mux)), nil
+}
+
+// routes is the surface by path. The OpenAPI document has these paths with these
+// methods and no others; a test holds the two together.
+func (a *API) routes(log http.HandlerFunc) map[string]route {
+	return map[string]route{
 		"/v1/status":                 {http.MethodGet: public(fixed(a.status))},
 		"/v1/algorithms":             {http.MethodGet: public(fixed(a.catalogue))},
 		"/openapi.json":              {http.MethodGet: public(fixed(openAPI))},
@@ -84,7 +97,7 @@ func New(c Config) (http.Handler, error) {
 		"/v1/deals/{id}":             {http.MethodGet: a.read(escrow.Read, (*escrow.Service).View)},
 		"/v1/deals/{id}/commit":      {http.MethodPost: a.commit},
 		"/v1/deals/{id}/reveal":      {http.MethodPost: a.reveal},
-		"/v1/deals/{id}/entropy":     {http.MethodPost: a.read(escrow.DrawEntropy, (*escrow.Service).Entropy)},
+		"/v1/deals/{id}/entropy":     {http.MethodPost: a.entropy},
 		"/v1/deals/{id}/cancel":      {http.MethodPost: a.cancel},
 		"/v1/deals/{id}/certificate": {http.MethodGet: a.read(escrow.ReadCertificate, (*escrow.Service).Certificate)},
 		"/v1/deals/{id}/inputs":      {http.MethodGet: a.read(escrow.ReadInputs, (*escrow.Service).Inputs)},
@@ -92,12 +105,5 @@ func New(c Config) (http.Handler, error) {
 		"/v1/log/tree-head":          {http.MethodGet: log},
 		"/v1/log/proof":              {http.MethodGet: log},
 		"/v1/log/consistency":        {http.MethodGet: log},
-	} {
-		mux.Handle(path, methods)
 	}
-	for path, page := range c.Pages {
-		mux.Handle(path, page)
-	}
-	mux.HandleFunc("/", notFound)
-	return a.observed(cleanPath(mux)), nil
 }

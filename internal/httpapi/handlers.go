@@ -134,6 +134,20 @@ func (a *API) verify(w http.ResponseWriter, r *http.Request) {
 	a.answer(w, r, resp, err)
 }
 
+// entropy draws. A draw is the same however often it is asked for, so that an
+// Idempotency-Key has nothing to add; it is held to its form alone.
+func (a *API) entropy(w http.ResponseWriter, r *http.Request) {
+	access, err := a.access(r, escrow.DrawEntropy)
+	if err == nil {
+		_, err = idempotencyKey(r)
+	}
+	var resp idempotency.Response
+	if err == nil {
+		resp, err = a.Escrow.Entropy(r.Context(), access)
+	}
+	a.answer(w, r, resp, err)
+}
+
 // access finds the caller and its permission for the path's deal.
 func (a *API) access(r *http.Request, action escrow.Action) (escrow.Access, error) {
 	principal, err := a.Escrow.Authenticate(r.Context(), credential(r))
@@ -174,14 +188,24 @@ func credential(r *http.Request) string {
 	return strings.TrimSpace(value)
 }
 
+// idempotencyKey is the request's Idempotency-Key, empty where it has none.
+func idempotencyKey(r *http.Request) (string, error) {
+	switch keys, sent := r.Header["Idempotency-Key"]; {
+	case !sent:
+		return "", nil
+	case len(keys) != 1 || !idempotency.ValidKey(keys[0]):
+		return "", problem.New(problem.InvalidIdempotencyKey, "Idempotency-Key must be one header of 1 to 255 visible ASCII characters; a random UUID is a good one")
+	default:
+		return keys[0], nil
+	}
+}
+
 // once runs an effect under the request's Idempotency-Key, if it has one.
 func (a *API) once(w http.ResponseWriter, r *http.Request, req idempotency.Request, effect func(*idempotency.Record) (idempotency.Response, error), render func() (idempotency.Response, error)) {
-	if keys, sent := r.Header[http.CanonicalHeaderKey("Idempotency-Key")]; sent {
-		if len(keys) != 1 || !idempotency.ValidKey(keys[0]) {
-			a.fail(w, r, problem.New(problem.InvalidIdempotencyKey, "Idempotency-Key must be one header of 1 to 255 visible ASCII characters; a random UUID is a good one"))
-			return
-		}
-		req.Key = keys[0]
+	var err error
+	if req.Key, err = idempotencyKey(r); err != nil {
+		a.fail(w, r, err)
+		return
 	}
 	req.Method, req.Path = r.Method, r.URL.Path
 	resp, err := a.Guard.Do(r.Context(), req, effect, render)
