@@ -1,0 +1,32 @@
+"""Prints every case of test_verifier.py as a JSON array, for verifiers that must agree with this one.
+
+Each is {certificate, tree_head, keys, inputs, params, failed}: what was verified and the names of the
+checks that did not hold. inputs and params are null where the case has none.
+"""
+
+import json
+import sys
+import unittest
+
+import toys
+
+CASES = []
+decide = toys.failed
+
+
+def recorded(certificate, head, keys=toys.KEYS, inputs=None, params=None):
+    names = decide(certificate, head, keys, inputs=inputs, params=params)
+    # Written at once, because a test may change what it handed in.
+    CASES.append(json.dumps({"certificate": certificate, "tree_head": head, "keys": keys, "inputs": inputs,
+                             "params": params, "failed": sorted(names)}))
+    return names
+
+
+toys.failed = recorded
+import test_verifier  # noqa: E402  (it takes the name `failed` from toys)
+
+suite = unittest.TestSuite(unittest.defaultTestLoader.loadTestsFromTestCase(case)
+                           for case in (test_verifier.Certificates, test_verifier.Inputs))
+outcome = unittest.TextTestRunner(stream=sys.stderr, verbosity=0).run(suite)
+print("[" + ",\n".join(CASES) + "]")
+sys.exit(0 if outcome.wasSuccessful() else 1)

@@ -1,0 +1,186 @@
+package verification
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/fairpact/fairpact/internal/algorithm"
+	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/certificate"
+)
+
+// inputs opens the commitments, makes input_root anew and, with params, the
+// result. No detail holds an input or a salt.
+func (r *Report) inputs(p certificate.Payload, given any, params map[string]any) {
+	problem := inputsShape(given)
+	rows, _ := given.([]any)
+	if problem == "" && len(rows) != len(p.Parties) {
+		problem = fmt.Sprintf("are %d for %d parties", len(rows), len(p.Parties))
+	}
+	if problem != "" {
+		names := []string{Commitments, InputRoot, Result}
+		if params == nil {
+			names = names[:2]
+		}
+		for _, name := range names {
+			r.add(name, "the inputs "+problem, "")
+		}
+		return
+	}
+
+	var leaves [][]byte
+	var inputs []map[string]any
+	closed, opened := []int{}, 0
+	for i, row := range rows {
+		if row == nil {
+			continue
+		}
+		members := row.(map[string]any)
+		input := members["input"].(map[string]any)
+		salt, _ := members["salt"].(string)
+		leaf, ok := open(p.Parties[i].Commitment, input, salt)
+		if !ok {
+			closed = append(closed, i)
+			continue
+		}
+		opened++
+		leaves, inputs = append(leaves, leaf), append(inputs, input)
+	}
+	r.hold(Commitments, len(closed) == 0, fmt.Sprintf("the input and salt of parties %v do not match", closed),
+		fmt.Sprintf("%d of %d opened", opened, len(rows)))
+
+	root, problem := "", "not all inputs are given and match"
+	if opened == len(rows) {
+		root, problem = certificate.InputRoot(leaves), "the inputs give another root"
+	}
+	shown := ""
+	if p.InputRoot != nil {
+		shown = *p.InputRoot
+	}
+	good := root
+	if root == "" {
+		good = "null, since not all have revealed"
+	}
+	r.hold(InputRoot, root == shown, problem, good)
+	switch {
+	case params == nil:
+	case root == "" && p.Outcome == certificate.Void:
+		r.add(Result, "", "none, since not all have revealed")
+	case root == "":
+		r.add(Result, problem, "")
+	default:
+		r.add(Result, resultProblem(p, inputs, params), "byte for byte as recomputed")
+	}
+}
+
+// open gives the leaf of an input that opens the commitment.
+func open(commitment *string, input map[string]any, salt string) (leaf []byte, ok bool) {
+	if commitment == nil {
+		return nil, false
+	}
+	canonical := canon.Encode(input)
+	saltBytes, ok := canon.Open(*commitment, canonical, salt)
+	return slices.Concat(canonical, saltBytes), ok
+}
+
+// Recompute gives the RFC 8785 bytes of the result of a deal like p, null where
+// a shapley.v1 party rejected. The beacon value of random.v1 is the one that p
+// shows.
+func Recompute(p certificate.Payload, inputs []map[string]any, params map[string]any) ([]byte, error) {
+	a, ok := algorithm.Lookup(p.Algorithm)
+	if !ok {
+		return nil, fmt.Errorf("no algorithm %q", p.Algorithm)
+	}
+	labels := labelsOf(p)
+	var shown struct {
+		Beacon *algorithm.Beacon `json:"beacon"`
+	}
+	if a.ID == algorithm.Random && len(p.Result) > 0 {
+		if err := json.Unmarshal(p.Result, &shown); err != nil {
+			return nil, fmt.Errorf("the beacon of the certificate is unreadable: %w", err)
+		}
+	}
+	result, err := a.Compute(labels, params, inputs, shown.Beacon)
+	if errors.Is(err, algorithm.ErrRejected) {
+		return []byte("null"), nil
+	}
+	return result, err
+}
+
+func resultProblem(p certificate.Payload, inputs []map[string]any, params map[string]any) string {
+	again, err := Recompute(p, inputs, params)
+	if err != nil {
+		return "cannot be recomputed: " + err.Error()
+	}
+	if string(again) == "null" && !slices.Equal(p.VoidFlakers, rejectors(p.Algorithm, inputs)) {
+		return "void_flakers are not the parties that rejected"
+	}
+	if shown := canonicalResult(p); string(again) != string(shown) {
+		return "the inputs give " + string(again)
+	}
+	return ""
+}
+
+// rejectors are the parties that answered accept:false, ascending.
+func rejectors(id string, inputs []map[string]any) []int {
+	a, _ := algorithm.Lookup(id)
+	var parties []int
+	for i, input := range inputs {
+		if a.Rejects(input) {
+			parties = append(parties, i)
+		}
+	}
+	return parties
+}
+
+// drawProblem draws a random.v1 certificate again from what it shows. That the
+// beacon signed its value is for those to check who know the beacon's key.
+func drawProblem(p certificate.Payload) string {
+	var shown struct {
+		NonceDigest string            `json:"nonce_digest"`
+		Beacon      *algorithm.Beacon `json:"beacon"`
+	}
+	if err := json.Unmarshal(p.Result, &shown); err != nil {
+		return "the result is not one of random.v1"
+	}
+	if shown.Beacon == nil {
+		return "`beacon` is missing"
+	}
+	// drand quicknet: a signature of 48 bytes, and its SHA-256.
+	raw, err := hex.DecodeString(shown.Beacon.Signature)
+	if err != nil || len(raw) != 48 {
+		return "beacon.signature is not 96 lower-case hex digits"
+	}
+	if sum := sha256.Sum256(raw); hex.EncodeToString(sum[:]) != shown.Beacon.Randomness {
+		return "beacon.randomness is not SHA-256 of beacon.signature"
+	}
+	again, err := algorithm.Draw(labelsOf(p), shown.NonceDigest, shown.Beacon)
+	if err != nil {
+		return err.Error()
+	}
+	if string(again) != string(canonicalResult(p)) {
+		return "the draw gives " + string(again)
+	}
+	return ""
+}
+
+func labelsOf(p certificate.Payload) []string {
+	labels := make([]string, len(p.Parties))
+	for i, party := range p.Parties {
+		labels[i] = party.Label
+	}
+	return labels
+}
+
+// canonicalResult is p.Result in its RFC 8785 form.
+func canonicalResult(p certificate.Payload) []byte {
+	tree, err := canon.Parse(p.Result)
+	if err != nil {
+		return []byte("null") // left out
+	}
+	return canon.Encode(tree)
+}

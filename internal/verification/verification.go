@@ -1,0 +1,185 @@
+// Package verification checks a certificate as a stranger would, from what it
+// is given and nothing else: the certificate, a signed tree head, the keys that
+// the reader trusts and, where they are known, the inputs and the deal's params.
+// It is pure, so that a verdict is the same wherever it is made.
+//
+// What it takes are trees of package canon, since what is verified is what was
+// written, unknown members included.
+package verification
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+
+	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/certificate"
+)
+
+// The names of the checks, in the order of a report. The last three are made
+// only where inputs are given (and Result only with params), Draw only for a
+// COMPUTED random.v1 certificate.
+const (
+	Shape             = "shape"                 // the members of SPEC 2.5 and no others, each of its form
+	KeysUsable        = "keys"                  // there are keys, and each is one
+	Signature         = "signature"             // under one of the keys, over the signing bytes
+	TreeHeadSignature = "tree_head_signature"   // under one of the keys
+	TreeSize          = "tree_size"             // the proof and the tree head are of one size
+	MerkleInclusion   = "merkle_inclusion"      // the certificate's entry is in the tree
+	InputRootForm     = "input_root_wellformed" // SPEC 2.9
+	Consistency       = "consistency"           // nothing in it contradicts anything else in it
+	Draw              = "draw"                  // the winner follows from the beacon value and nonce_digest
+	Commitments       = "commitments"           // each given input and salt opens its commitment
+	InputRoot         = "input_root"            // the root over the openings is the certificate's
+	Result            = "result"                // recomputed, byte for byte
+)
+
+// Check is one line of a report. Detail says what is wrong, or what was found;
+// it may quote the certificate, which comes from strangers.
+type Check struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"`
+}
+
+// Report is a verdict. Valid is true where every check holds.
+type Report struct {
+	Valid  bool    `json:"valid"`
+	Checks []Check `json:"checks"`
+}
+
+// Key is a public key that the reader trusts. Verify checks a signature of a
+// message; a label that is no key has Problem instead.
+type Key struct {
+	Label   string
+	Verify  func(message []byte, signature string) error
+	Problem error
+}
+
+// Evidence is what a verification is made from.
+type Evidence struct {
+	Certificate any
+	TreeHead    any
+	Keys        []Key
+
+	Inputs any            // nil: unknown. An array in party order of {input, salt}, or null for one that is unknown
+	Params map[string]any // nil: unknown. The deal's algorithm_params, which no certificate holds
+}
+
+// Verify makes every check that the evidence allows. It does not panic,
+// whatever the trees hold.
+func Verify(e Evidence) Report {
+	r := &Report{Valid: true}
+	members, _ := e.Certificate.(map[string]any)
+	misshapen := certificateShape(e.Certificate)
+	r.add(Shape, prefixed("the certificate ", misshapen), "")
+	r.keys(e.Keys)
+
+	// SPEC 2.5: the canonical JSON form of the certificate without signature and log_proof.
+	payload := map[string]any{}
+	for name, v := range members {
+		if name != "signature" && name != "log_proof" {
+			payload[name] = v
+		}
+	}
+	signed := canon.Encode(payload)
+	r.signed(Signature, e.Keys, signed, members["signature"])
+
+	head, badHead := readHead(e.TreeHead)
+	if badHead != "" {
+		r.add(TreeHeadSignature, "the tree head "+badHead, "")
+	} else {
+		// SPEC 2.7: over the canonical JSON of {tree_size, root_hash}.
+		message := canon.Encode(map[string]any{"tree_size": head.size, "root_hash": head.root})
+		r.signed(TreeHeadSignature, e.Keys, message, head.signature)
+	}
+	if misshapen != "" {
+		for _, name := range []string{TreeSize, MerkleInclusion, InputRootForm, Consistency} {
+			r.add(name, "not checked, because the shape is wrong", "")
+		}
+		return *r
+	}
+	var c certificate.Certificate
+	if err := json.Unmarshal(canon.Encode(e.Certificate), &c); err != nil {
+		r.add(Consistency, "unreadable: "+err.Error(), "") // the shape leaves no way to get here
+		return *r
+	}
+	r.inclusion(c.LogProof, sha256.Sum256(signed), head, badHead)
+	root := "null, VOID"
+	if c.InputRoot != nil {
+		root = *c.InputRoot
+	}
+	r.hold(InputRootForm, c.InputRootWellFormed(), "input_root is missing from a COMPUTED certificate, or is not sha256: and 64 lower-case hex digits", root)
+	r.add(Consistency, contradictions(c.Payload), "")
+	if c.Outcome == certificate.Computed && c.Algorithm == randomID {
+		r.add(Draw, drawProblem(c.Payload), "recomputed from the beacon value and nonce_digest")
+	}
+	if e.Inputs != nil {
+		r.inputs(c.Payload, e.Inputs, e.Params)
+	}
+	return *r
+}
+
+// Add appends a check that was made elsewhere.
+func (r *Report) Add(c Check) {
+	r.Checks = append(r.Checks, c)
+	r.Valid = r.Valid && c.OK
+}
+
+// add notes a check: problem is what is wrong, empty where it holds.
+func (r *Report) add(name, problem, good string) {
+	r.hold(name, problem == "", problem, good)
+}
+
+func (r *Report) hold(name string, ok bool, problem, good string) {
+	if ok {
+		problem = good
+	}
+	r.Add(Check{name, ok, problem})
+}
+
+func (r *Report) keys(keys []Key) {
+	for _, k := range keys {
+		if k.Problem != nil {
+			r.add(KeysUsable, fmt.Sprintf("%.80s: %v", k.Label, k.Problem), "")
+			return
+		}
+	}
+	r.hold(KeysUsable, len(keys) > 0, "no key to verify with", "")
+}
+
+// signed checks a signature under any of the keys (SPEC 5.6).
+func (r *Report) signed(name string, keys []Key, message []byte, signature any) {
+	text, ok := signature.(string)
+	if !ok || !signatureForm.MatchString(text) {
+		r.add(name, "the signature is not es256: or ed25519: and 128 lower-case hex digits", "")
+		return
+	}
+	for i, k := range keys {
+		if k.Problem == nil && k.Verify(message, text) == nil {
+			r.add(name, "", fmt.Sprintf("key %d of %d, %s", i+1, len(keys), k.Label))
+			return
+		}
+	}
+	r.add(name, fmt.Sprintf("the signature holds under none of the %d keys (es256 must be low-S)", len(keys)), "")
+}
+
+func (r *Report) inclusion(proof certificate.LogProof, entry [32]byte, head treeHead, badHead string) {
+	if badHead != "" {
+		r.add(TreeSize, "no usable tree head", "")
+		r.add(MerkleInclusion, "no usable tree head", "")
+		return
+	}
+	r.hold(TreeSize, proof.TreeSize == head.size,
+		fmt.Sprintf("the proof is for size %d, the tree head for %d", proof.TreeSize, head.size), fmt.Sprint(head.size))
+	err := certificate.VerifyInclusion(entry, proof, head.root)
+	r.hold(MerkleInclusion, err == nil, "leaf_index and inclusion_path do not lead to root_hash",
+		fmt.Sprintf("leaf %d of %d", proof.LeafIndex, proof.TreeSize))
+}
+
+func prefixed(prefix, problem string) string {
+	if problem == "" {
+		return ""
+	}
+	return prefix + problem
+}
