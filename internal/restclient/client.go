@@ -1,0 +1,181 @@
+// Package restclient calls a Fairpact deployment over REST. It gives every POST
+// an Idempotency-Key and sends again what a passing fault has stopped, so that
+// one call of it is one effect.
+package restclient
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	maxAnswer = 16 << 20 // bytes; a view of 10,000 parties is 2 MiB
+	firstWait = 200 * time.Millisecond
+	longWait  = 10 * time.Second // the longest between two attempts, Retry-After included
+	attempts  = 8
+	oneCall   = 60 * time.Second
+)
+
+// Refused is an answer of the service that is an error (SPEC 7.1). Its text is
+// the service's `CODE: what to do next`.
+type Refused struct {
+	Status  int
+	Message string
+}
+
+func (r *Refused) Error() string { return fmt.Sprintf("%s (HTTP %d)", r.Message, r.Status) }
+
+// Code is the upper-case name before the colon.
+func (r *Refused) Code() string {
+	code, _, _ := strings.Cut(r.Message, ":")
+	return code
+}
+
+// ErrUnreachable marks a service that gave no answer of its own.
+var ErrUnreachable = errors.New("the service is out of reach")
+
+// Client calls one base URL. It is safe for concurrent use.
+type Client struct {
+	base string
+	http *http.Client
+	wait func(ctx context.Context, d time.Duration) error
+}
+
+// New makes a client of a base URL like https://fairpact.example. Redirects are
+// not followed: the service has none, and a credential goes nowhere else.
+func New(baseURL string) (*Client, error) {
+	u, err := url.Parse(baseURL)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, errors.New("the base URL is not like https://host or http://host:port")
+	}
+	return &Client{
+		base: strings.TrimRight(u.String(), "/"),
+		http: &http.Client{
+			Timeout:       oneCall,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		wait: wait,
+	}, nil
+}
+
+// BaseURL is what New was given, without a slash at its end.
+func (c *Client) BaseURL() string { return c.base }
+
+// Get reads a path like /v1/status. token may be empty.
+func (c *Client) Get(ctx context.Context, path, token string) ([]byte, error) {
+	return c.call(ctx, http.MethodGet, path, token, nil)
+}
+
+// Post sends body as JSON; nil sends {}.
+func (c *Client) Post(ctx context.Context, path, token string, body any) ([]byte, error) {
+	if body == nil {
+		body = struct{}{}
+	}
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(body); err != nil {
+		return nil, err
+	}
+	return c.call(ctx, http.MethodPost, path, token, text.Bytes())
+}
+
+// call sends a request until it is answered, refused for good, or has been sent
+// `attempts` times. The error is *Refused, ErrUnreachable or ctx's own.
+func (c *Client) call(ctx context.Context, method, path, token string, body []byte) ([]byte, error) {
+	key := rand.Text() // 128 random bits: the same on every attempt of this call, and on no other
+	pause := firstWait
+	for attempt := 1; ; attempt++ {
+		answer, retryAfter, err := c.once(ctx, method, path, token, key, body)
+		if err == nil || ctx.Err() != nil || attempt == attempts || !passing(err) {
+			return answer, err
+		}
+		if err := c.wait(ctx, min(max(pause, retryAfter), longWait)); err != nil {
+			return nil, err
+		}
+		pause *= 2
+	}
+}
+
+// passing tells whether the same request may fare better in a moment.
+func passing(err error) bool {
+	var refused *Refused
+	if !errors.As(err, &refused) {
+		return errors.Is(err, ErrUnreachable)
+	}
+	switch refused.Status {
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusGatewayTimeout:
+		return true
+	case http.StatusBadGateway:
+		return refused.Code() == "" // a proxy's; BEACON_UNAVAILABLE is the service's own
+	}
+	return refused.Code() == "IDEMPOTENCY_IN_PROGRESS" || refused.Code() == "INTERNAL"
+}
+
+func (c *Client) once(ctx context.Context, method, path, token, key string, body []byte) (answer []byte, retryAfter time.Duration, err error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, 0, err
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	if method == http.MethodPost {
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Idempotency-Key", key)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, 0, unreachable(ctx, err)
+	}
+	defer resp.Body.Close()
+	answer, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err != nil {
+		return nil, 0, unreachable(ctx, err)
+	}
+	if len(answer) > maxAnswer {
+		return nil, 0, fmt.Errorf("the answer of %s is over %d bytes", path, maxAnswer)
+	}
+	if resp.StatusCode < 300 {
+		return answer, 0, nil
+	}
+	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
+	var said struct{ Error string }
+	if json.Unmarshal(answer, &said) != nil || said.Error == "" {
+		said.Error = fmt.Sprintf(": %s %s was answered by something that is not Fairpact", method, path)
+	}
+	return nil, time.Duration(seconds) * time.Second, &Refused{resp.StatusCode, said.Error}
+}
+
+// unreachable keeps what net/http says, without its URL: that may be long and
+// is known to the caller.
+func unreachable(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if inner, ok := errors.AsType[*url.Error](err); ok {
+		err = inner.Err
+	}
+	return fmt.Errorf("%w: %w", ErrUnreachable, err)
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,147 @@
+package restclient
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// script answers each request with the next function, the last one for ever.
+func script(t *testing.T, answers ...http.HandlerFunc) (*Client, *[]*http.Request, *[]time.Duration) {
+	t.Helper()
+	var seen []*http.Request
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen = append(seen, r)
+		answers[min(len(seen), len(answers))-1](w, r)
+	}))
+	t.Cleanup(server.Close)
+	c, err := New(server.URL + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var waits []time.Duration
+	c.wait = func(_ context.Context, d time.Duration) error { waits = append(waits, d); return nil }
+	return c, &seen, &waits
+}
+
+func says(status int, body string, header ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		for i := 0; i+1 < len(header); i += 2 {
+			w.Header().Set(header[i], header[i+1])
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+func hangUp(w http.ResponseWriter, _ *http.Request) {
+	conn, _, err := w.(http.Hijacker).Hijack()
+	if err == nil {
+		conn.Close()
+	}
+}
+
+func TestOneKeyForAllAttempts(t *testing.T) {
+	t.Parallel()
+	c, seen, waits := script(t, hangUp, says(503, `{"error":"UNAVAILABLE: again"}`, "Retry-After", "3"),
+		says(409, `{"error":"IDEMPOTENCY_IN_PROGRESS: wait"}`), says(502, "<html>"), says(201, `{"ok":true}`))
+	answer, err := c.Post(t.Context(), "/v1/deals", "fp_secret", map[string]string{"a": "<&>"})
+	if err != nil || string(answer) != `{"ok":true}` {
+		t.Fatalf("%s, %v", answer, err)
+	}
+	keys := map[string]bool{}
+	for _, r := range *seen {
+		keys[r.Header.Get("Idempotency-Key")] = true
+		if r.Header.Get("Authorization") != "Bearer fp_secret" {
+			t.Error("an attempt without its credential")
+		}
+	}
+	if len(*seen) != 5 || len(keys) != 1 || keys[""] {
+		t.Errorf("%d attempts with the keys %v", len(*seen), keys)
+	}
+	if want := []time.Duration{200 * time.Millisecond, 3 * time.Second, 800 * time.Millisecond, 1600 * time.Millisecond}; !slices.Equal(*waits, want) {
+		t.Errorf("waits %v, want %v", *waits, want)
+	}
+	if _, err := c.Post(t.Context(), "/v1/deals", "", nil); err != nil {
+		t.Fatal(err)
+	}
+	if keys[(*seen)[5].Header.Get("Idempotency-Key")] {
+		t.Error("a second call under the first one's key")
+	}
+}
+
+func TestRefusalsAreFinal(t *testing.T) {
+	t.Parallel()
+	for status, message := range map[int]string{
+		400: "INVALID_INPUT: mend it", 401: "AUTH_REQUIRED: send one", 403: "FORBIDDEN: not yours",
+		404: "DEAL_NOT_FOUND: none", 409: "ALREADY_COMMITTED: wait", 502: "BEACON_UNAVAILABLE: later",
+	} {
+		c, seen, _ := script(t, says(status, `{"error":"`+message+`"}`))
+		_, err := c.Post(t.Context(), "/v1/x", "", nil)
+		refused, ok := errors.AsType[*Refused](err)
+		if !ok || refused.Message != message || refused.Status != status || len(*seen) != 1 {
+			t.Errorf("%d: %v after %d attempts", status, err, len(*seen))
+		}
+	}
+}
+
+func TestItGivesUp(t *testing.T) {
+	t.Parallel()
+	c, seen, _ := script(t, says(503, `{"error":"UNAVAILABLE: again"}`))
+	if _, err := c.Get(t.Context(), "/v1/status", ""); err == nil || len(*seen) != attempts {
+		t.Errorf("%v after %d attempts", err, len(*seen))
+	}
+	if (*seen)[0].Header.Get("Idempotency-Key") != "" {
+		t.Error("a GET with an Idempotency-Key")
+	}
+
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.Close()
+	nobody, err := New("http://" + listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody.wait = func(context.Context, time.Duration) error { return nil }
+	if _, err := nobody.Get(t.Context(), "/v1/status", "it_secret"); !errors.Is(err, ErrUnreachable) || strings.Contains(err.Error(), "secret") {
+		t.Error(err)
+	}
+}
+
+func TestItStopsWithItsContext(t *testing.T) {
+	t.Parallel()
+	c, seen, _ := script(t, says(503, ""))
+	ctx, cancel := context.WithCancel(t.Context())
+	c.wait = func(ctx context.Context, d time.Duration) error { cancel(); return wait(ctx, time.Hour) }
+	if _, err := c.Get(ctx, "/", ""); !errors.Is(err, context.Canceled) || len(*seen) != 1 {
+		t.Errorf("%v after %d attempts", err, len(*seen))
+	}
+}
+
+func TestNoRedirectTakesTheCredentialElsewhere(t *testing.T) {
+	t.Parallel()
+	c, seen, _ := script(t, says(302, "", "Location", "/elsewhere"), says(200, "{}"))
+	if _, err := c.Get(t.Context(), "/v1/deals/d", "it_secret"); err == nil || len(*seen) != 1 {
+		t.Errorf("%v after %d requests", err, len(*seen))
+	}
+}
+
+func TestBaseURLs(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{"", "fairpact.example", "ftp://x", "http://", "https://u:p@x", "https://x?a=b", "http://x#f", ":"} {
+		if _, err := New(bad); err == nil {
+			t.Errorf("%q is a base URL", bad)
+		} else if strings.Contains(err.Error(), "u:p") {
+			t.Error(err)
+		}
+	}
+}
