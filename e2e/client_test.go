@@ -60,9 +60,9 @@ func (a answer) into(t testing.TB, v any) {
 // SPEC 7.1
 var errorForm = regexp.MustCompile(`^[A-Z_]+: .+`)
 
-// try sends a request; body is JSON text, or a value to encode, or nil. Header
-// pairs follow it. Only a transport failure is an error.
-func (c *client) try(ctx context.Context, method, path, token string, body any, header ...string) (answer, error) {
+// request makes a request; body is JSON text, or a value to encode, or nil.
+// Header pairs follow it.
+func (c *client) request(ctx context.Context, method, path, token string, body any, header ...string) (*http.Request, error) {
 	var sent io.Reader
 	switch b := body.(type) {
 	case nil:
@@ -71,13 +71,13 @@ func (c *client) try(ctx context.Context, method, path, token string, body any, 
 	default:
 		text, err := json.Marshal(b)
 		if err != nil {
-			return answer{}, err
+			return nil, err
 		}
 		sent = bytes.NewReader(text)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, sent)
 	if err != nil {
-		return answer{}, err
+		return nil, err
 	}
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
@@ -85,16 +85,30 @@ func (c *client) try(ctx context.Context, method, path, token string, body any, 
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Add(header[i], header[i+1])
 	}
+	return req, nil
+}
+
+// try sends a request. Only a transport failure is an error.
+func (c *client) try(ctx context.Context, method, path, token string, body any, header ...string) (answer, error) {
+	req, err := c.request(ctx, method, path, token, body, header...)
+	if err != nil {
+		return answer{}, err
+	}
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return answer{}, err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	return answer{resp.StatusCode, resp.Header, text}, err
+	a := answer{resp.StatusCode, resp.Header, text}
+	if err == nil && a.status >= 400 {
+		seen.Store(a.code(), true)
+	}
+	return a, err
 }
 
-// do sends a request that must be answered.
+// do sends a request that must be answered, and holds both to the OpenAPI
+// document that the service publishes.
 func (c *client) do(method, path, token string, body any, header ...string) answer {
 	c.t.Helper()
 	a, err := c.try(c.t.Context(), method, path, token, body, header...)
@@ -103,6 +117,13 @@ func (c *client) do(method, path, token string, body any, header ...string) answ
 	}
 	if a.status >= 400 && method != http.MethodHead && !errorForm.MatchString(a.errorText()) {
 		c.t.Errorf("%s %s: %d with a body that is no error of SPEC 7.1: %.200s", method, path, a.status, a.body)
+	}
+	sent, err := c.request(c.t.Context(), method, path, token, body, header...)
+	if err == nil {
+		err = published(c.t, c).describes(sent, a)
+	}
+	if err != nil {
+		c.t.Errorf("%s %s: not as the OpenAPI document says: %.3000s", method, path, err)
 	}
 	return a
 }

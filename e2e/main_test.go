@@ -37,6 +37,10 @@ func run(m *testing.M) int {
 		return 1
 	}
 	code := m.Run()
+	if missing := unseen(); code == 0 && wholeSuite() && len(missing) > 0 {
+		fmt.Fprintln(os.Stderr, "codes of the error table that no test has reached:", missing)
+		code = 1
+	}
 	if common.stack != nil {
 		races := raceReports(common.stack)
 		if err := common.stack.Close(); err != nil {

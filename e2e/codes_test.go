@@ -1,0 +1,31 @@
+package e2e
+
+import (
+	"flag"
+	"sync"
+
+	"github.com/fairpact/fairpact/internal/problem"
+)
+
+// seen holds the code of every error that any test was answered.
+var seen sync.Map
+
+// unseen are the codes of the error table that no test has reached.
+func unseen() (missing []problem.Code) {
+	for _, row := range problem.Table {
+		if _, reached := seen.Load(string(row.Code)); !reached {
+			missing = append(missing, row.Code)
+		}
+	}
+	return missing
+}
+
+// wholeSuite tells whether all tests ran, so that what was not seen is missing.
+func wholeSuite() bool {
+	for _, name := range []string{"test.run", "test.skip", "test.list"} {
+		if flag.Lookup(name).Value.String() != "" {
+			return false
+		}
+	}
+	return true
+}
