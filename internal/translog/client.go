@@ -31,7 +31,10 @@ const (
 	// clientTimeout is for a caller whose context has no end of its own; it is
 	// longer than the server takes to say that it is not able to answer.
 	clientTimeout = appendTimeout + 10*time.Second
-	maxAnswer     = 1 << 20
+	// readTimeout is for heads and proofs, which take milliseconds: somebody waits
+	// for a verdict, and a log that hangs is out of reach.
+	readTimeout = 5 * time.Second
+	maxAnswer   = 1 << 20
 )
 
 // NewClient takes the base addresses of the append and the read port, such as
@@ -157,6 +160,8 @@ func (i Inclusion) Verify(entry [32]byte) error {
 }
 
 func (c *Client) get(ctx context.Context, path string, query url.Values, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
 	address := c.readURL + path
 	if len(query) > 0 {
 		address += "?" + query.Encode()
