@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	timeout = 250 * time.Millisecond // of one command
-	pause   = time.Second            // without Redis, after it failed
+	commandTimeout = 250 * time.Millisecond
+	pause          = time.Second // without Redis, after it failed
 )
 
 // Redis is a client that never makes its caller wait for a Redis that is down.
@@ -26,13 +26,16 @@ const (
 type Redis struct {
 	client  *redis.Client
 	limiter *redis_rate.Limiter
+	timeout time.Duration // of one command
 	// downUntil is the time (unix nanoseconds) before which Redis is not asked.
 	downUntil atomic.Int64
 }
 
 // Open makes a client. It fails on a malformed URL only; a Redis that is out of
 // reach is not an error.
-func Open(url string) (*Redis, error) {
+func Open(url string) (*Redis, error) { return open(url, commandTimeout) }
+
+func open(url string, timeout time.Duration) (*Redis, error) {
 	options, err := redis.ParseURL(url)
 	if err != nil {
 		return nil, errors.New("REDIS_URL is not a redis:// or rediss:// URL (its text is not shown, it may hold a password)")
@@ -41,7 +44,7 @@ func Open(url string) (*Redis, error) {
 	options.MaxRetries, options.DialerRetries = -1, 1
 	options.ContextTimeoutEnabled = true
 	client := redis.NewClient(options)
-	return &Redis{client: client, limiter: redis_rate.NewLimiter(client)}, nil
+	return &Redis{client: client, limiter: redis_rate.NewLimiter(client), timeout: timeout}, nil
 }
 
 // Close ends all connections.
@@ -49,7 +52,7 @@ func (r *Redis) Close() error { return r.client.Close() }
 
 // Ping tells whether Redis answers, for monitoring.
 func (r *Redis) Ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	return r.client.Ping(ctx).Err()
 }
@@ -87,7 +90,7 @@ func (r *Redis) Lock(ctx context.Context, name string, ttl time.Duration) (unloc
 		return func() {}, true
 	}
 	return func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout)
 		defer cancel()
 		r.noteFailure(ctx, release.Run(ctx, r.client, []string{key("lock", name)}, owner).Err())
 	}, true

@@ -1,0 +1,154 @@
+package ephemeral
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/localservers/servertest"
+)
+
+func TestLockIsForOne(t *testing.T) {
+	url := servertest.Redis(t)
+	replicas := []*Redis{patient(t, url), patient(t, url)}
+	ctx := bounded(t)
+	for range 5 {
+		var group sync.WaitGroup
+		var got atomic.Int32
+		var unlock atomic.Value
+		for i := range 16 {
+			group.Go(func() {
+				if release, free := replicas[i%2].Lock(ctx, "deal", time.Hour); free {
+					got.Add(1)
+					unlock.Store(release)
+				}
+			})
+		}
+		group.Wait()
+		if got.Load() != 1 {
+			t.Fatalf("%d of 16 hold the lock, want 1", got.Load())
+		}
+		if held(ctx, replicas[0], "another deal") {
+			t.Fatal("one lock holds another")
+		}
+		unlock.Load().(func())()
+		if held(ctx, replicas[1], "deal") {
+			t.Fatal("an unlocked lock is held")
+		}
+	}
+}
+
+// Who was too slow and lost its lock by its time does not end its successor's.
+func TestOnlyTheOwnerUnlocks(t *testing.T) {
+	url := servertest.Redis(t)
+	slow, next := patient(t, url), patient(t, url)
+	ctx := bounded(t)
+	lateUnlock, free := slow.Lock(ctx, "deal", time.Millisecond)
+	if !free {
+		t.Fatal("the first lock is not free")
+	}
+	var unlock func()
+	until(t, "the lock ends by its time", func() (taken bool) {
+		unlock, taken = next.Lock(ctx, "deal", time.Hour)
+		return taken
+	})
+	lateUnlock()
+	if !held(ctx, slow, "deal") {
+		t.Fatal("the first owner ended the second one's lock")
+	}
+	unlock()
+	if held(ctx, slow, "deal") {
+		t.Fatal("the owner does not end its lock")
+	}
+}
+
+func TestCopies(t *testing.T) {
+	url := servertest.Redis(t)
+	r, other := patient(t, url), patient(t, url)
+	ctx := bounded(t)
+	value := []byte("\x00\xff response \r\n")
+	if _, found := r.Get(ctx, "a"); found {
+		t.Error("a copy that nobody put is found")
+	}
+	r.Put(ctx, "a", value, time.Hour)
+	if got, found := other.Get(ctx, "a"); !found || !bytes.Equal(got, value) {
+		t.Errorf("got %q, %v", got, found)
+	}
+	// A lock and a copy of one name have nothing to do with each other.
+	if held(ctx, r, "a") {
+		t.Error("a copy is a lock")
+	}
+	r.Put(ctx, "b", value, time.Millisecond)
+	until(t, "a copy ends by its time", func() bool {
+		_, found := r.Get(ctx, "b")
+		return !found
+	})
+}
+
+func TestAllowCounts(t *testing.T) {
+	url := servertest.Redis(t)
+	replicas := []*Redis{patient(t, url), patient(t, url)}
+	ctx := bounded(t)
+	if _, ok := replicas[0].Allow(ctx, "keys:192.0.2.1", 1); !ok {
+		t.Fatal("the first of one a minute is refused")
+	}
+	wait, ok := replicas[1].Allow(ctx, "keys:192.0.2.1", 1)
+	if ok || wait < 1 || wait > 61 {
+		t.Errorf("the second of one a minute: allowed %v, wait %d s", ok, wait)
+	}
+	if _, ok := replicas[1].Allow(ctx, "keys:192.0.2.2", 1); !ok {
+		t.Error("another address is refused")
+	}
+	for i := range 100 {
+		if _, ok := replicas[i%2].Allow(ctx, "keys:192.0.2.3", 100); !ok {
+			t.Fatalf("use %d of 100 a minute is refused", i+1)
+		}
+	}
+}
+
+// A caller that gives up says nothing about Redis: the next one asks it.
+func TestACallerThatGivesUpIsNoOutage(t *testing.T) {
+	r := patient(t, servertest.Redis(t))
+	ctx := bounded(t)
+	unlock, free := r.Lock(ctx, "deal", time.Hour)
+	if !free {
+		t.Fatal("the first lock is not free")
+	}
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	r.Put(gone, "a", []byte("x"), time.Hour)
+	if _, free := r.Lock(gone, "other", time.Hour); !free {
+		t.Error("a lock that was not asked for is held")
+	}
+	if !held(ctx, r, "deal") {
+		t.Error("after a caller gave up Redis is not asked any more")
+	}
+	// An unlock goes through although its caller has hung up meanwhile.
+	caller, hangUp := context.WithCancel(ctx)
+	unlock()
+	unlock, free = r.Lock(caller, "deal", time.Hour)
+	if !free {
+		t.Fatal("an unlocked lock is held")
+	}
+	hangUp()
+	unlock()
+	if held(ctx, r, "deal") {
+		t.Error("the lock of a caller that hung up stays")
+	}
+}
+
+func TestOpenHidesTheURL(t *testing.T) {
+	for _, url := range []string{"", "http://:hunter2@127.0.0.1/0", "redis://:hunter2@127.0.0.1:1/not-a-number", "redis://:hunter2@%%"} {
+		r, err := Open(url)
+		if err == nil {
+			_ = r.Close()
+			t.Errorf("%q is taken", url)
+		} else if strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("the error shows the password: %v", err)
+		}
+	}
+}
