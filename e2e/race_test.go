@@ -82,14 +82,26 @@ func TestRaceToTheDeadline(t *testing.T) {
 	clients := []*client{newClient(t, stack.BaseURL()), newClient(t, stack.URL("deal-api-2"))}
 	c := clients[0]
 	key, round := c.key(), stack.Chain().RoundAt(time.Now().Unix())
+	w := database(t, stack)
+	// Each insert takes long between its look at the clock and its commit, as on
+	// a slow disk: those let in just before the deadline are committed after it.
+	w.exec(0, `CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.2); RETURN NULL; END'`)
+	for _, table := range []string{"commitments", "reveals"} {
+		w.exec(0, "CREATE TRIGGER linger AFTER INSERT ON "+table+" FOR EACH STATEMENT EXECUTE FUNCTION linger()")
+	}
 	nonce, items := seal(t, body{"nonce": "c0ffee"}), seal(t, body{"valuations": body{"car": 1}})
 
 	// Every fifth party sets off long before the deadline, so that whatever the
-	// machine's speed some are in time; the others within half a second of it.
+	// machine's speed some are in time; most of the others so close to it that
+	// their inserts are under way when the deal ends.
 	field := func(commitDeadline, revealDeadline int64) (racers []*racer) {
 		enter := func(d *dealt, s sealed) {
 			for p := range d.Tokens {
-				before := time.Duration(rand.Int64N(int64(time.Second))) - time.Second/2
+				spread := 30 * time.Millisecond
+				if p%5 == 1 {
+					spread = 500 * time.Millisecond
+				}
+				before := rand.N(2*spread) - spread
 				if p%5 == 0 {
 					before = 3 * time.Second
 				}
