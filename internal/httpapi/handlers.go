@@ -223,7 +223,7 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, resp idempotency.Re
 // fail answers an error and logs what is behind a 5xx.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := problem.From(err)
-	if p.Status() >= 500 && r.Context().Err() == nil {
+	if p.Status() >= 500 && !errors.Is(r.Context().Err(), context.Canceled) {
 		cause := p.Error()
 		if p.Cause() != nil {
 			cause = p.Cause().Error()

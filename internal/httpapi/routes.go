@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"crypto/rand"
 	"log/slog"
 	"net/http"
@@ -118,11 +119,15 @@ func logProxy(readURL string) (http.HandlerFunc, error) {
 	return proxy.ServeHTTP, nil
 }
 
-// observed logs each call by its route, never with a header, query or body, and
-// turns a panic into a 500.
+// observed logs each call by its route, never with a header, query or body,
+// turns a panic into a 500, and bounds what a call waits for: a database that
+// hangs is out of reach.
 func (a *API) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
+		ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
+		defer cancel()
+		r = r.WithContext(ctx)
 		id := rand.Text()[:16]
 		w.Header().Set("X-Request-Id", id)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
