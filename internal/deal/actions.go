@@ -34,10 +34,8 @@ func (d Deal) Commit(p Party, now int64) *Refusal {
 	switch {
 	case d.Ended():
 		return d.ended(p)
-	case p.Committed:
+	case p.Committed || d.Phase == Revealing: // where all have
 		return refuse("ALREADY_COMMITTED", "party %d has committed and a commitment cannot be changed; wait for the others, then call POST /v1/deals/%s/reveal", p.Index, d.ID)
-	case d.Phase == Revealing:
-		return refuse("COMMITS_CLOSED", "all parties have committed; call POST /v1/deals/%s/reveal", d.ID)
 	case now >= d.CommitDeadline:
 		return refuse("DEADLINE_PASSED", "commit_deadline %d has passed (now %d); create a new deal", d.CommitDeadline, now)
 	}

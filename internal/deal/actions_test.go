@@ -44,7 +44,7 @@ func TestCommitAndReveal(t *testing.T) {
 		{"REVEALING, the last second", revealing(1), committed, 199, "ALREADY_COMMITTED", "ok"},
 		{"REVEALING, at the deadline", revealing(1), committed, 200, "ALREADY_COMMITTED", "DEADLINE_PASSED"},
 		{"REVEALING, the party has revealed", revealing(1), revealed, 150, "ALREADY_COMMITTED", "ALREADY_REVEALED"},
-		{"REVEALING, read before the party's own commit", revealing(0), idle, 150, "COMMITS_CLOSED", "ok"},
+		{"REVEALING, read before the party's own commit", revealing(0), idle, 150, "ALREADY_COMMITTED", "ok"},
 		{"random.v1 waiting for its round", drawing(2), revealed, 250, "ALREADY_COMMITTED", "ALREADY_REVEALED"},
 		{"VOID, the party missed its commit", void(1), idle, 150, "DEADLINE_PASSED", "DEADLINE_PASSED"},
 		{"VOID, the party missed its reveal", void(1), committed, 250, "DEADLINE_PASSED", "DEADLINE_PASSED"},

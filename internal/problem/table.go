@@ -26,7 +26,6 @@ const (
 	AlreadyCommitted      Code = "ALREADY_COMMITTED"
 	AlreadyRevealed       Code = "ALREADY_REVEALED"
 	DeadlinePassed        Code = "DEADLINE_PASSED"
-	CommitsClosed         Code = "COMMITS_CLOSED"
 	CommitsMissing        Code = "COMMITS_MISSING"
 	RevealsMissing        Code = "REVEALS_MISSING"
 	DealEnded             Code = "DEAL_ENDED"
@@ -73,7 +72,6 @@ var Table = []Entry{
 	{AlreadyCommitted, 409, "this party has committed"},
 	{AlreadyRevealed, 409, "this party has revealed"},
 	{DeadlinePassed, 409, "the commit or reveal deadline has passed; the deal is VOID"},
-	{CommitsClosed, 409, "all parties have committed; the deal is REVEALING"},
 	{CommitsMissing, 409, "a reveal before all parties have committed"},
 	{RevealsMissing, 409, "entropy before all parties have revealed"},
 	{DealEnded, 409, "the deal is COMPUTED, CERTIFIED, VOID, EXPIRED or CANCELLED"},
