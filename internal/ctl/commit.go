@@ -1,0 +1,86 @@
+package ctl
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"github.com/fairpact/fairpact/internal/canon"
+)
+
+const (
+	saltBytes = 16
+	maxSalt   = 1024 // bytes
+)
+
+type commitCommand struct {
+	Input string  `arg:"" help:"File with the input, a JSON object; - reads standard input."`
+	Salt  *string `help:"The salt, as text. Left out: 16 random bytes, written as 32 hex digits."`
+	Out   string  `placeholder:"FILE" help:"Keep input and salt in this new file, for deal commit, deal reveal and recompute."`
+}
+
+func (commitCommand) Help() string {
+	return `The commitment is sha256: and the SHA-256 of the input's RFC 8785 form followed by the salt. Only integers are allowed in an input.
+
+Keep the salt: without it the input cannot be revealed. Without a salt, whoever sees the commitment can guess a guessable input.
+
+Examples:
+
+    echo '{"valuations":{"car":70,"boat":30}}' > mine.json
+    fairpactctl commit mine.json --out sealed.json
+    fairpactctl commit mine.json --salt 8f14e45fceea167a5a36dedd4bea2543 --json`
+}
+
+// sealedFile is what a party keeps: the body of its reveal.
+type sealedFile struct {
+	Input json.RawMessage `json:"input"`
+	Salt  string          `json:"salt"`
+}
+
+type committed struct {
+	Commitment string `json:"commitment"`
+	Salt       string `json:"salt"`
+}
+
+func (c commitCommand) Run(t *terminal) error {
+	data, err := t.read(c.Input)
+	if err != nil {
+		return err
+	}
+	input, err := canon.ParseObject(data)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.Input, err)
+	}
+	salt := ""
+	if c.Salt != nil {
+		salt = *c.Salt
+	} else {
+		raw := make([]byte, saltBytes)
+		_, _ = rand.Read(raw) // never fails
+		salt = hex.EncodeToString(raw)
+	}
+	if len(salt) > maxSalt {
+		return fmt.Errorf("the salt has %d bytes and may have %d", len(salt), maxSalt)
+	}
+	canonical := canon.Encode(input)
+	if c.Out != "" {
+		text, err := json.Marshal(sealedFile{canonical, salt})
+		if err == nil {
+			err = keep(c.Out, append(text, '\n'))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	made := committed{canon.Commitment(canonical, []byte(salt)), salt}
+	if t.json {
+		return t.value(made)
+	}
+	t.line("commitment %s", made.Commitment)
+	t.line("salt       %s", made.Salt)
+	if salt == "" {
+		t.note("no salt: whoever sees this commitment can guess a guessable input")
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+// Package ctl is the command line of Fairpact: what a party, an auditor and an
+// operator do from a shell. It holds no rule of a deal; those are in the pure
+// packages and in the service.
+package ctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/fairpact/fairpact/internal/restclient"
+	"github.com/fairpact/fairpact/internal/version"
+)
+
+// Exit codes.
+const (
+	ExitOK     = 0 // done; every check holds
+	ExitFailed = 1 // a check failed, or the service refused
+	ExitUsage  = 2 // wrong usage, or something unreadable or out of reach
+)
+
+const about = `The command line of Fairpact: make commitments, play deals, verify certificates offline.
+
+Exit code: 0 done, 1 a check failed or the service refused, 2 wrong usage or something unreadable or out of reach.`
+
+type commands struct {
+	JSON    bool             `help:"Write one JSON value to standard output, for machines."`
+	Version kong.VersionFlag `help:"Show the version."`
+
+	Key        keyCommand        `cmd:"" help:"Get an API key: no signup, no e-mail."`
+	Commit     commitCommand     `cmd:"" help:"Make the commitment to an input; makes a salt where none is given."`
+	Deal       dealCommands      `cmd:"" help:"Play a deal: create, invite, commit, reveal, watch, fetch its certificate."`
+	Verify     verifyCommand     `cmd:"" help:"Verify a certificate, offline from files or against a deployment."`
+	Recompute  recomputeCommand  `cmd:"" help:"Compute a deal's result anew from its inputs and compare it with the certificate."`
+	Migrate    migrateCommand    `cmd:"" help:"Bring the database schema to this version. Running it again does nothing."`
+	Completion completionCommand `cmd:"" help:"Write a completion script for bash, zsh or fish."`
+}
+
+// terminal is where a command reads and writes.
+type terminal struct {
+	in       io.Reader
+	out, err io.Writer
+	json     bool
+	model    *kong.Application
+}
+
+// errFailed ends a command whose report was printed and is not good.
+var errFailed = errors.New("a check failed")
+
+// refusal is an error for which the caller is told 1 and not 2: what was asked
+// for is understood and is not to be had.
+type refusal struct{ error }
+
+// Main runs one command and gives the exit code.
+func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	var c commands
+	exited, code := false, 0
+	parser, err := kong.New(&c, kong.Name("fairpactctl"), kong.Description(about), kong.Writers(stdout, stderr),
+		kong.Vars{"version": version.Version}, kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		kong.Exit(func(n int) { exited, code = true, n; panic(exitPanic{}) }),
+		kong.BindTo(ctx, (*context.Context)(nil)))
+	if err != nil {
+		panic(err) // the commands above are misdeclared
+	}
+	err = func() (err error) {
+		defer func() { // --help and --version leave through Exit
+			if p := recover(); p != nil {
+				if _, ours := p.(exitPanic); !ours {
+					panic(p)
+				}
+			}
+		}()
+		k, err := parser.Parse(args)
+		if err != nil {
+			return fmt.Errorf("%w (see fairpactctl %s--help)", err, subject(err))
+		}
+		return k.Run(&terminal{stdin, stdout, stderr, c.JSON, parser.Model})
+	}()
+	switch {
+	case exited:
+		return code
+	case err == nil:
+		return ExitOK
+	case errors.Is(err, errFailed):
+		return ExitFailed
+	}
+	fmt.Fprintln(stderr, "fairpactctl: "+printable(redacted(err.Error())))
+	_, here := errors.AsType[refusal](err)
+	_, there := errors.AsType[*restclient.Refused](err)
+	if here || there {
+		return ExitFailed
+	}
+	return ExitUsage
+}
+
+type exitPanic struct{}
+
+// subject is the command that a usage error is about, with a blank behind it.
+func subject(err error) string {
+	parse, ok := errors.AsType[*kong.ParseError](err)
+	if !ok || parse.Context == nil || parse.Context.Selected() == nil {
+		return ""
+	}
+	var names []string
+	for n := parse.Context.Selected(); n != nil && n.Type != kong.ApplicationNode; n = n.Parent {
+		names = append([]string{n.Name}, names...)
+	}
+	return strings.Join(names, " ") + " "
+}
+
+var secret = regexp.MustCompile(`\b(fp|it)_[A-Za-z0-9_-]{4,}`)
+
+// redacted hides keys and tokens, such as one that was typed where a file name
+// belongs and comes back in an error.
+func redacted(text string) string { return secret.ReplaceAllString(text, "${1}_…") }
+
+// printable keeps labels and names, which come from strangers, from beginning
+// a new line or colouring it.
+func printable(line string) string {
+	var b strings.Builder
+	for _, r := range line {
+		if r < ' ' || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029' || r >= 0x200b && r <= 0x200f || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
+			fmt.Fprintf(&b, `\u%04x`, r)
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return strings.TrimRight(b.String(), " ")
+}

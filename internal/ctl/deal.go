@@ -1,0 +1,276 @@
+package ctl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/restclient"
+)
+
+type dealCommands struct {
+	Create      createCommand      `cmd:"" help:"Create a deal; its tokens go into a state file."`
+	Invite      inviteCommand      `cmd:"" help:"Write the state file that one party is to be given."`
+	Commit      sendCommitCommand  `cmd:"" help:"Send the commitment of a sealed file."`
+	Reveal      revealCommand      `cmd:"" help:"Reveal the input and salt of a sealed file."`
+	Status      statusCommand      `cmd:"" help:"Show the deal."`
+	Watch       watchCommand       `cmd:"" help:"Follow the deal until it has ended and its certificate is there."`
+	Entropy     entropyCommand     `cmd:"" help:"Draw a random.v1 deal once all have revealed and its beacon round is out."`
+	Certificate certificateCommand `cmd:"" help:"Fetch the certificate, and what is needed to verify it offline."`
+	Cancel      cancelCommand      `cmd:"" help:"Cancel the deal, as its initiator, before another party has committed."`
+}
+
+// state is the file that deal create and deal invite write: secrets, 0600.
+type state struct {
+	BaseURL string   `json:"base_url"`
+	DealID  string   `json:"deal_id"`
+	APIKey  string   `json:"api_key,omitempty"`
+	Invites []invite `json:"invite_tokens"`
+}
+
+type invite struct {
+	Party int    `json:"party"`
+	Label string `json:"label"`
+	Token string `json:"token"`
+}
+
+// party tells which deal is meant and who calls.
+type party struct {
+	State     string `env:"FAIRPACT_STATE" placeholder:"FILE" help:"State file of deal create or deal invite; it holds deployment, deal and tokens."`
+	Party     *int   `placeholder:"N" help:"Which invite token of the state file to use: 0 is the initiator. Not needed where it holds one."`
+	BaseURL   string `env:"FAIRPACT_URL" placeholder:"URL" help:"The deployment, where there is no state file."`
+	Deal      string `env:"FAIRPACT_DEAL" placeholder:"ID" help:"The deal, where there is no state file."`
+	Token     string `env:"FAIRPACT_TOKEN" placeholder:"TOKEN" help:"Invite token. Others on this machine can see arguments: prefer --token-file or the environment."`
+	TokenFile string `placeholder:"FILE" help:"File whose first line is the invite token; - reads standard input."`
+}
+
+// call is a deal at a deployment, with a credential.
+type call struct {
+	client *restclient.Client
+	dealID string
+	token  string
+	state  state
+}
+
+func (p party) load(t *terminal) (s state, err error) {
+	if p.State != "" {
+		data, err := t.read(p.State)
+		if err != nil {
+			return s, err
+		}
+		if err := json.Unmarshal(data, &s); err != nil {
+			return s, fmt.Errorf("%s is not a state file of deal create", p.State)
+		}
+	}
+	if p.BaseURL != "" {
+		s.BaseURL = p.BaseURL
+	}
+	if p.Deal != "" {
+		s.DealID = p.Deal
+	}
+	if s.BaseURL == "" || s.DealID == "" {
+		return s, errors.New("which deal? Give --state, or --base-url and --deal")
+	}
+	return s, nil
+}
+
+// asParty gives a call with an invite token.
+func (p party) asParty(t *terminal) (*call, error) {
+	s, err := p.load(t)
+	if err != nil {
+		return nil, err
+	}
+	token, err := t.secretOf(p.Token, p.TokenFile)
+	if err != nil {
+		return nil, err
+	}
+	if token == "" {
+		if token, err = s.token(p.Party); err != nil {
+			return nil, err
+		}
+	}
+	return s.call(token)
+}
+
+func (s state) call(token string) (*call, error) {
+	client, err := restclient.New(s.BaseURL)
+	if err != nil {
+		return nil, err
+	}
+	return &call{client, s.DealID, token, s}, nil
+}
+
+func (s state) token(party *int) (string, error) {
+	switch {
+	case party == nil && len(s.Invites) == 1:
+		return s.Invites[0].Token, nil
+	case party == nil && len(s.Invites) > 1:
+		return "", fmt.Errorf("the state file holds %d invite tokens: say which with --party", len(s.Invites))
+	case party == nil:
+		return "", errors.New("no invite token: give --state, --token-file or FAIRPACT_TOKEN")
+	}
+	for _, i := range s.Invites {
+		if i.Party == *party {
+			return i.Token, nil
+		}
+	}
+	return "", fmt.Errorf("the state file holds no invite token of party %d", *party)
+}
+
+func (c *call) path(suffix string) string { return "/v1/deals/" + url.PathEscape(c.dealID) + suffix }
+
+func (c *call) post(ctx context.Context, t *terminal, suffix string, body any) error {
+	answer, err := c.client.Post(ctx, c.path(suffix), c.token, body)
+	if err != nil {
+		return err
+	}
+	return t.answer(answer)
+}
+
+type createCommand struct {
+	Algorithm      string        `required:"" help:"split.v1, random.v1 or shapley.v1."`
+	Label          []string      `required:"" sep:"none" help:"Label of a party, once for each; the first is the initiator, party 0."`
+	Params         string        `required:"" placeholder:"FILE" help:"algorithm_params, a JSON object; - reads standard input."`
+	Out            string        `required:"" placeholder:"FILE" help:"New state file, readable by you alone: deployment, deal, key and invite tokens."`
+	CommitIn       time.Duration `default:"1h" help:"Time to commit, from now."`
+	RevealIn       time.Duration `default:"2h" help:"Time to reveal, from now."`
+	CommitDeadline int64         `placeholder:"UNIX" help:"The same as a time, in unix seconds."`
+	RevealDeadline int64         `placeholder:"UNIX" help:"The same as a time, in unix seconds."`
+	Mode           string        `default:"sealed" help:"sealed, or open: parties may fetch all inputs in the end."`
+	Retention      string        `default:"standard" help:"standard, or purge: inputs are deleted when the deal ends."`
+	BaseURL        string        `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"The deployment, like https://fairpact.example."`
+	APIKey         string        `env:"FAIRPACT_API_KEY" placeholder:"KEY" help:"API key; without one, a new one is made and kept in the state file."`
+	APIKeyFile     string        `placeholder:"FILE" help:"File whose first line is the API key."`
+}
+
+func (createCommand) Help() string {
+	return `Each party gets an invite token. Hand them out with deal invite; a token can commit and reveal for its party.
+
+Examples:
+
+    echo '{"items":["car","boat"]}' > params.json
+    fairpactctl deal create --base-url https://fairpact.example --algorithm split.v1 --label alice --label bob --params params.json --out deal.json
+    fairpactctl deal invite --state deal.json --party 1 --out bob.json`
+}
+
+func (c createCommand) Run(ctx context.Context, t *terminal) error {
+	params, err := t.object(c.Params)
+	if err != nil {
+		return err
+	}
+	client, err := restclient.New(c.BaseURL)
+	if err != nil {
+		return err
+	}
+	key, err := t.secretOf(c.APIKey, c.APIKeyFile)
+	if err != nil {
+		return err
+	}
+	file, err := reserve(c.Out)
+	if err != nil {
+		return err
+	}
+	s, answer, err := c.create(ctx, client, key, params)
+	if err != nil {
+		discard(file)
+		return err
+	}
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err == nil {
+		err = fill(file, append(text, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("the deal is created and its tokens are lost, for they could not be written: %w", err)
+	}
+	answer.StateFile = c.Out
+	if t.json {
+		return t.value(answer)
+	}
+	t.line("%-18s %s", "deal id", answer.DealID)
+	t.line("%-18s %s", "state", answer.State)
+	t.line("%-18s %s", "state file", c.Out)
+	if answer.Warning != "" {
+		t.line("%-18s %s", "warning", answer.Warning)
+	}
+	return nil
+}
+
+// created is what is shown of a creation: everything but the secrets.
+type created struct {
+	DealID    string `json:"deal_id"`
+	State     string `json:"state"`
+	Warning   string `json:"warning,omitempty"`
+	StateFile string `json:"state_file"`
+}
+
+func (c createCommand) create(ctx context.Context, client *restclient.Client, key string, params map[string]any) (s state, made created, err error) {
+	if key == "" {
+		if key, err = newKey(ctx, client); err != nil {
+			return s, made, err
+		}
+	}
+	now := time.Now()
+	if c.CommitDeadline == 0 {
+		c.CommitDeadline = now.Add(c.CommitIn).Unix()
+	}
+	if c.RevealDeadline == 0 {
+		c.RevealDeadline = now.Add(c.RevealIn).Unix()
+	}
+	body, err := client.Post(ctx, "/v1/deals", key, map[string]any{
+		"algorithm": c.Algorithm, "mode": c.Mode, "retention": c.Retention, "party_labels": c.Label,
+		"commit_deadline": c.CommitDeadline, "reveal_deadline": c.RevealDeadline, "algorithm_params": params,
+	})
+	if err != nil {
+		return s, made, err
+	}
+	var answer struct {
+		created
+		Invites []invite `json:"invite_tokens"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return s, made, fmt.Errorf("the service's answer is unreadable: %w", err)
+	}
+	return state{client.BaseURL(), answer.DealID, key, answer.Invites}, answer.created, nil
+}
+
+type inviteCommand struct {
+	State string `env:"FAIRPACT_STATE" required:"" placeholder:"FILE" help:"State file of deal create."`
+	Party int    `required:"" placeholder:"N" help:"Whose token."`
+	Out   string `required:"" placeholder:"FILE" help:"New state file with that token alone."`
+}
+
+func (inviteCommand) Help() string {
+	return `Give the file to that party over a channel you trust: it is a secret.
+
+Examples:
+
+    fairpactctl deal invite --state deal.json --party 1 --out bob.json`
+}
+
+func (c inviteCommand) Run(t *terminal) error {
+	s, err := party{State: c.State}.load(t)
+	if err != nil {
+		return err
+	}
+	for _, i := range s.Invites {
+		if i.Party != c.Party {
+			continue
+		}
+		text, err := json.MarshalIndent(state{BaseURL: s.BaseURL, DealID: s.DealID, Invites: []invite{i}}, "", "  ")
+		if err == nil {
+			err = keep(c.Out, append(text, '\n'))
+		}
+		if err != nil {
+			return err
+		}
+		if t.json {
+			return t.value(map[string]string{"state_file": c.Out})
+		}
+		t.line("%s is for party %d, %s", c.Out, i.Party, i.Label)
+		return nil
+	}
+	return fmt.Errorf("the state file holds no invite token of party %d", c.Party)
+}

@@ -1,0 +1,97 @@
+package ctl
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/fairpact/fairpact/internal/restclient"
+	"github.com/fairpact/fairpact/internal/store"
+	"github.com/fairpact/fairpact/internal/translog"
+)
+
+type migrateCommand struct {
+	DatabaseURL string `env:"DATABASE_URL" required:"" help:"Postgres of the deployment."`
+}
+
+func (migrateCommand) Help() string {
+	return `Examples:
+
+    DATABASE_URL=postgres://fairpact@db/fairpact fairpactctl migrate`
+}
+
+func (m migrateCommand) Run(ctx context.Context, t *terminal) error {
+	if err := store.Migrate(ctx, m.DatabaseURL); err != nil {
+		return err
+	}
+	if err := translog.Migrate(ctx, m.DatabaseURL); err != nil {
+		return err
+	}
+	if t.json {
+		return t.value(struct {
+			Migrated bool `json:"migrated"`
+		}{true})
+	}
+	t.line("the schema is up to date")
+	return nil
+}
+
+type keyCommand struct {
+	BaseURL string `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"The deployment, like https://fairpact.example."`
+	Out     string `placeholder:"FILE" help:"Keep the key in this new file instead of printing it."`
+}
+
+func (keyCommand) Help() string {
+	return `The key is shown once; the service keeps a hash of it. One key serves any number of deals.
+
+Examples:
+
+    fairpactctl key --base-url https://fairpact.example --out fairpact.key
+    FAIRPACT_API_KEY=$(fairpactctl key --base-url https://fairpact.example)`
+}
+
+func (k keyCommand) Run(ctx context.Context, t *terminal) error {
+	client, err := restclient.New(k.BaseURL)
+	if err != nil {
+		return err
+	}
+	if k.Out == "" {
+		key, err := newKey(ctx, client)
+		switch {
+		case err != nil:
+			return err
+		case t.json:
+			return t.value(map[string]string{"api_key": key})
+		}
+		t.line("%s", key)
+		return nil
+	}
+	file, err := reserve(k.Out)
+	if err != nil {
+		return err
+	}
+	key, err := newKey(ctx, client)
+	if err != nil {
+		discard(file)
+		return err
+	}
+	if err := fill(file, []byte(key+"\n")); err != nil {
+		return err
+	}
+	if t.json {
+		return t.value(map[string]string{"api_key_file": k.Out})
+	}
+	t.line("%s", k.Out)
+	return nil
+}
+
+func newKey(ctx context.Context, client *restclient.Client) (string, error) {
+	body, err := client.Post(ctx, "/v1/keys", "", nil)
+	if err != nil {
+		return "", err
+	}
+	var made struct {
+		APIKey string `json:"api_key"`
+	}
+	err = json.Unmarshal(body, &made)
+	return made.APIKey, err
+}

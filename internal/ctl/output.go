@@ -1,0 +1,57 @@
+package ctl
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// line writes one line for people.
+func (t *terminal) line(format string, args ...any) {
+	fmt.Fprintln(t.out, printable(fmt.Sprintf(format, args...)))
+}
+
+// note writes one line beside the output.
+func (t *terminal) note(format string, args ...any) {
+	fmt.Fprintln(t.err, printable(redacted(fmt.Sprintf(format, args...))))
+}
+
+// value writes one JSON value for machines.
+func (t *terminal) value(v any) error {
+	enc := json.NewEncoder(t.out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// answer writes what the service said, with --json as it is, else as rows of
+// name and value; nested values stay JSON.
+func (t *terminal) answer(body []byte) error {
+	if t.json {
+		_, err := fmt.Fprintln(t.out, string(bytes.TrimSpace(body)))
+		return err
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	if _, err := dec.Token(); err != nil {
+		return fmt.Errorf("the service's answer is not JSON: %w", err)
+	}
+	for dec.More() {
+		name, err := dec.Token()
+		var v json.RawMessage
+		if err == nil {
+			err = dec.Decode(&v)
+		}
+		if err != nil {
+			return fmt.Errorf("the service's answer is not a JSON object: %w", err)
+		}
+		shown := string(v)
+		if text := ""; json.Unmarshal(v, &text) == nil {
+			shown = text
+		}
+		if shown != "null" && shown != "" {
+			t.line("%-18s %s", strings.ReplaceAll(fmt.Sprint(name), "_", " "), shown)
+		}
+	}
+	return nil
+}

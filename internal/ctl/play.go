@@ -1,0 +1,300 @@
+package ctl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/fairpact/fairpact/internal/algorithm"
+	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/restclient"
+)
+
+// sealed is a sealed file's input, in its canonical form, and salt.
+type sealed struct {
+	members   map[string]any
+	canonical []byte
+	salt      string
+}
+
+func (t *terminal) sealed(path string) (s sealed, err error) {
+	rows, err := t.read(path)
+	if err != nil {
+		return s, err
+	}
+	file, err := canon.ParseObject(rows)
+	if err != nil {
+		return s, fmt.Errorf("%s: %w", path, err)
+	}
+	input, ok := file["input"].(map[string]any)
+	salt, text := file["salt"].(string)
+	if !ok || !text || len(file) != 2 {
+		return s, fmt.Errorf("%s: not a sealed file, {\"input\": {…}, \"salt\": \"…\"}: make one with fairpactctl commit INPUT --out FILE", path)
+	}
+	return sealed{input, canon.Encode(input), salt}, nil
+}
+
+type sendCommitCommand struct {
+	Sealed string `arg:"" help:"Sealed file of fairpactctl commit --out."`
+	party
+}
+
+func (sendCommitCommand) Help() string {
+	return `Only the commitment is sent. The input is first held against the rules of the deal's algorithm here, because a committed input cannot be mended.
+
+Examples:
+
+    fairpactctl commit mine.json --out sealed.json
+    fairpactctl deal commit sealed.json --state bob.json
+    FAIRPACT_TOKEN=$(cat token) fairpactctl deal commit sealed.json --base-url https://fairpact.example --deal d_…`
+}
+
+func (c sendCommitCommand) Run(ctx context.Context, t *terminal) error {
+	mine, err := t.sealed(c.Sealed)
+	if err != nil {
+		return err
+	}
+	call, err := c.asParty(t)
+	if err != nil {
+		return err
+	}
+	if err := call.fits(ctx, mine.members); err != nil {
+		return err
+	}
+	return call.post(ctx, t, "/commit", map[string]string{"commitment": canon.Commitment(mine.canonical, []byte(mine.salt))})
+}
+
+// fits holds an input against the rules that its reveal will be held against.
+func (c *call) fits(ctx context.Context, input map[string]any) error {
+	body, err := c.client.Get(ctx, c.path(""), c.token)
+	if err != nil {
+		return err
+	}
+	var view struct {
+		Algorithm string
+		Params    json.RawMessage `json:"algorithm_params"`
+		Parties   []struct{ Label string }
+	}
+	if err := json.Unmarshal(body, &view); err != nil {
+		return fmt.Errorf("the deal view is unreadable: %w", err)
+	}
+	a, known := algorithm.Lookup(view.Algorithm)
+	if !known {
+		return nil // a newer service; it checks the input itself
+	}
+	params, err := canon.ParseObject(view.Params)
+	if err != nil {
+		return fmt.Errorf("algorithm_params of the deal: %w", err)
+	}
+	labels := make([]string, len(view.Parties))
+	for i, p := range view.Parties {
+		labels[i] = p.Label
+	}
+	if err := a.CheckInput(labels, params, input); err != nil {
+		return refusal{fmt.Errorf("not committed, because it could never be revealed: %w", err)}
+	}
+	return nil
+}
+
+type revealCommand struct {
+	Sealed string `arg:"" help:"Sealed file that was committed to."`
+	party
+}
+
+func (revealCommand) Help() string {
+	return `Possible once all parties have committed. With the last reveal the result is computed and the certificate issued.
+
+Examples:
+
+    fairpactctl deal reveal sealed.json --state bob.json`
+}
+
+func (c revealCommand) Run(ctx context.Context, t *terminal) error {
+	mine, err := t.sealed(c.Sealed)
+	if err != nil {
+		return err
+	}
+	call, err := c.asParty(t)
+	if err != nil {
+		return err
+	}
+	return call.post(ctx, t, "/reveal", sealedFile{mine.canonical, mine.salt})
+}
+
+type statusCommand struct{ reader }
+
+// reader is a party, or the initiator with its API key.
+type reader struct {
+	party
+	APIKey     string `env:"FAIRPACT_API_KEY" placeholder:"KEY" help:"The initiator's API key, instead of an invite token."`
+	APIKeyFile string `placeholder:"FILE" help:"File whose first line is the API key."`
+}
+
+// call prefers what was given for this call to what the state file holds.
+func (r reader) call(t *terminal) (*call, error) {
+	s, err := r.load(t)
+	if err != nil {
+		return nil, err
+	}
+	if token, err := t.secretOf(r.Token, r.TokenFile); err != nil || token != "" {
+		return callWith(s, token, err)
+	}
+	if r.Party != nil {
+		token, err := s.token(r.Party)
+		return callWith(s, token, err)
+	}
+	if key, err := t.secretOf(r.APIKey, r.APIKeyFile); err != nil || key != "" {
+		return callWith(s, key, err)
+	}
+	if s.APIKey != "" {
+		return s.call(s.APIKey)
+	}
+	token, err := s.token(nil)
+	return callWith(s, token, err)
+}
+
+func callWith(s state, credential string, err error) (*call, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s.call(credential)
+}
+
+func (statusCommand) Help() string {
+	return `Examples:
+
+    fairpactctl deal status --state deal.json
+    fairpactctl deal status --state deal.json --json | jq .state`
+}
+
+func (c statusCommand) Run(ctx context.Context, t *terminal) error {
+	call, err := c.reader.call(t)
+	if err != nil {
+		return err
+	}
+	body, err := call.client.Get(ctx, call.path(""), call.token)
+	if err != nil {
+		return err
+	}
+	return t.answer(body)
+}
+
+type entropyCommand struct{ reader }
+
+func (entropyCommand) Help() string {
+	return `The service fetches the declared round itself. It also draws by itself, a minute after the round was due.
+
+Examples:
+
+    fairpactctl deal entropy --state deal.json`
+}
+
+func (c entropyCommand) Run(ctx context.Context, t *terminal) error {
+	call, err := c.reader.call(t)
+	if err != nil {
+		return err
+	}
+	return call.post(ctx, t, "/entropy", nil)
+}
+
+type cancelCommand struct {
+	State      string `env:"FAIRPACT_STATE" placeholder:"FILE" help:"State file of deal create."`
+	BaseURL    string `env:"FAIRPACT_URL" placeholder:"URL" help:"The deployment, where there is no state file."`
+	Deal       string `env:"FAIRPACT_DEAL" placeholder:"ID" help:"The deal, where there is no state file."`
+	APIKey     string `env:"FAIRPACT_API_KEY" placeholder:"KEY" help:"The initiator's API key, where there is no state file."`
+	APIKeyFile string `placeholder:"FILE" help:"File whose first line is the API key."`
+}
+
+func (cancelCommand) Help() string {
+	return `Examples:
+
+    fairpactctl deal cancel --state deal.json`
+}
+
+func (c cancelCommand) Run(ctx context.Context, t *terminal) error {
+	s, err := party{State: c.State, BaseURL: c.BaseURL, Deal: c.Deal}.load(t)
+	if err != nil {
+		return err
+	}
+	key, err := t.secretOf(c.APIKey, c.APIKeyFile)
+	if err != nil {
+		return err
+	}
+	if key == "" {
+		key = s.APIKey
+	}
+	if key == "" {
+		return errors.New("no API key: give --state, --api-key-file or FAIRPACT_API_KEY")
+	}
+	call, err := s.call(key)
+	if err != nil {
+		return err
+	}
+	return call.post(ctx, t, "/cancel", nil)
+}
+
+type certificateCommand struct {
+	party
+	Out      string `placeholder:"FILE" help:"Write the certificate here; left out, to standard output."`
+	TreeHead string `placeholder:"FILE" help:"Write the signed tree head of the proof here."`
+	Status   string `placeholder:"FILE" help:"Write the service status, with the verifying keys, here."`
+}
+
+func (certificateCommand) Help() string {
+	return `Certificate, tree head and status together are all that verify needs offline, for ever.
+
+Examples:
+
+    fairpactctl deal certificate --state bob.json --out cert.json --tree-head head.json --status status.json
+    fairpactctl verify cert.json --tree-head head.json --status status.json`
+}
+
+func (c certificateCommand) Run(ctx context.Context, t *terminal) error {
+	// An invite token is wanted; party 0's is the initiator's.
+	if c.Party == nil && c.Token == "" && c.TokenFile == "" {
+		if s, err := c.load(t); err == nil && len(s.Invites) > 1 {
+			c.Party = &s.Invites[0].Party
+		}
+	}
+	call, err := c.asParty(t)
+	if err != nil {
+		return err
+	}
+	cert, err := call.client.Get(ctx, call.path("/certificate"), call.token)
+	if err != nil {
+		return err
+	}
+	if c.TreeHead != "" {
+		var proof struct {
+			LogProof struct {
+				TreeSize int64 `json:"tree_size"`
+			} `json:"log_proof"`
+		}
+		if err := json.Unmarshal(cert, &proof); err != nil {
+			return fmt.Errorf("the certificate is unreadable: %w", err)
+		}
+		if err := save(ctx, call.client, fmt.Sprintf("/v1/log/tree-head?tree_size=%d", proof.LogProof.TreeSize), c.TreeHead); err != nil {
+			return err
+		}
+	}
+	if c.Status != "" {
+		if err := save(ctx, call.client, "/v1/status", c.Status); err != nil {
+			return err
+		}
+	}
+	if c.Out != "" {
+		return os.WriteFile(c.Out, append(cert, '\n'), 0o600)
+	}
+	_, err = fmt.Fprintln(t.out, string(cert))
+	return err
+}
+
+func save(ctx context.Context, from *restclient.Client, path, file string) error {
+	body, err := from.Get(ctx, path, "")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(body, '\n'), 0o644)
+}

@@ -1,0 +1,95 @@
+package ctl
+
+import (
+	"encoding/json"
+	"errors"
+
+	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/certificate"
+	"github.com/fairpact/fairpact/internal/verification"
+)
+
+type recomputeCommand struct {
+	Certificate string `arg:"" help:"Certificate file; - reads standard input."`
+	Inputs      string `required:"" placeholder:"FILE" help:"JSON array of {input, salt} in party order."`
+	Params      string `required:"" placeholder:"FILE" help:"algorithm_params of the deal, as they were when it was created."`
+}
+
+func (recomputeCommand) Help() string {
+	return `Opens the commitments, makes input_root anew, computes the result and compares all three with the certificate. The last line is the result, in its RFC 8785 form. Signature and log proof are for verify to check.
+
+An input that was never revealed is null in the array; then there is nothing to compute.
+
+Examples:
+
+    jq -s . alice.sealed.json bob.sealed.json > inputs.json
+    fairpactctl recompute cert.json --inputs inputs.json --params params.json
+    fairpactctl recompute cert.json --inputs inputs.json --params params.json --json`
+}
+
+func (r recomputeCommand) Run(t *terminal) error {
+	cert, err := t.tree(r.Certificate)
+	if err != nil {
+		return err
+	}
+	inputs, err := t.inputs(r.Inputs)
+	if err != nil {
+		return err
+	}
+	params, err := t.object(r.Params)
+	if err != nil {
+		return err
+	}
+	members, ok := cert.(map[string]any)
+	if !ok {
+		return errors.New(r.Certificate + ": not a JSON object")
+	}
+	full := verification.Verify(verification.Evidence{Certificate: cert, Inputs: inputs, Params: params})
+	report := verification.Report{Valid: true}
+	for _, check := range full.Checks {
+		switch check.Name {
+		case verification.Shape, verification.Draw, verification.Commitments, verification.InputRoot, verification.Result:
+			report.Add(check)
+		}
+	}
+	result := result(members, inputs, params)
+	if t.json {
+		if err := t.value(struct {
+			verification.Report
+			Result json.RawMessage `json:"result"`
+		}{report, result}); err != nil {
+			return err
+		}
+	} else {
+		t.checks(report)
+		t.line("result %s", result)
+	}
+	if !report.Valid {
+		return errFailed
+	}
+	return nil
+}
+
+// result is what the given inputs compute to whether or not they are the
+// certificate's, null where nothing does.
+func result(cert map[string]any, inputs []any, params map[string]any) json.RawMessage {
+	none := json.RawMessage("null")
+	payload, err := certificate.Parse(canon.Encode(cert))
+	if err != nil {
+		return none
+	}
+	opened := make([]map[string]any, len(inputs))
+	for i, row := range inputs {
+		members, _ := row.(map[string]any)
+		input, ok := members["input"].(map[string]any)
+		if !ok {
+			return none
+		}
+		opened[i] = input
+	}
+	again, err := verification.Recompute(payload, opened, params)
+	if err != nil {
+		return none // the check of the result says why
+	}
+	return again
+}

@@ -1,0 +1,247 @@
+package ctl
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/fairpact/fairpact/internal/beacon"
+	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/certificate"
+	"github.com/fairpact/fairpact/internal/restclient"
+	"github.com/fairpact/fairpact/internal/signing"
+	"github.com/fairpact/fairpact/internal/verification"
+)
+
+type verifyCommand struct {
+	Certificate string   `arg:"" help:"Certificate file; - reads standard input."`
+	Pubkey      []string `placeholder:"KEY" help:"Trust this key, es256:HEX or ed25519:HEX, instead of a status; repeatable."`
+	Status      string   `placeholder:"FILE" help:"The answer of GET /v1/status, for its keys."`
+	TreeHead    string   `placeholder:"FILE" help:"The answer of GET /v1/log/tree-head?tree_size=N, N being the proof's tree_size."`
+	BaseURL     string   `env:"FAIRPACT_URL" placeholder:"URL" help:"Fetch from this deployment what is not given as a file."`
+	Inputs      string   `placeholder:"FILE" help:"JSON array of {input, salt} in party order, null for one that is unknown: opens the commitments."`
+	Params      string   `placeholder:"FILE" help:"algorithm_params of the deal: computes the result anew. Needs --inputs."`
+}
+
+func (verifyCommand) Help() string {
+	return `Each check is one line, OK or FAIL. With --pubkey or --status, and --tree-head, nothing is fetched.
+
+A key that is fetched from the deployment under test proves only that it agrees with itself: an auditor pins the key with --pubkey. random.v1 rounds of drand quicknet are checked against its pinned key.
+
+Examples:
+
+    fairpactctl deal certificate --state deal.json --out cert.json --tree-head head.json --status status.json
+    fairpactctl verify cert.json --tree-head head.json --status status.json
+    fairpactctl verify cert.json --tree-head head.json --pubkey es256:02…
+    fairpactctl verify cert.json --base-url https://fairpact.example
+    jq -s . alice.sealed.json bob.sealed.json > inputs.json
+    fairpactctl verify cert.json --base-url https://fairpact.example --inputs inputs.json --params params.json`
+}
+
+func (v verifyCommand) Run(ctx context.Context, t *terminal) error {
+	offline := v.TreeHead != "" && (v.Status != "" || len(v.Pubkey) > 0)
+	switch {
+	case v.BaseURL == "" && !offline:
+		return errors.New("give --base-url, or --tree-head with --status or --pubkey")
+	case v.Params != "" && v.Inputs == "":
+		return errors.New("--params needs --inputs")
+	}
+	evidence, err := v.gather(ctx, t, offline)
+	if err != nil {
+		return unreadable(err)
+	}
+	report := verification.Verify(evidence)
+	checkBeacon(&report, evidence.Certificate)
+	return t.report(report)
+}
+
+// gather reads the files, and fetches what is missing.
+func (v verifyCommand) gather(ctx context.Context, t *terminal, offline bool) (e verification.Evidence, err error) {
+	if e.Certificate, err = t.tree(v.Certificate); err != nil {
+		return e, err
+	}
+	var source *restclient.Client
+	if !offline {
+		if source, err = restclient.New(v.BaseURL); err != nil {
+			return e, err
+		}
+	}
+	if v.TreeHead != "" {
+		e.TreeHead, err = t.tree(v.TreeHead)
+	} else {
+		e.TreeHead, err = fetchHead(ctx, source, e.Certificate)
+	}
+	if err != nil {
+		return e, err
+	}
+	labels := v.Pubkey
+	if len(labels) == 0 {
+		var status any
+		if v.Status != "" {
+			status, err = t.tree(v.Status)
+		} else {
+			status, err = fetch(ctx, source, "/v1/status")
+		}
+		if err == nil {
+			labels, err = keysOfStatus(status)
+		}
+		if err != nil {
+			return e, err
+		}
+	}
+	e.Keys = trusted(labels)
+	if v.Inputs != "" {
+		if e.Inputs, err = t.inputs(v.Inputs); err != nil {
+			return e, err
+		}
+	}
+	if v.Params != "" {
+		e.Params, err = t.object(v.Params)
+	}
+	return e, err
+}
+
+// trusted reads labelled keys; one that cannot be read fails its check later.
+func trusted(labels []string) []verification.Key {
+	keys := make([]verification.Key, len(labels))
+	for i, label := range labels {
+		keys[i].Label = label
+		if set, err := signing.NewVerifyingKey(label); err != nil {
+			keys[i].Problem = err
+		} else {
+			keys[i].Verify = set.Verify
+		}
+	}
+	return keys
+}
+
+// keysOfStatus gives pubkey and then legacy_pubkeys (SPEC 2.8).
+func keysOfStatus(status any) ([]string, error) {
+	members, _ := status.(map[string]any)
+	current, ok := members["pubkey"].(string)
+	legacy, list := members["legacy_pubkeys"].([]any)
+	if !ok || current == "" || !list {
+		return nil, errors.New("the status has no pubkey or no legacy_pubkeys")
+	}
+	labels := []string{current}
+	for _, v := range legacy {
+		label, ok := v.(string)
+		if !ok {
+			return nil, errors.New("legacy_pubkeys of the status is not an array of strings")
+		}
+		labels = append(labels, label)
+	}
+	return labels, nil
+}
+
+// fetch reads strict JSON. A deployment that answers with an error cannot be
+// read from, which is no verdict.
+func fetch(ctx context.Context, from *restclient.Client, path string) (any, error) {
+	body, err := from.Get(ctx, path, "")
+	if err != nil {
+		return nil, err
+	}
+	v, err := canon.Parse(body)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return v, nil
+}
+
+// fetchHead gives the head of the proof's size, or the newest where the log
+// knows none of that size: the check of the sizes then says so.
+func fetchHead(ctx context.Context, from *restclient.Client, cert any) (any, error) {
+	newest, err := fetch(ctx, from, "/v1/log/tree-head")
+	if err != nil {
+		return nil, err
+	}
+	members, _ := cert.(map[string]any)
+	proof, _ := members["log_proof"].(map[string]any)
+	size, ok := proof["tree_size"].(int64)
+	head, isHead := newest.(map[string]any)
+	if !ok || !isHead || head["tree_size"] == any(size) {
+		return newest, nil
+	}
+	older, err := fetch(ctx, from, fmt.Sprintf("/v1/log/tree-head?tree_size=%d", size))
+	if refused, ok := errors.AsType[*restclient.Refused](err); ok && refused.Status < 500 && refused.Status != 429 {
+		return newest, nil
+	}
+	return older, err
+}
+
+// unreadable turns a refusal into what it is for a reader: no evidence, hence no
+// verdict.
+func unreadable(err error) error {
+	if refused, ok := errors.AsType[*restclient.Refused](err); ok {
+		return errors.New(refused.Error())
+	}
+	return err
+}
+
+// checkBeacon verifies the beacon's own signature where the chain is known here:
+// drand quicknet, by its pinned key.
+func checkBeacon(report *verification.Report, cert any) {
+	for _, check := range report.Checks {
+		if check.Name == verification.Shape && !check.OK {
+			return
+		}
+	}
+	var c struct {
+		Algorithm, Outcome string
+		Result             struct {
+			Beacon struct {
+				ChainHash string `json:"chain_hash"`
+				Round     int64
+				Signature string
+			}
+		}
+	}
+	if json.Unmarshal(canon.Encode(cert), &c) != nil || c.Algorithm != "random.v1" || c.Outcome != certificate.Computed {
+		return
+	}
+	chain := beacon.Quicknet()
+	if c.Result.Beacon.ChainHash != chain.Hash {
+		return
+	}
+	raw, err := hex.DecodeString(c.Result.Beacon.Signature)
+	if err == nil {
+		_, err = chain.Verify(c.Result.Beacon.Round, raw)
+	}
+	check := verification.Check{Name: "beacon_signature", OK: err == nil, Detail: fmt.Sprintf("drand quicknet signed round %d", c.Result.Beacon.Round)}
+	if err != nil {
+		check.Detail = err.Error()
+	}
+	report.Add(check)
+}
+
+// report prints a verdict and gives errFailed where it is not good.
+func (t *terminal) report(r verification.Report) error {
+	if t.json {
+		if err := t.value(r); err != nil {
+			return err
+		}
+	} else {
+		t.checks(r)
+	}
+	if !r.Valid {
+		return errFailed
+	}
+	return nil
+}
+
+func (t *terminal) checks(r verification.Report) {
+	for _, check := range r.Checks {
+		word := "OK"
+		if !check.OK {
+			word = "FAIL"
+		}
+		t.line("%-4s %-22s %s", word, check.Name, check.Detail)
+	}
+	if r.Valid {
+		t.line("valid")
+	} else {
+		t.line("NOT VALID")
+	}
+}

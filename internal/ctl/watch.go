@@ -1,0 +1,157 @@
+package ctl
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+type watchCommand struct {
+	reader
+	Every   time.Duration `default:"1s" help:"Time between two looks."`
+	Timeout time.Duration `help:"Give up after this long; 0: never."`
+}
+
+func (watchCommand) Help() string {
+	return `Progress goes to standard error, the deal as it ended to standard output. Exit code 0 once it has ended, however that was; 1 where --timeout came first.
+
+Examples:
+
+    fairpactctl deal watch --state deal.json
+    fairpactctl deal watch --state deal.json --timeout 10m --json | jq .result`
+}
+
+// view is what watch looks at of a deal.
+type view struct {
+	State          string
+	Parties        []struct{ Committed, Revealed bool }
+	CommitDeadline int64   `json:"commit_deadline"`
+	RevealDeadline int64   `json:"reveal_deadline"`
+	CertificateID  *string `json:"certificate_id"`
+}
+
+func (c watchCommand) Run(ctx context.Context, t *terminal) error {
+	call, err := c.reader.call(t)
+	if err != nil {
+		return err
+	}
+	if c.Every <= 0 {
+		return fmt.Errorf("--every is %s and must be more than 0", c.Every)
+	}
+	if c.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, c.Timeout, refusal{fmt.Errorf("the deal has not ended within %s", c.Timeout)})
+		defer cancel()
+	}
+	tick := time.NewTicker(c.Every)
+	defer tick.Stop()
+	p := progress{t: t, live: isTerminal(t.err)}
+	for {
+		body, err := call.client.Get(ctx, call.path(""), call.token)
+		var v view
+		if err == nil {
+			err = json.Unmarshal(body, &v)
+		}
+		if err != nil {
+			p.end()
+			return cause(ctx, err)
+		}
+		p.show(v, time.Now())
+		if v.ended() {
+			p.end()
+			return t.answer(body)
+		}
+		select {
+		case <-ctx.Done():
+			p.end()
+			return cause(ctx, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// cause says why the context ended where it did.
+func cause(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// ended tells whether nothing more will happen to the deal, its certificate
+// included.
+func (v view) ended() bool {
+	switch v.State {
+	case "COMPUTED", "CERTIFIED", "VOID":
+		return v.CertificateID != nil
+	}
+	return v.State == "EXPIRED" || v.State == "CANCELLED"
+}
+
+// line is the progress at a time.
+func (v view) line(now time.Time) string {
+	committed, revealed := 0, 0
+	for _, p := range v.Parties {
+		if p.Committed {
+			committed++
+		}
+		if p.Revealed {
+			revealed++
+		}
+	}
+	parts := []string{v.State, fmt.Sprintf("%d/%d committed", committed, len(v.Parties)), fmt.Sprintf("%d/%d revealed", revealed, len(v.Parties))}
+	left := func(deadline int64) string {
+		return max(time.Unix(deadline, 0).Sub(now), 0).Truncate(time.Second).String()
+	}
+	switch {
+	case v.State == "OPEN" || v.State == "COMMITTING":
+		parts = append(parts, left(v.CommitDeadline)+" to commit")
+	case v.State == "REVEALING" && revealed < len(v.Parties):
+		parts = append(parts, left(v.RevealDeadline)+" to reveal")
+	case v.State == "REVEALING":
+		parts = append(parts, "waiting for the beacon")
+	case slices.Contains([]string{"COMPUTED", "VOID"}, v.State) && v.CertificateID == nil:
+		parts = append(parts, "certificate pending")
+	}
+	return strings.Join(parts, "  ")
+}
+
+// progress shows one line that is written over on a terminal, and elsewhere a
+// line for each change that is more than time passing.
+type progress struct {
+	t    *terminal
+	live bool
+	last string
+}
+
+func (p *progress) show(v view, now time.Time) {
+	if p.live {
+		fmt.Fprintf(p.t.err, "\r\033[K%s", printable(v.line(now)))
+		return
+	}
+	still := v
+	still.CommitDeadline, still.RevealDeadline = 0, 0
+	if key := still.line(now); key != p.last {
+		p.last = key
+		p.t.note("%s", v.line(now))
+	}
+}
+
+func (p *progress) end() {
+	if p.live {
+		fmt.Fprintln(p.t.err)
+	}
+}
+
+func isTerminal(w any) bool {
+	file, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
