@@ -8,11 +8,10 @@
 package httpapi
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
-	"net/netip"
 
+	"github.com/fairpact/fairpact/internal/caller"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/idempotency"
 )
@@ -29,23 +28,15 @@ type Status struct {
 	Note         string   `json:"note"`
 }
 
-// Limiter limits how often a name may do something; it lets through where it
-// does not know.
-type Limiter interface {
-	Allow(ctx context.Context, name string, perMinute int) (retryAfterSeconds int, ok bool)
-}
-
 // Config is what the surface needs.
 type Config struct {
-	Escrow         *escrow.Service
-	Guard          *idempotency.Guard
-	Limiter        Limiter
-	Status         Status
-	LogReadURL     string // log-server's read port
-	TrustedProxies []netip.Prefix
-	KeysPerMinute  int                     // POST /v1/keys for each client address; 0: no limit
-	Pages          map[string]http.Handler // by path, served beside the REST surface: MCP, the docs
-	Logger         *slog.Logger
+	Escrow     *escrow.Service
+	Guard      *idempotency.Guard
+	Status     Status
+	LogReadURL string // log-server's read port
+	Callers    *caller.Policy
+	Pages      map[string]http.Handler // by path, served beside the REST surface: MCP, the docs
+	Logger     *slog.Logger
 }
 
 // API serves the REST surface.

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/canon"
@@ -20,14 +19,10 @@ func catalogue() ([]byte, error) { return escrow.Encode(algorithm.Catalogue()) }
 // createKey issues an API key. It has no caller, so that idempotency is scoped
 // by the client's address, and Authorization is not looked at.
 func (a *API) createKey(w http.ResponseWriter, r *http.Request) {
-	address := a.clientAddress(r)
-	if a.KeysPerMinute > 0 {
-		if wait, ok := a.Limiter.Allow(r.Context(), "keys:"+address, a.KeysPerMinute); !ok {
-			p := problem.New(problem.RateLimited, "at most %d keys a minute for one address; one key serves any number of deals: keep yours, or wait %d s", a.KeysPerMinute, wait)
-			p.RetryAfter = time.Duration(wait) * time.Second
-			a.fail(w, r, p)
-			return
-		}
+	address := a.Callers.Address(r)
+	if err := a.Callers.MayTakeKey(r.Context(), address); err != nil {
+		a.fail(w, r, err)
+		return
 	}
 	body, err := a.body(w, r, true)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/fairpact/fairpact/internal/assembly"
+	"github.com/fairpact/fairpact/internal/caller"
 	"github.com/fairpact/fairpact/internal/httpapi"
 	"github.com/fairpact/fairpact/internal/service"
 	"github.com/fairpact/fairpact/internal/version"
@@ -51,9 +52,10 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	if status.DevEphemeral {
 		status.Note += "; this deployment signs with a development key: its certificates prove nothing"
 	}
+	callers := &caller.Policy{TrustedProxies: proxies, KeysPerMinute: c.KeysPerMinute, Limiter: parts.Redis}
 	api, err := httpapi.New(httpapi.Config{
-		Escrow: parts.Escrow, Guard: parts.Guard, Limiter: parts.Redis, Status: status,
-		LogReadURL: c.LogReadURL, TrustedProxies: proxies, KeysPerMinute: c.KeysPerMinute, Logger: logger,
+		Escrow: parts.Escrow, Guard: parts.Guard, Callers: callers, Status: status,
+		LogReadURL: c.LogReadURL, Logger: logger,
 	})
 	if err != nil {
 		return err

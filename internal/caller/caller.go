@@ -1,0 +1,69 @@
+// Package caller tells callers without a credential apart, by their network
+// address, and bounds what one of them may ask. REST and MCP share it, so that
+// a limit is one limit whichever way a call comes.
+package caller
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/problem"
+)
+
+// Limiter limits how often a name may do something; it lets through where it
+// does not know.
+type Limiter interface {
+	Allow(ctx context.Context, name string, perMinute int) (retryAfterSeconds int, ok bool)
+}
+
+// Policy is how a deployment sees the callers that have no credential.
+type Policy struct {
+	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed
+	KeysPerMinute  int            // API keys for each address; 0: no limit
+	Limiter        Limiter        // may be nil where there is no limit
+}
+
+// Address is the peer, or behind trusted proxies the right-most forwarded hop
+// that is not one of them: what is left of it a client can make up.
+func (p *Policy) Address(r *http.Request) string {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	address := peer.Addr().Unmap()
+	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for i := len(hops) - 1; i >= 0 && p.trusts(address); i-- {
+		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
+		if err != nil {
+			break
+		}
+		address = hop.Unmap()
+	}
+	return address.String()
+}
+
+// MayTakeKey refuses an address that has taken its API keys of this minute.
+func (p *Policy) MayTakeKey(ctx context.Context, address string) error {
+	if p.KeysPerMinute <= 0 {
+		return nil
+	}
+	wait, ok := p.Limiter.Allow(ctx, "keys:"+address, p.KeysPerMinute)
+	if ok {
+		return nil
+	}
+	limited := problem.New(problem.RateLimited, "at most %d keys a minute for one address; one key serves any number of deals: keep yours, or wait %d s", p.KeysPerMinute, wait)
+	limited.RetryAfter = time.Duration(wait) * time.Second
+	return limited
+}
+
+func (p *Policy) trusts(address netip.Addr) bool {
+	for _, prefix := range p.TrustedProxies {
+		if prefix.Contains(address) {
+			return true
+		}
+	}
+	return false
+}
