@@ -18,18 +18,18 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-// unfinished are deals and certificates on which somebody has yet to act: the
-// worker, or the next call.
+// unfinished are deals and certificates on which the worker or the next call has
+// yet to act, now or at a deadline in the next half minute.
 const unfinished = `
 SELECT deal_id FROM certificates WHERE leaf_index IS NULL
 UNION ALL
 SELECT deal_id FROM deals d WHERE phase = 'COMMITTING'
-  AND (commit_deadline <= extract(epoch FROM clock_timestamp())
+  AND (commit_deadline <= extract(epoch FROM clock_timestamp()) + 30
     OR parties = (SELECT count(*) FROM commitments c WHERE c.deal_id = d.deal_id))
 UNION ALL
 SELECT deal_id FROM deals d WHERE phase = 'REVEALING'
   AND CASE WHEN parties = (SELECT count(*) FROM reveals r WHERE r.deal_id = d.deal_id) THEN algorithm <> 'random.v1'
-      ELSE reveal_deadline <= extract(epoch FROM clock_timestamp()) END`
+      ELSE reveal_deadline <= extract(epoch FROM clock_timestamp()) + 30 END`
 
 // converged waits until nothing is unfinished.
 func (w witness) converged() {

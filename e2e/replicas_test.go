@@ -1,0 +1,126 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/localstack"
+)
+
+// Two replicas of each binary under load: every deal ends as it should, through
+// whichever replica its calls went, and no replica shows an older tree head than
+// any has proved a certificate against.
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	const deals, players = 120, 8
+	stack := own(t, func(o *localstack.Options) {
+		o.Replicas = map[string]int{localstack.DealAPI: 2, localstack.LogServer: 2, localstack.DeadlineWorker: 2}
+	})
+	for _, name := range []string{secondAPI, secondWorker} {
+		if err := stack.Restart(t.Context(), name, secondLogOf(stack)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	doors := []*client{newClient(t, stack.URL(localstack.DealAPI)), newClient(t, stack.URL(secondAPI))}
+	logs := []*client{newClient(t, stack.LogReadURL(localstack.LogServer)), newClient(t, stack.LogReadURL(secondLog))}
+	s := &stubborn{doors: doors}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+
+	f := &freshness{}
+	var watch sync.WaitGroup
+	over, end := context.WithCancel(ctx)
+	for _, c := range append(logs, doors...) {
+		watch.Go(func() { f.watch(t, over, c) })
+	}
+	var all []*soaked
+	var mu sync.Mutex
+	var next atomic.Int64
+	var load sync.WaitGroup
+	for range players {
+		load.Go(func() {
+			for n := next.Add(1); n <= deals; n = next.Add(1) {
+				d := &soaked{t: t, s: s, ctx: ctx, past: stack.Chain().RoundAt(time.Now().Unix()) - 10}
+				err := d.play(int(n))
+				if err == nil && d.states[0] == "COMPUTED" {
+					err = f.proved(ctx, doors[n%2], d)
+				}
+				if err != nil {
+					t.Errorf("deal %s: %v", d.id, err)
+				}
+				mu.Lock()
+				all = append(all, d)
+				mu.Unlock()
+			}
+		})
+	}
+	load.Wait()
+	end()
+	watch.Wait()
+	database(t, stack).converged()
+	invariants(t, stack)
+	for _, d := range all {
+		if err := d.ended(); err != nil {
+			t.Errorf("deal %s: %v", d.id, err)
+		}
+	}
+	if f.heads.Load() < int64(deals) {
+		t.Errorf("only %d heads were looked at", f.heads.Load())
+	}
+}
+
+// freshness is the largest tree that any answered proof was made against.
+type freshness struct {
+	size  atomic.Int64
+	heads atomic.Int64
+}
+
+func (f *freshness) seen(size int64) {
+	for have := f.size.Load(); size > have && !f.size.CompareAndSwap(have, size); have = f.size.Load() {
+	}
+}
+
+// proved fetches a deal's certificate once more and notes its tree.
+func (f *freshness) proved(ctx context.Context, c *client, d *soaked) error {
+	a, err := c.try(ctx, "GET", "/v1/deals/"+d.id+"/certificate", d.tokens[0], nil)
+	if err != nil || a.status != 200 {
+		return fmt.Errorf("certificate: %w %d %s", err, a.status, a.body)
+	}
+	var shown struct {
+		Proof struct {
+			Size int64 `json:"tree_size"`
+		} `json:"log_proof"`
+	}
+	err = json.Unmarshal(a.body, &shown)
+	f.seen(shown.Proof.Size)
+	return err
+}
+
+// watch asks a replica for its head, again and again, and holds it against the
+// proofs that were answered before the question.
+func (f *freshness) watch(t *testing.T, ctx context.Context, c *client) {
+	for ctx.Err() == nil {
+		before := f.size.Load()
+		a, err := c.try(ctx, "GET", "/v1/log/tree-head", "", nil)
+		if errors.Is(err, context.Canceled) {
+			return
+		}
+		var head struct {
+			Size int64 `json:"tree_size"`
+		}
+		if err == nil {
+			err = json.Unmarshal(a.body, &head)
+		}
+		if err != nil || a.status != 200 || head.Size < before {
+			t.Errorf("%s shows a head of size %d after a proof against %d: %v, %d %.300s", c.base, head.Size, before, err, a.status, a.body)
+			return
+		}
+		f.heads.Add(1)
+	}
+}
