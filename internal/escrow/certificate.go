@@ -36,7 +36,7 @@ func (s *Service) Certificate(ctx context.Context, a Access) (idempotency.Respon
 			return idempotency.Response{}, err
 		}
 	}
-	payload, err := certificate.Parse(c.Payload)
+	payload, err := s.intact(c, a.deal.DealID)
 	if err != nil {
 		return idempotency.Response{}, err
 	}
@@ -45,6 +45,25 @@ func (s *Service) Certificate(ctx context.Context, a Access) (idempotency.Respon
 		return idempotency.Response{}, err
 	}
 	return respond(200, certificate.Certificate{Payload: payload, LogProof: proof, Signature: *c.Signature})
+}
+
+// intact reads a stored certificate and refuses to hand out one that does not
+// verify or is another deal's.
+func (s *Service) intact(c *store.Certificate, dealID string) (certificate.Payload, error) {
+	payload, err := certificate.Parse(c.Payload)
+	switch {
+	case err != nil:
+	case payload.CertID != c.CertID || payload.DealID != dealID:
+		err = fmt.Errorf("the row of certificate %s holds %s of deal %s", c.CertID, payload.CertID, payload.DealID)
+	case c.Signature == nil:
+		err = fmt.Errorf("certificate %s has a leaf and no signature", c.CertID)
+	default:
+		err = s.keys.Verify(c.Payload, *c.Signature)
+	}
+	if err != nil {
+		return payload, problem.New(problem.LogInconsistent, "the stored certificate does not verify and is not handed out; tell the operator of this deployment").Because(err)
+	}
+	return payload, nil
 }
 
 // finish issues a pending certificate in the caller's own time, or says what

@@ -90,5 +90,5 @@ var Table = []Entry{
 	{BeaconUnavailable, 502, "no beacon relay gave a value that verifies"},
 	{Unavailable, 503, "the database is out of reach"},
 	{LogUnavailable, 503, "the transparency log is out of reach"},
-	{LogInconsistent, 503, "the log's stored nodes do not lead to its signed head"},
+	{LogInconsistent, 503, "the log's stored nodes do not lead to its signed head, or a stored certificate does not verify"},
 }
