@@ -112,6 +112,7 @@ func logProxy(readURL string) (http.HandlerFunc, error) {
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			p := problem.New(problem.LogUnavailable, "the transparency log is out of reach; call again in a few seconds").Because(err)
 			p.RetryAfter = 2 * time.Second
+			w.Header().Set("Access-Control-Allow-Origin", "*") // as log-server does
 			problem.Write(w, p)
 		},
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
