@@ -6,10 +6,11 @@ UNION ALL
 (SELECT deal_id, reveal_deadline * 1000 - ms FROM deals, clock
  WHERE phase = 'REVEALING' AND chain_hash IS NULL AND reveal_deadline <= now + $1 ORDER BY reveal_deadline LIMIT $2)
 UNION ALL
--- random.v1: its reveal deadline, while someone is missing
+-- random.v1: its reveal deadline, while someone is missing, or its draw
 (SELECT deal_id, reveal_deadline * 1000 - ms FROM deals d, clock
  WHERE phase = 'REVEALING' AND chain_hash IS NOT NULL AND reveal_deadline <= now + $1
-   AND (round_time <= now - $3 OR EXISTS (SELECT FROM parties p WHERE p.deal_id = d.deal_id
+   AND (round_time <= now - $3 AND NOT EXISTS (SELECT FROM reveals r WHERE r.deal_id = d.deal_id AND r.revealed_at > now - $3)
+     OR EXISTS (SELECT FROM parties p WHERE p.deal_id = d.deal_id
         AND NOT EXISTS (SELECT FROM reveals r WHERE r.deal_id = d.deal_id AND r.party = p.party)))
  ORDER BY reveal_deadline LIMIT $2)
 UNION ALL
