@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -55,6 +56,21 @@ func run(m *testing.M) int {
 	return code
 }
 
+// sources tells go test what the binaries are built from, so that it takes no
+// result out of its cache when any of it has changed. It does not see what
+// TestMain reads.
+var sources = sync.OnceValue(func() error {
+	os.LookupEnv("FAIRPACT_E2E_BUILD")
+	for _, root := range []string{"../internal", "../services"} {
+		err := filepath.WalkDir(root, func(_ string, _ os.DirEntry, err error) error { return err })
+		if err != nil {
+			return err
+		}
+	}
+	_, err := os.Stat("../go.sum")
+	return err
+})
+
 var common struct {
 	once  sync.Once
 	stack *localstack.Stack
@@ -64,6 +80,9 @@ var common struct {
 // shared is the stack of all tests that neither break nor change it.
 func shared(t testing.TB) *localstack.Stack {
 	t.Helper()
+	if err := sources(); err != nil {
+		t.Fatal(err)
+	}
 	common.once.Do(func() {
 		common.stack, common.err = localstack.Start(context.Background(), options())
 	})
@@ -76,6 +95,9 @@ func shared(t testing.TB) *localstack.Stack {
 // own is a stack of the test's own, closed at its end.
 func own(t testing.TB, change func(*localstack.Options)) *localstack.Stack {
 	t.Helper()
+	if err := sources(); err != nil {
+		t.Fatal(err)
+	}
 	o := options()
 	if change != nil {
 		change(&o)
