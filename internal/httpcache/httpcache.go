@@ -1,0 +1,110 @@
+// Package httpcache makes reads cheap to repeat: a strong entity tag, 304 where
+// the caller has the same bytes already (RFC 9110 13.1.2), and gzip.
+package httpcache
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"net/http"
+	"strings"
+
+	"github.com/klauspost/compress/gzhttp"
+)
+
+// Cache-Control of answers that are asked for again with their tag.
+const (
+	Public  = "public, no-cache"
+	Private = "private, no-cache" // what a credential opens: no shared cache keeps it
+	Fixed   = "public, max-age=31536000, immutable"
+)
+
+// smallest is the size in bytes from which an answer is compressed: about what
+// one packet holds.
+const smallest = 1400
+
+// suffix tells the tag of compressed bytes from that of the plain ones: a
+// strong tag names one representation (RFC 9110 8.8.3.3).
+const suffix = "-gzip"
+
+var compressed = func() func(http.Handler) http.HandlerFunc {
+	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(smallest), gzhttp.SuffixETag(suffix), gzhttp.EnableZstd(false))
+	if err != nil {
+		panic(err) // the options above are constant
+	}
+	return wrap
+}()
+
+// Handler gives every 200 that next answers to a GET or HEAD a tag and the
+// Cache-Control control; other answers pass as they are, and so does a 200 that
+// has a tag. next MUST NOT answer a secret of the caller's beside text that
+// somebody else chose: the size of compressed bytes tells of what they hold.
+func Handler(control string, next http.Handler) http.HandlerFunc {
+	return compressed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			next.ServeHTTP(w, r)
+			return
+		}
+		kept := &answer{header: w.Header()}
+		next.ServeHTTP(kept, r)
+		if kept.status != http.StatusOK || w.Header().Get("ETag") != "" {
+			kept.send(w)
+			return
+		}
+		sum := sha256.Sum256(kept.body.Bytes())
+		tag := base64.RawURLEncoding.EncodeToString(sum[:18])
+		w.Header().Set("Cache-Control", control)
+		w.Header().Set("ETag", `"`+tag+`"`)
+		if known, ok := match(r.Header.Values("If-None-Match"), tag); ok {
+			w.Header().Set("ETag", known)
+			w.Header().Del("Content-Type")
+			w.Header().Del("Content-Length")
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		kept.send(w)
+	}))
+}
+
+// match finds the tag, plain or compressed, among those that the caller has.
+// The comparison is the weak one (RFC 9110 13.1.2).
+func match(headers []string, tag string) (string, bool) {
+	for known := range strings.SplitSeq(strings.Join(headers, ","), ",") {
+		known = strings.TrimPrefix(strings.TrimSpace(known), "W/")
+		switch known {
+		case "*":
+			return `"` + tag + `"`, true
+		case `"` + tag + `"`, `"` + tag + suffix + `"`:
+			return known, true
+		}
+	}
+	return "", false
+}
+
+// answer keeps what a handler says until its tag is known.
+type answer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (a *answer) Header() http.Header { return a.header }
+
+func (a *answer) WriteHeader(status int) {
+	if a.status == 0 {
+		a.status = status
+	}
+}
+
+func (a *answer) Write(b []byte) (int, error) {
+	a.WriteHeader(http.StatusOK)
+	return a.body.Write(b)
+}
+
+func (a *answer) send(w http.ResponseWriter) {
+	if a.status == 0 {
+		a.status = http.StatusOK
+	}
+	w.WriteHeader(a.status)
+	_, _ = w.Write(a.body.Bytes())
+}

@@ -1,0 +1,107 @@
+package httpcache
+
+import (
+	"compress/gzip"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+func ask(h http.Handler, method string, header ...string) *http.Response {
+	r := httptest.NewRequest(method, "/", nil)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Add(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Result()
+}
+
+func says(status int, body string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	})
+}
+
+var large = `{"text":"` + strings.Repeat("commitment ", 1000) + `"}`
+
+func text(t *testing.T, r io.Reader) string {
+	t.Helper()
+	b, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestTagAndNotModified(t *testing.T) {
+	h := Handler(Private, says(200, `{"a":1}`))
+	first := ask(h, "GET")
+	tag := first.Header.Get("ETag")
+	if first.StatusCode != 200 || text(t, first.Body) != `{"a":1}` || len(tag) != 26 || first.Header.Get("Cache-Control") != Private {
+		t.Fatalf("%d %v", first.StatusCode, first.Header)
+	}
+	if other := ask(Handler(Private, says(200, `{"a":2}`)), "GET"); other.Header.Get("ETag") == tag {
+		t.Error("two bodies have one tag")
+	}
+	for _, known := range []string{tag, "W/" + tag, `"x", ` + tag, "*"} {
+		for _, method := range []string{"GET", "HEAD"} {
+			again := ask(h, method, "If-None-Match", known)
+			if again.StatusCode != 304 || text(t, again.Body) != "" || again.Header.Get("ETag") != tag || again.Header.Get("Cache-Control") != Private || again.Header.Get("Content-Type") != "" {
+				t.Errorf("%s with %s: %d %v", method, known, again.StatusCode, again.Header)
+			}
+		}
+	}
+	for _, known := range []string{`"x"`, strings.Trim(tag, `"`), ""} {
+		if again := ask(h, "GET", "If-None-Match", known); again.StatusCode != 200 || text(t, again.Body) != `{"a":1}` {
+			t.Errorf("with %s: %d", known, again.StatusCode)
+		}
+	}
+}
+
+func TestCompressed(t *testing.T) {
+	h := Handler(Public, says(200, large))
+	plain := ask(h, "GET")
+	if plain.Header.Get("Content-Encoding") != "" || text(t, plain.Body) != large || plain.Header.Get("Vary") != "Accept-Encoding" {
+		t.Fatalf("plain: %v", plain.Header)
+	}
+	packed := ask(h, "GET", "Accept-Encoding", "br, gzip")
+	tag := packed.Header.Get("ETag")
+	if packed.Header.Get("Content-Encoding") != "gzip" || tag == plain.Header.Get("ETag") || packed.Header.Get("Vary") != "Accept-Encoding" {
+		t.Fatalf("compressed: %v", packed.Header)
+	}
+	unpacked, err := gzip.NewReader(packed.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text(t, unpacked) != large {
+		t.Error("the compressed body is another")
+	}
+	again := ask(h, "GET", "Accept-Encoding", "gzip", "If-None-Match", tag)
+	if again.StatusCode != 304 || again.Header.Get("ETag") != tag || again.Header.Get("Content-Encoding") != "" || text(t, again.Body) != "" {
+		t.Errorf("again: %d %v", again.StatusCode, again.Header)
+	}
+	for header, body := range map[string]string{"gzip;q=0": large, "identity": large, "gzip": `{"a":1}`} {
+		if a := ask(Handler(Public, says(200, body)), "GET", "Accept-Encoding", header); a.Header.Get("Content-Encoding") != "" || text(t, a.Body) != body {
+			t.Errorf("%d bytes with %s: %v", len(body), header, a.Header)
+		}
+	}
+}
+
+// What is no 200 to a read keeps its own headers: an error is never cached.
+func TestOtherAnswersPass(t *testing.T) {
+	for _, status := range []int{201, 401, 404, 409, 503} {
+		a := ask(Handler(Public, says(status, `{"error":"X: y"}`)), "GET", "If-None-Match", "*")
+		if a.StatusCode != status || a.Header.Get("ETag") != "" || a.Header.Get("Cache-Control") != "no-store" || text(t, a.Body) != `{"error":"X: y"}` {
+			t.Errorf("%d: %d %v", status, a.StatusCode, a.Header)
+		}
+	}
+	if a := ask(Handler(Public, says(200, "{}")), "POST", "If-None-Match", "*"); a.StatusCode != 200 || a.Header.Get("ETag") != "" {
+		t.Errorf("POST: %d %v", a.StatusCode, a.Header)
+	}
+}

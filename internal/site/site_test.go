@@ -1,0 +1,111 @@
+package site
+
+import (
+	"compress/gzip"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func mux() *http.ServeMux {
+	m := http.NewServeMux()
+	for path, page := range Pages() {
+		m.Handle(path, page)
+	}
+	return m
+}
+
+func ask(m http.Handler, method, path string, header ...string) *http.Response {
+	r := httptest.NewRequest(method, path, nil)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	m.ServeHTTP(w, r)
+	return w.Result()
+}
+
+func text(t *testing.T, r io.Reader) string {
+	t.Helper()
+	b, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestPagesAndAllThatTheyName(t *testing.T) {
+	m := mux()
+	asset := regexp.MustCompile(`/assets/[^"]+`)
+	imported := regexp.MustCompile(`from '\./([a-z0-9]+\.js)'`)
+	for _, path := range []string{"/", "/reference"} {
+		page := ask(m, "GET", path)
+		h := page.Header
+		if page.StatusCode != 200 || h.Get("Content-Type") != "text/html; charset=utf-8" || h.Get("ETag") == "" || h.Get("Content-Security-Policy") != policy ||
+			h.Get("Link") != `</openapi.json>; rel="service-desc"` || h.Get("Cache-Control") != "public, no-cache" {
+			t.Fatalf("%s: %d %v", path, page.StatusCode, h)
+		}
+		body := text(t, page.Body)
+		if strings.Contains(body, mark) || strings.Contains(body, " style=") || strings.Contains(body, "<style") || regexp.MustCompile(`(src|href)="(https?:)?//`).MatchString(body) {
+			t.Errorf("%s is not ready, or names what the policy forbids", path)
+		}
+		names := asset.FindAllString(body, -1)
+		if len(names) < 3 {
+			t.Fatalf("%s names %v", path, names)
+		}
+		folder := names[0][:strings.LastIndex(names[0], "/")+1]
+		for seen := map[string]bool{}; len(names) > 0; names = names[1:] {
+			if seen[names[0]] {
+				continue
+			}
+			seen[names[0]] = true
+			a := ask(m, "GET", names[0])
+			if a.StatusCode != 200 || a.Header.Get("Cache-Control") != "public, max-age=31536000, immutable" || a.Header.Get("ETag") == "" || a.Header.Get("X-Content-Type-Options") != "nosniff" {
+				t.Errorf("%s: %d %v", names[0], a.StatusCode, a.Header)
+			}
+			for _, found := range imported.FindAllStringSubmatch(text(t, a.Body), -1) {
+				names = append(names, folder+found[1])
+			}
+		}
+	}
+}
+
+func TestAssetsOfAnotherVersion(t *testing.T) {
+	m := mux()
+	if a := ask(m, "GET", "/assets/000000000000/page.js"); a.StatusCode != 200 || a.Header.Get("Cache-Control") != "public, no-cache" || !strings.HasPrefix(a.Header.Get("Content-Type"), "text/javascript") {
+		t.Errorf("%d %v", a.StatusCode, a.Header)
+	}
+	for _, path := range []string{"/assets/000000000000/nothing.js", "/assets/000000000000/index.html"} {
+		if a := ask(m, "GET", path); a.StatusCode != 404 || a.Header.Get("ETag") != "" || !strings.HasPrefix(text(t, a.Body), `{"error":"NOT_FOUND: `) {
+			t.Errorf("%s: %d %v", path, a.StatusCode, a.Header)
+		}
+	}
+}
+
+func TestPageIsCompressedAndRevalidated(t *testing.T) {
+	m := mux()
+	a := ask(m, "GET", "/", "Accept-Encoding", "gzip")
+	r, err := gzip.NewReader(a.Body)
+	if err != nil {
+		t.Fatalf("%v: %v", err, a.Header)
+	}
+	if !strings.Contains(text(t, r), "<h1") {
+		t.Error("no page")
+	}
+	if again := ask(m, "GET", "/", "Accept-Encoding", "gzip", "If-None-Match", a.Header.Get("ETag")); again.StatusCode != 304 {
+		t.Errorf("%d", again.StatusCode)
+	}
+}
+
+func TestMethods(t *testing.T) {
+	m := mux()
+	if a := ask(m, "POST", "/"); a.StatusCode != 405 || a.Header.Get("Allow") == "" || !strings.HasPrefix(text(t, a.Body), `{"error":"METHOD_NOT_ALLOWED: `) {
+		t.Errorf("%d %v", a.StatusCode, a.Header)
+	}
+	if a := ask(m, "OPTIONS", "/"); a.StatusCode != 204 || a.Header.Get("Allow") != "GET, HEAD, OPTIONS" {
+		t.Errorf("%d %v", a.StatusCode, a.Header)
+	}
+}

@@ -1,0 +1,49 @@
+// Elements without a framework. Text is always text: nothing that a server or a
+// certificate says is read as HTML.
+
+/** An element; attributes that are null or false are left out, children are nodes or text. */
+export function element(name, attributes = {}, ...children) {
+  const node = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith('on')) node.addEventListener(key.slice(2), value);
+    else if (value !== null && value !== false) node.setAttribute(key, value === true ? '' : value);
+  }
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+export const byId = (id) => document.getElementById(id);
+
+/** A button that copies what text() gives, and says so. */
+export function copyButton(what, text) {
+  const button = element('button', { type: 'button', class: 'copy', 'aria-label': `Copy ${what}` }, 'Copy');
+  button.addEventListener('click', async () => {
+    try {
+      await navigator.clipboard.writeText(text());
+      button.textContent = 'Copied';
+    } catch {
+      button.textContent = 'Select and copy by hand';
+    }
+    setTimeout(() => { button.textContent = 'Copy'; }, 2000);
+  });
+  return button;
+}
+
+/** What a call of this origin answered: its status, text and JSON. */
+export async function call(method, path, { token, body, header = {} } = {}) {
+  const headers = { ...header };
+  if (token) headers.Authorization = `Bearer ${token}`;
+  if (body !== undefined) headers['Content-Type'] = 'application/json';
+  const response = await fetch(path, {
+    method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: 'no-store', credentials: 'omit', redirect: 'error',
+  });
+  const text = await response.text();
+  let json = null;
+  try {
+    json = JSON.parse(text);
+  } catch { /* the text alone is shown */ }
+  return { status: response.status, ok: response.ok, text, json, date: Date.parse(response.headers.get('date')) || Date.now() };
+}
+
+/** What went wrong, in the service's own words where it has said any. */
+export const problemOf = (answer) => answer.json?.error ?? `the service answered ${answer.status}`;

@@ -1,0 +1,77 @@
+// Labelled signatures: es256 (ECDSA P-256 with SHA-256, low-S, raw r‖s) and
+// ed25519 (older development certificates). WebCrypto verifies; what it does not
+// ask for is asked here: lower-case hex, low-S, and the point of a compressed key.
+
+import { bigEndian, concat, fromHex, toBigInt } from './bytes.js';
+
+const P = 2n ** 256n - 2n ** 224n + 2n ** 192n + 2n ** 96n - 1n;
+const N = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n;
+const B = 0x5ac635d8aa3a93e7b3ebbd55769886bc651d06b0cc53b0f63bce3c3e27d2604bn;
+
+const KEY = /^(?:es256:[0-9a-f]{66}|ed25519:[0-9a-f]{64})$/;
+export const signatureForm = /^(?:es256|ed25519):[0-9a-f]{128}$/;
+
+function power(base, exponent, modulus) {
+  let result = 1n;
+  for (base %= modulus; exponent > 0n; exponent >>= 1n) {
+    if (exponent & 1n) result = (result * base) % modulus;
+    base = (base * base) % modulus;
+  }
+  return result;
+}
+
+/** The 65 bytes of a point from its 33 compressed ones (SEC 1, 2.3.4); null where there is none. */
+export function decompress(key) {
+  const x = toBigInt(key.subarray(1));
+  if (key.length !== 33 || (key[0] !== 2 && key[0] !== 3) || x >= P) return null;
+  const square = (((x * x * x - 3n * x + B) % P) + P) % P;
+  let y = power(square, (P + 1n) / 4n, P);
+  if ((y * y) % P !== square) return null;
+  if ((y & 1n) !== BigInt(key[0] & 1)) y = P - y;
+  return concat([4], bigEndian(x, 32), bigEndian(y, 32));
+}
+
+const split = (labelled) => labelled.split(':');
+
+/** What is wrong with a labelled public key, or null. */
+export function keyProblem(key) {
+  if (typeof key !== 'string' || !KEY.test(key)) return 'is not es256: and 66, or ed25519: and 64, lower-case hex digits';
+  const [scheme, hex] = split(key);
+  return scheme === 'es256' && !decompress(fromHex(hex)) ? 'is not a point of the curve P-256' : null;
+}
+
+/** What is wrong with the form of a labelled signature, or null. */
+export function signatureProblem(signature) {
+  if (typeof signature !== 'string' || !signatureForm.test(signature)) return 'is not es256: or ed25519: and 128 lower-case hex digits';
+  const [scheme, hex] = split(signature);
+  if (scheme !== 'es256') return null;
+  const raw = fromHex(hex);
+  const [r, s] = [toBigInt(raw.subarray(0, 32)), toBigInt(raw.subarray(32))];
+  if (r === 0n || r >= N || s === 0n || s >= N) return 'has r or s out of range';
+  return s > N / 2n ? 'is high-S: the larger of s and n − s is never valid here' : null;
+}
+
+/** True where the signature over the message holds under the key; both of one scheme. */
+export async function verify(key, message, signature) {
+  if (keyProblem(key) || signatureProblem(signature)) return false;
+  const [scheme, keyHex] = split(key);
+  const [signedAs, signatureHex] = split(signature);
+  if (scheme !== signedAs) return false;
+  const raw = fromHex(keyHex);
+  const [form, how] = scheme === 'es256'
+    ? [{ name: 'ECDSA', namedCurve: 'P-256' }, { name: 'ECDSA', hash: 'SHA-256' }]
+    : [{ name: 'Ed25519' }, { name: 'Ed25519' }];
+  try {
+    const imported = await crypto.subtle.importKey('raw', scheme === 'es256' ? decompress(raw) : raw, form, false, ['verify']);
+    return await crypto.subtle.verify(how, imported, fromHex(signatureHex), message);
+  } catch (fault) {
+    if (fault.name === 'NotSupportedError') throw new Error(`this browser cannot check ${scheme} signatures`);
+    return false; // WebCrypto refuses the key
+  }
+}
+
+/** The same signature with the other s: as valid to ECDSA, and a forgery here. */
+export function otherS(signature) {
+  const raw = fromHex(split(signature)[1]);
+  return 'es256:' + split(signature)[1].slice(0, 64) + (N - toBigInt(raw.subarray(32))).toString(16).padStart(64, '0');
+}

@@ -1,0 +1,34 @@
+// Shows the checks of a verification.
+
+import { element } from './dom.js';
+import { valid } from './verify.js';
+
+/** Puts the verdict and every check into a container. */
+export function showReport(container, checks, certificate) {
+  const good = valid(checks);
+  const failed = checks.filter((check) => !check.ok).length;
+  container.replaceChildren(
+    element('p', { class: `verdict ${good ? 'good' : 'bad'}` },
+      element('strong', {}, good ? 'Valid' : 'Not valid'),
+      element('span', {}, good
+        ? `All ${checks.length} checks hold. They were made in this browser.`
+        : `${failed} of ${checks.length} checks failed. Do not rely on this certificate.`)),
+    element('ol', { class: 'checks' }, checks.map(row)),
+  );
+  container.dataset.valid = good;
+  if (good && certificate?.outcome === 'VOID') {
+    container.firstChild.lastChild.append(' The deal ended VOID; void_flakers names who failed to act.');
+  }
+}
+
+function row({ name, title, ok, detail, facts }) {
+  return element('li', { class: ok ? 'ok' : 'fail', 'data-check': name },
+    element('span', { class: 'mark' }, ok ? 'OK' : 'FAIL'),
+    element('div', {},
+      element('p', { class: 'title' }, title),
+      element('p', { class: 'detail' }, detail),
+      facts.length
+        ? element('details', {}, element('summary', {}, 'Show the values', element('span', { class: 'unseen' }, ` of: ${title}`)),
+          element('dl', {}, facts.map(([what, value]) => [element('dt', {}, what), element('dd', {}, value)])))
+        : null));
+}

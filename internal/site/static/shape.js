@@ -1,0 +1,94 @@
+// What a certificate, a tree head and a status must look like, and what a
+// certificate must not claim. A rule gives null, or the words for what is wrong.
+
+import { signatureForm } from './p256.js';
+
+/** Least and most parties of each algorithm. */
+export const PARTIES = { 'split.v1': [2, 16], 'random.v1': [2, 10000], 'shapley.v1': [2, 8] };
+
+const isObject = (v) => typeof v === 'object' && v !== null && !Array.isArray(v);
+const rule = (holds, what) => (v) => (holds(v) ? null : what);
+const integer = rule((v) => Number.isSafeInteger(v) && v >= 0, 'is not a non-negative integer');
+const string = rule((v) => typeof v === 'string' && v !== '', 'is not a non-empty string');
+const object = rule(isObject, 'is not an object');
+const none = rule((v) => v === null, 'is not null');
+const pattern = (expression, what) => rule((v) => typeof v === 'string' && expression.test(v), `is not ${what}`);
+const oneOf = (...allowed) => rule((v) => allowed.includes(v), `is not one of ${allowed.join(', ')}`);
+const nullable = (inner) => (v) => (v === null ? null : inner(v));
+
+const array = (inner) => (value) => {
+  if (!Array.isArray(value)) return 'is not an array';
+  const at = value.findIndex((v) => inner(v));
+  return at < 0 ? null : `[${at}] ${inner(value[at])}`;
+};
+
+const record = (members, { extra = false, optional = [] } = {}) => (value) => {
+  if (!isObject(value)) return 'is not an object';
+  for (const [name, inner] of Object.entries(members)) {
+    if (!(name in value)) {
+      if (optional.includes(name)) continue;
+      return `lacks ${name}`;
+    }
+    const problem = inner(value[name]);
+    if (problem) return `: ${name} ${problem}`;
+  }
+  const unknown = Object.keys(value).find((name) => !Object.hasOwn(members, name));
+  return unknown !== undefined && !extra ? `has the unknown member ${unknown}` : null;
+};
+
+const HASH = pattern(/^[0-9a-f]{64}$/, '64 lower-case hex digits');
+export const SHA256 = pattern(/^sha256:[0-9a-f]{64}$/, 'sha256: and 64 lower-case hex digits');
+const SIGNATURE = pattern(signatureForm, 'es256: or ed25519: and 128 lower-case hex digits');
+
+export const CERTIFICATE = record({
+  cert_version: oneOf('1'),
+  cert_id: string,
+  deal_id: string,
+  outcome: oneOf('COMPUTED', 'VOID'),
+  algorithm: oneOf(...Object.keys(PARTIES)),
+  mode: oneOf('sealed', 'open'),
+  retention: oneOf('standard', 'purge'),
+  parties: array(record({ index: integer, label: string, commitment: nullable(SHA256), attested_by: string })),
+  input_root: nullable(string), // its form is a check of its own
+  result: nullable(object),
+  void_flakers: nullable(array(integer)),
+  properties: array(string),
+  timing: record({ created_at: integer, commits_closed_at: nullable(integer), reveals_closed_at: nullable(integer), computed_at: nullable(integer) }),
+  log_proof: record({ tree_size: integer, leaf_index: integer, inclusion_path: array(HASH) }),
+  tee_attestation: none,
+  signature: SIGNATURE,
+});
+export const TREE_HEAD = record({ tree_size: integer, root_hash: HASH, signature: SIGNATURE });
+export const STATUS = record({ pubkey: string, legacy_pubkeys: array(string) }, { extra: true });
+export const INPUTS = array(nullable(record(
+  { input: object, salt: rule((v) => v === null || typeof v === 'string', 'is not a string') }, { optional: ['salt'] })));
+
+/** What a certificate of the right shape says that cannot be true together. */
+export function contradictions(c) {
+  const [n, computed, flakers, { timing }] = [c.parties.length, c.outcome === 'COMPUTED', c.void_flakers, c];
+  const missing = c.parties.flatMap((p, i) => (p.commitment === null ? [i] : []));
+  const [low, high] = PARTIES[c.algorithm];
+  const rising = (list) => list.every((v, i) => i === 0 || list[i - 1] < v);
+  const claims = [
+    [low <= n && n <= high, `${c.algorithm} takes ${low} to ${high} parties, not ${n}`],
+    [c.parties.every((p, i) => p.index === i), 'party indexes are not 0 to n−1 in order'],
+    [(c.result === null) !== (flakers === null), 'not exactly one of result and void_flakers is set'],
+    [(c.result !== null) === computed, 'result is set without COMPUTED, or the reverse'],
+    [(timing.computed_at !== null) === computed, 'computed_at is set without COMPUTED, or the reverse'],
+    [(timing.commits_closed_at !== null) === (missing.length === 0), 'commits_closed_at and the commitments disagree'],
+    [(timing.reveals_closed_at !== null) === (c.input_root !== null), 'reveals_closed_at and input_root disagree'],
+    [c.input_root === null || missing.length === 0, 'input_root is set although a party never committed'],
+    [new Set(c.properties).size === c.properties.length, 'a property occurs twice'],
+    [!c.properties.includes('inputs-purged') || c.retention === 'purge', 'inputs-purged without purge'],
+    [!c.properties.includes('beacon-verified') || (computed && c.algorithm === 'random.v1'), 'beacon-verified without a draw'],
+  ];
+  if (flakers) {
+    claims.push(
+      [flakers.length > 0 && rising(flakers), 'void_flakers is empty, unsorted or repeats a party'],
+      [flakers.every((i) => i < n), 'void_flakers names a party that does not exist'],
+      [missing.length === 0 || String(flakers) === String(missing), 'void_flakers are not the parties that never committed'],
+      [c.input_root === null || c.algorithm === 'shapley.v1', 'VOID although all have revealed'],
+    );
+  }
+  return claims.filter(([holds]) => !holds).map(([, words]) => words);
+}

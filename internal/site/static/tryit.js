@@ -1,0 +1,154 @@
+// A two-party deal played against this origin: both parties live in this page,
+// and each seals its own input before anything is sent.
+
+import { bytesOf, concat, sha256, toHex } from './bytes.js';
+import { byId, call, element, problemOf } from './dom.js';
+import { canonical, encode, parse } from './jcs.js';
+import { showReport } from './report.js';
+import { verifyCertificate } from './verify.js';
+import { fetchTrust, load } from './verifier.js';
+
+const LABELS = ['Ann', 'Bob'];
+
+/** Credentials are not for a screen that somebody may share. */
+const masked = (text) => text.replace(/\b(fp|it)_[A-Za-z0-9_-]{8,}/g, '$1_…');
+
+const pretty = (answer) => masked(answer.json === null ? answer.text : JSON.stringify(answer.json, null, 2));
+
+class Story {
+  constructor(list) {
+    this.list = list;
+    list.replaceChildren();
+  }
+
+  /** One step: who acts, what it means, and the pairs of [what, text] behind it. */
+  tell(who, words, parts = [], bad = false) {
+    this.list.append(element('li', { class: bad ? 'bad' : null },
+      element('p', {}, element('span', { class: `who ${who.toLowerCase()}` }, who), ' ', words),
+      parts.length
+        ? element('details', {}, element('summary', {}, parts[0][1].split('\n')[0]),
+          parts.map(([what, text]) => [element('p', { class: 'what' }, what), element('pre', {}, text)]))
+        : null));
+  }
+
+  /** Sends a request, shows it with its answer, and gives the answer where it is a success. */
+  async send(who, words, method, path, options = {}) {
+    const answer = await call(method, path, options);
+    const request = [`${method} ${path}`];
+    if (options.token) request.push(masked(`Authorization: Bearer ${options.token}`));
+    if (options.body !== undefined) request.push('', JSON.stringify(options.body, null, 2));
+    this.tell(who, answer.ok ? words : problemOf(answer), [['Request', request.join('\n')], [`Answer ${answer.status}`, pretty(answer)]], !answer.ok);
+    if (!answer.ok) throw new Error('The deal stopped here; what the service says is in the last step.');
+    return answer;
+  }
+}
+
+const rows = () => [...byId('try-items').querySelectorAll('tbody tr')];
+
+/** Items and both parties' valuations, as they stand in the table. */
+function read() {
+  const items = rows().map((row) => row.querySelector('th').textContent);
+  const inputs = LABELS.map((_, party) => ({
+    valuations: Object.fromEntries(rows().map((row, i) => {
+      const value = Number(row.querySelectorAll('input')[party].value);
+      if (!Number.isSafeInteger(value) || value < 0) throw new Error(`Points are whole numbers of 0 or more: mend “${items[i]}” of ${LABELS[party]}.`);
+      return [items[i], value];
+    })),
+  }));
+  return { items, inputs };
+}
+
+async function play(story) {
+  const { items, inputs } = read();
+  const key = await story.send('Ann', 'takes an API key. No signup, no e-mail.', 'POST', '/v1/keys');
+  const now = Math.floor(key.date / 1000); // the service's clock, not this device's
+  const params = { items };
+  const created = await story.send('Ann', 'opens the deal and gets one invite token for each party.', 'POST', '/v1/deals', {
+    token: key.json.api_key,
+    body: { algorithm: 'split.v1', party_labels: LABELS, commit_deadline: now + 300, reveal_deadline: now + 600, algorithm_params: params },
+  });
+  const deal = `/v1/deals/${created.json.deal_id}`;
+  const tokens = created.json.invite_tokens.map((invite) => invite.token);
+  const sealed = [];
+  for (const [party, label] of LABELS.entries()) {
+    const salt = toHex(crypto.getRandomValues(new Uint8Array(16)));
+    const commitment = `sha256:${toHex(await sha256(concat(encode(inputs[party]), bytesOf(salt))))}`;
+    sealed.push({ input: inputs[party], salt });
+    story.tell(label, 'seals the input here, in the browser: canonical JSON, then a random salt, then SHA-256.', [
+      ['Canonical input (RFC 8785)', canonical(inputs[party])], ['Salt', salt], ['Commitment', commitment]]);
+    await story.send(label, 'commits. Only the hash leaves.', 'POST', `${deal}/commit`, { token: tokens[party], body: { commitment } });
+  }
+  await story.send('Bob', 'looks: all have committed, nobody can change an input any more, and no input is to be seen.', 'GET', deal, { token: tokens[1] });
+  let last;
+  for (const [party, label] of LABELS.entries()) {
+    last = await story.send(label, party ? 'reveals. With the last reveal the algorithm runs.' : 'reveals input and salt; the service checks them against the hash.',
+      'POST', `${deal}/reveal`, { token: tokens[party], body: sealed[party] });
+  }
+  const certificate = await certificateOf(story, deal, tokens[0]);
+  return { certificate, params, sealed, result: last.json.result, items };
+}
+
+/** Asks until the certificate is in the log, at most for about 20 seconds. */
+async function certificateOf(story, deal, token) {
+  for (let tries = 0; tries < 20; tries++) {
+    const view = await call('GET', deal, { token });
+    if (view.json?.certificate_id) break;
+    await new Promise((resolve) => { setTimeout(resolve, 1000); });
+  }
+  const answer = await story.send('Ann', 'fetches the certificate: signed, and proven to be in the public log.', 'GET', `${deal}/certificate`, { token });
+  return parse(answer.text);
+}
+
+/** The division as one bar an item. */
+function picture(result, items) {
+  const part = (party, item) => {
+    const [n, d = 1] = (result.shares[party].items.find((row) => row.item === item)?.share ?? '0').split('/').map(Number);
+    return n / d;
+  };
+  const words = (share) => `${+(share * 100).toFixed(1)} %`;
+  const bars = items.map((item) => {
+    const first = part(0, item);
+    const bar = element('span', { class: 'bar', 'aria-hidden': 'true' }, element('span', {}));
+    bar.firstChild.style.width = `${first * 100}%`;
+    return element('li', {}, element('span', { class: 'item' }, item), bar,
+      element('span', { class: 'parts' }, [[0, first], [1, 1 - first]].filter(([, share]) => share > 0).map(([p, share]) => `${LABELS[p]} ${words(share)}`).join(', ')));
+  });
+  const gets = result.shares.map((share) => `${share.label} gets ${words(share.value_ppb / 1e9)} of what ${share.label} values`);
+  return [element('h3', {}, 'The result'), element('ul', { class: 'bars' }, bars), element('p', {}, `${gets.join('; ')}. Neither could see the other’s points before both were bound to their own.`)];
+}
+
+async function run() {
+  const [go, note, story, outcome] = ['try-go', 'try-note', 'try-story', 'try-outcome'].map(byId);
+  go.disabled = true;
+  outcome.replaceChildren();
+  note.classList.remove('bad');
+  note.textContent = 'Playing…';
+  try {
+    const told = new Story(story);
+    const { certificate, params, sealed, result, items } = await play(told);
+    const { status, head } = await fetchTrust(certificate);
+    const keys = [status.pubkey, ...status.legacy_pubkeys];
+    const checks = await verifyCertificate({ certificate, head, keys, inputs: sealed, params });
+    const report = element('div', { id: 'try-report' });
+    showReport(report, checks, certificate);
+    outcome.replaceChildren(...picture(result, items), element('h3', {}, 'The certificate, verified here'), report,
+      element('button', {
+        type: 'button', class: 'second', id: 'try-load', onclick: () => load({
+          certificate: JSON.stringify(certificate, null, 2), keys: keys.join('\n'), head: JSON.stringify(head, null, 2),
+          inputs: JSON.stringify(sealed, null, 2), params: JSON.stringify(params, null, 2),
+        }),
+      }, 'Open it in the verifier and try to forge it'));
+    note.textContent = 'Done: a settled deal with a verified certificate.';
+  } catch (fault) {
+    note.classList.add('bad');
+    note.textContent = fault.message;
+  }
+  go.disabled = false;
+}
+
+export function start() {
+  byId('try-form').addEventListener('submit', (event) => {
+    event.preventDefault();
+    run();
+  });
+}

@@ -1,0 +1,110 @@
+// The verifier's form. It asks the service only where a Fetch button is pressed;
+// the checks themselves are made from what stands in the form.
+
+import { byId, call, problemOf } from './dom.js';
+import { parse } from './jcs.js';
+import { showReport } from './report.js';
+import { verifyCertificate } from './verify.js';
+
+const field = (name) => byId(`verify-${name}`);
+
+function say(text, bad = false) {
+  const note = byId('verify-note');
+  note.textContent = text;
+  note.classList.toggle('bad', bad);
+}
+
+/** Reads a field as strict JSON; null where it is empty. */
+function read(name, what, depth) {
+  const text = field(name).value.trim();
+  if (!text) return null;
+  try {
+    return parse(text, depth);
+  } catch (fault) {
+    field(name).closest('details')?.setAttribute('open', '');
+    field(name).focus();
+    throw new Error(`The ${what} cannot be read: ${fault.message}.`);
+  }
+}
+
+/** Labelled keys, one a line, or the whole answer of /v1/status. */
+function readKeys() {
+  const text = field('keys').value.trim();
+  if (!text.startsWith('{')) return text.split(/[\s,]+/).filter(Boolean);
+  const status = read('keys', 'status');
+  return [status.pubkey, ...(status.legacy_pubkeys ?? [])];
+}
+
+async function verify() {
+  const out = byId('verify-report');
+  out.replaceChildren();
+  delete out.dataset.valid;
+  const certificate = read('certificate', 'certificate');
+  const head = read('head', 'tree head');
+  const keys = readKeys();
+  if (certificate === null) throw new Error('Paste a certificate first, or fetch one.');
+  if (head === null || keys.length === 0) {
+    field('keys').closest('details').open = true;
+    throw new Error('Two things are missing to check against: the verifying key and a signed tree head. Paste them, or fetch them from this service.');
+  }
+  const inputs = read('inputs', 'list of inputs', 34); // two levels around each input
+  const params = read('params', 'parameters');
+  showReport(out, await verifyCertificate({ certificate, head, keys, inputs, params: inputs === null ? null : params }), certificate);
+  say(inputs === null ? 'Checked without the inputs. With them, the result itself is recomputed as well.' : 'Checked, and recomputed from the inputs.');
+}
+
+/** Keys and the tree head of the certificate's proof, where the log still answers it. */
+export async function fetchTrust(certificate) {
+  const status = await call('GET', '/v1/status');
+  if (!status.ok) throw new Error(problemOf(status));
+  let head = await call('GET', '/v1/log/tree-head');
+  const size = certificate?.log_proof?.tree_size;
+  if (head.ok && Number.isSafeInteger(size) && size >= 0 && size < head.json.tree_size) {
+    const older = await call('GET', `/v1/log/tree-head?tree_size=${size}`);
+    if (older.ok) head = older;
+  }
+  if (!head.ok) throw new Error(problemOf(head));
+  return { status: parse(status.text), head: parse(head.text) };
+}
+
+async function fillTrust() {
+  const { status, head } = await fetchTrust(read('certificate', 'certificate'));
+  field('keys').value = [status.pubkey, ...status.legacy_pubkeys].join('\n');
+  field('head').value = JSON.stringify(head, null, 2);
+  say('Fetched. A service names its own key: compare it with one that you have from elsewhere.');
+}
+
+async function fillCertificate() {
+  const [deal, token] = [byId('fetch-deal').value.trim(), byId('fetch-token').value.trim()];
+  if (!deal || !token) throw new Error('Give the deal id and an invite token of that deal: certificates are private to its parties.');
+  const answer = await call('GET', `/v1/deals/${encodeURIComponent(deal)}/certificate`, { token });
+  if (!answer.ok) throw new Error(problemOf(answer));
+  field('certificate').value = JSON.stringify(parse(answer.text), null, 2);
+  say('Fetched. The token was used once and is not kept.');
+  byId('fetch-token').value = '';
+}
+
+/** Puts values into the form and brings it into view. */
+export function load(values) {
+  for (const [name, value] of Object.entries(values)) field(name).value = value;
+  byId('verify-report').replaceChildren();
+  field('keys').closest('details').open = true;
+  byId('verify').scrollIntoView();
+  field('certificate').focus({ preventScroll: true });
+  say('Filled in from the deal above. Change any character and verify again.');
+}
+
+export function start() {
+  const on = (id, act) => byId(id).addEventListener('click', async (event) => {
+    event.preventDefault();
+    say('Working…');
+    try {
+      await act();
+    } catch (fault) {
+      say(fault.message, true);
+    }
+  });
+  on('verify-go', verify);
+  on('fetch-trust', fillTrust);
+  on('fetch-certificate', fillCertificate);
+}

@@ -1,0 +1,158 @@
+// Every check of a certificate, made here from what was given: nothing is asked
+// of the service. A check is {name, title, ok, detail, facts}; facts are rows of
+// [what, value] to show.
+
+import { draw, rejectors, result } from './algorithms.js';
+import { bytesOf, concat, equal, fromHex, sha256, toHex } from './bytes.js';
+import { canonical, encode } from './jcs.js';
+import { climb, leafHash, rootOf } from './merkle.js';
+import { keyProblem, signatureProblem, verify as holds } from './p256.js';
+import { CERTIFICATE, INPUTS, SHA256, TREE_HEAD, contradictions } from './shape.js';
+
+const isObject = (v) => typeof v === 'object' && v !== null && !Array.isArray(v);
+
+/** The bytes that are signed: the certificate without signature and log_proof, in RFC 8785 form. */
+export function signingBytes(certificate) {
+  const payload = { ...(isObject(certificate) ? certificate : {}) };
+  delete payload.signature;
+  delete payload.log_proof;
+  return encode(payload);
+}
+
+/**
+ * All checks. keys: labelled public keys, the current one first. inputs: list of
+ * {input, salt} in party order, null where unknown; params: algorithm_params.
+ * What is not given is not checked; a missing head or no keys is a failure.
+ */
+export async function verifyCertificate({ certificate, head, keys, inputs = null, params = null }) {
+  const checks = [];
+  const add = (name, title, problem, good = '', facts = []) => {
+    checks.push({ name, title, ok: !problem, detail: problem || good, facts });
+  };
+  const shapeProblem = CERTIFICATE(certificate);
+  add('shape', 'It has the form of a certificate', shapeProblem && `the certificate ${shapeProblem}`, 'every member, and no other');
+  const badKey = keys.find((key) => keyProblem(key));
+  add('keys', 'The keys to verify with are usable', badKey !== undefined ? `${String(badKey).slice(0, 80)} ${keyProblem(badKey)}` : keys.length ? null : 'no key to verify with',
+    keys.length === 1 ? 'one key' : `${keys.length} keys`, keys.map((key, i) => [i ? 'legacy key' : 'key', key]));
+
+  const message = signingBytes(certificate);
+  const entry = await sha256(message);
+  const signature = isObject(certificate) ? certificate.signature : undefined;
+  add('signature', 'The signature holds over exactly these bytes', ...await signedBy(keys, message, signature), [
+    ['signing bytes (RFC 8785)', new TextDecoder().decode(message)],
+    ['their SHA-256', toHex(entry)],
+    ['signature', String(signature)],
+  ]);
+
+  const headProblem = head === null || head === undefined ? 'no tree head is given' : TREE_HEAD(head) && `the tree head ${TREE_HEAD(head)}`;
+  const headBytes = headProblem ? null : encode({ tree_size: head.tree_size, root_hash: head.root_hash });
+  add('tree_head_signature', 'The tree head is signed by the same keys', ...(headProblem ? [headProblem, ''] : await signedBy(keys, headBytes, head.signature)),
+    headProblem ? [] : [['signed bytes', new TextDecoder().decode(headBytes)], ['signature', head.signature]]);
+  if (shapeProblem) {
+    for (const [name, title] of [['tree_size', 'Proof and tree head are of one size'], ['merkle_inclusion', 'It is in the log'],
+      ['input_root_wellformed', 'The root over the inputs is well-formed'], ['consistency', 'Nothing in it contradicts itself']]) {
+      add(name, title, 'not checked, because the form is wrong');
+    }
+    return checks;
+  }
+
+  await addInclusion(add, certificate.log_proof, headProblem ? null : head, headProblem, entry);
+  const [root, computed] = [certificate.input_root, certificate.outcome === 'COMPUTED'];
+  add('input_root_wellformed', 'The root over the inputs is well-formed',
+    root === null ? computed && 'COMPUTED without input_root' : SHA256(root) && `input_root ${SHA256(root)}`, root ?? 'null, as a VOID may have');
+  add('consistency', 'Nothing in it contradicts itself', contradictions(certificate).join('; '), 'outcome, parties, times and properties agree');
+  if (computed && certificate.algorithm === 'random.v1') {
+    add('draw', 'The draw follows from the beacon', await drawProblem(certificate),
+      'recomputed from beacon and nonce_digest; the beacon’s own BLS signature is not checked in the browser', [['ticket', String(certificate.result?.ticket)]]);
+  }
+  if (inputs !== null) await addInputs(add, certificate, inputs, params);
+  return checks;
+}
+
+export const valid = (checks) => checks.length > 0 && checks.every((check) => check.ok);
+
+/** [problem, good words] */
+async function signedBy(keys, message, signature) {
+  const problem = signatureProblem(signature);
+  if (problem) return [`the signature ${problem}`, ''];
+  for (const [i, key] of keys.entries()) {
+    try {
+      if (await holds(key, message, signature)) return [null, i ? `under legacy key ${i}` : 'under the current key'];
+    } catch (fault) {
+      return [fault.message, ''];
+    }
+  }
+  return [`the signature holds under none of the ${keys.length} keys`, ''];
+}
+
+async function addInclusion(add, proof, head, headProblem, entry) {
+  add('tree_size', 'Proof and tree head are of one size', headProblem
+    || (proof.tree_size !== head.tree_size && `the proof is for a tree of ${proof.tree_size} leaves, the tree head for ${head.tree_size}`), `${proof.tree_size} leaves`);
+  const leaf = await leafHash(entry);
+  const { root, steps } = await climb(leaf, proof.leaf_index, proof.tree_size, proof.inclusion_path.map(fromHex));
+  const good = head && root && equal(root, fromHex(head.root_hash));
+  add('merkle_inclusion', 'It is in the log', headProblem || (!good && 'leaf_index and inclusion_path do not lead to root_hash'),
+    `leaf ${proof.leaf_index} of ${proof.tree_size}`, [
+      ['leaf hash', toHex(leaf)],
+      ...steps.map(({ sibling, onLeft, hash }, i) => [`step ${i + 1}`, `${onLeft ? 'H(path ‖ hash)' : 'H(hash ‖ path)'} with ${toHex(sibling)} gives ${toHex(hash)}`]),
+      ['root reached', root ? toHex(root) : 'none: the path has the wrong length'],
+      ...(head ? [['root_hash signed', head.root_hash]] : []),
+    ]);
+}
+
+async function drawProblem({ result: shown, parties }) {
+  try {
+    if (!isObject(shown.beacon) || typeof shown.nonce_digest !== 'string') throw new Error('the result lacks beacon or nonce_digest');
+    const again = canonical(await draw(parties.map((p) => p.label), shown.beacon, shown.nonce_digest));
+    return again === canonical(shown) ? null : `the draw gives ${again}`;
+  } catch (fault) {
+    return fault.message;
+  }
+}
+
+/** The bytes (canonical input, then salt) that the commitment is the hash of, or null. */
+export async function opening(commitment, { input, salt }) {
+  const readings = [bytesOf(salt ?? '')];
+  if (/^([0-9a-fA-F]{2})+$/.test(salt ?? '')) readings.push(fromHex(salt));
+  for (const reading of readings) {
+    const data = concat(encode(input), reading);
+    if (commitment === `sha256:${toHex(await sha256(data))}`) return data;
+  }
+  return null;
+}
+
+async function addInputs(add, certificate, inputs, params) {
+  const { parties } = certificate;
+  const titles = { commitments: 'Each input opens its commitment', input_root: 'The inputs give the signed root', result: 'The result follows from the inputs' };
+  const bad = INPUTS(inputs) ?? (inputs.length !== parties.length ? `are ${inputs.length} for ${parties.length} parties` : null);
+  if (bad) {
+    for (const name of ['commitments', 'input_root', ...(params === null ? [] : ['result'])]) add(name, titles[name], `the inputs ${bad}`);
+    return;
+  }
+  const opened = await Promise.all(inputs.map((sealed, i) => sealed && opening(parties[i].commitment, sealed)));
+  const closed = opened.flatMap((data, i) => (inputs[i] && !data ? [parties[i].label] : []));
+  const count = opened.filter(Boolean).length;
+  add('commitments', titles.commitments, closed.length && `input and salt of ${closed.join(', ')} do not match`, `${count} of ${parties.length} opened`,
+    parties.map((p) => [p.label, String(p.commitment)]));
+  const all = count === parties.length;
+  const root = all ? `sha256:${toHex(await rootOf(await Promise.all(opened.map(leafHash))))}` : null;
+  const problem = all ? 'the inputs give another root' : 'not all inputs are given and match';
+  add('input_root', titles.input_root, root !== certificate.input_root && problem, root ?? 'null, since not all have revealed');
+  if (params === null) return;
+  if (certificate.outcome === 'VOID' && !all) add('result', titles.result, null, 'none, since not all have revealed');
+  else if (!all) add('result', titles.result, problem);
+  else add('result', titles.result, ...await recomputed(certificate, inputs.map((sealed) => sealed.input), params));
+}
+
+/** [problem, good words, facts] */
+async function recomputed(certificate, inputs, params) {
+  const [shown, labels] = [certificate.result, certificate.parties.map((p) => p.label)];
+  try {
+    const again = await result(certificate.algorithm, labels, params, inputs, shown?.beacon);
+    const facts = [['recomputed', canonical(again)]];
+    if (again === null && String(certificate.void_flakers) !== String(rejectors(inputs))) return ['void_flakers are not the parties that rejected', '', facts];
+    return [canonical(again) !== canonical(shown) && 'the inputs give another result', 'byte for byte as recomputed', facts];
+  } catch (fault) {
+    return [`cannot be recomputed: ${fault.message}`];
+  }
+}
