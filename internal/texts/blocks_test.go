@@ -1,0 +1,50 @@
+package texts
+
+import (
+	"strings"
+	"testing"
+)
+
+// blocks gives the fenced blocks of a document by the second word behind the
+// fence: "```json certificate" is the block certificate.
+func blocks(t *testing.T, document string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	name, open := "", false
+	var content []string
+	for line := range strings.Lines(document) {
+		line = strings.TrimSuffix(line, "\n")
+		fence, ok := strings.CutPrefix(line, "```")
+		switch {
+		case ok && !open:
+			open, content = true, nil
+			_, name, _ = strings.Cut(fence, " ")
+		case ok:
+			open = false
+			if _, twice := found[name]; twice && name != "" {
+				t.Fatalf("two blocks are called %s", name)
+			}
+			found[name] = strings.Join(content, "\n")
+		case open:
+			content = append(content, line)
+		}
+	}
+	if open {
+		t.Fatalf("the block %s does not end", name)
+	}
+	return found
+}
+
+// rows reads a block of "name   value" lines; two blanks or more divide them.
+func rows(t *testing.T, block string) map[string]string {
+	t.Helper()
+	values := map[string]string{}
+	for line := range strings.Lines(block) {
+		name, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "  ")
+		if !ok {
+			t.Fatalf("%q is no row", line)
+		}
+		values[name] = strings.TrimSpace(value)
+	}
+	return values
+}

@@ -1,0 +1,330 @@
+package texts
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/transparency-dev/merkle/rfc6962"
+
+	"github.com/fairpact/fairpact/internal/algorithm"
+	"github.com/fairpact/fairpact/internal/beacon"
+	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/certificate"
+	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/signing"
+	"github.com/fairpact/fairpact/internal/verification"
+)
+
+func parsed(t *testing.T, text string) any {
+	t.Helper()
+	v, err := canon.Parse([]byte(text))
+	if err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return v
+}
+
+func unhex(t *testing.T, digits string) []byte {
+	t.Helper()
+	raw, err := hex.DecodeString(digits)
+	if err != nil {
+		t.Fatalf("%v in %q", err, digits)
+	}
+	return raw
+}
+
+func equal(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: the document says\n%s\nand it is\n%s", what, want, got)
+	}
+}
+
+func sum(parts ...[]byte) string {
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write(p)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func TestProtocolCanonicalForm(t *testing.T) {
+	b := blocks(t, Protocol)
+	equal(t, "canonical form", string(canon.Encode(parsed(t, b["canonical-from"]))), b["canonical-to"])
+}
+
+// opening is a row of the table of commitments.
+type opening struct{ party, input, salt, reading, commitment string }
+
+var openingRow = regexp.MustCompile("(?m)^\\| ([0-9–]) \\| `([^`]+)` \\| (?:`([^`]*)`|\\(empty\\)) \\| ([12]) \\| `([^`]+)` \\|$")
+
+func openings(t *testing.T) []opening {
+	t.Helper()
+	var all []opening
+	for _, m := range openingRow.FindAllStringSubmatch(Protocol, -1) {
+		all = append(all, opening{m[1], m[2], m[3], m[4], m[5]})
+	}
+	if len(all) != 5 || all[0].party != "0" || all[1].party != "1" {
+		t.Fatalf("the table of commitments is not as this test reads it: %+v", all)
+	}
+	return all
+}
+
+func (o opening) saltBytes(t *testing.T) []byte {
+	if o.reading == "2" {
+		return unhex(t, o.salt)
+	}
+	return []byte(o.salt)
+}
+
+func TestProtocolCommitments(t *testing.T) {
+	for _, o := range openings(t) {
+		equal(t, "canonical input", string(canon.Encode(parsed(t, o.input))), o.input)
+		equal(t, "commitment", canon.Commitment([]byte(o.input), o.saltBytes(t)), o.commitment)
+		if got, ok := canon.Open(o.commitment, []byte(o.input), o.salt); !ok || string(got) != string(o.saltBytes(t)) {
+			t.Errorf("%+v does not open", o)
+		}
+	}
+}
+
+func TestProtocolInputRoot(t *testing.T) {
+	r := rows(t, blocks(t, Protocol)["input-root"])
+	var leaves [][]byte
+	for i, o := range openings(t)[:2] {
+		leaf := append([]byte(o.input), o.saltBytes(t)...)
+		leaves = append(leaves, leaf)
+		equal(t, "leaf hash", sum([]byte{0}, leaf), r[fmt.Sprintf("leaf hash %d", i)])
+	}
+	equal(t, "input_root", certificate.InputRoot(leaves), r["input_root"])
+}
+
+// The certificate is valid, opens with the inputs of section 3 and computes to
+// its result; both verifiers say so.
+func TestProtocolCertificate(t *testing.T) {
+	b := blocks(t, Protocol)
+	cert := parsed(t, b["certificate"]).(map[string]any)
+	head := parsed(t, b["tree-head"]).(map[string]any)
+	var inputs []any
+	for _, o := range openings(t)[:2] {
+		inputs = append(inputs, map[string]any{"input": parsed(t, o.input), "salt": o.salt})
+	}
+	params := map[string]any{"items": []any{"car", "boat"}}
+	if !strings.Contains(Protocol, "Params `"+string(canon.Encode(params))+"` and the inputs of section 3") {
+		t.Error("the params of the certificate are no longer named")
+	}
+	set, err := signing.NewVerifyingKey(b["pubkey"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := verification.Verify(verification.Evidence{
+		Certificate: cert, TreeHead: head, Inputs: inputs, Params: params,
+		Keys: []verification.Key{{Label: b["pubkey"], Verify: set.Verify}},
+	})
+	if !report.Valid || len(report.Checks) != 11 {
+		t.Errorf("%+v", report)
+	}
+
+	payload := map[string]any{}
+	for name, v := range cert {
+		if name != "signature" && name != "log_proof" {
+			payload[name] = v
+		}
+	}
+	signed := canon.Encode(payload)
+	equal(t, "signing bytes", string(signed), b["signing-bytes"])
+	entry := sha256.Sum256(signed)
+	e := rows(t, b["entry"])
+	equal(t, "entry", hex.EncodeToString(entry[:]), e["entry"])
+	equal(t, "leaf hash", sum([]byte{0}, entry[:]), e["leaf hash"])
+	message := canon.Encode(map[string]any{"root_hash": head["root_hash"], "tree_size": head["tree_size"]})
+	equal(t, "tree head message", string(message), b["tree-head-message"])
+
+	dir := t.TempDir()
+	file := func(name string, v any) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, canon.Encode(v), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	out, err := exec.Command("python3", "../../e2e/verifier/verify.py", "--certificate", file("c", cert), "--tree-head", file("h", head),
+		"--pubkey", b["pubkey"], "--inputs", file("i", inputs), "--params", file("p", params)).CombinedOutput()
+	if err != nil {
+		t.Errorf("the independent verifier: %v\n%s", err, out)
+	}
+}
+
+// The steps of section 8, taken as they are written there.
+func TestProtocolInclusion(t *testing.T) {
+	b := blocks(t, Protocol)
+	var cert certificate.Certificate
+	if err := json.Unmarshal([]byte(b["certificate"]), &cert); err != nil {
+		t.Fatal(err)
+	}
+	steps := rows(t, b["inclusion"])
+	hash := unhex(t, steps["start"])
+	equal(t, "start", steps["start"], rows(t, b["entry"])["leaf hash"])
+	fn, sn := cert.LogProof.LeafIndex, cert.LogProof.TreeSize-1
+	for i, p := range cert.LogProof.InclusionPath {
+		if sn == 0 {
+			t.Fatal("refused")
+		}
+		if fn&1 == 1 || fn == sn {
+			hash = rfc6962.DefaultHasher.HashChildren(unhex(t, p), hash)
+			for fn&1 == 0 && fn != 0 {
+				fn, sn = fn>>1, sn>>1
+			}
+		} else {
+			hash = rfc6962.DefaultHasher.HashChildren(hash, unhex(t, p))
+		}
+		fn, sn = fn>>1, sn>>1
+		equal(t, "step", hex.EncodeToString(hash), steps[fmt.Sprintf("after %d", i+1)])
+	}
+	head := parsed(t, b["tree-head"]).(map[string]any)
+	if sn != 0 || hex.EncodeToString(hash) != head["root_hash"] {
+		t.Error("the steps do not lead to the root")
+	}
+}
+
+func TestProtocolDraw(t *testing.T) {
+	r := rows(t, blocks(t, Protocol)["draw"])
+	round, err := strconv.ParseInt(r["round"], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &algorithm.Beacon{ChainHash: r["chain_hash"], Round: round, Randomness: r["randomness"], Signature: r["signature"]}
+	if randomness, err := beacon.Quicknet().Verify(round, unhex(t, b.Signature)); err != nil || hex.EncodeToString(randomness[:]) != b.Randomness {
+		t.Errorf("no round of quicknet: %v", err)
+	}
+	equal(t, "u64be", fmt.Sprintf("%016x", round), r["u64be"])
+	equal(t, "digest", sum(unhex(t, r["xor"])), r["digest"])
+	preimage := unhex(t, r["preimage"])
+	equal(t, "preimage", hex.EncodeToString([]byte("fairpact/random.v1\x00"))+r["chain_hash"]+r["u64be"]+r["randomness"]+r["digest"], r["preimage"])
+	equal(t, "seed", sum(preimage), r["seed"])
+	var labels []string
+	var inputs []map[string]any
+	for i := range 3 {
+		equal(t, "ticket", sum(unhex(t, r["seed"]), []byte{0, 0, 0, byte(i)}), r[fmt.Sprintf("ticket %d", i)])
+		labels = append(labels, r[fmt.Sprintf("label %d", i)])
+		inputs = append(inputs, map[string]any{"nonce": r[fmt.Sprintf("nonce %d", i)]})
+	}
+	a, _ := algorithm.Lookup(algorithm.Random)
+	result, err := a.Compute(labels, map[string]any{"beacon_round": round}, inputs, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Winner      int
+		Ticket      string
+		NonceDigest string `json:"nonce_digest"`
+	}
+	if err := json.Unmarshal(result, &got); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "winner", strconv.Itoa(got.Winner), r["winner"])
+	equal(t, "ticket", got.Ticket, r["ticket "+r["winner"]])
+	equal(t, "nonce_digest", got.NonceDigest, r["digest"])
+}
+
+func TestProtocolResults(t *testing.T) {
+	b := blocks(t, Protocol)
+	for name, id := range map[string]string{"split-three": algorithm.Split, "shapley-three": algorithm.Shapley} {
+		example := parsed(t, b[name]).(map[string]any)
+		var labels []string
+		for _, label := range example["party_labels"].([]any) {
+			labels = append(labels, label.(string))
+		}
+		var inputs []map[string]any
+		for _, input := range example["party_inputs"].([]any) {
+			inputs = append(inputs, input.(map[string]any))
+		}
+		a, _ := algorithm.Lookup(id)
+		result, err := a.Compute(labels, example["algorithm_params"].(map[string]any), inputs, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, name, string(result), string(canon.Encode(example["result"])))
+	}
+}
+
+func TestProtocolChain(t *testing.T) {
+	r, q := rows(t, blocks(t, Protocol)["quicknet"]), beacon.Quicknet()
+	equal(t, "chain hash", q.Hash, r["chain hash"])
+	equal(t, "public key", hex.EncodeToString(q.PublicKey), r["public key"])
+	equal(t, "period", strconv.FormatInt(q.Period, 10), r["period"])
+	equal(t, "genesis", strconv.FormatInt(q.Genesis, 10), r["genesis"])
+	if q.RoundTime(7) != q.Genesis+6*q.Period {
+		t.Error("round r is not due at genesis + (r-1) period")
+	}
+	for _, deadline := range []int64{q.Genesis, q.Genesis + 1, q.Genesis + 2, q.Genesis + 3, 1900000000} {
+		round := (deadline-q.Genesis)/q.Period + 2
+		if due := q.RoundTime(round); due <= deadline || due > deadline+q.Period {
+			t.Errorf("the round for the reveal deadline %d is due at %d", deadline, due)
+		}
+	}
+	if !strings.Contains(Protocol, "`"+beacon.DST+"`") {
+		t.Error("another DST")
+	}
+}
+
+// Every long hex value of the document lies in a place that a test above reads,
+// so that none can go stale unseen.
+func TestProtocolHexIsChecked(t *testing.T) {
+	checked := map[string]bool{}
+	long := regexp.MustCompile(`[0-9a-fA-F]{16,}`)
+	note := func(text string) {
+		for _, digits := range long.FindAllString(text, -1) {
+			checked[digits] = true
+		}
+	}
+	for name, block := range blocks(t, Protocol) {
+		if name != "" {
+			note(block)
+		}
+	}
+	for _, o := range openings(t) {
+		note(o.salt + " " + o.commitment)
+	}
+	for _, digits := range long.FindAllString(Protocol, -1) {
+		if !checked[digits] && digits != strconv.FormatInt(canon.MaxInt, 10) {
+			t.Errorf("%s is in no example that is checked", digits)
+		}
+	}
+	if len(checked) < 30 {
+		t.Errorf("only %d values", len(checked))
+	}
+}
+
+// The names that the document gives are those that the code has.
+func TestProtocolNames(t *testing.T) {
+	for _, flag := range append(certificate.Properties(certificate.Computed, algorithm.Random, "purge"), "beacon-verified") {
+		if !strings.Contains(Protocol, "`"+flag+"`") {
+			t.Errorf("the property %s is not described", flag)
+		}
+	}
+	for _, name := range []string{verification.Shape, verification.KeysUsable, verification.Signature, verification.TreeHeadSignature, verification.TreeSize,
+		verification.MerkleInclusion, verification.InputRootForm, verification.Consistency, verification.Draw, verification.Commitments, verification.InputRoot, verification.Result} {
+		if !strings.Contains(Protocol, "**"+name+"**") {
+			t.Errorf("the check %s is not described", name)
+		}
+	}
+	for _, a := range algorithm.All() {
+		if !strings.Contains(Protocol, " "+a.ID+"\n\n"+strconv.Itoa(a.MinParties)+" to ") {
+			t.Errorf("%s or its parties are not described", a.ID)
+		}
+	}
+	for _, e := range problem.Table {
+		if !strings.Contains(Full(), "| "+string(e.Code)+" |") {
+			t.Errorf("%s is not in the full page", e.Code)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+// Package texts holds the published texts of Fairpact: the protocol
+// specification, the pages for agents and the test vectors, and serves them.
+package texts
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/algorithm"
+	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/problem"
+)
+
+// Protocol is the protocol specification, markdown.
+//
+//go:embed protocol.md
+var Protocol string
+
+// LLMs is the page from which an agent with an HTTP client can do everything.
+//
+//go:embed llms.txt
+var LLMs string
+
+// Full is LLMs with the table of errors and the protocol.
+func Full() string {
+	var b strings.Builder
+	b.WriteString(LLMs)
+	b.WriteString("\n## Every error code\n\n| Code | Status | When |\n|---|---|---|\n")
+	for _, e := range problem.Table {
+		fmt.Fprintf(&b, "| %s | %d | %s |\n", e.Code, e.Status, e.When)
+	}
+	b.WriteString("\n---\n\n")
+	b.WriteString(Protocol)
+	return b.String()
+}
+
+// Vectors is all published vectors as one JSON array.
+func Vectors() ([]byte, error) { return canon.Marshal(algorithm.Vectors()) }
+
+// Pages gives what this package serves, by path. All of it may be read from any
+// origin, and is checked again with a validator.
+func Pages() map[string]http.Handler {
+	vectors, err := Vectors()
+	if err != nil {
+		panic(err) // they are embedded, and a test reads them
+	}
+	return map[string]http.Handler{
+		"/llms.txt":      page("text/plain; charset=utf-8", []byte(LLMs)),
+		"/llms-full.txt": page("text/plain; charset=utf-8", []byte(Full())),
+		"/protocol":      page("text/markdown; charset=utf-8", []byte(Protocol)),
+		"/vectors.json":  page("application/json", vectors),
+	}
+}
+
+const methods = "GET, HEAD, OPTIONS"
+
+// page serves fixed bytes.
+func page(contentType string, body []byte) http.Handler {
+	sum := sha256.Sum256(body)
+	etag := `"` + hex.EncodeToString(sum[:16]) + `"`
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Access-Control-Allow-Origin", "*")
+		switch r.Method {
+		case http.MethodGet, http.MethodHead:
+			h.Set("Content-Type", contentType)
+			h.Set("Cache-Control", "public, no-cache")
+			h.Set("ETag", etag)
+			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
+		case http.MethodOptions:
+			h.Set("Allow", methods)
+			h.Set("Access-Control-Allow-Methods", methods)
+			w.WriteHeader(http.StatusNoContent)
+		default:
+			h.Set("Allow", methods)
+			problem.Write(w, problem.New(problem.MethodNotAllowed, "this page is read only; use one of %s", methods))
+		}
+	})
+}
