@@ -97,6 +97,9 @@ type Access struct {
 	party int // -1: the initiator's API key
 }
 
+// Party is whose invite token gave access; -1: the initiator's API key.
+func (a Access) Party() int { return a.party }
+
 // Authorize permits an action on a deal. An unknown deal is 404 on Read and 403
 // elsewhere.
 func (s *Service) Authorize(ctx context.Context, p Principal, dealID string, action Action) (Access, error) {

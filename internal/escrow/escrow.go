@@ -96,6 +96,9 @@ func New(s *store.Store, r *ephemeral.Redis, secret *sealing.Secret, signer Sign
 	return svc
 }
 
+// Chain is the beacon chain that new random.v1 deals declare their round of.
+func (s *Service) Chain() beacon.Chain { return s.beacon.Chain() }
+
 // settled keeps going when the caller hangs up: what was accepted is finished.
 func settled(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)

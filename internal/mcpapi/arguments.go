@@ -1,0 +1,90 @@
+package mcpapi
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/idempotency"
+	"github.com/fairpact/fairpact/internal/problem"
+)
+
+// arguments are a call's arguments as package canon reads them. As in REST
+// bodies an optional one that is null counts as left out.
+type arguments map[string]any
+
+// parseArguments reads what the client wrote, with the strictness of REST bodies.
+func parseArguments(raw []byte) (arguments, error) {
+	if raw = bytes.TrimSpace(raw); len(raw) == 0 || string(raw) == "null" {
+		return arguments{}, nil
+	}
+	tree, err := canon.Parse(raw)
+	if err != nil {
+		return nil, problem.New(problem.InvalidJSON, "the tool's arguments are %s; send one JSON object (I-JSON, integers only)", err)
+	}
+	object, ok := tree.(map[string]any)
+	if !ok {
+		return nil, problem.New(problem.InvalidRequest, "the tool's arguments must be one JSON object")
+	}
+	return object, nil
+}
+
+// credential gives the first of the named arguments that is set.
+// SPEC 4.1: secrets are passed as tool arguments.
+func (a arguments) credential(names ...string) (string, error) {
+	for _, name := range names {
+		if a[name] == nil || a[name] == "" {
+			continue
+		}
+		text, ok := a[name].(string)
+		if !ok {
+			return "", problem.New(problem.InvalidRequest, "%s must be a string", name)
+		}
+		return strings.TrimSpace(text), nil
+	}
+	return "", problem.New(problem.AuthRequired, "pass %s as a tool argument; %s", strings.Join(names, " or "), whence[names[0]])
+}
+
+// whence tells where a credential comes from.
+var whence = map[string]string{
+	"api_key":      "get one with create_key",
+	"invite_token": "create_deal answers one for each party (invite_tokens), and whoever created the deal hands you yours",
+}
+
+// text gives a required string argument.
+func (a arguments) text(name, want string) (string, error) {
+	text, ok := a[name].(string)
+	if !ok || text == "" {
+		return "", problem.New(problem.InvalidRequest, "%s is missing, empty or no string; it must be %s", name, want)
+	}
+	return text, nil
+}
+
+// body is what REST would get as the body: the arguments that are neither a
+// credential nor part of the path or a header.
+func (a arguments) body(but ...string) map[string]any {
+	body := make(map[string]any, len(a))
+	for name, value := range a {
+		body[name] = value
+	}
+	for _, name := range append(but, "idempotency_key") {
+		delete(body, name)
+	}
+	return body
+}
+
+// idempotencyKey gives the optional key; empty where there is none.
+func (a arguments) idempotencyKey() (string, error) {
+	if a["idempotency_key"] == nil {
+		return "", nil
+	}
+	key, ok := a["idempotency_key"].(string)
+	if !ok || !idempotency.ValidKey(key) {
+		return "", problem.New(problem.InvalidIdempotencyKey, "idempotency_key must be a string of 1 to 255 visible ASCII characters; a random UUID is a good one")
+	}
+	return key, nil
+}
+
+// String keeps arguments, which hold secrets, out of anything printed.
+func (a arguments) String() string { return fmt.Sprintf("%d arguments", len(a)) }

@@ -1,0 +1,214 @@
+package mcpapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/fairpact/fairpact/internal/problem"
+)
+
+const maxBody = 4 << 20
+
+// newProtocol is the version from which an unknown method is an HTTP 404.
+const newProtocol = "2026-07-28"
+
+// methods are the calls that this server has. The SDK would answer some more,
+// with empty lists or a stream that stays open.
+var methods = []string{"initialize", "ping", "server/discover", "tools/list", "tools/call"}
+
+// front is what stands before the SDK: hosts, origins, HTTP methods, the bound
+// of a body, and JSON-RPC errors that say what to do.
+type front struct {
+	hosts   hosts
+	address func(*http.Request) string
+	sdk     http.Handler
+}
+
+type addressKey struct{}
+
+// callerAddress is the network address that a call came from.
+func callerAddress(ctx context.Context) string {
+	address, _ := ctx.Value(addressKey{}).(string)
+	return address
+}
+
+func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("Vary", "Origin")
+	// A page that made its own name point here (DNS rebinding) has a foreign
+	// Host; a page of another site has a foreign Origin. Clients that are no
+	// browsers send none.
+	if !f.hosts.allow(r.Host) {
+		problem.Write(w, problem.New(problem.Forbidden, "/mcp is not served under this Host; use the public name of the service, or localhost (the operator lists names in FAIRPACT_PUBLIC_HOSTS)"))
+		return
+	}
+	if origins := r.Header.Values("Origin"); len(origins) > 0 {
+		if len(origins) > 1 || !f.hosts.allowOrigin(origins[0]) {
+			problem.Write(w, problem.New(problem.Forbidden, "/mcp does not answer pages of this Origin; call it from a client that is no web page, or from a page of the service itself"))
+			return
+		}
+		h.Set("Access-Control-Allow-Origin", origins[0])
+	}
+	switch r.Method {
+	case http.MethodPost:
+		f.post(w, r)
+	case http.MethodOptions:
+		h.Set("Allow", "OPTIONS, POST")
+		h.Set("Access-Control-Allow-Methods", "POST")
+		h.Set("Access-Control-Allow-Headers", "Accept, Content-Type, Mcp-Method, Mcp-Name, Mcp-Protocol-Version")
+		w.WriteHeader(http.StatusNoContent)
+	default: // stateless: no stream to GET, no session to DELETE
+		h.Set("Allow", "OPTIONS, POST")
+		problem.Write(w, problem.New(problem.MethodNotAllowed, "/mcp is stateless MCP over Streamable HTTP: POST one JSON-RPC message, beginning with initialize"))
+	}
+}
+
+// message is as much of a JSON-RPC message as is looked at here.
+type message struct {
+	ID     jsontext.Value `json:"id"`
+	Method string         `json:"method"`
+}
+
+func (f *front) post(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		problem.Write(w, problem.New(problem.BodyTooLarge, "the body is over %d bytes; send a smaller one", maxBody))
+		return
+	}
+	if err != nil {
+		problem.Write(w, problem.New(problem.InvalidJSON, "the body ended before it was complete; send it again"))
+		return
+	}
+	var m message
+	if text := bytes.TrimLeft(body, " \t\r\n"); len(text) > 0 && text[0] == '[' {
+		fault(w, http.StatusBadRequest, nil, -32600, problem.New(problem.InvalidRequest, "a batch is not served; send one JSON-RPC message a request"))
+		return
+	}
+	// What is wrong inside the arguments is the tool's to say.
+	if err := json.Unmarshal(body, &m, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
+		fault(w, http.StatusBadRequest, nil, -32700, problem.New(problem.InvalidJSON, `the body is not one JSON-RPC message; send {"jsonrpc":"2.0","id":1,"method":"tools/list"} or the like`))
+		return
+	}
+	version := r.Header.Get("Mcp-Protocol-Version")
+	if m.Method != "" && len(m.ID) > 0 && !slices.Contains(methods, m.Method) {
+		status := http.StatusOK
+		if version >= newProtocol {
+			status = http.StatusNotFound
+		}
+		fault(w, status, m.ID, -32601, problem.New(problem.NotFound, "this server has no such method; it has %s", strings.Join(methods, ", ")))
+		return
+	}
+	r = r.Clone(context.WithValue(r.Context(), addressKey{}, f.address(r)))
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	// As in REST a body is read as JSON whatever it is called, and there are
+	// only JSON answers to accept.
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	f.sdk.ServeHTTP(&plain{ResponseWriter: w, id: m.ID}, r)
+}
+
+// fault answers a JSON-RPC error whose message is `CODE: fix`.
+func fault(w http.ResponseWriter, status int, id jsontext.Value, code int, p *problem.Error) {
+	if len(id) == 0 || id[0] != '"' && (id[0] < '0' || id[0] > '9') && id[0] != '-' {
+		id = jsontext.Value("null")
+	}
+	type wireError struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+	}
+	body, _ := json.Marshal(struct {
+		Version string         `json:"jsonrpc"`
+		ID      jsontext.Value `json:"id"`
+		Error   wireError      `json:"error"`
+	}{"2.0", id, wireError{code, p.Error()}}, jsontext.AllowInvalidUTF8(true))
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+// plain turns the SDK's refusals in plain text into JSON-RPC errors.
+type plain struct {
+	http.ResponseWriter
+	id     jsontext.Value
+	status int // of a refusal whose text is still to come
+}
+
+func (p *plain) WriteHeader(status int) {
+	p.Header().Set("Cache-Control", "no-store")
+	if status >= 400 && strings.HasPrefix(p.Header().Get("Content-Type"), "text/plain") {
+		p.status = status
+		return
+	}
+	p.ResponseWriter.WriteHeader(status)
+}
+
+func (p *plain) Write(b []byte) (int, error) {
+	if p.status == 0 {
+		p.Header().Set("Cache-Control", "no-store")
+		return p.ResponseWriter.Write(b)
+	}
+	status := p.status
+	p.status = 0
+	fault(p.ResponseWriter, status, p.id, -32600, problem.New(problem.InvalidRequest, "%s", strings.TrimSpace(string(b))))
+	return len(b), nil
+}
+
+func (p *plain) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+// hosts are the names under which clients may reach the tool server, beside
+// loopback.
+type hosts map[string]bool
+
+func newHosts(names []string) (hosts, error) {
+	allowed := hosts{}
+	for _, name := range names {
+		name = strings.TrimSpace(name)
+		if name == "" {
+			continue
+		}
+		if strings.ContainsAny(name, "*/ ") {
+			return nil, fmt.Errorf("FAIRPACT_PUBLIC_HOSTS: %q is no host name; list each name, without scheme, path or wildcard", name)
+		}
+		allowed[hostName(name)] = true
+	}
+	return allowed, nil
+}
+
+// allow takes a Host header: a name with or without a port.
+func (h hosts) allow(host string) bool {
+	name := hostName(host)
+	if name == "localhost" || h[name] {
+		return true
+	}
+	address, err := netip.ParseAddr(name)
+	return err == nil && address.Unmap().IsLoopback()
+}
+
+// allowOrigin takes an Origin header: scheme, name and port (RFC 6454 6.2).
+func (h hosts) allowOrigin(origin string) bool {
+	u, err := url.Parse(origin)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" &&
+		u.User == nil && u.Path == "" && u.RawQuery == "" && u.Fragment == "" && h.allow(u.Host)
+}
+
+// hostName is the name without port and brackets, in lower case.
+func hostName(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	return strings.TrimSuffix(strings.ToLower(host), ".")
+}

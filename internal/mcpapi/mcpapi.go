@@ -1,0 +1,124 @@
+// Package mcpapi serves the agent tool server (SPEC 4.1): MCP over Streamable
+// HTTP, stateless, JSON responses. Its nine tools call the use cases that REST
+// calls, with the same parsing, permissions and idempotency; the rules are not
+// here.
+//
+// A tool's structuredContent is the REST body and nothing more, so that a
+// certificate verifies as it was received. What an agent should do next stands
+// beside it: in a second text block and in _meta. Arguments reach the parser as
+// the client wrote them and results leave as the use case wrote them: no number
+// passes through a float.
+package mcpapi
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/fairpact/fairpact/internal/algorithm"
+	"github.com/fairpact/fairpact/internal/beacon"
+	"github.com/fairpact/fairpact/internal/caller"
+	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/idempotency"
+	"github.com/fairpact/fairpact/internal/problem"
+)
+
+// Config is what the tool server needs.
+type Config struct {
+	Escrow      *escrow.Service
+	Guard       *idempotency.Guard
+	Callers     *caller.Policy
+	Chain       beacon.Chain // named in the instructions
+	Version     string       // of this build
+	PublicHosts []string     // host names, beside loopback, under which clients may reach /mcp
+	Logger      *slog.Logger
+}
+
+type server struct {
+	Config
+	catalogue []byte
+}
+
+//go:embed instructions.md
+var instructions string
+
+// New gives the handler of /mcp.
+func New(c Config) (http.Handler, error) {
+	hosts, err := newHosts(c.PublicHosts)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{Config: c}
+	if s.catalogue, err = escrow.Encode(algorithm.Catalogue()); err != nil {
+		return nil, err
+	}
+	onboarding := strings.NewReplacer(
+		"{genesis}", strconv.FormatInt(c.Chain.Genesis, 10),
+		"{period}", strconv.FormatInt(c.Chain.Period, 10),
+	).Replace(instructions)
+	// The SDK gets no logger: it would log messages, and these hold secrets.
+	m := mcp.NewServer(&mcp.Implementation{Name: "fairpact", Title: "Fairpact", Version: c.Version}, &mcp.ServerOptions{
+		Instructions: onboarding,
+		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
+	})
+	for _, t := range tools {
+		described, err := describe(t.name)
+		if err != nil {
+			return nil, fmt.Errorf("mcpapi: tool %s: %w", t.name, err)
+		}
+		m.AddTool(described, s.handler(t))
+	}
+	return &front{
+		hosts:   hosts,
+		address: c.Callers.Address,
+		sdk: mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m }, &mcp.StreamableHTTPOptions{
+			Stateless: true, JSONResponse: true, DisableLocalhostProtection: true, // front has the rules of hosts
+		}),
+	}, nil
+}
+
+// handler runs one tool. Whatever goes wrong inside is a tool error, which the
+// agent sees; only an unknown tool or method is an error of the protocol.
+func (s *server) handler(t tool) mcp.ToolHandler {
+	return func(ctx context.Context, req *mcp.CallToolRequest) (result *mcp.CallToolResult, _ error) {
+		began := time.Now()
+		code := problem.Code("")
+		defer func() {
+			if fault := recover(); fault != nil {
+				// The SDK runs tools on goroutines of its own: an open panic would end the process.
+				s.Logger.ErrorContext(ctx, "panic", "tool", t.name, "fault", fault)
+				result = refusal(problem.From(fmt.Errorf("panic")))
+			}
+			s.Logger.DebugContext(ctx, "tool call", "tool", t.name, "code", code, "ms", time.Since(began).Milliseconds())
+		}()
+		resp, next, err := s.call(ctx, t, req.Params.Arguments)
+		if err != nil {
+			p := problem.From(err)
+			code = p.Code
+			if p.Status() >= 500 && ctx.Err() == nil {
+				cause := p.Error()
+				if p.Cause() != nil {
+					cause = p.Cause().Error()
+				}
+				s.Logger.ErrorContext(ctx, "tool call failed", "tool", t.name, "code", p.Code, "cause", cause)
+			}
+			return refusal(p), nil
+		}
+		return success(resp.Body, next), nil
+	}
+}
+
+func (s *server) call(ctx context.Context, t tool, raw []byte) (idempotency.Response, next, error) {
+	args, err := parseArguments(raw)
+	if err != nil {
+		return idempotency.Response{}, next{}, err
+	}
+	return t.run(s, ctx, args)
+}

@@ -1,0 +1,240 @@
+package mcpapi
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/escrow"
+)
+
+// The next steps below are advice made of a result. They decide nothing.
+
+type fields = map[string]any
+
+// What stands for a value that the server does not know.
+const (
+	yourToken      = "<INVITE_TOKEN>"
+	yourDeal       = "<DEAL_ID>"
+	yourCommitment = "<sha256:... of your input and salt>"
+	yourSalt       = "<the salt that you committed with>"
+	strongSalt     = 32 // hex digits of 16 random bytes
+)
+
+const examples = "Change the example's values to yours."
+
+// deadlines that leave time to hand over the tokens.
+func exampleDeal(key string) fields {
+	now := time.Now().Unix()
+	return fields{
+		"api_key": key, "algorithm": "split.v1", "party_labels": []string{"you", "them"},
+		"commit_deadline": now + 900, "reveal_deadline": now + 1800,
+		"algorithm_params": fields{"items": []string{"item-a", "item-b"}},
+	}
+}
+
+func afterKey(body []byte) next {
+	var r struct {
+		APIKey string `json:"api_key"`
+	}
+	_ = json.Unmarshal(body, &r)
+	return next{"create_deal", exampleDeal(r.APIKey), "keep api_key: it is shown once, and it serves any number of deals. Create the deal. " + examples +
+		" If somebody invited you (you hold an invite_token and a deal_id) you need no key: call get_deal."}
+}
+
+func afterCatalogue() next {
+	return next{"create_key", fields{}, "choose an algorithm and note its algorithm_params (for create_deal) and party_input (for commit and reveal). If you have an API key, go on to create_deal."}
+}
+
+func afterCreation(req escrow.CreateRequest, body []byte) next {
+	var r struct {
+		DealID  string `json:"deal_id"`
+		Warning string `json:"warning"`
+		Invites []struct {
+			Token string `json:"token"`
+		} `json:"invite_tokens"`
+	}
+	_ = json.Unmarshal(body, &r)
+	n := next{Tool: "commit_input", Arguments: fields{"deal_id": r.DealID, "invite_token": yourToken, "commitment": yourCommitment}}
+	if len(r.Invites) > 0 {
+		n.Arguments["invite_token"] = r.Invites[0].Token
+	}
+	n.Why = "keep this answer: tokens are shown once. Hand each other party its own token of invite_tokens and the deal_id, by a channel of yours; whoever holds a token acts as that party. " +
+		"You are party 0: " + howToCommit(req.Algorithm, r.DealID)
+	return n
+}
+
+// howToCommit tells how a commitment comes about.
+func howToCommit(algorithmID, dealID string) string {
+	return fmt.Sprintf("decide on your input, e.g. %s, and on a salt of 16 random bytes as %d hex digits; keep both secret until you reveal. "+
+		"Hash them where you are (sha256 of the canonical JSON of the input followed by the salt) or with compute_commitment_tool; then commit to deal %s.", inputOf(algorithmID), strongSalt, dealID)
+}
+
+// inputOf is an example party input.
+func inputOf(algorithmID string) string {
+	switch algorithmID {
+	case "split.v1":
+		return `{"valuations":{"item-a":70,"item-b":30}} (every item of algorithm_params.items with the value it has for you)`
+	case "random.v1":
+		return `{"nonce":"` + freshHex(32) + `"} (64 random hex digits)`
+	}
+	return `{"accept":true} (false makes the deal VOID and names you)`
+}
+
+func freshHex(bytes int) string {
+	raw := make([]byte, bytes)
+	_, _ = rand.Read(raw)
+	return hex.EncodeToString(raw)
+}
+
+func afterHash(req escrow.RevealRequest, commitment string) next {
+	if len(req.Salt) < strongSalt {
+		return next{"compute_commitment_tool", fields{"input": req.Input, "salt": freshHex(strongSalt / 2)},
+			"this commitment has no salt, or a short one: whoever sees it can guess a guessable input before you reveal. Do not commit to it; hash again with a salt of 16 random bytes (here is one), and keep the salt: you cannot reveal without it."}
+	}
+	return next{"commit_input", fields{"deal_id": yourDeal, "invite_token": yourToken, "commitment": commitment},
+		"keep input and salt exactly as they are: reveal_input needs both, and nobody can recover them. Then commit."}
+}
+
+func afterCommit(dealID, token string, body []byte) next {
+	var r struct {
+		State string `json:"state"`
+	}
+	_ = json.Unmarshal(body, &r)
+	if r.State == "REVEALING" {
+		return reveal(dealID, token, "all have committed. Reveal before reveal_deadline.")
+	}
+	return poll(dealID, "invite_token", token, "you have committed; the others have not all. Ask every few seconds until state is REVEALING, then call reveal_input before reveal_deadline: who commits and does not reveal is named a flaker.")
+}
+
+func reveal(dealID, token, why string) next {
+	return next{"reveal_input", fields{"deal_id": dealID, "invite_token": token, "input": "<the input object that you committed to>", "salt": yourSalt}, why}
+}
+
+func poll(dealID, credentialName, credential, why string) next {
+	return next{"get_deal", fields{"deal_id": dealID, credentialName: credential}, why}
+}
+
+func certificate(dealID, token, why string) next {
+	return next{"get_certificate", fields{"deal_id": dealID, "invite_token": token}, why}
+}
+
+func afterReveal(dealID, token string, body []byte) next {
+	var r struct {
+		State string `json:"state"`
+	}
+	_ = json.Unmarshal(body, &r)
+	switch r.State {
+	case "COMPUTED", "CERTIFIED":
+		return certificate(dealID, token, "all have revealed and result is final. Fetch the signed certificate.")
+	case "VOID":
+		return certificate(dealID, token, "the deal is VOID. Its certificate names who caused that.")
+	}
+	return poll(dealID, "invite_token", token, "you have revealed; the deal has not ended. Ask every few seconds until state is COMPUTED or VOID. A random.v1 deal waits for you once all have revealed: call get_certificate when its beacon round is out.")
+}
+
+func afterView(dealID, credential string, party int, body []byte) next {
+	var v struct {
+		Algorithm      string `json:"algorithm"`
+		State          string `json:"state"`
+		CommitDeadline int64  `json:"commit_deadline"`
+		RevealDeadline int64  `json:"reveal_deadline"`
+		Parties        []struct {
+			Label     string `json:"label"`
+			Committed bool   `json:"committed"`
+			Revealed  bool   `json:"revealed"`
+		} `json:"parties"`
+		CertificateID *string `json:"certificate_id"`
+	}
+	_ = json.Unmarshal(body, &v)
+	initiator := party < 0 || party >= len(v.Parties)
+	who, name := "You asked with the initiator's API key. ", "api_key"
+	if !initiator {
+		who, name = fmt.Sprintf("You are party %d (%q). ", party, v.Parties[party].Label), "invite_token"
+	}
+	committed := func(i int) bool { return v.Parties[i].Committed }
+	revealed := func(i int) bool { return v.Parties[i].Revealed }
+	switch v.State {
+	case "OPEN", "COMMITTING":
+		if !initiator && !committed(party) {
+			return next{"commit_input", fields{"deal_id": dealID, "invite_token": credential, "commitment": yourCommitment},
+				who + "You have to commit before commit_deadline" + left(v.CommitDeadline) + ": " + howToCommit(v.Algorithm, dealID)}
+		}
+		return poll(dealID, name, credential, who+"Ask every few seconds until state is REVEALING, which waits for "+missing(len(v.Parties), committed)+" to commit by commit_deadline"+left(v.CommitDeadline)+".")
+	case "REVEALING":
+		waiting := missing(len(v.Parties), revealed)
+		switch {
+		case !initiator && !revealed(party):
+			return reveal(dealID, credential, who+"All have committed. Reveal before reveal_deadline"+left(v.RevealDeadline)+".")
+		case waiting != "":
+			return poll(dealID, name, credential, who+"Ask every few seconds; the deal waits for "+waiting+" to reveal by reveal_deadline"+left(v.RevealDeadline)+".")
+		case initiator:
+			return poll(dealID, name, credential, who+"All have revealed. The draw is made once the beacon round is out: by the first party that calls get_certificate, or by the service a minute later.")
+		}
+		return certificate(dealID, credential, who+"All have revealed. This call draws as soon as the beacon round is out, and says when that is.")
+	case "EXPIRED", "CANCELLED":
+		return next{"create_deal", exampleDeal("<API_KEY>"), "the deal is " + v.State + " and has no certificate. Create a new deal if there is still something to settle. " + examples}
+	}
+	if initiator && v.CertificateID != nil {
+		return next{"verify_certificate", fields{"cert_id": *v.CertificateID}, who + "The deal has ended. Parties fetch the certificate with get_certificate and their invite token; anyone can verify it."}
+	}
+	if initiator {
+		return poll(dealID, name, credential, who+"The deal has ended and its certificate is being issued: ask again until certificate_id is there.")
+	}
+	return certificate(dealID, credential, who+"The deal has ended. Fetch the signed certificate.")
+}
+
+// missing names the parties that have not acted, at most a few of them.
+func missing(parties int, acted func(int) bool) string {
+	var names []string
+	count := 0
+	for i := range parties {
+		if acted(i) {
+			continue
+		}
+		if count++; count <= 8 {
+			names = append(names, fmt.Sprint(i))
+		}
+	}
+	switch {
+	case count == 0:
+		return ""
+	case count == 1:
+		return "party " + names[0]
+	case count > len(names):
+		return fmt.Sprintf("%d parties (%s, ...)", count, strings.Join(names, ", "))
+	}
+	return "parties " + strings.Join(names, ", ")
+}
+
+// left is a deadline and how far off it is.
+func left(deadline int64) string {
+	return fmt.Sprintf(" (%d, in %d s)", deadline, max(deadline-time.Now().Unix(), 0))
+}
+
+func afterCertificate(body []byte) next {
+	var c struct {
+		CertID  string `json:"cert_id"`
+		Outcome string `json:"outcome"`
+	}
+	_ = json.Unmarshal(body, &c)
+	why := "keep the certificate as it is: any added member breaks its signature. result is what was settled."
+	if c.Outcome == "VOID" {
+		why = "keep the certificate as it is: any added member breaks its signature. The deal is VOID: void_flakers are the parties that caused it, and nothing was settled."
+	}
+	return next{"verify_certificate", fields{"cert_id": c.CertID}, why + " Anyone can verify it, you first."}
+}
+
+func afterVerification(body []byte) next {
+	var r struct {
+		Valid bool `json:"valid"`
+	}
+	_ = json.Unmarshal(body, &r)
+	if !r.Valid {
+		return next{Why: "do not rely on this certificate, and tell the operator of this deployment. There is nothing left to call."}
+	}
+	return next{Why: "done, there is nothing left to call. Give the cert_id to whoever should check it. To trust nobody, check the certificate yourself against the key of GET /v1/status and the head of GET /v1/log/tree-head."}
+}
