@@ -1,4 +1,4 @@
-// Command deal-api is the public face of Fairpact: the REST surface. It is
+// Command deal-api is the public face of Fairpact: REST and MCP. It is
 // stateless; any number of replicas may run.
 package main
 
@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 
 	"github.com/alecthomas/kong"
@@ -13,7 +14,10 @@ import (
 	"github.com/fairpact/fairpact/internal/assembly"
 	"github.com/fairpact/fairpact/internal/caller"
 	"github.com/fairpact/fairpact/internal/httpapi"
+	"github.com/fairpact/fairpact/internal/mcpapi"
 	"github.com/fairpact/fairpact/internal/service"
+	"github.com/fairpact/fairpact/internal/site"
+	"github.com/fairpact/fairpact/internal/texts"
 	"github.com/fairpact/fairpact/internal/version"
 )
 
@@ -21,12 +25,13 @@ type config struct {
 	assembly.Config
 	Listen         string   `env:"FAIRPACT_LISTEN" default:":8080" help:"Address of the public port."`
 	TrustedProxies []string `env:"FAIRPACT_TRUSTED_PROXIES" sep:"," help:"CIDRs of proxies whose X-Forwarded-For is believed."`
+	PublicHosts    []string `env:"FAIRPACT_PUBLIC_HOSTS" sep:"," help:"Host names, beside loopback, under which /mcp is served, e.g. fairpact.example.com."`
 	KeysPerMinute  int      `env:"FAIRPACT_KEYS_PER_MINUTE" default:"120" help:"API keys a minute for one client address; 0: no limit."`
 }
 
 func main() {
 	var c config
-	kong.Parse(&c, kong.Name("deal-api"), kong.Description("The REST surface of a Fairpact deployment."))
+	kong.Parse(&c, kong.Name("deal-api"), kong.Description("REST and MCP of a Fairpact deployment."))
 	service.Main(c.LogLevel, func(ctx context.Context, logger *slog.Logger) error { return run(ctx, c, logger) })
 }
 
@@ -53,9 +58,19 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		status.Note += "; this deployment signs with a development key: its certificates prove nothing"
 	}
 	callers := &caller.Policy{TrustedProxies: proxies, KeysPerMinute: c.KeysPerMinute, Limiter: parts.Redis}
+	pages := texts.Pages()
+	maps.Copy(pages, site.Pages())
+	tools, err := mcpapi.New(mcpapi.Config{
+		Escrow: parts.Escrow, Guard: parts.Guard, Callers: callers, Chain: parts.Escrow.Chain(), Version: version.Version,
+		PublicHosts: c.PublicHosts, Logger: logger,
+	})
+	if err != nil {
+		return err
+	}
+	pages["/mcp"] = tools
 	api, err := httpapi.New(httpapi.Config{
 		Escrow: parts.Escrow, Guard: parts.Guard, Callers: callers, Status: status,
-		LogReadURL: c.LogReadURL, Logger: logger,
+		LogReadURL: c.LogReadURL, Pages: pages, Logger: logger,
 	})
 	if err != nil {
 		return err
