@@ -2,21 +2,63 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 )
+
+// strangers is one Python that runs the verifier's command line again and again:
+// starting it takes longer than a verification.
+const strangers = `
+import contextlib, io, json, sys
+sys.path.insert(0, "verifier")
+sys.dont_write_bytecode = True
+import verify
+for line in sys.stdin:
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        code = verify.main(json.loads(line))
+    print(json.dumps({"code": code, "said": said.getvalue()}), flush=True)
+`
+
+var strangerAt struct {
+	sync.Mutex
+	questions io.Writer // nil before the first
+	answers   *json.Decoder
+}
 
 // stranger runs the verifier that shares no code with the project and gives its
 // verdict and what it said.
 func stranger(t testing.TB, args ...string) (accepted bool, said string) {
 	t.Helper()
-	out, err := exec.Command("python3", append([]string{"verifier/verify.py"}, args...)...).CombinedOutput()
-	if exit, ok := err.(*exec.ExitError); err != nil && !(ok && exit.ExitCode() == 1) {
-		t.Fatalf("independent verifier: %v\n%s", err, out)
+	strangerAt.Lock()
+	defer strangerAt.Unlock()
+	if strangerAt.questions == nil {
+		// It ends when this process does and its input with it.
+		cmd := exec.Command("python3", "-c", strangers)
+		cmd.Stderr = os.Stderr
+		in, errIn := cmd.StdinPipe()
+		out, errOut := cmd.StdoutPipe()
+		if err := errors.Join(errIn, errOut, cmd.Start()); err != nil {
+			t.Fatal(err)
+		}
+		strangerAt.questions, strangerAt.answers = in, json.NewDecoder(out)
 	}
-	return err == nil, string(out)
+	var verdict struct {
+		Code int
+		Said string
+	}
+	if err := errors.Join(json.NewEncoder(strangerAt.questions).Encode(args), strangerAt.answers.Decode(&verdict)); err != nil {
+		t.Fatalf("independent verifier: %v", err)
+	}
+	if verdict.Code != 0 && verdict.Code != 1 {
+		t.Fatalf("independent verifier, exit code %d:\n%s", verdict.Code, verdict.Said)
+	}
+	return verdict.Code == 0, verdict.Said
 }
 
 // file writes bytes, or the JSON of anything else, into a file of its own.
