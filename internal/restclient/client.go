@@ -22,7 +22,7 @@ const (
 	maxAnswer = 16 << 20 // bytes; a view of 10,000 parties is 2 MiB
 	firstWait = 200 * time.Millisecond
 	longWait  = 10 * time.Second // the longest between two attempts, Retry-After included
-	attempts  = 8
+	attempts  = 6
 	oneCall   = 60 * time.Second
 )
 

@@ -1,0 +1,216 @@
+package ctl
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// ran is what one command did.
+type ran struct {
+	code     int
+	out, err string
+}
+
+func run(t *testing.T, stdin string, args ...string) ran {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code := Main(t.Context(), args, strings.NewReader(stdin), &out, &errs)
+	return ran{code, out.String(), errs.String()}
+}
+
+func write(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// The digests come from sha256sum.
+func TestCommit(t *testing.T) {
+	input := `{ "valuations": {"car": 60, "boat": 40} }`
+	r := run(t, input, "commit", "-", "--salt", "pepper")
+	if want := "commitment sha256:fba60f43fc903dca305164ada796bc2152ff2066b231a91366aa48c5268183fc\nsalt       pepper\n"; r.code != 0 || r.out != want || r.err != "" {
+		t.Errorf("%+v", r)
+	}
+	r = run(t, input, "commit", "-", "--salt=", "--json")
+	if !strings.Contains(r.out, `"commitment": "sha256:793f95816daca01fac35783d3c22802079c55c47b8dadd27f87c148d46f77b4e"`) {
+		t.Errorf("%+v", r)
+	}
+
+	kept := filepath.Join(t.TempDir(), "sealed.json")
+	var first, second committed
+	for _, made := range []*committed{&first, &second} {
+		r := run(t, input, "commit", "-", "--json", "--out", kept)
+		if err := json.Unmarshal([]byte(r.out), made); err != nil || len(made.Salt) != 32 {
+			t.Fatalf("%+v %v", r, err)
+		}
+		text, err := os.ReadFile(kept)
+		if info, _ := os.Stat(kept); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%v %v", info, err)
+		}
+		if want := `{"input":{"valuations":{"boat":40,"car":60}},"salt":"` + made.Salt + "\"}\n"; string(text) != want {
+			t.Errorf("kept %s, want %s", text, want)
+		}
+		if again := run(t, input, "commit", kept+"/../sealed.json", "--out", kept); again.code != ExitUsage {
+			t.Errorf("a sealed file is written over: %+v", again)
+		}
+		kept += "2"
+	}
+	if first.Salt == second.Salt {
+		t.Error("the same salt twice")
+	}
+}
+
+func TestCommitRefuses(t *testing.T) {
+	for input, says := range map[string]string{
+		`{"a":1.5}`: "byte offset 5", `{"a":1,"a":2}`: "twice", `[1]`: "object", ``: "", `{"a":9007199254740992}`: "",
+	} {
+		if r := run(t, input, "commit", "-"); r.code != ExitUsage || r.out != "" || !strings.Contains(r.err, says) || !strings.HasPrefix(r.err, "fairpactctl: ") {
+			t.Errorf("%s: %+v", input, r)
+		}
+	}
+	if r := run(t, "{}", "commit", "-", "--salt", strings.Repeat("a", maxSalt+1)); r.code != ExitUsage {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestExitCodesOfUsage(t *testing.T) {
+	cert := write(t, "cert.json", "{}")
+	for _, args := range [][]string{
+		{}, {"no-such"}, {"verify"}, {"verify", cert}, {"verify", cert, "--tree-head", cert}, {"verify", cert + "x", "--base-url", "http://localhost:1"},
+		{"verify", cert, "--base-url", "file:///"}, {"verify", cert, "--tree-head", cert, "--pubkey", "k", "--params", cert},
+		{"verify", cert, "--tree-head", cert, "--status", cert}, {"recompute", cert}, {"deal"}, {"deal", "status"}, {"deal", "commit", cert},
+		{"completion", "tcsh"}, {"deal", "watch", "--base-url", "http://localhost:1", "--deal", "d", "--token", "it_x", "--every", "0s"},
+	} {
+		if r := run(t, "", args...); r.code != ExitUsage || r.out != "" || r.err == "" {
+			t.Errorf("%q: %+v", args, r)
+		}
+	}
+	for _, args := range [][]string{{"--help"}, {"--version"}, {"deal", "create", "--help"}} {
+		if r := run(t, "", args...); r.code != 0 || r.out == "" {
+			t.Errorf("%q: %+v", args, r)
+		}
+	}
+}
+
+// Each command has help with examples of itself.
+func TestHelpHasExamples(t *testing.T) {
+	for _, command := range []string{"key", "commit", "verify", "recompute", "migrate", "completion", "deal create", "deal invite",
+		"deal commit", "deal reveal", "deal status", "deal watch", "deal entropy", "deal certificate", "deal cancel"} {
+		r := run(t, "", append(strings.Fields(command), "--help")...)
+		if r.code != 0 || !strings.Contains(r.out, "Examples:") || !strings.Contains(r.out, "fairpactctl "+command) {
+			t.Errorf("%s: %+v", command, r)
+		}
+	}
+}
+
+func TestASecretInAWrongPlaceIsNotRepeated(t *testing.T) {
+	const token = "it_Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4"
+	for _, args := range [][]string{{token}, {"verify", token, "--tree-head", token, "--pubkey", token}, {"deal", "status", token}, {"deal", "status", "--party", token},
+		{"deal", "status", "--base-url", token, "--deal", "d"}, {"key", "--base-url", "http://" + token + "@host"}} {
+		if r := run(t, "", args...); r.code != ExitUsage || strings.Contains(r.out+r.err, "Zm9v") {
+			t.Errorf("%q: %+v", args, r)
+		}
+	}
+}
+
+func TestStrangersTextStaysOnItsLine(t *testing.T) {
+	if got := printable("a\nOK   shape\x1b[2J\u202e\u0085é"); got != `a\u000aOK   shape\u001b[2J\u202e\u0085é` {
+		t.Errorf("%q", got)
+	}
+}
+
+// An input in the file of all inputs may be as deep as one that is revealed.
+func TestInputsFile(t *testing.T) {
+	nested := func(n int) string { return strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n) }
+	term := &terminal{}
+	rows, err := term.inputs(write(t, "i.json", `[{"input":`+nested(32)+`,"salt":"s"}, null, {"other": []}, 7]`))
+	if err != nil || len(rows) != 4 || rows[1] != nil || rows[3] != int64(7) {
+		t.Errorf("%v, %v", rows, err)
+	}
+	for _, bad := range []string{`[{"input":` + nested(33) + `}]`, `[{"input":{"a":1.5}}]`, `[{"input":{},"input":{}}]`, `{}`, `null`, `[`, ``, `[1.5]`, `[{"salt":"\ud800"}]`, `[{"input":{"a":1,"a":2}}]`} {
+		if rows, err := term.inputs(write(t, "i.json", bad)); err == nil {
+			t.Errorf("%s reads as %v", bad, rows)
+		}
+	}
+}
+
+func TestProgressLine(t *testing.T) {
+	now := time.Unix(1000, 0)
+	v := view{State: "COMMITTING", CommitDeadline: 1090, RevealDeadline: 1200}
+	v.Parties = make([]struct{ Committed, Revealed bool }, 2)
+	v.Parties[0].Committed = true
+	for _, row := range []struct{ state, want string }{
+		{"COMMITTING", "COMMITTING  1/2 committed  0/2 revealed  1m30s to commit"},
+		{"REVEALING", "REVEALING  1/2 committed  0/2 revealed  3m20s to reveal"},
+		{"COMPUTED", "COMPUTED  1/2 committed  0/2 revealed  certificate pending"},
+		{"CANCELLED", "CANCELLED  1/2 committed  0/2 revealed"},
+	} {
+		v.State = row.state
+		if got := v.line(now); got != row.want {
+			t.Errorf("%q, want %q", got, row.want)
+		}
+	}
+	// Off a terminal, time that passes is no progress.
+	var out bytes.Buffer
+	p := progress{t: &terminal{err: &out}}
+	v.State = "REVEALING"
+	p.show(v, now)
+	p.show(v, now.Add(time.Second))
+	v.Parties[0].Revealed = true
+	p.show(v, now.Add(2*time.Second))
+	if n := strings.Count(out.String(), "\n"); n != 2 {
+		t.Errorf("%d lines: %s", n, &out)
+	}
+}
+
+// bash completes what kong has declared.
+func TestCompletionInBash(t *testing.T) {
+	script := run(t, "", "completion", "bash").out
+	complete := func(words ...string) []string {
+		ask := script + "\nCOMP_WORDS=(" + strings.Join(words, " ") + "); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); _fairpactctl; printf '%s\\n' \"${COMPREPLY[@]}\"\n"
+		out, err := exec.Command("bash", "--norc", "-c", ask).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return strings.Fields(string(out))
+	}
+	for _, row := range []struct {
+		words []string
+		want  []string
+	}{
+		{[]string{"fairpactctl", "com"}, []string{"commit", "completion"}},
+		{[]string{"fairpactctl", "deal", "c"}, []string{"create", "commit", "certificate", "cancel"}},
+		{[]string{"fairpactctl", "deal", "create", "--api"}, []string{"--api-key", "--api-key-file"}},
+		{[]string{"fairpactctl", "verify", "cert.json", "--tree"}, []string{"--tree-head"}},
+		{[]string{"fairpactctl", "completion", "f"}, []string{"fish"}},
+		{[]string{"fairpactctl", "verify", "/etc/host"}, nil},
+	} {
+		got := complete(row.words...)
+		if row.want == nil {
+			if !slices.Contains(got, "/etc/hosts") {
+				t.Errorf("%q: no files, %v", row.words, got)
+			}
+		} else if !slices.Equal(got, row.want) {
+			t.Errorf("%q: %v, want %v", row.words, got, row.want)
+		}
+	}
+	if zsh := run(t, "", "completion", "zsh").out; !strings.Contains(zsh, "bashcompinit") || !strings.Contains(zsh, script) {
+		t.Error("zsh")
+	}
+	fish := run(t, "", "completion", "fish").out
+	for _, want := range []string{"-a verify", "-l tree-head -r", "__fish_seen_subcommand_from deal; and __fish_seen_subcommand_from create' -l algorithm"} {
+		if !strings.Contains(fish, want) {
+			t.Errorf("fish lacks %q", want)
+		}
+	}
+}
