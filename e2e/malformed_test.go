@@ -1,0 +1,143 @@
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+func nested(open, inner, end string, depth int) string {
+	return strings.Repeat(open, depth) + inner + strings.Repeat(end, depth)
+}
+
+// malformed are texts that are no JSON object within the rules of SPEC 8 and
+// I-JSON (RFC 7493), whatever the call.
+var malformed = map[string]string{
+	"a blank": " ", "half a literal": "nul", "null": "null", "true": "true", "a number": "7", "a string": `"x"`, "an array": "[]", "an object in an array": "[{}]",
+	"open": "{", "closed": "}", "half a name": `{"a`, "a name alone": `{"a"`, "no value": `{"a":}`, "no colon": `{"a" 1}`, "a comma too many": `{"a":1,}`, "a comma too few": `{"a":1 "b":2}`,
+	"a bare name": `{a:1}`, "single quotes": `{'a':1}`, "a comment": `/* x */{}`, "two values": `{}{}`, "something after": `{}x`, "a leading zero": `{"a":01}`, "a plus": `{"a":+1}`,
+	"a fraction": `{"a":1.5}`, "a whole fraction": `{"a":1.0}`, "an exponent": `{"a":1e2}`, "a large exponent": `{"a":1e999}`, "NaN": `{"a":NaN}`, "-Infinity": `{"a":-Infinity}`, "a hex number": `{"a":0x1}`,
+	"2^53": `{"a":9007199254740992}`, "-2^53": `{"a":-9007199254740992}`, "10000 digits": `{"a":` + strings.Repeat("7", 10_000) + `}`, "a minus": `{"a":-}`,
+	"a name twice": `{"a":1,"a":1}`, "a name twice, escaped": `{"a":1,"\u0061":1}`, "a name twice, deep": `{"a":[{"b":1,"b":2}]}`,
+	"a high surrogate": `{"a":"\ud800"}`, "a low surrogate": `{"a":"\udc00"}`, "surrogates swapped": `{"a":"\udc00\ud800"}`, "a surrogate in a name": `{"\ud800":1}`,
+	"an unknown escape": `{"a":"\x"}`, "half an escape": `{"a":"\u00`, "a raw line break": "{\"a\":\"\n\"}", "a raw NUL": "{\"a\":\"\x00\"}", "NUL between": "{\x00}", "no UTF-8": "{\"a\":\"\xff\"}",
+	"an overlong NUL": "{\"a\":\"\xc0\x80\"}", "a surrogate in UTF-8": "{\"a\":\"\xed\xa0\x80\"}", "a byte order mark": "\ufeff{}", "UTF-16": "{\x00}\x00", "a form": "commitment=x&input=y", "a page": "<html></html>",
+	"33 levels":          nested(`{"a":`, "1", "}", 33),
+	"33 levels of array": `{"a":` + nested("[", "1", "]", 32) + "}",
+	"a million levels":   nested("[", "", "]", 1_000_000), "a million levels, open": strings.Repeat(`{"a":`, 700_000), "a million brackets": strings.Repeat("[", 1_000_000),
+	"two million blanks": strings.Repeat(" ", 2_000_000), "a long name twice": `{"` + strings.Repeat("n", 500_000) + `":1,"` + strings.Repeat("n", 500_000) + `":1}`,
+}
+
+// Each of them is a 400 on every POST that reads a body, and changes nothing.
+func TestMalformedBodies(t *testing.T) {
+	c, w := surfaceClient(t), database(t, shared(t))
+	d, s := c.create(splitBody(time.Hour, 2*time.Hour)), seal(t, annsValues)
+	revealing := c.committed(splitBody(time.Hour, 2*time.Hour), s.Commitment, seal(t, bobsValues))
+	count := func() string {
+		return fmt.Sprint(w.number("SELECT count(*) FROM deals"), w.number("SELECT count(*) FROM api_keys"), w.number("SELECT count(*) FROM idempotency"))
+	}
+	before := []string{count(), string(c.want(200, "GET", d.path(""), d.Key, nil).body), string(c.want(200, "GET", revealing.path(""), revealing.Key, nil).body)}
+	for name, text := range malformed {
+		for _, call := range []struct{ path, token string }{
+			{"/v1/keys", ""}, {"/v1/deals", d.Key}, {d.path("/commit"), d.Tokens[0]}, {d.path("/cancel"), d.Key}, {revealing.path("/reveal"), revealing.Tokens[0]},
+		} {
+			a := c.do("POST", call.path, call.token, text, "Idempotency-Key", "malformed")
+			if a.status != 400 || a.code() != "INVALID_JSON" && a.code() != "INVALID_REQUEST" {
+				t.Errorf("%s to %s: %d %.300s", name, call.path, a.status, a.body)
+			}
+			if len(a.body) > 400 {
+				t.Errorf("%s: an error of %d bytes: %.100s…", name, len(a.body), a.body)
+			}
+		}
+		c.refused(409, "WRONG_ALGORITHM", "POST", d.path("/entropy"), d.Key, text)
+	}
+	after := []string{count(), string(c.want(200, "GET", d.path(""), d.Key, nil).body), string(c.want(200, "GET", revealing.path(""), revealing.Key, nil).body)}
+	for i := range before {
+		if before[i] != after[i] {
+			t.Errorf("what was refused changed something:\n%s\n%s", before[i], after[i])
+		}
+	}
+	// An empty body is an object for keys and cancel alone.
+	for path, token := range map[string]string{"/v1/deals": d.Key, d.path("/commit"): d.Tokens[0], revealing.path("/reveal"): revealing.Tokens[0]} {
+		c.refused(400, "INVALID_JSON", "POST", path, token, "")
+	}
+	c.want(200, "POST", revealing.path("/reveal"), revealing.Tokens[0], s.act("reveal"), "Idempotency-Key", "malformed")
+	c.want(200, "POST", d.path("/cancel"), d.Key, "", "Idempotency-Key", "malformed")
+}
+
+// 32 levels are allowed and 33 are not; the largest integers are, and -0 is 0.
+func TestEdgesOfJSON(t *testing.T) {
+	c := surfaceClient(t)
+	for text, status := range map[string]int{
+		nested(`{"a":`, "1", "}", 32):                     201,
+		`{"a":` + nested("[", "", "]", 31) + "}":          201,
+		nested(`{"a":`, "1", "}", 33):                     400,
+		`{"a":[9007199254740991,-9007199254740991,-0,0]}`: 201,
+		`{"":1," ":2,"\u0000":3,"é":4,"e\u0301":5}`:       201,
+		"\r\n\t {\"a\":\"\\ud83e\\udd86🦆\\/\"}\r\n\t ":    201,
+	} {
+		c.want(status, "POST", "/v1/keys", "", text)
+	}
+}
+
+// Bodies are JSON whatever the Content-Type says.
+func TestContentTypes(t *testing.T) {
+	c := surfaceClient(t)
+	key := c.key()
+	for _, kind := range []string{"", "application/json", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/json; charset=utf-16", "nonsense"} {
+		c.want(201, "POST", "/v1/deals", key, splitBody(time.Hour, 2*time.Hour), "Content-Type", kind)
+		c.refused(400, "INVALID_JSON", "POST", "/v1/deals", key, "a=b", "Content-Type", kind)
+	}
+	c.refused(400, "INVALID_JSON", "POST", "/v1/deals", key, "\x1f\x8b\x08\x00", "Content-Encoding", "gzip")
+}
+
+// Members of the other types and sizes, on the calls of a party.
+func TestMistypedPartyBodies(t *testing.T) {
+	c := surfaceClient(t)
+	s := seal(t, annsValues)
+	d := c.committed(splitBody(time.Hour, 2*time.Hour), s.Commitment, seal(t, bobsValues))
+	before := c.want(200, "GET", d.path(""), d.Key, nil)
+	for _, text := range []string{
+		`{}`, `{"salt":"x"}`, `{"input":null}`, `{"input":[]}`, `{"input":"{}"}`, `{"input":7}`, `{"input":true}`, `{"Input":{}}`,
+		`{"input":{},"salt":7}`, `{"input":{},"salt":{}}`, `{"input":{},"salt":[]}`, `{"input":{},"salt":false}`, `{"input":{},"salt":"` + strings.Repeat("x", 1025) + `"}`, `{"input":{},"salt":"` + strings.Repeat("é", 513) + `"}`,
+	} {
+		c.refused(400, "INVALID_REQUEST", "POST", d.path("/reveal"), d.Tokens[0], text)
+	}
+	if after := c.want(200, "GET", d.path(""), d.Key, nil); string(after.body) != string(before.body) {
+		t.Errorf("the view has changed:\n%s\n%s", before.body, after.body)
+	}
+	c.want(200, "POST", d.path("/reveal"), d.Tokens[0], s.act("reveal"))
+}
+
+// A body that ends before its Content-Length has no effect.
+func TestBodyThatIsCutOff(t *testing.T) {
+	c := surfaceClient(t)
+	d, s := c.create(splitBody(time.Hour, 2*time.Hour)), seal(t, annsValues)
+	text := `{"commitment":"` + s.Commitment + `"}`
+	conn, err := net.Dial("tcp", strings.TrimPrefix(c.base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: fairpact\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", d.path("/commit"), d.Tokens[0], len(text)+1, text)
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	said, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != 400 || !strings.Contains(string(said), "INVALID_JSON: ") {
+		t.Errorf("%d %s: %v", resp.StatusCode, said, err)
+	}
+	if v := d.view(); v.State != "OPEN" {
+		t.Errorf("a commitment cut off was taken: %+v", v)
+	}
+}
