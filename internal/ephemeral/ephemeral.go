@@ -5,6 +5,7 @@
 package ephemeral
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -32,19 +33,20 @@ type Redis struct {
 }
 
 // Open makes a client. It fails on a malformed URL only; a Redis that is out of
-// reach is not an error.
-func Open(url string) (*Redis, error) { return open(url, commandTimeout) }
-
-func open(url string, timeout time.Duration) (*Redis, error) {
+// reach is not an error. Timeouts that the URL sets (?read_timeout=2s, and dial_,
+// write_ and pool_timeout) stand in the place of a quarter of a second.
+func Open(url string) (*Redis, error) {
 	options, err := redis.ParseURL(url)
 	if err != nil {
 		return nil, errors.New("REDIS_URL is not a redis:// or rediss:// URL (its text is not shown, it may hold a password)")
 	}
-	options.DialTimeout, options.ReadTimeout, options.WriteTimeout, options.PoolTimeout = timeout, timeout, timeout, timeout
+	for _, timeout := range []*time.Duration{&options.DialTimeout, &options.ReadTimeout, &options.WriteTimeout, &options.PoolTimeout} {
+		*timeout = cmp.Or(*timeout, commandTimeout)
+	}
 	options.MaxRetries, options.DialerRetries = -1, 1
 	options.ContextTimeoutEnabled = true
 	client := redis.NewClient(options)
-	return &Redis{client: client, limiter: redis_rate.NewLimiter(client), timeout: timeout}, nil
+	return &Redis{client: client, limiter: redis_rate.NewLimiter(client), timeout: options.ReadTimeout}, nil
 }
 
 // Close ends all connections.

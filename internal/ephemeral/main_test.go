@@ -15,12 +15,7 @@ func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 // a test of what Redis answers is none of how fast it does.
 func patient(t *testing.T, url string) *Redis {
 	t.Helper()
-	r, err := open(url, 30*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = r.Close() })
-	return r
+	return hasty(t, url+servertest.PatientRedis)
 }
 
 // hasty is the client as it is deployed.

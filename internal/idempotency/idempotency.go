@@ -41,6 +41,7 @@ const (
 	waitTime = 5 * time.Second       // for a twin in flight, then 409
 	pollTime = 20 * time.Millisecond // between looks at a twin
 	copyTime = 10 * time.Minute      // of a response in Redis
+	attempts = 4                     // of an effect that an expired record keeps out
 )
 
 // Guard runs effects at most once a key.
@@ -132,9 +133,8 @@ func (g *Guard) Do(ctx context.Context, req Request, effect func(*Record) (Respo
 		}
 		unlock, free := g.redis.Lock(ctx, name, lockTime)
 		if free {
-			resp, err := g.run(ctx, rec, name, effect, render)
-			unlock()
-			return resp, err
+			defer unlock()
+			return g.run(ctx, rec, name, effect, render)
 		}
 		if time.Now().After(deadline) {
 			return Response{}, problem.New(problem.IdempotencyInProgress, "a request with this Idempotency-Key is still running; send the same request again in a few seconds")
@@ -184,47 +184,34 @@ func (g *Guard) answer(rec *Record, body, sealed []byte) (Response, error) {
 }
 
 // run holds the lock, or Redis is gone and a twin may run beside it: the
-// database lets one of them through.
+// database lets one of them through. So the record is looked for before the
+// effect and again where the effect fails: a twin that came first may be why (it
+// has committed, so this one may not), and then its answer is this one's too.
 func (g *Guard) run(ctx context.Context, rec *Record, name string, effect func(*Record) (Response, error), render func() (Response, error)) (Response, error) {
-	// A twin may have finished between the look and the lock.
-	body, sealed, err := g.store.FindReplay(ctx, rec.scope)
-	switch {
-	case err == nil && sealed != nil:
-		return g.answer(rec, body, sealed)
-	case err == nil:
-		return g.rendered(ctx, rec, name, body, render)
-	case !errors.Is(err, store.ErrNotFound):
-		return Response{}, err
+	var failure error
+	for try := 1; ; try++ {
+		body, sealed, err := g.store.FindReplay(ctx, rec.scope)
+		switch {
+		case err == nil && sealed != nil:
+			return g.answer(rec, body, sealed)
+		case err == nil:
+			return g.rendered(ctx, rec, name, body, render)
+		case failure != nil && (try == attempts || !errors.Is(err, store.ErrNotFound) || !errors.Is(failure, store.ErrReplayed)):
+			return Response{}, failure
+		case !errors.Is(err, store.ErrNotFound):
+			return Response{}, err
+		case failure != nil: // the scope is taken by a record that has expired
+			if err := g.store.ExpireReplay(ctx, rec.scope); err != nil {
+				return Response{}, err
+			}
+		}
+		resp, err := effect(rec)
+		if err == nil {
+			crash.Point("idempotency.effect")
+			return g.keep(ctx, rec, name, resp)
+		}
+		failure = err
 	}
-	resp, err := effect(rec)
-	if err != nil {
-		return g.collided(ctx, rec, name, err, effect, render)
-	}
-	crash.Point("idempotency.effect")
-	return g.keep(ctx, rec, name, resp)
-}
-
-// collided: the effect failed. A twin that came first may be why (it has
-// committed, so this one may not): then its answer is this one's too. Where the
-// scope is taken by a record that has expired, the effect runs once more.
-func (g *Guard) collided(ctx context.Context, rec *Record, name string, failure error, effect func(*Record) (Response, error), render func() (Response, error)) (Response, error) {
-	body, sealed, err := g.store.FindReplay(ctx, rec.scope)
-	switch {
-	case err == nil && sealed != nil:
-		return g.answer(rec, body, sealed)
-	case err == nil:
-		return g.rendered(ctx, rec, name, body, render)
-	case !errors.Is(err, store.ErrNotFound) || !errors.Is(failure, store.ErrReplayed):
-		return Response{}, failure
-	}
-	if err := g.store.ExpireReplay(ctx, rec.scope); err != nil {
-		return Response{}, err
-	}
-	resp, err := effect(rec)
-	if err != nil {
-		return Response{}, err
-	}
-	return g.keep(ctx, rec, name, resp)
 }
 
 func (g *Guard) rendered(ctx context.Context, rec *Record, name string, body []byte, render func() (Response, error)) (Response, error) {

@@ -29,6 +29,10 @@ import (
 // database of a user that may create others.
 const PostgresEnv = "FAIRPACT_TEST_POSTGRES_URL"
 
+// PatientRedis is added to a Redis URL for a client that gives commands the time
+// that a slow machine may take for them.
+const PatientRedis = "?dial_timeout=30s&read_timeout=30s&write_timeout=30s&pool_timeout=30s"
+
 var shared struct {
 	sync.Mutex
 	postgres *localservers.Postgres

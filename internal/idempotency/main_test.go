@@ -1,0 +1,150 @@
+package idempotency_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fairpact/fairpact/internal/ephemeral"
+	"github.com/fairpact/fairpact/internal/idempotency"
+	"github.com/fairpact/fairpact/internal/localservers"
+	"github.com/fairpact/fairpact/internal/localservers/servertest"
+	"github.com/fairpact/fairpact/internal/sealing"
+	"github.com/fairpact/fairpact/internal/store"
+)
+
+func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
+
+// bench is two replicas of a guard over one database and one Redis, and an
+// effect that can be counted: an API key is inserted.
+type bench struct {
+	guards []*idempotency.Guard
+	store  *store.Store
+	server *localservers.Redis
+	redis  *redis.Client // what Redis holds, as a test sees it
+	sql    *pgx.Conn
+	calls  atomic.Int64 // of effects and renders, each of which answers its number
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	return newBenchOn(t, servertest.Postgres(t))
+}
+
+func newBenchOn(t *testing.T, url string) *bench {
+	t.Helper()
+	b := &bench{server: servertest.StartRedis(t)}
+	if err := store.Migrate(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	secret, err := sealing.New(make([]byte, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		s, err := store.Open(t.Context(), url, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		r, err := ephemeral.Open(b.server.URL() + servertest.PatientRedis)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = r.Close() })
+		b.store = s
+		b.guards = append(b.guards, idempotency.New(s, r, secret))
+	}
+	options, err := redis.ParseURL(b.server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.redis = redis.NewClient(options)
+	t.Cleanup(func() { _ = b.redis.Close() })
+	if b.sql, err = pgx.Connect(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.sql.Close(context.Background()) })
+	return b
+}
+
+func request(key, body string) idempotency.Request {
+	return idempotency.Request{Key: key, Caller: "fp_caller", Method: "POST", Path: "/v1/deals", Body: []byte(body), Lifetime: time.Hour}
+}
+
+func random32() []byte {
+	b := make([]byte, 32)
+	_, _ = rand.Read(b)
+	return b
+}
+
+func (b *bench) answer() idempotency.Response {
+	return idempotency.Response{Status: 201, Body: json.RawMessage(fmt.Sprintf(`{"number":%d}`, b.calls.Add(1)))}
+}
+
+// later is an effect whose answer is stored after it.
+func (b *bench) later(rec *idempotency.Record) (idempotency.Response, error) {
+	if err := b.store.InsertKey(context.Background(), random32(), rec.Replay()); err != nil {
+		return idempotency.Response{}, err
+	}
+	return b.answer(), nil
+}
+
+// atOnce is an effect whose answer is stored with it.
+func (b *bench) atOnce(rec *idempotency.Record) (idempotency.Response, error) {
+	resp := b.answer()
+	replay, err := rec.ReplayWith(resp.Status, resp.Body)
+	if err != nil {
+		return resp, err
+	}
+	return resp, b.store.InsertKey(context.Background(), random32(), replay)
+}
+
+// render gives the answer anew.
+func (b *bench) render() (idempotency.Response, error) { return b.answer(), nil }
+
+// never is what must not be called.
+func never(t *testing.T, what string) func() (idempotency.Response, error) {
+	return func() (idempotency.Response, error) {
+		t.Helper()
+		t.Errorf("%s is called", what)
+		return idempotency.Response{}, errors.New(what)
+	}
+}
+
+func noEffect(t *testing.T) func(*idempotency.Record) (idempotency.Response, error) {
+	return func(*idempotency.Record) (idempotency.Response, error) { return never(t, "the effect")() }
+}
+
+// took is how many effects took place.
+func (b *bench) took(t *testing.T) (n int) {
+	t.Helper()
+	if err := b.sql.QueryRow(t.Context(), "SELECT count(*) FROM api_keys").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func (b *bench) exec(t *testing.T, statement string) {
+	t.Helper()
+	if _, err := b.sql.Exec(t.Context(), statement); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// forget empties Redis.
+func (b *bench) forget(t *testing.T) {
+	t.Helper()
+	if err := b.redis.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
