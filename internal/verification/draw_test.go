@@ -1,0 +1,175 @@
+package verification_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/fairpact/fairpact/internal/algorithm"
+	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/certificate"
+	"github.com/fairpact/fairpact/internal/verification"
+)
+
+// drawn is a certificate of a random.v1 vector, but for its signature.
+func drawn(t rapid.TB, v algorithm.Vector) map[string]any {
+	t.Helper()
+	at := func(n int64) *int64 { return &n }
+	p := certificate.Payload{
+		CertVersion: certificate.Version, CertID: "c", DealID: "d", Outcome: certificate.Computed, Algorithm: v.Algorithm, Mode: "open", Retention: "standard",
+		Result: v.ExpectedOutput, Properties: certificate.Properties(certificate.Computed, v.Algorithm, "standard"),
+		Timing: certificate.Timing{CreatedAt: 1, CommitsClosedAt: at(2), RevealsClosedAt: at(3), ComputedAt: at(4)},
+	}
+	var leaves [][]byte
+	for i, input := range v.Input.PartyInputs {
+		canonical := canon.Encode(input)
+		commitment := canon.Commitment(canonical, []byte("pepper"))
+		p.Parties = append(p.Parties, certificate.Party{Index: i, Label: v.Input.PartyLabels[i], Commitment: &commitment, AttestedBy: certificate.AttestedByInitiator})
+		leaves = append(leaves, slices.Concat(canonical, []byte("pepper")))
+	}
+	root := certificate.InputRoot(leaves)
+	p.InputRoot = &root
+	text, err := canon.Marshal(certificate.Certificate{Payload: p, Signature: "es256:" + strings.Repeat("0", 128), LogProof: certificate.LogProof{TreeSize: 1, InclusionPath: []string{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := canon.ParseObject(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+func inputsOf(v algorithm.Vector) []any {
+	var rows []any
+	for _, input := range v.Input.PartyInputs {
+		rows = append(rows, map[string]any{"input": input, "salt": "pepper"})
+	}
+	return rows
+}
+
+// failing are the checks that fail, but for those of keys and tree head, which
+// are not given.
+func failing(e verification.Evidence) []string {
+	var names []string
+	for _, check := range verification.Verify(e).Checks {
+		switch check.Name {
+		case verification.KeysUsable, verification.Signature, verification.TreeHeadSignature, verification.TreeSize, verification.MerkleInclusion:
+		default:
+			if !check.OK {
+				names = append(names, check.Name)
+			}
+		}
+	}
+	return names
+}
+
+// Every published vector that has a result, as a certificate.
+func TestVectorsAsCertificates(t *testing.T) {
+	t.Parallel()
+	for _, v := range algorithm.Vectors() {
+		if v.Void() {
+			continue
+		}
+		e := verification.Evidence{Certificate: drawn(t, v), Inputs: inputsOf(v), Params: v.Input.AlgorithmParams}
+		if failed := failing(e); len(failed) > 0 {
+			t.Errorf("%s: %v", v.VectorID, failed)
+		}
+	}
+}
+
+func TestDrawIsCheckedWithoutInputs(t *testing.T) {
+	t.Parallel()
+	v := algorithm.VectorsOf(algorithm.Random)[0]
+	zeros := strings.Repeat("0", 64)
+	for what, forge := range map[string]func(result, beacon map[string]any){
+		"another winner":           func(result, _ map[string]any) { result["winner"] = 1 - result["winner"].(int64) },
+		"another label":            func(result, _ map[string]any) { result["label"] = "mallory" },
+		"another ticket":           func(result, _ map[string]any) { result["ticket"] = zeros },
+		"another digest":           func(result, _ map[string]any) { result["nonce_digest"] = zeros },
+		"another round":            func(_, beacon map[string]any) { beacon["round"] = int64(1) },
+		"another chain":            func(_, beacon map[string]any) { beacon["chain_hash"] = zeros },
+		"other randomness":         func(_, beacon map[string]any) { beacon["randomness"] = zeros },
+		"another signature":        func(_, beacon map[string]any) { beacon["signature"] = strings.Repeat("0", 96) },
+		"a short signature":        func(_, beacon map[string]any) { beacon["signature"] = "00" },
+		"no beacon":                func(result, _ map[string]any) { delete(result, "beacon") },
+		"a beacon that is no tree": func(result, _ map[string]any) { result["beacon"] = "x" },
+		"a member more":            func(result, _ map[string]any) { result["note"] = "x" },
+		"other randomness, hashed": func(_, beacon map[string]any) {
+			raw := sha256.Sum256(make([]byte, 48))
+			beacon["signature"], beacon["randomness"] = strings.Repeat("0", 96), hex.EncodeToString(raw[:])
+		},
+	} {
+		cert := drawn(t, v)
+		result := cert["result"].(map[string]any)
+		forge(result, result["beacon"].(map[string]any))
+		if failed := failing(verification.Evidence{Certificate: cert}); !slices.Equal(failed, []string{verification.Draw}) {
+			t.Errorf("%s: %v", what, failed)
+		}
+	}
+}
+
+// Whatever a stranger hands in gets a verdict: with one place of a good
+// certificate replaced by anything, Verify answers, and never that it is valid.
+func TestVerifyAnswersWhateverItIsGiven(t *testing.T) {
+	t.Parallel()
+	vectors := slices.DeleteFunc(algorithm.Vectors(), algorithm.Vector.Void)
+	anything := rapid.OneOf(rapid.Just[any](nil), rapid.Bool().AsAny(), rapid.Int64Range(-canon.MaxInt, canon.MaxInt).AsAny(), rapid.String().AsAny(),
+		rapid.Just[any]([]any{}), rapid.Just[any](map[string]any{}), rapid.Just[any]([]any{nil, map[string]any{"index": int64(1)}}))
+	rapid.Check(t, func(t *rapid.T) {
+		v := rapid.SampledFrom(vectors).Draw(t, "vector")
+		cert := any(drawn(t, v))
+		inputs, params := any(inputsOf(v)), v.Input.AlgorithmParams
+		var holder any = map[string]any{"certificate": cert, "inputs": inputs}
+		for { // down to some place
+			var names []any
+			switch h := holder.(type) {
+			case map[string]any:
+				for name := range h {
+					names = append(names, name)
+				}
+				slices.SortFunc(names, func(a, b any) int { return strings.Compare(a.(string), b.(string)) })
+			case []any:
+				for i := range h {
+					names = append(names, i)
+				}
+			}
+			if len(names) == 0 {
+				break
+			}
+			key := rapid.SampledFrom(names).Draw(t, "place")
+			inner := at(holder, key)
+			_, isMap := inner.(map[string]any)
+			_, isList := inner.([]any)
+			if (isMap || isList) && rapid.IntRange(0, 3).Draw(t, "deeper") > 0 {
+				holder = inner
+				continue
+			}
+			put(holder, key, anything.Draw(t, "value"))
+			break
+		}
+		if verification.Verify(verification.Evidence{Certificate: cert, TreeHead: anything.Draw(t, "head"), Inputs: inputs, Params: params}).Valid {
+			t.Fatal("valid without keys")
+		}
+		verification.Verify(verification.Evidence{Certificate: anything.Draw(t, "certificate"), Inputs: anything.Draw(t, "inputs")})
+	})
+}
+
+func at(holder, key any) any {
+	if m, ok := holder.(map[string]any); ok {
+		return m[key.(string)]
+	}
+	return holder.([]any)[key.(int)]
+}
+
+func put(holder, key, v any) {
+	if m, ok := holder.(map[string]any); ok {
+		m[key.(string)] = v
+		return
+	}
+	holder.([]any)[key.(int)] = v
+}
