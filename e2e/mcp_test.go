@@ -1,0 +1,469 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/fairpact/fairpact/internal/localstack"
+)
+
+// SPEC 4.1: initialize carries onboarding; nine tools cover the protocol.
+func TestMCPNineTools(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, newClient(t, shared(t).BaseURL()))
+	hello := a.session.InitializeResult()
+	if hello.ServerInfo.Name != "fairpact" || hello.ServerInfo.Version == "" || len(hello.Instructions) < 2000 {
+		t.Errorf("initialize: %+v", hello)
+	}
+	if c := hello.Capabilities; c.Tools == nil || c.Resources != nil || c.Prompts != nil || c.Completions != nil {
+		t.Errorf("capabilities: %+v", c)
+	}
+	list, err := a.session.ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	arguments := map[string][]string{}
+	for _, tool := range list.Tools {
+		var schema struct{ Properties map[string]any }
+		text, _ := json.Marshal(tool.InputSchema)
+		if err := json.Unmarshal(text, &schema); err != nil {
+			t.Fatal(err)
+		}
+		names := []string{}
+		for name := range schema.Properties {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		arguments[tool.Name] = names
+	}
+	want := map[string][]string{
+		"create_key":              {"idempotency_key"},
+		"list_algorithms":         {},
+		"create_deal":             {"algorithm", "algorithm_params", "api_key", "commit_deadline", "idempotency_key", "mode", "party_labels", "retention", "reveal_deadline"},
+		"compute_commitment_tool": {"input", "salt"},
+		"commit_input":            {"commitment", "deal_id", "idempotency_key", "invite_token"},
+		"reveal_input":            {"deal_id", "idempotency_key", "input", "invite_token", "salt"},
+		"get_deal":                {"api_key", "deal_id", "invite_token"},
+		"get_certificate":         {"deal_id", "invite_token"},
+		"verify_certificate":      {"cert_id"},
+	}
+	if fmt.Sprint(arguments) != fmt.Sprint(want) {
+		t.Errorf("tools and arguments:\n%v\nwant\n%v", arguments, want)
+	}
+}
+
+// A deal of each algorithm over MCP alone, by the official client, which holds
+// every result to the schema of its tool.
+func TestMCPWayOfADeal(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, shared(t).BaseURL())
+	past := shared(t).Chain().RoundAt(time.Now().Unix()) - 10
+	for name, deal := range map[string]struct {
+		body   body
+		inputs []body
+		middle string // the state after the last reveal
+	}{
+		"split":    {splitBody(time.Minute, 2*time.Minute), []body{{"valuations": body{"car": 70, "boat": 30}}, {"valuations": body{"car": 40, "boat": 60}}}, "COMPUTED"},
+		"random":   {randomBody(3, past, time.Minute, 2*time.Minute), []body{{"nonce": "aa"}, {"nonce": "bb"}, {"nonce": "cc"}}, "REVEALING"},
+		"shapley":  {shapleyBody(time.Minute, 2*time.Minute), []body{{"accept": true}, {"accept": true}}, "COMPUTED"},
+		"rejected": {shapleyBody(time.Minute, 2*time.Minute), []body{{"accept": true}, {"accept": false}}, "VOID"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAgent(t, &client{t, c.base, c.http})
+			var key struct {
+				APIKey string `json:"api_key"`
+			}
+			a.do("create_key", body{}).into(t, &key)
+			deal.body["api_key"] = key.APIKey
+			d := a.rest.created(key.APIKey, answer{body: a.do("create_deal", deal.body).Structured})
+			salts := make([]string, len(deal.inputs))
+			for i, input := range deal.inputs {
+				salts[i] = strings.Repeat(fmt.Sprintf("%02x", i+1), 16)
+				var hashed struct{ Commitment string }
+				a.do("compute_commitment_tool", body{"input": input, "salt": salts[i]}).into(t, &hashed)
+				a.do("commit_input", body{"deal_id": d.ID, "invite_token": d.Tokens[i], "commitment": hashed.Commitment})
+			}
+			var v view
+			for i, input := range deal.inputs {
+				a.do("reveal_input", body{"deal_id": d.ID, "invite_token": d.Tokens[i], "input": input, "salt": salts[i]}).into(t, &v)
+			}
+			if v.State != deal.middle {
+				t.Errorf("after the last reveal: %s, want %s", v.State, deal.middle)
+			}
+			var cert struct {
+				CertID  string `json:"cert_id"`
+				Outcome string
+				Result  json.RawMessage
+			}
+			a.do("get_certificate", body{"deal_id": d.ID, "invite_token": d.Tokens[1]}).into(t, &cert)
+			a.do("get_deal", body{"deal_id": d.ID, "api_key": key.APIKey}).into(t, &v)
+			if v.CertificateID == nil || *v.CertificateID != cert.CertID || cert.Outcome == "VOID" != (v.State == "VOID") {
+				t.Errorf("view %+v, certificate %s %s", v, cert.CertID, cert.Outcome)
+			}
+			same(t, "result in the view and in the certificate", v.Result, cert.Result)
+			var r report
+			a.do("verify_certificate", body{"cert_id": cert.CertID}).into(t, &r)
+			if !r.Valid || r.Outcome != cert.Outcome {
+				t.Errorf("verification: %+v", r)
+			}
+			// Certificates verify as they come out of structuredContent.
+			independently(t, a.rest, a.rest.raw("get_certificate", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q}`, d.ID, d.Tokens[0])).Structured, true)
+		})
+	}
+}
+
+// structuredContent is the REST body: the same members, every number exact.
+func TestMCPIsTheRESTBody(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, shared(t).BaseURL())
+	b := shapleyBody(time.Minute, 2*time.Minute)
+	b["algorithm_params"] = json.RawMessage(`{"coalition_values":{"ann":9007199254740991,"bob":9007199254740990,"ann,bob":9007199254740991}}`)
+	b["party_labels"] = []string{"ann", "bob"}
+	d := c.create(b)
+	token := func(party int) body { return body{"deal_id": d.ID, "invite_token": d.Tokens[party]} }
+	view := func() {
+		t.Helper()
+		same(t, "view", c.tool("get_deal", token(0)).Structured, c.want(200, "GET", d.path(""), d.Tokens[0], nil).body)
+		same(t, "view by key", c.tool("get_deal", body{"deal_id": d.ID, "api_key": d.Key}).Structured, c.want(200, "GET", d.path(""), d.Key, nil).body)
+	}
+	view()
+	inputs := []sealed{seal(t, body{"accept": true}), seal(t, body{"accept": true})}
+	for i, s := range inputs {
+		hashed := c.tool("compute_commitment_tool", body{"input": s.Input, "salt": s.Salt})
+		same(t, "commitment", hashed.Structured, fmt.Appendf(nil, `{"commitment":%q}`, s.Commitment))
+		arguments := token(i)
+		arguments["commitment"], arguments["idempotency_key"] = s.Commitment, "one"
+		first := c.tool("commit_input", arguments)
+		same(t, "a commitment sent again", c.tool("commit_input", arguments).Structured, first.Structured)
+		view()
+	}
+	for i, s := range inputs {
+		arguments := token(i)
+		arguments["input"], arguments["salt"], arguments["idempotency_key"] = s.Input, s.Salt, "two"
+		first := c.tool("reveal_input", arguments)
+		same(t, "a reveal sent again", c.tool("reveal_input", arguments).Structured, first.Structured)
+		view()
+	}
+	v := c.want(200, "GET", d.path(""), d.Tokens[0], nil).body
+	if !strings.Contains(string(c.tool("get_deal", token(0)).Structured), "9007199254740991") || !strings.Contains(string(v), "9007199254740991") {
+		t.Errorf("an integer of 2^53-1 is lost: %s", v)
+	}
+	// The proof moves on with the tree; all else is the same on every read.
+	signed := func(text []byte) []byte {
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(text, &members); err != nil {
+			t.Fatal(err)
+		}
+		if members["log_proof"] == nil || len(members) != 16 {
+			t.Errorf("members of a certificate: %s", text)
+		}
+		delete(members, "log_proof")
+		out, _ := json.Marshal(members)
+		return out
+	}
+	same(t, "certificate", signed(c.tool("get_certificate", token(1)).Structured), signed(c.want(200, "GET", d.path("/certificate"), d.Tokens[1], nil).body))
+	id := d.view().CertificateID
+	same(t, "report", c.tool("verify_certificate", body{"cert_id": *id}).Structured, c.want(200, "GET", "/v1/verify/"+*id, "", nil).body)
+	same(t, "catalogue", c.tool("list_algorithms", body{}).Structured, c.want(200, "GET", "/v1/algorithms", "", nil).body)
+}
+
+// What REST refuses MCP refuses with the same code, as a tool error.
+func TestMCPRefusals(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, shared(t).BaseURL())
+	d, other := c.create(splitBody(time.Minute, 2*time.Minute)), c.create(splitBody(time.Minute, 2*time.Minute))
+	deal := func(more string) string {
+		return fmt.Sprintf(`{"deal_id":%q,"invite_token":%q%s}`, d.ID, d.Tokens[0], more)
+	}
+	create := func(more string) string {
+		return fmt.Sprintf(`{"api_key":%q,"algorithm":"split.v1","party_labels":["a","b"],"commit_deadline":%d,"reveal_deadline":%d,"algorithm_params":{"items":["x"]}%s}`,
+			d.Key, time.Now().Unix()+60, time.Now().Unix()+120, more)
+	}
+	commitment := `,"commitment":"` + seal(t, body{"valuations": body{}}).Commitment + `"`
+	for name, x := range map[string]struct{ code, tool, arguments string }{
+		"no key":                       {"AUTH_REQUIRED", "create_deal", `{}`},
+		"a null key":                   {"AUTH_REQUIRED", "create_deal", `{"api_key":null}`},
+		"no arguments at all":          {"AUTH_REQUIRED", "get_deal", `null`},
+		"an unknown key":               {"INVALID_CREDENTIAL", "create_deal", `{"api_key":"fp_unknown"}`},
+		"a key that is a number":       {"INVALID_REQUEST", "create_deal", `{"api_key":7}`},
+		"a token where a key must be":  {"FORBIDDEN", "create_deal", fmt.Sprintf(`{"api_key":%q}`, d.Tokens[0])},
+		"a key where a token must be":  {"FORBIDDEN", "commit_input", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q%s}`, d.ID, d.Key, commitment)},
+		"another deal's token":         {"FORBIDDEN", "get_deal", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q}`, d.ID, other.Tokens[0])},
+		"an unknown deal":              {"DEAL_NOT_FOUND", "get_deal", fmt.Sprintf(`{"deal_id":"d_no","invite_token":%q}`, d.Tokens[0])},
+		"an unknown deal, commit":      {"FORBIDDEN", "commit_input", fmt.Sprintf(`{"deal_id":"d_no","invite_token":%q}`, d.Tokens[0])},
+		"no deal":                      {"INVALID_REQUEST", "get_deal", fmt.Sprintf(`{"invite_token":%q}`, d.Tokens[0])},
+		"arguments in an array":        {"INVALID_REQUEST", "get_deal", `[]`},
+		"arguments in a string":        {"INVALID_REQUEST", "get_deal", `"x"`},
+		"no commitment":                {"INVALID_REQUEST", "commit_input", deal("")},
+		"a malformed commitment":       {"INVALID_COMMITMENT", "commit_input", deal(`,"commitment":"sha256:00"`)},
+		"a malformed idempotency key":  {"INVALID_IDEMPOTENCY_KEY", "commit_input", deal(commitment + `,"idempotency_key":"a b"`)},
+		"an idempotency key that is 7": {"INVALID_IDEMPOTENCY_KEY", "create_key", `{"idempotency_key":7}`},
+		"a reveal before the commits":  {"COMMITS_MISSING", "reveal_input", deal(`,"input":{"valuations":{}}`)},
+		"an input that is an array":    {"INVALID_REQUEST", "reveal_input", deal(`,"input":[]`)},
+		"no input":                     {"INVALID_REQUEST", "compute_commitment_tool", `{}`},
+		"a salt that is a number":      {"INVALID_REQUEST", "compute_commitment_tool", `{"input":{},"salt":7}`},
+		"too long a salt":              {"INVALID_REQUEST", "compute_commitment_tool", `{"input":{},"salt":"` + strings.Repeat("x", 1025) + `"}`},
+		"a certificate too early":      {"CERT_NOT_READY", "get_certificate", deal("")},
+		"a certificate by key":         {"FORBIDDEN", "get_certificate", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q}`, d.ID, d.Key)},
+		"an unknown certificate":       {"CERT_NOT_FOUND", "verify_certificate", `{"cert_id":"c_no"}`},
+		"no certificate":               {"INVALID_REQUEST", "verify_certificate", `{}`},
+		"an unknown algorithm":         {"INVALID_REQUEST", "create_deal", create(`,"mode":"shut"`)},
+		"params that do not fit":       {"INVALID_PARAMS", "create_deal", strings.Replace(create(""), `["x"]`, `[]`, 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &client{t, c.base, c.http}
+			c.fails(x.code, x.tool, x.arguments)
+		})
+	}
+	c.want(200, "POST", other.path("/cancel"), other.Key, nil)
+	c.fails("NO_CERTIFICATE", "get_certificate", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q}`, other.ID, other.Tokens[0]))
+}
+
+// Arguments reach the parser as they were written: what is no strict I-JSON is
+// refused for the same reason as in a REST body.
+func TestMCPReadsArgumentsStrictly(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, shared(t).BaseURL())
+	key := c.key()
+	for _, value := range []string{
+		`1.0`, `1e3`, `1E3`, `-0.0`, `9007199254740992`, `-9007199254740992`, `123456789012345678901234567890`, `{"a":1,"a":1}`, `{"a":1,"\u0061":2}`,
+		`"\ud800"`, `"\udc00\ud800"`, strings.Repeat(`[`, 33) + strings.Repeat(`]`, 33), "\"\xff\"",
+	} {
+		a := c.want(400, "POST", "/v1/deals", key, `{"algorithm":`+value+`}`)
+		_, reason, _ := strings.Cut(a.errorText(), "offset ")
+		_, reason, _ = strings.Cut(reason, ": ")
+		got := c.fails("INVALID_JSON", "create_deal", `{"api_key":"`+key+`","algorithm":`+value+`}`)
+		if reason == "" || !strings.HasSuffix(got.Content[0].Text, reason) {
+			t.Errorf("%q: REST says %q, MCP %q", value, reason, got.Content[0].Text)
+		}
+	}
+	for _, value := range []string{`9007199254740991`, `-9007199254740991`, `-0`, `"\ud83d\ude00"`} {
+		got := c.tool("compute_commitment_tool", body{"input": json.RawMessage(`{"a":` + value + `}`), "salt": strings.Repeat("s", 32)})
+		var v any
+		if err := json.Unmarshal([]byte(value), &v); err != nil {
+			t.Fatal(err)
+		}
+		canonical := map[string]string{`-0`: `{"a":0}`, `"\ud83d\ude00"`: `{"a":"😀"}`}[value]
+		if canonical == "" {
+			canonical = `{"a":` + value + `}`
+		}
+		same(t, "commitment to "+value, got.Structured, fmt.Appendf(nil, `{"commitment":%q}`, sha256Of(canonical+strings.Repeat("s", 32))))
+	}
+}
+
+// random.v1 can be finished by get_certificate alone: it says when the round is
+// out, and draws then.
+func TestMCPDraws(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, shared(t).BaseURL())
+	chain := shared(t).Chain()
+	for _, out := range []bool{false, true} {
+		round := chain.RoundAt(time.Now().Unix()) - 10
+		if !out {
+			round = chain.RoundAt(time.Now().Unix() + 3600)
+		}
+		d := c.create(randomBody(2, round, time.Minute, 2*time.Minute))
+		token := fmt.Sprintf(`{"deal_id":%q,"invite_token":%q}`, d.ID, d.Tokens[1])
+		c.fails("CERT_NOT_READY", "get_certificate", token)
+		d.play(body{"nonce": "aa"}, body{"nonce": "bb"})
+		if next := c.tool("get_deal", body{"deal_id": d.ID, "invite_token": d.Tokens[0]}).Meta.Next; next.Tool != "get_certificate" {
+			t.Errorf("once all have revealed the next step is %+v", next)
+		}
+		if !out {
+			r := c.fails("CERT_NOT_READY", "get_certificate", token)
+			if at := fmt.Sprint(chain.RoundTime(round)); !strings.Contains(r.Content[0].Text, at) || r.Meta.Error.RetryAfter == nil || *r.Meta.Error.RetryAfter < 3000 {
+				t.Errorf("the round is due at %s: %+v", at, r)
+			}
+			continue
+		}
+		independently(t, c, c.raw("get_certificate", token).Structured, true)
+		if v := d.view(); v.State != "COMPUTED" {
+			t.Errorf("state %s after the draw", v.State)
+		}
+	}
+}
+
+// idempotency_key does what the header does, each tool for itself.
+func TestMCPIdempotency(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, shared(t).BaseURL())
+	unique := fmt.Sprint("mcp-", time.Now().UnixNano())
+	key := c.tool("create_key", body{"idempotency_key": unique}).Structured
+	same(t, "a key asked for again", c.tool("create_key", body{"idempotency_key": unique}).Structured, key)
+	var k struct {
+		APIKey string `json:"api_key"`
+	}
+	if err := json.Unmarshal(key, &k); err != nil {
+		t.Fatal(err)
+	}
+	b := splitBody(time.Minute, 2*time.Minute)
+	b["api_key"], b["idempotency_key"] = k.APIKey, unique
+	first := c.tool("create_deal", b)
+	same(t, "a deal created again", c.tool("create_deal", b).Structured, first.Structured)
+	b["retention"] = "purge"
+	text, _ := json.Marshal(b)
+	c.fails("IDEMPOTENCY_KEY_REUSED", "create_deal", string(text))
+	delete(b, "idempotency_key")
+	if again := c.tool("create_deal", b); string(again.Structured) == string(first.Structured) {
+		t.Error("without a key a deal was not created anew")
+	}
+	d := c.created(k.APIKey, answer{body: first.Structured})
+	commit := body{"deal_id": d.ID, "invite_token": d.Tokens[0], "commitment": seal(t, body{"valuations": body{}}).Commitment, "idempotency_key": unique}
+	c.tool("commit_input", commit)
+	c.tool("commit_input", commit)
+	delete(commit, "idempotency_key")
+	text, _ = json.Marshal(commit)
+	c.fails("ALREADY_COMMITTED", "commit_input", string(text))
+}
+
+// What is no tool call is answered by the protocol or by HTTP.
+func TestMCPProtocol(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, shared(t).BaseURL())
+	for _, method := range []string{"GET", "DELETE", "PUT", "HEAD"} {
+		if a, err := c.try(t.Context(), method, "/mcp", "", nil); err != nil || a.status != 405 || a.header.Get("Allow") != "OPTIONS, POST" || method != "HEAD" && a.code() != "METHOD_NOT_ALLOWED" {
+			t.Errorf("%s: %v %d %v %s", method, err, a.status, a.header, a.body)
+		}
+	}
+	if a := c.post(`{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("x", 4<<20) + `"}`); a.status != 413 || a.code() != "BODY_TOO_LARGE" {
+		t.Errorf("a body over the bound: %d %.200s", a.status, a.body)
+	}
+	for name, x := range map[string]struct {
+		message string
+		status  int
+		code    int
+		id      string
+	}{
+		"no JSON":             {`junk`, 400, -32700, "null"},
+		"nothing":             {``, 400, -32700, "null"},
+		"a batch":             {`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, 400, -32600, "null"},
+		"another version":     {`{"jsonrpc":"1.0","id":"x","method":"ping"}`, 400, -32600, `"x"`},
+		"an unknown method":   {`{"jsonrpc":"2.0","id":3,"method":"resources/list"}`, 200, -32601, "3"},
+		"an unknown tool":     {`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"cancel_deal","arguments":{}}}`, 200, -32602, "4"},
+		"a call without name": {`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{}}`, 200, -32602, "5"},
+	} {
+		a := c.post(x.message)
+		var r struct {
+			ID    json.RawMessage
+			Error struct {
+				Code    int
+				Message string
+			}
+		}
+		a.into(t, &r)
+		if a.status != x.status || r.Error.Code != x.code || string(r.ID) != x.id || r.Error.Message == "" {
+			t.Errorf("%s: %d %s", name, a.status, a.body)
+		}
+	}
+	if a := c.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`); a.status != 202 {
+		t.Errorf("a notification: %d %s", a.status, a.body)
+	}
+	// No session: nothing says which replica answers next.
+	if a := c.post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`); a.header.Get("Mcp-Session-Id") != "" || !strings.Contains(string(a.body), `"protocolVersion":"2025-06-18"`) {
+		t.Errorf("initialize: %v %.300s", a.header, a.body)
+	}
+}
+
+// Loopback and the configured names are allowed; a foreign Host or Origin is
+// 403; no Origin is fine. One address takes its keys from one limit.
+func TestMCPHostsAndKeys(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, own(t, func(o *localstack.Options) {
+		o.Env[localstack.DealAPI] = []string{"FAIRPACT_PUBLIC_HOSTS=fairpact.example,other.example", "FAIRPACT_KEYS_PER_MINUTE=4"}
+	}).BaseURL())
+	for _, x := range []struct {
+		host    string
+		origins []string
+		status  int
+	}{
+		{"", nil, 200},
+		{"localhost:1", nil, 200},
+		{"fairpact.example", nil, 200},
+		{"OTHER.example:443", []string{"https://fairpact.example"}, 200},
+		{"", []string{"http://localhost:6274"}, 200},
+		{"evil.example", nil, 403},
+		{"fairpact.example.evil.example", nil, 403},
+		{"", []string{"https://evil.example"}, 403},
+		{"", []string{"null"}, 403},
+		{"", []string{"https://fairpact.example", "https://evil.example"}, 403},
+		{"evil.example", []string{"https://fairpact.example"}, 403},
+	} {
+		a := c.from(x.host, x.origins...)
+		if a.status != x.status || x.status == 403 && a.code() != "FORBIDDEN" {
+			t.Errorf("Host %q, Origin %q: %d %s, want %d", x.host, x.origins, a.status, a.body, x.status)
+		}
+		if allowed := a.header.Get("Access-Control-Allow-Origin"); x.status == 200 && len(x.origins) == 1 && allowed != x.origins[0] || x.status == 403 && strings.Contains(allowed, "evil") {
+			t.Errorf("Host %q, Origin %q: readable by %q", x.host, x.origins, allowed)
+		}
+	}
+	for range 2 {
+		c.key()
+		c.tool("create_key", body{})
+	}
+	c.fails("RATE_LIMITED", "create_key", `{}`)
+	c.refused(429, "RATE_LIMITED", "POST", "/v1/keys", "", nil)
+}
+
+// Secrets are arguments; none reaches a log, at any level.
+func TestMCPKeepsSecretsOutOfLogs(t *testing.T) {
+	t.Parallel()
+	stack := shared(t)
+	c := newClient(t, stack.BaseURL())
+	d := c.create(splitBody(time.Minute, 2*time.Minute))
+	s := seal(t, body{"valuations": body{"car": 1, "planted-in-an-input": 2}})
+	hidden := []string{d.Key, d.Tokens[0], d.Tokens[1], s.Salt, "planted-in-an-input", "planted-idempotency-key", "planted-nonsense"}
+	c.tool("get_deal", body{"deal_id": d.ID, "api_key": d.Key})
+	c.tool("compute_commitment_tool", body{"input": s.Input, "salt": s.Salt})
+	for _, token := range d.Tokens {
+		c.tool("commit_input", body{"deal_id": d.ID, "invite_token": token, "commitment": s.Commitment, "idempotency_key": "planted-idempotency-key"})
+	}
+	reveal, _ := json.Marshal(body{"deal_id": d.ID, "invite_token": d.Tokens[0], "input": s.Input, "salt": s.Salt})
+	r := c.fails("INVALID_INPUT", "reveal_input", string(reveal))
+	for _, text := range []string{
+		`planted-nonsense`, `{"jsonrpc":"2.0","id":1,"method":"planted-nonsense"}`, `{"jsonrpc":"planted-nonsense"}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"planted-nonsense"}}`, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":"planted-nonsense"}`,
+	} {
+		c.post(text)
+	}
+	c.fails("INVALID_CREDENTIAL", "get_deal", `{"invite_token":"it_planted-nonsense"}`)
+	for _, name := range stack.Names() {
+		log, err := os.ReadFile(stack.Log(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, secret := range hidden {
+			if strings.Contains(string(log), secret) {
+				t.Errorf("the log of %s shows %q", name, secret)
+			}
+		}
+	}
+	for _, secret := range []string{s.Salt, "planted-in-an-input"} {
+		if strings.Contains(r.Content[0].Text, secret) {
+			t.Errorf("an error shows a sealed input: %s", r.Content[0].Text)
+		}
+	}
+}
+
+// The newest protocol has no initialize; it learns the same from server/discover.
+func TestMCPDiscover(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, shared(t).BaseURL())
+	meta := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
+	a := c.post(`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{`+meta+`}}`, "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "server/discover")
+	var r struct{ Result mcp.DiscoverResult }
+	a.into(t, &r)
+	if a.status != 200 || !strings.Contains(r.Result.Instructions, "THE WAY OF A DEAL") {
+		t.Errorf("%d %.500s", a.status, a.body)
+	}
+	if a := c.post(`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{`+meta+`}}`, "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "subscriptions/listen"); a.status != 404 {
+		t.Errorf("a method that keeps a stream open: %d %.300s", a.status, a.body)
+	}
+}
