@@ -1,0 +1,108 @@
+// Plays a deal of each algorithm over MCP with the official TypeScript client,
+// which holds every result to the output schema of its tool. Each party has a
+// connection of its own and knows nothing but the base URL, its token and the
+// deal's id; it hashes by itself and goes where the next steps lead.
+//
+//   npm install && node play.mjs [http://127.0.0.1:8080]
+import assert from "node:assert/strict";
+import { createHash, randomBytes } from "node:crypto";
+import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+
+const base = process.argv[2] ?? process.env.BASE_URL ?? "http://127.0.0.1:8080";
+
+class Agent {
+  async connect() {
+    this.client = new Client({ name: "fairpact-play", version: "0.0.0" });
+    await this.client.connect(new StreamableHTTPClientTransport(new URL("/mcp", base)));
+    // The client compiles the output schemas that it reads here.
+    this.tools = (await this.client.listTools()).tools;
+    return this;
+  }
+
+  async call(name, args = {}) {
+    const result = await this.client.callTool({ name, arguments: args });
+    if (result.isError) throw new Error(result.content[0].text);
+    assert.deepEqual(JSON.parse(result.content[0].text), result.structuredContent);
+    assert.match(result.content[1].text, /^NEXT: /);
+    this.next = result._meta["fairpact/next"];
+    return result.structuredContent;
+  }
+
+  close() {
+    return this.client.close();
+  }
+}
+
+// RFC 8785 for what inputs are made of: objects, integers, strings, booleans.
+function canonical(value) {
+  if (value === null || typeof value !== "object") return JSON.stringify(value);
+  if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
+  return `{${Object.keys(value).sort().map((k) => `${JSON.stringify(k)}:${canonical(value[k])}`).join(",")}}`;
+}
+
+// A party that follows the next steps from its token to the verified certificate.
+async function party(dealID, token, input) {
+  const salt = randomBytes(16).toString("hex");
+  const commitment = "sha256:" + createHash("sha256").update(canonical(input) + salt).digest("hex");
+  const mine = { deal_id: dealID, invite_token: token };
+  const agent = await new Agent().connect();
+  const hashed = await agent.call("compute_commitment_tool", { input, salt });
+  assert.equal(hashed.commitment, commitment);
+  await agent.call("get_deal", mine);
+  for (let last = "get_deal"; ; last = agent.next.tool) {
+    const { tool, arguments: args } = agent.next;
+    if (tool === "get_deal" && last === "get_deal") await new Promise((wake) => setTimeout(wake, 100));
+    const fill = { commit_input: { commitment }, reveal_input: { input, salt } }[tool] ?? {};
+    const answer = await agent.call(tool, { ...args, ...fill });
+    if (tool === "get_certificate") var certificate = answer;
+    if (tool === "verify_certificate") {
+      assert.equal(answer.valid, true);
+      assert.equal(answer.cert_id, certificate.cert_id);
+      break;
+    }
+  }
+  assert.equal(agent.next.tool, undefined);
+  await agent.close();
+  return certificate;
+}
+
+async function settle(algorithm, labels, params, inputs) {
+  const initiator = await new Agent().connect();
+  assert.equal(initiator.tools.length, 9);
+  const { api_key } = await initiator.call("create_key");
+  const now = Math.floor(Date.now() / 1000);
+  const deal = await initiator.call("create_deal", {
+    api_key, algorithm, party_labels: labels, algorithm_params: params, commit_deadline: now + 120, reveal_deadline: now + 240,
+  });
+  const certificates = await Promise.all(inputs.map((input, i) => party(deal.deal_id, deal.invite_tokens[i].token, input)));
+  const view = await initiator.call("get_deal", { deal_id: deal.deal_id, api_key });
+  for (const certificate of certificates) {
+    assert.equal(certificate.outcome, "COMPUTED");
+    assert.deepEqual(certificate.result, view.result);
+  }
+  await initiator.close();
+  return view.result;
+}
+
+const catalogue = await new Agent().connect();
+assert.match(catalogue.client.getInstructions(), /THE WAY OF A DEAL/);
+const { algorithms } = await catalogue.call("list_algorithms");
+assert.deepEqual(algorithms.map((a) => a.id).sort(), ["random.v1", "shapley.v1", "split.v1"]);
+// The round that the instructions count is out after the reveals; here one that
+// is out already lets the draw be made at once.
+const [, genesis, period] = catalogue.client.getInstructions().match(/out at (\d+) \+ \(N-1\)\*(\d+)/).map(Number);
+const past = Math.floor((Date.now() / 1000 - genesis) / period) - 10;
+await catalogue.close();
+
+const split = await settle("split.v1", ["ann", "bob"], { items: ["car", "boat"] }, [{ valuations: { car: 70, boat: 30 } }, { valuations: { car: 40, boat: 60 } }]);
+assert.deepEqual(split.shares.map((s) => s.items), [[{ item: "car", share: "10/11" }], [{ item: "car", share: "1/11" }, { item: "boat", share: "1" }]]);
+console.log("split.v1  ", JSON.stringify(split));
+
+const random = await settle("random.v1", ["ann", "bob", "cal"], { beacon_round: past }, [0, 1, 2].map(() => ({ nonce: randomBytes(32).toString("hex") })));
+assert.ok([0, 1, 2].includes(random.winner));
+console.log("random.v1 ", JSON.stringify(random));
+
+const shapley = await settle("shapley.v1", ["ann", "bob"], { coalition_values: { ann: 60, bob: 0, "ann,bob": 120 } }, [{ accept: true }, { accept: true }]);
+assert.deepEqual(shapley.shares.map((s) => s.payout), [90, 30]);
+console.log("shapley.v1", JSON.stringify(shapley));
