@@ -1,0 +1,94 @@
+package ctl
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// The command line gives the independent verifier's verdict on every case of
+// that verifier's own tests, and names the same checks. Nothing is fetched:
+// there is no address in the environment or the arguments.
+func TestVerifyAgreesWithTheIndependentVerifier(t *testing.T) {
+	text, err := exec.Command("python3", "../../e2e/verifier/cases.py").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Certificate json.RawMessage
+		Head        json.RawMessage `json:"tree_head"`
+		Inputs      json.RawMessage
+		Params      json.RawMessage
+		Keys        []string
+		Failed      []string
+	}
+	if err := json.Unmarshal(text, &cases); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("FAIRPACT_URL", "")
+	dir := t.TempDir()
+	file := func(name string, content json.RawMessage) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	verdicts := map[int]int{}
+	for i, x := range cases {
+		args := []string{"verify", file("cert.json", x.Certificate), "--tree-head", file("head.json", x.Head), "--json"}
+		for _, key := range x.Keys {
+			args = append(args, "--pubkey", key)
+		}
+		code := ExitOK
+		if len(x.Failed) > 0 {
+			code = ExitFailed
+		}
+		if string(x.Inputs) != "null" {
+			args = append(args, "--inputs", file("inputs.json", x.Inputs))
+			if x.Inputs[0] != '[' {
+				code = ExitUsage // as with the other verifier's command line
+			}
+		}
+		if string(x.Params) != "null" {
+			args = append(args, "--params", file("params.json", x.Params))
+		}
+		if len(x.Keys) == 0 {
+			code = ExitUsage
+		}
+		r := run(t, "", args...)
+		if r.code != code {
+			t.Errorf("case %d: exit code %d, want %d: %s%s", i, r.code, code, r.out, r.err)
+		}
+		verdicts[r.code]++
+		if code == ExitUsage {
+			continue
+		}
+		var report struct {
+			Valid  bool
+			Checks []struct {
+				Name string
+				OK   bool
+			}
+		}
+		if err := json.Unmarshal([]byte(r.out), &report); err != nil {
+			t.Fatalf("%v in %s", err, r.out)
+		}
+		failed := []string{}
+		for _, check := range report.Checks {
+			if !check.OK {
+				failed = append(failed, check.Name)
+			}
+		}
+		slices.Sort(failed)
+		if !slices.Equal(failed, x.Failed) || report.Valid != (len(failed) == 0) {
+			t.Errorf("case %d fails %v, the independent verifier fails %v", i, failed, x.Failed)
+		}
+	}
+	if verdicts[ExitOK] < 10 || verdicts[ExitFailed] < 300 || verdicts[ExitUsage] < 2 {
+		t.Errorf("verdicts %v: too few to mean anything", verdicts)
+	}
+}
