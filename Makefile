@@ -31,7 +31,7 @@ build: ## build the binaries into bin/
 
 .PHONY: test
 test: ## run all tests, the black-box ones included, with the race detector
-	@hack/install-missing.sh postgres redis gcc python3
+	@hack/install-missing.sh postgres redis gcc python3 chromium
 	python3 -m unittest discover -s e2e/verifier
 	CGO_ENABLED=1 go test -race -timeout=$(TEST_TIMEOUT) ./...
 	go -C hack test -timeout=$(TEST_TIMEOUT) ./...

@@ -127,16 +127,19 @@ func TestCORS(t *testing.T) {
 	}
 }
 
-// No answer is kept by a cache or guessed at by a browser, and each can be named.
+// No answer is kept by a cache, but for the reads that are asked for again with
+// their tag; none is guessed at by a browser, and each can be named.
 func TestHeadersOfEveryAnswer(t *testing.T) {
 	c := surfaceClient(t)
 	d := c.create(splitBody(time.Hour, 2*time.Hour))
 	ids := map[string]bool{}
-	for _, call := range []struct{ method, path, token string }{
-		{"POST", "/v1/keys", ""}, {"GET", d.path(""), d.Key}, {"GET", d.path(""), ""}, {"GET", "/v1/nothing", ""}, {"PUT", "/v1/keys", ""}, {"GET", d.path("/certificate"), d.Tokens[0]}, {"GET", "/v1/log/tree-head", ""},
+	for _, call := range []struct{ method, path, token, cache string }{
+		{"POST", "/v1/keys", "", "no-store"}, {"GET", d.path(""), d.Key, "private, no-cache"}, {"GET", d.path(""), "", "no-store"}, {"GET", "/v1/nothing", "", "no-store"},
+		{"PUT", "/v1/keys", "", "no-store"}, {"GET", d.path("/certificate"), d.Tokens[0], "no-store"}, {"GET", "/v1/log/tree-head", "", "public, no-cache"},
+		{"GET", "/v1/status", "", "no-store"}, {"GET", "/v1/algorithms", "", "public, no-cache"},
 	} {
 		a := c.do(call.method, call.path, call.token, nil)
-		if a.header.Get("Content-Type") != "application/json" || a.header.Get("Cache-Control") != "no-store" || a.header.Get("X-Content-Type-Options") != "nosniff" {
+		if a.header.Get("Content-Type") != "application/json" || a.header.Get("Cache-Control") != call.cache || a.header.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%s %s: %v", call.method, call.path, a.header)
 		}
 		id := a.header.Get("X-Request-Id")

@@ -46,7 +46,12 @@ func Handler(control string, next http.Handler) http.HandlerFunc {
 			return
 		}
 		kept := &answer{header: w.Header()}
-		next.ServeHTTP(kept, r)
+		whole := r
+		if r.Method == http.MethodHead { // its tag is that of the body that GET would give
+			whole = r.WithContext(r.Context())
+			whole.Method = http.MethodGet
+		}
+		next.ServeHTTP(kept, whole)
 		if kept.status != http.StatusOK || w.Header().Get("ETag") != "" {
 			kept.send(w)
 			return

@@ -17,9 +17,8 @@ const strip = byId('deployment');
 if (status?.ok && head?.ok) {
   const certificates = head.json.tree_size === 1 ? '1 certificate' : `${head.json.tree_size} certificates`;
   strip.replaceChildren(
-    element('span', {}, `Version ${status.json.version}`),
-    element('span', {}, `${certificates} in the log`),
-    element('span', {}, `signing key: ${status.json.key_custody}`));
+    element('span', {}, `Version ${status.json.version}, ${certificates} in the log.`),
+    element('span', {}, `Signing key: ${status.json.key_custody}.`));
   if (status.json.dev_ephemeral_key) byId('development').hidden = false;
 } else {
   strip.textContent = 'The status of this deployment cannot be read just now.';

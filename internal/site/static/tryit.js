@@ -13,6 +13,9 @@ const LABELS = ['Ann', 'Bob'];
 /** Credentials are not for a screen that somebody may share. */
 const masked = (text) => text.replace(/\b(fp|it)_[A-Za-z0-9_-]{8,}/g, '$1_…');
 
+/** A path with its deal id cut. */
+const shortened = (line) => line.replace(/\b(d_.{4})[^/]+/, '$1…');
+
 const pretty = (answer) => masked(answer.json === null ? answer.text : JSON.stringify(answer.json, null, 2));
 
 class Story {
@@ -26,7 +29,7 @@ class Story {
     this.list.append(element('li', { class: bad ? 'bad' : null },
       element('p', {}, element('span', { class: `who ${who.toLowerCase()}` }, who), ' ', words),
       parts.length
-        ? element('details', {}, element('summary', {}, parts[0][1].split('\n')[0]),
+        ? element('details', {}, element('summary', {}, shortened(parts[0][1].split('\n')[0])),
           parts.map(([what, text]) => [element('p', { class: 'what' }, what), element('pre', {}, text)]))
         : null));
   }

@@ -87,7 +87,7 @@ async function signedBy(keys, message, signature) {
 
 async function addInclusion(add, proof, head, headProblem, entry) {
   add('tree_size', 'Proof and tree head are of one size', headProblem
-    || (proof.tree_size !== head.tree_size && `the proof is for a tree of ${proof.tree_size} leaves, the tree head for ${head.tree_size}`), `${proof.tree_size} leaves`);
+    || (proof.tree_size !== head.tree_size && `the proof is for a tree of ${proof.tree_size} leaves, the tree head for ${head.tree_size}`), proof.tree_size === 1 ? 'one leaf' : `${proof.tree_size} leaves`);
   const leaf = await leafHash(entry);
   const { root, steps } = await climb(leaf, proof.leaf_index, proof.tree_size, proof.inclusion_path.map(fromHex));
   const good = head && root && equal(root, fromHex(head.root_hash));

@@ -1,0 +1,319 @@
+package e2e
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/fairpact/fairpact/internal/canon"
+)
+
+// The deal of the page is real: both parties are played in the browser, by
+// keyboard alone, and its certificate verifies there and with a stranger.
+func TestPagePlaysADeal(t *testing.T) {
+	c := newClient(t, shared(t).BaseURL())
+	p := newTab(t, c.base)
+	p.open("/", 1280, "light")
+	p.until("the page has read the status", "document.querySelector('#deployment span')")
+	p.do(chromedp.Focus("#try-go"), chromedp.KeyEvent("\r"))
+	p.until("the deal is settled", "document.querySelector('#try-load')")
+	if p.text("#try-report .verdict strong") != "Valid" || eval[int](p, "document.querySelectorAll('#try-report .ok').length") != 11 {
+		t.Errorf("report: %s", p.text("#try-report"))
+	}
+	if steps := eval[int](p, "document.querySelectorAll('#try-story li').length"); steps != 10 {
+		t.Errorf("%d steps are told", steps)
+	}
+	if story := p.text("#try-story"); strings.Contains(story, "fp_") && !strings.Contains(story, "fp_…") || !strings.Contains(story, "it_…") {
+		t.Errorf("credentials are on the screen: %s", story)
+	}
+	// Ann: 50 of 100 for the car and half the piano; Bob: 50 for the boat and the other half.
+	if result := p.text("#try-outcome"); !strings.Contains(result, "Ann gets 60 % of what Ann values; Bob gets 60 %") {
+		t.Errorf("result: %.400s", result)
+	}
+	p.do(chromedp.Focus("#try-load"), chromedp.KeyEvent("\r"))
+	independently(t, c, []byte(eval[string](p, "document.querySelector('#verify-certificate').value")), true)
+	p.do(chromedp.Focus("#verify-go"), chromedp.KeyEvent("\r"))
+	p.until("it verifies", "document.querySelector('#verify-report').dataset.valid === 'true'")
+}
+
+// finished is a deal with its certificate with all that a verifier can be given.
+type finished struct {
+	certificate, head                      body
+	text, headText, paramsText, inputsText string
+	key                                    string
+}
+
+func (c *client) certifiedDeal(request body, inputs ...body) finished {
+	c.t.Helper()
+	d := c.create(request)
+	sealed := d.play(inputs...)
+	if request["algorithm"] == "random.v1" {
+		c.want(200, "POST", d.path("/entropy"), d.Tokens[0], nil)
+	}
+	var all []body
+	for _, s := range sealed {
+		all = append(all, body{"input": s.Input, "salt": s.Salt})
+	}
+	out := finished{text: string(d.certified(10 * time.Second)), inputsText: jsonText(c.t, all), paramsText: jsonText(c.t, request["algorithm_params"])}
+	var status struct{ Pubkey string }
+	c.want(200, "GET", "/v1/status", "", nil).into(c.t, &status)
+	out.key = status.Pubkey
+	out.certificate = asBody(c.t, out.text)
+	size := out.certificate["log_proof"].(body)["tree_size"]
+	out.headText = string(c.want(200, "GET", fmt.Sprintf("/v1/log/tree-head?tree_size=%v", size), "", nil).body)
+	out.head = asBody(c.t, out.headText)
+	return out
+}
+
+func jsonText(t testing.TB, v any) string {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func asBody(t testing.TB, text string) body {
+	t.Helper()
+	var v body
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// verdict fills the verifier's form, verifies, and gives the names of the checks
+// that failed. It fails where the checks ask the service anything.
+func (p *tab) verdict(certificate, key, head, inputs, params string) (failed []string) {
+	p.t.Helper()
+	for field, value := range map[string]string{"certificate": certificate, "keys": key, "head": head, "inputs": inputs, "params": params} {
+		p.set("#verify-"+field, value)
+	}
+	p.mu.Lock()
+	before := p.asked
+	p.mu.Unlock()
+	eval[bool](p, "document.querySelector('#verify-report').replaceChildren(), delete document.querySelector('#verify-report').dataset.valid, document.querySelector('#verify-go').click(), true")
+	p.until("a verdict: "+p.text("#verify-note"), "document.querySelector('#verify-report').dataset.valid || document.querySelector('#verify-note.bad')")
+	if note := p.text("#verify-note.bad"); note != "" {
+		p.t.Fatalf("the verifier refuses: %s", note)
+	}
+	failed = eval[[]string](p, "[...document.querySelectorAll('#verify-report .fail')].map((row) => row.dataset.check)")
+	if valid := eval[string](p, "document.querySelector('#verify-report').dataset.valid"); valid != fmt.Sprint(len(failed) == 0) {
+		p.t.Errorf("failed are %v, and the verdict is %s", failed, valid)
+	}
+	red := eval[string](p, "getComputedStyle(document.querySelector('#verify-report .verdict strong')).color")
+	if bad := red == "rgb(168, 32, 26)"; bad != (len(failed) > 0) {
+		p.t.Errorf("failed are %v, and the verdict is shown in %s", failed, red)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.asked != before {
+		p.t.Errorf("verifying sent %d requests", p.asked-before)
+	}
+	return failed
+}
+
+func TestPageVerifiesAndSeesForgeries(t *testing.T) {
+	c := newClient(t, shared(t).BaseURL())
+	past := shared(t).Chain().RoundAt(time.Now().Unix()) - 10
+	for range 3 { // so that every path has two nodes
+		c.certifiedDeal(splitBody(time.Minute, 2*time.Minute), body{"valuations": body{"car": 1}}, body{"valuations": body{"boat": 1}})
+	}
+	deals := map[string]finished{
+		"split":   c.certifiedDeal(splitBody(time.Minute, 2*time.Minute), body{"valuations": body{"car": 70, "boat": 30}}, body{"valuations": body{"car": 40, "boat": 60}}),
+		"random":  c.certifiedDeal(randomBody(3, past, time.Minute, 2*time.Minute), body{"nonce": "aa"}, body{"nonce": "bbb"}, body{"nonce": "CC00"}),
+		"shapley": c.certifiedDeal(shapleyBody(time.Minute, 2*time.Minute), body{"accept": true}, body{"accept": true}),
+	}
+	p := newTab(t, c.base)
+	p.open("/", 1280, "light")
+	p.until("the page runs", "document.querySelector('#deployment span')")
+	for name, d := range deals {
+		if failed := p.verdict(d.text, d.key, d.headText, d.inputsText, d.paramsText); len(failed) > 0 {
+			t.Errorf("%s: %v failed: %s", name, failed, p.text("#verify-report"))
+		}
+		if failed := p.verdict(d.text, d.key, d.headText, "", ""); len(failed) > 0 {
+			t.Errorf("%s without inputs: %v failed", name, failed)
+		}
+		changed := strings.Replace(d.inputsText, `"salt":"`, `"salt":"0`, 1)
+		if failed := p.verdict(d.text, d.key, d.headText, changed, d.paramsText); !slices.Equal(failed, []string{"commitments", "input_root", "result"}) {
+			t.Errorf("%s with another salt: %v failed", name, failed)
+		}
+		independently(t, c, []byte(d.text), true)
+	}
+
+	d, other := deals["split"], deals["shapley"]
+	foreign, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forgeries := map[string]struct {
+		forge  func(cert, head body)
+		failed []string
+	}{
+		"a changed field": {func(cert, _ body) { cert["retention"] = "purge" }, []string{"signature", "merkle_inclusion"}},
+		"the other s":     {func(cert, _ body) { cert["signature"] = otherS(t, cert["signature"].(string)) }, []string{"signature"}},
+		"upper-case hex": {func(cert, _ body) {
+			cert["signature"] = "es256:" + strings.ToUpper(cert["signature"].(string)[6:])
+		}, []string{"shape", "signature", "tree_size", "merkle_inclusion", "input_root_wellformed", "consistency"}},
+		"a swapped path": {func(cert, _ body) {
+			path := cert["log_proof"].(body)["inclusion_path"].([]any)
+			path[0], path[1] = path[1], path[0]
+		}, []string{"merkle_inclusion"}},
+		"another leaf's proof": {func(cert, head body) {
+			proof := other.certificate["log_proof"].(body)
+			cert["log_proof"] = proof
+			for name, value := range other.head {
+				head[name] = value
+			}
+		}, []string{"merkle_inclusion"}},
+		"a foreign tree head": {func(cert, head body) {
+			leaf := foreignHead(t, foreign, cert)
+			head["tree_size"], head["root_hash"], head["signature"] = 1, leaf.root, leaf.signature
+			cert["log_proof"] = body{"tree_size": 1, "leaf_index": 0, "inclusion_path": []string{}}
+		}, []string{"tree_head_signature"}},
+	}
+	for name, f := range forgeries {
+		cert, head := asBody(t, d.text), asBody(t, d.headText)
+		f.forge(cert, head)
+		if failed := p.verdict(jsonText(t, cert), d.key, jsonText(t, head), "", ""); !slices.Equal(failed, f.failed) {
+			t.Errorf("%s: %v failed, want %v", name, failed, f.failed)
+		}
+	}
+
+	// Fetched on demand, the keys and the head are those of the service.
+	p.set("#verify-certificate", d.text)
+	p.set("#verify-keys", "")
+	p.set("#verify-head", "")
+	eval[bool](p, "document.querySelector('#fetch-trust').click(), true")
+	p.until("keys and head are fetched", "document.querySelector('#verify-head').value")
+	if keys, size := eval[string](p, "document.querySelector('#verify-keys').value"), eval[float64](p, "JSON.parse(document.querySelector('#verify-head').value).tree_size"); keys != d.key || size != d.head["tree_size"].(float64) {
+		t.Errorf("fetched: %s and a head of %v leaves", keys, size)
+	}
+}
+
+func otherS(t *testing.T, signature string) string {
+	t.Helper()
+	s, ok := new(big.Int).SetString(signature[6+64:], 16)
+	if !ok {
+		t.Fatal(signature)
+	}
+	return fmt.Sprintf("%s%064x", signature[:6+64], new(big.Int).Sub(elliptic.P256().Params().N, s))
+}
+
+type forged struct{ root, signature string }
+
+// foreignHead is a head over the certificate as the only leaf, signed by a key
+// that is not the deployment's: right in all but that.
+func foreignHead(t *testing.T, key *ecdsa.PrivateKey, cert body) forged {
+	t.Helper()
+	payload := body{}
+	for name, value := range cert {
+		if name != "signature" && name != "log_proof" {
+			payload[name] = value
+		}
+	}
+	signed, err := canon.ParseObject([]byte(jsonText(t, payload)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry := sha256.Sum256(canon.Encode(signed))
+	leaf := sha256.Sum256(append([]byte{0}, entry[:]...))
+	root := hex.EncodeToString(leaf[:])
+	digest := sha256.Sum256([]byte(`{"root_hash":"` + root + `","tree_size":1}`))
+	r, s, err := ecdsa.Sign(rand.Reader, key, digest[:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := elliptic.P256().Params().N; s.Cmp(new(big.Int).Rsh(n, 1)) > 0 {
+		s.Sub(n, s)
+	}
+	return forged{root, fmt.Sprintf("es256:%064x%064x", r, s)}
+}
+
+// axe finds no violation of WCAG level A or AA, and nothing is cut off or needs
+// scrolling to the side, however the page is looked at.
+func TestPageIsAccessible(t *testing.T) {
+	axe, err := os.ReadFile("testdata/axe-core/axe.min.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newClient(t, shared(t).BaseURL())
+	p := newTab(t, c.base)
+	for _, look := range []struct {
+		path, scheme string
+		width        int64
+	}{{"/", "light", 1280}, {"/", "dark", 1280}, {"/", "light", 360}, {"/", "dark", 320}, {"/reference", "light", 1280}, {"/reference", "dark", 320}} {
+		name := fmt.Sprintf("%s at %d px in %s", look.path, look.width, look.scheme)
+		p.open(look.path, look.width, look.scheme)
+		if look.path == "/" {
+			p.until(name+": the page runs", "document.querySelector('#deployment span')")
+			eval[bool](p, "document.querySelector('#try-go').click(), true")
+			p.until(name+": the deal is settled", "document.querySelector('#try-load')")
+			eval[bool](p, "document.querySelector('#try-load').click(), document.querySelector('#verify-certificate').value = document.querySelector('#verify-certificate').value.replace('sealed', 'open'), document.querySelector('#verify-go').click(), true")
+			p.until(name+": a red verdict", "document.querySelector('#verify-report .fail')")
+		} else {
+			p.until(name+": it is drawn", "document.querySelector('.operation')")
+		}
+		eval[bool](p, "document.querySelectorAll('details').forEach((one) => { one.open = true; }), true")
+		eval[bool](p, string(axe)+"; true")
+		found := eval[[]string](p, `axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'], resultTypes: ['violations']}).then((report) => {
+			if (report.passes.length < 10) throw new Error('axe has looked at next to nothing');
+			return report.violations.flatMap((v) => v.nodes.map((n) => v.id + ': ' + n.target + ' ' + n.failureSummary));
+		})`)
+		for _, violation := range found {
+			t.Errorf("%s: %s", name, violation)
+		}
+		if over := eval[int](p, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); over > 0 {
+			t.Errorf("%s: %d px wider than the window", name, over)
+		}
+	}
+}
+
+// The page's own arithmetic gives every published vector, and its JSON reader
+// refuses what has no single meaning.
+func TestPageRecomputesTheVectors(t *testing.T) {
+	c := newClient(t, shared(t).BaseURL())
+	p := newTab(t, c.base)
+	p.open("/", 1280, "light")
+	const modules = "const folder = document.querySelector('script[type=module]').src.replace('page.js', ''); const [{parse, canonical}, {result}] = await Promise.all([import(folder + 'jcs.js'), import(folder + 'algorithms.js')]);"
+	wrong := eval[[]string](p, `(async () => { `+modules+`
+		const {algorithms} = parse(await (await fetch('/v1/algorithms')).text(), 40);
+		const wrong = [];
+		let count = 0;
+		for (const v of algorithms.flatMap((a) => a.test_vectors)) {
+			count++;
+			const got = canonical(await result(v.algorithm, v.input.party_labels, v.input.algorithm_params, v.input.party_inputs, v.expected_output?.beacon));
+			if (got !== canonical(v.expected_output)) wrong.push(v.vector_id + ': ' + got);
+		}
+		if (count < 30) wrong.push('only ' + count + ' vectors');
+		return wrong;
+	})()`)
+	for _, vector := range wrong {
+		t.Error(vector)
+	}
+	refused := []string{``, `{"a":1,"a":1}`, `{"a":1,}`, `[1.0]`, `[1e3]`, `[9007199254740992]`, `[01]`, `["\ud800"]`, `["\x"]`, "[\"\n\"]", `[1] 2`, `{a:1}`, `[nul]`, `"`, strings.Repeat("[", 33) + strings.Repeat("]", 33), "\ufeff[]", `[+1]`, "[\u00a01]"}
+	read := eval[[]string](p, `(async () => { `+modules+` const read = [];
+		for (const text of `+jsonText(t, refused)+`) { try { parse(text); read.push(text); } catch {} }
+		return read; })()`)
+	for _, text := range read {
+		t.Errorf("%q is read", text)
+	}
+	for text, want := range map[string]string{`{"b":-0,"a":[true,null,"\u20ac\/\u0001\u007f"]}`: "{\"a\":[true,null,\"\u20ac/\\u0001\u007f\"],\"b\":0}", "{\"\U0001F600\":1,\"\ufb33\":2,\"__proto__\":3}": "{\"__proto__\":3,\"\U0001F600\":1,\"\ufb33\":2}", `[-9007199254740991]`: `[-9007199254740991]`} {
+		if got := eval[string](p, `(async () => { `+modules+` return canonical(parse(`+jsonText(t, text)+`)); })()`); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
