@@ -34,6 +34,7 @@ type Algorithm struct {
 	Name       string
 	MinParties int // inclusive
 	MaxParties int // inclusive
+	MaxInput   int // bytes of a party input in its RFC 8785 form
 
 	uniqueLabels bool
 	paramsShape  map[string]string // the documentation of algorithm_params, by member
@@ -53,6 +54,8 @@ type Beacon struct {
 	Randomness string `json:"randomness"` // 32 bytes
 	Signature  string `json:"signature"`
 }
+
+const maxParams = 1 << 20 // bytes of algorithm_params in their RFC 8785 form
 
 var algorithms = []*Algorithm{splitV1, randomV1, shapleyV1}
 
@@ -82,6 +85,9 @@ func (a *Algorithm) CheckParams(labels []string, params map[string]any) (warning
 	if err != nil {
 		return nil, err
 	}
+	if n := len(canon.Encode(params)); n > maxParams {
+		return nil, fmt.Errorf("algorithm_params has %d bytes in its RFC 8785 form; send at most %d", n, maxParams)
+	}
 	return append(warnings, unknownMembers(a, params)...), nil
 }
 
@@ -90,7 +96,21 @@ func (a *Algorithm) CheckParams(labels []string, params map[string]any) (warning
 // that the algorithm does not know are ignored. The error names the rule and the
 // member and MUST hold nothing of the input itself.
 func (a *Algorithm) CheckInput(labels []string, params, input map[string]any) error {
+	if n := len(canon.Encode(input)); n > a.MaxInput {
+		return fmt.Errorf("the input has %d bytes in its RFC 8785 form; %s takes at most %d", n, a.ID, a.MaxInput)
+	}
 	return a.checkInput(labels, params, input)
+}
+
+// Known is algorithm_params without the members that mean nothing.
+func (a *Algorithm) Known(params map[string]any) map[string]any {
+	known := make(map[string]any, len(a.paramsShape))
+	for name := range a.paramsShape {
+		if v, ok := params[name]; ok {
+			known[name] = v
+		}
+	}
+	return known
 }
 
 // Rejects tells whether an input that CheckInput takes makes the deal VOID.

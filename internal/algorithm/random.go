@@ -25,6 +25,7 @@ var randomV1 = &Algorithm{
 	paramsShape: map[string]string{
 		"beacon_round": "integer of 1 to 9007199254740991: the beacon round, declared in advance; take one that comes after reveal_deadline",
 	},
+	MaxInput: 4 << 10,
 	inputShape: map[string]string{
 		"nonce": "string of 0 to 1024 hex digits of either case; take 64 random ones",
 	},

@@ -16,6 +16,7 @@ var shapleyV1 = &Algorithm{
 		"coalition_values": "object from coalition key to an integer of 0 to 9007199254740991. A key is the labels of its members, sorted by their UTF-8 bytes " +
 			"and joined by ','; or, for the whole object, their party indexes in ascending order (\"0\", \"0,2\"). A coalition left out counts 0",
 	},
+	MaxInput: 4 << 10,
 	inputShape: map[string]string{
 		"accept": "boolean; false makes the deal VOID and names the party",
 	},

@@ -22,6 +22,7 @@ var splitV1 = &Algorithm{
 	paramsShape: map[string]string{
 		"items": "array of 1 to 1000 item identifiers: unique non-empty strings of at most 200 bytes; items × parties at most 4096",
 	},
+	MaxInput: 512 << 10,
 	inputShape: map[string]string{
 		"valuations": "object from item identifier to an integer of 0 to 9007199254740991; an item left out counts 0",
 	},

@@ -3,9 +3,8 @@
 package assembly
 
 import (
+	"cmp"
 	"context"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -28,6 +27,7 @@ type Config struct {
 	DatabaseConns    int32    `env:"FAIRPACT_DATABASE_CONNS" default:"0" help:"Most connections to Postgres; 0: 4 a core, at least 16."`
 	RedisURL         string   `env:"REDIS_URL" required:"" help:"Redis, for locks and copies that may be lost."`
 	SigningKey       string   `env:"FAIRPACT_SIGNING_KEY" required:"" help:"Deployment key that signs the certificates, as a URI: file://key.pem, dev://FILE."`
+	PublicKey        string   `env:"FAIRPACT_PUBLIC_KEY" help:"The published public key, <scheme>:<hex>; the start fails where the signing key is another. Set it wherever more than one process signs."`
 	LegacyKeys       []string `env:"FAIRPACT_LEGACY_KEYS" sep:"," help:"Retired public keys that still verify, <scheme>:<hex>, comma-separated."`
 	ServerSecretFile string   `env:"FAIRPACT_SERVER_SECRET_FILE" required:"" type:"path" help:"File with the server secret, 64 hex digits, one value for all replicas."`
 	AppendSecretFile string   `env:"FAIRPACT_APPEND_SECRET_FILE" required:"" type:"path" help:"File with the bearer secret of log-server's append port."`
@@ -64,6 +64,12 @@ func (c *Config) Open(ctx context.Context, logger *slog.Logger) (*Parts, error) 
 	if err != nil {
 		return nil, err
 	}
+	if err := beacon.CheckRelays(c.BeaconRelays); err != nil {
+		return nil, fmt.Errorf("FAIRPACT_BEACON_RELAYS: %w", err)
+	}
+	if c.EntropyWindow < time.Second {
+		return nil, fmt.Errorf("FAIRPACT_ENTROPY_WINDOW is %s; give a random.v1 draw at least a second", c.EntropyWindow)
+	}
 	secret, err := sealing.Load(c.ServerSecretFile)
 	if err != nil {
 		return nil, fmt.Errorf("FAIRPACT_SERVER_SECRET_FILE: %w", err)
@@ -76,8 +82,11 @@ func (c *Config) Open(ctx context.Context, logger *slog.Logger) (*Parts, error) 
 	if p.Signer, err = signing.Open(ctx, c.SigningKey); err != nil {
 		return nil, fmt.Errorf("FAIRPACT_SIGNING_KEY: %w", err)
 	}
-	if p.Keys, err = signing.NewKeySet(p.Signer.PublicKey(), c.LegacyKeys); err != nil {
-		return nil, fmt.Errorf("FAIRPACT_LEGACY_KEYS: %w", err)
+	if p.Keys, err = signing.NewKeySet(cmp.Or(c.PublicKey, p.Signer.PublicKey()), c.LegacyKeys); err != nil {
+		return nil, fmt.Errorf("FAIRPACT_PUBLIC_KEY, FAIRPACT_LEGACY_KEYS: %w", err)
+	}
+	if err := p.Keys.CheckSigner(p.Signer); err != nil {
+		return nil, fmt.Errorf("FAIRPACT_SIGNING_KEY: %w", err)
 	}
 	if p.Redis, err = ephemeral.Open(c.RedisURL); err != nil {
 		return nil, err
@@ -104,9 +113,9 @@ func (c *Config) chain() (beacon.Chain, error) {
 	if c.BeaconChainHash == "" {
 		return beacon.Quicknet(), nil
 	}
-	key, err := hex.DecodeString(c.BeaconPublicKey)
-	if err != nil || c.BeaconPeriod < 1 || c.BeaconGenesis < 1 {
-		return beacon.Chain{}, errors.New("FAIRPACT_BEACON_CHAIN_HASH needs FAIRPACT_BEACON_PUBLIC_KEY (hex), FAIRPACT_BEACON_PERIOD and FAIRPACT_BEACON_GENESIS beside it")
+	chain, err := beacon.ParseChain(c.BeaconChainHash, c.BeaconPublicKey, c.BeaconPeriod, c.BeaconGenesis)
+	if err != nil {
+		return chain, fmt.Errorf("FAIRPACT_BEACON_CHAIN_HASH, _PUBLIC_KEY, _PERIOD, _GENESIS: %w", err)
 	}
-	return beacon.Chain{Hash: c.BeaconChainHash, PublicKey: key, Period: c.BeaconPeriod, Genesis: c.BeaconGenesis}, nil
+	return chain, nil
 }

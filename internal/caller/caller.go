@@ -50,13 +50,27 @@ func (p *Policy) MayTakeKey(ctx context.Context, address string) error {
 	if p.KeysPerMinute <= 0 {
 		return nil
 	}
-	wait, ok := p.Limiter.Allow(ctx, "keys:"+address, p.KeysPerMinute)
+	wait, ok := p.Limiter.Allow(ctx, "keys:"+network(address), p.KeysPerMinute)
 	if ok {
 		return nil
 	}
 	limited := problem.New(problem.RateLimited, "at most %d keys a minute for one address; one key serves any number of deals: keep yours, or wait %d s", p.KeysPerMinute, wait)
 	limited.RetryAfter = time.Duration(wait) * time.Second
 	return limited
+}
+
+// network is what one caller can be expected to hold: an IPv4 address, or the
+// /64 of an IPv6 one.
+func network(address string) string {
+	a, err := netip.ParseAddr(address)
+	if err != nil || a.Is4() {
+		return address
+	}
+	prefix, err := a.WithZone("").Prefix(64)
+	if err != nil {
+		return address
+	}
+	return prefix.String()
 }
 
 func (p *Policy) trusts(address netip.Addr) bool {

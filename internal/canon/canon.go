@@ -13,4 +13,7 @@ const (
 
 	// MaxDepth is how many arrays and objects may lie one inside the other.
 	MaxDepth = 32
+	// MaxValues is how many values a text may hold, those inside others counted:
+	// a certificate of 10,000 parties has 50,000.
+	MaxValues = 1 << 17
 )

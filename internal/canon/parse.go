@@ -30,6 +30,7 @@ const (
 	reasonTrailing  = "something follows the end of the value"
 	reasonDuplicate = "a member name stands twice in one object"
 	reasonName      = "a member name must be a string in double quotes"
+	reasonMany      = "it holds more than 131072 values"
 	reasonDepth     = "arrays and objects are nested more than 32 deep"
 	reasonFraction  = "a number has a fraction or an exponent; only integers are allowed"
 	reasonRange     = "an integer is beyond ±(2^53−1), that is ±9007199254740991"
@@ -45,7 +46,8 @@ const (
 // UTF-8 without a byte order mark or lone surrogates, no member name twice in
 // an object however it is escaped, nothing after the value, MaxDepth levels at
 // most. Numbers MUST be integers within ±MaxInt, written without fraction or
-// exponent; -0 reads as 0. No Unicode normalisation is done.
+// exponent; -0 reads as 0. There are MaxValues values at most, so that a small
+// text cannot take a lot of memory. No Unicode normalisation is done.
 // The error is a *SyntaxError.
 func Parse(data []byte) (any, error) {
 	p := parser{data: data, dec: jsontext.NewDecoder(bytes.NewBuffer(data))}
@@ -76,6 +78,7 @@ func ParseObject(data []byte) (map[string]any, error) {
 type parser struct {
 	data []byte
 	dec  *jsontext.Decoder
+	read int // values so far
 }
 
 // value reads the next value. Its recursion is bounded by MaxDepth.
@@ -83,6 +86,9 @@ func (p *parser) value() (any, error) {
 	token, err := p.dec.ReadToken()
 	if err != nil {
 		return nil, p.syntax(err)
+	}
+	if p.read++; p.read > MaxValues {
+		return nil, &SyntaxError{p.dec.InputOffset(), reasonMany}
 	}
 	switch token.Kind() {
 	case 'n':

@@ -20,6 +20,7 @@ import (
 const (
 	commandTimeout = 250 * time.Millisecond
 	pause          = time.Second // without Redis, after it failed
+	maxCopy        = 64 << 10    // bytes
 )
 
 // Redis is a client that never makes its caller wait for a Redis that is down.
@@ -98,9 +99,9 @@ func (r *Redis) Lock(ctx context.Context, name string, ttl time.Duration) (unloc
 	}, true
 }
 
-// Put keeps a copy for at most ttl, if Redis is there.
+// Put keeps a copy of at most 64 KiB for at most ttl, if Redis is there.
 func (r *Redis) Put(ctx context.Context, name string, value []byte, ttl time.Duration) {
-	if r.up() {
+	if r.up() && len(value) <= maxCopy {
 		r.noteFailure(ctx, r.client.Set(ctx, key("copy", name), value, ttl).Err())
 	}
 }

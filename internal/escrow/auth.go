@@ -103,7 +103,7 @@ func (a Access) Party() int { return a.party }
 // Authorize permits an action on a deal. An unknown deal is 404 on Read and 403
 // elsewhere.
 func (s *Service) Authorize(ctx context.Context, p Principal, dealID string, action Action) (Access, error) {
-	d, err := s.declared(ctx, dealID)
+	d, err := s.declared(ctx, dealID) // ErrNotFound also where the id has not the form of one
 	if errors.Is(err, store.ErrNotFound) {
 		if action == Read {
 			return Access{}, problem.New(problem.DealNotFound, "no deal has this id; use the deal_id that POST /v1/deals answered")

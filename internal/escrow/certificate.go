@@ -9,6 +9,7 @@ import (
 	"github.com/fairpact/fairpact/internal/certificate"
 	"github.com/fairpact/fairpact/internal/idempotency"
 	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/sealing"
 	"github.com/fairpact/fairpact/internal/store"
 	"github.com/fairpact/fairpact/internal/translog"
 )
@@ -73,9 +74,16 @@ func (s *Service) finish(ctx context.Context, certID string) (*store.Certificate
 	defer cancel()
 	if err := s.issue(bounded, certID); err != nil {
 		s.logger.WarnContext(ctx, "certificate pending", "cert_id", certID, "error", err.Error())
-		reason := "it is being signed"
-		if errors.Is(err, translog.ErrUnavailable) {
+		reason := "the signing key is out of reach"
+		switch {
+		case problem.Is(err, problem.Unavailable):
+			return nil, err
+		case errors.Is(err, errBusy):
+			reason = "it is being issued"
+		case errors.Is(err, translog.ErrUnavailable):
 			reason = "the transparency log is out of reach"
+		case errors.Is(err, translog.ErrRefused), errors.Is(err, translog.ErrInconsistent):
+			reason = "the transparency log did not take it; the operator has to look"
 		}
 		p := problem.New(problem.CertNotReady, "the deal has ended and its certificate is pending: %s; call again in a few seconds", reason)
 		p.RetryAfter = 2 * time.Second
@@ -96,18 +104,21 @@ func (s *Service) prove(ctx context.Context, c *store.Certificate) (certificate.
 	if proof.InclusionPath == nil {
 		proof.InclusionPath = []string{}
 	}
-	if err := s.checkProof(entry, *c.LeafIndex, proof, in.TreeHead); err != nil {
+	// The log has verified its head under its own keys. One that is foreign here
+	// says that the two are configured apart (a rotation half done), which is no
+	// verdict on a certificate.
+	if err := s.keys.Verify(in.TreeHead.Message(), in.TreeHead.Signature); err != nil {
+		return proof, logTrouble(fmt.Errorf("tree head of size %d: %w", in.TreeHead.TreeSize, err))
+	}
+	if err := checkProof(entry, *c.LeafIndex, proof, in.TreeHead); err != nil {
 		return proof, logTrouble(fmt.Errorf("%w: %w", translog.ErrInconsistent, err))
 	}
 	return proof, nil
 }
 
-func (s *Service) checkProof(entry [32]byte, index int64, proof certificate.LogProof, head translog.TreeHead) error {
+func checkProof(entry [32]byte, index int64, proof certificate.LogProof, head translog.TreeHead) error {
 	if proof.LeafIndex != index {
 		return fmt.Errorf("the log proved leaf %d and not %d", proof.LeafIndex, index)
-	}
-	if err := s.keys.Verify(head.Message(), head.Signature); err != nil {
-		return fmt.Errorf("tree head of size %d: %w", head.TreeSize, err)
 	}
 	return certificate.VerifyInclusion(entry, proof, head.RootHash)
 }
@@ -127,13 +138,18 @@ type checks struct {
 	Inclusion bool `json:"merkle_inclusion"`
 }
 
+var errNoCertificate = problem.New(problem.CertNotFound, "no published certificate has this id; use certificate_id of GET /v1/deals/{id}")
+
 // Verify recomputes every check from the stored certificate and the log's
 // leaves and nodes. With the log or the database out of reach it is a 503 and
 // never valid:false, which is a verdict.
 func (s *Service) Verify(ctx context.Context, certID string) (idempotency.Response, error) {
+	if !sealing.ValidID(certPrefix, certID) {
+		return idempotency.Response{}, errNoCertificate
+	}
 	c, err := s.store.Certificate(ctx, certID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && (c.LeafIndex == nil || c.Signature == nil) {
-		return idempotency.Response{}, problem.New(problem.CertNotFound, "no published certificate has this id; use certificate_id of GET /v1/deals/{id}")
+		return idempotency.Response{}, errNoCertificate
 	}
 	if err != nil {
 		return idempotency.Response{}, err

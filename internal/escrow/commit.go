@@ -22,7 +22,7 @@ func (s *Service) Commit(ctx context.Context, a Access, commitment [32]byte, rec
 		}
 		if inserted {
 			crash.Point("escrow.committed")
-			return s.Committed(ctx, a)
+			return s.afterCommit(ctx, a)
 		}
 		// Kept out: by the party's own commitment, the deadline or the phase.
 		if err := s.refused(ctx, a, deal.Deal.Commit); err != nil {
@@ -32,25 +32,39 @@ func (s *Service) Commit(ctx context.Context, a Access, commitment [32]byte, rec
 	return idempotency.Response{}, fmt.Errorf("deal %s does not take a commitment that it should", a.deal.DealID)
 }
 
-// Committed is the answer to a commitment that stands.
-func (s *Service) Committed(ctx context.Context, a Access) (idempotency.Response, error) {
+// afterCommit advances the deal where this was the last commitment.
+func (s *Service) afterCommit(ctx context.Context, a Access) (idempotency.Response, error) {
 	ctx, cancel := settled(ctx)
 	defer cancel()
-	state, next := deal.Committing, fmt.Sprintf("wait for the others: poll GET /v1/deals/%s until its state is REVEALING, then call POST /v1/deals/%s/reveal with your input and salt before %d", a.deal.DealID, a.deal.DealID, a.deal.RevealDeadline)
 	missing, err := s.missing(ctx, a.deal, func(m *mark) *int { return &m.commits }, s.store.FirstMissingCommit)
 	if err != nil {
 		return idempotency.Response{}, err
 	}
-	if !missing {
-		st, err := s.settle(ctx, a.deal)
-		if err != nil {
-			return idempotency.Response{}, err
-		}
-		state = s.standing(a.deal, st).State()
+	if missing {
+		return committed(a, deal.Committing)
+	}
+	return s.Committed(ctx, a)
+}
+
+// Committed is the answer to a commitment that stands, from the deal as it
+// stands now.
+func (s *Service) Committed(ctx context.Context, a Access) (idempotency.Response, error) {
+	ctx, cancel := settled(ctx)
+	defer cancel()
+	st, err := s.settle(ctx, a.deal)
+	if err != nil {
+		return idempotency.Response{}, err
+	}
+	return committed(a, s.standing(a.deal, st).State())
+}
+
+func committed(a Access, state deal.State) (idempotency.Response, error) {
+	next := fmt.Sprintf("the deal is %s: read it with GET /v1/deals/%s", state, a.deal.DealID)
+	switch state {
+	case deal.Committing:
+		next = fmt.Sprintf("wait for the others: poll GET /v1/deals/%s until its state is REVEALING, then call POST /v1/deals/%s/reveal with your input and salt before %d", a.deal.DealID, a.deal.DealID, a.deal.RevealDeadline)
+	case deal.Revealing:
 		next = fmt.Sprintf("all have committed: call POST /v1/deals/%s/reveal with your input and salt before %d", a.deal.DealID, a.deal.RevealDeadline)
-		if state != deal.Revealing {
-			next = fmt.Sprintf("the deal is %s: read it with GET /v1/deals/%s", state, a.deal.DealID)
-		}
 	}
 	return respond(200, struct {
 		DealID    string     `json:"deal_id"`

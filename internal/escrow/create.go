@@ -84,7 +84,7 @@ func (s *Service) declare(p Principal, r CreateRequest) (*store.Static, []string
 		return nil, nil, problem.New(problem.InvalidParams, "%s", err)
 	}
 	d := &store.Static{
-		DealID: sealing.ID("d_"), OwnerHash: p.keyHash, Algorithm: r.Algorithm, Params: canon.Encode(r.Params),
+		DealID: sealing.ID(dealPrefix), OwnerHash: p.keyHash, Algorithm: r.Algorithm, Params: canon.Encode(r.Params),
 		Mode: r.Mode, Retention: r.Retention, Labels: r.Labels, CommitDeadline: r.CommitDeadline, RevealDeadline: r.RevealDeadline,
 	}
 	if r.Algorithm == algorithm.Random {

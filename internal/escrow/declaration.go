@@ -5,10 +5,19 @@ import (
 	"fmt"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/deal"
+	"github.com/fairpact/fairpact/internal/sealing"
 	"github.com/fairpact/fairpact/internal/store"
+)
+
+// Prefixes of the two kinds of identifier.
+const (
+	dealPrefix = "d_"
+	certPrefix = "c_"
 )
 
 // declaration is a deal as it was created, ready for use.
@@ -19,8 +28,13 @@ type declaration struct {
 }
 
 func (s *Service) declared(ctx context.Context, dealID string) (*declaration, error) {
-	if d, ok := s.statics.Get(dealID); ok {
-		return d, nil
+	for _, cache := range []*lru.Cache[string, *declaration]{s.small, s.large} {
+		if d, ok := cache.Get(dealID); ok {
+			return d, nil
+		}
+	}
+	if !sealing.ValidID(dealPrefix, dealID) {
+		return nil, store.ErrNotFound
 	}
 	static, err := s.store.Static(ctx, dealID)
 	if err != nil {
@@ -30,8 +44,21 @@ func (s *Service) declared(ctx context.Context, dealID string) (*declaration, er
 	if err != nil {
 		return nil, err
 	}
-	s.statics.Add(dealID, d)
+	if d.size() <= smallSize {
+		s.small.Add(dealID, d)
+	} else {
+		s.large.Add(dealID, d)
+	}
 	return d, nil
+}
+
+// size is about how many bytes a declaration holds.
+func (d *declaration) size() int {
+	n := 2 * len(d.Params) // as text and as tree
+	for _, label := range d.Labels {
+		n += len(label) + 16
+	}
+	return n
 }
 
 func newDeclaration(static *store.Static) (*declaration, error) {
@@ -43,7 +70,7 @@ func newDeclaration(static *store.Static) (*declaration, error) {
 	if err != nil {
 		return nil, fmt.Errorf("params of deal %s: %w", static.DealID, err)
 	}
-	return &declaration{static, alg, params}, nil
+	return &declaration{static, alg, alg.Known(params)}, nil
 }
 
 // standing puts a status under the rules of package deal.

@@ -17,9 +17,9 @@ func (s *Service) Due(ctx context.Context, horizon time.Duration) ([]store.Due, 
 }
 
 // Complete lists deals in which nobody is missing and that a dead process did
-// not advance, and draws that are due. It looks at every active deal.
+// not advance. It looks at every active deal.
 func (s *Service) Complete(ctx context.Context) ([]string, error) {
-	return s.store.Complete(ctx, listLimit, deal.DrawDelay)
+	return s.store.Complete(ctx, listLimit)
 }
 
 // Sweep deletes the idempotency records whose time is over.

@@ -2,6 +2,7 @@ package escrow
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"time"
@@ -70,13 +71,19 @@ func (s *Service) draw(ctx context.Context, d *declaration) error {
 // round is kept for ever.
 func (s *Service) pin(ctx context.Context, d *declaration) (*algorithm.Beacon, error) {
 	drawn := &algorithm.Beacon{ChainHash: *d.ChainHash, Round: *d.BeaconRound}
+	chain := s.beacon.Chain()
+	if chain.Hash != drawn.ChainHash {
+		return nil, problem.New(problem.BeaconUnavailable, "the deal's beacon chain %s is not the one this deployment asks (%s); ask its operator", drawn.ChainHash, chain.Hash)
+	}
 	var err error
 	drawn.Randomness, drawn.Signature, err = s.store.Round(ctx, drawn.ChainHash, drawn.Round)
-	if err == nil || !errors.Is(err, store.ErrNotFound) {
-		return drawn, err
-	}
-	if chain := s.beacon.Chain(); chain.Hash != drawn.ChainHash {
-		return nil, problem.New(problem.BeaconUnavailable, "the deal's beacon chain %s is not the one this deployment asks (%s); ask its operator", drawn.ChainHash, chain.Hash)
+	switch {
+	case err == nil && verifies(chain, drawn): // a row of the table is not trusted
+		return drawn, nil
+	case err == nil:
+		s.logger.ErrorContext(ctx, "a kept beacon round does not verify", "round", drawn.Round)
+	case !errors.Is(err, store.ErrNotFound):
+		return nil, err
 	}
 	round, err := s.beacon.Fetch(ctx, drawn.Round)
 	switch {
@@ -90,4 +97,13 @@ func (s *Service) pin(ctx context.Context, d *declaration) (*algorithm.Beacon, e
 	}
 	drawn.Randomness, drawn.Signature = round.Randomness, round.Signature
 	return drawn, s.store.PutRound(ctx, drawn.ChainHash, drawn.Round, drawn.Randomness, drawn.Signature)
+}
+
+func verifies(chain beacon.Chain, drawn *algorithm.Beacon) bool {
+	signature, err := hex.DecodeString(drawn.Signature)
+	if err != nil {
+		return false
+	}
+	randomness, err := chain.Verify(drawn.Round, signature)
+	return err == nil && hex.EncodeToString(randomness[:]) == drawn.Randomness
 }

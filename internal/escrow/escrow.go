@@ -16,6 +16,7 @@ import (
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/ephemeral"
@@ -68,8 +69,10 @@ type Service struct {
 	// deal's declaration, and up to which party nobody is missing.
 	apiKeys *lru.Cache[string, struct{}]
 	tokens  *lru.Cache[string, seat]
-	statics *lru.Cache[string, *declaration]
+	small   *lru.Cache[string, *declaration] // of smallSize at most
+	large   *lru.Cache[string, *declaration]
 	marks   *lru.Cache[string, *mark]
+	steps   singleflight.Group // by deal and step
 }
 
 type seat struct {
@@ -84,6 +87,8 @@ type mark struct {
 	commits, reveals int
 }
 
+const smallSize = 16 << 10 // bytes; a deal of 10,000 parties has megabytes
+
 const issueBound = 3 * time.Second // what issuing may add to a reveal or entropy call
 
 // New wires the use cases.
@@ -91,7 +96,8 @@ func New(s *store.Store, r *ephemeral.Redis, secret *sealing.Secret, signer Sign
 	svc := &Service{store: s, redis: r, secret: secret, signer: signer, keys: keys, log: log, beacon: b, options: o, logger: logger}
 	svc.apiKeys, _ = lru.New[string, struct{}](16_384)
 	svc.tokens, _ = lru.New[string, seat](65_536)
-	svc.statics, _ = lru.New[string, *declaration](256)
+	svc.small, _ = lru.New[string, *declaration](4_096)
+	svc.large, _ = lru.New[string, *declaration](32)
 	svc.marks, _ = lru.New[string, *mark](4_096)
 	return svc
 }

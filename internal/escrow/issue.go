@@ -2,6 +2,8 @@ package escrow
 
 import (
 	"context"
+	"crypto/hmac"
+	"errors"
 	"fmt"
 	"time"
 
@@ -39,6 +41,9 @@ func (s *Service) issue(ctx context.Context, certID string) error {
 	// A stored signature that verifies under no key of the set, and has no leaf,
 	// is replaced; if somebody else replaced it first, theirs stands.
 	if c.Signature == nil || s.keys.Verify(c.Payload, *c.Signature) != nil {
+		if !hmac.Equal(c.MAC, s.payloadMAC(certID, c.Payload)) {
+			return fmt.Errorf("certificate %s was not written by this service, or under another server secret: it is never signed", certID)
+		}
 		signature, err := s.signer.Sign(ctx, entry)
 		if err != nil {
 			return fmt.Errorf("signing: %w", err)
@@ -67,6 +72,8 @@ func (s *Service) issue(ctx context.Context, certID string) error {
 	return nil
 }
 
+var errBusy = errors.New("another process is issuing certificate")
+
 // turn waits while another process issues the same certificate, at most the
 // lock's own lifetime; without Redis it does not wait.
 func (s *Service) turn(ctx context.Context, certID string) (unlock func(), err error) {
@@ -76,7 +83,7 @@ func (s *Service) turn(ctx context.Context, certID string) (unlock func(), err e
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("another process is issuing certificate %s: %w", certID, ctx.Err())
+			return nil, fmt.Errorf("%w %s: %w", errBusy, certID, ctx.Err())
 		case <-time.After(10 * time.Millisecond):
 		}
 	}

@@ -30,8 +30,11 @@ func (s *Service) Reveal(ctx context.Context, a Access, r RevealRequest, rec *id
 		return idempotency.Response{}, err
 	}
 	sealed := s.secret.SealInput(a.deal.DealID, a.party, in)
-	rejects := a.deal.algorithm.Rejects(r.Input)
-	for range attempts {
+	rejects, tries := a.deal.algorithm.Rejects(r.Input), attempts
+	if rejects {
+		tries += len(a.deal.Labels) // each other reveal may move the deal under it once
+	}
+	for range tries {
 		var done bool
 		var err error
 		if rejects {
@@ -44,7 +47,7 @@ func (s *Service) Reveal(ctx context.Context, a Access, r RevealRequest, rec *id
 		}
 		if done {
 			crash.Point("escrow.revealed")
-			return s.Revealed(ctx, a)
+			return s.afterReveal(ctx, a, rejects)
 		}
 		if err := s.refused(ctx, a, deal.Deal.Reveal); err != nil {
 			return idempotency.Response{}, err
@@ -95,7 +98,7 @@ func (s *Service) reject(ctx context.Context, a Access, in sealing.Input, sealed
 			return false, err
 		}
 	}
-	if err := certify(a.deal, st, parties, inputs, e); err != nil {
+	if err := s.certify(a.deal, st, parties, inputs, e); err != nil {
 		return false, err
 	}
 	done, err := s.store.Reject(ctx, e, a.party, sealed, rec.Replay())
@@ -130,27 +133,37 @@ func (s *Service) inputsWith(ctx context.Context, a Access, parties []store.Stan
 	return all, nil
 }
 
-// Revealed is the answer to a reveal that stands.
+// afterReveal ends the deal where this was the last reveal.
+func (s *Service) afterReveal(ctx context.Context, a Access, ended bool) (idempotency.Response, error) {
+	ctx, cancel := settled(ctx)
+	defer cancel()
+	missing, err := s.missing(ctx, a.deal, func(m *mark) *int { return &m.reveals }, s.store.FirstMissingReveal)
+	if err != nil {
+		return idempotency.Response{}, err
+	}
+	if missing && !ended {
+		return revealed(a, deal.Revealing, nil)
+	}
+	return s.Revealed(ctx, a)
+}
+
+// Revealed is the answer to a reveal that stands, from the deal as it stands now.
 func (s *Service) Revealed(ctx context.Context, a Access) (idempotency.Response, error) {
 	ctx, cancel := settled(ctx)
 	defer cancel()
-	answer := struct {
+	st, err := s.settle(ctx, a.deal)
+	if err != nil {
+		return idempotency.Response{}, err
+	}
+	return revealed(a, s.standing(a.deal, st).State(), st.Result)
+}
+
+func revealed(a Access, state deal.State, result json.RawMessage) (idempotency.Response, error) {
+	return respond(200, struct {
 		DealID   string          `json:"deal_id"`
 		State    deal.State      `json:"state"`
 		Party    int             `json:"party"`
 		Revealed bool            `json:"revealed"`
 		Result   json.RawMessage `json:"result"`
-	}{a.deal.DealID, deal.Revealing, a.party, true, nil}
-	missing, err := s.missing(ctx, a.deal, func(m *mark) *int { return &m.reveals }, s.store.FirstMissingReveal)
-	if err != nil {
-		return idempotency.Response{}, err
-	}
-	if !missing || a.deal.algorithm.ID == "shapley.v1" { // a rejection ends a deal that others have yet to reveal to
-		st, err := s.settle(ctx, a.deal)
-		if err != nil {
-			return idempotency.Response{}, err
-		}
-		answer.State, answer.Result = s.standing(a.deal, st).State(), st.Result
-	}
-	return respond(200, answer)
+	}{a.deal.DealID, state, a.party, true, result})
 }

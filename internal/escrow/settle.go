@@ -27,21 +27,50 @@ func (s *Service) settle(ctx context.Context, d *declaration) (*store.Status, er
 		if err != nil {
 			return nil, err
 		}
-		step := s.standing(d, st).Next(st.Now)
-		if step == deal.None || step == deal.Draw { // a draw waits for its caller or the worker
+		now := s.standing(d, st)
+		step := now.Next(st.Now)
+		switch {
+		case now.Random && now.AllRevealed() && st.RevealsClosedAt == nil:
+			err = s.store.CloseReveals(ctx, d.DealID)
+		case step == deal.None || step == deal.Draw: // a draw waits for its caller or the worker
 			return st, nil
+		case step == deal.Expire:
+			err = s.expire(ctx, d)
+		default:
+			err = s.take(ctx, d, step, nil)
 		}
-		if err := s.take(ctx, d, step, nil); err != nil && !errors.Is(err, errMoved) {
+		if err != nil && !errors.Is(err, errMoved) {
 			return nil, err
 		}
 	}
 	return nil, fmt.Errorf("deal %s does not settle", d.DealID)
 }
 
-// take takes one step. errMoved: somebody else took one first.
+// expire ends a random.v1 deal whose round could not be had for the whole
+// window, unless it can be had now: a deployment that was down is no reason.
+func (s *Service) expire(ctx context.Context, d *declaration) error {
+	drawn, err := s.pin(ctx, d)
+	switch {
+	case err == nil:
+		return s.take(ctx, d, deal.Draw, drawn)
+	case problem.Is(err, problem.Unavailable):
+		return err // the database; nothing is known of the beacon
+	}
+	return s.take(ctx, d, deal.Expire, nil)
+}
+
+// take takes one step. errMoved: somebody else took one first. Calls that meet
+// the same step at the same moment take it once.
 func (s *Service) take(ctx context.Context, d *declaration, step deal.Step, drawn *algorithm.Beacon) error {
-	ctx, cancel := settled(ctx)
-	defer cancel()
+	_, err, _ := s.steps.Do(fmt.Sprint(d.DealID, " ", step), func() (any, error) {
+		ctx, cancel := settled(ctx)
+		defer cancel()
+		return nil, s.takeOnce(ctx, d, step, drawn)
+	})
+	return err
+}
+
+func (s *Service) takeOnce(ctx context.Context, d *declaration, step deal.Step, drawn *algorithm.Beacon) error {
 	if step == deal.Advance {
 		return s.store.Advance(ctx, d.DealID)
 	}
@@ -50,7 +79,7 @@ func (s *Service) take(ctx context.Context, d *declaration, step deal.Step, draw
 		return err
 	}
 	now := s.standing(d, st)
-	if due := now.Next(st.Now); due != step && !(drawn != nil && now.AllRevealed() && due == deal.None) {
+	if drawn == nil && now.Next(st.Now) != step || drawn != nil && !now.AllRevealed() {
 		return errMoved
 	}
 	e := &store.Ending{
@@ -81,7 +110,7 @@ func (s *Service) take(ctx context.Context, d *declaration, step deal.Step, draw
 		e.To = deal.Expired
 	}
 	if e.To != deal.Expired {
-		if err := certify(d, st, parties, inputs, e); err != nil {
+		if err := s.certify(d, st, parties, inputs, e); err != nil {
 			return err
 		}
 	}
@@ -132,8 +161,8 @@ func compute(d *declaration, inputs []sealing.Input, drawn *algorithm.Beacon) ([
 }
 
 // certify writes the unsigned certificate into an ending. SPEC 2.5.
-func certify(d *declaration, st *store.Status, parties []store.Standing, inputs []sealing.Input, e *store.Ending) error {
-	id := sealing.ID("c_")
+func (s *Service) certify(d *declaration, st *store.Status, parties []store.Standing, inputs []sealing.Input, e *store.Ending) error {
+	id := sealing.ID(certPrefix)
 	p := certificate.Payload{
 		CertVersion: certificate.Version, CertID: id, DealID: d.DealID,
 		Outcome: certificate.Void, Algorithm: d.Algorithm, Mode: d.Mode, Retention: d.Retention,
@@ -162,8 +191,14 @@ func certify(d *declaration, st *store.Status, parties []store.Standing, inputs 
 	if err != nil {
 		return err
 	}
-	e.CertID, e.Payload = &id, payload
+	e.CertID, e.Payload, e.MAC = &id, payload, s.payloadMAC(id, payload)
 	return nil
+}
+
+// payloadMAC marks a payload as made here. The signature says that this service
+// decided so; a row that somebody else wrote into the database must not get one.
+func (s *Service) payloadMAC(certID string, payload []byte) []byte {
+	return s.secret.MAC([]byte("certificate"), []byte(certID), payload)
 }
 
 // refusal makes an error of the table from a rule's no.

@@ -47,7 +47,8 @@ type API struct {
 }
 
 const (
-	maxBody   = 4 << 20
+	maxBody   = 4 << 20  // 10,000 labels fit
+	maxNobody = 64 << 10 // of a caller without a credential
 	maxHeader = 32 << 10
 )
 

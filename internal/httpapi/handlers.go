@@ -24,7 +24,7 @@ func (a *API) createKey(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, err)
 		return
 	}
-	body, err := a.body(w, r, true)
+	body, err := a.body(w, r, maxNobody, true)
 	if err != nil {
 		a.fail(w, r, err)
 		return
@@ -43,7 +43,7 @@ func (a *API) createDeal(w http.ResponseWriter, r *http.Request) {
 	}
 	var body map[string]any
 	if err == nil {
-		body, err = a.body(w, r, false)
+		body, err = a.body(w, r, maxBody, false)
 	}
 	var req escrow.CreateRequest
 	if err == nil {
@@ -157,15 +157,15 @@ func (a *API) dealBody(w http.ResponseWriter, r *http.Request, action escrow.Act
 	if err != nil {
 		return access, nil, err
 	}
-	body, err := a.body(w, r, empty)
+	body, err := a.body(w, r, maxBody, empty)
 	return access, body, err
 }
 
-// body reads a JSON object of at most 4 MiB, whatever its Content-Type.
-func (a *API) body(w http.ResponseWriter, r *http.Request, empty bool) (map[string]any, error) {
-	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+// body reads a JSON object of at most limit bytes, whatever its Content-Type.
+func (a *API) body(w http.ResponseWriter, r *http.Request, limit int64, empty bool) (map[string]any, error) {
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		return nil, problem.New(problem.BodyTooLarge, "the body is over %d bytes; send a smaller one", maxBody)
+		return nil, problem.New(problem.BodyTooLarge, "the body is over %d bytes; send a smaller one", limit)
 	}
 	if err != nil {
 		return nil, problem.New(problem.InvalidJSON, "the body ended before it was complete; send it again").Because(err)

@@ -106,7 +106,7 @@ func logProxy(readURL string) (http.HandlerFunc, error) {
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
-			r.Out.URL.RawQuery = r.In.URL.RawQuery // a parameter that cannot be read is refused, not dropped
+			r.Out.URL.RawQuery = r.In.URL.RawQuery                     // a parameter that cannot be read is refused, not dropped
 			r.Out.Header = http.Header{"Accept": {"application/json"}} // no credential leaves deal-api
 		},
 		Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, ResponseHeaderTimeout: 10 * time.Second},

@@ -39,7 +39,7 @@ const (
 
 	lockTime = 4 * time.Second       // below waitTime: a retry outlives the lock of a killed process
 	waitTime = 5 * time.Second       // for a twin in flight, then 409
-	pollTime = 20 * time.Millisecond // between looks at a twin
+	pollTime = 10 * time.Millisecond // before the first look at a twin; doubled up to half a second
 	copyTime = 10 * time.Minute      // of a response in Redis
 	attempts = 4                     // of an effect that an expired record keeps out
 )
@@ -95,7 +95,7 @@ func (r *Record) ReplayWith(status int, body []byte) (*store.Replay, error) {
 	if r == nil {
 		return nil, nil
 	}
-	sealed, err := r.guard.seal(r.req, Response{status, body})
+	sealed, err := r.seal(Response{status, body})
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (g *Guard) Do(ctx context.Context, req Request, effect func(*Record) (Respo
 	rec.body = g.secret.MAC([]byte("body"), req.Body)
 	name := base64.RawURLEncoding.EncodeToString(rec.scope)
 
-	deadline := time.Now().Add(waitTime)
+	deadline, wait := time.Now().Add(waitTime), pollTime
 	for {
 		if resp, err := g.replay(ctx, rec, name); err != nil || resp.Status != 0 {
 			return resp, err
@@ -142,7 +142,8 @@ func (g *Guard) Do(ctx context.Context, req Request, effect func(*Record) (Respo
 		select {
 		case <-ctx.Done():
 			return Response{}, ctx.Err()
-		case <-time.After(pollTime):
+		case <-time.After(wait):
+			wait = min(2*wait, time.Second/2)
 		}
 	}
 }
@@ -174,7 +175,7 @@ func (g *Guard) answer(rec *Record, body, sealed []byte) (Response, error) {
 	if sealed == nil {
 		return Response{}, nil
 	}
-	text, err := g.secret.Unsealed(sealed, []byte(rec.req.Key), []byte(rec.req.Caller))
+	text, err := g.secret.Unsealed(sealed, []byte(rec.req.Key), []byte(rec.req.Caller), rec.scope)
 	if err != nil {
 		return Response{}, err
 	}
@@ -227,7 +228,7 @@ func (g *Guard) rendered(ctx context.Context, rec *Record, name string, body []b
 
 // keep stores a response and gives the one that stands: the first one stored.
 func (g *Guard) keep(ctx context.Context, rec *Record, name string, resp Response) (Response, error) {
-	sealed, err := g.seal(rec.req, resp)
+	sealed, err := rec.seal(resp)
 	if err != nil {
 		return Response{}, err
 	}
@@ -244,10 +245,12 @@ func (g *Guard) keep(ctx context.Context, rec *Record, name string, resp Respons
 	return g.answer(rec, rec.body, stands)
 }
 
-func (g *Guard) seal(req Request, resp Response) ([]byte, error) {
+// seal encrypts a response for this record alone: under another scope it does
+// not open.
+func (r *Record) seal(resp Response) ([]byte, error) {
 	text, err := json.Marshal(resp)
 	if err != nil {
 		return nil, err
 	}
-	return g.secret.Sealed(text, []byte(req.Key), []byte(req.Caller))
+	return r.guard.secret.Sealed(text, []byte(r.req.Key), []byte(r.req.Caller), r.scope)
 }

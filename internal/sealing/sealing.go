@@ -177,6 +177,12 @@ func ID(prefix string) string {
 	return prefix + encode(b[:])
 }
 
+// ValidID tells whether an identifier has the form that ID gives.
+func ValidID(prefix, id string) bool {
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(strings.TrimPrefix(id, prefix))
+	return err == nil && len(raw) == 16 && len(id) == len(prefix)+22 && strings.HasPrefix(id, prefix)
+}
+
 // TokenHash is how a credential is stored. SPEC 2.1, 2.3: only hashed.
 func TokenHash(token string) []byte {
 	sum := sha256.Sum256([]byte(token))

@@ -19,6 +19,7 @@ var (
 type Certificate struct {
 	CertID    string
 	Payload   []byte // the signing bytes
+	MAC       []byte // over CertID and Payload, under the server secret
 	Signature *string
 	LeafIndex *int64
 }
@@ -26,7 +27,7 @@ type Certificate struct {
 // Certificate reads one, pending or not, or ErrNotFound.
 func (s *Store) Certificate(ctx context.Context, certID string) (*Certificate, error) {
 	var c Certificate
-	err := s.pool.QueryRow(ctx, certificateSQL, certID).Scan(&c.CertID, &c.Payload, &c.Signature, &c.LeafIndex)
+	err := s.pool.QueryRow(ctx, certificateSQL, certID).Scan(&c.CertID, &c.Payload, &c.MAC, &c.Signature, &c.LeafIndex)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, ErrNotFound
 	}
@@ -68,8 +69,8 @@ func (s *Store) Due(ctx context.Context, horizon int64, limit int, drawDelay int
 
 // Complete lists deals in which nobody is missing and that were not advanced.
 // It looks at every active deal: call it more rarely than Due.
-func (s *Store) Complete(ctx context.Context, limit int, drawDelay int64) ([]string, error) {
-	rows, err := s.pool.Query(ctx, completeSQL, drawDelay, limit)
+func (s *Store) Complete(ctx context.Context, limit int) ([]string, error) {
+	rows, err := s.pool.Query(ctx, completeSQL, limit)
 	if err != nil {
 		return nil, outage(err)
 	}

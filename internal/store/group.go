@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -104,12 +105,14 @@ func (g *grouped) drain(first *insert) []*insert {
 	return group
 }
 
-// mend answers a group that failed. Where the database said why, nothing of it
-// was done, and one row (a replayed Idempotency-Key, mostly) spoiled it for the
-// others: each is tried alone. Where the connection broke the outcome is
-// unknown, and a second try could call a caller's own insert a stranger's.
+// mend answers a group that failed. Where one row spoiled it for the others (a
+// replayed Idempotency-Key, a deadlock) nothing of it was done and each is tried
+// alone. Where a lock or the time ran out the rest would wait as long again, and
+// where the connection broke the outcome is unknown: a second try could call a
+// caller's own insert a stranger's.
 func (g *grouped) mend(ctx context.Context, group []*insert, err error) {
-	_, refused := errors.AsType[*pgconn.PgError](err)
+	pg, refused := errors.AsType[*pgconn.PgError](err)
+	refused = refused && (pg.Code == "23505" || strings.HasPrefix(pg.Code, "40"))
 	for _, row := range group {
 		alone := err
 		if refused && len(group) > 1 {

@@ -31,7 +31,7 @@ func (b *bench) due(t *testing.T, d *store.Static, horizon int64) (in int64, lis
 
 func (b *bench) isComplete(t *testing.T, d *store.Static) bool {
 	t.Helper()
-	all, err := b.Complete(t.Context(), 1000, drawDelay)
+	all, err := b.Complete(t.Context(), 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,13 +118,14 @@ func TestListingsOfADraw(t *testing.T) {
 	random := b.created(t, func(d *store.Static) {
 		d.Algorithm, d.ChainHash, d.BeaconRound, d.RoundTime = "random.v1", ptr("00"), ptr(int64(1)), ptr(d.RevealDeadline+60)
 	})
-	at := func(round, reveals int64) {
+	at := func(round, reveals int64) { // seconds from now
 		now, err := b.Now(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		b.exec(t, "UPDATE deals SET round_time = $2 WHERE deal_id = $1", random.DealID, now+round)
 		b.exec(t, "UPDATE reveals SET revealed_at = $2 WHERE deal_id = $1", random.DealID, now+reveals)
+		b.exec(t, "UPDATE deals SET reveals_closed_at = $2 WHERE deal_id = $1 AND reveals_closed_at IS NOT NULL", random.DealID, now+reveals)
 	}
 	b.commit(t, random, 0, 1)
 	b.reveal(t, random, 1)
@@ -135,7 +136,18 @@ func TestListingsOfADraw(t *testing.T) {
 		b.lists(t, "one is missing, overdue, whenever the round is out", random, true, false)
 	}
 	b.deadlines(t, random, -10, 3600)
-	b.reveal(t, random, 0)
+	for range 2 { // before the last reveal, and again after it, it does nothing and all
+		if err := b.CloseReveals(t.Context(), random.DealID); err != nil {
+			t.Fatal(err)
+		}
+		if st := b.status(t, random.DealID); (st.RevealsClosedAt != nil) != (st.Reveals == 2) {
+			t.Fatalf("closed with %d reveals: %v", st.Reveals, st.RevealsClosedAt)
+		}
+		if b.status(t, random.DealID).Reveals == 1 {
+			b.reveal(t, random, 0)
+			b.lists(t, "complete, not noted as that", random, false, true)
+		}
+	}
 	for _, revealDeadline := range []int64{3600, 1, -1, -3600} {
 		b.deadlines(t, random, -7200, revealDeadline)
 		at(3600, -3600)
@@ -145,7 +157,7 @@ func TestListingsOfADraw(t *testing.T) {
 		at(-3600, -drawDelay+20)
 		b.lists(t, "complete, the round is long out and the last reveal is new", random, false, false)
 		at(-drawDelay, -drawDelay)
-		b.lists(t, "complete, the draw is due", random, revealDeadline <= horizon, true)
+		b.lists(t, "complete, the draw is due", random, true, false)
 	}
 }
 
@@ -166,7 +178,7 @@ func TestListingsAreLimited(t *testing.T) {
 	if err != nil || len(due) != 3 {
 		t.Errorf("3 of 5 overdue deals: %d, %v", len(due), err)
 	}
-	some, err := b.Complete(t.Context(), 3, drawDelay)
+	some, err := b.Complete(t.Context(), 3)
 	if err != nil || len(some) != 3 {
 		t.Errorf("3 of 5 complete deals: %d, %v", len(some), err)
 	}
@@ -200,5 +212,9 @@ func TestTheLastDeadlines(t *testing.T) {
 		t.Error("with a horizon that reaches it the reveal deadline is not listed")
 	}
 	b.reveal(t, d, 1)
+	b.lists(t, "complete, not noted as that", d, false, true)
+	if err := b.CloseReveals(t.Context(), d.DealID); err != nil {
+		t.Fatal(err)
+	}
 	b.lists(t, "complete", d, false, false)
 }

@@ -144,7 +144,7 @@ func (b *bench) ending(t *testing.T, d *store.Static, to deal.State) *store.Endi
 	st := b.status(t, d.DealID)
 	e := &store.Ending{DealID: d.DealID, From: st.Phase, To: to, Commits: st.Commits, Reveals: st.Reveals, At: st.Now}
 	if to == deal.Void || to == deal.Computed {
-		e.CertID, e.Payload = ptr("c_"+rand.Text()), []byte(`{"payload":1}`)
+		e.CertID, e.Payload, e.MAC = ptr("c_"+rand.Text()), []byte(`{"payload":1}`), random32()
 	}
 	if to == deal.Computed {
 		e.ComputedAt, e.RevealsClosedAt, e.Result = &st.Now, &st.LastReveal, []byte(`{"shares":[]}`)

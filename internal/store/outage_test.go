@@ -32,6 +32,7 @@ func calls(b *bench, dealID string) map[string]func(context.Context) error {
 		"Reveal":             func(ctx context.Context) error { return second(b.Reveal(ctx, dealID, 0, []byte("x"), nil)) },
 		"FirstMissingCommit": func(ctx context.Context) error { return third(b.FirstMissingCommit(ctx, dealID, 0)) },
 		"FirstMissingReveal": func(ctx context.Context) error { return third(b.FirstMissingReveal(ctx, dealID, 0)) },
+		"CloseReveals":       func(ctx context.Context) error { return b.CloseReveals(ctx, dealID) },
 		"Advance":            func(ctx context.Context) error { return b.Advance(ctx, dealID) },
 		"End": func(ctx context.Context) error {
 			return second(b.End(ctx, &store.Ending{DealID: dealID, From: deal.Revealing, To: deal.Void}))
@@ -46,7 +47,7 @@ func calls(b *bench, dealID string) map[string]func(context.Context) error {
 		"SetSignature": func(ctx context.Context) error { return b.SetSignature(ctx, "c_1", "x", nil) },
 		"SetLeaf":      func(ctx context.Context) error { return b.SetLeaf(ctx, "c_1", 1) },
 		"Due":          func(ctx context.Context) error { return second(b.Due(ctx, 3, 10, 60)) },
-		"Complete":     func(ctx context.Context) error { return second(b.Complete(ctx, 10, 60)) },
+		"Complete":     func(ctx context.Context) error { return second(b.Complete(ctx, 10)) },
 		"FindReplay":   func(ctx context.Context) error { return third(b.FindReplay(ctx, random32())) },
 		"SetResponse":  func(ctx context.Context) error { return second(b.SetResponse(ctx, random32(), []byte("x"))) },
 		"ExpireReplay": func(ctx context.Context) error { return b.ExpireReplay(ctx, random32()) },

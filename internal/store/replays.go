@@ -45,8 +45,13 @@ func (s *Store) ExpireReplay(ctx context.Context, scope []byte) error {
 
 // Sweep deletes all idempotency records whose time is over.
 func (s *Store) Sweep(ctx context.Context) (deleted int64, err error) {
-	tag, err := s.pool.Exec(ctx, sweepSQL)
-	return tag.RowsAffected(), outage(err)
+	for {
+		tag, err := s.pool.Exec(ctx, sweepSQL)
+		deleted += tag.RowsAffected()
+		if err != nil || tag.RowsAffected() == 0 {
+			return deleted, outage(err)
+		}
+	}
 }
 
 // PutRound keeps a verified beacon round for ever.

@@ -18,6 +18,7 @@ var (
 	firstMissingCommitSQL = query("first_missing_commit")
 	firstMissingRevealSQL = query("first_missing_reveal")
 	advanceSQL            = query("advance")
+	closeRevealsSQL       = query("close_reveals")
 	endSQL                = query("end")
 	sealedInputsSQL       = query("sealed_inputs")
 	partySQL              = query("party")
@@ -60,6 +61,13 @@ func (s *Store) Advance(ctx context.Context, dealID string) error {
 	return outage(err)
 }
 
+// CloseReveals notes that all have revealed to a random.v1 deal; it does nothing
+// to any other.
+func (s *Store) CloseReveals(ctx context.Context, dealID string) error {
+	_, err := s.pool.Exec(ctx, closeRevealsSQL, dealID)
+	return outage(err)
+}
+
 // Ending is the end of a deal: its last state, and the certificate where there
 // will be one. It was worked out from the counts Commits and Reveals, and End
 // does nothing where they are no longer true.
@@ -74,13 +82,14 @@ type Ending struct {
 	VoidFlakers     []int
 	CertID          *string // nil: no certificate
 	Payload         []byte  // the certificate's signing bytes
+	MAC             []byte  // over CertID and Payload, under the server secret
 	At              int64   // unix seconds
 }
 
 // End writes an ending. False means that the deal has changed since: read it again.
 func (s *Store) End(ctx context.Context, e *Ending) (bool, error) {
 	return s.locked(ctx, lockUpdateSQL, e.DealID, endSQL, e.DealID, e.From, e.To, e.Commits, e.Reveals,
-		e.RevealsClosedAt, e.ComputedAt, e.Result, e.VoidFlakers, e.CertID, e.Payload, e.At)
+		e.RevealsClosedAt, e.ComputedAt, e.Result, e.VoidFlakers, e.CertID, e.Payload, e.At, e.MAC)
 }
 
 // Reject inserts a reveal that rejects and ends the deal VOID, in one
@@ -89,7 +98,7 @@ func (s *Store) End(ctx context.Context, e *Ending) (bool, error) {
 func (s *Store) Reject(ctx context.Context, e *Ending, party int, sealed []byte, r *Replay) (bool, error) {
 	scope, body, _, lifetime := r.columns()
 	return s.locked(ctx, lockUpdateSQL, e.DealID, rejectSQL, e.DealID, party, sealed, e.At, scope, body, lifetime,
-		e.Commits, e.Reveals, e.RevealsClosedAt, e.VoidFlakers, e.CertID, e.Payload)
+		e.Commits, e.Reveals, e.RevealsClosedAt, e.VoidFlakers, e.CertID, e.Payload, e.MAC)
 }
 
 // SealedInputs are the encrypted inputs of those that have revealed, in party

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -21,6 +22,7 @@ import (
 type config struct {
 	DatabaseURL      string     `name:"database-url" env:"DATABASE_URL" help:"Postgres of the log, migrated by fairpactctl migrate."`
 	SigningKey       string     `name:"signing-key" env:"FAIRPACT_SIGNING_KEY" help:"Deployment key that signs the heads, as a URI: file://key.pem, dev://FILE, …"`
+	PublicKey        string     `name:"public-key" env:"FAIRPACT_PUBLIC_KEY" help:"The published public key, <scheme>:<hex>; the start fails where the signing key is another."`
 	LegacyKeys       []string   `name:"legacy-keys" env:"FAIRPACT_LEGACY_KEYS" sep:"," help:"Retired public keys that still verify, <scheme>:<hex>, comma-separated."`
 	ReadListen       string     `name:"read-listen" env:"FAIRPACT_READ_LISTEN" default:":8090" help:"Address of the public read port."`
 	AppendListen     string     `name:"append-listen" env:"FAIRPACT_APPEND_LISTEN" default:":8091" help:"Address of the private append port."`
@@ -63,9 +65,12 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("open FAIRPACT_SIGNING_KEY: %w", err)
 	}
-	keys, err := signing.NewKeySet(signer.PublicKey(), c.LegacyKeys)
+	keys, err := signing.NewKeySet(cmp.Or(c.PublicKey, signer.PublicKey()), c.LegacyKeys)
 	if err != nil {
 		return fmt.Errorf("read FAIRPACT_LEGACY_KEYS: %w", err)
+	}
+	if err := keys.CheckSigner(signer); err != nil {
+		return fmt.Errorf("FAIRPACT_SIGNING_KEY: %w", err)
 	}
 	pool, err := database.Open(starting, c.DatabaseURL, 0)
 	if err != nil {

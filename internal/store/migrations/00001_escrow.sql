@@ -34,7 +34,9 @@ CREATE TABLE deals (
     CHECK (result IS NULL OR void_flakers IS NULL)
 );
 CREATE INDEX deals_committing ON deals (commit_deadline) WHERE phase = 'COMMITTING';
-CREATE INDEX deals_revealing ON deals (reveal_deadline) WHERE phase = 'REVEALING';
+CREATE INDEX deals_revealing ON deals (reveal_deadline) WHERE phase = 'REVEALING' AND reveals_closed_at IS NULL;
+-- random.v1: all have revealed, the draw is due after the later of the two
+CREATE INDEX deals_drawing ON deals (greatest(reveals_closed_at, round_time)) WHERE phase = 'REVEALING' AND reveals_closed_at IS NOT NULL;
 
 CREATE TABLE parties (
     deal_id    text  NOT NULL REFERENCES deals,
@@ -71,6 +73,7 @@ CREATE TABLE certificates (
     cert_id    text   PRIMARY KEY,
     deal_id    text   NOT NULL UNIQUE REFERENCES deals,
     payload    bytea  NOT NULL,        -- the signing bytes
+    mac        bytea  NOT NULL,        -- over cert_id and payload under the server secret: what has none is never signed
     signature  text,
     leaf_index bigint UNIQUE,
     created_at bigint NOT NULL

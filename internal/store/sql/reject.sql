@@ -1,6 +1,6 @@
 -- A shapley.v1 rejection: the reveal and the end of the deal are one statement.
 -- $1 deal, $2 party, $3 sealed, $4 revealed_at; $5 scope, $6 body, $7 lifetime;
--- $8 commits, $9 reveals (as read before this one), $10 reveals_closed_at, $11 void_flakers, $12 cert_id, $13 payload
+-- $8 commits, $9 reveals (as read before this one), $10 reveals_closed_at, $11 void_flakers, $12 cert_id, $13 payload, $14 its MAC
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
 ended AS (
     UPDATE deals SET phase = 'VOID', void_flakers = $11, cert_id = $12::text, reveals_closed_at = $10::bigint
@@ -20,8 +20,8 @@ purged AS (
     WHERE reveals.deal_id = ended.deal_id AND ended.retention = 'purge'
 ),
 certified AS (
-    INSERT INTO certificates (cert_id, deal_id, payload, created_at)
-    SELECT $12::text, deal_id, $13::bytea, $4::bigint FROM ended
+    INSERT INTO certificates (cert_id, deal_id, payload, created_at, mac)
+    SELECT $12::text, deal_id, $13::bytea, $4::bigint, $14::bytea FROM ended
 ),
 recorded AS (
     INSERT INTO idempotency (scope, body, expires_at)
