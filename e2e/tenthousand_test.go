@@ -1,0 +1,111 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// inParallel does n things, 64 at a time, and stops at the first failure.
+func inParallel(t *testing.T, n int, do func(ctx context.Context, i int) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	var next atomic.Int64
+	var group sync.WaitGroup
+	for range 64 {
+		group.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				if err := do(ctx, i); err != nil {
+					cancel(fmt.Errorf("%d: %w", i, err))
+				}
+			}
+		})
+	}
+	group.Wait()
+	if err := context.Cause(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// SPEC 1, 8: random.v1 takes up to 10,000 parties.
+func TestTenThousandParties(t *testing.T) {
+	const parties = 10_000
+	stack := own(t, nil)
+	c := newClient(t, stack.BaseURL())
+	w := database(t, stack)
+	past := stack.Chain().RoundAt(time.Now().Unix()) - 10
+	// Time for a slow machine and the race detector; nothing here waits for it.
+	b := timed(randomBody(parties, past, 0, 0), after(20*time.Minute), after(40*time.Minute))
+
+	m := newMeter(stack)
+	key := c.key()
+	d := c.created(key, c.want(201, "POST", "/v1/deals", key, b))
+	if len(d.Tokens) != parties {
+		t.Fatalf("%d tokens", len(d.Tokens))
+	}
+	t.Logf("create: %s", m.lap())
+
+	secrets := make([]sealed, parties)
+	for i := range secrets {
+		secrets[i] = seal(t, body{"nonce": fmt.Sprintf("%064x", i)})
+	}
+	m.lap()
+	all := func(action string) {
+		inParallel(t, parties, func(ctx context.Context, i int) error {
+			a, err := c.try(ctx, "POST", d.path("/"+action), d.Tokens[i], secrets[i].act(action))
+			if err == nil && a.status != 200 {
+				err = fmt.Errorf("%s: %d %.300s", action, a.status, a.body)
+			}
+			return err
+		})
+		t.Logf("%d calls of %s: %s", parties, action, m.lap())
+	}
+	all("commit")
+	if v := d.view(); v.State != "REVEALING" || v.CommitsClosedAt == nil || len(v.Parties) != parties {
+		t.Fatalf("after all commits: %s, %v, %d parties", v.State, v.CommitsClosedAt, len(v.Parties))
+	}
+	t.Logf("view: %s", m.lap())
+	all("reveal")
+
+	var drawn struct {
+		State         string
+		Result        json.RawMessage
+		CertificateID *string `json:"certificate_id"`
+	}
+	c.want(200, "POST", d.path("/entropy"), d.Tokens[parties-1], nil).into(t, &drawn)
+	t.Logf("entropy: %s", m.lap())
+	if drawn.State != "COMPUTED" || drawn.CertificateID == nil {
+		t.Fatalf("drawn: %s, certificate %v", drawn.State, drawn.CertificateID)
+	}
+	certificate := d.certified(0)
+	t.Logf("certificate of %d bytes: %s", len(certificate), m.lap())
+	if r := c.verify(*drawn.CertificateID); !r.Valid || r.Outcome != "COMPUTED" {
+		t.Errorf("verification: %+v", r)
+	}
+	t.Logf("verify: %s", m.lap())
+
+	// The stranger opens every commitment and recomputes the draw.
+	inputs := make([]body, parties)
+	for i, s := range secrets {
+		inputs[i] = body{"input": s.Input, "salt": s.Salt}
+	}
+	accepted, said := stranger(t, "--certificate", file(t, certificate), "--base-url", c.base,
+		"--inputs", file(t, inputs), "--params", file(t, b["algorithm_params"]))
+	if !accepted {
+		t.Errorf("independent verifier: %s", said)
+	}
+	t.Logf("independent verifier, all inputs: %s", m.lap())
+
+	var result struct{ Winner int }
+	answer{body: drawn.Result}.into(t, &result)
+	if result.Winner < 0 || result.Winner >= parties {
+		t.Errorf("result: %.300s", drawn.Result)
+	}
+	w.exactly(1, 1)
+	invariants(t, stack)
+}
