@@ -75,11 +75,12 @@ func TestCrashDealAPI(t *testing.T) {
 	y := newYard(t, localstack.DealAPI)
 	past := y.stack.Chain().RoundAt(time.Now().Unix()) - 10
 	revealed, committed := at{"escrow.revealed", "active"}, at{"escrow.committed", "active"}
+	waits := []at{revealed, {"escrow.signed", "ended"}, {"escrow.appended", "headed"}}
 	y.crash([]crashes{
 		{name: "last commit", play: lastCommit, cuts: []at{committed, {"idempotency.effect", "active"}}},
 		{name: "last commit, late", play: lateLastCommit, cuts: []at{committed}, turns: true},
 		{name: "last reveal", play: lastReveal, cuts: append([]at{revealed, {"idempotency.effect", "published"}}, ending...)},
-		{name: "last reveal, locked", play: lastReveal, cuts: append([]at{revealed}, ending...), turns: true, locks: true},
+		{name: "last reveal, locked", play: lastReveal, cuts: waits, turns: true, locks: true},
 		{name: "last reveal, late", play: lateLastReveal, cuts: []at{revealed}, turns: true},
 		{name: "rejection", play: rejection, cuts: append([]at{{"escrow.revealed", "published"}}, ending[1:]...)},
 		{name: "draw", play: draw(past), cuts: ending},

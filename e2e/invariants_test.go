@@ -83,6 +83,9 @@ var never = []struct{ what, query string }{
 	{"an action at or after its deadline", `SELECT deal_id FROM commitments JOIN deals USING (deal_id) WHERE committed_at >= commit_deadline
 		UNION ALL SELECT deal_id FROM reveals JOIN deals USING (deal_id) WHERE revealed_at >= reveal_deadline`},
 	{"a reveal after the end", `SELECT deal_id FROM reveals JOIN certificates USING (deal_id) WHERE revealed_at > certificates.created_at`},
+	// So that a reveal in the very second of the end is seen, too.
+	{"an input root without all reveals, or all reveals without one", `SELECT c.cert_id FROM certificates c JOIN deals d USING (deal_id)
+		WHERE (convert_from(payload, 'UTF8')::json->>'input_root' IS NULL) <> ((SELECT count(*) FROM reveals r WHERE r.deal_id = d.deal_id) < parties)`},
 	{"result and flakers that do not fit the end", `SELECT deal_id FROM deals
 		WHERE (phase = 'COMPUTED') <> (result IS NOT NULL) OR (phase = 'VOID') <> (void_flakers IS NOT NULL) OR (phase = 'COMPUTED') <> (computed_at IS NOT NULL)`},
 	{"a VOID by commit that does not name exactly those that did not commit", `SELECT deal_id FROM deals d WHERE phase = 'VOID' AND commits_closed_at IS NULL

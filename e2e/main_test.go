@@ -126,7 +126,8 @@ func own(t testing.TB, change func(*localstack.Options)) *localstack.Stack {
 func options() localstack.Options {
 	return localstack.Options{
 		Bin: bin,
-		Env: map[string][]string{"": {"FAIRPACT_KEYS_PER_MINUTE=0", "FAIRPACT_LOG_LEVEL=debug"}},
+		// The race detector otherwise makes every process linger for a second.
+		Env: map[string][]string{"": {"FAIRPACT_KEYS_PER_MINUTE=0", "FAIRPACT_LOG_LEVEL=debug", "GORACE=atexit_sleep_ms=0"}},
 	}
 }
 
