@@ -82,7 +82,7 @@ async function signedBy(keys, message, signature) {
       return [fault.message, ''];
     }
   }
-  return [`the signature holds under none of the ${keys.length} keys`, ''];
+  return [keys.length === 1 ? 'the signature does not hold under this key' : `the signature holds under none of the ${keys.length} keys`, ''];
 }
 
 async function addInclusion(add, proof, head, headProblem, entry) {
