@@ -1,0 +1,194 @@
+package escrow_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/fairpact/fairpact/internal/beacon"
+	"github.com/fairpact/fairpact/internal/beacon/devbeacon"
+	"github.com/fairpact/fairpact/internal/signing"
+	"github.com/fairpact/fairpact/internal/translog"
+)
+
+// The outside parts, each with a hook that a test sets to make it fail. Without
+// a hook they do their work.
+
+// pen signs with a real key.
+type pen struct {
+	*signing.Signer
+	mu     sync.Mutex
+	before func(ctx context.Context) error // an error is the signer's
+	signed int
+}
+
+func newPen(t *testing.T) *pen {
+	t.Helper()
+	s, err := signing.Open(t.Context(), "dev://"+filepath.Join(t.TempDir(), "key.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &pen{Signer: s}
+}
+
+func (p *pen) fail(before func(context.Context) error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.before = before
+}
+
+func (p *pen) Sign(ctx context.Context, digest [32]byte) (string, error) {
+	p.mu.Lock()
+	before := p.before
+	p.signed++
+	p.mu.Unlock()
+	if before != nil {
+		if err := before(ctx); err != nil {
+			return "", err
+		}
+	}
+	return p.Signer.Sign(ctx, digest)
+}
+
+// ledger is a transparency log in memory: RFC 6962 2.1 as it is written there.
+type ledger struct {
+	pen     *signing.Signer // signs the heads
+	mu      sync.Mutex
+	leaves  [][32]byte
+	taken   []string // the signature of each leaf
+	append_ func(then func()) error
+	read    func(*translog.Inclusion) error
+}
+
+func (l *ledger) fail(append_ func(then func()) error, read func(*translog.Inclusion) error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.append_, l.read = append_, read
+}
+
+func (l *ledger) Append(_ context.Context, entry [32]byte, signature string) (int64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	add := func() {
+		if !slices.Contains(l.leaves, entry) {
+			l.leaves, l.taken = append(l.leaves, entry), append(l.taken, signature)
+		}
+	}
+	if l.append_ != nil {
+		if err := l.append_(add); err != nil {
+			return 0, err
+		}
+	}
+	add()
+	return int64(slices.Index(l.leaves, entry)), nil
+}
+
+func (l *ledger) Inclusion(ctx context.Context, entry [32]byte, index int64) (translog.Inclusion, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if index < 0 || index >= int64(len(l.leaves)) || l.leaves[index] != entry {
+		return translog.Inclusion{}, translog.ErrNotFound
+	}
+	in := translog.Inclusion{
+		TreeHead:  translog.TreeHead{TreeSize: int64(len(l.leaves)), RootHash: hex.EncodeToString(treeHash(l.leaves))},
+		LeafIndex: index, Entry: hex.EncodeToString(entry[:]), Path: path(int(index), l.leaves),
+	}
+	var err error
+	if in.TreeHead.Signature, err = l.pen.Sign(ctx, in.Digest()); err != nil {
+		return in, err
+	}
+	if l.read != nil {
+		err = l.read(&in)
+	}
+	return in, err
+}
+
+func (l *ledger) size() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.leaves)
+}
+
+func treeHash(leaves [][32]byte) []byte {
+	if len(leaves) == 1 {
+		sum := sha256.Sum256(append([]byte{0}, leaves[0][:]...))
+		return sum[:]
+	}
+	k := half(len(leaves))
+	sum := sha256.Sum256(slices.Concat([]byte{1}, treeHash(leaves[:k]), treeHash(leaves[k:])))
+	return sum[:]
+}
+
+func path(m int, leaves [][32]byte) []string {
+	if len(leaves) == 1 {
+		return nil
+	}
+	k := half(len(leaves))
+	if m < k {
+		return append(path(m, leaves[:k]), hex.EncodeToString(treeHash(leaves[k:])))
+	}
+	return append(path(m-k, leaves[k:]), hex.EncodeToString(treeHash(leaves[:k])))
+}
+
+func half(n int) int {
+	k := 1
+	for 2*k < n {
+		k *= 2
+	}
+	return k
+}
+
+// well is a beacon of its own chain, with real rounds.
+type well struct {
+	server *devbeacon.Server
+	mu     sync.Mutex
+	chain  beacon.Chain
+	err    error
+	asked  int
+}
+
+func newWell() *well {
+	s := devbeacon.New([]byte("escrow"))
+	return &well{server: s, chain: s.Chain()}
+}
+
+func (w *well) set(chain beacon.Chain, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.chain, w.err = chain, err
+}
+
+func (w *well) fetched() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.asked
+}
+
+func (w *well) Chain() beacon.Chain {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.chain
+}
+
+func (w *well) Fetch(_ context.Context, round int64) (beacon.Round, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked++
+	if w.err != nil {
+		return beacon.Round{}, w.err
+	}
+	signature := w.server.Sign(round)
+	randomness := sha256.Sum256(signature)
+	return beacon.Round{Round: round, Randomness: hex.EncodeToString(randomness[:]), Signature: hex.EncodeToString(signature)}, nil
+}
+
+// rootOfTwo is the input_root of two leaves.
+func rootOfTwo(leaves [][]byte) string {
+	one, other := sha256.Sum256(append([]byte{0}, leaves[0]...)), sha256.Sum256(append([]byte{0}, leaves[1]...))
+	root := sha256.Sum256(slices.Concat([]byte{1}, one[:], other[:]))
+	return "sha256:" + hex.EncodeToString(root[:])
+}
