@@ -223,6 +223,9 @@ func TestMCPRefusals(t *testing.T) {
 			c.fails(x.code, x.tool, x.arguments)
 		})
 	}
+	if r := c.fails("INVALID_REQUEST", "compute_commitment_tool", `{"input":"{\"accept\":true}"}`); !strings.Contains(r.Content[0].Text, "not as a string that holds JSON") {
+		t.Errorf("an object in a string: %+v", r.Content)
+	}
 	c.want(200, "POST", other.path("/cancel"), other.Key, nil)
 	c.fails("NO_CERTIFICATE", "get_certificate", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q}`, other.ID, other.Tokens[0]))
 }

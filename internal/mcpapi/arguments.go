@@ -30,6 +30,22 @@ func parseArguments(raw []byte) (arguments, error) {
 	return object, nil
 }
 
+// quoted adds to a refusal what agents often get wrong: an object or array sent
+// as a string that holds its JSON.
+func (a arguments) quoted(err error) error {
+	if !problem.Is(err, problem.InvalidRequest) {
+		return err
+	}
+	for _, name := range []string{"input", "algorithm_params", "party_labels"} {
+		if text, ok := a[name].(string); ok && strings.ContainsAny(text, "{[") {
+			p := *problem.From(err)
+			p.Fix += "; pass " + name + " as JSON itself, not as a string that holds JSON"
+			return &p
+		}
+	}
+	return err
+}
+
 // credential gives the first of the named arguments that is set.
 // SPEC 4.1: secrets are passed as tool arguments.
 func (a arguments) credential(names ...string) (string, error) {

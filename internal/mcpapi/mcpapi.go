@@ -120,5 +120,6 @@ func (s *server) call(ctx context.Context, t tool, raw []byte) (idempotency.Resp
 	if err != nil {
 		return idempotency.Response{}, next{}, err
 	}
-	return t.run(s, ctx, args)
+	resp, n, err := t.run(s, ctx, args)
+	return resp, n, args.quoted(err)
 }

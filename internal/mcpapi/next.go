@@ -62,7 +62,7 @@ func afterCreation(req escrow.CreateRequest, body []byte) next {
 	if len(r.Invites) > 0 {
 		n.Arguments["invite_token"] = r.Invites[0].Token
 	}
-	n.Why = "keep this answer: tokens are shown once. Hand each other party its own token of invite_tokens and the deal_id, by a channel of yours; whoever holds a token acts as that party. " +
+	n.Why = "keep this answer: tokens are shown once. Give each other party, by a channel of yours, the address of this server, the deal_id and its own token of invite_tokens; whoever holds a token acts as that party. " +
 		"You are party 0: " + howToCommit(req.Algorithm, r.DealID)
 	return n
 }
@@ -73,13 +73,14 @@ func howToCommit(algorithmID, dealID string) string {
 		"Hash them where you are (sha256 of the canonical JSON of the input followed by the salt) or with compute_commitment_tool; then commit to deal %s.", inputOf(algorithmID), strongSalt, dealID)
 }
 
-// inputOf is an example party input.
+// inputOf is an example party input. Labels and items are words of other
+// parties, who may be hostile: none of them stands in the server's advice.
 func inputOf(algorithmID string) string {
 	switch algorithmID {
 	case "split.v1":
-		return `{"valuations":{"item-a":70,"item-b":30}} (every item of algorithm_params.items with the value it has for you)`
+		return `{"valuations":{"<an item>":70,"<another>":30}} (each item of algorithm_params.items and what it is worth to you, an integer of 0 or more; one left out counts 0)`
 	case "random.v1":
-		return `{"nonce":"` + freshHex(32) + `"} (64 random hex digits)`
+		return `{"nonce":"<64 random hex digits of your own>"}`
 	}
 	return `{"accept":true} (false makes the deal VOID and names you)`
 }
@@ -143,9 +144,8 @@ func afterView(dealID, credential string, party int, body []byte) next {
 		CommitDeadline int64  `json:"commit_deadline"`
 		RevealDeadline int64  `json:"reveal_deadline"`
 		Parties        []struct {
-			Label     string `json:"label"`
-			Committed bool   `json:"committed"`
-			Revealed  bool   `json:"revealed"`
+			Committed bool `json:"committed"`
+			Revealed  bool `json:"revealed"`
 		} `json:"parties"`
 		CertificateID *string `json:"certificate_id"`
 	}
@@ -153,7 +153,7 @@ func afterView(dealID, credential string, party int, body []byte) next {
 	initiator := party < 0 || party >= len(v.Parties)
 	who, name := "You asked with the initiator's API key. ", "api_key"
 	if !initiator {
-		who, name = fmt.Sprintf("You are party %d (%q). ", party, v.Parties[party].Label), "invite_token"
+		who, name = fmt.Sprintf("You are party %d. ", party), "invite_token"
 	}
 	committed := func(i int) bool { return v.Parties[i].Committed }
 	revealed := func(i int) bool { return v.Parties[i].Revealed }
