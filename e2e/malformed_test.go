@@ -30,6 +30,7 @@ var malformed = map[string]string{
 	"33 levels":          nested(`{"a":`, "1", "}", 33),
 	"33 levels of array": `{"a":` + nested("[", "1", "]", 32) + "}",
 	"a million levels":   nested("[", "", "]", 1_000_000), "a million levels, open": strings.Repeat(`{"a":`, 700_000), "a million brackets": strings.Repeat("[", 1_000_000),
+	"131073 values":      `{"a":[1` + strings.Repeat(",1", 131_070) + "]}",
 	"two million blanks": strings.Repeat(" ", 2_000_000), "a long name twice": `{"` + strings.Repeat("n", 500_000) + `":1,"` + strings.Repeat("n", 500_000) + `":1}`,
 }
 
@@ -47,6 +48,12 @@ func TestMalformedBodies(t *testing.T) {
 			{"/v1/keys", ""}, {"/v1/deals", d.Key}, {d.path("/commit"), d.Tokens[0]}, {d.path("/cancel"), d.Key}, {revealing.path("/reveal"), revealing.Tokens[0]},
 		} {
 			a := c.do("POST", call.path, call.token, text, "Idempotency-Key", "malformed")
+			if call.path == "/v1/keys" && len(text) > 64<<10 {
+				if a.status != 413 {
+					t.Errorf("%s to %s: %d %.300s", name, call.path, a.status, a.body)
+				}
+				continue
+			}
 			if a.status != 400 || a.code() != "INVALID_JSON" && a.code() != "INVALID_REQUEST" {
 				t.Errorf("%s to %s: %d %.300s", name, call.path, a.status, a.body)
 			}
@@ -140,4 +147,47 @@ func TestBodyThatIsCutOff(t *testing.T) {
 	if v := d.view(); v.State != "OPEN" {
 		t.Errorf("a commitment cut off was taken: %+v", v)
 	}
+}
+
+// What is bounded beside the body: values, params, and inputs, whose bounds the
+// catalogue publishes because a commitment cannot be mended.
+func TestBoundsWithinABody(t *testing.T) {
+	c := surfaceClient(t)
+	key := c.key()
+	b := splitBody(time.Hour, 2*time.Hour)
+	c.want(201, "POST", "/v1/deals", key, changed(b, "more", make([]int, 131_000)))
+	params := func(size int) body {
+		return body{"items": []string{"car"}, "note": strings.Repeat("x", size-len(`{"items":["car"],"note":""}`))}
+	}
+	c.want(201, "POST", "/v1/deals", key, changed(b, "algorithm_params", params(1<<20)))
+	c.refused(400, "INVALID_PARAMS", "POST", "/v1/deals", key, changed(b, "algorithm_params", params(1<<20+1)))
+
+	for _, row := range []struct {
+		b     body
+		input string
+		most  int
+	}{
+		{splitBody(time.Hour, 2*time.Hour), `{"note":"%s","valuations":{}}`, 512 << 10},
+		{randomBody(2, 1, time.Hour, 2*time.Hour), `{"nonce":"","note":"%s"}`, 4 << 10},
+		{shapleyBody(time.Hour, 2*time.Hour), `{"accept":true,"note":"%s"}`, 4 << 10},
+	} {
+		for over := range 2 {
+			input := fmt.Sprintf(row.input, strings.Repeat("x", row.most+over-len(row.input)+len("%s")))
+			d := c.committed(row.b, sha([]byte(input)), seal(t, body{}))
+			sent := `{"input":` + input + `}`
+			if over == 0 {
+				c.want(200, "POST", d.path("/reveal"), d.Tokens[0], sent)
+			} else {
+				c.refused(400, "INVALID_INPUT", "POST", d.path("/reveal"), d.Tokens[0], sent)
+			}
+		}
+		var catalogue struct{ Commitment string }
+		c.want(200, "GET", "/v1/algorithms", "", nil).into(t, &catalogue)
+		if !strings.Contains(catalogue.Commitment, fmt.Sprint(row.most)) {
+			t.Errorf("the catalogue does not say %d: %s", row.most, catalogue.Commitment)
+		}
+	}
+	deepest := `{"accept":true,"note":` + nested("[", "", "]", 30) + `}`
+	d := c.committed(shapleyBody(time.Hour, 2*time.Hour), sha([]byte(deepest)), seal(t, body{}))
+	c.want(200, "POST", d.path("/reveal"), d.Tokens[0], `{"input":`+deepest+`}`)
 }

@@ -20,7 +20,8 @@ type CatalogueEntry struct {
 }
 
 const commitmentText = "sha256: followed by the lower-case hex of SHA-256(RFC 8785 canonical JSON of the party input ‖ salt bytes). " +
-	"Inputs hold integers only, within ±9007199254740991. " +
+	"Inputs hold integers only, within ±9007199254740991, nested at most 31 deep; " +
+	"the canonical JSON has at most 524288 bytes for split.v1 and 4096 for the others. " +
 	"The salt bytes are the UTF-8 bytes of the salt string, at most 1024, empty by default; a salt that is an even number of hex digits is also accepted " +
 	"where the commitment was made over the bytes that they spell. " +
 	"Use 16 random bytes (32 hex digits): a commitment without salt to an input that can be guessed is opened by whoever sees it."
