@@ -19,7 +19,7 @@ type target struct {
 // Whatever is made of a valid body, the service refuses it and nothing changes,
 // or takes it because it is valid: it never fails.
 func TestMutatedBodies(t *testing.T) {
-	const rounds, seed = 400, 7
+	const rounds, seed = 250, 7
 	c, w := surfaceClient(t), database(t, shared(t))
 	key := c.key()
 	text := func(v any) string {
