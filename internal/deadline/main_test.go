@@ -1,0 +1,186 @@
+package deadline
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metrics "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/fairpact/fairpact/internal/store"
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
+
+// The tests run in a bubble of package synctest: its clock stands still while
+// anything can run, so what is said here about times is exact on any machine,
+// and a goroutine that outlives its controller fails the test.
+
+// attendance is one call of Attend.
+type attendance struct {
+	deal string
+	at   time.Duration // since the start
+}
+
+// deals are an escrow of deals that end by being attended at their deadline or
+// later.
+type deals struct {
+	began time.Time
+
+	mu       sync.Mutex
+	due      map[string]time.Duration // by deal: its deadline, since the start
+	complete map[string]bool
+	ended    map[string]int
+	calls    []attendance
+	sweeps   []time.Duration
+	listing  error
+	sweeping error
+	attend   func(ctx context.Context, deal string) (again time.Duration, err error, mine bool) // may be nil
+}
+
+func newDeals(due map[string]time.Duration) *deals {
+	return &deals{began: time.Now(), due: due, complete: map[string]bool{}, ended: map[string]int{}}
+}
+
+func (d *deals) now() time.Duration { return time.Since(d.began) }
+
+func (d *deals) Due(_ context.Context, horizon time.Duration) (all []store.Due, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for deal, deadline := range d.due {
+		if in := deadline - d.now(); in <= horizon {
+			all = append(all, store.Due{DealID: deal, In: in.Milliseconds()})
+		}
+	}
+	return all, d.listing
+}
+
+func (d *deals) Complete(context.Context) (all []string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for deal := range d.complete {
+		all = append(all, deal)
+	}
+	return all, d.listing
+}
+
+func (d *deals) Attend(ctx context.Context, deal string) (time.Duration, error) {
+	d.mu.Lock()
+	d.calls = append(d.calls, attendance{deal, d.now()})
+	attend := d.attend
+	d.mu.Unlock()
+	if attend != nil {
+		if again, err, mine := attend(ctx, deal); mine {
+			return again, err
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if wait := d.due[deal] - d.now(); wait > 0 {
+		return wait, nil
+	}
+	d.end(deal)
+	return 0, nil
+}
+
+// end ends a deal that has not ended: the database lets one through.
+func (d *deals) end(deal string) {
+	_, waits := d.due[deal]
+	if waits || d.complete[deal] {
+		d.ended[deal]++
+	}
+	delete(d.due, deal)
+	delete(d.complete, deal)
+}
+
+func (d *deals) Sweep(context.Context) (int64, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sweeps = append(d.sweeps, d.now())
+	return 1, d.sweeping
+}
+
+// times are when a deal was attended.
+func (d *deals) times(deal string) (all []time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, call := range d.calls {
+		if call.deal == deal {
+			all = append(all, call.at)
+		}
+	}
+	return all
+}
+
+func (d *deals) change(do func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	do()
+}
+
+func (d *deals) endings(deal string) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ended[deal]
+}
+
+// bubble runs a test with a controller over the deals, as prepare (which may be
+// nil) leaves them, and ends it.
+func bubble(t *testing.T, due map[string]time.Duration, prepare func(*deals), test func(*testing.T, *deals, *Controller)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDeals(due)
+		if prepare != nil {
+			prepare(d)
+		}
+		c, stop := start(t, d)
+		test(t, d, c)
+		stop()
+	})
+}
+
+// start starts a controller as deadline-worker does where there is no API server.
+func start(t *testing.T, d *deals) (c *Controller, stop func()) {
+	t.Helper()
+	anyName := true
+	mgr, err := manager.New(&rest.Config{Host: "http://127.0.0.1:1", Timeout: time.Second}, manager.Options{
+		Metrics:                metrics.Options{BindAddress: "0"},
+		HealthProbeBindAddress: "0",
+		Controller:             config.Controller{SkipNameValidation: &anyName},
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+			return meta.NewDefaultRESTMapper(nil), nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = New(d, slog.New(slog.DiscardHandler))
+	if err := c.SetupWithManager(mgr, 4); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	return c, func() {
+		t.Helper()
+		cancel()
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("the manager ends with %v", err)
+		}
+	}
+}
