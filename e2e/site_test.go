@@ -55,26 +55,29 @@ type finished struct {
 	key                                    string
 }
 
-func (c *client) certifiedDeal(request body, inputs ...body) finished {
+// played plays a deal to its end. What it gives fetches the certificate with the
+// newest proof.
+func (c *client) played(request body, inputs ...body) func() finished {
 	c.t.Helper()
 	d := c.create(request)
-	sealed := d.play(inputs...)
+	var all []body
+	for _, s := range d.play(inputs...) {
+		all = append(all, body{"input": s.Input, "salt": s.Salt})
+	}
 	if request["algorithm"] == "random.v1" {
 		c.want(200, "POST", d.path("/entropy"), d.Tokens[0], nil)
 	}
-	var all []body
-	for _, s := range sealed {
-		all = append(all, body{"input": s.Input, "salt": s.Salt})
+	return func() finished {
+		out := finished{text: string(d.certified(10 * time.Second)), inputsText: jsonText(c.t, all), paramsText: jsonText(c.t, request["algorithm_params"])}
+		var status struct{ Pubkey string }
+		c.want(200, "GET", "/v1/status", "", nil).into(c.t, &status)
+		out.key = status.Pubkey
+		out.certificate = asBody(c.t, out.text)
+		size := out.certificate["log_proof"].(body)["tree_size"]
+		out.headText = string(c.want(200, "GET", fmt.Sprintf("/v1/log/tree-head?tree_size=%v", size), "", nil).body)
+		out.head = asBody(c.t, out.headText)
+		return out
 	}
-	out := finished{text: string(d.certified(10 * time.Second)), inputsText: jsonText(c.t, all), paramsText: jsonText(c.t, request["algorithm_params"])}
-	var status struct{ Pubkey string }
-	c.want(200, "GET", "/v1/status", "", nil).into(c.t, &status)
-	out.key = status.Pubkey
-	out.certificate = asBody(c.t, out.text)
-	size := out.certificate["log_proof"].(body)["tree_size"]
-	out.headText = string(c.want(200, "GET", fmt.Sprintf("/v1/log/tree-head?tree_size=%v", size), "", nil).body)
-	out.head = asBody(c.t, out.headText)
-	return out
 }
 
 func jsonText(t testing.TB, v any) string {
@@ -129,13 +132,17 @@ func (p *tab) verdict(certificate, key, head, inputs, params string) (failed []s
 func TestPageVerifiesAndSeesForgeries(t *testing.T) {
 	c := newClient(t, shared(t).BaseURL())
 	past := shared(t).Chain().RoundAt(time.Now().Unix()) - 10
-	for range 3 { // so that every path has two nodes
-		c.certifiedDeal(splitBody(time.Minute, 2*time.Minute), body{"valuations": body{"car": 1}}, body{"valuations": body{"boat": 1}})
+	fetch := map[string]func() finished{
+		"split":   c.played(splitBody(time.Minute, 2*time.Minute), body{"valuations": body{"car": 70, "boat": 30}}, body{"valuations": body{"car": 40, "boat": 60}}),
+		"random":  c.played(randomBody(3, past, time.Minute, 2*time.Minute), body{"nonce": "aa"}, body{"nonce": "bbb"}, body{"nonce": "CC00"}),
+		"shapley": c.played(shapleyBody(time.Minute, 2*time.Minute), body{"accept": true}, body{"accept": true}),
 	}
-	deals := map[string]finished{
-		"split":   c.certifiedDeal(splitBody(time.Minute, 2*time.Minute), body{"valuations": body{"car": 70, "boat": 30}}, body{"valuations": body{"car": 40, "boat": 60}}),
-		"random":  c.certifiedDeal(randomBody(3, past, time.Minute, 2*time.Minute), body{"nonce": "aa"}, body{"nonce": "bbb"}, body{"nonce": "CC00"}),
-		"shapley": c.certifiedDeal(shapleyBody(time.Minute, 2*time.Minute), body{"accept": true}, body{"accept": true}),
+	for range 3 { // with three leaves behind it, a leaf's path has two nodes or more
+		c.played(splitBody(time.Minute, 2*time.Minute), body{"valuations": body{"car": 1}}, body{"valuations": body{"boat": 1}})
+	}
+	deals := map[string]finished{}
+	for name := range fetch {
+		deals[name] = fetch[name]()
 	}
 	p := newTab(t, c.base)
 	p.open("/", 1280, "light")
