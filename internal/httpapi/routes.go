@@ -175,4 +175,12 @@ func (r *recorder) WriteHeader(status int) {
 	r.ResponseWriter.WriteHeader(status)
 }
 
+// Write is the 200 of a handler that names no status.
+func (r *recorder) Write(b []byte) (int, error) {
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	return r.ResponseWriter.Write(b)
+}
+
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
