@@ -22,7 +22,8 @@ port=${base##*:}
 for scenario in server-initialize ping tools-list dns-rebinding-protection; do
   # The suite's DNS rebinding scenario wants the name localhost.
   said=$(conformance server --url "http://localhost:$port/mcp" --scenario "$scenario" 2>&1) || { echo "$said"; exit 1; }
-  echo "$scenario: $(echo "$said" | grep -E '^Passed: [1-9][0-9]*/[0-9]+, 0 failed')"
+  passed=$(echo "$said" | grep -E '^Passed: [1-9][0-9]*/[0-9]+, 0 failed') || { echo "$said"; exit 1; }
+  echo "$scenario: $passed"
 done
 
 echo "== inspector: all nine tools"
