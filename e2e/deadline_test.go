@@ -146,6 +146,7 @@ func missedDeadline(t *testing.T, c *client, w witness, key string, commits, rev
 // The deadline decides, not the worker: the first call that meets an overdue
 // deal voids it and then answers.
 func TestOverdueDealIsVoidedByTheCallThatMeetsIt(t *testing.T) {
+	t.Parallel()
 	stack := own(t, func(o *localstack.Options) { o.Replicas = map[string]int{localstack.DeadlineWorker: 0} })
 	for _, missed := range []struct {
 		stage   string
@@ -206,6 +207,7 @@ func overdue(t testing.TB, c *client, w witness, stage string) (*dealt, sealed) 
 
 // However many workers and callers meet a deadline, it has one certificate.
 func TestManyMeetOneDeadline(t *testing.T) {
+	t.Parallel()
 	stack := own(t, func(o *localstack.Options) {
 		o.Replicas = map[string]int{localstack.DeadlineWorker: 2, localstack.DealAPI: 2}
 	})
