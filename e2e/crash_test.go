@@ -129,6 +129,7 @@ func (y *yard) crash(all []crashes) {
 			turn++
 		}
 	}
+	y.start(y.victim)
 	database(y.t, y.stack).converged()
 	invariants(y.t, y.stack)
 }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -76,11 +77,12 @@ func (y *yard) rest() {
 // finisher act and holds the outcome against what the deal was at the crash.
 func (y *yard) one(c crashes, cut at, f finisher) {
 	y.t.Helper()
+	y.rest() // whatever the case before it left
 	y.start(y.victim, "FAIRPACT_CRASH_AT="+cut.point)
 	x := y.strike(c.play)
 	before := y.fate(x)
 	if stage := before.stage(); stage != cut.stage {
-		y.t.Errorf("the crash left the deal %s, want %s: %+v", stage, cut.stage, before)
+		y.t.Errorf("the crash left the deal %s, want %s: %s", stage, cut.stage, before)
 	}
 	if !c.locks {
 		if err := y.redis.FlushAll(y.t.Context()).Err(); err != nil {
@@ -191,6 +193,11 @@ func (y *yard) fate(x *cut) (f fate) {
 	return f
 }
 
+func (f fate) String() string {
+	text := func(p any) string { b, _ := json.Marshal(p); return string(b) }
+	return fmt.Sprintf("%s %s %s, %v, payload %s, signature %s, index %s, leaf %s", f.stage(), f.phase, f.result, f.flakers, f.payload, text(f.signature), text(f.index), text(f.leaf))
+}
+
 func (f fate) stage() string {
 	switch {
 	case f.payload == nil:
@@ -213,13 +220,13 @@ func (y *yard) settled(x *cut, before fate) {
 	y.t.Helper()
 	after := y.fate(x)
 	if after.stage() != "published" || after.phase != x.outcome || !slices.Equal(after.flakers, x.flakers) || *after.leaf != *after.index {
-		y.t.Fatalf("the deal ended %s, want %s %v: %+v", after.stage(), x.outcome, x.flakers, after)
+		y.t.Fatalf("the deal ended %s, want %s %v: %s", after.stage(), x.outcome, x.flakers, after)
 	}
 	if before.payload != nil && (before.phase != after.phase || !bytes.Equal(before.result, after.result) || !bytes.Equal(before.payload, after.payload)) {
-		y.t.Errorf("the end changed after the crash: %+v, then %+v", before, after)
+		y.t.Errorf("the end changed after the crash: %s, then %s", before, after)
 	}
 	if before.signature != nil && *before.signature != *after.signature || before.leaf != nil && *before.leaf != *after.leaf {
-		y.t.Errorf("the certificate was issued twice: %+v, then %+v", before, after)
+		y.t.Errorf("the certificate was issued twice: %s, then %s", before, after)
 	}
 	v := x.deal.view()
 	var shown struct {
