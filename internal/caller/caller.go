@@ -36,8 +36,8 @@ func (p *Policy) Address(r *http.Request) string {
 	address := peer.Addr().Unmap()
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for i := len(hops) - 1; i >= 0 && p.trusts(address); i-- {
-		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
-		if err != nil {
+		hop, ok := parseHop(strings.TrimSpace(hops[i]))
+		if !ok {
 			break
 		}
 		address = hop.Unmap()
@@ -57,6 +57,15 @@ func (p *Policy) MayTakeKey(ctx context.Context, address string) error {
 	limited := problem.New(problem.RateLimited, "at most %d keys a minute for one address; one key serves any number of deals: keep yours, or wait %d s", p.KeysPerMinute, wait)
 	limited.RetryAfter = time.Duration(wait) * time.Second
 	return limited
+}
+
+// parseHop reads an address; some proxies add the port.
+func parseHop(text string) (netip.Addr, bool) {
+	if hop, err := netip.ParseAddr(text); err == nil {
+		return hop, true
+	}
+	hop, err := netip.ParseAddrPort(text)
+	return hop.Addr(), err == nil
 }
 
 // network is what one caller can be expected to hold: an IPv4 address, or the

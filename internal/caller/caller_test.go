@@ -22,6 +22,7 @@ func TestAddress(t *testing.T) {
 		"the hop that the proxy saw":                      {"10.1.1.1:1", []string{"198.51.100.1"}, "198.51.100.1"},
 		"what stands left of it was made up":              {"10.1.1.1:1", []string{"203.0.113.9, 198.51.100.1"}, "198.51.100.1"},
 		"a chain of proxies":                              {"[::1]:1", []string{"198.51.100.1, 10.2.2.2", "10.3.3.3"}, "198.51.100.1"},
+		"a hop with its port":                             {"10.1.1.1:1", []string{"198.51.100.1:4711"}, "198.51.100.1"},
 		"an unreadable hop ends the search":               {"10.1.1.1:1", []string{"198.51.100.1, nonsense"}, "10.1.1.1"},
 		"an IPv4 address in IPv6 form is the same caller": {"[::ffff:192.0.2.7]:1", nil, "192.0.2.7"},
 	} {
@@ -53,5 +54,16 @@ func TestMayTakeKey(t *testing.T) {
 	}
 	if err := (&Policy{}).MayTakeKey(t.Context(), "192.0.2.7"); err != nil {
 		t.Errorf("no limit: %v", err)
+	}
+}
+
+// An IPv6 customer holds a /64, so the limit counts that.
+func TestNetwork(t *testing.T) {
+	for address, want := range map[string]string{
+		"192.0.2.7": "192.0.2.7", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64", "not an address": "not an address",
+	} {
+		if got := network(address); got != want {
+			t.Errorf("%s: %s, want %s", address, got, want)
+		}
 	}
 }

@@ -36,6 +36,19 @@ func (s *Service) declared(ctx context.Context, dealID string) (*declaration, er
 	if !sealing.ValidID(dealPrefix, dealID) {
 		return nil, store.ErrNotFound
 	}
+	// The first calls on a deal of 10,000 parties read its labels once, together.
+	loaded, err, _ := s.loads.Do(dealID, func() (any, error) {
+		ctx, cancel := settled(ctx)
+		defer cancel()
+		return s.load(ctx, dealID)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return loaded.(*declaration), nil
+}
+
+func (s *Service) load(ctx context.Context, dealID string) (*declaration, error) {
 	static, err := s.store.Static(ctx, dealID)
 	if err != nil {
 		return nil, err

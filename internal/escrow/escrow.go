@@ -73,6 +73,7 @@ type Service struct {
 	large   *lru.Cache[string, *declaration]
 	marks   *lru.Cache[string, *mark]
 	steps   singleflight.Group // by deal and step
+	loads   singleflight.Group // by deal
 }
 
 type seat struct {
