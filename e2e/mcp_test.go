@@ -65,15 +65,18 @@ func TestMCPWayOfADeal(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, shared(t).BaseURL())
 	past := shared(t).Chain().RoundAt(time.Now().Unix()) - 10
+	split := func() body { return splitBody(time.Minute, 2*time.Minute) }
+	random := func() body { return randomBody(3, past, time.Minute, 2*time.Minute) }
+	shapley := func() body { return shapleyBody(time.Minute, 2*time.Minute) }
 	for name, deal := range map[string]struct {
-		body   body
+		body   func() body // made when the test has its turn: its deadlines count from then
 		inputs []body
 		middle string // the state after the last reveal
 	}{
-		"split":    {splitBody(time.Minute, 2*time.Minute), []body{{"valuations": body{"car": 70, "boat": 30}}, {"valuations": body{"car": 40, "boat": 60}}}, "COMPUTED"},
-		"random":   {randomBody(3, past, time.Minute, 2*time.Minute), []body{{"nonce": "aa"}, {"nonce": "bb"}, {"nonce": "cc"}}, "REVEALING"},
-		"shapley":  {shapleyBody(time.Minute, 2*time.Minute), []body{{"accept": true}, {"accept": true}}, "COMPUTED"},
-		"rejected": {shapleyBody(time.Minute, 2*time.Minute), []body{{"accept": true}, {"accept": false}}, "VOID"},
+		"split":    {split, []body{{"valuations": body{"car": 70, "boat": 30}}, {"valuations": body{"car": 40, "boat": 60}}}, "COMPUTED"},
+		"random":   {random, []body{{"nonce": "aa"}, {"nonce": "bb"}, {"nonce": "cc"}}, "REVEALING"},
+		"shapley":  {shapley, []body{{"accept": true}, {"accept": true}}, "COMPUTED"},
+		"rejected": {shapley, []body{{"accept": true}, {"accept": false}}, "VOID"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -82,8 +85,9 @@ func TestMCPWayOfADeal(t *testing.T) {
 				APIKey string `json:"api_key"`
 			}
 			a.do("create_key", body{}).into(t, &key)
-			deal.body["api_key"] = key.APIKey
-			d := a.rest.created(key.APIKey, answer{body: a.do("create_deal", deal.body).Structured})
+			declared := deal.body()
+			declared["api_key"] = key.APIKey
+			d := a.rest.created(key.APIKey, answer{body: a.do("create_deal", declared).Structured})
 			salts := make([]string, len(deal.inputs))
 			for i, input := range deal.inputs {
 				salts[i] = strings.Repeat(fmt.Sprintf("%02x", i+1), 16)
