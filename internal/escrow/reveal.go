@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/crash"
@@ -68,13 +69,24 @@ func (s *Service) opens(ctx context.Context, a Access, r RevealRequest, in *seal
 	}
 	salt, ok := canon.Open(*commitment, in.Canonical, r.Salt)
 	if !ok {
-		return problem.New(problem.CommitmentMismatch, "input and salt do not hash to the commitment %s of party %d; send exactly the input and the salt that were committed", *commitment, a.party)
+		return problem.New(problem.CommitmentMismatch, "input and salt do not hash to the commitment %s of party %d; send exactly the input and the salt that were committed%s", *commitment, a.party, hint(r.Salt))
 	}
 	in.SaltBytes = salt
 	if err := a.deal.algorithm.CheckInput(a.deal.Labels, a.deal.params, r.Input); err != nil {
-		return problem.New(problem.InvalidInput, "%s", err)
+		return problem.New(problem.InvalidInput, "%s. This is what was committed, and a commitment cannot be changed: the deal becomes VOID at reveal_deadline %d; create a new one", err, a.deal.RevealDeadline)
 	}
 	return nil
+}
+
+// hint names what most often goes wrong with a salt, and nothing of it.
+func hint(salt string) string {
+	switch {
+	case salt == "":
+		return " (no salt was sent)"
+	case strings.TrimSpace(salt) != salt:
+		return " (the salt begins or ends with white space, which is hashed as well)"
+	}
+	return ""
 }
 
 // reject stores a shapley.v1 rejection and ends the deal in one transaction.

@@ -60,6 +60,7 @@ func New(c Config) (http.Handler, error) {
 		return nil, err
 	}
 	onboarding := strings.NewReplacer(
+		"{chain}", c.Chain.Hash,
 		"{genesis}", strconv.FormatInt(c.Chain.Genesis, 10),
 		"{period}", strconv.FormatInt(c.Chain.Period, 10),
 	).Replace(instructions)

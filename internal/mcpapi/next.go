@@ -112,7 +112,7 @@ func afterCommit(dealID, token string, body []byte) next {
 }
 
 func reveal(dealID, token, why string) next {
-	return next{"reveal_input", fields{"deal_id": dealID, "invite_token": token, "input": "<the input object that you committed to>", "salt": yourSalt}, why}
+	return next{"reveal_input", fields{"deal_id": dealID, "invite_token": token, "input": fields{"<member>": "<the input object that you committed to>"}, "salt": yourSalt}, why}
 }
 
 func poll(dealID, credentialName, credential, why string) next {

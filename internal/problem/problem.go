@@ -4,6 +4,7 @@
 package problem
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -88,7 +89,10 @@ func Lookup(code Code) (Entry, bool) {
 // Write answers with the error's status and `{"error": "CODE: fix"}` (SPEC 7.1).
 func Write(w http.ResponseWriter, err error) {
 	p := From(err)
-	body, _ := json.Marshal(map[string]string{"error": p.Error()})
+	var body bytes.Buffer
+	enc := json.NewEncoder(&body)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(map[string]string{"error": p.Error()}) // a map of strings always encodes
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
@@ -99,5 +103,5 @@ func Write(w http.ResponseWriter, err error) {
 		h.Set("Retry-After", strconv.FormatInt(int64((p.RetryAfter+time.Second-1)/time.Second), 10))
 	}
 	w.WriteHeader(p.Status())
-	_, _ = w.Write(append(body, '\n'))
+	_, _ = w.Write(body.Bytes())
 }
