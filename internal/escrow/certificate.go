@@ -72,24 +72,26 @@ func (s *Service) intact(c *store.Certificate, dealID string) (certificate.Paylo
 func (s *Service) finish(ctx context.Context, certID string) (*store.Certificate, error) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), issueBound)
 	defer cancel()
-	if err := s.issue(bounded, certID); err != nil {
-		s.logger.WarnContext(ctx, "certificate pending", "cert_id", certID, "error", err.Error())
-		reason := "the signing key is out of reach"
-		switch {
-		case problem.Is(err, problem.Unavailable):
-			return nil, err
-		case errors.Is(err, errBusy):
-			reason = "it is being issued"
-		case errors.Is(err, translog.ErrUnavailable):
-			reason = "the transparency log is out of reach"
-		case errors.Is(err, translog.ErrRefused), errors.Is(err, translog.ErrInconsistent):
-			reason = "the transparency log did not take it; the operator has to look"
-		}
-		p := problem.New(problem.CertNotReady, "the deal has ended and its certificate is pending: %s; call again in a few seconds", reason)
-		p.RetryAfter = 2 * time.Second
-		return nil, p
+	cause := s.issue(bounded, certID)
+	if cause != nil {
+		s.logger.WarnContext(ctx, "certificate pending", "cert_id", certID, "error", cause.Error())
 	}
-	return s.store.Certificate(ctx, certID)
+	// What it waits for is read from where it stands: the cause may be only that
+	// another process is at it, or that the bound ran out.
+	c, err := s.store.Certificate(ctx, certID)
+	if err != nil || c.LeafIndex != nil {
+		return c, err
+	}
+	reason := "the transparency log is out of reach"
+	switch {
+	case errors.Is(cause, translog.ErrRefused), errors.Is(cause, translog.ErrInconsistent):
+		reason = "the transparency log did not take it; the operator has to look"
+	case c.Signature == nil:
+		reason = "the signing key is out of reach"
+	}
+	p := problem.New(problem.CertNotReady, "the deal has ended and its certificate is pending: %s; call again in a few seconds", reason)
+	p.RetryAfter = 2 * time.Second
+	return nil, p
 }
 
 // prove gets a proof from the log and checks it, and the head it leads to,
