@@ -3,7 +3,6 @@ package escrow
 import (
 	"context"
 	"crypto/hmac"
-	"errors"
 	"fmt"
 	"time"
 
@@ -72,8 +71,6 @@ func (s *Service) issue(ctx context.Context, certID string) error {
 	return nil
 }
 
-var errBusy = errors.New("another process is issuing certificate")
-
 // turn waits while another process issues the same certificate, at most the
 // lock's own lifetime; without Redis it does not wait.
 func (s *Service) turn(ctx context.Context, certID string) (unlock func(), err error) {
@@ -83,7 +80,7 @@ func (s *Service) turn(ctx context.Context, certID string) (unlock func(), err e
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w %s: %w", errBusy, certID, ctx.Err())
+			return nil, fmt.Errorf("another process is issuing certificate %s: %w", certID, ctx.Err())
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
