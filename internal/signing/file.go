@@ -30,6 +30,7 @@ func (p *software) sign(ctx context.Context, digest [32]byte) ([]byte, error) {
 func (p *software) publicKey() *ecdsa.PublicKey { return &p.key.PublicKey }
 func (p *software) custody() string             { return p.where }
 func (p *software) ephemeral() bool             { return p.dev }
+func (p *software) close() error                { return nil }
 
 func openFile(path string) (*software, error) {
 	key, err := loadKey(path)

@@ -27,7 +27,17 @@ type provider interface {
 
 	// ephemeral is true for a key that is made on the spot for development.
 	ephemeral() bool
+
+	// close gives back connections and sessions; no sign runs or follows.
+	close() error
 }
+
+// transient marks an error of sign that a second try may mend: throttling, a
+// 5xx, a connection that broke, an answer that was damaged on its way. Only such
+// errors are tried again.
+type transient struct{ error }
+
+func (t transient) Unwrap() error { return t.error }
 
 // knownSchemes is what Open's errors name.
 const knownSchemes = "file://PATH (a P-256 private key in PEM) or dev://PATH (a development key, made at first use)"
@@ -65,6 +75,12 @@ func Open(ctx context.Context, uri string) (*Signer, error) {
 		} else {
 			p, err = openDev(path)
 		}
+	case "gcpkms":
+		p, err = openGCP(ctx, path)
+	case "awskms":
+		p, err = openAWS(ctx, path)
+	case "pkcs11":
+		p, err = openPKCS11(rest)
 	default:
 		return nil, fmt.Errorf("the signer scheme %q is not known: use %s", scheme, knownSchemes)
 	}

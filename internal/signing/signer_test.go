@@ -27,6 +27,7 @@ func (f *fake) sign(ctx context.Context, digest [32]byte) ([]byte, error) {
 func (f *fake) publicKey() *ecdsa.PublicKey { return &f.key.PublicKey }
 func (f *fake) custody() string             { return "fake" }
 func (f *fake) ephemeral() bool             { return false }
+func (f *fake) close() error                { return nil }
 
 func honest(_ context.Context, key *ecdsa.PrivateKey, digest [32]byte) ([]byte, error) {
 	return ecdsa.SignASN1(rand.Reader, key, digest[:])
