@@ -1,7 +1,8 @@
 """Prints every case of test_verifier.py as a JSON array, for verifiers that must agree with this one.
 
 Each is {certificate, tree_head, keys, inputs, params, failed}: what was verified and the names of the
-checks that did not hold. inputs and params are null where the case has none.
+checks that did not hold. keys is an array of labels or a document to read them from; where that is neither a
+key set nor a status, failed is ["unreadable"] alone. inputs and params are null where the case has none.
 """
 
 import json
@@ -26,7 +27,7 @@ toys.failed = recorded
 import test_verifier  # noqa: E402  (it takes the name `failed` from toys)
 
 suite = unittest.TestSuite(unittest.defaultTestLoader.loadTestsFromTestCase(case)
-                           for case in (test_verifier.Certificates, test_verifier.Inputs))
+                           for case in (test_verifier.Certificates, test_verifier.KeySets, test_verifier.Inputs))
 outcome = unittest.TextTestRunner(stream=sys.stderr, verbosity=0).run(suite)
 print("[" + ",\n".join(CASES) + "]")
 sys.exit(0 if outcome.wasSuccessful() else 1)

@@ -1,4 +1,4 @@
-"""What a certificate, a tree head and a status must look like, and what a certificate must not claim.
+"""What a certificate, a tree head, a status and a key set must look like, and what a certificate must not claim.
 
 A rule takes a value and returns None, or the words for what is wrong with it.
 """
@@ -89,7 +89,24 @@ CERTIFICATE = record(
 )
 TREE_HEAD = record(tree_size=integer, root_hash=HASH, signature=SIGNATURE)
 STATUS = record(extra=True, pubkey=string, legacy_pubkeys=array(string))
+KEY_SET = record(keys=array(record(optional=("retired_at", "tree_size"), pubkey=string,
+                                   state=one_of("current", "next", "retired"), retired_at=integer, tree_size=integer)))
 INPUTS = array(nullable(record(optional=("salt",), input=thing, salt=salt)))
+
+
+def key_set_problem(document):
+    """What is wrong with the answer of /v1/pubkeys, or None."""
+    bad = KEY_SET(document)
+    if bad:
+        return bad
+    keys = document["keys"]
+    for i, key in enumerate(keys):
+        if key["state"] != "retired" and ("retired_at" in key or "tree_size" in key):
+            return "`keys` [%d] is %s and has what only a retired key has" % (i, key["state"])
+        if key["pubkey"] in [k["pubkey"] for k in keys[:i]]:
+            return "`keys` [%d] repeats a key" % i
+    current = sum(key["state"] == "current" for key in keys)
+    return None if current == 1 else "has %d current keys instead of one" % current
 
 
 def contradictions(c):

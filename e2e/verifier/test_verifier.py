@@ -10,10 +10,12 @@ import unittest
 from urllib.parse import parse_qs, urlsplit
 
 from toys import (COMPUTED, ED_KEY, H, INPUTS, KEY, KEYS, OLD_KEY, PARAMS, STATUS, VOID, ToyKey, commitment, failed,
-                  issue, jcs, payload, signed_head, tree, verify)
+                  issue, jcs, key_set, payload, signed_head, tree, verify)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
+
+NEXT_KEY = ToyKey(0x77777777)
 
 # All committed, nobody revealed.
 UNREVEALED = dict(VOID, parties=COMPUTED["parties"], void_flakers=[0, 1],
@@ -60,7 +62,7 @@ class Certificates(unittest.TestCase):
         for key in (OLD_KEY, ED_KEY):
             certificate, head = issue(COMPUTED, key=key)
             self.assertEqual(failed(certificate, head), set())
-            self.assertEqual(failed(certificate, head, [KEY.public]), {"signature"})
+            self.assertEqual(failed(certificate, head, [KEY.public]), {"signature", "key_in_force"})
 
     def test_every_changed_place(self):
         for original, head in ((self.certificate, self.head), issue(VOID)):
@@ -92,21 +94,23 @@ class Certificates(unittest.TestCase):
             with self.subTest(where=where):
                 self.assertTrue(failed(changed, self.head))
         self.assertEqual(failed(self.certificate, dict(self.head, note="x")),
-                         {"tree_head_signature", "tree_size", "merkle_inclusion"})
+                         {"tree_head_signature", "key_in_force", "tree_size", "merkle_inclusion"})
 
     def test_signature_forms(self):
         message = payload(self.certificate)
         high = KEY.sign(message, high=True)
-        self.assertEqual(failed(dict(self.certificate, signature=high), self.head), {"signature"})
+        self.assertEqual(failed(dict(self.certificate, signature=high), self.head), {"signature", "key_in_force"})
         for form in (self.certificate["signature"].upper(), "es256:" + self.certificate["signature"][6:].upper(),
                      self.certificate["signature"][6:], "", None, 1, self.certificate["signature"] + "00"):
             self.assertIn("signature", failed(dict(self.certificate, signature=form), self.head))
         message = jcs.encode({k: self.head[k] for k in ("tree_size", "root_hash")})
         head = dict(self.head, signature=KEY.sign(message, high=True))
-        self.assertEqual(failed(self.certificate, head), {"tree_head_signature"})
-        self.assertEqual(failed(self.certificate, self.head, [OLD_KEY.public]), {"signature", "tree_head_signature"})
+        self.assertEqual(failed(self.certificate, head), {"tree_head_signature", "key_in_force"})
+        self.assertEqual(failed(self.certificate, self.head, [OLD_KEY.public]),
+                         {"signature", "tree_head_signature", "key_in_force"})
         self.assertEqual(failed(self.certificate, self.head, KEYS + ["es256:00"]), {"keys"})
-        self.assertEqual(failed(self.certificate, self.head, []), {"keys", "signature", "tree_head_signature"})
+        self.assertEqual(failed(self.certificate, self.head, []),
+                         {"keys", "signature", "tree_head_signature", "key_in_force"})
 
     def test_paths(self):
         proof = self.certificate["log_proof"]
@@ -128,7 +132,7 @@ class Certificates(unittest.TestCase):
         self.assertEqual(failed(self.certificate, head), {"tree_size", "merkle_inclusion"})
         self.assertEqual(failed(self.certificate, signed_head(21, H(b""))), {"merkle_inclusion"})
         forged = signed_head(21, bytes.fromhex(self.head["root_hash"]), ToyKey(99))
-        self.assertEqual(failed(self.certificate, forged), {"tree_head_signature"})
+        self.assertEqual(failed(self.certificate, forged), {"tree_head_signature", "key_in_force"})
 
     def test_upper_case_hashes(self):
         changed = dict(COMPUTED, input_root="sha256:" + COMPUTED["input_root"][7:].upper())
@@ -175,6 +179,75 @@ class Certificates(unittest.TestCase):
             self.assertIn("tree_head_signature", failed(self.certificate, rubbish))
             for name in self.certificate:
                 failed(dict(self.certificate, **{name: rubbish}), self.head)  # answers, whatever it finds
+
+
+class KeySets(unittest.TestCase):
+    """What a key may hold: leaf 11 of 21, signed by OLD_KEY, under a head of KEY or of OLD_KEY."""
+
+    @staticmethod
+    def retired(**more):
+        return key_set((KEY, "current"), (NEXT_KEY, "next"), (OLD_KEY, "retired", more), (ED_KEY, "retired"))
+
+    def test_current_and_next_always(self):
+        for key in (KEY, NEXT_KEY):
+            for head_key in (KEY, NEXT_KEY):
+                self.assertEqual(failed(*issue(COMPUTED, key=key, head_key=head_key), self.retired()), set())
+
+    def test_a_retired_key(self):
+        old = issue(COMPUTED, key=OLD_KEY)
+        self.assertEqual(failed(*old, self.retired()), set())
+        self.assertEqual(failed(*old, self.retired(retired_at=1795257295)), set())
+        self.assertEqual(failed(*issue(COMPUTED, key=ED_KEY), self.retired()), set())
+        for size, bad in ((0, True), (1, True), (10, True), (11, True), (12, False), (21, False), (2**53 - 1, False)):
+            with self.subTest(size=size):
+                closed = self.retired(retired_at=1795257295, tree_size=size)
+                self.assertEqual(failed(*old, closed), {"key_in_force"} if bad else set())
+        # The first leaf is one too.
+        self.assertEqual(failed(*issue(COMPUTED, 0, 1, OLD_KEY), self.retired(tree_size=0)), {"key_in_force"})
+        self.assertEqual(failed(*issue(COMPUTED, 0, 1, OLD_KEY), self.retired(tree_size=1)), set())
+
+    def test_a_head_of_a_retired_key(self):
+        for key in (KEY, OLD_KEY):
+            old = issue(COMPUTED, key=key, head_key=OLD_KEY)
+            self.assertEqual(failed(*old, self.retired()), set())
+            for size, bad in ((0, True), (20, True), (21, False), (22, False)):
+                with self.subTest(key=key, size=size):
+                    self.assertEqual(failed(*old, self.retired(tree_size=size)), {"key_in_force"} if bad else set())
+
+    def test_a_status_tells_no_states(self):
+        status = dict(STATUS, pubkey=NEXT_KEY.public, legacy_pubkeys=[OLD_KEY.public, KEY.public])
+        self.assertEqual(failed(*issue(COMPUTED, key=OLD_KEY), status), set())
+        self.assertEqual(failed(*issue(COMPUTED, key=OLD_KEY, head_key=OLD_KEY), status), set())
+        self.assertEqual(failed(*issue(COMPUTED), dict(status, legacy_pubkeys=[])),
+                         {"signature", "tree_head_signature", "key_in_force"})
+
+    def test_a_stranger(self):
+        self.assertEqual(failed(*issue(COMPUTED, key=ToyKey(99)), self.retired()), {"signature", "key_in_force"})
+        self.assertEqual(failed(*issue(COMPUTED, head_key=ToyKey(99)), self.retired()),
+                         {"tree_head_signature", "key_in_force"})
+        no_key = key_set((KEY, "current"))
+        no_key["keys"].append({"pubkey": "es256:00", "state": "retired"})
+        self.assertEqual(failed(*issue(COMPUTED), no_key), {"keys"})
+
+    def test_documents(self):
+        issued, good, only = issue(COMPUTED), self.retired(retired_at=0, tree_size=21), key_set((KEY, "current"))
+        self.assertEqual(failed(*issued, good), set())
+        self.assertEqual(failed(*issued, only), set())
+        row, old = only["keys"][0], {"pubkey": OLD_KEY.public, "state": "retired"}
+        for bad in (None, "x", 1, {}, {"keys": None}, {"keys": []}, {"keys": {}}, {"keys": [KEY.public]},
+                    {"keys": [row, row]}, {"keys": [row, dict(row, state="retired")]}, {"keys": [dict(row, state="next")]},
+                    {"keys": [old]}, {"keys": [row, {"pubkey": OLD_KEY.public, "state": "current"}]},
+                    {"keys": [dict(row, state="Current")]}, {"keys": [dict(row, tree_size=1)]},
+                    {"keys": [dict(row, retired_at=1)]}, {"keys": [row, dict(old, state="next", tree_size=5)]},
+                    {"keys": [row, dict(old, tree_size=-1)]}, {"keys": [row, dict(old, tree_size="1")]},
+                    {"keys": [row, dict(old, tree_size=None)]}, {"keys": [row, dict(old, tree_size=True)]},
+                    {"keys": [row, dict(old, retired_at=-1)]}, {"keys": [row, dict(old, retired_at=None)]},
+                    {"keys": [row, dict(old, revoked=True)]}, dict(only, more=1), {"keys": [dict(row, pubkey="")]},
+                    {"keys": [{"state": "current"}]}, {"keys": [{"pubkey": KEY.public}]}, dict(STATUS, keys=[]),
+                    {"pubkey": KEY.public}, dict(STATUS, pubkey=None), dict(STATUS, legacy_pubkeys=None),
+                    dict(STATUS, legacy_pubkeys=[1])):
+            with self.subTest(document=bad):
+                self.assertEqual(failed(*issued, bad), {"unreadable"})
 
 
 class Inputs(unittest.TestCase):
@@ -246,13 +319,13 @@ class CommandLine(unittest.TestCase):
     def test_offline(self):
         code, out, err = self.run_verifier(*self.offline)
         self.assertEqual((code, err), (0, ""))
-        self.assertEqual([line.split()[0] for line in out.splitlines()], ["OK"] * 8 + ["valid"])
+        self.assertEqual([line.split()[0] for line in out.splitlines()], ["OK"] * 9 + ["valid"])
 
     def test_inputs_and_json(self):
         code, out, _ = self.run_verifier(*self.offline, "--json", "--inputs", self.file("in.json", INPUTS),
                                          "--params", self.file("params.json", PARAMS))
         report = json.loads(out)
-        self.assertEqual((code, report["valid"], len(report["checks"])), (0, True, 11))
+        self.assertEqual((code, report["valid"], len(report["checks"])), (0, True, 12))
         code, out, _ = self.run_verifier(*self.offline, "--json", "--pubkey", OLD_KEY.public)
         self.assertEqual((code, json.loads(out)["valid"]), (1, False))
 
@@ -261,6 +334,18 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(self.run_verifier(*arguments, "--pubkey", OLD_KEY.public, "--pubkey", KEY.public)[0], 0)
         self.assertEqual(self.run_verifier(*arguments, "--pubkey", OLD_KEY.public)[0], 1)
         self.assertEqual(self.run_verifier(*arguments)[0], 2)
+
+    def test_keys(self):
+        certificate, head = issue(COMPUTED, key=OLD_KEY)
+        arguments = ["--certificate", self.file("old.json", certificate), "--tree-head", self.file("old-head.json", head)]
+        for size, code in ((12, 0), (11, 1)):
+            keys = self.file("keys.json", key_set((KEY, "current"), (OLD_KEY, "retired", {"tree_size": size})))
+            self.assertEqual(self.run_verifier(*arguments, "--keys", keys)[0], code)
+        _, out, _ = self.run_verifier(*arguments, "--keys", keys)
+        self.assertIn("retired at tree size 11 and this is leaf 11", out)
+        status = self.file("status.json", STATUS)
+        self.assertEqual(self.run_verifier(*arguments, "--keys", status)[0], 0)
+        self.assertEqual(self.run_verifier(*arguments, "--keys", keys, "--status", status)[0], 2)
 
     def test_a_failed_check(self):
         changed = self.file("changed.json", dict(self.certificate, deal_id="x\nOK   signature \x1b[2J"))
@@ -286,14 +371,14 @@ class CommandLine(unittest.TestCase):
                           self.offline[:4] + ["--status", self.offline[1]]):
             self.assertEqual(self.run_verifier(*arguments)[0], 2)
 
-    def serve(self, newest, older):
-        """A server of /v1/status and /v1/log/tree-head; older: size -> head."""
+    def serve(self, newest, older, keys=None):
+        """A server of /v1/status, /v1/log/tree-head and, with keys, /v1/pubkeys; older: size -> head."""
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
                 url = urlsplit(self.path)
                 size = parse_qs(url.query).get("tree_size")
                 head = older.get(int(size[0])) if size else newest
-                answer = {"/v1/status": STATUS, "/v1/log/tree-head": head}.get(url.path)
+                answer = {"/v1/status": STATUS, "/v1/pubkeys": keys, "/v1/log/tree-head": head}.get(url.path)
                 self.send_response(200 if answer else 404)
                 self.end_headers()
                 self.wfile.write(json.dumps(answer).encode())
@@ -316,6 +401,11 @@ class CommandLine(unittest.TestCase):
             base = self.serve(newest, older)
             self.assertEqual(self.run_verifier(*self.offline[:2], "--base-url", base)[0], want)
         self.assertEqual(self.run_verifier(*self.offline[:2], "--base-url", base + "nothing")[0], 2)
+        old = ["--certificate", self.file("old.json", issue(COMPUTED, key=OLD_KEY)[0])]
+        head = issue(COMPUTED, key=OLD_KEY)[1]
+        for size, want in ((12, 0), (11, 1)):
+            base = self.serve(head, {}, key_set((KEY, "current"), (OLD_KEY, "retired", {"tree_size": size})))
+            self.assertEqual(self.run_verifier(*old, "--base-url", base)[0], want)
 
 
 if __name__ == "__main__":

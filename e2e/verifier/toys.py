@@ -103,18 +103,23 @@ STATUS = {"status": "ok", "service": "fairpact", "version": "0", "pubkey": KEYS[
           "legacy_pubkeys": KEYS[1:], "dev_ephemeral_key": True, "note": ""}
 
 
+def key_set(*rows):
+    """A key set of rows (key, state) or (key, state, more members)."""
+    return {"keys": [dict({"pubkey": row[0].public, "state": row[1]}, **(row[2] if row[2:] else {})) for row in rows]}
+
+
 def payload(certificate):
     return jcs.encode({k: v for k, v in certificate.items() if k not in ("signature", "log_proof")})
 
 
-def issue(certificate, index=11, size=21, key=KEY):
+def issue(certificate, index=11, size=21, key=KEY, head_key=KEY):
     """Signs the certificate and puts it into a log of other leaves; returns it with the tree head."""
     certificate = dict(certificate, signature=key.sign(payload(certificate)))
     leaves = [H(b"leaf %d" % i) for i in range(size)]
     leaves[index] = H(payload(certificate))
     certificate["log_proof"] = {"tree_size": size, "leaf_index": index,
                                 "inclusion_path": [p.hex() for p in path(index, leaves)]}
-    return certificate, signed_head(size, tree(leaves))
+    return certificate, signed_head(size, tree(leaves), head_key)
 
 
 def signed_head(size, root, key=KEY):
@@ -161,4 +166,9 @@ VOID = dict(
 
 
 def failed(certificate, head, keys=KEYS, **more):
+    """The names of the checks that fail. keys: labels, or a document to read them from; "unreadable" where it is none."""
+    try:
+        keys = keys if type(keys) is list else verify.keys_of(keys)
+    except jcs.Refused:
+        return {"unreadable"}
     return {c["name"] for c in verify.verify(certificate, head, keys, **more).checks if not c["ok"]}

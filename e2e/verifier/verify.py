@@ -64,39 +64,79 @@ class Report:
         return all(check["ok"] for check in self.checks)
 
 
+def keys_of(document):
+    """The keys of the answer of /v1/pubkeys, or of /v1/status, which tells no states; raises jcs.Refused."""
+    if type(document) is dict and "keys" in document:
+        bad = shape.key_set_problem(document)
+        if bad:
+            raise jcs.Refused("the key set " + bad)
+        return document["keys"]
+    if shape.STATUS(document):
+        raise jcs.Refused("neither a key set with `keys` nor a status: " + shape.STATUS(document))
+    return [document["pubkey"]] + document["legacy_pubkeys"]
+
+
 def signed_by(keys, message, signature):
-    """(problem, key that verifies); keys is a list of labelled public keys."""
+    """(problem, key that verifies, words for it)."""
     if shape.SIGNATURE(signature):
-        return "the signature " + shape.SIGNATURE(signature), None
+        return "the signature " + shape.SIGNATURE(signature), None, ""
     for i, key in enumerate(keys):
-        if signatures.verify(key, message, signature):
-            return None, "key %d of %d, %s" % (i + 1, len(keys), key)
-    return "the signature holds under none of the %d keys (es256 must be low-S)" % len(keys), None
+        if signatures.verify(key["pubkey"], message, signature):
+            return None, key, "key %d of %d, %s" % (i + 1, len(keys), key["pubkey"])
+    return "the signature holds under none of the %d keys (es256 must be low-S)" % len(keys), None, ""
+
+
+def may_hold(key, leaf_index):
+    """Whether the key may have signed this leaf: a key that retired at a tree size none from there on."""
+    return key.get("state") != "retired" or "tree_size" not in key or leaf_index < key["tree_size"]
+
+
+def in_force(key, head_key, leaf_index, head_size):
+    """(problem, good words). A head of n leaves vouches for the leaves 0 to n-1."""
+    for what, of in (("certificate", key), ("tree head", head_key)):
+        if of is None:
+            return "not checked, because no key made the %s's signature" % what, ""
+    for what, of, leaf, place in (("certificate", key, leaf_index, "this is leaf %d" % leaf_index),
+                                  ("tree head", head_key, head_size - 1, "the head is of size %d" % head_size)):
+        if not may_hold(of, leaf):
+            return ("the key of the %s retired at tree size %d and %s: it was signed after that, "
+                    "by whoever holds the retired key" % (what, of["tree_size"], place)), ""
+    words = lambda of: of.get("state", "a key given without its state") + (
+        " at tree size %d" % of["tree_size"] if "tree_size" in of else "")
+    return None, "certificate: %s; tree head: %s" % (words(key), words(head_key))
 
 
 def verify(certificate, head, keys, inputs=None, params=None):
-    """All checks on parsed JSON. keys: current first, then legacy. inputs: list of {input, salt} or null."""
+    """All checks on parsed JSON. keys: the rows of a key set, or labels of which no more is known.
+
+    inputs: list of {input, salt} or null.
+    """
     report = Report()
+    keys = [{"pubkey": k} if type(k) is str else k for k in keys]
     misshapen = shape.CERTIFICATE(certificate)
     report.add("shape", misshapen and "the certificate " + misshapen)
-    report.add("keys", next(("%.80s: %s" % (k, signatures.key_problem(k)) for k in keys if signatures.key_problem(k)),
+    labels = [k["pubkey"] for k in keys]
+    report.add("keys", next(("%.80s: %s" % (k, signatures.key_problem(k)) for k in labels if signatures.key_problem(k)),
                             None if keys else "no key to verify with"))
     certificate = certificate if type(certificate) is dict else {}
     payload = jcs.encode({k: v for k, v in certificate.items() if k not in ("signature", "log_proof")})
-    report.add("signature", *signed_by(keys, payload, certificate.get("signature")))
+    problem, key, found = signed_by(keys, payload, certificate.get("signature"))
+    report.add("signature", problem, found)
 
-    bad_head = shape.TREE_HEAD(head)
+    bad_head, head_key = shape.TREE_HEAD(head), None
     if bad_head:
         report.add("tree_head_signature", "the tree head " + bad_head)
     else:
         message = jcs.encode({"tree_size": head["tree_size"], "root_hash": head["root_hash"]})
-        report.add("tree_head_signature", *signed_by(keys, message, head["signature"]))
+        problem, head_key, found = signed_by(keys, message, head["signature"])
+        report.add("tree_head_signature", problem, found)
     if misshapen:
-        for name in ("tree_size", "merkle_inclusion", "input_root_wellformed", "consistency"):
+        for name in ("key_in_force", "tree_size", "merkle_inclusion", "input_root_wellformed", "consistency"):
             report.add(name, "not checked, because the shape is wrong")
         return report
 
     proof = certificate["log_proof"]
+    report.add("key_in_force", *in_force(key, head_key, proof["leaf_index"], 0 if bad_head else head["tree_size"]))
     if bad_head:
         report.add("tree_size", "no usable tree head")
         report.add("merkle_inclusion", "no usable tree head")
@@ -226,6 +266,17 @@ def fetch_head(base, certificate):
         return head  # the log knows no head of that size: the check of the sizes says so
 
 
+def fetch_keys(base):
+    """The key set, or the status where the deployment has no such path."""
+    import urllib.error
+    try:
+        return fetch(base + "/v1/pubkeys")
+    except urllib.error.HTTPError as e:
+        if e.code != 404:
+            raise
+        return fetch(base + "/v1/status")
+
+
 def printable(line):
     """Labels and member names come from strangers: none of them may begin a new line or colour it."""
     return "".join(c if " " <= c <= "~" else ascii(c)[1:-1] for c in line).rstrip()
@@ -236,10 +287,11 @@ def main(arguments=None):
                                      "1 a check failed, 2 wrong usage or something unreadable.")
     parser.add_argument("--certificate", required=True, metavar="FILE")
     parser.add_argument("--tree-head", metavar="FILE")
-    parser.add_argument("--status", metavar="FILE", help="the answer of /v1/status, for its keys")
+    parser.add_argument("--keys", metavar="FILE", help="the key set: the answer of /v1/pubkeys (or of /v1/status)")
+    parser.add_argument("--status", metavar="FILE", help="the answer of /v1/status: keys without their states")
     parser.add_argument("--base-url", metavar="URL", help="fetches what is not given as a file")
     parser.add_argument("--pubkey", action="append", metavar="KEY",
-                        help="trust this key instead of the status; repeatable")
+                        help="trust this key, whatever it signed, instead of a key set; repeatable")
     parser.add_argument("--inputs", metavar="FILE", help="JSON list of {input, salt} in party order, null if unknown")
     parser.add_argument("--params", metavar="FILE", help="algorithm_params of the deal: recomputes the result too")
     parser.add_argument("--json", action="store_true", help="a report for machines")
@@ -247,8 +299,10 @@ def main(arguments=None):
     base = (given.base_url or "").rstrip("/")
     if base and not re.match("https?://", base):
         parser.error("--base-url must begin with http:// or https://")
-    if not base and not (given.tree_head and (given.status or given.pubkey)):
-        parser.error("give --base-url, or --tree-head with --status or --pubkey")
+    if not base and not (given.tree_head and (given.keys or given.status or given.pubkey)):
+        parser.error("give --base-url, or --tree-head with --keys, --status or --pubkey")
+    if given.keys and given.status:
+        parser.error("give --keys or --status, not both")
     if given.params and not given.inputs:
         parser.error("--params needs --inputs")
     try:
@@ -256,10 +310,8 @@ def main(arguments=None):
         head = read(given.tree_head) if given.tree_head else fetch_head(base, certificate)
         keys = given.pubkey
         if not keys:
-            status = read(given.status) if given.status else fetch(base + "/v1/status")
-            if shape.STATUS(status):
-                raise jcs.Refused("the status " + shape.STATUS(status))
-            keys = [status["pubkey"]] + status["legacy_pubkeys"]
+            file = given.keys or given.status
+            keys = keys_of(read(file) if file else fetch_keys(base))
         inputs = read(given.inputs, 34) if given.inputs else None  # two levels around each input
         params = read(given.params) if given.params else None
         if given.inputs and type(inputs) is not list or given.params and type(params) is not dict:

@@ -239,16 +239,17 @@ type certificateCommand struct {
 	party
 	Out      string `placeholder:"FILE" help:"Write the certificate here; left out, to standard output."`
 	TreeHead string `placeholder:"FILE" help:"Write the signed tree head of the proof here."`
-	Status   string `placeholder:"FILE" help:"Write the service status, with the verifying keys, here."`
+	Keys     string `placeholder:"FILE" help:"Write the key set here: the verifying keys and what each may sign."`
+	Status   string `placeholder:"FILE" help:"Write the service status here, with the verifying keys alone."`
 }
 
 func (certificateCommand) Help() string {
-	return `Certificate, tree head and status together are all that verify needs offline, for ever.
+	return `Certificate, tree head and key set together are all that verify needs offline, for ever.
 
 Examples:
 
-    fairpactctl deal certificate --state bob.json --out cert.json --tree-head head.json --status status.json
-    fairpactctl verify cert.json --tree-head head.json --status status.json`
+    fairpactctl deal certificate --state bob.json --out cert.json --tree-head head.json --keys keys.json
+    fairpactctl verify cert.json --tree-head head.json --keys keys.json`
 }
 
 func (c certificateCommand) Run(ctx context.Context, t *terminal) error {
@@ -276,6 +277,11 @@ func (c certificateCommand) Run(ctx context.Context, t *terminal) error {
 			return fmt.Errorf("the certificate is unreadable: %w", err)
 		}
 		if err := save(ctx, call.client, fmt.Sprintf("/v1/log/tree-head?tree_size=%d", proof.LogProof.TreeSize), c.TreeHead); err != nil {
+			return err
+		}
+	}
+	if c.Keys != "" {
+		if err := save(ctx, call.client, "/v1/pubkeys", c.Keys); err != nil {
 			return err
 		}
 	}

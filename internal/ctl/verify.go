@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 
 	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/canon"
@@ -17,8 +18,9 @@ import (
 
 type verifyCommand struct {
 	Certificate string   `arg:"" help:"Certificate file; - reads standard input."`
-	Pubkey      []string `placeholder:"KEY" help:"Trust this key, es256:HEX or ed25519:HEX, instead of a status; repeatable."`
-	Status      string   `placeholder:"FILE" help:"The answer of GET /v1/status, for its keys."`
+	Pubkey      []string `placeholder:"KEY" help:"Trust this key, es256:HEX or ed25519:HEX, whatever it signed, instead of a key set; repeatable."`
+	Keys        string   `placeholder:"FILE" xor:"keys" help:"The key set: the answer of GET /v1/pubkeys (or of GET /v1/status)."`
+	Status      string   `placeholder:"FILE" xor:"keys" help:"The answer of GET /v1/status: keys without what each may sign."`
 	TreeHead    string   `placeholder:"FILE" help:"The answer of GET /v1/log/tree-head?tree_size=N, N being the proof's tree_size."`
 	BaseURL     string   `env:"FAIRPACT_URL" placeholder:"URL" help:"Fetch from this deployment what is not given as a file."`
 	Inputs      string   `placeholder:"FILE" help:"JSON array of {input, salt} in party order, null for one that is unknown: opens the commitments."`
@@ -26,14 +28,16 @@ type verifyCommand struct {
 }
 
 func (verifyCommand) Help() string {
-	return `Each check is one line, OK or FAIL. With --pubkey or --status, and --tree-head, nothing is fetched.
+	return `Each check is one line, OK or FAIL. With --pubkey, --keys or --status, and --tree-head, nothing is fetched.
+
+The key set says at which size of the log a key retired; key_in_force fails where a retired key signed beyond it, as a thief of that key would. A status or --pubkey does not say it.
 
 A key that is fetched from the deployment under test proves only that it agrees with itself: an auditor pins the key with --pubkey. random.v1 rounds of drand quicknet are checked against its pinned key.
 
 Examples:
 
-    fairpactctl deal certificate --state deal.json --out cert.json --tree-head head.json --status status.json
-    fairpactctl verify cert.json --tree-head head.json --status status.json
+    fairpactctl deal certificate --state deal.json --out cert.json --tree-head head.json --keys keys.json
+    fairpactctl verify cert.json --tree-head head.json --keys keys.json
     fairpactctl verify cert.json --tree-head head.json --pubkey es256:02…
     fairpactctl verify cert.json --base-url https://fairpact.example
     jq -s . alice.sealed.json bob.sealed.json > inputs.json
@@ -41,10 +45,10 @@ Examples:
 }
 
 func (v verifyCommand) Run(ctx context.Context, t *terminal) error {
-	offline := v.TreeHead != "" && (v.Status != "" || len(v.Pubkey) > 0)
+	offline := v.TreeHead != "" && (v.Keys+v.Status != "" || len(v.Pubkey) > 0)
 	switch {
 	case v.BaseURL == "" && !offline:
-		return errors.New("give --base-url, or --tree-head with --status or --pubkey")
+		return errors.New("give --base-url, or --tree-head with --keys, --status or --pubkey")
 	case v.Params != "" && v.Inputs == "":
 		return errors.New("--params needs --inputs")
 	}
@@ -76,22 +80,9 @@ func (v verifyCommand) gather(ctx context.Context, t *terminal, offline bool) (e
 	if err != nil {
 		return e, err
 	}
-	labels := v.Pubkey
-	if len(labels) == 0 {
-		var status any
-		if v.Status != "" {
-			status, err = t.tree(v.Status)
-		} else {
-			status, err = fetch(ctx, source, "/v1/status")
-		}
-		if err == nil {
-			labels, err = keysOfStatus(status)
-		}
-		if err != nil {
-			return e, err
-		}
+	if e.Keys, err = v.keys(ctx, t, source); err != nil {
+		return e, err
 	}
-	e.Keys = trusted(labels)
 	if v.Inputs != "" {
 		if e.Inputs, err = t.inputs(v.Inputs); err != nil {
 			return e, err
@@ -103,12 +94,50 @@ func (v verifyCommand) gather(ctx context.Context, t *terminal, offline bool) (e
 	return e, err
 }
 
-// trusted reads labelled keys; one that cannot be read fails its check later.
-func trusted(labels []string) []verification.Key {
-	keys := make([]verification.Key, len(labels))
-	for i, label := range labels {
-		keys[i].Label = label
-		if set, err := signing.NewVerifyingKey(label); err != nil {
+// keys gives the keys that were named, else those of a file, else the
+// deployment's own.
+func (v verifyCommand) keys(ctx context.Context, t *terminal, source *restclient.Client) ([]verification.Key, error) {
+	if len(v.Pubkey) > 0 {
+		named := make([]verification.Trusted, len(v.Pubkey))
+		for i, label := range v.Pubkey {
+			named[i].Label = label
+		}
+		return trusted(named), nil
+	}
+	var document any
+	var err error
+	from := v.Keys + v.Status // one of them at most
+	if from != "" {
+		document, err = t.tree(from)
+	} else {
+		from = "the deployment's answer"
+		document, err = fetchKeys(ctx, source)
+	}
+	if err != nil {
+		return nil, err
+	}
+	keys, err := keysOfStatus(document)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", from, err)
+	}
+	return trusted(keys), nil
+}
+
+// keysOfStatus gives the keys of a status or of a key set.
+func keysOfStatus(document any) ([]verification.Trusted, error) {
+	keys, problem := verification.ReadKeys(document)
+	if problem != "" {
+		return nil, errors.New("the document of keys " + problem)
+	}
+	return keys, nil
+}
+
+// trusted makes keys that verify; a label that is none fails its check later.
+func trusted(named []verification.Trusted) []verification.Key {
+	keys := make([]verification.Key, len(named))
+	for i, k := range named {
+		keys[i].Trusted = k
+		if set, err := signing.NewVerifyingKey(k.Label); err != nil {
 			keys[i].Problem = err
 		} else {
 			keys[i].Verify = set.Verify
@@ -117,23 +146,14 @@ func trusted(labels []string) []verification.Key {
 	return keys
 }
 
-// keysOfStatus gives pubkey and then legacy_pubkeys (SPEC 2.8).
-func keysOfStatus(status any) ([]string, error) {
-	members, _ := status.(map[string]any)
-	current, ok := members["pubkey"].(string)
-	legacy, list := members["legacy_pubkeys"].([]any)
-	if !ok || current == "" || !list {
-		return nil, errors.New("the status has no pubkey or no legacy_pubkeys")
+// fetchKeys gives the key set, or the status where the deployment is of a
+// version that has no such path.
+func fetchKeys(ctx context.Context, from *restclient.Client) (any, error) {
+	document, err := fetch(ctx, from, "/v1/pubkeys")
+	if refused, ok := errors.AsType[*restclient.Refused](err); ok && refused.Status == http.StatusNotFound {
+		return fetch(ctx, from, "/v1/status")
 	}
-	labels := []string{current}
-	for _, v := range legacy {
-		label, ok := v.(string)
-		if !ok {
-			return nil, errors.New("legacy_pubkeys of the status is not an array of strings")
-		}
-		labels = append(labels, label)
-	}
-	return labels, nil
+	return document, err
 }
 
 // fetch reads strict JSON. A deployment that answers with an error cannot be

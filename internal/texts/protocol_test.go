@@ -127,9 +127,9 @@ func TestProtocolCertificate(t *testing.T) {
 	}
 	report := verification.Verify(verification.Evidence{
 		Certificate: cert, TreeHead: head, Inputs: inputs, Params: params,
-		Keys: []verification.Key{{Label: b["pubkey"], Verify: set.Verify}},
+		Keys: []verification.Key{{Trusted: verification.Trusted{Label: b["pubkey"]}, Verify: set.Verify}},
 	})
-	if !report.Valid || len(report.Checks) != 11 {
+	if !report.Valid || len(report.Checks) != 12 {
 		t.Errorf("%+v", report)
 	}
 

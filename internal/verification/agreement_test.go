@@ -12,19 +12,28 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// keysOf gives the reader's keys as a command line would.
-func keysOf(labels []string) []verification.Key {
-	keys := make([]verification.Key, len(labels))
-	for i, label := range labels {
-		keys[i].Label = label
-		set, err := signing.NewVerifyingKey(label)
-		if err != nil {
-			keys[i].Problem = err
-			continue
+// keysOf gives the reader's keys as a command line would: from an array of
+// labels, or from a document of the deployment's.
+func keysOf(t *testing.T, given any) (keys []verification.Key, problem string) {
+	var named []verification.Trusted
+	if labels, ok := given.([]any); ok {
+		for _, label := range labels {
+			named = append(named, verification.Trusted{Label: label.(string)})
 		}
-		keys[i].Verify = set.Verify
+	} else if named, problem = verification.ReadKeys(given); problem != "" {
+		return nil, problem
 	}
-	return keys
+	for _, k := range named {
+		key := verification.Key{Trusted: k}
+		set, err := signing.NewVerifyingKey(k.Label)
+		if err != nil {
+			key.Problem = err
+		} else {
+			key.Verify = set.Verify
+		}
+		keys = append(keys, key)
+	}
+	return keys, ""
 }
 
 // The independent verifier shares no code with this one. What its own tests
@@ -41,7 +50,7 @@ func TestAgreesWithTheIndependentVerifier(t *testing.T) {
 	var cases []struct {
 		Certificate, Inputs, Params json.RawMessage
 		TreeHead                    json.RawMessage `json:"tree_head"`
-		Keys                        []string
+		Keys                        json.RawMessage
 		Failed                      []string
 	}
 	if err := json.Unmarshal(out, &cases); err != nil {
@@ -54,11 +63,19 @@ func TestAgreesWithTheIndependentVerifier(t *testing.T) {
 		}
 		return v
 	}
-	accepted := 0
+	accepted, unreadable, beyond := 0, 0, 0
 	for i, c := range cases {
+		keys, problem := keysOf(t, tree(c.Keys))
+		if problem != "" {
+			unreadable++
+			if !slices.Equal(c.Failed, []string{"unreadable"}) {
+				t.Errorf("case %d: %s %s, and the independent verifier reads it", i, c.Keys, problem)
+			}
+			continue
+		}
 		params, _ := tree(c.Params).(map[string]any)
 		report := verification.Verify(verification.Evidence{
-			Certificate: tree(c.Certificate), TreeHead: tree(c.TreeHead), Keys: keysOf(c.Keys), Inputs: tree(c.Inputs), Params: params,
+			Certificate: tree(c.Certificate), TreeHead: tree(c.TreeHead), Keys: keys, Inputs: tree(c.Inputs), Params: params,
 		})
 		failed := []string{}
 		for _, check := range report.Checks {
@@ -73,8 +90,11 @@ func TestAgreesWithTheIndependentVerifier(t *testing.T) {
 		if report.Valid {
 			accepted++
 		}
+		if slices.Equal(failed, []string{verification.KeyInForce}) {
+			beyond++
+		}
 	}
-	if accepted < 10 || len(cases)-accepted < 300 {
-		t.Errorf("%d accepted of %d cases: too few to mean anything", accepted, len(cases))
+	if accepted < 10 || len(cases)-accepted < 300 || unreadable < 30 || beyond < 8 {
+		t.Errorf("of %d cases %d are accepted, %d have no keys that can be read, in %d a retired key signed too late: too few to mean anything", len(cases), accepted, unreadable, beyond)
 	}
 }

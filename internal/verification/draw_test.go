@@ -65,7 +65,7 @@ func failing(e verification.Evidence) []string {
 	var names []string
 	for _, check := range verification.Verify(e).Checks {
 		switch check.Name {
-		case verification.KeysUsable, verification.Signature, verification.TreeHeadSignature, verification.TreeSize, verification.MerkleInclusion:
+		case verification.KeysUsable, verification.Signature, verification.TreeHeadSignature, verification.KeyInForce, verification.TreeSize, verification.MerkleInclusion:
 		default:
 			if !check.OK {
 				names = append(names, check.Name)

@@ -24,6 +24,7 @@ const (
 	KeysUsable        = "keys"                  // there are keys, and each is one
 	Signature         = "signature"             // under one of the keys, over the signing bytes
 	TreeHeadSignature = "tree_head_signature"   // under one of the keys
+	KeyInForce        = "key_in_force"          // those keys may hold this leaf and a tree of this size
 	TreeSize          = "tree_size"             // the proof and the tree head are of one size
 	MerkleInclusion   = "merkle_inclusion"      // the certificate's entry is in the tree
 	InputRootForm     = "input_root_wellformed" // SPEC 2.9
@@ -51,7 +52,7 @@ type Report struct {
 // Key is a public key that the reader trusts. Verify checks a signature of a
 // message; a label that is no key has Problem instead.
 type Key struct {
-	Label   string
+	Trusted
 	Verify  func(message []byte, signature string) error
 	Problem error
 }
@@ -83,18 +84,19 @@ func Verify(e Evidence) Report {
 		}
 	}
 	signed := canon.Encode(payload)
-	r.signed(Signature, e.Keys, signed, members["signature"])
+	signer := r.signed(Signature, e.Keys, signed, members["signature"])
 
+	var headSigner *Key
 	head, badHead := readHead(e.TreeHead)
 	if badHead != "" {
 		r.add(TreeHeadSignature, "the tree head "+badHead, "")
 	} else {
 		// SPEC 2.7: over the canonical JSON of {tree_size, root_hash}.
 		message := canon.Encode(map[string]any{"tree_size": head.size, "root_hash": head.root})
-		r.signed(TreeHeadSignature, e.Keys, message, head.signature)
+		headSigner = r.signed(TreeHeadSignature, e.Keys, message, head.signature)
 	}
 	if misshapen != "" {
-		for _, name := range []string{TreeSize, MerkleInclusion, InputRootForm, Consistency} {
+		for _, name := range []string{KeyInForce, TreeSize, MerkleInclusion, InputRootForm, Consistency} {
 			r.add(name, "not checked, because the shape is wrong", "")
 		}
 		return *r
@@ -104,6 +106,7 @@ func Verify(e Evidence) Report {
 		r.add(Consistency, "unreadable: "+err.Error(), "") // the shape leaves no way to get here
 		return *r
 	}
+	r.inForce(signer, headSigner, c.LogProof.LeafIndex, head.size)
 	r.inclusion(c.LogProof, sha256.Sum256(signed), head, badHead)
 	root := "null, VOID"
 	if c.InputRoot != nil {
@@ -148,20 +151,22 @@ func (r *Report) keys(keys []Key) {
 	r.hold(KeysUsable, len(keys) > 0, "no key to verify with", "")
 }
 
-// signed checks a signature under any of the keys (SPEC 5.6).
-func (r *Report) signed(name string, keys []Key, message []byte, signature any) {
+// signed checks a signature under any of the keys (SPEC 5.6) and gives the first
+// that made it, nil where none did.
+func (r *Report) signed(name string, keys []Key, message []byte, signature any) *Key {
 	text, ok := signature.(string)
 	if !ok || !signatureForm.MatchString(text) {
 		r.add(name, "the signature is not es256: or ed25519: and 128 lower-case hex digits", "")
-		return
+		return nil
 	}
 	for i, k := range keys {
 		if k.Problem == nil && k.Verify(message, text) == nil {
 			r.add(name, "", fmt.Sprintf("key %d of %d, %s", i+1, len(keys), k.Label))
-			return
+			return &keys[i]
 		}
 	}
 	r.add(name, fmt.Sprintf("the signature holds under none of the %d keys (es256 must be low-S)", len(keys)), "")
+	return nil
 }
 
 func (r *Report) inclusion(proof certificate.LogProof, entry [32]byte, head treeHead, badHead string) {

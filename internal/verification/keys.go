@@ -1,0 +1,131 @@
+package verification
+
+import (
+	"fmt"
+	"slices"
+)
+
+// The states of a key in the document of GET /v1/pubkeys.
+const (
+	Current = "current" // signs now
+	Next    = "next"    // published before it signs
+	Retired = "retired" // replaced; its old signatures stand for ever
+)
+
+// Trusted is a public key as a document names it.
+type Trusted struct {
+	Label     string
+	State     string // "" where the document does not say
+	RetiredAt *int64 // unix seconds; of a retired key, nil where unknown
+	TreeSize  *int64 // of a retired key: no leaf index from here on is its own; nil where not closed
+}
+
+// mayHold tells whether the key may have signed the leaf.
+func (t Trusted) mayHold(leafIndex int64) bool {
+	return t.State != Retired || t.TreeSize == nil || leafIndex < *t.TreeSize
+}
+
+// standing is the key's state in words.
+func (t Trusted) standing() string {
+	switch {
+	case t.State == "":
+		return "a key given without its state"
+	case t.State != Retired:
+		return "the " + t.State + " key"
+	case t.TreeSize == nil:
+		return "a retired key that no tree size closes"
+	}
+	return fmt.Sprintf("a key retired at tree size %d", *t.TreeSize)
+}
+
+var (
+	state = oneOf(Current, Next, Retired)
+
+	keySetShape = record(map[string]rule{"keys": array(record(map[string]rule{
+		"pubkey": text, "state": state, "retired_at?": integer, "tree_size?": integer,
+	}))})
+
+	legacyShape = array(text)
+)
+
+// ReadKeys gives the keys of a document in its order: of the answer of
+// GET /v1/pubkeys, which says of each key what it may sign, or of GET /v1/status
+// (SPEC 2.8), which does not. It says what is wrong where it is neither; whether
+// each label is a key is for the check KeysUsable.
+func ReadKeys(document any) (keys []Trusted, problem string) {
+	members, ok := document.(map[string]any)
+	if !ok {
+		return nil, "is not an object"
+	}
+	if _, set := members["keys"]; set {
+		return readKeySet(document)
+	}
+	current, there := members["pubkey"]
+	if !there {
+		return nil, "has neither `keys`, as GET /v1/pubkeys answers, nor `pubkey`, as GET /v1/status answers"
+	}
+	if wrong := text(current); wrong != "" {
+		return nil, "`pubkey` " + wrong
+	}
+	if wrong := legacyShape(members["legacy_pubkeys"]); wrong != "" {
+		return nil, "`legacy_pubkeys` " + wrong
+	}
+	keys = []Trusted{{Label: current.(string)}}
+	for _, label := range members["legacy_pubkeys"].([]any) {
+		keys = append(keys, Trusted{Label: label.(string)})
+	}
+	return keys, ""
+}
+
+func readKeySet(document any) (keys []Trusted, problem string) {
+	if wrong := keySetShape(document); wrong != "" {
+		return nil, wrong
+	}
+	current := 0
+	for i, row := range document.(map[string]any)["keys"].([]any) {
+		members := row.(map[string]any)
+		k := Trusted{Label: members["pubkey"].(string), State: members["state"].(string), RetiredAt: optional(members["retired_at"]), TreeSize: optional(members["tree_size"])}
+		if k.State != Retired && (k.RetiredAt != nil || k.TreeSize != nil) {
+			return nil, fmt.Sprintf("`keys` [%d] is %s and has what only a retired key has", i, k.State)
+		}
+		if slices.ContainsFunc(keys, func(other Trusted) bool { return other.Label == k.Label }) {
+			return nil, fmt.Sprintf("`keys` [%d] repeats a key", i)
+		}
+		if k.State == Current {
+			current++
+		}
+		keys = append(keys, k)
+	}
+	if current != 1 {
+		return nil, fmt.Sprintf("has %d current keys instead of one", current)
+	}
+	return keys, ""
+}
+
+func optional(v any) *int64 {
+	if n, ok := v.(int64); ok {
+		return &n
+	}
+	return nil
+}
+
+// inForce judges who made the two signatures: nil is nobody of the keys. A head
+// of n leaves vouches for the leaves 0 to n-1.
+func (r *Report) inForce(cert, head *Key, leafIndex, headSize int64) {
+	switch {
+	case cert == nil:
+		r.add(KeyInForce, "not checked, because no key made the certificate's signature", "")
+	case head == nil:
+		r.add(KeyInForce, "not checked, because no key made the tree head's signature", "")
+	case !cert.mayHold(leafIndex):
+		r.add(KeyInForce, fmt.Sprintf("the key of the certificate retired at tree size %d and this is leaf %d: it was signed after that, by whoever holds the retired key", *cert.TreeSize, leafIndex), "")
+	case !head.mayHold(headSize - 1):
+		r.add(KeyInForce, fmt.Sprintf("the key of the tree head retired at tree size %d and the head is of size %d: it was signed after that, by whoever holds the retired key", *head.TreeSize, headSize), "")
+	default:
+		good := "certificate: " + cert.standing()
+		if cert.Label != head.Label {
+			good += "; tree head: " + head.standing()
+		}
+		r.add(KeyInForce, "", good)
+	}
+}
