@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # install-missing.sh NEED...: installs by apt what this Debian or Ubuntu machine
-# lacks of postgres, redis, gcc, python3, chromium, make and git. It does
-# nothing, and needs no network, where all is there.
+# lacks of postgres, redis, gcc, softhsm, python3, chromium, make and git. It
+# does nothing, and needs no network, where all is there.
 #
 # The package postgresql starts a default server. It is neither used nor
 # touched: ours run on other ports, with no socket and no shared directory.
@@ -18,6 +18,7 @@ has() {
     ;;
   redis) redis-server --version ;;
   gcc) printf '#include <stdlib.h>\nint main(void) { return 0; }\n' | gcc -x c -o /dev/null - ;;
+  softhsm) softhsm2-util --version && ls /usr/lib/softhsm/libsofthsm2.so ;;
   python3) python3 -c 'import hashlib, json' ;;
   *) command -v "$1" ;;
   esac >/dev/null 2>&1
@@ -28,6 +29,7 @@ packages_of() {
   postgres) echo postgresql ;;
   redis) echo redis-server ;;
   gcc) echo gcc libc6-dev ;;
+  softhsm) echo softhsm2 ;;
   *) echo "$1" ;;
   esac
 }
