@@ -3,6 +3,7 @@ package signing
 import (
 	"context"
 	"crypto/ecdsa"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"regexp"
@@ -22,7 +23,7 @@ type provider interface {
 	publicKey() *ecdsa.PublicKey
 
 	// custody says in words, to the public, where the key lives; no path, no
-	// account, no address of a machine.
+	// account, no address of a machine. A key version is fine.
 	custody() string
 
 	// ephemeral is true for a key that is made on the spot for development.
@@ -40,20 +41,31 @@ type transient struct{ error }
 func (t transient) Unwrap() error { return t.error }
 
 // knownSchemes is what Open's errors name.
-const knownSchemes = "file://PATH (a P-256 private key in PEM) or dev://PATH (a development key, made at first use)"
+const knownSchemes = "gcpkms://projects/…/cryptoKeyVersions/N (Google Cloud KMS), awskms:///ARN (AWS KMS), pkcs11:… (an HSM), file://PATH (a P-256 private key in PEM) or dev://PATH (a development key, made at first use)"
 
 var schemeShape = regexp.MustCompile(`^[a-z][a-z0-9+.-]{0,31}$`)
 
 // Open gives the signer that a URI names:
 //
+//	gcpkms://projects/P/locations/L/keyRings/R/cryptoKeys/K/cryptoKeyVersions/N   Google Cloud KMS
+//	awskms:///ARN-or-key-id   AWS KMS
+//	pkcs11:token=…;object=…   an HSM by its PKCS#11 module (RFC 7512)
 //	file://PATH   a P-256 private key in PEM, PKCS#8 or SEC1, readable by its owner alone
 //	dev://PATH    one development key that all binaries of a machine share, made at first use
 //
-// What follows the two slashes is the path as it is, relative or absolute
-// (file:///etc/key.pem), with no percent-decoding. ctx bounds what opening asks
-// of a remote provider. No error shows the URI beyond its scheme: other schemes
-// carry PINs in theirs.
+// What follows the two slashes of file and dev is the path as it is, relative or
+// absolute (file:///etc/key.pem), with no percent-decoding. ctx bounds what
+// opening asks of a remote provider.
+//
+// Opening signs one digest that is no certificate's and no tree head's, so that
+// a key that may be read but not used stops the start and not the first deal.
+// The errors name what is wrong with the key and what mends it. None shows a
+// PIN, or a URI of which a part may be one.
 func Open(ctx context.Context, uri string) (*Signer, error) {
+	return open(ctx, uri, defaultLimits)
+}
+
+func open(ctx context.Context, uri string, l limits) (*Signer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("open signer: %w", err)
 	}
@@ -87,5 +99,18 @@ func Open(ctx context.Context, uri string) (*Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSigner(p, DefaultDeadline, DefaultConcurrency)
+	s, err := newSigner(p, scheme, l)
+	if err != nil {
+		_ = p.close()
+		return nil, err
+	}
+	if _, err := s.Sign(ctx, trial); err != nil {
+		_ = s.Close()
+		return nil, fmt.Errorf("the signing key was found but does not sign: %w", err)
+	}
+	return s, nil
 }
+
+// trial is what Open signs. Neither a certificate nor a tree head has these
+// bytes, so nobody can pass its signature off as one of either.
+var trial = sha256.Sum256([]byte("fairpact/start-up-check: neither a certificate nor a tree head"))

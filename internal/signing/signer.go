@@ -12,31 +12,38 @@ import (
 	"crypto/ecdsa"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
+
+	"github.com/cenkalti/backoff/v5"
 )
 
-const (
-	// DefaultDeadline bounds one call of Sign, waiting for a free slot included.
-	DefaultDeadline = 3 * time.Second
+var (
+	// ErrProvider marks an answer of a provider that is not a signature of the
+	// digest under the pinned public key. Nothing of such an answer is returned.
+	ErrProvider = errors.New("the provider's answer is not a signature of this digest under the pinned public key")
 
-	// DefaultConcurrency is how many calls a provider serves at once; more wait.
-	DefaultConcurrency = 32
+	// ErrUnavailable marks a provider that is out of reach, overloaded or too
+	// slow: the same call may succeed later.
+	ErrUnavailable = errors.New("the key's provider is out of reach")
+
+	errClosed = errors.New("the signer is closed")
 )
-
-// ErrProvider marks an answer of a provider that is not a signature of the
-// digest under the pinned public key. Nothing of such an answer is returned.
-var ErrProvider = errors.New("the provider's answer is not a signature of this digest under the pinned public key")
 
 // Signer signs digests with one key. It is safe for concurrent use.
 type Signer struct {
 	provider provider
+	scheme   string           // of the URI: the provider's name in metrics
 	public   *ecdsa.PublicKey // pinned when the signer opened
 	label    string
-	deadline time.Duration
+	limits   limits
 	slots    chan struct{}
+	breaker  *breaker
+	closing  sync.Once
+	closed   chan struct{}
 }
 
-func newSigner(p provider, deadline time.Duration, concurrency int) (*Signer, error) {
+func newSigner(p provider, scheme string, l limits) (*Signer, error) {
 	public := p.publicKey()
 	label, err := es256Label(public)
 	if err != nil {
@@ -44,10 +51,13 @@ func newSigner(p provider, deadline time.Duration, concurrency int) (*Signer, er
 	}
 	return &Signer{
 		provider: p,
+		scheme:   scheme,
 		public:   public,
 		label:    label,
-		deadline: deadline,
-		slots:    make(chan struct{}, concurrency),
+		limits:   l,
+		slots:    make(chan struct{}, l.concurrency),
+		breaker:  newBreaker(scheme, l),
+		closed:   make(chan struct{}),
 	}, nil
 }
 
@@ -61,23 +71,113 @@ func (s *Signer) Custody() string { return s.provider.custody() }
 // Ephemeral is true for a development key (SPEC 2.8, dev_ephemeral_key).
 func (s *Signer) Ephemeral() bool { return s.provider.ephemeral() }
 
+// Close waits for the calls that are under way, at most the time that one may
+// take, and gives back what the provider holds. Sign fails from then on.
+func (s *Signer) Close() error {
+	var err error
+	s.closing.Do(func() {
+		close(s.closed)
+		patience := time.After(s.limits.deadline)
+		for range cap(s.slots) {
+			select {
+			case s.slots <- struct{}{}: // and never given back
+			case <-patience:
+				err = fmt.Errorf("close the signer (%s): a call is still under way after %v; what it holds is left to the end of the process", s.Custody(), s.limits.deadline)
+				return
+			}
+		}
+		err = s.provider.close()
+	})
+	return err
+}
+
 // Sign gives the signature of a SHA-256 digest as `es256:` and 128 hex digits,
 // r‖s with low s (SPEC 5.6). Two signatures of one digest differ.
 //
 // What it returns has been verified with the public key that was pinned when the
-// signer opened; an answer that does not verify is ErrProvider. The error wraps
-// context.DeadlineExceeded when the provider took longer than the deadline, and
-// the context's own error when the caller gave up first.
+// signer opened. An answer that does not verify is asked for once more, as a bit
+// that flipped on its way looks no different (AWS and PKCS#11 have no checksum);
+// two in a row are ErrProvider, for who lies twice lies on. Failures that pass
+// (throttling, 5xx, a broken connection, damage on the way) are tried again
+// within the deadline; what is left then, or a provider known to be down, is
+// ErrUnavailable. A provider that took too long is both ErrUnavailable and
+// context.DeadlineExceeded; where the caller gave up it is the context's own
+// error. What the provider refuses for good (no permission, a disabled key) is
+// neither and says what to mend.
 func (s *Signer) Sign(ctx context.Context, digest [32]byte) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.deadline)
+	signature, err := s.signRetrying(ctx, digest)
+	requests.WithLabelValues(s.scheme, outcome(err)).Inc()
+	if err != nil {
+		return "", fmt.Errorf("sign: the signer (%s): %w", s.Custody(), err)
+	}
+	return signature, nil
+}
+
+func (s *Signer) signRetrying(caller context.Context, digest [32]byte) (string, error) {
+	ctx, cancel := context.WithTimeout(caller, s.limits.deadline)
 	defer cancel()
-	if err := ctx.Err(); err != nil {
-		return "", fmt.Errorf("sign: %w", err)
+	lies := 0
+	var last error
+	signature, err := backoff.Retry(ctx, func() (string, error) {
+		signature, err := s.breaker.call(func() (string, error) { return s.signOnce(ctx, digest) })
+		if errors.Is(err, ErrProvider) {
+			lies++
+		}
+		again := ctx.Err() == nil && (isTransient(err) || errors.Is(err, ErrProvider) && lies < 2)
+		last = err
+		if err != nil && !again {
+			return "", backoff.Permanent(err)
+		}
+		return signature, err
+	}, backoff.WithMaxTries(s.limits.tries), backoff.WithBackOff(fullJitter()))
+	switch {
+	case err == nil:
+		return signature, nil
+	case caller.Err() != nil:
+		return "", fmt.Errorf("the caller gave up: %w", caller.Err())
+	}
+	err = last // Retry gives the context's end where it waited for the next try
+	if isTransient(err) {
+		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return "", err
+}
+
+// fullJitter draws each pause from all of [0, ceiling): an interval of half the
+// ceiling, give or take all of itself.
+func fullJitter() *backoff.ExponentialBackOff {
+	return &backoff.ExponentialBackOff{
+		InitialInterval: firstCeiling / 2, MaxInterval: lastCeiling / 2, Multiplier: 2, RandomizationFactor: 1,
+	}
+}
+
+func isTransient(err error) bool {
+	_, is := errors.AsType[transient](err)
+	return is
+}
+
+// signOnce calls the provider once. Its error is transient, ErrProvider, a
+// refusal of the provider's, or errGaveUp where the caller did.
+func (s *Signer) signOnce(caller context.Context, digest [32]byte) (string, error) {
+	ctx, cancel := context.WithTimeout(caller, s.limits.attempt)
+	defer cancel()
+	if err := caller.Err(); err != nil {
+		return "", gaveUp{err}
+	}
+	opened := s.breaker.opened()
+	select {
+	case <-s.closed:
+		return "", errClosed
+	default:
 	}
 	select {
 	case s.slots <- struct{}{}:
+	case <-s.closed:
+		return "", errClosed
+	case <-opened:
+		return "", fmt.Errorf("%w: %w", ErrUnavailable, s.breaker.why())
 	case <-ctx.Done():
-		return "", fmt.Errorf("sign: all %d slots of the signer (%s) stayed busy: %w", cap(s.slots), s.Custody(), ctx.Err())
+		return "", s.tooSlow(caller, opened != nil, fmt.Errorf("all %d slots stayed busy: %w", cap(s.slots), ctx.Err()))
 	}
 
 	type answer struct {
@@ -85,29 +185,47 @@ func (s *Signer) Sign(ctx context.Context, digest [32]byte) (string, error) {
 		err error
 	}
 	answered := make(chan answer, 1)
+	begun := time.Now()
 	// A goroutine, for some providers call into code that heeds no context. The
 	// slot is held until the provider is truly done, so a stuck one cannot pile
 	// up more calls than there are slots.
 	go func() {
 		defer func() { <-s.slots }()
 		der, err := s.provider.sign(ctx, digest)
+		callSeconds.WithLabelValues(s.scheme).Observe(time.Since(begun).Seconds())
 		answered <- answer{der, err}
 	}()
 
 	select {
 	case <-ctx.Done():
-		return "", fmt.Errorf("sign: no answer from the signer (%s): %w", s.Custody(), ctx.Err())
+		return "", s.tooSlow(caller, time.Since(begun) < s.limits.attempt/2, fmt.Errorf("no answer: %w", ctx.Err()))
 	case a := <-answered:
-		if a.err != nil {
-			return "", fmt.Errorf("sign: the signer (%s) failed: %w", s.Custody(), a.err)
+		switch {
+		case a.err != nil && ctx.Err() != nil:
+			return "", s.tooSlow(caller, time.Since(begun) < s.limits.attempt/2, fmt.Errorf("no answer: %w", ctx.Err()))
+		case a.err != nil:
+			return "", a.err
 		}
 		r, sLow, err := parseDER(a.der)
 		if err != nil {
-			return "", fmt.Errorf("sign: %w: %w", ErrProvider, err)
+			return "", fmt.Errorf("%w: %w", ErrProvider, err)
 		}
 		if !ecdsa.Verify(s.public, digest[:], r, sLow) {
-			return "", fmt.Errorf("sign: %w", ErrProvider)
+			return "", ErrProvider
 		}
 		return formatES256(r, sLow), nil
 	}
+}
+
+// tooSlow is the error of an attempt that had no answer when its context ended.
+// It speaks against the provider unless the caller went away or left it little
+// time, or, short, the provider was hardly asked.
+func (s *Signer) tooSlow(caller context.Context, short bool, err error) error {
+	if errors.Is(caller.Err(), context.Canceled) {
+		return gaveUp{caller.Err()}
+	}
+	if short {
+		return noVerdict{transient{err}}
+	}
+	return transient{err}
 }

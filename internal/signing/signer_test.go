@@ -137,7 +137,7 @@ func TestOtherCurveIsNoSigner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newSigner(&fake{key, honest}, time.Minute, 1); err == nil || !strings.Contains(err.Error(), "P-256") {
+	if _, err := newSigner(&fake{key, honest}, "fake", defaultLimits); err == nil || !strings.Contains(err.Error(), "P-256") {
 		t.Errorf("%v; want an error naming P-256", err)
 	}
 }
@@ -214,7 +214,9 @@ func TestConcurrencyIsBounded(t *testing.T) {
 
 func mustSigner(t *testing.T, p provider, deadline time.Duration, concurrency int) *Signer {
 	t.Helper()
-	signer, err := newSigner(p, deadline, concurrency)
+	l := defaultLimits
+	l.deadline, l.attempt, l.concurrency = deadline, deadline, concurrency
+	signer, err := newSigner(p, "fake", l)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +228,7 @@ func BenchmarkSign(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	signer, err := newSigner(&software{key: key}, time.Minute, DefaultConcurrency)
+	signer, err := newSigner(&software{key: key}, "file", defaultLimits)
 	if err != nil {
 		b.Fatal(err)
 	}

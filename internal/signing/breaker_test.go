@@ -1,0 +1,172 @@
+package signing
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func breakable(t *testing.T, answer func(context.Context, *ecdsa.PrivateKey, [32]byte) ([]byte, error)) (*Signer, *fake) {
+	t.Helper()
+	f := &fake{newP256(t), answer}
+	signer, err := newSigner(f, "fake", defaultLimits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signer, f
+}
+
+// A provider that fails is left alone after a few calls, and asked again by one
+// probe at a time; when that succeeds everybody may.
+func TestBreaker(t *testing.T) {
+	key := newP256(t)
+	synctest.Test(t, func(t *testing.T) {
+		var down atomic.Bool
+		var calls atomic.Int32
+		f := &fake{key, func(ctx context.Context, k *ecdsa.PrivateKey, d [32]byte) ([]byte, error) {
+			calls.Add(1)
+			if down.Load() {
+				return nil, transient{errors.New("connection refused by the vault")}
+			}
+			return honest(ctx, k, d)
+		}}
+		signer, err := newSigner(f, "fake", defaultLimits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		down.Store(true)
+		for range 20 {
+			if _, err := signer.Sign(t.Context(), [32]byte{1}); !errors.Is(err, ErrUnavailable) {
+				t.Fatalf("down: %v", err)
+			}
+		}
+		if n := calls.Load(); n != int32(defaultLimits.trip) {
+			t.Errorf("%d calls reached the provider, want %d", n, defaultLimits.trip)
+		}
+		begun := time.Now()
+		_, err = signer.Sign(t.Context(), [32]byte{1})
+		if time.Since(begun) != 0 || !strings.Contains(err.Error(), "refused by the vault") {
+			t.Errorf("open: after %v, %v; want the cause at once", time.Since(begun), err)
+		}
+		time.Sleep(defaultLimits.open + time.Millisecond)
+		if _, err := signer.Sign(t.Context(), [32]byte{1}); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("probe: %v", err)
+		}
+		if n := calls.Load(); n != int32(defaultLimits.trip)+1 {
+			t.Errorf("%d calls after one probe, want one more than %d", n, defaultLimits.trip)
+		}
+		down.Store(false)
+		time.Sleep(defaultLimits.open + time.Millisecond)
+		for range 3 {
+			if _, err := signer.Sign(t.Context(), [32]byte{1}); err != nil {
+				t.Errorf("it is back: %v", err)
+			}
+		}
+	})
+}
+
+// A provider that hangs holds up its callers once; nobody waits longer than the
+// deadline, and after the breaker has opened all but the probe are answered at
+// once, though every slot is still taken.
+func TestBreakerOfAHang(t *testing.T) {
+	key := newP256(t)
+	synctest.Test(t, func(t *testing.T) {
+		wake := make(chan struct{})
+		f := &fake{key, func(ctx context.Context, k *ecdsa.PrivateKey, d [32]byte) ([]byte, error) {
+			<-wake // heeds no context
+			return honest(ctx, k, d)
+		}}
+		signer, err := newSigner(f, "fake", defaultLimits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		took := make(chan time.Duration, 100)
+		for range cap(took) { // three times as many as slots
+			go func() {
+				begun := time.Now()
+				if _, err := signer.Sign(t.Context(), [32]byte{1}); !errors.Is(err, ErrUnavailable) {
+					t.Errorf("%v", err)
+				}
+				took <- time.Since(begun)
+			}()
+		}
+		for range cap(took) {
+			if d := <-took; d > defaultLimits.attempt+lastCeiling {
+				t.Errorf("one waited %v", d)
+			}
+		}
+		begun := time.Now()
+		if _, err := signer.Sign(t.Context(), [32]byte{1}); !errors.Is(err, ErrUnavailable) || time.Since(begun) != 0 {
+			t.Errorf("open: after %v, %v", time.Since(begun), err)
+		}
+		// All slots are stuck: the probe fails within an attempt and opens it anew.
+		time.Sleep(defaultLimits.open + time.Millisecond)
+		begun = time.Now()
+		if _, err := signer.Sign(t.Context(), [32]byte{1}); !errors.Is(err, ErrUnavailable) || time.Since(begun) > defaultLimits.attempt+lastCeiling {
+			t.Errorf("probe: after %v, %v", time.Since(begun), err)
+		}
+		close(wake)
+		time.Sleep(defaultLimits.open + time.Millisecond)
+		if _, err := signer.Sign(t.Context(), [32]byte{1}); err != nil {
+			t.Errorf("it woke: %v", err)
+		}
+	})
+}
+
+// Neither callers that go away nor refusals say that the provider is down.
+func TestBreakerCountsHealthAlone(t *testing.T) {
+	key := newP256(t)
+	synctest.Test(t, func(t *testing.T) {
+		denied := errors.New("denied")
+		var deny atomic.Bool
+		f := &fake{key, func(ctx context.Context, k *ecdsa.PrivateKey, d [32]byte) ([]byte, error) {
+			if deny.Load() {
+				return nil, denied
+			}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}
+		signer, err := newSigner(f, "fake", defaultLimits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 * defaultLimits.trip {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, cancel)
+			if _, err := signer.Sign(ctx, [32]byte{1}); !errors.Is(err, context.Canceled) {
+				t.Fatalf("canceled: %v", err)
+			}
+		}
+		for range 3 * defaultLimits.trip { // a caller with no time to spare
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			if _, err := signer.Sign(ctx, [32]byte{1}); !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("hurried: %v", err)
+			}
+			cancel()
+		}
+		deny.Store(true)
+		for range 3 * defaultLimits.trip {
+			if _, err := signer.Sign(t.Context(), [32]byte{1}); !errors.Is(err, denied) || errors.Is(err, ErrUnavailable) {
+				t.Fatalf("denied: %v", err)
+			}
+		}
+	})
+}
+
+func TestClose(t *testing.T) {
+	signer, _ := breakable(t, honest)
+	if err := signer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := signer.Close(); err != nil {
+		t.Errorf("a second time: %v", err)
+	}
+	if _, err := signer.Sign(t.Context(), [32]byte{1}); !errors.Is(err, errClosed) {
+		t.Errorf("after closing: %v", err)
+	}
+}

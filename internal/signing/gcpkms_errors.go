@@ -1,0 +1,45 @@
+package signing
+
+import (
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// explainGCP says what an error of Google Cloud KMS means and what mends it, and
+// marks those that may pass.
+func explainGCP(name, action string, err error) error {
+	s, _ := status.FromError(err)
+	wrap := func(what string) error {
+		return fmt.Errorf("Google Cloud KMS: cannot %s %s: %s: %w", action, name, what, err)
+	}
+	switch s.Code() {
+	case codes.Unavailable:
+		return transient{wrap("the API is out of reach; if this lasts, see that the process may connect to cloudkms.googleapis.com:443 (or the endpoint of the URI), DNS and proxies included")}
+	case codes.DeadlineExceeded:
+		return transient{wrap("the API did not answer in time")}
+	case codes.ResourceExhausted:
+		return transient{wrap("the quota of the project is used up; if this lasts, raise the quota of cryptographic requests")}
+	case codes.Internal, codes.Unknown, codes.Aborted, codes.DataLoss:
+		return transient{wrap("the API failed")}
+	case codes.Unauthenticated:
+		// A token that could not be had or has just run out: the metadata server
+		// is away for a moment on every node that starts.
+		return transient{wrap("the credentials were not taken; if this lasts, look at the Workload Identity binding, or at GOOGLE_APPLICATION_CREDENTIALS")}
+	case codes.PermissionDenied:
+		key, _, _ := strings.Cut(name, "/cryptoKeyVersions/")
+		return wrap("permission denied (or no such key): grant roles/cloudkms.signerVerifier on the key " + key + " to the service account of this process, and see that the Cloud KMS API is enabled in its project")
+	case codes.NotFound:
+		return wrap("no such key version: compare with gcloud kms keys versions list; location, key ring and project count")
+	case codes.FailedPrecondition:
+		return wrap("the key version is not enabled: run gcloud kms keys versions enable, or name an enabled version")
+	case codes.InvalidArgument:
+		if strings.HasPrefix(s.Message(), "digest") || strings.Contains(s.Message(), "crc32c") {
+			return transient{wrap("the request was damaged on its way")}
+		}
+		return wrap("refused: es256 needs a key of purpose asymmetric-signing and algorithm ec-sign-p256-sha256")
+	}
+	return wrap("refused")
+}
