@@ -37,7 +37,10 @@ type commands struct {
 	Deal       dealCommands      `cmd:"" help:"Play a deal: create, invite, commit, reveal, watch, fetch its certificate."`
 	Verify     verifyCommand     `cmd:"" help:"Verify a certificate, offline from files or against a deployment."`
 	Recompute  recomputeCommand  `cmd:"" help:"Compute a deal's result anew from its inputs and compare it with the certificate."`
+	Keys       keysCommands      `cmd:"" help:"Show, check and change the key set of a deployment: what an operator rotates with."`
 	Migrate    migrateCommand    `cmd:"" help:"Bring the database schema to this version. Running it again does nothing."`
+	Smoke      smokeCommand      `cmd:"" help:"Play a whole deal against a deployment and verify its certificate."`
+	KeyFile    keyFileCommand    `cmd:"" hidden:"" help:"Copy a private key into a file that its owner alone can open."`
 	Completion completionCommand `cmd:"" help:"Write a completion script for bash, zsh or fish."`
 }
 
