@@ -1,0 +1,107 @@
+{{- define "fairpact.name" -}}
+{{- .Values.nameOverride | default .Chart.Name | trunc 40 | trimSuffix "-" -}}
+{{- end }}
+
+{{- define "fairpact.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else if contains (include "fairpact.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "fairpact.name" .) | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end }}
+
+{{/* Selector labels of a component: (list $ "deal-api"). */}}
+{{- define "fairpact.selector" -}}
+app.kubernetes.io/name: {{ include "fairpact.name" (index . 0) }}
+app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end }}
+
+{{/* All labels of a component: (list $ "deal-api"). */}}
+{{- define "fairpact.labels" -}}
+{{- $root := index . 0 -}}
+{{ include "fairpact.selector" . }}
+app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: fairpact
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
+{{- with $root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Values of a component: (list $ "deal-api"), as JSON. */}}
+{{- define "fairpact.values" -}}
+{{- $of := dict "deal-api" "dealApi" "log-server" "logServer" "deadline-worker" "deadlineWorker" "migration" "migration" -}}
+{{- get (index . 0).Values (get $of (index . 1)) | toJson -}}
+{{- end }}
+
+{{- define "fairpact.serviceAccountName" -}}
+{{- $sa := (include "fairpact.values" . | fromJson).serviceAccount -}}
+{{- if $sa.create -}}
+{{- $sa.name | default (printf "%s-%s" (include "fairpact.fullname" (index . 0)) (index . 1)) -}}
+{{- else -}}
+{{- $sa.name | default "default" -}}
+{{- end -}}
+{{- end }}
+
+{{/* Image of a component: (list $ "deal-api"). */}}
+{{- define "fairpact.image" -}}
+{{- $root := index . 0 -}}
+{{- $own := (include "fairpact.values" . | fromJson).image -}}
+{{- $repository := $own.repository -}}
+{{- if not $repository -}}
+{{- $registry := required "image.registry is required: where the images are, without their names, such as registry.example.com/fairpact" $root.Values.image.registry -}}
+{{- $repository = printf "%s/%s" (trimSuffix "/" $registry) (index . 1) -}}
+{{- end -}}
+{{- if $own.digest -}}
+{{- printf "%s@%s" $repository $own.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $repository (required "image.tag is required: the version to run, never latest" ($own.tag | default $root.Values.image.tag)) -}}
+{{- end -}}
+{{- end }}
+
+{{/* Name of the Secret that holds a part: (list $ "database"). */}}
+{{- define "fairpact.secretName" -}}
+{{- $root := index . 0 -}}
+{{- $part := index . 1 -}}
+{{- $given := (get $root.Values.secrets $part).existingSecret -}}
+{{- if and (not $given) $root.Values.dev.enabled -}}
+{{- include "fairpact.fullname" $root }}-dev-{{ $part }}
+{{- else -}}
+{{- required (printf "secrets.%s.existingSecret is required: the name of a Secret that you made (README.md, Secrets)" $part) $given -}}
+{{- end -}}
+{{- end }}
+
+{{/* Key in that Secret. */}}
+{{- define "fairpact.secretKey" -}}
+{{- (get (index . 0).Values.secrets (index . 1)).key -}}
+{{- end }}
+
+{{/* Name of the Secret with the private key; empty where a KMS signs. */}}
+{{- define "fairpact.signingSecret" -}}
+{{- $s := .Values.signing -}}
+{{- if and $s.uri $s.existingSecret.name -}}
+{{- fail "signing.uri and signing.existingSecret.name are both set: keep the one that holds the key" -}}
+{{- else if $s.existingSecret.name -}}
+{{- $s.existingSecret.name -}}
+{{- else if $s.uri -}}
+{{- else if .Values.dev.enabled -}}
+{{- include "fairpact.fullname" . }}-dev-signing
+{{- else -}}
+{{- fail "the deployment has no signing key: set signing.uri (gcpkms://…, awskms:///…) or signing.existingSecret.name" -}}
+{{- end -}}
+{{- end }}
+
+{{- define "fairpact.migrationMode" -}}
+{{- if .Values.dev.enabled }}startup{{ else }}{{ .Values.migration.mode }}{{ end -}}
+{{- end }}
+
+{{/* Name of the guard's ConfigMap; empty where there is no guard. */}}
+{{- define "fairpact.guard" -}}
+{{- if and .Values.forkGuard.enabled (not .Values.dev.enabled) -}}
+{{- .Values.forkGuard.existingConfigMap | default (printf "%s-fork-guard" (include "fairpact.fullname" .)) -}}
+{{- end -}}
+{{- end }}

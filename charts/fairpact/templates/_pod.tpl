@@ -1,0 +1,286 @@
+{{/* What all pods share, and what the three workloads share. */}}
+
+{{- define "fairpact.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "fairpact.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{- define "fairpact.pullSecrets" -}}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets: {{ toJson . }}
+{{- end }}
+{{- end }}
+
+{{- define "fairpact.databaseEnv" -}}
+- name: DATABASE_URL
+  valueFrom:
+    secretKeyRef:
+      name: {{ include "fairpact.secretName" (list . "database") }}
+      key: {{ include "fairpact.secretKey" (list . "database") }}
+{{- end }}
+
+{{/* Settings of all three binaries. */}}
+{{- define "fairpact.commonEnv" -}}
+{{- include "fairpact.databaseEnv" . }}
+- name: FAIRPACT_SIGNING_KEY
+  value: {{ if include "fairpact.signingSecret" . }}file:///run/fairpact/key/key.pem{{ else }}{{ .Values.signing.uri | quote }}{{ end }}
+{{- if .Values.signing.keySet }}
+{{- if or .Values.signing.publicKey .Values.signing.legacyKeys }}
+{{- fail "signing.keySet replaces signing.publicKey and signing.legacyKeys: leave those empty" }}
+{{- end }}
+- name: FAIRPACT_KEY_SET_FILE
+  value: /etc/fairpact/key-set/key-set.json
+{{- end }}
+{{- with .Values.signing.publicKey }}
+- name: FAIRPACT_PUBLIC_KEY
+  value: {{ quote . }}
+{{- end }}
+{{- with .Values.signing.legacyKeys }}
+- name: FAIRPACT_LEGACY_KEYS
+  value: {{ join "," . | quote }}
+{{- end }}
+- name: FAIRPACT_APPEND_SECRET_FILE
+  value: /run/fairpact/append/secret
+- name: FAIRPACT_LOG_LEVEL
+  value: {{ .Values.logLevel | quote }}
+{{- if .Values.otel.endpoint }}
+- name: OTEL_EXPORTER_OTLP_ENDPOINT
+  value: {{ .Values.otel.endpoint | quote }}
+{{- range $name, $value := .Values.otel.env }}
+- name: {{ $name }}
+  value: {{ $value | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Settings of deal-api and deadline-worker. */}}
+{{- define "fairpact.escrowEnv" -}}
+- name: REDIS_URL
+  valueFrom:
+    secretKeyRef:
+      name: {{ include "fairpact.secretName" (list . "redis") }}
+      key: {{ include "fairpact.secretKey" (list . "redis") }}
+- name: FAIRPACT_SERVER_SECRET_FILE
+  value: /run/fairpact/server/secret
+- name: FAIRPACT_LOG_READ_URL
+  value: http://{{ include "fairpact.fullname" . }}-log-read:{{ .Values.logServer.service.readPort }}
+- name: FAIRPACT_LOG_APPEND_URL
+  value: http://{{ include "fairpact.fullname" . }}-log-append:{{ .Values.logServer.service.appendPort }}
+- name: FAIRPACT_ENTROPY_WINDOW
+  value: {{ .Values.entropyWindow | quote }}
+- name: FAIRPACT_STRICT_BEACON
+  value: {{ .Values.strictBeacon | quote }}
+{{- with .Values.beacon.relays }}
+- name: FAIRPACT_BEACON_RELAYS
+  value: {{ join "," . | quote }}
+{{- end }}
+{{- with .Values.beacon.chainHash }}
+- name: FAIRPACT_BEACON_CHAIN_HASH
+  value: {{ quote . }}
+- name: FAIRPACT_BEACON_PUBLIC_KEY
+  value: {{ required "beacon.publicKey is required with beacon.chainHash" $.Values.beacon.publicKey | quote }}
+- name: FAIRPACT_BEACON_PERIOD
+  value: {{ required "beacon.period is required with beacon.chainHash" $.Values.beacon.period | int64 | quote }}
+- name: FAIRPACT_BEACON_GENESIS
+  value: {{ required "beacon.genesis is required with beacon.chainHash" $.Values.beacon.genesis | int64 | quote }}
+{{- end }}
+{{- end }}
+
+{{/* Init containers of a workload: (list $ "deal-api"). */}}
+{{- define "fairpact.initContainers" -}}
+{{- $root := index . 0 -}}
+{{- $v := include "fairpact.values" . | fromJson -}}
+{{- if eq (include "fairpact.migrationMode" $root) "startup" }}
+- name: migrate
+  image: {{ include "fairpact.image" (list $root "deal-api") }}
+  imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+  command: [/fairpactctl, migrate]
+  env:
+    {{- include "fairpact.databaseEnv" $root | nindent 4 }}
+  securityContext:
+    {{- include "fairpact.containerSecurity" $root | nindent 4 }}
+  resources: {{ toJson $root.Values.migration.resources }}
+{{- end }}
+{{- if include "fairpact.signingSecret" $root }}
+# A file:// key must be its owner's alone, and a Secret volume gives it to a group.
+- name: key-file
+  image: {{ include "fairpact.image" (list $root "deal-api") }}
+  imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+  command: [/fairpactctl, key-file, /run/fairpact/key-secret/key.pem, /run/fairpact/key/key.pem]
+  securityContext:
+    {{- include "fairpact.containerSecurity" $root | nindent 4 }}
+  resources:
+    requests: {cpu: 10m, memory: 32Mi}
+    limits: {memory: 64Mi}
+  volumeMounts:
+    - {name: key-secret, mountPath: /run/fairpact/key-secret, readOnly: true}
+    - {name: key, mountPath: /run/fairpact/key}
+{{- end }}
+{{- end }}
+
+{{- define "fairpact.volumeMounts" -}}
+{{- $root := index . 0 -}}
+- {name: append, mountPath: /run/fairpact/append, readOnly: true}
+{{- if ne (index . 1) "log-server" }}
+- {name: server, mountPath: /run/fairpact/server, readOnly: true}
+{{- end }}
+{{- if include "fairpact.signingSecret" $root }}
+- {name: key, mountPath: /run/fairpact/key, readOnly: true}
+{{- end }}
+{{- if $root.Values.signing.keySet }}
+- {name: key-set, mountPath: /etc/fairpact/key-set, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "fairpact.volumes" -}}
+{{- $root := index . 0 -}}
+- name: append
+  secret:
+    secretName: {{ include "fairpact.secretName" (list $root "append") }}
+    defaultMode: 0440
+    items: [{key: {{ include "fairpact.secretKey" (list $root "append") | quote }}, path: secret}]
+{{- if ne (index . 1) "log-server" }}
+- name: server
+  secret:
+    secretName: {{ include "fairpact.secretName" (list $root "server") }}
+    defaultMode: 0440
+    items: [{key: {{ include "fairpact.secretKey" (list $root "server") | quote }}, path: secret}]
+{{- end }}
+{{- if include "fairpact.signingSecret" $root }}
+- name: key-secret
+  secret:
+    secretName: {{ include "fairpact.signingSecret" $root }}
+    defaultMode: 0440
+    items: [{key: {{ $root.Values.signing.existingSecret.key | quote }}, path: key.pem}]
+- name: key
+  emptyDir: {medium: Memory, sizeLimit: 1Mi}
+{{- end }}
+{{- if $root.Values.signing.keySet }}
+- name: key-set
+  configMap: {name: {{ include "fairpact.fullname" $root }}-key-set}
+{{- end }}
+{{- end }}
+
+{{/* A Deployment: (dict "root" $ "component" "deal-api" "ports" (dict "http" 8080) "env" "…YAML…" "token" false). */}}
+{{- define "fairpact.deployment" -}}
+{{- $root := .root -}}
+{{- $at := list $root .component -}}
+{{- $v := include "fairpact.values" $at | fromJson -}}
+{{- $labels := include "fairpact.selector" $at -}}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ include "fairpact.fullname" $root }}-{{ .component }}
+  namespace: {{ $root.Release.Namespace }}
+  labels:
+    {{- include "fairpact.labels" $at | nindent 4 }}
+spec:
+  {{- if not (dig "autoscaling" "enabled" false $v) }}
+  replicas: {{ $v.replicas }}
+  {{- end }}
+  minReadySeconds: 2
+  progressDeadlineSeconds: 300
+  strategy:
+    type: RollingUpdate
+    rollingUpdate: {maxUnavailable: 0, maxSurge: 1}
+  selector:
+    matchLabels:
+      {{- $labels | nindent 6 }}
+  template:
+    metadata:
+      labels:
+        {{- include "fairpact.labels" $at | nindent 8 }}
+        {{- with $v.podLabels }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      annotations:
+        kubectl.kubernetes.io/default-container: {{ .component }}
+        {{- if $root.Values.signing.keySet }}
+        checksum/key-set: {{ $root.Values.signing.keySet | toJson | sha256sum }}
+        {{- end }}
+        {{- with $v.podAnnotations }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+    spec:
+      serviceAccountName: {{ include "fairpact.serviceAccountName" $at }}
+      automountServiceAccountToken: {{ .token }}
+      enableServiceLinks: false
+      {{- include "fairpact.pullSecrets" $root | nindent 6 }}
+      securityContext:
+        {{- include "fairpact.podSecurity" $root | nindent 8 }}
+      # The pause before SIGTERM, the 28 s of draining, and a little.
+      terminationGracePeriodSeconds: {{ add $v.preStopSeconds 32 }}
+      {{- with include "fairpact.initContainers" $at }}
+      initContainers:
+        {{- . | nindent 8 }}
+      {{- end }}
+      containers:
+        - name: {{ .component }}
+          image: {{ include "fairpact.image" $at }}
+          imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+          ports:
+            {{- range $name, $port := .ports }}
+            - {name: {{ $name }}, containerPort: {{ $port }}}
+            {{- end }}
+          env:
+            {{- include "fairpact.commonEnv" $root | nindent 12 }}
+            {{- .env | nindent 12 }}
+            {{- with concat $root.Values.extraEnv $v.extraEnv }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
+          # Starting and living are the process alone: a database that is away mends by itself.
+          startupProbe:
+            httpGet: {path: /healthz, port: admin}
+            periodSeconds: 1
+            failureThreshold: 60
+          livenessProbe:
+            httpGet: {path: /healthz, port: admin}
+            periodSeconds: 10
+            timeoutSeconds: 5
+            failureThreshold: 3
+          readinessProbe:
+            httpGet: {path: /readyz, port: admin}
+            periodSeconds: 3
+            timeoutSeconds: 3
+            failureThreshold: 2
+          {{- if $v.preStopSeconds }}
+          lifecycle:
+            preStop:
+              sleep: {seconds: {{ $v.preStopSeconds }}}
+          {{- end }}
+          resources: {{ toJson $v.resources }}
+          securityContext:
+            {{- include "fairpact.containerSecurity" $root | nindent 12 }}
+          volumeMounts:
+            {{- include "fairpact.volumeMounts" $at | nindent 12 }}
+      volumes:
+        {{- include "fairpact.volumes" $at | nindent 8 }}
+      topologySpreadConstraints:
+        {{- if $v.topologySpreadConstraints }}
+        {{- toYaml $v.topologySpreadConstraints | nindent 8 }}
+        {{- else }}
+        {{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
+        - maxSkew: 1
+          topologyKey: {{ . }}
+          whenUnsatisfiable: ScheduleAnyway
+          labelSelector:
+            matchLabels:
+              {{- $labels | nindent 14 }}
+          matchLabelKeys: [pod-template-hash]
+        {{- end }}
+        {{- end }}
+      {{- range $key := list "nodeSelector" "tolerations" "affinity" "priorityClassName" }}
+      {{- with get $v $key }}
+      {{ $key }}: {{ toJson . }}
+      {{- end }}
+      {{- end }}
+{{- end }}
