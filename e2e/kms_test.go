@@ -1,0 +1,126 @@
+package e2e
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/signing/kmstest"
+)
+
+// outage is how long the key service is away.
+const outage = time.Minute
+
+// signedDeal is a deal that was played while the key service was away.
+type signedDeal struct {
+	deal   *dealt
+	inputs []sealed
+}
+
+// The key service is down for a minute under load. Every commit and reveal is
+// answered with a 200 and every deal is COMPUTED; certificates say that they
+// wait, and are issued once, by themselves, when it is back.
+func TestKeyServiceIsDownForAMinute(t *testing.T) {
+	t.Parallel()
+	kms, err := kmstest.StartGCP()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(kms.Close)
+	stack := own(t, func(o *localstack.Options) {
+		o.Replicas = map[string]int{localstack.DealAPI: 2}
+		o.Env[""] = append(o.Env[""], "FAIRPACT_SIGNING_KEY="+kms.URI(kms.NewKey()))
+	})
+	doors := []*client{newClient(t, stack.URL(localstack.DealAPI)), newClient(t, stack.URL(secondAPI))}
+	before := doors[0].create(splitBody(time.Hour, 2*time.Hour))
+	before.play(annsValues, bobsValues)
+	first := before.certified(patience)
+
+	if err := kms.SetFault(kmstest.Down); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), outage)
+	defer cancel()
+	var mu sync.Mutex
+	var all []signedDeal
+	var took []time.Duration // by the reveals that ended a deal
+	var players sync.WaitGroup
+	for i := range 4 {
+		players.Go(func() {
+			c := doors[i%len(doors)]
+			for ctx.Err() == nil && !t.Failed() {
+				d, wait := playedWithoutKey(c)
+				mu.Lock()
+				all, took = append(all, d), append(took, wait)
+				mu.Unlock()
+			}
+		})
+	}
+	players.Wait()
+	lasted := time.Since(began)
+
+	// Old certificates are served all the same.
+	if _, err := withoutProof(before.certified(0)); err != nil {
+		t.Errorf("%v in %s", err, first)
+	}
+	if err := kms.SetFault(kmstest.None); err != nil {
+		t.Fatal(err)
+	}
+	back := time.Now()
+	w := database(t, stack)
+	w.converged()
+	t.Logf("%d deals ended in the %s without a key service; reveal p50 %s, p99 %s, longest %s; all certificates %s after its return",
+		len(all), lasted.Round(time.Second), quantile(took, 0.5), quantile(took, 0.99), quantile(took, 1), time.Since(back).Round(time.Millisecond))
+	if p99 := quantile(took, 0.99); p99 > signingBound {
+		t.Errorf("one reveal in a hundred took %s and more, the bound is %s", p99, signingBound)
+	}
+	invariants(t, stack)
+	for _, d := range all {
+		v := d.deal.view()
+		if v.CertificateID == nil {
+			t.Fatalf("deal %s has no certificate", d.deal.ID)
+		}
+		if r := d.deal.c.verify(*v.CertificateID); !r.Valid {
+			t.Errorf("%+v", r)
+		}
+	}
+	last := all[len(all)-1]
+	(&cut{deal: last.deal, inputs: last.inputs, params: splitBody(0, 0)["algorithm_params"].(body)}).recomputed(t, doors[0], last.deal.certified(0))
+}
+
+// signingBound is what a reveal may wait for its certificate (design, 2: a few
+// seconds), and as much again for the machine.
+const signingBound = 6 * time.Second
+
+// playedWithoutKey plays a deal and gives what its last reveal took.
+func playedWithoutKey(c *client) (signedDeal, time.Duration) {
+	d := c.create(splitBody(time.Hour, 2*time.Hour))
+	inputs := []sealed{seal(c.t, annsValues), seal(c.t, bobsValues)}
+	for i, in := range inputs {
+		d.commit(i, in)
+	}
+	d.reveal(0, inputs[0])
+	began := time.Now()
+	a := d.reveal(1, inputs[1])
+	took := time.Since(began)
+	var told struct{ State string }
+	if a.into(c.t, &told); told.State != "COMPUTED" {
+		c.t.Errorf("the last reveal: %s", a.body)
+	}
+	if a := c.do("GET", d.path("/certificate"), d.Tokens[0], nil); a.status != 409 || a.code() != "CERT_NOT_READY" {
+		c.t.Errorf("the certificate while the key service is away: %d %s", a.status, a.body)
+	}
+	return signedDeal{d, inputs}, took
+}
+
+func quantile(all []time.Duration, q float64) time.Duration {
+	if len(all) == 0 {
+		return 0
+	}
+	all = slices.Sorted(slices.Values(all))
+	return all[min(len(all)-1, int(q*float64(len(all))))].Round(time.Millisecond)
+}
