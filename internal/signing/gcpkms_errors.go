@@ -1,6 +1,7 @@
 package signing
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -19,10 +20,11 @@ func explainGCP(name, action string, err error) error {
 	case codes.Unavailable:
 		return transient{wrap("the API is out of reach; if this lasts, see that the process may connect to cloudkms.googleapis.com:443 (or the endpoint of the URI), DNS and proxies included")}
 	case codes.DeadlineExceeded:
-		return transient{wrap("the API did not answer in time")}
+		// The server's clock may run out a moment before the caller's.
+		return transient{fmt.Errorf("%w: %w", context.DeadlineExceeded, wrap("the API did not answer in time"))}
 	case codes.ResourceExhausted:
 		return transient{wrap("the quota of the project is used up; if this lasts, raise the quota of cryptographic requests")}
-	case codes.Internal, codes.Unknown, codes.Aborted, codes.DataLoss:
+	case codes.Internal, codes.Unknown, codes.Aborted, codes.DataLoss, codes.Canceled:
 		return transient{wrap("the API failed")}
 	case codes.Unauthenticated:
 		// A token that could not be had or has just run out: the metadata server
