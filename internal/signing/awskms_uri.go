@@ -1,0 +1,69 @@
+package signing
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// awsAddress is what an awskms URI holds.
+type awsAddress struct {
+	key      string // an ARN, or an id
+	arn      bool
+	region   string // of the ARN or the query; empty where neither has one
+	endpoint string // URL, empty for Amazon's own
+}
+
+const awsID = `(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|mrk-[0-9a-f]{32})`
+
+var (
+	awsKeyID  = regexp.MustCompile(`^` + awsID + `$`)
+	awsARN    = regexp.MustCompile(`^arn:aws[a-z-]*:kms:([a-z0-9-]+):[0-9]{12}:key/` + awsID + `$`)
+	awsRegion = regexp.MustCompile(`^[a-z]{2,}(-[a-z]+)+-[0-9]+$`)
+)
+
+// parseAWS reads what follows awskms:// in a URI.
+func parseAWS(text string) (awsAddress, error) {
+	path, query, _ := strings.Cut(text, "?")
+	key, slash := strings.CutPrefix(path, "/")
+	a := awsAddress{key: key}
+	if !slash || key == "" {
+		return a, fmt.Errorf("the awskms URI is to be awskms:///KEY with three slashes and KEY a key ARN or id, and what follows the second slash is %q", path)
+	}
+	arn := awsARN.FindStringSubmatch(key)
+	switch {
+	case arn != nil:
+		a.arn, a.region = true, arn[1]
+	case awsKeyID.MatchString(key):
+	case strings.HasPrefix(key, "alias/") || strings.Contains(key, ":alias/"):
+		return a, fmt.Errorf("the awskms URI names the alias %q, which may be moved to another key under a running service: name the key itself by the ARN that aws kms describe-key shows", key)
+	default:
+		return a, fmt.Errorf("the awskms URI holds %q: give a key ARN (arn:aws:kms:REGION:ACCOUNT:key/ID) or a key id (a UUID, or mrk- and 32 hex digits)", key)
+	}
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return a, fmt.Errorf("the query of the awskms URI does not parse: %w", err)
+	}
+	for option, all := range values {
+		switch {
+		case len(all) == 1 && option == "region" && awsRegion.MatchString(all[0]):
+			if a.arn && all[0] != a.region {
+				return a, fmt.Errorf("the awskms URI says region=%s, and its key lives in %s: leave region out, the ARN has it", all[0], a.region)
+			}
+			a.region = all[0]
+		case len(all) == 1 && option == "endpoint" && isEndpoint(all[0]):
+			a.endpoint = all[0]
+		default:
+			return a, fmt.Errorf("the awskms URI takes ?region=REGION and &endpoint=https://HOST (a private endpoint or an emulator), each once, and has a %q that is not so", option)
+		}
+	}
+	return a, nil
+}
+
+// isEndpoint is true for http://HOST:PORT and https://HOST:PORT and no more.
+func isEndpoint(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" &&
+		u.User == nil && strings.Trim(u.Path, "/") == "" && u.RawQuery == "" && u.Fragment == ""
+}
