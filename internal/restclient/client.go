@@ -71,6 +71,10 @@ func New(baseURL string) (*Client, error) {
 // BaseURL is what New was given, without a slash at its end.
 func (c *Client) BaseURL() string { return c.base }
 
+// Reconnect makes the next call open a connection of its own, which a balancer
+// of connections may lead to another replica.
+func (c *Client) Reconnect() { c.http.CloseIdleConnections() }
+
 // Get reads a path like /v1/status. token may be empty.
 func (c *Client) Get(ctx context.Context, path, token string) ([]byte, error) {
 	return c.call(ctx, http.MethodGet, path, token, nil)

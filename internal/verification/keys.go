@@ -3,6 +3,8 @@ package verification
 import (
 	"fmt"
 	"slices"
+
+	"github.com/fairpact/fairpact/internal/canon"
 )
 
 // The states of a key in the document of GET /v1/pubkeys.
@@ -128,4 +130,28 @@ func (r *Report) inForce(cert, head *Key, leafIndex, headSize int64) {
 		}
 		r.add(KeyInForce, "", good)
 	}
+}
+
+// VerifyTreeHead gives the key that signed a tree head (SPEC 2.7) and may have
+// signed one of its size, or says what is wrong.
+func VerifyTreeHead(document any, keys []Key) (by Key, problem string) {
+	head, bad := readHead(document)
+	if bad != "" {
+		return by, bad
+	}
+	r := &Report{}
+	signer := r.signed(TreeHeadSignature, keys, headMessage(head), head.signature)
+	if signer == nil {
+		return by, r.Checks[0].Detail
+	}
+	if !signer.mayHold(head.size - 1) {
+		return by, fmt.Sprintf("its key retired at tree size %d and it is of size %d: it was signed after that, by whoever holds the retired key", *signer.TreeSize, head.size)
+	}
+	return *signer, ""
+}
+
+// headMessage is what a head's signature is over.
+// SPEC 2.7: the canonical JSON of {tree_size, root_hash}.
+func headMessage(head treeHead) []byte {
+	return canon.Encode(map[string]any{"tree_size": head.size, "root_hash": head.root})
 }

@@ -91,9 +91,7 @@ func Verify(e Evidence) Report {
 	if badHead != "" {
 		r.add(TreeHeadSignature, "the tree head "+badHead, "")
 	} else {
-		// SPEC 2.7: over the canonical JSON of {tree_size, root_hash}.
-		message := canon.Encode(map[string]any{"tree_size": head.size, "root_hash": head.root})
-		headSigner = r.signed(TreeHeadSignature, e.Keys, message, head.signature)
+		headSigner = r.signed(TreeHeadSignature, e.Keys, headMessage(head), head.signature)
 	}
 	if misshapen != "" {
 		for _, name := range []string{KeyInForce, TreeSize, MerkleInclusion, InputRootForm, Consistency} {
