@@ -29,6 +29,11 @@ build: ## build the binaries into bin/
 	@mkdir -p bin
 	@go build -buildvcs=$(BUILDVCS) -o bin/ ./services/...
 
+.PHONY: images
+images: ## build the container images into bin/images (TAG= their tag; no Docker, no registry)
+	@go -C hack build -buildvcs=false -o ../bin/build-images ./images
+	./bin/build-images -tag "$(TAG)" -revision "$$(git rev-parse HEAD 2>/dev/null)"
+
 .PHONY: test
 test: ## run all tests, the black-box ones included, with the race detector
 	@hack/install-missing.sh postgres redis gcc softhsm python3 chromium

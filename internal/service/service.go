@@ -44,6 +44,10 @@ type Port struct {
 // Health answers /healthz while the process runs and /readyz while ready gives
 // no error and no stop was asked for.
 type Health struct {
+	// Delay is how long all is served as before once a stop is asked for. Set it,
+	// if at all, before Serve.
+	Delay time.Duration
+
 	ready    func(context.Context) error
 	draining atomic.Bool
 }
@@ -72,7 +76,7 @@ func (h *Health) Handler() http.Handler {
 }
 
 // Serve answers on all ports until ctx ends or one of them fails. Readiness
-// goes first, then the requests under way are finished.
+// goes first; after Delay the requests under way are finished.
 func (h *Health) Serve(ctx context.Context, logger *slog.Logger, ports ...Port) error {
 	failed := make(chan error, len(ports))
 	for _, p := range ports {
@@ -82,6 +86,7 @@ func (h *Health) Serve(ctx context.Context, logger *slog.Logger, ports ...Port) 
 		}
 		defer listener.Close()
 		logger.Info("listening", "port", p.Name, "address", listener.Addr().String())
+		p.Server.Handler = h.parting(p.Server.Handler)
 		go func() {
 			if err := p.Server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 				failed <- fmt.Errorf("serve the %s port: %w", p.Name, err)
@@ -91,7 +96,9 @@ func (h *Health) Serve(ctx context.Context, logger *slog.Logger, ports ...Port) 
 	var cause error
 	select {
 	case <-ctx.Done():
-		logger.Info("draining")
+		logger.Info("draining", "delay", h.Delay.String())
+		h.draining.Store(true)
+		cause = h.linger(failed)
 	case cause = <-failed:
 	}
 	h.draining.Store(true)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -23,10 +24,11 @@ import (
 
 type config struct {
 	assembly.Config
-	Listen         string   `env:"FAIRPACT_LISTEN" default:":8080" help:"Address of the public port."`
-	TrustedProxies []string `env:"FAIRPACT_TRUSTED_PROXIES" sep:"," help:"CIDRs of proxies whose X-Forwarded-For is believed."`
-	PublicHosts    []string `env:"FAIRPACT_PUBLIC_HOSTS" sep:"," help:"Host names, beside loopback, under which /mcp is served, e.g. fairpact.example.com."`
-	KeysPerMinute  int      `env:"FAIRPACT_KEYS_PER_MINUTE" default:"120" help:"API keys a minute for one client address; 0: no limit."`
+	Listen         string        `env:"FAIRPACT_LISTEN" default:":8080" help:"Address of the public port."`
+	TrustedProxies []string      `env:"FAIRPACT_TRUSTED_PROXIES" sep:"," help:"CIDRs of proxies whose X-Forwarded-For is believed."`
+	PublicHosts    []string      `env:"FAIRPACT_PUBLIC_HOSTS" sep:"," help:"Host names, beside loopback, under which /mcp is served, e.g. fairpact.example.com."`
+	KeysPerMinute  int           `env:"FAIRPACT_KEYS_PER_MINUTE" default:"120" help:"API keys a minute for one client address; 0: no limit."`
+	DrainDelay     time.Duration `env:"FAIRPACT_DRAIN_DELAY" default:"0s" help:"After SIGTERM, not ready any more: how long to serve on, so that load balancers take note."`
 }
 
 func main() {
@@ -76,6 +78,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		return err
 	}
 	health := service.NewHealth(parts.Store.Ready)
+	health.Delay = c.DrainDelay
 	return health.Serve(ctx, logger,
 		service.Port{Name: "public", Address: c.Listen, Server: httpapi.Server(api, logger)},
 		service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()})

@@ -20,15 +20,16 @@ import (
 )
 
 type config struct {
-	DatabaseURL      string     `name:"database-url" env:"DATABASE_URL" help:"Postgres of the log, migrated by fairpactctl migrate."`
-	SigningKey       string     `name:"signing-key" env:"FAIRPACT_SIGNING_KEY" help:"Deployment key that signs the heads, as a URI: file://key.pem, dev://FILE, …"`
-	PublicKey        string     `name:"public-key" env:"FAIRPACT_PUBLIC_KEY" help:"The published public key, <scheme>:<hex>; the start fails where the signing key is another."`
-	LegacyKeys       []string   `name:"legacy-keys" env:"FAIRPACT_LEGACY_KEYS" sep:"," help:"Retired public keys that still verify, <scheme>:<hex>, comma-separated."`
-	ReadListen       string     `name:"read-listen" env:"FAIRPACT_READ_LISTEN" default:":8090" help:"Address of the public read port."`
-	AppendListen     string     `name:"append-listen" env:"FAIRPACT_APPEND_LISTEN" default:":8091" help:"Address of the private append port."`
-	AdminListen      string     `name:"admin-listen" env:"FAIRPACT_ADMIN_LISTEN" default:":8092" help:"Address of /healthz and /readyz."`
-	AppendSecretFile string     `name:"append-secret-file" env:"FAIRPACT_APPEND_SECRET_FILE" type:"path" help:"File with the bearer secret of the append port, 16 bytes or more."`
-	LogLevel         slog.Level `name:"log-level" env:"FAIRPACT_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
+	DatabaseURL      string        `name:"database-url" env:"DATABASE_URL" help:"Postgres of the log, migrated by fairpactctl migrate."`
+	SigningKey       string        `name:"signing-key" env:"FAIRPACT_SIGNING_KEY" help:"Deployment key that signs the heads, as a URI: file://key.pem, dev://FILE, …"`
+	PublicKey        string        `name:"public-key" env:"FAIRPACT_PUBLIC_KEY" help:"The published public key, <scheme>:<hex>; the start fails where the signing key is another."`
+	LegacyKeys       []string      `name:"legacy-keys" env:"FAIRPACT_LEGACY_KEYS" sep:"," help:"Retired public keys that still verify, <scheme>:<hex>, comma-separated."`
+	ReadListen       string        `name:"read-listen" env:"FAIRPACT_READ_LISTEN" default:":8090" help:"Address of the public read port."`
+	AppendListen     string        `name:"append-listen" env:"FAIRPACT_APPEND_LISTEN" default:":8091" help:"Address of the private append port."`
+	AdminListen      string        `name:"admin-listen" env:"FAIRPACT_ADMIN_LISTEN" default:":8092" help:"Address of /healthz and /readyz."`
+	AppendSecretFile string        `name:"append-secret-file" env:"FAIRPACT_APPEND_SECRET_FILE" type:"path" help:"File with the bearer secret of the append port, 16 bytes or more."`
+	DrainDelay       time.Duration `name:"drain-delay" env:"FAIRPACT_DRAIN_DELAY" default:"0s" help:"After SIGTERM, not ready any more: how long to serve on, so that load balancers take note."`
+	LogLevel         slog.Level    `name:"log-level" env:"FAIRPACT_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
 }
 
 // Validate names what is missing by its environment name, which is how it is
@@ -84,6 +85,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	defer log.Close()
 	logger.Info("signing key", "pubkey", signer.PublicKey(), "custody", signer.Custody(), "ephemeral", signer.Ephemeral())
 	health := service.NewHealth(log.Ready)
+	health.Delay = c.DrainDelay
 	return health.Serve(ctx, logger,
 		service.Port{Name: "read", Address: c.ReadListen, Server: server(log.ReadHandler(), logger)},
 		service.Port{Name: "append", Address: c.AppendListen, Server: server(log.AppendHandler(secret), logger)},

@@ -1,0 +1,126 @@
+// Command images builds the container images of a deployment without Docker and
+// without a registry: a scratch root with one static binary, CA certificates, a
+// user and a bill of materials. Each becomes a docker-archive, which `docker
+// load`, `kind load image-archive` and `ctr images import` take. The same
+// commit and toolchain give the same bytes.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+// image is what one archive holds; the first binary is the entrypoint.
+type image struct {
+	name     string
+	binaries []string // folders of the main module or of hack/
+	test     bool     // only for clusters that are tried, never for a deployment
+}
+
+var images = []image{
+	{name: "deal-api", binaries: []string{"services/deal-api", "services/fairpactctl"}},
+	{name: "log-server", binaries: []string{"services/log-server"}},
+	{name: "deadline-worker", binaries: []string{"services/deadline-worker"}},
+	{name: "clustertool", binaries: []string{"hack/clustertool"}, test: true},
+}
+
+// options are the command's flags.
+type options struct {
+	root, out, repository, tag, version, revision, arch, ca string
+}
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "images:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	var o options
+	flag.StringVar(&o.root, "root", ".", "the checkout")
+	flag.StringVar(&o.out, "out", "bin/images", "folder of the archives and their bills of materials")
+	flag.StringVar(&o.repository, "repository", "localhost/fairpact", "what the images are named under")
+	flag.StringVar(&o.tag, "tag", "", "tag of the images; each build needs one of its own")
+	flag.StringVar(&o.version, "version", "", "what the binaries call themselves (default: the tag)")
+	flag.StringVar(&o.revision, "revision", "", "the commit that is built, for the image's labels")
+	flag.StringVar(&o.arch, "arch", "", "GOARCH (default: this machine's)")
+	flag.StringVar(&o.ca, "ca", "/etc/ssl/certs/ca-certificates.crt", "bundle of CA certificates that goes into the images")
+	test := flag.Bool("test", false, "also build the image of the cluster tests")
+	flag.Parse()
+	if err := o.check(); err != nil {
+		return err
+	}
+	if o.version == "" {
+		o.version = o.tag
+	}
+	if err := os.MkdirAll(o.out, 0o755); err != nil {
+		return err
+	}
+	for _, i := range images {
+		if i.test && !*test {
+			continue
+		}
+		if err := o.build(i); err != nil {
+			return fmt.Errorf("%s: %w", i.name, err)
+		}
+	}
+	return nil
+}
+
+// check wants a tag that tells builds apart: pods are not replaced because a
+// tag means something else now.
+func (o options) check() error {
+	if o.tag == "" || o.tag == "latest" {
+		return fmt.Errorf("-tag %q: give a tag that names this build, such as v1.2.3", o.tag)
+	}
+	return nil
+}
+
+// build writes NAME_TAG.tar and NAME_TAG.sbom.json.
+func (o options) build(i image) error {
+	dir, err := os.MkdirTemp("", "fairpact-images-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	var files []string
+	for _, source := range i.binaries {
+		file := filepath.Join(dir, filepath.Base(source))
+		if err := o.compile(source, file); err != nil {
+			return err
+		}
+		files = append(files, file)
+	}
+	bill, err := billOfMaterials(i.name, o.version, files)
+	if err != nil {
+		return err
+	}
+	built, err := o.assemble(files, bill)
+	if err != nil {
+		return err
+	}
+	ref, err := name.NewTag(o.repository+"/"+i.name+":"+o.tag, name.StrictValidation)
+	if err != nil {
+		return err
+	}
+	base := filepath.Join(o.out, i.name+"_"+strings.ReplaceAll(o.tag, "/", "_"))
+	if err := os.WriteFile(base+".sbom.json", bill, 0o644); err != nil {
+		return err
+	}
+	if err := tarball.WriteToFile(base+".tar", ref, built); err != nil {
+		return err
+	}
+	digest, err := built.Digest()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s %s %s\n", ref, digest, base+".tar")
+	return nil
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"debug/buildinfo"
+	"encoding/base64"
+	"encoding/hex"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
+)
+
+// billOfMaterials is a CycloneDX document of the modules that are linked into
+// the binaries, from what the Go linker wrote into them. The hash of a module
+// is the h1 sum of go.sum: SHA-256 over its files' hashes.
+func billOfMaterials(image, version string, files []string) ([]byte, error) {
+	components := make(map[string]cdx.Component)
+	for _, file := range files {
+		info, err := buildinfo.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		components["std"] = cdx.Component{
+			BOMRef: "std", Type: cdx.ComponentTypeLibrary, Name: "std", Version: info.GoVersion,
+			PackageURL: "pkg:golang/std@" + strings.TrimPrefix(info.GoVersion, "go"),
+		}
+		for _, module := range info.Deps {
+			if c, ok := component(module); ok {
+				components[c.BOMRef] = c
+			}
+		}
+	}
+	sorted := slices.SortedFunc(maps.Values(components), func(a, b cdx.Component) int { return cmp.Compare(a.BOMRef, b.BOMRef) })
+	bom := cdx.NewBOM()
+	bom.Metadata = &cdx.Metadata{Component: &cdx.Component{
+		BOMRef: image, Type: cdx.ComponentTypeContainer, Name: "fairpact/" + image, Version: version,
+	}}
+	bom.Components = &sorted
+	var out bytes.Buffer
+	encoder := cdx.NewBOMEncoder(&out, cdx.BOMFileFormatJSON)
+	if err := encoder.SetPretty(true).Encode(bom); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// component is a linked module; a replacement stands in the place of what it
+// replaces, and one from the checkout is the product itself.
+func component(module *debug.Module) (cdx.Component, bool) {
+	if module.Replace != nil {
+		module = module.Replace
+	}
+	if strings.HasPrefix(module.Path, ".") {
+		return cdx.Component{}, false
+	}
+	purl := "pkg:golang/" + module.Path + "@" + module.Version
+	c := cdx.Component{BOMRef: purl, Type: cdx.ComponentTypeLibrary, Name: module.Path, Version: module.Version, PackageURL: purl}
+	if sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(module.Sum, "h1:")); err == nil && len(sum) == 32 {
+		c.Hashes = &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(sum)}}
+	}
+	return c, true
+}
