@@ -30,13 +30,18 @@ imagePullSecrets: {{ toJson . }}
 
 {{/* Settings of all three binaries. */}}
 {{- define "fairpact.commonEnv" -}}
-{{- include "fairpact.databaseEnv" . }}
-- name: FAIRPACT_SIGNING_KEY
-  value: {{ if include "fairpact.signingSecret" . }}file:///run/fairpact/key/key.pem{{ else }}{{ .Values.signing.uri | quote }}{{ end }}
-{{- if .Values.signing.keySet }}
-{{- if or .Values.signing.publicKey .Values.signing.legacyKeys }}
+{{- if and .Values.signing.keySet (or .Values.signing.publicKey .Values.signing.legacyKeys) }}
 {{- fail "signing.keySet replaces signing.publicKey and signing.legacyKeys: leave those empty" }}
 {{- end }}
+{{- include "fairpact.databaseEnv" . }}
+- name: FAIRPACT_SIGNING_KEY
+  {{- if .Values.signing.uri }}
+  value: {{ .Values.signing.uri | quote }}
+  {{- else }}
+  # dev:// makes the status admit that the key was made for a trial.
+  value: {{ if .Values.signing.existingSecret.name }}file{{ else }}dev{{ end }}:///run/fairpact/key/key.pem
+  {{- end }}
+{{- if .Values.signing.keySet }}
 - name: FAIRPACT_KEY_SET_FILE
   value: /etc/fairpact/key-set/key-set.json
 {{- end }}
