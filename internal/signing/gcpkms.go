@@ -117,7 +117,7 @@ func openGCP(ctx context.Context, text string) (provider, error) {
 	}
 	client, err := kms.NewKeyManagementClient(ctx, gcpOptions(a)...)
 	if err != nil {
-		return nil, fmt.Errorf("Google Cloud KMS: no usable credentials: in GKE bind the pod's service account by Workload Identity, elsewhere set GOOGLE_APPLICATION_CREDENTIALS or run gcloud auth application-default login: %w", err)
+		return nil, fmt.Errorf("no usable credentials for Google Cloud KMS: in GKE bind the pod's service account by Workload Identity, elsewhere set GOOGLE_APPLICATION_CREDENTIALS or run gcloud auth application-default login: %w", err)
 	}
 	// The client would try for 60 s by itself, with pauses that nobody sees. How
 	// long and how often is the Signer's to say.
@@ -174,23 +174,23 @@ func (p *gcp) readKeyOnce(ctx context.Context) error {
 	case err != nil:
 		return explainGCP(p.name, "read the public key of", err)
 	case answer.Name != p.name:
-		return transient{fmt.Errorf("Google Cloud KMS gave the public key of %q and not of %q", answer.Name, p.name)}
+		return transient{fmt.Errorf("the public key that Google Cloud KMS gave is of %q and not of %q", answer.Name, p.name)}
 	case answer.PemCrc32C == nil || answer.PemCrc32C.Value != crc32c([]byte(answer.Pem)):
-		return transient{fmt.Errorf("Google Cloud KMS: the public key of %s came without a right checksum", p.name)}
+		return transient{fmt.Errorf("the public key of %s came from Google Cloud KMS without a right checksum", p.name)}
 	case answer.Algorithm != kmspb.CryptoKeyVersion_EC_SIGN_P256_SHA256:
-		return fmt.Errorf("Google Cloud KMS: %s is of algorithm %s and es256 needs EC_SIGN_P256_SHA256: make a key with gcloud kms keys create --purpose=asymmetric-signing --default-algorithm=ec-sign-p256-sha256", p.name, answer.Algorithm)
+		return fmt.Errorf("the key version %s in Google Cloud KMS is of algorithm %s and es256 needs EC_SIGN_P256_SHA256: make a key with gcloud kms keys create --purpose=asymmetric-signing --default-algorithm=ec-sign-p256-sha256", p.name, answer.Algorithm)
 	}
 	block, _ := pem.Decode([]byte(answer.Pem))
 	if block == nil {
-		return fmt.Errorf("Google Cloud KMS: the public key of %s is not PEM", p.name)
+		return fmt.Errorf("the public key of %s from Google Cloud KMS is not PEM", p.name)
 	}
 	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
 	if err != nil {
-		return fmt.Errorf("Google Cloud KMS: the public key of %s: %w", p.name, err)
+		return fmt.Errorf("the public key of %s from Google Cloud KMS: %w", p.name, err)
 	}
 	key, ok := parsed.(*ecdsa.PublicKey)
 	if !ok {
-		return fmt.Errorf("Google Cloud KMS: the public key of %s is a %T and not an elliptic curve one: es256 needs P-256", p.name, parsed)
+		return fmt.Errorf("the public key of %s from Google Cloud KMS is a %T and not an elliptic curve one: es256 needs P-256", p.name, parsed)
 	}
 	p.key = key
 	p.where = gcpCustody(p.name, answer.ProtectionLevel)

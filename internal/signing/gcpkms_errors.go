@@ -14,7 +14,7 @@ import (
 func explainGCP(name, action string, err error) error {
 	s, _ := status.FromError(err)
 	wrap := func(what string) error {
-		return fmt.Errorf("Google Cloud KMS: cannot %s %s: %s: %w", action, name, what, err)
+		return fmt.Errorf("cannot %s %s in Google Cloud KMS: %s: %w", action, name, what, err)
 	}
 	switch s.Code() {
 	case codes.Unavailable:
