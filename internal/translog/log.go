@@ -25,7 +25,7 @@ type Log struct {
 // Open starts a replica on a migrated database, best reached by a pool of
 // database.Open. Whatever is committed and not published is published first; on a
 // new log that is the head of size 0.
-func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys KeySet, logger *slog.Logger) (*Log, error) {
+func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys KeySet, logger *slog.Logger, options ...Option) (*Log, error) {
 	if err := schema.Current(ctx, pool); err != nil {
 		return nil, err
 	}
@@ -33,6 +33,9 @@ func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys KeySet, l
 	l.closed, l.end = context.WithCancel(context.Background())
 	l.sequencer = newSequencer(&l.store, &l.checks)
 	l.publisher = newPublisher(&l.store, &l.checks, signer)
+	for _, option := range options {
+		option(l)
+	}
 	l.loops.Go(func() { l.sequencer.run(l.closed) })
 	l.loops.Go(func() { l.publisher.run(l.closed) })
 	return l, nil

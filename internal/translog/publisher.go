@@ -27,6 +27,10 @@ type publisher struct {
 	store  *store
 	checks *checks
 	signer Signer
+	guard  Guard // nil where the deployment has none
+	adopt  bool  // an empty guard takes the database's word
+	// passed tells that the guard agreed with the database once. Of run alone.
+	passed bool
 
 	mu sync.Mutex
 	// All guarded by mu. size is the newest published size this replica has seen
@@ -160,9 +164,16 @@ func (p *publisher) publish(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	if committed.size == newest.TreeSize {
+		if !p.passed { // a restored database is told at the start, before any append
+			if err := p.pass(ctx, committed); err != nil {
+				return newest.TreeSize, err
+			}
+			p.passed = true
+		}
 		return newest.TreeSize, nil
 	}
 	head, err := p.sign(ctx, committed)
+	p.passed = p.passed || err == nil
 	return head.TreeSize, err
 }
 
@@ -211,8 +222,10 @@ func (p *publisher) sign(ctx context.Context, r root) (TreeHead, error) {
 	head := r.head("")
 	digest := head.Digest()
 
-	// The fork guard belongs here, before the signature: it moves to (size,
-	// root) by compare-and-swap, or the head is not signed.
+	if err := p.pass(ctx, r); err != nil {
+		return TreeHead{}, err
+	}
+	crash.Point("log.guarded")
 
 	signature, err := p.signer.Sign(ctx, digest)
 	if err != nil {

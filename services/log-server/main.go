@@ -14,6 +14,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/fairpact/fairpact/internal/database"
+	"github.com/fairpact/fairpact/internal/forkguard"
 	"github.com/fairpact/fairpact/internal/service"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/translog"
@@ -29,6 +30,8 @@ type config struct {
 	AdminListen      string        `name:"admin-listen" env:"FAIRPACT_ADMIN_LISTEN" default:":8092" help:"Address of /healthz and /readyz."`
 	AppendSecretFile string        `name:"append-secret-file" env:"FAIRPACT_APPEND_SECRET_FILE" type:"path" help:"File with the bearer secret of the append port, 16 bytes or more."`
 	DrainDelay       time.Duration `name:"drain-delay" env:"FAIRPACT_DRAIN_DELAY" default:"0s" help:"After SIGTERM, not ready any more: how long to serve on, so that load balancers take note."`
+	ForkGuard        string        `name:"fork-guard" env:"FAIRPACT_FORK_GUARD" help:"Record of the biggest head ever signed, apart from the database: file://PATH (one log-server) or kubernetes://NAMESPACE/NAME (a ConfigMap). Empty: none."`
+	ForkGuardInit    bool          `name:"fork-guard-init" env:"FAIRPACT_FORK_GUARD_INIT" help:"For one start, by hand: an empty guard takes the database's word for a log that has published heads."`
 	LogLevel         slog.Level    `name:"log-level" env:"FAIRPACT_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
 }
 
@@ -78,7 +81,18 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		return fmt.Errorf("DATABASE_URL: %w", err)
 	}
 	defer pool.Close()
-	log, err := translog.Open(starting, pool, signer, keys, logger)
+	var options []translog.Option
+	if c.ForkGuard == "" {
+		logger.Warn("no fork guard: a database restored from a backup would be signed; set FAIRPACT_FORK_GUARD")
+	} else {
+		guard, err := forkguard.Open(c.ForkGuard)
+		if err != nil {
+			return fmt.Errorf("FAIRPACT_FORK_GUARD: %w", err)
+		}
+		defer guard.Close()
+		options = append(options, translog.WithGuard(guard, c.ForkGuardInit))
+	}
+	log, err := translog.Open(starting, pool, signer, keys, logger, options...)
 	if err != nil {
 		return err
 	}

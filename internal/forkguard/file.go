@@ -1,0 +1,100 @@
+package forkguard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// file keeps the record in a file of JSON. A lock beside it, held while the
+// process lives, makes sure that there is one publisher.
+type file struct {
+	path string
+	lock *os.File
+}
+
+func openFile(path string) (*file, error) {
+	if !filepath.IsAbs(path) {
+		return nil, fmt.Errorf("the fork guard file://%s: write an absolute path, file:///PATH, on a disk that is not the database's", path)
+	}
+	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("the fork guard's lock: %w", err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = lock.Close()
+		return nil, fmt.Errorf("the fork guard %s is held by another log-server (%w): a file serves one; stop the other, or use kubernetes://NAMESPACE/NAME", path, err)
+	}
+	f := &file{path: path, lock: lock}
+	if _, err := f.Load(context.Background()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// Close gives the lock back.
+func (f *file) Close() error { return f.lock.Close() }
+
+type fileForm struct {
+	Size *int64 `json:"size"`
+	Root string `json:"root"`
+}
+
+func (f *file) Load(context.Context) (Record, error) {
+	text, err := os.ReadFile(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Record{}, nil
+	}
+	if err != nil {
+		return Record{}, fmt.Errorf("the fork guard: %w", err)
+	}
+	var form fileForm
+	if err := json.Unmarshal(text, &form); err != nil || form.Size == nil {
+		return Record{}, fmt.Errorf("the fork guard %s does not hold {\"size\":…,\"root\":…}: restore it from the newest head that anyone was answered", f.path)
+	}
+	record := Record{Size: *form.Size, Root: form.Root, state: string(text)}
+	return record, record.check()
+}
+
+// Store writes a file beside, makes it durable, and renames it over the record.
+func (f *file) Store(ctx context.Context, loaded, next Record) error {
+	now, err := f.Load(ctx)
+	if err != nil {
+		return err
+	}
+	if now.state != loaded.state {
+		return ErrMoved
+	}
+	text, err := json.Marshal(fileForm{&next.Size, next.Root})
+	if err != nil {
+		return err
+	}
+	if err := f.replace(append(text, '\n')); err != nil {
+		return fmt.Errorf("the fork guard: %w", err)
+	}
+	return nil
+}
+
+func (f *file) replace(text []byte) error {
+	beside, err := os.OpenFile(f.path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = beside.Write(text)
+	if err := errors.Join(err, beside.Sync(), beside.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.path+".new", f.path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(f.path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

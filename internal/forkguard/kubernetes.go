@@ -1,0 +1,194 @@
+package forkguard
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	account     = "/var/run/secrets/kubernetes.io/serviceaccount"
+	callTimeout = 5 * time.Second
+	maxObject   = 2 << 20 // bytes; a ConfigMap holds 1 MiB
+)
+
+var objectName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
+
+// kubernetes keeps the record in a ConfigMap, whose resourceVersion makes a
+// replacement conditional. The object is made by the deployment: the Role needs
+// get and update on this one name, and nothing more.
+type kubernetes struct {
+	url, name         string
+	tokenFile, caFile string
+
+	mu sync.Mutex
+	// client trusts the authority ca; both are made anew when the file changes.
+	// Guarded by mu.
+	client *http.Client
+	ca     []byte
+}
+
+func openKubernetes(rest string) (*kubernetes, error) {
+	namespace, name, _ := strings.Cut(rest, "/")
+	if !objectName.MatchString(namespace) || !objectName.MatchString(name) {
+		return nil, fmt.Errorf("the fork guard kubernetes://%s: write kubernetes://NAMESPACE/NAME, the names of a ConfigMap", rest)
+	}
+	host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
+	if host == "" || port == "" {
+		return nil, errors.New("the fork guard kubernetes://…: this process is not in a pod (KUBERNETES_SERVICE_HOST is not set): use file://PATH")
+	}
+	return &kubernetes{
+		url:       "https://" + net.JoinHostPort(host, port) + "/api/v1/namespaces/" + namespace + "/configmaps/" + name,
+		name:      namespace + "/" + name,
+		tokenFile: account + "/token",
+		caFile:    account + "/ca.crt",
+	}, nil
+}
+
+// Close ends idle connections.
+func (k *kubernetes) Close() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.client != nil {
+		k.client.CloseIdleConnections()
+	}
+	return nil
+}
+
+func (k *kubernetes) Load(ctx context.Context) (Record, error) {
+	body, err := k.call(ctx, http.MethodGet, nil)
+	if err != nil {
+		return Record{}, err
+	}
+	var object struct {
+		Metadata struct{ ResourceVersion string }
+		Data     map[string]string
+	}
+	if err := json.Unmarshal(body, &object); err != nil || object.Metadata.ResourceVersion == "" {
+		return Record{}, fmt.Errorf("the fork guard %s: the API server's answer is no ConfigMap", k.name)
+	}
+	size, root := object.Data["size"], object.Data["root"]
+	if size == "" && root == "" {
+		return Record{state: string(body)}, nil
+	}
+	n, err := strconv.ParseInt(size, 10, 64)
+	if err != nil {
+		return Record{}, fmt.Errorf("the fork guard %s: its data.size %.40q is no number: restore it from the newest head that anyone was answered", k.name, size)
+	}
+	record := Record{Size: n, Root: root, state: string(body)}
+	return record, record.check()
+}
+
+// Store puts the loaded object back with the new record: its resourceVersion
+// makes the API server refuse where it changed.
+func (k *kubernetes) Store(ctx context.Context, loaded, next Record) error {
+	var object map[string]json.RawMessage
+	var data map[string]string
+	if err := json.Unmarshal([]byte(loaded.state), &object); err != nil {
+		return fmt.Errorf("the fork guard %s: the record was not loaded: %w", k.name, err)
+	}
+	if given, ok := object["data"]; ok {
+		if err := json.Unmarshal(given, &data); err != nil {
+			return fmt.Errorf("the fork guard %s: %w", k.name, err)
+		}
+	}
+	if data == nil {
+		data = make(map[string]string)
+	}
+	data["size"], data["root"] = strconv.FormatInt(next.Size, 10), next.Root
+	var err error
+	if object["data"], err = json.Marshal(data); err != nil {
+		return err
+	}
+	body, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	_, err = k.call(ctx, http.MethodPut, body)
+	return err
+}
+
+func (k *kubernetes) call(ctx context.Context, method string, body []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	token, err := os.ReadFile(k.tokenFile) // it is renewed about every hour
+	if err != nil {
+		return nil, fmt.Errorf("the fork guard: the pod's token: %w (set automountServiceAccountToken)", err)
+	}
+	client, err := k.trusting()
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, method, k.url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	request.Header.Set("Accept", "application/json")
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("the fork guard: %w", err)
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(response.Body, maxObject))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the fork guard: %w", err)
+	case response.StatusCode == http.StatusOK:
+		return answer, nil
+	case response.StatusCode == http.StatusConflict:
+		return nil, ErrMoved
+	case response.StatusCode == http.StatusNotFound:
+		return nil, fmt.Errorf("the fork guard: there is no ConfigMap %s: the chart makes it, empty; by hand: kubectl create configmap", k.name)
+	case response.StatusCode == http.StatusUnauthorized, response.StatusCode == http.StatusForbidden:
+		return nil, fmt.Errorf("the fork guard: the API server refuses (%d): the pod's service account needs a Role with get and update on the ConfigMap %s", response.StatusCode, k.name)
+	}
+	return nil, fmt.Errorf("the fork guard: the API server answers %d to %s of the ConfigMap %s", response.StatusCode, method, k.name)
+}
+
+// trusting gives a client that trusts the authority in the file as it is now.
+func (k *kubernetes) trusting() (*http.Client, error) {
+	ca, err := os.ReadFile(k.caFile)
+	if err != nil {
+		return nil, fmt.Errorf("the fork guard: the cluster's authority: %w", err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.client != nil && bytes.Equal(ca, k.ca) {
+		return k.client, nil
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(ca) {
+		return nil, fmt.Errorf("the fork guard: %s holds no certificate", k.caFile)
+	}
+	if k.client != nil {
+		k.client.CloseIdleConnections()
+	}
+	k.ca = ca
+	k.client = &http.Client{
+		Transport: &http.Transport{
+			TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+			TLSHandshakeTimeout: callTimeout,
+			ForceAttemptHTTP2:   true,
+		},
+		// A redirect would take the token elsewhere.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return k.client, nil
+}

@@ -1,0 +1,135 @@
+package translog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/fairpact/fairpact/internal/forkguard"
+)
+
+// Guard is the record of the biggest head ever signed, kept apart from the
+// database and shared by all publishers. Every Store is a compare-and-swap;
+// after an error other than forkguard.ErrMoved the outcome may be either.
+type Guard interface {
+	Load(ctx context.Context) (forkguard.Record, error)
+	Store(ctx context.Context, loaded, next forkguard.Record) error
+}
+
+// Option changes how a replica is opened.
+type Option func(*Log)
+
+// WithGuard lets a head be signed only after the guard has moved to it. adopt
+// lets an empty guard take the database's word for a log that has published
+// heads: for one start, by an operator who knows that the database is whole.
+func WithGuard(guard Guard, adopt bool) Option {
+	return func(l *Log) { l.publisher.guard, l.publisher.adopt = guard, adopt }
+}
+
+var guardRefusals = promauto.NewCounter(prometheus.CounterOpts{
+	Name: "fairpact_log_guard_refusals_total",
+	Help: "Heads that the fork guard refused to have signed: the database is older than, or another one than, what was signed.",
+})
+
+// guardAttempts bounds how often one round loses the race for the guard.
+const guardAttempts = 5
+
+// errBehind: another publisher of the same database was faster; the database
+// has to be read again.
+var errBehind = fmt.Errorf("%w: another replica has signed a bigger head meanwhile", ErrUnavailable)
+
+// pass moves the guard to r, which may be signed then, or refuses.
+//
+// The guard holds (S, R), the biggest head ever signed or about to be. A size
+// above S must extend it, proven from the stored nodes; S itself must be R
+// (signing again after a crash is harmless); below S, the database has lost what
+// was signed.
+func (p *publisher) pass(ctx context.Context, r root) error {
+	if p.guard == nil {
+		return nil
+	}
+	for range guardAttempts {
+		loaded, err := p.guard.Load(ctx)
+		if err != nil {
+			return fmt.Errorf("%w: no head is signed without the fork guard: %w", ErrUnavailable, err)
+		}
+		moved, err := p.compare(ctx, loaded, r)
+		if err != nil || moved {
+			return err
+		}
+		err = p.guard.Store(ctx, loaded, forkguard.Record{Size: r.size, Root: r.head("").RootHash})
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, forkguard.ErrMoved) {
+			return fmt.Errorf("%w: the fork guard was not advanced: %w", ErrUnavailable, err)
+		}
+	}
+	return errBehind
+}
+
+// compare tells whether the guard is at r already, or may be moved there (nil).
+func (p *publisher) compare(ctx context.Context, loaded forkguard.Record, r root) (there bool, err error) {
+	if loaded.Empty() {
+		return false, p.mayAdopt(ctx, r)
+	}
+	hash, err := parseHash(loaded.Root)
+	if err != nil {
+		return false, fmt.Errorf("%w: the fork guard's root: %w", ErrUnavailable, err)
+	}
+	held := root{size: loaded.Size, hash: hash[:]}
+	switch {
+	case r.size == held.size && r.head("").RootHash == loaded.Root:
+		return true, nil
+	case r.size == held.size:
+		return false, refuse("two roots of size %d: %s was signed, %s is in the database", r.size, loaded.Root, r.head("").RootHash)
+	case r.size < held.size:
+		// Every publisher commits before it moves the guard, so the database, read
+		// after the guard, is at least as far, unless it lost something.
+		committed, _, err := p.store.heads(ctx)
+		if err != nil {
+			return false, err
+		}
+		if committed.size < held.size {
+			return false, refuse("the database is older than what was signed: it has %d leaves, and a head of size %d was signed", committed.size, held.size)
+		}
+		return false, errBehind
+	case held.size == 0:
+		if loaded.Root != emptyRoot.head("").RootHash {
+			return false, refuse("its record of size 0 is not the empty tree")
+		}
+		return false, nil // extends has led the leaves to the root
+	}
+	if _, err := p.store.consistency(ctx, held, r); err != nil {
+		if errors.Is(err, ErrInconsistent) {
+			return false, refuse("the database's tree of size %d does not extend the signed one of size %d: %v", r.size, held.size, err)
+		}
+		return false, err
+	}
+	return false, nil
+}
+
+// mayAdopt: an empty guard takes a new log as it is. Where heads were published
+// the record has been lost, or the guard is new to the log, and a person decides.
+func (p *publisher) mayAdopt(ctx context.Context, r root) error {
+	_, newest, err := p.store.heads(ctx)
+	if err != nil {
+		return err
+	}
+	if newest == nil || newest.TreeSize == 0 {
+		return nil
+	}
+	if !p.adopt {
+		return refuse("it has no record, and a head of size %d is published: make sure that the database is the newest one, then start once with FAIRPACT_FORK_GUARD_INIT=true", newest.TreeSize)
+	}
+	p.checks.logger.Warn("the fork guard had no record and takes the database's word; remove FAIRPACT_FORK_GUARD_INIT now", "size", r.size, "published", newest.TreeSize)
+	return nil
+}
+
+func refuse(format string, args ...any) error {
+	guardRefusals.Inc()
+	return fmt.Errorf("%w: the fork guard refuses to have a head signed: %s (restore the newest database; see the fork guard's runbook)", ErrInconsistent, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,283 @@
+package translog
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairpact/fairpact/internal/forkguard"
+)
+
+// memoryGuard is a guard in memory with a fault before or after each Store.
+type memoryGuard struct {
+	mu            sync.Mutex
+	held          forkguard.Record
+	down          bool
+	before, after func() error // once each
+	stores        int
+}
+
+func (g *memoryGuard) Load(context.Context) (forkguard.Record, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.down {
+		return forkguard.Record{}, errors.New("the guard is down")
+	}
+	return g.held, nil
+}
+
+func (g *memoryGuard) Store(_ context.Context, loaded, next forkguard.Record) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	once := func(fault *func() error) error {
+		if *fault == nil {
+			return nil
+		}
+		f := *fault
+		*fault = nil
+		return f()
+	}
+	if err := once(&g.before); err != nil {
+		return err
+	}
+	if g.held != loaded {
+		return forkguard.ErrMoved
+	}
+	g.held = next
+	g.stores++
+	return once(&g.after)
+}
+
+func (g *memoryGuard) set(change func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	change()
+}
+
+func (g *memoryGuard) size() int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.held.Size
+}
+
+// guarded starts a replica behind the guard; its signer counts.
+func (d *deployment) guarded(t *testing.T, g Guard, adopt bool) (*Log, *gatedSigner) {
+	t.Helper()
+	gate := &gatedSigner{Signer: d.signer, entered: make(chan struct{}, 1000), pass: make(chan struct{})}
+	close(gate.pass)
+	l, err := Open(t.Context(), openPool(t, d.url), gate, d.keys, quiet, WithGuard(g, adopt))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close)
+	return l, gate
+}
+
+func TestGuardMovesBeforeSigning(t *testing.T) {
+	d := newDeployment(t)
+	g := &memoryGuard{}
+	l, _ := d.guarded(t, g, false)
+	for n := range 3 {
+		d.mustAppend(t, l, n)
+		head := waitForHead(t, l, int64(n+1))
+		if g.held.Size != head.TreeSize || g.held.Root != head.RootHash {
+			t.Errorf("the guard holds %+v, published is %+v", g.held, head)
+		}
+	}
+}
+
+// A Store that fails, persisted or not, holds the head up and loses nothing.
+func TestGuardFaults(t *testing.T) {
+	fault := func() error { return errors.New("connection reset") }
+	for name, arm := range map[string]func(*memoryGuard){
+		"fails and did not persist": func(g *memoryGuard) { g.before = fault },
+		"fails but persisted":       func(g *memoryGuard) { g.after = fault },
+		"loses the race":            func(g *memoryGuard) { g.before = func() error { return forkguard.ErrMoved } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDeployment(t)
+			g := &memoryGuard{}
+			l, _ := d.guarded(t, g, false)
+			d.mustAppend(t, l, 0)
+			g.set(func() { arm(g) })
+			if got := d.mustAppend(t, l, 1); got.LeafIndex != 1 || g.size() != 2 || l.ProofFailures() != 0 {
+				t.Errorf("%+v, guard at %d, %d contradictions", got, g.size(), l.ProofFailures())
+			}
+		})
+	}
+}
+
+func TestGuardDownAndBack(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(t)
+	g := &memoryGuard{}
+	l, gate := d.guarded(t, g, false)
+	d.mustAppend(t, l, 0)
+	g.set(func() { g.down = true })
+	signed := gate.count.Load()
+	if _, err := l.Append(within(t, 500*time.Millisecond), entryOf(1), d.sign(t, entryOf(1))); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("%v, want ErrUnavailable", err)
+	}
+	if gate.count.Load() != signed {
+		t.Error("signed without the guard")
+	}
+	if err := prove(t, l, 0); err != nil {
+		t.Errorf("reading goes on: %v", err)
+	}
+	g.set(func() { g.down = false })
+	if got := d.mustAppend(t, l, 1); got.LeafIndex != 1 || l.ProofFailures() != 0 {
+		t.Errorf("%+v, %d contradictions", got, l.ProofFailures())
+	}
+}
+
+// Publishers that race for the guard are no contradiction.
+func TestGuardedPublishersRace(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(t)
+	g := &memoryGuard{}
+	a, _ := d.guarded(t, g, false)
+	b, _ := d.guarded(t, g, false)
+	const each = 40
+	var all sync.WaitGroup
+	for n := range 2 * each {
+		signature, l := d.sign(t, entryOf(n)), []*Log{a, b}[n%2]
+		all.Go(func() {
+			if _, err := l.Append(within(t, time.Minute), entryOf(n), signature); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	eventually(t, "the guard is at the last head", func() bool { return g.size() == 2*each })
+	if n := a.ProofFailures() + b.ProofFailures(); n != 0 {
+		t.Errorf("%d contradictions", n)
+	}
+}
+
+// A crash between the guard and the signature is signed after the restart.
+func TestGuardAheadOfSignature(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(t)
+	d.sequence(t, 0, 5)
+	g := &memoryGuard{held: forkguard.Record{Size: 5, Root: root{5, refRoot(data(0, 5))}.head("").RootHash}}
+	firstHead(t, d)
+	l, _ := d.guarded(t, g, false)
+	waitForHead(t, l, 5)
+}
+
+// sequence commits entries [first, end) and publishes none of them: the signer is
+// down.
+func (d *deployment) sequence(t *testing.T, first, end int) {
+	t.Helper()
+	signer := &failingSigner{Signer: d.signer}
+	signer.down.Store(true)
+	l := d.open(t, openPool(t, d.url), signer)
+	defer l.Close()
+	for n := first; n < end; n++ {
+		before := committedSize(t, d)
+		ctx, leave := context.WithCancel(t.Context())
+		signature := d.sign(t, entryOf(n))
+		go func() { _, _ = l.Append(ctx, entryOf(n), signature) }()
+		eventually(t, "the entry is sequenced", func() bool { return committedSize(t, d) > before })
+		leave()
+	}
+}
+
+// firstHead publishes the head of size 0, as the first start of a log does.
+func firstHead(t *testing.T, d *deployment) {
+	t.Helper()
+	head := emptyRoot.head("")
+	digest := head.Digest()
+	head.Signature = d.sign(t, digest)
+	if _, err := (&store{d.pool}).insertHead(t.Context(), head); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// copyOf is a backup of the deployment's database, restored beside it.
+func (d *deployment) copyOf(t *testing.T) *deployment {
+	t.Helper()
+	d.pool.Close()
+	at, err := url.Parse(d.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.TrimPrefix(at.Path, "/")
+	admin, restored := *at, *at
+	admin.Path, restored.Path = "/postgres", "/"+name+"_restored"
+	conn, err := pgx.Connect(t.Context(), admin.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	eventually(t, "the database is copied", func() bool { // once its connections have ended
+		_, err = conn.Exec(t.Context(), "CREATE DATABASE "+pgx.Identifier{name + "_restored"}.Sanitize()+" TEMPLATE "+pgx.Identifier{name}.Sanitize())
+		return err == nil
+	})
+	d.pool = openPool(t, d.url)
+	return &deployment{url: restored.String(), pool: openPool(t, restored.String()), signer: d.signer, keys: d.keys}
+}
+
+// A database restored from a backup is refused at the start, and when it has
+// grown past the signed size by other leaves; the newest one goes on.
+func TestRestoredBackupIsRefused(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(t)
+	g := &memoryGuard{}
+	l, _ := d.guarded(t, g, false)
+	fill(t, l, 0, 3)
+	l.Close()
+	l.store.pool.Close()
+	old := d.copyOf(t)
+	l, _ = d.guarded(t, g, false)
+	fill(t, l, 3, 5)
+
+	refusedBy := func(name string) {
+		t.Helper()
+		r, gate := old.guarded(t, g, false)
+		eventually(t, name+" is refused", func() bool { return r.ProofFailures() > 0 })
+		if _, err := r.Append(within(t, 20*time.Second), entryOf(100), d.sign(t, entryOf(100))); !errors.Is(err, ErrInconsistent) {
+			t.Errorf("%s: %v, want ErrInconsistent", name, err)
+		}
+		if n := gate.count.Load(); n != 0 {
+			t.Errorf("%s: %d heads were signed", name, n)
+		}
+		r.Close()
+	}
+	refusedBy("older")
+	old.sequence(t, 101, 102)
+	refusedBy("of the same size")
+	old.sequence(t, 102, 104)
+	refusedBy("bigger")
+	if got := d.mustAppend(t, l, 5); got.LeafIndex != 5 {
+		t.Errorf("the newest database: %+v", got)
+	}
+}
+
+// A guard that lost its record, or is new to a log, takes nothing by itself.
+func TestGuardWithoutRecord(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(t)
+	l := d.open(t, openPool(t, d.url), nil)
+	fill(t, l, 0, 3)
+	l.Close()
+	g := &memoryGuard{}
+	r, gate := d.guarded(t, g, false)
+	_, err := r.Append(within(t, 20*time.Second), entryOf(3), d.sign(t, entryOf(3)))
+	if !errors.Is(err, ErrInconsistent) || !strings.Contains(err.Error(), "FAIRPACT_FORK_GUARD_INIT") || gate.count.Load() != 0 || g.stores != 0 {
+		t.Errorf("%v, %d signed", err, gate.count.Load())
+	}
+	r.Close()
+	r, _ = d.guarded(t, g, true)
+	waitForHead(t, r, 4)
+	if g.size() != 4 {
+		t.Errorf("the guard is at %d, want 4", g.size())
+	}
+}
