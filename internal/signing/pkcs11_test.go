@@ -116,7 +116,7 @@ func mustOpenToken(t *testing.T, uri string) *Signer {
 	t.Helper()
 	signer := mustOpen(t, uri)
 	t.Cleanup(func() {
-		if err := signer.provider.close(); err != nil {
+		if err := signer.Close(); err != nil {
 			t.Error(err)
 		}
 	})

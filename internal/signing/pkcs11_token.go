@@ -146,7 +146,7 @@ func (p *token) findOne(session pkcs11.SessionHandle, kind string, template []*p
 	case len(found) == 0:
 		return 0, fmt.Errorf("the token %q holds no %s key with object=%q and id=%x (an empty one matches all): pkcs11-tool --login --list-objects shows what it has", p.uri.token, kind, p.uri.object, p.uri.id)
 	case len(found) > 1:
-		return 0, fmt.Errorf("the token %q holds more than one %s key with object=%q and id=%x: name one by its id=%%..", p.uri.token, kind, p.uri.object, p.uri.id)
+		return 0, fmt.Errorf("the token %q holds more than one %s key with object=%q and id=%x: name one by its id, id=%%01 say", p.uri.token, kind, p.uri.object, p.uri.id)
 	}
 	return found[0], nil
 }
