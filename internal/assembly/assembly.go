@@ -3,7 +3,6 @@
 package assembly
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -23,17 +22,15 @@ import (
 
 // Config is the settings that deal-api and deadline-worker share.
 type Config struct {
-	DatabaseURL      string   `env:"DATABASE_URL" required:"" help:"Postgres, migrated by fairpactctl migrate."`
-	DatabaseConns    int32    `env:"FAIRPACT_DATABASE_CONNS" default:"0" help:"Most connections to Postgres; 0: 4 a core, at least 16."`
-	RedisURL         string   `env:"REDIS_URL" required:"" help:"Redis, for locks and copies that may be lost."`
-	SigningKey       string   `env:"FAIRPACT_SIGNING_KEY" required:"" help:"Deployment key that signs the certificates, as a URI: file://key.pem, dev://FILE."`
-	PublicKey        string   `env:"FAIRPACT_PUBLIC_KEY" help:"The published public key, <scheme>:<hex>; the start fails where the signing key is another. Set it wherever more than one process signs."`
-	LegacyKeys       []string `env:"FAIRPACT_LEGACY_KEYS" sep:"," help:"Retired public keys that still verify, <scheme>:<hex>, comma-separated."`
-	ServerSecretFile string   `env:"FAIRPACT_SERVER_SECRET_FILE" required:"" type:"path" help:"File with the server secret, 64 hex digits, one value for all replicas."`
-	AppendSecretFile string   `env:"FAIRPACT_APPEND_SECRET_FILE" required:"" type:"path" help:"File with the bearer secret of log-server's append port."`
-	LogReadURL       string   `env:"FAIRPACT_LOG_READ_URL" required:"" help:"Read port of log-server."`
-	LogAppendURL     string   `env:"FAIRPACT_LOG_APPEND_URL" required:"" help:"Append port of log-server."`
-	AdminListen      string   `env:"FAIRPACT_ADMIN_LISTEN" default:":8082" help:"Address of /healthz and /readyz."`
+	signing.Settings
+	DatabaseURL      string `env:"DATABASE_URL" required:"" help:"Postgres, migrated by fairpactctl migrate."`
+	DatabaseConns    int32  `env:"FAIRPACT_DATABASE_CONNS" default:"0" help:"Most connections to Postgres; 0: 4 a core, at least 16."`
+	RedisURL         string `env:"REDIS_URL" required:"" help:"Redis, for locks and copies that may be lost."`
+	ServerSecretFile string `env:"FAIRPACT_SERVER_SECRET_FILE" required:"" type:"path" help:"File with the server secret, 64 hex digits, one value for all replicas."`
+	AppendSecretFile string `env:"FAIRPACT_APPEND_SECRET_FILE" required:"" type:"path" help:"File with the bearer secret of log-server's append port."`
+	LogReadURL       string `env:"FAIRPACT_LOG_READ_URL" required:"" help:"Read port of log-server."`
+	LogAppendURL     string `env:"FAIRPACT_LOG_APPEND_URL" required:"" help:"Append port of log-server."`
+	AdminListen      string `env:"FAIRPACT_ADMIN_LISTEN" default:":8082" help:"Address of /healthz and /readyz."`
 
 	BeaconRelays    []string      `env:"FAIRPACT_BEACON_RELAYS" sep:"," default:"https://api.drand.sh,https://api2.drand.sh,https://api3.drand.sh,https://drand.cloudflare.com" help:"drand relays, raced."`
 	BeaconChainHash string        `env:"FAIRPACT_BEACON_CHAIN_HASH" help:"Chain other than drand quicknet, with the three below."`
@@ -79,14 +76,8 @@ func (c *Config) Open(ctx context.Context, logger *slog.Logger) (*Parts, error) 
 		return nil, err
 	}
 	p := &Parts{}
-	if p.Signer, err = signing.Open(ctx, c.SigningKey); err != nil {
-		return nil, fmt.Errorf("FAIRPACT_SIGNING_KEY: %w", err)
-	}
-	if p.Keys, err = signing.NewKeySet(cmp.Or(c.PublicKey, p.Signer.PublicKey()), c.LegacyKeys); err != nil {
-		return nil, fmt.Errorf("FAIRPACT_PUBLIC_KEY, FAIRPACT_LEGACY_KEYS: %w", err)
-	}
-	if err := p.Keys.CheckSigner(p.Signer); err != nil {
-		return nil, fmt.Errorf("FAIRPACT_SIGNING_KEY: %w", err)
+	if p.Signer, p.Keys, err = c.Settings.Open(ctx); err != nil {
+		return nil, err
 	}
 	if p.Redis, err = ephemeral.Open(c.RedisURL); err != nil {
 		return nil, err

@@ -21,6 +21,7 @@ import (
 	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/ephemeral"
 	"github.com/fairpact/fairpact/internal/sealing"
+	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/store"
 	"github.com/fairpact/fairpact/internal/translog"
 )
@@ -33,6 +34,8 @@ type Signer interface {
 // Keys verifies under the current and the legacy keys of the deployment.
 type Keys interface {
 	Verify(message []byte, signature string) error
+	// SignerOf is Verify and tells which key it was.
+	SignerOf(message []byte, signature string) (signing.Key, error)
 }
 
 // Log is the transparency log.

@@ -33,6 +33,7 @@ type Config struct {
 	Escrow     *escrow.Service
 	Guard      *idempotency.Guard
 	Status     Status
+	KeySet     []byte // the published key set (signing.KeySet.Document)
 	LogReadURL string // log-server's read port
 	Callers    *caller.Policy
 	Pages      map[string]http.Handler // by path, served beside the REST surface: MCP, the docs
@@ -82,6 +83,7 @@ func New(c Config) (http.Handler, error) {
 func (a *API) routes(log http.HandlerFunc) map[string]route {
 	return map[string]route{
 		"/v1/status":                 {http.MethodGet: public(fixed(a.status))},
+		"/v1/pubkeys":                {http.MethodGet: shared(public(fixed(a.KeySet)))},
 		"/v1/algorithms":             {http.MethodGet: shared(public(fixed(a.catalogue)))},
 		"/openapi.json":              {http.MethodGet: shared(public(fixed(openAPI)))},
 		"/v1/keys":                   {http.MethodPost: a.createKey},

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
+
+	"github.com/fairpact/fairpact/internal/signing"
 )
 
 // Signer signs the digest of a head: internal/signing has the real one.
@@ -17,8 +19,8 @@ type Signer interface {
 type KeySet interface {
 	// Verify checks a labelled signature over a message, by any key and scheme.
 	Verify(message []byte, signature string) error
-	// VerifyDigest checks an es256 signature over a SHA-256 digest.
-	VerifyDigest(digest [32]byte, signature string) error
+	// SignedBy gives the key of an es256 signature over a SHA-256 digest.
+	SignedBy(digest [32]byte, signature string) (signing.Key, error)
 }
 
 // checks verifies heads and counts contradictions.

@@ -21,14 +21,15 @@ var ranges = &compact.RangeFactory{Hash: hasher.HashChildren}
 // store is the log's tables.
 type store struct{ pool *pgxpool.Pool }
 
-// refused is the index of an entry that is the digest of one of the log's own
-// heads.
-const refused = -1
+const (
+	refused = -1 // the index of an entry that is the digest of one of the log's own heads
+	late    = -2 // of an entry without a leaf, whose index would not be below its ceiling
+)
 
 // commit gives each entry its index: that of its leaf where it has one, else the
-// next free one in the order given. It returns after the transaction is durable.
+// next free one in the order given, below its ceiling. It returns after the transaction is durable.
 // On an error the outcome may be either; a repeat gives the same indexes.
-func (s *store) commit(ctx context.Context, entries [][32]byte) (map[[32]byte]int64, error) {
+func (s *store) commit(ctx context.Context, entries []candidate) (map[[32]byte]int64, error) {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return nil, unavailable(err)
@@ -45,10 +46,10 @@ func (s *store) commit(ctx context.Context, entries [][32]byte) (map[[32]byte]in
 }
 
 // commitOn makes three round trips: begin, lock and look up; write; commit.
-func commitOn(ctx context.Context, conn *pgx.Conn, entries [][32]byte) (map[[32]byte]int64, pgx.Tx, error) {
+func commitOn(ctx context.Context, conn *pgx.Conn, entries []candidate) (map[[32]byte]int64, pgx.Tx, error) {
 	list := make([][]byte, len(entries))
 	for i := range entries {
-		list[i] = entries[i][:]
+		list[i] = entries[i].entry[:]
 	}
 	places := make(map[[32]byte]int64, len(entries))
 	var head root
@@ -93,10 +94,15 @@ func commitOn(ctx context.Context, conn *pgx.Conn, entries [][32]byte) (map[[32]
 	var added [][]byte
 	var nodes nodeRows
 	for i := range entries {
-		if _, known := places[entries[i]]; known {
+		if _, known := places[entries[i].entry]; known {
 			continue
 		}
-		places[entries[i]] = head.size + int64(len(added))
+		index := head.size + int64(len(added))
+		if index >= entries[i].ceiling {
+			places[entries[i].entry] = late
+			continue
+		}
+		places[entries[i].entry] = index
 		added = append(added, list[i])
 		if err := tree.Append(hasher.HashLeaf(list[i]), nodes.visit); err != nil {
 			return nil, tx, fmt.Errorf("%w: %w", ErrInconsistent, err)

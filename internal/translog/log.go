@@ -58,15 +58,17 @@ type Appended struct {
 // once a published head covers it. An entry that the log has keeps its index, so
 // the call may be repeated after any error.
 //
-// It gives ErrRefused for a signature that does not verify and for the digest
-// of a head of this log: a published head is a digest with a good signature too,
-// and anyone could bring it. It gives ErrUnavailable where ctx ends before the
+// It gives ErrRefused for a signature that does not verify, for a new entry
+// under a retired key whose last leaf is behind the log, and for the digest of a
+// head of this log: a published head is a digest with a good signature too, and
+// anyone could bring it. It gives ErrUnavailable where ctx ends before the
 // leaf is published; the leaf may be in the log all the same.
 func (l *Log) Append(ctx context.Context, entry [32]byte, signature string) (Appended, error) {
-	if err := l.checks.keys.VerifyDigest(entry, signature); err != nil {
+	key, err := l.checks.keys.SignedBy(entry, signature)
+	if err != nil {
 		return Appended{}, fmt.Errorf("%w: the signature over the entry: %w", ErrRefused, err)
 	}
-	index, err := l.sequencer.append(ctx, l.closed, entry)
+	index, err := l.sequencer.append(ctx, l.closed, candidate{entry, ceiling(key)})
 	if err != nil {
 		return Appended{}, err
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -89,6 +90,13 @@ func entriesOf(first, end int) (entries [][32]byte) {
 	return entries
 }
 
+func candidatesOf(first, end int) (list []candidate) {
+	for _, entry := range entriesOf(first, end) {
+		list = append(list, candidate{entry, math.MaxInt64})
+	}
+	return list
+}
+
 func (d *deployment) sign(t testing.TB, entry [32]byte) string {
 	t.Helper()
 	signature, err := d.signer.Sign(t.Context(), entry)
@@ -112,7 +120,7 @@ func (d *deployment) mustAppend(t testing.TB, l *Log, n int) Appended {
 func fill(t testing.TB, l *Log, first, end int) {
 	t.Helper()
 	ctx := within(t, time.Minute)
-	if _, err := l.store.commit(ctx, entriesOf(first, end)); err != nil {
+	if _, err := l.store.commit(ctx, candidatesOf(first, end)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := l.publisher.wait(ctx, l.closed, int64(end-1)); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/transparency-dev/merkle/proof"
 
 	"github.com/fairpact/fairpact/internal/crash"
+	"github.com/fairpact/fairpact/internal/signing"
 )
 
 const (
@@ -231,7 +232,11 @@ func (p *publisher) sign(ctx context.Context, r root) (TreeHead, error) {
 	if err != nil {
 		return TreeHead{}, fmt.Errorf("sign the head of size %d: %w", r.size, err)
 	}
-	if err := p.checks.keys.VerifyDigest(digest, signature); err != nil {
+	key, err := p.checks.keys.SignedBy(digest, signature)
+	if err == nil && key.State != signing.StateCurrent {
+		err = fmt.Errorf("it is by a %s key, and new heads are signed by the current one alone", key.State)
+	}
+	if err != nil {
 		return TreeHead{}, fmt.Errorf("sign the head of size %d: the signer's own signature: %w", r.size, err)
 	}
 	crash.Point("log.signed")

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
 	"github.com/fairpact/fairpact/internal/crash"
+	"github.com/fairpact/fairpact/internal/signing"
 )
 
 const (
@@ -34,9 +36,23 @@ type sequencer struct {
 }
 
 type request struct {
-	ctx   context.Context // who waits for it
-	entry [32]byte
-	done  chan placed // holds one answer, so that the loop never blocks
+	candidate
+	ctx  context.Context // who waits for it
+	done chan placed     // holds one answer, so that the loop never blocks
+}
+
+// candidate is an entry that is new only at an index below its ceiling.
+type candidate struct {
+	entry   [32]byte
+	ceiling int64
+}
+
+// ceiling is the index from which on the key may hold no leaf.
+func ceiling(key signing.Key) int64 {
+	if key.TreeSize == nil {
+		return math.MaxInt64
+	}
+	return *key.TreeSize
 }
 
 type placed struct {
@@ -49,8 +65,8 @@ func newSequencer(s *store, c *checks) *sequencer {
 }
 
 // append gives the entry's index once its leaf is durable.
-func (s *sequencer) append(ctx, closed context.Context, entry [32]byte) (int64, error) {
-	r := &request{ctx: ctx, entry: entry, done: make(chan placed, 1)}
+func (s *sequencer) append(ctx, closed context.Context, c candidate) (int64, error) {
+	r := &request{candidate: c, ctx: ctx, done: make(chan placed, 1)}
 	s.mu.Lock()
 	full := len(s.queue) >= maxQueue
 	if !full {
@@ -105,9 +121,14 @@ func (s *sequencer) take() []*request {
 // sequence commits the batch and answers it. A failed attempt may have been
 // committed: the repeat then finds the entries.
 func (s *sequencer) sequence(ctx context.Context, batch []*request) {
-	entries := make([][32]byte, len(batch))
-	for i, r := range batch {
-		entries[i] = r.entry
+	// An entry that comes with several signatures is new by the best of them.
+	ceilings := make(map[[32]byte]int64, len(batch))
+	var entries []candidate
+	for _, r := range batch {
+		ceilings[r.entry] = max(ceilings[r.entry], r.ceiling)
+	}
+	for _, r := range batch {
+		entries = append(entries, candidate{r.entry, ceilings[r.entry]})
 	}
 	var places map[[32]byte]int64
 	var err error
@@ -130,13 +151,15 @@ func (s *sequencer) sequence(ctx context.Context, batch []*request) {
 			r.done <- placed{err: err}
 		case index == refused:
 			r.done <- placed{err: fmt.Errorf("%w: it is the digest of a head of this log", ErrRefused)}
+		case index == late:
+			r.done <- placed{err: fmt.Errorf("%w: it is new, and its signature is by a retired key that holds no leaf from index %d on; sign it anew with the current key", ErrRefused, r.ceiling)}
 		default:
 			r.done <- placed{index: index}
 		}
 	}
 }
 
-func (s *sequencer) attempt(ctx context.Context, entries [][32]byte) (map[[32]byte]int64, error) {
+func (s *sequencer) attempt(ctx context.Context, entries []candidate) (map[[32]byte]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
 	return s.store.commit(ctx, entries)

@@ -71,7 +71,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	}
 	pages["/mcp"] = tools
 	api, err := httpapi.New(httpapi.Config{
-		Escrow: parts.Escrow, Guard: parts.Guard, Callers: callers, Status: status,
+		Escrow: parts.Escrow, Guard: parts.Guard, Callers: callers, Status: status, KeySet: parts.Keys.Document(),
 		LogReadURL: c.LogReadURL, Pages: pages, Logger: logger,
 	})
 	if err != nil {

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -21,10 +20,8 @@ import (
 )
 
 type config struct {
+	signing.Settings
 	DatabaseURL      string        `name:"database-url" env:"DATABASE_URL" help:"Postgres of the log, migrated by fairpactctl migrate."`
-	SigningKey       string        `name:"signing-key" env:"FAIRPACT_SIGNING_KEY" help:"Deployment key that signs the heads, as a URI: file://key.pem, dev://FILE, …"`
-	PublicKey        string        `name:"public-key" env:"FAIRPACT_PUBLIC_KEY" help:"The published public key, <scheme>:<hex>; the start fails where the signing key is another."`
-	LegacyKeys       []string      `name:"legacy-keys" env:"FAIRPACT_LEGACY_KEYS" sep:"," help:"Retired public keys that still verify, <scheme>:<hex>, comma-separated."`
 	ReadListen       string        `name:"read-listen" env:"FAIRPACT_READ_LISTEN" default:":8090" help:"Address of the public read port."`
 	AppendListen     string        `name:"append-listen" env:"FAIRPACT_APPEND_LISTEN" default:":8091" help:"Address of the private append port."`
 	AdminListen      string        `name:"admin-listen" env:"FAIRPACT_ADMIN_LISTEN" default:":8092" help:"Address of /healthz and /readyz."`
@@ -65,16 +62,9 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	}
 	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	signer, err := signing.Open(starting, c.SigningKey)
+	signer, keys, err := c.Settings.Open(starting)
 	if err != nil {
-		return fmt.Errorf("open FAIRPACT_SIGNING_KEY: %w", err)
-	}
-	keys, err := signing.NewKeySet(cmp.Or(c.PublicKey, signer.PublicKey()), c.LegacyKeys)
-	if err != nil {
-		return fmt.Errorf("read FAIRPACT_LEGACY_KEYS: %w", err)
-	}
-	if err := keys.CheckSigner(signer); err != nil {
-		return fmt.Errorf("FAIRPACT_SIGNING_KEY: %w", err)
+		return err
 	}
 	pool, err := database.Open(starting, c.DatabaseURL, 0)
 	if err != nil {
