@@ -98,6 +98,7 @@ func (c *Config) Open(ctx context.Context, logger *slog.Logger) (*Parts, error) 
 func (p *Parts) Close() {
 	p.Store.Close()
 	_ = p.Redis.Close()
+	_ = p.Signer.Close()
 }
 
 func (c *Config) chain() (beacon.Chain, error) {

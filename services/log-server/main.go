@@ -66,6 +66,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	defer func() { _ = signer.Close() }()
 	pool, err := database.Open(starting, c.DatabaseURL, 0)
 	if err != nil {
 		return fmt.Errorf("DATABASE_URL: %w", err)
