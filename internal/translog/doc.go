@@ -25,6 +25,9 @@
 //	                        connection is gone; batch retried
 //	commit                  as above                            retried; every entry is found in
 //	                                                            leaves and answered with its index
+//	move the fork guard     publisher retries with backoff,     the retry finds it there already;
+//	                        and reads the guard anew; nothing   a head that extends it, or is the
+//	                        is signed meanwhile                 very same, may be signed
 //	sign the head           publisher retries with backoff;     an unused signature; another one
 //	                        appends wait, bounded by their      is made (ECDSA signs differently
 //	                        context; nothing is lost            each time)
@@ -37,7 +40,8 @@
 //
 // What is never mended by itself is a contradiction: a stored root that its
 // compact range does not lead to, a committed head that does not extend the
-// newest published one, a head whose signature verifies under no trusted key.
+// newest published one or what the fork guard holds, a head whose signature
+// verifies under no trusted key.
 // The log then answers ErrInconsistent, counts it (Log.ProofFailures), signs
 // nothing, and waits for a person.
 package translog

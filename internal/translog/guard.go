@@ -131,5 +131,5 @@ func (p *publisher) mayAdopt(ctx context.Context, r root) error {
 
 func refuse(format string, args ...any) error {
 	guardRefusals.Inc()
-	return fmt.Errorf("%w: the fork guard refuses to have a head signed: %s (restore the newest database; see the fork guard's runbook)", ErrInconsistent, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%w: the fork guard refuses to have a head signed: %s (runbooks/fork-guard.md)", ErrInconsistent, fmt.Sprintf(format, args...))
 }

@@ -12,9 +12,10 @@ import (
 // A server that dies at any point of an append, and is started again, has the
 // entry once, under a head that proves it.
 func TestCrashPoints(t *testing.T) {
-	for _, point := range []string{"log.before-commit", "log.sequenced", "log.signed", "log.published"} {
+	for _, point := range []string{"log.before-commit", "log.sequenced", "log.guarded", "log.signed", "log.published"} {
 		t.Run(point, func(t *testing.T) {
 			s := newSetup(t)
+			s.env["FAIRPACT_FORK_GUARD"] = "file://" + t.TempDir() + "/guard.json"
 			s.migrate(t)
 			p := s.start(t)
 			p.waitReady(t)

@@ -255,6 +255,7 @@ func TestRefusesToStart(t *testing.T) {
 		"no secret file":  {func(_ *testing.T, s *setup) { s.env["FAIRPACT_APPEND_SECRET_FILE"] += ".none" }, "FAIRPACT_APPEND_SECRET_FILE"},
 		"no secret":       {func(_ *testing.T, s *setup) { delete(s.env, "FAIRPACT_APPEND_SECRET_FILE") }, "FAIRPACT_APPEND_SECRET_FILE is not set"},
 		"no signing key":  {func(_ *testing.T, s *setup) { delete(s.env, "FAIRPACT_SIGNING_KEY") }, "FAIRPACT_SIGNING_KEY is not set"},
+		"no fork guard":   {func(t *testing.T, s *setup) { s.migrate(t); s.env["FAIRPACT_FORK_GUARD"] = "guard.json" }, "FAIRPACT_FORK_GUARD"},
 		"a short secret": {func(t *testing.T, s *setup) {
 			if err := os.WriteFile(s.env["FAIRPACT_APPEND_SECRET_FILE"], []byte("short\n"), 0o600); err != nil {
 				t.Fatal(err)
