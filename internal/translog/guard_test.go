@@ -261,6 +261,25 @@ func TestRestoredBackupIsRefused(t *testing.T) {
 	}
 }
 
+// The database is swapped for an older copy under a running replica: the index
+// that the copy gives out again is not answered as published.
+func TestFailoverUnderARunningReplica(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(t)
+	l, gate := d.guarded(t, &memoryGuard{}, false)
+	fill(t, l, 0, 3)
+	fill(t, l, 3, 5)
+	signed := gate.count.Load()
+	asOwner(t, d, "DELETE FROM translog.leaves WHERE leaf_index >= 3", "DELETE FROM translog.tree_heads WHERE tree_size > 3")
+	setCommitted(t, d, data(0, 3))
+	if got, err := l.Append(within(t, 20*time.Second), entryOf(100), d.sign(t, entryOf(100))); !errors.Is(err, ErrInconsistent) {
+		t.Errorf("%+v, %v; want ErrInconsistent", got, err)
+	}
+	if n := gate.count.Load(); n != signed {
+		t.Errorf("%d heads were signed", n-signed)
+	}
+}
+
 // A guard that lost its record, or is new to a log, takes nothing by itself.
 func TestGuardWithoutRecord(t *testing.T) {
 	t.Parallel()

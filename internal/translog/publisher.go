@@ -35,8 +35,7 @@ type publisher struct {
 
 	mu sync.Mutex
 	// All guarded by mu. size is the newest published size this replica has seen
-	// and never falls; every waiter's leaf is >= size; a waiter is answered once,
-	// when it is taken out.
+	// and never falls; a waiter is answered once, when it is taken out.
 	size    int64
 	waiting map[*waiter]struct{}
 	lastErr error // of the last round, nil where it succeeded
@@ -58,18 +57,14 @@ func newPublisher(s *store, c *checks, signer Signer) *publisher {
 	return &publisher{store: s, checks: c, signer: signer, waiting: make(map[*waiter]struct{}), kick: make(chan struct{}, 1)}
 }
 
-// wait returns the size of a published head that covers the leaf.
+// wait returns the size of a published head that covers the leaf. A round that
+// ends after the call began says so, never memory alone: the database may have
+// been swapped for an older one, which gave the index to another leaf.
 func (p *publisher) wait(ctx, closed context.Context, index int64) (int64, error) {
 	w := &waiter{index: index, done: make(chan published, 1)}
 	p.mu.Lock()
-	size := p.size
-	if index >= size {
-		p.waiting[w] = struct{}{}
-	}
+	p.waiting[w] = struct{}{}
 	p.mu.Unlock()
-	if index < size {
-		return size, nil
-	}
 	signal(p.kick)
 	select {
 	case done := <-w.done:
@@ -119,6 +114,12 @@ func (p *publisher) run(ctx context.Context) {
 	}
 }
 
+func (p *publisher) seen() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.size
+}
+
 func (p *publisher) awaited() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,8 +135,8 @@ func (p *publisher) answer(size int64, err error) {
 	p.size = max(p.size, size)
 	for w := range p.waiting {
 		switch {
-		case w.index < p.size:
-			w.done <- published{size: p.size}
+		case err == nil && w.index < size:
+			w.done <- published{size: size}
 		case errors.Is(err, ErrInconsistent):
 			w.done <- published{err: err}
 		default:
@@ -160,6 +161,9 @@ func (p *publisher) publish(ctx context.Context) (int64, error) {
 			return 0, err
 		}
 		newest = &first
+	}
+	if seen := p.seen(); committed.size < seen {
+		return 0, fmt.Errorf("%w: the database has %d leaves, and this process has seen a head of size %d: it is an older copy", ErrInconsistent, committed.size, seen)
 	}
 	if err := p.extends(ctx, *newest, committed); err != nil {
 		return 0, err
