@@ -115,12 +115,12 @@ func invariants(t testing.TB, stack *localstack.Stack) {
 	w.headsHold(keys)
 }
 
-// trusted is the key that /v1/status publishes.
+// trusted are the keys that /v1/status publishes.
 func trusted(t testing.TB, stack *localstack.Stack) *signing.KeySet {
 	t.Helper()
-	var status struct{ Pubkey string }
+	var status keysOfStatus
 	newClient(t, stack.BaseURL()).want(200, "GET", "/v1/status", "", nil).into(t, &status)
-	keys, err := signing.NewKeySet(status.Pubkey, nil)
+	keys, err := status.keys()
 	if err != nil {
 		t.Fatal(err)
 	}
