@@ -409,7 +409,7 @@ func TestCtlAgreesWithTheIndependentVerifier(t *testing.T) {
 		Head        json.RawMessage `json:"tree_head"`
 		Inputs      json.RawMessage
 		Params      json.RawMessage
-		Keys        []string
+		Keys        json.RawMessage
 		Failed      []string
 	}
 	if err := json.Unmarshal(text, &cases); err != nil {
@@ -418,13 +418,20 @@ func TestCtlAgreesWithTheIndependentVerifier(t *testing.T) {
 	c := newCtl(t, "")
 	seen := map[string]bool{}
 	for i, x := range cases {
-		way := fmt.Sprint(x.Failed, string(x.Inputs) == "null")
-		if seen[way] || len(x.Keys) == 0 || string(x.Inputs) != "null" && x.Inputs[0] != '[' { // the last two are wrong usage here, no verdict
+		document := x.Keys[0] == '{'
+		way := fmt.Sprint(x.Failed, string(x.Inputs) == "null", document)
+		if seen[way] || string(x.Keys) == "[]" || slices.Contains(x.Failed, "unreadable") || string(x.Inputs) != "null" && x.Inputs[0] != '[' { // the last three are wrong usage here, no verdict
 			continue
 		}
 		seen[way] = true
 		args := []string{"verify", c.file("cert.json", []byte(x.Certificate)), "--tree-head", c.file("head.json", []byte(x.Head)), "--json"}
-		for _, key := range x.Keys {
+		var labels []string
+		if document {
+			args = append(args, "--keys", c.file("keys.json", []byte(x.Keys)))
+		} else if err := json.Unmarshal(x.Keys, &labels); err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range labels {
 			args = append(args, "--pubkey", key)
 		}
 		if string(x.Inputs) != "null" {

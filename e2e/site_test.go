@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"math/big"
 	"os"
+	"os/exec"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -29,7 +31,7 @@ func TestPagePlaysADeal(t *testing.T) {
 	p.until("the page has read the status", "document.querySelector('#deployment span')")
 	p.do(chromedp.Focus("#try-go"), chromedp.KeyEvent("\r"))
 	p.until("the deal is settled", "document.querySelector('#try-load')")
-	if p.text("#try-report .verdict strong") != "Valid" || eval[int](p, "document.querySelectorAll('#try-report .ok').length") != 11 {
+	if p.text("#try-report .verdict strong") != "Valid" || eval[int](p, "document.querySelectorAll('#try-report .ok').length") != 12 {
 		t.Errorf("report: %s", p.text("#try-report"))
 	}
 	if steps := eval[int](p, "document.querySelectorAll('#try-story li').length"); steps != 10 {
@@ -170,11 +172,11 @@ func TestPageVerifiesAndSeesForgeries(t *testing.T) {
 		forge  func(cert, head body)
 		failed []string
 	}{
-		"a changed field": {func(cert, _ body) { cert["retention"] = "purge" }, []string{"signature", "merkle_inclusion"}},
-		"the other s":     {func(cert, _ body) { cert["signature"] = otherS(t, cert["signature"].(string)) }, []string{"signature"}},
+		"a changed field": {func(cert, _ body) { cert["retention"] = "purge" }, []string{"signature", "key_in_force", "merkle_inclusion"}},
+		"the other s":     {func(cert, _ body) { cert["signature"] = otherS(t, cert["signature"].(string)) }, []string{"signature", "key_in_force"}},
 		"upper-case hex": {func(cert, _ body) {
 			cert["signature"] = "es256:" + strings.ToUpper(cert["signature"].(string)[6:])
-		}, []string{"shape", "signature", "tree_size", "merkle_inclusion", "input_root_wellformed", "consistency"}},
+		}, []string{"shape", "signature", "key_in_force", "tree_size", "merkle_inclusion", "input_root_wellformed", "consistency"}},
 		"a swapped path": {func(cert, _ body) {
 			path := cert["log_proof"].(body)["inclusion_path"].([]any)
 			path[0], path[1] = path[1], path[0]
@@ -190,7 +192,7 @@ func TestPageVerifiesAndSeesForgeries(t *testing.T) {
 			leaf := foreignHead(t, foreign, cert)
 			head["tree_size"], head["root_hash"], head["signature"] = 1, leaf.root, leaf.signature
 			cert["log_proof"] = body{"tree_size": 1, "leaf_index": 0, "inclusion_path": []string{}}
-		}, []string{"tree_head_signature"}},
+		}, []string{"tree_head_signature", "key_in_force"}},
 	}
 	for name, f := range forgeries {
 		cert, head := asBody(t, d.text), asBody(t, d.headText)
@@ -200,15 +202,108 @@ func TestPageVerifiesAndSeesForgeries(t *testing.T) {
 		}
 	}
 
+	// The key set says what a key may have signed.
+	leaf, size := d.certificate["log_proof"].(body)["leaf_index"].(float64), d.head["tree_size"].(float64)
+	for name, k := range map[string]struct {
+		row   body
+		words string
+	}{
+		"the next key":       {body{"state": "next"}, "OK: certificate: the next key; tree head: the next key"},
+		"an open retirement": {body{"state": "retired", "retired_at": 1795257295}, "OK: certificate: a retired key that no tree size closes; tree head: a retired key that no tree size closes"},
+		"retired after":      {body{"state": "retired", "tree_size": size}, fmt.Sprintf("OK: certificate: a key retired at tree size %v; tree head: a key retired at tree size %v", size, size)},
+		"a head too large":   {body{"state": "retired", "tree_size": size - 1}, fmt.Sprintf("FAIL: the key of the tree head retired at tree size %v and the head is of size %v", size-1, size)},
+		"a leaf too late":    {body{"state": "retired", "tree_size": leaf}, fmt.Sprintf("FAIL: the key of the certificate retired at tree size %v and this is leaf %v", leaf, leaf)},
+	} {
+		k.row["pubkey"] = d.key
+		document := jsonText(t, body{"keys": []body{{"pubkey": labelOf(t, foreign), "state": "current"}, k.row}})
+		failed := p.verdict(d.text, document, d.headText, "", "")
+		said := "OK: "
+		if len(failed) > 0 {
+			said = "FAIL: "
+		}
+		said += p.text("#verify-report [data-check=key_in_force] .detail")
+		if !strings.HasPrefix(said, k.words) || len(failed) > 0 && !slices.Equal(failed, []string{"key_in_force"}) {
+			t.Errorf("%s: %v failed, %s, want %s", name, failed, said, k.words)
+		}
+	}
+
 	// Fetched on demand, the keys and the head are those of the service.
 	p.set("#verify-certificate", d.text)
 	p.set("#verify-keys", "")
 	p.set("#verify-head", "")
 	eval[bool](p, "document.querySelector('#fetch-trust').click(), true")
 	p.until("keys and head are fetched", "document.querySelector('#verify-head').value")
-	if keys, size := eval[string](p, "document.querySelector('#verify-keys').value"), eval[float64](p, "JSON.parse(document.querySelector('#verify-head').value).tree_size"); keys != d.key || size != d.head["tree_size"].(float64) {
-		t.Errorf("fetched: %s and a head of %v leaves", keys, size)
+	keys, fetched := eval[string](p, "document.querySelector('#verify-keys').value"), eval[float64](p, "JSON.parse(document.querySelector('#verify-head').value).tree_size")
+	if want := (body{"keys": []any{body{"pubkey": d.key, "state": "current"}}}); !reflect.DeepEqual(asBody(t, keys), want) || fetched != size {
+		t.Errorf("fetched: %s and a head of %v leaves", keys, fetched)
 	}
+}
+
+// The page gives the independent verifier's verdict on every case of that
+// verifier's own tests, and names the same checks.
+func TestPageAgreesWithTheIndependentVerifier(t *testing.T) {
+	text, err := exec.Command("python3", "verifier/cases.py").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []map[string]json.RawMessage
+	if err := json.Unmarshal(text, &cases); err != nil {
+		t.Fatal(err)
+	}
+	texts := make([]map[string]string, len(cases)) // read by the page's own reader
+	for i, x := range cases {
+		texts[i] = map[string]string{}
+		for name, value := range x {
+			texts[i][name] = string(value)
+		}
+	}
+	p := newTab(t, newClient(t, shared(t).BaseURL()).base)
+	p.open("/", 1280, "light")
+	found := eval[[][]string](p, `(async () => {
+		const folder = document.querySelector('script[type=module]').src.replace('page.js', '');
+		const [{parse}, {keysOf}, {verifyCertificate}] = await Promise.all(['jcs', 'keys', 'verify'].map((name) => import(folder + name + '.js')));
+		const found = [];
+		for (const one of `+jsonText(t, texts)+`) {
+			const read = (name) => parse(one[name], 40);
+			let keys = read('keys');
+			try {
+				keys = Array.isArray(keys) ? keys.map((pubkey) => ({pubkey})) : keysOf(keys);
+			} catch {
+				found.push(['unreadable']);
+				continue;
+			}
+			const checks = await verifyCertificate({certificate: read('certificate'), head: read('tree_head'), keys, inputs: read('inputs'), params: read('params')});
+			found.push(checks.filter((check) => !check.ok).map((check) => check.name).sort());
+		}
+		return found;
+	})()`)
+	if len(found) != len(cases) {
+		t.Fatalf("%d verdicts on %d cases", len(found), len(cases))
+	}
+	verdicts := map[string]int{}
+	for i, x := range cases {
+		var want []string
+		if err := json.Unmarshal(x["failed"], &want); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(found[i], want) {
+			t.Errorf("case %d fails %v, the independent verifier fails %v\n%s", i, found[i], want, x["certificate"])
+		}
+		verdicts[strings.Join(found[i], " ")]++
+	}
+	if verdicts[""] < 10 || verdicts["unreadable"] < 30 || verdicts["key_in_force"] < 8 || len(cases) < 300 {
+		t.Errorf("of %d cases: %v: too few to mean anything", len(cases), verdicts)
+	}
+}
+
+// labelOf is the key's public half as a key set names it.
+func labelOf(t *testing.T, key *ecdsa.PrivateKey) string {
+	t.Helper()
+	point, err := key.PublicKey.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("es256:%02x%x", 2+point[64]&1, point[1:33])
 }
 
 func otherS(t *testing.T, signature string) string {

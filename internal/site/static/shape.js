@@ -1,5 +1,5 @@
-// What a certificate, a tree head and a status must look like, and what a
-// certificate must not claim. A rule gives null, or the words for what is wrong.
+// What a certificate, a tree head, a status and a key set must look like, and what
+// a certificate must not claim. A rule gives null, or the words for what is wrong.
 
 import { signatureForm } from './p256.js';
 
@@ -60,8 +60,23 @@ export const CERTIFICATE = record({
 });
 export const TREE_HEAD = record({ tree_size: integer, root_hash: HASH, signature: SIGNATURE });
 export const STATUS = record({ pubkey: string, legacy_pubkeys: array(string) }, { extra: true });
+const KEY_SET = record({ keys: array(record(
+  { pubkey: string, state: oneOf('current', 'next', 'retired'), retired_at: integer, tree_size: integer }, { optional: ['retired_at', 'tree_size'] })) });
 export const INPUTS = array(nullable(record(
   { input: object, salt: rule((v) => v === null || typeof v === 'string', 'is not a string') }, { optional: ['salt'] })));
+
+/** What is wrong with the answer of /v1/pubkeys, or null. */
+export function keySetProblem(document) {
+  const bad = KEY_SET(document);
+  if (bad) return bad;
+  const { keys } = document;
+  for (const [i, key] of keys.entries()) {
+    if (key.state !== 'retired' && ('retired_at' in key || 'tree_size' in key)) return `[${i}] is ${key.state} and has what only a retired key has`;
+    if (keys.findIndex((other) => other.pubkey === key.pubkey) < i) return `[${i}] repeats a key`;
+  }
+  const current = keys.filter((key) => key.state === 'current').length;
+  return current === 1 ? null : `has ${current} current keys instead of one`;
+}
 
 /** What a certificate of the right shape says that cannot be true together. */
 export function contradictions(c) {

@@ -4,6 +4,7 @@
 import { bytesOf, concat, sha256, toHex } from './bytes.js';
 import { byId, call, element, problemOf } from './dom.js';
 import { canonical, encode, parse } from './jcs.js';
+import { keysOf } from './keys.js';
 import { showReport } from './report.js';
 import { verifyCertificate } from './verify.js';
 import { fetchTrust, load } from './verifier.js';
@@ -129,15 +130,14 @@ async function run() {
   try {
     const told = new Story(story);
     const { certificate, params, sealed, result, items } = await play(told);
-    const { status, head } = await fetchTrust(certificate);
-    const keys = [status.pubkey, ...status.legacy_pubkeys];
-    const checks = await verifyCertificate({ certificate, head, keys, inputs: sealed, params });
+    const { keys, head } = await fetchTrust(certificate);
+    const checks = await verifyCertificate({ certificate, head, keys: keysOf(keys), inputs: sealed, params });
     const report = element('div', { id: 'try-report' });
     showReport(report, checks, certificate);
     outcome.replaceChildren(...picture(result, items), element('h3', {}, 'The certificate, verified here'), report,
       element('button', {
         type: 'button', class: 'second', id: 'try-load', onclick: () => load({
-          certificate: JSON.stringify(certificate, null, 2), keys: keys.join('\n'), head: JSON.stringify(head, null, 2),
+          certificate: JSON.stringify(certificate, null, 2), keys: JSON.stringify(keys, null, 2), head: JSON.stringify(head, null, 2),
           inputs: JSON.stringify(sealed, null, 2), params: JSON.stringify(params, null, 2),
         }),
       }, 'Open it in the verifier and try to forge it'));

@@ -3,6 +3,7 @@
 
 import { byId, call, problemOf } from './dom.js';
 import { parse } from './jcs.js';
+import { keysOf } from './keys.js';
 import { showReport } from './report.js';
 import { verifyCertificate } from './verify.js';
 
@@ -27,12 +28,18 @@ function read(name, what, depth) {
   }
 }
 
-/** Labelled keys, one a line, or the whole answer of /v1/status. */
+/** Labelled keys, one a line, or the whole answer of /v1/pubkeys or /v1/status. */
 function readKeys() {
   const text = field('keys').value.trim();
-  if (!text.startsWith('{')) return text.split(/[\s,]+/).filter(Boolean);
-  const status = read('keys', 'status');
-  return [status.pubkey, ...(status.legacy_pubkeys ?? [])];
+  if (!text.startsWith('{')) return text.split(/[\s,]+/).filter(Boolean).map((pubkey) => ({ pubkey }));
+  const document = read('keys', 'key set');
+  try {
+    return keysOf(document);
+  } catch (fault) {
+    field('keys').closest('details').open = true;
+    field('keys').focus();
+    throw new Error(`The keys cannot be used: ${fault.message}. Paste the answer of /v1/pubkeys.`);
+  }
 }
 
 async function verify() {
@@ -53,10 +60,14 @@ async function verify() {
   say(inputs === null ? 'Checked without the inputs. With them, the result itself is recomputed as well.' : 'Checked, and recomputed from the inputs.');
 }
 
-/** Keys and the tree head of the certificate's proof, where the log still answers it. */
+/**
+ * The key set, or the status where the deployment has none, and the tree head of
+ * the certificate's proof, where the log still answers it.
+ */
 export async function fetchTrust(certificate) {
-  const status = await call('GET', '/v1/status');
-  if (!status.ok) throw new Error(problemOf(status));
+  let keys = await call('GET', '/v1/pubkeys');
+  if (keys.status === 404) keys = await call('GET', '/v1/status');
+  if (!keys.ok) throw new Error(problemOf(keys));
   let head = await call('GET', '/v1/log/tree-head');
   const size = certificate?.log_proof?.tree_size;
   if (head.ok && Number.isSafeInteger(size) && size >= 0 && size < head.json.tree_size) {
@@ -64,14 +75,14 @@ export async function fetchTrust(certificate) {
     if (older.ok) head = older;
   }
   if (!head.ok) throw new Error(problemOf(head));
-  return { status: parse(status.text), head: parse(head.text) };
+  return { keys: parse(keys.text), head: parse(head.text) };
 }
 
 async function fillTrust() {
-  const { status, head } = await fetchTrust(read('certificate', 'certificate'));
-  field('keys').value = [status.pubkey, ...status.legacy_pubkeys].join('\n');
+  const { keys, head } = await fetchTrust(read('certificate', 'certificate'));
+  field('keys').value = JSON.stringify(keys, null, 2);
   field('head').value = JSON.stringify(head, null, 2);
-  say('Fetched. A service names its own key: compare it with one that you have from elsewhere.');
+  say('Fetched. A service names its own keys: compare them with what you have from elsewhere.');
 }
 
 async function fillCertificate() {

@@ -5,11 +5,16 @@
 import { draw, rejectors, result } from './algorithms.js';
 import { bytesOf, concat, equal, fromHex, sha256, toHex } from './bytes.js';
 import { canonical, encode } from './jcs.js';
+import { inForce, standing } from './keys.js';
 import { climb, leafHash, rootOf } from './merkle.js';
 import { keyProblem, signatureProblem, verify as holds } from './p256.js';
 import { CERTIFICATE, INPUTS, SHA256, TREE_HEAD, contradictions } from './shape.js';
 
+const IN_FORCE = 'The keys were in force when they signed';
 const isObject = (v) => typeof v === 'object' && v !== null && !Array.isArray(v);
+
+/** A value as text, whatever a stranger has put there. */
+const shown = (v) => (typeof v === 'string' ? v : canonical(v ?? null));
 
 /** The bytes that are signed: the certificate without signature and log_proof, in RFC 8785 form. */
 export function signingBytes(certificate) {
@@ -20,8 +25,8 @@ export function signingBytes(certificate) {
 }
 
 /**
- * All checks. keys: labelled public keys, the current one first. inputs: list of
- * {input, salt} in party order, null where unknown; params: algorithm_params.
+ * All checks. keys: what keysOf gives, of each {pubkey} and what it may sign. inputs:
+ * list of {input, salt} in party order, null where unknown; params: algorithm_params.
  * What is not given is not checked; a missing head or no keys is a failure.
  */
 export async function verifyCertificate({ certificate, head, keys, inputs = null, params = null }) {
@@ -31,31 +36,34 @@ export async function verifyCertificate({ certificate, head, keys, inputs = null
   };
   const shapeProblem = CERTIFICATE(certificate);
   add('shape', 'It has the form of a certificate', shapeProblem && `the certificate ${shapeProblem}`, 'every member, and no other');
-  const badKey = keys.find((key) => keyProblem(key));
+  const badKey = keys.map((key) => key.pubkey).find(keyProblem);
   add('keys', 'The keys to verify with are usable', badKey !== undefined ? `${String(badKey).slice(0, 80)} ${keyProblem(badKey)}` : keys.length ? null : 'no key to verify with',
-    keys.length === 1 ? 'one key' : `${keys.length} keys`, keys.map((key, i) => [i ? 'legacy key' : 'key', key]));
+    keys.length === 1 ? 'one key' : `${keys.length} keys`, keys.map((key) => [standing(key), key.pubkey]));
 
   const message = signingBytes(certificate);
   const entry = await sha256(message);
   const signature = isObject(certificate) ? certificate.signature : undefined;
-  add('signature', 'The signature holds over exactly these bytes', ...await signedBy(keys, message, signature), [
+  const signed = await signedBy(keys, message, signature);
+  add('signature', 'The signature holds over exactly these bytes', signed.problem, signed.good, [
     ['signing bytes (RFC 8785)', new TextDecoder().decode(message)],
     ['their SHA-256', toHex(entry)],
-    ['signature', String(signature)],
+    ['signature', shown(signature)],
   ]);
 
   const headProblem = head === null || head === undefined ? 'no tree head is given' : TREE_HEAD(head) && `the tree head ${TREE_HEAD(head)}`;
   const headBytes = headProblem ? null : encode({ tree_size: head.tree_size, root_hash: head.root_hash });
-  add('tree_head_signature', 'The tree head is signed by the same keys', ...(headProblem ? [headProblem, ''] : await signedBy(keys, headBytes, head.signature)),
+  const signedHead = headProblem ? { problem: headProblem } : await signedBy(keys, headBytes, head.signature);
+  add('tree_head_signature', 'The tree head is signed by the same keys', signedHead.problem, signedHead.good,
     headProblem ? [] : [['signed bytes', new TextDecoder().decode(headBytes)], ['signature', head.signature]]);
   if (shapeProblem) {
-    for (const [name, title] of [['tree_size', 'Proof and tree head are of one size'], ['merkle_inclusion', 'It is in the log'],
+    for (const [name, title] of [['key_in_force', IN_FORCE], ['tree_size', 'Proof and tree head are of one size'], ['merkle_inclusion', 'It is in the log'],
       ['input_root_wellformed', 'The root over the inputs is well-formed'], ['consistency', 'Nothing in it contradicts itself']]) {
       add(name, title, 'not checked, because the form is wrong');
     }
     return checks;
   }
 
+  add('key_in_force', IN_FORCE, ...inForce(signed.key, signedHead.key, certificate.log_proof.leaf_index, headProblem ? 0 : head.tree_size));
   await addInclusion(add, certificate.log_proof, headProblem ? null : head, headProblem, entry);
   const [root, computed] = [certificate.input_root, certificate.outcome === 'COMPUTED'];
   add('input_root_wellformed', 'The root over the inputs is well-formed',
@@ -63,7 +71,7 @@ export async function verifyCertificate({ certificate, head, keys, inputs = null
   add('consistency', 'Nothing in it contradicts itself', contradictions(certificate).join('; '), 'outcome, parties, times and properties agree');
   if (computed && certificate.algorithm === 'random.v1') {
     add('draw', 'The draw follows from the beacon', await drawProblem(certificate),
-      'recomputed from beacon and nonce_digest; the beacon’s own BLS signature is not checked in the browser', [['ticket', String(certificate.result?.ticket)]]);
+      'recomputed from beacon and nonce_digest; the beacon’s own BLS signature is not checked in the browser', [['ticket', shown(certificate.result?.ticket)]]);
   }
   if (inputs !== null) await addInputs(add, certificate, inputs, params);
   return checks;
@@ -71,18 +79,18 @@ export async function verifyCertificate({ certificate, head, keys, inputs = null
 
 export const valid = (checks) => checks.length > 0 && checks.every((check) => check.ok);
 
-/** [problem, good words] */
+/** The key that made the signature and words for it, or the problem. */
 async function signedBy(keys, message, signature) {
   const problem = signatureProblem(signature);
-  if (problem) return [`the signature ${problem}`, ''];
+  if (problem) return { problem: `the signature ${problem}` };
   for (const [i, key] of keys.entries()) {
     try {
-      if (await holds(key, message, signature)) return [null, i ? `under legacy key ${i}` : 'under the current key'];
+      if (await holds(key.pubkey, message, signature)) return { key, good: `under key ${i + 1} of ${keys.length}: ${standing(key)}` };
     } catch (fault) {
-      return [fault.message, ''];
+      return { problem: fault.message };
     }
   }
-  return [keys.length === 1 ? 'the signature does not hold under this key' : `the signature holds under none of the ${keys.length} keys`, ''];
+  return { problem: keys.length === 1 ? 'the signature does not hold under this key' : `the signature holds under none of the ${keys.length} keys` };
 }
 
 async function addInclusion(add, proof, head, headProblem, entry) {
