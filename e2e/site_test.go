@@ -237,6 +237,23 @@ func TestPageVerifiesAndSeesForgeries(t *testing.T) {
 	if want := (body{"keys": []any{body{"pubkey": d.key, "state": "current"}}}); !reflect.DeepEqual(asBody(t, keys), want) || fetched != size {
 		t.Errorf("fetched: %s and a head of %v leaves", keys, fetched)
 	}
+
+	// A deployment without that path still names its keys in the status.
+	eval[bool](p, `(() => {
+		const real = window.fetch;
+		window.fetch = (path, options) => path === '/v1/pubkeys' ? Promise.resolve(new Response('{"error":"NOT_FOUND: no such path"}', {status: 404})) : real(path, options);
+		document.querySelector('#verify-keys').value = '';
+		document.querySelector('#fetch-trust').click();
+		return true;
+	})()`)
+	p.until("the keys of the status are fetched", "document.querySelector('#verify-keys').value")
+	status := eval[string](p, "document.querySelector('#verify-keys').value")
+	if failed := p.verdict(d.text, status, d.headText, "", ""); len(failed) > 0 || asBody(t, status)["pubkey"] != d.key {
+		t.Errorf("%v failed with %s", failed, status)
+	}
+	if said := p.text("#verify-report [data-check=key_in_force] .detail"); !strings.Contains(said, "without its state") {
+		t.Errorf("keys of a status: %s", said)
+	}
 }
 
 // The page gives the independent verifier's verdict on every case of that
