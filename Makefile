@@ -10,7 +10,7 @@ TEST_TIMEOUT := 15m
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: build ## run everything here until Ctrl-C (PORT=8080, DATABASE_URL= and REDIS_URL= change it)
@@ -42,21 +42,41 @@ test: ## run all tests, the black-box ones included, with the race detector
 	CGO_ENABLED=1 go test -race -timeout=$(TEST_TIMEOUT) -tags=pkcs11 ./internal/signing/...
 	go -C hack test -timeout=$(TEST_TIMEOUT) ./...
 
+.PHONY: e2e-cluster
+e2e-cluster: ## install the chart on a real cluster of this machine and disturb it (CLUSTER= the command that makes one)
+	hack/e2e-cluster.sh
+
 .PHONY: lint
 lint: ## check formatting, go vet, staticcheck, and that generated files are up to date
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
 	  if [ -n "$$unformatted" ]; then echo "not formatted (make fmt mends it):"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
+	go vet -tags cluster ./e2e/cluster
 	CGO_ENABLED=1 go vet -tags=pkcs11 ./internal/signing/...
 	go -C hack vet ./...
 	@go -C hack build -buildvcs=false -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck
 	./bin/staticcheck ./...
+	./bin/staticcheck -tags cluster ./e2e/cluster
 	CGO_ENABLED=1 ./bin/staticcheck -tags=pkcs11 ./internal/signing/...
 	cd hack && ../bin/staticcheck ./...
 	go mod tidy -diff
 	go -C hack mod tidy -diff
 	@sums() { git ls-files -z | xargs -0 sha256sum; }; before=$$(sums); go generate ./...; \
 	  if [ "$$before" != "$$(sums)" ]; then echo "generated files were stale and are now mended: commit them"; exit 1; fi
+
+.PHONY: chart
+chart: ## check the Helm chart: lint, unit tests, its table of values
+	@go -C hack/charttools build -buildvcs=false -o ../../bin/ -ldflags "-X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=35 -X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor=35" \
+	  helm.sh/helm/v3/cmd/helm github.com/helm-unittest/helm-unittest/cmd/helm-unittest ./valuestable
+	@for values in charts/fairpact/tests/values/*.yaml manifests/values-gcp.yaml manifests/values-aws.yaml; do \
+	  ./bin/helm lint --quiet --strict charts/fairpact --values $$values || exit 1; done
+	./bin/helm-unittest --strict charts/fairpact
+	./bin/valuestable -check charts/fairpact
+
+.PHONY: chart-docs
+chart-docs: ## write the table of values into the chart's README
+	@go -C hack/charttools build -buildvcs=false -o ../../bin/ ./valuestable
+	./bin/valuestable charts/fairpact
 
 .PHONY: fmt
 fmt: ## format the Go code
