@@ -46,6 +46,10 @@ test: ## run all tests, the black-box ones included, with the race detector
 e2e-cluster: ## install the chart on a real cluster of this machine and disturb it (CLUSTER= the command that makes one)
 	hack/e2e-cluster.sh
 
+.PHONY: e2e-kind
+e2e-kind: ## the same on kind, where Docker, kind, kubectl and helm are
+	hack/e2e-kind.sh
+
 .PHONY: lint
 lint: ## check formatting, go vet, staticcheck, and that generated files are up to date
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \

@@ -18,6 +18,7 @@ trap '"$cluster" down' EXIT
 "$cluster" up
 "$cluster" data-image
 export FAIRPACT_E2E_IMAGES=$images FAIRPACT_E2E_TAGS="e2e-1 e2e-2" FAIRPACT_LOAD_IMAGES="$cluster load" \
+  FAIRPACT_E2E_DATABASE="postgres://app:app@postgres:5432/app?sslmode=disable" \
   FAIRPACT_E2E_DATA=$(realpath "$(dirname "$cluster")/manifests/postgres-redis.yaml")
 cd e2e/cluster
 "$cluster" run ../../bin/cluster.test -test.v -test.timeout=25m

@@ -133,7 +133,7 @@ UNION ALL SELECT 'a deal that is not done', deal_id FROM deals WHERE phase IN ('
 // certificate and its leaf, once.
 func books(t *testing.T, _ *cluster) {
 	psql := func(query string) string {
-		return strings.TrimSpace(kubectl(t, "exec", "deployment/postgres", "--", "psql", "-h", "127.0.0.1", "-U", "app", "-d", "app", "-At", "-c", query))
+		return strings.TrimSpace(kubectl(t, "exec", "deployment/postgres", "--", "psql", needed(t, "FAIRPACT_E2E_DATABASE"), "-At", "-c", query))
 	}
 	if found := psql(never); found != "" {
 		t.Errorf("the database holds:\n%.2000s", found)

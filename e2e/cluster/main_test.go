@@ -9,8 +9,10 @@
 //	FAIRPACT_E2E_IMAGES    folder of the archives of hack/images
 //	FAIRPACT_E2E_TAGS      the two tags to upgrade between, "old new"; their versions differ
 //	FAIRPACT_LOAD_IMAGES   command that loads one archive, such as `kind load image-archive`
-//	FAIRPACT_E2E_DATA      manifest of Postgres (postgres://app:app@postgres/app) and Redis (redis://redis:6379)
-//	FAIRPACT_E2E_BASE_URL  where deal-api answers (default: its Service, for tests that run in the cluster's network)
+//	FAIRPACT_E2E_DATA      manifest of Postgres and Redis (redis://redis:6379)
+//	FAIRPACT_E2E_DATABASE  URL of that Postgres
+//	FAIRPACT_E2E_BASE_URL  where deal-api answers (default: its Service, for tests that run in the cluster's
+//	                       network; "node": a port of a node, where only those can be reached)
 package cluster
 
 import (
@@ -117,7 +119,7 @@ func install(t *testing.T) *cluster {
 	secret := func(name, key, value string) {
 		kubectl(t, "create", "secret", "generic", name, "--from-literal="+key+"="+value)
 	}
-	secret("db", "url", "postgres://app:app@postgres:5432/app?sslmode=disable")
+	secret("db", "url", needed(t, "FAIRPACT_E2E_DATABASE"))
 	secret("redis", "url", "redis://redis:6379/0")
 	secret("server", "server-secret", random())
 	secret("append", "append-secret", random())
@@ -125,6 +127,10 @@ func install(t *testing.T) *cluster {
 	kubectl(t, "rollout", "status", "deployment/postgres", "--timeout=120s")
 	kubectl(t, "rollout", "status", "deployment/redis", "--timeout=120s")
 	c.upgrade(t, c.old)
+	if c.base == "node" {
+		c.base = "http://" + kubectl(t, "get", "nodes", "-o", `jsonpath={.items[0].status.addresses[?(@.type=="InternalIP")].address}`) +
+			":" + kubectl(t, "get", "service", release+"-deal-api", "-o", "jsonpath={.spec.ports[0].nodePort}")
+	}
 	return c
 }
 
@@ -133,6 +139,9 @@ func (c *cluster) upgrade(t *testing.T, tag string, set ...string) {
 	t.Helper()
 	args := []string{"upgrade", "--install", release, chart, "-n", namespace, "--wait", "--timeout", "5m",
 		"--values", "values.yaml", "--set-string", "image.tag=" + tag}
+	if os.Getenv("FAIRPACT_E2E_BASE_URL") == "node" {
+		set = append(set, "dealApi.service.type=NodePort")
+	}
 	for _, s := range set {
 		args = append(args, "--set", s)
 	}
