@@ -96,6 +96,7 @@ func (c *Client) Fetch(ctx context.Context, round int64) (Round, error) {
 			return known, nil
 		}
 		fetched, err := c.race(shared, round)
+		count(err)
 		if err == nil {
 			c.keep(fetched)
 		}

@@ -47,6 +47,7 @@ func Open(ctx context.Context, databaseURL string, maxConns int32) (*pgxpool.Poo
 		pool.Close()
 		return nil, fmt.Errorf("reach the database: %w", err)
 	}
+	newest.Store(pool)
 	return pool, nil
 }
 

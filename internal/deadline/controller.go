@@ -38,6 +38,7 @@ type Deals interface {
 	Complete(ctx context.Context) ([]string, error)
 	Attend(ctx context.Context, dealID string) (again time.Duration, err error)
 	Sweep(ctx context.Context) (int64, error)
+	Load(ctx context.Context) (store.Load, error)
 }
 
 // Controller attends deals.
@@ -65,8 +66,10 @@ func (c *Controller) Ready() error {
 // SetupWithManager adds the controller and the sweep to a manager. workers is
 // how many deals are attended at once.
 func (c *Controller) SetupWithManager(mgr manager.Manager, workers int) error {
-	if err := mgr.Add(manager.RunnableFunc(c.sweep)); err != nil {
-		return err
+	for _, loop := range []manager.RunnableFunc{c.sweep, c.measure} {
+		if err := mgr.Add(loop); err != nil {
+			return err
+		}
 	}
 	return builder.TypedControllerManagedBy[string](mgr).
 		Named("deal").
@@ -139,6 +142,7 @@ func (c *Controller) relist(ctx context.Context, queue workqueue.TypedRateLimiti
 		}
 	}
 	c.listed.Store(true)
+	lastRelist.SetToCurrentTime()
 	return nil
 }
 

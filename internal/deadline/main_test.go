@@ -79,6 +79,12 @@ func (d *deals) Complete(context.Context) (all []string, err error) {
 	return all, d.listing
 }
 
+func (d *deals) Load(context.Context) (store.Load, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return store.Load{Committing: int64(len(d.due))}, d.listing
+}
+
 func (d *deals) Attend(ctx context.Context, deal string) (time.Duration, error) {
 	d.mu.Lock()
 	d.calls = append(d.calls, attendance{deal, d.now()})

@@ -10,6 +10,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +32,8 @@ type Redis struct {
 	timeout time.Duration // of one command
 	// downUntil is the time (unix nanoseconds) before which Redis is not asked.
 	downUntil atomic.Int64
+	stop      context.CancelFunc // of the watch
+	watching  sync.WaitGroup
 }
 
 // Open makes a client. It fails on a malformed URL only; a Redis that is out of
@@ -47,11 +50,19 @@ func Open(url string) (*Redis, error) {
 	options.MaxRetries, options.DialerRetries = -1, 1
 	options.ContextTimeoutEnabled = true
 	client := redis.NewClient(options)
-	return &Redis{client: client, limiter: redis_rate.NewLimiter(client), timeout: options.ReadTimeout}, nil
+	r := &Redis{client: client, limiter: redis_rate.NewLimiter(client), timeout: options.ReadTimeout}
+	var watched context.Context
+	watched, r.stop = context.WithCancel(context.Background())
+	r.watching.Go(func() { r.watch(watched) })
+	return r, nil
 }
 
 // Close ends all connections.
-func (r *Redis) Close() error { return r.client.Close() }
+func (r *Redis) Close() error {
+	r.stop()
+	r.watching.Wait()
+	return r.client.Close()
+}
 
 // Ping tells whether Redis answers, for monitoring.
 func (r *Redis) Ping(ctx context.Context) error {
@@ -70,6 +81,7 @@ func (r *Redis) noteFailure(ctx context.Context, err error) bool {
 		return false
 	}
 	if ctx.Err() == nil {
+		failures.Inc()
 		r.downUntil.Store(time.Now().Add(pause).UnixNano())
 	}
 	return true

@@ -22,6 +22,11 @@ func (s *Service) Complete(ctx context.Context) ([]string, error) {
 	return s.store.Complete(ctx, listLimit)
 }
 
+// Load is what runs and what waits, for the metrics.
+func (s *Service) Load(ctx context.Context) (store.Load, error) {
+	return s.store.Load(ctx, deal.DrawDelay)
+}
+
 // Sweep deletes the idempotency records whose time is over.
 func (s *Service) Sweep(ctx context.Context) (int64, error) { return s.store.Sweep(ctx) }
 

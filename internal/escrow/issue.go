@@ -68,6 +68,7 @@ func (s *Service) issue(ctx context.Context, certID string) error {
 	if err := s.store.SetLeaf(ctx, certID, index); err != nil {
 		return err
 	}
+	certificatesIssued.Inc()
 	crash.Point("escrow.published")
 	return nil
 }

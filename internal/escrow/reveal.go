@@ -115,6 +115,7 @@ func (s *Service) reject(ctx context.Context, a Access, in sealing.Input, sealed
 	}
 	done, err := s.store.Reject(ctx, e, a.party, sealed, rec.Replay())
 	if done {
+		endedBy[e.To].Inc()
 		crash.Point("escrow.ended")
 		s.issueBounded(ctx, *e.CertID)
 	}

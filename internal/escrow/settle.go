@@ -122,6 +122,10 @@ func (s *Service) takeOnce(ctx context.Context, d *declaration, step deal.Step, 
 	if !done {
 		return errMoved
 	}
+	endedBy[e.To].Inc()
+	if at, ok := now.DueAt(); ok && step != deal.Compute {
+		noteLateness(at, st.NowMilli)
+	}
 	s.logger.InfoContext(ctx, "deal ended", "deal_id", d.DealID, "state", e.To, "void_flakers", len(e.VoidFlakers))
 	crash.Point("escrow.ended")
 	if e.CertID != nil {

@@ -93,6 +93,9 @@ func (s *Service) Cancel(ctx context.Context, a Access, rec *idempotency.Record)
 	}
 	for range attempts {
 		done, err := s.store.Cancel(ctx, a.deal.DealID, replay)
+		if done {
+			endedBy[deal.Cancelled].Inc()
+		}
 		if err != nil || done {
 			return resp, err
 		}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
 // route is what a path does, by method. HEAD is GET without its body.
@@ -126,7 +128,7 @@ func logProxy(readURL string) (http.HandlerFunc, error) {
 // hangs is out of reach.
 func (a *API) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		began := time.Now()
+		began, call := time.Now(), telemetry.Begin()
 		ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
 		defer cancel()
 		r = r.WithContext(ctx)
@@ -135,6 +137,7 @@ func (a *API) observed(next http.Handler) http.Handler {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		rec := &recorder{ResponseWriter: w}
 		defer func() {
+			defer func() { call.End(routeOf(r), r.Method, cmp.Or(rec.status, http.StatusOK)) }()
 			if fault := recover(); fault != nil {
 				if fault == http.ErrAbortHandler {
 					panic(fault)
@@ -153,6 +156,14 @@ func (a *API) observed(next http.Handler) http.Handler {
 		}()
 		next.ServeHTTP(rec, r)
 	})
+}
+
+// routeOf is the pattern that served the call; empty where none did.
+func routeOf(r *http.Request) string {
+	if r.Pattern == "/" { // what is left over
+		return ""
+	}
+	return r.Pattern
 }
 
 // dealID is the path's deal where it has the form of one.

@@ -122,6 +122,7 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 
 // fault answers a JSON-RPC error whose message is `CODE: fix`.
 func fault(w http.ResponseWriter, status int, id jsontext.Value, code int, p *problem.Error) {
+	p.Count()
 	if len(id) == 0 || id[0] != '"' && (id[0] < '0' || id[0] > '9') && id[0] != '-' {
 		id = jsontext.Value("null")
 	}

@@ -88,6 +88,7 @@ func New(c Config) (http.Handler, error) {
 // handler runs one tool. Whatever goes wrong inside is a tool error, which the
 // agent sees; only an unknown tool or method is an error of the protocol.
 func (s *server) handler(t tool) mcp.ToolHandler {
+	measured := measure(t.name)
 	return func(ctx context.Context, req *mcp.CallToolRequest) (result *mcp.CallToolResult, _ error) {
 		began := time.Now()
 		code := problem.Code("")
@@ -95,8 +96,10 @@ func (s *server) handler(t tool) mcp.ToolHandler {
 			if fault := recover(); fault != nil {
 				// The SDK runs tools on goroutines of its own: an open panic would end the process.
 				s.Logger.ErrorContext(ctx, "panic", "tool", t.name, "fault", fault)
+				code = problem.Internal
 				result = refusal(problem.From(fmt.Errorf("panic")))
 			}
+			measured.call(code, time.Since(began))
 			s.Logger.DebugContext(ctx, "tool call", "tool", t.name, "code", code, "ms", time.Since(began).Milliseconds())
 		}()
 		resp, next, err := s.call(ctx, t, req.Params.Arguments)

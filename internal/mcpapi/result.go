@@ -29,6 +29,7 @@ func success(body json.RawMessage, n next) *mcp.CallToolResult {
 
 // refusal is a tool error. SPEC 4.1: it names the error code and the next action.
 func refusal(p *problem.Error) *mcp.CallToolResult {
+	p.Count()
 	meta := map[string]any{"code": p.Code, "status": p.Status()}
 	if p.RetryAfter > 0 {
 		meta["retry_after"] = int64((p.RetryAfter + time.Second - 1) / time.Second)

@@ -89,6 +89,7 @@ func Lookup(code Code) (Entry, bool) {
 // Write answers with the error's status and `{"error": "CODE: fix"}` (SPEC 7.1).
 func Write(w http.ResponseWriter, err error) {
 	p := From(err)
+	p.Count()
 	var body bytes.Buffer
 	enc := json.NewEncoder(&body)
 	enc.SetEscapeHTML(false)

@@ -15,6 +15,9 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // DrainTimeout is how long requests under way may take once a stop is asked
@@ -49,11 +52,20 @@ type Health struct {
 	Delay time.Duration
 
 	ready    func(context.Context) error
+	metrics  prometheus.Gatherer
 	draining atomic.Bool
 }
 
 // NewHealth makes a Health.
-func NewHealth(ready func(context.Context) error) *Health { return &Health{ready: ready} }
+func NewHealth(ready func(context.Context) error) *Health {
+	return &Health{ready: ready, metrics: prometheus.DefaultGatherer}
+}
+
+// Measure serves more metrics beside those of the default registry; no metric
+// may be in both.
+func (h *Health) Measure(more prometheus.Gatherer) {
+	h.metrics = prometheus.Gatherers{prometheus.DefaultGatherer, more}
+}
 
 // Handler is the handler of the admin port.
 func (h *Health) Handler() http.Handler {
@@ -72,6 +84,8 @@ func (h *Health) Handler() http.Handler {
 		}
 		fmt.Fprintln(w, "ok")
 	})
+	// All metrics are read from memory: a scrape asks nothing that could hang.
+	mux.Handle("GET /metrics", promhttp.HandlerFor(h.metrics, promhttp.HandlerOpts{Timeout: 5 * time.Second, MaxRequestsInFlight: 4}))
 	return mux
 }
 
@@ -113,7 +127,7 @@ func (h *Health) Serve(ctx context.Context, logger *slog.Logger, ports ...Port) 
 	return cause
 }
 
-// AdminServer serves /healthz and /readyz.
+// AdminServer serves /healthz, /readyz and /metrics.
 func (h *Health) AdminServer() *http.Server {
 	return &http.Server{Handler: h.Handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second}
 }

@@ -37,12 +37,17 @@ func (b *bench) prepare(t *testing.T, mode string) {
 	t.Helper()
 	b.exec(t, "SET plan_cache_mode = "+mode)
 	for name, types := range prepared {
-		statement, err := os.ReadFile("sql/" + name + ".sql")
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.exec(t, "PREPARE "+name+types+" AS "+string(statement))
+		b.prepareOne(t, name, types)
 	}
+}
+
+func (b *bench) prepareOne(t *testing.T, name, types string) {
+	t.Helper()
+	statement, err := os.ReadFile("sql/" + name + ".sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.exec(t, "PREPARE "+name+types+" AS "+string(statement))
 }
 
 // touched is how many rows a prepared statement looks at; args is SQL text.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
 // route is a path of one of the ports: the methods it has and what it answers.
@@ -23,8 +24,13 @@ type route struct {
 type routes map[string]route
 
 func (rs routes) handler(logger *slog.Logger) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		found, ok := rs[r.URL.Path]
+		route, call, w := "", telemetry.Begin(), &recorder{ResponseWriter: out, status: http.StatusOK}
+		if ok {
+			route = r.URL.Path
+		}
+		defer func() { call.End(route, r.Method, w.status) }()
 		switch {
 		case !ok:
 			problem.Write(w, problem.New(problem.NotFound, "this port has no path %.100q: its paths are %s", r.URL.Path, rs.list()))
@@ -44,6 +50,19 @@ func (rs routes) handler(logger *slog.Logger) http.Handler {
 		}
 	})
 }
+
+// recorder keeps the status of an answer.
+type recorder struct {
+	http.ResponseWriter
+	status int
+}
+
+func (r *recorder) WriteHeader(status int) {
+	r.status = status
+	r.ResponseWriter.WriteHeader(status)
+}
+
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 func answer(w http.ResponseWriter, body any) {
 	text, err := json.Marshal(body)

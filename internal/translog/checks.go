@@ -49,6 +49,7 @@ func (c *checks) head(h TreeHead) error {
 func (c *checks) note(err error) error {
 	if errors.Is(err, ErrInconsistent) {
 		c.failures.Add(1)
+		proofFailures.Inc()
 		c.logger.Error("the log contradicts itself", "err", err)
 	}
 	return err

@@ -131,7 +131,11 @@ func commitOn(ctx context.Context, conn *pgx.Conn, entries []candidate) (map[[32
 		return nil, tx, fromDatabase(err)
 	}
 	crash.Point("log.before-commit")
-	return places, tx, fromDatabase(tx.Commit(ctx))
+	if err := tx.Commit(ctx); err != nil {
+		return places, tx, fromDatabase(err)
+	}
+	sizeCommitted.Set(float64(tree.End()))
+	return places, tx, nil
 }
 
 // rangeOf rebuilds the compact range and checks the stored root against it.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -29,6 +30,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys KeySet, l
 	if err := schema.Current(ctx, pool); err != nil {
 		return nil, err
 	}
+	measured()
 	l := &Log{store: store{pool}, checks: checks{keys: keys, logger: logger}}
 	l.closed, l.end = context.WithCancel(context.Background())
 	l.sequencer = newSequencer(&l.store, &l.checks)
@@ -68,6 +70,7 @@ func (l *Log) Append(ctx context.Context, entry [32]byte, signature string) (App
 	if err != nil {
 		return Appended{}, fmt.Errorf("%w: the signature over the entry: %w", ErrRefused, err)
 	}
+	began := time.Now()
 	index, err := l.sequencer.append(ctx, l.closed, candidate{entry, ceiling(key)})
 	if err != nil {
 		return Appended{}, err
@@ -76,6 +79,7 @@ func (l *Log) Append(ctx context.Context, entry [32]byte, signature string) (App
 	if err != nil {
 		return Appended{}, err
 	}
+	appendDuration.Observe(time.Since(began).Seconds())
 	return Appended{LeafIndex: index, TreeSize: size}, nil
 }
 
@@ -85,7 +89,10 @@ func (l *Log) Ready(ctx context.Context) error {
 	if err := schema.Current(ctx, l.store.pool); err != nil {
 		return err
 	}
-	_, err := l.TreeHead(ctx)
+	head, err := l.TreeHead(ctx)
+	if err == nil {
+		sizePublished.Set(float64(head.TreeSize))
+	}
 	return err
 }
 

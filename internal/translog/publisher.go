@@ -91,7 +91,14 @@ func (p *publisher) leave(w *waiter, why error) error {
 func (p *publisher) run(ctx context.Context) {
 	backoff := publishBackoff
 	for {
+		began := time.Now()
 		size, err := p.publish(ctx)
+		if err == nil {
+			publishDuration.Observe(time.Since(began).Seconds())
+			sizePublished.Set(float64(size))
+		} else if ctx.Err() == nil {
+			publishFailures.Inc()
+		}
 		p.answer(size, p.checks.note(err))
 		if err != nil {
 			if ctx.Err() == nil {
@@ -155,6 +162,7 @@ func (p *publisher) publish(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	sizeCommitted.Set(float64(committed.size))
 	if newest == nil {
 		first, err := p.sign(ctx, emptyRoot)
 		if err != nil {

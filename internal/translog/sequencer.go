@@ -142,6 +142,7 @@ func (s *sequencer) sequence(ctx context.Context, batch []*request) {
 		}
 	}
 	if err == nil {
+		batchEntries.Observe(float64(len(entries)))
 		crash.Point("log.sequenced")
 	}
 	_ = s.checks.note(err)

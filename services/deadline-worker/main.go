@@ -11,11 +11,14 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	runtimemetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metrics "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"net/http"
@@ -23,6 +26,7 @@ import (
 	"github.com/fairpact/fairpact/internal/assembly"
 	"github.com/fairpact/fairpact/internal/deadline"
 	"github.com/fairpact/fairpact/internal/service"
+	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
 type config struct {
@@ -39,6 +43,7 @@ func main() {
 }
 
 func run(ctx context.Context, c config, logger *slog.Logger) error {
+	telemetry.Binary("deadline-worker")
 	ctrl.SetLogger(logr.FromSlogHandler(logger.Handler()))
 	parts, err := c.Open(ctx, logger)
 	if err != nil {
@@ -64,6 +69,10 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 			return nil // a standby waits for its Lease
 		}
 	})
+	// controller-runtime's registry has collectors of Go and the process of its own.
+	prometheus.Unregister(collectors.NewGoCollector())
+	prometheus.Unregister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	health.Measure(runtimemetrics.Registry)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return mgr.Start(ctx) })
 	group.Go(func() error {

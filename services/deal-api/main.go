@@ -18,6 +18,7 @@ import (
 	"github.com/fairpact/fairpact/internal/mcpapi"
 	"github.com/fairpact/fairpact/internal/service"
 	"github.com/fairpact/fairpact/internal/site"
+	"github.com/fairpact/fairpact/internal/telemetry"
 	"github.com/fairpact/fairpact/internal/texts"
 	"github.com/fairpact/fairpact/internal/version"
 )
@@ -38,6 +39,7 @@ func main() {
 }
 
 func run(ctx context.Context, c config, logger *slog.Logger) error {
+	telemetry.Binary("deal-api")
 	var proxies []netip.Prefix
 	for _, text := range c.TrustedProxies {
 		prefix, err := netip.ParsePrefix(text)
@@ -52,7 +54,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	}
 	defer parts.Close()
 	status := httpapi.Status{
-		Status: "ok", Service: "fairpact", Version: version.Version,
+		Status: "ok", Service: "fairpact", Version: version.String(),
 		PublicKey: parts.Keys.Current(), Custody: parts.Signer.Custody(), LegacyKeys: append([]string{}, parts.Keys.Legacy()...), DevEphemeral: parts.Signer.Ephemeral(),
 		Note: "neutral escrow for sealed-input computation; start with POST /v1/keys, the surface is at /openapi.json",
 	}

@@ -1,0 +1,26 @@
+package beacon
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+var fetches = promauto.NewCounterVec(prometheus.CounterOpts{
+	Name: "fairpact_beacon_fetches_total", Help: "Rounds asked of the relays: ok, too_early or failed.",
+}, []string{"outcome"})
+
+var fetchedOK, fetchedEarly, fetchFailed = fetches.WithLabelValues("ok"), fetches.WithLabelValues("too_early"), fetches.WithLabelValues("failed")
+
+// count notes how a race of the relays ended.
+func count(err error) {
+	switch {
+	case err == nil:
+		fetchedOK.Inc()
+	case errors.Is(err, ErrNotYet):
+		fetchedEarly.Inc()
+	default:
+		fetchFailed.Inc()
+	}
+}

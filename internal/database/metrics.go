@@ -1,0 +1,38 @@
+package database
+
+import (
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// newest is the pool that is measured: a process has one.
+var newest atomic.Pointer[pgxpool.Pool]
+
+func init() { prometheus.MustRegister(poolStats{}) }
+
+// poolStats reads the pool's own counters at each scrape; it asks no database.
+type poolStats struct{}
+
+var (
+	connections = prometheus.NewDesc("fairpact_database_connections", "Connections of the pool to Postgres: idle, acquired, and the most there may be.", []string{"state"}, nil)
+	waited      = prometheus.NewDesc("fairpact_database_acquire_wait_seconds_total", "Time that calls waited for a connection because none was idle.", nil, nil)
+)
+
+func (poolStats) Describe(to chan<- *prometheus.Desc) { to <- connections; to <- waited }
+
+func (poolStats) Collect(to chan<- prometheus.Metric) {
+	pool := newest.Load()
+	if pool == nil {
+		return
+	}
+	s := pool.Stat()
+	gauge := func(state string, n int32) {
+		to <- prometheus.MustNewConstMetric(connections, prometheus.GaugeValue, float64(n), state)
+	}
+	gauge("idle", s.IdleConns())
+	gauge("acquired", s.AcquiredConns())
+	gauge("max", s.MaxConns())
+	to <- prometheus.MustNewConstMetric(waited, prometheus.CounterValue, s.EmptyAcquireWaitTime().Seconds())
+}

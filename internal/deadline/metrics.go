@@ -1,0 +1,85 @@
+package deadline
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/fairpact/fairpact/internal/deal"
+	"github.com/fairpact/fairpact/internal/store"
+)
+
+const measureEvery = 5 * time.Second
+
+// Only the worker that leads sets these. They are read now and then and not at
+// a scrape, which a database that hangs must not hold up; how old they are is
+// fairpact_deadline_last_relist_timestamp_seconds.
+var (
+	running = promauto.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "fairpact_deals", Help: "Deals that have not ended, by phase; COMMITTING holds those that show OPEN.",
+	}, []string{"state"})
+	oldest = promauto.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "fairpact_deals_oldest_age_seconds", Help: "Time since the oldest deal of the phase was created; 0: there is none.",
+	}, []string{"state"})
+	overdue = promauto.NewGauge(prometheus.GaugeOpts{
+		Name: "fairpact_deadline_overdue_seconds", Help: "Time since the oldest step that is due and not taken, a draw that waits for its beacon included; 0: there is none.",
+	})
+	pending = promauto.NewGauge(prometheus.GaugeOpts{
+		Name: "fairpact_certificates_pending", Help: "Certificates of ended deals that are not published yet.",
+	})
+	pendingAge = promauto.NewGauge(prometheus.GaugeOpts{
+		Name: "fairpact_certificates_pending_oldest_age_seconds", Help: "Time since the oldest pending certificate was written; 0: there is none.",
+	})
+	lastRelist = promauto.NewGauge(prometheus.GaugeOpts{
+		Name: "fairpact_deadline_last_relist_timestamp_seconds", Help: "Unix time of the last listing of due deals that succeeded; 0: none yet, or a standby.",
+	})
+)
+
+// measure reads what the gauges show until ctx ends. A worker that no longer
+// leads shows nothing: the one that does shows it all.
+func (c *Controller) measure(ctx context.Context) error {
+	defer forget()
+	tick := time.NewTicker(measureEvery)
+	defer tick.Stop()
+	for {
+		if err := c.measureOnce(ctx); err != nil && ctx.Err() == nil {
+			c.logger.WarnContext(ctx, "what runs cannot be counted", "error", err.Error())
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (c *Controller) measureOnce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, measureEvery)
+	defer cancel()
+	l, err := c.deals.Load(ctx)
+	if err == nil {
+		show(l)
+	}
+	return err
+}
+
+func show(l store.Load) {
+	running.WithLabelValues(string(deal.Committing)).Set(float64(l.Committing))
+	running.WithLabelValues(string(deal.Revealing)).Set(float64(l.Revealing))
+	oldest.WithLabelValues(string(deal.Committing)).Set(l.CommittingAge)
+	oldest.WithLabelValues(string(deal.Revealing)).Set(l.RevealingAge)
+	overdue.Set(l.Overdue)
+	pending.Set(float64(l.Pending))
+	pendingAge.Set(l.PendingAge)
+}
+
+func forget() {
+	running.Reset()
+	oldest.Reset()
+	overdue.Set(0)
+	pending.Set(0)
+	pendingAge.Set(0)
+	lastRelist.Set(0)
+}

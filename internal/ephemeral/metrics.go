@@ -1,0 +1,40 @@
+package ephemeral
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+const watchEvery = 5 * time.Second
+
+var (
+	reachable = promauto.NewGauge(prometheus.GaugeOpts{
+		Name: "fairpact_redis_up", Help: "1 while Redis answers, asked every 5 seconds.",
+	})
+	failures = promauto.NewCounter(prometheus.CounterOpts{
+		Name: "fairpact_redis_errors_total", Help: "Commands that Redis failed; none of them failed a call.",
+	})
+)
+
+// watch asks Redis now and then whether it is there, as an idle process asks
+// nothing else.
+func (r *Redis) watch(ctx context.Context) {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		switch err := r.Ping(ctx); {
+		case err == nil:
+			reachable.Set(1)
+		case ctx.Err() == nil:
+			reachable.Set(0)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,33 @@
+package escrow
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/fairpact/fairpact/internal/deal"
+)
+
+var (
+	dealsEnded = promauto.NewCounterVec(prometheus.CounterOpts{
+		Name: "fairpact_deals_ended_total", Help: "Deals that this process ended, by their last state.",
+	}, []string{"state"})
+	endedBy = map[deal.State]prometheus.Counter{
+		deal.Computed: dealsEnded.WithLabelValues(string(deal.Computed)), deal.Void: dealsEnded.WithLabelValues(string(deal.Void)),
+		deal.Expired: dealsEnded.WithLabelValues(string(deal.Expired)), deal.Cancelled: dealsEnded.WithLabelValues(string(deal.Cancelled)),
+	}
+	lateness = promauto.NewHistogram(prometheus.HistogramOpts{
+		Name: "fairpact_deadline_lateness_seconds", Help: "How late a step that the clock brings was taken, by whomever and by the database's clock.",
+		Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600},
+	})
+	certificatesIssued = promauto.NewCounter(prometheus.CounterOpts{
+		Name: "fairpact_certificates_issued_total", Help: "Certificates whose leaf this process stored; a few more where two were at one.",
+	})
+)
+
+// noteLateness measures a step of the clock that was due at dueAt (unix seconds)
+// and is taken at atMilli.
+func noteLateness(dueAt, atMilli int64) {
+	if late := atMilli - dueAt*1000; late >= 0 {
+		lateness.Observe(float64(late) / 1000)
+	}
+}

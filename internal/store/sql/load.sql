@@ -1,0 +1,14 @@
+-- What runs and what waits. Each part is a range of a partial index that holds active deals or pending certificates
+-- alone: its cost does not grow with the deals that have ended. $1: after the later of last reveal and round time, the draw.
+-- Ages are seconds; 0: there is none.
+WITH clock AS MATERIALIZED (SELECT extract(epoch FROM clock_timestamp())::float8 AS now),
+committing AS (SELECT count(*) AS deals, min(created_at) AS oldest, min(commit_deadline) AS due FROM deals WHERE phase = 'COMMITTING'),
+revealing AS (SELECT count(*) AS deals, min(created_at) AS oldest, min(reveal_deadline) AS due FROM deals WHERE phase = 'REVEALING' AND reveals_closed_at IS NULL),
+drawing AS (SELECT count(*) AS deals, min(created_at) AS oldest, min(greatest(reveals_closed_at, round_time)) + $1::bigint AS due
+            FROM deals WHERE phase = 'REVEALING' AND reveals_closed_at IS NOT NULL),
+pending AS (SELECT count(*) AS certificates, min(created_at) AS oldest FROM certificates WHERE leaf_index IS NULL)
+SELECT committing.deals, coalesce(now - committing.oldest, 0),
+       revealing.deals + drawing.deals, coalesce(now - least(revealing.oldest, drawing.oldest), 0),
+       certificates, coalesce(now - pending.oldest, 0),
+       greatest(0, coalesce(now - least(committing.due, revealing.due, drawing.due), 0))
+FROM clock, committing, revealing, drawing, pending

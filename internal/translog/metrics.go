@@ -1,0 +1,38 @@
+package translog
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairpact/fairpact/internal/telemetry"
+)
+
+// A replica knows the sizes that it has met: of several the largest is true.
+var (
+	sizes = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "fairpact_log_tree_size", Help: "Leaves of the log: committed, and under the newest published head, as this replica last saw them.",
+	}, []string{"of"})
+	sizeCommitted, sizePublished = sizes.WithLabelValues("committed"), sizes.WithLabelValues("published")
+
+	batchEntries = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "fairpact_log_batch_entries", Help: "Entries sequenced in one transaction.", Buckets: prometheus.ExponentialBuckets(1, 2, 13),
+	})
+	appendDuration = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "fairpact_log_append_duration_seconds", Help: "From an append to a published head that covers it.", Buckets: telemetry.Seconds,
+	})
+	publishDuration = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "fairpact_log_publish_duration_seconds", Help: "Time to check, sign and store a head.", Buckets: telemetry.Seconds,
+	})
+	publishFailures = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "fairpact_log_publish_failures_total", Help: "Attempts to publish a head that failed; each is repeated.",
+	})
+	proofFailures = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "fairpact_log_proof_failures_total", Help: "Contradictions met in the log. It must stay zero.",
+	})
+)
+
+// measured registers them where a log runs; its clients have none.
+var measured = sync.OnceFunc(func() {
+	prometheus.MustRegister(sizes, batchEntries, appendDuration, publishDuration, publishFailures, proofFailures)
+})
