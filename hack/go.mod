@@ -9,17 +9,19 @@ tool (
 	honnef.co/go/tools/cmd/staticcheck
 )
 
-require github.com/fairpact/fairpact v0.0.0-00010101000000-000000000000
+require (
+	github.com/CycloneDX/cyclonedx-go v0.12.0
+	github.com/fairpact/fairpact v0.0.0-00010101000000-000000000000
+	github.com/google/go-containerregistry v0.22.1
+)
 
 require (
 	github.com/BurntSushi/toml v1.4.1-0.20240526193622-a339e1f7089c // indirect
-	github.com/CycloneDX/cyclonedx-go v0.12.0 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/bits-and-blooms/bitset v1.25.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/consensys/gnark-crypto v0.22.0 // indirect
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3 // indirect
-	github.com/google/go-containerregistry v0.22.1 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/pgx/v5 v5.12.0 // indirect

@@ -29,7 +29,7 @@ const (
 	sweepEvery    = time.Minute
 	attendBound   = 20 * time.Second
 	firstRetry    = 100 * time.Millisecond
-	lastRetry     = 15 * time.Second
+	lastRetry     = 5 * time.Second
 )
 
 // Deals is what the worker needs of the escrow.
