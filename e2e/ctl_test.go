@@ -231,10 +231,10 @@ func TestCtlSplit(t *testing.T) {
 	c.fetched()
 	c.inputs(2)
 	lines := strings.Split(strings.TrimSpace(c.offline(0, verifyOffline...)), "\n")
-	if len(lines) != 9 || lines[8] != "valid" {
+	if len(lines) != 10 || lines[9] != "valid" {
 		t.Errorf("%q", lines)
 	}
-	for _, line := range lines[:8] {
+	for _, line := range lines[:9] {
 		if !strings.HasPrefix(line, "OK   ") {
 			t.Error(line)
 		}
