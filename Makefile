@@ -4,7 +4,7 @@
 # A checkout that belongs to another user has no readable history to stamp.
 BUILDVCS := $(if $(shell git rev-parse HEAD 2>/dev/null),auto,false)
 # The longest that the tests of one package may take.
-TEST_TIMEOUT := 15m
+TEST_TIMEOUT := 25m
 
 .DEFAULT_GOAL := help
 

@@ -49,7 +49,7 @@ func TestKeyServiceIsDownForAMinute(t *testing.T) {
 	var all []signedDeal
 	var took []time.Duration // by the reveals that ended a deal
 	var players sync.WaitGroup
-	for i := range 4 {
+	for i := range 2 {
 		players.Go(func() {
 			c := doors[i%len(doors)]
 			for ctx.Err() == nil && !t.Failed() {
@@ -79,7 +79,10 @@ func TestKeyServiceIsDownForAMinute(t *testing.T) {
 		t.Errorf("one reveal in a hundred took %s and more, the bound is %s", p99, signingBound)
 	}
 	invariants(t, stack)
-	for _, d := range all {
+	// The invariants hold every certificate's signature and leaf; a client looks
+	// at one in twenty.
+	for i := 0; i < len(all); i += 20 {
+		d := all[i]
 		v := d.deal.view()
 		if v.CertificateID == nil {
 			t.Fatalf("deal %s has no certificate", d.deal.ID)
