@@ -14,6 +14,17 @@ import (
 // outage is how long the key service is away.
 const outage = time.Minute
 
+// keyService is a cloud's key service for one test.
+func keyService(t testing.TB) *kmstest.GCP {
+	t.Helper()
+	kms, err := kmstest.StartGCP()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(kms.Close)
+	return kms
+}
+
 // signedDeal is a deal that was played while the key service was away.
 type signedDeal struct {
 	deal   *dealt
@@ -25,11 +36,7 @@ type signedDeal struct {
 // wait, and are issued once, by themselves, when it is back.
 func TestKeyServiceIsDownForAMinute(t *testing.T) {
 	t.Parallel()
-	kms, err := kmstest.StartGCP()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(kms.Close)
+	kms := keyService(t)
 	stack := own(t, func(o *localstack.Options) {
 		o.Replicas = map[string]int{localstack.DealAPI: 2}
 		o.Env[""] = append(o.Env[""], "FAIRPACT_SIGNING_KEY="+kms.URI(kms.NewKey()))
@@ -134,11 +141,7 @@ func quantile(all []time.Duration, q float64) time.Duration {
 // many certificates less the heads.
 func TestSignaturesOfADeal(t *testing.T) {
 	t.Parallel()
-	kms, err := kmstest.StartGCP()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(kms.Close)
+	kms := keyService(t)
 	stack := own(t, func(o *localstack.Options) {
 		o.Env[""] = append(o.Env[""], "FAIRPACT_SIGNING_KEY="+kms.URI(kms.NewKey()))
 	})
