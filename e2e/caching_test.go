@@ -39,7 +39,7 @@ func unpacked(t *testing.T, a answer) []byte {
 // Reads that are polled cost little: the same bytes have the same tag and are
 // not sent again; other bytes have another.
 func TestReadsAreRevalidated(t *testing.T) {
-	c := newClient(t, shared(t).BaseURL())
+	c := newClient(t, baseURL(t))
 	d := c.create(splitBody(time.Hour, 2*time.Hour))
 	done := c.create(splitBody(time.Hour, 2*time.Hour))
 	done.play(body{"valuations": body{"car": 1}}, body{"valuations": body{"boat": 1}})
@@ -84,7 +84,7 @@ func TestReadsAreRevalidated(t *testing.T) {
 
 // What is large is compressed for who takes it, and is the same then.
 func TestLargeReadsAreCompressed(t *testing.T) {
-	c := newClient(t, shared(t).BaseURL())
+	c := newClient(t, baseURL(t))
 	d := c.create(randomBody(500, 1000, time.Hour, 2*time.Hour))
 	for _, read := range []struct{ path, token string }{{d.path(""), d.Tokens[0]}, {"/v1/algorithms", ""}, {"/openapi.json", ""}} {
 		plain := c.want(200, "GET", read.path, read.token, nil, "Accept-Encoding", "identity")
@@ -108,7 +108,7 @@ func TestLargeReadsAreCompressed(t *testing.T) {
 // No answer that shows a credential or an input is compressed or kept: beside
 // text that another chose, the size of compressed bytes tells what they hold.
 func TestSecretsAreNeverCompressed(t *testing.T) {
-	c := newClient(t, shared(t).BaseURL())
+	c := newClient(t, baseURL(t))
 	request := randomBody(100, 1000, time.Hour, 2*time.Hour)
 	created := c.want(201, "POST", "/v1/deals", c.key(), request, "Accept-Encoding", "gzip")
 	open := splitBody(time.Hour, 2*time.Hour)

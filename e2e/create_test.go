@@ -239,7 +239,7 @@ func TestWarnings(t *testing.T) {
 	c := surfaceClient(t)
 	key := c.key()
 	split, shapley := splitBody(time.Hour, 2*time.Hour), shapleyBody(time.Hour, 2*time.Hour)
-	chain := shared(t).Chain()
+	chain := beaconChain(t)
 	reveal := time.Now().Add(2 * time.Hour).Unix()
 	late := chain.RoundAt(reveal) + 1 // the first that is out after reveal_deadline
 	random := timed(randomBody(2, late, 0, 0), reveal-3600, reveal)

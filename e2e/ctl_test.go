@@ -189,7 +189,7 @@ func (c *ctl) secrets() (all []string) {
 }
 
 func TestCtlSplit(t *testing.T) {
-	c := newCtl(t, shared(t).BaseURL())
+	c := newCtl(t, baseURL(t))
 	c.create("split.v1", body{"items": []string{"car", "boat"}}, "ann", "bob, the second")
 	for _, name := range []string{"deal.json", "party-1.json"} {
 		if info, err := os.Stat(filepath.Join(c.dir, name)); err != nil || info.Mode().Perm() != 0o600 {
@@ -243,7 +243,7 @@ func TestCtlSplit(t *testing.T) {
 		t.Error(failed)
 	}
 	c.run(0, "verify", "cert.json")                                                                                         // fetches head and keys
-	c.run(2, "verify", "cert.json", "--base-url", shared(t).BaseURL()+"/nothing")                                           // no Fairpact there
+	c.run(2, "verify", "cert.json", "--base-url", baseURL(t)+"/nothing")                                                    // no Fairpact there
 	c.run(1, "verify", "cert.json", "--pubkey", "es256:0281eb5f0949a7554f9fbe2bb1055882b1db99a3498d34cff345da2a4eafe7fc76") // another's key
 
 	out = c.offline(0, "recompute", "cert.json", "--inputs", "inputs.json", "--params", "params.json")
@@ -287,8 +287,8 @@ func sameJSON(t testing.TB, a, b []byte) bool {
 }
 
 func TestCtlRandom(t *testing.T) {
-	c := newCtl(t, shared(t).BaseURL())
-	round := shared(t).Chain().RoundAt(time.Now().Unix()) - 10
+	c := newCtl(t, baseURL(t))
+	round := beaconChain(t).RoundAt(time.Now().Unix()) - 10
 	c.create("random.v1", body{"beacon_round": round}, "ann", "bob", "cy")
 	for i, nonce := range []string{"aa", "0bb", ""} {
 		c.seal(i, body{"nonce": nonce})
@@ -321,7 +321,7 @@ func TestCtlShapley(t *testing.T) {
 		outcome string
 	}{"accepted": {true, "COMPUTED"}, "rejected": {false, "VOID"}} {
 		t.Run(name, func(t *testing.T) {
-			c := newCtl(t, shared(t).BaseURL())
+			c := newCtl(t, baseURL(t))
 			c.create("shapley.v1", body{"coalition_values": body{"ann": 60, "bob": 0, "ann,bob": 120}}, "ann", "bob")
 			c.seal(0, body{"accept": true})
 			c.seal(1, body{"accept": row.accept})
@@ -343,7 +343,7 @@ func TestCtlShapley(t *testing.T) {
 }
 
 func TestCtlCancelAndStatus(t *testing.T) {
-	c := newCtl(t, shared(t).BaseURL())
+	c := newCtl(t, baseURL(t))
 	key, _ := c.run(0, "key")
 	c.file("key", []byte(key))
 	c.run(0, "key", "--out", "other.key")

@@ -51,7 +51,7 @@ func (d *dealt) attempt(action string, party int, b body) bool {
 // within a second of the deadline, though nobody asks for the deal.
 func TestDeadlineVoids(t *testing.T) {
 	const tries = 3
-	c := newClient(t, shared(t).BaseURL())
+	c := newClient(t, baseURL(t))
 	w := database(t, shared(t))
 	key := c.key()
 	for name, play := range map[string]struct{ commits, reveals []int }{

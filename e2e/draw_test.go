@@ -23,7 +23,7 @@ type entropy struct {
 // reveals and once the round is out; repeats report the same result.
 func TestEntropy(t *testing.T) {
 	c := surfaceClient(t)
-	past := shared(t).Chain().RoundAt(time.Now().Unix()) - 10
+	past := beaconChain(t).RoundAt(time.Now().Unix()) - 10
 	d := c.create(randomBody(2, past, time.Hour, 2*time.Hour))
 	missing := func() {
 		t.Helper()
@@ -88,7 +88,7 @@ func TestEntropy(t *testing.T) {
 // the same call draws.
 func TestRoundThatIsNotOutYet(t *testing.T) {
 	c := surfaceClient(t)
-	chain := shared(t).Chain()
+	chain := beaconChain(t)
 	played := func(round int64) *dealt {
 		d := c.create(randomBody(2, round, time.Hour, 2*time.Hour))
 		d.play(body{"nonce": ""}, body{"nonce": "00"})
@@ -134,7 +134,7 @@ func TestNoDrawOfADealThatEnded(t *testing.T) {
 // drawn holds a beacon to the development chain's own signature of the round.
 func drawn(t testing.TB, b algorithm.Beacon, round int64) {
 	t.Helper()
-	chain := shared(t).Chain()
+	chain := beaconChain(t)
 	signature, err := hexBytes(b.Signature)
 	if err != nil {
 		t.Fatal(err)

@@ -81,8 +81,8 @@ func number(v any) string { return v.(json.Number).String() }
 // SPEC 2.5, 2.7: whoever holds the certificate, its tree head and the published
 // keys sees every change to any of them.
 func TestForgeries(t *testing.T) {
-	c := newClient(t, shared(t).BaseURL())
-	past := shared(t).Chain().RoundAt(0) + 1000
+	c := newClient(t, baseURL(t))
+	past := beaconChain(t).RoundAt(0) + 1000
 	drawn := draw(past)(c, 0)
 	if a, err := drawn.call(c); err != nil || a.status != 200 {
 		t.Fatalf("entropy: %v %d %s", err, a.status, a.body)

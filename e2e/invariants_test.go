@@ -104,13 +104,17 @@ var never = []struct{ what, query string }{
 // break. Every leaf of the log must be a certificate of this stack.
 func invariants(t testing.TB, stack *localstack.Stack) {
 	t.Helper()
+	invariantsUnder(t, stack, trusted(t, stack))
+}
+
+func invariantsUnder(t testing.TB, stack *localstack.Stack, keys *signing.KeySet) {
+	t.Helper()
 	w := database(t, stack)
 	for _, n := range never {
 		if found := w.column(n.query); len(found) > 0 {
 			t.Errorf("the database holds %s: %.300q", n.what, found)
 		}
 	}
-	keys := trusted(t, stack)
 	w.certificatesHold(keys)
 	w.headsHold(keys)
 }

@@ -42,7 +42,7 @@ func examplesOf(t *testing.T, page string) []example {
 // Every example of the page runs, in one shell as it says, with nothing but the
 // tools it names, and prints what it says.
 func TestLLMsExamples(t *testing.T) {
-	base := shared(t).BaseURL()
+	base := baseURL(t)
 	page, header := served(t, base, "/llms.txt")
 	if got := header.Get("Content-Type"); got != "text/plain; charset=utf-8" {
 		t.Errorf("Content-Type %q", got)
@@ -105,7 +105,7 @@ func toolbox(t *testing.T) string {
 
 // The published texts: their types, their CORS, their validators.
 func TestPublishedTexts(t *testing.T) {
-	base := shared(t).BaseURL()
+	base := baseURL(t)
 	for path, contentType := range map[string]string{
 		"/llms.txt": "text/plain; charset=utf-8", "/llms-full.txt": "text/plain; charset=utf-8",
 		"/protocol": "text/markdown; charset=utf-8", "/vectors.json": "application/json",
@@ -136,7 +136,7 @@ func TestPublishedTexts(t *testing.T) {
 
 // Nothing that the page links is missing.
 func TestLLMsLinks(t *testing.T) {
-	base := shared(t).BaseURL()
+	base := baseURL(t)
 	page, _ := served(t, base, "/llms.txt")
 	links := regexp.MustCompile(`\]\((/[^)]*)\)`).FindAllStringSubmatch(page, -1)
 	if len(links) < 4 {

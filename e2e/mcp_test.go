@@ -17,7 +17,7 @@ import (
 // SPEC 4.1: initialize carries onboarding; nine tools cover the protocol.
 func TestMCPNineTools(t *testing.T) {
 	t.Parallel()
-	a := newAgent(t, newClient(t, shared(t).BaseURL()))
+	a := newAgent(t, newClient(t, baseURL(t)))
 	hello := a.session.InitializeResult()
 	if hello.ServerInfo.Name != "fairpact" || hello.ServerInfo.Version == "" || len(hello.Instructions) < 2000 {
 		t.Errorf("initialize: %+v", hello)
@@ -63,8 +63,8 @@ func TestMCPNineTools(t *testing.T) {
 // every result to the schema of its tool.
 func TestMCPWayOfADeal(t *testing.T) {
 	t.Parallel()
-	c := newClient(t, shared(t).BaseURL())
-	past := shared(t).Chain().RoundAt(time.Now().Unix()) - 10
+	c := newClient(t, baseURL(t))
+	past := beaconChain(t).RoundAt(time.Now().Unix()) - 10
 	split := func() body { return splitBody(time.Minute, 2*time.Minute) }
 	random := func() body { return randomBody(3, past, time.Minute, 2*time.Minute) }
 	shapley := func() body { return shapleyBody(time.Minute, 2*time.Minute) }
@@ -127,7 +127,7 @@ func TestMCPWayOfADeal(t *testing.T) {
 // structuredContent is the REST body: the same members, every number exact.
 func TestMCPIsTheRESTBody(t *testing.T) {
 	t.Parallel()
-	c := newClient(t, shared(t).BaseURL())
+	c := newClient(t, baseURL(t))
 	b := shapleyBody(time.Minute, 2*time.Minute)
 	b["algorithm_params"] = json.RawMessage(`{"coalition_values":{"ann":9007199254740991,"bob":9007199254740990,"ann,bob":9007199254740991}}`)
 	b["party_labels"] = []string{"ann", "bob"}
@@ -182,7 +182,7 @@ func TestMCPIsTheRESTBody(t *testing.T) {
 // What REST refuses MCP refuses with the same code, as a tool error.
 func TestMCPRefusals(t *testing.T) {
 	t.Parallel()
-	c := newClient(t, shared(t).BaseURL())
+	c := newClient(t, baseURL(t))
 	d, other := c.create(splitBody(time.Minute, 2*time.Minute)), c.create(splitBody(time.Minute, 2*time.Minute))
 	deal := func(more string) string {
 		return fmt.Sprintf(`{"deal_id":%q,"invite_token":%q%s}`, d.ID, d.Tokens[0], more)
@@ -238,7 +238,7 @@ func TestMCPRefusals(t *testing.T) {
 // refused for the same reason as in a REST body.
 func TestMCPReadsArgumentsStrictly(t *testing.T) {
 	t.Parallel()
-	c := newClient(t, shared(t).BaseURL())
+	c := newClient(t, baseURL(t))
 	key := c.key()
 	for _, value := range []string{
 		`1.0`, `1e3`, `1E3`, `-0.0`, `9007199254740992`, `-9007199254740992`, `123456789012345678901234567890`, `{"a":1,"a":1}`, `{"a":1,"\u0061":2}`,
@@ -270,8 +270,8 @@ func TestMCPReadsArgumentsStrictly(t *testing.T) {
 // out, and draws then.
 func TestMCPDraws(t *testing.T) {
 	t.Parallel()
-	c := newClient(t, shared(t).BaseURL())
-	chain := shared(t).Chain()
+	c := newClient(t, baseURL(t))
+	chain := beaconChain(t)
 	for _, out := range []bool{false, true} {
 		round := chain.RoundAt(time.Now().Unix()) - 10
 		if !out {
@@ -301,7 +301,7 @@ func TestMCPDraws(t *testing.T) {
 // idempotency_key does what the header does, each tool for itself.
 func TestMCPIdempotency(t *testing.T) {
 	t.Parallel()
-	c := newClient(t, shared(t).BaseURL())
+	c := newClient(t, baseURL(t))
 	unique := fmt.Sprint("mcp-", time.Now().UnixNano())
 	key := c.tool("create_key", body{"idempotency_key": unique}).Structured
 	same(t, "a key asked for again", c.tool("create_key", body{"idempotency_key": unique}).Structured, key)
@@ -334,7 +334,7 @@ func TestMCPIdempotency(t *testing.T) {
 // What is no tool call is answered by the protocol or by HTTP.
 func TestMCPProtocol(t *testing.T) {
 	t.Parallel()
-	c := newClient(t, shared(t).BaseURL())
+	c := newClient(t, baseURL(t))
 	for _, method := range []string{"GET", "DELETE", "PUT", "HEAD"} {
 		if a, err := c.try(t.Context(), method, "/mcp", "", nil); err != nil || a.status != 405 || a.header.Get("Allow") != "OPTIONS, POST" || method != "HEAD" && a.code() != "METHOD_NOT_ALLOWED" {
 			t.Errorf("%s: %v %d %v %s", method, err, a.status, a.header, a.body)
@@ -462,7 +462,7 @@ func TestMCPKeepsSecretsOutOfLogs(t *testing.T) {
 // The newest protocol has no initialize; it learns the same from server/discover.
 func TestMCPDiscover(t *testing.T) {
 	t.Parallel()
-	c := newClient(t, shared(t).BaseURL())
+	c := newClient(t, baseURL(t))
 	meta := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
 	a := c.post(`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{`+meta+`}}`, "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "server/discover")
 	var r struct{ Result mcp.DiscoverResult }

@@ -182,7 +182,7 @@ func authenticated(_ context.Context, in *openapi3filter.AuthenticationInput) er
 // The check checks: an answer or a request that the document does not allow is
 // told apart from one that it does.
 func TestTheDocumentIsHeldTo(t *testing.T) {
-	c := newClient(t, shared(t).BaseURL())
+	c := newClient(t, baseURL(t))
 	s := published(t, c)
 	good := c.want(200, "GET", "/v1/status", "", nil)
 	head := c.want(200, "GET", "/v1/log/tree-head", "", nil)

@@ -116,7 +116,7 @@ func TestReplayAfterAKill(t *testing.T) {
 // SPEC 7.4: a key that comes back with another body is a 409; the same body in
 // another form is the same body, and nobody else's key is this one.
 func TestReplayWantsTheSameBody(t *testing.T) {
-	c := newClient(t, shared(t).BaseURL())
+	c := newClient(t, baseURL(t))
 	key := c.key()
 	b := timed(splitBody(0, 0), after(5*patience), after(6*patience))
 	creation := c.once("/v1/deals", key, b)
@@ -174,7 +174,7 @@ func TestReplayWantsTheSameBody(t *testing.T) {
 // Only success is stored: a refused call changed nothing and may be mended and
 // sent again under the same key.
 func TestOnlySuccessIsReplayed(t *testing.T) {
-	c, w := newClient(t, shared(t).BaseURL()), database(t, shared(t))
+	c, w := newClient(t, baseURL(t)), database(t, shared(t))
 	key := c.key()
 	records := func() int64 { return w.number("SELECT count(*) FROM idempotency") }
 	b := timed(splitBody(0, 0), after(5*patience), after(6*patience))
@@ -211,7 +211,7 @@ func TestOnlySuccessIsReplayed(t *testing.T) {
 // A response is replayed for 24 hours, and that of a key for ten minutes and
 // until the key's first use; then the header is free again.
 func TestReplayEnds(t *testing.T) {
-	c, w := newClient(t, shared(t).BaseURL()), database(t, shared(t))
+	c, w := newClient(t, baseURL(t)), database(t, shared(t))
 	// The newest record's remaining lifetime is cut, in Redis as well.
 	expire := func(lifetime int64) {
 		t.Helper()

@@ -25,7 +25,7 @@ import (
 // The deal of the page is real: both parties are played in the browser, by
 // keyboard alone, and its certificate verifies there and with a stranger.
 func TestPagePlaysADeal(t *testing.T) {
-	c := newClient(t, shared(t).BaseURL())
+	c := newClient(t, baseURL(t))
 	p := newTab(t, c.base)
 	p.open("/", 1280, "light")
 	p.until("the page has read the status", "document.querySelector('#deployment span')")
@@ -132,8 +132,8 @@ func (p *tab) verdict(certificate, key, head, inputs, params string) (failed []s
 }
 
 func TestPageVerifiesAndSeesForgeries(t *testing.T) {
-	c := newClient(t, shared(t).BaseURL())
-	past := shared(t).Chain().RoundAt(time.Now().Unix()) - 10
+	c := newClient(t, baseURL(t))
+	past := beaconChain(t).RoundAt(time.Now().Unix()) - 10
 	fetch := map[string]func() finished{
 		"split":   c.played(splitBody(time.Minute, 2*time.Minute), body{"valuations": body{"car": 70, "boat": 30}}, body{"valuations": body{"car": 40, "boat": 60}}),
 		"random":  c.played(randomBody(3, past, time.Minute, 2*time.Minute), body{"nonce": "aa"}, body{"nonce": "bbb"}, body{"nonce": "CC00"}),
@@ -274,7 +274,7 @@ func TestPageAgreesWithTheIndependentVerifier(t *testing.T) {
 			texts[i][name] = string(value)
 		}
 	}
-	p := newTab(t, newClient(t, shared(t).BaseURL()).base)
+	p := newTab(t, newClient(t, baseURL(t)).base)
 	p.open("/", 1280, "light")
 	found := eval[[][]string](p, `(async () => {
 		const folder = document.querySelector('script[type=module]').src.replace('page.js', '');
@@ -369,7 +369,7 @@ func TestPageIsAccessible(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newClient(t, shared(t).BaseURL())
+	c := newClient(t, baseURL(t))
 	p := newTab(t, c.base)
 	for _, look := range []struct {
 		path, scheme string
@@ -404,7 +404,7 @@ func TestPageIsAccessible(t *testing.T) {
 // The page's own arithmetic gives every published vector, and its JSON reader
 // refuses what has no single meaning.
 func TestPageRecomputesTheVectors(t *testing.T) {
-	c := newClient(t, shared(t).BaseURL())
+	c := newClient(t, baseURL(t))
 	p := newTab(t, c.base)
 	p.open("/", 1280, "light")
 	const modules = "const folder = document.querySelector('script[type=module]').src.replace('page.js', ''); const [{parse, canonical}, {result}] = await Promise.all([import(folder + 'jcs.js'), import(folder + 'algorithms.js')]);"

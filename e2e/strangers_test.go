@@ -13,8 +13,8 @@ import (
 // project: signature, proof against the signed head, and, by what the parties
 // reveal to that somebody, the commitments, the input root and the result.
 func TestStrangersAreConvinced(t *testing.T) {
-	c := newClient(t, shared(t).BaseURL())
-	past := shared(t).Chain().RoundAt(time.Now().Unix()) - 10
+	c := newClient(t, baseURL(t))
+	past := beaconChain(t).RoundAt(time.Now().Unix()) - 10
 	var all []*cut
 	for name, play := range map[string]scenario{
 		"split of 2":             lastReveal,

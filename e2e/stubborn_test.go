@@ -17,6 +17,7 @@ import (
 type stubborn struct {
 	doors    []*client
 	attempts atomic.Int64 // sent by all, answered or not
+	worst    atomic.Int64 // the most failures of one request
 }
 
 // promise is a request that was answered with success, and what it was told.
@@ -38,12 +39,18 @@ func (s *stubborn) send(ctx context.Context, method, path, token string, sent an
 
 // again sends a request once more, or for the first time.
 func (s *stubborn) again(ctx context.Context, p promise) (answer, error) {
-	for {
-		n := s.attempts.Add(1)
-		a, err := s.doors[int(n)%len(s.doors)].try(ctx, p.method, p.path, p.token, p.sent, "Idempotency-Key", p.key)
+	var failures int64
+	for door := int(s.attempts.Add(1)); ; door++ {
+		a, err := s.doors[door%len(s.doors)].try(ctx, p.method, p.path, p.token, p.sent, "Idempotency-Key", p.key)
 		if err == nil && a.status < 500 && a.code() != "IDEMPOTENCY_IN_PROGRESS" {
 			return a, nil
 		}
+		if err != nil || a.status >= 500 {
+			failures++
+			for most := s.worst.Load(); failures > most && !s.worst.CompareAndSwap(most, failures); most = s.worst.Load() {
+			}
+		}
+		s.attempts.Add(1)
 		select {
 		case <-ctx.Done():
 			return answer{}, fmt.Errorf("%s %s was never answered: %w (%v, %d %s)", p.method, p.path, ctx.Err(), err, a.status, a.body)

@@ -10,7 +10,7 @@ import (
 // surfaceClient is a client of the shared stack that follows no redirect and
 // lets the service answer before it sends a body that was announced.
 func surfaceClient(t testing.TB) *client {
-	c := newClient(t, shared(t).BaseURL())
+	c := newClient(t, baseURL(t))
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c.http.Transport.(*http.Transport).ExpectContinueTimeout = time.Minute
 	return c

@@ -7,8 +7,8 @@ import (
 
 // A deal of each algorithm from its key to its verified certificate.
 func TestWayOfADeal(t *testing.T) {
-	c := newClient(t, shared(t).BaseURL())
-	chain := shared(t).Chain()
+	c := newClient(t, baseURL(t))
+	chain := beaconChain(t)
 	past := chain.RoundAt(time.Now().Unix()) - 10
 	for name, play := range map[string]func() *dealt{
 		"split": func() *dealt {
