@@ -81,11 +81,6 @@ type freshness struct {
 	heads atomic.Int64
 }
 
-func (f *freshness) seen(size int64) {
-	for have := f.size.Load(); size > have && !f.size.CompareAndSwap(have, size); have = f.size.Load() {
-	}
-}
-
 // proved fetches a deal's certificate once more and notes its tree.
 func (f *freshness) proved(ctx context.Context, c *client, d *soaked) error {
 	a, err := c.try(ctx, "GET", "/v1/deals/"+d.id+"/certificate", d.tokens[0], nil)
@@ -98,7 +93,7 @@ func (f *freshness) proved(ctx context.Context, c *client, d *soaked) error {
 		} `json:"log_proof"`
 	}
 	err = json.Unmarshal(a.body, &shown)
-	f.seen(shown.Proof.Size)
+	raise(&f.size, shown.Proof.Size)
 	return err
 }
 

@@ -37,7 +37,8 @@ func (s *stubborn) send(ctx context.Context, method, path, token string, sent an
 	return p, err
 }
 
-// again sends a request once more, or for the first time.
+// again sends a request once more, or for the first time. Each attempt goes to
+// another deal-api than the one before it.
 func (s *stubborn) again(ctx context.Context, p promise) (answer, error) {
 	var failures int64
 	for door := int(s.attempts.Add(1)); ; door++ {
@@ -47,15 +48,20 @@ func (s *stubborn) again(ctx context.Context, p promise) (answer, error) {
 		}
 		if err != nil || a.status >= 500 {
 			failures++
-			for most := s.worst.Load(); failures > most && !s.worst.CompareAndSwap(most, failures); most = s.worst.Load() {
-			}
+			raise(&s.worst, failures)
 		}
-		s.attempts.Add(1)
 		select {
 		case <-ctx.Done():
 			return answer{}, fmt.Errorf("%s %s was never answered: %w (%v, %d %s)", p.method, p.path, ctx.Err(), err, a.status, a.body)
 		case <-time.After(20 * time.Millisecond):
+			s.attempts.Add(1)
 		}
+	}
+}
+
+// raise sets a number that only grows.
+func raise(n *atomic.Int64, to int64) {
+	for have := n.Load(); to > have && !n.CompareAndSwap(have, to); have = n.Load() {
 	}
 }
 

@@ -15,12 +15,21 @@ import (
 // this start alone, and over everything else.
 func (s *Stack) Start(ctx context.Context, name string, env ...string) error {
 	p := s.mustProcess(name)
-	return p.start(ctx, s.o.Bin, func() []string { return s.environment(p, env) }, func(f Failure) {
+	return p.start(ctx, func() []string { return s.environment(p, env) }, func(f Failure) {
 		select {
 		case s.failed <- f:
 		default: // nobody reads them, and there are enough to tell
 		}
 	})
+}
+
+// Exchange has a process run the binary in another directory than Options.Bin,
+// from its next start on.
+func (s *Stack) Exchange(name, bin string) {
+	p := s.mustProcess(name)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.bin = bin
 }
 
 // Stop asks a process to end, and kills it after 35 s, which is an error.

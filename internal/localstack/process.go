@@ -30,7 +30,8 @@ type process struct {
 	fixed      map[string]int // ports that were asked for
 
 	mu  sync.Mutex
-	run *run // the last one; nil before the first start
+	bin string // directory of the binary
+	run *run   // the last one; nil before the first start
 }
 
 // run is one life of a process.
@@ -47,8 +48,8 @@ var listens = map[string][]string{
 	DeadlineWorker: {"FAIRPACT_ADMIN_LISTEN"},
 }
 
-func newProcess(name, kind, log string) *process {
-	return &process{name: name, kind: kind, log: log, fixed: map[string]int{}}
+func newProcess(name, kind, log, bin string) *process {
+	return &process{name: name, kind: kind, log: log, bin: bin, fixed: map[string]int{}}
 }
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
@@ -73,7 +74,7 @@ func (p *process) pickPorts() error {
 
 // start runs the binary and returns when /readyz answers 200. env is computed
 // anew for each try, as the first start may have to change ports.
-func (p *process) start(ctx context.Context, bin string, env func() []string, onEnd func(Failure)) error {
+func (p *process) start(ctx context.Context, env func() []string, onEnd func(Failure)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.run != nil && p.run.Running() {
@@ -86,7 +87,7 @@ func (p *process) start(ctx context.Context, bin string, env func() []string, on
 				return err
 			}
 		}
-		err := p.startOnce(ctx, filepath.Join(bin, p.kind), env(), onEnd)
+		err := p.startOnce(ctx, filepath.Join(p.bin, p.kind), env(), onEnd)
 		if err == nil || !first || try == portTries || !errors.Is(err, errPortTaken) {
 			return err
 		}

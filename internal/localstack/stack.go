@@ -178,7 +178,7 @@ func (s *Stack) startKind(ctx context.Context, kind string) error {
 		if i > 1 {
 			name += "-" + strconv.Itoa(i)
 		}
-		p := newProcess(name, kind, s.state.path(filepath.Join("log", name+".log")))
+		p := newProcess(name, kind, s.state.path(filepath.Join("log", name+".log")), s.o.Bin)
 		if name == DealAPI && s.o.Port != 0 {
 			p.fixed["FAIRPACT_LISTEN"] = s.o.Port
 		}

@@ -1,0 +1,362 @@
+package e2e
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/signing"
+)
+
+// previousCommit is the release before this one, against which upgrades and
+// rollbacks are tried. It moves with every release.
+//
+//go:embed testdata/previous-release.txt
+var previousCommit string
+
+// previousRelease gives the directory of the previous release's binaries. They
+// are built once for a checkout, without the race detector.
+func previousRelease(t *testing.T) string {
+	t.Helper()
+	root, err := localstack.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit := strings.TrimSpace(previousCommit)
+	kept := filepath.Join(root, "bin", "previous", commit)
+	if _, err := os.Stat(kept); err == nil {
+		return kept
+	}
+	run := func(dir, name string, args ...string) error {
+		cmd := exec.CommandContext(t.Context(), name, args...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s %s: %w\n%s", name, args[0], err, out)
+		}
+		return nil
+	}
+	if err := run(root, "git", "cat-file", "-e", commit+"^{commit}"); err != nil {
+		t.Skipf("the previous release is not in this checkout's history (fetch all of it: git fetch --unshallow), so that no upgrade is tried: %v", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(kept), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	built, err := os.MkdirTemp(filepath.Dir(kept), "building-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(built)
+	source, began := t.TempDir(), time.Now()
+	archive := filepath.Join(source, "source.tar")
+	err = run(root, "git", "archive", "--format=tar", "-o", archive, commit, "go.mod", "go.sum", "internal", "services")
+	if err == nil {
+		err = run(source, "tar", "-xf", archive)
+	}
+	if err == nil {
+		err = run(source, "go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", built+string(filepath.Separator), "./services/...")
+	}
+	if err == nil {
+		err = os.Chmod(built, 0o755)
+	}
+	if err == nil {
+		err = os.Rename(built, kept)
+	}
+	// Another test process may have been faster.
+	if _, found := os.Stat(kept); found != nil {
+		t.Fatal(err)
+	}
+	t.Logf("built the previous release in %s", time.Since(began).Round(time.Millisecond))
+	return kept
+}
+
+// upgrade is a stack of two replicas of each binary under a stream of deals,
+// while its binaries are exchanged one process after the other.
+type upgrade struct {
+	t      *testing.T
+	stack  *localstack.Stack
+	w      witness
+	s      *stubborn
+	played atomic.Int64
+
+	mu  sync.Mutex
+	all []*soaked
+}
+
+// A release replaces the previous one and is rolled back, under load and in the
+// order of a cluster: the migration first, then process by process. In between
+// the two versions serve side by side on one database, one Redis and one log. No
+// request fails twice, what one version answered the other replays, and a deal
+// may go through both.
+func TestPreviousReleaseForwardAndBack(t *testing.T) {
+	t.Parallel()
+	old := previousRelease(t)
+	// The surface that the answers of other tests are held to is this release's.
+	published(t, newClient(t, shared(t).BaseURL()))
+	stack := own(t, func(o *localstack.Options) {
+		o.Bin = old
+		o.Replicas = map[string]int{localstack.DealAPI: 2, localstack.LogServer: 2, localstack.DeadlineWorker: 2}
+	})
+	u := &upgrade{t: t, stack: stack, w: database(t, stack),
+		s: &stubborn{doors: []*client{newClient(t, stack.URL(localstack.DealAPI)), newClient(t, stack.URL(secondAPI))}}}
+	first := []string{localstack.LogServer, localstack.DealAPI, localstack.DeadlineWorker}
+	second := []string{secondLog, secondAPI, secondWorker}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*patience)
+	defer cancel()
+	u.roll(ctx, old, second...) // they are told of the second log
+	over := make(chan struct{})
+	stream := u.stream(ctx, over)
+	stage := func(name string) {
+		t.Helper()
+		before := u.played.Load()
+		eventually(t, "deals go on: "+name, 2*patience, func() bool { return u.played.Load() >= before+20 || t.Failed() })
+		if t.Failed() {
+			close(over)
+			stream.Wait()
+			t.FailNow()
+		}
+	}
+
+	stage("the previous release on its own schema")
+	u.migrate(ctx, bin)
+	stage("the previous release on the new schema")
+	there := u.begun(ctx)
+	u.roll(ctx, bin, first...)
+	u.exchanged(ctx)
+	u.committed(u.s.doors[0], there[1])
+	u.roll(ctx, bin, second...)
+	stage("the new release")
+	u.finished(there)
+
+	back := u.begun(ctx)
+	version := u.versions()
+	u.migrate(ctx, old)
+	if now := u.versions(); now != version {
+		t.Errorf("the previous release's migration took the schema from %s to %s", version, now)
+	}
+	u.roll(ctx, old, first...)
+	u.exchanged(ctx)
+	u.committed(u.s.doors[0], back[1])
+	u.roll(ctx, old, second...)
+	stage("the previous release again, on the new schema")
+	u.finished(back)
+	close(over)
+	stream.Wait()
+
+	if worst := u.s.worst.Load(); worst > 1 {
+		t.Errorf("a request failed %d times in a row; a client's one retry must do", worst)
+	}
+	u.w.converged()
+	keys, err := u.keys(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	invariantsUnder(t, stack, keys)
+	for i := 0; i < len(u.all); i += 10 {
+		if err := u.all[i].ended(); err != nil {
+			t.Errorf("deal %s: %v", u.all[i].id, err)
+		}
+	}
+	t.Logf("%d deals, %d requests, the worst failed %d times; schema %s", len(u.all), u.s.attempts.Load(), u.s.worst.Load(), version)
+}
+
+// migrate runs a release's migration.
+func (u *upgrade) migrate(ctx context.Context, bin string) {
+	u.t.Helper()
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "fairpactctl"), "migrate")
+	cmd.Env = append(os.Environ(), "DATABASE_URL="+u.stack.DatabaseURL())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		u.t.Fatalf("fairpactctl migrate: %v\n%s", err, out)
+	}
+}
+
+// versions are the newest migrations of all schemas.
+func (u *upgrade) versions() string {
+	u.t.Helper()
+	var all []string
+	for _, schema := range u.w.column(`SELECT quote_ident(schemaname) FROM pg_tables WHERE tablename = 'goose_db_version' ORDER BY 1`) {
+		all = append(all, fmt.Sprint(schema, " ", u.w.number(`SELECT max(version_id) FROM `+schema+`.goose_db_version`)))
+	}
+	return strings.Join(all, ", ")
+}
+
+// roll replaces processes one after the other.
+func (u *upgrade) roll(ctx context.Context, bin string, names ...string) {
+	u.t.Helper()
+	for _, name := range names {
+		var env []string
+		if name == secondAPI || name == secondWorker {
+			env = secondLogOf(u.stack)
+		}
+		u.stack.Exchange(name, bin)
+		if err := u.stack.Restart(ctx, name, env...); err != nil {
+			u.t.Fatal(err)
+		}
+		if at, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", u.stack.PID(name))); err != nil || filepath.Dir(at) != bin {
+			u.t.Fatalf("%s runs %s, want the one in %s: %v", name, at, bin, err)
+		}
+	}
+}
+
+// stream plays deals of every kind through both deal-apis until over.
+func (u *upgrade) stream(ctx context.Context, over chan struct{}) *sync.WaitGroup {
+	var players sync.WaitGroup
+	var number atomic.Int64
+	for range 4 {
+		players.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				if _, err := u.play(ctx, u.s, int(number.Add(1))); err != nil {
+					u.t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	return &players
+}
+
+// play plays a deal of the n-th kind and has its certificate verified.
+func (u *upgrade) play(ctx context.Context, s *stubborn, n int) (*soaked, error) {
+	d := &soaked{t: u.t, s: s, ctx: ctx, past: u.stack.Chain().RoundAt(time.Now().Unix()) - 10}
+	err := d.play(n)
+	if err == nil && d.states[0] == "COMPUTED" {
+		err = d.valid()
+	}
+	u.mu.Lock()
+	u.all = append(u.all, d)
+	u.mu.Unlock()
+	u.played.Add(1)
+	if err != nil {
+		err = fmt.Errorf("deal %s: %w", d.id, err)
+	}
+	return d, err
+}
+
+// valid has the certificate that the parties were given verified.
+func (d *soaked) valid() error {
+	var certificate struct {
+		ID string `json:"cert_id"`
+	}
+	given := d.promises[len(d.promises)-1].answer.body
+	if err := json.Unmarshal(given, &certificate); err != nil {
+		return err
+	}
+	p, err := d.s.send(d.ctx, "GET", "/v1/verify/"+certificate.ID, "", nil)
+	if err != nil {
+		return err
+	}
+	var verdict report
+	if err := json.Unmarshal(p.answer.body, &verdict); err != nil || !verdict.Valid {
+		return fmt.Errorf("the certificate %s is answered %s (%v)", given, p.answer.body, err)
+	}
+	return nil
+}
+
+// exchanged is for the time when the two deal-apis are of two versions: all that
+// was answered before, and what each of them answers now, is the same from the
+// other one, whether it comes from Redis or from the database.
+func (u *upgrade) exchanged(ctx context.Context) {
+	u.t.Helper()
+	var before, now []*soaked
+	u.mu.Lock()
+	for _, d := range u.all[max(0, len(u.all)-20):] {
+		if d.states != nil && (d.states[0] == "COMPUTED" || d.states[0] == "CANCELLED") {
+			before = append(before, d)
+		}
+	}
+	u.mu.Unlock()
+	for _, door := range u.s.doors {
+		for _, kind := range []int{0, 2, 3, 8} {
+			d, err := u.play(ctx, &stubborn{doors: []*client{door}}, kind)
+			if err != nil {
+				u.t.Fatal(err)
+			}
+			now = append(now, d)
+		}
+	}
+	for range 2 {
+		for i, d := range append(before, now...) {
+			for _, door := range u.s.doors {
+				there := *d
+				there.s = &stubborn{doors: []*client{door}}
+				if err := there.ended(); err != nil {
+					u.t.Errorf("deal %d, %s, at %s: %v", i, d.id, door.base, err)
+				}
+			}
+		}
+		if err := cache(u.t, u.stack).FlushAll(ctx).Err(); err != nil {
+			u.t.Fatal(err)
+		}
+	}
+}
+
+// begun begins two deals: all have committed to the first, nobody to the second.
+func (u *upgrade) begun(ctx context.Context) []*soaked {
+	u.t.Helper()
+	var both []*soaked
+	for range 2 {
+		d := &soaked{t: u.t, s: u.s, ctx: ctx, states: []string{"COMPUTED"}}
+		if err := d.create(splitBody(time.Hour, 2*time.Hour), annsValues, bobsValues); err != nil {
+			u.t.Fatal(err)
+		}
+		both = append(both, d)
+	}
+	u.committed(u.s.doors[0], both[0])
+	return both
+}
+
+// committed has everybody commit at one deal-api.
+func (u *upgrade) committed(door *client, d *soaked) {
+	u.t.Helper()
+	there := *d
+	there.s = &stubborn{doors: []*client{door}}
+	if err := there.acts("/commit", len(d.inputs), committing); err != nil {
+		u.t.Fatal(err)
+	}
+	d.promises = there.promises
+}
+
+// finished ends deals that the other version began.
+func (u *upgrade) finished(all []*soaked) {
+	u.t.Helper()
+	for _, d := range all {
+		err := d.acts("/reveal", len(d.inputs), revealing)
+		if err == nil {
+			err = d.certified()
+		}
+		if err == nil {
+			err = errors.Join(d.valid(), d.ended())
+		}
+		if err != nil {
+			u.t.Errorf("deal %s, begun by the other version: %v", d.id, err)
+		}
+	}
+}
+
+// keys are those that /v1/status publishes.
+func (u *upgrade) keys(ctx context.Context) (*signing.KeySet, error) {
+	a, err := insist(ctx, u.s.doors[0], "/v1/status")
+	if err != nil {
+		return nil, err
+	}
+	var status keysOfStatus
+	if err := json.Unmarshal(a.body, &status); err != nil {
+		return nil, err
+	}
+	return status.keys()
+}
