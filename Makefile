@@ -69,13 +69,8 @@ lint: ## check formatting, go vet, staticcheck, and that generated files are up 
 	  if [ "$$before" != "$$(sums)" ]; then echo "generated files were stale and are now mended: commit them"; exit 1; fi
 
 .PHONY: chart
-chart: ## check the Helm chart: lint, unit tests, its table of values
-	@go -C hack/charttools build -buildvcs=false -o ../../bin/ -ldflags "-X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=35 -X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor=35" \
-	  helm.sh/helm/v3/cmd/helm github.com/helm-unittest/helm-unittest/cmd/helm-unittest ./valuestable
-	@for values in charts/fairpact/tests/values/*.yaml manifests/values-gcp.yaml manifests/values-aws.yaml; do \
-	  ./bin/helm lint --quiet --strict charts/fairpact --values $$values || exit 1; done
-	./bin/helm-unittest --strict charts/fairpact
-	./bin/valuestable -check charts/fairpact
+chart: ## check the Helm chart: lint, schemas of Kubernetes, unit tests, its table of values
+	hack/check-chart.sh
 
 .PHONY: chart-docs
 chart-docs: ## write the table of values into the chart's README

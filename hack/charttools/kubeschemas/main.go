@@ -1,0 +1,221 @@
+// Command kubeschemas writes JSON schemas for kubeconform into a folder: of every
+// kind of the Kubernetes version below from its published OpenAPI document,
+// and of the custom kinds that the chart may make from their definitions. All
+// come from Go modules, so no web site is asked. Unlike the API server, which
+// drops a field that it does not know, the schemas refuse it.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// module is a Go module and the hash of its contents, as in a go.sum.
+type module struct{ path, version, sum string }
+
+var (
+	kubernetes = module{"k8s.io/kubernetes", "v1.35.4", "h1:o/8dBC/pHVpYoGV4OAIytAlNPZbdYVTXJHoYvXC4qzM="}
+	operator   = module{"github.com/prometheus-operator/prometheus-operator", "v0.85.0", "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s="}
+	gateway    = module{"sigs.k8s.io/gateway-api", "v1.6.3", "h1:lKpJa5bGlraC/QeACvCpsHLdmO6y0iKfzVl6gzaFEYc="}
+)
+
+var customKinds = []struct {
+	module module
+	file   string
+}{
+	{operator, "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml"},
+	{operator, "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml"},
+	{operator, "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml"},
+	{gateway, "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"},
+}
+
+type schema = map[string]any
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: kubeschemas FOLDER")
+		os.Exit(2)
+	}
+	if err := write(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "kubeschemas:", err)
+		os.Exit(1)
+	}
+}
+
+// write fills the folder anew.
+func write(folder string) error {
+	if err := os.RemoveAll(folder); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	definitions, err := builtIn(folder)
+	if err != nil {
+		return err
+	}
+	for _, kind := range customKinds {
+		if err := custom(folder, kind.module, kind.file, definitions); err != nil {
+			return fmt.Errorf("%s: %w", kind.file, err)
+		}
+	}
+	return nil
+}
+
+// read gives a file of a module, after a check of the module's hash.
+func read(m module, file string) ([]byte, error) {
+	cmd := exec.Command("go", "mod", "download", "-json", m.path+"@"+m.version)
+	cmd.Env = append(os.Environ(), "GO111MODULE=on", "GOWORK=off")
+	out, err := cmd.Output()
+	var got struct{ Dir, Sum, Error string }
+	if jsonErr := json.Unmarshal(out, &got); jsonErr != nil || err != nil {
+		return nil, fmt.Errorf("go mod download %s@%s: %v %s", m.path, m.version, err, got.Error)
+	}
+	if got.Sum != m.sum {
+		return nil, fmt.Errorf("%s@%s has the hash %s, want %s", m.path, m.version, got.Sum, m.sum)
+	}
+	return os.ReadFile(filepath.Join(got.Dir, file))
+}
+
+// builtIn writes the schema of every kind of Kubernetes, and gives the shared
+// definitions that they refer to.
+func builtIn(folder string) (definitions schema, err error) {
+	text, err := read(kubernetes, "api/openapi-spec/swagger.json")
+	if err != nil {
+		return nil, err
+	}
+	var document struct{ Definitions schema }
+	if err := json.Unmarshal(text, &document); err != nil {
+		return nil, err
+	}
+	definitions = document.Definitions
+	// Both are text to the document, which cannot say what they are.
+	definitions["io.k8s.apimachinery.pkg.api.resource.Quantity"] = schema{"type": []any{"string", "number"}}
+	definitions["io.k8s.apimachinery.pkg.util.intstr.IntOrString"] = schema{"type": []any{"string", "integer"}}
+	seal(definitions)
+	for _, name := range slices.Sorted(maps.Keys(definitions)) {
+		kinds, _ := definitions[name].(schema)["x-kubernetes-group-version-kind"].([]any)
+		// Several kinds in one definition are parts of a request, such as options of a deletion.
+		if len(kinds) != 1 {
+			continue
+		}
+		kind := kinds[0].(schema)
+		whole := maps.Clone(definitions[name].(schema))
+		if err := save(folder, kind["group"].(string), kind["version"].(string), kind["kind"].(string), whole, definitions); err != nil {
+			return nil, err
+		}
+	}
+	return definitions, nil
+}
+
+// custom writes the schema of each version that a CustomResourceDefinition serves.
+func custom(folder string, m module, file string, definitions schema) error {
+	text, err := read(m, file)
+	if err != nil {
+		return err
+	}
+	var resource struct {
+		Spec struct {
+			Group    string
+			Names    struct{ Kind string }
+			Versions []struct {
+				Name   string
+				Served bool
+				Schema struct {
+					Whole schema `yaml:"openAPIV3Schema"`
+				}
+			}
+		}
+	}
+	if err := yaml.Unmarshal(text, &resource); err != nil {
+		return err
+	}
+	for _, version := range resource.Spec.Versions {
+		if !version.Served {
+			continue
+		}
+		whole := version.Schema.Whole
+		seal(whole)
+		whole["properties"].(schema)["metadata"] = schema{"$ref": "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}
+		if err := save(folder, resource.Spec.Group, version.Name, resource.Spec.Names.Kind, whole, definitions); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// seal makes a schema, with all below it, refuse fields that it does not name.
+func seal(node any) {
+	switch node := node.(type) {
+	case schema:
+		_, fields := node["properties"].(schema)
+		_, open := node["additionalProperties"]
+		keep, _ := node["x-kubernetes-preserve-unknown-fields"].(bool)
+		if fields && !open && !keep {
+			node["additionalProperties"] = false
+		}
+		for _, child := range node {
+			seal(child)
+		}
+	case []any:
+		for _, child := range node {
+			seal(child)
+		}
+	}
+}
+
+// save writes one kind, with the definitions that it needs.
+func save(folder, group, version, kind string, whole, definitions schema) error {
+	apiVersion := version
+	if group != "" {
+		apiVersion = group + "/" + version
+	}
+	if properties, ok := whole["properties"].(schema); ok {
+		properties = maps.Clone(properties)
+		properties["apiVersion"], properties["kind"] = schema{"const": apiVersion}, schema{"const": kind}
+		whole["properties"] = properties
+	}
+	needed := schema{}
+	collect(whole, definitions, needed)
+	whole["definitions"] = needed
+	whole["$schema"] = "http://json-schema.org/draft-07/schema#"
+	text, err := json.Marshal(whole)
+	if err != nil {
+		return err
+	}
+	// kubeconform takes v1, the whole apiVersion of the core kinds, for their group.
+	if group == "" {
+		group = version
+	}
+	name := strings.ToLower(strings.Join([]string{kind, group, version}, "_")) + ".json"
+	return os.WriteFile(filepath.Join(folder, name), text, 0o644)
+}
+
+// collect puts what a schema refers to, directly or not, into needed.
+func collect(node any, definitions, needed schema) {
+	switch node := node.(type) {
+	case schema:
+		if ref, ok := node["$ref"].(string); ok {
+			name := strings.TrimPrefix(ref, "#/definitions/")
+			if _, done := needed[name]; !done {
+				needed[name] = definitions[name]
+				collect(definitions[name], definitions, needed)
+			}
+		}
+		for _, child := range node {
+			collect(child, definitions, needed)
+		}
+	case []any:
+		for _, child := range node {
+			collect(child, definitions, needed)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# check-chart.sh: the chart under every combination of values that matters is
+# linted, rendered, and held against the schemas of Kubernetes and of the custom
+# kinds that it may make; its unit tests; its table of values. `make chart` runs
+# it. No cluster, and no network beyond Go's module proxy.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+chart=charts/fairpact
+minor=35
+go -C hack/charttools build -buildvcs=false -o ../../bin/ \
+  -ldflags "-X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=$minor -X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor=$minor" \
+  helm.sh/helm/v3/cmd/helm github.com/helm-unittest/helm-unittest/cmd/helm-unittest github.com/yannh/kubeconform/cmd/kubeconform \
+  ./kubeschemas ./valuestable
+bin/kubeschemas bin/schemas
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+conform() { bin/kubeconform -strict -schema-location 'bin/schemas/{{.ResourceKind}}_{{.Group}}_{{.ResourceAPIVersion}}.json' "$@"; }
+
+# A whole set of values stands alone; a combination lies upon a minimal set.
+minimal=$chart/tests/values/kms.yaml
+for values in $chart/tests/values/*.yaml manifests/values-{gcp,aws}.yaml $chart/tests/combinations/*.yaml; do
+  set -- --values "$values"
+  case $values in */combinations/*) set -- --values $minimal "$@" ;; esac
+  bin/helm lint --quiet --strict $chart "$@"
+  bin/helm template fairpact $chart --namespace here "$@" > "$work/$(basename "$values")"
+done
+conform -summary "$work"
+
+# A check that sees nothing wrong anywhere sees nothing: fields that there are not must be found.
+planted() { # FILE FIELD WRONG
+  sed "s/\b$2:/$3:/" "$work/$1" > "$work/planted.yaml"
+  if conform "$work/planted.yaml" > "$work/said" || ! grep -q "$3" "$work/said"; then
+    echo "kubeconform does not mind the field $3 in $1"; cat "$work/said"; exit 1
+  fi
+}
+planted kms.yaml readOnlyRootFilesystem readOnlyRootFileSystem
+planted monitoring-services.yaml interval intervals
+planted gateway.yaml backendRefs backends
+
+bin/helm-unittest --strict $chart
+bin/valuestable -check $chart
