@@ -23,7 +23,7 @@ func (o options) compile(source, file string) error {
 	}
 	const version = "github.com/fairpact/fairpact/internal/version"
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false",
-		"-ldflags", fmt.Sprintf("-s -w -buildid= -X %s.Version=%s -X %s.revision=%s", version, o.version, version, o.revision),
+		"-ldflags", fmt.Sprintf("-s -w -buildid= -X %s.Version=%s -X %s.Revision=%s", version, o.version, version, o.revision),
 		"-o", out, pkg)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOFLAGS=-mod=readonly")

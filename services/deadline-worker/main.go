@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	runtimemetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -26,26 +27,26 @@ import (
 	"github.com/fairpact/fairpact/internal/assembly"
 	"github.com/fairpact/fairpact/internal/deadline"
 	"github.com/fairpact/fairpact/internal/service"
-	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
 type config struct {
 	assembly.Config
-	Workers        int    `env:"FAIRPACT_WORKERS" default:"8" help:"Deals attended at once."`
-	LeaderElection bool   `env:"FAIRPACT_LEADER_ELECTION" help:"Elect a leader by a Lease; needs a Kubernetes API server."`
-	LeaseNamespace string `env:"FAIRPACT_LEASE_NAMESPACE" help:"Namespace of the Lease; empty: the pod's own."`
+	Workers        int           `env:"FAIRPACT_WORKERS" default:"8" help:"Deals attended at once."`
+	LeaderElection bool          `env:"FAIRPACT_LEADER_ELECTION" help:"Elect a leader by a Lease; needs a Kubernetes API server."`
+	LeaseNamespace string        `env:"FAIRPACT_LEASE_NAMESPACE" help:"Namespace of the Lease; empty: the pod's own."`
+	Failover       time.Duration `env:"FAIRPACT_FAILOVER" default:"15s" help:"The longest that nobody leads after a leader has died; 5s or more."`
 }
 
 func main() {
 	var c config
 	kong.Parse(&c, kong.Name("deadline-worker"), kong.Description("The deadlines of a Fairpact deployment."))
-	service.Main(c.LogLevel, func(ctx context.Context, logger *slog.Logger) error { return run(ctx, c, logger) })
+	service.Main("deadline-worker", c.LogLevel, func(ctx context.Context, logger *slog.Logger) error { return run(ctx, c, logger) })
 }
 
 func run(ctx context.Context, c config, logger *slog.Logger) error {
-	telemetry.Binary("deadline-worker")
 	ctrl.SetLogger(logr.FromSlogHandler(logger.Handler()))
-	parts, err := c.Open(ctx, logger)
+	klog.SetSlogLogger(logger) // of client-go: the Lease
+	parts, err := c.Open(ctx, "deadline-worker", logger)
 	if err != nil {
 		return err
 	}
@@ -59,7 +60,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		return fmt.Errorf("controller: %w", err)
 	}
 	health := service.NewHealth(func(ctx context.Context) error {
-		if err := parts.Store.Ready(ctx); err != nil {
+		if err := parts.Ready(ctx); err != nil {
 			return err
 		}
 		select {
@@ -74,7 +75,12 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	prometheus.Unregister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	health.Measure(runtimemetrics.Registry)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return mgr.Start(ctx) })
+	group.Go(func() error {
+		if !parts.Gate.Passed(ctx) { // before that it is not to lead: it could finish no certificate
+			return nil
+		}
+		return mgr.Start(ctx)
+	})
 	group.Go(func() error {
 		return health.Serve(ctx, logger, service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()})
 	})
@@ -99,10 +105,28 @@ func newManager(c config) (manager.Manager, error) {
 		options.LeaderElectionID = "fairpact-deadline-worker"
 		options.LeaderElectionNamespace = c.LeaseNamespace
 		options.LeaderElectionReleaseOnCancel = true
+		if err := c.election(&options); err != nil {
+			return nil, err
+		}
 		return manager.New(cluster, options)
 	}
 	options.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 		return meta.NewDefaultRESTMapper(nil), nil
 	}
 	return manager.New(&rest.Config{Host: "http://127.0.0.1:1", Timeout: time.Second}, options)
+}
+
+// election divides the failover time. A standby looks every retry × (1 to 2.2):
+// it may see the last renewal so much late, waits from then on until the Lease
+// has run out, and may find that out so much late again. That makes at most
+// 0.6 + 2 × 2.2/15 = 0.89 of the time; the rest is for the API server.
+func (c config) election(options *manager.Options) error {
+	if c.Failover < 5*time.Second || c.Failover > time.Hour {
+		return fmt.Errorf("FAIRPACT_FAILOVER is %s: give 5s to 1h", c.Failover)
+	}
+	// A Lease counts in whole seconds.
+	lease := (c.Failover * 3 / 5).Truncate(time.Second)
+	renew, retry := c.Failover*2/5, c.Failover/15
+	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = &lease, &renew, &retry
+	return nil
 }

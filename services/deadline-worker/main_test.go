@@ -1,0 +1,33 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/leaderelection"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// Whatever failover time may be set, the worst case of client-go's election
+// stays under it, and its own rules for the three periods hold.
+func TestElectionIsWithinTheFailoverTime(t *testing.T) {
+	t.Parallel()
+	for failover := 5 * time.Second; failover <= time.Hour; failover += 250 * time.Millisecond {
+		var o manager.Options
+		if err := (config{Failover: failover}).election(&o); err != nil {
+			t.Fatal(err)
+		}
+		look := time.Duration((1 + leaderelection.JitterFactor) * float64(*o.RetryPeriod))
+		if worst := look + *o.LeaseDuration + look; worst > failover*9/10 {
+			t.Errorf("%s: nobody leads for up to %s", failover, worst)
+		}
+		if *o.LeaseDuration <= *o.RenewDeadline || *o.RenewDeadline <= look || *o.LeaseDuration%time.Second != 0 {
+			t.Errorf("%s: lease %s, renewed within %s, tried every %s", failover, *o.LeaseDuration, *o.RenewDeadline, *o.RetryPeriod)
+		}
+	}
+	for _, failover := range []time.Duration{0, -1, 5*time.Second - 1, time.Hour + 1} {
+		if (config{Failover: failover}).election(new(manager.Options)) == nil {
+			t.Errorf("%s was taken", failover)
+		}
+	}
+}
