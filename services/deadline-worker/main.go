@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	runtimemetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -27,6 +26,7 @@ import (
 	"github.com/fairpact/fairpact/internal/assembly"
 	"github.com/fairpact/fairpact/internal/deadline"
 	"github.com/fairpact/fairpact/internal/service"
+	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
 type config struct {
@@ -40,13 +40,13 @@ type config struct {
 func main() {
 	var c config
 	kong.Parse(&c, kong.Name("deadline-worker"), kong.Description("The deadlines of a Fairpact deployment."))
-	service.Main("deadline-worker", c.LogLevel, func(ctx context.Context, logger *slog.Logger) error { return run(ctx, c, logger) })
+	service.Main(c.LogLevel, func(ctx context.Context, logger *slog.Logger) error { return run(ctx, c, logger) })
 }
 
 func run(ctx context.Context, c config, logger *slog.Logger) error {
+	telemetry.Binary("deadline-worker")
 	ctrl.SetLogger(logr.FromSlogHandler(logger.Handler()))
-	klog.SetSlogLogger(logger) // of client-go: the Lease
-	parts, err := c.Open(ctx, "deadline-worker", logger)
+	parts, err := c.Open(ctx, logger)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		return fmt.Errorf("controller: %w", err)
 	}
 	health := service.NewHealth(func(ctx context.Context) error {
-		if err := parts.Ready(ctx); err != nil {
+		if err := parts.Store.Ready(ctx); err != nil {
 			return err
 		}
 		select {
@@ -75,12 +75,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	prometheus.Unregister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	health.Measure(runtimemetrics.Registry)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		if !parts.Gate.Passed(ctx) { // before that it is not to lead: it could finish no certificate
-			return nil
-		}
-		return mgr.Start(ctx)
-	})
+	group.Go(func() error { return mgr.Start(ctx) })
 	group.Go(func() error {
 		return health.Serve(ctx, logger, service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()})
 	})
