@@ -20,6 +20,36 @@ imagePullSecrets: {{ toJson . }}
 {{- end }}
 {{- end }}
 
+{{/* The image's architecture and the nodes are those of deal-api. */}}
+{{- define "fairpact.placement" -}}
+{{- with .Values.dealApi.nodeSelector }}
+nodeSelector: {{ toJson . }}
+{{- end }}
+{{- with .Values.dealApi.tolerations }}
+tolerations: {{ toJson . }}
+{{- end }}
+{{- end }}
+
+{{/* Environment of a migration. */}}
+{{- define "fairpact.migrationEnv" -}}
+{{- include "fairpact.databaseEnv" . }}
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* A list of variables, as YAML; none may be there twice, since an upgrade would then lose one. */}}
+{{- define "fairpact.env" -}}
+{{- $seen := dict }}
+{{- range . }}
+{{- if hasKey $seen .name }}
+{{- fail (printf "the variable %s is set twice: by extraEnv, and by the chart or by the extraEnv of the workload. Use the chart's value for it, or name it once" .name) }}
+{{- end }}
+{{- $_ := set $seen .name true }}
+{{- end }}
+{{- toYaml . }}
+{{- end }}
+
 {{- define "fairpact.databaseEnv" -}}
 - name: DATABASE_URL
   valueFrom:
@@ -110,10 +140,13 @@ imagePullSecrets: {{ toJson . }}
   imagePullPolicy: {{ $root.Values.image.pullPolicy }}
   command: [/fairpactctl, migrate]
   env:
-    {{- include "fairpact.databaseEnv" $root | nindent 4 }}
+    {{- include "fairpact.migrationEnv" $root | nindent 4 }}
   securityContext:
     {{- include "fairpact.containerSecurity" $root | nindent 4 }}
   resources: {{ toJson $root.Values.migration.resources }}
+  {{- with $root.Values.extraVolumeMounts }}
+  volumeMounts: {{ toJson . }}
+  {{- end }}
 {{- end }}
 {{- if include "fairpact.signingSecret" $root }}
 # A file:// key must be its owner's alone, and a Secret volume gives it to a group.
@@ -144,6 +177,9 @@ imagePullSecrets: {{ toJson . }}
 {{- if $root.Values.signing.keySet }}
 - {name: key-set, mountPath: /etc/fairpact/key-set, readOnly: true}
 {{- end }}
+{{- with $root.Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "fairpact.volumes" -}}
@@ -172,6 +208,9 @@ imagePullSecrets: {{ toJson . }}
 {{- if $root.Values.signing.keySet }}
 - name: key-set
   configMap: {name: {{ include "fairpact.fullname" $root }}-key-set}
+{{- end }}
+{{- with $root.Values.extraVolumes }}
+{{ toYaml . }}
 {{- end }}
 {{- end }}
 
@@ -237,11 +276,8 @@ spec:
             - {name: {{ $name }}, containerPort: {{ $port }}}
             {{- end }}
           env:
-            {{- include "fairpact.commonEnv" $root | nindent 12 }}
-            {{- .env | nindent 12 }}
-            {{- with concat $root.Values.extraEnv $v.extraEnv }}
-            {{- toYaml . | nindent 12 }}
-            {{- end }}
+            {{- $env := concat (include "fairpact.commonEnv" $root | fromYamlArray) (.env | fromYamlArray) $root.Values.extraEnv $v.extraEnv }}
+            {{- include "fairpact.env" $env | nindent 12 }}
           # Starting and living are the process alone: a database that is away mends by itself.
           startupProbe:
             httpGet: {path: /healthz, port: admin}
