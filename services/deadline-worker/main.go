@@ -33,6 +33,7 @@ type config struct {
 	assembly.Config
 	Workers        int           `env:"FAIRPACT_WORKERS" default:"8" help:"Deals attended at once."`
 	LeaderElection bool          `env:"FAIRPACT_LEADER_ELECTION" help:"Elect a leader by a Lease; needs a Kubernetes API server."`
+	LeaseName      string        `env:"FAIRPACT_LEASE_NAME" default:"fairpact-deadline-worker" help:"Name of the Lease: one for each deployment in a namespace."`
 	LeaseNamespace string        `env:"FAIRPACT_LEASE_NAMESPACE" help:"Namespace of the Lease; empty: the pod's own."`
 	Failover       time.Duration `env:"FAIRPACT_FAILOVER" default:"15s" help:"The longest that nobody leads after a leader has died; 5s or more."`
 }
@@ -97,7 +98,7 @@ func newManager(c config) (manager.Manager, error) {
 			return nil, fmt.Errorf("FAIRPACT_LEADER_ELECTION needs a Kubernetes API server: %w", err)
 		}
 		options.LeaderElection = true
-		options.LeaderElectionID = "fairpact-deadline-worker"
+		options.LeaderElectionID = c.LeaseName
 		options.LeaderElectionNamespace = c.LeaseNamespace
 		options.LeaderElectionReleaseOnCancel = true
 		if err := c.election(&options); err != nil {
