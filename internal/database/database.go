@@ -11,11 +11,14 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/exaring/otelpgx"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib" // goose runs over database/sql
 	"github.com/pressly/goose/v3"
+
+	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
 var (
@@ -64,11 +67,16 @@ func Config(databaseURL string) (*pgxpool.Config, error) {
 		_, err := conn.Exec(ctx, sessionSettingsSQL)
 		return err
 	}
+	if telemetry.Traced() {
+		// Only inside a span, and never with a parameter: these are inputs and hashes.
+		config.ConnConfig.Tracer = otelpgx.NewTracer(otelpgx.WithDisableConnectionDetailsInAttributes(), otelpgx.WithDisableAcquireTracer())
+	}
 	return config, nil
 }
 
 // Schema is a schema of Postgres with the migrations that lead to it, files
-// named NUMBER_name.sql. Its version table lies in it.
+// named NUMBER_name.sql, of which those after the first keep to MIGRATIONS.md.
+// Its version table lies in it.
 type Schema struct {
 	Name       string
 	Migrations fs.FS
@@ -119,7 +127,8 @@ func (s Schema) Version() int64 {
 }
 
 // Current fails where the schema is missing or older than this binary needs. A
-// newer one is fine: migrations run before the binaries are replaced.
+// newer one is fine: migrations run before the binaries are replaced, and stay
+// when these are rolled back.
 func (s Schema) Current(ctx context.Context, pool *pgxpool.Pool) error {
 	var version int64
 	err := pool.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM "+s.quoted()+".goose_db_version WHERE is_applied").Scan(&version)
