@@ -13,6 +13,7 @@ import (
 	"github.com/fairpact/fairpact/internal/ephemeral"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/idempotency"
+	"github.com/fairpact/fairpact/internal/replica"
 	"github.com/fairpact/fairpact/internal/sealing"
 	"github.com/fairpact/fairpact/internal/service"
 	"github.com/fairpact/fairpact/internal/signing"
@@ -51,10 +52,12 @@ type Parts struct {
 	Redis  *ephemeral.Redis
 	Signer *signing.Signer
 	Keys   *signing.KeySet
+	Gate   *replica.Gate // that the escrow signs through
 }
 
-// Open connects everything, or says which setting to mend.
-func (c *Config) Open(ctx context.Context, logger *slog.Logger) (*Parts, error) {
+// Open connects everything for a binary, or says which setting to mend. Nothing
+// is signed, and nothing is to be served, before the gate is passed.
+func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (*Parts, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	chain, err := c.chain()
@@ -85,17 +88,30 @@ func (c *Config) Open(ctx context.Context, logger *slog.Logger) (*Parts, error) 
 	if p.Store, err = store.Open(ctx, c.DatabaseURL, c.DatabaseConns); err != nil {
 		return nil, err
 	}
+	if p.Gate, err = replica.Open(ctx, c.DatabaseURL, binary, p.Signer, p.Keys, logger); err != nil {
+		return nil, err
+	}
 	log := translog.NewClient(c.LogAppendURL, c.LogReadURL, appendSecret)
 	relays := beacon.NewClient(chain, c.BeaconRelays, &http.Client{Timeout: 10 * time.Second})
 	p.Guard = idempotency.New(p.Store, p.Redis, secret)
-	p.Escrow = escrow.New(p.Store, p.Redis, secret, p.Signer, p.Keys, log, relays,
+	p.Escrow = escrow.New(p.Store, p.Redis, secret, p.Gate, p.Keys, log, relays,
 		escrow.Options{EntropyWindow: c.EntropyWindow, StrictBeacon: c.StrictBeacon}, logger)
 	logger.Info("signing key", "pubkey", p.Signer.PublicKey(), "custody", p.Signer.Custody(), "ephemeral", p.Signer.Ephemeral())
 	return p, nil
 }
 
+// Ready tells whether the database answers and this process may sign beside the
+// others that run.
+func (p *Parts) Ready(ctx context.Context) error {
+	if err := p.Store.Ready(ctx); err != nil {
+		return err
+	}
+	return p.Gate.Ready()
+}
+
 // Close ends all connections.
 func (p *Parts) Close() {
+	p.Gate.Close()
 	p.Store.Close()
 	_ = p.Redis.Close()
 	_ = p.Signer.Close()

@@ -44,8 +44,8 @@ type Port struct {
 	Server  *http.Server
 }
 
-// Health answers /healthz while the process runs and /readyz while ready gives
-// no error and no stop was asked for.
+// Health answers /healthz while the process runs and /readyz while it serves,
+// ready gives no error and no stop was asked for.
 type Health struct {
 	// Delay is how long all is served as before once a stop is asked for. Set it,
 	// if at all, before Serve.
@@ -54,11 +54,17 @@ type Health struct {
 	ready    func(context.Context) error
 	metrics  prometheus.Gatherer
 	draining atomic.Bool
+	serving  atomic.Bool // all ports are open
+	open     []Port
+	failed   chan error // holds one error of each port
 }
+
+// maxPorts are the most that a binary has.
+const maxPorts = 8
 
 // NewHealth makes a Health.
 func NewHealth(ready func(context.Context) error) *Health {
-	return &Health{ready: ready, metrics: prometheus.DefaultGatherer}
+	return &Health{ready: ready, metrics: prometheus.DefaultGatherer, failed: make(chan error, maxPorts)}
 }
 
 // Measure serves more metrics beside those of the default registry; no metric
@@ -74,7 +80,11 @@ func (h *Health) Handler() http.Handler {
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 		defer cancel()
+		serving := h.serving.Load()
 		err := h.ready(ctx)
+		if err == nil && !serving {
+			err = errors.New("starting")
+		}
 		if h.draining.Load() {
 			err = errors.New("stopping")
 		}
@@ -89,36 +99,65 @@ func (h *Health) Handler() http.Handler {
 	return mux
 }
 
-// Serve answers on all ports until ctx ends or one of them fails. Readiness
-// goes first; after Delay the requests under way are finished.
-func (h *Health) Serve(ctx context.Context, logger *slog.Logger, ports ...Port) error {
-	failed := make(chan error, len(ports))
+// Open begins to answer on ports, which Serve then ends: for an admin port that
+// says why a process does not serve yet.
+func (h *Health) Open(logger *slog.Logger, ports ...Port) error {
+	listeners, err := listen(ports)
+	if err == nil {
+		h.answer(logger, ports, listeners)
+	}
+	return err
+}
+
+func listen(ports []Port) (listeners []net.Listener, err error) {
 	for _, p := range ports {
 		listener, err := net.Listen("tcp", p.Address)
 		if err != nil {
-			return fmt.Errorf("listen on the %s port: %w", p.Name, err)
+			for _, l := range listeners {
+				_ = l.Close()
+			}
+			return nil, fmt.Errorf("listen on the %s port: %w", p.Name, err)
 		}
-		defer listener.Close()
-		logger.Info("listening", "port", p.Name, "address", listener.Addr().String())
+		listeners = append(listeners, listener)
+	}
+	return listeners, nil
+}
+
+func (h *Health) answer(logger *slog.Logger, ports []Port, listeners []net.Listener) {
+	for i, p := range ports {
+		logger.Info("listening", "port", p.Name, "address", listeners[i].Addr().String())
 		p.Server.Handler = h.parting(p.Server.Handler)
+		h.open = append(h.open, p)
 		go func() {
-			if err := p.Server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-				failed <- fmt.Errorf("serve the %s port: %w", p.Name, err)
+			if err := p.Server.Serve(listeners[i]); !errors.Is(err, http.ErrServerClosed) {
+				h.failed <- fmt.Errorf("serve the %s port: %w", p.Name, err)
 			}
 		}()
 	}
+}
+
+// Serve answers on all ports, those that are open and these, until ctx ends or
+// one of them fails. Readiness goes first; after Delay the requests under way
+// are finished.
+func (h *Health) Serve(ctx context.Context, logger *slog.Logger, ports ...Port) error {
+	listeners, err := listen(ports)
+	if err != nil {
+		return err
+	}
+	h.serving.Store(true)
+	h.answer(logger, ports, listeners)
 	var cause error
 	select {
 	case <-ctx.Done():
 		logger.Info("draining", "delay", h.Delay.String())
 		h.draining.Store(true)
-		cause = h.linger(failed)
-	case cause = <-failed:
+		cause = h.linger(h.failed)
+	case cause = <-h.failed:
 	}
 	h.draining.Store(true)
 	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), DrainTimeout)
 	defer cancel()
-	for _, p := range ports {
+	for _, p := range h.open {
 		if err := p.Server.Shutdown(finish); err != nil {
 			cause = errors.Join(cause, fmt.Errorf("drain the %s port: %w", p.Name, err))
 			_ = p.Server.Close()

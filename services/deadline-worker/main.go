@@ -47,7 +47,7 @@ func main() {
 func run(ctx context.Context, c config, logger *slog.Logger) error {
 	telemetry.Binary("deadline-worker")
 	ctrl.SetLogger(logr.FromSlogHandler(logger.Handler()))
-	parts, err := c.Open(ctx, logger)
+	parts, err := c.Open(ctx, "deadline-worker", logger)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		return fmt.Errorf("controller: %w", err)
 	}
 	health := service.NewHealth(func(ctx context.Context) error {
-		if err := parts.Store.Ready(ctx); err != nil {
+		if err := parts.Ready(ctx); err != nil {
 			return err
 		}
 		select {
@@ -76,7 +76,12 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	prometheus.Unregister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	health.Measure(runtimemetrics.Registry)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return mgr.Start(ctx) })
+	group.Go(func() error {
+		if !parts.Gate.Passed(ctx) { // before that it is not to lead: it could finish no certificate
+			return nil
+		}
+		return mgr.Start(ctx)
+	})
 	group.Go(func() error {
 		return health.Serve(ctx, logger, service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()})
 	})

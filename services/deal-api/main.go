@@ -48,7 +48,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		}
 		proxies = append(proxies, prefix)
 	}
-	parts, err := c.Open(ctx, logger)
+	parts, err := c.Open(ctx, "deal-api", logger)
 	if err != nil {
 		return err
 	}
@@ -79,9 +79,13 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	health := service.NewHealth(parts.Store.Ready)
+	health := service.NewHealth(parts.Ready)
 	health.Delay = c.DrainDelay
-	return health.Serve(ctx, logger,
-		service.Port{Name: "public", Address: c.Listen, Server: httpapi.Server(api, logger)},
-		service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()})
+	if err := health.Open(logger, service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()}); err != nil {
+		return err
+	}
+	if !parts.Gate.Passed(ctx) {
+		return nil
+	}
+	return health.Serve(ctx, logger, service.Port{Name: "public", Address: c.Listen, Server: httpapi.Server(api, logger)})
 }

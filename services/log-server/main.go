@@ -5,15 +5,18 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/fairpact/fairpact/internal/database"
 	"github.com/fairpact/fairpact/internal/forkguard"
+	"github.com/fairpact/fairpact/internal/replica"
 	"github.com/fairpact/fairpact/internal/service"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/telemetry"
@@ -85,18 +88,42 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		defer guard.Close()
 		options = append(options, translog.WithGuard(guard, c.ForkGuardInit))
 	}
-	log, err := translog.Open(starting, pool, signer, keys, logger, options...)
+	gate, err := replica.Open(starting, c.DatabaseURL, "log-server", signer, keys, logger)
 	if err != nil {
 		return err
 	}
-	defer log.Close()
+	defer gate.Close()
 	logger.Info("signing key", "pubkey", signer.PublicKey(), "custody", signer.Custody(), "ephemeral", signer.Ephemeral())
-	health := service.NewHealth(log.Ready)
+	var log atomic.Pointer[translog.Log]
+	health := service.NewHealth(func(ctx context.Context) error {
+		if err := gate.Ready(); err != nil {
+			return err
+		}
+		if l := log.Load(); l != nil {
+			return l.Ready(ctx)
+		}
+		return errors.New("starting")
+	})
 	health.Delay = c.DrainDelay
+	if err := health.Open(logger, service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()}); err != nil {
+		return err
+	}
+	// Heads and signatures are read with a key set that fits the others', or not
+	// at all: a head under an unknown key would look like a contradiction.
+	if !gate.Passed(ctx) {
+		return nil
+	}
+	opening, done := context.WithTimeout(ctx, startTimeout)
+	defer done()
+	l, err := translog.Open(opening, pool, gate, keys, logger, options...)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	log.Store(l)
 	return health.Serve(ctx, logger,
-		service.Port{Name: "read", Address: c.ReadListen, Server: server(log.ReadHandler(), logger)},
-		service.Port{Name: "append", Address: c.AppendListen, Server: server(log.AppendHandler(secret), logger)},
-		service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()})
+		service.Port{Name: "read", Address: c.ReadListen, Server: server(l.ReadHandler(), logger)},
+		service.Port{Name: "append", Address: c.AppendListen, Server: server(l.AppendHandler(secret), logger)})
 }
 
 // server bounds what a slow client can hold; an append may wait for its head.

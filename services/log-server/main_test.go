@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/localservers/servertest"
+	"github.com/fairpact/fairpact/internal/replica"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/translog"
 )
@@ -63,8 +64,10 @@ func newSetup(t *testing.T) *setup {
 
 func (s *setup) migrate(t *testing.T) {
 	t.Helper()
-	if err := translog.Migrate(t.Context(), s.env["DATABASE_URL"]); err != nil {
-		t.Fatal(err)
+	for _, migrate := range []func(context.Context, string) error{translog.Migrate, replica.Migrate} {
+		if err := migrate(t.Context(), s.env["DATABASE_URL"]); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

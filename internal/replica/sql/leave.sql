@@ -1,0 +1,1 @@
+DELETE FROM replica.members WHERE name = $1
