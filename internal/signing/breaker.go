@@ -34,6 +34,7 @@ func newBreaker(scheme string, l limits) *breaker {
 	b := &breaker{open: make(chan struct{})}
 	gauge := breakerOpen.WithLabelValues(scheme)
 	gauge.Set(0)
+	countFromZero(scheme)
 	b.circuit = gobreaker.NewCircuitBreaker[string](gobreaker.Settings{
 		Name:        scheme,
 		MaxRequests: 1,

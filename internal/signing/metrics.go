@@ -26,6 +26,14 @@ var (
 	}, []string{"provider"})
 )
 
+// countFromZero begins the series of a provider, so that the first failure of a
+// kind is an increase: of a series that begins with 1 Prometheus sees none.
+func countFromZero(scheme string) {
+	for _, ending := range []string{"ok", "timeout", "unavailable", "refused", "invalid", "canceled"} {
+		requests.WithLabelValues(scheme, ending)
+	}
+}
+
 // outcome is the label of an error of Sign.
 func outcome(err error) string {
 	switch {
