@@ -54,6 +54,10 @@ func TestLogServerDown(t *testing.T) {
 	}
 	c.refused(503, "LOG_UNAVAILABLE", "GET", before.deal.path("/certificate"), before.deal.Tokens[0], nil)
 	c.refused(404, "CERT_NOT_FOUND", "GET", "/v1/verify/c_unknown", "", nil)
+	if _, said := newCtl(t, stack.BaseURL()).run(1, "smoke", "--timeout", "2s"); !strings.Contains(said, "no verified certificate within 2s") ||
+		!strings.Contains(said, "CERT_NOT_READY") || !strings.Contains(said, "log") {
+		t.Errorf("fairpactctl smoke without the log says %q", said)
+	}
 
 	past := stack.Chain().RoundAt(time.Now().Unix()) - 10
 	var all []*cut

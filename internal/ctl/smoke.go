@@ -59,16 +59,16 @@ func (c smokeCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return cause(ctx, err)
 	}
-	status, err := fetch(ctx, client, "/v1/status")
+	document, err := fetchKeys(ctx, client)
 	if err != nil {
 		return cause(ctx, err)
 	}
-	labels, err := keysOfStatus(status)
+	keys, err := keysOfStatus(document)
 	if err != nil {
 		return err
 	}
 	return t.report(verification.Verify(verification.Evidence{
-		Certificate: cert, TreeHead: head, Keys: trusted(labels), Inputs: opened, Params: smokeParams,
+		Certificate: cert, TreeHead: head, Keys: trusted(keys), Inputs: opened, Params: smokeParams,
 	}))
 }
 
@@ -95,15 +95,19 @@ func playBoth(ctx context.Context, s state) (cert any, opened []any, err error) 
 		}
 		opened = append(opened, map[string]any{"input": in, "salt": salts[i]})
 	}
+	var pending error // why there is no certificate yet, as the service says
 	for {
 		body, err := calls[0].client.Get(ctx, calls[0].path("/certificate"), calls[0].token)
 		if refused, ok := errors.AsType[*restclient.Refused](err); ok && refused.Code() == "CERT_NOT_READY" {
+			pending = refused
 			select {
 			case <-ctx.Done():
-				return nil, nil, fmt.Errorf("%w; the service says: %s", context.Cause(ctx), refused)
 			case <-time.After(500 * time.Millisecond):
 				continue
 			}
+		}
+		if ctx.Err() != nil && pending != nil {
+			return nil, nil, fmt.Errorf("%w; the service says: %w", context.Cause(ctx), pending)
 		}
 		if err != nil {
 			return nil, nil, err

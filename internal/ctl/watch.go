@@ -3,6 +3,7 @@ package ctl
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -74,9 +75,9 @@ func (c watchCommand) Run(ctx context.Context, t *terminal) error {
 	}
 }
 
-// cause says why the context ended where it did.
+// cause says why the context ended where it did, unless the error says so itself.
 func cause(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) {
 		return context.Cause(ctx)
 	}
 	return err
