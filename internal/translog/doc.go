@@ -29,8 +29,10 @@
 //	                        and reads the guard anew; nothing   a head that extends it, or is the
 //	                        is signed meanwhile                 very same, may be signed
 //	sign the head           publisher retries with backoff;     an unused signature; another one
-//	                        appends wait, bounded by their      is made (ECDSA signs differently
-//	                        context; nothing is lost            each time)
+//	                        appends are told at once where the  is made (ECDSA signs differently
+//	                        key is out of reach, else wait,     each time)
+//	                        bounded by their context; nothing
+//	                        is lost
 //	store the head          publisher retries; the signature    the retry finds it stored, checks
 //	                        is dropped, it was shown to nobody  it and answers that one
 //	answer the append       (no effect of its own)              the caller repeats: same index

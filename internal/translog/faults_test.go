@@ -135,9 +135,13 @@ func TestSignerDown(t *testing.T) {
 type failingSigner struct {
 	Signer
 	down atomic.Bool
+	err  error // nil: one that says nothing of the provider
 }
 
 func (f *failingSigner) Sign(ctx context.Context, digest [32]byte) (string, error) {
+	if f.down.Load() && f.err != nil {
+		return "", f.err
+	}
 	if f.down.Load() {
 		return "", errors.New("the key service answers 503")
 	}

@@ -64,7 +64,8 @@ type Appended struct {
 // under a retired key whose last leaf is behind the log, and for the digest of a
 // head of this log: a published head is a digest with a good signature too, and
 // anyone could bring it. It gives ErrUnavailable where ctx ends before the
-// leaf is published; the leaf may be in the log all the same.
+// leaf is published, and where the key of the heads is out of reach; the leaf may
+// be in the log all the same.
 func (l *Log) Append(ctx context.Context, entry [32]byte, signature string) (Appended, error) {
 	key, err := l.checks.keys.SignedBy(entry, signature)
 	if err != nil {

@@ -35,8 +35,10 @@ type publisher struct {
 
 	mu sync.Mutex
 	// All guarded by mu. size is the newest published size this replica has seen
-	// and never falls; a waiter is answered once, when it is taken out.
+	// and never falls, wanted the size that covers all who ever waited; a waiter is
+	// answered once, when it is taken out.
 	size    int64
+	wanted  int64
 	waiting map[*waiter]struct{}
 	lastErr error // of the last round, nil where it succeeded
 	// kick holds a token whenever a waiter came after the last round began.
@@ -60,12 +62,23 @@ func newPublisher(s *store, c *checks, signer Signer) *publisher {
 // wait returns the size of a published head that covers the leaf. A round that
 // ends after the call began says so, never memory alone: the database may have
 // been swapped for an older one, which gave the index to another leaf.
+//
+// Nobody waits for a key that is out of reach: who comes after a round that
+// found it so is told at once, until a round succeeds.
 func (p *publisher) wait(ctx, closed context.Context, index int64) (int64, error) {
 	w := &waiter{index: index, done: make(chan published, 1)}
 	p.mu.Lock()
-	p.waiting[w] = struct{}{}
+	p.wanted = max(p.wanted, index+1)
+	away := keyAway(p.lastErr) && index >= p.size
+	why := p.lastErr
+	if !away {
+		p.waiting[w] = struct{}{}
+	}
 	p.mu.Unlock()
 	signal(p.kick)
+	if away {
+		return 0, uncovered(index, why)
+	}
 	select {
 	case done := <-w.done:
 		return done.size, done.err
@@ -83,7 +96,15 @@ func (p *publisher) leave(w *waiter, why error) error {
 	if p.lastErr != nil {
 		why = fmt.Errorf("%w (the last attempt: %w)", why, p.lastErr)
 	}
-	return fmt.Errorf("%w: leaf %d is sequenced, and no head covers it yet: %w", ErrUnavailable, w.index, why)
+	return uncovered(w.index, why)
+}
+
+// keyAway tells a round that failed because the key's provider is out of reach;
+// the signer has tried again and again, or knows that it is down.
+func keyAway(err error) bool { return errors.Is(err, signing.ErrUnavailable) }
+
+func uncovered(index int64, why error) error {
+	return fmt.Errorf("%w: leaf %d is sequenced, and no head covers it yet: %w", ErrUnavailable, index, why)
 }
 
 // run publishes once at the start, then on demand, and after a failure again
@@ -130,11 +151,12 @@ func (p *publisher) seen() int64 {
 func (p *publisher) awaited() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.waiting) > 0
+	return len(p.waiting) > 0 || p.wanted > p.size
 }
 
 // answer wakes those whose leaf is published; on a contradiction all, because
-// waiting longer does not mend it.
+// waiting longer does not mend it, and all where the key is out of reach, because
+// they would wait too long: their leaves stay, and a later round covers them.
 func (p *publisher) answer(size int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,10 +164,12 @@ func (p *publisher) answer(size int64, err error) {
 	p.size = max(p.size, size)
 	for w := range p.waiting {
 		switch {
-		case err == nil && w.index < size:
+		case (err == nil || keyAway(err)) && w.index < size:
 			w.done <- published{size: size}
 		case errors.Is(err, ErrInconsistent):
 			w.done <- published{err: err}
+		case keyAway(err):
+			w.done <- published{err: uncovered(w.index, err)}
 		default:
 			continue
 		}
@@ -154,7 +178,7 @@ func (p *publisher) answer(size int64, err error) {
 }
 
 // publish makes the newest published head cover what is committed, and gives its
-// size.
+// size: that of the head before where only the signature was not to be had.
 func (p *publisher) publish(ctx context.Context) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
@@ -186,6 +210,9 @@ func (p *publisher) publish(ctx context.Context) (int64, error) {
 		return newest.TreeSize, nil
 	}
 	head, err := p.sign(ctx, committed)
+	if keyAway(err) {
+		return newest.TreeSize, err
+	}
 	p.passed = p.passed || err == nil
 	return head.TreeSize, err
 }
