@@ -82,6 +82,7 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	if p.Signer, p.Keys, err = c.Settings.Open(ctx); err != nil {
 		return nil, err
 	}
+	ephemeral.LogTo(logger)
 	if p.Redis, err = ephemeral.Open(c.RedisURL); err != nil {
 		return nil, err
 	}

@@ -11,11 +11,14 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/exaring/otelpgx"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib" // goose runs over database/sql
 	"github.com/pressly/goose/v3"
+
+	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
 var (
@@ -63,6 +66,10 @@ func Config(databaseURL string) (*pgxpool.Config, error) {
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, sessionSettingsSQL)
 		return err
+	}
+	if telemetry.Traced() {
+		// Only inside a span, and never with a parameter: these are inputs and hashes.
+		config.ConnConfig.Tracer = otelpgx.NewTracer(otelpgx.WithDisableConnectionDetailsInAttributes(), otelpgx.WithDisableAcquireTracer())
 	}
 	return config, nil
 }

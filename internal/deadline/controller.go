@@ -6,12 +6,16 @@
 package deadline
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -20,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/fairpact/fairpact/internal/store"
+	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
 const (
@@ -40,6 +45,8 @@ type Deals interface {
 	Sweep(ctx context.Context) (int64, error)
 	Load(ctx context.Context) (store.Load, error)
 }
+
+var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/deadline")
 
 // Controller attends deals.
 type Controller struct {
@@ -86,9 +93,13 @@ func (c *Controller) SetupWithManager(mgr manager.Manager, workers int) error {
 func (c *Controller) Reconcile(ctx context.Context, dealID string) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, attendBound)
 	defer cancel()
+	ctx = telemetry.WithRequestID(ctx, cmp.Or(string(controller.ReconcileIDFromContext(ctx)), telemetry.NewRequestID()))
+	ctx, span := tracer.Start(ctx, "reconcile deal", trace.WithNewRoot())
+	defer span.End()
 	again, err := c.deals.Attend(ctx, dealID)
 	if err != nil {
-		c.logger.WarnContext(ctx, "deal waits", "deal_id", dealID, "error", err.Error())
+		span.SetStatus(codes.Error, "")
+		c.logger.WarnContext(ctx, "deal waits", "error", err.Error())
 		return reconcile.Result{}, err
 	}
 	if again > horizon {

@@ -10,6 +10,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,6 +56,16 @@ func Open(url string) (*Redis, error) {
 	watched, r.stop = context.WithCancel(context.Background())
 	r.watching.Go(func() { r.watch(watched) })
 	return r, nil
+}
+
+// LogTo gives the logger what go-redis has to say: of connections that cannot be
+// made, never of keys or values.
+func LogTo(logger *slog.Logger) { redis.SetLogger(messages{logger}) }
+
+type messages struct{ logger *slog.Logger }
+
+func (m messages) Printf(ctx context.Context, format string, args ...any) {
+	m.logger.WarnContext(ctx, "Redis", "message", fmt.Sprintf(format, args...))
 }
 
 // Close ends all connections.

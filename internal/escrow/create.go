@@ -12,6 +12,7 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/sealing"
 	"github.com/fairpact/fairpact/internal/store"
+	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
 type invite struct {
@@ -55,7 +56,8 @@ func (s *Service) Create(ctx context.Context, p Principal, r CreateRequest, rec 
 	if !ok {
 		return resp, problem.New(problem.InvalidRequest, "commit_deadline %d is not after now (%d, unix seconds UTC); choose a later one", r.CommitDeadline, now)
 	}
-	s.logger.InfoContext(ctx, "deal created", "deal_id", static.DealID, "algorithm", r.Algorithm, "parties", len(r.Labels))
+	telemetry.NoteDeal(ctx, static.DealID)
+	s.logger.InfoContext(ctx, "deal created", "algorithm", r.Algorithm, "parties", len(r.Labels))
 	return resp, nil
 }
 

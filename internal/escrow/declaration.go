@@ -12,6 +12,7 @@ import (
 	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/sealing"
 	"github.com/fairpact/fairpact/internal/store"
+	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
 // Prefixes of the two kinds of identifier.
@@ -28,13 +29,14 @@ type declaration struct {
 }
 
 func (s *Service) declared(ctx context.Context, dealID string) (*declaration, error) {
+	if !sealing.ValidID(dealPrefix, dealID) {
+		return nil, store.ErrNotFound
+	}
+	telemetry.NoteDeal(ctx, dealID)
 	for _, cache := range []*lru.Cache[string, *declaration]{s.small, s.large} {
 		if d, ok := cache.Get(dealID); ok {
 			return d, nil
 		}
-	}
-	if !sealing.ValidID(dealPrefix, dealID) {
-		return nil, store.ErrNotFound
 	}
 	// The first calls on a deal of 10,000 parties read its labels once, together.
 	loaded, err, _ := s.loads.Do(dealID, func() (any, error) {

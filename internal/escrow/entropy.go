@@ -92,7 +92,7 @@ func (s *Service) pin(ctx context.Context, d *declaration) (*algorithm.Beacon, e
 		p.RetryAfter = 3 * time.Second
 		return nil, p
 	case err != nil:
-		s.logger.WarnContext(ctx, "beacon out of reach", "deal_id", d.DealID, "round", drawn.Round, "error", err.Error())
+		s.logger.WarnContext(ctx, "beacon out of reach", "round", drawn.Round, "error", err.Error())
 		return nil, problem.New(problem.BeaconUnavailable, "no relay gave a verified value of beacon round %d; nothing changed: call again in a few seconds", drawn.Round).Because(err)
 	}
 	drawn.Randomness, drawn.Signature = round.Randomness, round.Signature

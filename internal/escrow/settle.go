@@ -126,7 +126,7 @@ func (s *Service) takeOnce(ctx context.Context, d *declaration, step deal.Step, 
 	if at, ok := now.DueAt(); ok && step != deal.Compute {
 		noteLateness(at, st.NowMilli)
 	}
-	s.logger.InfoContext(ctx, "deal ended", "deal_id", d.DealID, "state", e.To, "void_flakers", len(e.VoidFlakers))
+	s.logger.InfoContext(ctx, "deal ended", "state", e.To, "void_flakers", len(e.VoidFlakers))
 	crash.Point("escrow.ended")
 	if e.CertID != nil {
 		s.issueBounded(ctx, *e.CertID)

@@ -223,8 +223,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 		if p.Cause() != nil {
 			cause = p.Cause().Error()
 		}
-		a.Logger.ErrorContext(r.Context(), "request failed", "request_id", w.Header().Get("X-Request-Id"), "route", r.Pattern,
-			"deal_id", dealID(r), "code", p.Code, "cause", cause)
+		a.Logger.ErrorContext(r.Context(), "request failed", "route", r.Pattern, "code", p.Code, "cause", cause)
 	}
 	problem.Write(w, p)
 }

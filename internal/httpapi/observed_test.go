@@ -8,13 +8,16 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
 // observe runs one call through the log and gives its answer and its log lines.
 func observe(t *testing.T, r *http.Request, pattern string, handler http.HandlerFunc) (*httptest.ResponseRecorder, []map[string]any) {
 	t.Helper()
 	var text bytes.Buffer
-	a := &API{Config: Config{Logger: slog.New(slog.NewJSONHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug}))}}
+	jsonLines := slog.NewJSONHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug})
+	a := &API{Config: Config{Logger: slog.New(telemetry.LogHandler(jsonLines))}}
 	mux := http.NewServeMux()
 	mux.HandleFunc(pattern, handler)
 	w := httptest.NewRecorder()
@@ -44,21 +47,27 @@ func TestLogLinesHoldNothingOfTheCaller(t *testing.T) {
 		r.Header.Set("Authorization", "Bearer it_planted")
 		r.Header.Set("Idempotency-Key", "planted")
 		r.Header.Set("User-Agent", "planted")
-		r.Header.Set("X-Request-Id", "planted")
+		r.Header.Set("X-Request-Id", "it_planted")
 		w, lines := observe(t, r, "/v1/deals/{id}", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) })
 		if len(lines) != 1 || lines[0]["route"] != "/v1/deals/{id}" || lines[0]["status"] != 503. || lines[0]["level"] != "WARN" {
 			t.Errorf("logged %v", lines)
 		}
-		if lines[0]["request_id"] != w.Header().Get("X-Request-Id") || w.Header().Get("X-Request-Id") == "planted" {
+		if lines[0]["request_id"] != w.Header().Get("X-Request-Id") || len(w.Header().Get("X-Request-Id")) != 16 {
 			t.Errorf("request id %v, answered %q", lines[0]["request_id"], w.Header().Get("X-Request-Id"))
 		}
 	}
 	const id = "d_0123456789abcdefABCDEF"
-	_, lines := observe(t, httptest.NewRequest("GET", "/v1/deals/"+id, nil), "/v1/deals/{id}", func(w http.ResponseWriter, _ *http.Request) {
+	r := httptest.NewRequest("GET", "/v1/deals/"+id, nil)
+	r.Header.Set("X-Request-Id", "3f2b9c1e-7a10-4d55-9b1e-0c5a8f6d2e41")
+	w, lines := observe(t, r, "/v1/deals/{id}", func(w http.ResponseWriter, r *http.Request) {
+		telemetry.NoteDeal(r.Context(), id)
 		_, _ = w.Write([]byte("{}"))
 	})
 	if lines[0]["deal_id"] != id || lines[0]["status"] != 200. || lines[0]["level"] != "DEBUG" {
 		t.Errorf("logged %v", lines)
+	}
+	if sent := r.Header.Get("X-Request-Id"); lines[0]["request_id"] != sent || w.Header().Get("X-Request-Id") != sent {
+		t.Errorf("request id %v, answered %q, sent %q", lines[0]["request_id"], w.Header().Get("X-Request-Id"), sent)
 	}
 }
 

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
@@ -110,6 +109,11 @@ func logProxy(readURL string) (http.HandlerFunc, error) {
 			r.SetURL(target)
 			r.Out.URL.RawQuery = r.In.URL.RawQuery                     // a parameter that cannot be read is refused, not dropped
 			r.Out.Header = http.Header{"Accept": {"application/json"}} // no credential leaves deal-api
+			telemetry.Propagate(r.In.Context(), r.Out.Header)
+		},
+		ModifyResponse: func(resp *http.Response) error {
+			resp.Header.Del(telemetry.RequestIDHeader) // the answer has it already
+			return nil
 		},
 		Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, ResponseHeaderTimeout: 10 * time.Second},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
@@ -128,12 +132,11 @@ func logProxy(readURL string) (http.HandlerFunc, error) {
 // hangs is out of reach.
 func (a *API) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		began, call := time.Now(), telemetry.Begin()
+		began := time.Now()
+		r, call := telemetry.Begin(w, r, true)
 		ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
 		defer cancel()
 		r = r.WithContext(ctx)
-		id := rand.Text()[:16]
-		w.Header().Set("X-Request-Id", id)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		rec := &recorder{ResponseWriter: w}
 		defer func() {
@@ -142,7 +145,7 @@ func (a *API) observed(next http.Handler) http.Handler {
 				if fault == http.ErrAbortHandler {
 					panic(fault)
 				}
-				a.Logger.ErrorContext(r.Context(), "panic", "request_id", id, "route", r.Pattern, "fault", fault)
+				a.Logger.ErrorContext(r.Context(), "panic", "route", r.Pattern, "fault", fault)
 				if rec.status == 0 {
 					problem.Write(rec, problem.New(problem.Internal, "the service failed; send the same request again with the same Idempotency-Key"))
 				}
@@ -151,8 +154,7 @@ func (a *API) observed(next http.Handler) http.Handler {
 			if rec.status >= 500 {
 				level = slog.LevelWarn
 			}
-			a.Logger.Log(r.Context(), level, "request", "request_id", id, "method", methodName(r.Method), "route", r.Pattern,
-				"deal_id", dealID(r), "status", rec.status, "ms", time.Since(began).Milliseconds())
+			a.Logger.Log(r.Context(), level, "request", "method", methodName(r.Method), "route", r.Pattern, "status", rec.status, "ms", time.Since(began).Milliseconds())
 		}()
 		next.ServeHTTP(rec, r)
 	})
@@ -164,14 +166,6 @@ func routeOf(r *http.Request) string {
 		return ""
 	}
 	return r.Pattern
-}
-
-// dealID is the path's deal where it has the form of one.
-func dealID(r *http.Request) string {
-	if id := r.PathValue("id"); strings.HasPrefix(id, "d_") && len(id) == 24 {
-		return id
-	}
-	return ""
 }
 
 type recorder struct {

@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/beacon"
@@ -45,6 +47,8 @@ type server struct {
 	Config
 	catalogue []byte
 }
+
+var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/mcpapi")
 
 //go:embed instructions.md
 var instructions string
@@ -91,6 +95,8 @@ func (s *server) handler(t tool) mcp.ToolHandler {
 	measured := measure(t.name)
 	return func(ctx context.Context, req *mcp.CallToolRequest) (result *mcp.CallToolResult, _ error) {
 		began := time.Now()
+		ctx, span := tracer.Start(ctx, "tools/call "+t.name)
+		defer span.End()
 		code := problem.Code("")
 		defer func() {
 			if fault := recover(); fault != nil {
@@ -100,6 +106,9 @@ func (s *server) handler(t tool) mcp.ToolHandler {
 				result = refusal(problem.From(fmt.Errorf("panic")))
 			}
 			measured.call(code, time.Since(began))
+			if code != "" {
+				span.SetAttributes(attribute.String("error.type", string(code)))
+			}
 			s.Logger.DebugContext(ctx, "tool call", "tool", t.name, "code", code, "ms", time.Since(began).Milliseconds())
 		}()
 		resp, next, err := s.call(ctx, t, req.Params.Arguments)

@@ -18,6 +18,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
 // DrainTimeout is how long requests under way may take once a stop is asked
@@ -25,12 +27,17 @@ import (
 const DrainTimeout = 28 * time.Second
 
 // Main runs a binary until SIGTERM or SIGINT and ends the process with 1 where
-// it fails. Logs are JSON lines on stderr.
-func Main(level slog.Level, run func(context.Context, *slog.Logger) error) {
-	logger := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+// it fails. Logs are JSON lines on stderr, those of libraries included; traces go
+// where the environment says.
+func Main(name string, level slog.Level, run func(context.Context, *slog.Logger) error) {
+	logger := slog.New(telemetry.LogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})))
+	slog.SetDefault(logger)
+	telemetry.Binary(name)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	flush := startTracing(name, logger)
 	err := run(ctx, logger)
 	stop()
+	flush()
 	if err != nil {
 		logger.Error("stopped", "error", err.Error())
 		os.Exit(1)

@@ -16,6 +16,10 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
 )
 
 var (
@@ -29,6 +33,8 @@ var (
 
 	errClosed = errors.New("the signer is closed")
 )
+
+var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/signing")
 
 // Signer signs digests with one key. It is safe for concurrent use.
 type Signer struct {
@@ -105,9 +111,12 @@ func (s *Signer) Close() error {
 // error. What the provider refuses for good (no permission, a disabled key) is
 // neither and says what to mend.
 func (s *Signer) Sign(ctx context.Context, digest [32]byte) (string, error) {
+	ctx, span := tracer.Start(ctx, "sign", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attribute.String("fairpact.key_provider", s.scheme)))
+	defer span.End()
 	signature, err := s.signRetrying(ctx, digest)
 	requests.WithLabelValues(s.scheme, outcome(err)).Inc()
 	if err != nil {
+		span.SetStatus(codes.Error, outcome(err))
 		return "", fmt.Errorf("sign: the signer (%s): %w", s.Custody(), err)
 	}
 	return signature, nil

@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/trace"
 )
 
 const (
@@ -16,6 +18,8 @@ const (
 	groupsAtOnce = 2   // one is on its way to the disk while the next one fills
 	groupTimeout = 20 * time.Second
 )
+
+var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/store")
 
 // grouped coalesces inserts that wait at the same moment, of any deals, into one
 // transaction: the round trips, wakeups and flushes of one serve all. Nothing
@@ -31,6 +35,7 @@ type grouped struct {
 // insert is one row that a caller waits for; done takes one answer and never
 // blocks.
 type insert struct {
+	span   trace.Span // the caller's wait
 	at     place
 	value  []byte
 	replay *Replay
@@ -63,7 +68,9 @@ func (g *grouped) close() {
 }
 
 func (g *grouped) insert(ctx context.Context, deal string, party int, value []byte, r *Replay) (bool, error) {
-	row := &insert{place{deal, party}, value, r, make(chan inserted, 1)}
+	_, span := tracer.Start(ctx, "grouped insert")
+	defer span.End()
+	row := &insert{span, place{deal, party}, value, r, make(chan inserted, 1)}
 	select {
 	case g.queue <- row:
 	case <-ctx.Done():
@@ -130,6 +137,7 @@ func (g *grouped) mend(ctx context.Context, group []*insert, err error) {
 func (g *grouped) write(ctx context.Context, group []*insert) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), groupTimeout)
 	defer cancel()
+	ctx = trace.ContextWithSpan(ctx, group[0].span) // one trace shows the statements
 	var c columns
 	for _, row := range group {
 		c.add(row)

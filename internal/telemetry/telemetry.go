@@ -1,18 +1,28 @@
-// Package telemetry holds the metrics that are not one package's own: the build,
-// and the calls that arrive. Every other metric stands beside what it measures.
+// Package telemetry is what an operator sees of a call: its metrics, its span,
+// its request id, and what its log lines have in common. Every metric and span
+// that is one package's own stands beside what it measures.
 //
-// A label MUST come from a list that this code knows: a route, a tool, a code of
-// the table. No id, label text or secret is ever one.
+// A label of a metric, a span's name and an attribute MUST come from a list that
+// this code knows: a route, a tool, a code of the table. No label text or secret
+// is ever one, and no id but a deal's, which spans and log lines have and metrics
+// have not. That is why the spans of calls are made here: otelhttp would record
+// the path, query, host and user agent that a stranger sent.
 package telemetry
 
 import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fairpact/fairpact/internal/version"
 )
@@ -40,24 +50,64 @@ func Binary(name string) {
 	build.WithLabelValues(name, version.Version, version.Commit()).Set(1)
 }
 
-// Call is a call under way.
-type Call struct{ began time.Time }
+// traced is set before anything is traced.
+var traced atomic.Bool
 
-// Begin counts a call as under way; End MUST follow.
-func Begin() Call {
+// Trace says that spans are sent somewhere.
+func Trace() { traced.Store(true) }
+
+// Traced tells whether they are.
+func Traced() bool { return traced.Load() }
+
+var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/telemetry")
+
+// Call is a call under way.
+type Call struct {
+	began time.Time
+	span  trace.Span
+}
+
+// Begin counts a call as under way and gives its request with what names it; End
+// MUST follow. The answer carries the request id. The trace of a caller outside
+// the deployment is linked to and not joined, so that a stranger decides nothing
+// about what is sampled.
+func Begin(w http.ResponseWriter, r *http.Request, outside bool) (*http.Request, Call) {
 	inFlight.Inc()
-	return Call{time.Now()}
+	id := requestID(r.Header)
+	w.Header().Set(RequestIDHeader, id)
+	ctx := WithRequestID(r.Context(), id)
+	from := trace.SpanContextFromContext(otel.GetTextMapPropagator().Extract(ctx, propagation.HeaderCarrier(r.Header)))
+	from = from.WithTraceState(trace.TraceState{}) // free text
+	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
+	switch {
+	case !from.IsValid():
+	case outside:
+		options = append(options, trace.WithNewRoot(), trace.WithLinks(trace.Link{SpanContext: from}))
+	default:
+		ctx = trace.ContextWithRemoteSpanContext(ctx, from)
+	}
+	ctx, span := tracer.Start(ctx, known(r.Method), options...)
+	return r.WithContext(ctx), Call{time.Now(), span}
 }
 
 // Other is the route or method of a call that is none of ours.
 const Other = "other"
 
-// End counts the call. route is a pattern that the program names; empty: Other.
+// End counts the call and ends its span. route is a pattern that the program names; empty: Other.
 func (c Call) End(route, method string, status int) {
 	inFlight.Dec()
 	s := find(series{orOther(route), known(method), status})
 	s.count.Inc()
 	s.duration.Observe(time.Since(c.began).Seconds())
+	if c.span.IsRecording() {
+		c.span.SetName(known(method) + " " + orOther(route))
+		c.span.SetAttributes(attribute.String("http.request.method", known(method)), attribute.String("http.route", orOther(route)),
+			attribute.Int("http.response.status_code", status))
+		if status >= 500 {
+			c.span.SetStatus(codes.Error, http.StatusText(status))
+		}
+	}
+	c.span.End()
 }
 
 type series struct {

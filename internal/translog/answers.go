@@ -26,11 +26,15 @@ type routes map[string]route
 func (rs routes) handler(logger *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		found, ok := rs[r.URL.Path]
-		route, call, w := "", telemetry.Begin(), &recorder{ResponseWriter: out, status: http.StatusOK}
+		route, began, w := "", time.Now(), &recorder{ResponseWriter: out, status: http.StatusOK}
 		if ok {
 			route = r.URL.Path
 		}
-		defer func() { call.End(route, r.Method, w.status) }()
+		r, call := telemetry.Begin(w, r, false)
+		defer func() {
+			call.End(route, r.Method, w.status)
+			logger.DebugContext(r.Context(), "request", "route", route, "status", w.status, "ms", time.Since(began).Milliseconds())
+		}()
 		switch {
 		case !ok:
 			problem.Write(w, problem.New(problem.NotFound, "this port has no path %.100q: its paths are %s", r.URL.Path, rs.list()))
@@ -78,7 +82,7 @@ func answer(w http.ResponseWriter, body any) {
 func answerError(w http.ResponseWriter, r *http.Request, err error, logger *slog.Logger) {
 	p := toProblem(err)
 	if p.Status() >= 500 && r.Context().Err() == nil {
-		logger.Warn("a request failed", "path", r.URL.Path, "code", string(p.Code), "err", err)
+		logger.WarnContext(r.Context(), "a request failed", "route", r.URL.Path, "code", string(p.Code), "err", err)
 	}
 	problem.Write(w, p)
 }

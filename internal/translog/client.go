@@ -15,8 +15,12 @@ import (
 	"time"
 
 	"github.com/transparency-dev/merkle/proof"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
 // Client talks to a log server. It checks the shape of what it gets and trusts
@@ -173,7 +177,20 @@ func (c *Client) get(ctx context.Context, path string, query url.Values, into an
 	return c.do(request, into)
 }
 
+var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/translog")
+
 func (c *Client) do(request *http.Request, into any) error {
+	ctx, span := tracer.Start(request.Context(), request.Method+" "+request.URL.Path, trace.WithSpanKind(trace.SpanKindClient))
+	defer span.End()
+	telemetry.Propagate(ctx, request.Header)
+	err := c.exchange(request, into)
+	if err != nil {
+		span.SetStatus(codes.Error, "") // its text is whoever's answered
+	}
+	return err
+}
+
+func (c *Client) exchange(request *http.Request, into any) error {
 	response, err := c.http.Do(request)
 	if err != nil {
 		return unavailable(err)

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/fairpact/fairpact/internal/crash"
 	"github.com/fairpact/fairpact/internal/signing"
 )
@@ -132,8 +134,9 @@ func (s *sequencer) sequence(ctx context.Context, batch []*request) {
 	}
 	var places map[[32]byte]int64
 	var err error
+	first := trace.ContextWithSpan(ctx, trace.SpanFromContext(batch[0].ctx)) // one trace shows the batch
 	for attempt := range batchAttempts {
-		if places, err = s.attempt(ctx, entries); err == nil || errors.Is(err, ErrInconsistent) {
+		if places, err = s.attempt(first, entries); err == nil || errors.Is(err, ErrInconsistent) {
 			break
 		}
 		s.checks.logger.Warn("a batch was not sequenced", "entries", len(entries), "attempt", attempt+1, "err", err)

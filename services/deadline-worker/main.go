@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	runtimemetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -26,7 +27,6 @@ import (
 	"github.com/fairpact/fairpact/internal/assembly"
 	"github.com/fairpact/fairpact/internal/deadline"
 	"github.com/fairpact/fairpact/internal/service"
-	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
 type config struct {
@@ -41,12 +41,12 @@ type config struct {
 func main() {
 	var c config
 	kong.Parse(&c, kong.Name("deadline-worker"), kong.Description("The deadlines of a Fairpact deployment."))
-	service.Main(c.LogLevel, func(ctx context.Context, logger *slog.Logger) error { return run(ctx, c, logger) })
+	service.Main("deadline-worker", c.LogLevel, func(ctx context.Context, logger *slog.Logger) error { return run(ctx, c, logger) })
 }
 
 func run(ctx context.Context, c config, logger *slog.Logger) error {
-	telemetry.Binary("deadline-worker")
 	ctrl.SetLogger(logr.FromSlogHandler(logger.Handler()))
+	klog.SetSlogLogger(logger) // of client-go: the Lease
 	parts, err := c.Open(ctx, "deadline-worker", logger)
 	if err != nil {
 		return err

@@ -18,7 +18,6 @@ import (
 	"github.com/fairpact/fairpact/internal/mcpapi"
 	"github.com/fairpact/fairpact/internal/service"
 	"github.com/fairpact/fairpact/internal/site"
-	"github.com/fairpact/fairpact/internal/telemetry"
 	"github.com/fairpact/fairpact/internal/texts"
 	"github.com/fairpact/fairpact/internal/version"
 )
@@ -35,11 +34,10 @@ type config struct {
 func main() {
 	var c config
 	kong.Parse(&c, kong.Name("deal-api"), kong.Description("REST and MCP of a Fairpact deployment."))
-	service.Main(c.LogLevel, func(ctx context.Context, logger *slog.Logger) error { return run(ctx, c, logger) })
+	service.Main("deal-api", c.LogLevel, func(ctx context.Context, logger *slog.Logger) error { return run(ctx, c, logger) })
 }
 
 func run(ctx context.Context, c config, logger *slog.Logger) error {
-	telemetry.Binary("deal-api")
 	var proxies []netip.Prefix
 	for _, text := range c.TrustedProxies {
 		prefix, err := netip.ParsePrefix(text)

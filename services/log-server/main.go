@@ -19,7 +19,6 @@ import (
 	"github.com/fairpact/fairpact/internal/replica"
 	"github.com/fairpact/fairpact/internal/service"
 	"github.com/fairpact/fairpact/internal/signing"
-	"github.com/fairpact/fairpact/internal/telemetry"
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
@@ -56,11 +55,10 @@ const startTimeout = 15 * time.Second
 func main() {
 	var c config
 	kong.Parse(&c, kong.Name("log-server"), kong.Description("The transparency log of a Fairpact deployment."))
-	service.Main(c.LogLevel, func(ctx context.Context, logger *slog.Logger) error { return run(ctx, c, logger) })
+	service.Main("log-server", c.LogLevel, func(ctx context.Context, logger *slog.Logger) error { return run(ctx, c, logger) })
 }
 
 func run(ctx context.Context, c config, logger *slog.Logger) error {
-	telemetry.Binary("log-server")
 	secret, err := service.ReadSecret("FAIRPACT_APPEND_SECRET_FILE", c.AppendSecretFile)
 	if err != nil {
 		return err

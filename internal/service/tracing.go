@@ -1,0 +1,62 @@
+package service
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/fairpact/fairpact/internal/telemetry"
+	"github.com/fairpact/fairpact/internal/version"
+)
+
+// flushBound is what the last spans may add to a stop. With DrainTimeout it MUST
+// stay within the grace period of a pod.
+const flushBound = 2 * time.Second
+
+// startTracing sends spans to the OTLP/HTTP collector that the standard
+// environment names, and does nothing where it names none. Sampler, batches,
+// headers and resource are the environment's, too (OTEL_TRACES_SAMPLER,
+// OTEL_BSP_…, OTEL_EXPORTER_OTLP_HEADERS, OTEL_RESOURCE_ATTRIBUTES). Spans wait in
+// a bounded queue and are dropped where it is full, so that a collector that is
+// down or hangs costs nobody anything; what is wrong with tracing is logged and
+// stops no process. flush sends what is left.
+func startTracing(name string, logger *slog.Logger) (flush func()) {
+	if os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" || os.Getenv("OTEL_SDK_DISABLED") == "true" {
+		return func() {}
+	}
+	otel.SetLogger(logr.FromSlogHandler(logger.Handler()))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { logger.Warn("traces are lost", "error", err.Error()) }))
+	exporter, err := otlptracehttp.New(context.Background())
+	if err != nil {
+		logger.Warn("no traces are sent", "error", err.Error())
+		return func() {}
+	}
+	host, _ := os.Hostname()
+	about, err := resource.New(context.Background(), resource.WithTelemetrySDK(), resource.WithAttributes(
+		attribute.String("service.name", name), attribute.String("service.version", version.String()), attribute.String("service.instance.id", host),
+	), resource.WithFromEnv())
+	if err != nil {
+		logger.Warn("OTEL_RESOURCE_ATTRIBUTES is not read whole", "error", err.Error())
+	}
+	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(about))
+	otel.SetTracerProvider(provider)
+	otel.SetTextMapPropagator(propagation.TraceContext{})
+	telemetry.Trace()
+	logger.Info("traces are sent")
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), flushBound)
+		defer cancel()
+		if err := provider.Shutdown(ctx); err != nil {
+			logger.Warn("the last traces are lost", "error", err.Error())
+		}
+	}
+}

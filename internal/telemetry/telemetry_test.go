@@ -1,0 +1,100 @@
+package telemetry
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/propagation"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+)
+
+// A caller's request id is taken only where it cannot be a credential and
+// cannot disturb a log.
+func TestRequestIDs(t *testing.T) {
+	for sent, taken := range map[string]bool{
+		"a": true, "3f2b9c1e-7a10-4d55-9b1e-0c5a8f6d2e41": true, strings.Repeat("9", 36): true,
+		"": false, strings.Repeat("9", 37): false, "it_abc": false, "fp_abc": false, "a b": false, "a\"b": false, "é": false, "a\n": false, "a.b": false,
+	} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)
+		r.Header[RequestIDHeader] = []string{sent}
+		r, call := Begin(w, r, true)
+		call.End("/", "GET", 200)
+		answered, passed := w.Header().Get(RequestIDHeader), http.Header{}
+		Propagate(r.Context(), passed)
+		if (answered == sent) != taken || !taken && len(answered) != 16 || passed.Get(RequestIDHeader) != answered {
+			t.Errorf("%q: answered %q, passed on %q", sent, answered, passed.Get(RequestIDHeader))
+		}
+	}
+}
+
+// Work that was begun elsewhere, or none at all, is no reason to fail.
+func TestLinesWithoutARequest(t *testing.T) {
+	var text bytes.Buffer
+	logger := slog.New(LogHandler(slog.NewJSONHandler(&text, nil)))
+	NoteDeal(t.Context(), "d_x")
+	logger.InfoContext(t.Context(), "x")
+	ctx := WithRequestID(t.Context(), "one")
+	logger.With("a", 1).InfoContext(ctx, "x")
+	NoteDeal(ctx, "d_x")
+	logger.InfoContext(context.WithoutCancel(ctx), "x")
+	for i, line := range strings.Split(strings.TrimSpace(text.String()), "\n") {
+		var fields map[string]any
+		if err := json.Unmarshal([]byte(line), &fields); err != nil {
+			t.Fatal(err)
+		}
+		wantID, wantDeal := any("one"), any("d_x")
+		if i == 0 {
+			wantID = nil
+		}
+		if i < 2 {
+			wantDeal = nil
+		}
+		if fields["request_id"] != wantID || fields["deal_id"] != wantDeal || fields["trace_id"] != nil {
+			t.Errorf("line %d: %s", i, line)
+		}
+	}
+}
+
+// A stranger's trace is linked to; one of our own is joined. Neither brings free
+// text into a span.
+func TestWhoseTraceItIs(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	provider := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans))
+	otel.SetTracerProvider(provider)
+	otel.SetTextMapPropagator(propagation.TraceContext{})
+	for _, outside := range []bool{true, false} {
+		r := httptest.NewRequest("BREW", "/it_path?it_query", nil)
+		const from = "0af7651916cd43dd8448eb211c80319c"
+		r.Header.Set("Traceparent", "00-"+from+"-b7ad6b7169203331-01")
+		r.Header.Set("Tracestate", "vendor=it_state")
+		r, call := Begin(httptest.NewRecorder(), r, outside)
+		NoteDeal(r.Context(), "d_x")
+		call.End("", r.Method, 503)
+		ended := spans.Ended()
+		span := ended[len(ended)-1]
+		joined := span.SpanContext().TraceID().String() == from
+		if joined == outside || (len(span.Links()) == 1) != outside {
+			t.Errorf("outside %v: joined %v, links %v", outside, joined, span.Links())
+		}
+		text, err := json.Marshal(tracetest.SpanStubFromReadOnlySpan(span))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if span.Name() != "other other" || strings.Contains(string(text), "it_") || strings.Contains(string(text), "BREW") || !strings.Contains(string(text), "d_x") {
+			t.Errorf("%s: %s", span.Name(), text)
+		}
+		passed := http.Header{}
+		Propagate(r.Context(), passed)
+		if !strings.Contains(passed.Get("Traceparent"), span.SpanContext().TraceID().String()) || passed.Get("Tracestate") != "" {
+			t.Errorf("passed on: %v", passed)
+		}
+	}
+}
