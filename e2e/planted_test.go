@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"crypto/rand"
 	"fmt"
 	"strings"
 	"testing"
@@ -47,6 +48,7 @@ func TestSecretsStaySecret(t *testing.T) {
 	g.malformed(by(splitBody(0, 0)))
 	g.strangers(known)
 	g.faults(by(splitBody(0, 0)), split)
+	g.tools(by(splitBody(0, 0)))
 
 	w := database(t, g.stack)
 	w.converged()
@@ -162,7 +164,7 @@ func (g *garden) strangers(d *dealt) {
 			g.send(call.method, call.path+"/"+credential, commit, "Authorization", "Bearer "+credential)
 		}
 		g.send(call.method, call.path+"?"+g.fresh("query")+"=1", commit, "X-Api-Key", g.fresh("header"), "Cookie", "session="+g.fresh("cookie"),
-			"X-Forwarded-For", g.fresh("forwarded"), "User-Agent", g.fresh("agent"), "Referer", "https://example.org/?"+g.fresh("referer"))
+			"X-Forwarded-For", g.fresh("forwarded"), "User-Agent", g.fresh("agent"), "X-Request-Id", "it_"+g.fresh("request id"), "Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "Tracestate", "vendor="+g.fresh("state"), "Baggage", "a="+g.fresh("baggage"), "Referer", "https://example.org/?"+g.fresh("referer"))
 		g.send(call.method, call.path, commit, "Idempotency-Key", g.fresh("header")+strings.Repeat("x", 256))
 		g.send(call.method, call.path, commit, "Idempotency-Key", g.fresh("header")+" "+g.fresh("header"))
 	}
@@ -178,6 +180,32 @@ func (g *garden) send(method, path string, sent any, header ...string) {
 	if err == nil && a.status >= 500 {
 		g.t.Errorf("%s %s: %d %s", method, path, a.status, a.body)
 	}
+}
+
+// tools play a deal over MCP, whose answers show an agent its own secrets again.
+func (g *garden) tools(b body) {
+	g.t.Helper()
+	const may = "POST /mcp "
+	var made struct {
+		APIKey string `json:"api_key"`
+	}
+	g.tool("create_key", body{"idempotency_key": g.fresh("key of create_key")}).into(g.t, &made)
+	b["api_key"] = g.plant("API key over MCP", made.APIKey, may)
+	d := g.created(made.APIKey, answer{body: g.tool("create_deal", b).Structured})
+	all := make([]sealed, len(d.Tokens))
+	for p, token := range d.Tokens {
+		g.plant("token over MCP", token, may)
+		all[p] = seal(g.t, body{"valuations": body{"car": p + 1}, g.plant("member over MCP", "MARKED"+rand.Text(), may): 1})
+		g.plant("salt over MCP", all[p].Salt, may)
+		g.tool("compute_commitment_tool", body{"input": all[p].Input, "salt": all[p].Salt})
+		g.tool("commit_input", body{"deal_id": d.ID, "invite_token": token, "commitment": all[p].Commitment})
+		g.fails("INVALID_CREDENTIAL", "get_deal", `{"invite_token":"it_`+g.fresh("unknown token")+`"}`)
+	}
+	for p, s := range all {
+		g.fails("COMMITMENT_MISMATCH", "reveal_input", `{"deal_id":"`+d.ID+`","invite_token":"`+d.Tokens[p]+`","input":{},"salt":"`+g.fresh("wrong salt")+`"}`)
+		g.tool("reveal_input", body{"deal_id": d.ID, "invite_token": d.Tokens[p], "input": s.Input, "salt": s.Salt})
+	}
+	d.certified(patience)
 }
 
 // faults are calls while something is out of reach.

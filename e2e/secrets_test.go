@@ -20,12 +20,13 @@ import (
 )
 
 // garden is a stack in which marked secrets are planted. All that it answers is
-// kept.
+// kept, and all spans that it sends.
 type garden struct {
 	*client
 	stack   *localstack.Stack
 	planted []planted
 	ear     *ear
+	traces  *collector
 }
 
 // planted is a secret and the one kind of answer that may show it, to its owner.
@@ -59,9 +60,10 @@ func (e *ear) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func newGarden(t *testing.T) *garden {
-	stack := own(t, nil)
+	traces := newCollector(t)
+	stack := own(t, func(o *localstack.Options) { o.Env[""] = append(o.Env[""], traces.environment()...) })
 	c := newClient(t, stack.BaseURL())
-	g := &garden{client: c, stack: stack, ear: &ear{next: c.http.Transport, heard: map[string][]byte{}}}
+	g := &garden{client: c, stack: stack, traces: traces, ear: &ear{next: c.http.Transport, heard: map[string][]byte{}}}
 	c.http.Transport = g.ear
 	return g
 }
@@ -168,6 +170,7 @@ func (g *garden) deploymentSecrets() {
 // places are everywhere that a secret could have leaked to.
 func (g *garden) places() map[string][]byte {
 	places := dumped(g.t, g.stack)
+	places["traces"] = g.traces.place()
 	for call, text := range g.ear.heard {
 		places[call] = text
 	}
@@ -227,7 +230,7 @@ func (g *garden) controls(d *dealt, label string) {
 	places := g.places()
 	for place, text := range map[string]string{
 		"table public.parties": label, "table public.commitments": d.ID, "table public.certificates": d.ID,
-		"log deal-api.log": d.ID, "log deadline-worker.log": `"level"`, "log log-server.log": `"level"`,
+		"log deal-api.log": d.ID, "log deadline-worker.log": `"level"`, "log log-server.log": `"level"`, "traces": d.ID,
 	} {
 		if !slices.Contains((marker{"", text}).shownIn(places), place) {
 			g.t.Errorf("%s is not found in %s: the search is broken", text, place)
