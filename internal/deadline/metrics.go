@@ -23,9 +23,9 @@ var (
 	oldest = promauto.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "fairpact_deals_oldest_age_seconds", Help: "Time since the oldest deal of the phase was created; 0: there is none.",
 	}, []string{"state"})
-	overdue = promauto.NewGauge(prometheus.GaugeOpts{
-		Name: "fairpact_deadline_overdue_seconds", Help: "Time since the oldest step that is due and not taken, a draw that waits for its beacon included; 0: there is none.",
-	})
+	overdue = promauto.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "fairpact_deadline_overdue_seconds", Help: "Time since the oldest step that is due and not taken: a deadline, or a draw, which may wait for its beacon; 0: there is none.",
+	}, []string{"step"})
 	pending = promauto.NewGauge(prometheus.GaugeOpts{
 		Name: "fairpact_certificates_pending", Help: "Certificates of ended deals that are not published yet.",
 	})
@@ -70,7 +70,8 @@ func show(l store.Load) {
 	running.WithLabelValues(string(deal.Revealing)).Set(float64(l.Revealing))
 	oldest.WithLabelValues(string(deal.Committing)).Set(l.CommittingAge)
 	oldest.WithLabelValues(string(deal.Revealing)).Set(l.RevealingAge)
-	overdue.Set(l.Overdue)
+	overdue.WithLabelValues("deadline").Set(l.Overdue)
+	overdue.WithLabelValues("draw").Set(l.DrawOverdue)
 	pending.Set(float64(l.Pending))
 	pendingAge.Set(l.PendingAge)
 }
@@ -78,7 +79,7 @@ func show(l store.Load) {
 func forget() {
 	running.Reset()
 	oldest.Reset()
-	overdue.Set(0)
+	overdue.Reset()
 	pending.Set(0)
 	pendingAge.Set(0)
 	lastRelist.Set(0)

@@ -11,11 +11,12 @@ type Load struct {
 	CommittingAge, RevealingAge float64
 	Pending                     int64 // certificates
 	PendingAge                  float64
-	Overdue                     float64 // seconds since the oldest step that is due and not taken
+	Overdue                     float64 // seconds since the oldest deadline that has passed and was not fired
+	DrawOverdue                 float64 // seconds since the oldest draw that is due and not made
 }
 
 // Load reads it. drawDelay is as in Due.
 func (s *Store) Load(ctx context.Context, drawDelay int64) (l Load, err error) {
-	err = s.pool.QueryRow(ctx, loadSQL, drawDelay).Scan(&l.Committing, &l.CommittingAge, &l.Revealing, &l.RevealingAge, &l.Pending, &l.PendingAge, &l.Overdue)
+	err = s.pool.QueryRow(ctx, loadSQL, drawDelay).Scan(&l.Committing, &l.CommittingAge, &l.Revealing, &l.RevealingAge, &l.Pending, &l.PendingAge, &l.Overdue, &l.DrawOverdue)
 	return l, outage(err)
 }

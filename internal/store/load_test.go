@@ -12,7 +12,7 @@ func TestLoadCountsWhatRuns(t *testing.T) {
 	const ended = 100_000
 	b := newBench(t)
 	empty, err := b.Load(t.Context(), deal.DrawDelay)
-	if err != nil || empty.Committing+empty.Revealing+empty.Pending != 0 || empty.CommittingAge+empty.RevealingAge+empty.PendingAge+empty.Overdue != 0 {
+	if err != nil || empty.Committing+empty.Revealing+empty.Pending != 0 || empty.CommittingAge+empty.RevealingAge+empty.PendingAge+empty.Overdue+empty.DrawOverdue != 0 {
 		t.Fatalf("nothing runs: %+v, %v", empty, err)
 	}
 	model := b.created(t, nil)
@@ -24,15 +24,17 @@ func TestLoadCountsWhatRuns(t *testing.T) {
 	b.commit(t, revealing, 0, 1)
 	overdue := b.created(t, nil)
 	b.exec(t, `UPDATE deals SET created_at = created_at - 100, commit_deadline = extract(epoch FROM now())::bigint - 50 WHERE deal_id = $1`, overdue.DealID)
+	drawing := b.created(t, nil)
+	b.exec(t, `UPDATE deals SET phase = 'REVEALING', reveals_closed_at = extract(epoch FROM now())::bigint - $2::bigint - 70, round_time = 1 WHERE deal_id = $1`, drawing.DealID, deal.DrawDelay)
 	pending := b.created(t, nil)
 	b.exec(t, `UPDATE deals SET phase = 'VOID' WHERE deal_id = $1`, pending.DealID)
 	b.exec(t, `INSERT INTO certificates (cert_id, deal_id, payload, mac, created_at) VALUES ('c_pending', $1, '', '', extract(epoch FROM now())::bigint - 30)`, pending.DealID)
 
 	l, err := b.Load(t.Context(), deal.DrawDelay)
-	if err != nil || l.Committing != 2 || l.Revealing != 1 || l.Pending != 1 {
+	if err != nil || l.Committing != 2 || l.Revealing != 2 || l.Pending != 1 {
 		t.Fatalf("%+v, %v", l, err)
 	}
-	for name, age := range map[string][2]float64{"committing": {l.CommittingAge, 100}, "pending": {l.PendingAge, 30}, "overdue": {l.Overdue, 50}} {
+	for name, age := range map[string][2]float64{"committing": {l.CommittingAge, 100}, "pending": {l.PendingAge, 30}, "overdue": {l.Overdue, 50}, "draw": {l.DrawOverdue, 70}} {
 		if age[0] < age[1]-1 || age[0] > age[1]+60 {
 			t.Errorf("%s for %.1f s, want about %.0f", name, age[0], age[1])
 		}
@@ -44,7 +46,7 @@ func TestLoadCountsWhatRuns(t *testing.T) {
 		}
 		b.prepareOne(t, "load", "(bigint)")
 		if n := b.touched(t, "load", "60"); n > 200 {
-			t.Errorf("the count looks at %.0f rows where 4 run and %d have ended (rows counted: %v)", n, ended, counted)
+			t.Errorf("the count looks at %.0f rows where 5 run and %d have ended (rows counted: %v)", n, ended, counted)
 		}
 	}
 }

@@ -10,5 +10,5 @@ pending AS (SELECT count(*) AS certificates, min(created_at) AS oldest FROM cert
 SELECT committing.deals, coalesce(now - committing.oldest, 0),
        revealing.deals + drawing.deals, coalesce(now - least(revealing.oldest, drawing.oldest), 0),
        certificates, coalesce(now - pending.oldest, 0),
-       greatest(0, coalesce(now - least(committing.due, revealing.due, drawing.due), 0))
+       greatest(0, coalesce(now - least(committing.due, revealing.due), 0)), greatest(0, coalesce(now - drawing.due, 0))
 FROM clock, committing, revealing, drawing, pending
