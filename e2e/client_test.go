@@ -35,6 +35,7 @@ type answer struct {
 	status int
 	header http.Header
 	body   []byte
+	last   bool // on its connection
 }
 
 // code is the upper-case code of an error body.
@@ -100,7 +101,7 @@ func (c *client) try(ctx context.Context, method, path, token string, body any, 
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	a := answer{resp.StatusCode, resp.Header, text}
+	a := answer{resp.StatusCode, resp.Header, text, resp.Close}
 	if err == nil && a.status >= 400 {
 		seen.Store(a.code(), true)
 	}

@@ -2,6 +2,7 @@ package localstack
 
 import (
 	"context"
+	"syscall"
 
 	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/localservers"
@@ -38,6 +39,13 @@ func (s *Stack) Stop(name string) error { return s.mustProcess(name).stop() }
 // Kill ends a process as kill -9 does.
 func (s *Stack) Kill(name string) { s.mustProcess(name).kill() }
 
+// Signal sends a signal to a process, which may end of it.
+func (s *Stack) Signal(name string, sig syscall.Signal) {
+	if r := s.mustProcess(name).end(); r != nil {
+		r.Signal(sig)
+	}
+}
+
 // Restart stops and starts a process.
 func (s *Stack) Restart(ctx context.Context, name string, env ...string) error {
 	if err := s.Stop(name); err != nil {
@@ -53,6 +61,16 @@ func (s *Stack) Ended(name string) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.run.Done()
+}
+
+// Err says how the process that ran last under the name ended: nil for exit
+// status 0. It waits for the end.
+func (s *Stack) Err(name string) error {
+	p := s.mustProcess(name)
+	p.mu.Lock()
+	run := p.run
+	p.mu.Unlock()
+	return run.Err()
 }
 
 // PID is the process id of the process that runs under the name, or ran last.

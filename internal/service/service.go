@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -27,13 +28,14 @@ import (
 const DrainTimeout = 28 * time.Second
 
 // Main runs a binary until SIGTERM or SIGINT and ends the process with 1 where
-// it fails. Logs are JSON lines on stderr, those of libraries included; traces go
-// where the environment says.
+// it fails. A second signal ends it at once. Logs are JSON lines on stderr, those
+// of libraries included; traces go where the environment says.
 func Main(name string, level slog.Level, run func(context.Context, *slog.Logger) error) {
 	logger := slog.New(telemetry.LogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})))
 	slog.SetDefault(logger)
 	telemetry.Binary(name)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	context.AfterFunc(ctx, stop)
 	flush := startTracing(name, logger)
 	err := run(ctx, logger)
 	stop()
@@ -164,7 +166,8 @@ func (h *Health) Serve(ctx context.Context, logger *slog.Logger, ports ...Port) 
 	h.draining.Store(true)
 	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), DrainTimeout)
 	defer cancel()
-	for _, p := range h.open {
+	// The port that was opened first, the admin port, tells of the others to the end.
+	for _, p := range slices.Backward(h.open) {
 		if err := p.Server.Shutdown(finish); err != nil {
 			cause = errors.Join(cause, fmt.Errorf("drain the %s port: %w", p.Name, err))
 			_ = p.Server.Close()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -14,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairpact/fairpact/internal/localservers/servertest"
 	"github.com/fairpact/fairpact/internal/replica"
@@ -183,6 +186,23 @@ func (p *process) waitReady(t *testing.T) {
 	}
 }
 
+func (p *process) signal(t *testing.T, sig syscall.Signal) {
+	t.Helper()
+	if err := p.command.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// await waits for something that has no better signal than asking again.
+func await(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !cond(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
 func entry(n byte) [32]byte { return [32]byte{n, 1, 2, 3} }
 
 func (s *setup) sign(t *testing.T, e [32]byte) string {
@@ -219,9 +239,7 @@ func TestServesAndDrains(t *testing.T) {
 	if err := <-results; err != nil {
 		t.Error(err)
 	}
-	if err := p.command.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	p.signal(t, syscall.SIGTERM)
 	if code := p.end(t); code != 0 {
 		t.Errorf("exit code %d: %v", code, p.err)
 	}
@@ -241,6 +259,90 @@ func TestServesAndDrains(t *testing.T) {
 	}
 	if strings.Contains(p.text(), appendSecret) {
 		t.Error("the append secret is in the log")
+	}
+}
+
+// A stop waits for the batch in flight: the append that was in it when the signal
+// came is answered, while new connections are refused.
+func TestFinishesTheBatchInFlight(t *testing.T) {
+	s := newSetup(t)
+	s.migrate(t)
+	p := s.start(t)
+	p.waitReady(t)
+	pool, err := pgxpool.New(t.Context(), s.env["DATABASE_URL"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	lock, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lock.Rollback(context.Background()) }()
+	if _, err := lock.Exec(t.Context(), "SELECT FROM translog.log_head FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	signature, answered := s.sign(t, entry(0)), make(chan error, 1)
+	go func() {
+		_, err := p.client().Append(context.WithoutCancel(t.Context()), entry(0), signature)
+		answered <- err
+	}()
+	await(t, "the batch waits for the lock", func() bool {
+		var waits bool
+		err := pool.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')").Scan(&waits)
+		return err == nil && waits
+	})
+
+	p.signal(t, syscall.SIGTERM)
+	await(t, "new connections are refused", func() bool {
+		conn, err := net.Dial("tcp", p.ports["append"])
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err != nil
+	})
+	for path, want := range map[string]int{"/healthz": http.StatusOK, "/readyz": http.StatusServiceUnavailable} {
+		if code, _ := p.get(t, "admin", path); code != want {
+			t.Errorf("%s: %d while the batch is under way, want %d", path, code, want)
+		}
+	}
+	select {
+	case err := <-answered:
+		t.Fatalf("the append was answered before its batch was committed: %v", err)
+	default:
+	}
+	if err := lock.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-answered; err != nil {
+		t.Errorf("the append under way: %v", err)
+	}
+	if code := p.end(t); code != 0 {
+		t.Errorf("exit code %d: %v", code, p.err)
+	}
+}
+
+// A second signal ends a server at once, whatever it waits for.
+func TestSecondSignal(t *testing.T) {
+	s := newSetup(t)
+	s.migrate(t)
+	for _, second := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		p := s.start(t, "FAIRPACT_DRAIN_DELAY=1h")
+		p.waitReady(t)
+		p.signal(t, syscall.SIGTERM)
+		await(t, "draining", func() bool { return strings.Contains(p.text(), `"draining"`) })
+		await(t, "the end", func() bool {
+			_ = p.command.Process.Signal(second)
+			select {
+			case <-p.ended:
+				return true
+			default:
+				return false
+			}
+		})
+		if status, ok := p.command.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != second {
+			t.Errorf("after %s it ended with %v", second, p.err)
+		}
 	}
 }
 

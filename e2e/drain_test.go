@@ -1,0 +1,226 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/service"
+	"github.com/fairpact/fairpact/internal/signing/kmstest"
+)
+
+// A stop is felt by nobody: deal-api is not ready at once, serves on while load
+// balancers take note, sends its clients elsewhere, and answers what it has begun,
+// a reveal that waits for the database and then for a key service that hangs
+// included. The worker leaves what it attends to the next one.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	const delay = 5 * time.Second
+	kms := keyService(t)
+	stack := own(t, func(o *localstack.Options) {
+		o.Env[""] = append(o.Env[""], "FAIRPACT_SIGNING_KEY="+kms.URI(kms.NewKey()))
+		o.Env[localstack.DealAPI] = []string{"FAIRPACT_DRAIN_DELAY=" + delay.String()}
+	})
+	c, admin, w := newClient(t, stack.BaseURL()), newClient(t, stack.AdminURL(localstack.DealAPI)), database(t, stack)
+	x := lastReveal(c, 0)
+	lock, err := w.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock.Exec(t.Context(), `SELECT FROM deals WHERE deal_id = $1 FOR UPDATE`, x.deal.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := kms.SetFault(kmstest.Hang); err != nil {
+		t.Fatal(err)
+	}
+	status := func(c *client, path string) int {
+		a, err := c.try(t.Context(), "GET", path, "", nil)
+		if err != nil {
+			return 0
+		}
+		return a.status
+	}
+	kept := newClient(t, stack.BaseURL())
+	if got := status(kept, "/v1/status"); got != 200 {
+		t.Fatalf("/v1/status: %d", got)
+	}
+
+	began := time.Now()
+	stack.Signal(localstack.DealAPI, syscall.SIGTERM)
+	eventually(t, "not ready", patience, func() bool { return status(admin, "/readyz") == 503 })
+	for what, via := range map[string]*client{"a kept": kept, "a new": newClient(t, stack.BaseURL())} {
+		a, err := via.try(t.Context(), "GET", "/v1/status", "", nil)
+		if err != nil || a.status != 200 || !a.last {
+			t.Errorf("in the delay, over %s connection: %v, %d, it ends the connection: %v", what, err, a.status, a.last)
+		}
+	}
+	answered := make(chan answer, 1)
+	var reveal sync.WaitGroup
+	reveal.Go(func() {
+		a, err := x.call(c)
+		if err != nil {
+			t.Errorf("the reveal under way: %v", err)
+		}
+		answered <- a
+	})
+	eventually(t, "the reveal waits for the deal's lock", patience, func() bool {
+		return w.number(`SELECT count(*) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()`) > 0
+	})
+	eventually(t, "new connections are refused", patience, func() bool { return status(newClient(t, stack.BaseURL()), "/v1/status") == 0 })
+	if served := time.Since(began); served < delay {
+		t.Errorf("the port closed after %s", served)
+	}
+	// A liveness probe does not end it now.
+	if healthz, readyz := status(admin, "/healthz"), status(admin, "/readyz"); healthz != 200 || readyz != 503 {
+		t.Errorf("while the reveal is finished: /healthz %d, /readyz %d", healthz, readyz)
+	}
+	select {
+	case a := <-answered:
+		t.Fatalf("the reveal was answered before the deal's lock was free: %d %s", a.status, a.body)
+	default:
+	}
+	calls := kms.Calls("AsymmetricSign")
+	if err := lock.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the key service is asked", patience, func() bool { return kms.Calls("AsymmetricSign") > calls })
+	reveal.Wait()
+	a := <-answered
+	if a.status != 200 || !strings.Contains(string(a.body), `"state":"COMPUTED"`) || !a.last {
+		t.Errorf("the reveal under way: %d %s, it ends the connection: %v", a.status, a.body, a.last)
+	}
+	ends(t, stack, localstack.DealAPI, began)
+
+	// The worker tries to finish the certificate that could not be signed.
+	calls = kms.Calls("AsymmetricSign")
+	eventually(t, "the worker asks the key service", patience, func() bool { return kms.Calls("AsymmetricSign") > calls })
+	began = time.Now()
+	stack.Signal(localstack.DeadlineWorker, syscall.SIGTERM)
+	ends(t, stack, localstack.DeadlineWorker, began)
+
+	if err := kms.SetFault(kmstest.None); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{localstack.DealAPI, localstack.DeadlineWorker} {
+		if err := stack.Start(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.converged()
+	x.recomputed(t, newClient(t, stack.BaseURL()), x.deal.certified(patience))
+	w.exactly(1, 1)
+	invariants(t, stack)
+}
+
+// ends requires that a process ends well, and in its time, after a signal.
+func ends(t *testing.T, stack *localstack.Stack, name string, signalled time.Time) {
+	t.Helper()
+	if err := stack.Err(name); err != nil {
+		t.Errorf("%s ended with %v", name, err)
+	}
+	if took := time.Since(signalled); took > service.DrainTimeout {
+		t.Errorf("%s took %s to stop", name, took)
+	}
+}
+
+// leases is the part of an API server that an election needs: one Lease, replaced
+// by compare-and-swap.
+type leases struct {
+	mu      sync.Mutex
+	version int
+	lease   map[string]any // nil: there is none
+}
+
+func (l *leases) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	const all = "/apis/coordination.k8s.io/v1/namespaces/here/leases"
+	status := http.StatusOK
+	next, metadata := map[string]any(nil), map[string]any(nil)
+	sent, err := io.ReadAll(r.Body)
+	if err == nil && len(sent) > 0 {
+		var object runtime.Object // sent as protobuf
+		if object, _, err = scheme.Codecs.UniversalDeserializer().Decode(sent, nil, nil); err == nil {
+			next, err = runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+		}
+		metadata, _ = next["metadata"].(map[string]any)
+	}
+	switch {
+	case err != nil:
+		status = http.StatusBadRequest
+	case r.Method == http.MethodPost && r.URL.Path == all && l.lease == nil:
+		status = http.StatusCreated
+	case !strings.HasPrefix(r.URL.Path, all+"/") || l.lease == nil:
+		status = http.StatusNotFound
+	case r.Method == http.MethodPut && metadata["resourceVersion"] != fmt.Sprint(l.version):
+		status = http.StatusConflict
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	if status >= 300 {
+		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q}`, status, strings.ReplaceAll(http.StatusText(status), " ", ""))
+		return
+	}
+	if next != nil {
+		l.version++
+		metadata["resourceVersion"] = fmt.Sprint(l.version)
+		l.lease = next
+	}
+	_ = json.NewEncoder(w).Encode(l.lease)
+}
+
+// holder is who leads; empty: nobody.
+func (l *leases) holder() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	spec, _ := l.lease["spec"].(map[string]any)
+	name, _ := spec["holderIdentity"].(string)
+	return name
+}
+
+// A worker that is stopped hands its Lease over: the other leads long before the
+// Lease would have run out, and attends the deals.
+func TestWorkerHandsItsLeaseOver(t *testing.T) {
+	t.Parallel()
+	api := &leases{}
+	server := httptest.NewServer(api)
+	t.Cleanup(server.Close)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c",
+		"clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],"users":[{"name":"u","user":{}}]}`, server.URL)
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stack := own(t, func(o *localstack.Options) {
+		o.Replicas = map[string]int{localstack.DeadlineWorker: 2}
+		o.Env[localstack.DeadlineWorker] = []string{"KUBECONFIG=" + kubeconfig, "FAIRPACT_LEADER_ELECTION=true", "FAIRPACT_LEASE_NAMESPACE=here", "FAIRPACT_FAILOVER=1m"}
+	})
+	first := api.holder()
+	if first == "" {
+		t.Fatal("nobody leads")
+	}
+	began := time.Now()
+	stack.Signal(localstack.DeadlineWorker, syscall.SIGTERM)
+	ends(t, stack, localstack.DeadlineWorker, began)
+	if now := api.holder(); now == first {
+		t.Errorf("a worker that has ended still holds the Lease, as %s", now)
+	}
+	eventually(t, "the other leads", patience, func() bool { now := api.holder(); return now != "" && now != first })
+	t.Logf("the other led %s after the signal", time.Since(began).Round(time.Millisecond))
+	w := database(t, stack)
+	missed := played(t, newClient(t, stack.BaseURL()), missedCommit)
+	eventually(t, "the other voids", patience, func() bool { return w.phase(missed.deal) == "VOID" })
+}
