@@ -3,13 +3,16 @@ package translog
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/fairpact/fairpact/internal/forkguard"
 )
@@ -158,6 +161,61 @@ func TestGuardedPublishersRace(t *testing.T) {
 	eventually(t, "the guard is at the last head", func() bool { return g.size() == 2*each })
 	if n := a.ProofFailures() + b.ProofFailures(); n != 0 {
 		t.Errorf("%d contradictions", n)
+	}
+}
+
+// overtaken runs ahead once, before a Load is answered.
+type overtaken struct {
+	Guard
+	ahead atomic.Pointer[func()]
+}
+
+func (g *overtaken) Load(ctx context.Context) (forkguard.Record, error) {
+	if ahead := g.ahead.Swap(nil); ahead != nil {
+		(*ahead)()
+	}
+	return g.Guard.Load(ctx)
+}
+
+func failuresCounted(t *testing.T) float64 {
+	t.Helper()
+	var read dto.Metric
+	if err := publishFailures.Write(&read); err != nil {
+		t.Fatal(err)
+	}
+	return read.GetCounter().GetValue()
+}
+
+// Who finds that another replica's head covers more than its own is no failure:
+// it reads the database again at once, warns of nothing and waits for nothing.
+func TestALostRaceIsNoFailure(t *testing.T) {
+	d := newDeployment(t)
+	var told strings.Builder
+	logger := slog.New(slog.NewTextHandler(&told, nil))
+	record := &memoryGuard{}
+	other, _ := d.guarded(t, record, false)
+	g := &overtaken{Guard: record}
+	l, err := Open(t.Context(), openPool(t, d.url), d.signer, d.keys, logger, WithGuard(g, false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	d.mustAppend(t, l, 0)
+	before := failuresCounted(t)
+	signature := d.sign(t, entryOf(2))
+	ahead := func() {
+		if _, err := other.Append(within(t, time.Minute), entryOf(2), signature); err != nil {
+			t.Error(err)
+		}
+	}
+	g.ahead.Store(&ahead)
+	d.mustAppend(t, l, 1)
+	l.Close()
+	if g.ahead.Load() != nil || record.size() != 3 {
+		t.Errorf("nobody was overtaken: the guard is at %d", record.size())
+	}
+	if n := failuresCounted(t) - before; n != 0 || strings.Contains(told.String(), "level=WARN") {
+		t.Errorf("%v failures; the log:\n%s", n, told.String())
 	}
 }
 

@@ -108,12 +108,16 @@ func uncovered(index int64, why error) error {
 }
 
 // run publishes once at the start, then on demand, and after a failure again
-// until it succeeds.
+// until it succeeds. A lost race is no failure: another replica has published
+// meanwhile, and the next round begins where that one ended.
 func (p *publisher) run(ctx context.Context) {
 	backoff := publishBackoff
 	for {
 		began := time.Now()
 		size, err := p.publish(ctx)
+		if errors.Is(err, errBehind) && ctx.Err() == nil {
+			continue
+		}
 		if err == nil {
 			publishDuration.Observe(time.Since(began).Seconds())
 			sizePublished.Set(float64(size))
