@@ -33,6 +33,9 @@ var objectName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
 type kubernetes struct {
 	url, name         string
 	tokenFile, caFile string
+	// ping is how long a connection may be silent until it is asked whether it
+	// still lives, and how long it has to answer.
+	ping time.Duration
 
 	mu sync.Mutex
 	// client trusts the authority ca; both are made anew when the file changes.
@@ -55,6 +58,7 @@ func openKubernetes(rest string) (*kubernetes, error) {
 		name:      namespace + "/" + name,
 		tokenFile: account + "/token",
 		caFile:    account + "/ca.crt",
+		ping:      callTimeout,
 	}, nil
 }
 
@@ -185,7 +189,11 @@ func (k *kubernetes) trusting() (*http.Client, error) {
 		Transport: &http.Transport{
 			TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 			TLSHandshakeTimeout: callTimeout,
+			IdleConnTimeout:     time.Minute,
 			ForceAttemptHTTP2:   true,
+			// Without pings a connection whose other end died silently is used again
+			// and again, until TCP gives it up after a quarter of an hour.
+			HTTP2: &http.HTTP2Config{SendPingTimeout: k.ping, PingTimeout: k.ping},
 		},
 		// A redirect would take the token elsewhere.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
