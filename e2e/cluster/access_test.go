@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -57,7 +58,9 @@ spec:
     securityContext: {readOnlyRootFilesystem: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
 `
 
-// The policies let each workload reach what it needs, and nobody else in.
+// The policies let each workload reach what it needs and nothing else, and
+// nobody else in. The stranger, whom no policy covers, shows that all of it is
+// there to be reached.
 func policies(t *testing.T, c *cluster) {
 	const (
 		public = release + "-deal-api:8080"
@@ -65,27 +68,33 @@ func policies(t *testing.T, c *cluster) {
 		add    = release + "-log-append:8091"
 		sql    = "postgres:5432"
 		cache  = "redis:6379"
+		relay  = "beacon:8080"
 		api    = "kubernetes.default.svc:443"
 	)
-	all := []string{public, read, add, sql, cache, api}
-	// Postgres and Redis are the user's, and so are the policies of who enters them.
-	for _, probe := range []struct {
+	// Of a node: an address that is no pod's, on a port that no rule names.
+	kubelet := kubectl(t, "get", "nodes", "-o", `jsonpath={.items[0].status.addresses[?(@.type=="InternalIP")].address}`) + ":10250"
+	all := []string{public, read, add, sql, cache, relay, api, kubelet}
+	probed := []struct {
 		component string
 		open      []string
 	}{
-		{"", []string{public, sql, cache, api}},
-		{"deal-api", []string{read, add, sql, cache}},
+		// Postgres, Redis and the relay are the user's, and so are the policies of who enters them.
+		{"", []string{public, sql, cache, relay, api, kubelet}},
+		{"deal-api", []string{read, add, sql, cache, relay}},
 		{"log-server", []string{sql, api}},
-		{"deadline-worker", []string{read, add, sql, cache, api}},
-	} {
-		name, labels := "probe-"+probe.component, ""
-		if probe.component == "" {
-			name = "probe-stranger"
-		} else {
+		{"deadline-worker", []string{read, add, sql, cache, relay, api}},
+		{"test", []string{public}},
+	}
+	for _, probe := range probed {
+		labels := ""
+		if probe.component != "" {
 			labels = fmt.Sprintf("app.kubernetes.io/name: fairpact, app.kubernetes.io/instance: %s, app.kubernetes.io/component: %s", release, probe.component)
 		}
-		apply(t, fmt.Sprintf(probes, name, labels, c.old))
-		eventually(t, name+" runs", time.Minute, func() bool {
+		apply(t, fmt.Sprintf(probes, "probe-"+cmp.Or(probe.component, "stranger"), labels, c.old))
+	}
+	for _, probe := range probed {
+		name := "probe-" + cmp.Or(probe.component, "stranger")
+		eventually(t, name+" runs", 2*time.Minute, func() bool {
 			return kubectl(t, "get", "pod", name, "-o", "jsonpath={.status.phase}") == "Running"
 		})
 		var want []string
@@ -105,5 +114,7 @@ func policies(t *testing.T, c *cluster) {
 			t.Errorf("%s finds\n%s\nwant\n%s", name, got, strings.Join(want, "\n"))
 		}
 		kubectl(t, "delete", "pod", name, "--wait=false")
+		denied := slices.DeleteFunc(slices.Clone(all), func(address string) bool { return slices.Contains(probe.open, address) })
+		c.shows(t, "%s reaches %s, not %s", name, strings.Join(probe.open, " "), strings.Join(denied, " "))
 	}
 }

@@ -3,7 +3,7 @@
 package cluster
 
 import (
-	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -17,18 +17,25 @@ func TestCluster(t *testing.T) {
 		run  func(*testing.T, *cluster)
 	}{
 		{"helm test plays a deal", func(t *testing.T, _ *cluster) { must(t, "helm", "test", release, "-n", namespace, "--timeout", "3m") }},
+		{"what runs", whatRuns},
 		{"who may do what", rights},
 		{"who reaches whom", policies},
+		{"dry run", dryRun},
+		{"black box", blackBox},
+		{"deals miss their deadlines from here", startOverdue},
 		{"upgrade and back", upgradeAndBack},
 		{"pods deleted", podsDeleted},
-		{"the lease", leaseHandedOver},
+		{"lease handed over", leaseHandedOver},
+		{"leader killed", leaderKilled},
+		{"two workers without election", withoutElection},
+		{"deals have missed their deadlines", stopOverdue},
 		{"the books", books},
 	} {
 		if !t.Run(phase.name, func(t *testing.T) { phase.run(t, c) }) {
-			state, _ := run(t.Context(), "", "kubectl", "-n", namespace, "get", "pods", "-o", "wide")
-			t.Log(state)
+			explain(t)
 		}
 	}
+	t.Logf("the numbers:\n%s", strings.Join(c.numbers, "\n"))
 }
 
 // What the images of the two tags call themselves.
@@ -52,7 +59,29 @@ func upgradeAndBack(t *testing.T, c *cluster) {
 	c.becomes(t, newVersion)
 	must(t, "helm", "rollback", release, "-n", namespace, "--wait", "--timeout", "5m")
 	c.becomes(t, oldVersion)
-	s.stop(t, "upgrade and rollback")
+	s.stop(t, c, "upgrade and rollback")
+}
+
+// whatRuns looks into the metrics of each pod.
+func whatRuns(t *testing.T, _ *cluster) {
+	for _, component := range []string{"deal-api", "log-server", "deadline-worker"} {
+		for _, pod := range podsOf(t, component) {
+			want := fmt.Sprintf(`fairpact_build_info{binary=%q,revision=%q,version=%q} 1`, component, needed(t, "FAIRPACT_E2E_REVISION")[:12], oldVersion)
+			if all := metrics(t, pod); !strings.Contains(all, want) {
+				t.Errorf("%s: no %s in its metrics\n%.1500s", pod, want, all)
+			}
+		}
+	}
+}
+
+// metrics are those of a pod, by way of the API server.
+func metrics(t *testing.T, pod string) string {
+	t.Helper()
+	port := "8082"
+	if strings.Contains(pod, "log-server") {
+		port = "8092"
+	}
+	return kubectl(t, "get", "--raw", "/api/v1/namespaces/"+namespace+"/pods/"+pod+":"+port+"/proxy/metrics")
 }
 
 // becomes waits until the last pod of another version has gone from the
@@ -73,70 +102,17 @@ func podsDeleted(t *testing.T, c *cluster) {
 	for _, how := range [][]string{{"--wait=true"}, {"--grace-period=0", "--force"}} {
 		for _, kind := range []string{"deal-api", "log-server", "deadline-worker"} {
 			s := startStream(t, c.base)
-			time.Sleep(2 * time.Second) // of load before
+			s.flows(t, 100)
 			kubectl(t, append([]string{"delete", "pod", podsOf(t, kind)[0]}, how...)...)
 			kubectl(t, "rollout", "status", "deployment/"+release+"-"+kind, "--timeout=120s")
-			s.stop(t, kind+" deleted "+strings.Join(how, " "))
+			s.stop(t, c, kind+" deleted "+strings.Join(how, " "))
 		}
 	}
 }
 
+// podsOf gives the pods of a component that run and are to stay.
 func podsOf(t *testing.T, kind string) []string {
 	t.Helper()
-	return strings.Fields(kubectl(t, "get", "pods", "-l", "app.kubernetes.io/component="+kind, "--field-selector=status.phase=Running",
-		"-o", "jsonpath={.items[*].metadata.name}"))
-}
-
-type lease struct {
-	Spec struct {
-		HolderIdentity       string
-		LeaseDurationSeconds int
-	}
-}
-
-func readLease(t *testing.T) (l lease) {
-	t.Helper()
-	if err := json.Unmarshal([]byte(kubectl(t, "get", "lease", "fairpact-deadline-worker", "-o", "json")), &l); err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
-// The leading worker is deleted: another one leads before the Lease would have
-// run out.
-func leaseHandedOver(t *testing.T, _ *cluster) {
-	before := readLease(t)
-	pod, _, _ := strings.Cut(before.Spec.HolderIdentity, "_")
-	began := time.Now()
-	kubectl(t, "delete", "pod", pod, "--wait=false")
-	limit := time.Duration(before.Spec.LeaseDurationSeconds) * time.Second
-	eventually(t, "another leader", limit, func() bool {
-		holder := readLease(t).Spec.HolderIdentity
-		return holder != "" && holder != before.Spec.HolderIdentity
-	})
-	t.Logf("handed over after %s of at most %s", time.Since(began).Round(10*time.Millisecond), limit)
-	kubectl(t, "rollout", "status", "deployment/"+release+"-deadline-worker", "--timeout=120s")
-}
-
-// What must never be in the database, whatever was killed on the way.
-const never = `
-SELECT 'a deal that has ended without its one certificate', deal_id FROM deals d WHERE phase IN ('COMPUTED', 'VOID')
-	AND (SELECT count(*) FROM certificates c WHERE c.deal_id = d.deal_id AND c.cert_id = d.cert_id) <> 1
-UNION ALL SELECT 'a certificate without signature or leaf', deal_id FROM certificates WHERE signature IS NULL OR leaf_index IS NULL
-UNION ALL SELECT 'an entry that is not one leaf, at its index', deal_id FROM certificates c
-	WHERE (SELECT array_agg(leaf_index) FROM translog.leaves l WHERE l.entry = sha256(c.payload)) IS DISTINCT FROM ARRAY[c.leaf_index]
-UNION ALL SELECT 'a leaf that is no certificate', leaf_index::text FROM translog.leaves WHERE entry NOT IN (SELECT sha256(payload) FROM certificates)
-UNION ALL SELECT 'a gap in the leaves', count(*)::text FROM translog.leaves HAVING count(*) > 0 AND (min(leaf_index) <> 0 OR max(leaf_index) <> count(*) - 1)
-UNION ALL SELECT 'a deal that is not done', deal_id FROM deals WHERE phase IN ('COMMITTING', 'REVEALING')`
-
-// books counts what all the phases have left: every deal has its end, its
-// certificate and its leaf, once.
-func books(t *testing.T, _ *cluster) {
-	psql := func(query string) string {
-		return strings.TrimSpace(kubectl(t, "exec", "deployment/postgres", "--", "psql", needed(t, "FAIRPACT_E2E_DATABASE"), "-At", "-c", query))
-	}
-	if found := psql(never); found != "" {
-		t.Errorf("the database holds:\n%.2000s", found)
-	}
-	t.Logf("deals, certificates, leaves: %s", psql(`SELECT (SELECT count(*) FROM deals), (SELECT count(*) FROM certificates), (SELECT count(*) FROM translog.leaves)`))
+	return strings.Fields(kubectl(t, "get", "pods", "-l", "app.kubernetes.io/component="+kind, "-o",
+		`go-template={{range .items}}{{if and (eq .status.phase "Running") (not .metadata.deletionTimestamp)}}{{.metadata.name}} {{end}}{{end}}`))
 }

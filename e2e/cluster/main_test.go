@@ -6,13 +6,16 @@
 //
 // It needs kubectl and helm on the PATH, KUBECONFIG, and:
 //
-//	FAIRPACT_E2E_IMAGES    folder of the archives of hack/images
-//	FAIRPACT_E2E_TAGS      the two tags to upgrade between, "old new"; their versions differ
-//	FAIRPACT_LOAD_IMAGES   command that loads one archive, such as `kind load image-archive`
-//	FAIRPACT_E2E_DATA      manifest of Postgres and Redis (redis://redis:6379)
-//	FAIRPACT_E2E_DATABASE  URL of that Postgres
-//	FAIRPACT_E2E_BASE_URL  where deal-api answers (default: its Service, for tests that run in the cluster's
-//	                       network; "node": a port of a node, where only those can be reached)
+//	FAIRPACT_E2E_IMAGES       folder of the archives of hack/images
+//	FAIRPACT_E2E_TAGS         the two tags to upgrade between, "old new"; their versions differ
+//	FAIRPACT_E2E_REVISION     the commit that they were built from
+//	FAIRPACT_E2E_BLACKBOX     test binary of e2e/
+//	FAIRPACT_E2E_DEFINITIONS  folder of the definitions of the custom kinds that the chart may make
+//	FAIRPACT_LOAD_IMAGES      command that loads one archive, such as `kind load image-archive`
+//	FAIRPACT_E2E_DATA         manifest of Postgres and Redis (redis://redis:6379)
+//	FAIRPACT_E2E_DATABASE     URL of that Postgres
+//	FAIRPACT_E2E_BASE_URL     where deal-api answers (default: its Service, for tests that run in the cluster's
+//	                          network; "node": a port of a node, where only those can be reached)
 package cluster
 
 import (
@@ -43,6 +46,18 @@ const (
 type cluster struct {
 	old, new string // tags
 	base     string
+	values   []string // files
+	node     string   // address of a node, where deal-api is reached by its port
+	numbers  []string // what the phases have measured
+	overdue  *stream  // of deals that miss a deadline
+}
+
+// shows keeps a line of numbers for the end.
+func (c *cluster) shows(t *testing.T, format string, args ...any) {
+	t.Helper()
+	line := fmt.Sprintf(format, args...)
+	c.numbers = append(c.numbers, line)
+	t.Log(line)
 }
 
 // run runs a program and gives what it printed.
@@ -124,12 +139,16 @@ func install(t *testing.T) *cluster {
 	secret("server", "server-secret", random())
 	secret("append", "append-secret", random())
 	secret("signing", "key.pem", newKey(t))
-	kubectl(t, "rollout", "status", "deployment/postgres", "--timeout=120s")
-	kubectl(t, "rollout", "status", "deployment/redis", "--timeout=120s")
-	c.upgrade(t, c.old)
+	c.values = []string{"values.yaml", beaconOf(t, c.old)}
 	if c.base == "node" {
-		c.base = "http://" + kubectl(t, "get", "nodes", "-o", `jsonpath={.items[0].status.addresses[?(@.type=="InternalIP")].address}`) +
-			":" + kubectl(t, "get", "service", release+"-deal-api", "-o", "jsonpath={.spec.ports[0].nodePort}")
+		c.node = kubectl(t, "get", "nodes", "-o", `jsonpath={.items[0].status.addresses[?(@.type=="InternalIP")].address}`)
+	}
+	for _, name := range []string{"postgres", "redis", "beacon"} {
+		kubectl(t, "rollout", "status", "deployment/"+name, "--timeout=180s")
+	}
+	c.upgrade(t, c.old)
+	if c.node != "" {
+		c.base = "http://" + c.node + ":" + kubectl(t, "get", "service", release+"-deal-api", "-o", "jsonpath={.spec.ports[0].nodePort}")
 	}
 	return c
 }
@@ -137,17 +156,35 @@ func install(t *testing.T) *cluster {
 // upgrade brings the release to a tag and waits until it is there.
 func (c *cluster) upgrade(t *testing.T, tag string, set ...string) {
 	t.Helper()
-	args := []string{"upgrade", "--install", release, chart, "-n", namespace, "--wait", "--timeout", "5m",
-		"--values", "values.yaml", "--set-string", "image.tag=" + tag}
-	if os.Getenv("FAIRPACT_E2E_BASE_URL") == "node" {
-		set = append(set, "dealApi.service.type=NodePort")
+	args := []string{"upgrade", "--install", release, chart, "-n", namespace, "--wait", "--timeout", "5m", "--set-string", "image.tag=" + tag}
+	for _, file := range c.values {
+		args = append(args, "--values", file)
+	}
+	if c.node != "" {
+		set = append(set, "dealApi.service.type=NodePort", "publicHosts={"+c.node+"}")
 	}
 	for _, s := range set {
 		args = append(args, "--set", s)
 	}
-	if _, err := run(t.Context(), "", "helm", args...); err != nil {
-		state, _ := run(t.Context(), "", "kubectl", "-n", namespace, "get", "pods,jobs,events")
-		t.Fatalf("%v\n%s", err, state)
+	must(t, "helm", args...)
+}
+
+// explain logs what a reader needs who was not there.
+func explain(t *testing.T) {
+	ask := func(args ...string) {
+		// The test's own context may have ended.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
+		defer cancel()
+		out, err := run(ctx, "", "kubectl", append([]string{"-n", namespace}, args...)...)
+		if err != nil {
+			out = err.Error()
+		}
+		t.Logf("kubectl %s\n%s", strings.Join(args, " "), out)
+	}
+	ask("get", "pods,jobs,leases", "-o", "wide")
+	ask("get", "events", "--field-selector=type!=Normal", "--sort-by=.lastTimestamp")
+	for _, component := range []string{"deal-api", "log-server", "deadline-worker", "migration", "test"} {
+		ask("logs", "-l", "app.kubernetes.io/component="+component, "--all-containers", "--prefix", "--tail=40")
 	}
 }
 

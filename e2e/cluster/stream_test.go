@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -42,13 +43,29 @@ type stream struct {
 	failures []string
 	deals    []string
 	slowest  time.Duration // from the first attempt of a request to its answer
-	versions map[string]bool
 }
 
 // startStream begins the load; stop ends it.
 func startStream(t *testing.T, base string) *stream {
 	t.Helper()
-	s := &stream{base: base, http: newHTTP(), versions: map[string]bool{}}
+	s, ctx := newStream(t, base)
+	t.Cleanup(s.cancel)
+	for range streams {
+		s.done.Go(func() {
+			for ctx.Err() == nil {
+				// A deal that has begun is played to its end.
+				s.failed(s.deal(context.WithoutCancel(ctx)))
+				time.Sleep(pace)
+			}
+		})
+	}
+	return s
+}
+
+// newStream has no load yet; it ends with the context that it gives.
+func newStream(t *testing.T, base string) (*stream, context.Context) {
+	t.Helper()
+	s := &stream{base: base, http: newHTTP()}
 	var status struct{ Pubkey string }
 	if err := s.call(t.Context(), "GET", "/v1/status", "", nil, 200, &status); err != nil {
 		t.Fatal(err)
@@ -59,20 +76,29 @@ func startStream(t *testing.T, base string) *stream {
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	s.cancel = cancel
-	for range streams {
-		s.done.Go(func() {
-			for ctx.Err() == nil {
-				// A deal that has begun is played to its end.
-				if err := s.deal(context.WithoutCancel(ctx)); err != nil {
-					s.mu.Lock()
-					s.failures = append(s.failures, time.Now().Format("15:04:05.000 ")+err.Error())
-					s.mu.Unlock()
-				}
-				time.Sleep(pace)
-			}
-		})
+	return s, ctx
+}
+
+// failed keeps what went wrong, if anything did.
+func (s *stream) failed(err error) {
+	if err == nil {
+		return
 	}
-	return s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failures = append(s.failures, time.Now().Format("15:04:05.000 ")+err.Error())
+}
+
+// flows waits for so many more requests.
+func (s *stream) flows(t *testing.T, more int) {
+	t.Helper()
+	count := func() int {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.requests
+	}
+	from := count()
+	eventually(t, fmt.Sprint(more, " requests"), time.Minute, func() bool { return count() >= from+more })
 }
 
 func newHTTP() *http.Client {
@@ -80,16 +106,16 @@ func newHTTP() *http.Client {
 	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: dialer.DialContext, MaxIdleConnsPerHost: 16}}
 }
 
-// stop ends the load, prints its numbers and fails the test where a request
+// stop ends the load, shows its numbers and fails the test where a request
 // needed more than its one retry.
-func (s *stream) stop(t *testing.T, what string) {
+func (s *stream) stop(t *testing.T, c *cluster, what string) {
 	t.Helper()
 	s.cancel()
 	s.done.Wait()
-	t.Logf("%s: %d deals, each certificate verified; %d requests, %d of them retried, %d failed; slowest %s",
+	c.shows(t, "%s: %d deals, each certificate verified; %d requests, %d of them retried, %d failed; slowest %s",
 		what, len(s.deals), s.requests, s.retries, len(s.failures), s.slowest.Round(time.Millisecond))
 	if len(s.failures) > 0 {
-		t.Errorf("%s: %d failures:\n%.3000s", what, len(s.failures), fmt.Sprintln(s.failures))
+		t.Errorf("%s: %d failures:\n%.3000s", what, len(s.failures), strings.Join(s.failures, "\n"))
 	}
 	if len(s.deals) < 10 {
 		t.Errorf("%s: only %d deals", what, len(s.deals))
@@ -194,42 +220,42 @@ func (s *stream) deal(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.certified(ctx, made.DealID, made.Invites[0].Token)
+	_, err := s.certified(ctx, made.DealID, made.Invites[0].Token)
+	return err
 }
 
 // certified waits for the certificate, which may be finished by the worker, and
 // verifies it here and by the service.
-func (s *stream) certified(ctx context.Context, dealID, token string) error {
-	var text []byte
+func (s *stream) certified(ctx context.Context, dealID, token string) (text []byte, err error) {
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(250 * time.Millisecond) {
-		err := s.call(ctx, "GET", "/v1/deals/"+dealID+"/certificate", token, nil, 200, &text)
+		err = s.call(ctx, "GET", "/v1/deals/"+dealID+"/certificate", token, nil, 200, &text)
 		if err == nil {
 			break
 		}
 		if !bytes.Contains([]byte(err.Error()), []byte("CERT_NOT_READY")) || time.Now().After(deadline) {
-			return err
+			return nil, err
 		}
 	}
 	certificate, err := canon.ParseObject(text)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	id, _ := certificate["cert_id"].(string)
 	signature, _ := certificate["signature"].(string)
 	delete(certificate, "signature")
 	delete(certificate, "log_proof")
 	if err := s.keys.Verify(canon.Encode(certificate), signature); err != nil {
-		return fmt.Errorf("certificate %s: %w", id, err)
+		return nil, fmt.Errorf("certificate %s: %w", id, err)
 	}
 	var verdict struct{ Valid bool }
 	if err := s.call(ctx, "GET", "/v1/verify/"+id, "", nil, 200, &verdict); err != nil {
-		return err
+		return nil, err
 	}
 	if !verdict.Valid {
-		return errors.New("the service calls certificate " + id + " invalid")
+		return nil, errors.New("the service calls certificate " + id + " invalid")
 	}
 	s.mu.Lock()
 	s.deals = append(s.deals, dealID)
 	s.mu.Unlock()
-	return nil
+	return text, nil
 }

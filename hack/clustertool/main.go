@@ -1,5 +1,6 @@
 // Command clustertool is what the cluster tests run in pods of their own: a
-// development beacon, and a probe that tells whether an address can be reached.
+// development beacon, a probe that tells whether an address can be reached, and
+// what ends a container's processes as a crash does.
 package main
 
 import (
@@ -17,20 +18,23 @@ import (
 
 const usage = `usage: clustertool beacon SEED ADDRESS   serve the development beacon of a seed
        clustertool probe HOST:PORT...    print "open" or "closed" for each, by a TCP connection within two seconds
+       clustertool kill CONTAINER        SIGKILL to the processes of a container of this node, by its id; needs root and the node's process ids
        clustertool wait                  until it is told to stop
        clustertool fail                  exit code 1`
 
 func main() {
 	args := append(os.Args[1:], "", "", "")
+	var err error
 	switch args[0] {
 	case "beacon":
 		server := &http.Server{Addr: args[2], Handler: devbeacon.New([]byte(args[1])), ReadHeaderTimeout: 5 * time.Second}
-		fmt.Fprintln(os.Stderr, server.ListenAndServe())
-		os.Exit(1)
+		err = server.ListenAndServe()
 	case "probe":
-		for _, address := range os.Args[2:] {
-			fmt.Println(probe(address), address)
+		for _, line := range probeAll(os.Args[2:]) {
+			fmt.Println(line)
 		}
+	case "kill":
+		err = kill("/proc", args[1])
 	case "wait":
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 		defer stop()
@@ -41,6 +45,24 @@ func main() {
 		fmt.Fprintln(os.Stderr, usage)
 		os.Exit(2)
 	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "clustertool:", err)
+		os.Exit(1)
+	}
+}
+
+// probeAll tries all addresses at once and answers in their order.
+func probeAll(addresses []string) []string {
+	verdicts := make([]chan string, len(addresses))
+	for i, address := range addresses {
+		verdicts[i] = make(chan string, 1)
+		go func() { verdicts[i] <- probe(address) + " " + address }()
+	}
+	lines := make([]string, len(addresses))
+	for i := range lines {
+		lines[i] = <-verdicts[i]
+	}
+	return lines
 }
 
 // probe tells whether a connection can be made. A refusal is an answer of the

@@ -2,7 +2,8 @@
 // kind of the Kubernetes version below from its published OpenAPI document,
 // and of the custom kinds that the chart may make from their definitions. All
 // come from Go modules, so no web site is asked. Unlike the API server, which
-// drops a field that it does not know, the schemas refuse it.
+// drops a field that it does not know, the schemas refuse it. Or it writes those
+// definitions as they are, for a cluster.
 package main
 
 import (
@@ -40,14 +41,38 @@ var customKinds = []struct {
 type schema = map[string]any
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: kubeschemas FOLDER")
+	do := write
+	switch {
+	case len(os.Args) == 3 && os.Args[1] == "-definitions":
+		do = writeDefinitions
+	case len(os.Args) != 2:
+		fmt.Fprintln(os.Stderr, "usage: kubeschemas [-definitions] FOLDER")
 		os.Exit(2)
 	}
-	if err := write(os.Args[1]); err != nil {
+	if err := do(os.Args[len(os.Args)-1]); err != nil {
 		fmt.Fprintln(os.Stderr, "kubeschemas:", err)
 		os.Exit(1)
 	}
+}
+
+// writeDefinitions fills the folder anew with the definitions of the custom kinds.
+func writeDefinitions(folder string) error {
+	if err := os.RemoveAll(folder); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	for _, kind := range customKinds {
+		text, err := read(kind.module, kind.file)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(folder, filepath.Base(kind.file)), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // write fills the folder anew.

@@ -1,0 +1,16 @@
+# e2e-build.sh: what the cluster tests need, wherever the cluster is; sourced by
+# e2e-cluster.sh and e2e-kind.sh. Two versions of the images are built, to upgrade
+# between.
+# shellcheck shell=bash
+images=$PWD/bin/images-e2e
+revision=$(git rev-parse HEAD 2>/dev/null || true)
+rm -rf "$images"
+go -C hack build -buildvcs=false -o ../bin/build-images ./images
+./bin/build-images -out "$images" -tag e2e-1 -version 0.0.1 -revision "$revision" -test
+./bin/build-images -out "$images" -tag e2e-2 -version 0.0.2 -revision "$revision"
+go -C hack/charttools build -buildvcs=false -o ../../bin/ ./kubeschemas
+./bin/kubeschemas -definitions bin/definitions
+go test -c -o bin/blackbox.test ./e2e
+go test -c -tags cluster -o bin/cluster.test ./e2e/cluster
+export FAIRPACT_E2E_IMAGES=$images FAIRPACT_E2E_TAGS="e2e-1 e2e-2" FAIRPACT_E2E_REVISION=$revision \
+  FAIRPACT_E2E_DEFINITIONS=$PWD/bin/definitions FAIRPACT_E2E_BLACKBOX=$PWD/bin/blackbox.test
