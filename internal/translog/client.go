@@ -46,6 +46,7 @@ const (
 // no append address and secret.
 func NewClient(appendURL, readURL, secret string) *Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.Proxy = nil // HTTP_PROXY is for what lies outside: the secret goes to log-server alone
 	transport.MaxIdleConns = 128
 	transport.MaxIdleConnsPerHost = 64
 	return &Client{
