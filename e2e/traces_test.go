@@ -187,6 +187,7 @@ func TestTraces(t *testing.T) {
 	}
 	col.whole("the trace of a missed deadline", of(late.ID), "deadline-worker: reconcile deal", "deadline-worker: Postgres",
 		"deadline-worker: sign", "deadline-worker: POST /v1/append", "log-server: POST /v1/append")
+	col.whole("the trace of a head", func(s span) bool { return s.Name == "publish head" && len(s.ParentSpanId) > 0 }, "log-server: sign", "log-server: POST /v1/append")
 	col.whole("the trace of a tool call", func(s span) bool { return s.Name == "POST /mcp" }, "deal-api: tools/call list_algorithms")
 	col.whole("the trace of a read of the log", func(s span) bool { return s.service == "deal-api" && s.Name == "GET /v1/log/tree-head" }, "log-server: GET /v1/log/tree-head")
 	for _, s := range col.find(func(s span) bool { return len(s.ParentSpanId) == 0 && s.attr["db.system.name"] != "" }) {

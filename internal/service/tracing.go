@@ -40,6 +40,9 @@ func startTracing(name string, logger *slog.Logger) (flush func()) {
 		logger.Warn("no traces are sent", "error", err.Error())
 		return func() {}
 	}
+	if protocol := os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"); protocol != "" && protocol != "http/protobuf" {
+		logger.Warn("traces are sent over http/protobuf: give the collector's port for that, 4318 as a rule", "OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+	}
 	host, _ := os.Hostname()
 	about, err := resource.New(context.Background(), resource.WithTelemetrySDK(), resource.WithAttributes(
 		attribute.String("service.name", name), attribute.String("service.version", version.String()), attribute.String("service.instance.id", host),

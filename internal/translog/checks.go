@@ -46,11 +46,11 @@ func (c *checks) head(h TreeHead) error {
 }
 
 // note counts and logs err where it is a contradiction, and passes it on.
-func (c *checks) note(err error) error {
+func (c *checks) note(ctx context.Context, err error) error {
 	if errors.Is(err, ErrInconsistent) {
 		c.failures.Add(1)
 		proofFailures.Inc()
-		c.logger.Error("the log contradicts itself", "err", err)
+		c.logger.ErrorContext(ctx, "the log contradicts itself", "err", err)
 	}
 	return err
 }

@@ -40,7 +40,7 @@ type LeafQuery struct {
 func (l *Log) TreeHead(ctx context.Context) (TreeHead, error) {
 	heads, _, err := l.read(ctx, nil, nil)
 	if err != nil {
-		return TreeHead{}, l.checks.note(err)
+		return TreeHead{}, l.checks.note(ctx, err)
 	}
 	return heads[0], nil
 }
@@ -50,7 +50,7 @@ func (l *Log) TreeHead(ctx context.Context) (TreeHead, error) {
 func (l *Log) TreeHeadAt(ctx context.Context, size int64) (TreeHead, error) {
 	heads, _, err := l.read(ctx, nil, &size)
 	if err != nil {
-		return TreeHead{}, l.checks.note(err)
+		return TreeHead{}, l.checks.note(ctx, err)
 	}
 	return heads[0], nil
 }
@@ -63,7 +63,7 @@ func (l *Log) TreeHeadAt(ctx context.Context, size int64) (TreeHead, error) {
 // in its path is ErrInconsistent.
 func (l *Log) Inclusion(ctx context.Context, q LeafQuery) (Inclusion, error) {
 	inclusion, err := l.inclusion(ctx, q)
-	return inclusion, l.checks.note(err)
+	return inclusion, l.checks.note(ctx, err)
 }
 
 func (l *Log) inclusion(ctx context.Context, q LeafQuery) (Inclusion, error) {
@@ -101,17 +101,17 @@ func (l *Log) inclusion(ctx context.Context, q LeafQuery) (Inclusion, error) {
 func (l *Log) Consistency(ctx context.Context, first int64, second *int64) (Consistency, error) {
 	heads, _, err := l.read(ctx, nil, &first, second)
 	if err != nil {
-		return Consistency{}, l.checks.note(err)
+		return Consistency{}, l.checks.note(ctx, err)
 	}
 	var roots [2]root
 	for i, head := range heads {
 		if roots[i], err = head.root(); err != nil {
-			return Consistency{}, l.checks.note(fmt.Errorf("%w: %w", ErrInconsistent, err))
+			return Consistency{}, l.checks.note(ctx, fmt.Errorf("%w: %w", ErrInconsistent, err))
 		}
 	}
 	path, err := l.store.consistency(ctx, roots[0], roots[1])
 	if err != nil {
-		return Consistency{}, l.checks.note(err)
+		return Consistency{}, l.checks.note(ctx, err)
 	}
 	return Consistency{First: heads[0], Second: heads[1], Path: toHex(path)}, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/transparency-dev/merkle/compact"
 	"github.com/transparency-dev/merkle/proof"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fairpact/fairpact/internal/crash"
 	"github.com/fairpact/fairpact/internal/signing"
@@ -47,6 +48,7 @@ type publisher struct {
 
 type waiter struct {
 	index int64
+	span  trace.Span
 	done  chan published // holds one answer, so that the loop never blocks
 }
 
@@ -66,7 +68,7 @@ func newPublisher(s *store, c *checks, signer Signer) *publisher {
 // Nobody waits for a key that is out of reach: who comes after a round that
 // found it so is told at once, until a round succeeds.
 func (p *publisher) wait(ctx, closed context.Context, index int64) (int64, error) {
-	w := &waiter{index: index, done: make(chan published, 1)}
+	w := &waiter{index: index, span: trace.SpanFromContext(ctx), done: make(chan published, 1)}
 	p.mu.Lock()
 	p.wanted = max(p.wanted, index+1)
 	away := keyAway(p.lastErr) && index >= p.size
@@ -114,7 +116,7 @@ func (p *publisher) run(ctx context.Context) {
 	backoff := publishBackoff
 	for {
 		began := time.Now()
-		size, err := p.publish(ctx)
+		size, err := p.publish(p.shown(ctx))
 		if errors.Is(err, errBehind) && ctx.Err() == nil {
 			continue
 		}
@@ -124,10 +126,10 @@ func (p *publisher) run(ctx context.Context) {
 		} else if ctx.Err() == nil {
 			publishFailures.Inc()
 		}
-		p.answer(size, p.checks.note(err))
+		p.answer(size, p.checks.note(ctx, err))
 		if err != nil {
 			if ctx.Err() == nil {
-				p.checks.logger.Warn("no head was published", "err", err, "retry_in", backoff.String())
+				p.checks.logger.WarnContext(ctx, "no head was published", "err", err, "retry_in", backoff.String())
 			}
 			if !pause(ctx, backoff) {
 				return
@@ -144,6 +146,16 @@ func (p *publisher) run(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// shown puts a round into the trace of one of those who wait for it.
+func (p *publisher) shown(ctx context.Context) context.Context {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for w := range p.waiting {
+		return trace.ContextWithSpan(ctx, w.span)
+	}
+	return ctx
 }
 
 func (p *publisher) seen() int64 {
@@ -186,6 +198,8 @@ func (p *publisher) answer(size int64, err error) {
 func (p *publisher) publish(ctx context.Context) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
+	ctx, span := tracer.Start(ctx, "publish head")
+	defer span.End()
 	committed, newest, err := p.store.heads(ctx)
 	if err != nil {
 		return 0, err

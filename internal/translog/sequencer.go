@@ -139,7 +139,7 @@ func (s *sequencer) sequence(ctx context.Context, batch []*request) {
 		if places, err = s.attempt(first, entries); err == nil || errors.Is(err, ErrInconsistent) {
 			break
 		}
-		s.checks.logger.Warn("a batch was not sequenced", "entries", len(entries), "attempt", attempt+1, "err", err)
+		s.checks.logger.WarnContext(first, "a batch was not sequenced", "entries", len(entries), "attempt", attempt+1, "err", err)
 		if !pause(ctx, batchBackoff<<attempt) {
 			break
 		}
@@ -148,7 +148,7 @@ func (s *sequencer) sequence(ctx context.Context, batch []*request) {
 		batchEntries.Observe(float64(len(entries)))
 		crash.Point("log.sequenced")
 	}
-	_ = s.checks.note(err)
+	_ = s.checks.note(first, err)
 	for _, r := range batch {
 		switch index := places[r.entry]; {
 		case err != nil:
