@@ -56,11 +56,13 @@ lint: ## check formatting, go vet, staticcheck, and that generated files are up 
 	  if [ -n "$$unformatted" ]; then echo "not formatted (make fmt mends it):"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
 	go vet -tags cluster ./e2e/cluster
+	go vet -tags alerts ./e2e
 	CGO_ENABLED=1 go vet -tags=pkcs11 ./internal/signing/...
 	go -C hack vet ./...
 	@go -C hack build -buildvcs=false -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck
 	./bin/staticcheck ./...
 	./bin/staticcheck -tags cluster ./e2e/cluster
+	./bin/staticcheck -tags alerts ./e2e
 	CGO_ENABLED=1 ./bin/staticcheck -tags=pkcs11 ./internal/signing/...
 	cd hack && ../bin/staticcheck ./...
 	go mod tidy -diff
@@ -71,6 +73,13 @@ lint: ## check formatting, go vet, staticcheck, and that generated files are up 
 .PHONY: chart
 chart: ## check the Helm chart: lint, schemas of Kubernetes, unit tests, its table of values
 	hack/check-chart.sh
+
+.PHONY: alerts
+alerts: ## check the alerts with promtool, and see each fire in a Prometheus on the fault that it is for
+	@hack/install-missing.sh postgres redis prometheus
+	promtool check rules charts/fairpact/files/alerts.yaml
+	promtool test rules charts/fairpact/files/alerts_test.yaml
+	FAIRPACT_E2E_BUILD= go test -count=1 -parallel=7 -timeout=$(TEST_TIMEOUT) -tags=alerts -run='^TestAlerts$$' ./e2e
 
 .PHONY: chart-docs
 chart-docs: ## write the table of values into the chart's README

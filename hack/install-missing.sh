@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # install-missing.sh NEED...: installs by apt what this Debian or Ubuntu machine
-# lacks of postgres, redis, gcc, softhsm, python3, chromium, make and git. It
-# does nothing, and needs no network, where all is there.
+# lacks of postgres, redis, gcc, softhsm, python3, chromium, prometheus (with
+# promtool), make and git. It does nothing, and needs no network, where all is there.
 #
-# The package postgresql starts a default server. It is neither used nor
-# touched: ours run on other ports, with no socket and no shared directory.
+# The packages postgresql and prometheus start a default server. It is neither
+# used nor touched: ours run on other ports, with no socket and no shared
+# directory.
 set -euo pipefail
 
 has() {
