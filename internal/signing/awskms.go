@@ -63,7 +63,7 @@ func openAWS(ctx context.Context, text string) (provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	var options []func(*config.LoadOptions) error
+	options := []func(*config.LoadOptions) error{config.WithHTTPClient(awsHTTP())}
 	if a.region != "" {
 		options = append(options, config.WithRegion(a.region))
 	}

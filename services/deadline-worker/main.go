@@ -23,6 +23,7 @@ import (
 	metrics "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"net/http"
+	"net/url"
 
 	"github.com/fairpact/fairpact/internal/assembly"
 	"github.com/fairpact/fairpact/internal/deadline"
@@ -101,6 +102,9 @@ func newManager(c config) (manager.Manager, error) {
 		cluster, err := ctrl.GetConfig()
 		if err != nil {
 			return nil, fmt.Errorf("FAIRPACT_LEADER_ELECTION needs a Kubernetes API server: %w", err)
+		}
+		if cluster.Proxy == nil { // HTTPS_PROXY is for what lies outside the cluster
+			cluster.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
 		}
 		options.LeaderElection = true
 		options.LeaderElectionID = c.LeaseName

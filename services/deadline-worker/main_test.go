@@ -1,6 +1,9 @@
 package main
 
 import (
+	"net/http"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -29,5 +32,29 @@ func TestElectionIsWithinTheFailoverTime(t *testing.T) {
 		if (config{Failover: failover}).election(new(manager.Options)) == nil {
 			t.Errorf("%s was taken", failover)
 		}
+	}
+}
+
+// The API server lies inside the cluster: HTTPS_PROXY, which a key service may
+// need, would lead nowhere.
+func TestTheAPIServerIsReachedByNoProxy(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(file, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"a",
+"clusters":[{"name":"a","cluster":{"server":"https://api.test"}}],"contexts":[{"name":"a","context":{"cluster":"a"}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", file)
+	mgr, err := newManager(config{LeaderElection: true, LeaseName: "a", LeaseNamespace: "a", Failover: 15 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, mgr.GetConfig().Host, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ask := mgr.GetConfig().Proxy; ask == nil {
+		t.Error("the proxy is the environment's")
+	} else if proxy, err := ask(r); err != nil || proxy != nil {
+		t.Errorf("%v, %v", proxy, err)
 	}
 }
