@@ -68,6 +68,7 @@ func TestLinesWithoutARequest(t *testing.T) {
 func TestWhoseTraceItIs(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	provider := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans))
+	Trace()
 	otel.SetTracerProvider(provider)
 	otel.SetTextMapPropagator(propagation.TraceContext{})
 	for _, outside := range []bool{true, false} {
