@@ -3,9 +3,7 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -78,30 +76,6 @@ func selectors(query string) (all []string) {
 			found += "{}"
 		}
 		all = append(all, found)
-	}
-	return all
-}
-
-// dashboardQueries are those of the dashboard's panels.
-func dashboardQueries(t testing.TB) (all []string) {
-	t.Helper()
-	text, err := os.ReadFile("../charts/fairpact/files/dashboard.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var board struct {
-		Panels []struct{ Targets []struct{ Expr string } }
-	}
-	if err := json.Unmarshal(text, &board); err != nil {
-		t.Fatal(err)
-	}
-	for _, panel := range board.Panels {
-		for _, target := range panel.Targets {
-			all = append(all, target.Expr)
-		}
-	}
-	if len(all) == 0 {
-		t.Fatal("the dashboard has no queries")
 	}
 	return all
 }
