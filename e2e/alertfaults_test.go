@@ -50,6 +50,23 @@ var faults = []fault{
 		d.reveal(1, inputs[1])
 		return func() { d.certified(patience) }
 	}},
+	{alert: "FairpactReplicasDisagree", what: "a worker with a key that the others were not given", also: map[string]string{
+		"FairpactWorkerBlind": "the only worker is kept out",
+	}, do: func(s *site) func() {
+		s.must(s.stack.Stop(localstack.DeadlineWorker))
+		ctx, giveUp := context.WithCancel(s.t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- s.stack.Start(ctx, localstack.DeadlineWorker, "FAIRPACT_SIGNING_KEY="+s.kms.URI(s.kms.NewKey()))
+		}()
+		return func() {
+			giveUp()
+			if <-ended == nil {
+				s.t.Error("it became ready")
+			}
+			s.must(s.stack.Start(s.t.Context(), localstack.DeadlineWorker))
+		}
+	}},
 
 	{alert: "FairpactDown", what: "no deal-api", do: gone(localstack.DealAPI)},
 	{alert: "FairpactDown", what: "no log-server", do: gone(localstack.LogServer)},
