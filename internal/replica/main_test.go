@@ -130,7 +130,20 @@ func (s stamp) Sign(context.Context, [32]byte) (string, error) {
 
 func openGate(t *testing.T, url string, set *signing.KeySet, lifetime time.Duration) *Gate {
 	t.Helper()
-	g, err := open(t.Context(), url, "deal-api", stamp{}, set, quiet, timesFor(lifetime))
+	return openWith(t, url, set, timesFor(lifetime))
+}
+
+// openQuick opens a gate that beats often, and for which rows live long.
+func openQuick(t *testing.T, url string, set *signing.KeySet) *Gate {
+	t.Helper()
+	quick := timesFor(time.Second)
+	quick.lifetime, quick.try = long, patience
+	return openWith(t, url, set, quick)
+}
+
+func openWith(t *testing.T, url string, set *signing.KeySet, times times) *Gate {
+	t.Helper()
+	g, err := open(t.Context(), url, "deal-api", stamp{}, set, quiet, times)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,20 +171,23 @@ func (g *Gate) vanish() {
 	g.table.pool.Close()
 }
 
-// refusedSoon waits until the gate was refused and gives what it says.
-func (g *Gate) refusedSoon(t *testing.T) error {
+// refusedAnew waits until the gate is refused by an answer that is still to come.
+func (g *Gate) refusedAnew(t *testing.T) (refused error) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for end, asked := time.After(patience), 0; refused == nil || asked < 3; asked++ {
 		g.mu.Lock()
-		refused := g.refused
+		changed := g.changed
 		g.mu.Unlock()
-		if refused != nil {
-			return refused
-		}
-		if time.Now().After(end) {
+		select {
+		case <-changed:
+		case <-end:
 			t.Fatalf("never refused: %v", g.Ready())
 		}
+		g.mu.Lock()
+		refused = g.refused
+		g.mu.Unlock()
 	}
+	return refused
 }
 
 // signs asks for one signature.

@@ -19,7 +19,7 @@ const (
 	asSet    = "FAIRPACT_TEST_RUN_SET"    // its key set
 )
 
-const pausedLifetime = 3 * time.Second
+const pausedLifetime = 4 * time.Second
 
 // signForEver prints a line when it begins to sign and one when it can no more.
 func signForEver() {
