@@ -3,8 +3,10 @@ package verification_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os/exec"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/fairpact/fairpact/internal/canon"
@@ -36,26 +38,41 @@ func keysOf(t *testing.T, given any) (keys []verification.Key, problem string) {
 	return keys, ""
 }
 
-// The independent verifier shares no code with this one. What its own tests
-// accept and refuse, this one accepts and refuses, and names the same checks.
-func TestAgreesWithTheIndependentVerifier(t *testing.T) {
-	t.Parallel()
+// sharedCase is a case of the independent verifier's own tests, and the checks
+// that failed there.
+type sharedCase struct {
+	Certificate, Inputs, Params json.RawMessage
+	TreeHead                    json.RawMessage `json:"tree_head"`
+	Keys                        json.RawMessage
+	Failed                      []string
+}
+
+// theirs runs those tests once.
+var theirs = sync.OnceValues(func() (cases []sharedCase, err error) {
 	cmd := exec.Command("python3", "../../e2e/verifier/cases.py")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, &stderr)
+		return nil, fmt.Errorf("%w\n%s", err, &stderr)
 	}
-	var cases []struct {
-		Certificate, Inputs, Params json.RawMessage
-		TreeHead                    json.RawMessage `json:"tree_head"`
-		Keys                        json.RawMessage
-		Failed                      []string
-	}
-	if err := json.Unmarshal(out, &cases); err != nil {
+	return cases, json.Unmarshal(out, &cases)
+})
+
+func sharedCases(t *testing.T) []sharedCase {
+	t.Helper()
+	cases, err := theirs()
+	if err != nil {
 		t.Fatal(err)
 	}
+	return cases
+}
+
+// The independent verifier shares no code with this one. What its own tests
+// accept and refuse, this one accepts and refuses, and names the same checks.
+func TestAgreesWithTheIndependentVerifier(t *testing.T) {
+	t.Parallel()
+	cases := sharedCases(t)
 	tree := func(raw json.RawMessage) any {
 		v, err := canon.Parse(raw)
 		if err != nil {
