@@ -16,8 +16,11 @@ def key_problem(key):
     if scheme not in KEY_FORM or not KEY_FORM[scheme].fullmatch(key):
         return "not es256: with 66 or ed25519: with 64 lower-case hex digits"
     raw = bytes.fromhex(key.partition(":")[2])
-    if (p256_point(raw) if scheme == "es256" else ed25519_point(raw)) is None:
+    point = p256_point(raw) if scheme == "es256" else ed25519_point(raw)
+    if point is None:
         return "not a point of the curve"
+    if scheme == "ed25519" and ed25519_small(point):
+        return "a point of small order: anyone can sign under it"
     return None
 
 
@@ -114,6 +117,13 @@ def ed25519_point(encoded):
         return None
     x = x if x & 1 == sign else Q - x
     return (x, y, 1, x * y % Q)
+
+
+def ed25519_small(point):
+    """Whether eight times the point is the identity."""
+    for _ in range(3):
+        point = _ed25519_add(point, point)
+    return point[0] == 0 and point[1] == point[2]
 
 
 def ed25519_verify(key, message, signature):

@@ -229,6 +229,27 @@ class KeySets(unittest.TestCase):
         no_key["keys"].append({"pubkey": "es256:00", "state": "retired"})
         self.assertEqual(failed(*issue(COMPUTED), no_key), {"keys"})
 
+    def test_keys_of_nobody(self):
+        # The eight points of small order, two of them with the other sign of x = 0; y not below 2^255-19; no point.
+        # Under the first, R = itself and S = 0 is a signature of everything.
+        eighth = ("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc%02x",
+                  "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03%02x")
+        usual = "%02x" + "ff" * 30 + "%02x"
+        bad = (["01" + "00" * 31, usual % (0xec, 0x7f), "00" * 32, "00" * 31 + "80"] +
+               [y % sign for y, signs in zip(eighth, ((0x05, 0x85), (0x7a, 0xfa))) for sign in signs] +
+               ["01" + "00" * 30 + "80", usual % (0xec, 0xff)] +
+               [usual % (low, high) for low in (0xed, 0xee, 0xf0, 0xff) for high in (0x7f, 0xff)] + ["02" + "00" * 31])
+        certificate, head = issue(COMPUTED)
+        forged = "ed25519:01" + "00" * 63
+        for raw in bad:
+            with self.subTest(key=raw):
+                key = "ed25519:" + raw
+                self.assertEqual(failed(dict(certificate, signature=forged), dict(head, signature=forged), [key]),
+                                 {"keys", "signature", "tree_head_signature", "key_in_force"})
+                listed = key_set((KEY, "current"))
+                listed["keys"].append({"pubkey": key, "state": "retired"})
+                self.assertEqual(failed(certificate, head, listed), {"keys"})
+
     def test_documents(self):
         issued, good, only = issue(COMPUTED), self.retired(retired_at=0, tree_size=21), key_set((KEY, "current"))
         self.assertEqual(failed(*issued, good), set())

@@ -1,12 +1,24 @@
 // Labelled signatures: es256 (ECDSA P-256 with SHA-256, low-S, raw r‖s) and
 // ed25519 (older development certificates). WebCrypto verifies; what it does not
-// ask for is asked here: lower-case hex, low-S, and the point of a compressed key.
+// ask for is asked here: lower-case hex, low-S, the point of a compressed key, and
+// whether an ed25519 key is one.
 
-import { bigEndian, concat, fromHex, toBigInt } from './bytes.js';
+import { bigEndian, concat, fromHex, toBigInt, toHex } from './bytes.js';
 
 const P = 2n ** 256n - 2n ** 224n + 2n ** 192n + 2n ** 96n - 1n;
 const N = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n;
 const B = 0x5ac635d8aa3a93e7b3ebbd55769886bc651d06b0cc53b0f63bce3c3e27d2604bn;
+
+const Q = 2n ** 255n - 19n;
+const D = Q - (121665n * power(121666n, Q - 2n, Q)) % Q;
+/** The y of the eight points whose order divides 8, without the sign of x (RFC 8032 5.1.2): anyone can sign under them. */
+const SMALL_ORDER = [
+  '0000000000000000000000000000000000000000000000000000000000000000',
+  '0100000000000000000000000000000000000000000000000000000000000000',
+  'ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
+  '26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05',
+  'c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a',
+];
 
 const KEY = /^(?:es256:[0-9a-f]{66}|ed25519:[0-9a-f]{64})$/;
 export const signatureForm = /^(?:es256|ed25519):[0-9a-f]{128}$/;
@@ -31,13 +43,24 @@ export function decompress(key) {
   return concat([4], bigEndian(x, 32), bigEndian(y, 32));
 }
 
+/** What is wrong with the 32 bytes of an ed25519 key (RFC 8032 5.1.3), or null. */
+function ed25519Problem(key) {
+  const plain = Uint8Array.from(key, (byte, i) => (i === 31 ? byte & 0x7f : byte));
+  if (SMALL_ORDER.includes(toHex(plain))) return 'is a point of small order: anyone can sign under it';
+  const y = toBigInt(plain.reverse());
+  // x² = (y² − 1) / (D·y² + 1): u/v is a square where u·v is.
+  const uv = ((y * y - 1n) * (D * y * y + 1n)) % Q;
+  return y >= Q || power(uv, (Q - 1n) / 2n, Q) !== 1n ? 'is not a point of the curve Ed25519' : null;
+}
+
 const split = (labelled) => labelled.split(':');
 
 /** What is wrong with a labelled public key, or null. */
 export function keyProblem(key) {
   if (typeof key !== 'string' || !KEY.test(key)) return 'is not es256: and 66, or ed25519: and 64, lower-case hex digits';
   const [scheme, hex] = split(key);
-  return scheme === 'es256' && !decompress(fromHex(hex)) ? 'is not a point of the curve P-256' : null;
+  if (scheme === 'ed25519') return ed25519Problem(fromHex(hex));
+  return decompress(fromHex(hex)) ? null : 'is not a point of the curve P-256';
 }
 
 /** What is wrong with the form of a labelled signature, or null. */
