@@ -7,6 +7,7 @@ import re
 
 import signatures
 
+MOST_KEYS = 1000  # of a deployment, so that a verdict takes a time that a reader can bear
 # Least and most parties of each algorithm.
 PARTIES = {"split.v1": (2, 16), "random.v1": (2, 10000), "shapley.v1": (2, 8)}
 
@@ -43,10 +44,12 @@ def nullable(rule):
     return lambda v: None if v is None else rule(v)
 
 
-def array(rule):
+def array(rule, most=None):
     def check(value):
         if type(value) is not list:
             return "is not an array"
+        if most is not None and len(value) > most:
+            return "has %d elements, and %d are the most" % (len(value), most)
         return next(("[%d] %s" % (i, rule(v)) for i, v in enumerate(value) if rule(v)), None)
     return check
 
@@ -88,9 +91,10 @@ CERTIFICATE = record(
     signature=SIGNATURE,
 )
 TREE_HEAD = record(tree_size=integer, root_hash=HASH, signature=SIGNATURE)
-STATUS = record(extra=True, pubkey=string, legacy_pubkeys=array(string))
+STATUS = record(extra=True, pubkey=string, legacy_pubkeys=array(string, MOST_KEYS - 1))
 KEY_SET = record(keys=array(record(optional=("retired_at", "tree_size"), pubkey=string,
-                                   state=one_of("current", "next", "retired"), retired_at=integer, tree_size=integer)))
+                                   state=one_of("current", "next", "retired"), retired_at=integer, tree_size=integer),
+                           MOST_KEYS))
 INPUTS = array(nullable(record(optional=("salt",), input=thing, salt=salt)))
 
 
@@ -99,12 +103,13 @@ def key_set_problem(document):
     bad = KEY_SET(document)
     if bad:
         return bad
-    keys = document["keys"]
+    keys, labels = document["keys"], set()
     for i, key in enumerate(keys):
         if key["state"] != "retired" and ("retired_at" in key or "tree_size" in key):
             return "`keys` [%d] is %s and has what only a retired key has" % (i, key["state"])
-        if key["pubkey"] in [k["pubkey"] for k in keys[:i]]:
+        if key["pubkey"] in labels:
             return "`keys` [%d] repeats a key" % i
+        labels.add(key["pubkey"])
     current = sum(key["state"] == "current" for key in keys)
     return None if current == 1 else "has %d current keys instead of one" % current
 

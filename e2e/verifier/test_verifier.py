@@ -250,6 +250,15 @@ class KeySets(unittest.TestCase):
                 listed["keys"].append({"pubkey": key, "state": "retired"})
                 self.assertEqual(failed(certificate, head, listed), {"keys"})
 
+    def test_how_many(self):
+        issued = issue(COMPUTED)
+        for more, want in ((999, {"keys"}), (1000, {"unreadable"})):
+            labels = ["%d" % i for i in range(more)]  # distinct, and no keys
+            document = key_set((KEY, "current"))
+            document["keys"] += [{"pubkey": label, "state": "retired"} for label in labels]
+            self.assertEqual(failed(*issued, document), want)
+            self.assertEqual(failed(*issued, dict(STATUS, legacy_pubkeys=labels)), want)
+
     def test_documents(self):
         issued, good, only = issue(COMPUTED), self.retired(retired_at=0, tree_size=21), key_set((KEY, "current"))
         self.assertEqual(failed(*issued, good), set())

@@ -99,7 +99,14 @@ func (k *KeySet) has(label string) bool {
 	return slices.ContainsFunc(k.keys, func(other Key) bool { return other.PublicKey == label })
 }
 
+// MaxKeys is the most keys of a set: a verifier reads no more (the published key
+// set and the status would be refused).
+const MaxKeys = 1000
+
 func (k *KeySet) add(key Key) error {
+	if len(k.keys) == MaxKeys {
+		return fmt.Errorf("a key too many: a set holds %d at most, and verifiers read no more", MaxKeys)
+	}
 	es, ed, err := parseLabel(key.PublicKey)
 	if err != nil {
 		return err

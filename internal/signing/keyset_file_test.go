@@ -3,6 +3,7 @@ package signing
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -168,4 +169,38 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%s: the signer is not the current key", name)
 		}
 	}
+}
+
+// A set that verifiers would not read is not taken, whichever way it is given.
+func TestMostKeys(t *testing.T) {
+	t.Parallel()
+	var labels []string
+	for x := 0; len(labels) <= MaxKeys; x++ { // half of all x are on the curve
+		if label := fmt.Sprintf("es256:02%064x", x); mayAdd(label) {
+			labels = append(labels, label)
+		}
+	}
+	for count, taken := range map[int]bool{MaxKeys: true, MaxKeys + 1: false} {
+		set, err := NewKeySet(labels[0], labels[1:count])
+		if (err == nil) != taken {
+			t.Fatalf("%d keys: %v", count, err)
+		}
+		rows := make([]string, count)
+		for i, label := range labels[:count] {
+			rows[i] = fmt.Sprintf(`{"pubkey":%q,"state":"retired"}`, label)
+		}
+		rows[0] = fmt.Sprintf(`{"pubkey":%q,"state":"current"}`, labels[0])
+		read, err := ParseKeySet([]byte(`{"keys":[` + strings.Join(rows, ",") + `]}`))
+		if (err == nil) != taken {
+			t.Fatalf("a document of %d keys: %v", count, err)
+		}
+		if taken && (len(set.Keys()) != count || len(read.Keys()) != count) {
+			t.Errorf("%d and %d keys of %d", len(set.Keys()), len(read.Keys()), count)
+		}
+	}
+}
+
+func mayAdd(label string) bool {
+	_, err := NewVerifyingKey(label)
+	return err == nil
 }

@@ -2,7 +2,6 @@ package verification
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/fairpact/fairpact/internal/canon"
 )
@@ -13,6 +12,10 @@ const (
 	Next    = "next"    // published before it signs
 	Retired = "retired" // replaced; its old signatures stand for ever
 )
+
+// mostKeys are the most keys of a deployment that are read, so that a verdict
+// takes a time that a reader can bear.
+const mostKeys = 1000
 
 // Trusted is a public key as a document names it.
 type Trusted struct {
@@ -43,11 +46,11 @@ func (t Trusted) standing() string {
 var (
 	state = oneOf(Current, Next, Retired)
 
-	keySetShape = record(map[string]rule{"keys": array(record(map[string]rule{
+	keySetShape = record(map[string]rule{"keys": arrayUpTo(mostKeys, record(map[string]rule{
 		"pubkey": text, "state": state, "retired_at?": integer, "tree_size?": integer,
 	}))})
 
-	legacyShape = array(text)
+	legacyShape = arrayUpTo(mostKeys-1, text)
 )
 
 // ReadKeys gives the keys of a document in its order: of the answer of
@@ -83,16 +86,17 @@ func readKeySet(document any) (keys []Trusted, problem string) {
 	if wrong := keySetShape(document); wrong != "" {
 		return nil, wrong
 	}
-	current := 0
+	current, labels := 0, map[string]bool{}
 	for i, row := range document.(map[string]any)["keys"].([]any) {
 		members := row.(map[string]any)
 		k := Trusted{Label: members["pubkey"].(string), State: members["state"].(string), RetiredAt: optional(members["retired_at"]), TreeSize: optional(members["tree_size"])}
 		if k.State != Retired && (k.RetiredAt != nil || k.TreeSize != nil) {
 			return nil, fmt.Sprintf("`keys` [%d] is %s and has what only a retired key has", i, k.State)
 		}
-		if slices.ContainsFunc(keys, func(other Trusted) bool { return other.Label == k.Label }) {
+		if labels[k.Label] {
 			return nil, fmt.Sprintf("`keys` [%d] repeats a key", i)
 		}
+		labels[k.Label] = true
 		if k.State == Current {
 			current++
 		}

@@ -3,6 +3,7 @@ package verification
 import (
 	"fmt"
 	"maps"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -69,11 +70,16 @@ func nullable(r rule) rule {
 	}
 }
 
-func array(r rule) rule {
+func array(r rule) rule { return arrayUpTo(math.MaxInt, r) }
+
+func arrayUpTo(most int, r rule) rule {
 	return func(v any) string {
 		list, ok := v.([]any)
 		if !ok {
 			return "is not an array"
+		}
+		if len(list) > most {
+			return fmt.Sprintf("has %d elements, and %d are the most", len(list), most)
 		}
 		for i, element := range list {
 			if problem := r(element); problem != "" {

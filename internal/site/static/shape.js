@@ -3,6 +3,8 @@
 
 import { signatureForm } from './p256.js';
 
+/** Most keys of a deployment, so that a verdict takes a time that a reader can bear. */
+const MOST_KEYS = 1000;
 /** Least and most parties of each algorithm. */
 export const PARTIES = { 'split.v1': [2, 16], 'random.v1': [2, 10000], 'shapley.v1': [2, 8] };
 
@@ -16,8 +18,9 @@ const pattern = (expression, what) => rule((v) => typeof v === 'string' && expre
 const oneOf = (...allowed) => rule((v) => allowed.includes(v), `is not one of ${allowed.join(', ')}`);
 const nullable = (inner) => (v) => (v === null ? null : inner(v));
 
-const array = (inner) => (value) => {
+const array = (inner, most = Infinity) => (value) => {
   if (!Array.isArray(value)) return 'is not an array';
+  if (value.length > most) return `has ${value.length} elements, and ${most} are the most`;
   const at = value.findIndex((v) => inner(v));
   return at < 0 ? null : `[${at}] ${inner(value[at])}`;
 };
@@ -59,9 +62,9 @@ export const CERTIFICATE = record({
   signature: SIGNATURE,
 });
 export const TREE_HEAD = record({ tree_size: integer, root_hash: HASH, signature: SIGNATURE });
-export const STATUS = record({ pubkey: string, legacy_pubkeys: array(string) }, { extra: true });
+export const STATUS = record({ pubkey: string, legacy_pubkeys: array(string, MOST_KEYS - 1) }, { extra: true });
 const KEY_SET = record({ keys: array(record(
-  { pubkey: string, state: oneOf('current', 'next', 'retired'), retired_at: integer, tree_size: integer }, { optional: ['retired_at', 'tree_size'] })) });
+  { pubkey: string, state: oneOf('current', 'next', 'retired'), retired_at: integer, tree_size: integer }, { optional: ['retired_at', 'tree_size'] }), MOST_KEYS) });
 export const INPUTS = array(nullable(record(
   { input: object, salt: rule((v) => v === null || typeof v === 'string', 'is not a string') }, { optional: ['salt'] })));
 
@@ -69,10 +72,11 @@ export const INPUTS = array(nullable(record(
 export function keySetProblem(document) {
   const bad = KEY_SET(document);
   if (bad) return bad;
-  const { keys } = document;
+  const [{ keys }, labels] = [document, new Set()];
   for (const [i, key] of keys.entries()) {
     if (key.state !== 'retired' && ('retired_at' in key || 'tree_size' in key)) return `[${i}] is ${key.state} and has what only a retired key has`;
-    if (keys.findIndex((other) => other.pubkey === key.pubkey) < i) return `[${i}] repeats a key`;
+    if (labels.has(key.pubkey)) return `[${i}] repeats a key`;
+    labels.add(key.pubkey);
   }
   const current = keys.filter((key) => key.state === 'current').length;
   return current === 1 ? null : `has ${current} current keys instead of one`;
