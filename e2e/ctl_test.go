@@ -287,6 +287,7 @@ func sameJSON(t testing.TB, a, b []byte) bool {
 }
 
 func TestCtlRandom(t *testing.T) {
+	t.Parallel()
 	c := newCtl(t, baseURL(t))
 	round := beaconChain(t).RoundAt(time.Now().Unix()) - 10
 	c.create("random.v1", body{"beacon_round": round}, "ann", "bob", "cy")
@@ -384,6 +385,7 @@ func TestCtlCancelAndStatus(t *testing.T) {
 
 // A service that is not there is no refusal.
 func TestCtlOutOfReach(t *testing.T) {
+	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -400,6 +402,7 @@ func TestCtlOutOfReach(t *testing.T) {
 // of that verifier's tests for each way in which a case fails there. The tests
 // of package ctl hold the command line to all of them, in one process.
 func TestCtlAgreesWithTheIndependentVerifier(t *testing.T) {
+	t.Parallel()
 	text, err := exec.Command("python3", "verifier/cases.py").Output()
 	if err != nil {
 		t.Fatal(err)

@@ -87,6 +87,7 @@ func TestEntropy(t *testing.T) {
 // A round that is not out yet is a 409 that says when it is due; when it is out
 // the same call draws.
 func TestRoundThatIsNotOutYet(t *testing.T) {
+	t.Parallel()
 	c := surfaceClient(t)
 	chain := beaconChain(t)
 	played := func(round int64) *dealt {
@@ -122,6 +123,7 @@ func TestRoundThatIsNotOutYet(t *testing.T) {
 
 // VOID and CANCELLED deals have no draw.
 func TestNoDrawOfADealThatEnded(t *testing.T) {
+	t.Parallel()
 	c := surfaceClient(t)
 	d := c.create(randomBody(2, 1, time.Hour, 2*time.Hour))
 	c.want(200, "POST", d.path("/cancel"), d.Key, nil)

@@ -114,6 +114,7 @@ func TestInternalFault(t *testing.T) {
 // While one request of a key cannot finish, its twins wait a while and are told
 // so; when it can, the repeat has the one answer.
 func TestRequestStillRunning(t *testing.T) {
+	t.Parallel()
 	c, w := surfaceClient(t), database(t, shared(t))
 	d := c.create(splitBody(time.Hour, 2*time.Hour))
 	s := seal(t, annsValues)

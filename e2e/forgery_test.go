@@ -81,6 +81,7 @@ func number(v any) string { return v.(json.Number).String() }
 // SPEC 2.5, 2.7: whoever holds the certificate, its tree head and the published
 // keys sees every change to any of them.
 func TestForgeries(t *testing.T) {
+	t.Parallel()
 	c := newClient(t, baseURL(t))
 	past := beaconChain(t).RoundAt(0) + 1000
 	drawn := draw(past)(c, 0)

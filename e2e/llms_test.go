@@ -42,6 +42,7 @@ func examplesOf(t *testing.T, page string) []example {
 // Every example of the page runs, in one shell as it says, with nothing but the
 // tools it names, and prints what it says.
 func TestLLMsExamples(t *testing.T) {
+	t.Parallel()
 	base := baseURL(t)
 	page, header := served(t, base, "/llms.txt")
 	if got := header.Get("Content-Type"); got != "text/plain; charset=utf-8" {

@@ -4,9 +4,12 @@ package e2e
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -19,7 +22,15 @@ import (
 // detector. FAIRPACT_E2E_BUILD replaces those arguments of go build.
 var bin string
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	// Most of what a test does here is wait: for deadlines, for processes, for what
+	// hangs on purpose. So more of them run at once than there are processors, where
+	// -parallel does not say how many.
+	if err := flag.Set("test.parallel", strconv.Itoa(runtime.GOMAXPROCS(0)+2)); err != nil {
+		panic(err)
+	}
+	os.Exit(run(m))
+}
 
 func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "fairpact-e2e-")

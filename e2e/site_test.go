@@ -25,6 +25,7 @@ import (
 // The deal of the page is real: both parties are played in the browser, by
 // keyboard alone, and its certificate verifies there and with a stranger.
 func TestPagePlaysADeal(t *testing.T) {
+	t.Parallel()
 	c := newClient(t, baseURL(t))
 	p := newTab(t, c.base)
 	p.open("/", 1280, "light")
@@ -132,6 +133,7 @@ func (p *tab) verdict(certificate, key, head, inputs, params string) (failed []s
 }
 
 func TestPageVerifiesAndSeesForgeries(t *testing.T) {
+	t.Parallel()
 	c := newClient(t, baseURL(t))
 	past := beaconChain(t).RoundAt(time.Now().Unix()) - 10
 	fetch := map[string]func() finished{
@@ -259,6 +261,7 @@ func TestPageVerifiesAndSeesForgeries(t *testing.T) {
 // The page gives the independent verifier's verdict on every case of that
 // verifier's own tests, and names the same checks.
 func TestPageAgreesWithTheIndependentVerifier(t *testing.T) {
+	t.Parallel()
 	text, err := exec.Command("python3", "verifier/cases.py").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -365,6 +368,7 @@ func foreignHead(t *testing.T, key *ecdsa.PrivateKey, cert body) forged {
 // axe finds no violation of WCAG level A or AA, and nothing is cut off or needs
 // scrolling to the side, however the page is looked at.
 func TestPageIsAccessible(t *testing.T) {
+	t.Parallel()
 	axe, err := os.ReadFile("testdata/axe-core/axe.min.js")
 	if err != nil {
 		t.Fatal(err)
@@ -404,6 +408,7 @@ func TestPageIsAccessible(t *testing.T) {
 // The page's own arithmetic gives every published vector, and its JSON reader
 // refuses what has no single meaning.
 func TestPageRecomputesTheVectors(t *testing.T) {
+	t.Parallel()
 	c := newClient(t, baseURL(t))
 	p := newTab(t, c.base)
 	p.open("/", 1280, "light")

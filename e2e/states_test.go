@@ -79,6 +79,7 @@ func inEachState(c *client) map[string]standing {
 // What is shown and what is refused in every state; nothing that is refused
 // changes anything.
 func TestEachState(t *testing.T) {
+	t.Parallel()
 	c := surfaceClient(t)
 	for name, s := range inEachState(c) {
 		t.Run(name, func(t *testing.T) {

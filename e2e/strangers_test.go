@@ -13,6 +13,7 @@ import (
 // project: signature, proof against the signed head, and, by what the parties
 // reveal to that somebody, the commitments, the input root and the result.
 func TestStrangersAreConvinced(t *testing.T) {
+	t.Parallel()
 	c := newClient(t, baseURL(t))
 	past := beaconChain(t).RoundAt(time.Now().Unix()) - 10
 	var all []*cut

@@ -34,6 +34,7 @@ func inParallel(t *testing.T, n int, do func(ctx context.Context, i int) error) 
 
 // SPEC 1, 8: random.v1 takes up to 10,000 parties.
 func TestTenThousandParties(t *testing.T) {
+	t.Parallel()
 	const parties = 10_000
 	stack := own(t, nil)
 	c := newClient(t, stack.BaseURL())
