@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"golang.org/x/time/rate"
 
 	"github.com/fairpact/fairpact/internal/telemetry"
 	"github.com/fairpact/fairpact/internal/version"
@@ -34,7 +35,10 @@ func startTracing(name string, logger *slog.Logger) (flush func()) {
 		return func() {}
 	}
 	otel.SetLogger(logr.FromSlogHandler(logger.Handler()))
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { logger.Warn("traces are lost", "error", err.Error()) }))
+	complain := rate.Sometimes{First: 1, Interval: time.Minute} // under load batches are many
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		complain.Do(func() { logger.Warn("traces are lost", "error", err.Error()) })
+	}))
 	exporter, err := otlptracehttp.New(context.Background())
 	if err != nil {
 		logger.Warn("no traces are sent", "error", err.Error())
