@@ -102,6 +102,13 @@ func TestRotationInTheWrongOrder(t *testing.T) {
 			t.Errorf("%s counts %v that disagree, want none", name, n)
 		}
 	}
+	lists := func(want string) {
+		t.Helper()
+		if out, err := stack.Fairpactctl(t.Context(), "keys", "check", "--base-url", stack.BaseURL(), "--times", "1"); !strings.Contains(out, want) {
+			t.Errorf("fairpactctl keys check says no %q: %v\n%s", want, err, out)
+		}
+	}
+	lists("3 run (1 deadline-worker, 1 deal-api, 1 log-server) and accept each other's keys; 3 sign with " + oldKey)
 	invariants(t, stack) // under the key set that is published: nothing is signed with another key
 	giveUp()
 	starts.Wait()
@@ -116,6 +123,8 @@ func TestRotationInTheWrongOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	lists("6 run (2 deadline-worker, 2 deal-api, 2 log-server) and accept each other's keys")
+	lists("3 sign with " + newKey)
 	certificate, err := canon.ParseObject(certified(second))
 	if err != nil {
 		t.Fatal(err)

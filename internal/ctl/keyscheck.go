@@ -11,16 +11,18 @@ import (
 	"github.com/transparency-dev/merkle/proof"
 	"github.com/transparency-dev/merkle/rfc6962"
 
+	"github.com/fairpact/fairpact/internal/replica"
 	"github.com/fairpact/fairpact/internal/restclient"
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
 type keysCheckCommand struct {
-	BaseURL  string `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"The deployment, like https://fairpact.example."`
-	File     string `placeholder:"FILE" help:"The key set that every replica is to publish."`
-	Times    int    `default:"10" help:"How often to ask, each time over a new connection: the replicas behind one address take turns."`
-	Signer   string `placeholder:"URI" help:"A FAIRPACT_SIGNING_KEY: it is opened, and its key must be the current or a next one."`
-	TreeHead string `placeholder:"FILE" help:"A tree head that was kept: the log must have grown from it. Left out: the one of half the size, where there is one."`
+	BaseURL     string `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"The deployment, like https://fairpact.example."`
+	File        string `placeholder:"FILE" help:"The key set that every replica is to publish."`
+	Times       int    `default:"10" help:"How often to ask, each time over a new connection: the replicas behind one address take turns."`
+	Signer      string `placeholder:"URI" help:"A FAIRPACT_SIGNING_KEY: it is opened, and its key must be the current or a next one."`
+	DatabaseURL string `env:"DATABASE_URL" placeholder:"URL" help:"Postgres of the deployment: the processes that run are listed, with the keys that they sign with."`
+	TreeHead    string `placeholder:"FILE" help:"A tree head that was kept: the log must have grown from it. Left out: the one of half the size, where there is one."`
 }
 
 func (keysCheckCommand) Help() string {
@@ -50,6 +52,10 @@ func (c keysCheckCommand) Run(ctx context.Context, t *terminal) error {
 	keys, err := c.published(ctx, client, file, &report)
 	if err != nil {
 		return unreadable(err)
+	}
+	if c.DatabaseURL != "" {
+		running, err := replica.Running(ctx, c.DatabaseURL)
+		report.Add(processes(running, err))
 	}
 	if keys == nil { // they disagree, and what they agree on is unknown
 		return t.keysReport(report, "the replicas do not agree: wait until the roll-out is done and check again; if it is done, find the replica with another FAIRPACT_KEY_SET_FILE")

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -146,5 +147,28 @@ func TestAnyOrder(t *testing.T) {
 	}
 	if admitted < 40 {
 		t.Errorf("seed %d: only %d were let in: the test shows little", seed, admitted)
+	}
+}
+
+// Only live processes are listed.
+func TestRunning(t *testing.T) {
+	t.Parallel()
+	sets := newKeys(t).sets(t)
+	url, table := newTable(t, lifetime)
+	alive, dead := memberWith(sets["published"]), memberWith(sets["published"])
+	for _, m := range []member{alive, dead} {
+		table.mustAnnounce(t, m)
+	}
+	// Far ahead, so that the time that the test takes does not count.
+	if _, err := table.pool.Exec(t.Context(), "UPDATE replica.members SET seen_at = clock_timestamp() + CASE name WHEN $1 THEN interval '1 hour' ELSE interval '-15 seconds' END", alive.name); err != nil {
+		t.Fatal(err)
+	}
+	running, err := Running(t.Context(), url)
+	if err != nil || len(running) != 1 || running[0].Name != alive.name || running[0].Kind != alive.kind || running[0].SignsWith != alive.signsWith || !slices.Equal(running[0].Accepts, alive.accepts) {
+		t.Errorf("%+v, %v; want %+v alone", running, err, alive)
+	}
+	other := Process{SignsWith: sets["promoted"].Current(), Accepts: sets["promoted"].Accepted()}
+	if running[0].Rejects(other) || !(Process{Accepts: sets["before"].Accepted()}).Rejects(other) {
+		t.Error("who accepts what is wrong")
 	}
 }
