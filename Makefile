@@ -71,7 +71,7 @@ lint: ## check formatting, go vet, staticcheck, and that generated files are up 
 	  if [ "$$before" != "$$(sums)" ]; then echo "generated files were stale and are now mended: commit them"; exit 1; fi
 
 .PHONY: chart
-chart: ## check the Helm chart: lint, schemas of Kubernetes, unit tests, its table of values
+chart: ## check the Helm chart: lint, schemas of Kubernetes and Grafana, unit tests, its table of values
 	hack/check-chart.sh
 
 .PHONY: alerts

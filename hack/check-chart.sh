@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # check-chart.sh: the chart under every combination of values that matters is
 # linted, rendered, and held against the schemas of Kubernetes and of the custom
-# kinds that it may make; its unit tests; its table of values. `make chart` runs
-# it. No cluster, and no network beyond Go's module proxy.
+# kinds that it may make; its unit tests; its table of values; the dashboard
+# against Grafana's schema. `make chart` runs it. No cluster, and no network
+# beyond Go's module proxy.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 chart=charts/fairpact
@@ -10,7 +11,7 @@ minor=35
 go -C hack/charttools build -buildvcs=false -o ../../bin/ \
   -ldflags "-X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=$minor -X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor=$minor" \
   helm.sh/helm/v3/cmd/helm github.com/helm-unittest/helm-unittest/cmd/helm-unittest github.com/yannh/kubeconform/cmd/kubeconform \
-  ./kubeschemas ./valuestable
+  ./kubeschemas ./valuestable ./dashboardcheck
 bin/kubeschemas bin/schemas
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -40,3 +41,9 @@ planted gateway.yaml backendRefs backends
 
 bin/helm-unittest --strict $chart
 bin/valuestable -check $chart
+
+bin/dashboardcheck $chart/files/dashboard.json
+sed 's/"legendFormat"/"legend"/' $chart/files/dashboard.json > "$work/planted.json"
+if bin/dashboardcheck "$work/planted.json" 2> "$work/said" || ! grep -q "'legend'" "$work/said"; then
+  echo "dashboardcheck does not mind the field legend in a query"; cat "$work/said"; exit 1
+fi

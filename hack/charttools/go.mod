@@ -8,7 +8,10 @@ tool (
 	helm.sh/helm/v3/cmd/helm
 )
 
-require gopkg.in/yaml.v3 v3.0.1
+require (
+	github.com/grafana/grafana-foundation-sdk/go v0.0.12
+	gopkg.in/yaml.v3 v3.0.1
+)
 
 require (
 	dario.cat/mergo v1.0.2 // indirect

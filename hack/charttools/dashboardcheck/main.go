@@ -1,0 +1,53 @@
+// Command dashboardcheck holds a dashboard to Grafana's own schema: every member
+// known, every required one there, the panels' options and the queries included.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/grafana/grafana-foundation-sdk/go/cog/plugins"
+	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+	"github.com/grafana/grafana-foundation-sdk/go/prometheus"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: dashboardcheck FILE")
+		os.Exit(2)
+	}
+	if err := run(os.Args[1]); err != nil {
+		fmt.Fprintf(os.Stderr, "dashboardcheck: %s is not as Grafana's schema says:\n%v\n", os.Args[1], err)
+		os.Exit(1)
+	}
+}
+
+func run(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	plugins.RegisterDefaultPlugins()
+	var board dashboard.Dashboard
+	if err := board.UnmarshalJSONStrict(text); err != nil {
+		return err
+	}
+	if err := board.Validate(); err != nil {
+		return err
+	}
+	if len(board.Panels) == 0 {
+		return fmt.Errorf("it has no panels")
+	}
+	for i, p := range board.Panels {
+		if p.Panel == nil {
+			return fmt.Errorf("panels[%d] is a row and no panel", i)
+		}
+		for j, target := range p.Panel.Targets {
+			// Of a data source that it does not know the schema lets all pass.
+			if _, ok := target.(*prometheus.Dataquery); !ok {
+				return fmt.Errorf("panels[%d].targets[%d] is a %T and no query of Prometheus", i, j, target)
+			}
+		}
+	}
+	return nil
+}
