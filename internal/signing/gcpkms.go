@@ -156,15 +156,19 @@ func gcpOptions(a gcpAddress) []option.ClientOption {
 
 // readKey gets the public key, with a few tries where the trouble may pass.
 func (p *gcp) readKey(ctx context.Context) error {
+	var last error // Retry gives the context's end where it waited for the next try
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
 		call, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
-		err := p.readKeyOnce(call)
-		if err != nil && !isTransient(err) {
-			err = backoff.Permanent(err)
+		last = p.readKeyOnce(call)
+		if last != nil && !isTransient(last) {
+			return struct{}{}, backoff.Permanent(last)
 		}
-		return struct{}{}, err
+		return struct{}{}, last
 	}, backoff.WithMaxTries(3), backoff.WithBackOff(fullJitter()))
+	if err != nil && last != nil {
+		err = last
+	}
 	return err
 }
 

@@ -21,7 +21,7 @@ func explainGCP(name, action string, err error) error {
 		return transient{wrap("the API is out of reach; if this lasts, see that the process may connect to cloudkms.googleapis.com:443 (or the endpoint of the URI), DNS and proxies included")}
 	case codes.DeadlineExceeded:
 		// The server's clock may run out a moment before the caller's.
-		return transient{fmt.Errorf("%w: %w", context.DeadlineExceeded, wrap("the API did not answer in time"))}
+		return transient{fmt.Errorf("%w: %w", context.DeadlineExceeded, wrap("the API did not answer in time; if this lasts, see that the process may connect to cloudkms.googleapis.com:443 (or the endpoint of the URI): a network policy drops without a word"))}
 	case codes.ResourceExhausted:
 		return transient{wrap("the quota of the project is used up; if this lasts, raise the quota of cryptographic requests")}
 	case codes.Internal, codes.Unknown, codes.Aborted, codes.DataLoss, codes.Canceled:
@@ -36,7 +36,7 @@ func explainGCP(name, action string, err error) error {
 	case codes.NotFound:
 		return wrap("no such key version: compare with gcloud kms keys versions list; location, key ring and project count")
 	case codes.FailedPrecondition:
-		return wrap("the key version is not enabled: run gcloud kms keys versions enable, or name an enabled version")
+		return wrap(notUsable(s.Message()))
 	case codes.InvalidArgument:
 		if strings.HasPrefix(s.Message(), "digest") || strings.Contains(s.Message(), "crc32c") {
 			return transient{wrap("the request was damaged on its way")}
@@ -44,4 +44,19 @@ func explainGCP(name, action string, err error) error {
 		return wrap("refused: es256 needs a key of purpose asymmetric-signing and algorithm ec-sign-p256-sha256")
 	}
 	return wrap("refused")
+}
+
+// notUsable is what mends a key version by the state that the API names.
+func notUsable(message string) string {
+	switch {
+	case strings.Contains(message, "DESTROY_SCHEDULED"):
+		return "the key version is to be destroyed: run gcloud kms keys versions restore and then gcloud kms keys versions enable, at once, or name an enabled version"
+	case strings.Contains(message, "DESTROYED"):
+		return "the key version is destroyed and never comes back: name an enabled version, and publish its key first (runbooks/keys.md, a key is lost)"
+	case strings.Contains(message, "PENDING"):
+		return "the key version is still being made: start again when gcloud kms keys versions list shows it as ENABLED"
+	case strings.Contains(message, "not enabled"):
+		return "the key version is not enabled: run gcloud kms keys versions enable, or name an enabled version"
+	}
+	return "the key version cannot be used so: see its state, and that it is of purpose asymmetric-signing and algorithm ec-sign-p256-sha256 (gcloud kms keys versions describe)"
 }

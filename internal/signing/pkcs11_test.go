@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/miekg/pkcs11"
 )
@@ -377,4 +378,16 @@ func TestPKCS11PublicKeys(t *testing.T) {
 	if _, err := parseECObject([]byte{5, 0}, wrapped); err == nil {
 		t.Error("no curve named: taken")
 	}
+}
+
+// A token's key that is not the published one stops the start, and the message
+// names both; so does a token that is not there.
+func TestPKCS11StartSays(t *testing.T) {
+	s := newSoftToken(t)
+	s.generate(t, "deployment", 1, kept()...)
+	labels, _ := newLabels(t, 1)
+	uri := s.uri("object=deployment")
+	signer := mustOpenToken(t, uri)
+	says(t, Settings{SigningKey: uri, PublicKey: labels[0]}, time.Minute, signer.Custody(), signer.PublicKey(), labels[0], "is in no set of published keys: publish it first")
+	says(t, Settings{SigningKey: strings.Replace(uri, "token=fairpact", "token=away", 1)}, time.Minute, `no token "away"`, `shows ["fairpact"]`, "connect the token")
 }

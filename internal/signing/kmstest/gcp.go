@@ -35,6 +35,7 @@ type GCP struct {
 	left    int           // calls the fault lasts for; negative: until the next one is set
 	changed chan struct{} // closed when the fault changes
 	calls   map[string]int
+	denied  map[string]bool
 	spare   *ecdsa.PrivateKey // of OtherKey
 }
 
@@ -51,7 +52,7 @@ func StartGCP() (*GCP, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &GCP{address: "127.0.0.1:0", keys: map[string]*gcpKey{}, calls: map[string]int{}, changed: make(chan struct{}), spare: spare}
+	g := &GCP{address: "127.0.0.1:0", keys: map[string]*gcpKey{}, calls: map[string]int{}, denied: map[string]bool{}, changed: make(chan struct{}), spare: spare}
 	if err := g.listen(); err != nil {
 		return nil, err
 	}
@@ -122,6 +123,19 @@ func (g *GCP) SetAlgorithm(name string, algorithm kmspb.CryptoKeyVersion_CryptoK
 	g.keys[name].algorithm = algorithm
 }
 
+// Deny refuses a method ("AsymmetricSign", "GetPublicKey") to everyone, or grants
+// it again.
+func (g *GCP) Deny(method string, denied bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.denied[method] = denied
+}
+
+// permissions are what IAM asks for each method.
+var permissions = map[string]string{
+	"AsymmetricSign": "useToSign", "GetPublicKey": "viewPublicKey", "GetCryptoKeyVersion": "get",
+}
+
 // URI is the FAIRPACT_SIGNING_KEY of a version on this server.
 func (g *GCP) URI(name string) string {
 	return "gcpkms://" + name + "?endpoint=" + url.QueryEscape(g.address) + "&plaintext=true"
@@ -182,6 +196,8 @@ func (g *GCP) version(method, name string) (*gcpKey, error) {
 	switch {
 	case name == "":
 		return nil, status.Error(codes.InvalidArgument, "Request is missing required field 'name'.")
+	case g.denied[method]:
+		return nil, status.Errorf(codes.PermissionDenied, "Permission 'cloudkms.cryptoKeyVersions.%s' denied on resource '%s' (or it may not exist).", permissions[method], name)
 	case !ok:
 		return nil, status.Errorf(codes.NotFound, "CryptoKeyVersion %s not found.", name)
 	case method != "GetCryptoKeyVersion" && key.state != kmspb.CryptoKeyVersion_ENABLED:
