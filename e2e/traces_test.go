@@ -189,7 +189,18 @@ func TestTraces(t *testing.T) {
 		"deadline-worker: sign", "deadline-worker: POST /v1/append", "log-server: POST /v1/append")
 	col.whole("the trace of a head", func(s span) bool { return s.Name == "publish head" && len(s.ParentSpanId) > 0 }, "log-server: sign", "log-server: POST /v1/append")
 	col.whole("the trace of a tool call", func(s span) bool { return s.Name == "POST /mcp" }, "deal-api: tools/call list_algorithms")
-	col.whole("the trace of a read of the log", func(s span) bool { return s.service == "deal-api" && s.Name == "GET /v1/log/tree-head" }, "log-server: GET /v1/log/tree-head")
+	reads := func(service string) func(span) bool {
+		return func(s span) bool {
+			return s.service == service && s.Name == "GET /v1/log/tree-head" && s.Kind == tracepb.Span_SPAN_KIND_SERVER
+		}
+	}
+	eventually(t, "a read of the log, whose port is public, is linked to its caller's trace", patience, func() bool {
+		return slices.ContainsFunc(col.find(reads("log-server")), func(read span) bool {
+			return len(read.ParentSpanId) == 0 && len(read.Links) == 1 && slices.ContainsFunc(col.find(reads("deal-api")), func(caller span) bool {
+				return bytes.Equal(caller.TraceId, read.Links[0].TraceId)
+			})
+		})
+	})
 	for _, s := range col.find(func(s span) bool { return len(s.ParentSpanId) == 0 && s.attr["db.system.name"] != "" }) {
 		t.Errorf("a statement is a trace of its own: %v", s)
 	}

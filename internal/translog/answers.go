@@ -23,14 +23,16 @@ type route struct {
 // routes is the exact paths of a port. Nothing is cleaned or redirected.
 type routes map[string]route
 
-func (rs routes) handler(logger *slog.Logger) http.Handler {
+// handler serves them. public: to strangers, whose traces are linked to and not
+// joined.
+func (rs routes) handler(logger *slog.Logger, public bool) http.Handler {
 	return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		found, ok := rs[r.URL.Path]
 		route, began, w := "", time.Now(), &recorder{ResponseWriter: out, status: http.StatusOK}
 		if ok {
 			route = r.URL.Path
 		}
-		r, call := telemetry.Begin(w, r, false)
+		r, call := telemetry.Begin(w, r, public)
 		defer func() {
 			call.End(route, r.Method, w.status)
 			logger.DebugContext(r.Context(), "request", "route", route, "status", w.status, "ms", time.Since(began).Milliseconds())

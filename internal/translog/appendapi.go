@@ -37,7 +37,7 @@ func (l *Log) AppendHandler(secret string) http.Handler {
 			}
 			return l.serveAppend(r)
 		}},
-	}.handler(l.checks.logger)
+	}.handler(l.checks.logger, false)
 }
 
 // authorize compares digests, in constant time and whatever the length.

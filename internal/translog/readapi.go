@@ -17,7 +17,7 @@ func (l *Log) ReadHandler() http.Handler {
 		"/v1/log/tree-head":   {readMethods, l.serveTreeHead},
 		"/v1/log/proof":       {readMethods, l.serveProof},
 		"/v1/log/consistency": {readMethods, l.serveConsistency},
-	}.handler(l.checks.logger)
+	}.handler(l.checks.logger, true)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Access-Control-Allow-Origin", "*")
 		if r.Method == http.MethodOptions {
