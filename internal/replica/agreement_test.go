@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/fairpact/fairpact/internal/signing"
 )
 
 // Which key sets of a rotation fit each other, asked in both orders, and what a
@@ -60,6 +62,40 @@ func TestAgreement(t *testing.T) {
 				t.Errorf("%s was disturbed by %s: %v", running, coming, against)
 			}
 		}
+	}
+}
+
+// Without a key set file one list of legacy keys serves both sides of a rotation.
+func TestAgreementByLegacyKeys(t *testing.T) {
+	t.Parallel()
+	keys := newKeys(t)
+	_, table := newTable(t, time.Hour)
+	for _, row := range []struct {
+		current string
+		legacy  []string
+		in      bool
+	}{
+		{keys.old, nil, true},
+		{keys.new, []string{keys.old}, false},
+		{keys.old, []string{keys.old, keys.new}, true},
+	} {
+		set, err := signing.NewKeySet(row.current, row.legacy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if against := table.mustAnnounce(t, memberWith(set)); (len(against) == 0) != row.in {
+			t.Errorf("%s with %v: %v", row.current, row.legacy, against)
+		}
+	}
+	if _, err := table.pool.Exec(t.Context(), "DELETE FROM replica.members WHERE NOT $1 = ANY(accepts)", keys.new); err != nil {
+		t.Fatal(err)
+	}
+	set, err := signing.NewKeySet(keys.new, []string{keys.old, keys.new})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if against := table.mustAnnounce(t, memberWith(set)); len(against) > 0 {
+		t.Errorf("after all have the list: %v", against)
 	}
 }
 

@@ -24,7 +24,7 @@ func (g *Gate) refusal(against []opponent) error {
 // of this process's own set.
 func (g *Gate) remedy(other opponent) string {
 	const (
-		early  = "Start this process with the key that the others sign with, roll a key set with its new key as a next one out to all of them (fairpactctl keys add-next), and only then sign with it (fairpactctl keys promote)"
+		early  = "Start this process with the key that the others sign with, roll a key set with its new key as a next one out to all of them (fairpactctl keys add-next; without a key set file, add it to FAIRPACT_LEGACY_KEYS), and only then sign with it (fairpactctl keys promote)"
 		behind = "Give this process the key set and the signing key that the others have (GET /v1/pubkeys): its own are older"
 	)
 	theirs, known := g.state(other.SignsWith)
