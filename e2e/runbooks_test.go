@@ -120,7 +120,7 @@ func TestServiceLevelsAreThoseOfTheAlerts(t *testing.T) {
 	}
 	rows := map[string]string{}
 	for _, line := range strings.Split(read(t, "runbooks/slo.md"), "\n") {
-		if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| ") && len(cells) == 3 {
+		if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| ") && len(cells) == 4 {
 			rows[strings.TrimPrefix(cells[0], "| ")] = line
 		}
 	}
@@ -129,8 +129,10 @@ func TestServiceLevelsAreThoseOfTheAlerts(t *testing.T) {
 		{"calls are answered", "99.9 %", "FairpactErrorBudgetSlow", "> 6 * 0.001)"},
 		{"calls are quick", "under 1 s | 99 %", "FairpactSlow", "(rate(fairpact_http_request_duration_seconds_bucket{route=~\"/v1/deals.*\"}[10m]))) > 1\n"},
 		{"calls are quick", "99 %", "FairpactSlow", "histogram_quantile(0.99,"},
+		{"deadlines are kept", "[page](alerts.md#fairpactdeadlineslate), when one has waited for 15 s", "FairpactDeadlinesLate", "{step=\"deadline\"}) > 15\n"},
 		{"certificates follow", "`fairpact_certificates_pending_oldest_age_seconds` under 60 s", "FairpactCertificatesPending", "(fairpact_certificates_pending_oldest_age_seconds) > 60\n"},
 		{"the log is true", "`fairpact_log_proof_failures_total` | 0,", "FairpactProofFailures", "(fairpact_log_proof_failures_total) > 0\n"},
+		{"the log is true", "[page]", "FairpactProofFailures", "severity: page"},
 		{"signatures are true", "`fairpact_signing_requests_total{outcome=\"invalid\"}` | 0", "FairpactSignatureInvalid", "(increase(fairpact_signing_requests_total{outcome=\"invalid\"}[15m])) > 0\n"},
 	} {
 		if !strings.Contains(rows[x.row], x.promise) || !strings.Contains(rules[x.alert], x.looks) {
