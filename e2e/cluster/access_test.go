@@ -24,6 +24,7 @@ func rights(t *testing.T, _ *cluster) {
 	anybody := list("default")
 	for account, want := range map[string][]string{
 		release + "-deal-api":   nil,
+		release + "-migration":  nil,
 		release + "-log-server": {"configmaps [] [" + release + "-fork-guard] [get update]"},
 		release + "-deadline-worker": {
 			"events [] [] [create patch]",

@@ -11,7 +11,14 @@ import (
 
 // The phases share one release: each finds it well and leaves it well.
 func TestCluster(t *testing.T) {
+	installed := false
+	defer func() {
+		if !installed {
+			explain(t)
+		}
+	}()
 	c := install(t)
+	installed = true
 	for _, phase := range []struct {
 		name string
 		run  func(*testing.T, *cluster)

@@ -18,7 +18,8 @@ import (
 
 const usage = `usage: clustertool beacon SEED ADDRESS   serve the development beacon of a seed
        clustertool probe HOST:PORT...    print "open" or "closed" for each, by a TCP connection within two seconds
-       clustertool kill CONTAINER        SIGKILL to the processes of a container of this node, by its id; needs root and the node's process ids
+       clustertool kill CONTAINER        SIGKILL to the processes of a container of this node, by its id, and print when;
+                                         needs root and the node's process ids
        clustertool wait                  until it is told to stop
        clustertool fail                  exit code 1`
 
@@ -34,7 +35,10 @@ func main() {
 			fmt.Println(line)
 		}
 	case "kill":
-		err = kill("/proc", args[1])
+		at := time.Now()
+		if err = kill("/proc", args[1]); err == nil {
+			fmt.Println(at.UTC().Format(time.RFC3339Nano))
+		}
 	case "wait":
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 		defer stop()
