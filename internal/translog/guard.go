@@ -22,10 +22,10 @@ type Guard interface {
 // Option changes how a replica is opened.
 type Option func(*Log)
 
-// WithGuard lets a head be signed only after the guard has moved to it. adopt
-// lets an empty guard take the database's word for a log that has published
-// heads: for one start, by an operator who knows that the database is whole.
-func WithGuard(guard Guard, adopt bool) Option {
+// WithGuard lets a head be signed only after the guard has moved to it. adopt is
+// nil, or the size of the newest published head, by an operator who knows that
+// the database is whole: at this size alone an empty guard takes its word.
+func WithGuard(guard Guard, adopt *int64) Option {
 	return func(l *Log) { l.publisher.guard, l.publisher.adopt = guard, adopt }
 }
 
@@ -122,10 +122,13 @@ func (p *publisher) mayAdopt(ctx context.Context, r root) error {
 	if newest == nil || newest.TreeSize == 0 {
 		return nil
 	}
-	if !p.adopt {
-		return refuse("it has no record, and a head of size %d is published: make sure that the database is the newest one, then start once with FAIRPACT_FORK_GUARD_INIT=true", newest.TreeSize)
+	if p.adopt == nil {
+		return refuse("it has no record, and a head of size %d is published: make sure that the database is the newest one, then start with FAIRPACT_FORK_GUARD_INIT=%[1]d", newest.TreeSize)
 	}
-	p.checks.logger.Warn("the fork guard had no record and takes the database's word; remove FAIRPACT_FORK_GUARD_INIT now", "size", r.size, "published", newest.TreeSize)
+	if *p.adopt != newest.TreeSize {
+		return refuse("it has no record, a head of size %d is published, and FAIRPACT_FORK_GUARD_INIT=%d is the word for another size: the record was lost since; make sure that the database is the newest one, then start with FAIRPACT_FORK_GUARD_INIT=%[1]d", newest.TreeSize, *p.adopt)
+	}
+	p.checks.logger.Warn("the fork guard had no record and takes the database's word, as FAIRPACT_FORK_GUARD_INIT says", "size", r.size, "published", newest.TreeSize)
 	return nil
 }
 

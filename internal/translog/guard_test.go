@@ -70,11 +70,11 @@ func (g *memoryGuard) size() int64 {
 }
 
 // guarded starts a replica behind the guard; its signer counts.
-func (d *deployment) guarded(t *testing.T, g Guard, adopt bool) (*Log, *gatedSigner) {
+func (d *deployment) guarded(t *testing.T, g Guard, more ...Option) (*Log, *gatedSigner) {
 	t.Helper()
 	gate := &gatedSigner{Signer: d.signer, entered: make(chan struct{}, 1000), pass: make(chan struct{})}
 	close(gate.pass)
-	l, err := Open(t.Context(), openPool(t, d.url), gate, d.keys, quiet, WithGuard(g, adopt))
+	l, err := Open(t.Context(), openPool(t, d.url), gate, d.keys, quiet, append([]Option{WithGuard(g, nil)}, more...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func (d *deployment) guarded(t *testing.T, g Guard, adopt bool) (*Log, *gatedSig
 func TestGuardMovesBeforeSigning(t *testing.T) {
 	d := newDeployment(t)
 	g := &memoryGuard{}
-	l, _ := d.guarded(t, g, false)
+	l, _ := d.guarded(t, g)
 	for n := range 3 {
 		d.mustAppend(t, l, n)
 		head := waitForHead(t, l, int64(n+1))
@@ -107,7 +107,7 @@ func TestGuardFaults(t *testing.T) {
 			t.Parallel()
 			d := newDeployment(t)
 			g := &memoryGuard{}
-			l, _ := d.guarded(t, g, false)
+			l, _ := d.guarded(t, g)
 			d.mustAppend(t, l, 0)
 			g.set(func() { arm(g) })
 			if got := d.mustAppend(t, l, 1); got.LeafIndex != 1 || g.size() != 2 || l.ProofFailures() != 0 {
@@ -121,7 +121,7 @@ func TestGuardDownAndBack(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
 	g := &memoryGuard{}
-	l, gate := d.guarded(t, g, false)
+	l, gate := d.guarded(t, g)
 	d.mustAppend(t, l, 0)
 	g.set(func() { g.down = true })
 	signed := gate.count.Load()
@@ -145,8 +145,8 @@ func TestGuardedPublishersRace(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
 	g := &memoryGuard{}
-	a, _ := d.guarded(t, g, false)
-	b, _ := d.guarded(t, g, false)
+	a, _ := d.guarded(t, g)
+	b, _ := d.guarded(t, g)
 	const each = 40
 	var all sync.WaitGroup
 	for n := range 2 * each {
@@ -193,9 +193,9 @@ func TestALostRaceIsNoFailure(t *testing.T) {
 	var told strings.Builder
 	logger := slog.New(slog.NewTextHandler(&told, nil))
 	record := &memoryGuard{}
-	other, _ := d.guarded(t, record, false)
+	other, _ := d.guarded(t, record)
 	g := &overtaken{Guard: record}
-	l, err := Open(t.Context(), openPool(t, d.url), d.signer, d.keys, logger, WithGuard(g, false))
+	l, err := Open(t.Context(), openPool(t, d.url), d.signer, d.keys, logger, WithGuard(g, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestGuardAheadOfSignature(t *testing.T) {
 	d.sequence(t, 0, 5)
 	g := &memoryGuard{held: forkguard.Record{Size: 5, Root: root{5, refRoot(data(0, 5))}.head("").RootHash}}
 	firstHead(t, d)
-	l, _ := d.guarded(t, g, false)
+	l, _ := d.guarded(t, g)
 	waitForHead(t, l, 5)
 }
 
@@ -289,17 +289,17 @@ func TestRestoredBackupIsRefused(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
 	g := &memoryGuard{}
-	l, _ := d.guarded(t, g, false)
+	l, _ := d.guarded(t, g)
 	fill(t, l, 0, 3)
 	l.Close()
 	l.store.pool.Close()
 	old := d.copyOf(t)
-	l, _ = d.guarded(t, g, false)
+	l, _ = d.guarded(t, g)
 	fill(t, l, 3, 5)
 
 	refusedBy := func(name string) {
 		t.Helper()
-		r, gate := old.guarded(t, g, false)
+		r, gate := old.guarded(t, g)
 		eventually(t, name+" is refused", func() bool { return r.ProofFailures() > 0 })
 		if _, err := r.Append(within(t, 20*time.Second), entryOf(100), d.sign(t, entryOf(100))); !errors.Is(err, ErrInconsistent) {
 			t.Errorf("%s: %v, want ErrInconsistent", name, err)
@@ -324,7 +324,7 @@ func TestRestoredBackupIsRefused(t *testing.T) {
 func TestFailoverUnderARunningReplica(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
-	l, gate := d.guarded(t, &memoryGuard{}, false)
+	l, gate := d.guarded(t, &memoryGuard{})
 	fill(t, l, 0, 3)
 	fill(t, l, 3, 5)
 	signed := gate.count.Load()
@@ -346,15 +346,37 @@ func TestGuardWithoutRecord(t *testing.T) {
 	fill(t, l, 0, 3)
 	l.Close()
 	g := &memoryGuard{}
-	r, gate := d.guarded(t, g, false)
+	r, gate := d.guarded(t, g)
 	_, err := r.Append(within(t, 20*time.Second), entryOf(3), d.sign(t, entryOf(3)))
 	if !errors.Is(err, ErrInconsistent) || !strings.Contains(err.Error(), "FAIRPACT_FORK_GUARD_INIT") || gate.count.Load() != 0 || g.stores != 0 {
 		t.Errorf("%v, %d signed", err, gate.count.Load())
 	}
 	r.Close()
-	r, _ = d.guarded(t, g, true)
+
+	// A person's word is for one size, the newest published one, and left on by
+	// mistake it is worth nothing when the record is lost again.
+	var word int64 = 4
+	adopting := func(l *Log) { WithGuard(g, &word)(l) }
+	r, gate = d.guarded(t, g, adopting)
+	if _, err := r.Append(within(t, 20*time.Second), entryOf(3), d.sign(t, entryOf(3))); !errors.Is(err, ErrInconsistent) || gate.count.Load() != 0 {
+		t.Errorf("a word for size 4, and 3 is published: %v", err)
+	}
+	r.Close()
+	word = 3
+	r, _ = d.guarded(t, g, adopting)
 	waitForHead(t, r, 4)
 	if g.size() != 4 {
 		t.Errorf("the guard is at %d, want 4", g.size())
 	}
+	lost := func() {
+		t.Helper()
+		g.set(func() { g.held = forkguard.Record{} })
+		if _, err := r.Append(within(t, 20*time.Second), entryOf(4), d.sign(t, entryOf(4))); !errors.Is(err, ErrInconsistent) || g.size() != 0 {
+			t.Errorf("%v; the guard is at %d", err, g.size())
+		}
+	}
+	lost()
+	r.Close()
+	r, _ = d.guarded(t, g, adopting)
+	lost()
 }

@@ -29,8 +29,8 @@ type publisher struct {
 	store  *store
 	checks *checks
 	signer Signer
-	guard  Guard // nil where the deployment has none
-	adopt  bool  // an empty guard takes the database's word
+	guard  Guard  // nil where the deployment has none
+	adopt  *int64 // the published size at which an empty guard takes the database's word
 	// passed tells that the guard agreed with the database once. Of run alone.
 	passed bool
 

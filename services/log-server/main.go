@@ -30,7 +30,7 @@ type config struct {
 	AdminListen      string        `name:"admin-listen" env:"FAIRPACT_ADMIN_LISTEN" default:":8092" help:"Address of /healthz and /readyz."`
 	AppendSecretFile string        `name:"append-secret-file" env:"FAIRPACT_APPEND_SECRET_FILE" type:"path" help:"File with the bearer secret of the append port, 16 bytes or more."`
 	ForkGuard        string        `name:"fork-guard" env:"FAIRPACT_FORK_GUARD" help:"Record of the biggest head ever signed, apart from the database: file://PATH (one log-server) or kubernetes://NAMESPACE/NAME (a ConfigMap). Empty: none."`
-	ForkGuardInit    bool          `name:"fork-guard-init" env:"FAIRPACT_FORK_GUARD_INIT" help:"For one start, by hand: an empty guard takes the database's word for a log that has published heads."`
+	ForkGuardInit    *int64        `name:"fork-guard-init" env:"FAIRPACT_FORK_GUARD_INIT" help:"By hand, where the guard's record is lost and the database is known to be whole: the size of the newest published head. An empty guard takes the database's word at that size and no other."`
 	DrainDelay       time.Duration `name:"drain-delay" env:"FAIRPACT_DRAIN_DELAY" default:"0s" help:"After SIGTERM, not ready any more: how long to serve on, so that load balancers take note."`
 	LogLevel         slog.Level    `name:"log-level" env:"FAIRPACT_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
 }
