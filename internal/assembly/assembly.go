@@ -70,6 +70,11 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	if c.EntropyWindow < time.Second {
 		return nil, fmt.Errorf("FAIRPACT_ENTROPY_WINDOW is %s; give a random.v1 draw at least a second", c.EntropyWindow)
 	}
+	for _, log := range []struct{ name, address string }{{"FAIRPACT_LOG_READ_URL", c.LogReadURL}, {"FAIRPACT_LOG_APPEND_URL", c.LogAppendURL}} {
+		if err := translog.CheckURL(log.address); err != nil {
+			return nil, fmt.Errorf("%s: %w", log.name, err)
+		}
+	}
 	secret, err := sealing.Load(c.ServerSecretFile)
 	if err != nil {
 		return nil, fmt.Errorf("FAIRPACT_SERVER_SECRET_FILE: %w", err)

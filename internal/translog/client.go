@@ -62,6 +62,25 @@ func NewClient(appendURL, readURL, secret string) *Client {
 	}
 }
 
+// CheckURL refuses a base address that no call can be made to. Its error does
+// not show one that may hold a password.
+func CheckURL(address string) error {
+	if strings.Contains(address, "@") {
+		return errors.New("it names a user, and log-server has none: write http://HOST:PORT")
+	}
+	u, err := url.Parse(address)
+	good := err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && !strings.HasSuffix(u.Host, ":") &&
+		u.RawQuery == "" && !u.ForceQuery && u.Fragment == ""
+	if good && u.Port() != "" {
+		port, err := strconv.ParseUint(u.Port(), 10, 16)
+		good = err == nil && port > 0
+	}
+	if !good {
+		return fmt.Errorf("%q is no address of a log-server: write http://HOST:PORT", address)
+	}
+	return nil
+}
+
 // Append logs a digest with its signature and gives its index once a published
 // head covers it. It MUST be repeated after ErrUnavailable: the entry may be in
 // the log, and keeps its index.
