@@ -107,9 +107,17 @@ func TestDrain(t *testing.T) {
 	// The worker tries to finish the certificate that could not be signed.
 	calls = kms.Calls("AsymmetricSign")
 	eventually(t, "the worker asks the key service", patience, func() bool { return kms.Calls("AsymmetricSign") > calls })
+	info, err := os.Stat(stack.Log(localstack.DeadlineWorker))
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := info.Size()
 	began = time.Now()
 	stack.Signal(localstack.DeadlineWorker, syscall.SIGTERM)
 	ends(t, stack, localstack.DeadlineWorker, began)
+	if log, err := os.ReadFile(stack.Log(localstack.DeadlineWorker)); err != nil || strings.Contains(string(log[asked:]), `"level":"ERROR"`) {
+		t.Errorf("a stop is no error: %v\n%s", err, log[asked:])
+	}
 
 	if err := kms.SetFault(kmstest.None); err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ type Config struct {
 	AppendSecretFile string `env:"FAIRPACT_APPEND_SECRET_FILE" required:"" type:"path" help:"File with the bearer secret of log-server's append port."`
 	LogReadURL       string `env:"FAIRPACT_LOG_READ_URL" required:"" help:"Read port of log-server."`
 	LogAppendURL     string `env:"FAIRPACT_LOG_APPEND_URL" required:"" help:"Append port of log-server."`
-	AdminListen      string `env:"FAIRPACT_ADMIN_LISTEN" default:":8082" help:"Address of /healthz and /readyz."`
+	AdminListen      string `env:"FAIRPACT_ADMIN_LISTEN" default:":8082" help:"Address of /healthz, /readyz and /metrics."`
 
 	BeaconRelays    []string      `env:"FAIRPACT_BEACON_RELAYS" sep:"," default:"https://api.drand.sh,https://api2.drand.sh,https://api3.drand.sh,https://drand.cloudflare.com" help:"drand relays, raced."`
 	BeaconChainHash string        `env:"FAIRPACT_BEACON_CHAIN_HASH" help:"Chain other than drand quicknet, with the three below."`

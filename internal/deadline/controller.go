@@ -8,7 +8,7 @@ package deadline
 import (
 	"cmp"
 	"context"
-	"fmt"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -65,7 +65,7 @@ func New(deals Deals, logger *slog.Logger) *Controller {
 // decides what that means.
 func (c *Controller) Ready() error {
 	if !c.listed.Load() {
-		return fmt.Errorf("no listing of due deals has succeeded yet")
+		return errors.New("no listing of due deals has succeeded yet")
 	}
 	return nil
 }
@@ -90,13 +90,16 @@ func (c *Controller) SetupWithManager(mgr manager.Manager, workers int) error {
 
 // Reconcile attends one deal. The queue keeps the smaller delay of two adds, so
 // the row is read again and says when it is due.
-func (c *Controller) Reconcile(ctx context.Context, dealID string) (reconcile.Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, attendBound)
+func (c *Controller) Reconcile(running context.Context, dealID string) (reconcile.Result, error) {
+	ctx, cancel := context.WithTimeout(running, attendBound)
 	defer cancel()
 	ctx = telemetry.WithRequestID(ctx, cmp.Or(string(controller.ReconcileIDFromContext(ctx)), telemetry.NewRequestID()))
 	ctx, span := tracer.Start(ctx, "reconcile deal", trace.WithNewRoot())
 	defer span.End()
 	again, err := c.deals.Attend(ctx, dealID)
+	if running.Err() != nil {
+		return reconcile.Result{}, nil // told to stop: the next worker attends it
+	}
 	if err != nil {
 		span.SetStatus(codes.Error, "")
 		c.logger.WarnContext(ctx, "deal waits", "error", err.Error())

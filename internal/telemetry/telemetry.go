@@ -96,7 +96,8 @@ func Begin(w http.ResponseWriter, r *http.Request, outside bool) (*http.Request,
 // Other is the route or method of a call that is none of ours.
 const Other = "other"
 
-// End counts the call and ends its span. route is a pattern that the program names; empty: Other.
+// End counts the call and ends its span. route is a pattern that the program
+// names; empty: Other.
 func (c Call) End(route, method string, status int) {
 	inFlight.Dec()
 	s := find(series{orOther(route), known(method), status})

@@ -54,9 +54,9 @@ func requestID(h http.Header) string {
 }
 
 // NoteDeal says which deal the work is about, to its log lines from here on and
-// to its span. The id MUST have the form of one. It opens nothing without a credential of the deal, and of the
-// 128 bits that keep a log entry from being guessed the certificate's own id
-// holds as many; log-server is told neither.
+// to its span. The id MUST have the form of one. It opens nothing without a
+// credential of the deal, and of the 128 bits that keep a log entry from being
+// guessed the certificate's own id holds as many; log-server is told neither.
 func NoteDeal(ctx context.Context, dealID string) {
 	if w, ok := ctx.Value(workKey{}).(*work); ok {
 		w.deal.Store(&dealID)

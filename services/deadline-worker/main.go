@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -21,9 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	runtimemetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metrics "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-
-	"net/http"
-	"net/url"
 
 	"github.com/fairpact/fairpact/internal/assembly"
 	"github.com/fairpact/fairpact/internal/deadline"
