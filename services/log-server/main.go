@@ -27,7 +27,7 @@ type config struct {
 	DatabaseURL      string        `name:"database-url" env:"DATABASE_URL" help:"Postgres of the log, migrated by fairpactctl migrate."`
 	ReadListen       string        `name:"read-listen" env:"FAIRPACT_READ_LISTEN" default:":8090" help:"Address of the public read port."`
 	AppendListen     string        `name:"append-listen" env:"FAIRPACT_APPEND_LISTEN" default:":8091" help:"Address of the private append port."`
-	AdminListen      string        `name:"admin-listen" env:"FAIRPACT_ADMIN_LISTEN" default:":8092" help:"Address of /healthz and /readyz."`
+	AdminListen      string        `name:"admin-listen" env:"FAIRPACT_ADMIN_LISTEN" default:":8092" help:"Address of /healthz, /readyz and /metrics."`
 	AppendSecretFile string        `name:"append-secret-file" env:"FAIRPACT_APPEND_SECRET_FILE" type:"path" help:"File with the bearer secret of the append port, 16 bytes or more."`
 	ForkGuard        string        `name:"fork-guard" env:"FAIRPACT_FORK_GUARD" help:"Record of the biggest head ever signed, apart from the database: file://PATH (one log-server) or kubernetes://NAMESPACE/NAME (a ConfigMap). Empty: none."`
 	ForkGuardInit    *int64        `name:"fork-guard-init" env:"FAIRPACT_FORK_GUARD_INIT" help:"By hand, where the guard's record is lost and the database is known to be whole: the size of the newest published head. An empty guard takes the database's word at that size and no other."`
