@@ -75,21 +75,32 @@ func TestKeysThroughARotation(t *testing.T) {
 	}
 }
 
+// headOf is the signed head of a log with the leaves "one" and "two", of any size
+// up to theirs.
+func headOf(t *testing.T, by keyed, size int) string {
+	t.Helper()
+	h := rfc6962.DefaultHasher
+	one, two := h.HashLeaf([]byte("one")), h.HashLeaf([]byte("two"))
+	root := [][]byte{h.EmptyRoot(), one, h.HashChildren(one, two)}[size]
+	message := fmt.Sprintf(`{"root_hash":"%x","tree_size":%d}`, root, size)
+	signature, err := by.Sign(t.Context(), sha256.Sum256([]byte(message)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf(`{"tree_size":%d,"root_hash":"%x","signature":"%s"}`, size, root, signature)
+}
+
 // deployed is a deployment of two leaves whose replicas answer with the
 // documents in turn.
 func deployed(t *testing.T, current string, by keyed, documents ...string) string {
 	t.Helper()
-	h := rfc6962.DefaultHasher
-	one, two := h.HashLeaf([]byte("one")), h.HashLeaf([]byte("two"))
-	head := func(size int, root []byte) string {
-		message := fmt.Sprintf(`{"root_hash":"%x","tree_size":%d}`, root, size)
-		signature, err := by.Sign(t.Context(), sha256.Sum256([]byte(message)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return fmt.Sprintf(`{"tree_size":%d,"root_hash":"%x","signature":"%s"}`, size, root, signature)
-	}
-	heads := map[string]string{"": head(2, h.HashChildren(one, two)), "tree_size=1": head(1, one)}
+	return serving(t, current, map[string]string{"": headOf(t, by, 2), "tree_size=1": headOf(t, by, 1)}, documents...)
+}
+
+// serving is a deployment that answers tree heads by the query.
+func serving(t *testing.T, current string, heads map[string]string, documents ...string) string {
+	t.Helper()
+	two := rfc6962.DefaultHasher.HashLeaf([]byte("two"))
 	set, err := signing.ParseKeySet([]byte(documents[0]))
 	if err != nil {
 		t.Fatal(err)
@@ -102,6 +113,10 @@ func deployed(t *testing.T, current string, by keyed, documents ...string) strin
 		case "/v1/status":
 			fmt.Fprintf(w, `{"pubkey":%q,"legacy_pubkeys":["%s"],"key_custody":"a test"}`, current, strings.Join(set.Legacy(), `","`))
 		case "/v1/log/tree-head":
+			if heads[r.URL.RawQuery] == "" {
+				w.WriteHeader(http.StatusNotFound)
+				fmt.Fprint(w, `{"error":"HEAD_NOT_FOUND: no head of that size was published"}`)
+			}
 			fmt.Fprint(w, heads[r.URL.RawQuery])
 		case "/v1/log/consistency":
 			fmt.Fprintf(w, `{"consistency_path":["%s"]}`, hex.EncodeToString(two))
@@ -171,6 +186,53 @@ func TestKeysCheck(t *testing.T) {
 	}
 	if r := run(t, "", "keys", "show", "--base-url", url); r.code != 0 || !strings.Contains(r.out, "custody of the current key: a test") || !strings.Contains(r.out, "1970-01-01T00:00:05Z") {
 		t.Errorf("%+v", r)
+	}
+}
+
+// A check that a log has grown needs a tree that it has grown from. The empty
+// one, which any tree continues, is none: the check asks for another, or for the
+// word that there is none.
+func TestKeysCheckAsksForAnEarlierHead(t *testing.T) {
+	t.Parallel()
+	key := newKeyed(t)
+	label := key.PublicKey()
+	document := `{"keys":[{"pubkey":"` + label + `","state":"current"},{"pubkey":"` + newKeyed(t).PublicKey() + `","state":"next"}]}`
+	kept := func(size int) string { return write(t, fmt.Sprint("head-", size), headOf(t, key, size)) }
+	forked := write(t, "forked", headOf(t, key, 1))
+	if err := os.WriteFile(forked, []byte(strings.ReplaceAll(headOf(t, key, 1), `"tree_size":1`, `"tree_size":2`)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		what  string
+		size  int
+		older []int // heads that the log answers
+		head  string
+		good  bool
+		says  string
+	}{
+		{"the log answers one", 2, []int{0, 1}, "", true, "the tree of size 2 continues the one of size 1, which the log answered itself"},
+		{"the log answers that of the empty tree alone", 2, []int{0}, "", false, "nothing to compare the tree of size 2 with, since the log answers no earlier one: give a tree head that was kept, --tree-head FILE"},
+		{"the log has one leaf", 1, []int{0}, "", false, "nothing to compare the tree of size 1 with"},
+		{"the log is empty", 0, []int{0}, "", false, "nothing to compare the tree of size 0 with"},
+		{"nobody has one", 2, []int{0}, "none", true, "not checked, as --tree-head none asks"},
+		{"one was kept", 2, []int{0}, kept(1), true, "the tree of size 2 continues the one of size 1"},
+		{"that of the empty tree was kept", 2, []int{0, 1}, kept(0), false, "is the head of the empty tree, which any tree continues"},
+		{"the log was set back", 1, []int{0}, kept(2), false, "the log was set back"},
+		{"a kept head that is no head", 2, []int{0, 1}, forked, false, "the tree head"},
+	} {
+		heads := map[string]string{"": headOf(t, key, row.size)}
+		for _, size := range row.older {
+			heads[fmt.Sprint("tree_size=", size)] = headOf(t, key, size)
+		}
+		args := []string{"keys", "check", "--base-url", serving(t, label, heads, document), "--times", "1"}
+		if row.head != "" {
+			args = append(args, "--tree-head", row.head)
+		}
+		r := run(t, "", args...)
+		word := map[bool]string{true: "OK   consistency ", false: "FAIL consistency "}[row.good]
+		if !strings.Contains(r.out, word) || !strings.Contains(r.out, row.says) || (r.code == 0) != row.good {
+			t.Errorf("%s: %+v", row.what, r)
+		}
 	}
 }
 

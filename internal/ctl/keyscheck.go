@@ -22,7 +22,7 @@ type keysCheckCommand struct {
 	Times       int    `default:"10" help:"How often to ask, each time over a new connection: the replicas behind one address take turns."`
 	Signer      string `placeholder:"URI" help:"A FAIRPACT_SIGNING_KEY: it is opened, and its key must be the current or a next one."`
 	DatabaseURL string `env:"DATABASE_URL" placeholder:"URL" help:"Postgres of the deployment: the processes that run are listed, with the keys that they sign with."`
-	TreeHead    string `placeholder:"FILE" help:"A tree head that was kept: the log must have grown from it. Left out: the one of half the size, where there is one."`
+	TreeHead    string `placeholder:"FILE" help:"A tree head that was kept: the log must have grown from it. Left out: one that the log still answers, which says less. none: nobody has kept one, and the log is too young to answer one; the check is left out."`
 }
 
 func (keysCheckCommand) Help() string {
@@ -31,6 +31,7 @@ func (keysCheckCommand) Help() string {
 Examples:
 
     fairpactctl keys check --base-url https://fairpact.example --file keys.json
+    fairpactctl keys check --base-url https://fairpact.example --file keys.json --tree-head head-of-last-month.json
     fairpactctl keys check --base-url https://fairpact.example --file keys.json --signer file:///etc/fairpact/key.pem --times 30`
 }
 
@@ -169,30 +170,52 @@ func (c keysCheckCommand) head(head signedHead, err error, report *verification.
 	report.Add(check)
 }
 
-// grown checks that the newest head continues an earlier one.
+// noHead is a --tree-head that says that there is none.
+const noHead = "none"
+
+// grown checks that the newest head continues an earlier one. Any tree continues
+// the empty one, so that is none to compare with, and who has no other says so.
 func (c keysCheckCommand) grown(ctx context.Context, t *terminal, client *restclient.Client, newest signedHead, keys keySet, report *verification.Report) {
 	check := verification.Check{Name: "consistency"}
+	if c.TreeHead == noHead {
+		check.OK, check.Detail = true, "not checked, as --tree-head none asks; keep the tree head of today for the next time"
+		report.Add(check)
+		return
+	}
 	earlier, err := c.earlier(ctx, t, client, newest.size, keys)
 	if err == nil {
 		err = consistent(ctx, client, earlier, newest)
 	}
 	check.OK, check.Detail = err == nil, fmt.Sprintf("the tree of size %d continues the one of size %d", newest.size, earlier.size)
+	if c.TreeHead == "" {
+		check.Detail += ", which the log answered itself"
+	}
 	if err != nil {
 		check.Detail = err.Error()
 	}
 	report.Add(check)
 }
 
+// nearby is how many sizes are tried for an earlier head: heads of a busy log
+// are tens of leaves apart.
+const nearby = 64
+
+// earlier is the kept head, or one of about half the size that the log answers.
 func (c keysCheckCommand) earlier(ctx context.Context, t *terminal, client *restclient.Client, size int64, keys keySet) (signedHead, error) {
 	if c.TreeHead != "" {
 		document, err := t.tree(c.TreeHead)
 		if err != nil {
 			return signedHead{}, err
 		}
-		return checkedHead(document, trusted(keys))
+		head, err := checkedHead(document, trusted(keys))
+		if err == nil && head.size == 0 {
+			err = fmt.Errorf("%s is the head of the empty tree, which any tree continues: give a later one", c.TreeHead)
+		}
+		return head, err
 	}
-	// Not every size has a head of its own; that of the empty tree does.
-	for _, at := range []int64{size / 2, 1, 0} {
+	// Not every size has a head of its own.
+	middle := max(size/2, 1)
+	for at := middle; at < size && at < middle+nearby; at++ {
 		document, err := fetch(ctx, client, fmt.Sprintf("/v1/log/tree-head?tree_size=%d", at))
 		if refused, ok := errors.AsType[*restclient.Refused](err); ok && refused.Status == 404 {
 			continue
@@ -202,16 +225,13 @@ func (c keysCheckCommand) earlier(ctx context.Context, t *terminal, client *rest
 		}
 		return checkedHead(document, trusted(keys))
 	}
-	return signedHead{}, errors.New("the log answers no earlier tree head: give one that was kept, with --tree-head")
+	return signedHead{}, fmt.Errorf("nothing to compare the tree of size %d with, since the log answers no earlier one: give a tree head that was kept, --tree-head FILE, or where the log is new and nobody has one, --tree-head none", size)
 }
 
 // consistent verifies an RFC 9162 consistency proof that the log gives.
 func consistent(ctx context.Context, client *restclient.Client, first, second signedHead) error {
-	switch {
-	case first.size > second.size:
+	if first.size > second.size {
 		return fmt.Errorf("the tree head of size %d is newer than the newest of the log, of size %d: the log was set back", first.size, second.size)
-	case first.size == 0:
-		return nil
 	}
 	body, err := client.Get(ctx, fmt.Sprintf("/v1/log/consistency?first=%d&second=%d", first.size, second.size), "")
 	if err != nil {
