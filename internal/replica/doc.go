@@ -27,7 +27,8 @@
 //	from the database                   has passed the gate again, in place; where others went on with
 //	                                    another key meanwhile it is refused and not ready
 //	the database is away                nothing can be signed anyway, certificates and heads lie there;
-//	                                    all pass again half a second after its return
+//	                                    all try twice a second to pass again, every five seconds where
+//	                                    connections hang
 //	the answer to a write is lost       the row may live longer than the process believes: harmless
 //	two disagreeing ones start at once  the lock lets one write first; the other sees its row
 //	the database's clock jumps ahead    live rows look dead for one beat: who disagrees may pass. Both
