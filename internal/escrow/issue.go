@@ -65,10 +65,13 @@ func (s *Service) issue(ctx context.Context, certID string) error {
 		return err
 	}
 	crash.Point("escrow.appended")
-	if err := s.store.SetLeaf(ctx, certID, index); err != nil {
+	published, err := s.store.SetLeaf(ctx, certID, index)
+	if err != nil {
 		return err
 	}
-	certificatesIssued.Inc()
+	if published {
+		certificatesIssued.Inc()
+	}
 	crash.Point("escrow.published")
 	return nil
 }

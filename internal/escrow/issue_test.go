@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/translog"
 )
@@ -90,6 +92,41 @@ func TestLogDown(t *testing.T) {
 	c := g.attended(t).published(t)
 	if c["signature"] != signature || h.log.taken[0] != signature || h.pen.signed != 1 {
 		t.Errorf("signed %d times; the first signature %s, the log's %s, the certificate's %v", h.pen.signed, signature, h.log.taken[0], c["signature"])
+	}
+}
+
+// issued is how many certificates this process has counted as its own.
+func issued(t *testing.T) float64 {
+	t.Helper()
+	families, err := prometheus.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == "fairpact_certificates_issued_total" {
+			return family.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	t.Fatal("there is no such counter")
+	return 0
+}
+
+// A certificate is counted once, by the process that stored its leaf.
+func TestIssuedOnceIsCountedOnce(t *testing.T) {
+	h := newHouse(t)
+	before := issued(t)
+	h.split(t, nil).revealed(t).published(t)
+	if n := issued(t) - before; n != 1 {
+		t.Errorf("%v are counted, want 1", n)
+	}
+	h.log.fail(func(then func()) error { // another process is faster
+		then()
+		h.exec(t, "UPDATE certificates SET leaf_index = 1 WHERE leaf_index IS NULL")
+		return nil
+	}, nil)
+	h.split(t, nil).revealed(t).published(t)
+	if n := issued(t) - before; n != 1 {
+		t.Errorf("%v are counted, want 1: the other is another process's", n)
 	}
 }
 

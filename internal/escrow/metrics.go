@@ -20,7 +20,7 @@ var (
 		Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600},
 	})
 	certificatesIssued = promauto.NewCounter(prometheus.CounterOpts{
-		Name: "fairpact_certificates_issued_total", Help: "Certificates whose leaf this process stored; a few more where two were at one.",
+		Name: "fairpact_certificates_issued_total", Help: "Certificates whose leaf this process stored.",
 	})
 )
 

@@ -42,10 +42,11 @@ func (s *Store) SetSignature(ctx context.Context, certID, signature string, old 
 	return outage(err)
 }
 
-// SetLeaf publishes the certificate: its entry is the leaf at index.
-func (s *Store) SetLeaf(ctx context.Context, certID string, index int64) error {
-	_, err := s.pool.Exec(ctx, setLeafSQL, certID, index)
-	return outage(err)
+// SetLeaf publishes the certificate: its entry is the leaf at index. It is false
+// where somebody else has published it.
+func (s *Store) SetLeaf(ctx context.Context, certID string, index int64) (bool, error) {
+	changed, err := s.pool.Exec(ctx, setLeafSQL, certID, index)
+	return changed.RowsAffected() > 0, outage(err)
 }
 
 // Due is a deal that wants attention In milliseconds from now; 0 or less: at once.

@@ -105,7 +105,7 @@ func TestListingsOfDeadlines(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.lists(t, "signed", d, true, false)
-	if err := b.SetLeaf(t.Context(), *e.CertID, 0); err != nil {
+	if _, err := b.SetLeaf(t.Context(), *e.CertID, 0); err != nil {
 		t.Fatal(err)
 	}
 	b.lists(t, "published", d, false, false)

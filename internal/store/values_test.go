@@ -141,8 +141,8 @@ func TestSignatureAndLeaf(t *testing.T) {
 	set("second", ptr("other"), "first")
 	set("second", ptr("first"), "second")
 	for _, index := range []int64{7, 8} {
-		if err := b.SetLeaf(ctx, *e.CertID, index); err != nil {
-			t.Fatal(err)
+		if published, err := b.SetLeaf(ctx, *e.CertID, index); err != nil || published != (index == 7) {
+			t.Fatalf("leaf %d: published %t, %v", index, published, err)
 		}
 	}
 	if c, err := b.Certificate(ctx, *e.CertID); err != nil || c.LeafIndex == nil || *c.LeafIndex != 7 {
