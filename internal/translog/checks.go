@@ -45,9 +45,13 @@ func (c *checks) head(h TreeHead) error {
 	return nil
 }
 
-// note counts and logs err where it is a contradiction, and passes it on.
+// note counts and logs err where it is a contradiction, and passes it on. What
+// the fork guard refuses has a counter of its own: no proof was wrong.
 func (c *checks) note(ctx context.Context, err error) error {
-	if errors.Is(err, ErrInconsistent) {
+	switch {
+	case errors.Is(err, errGuarded):
+		c.logger.ErrorContext(ctx, "no head is signed", "err", err)
+	case errors.Is(err, ErrInconsistent):
 		c.failures.Add(1)
 		proofFailures.Inc()
 		c.logger.ErrorContext(ctx, "the log contradicts itself", "err", err)

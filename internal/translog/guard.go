@@ -134,5 +134,9 @@ func (p *publisher) mayAdopt(ctx context.Context, r root) error {
 
 func refuse(format string, args ...any) error {
 	guardRefusals.Inc()
-	return fmt.Errorf("%w: the fork guard refuses to have a head signed: %s (runbooks/fork-guard.md)", ErrInconsistent, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%w: %w: %s (runbooks/fork-guard.md)", ErrInconsistent, errGuarded, fmt.Sprintf(format, args...))
 }
+
+// errGuarded marks a refusal of the guard's: it contradicts nothing that was
+// published, which is the very thing that it sees to.
+var errGuarded = errors.New("the fork guard refuses to have a head signed")
