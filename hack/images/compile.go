@@ -26,7 +26,9 @@ func (o options) compile(source, file string) error {
 		"-ldflags", fmt.Sprintf("-s -w -buildid= -X %s.Version=%s -X %s.Revision=%s", version, o.version, version, o.revision),
 		"-o", out, pkg)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOFLAGS=-mod=readonly")
+	// Go's own defaults, whatever this machine has set.
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOFLAGS=-mod=readonly",
+		"GOWORK=off", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOFIPS140=off")
 	if o.arch != "" {
 		cmd.Env = append(cmd.Env, "GOARCH="+o.arch)
 	}

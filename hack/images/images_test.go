@@ -5,14 +5,15 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// The same source gives the same archive and bill of materials, byte for byte.
+// The same source gives the same archive and bill of materials, byte for byte,
+// whatever the environment asks of the compiler.
 func TestTheSameSourceGivesTheSameBytes(t *testing.T) {
-	t.Parallel()
 	ca := filepath.Join(t.TempDir(), "ca.crt")
 	if err := os.WriteFile(ca, []byte("a bundle\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -20,6 +21,14 @@ func TestTheSameSourceGivesTheSameBytes(t *testing.T) {
 	small := image{name: "clustertool", binaries: []string{"hack/clustertool"}, test: true}
 	var archives, bills [2][]byte
 	for i := range archives {
+		if i > 0 {
+			t.Setenv("GOAMD64", "v3")
+			t.Setenv("GOARM64", "v8.1")
+			t.Setenv("GOEXPERIMENT", "nodwarf5")
+			t.Setenv("GOFIPS140", "latest")
+			t.Setenv("GOWORK", filepath.Join(t.TempDir(), "none.work"))
+			t.Setenv("GOFLAGS", "-tags=crashpoints")
+		}
 		o := options{root: "../..", out: t.TempDir(), repository: "localhost/fairpact", tag: "v9.9.9", version: "v9.9.9", ca: ca}
 		if err := o.build(small); err != nil {
 			t.Fatal(err)
@@ -45,9 +54,28 @@ func TestTheSameSourceGivesTheSameBytes(t *testing.T) {
 	if !bytes.Equal(archives[0], archives[1]) || !bytes.Equal(bills[0], bills[1]) {
 		t.Error("two builds of one source differ")
 	}
-	var bill struct{ Components []struct{ Purl string } }
+	var bill struct {
+		Components []struct {
+			Purl       string
+			Hashes     []any
+			Properties []struct{ Name, Value string }
+		}
+	}
 	if err := json.Unmarshal(bills[0], &bill); err != nil || len(bill.Components) < 3 {
 		t.Errorf("%d components, %v", len(bill.Components), err)
+	}
+	sums, err := os.ReadFile("../go.sum")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range bill.Components {
+		if strings.HasPrefix(c.Purl, "pkg:golang/std@") {
+			continue
+		}
+		// h1 is a hash of hashes: no scanner would find it as that of a file.
+		if len(c.Hashes) != 0 || len(c.Properties) != 1 || c.Properties[0].Name != "go:h1" || !strings.Contains(string(sums), " "+c.Properties[0].Value+"\n") {
+			t.Errorf("%s: hashes %v, properties %v; want its line of go.sum as go:h1", c.Purl, c.Hashes, c.Properties)
+		}
 	}
 }
 

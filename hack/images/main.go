@@ -2,7 +2,7 @@
 // without a registry: a scratch root with one static binary, CA certificates, a
 // user and a bill of materials. Each becomes a docker-archive, which `docker
 // load`, `kind load image-archive` and `ctr images import` take. The same
-// commit and toolchain give the same bytes.
+// commit, toolchain and bundle of CA certificates give the same bytes.
 package main
 
 import (
@@ -51,7 +51,7 @@ func run() error {
 	flag.StringVar(&o.version, "version", "", "what the binaries call themselves (default: the tag)")
 	flag.StringVar(&o.revision, "revision", "", "the commit that is built, for the image's labels")
 	flag.StringVar(&o.arch, "arch", "", "GOARCH (default: this machine's)")
-	flag.StringVar(&o.ca, "ca", "/etc/ssl/certs/ca-certificates.crt", "bundle of CA certificates that goes into the images")
+	flag.StringVar(&o.ca, "ca", "/etc/ssl/certs/ca-certificates.crt", "bundle of CA certificates that goes into the images, and into their digests")
 	test := flag.Bool("test", false, "also build the image of the cluster tests")
 	flag.Parse()
 	if err := o.check(); err != nil {

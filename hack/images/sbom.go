@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"debug/buildinfo"
-	"encoding/base64"
-	"encoding/hex"
 	"maps"
 	"runtime/debug"
 	"slices"
@@ -15,8 +13,9 @@ import (
 )
 
 // billOfMaterials is a CycloneDX document of the modules that are linked into
-// the binaries, from what the Go linker wrote into them. The hash of a module
-// is the h1 sum of go.sum: SHA-256 over its files' hashes.
+// the binaries, from what the Go linker wrote into them. The property go:h1 of a
+// module is its sum in go.sum: a hash over the hashes of its files, and so of no
+// file that a scanner could compare.
 func billOfMaterials(image, version string, files []string) ([]byte, error) {
 	components := make(map[string]cdx.Component)
 	for _, file := range files {
@@ -59,8 +58,8 @@ func component(module *debug.Module) (cdx.Component, bool) {
 	}
 	purl := "pkg:golang/" + module.Path + "@" + module.Version
 	c := cdx.Component{BOMRef: purl, Type: cdx.ComponentTypeLibrary, Name: module.Path, Version: module.Version, PackageURL: purl}
-	if sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(module.Sum, "h1:")); err == nil && len(sum) == 32 {
-		c.Hashes = &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(sum)}}
+	if strings.HasPrefix(module.Sum, "h1:") {
+		c.Properties = &[]cdx.Property{{Name: "go:h1", Value: module.Sum}}
 	}
 	return c, true
 }
