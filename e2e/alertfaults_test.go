@@ -125,12 +125,22 @@ var faults = []fault{
 		s.play()
 		return func() { s.restart(localstack.DealAPI); s.restart(localstack.DeadlineWorker) }
 	}},
-	{alert: "FairpactLogUnpublished", what: "the fork guard is out of reach", env: []string{guardBeside}, do: func(s *site) func() {
+	{alert: "FairpactLogUnpublished", what: "the fork guard is out of reach", env: []string{guardBeside}, also: map[string]string{
+		"FairpactSlow": "the last reveal waits three seconds for its certificate",
+	}, do: func(s *site) func() {
 		path := filepath.Join(s.dir, "guard.json")
 		s.must(os.Rename(path, path+".kept"))
 		s.must(os.Mkdir(path, 0o700))
-		s.play()
-		return func() { s.must(os.Remove(path)); s.must(os.Rename(path+".kept", path)) }
+		stop := s.load(3)
+		return func() {
+			// Users are answered well meanwhile, and no other alert says otherwise.
+			s.p.await(s.t, "appends have failed for a while", patience, func() bool {
+				return len(s.p.query(s.t, `fairpact_http_requests_total{route="/v1/append",status=~"5..",namespace="`+s.namespace+`"} offset 5s`)) > 0
+			})
+			s.must(os.Remove(path))
+			s.must(os.Rename(path+".kept", path))
+			stop()
+		}
 	}},
 
 	{alert: "FairpactSigningDown", what: "the key service is down", also: map[string]string{"FairpactSigningFailing": "all signatures fail"}, do: func(s *site) func() {
