@@ -39,6 +39,23 @@ planted kms.yaml readOnlyRootFilesystem readOnlyRootFileSystem
 planted monitoring-services.yaml interval intervals
 planted gateway.yaml backendRefs backends
 
+# The biggest key set fits into the annotations of a pod (256 KiB), and the whole Deployment into the annotation that
+# kubectl apply keeps of it; one key more is refused.
+keys() { # COUNT
+  awk -v n="$1" 'BEGIN {
+    print "signing: {keySet: {keys: ["
+    for (i = 1; i <= n; i++) printf "{pubkey: \"es256:02%064d\", state: retired, retired_at: 9007199254740991, tree_size: 9007199254740991},\n", i
+    print "]}}" }' > "$work/keys.txt"
+  bin/helm template fairpact $chart --namespace here --values $minimal --values "$work/keys.txt" --show-only templates/deal-api.yaml
+}
+keys 1000 > "$work/most.txt"
+if [ "$(grep -c 'fairpact.dev/key-set: ' "$work/most.txt")" != 1 ] || [ "$(wc -c < "$work/most.txt")" -gt 262144 ]; then
+  echo "a key set of 1,000 keys does not fit into annotations"; exit 1
+fi
+if keys 1001 > /dev/null 2> "$work/said" || ! grep -q maxItems "$work/said"; then
+  echo "the chart does not mind a key set of 1,001 keys"; cat "$work/said"; exit 1
+fi
+
 bin/helm-unittest --strict $chart
 bin/valuestable -check $chart
 

@@ -58,6 +58,12 @@ tolerations: {{ toJson . }}
       key: {{ include "fairpact.secretKey" (list . "database") }}
 {{- end }}
 
+{{/* The key-set document. It lies in the pod template, beside the signing URI: a ConfigMap would change under the pods of the
+revision before, and one of them that restarts would hold a key that its document no longer calls current. */}}
+{{- define "fairpact.keySet" -}}
+{{- toJson .Values.signing.keySet -}}
+{{- end }}
+
 {{/* Settings of all three binaries. */}}
 {{- define "fairpact.commonEnv" -}}
 {{- if and .Values.signing.keySet (or .Values.signing.publicKey .Values.signing.legacyKeys) }}
@@ -207,7 +213,8 @@ tolerations: {{ toJson . }}
 {{- end }}
 {{- if $root.Values.signing.keySet }}
 - name: key-set
-  configMap: {name: {{ include "fairpact.fullname" $root }}-key-set}
+  downwardAPI:
+    items: [{path: key-set.json, fieldRef: {fieldPath: "metadata.annotations['fairpact.dev/key-set']"}}]
 {{- end }}
 {{- with $root.Values.extraVolumes }}
 {{ toYaml . }}
@@ -249,7 +256,7 @@ spec:
       annotations:
         kubectl.kubernetes.io/default-container: {{ .component }}
         {{- if $root.Values.signing.keySet }}
-        checksum/key-set: {{ $root.Values.signing.keySet | toJson | sha256sum }}
+        fairpact.dev/key-set: {{ include "fairpact.keySet" $root | quote }}
         {{- end }}
         {{- with $v.podAnnotations }}
         {{- toYaml . | nindent 8 }}
