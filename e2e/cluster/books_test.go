@@ -28,9 +28,22 @@ UNION ALL SELECT 'a VOID that does not name exactly those who failed to act', de
 UNION ALL SELECT 'a VOID before its deadline', d.deal_id FROM deals d JOIN certificates c USING (deal_id) WHERE phase = 'VOID' AND algorithm = 'split.v1'
 	AND c.created_at < CASE WHEN commits_closed_at IS NULL THEN commit_deadline ELSE reveal_deadline END`
 
+// planted are corruptions that it must find: a query that sees nothing wrong in them
+// sees nothing.
+var planted = map[string]string{
+	"a deal that has ended without its one certificate":         "DELETE FROM certificates WHERE cert_id = (SELECT min(cert_id) FROM certificates)",
+	"a certificate without signature or leaf":                   "UPDATE certificates SET signature = NULL WHERE cert_id = (SELECT min(cert_id) FROM certificates)",
+	"an entry that is not one leaf, at its index":               "UPDATE certificates SET payload = payload || 'x' WHERE cert_id = (SELECT min(cert_id) FROM certificates)",
+	"a leaf that is no certificate":                             "UPDATE certificates SET payload = payload || 'x' WHERE cert_id = (SELECT min(cert_id) FROM certificates)",
+	"a gap in the leaves":                                       "INSERT INTO translog.leaves SELECT max(leaf_index) + 2, sha256('x') FROM translog.leaves",
+	"a deal that its deadline has not ended":                    "UPDATE deals SET phase = 'COMMITTING', commit_deadline = 0 WHERE deal_id = (SELECT min(deal_id) FROM deals)",
+	"a VOID that does not name exactly those who failed to act": "UPDATE deals SET void_flakers = '{0,2}' WHERE phase = 'VOID' AND algorithm = 'split.v1'",
+	"a VOID before its deadline":                                "UPDATE certificates SET created_at = created_at - 600",
+}
+
 func psql(t *testing.T, query string) string {
 	t.Helper()
-	return strings.TrimSpace(kubectl(t, "exec", "deployment/postgres", "--", "psql", needed(t, "FAIRPACT_E2E_DATABASE"), "-At", "-c", query))
+	return strings.TrimSpace(kubectl(t, "exec", "deployment/postgres", "--", "psql", needed(t, "FAIRPACT_E2E_DATABASE"), "-qAt", "-v", "ON_ERROR_STOP=1", "-c", query))
 }
 
 // books counts what all the phases have left: every deal has its end, its
@@ -44,6 +57,11 @@ func books(t *testing.T, c *cluster) {
 	}
 	if found != "" {
 		t.Errorf("the database holds:\n%.2000s", found)
+	}
+	for what, plant := range planted {
+		if found := psql(t, "BEGIN; "+plant+"; "+never+"; ROLLBACK"); !strings.Contains(found, what+"|") {
+			t.Errorf("planted and not found: %s\n%.500s", what, found)
+		}
 	}
 	c.shows(t, "deals by phase: %s; certificates, leaves: %s",
 		psql(t, `SELECT string_agg(phase || ' ' || n, ', ' ORDER BY phase) FROM (SELECT phase, count(*) n FROM deals GROUP BY 1) x`),
