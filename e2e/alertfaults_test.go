@@ -87,6 +87,18 @@ var faults = []fault{
 			stop()
 		}
 	}},
+	{alert: "FairpactErrorBudgetFast", what: "Postgres is down for who calls over MCP", also: map[string]string{
+		"FairpactErrorBudgetSlow": "what fails fast fails slowly as well",
+		"FairpactWorkerBlind":     "the worker's list is in Postgres, if the outage lasts",
+	}, do: func(s *site) func() {
+		certID := s.published()
+		s.must(s.stack.Postgres().Stop())
+		stop := s.again(1, func(ctx context.Context) {
+			_, _ = s.c.try(ctx, "POST", "/mcp", "", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"verify_certificate","arguments":{"cert_id":"`+certID+`"}}}`)
+			pause(ctx, 100*time.Millisecond)
+		})
+		return func() { stop(); s.must(s.stack.Postgres().Restart(s.t.Context())) }
+	}},
 	{alert: "FairpactErrorBudgetSlow", what: "one call in a hundred fails", do: func(s *site) func() {
 		x := open(s.c, retained(splitBody(time.Hour, 2*time.Hour), "open", "standard"), 2, 2, annsValues, bobsValues)
 		x.deal.certified(patience)

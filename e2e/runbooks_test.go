@@ -125,9 +125,10 @@ func TestServiceLevelsAreThoseOfTheAlerts(t *testing.T) {
 		}
 	}
 	for _, x := range []struct{ row, promise, alert, looks string }{
-		{"calls are answered", "`/v1/append` apart, whose `status` is not 5xx | 99.9 %", "FairpactErrorBudgetFast", "> 14.4 * 0.001)"}, // 28 days by 14.4 is two
+		{"calls are answered", "99.9 %", "FairpactErrorBudgetFast", "> 14.4 * 0.001)"}, // 28 days by 14.4 is two
 		{"calls are answered", "99.9 %", "FairpactErrorBudgetSlow", "> 6 * 0.001)"},
-		{"calls are quick", "under 1 s | 99 %", "FairpactSlow", "(rate(fairpact_http_request_duration_seconds_bucket{route=~\"/v1/deals.*\"}[10m]))) > 1\n"},
+		{"calls are quick", "`/v1/deals…` and `/mcp` under 1 s | 99 %", "FairpactSlow", "(rate(fairpact_http_request_duration_seconds_bucket{route=~\"/v1/deals.*|/mcp\"}[10m]))) > 1\n"},
+		{"calls are answered", "`outcome` failed in `fairpact_mcp_tool_calls_total`", "FairpactErrorBudgetFast", `or rate(fairpact_mcp_tool_calls_total{outcome="failed"}[5m])`},
 		{"calls are answered", "`/v1/append` apart", "FairpactErrorBudgetSlow", `fairpact_http_requests_total{route!="/v1/append"}[6h]`},
 		{"calls are quick", "99 %", "FairpactSlow", "histogram_quantile(0.99,"},
 		{"deadlines are kept", "[page](alerts.md#fairpactdeadlineslate), when one has waited for 15 s", "FairpactDeadlinesLate", "{step=\"deadline\"}) > 15\n"},
