@@ -5,7 +5,6 @@ package signing
 import (
 	"context"
 	"crypto/ecdsa"
-	"crypto/sha256"
 	"encoding/asn1"
 	"errors"
 	"fmt"
@@ -34,38 +33,52 @@ type token struct {
 	rejected [32]byte
 }
 
-func openPKCS11(attributes string) (provider, error) {
+func openPKCS11(ctx context.Context, attributes string) (provider, error) {
 	uri, err := parsePKCS11(attributes)
 	if err != nil {
 		return nil, err
 	}
-	module, err := loadModule(uri.modulePath)
-	if err != nil {
-		return nil, err
+	return openWithin(ctx, uri, func() (cryptoki, error) { return loadModule(uri.modulePath) })
+}
+
+// openWithin opens the token while ctx lasts. A library knows no context: one
+// that hangs keeps its goroutine, and what it opens too late is closed.
+func openWithin(ctx context.Context, uri pkcs11URI, load func() (cryptoki, error)) (provider, error) {
+	type opened struct {
+		token *token
+		err   error
 	}
-	p, err := openToken(uri, module)
-	if err != nil {
-		return nil, errors.Join(err, module.release())
+	done := make(chan opened)
+	go func() {
+		var o opened
+		var module cryptoki
+		if module, o.err = load(); o.err == nil {
+			if o.token, o.err = openToken(uri, module); o.err != nil {
+				o.err = errors.Join(o.err, module.release())
+			}
+		}
+		select {
+		case done <- o:
+		case <-ctx.Done():
+			if o.err == nil {
+				_ = o.token.close()
+			}
+		}
+	}()
+	select {
+	case o := <-done:
+		if o.err != nil {
+			return nil, o.err
+		}
+		return o.token, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("the token %q does not answer: %w; see whether its own tool reaches it (pkcs11-tool --module … --list-slots)", uri.token, ctx.Err())
 	}
-	return p, nil
 }
 
 func openToken(uri pkcs11URI, module cryptoki) (*token, error) {
 	p := &token{uri: uri, module: module}
 	if err := p.connect(); err != nil {
-		return nil, err
-	}
-	// The two objects may be no pair, and a key may be barred from signing: a
-	// signature made now tells it at the start, not at the first certificate.
-	digest := sha256.Sum256([]byte("fairpact start-up check"))
-	der, err := p.sign(context.Background(), digest)
-	if err == nil && !ecdsa.VerifyASN1(p.public, digest[:], der) {
-		err = errors.New("the private and the public key object of that name are no pair: make them anew together, or name the pair with id=")
-	}
-	if err != nil {
-		p.mu.Lock()
-		p.drop()
-		p.mu.Unlock()
 		return nil, err
 	}
 	return p, nil

@@ -2,10 +2,13 @@
 
 package signing
 
-import "errors"
+import (
+	"context"
+	"errors"
+)
 
 // openPKCS11 tells that this binary cannot: a PKCS#11 library is C code.
-func openPKCS11(attributes string) (provider, error) {
+func openPKCS11(_ context.Context, attributes string) (provider, error) {
 	if _, err := parsePKCS11(attributes); err != nil {
 		return nil, err
 	}

@@ -353,6 +353,58 @@ func TestPKCS11Faults(t *testing.T) {
 	})
 }
 
+// late is a token that answers no login until it is let.
+type late struct {
+	*library
+	entered, let, released chan struct{}
+}
+
+func (l *late) Login(session pkcs11.SessionHandle, user uint, pin string) error {
+	close(l.entered)
+	<-l.let
+	return l.library.Login(session, user, pin)
+}
+
+func (l *late) release() error {
+	defer close(l.released)
+	return l.library.release()
+}
+
+// A token that hangs holds the start no longer than its caller waits, and gives
+// back what it opens when nobody waits any more.
+func TestPKCS11HangsAtStart(t *testing.T) {
+	s := newSoftToken(t)
+	s.generate(t, "deployment", 1, kept()...)
+	module, err := loadModule(softHSM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &late{library: module, entered: make(chan struct{}), let: make(chan struct{}), released: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	answered := make(chan error, 1)
+	go func() {
+		_, err := openWithin(ctx, pkcs11URI{token: "fairpact", object: "deployment", pinFile: s.dir + "/pin"}, func() (cryptoki, error) { return l, nil })
+		answered <- err
+	}()
+	<-l.entered
+	cancel()
+	select {
+	case err := <-answered:
+		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), `"fairpact"`) || strings.Contains(err.Error(), rightPIN) {
+			t.Errorf("%v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the start waits for the token")
+	}
+	close(l.let)
+	select {
+	case <-l.released:
+	case <-time.After(20 * time.Second):
+		t.Error("what opened too late is not given back")
+	}
+}
+
 func TestPKCS11PublicKeys(t *testing.T) {
 	key := newP256(t)
 	point, err := key.PublicKey.Bytes()

@@ -92,7 +92,7 @@ func open(ctx context.Context, uri string, l limits) (*Signer, error) {
 	case "awskms":
 		p, err = openAWS(ctx, path)
 	case "pkcs11":
-		p, err = openPKCS11(rest)
+		p, err = openPKCS11(ctx, rest)
 	default:
 		return nil, fmt.Errorf("the signer scheme %q is not known: use %s", scheme, knownSchemes)
 	}
@@ -106,6 +106,9 @@ func open(ctx context.Context, uri string, l limits) (*Signer, error) {
 	}
 	if _, err := s.Sign(ctx, trial); err != nil {
 		_ = s.Close()
+		if scheme == "pkcs11" && errors.Is(err, ErrProvider) {
+			err = fmt.Errorf("the private and the public key object of that name are no pair, make them anew together or name the pair with id=: %w", err)
+		}
 		return nil, fmt.Errorf("the signing key was found but does not sign: %w", err)
 	}
 	return s, nil
