@@ -29,11 +29,11 @@ var (
 )
 
 // Open connects a pool of at most maxConns connections (0: as the URL says). A
-// commit is durable before it is seen, whatever the server's default; a process
-// that vanishes loses its locks after 10 seconds; every read goes by its key.
-// The settings need a session: PgBouncer in transaction mode will not do. It
-// fails where the database cannot be reached before ctx ends. Errors never show
-// the URL, which may hold a password.
+// commit is durable before it is seen, and a transaction READ COMMITTED, whatever
+// the server's defaults; a process that vanishes loses its locks after 10
+// seconds; every read goes by its key. The settings need a session: PgBouncer in
+// transaction mode will not do. It fails where the database cannot be reached
+// before ctx ends. Errors never show the URL, which may hold a password.
 func Open(ctx context.Context, databaseURL string, maxConns int32) (*pgxpool.Pool, error) {
 	config, err := Config(databaseURL)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairpact/fairpact/internal/database"
@@ -40,6 +41,22 @@ func TestSessionSettings(t *testing.T) {
 	var scans string
 	if err := open(t, url).QueryRow(t.Context(), "SHOW enable_seqscan").Scan(&scans); err != nil || scans != "off" {
 		t.Errorf("enable_seqscan is %s (%v), want off", scans, err)
+	}
+}
+
+// Who locks in one statement and decides in the next wants READ COMMITTED,
+// whatever the server's default.
+func TestIsolation(t *testing.T) {
+	url := servertest.Postgres(t)
+	if _, err := open(t, url).Exec(t.Context(), "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = ''repeatable read''', current_database()); END $$"); err != nil {
+		t.Fatal(err)
+	}
+	batch := &pgx.Batch{} // one implicit transaction, with no BEGIN that names its level
+	var got string
+	batch.Queue("SELECT pg_advisory_xact_lock(1)")
+	batch.Queue("SHOW transaction_isolation").QueryRow(func(row pgx.Row) error { return row.Scan(&got) })
+	if err := open(t, url).SendBatch(t.Context(), batch).Close(); err != nil || got != "read committed" {
+		t.Errorf("a batch runs under %s (%v), want read committed", got, err)
 	}
 }
 

@@ -5,6 +5,9 @@ SELECT set_config('statement_timeout', '30s', false),
        set_config('synchronous_commit',
                   CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END,
                   false),
+       -- Who waits for a lock in one statement decides in the next by what its last
+       -- holder committed.
+       set_config('default_transaction_isolation', 'read committed', false),
        -- Every read is by key. A plan cached while a table was small would scan it
        -- whole for as long as the session lives.
        set_config('enable_seqscan', 'off', false)
