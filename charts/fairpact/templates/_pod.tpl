@@ -2,9 +2,11 @@
 
 {{- define "fairpact.podSecurity" -}}
 runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-fsGroup: 65532
+{{- with .Values.podUser }}
+runAsUser: {{ int64 . }}
+runAsGroup: {{ int64 . }}
+fsGroup: {{ int64 . }}
+{{- end }}
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
