@@ -34,7 +34,7 @@ func startTracing(name string, logger *slog.Logger) (flush func()) {
 	if os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" || os.Getenv("OTEL_SDK_DISABLED") == "true" {
 		return func() {}
 	}
-	otel.SetLogger(logr.Discard()) // it shows a header that it cannot read, and headers hold keys
+	otel.SetLogger(logr.Discard())                              // it shows a header that it cannot read, and headers hold keys
 	complain := rate.Sometimes{First: 1, Interval: time.Minute} // under load batches are many
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		complain.Do(func() { logger.Warn("traces are lost", "error", err.Error()) })
