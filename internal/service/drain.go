@@ -9,7 +9,7 @@ import (
 // all is served as before, while load balancers learn of it. Each answer in that
 // time ends its connection, so that clients move to other replicas between two
 // requests and not in the middle of one. Then the listeners close and what is
-// under way is finished.
+// under way is finished; the admin port, which says so, closes last.
 
 // parting ends a connection with the answer that it carries once a stop was
 // asked for.
