@@ -10,6 +10,7 @@ import (
 	"github.com/fairpact/fairpact/internal/idempotency"
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/sealing"
+	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/store"
 	"github.com/fairpact/fairpact/internal/translog"
 )
@@ -59,7 +60,11 @@ func (s *Service) intact(c *store.Certificate, dealID string) (certificate.Paylo
 	case c.Signature == nil:
 		err = fmt.Errorf("certificate %s has a leaf and no signature", c.CertID)
 	default:
-		err = s.keys.Verify(c.Payload, *c.Signature)
+		var key signing.Key
+		key, err = s.keys.SignerOf(c.Payload, *c.Signature)
+		if err == nil && !key.MayHold(*c.LeafIndex) {
+			err = fmt.Errorf("leaf %d is by %s, which retired at tree size %d", *c.LeafIndex, key.PublicKey, *key.TreeSize)
+		}
 	}
 	if err != nil {
 		return payload, problem.New(problem.LogInconsistent, "the stored certificate does not verify and is not handed out; tell the operator of this deployment").Because(err)
@@ -109,8 +114,12 @@ func (s *Service) prove(ctx context.Context, c *store.Certificate) (certificate.
 	// The log has verified its head under its own keys. One that is foreign here
 	// says that the two are configured apart (a rotation half done), which is no
 	// verdict on a certificate.
-	if err := s.keys.Verify(in.TreeHead.Message(), in.TreeHead.Signature); err != nil {
+	key, err := s.keys.SignerOf(in.TreeHead.Message(), in.TreeHead.Signature)
+	if err != nil {
 		return proof, logTrouble(fmt.Errorf("tree head of size %d: %w", in.TreeHead.TreeSize, err))
+	}
+	if !key.MayHold(in.TreeHead.TreeSize - 1) {
+		return proof, logTrouble(fmt.Errorf("%w: its tree head of size %d is by %s, which retired at tree size %d: every verifier refuses it", translog.ErrInconsistent, in.TreeHead.TreeSize, key.PublicKey, *key.TreeSize))
 	}
 	if err := checkProof(entry, *c.LeafIndex, proof, in.TreeHead); err != nil {
 		return proof, logTrouble(fmt.Errorf("%w: %w", translog.ErrInconsistent, err))

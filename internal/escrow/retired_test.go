@@ -2,6 +2,7 @@ package escrow_test
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/certificate"
 	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/translog"
 )
@@ -163,8 +165,8 @@ func (e *estate) die(step string, nth int) {
 // fill logs n entries that are nobody's certificate.
 func (e *estate) fill(t *testing.T, n int) {
 	t.Helper()
-	for i := range n {
-		entry := certificate.Entry(fmt.Appendf(nil, "%p %d", t, i))
+	for range n {
+		entry := certificate.Entry([]byte(rand.Text()))
 		signature, err := e.pen.Signer.Sign(t.Context(), entry)
 		if err == nil {
 			_, err = e.real.Append(bounded(t), entry, signature)
@@ -334,7 +336,8 @@ func TestTheFirstNewSignatureStands(t *testing.T) {
 
 // A certificate whose leaf came in time keeps the signature that it waits under,
 // closed key or not; where the leaf lies beyond the key's end it is the signature
-// that is replaced, and the leaf, a digest, is the same.
+// that is replaced, and the leaf, a digest, is the same. The head that covers the
+// leaf is then by the closed key too: nothing is proved until the next head.
 func TestPendingWithALeafUnderARetiredKey(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -354,11 +357,16 @@ func TestPendingWithALeafUnderARetiredKey(t *testing.T) {
 			g := e.left(t, "logged", 1)
 			signature := e.signature(t, g)
 			e.retire(t, row.closed)
-			by := e.pen
-			if row.kept {
-				by = e.old
+			by, leaves := e.old, 2
+			if !row.kept {
+				by, leaves = e.pen, 3
+				if _, err := e.replica().Attend(bounded(t), g.id); err != nil {
+					t.Fatal(err)
+				}
+				refused(t, problem.LogInconsistent, g.certificate(t, e.replica()))
+				e.fill(t, 1)
 			}
-			c := e.issued(t, g, by, 2)
+			c := e.issued(t, g, by, leaves)
 			if (c["signature"] == signature) != row.kept {
 				t.Errorf("kept: %v, want %v", c["signature"] == signature, row.kept)
 			}
@@ -383,13 +391,15 @@ func TestPendingUnderAnOpenRetiredKeyIsKept(t *testing.T) {
 }
 
 // What a retired key signed beyond its tree size verifies as a signature and is
-// reported as invalid, with a note that says why; what lies below it stays valid.
+// reported as invalid, with a note that says why, and not handed out; what lies
+// below it stays valid.
 func TestVerifyBeyondRetirement(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	_, id := certified(t, h) // leaf 3
+	g, id := certified(t, h) // leaf 3
 	key := h.pen.PublicKey()
 	next := newPen(t)
+	h.log.pen = next.Signer
 	for _, row := range []struct {
 		closed int64
 		note   string // empty: valid
@@ -407,6 +417,11 @@ func TestVerifyBeyondRetirement(t *testing.T) {
 		}
 		if row.note != "" && body["note"] != row.note {
 			t.Errorf("closed at %d: the note is %q\nwant %q", row.closed, body["note"], row.note)
+		}
+		if a := g.certificate(t, h.replica()); row.note == "" {
+			is(t, 200, a)
+		} else {
+			refused(t, problem.LogInconsistent, a)
 		}
 	}
 }

@@ -111,6 +111,26 @@ func TestVerifyAndTheLog(t *testing.T) {
 	}
 }
 
+// A head of more leaves than its key was closed at proves nothing, here as for
+// every verifier.
+func TestAHeadOfAClosedKeyProvesNothing(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	g, id := certified(t, h) // leaf 3 of 4
+	current := newPen(t)
+	h.keys = keySetOf(t, current.PublicKey(), h.pen.PublicKey(), 4)
+	verdict(t, "a head of its time", is(t, 200, h.verify(t, id)))
+	is(t, 200, g.certificate(t, h.replica()))
+	if _, err := h.log.Append(t.Context(), certificate.Entry([]byte("one more")), "es256:00"); err != nil {
+		t.Fatal(err)
+	}
+	verdict(t, "a later head", is(t, 200, h.verify(t, id)), "merkle_inclusion")
+	refused(t, problem.LogInconsistent, g.certificate(t, h.replica()))
+	h.log.pen = current.Signer
+	verdict(t, "a later head by the current key", is(t, 200, h.verify(t, id)))
+	is(t, 200, g.certificate(t, h.replica()))
+}
+
 // A row that somebody changed is found out, and not handed out as a certificate.
 func TestVerifyAndTheRow(t *testing.T) {
 	t.Parallel()

@@ -17,8 +17,8 @@ type Signer interface {
 
 // KeySet is the trusted keys, current and retired. It comes from configuration.
 type KeySet interface {
-	// Verify checks a labelled signature over a message, by any key and scheme.
-	Verify(message []byte, signature string) error
+	// SignerOf gives the key of a labelled signature over a message, of any scheme.
+	SignerOf(message []byte, signature string) (signing.Key, error)
 	// SignedBy gives the key of an es256 signature over a SHA-256 digest.
 	SignedBy(digest [32]byte, signature string) (signing.Key, error)
 }
@@ -33,13 +33,23 @@ type checks struct {
 	verified atomic.Pointer[TreeHead]
 }
 
-// head verifies the head's signature under the key set.
+// errRetired marks a head that its key was no longer to sign, also where it did
+// and was closed below it afterwards. Every verifier refuses it; what it says of
+// the tree may be true all the same.
+var errRetired = errors.New("no verifier accepts it")
+
+// head verifies the head's signature under the key set, by a key that may have
+// signed a head of its size.
 func (c *checks) head(h TreeHead) error {
 	if last := c.verified.Load(); last != nil && *last == h {
 		return nil
 	}
-	if err := c.keys.Verify(h.Message(), h.Signature); err != nil {
+	key, err := c.keys.SignerOf(h.Message(), h.Signature)
+	if err != nil {
 		return fmt.Errorf("%w: the stored head of size %d: %w (if its key was retired, list it as a legacy key)", ErrInconsistent, h.TreeSize, err)
+	}
+	if !key.MayHold(h.TreeSize - 1) {
+		return fmt.Errorf("%w: the stored head of size %d is by %s, which retired at tree size %d: %w", ErrInconsistent, h.TreeSize, key.PublicKey, *key.TreeSize, errRetired)
 	}
 	c.verified.Store(&h)
 	return nil

@@ -2,6 +2,7 @@ package translog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -64,8 +65,8 @@ type Appended struct {
 // under a retired key whose last leaf is behind the log, and for the digest of a
 // head of this log: a published head is a digest with a good signature too, and
 // anyone could bring it. It gives ErrUnavailable where ctx ends before the
-// leaf is published, and where the key of the heads is out of reach; the leaf may
-// be in the log all the same.
+// leaf is published, and where the key of the heads is out of reach or may not be used; the
+// leaf may be in the log all the same.
 func (l *Log) Append(ctx context.Context, entry [32]byte, signature string) (Appended, error) {
 	key, err := l.checks.keys.SignedBy(entry, signature)
 	if err != nil {
@@ -93,6 +94,9 @@ func (l *Log) Ready(ctx context.Context) error {
 	head, err := l.TreeHead(ctx)
 	if err == nil {
 		sizePublished.Set(float64(head.TreeSize))
+	}
+	if errors.Is(err, errRetired) { // only an append leads to a better head
+		return nil
 	}
 	return err
 }

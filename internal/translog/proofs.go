@@ -149,7 +149,11 @@ func (l *Log) read(ctx context.Context, entry *[32]byte, sizes ...*int64) (heads
 		case head == nil:
 			return nil, nil, fmt.Errorf("%w: %d", errNoHead, *sizes[i])
 		}
-		if err := l.checks.head(*head); err != nil {
+		switch err := l.checks.head(*head); {
+		case err == nil:
+		case errors.Is(err, errRetired) && sizes[i] != nil: // a stranger asks for it, and nothing of now stands on it
+			return nil, nil, fmt.Errorf("%w that verifiers accept: %d", errNoHead, *sizes[i])
+		default:
 			return nil, nil, err
 		}
 		heads = append(heads, *head)

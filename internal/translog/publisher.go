@@ -65,13 +65,13 @@ func newPublisher(s *store, c *checks, signer Signer) *publisher {
 // ends after the call began says so, never memory alone: the database may have
 // been swapped for an older one, which gave the index to another leaf.
 //
-// Nobody waits for a key that is out of reach: who comes after a round that
-// found it so is told at once, until a round succeeds.
+// Nobody waits for a key that does not sign: who comes after a round that found
+// it so is told at once, until a round succeeds.
 func (p *publisher) wait(ctx, closed context.Context, index int64) (int64, error) {
 	w := &waiter{index: index, span: trace.SpanFromContext(ctx), done: make(chan published, 1)}
 	p.mu.Lock()
 	p.wanted = max(p.wanted, index+1)
-	away := keyAway(p.lastErr) && index >= p.size
+	away := unsigned(p.lastErr) && index >= p.size
 	why := p.lastErr
 	if !away {
 		p.waiting[w] = struct{}{}
@@ -101,9 +101,12 @@ func (p *publisher) leave(w *waiter, why error) error {
 	return uncovered(w.index, why)
 }
 
-// keyAway tells a round that failed because the key's provider is out of reach;
-// the signer has tried again and again, or knows that it is down.
-func keyAway(err error) bool { return errors.Is(err, signing.ErrUnavailable) }
+// errUnsigned marks a round whose signer gave no signature: its key is out of
+// reach, and the signer has tried again and again or knows that it is down; or
+// it is disabled, or may not be used. Waiting longer does not mend either.
+var errUnsigned = errors.New("the signer gives no signature")
+
+func unsigned(err error) bool { return errors.Is(err, errUnsigned) }
 
 func uncovered(index int64, why error) error {
 	return fmt.Errorf("%w: leaf %d is sequenced, and no head covers it yet: %w", ErrUnavailable, index, why)
@@ -171,8 +174,8 @@ func (p *publisher) awaited() bool {
 }
 
 // answer wakes those whose leaf is published; on a contradiction all, because
-// waiting longer does not mend it, and all where the key is out of reach, because
-// they would wait too long: their leaves stay, and a later round covers them.
+// waiting longer does not mend it, and all where the signer gives no signature,
+// because they would wait too long: their leaves stay, and a later round covers them.
 func (p *publisher) answer(size int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -180,11 +183,11 @@ func (p *publisher) answer(size int64, err error) {
 	p.size = max(p.size, size)
 	for w := range p.waiting {
 		switch {
-		case (err == nil || keyAway(err)) && w.index < size:
+		case (err == nil || unsigned(err)) && w.index < size:
 			w.done <- published{size: size}
 		case errors.Is(err, ErrInconsistent):
 			w.done <- published{err: err}
-		case keyAway(err):
+		case unsigned(err):
 			w.done <- published{err: uncovered(w.index, err)}
 		default:
 			continue
@@ -228,7 +231,7 @@ func (p *publisher) publish(ctx context.Context) (int64, error) {
 		return newest.TreeSize, nil
 	}
 	head, err := p.sign(ctx, committed)
-	if keyAway(err) {
+	if unsigned(err) {
 		return newest.TreeSize, err
 	}
 	p.passed = p.passed || err == nil
@@ -238,7 +241,8 @@ func (p *publisher) publish(ctx context.Context) (int64, error) {
 // extends checks that the committed tree is the published one with leaves added
 // at its end, by a consistency proof from the stored nodes.
 func (p *publisher) extends(ctx context.Context, head TreeHead, committed root) error {
-	if err := p.checks.head(head); err != nil {
+	// One that verifiers refuse must not keep the log from a better one.
+	if err := p.checks.head(head); err != nil && !errors.Is(err, errRetired) {
 		return err
 	}
 	old, err := head.root()
@@ -287,7 +291,7 @@ func (p *publisher) sign(ctx context.Context, r root) (TreeHead, error) {
 
 	signature, err := p.signer.Sign(ctx, digest)
 	if err != nil {
-		return TreeHead{}, fmt.Errorf("sign the head of size %d: %w", r.size, err)
+		return TreeHead{}, fmt.Errorf("sign the head of size %d: %w: %w", r.size, errUnsigned, err)
 	}
 	key, err := p.checks.keys.SignedBy(digest, signature)
 	if err == nil && key.State != signing.StateCurrent {
