@@ -17,7 +17,8 @@
 //
 // The rows are a safety catch and never a source of trust. Which keys a process
 // trusts comes from its configuration alone: who can write to the database can
-// keep processes from signing, and can make nobody accept a key.
+// keep processes from signing and from being ready, and can make nobody accept a
+// key.
 //
 //	what happens                        what follows
 //	kill -9, a lost machine             its row is dead 15 s after it was last written; who agrees with
@@ -25,7 +26,8 @@
 //	a stop                              the row is deleted once nothing more can be signed
 //	a process is paused, or cut off     its lease ends before its row is dead: it signs nothing until it
 //	from the database                   has passed the gate again, in place; where others went on with
-//	                                    another key meanwhile it is refused and not ready
+//	                                    another key meanwhile it is refused, and not ready where its own
+//	                                    set does not accept that key
 //	the database is away                nothing can be signed anyway, certificates and heads lie there;
 //	                                    all try twice a second to pass again, every five seconds where
 //	                                    connections hang
@@ -33,11 +35,13 @@
 //	two disagreeing ones start at once  the lock lets one write first; the other sees its row
 //	the database's clock jumps ahead    live rows look dead for one beat: who disagrees may pass. Both
 //	                                    see each other at their next beat, within 4 s, and both stop
-//	it jumps back                       dead rows look live again. Those that agree cost nothing; one that
-//	                                    does not is named by the message and can be deleted by hand
+//	it jumps back                       by more than 15 s: as if it had jumped ahead, for rows of the future
+//	                                    are dead too. Dead rows may look live again, for 30 s at most
 //	a process's wall clock jumps ahead  its lease ends early: signatures wait for the next beat
-//	somebody forges or deletes rows     a forged row that disagrees stops signatures, visibly; with a
-//	                                    row deleted its process is unseen until its next beat
+//	somebody forges or deletes rows     a forged row that disagrees stops signatures for 30 s, and with a
+//	                                    key that is accepted nowhere makes all processes unready as long;
+//	                                    one that is written on and on raises an alert. With a row deleted
+//	                                    its process is unseen until its next beat
 //	a pause of more than 3 s between    that one signature is stored late. It was made while all that ran
 //	the last look at the lease and      accepted its key; only a rotation rolled out in the wrong order in
 //	the write to the database           just that pause makes it one that others reject

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -67,6 +68,7 @@ type Gate struct {
 	mu      sync.Mutex
 	began   time.Time     // when the write of the row that gives the lease began; zero: no lease
 	refused error         // what the table last answered, nil where the row was written
+	foreign bool          // refused, and one that runs signs with a key that is not accepted here
 	silent  error         // why the last write had no answer, nil where it had
 	changed chan struct{} // closed, and made anew, after each write
 }
@@ -131,14 +133,20 @@ func (g *Gate) Passed(ctx context.Context) bool {
 	}
 }
 
-// Ready fails while this process has not passed the gate, or is refused since.
-// A database that does not answer is no refusal.
+// Ready fails while this process has not passed the gate. One that has passed
+// and is refused since signs nothing, and goes on to answer, as a deal's deadlines
+// pass for whoever cannot act: unless one that runs signs with a key that is not
+// accepted here, for then what this process says of certificates may be wrong. A
+// database that does not answer is no refusal.
 func (g *Gate) Ready() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	select {
 	case <-g.passed:
-		return g.refused
+		if g.foreign {
+			return g.refused
+		}
+		return nil
 	default:
 	}
 	switch {
@@ -252,8 +260,9 @@ func (g *Gate) note(began time.Time, against []opponent, err error) bool {
 		return false
 	case len(against) > 0:
 		g.began, g.refused = time.Time{}, g.refusal(against)
+		g.foreign = slices.ContainsFunc(against, func(other opponent) bool { return !slices.Contains(g.me.accepts, other.SignsWith) })
 	default:
-		g.began, g.refused = began, nil
+		g.began, g.refused, g.foreign = began, nil, false
 		if g.holds() {
 			select {
 			case <-g.passed:

@@ -119,6 +119,57 @@ func TestStop(t *testing.T) {
 	}
 }
 
+// A row that disagrees stops signatures and no answers, unless it signs with a
+// key that this process does not accept: then what it answers may be wrong.
+func TestRowThatDisagreesWithOneThatRuns(t *testing.T) {
+	keys := newKeys(t)
+	url, table := newTable(t, long)
+	g := openQuick(t, url, keys.sets(t)["published"])
+	g.mustPass(t)
+	if _, err := table.pool.Exec(t.Context(), "INSERT INTO replica.members VALUES ('stray', 'deal-api', $1, '{}', clock_timestamp())", keys.new); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		signsWith string
+		ready     bool
+	}{{keys.new, true}, {keys.foreign, false}, {keys.old, true}} {
+		if _, err := table.pool.Exec(t.Context(), "UPDATE replica.members SET signs_with = $1 WHERE name = 'stray'", row.signsWith); err != nil {
+			t.Fatal(err)
+		}
+		g.refusedAnew(t)
+		if err := g.Ready(); (err == nil) != row.ready || err != nil && !strings.Contains(err.Error(), "stray") {
+			t.Errorf("ready: %v, want %v", err, row.ready)
+		}
+		if err := g.signs(t, patience); err == nil || !strings.Contains(err.Error(), "stray") {
+			t.Errorf("signed while a live row disagrees: %v", err)
+		}
+		if got := measured(t); got != 1 {
+			t.Errorf("fairpact_replica_disagreements is %v, want 1", got)
+		}
+	}
+	// The database's clock was set back, or somebody forged the row.
+	if _, err := table.pool.Exec(t.Context(), "UPDATE replica.members SET signs_with = $1, seen_at = clock_timestamp() + interval '1 year' WHERE name = 'stray'", keys.foreign); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(patience); ; {
+		err := g.signs(t, patience)
+		if err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("a row of next year is live: %v", err)
+		}
+	}
+	if err := g.Ready(); err != nil {
+		t.Error(err)
+	}
+	openQuick(t, url, keys.sets(t)["published"]).mustPass(t)
+	var left int
+	if err := table.pool.QueryRow(t.Context(), "SELECT count(*) FROM replica.members WHERE name = 'stray'").Scan(&left); err != nil || left != 0 {
+		t.Errorf("the row of next year is kept for ever (%v)", err)
+	}
+}
+
 // A database that does not answer for less than a lease costs nothing. After
 // that nothing is signed until it answers, and then at once, in place.
 func TestDatabaseIsAway(t *testing.T) {

@@ -4,7 +4,9 @@ WITH against AS (
     SELECT name, kind, signs_with, $3 = ANY(accepts) AS accepts_mine,
            extract(epoch FROM clock_timestamp() - seen_at)::float8 AS age
     FROM replica.members
-    WHERE name <> $1 AND seen_at > clock_timestamp() - make_interval(secs => $5)
+    WHERE name <> $1
+      -- One from far ahead is of a clock that was set back, or forged.
+      AND abs(extract(epoch FROM clock_timestamp() - seen_at)) < $5
       AND NOT (signs_with = ANY($4) AND $3 = ANY(accepts))
 ), announced AS (
     INSERT INTO replica.members (name, kind, signs_with, accepts, seen_at)

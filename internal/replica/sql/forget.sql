@@ -1,1 +1,1 @@
-DELETE FROM replica.members WHERE seen_at < clock_timestamp() - interval '1 day'
+DELETE FROM replica.members WHERE abs(extract(epoch FROM clock_timestamp() - seen_at)) > 86400

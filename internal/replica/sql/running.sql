@@ -1,3 +1,3 @@
 SELECT name, kind, signs_with, accepts FROM replica.members
-WHERE seen_at > clock_timestamp() - make_interval(secs => $1)
+WHERE abs(extract(epoch FROM clock_timestamp() - seen_at)) < $1
 ORDER BY kind, name
