@@ -1,6 +1,7 @@
 package signing
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -23,8 +24,12 @@ var (
 	awsRegion = regexp.MustCompile(`^[a-z]{2,}(-[a-z]+)+-[0-9]+$`)
 )
 
-// parseAWS reads what follows awskms:// in a URI.
+// parseAWS reads what follows awskms:// in a URI. Its errors show nothing that
+// may be a credential: no value of an option, and no text with an '@'.
 func parseAWS(text string) (awsAddress, error) {
+	if strings.Contains(text, "@") {
+		return awsAddress{}, errors.New("the awskms URI holds an '@' (its text is not shown, it may hold a password): it names a key and takes no credentials; those come from AWS's own chain (IRSA, Pod Identity, the environment)")
+	}
 	path, query, _ := strings.Cut(text, "?")
 	key, slash := strings.CutPrefix(path, "/")
 	a := awsAddress{key: key}
@@ -43,7 +48,7 @@ func parseAWS(text string) (awsAddress, error) {
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return a, fmt.Errorf("the query of the awskms URI does not parse: %w", err)
+		return a, errors.New("the query of the awskms URI does not parse: it is ?region=REGION&endpoint=https://HOST or a part of that")
 	}
 	for option, all := range values {
 		switch {

@@ -78,7 +78,12 @@ var (
 	gcpKey     = regexp.MustCompile(`^projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+/?$`)
 )
 
+// parseGCP reads what follows gcpkms:// in a URI. Its errors show nothing that
+// may be a credential: no value of an option, and no text with an '@'.
 func parseGCP(text string) (gcpAddress, error) {
+	if strings.Contains(text, "@") {
+		return gcpAddress{}, errors.New("the gcpkms URI holds an '@' (its text is not shown, it may hold a password): it names a key version and takes no credentials; those are the pod's by Workload Identity, or in GOOGLE_APPLICATION_CREDENTIALS")
+	}
 	name, query, _ := strings.Cut(text, "?")
 	a := gcpAddress{name: name}
 	switch {
@@ -90,16 +95,16 @@ func parseGCP(text string) (gcpAddress, error) {
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return a, fmt.Errorf("the query of the gcpkms URI does not parse: %w", err)
+		return a, errors.New("the query of the gcpkms URI does not parse: it is ?endpoint=HOST:PORT&plaintext=true or a part of that")
 	}
 	for option, all := range values {
 		switch {
-		case len(all) == 1 && option == "endpoint" && all[0] != "" && !strings.Contains(all[0], "/"):
+		case len(all) == 1 && option == "endpoint" && all[0] != "" && !strings.ContainsAny(all[0], "/@"):
 			a.endpoint = all[0]
 		case len(all) == 1 && option == "plaintext" && (all[0] == "true" || all[0] == "false"):
 			a.plaintext = all[0] == "true"
 		default:
-			return a, fmt.Errorf("the gcpkms URI takes ?endpoint=HOST:PORT and &plaintext=true (an emulator), each once, and has %s=%q", option, all)
+			return a, fmt.Errorf("the gcpkms URI takes ?endpoint=HOST:PORT and &plaintext=true (an emulator), each once, and has a %q that is not so", option)
 		}
 	}
 	if a.plaintext && a.endpoint == "" {
