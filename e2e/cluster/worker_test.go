@@ -30,14 +30,15 @@ func readLease(t *testing.T) (l lease) {
 	return l
 }
 
-// leader waits for one and gives it with its pod.
+// leader waits for one that runs and gives it with its pod. After a deletion by
+// force the Lease may still name a pod that is gone.
 func leader(t *testing.T) (holder, pod string) {
 	t.Helper()
-	eventually(t, "a worker leads", time.Minute, func() bool {
+	eventually(t, "a worker that runs leads", 2*time.Minute, func() bool {
 		holder = readLease(t).Spec.HolderIdentity
-		return holder != ""
+		pod, _, _ = strings.Cut(holder, "_")
+		return slices.Contains(podsOf(t, "deadline-worker"), pod)
 	})
-	pod, _, _ = strings.Cut(holder, "_")
 	return holder, pod
 }
 
