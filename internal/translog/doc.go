@@ -29,10 +29,8 @@
 //	                        and reads the guard anew; nothing   a head that extends it, or is the
 //	                        is signed meanwhile                 very same, may be signed
 //	sign the head           publisher retries with backoff;     an unused signature; another one
-//	                        appends are told at once where the  is made (ECDSA signs differently
-//	                        key is out of reach, else wait,     each time)
-//	                        bounded by their context; nothing
-//	                        is lost
+//	                        appends are told at once, and their is made (ECDSA signs differently
+//	                        leaves stay; nothing is lost        each time)
 //	store the head          publisher retries; the signature    the retry finds it stored, checks
 //	                        is dropped, it was shown to nobody  it and answers that one
 //	answer the append       (no effect of its own)              the caller repeats: same index
