@@ -135,7 +135,7 @@ func TestKeyServiceHangs(t *testing.T) {
 			t.Errorf("hanging for %s: a reveal took %s, the bound is %s", hanging.whom, longest, signingBound)
 		}
 		// Who waits out the bound in every reveal is at 3 s.
-		if half := quantile(took, 0.5); half > signingBound/4 {
+		if half := quantile(took, 0.5); half > issueBound/2 {
 			t.Errorf("hanging for %s: half of all reveals took %s and more: nobody is to wait for what is known to be away", hanging.whom, half)
 		}
 	}
