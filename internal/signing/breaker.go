@@ -17,7 +17,7 @@ type breaker struct {
 
 	mu    sync.Mutex
 	open  chan struct{} // closed while the circuit is not
-	cause error         // of the newest failure
+	cause error         // of the newest failure that counted
 }
 
 // gaveUp marks a call that ended with its caller.
@@ -52,14 +52,20 @@ func newBreaker(scheme string, l limits) *breaker {
 				gauge.Set(0)
 			}
 		},
-		IsSuccessful: func(err error) bool { return !isTransient(err) && !errors.Is(err, ErrProvider) },
-		IsExcluded: func(err error) bool {
-			_, gone := errors.AsType[gaveUp](err)
-			_, mute := errors.AsType[noVerdict](err)
-			return gone || mute || errors.Is(err, ErrUnavailable) || errors.Is(err, errClosed)
-		},
+		IsSuccessful: func(err error) bool { return !failed(err) },
+		IsExcluded:   excluded,
 	})
 	return b
+}
+
+// failed tells whether an error speaks against the provider.
+func failed(err error) bool { return isTransient(err) || errors.Is(err, ErrProvider) }
+
+// excluded tells whether an error says nothing either way, however it looks.
+func excluded(err error) bool {
+	_, gone := errors.AsType[gaveUp](err)
+	_, mute := errors.AsType[noVerdict](err)
+	return gone || mute || errors.Is(err, ErrUnavailable) || errors.Is(err, errClosed)
 }
 
 // call runs f unless the provider is known to be down: that is ErrUnavailable,
@@ -67,7 +73,7 @@ func newBreaker(scheme string, l limits) *breaker {
 func (b *breaker) call(f func() (string, error)) (string, error) {
 	signature, err := b.circuit.Execute(func() (string, error) {
 		signature, err := f()
-		if isTransient(err) || errors.Is(err, ErrProvider) {
+		if failed(err) && !excluded(err) {
 			b.mu.Lock()
 			b.cause = err
 			b.mu.Unlock()

@@ -158,6 +158,22 @@ func TestBreakerCountsHealthAlone(t *testing.T) {
 	})
 }
 
+// What opened the circuit is quoted, and not what was still under way and says
+// nothing of the provider.
+func TestBreakerQuotesWhatCounted(t *testing.T) {
+	b := newBreaker("fake", defaultLimits)
+	fails := func(err error) func() (string, error) { return func() (string, error) { return "", err } }
+	_, _ = b.call(func() (string, error) {
+		for range defaultLimits.trip {
+			_, _ = b.call(fails(transient{errors.New("connection refused by the vault")}))
+		}
+		return "", noVerdict{transient{errors.New("no answer to one in a hurry")}}
+	})
+	if _, err := b.call(fails(nil)); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "refused by the vault") {
+		t.Errorf("%v, want ErrUnavailable with the vault's words", err)
+	}
+}
+
 func TestClose(t *testing.T) {
 	signer, _ := breakable(t, honest)
 	if err := signer.Close(); err != nil {

@@ -49,7 +49,7 @@ func conformance(t *testing.T, open func(t *testing.T) *Signer) {
 			if err := keys.Verify(message, signature); err != nil {
 				t.Fatalf("message %d: %v", i, err)
 			}
-			if err := keys.VerifyDigest(sha256.Sum256(message), signature); err != nil {
+			if _, err := keys.SignedBy(sha256.Sum256(message), signature); err != nil {
 				t.Fatalf("digest %d: %v", i, err)
 			}
 			if err := keys.Verify(append(message, 'x'), signature); !errors.Is(err, ErrNotVerified) {
@@ -66,7 +66,7 @@ func conformance(t *testing.T, open func(t *testing.T) *Signer) {
 				signature, err := signer.Sign(t.Context(), digest)
 				if err != nil {
 					t.Error(err)
-				} else if err := keys.VerifyDigest(digest, signature); err != nil {
+				} else if _, err := keys.SignedBy(digest, signature); err != nil {
 					t.Error(err)
 				}
 			})

@@ -175,14 +175,6 @@ func (k *KeySet) Verify(message []byte, signature string) error {
 	return err
 }
 
-// VerifyDigest checks an es256 signature of a SHA-256 digest. An ed25519
-// signature is ErrNotVerified, as it signs a message and not a digest. The error
-// is nil, ErrMalformed or ErrNotVerified.
-func (k *KeySet) VerifyDigest(digest [32]byte, signature string) error {
-	_, err := k.SignedBy(digest, signature)
-	return err
-}
-
 // SignerOf is Verify and gives the key that made the signature.
 func (k *KeySet) SignerOf(message []byte, signature string) (Key, error) {
 	scheme, raw, err := parseSignature(signature)
@@ -202,7 +194,9 @@ func (k *KeySet) SignerOf(message []byte, signature string) (Key, error) {
 	return Key{}, ErrNotVerified
 }
 
-// SignedBy is VerifyDigest and gives the key that made the signature.
+// SignedBy gives the key of an es256 signature of a SHA-256 digest. An ed25519
+// signature is ErrNotVerified, as it signs a message and not a digest. The error
+// is nil, ErrMalformed or ErrNotVerified.
 func (k *KeySet) SignedBy(digest [32]byte, signature string) (Key, error) {
 	scheme, raw, err := parseSignature(signature)
 	if err != nil {

@@ -57,7 +57,7 @@ func TestVerifyUnderEveryKey(t *testing.T) {
 		if err := f.keys.Verify(append([]byte("x"), f.message...), signature); !errors.Is(err, ErrNotVerified) {
 			t.Errorf("%s, another message: %v, want ErrNotVerified", name, err)
 		}
-		err := f.keys.VerifyDigest(digest, signature)
+		_, err := f.keys.SignedBy(digest, signature)
 		if es := name != "early"; es && err != nil || !es && !errors.Is(err, ErrNotVerified) {
 			t.Errorf("%s, by digest: %v", name, err)
 		}
@@ -135,10 +135,8 @@ func TestMalformedSignatures(t *testing.T) {
 		"ed25519 upper case": "ed25519:" + strings.ToUpper(strings.TrimPrefix(f.early, "ed25519:")[:127]) + "A",
 	} {
 		t.Run(name, func(t *testing.T) {
-			for which, err := range map[string]error{
-				"Verify":       f.keys.Verify(f.message, signature),
-				"VerifyDigest": f.keys.VerifyDigest(sha256.Sum256(f.message), signature),
-			} {
+			_, byDigest := f.keys.SignedBy(sha256.Sum256(f.message), signature)
+			for which, err := range map[string]error{"Verify": f.keys.Verify(f.message, signature), "SignedBy": byDigest} {
 				if !errors.Is(err, ErrMalformed) || errors.Is(err, ErrNotVerified) {
 					t.Errorf("%s: %v, want ErrMalformed alone", which, err)
 				}

@@ -139,7 +139,7 @@ func remoteConformance(t *testing.T, c remoteCase) {
 		for {
 			signature, err := signer.Sign(t.Context(), [32]byte{2})
 			if err == nil {
-				if err := keys.VerifyDigest([32]byte{2}, signature); err != nil {
+				if _, err := keys.SignedBy([32]byte{2}, signature); err != nil {
 					t.Error(err)
 				}
 				return
@@ -166,7 +166,7 @@ func remoteConformance(t *testing.T, c remoteCase) {
 			if err != nil {
 				t.Fatalf("once: %v", err)
 			}
-			if err := keys.VerifyDigest(digest, signature); err != nil {
+			if _, err := keys.SignedBy(digest, signature); err != nil {
 				t.Errorf("once: %v", err)
 			}
 			// For good: never a bad signature, and not asked without end.
@@ -179,7 +179,7 @@ func remoteConformance(t *testing.T, c remoteCase) {
 				t.Errorf("lasting: %q, %v; want %v", signature, err, f.lasting)
 			}
 			if err == nil {
-				if err := keys.VerifyDigest(digest, signature); err != nil {
+				if _, err := keys.SignedBy(digest, signature); err != nil {
 					t.Errorf("lasting: %v", err)
 				}
 			}

@@ -68,7 +68,7 @@ func TestHighSIsBroughtLow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := keys.VerifyDigest(digest, signature); err != nil {
+		if _, err := keys.SignedBy(digest, signature); err != nil {
 			t.Fatal(err)
 		}
 	}
