@@ -17,7 +17,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	"github.com/aws/aws-sdk-go-v2/service/kms/types"
 	"github.com/aws/smithy-go/logging"
-	"github.com/cenkalti/backoff/v5"
 )
 
 // awsKMS is a key in AWS KMS. It needs kms:GetPublicKey and kms:Sign on that key
@@ -89,7 +88,8 @@ func openAWS(ctx context.Context, text string) (provider, error) {
 			o.BaseEndpoint = &a.endpoint
 		}
 	})
-	if err := p.readKey(ctx, a, settings.Region); err != nil {
+	once := func(ctx context.Context) error { return p.readKeyOnce(ctx, a, settings.Region) }
+	if err := readKey(ctx, once); err != nil {
 		_ = p.close()
 		return nil, err
 	}
@@ -129,24 +129,6 @@ func (c awsCredentials) Retrieve(ctx context.Context) (aws.Credentials, error) {
 type noCredentials struct{ error }
 
 func (n noCredentials) Unwrap() error { return n.error }
-
-// readKey gets the public key, with a few tries where the trouble may pass.
-func (p *awsKMS) readKey(ctx context.Context, a awsAddress, region string) error {
-	var last error // Retry gives the context's end where it waited for the next try
-	_, err := backoff.Retry(ctx, func() (struct{}, error) {
-		call, cancel := context.WithTimeout(ctx, 3*time.Second)
-		defer cancel()
-		last = p.readKeyOnce(call, a, region)
-		if last != nil && !isTransient(last) {
-			return struct{}{}, backoff.Permanent(last)
-		}
-		return struct{}{}, last
-	}, backoff.WithMaxTries(3), backoff.WithBackOff(fullJitter()))
-	if err != nil && last != nil {
-		err = last
-	}
-	return err
-}
 
 func (p *awsKMS) readKeyOnce(ctx context.Context, a awsAddress, region string) error {
 	answer, err := p.client.GetPublicKey(ctx, &kms.GetPublicKeyInput{KeyId: &a.key})

@@ -15,7 +15,6 @@ import (
 
 	kms "cloud.google.com/go/kms/apiv1"
 	"cloud.google.com/go/kms/apiv1/kmspb"
-	"github.com/cenkalti/backoff/v5"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 	grpcbackoff "google.golang.org/grpc/backoff"
@@ -129,7 +128,7 @@ func openGCP(ctx context.Context, text string) (provider, error) {
 	client.CallOptions.AsymmetricSign = nil
 	client.CallOptions.GetPublicKey = nil
 	p := &gcp{client: client, name: a.name}
-	if err := p.readKey(ctx); err != nil {
+	if err := readKey(ctx, p.readKeyOnce); err != nil {
 		_ = client.Close()
 		return nil, err
 	}
@@ -157,24 +156,6 @@ func gcpOptions(a gcpAddress) []option.ClientOption {
 			option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
 	}
 	return options
-}
-
-// readKey gets the public key, with a few tries where the trouble may pass.
-func (p *gcp) readKey(ctx context.Context) error {
-	var last error // Retry gives the context's end where it waited for the next try
-	_, err := backoff.Retry(ctx, func() (struct{}, error) {
-		call, cancel := context.WithTimeout(ctx, 3*time.Second)
-		defer cancel()
-		last = p.readKeyOnce(call)
-		if last != nil && !isTransient(last) {
-			return struct{}{}, backoff.Permanent(last)
-		}
-		return struct{}{}, last
-	}, backoff.WithMaxTries(3), backoff.WithBackOff(fullJitter()))
-	if err != nil && last != nil {
-		err = last
-	}
-	return err
 }
 
 func (p *gcp) readKeyOnce(ctx context.Context) error {

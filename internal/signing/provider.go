@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
 )
 
 // provider is one home of one P-256 key. It does the least that only it can do;
@@ -117,3 +120,21 @@ func open(ctx context.Context, uri string, l limits) (*Signer, error) {
 // trial is what Open signs. Neither a certificate nor a tree head has these
 // bytes, so nobody can pass its signature off as one of either.
 var trial = sha256.Sum256([]byte("fairpact/start-up-check: neither a certificate nor a tree head"))
+
+// readKey reads a public key, with a few tries where the trouble may pass.
+func readKey(ctx context.Context, once func(context.Context) error) error {
+	var last error // Retry gives the context's end where it waited for the next try
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+		call, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		last = once(call)
+		if last != nil && !isTransient(last) {
+			return struct{}{}, backoff.Permanent(last)
+		}
+		return struct{}{}, last
+	}, backoff.WithMaxTries(3), backoff.WithBackOff(fullJitter()))
+	if err != nil && last != nil {
+		err = last
+	}
+	return err
+}
