@@ -8,7 +8,7 @@
 //
 //	FAIRPACT_E2E_IMAGES       folder of the archives of hack/images
 //	FAIRPACT_E2E_TAGS         the two tags to upgrade between, "old new"; their versions differ
-//	FAIRPACT_E2E_REVISION     the commit that they were built from
+//	FAIRPACT_E2E_REVISION     the commit that they were built from, where it is known
 //	FAIRPACT_E2E_BLACKBOX     test binary of e2e/
 //	FAIRPACT_E2E_DEFINITIONS  folder of the definitions of the custom kinds that the chart may make
 //	FAIRPACT_LOAD_IMAGES      command that loads one archive, such as `kind load image-archive`
