@@ -34,7 +34,7 @@ func startAWS(t *testing.T) *kmstest.AWS {
 func TestAWSConforms(t *testing.T) {
 	a := startAWS(t)
 	key := a.NewKey()
-	conformance(t, func(t *testing.T) *Signer { return mustOpen(t, a.URI(key)) })
+	conformance(t, func(t *testing.T) *Signer { return mustOpenPatiently(t, a.URI(key)) })
 	remoteConformance(t, remoteCase{
 		start: func() (remote, error) { return kmstest.StartAWS() },
 		sign:  "Sign", publicKey: "GetPublicKey",
@@ -45,7 +45,7 @@ func TestAWSConforms(t *testing.T) {
 // What only HTTP has: each passes, and is ErrUnavailable where it lasts.
 func TestAWSFaultsOfItsOwn(t *testing.T) {
 	a := startAWS(t)
-	signer, err := open(t.Context(), a.URI(a.NewKey()), quick)
+	signer, err := open(t.Context(), a.URI(a.NewKey()), patient)
 	if err != nil {
 		t.Fatal(err)
 	}

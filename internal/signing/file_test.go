@@ -70,7 +70,18 @@ func writeKey(t *testing.T, key *ecdsa.PrivateKey) string {
 
 func mustOpen(t *testing.T, uri string) *Signer {
 	t.Helper()
-	signer, err := Open(t.Context(), uri)
+	return mustOpenWith(t, uri, defaultLimits)
+}
+
+// mustOpenPatiently is mustOpen for a service behind a network on a slow machine.
+func mustOpenPatiently(t *testing.T, uri string) *Signer {
+	t.Helper()
+	return mustOpenWith(t, uri, patient)
+}
+
+func mustOpenWith(t *testing.T, uri string, l limits) *Signer {
+	t.Helper()
+	signer, err := open(t.Context(), uri, l)
 	if err != nil {
 		t.Fatal(err)
 	}

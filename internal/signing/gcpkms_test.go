@@ -30,7 +30,7 @@ func TestGCPConforms(t *testing.T) {
 	t.Parallel()
 	g := startGCP(t)
 	key := g.NewKey()
-	conformance(t, func(t *testing.T) *Signer { return mustOpen(t, g.URI(key)) })
+	conformance(t, func(t *testing.T) *Signer { return mustOpenPatiently(t, g.URI(key)) })
 	remoteConformance(t, remoteCase{
 		start: func() (remote, error) { return kmstest.StartGCP() },
 		sign:  "AsymmetricSign", publicKey: "GetPublicKey",

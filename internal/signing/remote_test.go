@@ -29,9 +29,12 @@ type remoteCase struct {
 	lacks     []kmstest.Fault
 }
 
-// quick are limits with which a hang costs a test little. The breaker is out of
-// the way: it has tests of its own.
-var quick = limits{deadline: 5 * time.Second, attempt: 300 * time.Millisecond, concurrency: 32, tries: 4, trip: 1000, open: time.Second}
+// patient are limits that a slow machine does not meet. The breaker is out of the
+// way: it has tests of its own.
+var patient = limits{deadline: time.Minute, attempt: 10 * time.Second, concurrency: 32, tries: 4, trip: 1000, open: time.Second}
+
+// quick are limits with which a hang costs a test little.
+var quick = limits{deadline: 15 * time.Second, attempt: time.Second, concurrency: 32, tries: 4, trip: 1000, open: time.Second}
 
 // What Sign must make of a fault that lasts. Where it is gone by the second try
 // it always signs.
@@ -58,14 +61,14 @@ var faults = []struct {
 // remoteConformance is what every provider behind a network must do beyond
 // conformance.
 func remoteConformance(t *testing.T, c remoteCase) {
-	start := func(t *testing.T) (remote, *Signer, *KeySet) {
+	start := func(t *testing.T, l limits) (remote, *Signer, *KeySet) {
 		t.Helper()
 		r, err := c.start()
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(r.Close)
-		signer, err := open(t.Context(), r.URI(r.NewKey()), quick)
+		signer, err := open(t.Context(), r.URI(r.NewKey()), l)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +82,7 @@ func remoteConformance(t *testing.T, c remoteCase) {
 
 	t.Run("the public key is asked for once", func(t *testing.T) {
 		t.Parallel()
-		r, signer, _ := start(t)
+		r, signer, _ := start(t, patient)
 		for i := range byte(10) {
 			if _, err := signer.Sign(t.Context(), [32]byte{i}); err != nil {
 				t.Fatal(err)
@@ -96,7 +99,7 @@ func remoteConformance(t *testing.T, c remoteCase) {
 
 	t.Run("a refusal is final and named", func(t *testing.T) {
 		t.Parallel()
-		r, signer, _ := start(t)
+		r, signer, _ := start(t, patient)
 		if err := r.SetFault(kmstest.Denied); err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +115,7 @@ func remoteConformance(t *testing.T, c remoteCase) {
 
 	t.Run("a caller that goes away ends the call", func(t *testing.T) {
 		t.Parallel()
-		r, signer, _ := start(t)
+		r, signer, _ := start(t, patient)
 		if err := r.SetFault(kmstest.Hang); err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +128,7 @@ func remoteConformance(t *testing.T, c remoteCase) {
 
 	t.Run("down and back on the same port", func(t *testing.T) {
 		t.Parallel()
-		r, signer, keys := start(t)
+		r, signer, keys := start(t, patient)
 		if err := r.SetFault(kmstest.Down); err != nil {
 			t.Fatal(err)
 		}
@@ -156,7 +159,11 @@ func remoteConformance(t *testing.T, c remoteCase) {
 		}
 		t.Run(string(f.fault), func(t *testing.T) {
 			t.Parallel()
-			r, signer, keys := start(t)
+			l := patient
+			if f.fault == kmstest.Hang {
+				l = quick
+			}
+			r, signer, keys := start(t, l)
 			// Once: the second try mends it, or none was needed.
 			if err := r.FailTimes(f.fault, 1); err != nil {
 				t.Fatal(err)
