@@ -37,9 +37,9 @@ var guardRefusals = promauto.NewCounter(prometheus.CounterOpts{
 // guardAttempts bounds how often one round loses the race for the guard.
 const guardAttempts = 5
 
-// errBehind: another publisher of the same database was faster; the database
-// has to be read again.
-var errBehind = fmt.Errorf("%w: another replica has signed a bigger head meanwhile", ErrUnavailable)
+// errBehind: another publisher of the same database was faster, or somebody else
+// wrote the guard; the database has to be read again.
+var errBehind = fmt.Errorf("%w: the race for the fork guard was lost", ErrUnavailable)
 
 // pass moves the guard to r, which may be signed then, or refuses.
 //
@@ -68,7 +68,7 @@ func (p *publisher) pass(ctx context.Context, r root) error {
 			return fmt.Errorf("%w: the fork guard was not advanced: %w", ErrUnavailable, err)
 		}
 	}
-	return errBehind
+	return fmt.Errorf("%w: its record was written by somebody else before each of %d attempts to move it: only log-servers of this log may write it (runbooks/fork-guard.md)", errBehind, guardAttempts)
 }
 
 // compare tells whether the guard is at r already, or may be moved there (nil).
@@ -96,7 +96,7 @@ func (p *publisher) compare(ctx context.Context, loaded forkguard.Record, r root
 		if committed.size < held.size {
 			return false, refuse("the database is older than what was signed: it has %d leaves, and a head of size %d was signed", committed.size, held.size)
 		}
-		return false, errBehind
+		return false, fmt.Errorf("%w: another replica has signed a bigger head meanwhile", errBehind)
 	case held.size == 0:
 		if loaded.Root != emptyRoot.head("").RootHash {
 			return false, refuse("its record of size 0 is not the empty tree")

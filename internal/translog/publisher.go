@@ -20,6 +20,9 @@ const (
 	publishTimeout = 30 * time.Second
 	publishBackoff = 100 * time.Millisecond
 	maxBackoff     = 2 * time.Second
+	// lostRaces is how many rounds in a row may lose to other replicas before that
+	// is a failure: one more means that somebody else keeps writing the guard.
+	lostRaces = 10
 )
 
 // publisher signs the committed head and stores the signature, whenever somebody
@@ -114,13 +117,15 @@ func uncovered(index int64, why error) error {
 
 // run publishes once at the start, then on demand, and after a failure again
 // until it succeeds. A lost race is no failure: another replica has published
-// meanwhile, and the next round begins where that one ended.
+// meanwhile, and the next round begins where that one ended. To lose again and
+// again is one.
 func (p *publisher) run(ctx context.Context) {
-	backoff := publishBackoff
+	backoff, lost := publishBackoff, 0
 	for {
 		began := time.Now()
 		size, err := p.publish(p.shown(ctx))
-		if errors.Is(err, errBehind) && ctx.Err() == nil {
+		if errors.Is(err, errBehind) && ctx.Err() == nil && lost < lostRaces {
+			lost++
 			continue
 		}
 		if err == nil {
@@ -140,7 +145,7 @@ func (p *publisher) run(ctx context.Context) {
 			backoff = min(2*backoff, maxBackoff)
 			continue
 		}
-		backoff = publishBackoff
+		backoff, lost = publishBackoff, 0
 		for waited := false; !waited; waited = p.awaited() {
 			select {
 			case <-ctx.Done():
