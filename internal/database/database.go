@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/exaring/otelpgx"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -68,8 +67,7 @@ func Config(databaseURL string) (*pgxpool.Config, error) {
 		return err
 	}
 	if telemetry.Traced() {
-		// Only inside a span, and never with a parameter: these are inputs and hashes.
-		config.ConnConfig.Tracer = otelpgx.NewTracer(otelpgx.WithDisableConnectionDetailsInAttributes(), otelpgx.WithDisableAcquireTracer())
+		config.ConnConfig.Tracer = newTracer()
 	}
 	return config, nil
 }
