@@ -43,7 +43,7 @@ func TestSpansOfFailures(t *testing.T) {
 			return err
 		},
 		"prepare": func() error {
-			_, err := pool.Exec(ctx, "SELECT FROM no_table")
+			_, err := pool.Exec(ctx, "SELECT FROM no_table WHERE $1 > 0", 1)
 			return err
 		},
 		"connect": func() error {
