@@ -174,7 +174,7 @@ func leaderKilled(t *testing.T, c *cluster) {
 	load := startStream(t, c.base)
 	last, pod := leader(t)
 	kill := killerOf(t, c, pod)
-	s, deals := missTogether(t, c.base, 20, 15*time.Second)
+	s, deals := missTogether(t, c.base, 20, 30*time.Second)
 	limit, restarts := failover(t), restartsOf(t, pod)
 	time.Sleep(time.Until(time.Unix(deals[0].deadline, 0).Add(-2 * time.Second)))
 	took := succeeded(t, last, kill())
@@ -211,7 +211,7 @@ func withoutElection(t *testing.T, c *cluster) {
 		workers = podsOf(t, "deadline-worker")
 		return len(workers) == 2
 	})
-	s, deals := missTogether(t, c.base, 60, 20*time.Second)
+	s, deals := missTogether(t, c.base, 60, 40*time.Second)
 	late := attended(t, s, deals)
 	load.stop(t, c, "election off")
 	var ended []int
