@@ -3,6 +3,7 @@ package service_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -11,6 +12,25 @@ import (
 
 	"github.com/fairpact/fairpact/internal/service"
 )
+
+// listening gives a logger for a service and what waits until that has named n
+// ports, and gives their addresses.
+func listening(t *testing.T, n int) (*slog.Logger, func() map[string]string) {
+	t.Helper()
+	lines, logs := io.Pipe()
+	return slog.New(slog.NewJSONHandler(logs, nil)), func() map[string]string {
+		addresses, decoder := map[string]string{}, json.NewDecoder(lines)
+		for len(addresses) < n {
+			var line struct{ Port, Address string }
+			if err := decoder.Decode(&line); err != nil {
+				t.Fatal(err)
+			}
+			addresses[line.Port] = "http://" + line.Address
+		}
+		go func() { _, _ = io.Copy(io.Discard, lines) }()
+		return addresses
+	}
+}
 
 // A service that is told to stop is at once not ready, goes on answering for
 // its delay while it sends its clients elsewhere, and finishes what is under way.
@@ -27,23 +47,15 @@ func TestServesOnUntilItsClientsAreGone(t *testing.T) {
 	health := service.NewHealth(func(context.Context) error { return nil })
 	health.Delay = 2 * time.Second
 
-	lines, logs := io.Pipe()
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
+	logger, addresses := listening(t, 2)
 	go func() {
-		ended <- health.Serve(ctx, slog.New(slog.NewJSONHandler(logs, nil)),
+		ended <- health.Serve(ctx, logger,
 			service.Port{Name: "public", Address: "127.0.0.1:0", Server: &http.Server{Handler: mux}},
 			service.Port{Name: "admin", Address: "127.0.0.1:0", Server: health.AdminServer()})
 	}()
-	addresses, decoder := map[string]string{}, json.NewDecoder(lines)
-	for len(addresses) < 2 {
-		var line struct{ Port, Address string }
-		if err := decoder.Decode(&line); err != nil {
-			t.Fatal(err)
-		}
-		addresses[line.Port] = "http://" + line.Address
-	}
-	go func() { _, _ = io.Copy(io.Discard, lines) }()
+	at := addresses()
 	client := &http.Client{Transport: &http.Transport{}}
 	get := func(url string) (*http.Response, error) {
 		resp, err := client.Get(url)
@@ -53,15 +65,15 @@ func TestServesOnUntilItsClientsAreGone(t *testing.T) {
 		}
 		return resp, err
 	}
-	if resp, err := get(addresses["admin"] + "/readyz"); err != nil || resp.StatusCode != 200 {
+	if resp, err := get(at["admin"] + "/readyz"); err != nil || resp.StatusCode != 200 {
 		t.Fatalf("%v %v", resp, err)
 	}
-	if resp, err := get(addresses["public"] + "/quick"); err != nil || resp.Close {
+	if resp, err := get(at["public"] + "/quick"); err != nil || resp.Close {
 		t.Fatalf("%v %v", resp, err)
 	}
 	slow := make(chan string, 1)
 	go func() {
-		resp, err := http.Get(addresses["public"] + "/slow")
+		resp, err := http.Get(at["public"] + "/slow")
 		if err != nil {
 			slow <- err.Error()
 			return
@@ -75,7 +87,7 @@ func TestServesOnUntilItsClientsAreGone(t *testing.T) {
 	stopped := time.Now()
 	stop()
 	for {
-		resp, err := get(addresses["admin"] + "/readyz")
+		resp, err := get(at["admin"] + "/readyz")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,12 +95,12 @@ func TestServesOnUntilItsClientsAreGone(t *testing.T) {
 			break
 		}
 	}
-	if resp, err := get(addresses["public"] + "/quick"); err != nil || resp.StatusCode != 200 || !resp.Close {
+	if resp, err := get(at["public"] + "/quick"); err != nil || resp.StatusCode != 200 || !resp.Close {
 		t.Errorf("during the delay: %v %v", resp, err)
 	}
 	// The delay is over once a new connection is refused; the old one still runs.
 	for {
-		if _, err := get(addresses["public"] + "/quick"); err != nil {
+		if _, err := get(at["public"] + "/quick"); err != nil {
 			break
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -107,5 +119,66 @@ func TestServesOnUntilItsClientsAreGone(t *testing.T) {
 	}
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// Work beside the ports is told to stop with them, and they tell of it until it
+// has ended; where either fails the other ends, too.
+func TestThePortsOutliveTheWork(t *testing.T) {
+	t.Parallel()
+	health := service.NewHealth(func(context.Context) error { return nil })
+	logger, addresses := listening(t, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	told, release, ended := make(chan bool), make(chan bool), make(chan error, 1)
+	go func() {
+		ended <- health.ServeBeside(ctx, logger, func(ctx context.Context) error {
+			<-ctx.Done()
+			told <- true
+			<-release
+			return nil
+		}, service.Port{Name: "admin", Address: "127.0.0.1:0", Server: health.AdminServer()})
+	}()
+	admin := addresses()["admin"]
+	status := func(path string) int {
+		resp, err := http.Get(admin + path)
+		if err != nil {
+			return 0
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	if got := status("/readyz"); got != 200 {
+		t.Fatalf("/readyz: %d", got)
+	}
+	stop()
+	<-told
+	for status("/readyz") == 200 {
+		time.Sleep(time.Millisecond)
+	}
+	// Ports that the work does not hold close within this.
+	for until := time.Now().Add(200 * time.Millisecond); time.Now().Before(until); {
+		for path, want := range map[string]int{"/readyz": 503, "/healthz": 200, "/metrics": 200} {
+			if got := status(path); got != want {
+				t.Fatalf("%s while the work is finished: %d, want %d", path, got, want)
+			}
+		}
+	}
+	close(release)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if got := status("/healthz"); got != 0 {
+		t.Errorf("/healthz after the end: %d", got)
+	}
+
+	broken := errors.New("broken")
+	logger = slog.New(slog.DiscardHandler)
+	if err := service.NewHealth(nil).ServeBeside(t.Context(), logger, func(context.Context) error { return broken }); !errors.Is(err, broken) {
+		t.Errorf("the work fails: %v", err)
+	}
+	err := service.NewHealth(nil).ServeBeside(t.Context(), logger, func(ctx context.Context) error { <-ctx.Done(); return nil },
+		service.Port{Name: "admin", Address: "256.0.0.1:1", Server: health.AdminServer()})
+	if err == nil {
+		t.Error("a port that cannot be had ends nothing")
 	}
 }

@@ -65,7 +65,8 @@ type Health struct {
 	draining atomic.Bool
 	serving  atomic.Bool // all ports are open
 	open     []Port
-	failed   chan error // holds one error of each port
+	failed   chan error      // holds one error of each port
+	work     <-chan struct{} // closed when the work beside has ended; nil: there is none
 }
 
 // maxPorts are the most that a binary has.

@@ -15,7 +15,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -75,17 +74,12 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	prometheus.Unregister(collectors.NewGoCollector())
 	prometheus.Unregister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	health.Measure(runtimemetrics.Registry)
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
+	return health.ServeBeside(ctx, logger, func(ctx context.Context) error {
 		if !parts.Gate.Passed(ctx) { // before that it is not to lead: it could finish no certificate
 			return nil
 		}
 		return mgr.Start(ctx)
-	})
-	group.Go(func() error {
-		return health.Serve(ctx, logger, service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()})
-	})
-	return group.Wait()
+	}, service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()})
 }
 
 // newManager needs an API server only for the Lease: without election its
