@@ -30,7 +30,6 @@ var faults = []fault{
 		return func() { put(); s.restart(localstack.LogServer) }
 	}},
 	{alert: "FairpactForkGuardRefused", what: "the database is an old backup", env: []string{guardBeside}, also: map[string]string{
-		"FairpactProofFailures":  "what the guard refuses contradicts what was signed",
 		"FairpactLogUnpublished": "leaves that came meanwhile have no head",
 	}, do: func(s *site) func() {
 		backup := s.backup()

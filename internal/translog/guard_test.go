@@ -346,6 +346,12 @@ func TestFailoverUnderARunningReplica(t *testing.T) {
 	if n := gate.count.Load(); n != signed {
 		t.Errorf("%d heads were signed", n-signed)
 	}
+	if n := l.ProofFailures(); n != 0 {
+		t.Errorf("%d contradictions are counted, and no proof was wrong", n)
+	}
+	if why := l.lastFailure(); !errors.Is(why, errGuarded) {
+		t.Errorf("the refusal is %v", why)
+	}
 }
 
 // A guard that lost its record, or is new to a log, takes nothing by itself.

@@ -221,6 +221,9 @@ func (p *publisher) publish(ctx context.Context) (int64, error) {
 		newest = &first
 	}
 	if seen := p.seen(); committed.size < seen {
+		if p.guard != nil { // which would say so at the next size
+			return 0, refuse("the database is older than what was signed: it has %d leaves, and this process has seen a head of size %d", committed.size, seen)
+		}
 		return 0, fmt.Errorf("%w: the database has %d leaves, and this process has seen a head of size %d: it is an older copy", ErrInconsistent, committed.size, seen)
 	}
 	if err := p.extends(ctx, *newest, committed); err != nil {
