@@ -32,10 +32,11 @@ type times struct {
 	try      time.Duration // that one write may take
 	retry    time.Duration // until the next write while there is no lease
 	remind   time.Duration // between two log lines of one disagreement
+	looks    int           // in a row at which nobody disagrees, before one that was kept out writes: two beats
 }
 
 func timesFor(lifetime time.Duration) times {
-	return times{lifetime, lifetime * 4 / 5, lifetime * 4 / 15, lifetime / 3, lifetime / 30, 4 * lifetime}
+	return times{lifetime, lifetime * 4 / 5, lifetime * 4 / 15, lifetime / 3, lifetime / 30, 4 * lifetime, 16}
 }
 
 // Signer signs digests: internal/signing has the real one.
@@ -227,19 +228,23 @@ func elapsed(since time.Time) time.Duration {
 // run writes the row again and again, until Close.
 func (g *Gate) run() {
 	var told report
+	owed := 0
 	for {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(g.closed, g.times.try)
-		against, err := g.table.announce(ctx, g.me)
+		against, err := g.table.announce(ctx, g.me, owed == 0)
 		cancel()
 		if g.closed.Err() != nil {
 			return
 		}
 		pause := g.times.retry
-		if g.note(began, against, err) {
+		if g.note(began, owed == 0, against, err) {
 			pause = g.times.beat
 		}
-		told.tell(g, len(against), err)
+		if owed == 0 || err != nil || len(against) > 0 {
+			told.tell(g, len(against), err)
+		}
+		owed = owes(owed, g.times.looks, g.keptOut(), len(against), err)
 		select {
 		case <-g.closed.Done():
 			return
@@ -248,8 +253,9 @@ func (g *Gate) run() {
 	}
 }
 
-// note takes in what a write was answered and tells whether there is a lease.
-func (g *Gate) note(began time.Time, against []opponent, err error) bool {
+// note takes in what a write, or only a look, was answered and tells whether
+// there is a lease.
+func (g *Gate) note(began time.Time, wrote bool, against []opponent, err error) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	close(g.changed)
@@ -261,6 +267,8 @@ func (g *Gate) note(began time.Time, against []opponent, err error) bool {
 	case len(against) > 0:
 		g.began, g.refused = time.Time{}, g.refusal(against)
 		g.foreign = slices.ContainsFunc(against, func(other opponent) bool { return !slices.Contains(g.me.accepts, other.SignsWith) })
+	case !wrote:
+		g.refused, g.foreign = errors.New("no process that runs disagrees with this one any more; it lets those that disagreed go first, should they come back within seconds"), false
 	default:
 		g.began, g.refused, g.foreign = began, nil, false
 		if g.holds() {

@@ -90,7 +90,7 @@ func newTable(t *testing.T, lifetime time.Duration) (url string, made table) {
 
 func (t table) mustAnnounce(test *testing.T, m member) []opponent {
 	test.Helper()
-	against, err := t.announce(test.Context(), m)
+	against, err := t.announce(test.Context(), m, true)
 	if err != nil {
 		test.Fatal(err)
 	}
@@ -136,9 +136,13 @@ func openGate(t *testing.T, url string, set *signing.KeySet, lifetime time.Durat
 // openQuick opens a gate that beats often, and for which rows live long.
 func openQuick(t *testing.T, url string, set *signing.KeySet) *Gate {
 	t.Helper()
+	return openWith(t, url, set, quickTimes())
+}
+
+func quickTimes() times {
 	quick := timesFor(time.Second)
 	quick.lifetime, quick.try = long, patience
-	return openWith(t, url, set, quick)
+	return quick
 }
 
 func openWith(t *testing.T, url string, set *signing.KeySet, times times) *Gate {
@@ -174,20 +178,33 @@ func (g *Gate) vanish() {
 // refusedAnew waits until the gate is refused by an answer that is still to come.
 func (g *Gate) refusedAnew(t *testing.T) (refused error) {
 	t.Helper()
-	for end, asked := time.After(patience), 0; refused == nil || asked < 3; asked++ {
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		g.awaitAnswers(t, 3)
+		g.mu.Lock()
+		refused = g.refused
+		g.mu.Unlock()
+		if refused != nil {
+			return refused
+		}
+	}
+	t.Fatalf("never refused: %v", g.Ready())
+	return nil
+}
+
+// awaitAnswers waits until the table has answered, as often, what is still to come.
+func (g *Gate) awaitAnswers(t *testing.T, number int) {
+	t.Helper()
+	end := time.After(patience)
+	for range number {
 		g.mu.Lock()
 		changed := g.changed
 		g.mu.Unlock()
 		select {
 		case <-changed:
 		case <-end:
-			t.Fatalf("never refused: %v", g.Ready())
+			t.Fatalf("no answer: %v", g.Ready())
 		}
-		g.mu.Lock()
-		refused = g.refused
-		g.mu.Unlock()
 	}
-	return refused
 }
 
 // signs asks for one signature.

@@ -44,12 +44,13 @@ type table struct {
 }
 
 // announce writes the member's row and gives nobody, or gives the live members
-// that disagree with it and writes nothing. It is one transaction and one round
-// trip: no lock is held while a process is paused.
-func (t table) announce(ctx context.Context, m member) (against []opponent, err error) {
+// that disagree with it and writes nothing; where it is not to write it only
+// looks. It is one transaction and one round trip: no lock is held while a process
+// is paused.
+func (t table) announce(ctx context.Context, m member, write bool) (against []opponent, err error) {
 	batch := &pgx.Batch{}
 	batch.Queue(lockSQL)
-	batch.Queue(announceSQL, m.name, m.kind, m.signsWith, m.accepts, t.lifetime.Seconds()).Query(func(rows pgx.Rows) error {
+	batch.Queue(announceSQL, m.name, m.kind, m.signsWith, m.accepts, t.lifetime.Seconds(), write).Query(func(rows pgx.Rows) error {
 		against, err = pgx.CollectRows(rows, pgx.RowToStructByPos[opponent])
 		return err
 	})
