@@ -216,9 +216,17 @@ func TestWorkerHandsItsLeaseOver(t *testing.T) {
 		o.Replicas = map[string]int{localstack.DeadlineWorker: 2}
 		o.Env[localstack.DeadlineWorker] = []string{"KUBECONFIG=" + kubeconfig, "FAIRPACT_LEADER_ELECTION=true", "FAIRPACT_LEASE_NAMESPACE=here", "FAIRPACT_FAILOVER=1m"}
 	})
-	first := api.holder()
-	if first == "" {
-		t.Fatal("nobody leads")
+	// The one that is signalled leads, as it is alone at first.
+	if err := stack.Stop(secondWorker); err != nil {
+		t.Fatal(err)
+	}
+	var first string
+	eventually(t, "one leads", patience, func() bool { first = api.holder(); return first != "" })
+	if err := stack.Start(t.Context(), secondWorker); err != nil {
+		t.Fatal(err)
+	}
+	if now := api.holder(); now != first {
+		t.Fatalf("a standby that starts takes the Lease of %s, as %q", first, now)
 	}
 	began := time.Now()
 	stack.Signal(localstack.DeadlineWorker, syscall.SIGTERM)
