@@ -40,12 +40,15 @@ tolerations: {{ toJson . }}
 {{- end }}
 {{- end }}
 
-{{/* A list of variables, as YAML; none may be there twice, since an upgrade would then lose one. */}}
+{{/* A list of variables, as YAML; none may be there twice, since an upgrade would then lose one, and none may outlast the grace period. */}}
 {{- define "fairpact.env" -}}
 {{- $seen := dict }}
 {{- range . }}
 {{- if hasKey $seen .name }}
 {{- fail (printf "the variable %s is set twice: by extraEnv, and by the chart or by the extraEnv of the workload. Use the chart's value for it, or name it once" .name) }}
+{{- end }}
+{{- if eq .name "FAIRPACT_DRAIN_DELAY" }}
+{{- fail "FAIRPACT_DRAIN_DELAY cannot be set in extraEnv, as the pod's grace period does not know of it: use preStopSeconds of the workload, which does the same" }}
 {{- end }}
 {{- $_ := set $seen .name true }}
 {{- end }}
@@ -270,7 +273,7 @@ spec:
       {{- include "fairpact.pullSecrets" $root | nindent 6 }}
       securityContext:
         {{- include "fairpact.podSecurity" $root | nindent 8 }}
-      # The pause before SIGTERM, the 28 s of draining, and a little.
+      # The pause before SIGTERM, the 28 s of draining, and what the replicas' list, the database and the last spans may take then.
       terminationGracePeriodSeconds: {{ add $v.preStopSeconds 32 }}
       {{- with include "fairpact.initContainers" $at }}
       initContainers:
