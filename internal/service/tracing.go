@@ -3,6 +3,8 @@ package service
 import (
 	"context"
 	"log/slog"
+	"net/http"
+	"net/url"
 	"os"
 	"time"
 
@@ -39,7 +41,7 @@ func startTracing(name string, logger *slog.Logger) (flush func()) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		complain.Do(func() { logger.Warn("traces are lost", "error", err.Error()) })
 	}))
-	exporter, err := otlptracehttp.New(context.Background())
+	exporter, err := otlptracehttp.New(context.Background(), otlptracehttp.WithProxy(collectorsProxy))
 	if err != nil {
 		logger.Warn("no traces are sent", "error", err.Error())
 		return func() {}
@@ -66,4 +68,13 @@ func startTracing(name string, logger *slog.Logger) (flush func()) {
 			logger.Warn("the last traces are lost", "error", err.Error())
 		}
 	}
+}
+
+// collectorsProxy is the environment's proxy for a collector under https. One
+// under http lies inside, and its headers, which hold keys, go to it alone.
+func collectorsProxy(r *http.Request) (*url.URL, error) {
+	if r.URL.Scheme == "http" {
+		return nil, nil
+	}
+	return http.ProxyFromEnvironment(r)
 }
