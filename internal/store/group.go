@@ -61,7 +61,7 @@ func (s *Store) newGrouped(statement string) *grouped {
 	return g
 }
 
-// close waits for the groups under way. Nobody may call insert any more.
+// close breaks off the groups under way. Nobody may wait for one any more.
 func (g *grouped) close() {
 	g.stop()
 	g.loops.Wait()
@@ -135,7 +135,7 @@ func (g *grouped) mend(ctx context.Context, group []*insert, err error) {
 // where that succeeds. Of two rows for one place the first is tried and the
 // other finds it taken.
 func (g *grouped) write(ctx context.Context, group []*insert) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), groupTimeout)
+	ctx, cancel := context.WithTimeout(ctx, groupTimeout)
 	defer cancel()
 	ctx = trace.ContextWithSpan(ctx, group[0].span) // one trace shows the statements
 	var c columns

@@ -62,11 +62,23 @@ func Open(ctx context.Context, databaseURL string, maxConns int32) (*Store, erro
 	return s, nil
 }
 
-// Close ends all connections. No call may be under way.
+// closeBound is what a database that does not answer may add to a stop.
+const closeBound = 500 * time.Millisecond
+
+// Close ends all connections. No call may be under way; an insert whose caller
+// gave up is broken off, as in a crash.
 func (s *Store) Close() {
 	s.commits.close()
 	s.reveals.close()
-	s.pool.Close()
+	closed := make(chan struct{})
+	go func() {
+		s.pool.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(closeBound): // the process ends, and its connections with it
+	}
 }
 
 // Ready tells whether the database answers and holds the schema that this
