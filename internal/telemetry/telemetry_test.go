@@ -16,8 +16,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
-// A caller's request id is taken only where it cannot be a credential and
-// cannot disturb a log.
+// A caller's request id is taken only where it cannot be a key or token of ours
+// and cannot disturb a log.
 func TestRequestIDs(t *testing.T) {
 	for sent, taken := range map[string]bool{
 		"a": true, "3f2b9c1e-7a10-4d55-9b1e-0c5a8f6d2e41": true, strings.Repeat("9", 36): true,

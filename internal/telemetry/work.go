@@ -17,8 +17,10 @@ import (
 // and passed on to log-server.
 const RequestIDHeader = "X-Request-Id"
 
-// longestID is a UUID's length. Together with the characters that an id may
-// have it keeps credentials out: theirs are longer and hold an underscore.
+// longestID is a UUID's length. Together with the characters that an id may have
+// it keeps our keys and tokens out, which are longer and hold an underscore. A
+// bare salt or nonce in hex has the form of an id: whoever sends one as the name
+// of a request has it logged.
 const longestID = 36
 
 // work is what the log lines of one request, or of one turn of the worker at a
