@@ -261,6 +261,7 @@ func (g *Gate) note(began time.Time, wrote bool, against []opponent, err error) 
 	close(g.changed)
 	g.changed = make(chan struct{})
 	g.silent = err
+	defer func() { lease.Set(map[bool]float64{true: 1}[g.holds()]) }()
 	switch {
 	case err != nil: // what the row was worth, it still is
 		return false

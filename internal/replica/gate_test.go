@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 )
 
@@ -52,7 +53,7 @@ func TestDeadRowThatDisagrees(t *testing.T) {
 		if !strings.Contains(refused.Error(), first.me.name) {
 			t.Errorf("%v, want the name of %s", refused, first.me.name)
 		}
-		if got := measured(t); got != 1 {
+		if got := measured(t, disagreements); got != 1 {
 			t.Errorf("fairpact_replica_disagreements is %v, want 1", got)
 		}
 		if err := g.Ready(); err == nil || !strings.Contains(err.Error(), "signs nothing") {
@@ -72,7 +73,7 @@ func TestDeadRowThatDisagrees(t *testing.T) {
 	if err := g.Ready(); err != nil {
 		t.Error(err)
 	}
-	if got := measured(t); got != 0 {
+	if got := measured(t, disagreements); got != 0 {
 		t.Errorf("fairpact_replica_disagreements is %v, want 0", got)
 	}
 	if err := g.signs(t, patience); err != nil {
@@ -132,10 +133,10 @@ func TestOwes(t *testing.T) {
 	}
 }
 
-func measured(t *testing.T) float64 {
+func measured(t *testing.T, gauge prometheus.Gauge) float64 {
 	t.Helper()
 	var m dto.Metric
-	if err := disagreements.Write(&m); err != nil {
+	if err := gauge.Write(&m); err != nil {
 		t.Fatal(err)
 	}
 	return m.GetGauge().GetValue()
@@ -196,7 +197,7 @@ func TestRowThatDisagreesWithOneThatRuns(t *testing.T) {
 		if err := g.signs(t, patience); err == nil || !strings.Contains(err.Error(), "stray") {
 			t.Errorf("signed while a live row disagrees: %v", err)
 		}
-		if got := measured(t); got != 1 {
+		if got := measured(t, disagreements); got != 1 {
 			t.Errorf("fairpact_replica_disagreements is %v, want 1", got)
 		}
 	}
@@ -281,4 +282,36 @@ func TestElapsed(t *testing.T) {
 	if got := elapsed(now.Round(0).Add(-time.Minute)); got < time.Minute {
 		t.Errorf("by the wall clock: %s", got)
 	}
+}
+
+// A process that cannot announce itself is ready, as nobody refused it, and
+// signs nothing: a gauge says so.
+func TestNoLeaseIsMeasured(t *testing.T) {
+	url, table := newTable(t, long)
+	rename := func(from, to string) {
+		t.Helper()
+		if _, err := table.pool.Exec(t.Context(), "ALTER TABLE replica."+from+" RENAME TO "+to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await := func(want float64) {
+		t.Helper()
+		for end := time.Now().Add(patience); measured(t, lease) != want; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("fairpact_replica_lease is not %v", want)
+			}
+		}
+	}
+	g := openQuick(t, url, newKeys(t).sets(t)["before"])
+	await(1)
+	rename("members", "away")
+	await(0)
+	if err := g.signs(t, time.Millisecond); err == nil || !strings.Contains(err.Error(), "no lease to sign") {
+		t.Errorf("signed: %v", err)
+	}
+	if err := g.Ready(); err != nil {
+		t.Errorf("nobody refused it, and it is not ready: %v", err)
+	}
+	rename("away", "members")
+	await(1)
 }
