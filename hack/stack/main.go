@@ -6,8 +6,8 @@
 //	PORT           the public port on 127.0.0.1 (8080)
 //	DATABASE_URL   a Postgres to use instead of a private one
 //	REDIS_URL      a Redis to use instead of a private one
-//	FAIRPACT_LOG_LEVEL, FAIRPACT_SIGNING_KEY, FAIRPACT_LEGACY_KEYS,
-//	FAIRPACT_BEACON_…   handed on to the binaries
+//	FAIRPACT_LOG_LEVEL, FAIRPACT_SIGNING_KEY, FAIRPACT_KEY_SET_FILE,
+//	FAIRPACT_LEGACY_KEYS, FAIRPACT_BEACON_…, OTEL_…   handed on to the binaries
 package main
 
 import (
@@ -144,8 +144,8 @@ func handedOn() (env []string) {
 	for _, variable := range os.Environ() {
 		name, _, _ := strings.Cut(variable, "=")
 		switch {
-		case name == "FAIRPACT_LOG_LEVEL", name == "FAIRPACT_SIGNING_KEY", name == "FAIRPACT_LEGACY_KEYS",
-			strings.HasPrefix(name, "FAIRPACT_BEACON_"):
+		case name == "FAIRPACT_LOG_LEVEL", name == "FAIRPACT_SIGNING_KEY", name == "FAIRPACT_KEY_SET_FILE",
+			name == "FAIRPACT_LEGACY_KEYS", strings.HasPrefix(name, "FAIRPACT_BEACON_"), strings.HasPrefix(name, "OTEL_"):
 			env = append(env, variable)
 		}
 	}
