@@ -26,10 +26,18 @@ var additive = []*regexp.Regexp{
 }
 
 var (
-	comment  = regexp.MustCompile(`(?m)--.*$`)
-	quoted   = regexp.MustCompile(`'(?:[^']|'')*'`)
-	space    = regexp.MustCompile(`\s+`)
-	newTable = regexp.MustCompile(`^CREATE TABLE (?:IF NOT EXISTS )?(\S+)`)
+	comment = regexp.MustCompile(`(?m)--.*$`)
+	quoted  = regexp.MustCompile(`'(?:[^']|'')*'`)
+	space   = regexp.MustCompile(`\s+`)
+	// newTable finds a table that surely is new: one that may be there is not.
+	newTable   = regexp.MustCompile(`^CREATE TABLE (IF NOT EXISTS )?([^\s(]+)`)
+	references = regexp.MustCompile(`\bREFERENCES ([^\s(,)]+)`)
+	// partOf ties a new table to another, which is then read or locked with it.
+	partOf = regexp.MustCompile(`\b(PARTITION OF|INHERITS)\b`)
+	// A literal default is kept beside the table; another may write each row anew, under a lock.
+	anyDefault = regexp.MustCompile(` DEFAULT\b`)
+	literal    = regexp.MustCompile(` DEFAULT (''|[-+]?[0-9.]+|TRUE|FALSE|NULL)(::[A-Z0-9_.\[\]]+)? `)
+	serial     = regexp.MustCompile(` (SMALL|BIG)?SERIAL[248]? `)
 	// onTable finds the table that an index or a row is for.
 	onTable = regexp.MustCompile(`^(?:CREATE (?:UNIQUE )?INDEX .*?\bON|INSERT INTO) (?:ONLY )?([^\s(]+)`)
 	// brackets hold commas that part no clauses, as in NUMERIC(10, 2)
@@ -39,6 +47,7 @@ var (
 // disturbs gives the statements of a migration, not its schema's first, that
 // the version before it would notice.
 func disturbs(migration string) (bad []string) {
+	alone := strings.HasPrefix(migration, "-- +goose NO TRANSACTION\n")
 	up, _, _ := strings.Cut(migration, "-- +goose Down")
 	up = strings.ToUpper(quoted.ReplaceAllString(comment.ReplaceAllString(up, ""), "''"))
 	made := map[string]bool{}
@@ -47,17 +56,29 @@ func disturbs(migration string) (bad []string) {
 		if statement == "" {
 			continue
 		}
-		if table := newTable.FindStringSubmatch(statement); table != nil {
-			made[strings.TrimSuffix(table[1], "(")] = true
+		table := newTable.FindStringSubmatch(statement)
+		if table != nil && table[1] == "" {
+			made[table[2]] = true
 		}
-		if table := onTable.FindStringSubmatch(statement); table != nil && made[table[1]] {
+		if on := onTable.FindStringSubmatch(statement); on != nil && made[on[1]] {
 			continue // nobody writes to it yet
 		}
-		if !isAdditive(statement) {
+		concurrently := strings.HasPrefix(statement, "CREATE INDEX CONCURRENTLY ")
+		if !isAdditive(statement) || table != nil && isTied(statement, made) || concurrently && !alone {
 			bad = append(bad, statement)
 		}
 	}
 	return bad
+}
+
+// isTied tells whether a new table takes hold of one that is not of this migration.
+func isTied(statement string, made map[string]bool) bool {
+	for _, table := range references.FindAllStringSubmatch(statement, -1) {
+		if !made[table[1]] {
+			return true
+		}
+	}
+	return partOf.MatchString(statement)
 }
 
 func isAdditive(statement string) bool {
@@ -81,6 +102,9 @@ func isAdditive(statement string) bool {
 		}
 		words := " " + clause + " "
 		if strings.Contains(words, " NOT NULL ") && !strings.Contains(words, " DEFAULT ") {
+			return false
+		}
+		if anyDefault.MatchString(words) && !literal.MatchString(words) || serial.MatchString(words) {
 			return false
 		}
 		for _, rule := range []string{" UNIQUE ", " PRIMARY KEY ", " REFERENCES ", " CHECK ", " GENERATED "} {
@@ -150,43 +174,54 @@ func TestMigrationsDisturbNobody(t *testing.T) {
 
 func TestDisturbancesAreFound(t *testing.T) {
 	for migration, found := range map[string]int{
-		`CREATE TABLE a (b text NOT NULL UNIQUE); CREATE UNIQUE INDEX ON a (b); INSERT INTO a (b) VALUES ('x');`: 0,
-		"CREATE TABLE IF NOT EXISTS s.a (\n b int -- DROP\n);\nCREATE INDEX a_b ON s.a (b);":                     0,
-		`ALTER TABLE deals ADD COLUMN note text;`:                                                                0,
-		`ALTER TABLE deals ADD COLUMN price numeric(10, 2) NOT NULL DEFAULT 0, ADD COLUMN x text;`:               0,
-		`create index concurrently deals_note on deals (note); COMMENT ON TABLE deals IS 'a; DROP TABLE b';`:     0,
-		"-- +goose Up\nCREATE TABLE a ();\n-- +goose Down\nDROP TABLE a;":                                        0,
+		`CREATE TABLE a (b text NOT NULL UNIQUE); CREATE UNIQUE INDEX ON a (b); INSERT INTO a (b) VALUES ('x');`:                                                 0,
+		"CREATE TABLE s.a (\n b int -- DROP\n);\nCREATE INDEX a_b ON s.a (b);":                                                                                   0,
+		`CREATE TABLE a (b text PRIMARY KEY, at timestamptz DEFAULT now()); CREATE TABLE c (n bigserial, b text REFERENCES a(b), FOREIGN KEY (b) REFERENCES a);`: 0,
+		`ALTER TABLE deals ADD COLUMN a jsonb DEFAULT '{"x": now()}'::jsonb, ADD COLUMN b int DEFAULT -1 NOT NULL, ADD COLUMN c bool DEFAULT false;`:             0,
+		`ALTER TABLE deals ADD COLUMN note text;`:                                                                                                    0,
+		`ALTER TABLE deals ADD COLUMN price numeric(10, 2) NOT NULL DEFAULT 0, ADD COLUMN x text;`:                                                   0,
+		"-- +goose NO TRANSACTION\n-- +goose Up\ncreate index concurrently deals_note on deals (note); COMMENT ON TABLE deals IS 'a; DROP TABLE b';": 0,
+		"-- +goose Up\nCREATE TABLE a ();\n-- +goose Down\nDROP TABLE a;":                                                                            0,
 
-		`DROP TABLE deals;`:                                                              1,
-		`drop index deals_drawing`:                                                       1,
-		`TRUNCATE deals;`:                                                                1,
-		`UPDATE deals SET mode = 'open';`:                                                1,
-		`DELETE FROM deals;`:                                                             1,
-		`INSERT INTO deals DEFAULT VALUES;`:                                              1,
-		`REVOKE ALL ON deals FROM x;`:                                                    1,
-		`ALTER TABLE deals DROP COLUMN mode;`:                                            1,
-		`ALTER TABLE deals RENAME COLUMN mode TO m;`:                                     1,
-		`ALTER TABLE deals RENAME TO d;`:                                                 1,
-		`ALTER TABLE deals ALTER COLUMN parties TYPE bigint;`:                            1,
-		`ALTER TABLE deals ALTER mode SET NOT NULL;`:                                     1,
-		`ALTER TABLE deals ADD COLUMN note text NOT NULL;`:                               1,
-		`ALTER TABLE deals ADD COLUMN note text UNIQUE;`:                                 1,
-		`ALTER TABLE deals ADD COLUMN note text CHECK (note <> '');`:                     1,
-		`ALTER TABLE deals ADD COLUMN owner bytea REFERENCES api_keys (key_hash);`:       1,
-		`ALTER TABLE deals ADD CONSTRAINT short CHECK (length(mode) < 9);`:               1,
-		`ALTER TABLE deals ADD COLUMN a text, DROP COLUMN mode;`:                         1,
-		"ALTER TABLE deals\n  ADD COLUMN a text,\n  ALTER COLUMN mode DROP DEFAULT;":     1,
-		`ALTER TYPE kind RENAME VALUE 'a' TO 'b';`:                                       1,
-		`CREATE INDEX deals_note ON deals (note);`:                                       1, // no write while it is built
-		`CREATE UNIQUE INDEX CONCURRENTLY deals_note ON deals (note);`:                   1,
-		`CREATE TRIGGER t BEFORE INSERT ON deals EXECUTE FUNCTION f();`:                  1,
-		`CREATE TABLE a (); DROP TABLE b; /* */ ALTER TABLE b RENAME TO c;`:              2,
-		"-- +goose StatementBegin\nDO $$ BEGIN EXECUTE 'DROP TABLE deals'; END $$;":      2,
-		`CREATE OR REPLACE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1';`:         1,
-		`WITH gone AS (DELETE FROM deals RETURNING 1) INSERT INTO a SELECT * FROM gone;`: 1,
-		`CREATE TABLE kept AS SELECT * FROM deals; DROP TABLE IF EXISTS deals CASCADE;`:  1,
-		`ALTER TABLE ONLY deals ADD COLUMN a text;`:                                      1,
-		`ALTER TABLE deals ADD COLUMN a bigint GENERATED ALWAYS AS (parties) STORED;`:    1,
+		`DROP TABLE deals;`:                                                                   1,
+		`drop index deals_drawing`:                                                            1,
+		`TRUNCATE deals;`:                                                                     1,
+		`UPDATE deals SET mode = 'open';`:                                                     1,
+		`DELETE FROM deals;`:                                                                  1,
+		`INSERT INTO deals DEFAULT VALUES;`:                                                   1,
+		`REVOKE ALL ON deals FROM x;`:                                                         1,
+		`ALTER TABLE deals DROP COLUMN mode;`:                                                 1,
+		`ALTER TABLE deals RENAME COLUMN mode TO m;`:                                          1,
+		`ALTER TABLE deals RENAME TO d;`:                                                      1,
+		`ALTER TABLE deals ALTER COLUMN parties TYPE bigint;`:                                 1,
+		`ALTER TABLE deals ALTER mode SET NOT NULL;`:                                          1,
+		`ALTER TABLE deals ADD COLUMN note text NOT NULL;`:                                    1,
+		`ALTER TABLE deals ADD COLUMN note text UNIQUE;`:                                      1,
+		`ALTER TABLE deals ADD COLUMN note text CHECK (note <> '');`:                          1,
+		`ALTER TABLE deals ADD COLUMN owner bytea REFERENCES api_keys (key_hash);`:            1,
+		`ALTER TABLE deals ADD CONSTRAINT short CHECK (length(mode) < 9);`:                    1,
+		`ALTER TABLE deals ADD COLUMN a text, DROP COLUMN mode;`:                              1,
+		"ALTER TABLE deals\n  ADD COLUMN a text,\n  ALTER COLUMN mode DROP DEFAULT;":          1,
+		`ALTER TYPE kind RENAME VALUE 'a' TO 'b';`:                                            1,
+		`CREATE INDEX deals_note ON deals (note);`:                                            1, // no write while it is built
+		"-- +goose Up\nCREATE INDEX CONCURRENTLY deals_note ON deals (note);":                 1, // fails in a transaction
+		`CREATE TABLE notes (deal_id text REFERENCES deals (deal_id));`:                       1, // no write while it is added, and no deal goes without its notes
+		`CREATE TABLE notes (deal_id text, FOREIGN KEY (deal_id) REFERENCES deals(deal_id));`: 1,
+		`CREATE TABLE later PARTITION OF deals FOR VALUES IN ('x');`:                          1, // who reads deals reads it, too
+		`CREATE TABLE later (a text) INHERITS(deals);`:                                        1,
+		`CREATE TABLE IF NOT EXISTS deals (a text); INSERT INTO deals (a) VALUES ('x');`:      1, // there may be one
+		`ALTER TABLE deals ADD COLUMN at timestamptz DEFAULT clock_timestamp();`:              1, // writes each row anew
+		`ALTER TABLE deals ADD COLUMN n bigint DEFAULT nextval('s') NOT NULL;`:                1,
+		`ALTER TABLE deals ADD COLUMN n bigserial;`:                                           1,
+		`CREATE UNIQUE INDEX CONCURRENTLY deals_note ON deals (note);`:                        1,
+		`CREATE TRIGGER t BEFORE INSERT ON deals EXECUTE FUNCTION f();`:                       1,
+		`CREATE TABLE a (); DROP TABLE b; /* */ ALTER TABLE b RENAME TO c;`:                   2,
+		"-- +goose StatementBegin\nDO $$ BEGIN EXECUTE 'DROP TABLE deals'; END $$;":           2,
+		`CREATE OR REPLACE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1';`:              1,
+		`WITH gone AS (DELETE FROM deals RETURNING 1) INSERT INTO a SELECT * FROM gone;`:      1,
+		`CREATE TABLE kept AS SELECT * FROM deals; DROP TABLE IF EXISTS deals CASCADE;`:       1,
+		`ALTER TABLE ONLY deals ADD COLUMN a text;`:                                           1,
+		`ALTER TABLE deals ADD COLUMN a bigint GENERATED ALWAYS AS (parties) STORED;`:         1,
 	} {
 		if bad := disturbs(migration); len(bad) != found {
 			t.Errorf("%s\n  found %q, want %d", migration, bad, found)
