@@ -53,6 +53,24 @@ func Open(ctx context.Context, databaseURL string, maxConns int32) (*pgxpool.Poo
 	return pool, nil
 }
 
+// closeBound is what a database that does not answer may add to a stop.
+const closeBound = 250 * time.Millisecond
+
+// Close ends the connections of a pool that nobody uses any more. The farewell to
+// a server that does not answer takes up to 15 seconds and is not waited for: the
+// process ends, and its connections with it.
+func Close(pool *pgxpool.Pool) {
+	closed := make(chan struct{})
+	go func() {
+		pool.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(closeBound):
+	}
+}
+
 // Config is the pool's configuration that Open uses.
 func Config(databaseURL string) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(databaseURL)

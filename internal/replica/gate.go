@@ -187,7 +187,7 @@ func (g *Gate) Close() {
 	if err := g.table.leave(ctx, g.me); err != nil {
 		g.logger.Warn("this process could not be taken off the list of replicas; it counts as running for a while", "for", g.times.lifetime.String(), "error", err.Error())
 	}
-	g.table.pool.Close()
+	database.Close(g.table.pool)
 }
 
 func (g *Gate) hold(ctx context.Context) error {

@@ -62,23 +62,12 @@ func Open(ctx context.Context, databaseURL string, maxConns int32) (*Store, erro
 	return s, nil
 }
 
-// closeBound is what a database that does not answer may add to a stop.
-const closeBound = 500 * time.Millisecond
-
 // Close ends all connections. No call may be under way; an insert whose caller
 // gave up is broken off, as in a crash.
 func (s *Store) Close() {
 	s.commits.close()
 	s.reveals.close()
-	closed := make(chan struct{})
-	go func() {
-		s.pool.Close()
-		close(closed)
-	}()
-	select {
-	case <-closed:
-	case <-time.After(closeBound): // the process ends, and its connections with it
-	}
+	database.Close(s.pool)
 }
 
 // Ready tells whether the database answers and holds the schema that this

@@ -74,7 +74,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("DATABASE_URL: %w", err)
 	}
-	defer pool.Close()
+	defer database.Close(pool)
 	var options []translog.Option
 	if c.ForkGuard == "" {
 		logger.Warn("no fork guard: a database restored from a backup would be signed; set FAIRPACT_FORK_GUARD")
