@@ -172,7 +172,12 @@ func (d *soaked) certified() error {
 	for {
 		p, err := d.s.send(d.ctx, "GET", "/v1/deals/"+d.id+"/certificate", d.tokens[0], nil)
 		if r, refused := errors.AsType[*refusedError](err); refused && r.a.code() == "CERT_NOT_READY" {
-			continue
+			select {
+			case <-d.ctx.Done():
+				return fmt.Errorf("no certificate: %w, at last %w", d.ctx.Err(), err)
+			case <-time.After(20 * time.Millisecond):
+				continue
+			}
 		}
 		if err == nil {
 			d.promises = append(d.promises, p)
