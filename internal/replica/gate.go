@@ -182,6 +182,7 @@ func (g *Gate) Sign(ctx context.Context, digest [32]byte) (string, error) {
 func (g *Gate) Close() {
 	g.end()
 	g.loop.Wait()
+	lease.Set(0)
 	ctx, cancel := context.WithTimeout(context.Background(), leaveBound)
 	defer cancel()
 	if err := g.table.leave(ctx, g.me); err != nil {
