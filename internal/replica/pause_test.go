@@ -19,7 +19,10 @@ const (
 	asSet    = "FAIRPACT_TEST_RUN_SET"    // its key set
 )
 
-const pausedLifetime = 4 * time.Second
+const (
+	pausedLifetime = 4 * time.Second
+	forgetsAfter   = patience / 2 // how long it counts the others' rows as live, however late it wakes
+)
 
 // signForEver prints a line when it begins to sign and one when it can no more.
 func signForEver() {
@@ -27,7 +30,9 @@ func signForEver() {
 	if err != nil {
 		panic(err)
 	}
-	g, err := open(context.Background(), os.Getenv(asMember), "deal-api", stamp{}, set, quiet, timesFor(pausedLifetime))
+	times := timesFor(pausedLifetime)
+	times.lifetime = forgetsAfter
+	g, err := open(context.Background(), os.Getenv(asMember), "deal-api", stamp{}, set, quiet, times)
 	if err != nil {
 		panic(err)
 	}
