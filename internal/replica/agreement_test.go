@@ -48,6 +48,11 @@ func TestAgreement(t *testing.T) {
 			if (want == "") != (len(against) == 0) {
 				t.Errorf("%s comes while %s runs: %v, want %q", coming, running, against, want)
 			}
+			// The rule is written twice, in SQL and here: fairpactctl keys check uses this one.
+			one, two := Process{SignsWith: there.signsWith, Accepts: there.accepts}, Process{SignsWith: comer.signsWith, Accepts: comer.accepts}
+			if agree := !one.Rejects(two) && !two.Rejects(one); agree != (want == "") {
+				t.Errorf("%s and %s: Rejects tells that they agree: %v", running, coming, agree)
+			}
 			if len(against) == 0 {
 				continue
 			}
