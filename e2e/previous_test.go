@@ -26,7 +26,8 @@ import (
 var previousCommit string
 
 // previousRelease gives the directory of the previous release's binaries. They
-// are built once for a checkout, without the race detector.
+// are built once for a checkout, without the race detector, and without the path
+// of their source, so that Go's cache has them the next time.
 func previousRelease(t *testing.T) string {
 	t.Helper()
 	root, err := localstack.Root()
@@ -56,6 +57,7 @@ func previousRelease(t *testing.T) string {
 	if err := os.MkdirAll(filepath.Dir(kept), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	forget(t, filepath.Dir(kept))
 	built, err := os.MkdirTemp(filepath.Dir(kept), "building-")
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +70,7 @@ func previousRelease(t *testing.T) string {
 		err = run(source, "tar", "-xf", archive)
 	}
 	if err == nil {
-		err = run(source, "go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", built+string(filepath.Separator), "./services/...")
+		err = run(source, "go", "build", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", built+string(filepath.Separator), "./services/...")
 	}
 	if err == nil {
 		err = os.Chmod(built, 0o755)
@@ -82,6 +84,25 @@ func previousRelease(t *testing.T) string {
 	}
 	t.Logf("built the previous release in %s", time.Since(began).Round(time.Millisecond))
 	return kept
+}
+
+// forget removes the binaries of releases before the previous one, and what is
+// left of builds that were killed.
+func forget(t *testing.T, previous string) {
+	t.Helper()
+	all, err := os.ReadDir(previous)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, old := range all {
+		// A build of another test process may be under way.
+		if info, err := old.Info(); strings.HasPrefix(old.Name(), "building-") && (err != nil || time.Since(info.ModTime()) < time.Hour) {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(previous, old.Name())); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // upgrade is a stack of two replicas of each binary under a stream of deals,
