@@ -105,6 +105,9 @@ func forget(t *testing.T, previous string) {
 	}
 }
 
+// stepBound is what one step of an upgrade, or one deal beside it, may take.
+const stepBound = 2 * patience
+
 // upgrade is a stack of two replicas of each binary under a stream of deals,
 // while its binaries are exchanged one process after the other.
 type upgrade struct {
@@ -136,15 +139,21 @@ func TestPreviousReleaseForwardAndBack(t *testing.T) {
 		s: &stubborn{doors: []*client{newClient(t, stack.URL(localstack.DealAPI)), newClient(t, stack.URL(secondAPI))}}}
 	first := []string{localstack.LogServer, localstack.DealAPI, localstack.DeadlineWorker}
 	second := []string{secondLog, secondAPI, secondWorker}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*patience)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	// Each step has a bound of its own, so that what fails is what took too long.
+	bounded := func() context.Context {
+		ctx, done := context.WithTimeout(ctx, stepBound)
+		t.Cleanup(done)
+		return ctx
+	}
 	u.roll(ctx, old, second...) // they are told of the second log
 	over := make(chan struct{})
 	stream := u.stream(ctx, over)
 	stage := func(name string) {
 		t.Helper()
 		before := u.played.Load()
-		eventually(t, "deals go on: "+name, 2*patience, func() bool { return u.played.Load() >= before+20 || t.Failed() })
+		eventually(t, "deals go on: "+name, stepBound, func() bool { return u.played.Load() >= before+20 || t.Failed() })
 		if t.Failed() {
 			close(over)
 			stream.Wait()
@@ -153,28 +162,28 @@ func TestPreviousReleaseForwardAndBack(t *testing.T) {
 	}
 
 	stage("the previous release on its own schema")
-	u.migrate(ctx, bin)
+	u.migrate(bounded(), bin)
 	stage("the previous release on the new schema")
-	there := u.begun(ctx)
+	there := u.begun(bounded())
 	u.roll(ctx, bin, first...)
-	u.exchanged(ctx)
-	u.committed(u.s.doors[0], there[1])
+	u.exchanged(bounded())
+	u.committed(bounded(), u.s.doors[0], there[1])
 	u.roll(ctx, bin, second...)
 	stage("the new release")
-	u.finished(there)
+	u.finished(bounded(), there)
 
-	back := u.begun(ctx)
+	back := u.begun(bounded())
 	version := u.versions()
-	u.migrate(ctx, old)
+	u.migrate(bounded(), old)
 	if now := u.versions(); now != version {
 		t.Errorf("the previous release's migration took the schema from %s to %s", version, now)
 	}
 	u.roll(ctx, old, first...)
-	u.exchanged(ctx)
-	u.committed(u.s.doors[0], back[1])
+	u.exchanged(bounded())
+	u.committed(bounded(), u.s.doors[0], back[1])
 	u.roll(ctx, old, second...)
 	stage("the previous release again, on the new schema")
-	u.finished(back)
+	u.finished(bounded(), back)
 	close(over)
 	stream.Wait()
 
@@ -182,12 +191,13 @@ func TestPreviousReleaseForwardAndBack(t *testing.T) {
 		t.Errorf("a request failed %d times in a row; a client's one retry must do", worst)
 	}
 	u.w.converged()
-	keys, err := u.keys(ctx)
+	keys, err := u.keys(bounded())
 	if err != nil {
 		t.Fatal(err)
 	}
 	invariantsUnder(t, stack, keys)
 	for i := 0; i < len(u.all); i += 10 {
+		u.all[i].ctx = bounded()
 		if err := u.all[i].ended(); err != nil {
 			t.Errorf("deal %s: %v", u.all[i].id, err)
 		}
@@ -245,7 +255,10 @@ func (u *upgrade) stream(ctx context.Context, over chan struct{}) *sync.WaitGrou
 					return
 				default:
 				}
-				if _, err := u.play(ctx, u.s, int(number.Add(1))); err != nil {
+				deal, done := context.WithTimeout(ctx, stepBound)
+				_, err := u.play(deal, u.s, int(number.Add(1)))
+				done()
+				if err != nil {
 					u.t.Error(err)
 					return
 				}
@@ -318,7 +331,7 @@ func (u *upgrade) exchanged(ctx context.Context) {
 		for i, d := range append(before, now...) {
 			for _, door := range u.s.doors {
 				there := *d
-				there.s = &stubborn{doors: []*client{door}}
+				there.ctx, there.s = ctx, &stubborn{doors: []*client{door}}
 				if err := there.ended(); err != nil {
 					u.t.Errorf("deal %d, %s, at %s: %v", i, d.id, door.base, err)
 				}
@@ -341,15 +354,15 @@ func (u *upgrade) begun(ctx context.Context) []*soaked {
 		}
 		both = append(both, d)
 	}
-	u.committed(u.s.doors[0], both[0])
+	u.committed(ctx, u.s.doors[0], both[0])
 	return both
 }
 
 // committed has everybody commit at one deal-api.
-func (u *upgrade) committed(door *client, d *soaked) {
+func (u *upgrade) committed(ctx context.Context, door *client, d *soaked) {
 	u.t.Helper()
 	there := *d
-	there.s = &stubborn{doors: []*client{door}}
+	there.ctx, there.s = ctx, &stubborn{doors: []*client{door}}
 	if err := there.acts("/commit", len(d.inputs), committing); err != nil {
 		u.t.Fatal(err)
 	}
@@ -357,9 +370,10 @@ func (u *upgrade) committed(door *client, d *soaked) {
 }
 
 // finished ends deals that the other version began.
-func (u *upgrade) finished(all []*soaked) {
+func (u *upgrade) finished(ctx context.Context, all []*soaked) {
 	u.t.Helper()
 	for _, d := range all {
+		d.ctx = ctx
 		err := d.acts("/reveal", len(d.inputs), revealing)
 		if err == nil {
 			err = d.certified()
