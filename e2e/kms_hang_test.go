@@ -82,6 +82,10 @@ func (w *wire) stuck(stuck bool) {
 	}
 }
 
+// hangBound is what a reveal may take while the key service hangs: what it waits
+// for its certificate, and all that a busy machine may need besides.
+const hangBound = issueBound + 12*time.Second
+
 // The key service hangs, first for the log-server alone and then for everybody:
 // connections stand, and nothing is answered. Every commit and reveal is a 200
 // and every deal is COMPUTED; only those wait that come before it is known, and
@@ -100,22 +104,13 @@ func TestKeyServiceHangs(t *testing.T) {
 		o.Env[localstack.LogServer] = append(o.Env[localstack.LogServer], by(logs))
 	})
 	c, w := newClient(t, stack.BaseURL()), database(t, stack)
-
-	for _, hanging := range []struct {
-		whom  string
-		wires []*wire
-	}{{"the log-server alone", []*wire{logs}}, {"everybody", []*wire{logs, all}}} {
-		for _, wire := range hanging.wires {
-			wire.stuck(true)
-		}
-		began := time.Now()
+	load := func(play func(*client) (signedDeal, time.Duration)) (took []time.Duration) {
 		var mu sync.Mutex
-		var took []time.Duration
 		var group sync.WaitGroup
 		for range players {
 			group.Go(func() {
 				for range deals / players {
-					_, wait := playedWithoutKey(c)
+					_, wait := play(c)
 					mu.Lock()
 					took = append(took, wait)
 					mu.Unlock()
@@ -123,20 +118,34 @@ func TestKeyServiceHangs(t *testing.T) {
 			})
 		}
 		group.Wait()
+		return took
+	}
+
+	for _, hanging := range []struct {
+		whom  string
+		wires []*wire
+	}{{"the log-server alone", []*wire{logs}}, {"everybody", []*wire{logs, all}}} {
+		calm := quantile(load(playedAndTimed), 0.5) // what this machine needs for it at the moment
+		for _, wire := range hanging.wires {
+			wire.stuck(true)
+		}
+		began := time.Now()
+		took := load(playedWithoutKey)
 		lasted := time.Since(began)
 		for _, wire := range hanging.wires {
 			wire.stuck(false)
 		}
 		back := time.Now()
 		w.converged()
-		t.Logf("hanging for %s: %d deals in %s, reveal p50 %s, longest %s; all certificates %s after its return",
-			hanging.whom, len(took), lasted.Round(time.Second), quantile(took, 0.5), quantile(took, 1), time.Since(back).Round(time.Millisecond))
-		if longest := quantile(took, 1); longest > signingBound {
-			t.Errorf("hanging for %s: a reveal took %s, the bound is %s", hanging.whom, longest, signingBound)
+		t.Logf("hanging for %s: %d deals in %s, reveal p50 %s (%s before), longest %s; all certificates %s after its return",
+			hanging.whom, len(took), lasted.Round(time.Second), quantile(took, 0.5), calm, quantile(took, 1), time.Since(back).Round(time.Millisecond))
+		// What has no bound waits for as long as the service hangs.
+		if longest := quantile(took, 1); longest > hangBound {
+			t.Errorf("hanging for %s: a reveal took %s, the bound is %s", hanging.whom, longest, hangBound)
 		}
-		// Who waits out the bound in every reveal is at 3 s.
-		if half := quantile(took, 0.5); half > issueBound/2 {
-			t.Errorf("hanging for %s: half of all reveals took %s and more: nobody is to wait for what is known to be away", hanging.whom, half)
+		// Who waits out the bound in every reveal is 2.5 s above what it takes else.
+		if half := quantile(took, 0.5); half > issueBound/2+2*calm {
+			t.Errorf("hanging for %s: half of all reveals took %s and more, and %s when it answers: nobody is to wait for what is known to be away", hanging.whom, half, calm)
 		}
 	}
 	invariants(t, stack)
