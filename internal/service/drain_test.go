@@ -122,6 +122,68 @@ func TestServesOnUntilItsClientsAreGone(t *testing.T) {
 	}
 }
 
+// While one port finishes a request no other takes a new one, and the admin port,
+// opened first, tells of it.
+func TestAllPortsCloseAtOnce(t *testing.T) {
+	t.Parallel()
+	quick := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	for _, busy := range []string{"read", "append"} {
+		began, release := make(chan bool), make(chan bool)
+		slow := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			began <- true
+			<-release
+		})
+		health := service.NewHealth(func(context.Context) error { return nil })
+		logger, addresses := listening(t, 3)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			if err := health.Open(logger, service.Port{Name: "admin", Address: "127.0.0.1:0", Server: health.AdminServer()}); err != nil {
+				ended <- err
+				return
+			}
+			handlers := map[string]http.Handler{"read": quick, "append": quick}
+			handlers[busy] = slow
+			ended <- health.Serve(ctx, logger,
+				service.Port{Name: "read", Address: "127.0.0.1:0", Server: &http.Server{Handler: handlers["read"]}},
+				service.Port{Name: "append", Address: "127.0.0.1:0", Server: &http.Server{Handler: handlers["append"]}})
+		}()
+		at := addresses()
+		answers := func(url string) bool {
+			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+			resp, err := client.Get(url)
+			if err == nil {
+				resp.Body.Close()
+			}
+			return err == nil
+		}
+		finished := make(chan bool)
+		go func() { finished <- answers(at[busy]) }()
+		<-began
+		stop()
+		idle := at["read"]
+		if busy == "read" {
+			idle = at["append"]
+		}
+		for until := time.Now().Add(20 * time.Second); answers(idle); time.Sleep(time.Millisecond) {
+			if time.Now().After(until) {
+				t.Errorf("the other port takes requests while the %s port finishes one", busy)
+				break
+			}
+		}
+		if !answers(at["admin"] + "/metrics") {
+			t.Errorf("/metrics is gone while the %s port finishes a request", busy)
+		}
+		close(release)
+		if !<-finished {
+			t.Errorf("the request under way on the %s port was cut", busy)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Work beside the ports is told to stop with them, and they tell of it until it
 // has ended; where either fails the other ends, too.
 func TestThePortsOutliveTheWork(t *testing.T) {

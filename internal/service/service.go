@@ -12,7 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"slices"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -168,13 +168,26 @@ func (h *Health) Serve(ctx context.Context, logger *slog.Logger, ports ...Port) 
 	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), DrainTimeout)
 	defer cancel()
 	// The port that was opened first, the admin port, tells of the others to the end.
-	for _, p := range slices.Backward(h.open) {
-		if err := p.Server.Shutdown(finish); err != nil {
-			cause = errors.Join(cause, fmt.Errorf("drain the %s port: %w", p.Name, err))
-			_ = p.Server.Close()
-		}
+	// Those close together: none takes new requests while another finishes its own.
+	first := min(1, len(h.open))
+	return errors.Join(cause, shut(finish, h.open[first:]), shut(finish, h.open[:first]))
+}
+
+// shut closes ports to new requests at once, and waits until those under way are
+// finished or ctx ends, which cuts them.
+func shut(ctx context.Context, ports []Port) error {
+	errs := make([]error, len(ports))
+	var all sync.WaitGroup
+	for i, p := range ports {
+		all.Go(func() {
+			if err := p.Server.Shutdown(ctx); err != nil {
+				errs[i] = fmt.Errorf("drain the %s port: %w", p.Name, err)
+				_ = p.Server.Close()
+			}
+		})
 	}
-	return cause
+	all.Wait()
+	return errors.Join(errs...)
 }
 
 // AdminServer serves /healthz, /readyz and /metrics.
