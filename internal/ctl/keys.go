@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/restclient"
+	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
@@ -25,7 +26,9 @@ type keysCommands struct {
 // keySet is the document of FAIRPACT_KEY_SET_FILE and of GET /v1/pubkeys.
 type keySet []verification.Trusted
 
-// readKeySet reads a document; a status is none.
+// readKeySet reads a document as every verifier does, and holds it to what the
+// processes start with: an ed25519 key is good for one and not for the other. A
+// status is none.
 func readKeySet(document any) (keySet, error) {
 	keys, problem := verification.ReadKeys(document)
 	if problem == "" && keys[0].State == "" {
@@ -38,6 +41,9 @@ func readKeySet(document any) (keySet, error) {
 		if k.Problem != nil {
 			return nil, fmt.Errorf("the key set holds %.80q: %w", k.Label, k.Problem)
 		}
+	}
+	if _, err := signing.ParseKeySet(keySet(keys).document()); err != nil {
+		return nil, fmt.Errorf("no process starts with this key set: %w", err)
 	}
 	return keys, nil
 }

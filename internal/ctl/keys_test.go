@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -72,6 +73,28 @@ func TestKeysThroughARotation(t *testing.T) {
 	step(2, "no such file", "promote", "--file", file+"x")
 	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(file), ".keys-*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// A key that verifiers can use and no process starts with is neither written nor
+// passed.
+func TestKeysThatNoProcessTakes(t *testing.T) {
+	t.Parallel()
+	public, _, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := fmt.Sprintf("ed25519:%x", public)
+	good := write(t, "good", `{"keys":[{"pubkey":"`+newKeyed(t).PublicKey()+`","state":"current"}]}`)
+	bad := write(t, "bad", `{"keys":[{"pubkey":"`+of+`","state":"current"}]}`)
+	for _, args := range [][]string{
+		{"keys", "add-next", "--file", good, "--pubkey", of},
+		{"keys", "show", "--file", bad},
+		{"keys", "check", "--file", bad, "--base-url", "http://127.0.0.1:1"},
+	} {
+		if r := run(t, "", args...); r.code == 0 || strings.Contains(r.out, "pubkey") || !strings.Contains(r.err, "ed25519") {
+			t.Errorf("%q: %+v", args, r)
+		}
 	}
 }
 
