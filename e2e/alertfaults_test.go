@@ -145,7 +145,7 @@ var faults = []fault{
 		stop := s.load(3)
 		return func() {
 			// Users are answered well meanwhile, and no other alert says otherwise.
-			s.p.await(s.t, "appends have failed for a while", patience, func() bool {
+			eventually(s.t, "appends have failed for a while", patience, func() bool {
 				return len(s.p.query(s.t, `fairpact_http_requests_total{route="/v1/append",status=~"5..",namespace="`+s.namespace+`"} offset 5s`)) > 0
 			})
 			s.must(os.Remove(path))

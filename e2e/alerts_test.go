@@ -58,12 +58,12 @@ func TestAlerts(t *testing.T) {
 			s := siteOf(t, p, f)
 			undo := f.do(s)
 			began := time.Now()
-			p.await(t, f.alert+" fires", 3*patience, func() bool { return slices.Contains(p.firing(t, s.namespace), f.alert) })
+			eventually(t, f.alert+" fires", 3*patience, func() bool { return slices.Contains(p.firing(t, s.namespace), f.alert) })
 			took := time.Since(began)
 			t.Logf("%s after %s: %s", f.alert, took.Round(time.Second/10), p.texts(t, s.namespace, f.alert))
 			undo()
 			began = time.Now()
-			p.await(t, f.alert+" ends", 3*patience, func() bool { return !slices.Contains(p.firing(t, s.namespace), f.alert) })
+			eventually(t, f.alert+" ends", 3*patience, func() bool { return !slices.Contains(p.firing(t, s.namespace), f.alert) })
 			fired := p.fired(t, s.namespace)
 			t.Logf("ended %s after the fault; fired: %v", time.Since(began).Round(time.Second/10), fired)
 			for _, other := range fired {
@@ -90,7 +90,7 @@ func siteOf(t *testing.T, p *prometheus, f fault) *site {
 	d.play(annsValues, bobsValues)
 	d.certified(patience)
 	p.watch(t, s.stack, s.namespace)
-	p.await(t, "Redis is seen", patience, func() bool {
+	eventually(t, "Redis is seen", patience, func() bool {
 		return len(p.query(t, `fairpact_redis_up{namespace="`+s.namespace+`"} == 1`)) == 2
 	})
 	if fired := p.fired(t, s.namespace); len(fired) > 0 {

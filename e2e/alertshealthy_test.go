@@ -27,7 +27,7 @@ func healthy(t *testing.T, p *prometheus, rules []alertRule) {
 	s.c.want(200, "POST", "/mcp", "", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_algorithms","arguments":{}}}`)
 	s.c.create(splitBody(2*time.Second, time.Hour)).certified(patience) // VOID, by the worker
 	for _, query := range dashboardQueries(t) {
-		p.await(t, "data for "+query, patience, func() bool {
+		eventually(t, "data for "+query, patience, func() bool {
 			return len(p.query(t, s.here(query))) > 0 || whenWell(query)
 		})
 	}
@@ -42,7 +42,7 @@ func healthy(t *testing.T, p *prometheus, rules []alertRule) {
 	}
 	// As long as the longest window but those of the error budget, and a `for`.
 	began := time.Now()
-	p.await(t, "time to have fired", patience, func() bool { return time.Since(began) > 20*time.Minute/faster })
+	eventually(t, "time to have fired", patience, func() bool { return time.Since(began) > 20*time.Minute/faster })
 	stop()
 	if fired := p.fired(t, s.namespace); len(fired) > 0 {
 		t.Errorf("all is well, and these fire: %v", fired)

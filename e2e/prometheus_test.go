@@ -137,19 +137,9 @@ func (p *prometheus) watch(t testing.TB, stack *localstack.Stack, namespace stri
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.Remove(path) })
-	p.await(t, "Prometheus scrapes "+namespace, patience, func() bool {
+	eventually(t, "Prometheus scrapes "+namespace, patience, func() bool {
 		return len(p.query(t, fmt.Sprintf(`fairpact_build_info{namespace=%q}`, namespace))) == len(all)
 	})
-}
-
-// await is eventually for what shows in Prometheus, which scrapes once a second.
-func (p *prometheus) await(t testing.TB, what string, within time.Duration, cond func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(within); !cond(); time.Sleep(200 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", within, what)
-		}
-	}
 }
 
 // alertRule is an alert as Prometheus has read it.

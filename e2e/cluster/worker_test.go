@@ -176,8 +176,13 @@ func leaderKilled(t *testing.T, c *cluster) {
 	kill := killerOf(t, c, pod)
 	s, deals := missTogether(t, c.base, 20, 30*time.Second)
 	limit, restarts := failover(t), restartsOf(t, pod)
-	time.Sleep(time.Until(time.Unix(deals[0].deadline, 0).Add(-2 * time.Second)))
-	took := succeeded(t, last, kill())
+	// In the middle of the eight seconds or more that the Lease outlives its holder.
+	time.Sleep(time.Until(time.Unix(deals[0].deadline, 0).Add(-4 * time.Second)))
+	killed := kill()
+	took := succeeded(t, last, killed)
+	if due := time.Unix(deals[0].deadline, 0); !due.After(killed) || !due.Before(killed.Add(took)) {
+		t.Errorf("the deadline %s was not while nobody led, from %s for %s: nothing is shown", due, killed, took)
+	}
 	late := attended(t, s, deals)
 	load.stop(t, c, "leader killed")
 	c.shows(t, "another worker leads %s after a SIGKILL to the leader; configured: %s (a Lease of %d s)",
