@@ -5,7 +5,7 @@ package database
 import (
 	"context"
 	"database/sql"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -96,6 +96,16 @@ func Config(databaseURL string) (*pgxpool.Config, error) {
 type Schema struct {
 	Name       string
 	Migrations fs.FS
+}
+
+// NewSchema is the schema with the migrations that a package embeds from its
+// folder migrations.
+func NewSchema(name string, embedded embed.FS) Schema {
+	files, err := fs.Sub(embedded, "migrations")
+	if err != nil {
+		panic(err)
+	}
+	return Schema{Name: name, Migrations: files}
 }
 
 // Migrate brings the schema up to the newest migration. It may be run again,

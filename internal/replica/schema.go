@@ -3,7 +3,6 @@ package replica
 import (
 	"context"
 	"embed"
-	"io/fs"
 
 	"github.com/fairpact/fairpact/internal/database"
 )
@@ -11,13 +10,7 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-var schema = func() database.Schema {
-	files, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		panic(err)
-	}
-	return database.Schema{Name: "replica", Migrations: files}
-}()
+var schema = database.NewSchema("replica", migrations)
 
 // Migrate brings the schema replica up to this binary's version. It may be run
 // again, and by several processes at once.

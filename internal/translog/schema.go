@@ -4,7 +4,6 @@ import (
 	"context"
 	"embed"
 	"fmt"
-	"io/fs"
 
 	"github.com/fairpact/fairpact/internal/database"
 )
@@ -12,13 +11,7 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-var schema = func() database.Schema {
-	files, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		panic(err)
-	}
-	return database.Schema{Name: "translog", Migrations: files}
-}()
+var schema = database.NewSchema("translog", migrations)
 
 // Migrate brings the schema translog up to this binary's version. It may be run
 // again, and by several processes at once.
