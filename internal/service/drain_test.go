@@ -32,6 +32,16 @@ func listening(t *testing.T, n int) (*slog.Logger, func() map[string]string) {
 	}
 }
 
+// await asks again until it is so.
+func await(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for until := time.Now().Add(20 * time.Second); !cond(); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
+
 // A service that is told to stop is at once not ready, goes on answering for
 // its delay while it sends its clients elsewhere, and finishes what is under way.
 func TestServesOnUntilItsClientsAreGone(t *testing.T) {
@@ -86,25 +96,21 @@ func TestServesOnUntilItsClientsAreGone(t *testing.T) {
 
 	stopped := time.Now()
 	stop()
-	for {
+	await(t, "not ready", func() bool {
 		resp, err := get(at["admin"] + "/readyz")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if resp.StatusCode == http.StatusServiceUnavailable {
-			break
-		}
-	}
+		return resp.StatusCode == http.StatusServiceUnavailable
+	})
 	if resp, err := get(at["public"] + "/quick"); err != nil || resp.StatusCode != 200 || !resp.Close {
 		t.Errorf("during the delay: %v %v", resp, err)
 	}
 	// The delay is over once a new connection is refused; the old one still runs.
-	for {
-		if _, err := get(at["public"] + "/quick"); err != nil {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	await(t, "the port refuses", func() bool {
+		_, err := get(at["public"] + "/quick")
+		return err != nil
+	})
 	if served := time.Since(stopped); served < health.Delay {
 		t.Errorf("the port closed after %s", served)
 	}
@@ -165,12 +171,7 @@ func TestAllPortsCloseAtOnce(t *testing.T) {
 		if busy == "read" {
 			idle = at["append"]
 		}
-		for until := time.Now().Add(20 * time.Second); answers(idle); time.Sleep(time.Millisecond) {
-			if time.Now().After(until) {
-				t.Errorf("the other port takes requests while the %s port finishes one", busy)
-				break
-			}
-		}
+		await(t, "the other port refuses while the "+busy+" port finishes a request", func() bool { return !answers(idle) })
 		if !answers(at["admin"] + "/metrics") {
 			t.Errorf("/metrics is gone while the %s port finishes a request", busy)
 		}
@@ -214,9 +215,7 @@ func TestThePortsOutliveTheWork(t *testing.T) {
 	}
 	stop()
 	<-told
-	for status("/readyz") == 200 {
-		time.Sleep(time.Millisecond)
-	}
+	await(t, "not ready", func() bool { return status("/readyz") != 200 })
 	// Ports that the work does not hold close within this.
 	for until := time.Now().Add(200 * time.Millisecond); time.Now().Before(until); {
 		for path, want := range map[string]int{"/readyz": 503, "/healthz": 200, "/metrics": 200} {
