@@ -100,7 +100,7 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	log := translog.NewClient(c.LogAppendURL, c.LogReadURL, appendSecret)
 	relays := beacon.NewClient(chain, c.BeaconRelays, &http.Client{Timeout: 10 * time.Second})
 	p.Guard = idempotency.New(p.Store, p.Redis, secret)
-	p.Escrow = escrow.New(p.Store, p.Redis, secret, p.Gate, p.Keys, log, relays,
+	p.Escrow = escrow.New(p.Store, secret, p.Gate, p.Keys, log, relays,
 		escrow.Options{EntropyWindow: c.EntropyWindow, StrictBeacon: c.StrictBeacon}, logger)
 	logger.Info("signing key", "pubkey", p.Signer.PublicKey(), "custody", p.Signer.Custody(), "ephemeral", p.Signer.Ephemeral())
 	return p, nil

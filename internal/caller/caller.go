@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"time"
 
 	"github.com/fairpact/fairpact/internal/problem"
 )
@@ -54,9 +53,7 @@ func (p *Policy) MayTakeKey(ctx context.Context, address string) error {
 	if ok {
 		return nil
 	}
-	limited := problem.New(problem.RateLimited, "at most %d keys a minute for one address; one key serves any number of deals: keep yours, or wait %d s", p.KeysPerMinute, wait)
-	limited.RetryAfter = time.Duration(wait) * time.Second
-	return limited
+	return problem.New(problem.RateLimited, "at most %d keys a minute for one address; one key serves any number of deals: keep yours, or wait %d s", p.KeysPerMinute, wait).After(int64(wait))
 }
 
 // parseHop reads an address; some proxies add the port.

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"strings"
 
 	"github.com/transparency-dev/merkle/compact"
 	"github.com/transparency-dev/merkle/proof"
@@ -158,11 +159,11 @@ func VerifyInclusion(entry [32]byte, lp LogProof, rootHash string) error {
 		rfc6962.DefaultHasher.HashLeaf(entry[:]), path, root)
 }
 
-var hashForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
-
+// hashOf reads 64 lower-case hex digits.
 func hashOf(s string) ([]byte, error) {
-	if !hashForm.MatchString(s) {
+	hash, err := hex.DecodeString(s)
+	if err != nil || len(hash) != 32 || strings.ContainsAny(s, "ABCDEF") {
 		return nil, fmt.Errorf("a hash of %d characters is not 64 lower-case hex digits", len(s))
 	}
-	return hex.DecodeString(s)
+	return hash, nil
 }

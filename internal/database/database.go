@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -53,6 +54,19 @@ func Open(ctx context.Context, databaseURL string, maxConns int32) (*pgxpool.Poo
 	return pool, nil
 }
 
+// server tells the database server that the newest connection reached from any
+// other, and from itself before a restart.
+var server atomic.Pointer[string]
+
+// Server identifies the database server of the newest connection; it changes
+// with a restart, a restore and a failover. It is empty before the first one.
+func Server() string {
+	if name := server.Load(); name != nil {
+		return *name
+	}
+	return ""
+}
+
 // closeBound is what a database that does not answer may add to a stop.
 const closeBound = 250 * time.Millisecond
 
@@ -81,8 +95,12 @@ func Config(databaseURL string) (*pgxpool.Config, error) {
 		config.ConnConfig.ConnectTimeout = 5 * time.Second
 	}
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, sessionSettingsSQL)
-		return err
+		var started string
+		if err := conn.QueryRow(ctx, sessionSettingsSQL).Scan(&started); err != nil {
+			return err
+		}
+		server.Store(&started)
+		return nil
 	}
 	if telemetry.Traced() {
 		config.ConnConfig.Tracer = newTracer()

@@ -21,61 +21,68 @@ const (
 // Principal is who a credential speaks for: an API key, or one party of one deal.
 type Principal struct {
 	keyHash []byte // API key
-	dealID  string // invite token, like the next
-	party   int
+	seat    seat   // invite token
 }
 
 func (p Principal) isParty() bool { return p.keyHash == nil }
 
-// CreateKey issues an API key. SPEC 1: no signup and no e-mail.
-func (s *Service) CreateKey(ctx context.Context, rec *idempotency.Record) (idempotency.Response, error) {
-	key := sealing.Token(keyPrefix)
-	resp, err := respond(201, struct {
-		APIKey string `json:"api_key"`
-	}{key})
-	if err != nil {
-		return resp, err
-	}
-	replay, err := rec.ReplayWith(resp.Status, resp.Body)
-	if err != nil {
-		return resp, err
-	}
-	return resp, s.store.InsertKey(ctx, sealing.TokenHash(key), replay)
+// NewKey is an API key, shown once (SPEC 2.1).
+type NewKey struct {
+	APIKey string `json:"api_key"`
 }
 
-// Authenticate finds who a Bearer credential speaks for; it is refused with 401
-// where nobody.
+// CreateKey issues an API key. SPEC 1: no signup and no e-mail.
+func (s *Service) CreateKey(ctx context.Context, rec *idempotency.Record) (NewKey, error) {
+	key := NewKey{sealing.Token(keyPrefix)}
+	replay, err := rec.ReplayWith(key)
+	if err != nil {
+		return key, err
+	}
+	return key, s.store.InsertKey(ctx, sealing.TokenHash(key.APIKey), replay)
+}
+
+// Authenticate finds who a Bearer credential speaks for. An unknown one is
+// refused with INVALID_CREDENTIAL.
 func (s *Service) Authenticate(ctx context.Context, credential string) (Principal, error) {
-	hash := sealing.TokenHash(credential)
+	s.sameServer()
+	sum := sealing.TokenHash(credential)
 	switch {
-	case credential == "":
-		return Principal{}, problem.New(problem.AuthRequired, "pass `Authorization: Bearer <API_KEY or INVITE_TOKEN>`; get an API key with POST /v1/keys")
 	case strings.HasPrefix(credential, keyPrefix):
-		if s.apiKeys.Contains(string(hash)) {
-			return Principal{keyHash: hash}, nil
-		}
-		known, err := s.store.UseKey(ctx, hash)
-		if err != nil {
-			return Principal{}, err
+		_, known := s.apiKeys.Get(hash(sum))
+		if !known {
+			var err error
+			if known, err = s.store.UseKey(ctx, sum); err != nil {
+				return Principal{}, err
+			}
 		}
 		if known {
-			s.apiKeys.Add(string(hash), struct{}{})
-			return Principal{keyHash: hash}, nil
+			s.apiKeys.Add(hash(sum), struct{}{}, 0)
+			return Principal{keyHash: sum}, nil
 		}
 	case strings.HasPrefix(credential, tokenPrefix):
-		if at, ok := s.tokens.Get(string(hash)); ok {
-			return Principal{dealID: at.dealID, party: at.party}, nil
-		}
-		dealID, party, err := s.store.PartyByToken(ctx, hash)
+		at, err := s.seatOf(ctx, sum)
 		if err == nil {
-			s.tokens.Add(string(hash), seat{dealID, party})
-			return Principal{dealID: dealID, party: party}, nil
+			return Principal{seat: at}, nil
 		}
 		if !errors.Is(err, store.ErrNotFound) {
 			return Principal{}, err
 		}
 	}
-	return Principal{}, problem.New(problem.InvalidCredential, "this credential is unknown; pass an API key (fp_…) from POST /v1/keys or an invite token (it_…) from POST /v1/deals, unchanged")
+	return Principal{}, problem.New(problem.InvalidCredential, "this credential is unknown; pass an API key (fp_…) from %s or an invite token (it_…) from %s, unchanged",
+		problem.Call{Op: problem.CreateKey}, problem.Call{Op: problem.CreateDeal})
+}
+
+func (s *Service) seatOf(ctx context.Context, tokenHash []byte) (seat, error) {
+	if at, ok := s.tokens.Get(hash(tokenHash)); ok {
+		return at, nil
+	}
+	dealID, party, err := s.store.PartyByToken(ctx, tokenHash)
+	if err != nil {
+		return seat{}, err
+	}
+	at := seat{dealID, party}
+	s.tokens.Add(hash(tokenHash), at, len(dealID))
+	return at, nil
 }
 
 // Action is what a principal wants of a deal.
@@ -93,22 +100,26 @@ const (
 
 // Access is a principal's permission for one action on one deal.
 type Access struct {
-	deal  *declaration
+	deal  *Deal
 	party int // -1: the initiator's API key
 }
+
+// Deal is what was declared of the deal.
+func (a Access) Deal() *Deal { return a.deal }
 
 // Party is whose invite token gave access; -1: the initiator's API key.
 func (a Access) Party() int { return a.party }
 
-// Authorize permits an action on a deal. An unknown deal is 404 on Read and 403
-// elsewhere.
+// Authorize permits an action on a deal. An unknown deal is DEAL_NOT_FOUND on
+// Read and FORBIDDEN elsewhere.
 func (s *Service) Authorize(ctx context.Context, p Principal, dealID string, action Action) (Access, error) {
-	d, err := s.declared(ctx, dealID) // ErrNotFound also where the id has not the form of one
+	create := problem.Call{Op: problem.CreateDeal}
+	d, err := s.dealOf(ctx, dealID)
 	if errors.Is(err, store.ErrNotFound) {
 		if action == Read {
-			return Access{}, problem.New(problem.DealNotFound, "no deal has this id; use the deal_id that POST /v1/deals answered")
+			return Access{}, problem.New(problem.DealNotFound, "no deal has this id; use the deal_id that %s answered", create)
 		}
-		return Access{}, problem.New(problem.Forbidden, "this credential is not for this deal; use an invite token of the deal and the deal_id that POST /v1/deals answered")
+		return Access{}, problem.New(problem.Forbidden, "this credential is not for this deal; use an invite token of the deal and the deal_id that %s answered", create)
 	}
 	if err != nil {
 		return Access{}, err
@@ -117,12 +128,14 @@ func (s *Service) Authorize(ctx context.Context, p Principal, dealID string, act
 	switch {
 	case p.isParty() && action == CancelDeal:
 		return Access{}, problem.New(problem.Forbidden, "only the initiator can cancel; pass the API key that created the deal")
-	case p.isParty() && p.dealID != dealID:
+	case p.isParty() && p.seat.dealID != dealID:
 		return Access{}, problem.New(problem.Forbidden, "this invite token is for another deal; use the token that belongs to this deal_id")
 	case p.isParty():
-		return Access{d, p.party}, nil
+		return Access{d, p.seat.party}, nil
 	case partyOnly:
 		return Access{}, problem.New(problem.Forbidden, "pass an invite token of this deal, not an API key; the initiator is party 0 and uses that party's token")
+	case !bytes.Equal(p.keyHash, d.OwnerHash) && action == CancelDeal:
+		return Access{}, problem.New(problem.Forbidden, "this API key did not create this deal; pass the initiator's key")
 	case !bytes.Equal(p.keyHash, d.OwnerHash):
 		return Access{}, problem.New(problem.Forbidden, "this API key did not create this deal; pass the initiator's key or an invite token of the deal")
 	}

@@ -2,88 +2,80 @@ package escrow
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/fairpact/fairpact/internal/certificate"
-	"github.com/fairpact/fairpact/internal/idempotency"
 	"github.com/fairpact/fairpact/internal/problem"
-	"github.com/fairpact/fairpact/internal/sealing"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/store"
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// Certificate gives the signed certificate with a proof against the newest
+// Issued is a signed certificate with its proof.
+type Issued struct {
+	CertID    string
+	Outcome   string
+	Payload   []byte // the signing bytes, RFC 8785
+	Signature string
+	Proof     certificate.LogProof
+}
+
+// Certificate returns a deal's certificate with a proof against the newest
 // published tree head. Everything but the proof is the same bytes on every read.
-func (s *Service) Certificate(ctx context.Context, a Access) (idempotency.Response, error) {
-	st, err := s.settle(ctx, a.deal)
+func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
+	c, err := s.store.CertificateOf(ctx, a.deal.DealID)
+	if errors.Is(err, store.ErrNotFound) {
+		c, err = s.certificateOfDue(ctx, a)
+	}
+	if err == nil && c.LeafIndex == nil {
+		c, err = s.finish(ctx, c)
+	}
 	if err != nil {
-		return idempotency.Response{}, err
+		return Issued{}, err
 	}
-	d := s.standing(a.deal, st)
-	switch {
-	case st.CertID == nil && d.Ended():
-		return idempotency.Response{}, problem.New(problem.NoCertificate, "the deal is %s: it has no certificate and never will; create a new deal", d.State())
-	case st.CertID == nil:
-		return idempotency.Response{}, problem.New(problem.CertNotReady, "the deal is %s; a certificate is issued when it ends: poll GET /v1/deals/%s", d.State(), a.deal.DealID)
-	}
-	c, err := s.store.Certificate(ctx, *st.CertID)
+	checked, err := s.intact(c, a.deal.DealID)
 	if err != nil {
-		return idempotency.Response{}, err
-	}
-	if c.LeafIndex == nil {
-		if c, err = s.finish(ctx, c.CertID); err != nil {
-			return idempotency.Response{}, err
-		}
-	}
-	payload, err := s.intact(c, a.deal.DealID)
-	if err != nil {
-		return idempotency.Response{}, err
+		return Issued{}, err
 	}
 	proof, err := s.prove(ctx, c)
 	if err != nil {
-		return idempotency.Response{}, err
+		return Issued{}, err
 	}
-	return respond(200, certificate.Certificate{Payload: payload, LogProof: proof, Signature: *c.Signature})
+	return Issued{c.CertID, checked.outcome, c.Payload, *c.Signature, proof}, nil
 }
 
-// intact reads a stored certificate and refuses to hand out one that does not
-// verify or is another deal's.
-func (s *Service) intact(c *store.Certificate, dealID string) (certificate.Payload, error) {
-	payload, err := certificate.Parse(c.Payload)
-	switch {
-	case err != nil:
-	case payload.CertID != c.CertID || payload.DealID != dealID:
-		err = fmt.Errorf("the row of certificate %s holds %s of deal %s", c.CertID, payload.CertID, payload.DealID)
-	case c.Signature == nil:
-		err = fmt.Errorf("certificate %s has a leaf and no signature", c.CertID)
-	default:
-		var key signing.Key
-		key, err = s.keys.SignerOf(c.Payload, *c.Signature)
-		if err == nil && !key.MayHold(*c.LeafIndex) {
-			err = fmt.Errorf("leaf %d is by %s, which retired at tree size %d", *c.LeafIndex, key.PublicKey, *key.TreeSize)
-		}
-	}
+// certificateOfDue takes the deal's due steps and reads the certificate that
+// they bring about, or says why there is none.
+func (s *Service) certificateOfDue(ctx context.Context, a Access) (*store.Certificate, error) {
+	now, err := s.advance(ctx, a.deal, store.Nobody)
 	if err != nil {
-		return payload, problem.New(problem.LogInconsistent, "the stored certificate does not verify and is not handed out; tell the operator of this deployment").Because(err)
+		return nil, err
 	}
-	return payload, nil
+	d := s.rules(a.deal, now)
+	switch {
+	case now.CertID != nil:
+		return s.store.CertificateOf(ctx, a.deal.DealID)
+	case d.Ended():
+		return nil, problem.New(problem.NoCertificate, "the deal is %s: it has no certificate and never will; create a new deal with %s", d.State(), problem.Call{Op: problem.CreateDeal})
+	case d.Random && d.AllRevealed() && now.Now >= d.RoundTime:
+		return nil, problem.New(problem.CertNotReady, "all have revealed and the beacon round is out; draw with %s", a.call(problem.Draw))
+	}
+	return nil, problem.New(problem.CertNotReady, "the deal is %s; a certificate is issued when it ends: poll %s", d.State(), a.call(problem.ReadDeal))
 }
 
-// finish issues a pending certificate in the caller's own time, or says what
-// it waits for.
-func (s *Service) finish(ctx context.Context, certID string) (*store.Certificate, error) {
+// finish issues a pending certificate in the caller's own time, or says what it
+// waits for.
+func (s *Service) finish(ctx context.Context, c *store.Certificate) (*store.Certificate, error) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), issueBound)
 	defer cancel()
-	cause := s.issue(bounded, certID)
+	cause := s.issueCertificate(bounded, c)
 	if cause != nil {
-		s.logger.WarnContext(ctx, "certificate pending", "cert_id", certID, "error", cause.Error())
+		s.logger.WarnContext(ctx, "certificate pending", "cert_id", c.CertID, "err", cause)
 	}
-	// What it waits for is read from where it stands: the cause may be only that
-	// another process is at it, or that the bound ran out.
-	c, err := s.store.Certificate(ctx, certID)
+	// Read what it waits for from where it stands: somebody else may have issued it.
+	c, err := s.store.Certificate(ctx, c.CertID)
 	if err != nil || c.LeafIndex != nil {
 		return c, err
 	}
@@ -94,9 +86,60 @@ func (s *Service) finish(ctx context.Context, certID string) (*store.Certificate
 	case c.Signature == nil:
 		reason = "the signing key is out of reach"
 	}
-	p := problem.New(problem.CertNotReady, "the deal has ended and its certificate is pending: %s; call again in a few seconds", reason)
-	p.RetryAfter = 2 * time.Second
-	return nil, p
+	return nil, problem.New(problem.CertNotReady, "the deal has ended and its certificate is pending: %s; call again in a few seconds", reason).After(2)
+}
+
+// checked is what verified bytes say. It holds for these bytes for ever.
+type checked struct {
+	certID, dealID string
+	outcome        string
+	rootWellFormed bool
+	key            signing.Key // of the signature over them
+}
+
+// check reads a stored certificate's signing bytes and verifies its signature,
+// once for the same bytes. The payload's facts are valid where only the
+// signature fails: the error is then errSignature.
+func (s *Service) check(c *store.Certificate) (checked, error) {
+	h := sha256.New()
+	h.Write(c.Payload)
+	h.Write([]byte{0})
+	h.Write([]byte(*c.Signature))
+	sum := hash(h.Sum(nil))
+	if known, ok := s.verified.Get(sum); ok {
+		return known, nil
+	}
+	payload, err := certificate.Parse(c.Payload)
+	if err != nil {
+		return checked{}, err
+	}
+	facts := checked{certID: payload.CertID, dealID: payload.DealID, outcome: payload.Outcome, rootWellFormed: payload.InputRootWellFormed()}
+	if facts.key, err = s.keys.SignerOf(c.Payload, *c.Signature); err != nil {
+		return facts, fmt.Errorf("%w: %w", errSignature, err)
+	}
+	s.verified.Add(sum, facts, 256)
+	return facts, nil
+}
+
+var errSignature = errors.New("the signature verifies under no key of the set")
+
+// intact refuses to hand out a stored certificate that does not verify or is
+// another deal's.
+func (s *Service) intact(c *store.Certificate, dealID string) (facts checked, err error) {
+	if c.Signature == nil {
+		err = fmt.Errorf("certificate %s has a leaf and no signature", c.CertID)
+	} else if facts, err = s.check(c); err == nil {
+		switch {
+		case facts.certID != c.CertID || facts.dealID != dealID:
+			err = fmt.Errorf("the row of certificate %s holds %s of deal %s", c.CertID, facts.certID, facts.dealID)
+		case !facts.key.MayHold(*c.LeafIndex):
+			err = fmt.Errorf("leaf %d is by %s, which retired at tree size %d", *c.LeafIndex, facts.key.PublicKey, *facts.key.TreeSize)
+		}
+	}
+	if err != nil {
+		err = problem.New(problem.LogInconsistent, "the stored certificate does not verify and is not handed out; tell the operator of this deployment").Because(err)
+	}
+	return facts, err
 }
 
 // prove gets a proof from the log and checks it, and the head it leads to,
@@ -111,89 +154,37 @@ func (s *Service) prove(ctx context.Context, c *store.Certificate) (certificate.
 	if proof.InclusionPath == nil {
 		proof.InclusionPath = []string{}
 	}
+	key, err := s.signerOfHead(in.TreeHead)
 	// The log has verified its head under its own keys. One that is foreign here
 	// says that the two are configured apart (a rotation half done), which is no
 	// verdict on a certificate.
-	key, err := s.keys.SignerOf(in.TreeHead.Message(), in.TreeHead.Signature)
 	if err != nil {
 		return proof, logTrouble(fmt.Errorf("tree head of size %d: %w", in.TreeHead.TreeSize, err))
 	}
 	if !key.MayHold(in.TreeHead.TreeSize - 1) {
 		return proof, logTrouble(fmt.Errorf("%w: its tree head of size %d is by %s, which retired at tree size %d: every verifier refuses it", translog.ErrInconsistent, in.TreeHead.TreeSize, key.PublicKey, *key.TreeSize))
 	}
-	if err := checkProof(entry, *c.LeafIndex, proof, in.TreeHead); err != nil {
+	if proof.LeafIndex != *c.LeafIndex {
+		return proof, logTrouble(fmt.Errorf("%w: the log proved leaf %d and not %d", translog.ErrInconsistent, proof.LeafIndex, *c.LeafIndex))
+	}
+	if err := certificate.VerifyInclusion(entry, proof, in.TreeHead.RootHash); err != nil {
 		return proof, logTrouble(fmt.Errorf("%w: %w", translog.ErrInconsistent, err))
 	}
 	return proof, nil
 }
 
-func checkProof(entry [32]byte, index int64, proof certificate.LogProof, head translog.TreeHead) error {
-	if proof.LeafIndex != index {
-		return fmt.Errorf("the log proved leaf %d and not %d", proof.LeafIndex, index)
+// signerOfHead verifies a tree head, once for the same bytes.
+func (s *Service) signerOfHead(head translog.TreeHead) (signing.Key, error) {
+	message := head.Message()
+	sum := hash(sha256.Sum256(append(append([]byte("head\x00"), message...), head.Signature...)))
+	if known, ok := s.verified.Get(sum); ok {
+		return known.key, nil
 	}
-	return certificate.VerifyInclusion(entry, proof, head.RootHash)
-}
-
-// report is a verification (SPEC 2.9).
-type report struct {
-	CertID  string `json:"cert_id"`
-	Valid   bool   `json:"valid"`
-	Outcome string `json:"outcome"`
-	Checks  checks `json:"checks"`
-	Note    string `json:"note"`
-}
-
-type checks struct {
-	Signature bool `json:"signature"`
-	InputRoot bool `json:"input_root_wellformed"`
-	Inclusion bool `json:"merkle_inclusion"`
-}
-
-var errNoCertificate = problem.New(problem.CertNotFound, "no published certificate has this id; use certificate_id of GET /v1/deals/{id}")
-
-// Verify recomputes every check from the stored certificate and the log's
-// leaves and nodes. With the log or the database out of reach it is a 503 and
-// never valid:false, which is a verdict.
-func (s *Service) Verify(ctx context.Context, certID string) (idempotency.Response, error) {
-	if !sealing.ValidID(certPrefix, certID) {
-		return idempotency.Response{}, errNoCertificate
+	key, err := s.keys.SignerOf(message, head.Signature)
+	if err == nil {
+		s.verified.Add(sum, checked{key: key}, 256)
 	}
-	c, err := s.store.Certificate(ctx, certID)
-	if errors.Is(err, store.ErrNotFound) || err == nil && (c.LeafIndex == nil || c.Signature == nil) {
-		return idempotency.Response{}, errNoCertificate
-	}
-	if err != nil {
-		return idempotency.Response{}, err
-	}
-	r := report{CertID: certID, Note: "the signature, the form of input_root and the log inclusion were checked against what is stored now; check it yourself with the key of GET /v1/status"}
-	payload, err := certificate.Parse(c.Payload)
-	readable := err == nil && payload.CertID == certID
-	r.Outcome = payload.Outcome
-	if r.Outcome != certificate.Computed && r.Outcome != certificate.Void {
-		readable, r.Outcome = false, certificate.Void
-	}
-	key, err := s.keys.SignerOf(c.Payload, *c.Signature)
-	r.Checks.Signature = readable && err == nil
-	r.Checks.InputRoot = readable && payload.InputRootWellFormed()
-	switch _, err := s.prove(ctx, c); {
-	case err == nil:
-		r.Checks.Inclusion = true
-	case problem.Is(err, problem.LogInconsistent):
-		s.logger.ErrorContext(ctx, "certificate is not in the log", "cert_id", certID, "error", errors.Unwrap(err).Error())
-	default:
-		return idempotency.Response{}, err
-	}
-	r.Valid = r.Checks.Signature && r.Checks.InputRoot && r.Checks.Inclusion
-	if !r.Valid {
-		r.Note = "at least one check failed: do not rely on this certificate, and tell the operator of this deployment"
-	}
-	// The three checks are worded by SPEC 2.9, and what a retired key signed after
-	// its time passes them; whoever stole it could have made such a one.
-	if r.Checks.Signature && !key.MayHold(*c.LeafIndex) {
-		r.Valid = false
-		r.Note = fmt.Sprintf("the key %s retired when the log had %d leaves and signed nothing from leaf %d on, and this certificate is leaf %d: do not rely on it, and tell the operator of this deployment", key.PublicKey, *key.TreeSize, *key.TreeSize, *c.LeafIndex)
-	}
-	return respond(200, r)
+	return key, err
 }
 
 // logTrouble tells a log that is out of reach from one that contradicts itself
@@ -202,7 +193,5 @@ func logTrouble(err error) error {
 	if errors.Is(err, translog.ErrInconsistent) || errors.Is(err, translog.ErrNotFound) {
 		return problem.New(problem.LogInconsistent, "the transparency log does not prove this certificate; tell the operator of this deployment").Because(err)
 	}
-	p := problem.New(problem.LogUnavailable, "the transparency log is out of reach and nothing was lost; call again in a few seconds").Because(err)
-	p.RetryAfter = 2 * time.Second
-	return p
+	return problem.New(problem.LogUnavailable, "the transparency log is out of reach and nothing was lost; call again in a few seconds").After(2).Because(err)
 }

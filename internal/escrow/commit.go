@@ -5,112 +5,96 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/crash"
 	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/idempotency"
+	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-const attempts = 4 // of an insert that a phase change keeps out
+// attempts of an act that the deal's state kept from being stored while nothing
+// in that state refuses it: the deal moved on in between.
+const attempts = 4
 
-// Commit stores a party's commitment (SPEC 4).
-func (s *Service) Commit(ctx context.Context, a Access, commitment [32]byte, rec *idempotency.Record) (idempotency.Response, error) {
-	for range attempts {
-		inserted, err := s.store.Commit(ctx, a.deal.DealID, a.party, commitment, rec.Replay())
-		if err != nil {
-			return idempotency.Response{}, err
-		}
-		if inserted {
-			crash.Point("escrow.committed")
-			return s.afterCommit(ctx, a)
-		}
-		// Kept out: by the party's own commitment, the deadline or the phase.
-		if err := s.refused(ctx, a, deal.Deal.Commit); err != nil {
-			return idempotency.Response{}, err
-		}
-	}
-	return idempotency.Response{}, fmt.Errorf("deal %s does not take a commitment that it should", a.deal.DealID)
+// Committed is a commitment that stands.
+type Committed struct {
+	DealID    string     `json:"deal_id"`
+	State     deal.State `json:"state"`
+	Party     int        `json:"party"`
+	Committed bool       `json:"committed"` // true
 }
 
-// afterCommit advances the deal where this was the last commitment.
-func (s *Service) afterCommit(ctx context.Context, a Access) (idempotency.Response, error) {
-	ctx, cancel := settled(ctx)
-	defer cancel()
-	missing, err := s.missing(ctx, a.deal, func(m *mark) *int { return &m.commits }, s.store.FirstMissingCommit)
-	if err != nil {
-		return idempotency.Response{}, err
+// Commit stores a party's commitment (SPEC 4).
+func (s *Service) Commit(ctx context.Context, a Access, commitment [32]byte, rec *idempotency.Record) (Committed, error) {
+	act := store.Act{DealID: a.deal.DealID, Party: a.party, Commitment: commitment, Replay: rec.Replay()}
+	for range attempts {
+		act.First = int(a.deal.committed.Load())
+		done, err := s.store.Commit(ctx, act)
+		if err != nil {
+			return Committed{}, err
+		}
+		if done.Done {
+			crash.Point("escrow.committed")
+			s.commitments.Add(seat{a.deal.DealID, a.party}, commitment, len(a.deal.DealID))
+			if done.All {
+				return a.committed(deal.Revealing), nil
+			}
+			raise(&a.deal.committed, done.Missing)
+			return a.committed(deal.Committing), nil
+		}
+		// Kept out by the party's own commitment, the deadline or the phase.
+		if err := s.refused(ctx, a, deal.Deal.Commit); err != nil {
+			return Committed{}, err
+		}
 	}
-	if missing {
-		return committed(a, deal.Committing)
-	}
-	return s.Committed(ctx, a)
+	return Committed{}, fmt.Errorf("deal %s: commitment still not accepted after %d attempts", a.deal.DealID, attempts)
 }
 
 // Committed is the answer to a commitment that stands, from the deal as it
 // stands now.
-func (s *Service) Committed(ctx context.Context, a Access) (idempotency.Response, error) {
-	ctx, cancel := settled(ctx)
-	defer cancel()
-	st, err := s.settle(ctx, a.deal)
+func (s *Service) Committed(ctx context.Context, a Access) (Committed, error) {
+	now, err := s.advance(ctx, a.deal, store.Nobody)
 	if err != nil {
-		return idempotency.Response{}, err
+		return Committed{}, err
 	}
-	return committed(a, s.standing(a.deal, st).State())
+	return a.committed(s.rules(a.deal, now).State()), nil
 }
 
-func committed(a Access, state deal.State) (idempotency.Response, error) {
-	next := fmt.Sprintf("the deal is %s: read it with GET /v1/deals/%s", state, a.deal.DealID)
-	switch state {
-	case deal.Committing:
-		next = fmt.Sprintf("wait for the others: poll GET /v1/deals/%s until its state is REVEALING, then call POST /v1/deals/%s/reveal with your input and salt before %d", a.deal.DealID, a.deal.DealID, a.deal.RevealDeadline)
-	case deal.Revealing:
-		next = fmt.Sprintf("all have committed: call POST /v1/deals/%s/reveal with your input and salt before %d", a.deal.DealID, a.deal.RevealDeadline)
-	}
-	return respond(200, struct {
-		DealID    string     `json:"deal_id"`
-		State     deal.State `json:"state"`
-		Party     int        `json:"party"`
-		Committed bool       `json:"committed"`
-		Next      string     `json:"next"`
-	}{a.deal.DealID, state, a.party, true, next})
+func (a Access) committed(state deal.State) Committed {
+	return Committed{a.deal.DealID, state, a.party, true}
 }
 
-// missing asks whether anybody has yet to act, after the caller's own insert
-// was committed: of two concurrent last ones at least one sees that none is
-// left, and both may advance the deal. It starts at the party that was missing
-// last time, so that n arrivals in order cost n looks and not n².
-func (s *Service) missing(ctx context.Context, d *declaration, field func(*mark) *int, first func(context.Context, string, int) (int, bool, error)) (bool, error) {
-	m, ok := s.marks.Get(d.DealID)
-	if !ok {
-		m = &mark{}
-		if before, found, _ := s.marks.PeekOrAdd(d.DealID, m); found {
-			m = before
-		}
-	}
-	m.mu.Lock()
-	from := *field(m)
-	m.mu.Unlock()
-	party, some, err := first(ctx, d.DealID, from)
-	if err != nil || !some {
-		return false, err
-	}
-	m.mu.Lock()
-	*field(m) = max(*field(m), party)
-	m.mu.Unlock()
-	return true, nil
-}
-
-// refused settles the deal and gives the reason why the party cannot act, or
-// nil where it should try again.
-func (s *Service) refused(ctx context.Context, a Access, rule func(deal.Deal, deal.Party, int64) *deal.Refusal) error {
-	st, err := s.settle(ctx, a.deal)
+// refused takes the steps that are due and returns the reason why the party
+// cannot act, or nil where it should try again.
+func (s *Service) refused(ctx context.Context, a Access, rule func(deal.Deal, deal.Party, int64) *problem.Error) error {
+	now, err := s.advance(ctx, a.deal, store.Only(a.party))
 	if err != nil {
 		return err
 	}
-	commitment, revealed, err := s.store.Party(ctx, a.deal.DealID, a.party)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return err
+	if refusal := rule(s.rules(a.deal, now), part(now, a.party), now.Now); refusal != nil {
+		return refusal
 	}
-	p := deal.Party{Index: a.party, Committed: commitment != nil, Revealed: revealed}
-	return refusal(rule(s.standing(a.deal, st), p, st.Now))
+	return nil
+}
+
+// commitmentOf returns a party's commitment, or store.ErrNotFound.
+func (s *Service) commitmentOf(ctx context.Context, a Access) (commitment [32]byte, err error) {
+	at := seat{a.deal.DealID, a.party}
+	if commitment, ok := s.commitments.Get(at); ok {
+		return commitment, nil
+	}
+	now, err := s.store.Snapshot(ctx, a.deal.DealID, store.Only(a.party))
+	if err != nil {
+		return commitment, err
+	}
+	text := now.Parts[0].Commitment
+	if text == nil {
+		return commitment, store.ErrNotFound
+	}
+	if commitment, err = canon.ParseCommitment(*text); err != nil {
+		return commitment, errors.Join(fmt.Errorf("stored commitment of party %d of deal %s", a.party, a.deal.DealID), err)
+	}
+	s.commitments.Add(at, commitment, len(a.deal.DealID))
+	return commitment, nil
 }

@@ -15,65 +15,86 @@ import (
 	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
-type invite struct {
+// Declared is what a creation request declares (SPEC 2.2).
+type Declared struct {
+	Algorithm      string
+	Mode           string // sealed, open
+	Retention      string // standard, purge
+	Labels         []string
+	CommitDeadline int64 // unix seconds, like the next
+	RevealDeadline int64
+	Params         map[string]any
+	Unknown        []string // members that the service does not know
+}
+
+// Created is a new deal (SPEC 2.3). Its tokens are shown once.
+type Created struct {
+	DealID  string     `json:"deal_id"`
+	State   deal.State `json:"state"`
+	Invites []Invite   `json:"invite_tokens"`
+	Warning string     `json:"warning,omitempty"`
+}
+
+// Invite is one party's invite token.
+type Invite struct {
 	Party int    `json:"party"`
 	Label string `json:"label"`
 	Token string `json:"token"`
 }
 
-// Create makes a deal and its invite tokens (SPEC 2.3). The answer is part of
-// the effect's transaction: the tokens are stored only hashed, so they could
-// not be rendered a second time.
-func (s *Service) Create(ctx context.Context, p Principal, r CreateRequest, rec *idempotency.Record) (idempotency.Response, error) {
-	static, warnings, err := s.declare(p, r)
+const saltTip = "commit with a salt of 16 random bytes: without one, whoever sees a commitment can guess a guessable input"
+
+// Create makes a deal and its invite tokens. Its answer is part of the
+// transaction that makes the deal: the tokens are stored only hashed and could
+// not be shown a second time.
+func (s *Service) Create(ctx context.Context, p Principal, r Declared, rec *idempotency.Record) (Created, error) {
+	declaration, warnings, err := s.declare(p, r)
 	if err != nil {
-		return idempotency.Response{}, err
+		return Created{}, err
 	}
-	answer := struct {
-		DealID  string     `json:"deal_id"`
-		State   deal.State `json:"state"`
-		Invites []invite   `json:"invite_tokens"`
-		Warning string     `json:"warning,omitempty"`
-	}{static.DealID, deal.Open, make([]invite, len(r.Labels)), strings.Join(warnings, ". ")}
+	made := Created{declaration.DealID, deal.Open, make([]Invite, len(r.Labels)), strings.Join(warnings, ". ")}
 	hashes := make([][]byte, len(r.Labels))
 	for i, label := range r.Labels {
 		token := sealing.Token(tokenPrefix)
-		answer.Invites[i] = invite{i, label, token}
+		made.Invites[i] = Invite{i, label, token}
 		hashes[i] = sealing.TokenHash(token)
 	}
-	resp, err := respond(201, answer)
+	replay, err := rec.ReplayWith(made)
 	if err != nil {
-		return resp, err
+		return Created{}, err
 	}
-	replay, err := rec.ReplayWith(resp.Status, resp.Body)
+	created, err := s.store.CreateDeal(ctx, store.NewDeal{Declaration: declaration, TokenHashes: hashes, Replay: replay})
 	if err != nil {
-		return resp, err
+		return Created{}, err
 	}
-	now, ok, err := s.store.CreateDeal(ctx, static, hashes, replay)
-	if err != nil {
-		return resp, err
+	if !created.OK {
+		return Created{}, problem.New(problem.InvalidRequest, "commit_deadline %d is in the past (now %d): send a later unix time in seconds", r.CommitDeadline, created.Now)
 	}
-	if !ok {
-		return resp, problem.New(problem.InvalidRequest, "commit_deadline %d is not after now (%d, unix seconds UTC); choose a later one", r.CommitDeadline, now)
-	}
-	telemetry.NoteDeal(ctx, static.DealID)
+	declaration.CreatedAt = created.Now
+	telemetry.NoteDeal(ctx, made.DealID)
 	s.logger.InfoContext(ctx, "deal created", "algorithm", r.Algorithm, "parties", len(r.Labels))
-	return resp, nil
+	if _, err := s.keep(declaration); err != nil {
+		return Created{}, err
+	}
+	for i, sum := range hashes {
+		s.tokens.Add(hash(sum), seat{made.DealID, i}, len(made.DealID))
+	}
+	return made, nil
 }
 
 // MayCreate refuses invite tokens.
 func (s *Service) MayCreate(p Principal) error {
 	if p.isParty() {
-		return problem.New(problem.Forbidden, "an invite token cannot create deals; pass an API key from POST /v1/keys")
+		return problem.New(problem.Forbidden, "an invite token cannot create deals; pass an API key from %s", problem.Call{Op: problem.CreateKey})
 	}
 	return nil
 }
 
-// declare checks what the clock has no part in.
-func (s *Service) declare(p Principal, r CreateRequest) (*store.Static, []string, error) {
+// declare validates everything except the deadlines against the current time.
+func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string, error) {
 	alg, ok := algorithm.Lookup(r.Algorithm)
 	if !ok {
-		return nil, nil, problem.New(problem.InvalidRequest, "algorithm is %s; it must be one of split.v1, random.v1, shapley.v1 (GET /v1/algorithms)", shown(r.Algorithm))
+		return nil, nil, problem.New(problem.InvalidRequest, "algorithm is %s; it must be one of split.v1, random.v1, shapley.v1 (%s)", Shown(r.Algorithm), problem.Call{Op: problem.ListAlgorithms})
 	}
 	if err := algorithm.CheckLabels(alg, r.Labels); err != nil {
 		return nil, nil, problem.New(problem.InvalidParams, "%s", err)
@@ -85,7 +106,7 @@ func (s *Service) declare(p Principal, r CreateRequest) (*store.Static, []string
 	if err != nil {
 		return nil, nil, problem.New(problem.InvalidParams, "%s", err)
 	}
-	d := &store.Static{
+	d := &store.Declaration{
 		DealID: sealing.ID(dealPrefix), OwnerHash: p.keyHash, Algorithm: r.Algorithm, Params: canon.Encode(r.Params),
 		Mode: r.Mode, Retention: r.Retention, Labels: r.Labels, CommitDeadline: r.CommitDeadline, RevealDeadline: r.RevealDeadline,
 	}
@@ -96,8 +117,8 @@ func (s *Service) declare(p Principal, r CreateRequest) (*store.Static, []string
 		}
 		warnings = append(warnings, warning...)
 	}
-	if len(r.unknown) > 0 {
-		warnings = append(warnings, fmt.Sprintf("unknown members were ignored: %s", shown(strings.Join(r.unknown, ", "))))
+	if len(r.Unknown) > 0 {
+		warnings = append(warnings, fmt.Sprintf("unknown members were ignored: %s", Shown(strings.Join(r.Unknown, ", "))))
 	}
 	if r.Mode == "open" && r.Retention == "purge" {
 		warnings = append(warnings, "mode open with retention purge leaves no inputs to fetch once the deal has ended")
@@ -107,7 +128,7 @@ func (s *Service) declare(p Principal, r CreateRequest) (*store.Static, []string
 
 // pinBeacon declares the beacon round: its chain and its time belong to the
 // deal from here on.
-func (s *Service) pinBeacon(d *store.Static, params map[string]any) (warnings []string, err error) {
+func (s *Service) pinBeacon(d *store.Declaration, params map[string]any) (warnings []string, err error) {
 	chain := s.beacon.Chain()
 	round := params["beacon_round"].(int64) // CheckParams has seen it
 	at := chain.RoundTime(round)
@@ -121,4 +142,12 @@ func (s *Service) pinBeacon(d *store.Static, params map[string]any) (warnings []
 		return nil, problem.New(problem.InvalidParams, "%s", text)
 	}
 	return []string{text}, nil
+}
+
+// Shown quotes a declared text, cut to a readable length.
+func Shown(text string) string {
+	if len(text) > 60 {
+		text = strings.ToValidUTF8(text[:60], "") + "…"
+	}
+	return fmt.Sprintf("%q", text)
 }

@@ -5,71 +5,61 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"time"
+	"fmt"
 
 	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/deal"
-	"github.com/fairpact/fairpact/internal/idempotency"
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Entropy draws a random.v1 deal: the service fetches the declared beacon
-// round itself, pins it and computes (SPEC 4 rule 2).
-func (s *Service) Entropy(ctx context.Context, a Access) (idempotency.Response, error) {
-	for range attempts {
-		st, err := s.settle(ctx, a.deal)
-		if err != nil {
-			return idempotency.Response{}, err
-		}
-		d := s.standing(a.deal, st)
-		if err := s.notYet(a.deal, d, st.Now); err != nil {
-			return idempotency.Response{}, err
-		}
-		if d.Ended() {
-			return respond(200, struct {
-				DealID        string          `json:"deal_id"`
-				State         deal.State      `json:"state"`
-				Result        json.RawMessage `json:"result"`
-				CertificateID *string         `json:"certificate_id"`
-			}{a.deal.DealID, d.State(), st.Result, published(st)})
-		}
-		if err := s.draw(ctx, a.deal); err != nil {
-			return idempotency.Response{}, err
-		}
-	}
-	return idempotency.Response{}, problem.New(problem.Internal, "the draw did not settle; call again")
+// Drawn is a random.v1 deal after its draw.
+type Drawn struct {
+	DealID        string          `json:"deal_id"`
+	State         deal.State      `json:"state"`
+	Result        json.RawMessage `json:"result"`
+	CertificateID *string         `json:"certificate_id"` // nil: not published yet
 }
 
-func (s *Service) notYet(d *declaration, now deal.Deal, at int64) error {
-	r := now.Entropy(at)
-	if r == nil {
-		return nil
+// Entropy draws a random.v1 deal: the service fetches the declared beacon
+// round itself, pins it and computes (SPEC 4 rule 2).
+func (s *Service) Entropy(ctx context.Context, a Access) (Drawn, error) {
+	for range attempts {
+		now, err := s.advance(ctx, a.deal, store.Nobody)
+		if err != nil {
+			return Drawn{}, err
+		}
+		d := s.rules(a.deal, now)
+		if refusal := d.Entropy(now.Now); refusal != nil {
+			return Drawn{}, refusal
+		}
+		if !d.Ended() {
+			now, err = s.draw(ctx, a.deal)
+		}
+		if errors.Is(err, errMoved) {
+			continue
+		}
+		if err != nil {
+			return Drawn{}, err
+		}
+		return Drawn{a.deal.DealID, now.Phase, now.Result, published(now)}, nil
 	}
-	err := problem.New(problem.Code(r.Code), "%s", r.Fix)
-	if err.Code == problem.BeaconNotReady {
-		err.RetryAfter = time.Duration(min(*d.RoundTime-at, 86_400)) * time.Second
-	}
-	return err
+	return Drawn{}, fmt.Errorf("deal %s: draw still not settled after %d attempts", a.deal.DealID, attempts)
 }
 
 // draw pins the deal's beacon round and ends the deal with it.
-func (s *Service) draw(ctx context.Context, d *declaration) error {
-	drawn, err := s.pin(ctx, d)
+func (s *Service) draw(ctx context.Context, d *Deal) (*store.Snapshot, error) {
+	drawn, err := s.pinnedRound(ctx, d)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	err = s.take(ctx, d, deal.Draw, drawn)
-	if errors.Is(err, errMoved) {
-		return nil
-	}
-	return err
+	return s.endDeal(ctx, d, deal.Draw, drawn)
 }
 
-// pin gives the deal's round from the store, or else from a relay; a verified
-// round is kept for ever.
-func (s *Service) pin(ctx context.Context, d *declaration) (*algorithm.Beacon, error) {
+// pinnedRound returns the deal's round from the store, or else from a relay; a
+// verified round is kept for ever.
+func (s *Service) pinnedRound(ctx context.Context, d *Deal) (*algorithm.Beacon, error) {
 	drawn := &algorithm.Beacon{ChainHash: *d.ChainHash, Round: *d.BeaconRound}
 	chain := s.beacon.Chain()
 	if chain.Hash != drawn.ChainHash {
@@ -88,12 +78,10 @@ func (s *Service) pin(ctx context.Context, d *declaration) (*algorithm.Beacon, e
 	round, err := s.beacon.Fetch(ctx, drawn.Round)
 	switch {
 	case errors.Is(err, beacon.ErrNotYet):
-		p := problem.New(problem.BeaconNotReady, "beacon round %d was due at %d and no relay has it yet; call again in a few seconds", drawn.Round, *d.RoundTime)
-		p.RetryAfter = 3 * time.Second
-		return nil, p
+		return nil, problem.New(problem.BeaconNotReady, "beacon round %d was due at %d and no relay has it yet; call again in a few seconds", drawn.Round, *d.RoundTime).After(3)
 	case err != nil:
-		s.logger.WarnContext(ctx, "beacon out of reach", "round", drawn.Round, "error", err.Error())
-		return nil, problem.New(problem.BeaconUnavailable, "no relay gave a verified value of beacon round %d; nothing changed: call again in a few seconds", drawn.Round).Because(err)
+		s.logger.WarnContext(ctx, "beacon out of reach", "round", drawn.Round, "err", err)
+		return nil, problem.New(problem.BeaconUnavailable, "no relay returned a verified value of beacon round %d; nothing changed: call again in a few seconds", drawn.Round).Because(err)
 	}
 	drawn.Randomness, drawn.Signature = round.Randomness, round.Signature
 	return drawn, s.store.PutRound(ctx, drawn.ChainHash, drawn.Round, drawn.Randomness, drawn.Signature)

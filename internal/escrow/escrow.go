@@ -1,40 +1,58 @@
-// Package escrow holds the use cases: what a caller can do to a deal and what
+// Package escrow holds the use cases: what a caller can do to a deal, and what
 // the deal does by itself when its time comes. REST, MCP and the worker call
-// these and nothing below.
+// these and nothing below. They take and return Go values; their refusals are
+// errors of package problem. Statuses, JSON and wording belong to the surfaces.
 //
-// Every use case first takes the steps that are due (settle), so that the
-// deadline decides and not the worker. The end of a deal writes its state, its
-// result and the unsigned certificate in one transaction; signing, the log and
-// publishing follow as a pipeline that any crash may cut and any process may
-// take up (issue).
+// # The life of a deal
+//
+//	Create                                   OPEN
+//	Commit    one transaction; the last one  REVEALING
+//	Reveal    one transaction; the last one goes on:
+//	  endDeal           reads all inputs, computes, and writes state, result and
+//	                    unsigned certificate in one transaction    COMPUTED, VOID
+//	  issueCertificate  signs, appends to the log, stores signature and leaf
+//	Certificate, Verify read the row and the leaf, and check them
+//
+// Whoever meets a deal whose deadline has passed, or in which all have acted and
+// nobody went on, takes the step that is due before it answers (advance): the
+// deadline decides and not the worker. A crash may cut this anywhere; each step
+// can be repeated, by any process.
+//
+// # What is carried along and what is read again
+//
+// A call carries what it knows. What cannot change is cached in the process,
+// with a bound in bytes: whose a token is, a deal's declaration, a party's
+// commitment, a deal that has ended with its certificate published, and that
+// certain bytes verified under a certain key. Each use case reads the deal once;
+// a certificate's row and leaf are read at every call, so that a changed row is
+// found. When the database is another one than before (a restore, a failover)
+// the caches start anew.
 package escrow
 
 import (
 	"context"
 	"log/slog"
-	"sync"
+	"sync/atomic"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/fairpact/fairpact/internal/beacon"
-	"github.com/fairpact/fairpact/internal/ephemeral"
+	"github.com/fairpact/fairpact/internal/cache"
 	"github.com/fairpact/fairpact/internal/sealing"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/store"
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// Signer signs a SHA-256 digest with the deployment key and gives `<scheme>:<hex>`.
+// Signer signs a SHA-256 digest with the deployment key and returns `<scheme>:<hex>`.
 type Signer interface {
 	Sign(ctx context.Context, digest [32]byte) (string, error)
 }
 
 // Keys verifies under the current and the legacy keys of the deployment.
 type Keys interface {
-	Verify(message []byte, signature string) error
-	// SignerOf is Verify and tells which key it was.
+	// SignerOf returns the key under which the signature over the message verifies.
 	SignerOf(message []byte, signature string) (signing.Key, error)
 }
 
@@ -44,7 +62,7 @@ type Log interface {
 	Inclusion(ctx context.Context, entry [32]byte, leafIndex int64) (translog.Inclusion, error)
 }
 
-// Beacon is the public randomness beacon; the rounds it gives are verified.
+// Beacon is the public randomness beacon; the rounds it returns are verified.
 type Beacon interface {
 	Chain() beacon.Chain
 	Fetch(ctx context.Context, round int64) (beacon.Round, error)
@@ -59,7 +77,6 @@ type Options struct {
 // Service is the use cases over their parts. It is safe for concurrent use.
 type Service struct {
 	store   *store.Store
-	redis   *ephemeral.Redis
 	secret  *sealing.Secret
 	signer  Signer
 	keys    Keys
@@ -68,48 +85,68 @@ type Service struct {
 	options Options
 	logger  *slog.Logger
 
-	// Only what never changes is cached: a key that exists, a token's party, a
-	// deal's declaration, and up to which party nobody is missing.
-	apiKeys *lru.Cache[string, struct{}]
-	tokens  *lru.Cache[string, seat]
-	small   *lru.Cache[string, *declaration] // of smallSize at most
-	large   *lru.Cache[string, *declaration]
-	marks   *lru.Cache[string, *mark]
-	steps   singleflight.Group // by deal and step
-	loads   singleflight.Group // by deal
+	// Only what never changes is cached.
+	apiKeys     *cache.Cache[hash, struct{}]
+	tokens      *cache.Cache[hash, seat]
+	deals       *cache.Cache[string, *Deal]
+	commitments *cache.Cache[seat, [32]byte]
+	ended       *cache.Cache[string, *store.Snapshot] // with its certificate published
+	verified    *cache.Cache[hash, checked]
+	server      atomic.Value // the database server that the caches were filled from
+
+	loads  singleflight.Group // by deal
+	steps  singleflight.Group // by deal and step
+	issues singleflight.Group // by certificate
 }
 
+// hash is the SHA-256 of what a cache is asked for.
+type hash [32]byte
+
+// seat is one party of one deal.
 type seat struct {
 	dealID string
 	party  int
 }
 
-// mark remembers the first party that was missing when last asked. All before
-// it have acted, for ever.
-type mark struct {
-	mu               sync.Mutex
-	commits, reveals int
-}
-
-const smallSize = 16 << 10 // bytes; a deal of 10,000 parties has megabytes
+// What the caches hold at most, in bytes.
+const (
+	smallCache = 8 << 20
+	largeCache = 32 << 20
+)
 
 const issueBound = 3 * time.Second // what issuing may add to a reveal or entropy call
 
 // New wires the use cases.
-func New(s *store.Store, r *ephemeral.Redis, secret *sealing.Secret, signer Signer, keys Keys, log Log, b Beacon, o Options, logger *slog.Logger) *Service {
-	svc := &Service{store: s, redis: r, secret: secret, signer: signer, keys: keys, log: log, beacon: b, options: o, logger: logger}
-	svc.apiKeys, _ = lru.New[string, struct{}](16_384)
-	svc.tokens, _ = lru.New[string, seat](65_536)
-	svc.small, _ = lru.New[string, *declaration](4_096)
-	svc.large, _ = lru.New[string, *declaration](32)
-	svc.marks, _ = lru.New[string, *mark](4_096)
-	return svc
+func New(s *store.Store, secret *sealing.Secret, signer Signer, keys Keys, log Log, b Beacon, o Options, logger *slog.Logger) *Service {
+	return &Service{
+		store: s, secret: secret, signer: signer, keys: keys, log: log, beacon: b, options: o, logger: logger,
+		apiKeys:     cache.New[hash, struct{}](smallCache),
+		tokens:      cache.New[hash, seat](largeCache),
+		deals:       cache.New[string, *Deal](largeCache),
+		commitments: cache.New[seat, [32]byte](smallCache),
+		ended:       cache.New[string, *store.Snapshot](largeCache),
+		verified:    cache.New[hash, checked](smallCache),
+	}
 }
 
 // Chain is the beacon chain that new random.v1 deals declare their round of.
 func (s *Service) Chain() beacon.Chain { return s.beacon.Chain() }
 
-// settled keeps going when the caller hangs up: what was accepted is finished.
-func settled(ctx context.Context) (context.Context, context.CancelFunc) {
+// sameServer empties the caches where the database server is another one than
+// before: what it holds may be older than what was cached.
+func (s *Service) sameServer() {
+	now := s.store.Server()
+	if before := s.server.Swap(now); before == nil || before == now {
+		return
+	}
+	s.apiKeys.Purge()
+	s.tokens.Purge()
+	s.deals.Purge()
+	s.commitments.Purge()
+	s.ended.Purge()
+}
+
+// finishing goes on when the caller hangs up: what was accepted is finished.
+func finishing(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/fairpact/fairpact/internal/caller"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/idempotency"
+	"github.com/fairpact/fairpact/internal/wire"
 )
 
 // Status is the service status (SPEC 2.8).
@@ -60,7 +61,7 @@ func New(c Config) (http.Handler, error) {
 	if a.catalogue, err = catalogue(); err != nil {
 		return nil, err
 	}
-	if a.status, err = escrow.Encode(c.Status); err != nil {
+	if a.status, err = wire.Encode(c.Status); err != nil {
 		return nil, err
 	}
 	log, err := logProxy(c.LogReadURL)
@@ -86,16 +87,16 @@ func (a *API) routes(log http.HandlerFunc) map[string]route {
 		"/v1/pubkeys":                {http.MethodGet: shared(public(fixed(a.KeySet)))},
 		"/v1/algorithms":             {http.MethodGet: shared(public(fixed(a.catalogue)))},
 		"/openapi.json":              {http.MethodGet: shared(public(fixed(openAPI)))},
-		"/v1/keys":                   {http.MethodPost: a.createKey},
-		"/v1/deals":                  {http.MethodPost: a.createDeal},
-		"/v1/deals/{id}":             {http.MethodGet: owned(a.read(escrow.Read, (*escrow.Service).View))},
-		"/v1/deals/{id}/commit":      {http.MethodPost: a.commit},
-		"/v1/deals/{id}/reveal":      {http.MethodPost: a.reveal},
-		"/v1/deals/{id}/entropy":     {http.MethodPost: a.entropy},
-		"/v1/deals/{id}/cancel":      {http.MethodPost: a.cancel},
-		"/v1/deals/{id}/certificate": {http.MethodGet: owned(a.read(escrow.ReadCertificate, (*escrow.Service).Certificate))},
-		"/v1/deals/{id}/inputs":      {http.MethodGet: a.read(escrow.ReadInputs, (*escrow.Service).Inputs)},
-		"/v1/verify/{cert_id}":       {http.MethodGet: public(a.verify)},
+		"/v1/keys":                   {http.MethodPost: a.answers(http.StatusCreated, a.createKey)},
+		"/v1/deals":                  {http.MethodPost: a.answers(http.StatusCreated, a.createDeal)},
+		"/v1/deals/{id}":             {http.MethodGet: owned(a.answers(http.StatusOK, a.view))},
+		"/v1/deals/{id}/commit":      {http.MethodPost: a.answers(http.StatusOK, a.commit)},
+		"/v1/deals/{id}/reveal":      {http.MethodPost: a.answers(http.StatusOK, a.reveal)},
+		"/v1/deals/{id}/entropy":     {http.MethodPost: a.answers(http.StatusOK, a.entropy)},
+		"/v1/deals/{id}/cancel":      {http.MethodPost: a.answers(http.StatusOK, a.cancel)},
+		"/v1/deals/{id}/certificate": {http.MethodGet: owned(a.answers(http.StatusOK, a.certificate))},
+		"/v1/deals/{id}/inputs":      {http.MethodGet: a.answers(http.StatusOK, a.inputs)},
+		"/v1/verify/{cert_id}":       {http.MethodGet: public(a.answers(http.StatusOK, a.verify))},
 		"/v1/log/tree-head":          {http.MethodGet: shared(log)},
 		"/v1/log/proof":              {http.MethodGet: log},
 		"/v1/log/consistency":        {http.MethodGet: log},

@@ -8,144 +8,197 @@ import (
 	"strings"
 
 	"github.com/fairpact/fairpact/internal/algorithm"
+	"github.com/fairpact/fairpact/internal/answer"
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/idempotency"
 	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/wire"
 )
 
-func catalogue() ([]byte, error) { return escrow.Encode(algorithm.Catalogue()) }
+func catalogue() ([]byte, error) { return wire.Encode(algorithm.Catalogue()) }
 
 // createKey issues an API key. It has no caller, so that idempotency is scoped
 // by the client's address, and Authorization is not looked at.
-func (a *API) createKey(w http.ResponseWriter, r *http.Request) {
+func (a *API) createKey(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	address := a.Callers.Address(r)
 	if err := a.Callers.MayTakeKey(r.Context(), address); err != nil {
-		a.fail(w, r, err)
-		return
+		return nil, err
 	}
 	body, err := a.body(w, r, maxNobody, true)
 	if err != nil {
-		a.fail(w, r, err)
-		return
+		return nil, err
 	}
-	a.once(w, r, idempotency.Request{Caller: address, Body: canon.Encode(body), Lifetime: idempotency.KeyLifetime, NoCopy: true},
-		func(rec *idempotency.Record) (idempotency.Response, error) {
-			return a.Escrow.CreateKey(r.Context(), rec)
-		},
-		lost)
-}
-
-func (a *API) createDeal(w http.ResponseWriter, r *http.Request) {
-	principal, err := a.Escrow.Authenticate(r.Context(), credential(r))
-	if err == nil {
-		err = a.Escrow.MayCreate(principal)
-	}
-	var body map[string]any
-	if err == nil {
-		body, err = a.body(w, r, maxBody, false)
-	}
-	var req escrow.CreateRequest
-	if err == nil {
-		req, err = escrow.ParseCreate(body)
-	}
+	once, err := request(r, address, body)
 	if err != nil {
-		a.fail(w, r, err)
-		return
+		return nil, err
 	}
-	a.once(w, r, idempotency.Request{Caller: credential(r), Body: canon.Encode(body), Lifetime: idempotency.Lifetime},
-		func(rec *idempotency.Record) (idempotency.Response, error) {
-			return a.Escrow.Create(r.Context(), principal, req, rec)
-		}, lost)
+	once.Status, once.Lifetime, once.NoCopy = http.StatusCreated, idempotency.KeyLifetime, true
+	return encoded(idempotency.Do(r.Context(), a.Guard, once,
+		func(rec *idempotency.Record) (escrow.NewKey, error) { return a.Escrow.CreateKey(r.Context(), rec) },
+		idempotency.Lost[escrow.NewKey]))
 }
 
-// lost renders an answer that is stored with its effect: a record without one
-// cannot be.
-func lost() (idempotency.Response, error) {
-	return idempotency.Response{}, errors.New("httpapi: an idempotency record without its response")
+func (a *API) createDeal(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	principal, err := a.principal(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.Escrow.MayCreate(principal); err != nil {
+		return nil, err
+	}
+	body, err := a.body(w, r, maxBody, false)
+	if err != nil {
+		return nil, err
+	}
+	declared, err := wire.Declared(body)
+	if err != nil {
+		return nil, err
+	}
+	once, err := request(r, credential(r), body)
+	if err != nil {
+		return nil, err
+	}
+	once.Status = http.StatusCreated
+	return encoded(idempotency.Do(r.Context(), a.Guard, once,
+		func(rec *idempotency.Record) (escrow.Created, error) {
+			return a.Escrow.Create(r.Context(), principal, declared, rec)
+		}, idempotency.Lost[escrow.Created]))
 }
 
-func (a *API) commit(w http.ResponseWriter, r *http.Request) {
+func (a *API) commit(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	access, body, err := a.dealBody(w, r, escrow.Act, false)
-	var commitment [32]byte
-	if err == nil {
-		commitment, err = escrow.ParseCommit(body)
-	}
 	if err != nil {
-		a.fail(w, r, err)
-		return
+		return nil, err
 	}
-	a.once(w, r, idempotency.Request{Caller: credential(r), Body: canon.Encode(body), Lifetime: idempotency.Lifetime},
-		func(rec *idempotency.Record) (idempotency.Response, error) {
+	commitment, err := wire.Commitment(body)
+	if err != nil {
+		return nil, err
+	}
+	once, err := request(r, credential(r), body)
+	if err != nil {
+		return nil, err
+	}
+	done, err := idempotency.Do(r.Context(), a.Guard, once,
+		func(rec *idempotency.Record) (escrow.Committed, error) {
 			return a.Escrow.Commit(r.Context(), access, commitment, rec)
 		},
-		func() (idempotency.Response, error) { return a.Escrow.Committed(r.Context(), access) })
-}
-
-func (a *API) reveal(w http.ResponseWriter, r *http.Request) {
-	access, body, err := a.dealBody(w, r, escrow.Act, false)
-	var req escrow.RevealRequest
-	if err == nil {
-		req, err = escrow.ParseReveal(body)
-	}
+		func() (escrow.Committed, error) { return a.Escrow.Committed(r.Context(), access) })
 	if err != nil {
-		a.fail(w, r, err)
-		return
+		return nil, err
 	}
-	a.once(w, r, idempotency.Request{Caller: credential(r), Body: canon.Encode(body), Lifetime: idempotency.Lifetime},
-		func(rec *idempotency.Record) (idempotency.Response, error) {
-			return a.Escrow.Reveal(r.Context(), access, req, rec)
-		},
-		func() (idempotency.Response, error) { return a.Escrow.Revealed(r.Context(), access) })
+	return wire.Committed(access.Deal(), done)
 }
 
-func (a *API) cancel(w http.ResponseWriter, r *http.Request) {
+func (a *API) reveal(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	access, body, err := a.dealBody(w, r, escrow.Act, false)
+	if err != nil {
+		return nil, err
+	}
+	opening, err := wire.Opening(body)
+	if err != nil {
+		return nil, err
+	}
+	once, err := request(r, credential(r), body)
+	if err != nil {
+		return nil, err
+	}
+	return encoded(idempotency.Do(r.Context(), a.Guard, once,
+		func(rec *idempotency.Record) (escrow.Revealed, error) {
+			return a.Escrow.Reveal(r.Context(), access, opening, rec)
+		},
+		func() (escrow.Revealed, error) { return a.Escrow.Revealed(r.Context(), access) }))
+}
+
+func (a *API) cancel(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	access, body, err := a.dealBody(w, r, escrow.CancelDeal, true)
 	if err != nil {
-		a.fail(w, r, err)
-		return
+		return nil, err
 	}
-	a.once(w, r, idempotency.Request{Caller: credential(r), Body: canon.Encode(body), Lifetime: idempotency.Lifetime},
-		func(rec *idempotency.Record) (idempotency.Response, error) {
+	once, err := request(r, credential(r), body)
+	if err != nil {
+		return nil, err
+	}
+	return encoded(idempotency.Do(r.Context(), a.Guard, once,
+		func(rec *idempotency.Record) (escrow.Cancelled, error) {
 			return a.Escrow.Cancel(r.Context(), access, rec)
 		},
-		func() (idempotency.Response, error) { return a.Escrow.Cancelled(r.Context(), access) })
-}
-
-// read serves a call on a deal that has no body to speak of.
-func (a *API) read(action escrow.Action, use func(*escrow.Service, context.Context, escrow.Access) (idempotency.Response, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		access, err := a.access(r, action)
-		var resp idempotency.Response
-		if err == nil {
-			resp, err = use(a.Escrow, r.Context(), access)
-		}
-		a.answer(w, r, resp, err)
-	}
-}
-
-func (a *API) verify(w http.ResponseWriter, r *http.Request) {
-	resp, err := a.Escrow.Verify(r.Context(), r.PathValue("cert_id"))
-	a.answer(w, r, resp, err)
+		func() (escrow.Cancelled, error) { return access.Cancelled(), nil }))
 }
 
 // entropy draws. A draw is the same however often it is asked for, so that an
 // Idempotency-Key has nothing to add; it is held to its form alone.
-func (a *API) entropy(w http.ResponseWriter, r *http.Request) {
+func (a *API) entropy(_ http.ResponseWriter, r *http.Request) ([]byte, error) {
 	access, err := a.access(r, escrow.DrawEntropy)
-	if err == nil {
-		_, err = idempotencyKey(r)
+	if err != nil {
+		return nil, err
 	}
-	var resp idempotency.Response
-	if err == nil {
-		resp, err = a.Escrow.Entropy(r.Context(), access)
+	if _, err := idempotencyKey(r); err != nil {
+		return nil, err
 	}
-	a.answer(w, r, resp, err)
+	return encoded(a.Escrow.Entropy(r.Context(), access))
+}
+
+func (a *API) view(_ http.ResponseWriter, r *http.Request) ([]byte, error) {
+	access, err := a.access(r, escrow.Read)
+	if err != nil {
+		return nil, err
+	}
+	view, err := a.Escrow.View(r.Context(), access)
+	if err != nil {
+		return nil, err
+	}
+	return wire.View(view)
+}
+
+func (a *API) certificate(_ http.ResponseWriter, r *http.Request) ([]byte, error) {
+	access, err := a.access(r, escrow.ReadCertificate)
+	if err != nil {
+		return nil, err
+	}
+	issued, err := a.Escrow.Certificate(r.Context(), access)
+	if err != nil {
+		return nil, err
+	}
+	return wire.Certificate(issued)
+}
+
+func (a *API) inputs(_ http.ResponseWriter, r *http.Request) ([]byte, error) {
+	access, err := a.access(r, escrow.ReadInputs)
+	if err != nil {
+		return nil, err
+	}
+	inputs, err := a.Escrow.Inputs(r.Context(), access)
+	if err != nil {
+		return nil, err
+	}
+	return wire.Inputs(access.Deal().DealID, inputs)
+}
+
+func (a *API) verify(_ http.ResponseWriter, r *http.Request) ([]byte, error) {
+	return encoded(a.Escrow.Verify(r.Context(), r.PathValue("cert_id")))
+}
+
+// encoded writes what a use case answered.
+func encoded[T any](v T, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
+	return wire.Encode(v)
+}
+
+// principal finds who calls.
+func (a *API) principal(r *http.Request) (escrow.Principal, error) {
+	presented := credential(r)
+	if presented == "" { // SPEC 5.5
+		return escrow.Principal{}, problem.New(problem.AuthRequired, "pass `Authorization: Bearer <API_KEY or INVITE_TOKEN>`; get an API key with %s", problem.Call{Op: problem.CreateKey})
+	}
+	return a.Escrow.Authenticate(r.Context(), presented)
 }
 
 // access finds the caller and its permission for the path's deal.
 func (a *API) access(r *http.Request, action escrow.Action) (escrow.Access, error) {
-	principal, err := a.Escrow.Authenticate(r.Context(), credential(r))
+	principal, err := a.principal(r)
 	if err != nil {
 		return escrow.Access{}, err
 	}
@@ -170,7 +223,7 @@ func (a *API) body(w http.ResponseWriter, r *http.Request, limit int64, empty bo
 	if err != nil {
 		return nil, problem.New(problem.InvalidJSON, "the body ended before it was complete; send it again").Because(err)
 	}
-	return escrow.Body(raw, empty)
+	return wire.Object(raw, empty)
 }
 
 // credential is the Bearer credential, or nothing. RFC 6750 2.1; the scheme's
@@ -195,35 +248,36 @@ func idempotencyKey(r *http.Request) (string, error) {
 	}
 }
 
-// once runs an effect under the request's Idempotency-Key, if it has one.
-func (a *API) once(w http.ResponseWriter, r *http.Request, req idempotency.Request, effect func(*idempotency.Record) (idempotency.Response, error), render func() (idempotency.Response, error)) {
-	var err error
-	if req.Key, err = idempotencyKey(r); err != nil {
-		a.fail(w, r, err)
-		return
-	}
-	req.Method, req.Path = r.Method, r.URL.Path
-	resp, err := a.Guard.Do(r.Context(), req, effect, render)
-	a.answer(w, r, resp, err)
+// request is the call as idempotency sees it.
+func request(r *http.Request, caller string, body map[string]any) (idempotency.Request, error) {
+	key, err := idempotencyKey(r)
+	return idempotency.Request{
+		Key: key, Caller: caller, Method: r.Method, Path: r.URL.Path, Status: http.StatusOK,
+		Body: func() []byte { return canon.Encode(body) }, Lifetime: idempotency.Lifetime,
+	}, err
 }
 
-func (a *API) answer(w http.ResponseWriter, r *http.Request, resp idempotency.Response, err error) {
-	if err != nil {
-		a.fail(w, r, err)
-		return
+// answers serves a handler that returns the body of success.
+func (a *API) answers(status int, handle func(http.ResponseWriter, *http.Request) ([]byte, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, err := handle(w, r)
+		if err != nil {
+			a.fail(w, r, err)
+			return
+		}
+		answer.JSON(w, status, body)
 	}
-	write(w, resp.Status, resp.Body)
 }
 
 // fail answers an error and logs what is behind a 5xx.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := problem.From(err)
 	if p.Status() >= 500 && !errors.Is(r.Context().Err(), context.Canceled) {
-		cause := p.Error()
-		if p.Cause() != nil {
-			cause = p.Cause().Error()
+		var cause error = p
+		if inner := p.Unwrap(); inner != nil {
+			cause = inner
 		}
-		a.Logger.ErrorContext(r.Context(), "request failed", "route", r.Pattern, "code", p.Code, "cause", cause)
+		a.Logger.ErrorContext(r.Context(), "request failed", "route", r.Pattern, "code", p.Code, "err", cause)
 	}
-	problem.Write(w, p)
+	answer.Error(w, p)
 }

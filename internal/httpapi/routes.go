@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairpact/fairpact/internal/answer"
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/telemetry"
 )
@@ -48,7 +49,7 @@ func (m route) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	default:
 		w.Header().Set("Allow", m.allow())
-		problem.Write(w, problem.New(problem.MethodNotAllowed, "%s is not served at this path; use one of %s", methodName(r.Method), m.allow()))
+		answer.Error(w, problem.New(problem.MethodNotAllowed, "%s is not served at this path; use one of %s", methodName(r.Method), m.allow()))
 	}
 }
 
@@ -61,7 +62,7 @@ func methodName(method string) string {
 }
 
 func notFound(w http.ResponseWriter, _ *http.Request) {
-	problem.Write(w, problem.New(problem.NotFound, "no such path; the paths are in GET /openapi.json"))
+	answer.Error(w, problem.New(problem.NotFound, "no such path; the paths are in GET /openapi.json"))
 }
 
 // cleanPath answers 404 where http.ServeMux would redirect with an HTML page.
@@ -84,17 +85,7 @@ func public(next http.HandlerFunc) http.HandlerFunc {
 }
 
 func fixed(body []byte) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, body) }
-}
-
-func write(w http.ResponseWriter, status int, body []byte) {
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	if h.Get("Cache-Control") == "" {
-		h.Set("Cache-Control", "no-store")
-	}
-	w.WriteHeader(status)
-	_, _ = w.Write(body)
+	return func(w http.ResponseWriter, _ *http.Request) { answer.JSON(w, http.StatusOK, body) }
 }
 
 // logProxy passes /v1/log/ to log-server, so that one base URL serves the
@@ -117,10 +108,9 @@ func logProxy(readURL string) (http.HandlerFunc, error) {
 		},
 		Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, ResponseHeaderTimeout: 10 * time.Second},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			p := problem.New(problem.LogUnavailable, "the transparency log is out of reach; call again in a few seconds").Because(err)
-			p.RetryAfter = 2 * time.Second
+			p := problem.New(problem.LogUnavailable, "the transparency log is out of reach; call again in a few seconds").After(2).Because(err)
 			w.Header().Set("Access-Control-Allow-Origin", "*") // as log-server does
-			problem.Write(w, p)
+			answer.Error(w, p)
 		},
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
@@ -147,7 +137,7 @@ func (a *API) observed(next http.Handler) http.Handler {
 				}
 				a.Logger.ErrorContext(r.Context(), "panic", "route", r.Pattern, "fault", fault)
 				if rec.status == 0 {
-					problem.Write(rec, problem.New(problem.Internal, "the service failed; send the same request again with the same Idempotency-Key"))
+					answer.Error(rec, problem.New(problem.Internal, "the service failed; send the same request again with the same Idempotency-Key"))
 				}
 			}
 			level := slog.LevelDebug

@@ -62,15 +62,10 @@ type Request struct {
 	Caller   string // the Bearer credential, or the client's address where there is none
 	Method   string
 	Path     string
-	Body     []byte // RFC 8785
+	Body     func() []byte // RFC 8785; asked for only where there is a key
+	Status   int           // HTTP, of success
 	Lifetime time.Duration
 	NoCopy   bool // keep no copy in Redis
-}
-
-// Response is what is stored and replayed.
-type Response struct {
-	Status int             `json:"status"`
-	Body   json.RawMessage `json:"body"`
 }
 
 // Record is handed to an effect, which writes it in its own transaction.
@@ -81,8 +76,8 @@ type Record struct {
 	body  []byte
 }
 
-// Replay is the record without a response, for effects whose answer is known
-// later. A nil Record (no Idempotency-Key) gives nil.
+// Replay is the record without an answer, for effects whose answer is known
+// later. A nil Record (no Idempotency-Key) returns nil.
 func (r *Record) Replay() *store.Replay {
 	if r == nil {
 		return nil
@@ -90,12 +85,12 @@ func (r *Record) Replay() *store.Replay {
 	return &store.Replay{Scope: r.scope, Body: r.body, Lifetime: int64(r.req.Lifetime / time.Second)}
 }
 
-// ReplayWith is the record with its response: the effect and its answer are one commit.
-func (r *Record) ReplayWith(status int, body []byte) (*store.Replay, error) {
+// ReplayWith is the record with its answer: the effect and its answer are one commit.
+func (r *Record) ReplayWith(answer any) (*store.Replay, error) {
 	if r == nil {
 		return nil, nil
 	}
-	sealed, err := r.seal(Response{status, body})
+	sealed, err := r.seal(answer)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +99,7 @@ func (r *Record) ReplayWith(status int, body []byte) (*store.Replay, error) {
 	return replay, nil
 }
 
-// ValidKey tells whether a header is 1 to 255 visible ASCII characters.
+// ValidKey reports whether a header is 1 to 255 visible ASCII characters.
 func ValidKey(key string) bool {
 	for _, c := range []byte(key) {
 		if c < 0x21 || c > 0x7e {
@@ -114,22 +109,50 @@ func ValidKey(key string) bool {
 	return len(key) >= 1 && len(key) <= 255
 }
 
+// envelope is how an answer is kept: as the release before this one reads it.
+type envelope struct {
+	Status int             `json:"status"` // HTTP
+	Body   json.RawMessage `json:"body"`   // the answer
+}
+
 // Do runs effect at most once for the request's key, or replays what it
-// answered. render gives the answer anew from the deal as it stands; it is used
-// where the effect took place and its answer was lost.
-func (g *Guard) Do(ctx context.Context, req Request, effect func(*Record) (Response, error), render func() (Response, error)) (Response, error) {
+// answered. render returns the answer anew from the deal as it stands; it is used
+// where the effect took place and its answer was lost. The answer is kept as
+// JSON: T MUST survive that.
+func Do[T any](ctx context.Context, g *Guard, req Request, effect func(*Record) (T, error), render func() (T, error)) (answer T, err error) {
 	if req.Key == "" {
 		return effect(nil)
 	}
-	rec := &Record{guard: g, req: req}
-	rec.scope = g.secret.MAC([]byte("scope"), []byte(req.Caller), []byte(req.Method), []byte(req.Path), []byte(req.Key))
-	rec.body = g.secret.MAC([]byte("body"), req.Body)
-	name := base64.RawURLEncoding.EncodeToString(rec.scope)
+	rec := g.record(req)
+	text, err := g.once(ctx, rec, func() (any, error) { return effect(rec) }, func() (any, error) { return render() })
+	if err != nil {
+		return answer, err
+	}
+	err = json.Unmarshal(text, &answer)
+	return answer, err
+}
 
+// Lost renders an answer that is stored with its effect: a record without one
+// cannot be.
+func Lost[T any]() (answer T, err error) {
+	return answer, errors.New("idempotency: a record without its answer")
+}
+
+func (g *Guard) record(req Request) *Record {
+	return &Record{
+		guard: g, req: req,
+		scope: g.secret.MAC([]byte("scope"), []byte(req.Caller), []byte(req.Method), []byte(req.Path), []byte(req.Key)),
+		body:  g.secret.MAC([]byte("body"), req.Body()),
+	}
+}
+
+// once returns the stored answer as JSON.
+func (g *Guard) once(ctx context.Context, rec *Record, effect, render func() (any, error)) ([]byte, error) {
+	name := base64.RawURLEncoding.EncodeToString(rec.scope)
 	deadline, wait := time.Now().Add(waitTime), pollTime
 	for {
-		if resp, err := g.replay(ctx, rec, name); err != nil || resp.Status != 0 {
-			return resp, err
+		if text, err := g.replay(ctx, rec, name); err != nil || text != nil {
+			return text, err
 		}
 		unlock, free := g.redis.Lock(ctx, name, lockTime)
 		if free {
@@ -137,118 +160,122 @@ func (g *Guard) Do(ctx context.Context, req Request, effect func(*Record) (Respo
 			return g.run(ctx, rec, name, effect, render)
 		}
 		if time.Now().After(deadline) {
-			return Response{}, problem.New(problem.IdempotencyInProgress, "a request with this Idempotency-Key is still running; send the same request again in a few seconds")
+			return nil, problem.New(problem.IdempotencyInProgress, "a request with this %s is still running; send the same request again in a few seconds", problem.KeyHeader)
 		}
 		select {
 		case <-ctx.Done():
-			return Response{}, ctx.Err()
+			return nil, ctx.Err()
 		case <-time.After(wait):
 			wait = min(2*wait, time.Second/2)
 		}
 	}
 }
 
-// replay finds a stored response; a zero Status where there is none (yet).
-func (g *Guard) replay(ctx context.Context, rec *Record, name string) (Response, error) {
+// replay finds a stored answer; nil where there is none (yet).
+func (g *Guard) replay(ctx context.Context, rec *Record, name string) ([]byte, error) {
 	if !rec.req.NoCopy {
 		if both, found := g.redis.Get(ctx, name); found && len(both) > len(rec.body) {
-			if resp, err := g.answer(rec, both[:len(rec.body)], both[len(rec.body):]); err == nil || problem.Is(err, problem.IdempotencyKeyReused) {
-				return resp, err
+			if text, err := g.open(rec, both[:len(rec.body)], both[len(rec.body):]); err == nil || problem.Is(err, problem.IdempotencyKeyReused) {
+				return text, err
 			}
 		}
 	}
 	body, sealed, err := g.store.FindReplay(ctx, rec.scope)
 	if errors.Is(err, store.ErrNotFound) {
-		return Response{}, nil
+		return nil, nil
 	}
 	if err != nil {
-		return Response{}, err
+		return nil, err
 	}
-	return g.answer(rec, body, sealed)
+	return g.open(rec, body, sealed)
 }
 
-// answer opens a stored response for the same body and refuses another body.
-func (g *Guard) answer(rec *Record, body, sealed []byte) (Response, error) {
+// open decrypts a stored answer for the same body and refuses another body.
+func (g *Guard) open(rec *Record, body, sealed []byte) ([]byte, error) {
 	if !hmac.Equal(body, rec.body) {
-		return Response{}, problem.New(problem.IdempotencyKeyReused, "this Idempotency-Key was used with another body; send the same body to replay its answer, or a new key for a new request")
+		return nil, problem.New(problem.IdempotencyKeyReused, "this %s was used with another body; send the same body to replay its answer, or a new key for a new request", problem.KeyHeader)
 	}
 	if sealed == nil {
-		return Response{}, nil
+		return nil, nil
 	}
 	text, err := g.secret.Unsealed(sealed, []byte(rec.req.Key), []byte(rec.req.Caller), rec.scope)
 	if err != nil {
-		return Response{}, err
+		return nil, err
 	}
-	var resp Response
-	err = json.Unmarshal(text, &resp)
-	return resp, err
+	var kept envelope
+	err = json.Unmarshal(text, &kept)
+	return kept.Body, err
 }
 
 // run holds the lock, or Redis is gone and a twin may run beside it: the
 // database lets one of them through. So the record is looked for before the
 // effect and again where the effect fails: a twin that came first may be why (it
 // has committed, so this one may not), and then its answer is this one's too.
-func (g *Guard) run(ctx context.Context, rec *Record, name string, effect func(*Record) (Response, error), render func() (Response, error)) (Response, error) {
+func (g *Guard) run(ctx context.Context, rec *Record, name string, effect, render func() (any, error)) ([]byte, error) {
 	var failure error
 	for try := 1; ; try++ {
 		body, sealed, err := g.store.FindReplay(ctx, rec.scope)
 		switch {
 		case err == nil && sealed != nil:
-			return g.answer(rec, body, sealed)
+			return g.open(rec, body, sealed)
 		case err == nil:
 			return g.rendered(ctx, rec, name, body, render)
 		case failure != nil && (try == attempts || !errors.Is(err, store.ErrNotFound) || !errors.Is(failure, store.ErrReplayed)):
-			return Response{}, failure
+			return nil, failure
 		case !errors.Is(err, store.ErrNotFound):
-			return Response{}, err
+			return nil, err
 		case failure != nil: // the scope is taken by a record that has expired
 			if err := g.store.ExpireReplay(ctx, rec.scope); err != nil {
-				return Response{}, err
+				return nil, err
 			}
 		}
-		resp, err := effect(rec)
+		answer, err := effect()
 		if err == nil {
 			crash.Point("idempotency.effect")
-			return g.keep(ctx, rec, name, resp)
+			return g.keep(ctx, rec, name, answer)
 		}
 		failure = err
 	}
 }
 
-func (g *Guard) rendered(ctx context.Context, rec *Record, name string, body []byte, render func() (Response, error)) (Response, error) {
-	if _, err := g.answer(rec, body, nil); err != nil {
-		return Response{}, err
+func (g *Guard) rendered(ctx context.Context, rec *Record, name string, body []byte, render func() (any, error)) ([]byte, error) {
+	if _, err := g.open(rec, body, nil); err != nil {
+		return nil, err
 	}
-	resp, err := render()
+	answer, err := render()
 	if err != nil {
-		return Response{}, err
+		return nil, err
 	}
-	return g.keep(ctx, rec, name, resp)
+	return g.keep(ctx, rec, name, answer)
 }
 
-// keep stores a response and gives the one that stands: the first one stored.
-func (g *Guard) keep(ctx context.Context, rec *Record, name string, resp Response) (Response, error) {
-	sealed, err := rec.seal(resp)
+// keep stores an answer and returns the one that stands: the first one stored.
+func (g *Guard) keep(ctx context.Context, rec *Record, name string, answer any) ([]byte, error) {
+	sealed, err := rec.seal(answer)
 	if err != nil {
-		return Response{}, err
+		return nil, err
 	}
 	stands, err := g.store.SetResponse(context.WithoutCancel(ctx), rec.scope, sealed)
-	if errors.Is(err, store.ErrNotFound) {
-		return resp, nil // swept, or ended by the key's first use
+	if errors.Is(err, store.ErrNotFound) { // swept, or ended by the key's first use
+		return json.Marshal(answer)
 	}
 	if err != nil {
-		return Response{}, err
+		return nil, err
 	}
 	if !rec.req.NoCopy {
 		g.redis.Put(ctx, name, append(append([]byte{}, rec.body...), stands...), copyTime)
 	}
-	return g.answer(rec, rec.body, stands)
+	return g.open(rec, rec.body, stands)
 }
 
-// seal encrypts a response for this record alone: under another scope it does
+// seal encrypts an answer for this record alone: under another scope it does
 // not open.
-func (r *Record) seal(resp Response) ([]byte, error) {
-	text, err := json.Marshal(resp)
+func (r *Record) seal(answer any) ([]byte, error) {
+	body, err := json.Marshal(answer)
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(envelope{r.req.Status, body})
 	if err != nil {
 		return nil, err
 	}

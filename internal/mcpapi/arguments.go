@@ -38,9 +38,7 @@ func (a arguments) quoted(err error) error {
 	}
 	for _, name := range []string{"input", "algorithm_params", "party_labels"} {
 		if text, ok := a[name].(string); ok && strings.ContainsAny(text, "{[") {
-			p := *problem.From(err)
-			p.Fix += "; pass " + name + " as JSON itself, not as a string that holds JSON"
-			return &p
+			return problem.From(err).Also("; pass %s as JSON itself, not as a string that holds JSON", name)
 		}
 	}
 	return err

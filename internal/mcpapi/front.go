@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/fairpact/fairpact/internal/answer"
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
@@ -52,12 +53,12 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// Host; a page of another site has a foreign Origin. Clients that are no
 	// browsers send none.
 	if !f.hosts.allow(r.Host) {
-		problem.Write(w, problem.New(problem.Forbidden, "/mcp is not served under this Host; use the public name of the service, or localhost (the operator lists names in FAIRPACT_PUBLIC_HOSTS)"))
+		answer.Error(w, problem.New(problem.Forbidden, "/mcp is not served under this Host; use the public name of the service, or localhost (the operator lists names in FAIRPACT_PUBLIC_HOSTS)"))
 		return
 	}
 	if origins := r.Header.Values("Origin"); len(origins) > 0 {
 		if len(origins) > 1 || !f.hosts.allowOrigin(origins[0]) {
-			problem.Write(w, problem.New(problem.Forbidden, "/mcp does not answer pages of this Origin; call it from a client that is no web page, or from a page of the service itself"))
+			answer.Error(w, problem.New(problem.Forbidden, "/mcp does not answer pages of this Origin; call it from a client that is no web page, or from a page of the service itself"))
 			return
 		}
 		h.Set("Access-Control-Allow-Origin", origins[0])
@@ -72,7 +73,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	default: // stateless: no stream to GET, no session to DELETE
 		h.Set("Allow", "OPTIONS, POST")
-		problem.Write(w, problem.New(problem.MethodNotAllowed, "/mcp is stateless MCP over Streamable HTTP: POST one JSON-RPC message, beginning with initialize"))
+		answer.Error(w, problem.New(problem.MethodNotAllowed, "/mcp is stateless MCP over Streamable HTTP: POST one JSON-RPC message, beginning with initialize"))
 	}
 }
 
@@ -85,11 +86,11 @@ type message struct {
 func (f *front) post(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		problem.Write(w, problem.New(problem.BodyTooLarge, "the body is over %d bytes; send a smaller one", maxBody))
+		answer.Error(w, problem.New(problem.BodyTooLarge, "the body is over %d bytes; send a smaller one", maxBody))
 		return
 	}
 	if err != nil {
-		problem.Write(w, problem.New(problem.InvalidJSON, "the body ended before it was complete; send it again"))
+		answer.Error(w, problem.New(problem.InvalidJSON, "the body ended before it was complete; send it again"))
 		return
 	}
 	var m message
@@ -122,7 +123,7 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 
 // fault answers a JSON-RPC error whose message is `CODE: fix`.
 func fault(w http.ResponseWriter, status int, id jsontext.Value, code int, p *problem.Error) {
-	p.Count()
+	answer.Count(p)
 	if len(id) == 0 || id[0] != '"' && (id[0] < '0' || id[0] > '9') && id[0] != '-' {
 		id = jsontext.Value("null")
 	}
@@ -134,7 +135,7 @@ func fault(w http.ResponseWriter, status int, id jsontext.Value, code int, p *pr
 		Version string         `json:"jsonrpc"`
 		ID      jsontext.Value `json:"id"`
 		Error   wireError      `json:"error"`
-	}{"2.0", id, wireError{code, p.Error()}}, jsontext.AllowInvalidUTF8(true))
+	}{"2.0", id, wireError{code, p.In(words)}}, jsontext.AllowInvalidUTF8(true))
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write(body)

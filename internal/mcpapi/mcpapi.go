@@ -30,6 +30,7 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/idempotency"
 	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/wire"
 )
 
 // Config is what the tool server needs.
@@ -60,7 +61,7 @@ func New(c Config) (http.Handler, error) {
 		return nil, err
 	}
 	s := &server{Config: c}
-	if s.catalogue, err = escrow.Encode(algorithm.Catalogue()); err != nil {
+	if s.catalogue, err = wire.Encode(algorithm.Catalogue()); err != nil {
 		return nil, err
 	}
 	onboarding := strings.NewReplacer(
@@ -111,28 +112,28 @@ func (s *server) handler(t tool) mcp.ToolHandler {
 			}
 			s.Logger.DebugContext(ctx, "tool call", "tool", t.name, "code", code, "ms", time.Since(began).Milliseconds())
 		}()
-		resp, next, err := s.call(ctx, t, req.Params.Arguments)
+		done, err := s.call(ctx, t, req.Params.Arguments)
 		if err != nil {
 			p := problem.From(err)
 			code = p.Code
 			if p.Status() >= 500 && ctx.Err() == nil {
-				cause := p.Error()
-				if p.Cause() != nil {
-					cause = p.Cause().Error()
+				var cause error = p
+				if inner := p.Unwrap(); inner != nil {
+					cause = inner
 				}
-				s.Logger.ErrorContext(ctx, "tool call failed", "tool", t.name, "code", p.Code, "cause", cause)
+				s.Logger.ErrorContext(ctx, "tool call failed", "tool", t.name, "code", p.Code, "err", cause)
 			}
 			return refusal(p), nil
 		}
-		return success(resp.Body, next), nil
+		return success(done), nil
 	}
 }
 
-func (s *server) call(ctx context.Context, t tool, raw []byte) (idempotency.Response, next, error) {
+func (s *server) call(ctx context.Context, t tool, raw []byte) (result, error) {
 	args, err := parseArguments(raw)
 	if err != nil {
-		return idempotency.Response{}, next{}, err
+		return result{}, err
 	}
-	resp, n, err := t.run(s, ctx, args)
-	return resp, n, args.quoted(err)
+	done, err := t.run(s, ctx, args)
+	return done, args.quoted(err)
 }

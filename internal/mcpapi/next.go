@@ -3,11 +3,12 @@ package mcpapi
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
+	pact "github.com/fairpact/fairpact/internal/certificate"
+	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/escrow"
 )
 
@@ -36,12 +37,8 @@ func exampleDeal(key string) fields {
 	}
 }
 
-func afterKey(body []byte) next {
-	var r struct {
-		APIKey string `json:"api_key"`
-	}
-	_ = json.Unmarshal(body, &r)
-	return next{"create_deal", exampleDeal(r.APIKey), "keep api_key: it is shown once, and it serves any number of deals. Create the deal. " + examples +
+func afterKey(k escrow.NewKey) next {
+	return next{"create_deal", exampleDeal(k.APIKey), "keep api_key: it is shown once, and it serves any number of deals. Create the deal. " + examples +
 		" If somebody invited you (you hold an invite_token and a deal_id) you need no key: call get_deal."}
 }
 
@@ -49,21 +46,10 @@ func afterCatalogue() next {
 	return next{"create_key", fields{}, "choose an algorithm and note its algorithm_params (for create_deal) and party_input (for commit and reveal). If you have an API key, go on to create_deal."}
 }
 
-func afterCreation(req escrow.CreateRequest, body []byte) next {
-	var r struct {
-		DealID  string `json:"deal_id"`
-		Warning string `json:"warning"`
-		Invites []struct {
-			Token string `json:"token"`
-		} `json:"invite_tokens"`
-	}
-	_ = json.Unmarshal(body, &r)
-	n := next{Tool: "commit_input", Arguments: fields{"deal_id": r.DealID, "invite_token": yourToken, "commitment": yourCommitment}}
-	if len(r.Invites) > 0 {
-		n.Arguments["invite_token"] = r.Invites[0].Token
-	}
+func afterCreation(req escrow.Declared, c escrow.Created) next {
+	n := next{Tool: "commit_input", Arguments: fields{"deal_id": c.DealID, "invite_token": c.Invites[0].Token, "commitment": yourCommitment}}
 	n.Why = "keep this answer: tokens are shown once. Give each other party, by a channel of yours, the address of this server, the deal_id and its own token of invite_tokens; whoever holds a token acts as that party. " +
-		"You are party 0: " + howToCommit(req.Algorithm, r.DealID)
+		"You are party 0: " + howToCommit(req.Algorithm, c.DealID)
 	return n
 }
 
@@ -91,7 +77,7 @@ func freshHex(bytes int) string {
 	return hex.EncodeToString(raw)
 }
 
-func afterHash(req escrow.RevealRequest, commitment string) next {
+func afterHash(req escrow.Opening, commitment string) next {
 	if len(req.Salt) < strongSalt {
 		return next{"compute_commitment_tool", fields{"input": req.Input, "salt": freshHex(strongSalt / 2)},
 			"this commitment has no salt, or a short one: whoever sees it can guess a guessable input before you reveal. Do not commit to it; hash again with a salt of 16 random bytes (here is one), and keep the salt: you cannot reveal without it."}
@@ -100,15 +86,11 @@ func afterHash(req escrow.RevealRequest, commitment string) next {
 		"keep input and salt exactly as they are: reveal_input needs both, and nobody can recover them. Then commit."}
 }
 
-func afterCommit(dealID, token string, body []byte) next {
-	var r struct {
-		State string `json:"state"`
+func afterCommit(token string, c escrow.Committed) next {
+	if c.State == deal.Revealing {
+		return reveal(c.DealID, token, "all have committed. Reveal before reveal_deadline.")
 	}
-	_ = json.Unmarshal(body, &r)
-	if r.State == "REVEALING" {
-		return reveal(dealID, token, "all have committed. Reveal before reveal_deadline.")
-	}
-	return poll(dealID, "invite_token", token, "you have committed; the others have not all. Ask every few seconds until state is REVEALING, then call reveal_input before reveal_deadline: who commits and does not reveal is named a flaker.")
+	return poll(c.DealID, "invite_token", token, "you have committed; the others have not all. Ask every few seconds until state is REVEALING, then call reveal_input before reveal_deadline: who commits and does not reveal is named a flaker.")
 }
 
 func reveal(dealID, token, why string) next {
@@ -123,49 +105,34 @@ func certificate(dealID, token, why string) next {
 	return next{"get_certificate", fields{"deal_id": dealID, "invite_token": token}, why}
 }
 
-func afterReveal(dealID, token string, body []byte) next {
-	var r struct {
-		State string `json:"state"`
-	}
-	_ = json.Unmarshal(body, &r)
+func afterReveal(token string, r escrow.Revealed) next {
 	switch r.State {
-	case "COMPUTED", "CERTIFIED":
-		return certificate(dealID, token, "all have revealed and result is final. Fetch the signed certificate.")
-	case "VOID":
-		return certificate(dealID, token, "the deal is VOID. Its certificate names who caused that.")
+	case deal.Computed, deal.Certified:
+		return certificate(r.DealID, token, "all have revealed and result is final. Fetch the signed certificate.")
+	case deal.Void:
+		return certificate(r.DealID, token, "the deal is VOID. Its certificate names who caused that.")
 	}
-	return poll(dealID, "invite_token", token, "you have revealed; the deal has not ended. Ask every few seconds until state is COMPUTED or VOID. A random.v1 deal waits for you once all have revealed: call get_certificate when its beacon round is out.")
+	return poll(r.DealID, "invite_token", token, "you have revealed; the deal has not ended. Ask every few seconds until state is COMPUTED or VOID. A random.v1 deal waits for you once all have revealed: call get_certificate when its beacon round is out.")
 }
 
-func afterView(dealID, credential string, party int, body []byte) next {
-	var v struct {
-		Algorithm      string `json:"algorithm"`
-		State          string `json:"state"`
-		CommitDeadline int64  `json:"commit_deadline"`
-		RevealDeadline int64  `json:"reveal_deadline"`
-		Parties        []struct {
-			Committed bool `json:"committed"`
-			Revealed  bool `json:"revealed"`
-		} `json:"parties"`
-		CertificateID *string `json:"certificate_id"`
-	}
-	_ = json.Unmarshal(body, &v)
-	initiator := party < 0 || party >= len(v.Parties)
+func afterView(credential string, party int, v escrow.View) next {
+	dealID, parties := v.DealID, len(v.Parts)
+	initiator := party < 0
 	who, name := "You asked with the initiator's API key. ", "api_key"
 	if !initiator {
 		who, name = fmt.Sprintf("You are party %d. ", party), "invite_token"
 	}
-	committed := func(i int) bool { return v.Parties[i].Committed }
-	revealed := func(i int) bool { return v.Parties[i].Revealed }
+	committed := func(i int) bool { return v.Parts[i].Commitment != nil }
+	revealed := func(i int) bool { return v.Parts[i].Revealed }
 	switch v.State {
-	case "OPEN", "COMMITTING":
+	case deal.Open, deal.Committing:
 		if !initiator && !committed(party) {
 			return next{"commit_input", fields{"deal_id": dealID, "invite_token": credential, "commitment": yourCommitment},
 				who + "You have to commit before commit_deadline" + left(v.CommitDeadline) + ": " + howToCommit(v.Algorithm, dealID)}
 		}
-		return poll(dealID, name, credential, who+"Ask every few seconds until state is REVEALING, which waits for "+missing(len(v.Parties), committed)+" to commit by commit_deadline"+left(v.CommitDeadline)+".")
-	case "REVEALING":
-		waiting := missing(len(v.Parties), revealed)
+		return poll(dealID, name, credential, who+"Ask every few seconds until state is REVEALING, which waits for "+missing(parties, committed)+" to commit by commit_deadline"+left(v.CommitDeadline)+".")
+	case deal.Revealing:
+		waiting := missing(parties, revealed)
 		switch {
 		case !initiator && !revealed(party):
 			return reveal(dealID, credential, who+"All have committed. Reveal before reveal_deadline"+left(v.RevealDeadline)+".")
@@ -175,8 +142,8 @@ func afterView(dealID, credential string, party int, body []byte) next {
 			return poll(dealID, name, credential, who+"All have revealed. The draw is made once the beacon round is out: by the first party that calls get_certificate, or by the service a minute later.")
 		}
 		return certificate(dealID, credential, who+"All have revealed. This call draws as soon as the beacon round is out, and says when that is.")
-	case "EXPIRED", "CANCELLED":
-		return next{"create_deal", exampleDeal("<API_KEY>"), "the deal is " + v.State + " and has no certificate. Create a new deal if there is still something to settle. " + examples}
+	case deal.Expired, deal.Cancelled:
+		return next{"create_deal", exampleDeal("<API_KEY>"), "the deal is " + string(v.State) + " and has no certificate. Create a new deal if there is still something to settle. " + examples}
 	}
 	if initiator && v.CertificateID != nil {
 		return next{"verify_certificate", fields{"cert_id": *v.CertificateID}, who + "The deal has ended. Parties fetch the certificate with get_certificate and their invite token; anyone can verify it."}
@@ -215,24 +182,15 @@ func left(deadline int64) string {
 	return fmt.Sprintf(" (%d, in %d s)", deadline, max(deadline-time.Now().Unix(), 0))
 }
 
-func afterCertificate(body []byte) next {
-	var c struct {
-		CertID  string `json:"cert_id"`
-		Outcome string `json:"outcome"`
-	}
-	_ = json.Unmarshal(body, &c)
+func afterCertificate(c escrow.Issued) next {
 	why := "keep the certificate as it is: any added member breaks its signature. result is what was settled."
-	if c.Outcome == "VOID" {
+	if c.Outcome == pact.Void {
 		why = "keep the certificate as it is: any added member breaks its signature. The deal is VOID: void_flakers are the parties that caused it, and nothing was settled."
 	}
 	return next{"verify_certificate", fields{"cert_id": c.CertID}, why + " Anyone can verify it, you first."}
 }
 
-func afterVerification(body []byte) next {
-	var r struct {
-		Valid bool `json:"valid"`
-	}
-	_ = json.Unmarshal(body, &r)
+func afterVerification(r escrow.Verification) next {
 	if !r.Valid {
 		return next{Why: "do not rely on this certificate, and tell the operator of this deployment. There is nothing left to call."}
 	}

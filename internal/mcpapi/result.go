@@ -2,13 +2,12 @@ package mcpapi
 
 import (
 	"encoding/json"
-	"regexp"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/answer"
 	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/wire"
 )
 
 // Members of a result's _meta.
@@ -19,50 +18,51 @@ const (
 
 // success carries a REST body three ways: as structuredContent and as text for
 // the reader of either, and beside it what to do next.
-func success(body json.RawMessage, n next) *mcp.CallToolResult {
+func success(r result) *mcp.CallToolResult {
 	return &mcp.CallToolResult{
-		Meta:              mcp.Meta{metaNext: n},
-		Content:           []mcp.Content{&mcp.TextContent{Text: string(body)}, &mcp.TextContent{Text: n.text()}},
-		StructuredContent: body,
+		Meta:              mcp.Meta{metaNext: r.next},
+		Content:           []mcp.Content{&mcp.TextContent{Text: string(r.body)}, &mcp.TextContent{Text: r.next.text()}},
+		StructuredContent: json.RawMessage(r.body),
 	}
 }
 
 // refusal is a tool error. SPEC 4.1: it names the error code and the next action.
 func refusal(p *problem.Error) *mcp.CallToolResult {
-	p.Count()
+	answer.Count(p)
 	meta := map[string]any{"code": p.Code, "status": p.Status()}
 	if p.RetryAfter > 0 {
-		meta["retry_after"] = int64((p.RetryAfter + time.Second - 1) / time.Second)
+		meta["retry_after"] = p.RetryAfter
 	}
 	return &mcp.CallToolResult{
 		Meta:    mcp.Meta{metaError: meta},
-		Content: []mcp.Content{&mcp.TextContent{Text: string(p.Code) + ": " + inTools(p.Fix)}},
+		Content: []mcp.Content{&mcp.TextContent{Text: p.In(words)}},
 		IsError: true,
 	}
 }
 
-// calls are the REST calls that a fix may name, and the tools that do the same.
-var calls = []struct {
-	rest *regexp.Regexp
-	tool string
-}{
-	{regexp.MustCompile(`POST /v1/deals/[\w{}-]+/commit\b`), "commit_input"},
-	{regexp.MustCompile(`POST /v1/deals/[\w{}-]+/reveal\b`), "reveal_input"},
-	{regexp.MustCompile(`(GET /v1/deals/[\w{}-]+/certificate|POST /v1/deals/[\w{}-]+/entropy)\b`), "get_certificate"},
-	{regexp.MustCompile(`GET /v1/deals/[\w{}-]+`), "get_deal"},
-	{regexp.MustCompile(`POST /v1/deals\b`), "create_deal"},
-	{regexp.MustCompile(`POST /v1/keys\b`), "create_key"},
-	{regexp.MustCompile(`GET /v1/algorithms\b`), "list_algorithms"},
-	{regexp.MustCompile(`GET /v1/verify/[\w{}-]+`), "verify_certificate"},
-	{regexp.MustCompile(`\bIdempotency-Key\b`), "idempotency_key"},
-}
-
-// inTools puts a fix into the words of this surface.
-func inTools(fix string) string {
-	for _, c := range calls {
-		fix = c.rest.ReplaceAllString(fix, c.tool)
+// words names a call by its tool.
+func words(c problem.Call) string {
+	switch c.Op {
+	case problem.CreateKey:
+		return "create_key"
+	case problem.ListAlgorithms:
+		return "list_algorithms"
+	case problem.CreateDeal:
+		return "create_deal"
+	case problem.ReadDeal:
+		return "get_deal"
+	case problem.Commit:
+		return "commit_input"
+	case problem.Reveal:
+		return "reveal_input"
+	case problem.Draw, problem.ReadCertificate: // get_certificate draws
+		return "get_certificate"
+	case problem.Verify:
+		return "verify_certificate"
+	case problem.IdempotencyKey:
+		return "idempotency_key"
 	}
-	return fix
+	return c.String()
 }
 
 // next is what an agent should do after a result. Arguments in angle brackets
@@ -77,7 +77,7 @@ func (n next) text() string {
 	if n.Tool == "" {
 		return "NEXT: " + n.Why
 	}
-	arguments, err := escrow.Encode(n.Arguments)
+	arguments, err := wire.Encode(n.Arguments)
 	if err != nil {
 		arguments = []byte("{}")
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"embed"
 	"encoding/json"
-	"errors"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -12,13 +11,14 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/idempotency"
 	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/wire"
 )
 
 // tool is a name of SPEC 4.1 and what it does. Its description, schemas and
 // hints are tools/<name>.json.
 type tool struct {
 	name string
-	run  func(*server, context.Context, arguments) (idempotency.Response, next, error)
+	run  func(*server, context.Context, arguments) (result, error)
 }
 
 // SPEC 4.1: nine tools cover the entire protocol.
@@ -56,76 +56,94 @@ func describe(name string) (*mcp.Tool, error) {
 	return &mcp.Tool{Name: name, Title: d.Title, Description: d.Description, Annotations: d.Annotations, InputSchema: d.InputSchema, OutputSchema: d.OutputSchema}, nil
 }
 
-// once runs an effect under the call's idempotency_key, if it has one.
-func (s *server) once(ctx context.Context, name string, args arguments, req idempotency.Request, effect func(*idempotency.Record) (idempotency.Response, error), render func() (idempotency.Response, error)) (idempotency.Response, error) {
-	key, err := args.idempotencyKey()
+// result is a tool's answer: the REST body, and what to do next.
+type result struct {
+	body []byte
+	next next
+}
+
+// encoded writes what a use case answered; advise says what to do next.
+func encoded[T any](v T, err error, advise func(T) next) (result, error) {
 	if err != nil {
-		return idempotency.Response{}, err
+		return result{}, err
 	}
-	req.Key, req.Method, req.Path = key, "MCP", name
-	return s.Guard.Do(ctx, req, effect, render)
+	body, err := wire.Encode(v)
+	return result{body, advise(v)}, err
 }
 
-// lost renders an answer that is stored with its effect: a record without one
-// cannot be.
-func lost() (idempotency.Response, error) {
-	return idempotency.Response{}, errors.New("mcpapi: an idempotency record without its response")
+// request is the call as idempotency sees it. but are the arguments that REST
+// takes outside the body.
+func (a arguments) request(tool, caller string, but ...string) (idempotency.Request, error) {
+	key, err := a.idempotencyKey()
+	return idempotency.Request{
+		Key: key, Caller: caller, Method: "MCP", Path: tool, Status: 200,
+		Body: func() []byte { return canon.Encode(a.body(but...)) }, Lifetime: idempotency.Lifetime,
+	}, err
 }
 
-func (s *server) createKey(ctx context.Context, args arguments) (idempotency.Response, next, error) {
+func (s *server) createKey(ctx context.Context, args arguments) (result, error) {
 	address := callerAddress(ctx)
 	if err := s.Callers.MayTakeKey(ctx, address); err != nil {
-		return idempotency.Response{}, next{}, err
+		return result{}, err
 	}
-	resp, err := s.once(ctx, "create_key", args, idempotency.Request{Caller: address, Body: canon.Encode(args.body()), Lifetime: idempotency.KeyLifetime, NoCopy: true},
-		func(rec *idempotency.Record) (idempotency.Response, error) { return s.Escrow.CreateKey(ctx, rec) }, lost)
-	return resp, afterKey(resp.Body), err
+	once, err := args.request("create_key", address)
+	if err != nil {
+		return result{}, err
+	}
+	once.Lifetime, once.NoCopy = idempotency.KeyLifetime, true
+	key, err := idempotency.Do(ctx, s.Guard, once,
+		func(rec *idempotency.Record) (escrow.NewKey, error) { return s.Escrow.CreateKey(ctx, rec) },
+		idempotency.Lost[escrow.NewKey])
+	return encoded(key, err, afterKey)
 }
 
-func (s *server) listAlgorithms(context.Context, arguments) (idempotency.Response, next, error) {
-	return idempotency.Response{Status: 200, Body: s.catalogue}, afterCatalogue(), nil
+func (s *server) listAlgorithms(context.Context, arguments) (result, error) {
+	return result{s.catalogue, afterCatalogue()}, nil
 }
 
-func (s *server) createDeal(ctx context.Context, args arguments) (idempotency.Response, next, error) {
+func (s *server) createDeal(ctx context.Context, args arguments) (result, error) {
 	credential, err := args.credential("api_key")
 	if err != nil {
-		return idempotency.Response{}, next{}, err
+		return result{}, err
 	}
 	principal, err := s.Escrow.Authenticate(ctx, credential)
-	if err == nil {
-		err = s.Escrow.MayCreate(principal)
-	}
-	body := args.body("api_key")
-	var req escrow.CreateRequest
-	if err == nil {
-		req, err = escrow.ParseCreate(body)
-	}
 	if err != nil {
-		return idempotency.Response{}, next{}, err
+		return result{}, err
 	}
-	resp, err := s.once(ctx, "create_deal", args, idempotency.Request{Caller: credential, Body: canon.Encode(body), Lifetime: idempotency.Lifetime},
-		func(rec *idempotency.Record) (idempotency.Response, error) {
-			return s.Escrow.Create(ctx, principal, req, rec)
-		}, lost)
-	return resp, afterCreation(req, resp.Body), err
+	if err := s.Escrow.MayCreate(principal); err != nil {
+		return result{}, err
+	}
+	declared, err := wire.Declared(args.body("api_key"))
+	if err != nil {
+		return result{}, err
+	}
+	once, err := args.request("create_deal", credential, "api_key")
+	if err != nil {
+		return result{}, err
+	}
+	created, err := idempotency.Do(ctx, s.Guard, once,
+		func(rec *idempotency.Record) (escrow.Created, error) {
+			return s.Escrow.Create(ctx, principal, declared, rec)
+		}, idempotency.Lost[escrow.Created])
+	return encoded(created, err, func(c escrow.Created) next { return afterCreation(declared, c) })
 }
 
 // computeCommitment hashes as a party would by itself (SPEC 2.6). It touches no
 // deal and keeps nothing.
-func (s *server) computeCommitment(_ context.Context, args arguments) (idempotency.Response, next, error) {
-	req, err := escrow.ParseReveal(args)
+func (s *server) computeCommitment(_ context.Context, args arguments) (result, error) {
+	opening, err := wire.Opening(args)
 	if err != nil {
-		return idempotency.Response{}, next{}, err
+		return result{}, err
 	}
-	commitment := canon.Commitment(canon.Encode(req.Input), []byte(req.Salt))
-	body, err := escrow.Encode(struct {
+	type answer struct {
 		Commitment string `json:"commitment"`
-	}{commitment})
-	return idempotency.Response{Status: 200, Body: body}, afterHash(req, commitment), err
+	}
+	hashed := answer{canon.Commitment(canon.Encode(opening.Input), []byte(opening.Salt))}
+	return encoded(hashed, nil, func(a answer) next { return afterHash(opening, a.Commitment) })
 }
 
 // deal finds the caller and its permission for the deal that is meant.
-func (s *server) deal(ctx context.Context, args arguments, action escrow.Action, credentials ...string) (credential, dealID string, access escrow.Access, err error) {
+func (s *server) deal(ctx context.Context, args arguments, action escrow.Action, credentials ...string) (credential string, access escrow.Access, err error) {
 	if credential, err = args.credential(credentials...); err != nil {
 		return
 	}
@@ -133,94 +151,113 @@ func (s *server) deal(ctx context.Context, args arguments, action escrow.Action,
 	if err != nil {
 		return
 	}
-	if dealID, err = args.text("deal_id", "the deal_id that create_deal answered"); err != nil {
+	dealID, err := args.text("deal_id", "the deal_id that create_deal answered")
+	if err != nil {
 		return
 	}
 	access, err = s.Escrow.Authorize(ctx, principal, dealID, action)
 	return
 }
 
-func (s *server) commitInput(ctx context.Context, args arguments) (idempotency.Response, next, error) {
-	token, dealID, access, err := s.deal(ctx, args, escrow.Act, "invite_token")
-	var commitment [32]byte
-	if err == nil {
-		commitment, err = escrow.ParseCommit(args)
-	}
+func (s *server) commitInput(ctx context.Context, args arguments) (result, error) {
+	token, access, err := s.deal(ctx, args, escrow.Act, "invite_token")
 	if err != nil {
-		return idempotency.Response{}, next{}, err
+		return result{}, err
 	}
-	resp, err := s.once(ctx, "commit_input", args, idempotency.Request{Caller: token, Body: canon.Encode(args.body("invite_token")), Lifetime: idempotency.Lifetime},
-		func(rec *idempotency.Record) (idempotency.Response, error) {
+	commitment, err := wire.Commitment(args)
+	if err != nil {
+		return result{}, err
+	}
+	once, err := args.request("commit_input", token, "invite_token")
+	if err != nil {
+		return result{}, err
+	}
+	done, err := idempotency.Do(ctx, s.Guard, once,
+		func(rec *idempotency.Record) (escrow.Committed, error) {
 			return s.Escrow.Commit(ctx, access, commitment, rec)
 		},
-		func() (idempotency.Response, error) { return s.Escrow.Committed(ctx, access) })
-	return resp, afterCommit(dealID, token, resp.Body), err
+		func() (escrow.Committed, error) { return s.Escrow.Committed(ctx, access) })
+	if err != nil {
+		return result{}, err
+	}
+	body, err := wire.Committed(access.Deal(), done)
+	return result{body, afterCommit(token, done)}, err
 }
 
-func (s *server) revealInput(ctx context.Context, args arguments) (idempotency.Response, next, error) {
-	token, dealID, access, err := s.deal(ctx, args, escrow.Act, "invite_token")
-	var req escrow.RevealRequest
-	if err == nil {
-		req, err = escrow.ParseReveal(args)
-	}
+func (s *server) revealInput(ctx context.Context, args arguments) (result, error) {
+	token, access, err := s.deal(ctx, args, escrow.Act, "invite_token")
 	if err != nil {
-		return idempotency.Response{}, next{}, err
+		return result{}, err
 	}
-	resp, err := s.once(ctx, "reveal_input", args, idempotency.Request{Caller: token, Body: canon.Encode(args.body("invite_token")), Lifetime: idempotency.Lifetime},
-		func(rec *idempotency.Record) (idempotency.Response, error) {
-			return s.Escrow.Reveal(ctx, access, req, rec)
+	opening, err := wire.Opening(args)
+	if err != nil {
+		return result{}, err
+	}
+	once, err := args.request("reveal_input", token, "invite_token")
+	if err != nil {
+		return result{}, err
+	}
+	done, err := idempotency.Do(ctx, s.Guard, once,
+		func(rec *idempotency.Record) (escrow.Revealed, error) {
+			return s.Escrow.Reveal(ctx, access, opening, rec)
 		},
-		func() (idempotency.Response, error) { return s.Escrow.Revealed(ctx, access) })
-	return resp, afterReveal(dealID, token, resp.Body), err
+		func() (escrow.Revealed, error) { return s.Escrow.Revealed(ctx, access) })
+	return encoded(done, err, func(r escrow.Revealed) next { return afterReveal(token, r) })
 }
 
-func (s *server) getDeal(ctx context.Context, args arguments) (idempotency.Response, next, error) {
-	credential, dealID, access, err := s.deal(ctx, args, escrow.Read, "invite_token", "api_key")
+func (s *server) getDeal(ctx context.Context, args arguments) (result, error) {
+	credential, access, err := s.deal(ctx, args, escrow.Read, "invite_token", "api_key")
 	if err != nil {
-		return idempotency.Response{}, next{}, err
+		return result{}, err
 	}
-	resp, err := s.Escrow.View(ctx, access)
-	return resp, afterView(dealID, credential, access.Party(), resp.Body), err
+	view, err := s.Escrow.View(ctx, access)
+	if err != nil {
+		return result{}, err
+	}
+	body, err := wire.View(view)
+	return result{body, afterView(credential, access.Party(), view)}, err
 }
 
 // getCertificate draws a random.v1 deal first, where that is due: an agent has
 // no other tool for it.
-func (s *server) getCertificate(ctx context.Context, args arguments) (idempotency.Response, next, error) {
-	_, _, access, err := s.deal(ctx, args, escrow.ReadCertificate, "invite_token")
-	if err == nil {
-		err = s.drawn(ctx, access)
-	}
+func (s *server) getCertificate(ctx context.Context, args arguments) (result, error) {
+	_, access, err := s.deal(ctx, args, escrow.ReadCertificate, "invite_token")
 	if err != nil {
-		return idempotency.Response{}, next{}, err
+		return result{}, err
 	}
-	resp, err := s.Escrow.Certificate(ctx, access)
-	return resp, afterCertificate(resp.Body), err
-}
-
-// drawn runs the entropy call and passes over what makes it inapplicable: the
-// certificate call says then what there is to say.
-func (s *server) drawn(ctx context.Context, access escrow.Access) error {
-	_, err := s.Escrow.Entropy(ctx, access)
-	for _, inapplicable := range []problem.Code{problem.WrongAlgorithm, problem.RevealsMissing, problem.DealEnded} {
-		if problem.Is(err, inapplicable) {
-			return nil
+	if access.Deal().RoundTime != nil {
+		if err := s.draw(ctx, access); err != nil {
+			return result{}, err
 		}
 	}
-	if problem.Is(err, problem.BeaconNotReady) {
+	issued, err := s.Escrow.Certificate(ctx, access)
+	if err != nil {
+		return result{}, err
+	}
+	body, err := wire.Certificate(issued)
+	return result{body, afterCertificate(issued)}, err
+}
+
+// draw runs the entropy call and passes over what makes it inapplicable: the
+// certificate call says then what there is to say.
+func (s *server) draw(ctx context.Context, access escrow.Access) error {
+	_, err := s.Escrow.Entropy(ctx, access)
+	switch {
+	case problem.Is(err, problem.RevealsMissing), problem.Is(err, problem.DealEnded):
+		return nil
+	case problem.Is(err, problem.BeaconNotReady):
 		// SPEC 7.3: a certificate that is not issued yet has one code.
 		early := problem.From(err)
-		notReady := problem.New(problem.CertNotReady, "all have revealed and the draw waits for its beacon: %s", early.Fix)
-		notReady.RetryAfter = early.RetryAfter
-		return notReady
+		return problem.New(problem.CertNotReady, "all have revealed and the draw waits for its beacon: %s", early.Fix(words)).After(early.RetryAfter)
 	}
 	return err
 }
 
-func (s *server) verifyCertificate(ctx context.Context, args arguments) (idempotency.Response, next, error) {
+func (s *server) verifyCertificate(ctx context.Context, args arguments) (result, error) {
 	certID, err := args.text("cert_id", "the cert_id of a certificate, or certificate_id of get_deal")
 	if err != nil {
-		return idempotency.Response{}, next{}, err
+		return result{}, err
 	}
-	resp, err := s.Escrow.Verify(ctx, certID)
-	return resp, afterVerification(resp.Body), err
+	report, err := s.Escrow.Verify(ctx, certID)
+	return encoded(report, err, afterVerification)
 }

@@ -12,6 +12,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/fairpact/fairpact/internal/answer"
 	"github.com/fairpact/fairpact/internal/httpcache"
 	"github.com/fairpact/fairpact/internal/problem"
 )
@@ -92,7 +93,7 @@ func assets(files map[string][]byte, version string) http.Handler {
 			serve.ServeHTTP(w, r)
 			return
 		}
-		problem.Write(w, problem.New(problem.NotFound, "no such asset; the page is at GET /"))
+		answer.Error(w, problem.New(problem.NotFound, "no such asset; the page is at GET /"))
 	})
 }
 
@@ -115,7 +116,7 @@ func reads(next http.Handler) http.Handler {
 			w.WriteHeader(http.StatusNoContent)
 		default:
 			w.Header().Set("Allow", allow)
-			problem.Write(w, problem.New(problem.MethodNotAllowed, "this path serves pages; use one of %s", allow))
+			answer.Error(w, problem.New(problem.MethodNotAllowed, "this path serves pages; use one of %s", allow))
 		}
 	})
 }

@@ -2,79 +2,118 @@ package store
 
 import (
 	"context"
-	"errors"
+	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
 
 var (
-	certificateSQL  = query("certificate")
+	certificatesSQL = query("certificates")
 	setSignatureSQL = query("set_signature")
-	setLeafSQL      = query("set_leaf")
-	dueSQL          = query("due")
-	completeSQL     = query("complete")
+	publishSQL      = query("publish")
 )
 
 // Certificate is a stored certificate. It is pending while LeafIndex is nil.
 type Certificate struct {
 	CertID    string
+	DealID    string
 	Payload   []byte // the signing bytes
 	MAC       []byte // over CertID and Payload, under the server secret
 	Signature *string
 	LeafIndex *int64
 }
 
-// Certificate reads one, pending or not, or ErrNotFound.
+// Certificate reads one by its id, pending or not, or ErrNotFound.
 func (s *Store) Certificate(ctx context.Context, certID string) (*Certificate, error) {
-	var c Certificate
-	err := s.pool.QueryRow(ctx, certificateSQL, certID).Scan(&c.CertID, &c.Payload, &c.MAC, &c.Signature, &c.LeafIndex)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, ErrNotFound
-	}
-	return &c, outage(err)
+	return s.certificate(ctx, certificateBy{cert: &certID})
 }
 
-// SetSignature stores a signature in the place of old (nil: none) while the
-// certificate has no leaf. ECDSA signs differently each time, so the first one
-// stored wins: read the certificate again.
+// CertificateOf reads the certificate of a deal, pending or not, or ErrNotFound.
+func (s *Store) CertificateOf(ctx context.Context, dealID string) (*Certificate, error) {
+	return s.certificate(ctx, certificateBy{deal: &dealID})
+}
+
+// certificateBy names a certificate by one of the two.
+type certificateBy struct{ cert, deal *string }
+
+func (s *Store) certificate(ctx context.Context, by certificateBy) (*Certificate, error) {
+	c, err := s.certificates.do(ctx, by)
+	if err == nil && c == nil {
+		return nil, ErrNotFound
+	}
+	return c, err
+}
+
+func (s *Store) newCertificates() *coalescer[certificateBy, *Certificate] {
+	c := &coalescer[certificateBy, *Certificate]{deal: func(q certificateBy) string {
+		if q.cert != nil {
+			return *q.cert
+		}
+		return *q.deal
+	}}
+	c.run = func(ctx context.Context, calls []certificateBy, _ bool) ([]*Certificate, error) {
+		certs, deals := make([]*string, len(calls)), make([]*string, len(calls))
+		for i, q := range calls {
+			certs[i], deals[i] = q.cert, q.deal
+		}
+		rows, err := s.pool.Query(ctx, certificatesSQL, certs, deals)
+		if err != nil {
+			return nil, err
+		}
+		found := make([]*Certificate, len(calls))
+		err = each(func(row pgx.CollectableRow) error {
+			var n int
+			var c Certificate
+			err := row.Scan(&n, &c.CertID, &c.DealID, &c.Payload, &c.MAC, &c.Signature, &c.LeafIndex)
+			found[n-1] = &c
+			return err
+		})(rows)
+		return found, err
+	}
+	return c.start()
+}
+
+// SetSignature keeps a signature for a certificate that the log did not take
+// yet, in the place of old (nil: none), so that an outage of the log costs no
+// second signature. Where somebody else was faster it does nothing.
 func (s *Store) SetSignature(ctx context.Context, certID, signature string, old *string) error {
 	_, err := s.pool.Exec(ctx, setSignatureSQL, certID, signature, old)
 	return outage(err)
 }
 
-// SetLeaf publishes the certificate: its entry is the leaf at index. It is false
-// where somebody else has published it.
-func (s *Store) SetLeaf(ctx context.Context, certID string, index int64) (bool, error) {
-	changed, err := s.pool.Exec(ctx, setLeafSQL, certID, index)
-	return changed.RowsAffected() > 0, outage(err)
+// Publication is a certificate's signature and the index of its leaf.
+type Publication struct {
+	CertID    string
+	Signature string
+	LeafIndex int64
 }
 
-// Due is a deal that wants attention In milliseconds from now; 0 or less: at once.
-type Due struct {
-	DealID string
-	In     int64
+// Publish stores signature and leaf. It is false where somebody else has
+// published the certificate: what they stored stands.
+func (s *Store) Publish(ctx context.Context, p Publication) (bool, error) {
+	return s.publications.do(ctx, p)
 }
 
-// Due lists the deals whose deadline is at most horizon seconds away and those
-// whose certificate is pending; at most limit of each kind. Complete deals of
-// random.v1 whose round came out or whose last reveal came less than drawDelay
-// seconds ago are left to their parties.
-func (s *Store) Due(ctx context.Context, horizon int64, limit int, drawDelay int64) ([]Due, error) {
-	rows, err := s.pool.Query(ctx, dueSQL, horizon, limit, drawDelay)
-	if err != nil {
-		return nil, outage(err)
+func (s *Store) newPublications() *coalescer[Publication, bool] {
+	c := &coalescer[Publication, bool]{deal: func(p Publication) string { return p.CertID }}
+	c.run = func(ctx context.Context, all []Publication, _ bool) ([]bool, error) {
+		// In the order of their ids, or two groups of two processes deadlock.
+		sorted := slices.SortedFunc(slices.Values(all), func(a, b Publication) int { return strings.Compare(a.CertID, b.CertID) })
+		certs, signatures, leaves := make([]string, len(all)), make([]string, len(all)), make([]int64, len(all))
+		for i, p := range sorted {
+			certs[i], signatures[i], leaves[i] = p.CertID, p.Signature, p.LeafIndex
+		}
+		rows, err := s.pool.Query(ctx, publishSQL, certs, signatures, leaves)
+		if err != nil {
+			return nil, err
+		}
+		published, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		done := make([]bool, len(all))
+		for i, p := range all {
+			done[i] = slices.Contains(published, p.CertID)
+		}
+		return done, err
 	}
-	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Due])
-	return all, outage(err)
-}
-
-// Complete lists deals in which nobody is missing and that were not advanced.
-// It looks at every active deal: call it more rarely than Due.
-func (s *Store) Complete(ctx context.Context, limit int) ([]string, error) {
-	rows, err := s.pool.Query(ctx, completeSQL, limit)
-	if err != nil {
-		return nil, outage(err)
-	}
-	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	return all, outage(err)
+	return c.start()
 }

@@ -5,22 +5,16 @@ import (
 	"errors"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/fairpact/fairpact/internal/deal"
 )
 
 var (
-	createDealSQL = query("create_deal")
-	staticSQL     = query("static")
-	statusSQL     = query("status")
-	standingsSQL  = query("standings")
-	cancelSQL     = query("cancel")
-	lockUpdateSQL = query("lock_update")
+	createDealSQL  = query("create_deal")
+	declarationSQL = query("declaration")
 )
 
-// Static is what never changes about a deal once it is created. Times are unix
-// seconds.
-type Static struct {
+// Declaration is what never changes about a deal once it is created. Times are
+// unix seconds.
+type Declaration struct {
 	DealID         string
 	OwnerHash      []byte // SHA-256 of the API key that created it
 	Algorithm      string
@@ -36,101 +30,68 @@ type Static struct {
 	RoundTime      *int64
 }
 
-// CreateDeal inserts a deal and its parties. ok is false where commit_deadline
-// is not after now, the database's clock.
-func (s *Store) CreateDeal(ctx context.Context, d *Static, tokenHashes [][]byte, r *Replay) (now int64, ok bool, err error) {
-	scope, body, response, lifetime := r.columns()
-	err = s.pool.QueryRow(ctx, createDealSQL, d.DealID, d.OwnerHash, d.Algorithm, d.Params, d.Mode, d.Retention, d.Labels, tokenHashes,
-		d.CommitDeadline, d.RevealDeadline, d.ChainHash, d.BeaconRound, d.RoundTime, scope, body, response, lifetime).Scan(&now, &ok)
-	return now, ok, outage(replayed(err))
+// NewDeal is a deal to create.
+type NewDeal struct {
+	*Declaration          // without CreatedAt
+	TokenHashes  [][]byte // SHA-256 of each party's invite token
+	Replay       *Replay
 }
 
-// Static reads what never changes, or ErrNotFound.
-func (s *Store) Static(ctx context.Context, dealID string) (*Static, error) {
-	d := &Static{DealID: dealID}
-	err := s.pool.QueryRow(ctx, staticSQL, dealID).Scan(&d.OwnerHash, &d.Algorithm, &d.Params, &d.Mode, &d.Retention, &d.CommitDeadline,
+// Created is what became of a new deal.
+type Created struct {
+	Now int64 // unix seconds; its created_at
+	OK  bool  // false where commit_deadline is not after Now: nothing was done
+}
+
+// CreateDeal inserts a deal and its parties.
+func (s *Store) CreateDeal(ctx context.Context, d NewDeal) (Created, error) {
+	return s.creations.do(ctx, d)
+}
+
+func (s *Store) newCreations() *coalescer[NewDeal, Created] {
+	c := &coalescer[NewDeal, Created]{
+		deal: func(d NewDeal) string { return d.DealID },
+		size: func(d NewDeal) int { return len(d.Params) + 300*len(d.Labels) },
+	}
+	c.run = func(ctx context.Context, deals []NewDeal, _ bool) ([]Created, error) {
+		rows, err := s.pool.Query(ctx, createDealSQL, creationColumns(deals)...)
+		if err != nil {
+			return nil, err
+		}
+		return pgx.CollectRows(rows, pgx.RowToStructByPos[Created])
+	}
+	return c.start()
+}
+
+func creationColumns(deals []NewDeal) []any {
+	var ids, algorithms, modes, retentions, seatDeals, labels []string
+	var owners, params, scopes, bodies, responses, tokens [][]byte
+	var counts, seats []int
+	var commitBy, revealBy, lifetimes []int64
+	var chains []*string
+	var rounds, times []*int64
+	for _, d := range deals {
+		scope, body, response, lifetime := d.Replay.columns()
+		ids, owners, algorithms, params = append(ids, d.DealID), append(owners, d.OwnerHash), append(algorithms, d.Algorithm), append(params, d.Params)
+		modes, retentions, counts = append(modes, d.Mode), append(retentions, d.Retention), append(counts, len(d.Labels))
+		commitBy, revealBy = append(commitBy, d.CommitDeadline), append(revealBy, d.RevealDeadline)
+		chains, rounds, times = append(chains, d.ChainHash), append(rounds, d.BeaconRound), append(times, d.RoundTime)
+		scopes, bodies, responses, lifetimes = append(scopes, scope), append(bodies, body), append(responses, response), append(lifetimes, lifetime)
+		for i, label := range d.Labels {
+			seatDeals, seats, labels, tokens = append(seatDeals, d.DealID), append(seats, i), append(labels, label), append(tokens, d.TokenHashes[i])
+		}
+	}
+	return []any{ids, owners, algorithms, params, modes, retentions, counts, commitBy, revealBy, chains, rounds, times,
+		scopes, bodies, responses, lifetimes, seatDeals, seats, labels, tokens}
+}
+
+// Declaration reads what never changes about a deal, or ErrNotFound.
+func (s *Store) Declaration(ctx context.Context, dealID string) (*Declaration, error) {
+	d := &Declaration{DealID: dealID}
+	err := s.pool.QueryRow(ctx, declarationSQL, dealID).Scan(&d.OwnerHash, &d.Algorithm, &d.Params, &d.Mode, &d.Retention, &d.CommitDeadline,
 		&d.RevealDeadline, &d.CreatedAt, &d.ChainHash, &d.BeaconRound, &d.RoundTime, &d.Labels)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, ErrNotFound
 	}
 	return d, outage(err)
-}
-
-// Status is what changes about a deal, read in one snapshot at Now.
-type Status struct {
-	Phase           deal.State
-	CommitsClosedAt *int64
-	RevealsClosedAt *int64
-	ComputedAt      *int64
-	Result          []byte
-	VoidFlakers     []int
-	CertID          *string
-	Published       bool // the certificate has its leaf
-	Commits         int
-	Reveals         int
-	LastReveal      int64
-	Now             int64 // unix seconds
-	NowMilli        int64 // the same in milliseconds
-}
-
-// Standing is one party's part of a deal.
-type Standing struct {
-	Commitment *string // `sha256:` and 64 hex digits
-	Committed  int64   // unix seconds; 0: not
-	Revealed   bool
-	RevealedAt int64
-}
-
-func (s *Status) scan(row pgx.Row) error {
-	defer func() { s.Now = s.NowMilli / 1000 }()
-	return row.Scan(&s.Phase, &s.CommitsClosedAt, &s.RevealsClosedAt, &s.ComputedAt, &s.Result, &s.VoidFlakers, &s.CertID, &s.Published,
-		&s.Commits, &s.Reveals, &s.LastReveal, &s.NowMilli)
-}
-
-// Status reads a deal's changing part, or ErrNotFound.
-func (s *Store) Status(ctx context.Context, dealID string) (*Status, error) {
-	var st Status
-	err := st.scan(s.pool.QueryRow(ctx, statusSQL, dealID))
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, ErrNotFound
-	}
-	return &st, outage(err)
-}
-
-// Standings reads the status and every party's standing, in party order, in
-// one snapshot.
-func (s *Store) Standings(ctx context.Context, dealID string) (*Status, []Standing, error) {
-	batch := &pgx.Batch{}
-	// REPEATABLE READ: both statements see the same snapshot.
-	batch.Queue("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-	var st Status
-	var all []Standing
-	batch.Queue(statusSQL, dealID).QueryRow(st.scan)
-	batch.Queue(standingsSQL, dealID).Query(func(rows pgx.Rows) error {
-		var err error
-		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Standing, error) {
-			var p Standing
-			var commitment []byte
-			err := row.Scan(&commitment, &p.Committed, &p.Revealed, &p.RevealedAt)
-			if commitment != nil {
-				text := commitmentText(commitment)
-				p.Commitment = &text
-			}
-			return p, err
-		})
-		return err
-	})
-	batch.Queue("COMMIT")
-	err := s.pool.SendBatch(ctx, batch).Close()
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil, ErrNotFound
-	}
-	return &st, all, outage(err)
-}
-
-// Cancel ends a deal that no counterparty has committed to; false where it is
-// too late for that.
-func (s *Store) Cancel(ctx context.Context, dealID string, r *Replay) (bool, error) {
-	scope, body, response, lifetime := r.columns()
-	return s.locked(ctx, lockUpdateSQL, dealID, cancelSQL, dealID, scope, body, response, lifetime)
 }

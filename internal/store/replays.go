@@ -11,7 +11,6 @@ var (
 	findReplaySQL   = query("find_replay")
 	setResponseSQL  = query("set_response")
 	expireReplaySQL = query("expire_replay")
-	sweepSQL        = query("sweep")
 	putRoundSQL     = query("put_round")
 	getRoundSQL     = query("get_round")
 )
@@ -41,17 +40,6 @@ func (s *Store) SetResponse(ctx context.Context, scope, response []byte) (stands
 func (s *Store) ExpireReplay(ctx context.Context, scope []byte) error {
 	_, err := s.pool.Exec(ctx, expireReplaySQL, scope)
 	return outage(err)
-}
-
-// Sweep deletes all idempotency records whose time is over.
-func (s *Store) Sweep(ctx context.Context) (deleted int64, err error) {
-	for {
-		tag, err := s.pool.Exec(ctx, sweepSQL)
-		deleted += tag.RowsAffected()
-		if err != nil || tag.RowsAffected() == 0 {
-			return deleted, outage(err)
-		}
-	}
 }
 
 // PutRound keeps a verified beacon round for ever.

@@ -1,12 +1,17 @@
 // Package store keeps deals in Postgres, which is the truth; its clock is the
 // clock. Every method is one round trip unless it says otherwise, and every
-// write is one transaction.
+// write is one transaction. What many callers want at the same moment is one
+// statement (coalescer).
 //
-// Locks: an insert of a commitment or reveal share-locks its deal row, a change
-// of phase locks it exclusively, and each decides in the statement after the
-// lock. So a phase change waits for every insert that was let in before it and
-// sees it, and an insert that comes later sees the new phase: an acknowledged
-// commit is never named a flaker. No lock is held across a client round trip.
+// Locks: a commitment or reveal and a change of phase lock the deal's row, and
+// each decides in the statement after the lock. So a phase change waits for
+// every insert that was let in before it and sees it, and an insert that comes
+// later sees the new phase: an acknowledged commit is never named a flaker, and
+// of two last reveals the second sees the first. No lock is held across a client
+// round trip.
+//
+// Plans: every statement reaches its tables by key, from arrays or scalar
+// subqueries, and each session plans it once (see database.Open).
 package store
 
 import (
@@ -15,7 +20,6 @@ import (
 	"errors"
 	"runtime"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -39,8 +43,14 @@ func query(name string) string {
 
 // Store is the escrow's part of the database. It is safe for concurrent use.
 type Store struct {
-	pool             *pgxpool.Pool
-	commits, reveals *grouped
+	pool *pgxpool.Pool
+
+	creations        *coalescer[NewDeal, Created]
+	commits, reveals *coalescer[Act, Acted]
+	snapshots        *coalescer[snapshotOf, *Snapshot]
+	endings          *coalescer[*Ending, ended]
+	certificates     *coalescer[certificateBy, *Certificate]
+	publications     *coalescer[Publication, bool]
 }
 
 // Open connects a pool of at most maxConns connections (0: 4 a core, at least
@@ -58,17 +68,23 @@ func Open(ctx context.Context, databaseURL string, maxConns int32) (*Store, erro
 		pool.Close()
 		return nil, err
 	}
-	s.commits, s.reveals = s.newGrouped(commitSQL), s.newGrouped(revealSQL)
+	s.creations, s.commits, s.reveals = s.newCreations(), s.acts(commitSQL, commitColumns), s.acts(revealSQL, revealColumns)
+	s.snapshots, s.endings = s.newSnapshots(), s.newEndings()
+	s.certificates, s.publications = s.newCertificates(), s.newPublications()
 	return s, nil
 }
 
 // Close ends all connections. No call may be under way; an insert whose caller
 // gave up is broken off, as in a crash.
 func (s *Store) Close() {
-	s.commits.close()
-	s.reveals.close()
+	for _, c := range []interface{ close() }{s.creations, s.commits, s.reveals, s.snapshots, s.endings, s.certificates, s.publications} {
+		c.close()
+	}
 	database.Close(s.pool)
 }
+
+// Server identifies the database server; see database.Server.
+func (s *Store) Server() string { return database.Server() }
 
 // Ready tells whether the database answers and holds the schema that this
 // version needs.
@@ -106,17 +122,6 @@ func (r *Replay) columns() (scope, body, response []byte, lifetime int64) {
 	return r.Scope, r.Body, r.Response, r.Lifetime
 }
 
-// locked runs a statement that answers one boolean right after the lock, in one
-// implicit transaction and one round trip.
-func (s *Store) locked(ctx context.Context, lock, dealID, statement string, args ...any) (bool, error) {
-	batch := &pgx.Batch{}
-	batch.Queue(lock, dealID)
-	var done bool
-	batch.Queue(statement, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&done) })
-	err := s.pool.SendBatch(ctx, batch).Close()
-	return done, outage(replayed(err))
-}
-
 func replayed(err error) error {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "23505" && pg.ConstraintName == "idempotency_pkey" {
 		return ErrReplayed
@@ -138,7 +143,5 @@ func outage(err error) error {
 			return err
 		}
 	}
-	p := problem.New(problem.Unavailable, "the database is out of reach and nothing was lost; send the same request again in a few seconds").Because(err)
-	p.RetryAfter = 2 * time.Second
-	return p
+	return problem.New(problem.Unavailable, "the database is out of reach and nothing was lost; send the same request again in a few seconds").After(2).Because(err)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/algorithm"
+	"github.com/fairpact/fairpact/internal/answer"
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/problem"
 )
@@ -79,7 +80,7 @@ func page(contentType string, body []byte) http.Handler {
 			w.WriteHeader(http.StatusNoContent)
 		default:
 			h.Set("Allow", methods)
-			problem.Write(w, problem.New(problem.MethodNotAllowed, "this page is read only; use one of %s", methods))
+			answer.Error(w, problem.New(problem.MethodNotAllowed, "this page is read only; use one of %s", methods))
 		}
 	})
 }

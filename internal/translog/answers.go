@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairpact/fairpact/internal/answer"
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/telemetry"
 )
@@ -39,20 +40,20 @@ func (rs routes) handler(logger *slog.Logger, public bool) http.Handler {
 		}()
 		switch {
 		case !ok:
-			problem.Write(w, problem.New(problem.NotFound, "this port has no path %.100q: its paths are %s", r.URL.Path, rs.list()))
+			answer.Error(w, problem.New(problem.NotFound, "this port has no path %.100q: its paths are %s", r.URL.Path, rs.list()))
 		case r.Method == http.MethodOptions:
 			w.Header().Set("Allow", found.methods)
 			w.WriteHeader(http.StatusNoContent)
 		case !strings.Contains(", "+found.methods+",", ", "+r.Method+","):
 			w.Header().Set("Allow", found.methods)
-			problem.Write(w, problem.New(problem.MethodNotAllowed, "send one of %s to %s", found.methods, r.URL.Path))
+			answer.Error(w, problem.New(problem.MethodNotAllowed, "send one of %s to %s", found.methods, r.URL.Path))
 		default:
 			body, err := found.serve(r)
 			if err != nil {
 				answerError(w, r, err, logger)
 				return
 			}
-			answer(w, body)
+			answerJSON(w, body)
 		}
 	})
 }
@@ -70,10 +71,10 @@ func (r *recorder) WriteHeader(status int) {
 
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-func answer(w http.ResponseWriter, body any) {
+func answerJSON(w http.ResponseWriter, body any) {
 	text, err := json.Marshal(body)
 	if err != nil {
-		problem.Write(w, err)
+		answer.Error(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -86,7 +87,7 @@ func answerError(w http.ResponseWriter, r *http.Request, err error, logger *slog
 	if p.Status() >= 500 && r.Context().Err() == nil {
 		logger.WarnContext(r.Context(), "a request failed", "route", r.URL.Path, "code", string(p.Code), "err", err)
 	}
-	problem.Write(w, p)
+	answer.Error(w, p)
 }
 
 // toProblem puts the log's errors into the table's words.
@@ -104,9 +105,7 @@ func toProblem(err error) *problem.Error {
 	case errors.Is(err, ErrRefused):
 		return problem.New(problem.Forbidden, "%s; send the SHA-256 digest of a certificate's signing bytes with its es256 signature by a key of the deployment", detail(err, ErrRefused)).Because(err)
 	case errors.Is(err, ErrUnavailable):
-		p := problem.New(problem.Unavailable, "the log's database or signer did not answer in time; send the same request again: an entry is never logged twice").Because(err)
-		p.RetryAfter = time.Second
-		return p
+		return problem.New(problem.Unavailable, "the log's database or signer did not answer in time; send the same request again: an entry is never logged twice").After(1).Because(err)
 	}
 	return problem.From(err)
 }

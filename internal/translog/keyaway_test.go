@@ -124,6 +124,6 @@ func TestAKeyThatIsAwayOverTheWire(t *testing.T) {
 	t.Parallel()
 	p := toProblem(uncovered(4, signing.ErrUnavailable))
 	if p.Status() != http.StatusServiceUnavailable || p.RetryAfter <= 0 {
-		t.Errorf("%d, retry after %s", p.Status(), p.RetryAfter)
+		t.Errorf("%d, retry after %d s", p.Status(), p.RetryAfter)
 	}
 }

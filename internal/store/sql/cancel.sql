@@ -1,4 +1,4 @@
--- SPEC 3: no counterparty has committed yet. After lock_update.sql.
+-- SPEC 3: no counterparty has committed yet. After lock_wait.sql.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
 cancelled AS (
     UPDATE deals SET phase = 'CANCELLED' FROM clock

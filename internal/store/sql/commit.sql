@@ -1,14 +1,23 @@
--- A group of commitments, of any deals, after lock_share.sql. $1 deals, $2 parties, $3 commitments; idempotency: $4
--- scopes (null: none), $5 bodies, $6 lifetimes. It answers those that were inserted.
+-- A group of commitments, of any deals, after lock.sql. $1 deals, $2 parties, $3 commitments, $4 for each the first
+-- party that the caller does not know to have committed; idempotency: $5 scopes (null: none), $6 bodies, $7 lifetimes.
+-- It answers for each: whether its deal was locked, whether it was inserted, and the first party that has yet to
+-- commit (null: none). The last commitment of a deal moves it to REVEALING in this same statement.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
 wanted AS MATERIALIZED (
-    SELECT * FROM unnest($1::text[], $2::int[], $3::bytea[], $4::bytea[], $5::bytea[], $6::bigint[])
-        AS w (deal_id, party, value, scope, body, lifetime)
+    SELECT * FROM unnest($1::text[], $2::int[], $3::bytea[], $4::int[], $5::bytea[], $6::bytea[], $7::bigint[])
+        WITH ORDINALITY AS w (deal_id, party, commitment, first, scope, body, lifetime, n)
+),
+held AS MATERIALIZED (
+    SELECT d.deal_id, d.parties, acting.parties AS acting, acting.first
+    FROM deals d
+    CROSS JOIN clock
+    CROSS JOIN LATERAL (SELECT array_agg(w.party) AS parties, max(w.first) AS first FROM wanted w WHERE w.deal_id = d.deal_id) AS acting
+    WHERE d.deal_id = ANY(string_to_array(current_setting('fairpact.locked'), ' ')) AND d.phase = 'COMMITTING' AND now < d.commit_deadline
 ),
 inserted AS (
     INSERT INTO commitments (deal_id, party, commitment, committed_at)
-    SELECT deal_id, party, value, now FROM wanted JOIN deals USING (deal_id), clock
-    WHERE phase = 'COMMITTING' AND now < commit_deadline
+    SELECT deal_id, party, commitment, now FROM wanted JOIN held USING (deal_id), clock
+    WHERE party < parties
     ORDER BY deal_id, party
     ON CONFLICT DO NOTHING
     RETURNING deal_id, party, committed_at
@@ -17,5 +26,32 @@ recorded AS (
     INSERT INTO idempotency (scope, body, expires_at)
     SELECT scope, body, committed_at + lifetime FROM inserted JOIN wanted USING (deal_id, party)
     WHERE scope IS NOT NULL ORDER BY scope
+),
+-- From party to party by scalar subqueries, one probe of an index each: EXISTS may become a hash of the whole table.
+missing AS MATERIALIZED (
+    SELECT deal_id, parties, (
+        WITH RECURSIVE walk (party, acted) AS (
+            SELECT first, first = ANY(acting) OR (SELECT c.party FROM commitments c WHERE c.deal_id = held.deal_id AND c.party = first) IS NOT NULL
+            UNION ALL
+            SELECT walk.party + 1, walk.party + 1 = ANY(acting)
+                OR (SELECT c.party FROM commitments c WHERE c.deal_id = held.deal_id AND c.party = walk.party + 1) IS NOT NULL
+            FROM walk WHERE acted AND walk.party + 1 < parties
+        )
+        SELECT party FROM walk WHERE NOT acted
+    ) AS party
+    FROM held
+),
+advanced AS (
+    UPDATE deals d SET phase = 'REVEALING', commits_closed_at = now FROM missing m, clock
+    WHERE d.deal_id = m.deal_id AND m.party IS NULL
+      -- the caller's word on who has committed is not enough to move a deal
+      AND m.parties = (SELECT count(*) FROM commitments c WHERE c.deal_id = m.deal_id) + (SELECT count(*) FROM inserted i WHERE i.deal_id = m.deal_id)
+    RETURNING d.deal_id
 )
-SELECT deal_id, party FROM inserted
+SELECT w.deal_id = ANY(string_to_array(current_setting('fairpact.locked'), ' ')), i.party IS NOT NULL,
+       CASE WHEN a.deal_id IS NULL THEN coalesce(m.party, 0) END
+FROM wanted w
+LEFT JOIN inserted i ON i.deal_id = w.deal_id AND i.party = w.party
+LEFT JOIN missing m ON m.deal_id = w.deal_id
+LEFT JOIN advanced a ON a.deal_id = w.deal_id
+ORDER BY w.n

@@ -1,19 +1,30 @@
--- SPEC 2.2; now < commit_deadline is decided here, on the database's clock.
+-- A group of deals with their parties. SPEC 2.2; now < commit_deadline is decided here, on the database's clock.
+-- Deals: $1 ids, $2 owners, $3 algorithms, $4 params, $5 modes, $6 retentions, $7 numbers of parties, $8 commit and
+-- $9 reveal deadlines, $10 chain hashes, $11 beacon rounds, $12 round times; idempotency: $13 scopes (null: none),
+-- $14 bodies, $15 responses, $16 lifetimes. Parties: $17 deals, $18 indexes, $19 labels, $20 token hashes.
+-- It answers for each deal the time and whether it was created.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
-deal AS (
+wanted AS MATERIALIZED (
+    SELECT * FROM unnest($1::text[], $2::bytea[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::int[], $8::bigint[], $9::bigint[],
+            $10::text[], $11::bigint[], $12::bigint[], $13::bytea[], $14::bytea[], $15::bytea[], $16::bigint[])
+        WITH ORDINALITY AS w (deal_id, owner_hash, algorithm, params, mode, retention, parties, commit_deadline, reveal_deadline,
+            chain_hash, beacon_round, round_time, scope, body, response, lifetime, n)
+),
+created AS (
     INSERT INTO deals (deal_id, owner_hash, algorithm, params, mode, retention, parties,
                        commit_deadline, reveal_deadline, created_at, chain_hash, beacon_round, round_time, phase)
-    SELECT $1, $2, $3, $4, $5, $6, cardinality($7::text[]), $9::bigint, $10::bigint, now, $11, $12, $13, 'COMMITTING'
-    FROM clock WHERE now < $9::bigint
-    RETURNING deal_id, created_at
+    SELECT deal_id, owner_hash, algorithm, params, mode, retention, parties,
+           commit_deadline, reveal_deadline, now, chain_hash, beacon_round, round_time, 'COMMITTING'
+    FROM wanted, clock WHERE now < commit_deadline
+    RETURNING deal_id
 ),
 seated AS (
     INSERT INTO parties (deal_id, party, label, token_hash)
-    SELECT deal_id, i - 1, label, token_hash
-    FROM deal, unnest($7::text[], $8::bytea[]) WITH ORDINALITY AS p (label, token_hash, i)
+    SELECT deal_id, party, label, token_hash
+    FROM unnest($17::text[], $18::int[], $19::text[], $20::bytea[]) AS p (deal_id, party, label, token_hash) JOIN created USING (deal_id)
 ),
 recorded AS (
     INSERT INTO idempotency (scope, body, response, expires_at)
-    SELECT $14::bytea, $15::bytea, $16::bytea, created_at + $17::bigint FROM deal WHERE $14::bytea IS NOT NULL
+    SELECT scope, body, response, now + lifetime FROM wanted JOIN created USING (deal_id), clock WHERE scope IS NOT NULL ORDER BY scope
 )
-SELECT now, EXISTS (SELECT FROM deal) FROM clock
+SELECT now, created.deal_id IS NOT NULL FROM wanted LEFT JOIN created USING (deal_id), clock ORDER BY n

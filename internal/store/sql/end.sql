@@ -1,21 +1,37 @@
--- The end of a deal and the birth of its certificate, after lock_update.sql, and
--- only where nothing has changed since the ending was worked out.
--- $1 deal, $2 from, $3 to, $4 commits, $5 reveals, $6 reveals_closed_at, $7 computed_at, $8 result, $9 void_flakers,
--- $10 cert_id, $11 payload, $12 certificate's created_at, $13 its MAC
-WITH ended AS (
-    UPDATE deals SET phase = $3, reveals_closed_at = $6::bigint, computed_at = $7::bigint,
-        result = $8::bytea, void_flakers = $9::int[], cert_id = $10::text
-    WHERE deal_id = $1 AND phase = $2
-      AND (SELECT count(*) FROM commitments WHERE deal_id = $1) = $4
-      AND (SELECT count(*) FROM reveals WHERE deal_id = $1) = $5
-    RETURNING deal_id, retention
+-- The ends of a group of deals and the births of their certificates, each only where nothing has changed since it was
+-- worked out. $1 deals, $2 from, $3 to, $4 commits, $5 reveals, $6 reveals_closed_at, $7 computed_at, $8 results,
+-- $9 void_flakers (as text of an int[]), $10 cert_ids, $11 payloads, $12 their MACs, $13 certificates' created_at.
+-- A deal in which all have revealed changes no more, and its phase alone decides. Any other end needs lock.sql before
+-- this statement: an insert may have been let in after the ending was worked out.
+-- It answers for each whether its deal was free and whether it ended.
+WITH wanted AS MATERIALIZED (
+    SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::int[], $6::bigint[], $7::bigint[], $8::bytea[],
+            $9::text[], $10::text[], $11::bytea[], $12::bytea[], $13::bigint[])
+        WITH ORDINALITY AS w (deal_id, was, becomes, commits, reveals, reveals_closed_at, computed_at, result, void_flakers, cert_id, payload, mac, created_at, n)
+),
+free AS MATERIALIZED (
+    SELECT deal_id, parties FROM deals WHERE deal_id = ANY($1::text[]) ORDER BY deal_id FOR NO KEY UPDATE SKIP LOCKED
+),
+due AS MATERIALIZED (
+    SELECT w.* FROM wanted w JOIN free f USING (deal_id)
+    WHERE w.reveals = f.parties
+       OR w.deal_id = ANY(string_to_array(current_setting('fairpact.locked', true), ' '))
+          AND w.commits = (SELECT count(*) FROM commitments c WHERE c.deal_id = w.deal_id)
+          AND w.reveals = (SELECT count(*) FROM reveals r WHERE r.deal_id = w.deal_id)
+),
+ended AS (
+    UPDATE deals d SET phase = due.becomes, reveals_closed_at = due.reveals_closed_at, computed_at = due.computed_at,
+        result = due.result, void_flakers = due.void_flakers::int[], cert_id = due.cert_id
+    FROM due WHERE d.deal_id = due.deal_id AND d.phase = due.was
+    RETURNING d.deal_id, d.retention
 ),
 purged AS (
-    UPDATE reveals SET sealed = NULL FROM ended
-    WHERE reveals.deal_id = ended.deal_id AND ended.retention = 'purge'
+    UPDATE reveals r SET sealed = NULL FROM ended e WHERE r.deal_id = e.deal_id AND e.retention = 'purge'
 ),
 certified AS (
-    INSERT INTO certificates (cert_id, deal_id, payload, created_at, mac)
-    SELECT $10::text, deal_id, $11::bytea, $12::bigint, $13::bytea FROM ended WHERE $10::text IS NOT NULL
+    INSERT INTO certificates (cert_id, deal_id, payload, mac, created_at)
+    SELECT cert_id, deal_id, payload, mac, created_at FROM due JOIN ended USING (deal_id) WHERE cert_id IS NOT NULL
 )
-SELECT EXISTS (SELECT FROM ended)
+SELECT f.deal_id IS NOT NULL, e.deal_id IS NOT NULL
+FROM wanted w LEFT JOIN free f ON f.deal_id = w.deal_id LEFT JOIN ended e ON e.deal_id = w.deal_id
+ORDER BY w.n

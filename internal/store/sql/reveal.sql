@@ -1,14 +1,23 @@
--- A group of reveals, of any deals, after lock_share.sql. $1 deals, $2 parties, $3 sealed inputs; idempotency: $4
--- scopes (null: none), $5 bodies, $6 lifetimes. It answers those that were inserted.
+-- A group of reveals, of any deals, after lock.sql. $1 deals, $2 parties, $3 sealed inputs, $4 the commitments that they
+-- open, $5 for each the first party that the caller does not know to have revealed; idempotency: $6 scopes (null: none),
+-- $7 bodies, $8 lifetimes. It answers for each: whether its deal was locked, whether it was inserted, and the first
+-- party that has yet to reveal (null: none). The last reveal of a random.v1 deal closes its reveals in this same statement.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
 wanted AS MATERIALIZED (
-    SELECT * FROM unnest($1::text[], $2::int[], $3::bytea[], $4::bytea[], $5::bytea[], $6::bigint[])
-        AS w (deal_id, party, value, scope, body, lifetime)
+    SELECT * FROM unnest($1::text[], $2::int[], $3::bytea[], $4::bytea[], $5::int[], $6::bytea[], $7::bytea[], $8::bigint[])
+        WITH ORDINALITY AS w (deal_id, party, sealed, commitment, first, scope, body, lifetime, n)
+),
+held AS MATERIALIZED (
+    SELECT d.deal_id, d.parties, acting.parties AS acting, acting.first
+    FROM deals d
+    CROSS JOIN clock
+    CROSS JOIN LATERAL (SELECT array_agg(w.party) AS parties, max(w.first) AS first FROM wanted w WHERE w.deal_id = d.deal_id) AS acting
+    WHERE d.deal_id = ANY(string_to_array(current_setting('fairpact.locked'), ' ')) AND d.phase = 'REVEALING' AND now < d.reveal_deadline
 ),
 inserted AS (
     INSERT INTO reveals (deal_id, party, sealed, revealed_at)
-    SELECT deal_id, party, value, now FROM wanted JOIN deals USING (deal_id), clock
-    WHERE phase = 'REVEALING' AND now < reveal_deadline
+    SELECT deal_id, party, sealed, now FROM wanted w JOIN held USING (deal_id), clock
+    WHERE commitment = (SELECT c.commitment FROM commitments c WHERE c.deal_id = w.deal_id AND c.party = w.party)
     ORDER BY deal_id, party
     ON CONFLICT DO NOTHING
     RETURNING deal_id, party, revealed_at
@@ -17,5 +26,34 @@ recorded AS (
     INSERT INTO idempotency (scope, body, expires_at)
     SELECT scope, body, revealed_at + lifetime FROM inserted JOIN wanted USING (deal_id, party)
     WHERE scope IS NOT NULL ORDER BY scope
+),
+missing AS MATERIALIZED (
+    SELECT deal_id, parties, (
+        WITH RECURSIVE walk (party, acted) AS (
+            SELECT first, first = ANY(acting) OR (SELECT r.party FROM reveals r WHERE r.deal_id = held.deal_id AND r.party = first) IS NOT NULL
+            UNION ALL
+            SELECT walk.party + 1, walk.party + 1 = ANY(acting)
+                OR (SELECT r.party FROM reveals r WHERE r.deal_id = held.deal_id AND r.party = walk.party + 1) IS NOT NULL
+            FROM walk WHERE acted AND walk.party + 1 < parties
+        )
+        SELECT party FROM walk WHERE NOT acted
+    ) AS party
+    FROM held
+),
+complete AS MATERIALIZED (
+    SELECT m.deal_id FROM missing m
+    WHERE m.party IS NULL
+      -- the caller's word on who has revealed is not enough
+      AND m.parties = (SELECT count(*) FROM reveals r WHERE r.deal_id = m.deal_id) + (SELECT count(*) FROM inserted i WHERE i.deal_id = m.deal_id)
+),
+closed AS (
+    UPDATE deals d SET reveals_closed_at = now FROM complete, clock
+    WHERE d.deal_id = complete.deal_id AND d.chain_hash IS NOT NULL
 )
-SELECT deal_id, party FROM inserted
+SELECT w.deal_id = ANY(string_to_array(current_setting('fairpact.locked'), ' ')), i.party IS NOT NULL,
+       CASE WHEN c.deal_id IS NULL THEN coalesce(m.party, 0) END
+FROM wanted w
+LEFT JOIN inserted i ON i.deal_id = w.deal_id AND i.party = w.party
+LEFT JOIN missing m ON m.deal_id = w.deal_id
+LEFT JOIN complete c ON c.deal_id = w.deal_id
+ORDER BY w.n

@@ -17,7 +17,7 @@ func (s *Service) Due(ctx context.Context, horizon time.Duration) ([]store.Due, 
 }
 
 // Complete lists deals in which nobody is missing and that a dead process did
-// not advance. It looks at every active deal.
+// not move on. It looks at every active deal.
 func (s *Service) Complete(ctx context.Context) ([]string, error) {
 	return s.store.Complete(ctx, listLimit)
 }
@@ -34,30 +34,32 @@ func (s *Service) Sweep(ctx context.Context) (int64, error) { return s.store.Swe
 // again is when the clock brings its next step (0: nothing more to come); an
 // error means that something is out of reach: try again.
 func (s *Service) Attend(ctx context.Context, dealID string) (again time.Duration, err error) {
-	d, err := s.declared(ctx, dealID)
+	s.sameServer()
+	d, err := s.dealOf(ctx, dealID)
 	if errors.Is(err, store.ErrNotFound) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, err
 	}
-	st, err := s.settle(ctx, d)
+	now, err := s.advance(ctx, d, store.Nobody)
+	if err == nil && s.rules(d, now).Next(now.Now) == deal.Draw {
+		if now, err = s.draw(ctx, d); errors.Is(err, errMoved) {
+			now, err = s.advance(ctx, d, store.Nobody)
+		}
+	}
 	if err != nil {
 		return 0, err
 	}
-	if s.standing(d, st).Next(st.Now) == deal.Draw {
-		if err := s.draw(ctx, d); err != nil {
+	if now.CertID != nil && !now.Published {
+		c, err := s.store.Certificate(ctx, *now.CertID)
+		if err != nil || c.LeafIndex != nil {
 			return 0, err
 		}
-		if st, err = s.settle(ctx, d); err != nil {
-			return 0, err
-		}
+		return 0, s.issueCertificate(ctx, c)
 	}
-	if st.CertID != nil && !st.Published {
-		return 0, s.issue(ctx, *st.CertID)
-	}
-	if at, ok := s.standing(d, st).DueAt(); ok {
-		wait := min(at, st.Now+3600)*1000 - st.NowMilli
+	if at, ok := s.rules(d, now).DueAt(); ok {
+		wait := min(at, now.Now+3600)*1000 - now.NowMilli
 		return max(time.Duration(wait)*time.Millisecond, time.Millisecond), nil
 	}
 	return 0, nil

@@ -1,36 +1,40 @@
-package escrow
+// Package wire is the contract's JSON: it reads the bodies of requests and
+// writes those of answers, for REST and MCP alike. A tool's structured content
+// is the REST body, byte for byte.
+package wire
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
 // Bodies come as trees of package canon. A required member that is missing or
 // null is a 400, an optional one that is null counts as left out.
 
-const (
-	maxSalt = 1024 // bytes
-	saltTip = "commit with a salt of 16 random bytes: without one, whoever sees a commitment can guess a guessable input"
-)
+const maxSalt = 1024 // bytes
 
-// CreateRequest is a deal creation body (SPEC 2.2).
-type CreateRequest struct {
-	Algorithm      string
-	Mode           string // sealed, open
-	Retention      string // standard, purge
-	Labels         []string
-	CommitDeadline int64 // unix seconds, like the next
-	RevealDeadline int64
-	Params         map[string]any
-	unknown        []string
+// Object reads a JSON object; an error says where the text is wrong and shows
+// nothing of it. An empty text is refused unless empty is true.
+func Object(raw []byte, empty bool) (map[string]any, error) {
+	if empty && len(raw) == 0 {
+		return map[string]any{}, nil
+	}
+	tree, err := canon.Parse(raw)
+	if err != nil {
+		return nil, problem.New(problem.InvalidJSON, "%s; send one JSON object (I-JSON, integers only)", err)
+	}
+	body, ok := tree.(map[string]any)
+	if !ok {
+		return nil, problem.New(problem.InvalidRequest, "the body is %s; it must be an object", kind(tree))
+	}
+	return body, nil
 }
 
-// ParseCreate reads the shape of a creation body.
-func ParseCreate(body map[string]any) (r CreateRequest, err error) {
+// Declared reads a deal creation body (SPEC 2.2).
+func Declared(body map[string]any) (r escrow.Declared, err error) {
 	o := object{body, &err}
 	r.Algorithm = o.text("algorithm", "one of split.v1, random.v1, shapley.v1")
 	r.Mode = o.choice("mode", "sealed", "open")
@@ -48,15 +52,15 @@ func ParseCreate(body map[string]any) (r CreateRequest, err error) {
 	known := []string{"algorithm", "mode", "retention", "party_labels", "commit_deadline", "reveal_deadline", "algorithm_params"}
 	for name := range body {
 		if !slices.Contains(known, name) {
-			r.unknown = append(r.unknown, name)
+			r.Unknown = append(r.Unknown, name)
 		}
 	}
-	slices.Sort(r.unknown)
+	slices.Sort(r.Unknown)
 	return r, err
 }
 
-// ParseCommit reads `{commitment}`.
-func ParseCommit(body map[string]any) (commitment [32]byte, err error) {
+// Commitment reads `{commitment}`.
+func Commitment(body map[string]any) (commitment [32]byte, err error) {
 	o := object{body, &err}
 	text := o.text("commitment", "`sha256:` and 64 lower-case hex digits")
 	if err != nil {
@@ -69,14 +73,8 @@ func ParseCommit(body map[string]any) (commitment [32]byte, err error) {
 	return commitment, nil
 }
 
-// RevealRequest is a reveal body: the input and its salt.
-type RevealRequest struct {
-	Input map[string]any
-	Salt  string
-}
-
-// ParseReveal reads `{input, salt}`. Its errors never show either.
-func ParseReveal(body map[string]any) (r RevealRequest, err error) {
+// Opening reads `{input, salt}`. Its errors never show either.
+func Opening(body map[string]any) (r escrow.Opening, err error) {
 	o := object{body, &err}
 	r.Input = o.object("input", "the object that was committed to")
 	if salt, ok := body["salt"]; ok && salt != nil {
@@ -104,36 +102,20 @@ func (o object) fail(format string, args ...any) {
 	}
 }
 
-func (o object) text(name, want string) string {
-	v, ok := o.members[name].(string)
+// member reads a member of one type.
+func member[T any](o object, name, want string) T {
+	v, ok := o.members[name].(T)
 	if !ok {
 		o.fail("%s is %s; it must be %s", name, kind(o.members[name]), want)
 	}
 	return v
 }
 
-func (o object) integer(name, want string) int64 {
-	v, ok := o.members[name].(int64)
-	if !ok {
-		o.fail("%s is %s; it must be an integer: %s", name, kind(o.members[name]), want)
-	}
-	return v
-}
-
-func (o object) list(name, want string) []any {
-	v, ok := o.members[name].([]any)
-	if !ok {
-		o.fail("%s is %s; it must be %s", name, kind(o.members[name]), want)
-	}
-	return v
-}
-
+func (o object) text(name, want string) string   { return member[string](o, name, want) }
+func (o object) list(name, want string) []any    { return member[[]any](o, name, want) }
+func (o object) integer(name, want string) int64 { return member[int64](o, name, "an integer: "+want) }
 func (o object) object(name, want string) map[string]any {
-	v, ok := o.members[name].(map[string]any)
-	if !ok {
-		o.fail("%s is %s; it must be %s", name, kind(o.members[name]), want)
-	}
-	return v
+	return member[map[string]any](o, name, want)
 }
 
 func (o object) optionalObject(name string) map[string]any {
@@ -151,7 +133,11 @@ func (o object) choice(name, first, second string) string {
 	case second:
 		return second
 	default:
-		o.fail("%s is %s; it must be %q or %q", name, shown(v), first, second)
+		shown := kind(v)
+		if text, ok := v.(string); ok {
+			shown = escrow.Shown(text)
+		}
+		o.fail("%s is %s; it must be %q or %q", name, shown, first, second)
 		return first
 	}
 }
@@ -170,16 +156,4 @@ func kind(v any) string {
 		return "an array"
 	}
 	return "an object"
-}
-
-// shown quotes a declared value, cut to a readable length.
-func shown(v any) string {
-	text, ok := v.(string)
-	if !ok {
-		return kind(v)
-	}
-	if len(text) > 60 {
-		text = strings.ToValidUTF8(text[:60], "") + "…"
-	}
-	return fmt.Sprintf("%q", text)
 }

@@ -1,0 +1,54 @@
+package escrow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/fairpact/fairpact/internal/deal"
+	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/store"
+)
+
+// advance takes the steps that are due, whoever is there to take them, and
+// returns the deal as it then stands. A certificate that this brings about is
+// issued within a bound; where that fails the worker finishes it.
+func (s *Service) advance(ctx context.Context, d *Deal, want store.Want) (*store.Snapshot, error) {
+	ctx, cancel := finishing(ctx)
+	defer cancel()
+	for range 8 {
+		now, err := s.store.Snapshot(ctx, d.DealID, want)
+		if err != nil {
+			return nil, err
+		}
+		rules := s.rules(d, now)
+		step := rules.Next(now.Now)
+		switch {
+		case step == deal.Advance, rules.Random && rules.AllRevealed() && now.RevealsClosedAt == nil:
+			err = s.store.Advance(ctx, d.DealID)
+		case step == deal.None || step == deal.Draw: // a draw waits for its caller or the worker
+			return now, nil
+		case step == deal.Expire:
+			_, err = s.expire(ctx, d)
+		default:
+			_, err = s.endDeal(ctx, d, step, nil)
+		}
+		if err != nil && !errors.Is(err, errMoved) {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("deal %s does not come to rest", d.DealID)
+}
+
+// expire ends a random.v1 deal whose round could not be had for the whole
+// window, unless it can be had now: a deployment that was down is no reason.
+func (s *Service) expire(ctx context.Context, d *Deal) (*store.Snapshot, error) {
+	drawn, err := s.pinnedRound(ctx, d)
+	switch {
+	case err == nil:
+		return s.endDeal(ctx, d, deal.Draw, drawn)
+	case problem.Is(err, problem.Unavailable):
+		return nil, err // the database; nothing is known of the beacon
+	}
+	return s.endDeal(ctx, d, deal.Expire, nil)
+}

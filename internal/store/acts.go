@@ -1,0 +1,156 @@
+package store
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+)
+
+var (
+	lockSQL     = query("lock")
+	lockWaitSQL = query("lock_wait")
+	commitSQL   = query("commit")
+	revealSQL   = query("reveal")
+)
+
+// Act is one party's commitment or reveal.
+type Act struct {
+	DealID     string
+	Party      int
+	Commitment [32]byte // to store, or for a reveal: that it opens
+	Sealed     []byte   // a reveal's input and salt, encrypted
+	// First is the first party that the caller does not know to have acted: where
+	// the search for one that is missing begins, so that n arrivals cost n looks
+	// and not n².
+	First  int
+	Replay *Replay
+}
+
+// Acted is what an act did. Where Done is false nothing was done: the party has
+// acted already, or the deal takes no such act (any more).
+type Acted struct {
+	Done    bool
+	All     bool // nobody is missing: all parties have acted
+	Missing int  // the first party that has yet to act, where All is false
+
+	locked bool
+}
+
+// Commit stores a commitment. The last one moves the deal to REVEALING in the
+// same transaction.
+func (s *Store) Commit(ctx context.Context, a Act) (Acted, error) { return s.commits.do(ctx, a) }
+
+// Reveal stores a reveal of the stored commitment.
+func (s *Store) Reveal(ctx context.Context, a Act) (Acted, error) { return s.reveals.do(ctx, a) }
+
+// acts makes the coalescer of a statement that stores acts.
+func (s *Store) acts(statement string, columns func([]Act) []any) *coalescer[Act, Acted] {
+	c := &coalescer[Act, Acted]{
+		deal:    func(a Act) string { return a.DealID },
+		size:    func(a Act) int { return len(a.Sealed) + 256 },
+		skipped: func(a Acted) bool { return !a.locked },
+	}
+	c.run = func(ctx context.Context, calls []Act, wait bool) ([]Acted, error) {
+		acts, at := distinct(calls)
+		done := make([]Acted, 0, len(acts))
+		err := s.locked(ctx, dealsOf(acts), wait, statement, columns(acts), func(row pgx.CollectableRow) error {
+			var a Acted
+			var missing *int
+			err := row.Scan(&a.locked, &a.Done, &missing)
+			if a.All = missing == nil; !a.All {
+				a.Missing = *missing
+			}
+			done = append(done, a)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		answers := make([]Acted, len(calls))
+		taken := make([]bool, len(done))
+		for i, n := range at {
+			answers[i] = done[n]
+			answers[i].Done = done[n].Done && !taken[n] // of twins the first is stored
+			taken[n] = true
+		}
+		return answers, nil
+	}
+	return c.start()
+}
+
+// distinct drops acts of a party that has one in the list already, and tells
+// where in the result each call stands.
+func distinct(calls []Act) (acts []Act, at []int) {
+	type place struct {
+		deal  string
+		party int
+	}
+	seen := make(map[place]int, len(calls))
+	at = make([]int, len(calls))
+	for i, a := range calls {
+		p := place{a.DealID, a.Party}
+		n, twin := seen[p]
+		if !twin {
+			n = len(acts)
+			seen[p] = n
+			acts = append(acts, a)
+		}
+		at[i] = n
+	}
+	return acts, at
+}
+
+func dealsOf(acts []Act) []string {
+	deals := make([]string, len(acts))
+	for i, a := range acts {
+		deals[i] = a.DealID
+	}
+	return deals
+}
+
+func commitColumns(acts []Act) []any {
+	n := len(acts)
+	parties, values, first := make([]int, n), make([][]byte, n), make([]int, n)
+	for i := range acts {
+		parties[i], values[i], first[i] = acts[i].Party, acts[i].Commitment[:], acts[i].First
+	}
+	return append([]any{dealsOf(acts), parties, values, first}, replayColumns(acts)...)
+}
+
+func revealColumns(acts []Act) []any {
+	n := len(acts)
+	parties, sealed, commitments, first := make([]int, n), make([][]byte, n), make([][]byte, n), make([]int, n)
+	for i := range acts {
+		parties[i], sealed[i], commitments[i], first[i] = acts[i].Party, acts[i].Sealed, acts[i].Commitment[:], acts[i].First
+	}
+	return append([]any{dealsOf(acts), parties, sealed, commitments, first}, replayColumns(acts)...)
+}
+
+func replayColumns(acts []Act) []any {
+	n := len(acts)
+	scopes, bodies, lifetimes := make([][]byte, n), make([][]byte, n), make([]int64, n)
+	for i := range acts {
+		scopes[i], bodies[i], _, lifetimes[i] = acts[i].Replay.columns()
+	}
+	return []any{scopes, bodies, lifetimes}
+}
+
+// locked runs a statement right after the lock of its deals, in one implicit
+// transaction and one round trip.
+func (s *Store) locked(ctx context.Context, deals []string, wait bool, statement string, args []any, scan func(pgx.CollectableRow) error) error {
+	lock := lockSQL
+	if wait {
+		lock = lockWaitSQL
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(lock, deals)
+	batch.Queue(statement, args...).Query(each(scan))
+	return s.pool.SendBatch(ctx, batch).Close()
+}
+
+func each(scan func(pgx.CollectableRow) error) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		_, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, scan(row) })
+		return err
+	}
+}

@@ -1,0 +1,142 @@
+package store
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairpact/fairpact/internal/deal"
+)
+
+var (
+	endSQL     = query("end")
+	rejectSQL  = query("reject")
+	cancelSQL  = query("cancel")
+	advanceSQL = query("advance")
+)
+
+// Ending is the end of a deal: its last state, and the certificate where there
+// will be one. It was worked out from the counts Commits and Reveals, and End
+// does nothing where they are no longer true.
+type Ending struct {
+	DealID          string
+	Parties         int
+	From, To        deal.State
+	Commits         int
+	Reveals         int
+	RevealsClosedAt *int64
+	ComputedAt      *int64
+	Result          []byte
+	VoidFlakers     []int
+	CertID          *string // nil: no certificate
+	Payload         []byte  // the certificate's signing bytes
+	MAC             []byte  // over CertID and Payload, under the server secret
+	At              int64   // unix seconds
+}
+
+// End writes an ending. False means that the deal has changed since: read it again.
+func (s *Store) End(ctx context.Context, e *Ending) (bool, error) {
+	done, err := s.endings.do(ctx, e)
+	return done.ended, err
+}
+
+type ended struct{ free, ended bool }
+
+func (s *Store) newEndings() *coalescer[*Ending, ended] {
+	c := &coalescer[*Ending, ended]{
+		deal:    func(e *Ending) string { return e.DealID },
+		size:    func(e *Ending) int { return len(e.Payload) + len(e.Result) },
+		skipped: func(e ended) bool { return !e.free },
+	}
+	c.run = func(ctx context.Context, endings []*Ending, wait bool) ([]ended, error) {
+		deals, args := endingColumns(endings)
+		batch := &pgx.Batch{}
+		switch {
+		case wait:
+			batch.Queue(lockWaitSQL, deals)
+		case !allRevealed(endings):
+			batch.Queue(lockSQL, deals)
+		}
+		var done []ended
+		batch.Queue(endSQL, args...).Query(each(func(row pgx.CollectableRow) error {
+			var e ended
+			err := row.Scan(&e.free, &e.ended)
+			done = append(done, e)
+			return err
+		}))
+		err := s.pool.SendBatch(ctx, batch).Close()
+		return done, err
+	}
+	return c.start()
+}
+
+// allRevealed reports whether nothing can be inserted any more into any of the deals.
+func allRevealed(endings []*Ending) bool {
+	for _, e := range endings {
+		if e.Reveals < e.Parties {
+			return false
+		}
+	}
+	return true
+}
+
+func endingColumns(endings []*Ending) (deals []string, args []any) {
+	var from, to []deal.State
+	var commits, reveals []int
+	var closed, computed []*int64
+	var results, payloads, macs [][]byte
+	var flakers, certs []*string
+	var at []int64
+	for _, e := range endings {
+		deals, from, to = append(deals, e.DealID), append(from, e.From), append(to, e.To)
+		commits, reveals = append(commits, e.Commits), append(reveals, e.Reveals)
+		closed, computed = append(closed, e.RevealsClosedAt), append(computed, e.ComputedAt)
+		results, payloads, macs = append(results, e.Result), append(payloads, e.Payload), append(macs, e.MAC)
+		flakers, certs, at = append(flakers, intArray(e.VoidFlakers)), append(certs, e.CertID), append(at, e.At)
+	}
+	return deals, []any{deals, from, to, commits, reveals, closed, computed, results, flakers, certs, payloads, macs, at}
+}
+
+// intArray is the text of an int[]: arrays of different lengths are no array in SQL.
+func intArray(numbers []int) *string {
+	if numbers == nil {
+		return nil
+	}
+	texts := make([]string, len(numbers))
+	for i, n := range numbers {
+		texts[i] = strconv.Itoa(n)
+	}
+	text := "{" + strings.Join(texts, ",") + "}"
+	return &text
+}
+
+// Reject inserts a reveal that rejects and ends the deal VOID, in one
+// transaction: nothing can be computed in between. e.Reveals is the count
+// before this reveal. False as in End.
+func (s *Store) Reject(ctx context.Context, e *Ending, a Act) (bool, error) {
+	scope, body, _, lifetime := a.Replay.columns()
+	return s.decide(ctx, e.DealID, rejectSQL, e.DealID, a.Party, a.Sealed, e.At, scope, body, lifetime,
+		e.Commits, e.Reveals, e.RevealsClosedAt, e.VoidFlakers, e.CertID, e.Payload, e.MAC)
+}
+
+// Cancel ends a deal that no counterparty has committed to; false where it is
+// too late for that.
+func (s *Store) Cancel(ctx context.Context, dealID string, r *Replay) (bool, error) {
+	scope, body, response, lifetime := r.columns()
+	return s.decide(ctx, dealID, cancelSQL, dealID, scope, body, response, lifetime)
+}
+
+// decide locks a deal and runs a statement that answers one boolean.
+func (s *Store) decide(ctx context.Context, dealID, statement string, args ...any) (done bool, err error) {
+	err = s.locked(ctx, []string{dealID}, true, statement, args, func(row pgx.CollectableRow) error { return row.Scan(&done) })
+	return done, outage(replayed(err))
+}
+
+// Advance moves on a deal in which all have acted and whose phase does not show
+// it: a process of an older release died in between. It does nothing to any other.
+func (s *Store) Advance(ctx context.Context, dealID string) error {
+	_, err := s.pool.Exec(ctx, advanceSQL, dealID)
+	return outage(err)
+}

@@ -1,0 +1,122 @@
+package store
+
+import (
+	"context"
+	"encoding/hex"
+	"math"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairpact/fairpact/internal/deal"
+)
+
+var snapshotSQL = query("snapshot")
+
+// Snapshot is what changes about a deal, read at one moment. Times are unix
+// seconds of the database's clock.
+type Snapshot struct {
+	Phase           deal.State
+	CommitsClosedAt *int64
+	RevealsClosedAt *int64
+	ComputedAt      *int64
+	Result          []byte
+	VoidFlakers     []int
+	CertID          *string
+	Published       bool // the certificate has its leaf
+	Commits         int
+	Reveals         int
+	LastReveal      int64 // 0: nobody has revealed
+	Now             int64
+	NowMilli        int64 // the same in milliseconds
+
+	Parts  []Part   // of the parties that were asked for, in order
+	Sealed [][]byte // the encrypted inputs of those that have revealed, in party order, where asked for; nil entries were purged
+}
+
+// Part is one party's part in a deal.
+type Part struct {
+	Commitment *string // `sha256:` and 64 hex digits; nil: not committed
+	Revealed   bool
+}
+
+// Want is how much of a deal a snapshot holds beside its own row.
+type Want struct {
+	first, last int
+	inputs      bool
+}
+
+// What may be wanted. Everyone's parts grow with the deal.
+var (
+	Nobody     = Want{0, -1, false}
+	Everyone   = Want{0, math.MaxInt32, false}
+	WithInputs = Want{0, math.MaxInt32, true}
+)
+
+// Only wants one party's part.
+func Only(party int) Want { return Want{party, party, false} }
+
+// Snapshot reads a deal as it stands, or ErrNotFound.
+func (s *Store) Snapshot(ctx context.Context, dealID string, want Want) (*Snapshot, error) {
+	snapshot, err := s.snapshots.do(ctx, snapshotOf{dealID, want})
+	if err == nil && snapshot == nil {
+		return nil, ErrNotFound
+	}
+	return snapshot, err
+}
+
+type snapshotOf struct {
+	dealID string
+	want   Want
+}
+
+func (s *Store) newSnapshots() *coalescer[snapshotOf, *Snapshot] {
+	c := &coalescer[snapshotOf, *Snapshot]{deal: func(q snapshotOf) string { return q.dealID }}
+	c.run = func(ctx context.Context, calls []snapshotOf, _ bool) ([]*Snapshot, error) {
+		deals, inputs := make([]string, len(calls)), make([]bool, len(calls))
+		first, last := make([]int, len(calls)), make([]int, len(calls))
+		for i, q := range calls {
+			deals[i], first[i], last[i], inputs[i] = q.dealID, q.want.first, q.want.last, q.want.inputs
+		}
+		found := make([]*Snapshot, len(calls))
+		rows, err := s.pool.Query(ctx, snapshotSQL, deals, first, last, inputs)
+		if err != nil {
+			return nil, err
+		}
+		err = each(func(row pgx.CollectableRow) error {
+			var n int
+			one := &Snapshot{}
+			if err := one.scan(row, &n, calls); err != nil {
+				return err
+			}
+			found[n-1] = one
+			return nil
+		})(rows)
+		return found, err
+	}
+	return c.start()
+}
+
+func (s *Snapshot) scan(row pgx.CollectableRow, n *int, calls []snapshotOf) error {
+	var parties int
+	var committed, revealed []int
+	var commitments [][]byte
+	err := row.Scan(n, &parties, &s.Phase, &s.CommitsClosedAt, &s.RevealsClosedAt, &s.ComputedAt, &s.Result, &s.VoidFlakers, &s.CertID, &s.Published,
+		&s.Commits, &s.Reveals, &s.LastReveal, &s.NowMilli, &committed, &commitments, &revealed, &s.Sealed)
+	if err != nil {
+		return err
+	}
+	s.Now = s.NowMilli / 1000
+	want := calls[*n-1].want
+	s.Parts = make([]Part, max(0, min(want.last+1, parties)-want.first))
+	for i, party := range committed {
+		text := CommitmentText(commitments[i])
+		s.Parts[party-want.first].Commitment = &text
+	}
+	for _, party := range revealed {
+		s.Parts[party-want.first].Revealed = true
+	}
+	return nil
+}
+
+// CommitmentText is a commitment as the contract writes it (SPEC 2.6).
+func CommitmentText(raw []byte) string { return "sha256:" + hex.EncodeToString(raw) }

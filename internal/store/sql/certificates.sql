@@ -1,0 +1,8 @@
+-- A group of certificates, pending or not, each by its own id ($1) or by its deal's ($2), the other being null.
+SELECT w.n, c.cert_id, c.deal_id, c.payload, c.mac, c.signature, c.leaf_index
+FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (cert_id, deal_id, n)
+CROSS JOIN LATERAL (
+    SELECT cert_id, deal_id, payload, mac, signature, leaf_index FROM certificates WHERE cert_id = w.cert_id
+    UNION ALL
+    SELECT cert_id, deal_id, payload, mac, signature, leaf_index FROM certificates WHERE deal_id = w.deal_id
+) AS c

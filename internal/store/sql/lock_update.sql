@@ -1,1 +1,0 @@
-SELECT FROM deals WHERE deal_id = $1 FOR UPDATE

@@ -1,0 +1,6 @@
+-- Publishes a group of certificates: signature and leaf belong together. The first to store a leaf stands; a signature
+-- without a leaf was handed to nobody and is replaced. $1 cert_ids, $2 signatures, $3 leaf indexes.
+UPDATE certificates c SET signature = w.signature, leaf_index = w.leaf_index
+FROM unnest($1::text[], $2::text[], $3::bigint[]) AS w (cert_id, signature, leaf_index)
+WHERE c.cert_id = w.cert_id AND c.leaf_index IS NULL
+RETURNING c.cert_id

@@ -1,1 +1,0 @@
-SELECT sealed FROM reveals WHERE deal_id = $1 ORDER BY party

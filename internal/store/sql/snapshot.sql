@@ -1,0 +1,14 @@
+-- A group of deals as they stand. $1 deals; $2 to $3 the range of parties whose part is wanted, $4 whether the sealed
+-- inputs are wanted too. Each deal's row, counts and parts are of one snapshot.
+SELECT w.n, d.parties, d.phase, d.commits_closed_at, d.reveals_closed_at, d.computed_at, d.result, d.void_flakers, d.cert_id,
+       (SELECT c.leaf_index FROM certificates c WHERE c.cert_id = d.cert_id) IS NOT NULL,
+       (SELECT count(*) FROM commitments c WHERE c.deal_id = d.deal_id),
+       (SELECT count(*) FROM reveals r WHERE r.deal_id = d.deal_id),
+       (SELECT coalesce(max(r.revealed_at), 0) FROM reveals r WHERE r.deal_id = d.deal_id),
+       floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint,
+       ARRAY(SELECT c.party FROM commitments c WHERE c.deal_id = d.deal_id AND c.party BETWEEN w.first AND w.last ORDER BY c.party),
+       ARRAY(SELECT c.commitment FROM commitments c WHERE c.deal_id = d.deal_id AND c.party BETWEEN w.first AND w.last ORDER BY c.party),
+       ARRAY(SELECT r.party FROM reveals r WHERE r.deal_id = d.deal_id AND r.party BETWEEN w.first AND w.last ORDER BY r.party),
+       CASE WHEN w.inputs THEN ARRAY(SELECT r.sealed FROM reveals r WHERE r.deal_id = d.deal_id ORDER BY r.party) END
+FROM unnest($1::text[], $2::int[], $3::int[], $4::boolean[]) WITH ORDINALITY AS w (deal_id, first, last, inputs, n)
+JOIN deals d ON d.deal_id = w.deal_id

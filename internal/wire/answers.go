@@ -1,0 +1,106 @@
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/fairpact/fairpact/internal/answer"
+	"github.com/fairpact/fairpact/internal/certificate"
+	"github.com/fairpact/fairpact/internal/deal"
+	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/problem"
+)
+
+// Encode writes the answer of a use case that has the contract's members itself.
+func Encode(v any) ([]byte, error) { return answer.Encode(v) }
+
+// Committed writes the answer to a commitment, with the next step.
+func Committed(d *escrow.Deal, c escrow.Committed) ([]byte, error) {
+	read, reveal := answer.REST(problem.Call{Op: problem.ReadDeal, DealID: c.DealID}), answer.REST(problem.Call{Op: problem.Reveal, DealID: c.DealID})
+	next := fmt.Sprintf("the deal is %s: read it with %s", c.State, read)
+	switch c.State {
+	case deal.Committing:
+		next = fmt.Sprintf("wait for the others: poll %s until its state is REVEALING, then call %s with your input and salt before %d", read, reveal, d.RevealDeadline)
+	case deal.Revealing:
+		next = fmt.Sprintf("all have committed: call %s with your input and salt before %d", reveal, d.RevealDeadline)
+	}
+	return Encode(struct {
+		escrow.Committed
+		Next string `json:"next"`
+	}{c, next})
+}
+
+// view is a deal view (SPEC 2.4).
+type view struct {
+	DealID          string          `json:"deal_id"`
+	Algorithm       string          `json:"algorithm"`
+	Params          json.RawMessage `json:"algorithm_params"`
+	Mode            string          `json:"mode"`
+	Retention       string          `json:"retention"`
+	State           deal.State      `json:"state"`
+	Initiator       int             `json:"initiator"`
+	Parties         []viewParty     `json:"parties"`
+	CommitDeadline  int64           `json:"commit_deadline"`
+	RevealDeadline  int64           `json:"reveal_deadline"`
+	CreatedAt       int64           `json:"created_at"`
+	CommitsClosedAt *int64          `json:"commits_closed_at"`
+	RevealsClosedAt *int64          `json:"reveals_closed_at"`
+	ComputedAt      *int64          `json:"computed_at"`
+	Result          json.RawMessage `json:"result"`
+	VoidFlakers     []int           `json:"void_flakers"`
+	CertificateID   *string         `json:"certificate_id"`
+}
+
+type viewParty struct {
+	Index      int     `json:"index"`
+	Label      string  `json:"label"`
+	Committed  bool    `json:"committed"`
+	Commitment *string `json:"commitment"`
+	Revealed   bool    `json:"revealed"`
+}
+
+// View writes a deal view. Party 0 is the initiator.
+func View(v escrow.View) ([]byte, error) {
+	body := view{
+		DealID: v.DealID, Algorithm: v.Algorithm, Params: v.Params, Mode: v.Mode, Retention: v.Retention, State: v.State,
+		Parties: make([]viewParty, len(v.Parts)), CommitDeadline: v.CommitDeadline, RevealDeadline: v.RevealDeadline, CreatedAt: v.CreatedAt,
+		CommitsClosedAt: v.CommitsClosedAt, RevealsClosedAt: v.RevealsClosedAt, ComputedAt: v.ComputedAt,
+		Result: v.Result, VoidFlakers: v.VoidFlakers, CertificateID: v.CertificateID,
+	}
+	for i, p := range v.Parts {
+		body.Parties[i] = viewParty{i, v.Labels[i], p.Commitment != nil, p.Commitment, p.Revealed}
+	}
+	return Encode(body)
+}
+
+// Certificate writes a certificate (SPEC 2.5): the signed bytes as they are, with
+// the two members that are not signed at their end.
+func Certificate(c escrow.Issued) ([]byte, error) {
+	end, err := Encode(struct {
+		Proof     certificate.LogProof `json:"log_proof"`
+		Signature string               `json:"signature"`
+	}{c.Proof, c.Signature})
+	if err != nil {
+		return nil, err
+	}
+	body := append(make([]byte, 0, len(c.Payload)+len(end)), c.Payload[:len(c.Payload)-1]...)
+	body = append(body, ',')
+	return append(body, end[1:]...), nil
+}
+
+// Inputs writes the inputs of an open deal.
+func Inputs(dealID string, inputs []escrow.OpenInput) ([]byte, error) {
+	type row struct {
+		Party int             `json:"party"`
+		Input json.RawMessage `json:"input"`
+		Salt  string          `json:"salt"`
+	}
+	rows := make([]row, len(inputs))
+	for i, in := range inputs {
+		rows[i] = row{i, in.Input, in.Salt}
+	}
+	return Encode(struct {
+		DealID string `json:"deal_id"`
+		Inputs []row  `json:"inputs"`
+	}{dealID, rows})
+}
