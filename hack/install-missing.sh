@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # install-missing.sh NEED...: installs by apt what this Debian or Ubuntu machine
-# lacks of postgres, redis, gcc, softhsm, python3, chromium, prometheus (with
+# lacks of postgres, pgbench, redis, gcc, softhsm, python3, chromium, prometheus (with
 # promtool), make and git. It does nothing, and needs no network, where all is there.
 #
 # The packages postgresql and prometheus start a default server. It is neither
@@ -17,6 +17,13 @@ has() {
     done
     return 1
     ;;
+  pgbench)
+    local bin
+    for bin in /usr/local/bin /usr/local/pgsql/bin /usr/lib/postgresql/*/bin; do
+      if "$bin/pgbench" --version; then return 0; fi
+    done
+    pgbench --version
+    ;;
   redis) redis-server --version ;;
   gcc) printf '#include <stdlib.h>\nint main(void) { return 0; }\n' | gcc -x c -o /dev/null - ;;
   softhsm) softhsm2-util --version && ls /usr/lib/softhsm/libsofthsm2.so ;;
@@ -28,6 +35,7 @@ has() {
 packages_of() {
   case $1 in
   postgres) echo postgresql ;;
+  pgbench) echo postgresql postgresql-contrib ;; # with pg_stat_statements
   redis) echo redis-server ;;
   gcc) echo gcc libc6-dev ;;
   softhsm) echo softhsm2 ;;

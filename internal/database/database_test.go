@@ -24,8 +24,9 @@ func open(t *testing.T, url string) *pgxpool.Pool {
 	return pool
 }
 
-// A server that acknowledges commits before they are durable is told otherwise,
-// and no plan scans a table that has grown since.
+// A server that acknowledges commits before they are durable is told otherwise.
+// No plan scans a table that has grown since, and none is compiled by JIT, which
+// stock Postgres servers have on.
 func TestSessionSettings(t *testing.T) {
 	url := servertest.Postgres(t)
 	for setting, want := range map[string]string{"off": "on", "on": "on", "remote_write": "remote_write"} {
@@ -38,9 +39,14 @@ func TestSessionSettings(t *testing.T) {
 			t.Errorf("synchronous_commit %s becomes %s (%v), want %s", setting, got, err, want)
 		}
 	}
-	var scans string
-	if err := open(t, url).QueryRow(t.Context(), "SHOW enable_seqscan").Scan(&scans); err != nil || scans != "off" {
-		t.Errorf("enable_seqscan is %s (%v), want off", scans, err)
+	if _, err := open(t, url).Exec(t.Context(), "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET jit = on', current_database()); END $$"); err != nil {
+		t.Fatal(err)
+	}
+	for _, setting := range []string{"enable_seqscan", "jit"} {
+		var got string
+		if err := open(t, url).QueryRow(t.Context(), "SHOW "+setting).Scan(&got); err != nil || got != "off" {
+			t.Errorf("%s is %s (%v), want off", setting, got, err)
+		}
 	}
 }
 

@@ -190,6 +190,11 @@ func TestPostgresPersists(t *testing.T) {
 	if got := query(t, second.URL("kept"), "SELECT current_setting('fsync')"); got != "on" {
 		t.Errorf("fsync is %s in a durable server", got)
 	}
+	// A setting that makes the product faster here than at an operator is not allowed.
+	const stock = "cluster_name listen_addresses log_timezone logging_collector max_connections port TimeZone unix_socket_directories"
+	if got := query(t, second.AdminURL(), "SELECT string_agg(name, ' ' ORDER BY lower(name)) FROM pg_settings WHERE source = 'command line'"); got != stock {
+		t.Errorf("the command line sets\n%s, want\n%s", got, stock)
+	}
 }
 
 // The checkout of root is often closed to the server's user.

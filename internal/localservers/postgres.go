@@ -85,18 +85,17 @@ func startPostgresIn(ctx context.Context, o Options, installs []pgInstall, acct 
 	return p, nil
 }
 
-// postgresArgs sets everything that matters here on the command line, so that
-// an old data directory follows a newer version of this package.
+// postgresArgs returns the settings of the command line, which an old data
+// directory follows too. None of them tunes the server: what runs fast here runs
+// fast on the Postgres that an operator has. Without Durable nothing is flushed.
 func postgresArgs(o Options, data string, port int) []string {
 	settings := []string{
 		"listen_addresses=127.0.0.1",
 		"port=" + strconv.Itoa(port),
 		"unix_socket_directories=", // none: no path to be too long, no lock in /tmp
 		"max_connections=300",
-		"shared_buffers=128MB",
 		"timezone=UTC",
 		"log_timezone=UTC",
-		"jit=off",
 		"logging_collector=off",
 		"cluster_name=fairpact",
 	}

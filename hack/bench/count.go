@@ -1,0 +1,208 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// statement is what a deal costs in one statement of Postgres.
+type statement struct {
+	Service string  `json:"service"`
+	Query   string  `json:"query"`
+	Calls   float64 `json:"calls"`   // a deal
+	ExecUS  float64 `json:"exec_us"` // a deal
+	PlanUS  float64 `json:"plan_us"` // a deal
+}
+
+// counts are what the services have asked Postgres for since the last reset.
+type counts struct {
+	statements   map[string]float64 // by service, without transaction control
+	transactions float64            // BEGIN, COMMIT and ROLLBACK
+	plans        float64
+	execMS       float64
+	roundTrips   map[string]float64 // by service
+}
+
+// counting is a stack whose statements and round trips are counted: Postgres
+// has pg_stat_statements, each service has a role of its own and reaches
+// Postgres through a roundTripCounter. Nothing is timed in it.
+type counting struct {
+	*bench
+	proxies map[string]*roundTripCounter // by service
+}
+
+// startCounting restarts Postgres and the services. There is no way back: it
+// is the last part of a run.
+func (b *bench) startCounting() (*counting, error) {
+	c := &counting{b, map[string]*roundTripCounter{}}
+	server, err := url.Parse(b.stack.DatabaseURL())
+	if err != nil {
+		return nil, err
+	}
+	for _, service := range services {
+		if c.proxies[service], err = newRoundTripCounter(server.Host); err != nil {
+			return nil, err
+		}
+	}
+	password := randomHex(16)
+	prepare := func() error {
+		if err := b.exec("ALTER SYSTEM SET shared_preload_libraries = 'pg_stat_statements'"); err != nil {
+			return err
+		}
+		if err := b.stack.Postgres().Restart(b.ctx); err != nil {
+			return err
+		}
+		statements := []string{"CREATE EXTENSION pg_stat_statements",
+			"ALTER SYSTEM SET pg_stat_statements.track_planning = on", "SELECT pg_reload_conf()"}
+		for _, service := range services {
+			statements = append(statements, fmt.Sprintf("CREATE ROLE %s SUPERUSER LOGIN PASSWORD '%s'", role(service), password))
+		}
+		return b.exec(statements...)
+	}
+	return c, b.restartServices(prepare, func(service string) []string {
+		own := *server
+		own.Host, own.User = c.proxies[service].address(), url.UserPassword(role(service), password)
+		return []string{"DATABASE_URL=" + own.String()}
+	})
+}
+
+func (c *counting) close() {
+	for _, proxy := range c.proxies {
+		proxy.close()
+	}
+}
+
+func role(service string) string { return "bench_" + strings.ReplaceAll(service, "-", "_") }
+
+// countDeals adds the statements and round trips of a deal with n clients.
+// What the services do by themselves is measured first, and subtracted.
+func (c *counting) countDeals(clients int, idle time.Duration) ([]statement, error) {
+	// Connections are opened and statements prepared before anything is counted.
+	if _, err := c.playDeals(clients, time.Second); err != nil {
+		return nil, err
+	}
+	if err := c.reset(); err != nil {
+		return nil, err
+	}
+	time.Sleep(idle)
+	quiet, err := c.counts()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.reset(); err != nil {
+		return nil, err
+	}
+	t, err := c.playDeals(clients, c.seconds)
+	if err != nil {
+		return nil, err
+	}
+	busy, err := c.counts()
+	if err != nil {
+		return nil, err
+	}
+	top, err := c.top(float64(t.n))
+	if err != nil {
+		return nil, err
+	}
+	if err := c.verifyHeads(); err != nil {
+		return nil, err
+	}
+	share := t.elapsed.Seconds() / idle.Seconds()
+	deals := float64(t.n)
+	a := func(busy, quiet float64) float64 { return max(0, busy-quiet*share) / deals }
+	name := "count." + strconv.Itoa(clients)
+	var statements, roundTrips float64
+	for _, service := range services {
+		own := a(busy.statements[service], quiet.statements[service])
+		trips := a(busy.roundTrips[service], quiet.roundTrips[service])
+		c.samples.add(name+".statements."+service, own)
+		c.samples.add(name+".round_trips."+service, trips)
+		statements, roundTrips = statements+own, roundTrips+trips
+	}
+	c.samples.add(name+".statements", statements)
+	c.samples.add(name+".round_trips", roundTrips)
+	c.samples.add(name+".transaction_control", a(busy.transactions, quiet.transactions))
+	c.samples.add(name+".plans", a(busy.plans, quiet.plans))
+	c.samples.add(name+".exec_us", 1000*a(busy.execMS, quiet.execMS))
+	return top, nil
+}
+
+func (c *counting) reset() error {
+	for _, proxy := range c.proxies {
+		proxy.count.Store(0)
+	}
+	return c.exec("SELECT pg_stat_statements_reset()")
+}
+
+const isTransactionControl = `query ~* '^\s*(begin|commit|rollback|start transaction|savepoint|release)'`
+
+func (c *counting) counts() (*counts, error) {
+	n := &counts{statements: map[string]float64{}, roundTrips: map[string]float64{}}
+	for service, proxy := range c.proxies {
+		n.roundTrips[service] = float64(proxy.count.Load())
+	}
+	conn, err := pgx.Connect(c.ctx, c.stack.DatabaseURL())
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close(context.WithoutCancel(c.ctx))
+	for _, service := range services {
+		var calls, control, plans, execMS float64
+		err := conn.QueryRow(c.ctx, `SELECT
+				coalesce(sum(calls) FILTER (WHERE NOT `+isTransactionControl+`), 0)::float8,
+				coalesce(sum(calls) FILTER (WHERE `+isTransactionControl+`), 0)::float8,
+				coalesce(sum(plans), 0)::float8, coalesce(sum(total_exec_time), 0)
+			FROM pg_stat_statements WHERE userid = $1::text::regrole`, role(service)).Scan(&calls, &control, &plans, &execMS)
+		if err != nil {
+			return nil, err
+		}
+		n.statements[service] = calls
+		n.transactions, n.plans, n.execMS = n.transactions+control, n.plans+plans, n.execMS+execMS
+	}
+	return n, nil
+}
+
+// top returns the statements that take most of a deal's time in Postgres.
+func (c *counting) top(deals float64) ([]statement, error) {
+	conn, err := pgx.Connect(c.ctx, c.stack.DatabaseURL())
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close(context.WithoutCancel(c.ctx))
+	var list []statement
+	for _, service := range services {
+		rows, err := conn.Query(c.ctx, `SELECT $2::text, query, calls / $3::float8, 1000 * total_exec_time / $3, 1000 * total_plan_time / $3
+			FROM pg_stat_statements WHERE userid = $1::text::regrole`, role(service), service, deals)
+		if err != nil {
+			return nil, err
+		}
+		own, err := pgx.CollectRows(rows, pgx.RowToStructByPos[statement])
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, own...)
+	}
+	return costliest(list), nil
+}
+
+const maxStatements = 20
+
+// costliest returns the statements of most time, their text on one line.
+func costliest(list []statement) []statement {
+	slices.SortFunc(list, func(a, b statement) int {
+		return cmp.Compare(b.ExecUS+b.PlanUS, a.ExecUS+a.PlanUS)
+	})
+	list = list[:min(len(list), maxStatements)]
+	for i := range list {
+		list[i].Query = strings.Join(strings.Fields(list[i].Query), " ")
+	}
+	return list
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/certificate"
+)
+
+// worker is a client that plays deals. It has one API key for all of them.
+type worker struct {
+	*client
+	apiKey string
+}
+
+// endedDeal is a deal with a certificate, for the reads.
+type endedDeal struct{ dealID, certID, token string }
+
+const maxEnded = 5000
+
+// maxWorkers is the most clients at once. The product hands out 120 API keys a
+// minute to one address, so they fit into its default limit.
+const maxWorkers = 64
+
+// dealCalls are the calls of a deal in their order, as they are reported.
+var dealCalls = []string{"create", "commit", "reveal", "last reveal", "certificate"}
+
+func (b *bench) makeWorkers() error {
+	for len(b.workers) < maxWorkers {
+		w := &worker{client: newClient(b.stack.BaseURL())}
+		b.workers = append(b.workers, w)
+		var made struct {
+			APIKey string `json:"api_key"`
+		}
+		if _, err := w.call(201, "POST", "/v1/keys", "", struct{}{}, &made); err != nil {
+			return err
+		}
+		w.apiKey = made.APIKey
+	}
+	return nil
+}
+
+// playDeals plays two-party deals with n clients for a while. The heads that
+// their certificates lead to are still to be verified, by verifyHeads.
+func (b *bench) playDeals(clients int, d time.Duration) (*timed, error) {
+	if err := b.makeWorkers(); err != nil {
+		return nil, err
+	}
+	ended := make([][]endedDeal, clients)
+	t, err := b.load(clients, d, func(i int, note func(string, time.Duration)) error {
+		deal, err := b.playDeal(b.workers[i], note)
+		ended[i] = append(ended[i], deal)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, list := range ended {
+		b.ended = append(b.ended, list...)
+	}
+	b.ended = b.ended[max(0, len(b.ended)-maxEnded):]
+	return t, nil
+}
+
+// verifyHeads fetches and verifies the signed head of every certificate that
+// was read. It is called after a measurement, and so is not a part of it.
+func (b *bench) verifyHeads() error { return b.heads.fetchAll(b.workers[0].client, b.keys) }
+
+type opening struct {
+	Input any    `json:"input"`
+	Salt  string `json:"salt"`
+}
+
+// seal returns an opening, its commitment and the leaf of the input root.
+func seal(input any) (o opening, commitment string, leaf []byte, err error) {
+	canonical, err := canon.Marshal(input)
+	if err != nil {
+		return o, "", nil, err
+	}
+	o = opening{input, randomHex(16)}
+	return o, canon.Commitment(canonical, []byte(o.Salt)), append(canonical, o.Salt...), nil
+}
+
+func randomHex(n int) string {
+	random := make([]byte, n)
+	rand.Read(random)
+	return hex.EncodeToString(random)
+}
+
+type createdDeal struct {
+	DealID       string `json:"deal_id"`
+	InviteTokens []struct {
+		Token string `json:"token"`
+	} `json:"invite_tokens"`
+}
+
+// playDeal takes a deal from its creation to its certificate and verifies that.
+func (b *bench) playDeal(w *worker, note func(string, time.Duration)) (endedDeal, error) {
+	var openings [2]opening
+	var commitments [2]string
+	var leaves [][]byte
+	for i := range openings {
+		var leaf []byte
+		var err error
+		valuations := map[string]int{"house": mathrand.IntN(100), "car": mathrand.IntN(100), "piano": 1 + mathrand.IntN(100)}
+		openings[i], commitments[i], leaf, err = seal(map[string]any{"valuations": valuations})
+		if err != nil {
+			return endedDeal{}, err
+		}
+		leaves = append(leaves, leaf)
+	}
+
+	begin := time.Now()
+	last := begin
+	lap := func(call string) {
+		now := time.Now()
+		note(call, now.Sub(last))
+		last = now
+	}
+	var deal createdDeal
+	if _, err := w.call(201, "POST", "/v1/deals", w.apiKey, map[string]any{
+		"algorithm": "split.v1", "party_labels": []string{"Ana", "Ben"},
+		"algorithm_params": map[string]any{"items": []string{"house", "car", "piano"}},
+		"commit_deadline":  begin.Unix() + 3600, "reveal_deadline": begin.Unix() + 7200,
+	}, &deal); err != nil {
+		return endedDeal{}, err
+	}
+	lap("create")
+	if len(deal.InviteTokens) != 2 {
+		return endedDeal{}, fmt.Errorf("a deal of two parties got %d invite tokens", len(deal.InviteTokens))
+	}
+	path := "/v1/deals/" + deal.DealID
+	for i, commitment := range commitments {
+		if _, err := w.call(200, "POST", path+"/commit", deal.InviteTokens[i].Token, map[string]string{"commitment": commitment}, nil); err != nil {
+			return endedDeal{}, err
+		}
+		lap("commit")
+	}
+	for i, call := range []string{"reveal", "last reveal"} {
+		if _, err := w.call(200, "POST", path+"/reveal", deal.InviteTokens[i].Token, openings[i], nil); err != nil {
+			return endedDeal{}, err
+		}
+		lap(call)
+	}
+	text, err := fetchCertificate(w.client, path, deal.InviteTokens[0].Token)
+	if err != nil {
+		return endedDeal{}, err
+	}
+	lap("certificate")
+	note("deal", last.Sub(begin))
+	certID, err := verifyCertificate(text, b.keys, b.heads, deal.DealID, certificate.InputRoot(leaves))
+	return endedDeal{deal.DealID, certID, deal.InviteTokens[0].Token}, err
+}
+
+// fetchCertificate waits for a certificate that is not published yet.
+func fetchCertificate(c *client, path, token string) ([]byte, error) {
+	for {
+		text, err := c.call(200, "GET", path+"/certificate", token, nil, nil)
+		if wrong, ok := errors.AsType[*statusError](err); !ok || wrong.status != 409 {
+			return text, err
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}

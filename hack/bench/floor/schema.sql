@@ -1,0 +1,42 @@
+CREATE TABLE deals (
+    id    bigint PRIMARY KEY,
+    state text   NOT NULL,
+    doc   jsonb  NOT NULL
+) WITH (fillfactor = 60); -- naive rewrites the document in place
+
+CREATE TABLE actions (
+    deal  bigint NOT NULL,
+    party int    NOT NULL,
+    kind  int    NOT NULL, -- 1: commit, 2: reveal
+    hash  bytea  NOT NULL,
+    at    timestamptz DEFAULT now(),
+    PRIMARY KEY (deal, kind, party)
+);
+
+CREATE TABLE audit (
+    id    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    deal  bigint NOT NULL,
+    event text,
+    at    timestamptz DEFAULT now()
+);
+
+CREATE TABLE log_head (
+    id        int    PRIMARY KEY,
+    size      bigint NOT NULL,
+    root      bytea,
+    signature bytea
+) WITH (fillfactor = 10);
+INSERT INTO log_head VALUES (1, 0);
+
+CREATE TABLE leaves (
+    leaf_index bigint PRIMARY KEY,
+    hash       bytea  NOT NULL,
+    entry      bytea  NOT NULL
+);
+
+CREATE TABLE nodes (
+    level      int    NOT NULL,
+    node_index bigint NOT NULL,
+    hash       bytea  NOT NULL,
+    PRIMARY KEY (level, node_index)
+);

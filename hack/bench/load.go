@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// timed is what one measurement of a load yields.
+type timed struct {
+	n       int // how many things were done
+	elapsed time.Duration
+	calls   map[string]latencies // by the name of the call
+	before  cpuTimes
+	after   cpuTimes
+}
+
+func (t *timed) perSecond() float64 { return float64(t.n) / t.elapsed.Seconds() }
+
+// do is one thing that a client does. It notes how long its calls took.
+type do func(client int, note func(call string, took time.Duration)) error
+
+// errDone ends a client before its time is over.
+var errDone = fmt.Errorf("nothing is left to do")
+
+// load has clients do a thing again and again for d. What is under way at the
+// end is finished and counts, and so does its time.
+func (b *bench) load(clients int, d time.Duration, thing do) (*timed, error) {
+	t := &timed{calls: map[string]latencies{}}
+	var err error
+	if t.before, err = b.cpu(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(b.ctx)
+	defer cancel(nil)
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	begin := time.Now()
+	for i := range clients {
+		all.Go(func() {
+			n, mine := 0, map[string]latencies{}
+			note := func(call string, took time.Duration) { mine[call] = append(mine[call], took) }
+			for time.Since(begin) < d && ctx.Err() == nil {
+				if err := thing(i, note); err == errDone {
+					break
+				} else if err != nil {
+					cancel(err)
+					return
+				}
+				n++
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			t.n += n
+			for call, list := range mine {
+				t.calls[call] = append(t.calls[call], list...)
+			}
+		})
+	}
+	all.Wait()
+	t.elapsed = time.Since(begin)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	t.after, err = b.cpu()
+	if t.n == 0 && err == nil {
+		err = fmt.Errorf("%d clients did nothing in %s", clients, t.elapsed)
+	}
+	return t, err
+}
+
+// add adds what a load has measured to the samples.
+func (s samples) addLoad(name string, t *timed) {
+	s.add(name+".per_second", t.perSecond())
+	s.addCPU(name, t.before, t.after, t.n)
+	for call, list := range t.calls {
+		s.addLatencies(name+"."+call, list)
+	}
+}

@@ -1,0 +1,210 @@
+// Bench measures Fairpact beside pgbench's INSERT, a floor of throw-away deal
+// services and Tessera, in interleaved rounds of one run, and writes a report.
+// `make bench` runs it. README.md says how to read the report.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/localstack"
+)
+
+// options are the flags.
+type options struct {
+	rounds, seconds int
+	parts           []string
+	finished        int
+	curve           []int
+	parties         int
+	bin, out        string
+}
+
+// The parts of a run, in their order.
+const (
+	partRounds  = "rounds" // INSERT, floor, deals, log, reads: interleaved
+	partDraw    = "draw"
+	partTessera = "tessera"
+	partCount   = "count"
+	partCurve   = "curve"
+)
+
+var allParts = []string{partRounds, partDraw, partTessera, partCount, partCurve}
+
+func main() {
+	o, err := readFlags()
+	if err == nil {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		err = run(ctx, o)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func readFlags() (options, error) {
+	dir, err := benchDir()
+	if err != nil {
+		return options{}, err
+	}
+	var o options
+	var parts, curve string
+	quick := flag.Bool("quick", false, "one round of a second each, a small draw, no curve; the report goes to bin/bench-quick")
+	flag.IntVar(&o.rounds, "rounds", 5, "interleaved rounds; the report shows their median")
+	flag.IntVar(&o.seconds, "seconds", 2, "seconds of each measurement in a round")
+	flag.StringVar(&parts, "parts", strings.Join(allParts, ","), "what to measure; the report keeps the earlier numbers of the rest")
+	flag.IntVar(&o.finished, "finished", 0, "ended deals and leaves to fill the database with first")
+	flag.StringVar(&curve, "curve", "1000,100000,1000000", "ended deals at the points of the cost curve")
+	flag.IntVar(&o.parties, "parties", 10_000, "parties of the draw")
+	flag.StringVar(&o.bin, "bin", "", "directory of built binaries to measure; empty: build this checkout")
+	flag.StringVar(&o.out, "out", dir, "directory of the report")
+	flag.Parse()
+	if *quick {
+		o.rounds, o.seconds, o.parties, parts = 1, 1, 1000, "rounds,draw,tessera,count"
+		o.out = filepath.Join(dir, "../../bin/bench-quick")
+	}
+	o.parts = strings.Split(parts, ",")
+	for _, part := range o.parts {
+		if !slices.Contains(allParts, part) {
+			return o, fmt.Errorf("-parts names %q; it takes %s", part, strings.Join(allParts, ","))
+		}
+	}
+	for text := range strings.SplitSeq(curve, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return o, fmt.Errorf("-curve has %q; it takes numbers above 0", text)
+		}
+		o.curve = append(o.curve, n)
+	}
+	if o.rounds < 1 || o.seconds < 1 || o.parties < 2 {
+		return o, errors.New("-rounds and -seconds start at 1, -parties at 2")
+	}
+	return o, nil
+}
+
+// benchDir is this program's folder in the checkout.
+func benchDir() (string, error) {
+	root, err := localstack.Root()
+	return filepath.Join(root, "hack/bench"), err
+}
+
+func run(ctx context.Context, o options) (err error) {
+	if err := os.MkdirAll(o.out, 0o755); err != nil {
+		return err
+	}
+	file := filepath.Join(o.out, "report.json")
+	r, err := readResults(file)
+	if err != nil {
+		return err
+	}
+	if o.bin == "" {
+		if o.bin, err = os.MkdirTemp("", "fairpact-bench-bin-"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(o.bin)
+		say("building the services")
+		if err := localstack.Build(ctx, o.bin); err != nil {
+			return err
+		}
+	}
+	if slices.ContainsFunc(o.parts, func(part string) bool { return part != partCurve }) {
+		if err := measure(ctx, o, r); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(o.parts, partCurve) {
+		if err := measureCurve(ctx, o, r); err != nil {
+			return err
+		}
+	}
+	if err := r.write(file); err != nil {
+		return err
+	}
+	text := report(r)
+	fmt.Print("\n", text)
+	if err := os.WriteFile(filepath.Join(o.out, "report.md"), []byte(text), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(o.out, "report.svg"), []byte(plot(r)), 0o644)
+}
+
+// measure does all parts but the curve, on one stack.
+func measure(ctx context.Context, o options, r *results) (err error) {
+	s := samples{}
+	say("starting a stack")
+	b, err := start(ctx, o.bin, time.Duration(o.seconds)*time.Second, s)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	if o.finished > 0 {
+		if err := b.fill(o.finished); err != nil {
+			return err
+		}
+	}
+	from, err := b.provenance(o)
+	if err != nil {
+		return err
+	}
+	for _, part := range allParts {
+		if part == partCurve || !slices.Contains(o.parts, part) {
+			continue
+		}
+		switch part {
+		case partRounds:
+			err = b.rounds(o.rounds)
+		case partDraw:
+			say("a draw of %d parties", o.parties)
+			err = b.draw(o.parties)
+		case partTessera:
+			err = b.tessera()
+		case partCount:
+			err = b.count(r)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", part, err)
+		}
+		r.Parts[part] = from
+	}
+	r.replace(s)
+	return nil
+}
+
+// count counts statements and round trips at 1 and 64 clients.
+func (b *bench) count(r *results) error {
+	say("counting statements")
+	c, err := b.startCounting()
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	for _, clients := range []int{1, 64} {
+		top, err := c.countDeals(clients, idleSeconds)
+		if err != nil {
+			return err
+		}
+		r.Statements[strconv.Itoa(clients)] = top
+	}
+	return nil
+}
+
+// idleSeconds is how long the services are watched while they do nothing.
+const idleSeconds = 3 * time.Second
+
+var began = time.Now()
+
+func say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "%5.0fs  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairpact/fairpact/internal/localservers"
+)
+
+// pgbench runs single-row INSERTs beside the product, on the same server.
+type pgbench struct {
+	program string
+	url     *url.URL // of a database of its own
+	insert  string   // path of a script
+	guarded string   // path of a script
+}
+
+var (
+	insertScript = fmt.Sprintf("INSERT INTO inserted VALUES ('\\x%s');\n", strings.Repeat("2c26b46b68ffc68f", 8)) // 64 bytes
+	// guardedScript gives each transaction a row of its own: transaction n of
+	// client c writes party 64n+c.
+	guardedScript = `\set n :n + 1
+\set party :n * 64 + :client_id
+INSERT INTO guarded SELECT 1, :party::bigint, '\x2c26b46b68ffc68f'::bytea
+ WHERE EXISTS (SELECT FROM open_deals WHERE id = 1 AND open) ON CONFLICT DO NOTHING;
+`
+)
+
+func newPgbench(ctx context.Context, server *localservers.Postgres, dir string) (*pgbench, error) {
+	program, err := besidePostgres(server.PID(), "pgbench")
+	if err != nil {
+		return nil, err
+	}
+	address, err := server.EnsureDatabase(ctx, "pgbench")
+	if err != nil {
+		return nil, err
+	}
+	p := &pgbench{program: program, insert: filepath.Join(dir, "insert.sql"), guarded: filepath.Join(dir, "guarded.sql")}
+	if p.url, err = url.Parse(address); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(p.insert, []byte(insertScript), 0o644); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(p.guarded, []byte(guardedScript), 0o644); err != nil {
+		return nil, err
+	}
+	return p, p.prepare(ctx)
+}
+
+func (p *pgbench) prepare(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, p.url.String())
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	_, err = conn.Exec(ctx, `
+		CREATE TABLE inserted (body bytea);
+		CREATE TABLE open_deals (id bigint PRIMARY KEY, open boolean NOT NULL);
+		INSERT INTO open_deals VALUES (1, true);
+		CREATE TABLE guarded (deal bigint, party int, body bytea, PRIMARY KEY (deal, party))`)
+	return err
+}
+
+// inserts runs INSERTs of 64 bytes and returns how many a second, and the mean
+// latency in milliseconds.
+func (p *pgbench) inserts(ctx context.Context, clients int, d time.Duration) (perSecond, ms float64, err error) {
+	return p.run(ctx, clients, "-f", p.insert, "-T", strconv.Itoa(max(1, int(d.Seconds()))))
+}
+
+// guardedInserts inserts n rows from 64 clients, each on the condition that
+// its deal is open.
+func (p *pgbench) guardedInserts(ctx context.Context, n int) (perSecond float64, err error) {
+	conn, err := pgx.Connect(ctx, p.url.String())
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if _, err := conn.Exec(ctx, "TRUNCATE guarded"); err != nil {
+		return 0, err
+	}
+	each := (n + 63) / 64
+	perSecond, _, err = p.run(ctx, 64, "-f", p.guarded, "-D", "n=-1", "-t", strconv.Itoa(each))
+	if err != nil {
+		return 0, err
+	}
+	var rows int
+	if err := conn.QueryRow(ctx, "SELECT count(*) FROM guarded").Scan(&rows); err != nil {
+		return 0, err
+	}
+	if rows != each*64 {
+		return 0, fmt.Errorf("pgbench inserted %d guarded rows, not %d", rows, each*64)
+	}
+	return perSecond, nil
+}
+
+var (
+	tpsLine     = regexp.MustCompile(`(?m)^tps = ([0-9.]+)`)
+	latencyLine = regexp.MustCompile(`(?m)^latency average = ([0-9.]+) ms`)
+)
+
+func (p *pgbench) run(ctx context.Context, clients int, args ...string) (perSecond, ms float64, err error) {
+	args = append([]string{"-n", "-M", "prepared", "-c", strconv.Itoa(clients), "-j", strconv.Itoa(min(clients, 2))}, args...)
+	cmd := exec.CommandContext(ctx, p.program, args...)
+	password, _ := p.url.User.Password()
+	cmd.Env = append(os.Environ(), "PGHOST="+p.url.Hostname(), "PGPORT="+p.url.Port(),
+		"PGUSER="+p.url.User.Username(), "PGPASSWORD="+password, "PGDATABASE="+filepath.Base(p.url.Path))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return 0, 0, fmt.Errorf("pgbench: %w; it said:\n%s", err, out)
+	}
+	tps, latency := tpsLine.FindSubmatch(out), latencyLine.FindSubmatch(out)
+	if tps == nil || latency == nil {
+		return 0, 0, fmt.Errorf("pgbench said nothing of tps and latency:\n%s", out)
+	}
+	perSecond, _ = strconv.ParseFloat(string(tps[1]), 64)
+	ms, _ = strconv.ParseFloat(string(latency[1]), 64)
+	return perSecond, ms, nil
+}
+
+// besidePostgres returns the program of the same installation as a running server.
+func besidePostgres(pid int, name string) (string, error) {
+	postgres, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(filepath.Dir(postgres), name), nil
+}

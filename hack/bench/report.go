@@ -1,0 +1,301 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fairpact/fairpact/internal/localstack"
+)
+
+// report renders the results as Markdown. Every number in it is computed from
+// the samples.
+func report(r *results) string {
+	w := &writer{s: r.Samples}
+	w.line("# What a deal costs\n")
+	w.line("`make bench` writes this file. A value is the median of the rounds, with the least and the largest in brackets where they matter.")
+	w.line("[README.md](README.md) says how each is measured. Every certificate is verified by the load generator, which shares the cores.\n")
+	w.line("![deals a second of the product and of the floor](report.svg)\n")
+	w.provenance(r)
+	w.targets()
+	w.deals()
+	w.cpu()
+	w.calls()
+	w.statements(r)
+	w.log()
+	w.reads()
+	w.draw()
+	w.memory()
+	w.curve()
+	return w.text.String()
+}
+
+type writer struct {
+	text strings.Builder
+	s    samples
+}
+
+func (w *writer) line(format string, args ...any) { fmt.Fprintf(&w.text, format+"\n", args...) }
+
+// table writes a table whose first column is text and whose others are numbers.
+func (w *writer) table(title string, head []string, rows [][]string) {
+	if len(rows) == 0 {
+		return
+	}
+	w.line("## %s\n", title)
+	w.line("| %s |", strings.Join(head, " | "))
+	w.line("|---%s|", strings.Repeat("|---:", len(head)-1))
+	for _, row := range rows {
+		w.line("| %s |", strings.Join(row, " | "))
+	}
+	w.line("")
+}
+
+// has reports whether something was measured.
+func (w *writer) has(name string) bool { return len(w.s[name]) > 0 }
+
+// m formats the median.
+func (w *writer) m(name string) string {
+	if !w.has(name) {
+		return "–"
+	}
+	return number(w.s.median(name))
+}
+
+// spread formats the median with the least and the largest value.
+func (w *writer) spread(name string) string {
+	if len(w.s[name]) < 2 {
+		return w.m(name)
+	}
+	return fmt.Sprintf("%s (%s to %s)", w.m(name), number(slices.Min(w.s[name])), number(w.s.max(name)))
+}
+
+// ratio formats the quotient of two medians.
+func (w *writer) ratio(a, b string) string {
+	if !w.has(a) || w.s.median(b) == 0 {
+		return "–"
+	}
+	return number(w.s.median(a) / w.s.median(b))
+}
+
+// percentiles formats p50 and p99.
+func (w *writer) percentiles(name string) string {
+	return w.m(name+".p50_ms") + " / " + w.m(name+".p99_ms")
+}
+
+// number formats with three digits, more where they stand before the point.
+func number(v float64) string {
+	if v == 0 || math.Abs(v) >= 1000 {
+		return thousands(int64(math.Round(v)))
+	}
+	digits := max(0, 2-int(math.Floor(math.Log10(math.Abs(v)))))
+	return strconv.FormatFloat(v, 'f', min(digits, 4), 64)
+}
+
+func thousands(n int64) string {
+	if n < 1000 {
+		return strconv.FormatInt(n, 10)
+	}
+	return thousands(n/1000) + fmt.Sprintf(",%03d", n%1000)
+}
+
+func (w *writer) provenance(r *results) {
+	var rows [][]string
+	for _, part := range allParts {
+		if p, found := r.Parts[part]; found {
+			rows = append(rows, []string{part, p.Commit, p.Time, strconv.Itoa(p.Rounds), strconv.Itoa(p.Seconds), thousands(int64(p.Finished))})
+		}
+	}
+	w.table("Runs", []string{"part", "commit", "UTC", "rounds", "seconds each", "ended deals before"}, rows)
+	for _, part := range allParts {
+		if p, found := r.Parts[part]; found {
+			w.line("%s. %s.\n", p.Machine, p.Postgres)
+			return
+		}
+	}
+}
+
+// targets are what the redesign is to reach, and what is measured.
+func (w *writer) targets() {
+	s := w.s
+	rows := [][]string{
+		{"deals/s at 64 clients : pgbench INSERT/s", w.ratio("deals.64.per_second", "insert.64.per_second"), "0.05; aim 0.08"},
+		{"CPU of services and Postgres a deal, 64 clients, ms", number(s.median("deals.64.cpu_us") / 1000), "2.5; aim 1.5"},
+		{"statements a deal, 64 clients / 1 client", w.m("count.64.statements") + " / " + w.m("count.1.statements"), "8 / 16"},
+		{"a deal alone, 1 client, p50 ms", w.m("deals.1.deal.p50_ms"), "about 6"},
+		{"a deal alone : latency of a single-client INSERT", w.ratio("deals.1.deal.p50_ms", "insert.1.ms"), "30"},
+		{"append to verified proof, 64 clients, a second", w.m("log.proof.per_second"), "2,500; aim 4,000"},
+		{"its p50 : that of Tessera's default", w.ratio("log.proof.append.p50_ms", tesseraName(tesseraIntervals[0])+".append.p50_ms"), "0.1"},
+		{"verifications : limit of two P-256 verifications on all cores", w.ratio("read.verify.per_second", "p256_pairs.per_second"), "0.5"},
+		{"certificates a second", w.m("read.certificate.per_second"), "6,000"},
+		{"deal views a second", w.m("read.deal view.per_second"), "10,000"},
+		{"time of the draw's calls : time of as many guarded INSERTs", w.ratio("guarded.per_second", "draw.per_second"), "4"},
+		{"deal-api's peak memory in the draw, MiB", w.m("draw.peak_mib"), "286 (300 MB)"},
+	}
+	w.table("Targets", []string{"what", "measured", "to reach"}, rows)
+}
+
+func (w *writer) deals() {
+	rows := [][]string{
+		{"pgbench INSERT", "1", w.spread("insert.1.per_second"), "–", w.m("insert.1.ms"), "–"},
+		{"pgbench INSERT", "64", w.spread("insert.64.per_second"), "1", w.m("insert.64.ms"), "–"},
+	}
+	add := func(what, name string, clients int) {
+		rows = append(rows, []string{what, strconv.Itoa(clients), w.spread(name + ".per_second"),
+			w.ratio(name+".per_second", "insert.64.per_second"), w.m(name + ".deal.p50_ms"), w.m(name + ".deal.p99_ms")})
+	}
+	for _, style := range floorStyles {
+		add("floor "+style, "floor."+style, 64)
+	}
+	for _, clients := range clientCounts {
+		add("product", "deals."+strconv.Itoa(clients), clients)
+	}
+	w.table("Deals and INSERTs a second", []string{"what", "clients", "a second", ": INSERT/s", "p50 ms", "p99 ms"}, rows)
+}
+
+func (w *writer) cpu() {
+	processes := append(slices.Clone(measured), floorDeals, floorLog, generator)
+	var rows [][]string
+	add := func(what, name string) {
+		row := []string{what, w.m(name + ".cpu_us")}
+		for _, process := range processes {
+			row = append(row, w.m(name+".cpu_us."+process))
+		}
+		rows = append(rows, row)
+	}
+	for _, clients := range clientCounts {
+		add(fmt.Sprintf("product, %d clients", clients), "deals."+strconv.Itoa(clients))
+	}
+	for _, style := range floorStyles {
+		add("floor "+style+", 64 clients", "floor."+style)
+	}
+	w.table("CPU microseconds a deal", append([]string{"what", "all but the load generator"}, processes...), rows)
+}
+
+func (w *writer) calls() {
+	head := []string{"call"}
+	for _, clients := range clientCounts {
+		head = append(head, fmt.Sprintf("%d clients", clients))
+	}
+	var rows [][]string
+	for _, call := range append(slices.Clone(dealCalls), "deal") {
+		row := []string{call}
+		for _, clients := range clientCounts {
+			row = append(row, w.percentiles(fmt.Sprintf("deals.%d.%s", clients, call)))
+		}
+		rows = append(rows, row)
+	}
+	w.table("Latency of each call, p50 / p99 ms", head, rows)
+}
+
+func (w *writer) statements(r *results) {
+	var rows [][]string
+	for _, count := range []string{"statements", "round_trips"} {
+		for _, service := range services {
+			suffix := "." + count + "." + service
+			rows = append(rows, []string{strings.ReplaceAll(count, "_", " ") + " of " + service, w.m("count.1" + suffix), w.m("count.64" + suffix)})
+		}
+		rows = append(rows, []string{"**" + strings.ReplaceAll(count, "_", " ") + "**", w.m("count.1." + count), w.m("count.64." + count)})
+	}
+	rows = append(rows,
+		[]string{"BEGIN, COMMIT and the like, on top", w.m("count.1.transaction_control"), w.m("count.64.transaction_control")},
+		[]string{"plans made", w.m("count.1.plans"), w.m("count.64.plans")},
+		[]string{"time in statements, µs", w.m("count.1.exec_us"), w.m("count.64.exec_us")})
+	if w.has("count.64.statements") {
+		w.table("Statements and client round trips a deal", []string{"what", "1 client", "64 clients"}, rows)
+	}
+	rows = nil
+	for _, top := range r.Statements["64"] {
+		rows = append(rows, []string{shorten(top.Query), top.Service, number(top.Calls), number(top.ExecUS), number(top.PlanUS)})
+	}
+	w.table("Costliest statements, 64 clients", []string{"statement", "service", "calls a deal", "µs a deal", "planning µs a deal"}, rows)
+}
+
+const maxShown = 110
+
+// shorten makes a statement fit a cell. The comments that precede it are on the
+// same line by now, so it starts at its first key word.
+func shorten(query string) string {
+	if strings.HasPrefix(query, "--") {
+		if at := firstKeyword.FindStringIndex(query); at != nil {
+			query = query[at[0]:]
+		}
+	}
+	text := []rune(strings.ReplaceAll(query, "|", "\\|"))
+	if len(text) > maxShown {
+		text = append(text[:maxShown], '…')
+	}
+	return "`" + string(text) + "`"
+}
+
+var firstKeyword = regexp.MustCompile(`\b(WITH|SELECT|INSERT|UPDATE|DELETE)\b [^;]`)
+
+func (w *writer) log() {
+	var rows [][]string
+	add := func(what, name string) {
+		rows = append(rows, []string{what, w.spread(name + ".per_second"), w.m(name + ".append.p50_ms"), w.m(name + ".append.p99_ms"),
+			w.m(name + ".cpu_us." + localstack.LogServer), w.m(name + ".cpu_us." + postgres)})
+	}
+	add("append to signed head", "log.head")
+	add("append to verified proof", "log.proof")
+	for _, interval := range tesseraIntervals {
+		add(fmt.Sprintf("Tessera, POSIX driver, checkpoint each %s", interval), tesseraName(interval))
+	}
+	w.table("The log alone, 64 clients", []string{"what", "a second", "p50 ms", "p99 ms", "log-server µs", "Postgres µs"}, rows)
+}
+
+func (w *writer) reads() {
+	rows := [][]string{{"limit: two P-256 verifications on all cores", w.spread("p256_pairs.per_second"), "1", "–", "–"}}
+	for _, kind := range readKinds {
+		name := "read." + kind
+		rows = append(rows, []string{kind, w.spread(name + ".per_second"), w.ratio(name+".per_second", "p256_pairs.per_second"),
+			w.percentiles(name + ".call"), w.m(name + ".cpu_us")})
+	}
+	w.table("Reads, 64 clients", []string{"what", "a second", ": limit", "p50 / p99 ms", "CPU µs each"}, rows)
+}
+
+func (w *writer) draw() {
+	if !w.has("draw.parties") {
+		return
+	}
+	parties := w.s.median("draw.parties")
+	w.table(fmt.Sprintf("A draw of %s parties, 64 clients", number(parties)), []string{"what", "value"}, [][]string{
+		{number(2*parties) + " calls, s", w.m("draw.calls_s")},
+		{"calls a second", w.m("draw.per_second")},
+		{"guarded INSERTs a second by pgbench", w.m("guarded.per_second")},
+		{"create, ms", w.m("draw.create_ms")},
+		{"commit, p50 / p99 ms", w.percentiles("draw.commit")},
+		{"reveal, p50 / p99 ms", w.percentiles("draw.reveal")},
+		{"entropy and certificate, ms", w.m("draw.ending_ms")},
+		{"all, s", w.m("draw.total_s")},
+		{"CPU µs a call", w.m("draw.cpu_us")},
+		{"peak memory of deal-api, MiB", w.m("draw.peak_mib")},
+	})
+}
+
+func (w *writer) memory() {
+	var rows [][]string
+	for _, name := range append(slices.Clone(services), redis) {
+		if w.has("memory.rest." + name) {
+			rows = append(rows, []string{name, w.m("memory.rest." + name), w.m("memory.load." + name)})
+		}
+	}
+	w.table("Resident memory, MiB", []string{"process", "at rest", "peak under load"}, rows)
+}
+
+func (w *writer) curve() {
+	var rows [][]string
+	for _, n := range w.s["curve.ended"] {
+		name := fmt.Sprintf("curve.%d.", int(n))
+		row := []string{number(n), w.spread(name + "deals.per_second"), w.m(name + "deals.cpu_us")}
+		for _, process := range []string{postgres, localstack.DealAPI, localstack.LogServer} {
+			row = append(row, w.m(name+"deals.cpu_us."+process))
+		}
+		rows = append(rows, append(row, w.m(name+"count.64.statements"), w.m(name+"count.64.round_trips"), w.m(name+"count.64.exec_us")))
+	}
+	w.table("Cost of a deal beside ended deals and leaves, 64 clients", []string{"ended deals", "deals/s", "CPU µs", "Postgres", "deal-api",
+		"log-server", "statements", "round trips", "µs in statements"}, rows)
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// clientCounts are the numbers of clients that play deals.
+var clientCounts = []int{1, 8, 64}
+
+// rounds measures everything that is compared, one after the other, and that
+// again in each round: a machine that slows down slows all of it.
+func (b *bench) rounds(n int) error {
+	time.Sleep(time.Second)
+	if err := b.memory("rest"); err != nil {
+		return err
+	}
+	for i := range n {
+		say("round %d of %d", i+1, n)
+		if err := b.round(); err != nil {
+			return err
+		}
+	}
+	return b.memory("load")
+}
+
+func (b *bench) round() error {
+	for _, clients := range []int{1, 64} {
+		perSecond, ms, err := b.pgbench.inserts(b.ctx, clients, b.seconds)
+		if err != nil {
+			return err
+		}
+		b.samples.add(fmt.Sprintf("insert.%d.per_second", clients), perSecond)
+		b.samples.add(fmt.Sprintf("insert.%d.ms", clients), ms)
+	}
+	type step struct {
+		name    string
+		measure func() (*timed, error)
+	}
+	var steps []step
+	for _, style := range floorStyles {
+		steps = append(steps, step{"floor." + style, func() (*timed, error) { return b.playFloor(style, 64, b.seconds) }})
+	}
+	for _, clients := range clientCounts {
+		steps = append(steps, step{"deals." + strconv.Itoa(clients), func() (*timed, error) { return b.playDeals(clients, b.seconds) }})
+	}
+	steps = append(steps,
+		step{"log.head", func() (*timed, error) { return b.appendEntries(false, b.seconds) }},
+		step{"log.proof", func() (*timed, error) { return b.appendEntries(true, b.seconds) }})
+	for _, kind := range readKinds {
+		steps = append(steps, step{"read." + kind, func() (*timed, error) { return b.read(kind, b.seconds) }})
+	}
+	for _, s := range steps {
+		t, err := s.measure()
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		b.samples.addLoad(s.name, t)
+	}
+	if err := b.verifyHeads(); err != nil {
+		return err
+	}
+	pairs, err := pairsOfVerifications(time.Second)
+	b.samples.add("p256_pairs.per_second", pairs)
+	return err
+}
+
+// provenance says what is measured, and where.
+func (b *bench) provenance(o options) (p provenance, err error) {
+	p = provenance{Time: time.Now().UTC().Format(time.DateTime), Rounds: o.rounds, Seconds: o.seconds, Finished: o.finished}
+	git, err := exec.CommandContext(b.ctx, "git", "describe", "--always", "--dirty", "--exclude=*").Output()
+	if err != nil {
+		return p, fmt.Errorf("git describe: %w", err)
+	}
+	p.Commit = string(bytes.TrimSpace(git))
+	p.Machine, err = machine()
+	if err != nil {
+		return p, err
+	}
+	conn, err := pgx.Connect(b.ctx, b.stack.DatabaseURL())
+	if err != nil {
+		return p, err
+	}
+	defer conn.Close(b.ctx)
+	// What is set otherwise than Postgres does by itself.
+	err = conn.QueryRow(b.ctx, `SELECT 'Postgres ' || current_setting('server_version') || ', jit ' || current_setting('jit') ||
+			', fsync ' || current_setting('fsync') || ', synchronous_commit ' || current_setting('synchronous_commit') ||
+			', shared_buffers ' || current_setting('shared_buffers') || '; set on the command line: ' ||
+			(SELECT string_agg(name, ', ' ORDER BY name) FROM pg_settings WHERE source = 'command line')`).Scan(&p.Postgres)
+	return p, err
+}
+
+// machine returns the number of cores and the processor's name.
+func machine() (string, error) {
+	text, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return "", err
+	}
+	cores, model := 0, "unknown"
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(line, ":")
+		if strings.TrimSpace(name) == "model name" {
+			cores, model = cores+1, strings.TrimSpace(value)
+		}
+	}
+	return fmt.Sprintf("%d cores, %s", cores, model), nil
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// samples holds every measured value by name, one a round, such as
+// "deals.64.per_second": [431, 428, 440]. The report is made of it alone.
+type samples map[string][]float64
+
+func (s samples) add(name string, value float64) { s[name] = append(s[name], value) }
+
+// median returns the median of the rounds, or 0 if nothing was measured.
+func (s samples) median(name string) float64 {
+	values := slices.Sorted(slices.Values(s[name]))
+	n := len(values)
+	if n == 0 {
+		return 0
+	}
+	return (values[(n-1)/2] + values[n/2]) / 2
+}
+
+// max returns the largest value of the rounds.
+func (s samples) max(name string) float64 {
+	if len(s[name]) == 0 {
+		return 0
+	}
+	return slices.Max(s[name])
+}
+
+// latencies are the durations of calls of one kind.
+type latencies []time.Duration
+
+// milliseconds returns the p-th percentile. It sorts the latencies.
+func (l latencies) milliseconds(p int) float64 {
+	if len(l) == 0 {
+		return 0
+	}
+	slices.Sort(l)
+	return float64(l[min(len(l)*p/100, len(l)-1)]) / 1e6
+}
+
+// addLatencies adds "name.p50_ms" and "name.p99_ms".
+func (s samples) addLatencies(name string, l latencies) {
+	s.add(name+".p50_ms", l.milliseconds(50))
+	s.add(name+".p99_ms", l.milliseconds(99))
+}
+
+// results is what a run writes beside its report.
+type results struct {
+	Parts   map[string]provenance `json:"parts"`
+	Samples samples               `json:"samples"`
+	// Statements are the costliest statements of a deal, by number of clients.
+	Statements map[string][]statement `json:"statements"`
+}
+
+// provenance says where the numbers of a part come from.
+type provenance struct {
+	Commit   string `json:"commit"`
+	Time     string `json:"time"`
+	Machine  string `json:"machine"`
+	Postgres string `json:"postgres"`
+	Rounds   int    `json:"rounds"`
+	Seconds  int    `json:"seconds"` // of one measurement
+	Finished int    `json:"finished"`
+}
+
+func newResults() *results {
+	return &results{Parts: map[string]provenance{}, Samples: samples{}, Statements: map[string][]statement{}}
+}
+
+// readResults returns the results of earlier runs, empty ones if there are none.
+func readResults(path string) (*results, error) {
+	r := newResults()
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, r)
+	}
+	return r, err
+}
+
+func (r *results) write(path string) error {
+	text, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}
+
+// replace takes over new samples. A part that was measured again replaces its
+// earlier numbers; the curve is replaced as a whole.
+func (r *results) replace(s samples) {
+	if _, found := s["curve.ended"]; found {
+		maps.DeleteFunc(r.Samples, func(name string, _ []float64) bool { return strings.HasPrefix(name, "curve.") })
+	}
+	maps.Copy(r.Samples, s)
+}

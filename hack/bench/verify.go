@@ -1,0 +1,126 @@
+package main
+
+import (
+	"encoding/hex"
+	"fmt"
+	"sync"
+
+	"github.com/transparency-dev/merkle/proof"
+	"github.com/transparency-dev/merkle/rfc6962"
+
+	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/certificate"
+	"github.com/fairpact/fairpact/internal/signing"
+	"github.com/fairpact/fairpact/internal/translog"
+)
+
+// verifyCertificate checks a certificate as its reader would: its deal, its
+// signature, its input root and its inclusion path. The root that the path
+// leads to is noted in heads, where it is compared with the signed head.
+func verifyCertificate(text []byte, keys *signing.KeySet, heads *heads, dealID, inputRoot string) (certID string, err error) {
+	members, err := canon.ParseObject(text)
+	if err != nil {
+		return "", err
+	}
+	signature, _ := members["signature"].(string)
+	logProof, _ := members["log_proof"].(map[string]any)
+	delete(members, "signature")
+	delete(members, "log_proof")
+	signed := canon.Encode(members)
+	if err := keys.Verify(signed, signature); err != nil {
+		return "", err
+	}
+	if members["deal_id"] != dealID || members["outcome"] != certificate.Computed || members["input_root"] != inputRoot {
+		return "", fmt.Errorf("the certificate is of deal %v with outcome %v and input root %v, want %s, %s and %s",
+			members["deal_id"], members["outcome"], members["input_root"], dealID, certificate.Computed, inputRoot)
+	}
+	size, root, err := rootOf(certificate.Entry(signed), logProof)
+	if err != nil {
+		return "", err
+	}
+	certID, _ = members["cert_id"].(string)
+	return certID, heads.note(size, root)
+}
+
+// rootOf returns the root hash that an inclusion path leads to.
+func rootOf(entry [32]byte, logProof map[string]any) (size int64, root string, err error) {
+	size, _ = logProof["tree_size"].(int64)
+	index, _ := logProof["leaf_index"].(int64)
+	list, _ := logProof["inclusion_path"].([]any)
+	path := make([][]byte, len(list))
+	for i, node := range list {
+		text, _ := node.(string)
+		if path[i], err = hex.DecodeString(text); err != nil {
+			return 0, "", err
+		}
+	}
+	hash, err := proof.RootFromInclusionProof(rfc6962.DefaultHasher, uint64(index), uint64(size), rfc6962.DefaultHasher.HashLeaf(entry[:]), path)
+	if err != nil {
+		return 0, "", fmt.Errorf("inclusion path: %w", err)
+	}
+	return size, hex.EncodeToString(hash), nil
+}
+
+// heads are the roots that inclusion paths have led to, by tree size.
+type heads struct {
+	mu    sync.Mutex
+	roots map[int64]string
+	good  map[int64]bool // a signed head has this root
+}
+
+func newHeads() *heads { return &heads{roots: map[int64]string{}, good: map[int64]bool{}} }
+
+func (h *heads) note(size int64, root string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if seen, found := h.roots[size]; found && seen != root {
+		return fmt.Errorf("two roots of size %d: %s and %s", size, seen, root)
+	}
+	h.roots[size] = root
+	return nil
+}
+
+// verifyHead checks a signed head once, and that it has the root that was noted.
+func (h *heads) verifyHead(head translog.TreeHead, keys *signing.KeySet) error {
+	if err := h.note(head.TreeSize, head.RootHash); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	good := h.good[head.TreeSize]
+	h.mu.Unlock()
+	if good {
+		return nil
+	}
+	if err := keys.Verify(head.Message(), head.Signature); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.good[head.TreeSize] = true
+	return nil
+}
+
+// fetchAll fetches the signed head of each size that was noted and verifies it.
+func (h *heads) fetchAll(c *client, keys *signing.KeySet) error {
+	var sizes []int64
+	h.mu.Lock()
+	for size := range h.roots {
+		if !h.good[size] {
+			sizes = append(sizes, size)
+		}
+	}
+	h.mu.Unlock()
+	for _, size := range sizes {
+		var head translog.TreeHead
+		if _, err := c.call(200, "GET", fmt.Sprintf("/v1/log/tree-head?tree_size=%d", size), "", nil, &head); err != nil {
+			return err
+		}
+		if head.TreeSize != size {
+			return fmt.Errorf("asked for the head of size %d, got that of %d", size, head.TreeSize)
+		}
+		if err := h.verifyHead(head, keys); err != nil {
+			return err
+		}
+	}
+	return nil
+}
