@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	maxReaders  = 2    // statements under way
-	maxGroup    = 1024 // questions of one statement
-	readTimeLim = 10 * time.Second
+	maxReaders       = 2    // statements under way
+	maxGroup         = 1024 // questions of one statement
+	statementTimeout = 10 * time.Second
 )
 
 // reader answers all questions that wait at the same moment with one statement,
@@ -120,7 +120,7 @@ func (r *reader) run() {
 
 func (r *reader) statement(group []*question) (*reading, error) {
 	// The statement serves others too: it does not end with one caller.
-	ctx, cancel := context.WithTimeout(trace.ContextWithSpan(context.Background(), group[0].span), readTimeLim)
+	ctx, cancel := context.WithTimeout(trace.ContextWithSpan(context.Background(), group[0].span), statementTimeout)
 	defer cancel()
 	indexes, entries := []int64{}, [][]byte{}
 	for _, asked := range group {
