@@ -27,7 +27,9 @@ type options struct {
 	finished        int
 	curve           []int
 	parties         int
-	bin, out        string
+	out             string
+	binaries        string // as given; empty: those of this checkout
+	bin             string // directory of the binaries
 }
 
 // The parts of a run, in their order.
@@ -68,7 +70,7 @@ func readFlags() (options, error) {
 	flag.IntVar(&o.finished, "finished", 0, "ended deals and leaves to fill the database with first")
 	flag.StringVar(&curve, "curve", "1000,100000,1000000", "ended deals at the points of the cost curve")
 	flag.IntVar(&o.parties, "parties", 10_000, "parties of the draw")
-	flag.StringVar(&o.bin, "bin", "", "directory of built binaries to measure; empty: build this checkout")
+	flag.StringVar(&o.binaries, "bin", "", "directory of built binaries to measure; empty: build this checkout")
 	flag.StringVar(&o.out, "out", dir, "directory of the report")
 	flag.Parse()
 	if *quick {
@@ -109,7 +111,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	if o.bin == "" {
+	if o.bin = o.binaries; o.bin == "" {
 		if o.bin, err = os.MkdirTemp("", "fairpact-bench-bin-"); err != nil {
 			return err
 		}

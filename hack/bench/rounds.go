@@ -80,6 +80,9 @@ func (b *bench) provenance(o options) (p provenance, err error) {
 		return p, fmt.Errorf("git describe: %w", err)
 	}
 	p.Commit = string(bytes.TrimSpace(git))
+	if o.binaries != "" {
+		p.Commit += ", binaries of " + o.binaries
+	}
 	p.Machine, err = machine()
 	if err != nil {
 		return p, err
