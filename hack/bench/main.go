@@ -74,8 +74,10 @@ func readFlags() (options, error) {
 	flag.StringVar(&o.out, "out", dir, "directory of the report")
 	flag.Parse()
 	if *quick {
-		o.rounds, o.seconds, o.parties, parts = 1, 1, 1000, "rounds,draw,tessera,count"
-		o.out = filepath.Join(dir, "../../bin/bench-quick")
+		setUnlessGiven(map[string]string{
+			"rounds": "1", "seconds": "1", "parties": "1000", "parts": "rounds,draw,tessera,count",
+			"out": filepath.Join(dir, "../../bin/bench-quick"),
+		})
 	}
 	o.parts = strings.Split(parts, ",")
 	for _, part := range o.parts {
@@ -94,6 +96,16 @@ func readFlags() (options, error) {
 		return o, errors.New("-rounds and -seconds start at 1, -parties at 2")
 	}
 	return o, nil
+}
+
+// setUnlessGiven sets flags that the command line leaves out.
+func setUnlessGiven(values map[string]string) {
+	flag.Visit(func(f *flag.Flag) { delete(values, f.Name) })
+	for name, value := range values {
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
+	}
 }
 
 // benchDir is this program's folder in the checkout.
