@@ -168,11 +168,11 @@ func (w *writer) cpu() {
 	processes := append(slices.Clone(measured), floorDeals, floorLog, generator)
 	var rows [][]string
 	add := func(what, name string) {
-		row := []string{what, w.m(name + ".cpu_us")}
+		row := []string{what, w.spread(name + ".cpu_us")}
 		for _, process := range processes {
 			row = append(row, w.m(name+".cpu_us."+process))
 		}
-		rows = append(rows, row)
+		rows = append(rows, append(row, w.spread(name+".others_percent")))
 	}
 	for _, n := range clientCounts {
 		add("product, "+clients(n), "deals."+strconv.Itoa(n))
@@ -180,7 +180,7 @@ func (w *writer) cpu() {
 	for _, style := range floorStyles {
 		add("floor "+style+", 64 clients", "floor."+style)
 	}
-	w.table("CPU microseconds a deal", append([]string{"what", "all but the load generator"}, processes...), rows)
+	w.table("CPU microseconds a deal", append(append([]string{"what", "all but the load generator"}, processes...), "others' % of the cores"), rows)
 }
 
 func (w *writer) calls() {
