@@ -205,7 +205,7 @@ func (b *bench) count(r *results) error {
 	}
 	defer c.close()
 	for _, clients := range []int{1, 64} {
-		top, err := c.countDeals(clients, idleSeconds)
+		top, err := c.countDeals(clients, idleTime)
 		if err != nil {
 			return err
 		}
@@ -214,8 +214,8 @@ func (b *bench) count(r *results) error {
 	return nil
 }
 
-// idleSeconds is how long the services are watched while they do nothing.
-const idleSeconds = 3 * time.Second
+// idleTime is how long the services are watched while they do nothing.
+const idleTime = 3 * time.Second
 
 var began = time.Now()
 
