@@ -29,9 +29,9 @@
 //
 // Only leaf rows and the roots of complete subtrees at levels 8, 16, … are
 // stored, and never changed. A tile that is read is verified once, against the
-// signed head or the node above it. So a tampered row is found when its leaf is
-// asked for, and else when a process reads its tile: at the latest after the
-// next start.
+// signed head or the node above it. So a tampered leaf row is found whenever that
+// leaf is asked for; any other tampered row when a process reads its tile, which
+// after a start it does before the first proof from it.
 //
 // # Faults
 //
