@@ -1,0 +1,209 @@
+package deadline
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairpact/fairpact/e2e"
+	"github.com/fairpact/fairpact/internal/localstack"
+)
+
+var threeItems = e2e.Body{"valuations": e2e.Body{"car": 2, "boat": 1}}
+
+// SPEC 1.4, 3: a missed deadline makes the deal VOID, and its certificate names
+// exactly those who failed to act; the worker has it published and verifiable
+// within a second of the deadline, though nobody asks for the deal.
+func TestDeadlineVoids(t *testing.T) {
+	const tries = 3
+	c := e2e.NewClient(t, e2e.BaseURL(t))
+	w := e2e.Database(t, e2e.Shared(t))
+	key := c.Key()
+	for name, play := range map[string]struct{ commits, reveals []int }{
+		"nobody commits":    {nil, nil},
+		"some commit":       {[]int{1}, nil},
+		"nobody reveals":    {[]int{0, 1, 2}, nil},
+		"all but one":       {[]int{0, 1, 2}, []int{0, 2}},
+		"the initiator not": {[]int{1, 2}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for try := 1; ; try++ {
+				took, asPlanned := missedDeadline(t, c, w, key, play.commits, play.reveals)
+				if asPlanned && took <= time.Second {
+					return
+				}
+				if try == tries {
+					t.Fatalf("in none of %d tries was the certificate verified within a second of the deadline; the last took %s (in time to play: %v)", tries, took, asPlanned)
+				}
+			}
+		})
+	}
+}
+
+// missedDeadline plays a deal to its VOID and gives how long after the deadline
+// its certificate was verified, the independent verifier included. The flakers
+// are those whose calls were not acknowledged, also where this machine was too
+// slow to play as planned.
+func missedDeadline(t *testing.T, c *e2e.Client, w e2e.Witness, key string, commits, reveals []int) (took time.Duration, asPlanned bool) {
+	t.Helper()
+	deadline := e2e.After(2 * time.Second)
+	d := c.Trio(key, deadline, deadline+60)
+	if len(commits) == 3 {
+		d = c.Trio(key, deadline-1, deadline)
+	}
+	s := e2e.Seal(t, threeItems)
+	acted := map[string][]int{}
+	for _, p := range commits {
+		if d.Attempt("commit", p, s.Act("commit")) {
+			acted["commit"] = append(acted["commit"], p)
+		}
+	}
+	if asPlanned = len(acted["commit"]) == len(commits); asPlanned {
+		for _, p := range reveals {
+			if d.Attempt("reveal", p, s.Act("reveal")) {
+				acted["reveal"] = append(acted["reveal"], p)
+			}
+		}
+		asPlanned = len(acted["reveal"]) == len(reveals)
+	}
+	stage := "commit"
+	if len(acted["commit"]) == 3 {
+		stage = "reveal"
+	}
+	var flakers []int
+	for p := range 3 {
+		if !slices.Contains(acted[stage], p) {
+			flakers = append(flakers, p)
+		}
+	}
+
+	// The database is asked, as any call on the deal would void it by itself.
+	var certID string
+	e2e.Eventually(t, "the worker publishes the certificate", e2e.Patience, func() bool {
+		certID = e2e.Value[string](w, "SELECT coalesce(max(cert_id), '') FROM certificates WHERE deal_id = $1 AND leaf_index IS NOT NULL", d.ID)
+		return certID != ""
+	})
+	if r := c.Verify(certID); !r.Valid || r.Outcome != "VOID" {
+		t.Errorf("verification: %+v", r)
+	}
+	verified := time.Since(time.Unix(deadline, 0))
+	certificate := d.Certified(0)
+	e2e.Independently(t, c, certificate, true)
+	took = time.Since(time.Unix(deadline, 0))
+	t.Logf("verified %s after the deadline, by the independent verifier %s", verified.Round(time.Millisecond), took.Round(time.Millisecond))
+
+	v := d.View()
+	if v.State != "VOID" || !slices.Equal(v.VoidFlakers, flakers) || string(v.Result) != "null" || v.CertificateID == nil || *v.CertificateID != certID {
+		t.Errorf("view: %+v; the flakers are %v", v, flakers)
+	}
+	var named struct {
+		Outcome     string
+		VoidFlakers []int `json:"void_flakers"`
+	}
+	e2e.Answer{Body: certificate}.Into(t, &named)
+	if named.Outcome != "VOID" || !slices.Equal(named.VoidFlakers, flakers) {
+		t.Errorf("certificate: %+v; the flakers are %v", named, flakers)
+	}
+	c.Refused(409, "DEADLINE_PASSED", "POST", d.Path("/"+stage), d.Tokens[flakers[0]], s.Act(stage))
+	return took, asPlanned
+}
+
+// The deadline decides, not the worker: the first call that meets an overdue
+// deal voids it and then answers.
+func TestOverdueDealIsVoidedByTheCallThatMeetsIt(t *testing.T) {
+	t.Parallel()
+	stack := e2e.Own(t, func(o *localstack.Options) { o.Replicas = map[string]int{localstack.DeadlineWorker: 0} })
+	for _, missed := range []struct {
+		stage   string
+		flakers []int
+	}{{"commit", []int{1, 2}}, {"reveal", []int{0, 1, 2}}} {
+		for name, call := range map[string]func(d *e2e.Dealt, s e2e.Sealed){
+			"view": func(*e2e.Dealt, e2e.Sealed) {},
+			missed.stage: func(d *e2e.Dealt, s e2e.Sealed) {
+				d.C.Refused(409, "DEADLINE_PASSED", "POST", d.Path("/"+missed.stage), d.Tokens[1], s.Act(missed.stage))
+			},
+			"cancel": func(d *e2e.Dealt, _ e2e.Sealed) {
+				d.C.Refused(409, "CANNOT_CANCEL", "POST", d.Path("/cancel"), d.Key, nil)
+			},
+			"certificate": func(d *e2e.Dealt, _ e2e.Sealed) { d.C.Want(200, "GET", d.Path("/certificate"), d.Tokens[0], nil) },
+		} {
+			t.Run(name+" at a missed "+missed.stage, func(t *testing.T) {
+				t.Parallel()
+				c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
+				d, s := overdue(t, c, w, missed.stage)
+				if phase := w.Phase(d); phase != "COMMITTING" && phase != "REVEALING" {
+					t.Errorf("the deal is %s before the call", phase)
+				}
+				call(d, s)
+				if name != "view" && w.Phase(d) != "VOID" {
+					t.Errorf("the call left the deal %s", w.Phase(d))
+				}
+				v := d.View()
+				if v.State != "VOID" || !slices.Equal(v.VoidFlakers, missed.flakers) || v.CertificateID == nil {
+					t.Fatalf("%+v, want VOID by %v", v, missed.flakers)
+				}
+				if r := c.Verify(*v.CertificateID); !r.Valid || r.Outcome != "VOID" {
+					t.Errorf("verification: %+v", r)
+				}
+			})
+		}
+	}
+}
+
+// overdue is a deal whose deadline has passed: party 0 alone has committed, or
+// all have and none revealed.
+func overdue(t testing.TB, c *e2e.Client, w e2e.Witness, stage string) (*e2e.Dealt, e2e.Sealed) {
+	t.Helper()
+	key, s := c.Key(), e2e.Seal(t, threeItems)
+	for lead := 3 * time.Second; ; lead *= 2 {
+		deadline := e2e.After(lead)
+		d, committers := c.Trio(key, deadline, deadline+60), 1
+		if stage == "reveal" {
+			d, committers = c.Trio(key, deadline-1, deadline), 3
+		}
+		inTime := true
+		for p := range committers {
+			inTime = inTime && d.Attempt("commit", p, s.Act("commit"))
+		}
+		if inTime {
+			w.Pass(deadline)
+			return d, s
+		}
+	}
+}
+
+// However many workers and callers meet a deadline, it has one certificate.
+func TestManyMeetOneDeadline(t *testing.T) {
+	t.Parallel()
+	stack := e2e.Own(t, func(o *localstack.Options) {
+		o.Replicas = map[string]int{localstack.DeadlineWorker: 2, localstack.DealAPI: 2}
+	})
+	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
+	second := e2e.NewClient(t, stack.URL("deal-api-2"))
+	key := c.Key()
+	deadline := e2e.After(3 * time.Second)
+	const deals = 12
+	var all []*e2e.Dealt
+	for range deals {
+		all = append(all, c.Trio(key, deadline, deadline+60))
+	}
+	w.Pass(deadline)
+	var group sync.WaitGroup
+	for _, d := range all {
+		for _, caller := range []*e2e.Client{c, second, c, second} {
+			group.Go(func() {
+				if a, err := caller.Try(t.Context(), "GET", d.Path(""), d.Tokens[0], nil); err != nil || a.Status != 200 {
+					t.Errorf("view: %d %s %v", a.Status, a.Body, err)
+				}
+			})
+		}
+	}
+	group.Wait()
+	w.Exactly(deals, deals)
+	for _, d := range all {
+		if v := d.View(); v.State != "VOID" || !slices.Equal(v.VoidFlakers, []int{0, 1, 2}) {
+			t.Errorf("%+v, want VOID by all", v)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package e2e
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/signing/kmstest"
+)
+
+// KeyService is a cloud's key service for one test.
+func KeyService(t testing.TB) *kmstest.GCP {
+	t.Helper()
+	kms, err := kmstest.StartGCP()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(kms.Close)
+	return kms
+}
+
+// SignedDeal is a deal that was played while the key service was away.
+type SignedDeal struct {
+	Deal   *Dealt
+	Inputs []Sealed
+}
+
+const (
+	// IssueBound is what a reveal waits for its certificate (internal/escrow).
+	IssueBound = 3 * time.Second
+
+	// SigningBound is that, with its two statements on a busy machine.
+	SigningBound = IssueBound + 2*time.Second
+
+	// ReturnBound is until all that waited for the key have their certificates:
+	// seconds, and what a busy machine needs for some thousand of them.
+	ReturnBound = 45 * time.Second
+)
+
+// PlayedWithoutKey plays a deal whose certificate has to wait, and gives what
+// its last reveal took.
+func PlayedWithoutKey(c *Client) (SignedDeal, time.Duration) {
+	d, took := PlayedAndTimed(c)
+	if a := c.Do("GET", d.Deal.Path("/certificate"), d.Deal.Tokens[0], nil); a.Status != 409 || a.Code() != "CERT_NOT_READY" {
+		c.T.Errorf("the certificate while the key service is away: %d %s", a.Status, a.Body)
+	}
+	return d, took
+}
+
+// PlayedAndTimed plays a deal and gives what its last reveal took.
+func PlayedAndTimed(c *Client) (SignedDeal, time.Duration) {
+	d := c.Create(SplitBody(time.Hour, 2*time.Hour))
+	inputs := []Sealed{Seal(c.T, AnnsValues), Seal(c.T, BobsValues)}
+	for i, in := range inputs {
+		d.Commit(i, in)
+	}
+	d.Reveal(0, inputs[0])
+	began := time.Now()
+	a := d.Reveal(1, inputs[1])
+	took := time.Since(began)
+	var told struct{ State string }
+	if a.Into(c.T, &told); told.State != "COMPUTED" {
+		c.T.Errorf("the last reveal: %s", a.Body)
+	}
+	return SignedDeal{d, inputs}, took
+}
+
+func Quantile(all []time.Duration, q float64) time.Duration {
+	if len(all) == 0 {
+		return 0
+	}
+	all = slices.Sorted(slices.Values(all))
+	return all[min(len(all)-1, int(q*float64(len(all))))].Round(time.Millisecond)
+}
