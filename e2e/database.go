@@ -12,7 +12,7 @@ import (
 
 // Patience bounds a wait for something that is not timed: it ends as soon as
 // the thing is there.
-const Patience = time.Minute
+const Patience = 3 * time.Minute
 
 // Witness reads and moves a stack's database beside the service.
 type Witness struct {

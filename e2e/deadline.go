@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"strings"
 	"time"
 )
 
@@ -12,12 +13,25 @@ func Timed(b Body, commitDeadline, revealDeadline int64) Body {
 	return b
 }
 
-// Trio is a split of three parties with the given deadlines.
+// CreateInTime creates a deal, or returns nil if its deadline has passed.
+func (c *Client) CreateInTime(key string, b Body) *Dealt {
+	c.T.Helper()
+	a := c.Do("POST", "/v1/deals", key, b)
+	if a.Status == 400 && strings.Contains(a.ErrorText(), "is not after now") {
+		return nil
+	}
+	if a.Status != 201 {
+		c.T.Fatalf("create: %d %s", a.Status, a.Body)
+	}
+	return c.Created(key, a)
+}
+
+// Trio creates a split of three parties, or returns nil if its deadline has passed.
 func (c *Client) Trio(key string, commitDeadline, revealDeadline int64) *Dealt {
 	c.T.Helper()
 	b := Timed(SplitBody(0, 0), commitDeadline, revealDeadline)
 	b["party_labels"] = []string{"ann", "bob", "cem"}
-	return c.CreateWith(key, b)
+	return c.CreateInTime(key, b)
 }
 
 // Act is the body of a commit or a reveal.

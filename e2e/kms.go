@@ -28,13 +28,6 @@ type SignedDeal struct {
 const (
 	// IssueBound is what a reveal waits for its certificate (internal/escrow).
 	IssueBound = 3 * time.Second
-
-	// SigningBound is that, with its two statements on a busy machine.
-	SigningBound = IssueBound + 2*time.Second
-
-	// ReturnBound is until all that waited for the key have their certificates:
-	// seconds, and what a busy machine needs for some thousand of them.
-	ReturnBound = 45 * time.Second
 )
 
 // PlayedWithoutKey plays a deal whose certificate has to wait, and gives what

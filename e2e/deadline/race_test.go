@@ -42,8 +42,9 @@ func storm(t testing.TB, racers []*racer, action string, deadline int64) {
 }
 
 // judge holds every deal against what its racers were answered: whoever was
-// acknowledged has acted, and everybody else is a flaker.
-func judge(t testing.TB, racers []*racer, unvoided string) {
+// acknowledged has acted, and everybody else is a flaker. It reports whether
+// there were racers on both sides of the deadline.
+func judge(t testing.TB, racers []*racer, unvoided string) (raced bool) {
 	t.Helper()
 	refused, statuses := map[*e2e.Dealt][]int{}, map[int]int{}
 	for _, r := range racers {
@@ -58,9 +59,6 @@ func judge(t testing.TB, racers []*racer, unvoided string) {
 		}
 	}
 	t.Logf("answers: %v", statuses)
-	if statuses[200] == 0 || statuses[409] == 0 {
-		t.Error("nobody was on one side of the deadline: nothing was raced")
-	}
 	for d, flakers := range refused {
 		slices.Sort(flakers)
 		v := d.View()
@@ -72,6 +70,7 @@ func judge(t testing.TB, racers []*racer, unvoided string) {
 			t.Errorf("%s is %s by %v, want %s by exactly those refused: %v", d.ID, v.State, v.VoidFlakers, state, flakers)
 		}
 	}
+	return statuses[200] > 0 && statuses[409] > 0
 }
 
 // An acknowledged commit or reveal is never named a flaker, and a refused one
@@ -80,7 +79,6 @@ func judge(t testing.TB, racers []*racer, unvoided string) {
 func TestRaceToTheDeadline(t *testing.T) {
 	t.Parallel()
 	const large, small, ofSmall = 400, 20, 4
-	const early = 3 * time.Second
 	stack := e2e.Own(t, func(o *localstack.Options) { o.Replicas = map[string]int{localstack.DealAPI: 2} })
 	clients := []*e2e.Client{e2e.NewClient(t, stack.BaseURL()), e2e.NewClient(t, stack.URL("deal-api-2"))}
 	c := clients[0]
@@ -97,7 +95,7 @@ func TestRaceToTheDeadline(t *testing.T) {
 	// Every fifth party sets off long before the deadline, so that whatever the
 	// machine's speed some are in time; most of the others so close to it that
 	// their inserts are under way when the deal ends.
-	field := func(commitDeadline, revealDeadline int64) (racers []*racer) {
+	field := func(early time.Duration, commitDeadline, revealDeadline int64) (racers []*racer) {
 		enter := func(d *e2e.Dealt, s e2e.Sealed) {
 			for p := range d.Tokens {
 				spread := 30 * time.Millisecond
@@ -120,30 +118,33 @@ func TestRaceToTheDeadline(t *testing.T) {
 		return racers
 	}
 
+	// Each stage is played again with more time where the machine was too slow for
+	// anybody to be early.
 	t.Run("commit", func(t *testing.T) {
-		for lead := 8 * time.Second; ; lead *= 2 {
+		for lead := 4 * time.Second; ; lead *= 2 {
 			deadline := e2e.After(lead)
-			racers := field(deadline, deadline+600)
-			if time.Until(time.Unix(deadline, 0)) < early {
-				continue // this machine was too slow to create them: with more time
+			racers := field(lead/2, deadline, deadline+600)
+			if time.Until(time.Unix(deadline, 0)) < lead/2 {
+				continue
 			}
 			storm(t, racers, "commit", deadline)
-			judge(t, racers, "REVEALING")
-			break
+			if judge(t, racers, "REVEALING") {
+				break
+			}
 		}
 	})
 	t.Run("reveal", func(t *testing.T) {
-		// All commit first.
-		for lead := 8 * time.Second; ; lead *= 2 {
+		for lead := 4 * time.Second; ; lead *= 2 {
 			deadline := e2e.After(lead)
-			racers := field(deadline-1, deadline)
+			racers := field(lead/2, deadline-1, deadline)
 			storm(t, racers, "commit", 0)
 			if slices.ContainsFunc(racers, func(r *racer) bool { return r.status != 200 }) {
-				continue // as above
+				continue
 			}
 			storm(t, racers, "reveal", deadline)
-			judge(t, racers, "COMPUTED")
-			break
+			if judge(t, racers, "COMPUTED") {
+				break
+			}
 		}
 	})
 	e2e.Invariants(t, stack)

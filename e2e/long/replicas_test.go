@@ -33,7 +33,7 @@ func TestReplicas(t *testing.T) {
 	doors := []*e2e.Client{e2e.NewClient(t, stack.URL(localstack.DealAPI)), e2e.NewClient(t, stack.URL(e2e.SecondAPI))}
 	logs := []*e2e.Client{e2e.NewClient(t, stack.LogReadURL(localstack.LogServer)), e2e.NewClient(t, stack.LogReadURL(e2e.SecondLog))}
 	s := &e2e.Stubborn{Doors: doors}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*e2e.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*e2e.Patience)
 	defer cancel()
 
 	f := &freshness{}

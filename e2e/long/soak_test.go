@@ -33,7 +33,7 @@ func TestSoakUnderKills(t *testing.T) {
 		}
 	}
 	s := &e2e.Stubborn{Doors: []*e2e.Client{e2e.NewClient(t, stack.URL(localstack.DealAPI)), e2e.NewClient(t, stack.URL(e2e.SecondAPI))}}
-	ctx, cancel := context.WithTimeout(t.Context(), 4*e2e.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*e2e.Patience)
 	defer cancel()
 
 	killed := make(chan error, 1)

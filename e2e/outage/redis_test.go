@@ -49,7 +49,7 @@ func everyAlgorithm(t *testing.T, stack *localstack.Stack) {
 	t.Helper()
 	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
 	commitBy, revealBy := e2e.After(5*e2e.Patience), e2e.After(6*e2e.Patience)
-	missedAt := e2e.After(2 * time.Second)
+	missedAt := e2e.After(5 * time.Second)
 	missed := c.Create(e2e.Timed(e2e.SplitBody(0, 0), missedAt, missedAt+60))
 	insists(t, c, e2e.Timed(e2e.SplitBody(0, 0), commitBy, revealBy), "COMPUTED",
 		e2e.Body{"valuations": e2e.Body{"car": 70, "boat": 30}}, e2e.Body{"valuations": e2e.Body{"car": 40, "boat": 60}})
