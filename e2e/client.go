@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -320,4 +321,41 @@ func (c *Client) Verify(certID string) (r Report) {
 	c.T.Helper()
 	c.Want(200, "GET", "/v1/verify/"+certID, "", nil).Into(c.T, &r)
 	return r
+}
+
+// Seen holds the code of every error that any test was answered.
+var Seen sync.Map
+
+// once is a POST that is sent again with the same Idempotency-Key.
+type once struct {
+	C                *Client
+	Path, Token, Key string
+	Sent             any
+}
+
+func (c *Client) Once(path, token string, sent any) once {
+	return once{c, path, token, rand.Text(), sent}
+}
+
+func (o once) Want(status int) Answer {
+	o.C.T.Helper()
+	return o.C.Want(status, "POST", o.Path, o.Token, o.Sent, "Idempotency-Key", o.Key)
+}
+
+// Replays sends the request again and requires the very same answer.
+func (o once) Replays(first Answer) {
+	o.C.T.Helper()
+	if a := o.Want(first.Status); !bytes.Equal(a.Body, first.Body) {
+		o.C.T.Errorf("POST %s replayed %s, and first was answered %s", o.Path, a.Body, first.Body)
+	}
+}
+
+// Committed is a deal of two that is REVEALING: party 0 to commitment, party 1
+// to bob's values.
+func (c *Client) Committed(b Body, commitment string, other Sealed) *Dealt {
+	c.T.Helper()
+	d := c.Create(b)
+	c.Want(200, "POST", d.Path("/commit"), d.Tokens[0], Body{"commitment": commitment})
+	d.Commit(1, other)
+	return d
 }

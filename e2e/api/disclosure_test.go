@@ -41,7 +41,7 @@ func TestOpenAndPurge(t *testing.T) {
 				}
 				d.Reveal(0, all[0])
 				refused()
-				if n := w.Number("SELECT count(*) FROM reveals WHERE deal_id = $1 AND sealed IS NOT NULL", d.ID); n != 1 {
+				if n := w.KeptInputs(d.ID); n != 1 {
 					t.Errorf("%d inputs are kept while the deal runs, want 1", n)
 				}
 				d.Reveal(1, all[1])
@@ -51,7 +51,7 @@ func TestOpenAndPurge(t *testing.T) {
 					refused()
 				}
 				kept := map[string]int64{"standard": 2, "purge": 0}[retention]
-				if n := w.Number("SELECT count(*) FROM reveals WHERE deal_id = $1 AND sealed IS NOT NULL", d.ID); n != kept {
+				if n := w.KeptInputs(d.ID); n != kept {
 					t.Errorf("%d inputs are kept, want %d", n, kept)
 				}
 				view, cert := c.Want(200, "GET", d.Path(""), d.Tokens[0], nil).Body, d.Certified(e2e.Patience)
@@ -85,7 +85,7 @@ func TestOpenAndPurge(t *testing.T) {
 		d.Reveal(0, yes)
 		d.Reveal(1, no)
 		c.Refused(409, map[string]string{"standard": "INPUTS_NOT_READY", "purge": "INPUTS_SEALED"}[retention], "GET", d.Path("/inputs"), d.Tokens[0], nil)
-		if n := w.Number("SELECT count(*) FROM reveals WHERE deal_id = $1 AND sealed IS NOT NULL", d.ID); (n == 0) != (retention == "purge") {
+		if n := w.KeptInputs(d.ID); (n == 0) != (retention == "purge") {
 			t.Errorf("%s: %d inputs are kept after a rejection", retention, n)
 		}
 	}

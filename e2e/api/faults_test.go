@@ -119,14 +119,8 @@ func TestRequestStillRunning(t *testing.T) {
 	c, w := surfaceClient(t), e2e.Database(t, e2e.Shared(t))
 	d := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
 	s := e2e.Seal(t, e2e.AnnsValues)
-	held, err := w.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := w.HoldDeal(d.ID)
 	defer func() { _ = held.Rollback(t.Context()) }()
-	if _, err := held.Exec(t.Context(), "SELECT FROM deals WHERE deal_id = $1 FOR UPDATE", d.ID); err != nil {
-		t.Fatal(err)
-	}
 	const twins = 3
 	answers := make(chan e2e.Answer, twins)
 	for range twins {

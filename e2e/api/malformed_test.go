@@ -42,7 +42,7 @@ func TestMalformedBodies(t *testing.T) {
 	d, s := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour)), e2e.Seal(t, e2e.AnnsValues)
 	revealing := c.Committed(e2e.SplitBody(time.Hour, 2*time.Hour), s.Commitment, e2e.Seal(t, e2e.BobsValues))
 	count := func() string {
-		return fmt.Sprint(w.Number("SELECT count(*) FROM deals"), w.Number("SELECT count(*) FROM api_keys"), w.Number("SELECT count(*) FROM idempotency"))
+		return fmt.Sprint(w.Rows(), w.Records())
 	}
 	before := []string{count(), string(c.Want(200, "GET", d.Path(""), d.Key, nil).Body), string(c.Want(200, "GET", revealing.Path(""), revealing.Key, nil).Body)}
 	for name, text := range malformed {

@@ -52,7 +52,7 @@ func TestReplayAfterAKill(t *testing.T) {
 		APIKey string `json:"api_key"`
 	}
 	killed(effect, false, "/v1/keys", "", nil).Into(t, &made)
-	if n := w.Number("SELECT count(*) FROM api_keys"); n != 1 {
+	if n := w.APIKeys(); n != 1 {
 		t.Errorf("%d keys, want 1", n)
 	}
 	b := e2e.Timed(e2e.SplitBody(0, 0), e2e.After(5*e2e.Patience), e2e.After(6*e2e.Patience))

@@ -154,7 +154,7 @@ func (y *yard) finish(x *e2e.Cut, via string) {
 	}
 	if via == "" {
 		e2e.Eventually(y.t, "certificate of "+d.ID, e2e.Patience, func() bool {
-			return y.w.Number(`SELECT count(*) FROM certificates WHERE deal_id = $1 AND leaf_index IS NOT NULL`, d.ID) == 1
+			return y.w.Published(d.ID) != ""
 		})
 	}
 	// The client tries again what got no answer.

@@ -78,7 +78,7 @@ func missedDeadline(t *testing.T, c *e2e.Client, w e2e.Witness, key string, lead
 	// The database is asked, as any call on the deal would void it by itself.
 	var certID string
 	e2e.Eventually(t, "the worker publishes the certificate", e2e.Patience, func() bool {
-		certID = e2e.Value[string](w, "SELECT coalesce(max(cert_id), '') FROM certificates WHERE deal_id = $1 AND leaf_index IS NOT NULL", d.ID)
+		certID = w.Published(d.ID)
 		return certID != ""
 	})
 	if r := c.Verify(certID); !r.Valid || r.Outcome != "VOID" {

@@ -37,13 +37,7 @@ func TestDrain(t *testing.T) {
 	})
 	c, admin, w := e2e.NewClient(t, stack.BaseURL()), e2e.NewClient(t, stack.AdminURL(localstack.DealAPI)), e2e.Database(t, stack)
 	x := e2e.LastReveal(c, 0)
-	lock, err := w.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := lock.Exec(t.Context(), `SELECT FROM deals WHERE deal_id = $1 FOR UPDATE`, x.Deal.ID); err != nil {
-		t.Fatal(err)
-	}
+	lock := w.HoldDeal(x.Deal.ID)
 	if err := kms.SetFault(kmstest.Hang); err != nil {
 		t.Fatal(err)
 	}

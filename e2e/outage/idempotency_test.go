@@ -53,7 +53,7 @@ func TestTwins(t *testing.T) {
 				APIKey string `json:"api_key"`
 			}
 			twins(t, doors, 201, "/v1/keys", "", nil).Into(t, &made)
-			if n := w.Number("SELECT count(*) FROM api_keys"); n != 1 {
+			if n := w.APIKeys(); n != 1 {
 				t.Errorf("%d keys, want 1", n)
 			}
 			b := e2e.Timed(e2e.SplitBody(0, 0), e2e.After(5*e2e.Patience), e2e.After(6*e2e.Patience))
@@ -88,7 +88,7 @@ func TestTwins(t *testing.T) {
 			w.Converged()
 			e2e.Invariants(t, stack)
 			// That of the key ended at the key's first use.
-			if n := w.Number("SELECT count(*) FROM idempotency"); n != 7 {
+			if n := w.Records(); n != 7 {
 				t.Errorf("%d idempotency records, want 7", n)
 			}
 		})

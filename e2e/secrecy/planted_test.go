@@ -54,12 +54,12 @@ func TestSecretsStaySecret(t *testing.T) {
 	w := e2e.Database(t, g.stack)
 	w.Converged()
 	for _, d := range purged {
-		if n := w.Number("SELECT count(*) FROM reveals WHERE deal_id = $1 AND sealed IS NOT NULL", d.ID); n != 0 {
+		if n := w.KeptInputs(d.ID); n != 0 {
 			t.Errorf("a purged deal has kept %d inputs", n)
 		}
 	}
 	for _, d := range kept {
-		if n := w.Number("SELECT count(*) FROM reveals WHERE deal_id = $1 AND sealed IS NOT NULL", d.ID); n != 2 {
+		if n := w.KeptInputs(d.ID); n != 2 {
 			t.Errorf("a deal of two has kept %d inputs", n)
 		}
 	}

@@ -3,19 +3,66 @@ package e2e
 import (
 	"bytes"
 	"encoding/hex"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	collected "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/fairpact/fairpact/internal/localstack"
 )
+
+// Scrape reads a process's metrics as Prometheus does, in little time whatever
+// is down.
+func Scrape(t testing.TB, stack *localstack.Stack, name string) map[string]*dto.MetricFamily {
+	t.Helper()
+	client := &http.Client{Timeout: 5 * time.Second}
+	resp, err := client.Get(stack.AdminURL(name) + "/metrics")
+	if err != nil {
+		t.Fatalf("scrape %s: %v", name, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("scrape %s: %s", name, resp.Status)
+	}
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(resp.Body)
+	if err != nil {
+		t.Fatalf("scrape %s: %v", name, err)
+	}
+	return families
+}
+
+// Sum adds up the series of a metric whose labels hold the pairs; of a
+// histogram, its observations.
+func Sum(f *dto.MetricFamily, pairs ...string) (total float64) {
+	for _, m := range f.GetMetric() {
+		held := map[string]string{}
+		for _, l := range m.GetLabel() {
+			held[l.GetName()] = l.GetValue()
+		}
+		fits := true
+		for i := 0; i+1 < len(pairs); i += 2 {
+			fits = fits && held[pairs[i]] == pairs[i+1]
+		}
+		if fits {
+			total += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return total
+}
 
 // Collector takes spans as an OTLP/HTTP collector does.
 type Collector struct {
@@ -145,4 +192,47 @@ func (c *Collector) IssuedWithin(deal, caller string) bool {
 		})) > 0
 	}
 	return did("sign") && did("POST /v1/append")
+}
+
+var Chart = Repo("charts/fairpact") + "/"
+
+// Read gives a file of the chart.
+func Read(t testing.TB, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(Chart, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// panel is what is looked at of a dashboard's panel.
+type panel struct {
+	ID          int
+	Type, Title string
+	GridPos     struct{ H, W, X, Y int }
+	Targets     []struct{ Expr, LegendFormat string }
+}
+
+func Panels(t testing.TB) []panel {
+	t.Helper()
+	var board struct{ Panels []panel }
+	if err := json.Unmarshal([]byte(Read(t, "files/dashboard.json")), &board); err != nil {
+		t.Fatal(err)
+	}
+	if len(board.Panels) == 0 {
+		t.Fatal("the dashboard has no panels")
+	}
+	return board.Panels
+}
+
+// DashboardQueries are those of the dashboard's panels.
+func DashboardQueries(t testing.TB) (all []string) {
+	t.Helper()
+	for _, p := range Panels(t) {
+		for _, target := range p.Targets {
+			all = append(all, target.Expr)
+		}
+	}
+	return all
 }

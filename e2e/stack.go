@@ -1,3 +1,8 @@
+// Package e2e is the harness of the black-box tests: stacks of real binaries with
+// a real Postgres and Redis, an HTTP client held to the published OpenAPI document,
+// and deals to play. The tests are in the packages below it, one for a subject;
+// those of e2e/long take minutes (make test-long), e2e/cluster wants a cluster and
+// e2e/alerts a Prometheus.
 package e2e
 
 import (
@@ -16,6 +21,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairpact/fairpact/internal/beacon"
+	"github.com/fairpact/fairpact/internal/beacon/devbeacon"
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
@@ -191,5 +198,101 @@ func Eventually(t testing.TB, what string, within time.Duration, cond func() boo
 		if time.Now().After(deadline) {
 			t.Fatalf("not within %s: %s", within, what)
 		}
+	}
+}
+
+// Tests that need nothing but HTTP also play against a deployment elsewhere:
+//
+//	FAIRPACT_BASE_URL     where its deal-api answers
+//	FAIRPACT_BEACON_SEED  seed of its development beacon
+//
+// Choose them by -run: one that needs the processes behind the URL fails.
+func remote() string { return os.Getenv("FAIRPACT_BASE_URL") }
+
+// BaseURL is where deal-api answers.
+func BaseURL(t testing.TB) string {
+	t.Helper()
+	if remote() != "" {
+		return remote()
+	}
+	return Shared(t).BaseURL()
+}
+
+// BeaconChain is the chain that random.v1 draws from.
+func BeaconChain(t testing.TB) beacon.Chain {
+	t.Helper()
+	if remote() != "" {
+		return devbeacon.New([]byte(os.Getenv("FAIRPACT_BEACON_SEED"))).Chain()
+	}
+	return Shared(t).Chain()
+}
+
+// SecondLogOf makes a process call the second log-server.
+func SecondLogOf(stack *localstack.Stack) []string {
+	return []string{"FAIRPACT_LOG_READ_URL=" + stack.LogReadURL(SecondLog), "FAIRPACT_LOG_APPEND_URL=" + stack.LogAppendURL(SecondLog)}
+}
+
+const (
+	SecondAPI    = localstack.DealAPI + "-2"
+	SecondLog    = localstack.LogServer + "-2"
+	SecondWorker = localstack.DeadlineWorker + "-2"
+)
+
+// Unrests are what can happen to Redis while the service is used. Each goes on
+// until it is stopped.
+var Unrests = map[string]func(t *testing.T, stack *localstack.Stack) (stop func()){
+	"up": func(*testing.T, *localstack.Stack) func() { return func() {} },
+	"down": func(t *testing.T, stack *localstack.Stack) func() {
+		if err := stack.Redis().Stop(); err != nil {
+			t.Fatal(err)
+		}
+		return func() {}
+	},
+	"emptied": func(t *testing.T, stack *localstack.Stack) func() {
+		client := Cache(t, stack)
+		return again(t, 2*time.Millisecond, func(ctx context.Context) error { return client.FlushAll(ctx).Err() })
+	},
+	"restarted": func(t *testing.T, stack *localstack.Stack) func() {
+		return again(t, 100*time.Millisecond, stack.Redis().Restart)
+	},
+	// Longer than deal-api waits for it, and awake for as long as deal-api leaves
+	// a Redis alone that has failed.
+	"hung": func(t *testing.T, stack *localstack.Stack) func() {
+		pid := stack.Redis().PID()
+		stop := again(t, 1200*time.Millisecond, func(ctx context.Context) error {
+			if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+				return err
+			}
+			Pause(ctx, 600*time.Millisecond)
+			return syscall.Kill(pid, syscall.SIGCONT)
+		})
+		t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
+		return stop
+	},
+}
+
+// again does something over and over, the first time at once, until it is
+// stopped; what is under way is then finished.
+func again(t *testing.T, every time.Duration, do func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var loop sync.WaitGroup
+	loop.Go(func() {
+		for ctx.Err() == nil {
+			if err := do(context.WithoutCancel(ctx)); err != nil {
+				t.Errorf("Redis: %v", err)
+				return
+			}
+			Pause(ctx, every)
+		}
+	})
+	once := sync.OnceFunc(func() { cancel(); loop.Wait() })
+	t.Cleanup(once)
+	return once
+}
+
+func Pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
 	}
 }
