@@ -11,7 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -53,13 +55,115 @@ func keyFile(t testing.TB) (uri, label string) {
 	return "file://" + path, signer.PublicKey()
 }
 
+const keyMargin = 5 * time.Second
+
+// quickRotations lets a test rotate within seconds, in the processes and in
+// fairpactctl.
+var quickRotations = "FAIRPACT_TEST_KEY_MARGIN=" + keyMargin.String()
+
+// keyholder is a stack whose keys are the operator's keys.json.
+type keyholder struct {
+	t     *testing.T
+	stack *localstack.Stack
+	ctl   *ctl
+}
+
+// newKeyholder starts a stack that signs with the key at a URI.
+func newKeyholder(t *testing.T, uri string, change func(*localstack.Options)) *keyholder {
+	t.Helper()
+	k := &keyholder{t: t, ctl: newCtl(t, "")}
+	k.ctl.env = append(k.ctl.env, quickRotations)
+	k.ctl.run(0, "keys", "init", "--signer", uri, "--out", "keys.json")
+	k.stack = own(t, func(o *localstack.Options) {
+		o.Env[""] = append(append(o.Env[""], quickRotations), k.settings()...)
+		if change != nil {
+			change(o)
+		}
+	})
+	k.ctl.env = append(k.ctl.env, "FAIRPACT_URL="+k.stack.BaseURL(), "DATABASE_URL="+k.stack.DatabaseURL())
+	return k
+}
+
+// settings name the key set as the file is now.
+func (k *keyholder) settings() []string {
+	k.t.Helper()
+	return []string{"FAIRPACT_KEY_SET_FILE=" + file(k.t, k.ctl.read("keys.json"))}
+}
+
+// keys runs fairpactctl keys with the operator's file.
+func (k *keyholder) keys(code int, args ...string) string {
+	k.t.Helper()
+	args = append(append([]string{"keys"}, args...), "--file", "keys.json")
+	if args[1] != "check" && args[1] != "show" {
+		args = append(args, "--out", "keys.json")
+	}
+	out, errs := k.ctl.run(code, args...)
+	return out + errs
+}
+
+// rollOut gives processes, all where none is named, the file as it is now, one
+// after the other.
+func (k *keyholder) rollOut(names ...string) {
+	k.t.Helper()
+	if len(names) == 0 {
+		names = k.stack.Names()
+	}
+	env := k.settings()
+	for _, name := range names {
+		more := env
+		if slices.Contains(k.stack.Names(), secondLog) && (name == secondAPI || name == secondWorker) {
+			more = append(more, secondLogOf(k.stack)...)
+		}
+		if err := k.stack.Restart(k.t.Context(), name, more...); err != nil {
+			k.t.Fatal(err)
+		}
+	}
+}
+
+// signsFrom is when the newest key of the file begins to sign.
+func (k *keyholder) signsFrom() (from time.Time) {
+	k.t.Helper()
+	var set struct {
+		Keys []struct {
+			SignsFrom int64 `json:"signs_from"`
+		}
+	}
+	if err := json.Unmarshal(k.ctl.read("keys.json"), &set); err != nil {
+		k.t.Fatal(err)
+	}
+	for _, key := range set.Keys {
+		if at := time.Unix(key.SignsFrom, 0); at.After(from) {
+			from = at
+		}
+	}
+	return from
+}
+
+// switched waits until the newest key signs.
+func (k *keyholder) switched() { time.Sleep(time.Until(k.signsFrom())) }
+
+// close closes a key; it is refused until no clock signs with it and nothing of it
+// is pending.
+func (k *keyholder) close(label string, more ...string) {
+	k.t.Helper()
+	eventually(k.t, "the key may be closed", 2*patience, func() bool {
+		args := append([]string{"keys", "close", label, "--file", "keys.json", "--out", "keys.json"}, more...)
+		cmd := exec.CommandContext(k.t.Context(), filepath.Join(bin, "fairpactctl"), args...)
+		cmd.Dir, cmd.Env = k.ctl.dir, k.ctl.env
+		out, err := cmd.CombinedOutput()
+		if err != nil && !strings.Contains(string(out), "only a key that signs nowhere any more") && !strings.Contains(string(out), "wait for the log") {
+			k.t.Fatalf("%v: %s", err, out)
+		}
+		return err == nil
+	})
+}
+
 // rotation is a stack of two replicas of each binary under a stream of deals,
 // while its signing key is replaced.
 type rotation struct {
-	t     *testing.T
-	stack *localstack.Stack
-	s     *stubborn
-	logs  []*client // the read ports of both log-servers
+	*keyholder
+	s    *stubborn
+	logs []*client // the read ports of both log-servers
 
 	deals, heads atomic.Int64 // checked
 	mu           sync.Mutex
@@ -67,110 +171,102 @@ type rotation struct {
 	samples      map[string][]byte // certificates by the key that signed them
 }
 
-// The key goes current, next, retired, closed, and each step is rolled out one
-// process at a time, as Kubernetes does. Every certificate and every tree head
-// that anybody answers verifies at that moment under the status of every
-// replica, by a client that knows no more than the contract.
+// A rotation that is postponed, rolled out one process at a time, switches by
+// itself and is closed. Every certificate and every tree head that anybody
+// answers verifies at that moment under the status of every replica, by a client
+// that knows no more than the contract.
 func TestRotationUnderLoad(t *testing.T) {
 	t.Parallel()
+	const deals = 25 // between two steps
 	oldURI, oldKey := keyFile(t)
 	newURI, newKey := keyFile(t)
-	set := func(keys ...body) string { return file(t, body{"keys": keys}) }
-	current := func(key string) body { return body{"pubkey": key, "state": "current"} }
-	retired := body{"pubkey": oldKey, "state": "retired", "retired_at": time.Now().Unix()}
-	first := set(current(oldKey))
-	stack := own(t, func(o *localstack.Options) {
+	r := &rotation{samples: map[string][]byte{}, keyholder: newKeyholder(t, oldURI, func(o *localstack.Options) {
 		o.Replicas = map[string]int{localstack.DealAPI: 2, localstack.LogServer: 2, localstack.DeadlineWorker: 2}
-		o.Env[""] = append(o.Env[""], "FAIRPACT_SIGNING_KEY="+oldURI, "FAIRPACT_KEY_SET_FILE="+first)
-	})
-	r := &rotation{t: t, stack: stack, samples: map[string][]byte{},
-		s:    &stubborn{doors: []*client{newClient(t, stack.URL(localstack.DealAPI)), newClient(t, stack.URL(secondAPI))}},
-		logs: []*client{newClient(t, stack.LogReadURL(localstack.LogServer)), newClient(t, stack.LogReadURL(secondLog))},
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*patience)
+	})}
+	stack := r.stack
+	r.s = &stubborn{doors: []*client{newClient(t, stack.URL(localstack.DealAPI)), newClient(t, stack.URL(secondAPI))}}
+	r.logs = []*client{newClient(t, stack.LogReadURL(localstack.LogServer)), newClient(t, stack.LogReadURL(secondLog))}
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	r.roll(ctx, oldURI, first) // the second deal-api and worker to the second log
-	over := make(chan struct{})
-	streams := r.streams(ctx, over)
+	began := time.Now()
+	r.rollOut() // the second deal-api and worker to the second log
+	roll := time.Since(began)
+	streams := r.streams(ctx)
+	r.passes(deals)
 
-	r.passes(ctx, 500)
-	r.roll(ctx, oldURI, set(current(oldKey), body{"pubkey": newKey, "state": "next"}))
-	r.passes(ctx, 500)
-	r.roll(ctx, newURI, set(current(newKey), retired))
-	r.passes(ctx, 500)
-	// Closed at the present size: by now nothing waits under the old key.
-	retired["tree_size"] = r.treeSize(ctx)
-	r.roll(ctx, newURI, set(current(newKey), retired))
-	r.passes(ctx, 500)
-	close(over)
+	// On half of the processes when it is postponed.
+	r.keys(0, "rotate", "--to", newURI, "--in", "1h")
+	r.rollOut(localstack.DealAPI, localstack.LogServer, localstack.DeadlineWorker)
+	if out := r.keys(1, "check"); !strings.Contains(out, "FAIL processes") || !strings.Contains(out, "3 of 6 have another key set") {
+		t.Error(out)
+	}
+	r.keys(0, "rotate", "--to", newURI, "--in", (4*roll + 4*keyMargin).String())
+	r.rollOut()
+	// Where the machine became slow: once more.
+	for i := time.Duration(8); time.Until(r.signsFrom()) < 2*keyMargin; i *= 2 {
+		r.keys(0, "rotate", "--to", newURI, "--in", (i*roll + 4*keyMargin).String())
+		r.rollOut()
+	}
+	if r.samples[newKey] != nil {
+		t.Error("the new key has signed before its time")
+	}
+	if out := r.keys(0, "check"); !strings.Contains(out, "6 run (2 deadline-worker, 2 deal-api, 2 log-server), all with the key set") || !strings.Contains(out, "next: nothing: "+newKey+" signs from ") {
+		t.Error(out)
+	}
+	r.switched()
+	r.passes(deals)
+	eventually(t, "the new key signs", patience, func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.samples[newKey] != nil })
+	r.close(oldKey)
+	r.rollOut()
+	r.passes(deals)
+	cancel()
 	streams.Wait()
 
 	database(t, stack).converged()
 	invariants(t, stack)
-	// Every certificate was verified as it came; one deal in twenty is asked for
-	// all its answers once more.
-	for i := 0; i < len(r.all); i += 20 {
+	// Every certificate was verified as it came; one deal in ten is asked for all
+	// its answers once more.
+	for i := 0; i < len(r.all); i += 10 {
+		r.all[i].ctx = t.Context()
 		if err := r.all[i].ended(); err != nil {
 			t.Errorf("deal %s: %v", r.all[i].id, err)
 		}
 	}
 	r.agreed(oldKey, newKey)
+	if out := r.keys(0, "check"); !strings.Contains(out, "next: nothing: one key signs") {
+		t.Error(out)
+	}
 	t.Logf("%d deals, %d certificates and %d tree heads checked, %d requests", len(r.all), r.deals.Load(), r.heads.Load(), r.s.attempts.Load())
 }
 
-// roll gives every process a key and a key set, one after the other.
-func (r *rotation) roll(ctx context.Context, uri, set string) {
-	r.t.Helper()
-	second := secondLogOf(r.stack)
-	for _, name := range r.stack.Names() {
-		env := []string{"FAIRPACT_SIGNING_KEY=" + uri, "FAIRPACT_KEY_SET_FILE=" + set}
-		if name == secondAPI || name == secondWorker {
-			env = append(env, second...)
-		}
-		if err := r.stack.Restart(ctx, name, env...); err != nil {
-			r.t.Fatal(err)
-		}
-	}
-}
-
 // passes waits until so many more deals have their checked certificate.
-func (r *rotation) passes(ctx context.Context, deals int64) {
+func (r *rotation) passes(deals int64) {
 	r.t.Helper()
 	until := r.deals.Load() + deals
-	eventually(r.t, "the deals go on", 2*patience, func() bool { return r.deals.Load() >= until || ctx.Err() != nil || r.t.Failed() })
-	if r.t.Failed() {
-		r.t.FailNow()
+	for at := r.deals.Load(); at < until; at = r.deals.Load() {
+		eventually(r.t, "another deal ends", 2*patience, func() bool { return r.deals.Load() > at || r.t.Failed() })
+		if r.t.Failed() {
+			r.t.FailNow()
+		}
 	}
 }
 
 // streams plays deals and reads a tree head after each, all of it checked, until
-// over.
-func (r *rotation) streams(ctx context.Context, over chan struct{}) *sync.WaitGroup {
+// ctx ends.
+func (r *rotation) streams(ctx context.Context) *sync.WaitGroup {
 	var wg sync.WaitGroup
-	until := func(step func() error) {
+	for i := range 6 {
 		wg.Go(func() {
-			for {
-				select {
-				case <-over:
-					return
-				case <-ctx.Done():
-					r.t.Error("the rotation took too long")
-					return
-				default:
+			for ctx.Err() == nil {
+				err := r.deal(ctx)
+				if err == nil {
+					err = r.head(ctx, i%len(r.logs))
 				}
-				if err := step(); err != nil {
+				if err != nil && ctx.Err() == nil {
 					r.t.Error(err)
 					return
 				}
 			}
-		})
-	}
-	for i := range 6 {
-		until(func() error {
-			if err := r.deal(ctx); err != nil {
-				return err
-			}
-			return r.head(ctx, i%len(r.logs))
 		})
 	}
 	return &wg
@@ -244,18 +340,6 @@ func (r *rotation) head(ctx context.Context, i int) error {
 	return nil
 }
 
-func (r *rotation) treeSize(ctx context.Context) (size int64) {
-	r.t.Helper()
-	a, err := insist(ctx, r.logs[0], "/v1/log/tree-head")
-	var h struct {
-		Size int64 `json:"tree_size"`
-	}
-	if err := errors.Join(err, json.Unmarshal(a.body, &h)); err != nil {
-		r.t.Fatal(err)
-	}
-	return h.Size
-}
-
 // accepted holds a signature that was answered to what each replica publishes.
 func (r *rotation) accepted(ctx context.Context, what string, message []byte, signature string) error {
 	for i := range r.s.doors {
@@ -291,7 +375,7 @@ func insist(ctx context.Context, c *client, path string) (answer, error) {
 // signers are the keys, of all that any replica publishes now, that made a
 // signature.
 func (r *rotation) signers(message []byte, signature string) (made []string) {
-	a, err := r.door(r.t.Context(), 0, "/v1/status")
+	a, err := r.door(context.WithoutCancel(r.t.Context()), 0, "/v1/status")
 	var status keysOfStatus
 	if err := errors.Join(err, json.Unmarshal(a.body, &status)); err != nil {
 		r.t.Error(err)

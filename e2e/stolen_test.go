@@ -14,7 +14,6 @@ import (
 
 	"cloud.google.com/go/kms/apiv1/kmspb"
 
-	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/localstack"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
@@ -24,72 +23,22 @@ import (
 // badDay is a deployment that follows the page on signing keys
 // (charts/fairpact/runbooks/keys.md) on the days that are not planned.
 type badDay struct {
-	t     *testing.T
+	*keyholder
 	kms   *kmstest.GCP
-	stack *localstack.Stack
 	c     *client
 	w     witness
-	ctl   *ctl // its keys.json is the operator's
-	uri   string
 	tries int
-}
-
-// keys runs fairpactctl keys with the operator's file.
-func (b *badDay) keys(code int, args ...string) string {
-	b.t.Helper()
-	args = append(append([]string{"keys"}, args...), "--file", "keys.json")
-	if args[1] != "check" && args[1] != "show" {
-		args = append(args, "--out", "keys.json")
-	}
-	out, errs := b.ctl.run(code, args...)
-	return out + errs
-}
-
-// settings are what every process is given: the URI, and the key set as the file
-// is now.
-func (b *badDay) settings() []string {
-	b.t.Helper()
-	return []string{"FAIRPACT_SIGNING_KEY=" + b.uri, "FAIRPACT_KEY_SET_FILE=" + file(b.t, b.ctl.read("keys.json"))}
-}
-
-// rollOut restarts one process after the other.
-func (b *badDay) rollOut() {
-	b.t.Helper()
-	env := b.settings()
-	for _, name := range b.stack.Names() {
-		if err := b.stack.Restart(b.t.Context(), name, env...); err != nil {
-			b.t.Fatal(err)
-		}
-	}
-}
-
-// replaceAll stops all processes and then starts them.
-func (b *badDay) replaceAll() time.Duration {
-	b.t.Helper()
-	env, began := b.settings(), time.Now()
-	for _, name := range b.stack.Names() {
-		if err := b.stack.Stop(name); err != nil {
-			b.t.Fatal(err)
-		}
-	}
-	for _, name := range b.stack.Names() {
-		if err := b.stack.Start(b.t.Context(), name, env...); err != nil {
-			b.t.Fatal(err)
-		}
-	}
-	return time.Since(began)
 }
 
 // newKey makes a version and gives its URI and label.
 func (b *badDay) newKey() (name, uri, label string) {
 	b.t.Helper()
 	name = b.kms.NewKey()
-	signer, err := signing.Open(b.t.Context(), b.kms.URI(name))
+	label, err := signing.PublicKeyOf(b.t.Context(), b.kms.URI(name))
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	defer signer.Close()
-	return name, b.kms.URI(name), signer.PublicKey()
+	return name, b.kms.URI(name), label
 }
 
 // steal is what a thief of the key and of the append secret can do: sign a
@@ -131,19 +80,8 @@ func (b *badDay) good(d *dealt, key string) {
 	b.t.Helper()
 	certificate := d.certified(patience)
 	b.verdicts(d, certificate, true)
-	tree, err := canon.ParseObject(certificate)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	signature, _ := tree["signature"].(string)
-	delete(tree, "signature")
-	delete(tree, "log_proof")
-	by, err := signing.NewVerifyingKey(key)
-	if err == nil {
-		err = by.Verify(canon.Encode(tree), signature)
-	}
-	if err != nil {
-		b.t.Errorf("%s is not signed by %s: %v", d.ID, key, err)
+	if !signedByKey(b.t, certificate, key) {
+		b.t.Errorf("%s is not signed by %s", d.ID, key)
 	}
 }
 
@@ -172,14 +110,11 @@ func (b *badDay) verdicts(d *dealt, certificate []byte, valid bool) (note string
 // page, in its order, and what it says that they do.
 func TestStolenKeys(t *testing.T) {
 	t.Parallel()
-	b := &badDay{t: t, kms: keyService(t)}
+	b := &badDay{keyholder: &keyholder{t: t}, kms: keyService(t)}
 	oldName, oldURI, oldKey := b.newKey()
 	_, newURI, newKey := b.newKey()
 	_, lastURI, lastKey := b.newKey()
-	b.uri, b.ctl = oldURI, newCtl(t, "")
-	b.ctl.run(0, "keys", "init", "--signer", oldURI, "--out", "keys.json")
-	b.stack = own(t, func(o *localstack.Options) { o.Env[""] = append(o.Env[""], b.settings()...) })
-	b.ctl.env = append(b.ctl.env, "FAIRPACT_URL="+b.stack.BaseURL())
+	b.keyholder = newKeyholder(t, oldURI, nil)
 	b.c, b.w = newClient(t, b.stack.BaseURL()), database(t, b.stack)
 	before := b.played()
 	b.good(before, oldKey)
@@ -214,30 +149,21 @@ func TestStolenKeys(t *testing.T) {
 	if said, code := started(t, localstack.LogServer, b.settings()); code != 1 || !strings.Contains(said, "gcloud kms keys versions enable") {
 		t.Errorf("a start with the disabled key: %d %s", code, said)
 	}
-	// 2. Next, current and closed in the one file.
-	b.keys(0, "add-next", "--signer", newURI)
-	b.keys(0, "promote")
-	b.keys(0, "close", oldKey)
-	var set struct {
-		Keys []struct {
-			Pubkey   string
-			TreeSize *int64 `json:"tree_size"`
-		}
+	// 2. The new key at once, and the old one closed at the newest head.
+	b.keys(0, "rotate", "--to", newURI, "--now")
+	if set := string(b.ctl.read("keys.json")); !strings.Contains(set, `"pubkey":"`+oldKey+`","retired_at":`) || !strings.Contains(set, `"tree_size":2}`) || !strings.Contains(set, newKey) {
+		t.Fatal(set)
 	}
-	if err := json.Unmarshal(b.ctl.read("keys.json"), &set); err != nil || set.Keys[0].Pubkey != newKey || set.Keys[1].TreeSize == nil || *set.Keys[1].TreeSize != 2 {
-		t.Fatalf("%v: %s", err, b.ctl.read("keys.json"))
-	}
-	// 3. Stop all, start all.
-	b.uri = newURI
-	away := b.replaceAll()
+	// 3. Roll it out.
 	back := time.Now()
+	b.rollOut()
 	b.w.converged()
-	t.Logf("all processes were replaced in %s; what waited was issued %s later", away.Round(100*time.Millisecond), time.Since(back).Round(100*time.Millisecond))
+	t.Logf("%s after the roll-out began all that waited was issued", time.Since(back).Round(100*time.Millisecond))
 	b.good(before, oldKey)
 	b.good(overtaken, newKey)
 	b.good(waiting, newKey)
 	// 4. The check, against a head that was kept.
-	if out := b.keys(0, "check", "--signer", newURI); !strings.Contains(out, "next: nothing") {
+	if out := b.keys(0, "check"); !strings.Contains(out, "next: nothing") {
 		t.Error(out)
 	}
 	// What the thief signs from now on is refused; his leaf of before is found.
@@ -254,11 +180,9 @@ func TestStolenKeys(t *testing.T) {
 	b.falseLog(thief, 3, false) // and never like one of later
 
 	t.Log("A retired key is stolen: open")
-	b.keys(0, "add-next", "--signer", lastURI)
+	b.keys(0, "rotate", "--to", lastURI, "--in", "20s")
 	b.rollOut()
-	b.keys(0, "promote")
-	b.uri = lastURI
-	b.rollOut()
+	b.switched()
 	genuine := b.played()
 	b.good(genuine, lastKey)
 	if thief, err = signing.Open(t.Context(), newURI); err != nil {
@@ -272,10 +196,7 @@ func TestStolenKeys(t *testing.T) {
 		t.Errorf("leaves without a certificate: %v", foreign)
 	}
 	size := fmt.Sprint(stolen)
-	if said := b.keys(1, "close", newKey, "--tree-size", size); !strings.Contains(said, "--disown") {
-		t.Error(said)
-	}
-	b.keys(0, "close", newKey, "--tree-size", size, "--disown")
+	b.close(newKey, "--tree-size", size)
 	b.rollOut()
 	for d, key := range map[*dealt]string{before: oldKey, overtaken: newKey, waiting: newKey, genuine: lastKey} {
 		b.good(d, key)

@@ -38,11 +38,13 @@ func (s *Service) Certificate(ctx context.Context, a Access) (idempotency.Respon
 			return idempotency.Response{}, err
 		}
 	}
-	payload, err := s.intact(c, a.deal.DealID)
+	// The proof first: a key of the log that is unknown here is found out by it,
+	// which makes the log out of reach and the certificate not a bad one.
+	proof, err := s.prove(ctx, c)
 	if err != nil {
 		return idempotency.Response{}, err
 	}
-	proof, err := s.prove(ctx, c)
+	payload, err := s.intact(c, a.deal.DealID)
 	if err != nil {
 		return idempotency.Response{}, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/fairpact/fairpact/internal/caller"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/idempotency"
+	"github.com/fairpact/fairpact/internal/problem"
 )
 
 // Status is the service status (SPEC 2.8).
@@ -32,9 +33,9 @@ type Status struct {
 type Config struct {
 	Escrow     *escrow.Service
 	Guard      *idempotency.Guard
-	Status     Status
-	KeySet     []byte // the published key set (signing.KeySet.Document)
-	LogReadURL string // log-server's read port
+	Status     func() Status // now: it changes with a rotation
+	KeySet     func() []byte // the published key set now (signing.KeySet.Published)
+	LogReadURL string        // log-server's read port
 	Callers    *caller.Policy
 	Pages      map[string]http.Handler // by path, served beside the REST surface: MCP, the docs
 	Logger     *slog.Logger
@@ -44,7 +45,6 @@ type Config struct {
 type API struct {
 	Config
 	catalogue []byte
-	status    []byte
 }
 
 const (
@@ -58,9 +58,6 @@ func New(c Config) (http.Handler, error) {
 	a := &API{Config: c}
 	var err error
 	if a.catalogue, err = catalogue(); err != nil {
-		return nil, err
-	}
-	if a.status, err = escrow.Encode(c.Status); err != nil {
 		return nil, err
 	}
 	log, err := logProxy(c.LogReadURL)
@@ -82,8 +79,8 @@ func New(c Config) (http.Handler, error) {
 // methods and no others; a test holds the two together.
 func (a *API) routes(log http.HandlerFunc) map[string]route {
 	return map[string]route{
-		"/v1/status":                 {http.MethodGet: public(fixed(a.status))},
-		"/v1/pubkeys":                {http.MethodGet: shared(public(fixed(a.KeySet)))},
+		"/v1/status":                 {http.MethodGet: public(a.status)},
+		"/v1/pubkeys":                {http.MethodGet: shared(public(a.pubkeys))},
 		"/v1/algorithms":             {http.MethodGet: shared(public(fixed(a.catalogue)))},
 		"/openapi.json":              {http.MethodGet: shared(public(fixed(openAPI)))},
 		"/v1/keys":                   {http.MethodPost: a.createKey},
@@ -100,4 +97,17 @@ func (a *API) routes(log http.HandlerFunc) map[string]route {
 		"/v1/log/proof":              {http.MethodGet: log},
 		"/v1/log/consistency":        {http.MethodGet: log},
 	}
+}
+
+func (a *API) status(w http.ResponseWriter, _ *http.Request) {
+	body, err := escrow.Encode(a.Status())
+	if err != nil {
+		problem.Write(w, err)
+		return
+	}
+	write(w, http.StatusOK, body)
+}
+
+func (a *API) pubkeys(w http.ResponseWriter, _ *http.Request) {
+	write(w, http.StatusOK, a.KeySet())
 }

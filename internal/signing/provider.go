@@ -68,22 +68,50 @@ func Open(ctx context.Context, uri string) (*Signer, error) {
 	return open(ctx, uri, defaultLimits)
 }
 
+// PublicKeyOf returns the label of the key that a URI names. It needs the right to
+// read the public key, not to sign.
+func PublicKeyOf(ctx context.Context, uri string) (string, error) {
+	p, _, err := openProvider(ctx, uri)
+	if err != nil {
+		return "", err
+	}
+	label, err := es256Label(p.publicKey())
+	return label, errors.Join(err, p.close())
+}
+
 func open(ctx context.Context, uri string, l limits) (*Signer, error) {
+	p, scheme, err := openProvider(ctx, uri)
+	if err != nil {
+		return nil, err
+	}
+	s, err := newSigner(p, scheme, l)
+	if err != nil {
+		_ = p.close()
+		return nil, err
+	}
+	if _, err := s.Sign(ctx, trial); err != nil {
+		_ = s.Close()
+		if scheme == "pkcs11" && errors.Is(err, ErrProvider) {
+			err = fmt.Errorf("the private and the public key object of that name do not match; regenerate the pair or name the pair with id=: %w", err)
+		}
+		return nil, fmt.Errorf("the signing key was found but does not sign: %w", err)
+	}
+	return s, nil
+}
+
+func openProvider(ctx context.Context, uri string) (p provider, scheme string, err error) {
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("open signer: %w", err)
+		return nil, "", fmt.Errorf("open signer: %w", err)
 	}
 	scheme, rest, ok := strings.Cut(uri, ":")
 	if !ok || !schemeShape.MatchString(scheme) {
-		return nil, errors.New("the signer URI has no scheme: use " + knownSchemes)
+		return nil, "", errors.New("the signer URI has no scheme: use " + knownSchemes)
 	}
 	path, slashes := strings.CutPrefix(rest, "//")
-
-	var p provider
-	var err error
 	switch scheme {
 	case "file", "dev":
 		if !slashes || path == "" {
-			return nil, fmt.Errorf("the signer URI of scheme %s names no file: write %s://PATH", scheme, scheme)
+			return nil, "", fmt.Errorf("the signer URI of scheme %s names no file: write %s://PATH", scheme, scheme)
 		}
 		if scheme == "file" {
 			p, err = openFile(path)
@@ -97,24 +125,9 @@ func open(ctx context.Context, uri string, l limits) (*Signer, error) {
 	case "pkcs11":
 		p, err = openPKCS11(ctx, rest)
 	default:
-		return nil, fmt.Errorf("the signer scheme %q is not known: use %s", scheme, knownSchemes)
+		err = fmt.Errorf("the signer scheme %q is not known: use %s", scheme, knownSchemes)
 	}
-	if err != nil {
-		return nil, err
-	}
-	s, err := newSigner(p, scheme, l)
-	if err != nil {
-		_ = p.close()
-		return nil, err
-	}
-	if _, err := s.Sign(ctx, trial); err != nil {
-		_ = s.Close()
-		if scheme == "pkcs11" && errors.Is(err, ErrProvider) {
-			err = fmt.Errorf("the private and the public key object of that name are no pair, make them anew together or name the pair with id=: %w", err)
-		}
-		return nil, fmt.Errorf("the signing key was found but does not sign: %w", err)
-	}
-	return s, nil
+	return p, scheme, err
 }
 
 // trial is what Open signs. Neither a certificate nor a tree head has these
