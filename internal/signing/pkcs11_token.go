@@ -16,11 +16,13 @@ import (
 
 // login opens sessions on the one token of the URI, logs in, and finds the key.
 func (p *token) login() (_ *link, err error) {
+	generation, leave := p.module.enter()
+	defer leave()
 	slot, info, err := p.findToken()
 	if err != nil {
 		return nil, err
 	}
-	l := &link{module: p.module, idle: make(chan pkcs11.SessionHandle, maxSessions), gone: make(chan struct{})}
+	l := &link{module: p.module, generation: generation, idle: make(chan pkcs11.SessionHandle, maxSessions), gone: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			l.end()
