@@ -9,8 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"time"
-
-	"github.com/cenkalti/backoff/v5"
 )
 
 // provider is one home of one P-256 key. It does the least that only it can do;
@@ -136,18 +134,10 @@ var trial = sha256.Sum256([]byte("fairpact/start-up-check: neither a certificate
 
 // readKey reads a public key, with a few tries where the trouble may pass.
 func readKey(ctx context.Context, once func(context.Context) error) error {
-	var last error // Retry gives the context's end where it waited for the next try
-	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+	_, err := retry(ctx, 3, isTransient, func() (struct{}, error) {
 		call, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
-		last = once(call)
-		if last != nil && !isTransient(last) {
-			return struct{}{}, backoff.Permanent(last)
-		}
-		return struct{}{}, last
-	}, backoff.WithMaxTries(3), backoff.WithBackOff(fullJitter()))
-	if err != nil && last != nil {
-		err = last
-	}
+		return struct{}{}, once(call)
+	})
 	return err
 }

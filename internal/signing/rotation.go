@@ -1,7 +1,6 @@
 package signing
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -168,9 +167,6 @@ func (k *KeySet) settled(now int64) []Key {
 	return keys
 }
 
-// ErrNotRetired is returned for a key that may still sign somewhere.
-var ErrNotRetired = errors.New("only a key that signs nowhere any more can be closed")
-
 // Close returns the set in which a retired key is closed at the tree size.
 func (k *KeySet) Close(label string, treeSize int64, disown bool, now int64) (*KeySet, error) {
 	i := k.find(label)
@@ -180,9 +176,9 @@ func (k *KeySet) Close(label string, treeSize int64, disown bool, now int64) (*K
 	next := k.settled(now)
 	switch key := next[i]; {
 	case key.SignsFrom != nil && k.successor(i) != nil:
-		return nil, fmt.Errorf("%w: %s stops at %s; close it %d s after that", ErrNotRetired, label, clock(*k.successor(i)), k.margin)
+		return nil, fmt.Errorf("only a key that signs nowhere any more can be closed: %s stops at %s; close it %d s after that", label, clock(*k.successor(i)), k.margin)
 	case key.SignsFrom != nil:
-		return nil, fmt.Errorf("%w: %s signs now or later; rotate to another key first", ErrNotRetired, label)
+		return nil, fmt.Errorf("only a key that signs nowhere any more can be closed: %s signs now or later; rotate to another key first", label)
 	case key.TreeSize != nil && *key.TreeSize != treeSize:
 		return nil, fmt.Errorf("%s is closed at tree size %d: another size would judge certificates anew that were judged before", label, *key.TreeSize)
 	}

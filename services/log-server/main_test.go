@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -376,5 +377,48 @@ func TestRefusesToStart(t *testing.T) {
 				t.Error("the password is in the log")
 			}
 		})
+	}
+}
+
+// A key set that closes a key below a head that it signed does not start: an older
+// document, rolled out later, would make good certificates invalid.
+func TestRefusesAKeyClosedBelowItsHeads(t *testing.T) {
+	s := newSetup(t)
+	s.migrate(t)
+	p := s.start(t)
+	p.waitReady(t)
+	if _, err := p.client().Append(t.Context(), entry(1), s.sign(t, entry(1))); err != nil {
+		t.Fatal(err)
+	}
+	p.signal(t, syscall.SIGTERM)
+	p.end(t)
+
+	delete(s.env, "FAIRPACT_SIGNING_KEY")
+	uri := "dev://" + filepath.Join(t.TempDir(), "next.pem")
+	label, err := signing.PublicKeyOf(t.Context(), uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		closed string
+		says   string // "": it starts
+	}{
+		{`"tree_size":0`, "that key signed the head of size 1"},
+		{`"tree_size":0,"disowned":true`, ""},
+		{`"tree_size":1`, ""},
+	} {
+		s.env["FAIRPACT_KEY_SET_FILE"] = filepath.Join(t.TempDir(), "keys.json")
+		document := fmt.Sprintf(`{"keys":[{"pubkey":%q,"uri":%q,"signs_from":5},{"pubkey":%q,%s}]}`, label, uri, s.signer.PublicKey(), row.closed)
+		if err := os.WriteFile(s.env["FAIRPACT_KEY_SET_FILE"], []byte(document), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p := s.start(t)
+		if row.says == "" {
+			p.waitReady(t)
+			p.signal(t, syscall.SIGTERM)
+		}
+		if code := p.end(t); (code == 0) != (row.says == "") || !strings.Contains(p.text(), row.says) {
+			t.Errorf("%s: exit code %d, want %q in:\n%s", row.closed, code, row.says, p.text())
+		}
 	}
 }
