@@ -43,7 +43,7 @@ images: ## build the container images into bin/images (TAG= their tag; no Docker
 # The packages whose tests run under the race detector: all but those that are
 # pure, and the command line.
 RACY := $(addprefix ./internal/,assembly/... beacon/... caller/... ctl/... database/... deadline/... ephemeral/... escrow/... \
-  forkguard/... httpapi/... httpcache/... idempotency/... localservers/... localstack/... mcpapi/... replica/... restclient/... \
+  forkguard/... httpapi/... httpcache/... idempotency/... keywatch/... localservers/... localstack/... mcpapi/... restclient/... \
   service/... signing/... store/... telemetry/... translog/...) ./services/...
 
 .PHONY: test

@@ -5,13 +5,18 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/localstack"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
 )
@@ -102,4 +107,123 @@ func KeyFile(t testing.TB) (uri, label string) {
 		t.Fatal(err)
 	}
 	return "file://" + path, signer.PublicKey()
+}
+
+// SignedByKey reports whether a certificate is signed by the labelled key.
+func SignedByKey(t testing.TB, certificate []byte, label string) bool {
+	t.Helper()
+	tree, err := canon.ParseObject(certificate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signature, _ := tree["signature"].(string)
+	delete(tree, "signature")
+	delete(tree, "log_proof")
+	key, err := signing.NewVerifyingKey(label)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key.Verify(canon.Encode(tree), signature) == nil
+}
+
+const KeyMargin = 5 * time.Second
+
+// quickRotations lets a test rotate within seconds, in the processes and in
+// fairpactctl.
+var quickRotations = "FAIRPACT_TEST_KEY_MARGIN=" + KeyMargin.String()
+
+// Keyholder is a stack whose keys are the operator's keys.json.
+type Keyholder struct {
+	T     testing.TB
+	Stack *localstack.Stack
+	Ctl   *Ctl
+}
+
+// NewKeyholder starts a stack that signs with the key at a URI.
+func NewKeyholder(t testing.TB, uri string, change func(*localstack.Options)) *Keyholder {
+	t.Helper()
+	k := &Keyholder{T: t, Ctl: NewCtl(t, "")}
+	k.Ctl.Env = append(k.Ctl.Env, quickRotations)
+	k.Ctl.Run(0, "keys", "init", "--signer", uri, "--out", "keys.json")
+	k.Stack = Own(t, func(o *localstack.Options) {
+		o.Env[""] = append(append(o.Env[""], quickRotations), k.Settings()...)
+		if change != nil {
+			change(o)
+		}
+	})
+	k.Ctl.Env = append(k.Ctl.Env, "FAIRPACT_URL="+k.Stack.BaseURL(), "DATABASE_URL="+k.Stack.DatabaseURL())
+	return k
+}
+
+// Settings name the key set as the file is now.
+func (k *Keyholder) Settings() []string {
+	k.T.Helper()
+	return []string{"FAIRPACT_KEY_SET_FILE=" + File(k.T, k.Ctl.Read("keys.json"))}
+}
+
+// Keys runs fairpactctl keys with the operator's file.
+func (k *Keyholder) Keys(code int, args ...string) string {
+	k.T.Helper()
+	args = append(append([]string{"keys"}, args...), "--file", "keys.json")
+	if args[1] != "check" && args[1] != "show" {
+		args = append(args, "--out", "keys.json")
+	}
+	out, errs := k.Ctl.Run(code, args...)
+	return out + errs
+}
+
+// RollOut gives processes, all where none is named, the file as it is now, one
+// after the other.
+func (k *Keyholder) RollOut(names ...string) {
+	k.T.Helper()
+	if len(names) == 0 {
+		names = k.Stack.Names()
+	}
+	for _, name := range names {
+		env := k.Settings()
+		if slices.Contains(k.Stack.Names(), SecondLog) && (name == SecondAPI || name == SecondWorker) {
+			env = append(env, SecondLogOf(k.Stack)...)
+		}
+		if err := k.Stack.Restart(k.T.Context(), name, env...); err != nil {
+			k.T.Fatal(err)
+		}
+	}
+}
+
+// SignsFrom is when the newest key of the file begins to sign.
+func (k *Keyholder) SignsFrom() (from time.Time) {
+	k.T.Helper()
+	var set struct {
+		Keys []struct {
+			SignsFrom int64 `json:"signs_from"`
+		}
+	}
+	if err := json.Unmarshal(k.Ctl.Read("keys.json"), &set); err != nil {
+		k.T.Fatal(err)
+	}
+	for _, key := range set.Keys {
+		if at := time.Unix(key.SignsFrom, 0); at.After(from) {
+			from = at
+		}
+	}
+	return from
+}
+
+// Switched waits until the newest key signs.
+func (k *Keyholder) Switched() { time.Sleep(time.Until(k.SignsFrom())) }
+
+// Close closes a key; it is refused until no clock signs with it and nothing of it
+// is pending.
+func (k *Keyholder) Close(label string, more ...string) {
+	k.T.Helper()
+	Eventually(k.T, "the key may be closed", 2*Patience, func() bool {
+		args := append([]string{"keys", "close", label, "--file", "keys.json", "--out", "keys.json"}, more...)
+		cmd := exec.CommandContext(k.T.Context(), filepath.Join(Bin, "fairpactctl"), args...)
+		cmd.Dir, cmd.Env = k.Ctl.Dir, k.Ctl.Env
+		out, err := cmd.CombinedOutput()
+		if err != nil && !strings.Contains(string(out), "only a key that signs nowhere any more") && !strings.Contains(string(out), "wait for the log") {
+			k.T.Fatalf("%v: %s", err, out)
+		}
+		return err == nil
+	})
 }

@@ -50,22 +50,22 @@ var faults = []fault{
 		d.Reveal(1, inputs[1])
 		return func() { d.Certified(e2e.Patience) }
 	}},
-	{alert: "FairpactReplicasDisagree", what: "a worker with a key that the others were not given", also: map[string]string{
-		"FairpactWorkerBlind": "the only worker is kept out",
+	{alert: "FairpactKeySetsDiffer", what: "a worker with a retired key that the others were not given", do: func(s *site) func() {
+		_, other := e2e.KeyFile(s.t)
+		s.must(s.stack.Restart(s.t.Context(), localstack.DeadlineWorker, "FAIRPACT_LEGACY_KEYS="+other))
+		return func() { s.restart(localstack.DeadlineWorker) }
+	}},
+	{alert: "FairpactKeyUnusable", what: "the file of a key that is to sign later is missing", also: map[string]string{
+		"FairpactKeySetsDiffer": "the others were not given it",
 	}, do: func(s *site) func() {
-		s.must(s.stack.Stop(localstack.DeadlineWorker))
-		ctx, giveUp := context.WithCancel(s.t.Context())
-		ended := make(chan error, 1)
-		go func() {
-			ended <- s.stack.Start(ctx, localstack.DeadlineWorker, "FAIRPACT_SIGNING_KEY="+s.kms.URI(s.kms.NewKey()))
-		}()
-		return func() {
-			giveUp()
-			if <-ended == nil {
-				s.t.Error("it became ready")
-			}
-			s.must(s.stack.Start(s.t.Context(), localstack.DeadlineWorker))
-		}
+		now, label := e2e.KeyFile(s.t)
+		_, later := e2e.KeyFile(s.t)
+		set := e2e.File(s.t, e2e.Body{"keys": []e2e.Body{
+			{"pubkey": label, "uri": now, "signs_from": 0},
+			{"pubkey": later, "uri": now + ".missing", "signs_from": time.Now().Add(24 * time.Hour).Unix()},
+		}})
+		s.must(s.stack.Restart(s.t.Context(), localstack.DeadlineWorker, "FAIRPACT_SIGNING_KEY=", "FAIRPACT_KEY_SET_FILE="+set))
+		return func() { s.restart(localstack.DeadlineWorker) }
 	}},
 
 	{alert: "FairpactDown", what: "no deal-api", do: gone(localstack.DealAPI)},

@@ -15,7 +15,6 @@ import (
 	"cloud.google.com/go/kms/apiv1/kmspb"
 
 	"github.com/fairpact/fairpact/e2e"
-	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/localstack"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
@@ -25,90 +24,40 @@ import (
 // badDay is a deployment that follows the page on signing keys
 // (charts/fairpact/runbooks/keys.md) on the days that are not planned.
 type badDay struct {
-	t     *testing.T
+	*e2e.Keyholder
 	kms   *kmstest.GCP
-	stack *localstack.Stack
 	c     *e2e.Client
 	w     e2e.Witness
-	ctl   *e2e.Ctl // its keys.json is the operator's
-	uri   string
 	tries int
-}
-
-// keys runs fairpactctl keys with the operator's file.
-func (b *badDay) keys(code int, args ...string) string {
-	b.t.Helper()
-	args = append(append([]string{"keys"}, args...), "--file", "keys.json")
-	if args[1] != "check" && args[1] != "show" {
-		args = append(args, "--out", "keys.json")
-	}
-	out, errs := b.ctl.Run(code, args...)
-	return out + errs
-}
-
-// settings are what every process is given: the URI, and the key set as the file
-// is now.
-func (b *badDay) settings() []string {
-	b.t.Helper()
-	return []string{"FAIRPACT_SIGNING_KEY=" + b.uri, "FAIRPACT_KEY_SET_FILE=" + e2e.File(b.t, b.ctl.Read("keys.json"))}
-}
-
-// rollOut restarts one process after the other.
-func (b *badDay) rollOut() {
-	b.t.Helper()
-	env := b.settings()
-	for _, name := range b.stack.Names() {
-		if err := b.stack.Restart(b.t.Context(), name, env...); err != nil {
-			b.t.Fatal(err)
-		}
-	}
-}
-
-// replaceAll stops all processes and then starts them.
-func (b *badDay) replaceAll() time.Duration {
-	b.t.Helper()
-	env, began := b.settings(), time.Now()
-	for _, name := range b.stack.Names() {
-		if err := b.stack.Stop(name); err != nil {
-			b.t.Fatal(err)
-		}
-	}
-	for _, name := range b.stack.Names() {
-		if err := b.stack.Start(b.t.Context(), name, env...); err != nil {
-			b.t.Fatal(err)
-		}
-	}
-	return time.Since(began)
 }
 
 // newKey makes a version and gives its URI and label.
 func (b *badDay) newKey() (name, uri, label string) {
-	b.t.Helper()
+	b.T.Helper()
 	name = b.kms.NewKey()
-	signer, err := signing.Open(b.t.Context(), b.kms.URI(name))
+	label, err := signing.PublicKeyOf(b.T.Context(), b.kms.URI(name))
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
-	defer signer.Close()
-	return name, b.kms.URI(name), signer.PublicKey()
+	return name, b.kms.URI(name), label
 }
 
 // steal is what a thief of the key and of the append secret can do: sign a
 // digest, and bring it to the log.
 func (b *badDay) steal(key *signing.Signer) (entry [32]byte, index int64, err error) {
-	b.t.Helper()
-	secret, err := os.ReadFile(b.stack.AppendSecretFile())
+	b.T.Helper()
+	secret, err := os.ReadFile(b.Stack.AppendSecretFile())
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	b.tries++
 	entry = sha256.Sum256(fmt.Appendf(nil, "a false certificate, number %d", b.tries))
-	signature, err := key.Sign(b.t.Context(), entry)
+	signature, err := key.Sign(b.T.Context(), entry)
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
-	log := translog.NewClient(b.stack.LogAppendURL(localstack.LogServer), b.stack.LogReadURL(localstack.LogServer), strings.TrimSpace(string(secret)))
-	index, err = log.Append(b.t.Context(), entry, signature)
+	log := translog.NewClient(b.Stack.LogAppendURL(localstack.LogServer), b.Stack.LogReadURL(localstack.LogServer), strings.TrimSpace(string(secret)))
+	index, err = log.Append(b.T.Context(), entry, signature)
 	return entry, index, err
 }
 
@@ -118,54 +67,43 @@ const foreignLeaves = `SELECT l.leaf_index FROM translog.leaves l
 
 // played plays a deal; its certificate may have to wait.
 func (b *badDay) played() *e2e.Dealt {
-	b.t.Helper()
+	b.T.Helper()
 	d := b.c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
 	d.Play(e2e.AnnsValues, e2e.BobsValues)
 	if v := d.View(); v.State != "COMPUTED" {
-		b.t.Fatalf("%+v", v)
+		b.T.Fatalf("%+v", v)
 	}
 	return d
 }
 
 // good has every verifier accept a certificate that this key signed.
 func (b *badDay) good(d *e2e.Dealt, key string) {
-	b.t.Helper()
+	b.T.Helper()
 	certificate := d.Certified(e2e.Patience)
 	b.verdicts(d, certificate, true)
-	tree, err := canon.ParseObject(certificate)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	signature, _ := tree["signature"].(string)
-	delete(tree, "signature")
-	delete(tree, "log_proof")
-	by, err := signing.NewVerifyingKey(key)
-	if err == nil {
-		err = by.Verify(canon.Encode(tree), signature)
-	}
-	if err != nil {
-		b.t.Errorf("%s is not signed by %s: %v", d.ID, key, err)
+	if !e2e.SignedByKey(b.T, certificate, key) {
+		b.T.Errorf("%s is not signed by %s", d.ID, key)
 	}
 }
 
 // verdicts asks REST, MCP, the command line and the independent verifier.
 func (b *badDay) verdicts(d *e2e.Dealt, certificate []byte, valid bool) (note string) {
-	b.t.Helper()
+	b.T.Helper()
 	var shown struct {
 		ID string `json:"cert_id"`
 	}
 	if err := json.Unmarshal(certificate, &shown); err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	rest := b.c.Verify(shown.ID)
 	var mcp e2e.Report
-	b.c.Tool("verify_certificate", e2e.Body{"cert_id": shown.ID}).Into(b.t, &mcp)
+	b.c.Tool("verify_certificate", e2e.Body{"cert_id": shown.ID}).Into(b.T, &mcp)
 	if rest.Valid != valid || mcp != rest {
-		b.t.Errorf("%s: REST says %+v, MCP %+v; want valid %v", d.ID, rest, mcp, valid)
+		b.T.Errorf("%s: REST says %+v, MCP %+v; want valid %v", d.ID, rest, mcp, valid)
 	}
-	e2e.Independently(b.t, b.c, certificate, valid)
-	b.ctl.File("certificate.json", certificate)
-	b.ctl.Run(map[bool]int{true: 0, false: 1}[valid], "verify", "certificate.json", "--base-url", b.c.Base)
+	e2e.Independently(b.T, b.c, certificate, valid)
+	b.Ctl.File("certificate.json", certificate)
+	b.Ctl.Run(map[bool]int{true: 0, false: 1}[valid], "verify", "certificate.json", "--base-url", b.c.Base)
 	return rest.Note
 }
 
@@ -173,15 +111,12 @@ func (b *badDay) verdicts(d *e2e.Dealt, certificate []byte, valid bool) (note st
 // page, in its order, and what it says that they do.
 func TestStolenKeys(t *testing.T) {
 	t.Parallel()
-	b := &badDay{t: t, kms: e2e.KeyService(t)}
+	b := &badDay{Keyholder: &e2e.Keyholder{T: t}, kms: e2e.KeyService(t)}
 	oldName, oldURI, oldKey := b.newKey()
 	_, newURI, newKey := b.newKey()
 	_, lastURI, lastKey := b.newKey()
-	b.uri, b.ctl = oldURI, e2e.NewCtl(t, "")
-	b.ctl.Run(0, "keys", "init", "--signer", oldURI, "--out", "keys.json")
-	b.stack = e2e.Own(t, func(o *localstack.Options) { o.Env[""] = append(o.Env[""], b.settings()...) })
-	b.ctl.Env = append(b.ctl.Env, "FAIRPACT_URL="+b.stack.BaseURL())
-	b.c, b.w = e2e.NewClient(t, b.stack.BaseURL()), e2e.Database(t, b.stack)
+	b.Keyholder = e2e.NewKeyholder(t, oldURI, nil)
+	b.c, b.w = e2e.NewClient(t, b.Stack.BaseURL()), e2e.Database(t, b.Stack)
 	before := b.played()
 	b.good(before, oldKey)
 	thief, err := signing.Open(t.Context(), oldURI)
@@ -197,11 +132,11 @@ func TestStolenKeys(t *testing.T) {
 		t.Errorf("leaves without a certificate: %v, want that of the thief, 1", foreign)
 	}
 	// A certificate is signed with the old key, and the log does not get it.
-	b.stack.Signal(localstack.LogServer, syscall.SIGSTOP)
+	b.Stack.Signal(localstack.LogServer, syscall.SIGSTOP)
 	overtaken := b.played()
 	// 1. Disable the key version. Nothing else changes: deals go on.
 	b.kms.SetState(oldName, kmspb.CryptoKeyVersion_DISABLED)
-	b.stack.Signal(localstack.LogServer, syscall.SIGCONT)
+	b.Stack.Signal(localstack.LogServer, syscall.SIGCONT)
 	waiting := b.played()
 	for _, d := range []*e2e.Dealt{overtaken, waiting} {
 		if a := b.c.Do("GET", d.Path("/certificate"), d.Tokens[0], nil); a.Code() != "CERT_NOT_READY" {
@@ -212,33 +147,24 @@ func TestStolenKeys(t *testing.T) {
 		t.Error("no certificate waits under the old key's signature")
 	}
 	// A restart would not come up: the page says so.
-	if said, code := started(t, localstack.LogServer, b.settings()); code != 1 || !strings.Contains(said, "gcloud kms keys versions enable") {
+	if said, code := started(t, localstack.LogServer, b.Settings()); code != 1 || !strings.Contains(said, "gcloud kms keys versions enable") {
 		t.Errorf("a start with the disabled key: %d %s", code, said)
 	}
-	// 2. Next, current and closed in the one file.
-	b.keys(0, "add-next", "--signer", newURI)
-	b.keys(0, "promote")
-	b.keys(0, "close", oldKey)
-	var set struct {
-		Keys []struct {
-			Pubkey   string
-			TreeSize *int64 `json:"tree_size"`
-		}
+	// 2. The new key at once, and the old one closed at the newest head.
+	b.Keys(0, "rotate", "--to", newURI, "--now")
+	if set := string(b.Ctl.Read("keys.json")); !strings.Contains(set, `"pubkey":"`+oldKey+`","retired_at":`) || !strings.Contains(set, `"tree_size":2}`) || !strings.Contains(set, newKey) {
+		t.Fatal(set)
 	}
-	if err := json.Unmarshal(b.ctl.Read("keys.json"), &set); err != nil || set.Keys[0].Pubkey != newKey || set.Keys[1].TreeSize == nil || *set.Keys[1].TreeSize != 2 {
-		t.Fatalf("%v: %s", err, b.ctl.Read("keys.json"))
-	}
-	// 3. Stop all, start all.
-	b.uri = newURI
-	away := b.replaceAll()
+	// 3. Roll it out.
 	back := time.Now()
+	b.RollOut()
 	b.w.Converged()
-	t.Logf("all processes were replaced in %s; what waited was issued %s later", away.Round(100*time.Millisecond), time.Since(back).Round(100*time.Millisecond))
+	t.Logf("%s after the roll-out began all that waited was issued", time.Since(back).Round(100*time.Millisecond))
 	b.good(before, oldKey)
 	b.good(overtaken, newKey)
 	b.good(waiting, newKey)
 	// 4. The check, against a head that was kept.
-	if out := b.keys(0, "check", "--signer", newURI); !strings.Contains(out, "next: nothing") {
+	if out := b.Keys(0, "check"); !strings.Contains(out, "next: nothing") {
 		t.Error(out)
 	}
 	// What the thief signs from now on is refused; his leaf of before is found.
@@ -255,11 +181,9 @@ func TestStolenKeys(t *testing.T) {
 	b.falseLog(thief, 3, false) // and never like one of later
 
 	t.Log("A retired key is stolen: open")
-	b.keys(0, "add-next", "--signer", lastURI)
-	b.rollOut()
-	b.keys(0, "promote")
-	b.uri = lastURI
-	b.rollOut()
+	b.Keys(0, "rotate", "--to", lastURI, "--in", "20s")
+	b.RollOut()
+	b.Switched()
 	genuine := b.played()
 	b.good(genuine, lastKey)
 	if thief, err = signing.Open(t.Context(), newURI); err != nil {
@@ -273,18 +197,15 @@ func TestStolenKeys(t *testing.T) {
 		t.Errorf("leaves without a certificate: %v", foreign)
 	}
 	size := fmt.Sprint(stolen)
-	if said := b.keys(1, "close", newKey, "--tree-size", size); !strings.Contains(said, "--disown") {
-		t.Error(said)
-	}
-	b.keys(0, "close", newKey, "--tree-size", size, "--disown")
-	b.rollOut()
+	b.Close(newKey, "--tree-size", size)
+	b.RollOut()
 	for d, key := range map[*e2e.Dealt]string{before: oldKey, overtaken: newKey, waiting: newKey, genuine: lastKey} {
 		b.good(d, key)
 	}
 	if _, index, err := b.steal(thief); !errors.Is(err, translog.ErrRefused) {
 		t.Errorf("a leaf under the closed key: %d, %v", index, err)
 	}
-	if out := b.keys(0, "check"); !strings.Contains(out, "next: nothing") {
+	if out := b.Keys(0, "check"); !strings.Contains(out, "next: nothing") {
 		t.Error(out)
 	}
 	// One that the key signed beyond is found out by everybody.
@@ -300,11 +221,11 @@ func TestStolenKeys(t *testing.T) {
 
 // signed is a signature of a deal's certificate by the thief.
 func (b *badDay) signed(key *signing.Signer, d *e2e.Dealt) string {
-	b.t.Helper()
+	b.T.Helper()
 	payload := e2e.Value[[]byte](b.w, `SELECT payload FROM certificates WHERE deal_id = $1`, d.ID)
-	signature, err := key.Sign(b.t.Context(), sha256.Sum256(payload))
+	signature, err := key.Sign(b.T.Context(), sha256.Sum256(payload))
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	return signature
 }
@@ -313,16 +234,16 @@ func (b *badDay) signed(key *signing.Signer, d *e2e.Dealt) string {
 // verifies under the key set by itself. The check against the real log exposes
 // it either way.
 func (b *badDay) falseLog(key *signing.Signer, size int, told bool) {
-	b.t.Helper()
+	b.T.Helper()
 	root := hex.EncodeToString(e2e.TreeRoot([][]byte{{1}, {2}, {3}}[:size]))
-	signature, err := key.Sign(b.t.Context(), sha256.Sum256(fmt.Appendf(nil, `{"root_hash":%q,"tree_size":%d}`, root, size)))
+	signature, err := key.Sign(b.T.Context(), sha256.Sum256(fmt.Appendf(nil, `{"root_hash":%q,"tree_size":%d}`, root, size)))
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
-	b.ctl.File("false.json", e2e.Body{"tree_size": size, "root_hash": root, "signature": signature})
-	out := b.keys(1, "check", "--tree-head", "false.json")
+	b.Ctl.File("false.json", e2e.Body{"tree_size": size, "root_hash": root, "signature": signature})
+	out := b.Keys(1, "check", "--tree-head", "false.json")
 	want := map[bool]string{true: "two logs are signed", false: "retired at tree size 2 and it is of size 3"}[told]
 	if !strings.Contains(out, "FAIL consistency") || !strings.Contains(out, want) {
-		b.t.Errorf("a false log of %d leaves: %s", size, out)
+		b.T.Errorf("a false log of %d leaves: %s", size, out)
 	}
 }

@@ -22,10 +22,9 @@ import (
 // rotation is a stack of two replicas of each binary under a stream of deals,
 // while its signing key is replaced.
 type rotation struct {
-	t     *testing.T
-	stack *localstack.Stack
-	s     *e2e.Stubborn
-	logs  []*e2e.Client // the read ports of both log-servers
+	*e2e.Keyholder
+	s    *e2e.Stubborn
+	logs []*e2e.Client // the read ports of both log-servers
 
 	deals, heads atomic.Int64 // checked
 	mu           sync.Mutex
@@ -33,120 +32,117 @@ type rotation struct {
 	samples      map[string][]byte // certificates by the key that signed them
 }
 
-// The key goes current, next, retired, closed, and each step is rolled out one
-// process at a time, as Kubernetes does. Every certificate and every tree head
-// that anybody answers verifies at that moment under the status of every
-// replica, by a client that knows no more than the contract.
+// A rotation that is postponed, rolled out one process at a time, switches by
+// itself and is closed. Every certificate and every tree head that anybody
+// answers verifies at that moment under the status of every replica, by a client
+// that knows no more than the contract.
 func TestRotationUnderLoad(t *testing.T) {
 	t.Parallel()
+	const deals = 25 // between two steps
 	oldURI, oldKey := e2e.KeyFile(t)
 	newURI, newKey := e2e.KeyFile(t)
-	set := func(keys ...e2e.Body) string { return e2e.File(t, e2e.Body{"keys": keys}) }
-	current := func(key string) e2e.Body { return e2e.Body{"pubkey": key, "state": "current"} }
-	retired := e2e.Body{"pubkey": oldKey, "state": "retired", "retired_at": time.Now().Unix()}
-	first := set(current(oldKey))
-	stack := e2e.Own(t, func(o *localstack.Options) {
+	r := &rotation{samples: map[string][]byte{}, Keyholder: e2e.NewKeyholder(t, oldURI, func(o *localstack.Options) {
 		o.Replicas = map[string]int{localstack.DealAPI: 2, localstack.LogServer: 2, localstack.DeadlineWorker: 2}
-		o.Env[""] = append(o.Env[""], "FAIRPACT_SIGNING_KEY="+oldURI, "FAIRPACT_KEY_SET_FILE="+first)
-	})
-	r := &rotation{t: t, stack: stack, samples: map[string][]byte{},
-		s:    &e2e.Stubborn{Doors: []*e2e.Client{e2e.NewClient(t, stack.URL(localstack.DealAPI)), e2e.NewClient(t, stack.URL(e2e.SecondAPI))}},
-		logs: []*e2e.Client{e2e.NewClient(t, stack.LogReadURL(localstack.LogServer)), e2e.NewClient(t, stack.LogReadURL(e2e.SecondLog))},
-	}
+	})}
+	stack := r.Stack
+	r.s = &e2e.Stubborn{Doors: []*e2e.Client{e2e.NewClient(t, stack.URL(localstack.DealAPI)), e2e.NewClient(t, stack.URL(e2e.SecondAPI))}}
+	r.logs = []*e2e.Client{e2e.NewClient(t, stack.LogReadURL(localstack.LogServer)), e2e.NewClient(t, stack.LogReadURL(e2e.SecondLog))}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	r.roll(ctx, oldURI, first) // the second deal-api and worker to the second log
-	over := make(chan struct{})
-	streams := r.streams(ctx, over)
+	began := time.Now()
+	r.RollOut() // the second deal-api and worker to the second log
+	roll := time.Since(began)
+	streams := r.streams(ctx)
+	r.passes(deals)
 
-	r.passes(ctx, 100)
-	r.roll(ctx, oldURI, set(current(oldKey), e2e.Body{"pubkey": newKey, "state": "next"}))
-	r.passes(ctx, 100)
-	r.roll(ctx, newURI, set(current(newKey), retired))
-	r.passes(ctx, 100)
-	// Closed at the present size: by now nothing waits under the old key.
-	retired["tree_size"] = r.treeSize(ctx)
-	r.roll(ctx, newURI, set(current(newKey), retired))
-	r.passes(ctx, 100)
-	close(over)
+	// On half of the processes when it is postponed.
+	r.Keys(0, "rotate", "--to", newURI, "--in", "1h")
+	r.RollOut(localstack.DealAPI, localstack.LogServer, localstack.DeadlineWorker)
+	if out := r.Keys(1, "check"); !strings.Contains(out, "FAIL processes") || !strings.Contains(out, "3 of 6 have another key set") {
+		t.Error(out)
+	}
+	r.Keys(0, "rotate", "--to", newURI, "--in", (4*roll + 4*e2e.KeyMargin).String())
+	r.RollOut()
+	// Where the machine became slow: once more.
+	for i := time.Duration(8); time.Until(r.SignsFrom()) < 2*e2e.KeyMargin; i *= 2 {
+		r.Keys(0, "rotate", "--to", newURI, "--in", (i*roll + 4*e2e.KeyMargin).String())
+		r.RollOut()
+	}
+	if r.signedBy(newKey) {
+		t.Error("the new key has signed before its time")
+	}
+	if out := r.Keys(0, "check"); !strings.Contains(out, "6 run (2 deadline-worker, 2 deal-api, 2 log-server), all with the key set") || !strings.Contains(out, "next: nothing: "+newKey+" signs from ") {
+		t.Error(out)
+	}
+	r.Switched()
+	r.passes(deals)
+	e2e.Eventually(t, "the new key signs", e2e.Patience, func() bool { return r.signedBy(newKey) })
+	r.Close(oldKey)
+	r.RollOut()
+	r.passes(deals)
+	cancel()
 	streams.Wait()
 
 	e2e.Database(t, stack).Converged()
 	e2e.Invariants(t, stack)
-	// Every certificate was verified as it came; one deal in twenty is asked for
-	// all its answers once more.
-	for i := 0; i < len(r.all); i += 20 {
+	// Every certificate was verified as it came; one deal in ten is asked for all
+	// its answers once more.
+	for i := 0; i < len(r.all); i += 10 {
+		r.all[i].Ctx = t.Context()
 		if err := r.all[i].Ended(); err != nil {
 			t.Errorf("deal %s: %v", r.all[i].Id, err)
 		}
 	}
 	r.agreed(oldKey, newKey)
+	if out := r.Keys(0, "check"); !strings.Contains(out, "next: nothing: one key signs") {
+		t.Error(out)
+	}
 	t.Logf("%d deals, %d certificates and %d tree heads checked, %d requests", len(r.all), r.deals.Load(), r.heads.Load(), r.s.Attempts.Load())
 }
 
-// roll gives every process a key and a key set, one after the other.
-func (r *rotation) roll(ctx context.Context, uri, set string) {
-	r.t.Helper()
-	second := e2e.SecondLogOf(r.stack)
-	for _, name := range r.stack.Names() {
-		env := []string{"FAIRPACT_SIGNING_KEY=" + uri, "FAIRPACT_KEY_SET_FILE=" + set}
-		if name == e2e.SecondAPI || name == e2e.SecondWorker {
-			env = append(env, second...)
-		}
-		if err := r.stack.Restart(ctx, name, env...); err != nil {
-			r.t.Fatal(err)
-		}
-	}
+// signedBy tells whether a certificate of this key was answered.
+func (r *rotation) signedBy(key string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.samples[key] != nil
 }
 
 // passes waits until so many more deals have their checked certificate.
-func (r *rotation) passes(ctx context.Context, deals int64) {
-	r.t.Helper()
+func (r *rotation) passes(deals int64) {
+	r.T.Helper()
 	// The bound is on a single deal, whatever the machine's speed.
-	for until := r.deals.Load() + deals; r.deals.Load() < until; {
-		before := r.deals.Load()
-		e2e.Eventually(r.t, "one more deal", e2e.Patience, func() bool { return r.deals.Load() > before || ctx.Err() != nil || r.t.Failed() })
-		if r.t.Failed() || ctx.Err() != nil {
-			r.t.FailNow()
+	until := r.deals.Load() + deals
+	for at := r.deals.Load(); at < until; at = r.deals.Load() {
+		e2e.Eventually(r.T, "another deal ends", 2*e2e.Patience, func() bool { return r.deals.Load() > at || r.T.Failed() })
+		if r.T.Failed() {
+			r.T.FailNow()
 		}
 	}
 }
 
 // streams plays deals and reads a tree head after each, all of it checked, until
-// over.
-func (r *rotation) streams(ctx context.Context, over chan struct{}) *sync.WaitGroup {
+// ctx ends.
+func (r *rotation) streams(ctx context.Context) *sync.WaitGroup {
 	var wg sync.WaitGroup
-	until := func(step func() error) {
-		wg.Go(func() {
-			for {
-				select {
-				case <-over:
-					return
-				case <-ctx.Done():
-					r.t.Error("the rotation took too long")
-					return
-				default:
-				}
-				if err := step(); err != nil {
-					r.t.Error(err)
-					return
-				}
-			}
-		})
-	}
 	for i := range 6 {
-		until(func() error {
-			if err := r.deal(ctx); err != nil {
-				return err
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				err := r.deal(ctx)
+				if err == nil {
+					err = r.head(ctx, i%len(r.logs))
+				}
+				if err != nil && ctx.Err() == nil {
+					r.T.Error(err)
+					return
+				}
 			}
-			return r.head(ctx, i%len(r.logs))
 		})
 	}
 	return &wg
 }
 
 func (r *rotation) deal(ctx context.Context) error {
-	d := &e2e.Soaked{T: r.t, S: r.s, Ctx: ctx}
+	d := &e2e.Soaked{T: r.T, S: r.s, Ctx: ctx}
 	if err := d.Whole(e2e.SplitBody(time.Hour, 2*time.Hour), false, e2e.AnnsValues, e2e.BobsValues); err != nil {
 		return err
 	}
@@ -213,18 +209,6 @@ func (r *rotation) head(ctx context.Context, i int) error {
 	return nil
 }
 
-func (r *rotation) treeSize(ctx context.Context) (size int64) {
-	r.t.Helper()
-	a, err := insist(ctx, r.logs[0], "/v1/log/tree-head")
-	var h struct {
-		Size int64 `json:"tree_size"`
-	}
-	if err := errors.Join(err, json.Unmarshal(a.Body, &h)); err != nil {
-		r.t.Fatal(err)
-	}
-	return h.Size
-}
-
 // accepted holds a signature that was answered to what each replica publishes.
 func (r *rotation) accepted(ctx context.Context, what string, message []byte, signature string) error {
 	for i := range r.s.Doors {
@@ -260,10 +244,10 @@ func insist(ctx context.Context, c *e2e.Client, path string) (e2e.Answer, error)
 // signers are the keys, of all that any replica publishes now, that made a
 // signature.
 func (r *rotation) signers(message []byte, signature string) (made []string) {
-	a, err := r.door(r.t.Context(), 0, "/v1/status")
+	a, err := r.door(context.WithoutCancel(r.T.Context()), 0, "/v1/status")
 	var status e2e.KeysOfStatus
 	if err := errors.Join(err, json.Unmarshal(a.Body, &status)); err != nil {
-		r.t.Error(err)
+		r.T.Error(err)
 	}
 	for _, label := range append(status.Legacy, status.Pubkey) {
 		if key, err := signing.NewVerifyingKey(label); err == nil && key.Verify(message, signature) == nil {
@@ -275,30 +259,30 @@ func (r *rotation) signers(message []byte, signature string) (made []string) {
 
 // agreed asks each verifier about a certificate of each key.
 func (r *rotation) agreed(keys ...string) {
-	r.t.Helper()
-	base := e2e.NewClient(r.t, r.stack.BaseURL())
-	c := e2e.NewCtl(r.t, r.stack.BaseURL())
+	r.T.Helper()
+	base := e2e.NewClient(r.T, r.Stack.BaseURL())
+	c := e2e.NewCtl(r.T, r.Stack.BaseURL())
 	for _, key := range keys {
 		certificate := r.samples[key]
 		if certificate == nil {
-			r.t.Errorf("no certificate was signed by %s", key)
+			r.T.Errorf("no certificate was signed by %s", key)
 			continue
 		}
 		var shown struct {
 			ID string `json:"cert_id"`
 		}
 		if err := json.Unmarshal(certificate, &shown); err != nil {
-			r.t.Fatal(err)
+			r.T.Fatal(err)
 		}
-		e2e.Independently(r.t, base, certificate, true)
+		e2e.Independently(r.T, base, certificate, true)
 		c.File("certificate.json", certificate)
 		if out, _ := c.Run(0, "verify", "certificate.json", "--base-url", base.Base); !strings.Contains(out, "valid") {
-			r.t.Errorf("fairpactctl: %s", out)
+			r.T.Errorf("fairpactctl: %s", out)
 		}
 		var verdict e2e.Report
-		base.Tool("verify_certificate", e2e.Body{"cert_id": shown.ID}).Into(r.t, &verdict)
+		base.Tool("verify_certificate", e2e.Body{"cert_id": shown.ID}).Into(r.T, &verdict)
 		if !verdict.Valid {
-			r.t.Errorf("over MCP: %+v", verdict)
+			r.T.Errorf("over MCP: %+v", verdict)
 		}
 	}
 }
