@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
 )
 
@@ -57,11 +58,12 @@ var faults = []fault{
 	{alert: "FairpactKeyUnusable", what: "the file of a key that is to sign later is missing", also: map[string]string{
 		"FairpactKeySetsDiffer": "the others were not given it",
 	}, do: func(s *site) func() {
-		now, label := keyFile(s.t)
-		_, later := keyFile(s.t)
+		label, err := signing.PublicKeyOf(s.t.Context(), s.uri)
+		s.must(err)
+		missing, later := keyFile(s.t)
 		set := file(s.t, body{"keys": []body{
-			{"pubkey": label, "uri": now, "signs_from": 0},
-			{"pubkey": later, "uri": now + ".missing", "signs_from": time.Now().Add(24 * time.Hour).Unix()},
+			{"pubkey": label, "uri": s.uri, "signs_from": 0},
+			{"pubkey": later, "uri": missing + ".missing", "signs_from": time.Now().Add(24 * time.Hour).Unix()},
 		}})
 		s.must(s.stack.Restart(s.t.Context(), localstack.DeadlineWorker, "FAIRPACT_SIGNING_KEY=", "FAIRPACT_KEY_SET_FILE="+set))
 		return func() { s.restart(localstack.DeadlineWorker) }
