@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairpact/fairpact/e2e"
 	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
 )
 
@@ -58,11 +59,12 @@ var faults = []fault{
 	{alert: "FairpactKeyUnusable", what: "the file of a key that is to sign later is missing", also: map[string]string{
 		"FairpactKeySetsDiffer": "the others were not given it",
 	}, do: func(s *site) func() {
-		now, label := e2e.KeyFile(s.t)
-		_, later := e2e.KeyFile(s.t)
+		label, err := signing.PublicKeyOf(s.t.Context(), s.uri)
+		s.must(err)
+		missing, later := e2e.KeyFile(s.t)
 		set := e2e.File(s.t, e2e.Body{"keys": []e2e.Body{
-			{"pubkey": label, "uri": now, "signs_from": 0},
-			{"pubkey": later, "uri": now + ".missing", "signs_from": time.Now().Add(24 * time.Hour).Unix()},
+			{"pubkey": label, "uri": s.uri, "signs_from": 0},
+			{"pubkey": later, "uri": missing + ".missing", "signs_from": time.Now().Add(24 * time.Hour).Unix()},
 		}})
 		s.must(s.stack.Restart(s.t.Context(), localstack.DeadlineWorker, "FAIRPACT_SIGNING_KEY=", "FAIRPACT_KEY_SET_FILE="+set))
 		return func() { s.restart(localstack.DeadlineWorker) }

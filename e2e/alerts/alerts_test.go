@@ -32,6 +32,7 @@ type site struct {
 	dir       string // of its own, empty
 	stack     *localstack.Stack
 	kms       *kmstest.GCP
+	uri       string // of the key that signs
 	c         *e2e.Client
 	w         e2e.Witness
 	p         *prometheus
@@ -81,7 +82,8 @@ func siteOf(t *testing.T, p *prometheus, f fault) *site {
 	t.Helper()
 	s := &site{t: t, dir: t.TempDir(), kms: e2e.KeyService(t), p: p, namespace: strings.ToLower(strings.ReplaceAll(f.alert+"-"+f.what, " ", "-"))}
 	s.stack = e2e.Own(t, func(o *localstack.Options) {
-		o.Env[""] = append(o.Env[""], "FAIRPACT_SIGNING_KEY="+s.kms.URI(s.kms.NewKey()))
+		s.uri = s.kms.URI(s.kms.NewKey())
+		o.Env[""] = append(o.Env[""], "FAIRPACT_SIGNING_KEY="+s.uri)
 		for _, setting := range f.env {
 			o.Env[""] = append(o.Env[""], strings.ReplaceAll(setting, "{dir}", s.dir))
 		}
