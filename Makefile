@@ -10,7 +10,7 @@ TEST_TIMEOUT := 25m
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: build ## run everything here until Ctrl-C (PORT=8080, DATABASE_URL= and REDIS_URL= change it)
@@ -40,14 +40,25 @@ images: ## build the container images into bin/images (TAG= their tag; no Docker
 	@go -C hack build -buildvcs=false -o ../bin/build-images ./images
 	./bin/build-images -tag "$(TAG)" -revision "$$(git rev-parse HEAD 2>/dev/null)"
 
+# The packages whose tests run under the race detector: all but those that are
+# pure, and the command line.
+RACY := $(addprefix ./internal/,assembly/... beacon/... caller/... ctl/... database/... deadline/... ephemeral/... escrow/... \
+  forkguard/... httpapi/... httpcache/... idempotency/... keywatch/... localservers/... localstack/... mcpapi/... restclient/... \
+  service/... signing/... store/... telemetry/... translog/...) ./services/...
+
 .PHONY: test
-test: ## run all tests, the black-box ones included, with the race detector
+test: ## prove the product: all tests but the long ones, and the time of each package
 	@hack/install-missing.sh postgres redis gcc softhsm python3 chromium
-	python3 -m unittest discover -s e2e/verifier
-	CGO_ENABLED=1 go test -race -timeout=$(TEST_TIMEOUT) ./...
-	CGO_ENABLED=1 go test -race -timeout=$(TEST_TIMEOUT) -tags=pkcs11 ./internal/signing/...
-	go -C hack test -timeout=$(TEST_TIMEOUT) ./...
-	go -C hack/bench test ./...
+	@hack/times.sh \
+	  "go test -p 2 -timeout=$(TEST_TIMEOUT) $$(go list ./... | grep -v -x -F "$$(go list $(RACY))" | tr '\n' ' ')" \
+	  "CGO_ENABLED=1 go test -p 2 -race -timeout=$(TEST_TIMEOUT) $(RACY)" \
+	  "CGO_ENABLED=1 go test -p 2 -timeout=$(TEST_TIMEOUT) -tags=pkcs11 -run=PKCS11 ./internal/signing/..." \
+	  "go -C hack test -p 2 -timeout=$(TEST_TIMEOUT) ./..."
+
+.PHONY: test-long
+test-long: ## the tests that take minutes, their binaries under the race detector: rotation and kills under load, a minute without KMS, the upgrade from the previous release, 10,000 parties
+	@hack/install-missing.sh postgres redis gcc python3
+	@CGO_ENABLED=1 FAIRPACT_E2E_BUILD="-race -tags=crashpoints" hack/times.sh "go test -p 1 -timeout=40m -tags=long ./e2e/long"
 
 .PHONY: e2e-cluster
 e2e-cluster: ## install the chart on a real cluster of this machine and disturb it (CLUSTER= the command that makes one)
@@ -63,7 +74,8 @@ lint: ## check formatting, go vet, staticcheck, and that generated files are up 
 	  if [ -n "$$unformatted" ]; then echo "not formatted (make fmt mends it):"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
 	go vet -tags cluster ./e2e/cluster
-	go vet -tags alerts ./e2e
+	go vet -tags long ./e2e/long
+	go vet -tags alerts ./e2e/alerts
 	CGO_ENABLED=1 go vet -tags=pkcs11 ./internal/signing/...
 	go -C hack vet ./...
 	go -C hack/charttools vet ./...
@@ -71,7 +83,8 @@ lint: ## check formatting, go vet, staticcheck, and that generated files are up 
 	@go -C hack build -buildvcs=false -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck
 	./bin/staticcheck ./...
 	./bin/staticcheck -tags cluster ./e2e/cluster
-	./bin/staticcheck -tags alerts ./e2e
+	./bin/staticcheck -tags long ./e2e/long
+	./bin/staticcheck -tags alerts ./e2e/alerts
 	CGO_ENABLED=1 ./bin/staticcheck -tags=pkcs11 ./internal/signing/...
 	cd hack && ../bin/staticcheck ./...
 	cd hack/charttools && ../../bin/staticcheck ./...
@@ -92,7 +105,7 @@ alerts: ## check the alerts with promtool, and see each fire in a Prometheus on 
 	@hack/install-missing.sh postgres redis prometheus
 	promtool check rules charts/fairpact/files/alerts.yaml
 	promtool test rules charts/fairpact/files/alerts_test.yaml
-	FAIRPACT_E2E_BUILD= go test -count=1 -parallel=7 -timeout=$(TEST_TIMEOUT) -tags=alerts -run='^TestAlerts$$' ./e2e
+	FAIRPACT_E2E_BUILD= go test -count=1 -parallel=7 -timeout=$(TEST_TIMEOUT) -tags=alerts ./e2e/alerts
 
 .PHONY: chart-docs
 chart-docs: ## write the table of values into the chart's README

@@ -43,8 +43,8 @@ planted gateway.yaml backendRefs backends
 # kubectl apply keeps of it; one key more is refused.
 keys() { # COUNT
   awk -v n="$1" 'BEGIN {
-    print "signing: {keySet: {keys: ["
-    for (i = 1; i <= n; i++) printf "{pubkey: \"es256:02%064d\", state: retired, retired_at: 9007199254740991, tree_size: 9007199254740991},\n", i
+    print "signing: {uri: \"\", keySet: {keys: ["
+    for (i = 1; i <= n; i++) printf "{pubkey: \"es256:02%064d\", retired_at: 9007199254740991, tree_size: 9007199254740991},\n", i
     print "]}}" }' > "$work/keys.txt"
   bin/helm template fairpact $chart --namespace here --values $minimal --values "$work/keys.txt" --show-only templates/deal-api.yaml
 }

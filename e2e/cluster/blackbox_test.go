@@ -81,17 +81,18 @@ var blackbox = []string{
 }
 
 func blackBox(t *testing.T, c *cluster) {
-	cmd := exec.CommandContext(t.Context(), needed(t, "FAIRPACT_E2E_BLACKBOX"),
-		"-test.v", "-test.timeout=10m", "-test.run=^("+strings.Join(blackbox, "|")+")$")
-	cmd.Dir = ".." // of the independent verifier
-	cmd.Env = append(os.Environ(), "FAIRPACT_BASE_URL="+c.base, "FAIRPACT_BEACON_SEED="+seed)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, regexp.MustCompile(`(?m)^ *(=== (RUN|PAUSE|CONT)|--- PASS) .*\n`).ReplaceAll(out, nil))
-	}
 	var passed []string
-	for _, found := range regexp.MustCompile(`(?m)^--- PASS: (\w+) `).FindAllSubmatch(out, -1) {
-		passed = append(passed, string(found[1]))
+	for _, subject := range []string{"api", "trust", "mcp"} {
+		cmd := exec.CommandContext(t.Context(), filepath.Join(needed(t, "FAIRPACT_E2E_BLACKBOX"), subject+".test"),
+			"-test.v", "-test.timeout=10m", "-test.run=^("+strings.Join(blackbox, "|")+")$")
+		cmd.Env = append(os.Environ(), "FAIRPACT_BASE_URL="+c.base, "FAIRPACT_BEACON_SEED="+seed)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", subject, err, regexp.MustCompile(`(?m)^ *(=== (RUN|PAUSE|CONT)|--- PASS) .*\n`).ReplaceAll(out, nil))
+		}
+		for _, found := range regexp.MustCompile(`(?m)^--- PASS: (\w+) `).FindAllSubmatch(out, -1) {
+			passed = append(passed, string(found[1]))
+		}
 	}
 	for _, pattern := range blackbox {
 		one := regexp.MustCompile("^" + pattern + "$")

@@ -7,7 +7,8 @@
 //	DATABASE_URL   a Postgres to use instead of a private one
 //	REDIS_URL      a Redis to use instead of a private one
 //	FAIRPACT_LOG_LEVEL, FAIRPACT_SIGNING_KEY, FAIRPACT_KEY_SET_FILE,
-//	FAIRPACT_LEGACY_KEYS, FAIRPACT_BEACON_…, OTEL_…   handed on to the binaries
+//	FAIRPACT_LEGACY_KEYS, FAIRPACT_BEACON_…, OTEL_…   passed on to the binaries
+//	AWS_…, GOOGLE_…, SOFTHSM2_CONF, HTTP_PROXY, HTTPS_PROXY, NO_PROXY   passed on, too
 package main
 
 import (
@@ -65,7 +66,7 @@ func run(reset bool) error {
 	o := localstack.Options{
 		Bin: filepath.Join(root, "bin"), Dir: home.dir, Port: port,
 		DatabaseURL: os.Getenv("DATABASE_URL"), RedisURL: os.Getenv("REDIS_URL"),
-		Env:      map[string][]string{"": handedOn()},
+		Env:      map[string][]string{"": passedOn(os.Environ())},
 		Progress: func(step string, took time.Duration) { fmt.Printf("  %-34s %5.1fs\n", step, took.Seconds()) },
 	}
 	if o.DatabaseURL == "" {
@@ -139,14 +140,21 @@ func publicPort() (int, error) {
 	return int(port), nil
 }
 
-// handedOn gives the variables that the binaries take from our environment.
-func handedOn() (env []string) {
-	for _, variable := range os.Environ() {
+// passedOn returns the variables of an environment that the binaries read: what
+// configures their keys, and what the key providers' clients need to reach them.
+func passedOn(environ []string) (env []string) {
+	for _, variable := range environ {
 		name, _, _ := strings.Cut(variable, "=")
-		switch {
-		case name == "FAIRPACT_LOG_LEVEL", name == "FAIRPACT_SIGNING_KEY", name == "FAIRPACT_KEY_SET_FILE",
-			name == "FAIRPACT_LEGACY_KEYS", strings.HasPrefix(name, "FAIRPACT_BEACON_"), strings.HasPrefix(name, "OTEL_"):
+		switch name {
+		case "FAIRPACT_LOG_LEVEL", "FAIRPACT_SIGNING_KEY", "FAIRPACT_KEY_SET_FILE", "FAIRPACT_LEGACY_KEYS", "SOFTHSM2_CONF",
+			"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy":
 			env = append(env, variable)
+			continue
+		}
+		for _, prefix := range []string{"FAIRPACT_BEACON_", "OTEL_", "AWS_", "GOOGLE_"} {
+			if strings.HasPrefix(name, prefix) {
+				env = append(env, variable)
+			}
 		}
 	}
 	return env

@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/beacon"
+	"github.com/fairpact/fairpact/internal/database"
 	"github.com/fairpact/fairpact/internal/ephemeral"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/idempotency"
-	"github.com/fairpact/fairpact/internal/replica"
+	"github.com/fairpact/fairpact/internal/keywatch"
 	"github.com/fairpact/fairpact/internal/sealing"
 	"github.com/fairpact/fairpact/internal/service"
 	"github.com/fairpact/fairpact/internal/signing"
@@ -50,13 +51,14 @@ type Parts struct {
 	Guard  *idempotency.Guard
 	Store  *store.Store
 	Redis  *ephemeral.Redis
-	Signer *signing.Signer
+	Signer *signing.Ring
 	Keys   *signing.KeySet
-	Gate   *replica.Gate // that the escrow signs through
+
+	watch *keywatch.Watch
+	end   context.CancelFunc // of the watch
 }
 
-// Open connects everything for a binary, or says which setting to mend. Nothing
-// is signed, and nothing is to be served, before the gate is passed.
+// Open connects everything for a binary, or says which setting to correct.
 func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (*Parts, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -84,9 +86,10 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 		return nil, err
 	}
 	p := &Parts{}
-	if p.Signer, p.Keys, err = c.Settings.Open(ctx); err != nil {
+	if p.Signer, p.Keys, err = c.Settings.Open(ctx, logger); err != nil {
 		return nil, err
 	}
+	database.Application = keywatch.Name(binary, p.Keys)
 	ephemeral.LogTo(logger)
 	if p.Redis, err = ephemeral.Open(c.RedisURL); err != nil {
 		return nil, err
@@ -94,30 +97,39 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	if p.Store, err = store.Open(ctx, c.DatabaseURL, c.DatabaseConns); err != nil {
 		return nil, err
 	}
-	if p.Gate, err = replica.Open(ctx, c.DatabaseURL, binary, p.Signer, p.Keys, logger); err != nil {
-		return nil, err
-	}
 	log := translog.NewClient(c.LogAppendURL, c.LogReadURL, appendSecret)
+	p.watch = keywatch.New(p.Keys)
+	log.Check = p.watch.Check
+	watching, end := context.WithCancel(context.Background())
+	p.end = end
+	go p.watch.Run(watching, func(ctx context.Context) error { _, err := log.TreeHead(ctx); return err }, logger)
 	relays := beacon.NewClient(chain, c.BeaconRelays, &http.Client{Timeout: 10 * time.Second})
 	p.Guard = idempotency.New(p.Store, p.Redis, secret)
-	p.Escrow = escrow.New(p.Store, secret, p.Gate, p.Keys, log, relays,
+	p.Escrow = escrow.New(p.Store, secret, p.Signer, p.Keys, log, relays,
 		escrow.Options{EntropyWindow: c.EntropyWindow, StrictBeacon: c.StrictBeacon}, logger)
-	logger.Info("signing key", "pubkey", p.Signer.PublicKey(), "custody", p.Signer.Custody(), "ephemeral", p.Signer.Ephemeral())
+	logger.Info("signing key", "pubkey", p.Keys.Current(), "custody", p.Signer.Custody(), "ephemeral", p.Signer.Ephemeral())
 	return p, nil
 }
 
-// Ready tells whether the database answers and this process may sign beside the
-// others that run.
+// Ready returns an error where the database does not answer, its clock is too far
+// from this process's, or this process lacks a key that the log signs with.
 func (p *Parts) Ready(ctx context.Context) error {
 	if err := p.Store.Ready(ctx); err != nil {
 		return err
 	}
-	return p.Gate.Ready()
+	now, err := p.Store.Now(ctx)
+	if err == nil {
+		err = p.Keys.CheckClock(now)
+	}
+	if err != nil {
+		return err
+	}
+	return p.watch.Ready()
 }
 
 // Close ends all connections.
 func (p *Parts) Close() {
-	p.Gate.Close()
+	p.end()
 	p.Store.Close()
 	_ = p.Redis.Close()
 	_ = p.Signer.Close()

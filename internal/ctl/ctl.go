@@ -40,7 +40,7 @@ type commands struct {
 	Keys       keysCommands      `cmd:"" help:"Show, check and change the key set of a deployment: what an operator rotates with."`
 	Migrate    migrateCommand    `cmd:"" help:"Bring the database schema to this version. Running it again does nothing."`
 	Smoke      smokeCommand      `cmd:"" help:"Play a whole deal against a deployment and verify its certificate."`
-	KeyFile    keyFileCommand    `cmd:"" hidden:"" help:"Copy a private key into a file that its owner alone can open."`
+	KeyFiles   keyFilesCommand   `cmd:"" hidden:"" help:"Copy private keys into files that their owner alone can open."`
 	Completion completionCommand `cmd:"" help:"Write a completion script for bash, zsh or fish."`
 }
 
@@ -64,7 +64,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	var c commands
 	exited, code := false, 0
 	parser, err := kong.New(&c, kong.Name("fairpactctl"), kong.Description(about), kong.Writers(stdout, stderr),
-		kong.Vars{"version": version.Version}, kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		kong.Vars{"version": version.Version, "pubkey": pubkeyHelp}, kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 		kong.Exit(func(n int) { exited, code = true, n; panic(exitPanic{}) }),
 		kong.BindTo(ctx, (*context.Context)(nil)))
 	if err != nil {

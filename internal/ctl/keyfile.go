@@ -4,31 +4,53 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
-// keyFileCommand is for an init container. A Secret volume gives its files to a
+// keyFilesCommand is for an init container. A Secret volume gives its files to a
 // group, and a file:// key that others than its owner can open is refused; the
 // images have no shell that could copy it.
-type keyFileCommand struct {
-	From string `arg:"" help:"File to read, as a Secret volume holds it."`
-	To   string `arg:"" help:"File to make or replace, for its owner alone, in an in-memory volume."`
+type keyFilesCommand struct {
+	From string `arg:"" help:"Folder of a Secret volume."`
+	To   string `arg:"" help:"Folder in an in-memory volume: each file is made or replaced, for its owner alone."`
 }
 
-func (keyFileCommand) Help() string {
+func (keyFilesCommand) Help() string {
 	return `Examples:
 
-    fairpactctl key-file /secret/key.pem /key/key.pem`
+    fairpactctl key-files /secret /key`
 }
 
-func (c keyFileCommand) Run() error {
-	content, err := os.ReadFile(c.From)
+func (c keyFilesCommand) Run() error {
+	files, err := os.ReadDir(c.From)
+	if err != nil {
+		return err
+	}
+	copied := 0
+	for _, file := range files {
+		if strings.HasPrefix(file.Name(), "..") { // the volume's own
+			continue
+		}
+		if err := copyKey(filepath.Join(c.From, file.Name()), filepath.Join(c.To, file.Name())); err != nil {
+			return err
+		}
+		copied++
+	}
+	if copied == 0 {
+		return errors.New(c.From + " holds no file: put the private key, in PEM, into the Secret")
+	}
+	return nil
+}
+
+func copyKey(from, to string) error {
+	content, err := os.ReadFile(from)
 	if err != nil {
 		return err
 	}
 	if len(content) == 0 {
-		return errors.New(c.From + " is empty: put the private key, in PEM, into the Secret")
+		return errors.New(from + " is empty: put the private key, in PEM, into the Secret")
 	}
-	file, err := os.CreateTemp(filepath.Dir(c.To), ".key-*") // 0600
+	file, err := os.CreateTemp(filepath.Dir(to), ".key-*") // 0600
 	if err != nil {
 		return err
 	}
@@ -36,5 +58,5 @@ func (c keyFileCommand) Run() error {
 		os.Remove(file.Name())
 		return err
 	}
-	return os.Rename(file.Name(), c.To)
+	return os.Rename(file.Name(), to)
 }

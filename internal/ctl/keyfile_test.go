@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,26 +10,36 @@ import (
 
 // What a Secret volume gives to a group ends up with its owner alone, again
 // and again, for an init container may run twice.
-func TestKeyFile(t *testing.T) {
-	from := write(t, "secret.pem", "first")
-	if err := os.Chmod(from, 0o440); err != nil {
+func TestKeyFiles(t *testing.T) {
+	from, to := t.TempDir(), t.TempDir()
+	volume := filepath.Join(from, "..data")
+	if err := os.Mkdir(volume, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	to := filepath.Join(t.TempDir(), "key.pem")
+	for _, name := range []string{"one.pem", "two.pem"} {
+		if err := errors.Join(os.WriteFile(filepath.Join(volume, name), []byte(name), 0o440), os.Symlink(filepath.Join("..data", name), filepath.Join(from, name))); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for range 2 {
-		if r := run(t, "", "key-file", from, to); r.code != ExitOK || r.out+r.err != "" {
+		if r := run(t, "", "key-files", from, to); r.code != ExitOK || r.out+r.err != "" {
 			t.Fatalf("%+v", r)
 		}
 	}
-	text, err := os.ReadFile(to)
-	info, statErr := os.Stat(to)
-	if err != nil || statErr != nil || string(text) != "first" || info.Mode().Perm() != 0o600 {
-		t.Errorf("%q %v %v %v", text, info, err, statErr)
+	left, err := os.ReadDir(to)
+	if err != nil || len(left) != 2 {
+		t.Errorf("%v %v, want two files", left, err)
 	}
-	if left, _ := os.ReadDir(filepath.Dir(to)); len(left) != 1 {
-		t.Errorf("left behind: %v", left)
+	for _, file := range left {
+		text, err := os.ReadFile(filepath.Join(to, file.Name()))
+		if info, bad := file.Info(); err != nil || bad != nil || string(text) != file.Name() || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %q %v %v %v", file.Name(), text, info, err, bad)
+		}
 	}
-	if r := run(t, "", "key-file", write(t, "empty.pem", ""), to); r.code != ExitUsage || !strings.Contains(r.err, "is empty") {
+	if r := run(t, "", "key-files", filepath.Dir(write(t, "empty.pem", "")), to); r.code != ExitUsage || !strings.Contains(r.err, "is empty") {
+		t.Errorf("%+v", r)
+	}
+	if r := run(t, "", "key-files", t.TempDir(), to); r.code != ExitUsage || !strings.Contains(r.err, "holds no file") {
 		t.Errorf("%+v", r)
 	}
 }

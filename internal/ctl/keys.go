@@ -8,77 +8,37 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/restclient"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
 type keysCommands struct {
-	Show    keysShowCommand    `cmd:"" help:"Show the keys of a deployment or a file, and what each may sign."`
-	Check   keysCheckCommand   `cmd:"" help:"Check that a deployment's replicas, its log and a file agree, and say what is next in a rotation."`
-	Init    keysInitCommand    `cmd:"" help:"Write a key set with one key, the current one."`
-	AddNext keysAddNextCommand `cmd:"" help:"Add the key that is to sign next."`
-	Promote keysPromoteCommand `cmd:"" help:"Make the next key the current one; the current one retires."`
-	Close   keysCloseCommand   `cmd:"" help:"Close a retired key at a tree size: nothing from there on is its own."`
+	Show   keysShowCommand   `cmd:"" help:"Show the keys of a deployment or a file, and what each may sign."`
+	Check  keysCheckCommand  `cmd:"" help:"Check that all processes have a key set and that the log and the certificates fit it, and say what is next."`
+	Init   keysInitCommand   `cmd:"" help:"Write a key set with one key that signs."`
+	Rotate keysRotateCommand `cmd:"" help:"Write the key set in which another key signs from a later time on; postpone it; or, for a stolen key, at once."`
+	Close  keysCloseCommand  `cmd:"" help:"Close a retired key at a tree size: nothing from there on is its own."`
 }
 
-// keySet is the document of FAIRPACT_KEY_SET_FILE and of GET /v1/pubkeys.
-type keySet []verification.Trusted
+// published is the document of GET /v1/pubkeys.
+type published []verification.Trusted
 
-// readKeySet reads a document as every verifier does, and holds it to what the
-// processes start with: an ed25519 key is good for one and not for the other. A
-// status is none.
-func readKeySet(document any) (keySet, error) {
+// readPublished reads the answer of GET /v1/pubkeys as every verifier does.
+func readPublished(document any) (published, error) {
 	keys, problem := verification.ReadKeys(document)
 	if problem == "" && keys[0].State == "" {
 		problem = "is a status: give the answer of GET /v1/pubkeys"
 	}
 	if problem != "" {
-		return nil, errors.New("the key set " + problem)
-	}
-	for _, k := range trusted(keys) {
-		if k.Problem != nil {
-			return nil, fmt.Errorf("the key set holds %.80q: %w", k.Label, k.Problem)
-		}
-	}
-	if _, err := signing.ParseKeySet(keySet(keys).document()); err != nil {
-		return nil, fmt.Errorf("no process starts with this key set: %w", err)
+		return nil, errors.New("the published key set " + problem)
 	}
 	return keys, nil
 }
 
-func (t *terminal) keySet(path string) (keySet, error) {
-	document, err := t.tree(path)
-	if err != nil {
-		return nil, err
-	}
-	keys, err := readKeySet(document)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return keys, nil
-}
-
-// document is the set's RFC 8785 form.
-func (s keySet) document() []byte {
-	rows := make([]any, len(s))
-	for i, k := range s {
-		row := map[string]any{"pubkey": k.Label, "state": k.State}
-		if k.RetiredAt != nil {
-			row["retired_at"] = *k.RetiredAt
-		}
-		if k.TreeSize != nil {
-			row["tree_size"] = *k.TreeSize
-		}
-		rows[i] = row
-	}
-	return canon.Encode(map[string]any{"keys": rows})
-}
-
-// in gives the keys of a state.
-func (s keySet) in(state string) (found keySet) {
-	for _, k := range s {
+// in returns the keys of a state.
+func (p published) in(state string) (found published) {
+	for _, k := range p {
 		if k.State == state {
 			found = append(found, k)
 		}
@@ -86,14 +46,25 @@ func (s keySet) in(state string) (found keySet) {
 	return found
 }
 
-// find gives the place of a label, -1 where there is none.
-func (s keySet) find(label string) int {
-	for i, k := range s {
-		if k.Label == label {
-			return i
-		}
+// publishedBy returns what processes with the set publish now.
+func publishedBy(set *signing.KeySet) (keys published) {
+	for _, k := range set.Keys() {
+		keys = append(keys, verification.Trusted{Label: k.PublicKey, State: k.State, RetiredAt: k.RetiredAt, TreeSize: k.TreeSize})
 	}
-	return -1
+	return keys
+}
+
+// keySet reads the file of FAIRPACT_KEY_SET_FILE.
+func (t *terminal) keySet(path string) (*signing.KeySet, error) {
+	document, err := t.read(path)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := signing.ParseKeySet(document)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return keys, nil
 }
 
 // replace writes a file whole or not at all.
@@ -119,7 +90,7 @@ type keysShowCommand struct {
 }
 
 func (keysShowCommand) Help() string {
-	return `current signs now; next is published and does not sign yet; retired has signed, and verifies for ever. A retired key with a tree size is closed: no leaf from that index on is its own.
+	return `current signs now, or within minutes; next signs later; retired has signed, and verifies for ever. A retired key with a tree size is closed: no leaf from that index on is its own.
 
 Examples:
 
@@ -130,6 +101,7 @@ Examples:
 // shownKeys is what --json gives.
 type shownKeys struct {
 	Keys      []shownKey `json:"keys"`
+	KeySet    string     `json:"key_set,omitempty"`
 	Custody   string     `json:"key_custody,omitempty"`
 	Ephemeral bool       `json:"dev_ephemeral_key,omitempty"`
 }
@@ -137,18 +109,23 @@ type shownKeys struct {
 type shownKey struct {
 	Pubkey    string `json:"pubkey"`
 	State     string `json:"state"`
+	URI       string `json:"uri,omitempty"`
+	SignsFrom *int64 `json:"signs_from,omitempty"`
 	RetiredAt *int64 `json:"retired_at,omitempty"`
 	TreeSize  *int64 `json:"tree_size,omitempty"`
 }
 
 func (c keysShowCommand) Run(ctx context.Context, t *terminal) error {
-	var keys keySet
 	var shown shownKeys
 	switch {
 	case c.File != "":
-		var err error
-		if keys, err = t.keySet(c.File); err != nil {
+		set, err := t.keySet(c.File)
+		if err != nil {
 			return err
+		}
+		shown.KeySet = set.Digest()
+		for _, k := range set.Keys() {
+			shown.Keys = append(shown.Keys, shownKey{k.PublicKey, k.State, k.URI, k.SignsFrom, k.RetiredAt, k.TreeSize})
 		}
 	case c.BaseURL == "":
 		return errors.New("give --base-url or --file")
@@ -164,32 +141,30 @@ func (c keysShowCommand) Run(ctx context.Context, t *terminal) error {
 		members, _ := status.(map[string]any)
 		shown.Custody, _ = members["key_custody"].(string)
 		shown.Ephemeral, _ = members["dev_ephemeral_key"].(bool)
+		var keys published
 		document, err := fetch(ctx, client, "/v1/pubkeys")
 		if err == nil {
-			keys, err = readKeySet(document)
+			keys, err = readPublished(document)
 		}
 		if err != nil {
 			return unreadable(err)
 		}
-	}
-	for _, k := range keys {
-		shown.Keys = append(shown.Keys, shownKey{k.Label, k.State, k.RetiredAt, k.TreeSize})
+		for _, k := range keys {
+			shown.Keys = append(shown.Keys, shownKey{Pubkey: k.Label, State: k.State, RetiredAt: k.RetiredAt, TreeSize: k.TreeSize})
+		}
 	}
 	if t.json {
 		return t.value(shown)
 	}
-	t.line("%-8s %-20s %-10s %s", "state", "retired at", "tree size", "key")
-	for _, k := range keys {
-		at, size := "-", "-"
-		if k.RetiredAt != nil {
-			at = time.Unix(*k.RetiredAt, 0).UTC().Format(time.RFC3339)
-		}
+	t.line("%-8s %-20s %-20s %-10s %s", "state", "signs from", "retired at", "tree size", "key")
+	for _, k := range shown.Keys {
+		size := "-"
 		if k.TreeSize != nil {
 			size = fmt.Sprint(*k.TreeSize)
 		} else if k.State == verification.Retired {
 			size = "open"
 		}
-		t.line("%-8s %-20s %-10s %s", k.State, at, size, k.Label)
+		t.line("%-8s %-20s %-20s %-10s %s", k.State, instant(k.SignsFrom), instant(k.RetiredAt), size, k.Pubkey)
 	}
 	if shown.Custody != "" {
 		t.line("custody of the current key: %s", shown.Custody)
@@ -198,4 +173,12 @@ func (c keysShowCommand) Run(ctx context.Context, t *terminal) error {
 		t.line("a development key: its certificates prove nothing")
 	}
 	return nil
+}
+
+// instant renders unix seconds, "-" where there are none.
+func instant(unix *int64) string {
+	if unix == nil {
+		return "-"
+	}
+	return time.Unix(*unix, 0).UTC().Format(time.RFC3339)
 }

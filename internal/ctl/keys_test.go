@@ -1,7 +1,7 @@
 package ctl
 
 import (
-	"crypto/ed25519"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -9,13 +9,20 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/transparency-dev/merkle/rfc6962"
 
+	"github.com/fairpact/fairpact/internal/localservers/servertest"
 	"github.com/fairpact/fairpact/internal/signing"
+	"github.com/fairpact/fairpact/internal/signing/kmstest"
+	"github.com/fairpact/fairpact/internal/store"
+	"github.com/fairpact/fairpact/internal/translog"
 )
 
 // keyed is a signer that a test has made, and its URI.
@@ -34,9 +41,19 @@ func newKeyed(t *testing.T) keyed {
 	return keyed{s, uri}
 }
 
+func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
+
+// entry is a key of a key set file that signs from some seconds from now on.
+func (k keyed) entry(from time.Duration) string {
+	return fmt.Sprintf(`{"pubkey":"%s","signs_from":%d,"uri":"%s"}`, k.PublicKey(), time.Now().Add(from).Unix(), k.uri)
+}
+
+func set(entries ...string) string { return `{"keys":[` + strings.Join(entries, ",") + `]}` }
+
 // A rotation through the commands, as an operator types them.
 func TestKeysThroughARotation(t *testing.T) {
-	first, second := newKeyed(t), newKeyed(t)
+	t.Parallel()
+	first, second, third := newKeyed(t), newKeyed(t), newKeyed(t)
 	file := filepath.Join(t.TempDir(), "keys.json")
 	step := func(code int, says string, args ...string) {
 		t.Helper()
@@ -52,49 +69,37 @@ func TestKeysThroughARotation(t *testing.T) {
 		}
 	}
 	a, b := first.PublicKey(), second.PublicKey()
-	step(0, `{"keys":[{"pubkey":"`+a+`","state":"current"}]}`, "init", "--signer", first.uri, "--out", file)
-	step(1, "no next key", "promote", "--file", file, "--out", file)
-	step(1, "is in the set already", "add-next", "--file", file, "--pubkey", a, "--out", file)
-	step(2, "es256:00", "add-next", "--file", file, "--pubkey", "es256:00", "--out", file)
-	step(2, "--signer or --pubkey", "add-next", "--file", file)
-	step(0, `{"pubkey":"`+b+`","state":"next"}`, "add-next", "--file", file, "--signer", second.uri, "--out", file)
-	step(1, "only a retired key", "close", b, "--file", file, "--tree-size", "5", "--out", file)
-	step(1, "only a retired key", "close", a, "--file", file, "--tree-size", "5", "--out", file)
-	step(0, `{"keys":[{"pubkey":"`+b+`","state":"current"},{"pubkey":"`+a+`","retired_at":`, "promote", "--file", file, "--out", file)
-	step(0, "open", "show", "--file", file)
-	step(1, "not in the set", "close", "es256:00", "--file", file, "--tree-size", "5")
-	step(2, "--tree-size or --base-url", "close", a, "--file", file)
-	step(2, "0 to 2^53-1", "close", a, "--file", file, "--tree-size=-1")
-	step(0, `"tree_size":5}`, "close", a, "--file", file, "--tree-size", "5", "--out", file)
-	step(0, `"tree_size":5}`, "close", a, "--file", file, "--tree-size", "5", "--out", file)
-	step(1, "closed at tree size 5", "close", a, "--file", file, "--tree-size", "6", "--out", file)
-	step(1, "in the set already, as the retired key", "add-next", "--file", file, "--pubkey", a, "--out", file)
-	step(0, `"tree_size": 5`, "show", "--file", file, "--json")
-	step(2, "no such file", "promote", "--file", file+"x")
+	step(0, set(`{"pubkey":"`+a+`","signs_from":0,"uri":"`+first.uri+`"}`), "init", "--signer", first.uri, "--out", file)
+	step(1, "leaves too little time", "rotate", "--file", file, "--to", second.uri, "--in", "9m", "--out", file)
+	step(1, "a key is used once", "rotate", "--file", file, "--to", first.uri, "--out", file)
+	step(2, "es256:00", "rotate", "--file", file, "--to", second.uri, "--pubkey", "es256:00", "--out", file)
+	step(2, "--to", "rotate", "--file", file)
+	step(0, "roll "+file+" out to all processes before ", "rotate", "--file", file, "--to", second.uri, "--in", "11m", "--out", file)
+	step(0, `"uri":"`+second.uri+`"}`, "rotate", "--file", file, "--to", second.uri, "--pubkey", b, "--in", "48h", "--out", file)
+	step(1, "postpone that key", "rotate", "--file", file, "--to", third.uri, "--out", file)
+	step(0, "next", "show", "--file", file)
+	step(0, `"uri": "`+second.uri+`"`, "show", "--file", file, "--json")
+	step(2, "--base-url or --tree-size", "rotate", "--file", file, "--to", third.uri, "--now", "--out", file)
+	step(2, "0 to 2^53-1", "rotate", "--file", file, "--to", third.uri, "--now", "--tree-size=-1", "--out", file)
+	step(0, `"tree_size":7}`, "rotate", "--file", file, "--to", second.uri, "--now", "--tree-size", "7", "--out", file)
+	step(2, "no such file", "rotate", "--file", file+"x", "--to", third.uri)
 	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(file), ".keys-*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 }
 
-// A key that verifiers can use and no process starts with is neither written nor
-// passed.
-func TestKeysThatNoProcessTakes(t *testing.T) {
+// The home of a key is asked for its public key, and not for a signature: whoever
+// rotates needs no right to sign.
+func TestRotateToAKeyThatMayOnlyBeRead(t *testing.T) {
 	t.Parallel()
-	public, _, err := ed25519.GenerateKey(nil)
+	kms, err := kmstest.StartGCP()
 	if err != nil {
 		t.Fatal(err)
 	}
-	of := fmt.Sprintf("ed25519:%x", public)
-	good := write(t, "good", `{"keys":[{"pubkey":"`+newKeyed(t).PublicKey()+`","state":"current"}]}`)
-	bad := write(t, "bad", `{"keys":[{"pubkey":"`+of+`","state":"current"}]}`)
-	for _, args := range [][]string{
-		{"keys", "add-next", "--file", good, "--pubkey", of},
-		{"keys", "show", "--file", bad},
-		{"keys", "check", "--file", bad, "--base-url", "http://127.0.0.1:1"},
-	} {
-		if r := run(t, "", args...); r.code == 0 || strings.Contains(r.out, "pubkey") || !strings.Contains(r.err, "ed25519") {
-			t.Errorf("%q: %+v", args, r)
-		}
+	t.Cleanup(kms.Close)
+	kms.Deny("AsymmetricSign", true)
+	if r := run(t, "", "keys", "init", "--signer", kms.URI(kms.NewKey())); r.code != 0 || !strings.Contains(r.out, "es256:") {
+		t.Errorf("%+v", r)
 	}
 }
 
@@ -124,17 +129,17 @@ func deployed(t *testing.T, current string, by keyed, documents ...string) strin
 func serving(t *testing.T, current string, heads map[string]string, documents ...string) string {
 	t.Helper()
 	two := rfc6962.DefaultHasher.HashLeaf([]byte("two"))
-	set, err := signing.ParseKeySet([]byte(documents[0]))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var asked atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/v1/pubkeys":
 			fmt.Fprint(w, documents[int(asked.Add(1))%len(documents)])
 		case "/v1/status":
-			fmt.Fprintf(w, `{"pubkey":%q,"legacy_pubkeys":["%s"],"key_custody":"a test"}`, current, strings.Join(set.Legacy(), `","`))
+			legacy := regexp.MustCompile(`"pubkey":"([^"]*)","retired`).FindStringSubmatch(documents[0])
+			if legacy == nil {
+				legacy = []string{"", ""}
+			}
+			fmt.Fprint(w, strings.Replace(fmt.Sprintf(`{"pubkey":%q,"legacy_pubkeys":[%q],"key_custody":"a test"}`, current, legacy[1]), `[""]`, `[]`, 1))
 		case "/v1/log/tree-head":
 			if heads[r.URL.RawQuery] == "" {
 				w.WriteHeader(http.StatusNotFound)
@@ -159,6 +164,7 @@ func TestKeysCheck(t *testing.T) {
 	after := func(more string) string {
 		return `{"keys":[{"pubkey":"` + b + `","state":"current"},{"pubkey":"` + a + `","retired_at":5,"state":"retired"` + more + `}]}`
 	}
+	rotating := write(t, "rotating", set(first.entry(-time.Hour), second.entry(time.Hour)))
 	for _, row := range []struct {
 		what      string
 		current   string
@@ -168,46 +174,139 @@ func TestKeysCheck(t *testing.T) {
 		code      int
 		says      []string
 	}{
-		{"the next key is published", a, first, []string{before}, []string{"--file", write(t, "k", before), "--signer", second.uri}, 0,
-			[]string{"4 answers, all the same", "size 2 continues the one of size 1", "OK   signer", "next: " + b + " is published and ready"}},
-		{"promoted", b, second, []string{after("")}, nil, 0, []string{"signed by the current key", "keys close " + a}},
-		{"closed", b, second, []string{after(`,"tree_size":2`)}, []string{"--signer", second.uri}, 0, []string{"next: nothing"}},
+		{"the next key is published", a, first, []string{before}, []string{"--file", rotating}, 0,
+			[]string{"4 answers, all the same", "size 2 continues the one of size 1", "OK   file_agrees", "next: nothing: " + b + " signs from "}},
+		{"rotated", b, second, []string{after("")}, nil, 0, []string{"signed by the current key", "keys close " + a}},
+		{"closed", b, second, []string{after(`,"tree_size":2`)}, nil, 0, []string{"next: nothing: one key signs"}},
 		{"half rolled out", a, first, []string{before, after("")}, nil, 1, []string{"FAIL replicas_agree", "wait until the roll-out is done"}},
-		{"another file", a, first, []string{before}, []string{"--file", write(t, "k", after(""))}, 1, []string{"FAIL file_agrees", "mend what failed"}},
+		{"another file", b, second, []string{after("")}, []string{"--file", rotating}, 1, []string{"FAIL file_agrees", "correct what failed"}},
 		{"a status of another key", b, first, []string{before}, nil, 1, []string{"FAIL status_agrees"}},
 		{"a closed key signs heads", b, first, []string{after(`,"tree_size":1`)}, nil, 1, []string{"FAIL tree_head", "retired at tree size 1 and it is of size 2"}},
-		{"a retired signer", b, second, []string{after("")}, []string{"--signer", first.uri}, 1, []string{"FAIL signer", "the retired key"}},
-		{"a strange signer", b, second, []string{after("")}, []string{"--signer", newKeyed(t).uri}, 1, []string{"FAIL signer", "publish it with keys add-next"}},
 		{"a strange head", a, newKeyed(t), []string{before}, nil, 1, []string{"FAIL tree_head"}},
 	} {
-		url := deployed(t, row.current, row.by, row.documents...)
-		r := run(t, "", append([]string{"keys", "check", "--base-url", url, "--times", "4"}, row.args...)...)
-		if r.code != row.code {
-			t.Errorf("%s: %+v", row.what, r)
-		}
-		for _, says := range row.says {
-			if !strings.Contains(r.out, says) {
-				t.Errorf("%s: no %q in %+v", row.what, says, r)
+		t.Run(row.what, func(t *testing.T) {
+			url := deployed(t, row.current, row.by, row.documents...)
+			r := run(t, "", append([]string{"keys", "check", "--base-url", url, "--times", "4"}, row.args...)...)
+			if r.code != row.code {
+				t.Errorf("%+v", r)
 			}
-		}
+			for _, says := range row.says {
+				if !strings.Contains(r.out, says) {
+					t.Errorf("no %q in %+v", says, r)
+				}
+			}
+		})
 	}
-
-	open := write(t, "open", after(""))
 	url := deployed(t, b, second, after(""))
-	for _, row := range []struct {
-		args []string
-		code int
-		says string
-	}{
-		{nil, 0, `"tree_size":2}`}, {[]string{"--tree-size", "2"}, 0, `"tree_size":2}`}, {[]string{"--tree-size", "3"}, 1, "has yet to sign"},
-		{[]string{"--tree-size", "1"}, 1, "--disown"}, {[]string{"--tree-size", "1", "--disown"}, 0, `"tree_size":1}`},
-	} {
-		r := run(t, "", append([]string{"keys", "close", a, "--file", open, "--base-url", url}, row.args...)...)
-		if r.code != row.code || !strings.Contains(r.out+r.err, row.says) {
-			t.Errorf("close %q: %+v", row.args, r)
+	if r := run(t, "", "keys", "show", "--base-url", url); r.code != 0 || !strings.Contains(r.out, "custody of the current key: a test") || !strings.Contains(r.out, "1970-01-01T00:00:05Z") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A key is closed when every process has the document, nothing that it signed is
+// pending, and nothing that it signed would become invalid; and the check finds
+// what is invalid by a document that was made otherwise.
+func TestClosingIsChecked(t *testing.T) {
+	t.Parallel()
+	first, second := newKeyed(t), newKeyed(t)
+	a, b := first.PublicKey(), second.PublicKey()
+	database := servertest.Postgres(t)
+	for _, migrate := range []func(context.Context, string) error{store.Migrate, translog.Migrate} {
+		if err := migrate(t.Context(), database); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if r := run(t, "", "keys", "show", "--base-url", url); r.code != 0 || !strings.Contains(r.out, "custody of the current key: a test") || !strings.Contains(r.out, "1970-01-01T00:00:05Z") {
+	text := set(first.entry(-2*time.Hour), second.entry(-time.Hour))
+	file := write(t, "keys.json", text)
+	keys, err := signing.ParseKeySet([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	published := `{"keys":[{"pubkey":"` + b + `","state":"current"},{"pubkey":"` + a + `","retired_at":5,"state":"retired"}]}`
+	url := deployed(t, b, second, published)
+	attempt := func(code int, says string, args ...string) {
+		t.Helper()
+		r := run(t, "", append([]string{"keys", "close", a, "--file", file, "--base-url", url, "--database-url", database}, args...)...)
+		if r.code != code || !strings.Contains(r.out+r.err, says) {
+			t.Errorf("close %q: %+v, want %d and %q", args, r, code, says)
+		}
+	}
+	process := func(digest string) *pgx.Conn {
+		config, err := pgx.ParseConfig(database)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.RuntimeParams["application_name"] = "fairpact/deal-api/" + digest + "/pod-" + digest
+		conn, err := pgx.ConnectConfig(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close(context.Background()) })
+		return conn
+	}
+	change := func(conn *pgx.Conn, sql string, args ...any) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), sql, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	attempt(1, "none is connected to this database")
+	good := process(keys.Digest())
+	stale := process("0123456789ab")
+	attempt(1, `deal-api pod-0123456789ab has "0123456789ab"`)
+	if err := stale.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	change(good, "SET session_replication_role = replica") // certificates without deals
+	sign := func(by keyed, leaf any, id string) {
+		payload := []byte("certificate " + id)
+		signature, err := by.Sign(t.Context(), sha256.Sum256(payload))
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(good, "INSERT INTO certificates (cert_id, deal_id, payload, mac, signature, leaf_index, created_at) VALUES ($1, $1, $2, '', $3, $4, 0)", id, payload, signature, leaf)
+	}
+	sign(first, 0, "early")
+	sign(second, nil, "pending under the new key")
+	sign(first, nil, "pending")
+	attempt(1, "1 certificates that the key signed wait for the log")
+	change(good, "UPDATE certificates SET leaf_index = 1 WHERE cert_id = 'pending'")
+	attempt(1, "has yet to sign", "--tree-size", "3")
+	attempt(1, "signed the certificate at leaf 1", "--tree-size", "1")
+	attempt(0, `"tree_size":1}`, "--tree-size", "1", "--disown")
+	attempt(0, `"retired_at":`)
+	attempt(0, `"tree_size":2}`)
+	attempt(1, "rotate to another key first", "--file", write(t, "other", set(second.entry(-time.Hour), `{"pubkey":"`+newKeyed(t).PublicKey()+`"}`, first.entry(-time.Minute))))
+
+	// keys check of a document that closes the key too low.
+	closed := func(size string) string {
+		return write(t, "closed", set(second.entry(-time.Hour), `{"pubkey":"`+a+`","retired_at":5,"tree_size":`+size+`}`))
+	}
+	check := func(size, says string) {
+		t.Helper()
+		r := run(t, "", "keys", "check", "--base-url", url, "--file", closed(size), "--database-url", database, "--times", "1")
+		if !strings.Contains(r.out, says) {
+			t.Errorf("closed at %s: %+v, want %q", size, r, says)
+		}
+	}
+	check("2", "OK   closed_keys")
+	check("1", "FAIL closed_keys     "+a+" is closed at tree size 1 and signed the certificate at leaf 1")
+	root := sha256.Sum256([]byte("a root"))
+	message := fmt.Appendf(nil, `{"root_hash":"%x","tree_size":4}`, root)
+	signature, err := first.Sign(t.Context(), sha256.Sum256(message))
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(good, "INSERT INTO translog.tree_heads (tree_size, root, digest, signature) VALUES (4, $1, $2, $3)", root[:], root[:], signature)
+	check("2", "that key signed the head of size 4")
+	check("2,\"disowned\":true", "OK   closed_keys")
+	check("2", `deal-api pod-`+keys.Digest()+` has "`+keys.Digest()+`"`)
+
+	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Fairpact-Key-Set", keys.Digest())
+	}))
+	t.Cleanup(admin.Close)
+	if r := run(t, "", "keys", "check", "--base-url", url, "--file", file, "--replica", admin.URL, "--times", "1"); !strings.Contains(r.out, "1 run (1 replica), all with the key set "+keys.Digest()) {
 		t.Errorf("%+v", r)
 	}
 }
@@ -261,7 +360,7 @@ func TestKeysCheckAsksForAnEarlierHead(t *testing.T) {
 
 // Each command has help with examples of itself.
 func TestKeysHelpHasExamples(t *testing.T) {
-	for _, command := range []string{"show", "check", "init", "add-next", "promote", "close"} {
+	for _, command := range []string{"show", "check", "init", "rotate", "close"} {
 		if r := run(t, "", "keys", command, "--help"); r.code != 0 || !strings.Contains(r.out, "Examples:") || !strings.Contains(r.out, "fairpactctl keys "+command) {
 			t.Errorf("%s: %+v", command, r)
 		}

@@ -11,28 +11,28 @@ import (
 	"github.com/transparency-dev/merkle/proof"
 	"github.com/transparency-dev/merkle/rfc6962"
 
-	"github.com/fairpact/fairpact/internal/replica"
+	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/restclient"
+	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
 type keysCheckCommand struct {
-	BaseURL     string `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"The deployment, like https://fairpact.example."`
-	File        string `placeholder:"FILE" help:"The key set that every replica is to publish."`
-	Times       int    `default:"10" help:"How often to ask, each time over a new connection: the replicas behind one address take turns."`
-	Signer      string `placeholder:"URI" help:"A FAIRPACT_SIGNING_KEY: it is opened, and its key must be the current or a next one."`
-	DatabaseURL string `env:"DATABASE_URL" placeholder:"URL" help:"Postgres of the deployment: the processes that run are listed, with the keys that they sign with."`
-	TreeHead    string `placeholder:"FILE" help:"A tree head that was kept: the log must have grown from it. Left out: one that the log still answers, which says less. none: nobody has kept one, and the log is too young to answer one; the check is left out."`
+	running
+	BaseURL  string `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"The deployment, like https://fairpact.example."`
+	File     string `placeholder:"FILE" help:"The key set that every process is to have."`
+	Times    int    `default:"10" help:"How often to ask, each time over a new connection: the replicas behind one address take turns."`
+	TreeHead string `placeholder:"FILE" help:"A tree head that was kept: the log must have grown from it. Left out: one that the log still answers, which says less. none: nobody has kept one, and the log is too young to answer one; the check is left out."`
 }
 
 func (keysCheckCommand) Help() string {
-	return `Each check is one line, OK or FAIL; the last lines say what is next in a rotation. While a change is being rolled out replicas disagree: check again once it is done.
+	return `Each check is one line, OK or FAIL; the last line says what is next in a rotation. While a change is rolled out processes differ: check again once it is done.
 
 Examples:
 
-    fairpactctl keys check --base-url https://fairpact.example --file keys.json
-    fairpactctl keys check --base-url https://fairpact.example --file keys.json --tree-head head-of-last-month.json
-    fairpactctl keys check --base-url https://fairpact.example --file keys.json --signer file:///etc/fairpact/key.pem --times 30`
+    fairpactctl keys check --base-url https://fairpact.example --file keys.json --database-url postgres://…
+    fairpactctl keys check --base-url https://fairpact.example --file keys.json --replica http://10.0.0.7:8082 --replica http://10.0.0.8:8092
+    fairpactctl keys check --base-url https://fairpact.example --file keys.json --tree-head head-of-last-month.json`
 }
 
 func (c keysCheckCommand) Run(ctx context.Context, t *terminal) error {
@@ -43,62 +43,70 @@ func (c keysCheckCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	var file keySet
+	var file *signing.KeySet
+	digest := ""
 	if c.File != "" {
 		if file, err = t.keySet(c.File); err != nil {
 			return err
 		}
+		digest = file.Digest()
 	}
 	report := verification.Report{Valid: true}
+	if c.DatabaseURL != "" || len(c.Replica) > 0 {
+		found, err := c.processes(ctx)
+		report.Add(haveKeySet(found, err, digest))
+	}
 	keys, err := c.published(ctx, client, file, &report)
 	if err != nil {
 		return unreadable(err)
 	}
-	if c.DatabaseURL != "" {
-		running, err := replica.Running(ctx, c.DatabaseURL)
-		report.Add(processes(running, err))
+	if keys == nil { // they differ, and what they agree on is unknown
+		return t.keysReport(report, "the replicas differ: wait until the roll-out is done and check again; if it is done, find the replica with another key set")
 	}
-	if keys == nil { // they disagree, and what they agree on is unknown
-		return t.keysReport(report, "the replicas do not agree: wait until the roll-out is done and check again; if it is done, find the replica with another FAIRPACT_KEY_SET_FILE")
+	if c.DatabaseURL != "" && file != nil {
+		check := verification.Check{Name: "closed_keys", Detail: "no closed key signed a certificate or a tree head beyond its tree size"}
+		err := beyond(ctx, c.DatabaseURL, file)
+		if check.OK = err == nil; !check.OK {
+			check.Detail = err.Error()
+		}
+		report.Add(check)
 	}
 	head, err := newestHead(ctx, client, trusted(keys))
 	c.head(head, err, &report)
 	if err == nil {
 		c.grown(ctx, t, client, head, keys, &report)
 	}
-	if c.Signer != "" {
-		label, err := publicKeyOf(ctx, c.Signer)
-		if err != nil {
-			return err
-		}
-		i := keys.find(label)
-		good := i >= 0 && keys[i].State != verification.Retired
-		detail := label + " is not in the set: publish it with keys add-next, roll that out, then sign with it"
-		if i >= 0 {
-			detail = "the " + keys[i].State + " key, " + label
-		}
-		report.Add(verification.Check{Name: "signer", OK: good, Detail: detail})
+	return t.keysReport(report, next(file, keys, report.Valid))
+}
+
+// keysOf returns the keys of the file, or without one those that are published.
+func keysOf(file *signing.KeySet, keys published) []signing.Key {
+	if file != nil {
+		return file.Keys()
 	}
-	return t.keysReport(report, next(keys, report.Valid))
+	var found []signing.Key
+	for _, k := range keys {
+		found = append(found, signing.Key{PublicKey: k.Label, State: k.State, TreeSize: k.TreeSize})
+	}
+	return found
 }
 
 // published asks for the key set and the status several times and compares. It
-// gives nil where the answers differ.
-func (c keysCheckCommand) published(ctx context.Context, client *restclient.Client, file keySet, report *verification.Report) (keySet, error) {
+// returns nil where the answers differ.
+func (c keysCheckCommand) published(ctx context.Context, client *restclient.Client, file *signing.KeySet, report *verification.Report) (published, error) {
 	answers := map[string]int{}
-	var keys keySet
-	fits := "pubkey and legacy_pubkeys are those of the key set"
-	same := true
+	var keys published
+	fits := verification.Check{Name: "status_agrees", OK: true, Detail: "pubkey and legacy_pubkeys are the current and the retired keys"}
 	for range c.Times {
 		client.Reconnect()
 		document, err := fetch(ctx, client, "/v1/pubkeys")
 		if err != nil {
 			return nil, err
 		}
-		if keys, err = readKeySet(document); err != nil {
+		if keys, err = readPublished(document); err != nil {
 			return nil, err
 		}
-		answers[string(keys.document())]++
+		answers[string(canon.Encode(document))]++
 		status, err := fetch(ctx, client, "/v1/status")
 		if err != nil {
 			return nil, err
@@ -107,8 +115,8 @@ func (c keysCheckCommand) published(ctx context.Context, client *restclient.Clie
 		if err != nil {
 			return nil, err
 		}
-		if len(listed) != len(keys) || listed[0].Label != keys.in(verification.Current)[0].Label {
-			same, fits = false, fmt.Sprintf("the status names %s as the current key, and %d keys; the key set %s, and %d", listed[0].Label, len(listed), keys.in(verification.Current)[0].Label, len(keys))
+		if current := keys.in(verification.Current)[0].Label; listed[0].Label != current || len(listed) != 1+len(keys.in(verification.Retired)) {
+			fits.OK, fits.Detail = false, fmt.Sprintf("the status names %s as the current key and %d legacy keys; the key set %s and %d retired keys", listed[0].Label, len(listed)-1, current, len(keys.in(verification.Retired)))
 		}
 	}
 	agree := verification.Check{Name: "replicas_agree", OK: len(answers) == 1, Detail: fmt.Sprintf("%d answers, all the same", c.Times)}
@@ -123,11 +131,14 @@ func (c keysCheckCommand) published(ctx context.Context, client *restclient.Clie
 	if !agree.OK {
 		return nil, nil
 	}
-	report.Add(verification.Check{Name: "status_agrees", OK: same, Detail: fits})
+	report.Add(fits)
 	if file != nil {
-		check := verification.Check{Name: "file_agrees", OK: string(file.document()) == string(keys.document()), Detail: "the published set is that of " + c.File}
+		_, same := answers[string(file.Published())]
+		check := verification.Check{Name: "file_agrees", OK: same, Detail: "what is published is that of " + c.File}
 		if !check.OK {
-			check.Detail = "published is " + string(keys.document()) + " and the file says " + string(file.document())
+			for text := range answers {
+				check.Detail = "published is " + text + " and the file makes it " + string(file.Published())
+			}
 		}
 		report.Add(check)
 	}
@@ -175,7 +186,7 @@ const noHead = "none"
 
 // grown checks that the newest head continues an earlier one. Any tree continues
 // the empty one, so that is none to compare with, and who has no other says so.
-func (c keysCheckCommand) grown(ctx context.Context, t *terminal, client *restclient.Client, newest signedHead, keys keySet, report *verification.Report) {
+func (c keysCheckCommand) grown(ctx context.Context, t *terminal, client *restclient.Client, newest signedHead, keys published, report *verification.Report) {
 	check := verification.Check{Name: "consistency"}
 	if c.TreeHead == noHead {
 		check.OK, check.Detail = true, "not checked, as --tree-head none asks; keep the tree head of today for the next time"
@@ -201,7 +212,7 @@ func (c keysCheckCommand) grown(ctx context.Context, t *terminal, client *restcl
 const nearby = 64
 
 // earlier is the kept head, or one of about half the size that the log answers.
-func (c keysCheckCommand) earlier(ctx context.Context, t *terminal, client *restclient.Client, size int64, keys keySet) (signedHead, error) {
+func (c keysCheckCommand) earlier(ctx context.Context, t *terminal, client *restclient.Client, size int64, keys published) (signedHead, error) {
 	if c.TreeHead != "" {
 		document, err := t.tree(c.TreeHead)
 		if err != nil {
@@ -256,19 +267,21 @@ func consistent(ctx context.Context, client *restclient.Client, first, second si
 }
 
 // next says what an operator does now.
-func next(keys keySet, agreed bool) string {
+func next(file *signing.KeySet, keys published, agreed bool) string {
 	if !agreed {
-		return "mend what failed before any further step of a rotation"
+		return "correct what failed before any further step of a rotation"
 	}
-	if n := keys.in(verification.Next); len(n) > 0 {
-		return fmt.Sprintf("%s is published and ready: fairpactctl keys promote, then roll out the new file together with the FAIRPACT_SIGNING_KEY of this key", n[0].Label)
-	}
-	for _, k := range keys.in(verification.Retired) {
-		if k.TreeSize == nil {
-			return fmt.Sprintf("%s is retired and open: once nothing that it signed is pending (see the runbook), fairpactctl keys close %s, and roll out the new file", k.Label, k.Label)
+	for _, k := range keysOf(file, keys) {
+		switch {
+		case k.State == signing.StateNext && k.SignsFrom != nil:
+			return fmt.Sprintf("nothing: %s signs from %s on by itself", k.PublicKey, instant(k.SignsFrom))
+		case k.State == signing.StateNext:
+			return fmt.Sprintf("nothing: %s is to sign; give --file to see from when", k.PublicKey)
+		case k.State == signing.StateRetired && !k.Closed():
+			return fmt.Sprintf("%s is retired and open: close it, with fairpactctl keys close %s, and roll the file out", k.PublicKey, k.PublicKey)
 		}
 	}
-	return "nothing: one key signs and every retired one is closed. To rotate, begin with fairpactctl keys add-next"
+	return "nothing: one key signs and every retired one is closed. To rotate, begin with fairpactctl keys rotate"
 }
 
 func (t *terminal) keysReport(r verification.Report, next string) error {

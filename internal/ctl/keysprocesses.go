@@ -1,47 +1,153 @@
 package ctl
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"math"
+	"net/http"
 	"slices"
 	"strings"
+	"time"
 
-	"github.com/fairpact/fairpact/internal/replica"
+	"github.com/fairpact/fairpact/internal/database"
+	"github.com/fairpact/fairpact/internal/keywatch"
+	"github.com/fairpact/fairpact/internal/service"
+	"github.com/fairpact/fairpact/internal/signing"
+	"github.com/fairpact/fairpact/internal/store"
+	"github.com/fairpact/fairpact/internal/translog"
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// processes is the check that those which run accept each other's keys, and
-// says how many sign with which.
-func processes(running []replica.Process, err error) verification.Check {
-	check := verification.Check{Name: "processes", OK: err == nil}
-	if err != nil {
-		check.Detail = err.Error()
-		return check
-	}
-	signing, kinds := map[string]int{}, map[string]int{}
-	for _, p := range running {
-		signing[p.SignsWith]++
-		kinds[p.Kind]++
-		for _, other := range running {
-			if p.Rejects(other) && check.OK {
-				check.OK, check.Detail = false, fmt.Sprintf("%s %s does not accept the key that %s %s signs with, %s", p.Kind, p.Name, other.Kind, other.Name, other.SignsWith)
+// running finds the processes of a deployment.
+type running struct {
+	DatabaseURL string   `env:"DATABASE_URL" placeholder:"URL" help:"Postgres of the deployment: the processes connected to it are asked for their key set, and its certificates and tree heads are checked."`
+	Replica     []string `placeholder:"URL" help:"Admin port of a process, like http://10.0.0.7:8082; repeatable. Name every process where --database-url is left out."`
+}
+
+// processes lists who runs, by the database and the admin ports.
+func (r running) processes(ctx context.Context) (found []keywatch.Process, err error) {
+	if r.DatabaseURL != "" {
+		s, err := store.Open(ctx, r.DatabaseURL, 2)
+		if err != nil {
+			return nil, err
+		}
+		defer s.Close()
+		names, err := s.Applications(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			if p, ok := keywatch.Parse(name); ok {
+				found = append(found, p)
 			}
 		}
 	}
-	if !check.OK {
+	client := &http.Client{Timeout: 5 * time.Second}
+	for _, url := range r.Replica {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(url, "/")+"/readyz", nil)
+		if err != nil {
+			return nil, fmt.Errorf("--replica %s: %w", url, err)
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return nil, fmt.Errorf("--replica %s: %w", url, err)
+		}
+		response.Body.Close()
+		found = append(found, keywatch.Process{Binary: "replica", KeySet: response.Header.Get(service.KeySetHeader), Host: url})
+	}
+	return found, nil
+}
+
+// haveKeySet checks that all processes have the key set of a digest, or where it
+// is "" all the same one.
+func haveKeySet(processes []keywatch.Process, err error, digest string) verification.Check {
+	check := verification.Check{Name: "processes", OK: err == nil && len(processes) > 0}
+	switch {
+	case err != nil:
+		check.Detail = err.Error()
+		return check
+	case len(processes) == 0:
+		check.Detail = "none is connected to this database: it is another database, or all are of an earlier release"
+		return check
+	case digest == "":
+		digest = processes[0].KeySet
+	}
+	kinds := map[string]int{}
+	var lacking []string
+	for _, p := range processes {
+		kinds[p.Binary]++
+		if p.KeySet != digest {
+			lacking = append(lacking, fmt.Sprintf("%s %s has %q", p.Binary, p.Host, p.KeySet))
+		}
+	}
+	if len(lacking) > 0 {
+		check.OK, check.Detail = false, fmt.Sprintf("%d of %d have another key set than %s: %s", len(lacking), len(processes), digest, strings.Join(lacking, ", "))
 		return check
 	}
-	check.Detail = fmt.Sprintf("%d run (%s) and accept each other's keys; %s", len(running), counted(kinds, "%d %s"), counted(signing, "%d sign with %s"))
-	if len(running) == 0 {
-		check.OK, check.Detail = false, "none has announced itself in this database within 15 seconds: it is another database, or all are of a version that does not"
+	var counts []string
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		counts = append(counts, fmt.Sprintf("%d %s", kinds[kind], kind))
 	}
+	check.Detail = fmt.Sprintf("%d run (%s), all with the key set %s", len(processes), strings.Join(counts, ", "), digest)
 	return check
 }
 
-func counted(numbers map[string]int, format string) string {
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(numbers)) {
-		all = append(all, fmt.Sprintf(format, numbers[name], name))
+// mostHeads is how many tree heads above the tree size of each closed key are
+// checked, 0.1 ms each.
+const mostHeads = 50_000
+
+// beyond returns an error where a closed key of the set signed a tree head or a
+// certificate beyond its tree size and is not disowned.
+func beyond(ctx context.Context, databaseURL string, set *signing.KeySet) error {
+	pool, err := database.Open(ctx, databaseURL, 2)
+	if err != nil {
+		return err
 	}
-	return strings.Join(all, ", ")
+	defer pool.Close()
+	if err := translog.CheckClosed(ctx, pool, set.Keys(), mostHeads); err != nil {
+		return err
+	}
+	first := int64(math.MaxInt64)
+	for _, key := range set.Keys() {
+		if key.Closed() && !key.Disowned {
+			first = min(first, *key.TreeSize)
+		}
+	}
+	return signedFrom(ctx, databaseURL, set, first, func(key signing.Key, leafIndex *int64) error {
+		if leafIndex == nil || key.MayHold(*leafIndex) || key.Disowned {
+			return nil
+		}
+		return fmt.Errorf("%s is closed at tree size %d and signed the certificate at leaf %d, which is invalid by that", key.PublicKey, *key.TreeSize, *leafIndex)
+	})
+}
+
+// pendingUnder counts the certificates that the key signed and that wait for the
+// log.
+func pendingUnder(ctx context.Context, databaseURL, label string, set *signing.KeySet) (n int, err error) {
+	err = signedFrom(ctx, databaseURL, set, math.MaxInt64, func(key signing.Key, leafIndex *int64) error {
+		if leafIndex == nil && key.PublicKey == label {
+			n++
+		}
+		return nil
+	})
+	return n, err
+}
+
+// signedFrom visits the signed certificates at the leaf index or above, and those
+// that have no leaf, with the key that signed each.
+func signedFrom(ctx context.Context, databaseURL string, set *signing.KeySet, leafIndex int64, visit func(signing.Key, *int64) error) error {
+	s, err := store.Open(ctx, databaseURL, 2)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	var found error
+	err = s.SignedFrom(ctx, leafIndex, func(c store.Certificate) {
+		if key, err := set.SignerOf(c.Payload, *c.Signature); err == nil && found == nil {
+			found = visit(key, c.LeafIndex)
+		}
+	})
+	return errors.Join(err, found)
 }

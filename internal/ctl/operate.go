@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/fairpact/fairpact/internal/replica"
 	"github.com/fairpact/fairpact/internal/restclient"
 	"github.com/fairpact/fairpact/internal/store"
 	"github.com/fairpact/fairpact/internal/translog"
@@ -25,9 +24,6 @@ func (m migrateCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	if err := translog.Migrate(ctx, m.DatabaseURL); err != nil {
-		return err
-	}
-	if err := replica.Migrate(ctx, m.DatabaseURL); err != nil {
 		return err
 	}
 	if t.json {

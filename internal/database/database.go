@@ -85,6 +85,10 @@ func Close(pool *pgxpool.Pool) {
 	}
 }
 
+// Application is how this process names itself to Postgres, unless the URL does.
+// Set it before Open.
+var Application string
+
 // Config is the pool's configuration that Open uses.
 func Config(databaseURL string) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(databaseURL)
@@ -93,6 +97,9 @@ func Config(databaseURL string) (*pgxpool.Config, error) {
 	}
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = 5 * time.Second
+	}
+	if params := config.ConnConfig.RuntimeParams; Application != "" && params["application_name"] == "" {
+		params["application_name"] = Application
 	}
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		var started string
@@ -189,3 +196,9 @@ func (s Schema) Current(ctx context.Context, pool *pgxpool.Pool) error {
 }
 
 func (s Schema) quoted() string { return pgx.Identifier{s.Name}.Sanitize() }
+
+// Now returns the database's clock, unix seconds.
+func Now(ctx context.Context, pool *pgxpool.Pool) (now int64, err error) {
+	err = pool.QueryRow(ctx, "SELECT floor(extract(epoch FROM clock_timestamp()))::bigint").Scan(&now)
+	return now, err
+}

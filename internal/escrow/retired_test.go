@@ -76,11 +76,11 @@ func (e *estate) retire(t *testing.T, treeSize int64) {
 
 func keySetOf(t *testing.T, current, retired string, treeSize int64) *signing.KeySet {
 	t.Helper()
-	was := map[string]any{"pubkey": retired, "state": "retired"}
+	was := map[string]any{"pubkey": retired}
 	if treeSize >= 0 {
 		was["tree_size"] = treeSize
 	}
-	document, err := json.Marshal(map[string]any{"keys": []any{map[string]any{"pubkey": current, "state": "current"}, was}})
+	document, err := json.Marshal(map[string]any{"keys": []any{map[string]any{"pubkey": current, "uri": "dev://key", "signs_from": 0}, was}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/fairpact/fairpact/internal/answer"
 	"github.com/fairpact/fairpact/internal/caller"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/idempotency"
@@ -33,9 +34,9 @@ type Status struct {
 type Config struct {
 	Escrow     *escrow.Service
 	Guard      *idempotency.Guard
-	Status     Status
-	KeySet     []byte // the published key set (signing.KeySet.Document)
-	LogReadURL string // log-server's read port
+	Status     func() Status // now: it changes with a rotation
+	KeySet     func() []byte // the published key set now (signing.KeySet.Published)
+	LogReadURL string        // log-server's read port
 	Callers    *caller.Policy
 	Pages      map[string]http.Handler // by path, served beside the REST surface: MCP, the docs
 	Logger     *slog.Logger
@@ -45,7 +46,6 @@ type Config struct {
 type API struct {
 	Config
 	catalogue []byte
-	status    []byte
 }
 
 const (
@@ -59,9 +59,6 @@ func New(c Config) (http.Handler, error) {
 	a := &API{Config: c}
 	var err error
 	if a.catalogue, err = wire.Catalogue(); err != nil {
-		return nil, err
-	}
-	if a.status, err = wire.Encode(c.Status); err != nil {
 		return nil, err
 	}
 	log, err := logProxy(c.LogReadURL)
@@ -83,8 +80,8 @@ func New(c Config) (http.Handler, error) {
 // methods and no others; a test holds the two together.
 func (a *API) routes(log http.HandlerFunc) map[string]route {
 	return map[string]route{
-		"/v1/status":                 {http.MethodGet: public(fixed(a.status))},
-		"/v1/pubkeys":                {http.MethodGet: shared(public(fixed(a.KeySet)))},
+		"/v1/status":                 {http.MethodGet: public(a.status)},
+		"/v1/pubkeys":                {http.MethodGet: shared(public(a.pubkeys))},
 		"/v1/algorithms":             {http.MethodGet: shared(public(fixed(a.catalogue)))},
 		"/openapi.json":              {http.MethodGet: shared(public(fixed(openAPI)))},
 		"/v1/keys":                   {http.MethodPost: a.answers(http.StatusCreated, a.createKey)},
@@ -101,4 +98,17 @@ func (a *API) routes(log http.HandlerFunc) map[string]route {
 		"/v1/log/proof":              {http.MethodGet: log},
 		"/v1/log/consistency":        {http.MethodGet: log},
 	}
+}
+
+func (a *API) status(w http.ResponseWriter, _ *http.Request) {
+	body, err := wire.Encode(a.Status())
+	if err != nil {
+		answer.Error(w, err)
+		return
+	}
+	answer.JSON(w, http.StatusOK, body)
+}
+
+func (a *API) pubkeys(w http.ResponseWriter, _ *http.Request) {
+	answer.JSON(w, http.StatusOK, a.KeySet())
 }

@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
-
-	"github.com/fairpact/fairpact/internal/signing"
 )
 
 const (
@@ -24,11 +22,7 @@ const (
 // publisher is a surface that publishes a key set.
 func publisher(t *testing.T, document string) http.Handler {
 	t.Helper()
-	keys, err := signing.ParseKeySet([]byte(document))
-	if err != nil {
-		t.Fatal(err)
-	}
-	api, err := New(Config{KeySet: keys.Document(), LogReadURL: "http://127.0.0.1:1", Logger: slog.New(slog.DiscardHandler)})
+	api, err := New(Config{KeySet: func() []byte { return []byte(document) }, LogReadURL: "http://127.0.0.1:1", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ type Failure struct {
 }
 
 const (
-	readyBound = 90 * time.Second      // from exec to the first 200 of /readyz
+	readyBound = 3 * time.Minute       // from exec to the first 200 of /readyz
 	stopBound  = 35 * time.Second      // from SIGTERM to SIGKILL; longer than they drain
 	pollEvery  = 20 * time.Millisecond // between two looks at /readyz
 	portTries  = 10

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -197,7 +198,6 @@ const serverSecret, appendSecret = "server-secret", "append-secret"
 func (s *Stack) environment(p *process, extra []string) []string {
 	env := []string{
 		"DATABASE_URL=" + s.databaseURL,
-		"FAIRPACT_SIGNING_KEY=dev://" + s.state.path("dev-key.pem"),
 		"FAIRPACT_SERVER_SECRET_FILE=" + s.state.path(serverSecret),
 		"FAIRPACT_APPEND_SECRET_FILE=" + s.state.path(appendSecret),
 	}
@@ -227,7 +227,14 @@ func (s *Stack) environment(p *process, extra []string) []string {
 	if p.name != p.kind {
 		env = append(env, s.o.Env[p.name]...)
 	}
-	return append(env, extra...)
+	env = append(env, extra...)
+	named := func(entry string) bool {
+		return strings.HasPrefix(entry, "FAIRPACT_SIGNING_KEY=") || strings.HasPrefix(entry, "FAIRPACT_KEY_SET_FILE=")
+	}
+	if !slices.ContainsFunc(env, named) {
+		env = append(env, "FAIRPACT_SIGNING_KEY=dev://"+s.state.path("dev-key.pem"))
+	}
+	return env
 }
 
 func (s *Stack) process(name string) (*process, error) {

@@ -144,13 +144,10 @@ func TestAllPortsCloseAtOnce(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			if err := health.Open(logger, service.Port{Name: "admin", Address: "127.0.0.1:0", Server: health.AdminServer()}); err != nil {
-				ended <- err
-				return
-			}
 			handlers := map[string]http.Handler{"read": quick, "append": quick}
 			handlers[busy] = slow
 			ended <- health.Serve(ctx, logger,
+				service.Port{Name: "admin", Address: "127.0.0.1:0", Server: health.AdminServer()},
 				service.Port{Name: "read", Address: "127.0.0.1:0", Server: &http.Server{Handler: handlers["read"]}},
 				service.Port{Name: "append", Address: "127.0.0.1:0", Server: &http.Server{Handler: handlers["append"]}})
 		}()

@@ -53,6 +53,9 @@ type Port struct {
 	Server  *http.Server
 }
 
+// KeySetHeader of /readyz names the key set of the process.
+const KeySetHeader = "Fairpact-Key-Set"
+
 // Health answers /healthz while the process runs and /readyz while it serves,
 // ready gives no error and no stop was asked for.
 type Health struct {
@@ -60,11 +63,12 @@ type Health struct {
 	// if at all, before Serve.
 	Delay time.Duration
 
+	// KeySet names the key set of this process; /readyz tells it.
+	KeySet string
+
 	ready    func(context.Context) error
 	metrics  prometheus.Gatherer
 	draining atomic.Bool
-	serving  atomic.Bool // all ports are open
-	open     []Port
 	failed   chan error      // holds one error of each port
 	work     <-chan struct{} // closed when the work beside has ended; nil: there is none
 }
@@ -90,11 +94,8 @@ func (h *Health) Handler() http.Handler {
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 		defer cancel()
-		serving := h.serving.Load()
+		w.Header().Set(KeySetHeader, h.KeySet)
 		err := h.ready(ctx)
-		if err == nil && !serving {
-			err = errors.New("starting")
-		}
 		if h.draining.Load() {
 			err = errors.New("stopping")
 		}
@@ -107,16 +108,6 @@ func (h *Health) Handler() http.Handler {
 	// All metrics are read from memory: a scrape asks nothing that could hang.
 	mux.Handle("GET /metrics", promhttp.HandlerFor(h.metrics, promhttp.HandlerOpts{Timeout: 5 * time.Second, MaxRequestsInFlight: 4}))
 	return mux
-}
-
-// Open begins to answer on ports, which Serve then ends: for an admin port that
-// says why a process does not serve yet.
-func (h *Health) Open(logger *slog.Logger, ports ...Port) error {
-	listeners, err := listen(ports)
-	if err == nil {
-		h.answer(logger, ports, listeners)
-	}
-	return err
 }
 
 func listen(ports []Port) (listeners []net.Listener, err error) {
@@ -137,7 +128,6 @@ func (h *Health) answer(logger *slog.Logger, ports []Port, listeners []net.Liste
 	for i, p := range ports {
 		logger.Info("listening", "port", p.Name, "address", listeners[i].Addr().String())
 		p.Server.Handler = h.parting(p.Server.Handler)
-		h.open = append(h.open, p)
 		go func() {
 			if err := p.Server.Serve(listeners[i]); !errors.Is(err, http.ErrServerClosed) {
 				h.failed <- fmt.Errorf("serve the %s port: %w", p.Name, err)
@@ -146,15 +136,13 @@ func (h *Health) answer(logger *slog.Logger, ports []Port, listeners []net.Liste
 	}
 }
 
-// Serve answers on all ports, those that are open and these, until ctx ends or
-// one of them fails. Readiness goes first; after Delay the requests under way
-// are finished.
+// Serve answers on all ports, the admin port first, until ctx ends or one of them
+// fails. Readiness goes first; after Delay the requests under way are finished.
 func (h *Health) Serve(ctx context.Context, logger *slog.Logger, ports ...Port) error {
 	listeners, err := listen(ports)
 	if err != nil {
 		return err
 	}
-	h.serving.Store(true)
 	h.answer(logger, ports, listeners)
 	var cause error
 	select {
@@ -167,10 +155,10 @@ func (h *Health) Serve(ctx context.Context, logger *slog.Logger, ports ...Port) 
 	h.draining.Store(true)
 	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), DrainTimeout)
 	defer cancel()
-	// The port that was opened first, the admin port, tells of the others to the end.
-	// Those close together: none takes new requests while another finishes its own.
-	first := min(1, len(h.open))
-	return errors.Join(cause, shut(finish, h.open[first:]), shut(finish, h.open[:first]))
+	// The admin port tells of the others to the end. Those close together: none takes
+	// new requests while another finishes its own.
+	first := min(1, len(ports))
+	return errors.Join(cause, shut(finish, ports[first:]), shut(finish, ports[:first]))
 }
 
 // shut closes ports to new requests at once, and waits until those under way are

@@ -24,9 +24,6 @@ func conformance(t *testing.T, open func(t *testing.T) *Signer) {
 		if again := open(t).PublicKey(); again != signer.PublicKey() {
 			t.Errorf("first %s, then %s", signer.PublicKey(), again)
 		}
-		if err := keys.CheckSigner(open(t)); err != nil {
-			t.Error(err)
-		}
 	})
 
 	t.Run("custody is told", func(t *testing.T) {

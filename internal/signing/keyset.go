@@ -1,6 +1,7 @@
 package signing
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/sha256"
@@ -8,174 +9,146 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 var (
-	// ErrMalformed marks a signature that is not of the form of SPEC 5.6,
+	// ErrMalformed is returned for a signature that is not of the form of SPEC 5.6,
 	// whatever the keys are.
 	ErrMalformed = errors.New("malformed signature")
 
-	// ErrNotVerified marks a well-formed signature that no key of the set made
-	// over what was given.
+	// ErrNotVerified is returned for a well-formed signature that no accepted key
+	// made over what was given.
 	ErrNotVerified = errors.New("the signature verifies under no key of the set")
 )
 
-// The states of a key, in the order a rotation takes it through them.
+// The states that a key is published in, in the order of its life.
 const (
-	StateNext    = "next"    // published before it signs
+	StateNext    = "next"    // will sign; not accepted yet
 	StateCurrent = "current" // signs now; exactly one
-	StateRetired = "retired" // signed once, verifies for ever
+	StateRetired = "retired" // signed once; verifies for ever
 )
 
-// Key is a published key and what it may have signed.
+// Key is a key of the set. State is its published state at the time of the call
+// that returned it.
 type Key struct {
 	PublicKey string // its label, es256:HEX or ed25519:HEX
 	State     string
 
-	// RetiredAt is when it stopped signing, unix seconds; nil where nobody wrote
-	// it down. Of a retired key alone.
+	// SignsFrom is when the key begins to sign, unix seconds. nil: it never signs
+	// again, and URI is empty.
+	SignsFrom *int64
+	URI       string // where the key signs; see Open
+
+	// RetiredAt is when a retired key stopped signing, unix seconds; nil: unknown.
 	RetiredAt *int64
 
 	// TreeSize closes a retired key: no leaf at this index or above is its own,
 	// whoever holds it now. nil: what was pending when it retired may still be
-	// logged under it. Of a retired key alone.
+	// logged under it.
 	TreeSize *int64
+
+	// Disowned says that the key signed above TreeSize and that this was meant: it
+	// was stolen.
+	Disowned bool
 }
 
-// MayHold tells whether the leaf at the index may be of a certificate that this
+// MayHold reports whether the leaf at the index may be of a certificate that this
 // key signed.
 func (k Key) MayHold(leafIndex int64) bool { return k.TreeSize == nil || leafIndex < *k.TreeSize }
 
-// Closed tells whether the key has a last leaf: nothing new is to be signed with
+// Closed reports whether the key has a last leaf: nothing new may be signed with
 // it.
 func (k Key) Closed() bool { return k.TreeSize != nil }
 
-// KeySet is the keys a deployment's signatures are verified under: the current
-// one, those it replaced, for ever (SPEC 9.6), and those that will replace it. It
-// comes from configuration, never from a table that a database writer could add
-// to. It does not change and is safe for concurrent use.
+// KeySet is the keys of a deployment and when each signs. It comes from
+// configuration, never from a table that a database writer could add to. It does
+// not change and is safe for concurrent use. rotation.go has its rules of time.
 type KeySet struct {
 	keys    []Key
-	current string
+	signs   []int               // indexes of the keys that sign, by SignsFrom; at least one
 	es256   []*ecdsa.PublicKey  // beside keys; nil where the key is of the other scheme
 	ed25519 []ed25519.PublicKey // likewise
+	margin  int64               // seconds
+	now     func() time.Time
 }
 
-// NewKeySet reads labelled keys: `es256:` and 66 lower-case hex digits, or, for
-// legacy keys only, `ed25519:` and 64. A legacy label that repeats the current
-// key or another legacy one is left out, so that one list may serve both sides
-// of a rotation.
+// NewKeySet returns the set of a deployment with one key that signs and labelled
+// keys that only verify. A legacy label that repeats another is left out.
 func NewKeySet(current string, legacy []string) (*KeySet, error) {
+	return NewKeySetOf(current, "", legacy)
+}
+
+// NewKeySetOf is NewKeySet with the URI of the key that signs.
+func NewKeySetOf(current, uri string, legacy []string) (*KeySet, error) {
 	if !strings.HasPrefix(current, schemeES256+":") {
 		return nil, errors.New("the current public key is not an es256 one: ed25519 keys only verify old certificates, list them as legacy keys")
 	}
-	k := &KeySet{}
-	if err := k.add(Key{PublicKey: current, State: StateCurrent}); err != nil {
+	k, err := newKeySet(Key{PublicKey: current, URI: uri, SignsFrom: new(int64)})
+	if err != nil {
 		return nil, fmt.Errorf("the current public key: %w", err)
 	}
 	for i, label := range legacy {
-		if k.has(label) {
+		if k.find(label) >= 0 {
 			continue
 		}
-		if err := k.add(Key{PublicKey: label, State: StateRetired}); err != nil {
+		if err := k.add(Key{PublicKey: label}); err != nil {
 			return nil, fmt.Errorf("legacy public key %d: %w", i, err)
 		}
 	}
 	return k, nil
 }
 
-// NewVerifyingKey reads one labelled key of either scheme into a set of its
-// own, for a reader who trusts keys and does not care which of them signs now:
-// an auditor with a certificate, not a deployment.
+// NewVerifyingKey returns a set of one labelled key of either scheme, for a reader
+// who trusts the key and does not care whether it signs now.
 func NewVerifyingKey(label string) (*KeySet, error) {
-	k := &KeySet{}
-	if err := k.add(Key{PublicKey: label, State: StateCurrent}); err != nil {
-		return nil, err
+	return newKeySet(Key{PublicKey: label, SignsFrom: new(int64)})
+}
+
+func newKeySet(keys ...Key) (*KeySet, error) {
+	k := &KeySet{margin: int64(Margin() / time.Second), now: time.Now}
+	for _, key := range keys {
+		if err := k.add(key); err != nil {
+			return nil, err
+		}
 	}
 	return k, nil
 }
 
-func (k *KeySet) has(label string) bool {
-	return slices.ContainsFunc(k.keys, func(other Key) bool { return other.PublicKey == label })
+// find returns the index of a label, -1 if the set does not have it.
+func (k *KeySet) find(label string) int {
+	return slices.IndexFunc(k.keys, func(key Key) bool { return key.PublicKey == label })
 }
 
-// MaxKeys is the most keys of a set: a verifier reads no more (the published key
-// set and the status would be refused).
+// MaxKeys is the most keys of a set. Verifiers refuse a longer list.
 const MaxKeys = 1000
 
 func (k *KeySet) add(key Key) error {
 	if len(k.keys) == MaxKeys {
-		return fmt.Errorf("a key too many: a set holds %d at most, and verifiers read no more", MaxKeys)
+		return fmt.Errorf("a set holds at most %d keys, as verifiers read no more", MaxKeys)
 	}
 	es, ed, err := parseLabel(key.PublicKey)
 	if err != nil {
 		return err
 	}
-	if key.State == StateCurrent {
-		k.current = key.PublicKey
+	if key.SignsFrom != nil {
+		k.signs = append(k.signs, len(k.keys))
 	}
 	k.keys, k.es256, k.ed25519 = append(k.keys, key), append(k.es256, es), append(k.ed25519, ed)
+	slices.SortFunc(k.signs, func(a, b int) int { return cmp.Compare(*k.keys[a].SignsFrom, *k.keys[b].SignsFrom) })
 	return nil
 }
 
-// Current is the label of the key that signs now.
-func (k *KeySet) Current() string { return k.current }
-
-// Keys is all keys, in the order they were given. The caller MUST NOT write
-// through their pointers.
-func (k *KeySet) Keys() []Key { return slices.Clone(k.keys) }
-
-// Legacy is the labels of the retired and of the next keys, in the order they
-// were given; never nil. With the current key they are all that a verifier
-// accepts (SPEC 2.8, legacy_pubkeys): the next keys are among them so that a
-// reader of the status accepts their first signature, however old its copy.
-func (k *KeySet) Legacy() []string {
-	labels := []string{}
-	for _, key := range k.keys {
-		if key.State != StateCurrent {
-			labels = append(labels, key.PublicKey)
-		}
-	}
-	return labels
-}
-
-// Accepted is the labels of the keys under which something new may be signed
-// and found good: all but the closed ones.
-func (k *KeySet) Accepted() []string {
-	var labels []string
-	for _, key := range k.keys {
-		if !key.Closed() {
-			labels = append(labels, key.PublicKey)
-		}
-	}
-	return labels
-}
-
-// CheckSigner refuses a signer whose key is not the current one: what it signs
-// would not be what verifiers are told to expect.
-func (k *KeySet) CheckSigner(s *Signer) error {
-	if s.PublicKey() == k.current {
-		return nil
-	}
-	held := "is in no set of published keys: publish it first, as a next key, or open the signer of the published key"
-	for _, key := range k.keys {
-		if key.PublicKey == s.PublicKey() {
-			held = "is published as a " + key.State + " key: make it the current one and the old one a retired one, or open the signer of the published key"
-		}
-	}
-	return fmt.Errorf("the signer (%s) holds %s but the published key is %s; the signer's key %s", s.Custody(), s.PublicKey(), k.current, held)
-}
-
 // Verify checks a signature of a message: es256 over SHA-256(message), ed25519
-// over the message itself. Any key of the signature's scheme may have made it.
-// The error is nil, ErrMalformed or ErrNotVerified.
+// over the message itself. Any accepted key of the signature's scheme may have
+// made it. The error is nil, ErrMalformed or ErrNotVerified.
 // SPEC 5.6: verification accepts the current key and those legacy keys.
 func (k *KeySet) Verify(message []byte, signature string) error {
 	_, err := k.SignerOf(message, signature)
 	return err
 }
 
-// SignerOf is Verify and gives the key that made the signature.
+// SignerOf is Verify and returns the key that made the signature.
 func (k *KeySet) SignerOf(message []byte, signature string) (Key, error) {
 	scheme, raw, err := parseSignature(signature)
 	if err != nil {
@@ -188,13 +161,13 @@ func (k *KeySet) SignerOf(message []byte, signature string) (Key, error) {
 		// RFC 8032 5.1.7; the standard library refuses an S that is not below the
 		// order.
 		if public != nil && ed25519.Verify(public, message, raw) {
-			return k.keys[i], nil
+			return k.accepted(i)
 		}
 	}
 	return Key{}, ErrNotVerified
 }
 
-// SignedBy gives the key of an es256 signature of a SHA-256 digest. An ed25519
+// SignedBy returns the key of an es256 signature of a SHA-256 digest. An ed25519
 // signature is ErrNotVerified, as it signs a message and not a digest. The error
 // is nil, ErrMalformed or ErrNotVerified.
 func (k *KeySet) SignedBy(digest [32]byte, signature string) (Key, error) {
@@ -212,8 +185,21 @@ func (k *KeySet) signerES256(digest [32]byte, raw []byte) (Key, error) {
 	r, s := rawES256(raw)
 	for i, public := range k.es256 {
 		if public != nil && ecdsa.Verify(public, digest[:], r, s) {
-			return k.keys[i], nil
+			return k.accepted(i)
 		}
 	}
 	return Key{}, ErrNotVerified
 }
+
+// accepted returns the key at i as it is now, or ErrNotVerified where its time is
+// yet to come.
+func (k *KeySet) accepted(i int) (Key, error) {
+	key := k.at(i, k.now().Unix())
+	if key.State == StateNext {
+		return Key{}, fmt.Errorf("%w: %s signs from %s on", ErrNotVerified, key.PublicKey, clock(*key.SignsFrom))
+	}
+	return key, nil
+}
+
+// clock renders unix seconds for people.
+func clock(unix int64) string { return time.Unix(unix, 0).UTC().Format(time.RFC3339) }

@@ -1,6 +1,8 @@
 package signing
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,94 +12,107 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// maxKeySet bounds a key set's document; hundreds of keys fit.
+// maxKeySet bounds a key set's document; MaxKeys fit.
 const maxKeySet = 1 << 20
+
+const keySetExample = `{"keys":[{"pubkey":"es256:…","uri":"gcpkms://…","signs_from":0}, …]}`
 
 // ParseKeySet reads the document of a key set:
 //
-//	{"keys":[{"pubkey":"es256:…","state":"current"},
-//	         {"pubkey":"es256:…","state":"next"},
-//	         {"pubkey":"es256:…","state":"retired","retired_at":1795257295,"tree_size":4711}]}
+//	{"keys":[{"pubkey":"es256:…","uri":"gcpkms://…/1","signs_from":0},
+//	         {"pubkey":"es256:…","uri":"gcpkms://…/2","signs_from":1795257295},
+//	         {"pubkey":"es256:…","retired_at":1700000000,"tree_size":4711}]}
 //
-// Exactly one key is current; a retired one may name when it retired and the
-// size of the log from which on it holds no leaf. ed25519 keys are retired ones.
-// It is read strictly, as a word that is misspelt would be a key that is not
-// trusted or one that is never closed: an unknown member and a key that is listed
-// twice are errors. Order has no meaning and is kept.
+// A key with a URI signs from a second on; the others are retired. A retired key
+// may name when it retired, the size of the log from which on it holds no leaf,
+// and that it is disowned there. The document is read strictly, as a misspelt
+// word would be a key that is not trusted or never closed. Order has no meaning
+// and is kept.
 func ParseKeySet(document []byte) (*KeySet, error) {
 	if len(document) > maxKeySet {
 		return nil, fmt.Errorf("the key set has %d bytes, and %d are the most: it is another file", len(document), maxKeySet)
 	}
 	object, err := canon.ParseObject(document)
 	if err != nil {
-		return nil, fmt.Errorf(`the key set: %w; it is to be {"keys":[{"pubkey":"es256:…","state":"current"}, …]}`, err)
+		return nil, fmt.Errorf(`the key set: %w; write %s`, err, keySetExample)
 	}
 	list, ok := object["keys"].([]any)
 	if !ok || len(list) == 0 {
-		return nil, errors.New(`the key set has no list "keys": write {"keys":[{"pubkey":"es256:…","state":"current"}, …]}`)
+		return nil, errors.New(`the key set has no list "keys": write ` + keySetExample)
 	}
 	if err := only(object, "keys"); err != nil {
 		return nil, fmt.Errorf("the key set %w", err)
 	}
-	k := &KeySet{}
+	k, _ := newKeySet()
 	for i, entry := range list {
 		key, err := parseMember(entry)
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, fmt.Errorf("keys[%d] %w", i, err)
-		case k.has(key.PublicKey):
-			return nil, fmt.Errorf("keys[%d] lists %s a second time: keep one entry, in the state that it is in now", i, key.PublicKey)
-		case key.State == StateCurrent && k.current != "":
-			return nil, fmt.Errorf("keys[%d] is a second current key, beside %s: exactly one signs; mark the other as next or retired", i, k.current)
+		}
+		if k.find(key.PublicKey) >= 0 {
+			return nil, fmt.Errorf("keys[%d] lists %s a second time: keep one entry", i, key.PublicKey)
 		}
 		if err := k.add(key); err != nil {
 			return nil, fmt.Errorf("keys[%d].pubkey %.80q: %w", i, key.PublicKey, err)
 		}
 	}
-	if k.current == "" {
-		return nil, errors.New(`no key of the set is current: give the key that signs now "state":"current"`)
+	if len(k.signs) == 0 {
+		return nil, errors.New(`no key of the set signs: give one "uri" and "signs_from"`)
+	}
+	for p, i := range k.signs[1:] {
+		if *k.keys[k.signs[p]].SignsFrom == *k.keys[i].SignsFrom {
+			return nil, fmt.Errorf("%s and %s sign from the same second on: only one may", k.keys[k.signs[p]].PublicKey, k.keys[i].PublicKey)
+		}
 	}
 	return k, nil
 }
 
-func parseMember(entry any) (Key, error) {
+func parseMember(entry any) (key Key, err error) {
 	object, ok := entry.(map[string]any)
 	if !ok {
-		return Key{}, errors.New(`is not an object: write {"pubkey":"es256:…","state":"current"}`)
+		return key, errors.New("is not an object: write " + keySetExample)
 	}
-	if err := only(object, "pubkey", "state", "retired_at", "tree_size"); err != nil {
-		return Key{}, err
+	if _, old := object["state"]; old {
+		return key, errors.New(`has a "state", as releases before this one wrote: give the current key "uri" and "signs_from":0 instead, and leave it out of retired ones`)
 	}
-	var key Key
-	key.PublicKey, _ = object["pubkey"].(string)
-	key.State, _ = object["state"].(string)
-	if key.PublicKey == "" {
-		return Key{}, errors.New(`has no "pubkey": write the key's label, es256:HEX`)
+	if err := only(object, "pubkey", "uri", "signs_from", "retired_at", "tree_size", "disowned"); err != nil {
+		return key, err
 	}
-	switch key.State {
-	case StateCurrent, StateNext:
-		for _, name := range []string{"retired_at", "tree_size"} {
-			if _, given := object[name]; given {
-				return Key{}, fmt.Errorf("is %s and has %q: only a retired key has it", key.State, name)
+	for name, to := range map[string]*string{"pubkey": &key.PublicKey, "uri": &key.URI} {
+		if value, given := object[name]; given {
+			if *to, ok = value.(string); !ok {
+				return key, fmt.Errorf("has %q of another kind than text", name)
 			}
 		}
-		if strings.HasPrefix(key.PublicKey, schemeEd25519+":") {
-			return Key{}, fmt.Errorf("is %s and an ed25519 key: nothing signs with one, it is to be retired", key.State)
-		}
-	case StateRetired:
-	default:
-		return Key{}, fmt.Errorf("has the state %.40q: use current, next or retired", key.State)
 	}
-	for name, to := range map[string]**int64{"retired_at": &key.RetiredAt, "tree_size": &key.TreeSize} {
+	for name, to := range map[string]**int64{"signs_from": &key.SignsFrom, "retired_at": &key.RetiredAt, "tree_size": &key.TreeSize} {
 		value, given := object[name]
 		if !given {
 			continue
 		}
 		n, ok := value.(int64)
 		if !ok || n < 0 {
-			return Key{}, fmt.Errorf("has %q of %.40q: write an integer of 0 or more (retired_at: unix seconds; tree_size: leaves), or leave it out", name, fmt.Sprint(value))
+			return key, fmt.Errorf("has %q of %.40q: write an integer of 0 or more (signs_from, retired_at: unix seconds; tree_size: leaves), or leave it out", name, fmt.Sprint(value))
 		}
 		*to = &n
+	}
+	disowned, given := object["disowned"]
+	if key.Disowned, ok = disowned.(bool); given && !ok {
+		return key, errors.New(`has "disowned" that is neither true nor false`)
+	}
+	switch {
+	case key.PublicKey == "":
+		return key, errors.New(`has no "pubkey": write the key's label, es256:HEX`)
+	case (key.URI == "") != (key.SignsFrom == nil):
+		return key, errors.New(`has one of "uri" and "signs_from": a key that signs has both, a retired one neither`)
+	case key.URI != "" && (key.RetiredAt != nil || key.TreeSize != nil):
+		return key, errors.New(`has "uri" and what only a retired key has: remove "uri" and "signs_from", or "retired_at" and "tree_size"`)
+	case key.Disowned && key.TreeSize == nil:
+		return key, errors.New(`is disowned and has no "tree_size"`)
+	case key.URI != "" && strings.HasPrefix(key.PublicKey, schemeEd25519+":"):
+		return key, errors.New("is an ed25519 key with a URI: nothing signs with one, it is retired")
+	case strings.Contains(key.URI, "pin-value"):
+		return key, errors.New("has a PIN in its URI: every reader of the document would have it; use pin-source")
 	}
 	return key, nil
 }
@@ -112,17 +127,41 @@ func only(object map[string]any, known ...string) error {
 	return nil
 }
 
-// Document is the set as ParseKeySet reads it, in its RFC 8785 form.
+// Document returns the set as ParseKeySet reads it, in its RFC 8785 form.
 func (k *KeySet) Document() []byte {
-	list := make([]any, len(k.keys))
-	for i, key := range k.keys {
-		entry := map[string]any{"pubkey": key.PublicKey, "state": key.State}
+	return encodeKeys(k.keys, func(key Key, entry map[string]any) {
+		if key.SignsFrom != nil {
+			entry["uri"], entry["signs_from"] = key.URI, *key.SignsFrom
+		}
+		if key.Disowned {
+			entry["disowned"] = true
+		}
+	})
+}
+
+// Digest names the document: processes with one digest have the same one.
+func (k *KeySet) Digest() string {
+	sum := sha256.Sum256(k.Document())
+	return hex.EncodeToString(sum[:6])
+}
+
+// Published returns what GET /v1/pubkeys answers now: the state of each key and
+// no URI.
+func (k *KeySet) Published() []byte {
+	return encodeKeys(k.Keys(), func(key Key, entry map[string]any) { entry["state"] = key.State })
+}
+
+func encodeKeys(keys []Key, more func(Key, map[string]any)) []byte {
+	list := make([]any, len(keys))
+	for i, key := range keys {
+		entry := map[string]any{"pubkey": key.PublicKey}
 		if key.RetiredAt != nil {
 			entry["retired_at"] = *key.RetiredAt
 		}
 		if key.TreeSize != nil {
 			entry["tree_size"] = *key.TreeSize
 		}
+		more(key, entry)
 		list[i] = entry
 	}
 	return canon.Encode(map[string]any{"keys": list})

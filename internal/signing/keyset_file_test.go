@@ -3,7 +3,9 @@ package signing
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,25 +23,26 @@ func newLabels(t *testing.T, n int) (labels, uris []string) {
 	return labels, uris
 }
 
+// document writes a key set, one {...} an entry.
+func document(entries ...string) []byte {
+	return []byte(`{"keys":[` + strings.Join(entries, ",") + `]}`)
+}
+
 func TestParseKeySet(t *testing.T) {
 	labels, uris := newLabels(t, 4)
 	early := newFixture(t).keys.Legacy()[1] // an ed25519 one
-	document := `{"keys":[
-		{"pubkey":"` + labels[1] + `","state":"next"},
-		{"pubkey":"` + labels[0] + `","state":"current"},
-		{"pubkey":"` + labels[2] + `","state":"retired","retired_at":1795257295,"tree_size":4711},
-		{"pubkey":"` + labels[3] + `","state":"retired"},
-		{"pubkey":"` + early + `","state":"retired","retired_at":0}]}`
-	k, err := ParseKeySet([]byte(document))
+	text := document(
+		`{"pubkey":"`+labels[1]+`","uri":"`+uris[1]+`","signs_from":9000000000}`,
+		`{"pubkey":"`+labels[0]+`","uri":"`+uris[0]+`","signs_from":0}`,
+		`{"pubkey":"`+labels[2]+`","retired_at":1795257295,"tree_size":4711,"disowned":true}`,
+		`{"pubkey":"`+labels[3]+`"}`,
+		`{"pubkey":"`+early+`","retired_at":0}`)
+	k, err := ParseKeySet(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if k.Current() != labels[0] || !slices.Equal(k.Legacy(), []string{labels[1], labels[2], labels[3], early}) {
+	if k.Current() != labels[0] || !slices.Equal(k.Legacy(), []string{labels[2], labels[3], early}) {
 		t.Errorf("current %s, legacy %v", k.Current(), k.Legacy())
-	}
-	// What is closed is accepted of old and of nothing new.
-	if got := k.Accepted(); !slices.Equal(got, []string{labels[1], labels[0], labels[3], early}) {
-		t.Errorf("accepted for something new: %v", got)
 	}
 	for i, want := range []map[int64]bool{
 		{0: true, 1 << 40: true}, {0: true, 1 << 40: true},
@@ -58,31 +61,39 @@ func TestParseKeySet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if key, err := k.SignedBy(digest, signature); err != nil || key.PublicKey != labels[i] {
-			t.Errorf("key %d: signed by %s, %v", i, key.PublicKey, err)
-		}
-		if key, err := k.SignerOf([]byte("a certificate"), signature); err != nil || key.PublicKey != labels[i] {
-			t.Errorf("key %d: the message is signed by %s, %v", i, key.PublicKey, err)
+		for _, verify := range []func() (Key, error){
+			func() (Key, error) { return k.SignedBy(digest, signature) },
+			func() (Key, error) { return k.SignerOf([]byte("a certificate"), signature) },
+		} {
+			key, err := verify()
+			if i == 1 && !errors.Is(err, ErrNotVerified) || i != 1 && (err != nil || key.PublicKey != labels[i]) {
+				t.Errorf("key %d: signed by %s, %v", i, key.PublicKey, err)
+			}
 		}
 	}
-	// The document is its own canonical form, and says the same.
+	// The document is its own canonical form, says the same, and so do sets without
+	// a file; what is published has states and no URI.
 	again, err := ParseKeySet(k.Document())
-	if err != nil || string(again.Document()) != string(k.Document()) {
+	if err != nil || string(again.Document()) != string(k.Document()) || again.Digest() != k.Digest() {
 		t.Errorf("read again: %v\n%s", err, k.Document())
 	}
-	var given, written any
-	if json.Unmarshal([]byte(document), &given) != nil || json.Unmarshal(k.Document(), &written) != nil {
-		t.Fatal("not JSON")
+	var given any
+	if err := json.Unmarshal(text, &given); err != nil {
+		t.Fatal(err)
 	}
 	if one, _ := json.Marshal(given); string(one) != string(k.Document()) {
 		t.Errorf("the document is\n%s\nwant\n%s", k.Document(), one)
 	}
-	// So is that of the settings without a file.
-	plain, err := NewKeySet(labels[0], labels[1:])
-	if err != nil {
-		t.Fatal(err)
+	want := string(document(
+		`{"pubkey":"`+labels[1]+`","state":"next"}`,
+		`{"pubkey":"`+labels[0]+`","state":"current"}`,
+		`{"pubkey":"`+labels[2]+`","retired_at":1795257295,"state":"retired","tree_size":4711}`,
+		`{"pubkey":"`+labels[3]+`","state":"retired"}`,
+		`{"pubkey":"`+early+`","retired_at":0,"state":"retired"}`))
+	if string(k.Published()) != want {
+		t.Errorf("published is\n%s\nwant\n%s", k.Published(), want)
 	}
-	if again, err := ParseKeySet(plain.Document()); err != nil || !slices.Equal(again.Legacy(), labels[1:]) {
+	if plain, err := NewKeySet(labels[0], labels[1:]); err != nil || plain.Digest() == k.Digest() || !slices.Equal(plain.Legacy(), labels[1:]) {
 		t.Errorf("%v, of %s", err, plain.Document())
 	}
 }
@@ -90,38 +101,39 @@ func TestParseKeySet(t *testing.T) {
 func TestBadKeySets(t *testing.T) {
 	labels, _ := newLabels(t, 2)
 	early := newFixture(t).keys.Legacy()[1]
-	current := `{"pubkey":"` + labels[0] + `","state":"current"}`
-	other := func(rest string) string {
-		return `{"keys":[` + current + `,{"pubkey":"` + labels[1] + `",` + rest + `}]}`
-	}
+	signs := `{"pubkey":"` + labels[0] + `","uri":"dev://k","signs_from":0}`
+	other := func(rest string) string { return string(document(signs, `{"pubkey":"`+labels[1]+`",`+rest+`}`)) }
 	for name, c := range map[string]struct{ document, says string }{
-		"empty":                 {``, "not valid JSON"},
-		"a list":                {`[` + current + `]`, "must be a JSON object"},
-		"something after":       {`{"keys":[` + current + `]} x`, "follows the end"},
-		"no keys":               {`{}`, `no list "keys"`},
-		"no key":                {`{"keys":[]}`, `no list "keys"`},
-		"keys is an object":     {`{"keys":{}}`, `no list "keys"`},
-		"unknown member":        {`{"keys":[` + current + `],"comment":""}`, `unknown member "comment"`},
-		"member twice":          {`{"keys":[` + current + `],"keys":[]}`, "twice"},
-		"no object":             {`{"keys":["` + labels[0] + `"]}`, "keys[0] is not an object"},
-		"no pubkey":             {`{"keys":[{"state":"current"}]}`, `keys[0] has no "pubkey"`},
-		"bad pubkey":            {`{"keys":[{"pubkey":"es256:00","state":"current"}]}`, `keys[0].pubkey "es256:00"`},
-		"no state":              {`{"keys":[{"pubkey":"` + labels[0] + `"}]}`, "use current, next or retired"},
-		"unknown state":         {other(`"state":"old"`), `keys[1] has the state "old"`},
-		"state of another case": {other(`"state":"Retired"`), "use current, next or retired"},
-		"misspelt tree_size":    {other(`"state":"retired","treesize":3`), `unknown member "treesize"`},
-		"two current":           {other(`"state":"current"`), "keys[1] is a second current key"},
-		"none current":          {`{"keys":[{"pubkey":"` + labels[0] + `","state":"next"}]}`, "no key of the set is current"},
-		"listed twice":          {`{"keys":[` + current + `,{"pubkey":"` + labels[0] + `","state":"retired"}]}`, "a second time"},
-		"next with a date":      {other(`"state":"next","retired_at":1`), "only a retired key"},
-		"next that is closed":   {other(`"state":"next","tree_size":1`), "only a retired key"},
-		"negative tree_size":    {other(`"state":"retired","tree_size":-1`), `"tree_size" of "-1"`},
-		"tree_size as text":     {other(`"state":"retired","tree_size":"1"`), "write an integer"},
-		"tree_size null":        {other(`"state":"retired","tree_size":null`), "or leave it out"},
-		"retired_at with part":  {other(`"state":"retired","retired_at":1.5`), "only integers"},
-		"ed25519 is current":    {`{"keys":[{"pubkey":"` + early + `","state":"current"}]}`, "nothing signs with one"},
-		"ed25519 is next":       {`{"keys":[` + current + `,{"pubkey":"` + early + `","state":"next"}]}`, "nothing signs with one"},
-		"another file":          {strings.Repeat(" ", maxKeySet) + "x", "another file"},
+		"empty":                   {``, "not valid JSON"},
+		"a list":                  {`[` + signs + `]`, "must be a JSON object"},
+		"something after":         {string(document(signs)) + ` x`, "follows the end"},
+		"no keys":                 {`{}`, `no list "keys"`},
+		"no key":                  {`{"keys":[]}`, `no list "keys"`},
+		"keys is an object":       {`{"keys":{}}`, `no list "keys"`},
+		"unknown member":          {`{"keys":[` + signs + `],"comment":""}`, `unknown member "comment"`},
+		"member twice":            {`{"keys":[` + signs + `],"keys":[]}`, "twice"},
+		"no object":               {`{"keys":["` + labels[0] + `"]}`, "keys[0] is not an object"},
+		"no pubkey":               {`{"keys":[{"uri":"dev://k","signs_from":0}]}`, `keys[0] has no "pubkey"`},
+		"bad pubkey":              {`{"keys":[{"pubkey":"es256:00"}]}`, `keys[0].pubkey "es256:00"`},
+		"pubkey is a number":      {`{"keys":[{"pubkey":1}]}`, "another kind than text"},
+		"an earlier release's":    {other(`"state":"retired"`), "releases before this one"},
+		"misspelt tree_size":      {other(`"treesize":3`), `unknown member "treesize"`},
+		"none signs":              {`{"keys":[{"pubkey":"` + labels[0] + `"}]}`, "no key of the set signs"},
+		"two from one second":     {other(`"uri":"dev://l","signs_from":0`), "only one may"},
+		"listed twice":            {`{"keys":[` + signs + `,{"pubkey":"` + labels[0] + `"}]}`, "a second time"},
+		"a URI and no time":       {other(`"uri":"dev://l"`), `one of "uri" and "signs_from"`},
+		"a time and no URI":       {other(`"signs_from":1`), `one of "uri" and "signs_from"`},
+		"signs and retired":       {other(`"uri":"dev://l","signs_from":1,"retired_at":1`), "only a retired key has"},
+		"signs and is closed":     {other(`"uri":"dev://l","signs_from":1,"tree_size":1`), "only a retired key has"},
+		"negative tree_size":      {other(`"tree_size":-1`), `"tree_size" of "-1"`},
+		"tree_size as text":       {other(`"tree_size":"1"`), "write an integer"},
+		"tree_size null":          {other(`"tree_size":null`), "or leave it out"},
+		"retired_at with part":    {other(`"retired_at":1.5`), "only integers"},
+		"disowned is a word":      {other(`"tree_size":1,"disowned":"yes"`), "neither true nor false"},
+		"disowned and not closed": {other(`"disowned":true`), `has no "tree_size"`},
+		"ed25519 signs":           {string(document(`{"pubkey":"` + early + `","uri":"dev://k","signs_from":0}`)), "nothing signs with one"},
+		"a PIN":                   {other(`"uri":"pkcs11:token=t?pin-value=1234","signs_from":1`), "use pin-source"},
+		"another file":            {strings.Repeat(" ", maxKeySet) + "x", "another file"},
 	} {
 		if _, err := ParseKeySet([]byte(c.document)); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v; want it to say %q", name, err, c.says)
@@ -130,44 +142,54 @@ func TestBadKeySets(t *testing.T) {
 }
 
 func TestSettings(t *testing.T) {
-	labels, uris := newLabels(t, 3)
-	file := func(document string) string {
+	labels, uris := newLabels(t, 2)
+	file := func(text string) string {
 		path := filepath.Join(t.TempDir(), "keys.json")
-		if err := os.WriteFile(path, []byte(document), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return path
 	}
-	set := file(`{"keys":[{"pubkey":"` + labels[0] + `","state":"current"},{"pubkey":"` + labels[1] + `","state":"next"}]}`)
+	set := func(label, uri string) string {
+		return file(string(document(`{"pubkey":"` + label + `","uri":"` + uri + `","signs_from":0}`)))
+	}
+	good := set(labels[0], uris[0])
 	for name, c := range map[string]struct {
 		settings Settings
 		says     string // empty: it opens
 	}{
 		"key alone":             {Settings{SigningKey: uris[0]}, ""},
 		"published key":         {Settings{SigningKey: uris[0], PublicKey: labels[0], LegacyKeys: labels[1:]}, ""},
-		"file":                  {Settings{SigningKey: uris[0], KeySetFile: set}, ""},
-		"no key":                {Settings{KeySetFile: set}, "FAIRPACT_SIGNING_KEY is not set"},
-		"file and public key":   {Settings{SigningKey: uris[0], KeySetFile: set, PublicKey: labels[0]}, "unset the others"},
-		"file and legacy keys":  {Settings{SigningKey: uris[0], KeySetFile: set, LegacyKeys: labels[1:]}, "unset the others"},
-		"no such file":          {Settings{SigningKey: uris[0], KeySetFile: set + "x"}, "FAIRPACT_KEY_SET_FILE: "},
-		"not a key set":         {Settings{SigningKey: uris[0], KeySetFile: file("{}")}, "FAIRPACT_KEY_SET_FILE: "},
-		"a next key":            {Settings{SigningKey: uris[1], KeySetFile: set}, "is published as a next key: make it the current one"},
-		"a stranger":            {Settings{SigningKey: uris[2], KeySetFile: set}, "is in no set of published keys"},
+		"file":                  {Settings{KeySetFile: good}, ""},
+		"nothing":               {Settings{}, "neither FAIRPACT_KEY_SET_FILE nor FAIRPACT_SIGNING_KEY is set"},
+		"file and key":          {Settings{SigningKey: uris[0], KeySetFile: good}, "unset the others"},
+		"file and public key":   {Settings{KeySetFile: good, PublicKey: labels[0]}, "unset the others"},
+		"file and legacy keys":  {Settings{KeySetFile: good, LegacyKeys: labels[1:]}, "unset the others"},
+		"no such file":          {Settings{KeySetFile: good + "x"}, "FAIRPACT_KEY_SET_FILE: "},
+		"not a key set":         {Settings{KeySetFile: file("{}")}, "FAIRPACT_KEY_SET_FILE: "},
+		"the URI of another":    {Settings{KeySetFile: set(labels[0], uris[1])}, "holds another key, " + labels[1]},
+		"no key at the URI":     {Settings{KeySetFile: set(labels[0], uris[0]+"x")}, "the key that signs now"},
 		"another published key": {Settings{SigningKey: uris[0], PublicKey: labels[1]}, "FAIRPACT_SIGNING_KEY is not the key of FAIRPACT_PUBLIC_KEY"},
 		"bad legacy key":        {Settings{SigningKey: uris[0], LegacyKeys: []string{"es256:00"}}, "FAIRPACT_LEGACY_KEYS"},
 		"no such key":           {Settings{SigningKey: uris[0] + "x"}, "FAIRPACT_SIGNING_KEY: "},
 	} {
-		signer, keys, err := c.settings.Open(t.Context())
-		switch {
-		case c.says != "":
-			if err == nil || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("%s: %v; want it to say %q", name, err, c.says)
+		t.Run(name, func(t *testing.T) {
+			ring, keys, err := c.settings.Open(t.Context(), slog.New(slog.DiscardHandler))
+			switch {
+			case c.says != "":
+				if err == nil || !strings.Contains(err.Error(), c.says) {
+					t.Errorf("%v; want it to say %q", err, c.says)
+				}
+			case err != nil:
+				t.Error(err)
+			default:
+				defer ring.Close()
+				signature, err := ring.Sign(t.Context(), sha256.Sum256(nil))
+				if err != nil || keys.Verify(nil, signature) != nil || ring.Custody() == "" {
+					t.Errorf("%s, %v", signature, err)
+				}
 			}
-		case err != nil:
-			t.Errorf("%s: %v", name, err)
-		case keys.CheckSigner(signer) != nil:
-			t.Errorf("%s: the signer is not the current key", name)
-		}
+		})
 	}
 }
 
@@ -187,9 +209,9 @@ func TestMostKeys(t *testing.T) {
 		}
 		rows := make([]string, count)
 		for i, label := range labels[:count] {
-			rows[i] = fmt.Sprintf(`{"pubkey":%q,"state":"retired"}`, label)
+			rows[i] = fmt.Sprintf(`{"pubkey":%q}`, label)
 		}
-		rows[0] = fmt.Sprintf(`{"pubkey":%q,"state":"current"}`, labels[0])
+		rows[0] = fmt.Sprintf(`{"pubkey":%q,"uri":"dev://k","signs_from":0}`, labels[0])
 		read, err := ParseKeySet([]byte(`{"keys":[` + strings.Join(rows, ",") + `]}`))
 		if (err == nil) != taken {
 			t.Fatalf("a document of %d keys: %v", count, err)

@@ -192,15 +192,6 @@ func TestKeySetLists(t *testing.T) {
 	}
 }
 
-func TestCheckSigner(t *testing.T) {
-	f := newFixture(t)
-	other := mustOpen(t, "file://"+writeKey(t, newP256(t)))
-	err := f.keys.CheckSigner(other)
-	if err == nil || !strings.Contains(err.Error(), other.PublicKey()) || !strings.Contains(err.Error(), f.keys.Current()) {
-		t.Errorf("%v; want an error naming both keys", err)
-	}
-}
-
 func TestBadLabels(t *testing.T) {
 	good := newFixture(t).keys.Current()
 	digits := strings.TrimPrefix(good, "es256:")

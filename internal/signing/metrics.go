@@ -24,6 +24,16 @@ var (
 		Name: "fairpact_signing_breaker_open",
 		Help: "1 while the signer answers without asking its provider, because that failed again and again.",
 	}, []string{"provider"})
+
+	keySetInfo = promauto.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "fairpact_signing_key_set",
+		Help: "1 for the digest of the key set that this process has: all are to have the same.",
+	}, []string{"digest"})
+
+	keysUnusable = promauto.NewGauge(prometheus.GaugeOpts{
+		Name: "fairpact_signing_keys_unusable",
+		Help: "Keys of the set that sign now or later and that this process cannot use.",
+	})
 )
 
 // countFromZero begins the series of a provider, so that the first failure of a

@@ -100,6 +100,11 @@ func (p *token) close() error {
 // is alone.
 func (p *token) connect() error {
 	l, err := p.login()
+	if err != nil && p.public != nil && isTransient(err) {
+		if err = p.module.restart(); err == nil {
+			l, err = p.login()
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -145,7 +150,7 @@ func (p *token) sign(ctx context.Context, digest [32]byte) ([]byte, error) {
 	if err != nil {
 		// Whatever went wrong, this session may be in any state: all are given up,
 		// and the next call logs in anew.
-		_ = p.module.CloseSession(session)
+		l.close(session)
 		if p.link == l {
 			p.drop()
 		}
@@ -154,7 +159,7 @@ func (p *token) sign(ctx context.Context, digest [32]byte) ([]byte, error) {
 	if p.link == l {
 		l.idle <- session
 	} else {
-		_ = p.module.CloseSession(session)
+		l.close(session)
 	}
 	if len(raw) != 64 {
 		return nil, fmt.Errorf("%w: %d bytes where r and s take 64", ErrProvider, len(raw))
@@ -165,20 +170,35 @@ func (p *token) sign(ctx context.Context, digest [32]byte) ([]byte, error) {
 
 // link is sessions on a token that are logged in, and the key's handle in them.
 type link struct {
-	module cryptoki
-	key    pkcs11.ObjectHandle
-	public *ecdsa.PublicKey
-	words  string
-	idle   chan pkcs11.SessionHandle
-	gone   chan struct{} // closed at the end
+	module     cryptoki
+	generation int // of the library, in which the sessions are valid
+	key        pkcs11.ObjectHandle
+	public     *ecdsa.PublicKey
+	words      string
+	idle       chan pkcs11.SessionHandle
+	gone       chan struct{} // closed at the end
 }
 
 func (l *link) sign(session pkcs11.SessionHandle, digest [32]byte) ([]byte, error) {
+	generation, leave := l.module.enter()
+	defer leave()
+	if generation != l.generation {
+		return nil, pkcs11.Error(pkcs11.CKR_SESSION_HANDLE_INVALID)
+	}
 	err := l.module.SignInit(session, []*pkcs11.Mechanism{pkcs11.NewMechanism(pkcs11.CKM_ECDSA, nil)}, l.key)
 	if err != nil {
 		return nil, err
 	}
 	return l.module.Sign(session, digest[:])
+}
+
+// close closes a session, unless the library was restarted since.
+func (l *link) close(session pkcs11.SessionHandle) {
+	generation, leave := l.module.enter()
+	defer leave()
+	if generation == l.generation {
+		_ = l.module.CloseSession(session)
+	}
 }
 
 // end closes what is idle; a session at work is closed by whoever holds it.
@@ -187,7 +207,7 @@ func (l *link) end() {
 	for {
 		select {
 		case session := <-l.idle:
-			_ = l.module.CloseSession(session)
+			l.close(session)
 		default:
 			return
 		}

@@ -24,6 +24,14 @@ type cryptoki interface {
 	GetAttributeValue(session pkcs11.SessionHandle, object pkcs11.ObjectHandle, template []*pkcs11.Attribute) ([]*pkcs11.Attribute, error)
 	SignInit(session pkcs11.SessionHandle, mechanism []*pkcs11.Mechanism, key pkcs11.ObjectHandle) error
 	Sign(session pkcs11.SessionHandle, message []byte) ([]byte, error)
+	// enter begins calls to the library, and leave ends them. A session is of the
+	// generation that it was opened in, and MUST not be used or closed in another:
+	// its handle may be that of a new session.
+	enter() (generation int, leave func())
+	// restart finalizes the library and initializes it anew, unless calls are under
+	// way: some see a token that came back only then. A new generation begins; each
+	// signer logs in again.
+	restart() error
 	// release ends one signer's use of the library.
 	release() error
 }
@@ -33,6 +41,28 @@ type cryptoki interface {
 type library struct {
 	*pkcs11.Ctx
 	users int // guarded by libraries.mu
+
+	calls      sync.RWMutex // shared by calls, taken alone by a restart
+	generation int          // guarded by calls
+}
+
+func (l *library) enter() (generation int, leave func()) {
+	l.calls.RLock()
+	return l.generation, l.calls.RUnlock
+}
+
+func (l *library) restart() error {
+	if !l.calls.TryLock() {
+		return transient{errors.New("the library is busy and cannot be started again yet")}
+	}
+	defer l.calls.Unlock()
+	l.generation++
+	libraries.mu.Lock()
+	defer libraries.mu.Unlock()
+	if err := errors.Join(l.Finalize(), l.Initialize()); err != nil {
+		return transient{inWords("start the library again", err)}
+	}
+	return nil
 }
 
 var libraries struct {
@@ -99,6 +129,7 @@ var meanings = map[uint]meaning{
 	pkcs11.CKR_TOKEN_NOT_PRESENT:          {"the token is not there: connect it again", true},
 	pkcs11.CKR_TOKEN_NOT_RECOGNIZED:       {"the library does not know the token in the slot: connect the right one", true},
 	pkcs11.CKR_SLOT_ID_INVALID:            {"the token's slot is gone: connect it again", true},
+	pkcs11.CKR_CRYPTOKI_NOT_INITIALIZED:   {"the library was started again: a new login follows", true},
 	pkcs11.CKR_DEVICE_ERROR:               {"the token or the way to it failed: look at its own log", true},
 	pkcs11.CKR_DEVICE_MEMORY:              {"the token has no memory left: run fewer clients of it", true},
 	pkcs11.CKR_HOST_MEMORY:                {"the library got no memory: give the process more", true},

@@ -440,6 +440,45 @@ func TestPKCS11StartSays(t *testing.T) {
 	labels, _ := newLabels(t, 1)
 	uri := s.uri("object=deployment")
 	signer := mustOpenToken(t, uri)
-	says(t, Settings{SigningKey: uri, PublicKey: labels[0]}, time.Minute, signer.Custody(), signer.PublicKey(), labels[0], "is in no set of published keys: publish it first")
+	says(t, Settings{SigningKey: uri, PublicKey: labels[0]}, time.Minute, signer.Custody(), signer.PublicKey(), labels[0], "rotate with fairpactctl keys")
 	says(t, Settings{SigningKey: strings.Replace(uri, "token=fairpact", "token=away", 1)}, time.Minute, `no token "away"`, `shows ["fairpact"]`, "connect the token")
+}
+
+// A token that goes away and comes back is used again, with no restart: every
+// signer of it, also one that was idle meanwhile.
+func TestPKCS11TokenComesBack(t *testing.T) {
+	s := newSoftToken(t)
+	s.generate(t, "one", 1, kept()...)
+	s.generate(t, "two", 2, kept()...)
+	first, second := mustOpenToken(t, s.uri("object=one")), mustOpenToken(t, s.uri("object=two"))
+	away := s.dir + "/away"
+	if err := os.Rename(s.dir+"/tokens", away); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(s.dir+"/tokens", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	failed := 0
+	for range 20 {
+		if _, err := first.Sign(t.Context(), trial); err != nil {
+			failed++
+		}
+	}
+	if failed == 0 {
+		t.Fatal("the token signs although it is away: the test shows nothing")
+	}
+	if err := errors.Join(os.Remove(s.dir+"/tokens"), os.Rename(away, s.dir+"/tokens")); err != nil {
+		t.Fatal(err)
+	}
+	for _, signer := range []*Signer{first, second} {
+		var err error
+		for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+			if _, err = signer.Sign(t.Context(), trial); err == nil {
+				break
+			}
+		}
+		if err != nil {
+			t.Errorf("the token is back and does not sign: %v", err)
+		}
+	}
 }

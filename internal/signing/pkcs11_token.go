@@ -16,11 +16,13 @@ import (
 
 // login opens sessions on the one token of the URI, logs in, and finds the key.
 func (p *token) login() (_ *link, err error) {
+	generation, leave := p.module.enter()
+	defer leave()
 	slot, info, err := p.findToken()
 	if err != nil {
 		return nil, err
 	}
-	l := &link{module: p.module, idle: make(chan pkcs11.SessionHandle, maxSessions), gone: make(chan struct{})}
+	l := &link{module: p.module, generation: generation, idle: make(chan pkcs11.SessionHandle, maxSessions), gone: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			l.end()
@@ -72,6 +74,9 @@ func (p *token) findToken() (uint, pkcs11.TokenInfo, error) {
 	case 1:
 		return at, found, nil
 	case 0:
+		if len(present) == 0 {
+			return 0, found, transient{fmt.Errorf("no token %q: the library shows no token at all; connect it, or tell the library where it is (SoftHSM: set SOFTHSM2_CONF)", p.uri.token)}
+		}
 		return 0, found, transient{fmt.Errorf("no token %q: the library shows [%s]; name one of them, or connect the token", p.uri.token, strings.Join(present, ", "))}
 	}
 	return 0, found, fmt.Errorf("%d tokens are named %q: add serial= to the URI", matches, p.uri.token)
@@ -144,11 +149,23 @@ func (p *token) findOne(session pkcs11.SessionHandle, kind string, template []*p
 	case err != nil:
 		return 0, inWords("look for the key", err)
 	case len(found) == 0:
-		return 0, fmt.Errorf("the token %q holds no %s key with object=%q and id=%x (an empty one matches all): pkcs11-tool --login --list-objects shows what it has", p.uri.token, kind, p.uri.object, p.uri.id)
+		return 0, fmt.Errorf("the token %q holds no %s key with %s: pkcs11-tool --login --list-objects shows what it has", p.uri.token, kind, p.uri.key())
 	case len(found) > 1:
-		return 0, fmt.Errorf("the token %q holds more than one %s key with object=%q and id=%x: name one by its id, id=%%01 say", p.uri.token, kind, p.uri.object, p.uri.id)
+		return 0, fmt.Errorf("the token %q holds more than one %s key with %s: name one by its id, id=%%01 say", p.uri.token, kind, p.uri.key())
 	}
 	return found[0], nil
+}
+
+// key renders what the URI says of the key.
+func (u pkcs11URI) key() string {
+	var parts []string
+	if u.object != "" {
+		parts = append(parts, fmt.Sprintf("object=%q", u.object))
+	}
+	if u.id != "" {
+		parts = append(parts, fmt.Sprintf("id=%x", u.id))
+	}
+	return strings.Join(parts, " and ")
 }
 
 // attribute is nil where the token has none or does not tell.

@@ -9,8 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"time"
-
-	"github.com/cenkalti/backoff/v5"
 )
 
 // provider is one home of one P-256 key. It does the least that only it can do;
@@ -68,22 +66,50 @@ func Open(ctx context.Context, uri string) (*Signer, error) {
 	return open(ctx, uri, defaultLimits)
 }
 
+// PublicKeyOf returns the label of the key that a URI names. It needs the right to
+// read the public key, not to sign.
+func PublicKeyOf(ctx context.Context, uri string) (string, error) {
+	p, _, err := openProvider(ctx, uri)
+	if err != nil {
+		return "", err
+	}
+	label, err := es256Label(p.publicKey())
+	return label, errors.Join(err, p.close())
+}
+
 func open(ctx context.Context, uri string, l limits) (*Signer, error) {
+	p, scheme, err := openProvider(ctx, uri)
+	if err != nil {
+		return nil, err
+	}
+	s, err := newSigner(p, scheme, l)
+	if err != nil {
+		_ = p.close()
+		return nil, err
+	}
+	if _, err := s.Sign(ctx, trial); err != nil {
+		_ = s.Close()
+		if scheme == "pkcs11" && errors.Is(err, ErrProvider) {
+			err = fmt.Errorf("the private and the public key object of that name do not match; regenerate the pair or name the pair with id=: %w", err)
+		}
+		return nil, fmt.Errorf("the signing key was found but does not sign: %w", err)
+	}
+	return s, nil
+}
+
+func openProvider(ctx context.Context, uri string) (p provider, scheme string, err error) {
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("open signer: %w", err)
+		return nil, "", fmt.Errorf("open signer: %w", err)
 	}
 	scheme, rest, ok := strings.Cut(uri, ":")
 	if !ok || !schemeShape.MatchString(scheme) {
-		return nil, errors.New("the signer URI has no scheme: use " + knownSchemes)
+		return nil, "", errors.New("the signer URI has no scheme: use " + knownSchemes)
 	}
 	path, slashes := strings.CutPrefix(rest, "//")
-
-	var p provider
-	var err error
 	switch scheme {
 	case "file", "dev":
 		if !slashes || path == "" {
-			return nil, fmt.Errorf("the signer URI of scheme %s names no file: write %s://PATH", scheme, scheme)
+			return nil, "", fmt.Errorf("the signer URI of scheme %s names no file: write %s://PATH", scheme, scheme)
 		}
 		if scheme == "file" {
 			p, err = openFile(path)
@@ -97,24 +123,9 @@ func open(ctx context.Context, uri string, l limits) (*Signer, error) {
 	case "pkcs11":
 		p, err = openPKCS11(ctx, rest)
 	default:
-		return nil, fmt.Errorf("the signer scheme %q is not known: use %s", scheme, knownSchemes)
+		err = fmt.Errorf("the signer scheme %q is not known: use %s", scheme, knownSchemes)
 	}
-	if err != nil {
-		return nil, err
-	}
-	s, err := newSigner(p, scheme, l)
-	if err != nil {
-		_ = p.close()
-		return nil, err
-	}
-	if _, err := s.Sign(ctx, trial); err != nil {
-		_ = s.Close()
-		if scheme == "pkcs11" && errors.Is(err, ErrProvider) {
-			err = fmt.Errorf("the private and the public key object of that name are no pair, make them anew together or name the pair with id=: %w", err)
-		}
-		return nil, fmt.Errorf("the signing key was found but does not sign: %w", err)
-	}
-	return s, nil
+	return p, scheme, err
 }
 
 // trial is what Open signs. Neither a certificate nor a tree head has these
@@ -123,18 +134,10 @@ var trial = sha256.Sum256([]byte("fairpact/start-up-check: neither a certificate
 
 // readKey reads a public key, with a few tries where the trouble may pass.
 func readKey(ctx context.Context, once func(context.Context) error) error {
-	var last error // Retry gives the context's end where it waited for the next try
-	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+	_, err := retry(ctx, 3, isTransient, func() (struct{}, error) {
 		call, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
-		last = once(call)
-		if last != nil && !isTransient(last) {
-			return struct{}{}, backoff.Permanent(last)
-		}
-		return struct{}{}, last
-	}, backoff.WithMaxTries(3), backoff.WithBackOff(fullJitter()))
-	if err != nil && last != nil {
-		err = last
-	}
+		return struct{}{}, once(call)
+	})
 	return err
 }

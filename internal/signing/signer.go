@@ -103,7 +103,7 @@ func (s *Signer) Close() error {
 // What it returns has been verified with the public key that was pinned when the
 // signer opened. An answer that does not verify is asked for once more, as a bit
 // that flipped on its way looks no different (AWS and PKCS#11 have no checksum);
-// two in a row are ErrProvider, for who lies twice lies on. Failures that pass
+// two in a row are ErrProvider and fail the call. Failures that pass
 // (throttling, 5xx, a broken connection, damage on the way) are tried again
 // within the deadline; what is left then, or a provider known to be down, is
 // ErrUnavailable. A provider that took too long is both ErrUnavailable and
@@ -126,30 +126,41 @@ func (s *Signer) signRetrying(caller context.Context, digest [32]byte) (string, 
 	ctx, cancel := context.WithTimeout(caller, s.limits.deadline)
 	defer cancel()
 	lies := 0
-	var last error
-	signature, err := backoff.Retry(ctx, func() (string, error) {
+	signature, err := retry(ctx, s.limits.tries, func(err error) bool {
+		return ctx.Err() == nil && (isTransient(err) || errors.Is(err, ErrProvider) && lies < 2)
+	}, func() (string, error) {
 		signature, err := s.breaker.call(func() (string, error) { return s.signOnce(ctx, digest) })
 		if errors.Is(err, ErrProvider) {
 			lies++
 		}
-		again := ctx.Err() == nil && (isTransient(err) || errors.Is(err, ErrProvider) && lies < 2)
-		last = err
-		if err != nil && !again {
-			return "", backoff.Permanent(err)
-		}
 		return signature, err
-	}, backoff.WithMaxTries(s.limits.tries), backoff.WithBackOff(fullJitter()))
+	})
 	switch {
 	case err == nil:
 		return signature, nil
 	case caller.Err() != nil:
 		return "", fmt.Errorf("the caller gave up: %w", caller.Err())
-	}
-	err = last // Retry gives the context's end where it waited for the next try
-	if isTransient(err) {
+	case isTransient(err):
 		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return "", err
+}
+
+// retry calls once, at most tries times, until it succeeds, its error is not worth
+// another try, or ctx ends. The error is that of the last call.
+func retry[T any](ctx context.Context, tries uint, again func(error) bool, once func() (T, error)) (T, error) {
+	var last error // backoff returns the context's end where it waited for the next try
+	result, err := backoff.Retry(ctx, func() (T, error) {
+		var result T
+		if result, last = once(); last != nil && !again(last) {
+			return result, backoff.Permanent(last)
+		}
+		return result, last
+	}, backoff.WithMaxTries(tries), backoff.WithBackOff(fullJitter()))
+	if err != nil && last != nil {
+		err = last
+	}
+	return result, err
 }
 
 // fullJitter draws each pause from all of [0, ceiling): an interval of half the

@@ -29,6 +29,10 @@ import (
 type Client struct {
 	appendURL, readURL, secret string
 	http                       *http.Client
+
+	// Check, unless nil, sees each answer of the log before it is read; its error
+	// counts as a log that is out of reach. Set it before the first call.
+	Check func(*http.Response) error
 }
 
 const (
@@ -217,6 +221,11 @@ func (c *Client) exchange(request *http.Request, into any) error {
 		return unavailable(err)
 	}
 	defer response.Body.Close()
+	if c.Check != nil {
+		if err := c.Check(response); err != nil {
+			return unavailable(err)
+		}
+	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
 		return unavailable(err)

@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairpact/fairpact/internal/crash"
-	"github.com/fairpact/fairpact/internal/signing"
 )
 
 const publishTimeout = 30 * time.Second
@@ -141,8 +140,8 @@ func (p *publisher) sign(ctx context.Context, r root, tree *tree, last []byte) (
 		return TreeHead{}, fmt.Errorf("sign the head of size %d: %w: %w", r.size, errUnsigned, err)
 	}
 	key, err := p.checks.keys.SignedBy(digest, signature)
-	if err == nil && key.State != signing.StateCurrent {
-		err = fmt.Errorf("it is by a %s key, and new heads are signed by the current one alone", key.State)
+	if err == nil && key.Closed() {
+		err = fmt.Errorf("it is by %s, and a closed key signs no new head", key.PublicKey)
 	}
 	if err != nil {
 		return TreeHead{}, fmt.Errorf("sign the head of size %d: the signer's own signature: %w", r.size, err)

@@ -1,37 +1,48 @@
 package verification_test
 
 import (
-	"encoding/json"
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/signing"
+	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// What a deployment starts with and publishes is what its readers can read: the
-// key sets of the shared cases, which the Python verifier and the one in the
-// browser judge as well, are taken or refused alike. The start is stricter in
-// one thing: no ed25519 key signs now or will.
-func TestKeySetsOfTheStartAndOfTheVerifiers(t *testing.T) {
+// At every time of a rotation, what a deployment publishes is a key set that
+// verifiers read, and that agrees with its status.
+func TestVerifiersReadWhatIsPublished(t *testing.T) {
 	t.Parallel()
-	taken, refused := 0, 0
-	for _, c := range sharedCases(t) {
-		var document map[string]json.RawMessage
-		if json.Unmarshal(c.Keys, &document) != nil || document["keys"] == nil {
-			continue // labels, a status, or no document
+	now := time.Now().Unix()
+	label := func(x int) string { return fmt.Sprintf("es256:02%064x", x) } // 5, 6 and 8 are on the curve
+	for _, offset := range []int64{-100_000, -1000, -200, 0, 200, 1000, 100_000} {
+		set, err := signing.ParseKeySet(fmt.Appendf(nil, `{"keys":[{"pubkey":%q,"uri":"dev://1","signs_from":%d},{"pubkey":%q,"uri":"dev://2","signs_from":%d},{"pubkey":%q,"retired_at":5,"tree_size":7}]}`,
+			label(5), now-50_000, label(6), now+offset, label(8)))
+		if err != nil {
+			t.Fatal(err)
 		}
-		read := !slices.Contains(c.Failed, "unreadable") && !slices.Contains(c.Failed, "keys")
-		_, err := signing.ParseKeySet(c.Keys)
-		if (err == nil) != read {
-			t.Errorf("the start says %v, the verifiers fail %v: %.300s", err, c.Failed, c.Keys)
+		document, err := canon.Parse(set.Published())
+		if err != nil {
+			t.Fatal(err)
 		}
-		if err == nil {
-			taken++
-		} else {
-			refused++
+		keys, problem := verification.ReadKeys(document)
+		if problem != "" {
+			t.Fatalf("%d: %s in %s", offset, problem, set.Published())
 		}
-	}
-	if taken < 20 || refused < 20 {
-		t.Errorf("%d key sets are taken and %d refused: too few to mean anything", taken, refused)
+		var current string
+		var retired []string
+		for _, k := range keys {
+			switch k.State {
+			case verification.Current:
+				current = k.Label
+			case verification.Retired:
+				retired = append(retired, k.Label)
+			}
+		}
+		if current != set.Current() || !slices.Equal(retired, set.Legacy()) {
+			t.Errorf("%d: published %s and %v, status %s and %v", offset, current, retired, set.Current(), set.Legacy())
+		}
 	}
 }

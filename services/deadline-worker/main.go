@@ -74,12 +74,8 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	prometheus.Unregister(collectors.NewGoCollector())
 	prometheus.Unregister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	health.Measure(runtimemetrics.Registry)
-	return health.ServeBeside(ctx, logger, func(ctx context.Context) error {
-		if !parts.Gate.Passed(ctx) { // before that it is not to lead: it could finish no certificate
-			return nil
-		}
-		return mgr.Start(ctx)
-	}, service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()})
+	health.KeySet = parts.Keys.Digest()
+	return health.ServeBeside(ctx, logger, mgr.Start, service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()})
 }
 
 // newManager needs an API server only for the Lease: without election its

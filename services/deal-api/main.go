@@ -51,13 +51,16 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		return err
 	}
 	defer parts.Close()
-	status := httpapi.Status{
-		Status: "ok", Service: "fairpact", Version: version.String(),
-		PublicKey: parts.Keys.Current(), Custody: parts.Signer.Custody(), LegacyKeys: append([]string{}, parts.Keys.Legacy()...), DevEphemeral: parts.Signer.Ephemeral(),
-		Note: "neutral escrow for sealed-input computation; start with POST /v1/keys, the surface is at /openapi.json",
-	}
-	if status.DevEphemeral {
-		status.Note += "; this deployment signs with a development key: its certificates prove nothing"
+	status := func() httpapi.Status {
+		s := httpapi.Status{
+			Status: "ok", Service: "fairpact", Version: version.String(),
+			PublicKey: parts.Keys.Current(), Custody: parts.Signer.Custody(), LegacyKeys: parts.Keys.Legacy(), DevEphemeral: parts.Signer.Ephemeral(),
+			Note: "neutral escrow for sealed-input computation; start with POST /v1/keys, the surface is at /openapi.json",
+		}
+		if s.DevEphemeral {
+			s.Note += "; this deployment signs with a development key: its certificates prove nothing"
+		}
+		return s
 	}
 	callers := &caller.Policy{TrustedProxies: proxies, KeysPerMinute: c.KeysPerMinute, Limiter: parts.Redis}
 	pages := texts.Pages()
@@ -71,19 +74,16 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	}
 	pages["/mcp"] = tools
 	api, err := httpapi.New(httpapi.Config{
-		Escrow: parts.Escrow, Guard: parts.Guard, Callers: callers, Status: status, KeySet: parts.Keys.Document(),
+		Escrow: parts.Escrow, Guard: parts.Guard, Callers: callers, Status: status, KeySet: parts.Keys.Published,
 		LogReadURL: c.LogReadURL, Pages: pages, Logger: logger,
 	})
 	if err != nil {
 		return err
 	}
 	health := service.NewHealth(parts.Ready)
+	health.KeySet = parts.Keys.Digest()
 	health.Delay = c.DrainDelay
-	if err := health.Open(logger, service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()}); err != nil {
-		return err
-	}
-	if !parts.Gate.Passed(ctx) {
-		return nil
-	}
-	return health.Serve(ctx, logger, service.Port{Name: "public", Address: c.Listen, Server: httpapi.Server(api, logger)})
+	return health.Serve(ctx, logger,
+		service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()},
+		service.Port{Name: "public", Address: c.Listen, Server: httpapi.Server(api, logger)})
 }

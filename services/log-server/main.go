@@ -5,18 +5,16 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/fairpact/fairpact/internal/database"
 	"github.com/fairpact/fairpact/internal/forkguard"
-	"github.com/fairpact/fairpact/internal/replica"
+	"github.com/fairpact/fairpact/internal/keywatch"
 	"github.com/fairpact/fairpact/internal/service"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/translog"
@@ -40,7 +38,6 @@ type config struct {
 func (c *config) Validate() error {
 	for _, required := range []struct{ name, value string }{
 		{"DATABASE_URL", c.DatabaseURL},
-		{"FAIRPACT_SIGNING_KEY", c.SigningKey},
 		{"FAIRPACT_APPEND_SECRET_FILE", c.AppendSecretFile},
 	} {
 		if required.value == "" {
@@ -65,11 +62,12 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	}
 	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	signer, keys, err := c.Settings.Open(starting)
+	signer, keys, err := c.Settings.Open(starting, logger)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = signer.Close() }()
+	database.Application = keywatch.Name("log-server", keys)
 	pool, err := database.Open(starting, c.DatabaseURL, 0)
 	if err != nil {
 		return fmt.Errorf("DATABASE_URL: %w", err)
@@ -86,43 +84,36 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		defer guard.Close()
 		options = append(options, translog.WithGuard(guard, c.ForkGuardInit))
 	}
-	gate, err := replica.Open(starting, c.DatabaseURL, "log-server", signer, keys, logger)
-	if err != nil {
+	logger.Info("signing key", "pubkey", keys.Current(), "custody", signer.Custody(), "ephemeral", signer.Ephemeral())
+	if err := translog.CheckClosed(starting, pool, keys.Keys(), closedHeads); err != nil {
 		return err
 	}
-	defer gate.Close()
-	logger.Info("signing key", "pubkey", signer.PublicKey(), "custody", signer.Custody(), "ephemeral", signer.Ephemeral())
-	var log atomic.Pointer[translog.Log]
-	health := service.NewHealth(func(ctx context.Context) error {
-		if err := gate.Ready(); err != nil {
-			return err
-		}
-		if l := log.Load(); l != nil {
-			return l.Ready(ctx)
-		}
-		return errors.New("starting")
-	})
-	health.Delay = c.DrainDelay
-	if err := health.Open(logger, service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()}); err != nil {
-		return err
-	}
-	// Heads and signatures are read with a key set that fits the others', or not
-	// at all: a head under an unknown key would look like a contradiction.
-	if !gate.Passed(ctx) {
-		return nil
-	}
-	opening, done := context.WithTimeout(ctx, startTimeout)
-	defer done()
-	l, err := translog.Open(opening, pool, gate, keys, logger, options...)
+	l, err := translog.Open(starting, pool, signer, keys, logger, options...)
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	log.Store(l)
+	health := service.NewHealth(func(ctx context.Context) error {
+		now, err := database.Now(ctx, pool)
+		if err == nil {
+			err = keys.CheckClock(now)
+		}
+		if err != nil {
+			return err
+		}
+		return l.Ready(ctx)
+	})
+	health.KeySet = keys.Digest()
+	health.Delay = c.DrainDelay
 	return health.Serve(ctx, logger,
-		service.Port{Name: "read", Address: c.ReadListen, Server: server(l.ReadHandler(), logger)},
-		service.Port{Name: "append", Address: c.AppendListen, Server: server(l.AppendHandler(secret), logger)})
+		service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()},
+		service.Port{Name: "read", Address: c.ReadListen, Server: server(keywatch.Tell(keys, l.ReadHandler()), logger)},
+		service.Port{Name: "append", Address: c.AppendListen, Server: server(keywatch.Tell(keys, l.AppendHandler(secret)), logger)})
 }
+
+// closedHeads is how many heads above the tree size of a closed key are checked
+// at the start, 0.1 ms each: a key that went on signing signed the first of them.
+const closedHeads = 1000
 
 // server bounds what a slow client can hold; an append may wait for its head.
 func server(h http.Handler, logger *slog.Logger) *http.Server {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -19,7 +20,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairpact/fairpact/internal/localservers/servertest"
-	"github.com/fairpact/fairpact/internal/replica"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/translog"
 )
@@ -67,10 +67,8 @@ func newSetup(t *testing.T) *setup {
 
 func (s *setup) migrate(t *testing.T) {
 	t.Helper()
-	for _, migrate := range []func(context.Context, string) error{translog.Migrate, replica.Migrate} {
-		if err := migrate(t.Context(), s.env["DATABASE_URL"]); err != nil {
-			t.Fatal(err)
-		}
+	if err := translog.Migrate(t.Context(), s.env["DATABASE_URL"]); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -359,7 +357,7 @@ func TestRefusesToStart(t *testing.T) {
 		"bad legacy keys": {func(_ *testing.T, s *setup) { s.env["FAIRPACT_LEGACY_KEYS"] = "es256:00,x" }, "FAIRPACT_LEGACY_KEYS"},
 		"no secret file":  {func(_ *testing.T, s *setup) { s.env["FAIRPACT_APPEND_SECRET_FILE"] += ".none" }, "FAIRPACT_APPEND_SECRET_FILE"},
 		"no secret":       {func(_ *testing.T, s *setup) { delete(s.env, "FAIRPACT_APPEND_SECRET_FILE") }, "FAIRPACT_APPEND_SECRET_FILE is not set"},
-		"no signing key":  {func(_ *testing.T, s *setup) { delete(s.env, "FAIRPACT_SIGNING_KEY") }, "FAIRPACT_SIGNING_KEY is not set"},
+		"no signing key":  {func(_ *testing.T, s *setup) { delete(s.env, "FAIRPACT_SIGNING_KEY") }, "FAIRPACT_SIGNING_KEY is set"},
 		"no fork guard":   {func(t *testing.T, s *setup) { s.migrate(t); s.env["FAIRPACT_FORK_GUARD"] = "guard.json" }, "FAIRPACT_FORK_GUARD"},
 		"a short secret": {func(t *testing.T, s *setup) {
 			if err := os.WriteFile(s.env["FAIRPACT_APPEND_SECRET_FILE"], []byte("short\n"), 0o600); err != nil {
@@ -379,5 +377,48 @@ func TestRefusesToStart(t *testing.T) {
 				t.Error("the password is in the log")
 			}
 		})
+	}
+}
+
+// A key set that closes a key below a head that it signed does not start: an older
+// document, rolled out later, would make good certificates invalid.
+func TestRefusesAKeyClosedBelowItsHeads(t *testing.T) {
+	s := newSetup(t)
+	s.migrate(t)
+	p := s.start(t)
+	p.waitReady(t)
+	if _, err := p.client().Append(t.Context(), entry(1), s.sign(t, entry(1))); err != nil {
+		t.Fatal(err)
+	}
+	p.signal(t, syscall.SIGTERM)
+	p.end(t)
+
+	delete(s.env, "FAIRPACT_SIGNING_KEY")
+	uri := "dev://" + filepath.Join(t.TempDir(), "next.pem")
+	label, err := signing.PublicKeyOf(t.Context(), uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		closed string
+		says   string // "": it starts
+	}{
+		{`"tree_size":0`, "that key signed the head of size 1"},
+		{`"tree_size":0,"disowned":true`, ""},
+		{`"tree_size":1`, ""},
+	} {
+		s.env["FAIRPACT_KEY_SET_FILE"] = filepath.Join(t.TempDir(), "keys.json")
+		document := fmt.Sprintf(`{"keys":[{"pubkey":%q,"uri":%q,"signs_from":5},{"pubkey":%q,%s}]}`, label, uri, s.signer.PublicKey(), row.closed)
+		if err := os.WriteFile(s.env["FAIRPACT_KEY_SET_FILE"], []byte(document), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p := s.start(t)
+		if row.says == "" {
+			p.waitReady(t)
+			p.signal(t, syscall.SIGTERM)
+		}
+		if code := p.end(t); (code == 0) != (row.says == "") || !strings.Contains(p.text(), row.says) {
+			t.Errorf("%s: exit code %d, want %q in:\n%s", row.closed, code, row.says, p.text())
+		}
 	}
 }

@@ -80,18 +80,20 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- (get (index . 0).Values.secrets (index . 1)).key -}}
 {{- end }}
 
-{{/* Name of the Secret with the private key; empty where a KMS signs. */}}
+{{/* Name of the Secret with private keys; empty where a KMS signs. */}}
 {{- define "fairpact.signingSecret" -}}
 {{- $s := .Values.signing -}}
-{{- if and $s.uri $s.existingSecret.name -}}
+{{- if and $s.keySet (or $s.uri $s.publicKey $s.legacyKeys) -}}
+{{- fail "signing.keySet replaces signing.uri, signing.publicKey and signing.legacyKeys: leave those empty" -}}
+{{- else if and $s.uri $s.existingSecret.name -}}
 {{- fail "signing.uri and signing.existingSecret.name are both set: keep the one that holds the key" -}}
 {{- else if $s.existingSecret.name -}}
 {{- $s.existingSecret.name -}}
-{{- else if $s.uri -}}
+{{- else if or $s.uri $s.keySet -}}
 {{- else if .Values.dev.enabled -}}
 {{- include "fairpact.fullname" . }}-dev-signing
 {{- else -}}
-{{- fail "the deployment has no signing key: set signing.uri (gcpkms://…, awskms:///…) or signing.existingSecret.name" -}}
+{{- fail "the deployment has no signing key: set signing.uri (gcpkms://…, awskms:///…), signing.keySet or signing.existingSecret.name" -}}
 {{- end -}}
 {{- end }}
 

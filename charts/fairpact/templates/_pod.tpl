@@ -63,28 +63,26 @@ tolerations: {{ toJson . }}
       key: {{ include "fairpact.secretKey" (list . "database") }}
 {{- end }}
 
-{{/* The key-set document. It lies in the pod template, beside the signing URI: a ConfigMap would change under the pods of the
-revision before, and one of them that restarts would hold a key that its document no longer calls current. */}}
+{{/* The key-set document. It lies in the pod template: a ConfigMap would change under the pods of the revision before, and one
+that restarts would not be rolled back with its revision. */}}
 {{- define "fairpact.keySet" -}}
 {{- toJson .Values.signing.keySet -}}
 {{- end }}
 
 {{/* Settings of all three binaries. */}}
 {{- define "fairpact.commonEnv" -}}
-{{- if and .Values.signing.keySet (or .Values.signing.publicKey .Values.signing.legacyKeys) }}
-{{- fail "signing.keySet replaces signing.publicKey and signing.legacyKeys: leave those empty" }}
-{{- end }}
 {{- include "fairpact.databaseEnv" . }}
+{{- if .Values.signing.keySet }}
+- name: FAIRPACT_KEY_SET_FILE
+  value: /etc/fairpact/key-set/key-set.json
+{{- else }}
 - name: FAIRPACT_SIGNING_KEY
   {{- if .Values.signing.uri }}
   value: {{ .Values.signing.uri | quote }}
   {{- else }}
   # dev:// makes the status admit that the key was made for a trial.
-  value: {{ if .Values.signing.existingSecret.name }}file{{ else }}dev{{ end }}:///run/fairpact/key/key.pem
+  value: {{ if .Values.signing.existingSecret.name }}file{{ else }}dev{{ end }}:///run/fairpact/key/{{ .Values.signing.existingSecret.key }}
   {{- end }}
-{{- if .Values.signing.keySet }}
-- name: FAIRPACT_KEY_SET_FILE
-  value: /etc/fairpact/key-set/key-set.json
 {{- end }}
 {{- with .Values.signing.publicKey }}
 - name: FAIRPACT_PUBLIC_KEY
@@ -161,10 +159,10 @@ revision before, and one of them that restarts would hold a key that its documen
 {{- end }}
 {{- if include "fairpact.signingSecret" $root }}
 # A file:// key must be its owner's alone, and a Secret volume gives it to a group.
-- name: key-file
+- name: key-files
   image: {{ include "fairpact.image" (list $root "deal-api") }}
   imagePullPolicy: {{ $root.Values.image.pullPolicy }}
-  command: [/fairpactctl, key-file, /run/fairpact/key-secret/key.pem, /run/fairpact/key/key.pem]
+  command: [/fairpactctl, key-files, /run/fairpact/key-secret, /run/fairpact/key]
   securityContext:
     {{- include "fairpact.containerSecurity" $root | nindent 4 }}
   resources:
@@ -212,7 +210,6 @@ revision before, and one of them that restarts would hold a key that its documen
   secret:
     secretName: {{ include "fairpact.signingSecret" $root }}
     defaultMode: 0440
-    items: [{key: {{ $root.Values.signing.existingSecret.key | quote }}, path: key.pem}]
 - name: key
   emptyDir: {medium: Memory, sizeLimit: 1Mi}
 {{- end }}
@@ -273,7 +270,7 @@ spec:
       {{- include "fairpact.pullSecrets" $root | nindent 6 }}
       securityContext:
         {{- include "fairpact.podSecurity" $root | nindent 8 }}
-      # The pause before SIGTERM, the 28 s of draining, and what the replicas' list, the database and the last spans may take then.
+      # The pause before SIGTERM, the 28 s of draining, and what the database and the last spans may take then.
       terminationGracePeriodSeconds: {{ add $v.preStopSeconds 32 }}
       {{- with include "fairpact.initContainers" $at }}
       initContainers:

@@ -1,0 +1,116 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairpact/fairpact/e2e"
+)
+
+// The parties of an open deal fetch all inputs once it is COMPUTED; in no other
+// mode, state or retention, and the view holds them never.
+func TestOpenAndPurge(t *testing.T) {
+	c, w := surfaceClient(t), e2e.Database(t, e2e.Shared(t))
+	const marker = "4711" // in every input and salt
+	inputs := []e2e.Body{{"valuations": e2e.Body{"car": 47110, "boat": 1}}, {"valuations": e2e.Body{"car": 2, "boat": 47111}, "note": "of 4711"}}
+	for _, mode := range []string{"sealed", "open"} {
+		for _, retention := range []string{"standard", "purge"} {
+			t.Run(mode+" and "+retention, func(t *testing.T) {
+				c, w := surfaceClient(t), e2e.Witness{T: t, Pool: w.Pool}
+				given := mode == "open" && retention == "standard"
+				waits := map[bool]string{true: "INPUTS_NOT_READY", false: "INPUTS_SEALED"}[given]
+				d := c.Create(e2e.Retained(e2e.SplitBody(time.Hour, 2*time.Hour), mode, retention))
+				var all []e2e.Sealed
+				for _, in := range inputs {
+					all = append(all, e2e.Seal(t, in))
+				}
+				refused := func() {
+					t.Helper()
+					for _, token := range d.Tokens {
+						c.Refused(409, waits, "GET", d.Path("/inputs"), token, nil)
+					}
+					c.Refused(403, "FORBIDDEN", "GET", d.Path("/inputs"), d.Key, nil)
+				}
+				refused()
+				for p, s := range all {
+					d.Commit(p, s)
+					refused()
+				}
+				d.Reveal(0, all[0])
+				refused()
+				if n := w.KeptInputs(d.ID); n != 1 {
+					t.Errorf("%d inputs are kept while the deal runs, want 1", n)
+				}
+				d.Reveal(1, all[1])
+				if given {
+					disclosed(t, c, d, all)
+				} else {
+					refused()
+				}
+				kept := map[string]int64{"standard": 2, "purge": 0}[retention]
+				if n := w.KeptInputs(d.ID); n != kept {
+					t.Errorf("%d inputs are kept, want %d", n, kept)
+				}
+				view, cert := c.Want(200, "GET", d.Path(""), d.Tokens[0], nil).Body, d.Certified(e2e.Patience)
+				for name, text := range map[string][]byte{"view": view, "certificate": cert} {
+					for _, s := range all {
+						if strings.Contains(string(text), marker) || strings.Contains(string(text), s.Salt) {
+							t.Errorf("the %s holds an input: %s", name, text)
+						}
+					}
+				}
+				var v struct {
+					Mode, Retention string
+					InputRoot       string `json:"input_root"`
+					Properties      []string
+				}
+				e2e.Answer{Body: cert}.Into(t, &v)
+				purged := strings.Contains(fmt.Sprint(v.Properties), "inputs-purged")
+				if v.Mode != mode || v.Retention != retention || v.InputRoot == "" || purged != (retention == "purge") {
+					t.Errorf("certificate: %+v", v)
+				}
+			})
+		}
+	}
+	// A deal that ends otherwise never gives its inputs out, and purge still counts.
+	for _, retention := range []string{"standard", "purge"} {
+		b := e2e.Retained(e2e.ShapleyBody(time.Hour, 2*time.Hour), "open", retention)
+		d := c.Create(b)
+		yes, no := e2e.Seal(t, e2e.Body{"accept": true}), e2e.Seal(t, e2e.Body{"accept": false})
+		d.Commit(0, yes)
+		d.Commit(1, no)
+		d.Reveal(0, yes)
+		d.Reveal(1, no)
+		c.Refused(409, map[string]string{"standard": "INPUTS_NOT_READY", "purge": "INPUTS_SEALED"}[retention], "GET", d.Path("/inputs"), d.Tokens[0], nil)
+		if n := w.KeptInputs(d.ID); (n == 0) != (retention == "purge") {
+			t.Errorf("%s: %d inputs are kept after a rejection", retention, n)
+		}
+	}
+}
+
+// disclosed holds GET inputs to what was revealed, to both parties alike.
+func disclosed(t *testing.T, c *e2e.Client, d *e2e.Dealt, all []e2e.Sealed) {
+	t.Helper()
+	for _, token := range d.Tokens {
+		var r struct {
+			DealID string `json:"deal_id"`
+			Inputs []struct {
+				Party *int
+				Input json.RawMessage
+				Salt  string
+			}
+		}
+		c.Want(200, "GET", d.Path("/inputs"), token, nil).Into(t, &r)
+		if r.DealID != d.ID || len(r.Inputs) != len(all) {
+			t.Fatalf("%+v", r)
+		}
+		for p, in := range r.Inputs {
+			if *in.Party != p || in.Salt != all[p].Salt || sha(canonical(t, in.Input), []byte(in.Salt)) != all[p].Commitment {
+				t.Errorf("party %d: %+v", p, in)
+			}
+		}
+	}
+}

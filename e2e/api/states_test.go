@@ -1,0 +1,230 @@
+package api
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fairpact/fairpact/e2e"
+)
+
+// standing is a deal in one state, and what the contract says of it there.
+type standing struct {
+	deal      *e2e.Dealt
+	inputs    []e2e.Sealed
+	state     string
+	committed []bool
+	revealed  []bool
+	flakers   []int // VOID only
+	result    bool
+
+	commit, reveal, cancel, certificate string // the code of each refusal; empty: not refused
+}
+
+// ended are the refusals of a deal that has ended with a certificate.
+func (s standing) ended() standing {
+	s.commit, s.reveal, s.cancel = "DEAL_ENDED", "DEAL_ENDED", "CANNOT_CANCEL"
+	return s
+}
+
+// inEachState makes a deal of two parties in every state that needs no outage.
+// What is refused is asked of party 1.
+func inEachState(c *e2e.Client) map[string]standing {
+	c.T.Helper()
+	hour := func() e2e.Body { return e2e.SplitBody(time.Hour, 2*time.Hour) }
+	of := func(x *e2e.Cut, s standing) standing {
+		s.deal, s.inputs = x.Deal, x.Inputs
+		return s
+	}
+	late := func(miss e2e.Scenario) *e2e.Cut {
+		for lead := 2 * time.Second; ; lead *= 2 {
+			if x := miss(c, lead); x != nil {
+				e2e.Eventually(c.T, "the deadline", e2e.Patience, func() bool { return x.Deal.View().State == "VOID" })
+				return x
+			}
+		}
+	}
+	rejected := e2e.Open(c, e2e.ShapleyBody(time.Hour, 2*time.Hour), 2, 0, e2e.Body{"accept": false}, e2e.Body{"accept": true})
+	rejected.Deal.Reveal(0, rejected.Inputs[0])
+	cancelled := e2e.Open(c, hour(), 1, 0, e2e.AnnsValues, e2e.BobsValues)
+	c.Want(200, "POST", cancelled.Deal.Path("/cancel"), cancelled.Deal.Key, nil)
+	no, one, two, second := []bool{false, false}, []bool{true, false}, []bool{true, true}, []bool{false, true}
+	counter := e2e.Open(c, hour(), 0, 0, e2e.AnnsValues, e2e.BobsValues)
+	counter.Deal.Commit(1, counter.Inputs[1])
+
+	const ready, none = "CERT_NOT_READY", "NO_CERTIFICATE"
+	return map[string]standing{
+		"open": of(e2e.Open(c, hour(), 0, 0, e2e.AnnsValues, e2e.BobsValues), standing{state: "OPEN", committed: no, revealed: no,
+			reveal: "COMMITS_MISSING", certificate: ready}),
+		"committing, the initiator": of(e2e.Open(c, hour(), 1, 0, e2e.AnnsValues, e2e.BobsValues), standing{state: "COMMITTING", committed: one, revealed: no,
+			reveal: "COMMITS_MISSING", certificate: ready}),
+		"committing, the other": of(counter, standing{state: "COMMITTING", committed: second, revealed: no,
+			commit: "ALREADY_COMMITTED", reveal: "COMMITS_MISSING", cancel: "CANNOT_CANCEL", certificate: ready}),
+		"revealing": of(e2e.Open(c, hour(), 2, 0, e2e.AnnsValues, e2e.BobsValues), standing{state: "REVEALING", committed: two, revealed: no,
+			commit: "ALREADY_COMMITTED", cancel: "CANNOT_CANCEL", certificate: ready}),
+		"revealing, the initiator": of(e2e.Open(c, hour(), 2, 1, e2e.AnnsValues, e2e.BobsValues), standing{state: "REVEALING", committed: two, revealed: one,
+			commit: "ALREADY_COMMITTED", cancel: "CANNOT_CANCEL", certificate: ready}),
+		"revealed, before the draw": of(e2e.Open(c, e2e.RandomBody(2, 1<<40, time.Hour, 2*time.Hour), 2, 2, e2e.Body{"nonce": "1"}, e2e.Body{"nonce": "2"}), standing{state: "REVEALING", committed: two, revealed: two,
+			commit: "ALREADY_COMMITTED", reveal: "ALREADY_REVEALED", cancel: "CANNOT_CANCEL", certificate: ready}),
+		"computed": of(e2e.Open(c, hour(), 2, 2, e2e.AnnsValues, e2e.BobsValues), standing{state: "COMPUTED", committed: two, revealed: two, result: true}.ended()),
+		"void, a missed commit": of(late(e2e.MissedCommit), standing{state: "VOID", committed: one, revealed: no, flakers: []int{1},
+			commit: "DEADLINE_PASSED", reveal: "DEADLINE_PASSED", cancel: "CANNOT_CANCEL"}),
+		"void, a missed reveal": of(late(e2e.MissedReveal), standing{state: "VOID", committed: two, revealed: one, flakers: []int{1},
+			commit: "DEADLINE_PASSED", reveal: "DEADLINE_PASSED", cancel: "CANNOT_CANCEL"}),
+		"void, a rejection": of(rejected, standing{state: "VOID", committed: two, revealed: one, flakers: []int{0}}.ended()),
+		"cancelled": of(cancelled, standing{state: "CANCELLED", committed: one, revealed: no,
+			commit: "DEAL_ENDED", reveal: "DEAL_ENDED", cancel: "CANNOT_CANCEL", certificate: none}),
+	}
+}
+
+// What is shown and what is refused in every state; nothing that is refused
+// changes anything.
+func TestEachState(t *testing.T) {
+	t.Parallel()
+	c := surfaceClient(t)
+	for name, s := range inEachState(c) {
+		t.Run(name, func(t *testing.T) {
+			d := *s.deal
+			d.C = surfaceClient(t)
+			if s.certificate == "" {
+				d.Certified(e2e.Patience)
+			}
+			before := d.C.Want(200, "GET", d.Path(""), d.Tokens[1], nil)
+			s.shown(t, before.Body)
+			for action, code := range map[string]string{"/commit": s.commit, "/reveal": s.reveal} {
+				if code != "" {
+					for range 2 {
+						d.C.Refused(409, code, "POST", d.Path(action), d.Tokens[1], s.inputs[1].Act(action[1:]))
+					}
+				}
+			}
+			if s.cancel != "" {
+				d.C.Refused(409, s.cancel, "POST", d.Path("/cancel"), d.Key, nil)
+			}
+			if s.state != "REVEALING" || !s.revealed[1] { // random.v1 otherwise
+				d.C.Refused(409, "WRONG_ALGORITHM", "POST", d.Path("/entropy"), d.Key, nil)
+			}
+			d.C.Refused(409, "INPUTS_SEALED", "GET", d.Path("/inputs"), d.Tokens[1], nil)
+			if s.certificate != "" {
+				d.C.Refused(409, s.certificate, "GET", d.Path("/certificate"), d.Tokens[1], nil)
+			} else {
+				s.attested(t, d.Certified(0))
+			}
+			for _, credential := range append(d.Tokens, d.Key) {
+				if after := d.C.Want(200, "GET", d.Path(""), credential, nil); string(after.Body) != string(before.Body) {
+					t.Errorf("the view has changed or is not the same for all:\n%s\n%s", before.Body, after.Body)
+				}
+			}
+		})
+	}
+}
+
+// shown holds the view to SPEC 2.4: each field and each null.
+func (s standing) shown(t *testing.T, text []byte) {
+	t.Helper()
+	var v e2e.View
+	var times struct {
+		Created int64 `json:"created_at"`
+		Commit  int64 `json:"commit_deadline"`
+		Reveal  int64 `json:"reveal_deadline"`
+	}
+	e2e.Answer{Body: text}.Into(t, &v)
+	e2e.Answer{Body: text}.Into(t, &times)
+	allCommitted, allRevealed := !slices.Contains(s.committed, false), !slices.Contains(s.revealed, false)
+	if v.State != s.state || v.DealID != s.deal.ID {
+		t.Errorf("%s in state %s, want %s", v.DealID, v.State, s.state)
+	}
+	for i, p := range v.Parties {
+		if p.Committed != s.committed[i] || p.Revealed != s.revealed[i] || (p.Commitment != nil) != s.committed[i] {
+			t.Errorf("party %d: %+v", i, p)
+		}
+		if p.Commitment != nil && *p.Commitment != s.inputs[i].Commitment {
+			t.Errorf("party %d committed to %s, shown is %s", i, s.inputs[i].Commitment, *p.Commitment)
+		}
+	}
+	for field, row := range map[string]struct {
+		at   *int64
+		want bool
+		end  int64
+	}{
+		"commits_closed_at": {v.CommitsClosedAt, allCommitted, times.Commit},
+		"reveals_closed_at": {v.RevealsClosedAt, allRevealed, times.Reveal},
+		"computed_at":       {v.ComputedAt, s.result, times.Reveal},
+	} {
+		if (row.at != nil) != row.want {
+			t.Errorf("%s: %v", field, row.at)
+		} else if row.want && (*row.at < times.Created || *row.at >= row.end) {
+			t.Errorf("%s %d is not between %d and %d", field, *row.at, times.Created, row.end)
+		}
+	}
+	if (string(v.Result) != "null") != s.result || !slices.Equal(v.VoidFlakers, s.flakers) || (v.VoidFlakers == nil) != (s.flakers == nil) {
+		t.Errorf("result %s, void_flakers %v", v.Result, v.VoidFlakers)
+	}
+	if (v.CertificateID != nil) != (s.certificate == "") {
+		t.Errorf("certificate_id %v", v.CertificateID)
+	}
+}
+
+// attested holds the certificate to SPEC 2.5 and to the view.
+func (s standing) attested(t *testing.T, text []byte) {
+	t.Helper()
+	var cert struct {
+		CertVersion string `json:"cert_version"`
+		CertID      string `json:"cert_id"`
+		DealID      string `json:"deal_id"`
+		Outcome     string
+		Algorithm   string
+		Mode        string
+		Retention   string
+		Parties     []struct {
+			Index      int
+			Label      string
+			Commitment *string
+			AttestedBy string `json:"attested_by"`
+		}
+		InputRoot   *string `json:"input_root"`
+		Result      json.RawMessage
+		VoidFlakers []int `json:"void_flakers"`
+		Properties  []string
+		Timing      struct {
+			CreatedAt       int64  `json:"created_at"`
+			CommitsClosedAt *int64 `json:"commits_closed_at"`
+			RevealsClosedAt *int64 `json:"reveals_closed_at"`
+			ComputedAt      *int64 `json:"computed_at"`
+		}
+	}
+	e2e.Answer{Body: text}.Into(t, &cert)
+	v := s.deal.View()
+	if cert.CertVersion != "1" || cert.DealID != v.DealID || cert.CertID != *v.CertificateID || cert.Outcome != s.state || cert.Mode != "sealed" || cert.Retention != "standard" {
+		t.Errorf("certificate: %s", text)
+	}
+	if !slices.Equal(cert.VoidFlakers, s.flakers) || string(cert.Result) != string(v.Result) && !s.result {
+		t.Errorf("flakers %v, result %s", cert.VoidFlakers, cert.Result)
+	}
+	if (cert.InputRoot != nil) != !slices.Contains(s.revealed, false) {
+		t.Errorf("input_root %v", cert.InputRoot)
+	}
+	want := []string{"inputs-committed-before-reveal", "logged"}
+	if s.result {
+		want = []string{"inputs-committed-before-reveal", "deterministic-recomputable", "logged"}
+	}
+	if !slices.Equal(cert.Properties, want) {
+		t.Errorf("properties %v, want %v", cert.Properties, want)
+	}
+	for i, p := range cert.Parties {
+		if p.Index != i || p.Label != v.Parties[i].Label || p.AttestedBy != "initiator" || (p.Commitment != nil) != s.committed[i] {
+			t.Errorf("party %d: %+v", i, p)
+		}
+	}
+	for name, pair := range map[string][2]*int64{
+		"commits_closed_at": {cert.Timing.CommitsClosedAt, v.CommitsClosedAt}, "reveals_closed_at": {cert.Timing.RevealsClosedAt, v.RevealsClosedAt}, "computed_at": {cert.Timing.ComputedAt, v.ComputedAt},
+	} {
+		if (pair[0] == nil) != (pair[1] == nil) || pair[0] != nil && *pair[0] != *pair[1] {
+			t.Errorf("%s: %v in the certificate, %v in the view", name, pair[0], pair[1])
+		}
+	}
+	if r := s.deal.C.Verify(cert.CertID); !r.Valid || r.Outcome != s.state || !r.Checks.Signature || !r.Checks.InputRoot || !r.Checks.Inclusion {
+		t.Errorf("verification: %+v", r)
+	}
+}

@@ -1,0 +1,361 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/canon"
+)
+
+// Client calls one base URL. It fails the test where an error body has not the
+// contract's form.
+type Client struct {
+	T    testing.TB
+	Base string
+	Http *http.Client
+}
+
+func NewClient(t testing.TB, base string) *Client {
+	transport := &http.Transport{MaxIdleConnsPerHost: 256}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &Client{t, base, &http.Client{Transport: transport, Timeout: 60 * time.Second}}
+}
+
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte
+	Last   bool // on its connection
+}
+
+// Code is the upper-case code of an error body.
+func (a Answer) Code() string {
+	code, _, _ := strings.Cut(a.ErrorText(), ":")
+	return code
+}
+
+func (a Answer) ErrorText() string {
+	var e struct{ Error string }
+	_ = json.Unmarshal(a.Body, &e)
+	return e.Error
+}
+
+// Into decodes the body.
+func (a Answer) Into(t testing.TB, v any) {
+	t.Helper()
+	if err := json.Unmarshal(a.Body, v); err != nil {
+		t.Fatalf("%v in %.300s", err, a.Body)
+	}
+}
+
+// SPEC 7.1
+var errorForm = regexp.MustCompile(`^[A-Z_]+: .+`)
+
+// request makes a request; body is JSON text, or a value to encode, or nil.
+// Header pairs follow it.
+func (c *Client) request(ctx context.Context, method, path, token string, body any, header ...string) (*http.Request, error) {
+	var sent io.Reader
+	switch b := body.(type) {
+	case nil:
+	case string:
+		sent = strings.NewReader(b)
+	default:
+		text, err := json.Marshal(b)
+		if err != nil {
+			return nil, err
+		}
+		sent = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.Base+path, sent)
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Add(header[i], header[i+1])
+	}
+	return req, nil
+}
+
+// Try sends a request. Only a transport failure is an error.
+func (c *Client) Try(ctx context.Context, method, path, token string, body any, header ...string) (Answer, error) {
+	req, err := c.request(ctx, method, path, token, body, header...)
+	if err != nil {
+		return Answer{}, err
+	}
+	resp, err := c.Http.Do(req)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	a := Answer{resp.StatusCode, resp.Header, text, resp.Close}
+	if err == nil && a.Status >= 400 {
+		Seen.Store(a.Code(), true)
+	}
+	return a, err
+}
+
+// Do sends a request that must be answered, and holds both to the OpenAPI
+// document that the service publishes.
+func (c *Client) Do(method, path, token string, body any, header ...string) Answer {
+	c.T.Helper()
+	a, err := c.Try(c.T.Context(), method, path, token, body, header...)
+	if err != nil {
+		c.T.Fatalf("%s %s: %v", method, path, err)
+	}
+	if a.Status >= 400 && method != http.MethodHead && !errorForm.MatchString(a.ErrorText()) {
+		c.T.Errorf("%s %s: %d with a body that is no error of SPEC 7.1: %.200s", method, path, a.Status, a.Body)
+	}
+	sent, err := c.request(c.T.Context(), method, path, token, body, header...)
+	if err == nil {
+		err = Published(c.T, c).Describes(sent, a)
+	}
+	if err != nil {
+		c.T.Errorf("%s %s: not as the OpenAPI document says: %.3000s", method, path, err)
+	}
+	return a
+}
+
+// Want sends a request and requires its status.
+func (c *Client) Want(status int, method, path, token string, body any, header ...string) Answer {
+	c.T.Helper()
+	a := c.Do(method, path, token, body, header...)
+	if a.Status != status {
+		c.T.Fatalf("%s %s: %d, want %d: %.500s", method, path, a.Status, status, a.Body)
+	}
+	return a
+}
+
+// Refused sends a request and requires a status and an error code.
+func (c *Client) Refused(status int, code, method, path, token string, body any, header ...string) Answer {
+	c.T.Helper()
+	a := c.Do(method, path, token, body, header...)
+	if a.Status != status || a.Code() != code {
+		c.T.Errorf("%s %s: %d %.300s, want %d %s", method, path, a.Status, a.Body, status, code)
+	}
+	return a
+}
+
+func (c *Client) Key() string {
+	c.T.Helper()
+	var k struct {
+		APIKey string `json:"api_key"`
+	}
+	c.Want(201, "POST", "/v1/keys", "", nil).Into(c.T, &k)
+	return k.APIKey
+}
+
+// Dealt is a created deal and all its credentials.
+type Dealt struct {
+	C       *Client
+	ID      string
+	Key     string
+	Tokens  []string
+	Warning string
+}
+
+type Body = map[string]any
+
+// SplitBody is a two-party split that can be changed before it is sent.
+func SplitBody(commitIn, revealIn time.Duration) Body {
+	now := time.Now()
+	return Body{
+		"algorithm": "split.v1", "party_labels": []string{"ann", "bob"},
+		"commit_deadline": now.Add(commitIn).Unix(), "reveal_deadline": now.Add(revealIn).Unix(),
+		"algorithm_params": Body{"items": []string{"car", "boat"}},
+	}
+}
+
+func RandomBody(parties int, round int64, commitIn, revealIn time.Duration) Body {
+	b := SplitBody(commitIn, revealIn)
+	labels := make([]string, parties)
+	for i := range labels {
+		labels[i] = fmt.Sprintf("party %d", i)
+	}
+	b["algorithm"], b["party_labels"], b["algorithm_params"] = "random.v1", labels, Body{"beacon_round": round}
+	return b
+}
+
+func ShapleyBody(commitIn, revealIn time.Duration) Body {
+	b := SplitBody(commitIn, revealIn)
+	b["algorithm"] = "shapley.v1"
+	b["algorithm_params"] = Body{"coalition_values": Body{"ann": 60, "bob": 0, "ann,bob": 120}}
+	return b
+}
+
+func (c *Client) Create(b Body) *Dealt {
+	c.T.Helper()
+	return c.CreateWith(c.Key(), b)
+}
+
+func (c *Client) CreateWith(key string, b Body) *Dealt {
+	c.T.Helper()
+	return c.Created(key, c.Want(201, "POST", "/v1/deals", key, b))
+}
+
+// Created reads the answer to a creation.
+func (c *Client) Created(key string, a Answer) *Dealt {
+	c.T.Helper()
+	var r struct {
+		DealID  string `json:"deal_id"`
+		Warning string
+		Invites []struct{ Token string } `json:"invite_tokens"`
+	}
+	a.Into(c.T, &r)
+	d := &Dealt{C: c, ID: r.DealID, Key: key, Warning: r.Warning}
+	for _, i := range r.Invites {
+		d.Tokens = append(d.Tokens, i.Token)
+	}
+	return d
+}
+
+// Sealed is an input with its salt and commitment.
+type Sealed struct {
+	Input      Body
+	Salt       string
+	Commitment string
+}
+
+func Seal(t testing.TB, input Body) Sealed {
+	t.Helper()
+	text, err := canon.Marshal(input)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := make([]byte, 16)
+	_, _ = rand.Read(raw)
+	salt := hex.EncodeToString(raw)
+	return Sealed{input, salt, canon.Commitment(text, []byte(salt))}
+}
+
+func (d *Dealt) Path(suffix string) string { return "/v1/deals/" + d.ID + suffix }
+
+func (d *Dealt) Commit(party int, s Sealed) Answer {
+	d.C.T.Helper()
+	return d.C.Want(200, "POST", d.Path("/commit"), d.Tokens[party], Body{"commitment": s.Commitment})
+}
+
+func (d *Dealt) Reveal(party int, s Sealed) Answer {
+	d.C.T.Helper()
+	return d.C.Want(200, "POST", d.Path("/reveal"), d.Tokens[party], Body{"input": s.Input, "salt": s.Salt})
+}
+
+// Play commits and then reveals every input, in party order.
+func (d *Dealt) Play(inputs ...Body) []Sealed {
+	d.C.T.Helper()
+	all := make([]Sealed, len(inputs))
+	for i, in := range inputs {
+		all[i] = Seal(d.C.T, in)
+		d.Commit(i, all[i])
+	}
+	for i := range inputs {
+		d.Reveal(i, all[i])
+	}
+	return all
+}
+
+// View is the deal view (SPEC 2.4).
+type View struct {
+	DealID  string `json:"deal_id"`
+	State   string
+	Parties []struct {
+		Index      int
+		Label      string
+		Committed  bool
+		Commitment *string
+		Revealed   bool
+	}
+	CommitsClosedAt *int64 `json:"commits_closed_at"`
+	RevealsClosedAt *int64 `json:"reveals_closed_at"`
+	ComputedAt      *int64 `json:"computed_at"`
+	Result          json.RawMessage
+	VoidFlakers     []int   `json:"void_flakers"`
+	CertificateID   *string `json:"certificate_id"`
+}
+
+func (d *Dealt) View() (v View) {
+	d.C.T.Helper()
+	d.C.Want(200, "GET", d.Path(""), d.Tokens[0], nil).Into(d.C.T, &v)
+	return v
+}
+
+// Certified waits until the certificate is published and gives its text.
+func (d *Dealt) Certified(within time.Duration) []byte {
+	d.C.T.Helper()
+	var a Answer
+	Eventually(d.C.T, "certificate of "+d.ID, within, func() bool {
+		a = d.C.Do("GET", d.Path("/certificate"), d.Tokens[0], nil)
+		return a.Status == 200
+	})
+	return a.Body
+}
+
+// Report is a verification (SPEC 2.9).
+type Report struct {
+	CertID  string `json:"cert_id"`
+	Valid   bool
+	Outcome string
+	Checks  struct {
+		Signature bool
+		InputRoot bool `json:"input_root_wellformed"`
+		Inclusion bool `json:"merkle_inclusion"`
+	}
+	Note string
+}
+
+func (c *Client) Verify(certID string) (r Report) {
+	c.T.Helper()
+	c.Want(200, "GET", "/v1/verify/"+certID, "", nil).Into(c.T, &r)
+	return r
+}
+
+// Seen holds the code of every error that any test was answered.
+var Seen sync.Map
+
+// once is a POST that is sent again with the same Idempotency-Key.
+type once struct {
+	C                *Client
+	Path, Token, Key string
+	Sent             any
+}
+
+func (c *Client) Once(path, token string, sent any) once {
+	return once{c, path, token, rand.Text(), sent}
+}
+
+func (o once) Want(status int) Answer {
+	o.C.T.Helper()
+	return o.C.Want(status, "POST", o.Path, o.Token, o.Sent, "Idempotency-Key", o.Key)
+}
+
+// Replays sends the request again and requires the very same answer.
+func (o once) Replays(first Answer) {
+	o.C.T.Helper()
+	if a := o.Want(first.Status); !bytes.Equal(a.Body, first.Body) {
+		o.C.T.Errorf("POST %s replayed %s, and first was answered %s", o.Path, a.Body, first.Body)
+	}
+}
+
+// Committed is a deal of two that is REVEALING: party 0 to commitment, party 1
+// to bob's values.
+func (c *Client) Committed(b Body, commitment string, other Sealed) *Dealt {
+	c.T.Helper()
+	d := c.Create(b)
+	c.Want(200, "POST", d.Path("/commit"), d.Tokens[0], Body{"commitment": commitment})
+	d.Commit(1, other)
+	return d
+}

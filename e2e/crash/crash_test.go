@@ -1,0 +1,130 @@
+package crash
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fairpact/fairpact/e2e"
+	"github.com/fairpact/fairpact/internal/localstack"
+)
+
+// at is a crash point and the stage that it leaves a deal in.
+type at struct{ point, stage string }
+
+// ending are the points on a deal's way from its last input to its published
+// certificate, in whichever process takes them.
+var ending = []at{
+	{"escrow.before-end", "active"},
+	{"escrow.ended", "ended"},
+	{"escrow.signed", "ended"},
+	{"escrow.signature-stored", "signed"},
+	{"escrow.appended", "headed"},
+	{"escrow.published", "published"},
+}
+
+// finisher is who brings the deal to its end after the crash: processes that
+// are started, and the deal-api that is called, if any. The killed process stays
+// dead where it is not among them.
+type finisher struct {
+	name  string
+	start []string
+	via   string
+}
+
+var finishers = map[string][]finisher{
+	localstack.DealAPI: {
+		{"itself", []string{localstack.DealAPI}, localstack.DealAPI},
+		{"another", nil, e2e.SecondAPI},
+		{"worker", []string{localstack.DeadlineWorker}, ""},
+	},
+	localstack.DeadlineWorker: {
+		{"itself", []string{localstack.DeadlineWorker}, ""},
+		{"another", []string{e2e.SecondWorker}, ""},
+		{"caller", nil, e2e.SecondAPI},
+	},
+	localstack.LogServer: {
+		{"itself", []string{localstack.LogServer}, localstack.DealAPI},
+		{"another", nil, e2e.SecondAPI}, // which calls the second log-server
+		{"worker", []string{localstack.LogServer, localstack.DeadlineWorker}, ""},
+	},
+}
+
+// crashes is a scenario with the points that it is cut at. Every point meets
+// every finisher of the process, or where they take turns one of them.
+type crashes struct {
+	name  string
+	play  e2e.Scenario
+	cuts  []at
+	turns bool
+	// locks leaves the dead process's locks in Redis, to be waited for. Otherwise
+	// Redis loses them at the same moment: it is allowed to.
+	locks bool
+}
+
+// SPEC 4 rule 4, and the design's pipeline: whichever process is killed, and
+// wherever, a deal that is COMPUTED or VOID ends with exactly one certificate,
+// one leaf and one signature, and with the state and result it had.
+
+func TestCrashDealAPI(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, localstack.DealAPI)
+	past := y.stack.Chain().RoundAt(time.Now().Unix()) - 10
+	revealed, committed := at{"escrow.revealed", "active"}, at{"escrow.committed", "active"}
+	waits := []at{revealed, {"escrow.signed", "ended"}, {"escrow.appended", "headed"}}
+	y.crash([]crashes{
+		{name: "last commit", play: lastCommit, cuts: []at{committed, {"idempotency.effect", "active"}}},
+		{name: "last commit, late", play: lateLastCommit, cuts: []at{committed}, turns: true},
+		{name: "last reveal", play: e2e.LastReveal, cuts: append([]at{revealed, {"idempotency.effect", "published"}}, ending...)},
+		{name: "last reveal, locked", play: e2e.LastReveal, cuts: waits, turns: true, locks: true},
+		{name: "last reveal, late", play: lateLastReveal, cuts: []at{revealed}, turns: true},
+		{name: "rejection", play: e2e.Rejection, cuts: append([]at{{"escrow.revealed", "published"}}, ending[1:]...)},
+		{name: "draw", play: e2e.Draw(past), cuts: ending},
+		{name: "missed commit", play: e2e.MissedCommit, cuts: ending, turns: true},
+		{name: "missed reveal", play: e2e.MissedReveal, cuts: ending[:2], turns: true},
+	})
+}
+
+func TestCrashWorker(t *testing.T) {
+	t.Parallel()
+	newYard(t, localstack.DeadlineWorker).crash([]crashes{
+		{name: "missed commit", play: e2e.MissedCommit, cuts: ending},
+		{name: "missed reveal", play: e2e.MissedReveal, cuts: ending, turns: true, locks: true},
+	})
+}
+
+func TestCrashLogServer(t *testing.T) {
+	t.Parallel()
+	steps := []at{
+		{"log.before-commit", "signed"},
+		{"log.sequenced", "logged"},
+		{"log.signed", "logged"},
+		{"log.published", "headed"},
+	}
+	newYard(t, localstack.LogServer).crash([]crashes{
+		{name: "last reveal", play: e2e.LastReveal, cuts: steps},
+		{name: "rejection", play: e2e.Rejection, cuts: steps, turns: true, locks: true},
+		{name: "missed commit", play: e2e.MissedCommit, cuts: steps, turns: true},
+	})
+}
+
+// crash plays every case on one stack, and then looks at what is left of all.
+func (y *yard) crash(all []crashes) {
+	turn := 0
+	for _, c := range all {
+		for _, cut := range c.cuts {
+			for i, f := range finishers[y.victim] {
+				if c.turns && i != turn%len(finishers[y.victim]) {
+					continue
+				}
+				if c.name == "draw" && cut.stage == "active" && f.via == "" {
+					continue // for a minute a draw is left to its parties
+				}
+				y.t.Run(c.name+"/"+cut.point+"/"+f.name, func(t *testing.T) { y.at(t).one(c, cut, f) })
+			}
+			turn++
+		}
+	}
+	y.start(y.victim)
+	e2e.Database(y.t, y.stack).Converged()
+	e2e.Invariants(y.t, y.stack)
+}

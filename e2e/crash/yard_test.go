@@ -1,0 +1,242 @@
+package crash
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fairpact/fairpact/e2e"
+	"github.com/fairpact/fairpact/internal/localstack"
+)
+
+// yard is a stack of two replicas of each binary on which one of them is
+// killed again and again. Between two cases all run but the workers, which would
+// finish what others have to.
+type yard struct {
+	t      *testing.T
+	stack  *localstack.Stack
+	w      e2e.Witness
+	redis  *redis.Client
+	victim string
+	calm   *e2e.Client // of the second deal-api, which is never killed
+	struck *e2e.Client // of the first
+}
+
+func newYard(t *testing.T, victim string) *yard {
+	stack := e2e.Own(t, func(o *localstack.Options) {
+		o.Replicas = map[string]int{localstack.DealAPI: 2, localstack.LogServer: 2, localstack.DeadlineWorker: 2}
+	})
+	options, err := redis.ParseURL(stack.RedisURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	y := &yard{stack: stack, redis: redis.NewClient(options), victim: victim}
+	t.Cleanup(func() { _ = y.redis.Close() })
+	y = y.at(t)
+	y.rest()
+	y.start(e2e.SecondAPI, e2e.SecondLogOf(stack)...)
+	return y
+}
+
+// at is the yard for a subtest.
+func (y *yard) at(t *testing.T) *yard {
+	here := *y
+	here.t, here.w = t, e2e.Database(t, y.stack)
+	here.calm, here.struck = e2e.NewClient(t, y.stack.URL(e2e.SecondAPI)), e2e.NewClient(t, y.stack.URL(localstack.DealAPI))
+	return &here
+}
+
+// start starts a process anew.
+func (y *yard) start(name string, env ...string) {
+	y.t.Helper()
+	if err := y.stack.Restart(y.t.Context(), name, env...); err != nil {
+		y.t.Fatal(err)
+	}
+}
+
+// rest puts the yard into the state between two cases.
+func (y *yard) rest() {
+	y.t.Helper()
+	for _, worker := range []string{localstack.DeadlineWorker, e2e.SecondWorker} {
+		if err := y.stack.Stop(worker); err != nil {
+			y.t.Fatal(err)
+		}
+	}
+}
+
+// one plays a deal up to the point, sees the process die there, lets the
+// finisher act and holds the outcome against what the deal was at the crash.
+func (y *yard) one(c crashes, cut at, f finisher) {
+	y.t.Helper()
+	y.rest() // whatever the case before it left
+	y.start(y.victim, "FAIRPACT_CRASH_AT="+cut.point)
+	x := y.strike(c.play)
+	before := y.fate(x)
+	if stage := before.stage(); stage != cut.stage {
+		y.t.Errorf("the crash left the deal %s, want %s: %s", stage, cut.stage, before)
+	}
+	if !c.locks {
+		if err := y.redis.FlushAll(y.t.Context()).Err(); err != nil {
+			y.t.Fatal(err)
+		}
+	}
+	if !x.Clock && x.From > 0 {
+		e2e.WaitUntil(y.t, x.From)
+	}
+	for _, name := range f.start {
+		if err := y.stack.Start(y.t.Context(), name); err != nil {
+			y.t.Fatal(err)
+		}
+	}
+	y.finish(x, f.via)
+	y.rest()
+	if !slices.Contains(f.start, y.victim) && y.victim != localstack.DeadlineWorker {
+		y.start(y.victim)
+	}
+	y.settled(x, before)
+}
+
+// strike plays a deal into the crash point, with more time where the machine
+// was too slow for its deadlines.
+func (y *yard) strike(play e2e.Scenario) *e2e.Cut {
+	y.t.Helper()
+	dead := y.stack.Ended(y.victim)
+	for lead := time.Second; lead < e2e.Patience; lead *= 2 {
+		x := play(y.calm, lead)
+		if x == nil {
+			continue
+		}
+		if x.Clock {
+			e2e.WaitUntil(y.t, x.From)
+		}
+		if y.victim != localstack.DeadlineWorker {
+			a, err := x.Call(y.struck)
+			if err == nil && a.Code() == "DEADLINE_PASSED" {
+				continue
+			}
+			if dies := y.victim == localstack.DealAPI; dies != (err != nil) || !dies && a.Status != 200 {
+				y.t.Fatalf("the call that leads to the crash point: %v, %d %s", err, a.Status, a.Body)
+			}
+		}
+		select {
+		case <-dead:
+		case <-time.After(e2e.Patience):
+			y.t.Fatalf("%s never came to its crash point", y.victim)
+		}
+		return x
+	}
+	y.t.Fatal("no deal can be made before its deadline")
+	return nil
+}
+
+// finish waits until the deal has its published certificate: by calls through
+// that deal-api, or where there is none by looking only.
+func (y *yard) finish(x *e2e.Cut, via string) {
+	y.t.Helper()
+	caller := y.calm
+	if via != "" {
+		caller = e2e.NewClient(y.t, y.stack.URL(via))
+	}
+	d := *x.Deal
+	d.C = caller
+	if x.Last.Action == "/commit" {
+		e2e.Eventually(y.t, "all have committed", e2e.Patience, func() bool {
+			return via == "" && y.w.Phase(&d) == "REVEALING" || via != "" && d.View().State == "REVEALING"
+		})
+		for i, in := range x.Inputs {
+			d.Reveal(i, in)
+		}
+	}
+	if via == "" {
+		e2e.Eventually(y.t, "certificate of "+d.ID, e2e.Patience, func() bool {
+			return y.w.Published(d.ID) != ""
+		})
+	}
+	// The client tries again what got no answer.
+	a, err := x.Call(caller)
+	if err != nil || a.Status != 200 {
+		y.t.Errorf("the same call again: %v, %d %s", err, a.Status, a.Body)
+	}
+	d.Certified(e2e.Patience)
+}
+
+// fate is what the database holds of a deal's end.
+type fate struct {
+	phase     string
+	result    []byte
+	flakers   []int
+	payload   []byte
+	signature *string
+	index     *int64 // that the certificate names
+	leaf      *int64 // that holds the entry
+	headed    bool   // a published head covers it
+}
+
+func (y *yard) fate(x *e2e.Cut) (f fate) {
+	y.t.Helper()
+	err := y.w.Pool.QueryRow(y.t.Context(), `SELECT phase, result, void_flakers, payload, signature, c.leaf_index, l.leaf_index,
+		EXISTS (SELECT FROM translog.tree_heads WHERE tree_size > l.leaf_index)
+		FROM deals LEFT JOIN certificates c USING (deal_id) LEFT JOIN translog.leaves l ON entry = sha256(payload) WHERE deal_id = $1`, x.Deal.ID).
+		Scan(&f.phase, &f.result, &f.flakers, &f.payload, &f.signature, &f.index, &f.leaf, &f.headed)
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	return f
+}
+
+func (f fate) String() string {
+	text := func(p any) string { b, _ := json.Marshal(p); return string(b) }
+	return fmt.Sprintf("%s %s %s, %v, payload %s, signature %s, index %s, leaf %s", f.stage(), f.phase, f.result, f.flakers, f.payload, text(f.signature), text(f.index), text(f.leaf))
+}
+
+func (f fate) stage() string {
+	switch {
+	case f.payload == nil:
+		return "active"
+	case f.index != nil:
+		return "published"
+	case f.headed:
+		return "headed"
+	case f.leaf != nil:
+		return "logged"
+	case f.signature != nil:
+		return "signed"
+	}
+	return "ended"
+}
+
+// settled holds the deal against what it was at the crash, what was to come of
+// it, and two strangers' eyes.
+func (y *yard) settled(x *e2e.Cut, before fate) {
+	y.t.Helper()
+	after := y.fate(x)
+	if after.stage() != "published" || after.phase != x.Outcome || !slices.Equal(after.flakers, x.Flakers) || *after.leaf != *after.index {
+		y.t.Fatalf("the deal ended %s, want %s %v: %s", after.stage(), x.Outcome, x.Flakers, after)
+	}
+	if before.payload != nil && (before.phase != after.phase || !bytes.Equal(before.result, after.result) || !bytes.Equal(before.payload, after.payload)) {
+		y.t.Errorf("the end changed after the crash: %s, then %s", before, after)
+	}
+	if before.signature != nil && *before.signature != *after.signature || before.leaf != nil && *before.leaf != *after.leaf {
+		y.t.Errorf("the certificate was issued twice: %s, then %s", before, after)
+	}
+	v := x.Deal.View()
+	var shown struct {
+		Result json.RawMessage
+	}
+	text := x.Deal.Certified(e2e.Patience)
+	if err := json.Unmarshal(text, &shown); err != nil {
+		y.t.Fatal(err)
+	}
+	if v.State != x.Outcome || !slices.Equal(v.VoidFlakers, x.Flakers) || !bytes.Equal(v.Result, shown.Result) || v.CertificateID == nil {
+		y.t.Fatalf("view %+v, certificate %s", v, text)
+	}
+	if r := y.calm.Verify(*v.CertificateID); !r.Valid || r.Outcome != x.Outcome {
+		y.t.Errorf("verification: %+v", r)
+	}
+	x.Recomputed(y.t, y.calm, text)
+}

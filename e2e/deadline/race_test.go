@@ -1,0 +1,151 @@
+package deadline
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairpact/fairpact/e2e"
+	"github.com/fairpact/fairpact/internal/localstack"
+)
+
+// racer is one party of a deal at one of the replicas.
+type racer struct {
+	d       *e2e.Dealt
+	party   int
+	sealed  e2e.Sealed
+	through *e2e.Client
+	before  time.Duration // how long before the deadline it sets off; after it where negative
+
+	status int
+	code   string
+}
+
+// storm lets all racers act at their moments around the deadline and notes what
+// each was answered.
+func storm(t testing.TB, racers []*racer, action string, deadline int64) {
+	t.Helper()
+	var group sync.WaitGroup
+	for _, r := range racers {
+		group.Go(func() {
+			time.Sleep(time.Until(time.Unix(deadline, 0).Add(-r.before)))
+			a, err := r.through.Try(t.Context(), "POST", r.d.Path("/"+action), r.d.Tokens[r.party], r.sealed.Act(action))
+			if err != nil {
+				t.Error(err)
+			}
+			r.status, r.code = a.Status, a.Code()
+		})
+	}
+	group.Wait()
+}
+
+// judge holds every deal against what its racers were answered: whoever was
+// acknowledged has acted, and everybody else is a flaker. It reports whether
+// there were racers on both sides of the deadline.
+func judge(t testing.TB, racers []*racer, unvoided string) (raced bool) {
+	t.Helper()
+	refused, statuses := map[*e2e.Dealt][]int{}, map[int]int{}
+	for _, r := range racers {
+		statuses[r.status]++
+		switch {
+		case r.status == 409 && r.code == "DEADLINE_PASSED":
+			refused[r.d] = append(refused[r.d], r.party)
+		case r.status == 200:
+			refused[r.d] = append(refused[r.d], nil...)
+		default:
+			t.Errorf("party %d of %s was answered %d %s", r.party, r.d.ID, r.status, r.code)
+		}
+	}
+	t.Logf("answers: %v", statuses)
+	for d, flakers := range refused {
+		slices.Sort(flakers)
+		v := d.View()
+		state := "VOID"
+		if flakers == nil {
+			state = unvoided
+		}
+		if v.State != state || !slices.Equal(v.VoidFlakers, flakers) {
+			t.Errorf("%s is %s by %v, want %s by exactly those refused: %v", d.ID, v.State, v.VoidFlakers, state, flakers)
+		}
+	}
+	return statuses[200] > 0 && statuses[409] > 0
+}
+
+// An acknowledged commit or reveal is never named a flaker, and a refused one
+// always is, however many race the deadline at once: 400 parties of one deal
+// and 20 small deals, over two replicas and a worker.
+func TestRaceToTheDeadline(t *testing.T) {
+	t.Parallel()
+	const large, small, ofSmall = 400, 20, 4
+	stack := e2e.Own(t, func(o *localstack.Options) { o.Replicas = map[string]int{localstack.DealAPI: 2} })
+	clients := []*e2e.Client{e2e.NewClient(t, stack.BaseURL()), e2e.NewClient(t, stack.URL("deal-api-2"))}
+	c := clients[0]
+	key, round := c.Key(), stack.Chain().RoundAt(time.Now().Unix())
+	w := e2e.Database(t, stack)
+	// Each insert takes long between its look at the clock and its commit, as on
+	// a slow disk: those let in just before the deadline are committed after it.
+	w.Exec(0, `CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.2); RETURN NULL; END'`)
+	for _, table := range []string{"commitments", "reveals"} {
+		w.Exec(0, "CREATE TRIGGER linger AFTER INSERT ON "+table+" FOR EACH STATEMENT EXECUTE FUNCTION linger()")
+	}
+	nonce, items := e2e.Seal(t, e2e.Body{"nonce": "c0ffee"}), e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"car": 1}})
+
+	// Every fifth party sets off long before the deadline, so that whatever the
+	// machine's speed some are in time; most of the others so close to it that
+	// their inserts are under way when the deal ends.
+	field := func(early time.Duration, commitDeadline, revealDeadline int64) (racers []*racer) {
+		enter := func(d *e2e.Dealt, s e2e.Sealed) {
+			for p := range d.Tokens {
+				spread := 30 * time.Millisecond
+				if p%5 == 1 {
+					spread = 500 * time.Millisecond
+				}
+				before := rand.N(2*spread) - spread
+				if p%5 == 0 {
+					before = early
+				}
+				racers = append(racers, &racer{d: d, party: p, sealed: s, through: clients[p%2], before: before})
+			}
+		}
+		enter(c.CreateWith(key, e2e.Timed(e2e.RandomBody(large, round, 0, 0), commitDeadline, revealDeadline)), nonce)
+		for range small {
+			b := e2e.Timed(e2e.SplitBody(0, 0), commitDeadline, revealDeadline)
+			b["party_labels"] = []string{"a", "b", "c", "d"}[:ofSmall]
+			enter(c.CreateWith(key, b), items)
+		}
+		return racers
+	}
+
+	// Each stage is played again with more time where the machine was too slow for
+	// anybody to be early.
+	t.Run("commit", func(t *testing.T) {
+		for lead := 4 * time.Second; ; lead *= 2 {
+			deadline := e2e.After(lead)
+			racers := field(lead/2, deadline, deadline+600)
+			if time.Until(time.Unix(deadline, 0)) < lead/2 {
+				continue
+			}
+			storm(t, racers, "commit", deadline)
+			if judge(t, racers, "REVEALING") {
+				break
+			}
+		}
+	})
+	t.Run("reveal", func(t *testing.T) {
+		for lead := 4 * time.Second; ; lead *= 2 {
+			deadline := e2e.After(lead)
+			racers := field(lead/2, deadline-1, deadline)
+			storm(t, racers, "commit", 0)
+			if slices.ContainsFunc(racers, func(r *racer) bool { return r.status != 200 }) {
+				continue
+			}
+			storm(t, racers, "reveal", deadline)
+			if judge(t, racers, "COMPUTED") {
+				break
+			}
+		}
+	})
+	e2e.Invariants(t, stack)
+}

@@ -1,0 +1,92 @@
+package keys
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"cloud.google.com/go/kms/apiv1/kmspb"
+
+	"github.com/fairpact/fairpact/e2e"
+	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/signing/kmstest"
+)
+
+// A key that cannot sign, or is not the published one, ends each binary at its
+// start: with exit code 1 and one line that says what to mend. Nothing else of
+// the deployment has to be in reach for it.
+func TestStartEndsWithWhatToMend(t *testing.T) {
+	t.Parallel()
+	google := e2e.KeyService(t)
+	amazon, err := kmstest.StartAWS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(amazon.Close)
+	disabled := google.NewKey()
+	google.SetState(disabled, kmspb.CryptoKeyVersion_DISABLED)
+	amazon.Deny("Sign", true)
+	denied := amazon.NewKey()
+	_, published := e2e.KeyFile(t)
+	good := google.URI(google.NewKey())
+	for _, c := range []struct {
+		binary, key string
+		env         []string
+		want        []string
+	}{
+		{localstack.DealAPI, google.URI(disabled), nil, []string{disabled, "the key version is not enabled: run gcloud kms keys versions enable"}},
+		{localstack.DeadlineWorker, amazon.URI(denied), amazon.Env(), []string{denied, "access denied: allow kms:Sign on this key to the role of this process"}},
+		{localstack.LogServer, good, []string{"FAIRPACT_PUBLIC_KEY=" + published}, []string{"FAIRPACT_SIGNING_KEY is not the key of FAIRPACT_PUBLIC_KEY", published, "rotate with fairpactctl keys"}},
+		{localstack.LogServer, google.URI(google.NewKeyP384()), nil, []string{"EC_SIGN_P384_SHA384", "--default-algorithm=ec-sign-p256-sha256"}},
+	} {
+		t.Run(c.binary+" "+c.want[0], func(t *testing.T) {
+			t.Parallel()
+			said, code := started(t, c.binary, append(c.env, "FAIRPACT_SIGNING_KEY="+c.key))
+			if code != 1 {
+				t.Errorf("exit code %d", code)
+			}
+			var last struct{ Level, Err, Error string }
+			lines := strings.Split(strings.TrimSpace(said), "\n")
+			if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || last.Level != "ERROR" {
+				t.Fatalf("the last line is no JSON of an error (%v):\n%s", err, said)
+			}
+			for _, part := range append(c.want, "FAIRPACT_SIGNING_KEY") {
+				if !strings.Contains(last.Err+last.Error, part) {
+					t.Errorf("it says %q\nwants %q", last.Err+last.Error, part)
+				}
+			}
+		})
+	}
+}
+
+// started runs a binary that is to end by itself, with every other setting in
+// order and nothing behind it, and gives what it wrote and its exit code.
+func started(t *testing.T, binary string, env []string) (said string, code int) {
+	t.Helper()
+	secrets := t.TempDir()
+	for name, text := range map[string]string{"server": strings.Repeat("ab", 32), "append": strings.Repeat("x", 32)} {
+		if err := os.WriteFile(filepath.Join(secrets, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), e2e.Patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(e2e.Bin, binary))
+	const nobody = "127.0.0.1:1"
+	cmd.Env = append([]string{
+		"DATABASE_URL=postgres://" + nobody + "/none", "REDIS_URL=redis://" + nobody, "GORACE=atexit_sleep_ms=0",
+		"FAIRPACT_LOG_READ_URL=http://" + nobody, "FAIRPACT_LOG_APPEND_URL=http://" + nobody,
+		"FAIRPACT_SERVER_SECRET_FILE=" + secrets + "/server", "FAIRPACT_APPEND_SECRET_FILE=" + secrets + "/append",
+		"FAIRPACT_LISTEN=127.0.0.1:0", "FAIRPACT_ADMIN_LISTEN=127.0.0.1:0", "FAIRPACT_READ_LISTEN=127.0.0.1:0", "FAIRPACT_APPEND_LISTEN=127.0.0.1:0",
+	}, env...)
+	out, err := cmd.CombinedOutput()
+	if _, exited := errors.AsType[*exec.ExitError](err); !exited && err != nil {
+		t.Fatal(err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}

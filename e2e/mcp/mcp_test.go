@@ -1,0 +1,477 @@
+package mcp
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/fairpact/fairpact/e2e"
+	"github.com/fairpact/fairpact/internal/localstack"
+)
+
+// SPEC 4.1: initialize carries onboarding; nine tools cover the protocol.
+func TestMCPNineTools(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, e2e.NewClient(t, e2e.BaseURL(t)))
+	hello := a.session.InitializeResult()
+	if hello.ServerInfo.Name != "fairpact" || hello.ServerInfo.Version == "" || len(hello.Instructions) < 2000 {
+		t.Errorf("initialize: %+v", hello)
+	}
+	if c := hello.Capabilities; c.Tools == nil || c.Resources != nil || c.Prompts != nil || c.Completions != nil {
+		t.Errorf("capabilities: %+v", c)
+	}
+	list, err := a.session.ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	arguments := map[string][]string{}
+	for _, tool := range list.Tools {
+		var schema struct{ Properties map[string]any }
+		text, _ := json.Marshal(tool.InputSchema)
+		if err := json.Unmarshal(text, &schema); err != nil {
+			t.Fatal(err)
+		}
+		names := []string{}
+		for name := range schema.Properties {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		arguments[tool.Name] = names
+	}
+	want := map[string][]string{
+		"create_key":              {"idempotency_key"},
+		"list_algorithms":         {},
+		"create_deal":             {"algorithm", "algorithm_params", "api_key", "commit_deadline", "idempotency_key", "mode", "party_labels", "retention", "reveal_deadline"},
+		"compute_commitment_tool": {"input", "salt"},
+		"commit_input":            {"commitment", "deal_id", "idempotency_key", "invite_token"},
+		"reveal_input":            {"deal_id", "idempotency_key", "input", "invite_token", "salt"},
+		"get_deal":                {"api_key", "deal_id", "invite_token"},
+		"get_certificate":         {"deal_id", "invite_token"},
+		"verify_certificate":      {"cert_id"},
+	}
+	if fmt.Sprint(arguments) != fmt.Sprint(want) {
+		t.Errorf("tools and arguments:\n%v\nwant\n%v", arguments, want)
+	}
+}
+
+// A deal of each algorithm over MCP alone, by the official client, which holds
+// every result to the schema of its tool.
+func TestMCPWayOfADeal(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewClient(t, e2e.BaseURL(t))
+	past := e2e.BeaconChain(t).RoundAt(time.Now().Unix()) - 10
+	split := func() e2e.Body { return e2e.SplitBody(time.Minute, 2*time.Minute) }
+	random := func() e2e.Body { return e2e.RandomBody(3, past, time.Minute, 2*time.Minute) }
+	shapley := func() e2e.Body { return e2e.ShapleyBody(time.Minute, 2*time.Minute) }
+	for name, deal := range map[string]struct {
+		body   func() e2e.Body // made when the test has its turn: its deadlines count from then
+		inputs []e2e.Body
+		middle string // the state after the last reveal
+	}{
+		"split":    {split, []e2e.Body{{"valuations": e2e.Body{"car": 70, "boat": 30}}, {"valuations": e2e.Body{"car": 40, "boat": 60}}}, "COMPUTED"},
+		"random":   {random, []e2e.Body{{"nonce": "aa"}, {"nonce": "bb"}, {"nonce": "cc"}}, "REVEALING"},
+		"shapley":  {shapley, []e2e.Body{{"accept": true}, {"accept": true}}, "COMPUTED"},
+		"rejected": {shapley, []e2e.Body{{"accept": true}, {"accept": false}}, "VOID"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAgent(t, &e2e.Client{T: t, Base: c.Base, Http: c.Http})
+			var key struct {
+				APIKey string `json:"api_key"`
+			}
+			a.do("create_key", e2e.Body{}).Into(t, &key)
+			declared := deal.body()
+			declared["api_key"] = key.APIKey
+			d := a.rest.Created(key.APIKey, e2e.Answer{Body: a.do("create_deal", declared).Structured})
+			salts := make([]string, len(deal.inputs))
+			for i, input := range deal.inputs {
+				salts[i] = strings.Repeat(fmt.Sprintf("%02x", i+1), 16)
+				var hashed struct{ Commitment string }
+				a.do("compute_commitment_tool", e2e.Body{"input": input, "salt": salts[i]}).Into(t, &hashed)
+				a.do("commit_input", e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[i], "commitment": hashed.Commitment})
+			}
+			var v e2e.View
+			for i, input := range deal.inputs {
+				a.do("reveal_input", e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[i], "input": input, "salt": salts[i]}).Into(t, &v)
+			}
+			if v.State != deal.middle {
+				t.Errorf("after the last reveal: %s, want %s", v.State, deal.middle)
+			}
+			var cert struct {
+				CertID  string `json:"cert_id"`
+				Outcome string
+				Result  json.RawMessage
+			}
+			a.do("get_certificate", e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[1]}).Into(t, &cert)
+			a.do("get_deal", e2e.Body{"deal_id": d.ID, "api_key": key.APIKey}).Into(t, &v)
+			if v.CertificateID == nil || *v.CertificateID != cert.CertID || cert.Outcome == "VOID" != (v.State == "VOID") {
+				t.Errorf("view %+v, certificate %s %s", v, cert.CertID, cert.Outcome)
+			}
+			e2e.Same(t, "result in the view and in the certificate", v.Result, cert.Result)
+			var r e2e.Report
+			a.do("verify_certificate", e2e.Body{"cert_id": cert.CertID}).Into(t, &r)
+			if !r.Valid || r.Outcome != cert.Outcome {
+				t.Errorf("verification: %+v", r)
+			}
+			// Certificates verify as they come out of structuredContent.
+			e2e.Independently(t, a.rest, a.rest.Raw("get_certificate", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q}`, d.ID, d.Tokens[0])).Structured, true)
+		})
+	}
+}
+
+// structuredContent is the REST body: the same members, every number exact.
+func TestMCPIsTheRESTBody(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewClient(t, e2e.BaseURL(t))
+	b := e2e.ShapleyBody(time.Minute, 2*time.Minute)
+	b["algorithm_params"] = json.RawMessage(`{"coalition_values":{"ann":9007199254740991,"bob":9007199254740990,"ann,bob":9007199254740991}}`)
+	b["party_labels"] = []string{"ann", "bob"}
+	d := c.Create(b)
+	token := func(party int) e2e.Body { return e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[party]} }
+	view := func() {
+		t.Helper()
+		e2e.Same(t, "view", c.Tool("get_deal", token(0)).Structured, c.Want(200, "GET", d.Path(""), d.Tokens[0], nil).Body)
+		e2e.Same(t, "view by key", c.Tool("get_deal", e2e.Body{"deal_id": d.ID, "api_key": d.Key}).Structured, c.Want(200, "GET", d.Path(""), d.Key, nil).Body)
+	}
+	view()
+	inputs := []e2e.Sealed{e2e.Seal(t, e2e.Body{"accept": true}), e2e.Seal(t, e2e.Body{"accept": true})}
+	for i, s := range inputs {
+		hashed := c.Tool("compute_commitment_tool", e2e.Body{"input": s.Input, "salt": s.Salt})
+		e2e.Same(t, "commitment", hashed.Structured, fmt.Appendf(nil, `{"commitment":%q}`, s.Commitment))
+		arguments := token(i)
+		arguments["commitment"], arguments["idempotency_key"] = s.Commitment, "one"
+		first := c.Tool("commit_input", arguments)
+		e2e.Same(t, "a commitment sent again", c.Tool("commit_input", arguments).Structured, first.Structured)
+		view()
+	}
+	for i, s := range inputs {
+		arguments := token(i)
+		arguments["input"], arguments["salt"], arguments["idempotency_key"] = s.Input, s.Salt, "two"
+		first := c.Tool("reveal_input", arguments)
+		e2e.Same(t, "a reveal sent again", c.Tool("reveal_input", arguments).Structured, first.Structured)
+		view()
+	}
+	v := c.Want(200, "GET", d.Path(""), d.Tokens[0], nil).Body
+	if !strings.Contains(string(c.Tool("get_deal", token(0)).Structured), "9007199254740991") || !strings.Contains(string(v), "9007199254740991") {
+		t.Errorf("an integer of 2^53-1 is lost: %s", v)
+	}
+	// The proof moves on with the tree; all else is the same on every read.
+	signed := func(text []byte) []byte {
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(text, &members); err != nil {
+			t.Fatal(err)
+		}
+		if members["log_proof"] == nil || len(members) != 16 {
+			t.Errorf("members of a certificate: %s", text)
+		}
+		delete(members, "log_proof")
+		out, _ := json.Marshal(members)
+		return out
+	}
+	e2e.Same(t, "certificate", signed(c.Tool("get_certificate", token(1)).Structured), signed(c.Want(200, "GET", d.Path("/certificate"), d.Tokens[1], nil).Body))
+	id := d.View().CertificateID
+	e2e.Same(t, "report", c.Tool("verify_certificate", e2e.Body{"cert_id": *id}).Structured, c.Want(200, "GET", "/v1/verify/"+*id, "", nil).Body)
+	e2e.Same(t, "catalogue", c.Tool("list_algorithms", e2e.Body{}).Structured, c.Want(200, "GET", "/v1/algorithms", "", nil).Body)
+}
+
+// What REST refuses MCP refuses with the same code, as a tool error.
+func TestMCPRefusals(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewClient(t, e2e.BaseURL(t))
+	d, other := c.Create(e2e.SplitBody(time.Minute, 2*time.Minute)), c.Create(e2e.SplitBody(time.Minute, 2*time.Minute))
+	deal := func(more string) string {
+		return fmt.Sprintf(`{"deal_id":%q,"invite_token":%q%s}`, d.ID, d.Tokens[0], more)
+	}
+	create := func(more string) string {
+		return fmt.Sprintf(`{"api_key":%q,"algorithm":"split.v1","party_labels":["a","b"],"commit_deadline":%d,"reveal_deadline":%d,"algorithm_params":{"items":["x"]}%s}`,
+			d.Key, time.Now().Unix()+60, time.Now().Unix()+120, more)
+	}
+	commitment := `,"commitment":"` + e2e.Seal(t, e2e.Body{"valuations": e2e.Body{}}).Commitment + `"`
+	for name, x := range map[string]struct{ code, tool, arguments string }{
+		"no key":                       {"AUTH_REQUIRED", "create_deal", `{}`},
+		"a null key":                   {"AUTH_REQUIRED", "create_deal", `{"api_key":null}`},
+		"no arguments at all":          {"AUTH_REQUIRED", "get_deal", `null`},
+		"an unknown key":               {"INVALID_CREDENTIAL", "create_deal", `{"api_key":"fp_unknown"}`},
+		"a key that is a number":       {"INVALID_REQUEST", "create_deal", `{"api_key":7}`},
+		"a token where a key must be":  {"FORBIDDEN", "create_deal", fmt.Sprintf(`{"api_key":%q}`, d.Tokens[0])},
+		"a key where a token must be":  {"FORBIDDEN", "commit_input", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q%s}`, d.ID, d.Key, commitment)},
+		"another deal's token":         {"FORBIDDEN", "get_deal", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q}`, d.ID, other.Tokens[0])},
+		"an unknown deal":              {"DEAL_NOT_FOUND", "get_deal", fmt.Sprintf(`{"deal_id":"d_no","invite_token":%q}`, d.Tokens[0])},
+		"an unknown deal, commit":      {"FORBIDDEN", "commit_input", fmt.Sprintf(`{"deal_id":"d_no","invite_token":%q}`, d.Tokens[0])},
+		"no deal":                      {"INVALID_REQUEST", "get_deal", fmt.Sprintf(`{"invite_token":%q}`, d.Tokens[0])},
+		"arguments in an array":        {"INVALID_REQUEST", "get_deal", `[]`},
+		"arguments in a string":        {"INVALID_REQUEST", "get_deal", `"x"`},
+		"no commitment":                {"INVALID_REQUEST", "commit_input", deal("")},
+		"a malformed commitment":       {"INVALID_COMMITMENT", "commit_input", deal(`,"commitment":"sha256:00"`)},
+		"a malformed idempotency key":  {"INVALID_IDEMPOTENCY_KEY", "commit_input", deal(commitment + `,"idempotency_key":"a b"`)},
+		"an idempotency key that is 7": {"INVALID_IDEMPOTENCY_KEY", "create_key", `{"idempotency_key":7}`},
+		"a reveal before the commits":  {"COMMITS_MISSING", "reveal_input", deal(`,"input":{"valuations":{}}`)},
+		"an input that is an array":    {"INVALID_REQUEST", "reveal_input", deal(`,"input":[]`)},
+		"no input":                     {"INVALID_REQUEST", "compute_commitment_tool", `{}`},
+		"a salt that is a number":      {"INVALID_REQUEST", "compute_commitment_tool", `{"input":{},"salt":7}`},
+		"too long a salt":              {"INVALID_REQUEST", "compute_commitment_tool", `{"input":{},"salt":"` + strings.Repeat("x", 1025) + `"}`},
+		"a certificate too early":      {"CERT_NOT_READY", "get_certificate", deal("")},
+		"a certificate by key":         {"FORBIDDEN", "get_certificate", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q}`, d.ID, d.Key)},
+		"an unknown certificate":       {"CERT_NOT_FOUND", "verify_certificate", `{"cert_id":"c_no"}`},
+		"no certificate":               {"INVALID_REQUEST", "verify_certificate", `{}`},
+		"an unknown algorithm":         {"INVALID_REQUEST", "create_deal", create(`,"mode":"shut"`)},
+		"params that do not fit":       {"INVALID_PARAMS", "create_deal", strings.Replace(create(""), `["x"]`, `[]`, 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &e2e.Client{T: t, Base: c.Base, Http: c.Http}
+			c.Fails(x.code, x.tool, x.arguments)
+		})
+	}
+	if r := c.Fails("INVALID_REQUEST", "compute_commitment_tool", `{"input":"{\"accept\":true}"}`); !strings.Contains(r.Content[0].Text, "not as a string that holds JSON") {
+		t.Errorf("an object in a string: %+v", r.Content)
+	}
+	c.Want(200, "POST", other.Path("/cancel"), other.Key, nil)
+	c.Fails("NO_CERTIFICATE", "get_certificate", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q}`, other.ID, other.Tokens[0]))
+}
+
+// Arguments reach the parser as they were written: what is no strict I-JSON is
+// refused for the same reason as in a REST body.
+func TestMCPReadsArgumentsStrictly(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewClient(t, e2e.BaseURL(t))
+	key := c.Key()
+	for _, value := range []string{
+		`1.0`, `1e3`, `1E3`, `-0.0`, `9007199254740992`, `-9007199254740992`, `123456789012345678901234567890`, `{"a":1,"a":1}`, `{"a":1,"\u0061":2}`,
+		`"\ud800"`, `"\udc00\ud800"`, strings.Repeat(`[`, 33) + strings.Repeat(`]`, 33), "\"\xff\"",
+	} {
+		a := c.Want(400, "POST", "/v1/deals", key, `{"algorithm":`+value+`}`)
+		_, reason, _ := strings.Cut(a.ErrorText(), "offset ")
+		_, reason, _ = strings.Cut(reason, ": ")
+		got := c.Fails("INVALID_JSON", "create_deal", `{"api_key":"`+key+`","algorithm":`+value+`}`)
+		if reason == "" || !strings.HasSuffix(got.Content[0].Text, reason) {
+			t.Errorf("%q: REST says %q, MCP %q", value, reason, got.Content[0].Text)
+		}
+	}
+	for _, value := range []string{`9007199254740991`, `-9007199254740991`, `-0`, `"\ud83d\ude00"`} {
+		got := c.Tool("compute_commitment_tool", e2e.Body{"input": json.RawMessage(`{"a":` + value + `}`), "salt": strings.Repeat("s", 32)})
+		var v any
+		if err := json.Unmarshal([]byte(value), &v); err != nil {
+			t.Fatal(err)
+		}
+		canonical := map[string]string{`-0`: `{"a":0}`, `"\ud83d\ude00"`: `{"a":"😀"}`}[value]
+		if canonical == "" {
+			canonical = `{"a":` + value + `}`
+		}
+		e2e.Same(t, "commitment to "+value, got.Structured, fmt.Appendf(nil, `{"commitment":%q}`, sha256Of(canonical+strings.Repeat("s", 32))))
+	}
+}
+
+// random.v1 can be finished by get_certificate alone: it says when the round is
+// out, and draws then.
+func TestMCPDraws(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewClient(t, e2e.BaseURL(t))
+	chain := e2e.BeaconChain(t)
+	for _, out := range []bool{false, true} {
+		round := chain.RoundAt(time.Now().Unix()) - 10
+		if !out {
+			round = chain.RoundAt(time.Now().Unix() + 3600)
+		}
+		d := c.Create(e2e.RandomBody(2, round, time.Minute, 2*time.Minute))
+		token := fmt.Sprintf(`{"deal_id":%q,"invite_token":%q}`, d.ID, d.Tokens[1])
+		c.Fails("CERT_NOT_READY", "get_certificate", token)
+		d.Play(e2e.Body{"nonce": "aa"}, e2e.Body{"nonce": "bb"})
+		if next := c.Tool("get_deal", e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[0]}).Meta.Next; next.Tool != "get_certificate" {
+			t.Errorf("once all have revealed the next step is %+v", next)
+		}
+		if !out {
+			r := c.Fails("CERT_NOT_READY", "get_certificate", token)
+			if at := fmt.Sprint(chain.RoundTime(round)); !strings.Contains(r.Content[0].Text, at) || r.Meta.Error.RetryAfter == nil || *r.Meta.Error.RetryAfter < 3000 {
+				t.Errorf("the round is due at %s: %+v", at, r)
+			}
+			continue
+		}
+		e2e.Independently(t, c, c.Raw("get_certificate", token).Structured, true)
+		if v := d.View(); v.State != "COMPUTED" {
+			t.Errorf("state %s after the draw", v.State)
+		}
+	}
+}
+
+// idempotency_key does what the header does, each tool for itself.
+func TestMCPIdempotency(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewClient(t, e2e.BaseURL(t))
+	unique := fmt.Sprint("mcp-", time.Now().UnixNano())
+	key := c.Tool("create_key", e2e.Body{"idempotency_key": unique}).Structured
+	e2e.Same(t, "a key asked for again", c.Tool("create_key", e2e.Body{"idempotency_key": unique}).Structured, key)
+	var k struct {
+		APIKey string `json:"api_key"`
+	}
+	if err := json.Unmarshal(key, &k); err != nil {
+		t.Fatal(err)
+	}
+	b := e2e.SplitBody(time.Minute, 2*time.Minute)
+	b["api_key"], b["idempotency_key"] = k.APIKey, unique
+	first := c.Tool("create_deal", b)
+	e2e.Same(t, "a deal created again", c.Tool("create_deal", b).Structured, first.Structured)
+	b["retention"] = "purge"
+	text, _ := json.Marshal(b)
+	c.Fails("IDEMPOTENCY_KEY_REUSED", "create_deal", string(text))
+	delete(b, "idempotency_key")
+	if again := c.Tool("create_deal", b); string(again.Structured) == string(first.Structured) {
+		t.Error("without a key a deal was not created anew")
+	}
+	d := c.Created(k.APIKey, e2e.Answer{Body: first.Structured})
+	commit := e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[0], "commitment": e2e.Seal(t, e2e.Body{"valuations": e2e.Body{}}).Commitment, "idempotency_key": unique}
+	c.Tool("commit_input", commit)
+	c.Tool("commit_input", commit)
+	delete(commit, "idempotency_key")
+	text, _ = json.Marshal(commit)
+	c.Fails("ALREADY_COMMITTED", "commit_input", string(text))
+}
+
+// What is no tool call is answered by the protocol or by HTTP.
+func TestMCPProtocol(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewClient(t, e2e.BaseURL(t))
+	for _, method := range []string{"GET", "DELETE", "PUT", "HEAD"} {
+		if a, err := c.Try(t.Context(), method, "/mcp", "", nil); err != nil || a.Status != 405 || a.Header.Get("Allow") != "OPTIONS, POST" || method != "HEAD" && a.Code() != "METHOD_NOT_ALLOWED" {
+			t.Errorf("%s: %v %d %v %s", method, err, a.Status, a.Header, a.Body)
+		}
+	}
+	if a := c.Post(`{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("x", 4<<20) + `"}`); a.Status != 413 || a.Code() != "BODY_TOO_LARGE" {
+		t.Errorf("a body over the bound: %d %.200s", a.Status, a.Body)
+	}
+	for name, x := range map[string]struct {
+		message string
+		status  int
+		code    int
+		id      string
+	}{
+		"no JSON":             {`junk`, 400, -32700, "null"},
+		"nothing":             {``, 400, -32700, "null"},
+		"a batch":             {`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, 400, -32600, "null"},
+		"another version":     {`{"jsonrpc":"1.0","id":"x","method":"ping"}`, 400, -32600, `"x"`},
+		"an unknown method":   {`{"jsonrpc":"2.0","id":3,"method":"resources/list"}`, 200, -32601, "3"},
+		"an unknown tool":     {`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"cancel_deal","arguments":{}}}`, 200, -32602, "4"},
+		"a call without name": {`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{}}`, 200, -32602, "5"},
+	} {
+		a := c.Post(x.message)
+		var r struct {
+			ID    json.RawMessage
+			Error struct {
+				Code    int
+				Message string
+			}
+		}
+		a.Into(t, &r)
+		if a.Status != x.status || r.Error.Code != x.code || string(r.ID) != x.id || r.Error.Message == "" {
+			t.Errorf("%s: %d %s", name, a.Status, a.Body)
+		}
+	}
+	if a := c.Post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`); a.Status != 202 {
+		t.Errorf("a notification: %d %s", a.Status, a.Body)
+	}
+	// No session: nothing says which replica answers next.
+	if a := c.Post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`); a.Header.Get("Mcp-Session-Id") != "" || !strings.Contains(string(a.Body), `"protocolVersion":"2025-06-18"`) {
+		t.Errorf("initialize: %v %.300s", a.Header, a.Body)
+	}
+}
+
+// Loopback and the configured names are allowed; a foreign Host or Origin is
+// 403; no Origin is fine. One address takes its keys from one limit.
+func TestMCPHostsAndKeys(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewClient(t, e2e.Own(t, func(o *localstack.Options) {
+		o.Env[localstack.DealAPI] = []string{"FAIRPACT_PUBLIC_HOSTS=fairpact.example,other.example", "FAIRPACT_KEYS_PER_MINUTE=4"}
+	}).BaseURL())
+	for _, x := range []struct {
+		host    string
+		origins []string
+		status  int
+	}{
+		{"", nil, 200},
+		{"localhost:1", nil, 200},
+		{"fairpact.example", nil, 200},
+		{"OTHER.example:443", []string{"https://fairpact.example"}, 200},
+		{"", []string{"http://localhost:6274"}, 200},
+		{"evil.example", nil, 403},
+		{"fairpact.example.evil.example", nil, 403},
+		{"", []string{"https://evil.example"}, 403},
+		{"", []string{"null"}, 403},
+		{"", []string{"https://fairpact.example", "https://evil.example"}, 403},
+		{"evil.example", []string{"https://fairpact.example"}, 403},
+	} {
+		a := c.From(x.host, x.origins...)
+		if a.Status != x.status || x.status == 403 && a.Code() != "FORBIDDEN" {
+			t.Errorf("Host %q, Origin %q: %d %s, want %d", x.host, x.origins, a.Status, a.Body, x.status)
+		}
+		if allowed := a.Header.Get("Access-Control-Allow-Origin"); x.status == 200 && len(x.origins) == 1 && allowed != x.origins[0] || x.status == 403 && strings.Contains(allowed, "evil") {
+			t.Errorf("Host %q, Origin %q: readable by %q", x.host, x.origins, allowed)
+		}
+	}
+	for range 2 {
+		c.Key()
+		c.Tool("create_key", e2e.Body{})
+	}
+	c.Fails("RATE_LIMITED", "create_key", `{}`)
+	c.Refused(429, "RATE_LIMITED", "POST", "/v1/keys", "", nil)
+}
+
+// Secrets are arguments; none reaches a log, at any level.
+func TestMCPKeepsSecretsOutOfLogs(t *testing.T) {
+	t.Parallel()
+	stack := e2e.Shared(t)
+	c := e2e.NewClient(t, stack.BaseURL())
+	d := c.Create(e2e.SplitBody(time.Minute, 2*time.Minute))
+	s := e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"car": 1, "planted-in-an-input": 2}})
+	hidden := []string{d.Key, d.Tokens[0], d.Tokens[1], s.Salt, "planted-in-an-input", "planted-idempotency-key", "planted-nonsense"}
+	c.Tool("get_deal", e2e.Body{"deal_id": d.ID, "api_key": d.Key})
+	c.Tool("compute_commitment_tool", e2e.Body{"input": s.Input, "salt": s.Salt})
+	for _, token := range d.Tokens {
+		c.Tool("commit_input", e2e.Body{"deal_id": d.ID, "invite_token": token, "commitment": s.Commitment, "idempotency_key": "planted-idempotency-key"})
+	}
+	reveal, _ := json.Marshal(e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[0], "input": s.Input, "salt": s.Salt})
+	r := c.Fails("INVALID_INPUT", "reveal_input", string(reveal))
+	for _, text := range []string{
+		`planted-nonsense`, `{"jsonrpc":"2.0","id":1,"method":"planted-nonsense"}`, `{"jsonrpc":"planted-nonsense"}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"planted-nonsense"}}`, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":"planted-nonsense"}`,
+	} {
+		c.Post(text)
+	}
+	c.Fails("INVALID_CREDENTIAL", "get_deal", `{"invite_token":"it_planted-nonsense"}`)
+	for _, name := range stack.Names() {
+		log, err := os.ReadFile(stack.Log(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, secret := range hidden {
+			if strings.Contains(string(log), secret) {
+				t.Errorf("the log of %s shows %q", name, secret)
+			}
+		}
+	}
+	for _, secret := range []string{s.Salt, "planted-in-an-input"} {
+		if strings.Contains(r.Content[0].Text, secret) {
+			t.Errorf("an error shows a sealed input: %s", r.Content[0].Text)
+		}
+	}
+}
+
+// The newest protocol has no initialize; it learns the same from server/discover.
+func TestMCPDiscover(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewClient(t, e2e.BaseURL(t))
+	meta := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
+	a := c.Post(`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{`+meta+`}}`, "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "server/discover")
+	var r struct{ Result mcp.DiscoverResult }
+	a.Into(t, &r)
+	if a.Status != 200 || !strings.Contains(r.Result.Instructions, "THE WAY OF A DEAL") {
+		t.Errorf("%d %.500s", a.Status, a.Body)
+	}
+	if a := c.Post(`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{`+meta+`}}`, "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "subscriptions/listen"); a.Status != 404 {
+		t.Errorf("a method that keeps a stream open: %d %.300s", a.Status, a.Body)
+	}
+}

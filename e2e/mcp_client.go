@@ -1,0 +1,150 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Called is a tool's result as it came over the wire.
+type Called struct {
+	Structured json.RawMessage `json:"structuredContent"`
+	Content    []struct{ Type, Text string }
+	IsError    bool `json:"isError"`
+	Meta       struct {
+		Next struct {
+			Tool      string
+			Arguments map[string]any
+			Why       string
+		} `json:"fairpact/next"`
+		Error struct {
+			Code       string
+			Status     int
+			RetryAfter *int64 `json:"retry_after"`
+		} `json:"fairpact/error"`
+	} `json:"_meta"`
+}
+
+// Post sends one JSON-RPC message.
+func (c *Client) Post(message string, header ...string) Answer {
+	c.T.Helper()
+	a, err := c.Try(c.T.Context(), "POST", "/mcp", "", message, append(header, "Content-Type", "application/json", "Accept", "application/json, text/event-stream")...)
+	if err != nil {
+		c.T.Fatal(err)
+	}
+	return a
+}
+
+// Raw calls a tool with the arguments as they are written.
+func (c *Client) Raw(tool, arguments string) Called {
+	c.T.Helper()
+	a := c.Post(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"` + tool + `","arguments":` + arguments + `}}`)
+	var r struct {
+		ID     int
+		Result *Called
+	}
+	a.Into(c.T, &r)
+	if a.Status != 200 || r.ID != 7 || r.Result == nil {
+		c.T.Fatalf("%s: %d %.400s", tool, a.Status, a.Body)
+	}
+	return *r.Result
+}
+
+// Tool calls a tool that must succeed and holds its answer to what every answer
+// has: the data twice, and the next step twice.
+func (c *Client) Tool(name string, arguments Body) Called {
+	c.T.Helper()
+	text, err := json.Marshal(arguments)
+	if err != nil {
+		c.T.Fatal(err)
+	}
+	r := c.Raw(name, string(text))
+	if r.IsError {
+		c.T.Fatalf("%s: %+v", name, r.Content)
+	}
+	var data, structured bytes.Buffer
+	if len(r.Content) != 2 || json.Compact(&structured, r.Structured) != nil || json.Compact(&data, []byte(r.Content[0].Text)) != nil {
+		c.T.Fatalf("%s: two text blocks and structuredContent: %+v", name, r)
+	}
+	Same(c.T, name+": structuredContent and the first text block", structured.Bytes(), data.Bytes())
+	if next := r.Content[1].Text; !strings.HasPrefix(next, "NEXT: "+r.Meta.Next.Why) || r.Meta.Next.Tool != "" && !strings.Contains(next, "\nCall "+r.Meta.Next.Tool+" with {") {
+		c.T.Errorf("%s: next step %q, _meta %+v", name, next, r.Meta.Next)
+	}
+	return r
+}
+
+// Fails calls a tool that must be refused with a code, in words of this surface.
+func (c *Client) Fails(code, name, arguments string) Called {
+	c.T.Helper()
+	r := c.Raw(name, arguments)
+	if !r.IsError || len(r.Content) != 1 || r.Structured != nil || !strings.HasPrefix(r.Content[0].Text, code+": ") || r.Meta.Error.Code != code {
+		c.T.Fatalf("%s %s: want %s, got %+v", name, arguments, code, r)
+	}
+	if inREST.MatchString(r.Content[0].Text) {
+		c.T.Errorf("%s: a fix over MCP names a REST call: %s", name, r.Content[0].Text)
+	}
+	return r
+}
+
+// inREST finds what has a tool of its own.
+var inREST = regexp.MustCompile(`/v1/(keys|deals|algorithms|verify)|Idempotency-Key|Bearer`)
+
+func (r Called) Into(t testing.TB, v any) {
+	t.Helper()
+	if err := json.Unmarshal(r.Structured, v); err != nil {
+		t.Fatalf("%v in %.300s", err, r.Structured)
+	}
+}
+
+// Same requires equal JSON values, number for number as they are written and
+// string for string.
+func Same(t testing.TB, what string, a, b []byte) {
+	t.Helper()
+	if x, y := exact(t, a), exact(t, b); x != y {
+		t.Errorf("%s differ:\n%s\n%s", what, x, y)
+	}
+}
+
+// exact writes a JSON value with its members sorted and its numbers as they were.
+func exact(t testing.TB, text []byte) string {
+	t.Helper()
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		t.Fatalf("%v in %.300s", err, text)
+	}
+	out, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// From sends a ping to /mcp under a Host and with the given Origins.
+func (c *Client) From(host string, origins ...string) Answer {
+	c.T.Helper()
+	req, err := c.request(c.T.Context(), http.MethodPost, "/mcp", "", `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+	if err != nil {
+		c.T.Fatal(err)
+	}
+	if host != "" {
+		req.Host = host
+	}
+	for _, origin := range origins {
+		req.Header.Add("Origin", origin)
+	}
+	resp, err := c.Http.Do(req)
+	if err != nil {
+		c.T.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var text bytes.Buffer
+	if _, err := text.ReadFrom(resp.Body); err != nil {
+		c.T.Fatal(err)
+	}
+	return Answer{Status: resp.StatusCode, Header: resp.Header, Body: text.Bytes()}
+}

@@ -1,0 +1,313 @@
+package ops
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairpact/fairpact/e2e"
+)
+
+var verifyOffline = []string{"verify", "cert.json", "--tree-head", "head.json", "--status", "status.json"}
+
+// failures are the checks of a printed report that do not hold.
+func failures(t testing.TB, report string) []string {
+	t.Helper()
+	var r struct {
+		Valid  bool
+		Checks []struct {
+			Name string
+			OK   bool
+		}
+	}
+	if err := json.Unmarshal([]byte(report), &r); err != nil {
+		t.Fatalf("%v in %s", err, report)
+	}
+	failed := []string{}
+	for _, check := range r.Checks {
+		if !check.OK {
+			failed = append(failed, check.Name)
+		}
+	}
+	slices.Sort(failed)
+	if r.Valid != (len(failed) == 0) || len(r.Checks) < 4 {
+		t.Errorf("valid is %v: %s", r.Valid, report)
+	}
+	return failed
+}
+
+func TestCtlSplit(t *testing.T) {
+	c := e2e.NewCtl(t, e2e.BaseURL(t))
+	c.Create("split.v1", e2e.Body{"items": []string{"car", "boat"}}, "ann", "bob, the second")
+	for _, name := range []string{"deal.json", "party-1.json"} {
+		if info, err := os.Stat(filepath.Join(c.Dir, name)); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+	c.Run(2, "deal", "create", "--algorithm", "split.v1", "--label", "a", "--label", "b", "--params", "params.json", "--out", "deal.json")
+
+	// An input that could never be revealed is not committed to.
+	c.Run(0, "commit", c.File("input.json", e2e.Body{"valuations": e2e.Body{"train": 1}}), "--out", "unfit.json")
+	if _, said := c.Run(1, "deal", "commit", "unfit.json", "--state", "party-0.json"); !strings.Contains(said, `"car"`) {
+		t.Errorf("said %s", said)
+	}
+	c.Seal(0, e2e.AnnsValues)
+	if _, said := c.Run(1, "deal", "reveal", "sealed-0.json", "--state", "party-0.json"); !strings.Contains(said, "COMMITS_MISSING") {
+		t.Errorf("said %s", said)
+	}
+	if _, said := c.Run(1, "deal", "certificate", "--state", "party-0.json"); !strings.Contains(said, "CERT_NOT_READY") {
+		t.Errorf("said %s", said)
+	}
+	c.Seal(1, e2e.BobsValues)
+	if _, said := c.Run(1, "deal", "commit", "sealed-1.json", "--state", "party-1.json"); !strings.Contains(said, "ALREADY_COMMITTED") {
+		t.Errorf("said %s", said)
+	}
+	if _, said := c.Run(1, "deal", "cancel", "--state", "deal.json"); !strings.Contains(said, "CANNOT_CANCEL") {
+		t.Errorf("said %s", said)
+	}
+	c.Reveal(0)
+	if _, said := c.Run(1, "deal", "reveal", "sealed-0.json", "--state", "party-1.json"); !strings.Contains(said, "COMMITMENT_MISMATCH") {
+		t.Errorf("said %s", said)
+	}
+	c.Reveal(1)
+	out, progress := c.Run(0, "deal", "watch", "--state", "party-1.json", "--json")
+	var v e2e.View
+	if err := json.Unmarshal([]byte(out), &v); err != nil || v.State != "COMPUTED" || v.CertificateID == nil || !strings.Contains(progress, "COMPUTED  2/2 committed  2/2 revealed") {
+		t.Errorf("%s\n%s", out, progress)
+	}
+
+	c.Fetched()
+	c.Inputs(2)
+	lines := strings.Split(strings.TrimSpace(c.Offline(0, verifyOffline...)), "\n")
+	if len(lines) != 10 || lines[9] != "valid" {
+		t.Errorf("%q", lines)
+	}
+	for _, line := range lines[:9] {
+		if !strings.HasPrefix(line, "OK   ") {
+			t.Error(line)
+		}
+	}
+	if failed := failures(t, c.Offline(0, append(verifyOffline, "--inputs", "inputs.json", "--params", "params.json", "--json")...)); len(failed) != 0 {
+		t.Error(failed)
+	}
+	c.Run(0, "verify", "cert.json")                                                                                         // fetches head and keys
+	c.Run(2, "verify", "cert.json", "--base-url", e2e.BaseURL(t)+"/nothing")                                                // no Fairpact there
+	c.Run(1, "verify", "cert.json", "--pubkey", "es256:0281eb5f0949a7554f9fbe2bb1055882b1db99a3498d34cff345da2a4eafe7fc76") // another's key
+
+	out = c.Offline(0, "recompute", "cert.json", "--inputs", "inputs.json", "--params", "params.json")
+	var cert struct{ Result json.RawMessage }
+	if err := json.Unmarshal(c.Read("cert.json"), &cert); err != nil {
+		t.Fatal(err)
+	}
+	if _, result, ok := strings.Cut(out, "\nresult "); !ok || !sameJSON(t, []byte(result), cert.Result) {
+		t.Errorf("%s\n%s", out, cert.Result)
+	}
+	c.File("other.json", e2e.Body{"items": []string{"boat", "car"}})
+	if failed := failures(t, c.Offline(1, "recompute", "cert.json", "--inputs", "inputs.json", "--params", "other.json", "--json")); !slices.Equal(failed, []string{"result"}) {
+		t.Error(failed)
+	}
+	c.File("swapped.json", []json.RawMessage{c.Read("sealed-1.json"), c.Read("sealed-0.json")})
+	if failed := failures(t, c.Offline(1, "recompute", "cert.json", "--inputs", "swapped.json", "--params", "params.json", "--json")); !slices.Equal(failed, []string{"commitments", "input_root", "result"}) {
+		t.Error(failed)
+	}
+
+	secrets := c.Secrets()
+	if len(secrets) != 3 || !strings.HasPrefix(secrets[0], "fp_") || !strings.HasPrefix(secrets[2], "it_") {
+		t.Fatal("the secrets are not where this test looks for them")
+	}
+	for _, secret := range secrets {
+		if strings.Contains(c.Said.String(), secret) {
+			t.Errorf("a credential was printed: %.6s…", secret)
+		}
+	}
+}
+
+func sameJSON(t testing.TB, a, b []byte) bool {
+	t.Helper()
+	var x, y any
+	if err := json.Unmarshal(a, &x); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, &y); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint(x) == fmt.Sprint(y)
+}
+
+func TestCtlRandom(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewCtl(t, e2e.BaseURL(t))
+	round := e2e.BeaconChain(t).RoundAt(time.Now().Unix()) - 10
+	c.Create("random.v1", e2e.Body{"beacon_round": round}, "ann", "bob", "cy")
+	for i, nonce := range []string{"aa", "0bb", ""} {
+		c.Seal(i, e2e.Body{"nonce": nonce})
+	}
+	if _, said := c.Run(1, "deal", "entropy", "--state", "deal.json"); !strings.Contains(said, "REVEALS_MISSING") {
+		t.Errorf("said %s", said)
+	}
+	for i := range 3 {
+		c.Reveal(i)
+	}
+	var first, again struct{ Result json.RawMessage }
+	c.Json(&first, "deal", "entropy", "--state", "party-2.json")
+	c.Json(&again, "deal", "entropy", "--state", "deal.json")
+	if first.Result == nil || !bytes.Equal(first.Result, again.Result) {
+		t.Errorf("%s, then %s", first.Result, again.Result)
+	}
+	c.Run(0, "deal", "watch", "--state", "deal.json")
+	c.Fetched()
+	c.Inputs(3)
+	out := c.Offline(0, append(verifyOffline, "--inputs", "inputs.json", "--params", "params.json")...)
+	if !strings.Contains(out, "OK   draw ") {
+		t.Error(out)
+	}
+	c.Offline(0, "recompute", "cert.json", "--inputs", "inputs.json", "--params", "params.json")
+}
+
+func TestCtlShapley(t *testing.T) {
+	for name, row := range map[string]struct {
+		accept  bool
+		outcome string
+	}{"accepted": {true, "COMPUTED"}, "rejected": {false, "VOID"}} {
+		t.Run(name, func(t *testing.T) {
+			c := e2e.NewCtl(t, e2e.BaseURL(t))
+			c.Create("shapley.v1", e2e.Body{"coalition_values": e2e.Body{"ann": 60, "bob": 0, "ann,bob": 120}}, "ann", "bob")
+			c.Seal(0, e2e.Body{"accept": true})
+			c.Seal(1, e2e.Body{"accept": row.accept})
+			c.Reveal(0)
+			c.Reveal(1)
+			var v e2e.View
+			c.Json(&v, "deal", "watch", "--state", "party-0.json", "--timeout", "1m")
+			if v.State != row.outcome {
+				t.Errorf("%+v", v)
+			}
+			c.Fetched()
+			c.Inputs(2)
+			c.Offline(0, append(verifyOffline, "--inputs", "inputs.json", "--params", "params.json")...)
+			if row.accept {
+				c.Offline(0, "recompute", "cert.json", "--inputs", "inputs.json", "--params", "params.json")
+			}
+		})
+	}
+}
+
+func TestCtlCancelAndStatus(t *testing.T) {
+	c := e2e.NewCtl(t, e2e.BaseURL(t))
+	key, _ := c.Run(0, "key")
+	c.File("key", []byte(key))
+	c.Run(0, "key", "--out", "other.key")
+	c.Run(0, "deal", "create", "--algorithm", "split.v1", "--label", "a", "--label", "b", "--params", c.File("p", e2e.Body{"items": []string{"x"}}),
+		"--out", "deal.json", "--api-key-file", "key", "--commit-in", "10m", "--reveal-in", "20m", "--mode", "open", "--retention", "purge")
+	var v struct {
+		DealID    string `json:"deal_id"`
+		State     string
+		Mode      string
+		Retention string
+		Commit    int64 `json:"commit_deadline"`
+		Reveal    int64 `json:"reveal_deadline"`
+	}
+	c.Json(&v, "deal", "status", "--state", "deal.json")
+	if v.State != "OPEN" || v.Mode != "open" || v.Retention != "purge" || v.Reveal-v.Commit != 600 {
+		t.Errorf("%+v", v)
+	}
+	if _, said := c.Run(1, "deal", "watch", "--state", "deal.json", "--timeout", "100ms", "--every", "10ms"); !strings.Contains(said, "has not ended within 100ms") {
+		t.Errorf("said %s", said)
+	}
+	// By id and key, without the state file; another's key is refused.
+	if _, said := c.Run(1, "deal", "cancel", "--deal", v.DealID, "--api-key-file", "other.key"); !strings.Contains(said, "FORBIDDEN") {
+		t.Errorf("said %s", said)
+	}
+	if out, _ := c.Run(0, "deal", "cancel", "--deal", v.DealID, "--api-key-file", "key"); !strings.Contains(out, "CANCELLED") {
+		t.Error(out)
+	}
+	if out, _ := c.Run(0, "deal", "watch", "--state", "deal.json"); !strings.Contains(out, "CANCELLED") {
+		t.Error(out)
+	}
+	if _, said := c.Run(1, "deal", "create", "--algorithm", "no.v1", "--label", "a", "--label", "b", "--params", "p", "--out", "never.json"); !strings.Contains(said, "INVALID") {
+		t.Errorf("said %s", said)
+	}
+	if _, err := os.Stat(filepath.Join(c.Dir, "never.json")); err == nil {
+		t.Error("a refused creation leaves a state file")
+	}
+}
+
+// A service that is not there is no refusal.
+func TestCtlOutOfReach(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	listener.Close()
+	c := e2e.NewCtl(t, "http://"+address)
+	if _, said := c.Run(2, "key"); !strings.Contains(said, "out of reach") {
+		t.Errorf("said %s", said)
+	}
+}
+
+// The binary gives the independent verifier's verdict with no network: one case
+// of that verifier's tests for each way in which a case fails there. The tests
+// of package ctl hold the command line to all of them, in one process.
+func TestCtlAgreesWithTheIndependentVerifier(t *testing.T) {
+	t.Parallel()
+	text, err := exec.Command("python3", e2e.Repo("e2e/verifier/cases.py")).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Certificate json.RawMessage
+		Head        json.RawMessage `json:"tree_head"`
+		Inputs      json.RawMessage
+		Params      json.RawMessage
+		Keys        json.RawMessage
+		Failed      []string
+	}
+	if err := json.Unmarshal(text, &cases); err != nil {
+		t.Fatal(err)
+	}
+	c := e2e.NewCtl(t, "")
+	seen := map[string]bool{}
+	for i, x := range cases {
+		document := x.Keys[0] == '{'
+		way := fmt.Sprint(x.Failed, string(x.Inputs) == "null", document)
+		if seen[way] || string(x.Keys) == "[]" || slices.Contains(x.Failed, "unreadable") || string(x.Inputs) != "null" && x.Inputs[0] != '[' { // the last three are wrong usage here, no verdict
+			continue
+		}
+		seen[way] = true
+		args := []string{"verify", c.File("cert.json", []byte(x.Certificate)), "--tree-head", c.File("head.json", []byte(x.Head)), "--json"}
+		var labels []string
+		if document {
+			args = append(args, "--keys", c.File("keys.json", []byte(x.Keys)))
+		} else if err := json.Unmarshal(x.Keys, &labels); err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range labels {
+			args = append(args, "--pubkey", key)
+		}
+		if string(x.Inputs) != "null" {
+			args = append(args, "--inputs", c.File("inputs.json", []byte(x.Inputs)))
+			if string(x.Params) != "null" {
+				args = append(args, "--params", c.File("params.json", []byte(x.Params)))
+			}
+		}
+		code := 0
+		if len(x.Failed) > 0 {
+			code = 1
+		}
+		if failed := failures(t, c.Offline(code, args...)); !slices.Equal(failed, x.Failed) {
+			t.Errorf("case %d fails %v, the independent verifier fails %v", i, failed, x.Failed)
+		}
+	}
+	if len(seen) < 15 {
+		t.Errorf("%d ways to fail: too few to mean anything", len(seen))
+	}
+}

@@ -1,0 +1,196 @@
+package ops
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fairpact/fairpact/e2e"
+)
+
+// matches gives the first group of each match.
+func matches(pattern, text string) (all []string) {
+	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+		all = append(all, m[1])
+	}
+	return all
+}
+
+// An alert has its page's place in the runbooks, its unit test for the fault and
+// for what looks alike, and a severity that somebody routes.
+func TestEveryAlertHasItsRunbook(t *testing.T) {
+	rules, tests, page := e2e.Read(t, "files/alerts.yaml"), e2e.Read(t, "files/alerts_test.yaml"), e2e.Read(t, "runbooks/alerts.md")
+	headings := matches(`(?m)^## (\S+)$`, page)
+	var alerts []string
+	for _, rule := range strings.Split(rules, "- alert: ")[1:] {
+		name, _, _ := strings.Cut(rule, "\n")
+		alerts = append(alerts, name)
+		if !strings.Contains(rule, "runbook_url: RUNBOOKS/alerts.md#"+strings.ToLower(name)+"\n") {
+			t.Errorf("%s does not lead to its place in runbooks/alerts.md", name)
+		}
+		if severity := matches(`severity: (\w+)`, rule); len(severity) != 1 || severity[0] != "page" && severity[0] != "ticket" {
+			t.Errorf("%s: severity %v, want page or ticket", name, severity)
+		}
+		for _, outcome := range []string{" fires", " stays quiet"} {
+			if !strings.Contains(tests, "name: "+name+outcome) {
+				t.Errorf("alerts_test.yaml has no %q", name+outcome)
+			}
+		}
+	}
+	slices.Sort(alerts)
+	slices.Sort(headings)
+	if !slices.Equal(alerts, headings) {
+		t.Errorf("runbooks/alerts.md has %v, the alerts are %v", headings, alerts)
+	}
+}
+
+// A link from one page of the chart to another leads there.
+func TestLinksOfTheRunbooks(t *testing.T) {
+	pages, err := filepath.Glob(e2e.Chart + "runbooks/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("no runbooks: %v", err)
+	}
+	checked := 0
+	for _, page := range append(pages, e2e.Chart+"README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, link := range matches(`\]\(([^)\s]+)\)`, string(text)) {
+			if strings.Contains(link, "://") {
+				continue
+			}
+			checked++
+			file, anchor, _ := strings.Cut(link, "#")
+			target := page
+			if file != "" {
+				target = filepath.Join(filepath.Dir(page), file)
+			}
+			there, err := os.Stat(target)
+			if err != nil {
+				t.Errorf("%s links to %s: %v", page, link, err)
+				continue
+			}
+			if anchor == "" || there.IsDir() {
+				continue
+			}
+			text, err := os.ReadFile(target)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Contains(anchors(string(text)), anchor) {
+				t.Errorf("%s links to %s, and there is no such heading", page, link)
+			}
+		}
+	}
+	if checked < 10 {
+		t.Errorf("only %d links were found", checked)
+	}
+}
+
+// anchors are the places of a page's headings, as GitHub names them.
+func anchors(page string) (all []string) {
+	drop := regexp.MustCompile(`[^\p{L}\p{N}\- _]`)
+	for _, heading := range matches(`(?m)^#+ (.+)$`, page) {
+		all = append(all, strings.ReplaceAll(drop.ReplaceAllString(strings.ToLower(heading), ""), " ", "-"))
+	}
+	return all
+}
+
+// What the page of service levels promises is what the alerts look at.
+func TestServiceLevelsAreThoseOfTheAlerts(t *testing.T) {
+	rules := map[string]string{}
+	for _, rule := range strings.Split(e2e.Read(t, "files/alerts.yaml"), "- alert: ")[1:] {
+		name, rest, _ := strings.Cut(rule, "\n")
+		rules[name] = rest
+	}
+	rows := map[string]string{}
+	for _, line := range strings.Split(e2e.Read(t, "runbooks/slo.md"), "\n") {
+		if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| ") && len(cells) == 4 {
+			rows[strings.TrimPrefix(cells[0], "| ")] = line
+		}
+	}
+	for _, x := range []struct{ row, promise, alert, looks string }{
+		{"calls are answered", "99.9 %", "FairpactErrorBudgetFast", "> 14.4 * 0.001)"}, // 28 days by 14.4 is two
+		{"calls are answered", "99.9 %", "FairpactErrorBudgetSlow", "> 6 * 0.001)"},
+		{"calls are quick", "`/v1/deals…` and `/mcp` under 1 s | 99 %", "FairpactSlow", "(rate(fairpact_http_request_duration_seconds_bucket{route=~\"/v1/deals.*|/mcp\"}[10m]))) > 1\n"},
+		{"calls are answered", "`outcome` failed in `fairpact_mcp_tool_calls_total`", "FairpactErrorBudgetFast", `or rate(fairpact_mcp_tool_calls_total{outcome="failed"}[5m])`},
+		{"calls are answered", "`/v1/append` apart", "FairpactErrorBudgetSlow", `fairpact_http_requests_total{route!="/v1/append"}[6h]`},
+		{"calls are quick", "99 %", "FairpactSlow", "histogram_quantile(0.99,"},
+		{"deadlines are kept", "[page](alerts.md#fairpactdeadlineslate), when one has waited for 15 s", "FairpactDeadlinesLate", "{step=\"deadline\"}) > 15\n"},
+		{"certificates follow", "`fairpact_certificates_pending_oldest_age_seconds` under 60 s", "FairpactCertificatesPending", "(fairpact_certificates_pending_oldest_age_seconds) > 60\n"},
+		{"the log is true", "`fairpact_log_proof_failures_total` | 0,", "FairpactProofFailures", "(fairpact_log_proof_failures_total) > 0\n"},
+		{"the log is true", "[page]", "FairpactProofFailures", "severity: page"},
+		{"signatures are true", "`fairpact_signing_requests_total{outcome=\"invalid\"}` | 0", "FairpactSignatureInvalid", "(increase(fairpact_signing_requests_total{outcome=\"invalid\"}[15m])) > 0\n"},
+	} {
+		if !strings.Contains(rows[x.row], x.promise) || !strings.Contains(rules[x.alert], x.looks) {
+			t.Errorf("runbooks/slo.md, %q, has %q, or %s has %q, no more: change both", x.row, x.promise, x.alert, x.looks)
+		}
+	}
+}
+
+// Alerts and dashboard ask for metrics that there are, by labels that they have.
+func TestAlertsAndDashboardAskForWhatIsMeasured(t *testing.T) {
+	labels := map[string][]string{}
+	for _, metrics := range listed(t) {
+		for name, shape := range metrics {
+			labels[name] = append(strings.Split(shape[1], ","), "namespace", "pod", "instance")
+			if shape[0] == "histogram" {
+				labels[name+"_bucket"] = append(labels[name], "le")
+			}
+		}
+	}
+	asked := 0
+	metric := regexp.MustCompile(`(fairpact_[a-z_]+)(?:\{([^}]*)\})?`)
+	for _, query := range append(e2e.DashboardQueries(t), matches(`(?s)expr: (.*?)\n        (?:for|labels):`, e2e.Read(t, "files/alerts.yaml"))...) {
+		for _, m := range metric.FindAllStringSubmatch(query, -1) {
+			asked++
+			if labels[m[1]] == nil {
+				t.Errorf("nothing measures %s, in %s", m[1], query)
+			}
+			for _, label := range matches(`(\w+)(?:=|!)`, m[2]) {
+				if !slices.Contains(labels[m[1]], label) {
+					t.Errorf("%s has no label %s, in %s", m[1], label, query)
+				}
+			}
+		}
+	}
+	if asked < 40 {
+		t.Errorf("only %d metrics were found in alerts and dashboard", asked)
+	}
+}
+
+// No panel hides another, each asks for something within the namespace chosen,
+// and its legend names labels that its query keeps.
+func TestDashboard(t *testing.T) {
+	taken := map[[2]int]string{}
+	ids := map[int]bool{}
+	for _, p := range e2e.Panels(t) {
+		if ids[p.ID] || p.Title == "" || len(p.Targets) == 0 {
+			t.Errorf("panel %d, %q: its id is taken, or it has no title or no query", p.ID, p.Title)
+		}
+		ids[p.ID] = true
+		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+				if other, is := taken[[2]int{x, y}]; is || x >= 24 {
+					t.Fatalf("%q lies over %q, or beyond the right edge", p.Title, other)
+				}
+				taken[[2]int{x, y}] = p.Title
+			}
+		}
+		for _, target := range p.Targets {
+			if !strings.Contains(target.Expr, `{namespace=~"$namespace"`) {
+				t.Errorf("%q is not of the namespace chosen: %s", p.Title, target.Expr)
+			}
+			by := strings.Split(strings.Join(matches(`by \(([^)]*)\)`, target.Expr), ", "), ", ")
+			for _, label := range matches(`\{\{(\w+)\}\}`, target.LegendFormat) {
+				if !slices.Contains(by, label) {
+					t.Errorf("%q: its legend names %s, its query keeps %v", p.Title, label, by)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package ops
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/fairpact/fairpact/e2e"
+)
+
+// What helm test runs plays a deal and says that its certificate is valid.
+func TestSmoke(t *testing.T) {
+	t.Parallel()
+	out, said := e2e.NewCtl(t, e2e.BaseURL(t)).Run(0, "smoke")
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if lines[len(lines)-1] != "valid" || strings.Contains(out, "FAIL") || !strings.Contains(said, "deal d_") || strings.Contains(out, "without its state") {
+		t.Errorf("%s\n%s", out, said)
+	}
+	for _, check := range []string{"signature", "key_in_force", "merkle_inclusion", "tree_head_signature", "commitments", "result"} {
+		if !strings.Contains(out, "OK   "+check) {
+			t.Errorf("no check of %s in\n%s", check, out)
+		}
+	}
+}
+
+// A deployment whose answers do not hold fails it, and the check that does not
+// hold is named.
+func TestSmokeNotValid(t *testing.T) {
+	t.Parallel()
+	const another = "es256:0281eb5f0949a7554f9fbe2bb1055882b1db99a3498d34cff345da2a4eafe7fc76"
+	for name, forgery := range map[string]struct {
+		path   string
+		change func(map[string]any)
+		says   string
+	}{
+		"another result": {"/certificate", func(c map[string]any) { c["result"].(map[string]any)["method"] = "proportional" }, "FAIL result"},
+		"another time":   {"/certificate", func(c map[string]any) { c["issued_at"] = "2020-01-01T00:00:00Z" }, "FAIL signature"},
+		"another key":    {"/v1/pubkeys", func(s map[string]any) { s["keys"].([]any)[0].(map[string]any)["pubkey"] = another }, "FAIL signature"},
+		"another tree":   {"/tree-head", func(h map[string]any) { h["root_hash"] = strings.Repeat("0", 64) }, "FAIL tree_head"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, _ := e2e.NewCtl(t, lying(t, e2e.BaseURL(t), forgery.path, forgery.change)).Run(1, "smoke")
+			if !strings.Contains(out, forgery.says) || !strings.HasSuffix(strings.TrimSpace(out), "NOT VALID") {
+				t.Errorf("%s", out)
+			}
+		})
+	}
+}
+
+// lying answers as a deployment does, but for the JSON under one path.
+func lying(t testing.TB, base, path string, change func(map[string]any)) string {
+	t.Helper()
+	target, err := url.Parse(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.Out.Header.Del("Accept-Encoding")
+		},
+		ModifyResponse: func(r *http.Response) error {
+			if !strings.HasSuffix(r.Request.URL.Path, path) || r.StatusCode != 200 {
+				return nil
+			}
+			text, err := io.ReadAll(r.Body)
+			if err != nil {
+				return err
+			}
+			var answer map[string]any
+			if err := json.Unmarshal(text, &answer); err != nil {
+				return err
+			}
+			change(answer)
+			if text, err = json.Marshal(answer); err != nil {
+				return err
+			}
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+			r.Header.Set("Content-Length", strconv.Itoa(len(text)))
+			return nil
+		},
+	}
+	server := httptest.NewServer(proxy)
+	t.Cleanup(server.Close)
+	return server.URL
+}

@@ -1,0 +1,96 @@
+package outage
+
+import (
+	"bytes"
+	"crypto/rand"
+	"sync"
+	"testing"
+
+	"github.com/fairpact/fairpact/e2e"
+	"github.com/fairpact/fairpact/internal/localstack"
+)
+
+const crowd = 24 // identical requests at once
+
+// twins sends one request many times at once, under one new Idempotency-Key and
+// through all replicas in turn. SPEC 7.4: all get one answer, which is replayed
+// to whoever sends it again.
+func twins(t *testing.T, doors []*e2e.Client, status int, path, token string, sent any) e2e.Answer {
+	t.Helper()
+	key := rand.Text()
+	answers := make([]e2e.Answer, crowd)
+	var group sync.WaitGroup
+	for i := range crowd {
+		group.Go(func() {
+			var err error
+			if answers[i], err = doors[i%len(doors)].Try(t.Context(), "POST", path, token, sent, "Idempotency-Key", key); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	answers = append(answers, doors[0].Do("POST", path, token, sent, "Idempotency-Key", key))
+	for _, a := range answers {
+		if a.Status != status || !bytes.Equal(a.Body, answers[0].Body) {
+			t.Errorf("POST %s: one answered %d %.300s\nanother %d %.300s, want %d", path, a.Status, a.Body, answers[0].Status, answers[0].Body, status)
+		}
+	}
+	return answers[0]
+}
+
+// However many identical requests meet, they have one effect and one answer,
+// whatever Redis does meanwhile.
+func TestTwins(t *testing.T) {
+	for name, unrest := range e2e.Unrests {
+		t.Run("Redis "+name, func(t *testing.T) {
+			t.Parallel()
+			stack := e2e.Own(t, func(o *localstack.Options) { o.Replicas = map[string]int{localstack.DealAPI: 2} })
+			doors := []*e2e.Client{e2e.NewClient(t, stack.BaseURL()), e2e.NewClient(t, stack.URL(e2e.SecondAPI))}
+			w, c := e2e.Database(t, stack), doors[0]
+			defer unrest(t, stack)()
+
+			var made struct {
+				APIKey string `json:"api_key"`
+			}
+			twins(t, doors, 201, "/v1/keys", "", nil).Into(t, &made)
+			if n := w.APIKeys(); n != 1 {
+				t.Errorf("%d keys, want 1", n)
+			}
+			b := e2e.Timed(e2e.SplitBody(0, 0), e2e.After(5*e2e.Patience), e2e.After(6*e2e.Patience))
+			cancelled := c.Created(made.APIKey, twins(t, doors, 201, "/v1/deals", made.APIKey, b))
+			d := c.Created(made.APIKey, twins(t, doors, 201, "/v1/deals", made.APIKey, b))
+			w.Exactly(2, 0)
+			twins(t, doors, 200, cancelled.Path("/cancel"), made.APIKey, nil)
+			if v := cancelled.View(); v.State != "CANCELLED" {
+				t.Errorf("after the cancel: %s", v.State)
+			}
+
+			s := e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"car": 2}})
+			var last struct {
+				State     string
+				Committed bool
+				Revealed  bool
+				Result    e2e.Body
+			}
+			for _, action := range []string{"commit", "reveal"} {
+				for p, token := range d.Tokens {
+					twins(t, doors, 200, d.Path("/"+action), token, s.Act(action)).Into(t, &last)
+					acted := last.Committed && action == "commit" || last.Revealed && action == "reveal"
+					if want := map[string][]string{"commit": {"COMMITTING", "REVEALING"}, "reveal": {"REVEALING", "COMPUTED"}}[action][p]; !acted || last.State != want {
+						t.Errorf("%s of party %d: %+v, want %s", action, p, last, want)
+					}
+				}
+			}
+			if last.Result == nil {
+				t.Errorf("the last reveal has no result: %+v", last)
+			}
+			w.Exactly(2, 1)
+			w.Converged()
+			e2e.Invariants(t, stack)
+			// That of the key ended at the key's first use.
+			if n := w.Records(); n != 7 {
+				t.Errorf("%d idempotency records, want 7", n)
+			}
+		})
+	}
+}

@@ -1,0 +1,149 @@
+package page
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/fairpact/fairpact/e2e"
+)
+
+// tab is a page in a Chromium of the test's own. It fails the test where the
+// page asks anything of another origin, writes an error to the console or
+// throws.
+type tab struct {
+	t      *testing.T
+	ctx    context.Context
+	origin string
+
+	mu    sync.Mutex
+	asked int // requests to the origin
+}
+
+func newTab(t *testing.T, origin string) *tab {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Fatal("no chromium on this machine: hack/install-missing.sh chromium")
+	}
+	dir, err := os.MkdirTemp("", "fairpact-browser-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(dir),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
+		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-dev-shm-usage", true))
+	ctx, stop := context.WithTimeout(context.Background(), 3*time.Minute) // outlives t.Context(), to close in order
+	ctx, stopBrowser := chromedp.NewExecAllocator(ctx, options...)
+	ctx, stopTab := chromedp.NewContext(ctx)
+	p := &tab{t: t, ctx: ctx, origin: origin}
+	t.Cleanup(func() {
+		if err := chromedp.Cancel(ctx); err != nil {
+			t.Logf("closing the browser: %v", err)
+		}
+		stopTab()
+		stopBrowser()
+		stop()
+		// Chromium's children may still write for a moment.
+		e2e.Eventually(t, "the browser's folder is removed", 10*time.Second, func() bool { return os.RemoveAll(dir) == nil })
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.asked == 0 {
+			t.Error("the browser has sent no request that was seen: what it did not ask proves nothing")
+		}
+	})
+	if err := chromedp.Listen(ctx, p.watch); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := chromedp.Call(ctx, network.Enable, network.EnableParams{}); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (p *tab) watch(event any) {
+	switch e := event.(type) {
+	case *network.EventRequestWillBeSent:
+		to, err := url.Parse(e.Request.URL)
+		switch {
+		case err == nil && to.Scheme+"://"+to.Host == p.origin:
+			p.mu.Lock()
+			p.asked++
+			p.mu.Unlock()
+		case err != nil || to.Scheme != "data" && to.Scheme != "about":
+			p.t.Errorf("the page asks another origin: %s", e.Request.URL)
+		}
+	case *runtime.EventExceptionThrown:
+		p.t.Errorf("the page throws: %s", e.ExceptionDetails.Text)
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == runtime.ConsoleAPICalledTypeError || e.Type == runtime.ConsoleAPICalledTypeWarning {
+			p.t.Errorf("the page writes to its console: %v", e.Args)
+		}
+	case *log.EventEntryAdded:
+		if e.Entry.Level == log.EntryLevelError || e.Entry.Level == log.EntryLevelWarning {
+			p.t.Errorf("the browser logs: %s %s", e.Entry.Text, e.Entry.URL)
+		}
+	}
+}
+
+func (p *tab) do(steps ...chromedp.Action[chromedp.Void]) {
+	p.t.Helper()
+	if err := chromedp.Do(p.ctx, steps...); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// eval runs an expression in the page and waits for what it promises.
+func eval[T any](p *tab, expression string) T {
+	p.t.Helper()
+	value, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	if err != nil {
+		p.t.Fatalf("%v in %.300s", err, expression)
+	}
+	return value
+}
+
+// open shows a path in a window of that width, in "light" or "dark".
+func (p *tab) open(path string, width int64, scheme string) {
+	p.t.Helper()
+	if _, err := chromedp.Call(p.ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 800, DeviceScaleFactor: 1, Mobile: width < 600}); err != nil {
+		p.t.Fatal(err)
+	}
+	if _, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}); err != nil {
+		p.t.Fatal(err)
+	}
+	p.do(chromedp.Navigate(p.origin + path))
+}
+
+// set gives a field its value, as pasting does.
+func (p *tab) set(field, value string) {
+	p.t.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	eval[bool](p, "document.querySelector('"+field+"').value = "+string(text)+", true")
+}
+
+// until waits for a condition of the page.
+func (p *tab) until(what, condition string) {
+	p.t.Helper()
+	e2e.Eventually(p.t, what, time.Minute, func() bool { return eval[bool](p, "Boolean("+condition+")") })
+}
+
+func (p *tab) text(selector string) string {
+	p.t.Helper()
+	return strings.TrimSpace(eval[string](p, "document.querySelector('"+selector+"')?.textContent ?? ''"))
+}

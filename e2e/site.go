@@ -1,0 +1,58 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// Finished is a deal with its certificate with all that a verifier can be given.
+type Finished struct {
+	Certificate, Head                      Body
+	Text, HeadText, ParamsText, InputsText string
+	Key                                    string
+}
+
+// Played plays a deal to its end. What it gives fetches the certificate with the
+// newest proof.
+func (c *Client) Played(request Body, inputs ...Body) func() Finished {
+	c.T.Helper()
+	d := c.Create(request)
+	var all []Body
+	for _, s := range d.Play(inputs...) {
+		all = append(all, Body{"input": s.Input, "salt": s.Salt})
+	}
+	if request["algorithm"] == "random.v1" {
+		c.Want(200, "POST", d.Path("/entropy"), d.Tokens[0], nil)
+	}
+	return func() Finished {
+		out := Finished{Text: string(d.Certified(10 * time.Second)), InputsText: JsonText(c.T, all), ParamsText: JsonText(c.T, request["algorithm_params"])}
+		var status struct{ Pubkey string }
+		c.Want(200, "GET", "/v1/status", "", nil).Into(c.T, &status)
+		out.Key = status.Pubkey
+		out.Certificate = AsBody(c.T, out.Text)
+		size := out.Certificate["log_proof"].(Body)["tree_size"]
+		out.HeadText = string(c.Want(200, "GET", fmt.Sprintf("/v1/log/tree-head?tree_size=%v", size), "", nil).Body)
+		out.Head = AsBody(c.T, out.HeadText)
+		return out
+	}
+}
+
+func JsonText(t testing.TB, v any) string {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func AsBody(t testing.TB, text string) Body {
+	t.Helper()
+	var v Body
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}

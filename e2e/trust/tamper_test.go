@@ -1,0 +1,211 @@
+package trust
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/fairpact/fairpact/e2e"
+	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/signing"
+	"github.com/fairpact/fairpact/internal/translog"
+)
+
+// tampering is a change that only somebody with the database in hand can make,
+// and which checks of leaf 0's certificate are to see it.
+type tampering struct {
+	what                       string
+	change                     []string
+	signature, root, inclusion bool // what the checks say then
+}
+
+// verifiedOnce are changes of rows that a log server keeps in memory once it has
+// verified them: it answers what was signed until it reads them again.
+var verifiedOnce = []string{"a leaf in its path", "a leaf outside its tile", "a node at level 8", "a node at level 8 taken away"}
+
+// The certificate is leaf 0; leaf 1 is another one, and all the others but the
+// last are strangers' entries. Leaves 0 to 255 have their root in a node row.
+var tamperings = []tampering{
+	{"a label", payload(`replace(%s, '"label":"ann"', '"label":"eve"')`), false, true, false},
+	{"the winner's share", payload(`replace(%s, '"value_ppb":', '"value_ppb":1')`), false, true, false},
+	{"a time", payload(`replace(%s, '"created_at":1', '"created_at":2')`), false, true, false},
+	{"a space after the payload", payload(`%s || ' '`), false, true, false},
+	{"a space in the payload", payload(`'{ ' || substr(%s, 2)`), false, true, false},
+	{"the order of the members", payload(`%s::jsonb::text`), false, true, false},
+	{"the form of input_root", payload(`replace(%s, '"input_root":"sha256:', '"input_root":"SHA256:')`), false, false, false},
+	{"input_root taken away", payload(`regexp_replace(%s, '"input_root":"[^"]*"', '"input_root":null')`), false, false, false},
+	{"a payload that is no JSON", payload(`'x' || %s`), false, false, false},
+	{"the other certificate's payload", []string{`UPDATE certificates SET payload = (SELECT payload FROM certificates WHERE leaf_index = 1) WHERE leaf_index = 0`}, false, false, false},
+	{"the other certificate's row", []string{
+		`UPDATE certificates SET leaf_index = -1 WHERE leaf_index = 1`,
+		`UPDATE certificates SET leaf_index = 1, payload = (SELECT payload FROM certificates WHERE leaf_index = -1),
+			signature = (SELECT signature FROM certificates WHERE leaf_index = -1) WHERE leaf_index = 0`}, false, false, true},
+
+	{"the other certificate's signature", signature(`(SELECT signature FROM certificates WHERE leaf_index = 1)`), false, true, true},
+	{"a digit of r", signature(`overlay(signature placing translate(substr(signature, 10, 1), '0123456789abcdef', '123456789abcdef0') from 10)`), false, true, true},
+	{"a digit of s", signature(`overlay(signature placing translate(substr(signature, 134, 1), '0123456789abcdef', '123456789abcdef0') from 134)`), false, true, true},
+	{"upper-case hex", signature(`'es256:' || upper(substr(signature, 7))`), false, true, true},
+	{"the scheme", signature(`'ed25519:' || substr(signature, 7)`), false, true, true},
+	{"a tree head's signature on the certificate", signature(`(SELECT signature FROM translog.tree_heads ORDER BY tree_size DESC LIMIT 1)`), false, true, true},
+
+	{"the leaf index, to another leaf", []string{`UPDATE certificates SET leaf_index = 9 WHERE leaf_index = 0`}, true, true, false},
+	{"the leaf index, to none", []string{`UPDATE certificates SET leaf_index = 1000000 WHERE leaf_index = 0`}, true, true, false},
+
+	{"the leaf's entry", []string{`UPDATE translog.leaves SET entry = sha256(entry) WHERE leaf_index = 0`}, true, true, false},
+	{"two leaves swapped", []string{
+		`UPDATE translog.leaves SET leaf_index = 1000000 WHERE leaf_index = 0`,
+		`UPDATE translog.leaves SET leaf_index = 0 WHERE leaf_index = 1`,
+		`UPDATE translog.leaves SET leaf_index = 1 WHERE leaf_index = 1000000`}, true, true, false},
+	{"the leaf taken away", []string{`DELETE FROM translog.leaves WHERE leaf_index = 0`}, true, true, false},
+	{"a leaf in its path", []string{`UPDATE translog.leaves SET entry = sha256(entry) WHERE leaf_index = 200`}, true, true, false},
+	{"a leaf outside its tile", []string{`UPDATE translog.leaves SET entry = sha256(entry) WHERE leaf_index = 260`}, true, true, false},
+	{"a node at level 8", []string{`UPDATE translog.nodes SET hash = sha256(hash) WHERE level = 8 AND node_index = 0`}, true, true, false},
+	{"a node at level 8 taken away", []string{`DELETE FROM translog.nodes WHERE level = 8 AND node_index = 0`}, true, true, false},
+
+	{"the tree head's root", newestHead(`root = sha256(root)`), true, true, false},
+	{"the tree head's signature", newestHead(`signature = overlay(signature placing translate(substr(signature, 10, 1), '0123456789abcdef', '123456789abcdef0') from 10)`), true, true, false},
+	{"an older head's signature", newestHead(`signature = (SELECT signature FROM translog.tree_heads WHERE tree_size = 1)`), true, true, false},
+	{"the tree head's size", newestHead(`tree_size = tree_size + 1`), true, true, false},
+}
+
+func payload(expression string) []string {
+	text := fmt.Sprintf(expression, `convert_from(payload, 'UTF8')`)
+	return []string{`UPDATE certificates SET payload = convert_to(` + text + `, 'UTF8') WHERE leaf_index = 0`}
+}
+
+func signature(expression string) []string {
+	return []string{`UPDATE certificates SET signature = ` + expression + ` WHERE leaf_index = 0`}
+}
+
+func newestHead(assignment string) []string {
+	return []string{`UPDATE translog.tree_heads SET ` + assignment + ` WHERE tree_size = (SELECT max(tree_size) FROM translog.tree_heads)`}
+}
+
+// SPEC 2.9: each check of a verification is made on what is stored, on every
+// replica: a change turns the right ones false, and its undoing turns them back.
+func TestTampering(t *testing.T) {
+	t.Parallel()
+	stack := e2e.Own(t, func(o *localstack.Options) {
+		o.Replicas = map[string]int{localstack.DealAPI: 2, localstack.LogServer: 2, localstack.DeadlineWorker: 0}
+	})
+	if err := stack.Restart(t.Context(), e2e.SecondAPI, e2e.SecondLogOf(stack)...); err != nil {
+		t.Fatal(err)
+	}
+	v := &e2e.Vault{W: e2e.Database(t, stack)}
+	doors := []*e2e.Client{e2e.NewClient(t, stack.URL(localstack.DealAPI)), e2e.NewClient(t, stack.URL(e2e.SecondAPI))}
+	first, second := issued(t, doors[0]), issued(t, doors[1])
+	fill(t, stack, 300)
+	last := issued(t, doors[0])
+	if n := v.W.Number(`SELECT count(*) FROM translog.nodes`); n != 1 {
+		t.Fatalf("%d node rows, want 1", n)
+	}
+
+	high := v.HighS(t, `SELECT signature FROM certificates WHERE leaf_index = 0`)
+	highHead := v.HighS(t, `SELECT signature FROM translog.tree_heads ORDER BY tree_size DESC LIMIT 1`)
+	for _, x := range append(tamperings,
+		tampering{"a high S", signature(`'` + high + `'`), false, true, true},
+		tampering{"a high S of the tree head", newestHead(`signature = '` + highHead + `'`), true, true, false},
+	) {
+		t.Run(x.what, func(t *testing.T) {
+			defer v.Change(t, x.change)()
+			if slices.Contains(verifiedOnce, x.what) {
+				for _, c := range doors {
+					if r := c.Verify(first.certID); !r.Valid {
+						t.Errorf("%s, from memory: %+v", c.Base, r)
+					}
+				}
+				restartLogs(t, stack)
+			}
+			for _, c := range doors {
+				here := *c
+				here.T = t
+				r := here.Verify(first.certID)
+				if r.Valid || r.CertID != first.certID || r.Checks.Signature != x.signature || r.Checks.InputRoot != x.root || r.Checks.Inclusion != x.inclusion {
+					t.Errorf("%s says %+v", c.Base, r)
+				}
+				// Nothing is handed out that would convince nobody.
+				here.Refused(503, "LOG_INCONSISTENT", "GET", first.deal.Path("/certificate"), first.deal.Tokens[0], nil)
+			}
+		})
+		for _, c := range doors {
+			for _, d := range []*vaulted{first, second, last} {
+				if r := c.Verify(d.certID); !r.Valid {
+					t.Fatalf("after %s was undone: %+v", x.what, r)
+				}
+				c.Want(200, "GET", d.deal.Path("/certificate"), d.deal.Tokens[1], nil)
+			}
+		}
+	}
+
+	// The node is in the path of a leaf beyond it, too.
+	undo := v.Change(t, []string{`UPDATE translog.nodes SET hash = sha256(hash) WHERE level = 8 AND node_index = 0`})
+	restartLogs(t, stack)
+	for _, c := range doors {
+		if r := c.Verify(last.certID); r.Valid || r.Checks.Inclusion || !r.Checks.Signature || !r.Checks.InputRoot {
+			t.Errorf("leaf 302 with node 0 of level 8 changed: %+v", r)
+		}
+	}
+	undo()
+	e2e.Independently(t, doors[1], last.deal.Certified(0), true)
+}
+
+// restartLogs makes both log servers read their tiles again.
+func restartLogs(t *testing.T, stack *localstack.Stack) {
+	t.Helper()
+	for _, name := range []string{localstack.LogServer, e2e.SecondLog} {
+		if err := stack.Restart(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// vaulted is a certificate before anybody touched it.
+type vaulted struct {
+	deal   *e2e.Dealt
+	certID string
+}
+
+func issued(t *testing.T, c *e2e.Client) *vaulted {
+	t.Helper()
+	d := c.Create(e2e.SplitBody(3600e9, 7200e9))
+	d.Play(e2e.AnnsValues, e2e.BobsValues)
+	certID := *d.View().CertificateID
+	if r := c.Verify(certID); !r.Valid {
+		t.Fatalf("before: %+v", r)
+	}
+	return &vaulted{d, certID}
+}
+
+// fill appends digests that are no certificates, with the deployment's own key
+// and secret.
+func fill(t *testing.T, stack *localstack.Stack, entries int) {
+	t.Helper()
+	signer, err := signing.Open(t.Context(), "dev://"+filepath.Join(stack.Dir(), "dev-key.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := os.ReadFile(stack.AppendSecretFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := translog.NewClient(stack.LogAppendURL(e2e.SecondLog), stack.LogReadURL(e2e.SecondLog), strings.TrimSpace(string(secret)))
+	var wg sync.WaitGroup
+	for i := range entries {
+		wg.Go(func() {
+			entry := sha256.Sum256(fmt.Appendf(nil, "entry %d", i))
+			signature, err := signer.Sign(t.Context(), entry)
+			if err == nil {
+				_, err = log.Append(t.Context(), entry, signature)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}

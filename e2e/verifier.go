@@ -1,0 +1,110 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// strangers is one Python that runs the verifier's command line again and again:
+// starting it takes longer than a verification.
+const strangers = `
+import contextlib, io, json, sys
+sys.path.insert(0, "verifier")
+sys.dont_write_bytecode = True
+import verify
+for line in sys.stdin:
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        code = verify.main(json.loads(line))
+    print(json.dumps({"code": code, "said": said.getvalue()}), flush=True)
+`
+
+var strangerAt struct {
+	sync.Mutex
+	questions io.Writer // nil before the first
+	answers   *json.Decoder
+}
+
+// Stranger runs the verifier that shares no code with the project and gives its
+// verdict and what it said.
+func Stranger(t testing.TB, args ...string) (accepted bool, said string) {
+	t.Helper()
+	strangerAt.Lock()
+	defer strangerAt.Unlock()
+	if strangerAt.questions == nil {
+		// It ends when this process does and its input with it.
+		cmd := exec.Command("python3", "-c", strangers)
+		cmd.Dir, cmd.Stderr = Repo("e2e"), os.Stderr
+		in, errIn := cmd.StdinPipe()
+		out, errOut := cmd.StdoutPipe()
+		if err := errors.Join(errIn, errOut, cmd.Start()); err != nil {
+			t.Fatal(err)
+		}
+		strangerAt.questions, strangerAt.answers = in, json.NewDecoder(out)
+	}
+	var verdict struct {
+		Code int
+		Said string
+	}
+	if err := errors.Join(json.NewEncoder(strangerAt.questions).Encode(args), strangerAt.answers.Decode(&verdict)); err != nil {
+		t.Fatalf("independent verifier: %v", err)
+	}
+	if verdict.Code != 0 && verdict.Code != 1 {
+		t.Fatalf("independent verifier, exit code %d:\n%s", verdict.Code, verdict.Said)
+	}
+	return verdict.Code == 0, verdict.Said
+}
+
+// File writes bytes, or the JSON of anything else, into a file of its own.
+func File(t testing.TB, content any) string {
+	t.Helper()
+	text, ok := content.([]byte)
+	if !ok {
+		var err error
+		if text, err = json.Marshal(content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "content.json")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Independently has the stranger look at a certificate, online, and requires its
+// verdict.
+func Independently(t testing.TB, c *Client, certificate []byte, accepted bool) {
+	t.Helper()
+	if good, said := Stranger(t, "--certificate", File(t, certificate), "--base-url", c.Base); good != accepted {
+		t.Errorf("independent verifier accepted it: %v, want %v\n%s", good, accepted, said)
+	}
+}
+
+// Recomputed has the stranger open the commitments and compute the result anew
+// from what the parties revealed.
+func (x *Cut) Recomputed(t testing.TB, c *Client, certificate []byte) {
+	t.Helper()
+	var shown struct {
+		RevealsClosedAt *int64 `json:"reveals_closed_at"`
+	}
+	if err := json.Unmarshal(certificate, &struct{ Timing any }{&shown}); err != nil {
+		t.Fatal(err)
+	}
+	rows := make([]any, len(x.Inputs))
+	for i, in := range x.Inputs {
+		if shown.RevealsClosedAt != nil {
+			rows[i] = Body{"input": in.Input, "salt": in.Salt}
+		}
+	}
+	good, said := Stranger(t, "--certificate", File(t, certificate), "--base-url", c.Base, "--inputs", File(t, rows), "--params", File(t, x.Params))
+	if !good {
+		t.Errorf("independent verifier:\n%s\n%s", said, certificate)
+	}
+}

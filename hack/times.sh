@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# times.sh COMMAND...: runs `go test` commands from its arguments, each one a
+# string, shows their output as it comes, and prints the time of each package at
+# the end, slowest first. It fails if any of them fails.
+set -uo pipefail
+said=$(mktemp)
+trap 'rm -f "$said"' EXIT
+failed=0
+for command; do
+  began=$SECONDS
+  echo "$command"
+  bash -c "$command" 2>&1 | tee -a "$said" | grep -v '\[no test files\]'
+  [ "${PIPESTATUS[0]}" = 0 ] || failed=1
+  echo "took $((SECONDS - began)) s: $command" >>"$said"
+done
+echo "--- time of each package ---"
+awk '($1 == "ok" || $1 == "FAIL") && $3 ~ /^[0-9.]+s$/ { sub("github.com/fairpact/fairpact/", "", $2); t = $3; sub("s$", "", t); printf "%8.1f s  %s%s\n", t, $2, $1 == "FAIL" ? "  FAILED" : "" }
+  $1 == "ok" && $3 == "(cached)" { sub("github.com/fairpact/fairpact/", "", $2); printf "%8.1f s  %s (cached)\n", 0, $2 }' "$said" | sort -rn
+grep '^took ' "$said"
+exit $failed

@@ -1,1 +1,0 @@
-DELETE FROM replica.members WHERE abs(extract(epoch FROM clock_timestamp() - seen_at)) > 86400

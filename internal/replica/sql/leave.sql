@@ -1,1 +1,0 @@
-DELETE FROM replica.members WHERE name = $1
