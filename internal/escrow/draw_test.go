@@ -2,15 +2,19 @@ package escrow_test
 
 import (
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	rest "github.com/fairpact/fairpact/internal/answer"
 	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/beacon/devbeacon"
 	"github.com/fairpact/fairpact/internal/deal"
+	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
@@ -27,45 +31,62 @@ func TestEntropy(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	g := h.random(t, nil)
-	refused(t, problem.RevealsMissing, g.entropy(t, h.replica()))
+	g.entropy(t, h.replica()).refused(t, problem.RevealsMissing)
 	g.committed(t)
-	is(t, 200, g.reveal(t, h.replica(), 1))
-	refused(t, problem.RevealsMissing, g.entropy(t, h.replica()))
-	if body := is(t, 200, g.reveal(t, h.replica(), 0)); body["state"] != "REVEALING" || body["result"] != nil {
-		t.Errorf("the last reveal is answered %v", body)
+	g.reveal(t, h.replica(), 1).ok(t)
+	g.entropy(t, h.replica()).refused(t, problem.RevealsMissing)
+	if last := g.reveal(t, h.replica(), 0).ok(t); last.State != deal.Revealing || last.Result != nil {
+		t.Errorf("the last reveal is answered %+v", last)
 	}
-	if p := refused(t, problem.BeaconNotReady, g.entropy(t, h.replica())); p.RetryAfter <= time.Hour {
-		t.Errorf("a round that is due in two hours: retry after %v", p.RetryAfter)
+	if p := g.entropy(t, h.replica()).refused(t, problem.BeaconNotReady); p.RetryAfter <= 3600 {
+		t.Errorf("a round that is due in two hours: retry after %d", p.RetryAfter)
 	}
-	refused(t, problem.CertNotReady, g.certificate(t, h.replica()))
-	if v := g.view(t, h.replica()); v["state"] != "REVEALING" || v["reveals_closed_at"] == nil || v["computed_at"] != nil {
-		t.Errorf("waiting for its round it shows as %v", v)
+	early := g.certificate(t, h.replica()).refused(t, problem.CertNotReady)
+	if text, want := early.In(rest.REST), "poll GET /v1/deals/"+g.id; !strings.HasSuffix(text, want) {
+		t.Errorf("%s; want %s", text, want)
+	}
+	if v := g.view(t, h.replica()); v.State != deal.Revealing || v.RevealsClosedAt == nil || v.ComputedAt != nil {
+		t.Errorf("waiting for its round it shows as %s", show(v))
 	}
 	if h.well.fetched() != 0 {
 		t.Error("the beacon is asked for a round that is not due")
 	}
 
 	g.later(t, roundOut)
-	drawn := is(t, 200, g.entropy(t, h.replica()))
-	if drawn["state"] != "COMPUTED" || drawn["result"] == nil {
-		t.Fatalf("drawn: %v", drawn)
+	out := g.certificate(t, h.replica()).refused(t, problem.CertNotReady)
+	if text, want := out.In(rest.REST), "draw with POST /v1/deals/"+g.id+"/entropy"; !strings.HasSuffix(text, want) {
+		t.Errorf("%s; want %s", text, want)
 	}
-	pinned := drawn["result"].(map[string]any)["beacon"].(map[string]any)
-	if pinned["chain_hash"] != h.well.Chain().Hash || pinned["signature"] != hex.EncodeToString(h.well.server.Sign(g.round)) {
-		t.Errorf("pinned %v", pinned)
+	drawn := g.entropy(t, h.replica()).ok(t)
+	if drawn.State != deal.Computed || drawn.Result == nil {
+		t.Fatalf("drawn: %+v", drawn)
+	}
+	if pinned := beaconOf(t, drawn); pinned.ChainHash != h.well.Chain().Hash || pinned.Signature != hex.EncodeToString(h.well.server.Sign(g.round)) {
+		t.Errorf("pinned %+v", pinned)
 	}
 	h.well.set(h.well.Chain(), beacon.ErrUnavailable)
-	again := is(t, 200, g.entropy(t, h.replica()))
-	if show(again["result"]) != show(drawn["result"]) || h.well.fetched() != 1 {
-		t.Errorf("a repeat call reports %v after %d fetches", again, h.well.fetched())
+	if again := g.entropy(t, h.replica()).ok(t); string(again.Result) != string(drawn.Result) || h.well.fetched() != 1 {
+		t.Errorf("a repeat call reports %s after %d fetches", again.Result, h.well.fetched())
 	}
 	c := g.attended(t).published(t)
-	if show(c["result"]) != show(drawn["result"]) || !slices.Contains(c["properties"].([]any), any("beacon-verified")) {
-		t.Errorf("certified as %v", c)
+	if string(c.Result) != string(drawn.Result) || !slices.Contains(c.Properties, "beacon-verified") {
+		t.Errorf("certified as %s", show(c))
 	}
-	if repeat := is(t, 200, g.entropy(t, h.replica())); repeat["certificate_id"] != c["cert_id"] {
-		t.Errorf("a repeat call names certificate %v, want %v", repeat["certificate_id"], c["cert_id"])
+	if again := g.entropy(t, h.replica()).ok(t); again.CertificateID == nil || *again.CertificateID != c.CertID {
+		t.Errorf("a repeat call names certificate %v, want %s", again.CertificateID, c.CertID)
 	}
+}
+
+// beaconOf is the round that a draw was made with.
+func beaconOf(t *testing.T, d escrow.Drawn) (pinned struct {
+	ChainHash  string `json:"chain_hash"`
+	Randomness string `json:"randomness"`
+	Signature  string `json:"signature"`
+}) {
+	t.Helper()
+	result := struct{ Beacon any }{&pinned}
+	check(t, json.Unmarshal(d.Result, &result))
+	return pinned
 }
 
 // Whatever the beacon does, nothing changes until it gives the round.
@@ -74,7 +95,7 @@ func TestBeaconTrouble(t *testing.T) {
 	h := newHouse(t)
 	own, strange := h.well.Chain(), devbeacon.New([]byte("strange")).Chain()
 	for _, row := range []struct {
-		what  string
+		name  string
 		chain beacon.Chain
 		err   error
 		code  problem.Code
@@ -86,16 +107,16 @@ func TestBeaconTrouble(t *testing.T) {
 		g := h.random(t, nil).revealed(t).later(t, drawTime)
 		g.exec(t, "DELETE FROM beacon_rounds") // the deals before may have had the same one
 		h.well.set(row.chain, row.err)
-		refused(t, row.code, g.entropy(t, h.replica()))
+		g.entropy(t, h.replica()).refused(t, row.code)
 		if _, err := h.replica().Attend(t.Context(), g.id); !problem.Is(err, row.code) {
-			t.Errorf("%s: the worker is told %v, want %s", row.what, err, row.code)
+			t.Errorf("%s: the worker is told %v, want %s", row.name, err, row.code)
 		}
 		if g.phase(t) != "REVEALING" {
-			t.Errorf("%s: the deal is %s", row.what, g.phase(t))
+			t.Errorf("%s: the deal is %s", row.name, g.phase(t))
 		}
 		h.well.set(own, nil)
-		if body := is(t, 200, g.entropy(t, h.replica())); body["state"] != "COMPUTED" {
-			t.Errorf("%s, and then well: %v", row.what, body)
+		if drawn := g.entropy(t, h.replica()).ok(t); drawn.State != deal.Computed {
+			t.Errorf("%s, and then well: %+v", row.name, drawn)
 		}
 		g.attended(t).published(t)
 	}
@@ -106,32 +127,22 @@ func TestKeptRounds(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	g := h.random(t, nil).revealed(t).later(t, roundOut)
-	round, err := h.well.Fetch(t.Context(), g.round)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := h.store.PutRound(t.Context(), h.well.Chain().Hash, g.round, round.Randomness, round.Signature); err != nil {
-		t.Fatal(err)
-	}
+	round := of(h.well.Fetch(t.Context(), g.round)).ok(t)
+	check(t, h.store.PutRound(t.Context(), h.well.Chain().Hash, g.round, round.Randomness, round.Signature))
 	h.well.set(h.well.Chain(), beacon.ErrUnavailable)
-	drawn := is(t, 200, g.entropy(t, h.replica()))
-	if drawn["state"] != "COMPUTED" || h.well.fetched() != 1 {
-		t.Errorf("with a kept round: %v after %d fetches", drawn, h.well.fetched())
+	drawn := g.entropy(t, h.replica()).ok(t)
+	if drawn.State != deal.Computed || h.well.fetched() != 1 {
+		t.Errorf("with a kept round: %+v after %d fetches", drawn, h.well.fetched())
 	}
 
 	h.well.set(h.well.Chain(), nil)
 	g = h.random(t, nil).revealed(t).later(t, roundOut)
 	g.exec(t, "DELETE FROM beacon_rounds")
-	if err := h.store.PutRound(t.Context(), h.well.Chain().Hash, g.round, round.Signature[:64], round.Signature); err != nil {
-		t.Fatal(err)
-	}
-	drawn = is(t, 200, g.entropy(t, h.replica()))
-	want, err := h.well.Fetch(t.Context(), g.round)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := drawn["result"].(map[string]any)["beacon"].(map[string]any)["randomness"]; got != want.Randomness {
-		t.Errorf("a row that lies is pinned: %v, want %s", got, want.Randomness)
+	check(t, h.store.PutRound(t.Context(), h.well.Chain().Hash, g.round, round.Signature[:64], round.Signature))
+	drawn = g.entropy(t, h.replica()).ok(t)
+	want := of(h.well.Fetch(t.Context(), g.round)).ok(t)
+	if got := beaconOf(t, drawn).Randomness; got != want.Randomness {
+		t.Errorf("a row that lies is pinned: %s, want %s", got, want.Randomness)
 	}
 }
 
@@ -166,28 +177,28 @@ func TestExpiry(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.well.set(h.well.Chain(), beacon.ErrUnavailable)
-	for what, meet := range meets {
-		t.Run(what, func(t *testing.T) {
-			g := h.random(t, func(body map[string]any) { body["retention"] = "purge" }).revealed(t)
+	for name, meet := range meets {
+		t.Run(name, func(t *testing.T) {
+			g := h.random(t, purge).revealed(t)
 			g.later(t, roundOut+int64(window/time.Second)-60)
-			meet(t, g)
+			_ = meet(t, g)
 			if g.phase(t) != "REVEALING" {
 				t.Fatalf("in its last minute the deal is %s", g.phase(t))
 			}
-			meet(t, g.later(t, 61))
+			_ = meet(t, g.later(t, 61))
 			if g.phase(t) != "EXPIRED" {
 				t.Fatalf("after the window the deal is %s", g.phase(t))
 			}
-			refused(t, problem.NoCertificate, g.certificate(t, h.replica()))
-			refused(t, problem.DealEnded, g.entropy(t, h.replica()))
+			g.certificate(t, h.replica()).refused(t, problem.NoCertificate)
+			g.entropy(t, h.replica()).refused(t, problem.DealEnded)
 			if n := g.text(t, "SELECT count(*)::text FROM certificates WHERE deal_id = $1", g.id); n != "0" {
 				t.Errorf("%s certificates", n)
 			}
 			if n := g.text(t, "SELECT count(*)::text FROM reveals WHERE deal_id = $1 AND sealed IS NOT NULL", g.id); n != "0" {
 				t.Errorf("%s inputs are left of a purged deal", n)
 			}
-			if v := g.view(t, h.replica()); v["state"] != "EXPIRED" || v["void_flakers"] != nil || v["result"] != nil || v["reveals_closed_at"] == nil {
-				t.Errorf("it shows as %v", v)
+			if v := g.view(t, h.replica()); v.State != deal.Expired || v.VoidFlakers != nil || v.Result != nil || v.RevealsClosedAt == nil {
+				t.Errorf("it shows as %s", show(v))
 			}
 		})
 	}
@@ -199,8 +210,8 @@ func TestALateDrawIsADraw(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	g := h.random(t, nil).revealed(t).later(t, roundOut+int64(window/time.Second)+60)
-	if v := g.view(t, h.replica()); v["state"] != "COMPUTED" {
-		t.Errorf("it shows as %v", v)
+	if v := g.view(t, h.replica()); v.State != deal.Computed {
+		t.Errorf("it shows as %s", show(v))
 	}
 	g.attended(t).published(t)
 }
@@ -210,11 +221,11 @@ func TestAMissingRevealIsNoExpiry(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	g := h.random(t, nil).committed(t)
-	is(t, 200, g.reveal(t, h.replica(), 0))
+	g.reveal(t, h.replica(), 0).ok(t)
 	g.later(t, roundOut+int64(window/time.Second)+60)
-	refused(t, problem.DealEnded, g.entropy(t, h.replica()))
-	if c := g.attended(t).published(t); c["outcome"] != "VOID" || show(c["void_flakers"]) != "[1]" {
-		t.Errorf("certified as %v", c)
+	g.entropy(t, h.replica()).refused(t, problem.DealEnded)
+	if c := g.attended(t).published(t); c.Outcome != "VOID" || show(c.VoidFlakers) != "[1]" {
+		t.Errorf("certified as %s", show(c))
 	}
 }
 
@@ -234,7 +245,14 @@ func TestDrawsAtOnce(t *testing.T) {
 			if i%2 == 1 {
 				svc = h.replica()
 			}
-			group.Go(func() { results[i] = show(is(t, 200, g.entropy(t, svc))["result"]) })
+			access := g.access(t, svc, g.tokens[1], escrow.DrawEntropy)
+			group.Go(func() {
+				drawn, err := svc.Entropy(t.Context(), access)
+				if err != nil {
+					t.Error(err)
+				}
+				results[i] = string(drawn.Result)
+			})
 		}
 		group.Go(func() {
 			if _, err := h.replica().Attend(t.Context(), g.id); err != nil {
@@ -243,7 +261,7 @@ func TestDrawsAtOnce(t *testing.T) {
 		})
 		group.Wait()
 		for i, result := range results {
-			if result != results[0] {
+			if result != results[0] || result == "" {
 				t.Errorf("call %d drew %s and call 0 %s", i, result, results[0])
 			}
 		}

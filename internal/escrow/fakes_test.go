@@ -41,6 +41,13 @@ func (p *pen) fail(before func(context.Context) error) {
 	p.before = before
 }
 
+// signatures is how often it was asked to sign.
+func (p *pen) signatures() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.signed
+}
+
 func (p *pen) Sign(ctx context.Context, digest [32]byte) (string, error) {
 	p.mu.Lock()
 	before := p.before
@@ -56,35 +63,38 @@ func (p *pen) Sign(ctx context.Context, digest [32]byte) (string, error) {
 
 // ledger is a transparency log in memory: RFC 6962 2.1 as it is written there.
 type ledger struct {
-	pen     *signing.Signer // signs the heads
-	mu      sync.Mutex
-	leaves  [][32]byte
-	taken   []string // the signature of each leaf
-	append_ func(then func()) error
-	read    func(*translog.Inclusion) error
+	pen       *signing.Signer // signs the heads
+	mu        sync.Mutex
+	leaves    [][32]byte
+	taken     []string               // the signature of each leaf
+	appending func(add func()) error // add appends the entry
+	reading   func(*translog.Inclusion) error
 }
 
-func (l *ledger) fail(append_ func(then func()) error, read func(*translog.Inclusion) error) {
+func (l *ledger) fail(appending func(add func()) error, reading func(*translog.Inclusion) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.append_, l.read = append_, read
+	l.appending, l.reading = appending, reading
 }
 
 func (l *ledger) Append(_ context.Context, entry [32]byte, signature string) (int64, error) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	add := func() {
+	hook := l.appending
+	l.mu.Unlock()
+	add := func() int64 {
+		l.mu.Lock()
+		defer l.mu.Unlock()
 		if !slices.Contains(l.leaves, entry) {
 			l.leaves, l.taken = append(l.leaves, entry), append(l.taken, signature)
 		}
+		return int64(slices.Index(l.leaves, entry))
 	}
-	if l.append_ != nil {
-		if err := l.append_(add); err != nil {
+	if hook != nil {
+		if err := hook(func() { add() }); err != nil {
 			return 0, err
 		}
 	}
-	add()
-	return int64(slices.Index(l.leaves, entry)), nil
+	return add(), nil
 }
 
 func (l *ledger) Inclusion(ctx context.Context, entry [32]byte, index int64) (translog.Inclusion, error) {
@@ -101,8 +111,8 @@ func (l *ledger) Inclusion(ctx context.Context, entry [32]byte, index int64) (tr
 	if in.TreeHead.Signature, err = l.pen.Sign(ctx, in.Digest()); err != nil {
 		return in, err
 	}
-	if l.read != nil {
-		err = l.read(&in)
+	if l.reading != nil {
+		err = l.reading(&in)
 	}
 	return in, err
 }

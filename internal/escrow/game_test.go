@@ -3,14 +3,15 @@ package escrow_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
 	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/certificate"
 	"github.com/fairpact/fairpact/internal/escrow"
-	"github.com/fairpact/fairpact/internal/idempotency"
 	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/store"
 )
 
 // game is a deal and all that its parties hold.
@@ -25,146 +26,129 @@ type game struct {
 
 const salt = "0123456789abcdef"
 
-// split is a deal with an hour for each phase. change edits its creation body.
-func (h *house) split(t *testing.T, change func(map[string]any)) *game {
+// split is a deal with an hour for each phase. change edits its declaration.
+func (h *house) split(t *testing.T, change func(*escrow.Declared)) *game {
 	t.Helper()
-	return h.create(t, map[string]any{"algorithm": "split.v1", "algorithm_params": map[string]any{"items": []any{"car", "boat"}}},
+	return h.create(t, escrow.Declared{Algorithm: "split.v1", Params: map[string]any{"items": []any{"car", "boat"}}},
 		[]string{`{"valuations":{"boat":40,"car":60}}`, `{"valuations":{"boat":70,"car":30}}`}, change)
 }
 
 func (h *house) shapley(t *testing.T, inputs ...string) *game {
 	t.Helper()
-	return h.create(t, map[string]any{
-		"algorithm":        "shapley.v1",
-		"algorithm_params": map[string]any{"coalition_values": map[string]any{"a": int64(10), "a,b": int64(40), "b": int64(20)}},
+	return h.create(t, escrow.Declared{
+		Algorithm: "shapley.v1",
+		Params:    map[string]any{"coalition_values": map[string]any{"a": int64(10), "a,b": int64(40), "b": int64(20)}},
 	}, inputs, nil)
 }
 
 // random is a deal whose round comes ten minutes after the reveal deadline.
-func (h *house) random(t *testing.T, change func(map[string]any)) *game {
+func (h *house) random(t *testing.T, change func(*escrow.Declared)) *game {
 	t.Helper()
-	now := h.now(t)
-	round := h.well.Chain().RoundAt(now+7200+600) + 1
-	g := h.create(t, map[string]any{"algorithm": "random.v1", "algorithm_params": map[string]any{"beacon_round": round}},
+	round := h.well.Chain().RoundAt(h.now(t)+7200+600) + 1
+	g := h.create(t, escrow.Declared{Algorithm: "random.v1", Params: map[string]any{"beacon_round": round}},
 		[]string{`{"nonce":"00ff"}`, `{"nonce":"1234"}`}, change)
 	g.round = round
 	return g
 }
 
+func purge(d *escrow.Declared) { d.Retention = "purge" }
+
 func (h *house) now(t *testing.T) int64 {
 	t.Helper()
 	now, err := h.store.Now(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return now
 }
 
-func (h *house) create(t *testing.T, body map[string]any, inputs []string, change func(map[string]any)) *game {
+// create makes a deal of as many parties as there are inputs.
+func (h *house) create(t *testing.T, d escrow.Declared, inputs []string, change func(*escrow.Declared)) *game {
 	t.Helper()
 	now := h.now(t)
-	body["party_labels"], body["commit_deadline"], body["reveal_deadline"] = []any{"a", "b"}, now+3600, now+7200
+	d.Mode, d.Retention, d.CommitDeadline, d.RevealDeadline = "sealed", "standard", now+3600, now+7200
+	for i := range inputs {
+		d.Labels = append(d.Labels, string(rune('a'+i)))
+	}
 	if change != nil {
-		change(body)
+		change(&d)
 	}
 	svc := h.replica()
-	g := &game{house: h, inputs: inputs}
-	g.key = is(t, 201, first(svc.CreateKey(t.Context(), nil)))["api_key"].(string)
-	owner, err := svc.Authenticate(t.Context(), g.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request, err := escrow.ParseCreate(body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	made := is(t, 201, first(svc.Create(t.Context(), owner, request, nil)))
-	g.id = made["deal_id"].(string)
-	for _, invite := range made["invite_tokens"].([]any) {
-		g.tokens = append(g.tokens, invite.(map[string]any)["token"].(string))
+	g := &game{house: h, inputs: inputs, key: of(svc.CreateKey(t.Context(), nil)).ok(t).APIKey}
+	owner := of(svc.Authenticate(t.Context(), g.key)).ok(t)
+	made := of(svc.Create(t.Context(), owner, d, nil)).ok(t)
+	g.id = made.DealID
+	for _, invite := range made.Invites {
+		g.tokens = append(g.tokens, invite.Token)
 	}
 	return g
 }
 
-// answer is what a call gave: a status and a body, or an error.
-type answer struct {
-	resp idempotency.Response
-	err  error
+// answer is what a use case returned.
+type answer[T any] struct {
+	value T
+	err   error
 }
 
-func first(resp idempotency.Response, err error) answer { return answer{resp, err} }
+func of[T any](v T, err error) answer[T] { return answer[T]{v, err} }
 
-// is holds an answer against its status and gives its body.
-func is(t *testing.T, status int, a answer) map[string]any {
+// ok requires success.
+func (a answer[T]) ok(t *testing.T) T {
 	t.Helper()
-	if a.err != nil || a.resp.Status != status {
-		t.Fatalf("status %d, %v; want %d", a.resp.Status, a.err, status)
-	}
-	var body map[string]any
-	if err := json.Unmarshal(a.resp.Body, &body); err != nil {
-		t.Fatalf("%s: %v", a.resp.Body, err)
-	}
-	return body
+	check(t, a.err)
+	return a.value
 }
 
-// refused holds an answer against the code of its refusal.
-func refused(t *testing.T, code problem.Code, a answer) *problem.Error {
+// refused requires a refusal with that code.
+func (a answer[T]) refused(t *testing.T, code problem.Code) *problem.Error {
 	t.Helper()
 	if !problem.Is(a.err, code) {
-		t.Fatalf("status %d, %v; want %s", a.resp.Status, a.err, code)
+		t.Fatalf("answered %+v, %v; want %s", a.value, a.err, code)
 	}
 	return problem.From(a.err)
 }
 
 func (g *game) access(t *testing.T, svc *escrow.Service, credential string, action escrow.Action) escrow.Access {
 	t.Helper()
-	who, err := svc.Authenticate(t.Context(), credential)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := svc.Authorize(t.Context(), who, g.id, action)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
+	who := of(svc.Authenticate(t.Context(), credential)).ok(t)
+	return of(svc.Authorize(t.Context(), who, g.id, action)).ok(t)
 }
 
 func (g *game) commitment(t *testing.T, party int) [32]byte {
 	t.Helper()
-	c, err := canon.ParseCommitment(canon.Commitment([]byte(g.inputs[party]), []byte(salt)))
+	return of(canon.ParseCommitment(canon.Commitment([]byte(g.inputs[party]), []byte(salt)))).ok(t)
+}
+
+func (g *game) commit(t *testing.T, svc *escrow.Service, party int) answer[escrow.Committed] {
+	t.Helper()
+	return of(svc.Commit(t.Context(), g.access(t, svc, g.tokens[party], escrow.Act), g.commitment(t, party), nil))
+}
+
+func (g *game) reveal(t *testing.T, svc *escrow.Service, party int) answer[escrow.Revealed] {
+	t.Helper()
+	input := of(canon.ParseObject([]byte(g.inputs[party]))).ok(t)
+	return of(svc.Reveal(t.Context(), g.access(t, svc, g.tokens[party], escrow.Act), escrow.Opening{Input: input, Salt: salt}, nil))
+}
+
+func (g *game) view(t *testing.T, svc *escrow.Service) escrow.View {
+	t.Helper()
+	return of(svc.View(t.Context(), g.access(t, svc, g.key, escrow.Read))).ok(t)
+}
+
+func (g *game) certificate(t *testing.T, svc *escrow.Service) answer[certificate.Certificate] {
+	t.Helper()
+	issued, err := svc.Certificate(t.Context(), g.access(t, svc, g.tokens[0], escrow.ReadCertificate))
 	if err != nil {
-		t.Fatal(err)
+		return answer[certificate.Certificate]{err: err}
 	}
-	return c
-}
-
-func (g *game) commit(t *testing.T, svc *escrow.Service, party int) answer {
-	t.Helper()
-	return first(svc.Commit(t.Context(), g.access(t, svc, g.tokens[party], escrow.Act), g.commitment(t, party), nil))
-}
-
-func (g *game) reveal(t *testing.T, svc *escrow.Service, party int) answer {
-	t.Helper()
-	input, err := canon.ParseObject([]byte(g.inputs[party]))
-	if err != nil {
-		t.Fatal(err)
+	payload, err := certificate.Parse(issued.Payload)
+	if issued.CertID != payload.CertID || issued.Outcome != payload.Outcome {
+		t.Errorf("certificate %s (%s) holds %s (%s)", issued.CertID, issued.Outcome, payload.CertID, payload.Outcome)
 	}
-	return first(svc.Reveal(t.Context(), g.access(t, svc, g.tokens[party], escrow.Act), escrow.RevealRequest{Input: input, Salt: salt}, nil))
+	return of(certificate.Certificate{Payload: payload, Signature: issued.Signature, LogProof: issued.Proof}, err)
 }
 
-func (g *game) view(t *testing.T, svc *escrow.Service) map[string]any {
+func (g *game) entropy(t *testing.T, svc *escrow.Service) answer[escrow.Drawn] {
 	t.Helper()
-	return is(t, 200, first(svc.View(t.Context(), g.access(t, svc, g.key, escrow.Read))))
-}
-
-func (g *game) certificate(t *testing.T, svc *escrow.Service) answer {
-	t.Helper()
-	return first(svc.Certificate(t.Context(), g.access(t, svc, g.tokens[0], escrow.ReadCertificate)))
-}
-
-func (g *game) entropy(t *testing.T, svc *escrow.Service) answer {
-	t.Helper()
-	return first(svc.Entropy(t.Context(), g.access(t, svc, g.tokens[1], escrow.DrawEntropy)))
+	return of(svc.Entropy(t.Context(), g.access(t, svc, g.tokens[1], escrow.DrawEntropy)))
 }
 
 // committed and revealed bring a deal to where all have.
@@ -172,7 +156,7 @@ func (g *game) committed(t *testing.T) *game {
 	t.Helper()
 	svc := g.replica()
 	for party := range g.tokens {
-		is(t, 200, g.commit(t, svc, party))
+		g.commit(t, svc, party).ok(t)
 	}
 	return g
 }
@@ -181,7 +165,7 @@ func (g *game) revealed(t *testing.T) *game {
 	t.Helper()
 	svc := g.committed(t).replica()
 	for party := range g.tokens {
-		is(t, 200, g.reveal(t, svc, party))
+		g.reveal(t, svc, party).ok(t)
 	}
 	return g
 }
@@ -202,30 +186,38 @@ func (g *game) phase(t *testing.T) string {
 	return g.text(t, "SELECT phase FROM deals WHERE deal_id = $1", g.id)
 }
 
-// attended attends until nothing is left to do at once.
+// certID is the id of the deal's certificate, pending or not.
+func (g *game) certID(t *testing.T) string {
+	t.Helper()
+	return g.text(t, "SELECT cert_id FROM certificates WHERE deal_id = $1", g.id)
+}
+
+func (g *game) pendingCertificate(t *testing.T) *store.Certificate {
+	t.Helper()
+	return of(g.store.CertificateOf(t.Context(), g.id)).ok(t)
+}
+
+// attended does all that is due for the deal.
 func (g *game) attended(t *testing.T) *game {
 	t.Helper()
-	if _, err := g.replica().Attend(t.Context(), g.id); err != nil {
-		t.Fatal(err)
-	}
+	of(g.replica().Attend(t.Context(), g.id)).ok(t)
 	return g
 }
 
 // published checks that exactly one certificate was issued, with one leaf, and
-// that it verifies; it gives the certificate.
-func (g *game) published(t *testing.T) map[string]any {
+// that it verifies; it returns the certificate.
+func (g *game) published(t *testing.T) certificate.Certificate {
 	t.Helper()
 	svc := g.replica()
-	c := is(t, 200, g.certificate(t, svc))
+	c := g.certificate(t, svc).ok(t)
 	if n := g.text(t, "SELECT count(*)::text FROM certificates WHERE deal_id = $1 AND leaf_index IS NOT NULL", g.id); n != "1" {
 		t.Fatalf("%s published certificates", n)
 	}
-	report := is(t, 200, first(svc.Verify(t.Context(), c["cert_id"].(string))))
-	if report["valid"] != true || report["outcome"] != c["outcome"] {
-		t.Fatalf("the certificate is reported as %v", report)
+	if report := of(svc.Verify(t.Context(), c.CertID)).ok(t); !report.Valid || report.Outcome != c.Outcome {
+		t.Fatalf("the certificate is reported as %+v", report)
 	}
-	if got := g.view(t, svc)["certificate_id"]; got != c["cert_id"] {
-		t.Fatalf("the view names certificate %v, want %v", got, c["cert_id"])
+	if got := g.view(t, svc).CertificateID; got == nil || *got != c.CertID {
+		t.Fatalf("the view names certificate %v, want %s", got, c.CertID)
 	}
 	return c
 }
@@ -238,4 +230,18 @@ func bounded(t *testing.T) context.Context {
 	return ctx
 }
 
-func show(v any) string { return fmt.Sprint(v) }
+// same compares two answers down to what their pointers lead to.
+func same(t *testing.T, got, want any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %s\nwant %s", show(got), show(want))
+	}
+}
+
+func show(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}

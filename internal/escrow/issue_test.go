@@ -3,15 +3,23 @@ package escrow_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/fairpact/fairpact/internal/deal"
+	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/translog"
 )
+
+var errKeyAway = errors.New("the key is away")
+
+func keyAway(context.Context) error { return errKeyAway }
 
 // lastReveal plays a deal whose last reveal meets an outside part that fails:
 // it is answered all the same, with its result, and the certificate is pending.
@@ -19,38 +27,45 @@ func lastReveal(t *testing.T, h *house) *game {
 	t.Helper()
 	g := h.split(t, nil).committed(t)
 	svc := h.replica()
-	is(t, 200, g.reveal(t, svc, 0))
-	answer := is(t, 200, g.reveal(t, svc, 1))
-	if answer["state"] != "COMPUTED" || answer["result"] == nil || answer["revealed"] != true {
-		t.Fatalf("the last reveal is answered %v", answer)
+	g.reveal(t, svc, 0).ok(t)
+	last := g.reveal(t, svc, 1).ok(t)
+	if last.State != deal.Computed || last.Result == nil || !last.Revealed {
+		t.Fatalf("the last reveal is answered %+v", last)
 	}
 	view := g.view(t, h.replica())
-	if view["state"] != "COMPUTED" || view["certificate_id"] != nil || show(view["result"]) != show(answer["result"]) {
-		t.Fatalf("the deal shows as %v", view)
+	if view.State != deal.Computed || view.CertificateID != nil || string(view.Result) != string(last.Result) {
+		t.Fatalf("the deal shows as %s", show(view))
 	}
 	return g
 }
 
-// pending checks what the endpoints say of a certificate that is not in the log.
-func pending(t *testing.T, g *game, reason string) {
+// pending is a deal whose certificate is not signed yet, with all parts well.
+func pending(t *testing.T, h *house) *game {
+	t.Helper()
+	h.pen.fail(keyAway)
+	defer h.pen.fail(nil)
+	return lastReveal(t, h)
+}
+
+// checkPending checks what the endpoints say of a certificate that is not in the log.
+func checkPending(t *testing.T, g *game, reason string) {
 	t.Helper()
 	svc := g.replica()
-	p := refused(t, problem.CertNotReady, g.certificate(t, svc))
-	if !strings.Contains(p.Fix, reason) || p.RetryAfter <= 0 {
-		t.Errorf("CERT_NOT_READY says %q, retry after %v; want the reason %q", p.Fix, p.RetryAfter, reason)
+	p := g.certificate(t, svc).refused(t, problem.CertNotReady)
+	if !strings.Contains(p.Error(), reason) || p.RetryAfter <= 0 {
+		t.Errorf("%v, retry after %d; want the reason %q", p, p.RetryAfter, reason)
 	}
-	id := g.text(t, "SELECT cert_id FROM certificates WHERE deal_id = $1", g.id)
-	refused(t, problem.CertNotFound, first(svc.Verify(t.Context(), id)))
+	of(svc.Verify(t.Context(), g.certID(t))).refused(t, problem.CertNotFound)
 }
 
 func TestSignerDown(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	h.pen.fail(func(context.Context) error { return errors.New("the key is away") })
+	h.pen.fail(keyAway)
 	g := lastReveal(t, h)
-	pending(t, g, "the signing key is out of reach")
-	if _, err := h.replica().Attend(t.Context(), g.id); err == nil {
-		t.Error("the worker is told that a pending certificate is finished")
+	checkPending(t, g, "the signing key is out of reach")
+	if _, err := h.replica().Attend(t.Context(), g.id); !errors.Is(err, errKeyAway) {
+		t.Errorf("the worker is told %v", err)
 	}
 	h.pen.fail(nil)
 	g.attended(t).published(t)
@@ -74,76 +89,156 @@ func TestSignerHangs(t *testing.T) {
 	})
 	g := lastReveal(t, h)
 	h.pen.fail(nil)
-	// The lock of a process that died while it signed does not outlive the bound.
 	g.attended(t).published(t)
 }
 
+// An outage of the log costs one signature, however often the append is tried.
 func TestLogDown(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.log.fail(func(func()) error { return translog.ErrUnavailable }, nil)
 	g := lastReveal(t, h)
-	pending(t, g, "transparency log is out of reach")
-	signature := g.text(t, "SELECT signature FROM certificates WHERE deal_id = $1", g.id)
-	if _, err := h.replica().Attend(t.Context(), g.id); !errors.Is(err, translog.ErrUnavailable) {
-		t.Errorf("the worker is told %v", err)
+	checkPending(t, g, "transparency log is out of reach")
+	stored := g.pendingCertificate(t).Signature
+	if stored == nil {
+		t.Fatal("the signature is not stored where the append fails")
+	}
+	for range 3 {
+		if _, err := h.replica().Attend(t.Context(), g.id); !errors.Is(err, translog.ErrUnavailable) {
+			t.Errorf("the worker is told %v", err)
+		}
 	}
 	h.log.fail(nil, nil)
 	c := g.attended(t).published(t)
-	if c["signature"] != signature || h.log.taken[0] != signature || h.pen.signed != 1 {
-		t.Errorf("signed %d times; the first signature %s, the log's %s, the certificate's %v", h.pen.signed, signature, h.log.taken[0], c["signature"])
+	if c.Signature != *stored || h.log.taken[0] != *stored || h.pen.signatures() != 1 {
+		t.Errorf("signed %d times; stored %s, in the log %s, in the certificate %s", h.pen.signatures(), *stored, h.log.taken[0], c.Signature)
 	}
 }
 
-// issued is how many certificates this process has counted as its own.
-func issued(t *testing.T) float64 {
+// The log has the entry and its answer is lost.
+func TestLogAnswerLost(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.log.fail(func(add func()) error {
+		add()
+		return translog.ErrUnavailable
+	}, nil)
+	g := lastReveal(t, h)
+	h.log.fail(nil, nil)
+	g.attended(t).published(t)
+	if h.log.size() != 1 || h.pen.signatures() != 1 {
+		t.Errorf("%d leaves and %d signatures for one certificate", h.log.size(), h.pen.signatures())
+	}
+}
+
+// A process that died after the append leaves a leaf that no row names: the next
+// one signs again and gets the same leaf.
+func TestCrashAfterTheAppend(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	of(h.log.Append(t.Context(), [32]byte{1}, "es256:00")).ok(t)
+	h.log.fail(func(add func()) error {
+		add()
+		return translog.ErrUnavailable
+	}, nil)
+	g := lastReveal(t, h) // leaf 1
+	h.log.fail(nil, nil)
+	g.exec(t, "UPDATE certificates SET signature = NULL") // the process did not live to store it
+	c := g.attended(t).published(t)
+	if h.pen.signatures() != 2 || h.log.size() != 2 || c.LogProof.LeafIndex != 1 {
+		t.Errorf("%d signatures, %d leaves, leaf %d; want 2, 2 and leaf 1", h.pen.signatures(), h.log.size(), c.LogProof.LeafIndex)
+	}
+	same(t, g.attended(t).published(t), c)
+	if h.pen.signatures() != 2 {
+		t.Error("a published certificate is signed again")
+	}
+}
+
+// counted returns the value of one of this process's counters.
+func counted(t *testing.T, name, label string) float64 {
 	t.Helper()
 	families, err := prometheus.DefaultGatherer.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, family := range families {
-		if family.GetName() == "fairpact_certificates_issued_total" {
-			return family.GetMetric()[0].GetCounter().GetValue()
+		for _, m := range family.GetMetric() {
+			if family.GetName() == name && (label == "" || m.GetLabel()[0].GetValue() == label) {
+				return m.GetCounter().GetValue()
+			}
 		}
 	}
-	t.Fatal("there is no such counter")
+	t.Fatalf("there is no counter %s", name)
 	return 0
 }
 
 // A certificate is counted once, by the process that stored its leaf.
 func TestIssuedOnceIsCountedOnce(t *testing.T) {
 	h := newHouse(t)
-	before := issued(t)
+	issued := func() float64 { return counted(t, "fairpact_certificates_issued_total", "") }
+	before := issued()
 	h.split(t, nil).revealed(t).published(t)
-	if n := issued(t) - before; n != 1 {
+	if n := issued() - before; n != 1 {
 		t.Errorf("%v are counted, want 1", n)
 	}
-	h.log.fail(func(then func()) error { // another process is faster
-		then()
-		h.exec(t, "UPDATE certificates SET leaf_index = 1 WHERE leaf_index IS NULL")
+	g := pending(t, h)
+	h.log.fail(func(func()) error {
+		h.log.fail(nil, nil)
+		g.attended(t) // another process is faster
 		return nil
 	}, nil)
-	h.split(t, nil).revealed(t).published(t)
-	if n := issued(t) - before; n != 1 {
-		t.Errorf("%v are counted, want 1: the other is another process's", n)
+	before = issued()
+	g.attended(t).published(t)
+	if n := issued() - before; n != 1 {
+		t.Errorf("%v are counted where two processes issued, want 1", n)
 	}
 }
 
-// Fails but persisted: the log has the entry and its answer is lost.
-func TestLogAnswerLost(t *testing.T) {
-	t.Parallel()
+// Calls of one process that want the same certificate at once sign it once.
+func TestOneProcessSignsOnce(t *testing.T) { // not parallel: it looks at all goroutines
 	h := newHouse(t)
-	h.log.fail(func(then func()) error {
-		then()
-		return translog.ErrUnavailable
-	}, nil)
-	g := lastReveal(t, h)
-	h.log.fail(nil, nil)
-	g.attended(t).published(t)
-	if h.log.size() != 1 {
-		t.Errorf("%d leaves for one certificate", h.log.size())
+	g := pending(t, h)
+	before := h.pen.signatures()
+	const callers = 8
+	waitAll := make(chan struct{})
+	h.pen.fail(func(ctx context.Context) error {
+		select {
+		case <-waitAll:
+		case <-ctx.Done():
+		}
+		return ctx.Err()
+	})
+	svc := h.replica()
+	access := g.access(t, svc, g.tokens[0], escrow.ReadCertificate)
+	var group sync.WaitGroup
+	for i := range callers {
+		group.Go(func() {
+			var err error
+			if i%2 == 0 {
+				_, err = svc.Attend(bounded(t), g.id)
+			} else {
+				_, err = svc.Certificate(bounded(t), access)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
 	}
+	stacks := make([]byte, 4<<20)
+	for {
+		all := string(stacks[:runtime.Stack(stacks, true)])
+		if strings.Count(all, "escrow.(*Service).issueCertificate(") >= callers {
+			break
+		}
+		if t.Context().Err() != nil || t.Failed() {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	close(waitAll)
+	group.Wait()
+	if n := h.pen.signatures() - before; n != 1 {
+		t.Errorf("%d signatures for one certificate", n)
+	}
+	g.published(t)
 }
 
 // What follows a pending certificate does not change it: the payload is that of
@@ -151,117 +246,53 @@ func TestLogAnswerLost(t *testing.T) {
 func TestIssuingChangesNoPayload(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	h.pen.fail(func(context.Context) error { return errors.New("the key is away") })
-	g := lastReveal(t, h)
-	const payload = "SELECT encode(payload, 'escape') FROM certificates WHERE deal_id = $1"
-	before := g.text(t, payload, g.id)
-	h.pen.fail(nil)
-	one := show(g.attended(t).published(t))
-	if after := g.text(t, payload, g.id); after != before {
+	g := pending(t, h)
+	before := string(g.pendingCertificate(t).Payload)
+	c := g.attended(t).published(t)
+	if after := string(g.pendingCertificate(t).Payload); after != before {
 		t.Errorf("the payload was %s and is %s", before, after)
 	}
-	if again := show(g.published(t)); again != one {
-		t.Errorf("the certificate was %s and is %s", one, again)
-	}
+	same(t, g.published(t), c)
 }
 
 // A stored signature that verifies under no key, and has no leaf, is replaced.
 func TestAForeignSignatureIsReplaced(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	h.pen.fail(func(context.Context) error { return errors.New("the key is away") })
-	g := lastReveal(t, h)
-	h.pen.fail(nil)
-	stranger := newPen(t)
-	for _, stored := range []string{"es256:", "es256:" + strings.Repeat("0", 128), foreign(t, stranger)} {
-		g := lastPending(t, h)
+	for _, stored := range []string{"es256:", "es256:" + strings.Repeat("0", 128), foreign(t, newPen(t))} {
+		g := pending(t, h)
 		g.exec(t, "UPDATE certificates SET signature = $2 WHERE deal_id = $1", g.id, stored)
-		if c := g.attended(t).published(t); c["signature"] == stored {
+		if c := g.attended(t).published(t); c.Signature == stored {
 			t.Errorf("%s stands", stored)
 		}
 	}
-	g.attended(t).published(t)
 }
 
 func foreign(t *testing.T, stranger *pen) string {
 	t.Helper()
-	signature, err := stranger.Signer.Sign(t.Context(), [32]byte{1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return signature
+	return of(stranger.Signer.Sign(t.Context(), [32]byte{1})).ok(t)
 }
 
-// lastPending is a deal whose certificate is pending, with all parts well.
-func lastPending(t *testing.T, h *house) *game {
-	t.Helper()
-	h.pen.fail(func(context.Context) error { return errors.New("the key is away") })
-	defer h.pen.fail(nil)
-	return lastReveal(t, h)
-}
-
-// Any number of processes may issue one certificate, with Redis and without it:
-// one signature stands, and one leaf.
+// Any number of processes may issue one certificate: one signature stands, and
+// one leaf.
 func TestIssuingAtOnce(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	for _, redis := range []string{"up", "gone"} {
-		if redis == "gone" {
-			h.server.Kill()
-		}
-		for range 5 {
-			g, leaves := lastPending(t, h), h.log.size()
-			var group sync.WaitGroup
-			for range 8 {
-				group.Go(func() {
-					if _, err := h.replica().Attend(bounded(t), g.id); err != nil {
-						t.Error(err)
-					}
-				})
-			}
-			group.Wait()
-			c := g.published(t)
-			if h.log.size() != leaves+1 {
-				t.Errorf("Redis %s: %d leaves for one certificate", redis, h.log.size()-leaves)
-			}
-			if got := show(g.published(t)); got != show(c) {
-				t.Errorf("Redis %s: two reads differ:\n%s\n%s", redis, show(c), got)
-			}
-		}
-	}
-}
-
-// Two last reveals at the same moment: both are answered, one of them at least
-// with the result, and there is one certificate.
-func TestTwoLastReveals(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t)
-	for range 15 {
-		g := h.split(t, nil).committed(t)
-		leaves := h.log.size()
-		replicas := []func() answer{}
-		for party := range g.tokens {
-			svc := h.replica()
-			replicas = append(replicas, func() answer { return g.reveal(t, svc, party) })
-		}
-		answers := make([]answer, 2)
+	for range 8 {
+		g, leaves := pending(t, h), h.log.size()
 		var group sync.WaitGroup
-		for i, reveal := range replicas {
-			group.Go(func() { answers[i] = reveal() })
+		for range 8 {
+			group.Go(func() {
+				if _, err := h.replica().Attend(bounded(t), g.id); err != nil {
+					t.Error(err)
+				}
+			})
 		}
 		group.Wait()
-		computed := 0
-		for _, a := range answers {
-			if body := is(t, 200, a); body["state"] == "COMPUTED" && body["result"] != nil {
-				computed++
-			}
-		}
-		if computed == 0 {
-			t.Fatal("neither of two last reveals has the result")
-		}
-		g.attended(t).published(t)
+		c := g.published(t)
 		if h.log.size() != leaves+1 {
-			t.Fatalf("%d leaves for one certificate", h.log.size()-leaves)
+			t.Errorf("%d leaves for one certificate", h.log.size()-leaves)
 		}
+		same(t, g.published(t), c)
 	}
 }

@@ -8,9 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/fairpact/fairpact/internal/ephemeral"
 	"github.com/fairpact/fairpact/internal/escrow"
-	"github.com/fairpact/fairpact/internal/localservers"
 	"github.com/fairpact/fairpact/internal/localservers/servertest"
 	"github.com/fairpact/fairpact/internal/sealing"
 	"github.com/fairpact/fairpact/internal/signing"
@@ -21,12 +19,10 @@ func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
 const window = 7 * 24 * time.Hour
 
-// house is an escrow over a real database and a real Redis.
+// house is an escrow over a real database.
 type house struct {
 	store  *store.Store
 	sql    *pgxpool.Pool
-	server *localservers.Redis
-	redis  *ephemeral.Redis
 	secret *sealing.Secret
 	pen    *pen
 	keys   *signing.KeySet
@@ -41,35 +37,41 @@ func newHouse(t *testing.T) *house {
 
 func newHouseOn(t *testing.T, url string) *house {
 	t.Helper()
-	h := &house{server: servertest.StartRedis(t), pen: newPen(t), well: newWell()}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	must(store.Migrate(t.Context(), url))
-	var err error
-	h.store, err = store.Open(t.Context(), url, 8)
-	must(err)
-	t.Cleanup(h.store.Close)
-	h.sql, err = pgxpool.New(t.Context(), url)
-	must(err)
-	t.Cleanup(h.sql.Close)
-	h.redis, err = ephemeral.Open(h.server.URL() + servertest.PatientRedis)
-	must(err)
-	t.Cleanup(func() { _ = h.redis.Close() })
-	h.secret, err = sealing.New(make([]byte, 32))
-	must(err)
-	h.keys, err = signing.NewKeySet(h.pen.PublicKey(), nil)
-	must(err)
+	h := &house{pen: newPen(t), well: newWell()}
 	h.log = &ledger{pen: h.pen.Signer}
+	check(t, store.Migrate(t.Context(), url))
+	h.store = openStore(t, url)
+	var err error
+	h.sql, err = pgxpool.New(t.Context(), url)
+	check(t, err)
+	t.Cleanup(h.sql.Close)
+	h.secret, err = sealing.New(make([]byte, 32))
+	check(t, err)
+	h.keys, err = signing.NewKeySet(h.pen.PublicKey(), nil)
+	check(t, err)
 	return h
 }
 
+func openStore(t *testing.T, url string) *store.Store {
+	t.Helper()
+	s, err := store.Open(t.Context(), url, 8)
+	check(t, err)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // replica is another process of the escrow: it knows only what is stored.
-func (h *house) replica() *escrow.Service {
-	return escrow.New(h.store, h.redis, h.secret, h.pen, h.keys, h.log, h.well, escrow.Options{EntropyWindow: window}, slog.New(slog.DiscardHandler))
+func (h *house) replica() *escrow.Service { return h.replicaOn(h.store) }
+
+func (h *house) replicaOn(s *store.Store) *escrow.Service {
+	return escrow.New(s, h.secret, h.pen, h.keys, h.log, h.well, escrow.Options{EntropyWindow: window}, slog.New(slog.DiscardHandler))
 }
 
 func (h *house) exec(t *testing.T, statement string, args ...any) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/fairpact/fairpact/internal/certificate"
-	"github.com/fairpact/fairpact/internal/localservers/servertest"
+	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/translog"
 )
@@ -16,34 +16,30 @@ import (
 func certified(t *testing.T, h *house) (g *game, certID string) {
 	t.Helper()
 	for range 3 {
-		if _, err := h.log.Append(t.Context(), certificate.Entry([]byte(show(h.log.size()))), "es256:00"); err != nil {
-			t.Fatal(err)
-		}
+		of(h.log.Append(t.Context(), certificate.Entry([]byte(show(h.log.size()))), "es256:00")).ok(t)
 	}
 	g = h.split(t, nil).revealed(t).attended(t)
-	return g, g.text(t, "SELECT cert_id FROM certificates WHERE deal_id = $1", g.id)
+	return g, g.certID(t)
 }
 
-func (h *house) verify(t *testing.T, certID string) answer {
+func (h *house) verify(t *testing.T, certID string) answer[escrow.Verification] {
 	t.Helper()
-	return first(h.replica().Verify(t.Context(), certID))
+	return of(h.replica().Verify(t.Context(), certID))
 }
 
-// verdict holds a report against the checks that should fail.
-func verdict(t *testing.T, what string, body map[string]any, failing ...string) {
+// The checks of a report, to name the ones that should fail.
+const (
+	signature = 1 << iota
+	inputRoot
+	inclusion
+)
+
+// checkReport checks that a report fails these checks and no others.
+func checkReport(t *testing.T, name string, r escrow.Verification, failing int) {
 	t.Helper()
-	checks := body["checks"].(map[string]any)
-	if len(checks) != 3 || body["valid"] != (len(failing) == 0) || body["note"] == "" {
-		t.Errorf("%s: %v", what, body)
-	}
-	for name, passed := range checks {
-		want := true
-		for _, f := range failing {
-			want = want && f != name
-		}
-		if passed != want {
-			t.Errorf("%s: %s is %v", what, name, passed)
-		}
+	want := escrow.Checks{Signature: failing&signature == 0, InputRoot: failing&inputRoot == 0, Inclusion: failing&inclusion == 0}
+	if r.Checks != want || r.Valid != (failing == 0) || r.Note == "" {
+		t.Errorf("%s: %+v, want the checks %+v", name, r, want)
 	}
 }
 
@@ -51,13 +47,14 @@ func TestVerify(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	_, id := certified(t, h)
-	body := is(t, 200, h.verify(t, id))
-	verdict(t, "as issued", body)
-	if body["cert_id"] != id || body["outcome"] != "COMPUTED" {
-		t.Errorf("the report is %v", body)
+	report := h.verify(t, id).ok(t)
+	checkReport(t, "as issued", report, 0)
+	if report.CertID != id || report.Outcome != "COMPUTED" {
+		t.Errorf("the report is %+v", report)
 	}
-	refused(t, problem.CertNotFound, h.verify(t, "c_none"))
-	refused(t, problem.CertNotFound, h.verify(t, ""))
+	for _, unknown := range []string{"", "c_none", "c_" + strings.Repeat("A", 22)} {
+		h.verify(t, unknown).refused(t, problem.CertNotFound)
+	}
 }
 
 // A log that contradicts the certificate is a verdict; one that is out of reach,
@@ -71,7 +68,7 @@ func TestVerifyAndTheLog(t *testing.T) {
 		return func(*translog.Inclusion) error { return err }
 	}
 	for _, row := range []struct {
-		what string
+		name string
 		read func(*translog.Inclusion) error
 		code problem.Code // of a 503; empty: a verdict
 	}{
@@ -100,14 +97,14 @@ func TestVerifyAndTheLog(t *testing.T) {
 	} {
 		h.log.fail(nil, row.read)
 		if row.code != "" {
-			if p := refused(t, row.code, h.verify(t, id)); p.Status() != 503 || p.RetryAfter <= 0 {
-				t.Errorf("%s: status %d, retry after %v", row.what, p.Status(), p.RetryAfter)
+			if p := h.verify(t, id).refused(t, row.code); p.Status() != 503 || p.RetryAfter <= 0 {
+				t.Errorf("%s: status %d, retry after %d", row.name, p.Status(), p.RetryAfter)
 			}
-			refused(t, row.code, g.certificate(t, h.replica()))
+			g.certificate(t, h.replica()).refused(t, row.code)
 			continue
 		}
-		verdict(t, row.what, is(t, 200, h.verify(t, id)), "merkle_inclusion")
-		refused(t, problem.LogInconsistent, g.certificate(t, h.replica()))
+		checkReport(t, row.name, h.verify(t, id).ok(t), inclusion)
+		g.certificate(t, h.replica()).refused(t, problem.LogInconsistent)
 	}
 }
 
@@ -119,16 +116,14 @@ func TestAHeadOfAClosedKeyProvesNothing(t *testing.T) {
 	g, id := certified(t, h) // leaf 3 of 4
 	current := newPen(t)
 	h.keys = keySetOf(t, current.PublicKey(), h.pen.PublicKey(), 4)
-	verdict(t, "a head of its time", is(t, 200, h.verify(t, id)))
-	is(t, 200, g.certificate(t, h.replica()))
-	if _, err := h.log.Append(t.Context(), certificate.Entry([]byte("one more")), "es256:00"); err != nil {
-		t.Fatal(err)
-	}
-	verdict(t, "a later head", is(t, 200, h.verify(t, id)), "merkle_inclusion")
-	refused(t, problem.LogInconsistent, g.certificate(t, h.replica()))
+	checkReport(t, "a head of its time", h.verify(t, id).ok(t), 0)
+	g.certificate(t, h.replica()).ok(t)
+	of(h.log.Append(t.Context(), certificate.Entry([]byte("one more")), "es256:00")).ok(t)
+	checkReport(t, "a later head", h.verify(t, id).ok(t), inclusion)
+	g.certificate(t, h.replica()).refused(t, problem.LogInconsistent)
 	h.log.pen = current.Signer
-	verdict(t, "a later head by the current key", is(t, 200, h.verify(t, id)))
-	is(t, 200, g.certificate(t, h.replica()))
+	checkReport(t, "a later head by the current key", h.verify(t, id).ok(t), 0)
+	g.certificate(t, h.replica()).ok(t)
 }
 
 // A row that somebody changed is found out, and not handed out as a certificate.
@@ -137,57 +132,44 @@ func TestVerifyAndTheRow(t *testing.T) {
 	h := newHouse(t)
 	stranger := newPen(t)
 	for _, row := range []struct {
-		what    string
+		name    string
 		change  string
 		arg     any
-		failing []string
+		failing int
 	}{
-		{"another signature", "signature = $2", foreign(t, stranger), []string{"signature"}},
-		{"no signature at all", "signature = $2", "es256:", []string{"signature"}},
-		{"another result", "payload = convert_to(replace(convert_from(payload, 'UTF8'), $2, 'proportional'), 'UTF8')", "adjusted_winner", []string{"signature", "merkle_inclusion"}},
-		{"no root", "payload = convert_to(replace(convert_from(payload, 'UTF8'), $2, ''), 'UTF8')", "sha256:", []string{"signature", "merkle_inclusion", "input_root_wellformed"}},
-		{"no payload", "payload = convert_to($2, 'UTF8')", "{}", []string{"signature", "merkle_inclusion", "input_root_wellformed"}},
-		{"no JSON", "payload = convert_to($2, 'UTF8')", "x", []string{"signature", "merkle_inclusion", "input_root_wellformed"}},
-		{"another leaf", "leaf_index = leaf_index + $2", -1, []string{"merkle_inclusion"}},
+		{"another signature", "signature = $2", foreign(t, stranger), signature},
+		{"no signature at all", "signature = $2", "es256:", signature},
+		{"another result", "payload = convert_to(replace(convert_from(payload, 'UTF8'), $2, 'proportional'), 'UTF8')", "adjusted_winner", signature | inclusion},
+		{"no root", "payload = convert_to(replace(convert_from(payload, 'UTF8'), $2, ''), 'UTF8')", "sha256:", signature | inclusion | inputRoot},
+		{"no payload", "payload = convert_to($2, 'UTF8')", "{}", signature | inclusion | inputRoot},
+		{"no JSON", "payload = convert_to($2, 'UTF8')", "x", signature | inclusion | inputRoot},
+		{"another leaf", "leaf_index = leaf_index + $2", -1, inclusion},
 	} {
 		g, id := certified(t, h)
 		g.exec(t, "UPDATE certificates SET "+row.change+" WHERE cert_id = $1", id, row.arg)
-		verdict(t, row.what, is(t, 200, h.verify(t, id)), row.failing...)
-		refused(t, problem.LogInconsistent, g.certificate(t, h.replica()))
+		checkReport(t, row.name, h.verify(t, id).ok(t), row.failing)
+		g.certificate(t, h.replica()).refused(t, problem.LogInconsistent)
 	}
 	// One deal's certificate under another one's id.
 	g, id := certified(t, h)
 	_, other := certified(t, h)
 	g.exec(t, `UPDATE certificates c SET payload = o.payload, signature = o.signature FROM certificates o WHERE c.cert_id = $1 AND o.cert_id = $2`, id, other)
-	verdict(t, "another deal's payload", is(t, 200, h.verify(t, id)), "signature", "input_root_wellformed", "merkle_inclusion")
-	refused(t, problem.LogInconsistent, g.certificate(t, h.replica()))
+	checkReport(t, "another deal's payload", h.verify(t, id).ok(t), signature|inputRoot|inclusion)
+	g.certificate(t, h.replica()).refused(t, problem.LogInconsistent)
 }
 
 // A payload that this service did not write is never signed.
 func TestAPlantedPayloadIsNeverSigned(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	g := lastPending(t, h)
-	signed := h.pen.signed
+	g := pending(t, h)
+	signed := h.pen.signatures()
 	g.exec(t, "UPDATE certificates SET payload = convert_to(replace(convert_from(payload, 'UTF8'), 'adjusted_winner', 'proportional'), 'UTF8') WHERE deal_id = $1", g.id)
 	if _, err := h.replica().Attend(t.Context(), g.id); err == nil {
 		t.Error("the worker finishes a planted certificate")
 	}
-	refused(t, problem.CertNotReady, g.certificate(t, h.replica()))
-	if h.pen.signed != signed || h.log.size() != 0 {
-		t.Errorf("a planted payload was signed %d times, and the log has %d leaves", h.pen.signed-signed, h.log.size())
-	}
-}
-
-func TestVerifyWithTheDatabaseGone(t *testing.T) {
-	t.Parallel()
-	server := servertest.StartPostgres(t)
-	h := newHouseOn(t, server.AdminURL())
-	_, id := certified(t, h)
-	if err := server.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	if p := refused(t, problem.Unavailable, h.verify(t, id)); p.Status() != 503 {
-		t.Errorf("status %d", p.Status())
+	g.certificate(t, h.replica()).refused(t, problem.CertNotReady)
+	if n := h.pen.signatures() - signed; n != 0 || h.log.size() != 0 {
+		t.Errorf("a planted payload was signed %d times, and the log has %d leaves", n, h.log.size())
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/wire"
 )
 
 func document(t *testing.T) *openapi3.T {
@@ -249,7 +250,7 @@ func integers(v any) any {
 
 // The document matches what the catalogue really answers.
 func TestCatalogueMatchesItsSchema(t *testing.T) {
-	text, err := catalogue()
+	text, err := wire.Catalogue()
 	if err != nil {
 		t.Fatal(err)
 	}

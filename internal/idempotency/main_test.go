@@ -3,9 +3,7 @@ package idempotency_test
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"sync/atomic"
 	"testing"
@@ -28,6 +26,7 @@ func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 // effect that can be counted: an API key is inserted.
 type bench struct {
 	guards []*idempotency.Guard
+	secret *sealing.Secret
 	store  *store.Store
 	server *localservers.Redis
 	redis  *redis.Client // what Redis holds, as a test sees it
@@ -46,8 +45,8 @@ func newBenchOn(t *testing.T, url string) *bench {
 	if err := store.Migrate(t.Context(), url); err != nil {
 		t.Fatal(err)
 	}
-	secret, err := sealing.New(make([]byte, 32))
-	if err != nil {
+	var err error
+	if b.secret, err = sealing.New(make([]byte, 32)); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -62,7 +61,7 @@ func newBenchOn(t *testing.T, url string) *bench {
 		}
 		t.Cleanup(func() { _ = r.Close() })
 		b.store = s
-		b.guards = append(b.guards, idempotency.New(s, r, secret))
+		b.guards = append(b.guards, idempotency.New(s, r, b.secret))
 	}
 	options, err := redis.ParseURL(b.server.URL())
 	if err != nil {
@@ -78,7 +77,10 @@ func newBenchOn(t *testing.T, url string) *bench {
 }
 
 func request(key, body string) idempotency.Request {
-	return idempotency.Request{Key: key, Caller: "fp_caller", Method: "POST", Path: "/v1/deals", Body: []byte(body), Lifetime: time.Hour}
+	return idempotency.Request{
+		Key: key, Caller: "fp_caller", Method: "POST", Path: "/v1/deals", Status: 201, Lifetime: time.Hour,
+		Body: func() []byte { return []byte(body) },
+	}
 }
 
 func random32() []byte {
@@ -87,42 +89,66 @@ func random32() []byte {
 	return b
 }
 
-func (b *bench) answer() idempotency.Response {
-	return idempotency.Response{Status: 201, Body: json.RawMessage(fmt.Sprintf(`{"number":%d}`, b.calls.Add(1)))}
+// reply is what an effect answers: its number, so that no two are the same.
+type reply struct {
+	Number int64  `json:"number"`
+	Text   string `json:"text,omitempty"`
 }
 
+type (
+	effect = func(*idempotency.Record) (reply, error)
+	render = func() (reply, error)
+)
+
+func (b *bench) reply() reply { return reply{Number: b.calls.Add(1)} }
+
 // later is an effect whose answer is stored after it.
-func (b *bench) later(rec *idempotency.Record) (idempotency.Response, error) {
+func (b *bench) later(rec *idempotency.Record) (reply, error) {
 	if err := b.store.InsertKey(context.Background(), random32(), rec.Replay()); err != nil {
-		return idempotency.Response{}, err
+		return reply{}, err
 	}
-	return b.answer(), nil
+	return b.reply(), nil
 }
 
 // atOnce is an effect whose answer is stored with it.
-func (b *bench) atOnce(rec *idempotency.Record) (idempotency.Response, error) {
-	resp := b.answer()
-	replay, err := rec.ReplayWith(resp.Status, resp.Body)
+func (b *bench) atOnce(rec *idempotency.Record) (reply, error) {
+	answer := b.reply()
+	replay, err := rec.ReplayWith(answer)
 	if err != nil {
-		return resp, err
+		return answer, err
 	}
-	return resp, b.store.InsertKey(context.Background(), random32(), replay)
+	return answer, b.store.InsertKey(context.Background(), random32(), replay)
 }
 
-// render gives the answer anew.
-func (b *bench) render() (idempotency.Response, error) { return b.answer(), nil }
+// render returns the answer anew.
+func (b *bench) render() (reply, error) { return b.reply(), nil }
 
 // never is what must not be called.
-func never(t *testing.T, what string) func() (idempotency.Response, error) {
-	return func() (idempotency.Response, error) {
+func never(t *testing.T, what string) render {
+	return func() (reply, error) {
 		t.Helper()
 		t.Errorf("%s is called", what)
-		return idempotency.Response{}, errors.New(what)
+		return reply{}, errors.New(what)
 	}
 }
 
-func noEffect(t *testing.T) func(*idempotency.Record) (idempotency.Response, error) {
-	return func(*idempotency.Record) (idempotency.Response, error) { return never(t, "the effect")() }
+func noEffect(t *testing.T) effect {
+	return func(*idempotency.Record) (reply, error) { return never(t, "the effect")() }
+}
+
+// try runs one call on a replica.
+func (b *bench) try(t *testing.T, replica int, req idempotency.Request, e effect, r render) (reply, error) {
+	return idempotency.Do(t.Context(), b.guards[replica], req, e, r)
+}
+
+// do runs one call that succeeds.
+func (b *bench) do(t *testing.T, replica int, req idempotency.Request, e effect, r render) reply {
+	t.Helper()
+	answer, err := b.try(t, replica, req, e, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
 }
 
 // took is how many effects took place.

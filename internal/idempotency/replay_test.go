@@ -15,27 +15,17 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// do runs one call and gives its body.
-func (b *bench) do(t *testing.T, replica int, req idempotency.Request, effect func(*idempotency.Record) (idempotency.Response, error), render func() (idempotency.Response, error)) string {
-	t.Helper()
-	resp, err := b.guards[replica].Do(t.Context(), req, effect, render)
-	if err != nil || resp.Status != 201 {
-		t.Fatalf("%d, %v", resp.Status, err)
-	}
-	return string(resp.Body)
-}
-
 // The copy in Redis and the record in Postgres replay alike.
 func TestReplays(t *testing.T) {
 	b := newBench(t)
 	req := request("k", "{}")
 	first := b.do(t, 0, req, b.later, never(t, "render"))
 	if got := b.do(t, 1, req, noEffect(t), never(t, "render")); got != first {
-		t.Errorf("by Redis: %s, want %s", got, first)
+		t.Errorf("by Redis: %v, want %v", got, first)
 	}
 	b.forget(t)
 	if got := b.do(t, 1, req, noEffect(t), never(t, "render")); got != first {
-		t.Errorf("by Postgres: %s, want %s", got, first)
+		t.Errorf("by Postgres: %v, want %v", got, first)
 	}
 	// A copy that somebody has spoilt counts as none.
 	for _, key := range b.redis.Keys(t.Context(), "*").Val() {
@@ -49,11 +39,11 @@ func TestReplays(t *testing.T) {
 		}
 	}
 	if got := b.do(t, 0, req, noEffect(t), never(t, "render")); got != first {
-		t.Errorf("past a spoilt copy: %s, want %s", got, first)
+		t.Errorf("past a spoilt copy: %v, want %v", got, first)
 	}
 	b.server.Kill()
 	if got := b.do(t, 0, req, noEffect(t), never(t, "render")); got != first {
-		t.Errorf("without Redis: %s, want %s", got, first)
+		t.Errorf("without Redis: %v, want %v", got, first)
 	}
 }
 
@@ -64,7 +54,7 @@ func TestAnotherBody(t *testing.T) {
 	refused := func(where string) {
 		t.Helper()
 		for replica := range b.guards {
-			if _, err := b.guards[replica].Do(t.Context(), request("k", `{"a":1}`), noEffect(t), never(t, "render")); !problem.Is(err, problem.IdempotencyKeyReused) {
+			if _, err := b.try(t, replica, request("k", `{"a":1}`), noEffect(t), never(t, "render")); !problem.Is(err, problem.IdempotencyKeyReused) {
 				t.Errorf("%s: %v, want IDEMPOTENCY_KEY_REUSED", where, err)
 			}
 		}
@@ -84,7 +74,7 @@ func TestAnotherBody(t *testing.T) {
 // another call.
 func TestScopes(t *testing.T) {
 	b := newBench(t)
-	seen := map[string]string{}
+	seen := map[reply]string{}
 	for _, change := range []func(*idempotency.Request){
 		func(*idempotency.Request) {},
 		func(r *idempotency.Request) { r.Caller += "2" },
@@ -96,11 +86,11 @@ func TestScopes(t *testing.T) {
 	} {
 		req := request("k", "{}")
 		change(&req)
-		body := b.do(t, 0, req, b.later, b.render)
-		if other, known := seen[body]; known {
+		answer := b.do(t, 0, req, b.later, b.render)
+		if other, known := seen[answer]; known {
 			t.Errorf("%+v replays %s", req, other)
 		}
-		seen[body] = fmt.Sprintf("%+v", req)
+		seen[answer] = fmt.Sprintf("%+v", req)
 	}
 	if n := b.took(t); n != len(seen) {
 		t.Errorf("%d effects for %d calls", n, len(seen))
@@ -112,8 +102,8 @@ func TestARefusedCallIsNotStored(t *testing.T) {
 	b := newBench(t)
 	refusal := problem.New(problem.CommitmentMismatch, "mend it")
 	for range 2 {
-		_, err := b.guards[0].Do(t.Context(), request("k", `{"wrong":1}`), func(*idempotency.Record) (idempotency.Response, error) {
-			return idempotency.Response{}, refusal
+		_, err := b.try(t, 0, request("k", `{"wrong":1}`), func(*idempotency.Record) (reply, error) {
+			return reply{}, refusal
 		}, never(t, "render"))
 		if !errors.Is(err, refusal) {
 			t.Fatalf("%v, want the effect's own error", err)
@@ -124,7 +114,7 @@ func TestARefusedCallIsNotStored(t *testing.T) {
 	}
 	first := b.do(t, 1, request("k", `{"right":1}`), b.later, b.render)
 	if got := b.do(t, 0, request("k", `{"right":1}`), noEffect(t), never(t, "render")); got != first {
-		t.Errorf("%s, want %s", got, first)
+		t.Errorf("%v, want %v", got, first)
 	}
 }
 
@@ -139,20 +129,20 @@ func TestALostAnswerIsRenderedOnce(t *testing.T) {
 				t.Error("the effect did not die")
 			}
 		}()
-		_, _ = b.guards[0].Do(t.Context(), req, func(rec *idempotency.Record) (idempotency.Response, error) {
+		_, _ = b.try(t, 0, req, func(rec *idempotency.Record) (reply, error) {
 			_, _ = b.later(rec)
 			panic("dies here")
 		}, never(t, "render"))
 	}()
-	if _, err := b.guards[1].Do(t.Context(), req, noEffect(t), func() (idempotency.Response, error) {
-		return idempotency.Response{}, problem.New(problem.Unavailable, "not now")
+	if _, err := b.try(t, 1, req, noEffect(t), func() (reply, error) {
+		return reply{}, problem.New(problem.Unavailable, "not now")
 	}); !problem.Is(err, problem.Unavailable) {
 		t.Errorf("an answer that cannot be rendered: %v", err)
 	}
 	first := b.do(t, 1, req, noEffect(t), b.render)
 	for range 2 {
 		if got := b.do(t, 0, req, noEffect(t), never(t, "render")); got != first {
-			t.Errorf("%s, want what was rendered first, %s", got, first)
+			t.Errorf("%v, want what was rendered first, %v", got, first)
 		}
 		b.forget(t)
 	}
@@ -167,21 +157,20 @@ func TestAnAnswerStoredWithTheEffectIsReplayed(t *testing.T) {
 	b := newBench(t)
 	req := request("k", "{}")
 	req.NoCopy = true
-	var answered string
+	var answered reply
 	func() {
 		defer func() { _ = recover() }()
-		_, _ = b.guards[0].Do(t.Context(), req, func(rec *idempotency.Record) (idempotency.Response, error) {
-			resp, err := b.atOnce(rec)
-			if err != nil {
+		_, _ = b.try(t, 0, req, func(rec *idempotency.Record) (reply, error) {
+			var err error
+			if answered, err = b.atOnce(rec); err != nil {
 				t.Error(err)
 			}
-			answered = string(resp.Body)
 			panic("dies here")
 		}, never(t, "render"))
 	}()
 	for replica := range b.guards {
 		if got := b.do(t, replica, req, noEffect(t), never(t, "render")); got != answered {
-			t.Errorf("%s, want %s", got, answered)
+			t.Errorf("%v, want %v", got, answered)
 		}
 	}
 	if keys := b.redis.Keys(t.Context(), "*").Val(); len(keys) != 0 {
@@ -200,7 +189,7 @@ func TestAnExpiredRecordIsUsedAnew(t *testing.T) {
 		t.Error("an expired record is replayed")
 	}
 	if got := b.do(t, 1, request("k", `{"other":1}`), noEffect(t), never(t, "render")); got != second {
-		t.Errorf("%s, want %s", got, second)
+		t.Errorf("%v, want %v", got, second)
 	}
 	if n := b.took(t); n != 2 {
 		t.Errorf("the effect took place %d times, want 2", n)
@@ -212,10 +201,10 @@ func TestWhatIsKeptTellsNothing(t *testing.T) {
 	b := newBench(t)
 	req := request("header-text", `{"body":"body-text"}`)
 	req.Caller = "caller-text"
-	b.do(t, 0, req, func(rec *idempotency.Record) (idempotency.Response, error) {
-		resp, err := b.later(rec)
-		resp.Body = []byte(`{"answer":"answer-text"}`)
-		return resp, err
+	b.do(t, 0, req, func(rec *idempotency.Record) (reply, error) {
+		answer, err := b.later(rec)
+		answer.Text = "answer-text"
+		return answer, err
 	}, b.render)
 	var scope, body, response []byte
 	if err := b.sql.QueryRow(t.Context(), "SELECT scope, body, response FROM idempotency").Scan(&scope, &body, &response); err != nil {
@@ -229,7 +218,7 @@ func TestWhatIsKeptTellsNothing(t *testing.T) {
 		t.Errorf("%d texts are kept, want a record and a copy", len(kept))
 	}
 	for _, text := range kept {
-		for _, plain := range []string{"header-text", "body-text", "caller-text", "answer-text", "answer"} {
+		for _, plain := range []string{"header-text", "body-text", "caller-text", "answer-text", "number"} {
 			if bytes.Contains(text, []byte(plain)) {
 				t.Errorf("%q is in what is kept", plain)
 			}
@@ -237,15 +226,21 @@ func TestWhatIsKeptTellsNothing(t *testing.T) {
 	}
 }
 
-// Without the header a call runs as it is, every time.
-func TestNoKey(t *testing.T) {
+// Without the header a call runs as it is, every time, and its body is not
+// computed.
+func TestWithoutAKeyNothingIsKept(t *testing.T) {
 	b := newBench(t)
+	req := request("", "")
+	req.Body = func() []byte {
+		t.Error("the body is computed")
+		return nil
+	}
 	for range 2 {
-		b.do(t, 0, request("", "{}"), func(rec *idempotency.Record) (idempotency.Response, error) {
+		b.do(t, 0, req, func(rec *idempotency.Record) (reply, error) {
 			if rec != nil || rec.Replay() != nil {
 				t.Error("a call without a key has a record")
 			}
-			if replay, err := rec.ReplayWith(201, nil); replay != nil || err != nil {
+			if replay, err := rec.ReplayWith(reply{}); replay != nil || err != nil {
 				t.Error("a call without a key has a record with an answer")
 			}
 			return b.later(rec)
@@ -264,7 +259,7 @@ func TestDatabaseGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for replica := range b.guards {
-		if _, err := b.guards[replica].Do(t.Context(), request("k", "{}"), noEffect(t), never(t, "render")); !problem.Is(err, problem.Unavailable) {
+		if _, err := b.try(t, replica, request("k", "{}"), noEffect(t), never(t, "render")); !problem.Is(err, problem.Unavailable) {
 			t.Errorf("%v, want UNAVAILABLE", err)
 		}
 	}
@@ -274,8 +269,8 @@ func TestDatabaseGone(t *testing.T) {
 	// The same request again, as the error says: the pool may still hold a
 	// connection that broke.
 	for {
-		resp, err := b.guards[0].Do(t.Context(), request("k", "{}"), b.later, b.render)
-		if err == nil && resp.Status == 201 {
+		_, err := b.try(t, 0, request("k", "{}"), b.later, b.render)
+		if err == nil {
 			break
 		}
 		if !problem.Is(err, problem.Unavailable) {

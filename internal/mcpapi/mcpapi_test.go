@@ -2,13 +2,19 @@ package mcpapi
 
 import (
 	"encoding/json"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/deal"
+	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/store"
 )
 
 // The example of the instructions is what every party is to check itself by.
@@ -71,23 +77,55 @@ func described(t *testing.T, at string, members map[string]*jsonschema.Schema, a
 	}
 }
 
-// Fixes are written for REST; over MCP they name tools.
-func TestFixesNameTools(t *testing.T) {
-	for rest, want := range map[string]string{
-		"get an API key with POST /v1/keys":                                          "get an API key with create_key",
-		"poll GET /v1/deals/d_0-_x until its state is REVEALING":                     "poll get_deal until its state is REVEALING",
-		"then call POST /v1/deals/d_0-_x/reveal":                                     "then call reveal_input",
-		"call POST /v1/deals/d_x/commit before commit_deadline 7":                    "call commit_input before commit_deadline 7",
-		"an invite token (it_…) from POST /v1/deals, unchanged":                      "an invite token (it_…) from create_deal, unchanged",
-		"use certificate_id of GET /v1/deals/{id}":                                   "use certificate_id of get_deal",
-		"must be one of split.v1, random.v1, shapley.v1 (GET /v1/algorithms)":        "must be one of split.v1, random.v1, shapley.v1 (list_algorithms)",
-		"(POST /v1/deals/{id}/entropy), (GET /v1/deals/{id}/certificate)":            "(get_certificate), (get_certificate)",
-		"send the same request again with the same Idempotency-Key":                  "send the same request again with the same idempotency_key",
-		"check it yourself with the key of GET /v1/status, which no tool stands for": "check it yourself with the key of GET /v1/status, which no tool stands for",
+// An error sends an agent to a tool, whatever the operation is in REST.
+func TestErrorsNameTools(t *testing.T) {
+	known := map[string]bool{"idempotency_key": true} // an argument
+	for _, tool := range tools {
+		known[tool.name] = true
+	}
+	for op, want := range map[problem.Op]string{
+		problem.CreateKey: "create_key", problem.ListAlgorithms: "list_algorithms", problem.CreateDeal: "create_deal", problem.ReadDeal: "get_deal",
+		problem.Commit: "commit_input", problem.Reveal: "reveal_input", problem.Draw: "get_certificate", problem.ReadCertificate: "get_certificate",
+		problem.Verify: "verify_certificate", problem.IdempotencyKey: "idempotency_key",
 	} {
-		if got := inTools(rest); got != want {
-			t.Errorf("%q, want %q", got, want)
+		if got := words(problem.Call{Op: op, DealID: "d_1"}); got != want || !known[got] {
+			t.Errorf("%s: %q, want %q", problem.Ops[op], got, want)
 		}
+	}
+	for op := range problem.Ops {
+		if call := (problem.Call{Op: problem.Op(op)}); !known[words(call)] {
+			t.Errorf("%s is called %q, which is no tool", call, words(call))
+		}
+	}
+	p := problem.New(problem.CertNotReady, "poll %s", problem.Call{Op: problem.ReadDeal, DealID: "d_1"}).After(2)
+	refused := refusal(p)
+	if text := refused.Content[0].(*mcp.TextContent).Text; text != "CERT_NOT_READY: poll get_deal" || !refused.IsError {
+		t.Errorf("a tool error says %q", text)
+	}
+	want := map[string]any{"code": problem.CertNotReady, "status": 409, "retry_after": int64(2)}
+	if got := refused.Meta[metaError]; !reflect.DeepEqual(got, want) {
+		t.Errorf("its meta is %v, want %v", got, want)
+	}
+}
+
+// Agents often send an object as a string that holds its JSON.
+func TestQuotedArgumentsAreNamed(t *testing.T) {
+	refused := problem.New(problem.InvalidRequest, "input is a string; it must be an object")
+	for _, row := range []struct {
+		args arguments
+		want string
+	}{
+		{arguments{"input": `{"accept":true}`}, refused.Error() + "; pass input as JSON itself, not as a string that holds JSON"},
+		{arguments{"party_labels": `["a"]`, "input": "x"}, refused.Error() + "; pass party_labels as JSON itself, not as a string that holds JSON"},
+		{arguments{"input": "x"}, refused.Error()},
+	} {
+		if got := row.args.quoted(refused).Error(); got != row.want {
+			t.Errorf("%v: %s\nwant %s", map[string]any(row.args), got, row.want)
+		}
+	}
+	other := problem.New(problem.Forbidden, "no")
+	if got := (arguments{"input": "{"}).quoted(other); got != error(other) {
+		t.Errorf("another error becomes %v", got)
 	}
 }
 
@@ -130,35 +168,47 @@ func TestNextStepsNameTools(t *testing.T) {
 		known[tool.name] = true
 	}
 	callText := regexp.MustCompile(`(?m)^Call (\w+) with \{.*\}$`)
-	view := func(state string, rest string) []byte {
-		return []byte(`{"state":"` + state + `","algorithm":"random.v1","commit_deadline":1,"reveal_deadline":2,` + rest + `}`)
+	view := func(state deal.State, certID string, parts ...store.Part) escrow.View {
+		v := escrow.View{State: state, Snapshot: &store.Snapshot{Parts: parts}, Deal: &escrow.Deal{Declaration: &store.Declaration{
+			DealID: "d", Algorithm: "random.v1", Labels: []string{"a", "b"}, CommitDeadline: 1, RevealDeadline: 2,
+		}}}
+		if certID != "" {
+			v.CertificateID = &certID
+		}
+		return v
 	}
-	none := `"parties":[{"label":"a","committed":false,"revealed":false},{"label":"b","committed":true,"revealed":false}]`
-	all := `"parties":[{"label":"a","committed":true,"revealed":true},{"label":"b","committed":true,"revealed":true}]`
+	commitment := "sha256:00"
+	out, in, all := store.Part{}, store.Part{Commitment: &commitment}, store.Part{Commitment: &commitment, Revealed: true}
 	for name, c := range map[string]struct {
 		got  next
 		tool string
 	}{
-		"key":                          {afterKey([]byte(`{"api_key":"fp_1"}`)), "create_deal"},
+		"key":                          {afterKey(escrow.NewKey{APIKey: "fp_1"}), "create_deal"},
 		"catalogue":                    {afterCatalogue(), "create_key"},
-		"committed, others missing":    {afterCommit("d", "t", []byte(`{"state":"COMMITTING"}`)), "get_deal"},
-		"last commitment":              {afterCommit("d", "t", []byte(`{"state":"REVEALING"}`)), "reveal_input"},
-		"revealed, others missing":     {afterReveal("d", "t", []byte(`{"state":"REVEALING"}`)), "get_deal"},
-		"last reveal":                  {afterReveal("d", "t", []byte(`{"state":"COMPUTED"}`)), "get_certificate"},
-		"rejected":                     {afterReveal("d", "t", []byte(`{"state":"VOID"}`)), "get_certificate"},
-		"view before own commitment":   {afterView("d", "t", 0, view("COMMITTING", none)), "commit_input"},
-		"view after own commitment":    {afterView("d", "t", 1, view("COMMITTING", none)), "get_deal"},
-		"view by the initiator":        {afterView("d", "k", -1, view("COMMITTING", none)), "get_deal"},
-		"view before own reveal":       {afterView("d", "t", 0, view("REVEALING", none)), "reveal_input"},
-		"view when a draw is due":      {afterView("d", "t", 0, view("REVEALING", all)), "get_certificate"},
-		"the same by the initiator":    {afterView("d", "k", -1, view("REVEALING", all)), "get_deal"},
-		"view of an ended deal":        {afterView("d", "t", 0, view("COMPUTED", all)), "get_certificate"},
-		"the same, certificate coming": {afterView("d", "k", -1, view("VOID", all)), "get_deal"},
-		"the same, certificate there":  {afterView("d", "k", -1, view("VOID", all+`,"certificate_id":"c"`)), "verify_certificate"},
-		"cancelled":                    {afterView("d", "t", 0, view("CANCELLED", none)), "create_deal"},
-		"certificate":                  {afterCertificate([]byte(`{"cert_id":"c","outcome":"VOID"}`)), "verify_certificate"},
-		"verified":                     {afterVerification([]byte(`{"valid":true}`)), ""},
-		"forged":                       {afterVerification([]byte(`{"valid":false}`)), ""},
+		"created":                      {afterCreation(escrow.Declared{Algorithm: "split.v1"}, escrow.Created{Invites: []escrow.Invite{{Token: "it_1"}, {Token: "it_2"}}}), "commit_input"},
+		"hashed":                       {afterHash(escrow.Opening{Salt: strings.Repeat("0", 32)}, commitment), "commit_input"},
+		"hashed with a short salt":     {afterHash(escrow.Opening{Salt: "0"}, commitment), "compute_commitment_tool"},
+		"committed, others missing":    {afterCommit("t", escrow.Committed{State: deal.Committing}), "get_deal"},
+		"last commitment":              {afterCommit("t", escrow.Committed{State: deal.Revealing}), "reveal_input"},
+		"revealed, others missing":     {afterReveal("t", escrow.Revealed{State: deal.Revealing}), "get_deal"},
+		"last reveal":                  {afterReveal("t", escrow.Revealed{State: deal.Computed}), "get_certificate"},
+		"rejected":                     {afterReveal("t", escrow.Revealed{State: deal.Void}), "get_certificate"},
+		"view before own commitment":   {afterView("t", 0, view(deal.Committing, "", out, in)), "commit_input"},
+		"view of an open deal":         {afterView("t", 0, view(deal.Open, "", out, out)), "commit_input"},
+		"view after own commitment":    {afterView("t", 1, view(deal.Committing, "", out, in)), "get_deal"},
+		"view by the initiator":        {afterView("k", -1, view(deal.Committing, "", out, in)), "get_deal"},
+		"view before own reveal":       {afterView("t", 0, view(deal.Revealing, "", in, all)), "reveal_input"},
+		"view after own reveal":        {afterView("t", 1, view(deal.Revealing, "", in, all)), "get_deal"},
+		"view when a draw is due":      {afterView("t", 0, view(deal.Revealing, "", all, all)), "get_certificate"},
+		"the same by the initiator":    {afterView("k", -1, view(deal.Revealing, "", all, all)), "get_deal"},
+		"view of an ended deal":        {afterView("t", 0, view(deal.Computed, "", all, all)), "get_certificate"},
+		"the same, certificate coming": {afterView("k", -1, view(deal.Void, "", all, all)), "get_deal"},
+		"the same, certificate there":  {afterView("k", -1, view(deal.Void, "c", all, all)), "verify_certificate"},
+		"cancelled":                    {afterView("t", 0, view(deal.Cancelled, "", out, out)), "create_deal"},
+		"expired":                      {afterView("t", 0, view(deal.Expired, "", all, all)), "create_deal"},
+		"certificate":                  {afterCertificate(escrow.Issued{CertID: "c", Outcome: "VOID"}), "verify_certificate"},
+		"verified":                     {afterVerification(escrow.Verification{Valid: true}), ""},
+		"forged":                       {afterVerification(escrow.Verification{}), ""},
 	} {
 		if c.got.Tool != c.tool || c.tool != "" && !known[c.tool] {
 			t.Errorf("%s: next is %q, want %q", name, c.got.Tool, c.tool)

@@ -294,3 +294,17 @@ func TestCommitmentAndOpening(t *testing.T) {
 		}
 	}
 }
+
+// SPEC 2.10
+func TestCatalogue(t *testing.T) {
+	body, err := wire.Catalogue()
+	got := parsed(t, body, err)
+	members(t, got, "algorithms commitment protocol")
+	algorithms := got["algorithms"].([]any)
+	if len(algorithms) != 3 {
+		t.Errorf("%d algorithms", len(algorithms))
+	}
+	for _, a := range algorithms {
+		members(t, a, "id name parties algorithm_params party_input test_vectors")
+	}
+}

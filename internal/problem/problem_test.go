@@ -1,0 +1,136 @@
+package problem_test
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/fairpact/fairpact/internal/problem"
+)
+
+// path is what only REST says, tool what only MCP says.
+var (
+	path = regexp.MustCompile(`/v1/|\b(GET|POST) |Idempotency-Key`)
+	tool = regexp.MustCompile(`\b(create_key|list_algorithms|create_deal|compute_commitment_tool|commit_input|reveal_input|get_deal|get_certificate|verify_certificate|idempotency_key)\b`)
+)
+
+func shout(c problem.Call) string { return "<" + strings.ToUpper(c.String()) + ">" }
+
+func TestCallsAreRenderedInTheWordsOfTheSurface(t *testing.T) {
+	e := problem.New(problem.CommitsMissing, "party %d has not committed: call %s with %s", 3,
+		problem.Call{Op: problem.Commit, DealID: "d_1"}, problem.KeyHeader)
+	if got, want := e.In(shout), "COMMITS_MISSING: party 3 has not committed: call <COMMIT D_1> with <IDEMPOTENCY KEY>"; got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	if got, want := e.Fix(shout), "party 3 has not committed: call <COMMIT D_1> with <IDEMPOTENCY KEY>"; got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	if got, want := e.Error(), "COMMITS_MISSING: party 3 has not committed: call commit d_1 with idempotency key"; got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+}
+
+func TestNeutralWordsNameNoSurface(t *testing.T) {
+	for op, name := range problem.Ops {
+		for _, id := range []string{"", "d_1"} {
+			text := problem.New(problem.Forbidden, "%s", problem.Call{Op: problem.Op(op), DealID: id}).Error()
+			if name == "" || path.MatchString(text) || tool.MatchString(text) {
+				t.Errorf("operation %d is called %q", op, text)
+			}
+		}
+	}
+}
+
+func TestChangesReturnCopies(t *testing.T) {
+	cause := errors.New("the cause")
+	e := problem.New(problem.LogUnavailable, "deal %s", problem.Call{Op: problem.ReadDeal})
+	before := e.Error()
+	after, because := e.After(7), e.Because(cause)
+	one, other := e.Also("; and %d", 1), e.Also("; or %d", 2)
+	switch {
+	case e.Error() != before || e.RetryAfter != 0 || e.Unwrap() != nil:
+		t.Errorf("the original is now %v, retry after %d, cause %v", e, e.RetryAfter, e.Unwrap())
+	case after.RetryAfter != 7 || after.Error() != before:
+		t.Errorf("After: %v, retry after %d", after, after.RetryAfter)
+	case !errors.Is(because, cause) || because.Error() != before:
+		t.Errorf("Because: %v", because)
+	case one.Error() != before+"; and 1" || other.Error() != before+"; or 2":
+		t.Errorf("Also: %v and %v", one, other)
+	}
+	if all := e.After(7).Because(cause).Also("; then"); all.RetryAfter != 7 || !errors.Is(all, cause) || all.Error() != before+"; then" {
+		t.Errorf("chained: %v, retry after %d, cause %v", all, all.RetryAfter, all.Unwrap())
+	}
+}
+
+func TestAForeignErrorBecomesInternal(t *testing.T) {
+	cause := errors.New("secret detail")
+	p := problem.From(cause)
+	if p.Code != problem.Internal || p.Status() != 500 || !errors.Is(p, cause) || strings.Contains(p.Error(), "secret") {
+		t.Errorf("%v, status %d", p, p.Status())
+	}
+	refusal := problem.New(problem.Forbidden, "no")
+	wrapped := fmt.Errorf("outer: %w", refusal)
+	if problem.From(wrapped) != refusal || !problem.Is(wrapped, problem.Forbidden) || problem.Is(wrapped, problem.NotFound) || problem.Is(cause, problem.Internal) {
+		t.Errorf("a wrapped refusal becomes %v", problem.From(wrapped))
+	}
+}
+
+func TestEveryCodeHasOneRowAndAStatus(t *testing.T) {
+	seen := map[problem.Code]bool{}
+	for _, row := range problem.Table {
+		if seen[row.Code] || row.Status < 400 || row.Status > 599 || row.When == "" || problem.New(row.Code, "x").Status() != row.Status {
+			t.Errorf("%+v", row)
+		}
+		seen[row.Code] = true
+	}
+	if status := problem.New("UNKNOWN", "x").Status(); status != 500 {
+		t.Errorf("a code that is not in the table has status %d", status)
+	}
+}
+
+// The packages under the surfaces send their readers to a Call, never to a path
+// or a tool: no text in them names one.
+func TestRulesNameNoSurface(t *testing.T) {
+	for _, pattern := range []string{"escrow/*", "deal/*", "store/*", "idempotency/*", "algorithm/*", "canon/*", "caller/*", "certificate/*", "wire/requests"} {
+		files, err := filepath.Glob(filepath.Join("..", pattern+".go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
+		}
+		for _, file := range files {
+			if !strings.HasSuffix(file, "_test.go") {
+				checkTexts(t, file)
+			}
+		}
+	}
+}
+
+func checkTexts(t *testing.T, file string) {
+	t.Helper()
+	set := token.NewFileSet()
+	tree, err := parser.ParseFile(set, file, nil, 0)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	ast.Inspect(tree, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.ImportSpec, *ast.Field: // Field: struct tags
+			return false
+		case *ast.CallExpr:
+			if name, ok := n.Fun.(*ast.Ident); ok && name.Name == "query" { // names a file of SQL
+				return false
+			}
+		case *ast.BasicLit:
+			if n.Kind == token.STRING && (path.MatchString(n.Value) || tool.MatchString(n.Value)) {
+				t.Errorf("%s: %s", set.Position(n.Pos()), n.Value)
+			}
+		}
+		return true
+	})
+}
