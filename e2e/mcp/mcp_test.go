@@ -80,7 +80,7 @@ func TestMCPWayOfADeal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := newAgent(t, &e2e.Client{T: t, Base: c.Base, Http: c.Http})
+			a := newAgent(t, c.In(t))
 			var key struct {
 				APIKey string `json:"api_key"`
 			}
@@ -223,7 +223,7 @@ func TestMCPRefusals(t *testing.T) {
 		"params that do not fit":       {"INVALID_PARAMS", "create_deal", strings.Replace(create(""), `["x"]`, `[]`, 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &e2e.Client{T: t, Base: c.Base, Http: c.Http}
+			c := c.In(t)
 			c.Fails(x.code, x.tool, x.arguments)
 		})
 	}

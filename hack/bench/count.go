@@ -195,14 +195,24 @@ func (c *counting) top(deals float64) ([]statement, error) {
 
 const maxStatements = 20
 
-// costliest returns the statements of most time, their text on one line.
+// costliest returns the statements of most time.
 func costliest(list []statement) []statement {
 	slices.SortFunc(list, func(a, b statement) int {
 		return cmp.Compare(b.ExecUS+b.PlanUS, a.ExecUS+a.PlanUS)
 	})
 	list = list[:min(len(list), maxStatements)]
 	for i := range list {
-		list[i].Query = strings.Join(strings.Fields(list[i].Query), " ")
+		list[i].Query = oneLine(list[i].Query)
 	}
 	return list
+}
+
+// oneLine returns a statement without its comments and line breaks.
+func oneLine(query string) string {
+	var words []string
+	for line := range strings.Lines(query) {
+		code, _, _ := strings.Cut(line, "--")
+		words = append(words, strings.Fields(code)...)
+	}
+	return strings.Join(words, " ")
 }

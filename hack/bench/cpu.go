@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -17,9 +18,10 @@ const tick = 10 * time.Millisecond
 type cpuTimes map[string]time.Duration
 
 const (
-	postgres  = "postgres"
-	redis     = "redis"
-	generator = "load generator"
+	postgres   = "postgres"
+	redis      = "redis"
+	generator  = "load generator"
+	machineCPU = "machine" // all processes, those of other people too
 )
 
 // measured are the processes that a deal's CPU is the sum of, in the order of the report.
@@ -38,20 +40,49 @@ func (b *bench) cpu() (cpuTimes, error) {
 		}
 		times[name] = used
 	}
-	return times, nil
+	var err error
+	times[machineCPU], err = machineTime()
+	return times, err
 }
 
-// addCPU adds the CPU microseconds of each process for one of n things.
-func (s samples) addCPU(name string, before, after cpuTimes, n int) {
-	var sum time.Duration
-	for process, used := range after {
-		used -= before[process]
-		s.add(name+".cpu_us."+process, perThing(used, n))
+// addCPU adds the CPU microseconds of each process for one of n things, and the
+// percentage of all cores that processes took which are not of this benchmark.
+func (s samples) addCPU(name string, t *timed) {
+	var product, all time.Duration
+	for process, used := range t.after {
+		used -= t.before[process]
+		if process == machineCPU {
+			continue
+		}
+		s.add(name+".cpu_us."+process, perThing(used, t.n))
+		all += used
 		if process != generator {
-			sum += used
+			product += used
 		}
 	}
-	s.add(name+".cpu_us", perThing(sum, n))
+	s.add(name+".cpu_us", perThing(product, t.n))
+	others := t.after[machineCPU] - t.before[machineCPU] - all
+	cores := t.elapsed.Seconds() * float64(runtime.NumCPU())
+	s.add(name+".others_percent", max(0, 100*others.Seconds()/cores))
+}
+
+// machineTime is the CPU time that all processes of the machine have used.
+func machineTime() (time.Duration, error) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, err
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	fields := strings.Fields(line)
+	if len(fields) < 9 || fields[0] != "cpu" {
+		return 0, fmt.Errorf("/proc/stat begins with %q", line)
+	}
+	const user, nice, system, irq, softirq, steal = 1, 2, 3, 6, 7, 8
+	var total int64
+	for _, i := range []int{user, nice, system, irq, softirq, steal} {
+		total += ticks(fields, i)
+	}
+	return time.Duration(total) * tick, nil
 }
 
 func perThing(used time.Duration, n int) float64 {

@@ -49,7 +49,7 @@ func measurePoint(ctx context.Context, o options, r *results, s samples, n int) 
 		return err
 	}
 	defer c.close()
-	if _, err := c.countDeals(64, idleSeconds); err != nil {
+	if _, err := c.countDeals(64, idleTime); err != nil {
 		return err
 	}
 	s["curve.ended"] = append(s["curve.ended"], float64(n))

@@ -73,7 +73,7 @@ func (b *bench) load(clients int, d time.Duration, thing do) (*timed, error) {
 // add adds what a load has measured to the samples.
 func (s samples) addLoad(name string, t *timed) {
 	s.add(name+".per_second", t.perSecond())
-	s.addCPU(name, t.before, t.after, t.n)
+	s.addCPU(name, t)
 	for call, list := range t.calls {
 		s.addLatencies(name+"."+call, list)
 	}

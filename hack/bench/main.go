@@ -27,7 +27,9 @@ type options struct {
 	finished        int
 	curve           []int
 	parties         int
-	bin, out        string
+	out             string
+	binaries        string // as given; empty: those of this checkout
+	bin             string // directory of the binaries
 }
 
 // The parts of a run, in their order.
@@ -68,12 +70,14 @@ func readFlags() (options, error) {
 	flag.IntVar(&o.finished, "finished", 0, "ended deals and leaves to fill the database with first")
 	flag.StringVar(&curve, "curve", "1000,100000,1000000", "ended deals at the points of the cost curve")
 	flag.IntVar(&o.parties, "parties", 10_000, "parties of the draw")
-	flag.StringVar(&o.bin, "bin", "", "directory of built binaries to measure; empty: build this checkout")
+	flag.StringVar(&o.binaries, "bin", "", "directory of built binaries to measure; empty: build this checkout")
 	flag.StringVar(&o.out, "out", dir, "directory of the report")
 	flag.Parse()
 	if *quick {
-		o.rounds, o.seconds, o.parties, parts = 1, 1, 1000, "rounds,draw,tessera,count"
-		o.out = filepath.Join(dir, "../../bin/bench-quick")
+		setUnlessGiven(map[string]string{
+			"rounds": "1", "seconds": "1", "parties": "1000", "parts": "rounds,draw,tessera,count",
+			"out": filepath.Join(dir, "../../bin/bench-quick"),
+		})
 	}
 	o.parts = strings.Split(parts, ",")
 	for _, part := range o.parts {
@@ -94,6 +98,16 @@ func readFlags() (options, error) {
 	return o, nil
 }
 
+// setUnlessGiven sets flags that the command line leaves out.
+func setUnlessGiven(values map[string]string) {
+	flag.Visit(func(f *flag.Flag) { delete(values, f.Name) })
+	for name, value := range values {
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
+	}
+}
+
 // benchDir is this program's folder in the checkout.
 func benchDir() (string, error) {
 	root, err := localstack.Root()
@@ -109,7 +123,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	if o.bin == "" {
+	if o.bin = o.binaries; o.bin == "" {
 		if o.bin, err = os.MkdirTemp("", "fairpact-bench-bin-"); err != nil {
 			return err
 		}
@@ -191,7 +205,7 @@ func (b *bench) count(r *results) error {
 	}
 	defer c.close()
 	for _, clients := range []int{1, 64} {
-		top, err := c.countDeals(clients, idleSeconds)
+		top, err := c.countDeals(clients, idleTime)
 		if err != nil {
 			return err
 		}
@@ -200,8 +214,8 @@ func (b *bench) count(r *results) error {
 	return nil
 }
 
-// idleSeconds is how long the services are watched while they do nothing.
-const idleSeconds = 3 * time.Second
+// idleTime is how long the services are watched while they do nothing.
+const idleTime = 3 * time.Second
 
 var began = time.Now()
 

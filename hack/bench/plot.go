@@ -34,20 +34,21 @@ func plot(r *results) string {
 		clients := clientCounts[len(clientCounts)-1-i]
 		bars = append(bars, bar{fmt.Sprintf("product, %d clients", clients), r.Samples[fmt.Sprintf("deals.%d.per_second", clients)], productFill})
 	}
-	height := (len(bars) + 2) * rowHeight
+	height := (len(bars)+2)*rowHeight + 14
+	axis := 16 + len(bars)*rowHeight
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n",
 		labelWidth+scaleWidth+valueWidth, height)
 	b.WriteString(`<rect width="100%" height="100%" fill="white"/>` + "\n")
 	for power := 1; power <= topPower; power++ {
 		x := position(math.Pow(10, float64(power)))
-		fmt.Fprintf(&b, `<line x1="%.0f" y1="8" x2="%.0f" y2="%d" stroke="#e5e7eb"/>`+"\n", x, x, height-rowHeight)
-		fmt.Fprintf(&b, `<text x="%.0f" y="%d" text-anchor="middle" fill="#6b7280">%s</text>`+"\n", x, height-rowHeight+16, thousands(int64(math.Pow(10, float64(power)))))
+		fmt.Fprintf(&b, `<line x1="%.0f" y1="8" x2="%.0f" y2="%d" stroke="#e5e7eb"/>`+"\n", x, x, axis)
+		fmt.Fprintf(&b, `<text x="%.0f" y="%d" text-anchor="middle" fill="#6b7280">%s</text>`+"\n", x, axis+14, thousands(int64(math.Pow(10, float64(power)))))
 	}
 	for i, row := range bars {
 		drawBar(&b, row, 12+i*rowHeight)
 	}
-	fmt.Fprintf(&b, `<text x="%d" y="%d" fill="#6b7280">deals and INSERTs a second (logarithmic); a dot is a round, a bar their median</text>`+"\n</svg>\n", labelWidth, height-4)
+	fmt.Fprintf(&b, `<text x="%d" y="%d" fill="#6b7280">deals and INSERTs a second (logarithmic); a dot is a round, a bar their median</text>`+"\n</svg>\n", labelWidth, axis+36)
 	return b.String()
 }
 

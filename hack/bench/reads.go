@@ -79,8 +79,10 @@ func pairsOfVerifications(d time.Duration) (float64, error) {
 	for range runtime.NumCPU() {
 		all.Go(func() {
 			for time.Since(begin) < d {
-				if !ecdsa.VerifyASN1(&key.PublicKey, digest[:], signature) || !ecdsa.VerifyASN1(&key.PublicKey, digest[:], signature) {
-					panic("a good signature does not verify")
+				for range 2 {
+					if !ecdsa.VerifyASN1(&key.PublicKey, digest[:], signature) {
+						panic("a good signature does not verify")
+					}
 				}
 				pairs.Add(1)
 			}

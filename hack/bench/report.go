@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +16,8 @@ func report(r *results) string {
 	w := &writer{s: r.Samples}
 	w.line("# What a deal costs\n")
 	w.line("`make bench` writes this file. A value is the median of the rounds, with the least and the largest in brackets where they matter.")
-	w.line("[README.md](README.md) says how each is measured. Every certificate is verified by the load generator, which shares the cores.\n")
+	w.line("A ratio is the median of the ratios within each round. [README.md](README.md) says how each value is measured.")
+	w.line("Load generator, services and Postgres share the cores, and the load generator verifies every certificate.\n")
 	w.line("![deals a second of the product and of the floor](report.svg)\n")
 	w.provenance(r)
 	w.targets()
@@ -73,12 +73,20 @@ func (w *writer) spread(name string) string {
 	return fmt.Sprintf("%s (%s to %s)", w.m(name), number(slices.Min(w.s[name])), number(w.s.max(name)))
 }
 
-// ratio formats the quotient of two medians.
+// ratio formats the quotient of two values.
 func (w *writer) ratio(a, b string) string {
-	if !w.has(a) || w.s.median(b) == 0 {
+	if !w.has(a) || !w.has(b) {
 		return "–"
 	}
-	return number(w.s.median(a) / w.s.median(b))
+	return number(w.s.ratio(a, b))
+}
+
+// clients formats a number of clients.
+func clients(n int) string {
+	if n == 1 {
+		return "1 client"
+	}
+	return fmt.Sprintf("%d clients", n)
 }
 
 // percentiles formats p50 and p99.
@@ -143,15 +151,15 @@ func (w *writer) deals() {
 		{"pgbench INSERT", "1", w.spread("insert.1.per_second"), "–", w.m("insert.1.ms"), "–"},
 		{"pgbench INSERT", "64", w.spread("insert.64.per_second"), "1", w.m("insert.64.ms"), "–"},
 	}
-	add := func(what, name string, clients int) {
-		rows = append(rows, []string{what, strconv.Itoa(clients), w.spread(name + ".per_second"),
+	add := func(what, name string, n int) {
+		rows = append(rows, []string{what, strconv.Itoa(n), w.spread(name + ".per_second"),
 			w.ratio(name+".per_second", "insert.64.per_second"), w.m(name + ".deal.p50_ms"), w.m(name + ".deal.p99_ms")})
 	}
 	for _, style := range floorStyles {
 		add("floor "+style, "floor."+style, 64)
 	}
-	for _, clients := range clientCounts {
-		add("product", "deals."+strconv.Itoa(clients), clients)
+	for _, n := range clientCounts {
+		add("product", "deals."+strconv.Itoa(n), n)
 	}
 	w.table("Deals and INSERTs a second", []string{"what", "clients", "a second", ": INSERT/s", "p50 ms", "p99 ms"}, rows)
 }
@@ -160,31 +168,31 @@ func (w *writer) cpu() {
 	processes := append(slices.Clone(measured), floorDeals, floorLog, generator)
 	var rows [][]string
 	add := func(what, name string) {
-		row := []string{what, w.m(name + ".cpu_us")}
+		row := []string{what, w.spread(name + ".cpu_us")}
 		for _, process := range processes {
 			row = append(row, w.m(name+".cpu_us."+process))
 		}
-		rows = append(rows, row)
+		rows = append(rows, append(row, w.spread(name+".others_percent")))
 	}
-	for _, clients := range clientCounts {
-		add(fmt.Sprintf("product, %d clients", clients), "deals."+strconv.Itoa(clients))
+	for _, n := range clientCounts {
+		add("product, "+clients(n), "deals."+strconv.Itoa(n))
 	}
 	for _, style := range floorStyles {
 		add("floor "+style+", 64 clients", "floor."+style)
 	}
-	w.table("CPU microseconds a deal", append([]string{"what", "all but the load generator"}, processes...), rows)
+	w.table("CPU microseconds a deal", append(append([]string{"what", "all but the load generator"}, processes...), "others' % of the cores"), rows)
 }
 
 func (w *writer) calls() {
 	head := []string{"call"}
-	for _, clients := range clientCounts {
-		head = append(head, fmt.Sprintf("%d clients", clients))
+	for _, n := range clientCounts {
+		head = append(head, clients(n))
 	}
 	var rows [][]string
 	for _, call := range append(slices.Clone(dealCalls), "deal") {
 		row := []string{call}
-		for _, clients := range clientCounts {
-			row = append(row, w.percentiles(fmt.Sprintf("deals.%d.%s", clients, call)))
+		for _, n := range clientCounts {
+			row = append(row, w.percentiles(fmt.Sprintf("deals.%d.%s", n, call)))
 		}
 		rows = append(rows, row)
 	}
@@ -216,22 +224,14 @@ func (w *writer) statements(r *results) {
 
 const maxShown = 110
 
-// shorten makes a statement fit a cell. The comments that precede it are on the
-// same line by now, so it starts at its first key word.
+// shorten makes a statement fit a cell.
 func shorten(query string) string {
-	if strings.HasPrefix(query, "--") {
-		if at := firstKeyword.FindStringIndex(query); at != nil {
-			query = query[at[0]:]
-		}
-	}
 	text := []rune(strings.ReplaceAll(query, "|", "\\|"))
 	if len(text) > maxShown {
 		text = append(text[:maxShown], '…')
 	}
 	return "`" + string(text) + "`"
 }
-
-var firstKeyword = regexp.MustCompile(`\b(WITH|SELECT|INSERT|UPDATE|DELETE)\b [^;]`)
 
 func (w *writer) log() {
 	var rows [][]string

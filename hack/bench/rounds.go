@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -75,11 +75,12 @@ func (b *bench) round() error {
 // provenance says what is measured, and where.
 func (b *bench) provenance(o options) (p provenance, err error) {
 	p = provenance{Time: time.Now().UTC().Format(time.DateTime), Rounds: o.rounds, Seconds: o.seconds, Finished: o.finished}
-	git, err := exec.CommandContext(b.ctx, "git", "describe", "--always", "--dirty", "--exclude=*").Output()
-	if err != nil {
-		return p, fmt.Errorf("git describe: %w", err)
+	if p.Commit, err = commit(b.ctx); err != nil {
+		return p, err
 	}
-	p.Commit = string(bytes.TrimSpace(git))
+	if o.binaries != "" {
+		p.Commit += ", binaries of " + o.binaries
+	}
 	p.Machine, err = machine()
 	if err != nil {
 		return p, err
@@ -95,6 +96,26 @@ func (b *bench) provenance(o options) (p provenance, err error) {
 			', shared_buffers ' || current_setting('shared_buffers') || '; set on the command line: ' ||
 			(SELECT string_agg(name, ', ' ORDER BY name) FROM pg_settings WHERE source = 'command line')`).Scan(&p.Postgres)
 	return p, err
+}
+
+// commit returns the commit at hand, marked if files other than the report differ from it.
+func commit(ctx context.Context) (string, error) {
+	git := func(args ...string) (string, error) {
+		out, err := exec.CommandContext(ctx, "git", args...).Output()
+		if err != nil {
+			return "", fmt.Errorf("git %s: %w", args[0], err)
+		}
+		return strings.TrimSpace(string(out)), nil
+	}
+	hash, err := git("rev-parse", "--short", "HEAD")
+	if err != nil {
+		return "", err
+	}
+	changed, err := git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)hack/bench/report.*")
+	if changed != "" {
+		hash += " with changes"
+	}
+	return hash, err
 }
 
 // machine returns the number of cores and the processor's name.

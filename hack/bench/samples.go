@@ -27,6 +27,19 @@ func (s samples) median(name string) float64 {
 	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
+// ratio returns the median of a/b over the rounds, or the quotient of the
+// medians where the two were not measured in the same rounds.
+func (s samples) ratio(a, b string) float64 {
+	if len(s[a]) != len(s[b]) {
+		return s.median(a) / s.median(b)
+	}
+	quotients := samples{}
+	for i, value := range s[a] {
+		quotients.add("", value/s[b][i])
+	}
+	return quotients.median("")
+}
+
 // max returns the largest value of the rounds.
 func (s samples) max(name string) float64 {
 	if len(s[name]) == 0 {

@@ -23,6 +23,8 @@ var additive = []*regexp.Regexp{
 	regexp.MustCompile(`^COMMENT ON `),
 	// A new column that old writers leave out: null, or filled by its default.
 	regexp.MustCompile(`^ALTER TABLE \S+ ADD COLUMN `),
+	// A foreign key that refuses nothing that any release writes.
+	regexp.MustCompile(`^ALTER TABLE \S+ DROP CONSTRAINT IF EXISTS \S+_FKEY$`),
 }
 
 var (

@@ -99,6 +99,8 @@ func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, signi
 		return "", signing.Key{}, fmt.Errorf("signing: %w", err)
 	}
 	crash.Point("escrow.signed")
-	key, err := s.keys.SignerOf(c.Payload, signature)
-	return signature, key, err
+	signed := *c
+	signed.Signature = &signature
+	facts, err := s.check(&signed) // the next reader of the certificate finds it checked
+	return signature, facts.key, err
 }

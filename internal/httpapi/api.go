@@ -58,7 +58,7 @@ const (
 func New(c Config) (http.Handler, error) {
 	a := &API{Config: c}
 	var err error
-	if a.catalogue, err = catalogue(); err != nil {
+	if a.catalogue, err = wire.Catalogue(); err != nil {
 		return nil, err
 	}
 	if a.status, err = wire.Encode(c.Status); err != nil {

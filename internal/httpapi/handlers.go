@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/answer"
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/escrow"
@@ -15,8 +14,6 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/wire"
 )
-
-func catalogue() ([]byte, error) { return wire.Encode(algorithm.Catalogue()) }
 
 // createKey issues an API key. It has no caller, so that idempotency is scoped
 // by the client's address, and Authorization is not looked at.

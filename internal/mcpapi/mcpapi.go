@@ -24,7 +24,6 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 
-	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/caller"
 	"github.com/fairpact/fairpact/internal/escrow"
@@ -61,7 +60,7 @@ func New(c Config) (http.Handler, error) {
 		return nil, err
 	}
 	s := &server{Config: c}
-	if s.catalogue, err = wire.Encode(algorithm.Catalogue()); err != nil {
+	if s.catalogue, err = wire.Catalogue(); err != nil {
 		return nil, err
 	}
 	onboarding := strings.NewReplacer(

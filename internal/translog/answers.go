@@ -1,7 +1,6 @@
 package translog
 
 import (
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"maps"
@@ -21,11 +20,11 @@ type route struct {
 	serve   func(*http.Request) (any, error)
 }
 
-// routes is the exact paths of a port. Nothing is cleaned or redirected.
+// routes are the exact paths of a port. Nothing is cleaned or redirected.
 type routes map[string]route
 
-// handler serves them. public: to strangers, whose traces are linked to and not
-// joined.
+// handler serves the routes. On a public port the trace of a caller is linked to
+// and not joined.
 func (rs routes) handler(logger *slog.Logger, public bool) http.Handler {
 	return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		found, ok := rs[r.URL.Path]
@@ -36,7 +35,9 @@ func (rs routes) handler(logger *slog.Logger, public bool) http.Handler {
 		r, call := telemetry.Begin(w, r, public)
 		defer func() {
 			call.End(route, r.Method, w.status)
-			logger.DebugContext(r.Context(), "request", "route", route, "status", w.status, "ms", time.Since(began).Milliseconds())
+			if logger.Enabled(r.Context(), slog.LevelDebug) {
+				logger.DebugContext(r.Context(), "request", "route", route, "status", w.status, "ms", time.Since(began).Milliseconds())
+			}
 		}()
 		switch {
 		case !ok:
@@ -72,32 +73,30 @@ func (r *recorder) WriteHeader(status int) {
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 func answerJSON(w http.ResponseWriter, body any) {
-	text, err := json.Marshal(body)
+	text, err := answer.Encode(body)
 	if err != nil {
 		answer.Error(w, err)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write(append(text, '\n'))
+	answer.JSON(w, http.StatusOK, append(text, '\n'))
 }
 
 func answerError(w http.ResponseWriter, r *http.Request, err error, logger *slog.Logger) {
 	p := toProblem(err)
 	if p.Status() >= 500 && r.Context().Err() == nil {
-		logger.WarnContext(r.Context(), "a request failed", "route", r.URL.Path, "code", string(p.Code), "err", err)
+		logger.WarnContext(r.Context(), "request failed", "route", r.URL.Path, "code", string(p.Code), "err", err)
 	}
 	answer.Error(w, p)
 }
 
-// toProblem puts the log's errors into the table's words.
+// toProblem converts the log's errors to those of the problem table.
 func toProblem(err error) *problem.Error {
 	if p, ok := errors.AsType[*problem.Error](err); ok {
 		return p
 	}
 	switch {
 	case errors.Is(err, ErrInconsistent):
-		return problem.New(problem.LogInconsistent, "the stored tree does not lead to its signed head; nothing is answered from it until the operator has looked into it").Because(err)
+		return problem.New(problem.LogInconsistent, "the stored tree does not lead to its signed head; the operator has to look into it before anything is answered").Because(err)
 	case errors.Is(err, ErrNotFound):
 		return problem.New(problem.LeafNotFound, "%s; ask with the leaf_index or entry of a published certificate, and a tree_size above its leaf_index", detail(err, ErrNotFound)).Because(err)
 	case errors.Is(err, errNoHead):

@@ -63,7 +63,7 @@ func (l *Log) serveAppend(r *http.Request) (any, error) {
 	}
 	var request appendRequest
 	if err := json.Unmarshal(body, &request); err != nil {
-		return nil, problem.New(problem.InvalidJSON, "the body is not JSON of the form {\"entry\": string, \"signature\": string}: mend it and send it again")
+		return nil, problem.New(problem.InvalidJSON, "the body is not JSON of the form {\"entry\": string, \"signature\": string}: correct it and send it again")
 	}
 	entry, err := parseHash(request.Entry)
 	if err != nil {

@@ -17,9 +17,9 @@ type Signer interface {
 
 // KeySet is the trusted keys, current and retired. It comes from configuration.
 type KeySet interface {
-	// SignerOf gives the key of a labelled signature over a message, of any scheme.
+	// SignerOf returns the key of a labelled signature over a message, of any scheme.
 	SignerOf(message []byte, signature string) (signing.Key, error)
-	// SignedBy gives the key of an es256 signature over a SHA-256 digest.
+	// SignedBy returns the key of an es256 signature over a SHA-256 digest.
 	SignedBy(digest [32]byte, signature string) (signing.Key, error)
 }
 
@@ -28,9 +28,10 @@ type checks struct {
 	keys     KeySet
 	logger   *slog.Logger
 	failures atomic.Int64
-	// verified is the last head that verified. It saves the curve arithmetic for
-	// the very same bytes, so it hides no change of a stored head.
-	verified atomic.Pointer[TreeHead]
+	// verified are the last heads that verified under keys, each at its size modulo
+	// the length. They save the curve arithmetic for the very same bytes, so they
+	// hide no change of a stored head.
+	verified [8]atomic.Pointer[TreeHead]
 }
 
 // errRetired marks a head that its key was no longer to sign, also where it did
@@ -41,7 +42,8 @@ var errRetired = errors.New("no verifier accepts it")
 // head verifies the head's signature under the key set, by a key that may have
 // signed a head of its size.
 func (c *checks) head(h TreeHead) error {
-	if last := c.verified.Load(); last != nil && *last == h {
+	memo := &c.verified[uint64(h.TreeSize)%uint64(len(c.verified))]
+	if last := memo.Load(); last != nil && *last == h {
 		return nil
 	}
 	key, err := c.keys.SignerOf(h.Message(), h.Signature)
@@ -51,7 +53,7 @@ func (c *checks) head(h TreeHead) error {
 	if !key.MayHold(h.TreeSize - 1) {
 		return fmt.Errorf("%w: the stored head of size %d is by %s, which retired at tree size %d: %w", ErrInconsistent, h.TreeSize, key.PublicKey, *key.TreeSize, errRetired)
 	}
-	c.verified.Store(&h)
+	memo.Store(&h)
 	return nil
 }
 

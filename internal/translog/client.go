@@ -62,11 +62,11 @@ func NewClient(appendURL, readURL, secret string) *Client {
 	}
 }
 
-// CheckURL refuses a base address that no call can be made to. Its error does
-// not show one that may hold a password.
+// CheckURL returns an error for a base address that no call can be made to. The
+// error does not show an address that may hold a password.
 func CheckURL(address string) error {
 	if strings.Contains(address, "@") {
-		return errors.New("it names a user, and log-server has none: write http://HOST:PORT")
+		return errors.New("it names a user, and log-server has no users: write http://HOST:PORT")
 	}
 	u, err := url.Parse(address)
 	good := err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && !strings.HasSuffix(u.Host, ":") &&
@@ -76,12 +76,12 @@ func CheckURL(address string) error {
 		good = err == nil && port > 0
 	}
 	if !good {
-		return fmt.Errorf("%q is no address of a log-server: write http://HOST:PORT", address)
+		return fmt.Errorf("%q is not the address of a log-server: write http://HOST:PORT", address)
 	}
 	return nil
 }
 
-// Append logs a digest with its signature and gives its index once a published
+// Append logs a digest with its signature and returns its index once a published
 // head covers it. It MUST be repeated after ErrUnavailable: the entry may be in
 // the log, and keeps its index.
 func (c *Client) Append(ctx context.Context, entry [32]byte, signature string) (int64, error) {
@@ -111,7 +111,7 @@ func (c *Client) Append(ctx context.Context, entry [32]byte, signature string) (
 	return *appended.LeafIndex, nil
 }
 
-// TreeHead gives the newest published head.
+// TreeHead returns the newest published head.
 func (c *Client) TreeHead(ctx context.Context) (TreeHead, error) {
 	var head TreeHead
 	if err := c.get(ctx, "/v1/log/tree-head", nil, &head); err != nil {
@@ -126,10 +126,11 @@ func (c *Client) TreeHead(ctx context.Context) (TreeHead, error) {
 // AnyIndex asks for the leaf that holds the entry, wherever it is.
 const AnyIndex = -1
 
-// Inclusion gives the newest published head and the path of the leaf under it,
-// both from one answer. The index is the one that Append gave, or AnyIndex. It gives ErrNotFound where the leaf is under no published
-// head or holds another entry, and ErrInconsistent where the log found that its
-// tables do not lead to the head.
+// Inclusion returns the newest published head and the path of the leaf under it,
+// both from one answer. The index is the one that Append returned, or AnyIndex.
+// It returns ErrNotFound where the leaf is under no published head or holds
+// another entry, and ErrInconsistent where the log found that its tables do not
+// lead to the head.
 func (c *Client) Inclusion(ctx context.Context, entry [32]byte, leafIndex int64) (Inclusion, error) {
 	wanted := hex.EncodeToString(entry[:])
 	var inclusion Inclusion
@@ -205,7 +206,7 @@ func (c *Client) do(request *http.Request, into any) error {
 	telemetry.Propagate(ctx, request.Header)
 	err := c.exchange(request, into)
 	if err != nil {
-		span.SetStatus(codes.Error, "") // its text is whoever's answered
+		span.SetStatus(codes.Error, "") // the text may be that of another server
 	}
 	return err
 }
@@ -229,8 +230,8 @@ func (c *Client) exchange(request *http.Request, into any) error {
 	return nil
 }
 
-// misshapen is an answer that no log server of ours gives: the address is that
-// of something else.
+// misshapen marks an answer that is not a log server's: something else listens at
+// the address.
 func misshapen(err error) error {
 	return fmt.Errorf("%w: the answer is not a log server's: %w", ErrUnavailable, err)
 }

@@ -1,30 +1,60 @@
 // Package translog is the transparency log: an RFC 6962 Merkle tree over 32-byte
 // entries, kept in Postgres, whose heads are signed by the deployment key.
 //
-// An append goes two steps. The sequencer gives a batch of entries their
+// An append takes two steps. The sequencer gives a batch of entries their
 // indexes in one transaction that holds the row lock of log_head; any replica
 // may do it. The publisher then signs the head that was committed, outside that
-// lock, and stores the signature; what was appended is answered once a stored
-// head covers it. An entry is in the log at most once, so an append may always
-// be repeated, and every fault below is mended by repeating it.
+// lock, and stores the signature; an append is answered once a stored head
+// covers it. An entry is in the log at most once, so an append may always be
+// repeated, and the answer to every fault below is to repeat it.
+//
+// # What is in memory
+//
+// A process that is the only one to append keeps the committed head, and makes
+// one statement for a batch, one for its head and one for the proofs that are
+// asked for at the same moment. Memory saves reads; it decides nothing:
+//
+//   - The sequencer sends the batch with the head that it left. The statement
+//     appends it only where the table holds that very head and none of the entries.
+//     Otherwise, after an error and at the start, the batch takes the careful way:
+//     lock the head, look the entries up, write. So does every batch while another
+//     replica appends.
+//   - The publisher proves from tiles in memory that the new tree extends the one
+//     of its last round, and the head is stored only where the last leaf is. The
+//     first round, a round after another replica appended or after a failure, and
+//     one with nothing new read both heads and the tiles from the tables.
+//   - A proof or the newest head reads the head and the leaf's row at each call.
+//     The path is computed from tiles in memory and verified against the head. If it
+//     does not lead there, the tables are read and decide.
 //
 // Only leaf rows and the roots of complete subtrees at levels 8, 16, … are
-// stored, and never changed. Proofs are computed from them at each request and
-// checked against the signed head before they are answered: no cache stands
-// between a tampered row and its discovery.
+// stored, and never changed. A tile that is read is verified once, against the
+// signed head or the node above it. So a tampered leaf row is found whenever that
+// leaf is asked for; any other tampered row when a process reads its tile, which
+// after a start it does before the first proof from it.
 //
 // # Faults
 //
-// What each outside step leaves behind when it fails, and what mends it.
+// What each outside step leaves behind when it fails, and how it is repaired.
 //
 //	step                    fails and did not persist           fails but persisted
 //	----------------------  ----------------------------------  ----------------------------------
-//	lock, read the head     nothing happened; batch retried     (reads only)
-//	insert leaves, nodes,   the transaction is rolled back,     not possible before the commit
-//	move the head           or by the server when the
+//	append in one           nothing happened; memory is         the careful way finds every entry
+//	statement               forgotten, and the same batch       in leaves and answers its index
+//	                        takes the careful way
+//	— moves nothing         another head or a known entry was   (not possible)
+//	                        met; the careful way
+//	— still waits for the   (not possible)                      the retry waits behind it and finds
+//	lock after its caller                                       its entries, or is first, and it
+//	gave up                                                     then moves nothing
+//	careful: lock, read     nothing happened; batch retried     (reads only)
+//	careful: insert leaves, the transaction is rolled back,     not possible before the commit
+//	nodes, move the head    or by the server when the
 //	                        connection is gone; batch retried
-//	commit                  as above                            retried; every entry is found in
+//	careful: commit         as above                            retried; every entry is found in
 //	                                                            leaves and answered with its index
+//	read tiles into memory  proofs and rounds read them when    (reads only)
+//	                        they need them
 //	move the fork guard     publisher retries with backoff,     the retry finds it there already;
 //	                        and reads the guard anew; nothing   a head that extends it, or is the
 //	                        is signed meanwhile                 very same, may be signed
@@ -33,15 +63,17 @@
 //	                        leaves stay; nothing is lost        each time)
 //	store the head          publisher retries; the signature    the retry finds it stored, checks
 //	                        is dropped, it was shown to nobody  it and answers that one
+//	— stores nothing        the size has a head, which stands;  (not possible)
+//	                        or the database lost the last leaf:
+//	                        the round reads it and refuses
 //	answer the append       (no effect of its own)              the caller repeats: same index
 //
 // A process that dies between two steps leaves the same states: leaves without a
 // head are published at the next start of any replica, or by the next append.
 //
-// What is never mended by itself is a contradiction: a stored root that its
-// compact range does not lead to, a committed head that does not extend the
-// newest published one or what the fork guard holds, a head whose signature
-// verifies under no trusted key.
-// The log then answers ErrInconsistent, counts it (Log.ProofFailures), signs
-// nothing, and waits for a person.
+// A contradiction needs a person: a stored root that its compact range does not
+// lead to, a committed head that does not extend the newest published one or
+// what the fork guard holds, a head whose signature verifies under no trusted
+// key. The log then answers ErrInconsistent, counts it (Log.ProofFailures), signs
+// nothing, and waits.
 package translog

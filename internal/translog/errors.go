@@ -3,19 +3,20 @@ package translog
 import "errors"
 
 var (
-	// ErrUnavailable: the log, its database or its signer could not be reached
-	// in time, or the client is not set up to reach it. The call may be repeated:
-	// an append that was sequenced keeps its index.
+	// ErrUnavailable is returned when the log, its database or its signer could not
+	// be reached in time, or the client is not set up to reach it. The call may be
+	// repeated: an append that was sequenced keeps its index.
 	ErrUnavailable = errors.New("the transparency log is out of reach")
 
-	// ErrRefused: the log does not admit this entry with this signature.
-	// Repeating the call does not help.
+	// ErrRefused is returned when the log does not admit this entry with this
+	// signature. Repeating the call does not help.
 	ErrRefused = errors.New("the transparency log refused the entry")
 
-	// ErrInconsistent: what is stored contradicts itself or the signed head.
+	// ErrInconsistent is returned when what is stored contradicts itself or the
+	// signed head.
 	ErrInconsistent = errors.New("the transparency log is inconsistent")
 
-	// ErrNotFound: the log has no such leaf under a published head.
+	// ErrNotFound is returned when the log has no such leaf under a published head.
 	ErrNotFound = errors.New("the transparency log has no such leaf")
 
 	errNoHead = errors.New("no head of that size was published")

@@ -18,18 +18,15 @@ import (
 // The outcome of a commit is unknown: the connection ends around it. Whatever
 // the outcome was, the retry gives one leaf an entry.
 func TestUnknownCommitOutcome(t *testing.T) {
-	terminate := func(t *testing.T, d *deployment) {
-		if _, err := d.pool.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-			WHERE datname = current_database() AND state = 'idle in transaction'`); err != nil {
-			t.Error(err)
-		}
-	}
 	cases := map[string]func(*testing.T, *deployment, net.Conn, []byte){
 		"the commit is lost on its way": func(_ *testing.T, _ *deployment, wire net.Conn, _ []byte) {
 			wire.Close()
 		},
 		"the backend is terminated before the commit": func(t *testing.T, d *deployment, wire net.Conn, message []byte) {
-			terminate(t, d)
+			if _, err := d.pool.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+				WHERE datname = current_database() AND pid <> pg_backend_pid()`); err != nil {
+				t.Error(err)
+			}
 			_, _ = wire.Write(message)
 		},
 		"the answer to the commit is lost": func(t *testing.T, d *deployment, wire net.Conn, message []byte) {
@@ -40,34 +37,43 @@ func TestUnknownCommitOutcome(t *testing.T) {
 			wire.Close()
 		},
 	}
-	for name, cut := range cases {
-		t.Run(name, func(t *testing.T) {
-			d := newDeployment(t)
-			var armed atomic.Bool
-			l := d.open(t, wiredPool(t, d.url, func(wire net.Conn, message []byte) bool {
-				if !bytes.Contains(message, []byte("commit\x00")) || !armed.CompareAndSwap(true, false) {
-					return false
+	// What the message that commits entry 1 holds: the first append of a process
+	// is under the lock, the next is one statement.
+	second := entryOf(1)
+	for way, commits := range map[string][]byte{"under the lock": []byte("commit\x00"), "in one statement": second[:]} {
+		for name, cut := range cases {
+			t.Run(way+"/"+name, func(t *testing.T) {
+				d := newDeployment(t)
+				var armed atomic.Bool
+				l := d.open(t, wiredPool(t, d.url, func(wire net.Conn, message []byte) bool {
+					if !bytes.Contains(message, commits) || !armed.CompareAndSwap(true, false) {
+						return false
+					}
+					cut(t, d, wire, message)
+					return true
+				}), nil)
+				before := l
+				if way == "under the lock" {
+					before = d.open(t, openPool(t, d.url), nil)
 				}
-				cut(t, d, wire, message)
-				return true
-			}), nil)
-			first := d.mustAppend(t, l, 0)
-			armed.Store(true)
-			second := d.mustAppend(t, l, 1)
-			if armed.Load() {
-				t.Fatal("no commit was cut")
-			}
-			again := d.mustAppend(t, l, 1)
-			if first.LeafIndex != 0 || second.LeafIndex != 1 || again.LeafIndex != 1 || committedSize(t, d) != 2 {
-				t.Errorf("indexes %d, %d, %d, size %d", first.LeafIndex, second.LeafIndex, again.LeafIndex, committedSize(t, d))
-			}
-			checkHeadAndPaths(t, l, data(0, 2), []int{0, 1})
-		})
+				first := d.mustAppend(t, before, 0)
+				armed.Store(true)
+				second := d.mustAppend(t, l, 1)
+				if armed.Load() {
+					t.Fatal("no commit was cut")
+				}
+				again := d.mustAppend(t, l, 1)
+				if first.LeafIndex != 0 || second.LeafIndex != 1 || again.LeafIndex != 1 || committedSize(t, d) != 2 {
+					t.Errorf("indexes %d, %d, %d, size %d", first.LeafIndex, second.LeafIndex, again.LeafIndex, committedSize(t, d))
+				}
+				checkHeadAndPaths(t, l, data(0, 2), []int{0, 1})
+			})
+		}
 	}
 }
 
-// wiredPool is a pool whose writes pass through cut, which tells whether it took
-// the message.
+// wiredPool is a pool whose writes pass through cut, which reports whether it
+// took the message.
 func wiredPool(t *testing.T, url string, cut func(net.Conn, []byte) bool) *pgxpool.Pool {
 	t.Helper()
 	config, err := database.Config(url)

@@ -44,10 +44,10 @@ var errBehind = fmt.Errorf("%w: the race for the fork guard was lost", ErrUnavai
 // pass moves the guard to r, which may be signed then, or refuses.
 //
 // The guard holds (S, R), the biggest head ever signed or about to be. A size
-// above S must extend it, proven from the stored nodes; S itself must be R
+// above S must extend it, which tree proves; S itself must be R
 // (signing again after a crash is harmless); below S, the database has lost what
 // was signed.
-func (p *publisher) pass(ctx context.Context, r root) error {
+func (p *publisher) pass(ctx context.Context, r root, tree *tree) error {
 	if p.guard == nil {
 		return nil
 	}
@@ -56,8 +56,8 @@ func (p *publisher) pass(ctx context.Context, r root) error {
 		if err != nil {
 			return fmt.Errorf("%w: no head is signed without the fork guard: %w", ErrUnavailable, err)
 		}
-		moved, err := p.compare(ctx, loaded, r)
-		if err != nil || moved {
+		there, err := p.compare(ctx, loaded, r, tree)
+		if err != nil || there {
 			return err
 		}
 		err = p.guard.Store(ctx, loaded, forkguard.Record{Size: r.size, Root: r.head("").RootHash})
@@ -71,8 +71,9 @@ func (p *publisher) pass(ctx context.Context, r root) error {
 	return fmt.Errorf("%w: its record was written by somebody else before each of %d attempts to move it: only log-servers of this log may write it (runbooks/fork-guard.md)", errBehind, guardAttempts)
 }
 
-// compare tells whether the guard is at r already, or may be moved there (nil).
-func (p *publisher) compare(ctx context.Context, loaded forkguard.Record, r root) (there bool, err error) {
+// compare reports whether the guard is at r already. An error says that it may
+// not be moved there.
+func (p *publisher) compare(ctx context.Context, loaded forkguard.Record, r root, tree *tree) (there bool, err error) {
 	if loaded.Empty() {
 		return false, p.mayAdopt(ctx, r)
 	}
@@ -103,7 +104,7 @@ func (p *publisher) compare(ctx context.Context, loaded forkguard.Record, r root
 		}
 		return false, nil // extends has led the leaves to the root
 	}
-	if _, err := p.store.consistency(ctx, held, r); err != nil {
+	if _, err := tree.consistency(ctx, held, r); err != nil {
 		if errors.Is(err, ErrInconsistent) {
 			return false, refuse("the database's tree of size %d does not extend the signed one of size %d: %v", r.size, held.size, err)
 		}

@@ -254,7 +254,7 @@ func firstHead(t *testing.T, d *deployment) {
 	head := emptyRoot.head("")
 	digest := head.Digest()
 	head.Signature = d.sign(t, digest)
-	if _, err := (&store{d.pool}).insertHead(t.Context(), head); err != nil {
+	if _, err := (&store{d.pool}).insertHead(t.Context(), head, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -336,10 +336,15 @@ func TestFailoverUnderARunningReplica(t *testing.T) {
 	d := newDeployment(t)
 	l, gate := d.guarded(t, &memoryGuard{})
 	fill(t, l, 0, 3)
-	fill(t, l, 3, 5)
+	d.mustAppend(t, l, 3)
+	d.mustAppend(t, l, 4)
 	signed := gate.count.Load()
 	asOwner(t, d, "DELETE FROM translog.leaves WHERE leaf_index >= 3", "DELETE FROM translog.tree_heads WHERE tree_size > 3")
 	setCommitted(t, d, data(0, 3))
+	four := int64(4)
+	if got, err := l.Inclusion(t.Context(), LeafQuery{LeafIndex: &four}); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a leaf that is in memory alone: %+v, %v; want ErrNotFound", got, err)
+	}
 	if got, err := l.Append(within(t, 20*time.Second), entryOf(100), d.sign(t, entryOf(100))); !errors.Is(err, ErrInconsistent) {
 		t.Errorf("%+v, %v; want ErrInconsistent", got, err)
 	}

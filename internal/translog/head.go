@@ -1,6 +1,7 @@
 package translog
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -38,7 +39,7 @@ func (h TreeHead) Message() []byte {
 // never admits as an entry.
 func (h TreeHead) Digest() [32]byte { return sha256.Sum256(h.Message()) }
 
-// checkShape tells whether the head could be one, whoever signed it.
+// checkShape returns an error where this cannot be a head, whoever signed it.
 func (h TreeHead) checkShape() error {
 	if h.TreeSize < 0 || h.TreeSize > maxSize {
 		return fmt.Errorf("tree_size %d is out of range", h.TreeSize)
@@ -67,6 +68,8 @@ var emptyRoot = root{size: 0, hash: hasher.EmptyRoot()}
 func (r root) head(signature string) TreeHead {
 	return TreeHead{TreeSize: r.size, RootHash: hex.EncodeToString(r.hash), Signature: signature}
 }
+
+func (r root) same(other root) bool { return r.size == other.size && bytes.Equal(r.hash, other.hash) }
 
 // root of a head that passed checkShape or came from the database.
 func (h TreeHead) root() (root, error) {

@@ -2,7 +2,6 @@ package translog
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 
 	"github.com/jackc/pgx/v5"
@@ -41,14 +40,16 @@ func scanHead(row pgx.CollectableRow) (TreeHead, error) {
 	return r.head(signature), err
 }
 
-// insertHead stores the head unless its size has one, and gives the stored one.
-func (s *store) insertHead(ctx context.Context, head TreeHead) (TreeHead, error) {
-	rootHash, err := hex.DecodeString(head.RootHash)
+// insertHead stores the head unless its size has one, and returns the stored one.
+// last is the last entry under the head, nil where it is not known: a database
+// that does not hold it there gets no head, and the error is pgx.ErrNoRows.
+func (s *store) insertHead(ctx context.Context, head TreeHead, last []byte) (TreeHead, error) {
+	r, err := head.root()
 	if err != nil {
 		return TreeHead{}, err
 	}
 	digest := head.Digest()
-	tag, err := s.pool.Exec(ctx, sqlInsertHead, head.TreeSize, rootHash, digest[:], head.Signature)
+	tag, err := s.pool.Exec(ctx, sqlInsertHead, r.size, r.hash, digest[:], head.Signature, last)
 	if err != nil || tag.RowsAffected() == 1 {
 		return head, fromDatabase(err)
 	}

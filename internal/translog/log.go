@@ -16,6 +16,8 @@ import (
 type Log struct {
 	store     store
 	checks    checks
+	tree      *tree
+	reader    *reader
 	sequencer *sequencer
 	publisher *publisher
 
@@ -34,8 +36,10 @@ func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys KeySet, l
 	measured()
 	l := &Log{store: store{pool}, checks: checks{keys: keys, logger: logger}}
 	l.closed, l.end = context.WithCancel(context.Background())
-	l.sequencer = newSequencer(&l.store, &l.checks)
-	l.publisher = newPublisher(&l.store, &l.checks, signer)
+	l.tree = newTree(&l.store, cacheBytes)
+	l.reader = &reader{store: &l.store, checks: &l.checks}
+	l.publisher = newPublisher(&l.store, &l.checks, l.tree, signer)
+	l.sequencer = newSequencer(&l.store, &l.checks, l.tree, l.publisher.hand)
 	for _, option := range options {
 		option(l)
 	}
@@ -61,12 +65,12 @@ type Appended struct {
 // once a published head covers it. An entry that the log has keeps its index, so
 // the call may be repeated after any error.
 //
-// It gives ErrRefused for a signature that does not verify, for a new entry
+// It returns ErrRefused for a signature that does not verify, for a new entry
 // under a retired key whose last leaf is behind the log, and for the digest of a
 // head of this log: a published head is a digest with a good signature too, and
-// anyone could bring it. It gives ErrUnavailable where ctx ends before the
-// leaf is published, and where the key of the heads is out of reach or may not be used; the
-// leaf may be in the log all the same.
+// anyone could bring it. It returns ErrUnavailable where ctx ends before the
+// leaf is published, and where the key of the heads is out of reach or may not be
+// used; the leaf may be in the log all the same.
 func (l *Log) Append(ctx context.Context, entry [32]byte, signature string) (Appended, error) {
 	key, err := l.checks.keys.SignedBy(entry, signature)
 	if err != nil {
@@ -85,7 +89,7 @@ func (l *Log) Append(ctx context.Context, entry [32]byte, signature string) (App
 	return Appended{LeafIndex: index, TreeSize: size}, nil
 }
 
-// Ready fails while this replica cannot serve: the database is out of reach, its
+// Ready returns an error while this replica cannot serve: the database is out of reach, its
 // schema is not current, or no head was published yet.
 func (l *Log) Ready(ctx context.Context) error {
 	if err := schema.Current(ctx, l.store.pool); err != nil {

@@ -1,23 +1,16 @@
 package translog
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
 
-	"github.com/transparency-dev/merkle/compact"
-	"github.com/transparency-dev/merkle/proof"
 	"go.opentelemetry.io/otel/trace"
-
-	"github.com/fairpact/fairpact/internal/crash"
-	"github.com/fairpact/fairpact/internal/signing"
 )
 
 const (
-	publishTimeout = 30 * time.Second
 	publishBackoff = 100 * time.Millisecond
 	maxBackoff     = 2 * time.Second
 	// lostRaces is how many rounds in a row may lose to other replicas before that
@@ -26,16 +19,18 @@ const (
 )
 
 // publisher signs the committed head and stores the signature, whenever somebody
-// waits for it. One head covers everything that was committed before it was
-// read.
+// waits for it. One head covers everything that was committed before the round.
 type publisher struct {
 	store  *store
 	checks *checks
+	tree   *tree
 	signer Signer
 	guard  Guard  // nil where the deployment has none
 	adopt  *int64 // the published size at which an empty guard takes the database's word
-	// passed tells that the guard agreed with the database once. Of run alone.
+	// passed says that the guard agreed with the database once, proven is the tree
+	// of the last round, nil where that failed. Both are used only by run.
 	passed bool
+	proven *root
 
 	mu sync.Mutex
 	// All guarded by mu. size is the newest published size this replica has seen
@@ -45,6 +40,9 @@ type publisher struct {
 	wanted  int64
 	waiting map[*waiter]struct{}
 	lastErr error // of the last round, nil where it succeeded
+	// handed is the last growth that the sequencer committed, nil where it is not
+	// known to continue the one before.
+	handed *growth
 	// kick holds a token whenever a waiter came after the last round began.
 	kick chan struct{}
 }
@@ -52,7 +50,7 @@ type publisher struct {
 type waiter struct {
 	index int64
 	span  trace.Span
-	done  chan published // holds one answer, so that the loop never blocks
+	done  chan published // has room for the one answer, so that the loop never blocks
 }
 
 type published struct {
@@ -60,8 +58,15 @@ type published struct {
 	err  error
 }
 
-func newPublisher(s *store, c *checks, signer Signer) *publisher {
-	return &publisher{store: s, checks: c, signer: signer, waiting: make(map[*waiter]struct{}), kick: make(chan struct{}, 1)}
+func newPublisher(s *store, c *checks, t *tree, signer Signer) *publisher {
+	return &publisher{store: s, checks: c, tree: t, signer: signer, waiting: make(map[*waiter]struct{}), kick: make(chan struct{}, 1)}
+}
+
+// hand takes what the sequencer committed, or nil.
+func (p *publisher) hand(g *growth) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.handed = g
 }
 
 // wait returns the size of a published head that covers the leaf. A round that
@@ -106,8 +111,8 @@ func (p *publisher) leave(w *waiter, why error) error {
 
 // errUnsigned marks a round whose signer gave no signature: its key is out of
 // reach, and the signer has tried again and again or knows that it is down; or
-// it is disabled, or may not be used. Waiting longer does not mend either.
-var errUnsigned = errors.New("the signer gives no signature")
+// it is disabled, or may not be used. Waiting longer helps with neither.
+var errUnsigned = errors.New("the signer returned no signature")
 
 func unsigned(err error) bool { return errors.Is(err, errUnsigned) }
 
@@ -123,7 +128,7 @@ func (p *publisher) run(ctx context.Context) {
 	backoff, lost := publishBackoff, 0
 	for {
 		began := time.Now()
-		size, err := p.publish(p.shown(ctx))
+		size, err := p.round(p.shown(ctx))
 		if errors.Is(err, errBehind) && ctx.Err() == nil && lost < lostRaces {
 			lost++
 			continue
@@ -179,8 +184,9 @@ func (p *publisher) awaited() bool {
 }
 
 // answer wakes those whose leaf is published; on a contradiction all, because
-// waiting longer does not mend it, and all where the signer gives no signature,
-// because they would wait too long: their leaves stay, and a later round covers them.
+// waiting longer does not help; and where the signer returns no signature those
+// whose leaf has no head, because they would wait too long: their leaves stay,
+// and a later round covers them.
 func (p *publisher) answer(size int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,160 +198,11 @@ func (p *publisher) answer(size int64, err error) {
 			w.done <- published{size: size}
 		case errors.Is(err, ErrInconsistent):
 			w.done <- published{err: err}
-		case unsigned(err):
+		case unsigned(err) && w.index >= p.size:
 			w.done <- published{err: uncovered(w.index, err)}
 		default:
 			continue
 		}
 		delete(p.waiting, w)
 	}
-}
-
-// publish makes the newest published head cover what is committed, and gives its
-// size: that of the head before where only the signature was not to be had.
-func (p *publisher) publish(ctx context.Context) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
-	defer cancel()
-	ctx, span := tracer.Start(ctx, "publish head")
-	defer span.End()
-	committed, newest, err := p.store.heads(ctx)
-	if err != nil {
-		return 0, err
-	}
-	sizeCommitted.Set(float64(committed.size))
-	if newest == nil {
-		first, err := p.sign(ctx, emptyRoot)
-		if err != nil {
-			return 0, err
-		}
-		newest = &first
-	}
-	if seen := p.seen(); committed.size < seen {
-		if p.guard != nil { // which would say so at the next size
-			return 0, refuse("the database is older than what was signed: it has %d leaves, and this process has seen a head of size %d", committed.size, seen)
-		}
-		return 0, fmt.Errorf("%w: the database has %d leaves, and this process has seen a head of size %d: it is an older copy", ErrInconsistent, committed.size, seen)
-	}
-	if err := p.extends(ctx, *newest, committed); err != nil {
-		return 0, err
-	}
-	if committed.size == newest.TreeSize {
-		if !p.passed { // a restored database is told at the start, before any append
-			if err := p.pass(ctx, committed); err != nil {
-				return newest.TreeSize, err
-			}
-			p.passed = true
-		}
-		return newest.TreeSize, nil
-	}
-	head, err := p.sign(ctx, committed)
-	if unsigned(err) {
-		return newest.TreeSize, err
-	}
-	p.passed = p.passed || err == nil
-	return head.TreeSize, err
-}
-
-// extends checks that the committed tree is the published one with leaves added
-// at its end, by a consistency proof from the stored nodes.
-func (p *publisher) extends(ctx context.Context, head TreeHead, committed root) error {
-	// One that verifiers refuse must not keep the log from a better one.
-	if err := p.checks.head(head); err != nil && !errors.Is(err, errRetired) {
-		return err
-	}
-	old, err := head.root()
-	switch {
-	case err != nil:
-		return fmt.Errorf("%w: %w", ErrInconsistent, err)
-	case committed.size < old.size:
-		return fmt.Errorf("%w: %d leaves are committed, fewer than the %d published", ErrInconsistent, committed.size, old.size)
-	case committed.size == old.size:
-		if !bytes.Equal(committed.hash, old.hash) {
-			return fmt.Errorf("%w: the committed root of size %d is not the published one", ErrInconsistent, old.size)
-		}
-		return nil
-	case old.size == 0:
-		return p.leadsToRoot(ctx, committed)
-	}
-	_, err = p.store.consistency(ctx, old, committed)
-	return err
-}
-
-// leadsToRoot checks a whole tree: a consistency proof from the empty tree has
-// no nodes and proves nothing.
-func (p *publisher) leadsToRoot(ctx context.Context, committed root) error {
-	size := uint64(committed.size)
-	t, err := p.store.readTiles(ctx, size, compact.RangeNodes(0, size, nil))
-	if err != nil {
-		return err
-	}
-	computed, err := t.treeRoot()
-	if err != nil || !bytes.Equal(computed, committed.hash) {
-		return fmt.Errorf("%w: the stored leaves do not lead to the committed root of size %d", ErrInconsistent, size)
-	}
-	return nil
-}
-
-// sign signs and stores a head, or gives the one that another replica stored for
-// the same size: the first stored stands.
-func (p *publisher) sign(ctx context.Context, r root) (TreeHead, error) {
-	head := r.head("")
-	digest := head.Digest()
-
-	if err := p.pass(ctx, r); err != nil {
-		return TreeHead{}, err
-	}
-	crash.Point("log.guarded")
-
-	signature, err := p.signer.Sign(ctx, digest)
-	if err != nil {
-		return TreeHead{}, fmt.Errorf("sign the head of size %d: %w: %w", r.size, errUnsigned, err)
-	}
-	key, err := p.checks.keys.SignedBy(digest, signature)
-	if err == nil && key.State != signing.StateCurrent {
-		err = fmt.Errorf("it is by a %s key, and new heads are signed by the current one alone", key.State)
-	}
-	if err != nil {
-		return TreeHead{}, fmt.Errorf("sign the head of size %d: the signer's own signature: %w", r.size, err)
-	}
-	crash.Point("log.signed")
-
-	head.Signature = signature
-	stored, err := p.store.insertHead(ctx, head)
-	if err != nil {
-		return TreeHead{}, err
-	}
-	if stored.RootHash != head.RootHash {
-		return TreeHead{}, fmt.Errorf("%w: two roots of size %d: %s is published, %s is committed", ErrInconsistent, r.size, stored.RootHash, head.RootHash)
-	}
-	if err := p.checks.head(stored); err != nil {
-		return TreeHead{}, err
-	}
-	crash.Point("log.published")
-
-	// The C2SP checkpoint and its witnesses belong here: they read the stored
-	// head and add signatures of their own.
-
-	return stored, nil
-}
-
-// consistency proves that the tree of the second root extends that of the first,
-// from stored nodes, and verifies the proof. It may be asked for first = 0.
-func (s *store) consistency(ctx context.Context, first, second root) ([][]byte, error) {
-	nodes, err := proof.Consistency(uint64(first.size), uint64(second.size))
-	if err != nil {
-		return nil, err
-	}
-	t, err := s.readTiles(ctx, uint64(second.size), nodes.IDs)
-	if err != nil {
-		return nil, err
-	}
-	path, err := t.path(nodes)
-	if err == nil {
-		err = proof.VerifyConsistency(hasher, uint64(first.size), uint64(second.size), path, first.hash, second.hash)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: sizes %d and %d: %w", ErrInconsistent, first.size, second.size, shortly(err))
-	}
-	return path, nil
 }

@@ -4,6 +4,10 @@ import _ "embed"
 
 // The statements, one a file.
 var (
+	//go:embed queries/append_batch.sql
+	sqlAppendBatch string
+	//go:embed queries/newest_head_and_leaves.sql
+	sqlNewestHeadAndLeaves string
 	//go:embed queries/lock_head.sql
 	sqlLockHead string
 	//go:embed queries/find_entries.sql

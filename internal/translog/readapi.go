@@ -97,6 +97,9 @@ func orNothing[T any](body T, err error) (any, error) {
 type query url.Values
 
 func readQuery(r *http.Request) (query, error) {
+	if r.URL.RawQuery == "" {
+		return nil, nil
+	}
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return nil, problem.New(problem.InvalidRequest, "the query string cannot be read: percent-encode its values")
@@ -115,7 +118,7 @@ func (q query) one(name string) (string, bool, error) {
 	}
 }
 
-// integer reads a decimal integer of 0 to 2^53-1, nil where it is not given.
+// integer reads a decimal integer of 0 to 2^53-1, nil if absent.
 func (q query) integer(name string) (*int64, error) {
 	text, given, err := q.one(name)
 	if err != nil || !given {
@@ -128,7 +131,7 @@ func (q query) integer(name string) (*int64, error) {
 	return &n, nil
 }
 
-// hash reads 64 lower-case hex digits, nil where it is not given.
+// hash reads 64 lower-case hex digits, nil if absent.
 func (q query) hash(name string) (*[32]byte, error) {
 	text, given, err := q.one(name)
 	if err != nil || !given {

@@ -139,7 +139,7 @@ func TestReadPortRefusals(t *testing.T) {
 	}
 
 	asOwner(t, d, flip("leaves", "entry", "leaf_index = 1"))
-	response, body = call(t, "GET", server.URL+"/v1/log/proof?leaf_index=0")
+	response, body = call(t, "GET", server.URL+"/v1/log/proof?leaf_index=1")
 	if response.StatusCode != 503 || !strings.HasPrefix(body, `{"error":"LOG_INCONSISTENT: `) {
 		t.Errorf("a tampered log: %d %s", response.StatusCode, body)
 	}

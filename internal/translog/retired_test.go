@@ -199,39 +199,48 @@ func lockWaiters(t *testing.T, d *deployment) (n int) {
 }
 
 // Another replica grows the tree while a leaf under a closed key waits for the
-// lock: the size that decides is the one that the lock's last holder left.
+// lock: the size that decides is the one that the lock's last holder left, also
+// where the waiting replica appends to the head in its memory.
 func TestCeilingIsDecidedUnderTheLock(t *testing.T) {
 	t.Parallel()
-	r := newRing(t, 1)
-	waiting := r.open(t, openPool(t, r.url), nil)
-	waitForHead(t, waiting, 0)
-	var armed atomic.Bool
-	holds, pass := make(chan struct{}), make(chan struct{})
-	growing := r.open(t, wiredPool(t, r.url, func(_ net.Conn, message []byte) bool {
-		if bytes.Contains(message, []byte("commit\x00")) && armed.CompareAndSwap(true, false) {
-			close(holds)
-			<-pass
-		}
-		return false
-	}), nil)
-	armed.Store(true)
-	var group sync.WaitGroup
-	group.Go(func() {
-		if appended, err := r.append(t, growing, "current", 0); err != nil || appended.LeafIndex != 0 {
-			t.Errorf("the growing replica: %+v, %v", appended, err)
-		}
-	})
-	<-holds // its leaf is written, and not committed
-	group.Go(func() {
-		if appended, err := r.append(t, waiting, "closed at 1", 1); !errors.Is(err, ErrRefused) {
-			t.Errorf("the waiting replica: %+v, %v; want ErrRefused", appended, err)
-		}
-	})
-	eventually(t, "the second append waits for the lock", func() bool { return lockWaiters(t, r.deployment) == 1 })
-	close(pass)
-	group.Wait()
-	if size := committedSize(t, r.deployment); size != 1 {
-		t.Errorf("size %d, want 1", size)
+	for way, leaves := range map[string]int{"the head is looked up": 0, "the head in memory": 2} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			r := newRing(t, int64(leaves+1))
+			waiting := r.open(t, openPool(t, r.url), nil)
+			waitForHead(t, waiting, 0)
+			for n := range leaves {
+				r.mustAppend(t, waiting, 100+n)
+			}
+			var armed atomic.Bool
+			holds, pass := make(chan struct{}), make(chan struct{})
+			growing := r.open(t, wiredPool(t, r.url, func(_ net.Conn, message []byte) bool {
+				if bytes.Contains(message, []byte("commit\x00")) && armed.CompareAndSwap(true, false) {
+					close(holds)
+					<-pass
+				}
+				return false
+			}), nil)
+			armed.Store(true)
+			var group sync.WaitGroup
+			group.Go(func() {
+				if appended, err := r.append(t, growing, "current", 0); err != nil || appended.LeafIndex != int64(leaves) {
+					t.Errorf("the growing replica: %+v, %v", appended, err)
+				}
+			})
+			<-holds // its leaf is written, and not committed
+			group.Go(func() {
+				if appended, err := r.append(t, waiting, fmt.Sprint("closed at ", leaves+1), 1); !errors.Is(err, ErrRefused) {
+					t.Errorf("the waiting replica: %+v, %v; want ErrRefused", appended, err)
+				}
+			})
+			eventually(t, "the second append waits for the lock", func() bool { return lockWaiters(t, r.deployment) == 1 })
+			close(pass)
+			group.Wait()
+			if size := committedSize(t, r.deployment); size != int64(leaves+1) {
+				t.Errorf("size %d, want %d", size, leaves+1)
+			}
+		})
 	}
 }
 
@@ -265,7 +274,7 @@ func TestNewHeadsAreByTheCurrentKey(t *testing.T) {
 	if first.Signature, err = r.by["open"].Sign(context.WithoutCancel(t.Context()), first.Digest()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (&store{r.pool}).insertHead(t.Context(), first); err != nil {
+	if _, err := (&store{r.pool}).insertHead(t.Context(), first, nil); err != nil {
 		t.Fatal(err)
 	}
 	l := r.open(t, r.pool, nil)

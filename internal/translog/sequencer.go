@@ -27,6 +27,16 @@ const (
 type sequencer struct {
 	store  *store
 	checks *checks
+	tree   *tree
+	// hand passes a committed growth to the publisher; nil: what was handed before
+	// may not be of the log's history any more.
+	hand func(*growth)
+
+	// known is the committed head as this process left it, nil where the outcome
+	// is unknown; alone is false while other replicas move it. Both are used only
+	// by run.
+	known *state
+	alone bool
 
 	mu sync.Mutex
 	// queue is guarded by mu. A request is in the queue, or in the one batch that
@@ -40,7 +50,7 @@ type sequencer struct {
 type request struct {
 	candidate
 	ctx  context.Context // who waits for it
-	done chan placed     // holds one answer, so that the loop never blocks
+	done chan placed     // has room for the one answer, so that the loop never blocks
 }
 
 // candidate is an entry that is new only at an index below its ceiling.
@@ -62,11 +72,11 @@ type placed struct {
 	err   error
 }
 
-func newSequencer(s *store, c *checks) *sequencer {
-	return &sequencer{store: s, checks: c, wake: make(chan struct{}, 1)}
+func newSequencer(s *store, c *checks, t *tree, hand func(*growth)) *sequencer {
+	return &sequencer{store: s, checks: c, tree: t, hand: hand, wake: make(chan struct{}, 1)}
 }
 
-// append gives the entry's index once its leaf is durable.
+// append returns the entry's index once its leaf is durable.
 func (s *sequencer) append(ctx, closed context.Context, c candidate) (int64, error) {
 	r := &request{candidate: c, ctx: ctx, done: make(chan placed, 1)}
 	s.mu.Lock()
@@ -166,7 +176,72 @@ func (s *sequencer) sequence(ctx context.Context, batch []*request) {
 func (s *sequencer) attempt(ctx context.Context, entries []candidate) (map[[32]byte]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
-	return s.store.commit(ctx, entries)
+	if places := s.fast(ctx, entries); places != nil {
+		return places, nil
+	}
+	return s.careful(ctx, entries)
+}
+
+// fast appends the batch to the head in memory in one statement. It returns nil
+// where that did not happen or is not known: the careful way decides.
+func (s *sequencer) fast(ctx context.Context, entries []candidate) map[[32]byte]int64 {
+	if s.known == nil || !s.alone {
+		return nil
+	}
+	places := make(map[[32]byte]int64, len(entries)+1)
+	added := place(*s.known, entries, places)
+	for i := range entries {
+		if places[entries[i].entry] < 0 { // unless the log has it
+			return nil
+		}
+	}
+	g, err := s.known.grow(added)
+	if err != nil {
+		return nil
+	}
+	moved, err := s.store.append(ctx, g)
+	if err != nil {
+		s.known = nil
+		s.checks.logger.DebugContext(ctx, "append in one statement failed, retrying under the lock", "entries", len(entries), "err", err)
+	}
+	if err != nil || !moved {
+		return nil
+	}
+	s.committed(ctx, g, true)
+	return places
+}
+
+// careful locks the head, looks the entries up and writes what is new.
+func (s *sequencer) careful(ctx context.Context, entries []candidate) (map[[32]byte]int64, error) {
+	done, err := s.store.commit(ctx, entries)
+	if err != nil {
+		s.known = nil
+		s.hand(nil)
+		return nil, err
+	}
+	first, met := s.known == nil, done.growth.from
+	s.alone = first || met.same(s.known.root)
+	s.committed(ctx, done.growth, s.alone && !first)
+	return done.places, nil
+}
+
+// committed keeps what the log holds now; continues says that the growth is of
+// the head that this process left. Memory that is behind catches up here once,
+// so that the next batches find it there; not while other replicas append, whose
+// leaves are read when a proof needs them.
+func (s *sequencer) committed(ctx context.Context, g *growth, continues bool) {
+	s.known = &g.to
+	if !s.tree.grow(g) && s.alone {
+		if err := s.tree.follow(ctx, g.to.root); err != nil {
+			s.checks.logger.DebugContext(ctx, "tiles are not in memory yet", "tree_size", g.to.size, "err", err)
+		}
+	}
+	switch {
+	case !continues:
+		s.hand(nil)
+	case len(g.entries) > 0:
+		s.hand(g)
+	}
 }
 
 // signal puts a token into a channel of capacity one, where there is none yet.
@@ -177,7 +252,7 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// pause waits, and tells whether ctx still lives.
+// pause waits, and reports whether ctx still lives.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

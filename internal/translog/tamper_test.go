@@ -37,12 +37,17 @@ func flip(table, column, where string) string {
 }
 
 // Every changed row that the proof of leaf 10 of 70,000 stands on is found, each
-// time, and found no more once it is put back.
+// time, and found no more once it is put back. The leaf and the head are read at
+// each call. The other rows were verified when they were read: a process that
+// has them in memory answers what was signed, and one that reads them now refuses.
 func TestTamperedTables(t *testing.T) {
 	d := newDeployment(t)
 	l := d.open(t, d.pool, nil)
 	fill(t, l, 0, 70_000)
 	head := waitForHead(t, l, 70_000)
+	if err := prove(t, l, 10); err != nil {
+		t.Fatal(err)
+	}
 	setSignature := "UPDATE translog.tree_heads SET signature = '%s' WHERE tree_size = 70000"
 	setSize := "UPDATE translog.tree_heads SET tree_size = %d WHERE tree_size = %d"
 	swap := []string{
@@ -55,64 +60,87 @@ func TestTamperedTables(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for name, c := range map[string]struct{ change, back []string }{
+	for name, c := range map[string]struct {
+		change, back []string
+		cached       bool
+	}{
 		"the leaf":                       {change: []string{flip("leaves", "entry", "leaf_index = 10")}},
-		"another leaf of its tile":       {change: []string{flip("leaves", "entry", "leaf_index = 200")}},
-		"a leaf of the partial tile":     {change: []string{flip("leaves", "entry", "leaf_index = 69999")}},
-		"two leaves swapped":             {change: swap},
-		"a leaf removed":                 {[]string{"DELETE FROM translog.leaves WHERE leaf_index = 77"}, []string{fmt.Sprintf("INSERT INTO translog.leaves VALUES (77, '\\x%x')", removedLeaf)}},
-		"the node over its tile":         {change: []string{flip("nodes", "hash", "level = 8 AND node_index = 0")}},
-		"the node over its tile removed": {[]string{"DELETE FROM translog.nodes WHERE level = 8 AND node_index = 0"}, []string{"INSERT INTO translog.nodes VALUES (8, 0, '\\x" + removedNode + "')"}},
-		"a neighbour of that node":       {change: []string{flip("nodes", "hash", "level = 8 AND node_index = 1")}},
-		"a far node of the tile above":   {change: []string{flip("nodes", "hash", "level = 8 AND node_index = 255")}},
-		"a node at the right edge":       {change: []string{flip("nodes", "hash", "level = 8 AND node_index = 256")}},
-		"the node at level 16 above it":  {change: []string{flip("nodes", "hash", "level = 16 AND node_index = 0")}},
+		"the leaf removed":               {change: []string{"DELETE FROM translog.leaves WHERE leaf_index = 10"}, back: []string{fmt.Sprintf("INSERT INTO translog.leaves VALUES (10, '\\x%x')", entryOf(10))}},
+		"another leaf of its tile":       {change: []string{flip("leaves", "entry", "leaf_index = 200")}, cached: true},
+		"a leaf of the partial tile":     {change: []string{flip("leaves", "entry", "leaf_index = 69999")}, cached: true},
+		"two leaves swapped":             {change: swap, cached: true},
+		"a leaf removed":                 {change: []string{"DELETE FROM translog.leaves WHERE leaf_index = 77"}, back: []string{fmt.Sprintf("INSERT INTO translog.leaves VALUES (77, '\\x%x')", removedLeaf)}, cached: true},
+		"the node over its tile":         {change: []string{flip("nodes", "hash", "level = 8 AND node_index = 0")}, cached: true},
+		"the node over its tile removed": {change: []string{"DELETE FROM translog.nodes WHERE level = 8 AND node_index = 0"}, back: []string{"INSERT INTO translog.nodes VALUES (8, 0, '\\x" + removedNode + "')"}, cached: true},
+		"a neighbour of that node":       {change: []string{flip("nodes", "hash", "level = 8 AND node_index = 1")}, cached: true},
+		"a far node of the tile above":   {change: []string{flip("nodes", "hash", "level = 8 AND node_index = 255")}, cached: true},
+		"a node at the right edge":       {change: []string{flip("nodes", "hash", "level = 8 AND node_index = 256")}, cached: true},
+		"the node at level 16 above it":  {change: []string{flip("nodes", "hash", "level = 16 AND node_index = 0")}, cached: true},
 		"the root of the head":           {change: []string{flip("tree_heads", "root", "tree_size = 70000")}},
-		"the signature of the head":      {[]string{fmt.Sprintf(setSignature, d.sign(t, entryOf(0)))}, []string{fmt.Sprintf(setSignature, head.Signature)}},
-		"the size of the head":           {[]string{fmt.Sprintf(setSize, 69999, 70000)}, []string{fmt.Sprintf(setSize, 70000, 69999)}},
+		"the signature of the head":      {change: []string{fmt.Sprintf(setSignature, d.sign(t, entryOf(0)))}, back: []string{fmt.Sprintf(setSignature, head.Signature)}},
+		"the size of the head":           {change: []string{fmt.Sprintf(setSize, 69999, 70000)}, back: []string{fmt.Sprintf(setSize, 70000, 69999)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.back == nil {
 				c.back = c.change
 			}
 			asOwner(t, d, c.change...)
+			finds := l
+			if c.cached {
+				if err := prove(t, l, 10); err != nil {
+					t.Errorf("from memory: %v", err)
+				}
+				finds = d.open(t, openPool(t, d.url), nil)
+			}
 			for range 2 {
-				before := l.ProofFailures()
-				if err := prove(t, l, 10); !errors.Is(err, ErrInconsistent) {
+				before := finds.ProofFailures()
+				if err := prove(t, finds, 10); !errors.Is(err, ErrInconsistent) {
 					t.Errorf("%v, want ErrInconsistent", err)
 				}
-				if got := l.ProofFailures(); got != before+1 {
+				if got := finds.ProofFailures(); got != before+1 {
 					t.Errorf("%d failures counted, want 1 more than %d", got, before)
 				}
 			}
 			asOwner(t, d, c.back...)
-			if err := prove(t, l, 10); err != nil {
-				t.Errorf("put back: %v", err)
+			for _, l := range []*Log{l, finds} {
+				if err := prove(t, l, 10); err != nil {
+					t.Errorf("put back: %v", err)
+				}
 			}
 		})
 	}
 }
 
 func prove(t *testing.T, l *Log, index int64) error {
-	_, err := l.Inclusion(t.Context(), LeafQuery{LeafIndex: &index})
+	t.Helper()
+	got, err := l.Inclusion(t.Context(), LeafQuery{LeafIndex: &index})
+	if err == nil && got.Verify(entryOf(int(index))) != nil {
+		t.Errorf("leaf %d was answered with a proof that does not verify", index)
+	}
 	return err
 }
 
 // A tampered head is not answered as the newest head or in a consistency proof,
-// and a consistency proof stands on sound nodes.
+// and a consistency proof stands on nodes that lead to the head.
 func TestTamperedConsistency(t *testing.T) {
 	d := newDeployment(t)
 	l := d.open(t, d.pool, nil)
 	fill(t, l, 0, 300)
 	fill(t, l, 300, 600)
-	for _, change := range []string{
-		flip("leaves", "entry", "leaf_index = 299"),
-		flip("nodes", "hash", "level = 8 AND node_index = 0"),
-		flip("tree_heads", "root", "tree_size = 300"),
-		flip("tree_heads", "root", "tree_size = 600"),
+	if _, err := l.Consistency(t.Context(), 300, nil); err != nil {
+		t.Fatal(err)
+	}
+	for change, cached := range map[string]bool{
+		flip("leaves", "entry", "leaf_index = 299"):           true,
+		flip("nodes", "hash", "level = 8 AND node_index = 0"): true,
+		flip("tree_heads", "root", "tree_size = 300"):         false,
+		flip("tree_heads", "root", "tree_size = 600"):         false,
 	} {
 		asOwner(t, d, change)
-		if _, err := l.Consistency(t.Context(), 300, nil); !errors.Is(err, ErrInconsistent) {
+		if _, err := l.Consistency(t.Context(), 300, nil); cached != (err == nil) {
+			t.Errorf("%s: %v", change, err)
+		}
+		if _, err := d.open(t, openPool(t, d.url), nil).Consistency(t.Context(), 300, nil); !errors.Is(err, ErrInconsistent) {
 			t.Errorf("%s: %v, want ErrInconsistent", change, err)
 		}
 		asOwner(t, d, change)
@@ -149,12 +177,18 @@ func TestTamperedCommittedHead(t *testing.T) {
 			setCommitted(t, d, append(data(1, 301), refLeaf(nil)))
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
+		appendUnder := func(t *testing.T, inMemory bool) {
 			d := newDeployment(t)
 			gate := &gatedSigner{Signer: d.signer, entered: make(chan struct{}, 100), pass: make(chan struct{})}
 			close(gate.pass)
 			l := d.open(t, d.pool, gate)
-			fill(t, l, 0, 300)
+			if inMemory { // the head that the replica left
+				fill(t, l, 0, 298)
+				d.mustAppend(t, l, 298)
+				d.mustAppend(t, l, 299)
+			} else {
+				fill(t, l, 0, 300)
+			}
 			head := waitForHead(t, l, 300)
 			change(t, d)
 			signed := gate.count.Load()
@@ -171,7 +205,9 @@ func TestTamperedCommittedHead(t *testing.T) {
 			if now, err := l.TreeHead(t.Context()); err != nil || now != head {
 				t.Errorf("head %+v (%v), want the old one", now, err)
 			}
-		})
+		}
+		t.Run(name, func(t *testing.T) { appendUnder(t, false) })
+		t.Run(name+", the head in memory", func(t *testing.T) { appendUnder(t, true) })
 	}
 }
 

@@ -7,12 +7,14 @@ wanted AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::int[], $3::bytea[], $4::bytea[], $5::int[], $6::bytea[], $7::bytea[], $8::bigint[])
         WITH ORDINALITY AS w (deal_id, party, sealed, commitment, first, scope, body, lifetime, n)
 ),
+-- By key: with its phase inside, the subquery may become a scan of all active deals.
 held AS MATERIALIZED (
     SELECT d.deal_id, d.parties, acting.parties AS acting, acting.first
-    FROM deals d
+    FROM unnest(string_to_array(current_setting('fairpact.locked'), ' ')) AS locked (deal_id)
     CROSS JOIN clock
-    CROSS JOIN LATERAL (SELECT array_agg(w.party) AS parties, max(w.first) AS first FROM wanted w WHERE w.deal_id = d.deal_id) AS acting
-    WHERE d.deal_id = ANY(string_to_array(current_setting('fairpact.locked'), ' ')) AND d.phase = 'REVEALING' AND now < d.reveal_deadline
+    CROSS JOIN LATERAL (SELECT deal_id, parties, phase, reveal_deadline FROM deals WHERE deal_id = locked.deal_id OFFSET 0) AS d
+    CROSS JOIN LATERAL (SELECT array_agg(w.party) AS parties, max(w.first) AS first FROM wanted w WHERE w.deal_id = locked.deal_id) AS acting
+    WHERE d.phase = 'REVEALING' AND now < d.reveal_deadline
 ),
 inserted AS (
     INSERT INTO reveals (deal_id, party, sealed, revealed_at)

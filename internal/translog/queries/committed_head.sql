@@ -1,1 +1,1 @@
-SELECT size, root FROM translog.log_head
+SELECT size, root FROM translog.log_head WHERE singleton

@@ -1,1 +1,1 @@
-SELECT size, root, hashes FROM translog.log_head FOR UPDATE
+SELECT size, root, hashes FROM translog.log_head WHERE singleton FOR UPDATE

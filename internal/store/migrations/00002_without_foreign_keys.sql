@@ -1,0 +1,17 @@
+-- +goose Up
+
+-- A foreign key is a query for each row. Every statement that inserts a row has
+-- locked or inserted the row that it refers to, in the same transaction, and no
+-- statement deletes one.
+ALTER TABLE deals DROP CONSTRAINT IF EXISTS deals_owner_hash_fkey;
+ALTER TABLE parties DROP CONSTRAINT IF EXISTS parties_deal_id_fkey;
+ALTER TABLE commitments DROP CONSTRAINT IF EXISTS commitments_deal_id_party_fkey;
+ALTER TABLE reveals DROP CONSTRAINT IF EXISTS reveals_deal_id_party_fkey;
+ALTER TABLE certificates DROP CONSTRAINT IF EXISTS certificates_deal_id_fkey;
+
+-- +goose Down
+ALTER TABLE deals ADD FOREIGN KEY (owner_hash) REFERENCES api_keys;
+ALTER TABLE parties ADD FOREIGN KEY (deal_id) REFERENCES deals;
+ALTER TABLE commitments ADD FOREIGN KEY (deal_id, party) REFERENCES parties;
+ALTER TABLE reveals ADD FOREIGN KEY (deal_id, party) REFERENCES commitments;
+ALTER TABLE certificates ADD FOREIGN KEY (deal_id) REFERENCES deals;

@@ -1,0 +1,89 @@
+package translog
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/transparency-dev/merkle/compact"
+)
+
+var ranges = &compact.RangeFactory{Hash: hasher.HashChildren}
+
+// state is a tree as it is committed: its root and its compact range. Neither is
+// changed once it is made.
+type state struct {
+	root
+	hashes [][]byte
+}
+
+var emptyState = state{root: emptyRoot}
+
+// growth is what a batch of entries adds to a tree.
+type growth struct {
+	from, to state
+	entries  [][]byte
+	nodes    []node // all that the entries complete, leaves included
+}
+
+type node struct {
+	id   compact.NodeID
+	hash []byte
+}
+
+// check reports ErrInconsistent where the compact range does not lead to the
+// root.
+func (s state) check() error {
+	tree, err := ranges.NewRange(0, uint64(s.size), s.hashes)
+	if err != nil {
+		return fmt.Errorf("%w: the committed head of size %d: %w", ErrInconsistent, s.size, err)
+	}
+	computed, err := rootOf(tree)
+	if err == nil && !bytes.Equal(computed, s.hash) {
+		err = fmt.Errorf("%w: the committed root of size %d is not what its compact range leads to", ErrInconsistent, s.size)
+	}
+	return err
+}
+
+// grow appends entries to the tree.
+func (s state) grow(entries [][]byte) (*growth, error) {
+	tree, err := ranges.NewRange(0, uint64(s.size), slices.Clone(s.hashes)) // Append writes into it
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInconsistent, err)
+	}
+	g := &growth{from: s, entries: entries, nodes: make([]node, 0, 2*len(entries)+64)}
+	for _, entry := range entries {
+		err := tree.Append(hasher.HashLeaf(entry), func(id compact.NodeID, hash []byte) {
+			g.nodes = append(g.nodes, node{id, hash})
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrInconsistent, err)
+		}
+	}
+	hash, err := rootOf(tree)
+	g.to = state{root{int64(tree.End()), hash}, tree.Hashes()}
+	return g, err
+}
+
+func rootOf(tree *compact.Range) ([]byte, error) {
+	if tree.End() == 0 {
+		return emptyRoot.hash, nil
+	}
+	hash, err := tree.GetRootHash(nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInconsistent, err)
+	}
+	return hash, nil
+}
+
+// rows returns the columns of the nodes that are stored: those at levels 8, 16, …
+func (g *growth) rows() (levels []int16, indexes []int64, hashes [][]byte) {
+	for _, n := range g.nodes {
+		if n.id.Level > 0 && n.id.Level%tileHeight == 0 {
+			levels = append(levels, int16(n.id.Level))
+			indexes = append(indexes, int64(n.id.Index))
+			hashes = append(hashes, n.hash)
+		}
+	}
+	return levels, indexes, hashes
+}

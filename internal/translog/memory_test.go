@@ -1,0 +1,285 @@
+package translog
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fairpact/fairpact/internal/database"
+)
+
+// statements counts what a pool sends.
+type statements struct{ count atomic.Int64 }
+
+func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	s.count.Add(1)
+	return ctx
+}
+func (*statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (s *statements) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+func (s *statements) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {
+	s.count.Add(1)
+}
+func (*statements) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+func countedPool(t *testing.T, url string) (*pgxpool.Pool, *statements) {
+	t.Helper()
+	config, err := database.Config(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := &statements{}
+	config.ConnConfig.Tracer = counted
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool, counted
+}
+
+// Once a process has appended, a lone append is one statement, its head another,
+// and a proof or the newest head one more.
+func TestStatementsOfALoneCaller(t *testing.T) {
+	d := newDeployment(t)
+	pool, counted := countedPool(t, d.url)
+	l := d.open(t, pool, nil)
+	for n := range 3 {
+		d.mustAppend(t, l, n)
+	}
+	for n := 3; n < 300; n++ { // past the edge of a tile
+		signature := d.sign(t, entryOf(n))
+		before := counted.count.Load()
+		appended, err := l.Append(t.Context(), entryOf(n), signature)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := counted.count.Load() - before; got != 2 {
+			t.Errorf("append %d: %d statements, want 2", n, got)
+		}
+		before = counted.count.Load()
+		if err := prove(t, l, appended.LeafIndex); err != nil {
+			t.Fatal(err)
+		}
+		if got := counted.count.Load() - before; got != 1 {
+			t.Errorf("proof %d: %d statements, want 1", n, got)
+		}
+	}
+	before := counted.count.Load()
+	if _, err := l.TreeHead(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := counted.count.Load() - before; got != 1 {
+		t.Errorf("tree head: %d statements, want 1", got)
+	}
+}
+
+// Reads that wait at the same moment share a statement, and one that is asked
+// later is not answered by a statement that was sent before.
+func TestReadsShareStatements(t *testing.T) {
+	d := newDeployment(t)
+	var held atomic.Bool
+	entered, pass := make(chan struct{}, 100), make(chan struct{})
+	l := d.open(t, wiredPool(t, d.url, func(net.Conn, []byte) bool {
+		if held.Load() {
+			entered <- struct{}{}
+			<-pass
+		}
+		return false
+	}), nil)
+	other := d.open(t, d.pool, nil)
+	fill(t, other, 0, 50)
+	if err := prove(t, l, 0); err != nil {
+		t.Fatal(err)
+	}
+	held.Store(true)
+	var group sync.WaitGroup
+	ask := func(index int64) { group.Go(func() { _ = prove(t, l, index) }) }
+	for n := range maxReaders {
+		ask(int64(n))
+		<-entered
+	}
+	held.Store(false)
+	appended := d.mustAppend(t, other, 50)
+	for n := range 51 {
+		ask(int64(n))
+	}
+	group.Go(func() {
+		if head, err := l.TreeHead(t.Context()); err != nil || head.TreeSize < appended.TreeSize {
+			t.Errorf("%+v, %v: older than what was answered before the call", head, err)
+		}
+	})
+	eventually(t, "all wait", func() bool {
+		l.reader.mu.Lock()
+		defer l.reader.mu.Unlock()
+		return len(l.reader.queue) == 52
+	})
+	close(pass)
+	group.Wait()
+	if n := l.ProofFailures(); n != 0 {
+		t.Errorf("%d contradictions", n)
+	}
+}
+
+// Two replicas append in turn: each proves at once what the other appended.
+func TestAppendsOfAnotherReplicaAreProved(t *testing.T) {
+	d := newDeployment(t)
+	replicas := []*Log{d.open(t, d.pool, nil), d.open(t, openPool(t, d.url), nil)}
+	n := 0
+	for _, run := range []int{1, 1, 3, 1, 2, 260, 1, 1} { // alone in between, and past the edge of a tile
+		for range run {
+			if got := d.mustAppend(t, replicas[0], n); got.LeafIndex != int64(n) {
+				t.Fatalf("entry %d has index %d", n, got.LeafIndex)
+			}
+			n++
+		}
+		for _, l := range replicas {
+			for _, index := range []int64{0, int64(n) / 2, int64(n) - 1} {
+				if err := prove(t, l, index); err != nil {
+					t.Errorf("leaf %d of %d: %v", index, n, err)
+				}
+			}
+		}
+		replicas[0], replicas[1] = replicas[1], replicas[0]
+	}
+	checkHeadAndPaths(t, replicas[0], data(0, n), []int{0, 255, 256, n - 1})
+	for _, l := range replicas {
+		if failed := l.ProofFailures(); failed != 0 {
+			t.Errorf("%d contradictions", failed)
+		}
+	}
+}
+
+// A database with another history, whose heads are signed by the same key, takes
+// the place of the one in memory: proofs are those of what is stored.
+func TestMemoryOfAnotherHistoryIsReplaced(t *testing.T) {
+	d := newDeployment(t)
+	l := d.open(t, d.pool, nil)
+	fill(t, l, 0, 300)
+	if err := prove(t, l, 299); err != nil {
+		t.Fatal(err)
+	}
+	asOwner(t, d, "DELETE FROM translog.leaves WHERE leaf_index >= 200", "DELETE FROM translog.nodes", "DELETE FROM translog.tree_heads WHERE tree_size > 0")
+	setCommitted(t, d, data(0, 200))
+	if _, err := l.store.commit(t.Context(), candidatesOf(1200, 1300)); err != nil {
+		t.Fatal(err)
+	}
+	history := append(data(0, 200), data(1200, 1300)...)
+	head := root{300, refRoot(history)}.head("")
+	head.Signature = d.sign(t, head.Digest())
+	if _, err := l.store.insertHead(t.Context(), head, nil); err != nil {
+		t.Fatal(err)
+	}
+	checkHeadAndPaths(t, l, history, []int{0, 199, 200, 255, 256, 299})
+	if n := l.ProofFailures(); n != 0 {
+		t.Errorf("%d contradictions", n)
+	}
+}
+
+// The head is not stored in a database that does not hold the leaf that was
+// committed last.
+func TestHeadNeedsItsLastLeaf(t *testing.T) {
+	d := newDeployment(t)
+	l := d.open(t, d.pool, nil)
+	fill(t, l, 0, 3)
+	head := root{2, refRoot(data(0, 2))}.head("")
+	head.Signature = d.sign(t, head.Digest())
+	other, last := entryOf(9), entryOf(1)
+	if _, err := l.store.insertHead(t.Context(), head, other[:]); !errors.Is(err, pgx.ErrNoRows) {
+		t.Errorf("another last leaf: %v, want pgx.ErrNoRows", err)
+	}
+	if stored, err := l.store.insertHead(t.Context(), head, last[:]); err != nil || stored != head {
+		t.Errorf("%+v, %v", stored, err)
+	}
+	second := head
+	second.Signature = d.sign(t, head.Digest())
+	if stored, err := l.store.insertHead(t.Context(), second, last[:]); err != nil || stored != head {
+		t.Errorf("the second head of a size: %+v, %v; want the first", stored, err)
+	}
+}
+
+// A cache of three tiles proves every leaf of a tree of forty, and holds three.
+func TestCacheIsBounded(t *testing.T) {
+	d := newDeployment(t)
+	l := d.open(t, d.pool, nil)
+	fill(t, l, 0, 10_000)
+	l.tree = newTree(&l.store, 3*tileBytes)
+	var group sync.WaitGroup
+	for worker := range 8 {
+		group.Go(func() {
+			for index := int64(worker); index < 10_000; index += 399 {
+				if err := prove(t, l, index); err != nil {
+					t.Errorf("leaf %d: %v", index, err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if n := l.tree.complete.Len(); n != 3 {
+		t.Errorf("%d tiles are kept, want 3", n)
+	}
+	if n := newTree(&l.store, cacheBytes).complete; n.Len() != 0 || cacheBytes/tileBytes < 4000 {
+		t.Errorf("a cache of %d bytes has room for %d tiles", cacheBytes, cacheBytes/tileBytes)
+	}
+}
+
+// An entry that the log has, and the digest of a head, are left to the careful
+// way by the one statement, which changes nothing then.
+func TestOneStatementLeavesDoubtsAlone(t *testing.T) {
+	d := newDeployment(t)
+	l := d.open(t, d.pool, nil)
+	fill(t, l, 0, 3)
+	met, err := l.store.commit(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := waitForHead(t, l, 3).Digest()
+	old := met.growth.to
+	known, fresh := entryOf(1), entryOf(3)
+	for what, entries := range map[string][][]byte{"an entry of the log": {fresh[:], known[:]}, "the digest of a head": {head[:]}} {
+		g, err := old.grow(entries)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if moved, err := l.store.append(t.Context(), g); err != nil || moved {
+			t.Errorf("%s: moved %t, %v", what, moved, err)
+		}
+	}
+	g, err := old.grow([][]byte{fresh[:]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for attempt, want := range []bool{true, false} {
+		if moved, err := l.store.append(t.Context(), g); err != nil || moved != want {
+			t.Errorf("attempt %d: moved %t, %v", attempt, moved, err)
+		}
+	}
+	if size := committedSize(t, d); size != 4 {
+		t.Errorf("size %d, want 4", size)
+	}
+}
+
+// A caller that leaves does not hold up those that share its statement.
+func TestReaderThatLeaves(t *testing.T) {
+	d := newDeployment(t)
+	l := d.open(t, d.pool, nil)
+	waitForHead(t, l, 0)
+	gone, leave := context.WithTimeout(t.Context(), time.Nanosecond)
+	defer leave()
+	if _, err := l.TreeHead(gone); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "deadline") {
+		t.Errorf("%v", err)
+	}
+	if _, err := l.TreeHead(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,86 @@
+package translog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/transparency-dev/merkle/compact"
+	"github.com/transparency-dev/merkle/proof"
+)
+
+// inclusion returns the path of a leaf to the head's root, verified, and checks
+// that the leaf is that of the entry.
+func (t *tree) inclusion(ctx context.Context, index int64, entry []byte, head root) (path [][]byte, err error) {
+	at, size := uint64(index), uint64(head.size)
+	nodes, err := proof.Inclusion(at, size)
+	if err != nil {
+		return nil, err
+	}
+	count := len(nodes.IDs)
+	var leaf []byte
+	err = t.prove(ctx, head, append(nodes.IDs[:count:count], compact.NewNodeID(0, at)), func(hashes [][]byte) error {
+		leaf = hashes[count]
+		if path, err = nodes.Rehash(hashes[:count], hasher.HashChildren); err == nil {
+			err = proof.VerifyInclusion(hasher, at, size, leaf, path, head.hash)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: leaf %d does not lead to the head of size %d: %w", ErrInconsistent, at, size, shortly(err))
+		}
+		return nil
+	})
+	if err == nil && !bytes.Equal(leaf, hasher.HashLeaf(entry)) {
+		err = fmt.Errorf("%w: the row of leaf %d holds another entry than the tree", ErrInconsistent, at)
+	}
+	return path, err
+}
+
+// consistency returns the proof that the tree of the second root extends that of
+// the first, verified. From the empty tree it is empty and proves nothing.
+func (t *tree) consistency(ctx context.Context, first, second root) (path [][]byte, err error) {
+	nodes, err := proof.Consistency(uint64(first.size), uint64(second.size))
+	if err != nil {
+		return nil, err
+	}
+	err = t.prove(ctx, second, nodes.IDs, func(hashes [][]byte) error {
+		if path, err = nodes.Rehash(hashes, hasher.HashChildren); err == nil {
+			err = proof.VerifyConsistency(hasher, uint64(first.size), uint64(second.size), path, first.hash, second.hash)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: sizes %d and %d: %w", ErrInconsistent, first.size, second.size, shortly(err))
+		}
+		return nil
+	})
+	return path, err
+}
+
+// prove calls verify with the nodes. Where they contradict the root, memory may
+// be of a database that was swapped for another: the tables are asked too, and
+// memory is replaced where they agree with the root.
+func (t *tree) prove(ctx context.Context, under root, ids []compact.NodeID, verify func([][]byte) error) error {
+	if len(ids) == 0 {
+		return verify(nil)
+	}
+	hashes, err := t.nodes(ctx, under, ids)
+	if err == nil {
+		err = verify(hashes)
+	}
+	if t.fresh || !errors.Is(err, ErrInconsistent) {
+		return err
+	}
+	second := freshTree(t.store)
+	if err := second.prove(ctx, under, ids, verify); err != nil {
+		return err
+	}
+	t.replace(second)
+	return nil
+}
+
+// shortly names a mismatch without the library's dump of both roots.
+func shortly(err error) error {
+	if _, ok := errors.AsType[proof.RootMismatchError](err); ok {
+		return errors.New("the computed root differs")
+	}
+	return err
+}

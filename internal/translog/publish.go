@@ -1,0 +1,172 @@
+package translog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairpact/fairpact/internal/crash"
+	"github.com/fairpact/fairpact/internal/signing"
+)
+
+const publishTimeout = 30 * time.Second
+
+// round makes the newest published head cover what is committed, and returns its
+// size: that of the head before where only the signature was not to be had, 0
+// where nothing was read.
+func (p *publisher) round(ctx context.Context) (size int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	ctx, span := tracer.Start(ctx, "publish head")
+	defer span.End()
+
+	p.mu.Lock()
+	handed := p.handed
+	p.mu.Unlock()
+	known := p.proven
+	p.proven = nil
+	if known != nil && handed != nil && handed.to.size > known.size {
+		size, err = p.extend(ctx, *known, handed)
+		if err == nil {
+			p.proven = &handed.to.root
+		}
+		if !errors.Is(err, ErrInconsistent) { // which may be memory's: read what is stored
+			return size, err
+		}
+	}
+	committed, size, err := p.publish(ctx)
+	if err == nil {
+		p.proven = &committed
+	}
+	return size, err
+}
+
+// extend publishes what the sequencer handed over, whose tree extends that of
+// the last round, and reads nothing that memory has.
+func (p *publisher) extend(ctx context.Context, known root, handed *growth) (int64, error) {
+	if _, err := p.tree.consistency(ctx, known, handed.to.root); err != nil {
+		return 0, err
+	}
+	head, err := p.sign(ctx, handed.to.root, p.tree, handed.entries[len(handed.entries)-1])
+	return head.TreeSize, err
+}
+
+// publish reads the committed and the newest published head, proves from the
+// tables that the one extends the other, and signs it if it is larger. It
+// returns the tree that is committed.
+func (p *publisher) publish(ctx context.Context) (committed root, size int64, err error) {
+	committed, newest, err := p.store.heads(ctx)
+	if err != nil {
+		return root{}, 0, err
+	}
+	tree := freshTree(p.store)
+	sizeCommitted.Set(float64(committed.size))
+	if newest == nil {
+		first, err := p.sign(ctx, emptyRoot, tree, nil)
+		if err != nil {
+			return root{}, 0, err
+		}
+		newest = &first
+	}
+	if seen := p.seen(); committed.size < seen {
+		if p.guard != nil { // which would say so at the next size
+			return root{}, 0, refuse("the database is older than what was signed: it has %d leaves, and this process has seen a head of size %d", committed.size, seen)
+		}
+		return root{}, 0, fmt.Errorf("%w: the database has %d leaves, and this process has seen a head of size %d: it is an older copy", ErrInconsistent, committed.size, seen)
+	}
+	if err := p.extends(ctx, *newest, committed, tree); err != nil {
+		return root{}, 0, err
+	}
+	if committed.size == newest.TreeSize {
+		if !p.passed { // a restored database is told at the start, before any append
+			if err := p.pass(ctx, committed, tree); err != nil {
+				return root{}, newest.TreeSize, err
+			}
+			p.passed = true
+		}
+		return committed, newest.TreeSize, nil
+	}
+	head, err := p.sign(ctx, committed, tree, nil)
+	if unsigned(err) {
+		return root{}, newest.TreeSize, err
+	}
+	p.passed = p.passed || err == nil
+	return committed, head.TreeSize, err
+}
+
+// extends checks that the committed tree is the published one with leaves added
+// at its end.
+func (p *publisher) extends(ctx context.Context, head TreeHead, committed root, tree *tree) error {
+	// One that verifiers refuse must not keep the log from a better one.
+	if err := p.checks.head(head); err != nil && !errors.Is(err, errRetired) {
+		return err
+	}
+	old, err := head.root()
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrInconsistent, err)
+	case committed.size < old.size:
+		return fmt.Errorf("%w: %d leaves are committed, fewer than the %d published", ErrInconsistent, committed.size, old.size)
+	case committed.size == old.size:
+		if !bytes.Equal(committed.hash, old.hash) {
+			return fmt.Errorf("%w: the committed root of size %d is not the published one", ErrInconsistent, old.size)
+		}
+		return nil
+	case old.size == 0: // a consistency proof from the empty tree proves nothing
+		return tree.follow(ctx, committed)
+	}
+	_, err = tree.consistency(ctx, old, committed)
+	return err
+}
+
+// sign signs and stores a head, or returns the one that another replica stored
+// for the same size: the first stored stands. tree proves that it extends what
+// the guard holds; last is the last entry under it, nil where it was read from
+// the database a moment ago.
+func (p *publisher) sign(ctx context.Context, r root, tree *tree, last []byte) (TreeHead, error) {
+	head := r.head("")
+	digest := head.Digest()
+
+	if err := p.pass(ctx, r, tree); err != nil {
+		return TreeHead{}, err
+	}
+	crash.Point("log.guarded")
+
+	signature, err := p.signer.Sign(ctx, digest)
+	if err != nil {
+		return TreeHead{}, fmt.Errorf("sign the head of size %d: %w: %w", r.size, errUnsigned, err)
+	}
+	key, err := p.checks.keys.SignedBy(digest, signature)
+	if err == nil && key.State != signing.StateCurrent {
+		err = fmt.Errorf("it is by a %s key, and new heads are signed by the current one alone", key.State)
+	}
+	if err != nil {
+		return TreeHead{}, fmt.Errorf("sign the head of size %d: the signer's own signature: %w", r.size, err)
+	}
+	crash.Point("log.signed")
+
+	head.Signature = signature
+	stored, err := p.store.insertHead(ctx, head, last)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return TreeHead{}, fmt.Errorf("%w: the database no longer holds the leaf that was committed last under the head of size %d", ErrInconsistent, r.size)
+	}
+	if err != nil {
+		return TreeHead{}, err
+	}
+	if stored.RootHash != head.RootHash {
+		return TreeHead{}, fmt.Errorf("%w: two roots of size %d: %s is published, %s is committed", ErrInconsistent, r.size, stored.RootHash, head.RootHash)
+	}
+	if err := p.checks.head(stored); err != nil {
+		return TreeHead{}, err
+	}
+	crash.Point("log.published")
+
+	// The C2SP checkpoint and its witnesses belong here: they read the stored
+	// head and add signatures of their own.
+
+	return stored, nil
+}

@@ -1,0 +1,239 @@
+package translog
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"github.com/transparency-dev/merkle/compact"
+)
+
+const (
+	// cacheBytes bounds the complete tiles that a process keeps. 64 MiB hold the
+	// tiles of a million leaves.
+	cacheBytes = 64 << 20
+	// maxLoads bounds the loads under way: callers that miss the same tile wait
+	// for the first of them.
+	maxLoads = 4
+	// maxCatchUp is how many leaves are read one by one to bring the edge to a
+	// newer head of another replica; beyond it the edge is read anew.
+	maxCatchUp = 1024
+)
+
+// tree is the part of the log that a process holds in memory: the edge, which is
+// the last tile of each level and grows as leaves are committed, and complete
+// tiles, which never change.
+//
+// Tiles that are read are verified once: the edge must lead to the root that it
+// is read for, and a complete tile to its root in the tile above it.
+type tree struct {
+	store *store
+	fresh bool // nothing in it is older than the call that made it
+	loads chan struct{}
+
+	mu sync.Mutex
+	// All guarded by mu. at is the tree that the edge leads to. Nodes inside a
+	// tile that were complete under mu are read without it.
+	at       state
+	edge     map[uint]*tile // by level
+	complete *simplelru.LRU[tileID, *tile]
+}
+
+func newTree(s *store, bytes int) *tree {
+	complete, err := simplelru.NewLRU[tileID, *tile](max(1, bytes/tileBytes), nil)
+	if err != nil {
+		panic(err) // the size is positive
+	}
+	return &tree{store: s, loads: make(chan struct{}, maxLoads), at: emptyState, edge: map[uint]*tile{}, complete: complete}
+}
+
+// freshTree returns an empty tree: what it says was read after this call.
+func freshTree(s *store) *tree {
+	t := newTree(s, cacheBytes)
+	t.fresh = true
+	return t
+}
+
+// grow adds a committed batch, and reports whether memory was at the tree that
+// the batch extends.
+func (t *tree) grow(g *growth) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.at.same(g.from.root) {
+		return false
+	}
+	for _, n := range g.nodes {
+		id := tileOf(n.id)
+		last := t.edge[id.level]
+		if last == nil || last.tileID != id {
+			if last != nil {
+				t.complete.Add(last.tileID, last)
+			}
+			last = &tile{tileID: id}
+			t.edge[id.level] = last
+		}
+		copy(last.node(n.id), n.hash)
+	}
+	t.at = g.to
+	return true
+}
+
+// replace takes over what another tree has read.
+func (t *tree) replace(other *tree) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.at, t.edge, t.complete = other.at, other.edge, other.complete
+}
+
+// nodes returns nodes that are complete in the tree of the root, and reads what
+// memory does not have.
+func (t *tree) nodes(ctx context.Context, under root, ids []compact.NodeID) ([][]byte, error) {
+	var loaded map[tileID]*tile // also what the cache drops again meanwhile
+	for {
+		hashes, absent, behind := t.lookup(under, ids, loaded)
+		switch {
+		case !behind && len(absent) == 0:
+			return hashes, nil
+		case loaded == nil: // looks again: another caller may have read it
+			select {
+			case t.loads <- struct{}{}:
+				defer func() { <-t.loads }()
+			case <-ctx.Done():
+				return nil, unavailable(ctx.Err())
+			}
+			loaded = map[tileID]*tile{}
+		case behind:
+			if err := t.follow(ctx, under); err != nil {
+				return nil, err
+			}
+		default:
+			if err := t.load(ctx, absent, loaded); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// lookup returns the nodes, or the tiles that are absent, each after those above
+// it that are absent too. loaded are tiles beside those in memory.
+func (t *tree) lookup(under root, ids []compact.NodeID, loaded map[tileID]*tile) (hashes [][]byte, absent []tileID, behind bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.at.size < under.size {
+		return nil, nil, true
+	}
+	hashes = make([][]byte, 0, len(ids))
+	var in *tile
+	for _, id := range ids {
+		at := tileOf(id)
+		if in == nil || in.tileID != at {
+			in = t.tile(at, loaded)
+		}
+		if in != nil {
+			hashes = append(hashes, in.node(id))
+			continue
+		}
+		for chain := len(absent); !slices.Contains(absent, at) && t.tile(at, loaded) == nil; at = tileOf(at.root()) {
+			absent = slices.Insert(absent, chain, at)
+		}
+	}
+	return hashes, absent, false
+}
+
+// tile returns a tile in memory or nil; mu is held.
+func (t *tree) tile(id tileID, loaded map[tileID]*tile) *tile {
+	if last := t.edge[id.level]; last != nil && last.tileID == id {
+		return last
+	}
+	if in, ok := t.complete.Get(id); ok {
+		return in
+	}
+	return loaded[id]
+}
+
+// load reads complete tiles, each listed after the one above it, and verifies
+// each against that one. What it cannot verify because the cache dropped the one
+// above it is left out.
+func (t *tree) load(ctx context.Context, ids []tileID, loaded map[tileID]*tile) error {
+	t.mu.Lock()
+	size := uint64(t.at.size)
+	t.mu.Unlock()
+	read, err := t.store.readTiles(ctx, size, ids)
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, in := range read {
+		above := t.tile(tileOf(in.root()), loaded)
+		if above == nil {
+			continue
+		}
+		if !in.tileID.complete(size) || !bytes.Equal(in.top(), above.node(in.root())) {
+			return fmt.Errorf("%w: tile %d of level %d does not lead to the node above it", ErrInconsistent, in.index, in.level)
+		}
+		loaded[in.tileID] = in
+		t.complete.Add(in.tileID, in)
+	}
+	return nil
+}
+
+// follow brings the edge to a tree at least as large as the root's.
+func (t *tree) follow(ctx context.Context, to root) error {
+	t.mu.Lock()
+	from := t.at
+	t.mu.Unlock()
+	if from.size >= to.size {
+		return nil
+	}
+	if from.size > 0 && to.size-from.size <= maxCatchUp {
+		entries, err := t.store.readEntries(ctx, uint64(from.size), uint64(to.size))
+		if err != nil {
+			return err
+		}
+		g, err := from.grow(entries)
+		if err == nil && bytes.Equal(g.to.hash, to.hash) {
+			t.grow(g) // or another caller was faster
+			return nil
+		}
+	}
+	return t.readEdge(ctx, to)
+}
+
+// readEdge reads the edge of the tree of the root, and verifies that it leads
+// there.
+func (t *tree) readEdge(ctx context.Context, to root) error {
+	size := uint64(to.size)
+	perfect := compact.RangeNodes(0, size, nil)
+	var ids []tileID
+	edge := map[uint]*tile{}
+	for _, id := range perfect {
+		if at := tileOf(id); edge[at.level] == nil {
+			edge[at.level] = &tile{}
+			ids = append(ids, at)
+		}
+	}
+	read, err := t.store.readTiles(ctx, size, ids)
+	if err != nil {
+		return err
+	}
+	for _, in := range read {
+		edge[in.level] = in
+	}
+	next := state{root: to}
+	for _, id := range perfect {
+		next.hashes = append(next.hashes, edge[tileOf(id).level].node(id))
+	}
+	if err := next.check(); err != nil {
+		return fmt.Errorf("%w: the stored leaves and nodes do not lead to the root of size %d", ErrInconsistent, to.size)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.at.size < to.size {
+		t.at, t.edge = next, edge
+	}
+	return nil
+}

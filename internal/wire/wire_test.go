@@ -1,0 +1,296 @@
+package wire_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/certificate"
+	"github.com/fairpact/fairpact/internal/deal"
+	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/store"
+	"github.com/fairpact/fairpact/internal/wire"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+// parsed reads a body as strictly as the service reads others: a duplicate
+// member is an error.
+func parsed(t *testing.T, body []byte, err error) map[string]any {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := canon.ParseObject(body)
+	if err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+	return tree
+}
+
+// members checks that an object has exactly these members.
+func members(t *testing.T, object any, want string) {
+	t.Helper()
+	got := slices.Sorted(maps.Keys(object.(map[string]any)))
+	if names := slices.Sorted(strings.FieldsSeq(want)); !slices.Equal(got, names) {
+		t.Errorf("members %v\nwant    %v", got, names)
+	}
+}
+
+// Payloads by outcome and algorithm (SPEC 2.5).
+func payloads() map[string]certificate.Payload {
+	hash := "sha256:" + strings.Repeat("0a", 32)
+	base := certificate.Payload{
+		CertVersion: certificate.Version, CertID: "c_1", DealID: "d_1", Mode: "sealed", Retention: "standard",
+		Parties: []certificate.Party{
+			{Index: 0, Label: "<a> & \"b\"\u2028\\\x01", Commitment: &hash, AttestedBy: certificate.AttestedByInitiator},
+			{Index: 1, Label: "é", AttestedBy: certificate.AttestedByInitiator},
+		},
+		Timing: certificate.Timing{CreatedAt: 1},
+	}
+	computed := func(algorithm, result string) certificate.Payload {
+		p := base
+		p.Outcome, p.Algorithm, p.InputRoot, p.Result = certificate.Computed, algorithm, &hash, json.RawMessage(result)
+		p.Timing = certificate.Timing{CreatedAt: 1, CommitsClosedAt: ptr(int64(2)), RevealsClosedAt: ptr(int64(3)), ComputedAt: ptr(int64(4))}
+		p.Properties = certificate.Properties(p.Outcome, algorithm, "standard")
+		return p
+	}
+	void := func(root *string, flakers ...int) certificate.Payload {
+		p := base
+		p.Outcome, p.Algorithm, p.InputRoot, p.VoidFlakers, p.Retention = certificate.Void, "shapley.v1", root, flakers, "purge"
+		p.Properties = certificate.Properties(p.Outcome, p.Algorithm, "purge")
+		return p
+	}
+	return map[string]certificate.Payload{
+		"split":           computed("split.v1", `{"allocation":{"log_proof":{"tree_size":0},"signature":"<item>"}}`),
+		"random":          computed("random.v1", `{"beacon":{"round":9007199254740991},"winner":1}`),
+		"shapley":         computed("shapley.v1", `{"shares":[{"denominator":2,"numerator":-1}]}`),
+		"missed deadline": void(nil, 0, 1),
+		"rejection":       void(&hash, 1),
+	}
+}
+
+// SPEC 2.5: the signed bytes with the two members that are not signed.
+func TestCertificateIsTheJSONOfTheWholeCertificate(t *testing.T) {
+	for name, payload := range payloads() {
+		for _, path := range [][]string{{}, {strings.Repeat("0", 64), strings.Repeat("f", 64)}} {
+			t.Run(fmt.Sprintf("%s, path of %d", name, len(path)), func(t *testing.T) {
+				signed, err := payload.SigningBytes()
+				if err != nil {
+					t.Fatal(err)
+				}
+				before := string(signed)
+				whole := certificate.Certificate{Payload: payload, Signature: "es256:00", LogProof: certificate.LogProof{TreeSize: 7, LeafIndex: 3, InclusionPath: path}}
+				body, err := wire.Certificate(escrow.Issued{
+					CertID: payload.CertID, Outcome: payload.Outcome, Payload: slices.Clip(signed), Signature: whole.Signature, Proof: whole.LogProof,
+				})
+				got := parsed(t, body, err)
+				text, err := json.Marshal(whole)
+				if want := parsed(t, text, err); !reflect.DeepEqual(got, want) {
+					t.Errorf("%s\nwant %s", body, text)
+				}
+				members(t, got, "cert_version cert_id deal_id outcome algorithm mode retention parties input_root result void_flakers properties timing log_proof tee_attestation signature")
+				members(t, got["log_proof"], "tree_size leaf_index inclusion_path")
+				members(t, got["timing"], "created_at commits_closed_at reveals_closed_at computed_at")
+				members(t, got["parties"].([]any)[0], "index label commitment attested_by")
+				// Whoever takes the two away has what was signed.
+				delete(got, "log_proof")
+				delete(got, "signature")
+				if string(canon.Encode(got)) != before || string(signed) != before {
+					t.Errorf("the signed bytes are not what was signed:\n%s\nwant %s", canon.Encode(got), before)
+				}
+			})
+		}
+	}
+}
+
+func view(state deal.State, change func(*escrow.View)) escrow.View {
+	v := escrow.View{
+		Deal: &escrow.Deal{Declaration: &store.Declaration{
+			DealID: "d_1", Algorithm: "split.v1", Params: []byte(`{"items":["<car>"]}`), Mode: "sealed", Retention: "standard",
+			Labels: []string{"a", "<b>"}, CommitDeadline: 10, RevealDeadline: 20, CreatedAt: 1, OwnerHash: []byte("owner"),
+		}},
+		Snapshot: &store.Snapshot{Parts: make([]store.Part, 2), Phase: state}, State: state,
+	}
+	if change != nil {
+		change(&v)
+	}
+	return v
+}
+
+// SPEC 2.4: all members are always there, and unused ones null.
+func TestView(t *testing.T) {
+	hash := "sha256:" + strings.Repeat("0a", 32)
+	for name, row := range map[string]struct {
+		view escrow.View
+		want string
+	}{
+		"new": {view(deal.Open, nil), `{"deal_id":"d_1","algorithm":"split.v1","algorithm_params":{"items":["<car>"]},"mode":"sealed","retention":"standard",
+			"state":"OPEN","initiator":0,"parties":[{"index":0,"label":"a","committed":false,"commitment":null,"revealed":false},
+			{"index":1,"label":"<b>","committed":false,"commitment":null,"revealed":false}],"commit_deadline":10,"reveal_deadline":20,"created_at":1,
+			"commits_closed_at":null,"reveals_closed_at":null,"computed_at":null,"result":null,"void_flakers":null,"certificate_id":null}`},
+		"computed": {view(deal.Computed, func(v *escrow.View) {
+			v.Parts = []store.Part{{Commitment: &hash, Revealed: true}, {Commitment: &hash, Revealed: true}}
+			v.CommitsClosedAt, v.RevealsClosedAt, v.ComputedAt = ptr(int64(2)), ptr(int64(3)), ptr(int64(4))
+			v.Result, v.CertificateID = []byte(`{"x":1}`), ptr("c_1")
+			v.Sealed = [][]byte{[]byte("sealed input")}
+		}), `{"deal_id":"d_1","algorithm":"split.v1","algorithm_params":{"items":["<car>"]},"mode":"sealed","retention":"standard",
+			"state":"COMPUTED","initiator":0,"parties":[{"index":0,"label":"a","committed":true,"commitment":"` + hash + `","revealed":true},
+			{"index":1,"label":"<b>","committed":true,"commitment":"` + hash + `","revealed":true}],"commit_deadline":10,"reveal_deadline":20,"created_at":1,
+			"commits_closed_at":2,"reveals_closed_at":3,"computed_at":4,"result":{"x":1},"void_flakers":null,"certificate_id":"c_1"}`},
+		"void, certificate pending": {view(deal.Void, func(v *escrow.View) {
+			v.Parts[0].Commitment, v.VoidFlakers, v.CertID = &hash, []int{1}, ptr("c_1")
+		}), `{"deal_id":"d_1","algorithm":"split.v1","algorithm_params":{"items":["<car>"]},"mode":"sealed","retention":"standard",
+			"state":"VOID","initiator":0,"parties":[{"index":0,"label":"a","committed":true,"commitment":"` + hash + `","revealed":false},
+			{"index":1,"label":"<b>","committed":false,"commitment":null,"revealed":false}],"commit_deadline":10,"reveal_deadline":20,"created_at":1,
+			"commits_closed_at":null,"reveals_closed_at":null,"computed_at":null,"result":null,"void_flakers":[1],"certificate_id":null}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			body, err := wire.View(row.view)
+			if got, want := parsed(t, body, err), parsed(t, []byte(row.want), nil); !reflect.DeepEqual(got, want) {
+				t.Errorf("%s\nwant %s", body, row.want)
+			}
+		})
+	}
+}
+
+// SPEC 4: `{deal_id, state, party, committed, next}`.
+func TestCommitted(t *testing.T) {
+	d := view(deal.Open, nil).Deal
+	for state, next := range map[deal.State]string{
+		deal.Committing: "wait for the others: poll GET /v1/deals/d_1 until its state is REVEALING, then call POST /v1/deals/d_1/reveal with your input and salt before 20",
+		deal.Revealing:  "all have committed: call POST /v1/deals/d_1/reveal with your input and salt before 20",
+		deal.Void:       "the deal is VOID: read it with GET /v1/deals/d_1",
+	} {
+		body, err := wire.Committed(d, escrow.Committed{DealID: "d_1", State: state, Party: 1, Committed: true})
+		want := map[string]any{"deal_id": "d_1", "state": string(state), "party": int64(1), "committed": true, "next": next}
+		if got := parsed(t, body, err); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s\nwant %v", body, want)
+		}
+	}
+}
+
+// SPEC 2.3, 2.9, 4: what use cases answer has the contract's members.
+func TestAnswersHaveTheContractsMembers(t *testing.T) {
+	for want, v := range map[string]any{
+		"api_key":                                          escrow.NewKey{},
+		"deal_id state invite_tokens":                      escrow.Created{Invites: []escrow.Invite{}},
+		"party label token":                                escrow.Invite{},
+		"deal_id state party revealed result":              escrow.Revealed{},
+		"deal_id state result certificate_id":              escrow.Drawn{},
+		"deal_id state":                                    escrow.Cancelled{},
+		"cert_id valid outcome checks note":                escrow.Verification{},
+		"signature input_root_wellformed merkle_inclusion": escrow.Checks{},
+	} {
+		body, err := wire.Encode(v)
+		members(t, parsed(t, body, err), want)
+	}
+	body, err := wire.Encode(escrow.Created{Warning: "w"})
+	members(t, parsed(t, body, err), "deal_id state invite_tokens warning")
+	body, err = wire.Encode(escrow.Revealed{})
+	if got := parsed(t, body, err); got["result"] != nil {
+		t.Errorf("a reveal without a result: %s", body)
+	}
+}
+
+func TestInputs(t *testing.T) {
+	body, err := wire.Inputs("d_1", []escrow.OpenInput{{Input: []byte(`{"a":"<b>"}`), Salt: "s"}, {Input: []byte(`{}`)}})
+	want := map[string]any{"deal_id": "d_1", "inputs": []any{
+		map[string]any{"party": int64(0), "input": map[string]any{"a": "<b>"}, "salt": "s"},
+		map[string]any{"party": int64(1), "input": map[string]any{}, "salt": ""},
+	}}
+	if got := parsed(t, body, err); !reflect.DeepEqual(got, want) {
+		t.Errorf("%s\nwant %v", body, want)
+	}
+}
+
+func TestObject(t *testing.T) {
+	for _, row := range []struct {
+		body  string
+		empty bool
+		code  problem.Code // empty: read
+	}{
+		{`{}`, false, ""}, {`{"a":1}`, true, ""}, {``, true, ""},
+		{``, false, problem.InvalidJSON}, {`{"secret":1,"secret":2}`, false, problem.InvalidJSON}, {`{"secret":1.5}`, false, problem.InvalidJSON},
+		{`{"secret"`, true, problem.InvalidJSON}, {`["secret"]`, true, problem.InvalidRequest}, {`null`, true, problem.InvalidRequest}, {`"secret"`, true, problem.InvalidRequest},
+	} {
+		_, err := wire.Object([]byte(row.body), row.empty)
+		if row.code == "" && err != nil || row.code != "" && !problem.Is(err, row.code) {
+			t.Errorf("%q: %v, want %q", row.body, err, row.code)
+		}
+		if err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: the error shows the body: %v", row.body, err)
+		}
+	}
+}
+
+func TestDeclared(t *testing.T) {
+	const good = `"algorithm":"split.v1","party_labels":["a","b"],"commit_deadline":10,"reveal_deadline":20`
+	for _, row := range []struct{ body, want string }{ // want: the declaration, or what the refusal says
+		{`{` + good + `}`, `{split.v1 sealed standard [a b] 10 20 map[] []}`},
+		{`{` + good + `,"mode":null,"retention":null,"algorithm_params":null}`, `{split.v1 sealed standard [a b] 10 20 map[] []}`},
+		{`{` + good + `,"mode":"open","retention":"purge","algorithm_params":{"items":["x"]}}`, `{split.v1 open purge [a b] 10 20 map[items:[x]] []}`},
+		{`{` + good + `,"z":1,"b":{}}`, `{split.v1 sealed standard [a b] 10 20 map[] [b z]}`},
+		{`{}`, "algorithm is missing or null"},
+		{`{` + strings.Replace(good, `"split.v1"`, `1`, 1) + `}`, "algorithm is a number; it must be one of"},
+		{`{` + strings.Replace(good, `["a","b"]`, `["a",null]`, 1) + `}`, "party_labels[1] must be a string"},
+		{`{` + strings.Replace(good, `["a","b"]`, `{}`, 1) + `}`, "party_labels is an object; it must be an array"},
+		{`{` + strings.Replace(good, `10`, `"10"`, 1) + `}`, "commit_deadline is a string; it must be an integer"},
+		{`{` + strings.Replace(good, `20`, `null`, 1) + `}`, "reveal_deadline is missing or null"},
+		{`{` + good + `,"mode":"closed"}`, `mode is "closed"; it must be "sealed" or "open"`},
+		{`{` + good + `,"retention":true}`, `retention is a boolean; it must be "standard" or "purge"`},
+		{`{` + good + `,"algorithm_params":[]}`, "algorithm_params is an array; it must be an object"},
+	} {
+		body, err := wire.Object([]byte(row.body), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		declared, err := wire.Declared(body)
+		if got := fmt.Sprint(declared); err == nil && got != row.want {
+			t.Errorf("%s: %s, want %s", row.body, got, row.want)
+		}
+		if err != nil && (!problem.Is(err, problem.InvalidRequest) || !strings.Contains(err.Error(), row.want)) {
+			t.Errorf("%s: %v, want %s", row.body, err, row.want)
+		}
+	}
+}
+
+func TestCommitmentAndOpening(t *testing.T) {
+	hash := strings.Repeat("0a", 32)
+	for body, code := range map[string]problem.Code{
+		`{"commitment":"sha256:` + hash + `"}`:                  "",
+		`{"commitment":"sha256:` + strings.ToUpper(hash) + `"}`: problem.InvalidCommitment,
+		`{"commitment":"` + hash + `"}`:                         problem.InvalidCommitment,
+		`{"commitment":null}`:                                   problem.InvalidRequest,
+		`{}`:                                                    problem.InvalidRequest,
+	} {
+		tree := parsed(t, []byte(body), nil)
+		got, err := wire.Commitment(tree)
+		if code == "" && (err != nil || got[0] != 10) || code != "" && !problem.Is(err, code) {
+			t.Errorf("%s: %x, %v; want %q", body, got, err, code)
+		}
+	}
+	for body, want := range map[string]string{
+		`{"input":{"a":1}}`:                                      "map[a:1] \"\"",
+		`{"input":{},"salt":null}`:                               "map[] \"\"",
+		`{"input":{},"salt":"secret"}`:                           "map[] \"secret\"",
+		`{"salt":"secret"}`:                                      "input is missing or null",
+		`{"input":"secret"}`:                                     "input is a string",
+		`{"input":{"secret":1},"salt":7}`:                        "salt must be a string",
+		`{"input":{},"salt":"` + strings.Repeat("é", 513) + `"}`: "salt has 1026 bytes; at most 1024",
+	} {
+		o, err := wire.Opening(parsed(t, []byte(body), nil))
+		if got := fmt.Sprintf("%v %q", o.Input, o.Salt); err == nil && got != want {
+			t.Errorf("%s: %s, want %s", body, got, want)
+		}
+		if err != nil && (!problem.Is(err, problem.InvalidRequest) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret")) {
+			t.Errorf("%s: %v, want %s", body, err, want)
+		}
+	}
+}
