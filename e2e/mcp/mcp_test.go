@@ -65,9 +65,9 @@ func TestMCPWayOfADeal(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
 	past := e2e.BeaconChain(t).RoundAt(time.Now().Unix()) - 10
-	split := func() e2e.Body { return e2e.SplitBody(time.Minute, 2*time.Minute) }
-	random := func() e2e.Body { return e2e.RandomBody(3, past, time.Minute, 2*time.Minute) }
-	shapley := func() e2e.Body { return e2e.ShapleyBody(time.Minute, 2*time.Minute) }
+	split := func() e2e.Body { return e2e.SplitBody(time.Hour, 2*time.Hour) }
+	random := func() e2e.Body { return e2e.RandomBody(3, past, time.Hour, 2*time.Hour) }
+	shapley := func() e2e.Body { return e2e.ShapleyBody(time.Hour, 2*time.Hour) }
 	for name, deal := range map[string]struct {
 		body   func() e2e.Body // made when the test has its turn: its deadlines count from then
 		inputs []e2e.Body
@@ -128,7 +128,7 @@ func TestMCPWayOfADeal(t *testing.T) {
 func TestMCPIsTheRESTBody(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
-	b := e2e.ShapleyBody(time.Minute, 2*time.Minute)
+	b := e2e.ShapleyBody(time.Hour, 2*time.Hour)
 	b["algorithm_params"] = json.RawMessage(`{"coalition_values":{"ann":9007199254740991,"bob":9007199254740990,"ann,bob":9007199254740991}}`)
 	b["party_labels"] = []string{"ann", "bob"}
 	d := c.Create(b)
@@ -183,7 +183,7 @@ func TestMCPIsTheRESTBody(t *testing.T) {
 func TestMCPRefusals(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
-	d, other := c.Create(e2e.SplitBody(time.Minute, 2*time.Minute)), c.Create(e2e.SplitBody(time.Minute, 2*time.Minute))
+	d, other := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour)), c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
 	deal := func(more string) string {
 		return fmt.Sprintf(`{"deal_id":%q,"invite_token":%q%s}`, d.ID, d.Tokens[0], more)
 	}
@@ -277,7 +277,7 @@ func TestMCPDraws(t *testing.T) {
 		if !out {
 			round = chain.RoundAt(time.Now().Unix() + 3600)
 		}
-		d := c.Create(e2e.RandomBody(2, round, time.Minute, 2*time.Minute))
+		d := c.Create(e2e.RandomBody(2, round, time.Hour, 2*time.Hour))
 		token := fmt.Sprintf(`{"deal_id":%q,"invite_token":%q}`, d.ID, d.Tokens[1])
 		c.Fails("CERT_NOT_READY", "get_certificate", token)
 		d.Play(e2e.Body{"nonce": "aa"}, e2e.Body{"nonce": "bb"})
@@ -311,7 +311,7 @@ func TestMCPIdempotency(t *testing.T) {
 	if err := json.Unmarshal(key, &k); err != nil {
 		t.Fatal(err)
 	}
-	b := e2e.SplitBody(time.Minute, 2*time.Minute)
+	b := e2e.SplitBody(time.Hour, 2*time.Hour)
 	b["api_key"], b["idempotency_key"] = k.APIKey, unique
 	first := c.Tool("create_deal", b)
 	e2e.Same(t, "a deal created again", c.Tool("create_deal", b).Structured, first.Structured)
