@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -46,12 +47,12 @@ func (s *Store) Reveal(ctx context.Context, a Act) (Acted, error) { return s.rev
 // acts makes the coalescer of a statement that stores acts.
 func (s *Store) acts(statement string, columns func([]Act) []any) *coalescer[Act, Acted] {
 	c := &coalescer[Act, Acted]{
+		row:     func(a Act) string { return a.DealID + " " + strconv.Itoa(a.Party) },
 		deal:    func(a Act) string { return a.DealID },
 		size:    func(a Act) int { return len(a.Sealed) + 256 },
 		skipped: func(a Acted) bool { return !a.locked },
 	}
-	c.run = func(ctx context.Context, calls []Act, wait bool) ([]Acted, error) {
-		acts, at := distinct(calls)
+	c.run = func(ctx context.Context, acts []Act, wait bool) ([]Acted, error) {
 		done := make([]Acted, 0, len(acts))
 		err := s.locked(ctx, dealsOf(acts), wait, statement, columns(acts), func(row pgx.CollectableRow) error {
 			var a Acted
@@ -63,41 +64,9 @@ func (s *Store) acts(statement string, columns func([]Act) []any) *coalescer[Act
 			done = append(done, a)
 			return err
 		})
-		if err != nil {
-			return nil, err
-		}
-		answers := make([]Acted, len(calls))
-		taken := make([]bool, len(done))
-		for i, n := range at {
-			answers[i] = done[n]
-			answers[i].Done = done[n].Done && !taken[n] // of twins the first is stored
-			taken[n] = true
-		}
-		return answers, nil
+		return done, err
 	}
-	return c.start()
-}
-
-// distinct drops acts of a party that has one in the list already, and tells
-// where in the result each call stands.
-func distinct(calls []Act) (acts []Act, at []int) {
-	type place struct {
-		deal  string
-		party int
-	}
-	seen := make(map[place]int, len(calls))
-	at = make([]int, len(calls))
-	for i, a := range calls {
-		p := place{a.DealID, a.Party}
-		n, twin := seen[p]
-		if !twin {
-			n = len(acts)
-			seen[p] = n
-			acts = append(acts, a)
-		}
-		at[i] = n
-	}
-	return acts, at
+	return c.start(s.budget)
 }
 
 func dealsOf(acts []Act) []string {

@@ -46,12 +46,7 @@ func (s *Store) certificate(ctx context.Context, by certificateBy) (*Certificate
 }
 
 func (s *Store) newCertificates() *coalescer[certificateBy, *Certificate] {
-	c := &coalescer[certificateBy, *Certificate]{deal: func(q certificateBy) string {
-		if q.cert != nil {
-			return *q.cert
-		}
-		return *q.deal
-	}}
+	c := &coalescer[certificateBy, *Certificate]{}
 	c.run = func(ctx context.Context, calls []certificateBy, _ bool) ([]*Certificate, error) {
 		certs, deals := make([]*string, len(calls)), make([]*string, len(calls))
 		for i, q := range calls {
@@ -71,7 +66,7 @@ func (s *Store) newCertificates() *coalescer[certificateBy, *Certificate] {
 		})(rows)
 		return found, err
 	}
-	return c.start()
+	return c.start(s.budget)
 }
 
 // SetSignature keeps a signature for a certificate that the log did not take
@@ -96,7 +91,7 @@ func (s *Store) Publish(ctx context.Context, p Publication) (bool, error) {
 }
 
 func (s *Store) newPublications() *coalescer[Publication, bool] {
-	c := &coalescer[Publication, bool]{deal: func(p Publication) string { return p.CertID }}
+	c := &coalescer[Publication, bool]{row: func(p Publication) string { return p.CertID }}
 	c.run = func(ctx context.Context, all []Publication, _ bool) ([]bool, error) {
 		// In the order of their ids, or two groups of two processes deadlock.
 		sorted := slices.SortedFunc(slices.Values(all), func(a, b Publication) int { return strings.Compare(a.CertID, b.CertID) })
@@ -115,5 +110,5 @@ func (s *Store) newPublications() *coalescer[Publication, bool] {
 		}
 		return done, err
 	}
-	return c.start()
+	return c.start(s.budget)
 }

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"hash/maphash"
 	"strings"
 	"sync"
 	"time"
@@ -16,31 +15,39 @@ import (
 const (
 	maxGroup     = 512     // calls of one statement
 	maxGroupSize = 1 << 20 // bytes of one statement's arguments, unless a single call has more
-	lanes        = 2       // one group is on its way to the disk while the next one fills
+	statements   = 3       // under way at once: the next groups fill meanwhile
 	slowDeals    = 4       // that may wait for a lock at once, each on a connection of its own
 	groupTimeout = 20 * time.Second
 )
 
 var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/store")
 
+// budget bounds what a store's coalescers have under way at once. Under load the
+// calls that wait for a turn make larger groups.
+type budget struct{ statements, slowDeals chan struct{} }
+
+func newBudget() budget {
+	return budget{make(chan struct{}, statements), make(chan struct{}, slowDeals)}
+}
+
 // coalescer runs the calls that wait at the same moment, of any deals, as one
 // statement: the round trips, wakeups and flushes of one serve all. Nothing
 // waits for a timer, so a lone call goes at once.
 //
-// Calls of one deal go to one lane, in order. Where a statement skipped a deal
-// because another transaction holds its row, that deal's calls wait for it
-// together, aside: a slow deal holds up no other.
+// Where a statement skipped a deal because another transaction holds its row,
+// that deal's calls wait for it together, aside: a slow deal holds up no other.
 type coalescer[Q, A any] struct {
 	// run executes the calls in one transaction and one round trip and returns an
 	// answer for each. wait says to wait for locks instead of skipping; the calls
 	// are then of one deal.
 	run     func(ctx context.Context, calls []Q, wait bool) ([]A, error)
-	deal    func(Q) string // whose lane and lock a call needs
 	size    func(Q) int    // bytes; nil: not worth counting
-	skipped func(A) bool   // nil: the statement takes no locks
+	row     func(Q) string // what a call writes: two of one row go into two groups; nil: the statement reads
+	deal    func(Q) string // whose lock a call needs; nil: none
+	skipped func(A) bool   // whether the lock was not to be had; nil with deal
 
-	queues [lanes]chan *call[Q, A]
-	seed   maphash.Seed
+	queue  chan *call[Q, A]
+	budget budget
 	stop   context.CancelFunc
 	loops  sync.WaitGroup
 
@@ -48,7 +55,6 @@ type coalescer[Q, A any] struct {
 	// aside holds, guarded by mu, the calls of each deal that somebody waits for
 	// aside. A deal is a key as long as its goroutine runs.
 	aside map[string][]*call[Q, A]
-	slots chan struct{} // one for each deal that waits
 }
 
 // call is what one caller waits for. done holds one answer, so that no loop
@@ -65,15 +71,11 @@ type outcome[A any] struct {
 }
 
 // start begins to serve calls.
-func (c *coalescer[Q, A]) start() *coalescer[Q, A] {
+func (c *coalescer[Q, A]) start(b budget) *coalescer[Q, A] {
 	ctx, stop := context.WithCancel(context.Background())
-	c.stop, c.seed = stop, maphash.MakeSeed()
-	c.aside, c.slots = make(map[string][]*call[Q, A]), make(chan struct{}, slowDeals)
-	for i := range c.queues {
-		queue := make(chan *call[Q, A], 4*maxGroup)
-		c.queues[i] = queue
-		c.loops.Go(func() { c.serve(ctx, queue) })
-	}
+	c.stop, c.budget, c.aside = stop, b, make(map[string][]*call[Q, A])
+	c.queue = make(chan *call[Q, A], 4*maxGroup)
+	c.loops.Go(func() { c.serve(ctx) })
 	return c
 }
 
@@ -90,7 +92,7 @@ func (c *coalescer[Q, A]) do(ctx context.Context, query Q) (answer A, err error)
 	defer span.End()
 	one := &call[Q, A]{query, span, make(chan outcome[A], 1)}
 	select {
-	case c.queues[maphash.String(c.seed, c.deal(query))%lanes] <- one:
+	case c.queue <- one:
 	case <-ctx.Done():
 		return answer, outage(ctx.Err())
 	}
@@ -102,45 +104,80 @@ func (c *coalescer[Q, A]) do(ctx context.Context, query Q) (answer A, err error)
 	}
 }
 
-func (c *coalescer[Q, A]) serve(ctx context.Context, queue chan *call[Q, A]) {
+func (c *coalescer[Q, A]) serve(ctx context.Context) {
 	var next *call[Q, A]
 	for {
 		if next == nil {
 			select {
 			case <-ctx.Done():
 				return
-			case next = <-queue:
+			case next = <-c.queue:
 			}
 		}
-		var group []*call[Q, A]
-		group, next = c.drain(queue, next)
-		c.execute(ctx, group, false)
-	}
-}
-
-// drain takes what waits now. rest is a call that is too large for this group.
-func (c *coalescer[Q, A]) drain(queue chan *call[Q, A], first *call[Q, A]) (group []*call[Q, A], rest *call[Q, A]) {
-	group = []*call[Q, A]{first}
-	size := c.bytes(first)
-	for len(group) < maxGroup {
 		select {
-		case next := <-queue:
-			if size += c.bytes(next); size > maxGroupSize {
-				return group, next
-			}
-			group = append(group, next)
-		default:
-			return group, nil
+		case <-ctx.Done():
+			return
+		case c.budget.statements <- struct{}{}:
 		}
+		group := c.newGroup(next)
+		next = c.drain(group)
+		if c.row != nil { // one group of writes at a time: the next one would meet its locks
+			c.execute(ctx, group.calls, false)
+			<-c.budget.statements
+			continue
+		}
+		c.loops.Go(func() {
+			defer func() { <-c.budget.statements }()
+			c.execute(ctx, group.calls, false)
+		})
 	}
-	return group, nil
 }
 
-func (c *coalescer[Q, A]) bytes(one *call[Q, A]) int {
-	if c.size == nil {
-		return 0
+// group is calls that fit into one statement.
+type group[Q, A any] struct {
+	calls []*call[Q, A]
+	size  int
+	rows  map[string]struct{}
+}
+
+func (c *coalescer[Q, A]) newGroup(first *call[Q, A]) *group[Q, A] {
+	g := &group[Q, A]{rows: make(map[string]struct{})}
+	c.add(g, first)
+	return g
+}
+
+// add adds a call to a group, or reports that it belongs into the next one.
+func (c *coalescer[Q, A]) add(g *group[Q, A], one *call[Q, A]) bool {
+	size := g.size
+	if c.size != nil {
+		size += c.size(one.query)
 	}
-	return c.size(one.query)
+	if len(g.calls) == maxGroup || len(g.calls) > 0 && size > maxGroupSize {
+		return false
+	}
+	if c.row != nil {
+		row := c.row(one.query)
+		if _, twin := g.rows[row]; twin {
+			return false
+		}
+		g.rows[row] = struct{}{}
+	}
+	g.calls, g.size = append(g.calls, one), size
+	return true
+}
+
+// drain adds what waits now and returns the first call that did not fit.
+func (c *coalescer[Q, A]) drain(g *group[Q, A]) *call[Q, A] {
+	for {
+		select {
+		case next := <-c.queue:
+			if !c.add(g, next) {
+				return next
+			}
+		default:
+			return nil
+		}
+	}
 }
 
 // execute runs a group and answers it. Where one call spoiled it for the others
@@ -179,7 +216,7 @@ func (c *coalescer[Q, A]) execute(ctx context.Context, group []*call[Q, A], wait
 // call alone may not meet.
 func retriable(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (pg.Code == "23505" || strings.HasPrefix(pg.Code, "40"))
+	return ok && (strings.HasPrefix(pg.Code, "22") || strings.HasPrefix(pg.Code, "23") || strings.HasPrefix(pg.Code, "40"))
 }
 
 // putAside lets a call wait for its deal's row together with the deal's other calls.
@@ -196,22 +233,24 @@ func (c *coalescer[Q, A]) putAside(ctx context.Context, one *call[Q, A]) {
 
 // waitFor runs the calls that were put aside for a deal until none is left.
 func (c *coalescer[Q, A]) waitFor(ctx context.Context, deal string) {
-	c.slots <- struct{}{}
-	defer func() { <-c.slots }()
+	c.budget.slowDeals <- struct{}{}
+	defer func() { <-c.budget.slowDeals }()
 	for {
 		c.mu.Lock()
-		group := c.aside[deal]
-		if len(group) == 0 {
+		waiting := c.aside[deal]
+		if len(waiting) == 0 {
 			delete(c.aside, deal)
 			c.mu.Unlock()
 			return
 		}
 		c.aside[deal] = nil
 		c.mu.Unlock()
-		for len(group) > 0 {
-			n := min(len(group), maxGroup)
-			c.execute(ctx, group[:n], true)
-			group = group[n:]
+		for len(waiting) > 0 {
+			group := c.newGroup(waiting[0])
+			for waiting = waiting[1:]; len(waiting) > 0 && c.add(group, waiting[0]); {
+				waiting = waiting[1:]
+			}
+			c.execute(ctx, group.calls, true)
 		}
 	}
 }

@@ -50,7 +50,6 @@ func (s *Store) CreateDeal(ctx context.Context, d NewDeal) (Created, error) {
 
 func (s *Store) newCreations() *coalescer[NewDeal, Created] {
 	c := &coalescer[NewDeal, Created]{
-		deal: func(d NewDeal) string { return d.DealID },
 		size: func(d NewDeal) int { return len(d.Params) + 300*len(d.Labels) },
 	}
 	c.run = func(ctx context.Context, deals []NewDeal, _ bool) ([]Created, error) {
@@ -60,7 +59,7 @@ func (s *Store) newCreations() *coalescer[NewDeal, Created] {
 		}
 		return pgx.CollectRows(rows, pgx.RowToStructByPos[Created])
 	}
-	return c.start()
+	return c.start(s.budget)
 }
 
 func creationColumns(deals []NewDeal) []any {

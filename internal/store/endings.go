@@ -46,6 +46,7 @@ type ended struct{ free, ended bool }
 
 func (s *Store) newEndings() *coalescer[*Ending, ended] {
 	c := &coalescer[*Ending, ended]{
+		row:     func(e *Ending) string { return e.DealID },
 		deal:    func(e *Ending) string { return e.DealID },
 		size:    func(e *Ending) int { return len(e.Payload) + len(e.Result) },
 		skipped: func(e ended) bool { return !e.free },
@@ -69,7 +70,7 @@ func (s *Store) newEndings() *coalescer[*Ending, ended] {
 		err := s.pool.SendBatch(ctx, batch).Close()
 		return done, err
 	}
-	return c.start()
+	return c.start(s.budget)
 }
 
 // allRevealed reports whether nothing can be inserted any more into any of the deals.

@@ -3,6 +3,9 @@ package store_test
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
 	"os"
 	"testing"
 
@@ -15,54 +18,72 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
-// bench is a migrated database with a store over it, and the store's tables as
-// a test sees them.
-type bench struct {
+// fixture is a migrated database with a store over it, and the store's tables
+// as a test sees them.
+type fixture struct {
 	*store.Store
 	replica *store.Store // another process with the same database
 	url     string
 	sql     *pgx.Conn
 }
 
-func newBench(t *testing.T) *bench {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	b := &bench{url: servertest.Postgres(t)}
-	if err := store.Migrate(t.Context(), b.url); err != nil {
-		t.Fatal(err)
-	}
-	b.Store, b.replica = b.open(t), b.open(t)
-	var err error
-	if b.sql, err = pgx.Connect(t.Context(), b.url); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = b.sql.Close(context.Background()) })
-	return b
+	f := &fixture{url: servertest.Postgres(t)}
+	check(t, store.Migrate(t.Context(), f.url))
+	f.Store, f.replica, f.sql = f.open(t), f.open(t), f.connect(t)
+	return f
 }
 
-func (b *bench) open(t *testing.T) *store.Store {
+func (f *fixture) open(t *testing.T) *store.Store {
 	t.Helper()
-	s, err := store.Open(t.Context(), b.url, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, err := store.Open(t.Context(), f.url, 0)
+	check(t, err)
 	t.Cleanup(s.Close)
 	return s
 }
 
-// exec changes the tables behind the store's back.
-func (b *bench) exec(t *testing.T, statement string, args ...any) {
+func (f *fixture) connect(t *testing.T) *pgx.Conn {
 	t.Helper()
-	if _, err := b.sql.Exec(t.Context(), statement, args...); err != nil {
+	conn, err := pgx.Connect(t.Context(), f.url)
+	check(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func checkAll(t *testing.T, errs []error) {
+	t.Helper()
+	check(t, errors.Join(errs...))
+}
+
+// exec changes the tables behind the store's back.
+func (f *fixture) exec(t *testing.T, statement string, args ...any) {
+	t.Helper()
+	if _, err := f.sql.Exec(t.Context(), statement, args...); err != nil {
 		t.Fatalf("%s: %v", statement, err)
 	}
 }
 
-func (b *bench) count(t *testing.T, query string, args ...any) (n int) {
+func (f *fixture) count(t *testing.T, query string, args ...any) (n int) {
 	t.Helper()
-	if err := b.sql.QueryRow(t.Context(), query, args...).Scan(&n); err != nil {
+	if err := f.sql.QueryRow(t.Context(), query, args...).Scan(&n); err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
 	return n
+}
+
+func (f *fixture) now(t *testing.T) int64 {
+	t.Helper()
+	now, err := f.Now(t.Context())
+	check(t, err)
+	return now
 }
 
 func random32() []byte {
@@ -71,86 +92,149 @@ func random32() []byte {
 	return b
 }
 
-// declared is a split.v1 deal of two parties with an hour for each phase.
-func (b *bench) declared(t *testing.T, change func(*store.Static)) *store.Static {
-	t.Helper()
-	now, err := b.Now(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := &store.Static{
-		DealID: "d_" + rand.Text(), OwnerHash: random32(), Algorithm: "split.v1", Params: []byte(`{"items":["car"]}`), Mode: "sealed", Retention: "standard",
-		Labels: []string{"a", "b"}, CommitDeadline: now + 3600, RevealDeadline: now + 7200,
-	}
-	if change != nil {
-		change(d)
-	}
-	if err := b.InsertKey(t.Context(), d.OwnerHash, nil); err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
-// created stores a deal.
-func (b *bench) created(t *testing.T, change func(*store.Static)) *store.Static {
-	t.Helper()
-	d := b.declared(t, change)
-	tokens := make([][]byte, len(d.Labels))
-	for i := range tokens {
-		tokens[i] = random32()
-	}
-	if _, ok, err := b.CreateDeal(t.Context(), d, tokens, nil); err != nil || !ok {
-		t.Fatalf("create: %v, %v", ok, err)
-	}
-	return d
-}
-
-// commit commits the parties and advances the deal where those are all.
-func (b *bench) commit(t *testing.T, d *store.Static, parties ...int) {
-	t.Helper()
-	for _, p := range parties {
-		if ok, err := b.Commit(t.Context(), d.DealID, p, [32]byte(random32()), nil); err != nil || !ok {
-			t.Fatalf("commit of party %d: %v, %v", p, ok, err)
-		}
-	}
-	if err := b.Advance(t.Context(), d.DealID); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (b *bench) reveal(t *testing.T, d *store.Static, parties ...int) {
-	t.Helper()
-	for _, p := range parties {
-		if ok, err := b.Reveal(t.Context(), d.DealID, p, []byte{byte(p)}, nil); err != nil || !ok {
-			t.Fatalf("reveal of party %d: %v, %v", p, ok, err)
-		}
-	}
-}
-
-func (b *bench) status(t *testing.T, dealID string) *store.Status {
-	t.Helper()
-	st, err := b.Status(t.Context(), dealID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return st
-}
-
 func ptr[T any](v T) *T { return &v }
 
-// ending works an ending out of the deal as it stands.
-func (b *bench) ending(t *testing.T, d *store.Static, to deal.State) *store.Ending {
+func second[A any](_ A, err error) error        { return err }
+func third[A, B any](_ A, _ B, err error) error { return err }
+
+// declare returns a split.v1 deal of two parties with an hour for each phase.
+func (f *fixture) declare(t *testing.T, change func(*store.Declaration)) store.NewDeal {
 	t.Helper()
-	st := b.status(t, d.DealID)
-	e := &store.Ending{DealID: d.DealID, From: st.Phase, To: to, Commits: st.Commits, Reveals: st.Reveals, At: st.Now}
+	d := newDeal(f.now(t), change)
+	check(t, f.InsertKey(t.Context(), d.OwnerHash, nil))
+	return d
+}
+
+func newDeal(now int64, change func(*store.Declaration)) store.NewDeal {
+	d := store.NewDeal{Declaration: &store.Declaration{
+		DealID: "d_" + rand.Text(), OwnerHash: random32(), Algorithm: "split.v1", Params: []byte(`{"items":["car"]}`), Mode: "sealed", Retention: "standard",
+		Labels: []string{"a", "b"}, CommitDeadline: now + 3600, RevealDeadline: now + 7200,
+	}}
+	if change != nil {
+		change(d.Declaration)
+	}
+	for range d.Labels {
+		d.TokenHashes = append(d.TokenHashes, random32())
+	}
+	return d
+}
+
+// create stores a deal.
+func (f *fixture) create(t *testing.T, change func(*store.Declaration)) *store.Declaration {
+	t.Helper()
+	d := f.declare(t, change)
+	if created, err := f.CreateDeal(t.Context(), d); err != nil || !created.OK {
+		t.Fatalf("create: %+v, %v", created, err)
+	}
+	return d.Declaration
+}
+
+// parties declares n of them.
+func parties(n int) func(*store.Declaration) {
+	return func(d *store.Declaration) {
+		d.Labels = make([]string, n)
+		for i := range d.Labels {
+			d.Labels[i] = fmt.Sprint(i)
+		}
+	}
+}
+
+func random(d *store.Declaration) {
+	d.Algorithm, d.ChainHash, d.BeaconRound, d.RoundTime = "random.v1", ptr("00"), ptr(int64(1)), ptr(d.RevealDeadline+60)
+}
+
+// act is a party's commitment, and its reveal of that commitment.
+func act(d *store.Declaration, party int) store.Act {
+	return store.Act{DealID: d.DealID, Party: party, Commitment: sha256.Sum256(fmt.Appendf(nil, "%s %d", d.DealID, party)), Sealed: []byte{byte(party)}}
+}
+
+// wrong is a reveal of another commitment than the party's.
+func wrong(a store.Act) store.Act {
+	a.Commitment[0]++
+	return a
+}
+
+func (f *fixture) commit(t *testing.T, d *store.Declaration, parties ...int) {
+	t.Helper()
+	for _, p := range parties {
+		if done, err := f.Commit(t.Context(), act(d, p)); err != nil || !done.Done {
+			t.Fatalf("commit of party %d: %+v, %v", p, done, err)
+		}
+	}
+}
+
+func (f *fixture) reveal(t *testing.T, d *store.Declaration, parties ...int) {
+	t.Helper()
+	for _, p := range parties {
+		if done, err := f.Reveal(t.Context(), act(d, p)); err != nil || !done.Done {
+			t.Fatalf("reveal of party %d: %+v, %v", p, done, err)
+		}
+	}
+}
+
+// leave stores all commitments, or all reveals, as a process of an older release
+// does that dies before it changes the phase.
+func (f *fixture) leave(t *testing.T, d *store.Declaration, commitments bool) {
+	t.Helper()
+	for p := range d.Labels {
+		a := act(d, p)
+		if commitments {
+			f.exec(t, "INSERT INTO commitments VALUES ($1, $2, $3, 1000 + $2) ON CONFLICT DO NOTHING", d.DealID, p, a.Commitment[:])
+		} else {
+			f.exec(t, "INSERT INTO reveals VALUES ($1, $2, $3, 2000 + $2) ON CONFLICT DO NOTHING", d.DealID, p, a.Sealed)
+		}
+	}
+}
+
+func (f *fixture) snapshot(t *testing.T, d *store.Declaration, want store.Want) *store.Snapshot {
+	t.Helper()
+	s, err := f.Snapshot(t.Context(), d.DealID, want)
+	check(t, err)
+	return s
+}
+
+func (f *fixture) stands(t *testing.T, d *store.Declaration) *store.Snapshot {
+	t.Helper()
+	return f.snapshot(t, d, store.Nobody)
+}
+
+// ending works out an end of the deal as it stands.
+func (f *fixture) ending(t *testing.T, d *store.Declaration, to deal.State) *store.Ending {
+	t.Helper()
+	e, err := ending(t.Context(), f.Store, d, to)
+	check(t, err)
+	return e
+}
+
+func ending(ctx context.Context, s *store.Store, d *store.Declaration, to deal.State) (*store.Ending, error) {
+	now, err := s.Snapshot(ctx, d.DealID, store.Everyone)
+	if err != nil {
+		return nil, err
+	}
+	e := &store.Ending{DealID: d.DealID, Parties: len(d.Labels), From: now.Phase, To: to, Commits: now.Commits, Reveals: now.Reveals, At: now.Now}
 	if to == deal.Void || to == deal.Computed {
 		e.CertID, e.Payload, e.MAC = ptr("c_"+rand.Text()), []byte(`{"payload":1}`), random32()
 	}
 	if to == deal.Computed {
-		e.ComputedAt, e.RevealsClosedAt, e.Result = &st.Now, &st.LastReveal, []byte(`{"shares":[]}`)
+		e.ComputedAt, e.RevealsClosedAt, e.Result = &now.Now, &now.LastReveal, []byte(`{"shares":[]}`)
 	}
 	if to == deal.Void {
-		e.VoidFlakers = []int{0}
+		e.VoidFlakers = []int{}
+		for i, p := range now.Parts {
+			if p.Commitment == nil || now.Phase == deal.Revealing && !p.Revealed {
+				e.VoidFlakers = append(e.VoidFlakers, i)
+			}
+		}
+	}
+	return e, nil
+}
+
+// end ends the deal as it stands.
+func (f *fixture) end(t *testing.T, d *store.Declaration, to deal.State) *store.Ending {
+	t.Helper()
+	e := f.ending(t, d, to)
+	if done, err := f.End(t.Context(), e); err != nil || !done {
+		t.Fatalf("end: %v, %v", done, err)
 	}
 	return e
 }

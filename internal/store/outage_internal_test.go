@@ -13,9 +13,9 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// What means "the database is out of reach" is a 503 that may be repeated; what
-// is a fault of ours stays one. The codes are those of Postgres' appendix A.
-func TestOutage(t *testing.T) {
+// An error that means "the database is out of reach" is a 503 that may be
+// repeated; a fault of ours stays one. Codes: Postgres documentation, appendix A.
+func TestOnlyAnOutageIsUnavailable(t *testing.T) {
 	pg := func(code string) error { return fmt.Errorf("wrapped: %w", &pgconn.PgError{Code: code}) }
 	for what, row := range map[string]struct {
 		err  error

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/localservers/servertest"
 	"github.com/fairpact/fairpact/internal/problem"
@@ -15,133 +13,116 @@ import (
 )
 
 // calls are all that a store can be asked about its tables.
-func calls(b *bench, dealID string) map[string]func(context.Context) error {
+func calls(s *store.Store, dealID string) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
-		"InsertKey": func(ctx context.Context) error { return b.InsertKey(ctx, random32(), nil) },
-		"UseKey":    func(ctx context.Context) error { return second(b.UseKey(ctx, random32())) },
-		"PartyByToken": func(ctx context.Context) error {
-			return third(b.PartyByToken(ctx, random32()))
-		},
-		"CreateDeal": func(ctx context.Context) error {
-			return third(b.CreateDeal(ctx, &store.Static{DealID: "d_new", Labels: []string{"a", "b"}}, [][]byte{random32(), random32()}, nil))
-		},
-		"Static":             func(ctx context.Context) error { return second(b.Static(ctx, dealID)) },
-		"Status":             func(ctx context.Context) error { return second(b.Status(ctx, dealID)) },
-		"Standings":          func(ctx context.Context) error { return third(b.Standings(ctx, dealID)) },
-		"Commit":             func(ctx context.Context) error { return second(b.Commit(ctx, dealID, 0, [32]byte{}, nil)) },
-		"Reveal":             func(ctx context.Context) error { return second(b.Reveal(ctx, dealID, 0, []byte("x"), nil)) },
-		"FirstMissingCommit": func(ctx context.Context) error { return third(b.FirstMissingCommit(ctx, dealID, 0)) },
-		"FirstMissingReveal": func(ctx context.Context) error { return third(b.FirstMissingReveal(ctx, dealID, 0)) },
-		"CloseReveals":       func(ctx context.Context) error { return b.CloseReveals(ctx, dealID) },
-		"Advance":            func(ctx context.Context) error { return b.Advance(ctx, dealID) },
+		"InsertKey":    func(ctx context.Context) error { return s.InsertKey(ctx, random32(), nil) },
+		"UseKey":       func(ctx context.Context) error { return second(s.UseKey(ctx, random32())) },
+		"PartyByToken": func(ctx context.Context) error { return third(s.PartyByToken(ctx, random32())) },
+		"CreateDeal":   func(ctx context.Context) error { return second(s.CreateDeal(ctx, newDeal(0, nil))) },
+		"Declaration":  func(ctx context.Context) error { return second(s.Declaration(ctx, dealID)) },
+		"Snapshot":     func(ctx context.Context) error { return second(s.Snapshot(ctx, dealID, store.Everyone)) },
+		"Commit":       func(ctx context.Context) error { return second(s.Commit(ctx, store.Act{DealID: dealID})) },
+		"Reveal":       func(ctx context.Context) error { return second(s.Reveal(ctx, store.Act{DealID: dealID})) },
+		"Advance":      func(ctx context.Context) error { return s.Advance(ctx, dealID) },
 		"End": func(ctx context.Context) error {
-			return second(b.End(ctx, &store.Ending{DealID: dealID, From: deal.Revealing, To: deal.Void}))
+			return second(s.End(ctx, &store.Ending{DealID: dealID, Parties: 2, From: deal.Revealing, To: deal.Void}))
 		},
 		"Reject": func(ctx context.Context) error {
-			return second(b.Reject(ctx, &store.Ending{DealID: dealID}, 0, nil, nil))
+			return second(s.Reject(ctx, &store.Ending{DealID: dealID}, store.Act{}))
 		},
-		"Cancel":       func(ctx context.Context) error { return second(b.Cancel(ctx, dealID, nil)) },
-		"SealedInputs": func(ctx context.Context) error { return second(b.SealedInputs(ctx, dealID)) },
-		"Party":        func(ctx context.Context) error { return third(b.Party(ctx, dealID, 0)) },
-		"Certificate":  func(ctx context.Context) error { return second(b.Certificate(ctx, "c_1")) },
-		"SetSignature": func(ctx context.Context) error { return b.SetSignature(ctx, "c_1", "x", nil) },
-		"SetLeaf":      func(ctx context.Context) error { return second(b.SetLeaf(ctx, "c_1", 1)) },
-		"Due":          func(ctx context.Context) error { return second(b.Due(ctx, 3, 10, 60)) },
-		"Complete":     func(ctx context.Context) error { return second(b.Complete(ctx, 10)) },
-		"FindReplay":   func(ctx context.Context) error { return third(b.FindReplay(ctx, random32())) },
-		"SetResponse":  func(ctx context.Context) error { return second(b.SetResponse(ctx, random32(), []byte("x"))) },
-		"ExpireReplay": func(ctx context.Context) error { return b.ExpireReplay(ctx, random32()) },
-		"Sweep":        func(ctx context.Context) error { return second(b.Sweep(ctx)) },
-		"PutRound":     func(ctx context.Context) error { return b.PutRound(ctx, "00", 1, "00", "00") },
-		"Round":        func(ctx context.Context) error { return third(b.Round(ctx, "00", 1)) },
+		"Cancel":        func(ctx context.Context) error { return second(s.Cancel(ctx, dealID, nil)) },
+		"Certificate":   func(ctx context.Context) error { return second(s.Certificate(ctx, "c_1")) },
+		"CertificateOf": func(ctx context.Context) error { return second(s.CertificateOf(ctx, dealID)) },
+		"SetSignature":  func(ctx context.Context) error { return s.SetSignature(ctx, "c_1", "x", nil) },
+		"Publish":       func(ctx context.Context) error { return second(s.Publish(ctx, store.Publication{CertID: "c_1"})) },
+		"Due":           func(ctx context.Context) error { return second(s.Due(ctx, 3, 10, 60)) },
+		"Complete":      func(ctx context.Context) error { return second(s.Complete(ctx, 10)) },
+		"Load":          func(ctx context.Context) error { return second(s.Load(ctx, 60)) },
+		"FindReplay":    func(ctx context.Context) error { return third(s.FindReplay(ctx, random32())) },
+		"SetResponse":   func(ctx context.Context) error { return second(s.SetResponse(ctx, random32(), []byte("x"))) },
+		"ExpireReplay":  func(ctx context.Context) error { return s.ExpireReplay(ctx, random32()) },
+		"Sweep":         func(ctx context.Context) error { return second(s.Sweep(ctx)) },
+		"PutRound":      func(ctx context.Context) error { return s.PutRound(ctx, "00", 1, "00", "00") },
+		"Round":         func(ctx context.Context) error { return third(s.Round(ctx, "00", 1)) },
 	}
 }
 
-// outOfReach holds every call to a 503, asked one by one and all at once.
-func outOfReach(t *testing.T, b *bench, dealID string, bound time.Duration) {
+func unavailable(t *testing.T, what string, err error) {
 	t.Helper()
-	var group sync.WaitGroup
-	for what, call := range calls(b, dealID) {
-		group.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), bound)
-			defer cancel()
-			if err := call(ctx); !problem.Is(err, problem.Unavailable) {
-				t.Errorf("%s: %v, want UNAVAILABLE", what, err)
-			}
-		})
+	if !problem.Is(err, problem.Unavailable) {
+		t.Errorf("%s: %v, want UNAVAILABLE", what, err)
 	}
-	group.Wait()
+}
+
+// outOfReach holds every call to a 503, all at once.
+func outOfReach(t *testing.T, s *store.Store, dealID string, bound time.Duration) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
-	if b.Ready(ctx) == nil {
+	var group sync.WaitGroup
+	for what, call := range calls(s, dealID) {
+		group.Go(func() { unavailable(t, what, call(ctx)) })
+	}
+	group.Wait()
+	ctx, cancel = context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	if s.Ready(ctx) == nil {
 		t.Error("it is ready")
 	}
 }
 
-// comesBack waits until the database takes a commit and holds it.
-func comesBack(t *testing.T, b *bench, dealID string) {
+// comesBack waits until the database takes the last commit and holds it.
+func comesBack(t *testing.T, f *fixture, d *store.Declaration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
-		done, err := b.Commit(ctx, dealID, 1, [32]byte{1}, nil)
-		if err == nil && !done { // an earlier try was inserted and its answer lost
-			_, _, err = b.Party(ctx, dealID, 1)
+		now, err := (*store.Snapshot)(nil), error(nil)
+		if _, err = f.Commit(ctx, act(d, 1)); err == nil { // an earlier try may have been stored and its answer lost
+			now, err = f.Snapshot(ctx, d.DealID, store.Only(1))
 		}
 		if err == nil {
-			break
+			if now.Commits != 2 || now.Phase != deal.Revealing || now.Parts[0].Commitment == nil {
+				t.Errorf("after the outage: %+v", now)
+			}
+			return
 		}
 		if !problem.Is(err, problem.Unavailable) || ctx.Err() != nil {
 			t.Fatalf("after the outage: %v", err)
 		}
 	}
-	if st, err := b.Status(ctx, dealID); err != nil || st.Commits != 2 || st.Phase != deal.Committing {
-		t.Errorf("after the outage: %+v, %v", st, err)
-	}
 }
 
-func TestPostgresIsAway(t *testing.T) {
+func TestPostgresIsOutOfReach(t *testing.T) {
 	server := servertest.StartPostgres(t)
 	url, err := server.EnsureDatabase(t.Context(), "fairpact")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Migrate(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
-	b := &bench{url: url}
-	b.Store = b.open(t)
-	d := b.created(t, nil)
-	b.commit(t, d, 0)
+	check(t, err)
+	check(t, store.Migrate(t.Context(), url))
+	f := &fixture{url: url}
+	f.Store = f.open(t)
 
 	t.Run("stopped", func(t *testing.T) {
-		if err := server.Stop(); err != nil {
-			t.Fatal(err)
+		d, before := f.create(t, nil), f.Server()
+		f.commit(t, d, 0)
+		check(t, server.Stop())
+		outOfReach(t, f.Store, d.DealID, time.Minute)
+		check(t, server.Restart(t.Context()))
+		comesBack(t, f, d)
+		if f.Server() == before {
+			t.Errorf("after a restart the server is still identified as %s", before)
 		}
-		outOfReach(t, b, d.DealID, time.Minute)
-		if err := server.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		comesBack(t, b, d.DealID)
 	})
-	// Every table is locked away: a database that takes calls and answers none.
-	// What was answered with a 503 may take place when it comes to, so it is asked
-	// about another deal.
+	// Every table is locked: a database that takes calls and answers none. What is
+	// answered with a 503 may take place later, so the calls are about another deal.
 	t.Run("hung", func(t *testing.T) {
-		asked, d := b.created(t, nil), b.created(t, nil)
-		b.commit(t, d, 0)
-		conn, err := pgx.Connect(t.Context(), url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close(context.Background())
-		if _, err := conn.Exec(t.Context(), "BEGIN; LOCK TABLE deals, parties, commitments, reveals, certificates, api_keys, idempotency, beacon_rounds, goose_db_version"); err != nil {
-			t.Fatal(err)
-		}
-		outOfReach(t, b, asked.DealID, 200*time.Millisecond)
-		if _, err := conn.Exec(t.Context(), "ROLLBACK"); err != nil {
-			t.Fatal(err)
-		}
-		comesBack(t, b, d.DealID)
+		asked, d := f.create(t, nil), f.create(t, nil)
+		f.commit(t, d, 0)
+		tx, err := f.connect(t).Begin(t.Context())
+		check(t, err)
+		_, err = tx.Exec(t.Context(), "LOCK TABLE deals, parties, commitments, reveals, certificates, api_keys, idempotency, beacon_rounds, goose_db_version")
+		check(t, err)
+		outOfReach(t, f.Store, asked.DealID, 200*time.Millisecond)
+		check(t, tx.Rollback(t.Context()))
+		comesBack(t, f, d)
 	})
 }

@@ -3,14 +3,81 @@ package store_test
 import (
 	"encoding/json"
 	"fmt"
-	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
-	"github.com/fairpact/fairpact/internal/store"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fairpact/fairpact/internal/database"
+	"github.com/fairpact/fairpact/internal/deal"
 )
 
-// step is a node of a plan as EXPLAIN ANALYZE tells it.
+// planner is a session of the store's, which prepares its statements itself.
+type planner struct{ *pgxpool.Conn }
+
+func (f *fixture) planner(t *testing.T) planner {
+	t.Helper()
+	pool, err := database.Open(t.Context(), f.url, 1)
+	check(t, err)
+	t.Cleanup(pool.Close)
+	conn, err := pool.Acquire(t.Context())
+	check(t, err)
+	t.Cleanup(conn.Release)
+	_, err = conn.Exec(t.Context(), "SELECT set_config('fairpact.locked', '', false)") // what the lock before a statement sets
+	check(t, err)
+	return planner{conn}
+}
+
+// statements are the names of all files in sql/.
+func statements(t *testing.T) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob("sql/*.sql")
+	check(t, err)
+	if len(files) < 20 {
+		t.Fatalf("%d statements in sql/", len(files))
+	}
+	for _, file := range files {
+		names = append(names, strings.TrimSuffix(filepath.Base(file), ".sql"))
+	}
+	return names
+}
+
+func (p planner) prepare(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		_, err := p.Exec(t.Context(), `PREPARE "`+name+`" AS `+statement(t, name))
+		check(t, err)
+	}
+}
+
+// explain explains a prepared statement; args is SQL text.
+func (p planner) explain(t *testing.T, options, name, args string) (plan step, jit bool) {
+	t.Helper()
+	var text []byte
+	if args != "" {
+		args = "(" + args + ")"
+	}
+	if err := p.QueryRow(t.Context(), "EXPLAIN ("+options+"FORMAT JSON) EXECUTE \""+name+"\" "+args).Scan(&text); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	var plans []struct {
+		Plan step
+		JIT  json.RawMessage
+	}
+	if err := json.Unmarshal(text, &plans); err != nil || len(plans) != 1 {
+		t.Fatalf("%s: %v in %s", name, err, text)
+	}
+	return plans[0].Plan, plans[0].JIT != nil
+}
+
+// step is a node of a plan as EXPLAIN returns it.
 type step struct {
+	Node     string  `json:"Node Type"`
+	Index    string  `json:"Index Name"`
+	Table    string  `json:"Relation Name"`
+	Cond     string  `json:"Index Cond"`
 	Rows     float64 `json:"Actual Rows"`
 	Loops    float64 `json:"Actual Loops"`
 	Filtered float64 `json:"Rows Removed by Filter"`
@@ -18,7 +85,13 @@ type step struct {
 	Plans    []step
 }
 
-// touched is how many rows the step and those below it have looked at.
+// touched returns how many rows a prepared statement looks at. It executes it.
+func (p planner) touched(t *testing.T, name, args string) float64 {
+	t.Helper()
+	plan, _ := p.explain(t, "ANALYZE, ", name, args)
+	return plan.touched()
+}
+
 func (s step) touched() float64 {
 	n := (s.Rows + s.Filtered + s.Unjoined) * s.Loops
 	for _, below := range s.Plans {
@@ -27,93 +100,157 @@ func (s step) touched() float64 {
 	return n
 }
 
-// prepared are the statements that calls on large deals run, as Postgres keeps
-// them: planned in a session that has met small deals only.
-var prepared = map[string]string{
-	"first_missing_commit": "(text, int)", "first_missing_reveal": "(text, int)", "advance": "(text)",
+// scans returns the nodes that read more of a table than a key asks for.
+func (s step) scans() (bad []string) {
+	partial := []string{"deals_committing", "deals_revealing", "deals_drawing", "certificates_pending"} // only what is active
+	switch {
+	case s.Node == "Seq Scan":
+		bad = append(bad, "scans "+s.Table)
+	case s.Index != "" && s.Cond == "" && !slices.Contains(partial, s.Index):
+		bad = append(bad, "reads all of "+s.Index)
+	}
+	for _, below := range s.Plans {
+		bad = append(bad, below.scans()...)
+	}
+	return bad
 }
 
-func (b *bench) prepare(t *testing.T, mode string) {
-	t.Helper()
-	b.exec(t, "SET plan_cache_mode = "+mode)
-	for name, types := range prepared {
-		b.prepareOne(t, name, types)
+// Every statement reads by index and compiles nothing on a server with stock
+// settings, whatever the planner knows of the tables.
+func TestPlansReadByIndex(t *testing.T) {
+	f := newFixture(t)
+	var jit string
+	check(t, f.sql.QueryRow(t.Context(), "SHOW jit").Scan(&jit))
+	if jit != "on" {
+		t.Errorf("the server runs with jit=%s: this test needs stock settings", jit)
 	}
+	tables := []string{"deals", "parties", "commitments", "reveals", "certificates", "api_keys", "idempotency", "beacon_rounds"}
+	for _, table := range tables {
+		f.exec(t, "ALTER TABLE "+table+" SET (autovacuum_enabled = off)")
+	}
+	first := f.planner(t)
+	first.prepare(t, statements(t)...)
+	hold := func(what string) {
+		t.Helper()
+		now := f.planner(t)
+		now.prepare(t, statements(t)...)
+		for session, p := range map[string]planner{"the first session": first, "a new session": now} {
+			for _, name := range statements(t) {
+				var n int
+				check(t, p.QueryRow(t.Context(), "SELECT cardinality(parameter_types) FROM pg_prepared_statements WHERE name = $1", name).Scan(&n))
+				plan, compiled := p.explain(t, "", name, strings.TrimSuffix(strings.Repeat("NULL, ", n), ", "))
+				if bad := plan.scans(); bad != nil || compiled {
+					t.Errorf("%s, %s: %s %s, compiled: %v", what, session, name, strings.Join(bad, ", "), compiled)
+				}
+			}
+		}
+	}
+	hold("empty, never analysed")
+	d := f.create(t, nil)
+	f.commit(t, d, 0, 1)
+	f.reveal(t, d, 0, 1)
+	f.end(t, d, deal.Computed)
+	f.create(t, nil)
+	f.exec(t, "ANALYZE "+strings.Join(tables, ", "))
+	hold("tiny, analysed")
+	const burst = 5000
+	f.burst(t, d.DealID, burst)
+	hold("after a burst")
+	reads := map[string]string{
+		"declaration": "'e_7'", "snapshot": "ARRAY['e_7', 'e_8'], ARRAY[0, 0], ARRAY[9, 9], ARRAY[true, true]", "party_by_token": "sha256('7 0')",
+		"certificates": "ARRAY['c_7', NULL], ARRAY[NULL, 'e_8']", "find_replay": "sha256('7')", "due": "3, 100, 60", "complete": "100",
+		"lock": "ARRAY['e_7', 'e_8']", "lock_wait": "ARRAY['e_7', 'e_8']", "get_round": "'7', 7", "use_key": "sha256('7')",
+	}
+	look := func(what string) {
+		t.Helper()
+		for name, args := range reads {
+			if n := first.touched(t, name, args); n > 100 {
+				t.Errorf("%s: %s looks at %.0f rows", what, name, n)
+			}
+		}
+	}
+	look("after a burst, by the plans of before")
+	f.exec(t, "ANALYZE "+strings.Join(tables, ", "))
+	hold("after a burst, analysed")
+	look("after a burst, analysed")
 }
 
-func (b *bench) prepareOne(t *testing.T, name, types string) {
+// burst stores n ended deals like another one, and their certificates.
+func (f *fixture) burst(t *testing.T, like string, n int) {
 	t.Helper()
-	statement, err := os.ReadFile("sql/" + name + ".sql")
-	if err != nil {
-		t.Fatal(err)
+	for _, statement := range []string{
+		`INSERT INTO deals (deal_id, owner_hash, algorithm, params, mode, retention, parties, commit_deadline, reveal_deadline, created_at, phase, cert_id)
+			SELECT 'e_' || i, owner_hash, algorithm, params, mode, retention, 2, i, i + 1, i, 'VOID', 'c_' || i FROM deals, generate_series(1, $1::int) i WHERE deal_id = $2`,
+		`INSERT INTO parties SELECT 'e_' || i, p, 'a', sha256((i || ' ' || p)::bytea) FROM generate_series(1, $1::int) i, generate_series(0, 1) p WHERE $2 <> ''`,
+		`INSERT INTO commitments SELECT 'e_' || i, p, sha256(''), 1 FROM generate_series(1, $1::int) i, generate_series(0, 1) p WHERE $2 <> ''`,
+		`INSERT INTO reveals SELECT 'e_' || i, p, '', 1 FROM generate_series(1, $1::int) i, generate_series(0, 1) p WHERE $2 <> ''`,
+		`INSERT INTO certificates (cert_id, deal_id, payload, mac, leaf_index, created_at) SELECT 'c_' || i, 'e_' || i, '', '', i, 1 FROM generate_series(1, $1::int) i WHERE $2 <> ''`,
+		`INSERT INTO api_keys SELECT sha256(i::text::bytea), 1 FROM generate_series(1, $1::int) i WHERE $2 <> ''`,
+		`INSERT INTO idempotency SELECT sha256(i::text::bytea), '', '', NULL, 1 << 40 FROM generate_series(1, $1::int) i WHERE $2 <> ''`,
+	} {
+		f.exec(t, strings.ReplaceAll(statement, "1 << 40", "9000000000"), n, like)
 	}
-	b.exec(t, "PREPARE "+name+types+" AS "+string(statement))
-}
-
-// touched is how many rows a prepared statement looks at; args is SQL text.
-func (b *bench) touched(t *testing.T, name, args string) float64 {
-	t.Helper()
-	var told []byte
-	if err := b.sql.QueryRow(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE "+name+"("+args+")").Scan(&told); err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	var plans []struct{ Plan step }
-	if err := json.Unmarshal(told, &plans); err != nil || len(plans) != 1 {
-		t.Fatalf("%s: %v in %s", name, err, told)
-	}
-	return plans[0].Plan.touched()
 }
 
 // What each of n calls asks must not cost n itself, nor what the last one asks
 // n²: also in a deal that is too new for Postgres to have counted its rows, and
 // by a plan that was made before there were any.
 func TestLargeDealsAreReadByTheRow(t *testing.T) {
-	const parties, acted = 4000, 2000
-	for _, mode := range []string{"force_generic_plan", "force_custom_plan"} {
-		t.Run(mode, func(t *testing.T) {
-			b := newBench(t)
-			for _, table := range []string{"parties", "commitments", "reveals"} {
-				b.exec(t, "ALTER TABLE "+table+" SET (autovacuum_enabled = off)")
+	const size, acted = 4000, 2000
+	f := newFixture(t)
+	for _, table := range []string{"deals", "parties", "commitments", "reveals"} {
+		f.exec(t, "ALTER TABLE "+table+" SET (autovacuum_enabled = off)")
+	}
+	p := f.planner(t)
+	p.prepare(t, "lock", "commit", "reveal", "advance")
+	committing, revealing := f.create(t, parties(size)), f.create(t, parties(size))
+	f.exec(t, "UPDATE deals SET phase = 'REVEALING' WHERE deal_id = $1", revealing.DealID)
+	act := func(from, to int) {
+		f.exec(t, "INSERT INTO commitments SELECT $1, i, sha256('x'), 1 FROM generate_series($2::int, $3::int - 1) i", committing.DealID, from, to)
+		f.exec(t, "INSERT INTO reveals SELECT $1, i, '', 1 FROM generate_series($2::int, $3::int - 1) i", revealing.DealID, from, to)
+	}
+	f.exec(t, "INSERT INTO commitments SELECT $1, i, sha256('x'), 1 FROM generate_series(0, $2::int - 1) i", revealing.DealID, size)
+	act(0, acted)
+	act(acted+10, size) // the next ten are on their way
+	// touched runs a statement after the lock, in a transaction that is rolled back.
+	touched := func(name, dealID, args string) float64 {
+		t.Helper()
+		for _, statement := range []string{"BEGIN", "EXECUTE lock (ARRAY['" + dealID + "'])"} {
+			_, err := p.Exec(t.Context(), statement)
+			check(t, err)
+		}
+		defer func() {
+			_, err := p.Exec(t.Context(), "ROLLBACK")
+			check(t, err)
+		}()
+		return p.touched(t, name, args)
+	}
+	commit := func(party, first int) float64 {
+		return touched("commit", committing.DealID, fmt.Sprintf("ARRAY['%s'], ARRAY[%d], ARRAY[sha256('x')], ARRAY[%d], ARRAY[NULL::bytea], ARRAY[NULL::bytea], ARRAY[0]", committing.DealID, party, first))
+	}
+	reveal := func(party, first int) float64 {
+		return touched("reveal", revealing.DealID, fmt.Sprintf("ARRAY['%s'], ARRAY[%d], ARRAY[''::bytea], ARRAY[sha256('x')], ARRAY[%d], ARRAY[NULL::bytea], ARRAY[NULL::bytea], ARRAY[0]", revealing.DealID, party, first))
+	}
+	for _, counted := range []bool{false, true} {
+		if counted {
+			f.exec(t, "ANALYZE deals, parties, commitments, reveals")
+		}
+		for name, one := range map[string]func(party, first int) float64{"commit": commit, "reveal": reveal} {
+			if n := one(acted+5, acted-50); n > 700 {
+				t.Errorf("%s looks at %.0f rows to find the missing one 50 further on (rows counted: %v)", name, n, counted)
 			}
-			small := b.created(t, nil)
-			b.prepare(t, mode)
-			b.touched(t, "first_missing_commit", "'"+small.DealID+"', 0")
-			b.touched(t, "first_missing_reveal", "'"+small.DealID+"', 0")
-			b.touched(t, "advance", "'"+small.DealID+"'")
-
-			d := b.created(t, func(d *store.Static) {
-				d.Labels = make([]string, parties)
-				for i := range d.Labels {
-					d.Labels[i] = fmt.Sprint(i)
-				}
-			})
-			act := func(from, to int) {
-				b.exec(t, "INSERT INTO commitments SELECT $1, i, sha256(i::text::bytea), 1 FROM generate_series($2::int, $3::int - 1) i", d.DealID, from, to)
-				b.exec(t, "INSERT INTO reveals SELECT $1, i, '', 1 FROM generate_series($2::int, $3::int - 1) i", d.DealID, from, to)
+			if n := one(acted+5, 0); n > 12*acted {
+				t.Errorf("%s looks at %.0f rows to find the missing one %d further on (rows counted: %v)", name, n, acted, counted)
 			}
-			act(0, acted)
-			act(acted+10, parties) // the next ten are on their way
-			from := fmt.Sprintf("'%s', %d", d.DealID, acted-50)
-			for _, counted := range []bool{false, true} {
-				if counted {
-					b.exec(t, "ANALYZE parties, commitments, reveals")
-				}
-				for _, name := range []string{"first_missing_commit", "first_missing_reveal"} {
-					if n := b.touched(t, name, from); n > 500 {
-						t.Errorf("%s looks at %.0f rows to find one 50 further on (rows counted: %v)", name, n, counted)
-					}
-				}
-				if n := b.touched(t, "advance", "'"+d.DealID+"'"); n > 5*parties {
-					t.Errorf("advance looks at %.0f rows where %d parties have to act (rows counted: %v)", n, parties, counted)
-				}
-			}
-			act(acted, acted+10)
-			if n := b.touched(t, "advance", "'"+d.DealID+"'"); n > 5*parties {
-				t.Errorf("advance looks at %.0f rows of a complete deal of %d", n, parties)
-			}
-			if st := b.status(t, d.DealID); st.Phase != "REVEALING" || *st.CommitsClosedAt != 1 {
-				t.Errorf("a complete deal is advanced to %s, commits closed at %v", st.Phase, st.CommitsClosedAt)
-			}
-		})
+		}
+		if n := touched("advance", committing.DealID, "'"+committing.DealID+"'"); n > 5*size {
+			t.Errorf("advance looks at %.0f rows where %d parties have to act (rows counted: %v)", n, size, counted)
+		}
+	}
+	act(acted, acted+9)
+	for name, one := range map[string]func(party, first int) float64{"commit": commit, "reveal": reveal} {
+		if n := one(acted+9, acted); n > 20*size {
+			t.Errorf("the last %s looks at %.0f rows in a deal of %d", name, n, size)
+		}
 	}
 }

@@ -14,50 +14,45 @@ func newReplay() *store.Replay {
 	return &store.Replay{Scope: random32(), Body: random32(), Lifetime: 3600}
 }
 
-// effects are all writes that take an idempotency record. Each is given a deal
-// that is ready for it and one that is not.
-func effects(t *testing.T, b *bench) map[string]struct {
+// effect is a write that takes an idempotency record.
+type effect struct {
 	possible   func(*store.Replay) (bool, error)
-	impossible func(*store.Replay) (bool, error)
-	took       func() int // how often it took place
-} {
+	impossible func(*store.Replay) (bool, error) // nil: there is none
+	took       func() int                        // how often it took place
+}
+
+func effects(t *testing.T, f *fixture) map[string]effect {
 	ctx := t.Context()
-	type effect = struct {
-		possible   func(*store.Replay) (bool, error)
-		impossible func(*store.Replay) (bool, error)
-		took       func() int
-	}
 	key := random32()
-	future, past := b.declared(t, nil), b.declared(t, func(d *store.Static) { d.CommitDeadline = 1 })
-	create := func(d *store.Static) func(*store.Replay) (bool, error) {
+	future, past := f.declare(t, nil), f.declare(t, func(d *store.Declaration) { d.CommitDeadline = 1 })
+	open, revealing, shapley, cancelled := f.create(t, nil), f.create(t, nil), f.create(t, nil), f.create(t, nil)
+	f.commit(t, revealing, 0, 1)
+	f.commit(t, shapley, 0, 1)
+	create := func(d store.NewDeal) func(*store.Replay) (bool, error) {
 		return func(r *store.Replay) (bool, error) {
-			_, ok, err := b.CreateDeal(ctx, d, [][]byte{random32(), random32()}, r)
-			return ok, err
+			d.Replay = r
+			created, err := f.CreateDeal(ctx, d)
+			return created.OK, err
 		}
 	}
-	open, revealing, shapley, cancelled := b.created(t, nil), b.created(t, nil), b.created(t, nil), b.created(t, nil)
-	b.commit(t, revealing, 0, 1)
-	b.commit(t, shapley, 0, 1)
-	commit := func(d *store.Static) func(*store.Replay) (bool, error) {
-		return func(r *store.Replay) (bool, error) { return b.Commit(ctx, d.DealID, 0, [32]byte{}, r) }
+	commit := func(d *store.Declaration) func(*store.Replay) (bool, error) {
+		return func(r *store.Replay) (bool, error) { return isDone(f.Commit(ctx, with(r, act(d, 0)))) }
 	}
-	reveal := func(d *store.Static) func(*store.Replay) (bool, error) {
-		return func(r *store.Replay) (bool, error) { return b.Reveal(ctx, d.DealID, 0, []byte("x"), r) }
+	reveal := func(d *store.Declaration) func(*store.Replay) (bool, error) {
+		return func(r *store.Replay) (bool, error) { return isDone(f.Reveal(ctx, with(r, act(d, 0)))) }
 	}
-	reject := func(d *store.Static) func(*store.Replay) (bool, error) {
+	reject := func(d *store.Declaration) func(*store.Replay) (bool, error) {
 		return func(r *store.Replay) (bool, error) {
-			return b.Reject(ctx, b.ending(t, d, deal.Void), 0, []byte("no"), r)
+			return f.Reject(ctx, f.ending(t, d, deal.Void), with(r, act(d, 0)))
 		}
 	}
-	cancel := func(d *store.Static) func(*store.Replay) (bool, error) {
-		return func(r *store.Replay) (bool, error) { return b.Cancel(ctx, d.DealID, r) }
+	cancel := func(d *store.Declaration) func(*store.Replay) (bool, error) {
+		return func(r *store.Replay) (bool, error) { return f.Cancel(ctx, d.DealID, r) }
 	}
-	rows := func(query string, arg any) func() int {
-		return func() int { return b.count(t, query, arg) }
-	}
+	rows := func(query string, arg any) func() int { return func() int { return f.count(t, query, arg) } }
 	return map[string]effect{
 		"key": {func(r *store.Replay) (bool, error) {
-			err := b.InsertKey(ctx, key, r)
+			err := f.InsertKey(ctx, key, r)
 			return err == nil, err
 		}, nil, rows("SELECT count(*) FROM api_keys WHERE key_hash = $1", key)},
 		"create": {create(future), create(past), rows("SELECT count(*) FROM parties WHERE deal_id = $1 AND party = 0", future.DealID)},
@@ -68,26 +63,29 @@ func effects(t *testing.T, b *bench) map[string]struct {
 	}
 }
 
+func with(r *store.Replay, a store.Act) store.Act {
+	a.Replay = r
+	return a
+}
+
 // Effect and record exist together or not at all.
 func TestTheRecordComesWithTheEffect(t *testing.T) {
-	b := newBench(t)
+	f := newFixture(t)
 	ctx := t.Context()
-	for what, e := range effects(t, b) {
+	for what, e := range effects(t, f) {
 		t.Run(what, func(t *testing.T) {
 			r := newReplay()
 			if e.impossible != nil {
 				if done, err := e.impossible(r); err != nil || done {
 					t.Fatalf("impossible: %v, %v", done, err)
 				}
-				if _, _, err := b.FindReplay(ctx, r.Scope); !errors.Is(err, store.ErrNotFound) {
+				if _, _, err := f.FindReplay(ctx, r.Scope); !errors.Is(err, store.ErrNotFound) {
 					t.Fatalf("an effect that did not take place has a record: %v", err)
 				}
 			}
 			// A scope that is taken keeps the effect out.
 			taken := newReplay()
-			if err := b.InsertKey(ctx, random32(), taken); err != nil {
-				t.Fatal(err)
-			}
+			check(t, f.InsertKey(ctx, random32(), taken))
 			if _, err := e.possible(taken); !errors.Is(err, store.ErrReplayed) {
 				t.Fatalf("with a scope that is taken: %v, want ErrReplayed", err)
 			}
@@ -100,7 +98,7 @@ func TestTheRecordComesWithTheEffect(t *testing.T) {
 			if n := e.took(); n != 1 {
 				t.Fatalf("it took place %d times", n)
 			}
-			body, response, err := b.FindReplay(ctx, r.Scope)
+			body, response, err := f.FindReplay(ctx, r.Scope)
 			if err != nil || !bytes.Equal(body, r.Body) || response != nil {
 				t.Fatalf("its record: body %x, response %q, %v", body, response, err)
 			}
@@ -108,68 +106,76 @@ func TestTheRecordComesWithTheEffect(t *testing.T) {
 	}
 }
 
-// A replayed key among the inserts that share a transaction spoils its own
-// insert and no other.
+// A replayed key in a group fails its own call and no other.
 func TestAReplayedKeySpoilsNoOther(t *testing.T) {
-	b := newBench(t)
-	ctx := t.Context()
+	f := newFixture(t)
 	taken := newReplay()
-	if err := b.InsertKey(ctx, random32(), taken); err != nil {
-		t.Fatal(err)
-	}
-	for range 5 {
-		var group sync.WaitGroup
-		deals := make([]*store.Static, 40)
-		for i := range deals {
-			deals[i] = b.created(t, nil)
-		}
-		for i, d := range deals {
-			r := newReplay()
-			if i%10 == 3 {
-				r = taken
+	check(t, f.InsertKey(t.Context(), random32(), taken))
+	for what, together := range map[string]func(...store.Act) ([]store.Acted, []error){"commitments": f.CommitTogether, "reveals": f.RevealTogether} {
+		all := make([]store.Act, 40)
+		for i := range all {
+			d := f.create(t, random)
+			f.commit(t, d, 1)
+			if what == "reveals" {
+				f.commit(t, d, 0)
 			}
-			group.Go(func() {
-				done, err := b.Commit(ctx, d.DealID, 0, [32]byte{}, r)
-				if r == taken && !errors.Is(err, store.ErrReplayed) || r != taken && (err != nil || !done) {
-					t.Errorf("insert %d: %v, %v", i, done, err)
-				}
-			})
-		}
-		group.Wait()
-		for i, d := range deals {
-			want := 1
+			all[i] = with(newReplay(), act(d, 0))
 			if i%10 == 3 {
-				want = 0
+				all[i].Replay = taken
 			}
-			if n := b.count(t, "SELECT count(*) FROM commitments WHERE deal_id = $1", d.DealID); n != want {
-				t.Errorf("insert %d left %d commitments, want %d", i, n, want)
+		}
+		got, errs := together(all...)
+		for i, a := range all {
+			replayed := i%10 == 3
+			if errors.Is(errs[i], store.ErrReplayed) != replayed || got[i].Done == replayed || !replayed && errs[i] != nil {
+				t.Errorf("%s %d: %+v, %v", what, i, got[i], errs[i])
+			}
+			if n := f.count(t, "SELECT count(*) FROM "+what+" WHERE deal_id = $1 AND party = $2", a.DealID, a.Party); (n == 1) == replayed {
+				t.Errorf("%s %d left %d rows", what, i, n)
+			}
+			if _, _, err := f.FindReplay(t.Context(), a.Replay.Scope); err != nil {
+				t.Errorf("%s %d has no record: %v", what, i, err)
 			}
 		}
 	}
 }
 
+// A party's act that is sent twice with one Idempotency-Key in one group is
+// stored once, and so is its record.
+func TestTwinsWithOneKeyAreStoredOnce(t *testing.T) {
+	f := newFixture(t)
+	d, r := f.create(t, nil), newReplay()
+	got, errs := f.CommitTogether(with(r, act(d, 0)), with(r, act(d, 0)))
+	if errors.Join(errs...) != nil || !got[0].Done || got[1].Done {
+		t.Errorf("%+v, %v", got, errs)
+	}
+	// The key of one call used for another is refused, whichever comes first.
+	_, errs = f.CommitTogether(with(newReplay(), act(f.create(t, nil), 0)), with(r, act(d, 1)))
+	if errs[0] != nil || !errors.Is(errs[1], store.ErrReplayed) {
+		t.Errorf("%v", errs)
+	}
+}
+
 func TestTheFirstResponseStands(t *testing.T) {
-	b := newBench(t)
+	f := newFixture(t)
 	ctx := t.Context()
 	r := newReplay()
-	if _, err := b.SetResponse(ctx, r.Scope, []byte("x")); !errors.Is(err, store.ErrNotFound) {
+	if _, err := f.SetResponse(ctx, r.Scope, []byte("x")); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a response without a record: %v", err)
 	}
-	if err := b.InsertKey(ctx, random32(), r); err != nil {
-		t.Fatal(err)
-	}
+	check(t, f.InsertKey(ctx, random32(), r))
 	var group sync.WaitGroup
 	stands := make([][]byte, 16)
 	for i := range stands {
 		group.Go(func() {
 			var err error
-			if stands[i], err = b.SetResponse(ctx, r.Scope, []byte{byte(i)}); err != nil {
+			if stands[i], err = f.SetResponse(ctx, r.Scope, []byte{byte(i)}); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	group.Wait()
-	_, stored, err := b.FindReplay(ctx, r.Scope)
+	_, stored, err := f.FindReplay(ctx, r.Scope)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,44 +186,40 @@ func TestTheFirstResponseStands(t *testing.T) {
 	}
 	with := newReplay()
 	with.Response = []byte("at once")
-	if err := b.InsertKey(ctx, random32(), with); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := b.SetResponse(ctx, with.Scope, []byte("late")); err != nil || string(got) != "at once" {
+	check(t, f.InsertKey(ctx, random32(), with))
+	if got, err := f.SetResponse(ctx, with.Scope, []byte("late")); err != nil || string(got) != "at once" {
 		t.Errorf("a response stored with its effect gives way to %q, %v", got, err)
 	}
 }
 
 func TestRecordsEnd(t *testing.T) {
-	b := newBench(t)
+	f := newFixture(t)
 	ctx := t.Context()
 	found := func(r *store.Replay) bool {
-		_, _, err := b.FindReplay(ctx, r.Scope)
+		_, _, err := f.FindReplay(ctx, r.Scope)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			t.Fatal(err)
 		}
 		return err == nil
 	}
 	age := func(r *store.Replay) {
-		b.exec(t, "UPDATE idempotency SET expires_at = floor(extract(epoch FROM clock_timestamp())) WHERE scope = $1", r.Scope)
+		f.exec(t, "UPDATE idempotency SET expires_at = floor(extract(epoch FROM clock_timestamp())) WHERE scope = $1", r.Scope)
 	}
 	var all []*store.Replay
 	var keys [][]byte
 	for range 4 {
 		r, key := newReplay(), random32()
-		if err := b.InsertKey(ctx, key, r); err != nil {
-			t.Fatal(err)
-		}
+		check(t, f.InsertKey(ctx, key, r))
 		all, keys = append(all, r), append(keys, key)
 	}
 	// By a key's first use.
-	if known, err := b.UseKey(ctx, keys[0]); err != nil || !known {
+	if known, err := f.UseKey(ctx, keys[0]); err != nil || !known {
 		t.Fatal(known, err)
 	}
 	if found(all[0]) || !found(all[1]) {
 		t.Error("a key's first use ends the replay of its own creation and no other")
 	}
-	if known, err := b.UseKey(ctx, random32()); err != nil || known {
+	if known, err := f.UseKey(ctx, random32()); err != nil || known {
 		t.Errorf("a key that was never made: %v, %v", known, err)
 	}
 	// By time; then the scope can be used anew, at once or after the sweep.
@@ -226,15 +228,13 @@ func TestRecordsEnd(t *testing.T) {
 	if found(all[1]) {
 		t.Error("a record is found in the second in which it ends")
 	}
-	if err := b.InsertKey(ctx, random32(), all[1]); !errors.Is(err, store.ErrReplayed) {
+	if err := f.InsertKey(ctx, random32(), all[1]); !errors.Is(err, store.ErrReplayed) {
 		t.Errorf("an ended record that is still there: %v, want ErrReplayed", err)
 	}
 	for _, r := range all[1:] {
-		if err := b.ExpireReplay(ctx, r.Scope); err != nil {
-			t.Fatal(err)
-		}
+		check(t, f.ExpireReplay(ctx, r.Scope))
 	}
-	if err := b.InsertKey(ctx, random32(), all[1]); err != nil {
+	if err := f.InsertKey(ctx, random32(), all[1]); err != nil {
 		t.Errorf("an expired scope cannot be used anew: %v", err)
 	}
 	if !found(all[3]) {
@@ -242,10 +242,10 @@ func TestRecordsEnd(t *testing.T) {
 	}
 	age(all[1])
 	age(all[3])
-	if n, err := b.Sweep(ctx); err != nil || n != 2 {
+	if n, err := f.Sweep(ctx); err != nil || n != 2 {
 		t.Errorf("swept %d, %v; want 2", n, err)
 	}
-	if n := b.count(t, "SELECT count(*) FROM idempotency"); n != 0 {
+	if n := f.count(t, "SELECT count(*) FROM idempotency"); n != 0 {
 		t.Errorf("%d records are left", n)
 	}
 }

@@ -70,7 +70,7 @@ type snapshotOf struct {
 }
 
 func (s *Store) newSnapshots() *coalescer[snapshotOf, *Snapshot] {
-	c := &coalescer[snapshotOf, *Snapshot]{deal: func(q snapshotOf) string { return q.dealID }}
+	c := &coalescer[snapshotOf, *Snapshot]{}
 	c.run = func(ctx context.Context, calls []snapshotOf, _ bool) ([]*Snapshot, error) {
 		deals, inputs := make([]string, len(calls)), make([]bool, len(calls))
 		first, last := make([]int, len(calls)), make([]int, len(calls))
@@ -93,7 +93,7 @@ func (s *Store) newSnapshots() *coalescer[snapshotOf, *Snapshot] {
 		})(rows)
 		return found, err
 	}
-	return c.start()
+	return c.start(s.budget)
 }
 
 func (s *Snapshot) scan(row pgx.CollectableRow, n *int, calls []snapshotOf) error {

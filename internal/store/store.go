@@ -43,7 +43,8 @@ func query(name string) string {
 
 // Store is the escrow's part of the database. It is safe for concurrent use.
 type Store struct {
-	pool *pgxpool.Pool
+	pool   *pgxpool.Pool
+	budget budget
 
 	creations        *coalescer[NewDeal, Created]
 	commits, reveals *coalescer[Act, Acted]
@@ -63,7 +64,7 @@ func Open(ctx context.Context, databaseURL string, maxConns int32) (*Store, erro
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{pool: pool}
+	s := &Store{pool: pool, budget: newBudget()}
 	if err := s.Ready(ctx); err != nil {
 		pool.Close()
 		return nil, err

@@ -3,17 +3,18 @@
 -- It answers for each: whether its deal was locked, whether it was inserted, and the first party that has yet to
 -- commit (null: none). The last commitment of a deal moves it to REVEALING in this same statement.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
+locked AS MATERIALIZED (SELECT string_to_array(current_setting('fairpact.locked', true), ' ') AS deals),
 wanted AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::int[], $3::bytea[], $4::int[], $5::bytea[], $6::bytea[], $7::bigint[])
         WITH ORDINALITY AS w (deal_id, party, commitment, first, scope, body, lifetime, n)
 ),
 -- By key: with its phase inside, the subquery may become a scan of all active deals.
 held AS MATERIALIZED (
-    SELECT d.deal_id, d.parties, acting.parties AS acting, acting.first
-    FROM unnest(string_to_array(current_setting('fairpact.locked'), ' ')) AS locked (deal_id)
+    SELECT d.deal_id, d.parties, acting.parties AS acting, least(acting.first, d.parties - 1) AS first
+    FROM unnest((SELECT deals FROM locked)) AS l (deal_id)
     CROSS JOIN clock
-    CROSS JOIN LATERAL (SELECT deal_id, parties, phase, commit_deadline FROM deals WHERE deal_id = locked.deal_id OFFSET 0) AS d
-    CROSS JOIN LATERAL (SELECT array_agg(w.party) AS parties, max(w.first) AS first FROM wanted w WHERE w.deal_id = locked.deal_id) AS acting
+    CROSS JOIN LATERAL (SELECT deal_id, parties, phase, commit_deadline FROM deals WHERE deal_id = l.deal_id OFFSET 0) AS d
+    CROSS JOIN LATERAL (SELECT array_agg(w.party) AS parties, max(w.first) AS first FROM wanted w WHERE w.deal_id = l.deal_id) AS acting
     WHERE d.phase = 'COMMITTING' AND now < d.commit_deadline
 ),
 inserted AS (
@@ -45,12 +46,12 @@ missing AS MATERIALIZED (
 ),
 advanced AS (
     UPDATE deals d SET phase = 'REVEALING', commits_closed_at = now FROM missing m, clock
-    WHERE d.deal_id = m.deal_id AND m.party IS NULL
+    WHERE d.deal_id = ANY($1) AND d.deal_id = m.deal_id AND m.party IS NULL
       -- the caller's word on who has committed is not enough to move a deal
       AND m.parties = (SELECT count(*) FROM commitments c WHERE c.deal_id = m.deal_id) + (SELECT count(*) FROM inserted i WHERE i.deal_id = m.deal_id)
     RETURNING d.deal_id
 )
-SELECT w.deal_id = ANY(string_to_array(current_setting('fairpact.locked'), ' ')), i.party IS NOT NULL,
+SELECT w.deal_id = ANY((SELECT deals FROM locked)::text[]), i.party IS NOT NULL,
        CASE WHEN a.deal_id IS NULL THEN coalesce(m.party, 0) END
 FROM wanted w
 LEFT JOIN inserted i ON i.deal_id = w.deal_id AND i.party = w.party

@@ -4,7 +4,8 @@
 -- A deal in which all have revealed changes no more, and its phase alone decides. Any other end needs lock.sql before
 -- this statement: an insert may have been let in after the ending was worked out.
 -- It answers for each whether its deal was free and whether it ended.
-WITH wanted AS MATERIALIZED (
+WITH locked AS MATERIALIZED (SELECT string_to_array(current_setting('fairpact.locked', true), ' ') AS deals),
+wanted AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::int[], $6::bigint[], $7::bigint[], $8::bytea[],
             $9::text[], $10::text[], $11::bytea[], $12::bytea[], $13::bigint[])
         WITH ORDINALITY AS w (deal_id, was, becomes, commits, reveals, reveals_closed_at, computed_at, result, void_flakers, cert_id, payload, mac, created_at, n)
@@ -15,23 +16,23 @@ free AS MATERIALIZED (
 due AS MATERIALIZED (
     SELECT w.* FROM wanted w JOIN free f USING (deal_id)
     WHERE w.reveals = f.parties
-       OR w.deal_id = ANY(string_to_array(current_setting('fairpact.locked', true), ' '))
+       OR w.deal_id = ANY((SELECT deals FROM locked)::text[])
           AND w.commits = (SELECT count(*) FROM commitments c WHERE c.deal_id = w.deal_id)
           AND w.reveals = (SELECT count(*) FROM reveals r WHERE r.deal_id = w.deal_id)
 ),
 ended AS (
     UPDATE deals d SET phase = due.becomes, reveals_closed_at = due.reveals_closed_at, computed_at = due.computed_at,
         result = due.result, void_flakers = due.void_flakers::int[], cert_id = due.cert_id
-    FROM due WHERE d.deal_id = due.deal_id AND d.phase = due.was
+    FROM due WHERE d.deal_id = ANY($1) AND d.deal_id = due.deal_id AND d.phase = due.was
     RETURNING d.deal_id, d.retention
 ),
 purged AS (
-    UPDATE reveals r SET sealed = NULL FROM ended e WHERE r.deal_id = e.deal_id AND e.retention = 'purge'
+    UPDATE reveals r SET sealed = NULL FROM ended e WHERE r.deal_id = ANY($1) AND r.deal_id = e.deal_id AND e.retention = 'purge'
 ),
 certified AS (
     INSERT INTO certificates (cert_id, deal_id, payload, mac, created_at)
     SELECT cert_id, deal_id, payload, mac, created_at FROM due JOIN ended USING (deal_id) WHERE cert_id IS NOT NULL
 )
-SELECT f.deal_id IS NOT NULL, e.deal_id IS NOT NULL
+SELECT f.deal_id IS NOT NULL AND (w.reveals = f.parties OR coalesce(w.deal_id = ANY((SELECT deals FROM locked)::text[]), false)), e.deal_id IS NOT NULL
 FROM wanted w LEFT JOIN free f ON f.deal_id = w.deal_id LEFT JOIN ended e ON e.deal_id = w.deal_id
 ORDER BY w.n

@@ -17,7 +17,7 @@ inserted AS (
 ),
 purged AS (
     UPDATE reveals SET sealed = NULL FROM ended
-    WHERE reveals.deal_id = ended.deal_id AND ended.retention = 'purge'
+    WHERE reveals.deal_id = $1 AND reveals.deal_id = ended.deal_id AND ended.retention = 'purge'
 ),
 certified AS (
     INSERT INTO certificates (cert_id, deal_id, payload, created_at, mac)

@@ -1,0 +1,348 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fairpact/fairpact/internal/problem"
+)
+
+// ask is a call of the statement below.
+type ask struct {
+	deal  string
+	n     int
+	bytes int
+}
+
+type answered struct {
+	n    int
+	skip bool
+}
+
+// statement is a coalescer over a statement that answers each call its number.
+type statement struct {
+	*coalescer[ask, answered]
+	hold chan struct{}            // groups wait until it is closed
+	fail func(group []ask) error  // nil: none fails
+	free map[string]chan struct{} // by deal whose row another transaction holds; closed when that ends
+
+	mu     sync.Mutex
+	groups [][]ask
+	aside  [][]ask // groups that waited for their deal's row
+}
+
+func newStatement(t *testing.T) *statement {
+	s := &statement{hold: make(chan struct{}), free: make(map[string]chan struct{})}
+	s.coalescer = &coalescer[ask, answered]{
+		row:     func(a ask) string { return fmt.Sprint(a.deal, " ", a.n) },
+		deal:    func(a ask) string { return a.deal },
+		size:    func(a ask) int { return a.bytes },
+		skipped: func(a answered) bool { return a.skip },
+		run: func(ctx context.Context, group []ask, wait bool) ([]answered, error) {
+			s.mu.Lock()
+			if wait {
+				s.aside = append(s.aside, group)
+			} else {
+				s.groups = append(s.groups, group)
+			}
+			s.mu.Unlock()
+			held := s.hold
+			if wait {
+				held = s.free[group[0].deal]
+			}
+			select {
+			case <-held:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+			if s.fail != nil {
+				if err := s.fail(group); err != nil {
+					return nil, err
+				}
+			}
+			answers := make([]answered, len(group))
+			for i, a := range group {
+				answers[i] = answered{a.n, !wait && s.free[a.deal] != nil && !closed(s.free[a.deal])}
+			}
+			return answers, nil
+		},
+	}
+	s.start(newBudget())
+	t.Cleanup(s.close)
+	return s
+}
+
+func closed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// behind sends calls in order while the first one is under way, lets it go and returns what each is answered.
+func (s *statement) behind(t *testing.T, first ask, calls ...ask) ([]answered, []error) {
+	t.Helper()
+	answers, errs := make([]answered, len(calls)+1), make([]error, len(calls)+1)
+	var group sync.WaitGroup
+	for i, a := range append([]ask{first}, calls...) {
+		group.Go(func() { answers[i], errs[i] = s.do(t.Context(), a) })
+		s.await(t, func() bool { return len(s.groups) == 1 && s.queued() == i })
+	}
+	close(s.hold)
+	group.Wait()
+	return answers[1:], errs[1:]
+}
+
+func (s *statement) queued() int { return len(s.queue) }
+
+// await waits until the condition, asked under the mutex, is true.
+func (s *statement) await(t *testing.T, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Microsecond) {
+		s.mu.Lock()
+		ok := condition()
+		s.mu.Unlock()
+		if ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the calls do not get to where they should")
+		}
+	}
+}
+
+func (s *statement) sizes(groups [][]ask) (sizes []int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range groups {
+		sizes = append(sizes, len(g))
+	}
+	return sizes
+}
+
+func numbered(n, bytes int) []ask {
+	all := make([]ask, n)
+	for i := range all {
+		all[i] = ask{"d", i, bytes}
+	}
+	return all
+}
+
+func TestGroupsAreBoundedAndAnsweredInFull(t *testing.T) {
+	const kib = 1 << 10
+	for what, row := range map[string]struct {
+		calls []ask
+		sizes []int // of the groups after the first
+	}{
+		"what waits is one group":      {numbered(200, 0), []int{200}},
+		"a bound on calls":             {numbered(2*maxGroup+10, 0), []int{maxGroup, maxGroup, 10}},
+		"a bound on bytes":             {numbered(7, 300*kib), []int{3, 3, 1}},
+		"a call above the bound":       {append(numbered(1, 2*maxGroupSize), numbered(3, kib)...), []int{1, 3}},
+		"the same behind others":       {append(numbered(2, kib), append(numbered(1, 2*maxGroupSize), numbered(1, kib)...)...), []int{2, 1, 1}},
+		"calls that fill it to a byte": {numbered(4, maxGroupSize/2), []int{2, 2}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := newStatement(t)
+			answers, errs := s.behind(t, ask{deal: "d", n: -1}, row.calls...)
+			if err := errors.Join(errs...); err != nil {
+				t.Fatal(err)
+			}
+			for i, a := range answers {
+				if a.n != row.calls[i].n {
+					t.Errorf("call %d got the answer of call %d", i, a.n)
+				}
+			}
+			if got := s.sizes(s.groups)[1:]; !slices.Equal(got, row.sizes) {
+				t.Errorf("groups of %v calls, want %v", got, row.sizes)
+			}
+			for _, g := range s.groups {
+				if !slices.IsSortedFunc(g, func(a, b ask) int { return a.n - b.n }) && what == "a bound on calls" {
+					t.Error("calls of one deal are not in order")
+				}
+			}
+		})
+	}
+}
+
+// A group that one call spoils is run one by one; a group with an unknown
+// outcome is not run again.
+func TestOnlyARolledBackGroupIsRunAgain(t *testing.T) {
+	const n, spoiler = 10, 4
+	for _, row := range []struct {
+		err   error
+		again bool
+	}{
+		{&pgconn.PgError{Code: "23505", ConstraintName: "idempotency_pkey"}, true},
+		{&pgconn.PgError{Code: "40P01"}, true},
+		{&pgconn.PgError{Code: "40001"}, true},
+		{&pgconn.PgError{Code: "55P03"}, false}, // the rest would wait as long again
+		{&pgconn.PgError{Code: "57014"}, false},
+		{errors.New("connection reset"), false},
+	} {
+		t.Run(fmt.Sprint(row.err), func(t *testing.T) {
+			s := newStatement(t)
+			s.fail = func(group []ask) error {
+				if slices.ContainsFunc(group, func(a ask) bool { return a.n == spoiler }) {
+					return row.err
+				}
+				return nil
+			}
+			answers, errs := s.behind(t, ask{deal: "d", n: -1}, numbered(n, 0)...)
+			for i := range answers {
+				if fails := !row.again || i == spoiler; (errs[i] != nil) != fails || !fails && answers[i].n != i {
+					t.Errorf("call %d: %+v, %v", i, answers[i], errs[i])
+				}
+			}
+			want := []int{1, n}
+			if row.again {
+				want = append(want, slices.Repeat([]int{1}, n)...)
+			}
+			if got := s.sizes(s.groups); !slices.Equal(got, want) {
+				t.Errorf("groups of %v calls, want %v", got, want)
+			}
+		})
+	}
+}
+
+// Calls on deals whose row is held wait aside, those of one deal together, and
+// all others go on. No more than slowDeals of them occupy a connection.
+func TestCallsOnHeldDealsWaitAside(t *testing.T) {
+	const each, slow = 5, slowDeals + 3
+	s := newStatement(t)
+	close(s.hold)
+	for i := range slow {
+		s.free[fmt.Sprint("slow ", i)] = make(chan struct{})
+	}
+	var group sync.WaitGroup
+	call := func(a ask) {
+		group.Go(func() {
+			if got, err := s.do(t.Context(), a); err != nil || got.n != a.n || got.skip {
+				t.Errorf("%+v: %+v, %v", a, got, err)
+			}
+		})
+	}
+	for i := range slow {
+		for n := range each {
+			call(ask{fmt.Sprint("slow ", i), i*each + n, 0})
+		}
+	}
+	s.await(t, func() bool {
+		s.coalescer.mu.Lock()
+		defer s.coalescer.mu.Unlock()
+		waiting := 0
+		for _, calls := range s.coalescer.aside {
+			waiting += len(calls)
+		}
+		for _, g := range s.aside {
+			waiting += len(g)
+		}
+		return waiting == slow*each && len(s.aside) == slowDeals
+	})
+	for i := range 100 {
+		if got, err := s.do(t.Context(), ask{fmt.Sprint("quick ", i), i, 0}); err != nil || got.n != i {
+			t.Errorf("a call on another deal: %+v, %v", got, err)
+		}
+	}
+	if got := len(s.sizes(s.aside)); got != slowDeals {
+		t.Errorf("%d deals wait at once, want %d", got, slowDeals)
+	}
+	for _, free := range s.free {
+		close(free)
+	}
+	group.Wait()
+	for _, g := range s.aside {
+		if slices.ContainsFunc(g, func(a ask) bool { return a.deal != g[0].deal }) {
+			t.Errorf("a group that waits is of more than one deal: %v", g)
+		}
+	}
+	if got := len(s.aside); got > 2*slow { // the first alone, then the rest
+		t.Errorf("%d groups waited for %d deals of %d calls each", got, slow, each)
+	}
+	s.await(t, func() bool {
+		s.coalescer.mu.Lock()
+		defer s.coalescer.mu.Unlock()
+		return len(s.coalescer.aside) == 0 && len(s.budget.slowDeals) == 0
+	})
+}
+
+// A caller whose context ends is answered at once, wherever its call is.
+func TestACallEndsWithItsContext(t *testing.T) {
+	s := newStatement(t)
+	s.free["slow"] = make(chan struct{})
+	given := func(a ask, reached func() bool) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error, 1)
+		go func() { _, err := s.do(ctx, a); failed <- err }()
+		s.await(t, reached)
+		cancel()
+		if err := <-failed; !problem.Is(err, problem.Unavailable) || !errors.Is(err, context.Canceled) {
+			t.Errorf("%v, want UNAVAILABLE", err)
+		}
+	}
+	given(ask{deal: "slow"}, func() bool { return len(s.groups) == 1 }) // under way
+	given(ask{deal: "slow"}, func() bool { return s.queued() == 1 })    // queued
+	for len(s.queue) < cap(s.queue) {
+		s.queue <- &call[ask, answered]{query: ask{deal: "slow"}, done: make(chan outcome[answered], 1)}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.do(ctx, ask{deal: "slow"}); !problem.Is(err, problem.Unavailable) { // the queue is full
+		t.Errorf("%v, want UNAVAILABLE", err)
+	}
+	for len(s.queue) > 0 {
+		<-s.queue
+	}
+	close(s.hold)
+	given(ask{deal: "slow"}, func() bool { return len(s.aside) == 1 }) // aside
+	close(s.free["slow"])
+}
+
+// close breaks off the statements under way, those that wait for a row included.
+func TestCloseBreaksOffWhatIsUnderWay(t *testing.T) {
+	for what, aside := range map[string]bool{"under way": false, "aside": true} {
+		t.Run(what, func(t *testing.T) {
+			const n = slowDeals + 2
+			s := newStatement(t)
+			for i := range n {
+				s.free[fmt.Sprint(i)] = make(chan struct{})
+			}
+			if aside {
+				close(s.hold)
+			}
+			ctx, giveUp := context.WithTimeout(t.Context(), time.Minute)
+			defer giveUp()
+			var group sync.WaitGroup
+			for i := range n {
+				group.Go(func() {
+					if _, err := s.do(ctx, ask{fmt.Sprint(i), i, 0}); !problem.Is(err, problem.Unavailable) {
+						t.Errorf("%v, want UNAVAILABLE", err)
+					}
+				})
+			}
+			s.await(t, func() bool {
+				s.coalescer.mu.Lock()
+				defer s.coalescer.mu.Unlock()
+				return !aside && len(s.groups) > 0 || len(s.coalescer.aside) == n && len(s.aside) == slowDeals
+			})
+			if !aside { // its callers have given up, as in a process that has drained
+				giveUp()
+				group.Wait()
+			}
+			s.close()
+			group.Wait()
+			if aside && ctx.Err() != nil {
+				t.Error("calls that wait aside are answered by their own time limit only")
+			}
+		})
+	}
+}

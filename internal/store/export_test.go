@@ -1,0 +1,56 @@
+package store
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/trace"
+)
+
+// The functions below run calls as one group, which otherwise depends on timing.
+// Retries and the wait for locked deals take place as in production.
+
+func (s *Store) CreateTogether(all ...NewDeal) ([]Created, []error) {
+	return together(s.creations, all)
+}
+func (s *Store) CommitTogether(all ...Act) ([]Acted, []error) { return together(s.commits, all) }
+func (s *Store) RevealTogether(all ...Act) ([]Acted, []error) { return together(s.reveals, all) }
+func (s *Store) PublishTogether(all ...Publication) ([]bool, []error) {
+	return together(s.publications, all)
+}
+
+func (s *Store) SnapshotTogether(dealIDs []string, wants []Want) ([]*Snapshot, []error) {
+	all := make([]snapshotOf, len(dealIDs))
+	for i, id := range dealIDs {
+		all[i] = snapshotOf{id, wants[i]}
+	}
+	return together(s.snapshots, all)
+}
+
+func (s *Store) EndTogether(all ...*Ending) ([]bool, []error) {
+	answers, errs := together(s.endings, all)
+	done := make([]bool, len(answers))
+	for i, a := range answers {
+		done[i] = a.ended
+	}
+	return done, errs
+}
+
+func together[Q, A any](c *coalescer[Q, A], queries []Q) ([]A, []error) {
+	all := make([]*call[Q, A], len(queries))
+	for i, q := range queries {
+		all[i] = &call[Q, A]{query: q, span: trace.SpanFromContext(context.Background()), done: make(chan outcome[A], 1)}
+	}
+	for waiting := all; len(waiting) > 0; {
+		group := c.newGroup(waiting[0])
+		for waiting = waiting[1:]; len(waiting) > 0 && c.add(group, waiting[0]); {
+			waiting = waiting[1:]
+		}
+		c.execute(context.Background(), group.calls, false)
+	}
+	answers, errs := make([]A, len(all)), make([]error, len(all))
+	for i, one := range all {
+		got := <-one.done
+		answers[i], errs[i] = got.answer, outage(replayed(got.err))
+	}
+	return answers, errs
+}

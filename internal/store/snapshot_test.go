@@ -1,0 +1,81 @@
+package store_test
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/fairpact/fairpact/internal/deal"
+	"github.com/fairpact/fairpact/internal/store"
+)
+
+// A snapshot holds what was asked for and nothing more; those of one group are
+// answered each for its own deal.
+func TestSnapshotHoldsWhatIsWanted(t *testing.T) {
+	f := newFixture(t)
+	before := f.now(t)
+	open, d := f.create(t, parties(3)), f.create(t, func(d *store.Declaration) { parties(4)(d); d.Retention = "purge" })
+	f.commit(t, open, 1)
+	f.commit(t, d, 0, 1, 2, 3)
+	f.reveal(t, d, 3, 1)
+	part := func(d *store.Declaration, p int, revealed bool) store.Part {
+		return store.Part{Commitment: ptr(store.CommitmentText(ptr(act(d, p).Commitment)[:])), Revealed: revealed}
+	}
+	wanted := []struct {
+		what   string
+		deal   *store.Declaration
+		want   store.Want
+		parts  []store.Part
+		sealed [][]byte
+	}{
+		{"nobody", d, store.Nobody, []store.Part{}, nil},
+		{"one that has revealed", d, store.Only(3), []store.Part{part(d, 3, true)}, nil},
+		{"one that has not revealed", d, store.Only(2), []store.Part{part(d, 2, false)}, nil},
+		{"one that has not committed", open, store.Only(2), []store.Part{{}}, nil},
+		{"everyone", d, store.Everyone, []store.Part{part(d, 0, false), part(d, 1, true), part(d, 2, false), part(d, 3, true)}, nil},
+		{"everyone of an open deal", open, store.Everyone, []store.Part{{}, part(open, 1, false), {}}, nil},
+		{"inputs", d, store.WithInputs, []store.Part{part(d, 0, false), part(d, 1, true), part(d, 2, false), part(d, 3, true)}, [][]byte{{1}, {3}}},
+		{"inputs of an open deal", open, store.WithInputs, []store.Part{{}, part(open, 1, false), {}}, [][]byte{}},
+		{"a deal that does not exist", &store.Declaration{DealID: "d_none"}, store.Everyone, nil, nil},
+	}
+	ids, wants := make([]string, len(wanted)), make([]store.Want, len(wanted))
+	for i, w := range wanted {
+		ids[i], wants[i] = w.deal.DealID, w.want
+	}
+	grouped, errs := f.SnapshotTogether(ids, wants)
+	checkAll(t, errs)
+	for i, w := range wanted {
+		got := grouped[i]
+		if w.parts == nil {
+			if got != nil {
+				t.Errorf("%s: %+v", w.what, got)
+			}
+			continue
+		}
+		if alone := f.snapshot(t, w.deal, w.want); !reflect.DeepEqual(alone.Parts, w.parts) || !reflect.DeepEqual(alone.Sealed, w.sealed) {
+			t.Errorf("%s, alone: %+v", w.what, alone)
+		}
+		if !reflect.DeepEqual(got.Parts, w.parts) || !reflect.DeepEqual(got.Sealed, w.sealed) {
+			t.Errorf("%s: %+v", w.what, got)
+		}
+		commits, reveals, phase := 4, 2, deal.Revealing
+		if w.deal == open {
+			commits, reveals, phase = 1, 0, deal.Committing
+		}
+		if got.Commits != commits || got.Reveals != reveals || got.Phase != phase || (got.LastReveal >= before) != (reveals > 0) || (got.LastReveal == 0) != (reveals == 0) ||
+			got.Now < before || got.Now > before+600 || got.NowMilli/1000 != got.Now {
+			t.Errorf("%s: %+v", w.what, got)
+		}
+	}
+
+	e := f.end(t, d, deal.Void)
+	now := f.snapshot(t, d, store.WithInputs)
+	if now.Phase != deal.Void || !reflect.DeepEqual(now.VoidFlakers, []int{0, 2}) || *now.CertID != *e.CertID || now.Published || now.Result != nil {
+		t.Errorf("the end reads as %+v", now)
+	}
+	if !reflect.DeepEqual(now.Sealed, [][]byte{nil, nil}) || !now.Parts[1].Revealed {
+		t.Errorf("purged inputs read as %v of %+v", now.Sealed, now.Parts)
+	}
+	if done, err := f.Publish(t.Context(), store.Publication{CertID: *e.CertID, Signature: "s", LeafIndex: 0}); err != nil || !done || !f.stands(t, d).Published {
+		t.Errorf("after the publication: %v, %v", done, err)
+	}
+}
