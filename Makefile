@@ -40,18 +40,16 @@ images: ## build the container images into bin/images (TAG= their tag; no Docker
 	@go -C hack build -buildvcs=false -o ../bin/build-images ./images
 	./bin/build-images -tag "$(TAG)" -revision "$$(git rev-parse HEAD 2>/dev/null)"
 
-# The packages whose tests run under the race detector: all but those that are
-# pure, and the command line.
-RACY := $(addprefix ./internal/,assembly/... beacon/... caller/... ctl/... database/... deadline/... ephemeral/... escrow/... \
-  forkguard/... httpapi/... httpcache/... idempotency/... keywatch/... localservers/... localstack/... mcpapi/... restclient/... \
-  service/... signing/... store/... telemetry/... translog/...) ./services/...
+# The packages whose tests run without the race detector: the black-box suite,
+# whose binaries run under it in test-long, and those without goroutines.
+PLAIN := /e2e|/internal/(algorithm|canon|certificate|crash|deal|problem|purity|sealing|site|texts|verification|version|wire)$$
 
 .PHONY: test
 test: ## prove the product: all tests but the long ones, and the time of each package
 	@hack/install-missing.sh postgres redis gcc softhsm python3 chromium
-	@hack/times.sh \
-	  "go test -p 2 -timeout=$(TEST_TIMEOUT) $$(go list ./... | grep -v -x -F "$$(go list $(RACY))" | tr '\n' ' ')" \
-	  "CGO_ENABLED=1 go test -p 2 -race -timeout=$(TEST_TIMEOUT) $(RACY)" \
+	@all=$$(go list ./...) && hack/times.sh \
+	  "go test -p 2 -timeout=$(TEST_TIMEOUT) $$(echo "$$all" | grep -E '$(PLAIN)' | tr '\n' ' ')" \
+	  "CGO_ENABLED=1 go test -p 2 -race -timeout=$(TEST_TIMEOUT) $$(echo "$$all" | grep -Ev '$(PLAIN)' | tr '\n' ' ')" \
 	  "CGO_ENABLED=1 go test -p 2 -timeout=$(TEST_TIMEOUT) -tags=pkcs11 -run=PKCS11 ./internal/signing/..." \
 	  "go -C hack test -p 2 -timeout=$(TEST_TIMEOUT) ./..."
 

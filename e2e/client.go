@@ -32,6 +32,9 @@ func NewClient(t testing.TB, base string) *Client {
 	return &Client{t, base, &http.Client{Transport: transport, Timeout: 60 * time.Second}}
 }
 
+// In returns the client for a subtest.
+func (c *Client) In(t testing.TB) *Client { return &Client{t, c.Base, c.Http} }
+
 type Answer struct {
 	Status int
 	Header http.Header

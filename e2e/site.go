@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
-	"time"
 )
 
 // Finished is a deal with its certificate with all that a verifier can be given.
@@ -27,7 +26,7 @@ func (c *Client) Played(request Body, inputs ...Body) func() Finished {
 		c.Want(200, "POST", d.Path("/entropy"), d.Tokens[0], nil)
 	}
 	return func() Finished {
-		out := Finished{Text: string(d.Certified(10 * time.Second)), InputsText: JsonText(c.T, all), ParamsText: JsonText(c.T, request["algorithm_params"])}
+		out := Finished{Text: string(d.Certified(Patience)), InputsText: JsonText(c.T, all), ParamsText: JsonText(c.T, request["algorithm_params"])}
 		var status struct{ Pubkey string }
 		c.Want(200, "GET", "/v1/status", "", nil).Into(c.T, &status)
 		out.Key = status.Pubkey

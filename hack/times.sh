@@ -8,10 +8,10 @@ trap 'rm -f "$said"' EXIT
 failed=0
 for command; do
   began=$SECONDS
-  echo "$command"
+  echo "${command:0:100}…"
   bash -c "$command" 2>&1 | tee -a "$said" | grep -v '\[no test files\]'
   [ "${PIPESTATUS[0]}" = 0 ] || failed=1
-  echo "took $((SECONDS - began)) s: $command" >>"$said"
+  echo "took $((SECONDS - began)) s: ${command:0:100}…" >>"$said"
 done
 echo "--- time of each package ---"
 awk '($1 == "ok" || $1 == "FAIL") && $3 ~ /^[0-9.]+s$/ { sub("github.com/fairpact/fairpact/", "", $2); t = $3; sub("s$", "", t); printf "%8.1f s  %s%s\n", t, $2, $1 == "FAIL" ? "  FAILED" : "" }

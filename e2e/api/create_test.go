@@ -179,10 +179,12 @@ func TestRefusedCreations(t *testing.T) {
 		{"labels and indexes", "INVALID_PARAMS", changed(trio, "algorithm_params", coalitions("ann", 1, "1", 2)), "no party"},
 		{"unsorted indexes", "INVALID_PARAMS", changed(trio, "algorithm_params", coalitions("2,0", 1)), `must be "0,2"`},
 	} {
-		a := c.Refused(400, row.code, "POST", "/v1/deals", key, row.sent)
-		if !strings.Contains(a.ErrorText(), row.teaches) {
-			t.Errorf("%s: %s does not say %q", row.name, a.ErrorText(), row.teaches)
-		}
+		t.Run(row.name, func(t *testing.T) {
+			a := c.In(t).Refused(400, row.code, "POST", "/v1/deals", key, row.sent)
+			if !strings.Contains(a.ErrorText(), row.teaches) {
+				t.Errorf("%s does not say %q", a.ErrorText(), row.teaches)
+			}
+		})
 	}
 }
 
@@ -208,9 +210,7 @@ func TestAcceptedCreations(t *testing.T) {
 		"explicit defaults":           changed(split, "mode", "sealed", "retention", "standard"),
 		"labels that are odd strings": changed(split, "party_labels", []string{" ", "__proto__"}),
 	} {
-		if a := c.Do("POST", "/v1/deals", key, sent); a.Status != 201 {
-			t.Errorf("%s: %d %.300s", name, a.Status, a.Body)
-		}
+		t.Run(name, func(t *testing.T) { c.In(t).Want(201, "POST", "/v1/deals", key, sent) })
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fairpact/fairpact/e2e"
 )
@@ -57,7 +56,7 @@ func TestLLMsExamples(t *testing.T) {
 	for _, e := range examples {
 		script.WriteString(e.script + "echo '" + mark + "'\n")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), e2e.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "--noprofile", "--norc", "-c", script.String())
 	cmd.Dir = t.TempDir()

@@ -17,7 +17,6 @@ var ending = []at{
 	{"escrow.before-end", "active"},
 	{"escrow.ended", "ended"},
 	{"escrow.signed", "ended"},
-	{"escrow.signature-stored", "signed"},
 	{"escrow.appended", "headed"},
 	{"escrow.published", "published"},
 }
@@ -77,7 +76,7 @@ func TestCrashDealAPI(t *testing.T) {
 		{name: "last reveal", play: e2e.LastReveal, cuts: append([]at{revealed, {"idempotency.effect", "published"}}, ending...)},
 		{name: "last reveal, locked", play: e2e.LastReveal, cuts: waits, turns: true, locks: true},
 		{name: "last reveal, late", play: lateLastReveal, cuts: []at{revealed}, turns: true},
-		{name: "rejection", play: e2e.Rejection, cuts: append([]at{{"escrow.revealed", "published"}}, ending[1:]...)},
+		{name: "rejection", play: e2e.Rejection, cuts: ending[1:]},
 		{name: "draw", play: e2e.Draw(past), cuts: ending},
 		{name: "missed commit", play: e2e.MissedCommit, cuts: ending, turns: true},
 		{name: "missed reveal", play: e2e.MissedReveal, cuts: ending[:2], turns: true},
@@ -87,7 +86,7 @@ func TestCrashDealAPI(t *testing.T) {
 func TestCrashWorker(t *testing.T) {
 	t.Parallel()
 	newYard(t, localstack.DeadlineWorker).crash([]crashes{
-		{name: "missed commit", play: e2e.MissedCommit, cuts: ending},
+		{name: "missed commit", play: e2e.MissedCommit, cuts: ending, turns: true},
 		{name: "missed reveal", play: e2e.MissedReveal, cuts: ending, turns: true, locks: true},
 	})
 }

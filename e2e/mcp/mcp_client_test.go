@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/fairpact/fairpact/e2e"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/fairpact/fairpact/e2e"
 )
 
 // agent talks to /mcp as an agent does: the official client for whole deals,

@@ -111,13 +111,17 @@ func TestMetrics(t *testing.T) {
 		{"beacon rounds", e2e.Sum(api["fairpact_beacon_fetches_total"], "outcome", "ok"), 1},
 		{"leaves", e2e.Sum(log["fairpact_log_tree_size"], "of", "committed"), 3},
 		{"published leaves", e2e.Sum(log["fairpact_log_tree_size"], "of", "published"), 3},
-		{"appends", e2e.Sum(log["fairpact_log_append_duration_seconds"]), 3},
 		{"proof failures", e2e.Sum(log["fairpact_log_proof_failures_total"]), 0},
 		{"late steps", e2e.Sum(api["fairpact_deadline_lateness_seconds"]) + e2e.Sum(worker["fairpact_deadline_lateness_seconds"]), 1},
 	} {
 		if count.got != count.want {
 			t.Errorf("%s: %v, want %v", count.what, count.got, count.want)
 		}
+	}
+
+	// A deal-api and the worker may append the same certificate.
+	if n := e2e.Sum(log["fairpact_log_append_duration_seconds"]); n < 3 {
+		t.Errorf("appends: %v, want 3 or more", n)
 	}
 
 	if err := stack.Stop(localstack.LogServer); err != nil {

@@ -75,7 +75,7 @@ func TestTraces(t *testing.T) {
 	of := func(deal string) func(e2e.Span) bool {
 		return func(s e2e.Span) bool { return s.Attr["fairpact.deal_id"] == deal }
 	}
-	reveal := col.Whole("the trace of the last reveal", of(d.ID), "deal-api: POST /v1/deals/{id}/reveal", "deal-api: grouped insert", "deal-api: Postgres",
+	reveal := col.Whole("the trace of the last reveal", of(d.ID), "deal-api: POST /v1/deals/{id}/reveal", "deal-api: grouped statement", "deal-api: Postgres",
 		"deal-api: sign", "deal-api: POST /v1/append", "log-server: POST /v1/append", "log-server: Postgres")
 	if reveal.Name != "POST /v1/deals/{id}/reveal" || len(reveal.Links) != 1 || hex.EncodeToString(reveal.Links[0].TraceId) != stranger {
 		t.Errorf("the root is %v, want a reveal that is linked to its caller", reveal)

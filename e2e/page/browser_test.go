@@ -9,13 +9,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
 	"github.com/fairpact/fairpact/e2e"
 )
 
@@ -45,7 +45,7 @@ func newTab(t *testing.T, origin string) *tab {
 		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(dir),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-dev-shm-usage", true))
-	ctx, stop := context.WithTimeout(context.Background(), 3*time.Minute) // outlives t.Context(), to close in order
+	ctx, stop := context.WithTimeout(context.Background(), 5*e2e.Patience) // outlives t.Context(), to close in order
 	ctx, stopBrowser := chromedp.NewExecAllocator(ctx, options...)
 	ctx, stopTab := chromedp.NewContext(ctx)
 	p := &tab{t: t, ctx: ctx, origin: origin}
@@ -57,7 +57,7 @@ func newTab(t *testing.T, origin string) *tab {
 		stopBrowser()
 		stop()
 		// Chromium's children may still write for a moment.
-		e2e.Eventually(t, "the browser's folder is removed", 10*time.Second, func() bool { return os.RemoveAll(dir) == nil })
+		e2e.Eventually(t, "the browser's folder is removed", e2e.Patience, func() bool { return os.RemoveAll(dir) == nil })
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.asked == 0 {
@@ -140,7 +140,7 @@ func (p *tab) set(field, value string) {
 // until waits for a condition of the page.
 func (p *tab) until(what, condition string) {
 	p.t.Helper()
-	e2e.Eventually(p.t, what, time.Minute, func() bool { return eval[bool](p, "Boolean("+condition+")") })
+	e2e.Eventually(p.t, what, e2e.Patience, func() bool { return eval[bool](p, "Boolean("+condition+")") })
 }
 
 func (p *tab) text(selector string) string {

@@ -202,6 +202,12 @@ func (g *garden) tools(b e2e.Body) {
 		g.Tool("commit_input", e2e.Body{"deal_id": d.ID, "invite_token": token, "commitment": all[p].Commitment})
 		g.Fails("INVALID_CREDENTIAL", "get_deal", `{"invite_token":"it_`+g.fresh("unknown token")+`"}`)
 	}
+	for _, form := range []string{
+		`%s`, `{"jsonrpc":"2.0","id":1,"method":%q}`, `{"jsonrpc":%q}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q}}`, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":%q}`,
+	} {
+		g.Post(fmt.Sprintf(form, g.plant("malformed call", "MARKED"+rand.Text(), may)))
+	}
 	for p, s := range all {
 		g.Fails("COMMITMENT_MISMATCH", "reveal_input", `{"deal_id":"`+d.ID+`","invite_token":"`+d.Tokens[p]+`","input":{},"salt":"`+g.fresh("wrong salt")+`"}`)
 		g.Tool("reveal_input", e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[p], "input": s.Input, "salt": s.Salt})

@@ -87,7 +87,7 @@ func (s *server) startOnce(ctx context.Context) error {
 		case <-s.proc.Done():
 			said := logSince(s.log, offset)
 			err := fmt.Errorf("%s ended at its start (%v); it said:\n%s", s.name, s.proc.Err(), said)
-			for _, sign := range []string{"ddress already in use", `"postmaster.pid" already exists`} {
+			for _, sign := range []string{"ddress already in use", `"postmaster.pid" already exists`, "pre-existing shared memory block"} {
 				if strings.Contains(said, sign) {
 					return fmt.Errorf("%w: %w", errPortTaken, err)
 				}
