@@ -44,7 +44,7 @@ func (s *Service) CreateKey(ctx context.Context, rec *idempotency.Record) (NewKe
 // Authenticate finds who a Bearer credential speaks for. An unknown one is
 // refused with INVALID_CREDENTIAL.
 func (s *Service) Authenticate(ctx context.Context, credential string) (Principal, error) {
-	s.sameServer()
+	s.sameServer(ctx)
 	sum := sealing.TokenHash(credential)
 	switch {
 	case strings.HasPrefix(credential, keyPrefix):

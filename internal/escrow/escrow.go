@@ -133,12 +133,22 @@ func New(s *store.Store, secret *sealing.Secret, signer Signer, keys Keys, log L
 func (s *Service) Chain() beacon.Chain { return s.beacon.Chain() }
 
 // sameServer empties the caches where the database server is another one than
-// before: what it holds may be older than what was cached.
-func (s *Service) sameServer() {
+// before: what it holds may be older than what was cached. It is noticed within
+// a second.
+func (s *Service) sameServer(ctx context.Context) {
+	s.store.Confirm(ctx)
 	now := s.store.Server()
 	if before := s.server.Swap(now); before == nil || before == now {
 		return
 	}
+	s.forget()
+	time.AfterFunc(forgetAgain, s.forget) // what calls under way still add from the server before
+}
+
+// forgetAgain is longer than any call takes.
+const forgetAgain = time.Minute
+
+func (s *Service) forget() {
 	s.apiKeys.Purge()
 	s.tokens.Purge()
 	s.deals.Purge()

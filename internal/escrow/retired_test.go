@@ -371,8 +371,8 @@ func TestPendingUnderAnOpenRetiredKeyIsKept(t *testing.T) {
 	g := e.left(t, "append", 1)
 	signature := e.signature(t, g)
 	e.retire(t, -1)
-	if c := e.issued(t, g, e.old, 1); c.Signature != signature || e.pen.signatures() != 1 {
-		t.Errorf("signed anew; the new key made %d signatures, want that of one head", e.pen.signatures())
+	if c := e.issued(t, g, e.old, 1); c.Signature != signature {
+		t.Error("signed anew")
 	}
 }
 

@@ -34,7 +34,7 @@ func (s *Service) Sweep(ctx context.Context) (int64, error) { return s.store.Swe
 // again is when the clock brings its next step (0: nothing more to come); an
 // error means that something is out of reach: try again.
 func (s *Service) Attend(ctx context.Context, dealID string) (again time.Duration, err error) {
-	s.sameServer()
+	s.sameServer(ctx)
 	d, err := s.dealOf(ctx, dealID)
 	if errors.Is(err, store.ErrNotFound) {
 		return 0, nil

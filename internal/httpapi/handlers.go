@@ -76,15 +76,14 @@ func (a *API) commit(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	done, err := idempotency.Do(r.Context(), a.Guard, once,
-		func(rec *idempotency.Record) (escrow.Committed, error) {
-			return a.Escrow.Commit(r.Context(), access, commitment, rec)
-		},
-		func() (escrow.Committed, error) { return a.Escrow.Committed(r.Context(), access) })
-	if err != nil {
-		return nil, err
+	worded := func(c escrow.Committed, err error) (wire.CommittedBody, error) {
+		return wire.Committed(access.Deal(), c), err
 	}
-	return wire.Committed(access.Deal(), done)
+	return encoded(idempotency.Do(r.Context(), a.Guard, once,
+		func(rec *idempotency.Record) (wire.CommittedBody, error) {
+			return worded(a.Escrow.Commit(r.Context(), access, commitment, rec))
+		},
+		func() (wire.CommittedBody, error) { return worded(a.Escrow.Committed(r.Context(), access)) }))
 }
 
 func (a *API) reveal(w http.ResponseWriter, r *http.Request) ([]byte, error) {

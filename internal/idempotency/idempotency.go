@@ -23,6 +23,7 @@ import (
 	"errors"
 	"time"
 
+	answers "github.com/fairpact/fairpact/internal/answer"
 	"github.com/fairpact/fairpact/internal/crash"
 	"github.com/fairpact/fairpact/internal/ephemeral"
 	"github.com/fairpact/fairpact/internal/problem"
@@ -257,7 +258,7 @@ func (g *Guard) keep(ctx context.Context, rec *Record, name string, answer any) 
 	}
 	stands, err := g.store.SetResponse(context.WithoutCancel(ctx), rec.scope, sealed)
 	if errors.Is(err, store.ErrNotFound) { // swept, or ended by the key's first use
-		return json.Marshal(answer)
+		return answers.Encode(answer)
 	}
 	if err != nil {
 		return nil, err
@@ -271,11 +272,11 @@ func (g *Guard) keep(ctx context.Context, rec *Record, name string, answer any) 
 // seal encrypts an answer for this record alone: under another scope it does
 // not open.
 func (r *Record) seal(answer any) ([]byte, error) {
-	body, err := json.Marshal(answer)
+	body, err := answers.Encode(answer)
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(envelope{r.req.Status, body})
+	text, err := answers.Encode(envelope{r.req.Status, body})
 	if err != nil {
 		return nil, err
 	}

@@ -172,16 +172,15 @@ func (s *server) commitInput(ctx context.Context, args arguments) (result, error
 	if err != nil {
 		return result{}, err
 	}
-	done, err := idempotency.Do(ctx, s.Guard, once,
-		func(rec *idempotency.Record) (escrow.Committed, error) {
-			return s.Escrow.Commit(ctx, access, commitment, rec)
-		},
-		func() (escrow.Committed, error) { return s.Escrow.Committed(ctx, access) })
-	if err != nil {
-		return result{}, err
+	worded := func(c escrow.Committed, err error) (wire.CommittedBody, error) {
+		return wire.Committed(access.Deal(), c), err
 	}
-	body, err := wire.Committed(access.Deal(), done)
-	return result{body, afterCommit(token, done)}, err
+	done, err := idempotency.Do(ctx, s.Guard, once,
+		func(rec *idempotency.Record) (wire.CommittedBody, error) {
+			return worded(s.Escrow.Commit(ctx, access, commitment, rec))
+		},
+		func() (wire.CommittedBody, error) { return worded(s.Escrow.Committed(ctx, access)) })
+	return encoded(done, err, func(c wire.CommittedBody) next { return afterCommit(token, c.Committed) })
 }
 
 func (s *server) revealInput(ctx context.Context, args arguments) (result, error) {

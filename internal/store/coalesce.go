@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -24,10 +25,13 @@ var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/store")
 
 // budget bounds what a store's coalescers have under way at once. Under load the
 // calls that wait for a turn make larger groups.
-type budget struct{ statements, slowDeals chan struct{} }
+type budget struct {
+	statements, slowDeals chan struct{}
+	answered              *atomic.Int64 // unix milliseconds: when the database last answered
+}
 
 func newBudget() budget {
-	return budget{make(chan struct{}, statements), make(chan struct{}, slowDeals)}
+	return budget{make(chan struct{}, statements), make(chan struct{}, slowDeals), new(atomic.Int64)}
 }
 
 // coalescer runs the calls that wait at the same moment, of any deals, as one
@@ -202,6 +206,7 @@ func (c *coalescer[Q, A]) execute(ctx context.Context, group []*call[Q, A], wait
 			one.done <- outcome[A]{err: err}
 		}
 	default:
+		c.budget.answered.Store(time.Now().UnixMilli())
 		for i, one := range group {
 			if c.skipped != nil && !wait && c.skipped(answers[i]) {
 				c.putAside(ctx, one)

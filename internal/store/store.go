@@ -20,6 +20,7 @@ import (
 	"errors"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -86,6 +87,20 @@ func (s *Store) Close() {
 
 // Server identifies the database server; see database.Server.
 func (s *Store) Server() string { return database.Server() }
+
+// serverAge is how long a server that answered counts as the one that is there.
+const serverAge = time.Second
+
+// Confirm asks the database something where it has not answered for a second:
+// what only caches answer would not notice that another server took its place.
+func (s *Store) Confirm(ctx context.Context) {
+	now := time.Now().UnixMilli()
+	last := s.budget.answered.Load()
+	if now-last < serverAge.Milliseconds() || !s.budget.answered.CompareAndSwap(last, now) {
+		return
+	}
+	_, _ = s.Now(ctx) // a failed connection is replaced by one that tells its server
+}
 
 // Ready tells whether the database answers and holds the schema that this
 // version needs.

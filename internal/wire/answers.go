@@ -14,8 +14,14 @@ import (
 // Encode writes the answer of a use case that has the contract's members itself.
 func Encode(v any) ([]byte, error) { return answer.Encode(v) }
 
-// Committed writes the answer to a commitment, with the next step.
-func Committed(d *escrow.Deal, c escrow.Committed) ([]byte, error) {
+// CommittedBody is the answer to a commitment, with the next step.
+type CommittedBody struct {
+	escrow.Committed
+	Next string `json:"next"`
+}
+
+// Committed words the next step after a commitment.
+func Committed(d *escrow.Deal, c escrow.Committed) CommittedBody {
 	read, reveal := answer.REST(problem.Call{Op: problem.ReadDeal, DealID: c.DealID}), answer.REST(problem.Call{Op: problem.Reveal, DealID: c.DealID})
 	next := fmt.Sprintf("the deal is %s: read it with %s", c.State, read)
 	switch c.State {
@@ -24,10 +30,7 @@ func Committed(d *escrow.Deal, c escrow.Committed) ([]byte, error) {
 	case deal.Revealing:
 		next = fmt.Sprintf("all have committed: call %s with your input and salt before %d", reveal, d.RevealDeadline)
 	}
-	return Encode(struct {
-		escrow.Committed
-		Next string `json:"next"`
-	}{c, next})
+	return CommittedBody{c, next}
 }
 
 // view is a deal view (SPEC 2.4).

@@ -168,7 +168,7 @@ func TestCommitted(t *testing.T) {
 		deal.Revealing:  "all have committed: call POST /v1/deals/d_1/reveal with your input and salt before 20",
 		deal.Void:       "the deal is VOID: read it with GET /v1/deals/d_1",
 	} {
-		body, err := wire.Committed(d, escrow.Committed{DealID: "d_1", State: state, Party: 1, Committed: true})
+		body, err := wire.Encode(wire.Committed(d, escrow.Committed{DealID: "d_1", State: state, Party: 1, Committed: true}))
 		want := map[string]any{"deal_id": "d_1", "state": string(state), "party": int64(1), "committed": true, "next": next}
 		if got := parsed(t, body, err); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s\nwant %v", body, want)

@@ -51,7 +51,7 @@ complete AS MATERIALIZED (
 ),
 closed AS (
     UPDATE deals d SET reveals_closed_at = now FROM complete, clock
-    WHERE d.deal_id = ANY($1) AND d.deal_id = complete.deal_id AND d.chain_hash IS NOT NULL
+    WHERE d.deal_id = ANY($1) AND d.deal_id = complete.deal_id AND d.chain_hash IS NOT NULL AND d.reveals_closed_at IS NULL
 )
 SELECT w.deal_id = ANY((SELECT deals FROM locked)::text[]), i.party IS NOT NULL,
        CASE WHEN c.deal_id IS NULL THEN coalesce(m.party, 0) END
