@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -31,6 +32,9 @@ const DrainTimeout = 28 * time.Second
 // it fails. A second signal ends it at once. Logs are JSON lines on stderr, those
 // of libraries included; traces go where the environment says.
 func Main(name string, level slog.Level, run func(context.Context, *slog.Logger) error) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(300) // heaps are tens of MiB: at 100 a tenth of the work is collecting them
+	}
 	logger := slog.New(telemetry.LogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})))
 	slog.SetDefault(logger)
 	telemetry.Binary(name)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -71,6 +72,8 @@ type KeySet struct {
 	ed25519 []ed25519.PublicKey // likewise
 	margin  int64               // seconds
 	now     func() time.Time
+
+	verified *[256]atomic.Pointer[verified] // by the first byte of the digest
 }
 
 // NewKeySet returns the set of a deployment with one key that signs and labelled
@@ -106,7 +109,7 @@ func NewVerifyingKey(label string) (*KeySet, error) {
 }
 
 func newKeySet(keys ...Key) (*KeySet, error) {
-	k := &KeySet{margin: int64(Margin() / time.Second), now: time.Now}
+	k := &KeySet{margin: int64(Margin() / time.Second), now: time.Now, verified: new([256]atomic.Pointer[verified])}
 	for _, key := range keys {
 		if err := k.add(key); err != nil {
 			return nil, err
@@ -182,13 +185,36 @@ func (k *KeySet) SignedBy(digest [32]byte, signature string) (Key, error) {
 }
 
 func (k *KeySet) signerES256(digest [32]byte, raw []byte) (Key, error) {
+	slot := &k.verified[digest[0]]
+	if v := slot.Load(); v != nil && v.digest == digest && string(raw) == v.raw {
+		return k.accepted(v.key)
+	}
 	r, s := rawES256(raw)
 	for i, public := range k.es256 {
 		if public != nil && ecdsa.Verify(public, digest[:], r, s) {
+			slot.Store(&verified{digest, string(raw), i})
 			return k.accepted(i)
 		}
 	}
 	return Key{}, ErrNotVerified
+}
+
+// verified is an es256 signature that verified under the key at an index of the
+// set. A few are remembered: a process meets its own signature again at once.
+type verified struct {
+	digest [32]byte
+	raw    string
+	key    int
+}
+
+// remember notes a signature that its signer has just verified under the key.
+func (k *KeySet) remember(digest [32]byte, signature, label string) {
+	_, raw, err := parseSignature(signature)
+	for i, key := range k.keys {
+		if err == nil && key.PublicKey == label && k.es256[i] != nil {
+			k.verified[digest[0]].Store(&verified{digest, string(raw), i})
+		}
+	}
 }
 
 // accepted returns the key at i as it is now, or ErrNotVerified where its time is

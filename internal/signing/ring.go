@@ -113,7 +113,11 @@ func (r *Ring) signer(label string) *Signer {
 func (r *Ring) Sign(ctx context.Context, digest [32]byte) (string, error) {
 	label := r.keys.Signs(r.keys.now()).PublicKey
 	if signer := r.signer(label); signer != nil {
-		return signer.Sign(ctx, digest)
+		signature, err := signer.Sign(ctx, digest)
+		if err == nil {
+			r.keys.remember(digest, signature, label) // Sign has verified it under this key
+		}
+		return signature, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 const (
 	maxGroup     = 512     // calls of one statement
 	maxGroupSize = 1 << 20 // bytes of one statement's arguments, unless a single call has more
-	statements   = 3       // under way at once: the next groups fill meanwhile
+	statements   = 2       // under way at once: the next groups fill meanwhile
 	slowDeals    = 4       // that may wait for a lock at once, each on a connection of its own
 	groupTimeout = 20 * time.Second
 )

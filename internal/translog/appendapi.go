@@ -37,6 +37,12 @@ func (l *Log) AppendHandler(secret string) http.Handler {
 			}
 			return l.serveAppend(r)
 		}},
+		proofsPath: {"POST, OPTIONS", func(r *http.Request) (any, error) {
+			if err := authorize(r, want); err != nil {
+				return nil, err
+			}
+			return l.serveProofs(r)
+		}},
 	}.handler(l.checks.logger, false)
 }
 

@@ -29,6 +29,7 @@ import (
 type Client struct {
 	appendURL, readURL, secret string
 	http                       *http.Client
+	proofs                     together // through the append port, by those who may use it
 
 	// Check, unless nil, sees each answer of the log before it is read; its error
 	// counts as a log that is out of reach. Set it before the first call.
@@ -53,7 +54,7 @@ func NewClient(appendURL, readURL, secret string) *Client {
 	transport.Proxy = nil // HTTP_PROXY is for what lies outside: the secret goes to log-server alone
 	transport.MaxIdleConns = 128
 	transport.MaxIdleConnsPerHost = 64
-	return &Client{
+	c := &Client{
 		appendURL: strings.TrimRight(appendURL, "/"),
 		readURL:   strings.TrimRight(readURL, "/"),
 		secret:    secret,
@@ -64,6 +65,8 @@ func NewClient(appendURL, readURL, secret string) *Client {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
+	c.proofs.ask = c.proofsOf
+	return c
 }
 
 // CheckURL returns an error for a base address that no call can be made to. The
@@ -136,22 +139,39 @@ const AnyIndex = -1
 // another entry, and ErrInconsistent where the log found that its tables do not
 // lead to the head.
 func (c *Client) Inclusion(ctx context.Context, entry [32]byte, leafIndex int64) (Inclusion, error) {
-	wanted := hex.EncodeToString(entry[:])
-	var inclusion Inclusion
-	query := url.Values{"entry": {wanted}}
-	if leafIndex != AnyIndex {
-		query.Set("leaf_index", strconv.FormatInt(leafIndex, 10))
-	}
-	if err := c.get(ctx, "/v1/log/proof", query, &inclusion); err != nil {
+	inclusion, err := c.inclusion(ctx, entry, leafIndex)
+	if err != nil {
 		return Inclusion{}, err
 	}
-	if inclusion.Entry != wanted || (leafIndex != AnyIndex && inclusion.LeafIndex != leafIndex) {
+	if inclusion.Entry != hex.EncodeToString(entry[:]) || (leafIndex != AnyIndex && inclusion.LeafIndex != leafIndex) {
 		return Inclusion{}, misshapen(errors.New("the proof is of another leaf"))
 	}
 	if err := inclusion.checkShape(); err != nil {
 		return Inclusion{}, misshapen(err)
 	}
 	return inclusion, nil
+}
+
+func (c *Client) inclusion(ctx context.Context, entry [32]byte, leafIndex int64) (inclusion Inclusion, err error) {
+	if c.appendURL != "" && leafIndex != AnyIndex {
+		got, err := c.proofs.prove(ctx, entry, leafIndex)
+		switch {
+		case err == nil && got.Error != "":
+			return inclusion, fromError(got.Error)
+		case err == nil && got.Inclusion != nil:
+			return *got.Inclusion, nil
+		case err == nil:
+			return inclusion, misshapen(errors.New("neither a proof nor an error"))
+		case !errors.Is(err, errNotServed):
+			return inclusion, err
+		}
+	}
+	query := url.Values{"entry": {hex.EncodeToString(entry[:])}}
+	if leafIndex != AnyIndex {
+		query.Set("leaf_index", strconv.FormatInt(leafIndex, 10))
+	}
+	err = c.get(ctx, "/v1/log/proof", query, &inclusion)
+	return inclusion, err
 }
 
 func (i Inclusion) checkShape() error {
@@ -255,7 +275,15 @@ func fromAnswer(status int, body []byte) error {
 	if err := json.Unmarshal(body, &answer); err != nil || answer.Error == "" {
 		return fmt.Errorf("%w: status %d", ErrUnavailable, status)
 	}
-	code, _, _ := strings.Cut(answer.Error, ":")
+	if status == http.StatusNotFound && strings.HasPrefix(answer.Error, string(problem.NotFound)+":") || status == http.StatusUnauthorized {
+		return fmt.Errorf("%w: %w: %s", ErrUnavailable, errNotServed, answer.Error)
+	}
+	return fromError(answer.Error)
+}
+
+// fromError reads the text of an error.
+func fromError(text string) error {
+	code, _, _ := strings.Cut(text, ":")
 	kind := ErrUnavailable
 	switch problem.Code(code) {
 	case problem.LeafNotFound:
@@ -265,5 +293,5 @@ func fromAnswer(status int, body []byte) error {
 	case problem.Forbidden, problem.InvalidRequest, problem.InvalidJSON, problem.BodyTooLarge:
 		kind = ErrRefused
 	}
-	return fmt.Errorf("%w: %s", kind, answer.Error)
+	return fmt.Errorf("%w: %s", kind, text)
 }
