@@ -104,7 +104,7 @@ func TestExitCodesOfUsage(t *testing.T) {
 
 // Each command has help with examples of itself.
 func TestHelpHasExamples(t *testing.T) {
-	for _, command := range []string{"key", "commit", "verify", "recompute", "migrate", "smoke", "key-file", "completion", "deal create", "deal invite",
+	for _, command := range []string{"key", "commit", "verify", "recompute", "migrate", "smoke", "key-files", "completion", "deal create", "deal invite",
 		"deal commit", "deal reveal", "deal status", "deal watch", "deal entropy", "deal certificate", "deal cancel"} {
 		r := run(t, "", append(strings.Fields(command), "--help")...)
 		if r.code != 0 || !strings.Contains(r.out, "Examples:") || !strings.Contains(r.out, "fairpactctl "+command) {
