@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/fairpact/fairpact/internal/canon"
 )
 
 // Stubborn is a client that sends a request again, to whichever deal-api comes
@@ -100,15 +102,16 @@ func (p Promise) stays(ctx context.Context, s *Stubborn) error {
 	return nil
 }
 
-// WithoutProof drops a certificate's log_proof, the one member that is made at
-// each read.
+// WithoutProof is the RFC 8785 form of a certificate without its log_proof, the
+// one member that is made at each read. Its members may come in another order
+// from another release: what is signed is this form.
 func WithoutProof(certificate []byte) ([]byte, error) {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(certificate, &members); err != nil {
+	members, err := canon.ParseObject(certificate)
+	if err != nil {
 		return nil, err
 	}
 	delete(members, "log_proof")
-	return json.Marshal(members)
+	return canon.Encode(members), nil
 }
 
 // Soaked is a deal of the stream, with all that was promised about it.
