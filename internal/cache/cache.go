@@ -58,23 +58,9 @@ func (c *Cache[K, V]) Add(key K, value V, bytes int) {
 	}
 }
 
-// Remove forgets a value.
-func (c *Cache[K, V]) Remove(key K) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.entries.Remove(key)
-}
-
 // Purge forgets everything.
 func (c *Cache[K, V]) Purge() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.entries.Purge()
-}
-
-// Used is how many bytes are kept.
-func (c *Cache[K, V]) Used() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.used
 }

@@ -86,7 +86,7 @@ func TestOversizedIsNotKept(t *testing.T) {
 	}
 }
 
-func TestAddReplacesAndRemoveForgets(t *testing.T) {
+func TestAddReplacesAndPurgeForgets(t *testing.T) {
 	c := cache.New[string, int](limit)
 	c.Add("a", 1, 100)
 	used := c.Used()
@@ -95,11 +95,6 @@ func TestAddReplacesAndRemoveForgets(t *testing.T) {
 		t.Errorf("a is %d, %d bytes used, want %d", v, c.Used(), used)
 	}
 	c.Add("b", 3, 0)
-	c.Remove("a")
-	c.Remove("unknown")
-	if _, ok := c.Get("a"); ok {
-		t.Error("a removed value is kept")
-	}
 	c.Purge()
 	if _, ok := c.Get("b"); ok || c.Used() != 0 {
 		t.Errorf("after a purge b is kept: %v, %d bytes used", ok, c.Used())
@@ -120,8 +115,6 @@ func TestConcurrentUse(t *testing.T) {
 					if v, ok := c.Get(key); ok && v != key {
 						t.Errorf("%d holds %d", key, v)
 					}
-				case 10:
-					c.Remove(key)
 				case 11:
 					if used := c.Used(); used > limit || used < 0 {
 						t.Errorf("%d bytes used, the limit is %d", used, limit)

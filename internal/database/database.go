@@ -101,6 +101,7 @@ func Config(databaseURL string) (*pgxpool.Config, error) {
 	if params := config.ConnConfig.RuntimeParams; Application != "" && params["application_name"] == "" {
 		params["application_name"] = Application
 	}
+	config.PingTimeout = 2 * time.Second // a connection whose server vanished is found out in that time
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		var started string
 		if err := conn.QueryRow(ctx, sessionSettingsSQL).Scan(&started); err != nil {

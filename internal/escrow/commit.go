@@ -2,10 +2,8 @@ package escrow
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
-	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/crash"
 	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/idempotency"
@@ -84,16 +82,8 @@ func (s *Service) commitmentOf(ctx context.Context, a Access) (commitment [32]by
 	if commitment, ok := s.commitments.Get(at); ok {
 		return commitment, nil
 	}
-	now, err := s.store.Snapshot(ctx, a.deal.DealID, store.Only(a.party))
-	if err != nil {
+	if commitment, err = s.store.Commitment(ctx, a.deal.DealID, a.party); err != nil {
 		return commitment, err
-	}
-	text := now.Parts[0].Commitment
-	if text == nil {
-		return commitment, store.ErrNotFound
-	}
-	if commitment, err = canon.ParseCommitment(*text); err != nil {
-		return commitment, errors.Join(fmt.Errorf("stored commitment of party %d of deal %s", a.party, a.deal.DealID), err)
 	}
 	s.commitments.Add(at, commitment, len(a.deal.DealID))
 	return commitment, nil

@@ -71,7 +71,9 @@ func (s *Service) issueOnce(ctx context.Context, c *store.Certificate) error {
 	}
 	if err != nil {
 		if c.Signature == nil || *c.Signature != signature {
-			if kept := s.store.SetSignature(context.WithoutCancel(ctx), c.CertID, signature, c.Signature); kept != nil {
+			keeping, cancel := context.WithTimeout(context.WithoutCancel(ctx), issueBound)
+			defer cancel()
+			if kept := s.store.SetSignature(keeping, c.CertID, signature, c.Signature); kept != nil {
 				s.logger.WarnContext(ctx, "signature not kept", "cert_id", c.CertID, "err", kept)
 			}
 		}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/problem"
-	"github.com/fairpact/fairpact/internal/sealing"
 	"github.com/fairpact/fairpact/internal/store"
 )
 
@@ -49,7 +48,7 @@ type OpenInput struct {
 // Inputs returns the revealed inputs of an open deal, in party order, to its
 // parties once it is COMPUTED. A sealed or purged deal never gives them out.
 func (s *Service) Inputs(ctx context.Context, a Access) ([]OpenInput, error) {
-	now, err := s.advance(ctx, a.deal, store.WithInputs)
+	now, err := s.advance(ctx, a.deal, store.Nobody)
 	if err != nil {
 		return nil, err
 	}
@@ -59,8 +58,11 @@ func (s *Service) Inputs(ctx context.Context, a Access) ([]OpenInput, error) {
 	case d.State() != deal.Computed && d.State() != deal.Certified:
 		return nil, problem.New(problem.InputsNotReady, "the deal is %s; inputs are given out once it is COMPUTED", d.State())
 	}
-	var inputs []sealing.Input
-	if inputs, err = s.inputs(a.deal, now, nil, 0); err != nil {
+	if now, err = s.store.Snapshot(ctx, a.deal.DealID, store.WithInputs); err != nil {
+		return nil, err
+	}
+	inputs, err := s.inputs(a.deal, now, nil, 0)
+	if err != nil {
 		return nil, err
 	}
 	all := make([]OpenInput, len(inputs))

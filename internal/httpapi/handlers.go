@@ -123,7 +123,7 @@ func (a *API) cancel(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 }
 
 // entropy draws. A draw is the same however often it is asked for, so that an
-// Idempotency-Key has nothing to add; it is held to its form alone.
+// Idempotency-Key has nothing to add; only its syntax is checked.
 func (a *API) entropy(_ http.ResponseWriter, r *http.Request) ([]byte, error) {
 	access, err := a.access(r, escrow.DrawEntropy)
 	if err != nil {

@@ -237,8 +237,8 @@ func (s *server) getCertificate(ctx context.Context, args arguments) (result, er
 	return result{body, afterCertificate(issued)}, err
 }
 
-// draw runs the entropy call and passes over what makes it inapplicable: the
-// certificate call says then what there is to say.
+// draw runs the entropy call and ignores errors that mean that there is nothing to
+// draw: the certificate call then says why.
 func (s *server) draw(ctx context.Context, access escrow.Access) error {
 	_, err := s.Escrow.Entropy(ctx, access)
 	switch {

@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
@@ -12,6 +14,8 @@ var (
 	lockWaitSQL = query("lock_wait")
 	commitSQL   = query("commit")
 	revealSQL   = query("reveal")
+
+	commitmentSQL = query("commitment")
 )
 
 // Act is one party's commitment or reveal.
@@ -43,6 +47,20 @@ func (s *Store) Commit(ctx context.Context, a Act) (Acted, error) { return s.com
 
 // Reveal stores a reveal of the stored commitment.
 func (s *Store) Reveal(ctx context.Context, a Act) (Acted, error) { return s.reveals.do(ctx, a) }
+
+// Commitment reads a party's commitment, or ErrNotFound.
+func (s *Store) Commitment(ctx context.Context, dealID string, party int) (commitment [32]byte, err error) {
+	var raw []byte
+	err = s.pool.QueryRow(ctx, commitmentSQL, dealID, party).Scan(&raw)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return commitment, ErrNotFound
+	case err == nil && len(raw) != len(commitment):
+		return commitment, fmt.Errorf("store: the commitment of party %d of deal %s has %d bytes", party, dealID, len(raw))
+	}
+	copy(commitment[:], raw)
+	return commitment, outage(err)
+}
 
 // acts makes the coalescer of a statement that stores acts.
 func (s *Store) acts(statement string, columns func([]Act) []any) *coalescer[Act, Acted] {

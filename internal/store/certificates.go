@@ -26,16 +26,20 @@ type Certificate struct {
 
 // Certificate reads one by its id, pending or not, or ErrNotFound.
 func (s *Store) Certificate(ctx context.Context, certID string) (*Certificate, error) {
-	return s.certificate(ctx, certificateBy{cert: &certID})
+	return s.certificate(ctx, certificateBy{cert: certID})
 }
 
 // CertificateOf reads the certificate of a deal, pending or not, or ErrNotFound.
 func (s *Store) CertificateOf(ctx context.Context, dealID string) (*Certificate, error) {
-	return s.certificate(ctx, certificateBy{deal: &dealID})
+	return s.certificate(ctx, certificateBy{deal: dealID})
 }
 
-// certificateBy names a certificate by one of the two.
-type certificateBy struct{ cert, deal *string }
+// certificateBy names a certificate by one of the two; the other is empty.
+type certificateBy struct{ cert, deal string }
+
+// certificateSize is more than a certificate of a few parties has, in bytes. One
+// of 10,000 parties has 50 times as much: a group of them stays bounded.
+const certificateSize = 32 << 10
 
 func (s *Store) certificate(ctx context.Context, by certificateBy) (*Certificate, error) {
 	c, err := s.certificates.do(ctx, by)
@@ -46,17 +50,18 @@ func (s *Store) certificate(ctx context.Context, by certificateBy) (*Certificate
 }
 
 func (s *Store) newCertificates() *coalescer[certificateBy, *Certificate] {
-	c := &coalescer[certificateBy, *Certificate]{}
+	c := &coalescer[certificateBy, *Certificate]{size: func(certificateBy) int { return certificateSize }}
 	c.run = func(ctx context.Context, calls []certificateBy, _ bool) ([]*Certificate, error) {
-		certs, deals := make([]*string, len(calls)), make([]*string, len(calls))
-		for i, q := range calls {
+		unique, at := distinct(calls)
+		certs, deals := make([]string, len(unique)), make([]string, len(unique))
+		for i, q := range unique {
 			certs[i], deals[i] = q.cert, q.deal
 		}
 		rows, err := s.pool.Query(ctx, certificatesSQL, certs, deals)
 		if err != nil {
 			return nil, err
 		}
-		found := make([]*Certificate, len(calls))
+		found := make([]*Certificate, len(unique))
 		err = each(func(row pgx.CollectableRow) error {
 			var n int
 			var c Certificate
@@ -64,7 +69,11 @@ func (s *Store) newCertificates() *coalescer[certificateBy, *Certificate] {
 			found[n-1] = &c
 			return err
 		})(rows)
-		return found, err
+		answers := make([]*Certificate, len(calls))
+		for i, n := range at {
+			answers[i] = found[n]
+		}
+		return answers, err
 	}
 	return c.start(s.budget)
 }

@@ -15,7 +15,7 @@ import (
 
 const (
 	maxGroup     = 512     // calls of one statement
-	maxGroupSize = 1 << 20 // bytes of one statement's arguments, unless a single call has more
+	maxGroupSize = 1 << 20 // bytes of one statement's arguments or answers, unless a single call has more
 	statements   = 2       // under way at once: the next groups fill meanwhile
 	slowDeals    = 4       // that may wait for a lock at once, each on a connection of its own
 	groupTimeout = 20 * time.Second
@@ -39,13 +39,14 @@ func newBudget() budget {
 // waits for a timer, so a lone call goes at once.
 //
 // Where a statement skipped a deal because another transaction holds its row,
-// that deal's calls wait for it together, aside: a slow deal holds up no other.
+// that deal's calls wait for it together, aside, and slowDeals of them at once: a
+// slow deal holds up no other, unless there are that many.
 type coalescer[Q, A any] struct {
 	// run executes the calls in one transaction and one round trip and returns an
 	// answer for each. wait says to wait for locks instead of skipping; the calls
 	// are then of one deal.
 	run     func(ctx context.Context, calls []Q, wait bool) ([]A, error)
-	size    func(Q) int    // bytes; nil: not worth counting
+	size    func(Q) int    // bytes that a call sends or is answered, at most; nil: not worth counting
 	row     func(Q) string // what a call writes: two of one row go into two groups; nil: the statement reads
 	deal    func(Q) string // whose lock a call needs; nil: none
 	skipped func(A) bool   // whether the lock was not to be had; nil with deal
@@ -168,6 +169,22 @@ func (c *coalescer[Q, A]) add(g *group[Q, A], one *call[Q, A]) bool {
 	}
 	g.calls, g.size = append(g.calls, one), size
 	return true
+}
+
+// distinct drops repeated queries, and tells where in the result each one stands.
+func distinct[Q comparable](calls []Q) (unique []Q, at []int) {
+	seen := make(map[Q]int, len(calls))
+	at = make([]int, len(calls))
+	for i, q := range calls {
+		n, known := seen[q]
+		if !known {
+			n = len(unique)
+			seen[q] = n
+			unique = append(unique, q)
+		}
+		at[i] = n
+	}
+	return unique, at
 }
 
 // drain adds what waits now and returns the first call that did not fit.

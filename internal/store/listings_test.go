@@ -82,7 +82,7 @@ func TestListingsOfDeadlines(t *testing.T) {
 	e.At += 3600
 	did(t, "end", true)(f.End(t.Context(), e))
 	f.lists(t, "ended, the call that ended it issues the certificate", d, false, false)
-	f.exec(t, "UPDATE certificates SET created_at = created_at - 3602")
+	f.exec(t, "UPDATE certificates SET created_at = created_at - 3604")
 	f.lists(t, "ended, the certificate is pending", d, true, false)
 	if in, _ := f.due(t, d, horizon); in != 0 {
 		t.Errorf("a pending certificate is due in %d ms, want at once", in)

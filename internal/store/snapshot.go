@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/hex"
+	"fmt"
 	"math"
 
 	"github.com/jackc/pgx/v5"
@@ -52,6 +53,17 @@ var (
 	WithInputs = Want{0, math.MaxInt32, true}
 )
 
+// size is how many bytes an answer may have, roughly and where it is much.
+func (w Want) size() int {
+	switch {
+	case w.inputs: // alone: inputs have up to half a MiB each
+		return maxGroupSize
+	case w.last == math.MaxInt32: // of 10,000 parties a MiB, of a few 1 kB
+		return maxGroupSize / 32
+	}
+	return 0
+}
+
 // Only wants one party's part.
 func Only(party int) Want { return Want{party, party, false} }
 
@@ -70,8 +82,9 @@ type snapshotOf struct {
 }
 
 func (s *Store) newSnapshots() *coalescer[snapshotOf, *Snapshot] {
-	c := &coalescer[snapshotOf, *Snapshot]{}
-	c.run = func(ctx context.Context, calls []snapshotOf, _ bool) ([]*Snapshot, error) {
+	c := &coalescer[snapshotOf, *Snapshot]{size: func(q snapshotOf) int { return q.want.size() }}
+	c.run = func(ctx context.Context, all []snapshotOf, _ bool) ([]*Snapshot, error) {
+		calls, at := distinct(all)
 		deals, inputs := make([]string, len(calls)), make([]bool, len(calls))
 		first, last := make([]int, len(calls)), make([]int, len(calls))
 		for i, q := range calls {
@@ -91,7 +104,11 @@ func (s *Store) newSnapshots() *coalescer[snapshotOf, *Snapshot] {
 			found[n-1] = one
 			return nil
 		})(rows)
-		return found, err
+		answers := make([]*Snapshot, len(all))
+		for i, n := range at {
+			answers[i] = found[n]
+		}
+		return answers, err
 	}
 	return c.start(s.budget)
 }
@@ -108,6 +125,9 @@ func (s *Snapshot) scan(row pgx.CollectableRow, n *int, calls []snapshotOf) erro
 	s.Now = s.NowMilli / 1000
 	want := calls[*n-1].want
 	s.Parts = make([]Part, max(0, min(want.last+1, parties)-want.first))
+	if n := want.first + len(s.Parts); len(committed) > 0 && committed[len(committed)-1] >= n || len(revealed) > 0 && revealed[len(revealed)-1] >= n {
+		return fmt.Errorf("store: a deal of %d parties has rows of others", parties)
+	}
 	for i, party := range committed {
 		text := CommitmentText(commitments[i])
 		s.Parts[party-want.first].Commitment = &text

@@ -99,6 +99,8 @@ func (s *Store) Confirm(ctx context.Context) {
 	if now-last < serverAge.Milliseconds() || !s.budget.answered.CompareAndSwap(last, now) {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, serverAge)
+	defer cancel()
 	_, _ = s.Now(ctx) // a failed connection is replaced by one that tells its server
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/fairpact/fairpact/internal/answer"
@@ -23,6 +24,7 @@ const (
 	proofsPath    = "/v1/proofs"
 	maxProofs     = 256 // of one request
 	maxProofsBody = maxProofs * 256
+	maxWaiting    = 1 << 14
 	proofRequests = 4 // of one client under way at once: the next one fills meanwhile
 )
 
@@ -110,8 +112,14 @@ type provedOr struct {
 }
 
 func (t *together) prove(ctx context.Context, entry [32]byte, leafIndex int64) (proved, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
 	w := &wanted{ctx, provedLeaf{leafIndex, hex.EncodeToString(entry[:])}, make(chan provedOr, 1)}
 	t.mu.Lock()
+	if len(t.waiting) >= maxWaiting {
+		t.mu.Unlock()
+		return proved{}, fmt.Errorf("%w: %d proofs are waiting", ErrUnavailable, maxWaiting)
+	}
 	t.waiting = append(t.waiting, w)
 	if t.asking < proofRequests {
 		t.asking++
@@ -130,9 +138,10 @@ func (t *together) prove(ctx context.Context, entry [32]byte, leafIndex int64) (
 func (t *together) run() {
 	for {
 		t.mu.Lock()
+		t.waiting = slices.DeleteFunc(t.waiting, func(w *wanted) bool { return w.ctx.Err() != nil })
 		n := min(len(t.waiting), maxProofs)
-		group := t.waiting[:n:n]
-		t.waiting = t.waiting[n:]
+		group := slices.Clone(t.waiting[:n])
+		t.waiting = slices.Delete(t.waiting, 0, n)
 		if n == 0 {
 			t.asking--
 			t.mu.Unlock()

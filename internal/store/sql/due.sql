@@ -14,4 +14,4 @@ UNION ALL
    AND greatest(reveals_closed_at, round_time) <= (SELECT now FROM clock) - $3::bigint
  ORDER BY greatest(reveals_closed_at, round_time) LIMIT $2)
 UNION ALL
-(SELECT deal_id, 0 FROM certificates WHERE leaf_index IS NULL AND created_at < (SELECT now FROM clock) - 1 ORDER BY created_at LIMIT $2)
+(SELECT deal_id, 0 FROM certificates WHERE leaf_index IS NULL AND created_at < (SELECT now FROM clock) - 3 ORDER BY created_at LIMIT $2)
