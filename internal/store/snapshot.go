@@ -56,9 +56,7 @@ var (
 // size is how many bytes an answer may have, roughly and where it is much.
 func (w Want) size() int {
 	switch {
-	case w.inputs: // alone: inputs have up to half a MiB each
-		return maxGroupSize
-	case w.last == math.MaxInt32: // of 10,000 parties a MiB, of a few 1 kB
+	case w.inputs || w.last == math.MaxInt32: // of a few parties some kB, at worst some MiB
 		return maxGroupSize / 32
 	}
 	return 0
