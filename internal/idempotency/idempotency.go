@@ -6,7 +6,7 @@
 // together or not at all. Where the response is only known later it is stored
 // in a second step, and a replay that finds none (the process died in between)
 // renders it anew. Only success is stored: a refused call changed nothing and
-// may be mended and sent again under the same key.
+// may be corrected and sent again under the same key.
 //
 //	fault                                  what a retry meets
 //	died before the effect's commit        no record: runs the effect
