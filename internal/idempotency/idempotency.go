@@ -150,15 +150,23 @@ func (g *Guard) record(req Request) *Record {
 // once returns the stored answer as JSON.
 func (g *Guard) once(ctx context.Context, rec *Record, effect, render func() (any, error)) ([]byte, error) {
 	name := base64.RawURLEncoding.EncodeToString(rec.scope)
+	if text, err := g.copied(ctx, rec, name); err != nil || text != nil {
+		return text, err
+	}
 	deadline, wait := time.Now().Add(waitTime), pollTime
 	for {
-		if text, err := g.replay(ctx, rec, name); err != nil || text != nil {
-			return text, err
-		}
 		unlock, free := g.redis.Lock(ctx, name, lockTime)
 		if free {
 			defer unlock()
 			return g.run(ctx, rec, name, effect, render)
+		}
+		body, sealed, err := g.store.FindReplay(ctx, rec.scope)
+		if err == nil {
+			if text, err := g.open(rec, body, sealed); err != nil || text != nil {
+				return text, err
+			}
+		} else if !errors.Is(err, store.ErrNotFound) {
+			return nil, err
 		}
 		if time.Now().After(deadline) {
 			return nil, problem.New(problem.IdempotencyInProgress, "a request with this %s is still running; send the same request again in a few seconds", problem.KeyHeader)
@@ -172,23 +180,20 @@ func (g *Guard) once(ctx context.Context, rec *Record, effect, render func() (an
 	}
 }
 
-// replay finds a stored answer; nil where there is none (yet).
-func (g *Guard) replay(ctx context.Context, rec *Record, name string) ([]byte, error) {
-	if !rec.req.NoCopy {
-		if both, found := g.redis.Get(ctx, name); found && len(both) > len(rec.body) {
-			if text, err := g.open(rec, both[:len(rec.body)], both[len(rec.body):]); err == nil || problem.Is(err, problem.IdempotencyKeyReused) {
-				return text, err
-			}
-		}
-	}
-	body, sealed, err := g.store.FindReplay(ctx, rec.scope)
-	if errors.Is(err, store.ErrNotFound) {
+// copied finds an answer that Redis still has; nil where it has none.
+func (g *Guard) copied(ctx context.Context, rec *Record, name string) ([]byte, error) {
+	if rec.req.NoCopy {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
+	both, found := g.redis.Get(ctx, name)
+	if !found || len(both) <= len(rec.body) {
+		return nil, nil
 	}
-	return g.open(rec, body, sealed)
+	text, err := g.open(rec, both[:len(rec.body)], both[len(rec.body):])
+	if err != nil && !problem.Is(err, problem.IdempotencyKeyReused) {
+		return nil, nil // the database knows
+	}
+	return text, err
 }
 
 // open decrypts a stored answer for the same body and refuses another body.
