@@ -29,6 +29,8 @@ type Deal struct {
 	// The first parties that are not known to have committed or revealed: all
 	// before them have, for ever. They only save work.
 	committed, revealed atomic.Int64
+	// inputs is the bytes of all sealed inputs, 0 where that is not known.
+	inputs atomic.Int64
 }
 
 // dealOf returns a deal's declaration, or store.ErrNotFound.
@@ -96,6 +98,21 @@ func part(now *store.Snapshot, party int) deal.Party {
 		p = now.Parts[party]
 	}
 	return deal.Party{Index: party, Committed: p.Commitment != nil, Revealed: p.Revealed}
+}
+
+// partBytes is about what a party's part takes in memory.
+const partBytes = 128
+
+// everyone wants the parts of all parties.
+func (d *Deal) everyone() store.Want { return store.Everyone.Of(partBytes * len(d.Labels)) }
+
+// withInputs wants the sealed inputs too. Where this process did not see the
+// last reveal their size is not known.
+func (d *Deal) withInputs() store.Want {
+	if bytes := int(d.inputs.Load()); bytes > 0 {
+		return store.WithInputs.Of(bytes + partBytes*len(d.Labels))
+	}
+	return store.WithInputs
 }
 
 // raise moves a mark up, never down.

@@ -33,9 +33,9 @@ func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, drawn *a
 }
 
 func (s *Service) endOnce(ctx context.Context, d *Deal, step deal.Step, drawn *algorithm.Beacon) (*store.Snapshot, error) {
-	want := store.Everyone
+	want := d.everyone()
 	if step == deal.Compute || step == deal.Draw {
-		want = store.WithInputs
+		want = d.withInputs()
 	}
 	now, err := s.store.Snapshot(ctx, d.DealID, want)
 	if err != nil {

@@ -57,6 +57,7 @@ func (s *Service) Reveal(ctx context.Context, a Access, o Opening, rec *idempote
 			return Revealed{}, err
 		case done.Done && done.All:
 			crash.Point("escrow.revealed")
+			a.deal.inputs.Store(int64(done.Bytes))
 			return s.afterLastReveal(ctx, a)
 		case done.Done:
 			crash.Point("escrow.revealed")
@@ -141,7 +142,7 @@ func (s *Service) reject(ctx context.Context, a Access, in sealing.Input, act st
 	ctx, cancel := finishing(ctx)
 	defer cancel()
 	for range attempts + len(a.deal.Labels) { // each other reveal may move the deal under it once
-		now, err := s.advance(ctx, a.deal, store.WithInputs)
+		now, err := s.advance(ctx, a.deal, a.deal.withInputs())
 		if err != nil {
 			return Revealed{}, err
 		}

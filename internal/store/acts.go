@@ -37,6 +37,7 @@ type Acted struct {
 	Done    bool
 	All     bool // nobody is missing: all parties have acted
 	Missing int  // the first party that has yet to act, where All is false
+	Bytes   int  // of all sealed inputs, where All is true and the act is a reveal
 
 	locked bool
 }
@@ -75,7 +76,7 @@ func (s *Store) acts(statement string, columns func([]Act) []any) *coalescer[Act
 		err := s.locked(ctx, dealsOf(acts), wait, statement, columns(acts), func(row pgx.CollectableRow) error {
 			var a Acted
 			var missing *int
-			err := row.Scan(&a.locked, &a.Done, &missing)
+			err := row.Scan(&a.locked, &a.Done, &missing, &a.Bytes)
 			if a.All = missing == nil; !a.All {
 				a.Missing = *missing
 			}

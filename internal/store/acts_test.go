@@ -261,3 +261,18 @@ func TestAdvanceFinishesWhatAnOlderReleaseLeft(t *testing.T) {
 		})
 	}
 }
+
+func TestLastRevealAnswersTheSizeOfAllInputs(t *testing.T) {
+	f := newFixture(t)
+	d := f.create(t, parties(3))
+	f.commit(t, d, 0, 1, 2)
+	for i, size := range []int{3, 70_000, 5} {
+		a := act(d, i)
+		a.Sealed = make([]byte, size)
+		got, err := f.Reveal(t.Context(), a)
+		check(t, err)
+		if want := map[bool]int{true: 70_008}[i == 2]; !got.Done || got.All != (i == 2) || got.Bytes != want {
+			t.Errorf("reveal %d: %+v; want %d bytes", i, got, want)
+		}
+	}
+}

@@ -44,26 +44,25 @@ type Part struct {
 type Want struct {
 	first, last int
 	inputs      bool
+	bytes       int // of the answer, roughly and where it is much
 }
 
-// What may be wanted. Everyone's parts grow with the deal.
+// What may be wanted. The answers of Everyone and WithInputs grow with the deal:
+// where their size is not known (Of) they are read alone.
 var (
-	Nobody     = Want{0, -1, false}
-	Everyone   = Want{0, math.MaxInt32, false}
-	WithInputs = Want{0, math.MaxInt32, true}
+	Nobody     = Want{0, -1, false, 0}
+	Everyone   = Want{0, math.MaxInt32, false, maxGroupSize}
+	WithInputs = Want{0, math.MaxInt32, true, maxGroupSize}
 )
 
-// size is how many bytes an answer may have, roughly and where it is much.
-func (w Want) size() int {
-	switch {
-	case w.inputs || w.last == math.MaxInt32: // of a few parties some kB, at worst some MiB
-		return maxGroupSize / 32
-	}
-	return 0
+// Of says how many bytes the answer has, roughly: small ones share a statement.
+func (w Want) Of(bytes int) Want {
+	w.bytes = bytes
+	return w
 }
 
 // Only wants one party's part.
-func Only(party int) Want { return Want{party, party, false} }
+func Only(party int) Want { return Want{party, party, false, 0} }
 
 // Snapshot reads a deal as it stands, or ErrNotFound.
 func (s *Store) Snapshot(ctx context.Context, dealID string, want Want) (*Snapshot, error) {
@@ -80,7 +79,7 @@ type snapshotOf struct {
 }
 
 func (s *Store) newSnapshots() *coalescer[snapshotOf, *Snapshot] {
-	c := &coalescer[snapshotOf, *Snapshot]{size: func(q snapshotOf) int { return q.want.size() }}
+	c := &coalescer[snapshotOf, *Snapshot]{size: func(q snapshotOf) int { return q.want.bytes }}
 	c.run = func(ctx context.Context, all []snapshotOf, _ bool) ([]*Snapshot, error) {
 		calls, at := distinct(all)
 		deals, inputs := make([]string, len(calls)), make([]bool, len(calls))

@@ -1,7 +1,7 @@
 -- A group of reveals, of any deals, after lock.sql. $1 deals, $2 parties, $3 sealed inputs, $4 the commitments that they
 -- open, $5 for each the first party that the caller does not know to have revealed; idempotency: $6 scopes (null: none),
--- $7 bodies, $8 lifetimes. It answers for each: whether its deal was locked, whether it was inserted, and the first
--- party that has yet to reveal (null: none). The last reveal of a random.v1 deal closes its reveals in this same statement.
+-- $7 bodies, $8 lifetimes. It answers for each: whether its deal was locked, whether it was inserted, the first
+-- party that has yet to reveal (null: none), and where there is none the bytes of all sealed inputs. The last reveal of a random.v1 deal closes its reveals in this same statement.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
 locked AS MATERIALIZED (SELECT string_to_array(current_setting('fairpact.locked', true), ' ') AS deals),
 wanted AS MATERIALIZED (
@@ -23,7 +23,7 @@ inserted AS (
     WHERE commitment = (SELECT c.commitment FROM commitments c WHERE c.deal_id = w.deal_id AND c.party = w.party)
     ORDER BY deal_id, party
     ON CONFLICT DO NOTHING
-    RETURNING deal_id, party, revealed_at
+    RETURNING deal_id, party, revealed_at, octet_length(sealed) AS bytes
 ),
 recorded AS (
     INSERT INTO idempotency (scope, body, expires_at)
@@ -44,10 +44,12 @@ missing AS MATERIALIZED (
     FROM held
 ),
 complete AS MATERIALIZED (
-    SELECT m.deal_id FROM missing m
+    SELECT m.deal_id, before.bytes + here.bytes AS bytes
+    FROM missing m
+    CROSS JOIN LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(sealed)), 0) AS bytes FROM reveals r WHERE r.deal_id = m.deal_id) AS before
+    CROSS JOIN LATERAL (SELECT count(*) AS n, coalesce(sum(i.bytes), 0) AS bytes FROM inserted i WHERE i.deal_id = m.deal_id) AS here
     WHERE m.party IS NULL
-      -- the caller's word on who has revealed is not enough
-      AND m.parties = (SELECT count(*) FROM reveals r WHERE r.deal_id = m.deal_id) + (SELECT count(*) FROM inserted i WHERE i.deal_id = m.deal_id)
+      AND m.parties = before.n + here.n -- the caller's word on who has revealed is not enough
 ),
 closed AS (
     UPDATE deals d SET reveals_closed_at = now FROM complete, clock
@@ -56,7 +58,7 @@ closed AS (
       AND (SELECT count(*) FROM inserted i WHERE i.deal_id = d.deal_id) > 0
 )
 SELECT w.deal_id = ANY((SELECT deals FROM locked)::text[]), i.party IS NOT NULL,
-       CASE WHEN c.deal_id IS NULL THEN coalesce(m.party, 0) END
+       CASE WHEN c.deal_id IS NULL THEN coalesce(m.party, 0) END, coalesce(c.bytes, 0)::bigint
 FROM wanted w
 LEFT JOIN inserted i ON i.deal_id = w.deal_id AND i.party = w.party
 LEFT JOIN missing m ON m.deal_id = w.deal_id
