@@ -95,7 +95,7 @@ lint: ## check formatting, go vet, staticcheck, and that generated files are up 
 	  if [ "$$before" != "$$(sums)" ]; then echo "generated files were stale and are now mended: commit them"; exit 1; fi
 
 .PHONY: chart
-chart: ## check the Helm chart: lint, schemas of Kubernetes and Grafana, unit tests, its table of values
+chart: ## check the Helm chart: lint, schemas of Kubernetes and Grafana, unit tests, its README
 	hack/check-chart.sh
 
 .PHONY: alerts
@@ -106,9 +106,9 @@ alerts: ## check the alerts with promtool, and see each fire in a Prometheus on 
 	FAIRPACT_E2E_BUILD= go test -count=1 -parallel=7 -timeout=$(TEST_TIMEOUT) -tags=alerts ./e2e/alerts
 
 .PHONY: chart-docs
-chart-docs: ## write the table of values into the chart's README
-	@go -C hack/charttools build -buildvcs=false -o ../../bin/ ./valuestable
-	./bin/valuestable charts/fairpact
+chart-docs: ## write the chart's README from README.md.gotmpl and the comments of values.yaml
+	@go -C hack/charttools build -buildvcs=false -o ../../bin/ github.com/norwoodj/helm-docs/cmd/helm-docs
+	./bin/helm-docs --log-level warning --chart-search-root charts/fairpact --sort-values-order file
 
 .PHONY: fmt
 fmt: ## format the Go code

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # check-chart.sh: the chart under every combination of values that matters is
 # linted, rendered, and held against the schemas of Kubernetes and of the custom
-# kinds that it may make; its unit tests; its table of values; the dashboard
+# kinds that it may make; its unit tests; its README; the dashboard
 # against Grafana's schema. `make chart` runs it. No cluster, and no network
 # beyond Go's module proxy.
 set -euo pipefail
@@ -11,7 +11,7 @@ minor=35
 go -C hack/charttools build -buildvcs=false -o ../../bin/ \
   -ldflags "-X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=$minor -X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor=$minor" \
   helm.sh/helm/v3/cmd/helm github.com/helm-unittest/helm-unittest/cmd/helm-unittest github.com/yannh/kubeconform/cmd/kubeconform \
-  ./kubeschemas ./valuestable ./dashboardcheck
+  github.com/norwoodj/helm-docs/cmd/helm-docs ./kubeschemas ./dashboardcheck
 bin/kubeschemas bin/schemas
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -57,7 +57,11 @@ if keys 1001 > /dev/null 2> "$work/said" || ! grep -q maxItems "$work/said"; the
 fi
 
 bin/helm-unittest --strict $chart
-bin/valuestable -check $chart
+
+# The README is what helm-docs makes of README.md.gotmpl and values.yaml.
+if ! bin/helm-docs --log-level warning --chart-search-root $chart --sort-values-order file --dry-run | diff - $chart/README.md; then
+  echo "$chart/README.md is not what helm-docs makes: change README.md.gotmpl or values.yaml and run make chart-docs"; exit 1
+fi
 
 bin/dashboardcheck $chart/files/dashboard.json
 sed 's/"legendFormat"/"legend"/' $chart/files/dashboard.json > "$work/planted.json"
