@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -29,7 +30,7 @@ func TestTheSameSourceGivesTheSameBytes(t *testing.T) {
 			t.Setenv("GOWORK", filepath.Join(t.TempDir(), "none.work"))
 			t.Setenv("GOFLAGS", "-tags=crashpoints")
 		}
-		o := options{root: "../..", out: t.TempDir(), repository: "localhost/fairpact", tag: "v9.9.9", version: "v9.9.9", ca: ca}
+		o := options{root: "../..", out: t.TempDir(), repository: "localhost/fairpact", tag: "v9.9.9", version: "v9.9.9", arch: runtime.GOARCH, ca: ca}
 		if err := o.build(small); err != nil {
 			t.Fatal(err)
 		}
@@ -76,6 +77,33 @@ func TestTheSameSourceGivesTheSameBytes(t *testing.T) {
 		if len(c.Hashes) != 0 || len(c.Properties) != 1 || c.Properties[0].Name != "go:h1" || !strings.Contains(string(sums), " "+c.Properties[0].Value+"\n") {
 			t.Errorf("%s: hashes %v, properties %v; want its line of go.sum as go:h1", c.Purl, c.Hashes, c.Properties)
 		}
+	}
+}
+
+// The linker says nothing about a variable that does not exist, so the values
+// are looked for in a binary, and the Dockerfile must have the same flags.
+func TestVersionAndRevisionAreLinked(t *testing.T) {
+	t.Parallel()
+	o := options{root: "../..", version: "v9.9.9-linked", revision: "5e4d5e4d5e4d5e4d5e4d", arch: runtime.GOARCH}
+	file := filepath.Join(t.TempDir(), "log-server")
+	if err := o.compile("services/log-server", file); err != nil {
+		t.Fatal(err)
+	}
+	binary, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, linked := range []string{o.version, o.revision} {
+		if !bytes.Contains(binary, []byte(linked)) {
+			t.Errorf("%s is not in the binary", linked)
+		}
+	}
+	dockerfile, err := os.ReadFile("Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if flags := ldflags("$VERSION", "$REVISION"); !bytes.Contains(dockerfile, []byte(flags)) {
+		t.Errorf("the Dockerfile does not link with %s", flags)
 	}
 }
 

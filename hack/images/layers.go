@@ -3,11 +3,13 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
+	"testing/fstest"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -16,94 +18,54 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-const (
-	user   = "65532:65532"
-	passwd = "root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n"
-	group  = "root:x:0:\nnonroot:x:65532:\n"
-	// Names are looked up in /etc/hosts first, then by DNS.
-	nsswitch = "hosts: files dns\n"
-)
-
-// assemble puts two layers on scratch: what seldom changes, and the binaries.
+// assemble puts two layers on an empty image: what seldom changes, and the binaries.
 func (o options) assemble(binaries []string, bill []byte) (v1.Image, error) {
 	ca, err := os.ReadFile(o.ca)
 	if err != nil {
 		return nil, fmt.Errorf("the CA certificates (-ca): %w", err)
 	}
-	base := []file{
-		{"etc/passwd", 0o644, []byte(passwd)}, {"etc/group", 0o644, []byte(group)}, {"etc/nsswitch.conf", 0o644, []byte(nsswitch)},
-		{"etc/ssl/certs/ca-certificates.crt", 0o644, ca},
+	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text), Mode: 0o644} }
+	folder := &fstest.MapFile{Mode: fs.ModeDir | 0o755}
+	base, err := layer(fstest.MapFS{
+		"etc": folder, "etc/ssl": folder, "etc/ssl/certs": folder,
+		"etc/passwd":                        file("root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n"),
+		"etc/group":                         file("root:x:0:\nnonroot:x:65532:\n"),
+		"etc/nsswitch.conf":                 file("hosts: files dns\n"), // /etc/hosts first, then DNS
+		"etc/ssl/certs/ca-certificates.crt": file(string(ca)),
+	})
+	if err != nil {
+		return nil, err
 	}
-	top := []file{{"sbom.json", 0o644, bill}}
+	programs := fstest.MapFS{"sbom.json": file(string(bill))}
 	for _, binary := range binaries {
 		data, err := os.ReadFile(binary)
 		if err != nil {
 			return nil, err
 		}
-		top = append(top, file{filepath.Base(binary), 0o755, data})
+		programs[filepath.Base(binary)] = &fstest.MapFile{Data: data, Mode: 0o755}
 	}
-	img := empty.Image
-	for _, files := range [][]file{base, top} {
-		l, err := layer(files)
-		if err != nil {
-			return nil, err
-		}
-		if img, err = mutate.AppendLayers(img, l); err != nil {
-			return nil, err
-		}
-	}
-	config, err := img.ConfigFile()
+	top, err := layer(programs)
 	if err != nil {
 		return nil, err
 	}
-	config = config.DeepCopy()
-	config.OS, config.Architecture = "linux", o.arch
-	if config.Architecture == "" {
-		config.Architecture = runtime.GOARCH
+	img, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{
+		OS: "linux", Architecture: o.arch, Created: v1.Time{Time: time.Unix(0, 0).UTC()}, RootFS: v1.RootFS{Type: "layers"},
+		Config: v1.Config{
+			Entrypoint: []string{"/" + filepath.Base(binaries[0])}, User: "65532:65532", WorkingDir: "/",
+			Labels: map[string]string{"org.opencontainers.image.version": o.version, "org.opencontainers.image.revision": o.revision},
+		},
+	})
+	if err != nil {
+		return nil, err
 	}
-	config.Created = v1.Time{Time: time.Unix(0, 0).UTC()}
-	config.Config = v1.Config{
-		Entrypoint: []string{"/" + filepath.Base(binaries[0])}, User: user, WorkingDir: "/",
-		Labels: map[string]string{"org.opencontainers.image.version": o.version, "org.opencontainers.image.revision": o.revision},
-	}
-	return mutate.ConfigFile(img, config)
+	return mutate.AppendLayers(img, base, top)
 }
 
-// file is one file of a layer, owned by root.
-type file struct {
-	path string
-	mode int64
-	data []byte
-}
-
-// layer packs files and the folders above them.
-func layer(files []file) (v1.Layer, error) {
+// layer packs files, which belong to root and have no time.
+func layer(files fstest.MapFS) (v1.Layer, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	made := map[string]bool{".": true}
-	var parents func(string) error
-	parents = func(dir string) error {
-		if made[dir] {
-			return nil
-		}
-		made[dir] = true
-		if err := parents(filepath.Dir(dir)); err != nil {
-			return err
-		}
-		return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755, ModTime: time.Unix(0, 0)})
-	}
-	for _, f := range files {
-		if err := parents(filepath.Dir(f.path)); err != nil {
-			return nil, err
-		}
-		if err := w.WriteHeader(&tar.Header{Name: f.path, Mode: f.mode, Size: int64(len(f.data)), ModTime: time.Unix(0, 0)}); err != nil {
-			return nil, err
-		}
-		if _, err := w.Write(f.data); err != nil {
-			return nil, err
-		}
-	}
-	if err := w.Close(); err != nil {
+	if err := errors.Join(w.AddFS(files), w.Close()); err != nil {
 		return nil, err
 	}
 	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil })

@@ -6,10 +6,12 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -19,7 +21,7 @@ import (
 // image is what one archive holds; the first binary is the entrypoint.
 type image struct {
 	name     string
-	binaries []string // folders of the main module or of hack/
+	binaries []string // folders of the checkout, each a program
 	test     bool     // only for clusters that are tried, never for a deployment
 }
 
@@ -50,16 +52,14 @@ func run() error {
 	flag.StringVar(&o.tag, "tag", "", "tag of the images; each build needs one of its own")
 	flag.StringVar(&o.version, "version", "", "what the binaries call themselves (default: the tag)")
 	flag.StringVar(&o.revision, "revision", "", "the commit that is built, for the image's labels")
-	flag.StringVar(&o.arch, "arch", "", "GOARCH (default: this machine's)")
+	flag.StringVar(&o.arch, "arch", runtime.GOARCH, "GOARCH of the images")
 	flag.StringVar(&o.ca, "ca", "/etc/ssl/certs/ca-certificates.crt", "bundle of CA certificates that goes into the images, and into their digests")
 	test := flag.Bool("test", false, "also build the image of the cluster tests")
 	flag.Parse()
 	if err := o.check(); err != nil {
 		return err
 	}
-	if o.version == "" {
-		o.version = o.tag
-	}
+	o.version = cmp.Or(o.version, o.tag)
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
 		return err
 	}
