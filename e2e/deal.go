@@ -230,3 +230,18 @@ func Played(t *testing.T, c *Client, play Scenario) *Cut {
 	t.Fatal("no deal can be made before its deadline")
 	return nil
 }
+
+// Nonces commits and reveals a random.v1 deal whose round was out long ago.
+func (c *Client) Nonces(chain interface{ RoundAt(int64) int64 }, commitDeadline, revealDeadline int64) (d *Dealt, inTime bool) {
+	c.T.Helper()
+	d = c.Create(Timed(RandomBody(2, chain.RoundAt(time.Now().Unix())-60, 0, 0), commitDeadline, revealDeadline))
+	s := Seal(c.T, Body{"nonce": "c0ffee"})
+	for _, action := range []string{"commit", "reveal"} {
+		for p := range d.Tokens {
+			if !d.Attempt(action, p, s.Act(action)) {
+				return d, false
+			}
+		}
+	}
+	return d, true
+}

@@ -105,8 +105,8 @@ func TestTampering(t *testing.T) {
 		t.Fatalf("%d node rows, want 1", n)
 	}
 
-	high := v.HighS(t, `SELECT signature FROM certificates WHERE leaf_index = 0`)
-	highHead := v.HighS(t, `SELECT signature FROM translog.tree_heads ORDER BY tree_size DESC LIMIT 1`)
+	high := e2e.HighS(t, e2e.Value[string](v.W, `SELECT signature FROM certificates WHERE leaf_index = 0`))
+	highHead := e2e.HighS(t, e2e.Value[string](v.W, `SELECT signature FROM translog.tree_heads ORDER BY tree_size DESC LIMIT 1`))
 	for _, x := range append(tamperings,
 		tampering{"a high S", signature(`'` + high + `'`), false, true, true},
 		tampering{"a high S of the tree head", newestHead(`signature = '` + highHead + `'`), true, true, false},

@@ -1,0 +1,168 @@
+package e2e
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math/bits"
+	"slices"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/signing"
+)
+
+// never lists what must not be found in the database of a stack that has
+// converged, whatever was killed on the way. An active deal has no certificate.
+var never = []struct{ what, query string }{
+	{"a COMPUTED or VOID deal without its one certificate", `SELECT deal_id FROM deals d WHERE phase IN ('COMPUTED', 'VOID')
+		AND (SELECT count(*) FROM certificates c WHERE c.deal_id = d.deal_id AND c.cert_id = d.cert_id) <> 1`},
+	{"a certificate of a deal that did not end in it", `SELECT cert_id FROM certificates c JOIN deals d USING (deal_id, cert_id)
+		WHERE phase NOT IN ('COMPUTED', 'VOID') UNION ALL SELECT cert_id FROM certificates WHERE cert_id NOT IN (SELECT cert_id FROM deals WHERE cert_id IS NOT NULL)`},
+	{"a certificate without signature or leaf index", `SELECT cert_id FROM certificates WHERE signature IS NULL OR leaf_index IS NULL`},
+	{"a certificate whose entry is not one leaf, at its index", `SELECT cert_id FROM certificates c
+		WHERE (SELECT array_agg(leaf_index) FROM translog.leaves l WHERE l.entry = sha256(c.payload)) IS DISTINCT FROM ARRAY[c.leaf_index]`},
+	{"a leaf that is no certificate", `SELECT leaf_index FROM translog.leaves WHERE entry NOT IN (SELECT sha256(payload) FROM certificates)`},
+	{"a gap in the leaves", `SELECT count(*) FROM translog.leaves HAVING count(*) > 0 AND (min(leaf_index) <> 0 OR max(leaf_index) <> count(*) - 1)`},
+	{"a committed or newest published size that is not the count of leaves", `SELECT size FROM translog.log_head
+		WHERE size <> (SELECT count(*) FROM translog.leaves) OR size <> (SELECT max(tree_size) FROM translog.tree_heads)`},
+	{"an action at or after its deadline", `SELECT deal_id FROM commitments JOIN deals USING (deal_id) WHERE committed_at >= commit_deadline
+		UNION ALL SELECT deal_id FROM reveals JOIN deals USING (deal_id) WHERE revealed_at >= reveal_deadline`},
+	{"a reveal after the end", `SELECT deal_id FROM reveals JOIN certificates USING (deal_id) WHERE revealed_at > certificates.created_at`},
+	// So that a reveal in the very second of the end is seen, too.
+	{"an input root without all reveals, or all reveals without one", `SELECT c.cert_id FROM certificates c JOIN deals d USING (deal_id)
+		WHERE (convert_from(payload, 'UTF8')::json->>'input_root' IS NULL) <> ((SELECT count(*) FROM reveals r WHERE r.deal_id = d.deal_id) < parties)`},
+	{"result and flakers that do not fit the end", `SELECT deal_id FROM deals
+		WHERE (phase = 'COMPUTED') <> (result IS NOT NULL) OR (phase = 'VOID') <> (void_flakers IS NOT NULL) OR (phase = 'COMPUTED') <> (computed_at IS NOT NULL)`},
+	{"a VOID by commit that does not name exactly those that did not commit", `SELECT deal_id FROM deals d WHERE phase = 'VOID' AND commits_closed_at IS NULL
+		AND void_flakers IS DISTINCT FROM (SELECT array_agg(party ORDER BY party) FROM parties p WHERE p.deal_id = d.deal_id
+			AND NOT EXISTS (SELECT FROM commitments c WHERE c.deal_id = d.deal_id AND c.party = p.party))`},
+	// A rejector has revealed, and nobody else is named.
+	{"a VOID by reveal that does not name exactly those that did not reveal, or the one rejector", `SELECT deal_id FROM deals d WHERE phase = 'VOID' AND commits_closed_at IS NOT NULL
+		AND void_flakers IS DISTINCT FROM (SELECT array_agg(party ORDER BY party) FROM parties p WHERE p.deal_id = d.deal_id
+			AND NOT EXISTS (SELECT FROM reveals r WHERE r.deal_id = d.deal_id AND r.party = p.party))
+		AND NOT (algorithm = 'shapley.v1' AND cardinality(void_flakers) = 1 AND void_flakers[1] IN (SELECT party FROM reveals r WHERE r.deal_id = d.deal_id))`},
+	{"an ended deal whose inputs are not kept or purged as declared", `SELECT deal_id FROM reveals JOIN deals USING (deal_id)
+		WHERE (sealed IS NULL) <> (retention = 'purge' AND phase NOT IN ('COMMITTING', 'REVEALING'))`},
+}
+
+// Invariants holds a converged database against the promises that no crash may
+// break. Every leaf of the log must be a certificate of this stack.
+func Invariants(t testing.TB, stack *localstack.Stack) {
+	t.Helper()
+	InvariantsUnder(t, stack, Trusted(t, stack))
+}
+
+func InvariantsUnder(t testing.TB, stack *localstack.Stack, keys *signing.KeySet) {
+	t.Helper()
+	w := Database(t, stack)
+	for _, n := range never {
+		if found := w.Column(n.query); len(found) > 0 {
+			t.Errorf("the database holds %s: %.300q", n.what, found)
+		}
+	}
+	w.certificatesHold(keys)
+	w.headsHold(keys)
+}
+
+// Trusted are the keys that /v1/status publishes.
+func Trusted(t testing.TB, stack *localstack.Stack) *signing.KeySet {
+	t.Helper()
+	var status KeysOfStatus
+	NewClient(t, stack.BaseURL()).Want(200, "GET", "/v1/status", "", nil).Into(t, &status)
+	keys, err := status.Keys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+// certificatesHold checks each signature, and that what is signed is what the
+// deal's row says.
+func (w Witness) certificatesHold(keys *signing.KeySet) {
+	w.T.Helper()
+	w.each(`SELECT c.cert_id, deal_id, phase, result, void_flakers, payload, coalesce(signature, '') FROM certificates c JOIN deals USING (deal_id)`, nil, func(rows pgx.Rows) error {
+		var certID, dealID, phase, signature string
+		var result, payload []byte
+		var flakers []int
+		if err := rows.Scan(&certID, &dealID, &phase, &result, &flakers, &payload, &signature); err != nil {
+			return err
+		}
+		if err := keys.Verify(payload, signature); err != nil {
+			w.T.Errorf("%s: %v", certID, err)
+		}
+		var signed struct {
+			CertID  string `json:"cert_id"`
+			DealID  string `json:"deal_id"`
+			Outcome string
+			Result  json.RawMessage
+			Flakers []int `json:"void_flakers"`
+		}
+		if err := json.Unmarshal(payload, &signed); err != nil {
+			return err
+		}
+		if bytes.Equal(signed.Result, []byte("null")) {
+			signed.Result = nil
+		}
+		if signed.CertID != certID || signed.DealID != dealID || signed.Outcome != phase || !slices.Equal(signed.Flakers, flakers) || !bytes.Equal(signed.Result, result) {
+			w.T.Errorf("%s signs %.300s, its deal says %s %s %v", certID, payload, phase, result, flakers)
+		}
+		if tree, err := canon.ParseObject(payload); err != nil || !bytes.Equal(canon.Encode(tree), payload) {
+			w.T.Errorf("%s is stored in a form that is not canonical", certID)
+		}
+		return nil
+	})
+}
+
+// headsHold recomputes every published root from the leaves (RFC 6962 2.1) and
+// checks every head's signature.
+func (w Witness) headsHold(keys *signing.KeySet) {
+	w.T.Helper()
+	var leaves [][]byte
+	w.each(`SELECT entry FROM translog.leaves ORDER BY leaf_index`, nil, func(rows pgx.Rows) error {
+		var entry []byte
+		err := rows.Scan(&entry)
+		leaves = append(leaves, Hashed(0, entry))
+		return err
+	})
+	w.each(`SELECT tree_size, encode(root, 'hex'), signature FROM translog.tree_heads`, nil, func(rows pgx.Rows) error {
+		var size int
+		var root, signature string
+		if err := rows.Scan(&size, &root, &signature); err != nil {
+			return err
+		}
+		if size > len(leaves) {
+			w.T.Errorf("a head of size %d is published over %d leaves", size, len(leaves))
+		} else if computed := hex.EncodeToString(TreeRoot(leaves[:size])); computed != root {
+			w.T.Errorf("the head of size %d has root %s, its leaves lead to %s", size, root, computed)
+		}
+		if err := keys.Verify(fmt.Appendf(nil, `{"root_hash":%q,"tree_size":%d}`, root, size), signature); err != nil {
+			w.T.Errorf("the head of size %d: %v", size, err)
+		}
+		return nil
+	})
+}
+
+// Hashed is a leaf hash (prefix 0) or a node hash (prefix 1) of RFC 6962.
+func Hashed(prefix byte, parts ...[]byte) []byte {
+	sum := sha256.Sum256(append([]byte{prefix}, bytes.Join(parts, nil)...))
+	return sum[:]
+}
+
+// TreeRoot is MTH of RFC 6962 2.1 over leaf hashes.
+func TreeRoot(leaves [][]byte) []byte {
+	switch len(leaves) {
+	case 0:
+		empty := sha256.Sum256(nil)
+		return empty[:]
+	case 1:
+		return leaves[0]
+	}
+	split := 1 << (bits.Len(uint(len(leaves)-1)) - 1)
+	return Hashed(1, TreeRoot(leaves[:split]), TreeRoot(leaves[split:]))
+}

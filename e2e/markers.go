@@ -1,0 +1,97 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fairpact/fairpact/internal/localstack"
+)
+
+// Marker is a planted secret.
+type Marker struct{ Name, Text string }
+
+// needles are all the ways in which a marker may show: as it is, in hex, in
+// base64 of either alphabet at any offset, each of these in hex once more, as a
+// dump shows bytea, and the same for the bytes that a credential or a hex text
+// stands for.
+func (m Marker) needles() (all [][]byte) {
+	plain := [][]byte{[]byte(m.Text)}
+	_, payload, _ := strings.Cut(m.Text, "_") // fp_…, it_…
+	if raw, err := base64.RawURLEncoding.DecodeString(payload); err == nil && len(raw) >= 16 {
+		plain = append(plain, raw)
+	}
+	if raw, err := hex.DecodeString(m.Text); err == nil {
+		plain = append(plain, raw)
+	}
+	for _, p := range plain {
+		shown := [][]byte{p, []byte(hex.EncodeToString(p)), bytes.ToUpper([]byte(hex.EncodeToString(p)))}
+		for offset := range 3 {
+			// The characters that also hold bits of the neighbours are left out.
+			for _, alphabet := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+				text := alphabet.EncodeToString(append(make([]byte, offset), p...))
+				shown = append(shown, []byte(text[(offset*8+5)/6:(offset+len(p))*8/6]))
+			}
+		}
+		for _, s := range shown {
+			all = append(all, s, []byte(hex.EncodeToString(s)))
+		}
+	}
+	return all
+}
+
+// ShownIn lists the places that show a marker.
+func (m Marker) ShownIn(places map[string][]byte) (found []string) {
+	needles := m.needles()
+	for name, place := range places {
+		for _, needle := range needles {
+			if bytes.Contains(place, needle) {
+				found = append(found, name)
+				break
+			}
+		}
+	}
+	return found
+}
+
+// Dumped is every table of every schema as COPY shows it, and everything in
+// Redis.
+func Dumped(t testing.TB, stack *localstack.Stack) map[string][]byte {
+	t.Helper()
+	w := Database(t, stack)
+	places := map[string][]byte{}
+	conn, err := w.Pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	for _, table := range w.Column(`SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')`) {
+		var rows bytes.Buffer
+		if _, err := conn.Conn().PgConn().CopyTo(t.Context(), &rows, "COPY (SELECT * FROM "+table+") TO STDOUT"); err != nil {
+			t.Fatal(err)
+		}
+		places["table "+table] = rows.Bytes()
+	}
+	client := Cache(t, stack)
+	keys, err := client.Keys(t.Context(), "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keys {
+		value, err := client.Get(t.Context(), key).Bytes()
+		if err != nil && err != redis.Nil { // another type than a string
+			var text string
+			text, err = client.Dump(t.Context(), key).Result()
+			value = []byte(text)
+		}
+		if err != nil && err != redis.Nil {
+			t.Fatalf("Redis key %s: %v", key, err)
+		}
+		places["Redis "+key] = append([]byte(key+"\x00"), value...)
+	}
+	return places
+}

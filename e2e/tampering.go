@@ -1,0 +1,60 @@
+package e2e
+
+import (
+	"crypto/elliptic"
+	"encoding/hex"
+	"fmt"
+	"math/big"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Vault changes rows past every trigger, and puts them back.
+type Vault struct{ W Witness }
+
+var vaultTables = []string{"certificates", "translog.leaves", "translog.nodes", "translog.tree_heads"}
+
+func (v *Vault) Change(t *testing.T, statements []string) (undo func()) {
+	t.Helper()
+	var keep, restore []string
+	for i, table := range vaultTables {
+		copied := fmt.Sprintf("kept_%d", i)
+		keep = append(keep, `DROP TABLE IF EXISTS `+copied, `CREATE TABLE `+copied+` AS TABLE `+table)
+		restore = append(restore, `DELETE FROM `+table, `INSERT INTO `+table+` TABLE `+copied)
+	}
+	v.At(t, keep, false)
+	v.At(t, statements, true)
+	return func() { v.At(t, restore, false) }
+}
+
+// At runs statements in one transaction; must requires each to change a row.
+func (v *Vault) At(t *testing.T, statements []string, must bool) {
+	t.Helper()
+	err := pgx.BeginFunc(t.Context(), v.W.Pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(t.Context(), `SET LOCAL session_replication_role = replica`); err != nil {
+			return err
+		}
+		for _, statement := range statements {
+			tag, err := tx.Exec(t.Context(), statement)
+			if err != nil || must && tag.RowsAffected() != 1 {
+				return fmt.Errorf("%s: %s, %w", statement, tag, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// HighS is the other signature that ECDSA has for the same r: (r, n-s).
+func HighS(t *testing.T, signature string) string {
+	t.Helper()
+	s, ok := new(big.Int).SetString(signature[len("es256:")+64:], 16)
+	if !ok {
+		t.Fatalf("no signature: %q", signature)
+	}
+	s.Sub(elliptic.P256().Params().N, s)
+	return signature[:len("es256:")+64] + hex.EncodeToString(s.FillBytes(make([]byte, 32)))
+}

@@ -1,0 +1,100 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fairpact/fairpact/internal/localstack"
+)
+
+// Patience bounds a wait for something that is not timed: it ends as soon as
+// the thing is there.
+const Patience = 3 * time.Minute
+
+// Witness reads and moves a stack's database beside the service.
+type Witness struct {
+	T    testing.TB
+	Pool *pgxpool.Pool
+}
+
+func Database(t testing.TB, stack *localstack.Stack) Witness {
+	t.Helper()
+	pool, err := pgxpool.New(context.Background(), stack.DatabaseURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return Witness{t, pool}
+}
+
+// Number is the single integer that a query answers.
+func (w Witness) Number(query string, args ...any) int64 {
+	w.T.Helper()
+	return Value[int64](w, query, args...)
+}
+
+// Value is the single value that a query answers.
+func Value[T any](w Witness, query string, args ...any) (v T) {
+	w.T.Helper()
+	if err := w.Pool.QueryRow(w.T.Context(), query, args...).Scan(&v); err != nil {
+		w.T.Fatalf("%s: %v", query, err)
+	}
+	return v
+}
+
+// Exec changes rows and requires that it changed as many as said.
+func (w Witness) Exec(rows int64, query string, args ...any) {
+	w.T.Helper()
+	tag, err := w.Pool.Exec(w.T.Context(), query, args...)
+	if err != nil || tag.RowsAffected() != rows {
+		w.T.Fatalf("%s: %d rows, want %d: %v", query, tag.RowsAffected(), rows, err)
+	}
+}
+
+// Column is the first column of a query's rows, as text.
+func (w Witness) Column(query string, args ...any) (all []string) {
+	w.T.Helper()
+	w.each(query, args, func(rows pgx.Rows) error {
+		values, err := rows.Values()
+		if err == nil {
+			all = append(all, fmt.Sprint(values[0]))
+		}
+		return err
+	})
+	return all
+}
+
+// each reads a query's rows.
+func (w Witness) each(query string, args []any, read func(pgx.Rows) error) {
+	w.T.Helper()
+	rows, err := w.Pool.Query(w.T.Context(), query, args...)
+	if err == nil {
+		defer rows.Close()
+		for err == nil && rows.Next() {
+			err = read(rows)
+		}
+		err = errors.Join(err, rows.Err())
+	}
+	if err != nil {
+		w.T.Fatalf("%s: %v", query, err)
+	}
+}
+
+// Cache is a client of the stack's Redis.
+func Cache(t testing.TB, stack *localstack.Stack) *redis.Client {
+	t.Helper()
+	options, err := redis.ParseURL(stack.RedisURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(options)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
