@@ -54,8 +54,9 @@ type Parts struct {
 	Signer *signing.Ring
 	Keys   *signing.KeySet
 
-	watch *keywatch.Watch
-	end   context.CancelFunc // of the watch
+	secret *sealing.Secret
+	watch  *keywatch.Watch
+	end    context.CancelFunc // of the watch
 }
 
 // Open connects everything for a binary, or says which setting to correct.
@@ -85,7 +86,7 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	if err != nil {
 		return nil, err
 	}
-	p := &Parts{}
+	p := &Parts{secret: secret}
 	if p.Signer, p.Keys, err = c.Settings.Open(ctx, logger); err != nil {
 		return nil, err
 	}
@@ -95,6 +96,9 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 		return nil, err
 	}
 	if p.Store, err = store.Open(ctx, c.DatabaseURL, c.DatabaseConns); err != nil {
+		return nil, err
+	}
+	if err := escrow.CheckSecret(ctx, p.Store, secret); err != nil {
 		return nil, err
 	}
 	log := translog.NewClient(c.LogAppendURL, c.LogReadURL, appendSecret)
@@ -111,10 +115,14 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	return p, nil
 }
 
-// Ready returns an error where the database does not answer, its clock is too far
-// from this process's, or this process lacks a key that the log signs with.
+// Ready returns an error where the database does not answer, is sealed under
+// another server secret or its clock is too far from this process's, or this
+// process lacks a key that the log signs with.
 func (p *Parts) Ready(ctx context.Context) error {
 	if err := p.Store.Ready(ctx); err != nil {
+		return err
+	}
+	if err := escrow.CheckSecret(ctx, p.Store, p.secret); err != nil {
 		return err
 	}
 	now, err := p.Store.Now(ctx)

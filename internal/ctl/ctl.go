@@ -38,6 +38,7 @@ type commands struct {
 	Verify     verifyCommand     `cmd:"" help:"Verify a certificate, offline from files or against a deployment."`
 	Recompute  recomputeCommand  `cmd:"" help:"Compute a deal's result anew from its inputs and compare it with the certificate."`
 	Keys       keysCommands      `cmd:"" help:"Show, check and change the key set of a deployment: what an operator rotates with."`
+	Secret     secretCommands    `cmd:"" help:"Change what a database knows of the server secret."`
 	Migrate    migrateCommand    `cmd:"" help:"Bring the database schema to this version. Running it again does nothing."`
 	Smoke      smokeCommand      `cmd:"" help:"Play a whole deal against a deployment and verify its certificate."`
 	KeyFiles   keyFilesCommand   `cmd:"" hidden:"" help:"Copy private keys into files that their owner alone can open."`

@@ -22,9 +22,10 @@ import (
 
 // Secret is the server secret. It MUST NOT be logged; its text forms show nothing.
 type Secret struct {
-	inputs cipher.AEAD
-	mac    []byte
-	root   []byte
+	inputs      cipher.AEAD
+	mac         []byte
+	root        []byte
+	fingerprint []byte
 }
 
 // Format shows nothing of the secret, whatever the verb, of a pointer or a value.
@@ -56,6 +57,9 @@ func New(secret []byte) (*Secret, error) {
 	if s.mac, err = hkdf.Expand(sha256.New, root, "idempotency mac", 32); err != nil {
 		return nil, err
 	}
+	if s.fingerprint, err = hkdf.Expand(sha256.New, root, "fingerprint", 16); err != nil {
+		return nil, err
+	}
 	key, err := hkdf.Expand(sha256.New, root, "inputs", 32)
 	if err != nil {
 		return nil, err
@@ -63,6 +67,9 @@ func New(secret []byte) (*Secret, error) {
 	s.inputs, err = newAEAD(key)
 	return s, err
 }
+
+// Fingerprint names the secret in 16 bytes, and does not lead to it.
+func (s *Secret) Fingerprint() []byte { return s.fingerprint }
 
 // AES-256-GCM with a random 96-bit nonce before the ciphertext.
 func newAEAD(key []byte) (cipher.AEAD, error) {

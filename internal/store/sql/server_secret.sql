@@ -1,0 +1,1 @@
+SELECT fingerprint FROM server_secret WHERE singleton
