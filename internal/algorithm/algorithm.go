@@ -1,6 +1,7 @@
-// Package algorithm holds the three published algorithms: what they take, what
-// they refuse, what they compute, the catalogue and the published vectors. It
-// is pure: the same arguments give the same bytes for ever, on any machine, so
+// Package algorithm holds the published algorithms: what they take, what they
+// refuse, what they compute, the catalogue and the published vectors. An
+// algorithm describes itself: adding one is its file, its schemas, its vectors
+// and its line in the catalogue. The package is pure: the same arguments give the same bytes for ever, on any machine, so
 // that anyone can recompute a result. Arithmetic is exact; a fraction is a
 // string in lowest terms ("5/7", "-3/2", "1"), because JSON numbers past 2^53
 // do not survive.
@@ -32,18 +33,29 @@ var ErrRejected = errors.New("a party rejected, so there is no result")
 type Algorithm struct {
 	ID         string
 	Name       string
-	MinParties int // inclusive
-	MaxParties int // inclusive
-	MaxInput   int // bytes of a party input in its RFC 8785 form
+	Purpose    string // what it settles, in the words of the pages for agents
+	MinParties int    // inclusive
+	MaxParties int    // inclusive
+	MaxInput   int    // bytes of a party input in its RFC 8785 form
+
+	// NeedsBeacon says that the result is computed with a beacon round: the deal
+	// declares it as algorithm_params.beacon_round and waits for it after the
+	// reveals, and the result shows it as its member beacon.
+	NeedsBeacon bool
+	// Properties are the guarantee flags that a COMPUTED certificate has because
+	// of the algorithm.
+	Properties []string
+
+	// Params, Input and Result come from schemas/<ID>.json.
+	Params, Input, Result Schema
 
 	uniqueLabels bool
-	paramsShape  map[string]string // the documentation of algorithm_params, by member
-	inputShape   map[string]string // the documentation of a party input, by member
-
-	checkParams func(labels []string, params map[string]any) (warnings []string, err error)
-	checkInput  func(labels []string, params, input map[string]any) error
-	compute     func(labels []string, params map[string]any, inputs []map[string]any, b *Beacon) (result any, err error)
-	rejects     func(input map[string]any) bool // nil where no input rejects
+	checkParams  func(labels []string, params map[string]any) (warnings []string, err error)
+	checkInput   func(labels []string, params, input map[string]any) error
+	compute      func(labels []string, params map[string]any, inputs []map[string]any, b *Beacon) (result any, err error)
+	checkReveal  func(labels []string, params, input map[string]any) error // what a reveal is refused for and Compute is not; nil where nothing
+	rejects      func(input map[string]any) bool                           // nil where no input rejects
+	redraw       func(labels []string, result []byte) ([]byte, error)      // nil where only the inputs give the result
 }
 
 // Beacon is a round of a public randomness beacon, its hex in lower case. It is
@@ -56,22 +68,6 @@ type Beacon struct {
 }
 
 const maxParams = 1 << 20 // bytes of algorithm_params in their RFC 8785 form
-
-var algorithms = []*Algorithm{splitV1, randomV1, shapleyV1}
-
-// All gives the algorithms in the order of the catalogue. The caller MUST NOT
-// change them.
-func All() []*Algorithm { return algorithms }
-
-// Lookup finds an algorithm by its id.
-func Lookup(id string) (*Algorithm, bool) {
-	for _, a := range algorithms {
-		if a.ID == id {
-			return a, true
-		}
-	}
-	return nil, false
-}
 
 // CheckParams tells whether a deal with these labels and algorithm_params can
 // be created, and warns of what is legal but odd. Params are declared in the
@@ -104,8 +100,8 @@ func (a *Algorithm) CheckInput(labels []string, params, input map[string]any) er
 
 // Known is algorithm_params without the members that mean nothing.
 func (a *Algorithm) Known(params map[string]any) map[string]any {
-	known := make(map[string]any, len(a.paramsShape))
-	for name := range a.paramsShape {
+	known := make(map[string]any, len(a.Params.Members))
+	for name := range a.Params.Members {
 		if v, ok := params[name]; ok {
 			known[name] = v
 		}
@@ -118,9 +114,26 @@ func (a *Algorithm) Rejects(input map[string]any) bool {
 	return a.rejects != nil && a.rejects(input)
 }
 
+// MayReject reports whether an input of the algorithm can make a deal VOID.
+func (a *Algorithm) MayReject() bool { return a.rejects != nil }
+
+// Redraws reports whether what a certificate shows of a result is enough to
+// compute it again.
+func (a *Algorithm) Redraws() bool { return a.redraw != nil }
+
+// Redraw returns the RFC 8785 bytes of the result that follows from what a
+// certificate shows of it. It is how a draw is checked by those who were never
+// given the inputs.
+func (a *Algorithm) Redraw(labels []string, result []byte) ([]byte, error) {
+	if err := CheckLabels(a, labels); err != nil {
+		return nil, err
+	}
+	return a.redraw(labels, result)
+}
+
 // Compute gives the RFC 8785 bytes of the deal's result. inputs are in the
-// order of the parties; b is the pinned round for random.v1 and is not looked at
-// otherwise. All is checked again, as CheckParams and CheckInput do, so that a
+// order of the parties; b is the pinned round where the algorithm needs one and is
+// not looked at otherwise. All is checked again, as CheckParams and CheckInput do, so that a
 // recomputation needs no trust in where its arguments came from; the errors are
 // theirs, prefixed with the party, or ErrRejected.
 func (a *Algorithm) Compute(labels []string, params map[string]any, inputs []map[string]any, b *Beacon) ([]byte, error) {

@@ -1,6 +1,28 @@
 package algorithm
 
-import "fmt"
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"fmt"
+)
+
+// algorithms is the catalogue, in its published order.
+var algorithms = described(splitV1, randomV1, shapleyV1)
+
+// All returns the algorithms in the order of the catalogue. The caller MUST NOT
+// change them.
+func All() []*Algorithm { return algorithms }
+
+// Lookup finds an algorithm by its id.
+func Lookup(id string) (*Algorithm, bool) {
+	for _, a := range algorithms {
+		if a.ID == id {
+			return a, true
+		}
+	}
+	return nil, false
+}
 
 // CatalogueEntry describes one algorithm (SPEC 2.10).
 type CatalogueEntry struct {
@@ -16,15 +38,62 @@ type CatalogueEntry struct {
 // time. The caller MUST NOT change what it holds.
 func Catalogue() []CatalogueEntry {
 	var entries []CatalogueEntry
-	for _, a := range All() {
+	for _, a := range algorithms {
 		entries = append(entries, CatalogueEntry{
 			ID:              a.ID,
 			Name:            a.Name,
 			Parties:         fmt.Sprintf("%d to %d", a.MinParties, a.MaxParties),
-			AlgorithmParams: a.paramsShape,
-			PartyInput:      a.inputShape,
+			AlgorithmParams: a.Params.Members,
+			PartyInput:      a.Input.Members,
 			TestVectors:     VectorsOf(a.ID),
 		})
 	}
 	return entries
+}
+
+// Schema is the OpenAPI 3.0 schema of an algorithm's params, input or result.
+type Schema struct {
+	JSON        json.RawMessage
+	Description string
+	Members     map[string]string // what each member holds
+	Example     json.RawMessage   // compact
+}
+
+// UnmarshalJSON reads a schema.
+func (s *Schema) UnmarshalJSON(text []byte) error {
+	var parts struct {
+		Description string
+		Properties  map[string]struct{ Description string }
+		Example     json.RawMessage
+	}
+	if err := json.Unmarshal(text, &parts); err != nil {
+		return err
+	}
+	var example bytes.Buffer
+	if err := json.Compact(&example, parts.Example); err != nil {
+		return fmt.Errorf("example: %w", err)
+	}
+	*s = Schema{JSON: bytes.Clone(text), Description: parts.Description, Members: map[string]string{}, Example: example.Bytes()}
+	for name, member := range parts.Properties {
+		s.Members[name] = member.Description
+	}
+	return nil
+}
+
+//go:embed schemas/*.json
+var schemaFiles embed.FS
+
+// described reads the schemas of algorithms.
+func described(all ...*Algorithm) []*Algorithm {
+	for _, a := range all {
+		text, err := schemaFiles.ReadFile("schemas/" + a.ID + ".json")
+		if err != nil {
+			panic(err) // embedded with the algorithm, like the vectors
+		}
+		parts := struct{ Params, Input, Result *Schema }{&a.Params, &a.Input, &a.Result}
+		if err := json.Unmarshal(text, &parts); err != nil {
+			panic(fmt.Sprintf("schemas of %s: %v", a.ID, err))
+		}
+	}
+	return all
 }

@@ -49,7 +49,7 @@ func CheckLabels(a *Algorithm, labels []string) error {
 // unknownMembers warns of members of algorithm_params that mean nothing.
 func unknownMembers(a *Algorithm, params map[string]any) []string {
 	unknown := slices.Sorted(maps.Keys(params))
-	unknown = slices.DeleteFunc(unknown, func(name string) bool { _, known := a.paramsShape[name]; return known })
+	unknown = slices.DeleteFunc(unknown, func(name string) bool { _, known := a.Params.Members[name]; return known })
 	if len(unknown) == 0 {
 		return nil
 	}

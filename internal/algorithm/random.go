@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -18,17 +19,14 @@ const (
 )
 
 var randomV1 = &Algorithm{
-	ID:         Random,
-	Name:       "Verifiable random selection: XOR of the parties' nonces with a public randomness beacon, lowest SHA-256 wins",
-	MinParties: 2,
-	MaxParties: 10_000,
-	paramsShape: map[string]string{
-		"beacon_round": "integer of 1 to 9007199254740991: the beacon round, declared in advance; take one that comes after reveal_deadline",
-	},
-	MaxInput: 4 << 10,
-	inputShape: map[string]string{
-		"nonce": "string of 0 to 1024 hex digits of either case; take 64 random ones",
-	},
+	ID:          Random,
+	Name:        "Verifiable random selection: XOR of the parties' nonces with a public randomness beacon, lowest SHA-256 wins",
+	Purpose:     "who is drawn, with randomness that nobody controls",
+	MinParties:  2,
+	MaxParties:  10_000,
+	MaxInput:    4 << 10,
+	NeedsBeacon: true,
+	Properties:  []string{"beacon-verified"},
 	checkParams: func(_ []string, params map[string]any) ([]string, error) {
 		_, err := readBeaconRound(params)
 		return nil, err
@@ -38,6 +36,7 @@ var randomV1 = &Algorithm{
 		return err
 	},
 	compute: computeRandom,
+	redraw:  redrawRandom,
 }
 
 type randomResult struct {
@@ -113,14 +112,33 @@ func computeRandom(labels []string, params map[string]any, inputs []map[string]a
 	return drawn(labels, chain, randomness, sha256.Sum256(xorNonces(nonces)), b), nil
 }
 
-// Draw gives the RFC 8785 bytes of a random.v1 result from what a certificate
-// shows of it: the pinned round and the digest of the nonces' XOR (64
-// lower-case hex digits). It is how a draw is checked by those who were never
-// given the nonces.
-func Draw(labels []string, nonceDigest string, b *Beacon) ([]byte, error) {
-	if err := CheckLabels(randomV1, labels); err != nil {
-		return nil, err
+// redrawRandom draws again from what a result shows. That the beacon signed its
+// value is for those to check who know the beacon's key.
+func redrawRandom(labels []string, result []byte) ([]byte, error) {
+	var shown struct {
+		NonceDigest string  `json:"nonce_digest"`
+		Beacon      *Beacon `json:"beacon"`
 	}
+	if err := json.Unmarshal(result, &shown); err != nil {
+		return nil, errors.New("the result is not one of random.v1")
+	}
+	if shown.Beacon == nil {
+		return nil, errors.New("`beacon` is missing")
+	}
+	// drand quicknet: a signature of 48 bytes, and its SHA-256.
+	raw, err := hex.DecodeString(shown.Beacon.Signature)
+	if err != nil || len(raw) != 48 {
+		return nil, errors.New("beacon.signature is not 96 lower-case hex digits")
+	}
+	if sum := sha256.Sum256(raw); hex.EncodeToString(sum[:]) != shown.Beacon.Randomness {
+		return nil, errors.New("beacon.randomness is not SHA-256 of beacon.signature")
+	}
+	return drawAgain(labels, shown.NonceDigest, shown.Beacon)
+}
+
+// drawAgain returns the RFC 8785 bytes of a random.v1 result from the pinned round
+// and the digest of the nonces' XOR (64 lower-case hex digits).
+func drawAgain(labels []string, nonceDigest string, b *Beacon) ([]byte, error) {
 	if b == nil {
 		return nil, errors.New("the beacon round is missing")
 	}

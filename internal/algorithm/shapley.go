@@ -9,17 +9,11 @@ import (
 var shapleyV1 = &Algorithm{
 	ID:           Shapley,
 	Name:         "Shapley value shares: split by marginal contribution",
+	Purpose:      "who is owed how much of a joint gain",
 	MinParties:   2,
 	MaxParties:   8,
 	uniqueLabels: true,
-	paramsShape: map[string]string{
-		"coalition_values": "object from coalition key to an integer of 0 to 9007199254740991. A key is the labels of its members, sorted by their UTF-8 bytes " +
-			"and joined by ','; or, for the whole object, their party indexes in ascending order (\"0\", \"0,2\"). A coalition left out counts 0",
-	},
-	MaxInput: 4 << 10,
-	inputShape: map[string]string{
-		"accept": "boolean; false makes the deal VOID and names the party",
-	},
+	MaxInput:     4 << 10,
 	checkParams: func(labels []string, params map[string]any) ([]string, error) {
 		g, err := readGame(labels, params)
 		if err != nil {

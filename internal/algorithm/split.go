@@ -17,15 +17,10 @@ const (
 var splitV1 = &Algorithm{
 	ID:         Split,
 	Name:       "Fair division: adjusted winner for 2 parties, proportional for more",
+	Purpose:    "who gets what, by how much each values each item",
 	MinParties: 2,
 	MaxParties: 16,
-	paramsShape: map[string]string{
-		"items": "array of 1 to 1000 item identifiers: unique non-empty strings of at most 200 bytes; items × parties at most 4096",
-	},
-	MaxInput: 512 << 10,
-	inputShape: map[string]string{
-		"valuations": "object from item identifier to an integer of 0 to 9007199254740991; an item left out counts 0",
-	},
+	MaxInput:   512 << 10,
 	checkParams: func(labels []string, params map[string]any) ([]string, error) {
 		_, err := readItems(labels, params)
 		return nil, err

@@ -33,10 +33,10 @@ type VectorInput struct {
 // Void tells whether the vector's deal ends VOID.
 func (v Vector) Void() bool { return string(v.ExpectedOutput) == "null" }
 
-// Beacon gives the beacon round that a random.v1 vector carries in its expected
-// output, nil for any other.
+// Beacon returns the beacon round that the expected output of a vector carries,
+// nil where the algorithm needs none.
 func (v Vector) Beacon() *Beacon {
-	if v.Algorithm != Random || v.Void() {
+	if a, ok := Lookup(v.Algorithm); !ok || !a.NeedsBeacon || v.Void() {
 		return nil
 	}
 	var output struct {

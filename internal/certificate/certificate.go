@@ -15,6 +15,7 @@ import (
 	"github.com/transparency-dev/merkle/proof"
 	"github.com/transparency-dev/merkle/rfc6962"
 
+	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
@@ -99,13 +100,13 @@ func Parse(signingBytes []byte) (Payload, error) {
 func Entry(signingBytes []byte) [32]byte { return sha256.Sum256(signingBytes) }
 
 // Properties are the guarantee flags that are true of a certificate.
-func Properties(outcome, algorithm, retention string) []string {
+func Properties(outcome, algorithmID, retention string) []string {
 	flags := []string{"inputs-committed-before-reveal"}
 	if outcome == Computed {
 		flags = append(flags, "deterministic-recomputable")
 	}
-	if outcome == Computed && algorithm == "random.v1" {
-		flags = append(flags, "beacon-verified")
+	if a, ok := algorithm.Lookup(algorithmID); ok && outcome == Computed {
+		flags = append(flags, a.Properties...)
 	}
 	if retention == "purge" {
 		flags = append(flags, "inputs-purged")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/restclient"
 	"github.com/fairpact/fairpact/internal/version"
 )
@@ -65,7 +66,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	var c commands
 	exited, code := false, 0
 	parser, err := kong.New(&c, kong.Name("fairpactctl"), kong.Description(about), kong.Writers(stdout, stderr),
-		kong.Vars{"version": version.Version, "pubkey": pubkeyHelp}, kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		kong.Vars{"version": version.Version, "pubkey": pubkeyHelp, "algorithms": strings.Join(algorithm.IDs(), ", ")}, kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 		kong.Exit(func(n int) { exited, code = true, n; panic(exitPanic{}) }),
 		kong.BindTo(ctx, (*context.Context)(nil)))
 	if err != nil {

@@ -131,7 +131,7 @@ func (c *call) post(ctx context.Context, t *terminal, suffix string, body any) e
 }
 
 type createCommand struct {
-	Algorithm      string        `required:"" help:"split.v1, random.v1 or shapley.v1."`
+	Algorithm      string        `required:"" help:"One of ${algorithms}."`
 	Label          []string      `required:"" sep:"none" help:"Label of a party, once for each; the first is the initiator, party 0."`
 	Params         string        `required:"" placeholder:"FILE" help:"algorithm_params, a JSON object; - reads standard input."`
 	Out            string        `required:"" placeholder:"FILE" help:"New state file, readable by you alone: deployment, deal, key and invite tokens."`

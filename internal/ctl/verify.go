@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/certificate"
@@ -218,7 +219,10 @@ func checkBeacon(report *verification.Report, cert any) {
 			}
 		}
 	}
-	if json.Unmarshal(canon.Encode(cert), &c) != nil || c.Algorithm != "random.v1" || c.Outcome != certificate.Computed {
+	if json.Unmarshal(canon.Encode(cert), &c) != nil || c.Outcome != certificate.Computed {
+		return
+	}
+	if a, ok := algorithm.Lookup(c.Algorithm); !ok || !a.NeedsBeacon {
 		return
 	}
 	chain := beacon.Quicknet()

@@ -94,7 +94,7 @@ func (s *Service) MayCreate(p Principal) error {
 func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string, error) {
 	alg, ok := algorithm.Lookup(r.Algorithm)
 	if !ok {
-		return nil, nil, problem.New(problem.InvalidRequest, "algorithm is %s; it must be one of split.v1, random.v1, shapley.v1 (%s)", Shown(r.Algorithm), problem.Call{Op: problem.ListAlgorithms})
+		return nil, nil, problem.New(problem.InvalidRequest, "algorithm is %s; it must be one of %s (%s)", Shown(r.Algorithm), strings.Join(algorithm.IDs(), ", "), problem.Call{Op: problem.ListAlgorithms})
 	}
 	if err := algorithm.CheckLabels(alg, r.Labels); err != nil {
 		return nil, nil, problem.New(problem.InvalidParams, "%s", err)
@@ -110,7 +110,7 @@ func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string
 		DealID: sealing.ID(dealPrefix), OwnerHash: p.keyHash, Algorithm: r.Algorithm, Params: canon.Encode(r.Params),
 		Mode: r.Mode, Retention: r.Retention, Labels: r.Labels, CommitDeadline: r.CommitDeadline, RevealDeadline: r.RevealDeadline,
 	}
-	if r.Algorithm == algorithm.Random {
+	if alg.NeedsBeacon {
 		warning, err := s.pinBeacon(d, r.Params)
 		if err != nil {
 			return nil, nil, err

@@ -46,6 +46,7 @@ type Config struct {
 type API struct {
 	Config
 	catalogue []byte
+	openAPI   []byte
 }
 
 const (
@@ -59,6 +60,9 @@ func New(c Config) (http.Handler, error) {
 	a := &API{Config: c}
 	var err error
 	if a.catalogue, err = wire.Catalogue(); err != nil {
+		return nil, err
+	}
+	if a.openAPI, err = openAPI(); err != nil {
 		return nil, err
 	}
 	log, err := logProxy(c.LogReadURL)
@@ -83,7 +87,7 @@ func (a *API) routes(log http.HandlerFunc) map[string]route {
 		"/v1/status":                 {http.MethodGet: public(a.status)},
 		"/v1/pubkeys":                {http.MethodGet: shared(public(a.pubkeys))},
 		"/v1/algorithms":             {http.MethodGet: shared(public(fixed(a.catalogue)))},
-		"/openapi.json":              {http.MethodGet: shared(public(fixed(openAPI)))},
+		"/openapi.json":              {http.MethodGet: shared(public(fixed(a.openAPI)))},
 		"/v1/keys":                   {http.MethodPost: a.answers(http.StatusCreated, a.createKey)},
 		"/v1/deals":                  {http.MethodPost: a.answers(http.StatusCreated, a.createDeal)},
 		"/v1/deals/{id}":             {http.MethodGet: owned(a.answers(http.StatusOK, a.view))},

@@ -1,9 +1,61 @@
 package httpapi
 
-import _ "embed"
+import (
+	_ "embed"
+	"encoding/json"
+	"strings"
 
-// openAPI is the OpenAPI 3.0 document, written by hand: the one truth of the
-// surface. SPEC 9.2: it carries interface version 0.1.0.
+	"github.com/fairpact/fairpact/internal/algorithm"
+)
+
+// openAPIText is the OpenAPI 3.0 document, written by hand: the one truth of the
+// surface. SPEC 9.2: it carries interface version 0.1.0. What is said of the
+// algorithms in it they say themselves.
 //
 //go:embed openapi.json
-var openAPI []byte
+var openAPIText []byte
+
+type object = map[string]any
+
+// openAPI returns the document with the algorithms in it.
+func openAPI() ([]byte, error) {
+	schemas, deals, reveals := object{}, object{}, object{}
+	var params, inputs, results []any
+	for _, a := range algorithm.All() {
+		name := schemaName(a.ID)
+		add := func(to *[]any, part string, s algorithm.Schema) {
+			schemas[name+part] = s.JSON
+			*to = append(*to, object{"$ref": "#/components/schemas/" + name + part})
+		}
+		add(&params, "Params", a.Params)
+		add(&inputs, "Input", a.Input)
+		add(&results, "Result", a.Result)
+		deals[a.ID] = object{"value": object{"algorithm": a.ID, "party_labels": []string{"ann", "bob"}, "commit_deadline": 1900000000, "reveal_deadline": 1900003600,
+			"algorithm_params": a.Params.Example}}
+		reveals[a.ID] = object{"value": object{"input": a.Input.Example, "salt": "6b1f0c2d9e8a47355d0e9f1c2b3a4958"}}
+	}
+	text, err := algorithm.FillJSON(openAPIText, object{
+		"enum": algorithm.IDs(), "count": len(algorithm.All()), "deal examples": deals, "reveal examples": reveals,
+		"params schemas": params, "input schemas": inputs, "result schemas": append(results, object{"$ref": "#/components/schemas/NoResult"}),
+	})
+	if err != nil {
+		return nil, err
+	}
+	joined, err := json.Marshal(schemas)
+	if err != nil {
+		return nil, err
+	}
+	const first = `"schemas": {`
+	return []byte(strings.Replace(string(text), first, first+string(joined[1:len(joined)-1])+",", 1)), nil
+}
+
+// schemaName is the part of a schema's name that is the algorithm's: Split of
+// split.v1, SplitV2 of split.v2.
+func schemaName(id string) string {
+	name, version, _ := strings.Cut(id, ".")
+	name = strings.ToUpper(name[:1]) + name[1:]
+	if version != "v1" {
+		name += strings.ToUpper(version)
+	}
+	return name
+}

@@ -24,6 +24,7 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/caller"
 	"github.com/fairpact/fairpact/internal/escrow"
@@ -67,7 +68,7 @@ func New(c Config) (http.Handler, error) {
 		"{chain}", c.Chain.Hash,
 		"{genesis}", strconv.FormatInt(c.Chain.Genesis, 10),
 		"{period}", strconv.FormatInt(c.Chain.Period, 10),
-	).Replace(instructions)
+	).Replace(algorithm.Fill(instructions))
 	// The SDK gets no logger: it would log messages, and these hold secrets.
 	m := mcp.NewServer(&mcp.Implementation{Name: "fairpact", Title: "Fairpact", Version: c.Version}, &mcp.ServerOptions{
 		Instructions: onboarding,

@@ -4,9 +4,12 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/fairpact/fairpact/internal/algorithm"
 	pact "github.com/fairpact/fairpact/internal/certificate"
 	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/escrow"
@@ -55,20 +58,22 @@ func afterCreation(req escrow.Declared, c escrow.Created) next {
 
 // howToCommit tells how a commitment comes about.
 func howToCommit(algorithmID, dealID string) string {
-	return fmt.Sprintf("decide on your input, e.g. %s, and on a salt of 16 random bytes as %d hex digits; keep both secret until you reveal. "+
+	return fmt.Sprintf("decide on your input, e.g. %s. Decide on a salt of 16 random bytes as %d hex digits; keep both secret until you reveal. "+
 		"Hash them where you are (sha256 of the canonical JSON of the input followed by the salt) or with compute_commitment_tool; then commit to deal %s.", inputOf(algorithmID), strongSalt, dealID)
 }
 
 // inputOf is an example party input. Labels and items are words of other
 // parties, who may be hostile: none of them stands in the server's advice.
 func inputOf(algorithmID string) string {
-	switch algorithmID {
-	case "split.v1":
-		return `{"valuations":{"<an item>":70,"<another>":30}} (each item of algorithm_params.items and what it is worth to you, an integer of 0 or more; one left out counts 0)`
-	case "random.v1":
-		return `{"nonce":"<64 random hex digits of your own>"}`
+	a, ok := algorithm.Lookup(algorithmID)
+	if !ok {
+		return "the party_input of list_algorithms"
 	}
-	return `{"accept":true} (false makes the deal VOID and names you)`
+	text := string(a.Input.Example)
+	for _, name := range slices.Sorted(maps.Keys(a.Input.Members)) {
+		text += "; " + name + " is " + a.Input.Members[name]
+	}
+	return text
 }
 
 func freshHex(bytes int) string {
@@ -112,7 +117,7 @@ func afterReveal(token string, r escrow.Revealed) next {
 	case deal.Void:
 		return certificate(r.DealID, token, "the deal is VOID. Its certificate names who caused that.")
 	}
-	return poll(r.DealID, "invite_token", token, "you have revealed; the deal has not ended. Ask every few seconds until state is COMPUTED or VOID. A random.v1 deal waits for you once all have revealed: call get_certificate when its beacon round is out.")
+	return poll(r.DealID, "invite_token", token, "you have revealed; the deal has not ended. Ask every few seconds until state is COMPUTED or VOID. A deal with a beacon_round waits for you once all have revealed: call get_certificate when its beacon round is out.")
 }
 
 func afterView(credential string, party int, v escrow.View) next {

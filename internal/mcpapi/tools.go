@@ -7,6 +7,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/idempotency"
@@ -37,9 +38,18 @@ var tools = []tool{
 //go:embed tools/*.json
 var descriptions embed.FS
 
-// describe reads a tool's description. The schemas stay as they are written.
+// describe reads a tool's description, with what the algorithms say of
+// themselves in it.
 func describe(name string) (*mcp.Tool, error) {
 	text, err := descriptions.ReadFile("tools/" + name + ".json")
+	if err != nil {
+		return nil, err
+	}
+	var params, inputs []json.RawMessage
+	for _, a := range algorithm.All() {
+		params, inputs = append(params, a.Params.Example), append(inputs, a.Input.Example)
+	}
+	text, err = algorithm.FillJSON(text, map[string]any{"enum": algorithm.IDs(), "example params": params, "example inputs": inputs})
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +227,7 @@ func (s *server) getDeal(ctx context.Context, args arguments) (result, error) {
 	return result{body, afterView(credential, access.Party(), view)}, err
 }
 
-// getCertificate draws a random.v1 deal first, where that is due: an agent has
+// getCertificate draws a deal with a beacon round first, where that is due: an agent has
 // no other tool for it.
 func (s *server) getCertificate(ctx context.Context, args arguments) (result, error) {
 	_, access, err := s.deal(ctx, args, escrow.ReadCertificate, "invite_token")

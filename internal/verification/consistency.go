@@ -9,8 +9,6 @@ import (
 	"github.com/fairpact/fairpact/internal/certificate"
 )
 
-const randomID = algorithm.Random
-
 // contradictions are what a certificate of the right shape says that cannot be
 // true together, "" where it says nothing of the kind.
 func contradictions(p certificate.Payload) string {
@@ -42,13 +40,13 @@ func contradictions(p certificate.Payload) string {
 	claim(p.InputRoot == nil || len(missing) == 0, "input_root is set although a party never committed")
 	claim(len(slices.Compact(slices.Clone(flags))) == len(flags), "a property occurs twice")
 	claim(!slices.Contains(flags, "inputs-purged") || p.Retention == "purge", "inputs-purged without purge")
-	claim(!slices.Contains(flags, "beacon-verified") || computed && p.Algorithm == algorithm.Random, "beacon-verified without a draw")
+	claim(!slices.Contains(flags, "beacon-verified") || computed && a.NeedsBeacon, "beacon-verified without a draw")
 	if p.VoidFlakers != nil {
 		ascending := slices.Compact(slices.Sorted(slices.Values(p.VoidFlakers)))
 		claim(len(ascending) > 0 && slices.Equal(p.VoidFlakers, ascending), "void_flakers is empty, unsorted or repeats a party")
 		claim(!slices.ContainsFunc(ascending, func(i int) bool { return i >= n }), "void_flakers names a party that does not exist")
 		claim(len(missing) == 0 || slices.Equal(p.VoidFlakers, missing), "void_flakers are not the parties that never committed")
-		claim(p.InputRoot == nil || p.Algorithm == algorithm.Shapley, "VOID although all have revealed")
+		claim(p.InputRoot == nil || a.MayReject(), "VOID although all have revealed")
 	}
 	return strings.Join(found, "; ")
 }

@@ -1,8 +1,6 @@
 package verification
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -87,9 +85,8 @@ func open(commitment *string, input map[string]any, salt string) (leaf []byte, o
 	return slices.Concat(canonical, saltBytes), ok
 }
 
-// Recompute gives the RFC 8785 bytes of the result of a deal like p, null where
-// a shapley.v1 party rejected. The beacon value of random.v1 is the one that p
-// shows.
+// Recompute returns the RFC 8785 bytes of the result of a deal like p, null where
+// a party rejected. The beacon value, where there is one, is the one that p shows.
 func Recompute(p certificate.Payload, inputs []map[string]any, params map[string]any) ([]byte, error) {
 	a, ok := algorithm.Lookup(p.Algorithm)
 	if !ok {
@@ -99,7 +96,7 @@ func Recompute(p certificate.Payload, inputs []map[string]any, params map[string
 	var shown struct {
 		Beacon *algorithm.Beacon `json:"beacon"`
 	}
-	if a.ID == algorithm.Random && len(p.Result) > 0 {
+	if a.NeedsBeacon && len(p.Result) > 0 {
 		if err := json.Unmarshal(p.Result, &shown); err != nil {
 			return nil, fmt.Errorf("the beacon of the certificate is unreadable: %w", err)
 		}
@@ -137,28 +134,9 @@ func rejectors(id string, inputs []map[string]any) []int {
 	return parties
 }
 
-// drawProblem draws a random.v1 certificate again from what it shows. That the
-// beacon signed its value is for those to check who know the beacon's key.
-func drawProblem(p certificate.Payload) string {
-	var shown struct {
-		NonceDigest string            `json:"nonce_digest"`
-		Beacon      *algorithm.Beacon `json:"beacon"`
-	}
-	if err := json.Unmarshal(p.Result, &shown); err != nil {
-		return "the result is not one of random.v1"
-	}
-	if shown.Beacon == nil {
-		return "`beacon` is missing"
-	}
-	// drand quicknet: a signature of 48 bytes, and its SHA-256.
-	raw, err := hex.DecodeString(shown.Beacon.Signature)
-	if err != nil || len(raw) != 48 {
-		return "beacon.signature is not 96 lower-case hex digits"
-	}
-	if sum := sha256.Sum256(raw); hex.EncodeToString(sum[:]) != shown.Beacon.Randomness {
-		return "beacon.randomness is not SHA-256 of beacon.signature"
-	}
-	again, err := algorithm.Draw(labelsOf(p), shown.NonceDigest, shown.Beacon)
+// drawProblem computes a result again from what the certificate shows of it.
+func drawProblem(a *algorithm.Algorithm, p certificate.Payload) string {
+	again, err := a.Redraw(labelsOf(p), p.Result)
 	if err != nil {
 		return err.Error()
 	}

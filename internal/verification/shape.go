@@ -136,7 +136,7 @@ var (
 		"cert_id":      text,
 		"deal_id":      text,
 		"outcome":      oneOf(certificate.Computed, certificate.Void),
-		"algorithm":    oneOf(algorithm.Split, algorithm.Random, algorithm.Shapley),
+		"algorithm":    oneOf(algorithm.IDs()...),
 		"mode":         oneOf("sealed", "open"),
 		"retention":    oneOf("standard", "purge"),
 		"parties": array(record(map[string]rule{

@@ -12,13 +12,14 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/certificate"
 )
 
 // The names of the checks, in the order of a report. The last three are made
 // only where inputs are given (and Result only with params), Draw only for a
-// COMPUTED random.v1 certificate.
+// COMPUTED certificate that shows what its result was drawn from (random.v1).
 const (
 	Shape             = "shape"                 // the members of SPEC 2.5 and no others, each of its form
 	KeysUsable        = "keys"                  // there are keys, and each is one
@@ -112,8 +113,8 @@ func Verify(e Evidence) Report {
 	}
 	r.hold(InputRootForm, c.InputRootWellFormed(), "input_root is missing from a COMPUTED certificate, or is not sha256: and 64 lower-case hex digits", root)
 	r.add(Consistency, contradictions(c.Payload), "")
-	if c.Outcome == certificate.Computed && c.Algorithm == randomID {
-		r.add(Draw, drawProblem(c.Payload), "recomputed from the beacon value and nonce_digest")
+	if a, _ := algorithm.Lookup(c.Algorithm); c.Outcome == certificate.Computed && a.Redraws() {
+		r.add(Draw, drawProblem(a, c.Payload), "recomputed from the beacon value and nonce_digest")
 	}
 	if e.Inputs != nil {
 		r.inputs(c.Payload, e.Inputs, e.Params)

@@ -5,7 +5,9 @@ package wire
 
 import (
 	"slices"
+	"strings"
 
+	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/problem"
@@ -36,7 +38,7 @@ func Object(raw []byte, empty bool) (map[string]any, error) {
 // Declared reads a deal creation body (SPEC 2.2).
 func Declared(body map[string]any) (r escrow.Declared, err error) {
 	o := object{body, &err}
-	r.Algorithm = o.text("algorithm", "one of split.v1, random.v1, shapley.v1")
+	r.Algorithm = o.text("algorithm", "one of "+strings.Join(algorithm.IDs(), ", "))
 	r.Mode = o.choice("mode", "sealed", "open")
 	r.Retention = o.choice("retention", "standard", "purge")
 	for i, label := range o.list("party_labels", "an array of at least 2 strings, one a party") {

@@ -1,0 +1,95 @@
+package algorithm
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// IDs returns the ids in the order of the catalogue.
+func IDs() []string {
+	ids := make([]string, len(algorithms))
+	for i, a := range algorithms {
+		ids[i] = a.ID
+	}
+	return ids
+}
+
+// Fill puts what the algorithms say of themselves into a published text, in
+// place of {{ids}} and the other names of texts.
+func Fill(text string) string {
+	for name, words := range texts() {
+		text = strings.ReplaceAll(text, "{{"+name+"}}", words)
+	}
+	return text
+}
+
+// FillJSON does the same inside the strings of a JSON document, and puts each of
+// values, encoded, in place of the whole string "{{name}}".
+func FillJSON(document []byte, values map[string]any) ([]byte, error) {
+	text := string(document)
+	for name, value := range values {
+		encoded, err := json.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
+		text = strings.ReplaceAll(text, `"{{`+name+`}}"`, string(encoded))
+	}
+	for name, words := range texts() {
+		encoded, err := json.Marshal(words)
+		if err != nil {
+			return nil, err
+		}
+		text = strings.ReplaceAll(text, "{{"+name+"}}", string(encoded[1:len(encoded)-1]))
+	}
+	if at := strings.Index(text, "{{"); at >= 0 || !json.Valid([]byte(text)) {
+		return nil, fmt.Errorf("the document is no JSON or holds an unknown placeholder: %.40s", text[max(at, 0):])
+	}
+	return []byte(text), nil
+}
+
+// texts are the words about all algorithms, by the name of their placeholder.
+var texts = sync.OnceValue(func() map[string]string {
+	each := func(separator string, words func(*Algorithm) string) string {
+		var all []string
+		for _, a := range algorithms {
+			if text := words(a); text != "" {
+				all = append(all, text)
+			}
+		}
+		return strings.Join(all, separator)
+	}
+	members := func(of map[string]string) string {
+		var all []string
+		for _, name := range slices.Sorted(maps.Keys(of)) {
+			all = append(all, name+" ("+of[name]+")")
+		}
+		return strings.Join(all, ", ")
+	}
+	where := func(holds func(*Algorithm) bool) string {
+		return each(", ", func(a *Algorithm) string {
+			if holds(a) {
+				return a.ID
+			}
+			return ""
+		})
+	}
+	return map[string]string{
+		"ids":           strings.Join(IDs(), ", "),
+		"unique labels": where(func(a *Algorithm) bool { return a.uniqueLabels }),
+		"with beacon":   where(func(a *Algorithm) bool { return a.NeedsBeacon }),
+		"with reject":   where((*Algorithm).MayReject),
+		"parties":       each(", ", func(a *Algorithm) string { return fmt.Sprintf("%s: %d to %d", a.ID, a.MinParties, a.MaxParties) }),
+		"input sizes":   each(", ", func(a *Algorithm) string { return fmt.Sprintf("%s: %d", a.ID, a.MaxInput) }),
+		"purposes":      each("; ", func(a *Algorithm) string { return a.ID + ": " + a.Purpose }),
+		"params":        each(". ", func(a *Algorithm) string { return a.ID + ": " + members(a.Params.Members) }),
+		"inputs":        each(". ", func(a *Algorithm) string { return a.ID + ": " + members(a.Input.Members) }),
+		"results":       each(" ", func(a *Algorithm) string { return a.Result.Description }),
+		"list": each("\n", func(a *Algorithm) string {
+			return fmt.Sprintf("- %s, %s, %d to %d parties: `%s` -> `%s`", a.ID, a.Purpose, a.MinParties, a.MaxParties, a.Params.Example, a.Input.Example)
+		}),
+	}
+})

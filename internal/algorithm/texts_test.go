@@ -1,0 +1,56 @@
+package algorithm
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/fairpact/fairpact/internal/canon"
+)
+
+// The examples that the surfaces show of an algorithm are a deal of it.
+func TestExamplesAreTaken(t *testing.T) {
+	t.Parallel()
+	labels := []string{"ann", "bob"}
+	for _, a := range All() {
+		t.Run(a.ID, func(t *testing.T) {
+			params, input := object(t, string(a.Params.Example)), object(t, string(a.Input.Example))
+			if warnings, err := a.CheckParams(labels, params); err != nil || len(warnings) > 0 {
+				t.Errorf("params: %v, %q", err, warnings)
+			}
+			if err := a.CheckInput(labels, params, input); err != nil {
+				t.Error(err)
+			}
+			if a.Purpose == "" || a.Result.Description == "" || len(a.Result.Example) == 0 {
+				t.Error("purpose, result or its example is missing")
+			}
+			for _, s := range []Schema{a.Params, a.Input} {
+				for name, words := range s.Members {
+					if words == "" {
+						t.Errorf("%s is not described", name)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestFillJSON(t *testing.T) {
+	t.Parallel()
+	got, err := FillJSON([]byte(`{"enum":"{{ids here}}","text":"of {{params}}"}`), map[string]any{"ids here": IDs()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var filled struct {
+		Enum []string
+		Text string
+	}
+	if err := json.Unmarshal(got, &filled); err != nil || len(filled.Enum) != len(All()) || filled.Text != "of "+texts()["params"] {
+		t.Errorf("%v: %s", err, got)
+	}
+	if got, err := FillJSON([]byte(`"{{no such words}}"`), nil); err == nil {
+		t.Errorf("an unknown placeholder stays: %s", got)
+	}
+	if _, err := canon.Parse(got); err != nil {
+		t.Error(err)
+	}
+}
