@@ -183,6 +183,7 @@ func TestInputsThatDoNotFit(t *testing.T) {
 		"no valuations":           {split, `{"secret":4711}`},
 		"valuations of a type":    {split, `{"valuations":[4711]}`},
 		"null valuations":         {split, `{"valuations":null}`},
+		"a null valuation":        {split, `{"valuations":{"car":4711,"boat":null}}`},
 		"an unknown item":         {split, `{"valuations":{"secret4711":1}}`},
 		"a negative value":        {split, `{"valuations":{"car":-4711}}`},
 		"a value of another type": {split, `{"valuations":{"car":"4711"}}`},

@@ -43,7 +43,7 @@ def split(labels, params, inputs):
         valuations = member(sealed, "valuations", dict)
         if set(valuations) - set(items):
             raise ValueError("party %d values an item that the deal does not have" % party)
-        row = [valuations.get(i) for i in items]  # left out or null counts 0
+        row = [valuations.get(i) for i in items]  # left out counts 0, and so does the null of a deal revealed before it was refused
         values.append([0 if v is None else natural(v, "a valuation of party %d" % party) for v in row])
     totals = [sum(row) for row in values]
     # own[p][i]: the part of party p's total that item i is worth to it; 0 where the total is 0.

@@ -53,9 +53,8 @@ type Algorithm struct {
 	checkParams  func(labels []string, params map[string]any) (warnings []string, err error)
 	checkInput   func(labels []string, params, input map[string]any) error
 	compute      func(labels []string, params map[string]any, inputs []map[string]any, b *Beacon) (result any, err error)
-	checkReveal  func(labels []string, params, input map[string]any) error // what a reveal is refused for and Compute is not; nil where nothing
-	rejects      func(input map[string]any) bool                           // nil where no input rejects
-	redraw       func(labels []string, result []byte) ([]byte, error)      // nil where only the inputs give the result
+	rejects      func(input map[string]any) bool                      // nil where no input rejects
+	redraw       func(labels []string, result []byte) ([]byte, error) // nil where only the inputs give the result
 }
 
 // Beacon is a round of a public randomness beacon, its hex in lower case. It is

@@ -233,7 +233,7 @@ func TestCheckInput(t *testing.T) {
 		{Split, `{"valuations":{"car":1,"boat":2}}`, ""},
 		{Split, `{"valuations":{"car":9007199254740991}}`, ""},
 		{Split, `{"valuations":{}}`, ""},
-		{Split, `{"valuations":{"car":null}}`, ""},
+		{Split, `{"valuations":{"car":null}}`, `input.valuations: the value of item "car" is null; send an integer of 0 to 9007199254740991, or leave the item out, which counts 0`},
 		{Split, `{"valuations":{"car":0,"boat":0},"note":"x"}`, ""},
 		{Split, `{}`, "input.valuations is missing: give an object"},
 		{Split, `{"valuations":null}`, "input.valuations is null"},

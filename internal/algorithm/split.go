@@ -27,10 +27,21 @@ var splitV1 = &Algorithm{
 	},
 	checkInput: func(labels []string, params, input map[string]any) error {
 		items, err := readItems(labels, params)
-		if err == nil {
-			_, err = readValuations(items, input)
+		if err != nil {
+			return err
 		}
-		return err
+		if _, err := readValuations(items, input); err != nil {
+			return err
+		}
+		// SPEC 1: a valuation is a non-negative integer. Deals that ended before
+		// this was refused may hold null, so only a reveal is: see readValuations.
+		valuations := input["valuations"].(map[string]any)
+		for _, item := range items {
+			if v, there := valuations[item]; there && v == nil {
+				return fmt.Errorf("input.valuations: the value of item %s is null; send an integer of 0 to %d, or leave the item out, which counts 0", quoted(item), canon.MaxInt)
+			}
+		}
+		return nil
 	},
 	compute: computeSplit,
 }
@@ -100,7 +111,7 @@ func readValuations(items []string, input map[string]any) ([]int64, error) {
 			continue
 		}
 		known++
-		if v == nil { // an optional member that is null counts as left out
+		if v == nil { // counts 0 for ever in what was revealed before CheckInput refused it
 			continue
 		}
 		n, ok := v.(int64)

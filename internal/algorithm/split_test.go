@@ -341,3 +341,20 @@ func BenchmarkSplitLargest(b *testing.B) {
 		}
 	}
 }
+
+// What was revealed before null was refused still computes, with 0 for it.
+func TestSplitComputesStoredNullsAsZero(t *testing.T) {
+	t.Parallel()
+	a, _ := Lookup(Split)
+	labels, params := []string{"ann", "bob"}, object(t, `{"items":["car","boat"]}`)
+	result := func(first string) string {
+		got, err := a.Compute(labels, params, []map[string]any{object(t, first), object(t, `{"valuations":{"car":40,"boat":60}}`)}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(got)
+	}
+	if null, zero := result(`{"valuations":{"car":70,"boat":null}}`), result(`{"valuations":{"car":70,"boat":0}}`); null != zero {
+		t.Errorf("null computes %s, 0 computes %s", null, zero)
+	}
+}

@@ -69,6 +69,7 @@ export function split(labels, params, inputs) {
   const values = inputs.map((input, party) => {
     const valuations = member(input, 'valuations', 'object');
     if (Object.keys(valuations).some((item) => !items.includes(item))) throw new Error(`party ${party} values an item that the deal does not have`);
+    // Left out counts 0, and so does the null of a deal revealed before it was refused.
     return items.map((item) => natural((Object.hasOwn(valuations, item) ? valuations[item] : null) ?? 0, `a valuation of party ${party}`));
   });
   const totals = values.map((row) => row.reduce((a, v) => a + BigInt(v), 0n));
