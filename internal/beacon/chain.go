@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	bls "github.com/consensys/gnark-crypto/ecc/bls12-381"
@@ -105,6 +106,13 @@ func (c Chain) RoundAt(unix int64) int64 {
 		return 0
 	}
 	return (unix-c.Genesis)/c.Period + 1
+}
+
+// Fill puts the chain into a published text, in place of {chain}, {key},
+// {genesis} and {period}.
+func (c Chain) Fill(text string) string {
+	return strings.NewReplacer("{chain}", c.Hash, "{key}", hex.EncodeToString(c.PublicKey),
+		"{genesis}", strconv.FormatInt(c.Genesis, 10), "{period}", strconv.FormatInt(c.Period, 10)).Replace(text)
 }
 
 // Verify checks the signature of a round and gives the round's randomness,

@@ -16,8 +16,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -64,11 +62,7 @@ func New(c Config) (http.Handler, error) {
 	if s.catalogue, err = wire.Catalogue(); err != nil {
 		return nil, err
 	}
-	onboarding := strings.NewReplacer(
-		"{chain}", c.Chain.Hash,
-		"{genesis}", strconv.FormatInt(c.Chain.Genesis, 10),
-		"{period}", strconv.FormatInt(c.Chain.Period, 10),
-	).Replace(algorithm.Fill(instructions))
+	onboarding := c.Chain.Fill(algorithm.Fill(instructions))
 	// The SDK gets no logger: it would log messages, and these hold secrets.
 	m := mcp.NewServer(&mcp.Implementation{Name: "fairpact", Title: "Fairpact", Version: c.Version}, &mcp.ServerOptions{
 		Instructions: onboarding,

@@ -2,6 +2,7 @@ package mcpapi
 
 import (
 	"encoding/json"
+	"os/exec"
 	"reflect"
 	"regexp"
 	"strings"
@@ -217,5 +218,31 @@ func TestNextStepsNameTools(t *testing.T) {
 		if !strings.HasPrefix(text, "NEXT: ") || c.tool != "" && (callText.FindStringSubmatch(text) == nil || callText.FindStringSubmatch(text)[1] != c.tool) {
 			t.Errorf("%s: %s", name, text)
 		}
+	}
+}
+
+// The Python of the instructions hashes as the service does, also where the order
+// of UTF-16 code units is not that of code points.
+func TestInstructionsRecipe(t *testing.T) {
+	_, rest, found := strings.Cut(instructions, " Python:\n")
+	var program strings.Builder
+	program.WriteString("inp = __import__('json').loads(__import__('sys').argv[1])\n")
+	for line := range strings.Lines(rest) {
+		code, indented := strings.CutPrefix(line, "  ")
+		if !indented {
+			break
+		}
+		program.WriteString(code)
+	}
+	program.WriteString("print(salt, commitment)\n")
+	input := `{"valuations":{"ﬁ":3,"😀":1,"a":2},"list":[{"｡":1,"𝒳":{"\uffee":"\u007f\t","𐀀":[]}}]}`
+	tree, err := canon.ParseObject([]byte(input))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "python3", "-c", program.String(), input).CombinedOutput()
+	salt, commitment, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
+	if want := canon.Commitment(canon.Encode(tree), []byte(salt)); !found || err != nil || commitment != want {
+		t.Errorf("%v: the instructions' program prints %s, want %s", err, out, want)
 	}
 }

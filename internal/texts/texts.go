@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/answer"
+	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/problem"
 )
@@ -23,15 +24,17 @@ import (
 //go:embed protocol.md
 var Protocol string
 
-// LLMs is the page from which an agent with an HTTP client can do everything.
-//
 //go:embed llms.txt
-var LLMs string
+var llms string
+
+// LLMs is the page from which an agent with an HTTP client can do everything,
+// for a deployment that draws from the chain.
+func LLMs(chain beacon.Chain) string { return chain.Fill(algorithm.Fill(llms)) }
 
 // Full is LLMs with the table of errors and the protocol.
-func Full() string {
+func Full(chain beacon.Chain) string {
 	var b strings.Builder
-	b.WriteString(LLMs)
+	b.WriteString(LLMs(chain))
 	b.WriteString("\n## Every error code\n\n| Code | Status | When |\n|---|---|---|\n")
 	for _, e := range problem.Table {
 		fmt.Fprintf(&b, "| %s | %d | %s |\n", e.Code, e.Status, e.When)
@@ -44,16 +47,16 @@ func Full() string {
 // Vectors is all published vectors as one JSON array.
 func Vectors() ([]byte, error) { return canon.Marshal(algorithm.Vectors()) }
 
-// Pages gives what this package serves, by path. All of it may be read from any
+// Pages returns what this package serves, by path. All of it may be read from any
 // origin, and is checked again with a validator.
-func Pages() map[string]http.Handler {
+func Pages(chain beacon.Chain) map[string]http.Handler {
 	vectors, err := Vectors()
 	if err != nil {
 		panic(err) // they are embedded, and a test reads them
 	}
 	return map[string]http.Handler{
-		"/llms.txt":      page("text/plain; charset=utf-8", []byte(LLMs)),
-		"/llms-full.txt": page("text/plain; charset=utf-8", []byte(Full())),
+		"/llms.txt":      page("text/plain; charset=utf-8", []byte(LLMs(chain))),
+		"/llms-full.txt": page("text/plain; charset=utf-8", []byte(Full(chain))),
 		"/protocol":      page("text/markdown; charset=utf-8", []byte(Protocol)),
 		"/vectors.json":  page("application/json", vectors),
 	}

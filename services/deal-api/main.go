@@ -63,7 +63,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		return s
 	}
 	callers := &caller.Policy{TrustedProxies: proxies, KeysPerMinute: c.KeysPerMinute, Limiter: parts.Redis}
-	pages := texts.Pages()
+	pages := texts.Pages(parts.Escrow.Chain())
 	maps.Copy(pages, site.Pages())
 	tools, err := mcpapi.New(mcpapi.Config{
 		Escrow: parts.Escrow, Guard: parts.Guard, Callers: callers, Chain: parts.Escrow.Chain(), Version: version.Version,

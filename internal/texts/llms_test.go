@@ -1,0 +1,61 @@
+package texts
+
+import (
+	"encoding/hex"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fairpact/fairpact/internal/algorithm"
+	"github.com/fairpact/fairpact/internal/beacon"
+	"github.com/fairpact/fairpact/internal/canon"
+)
+
+// The page names the chain that the deployment draws from, and where the
+// catalogue is.
+func TestLLMsNamesTheDeployment(t *testing.T) {
+	chain := beacon.Quicknet()
+	chain.Hash, chain.Genesis, chain.Period = strings.Repeat("ab", 32), 1234567, 11
+	page := LLMs(chain)
+	for _, want := range []string{chain.Hash, hex.EncodeToString(chain.PublicKey), "(NOW - 1234567) / 11", "/v1/algorithms"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %s", want)
+		}
+	}
+	if strings.Contains(page, "1692803367") {
+		t.Error("the page counts rounds by quicknet's genesis")
+	}
+	for _, a := range algorithm.All() {
+		if !strings.Contains(page, "- "+a.ID+", "+a.Purpose) {
+			t.Errorf("the page does not say what %s is for", a.ID)
+		}
+	}
+	if strings.Contains(page, "{{") {
+		t.Error("a placeholder stays")
+	}
+}
+
+// The program that the page prints hashes as the service does, also where the
+// order of UTF-16 code units is not that of code points.
+func TestLLMsRecipe(t *testing.T) {
+	_, rest, found := strings.Cut(llms, "cat > seal.py <<'PY'\n")
+	program, _, ended := strings.Cut(rest, "PY\n")
+	if !found || !ended {
+		t.Fatal("the page does not print seal.py")
+	}
+	file := filepath.Join(t.TempDir(), "seal.py")
+	if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	input := `{"valuations":{"ﬁ":3,"😀":1,"a":2},"list":[{"｡":1,"𝒳":{"\uffee":"\u007f\t","𐀀":[]}}]}`
+	tree, err := canon.ParseObject([]byte(input))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "python3", file, input, "pepper").CombinedOutput()
+	if want := canon.Commitment(canon.Encode(tree), []byte("pepper")); err != nil || strings.TrimSpace(string(out)) != want {
+		t.Errorf("%v: the page's program prints %swant %s", err, out, want)
+	}
+}
