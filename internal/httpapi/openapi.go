@@ -3,9 +3,11 @@ package httpapi
 import (
 	_ "embed"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/fairpact/fairpact/internal/algorithm"
+	"github.com/fairpact/fairpact/internal/certificate"
 )
 
 // openAPIText is the OpenAPI 3.0 document, written by hand: the one truth of the
@@ -21,6 +23,7 @@ type object = map[string]any
 func openAPI() ([]byte, error) {
 	schemas, deals, reveals := object{}, object{}, object{}
 	var params, inputs, results []any
+	var properties []string
 	for _, a := range algorithm.All() {
 		name := schemaName(a.ID)
 		add := func(to *[]any, part string, s algorithm.Schema) {
@@ -32,10 +35,12 @@ func openAPI() ([]byte, error) {
 		add(&results, "Result", a.Result)
 		deals[a.ID] = object{"value": object{"algorithm": a.ID, "party_labels": []string{"ann", "bob"}, "commit_deadline": 1900000000, "reveal_deadline": 1900003600,
 			"algorithm_params": a.Params.Example}}
+		properties = append(properties, certificate.Properties(certificate.Computed, a.ID, "purge")...)
 		reveals[a.ID] = object{"value": object{"input": a.Input.Example, "salt": "6b1f0c2d9e8a47355d0e9f1c2b3a4958"}}
 	}
+	slices.Sort(properties)
 	text, err := algorithm.FillJSON(openAPIText, object{
-		"enum": algorithm.IDs(), "count": len(algorithm.All()), "deal examples": deals, "reveal examples": reveals,
+		"enum": algorithm.IDs(), "count": len(algorithm.All()), "properties": slices.Compact(properties), "deal examples": deals, "reveal examples": reveals,
 		"params schemas": params, "input schemas": inputs, "result schemas": append(results, object{"$ref": "#/components/schemas/NoResult"}),
 	})
 	if err != nil {

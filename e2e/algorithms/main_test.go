@@ -1,0 +1,60 @@
+// Package algorithms plays an algorithm that the product does not have. The
+// binaries are built with an overlay (go help build) that adds its file, its
+// schemas and its vectors to package algorithm and its line to the catalogue;
+// nothing else is changed.
+package algorithms
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fairpact/fairpact/e2e"
+)
+
+func TestMain(m *testing.M) {
+	overlay, err := writeOverlay()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Setenv("FAIRPACT_E2E_BUILD", strings.TrimSpace(os.Getenv("FAIRPACT_E2E_BUILD")+" -overlay="+overlay))
+	os.Exit(e2e.Main(m))
+}
+
+const before, after = "described(splitV1, randomV1, shapleyV1)", "described(splitV1, randomV1, shapleyV1, maxV1)"
+
+// writeOverlay returns the path of the overlay, the same each time, so that the
+// binaries are built once.
+func writeOverlay() (string, error) {
+	catalogue, err := os.ReadFile(e2e.Repo("internal/algorithm/catalogue.go"))
+	if err != nil {
+		return "", err
+	}
+	if strings.Count(string(catalogue), before) != 1 {
+		return "", fmt.Errorf("the catalogue has no line %s: change this test with it", before)
+	}
+	dir := e2e.Repo("bin/e2e/max.v1")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	line := filepath.Join(dir, "catalogue") // no .go: bin lies in the module
+	if err := os.WriteFile(line, []byte(strings.Replace(string(catalogue), before, after, 1)), 0o600); err != nil {
+		return "", err
+	}
+	files := e2e.Repo("e2e/algorithms/testdata")
+	text, err := json.Marshal(map[string]map[string]string{"Replace": {
+		e2e.Repo("internal/algorithm/max.go"):              filepath.Join(files, "max.go"),
+		e2e.Repo("internal/algorithm/schemas/max.v1.json"): filepath.Join(files, "schemas.json"),
+		e2e.Repo("internal/algorithm/vectors/max.v1.json"): filepath.Join(files, "vectors.json"),
+		e2e.Repo("internal/algorithm/catalogue.go"):        line,
+	}})
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "overlay.json")
+	return path, os.WriteFile(path, text, 0o600)
+}
