@@ -155,6 +155,18 @@ func TestPageVerifiesAndSeesForgeries(t *testing.T) {
 		}
 	}
 
+	// A certificate of an algorithm that the page does not know verifies, and the
+	// page says what it did not check.
+	cert, head := e2e.AsBody(t, d.Text), e2e.AsBody(t, d.HeadText)
+	cert["algorithm"] = "max.v1"
+	later := foreignHead(t, foreign, cert)
+	cert["signature"], cert["log_proof"] = later.certificate, e2e.Body{"tree_size": 1, "leaf_index": 0, "inclusion_path": []string{}}
+	head["tree_size"], head["root_hash"], head["signature"] = 1, later.root, later.signature
+	failed := p.verdict(e2e.JsonText(t, cert), labelOf(t, foreign), e2e.JsonText(t, head), d.InputsText, d.ParamsText)
+	if said := p.text("#verify-report .verdict"); len(failed) > 0 || !strings.Contains(said, "does not know max.v1: it verified signature and log, and did not recompute the result") {
+		t.Errorf("an unknown algorithm: %v failed: %s", failed, said)
+	}
+
 	// The key set says what a key may have signed.
 	leaf, size := d.Certificate["log_proof"].(e2e.Body)["leaf_index"].(float64), d.Head["tree_size"].(float64)
 	for name, k := range map[string]struct {
@@ -286,10 +298,10 @@ func otherS(t *testing.T, signature string) string {
 	return fmt.Sprintf("%s%064x", signature[:6+64], new(big.Int).Sub(elliptic.P256().Params().N, s))
 }
 
-type forged struct{ root, signature string }
+type forged struct{ root, signature, certificate string }
 
-// foreignHead is a head over the certificate as the only leaf, signed by a key
-// that is not the deployment's: right in all but that.
+// foreignHead is a head over the certificate as the only leaf, and a signature of
+// the certificate, by a key that is not the deployment's: right in all but that.
 func foreignHead(t *testing.T, key *ecdsa.PrivateKey, cert e2e.Body) forged {
 	t.Helper()
 	payload := e2e.Body{}
@@ -305,15 +317,17 @@ func foreignHead(t *testing.T, key *ecdsa.PrivateKey, cert e2e.Body) forged {
 	entry := sha256.Sum256(canon.Encode(signed))
 	leaf := sha256.Sum256(append([]byte{0}, entry[:]...))
 	root := hex.EncodeToString(leaf[:])
-	digest := sha256.Sum256([]byte(`{"root_hash":"` + root + `","tree_size":1}`))
-	r, s, err := ecdsa.Sign(rand.Reader, key, digest[:])
-	if err != nil {
-		t.Fatal(err)
+	sign := func(digest [32]byte) string {
+		r, s, err := ecdsa.Sign(rand.Reader, key, digest[:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := elliptic.P256().Params().N; s.Cmp(new(big.Int).Rsh(n, 1)) > 0 {
+			s.Sub(n, s)
+		}
+		return fmt.Sprintf("es256:%064x%064x", r, s)
 	}
-	if n := elliptic.P256().Params().N; s.Cmp(new(big.Int).Rsh(n, 1)) > 0 {
-		s.Sub(n, s)
-	}
-	return forged{root, fmt.Sprintf("es256:%064x%064x", r, s)}
+	return forged{root, sign(sha256.Sum256([]byte(`{"root_hash":"` + root + `","tree_size":1}`))), sign(entry)}
 }
 
 // axe finds no violation of WCAG level A or AA, and nothing is cut off or needs

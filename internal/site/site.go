@@ -7,11 +7,14 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"fmt"
+	"html"
 	"io/fs"
 	"net/http"
 	"path"
 	"strings"
 
+	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/answer"
 	"github.com/fairpact/fairpact/internal/httpcache"
 	"github.com/fairpact/fairpact/internal/problem"
@@ -63,7 +66,7 @@ func Pages() map[string]http.Handler {
 }
 
 func page(text []byte, version string) http.Handler {
-	body := []byte(strings.ReplaceAll(string(text), mark, "/assets/"+version))
+	body := []byte(strings.NewReplacer(mark, "/assets/"+version, "{{algorithms}}", algorithms()).Replace(string(text)))
 	return reads(httpcache.Handler(httpcache.Public, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
@@ -72,6 +75,16 @@ func page(text []byte, version string) http.Handler {
 		h.Add("Link", `</openapi.json>; rel="service-desc"`)
 		file("index.html", body).ServeHTTP(w, r)
 	})))
+}
+
+// algorithms is the catalogue as the rows of a list.
+func algorithms() string {
+	var rows strings.Builder
+	for _, a := range algorithm.All() {
+		fmt.Fprintf(&rows, "<div><dt>%s <code>%s</code></dt><dd>%s. %d to %d parties.</dd></div>\n",
+			html.EscapeString(a.Purpose), a.ID, html.EscapeString(a.Name), a.MinParties, a.MaxParties)
+	}
+	return rows.String()
 }
 
 // assets serves a file under any version: while replicas are being replaced, a

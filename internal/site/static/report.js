@@ -1,6 +1,7 @@
 // Shows the checks of a verification.
 
 import { element } from './dom.js';
+import { recomputes } from './shape.js';
 import { valid } from './verify.js';
 
 /** Puts the verdict and every check into a container. */
@@ -16,6 +17,9 @@ export function showReport(container, checks, certificate) {
     element('ol', { class: 'checks' }, checks.map(row)),
   );
   container.dataset.valid = good;
+  if (good && !recomputes(certificate.algorithm)) {
+    container.firstChild.lastChild.append(` This page does not know ${certificate.algorithm}: it verified signature and log, and did not recompute the result.`);
+  }
   if (good && certificate?.outcome === 'VOID') {
     container.firstChild.lastChild.append(' The deal ended VOID; void_flakers names who failed to act.');
   }

@@ -5,8 +5,11 @@ import { signatureForm } from './p256.js';
 
 /** Most keys of a deployment, so that a verdict takes a time that a reader can bear. */
 const MOST_KEYS = 1000;
-/** Least and most parties of each algorithm. */
-export const PARTIES = { 'split.v1': [2, 16], 'random.v1': [2, 10000], 'shapley.v1': [2, 8] };
+/** Least and most parties of each algorithm that this page recomputes. */
+const PARTIES = { 'split.v1': [2, 16], 'random.v1': [2, 10000], 'shapley.v1': [2, 8] };
+
+/** Whether this page can recompute the results of an algorithm. */
+export const recomputes = (algorithm) => Object.hasOwn(PARTIES, algorithm);
 
 const isObject = (v) => typeof v === 'object' && v !== null && !Array.isArray(v);
 const rule = (holds, what) => (v) => (holds(v) ? null : what);
@@ -48,7 +51,7 @@ export const CERTIFICATE = record({
   cert_id: string,
   deal_id: string,
   outcome: oneOf('COMPUTED', 'VOID'),
-  algorithm: oneOf(...Object.keys(PARTIES)),
+  algorithm: pattern(/^[a-z0-9]+\.v[1-9][0-9]*$/, 'the id of an algorithm'),
   mode: oneOf('sealed', 'open'),
   retention: oneOf('standard', 'purge'),
   parties: array(record({ index: integer, label: string, commitment: nullable(SHA256), attested_by: string })),
@@ -86,7 +89,8 @@ export function keySetProblem(document) {
 export function contradictions(c) {
   const [n, computed, flakers, { timing }] = [c.parties.length, c.outcome === 'COMPUTED', c.void_flakers, c];
   const missing = c.parties.flatMap((p, i) => (p.commitment === null ? [i] : []));
-  const [low, high] = PARTIES[c.algorithm];
+  const known = recomputes(c.algorithm);
+  const [low, high] = known ? PARTIES[c.algorithm] : [2, Infinity];
   const rising = (list) => list.every((v, i) => i === 0 || list[i - 1] < v);
   const claims = [
     [low <= n && n <= high, `${c.algorithm} takes ${low} to ${high} parties, not ${n}`],
@@ -99,14 +103,14 @@ export function contradictions(c) {
     [c.input_root === null || missing.length === 0, 'input_root is set although a party never committed'],
     [new Set(c.properties).size === c.properties.length, 'a property occurs twice'],
     [!c.properties.includes('inputs-purged') || c.retention === 'purge', 'inputs-purged without purge'],
-    [!c.properties.includes('beacon-verified') || (computed && c.algorithm === 'random.v1'), 'beacon-verified without a draw'],
+    [!c.properties.includes('beacon-verified') || (computed && (c.algorithm === 'random.v1' || !known)), 'beacon-verified without a draw'],
   ];
   if (flakers) {
     claims.push(
       [flakers.length > 0 && rising(flakers), 'void_flakers is empty, unsorted or repeats a party'],
       [flakers.every((i) => i < n), 'void_flakers names a party that does not exist'],
       [missing.length === 0 || String(flakers) === String(missing), 'void_flakers are not the parties that never committed'],
-      [c.input_root === null || c.algorithm === 'shapley.v1', 'VOID although all have revealed'],
+      [c.input_root === null || c.algorithm === 'shapley.v1' || !known, 'VOID although all have revealed'],
     );
   }
   return claims.filter(([holds]) => !holds).map(([, words]) => words);
