@@ -52,6 +52,26 @@ func TestPagePlaysADeal(t *testing.T) {
 	p.until("it verifies", "document.querySelector('#verify-report').dataset.valid === 'true'")
 }
 
+// The form offers what the catalogue has: an example of each algorithm that waits
+// for no beacon.
+func TestPagePlaysAPublishedExample(t *testing.T) {
+	t.Parallel()
+	p := newTab(t, e2e.NewClient(t, e2e.BaseURL(t)).Base)
+	p.open("/", 1280, "light")
+	p.until("the examples are offered", "document.querySelector('#try-example').length === 3")
+	eval[bool](p, `(() => {
+		const choice = document.querySelector('#try-example');
+		choice.value = [...choice.options].find((o) => o.textContent.startsWith('shapley.v1')).value;
+		choice.dispatchEvent(new Event('change'));
+		document.querySelector('#try-go').click();
+		return document.querySelector('#try-items').hidden;
+	})()`)
+	p.until("the deal is settled", "document.querySelector('#try-load')")
+	if p.text("#try-report .verdict strong") != "Valid" || !strings.Contains(p.text("#try-outcome"), `"total"`) {
+		t.Errorf("report: %s", p.text("#try-outcome"))
+	}
+}
+
 // verdict fills the verifier's form, verifies, and gives the names of the checks
 // that failed. It fails where the checks ask the service anything.
 func (p *tab) verdict(certificate, key, head, inputs, params string) (failed []string) {

@@ -28,7 +28,7 @@ class Story {
   /** One step: who acts, what it means, and the pairs of [what, text] behind it. */
   tell(who, words, parts = [], bad = false) {
     this.list.append(element('li', { class: bad ? 'bad' : null },
-      element('p', {}, element('span', { class: `who ${who.toLowerCase()}` }, who), ' ', words),
+      element('p', {}, element('span', { class: LABELS.includes(who) ? `who ${who.toLowerCase()}` : 'who' }, who), ' ', words),
       parts.length
         ? element('details', {}, element('summary', {}, shortened(parts[0][1].split('\n')[0])),
           parts.map(([what, text]) => [element('p', { class: 'what' }, what), element('pre', {}, text)]))
@@ -47,10 +47,29 @@ class Story {
   }
 }
 
+let examples = []; // published vectors that can be played here
+
+/**
+ * Offers the first vector of each algorithm of the catalogue that ends with a
+ * result and waits for no beacon round.
+ */
+async function offerExamples() {
+  const catalogue = await call('GET', '/v1/algorithms');
+  if (!catalogue.ok) return; // the deal of the table needs none
+  const playable = (v) => v.expected_output !== null && !('beacon_round' in v.input.algorithm_params);
+  examples = parse(catalogue.text, 40).algorithms.flatMap((a) => a.test_vectors.filter(playable).slice(0, 1));
+  byId('try-example').append(...examples.map((v, i) => element('option', { value: String(i) }, `${v.algorithm}: the published example ${v.vector_id}`)));
+}
+
 const rows = () => [...byId('try-items').querySelectorAll('tbody tr')];
 
-/** Items and both parties' valuations, as they stand in the table. */
+/** The chosen example, or the deal of the table: items and both parties' valuations. */
 function read() {
+  const example = examples[byId('try-example').value];
+  if (example) {
+    const { party_labels: labels, algorithm_params: params, party_inputs: inputs } = example.input;
+    return { algorithm: example.algorithm, labels, params, inputs };
+  }
   const items = rows().map((row) => row.querySelector('th').textContent);
   const inputs = LABELS.map((_, party) => ({
     valuations: Object.fromEntries(rows().map((row, i) => {
@@ -59,22 +78,22 @@ function read() {
       return [items[i], value];
     })),
   }));
-  return { items, inputs };
+  return { algorithm: 'split.v1', labels: LABELS, params: { items }, inputs };
 }
 
 async function play(story) {
-  const { items, inputs } = read();
-  const key = await story.send('Ann', 'takes an API key. No signup, no e-mail.', 'POST', '/v1/keys');
+  const { algorithm, labels, params, inputs } = read();
+  const [first, second] = labels;
+  const key = await story.send(first, 'takes an API key. No signup, no e-mail.', 'POST', '/v1/keys');
   const now = Math.floor(key.date / 1000); // the service's clock, not this device's
-  const params = { items };
-  const created = await story.send('Ann', 'opens the deal and gets one invite token for each party.', 'POST', '/v1/deals', {
+  const created = await story.send(first, 'opens the deal and gets one invite token for each party.', 'POST', '/v1/deals', {
     token: key.json.api_key,
-    body: { algorithm: 'split.v1', party_labels: LABELS, commit_deadline: now + 300, reveal_deadline: now + 600, algorithm_params: params },
+    body: { algorithm, party_labels: labels, commit_deadline: now + 300, reveal_deadline: now + 600, algorithm_params: params },
   });
   const deal = `/v1/deals/${created.json.deal_id}`;
   const tokens = created.json.invite_tokens.map((invite) => invite.token);
   const sealed = [];
-  for (const [party, label] of LABELS.entries()) {
+  for (const [party, label] of labels.entries()) {
     const salt = toHex(crypto.getRandomValues(new Uint8Array(16)));
     const commitment = `sha256:${toHex(await sha256(concat(encode(inputs[party]), bytesOf(salt))))}`;
     sealed.push({ input: inputs[party], salt });
@@ -82,24 +101,24 @@ async function play(story) {
       ['Canonical input (RFC 8785)', canonical(inputs[party])], ['Salt', salt], ['Commitment', commitment]]);
     await story.send(label, 'commits. Only the hash leaves.', 'POST', `${deal}/commit`, { token: tokens[party], body: { commitment } });
   }
-  await story.send('Bob', 'looks: all have committed, nobody can change an input any more, and no input is to be seen.', 'GET', deal, { token: tokens[1] });
+  await story.send(second, 'looks: all have committed, nobody can change an input any more, and no input is to be seen.', 'GET', deal, { token: tokens[1] });
   let last;
-  for (const [party, label] of LABELS.entries()) {
-    last = await story.send(label, party ? 'reveals. With the last reveal the algorithm runs.' : 'reveals input and salt; the service checks them against the hash.',
+  for (const [party, label] of labels.entries()) {
+    last = await story.send(label, party === labels.length - 1 ? 'reveals. With the last reveal the algorithm runs.' : 'reveals input and salt; the service checks them against the hash.',
       'POST', `${deal}/reveal`, { token: tokens[party], body: sealed[party] });
   }
-  const certificate = await certificateOf(story, deal, tokens[0]);
-  return { certificate, params, sealed, result: last.json.result, items };
+  const certificate = await certificateOf(story, deal, first, tokens[0]);
+  return { certificate, params, sealed, result: last.json.result, own: labels === LABELS };
 }
 
 /** Asks until the certificate is in the log, at most for about 20 seconds. */
-async function certificateOf(story, deal, token) {
+async function certificateOf(story, deal, who, token) {
   for (let tries = 0; tries < 20; tries++) {
     const view = await call('GET', deal, { token });
     if (view.json?.certificate_id) break;
     await new Promise((resolve) => { setTimeout(resolve, 1000); });
   }
-  const answer = await story.send('Ann', 'fetches the certificate: signed, and proven to be in the public log.', 'GET', `${deal}/certificate`, { token });
+  const answer = await story.send(who, 'fetches the certificate: signed, and proven to be in the public log.', 'GET', `${deal}/certificate`, { token });
   return parse(answer.text);
 }
 
@@ -129,12 +148,13 @@ async function run() {
   note.textContent = 'Playing…';
   try {
     const told = new Story(story);
-    const { certificate, params, sealed, result, items } = await play(told);
+    const { certificate, params, sealed, result, own } = await play(told);
     const { keys, head } = await fetchTrust(certificate);
     const checks = await verifyCertificate({ certificate, head, keys: keysOf(keys), inputs: sealed, params });
     const report = element('div', { id: 'try-report' });
     showReport(report, checks, certificate);
-    outcome.replaceChildren(...picture(result, items), element('h3', {}, 'The certificate, verified here'), report,
+    const shown = own ? picture(result, params.items) : [element('h3', {}, 'The result'), element('pre', {}, JSON.stringify(result, null, 2))];
+    outcome.replaceChildren(...shown, element('h3', {}, 'The certificate, verified here'), report,
       element('button', {
         type: 'button', class: 'second', id: 'try-load', onclick: () => load({
           certificate: JSON.stringify(certificate, null, 2), keys: JSON.stringify(keys, null, 2), head: JSON.stringify(head, null, 2),
@@ -150,6 +170,8 @@ async function run() {
 }
 
 export function start() {
+  offerExamples().catch(() => {}); // as above
+  byId('try-example').addEventListener('change', () => { byId('try-items').hidden = byId('try-example').value !== ''; });
   byId('try-form').addEventListener('submit', (event) => {
     event.preventDefault();
     run();
