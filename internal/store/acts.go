@@ -136,9 +136,12 @@ func (s *Store) locked(ctx context.Context, deals []string, wait bool, statement
 	return s.pool.SendBatch(ctx, batch).Close()
 }
 
+// each reads all rows with scan. A panic in scan becomes an error here already: it
+// would leave the batch open, and its connection would never go back to the pool.
 func each(scan func(pgx.CollectableRow) error) func(pgx.Rows) error {
-	return func(rows pgx.Rows) error {
-		_, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, scan(row) })
+	return func(rows pgx.Rows) (err error) {
+		defer recovered(&err)
+		_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, scan(row) })
 		return err
 	}
 }

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -171,7 +173,8 @@ func (c *coalescer[Q, A]) add(g *group[Q, A], one *call[Q, A]) bool {
 	return true
 }
 
-// distinct drops repeated queries, and tells where in the result each one stands.
+// distinct returns each query once, and for each call the index of its query in
+// that list.
 func distinct[Q comparable](calls []Q) (unique []Q, at []int) {
 	seen := make(map[Q]int, len(calls))
 	at = make([]int, len(calls))
@@ -210,9 +213,7 @@ func (c *coalescer[Q, A]) execute(ctx context.Context, group []*call[Q, A], wait
 	for i, one := range group {
 		queries[i] = one.query
 	}
-	bounded, cancel := context.WithTimeout(trace.ContextWithSpan(ctx, group[0].span), groupTimeout) // one trace shows the statements
-	answers, err := c.run(bounded, queries, wait)
-	cancel()
+	answers, err := c.attempt(trace.ContextWithSpan(ctx, group[0].span), queries, wait) // one trace shows the statements
 	switch {
 	case err != nil && len(group) > 1 && retriable(err):
 		for _, one := range group {
@@ -231,6 +232,27 @@ func (c *coalescer[Q, A]) execute(ctx context.Context, group []*call[Q, A], wait
 			}
 			one.done <- outcome[A]{answer: answers[i]}
 		}
+	}
+}
+
+// attempt is one bounded run. A panic in it is an error of its group's calls: these
+// run on goroutines of no request, where it would end the process.
+func (c *coalescer[Q, A]) attempt(ctx context.Context, queries []Q, wait bool) (answers []A, err error) {
+	ctx, cancel := context.WithTimeout(ctx, groupTimeout)
+	defer cancel()
+	defer recovered(&err)
+	return c.run(ctx, queries, wait)
+}
+
+// errPanicked means that the store's own code panicked. It is a fault of ours, not
+// an outage.
+var errPanicked = errors.New("store: panic")
+
+// recovered turns the panic of the function that defers it into an error.
+func recovered(err *error) {
+	if fault := recover(); fault != nil {
+		slog.Error("panic", "fault", fault, "stack", string(debug.Stack()))
+		*err = errPanicked
 	}
 }
 

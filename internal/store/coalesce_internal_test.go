@@ -346,3 +346,38 @@ func TestCloseBreaksOffWhatIsUnderWay(t *testing.T) {
 		})
 	}
 }
+
+// A panic in a statement fails the calls of its group; the process and the other
+// calls go on, and the group's share of the budget is free again.
+func TestAPanicFailsItsGroupOnly(t *testing.T) {
+	for what, aside := range map[string]bool{"in a group": false, "aside": true} {
+		t.Run(what, func(t *testing.T) {
+			s := newStatement(t)
+			close(s.hold)
+			if aside {
+				s.free["sick"] = make(chan struct{})
+			}
+			s.fail = func(group []ask) error {
+				if group[0].deal == "sick" && (!aside || closed(s.free["sick"])) {
+					panic("a fault")
+				}
+				return nil
+			}
+			for n := range 2*statements + 2*slowDeals { // more than the budget holds
+				failed := make(chan error, 1)
+				go func() { _, err := s.do(t.Context(), ask{"sick", n, 0}); failed <- err }()
+				if aside && n == 0 {
+					s.await(t, func() bool { return len(s.aside) == 1 })
+					close(s.free["sick"])
+				}
+				if err := <-failed; problem.From(err).Code != problem.Internal {
+					t.Fatalf("call %d: %v, want INTERNAL", n, err)
+				}
+			}
+			if got, err := s.do(t.Context(), ask{"well", 7, 0}); err != nil || got.n != 7 {
+				t.Errorf("a call after the panics: %+v, %v", got, err)
+			}
+			s.await(t, func() bool { return len(s.budget.statements) == 0 && len(s.budget.slowDeals) == 0 })
+		})
+	}
+}

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 
+	"github.com/jackc/pgx/v5"
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -53,4 +54,9 @@ func together[Q, A any](c *coalescer[Q, A], queries []Q) ([]A, []error) {
 		answers[i], errs[i] = got.answer, outage(replayed(got.err))
 	}
 	return answers, errs
+}
+
+// PanicInScan runs a statement whose answer cannot be read without a panic.
+func (s *Store) PanicInScan(ctx context.Context) error {
+	return s.locked(ctx, []string{"d_none"}, false, "SELECT 1", nil, func(pgx.CollectableRow) error { panic("a fault") })
 }

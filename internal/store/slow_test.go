@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/deal"
+	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/store"
 )
 
@@ -162,4 +163,19 @@ func statement(t *testing.T, name string) string {
 	text, err := os.ReadFile("sql/" + name + ".sql")
 	check(t, err)
 	return string(text)
+}
+
+// A panic while an answer is read is an error, and costs the pool no connection.
+func TestAPanicInAScanFreesItsConnection(t *testing.T) {
+	f := newFixture(t)
+	const connections = 2
+	s, err := store.Open(t.Context(), f.url, connections)
+	check(t, err)
+	t.Cleanup(s.Close)
+	for range 2 * connections {
+		if err := s.PanicInScan(t.Context()); problem.From(err).Code != problem.Internal {
+			t.Fatalf("%v, want INTERNAL", err)
+		}
+	}
+	check(t, second(s.Now(t.Context())))
 }

@@ -151,7 +151,7 @@ func replayed(err error) error {
 // (503) and leaves the rest, which are faults of ours, as they are.
 func outage(err error) error {
 	switch {
-	case err == nil, errors.Is(err, ErrReplayed), errors.Is(err, ErrNotFound), errors.Is(err, pgx.ErrNoRows):
+	case err == nil, errors.Is(err, ErrReplayed), errors.Is(err, ErrNotFound), errors.Is(err, pgx.ErrNoRows), errors.Is(err, errPanicked):
 		return err
 	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
