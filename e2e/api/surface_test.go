@@ -1,6 +1,9 @@
 package api
 
 import (
+	"bufio"
+	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -150,4 +153,57 @@ func TestHeadersOfEveryAnswer(t *testing.T) {
 		}
 		ids[id] = true
 	}
+}
+
+// What no route is asked for, or no request can be made of, is an error of SPEC
+// 7.1 as well.
+func TestErrorsBelowTheRoutes(t *testing.T) {
+	c := surfaceClient(t)
+	for request, code := range map[string]string{
+		"GET /v1/deals/%zz HTTP/1.1\r\nHost: x":                        "INVALID_REQUEST",
+		"GET /v1/status HTTP/1.1":                                      "INVALID_REQUEST",
+		"POST /v1/keys HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip": "INVALID_REQUEST",
+		"POST /v1/keys HTTP/1.1\r\nHost: x\r\nExpect: more":            "INVALID_REQUEST",
+		"GET * HTTP/1.1\r\nHost: x":                                    "NOT_FOUND",
+		"CONNECT x:443 HTTP/1.1\r\nHost: x":                            "NOT_FOUND",
+		"CONNECT /v1/status HTTP/1.1\r\nHost: x":                       "NOT_FOUND",
+		"GET http://x HTTP/1.1\r\nHost: x":                             "NOT_FOUND",
+	} {
+		a := asWritten(t, c, request+"\r\nConnection: close\r\n\r\n")
+		if a.Status < 400 || a.Code() != code || a.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("%q: %d %s %.200s", request, a.Status, a.Header.Get("Content-Type"), a.Body)
+		}
+	}
+	a, err := c.Try(t.Context(), "GET", "/v1/status", "", nil, "X-Large", strings.Repeat("x", 64<<10))
+	if err != nil || a.Status != 431 || a.Code() != "HEADERS_TOO_LARGE" {
+		t.Errorf("64 KiB of headers: %v %d %s", err, a.Status, a.Body)
+	}
+	for _, path := range []string{"/protocol", "/vectors.json", "/", "/openapi.json", "/v1/algorithms"} { // whole to whoever asks for a part
+		if a, err := c.Try(t.Context(), "GET", path, "", nil, "Range", "bytes=99999999-"); err != nil || a.Status != 200 {
+			t.Errorf("a range of %s: %v %d %.200s", path, err, a.Status, a.Body)
+		}
+	}
+}
+
+// asWritten sends a request as it is written.
+func asWritten(t *testing.T, c *e2e.Client, request string) e2e.Answer {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(c.Base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, request); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e2e.Answer{Status: resp.StatusCode, Header: resp.Header, Body: body}
 }

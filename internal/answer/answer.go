@@ -62,7 +62,6 @@ func JSON(w http.ResponseWriter, status int, body []byte) {
 func Error(w http.ResponseWriter, err error) {
 	p := problem.From(err)
 	Count(p)
-	body, _ := Encode(map[string]string{"error": p.In(REST)}) // a map of strings always encodes
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	if p.Status() == http.StatusUnauthorized {
@@ -71,7 +70,12 @@ func Error(w http.ResponseWriter, err error) {
 	if p.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.FormatInt(p.RetryAfter, 10))
 	}
-	JSON(w, p.Status(), append(body, '\n'))
+	JSON(w, p.Status(), text(p))
+}
+
+func text(p *problem.Error) []byte {
+	body, _ := Encode(map[string]string{"error": p.In(REST)}) // a map of strings always encodes
+	return append(body, '\n')
 }
 
 // REST names a call by its method and path.

@@ -2,7 +2,8 @@
 // which deal is meant, reads the body, calls one use case of package escrow and
 // writes its answer. The rules are not here.
 //
-// Every call is checked in one order: route (404, 405), credential (401), deal
+// Every call is checked in one order: well-formed HTTP (400, 431, by package
+// answer below the router), route (404, 405), credential (401), deal
 // (403, 404), size (413), syntax and shape (400), idempotency (replay or 409),
 // state (409), and then what the use case finds (400).
 package httpapi

@@ -65,10 +65,10 @@ func notFound(w http.ResponseWriter, _ *http.Request) {
 	answer.Error(w, problem.New(problem.NotFound, "no such path; the paths are in GET /openapi.json"))
 }
 
-// cleanPath answers 404 where http.ServeMux would redirect with an HTML page.
+// cleanPath answers 404 where http.ServeMux would redirect with an HTML page, or answer nothing but a status.
 func cleanPath(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != path.Clean(r.URL.Path) || r.Method == http.MethodConnect {
+		if r.URL.Path != path.Clean(r.URL.Path) || r.URL.Path == "*" || r.Method == http.MethodConnect {
 			notFound(w, r)
 			return
 		}

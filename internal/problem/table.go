@@ -22,6 +22,7 @@ const (
 	HeadNotFound     Code = "HEAD_NOT_FOUND"
 	MethodNotAllowed Code = "METHOD_NOT_ALLOWED"
 	BodyTooLarge     Code = "BODY_TOO_LARGE"
+	HeadersTooLarge  Code = "HEADERS_TOO_LARGE"
 
 	AlreadyCommitted      Code = "ALREADY_COMMITTED"
 	AlreadyRevealed       Code = "ALREADY_REVEALED"
@@ -50,7 +51,7 @@ const (
 // Table is every code, its status and its condition.
 var Table = []Entry{
 	{InvalidJSON, 400, "the body is not strict I-JSON: syntax, a duplicate member, a number that is no integer within ±(2^53−1), a lone surrogate, nesting over 32"},
-	{InvalidRequest, 400, "a member is missing, null, of the wrong type or out of range"},
+	{InvalidRequest, 400, "a member is missing, null, of the wrong type or out of range, or the request is not well-formed HTTP"},
 	{InvalidParams, 400, "party_labels or algorithm_params do not fit the algorithm"},
 	{InvalidCommitment, 400, "the commitment is not sha256: and 64 lower-case hex digits"},
 	{InvalidInput, 400, "the revealed input opens its commitment but does not fit the algorithm"},
@@ -68,6 +69,7 @@ var Table = []Entry{
 	{HeadNotFound, 404, "the log published no head of this size"},
 	{MethodNotAllowed, 405, "the path exists, the method does not"},
 	{BodyTooLarge, 413, "the body is over the limit"},
+	{HeadersTooLarge, 431, "the path and headers are over the limit"},
 
 	{AlreadyCommitted, 409, "this party has committed"},
 	{AlreadyRevealed, 409, "this party has revealed"},

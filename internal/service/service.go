@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/fairpact/fairpact/internal/answer"
 	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
@@ -133,7 +134,7 @@ func (h *Health) answer(logger *slog.Logger, ports []Port, listeners []net.Liste
 		logger.Info("listening", "port", p.Name, "address", listeners[i].Addr().String())
 		p.Server.Handler = h.parting(p.Server.Handler)
 		go func() {
-			if err := p.Server.Serve(listeners[i]); !errors.Is(err, http.ErrServerClosed) {
+			if err := p.Server.Serve(answer.Listener{Listener: listeners[i]}); !errors.Is(err, http.ErrServerClosed) {
 				h.failed <- fmt.Errorf("serve the %s port: %w", p.Name, err)
 			}
 		}()

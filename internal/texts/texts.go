@@ -3,19 +3,16 @@
 package texts
 
 import (
-	"bytes"
-	"crypto/sha256"
 	_ "embed"
-	"encoding/hex"
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/answer"
 	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/httpcache"
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
@@ -66,17 +63,16 @@ const methods = "GET, HEAD, OPTIONS"
 
 // page serves fixed bytes.
 func page(contentType string, body []byte) http.Handler {
-	sum := sha256.Sum256(body)
-	etag := `"` + hex.EncodeToString(sum[:16]) + `"`
+	cached := httpcache.Handler(httpcache.Public, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", contentType)
+		_, _ = w.Write(body)
+	}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Access-Control-Allow-Origin", "*")
 		switch r.Method {
 		case http.MethodGet, http.MethodHead:
-			h.Set("Content-Type", contentType)
-			h.Set("Cache-Control", "public, no-cache")
-			h.Set("ETag", etag)
-			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
+			cached(w, r)
 		case http.MethodOptions:
 			h.Set("Allow", methods)
 			h.Set("Access-Control-Allow-Methods", methods)

@@ -1,0 +1,65 @@
+package answer
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/fairpact/fairpact/internal/problem"
+)
+
+// net/http writes to the connection by itself where it cannot make a request of
+// what a client sent: a status line and these headers, which no handler's answer
+// has in that place.
+var canned = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
+
+// Listener accepts connections on which these refusals, too, are errors of SPEC 7.1.
+type Listener struct{ net.Listener }
+
+// Accept waits for the next connection.
+func (l Listener) Accept() (net.Conn, error) {
+	accepted, err := l.Listener.Accept()
+	if tcp, ok := accepted.(*net.TCPConn); ok {
+		return conn{tcp}, err
+	}
+	return accepted, err
+}
+
+type conn struct{ *net.TCPConn }
+
+func (c conn) Write(b []byte) (int, error) {
+	p := refusal(b)
+	if p == nil {
+		return c.TCPConn.Write(b)
+	}
+	Count(p)
+	_, err := fmt.Fprintf(c.TCPConn, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n%s",
+		p.Status(), http.StatusText(p.Status()), text(p))
+	return len(b), err
+}
+
+// refusal is what net/http refuses with this answer; nil: the answer is a handler's.
+func refusal(answer []byte) *problem.Error {
+	if !bytes.HasPrefix(answer, []byte("HTTP/1.")) {
+		return nil
+	}
+	line, _, _ := bytes.Cut(answer, []byte("\r\n"))
+	_, status, _ := strings.Cut(string(line), " ")
+	switch {
+	case status == "417 Expectation Failed" && len(line) < len(answer): // no handler of ours has this status
+		return problem.New(problem.InvalidRequest, "the Expect header asks for what this server does not do; leave it out, or send Expect: 100-continue")
+	case !bytes.HasPrefix(answer[len(line):], canned):
+		return nil
+	case strings.HasPrefix(status, "431 "):
+		return problem.New(problem.HeadersTooLarge, "the path and headers are over the limit of this port; send fewer or shorter ones")
+	case strings.HasPrefix(status, "501 "):
+		return problem.New(problem.InvalidRequest, "this Transfer-Encoding is not served; send the body with a Content-Length, or as Transfer-Encoding: chunked")
+	}
+	what := "the request line or a header cannot be read"
+	if _, detail, ok := strings.Cut(status, ": "); ok {
+		what = detail
+	}
+	return problem.New(problem.InvalidRequest, "%s; send HTTP/1.1 with a percent-encoded path, one Host and well-formed headers", what)
+}
