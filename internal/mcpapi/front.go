@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/fairpact/fairpact/internal/answer"
 	"github.com/fairpact/fairpact/internal/problem"
@@ -77,12 +78,6 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// message is as much of a JSON-RPC message as is looked at here.
-type message struct {
-	ID     jsontext.Value `json:"id"`
-	Method string         `json:"method"`
-}
-
 func (f *front) post(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
@@ -95,12 +90,16 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 	}
 	var m message
 	if text := bytes.TrimLeft(body, " \t\r\n"); len(text) > 0 && text[0] == '[' {
-		fault(w, http.StatusBadRequest, nil, -32600, problem.New(problem.InvalidRequest, "a batch is not served; send one JSON-RPC message a request"))
+		message{}.fault(w, http.StatusBadRequest, wireError{Code: jsonrpc.CodeInvalidRequest}, problem.New(problem.InvalidRequest, "a batch is not served; send one JSON-RPC message a request"))
 		return
 	}
 	// What is wrong inside the arguments is the tool's to say.
 	if err := json.Unmarshal(body, &m, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
-		fault(w, http.StatusBadRequest, nil, -32700, problem.New(problem.InvalidJSON, `the body is not one JSON-RPC message; send {"jsonrpc":"2.0","id":1,"method":"tools/list"} or the like`))
+		message{}.fault(w, http.StatusBadRequest, wireError{Code: jsonrpc.CodeParseError}, problem.New(problem.InvalidJSON, "the body is not one JSON-RPC message; send %s or the like", example))
+		return
+	}
+	if m.Method == "" && len(m.Result) == 0 && len(m.Error) == 0 { // the SDK would take it for a response, and answer nothing
+		m.fault(w, http.StatusBadRequest, wireError{Code: jsonrpc.CodeInvalidRequest}, m.wrong(jsonrpc.CodeInvalidRequest, ""))
 		return
 	}
 	version := r.Header.Get("Mcp-Protocol-Version")
@@ -109,7 +108,7 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 		if version >= newProtocol {
 			status = http.StatusNotFound
 		}
-		fault(w, status, m.ID, -32601, problem.New(problem.NotFound, "this server has no such method; it has %s", strings.Join(methods, ", ")))
+		m.fault(w, status, wireError{Code: jsonrpc.CodeMethodNotFound}, problem.New(problem.NotFound, "this server has no such method; it has %s", strings.Join(methods, ", ")))
 		return
 	}
 	r = r.Clone(context.WithValue(r.Context(), addressKey{}, f.address(r)))
@@ -118,57 +117,8 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 	// only JSON answers to accept.
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
-	f.sdk.ServeHTTP(&plain{ResponseWriter: w, id: m.ID}, r)
+	f.sdk.ServeHTTP(&explained{ResponseWriter: w, message: m}, r)
 }
-
-// fault answers a JSON-RPC error whose message is `CODE: fix`.
-func fault(w http.ResponseWriter, status int, id jsontext.Value, code int, p *problem.Error) {
-	answer.Count(p)
-	if len(id) == 0 || id[0] != '"' && (id[0] < '0' || id[0] > '9') && id[0] != '-' {
-		id = jsontext.Value("null")
-	}
-	type wireError struct {
-		Code    int    `json:"code"`
-		Message string `json:"message"`
-	}
-	body, _ := json.Marshal(struct {
-		Version string         `json:"jsonrpc"`
-		ID      jsontext.Value `json:"id"`
-		Error   wireError      `json:"error"`
-	}{"2.0", id, wireError{code, p.In(words)}}, jsontext.AllowInvalidUTF8(true))
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(body)
-}
-
-// plain turns the SDK's refusals in plain text into JSON-RPC errors.
-type plain struct {
-	http.ResponseWriter
-	id     jsontext.Value
-	status int // of a refusal whose text is still to come
-}
-
-func (p *plain) WriteHeader(status int) {
-	p.Header().Set("Cache-Control", "no-store")
-	if status >= 400 && strings.HasPrefix(p.Header().Get("Content-Type"), "text/plain") {
-		p.status = status
-		return
-	}
-	p.ResponseWriter.WriteHeader(status)
-}
-
-func (p *plain) Write(b []byte) (int, error) {
-	if p.status == 0 {
-		p.Header().Set("Cache-Control", "no-store")
-		return p.ResponseWriter.Write(b)
-	}
-	status := p.status
-	p.status = 0
-	fault(p.ResponseWriter, status, p.id, -32600, problem.New(problem.InvalidRequest, "%s", strings.TrimSpace(string(b))))
-	return len(b), nil
-}
-
-func (p *plain) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // hosts are the names under which clients may reach the tool server, beside
 // loopback.

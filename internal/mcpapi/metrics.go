@@ -12,7 +12,7 @@ import (
 
 var (
 	toolCalls = promauto.NewCounterVec(prometheus.CounterOpts{
-		Name: "fairpact_mcp_tool_calls_total", Help: "Tool calls: ok, refused (the caller can mend it) or failed (the service).",
+		Name: "fairpact_mcp_tool_calls_total", Help: "Tool calls by outcome: ok, refused (the caller can correct the call) or failed (a fault of the service).",
 	}, []string{"tool", "outcome"})
 	toolDurations = promauto.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "fairpact_mcp_tool_duration_seconds", Help: "Time of a tool call.", Buckets: telemetry.Seconds,

@@ -1,0 +1,155 @@
+package mcpapi
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/fairpact/fairpact/internal/answer"
+	"github.com/fairpact/fairpact/internal/problem"
+)
+
+const example = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
+
+// message is as much of a JSON-RPC message as is looked at here.
+type message struct {
+	Version jsontext.Value `json:"jsonrpc"`
+	ID      jsontext.Value `json:"id"`
+	Method  string         `json:"method"`
+	Result  jsontext.Value `json:"result"` // of a response, which nobody here waits for
+	Error   jsontext.Value `json:"error"`
+}
+
+// id is the id to answer: null where the message has none that is allowed.
+func (m message) id() jsontext.Value {
+	if kind := m.ID.Kind(); kind == '"' || kind == '0' {
+		return m.ID
+	}
+	return jsontext.Value("null")
+}
+
+// wrong says what is wrong with a message that the SDK refused with a code and a
+// text. That text is not passed on: it names types of Go, and quotes arguments.
+func (m message) wrong(code int64, text string) *problem.Error {
+	invalid := func(format string, args ...any) *problem.Error {
+		return problem.New(problem.InvalidRequest, format, args...)
+	}
+	_, versions, old := strings.Cut(text, "Unsupported protocol version (supported versions: ")
+	switch id := string(m.id()); {
+	case string(m.Version) != `"2.0"`:
+		return invalid(`jsonrpc is not "2.0"; send %s or the like`, example)
+	case m.Method == "":
+		return invalid("method is missing; send %s or the like", example)
+	case len(m.ID) > 0 && id == "null" || id == "null" && !strings.HasPrefix(m.Method, "notifications/"):
+		return invalid("id is missing or neither a string nor a number; send %s or the like", example)
+	case old:
+		return invalid("Mcp-Protocol-Version names a version that is not served; send one of %s, or leave the header out", strings.TrimSuffix(strings.TrimSpace(versions), ")"))
+	case code == mcp.CodeUnsupportedProtocolVersion:
+		return invalid("this protocol version is not served; send one of data.supported")
+	case strings.Contains(text, "Last-Event-ID"):
+		return invalid("Last-Event-ID resumes a stream, and this server has none; send the message again without it")
+	case code == mcp.CodeHeaderMismatch:
+		return invalid("an Mcp- header is missing or differs from the body; send Mcp-Protocol-Version, Mcp-Method and Mcp-Name with the values of params._meta, method and params.name")
+	case strings.Contains(text, "_meta field"):
+		return invalid(`params._meta is incomplete; send "io.modelcontextprotocol/protocolVersion" as in the Mcp-Protocol-Version header, ".../clientInfo" with name and version, and ".../clientCapabilities"`)
+	case code == jsonrpc.CodeInternalError:
+		return problem.From(nil)
+	case strings.HasPrefix(text, "unknown tool"):
+		return invalid("params.name is no tool of this server; send one of %s", toolNames())
+	case m.Method == "tools/call":
+		return invalid(`params is missing or of the wrong type; send {"name":"list_algorithms","arguments":{}} or the like`)
+	case m.Method == "initialize":
+		return invalid(`params is missing or of the wrong type; send {"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"…","version":"…"}}`)
+	case m.Method == "tools/list":
+		return invalid("params is of the wrong type or has a cursor; leave it out: the list of tools is one page")
+	case code == jsonrpc.CodeInvalidParams:
+		return invalid("params is of the wrong type; send an object, or leave it out")
+	}
+	return invalid("this is no message that the server takes; send %s or the like", example)
+}
+
+func toolNames() string {
+	names := make([]string, len(tools))
+	for i, t := range tools {
+		names[i] = t.name
+	}
+	return strings.Join(names, ", ")
+}
+
+// wireError is an error of JSON-RPC. Data is for the client's code, not its reader.
+type wireError struct {
+	Code    int64          `json:"code"`
+	Message string         `json:"message"`
+	Data    jsontext.Value `json:"data,omitzero"`
+}
+
+// fault answers a JSON-RPC error whose message is `CODE: fix`. status 0: it is sent.
+func (m message) fault(w http.ResponseWriter, status int, e wireError, p *problem.Error) {
+	answer.Count(p)
+	e.Message = p.In(words)
+	body, _ := json.Marshal(struct {
+		Version string         `json:"jsonrpc"`
+		ID      jsontext.Value `json:"id"`
+		Error   wireError      `json:"error"`
+	}{"2.0", m.id(), e}, jsontext.AllowInvalidUTF8(true))
+	w.Header().Set("Content-Type", "application/json")
+	if status != 0 {
+		w.WriteHeader(status)
+	}
+	_, _ = w.Write(body)
+}
+
+// explained puts our words into what the SDK refuses, in plain text or as a
+// JSON-RPC error. The SDK writes either of them at once.
+type explained struct {
+	http.ResponseWriter
+	message message
+	status  int // of a refusal whose text is still to come
+}
+
+func (x *explained) WriteHeader(status int) {
+	x.Header().Set("Cache-Control", "no-store")
+	if status >= 400 {
+		x.status = status
+		return
+	}
+	x.ResponseWriter.WriteHeader(status)
+}
+
+func (x *explained) Write(b []byte) (int, error) {
+	x.Header().Set("Cache-Control", "no-store")
+	e := x.refused(b)
+	if e == nil {
+		return x.ResponseWriter.Write(b)
+	}
+	p := x.message.wrong(e.Code, e.Message)
+	x.message.fault(x.ResponseWriter, x.status, *e, p)
+	return len(b), nil
+}
+
+// refused reads a refusal; nil: the answer is a result.
+func (x *explained) refused(b []byte) *wireError {
+	if x.status != 0 && strings.HasPrefix(x.Header().Get("Content-Type"), "text/plain") {
+		return &wireError{Code: jsonrpc.CodeInvalidRequest, Message: string(b)}
+	}
+	if start := b[:min(len(b), len(x.message.ID)+64)]; !bytes.Contains(start, []byte(`"error":`)) {
+		return nil
+	}
+	var answer struct {
+		Error *wireError `json:"error"`
+	}
+	if json.Unmarshal(b, &answer, jsontext.AllowInvalidUTF8(true)) != nil || answer.Error == nil {
+		return nil
+	}
+	if answer.Error.Code == 0 { // of initialize; JSON-RPC has no such code
+		answer.Error.Code = jsonrpc.CodeInvalidParams
+	}
+	return answer.Error
+}
+
+func (x *explained) Unwrap() http.ResponseWriter { return x.ResponseWriter }
