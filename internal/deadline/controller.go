@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -50,14 +51,15 @@ var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/deadline")
 
 // Controller attends deals.
 type Controller struct {
-	deals  Deals
-	logger *slog.Logger
-	listed atomic.Bool // the first relist has succeeded
+	deals    Deals
+	logger   *slog.Logger
+	failures failures
+	listed   atomic.Bool // the first relist has succeeded
 }
 
 // New makes a Controller.
 func New(deals Deals, logger *slog.Logger) *Controller {
-	return &Controller{deals: deals, logger: logger}
+	return &Controller{deals: deals, logger: logger, failures: failures{logger: logger, causes: make(map[string]*failing)}}
 }
 
 // Ready tells whether a relist has succeeded since the start. A worker that
@@ -85,6 +87,12 @@ func (c *Controller) SetupWithManager(mgr manager.Manager, workers int) error {
 			MaxConcurrentReconciles: workers,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
 		}).
+		WithLogConstructor(func(deal *string) logr.Logger {
+			if deal != nil { // each failure has been counted in failures; controller-runtime would log it again
+				return logr.Discard()
+			}
+			return mgr.GetLogger().WithValues("controller", "deal")
+		}).
 		Complete(c)
 }
 
@@ -102,7 +110,7 @@ func (c *Controller) Reconcile(running context.Context, dealID string) (reconcil
 	}
 	if err != nil {
 		span.SetStatus(codes.Error, "")
-		c.logger.WarnContext(ctx, "deal waits", "error", err.Error())
+		c.failures.log(ctx, "deals wait, retrying", err, dealID)
 		return reconcile.Result{}, err
 	}
 	if again > horizon {
@@ -119,7 +127,7 @@ func (c *Controller) feed(ctx context.Context, queue workqueue.TypedRateLimiting
 		defer tick.Stop()
 		for n := 0; ; n++ {
 			if err := c.relist(ctx, queue, n%completeEvery == 0); err != nil && ctx.Err() == nil {
-				c.logger.WarnContext(ctx, "due deals cannot be listed", "error", err.Error())
+				c.failures.log(ctx, "due deals cannot be listed, retrying", err, "")
 			}
 			select {
 			case <-ctx.Done():
@@ -169,7 +177,7 @@ func (c *Controller) sweep(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 			if n, err := c.deals.Sweep(ctx); err != nil {
-				c.logger.WarnContext(ctx, "idempotency records cannot be swept", "error", err.Error())
+				c.logger.WarnContext(ctx, "idempotency records cannot be swept", "err", err)
 			} else if n > 0 {
 				c.logger.DebugContext(ctx, "idempotency records swept", "count", n)
 			}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -50,11 +51,12 @@ type deals struct {
 	sweeps   []time.Duration
 	listing  error
 	sweeping error
+	log      slog.Handler
 	attend   func(ctx context.Context, deal string) (again time.Duration, err error, mine bool) // may be nil
 }
 
 func newDeals(due map[string]time.Duration) *deals {
-	return &deals{began: time.Now(), due: due, complete: map[string]bool{}, ended: map[string]int{}}
+	return &deals{began: time.Now(), log: slog.DiscardHandler, due: due, complete: map[string]bool{}, ended: map[string]int{}}
 }
 
 func (d *deals) now() time.Duration { return time.Since(d.began) }
@@ -133,6 +135,18 @@ func (d *deals) times(deal string) (all []time.Duration) {
 	return all
 }
 
+// tries counts the calls of Attend for deals of this prefix.
+func (d *deals) tries(prefix string) (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, call := range d.calls {
+		if strings.HasPrefix(call.deal, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
 func (d *deals) change(do func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -167,6 +181,7 @@ func start(t *testing.T, d *deals) (c *Controller, stop func()) {
 	mgr, err := manager.New(&rest.Config{Host: "http://127.0.0.1:1", Timeout: time.Second}, manager.Options{
 		Metrics:                metrics.Options{BindAddress: "0"},
 		HealthProbeBindAddress: "0",
+		Logger:                 logr.FromSlogHandler(d.log),
 		Controller:             config.Controller{SkipNameValidation: &anyName},
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 			return meta.NewDefaultRESTMapper(nil), nil
@@ -175,7 +190,7 @@ func start(t *testing.T, d *deals) (c *Controller, stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c = New(d, slog.New(slog.DiscardHandler))
+	c = New(d, slog.New(d.log))
 	if err := c.SetupWithManager(mgr, 4); err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func (c *Controller) measure(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		if err := c.measureOnce(ctx); err != nil && ctx.Err() == nil {
-			c.logger.WarnContext(ctx, "what runs cannot be counted", "error", err.Error())
+			c.failures.log(ctx, "deals cannot be counted, retrying", err, "")
 		}
 		select {
 		case <-ctx.Done():

@@ -37,7 +37,7 @@ func (s *Service) advance(ctx context.Context, d *Deal, want store.Want) (*store
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("deal %s does not come to rest", d.DealID)
+	return nil, fmt.Errorf("advance: deal %s does not come to rest", d.DealID)
 }
 
 // expire ends a random.v1 deal whose round could not be had for the whole
@@ -50,5 +50,6 @@ func (s *Service) expire(ctx context.Context, d *Deal) (*store.Snapshot, error) 
 	case problem.Is(err, problem.Unavailable):
 		return nil, err // the database; nothing is known of the beacon
 	}
+	s.logger.WarnContext(ctx, "deal expires without its beacon round", "round", *d.BeaconRound, "err", err)
 	return s.endDeal(ctx, d, deal.Expire, nil)
 }

@@ -80,7 +80,6 @@ func (s *Service) pinnedRound(ctx context.Context, d *Deal) (*algorithm.Beacon, 
 	case errors.Is(err, beacon.ErrNotYet):
 		return nil, problem.New(problem.BeaconNotReady, "beacon round %d was due at %d and no relay has it yet; call again in a few seconds", drawn.Round, *d.RoundTime).After(3)
 	case err != nil:
-		s.logger.WarnContext(ctx, "beacon out of reach", "round", drawn.Round, "err", err)
 		return nil, problem.New(problem.BeaconUnavailable, "no relay returned a verified value of beacon round %d; nothing changed: call again in a few seconds", drawn.Round).Because(err)
 	}
 	drawn.Randomness, drawn.Signature = round.Randomness, round.Signature

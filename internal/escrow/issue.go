@@ -94,7 +94,7 @@ func (s *Service) issueOnce(ctx context.Context, c *store.Certificate) error {
 // sign signs what this service decided, and returns the signature and its key.
 func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, signing.Key, error) {
 	if !hmac.Equal(c.MAC, s.payloadMAC(c.CertID, c.Payload)) {
-		return "", signing.Key{}, fmt.Errorf("certificate %s was not written by this service, or under another server secret: it is never signed", c.CertID)
+		return "", signing.Key{}, fmt.Errorf("foreign certificate: %s was not written by this service, or under another server secret, and is never signed", c.CertID)
 	}
 	signature, err := s.signer.Sign(ctx, certificate.Entry(c.Payload))
 	if err != nil {

@@ -46,7 +46,7 @@ func Main(name string, level slog.Level, run func(context.Context, *slog.Logger)
 	stop()
 	flush()
 	if err != nil {
-		logger.Error("stopped", "error", err.Error())
+		logger.Error("stopped", "err", err)
 		os.Exit(1)
 	}
 }

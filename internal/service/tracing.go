@@ -39,11 +39,11 @@ func startTracing(name string, logger *slog.Logger) (flush func()) {
 	otel.SetLogger(logr.Discard())                              // it shows a header that it cannot read, and headers hold keys
 	complain := rate.Sometimes{First: 1, Interval: time.Minute} // under load batches are many
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		complain.Do(func() { logger.Warn("traces are lost", "error", err.Error()) })
+		complain.Do(func() { logger.Warn("traces are lost", "err", err) })
 	}))
 	exporter, err := otlptracehttp.New(context.Background(), otlptracehttp.WithProxy(collectorsProxy))
 	if err != nil {
-		logger.Warn("no traces are sent", "error", err.Error())
+		logger.Warn("no traces are sent", "err", err)
 		return func() {}
 	}
 	if protocol := os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"); protocol != "" && protocol != "http/protobuf" {
@@ -54,7 +54,7 @@ func startTracing(name string, logger *slog.Logger) (flush func()) {
 		attribute.String("service.name", name), attribute.String("service.version", version.String()), attribute.String("service.instance.id", host),
 	), resource.WithFromEnv())
 	if err != nil {
-		logger.Warn("OTEL_RESOURCE_ATTRIBUTES is not read whole", "error", err.Error())
+		logger.Warn("OTEL_RESOURCE_ATTRIBUTES is not read whole", "err", err)
 	}
 	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(about))
 	otel.SetTracerProvider(provider)
@@ -65,7 +65,7 @@ func startTracing(name string, logger *slog.Logger) (flush func()) {
 		ctx, cancel := context.WithTimeout(context.Background(), flushBound)
 		defer cancel()
 		if err := provider.Shutdown(ctx); err != nil {
-			logger.Warn("the last traces are lost", "error", err.Error())
+			logger.Warn("the last traces are lost", "err", err)
 		}
 	}
 }
