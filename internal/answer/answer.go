@@ -16,7 +16,7 @@ import (
 
 var counted = func() map[problem.Code]prometheus.Counter {
 	errors := promauto.NewCounterVec(prometheus.CounterOpts{
-		Name: "fairpact_errors_total", Help: "Errors answered, over REST and MCP, by their code.",
+		Name: "fairpact_errors_total", Help: "Errors answered over REST and MCP, by code.",
 	}, []string{"code"})
 	rows := make(map[problem.Code]prometheus.Counter, len(problem.Table))
 	for _, row := range problem.Table {

@@ -8,7 +8,7 @@ import (
 )
 
 var fetches = promauto.NewCounterVec(prometheus.CounterOpts{
-	Name: "fairpact_beacon_fetches_total", Help: "Rounds asked of the relays: ok, too_early or failed.",
+	Name: "fairpact_beacon_fetches_total", Help: "Beacon rounds requested from the relays, by outcome: ok, too_early or failed.",
 }, []string{"outcome"})
 
 var fetchedOK, fetchedEarly, fetchFailed = fetches.WithLabelValues("ok"), fetches.WithLabelValues("too_early"), fetches.WithLabelValues("failed")

@@ -18,22 +18,22 @@ const measureEvery = 5 * time.Second
 // fairpact_deadline_last_relist_timestamp_seconds.
 var (
 	running = promauto.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "fairpact_deals", Help: "Deals that have not ended, by phase; COMMITTING holds those that show OPEN.",
+		Name: "fairpact_deals", Help: "Deals that have not ended, by phase; COMMITTING includes those shown as OPEN.",
 	}, []string{"state"})
 	oldest = promauto.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "fairpact_deals_oldest_age_seconds", Help: "Time since the oldest deal of the phase was created; 0: there is none.",
+		Name: "fairpact_deals_oldest_age_seconds", Help: "Time since the oldest deal of the phase was created; 0 if there is none.",
 	}, []string{"state"})
 	overdue = promauto.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "fairpact_deadline_overdue_seconds", Help: "Time since the oldest step that is due and not taken: a deadline, or a draw, which may wait for its beacon; 0: there is none.",
+		Name: "fairpact_deadline_overdue_seconds", Help: "Time since the oldest step became due and was not processed: a deadline, or a draw that may wait for its beacon; 0 if there is none.",
 	}, []string{"step"})
 	pending = promauto.NewGauge(prometheus.GaugeOpts{
 		Name: "fairpact_certificates_pending", Help: "Certificates of ended deals that are not published yet.",
 	})
 	pendingAge = promauto.NewGauge(prometheus.GaugeOpts{
-		Name: "fairpact_certificates_pending_oldest_age_seconds", Help: "Time since the oldest pending certificate was written; 0: there is none.",
+		Name: "fairpact_certificates_pending_oldest_age_seconds", Help: "Time since the oldest pending certificate was written; 0 if there is none.",
 	})
 	lastRelist = promauto.NewGauge(prometheus.GaugeOpts{
-		Name: "fairpact_deadline_last_relist_timestamp_seconds", Help: "Unix time of the last listing of due deals that succeeded; 0: none yet, or a standby.",
+		Name: "fairpact_deadline_last_relist_timestamp_seconds", Help: "Unix time of the last listing of due deals that succeeded; 0 before the first one and on a standby.",
 	})
 )
 

@@ -65,7 +65,7 @@ func LogTo(logger *slog.Logger) { redis.SetLogger(messages{logger}) }
 type messages struct{ logger *slog.Logger }
 
 func (m messages) Printf(ctx context.Context, format string, args ...any) {
-	m.logger.WarnContext(ctx, "Redis", "message", fmt.Sprintf(format, args...))
+	m.logger.WarnContext(ctx, "Redis client failed", "err", fmt.Sprintf(format, args...))
 }
 
 // Close ends all connections.

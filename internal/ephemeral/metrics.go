@@ -12,10 +12,10 @@ const watchEvery = 5 * time.Second
 
 var (
 	reachable = promauto.NewGauge(prometheus.GaugeOpts{
-		Name: "fairpact_redis_up", Help: "1 while Redis answers, asked every 5 seconds.",
+		Name: "fairpact_redis_up", Help: "1 while Redis answers, checked every 5 s.",
 	})
 	failures = promauto.NewCounter(prometheus.CounterOpts{
-		Name: "fairpact_redis_errors_total", Help: "Commands that Redis failed; none of them failed a call.",
+		Name: "fairpact_redis_errors_total", Help: "Redis commands that failed; no call fails because of them.",
 	})
 )
 

@@ -9,14 +9,14 @@ import (
 
 var (
 	dealsEnded = promauto.NewCounterVec(prometheus.CounterOpts{
-		Name: "fairpact_deals_ended_total", Help: "Deals that this process ended, by their last state.",
+		Name: "fairpact_deals_ended_total", Help: "Deals that this process ended, by final state.",
 	}, []string{"state"})
 	endedBy = map[deal.State]prometheus.Counter{
 		deal.Computed: dealsEnded.WithLabelValues(string(deal.Computed)), deal.Void: dealsEnded.WithLabelValues(string(deal.Void)),
 		deal.Expired: dealsEnded.WithLabelValues(string(deal.Expired)), deal.Cancelled: dealsEnded.WithLabelValues(string(deal.Cancelled)),
 	}
 	lateness = promauto.NewHistogram(prometheus.HistogramOpts{
-		Name: "fairpact_deadline_lateness_seconds", Help: "How late a step that the clock brings was taken, by whomever and by the database's clock.",
+		Name: "fairpact_deadline_lateness_seconds", Help: "Delay between a deadline and its processing, by the database's clock.",
 		Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600},
 	})
 	certificatesIssued = promauto.NewCounter(prometheus.CounterOpts{

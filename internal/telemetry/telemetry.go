@@ -32,7 +32,7 @@ var Seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 
 
 var (
 	build = promauto.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "fairpact_build_info", Help: "What runs here; always 1.",
+		Name: "fairpact_build_info", Help: "Build of this process; always 1.",
 	}, []string{"binary", "version", "revision"})
 	requests = promauto.NewCounterVec(prometheus.CounterOpts{
 		Name: "fairpact_http_requests_total", Help: "Calls by route pattern, method and status.",

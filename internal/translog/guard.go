@@ -31,7 +31,7 @@ func WithGuard(guard Guard, adopt *int64) Option {
 
 var guardRefusals = promauto.NewCounter(prometheus.CounterOpts{
 	Name: "fairpact_log_guard_refusals_total",
-	Help: "Heads that the fork guard refused to have signed: the database is older than, or another one than, what was signed.",
+	Help: "Heads that the fork guard refused: the database is older than, or differs from, what was signed.",
 })
 
 // guardAttempts bounds how often one round loses the race for the guard.

@@ -11,7 +11,7 @@ import (
 // A replica knows the sizes that it has met: of several the largest is true.
 var (
 	sizes = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "fairpact_log_tree_size", Help: "Leaves of the log: committed, and under the newest published head, as this replica last saw them.",
+		Name: "fairpact_log_tree_size", Help: "Leaves of the log: committed, and under the newest published head, as this replica last read them.",
 	}, []string{"of"})
 	sizeCommitted, sizePublished = sizes.WithLabelValues("committed"), sizes.WithLabelValues("published")
 
@@ -25,10 +25,10 @@ var (
 		Name: "fairpact_log_publish_duration_seconds", Help: "Time to check, sign and store a head.", Buckets: telemetry.Seconds,
 	})
 	publishFailures = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "fairpact_log_publish_failures_total", Help: "Attempts to publish a head that failed; each is repeated.",
+		Name: "fairpact_log_publish_failures_total", Help: "Attempts to publish a head that failed; each is retried.",
 	})
 	proofFailures = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "fairpact_log_proof_failures_total", Help: "Contradictions met in the log. It must stay zero.",
+		Name: "fairpact_log_proof_failures_total", Help: "Contradictions found in the log; must stay 0.",
 	})
 )
 
