@@ -1,5 +1,5 @@
-// Package caller tells callers without a credential apart, by their network
-// address, and bounds what one of them may ask. REST and MCP share it, so that
+// Package caller bounds what one caller may take in a minute: a caller without a
+// credential by its network address, and an API key by its hash. REST and MCP share it, so that
 // a limit is one limit whichever way a call comes.
 package caller
 
@@ -12,16 +12,16 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// Limiter limits how often a name may do something; it lets through where it
-// does not know.
+// Limiter limits how often a name may do something.
 type Limiter interface {
-	Allow(ctx context.Context, name string, perMinute int) (retryAfterSeconds int, ok bool)
+	Allow(ctx context.Context, name string, perMinute, n int) (retryAfterSeconds int, ok bool)
 }
 
-// Policy is how a deployment sees the callers that have no credential.
+// Policy is what a deployment lets one caller take.
 type Policy struct {
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed
 	KeysPerMinute  int            // API keys for each address; 0: no limit
+	UnitsPerMinute int            // of deals for each API key, see MayCreateDeal; 0: no limit
 	Limiter        Limiter        // may be nil where there is no limit
 }
 
@@ -49,11 +49,34 @@ func (p *Policy) MayTakeKey(ctx context.Context, address string) error {
 	if p.KeysPerMinute <= 0 {
 		return nil
 	}
-	wait, ok := p.Limiter.Allow(ctx, "keys:"+network(address), p.KeysPerMinute)
+	wait, ok := p.Limiter.Allow(ctx, "keys:"+network(address), p.KeysPerMinute, 1)
 	if ok {
 		return nil
 	}
 	return problem.New(problem.RateLimited, "at most %d keys a minute for one address; one key serves any number of deals: keep yours, or wait %d s", p.KeysPerMinute, wait).After(int64(wait))
+}
+
+// What a deal costs beside one unit.
+const (
+	partiesPerUnit = 100
+	bytesPerUnit   = 10 << 10
+)
+
+// MayCreateDeal refuses an API key that has used up its deals of this minute. A
+// deal costs a unit, and another for each 100 parties and each 10 KiB of the
+// request: about what it takes to store it. A call with a credential is charged
+// to that and never to its address, which many honest agents may share.
+func (p *Policy) MayCreateDeal(ctx context.Context, key string, parties, bytes int) error {
+	if p.UnitsPerMinute <= 0 {
+		return nil
+	}
+	cost := 1 + parties/partiesPerUnit + bytes/bytesPerUnit
+	wait, ok := p.Limiter.Allow(ctx, "deals:"+key, p.UnitsPerMinute, cost)
+	if ok {
+		return nil
+	}
+	return problem.New(problem.RateLimited, "this API key has used up its %d units of this minute, and this deal costs %d (one, and one for each %d parties and each %d KiB); wait %d s",
+		p.UnitsPerMinute, cost, partiesPerUnit, bytesPerUnit>>10, wait).After(int64(wait))
 }
 
 // parseHop reads an address; some proxies add the port.

@@ -36,7 +36,7 @@ func TestAddress(t *testing.T) {
 
 type counter struct{ left int }
 
-func (c *counter) Allow(context.Context, string, int) (int, bool) {
+func (c *counter) Allow(context.Context, string, int, int) (int, bool) {
 	c.left--
 	return 7, c.left >= 0
 }

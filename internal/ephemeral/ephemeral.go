@@ -16,13 +16,16 @@ import (
 	"time"
 
 	"github.com/go-redis/redis_rate/v10"
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/time/rate"
 )
 
 const (
 	commandTimeout = 250 * time.Millisecond
 	pause          = time.Second // without Redis, after it failed
 	maxCopy        = 64 << 10    // bytes
+	maxLocal       = 1 << 14     // names that are counted without Redis
 )
 
 // Redis is a client that never makes its caller wait for a Redis that is down.
@@ -30,7 +33,8 @@ const (
 type Redis struct {
 	client  *redis.Client
 	limiter *redis_rate.Limiter
-	timeout time.Duration // of one command
+	local   *lru.Cache[string, *rate.Limiter] // of the names that were counted without Redis
+	timeout time.Duration                     // of one command
 	// downUntil is the time (unix nanoseconds) before which Redis is not asked.
 	downUntil atomic.Int64
 	stop      context.CancelFunc // of the watch
@@ -51,7 +55,11 @@ func Open(url string) (*Redis, error) {
 	options.MaxRetries, options.DialerRetries = -1, 1
 	options.ContextTimeoutEnabled = true
 	client := redis.NewClient(options)
-	r := &Redis{client: client, limiter: redis_rate.NewLimiter(client), timeout: options.ReadTimeout}
+	local, err := lru.New[string, *rate.Limiter](maxLocal)
+	if err != nil {
+		return nil, err
+	}
+	r := &Redis{client: client, limiter: redis_rate.NewLimiter(client), local: local, timeout: options.ReadTimeout}
 	var watched context.Context
 	watched, r.stop = context.WithCancel(context.Background())
 	r.watching.Go(func() { r.watch(watched) })
@@ -141,15 +149,32 @@ func (r *Redis) Get(ctx context.Context, name string) (value []byte, found bool)
 
 func key(kind, name string) string { return fmt.Sprintf("fairpact:%s:%s", kind, name) }
 
-// Allow counts one use of name against a limit a minute (GCRA). Without Redis
-// everything is allowed.
-func (r *Redis) Allow(ctx context.Context, name string, perMinute int) (retryAfterSeconds int, ok bool) {
-	if !r.up() {
+// Allow counts n uses of name against a limit a minute (GCRA), which all
+// processes share. Without Redis each process counts by itself.
+func (r *Redis) Allow(ctx context.Context, name string, perMinute, n int) (retryAfterSeconds int, ok bool) {
+	n = min(n, perMinute)
+	if r.up() {
+		result, err := r.limiter.AllowN(ctx, name, redis_rate.PerMinute(perMinute), n)
+		switch {
+		case err == nil && result.Allowed > 0:
+			return 0, true
+		case err == nil:
+			return int(result.RetryAfter/time.Second) + 1, false
+		}
+		r.noteFailure(ctx, err)
+	}
+	local, ok := r.local.Get(name)
+	if !ok {
+		local = rate.NewLimiter(rate.Limit(perMinute)/60, perMinute)
+		if before, known, _ := r.local.PeekOrAdd(name, local); known {
+			local = before
+		}
+	}
+	use := local.ReserveN(time.Now(), n)
+	wait := use.Delay()
+	if wait == 0 {
 		return 0, true
 	}
-	result, err := r.limiter.Allow(ctx, name, redis_rate.PerMinute(perMinute))
-	if r.noteFailure(ctx, err) || result == nil || result.Allowed > 0 {
-		return 0, true
-	}
-	return int(result.RetryAfter/time.Second) + 1, false
+	use.Cancel()
+	return int(wait/time.Second) + 1, false
 }

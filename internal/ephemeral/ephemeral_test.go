@@ -93,20 +93,29 @@ func TestAllowCounts(t *testing.T) {
 	url := servertest.Redis(t)
 	replicas := []*Redis{patient(t, url), patient(t, url)}
 	ctx := bounded(t)
-	if _, ok := replicas[0].Allow(ctx, "keys:192.0.2.1", 1); !ok {
+	if _, ok := replicas[0].Allow(ctx, "keys:192.0.2.1", 1, 1); !ok {
 		t.Fatal("the first of one a minute is refused")
 	}
-	wait, ok := replicas[1].Allow(ctx, "keys:192.0.2.1", 1)
+	wait, ok := replicas[1].Allow(ctx, "keys:192.0.2.1", 1, 1)
 	if ok || wait < 1 || wait > 61 {
 		t.Errorf("the second of one a minute: allowed %v, wait %d s", ok, wait)
 	}
-	if _, ok := replicas[1].Allow(ctx, "keys:192.0.2.2", 1); !ok {
+	if _, ok := replicas[1].Allow(ctx, "keys:192.0.2.2", 1, 1); !ok {
 		t.Error("another address is refused")
 	}
 	for i := range 100 {
-		if _, ok := replicas[i%2].Allow(ctx, "keys:192.0.2.3", 100); !ok {
+		if _, ok := replicas[i%2].Allow(ctx, "keys:192.0.2.3", 100, 1); !ok {
 			t.Fatalf("use %d of 100 a minute is refused", i+1)
 		}
+	}
+	if _, ok := replicas[0].Allow(ctx, "deals:1", 100, 99); !ok {
+		t.Error("99 uses of 100 at once are refused")
+	}
+	if _, ok := replicas[1].Allow(ctx, "deals:1", 100, 50); ok {
+		t.Error("50 more are allowed")
+	}
+	if _, ok := replicas[1].Allow(ctx, "deals:2", 100, 500); !ok {
+		t.Error("what costs more than a minute's limit is never allowed")
 	}
 }
 

@@ -2,6 +2,7 @@ package ephemeral
 
 import (
 	"context"
+	"crypto/rand"
 	"net"
 	"strings"
 	"syscall"
@@ -30,8 +31,11 @@ func goesOn(t *testing.T, r *Redis) {
 		if _, found := r.Get(ctx, "a"); found {
 			t.Fatal("without Redis a copy is found")
 		}
-		if _, ok := r.Allow(ctx, "keys:192.0.2.1", 1); !ok {
-			t.Fatal("without Redis a use is refused")
+		name := rand.Text()
+		for i := range 3 {
+			if _, ok := r.Allow(ctx, name, 2, 1); ok != (i < 2) {
+				t.Fatalf("without Redis, use %d of 2 a minute: allowed %v", i+1, ok)
+			}
 		}
 		// What a caller meets once the pause is over and Redis is still away.
 		r.downUntil.Store(0)
@@ -144,7 +148,7 @@ func TestRedisIsNotAskedRightAfterAFailure(t *testing.T) {
 	before := r.downUntil.Load()
 	r.Put(t.Context(), "a", nil, time.Hour)
 	_, _ = r.Get(t.Context(), "a")
-	_, _ = r.Allow(t.Context(), "a", 1)
+	_, _ = r.Allow(t.Context(), "a", 1, 1)
 	if r.downUntil.Load() != before {
 		t.Error("Redis is asked during the pause")
 	}

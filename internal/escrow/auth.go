@@ -3,6 +3,7 @@ package escrow
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
 	"strings"
 
@@ -25,6 +26,9 @@ type Principal struct {
 }
 
 func (p Principal) isParty() bool { return p.keyHash == nil }
+
+// Key names an API key without showing it; empty for an invite token.
+func (p Principal) Key() string { return hex.EncodeToString(p.keyHash) }
 
 // NewKey is an API key, shown once (SPEC 2.1).
 type NewKey struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/canon"
@@ -25,6 +26,15 @@ type Declared struct {
 	RevealDeadline int64
 	Params         map[string]any
 	Unknown        []string // members that the service does not know
+}
+
+// Size is about how many bytes it takes to store.
+func (d Declared) Size() int {
+	bytes := len(canon.Encode(d.Params))
+	for _, label := range d.Labels {
+		bytes += len(label)
+	}
+	return bytes
 }
 
 // Created is a new deal (SPEC 2.3). Its tokens are shown once.
@@ -99,49 +109,63 @@ func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string
 	if err := algorithm.CheckLabels(alg, r.Labels); err != nil {
 		return nil, nil, problem.New(problem.InvalidParams, "%s", err)
 	}
-	if r.RevealDeadline <= r.CommitDeadline {
+	total := 0
+	for i, label := range r.Labels {
+		if err := legible(fmt.Sprintf("party_labels[%d]", i), label); err != nil {
+			return nil, nil, err
+		}
+		total += len(label)
+	}
+	if total > labelBytes {
+		return nil, nil, problem.New(problem.InvalidParams, "party_labels have %d bytes together; send at most %d", total, labelBytes)
+	}
+	if err := legible("algorithm_params", r.Params); err != nil {
+		return nil, nil, err
+	}
+	now := time.Now().Unix()
+	switch {
+	case r.RevealDeadline <= r.CommitDeadline:
 		return nil, nil, problem.New(problem.InvalidRequest, "reveal_deadline %d must be after commit_deadline %d", r.RevealDeadline, r.CommitDeadline)
+	case r.RevealDeadline > now+longest:
+		return nil, nil, problem.New(problem.InvalidRequest, "reveal_deadline %d is more than a year away (now %d); send an earlier unix time in seconds", r.RevealDeadline, now)
 	}
 	warnings, err := alg.CheckParams(r.Labels, r.Params)
 	if err != nil {
 		return nil, nil, problem.New(problem.InvalidParams, "%s", err)
 	}
-	d := &store.Declaration{
+	d := &Deal{algorithm: alg, params: r.Params, Declaration: &store.Declaration{
 		DealID: sealing.ID(dealPrefix), OwnerHash: p.keyHash, Algorithm: r.Algorithm, Params: canon.Encode(r.Params),
 		Mode: r.Mode, Retention: r.Retention, Labels: r.Labels, CommitDeadline: r.CommitDeadline, RevealDeadline: r.RevealDeadline,
-	}
+	}}
 	if alg.NeedsBeacon {
-		warning, err := s.pinBeacon(d, r.Params)
-		if err != nil {
+		if err := s.pinBeacon(d.Declaration, r.Params); err != nil {
 			return nil, nil, err
 		}
-		warnings = append(warnings, warning...)
 	}
+	warnings = append(warnings, cautionsOf(d, now)...)
 	if len(r.Unknown) > 0 {
 		warnings = append(warnings, fmt.Sprintf("unknown members were ignored: %s", Shown(strings.Join(r.Unknown, ", "))))
 	}
 	if r.Mode == "open" && r.Retention == "purge" {
 		warnings = append(warnings, "mode open with retention purge leaves no inputs to fetch once the deal has ended")
 	}
-	return d, append(warnings, saltTip), nil
+	return d.Declaration, append(warnings, saltTip), nil
 }
 
 // pinBeacon declares the beacon round: its chain and its time belong to the
 // deal from here on.
-func (s *Service) pinBeacon(d *store.Declaration, params map[string]any) (warnings []string, err error) {
+func (s *Service) pinBeacon(d *store.Declaration, params map[string]any) error {
 	chain := s.beacon.Chain()
 	round := params["beacon_round"].(int64) // CheckParams has seen it
 	at := chain.RoundTime(round)
 	d.ChainHash, d.BeaconRound, d.RoundTime = &chain.Hash, &round, &at
-	if at > d.RevealDeadline {
-		return nil, nil
+	switch first := chain.RoundAt(d.RevealDeadline) + 1; {
+	case at > d.RevealDeadline+longest || at < 0:
+		return problem.New(problem.InvalidParams, "beacon_round %d is out more than a year after reveal_deadline %d; use round %d, the first after it", round, d.RevealDeadline, first)
+	case at <= d.RevealDeadline && s.options.StrictBeacon:
+		return problem.New(problem.InvalidParams, "beacon_round %d is out at %d, not after reveal_deadline %d, so the last to reveal can know the winner first; use round %d or later", round, at, d.RevealDeadline, first)
 	}
-	first := round + (d.RevealDeadline-at)/chain.Period + 1
-	text := fmt.Sprintf("beacon_round %d is out at %d, not after reveal_deadline %d, so the last to reveal can know the winner first; use round %d or later", round, at, d.RevealDeadline, first)
-	if s.options.StrictBeacon {
-		return nil, problem.New(problem.InvalidParams, "%s", text)
-	}
-	return []string{text}, nil
+	return nil
 }
 
 // Shown quotes a declared text, cut to a readable length.

@@ -16,6 +16,7 @@ import (
 	"github.com/fairpact/fairpact/internal/caller"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/idempotency"
+	"github.com/fairpact/fairpact/internal/limits"
 	"github.com/fairpact/fairpact/internal/wire"
 )
 
@@ -48,17 +49,19 @@ type API struct {
 	Config
 	catalogue []byte
 	openAPI   []byte
+	bodies    *limits.Bodies
 }
 
 const (
-	maxBody   = 4 << 20  // 10,000 labels fit
-	maxNobody = 64 << 10 // of a caller without a credential
-	maxHeader = 32 << 10
+	maxCreation = 4 << 20  // 10,000 labels fit
+	maxReveal   = 4 << 20  // an input of 512 KiB, however it is escaped
+	maxSmall    = 64 << 10 // all others
+	maxHeader   = 32 << 10
 )
 
 // New gives the handler of the whole surface.
 func New(c Config) (http.Handler, error) {
-	a := &API{Config: c}
+	a := &API{Config: c, bodies: limits.NewBodies()}
 	var err error
 	if a.catalogue, err = wire.Catalogue(); err != nil {
 		return nil, err

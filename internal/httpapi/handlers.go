@@ -22,7 +22,7 @@ func (a *API) createKey(w http.ResponseWriter, r *http.Request) ([]byte, error) 
 	if err := a.Callers.MayTakeKey(r.Context(), address); err != nil {
 		return nil, err
 	}
-	body, err := a.body(w, r, maxNobody, true)
+	body, err := a.body(w, r, maxSmall, true)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (a *API) createDeal(w http.ResponseWriter, r *http.Request) ([]byte, error)
 	if err := a.Escrow.MayCreate(principal); err != nil {
 		return nil, err
 	}
-	body, err := a.body(w, r, maxBody, false)
+	body, err := a.body(w, r, maxCreation, false)
 	if err != nil {
 		return nil, err
 	}
@@ -59,12 +59,15 @@ func (a *API) createDeal(w http.ResponseWriter, r *http.Request) ([]byte, error)
 	once.Status = http.StatusCreated
 	return encoded(idempotency.Do(r.Context(), a.Guard, once,
 		func(rec *idempotency.Record) (escrow.Created, error) {
+			if err := a.Callers.MayCreateDeal(r.Context(), principal.Key(), len(declared.Labels), declared.Size()); err != nil {
+				return escrow.Created{}, err
+			}
 			return a.Escrow.Create(r.Context(), principal, declared, rec)
 		}, idempotency.Lost[escrow.Created]))
 }
 
 func (a *API) commit(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	access, body, err := a.dealBody(w, r, escrow.Act, false)
+	access, body, err := a.dealBody(w, r, escrow.Act, maxSmall, false)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +90,7 @@ func (a *API) commit(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 }
 
 func (a *API) reveal(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	access, body, err := a.dealBody(w, r, escrow.Act, false)
+	access, body, err := a.dealBody(w, r, escrow.Act, maxReveal, false)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +110,7 @@ func (a *API) reveal(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 }
 
 func (a *API) cancel(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	access, body, err := a.dealBody(w, r, escrow.CancelDeal, true)
+	access, body, err := a.dealBody(w, r, escrow.CancelDeal, maxSmall, true)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +138,7 @@ func (a *API) entropy(_ http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return encoded(a.Escrow.Entropy(r.Context(), access))
 }
 
-func (a *API) view(_ http.ResponseWriter, r *http.Request) ([]byte, error) {
+func (a *API) view(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	access, err := a.access(r, escrow.Read)
 	if err != nil {
 		return nil, err
@@ -143,6 +146,9 @@ func (a *API) view(_ http.ResponseWriter, r *http.Request) ([]byte, error) {
 	view, err := a.Escrow.View(r.Context(), access)
 	if err != nil {
 		return nil, err
+	}
+	for _, caution := range view.Cautions() {
+		w.Header().Add("Fairpact-Caution", caution)
 	}
 	return wire.View(view)
 }
@@ -201,18 +207,21 @@ func (a *API) access(r *http.Request, action escrow.Action) (escrow.Access, erro
 	return a.Escrow.Authorize(r.Context(), principal, r.PathValue("id"), action)
 }
 
-func (a *API) dealBody(w http.ResponseWriter, r *http.Request, action escrow.Action, empty bool) (escrow.Access, map[string]any, error) {
+func (a *API) dealBody(w http.ResponseWriter, r *http.Request, action escrow.Action, limit int64, empty bool) (escrow.Access, map[string]any, error) {
 	access, err := a.access(r, action)
 	if err != nil {
 		return access, nil, err
 	}
-	body, err := a.body(w, r, maxBody, empty)
+	body, err := a.body(w, r, limit, empty)
 	return access, body, err
 }
 
 // body reads a JSON object of at most limit bytes, whatever its Content-Type.
 func (a *API) body(w http.ResponseWriter, r *http.Request, limit int64, empty bool) (map[string]any, error) {
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	if refused, ok := errors.AsType[*problem.Error](err); ok { // package limits
+		return nil, refused
+	}
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return nil, problem.New(problem.BodyTooLarge, "the body is over %d bytes; send a smaller one", limit)
 	}

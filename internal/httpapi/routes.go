@@ -129,6 +129,7 @@ func (a *API) observed(next http.Handler) http.Handler {
 		r = r.WithContext(ctx)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		rec := &recorder{ResponseWriter: w}
+		defer a.bodies.Hold(rec, r)()
 		defer func() {
 			defer func() { call.End(routeOf(r), r.Method, cmp.Or(rec.status, http.StatusOK)) }()
 			if fault := recover(); fault != nil {

@@ -21,6 +21,7 @@ type message struct {
 	Version jsontext.Value `json:"jsonrpc"`
 	ID      jsontext.Value `json:"id"`
 	Method  string         `json:"method"`
+	Params  jsontext.Value `json:"params"`
 	Result  jsontext.Value `json:"result"` // of a response, which nobody here waits for
 	Error   jsontext.Value `json:"error"`
 }
@@ -31,6 +32,21 @@ func (m message) id() jsontext.Value {
 		return m.ID
 	}
 	return jsontext.Value("null")
+}
+
+// call returns the tool that a large message calls, and the bytes of its arguments.
+func (m message) call() (tool string, arguments int) {
+	if len(m.Params) <= maxMessage || m.Method != "tools/call" {
+		return "", 0
+	}
+	var params struct {
+		Name      string         `json:"name"`
+		Arguments jsontext.Value `json:"arguments"`
+	}
+	if json.Unmarshal(m.Params, &params, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) != nil {
+		return "", 0
+	}
+	return params.Name, len(params.Arguments)
 }
 
 // wrong says what is wrong with a message that the SDK refused with a code and a

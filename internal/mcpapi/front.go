@@ -21,7 +21,14 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-const maxBody = 4 << 20
+// What a message may have in bytes, and a call of a tool that takes much; of
+// those only what is in their arguments.
+const maxMessage = 64 << 10
+
+var maxCall = map[string]int{"create_deal": 4 << 20, "reveal_input": 4 << 20, "compute_commitment_tool": 1 << 20}
+
+// maxBody is the most that is read.
+const maxBody = 4<<20 + maxMessage
 
 // newProtocol is the version from which an unknown method is an HTTP 404.
 const newProtocol = "2026-07-28"
@@ -84,6 +91,10 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 		answer.Error(w, problem.New(problem.BodyTooLarge, "the body is over %d bytes; send a smaller one", maxBody))
 		return
 	}
+	if refused, ok := errors.AsType[*problem.Error](err); ok { // package limits
+		answer.Error(w, refused)
+		return
+	}
 	if err != nil {
 		answer.Error(w, problem.New(problem.InvalidJSON, "the body ended before it was complete; send it again"))
 		return
@@ -100,6 +111,11 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 	}
 	if m.Method == "" && len(m.Result) == 0 && len(m.Error) == 0 { // the SDK would take it for a response, and answer nothing
 		m.fault(w, http.StatusBadRequest, wireError{Code: jsonrpc.CodeInvalidRequest}, m.wrong(jsonrpc.CodeInvalidRequest, ""))
+		return
+	}
+	if tool, arguments := m.call(); len(body) > maxMessage && (arguments > maxCall[tool] || len(body)-arguments > maxMessage) {
+		m.fault(w, http.StatusRequestEntityTooLarge, wireError{Code: jsonrpc.CodeInvalidRequest}, problem.New(problem.BodyTooLarge,
+			"the message has %d bytes; send at most %d, and more only in the arguments of create_deal, reveal_input and compute_commitment_tool", len(body), maxMessage))
 		return
 	}
 	version := r.Header.Get("Mcp-Protocol-Version")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/algorithm"
+	"github.com/fairpact/fairpact/internal/canon"
 	pact "github.com/fairpact/fairpact/internal/certificate"
 	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/escrow"
@@ -25,7 +26,8 @@ const (
 	yourDeal       = "<DEAL_ID>"
 	yourCommitment = "<sha256:... of your input and salt>"
 	yourSalt       = "<the salt that you committed with>"
-	strongSalt     = 32 // hex digits of 16 random bytes
+	strongSalt     = 32      // hex digits of 16 random bytes
+	maxEchoed      = 1 << 10 // bytes of an input that is said back
 )
 
 const examples = "Change the example's values to yours."
@@ -84,7 +86,11 @@ func freshHex(bytes int) string {
 
 func afterHash(req escrow.Opening, commitment string) next {
 	if len(req.Salt) < strongSalt {
-		return next{"compute_commitment_tool", fields{"input": req.Input, "salt": freshHex(strongSalt / 2)},
+		var input any = req.Input
+		if len(canon.Encode(input)) > maxEchoed {
+			input = "<the same input object>"
+		}
+		return next{"compute_commitment_tool", fields{"input": input, "salt": freshHex(strongSalt / 2)},
 			"this commitment has no salt, or a short one: whoever sees it can guess a guessable input before you reveal. Do not commit to it; hash again with a salt of 16 random bytes (here is one), and keep the salt: you cannot reveal without it."}
 	}
 	return next{"commit_input", fields{"deal_id": yourDeal, "invite_token": yourToken, "commitment": commitment},
@@ -133,7 +139,7 @@ func afterView(credential string, party int, v escrow.View) next {
 	case deal.Open, deal.Committing:
 		if !initiator && !committed(party) {
 			return next{"commit_input", fields{"deal_id": dealID, "invite_token": credential, "commitment": yourCommitment},
-				who + "You have to commit before commit_deadline" + left(v.CommitDeadline) + ": " + howToCommit(v.Algorithm, dealID)}
+				who + cautions(v.Deal) + "You have to commit before commit_deadline" + left(v.CommitDeadline) + ": " + howToCommit(v.Algorithm, dealID)}
 		}
 		return poll(dealID, name, credential, who+"Ask every few seconds until state is REVEALING, which waits for "+missing(parties, committed)+" to commit by commit_deadline"+left(v.CommitDeadline)+".")
 	case deal.Revealing:
@@ -157,6 +163,14 @@ func afterView(credential string, party int, v escrow.View) next {
 		return poll(dealID, name, credential, who+"The deal has ended and its certificate is being issued: ask again until certificate_id is there.")
 	}
 	return certificate(dealID, credential, who+"The deal has ended. Fetch the signed certificate.")
+}
+
+// cautions says what to know of a deal before committing to it.
+func cautions(d *escrow.Deal) string {
+	if all := d.Cautions(); len(all) > 0 {
+		return "CAUTION, before you commit: " + strings.Join(all, ". ") + ". "
+	}
+	return ""
 }
 
 // missing names the parties that have not acted, at most a few of them.

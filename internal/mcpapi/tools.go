@@ -133,6 +133,9 @@ func (s *server) createDeal(ctx context.Context, args arguments) (result, error)
 	}
 	created, err := idempotency.Do(ctx, s.Guard, once,
 		func(rec *idempotency.Record) (escrow.Created, error) {
+			if err := s.Callers.MayCreateDeal(ctx, principal.Key(), len(declared.Labels), declared.Size()); err != nil {
+				return escrow.Created{}, err
+			}
 			return s.Escrow.Create(ctx, principal, declared, rec)
 		}, idempotency.Lost[escrow.Created])
 	return encoded(created, err, func(c escrow.Created) next { return afterCreation(declared, c) })

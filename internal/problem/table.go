@@ -41,6 +41,7 @@ const (
 	IdempotencyInProgress Code = "IDEMPOTENCY_IN_PROGRESS"
 
 	RateLimited       Code = "RATE_LIMITED"
+	Overloaded        Code = "OVERLOADED"
 	Internal          Code = "INTERNAL"
 	BeaconUnavailable Code = "BEACON_UNAVAILABLE"
 	Unavailable       Code = "UNAVAILABLE"
@@ -87,9 +88,10 @@ var Table = []Entry{
 	{IdempotencyKeyReused, 409, "the Idempotency-Key was used with another body"},
 	{IdempotencyInProgress, 409, "a request with this Idempotency-Key is still running"},
 
-	{RateLimited, 429, "too many requests from this address"},
+	{RateLimited, 429, "this address or API key has used up what it may take in a minute"},
 	{Internal, 500, "an unforeseen fault inside the service"},
 	{BeaconUnavailable, 502, "no beacon relay gave a value that verifies"},
+	{Overloaded, 503, "more is being sent than this service takes at once"},
 	{Unavailable, 503, "the database is out of reach"},
 	{LogUnavailable, 503, "the transparency log is out of reach"},
 	{LogInconsistent, 503, "the log's stored nodes do not lead to its signed head, or a stored certificate does not verify"},

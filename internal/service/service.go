@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -36,6 +37,8 @@ func Main(name string, level slog.Level, run func(context.Context, *slog.Logger)
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(300) // heaps are tens of MiB: at 100 a tenth of the work is collecting them
 	}
+	// From the container's limit, unless GOMEMLIMIT is set or there is none.
+	_, _ = memlimit.SetGoMemLimitWithOpts(memlimit.WithRatio(0.9))
 	logger := slog.New(telemetry.LogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})))
 	slog.SetDefault(logger)
 	telemetry.Binary(name)

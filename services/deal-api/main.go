@@ -28,6 +28,7 @@ type config struct {
 	TrustedProxies []string      `env:"FAIRPACT_TRUSTED_PROXIES" sep:"," help:"CIDRs of proxies whose X-Forwarded-For is believed."`
 	PublicHosts    []string      `env:"FAIRPACT_PUBLIC_HOSTS" sep:"," help:"Host names, beside loopback, under which /mcp is served, e.g. fairpact.example.com."`
 	KeysPerMinute  int           `env:"FAIRPACT_KEYS_PER_MINUTE" default:"120" help:"API keys a minute for one client address; 0: no limit."`
+	UnitsPerMinute int           `env:"FAIRPACT_DEAL_UNITS_PER_MINUTE" default:"1200" help:"What one API key may create: a deal costs 1, and 1 for each 100 parties and each 10 KiB; 0: no limit."`
 	DrainDelay     time.Duration `env:"FAIRPACT_DRAIN_DELAY" default:"0s" help:"After SIGTERM, not ready any more: how long to serve on, so that load balancers take note."`
 }
 
@@ -62,7 +63,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		}
 		return s
 	}
-	callers := &caller.Policy{TrustedProxies: proxies, KeysPerMinute: c.KeysPerMinute, Limiter: parts.Redis}
+	callers := &caller.Policy{TrustedProxies: proxies, KeysPerMinute: c.KeysPerMinute, UnitsPerMinute: c.UnitsPerMinute, Limiter: parts.Redis}
 	pages := texts.Pages(parts.Escrow.Chain())
 	maps.Copy(pages, site.Pages())
 	tools, err := mcpapi.New(mcpapi.Config{

@@ -1,0 +1,118 @@
+package limits
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/fairpact/fairpact/internal/problem"
+)
+
+// held reads the body of a request through b and releases nothing.
+func held(t *testing.T, b *Bodies, size int) (release func(), read int, err error) {
+	t.Helper()
+	r := httptest.NewRequest("POST", "/", bytes.NewReader(make([]byte, size)))
+	release = b.Hold(httptest.NewRecorder(), r)
+	got, err := io.ReadAll(r.Body)
+	return release, len(got), err
+}
+
+func TestBytesOfAllBodiesAreBounded(t *testing.T) {
+	b := NewBodies()
+	b.bytes = semaphore.NewWeighted(4 * step)
+	first, n, err := held(t, b, 3*step-1)
+	if n != 3*step-1 || err != nil {
+		t.Fatalf("read %d bytes, %v", n, err)
+	}
+	second, n, err := held(t, b, 2*step)
+	if n != step || !problem.Is(err, problem.Overloaded) {
+		t.Errorf("read %d bytes, %v; want %d and OVERLOADED", n, err, step)
+	}
+	second()
+	first()
+	first() // a second time is nothing
+	whole, n, err := held(t, b, 4*step-1)
+	if n != 4*step-1 || err != nil {
+		t.Errorf("after a release: read %d bytes, %v", n, err)
+	}
+	whole()
+	if !b.bytes.TryAcquire(4 * step) {
+		t.Error("bytes stay held")
+	}
+}
+
+func TestLargeBodiesTakeTurns(t *testing.T) {
+	b := NewBodies()
+	b.turns = semaphore.NewWeighted(1)
+	release, _, err := held(t, b, step+1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := make(chan error)
+	go func() {
+		release, _, err := held(t, b, step+1)
+		release()
+		next <- err
+	}()
+	small, _, err := held(t, b, step)
+	if err != nil {
+		t.Errorf("a small body waits for a turn: %v", err)
+	}
+	small()
+	select {
+	case err := <-next:
+		t.Errorf("two large bodies at once: %v", err)
+	default:
+	}
+	release()
+	if err := <-next; err != nil {
+		t.Errorf("the next one: %v", err)
+	}
+}
+
+// A sender that stops is cut; one that was quick is not, however long its answer takes.
+func TestSlowSendersAreCut(t *testing.T) {
+	b := NewBodies()
+	b.stepTime = 100 * time.Millisecond
+	got := make(chan error, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer b.Hold(w, r)()
+		_, err := io.ReadAll(r.Body)
+		if err == nil && r.URL.Path == "/long" {
+			select {
+			case <-r.Context().Done():
+				err = r.Context().Err()
+			case <-time.After(3 * b.stepTime):
+			}
+		}
+		got <- err
+	}))
+	defer server.Close()
+
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4000000\r\n\r\nhalf of it")
+	if err, ok := errors.AsType[net.Error](<-got); !ok || !err.Timeout() {
+		t.Errorf("a sender that stops: %v, want a timeout", err)
+	}
+	answer, err := http.Post(server.URL+"/long", "", strings.NewReader("all of it"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if err := <-got; err != nil {
+		t.Errorf("an answer that takes long: %v", err)
+	}
+}
