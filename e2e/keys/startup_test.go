@@ -30,6 +30,8 @@ func TestStartEndsWithWhatToMend(t *testing.T) {
 	t.Cleanup(amazon.Close)
 	disabled := google.NewKey()
 	google.SetState(disabled, kmspb.CryptoKeyVersion_DISABLED)
+	p384 := google.NewKey()
+	google.SetAlgorithm(p384, kmspb.CryptoKeyVersion_EC_SIGN_P384_SHA384)
 	amazon.Deny("Sign", true)
 	denied := amazon.NewKey()
 	_, published := e2e.KeyFile(t)
@@ -42,7 +44,7 @@ func TestStartEndsWithWhatToMend(t *testing.T) {
 		{localstack.DealAPI, google.URI(disabled), nil, []string{disabled, "the key version is not enabled: run gcloud kms keys versions enable"}},
 		{localstack.DeadlineWorker, amazon.URI(denied), amazon.Env(), []string{denied, "access denied: allow kms:Sign on this key to the role of this process"}},
 		{localstack.LogServer, good, []string{"FAIRPACT_PUBLIC_KEY=" + published}, []string{"FAIRPACT_SIGNING_KEY is not the key of FAIRPACT_PUBLIC_KEY", published, "rotate with fairpactctl keys"}},
-		{localstack.LogServer, google.URI(google.NewKeyP384()), nil, []string{"EC_SIGN_P384_SHA384", "--default-algorithm=ec-sign-p256-sha256"}},
+		{localstack.LogServer, google.URI(p384), nil, []string{"EC_SIGN_P384_SHA384", "--default-algorithm=ec-sign-p256-sha256"}},
 	} {
 		t.Run(c.binary+" "+c.want[0], func(t *testing.T) {
 			t.Parallel()

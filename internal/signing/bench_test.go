@@ -14,13 +14,7 @@ func BenchmarkProviders(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(google.Close)
-	amazon, err := kmstest.StartAWS()
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(amazon.Close)
-	b.Setenv("AWS_ACCESS_KEY_ID", "AKIATESTTESTTESTTEST")
-	b.Setenv("AWS_SECRET_ACCESS_KEY", "of-no-account")
+	amazon := kmstest.NewAWS(b)
 	for _, c := range []struct{ name, uri string }{
 		{"file", "dev://" + b.TempDir() + "/key.pem"},
 		{"gcpkms", google.URI(google.NewKey())},

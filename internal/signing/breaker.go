@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"github.com/sony/gobreaker/v2"
+
+	"github.com/fairpact/fairpact/internal/signing/transient"
 )
 
 // breaker keeps callers away from a provider that is down. It counts calls to
@@ -58,10 +60,10 @@ func newBreaker(scheme string, l limits) *breaker {
 	return b
 }
 
-// failed tells whether an error speaks against the provider.
-func failed(err error) bool { return isTransient(err) || errors.Is(err, ErrProvider) }
+// failed reports whether an error speaks against the provider.
+func failed(err error) bool { return transient.Is(err) || errors.Is(err, ErrProvider) }
 
-// excluded tells whether an error says nothing either way, however it looks.
+// excluded reports whether an error says nothing either way, however it looks.
 func excluded(err error) bool {
 	_, gone := errors.AsType[gaveUp](err)
 	_, mute := errors.AsType[noVerdict](err)
@@ -99,7 +101,7 @@ func (b *breaker) opened() <-chan struct{} {
 	}
 }
 
-// why tells what opened the circuit. The cause is quoted and not wrapped: it was
+// why says what opened the circuit. The cause is quoted and not wrapped: it was
 // another call's.
 func (b *breaker) why() error {
 	b.mu.Lock()

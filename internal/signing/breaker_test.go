@@ -9,17 +9,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-)
 
-func breakable(t *testing.T, answer func(context.Context, *ecdsa.PrivateKey, [32]byte) ([]byte, error)) (*Signer, *fake) {
-	t.Helper()
-	f := &fake{newP256(t), answer}
-	signer, err := newSigner(f, "fake", defaultLimits)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return signer, f
-}
+	"github.com/fairpact/fairpact/internal/signing/transient"
+)
 
 // A provider that fails is left alone after a few calls, and asked again by one
 // probe at a time; when that succeeds everybody may.
@@ -31,11 +23,11 @@ func TestBreaker(t *testing.T) {
 		f := &fake{key, func(ctx context.Context, k *ecdsa.PrivateKey, d [32]byte) ([]byte, error) {
 			calls.Add(1)
 			if down.Load() {
-				return nil, transient{errors.New("connection refused by the vault")}
+				return nil, transient.Error(errors.New("connection refused by the vault"))
 			}
 			return honest(ctx, k, d)
 		}}
-		signer, err := newSigner(f, "fake", defaultLimits)
+		signer, err := newSigner(t.Context(), f, fakeHome, defaultLimits)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +73,7 @@ func TestBreakerOfAHang(t *testing.T) {
 			<-wake // heeds no context
 			return honest(ctx, k, d)
 		}}
-		signer, err := newSigner(f, "fake", defaultLimits)
+		signer, err := newSigner(t.Context(), f, fakeHome, defaultLimits)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +123,7 @@ func TestBreakerCountsHealthAlone(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}}
-		signer, err := newSigner(f, "fake", defaultLimits)
+		signer, err := newSigner(t.Context(), f, fakeHome, defaultLimits)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,9 +157,9 @@ func TestBreakerQuotesWhatCounted(t *testing.T) {
 	fails := func(err error) func() (string, error) { return func() (string, error) { return "", err } }
 	_, _ = b.call(func() (string, error) {
 		for range defaultLimits.trip {
-			_, _ = b.call(fails(transient{errors.New("connection refused by the vault")}))
+			_, _ = b.call(fails(transient.Error(errors.New("connection refused by the vault"))))
 		}
-		return "", noVerdict{transient{errors.New("no answer to one in a hurry")}}
+		return "", noVerdict{transient.Error(errors.New("no answer to one in a hurry"))}
 	})
 	if _, err := b.call(fails(nil)); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "refused by the vault") {
 		t.Errorf("%v, want ErrUnavailable with the vault's words", err)
@@ -175,7 +167,7 @@ func TestBreakerQuotesWhatCounted(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
-	signer, _ := breakable(t, honest)
+	signer := mustSigner(t, &fake{newP256(t), honest}, time.Minute, 4)
 	if err := signer.Close(); err != nil {
 		t.Fatal(err)
 	}

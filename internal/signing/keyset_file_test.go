@@ -17,8 +17,8 @@ import (
 func newLabels(t *testing.T, n int) (labels, uris []string) {
 	t.Helper()
 	for range n {
-		uri := "file://" + writeKey(t, newP256(t))
-		labels, uris = append(labels, mustOpen(t, uri).PublicKey()), append(uris, uri)
+		path := t.TempDir() + "/key.pem"
+		labels, uris = append(labels, mustOpen(t, "dev://"+path).PublicKey()), append(uris, "file://"+path)
 	}
 	return labels, uris
 }

@@ -24,8 +24,8 @@ type fixture struct {
 
 func newFixture(t *testing.T) fixture {
 	t.Helper()
-	now := mustOpen(t, "file://"+writeKey(t, newP256(t)))
-	before := mustOpen(t, "file://"+writeKey(t, newP256(t)))
+	now := newDev(t)
+	before := newDev(t)
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)

@@ -26,25 +26,18 @@ type limits struct {
 // it happens to be the probe, and else not at all; and signing goes on at most
 // 2 s and one call after the provider is back.
 var defaultLimits = limits{
-	deadline:    DefaultDeadline,
+	deadline:    2500 * time.Millisecond,
 	attempt:     1500 * time.Millisecond,
-	concurrency: DefaultConcurrency,
+	concurrency: 32,
 	tries:       4,
 	trip:        5,
 	open:        2 * time.Second,
 }
 
+// The pauses between tries are uniform in [0, ceiling) (full jitter: callers
+// that failed together do not come back together), with a ceiling that doubles
+// from the first to the last of these.
 const (
-	// DefaultDeadline bounds one call of Sign: waiting for a free slot and all
-	// tries together.
-	DefaultDeadline = 2500 * time.Millisecond
-
-	// DefaultConcurrency is how many calls a provider serves at once; more wait.
-	DefaultConcurrency = 32
-
-	// The pauses between tries are uniform in [0, ceiling) (full jitter: callers
-	// that failed together do not come back together), with a ceiling that
-	// doubles from the first to the last of these.
 	firstCeiling = 100 * time.Millisecond
 	lastCeiling  = 800 * time.Millisecond
 )

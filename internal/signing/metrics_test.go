@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -13,7 +12,7 @@ import (
 // Every ending is counted from zero from the start on: an alert on the increase
 // of a counter that begins with 1 would miss the first.
 func TestEndingsAreCountedFromZero(t *testing.T) {
-	if _, err := newSigner(&fake{newP256(t), honest}, "fresh", limits{deadline: time.Second, concurrency: 1, trip: 1}); err != nil {
+	if _, err := newSigner(t.Context(), &fake{newP256(t), honest}, home{scheme: "fresh"}, limits{tries: 1, concurrency: 1, trip: 1}); err != nil {
 		t.Fatal(err)
 	}
 	found := make(chan prometheus.Metric, 1000)

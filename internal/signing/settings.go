@@ -45,7 +45,7 @@ func (c *Settings) Open(ctx context.Context, logger *slog.Logger) (*Ring, *KeySe
 
 func (c *Settings) openOne(ctx context.Context) (*Ring, *KeySet, error) {
 	if c.SigningKey == "" {
-		return nil, nil, errors.New("neither FAIRPACT_KEY_SET_FILE nor FAIRPACT_SIGNING_KEY is set: name the key that signs, " + knownSchemes)
+		return nil, nil, errors.New("neither FAIRPACT_KEY_SET_FILE nor FAIRPACT_SIGNING_KEY is set: name the key that signs, " + knownURIs())
 	}
 	signer, err := Open(ctx, c.SigningKey)
 	if err != nil {

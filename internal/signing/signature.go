@@ -22,10 +22,10 @@ var (
 	halfOrder = new(big.Int).Rsh(order, 1)
 )
 
-// inRange tells whether v is in [1, n−1].
+// inRange reports whether v is in [1, n−1].
 func inRange(v *big.Int) bool { return v.Sign() > 0 && v.Cmp(order) < 0 }
 
-// parseDER reads an ECDSA signature in DER (RFC 3279 2.2.3) and gives r and the
+// parseDER reads an ECDSA signature in DER (RFC 3279 2.2.3) and returns r and the
 // low one of s and n−s: both verify, and one of them must be the form that
 // counts, else anyone could make a second signature from a first.
 func parseDER(der []byte) (r, s *big.Int, err error) {

@@ -20,6 +20,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/fairpact/fairpact/internal/signing/transient"
 )
 
 var (
@@ -38,44 +40,48 @@ var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/signing")
 
 // Signer signs digests with one key. It is safe for concurrent use.
 type Signer struct {
-	provider provider
-	scheme   string           // of the URI: the provider's name in metrics
-	public   *ecdsa.PublicKey // pinned when the signer opened
-	label    string
-	limits   limits
-	slots    chan struct{}
-	breaker  *breaker
-	closing  sync.Once
-	closed   chan struct{}
+	provider  Provider
+	scheme    string           // of the URI: the provider's name in metrics
+	public    *ecdsa.PublicKey // pinned when the signer opened
+	label     string
+	custody   string
+	ephemeral bool
+	limits    limits
+	slots     chan struct{}
+	breaker   *breaker
+	closing   sync.Once
+	closed    chan struct{}
 }
 
-func newSigner(p provider, scheme string, l limits) (*Signer, error) {
-	public := p.publicKey()
-	label, err := es256Label(public)
+func newSigner(ctx context.Context, p Provider, h home, l limits) (*Signer, error) {
+	public, label, custody, err := readKey(ctx, p, l)
 	if err != nil {
-		return nil, fmt.Errorf("the signing key (%s): %w", p.custody(), err)
+		return nil, err
 	}
 	return &Signer{
-		provider: p,
-		scheme:   scheme,
-		public:   public,
-		label:    label,
-		limits:   l,
-		slots:    make(chan struct{}, l.concurrency),
-		breaker:  newBreaker(scheme, l),
-		closed:   make(chan struct{}),
+		provider:  p,
+		scheme:    h.scheme,
+		public:    public,
+		label:     label,
+		custody:   custody,
+		ephemeral: h.ephemeral,
+		limits:    l,
+		slots:     make(chan struct{}, l.concurrency),
+		breaker:   newBreaker(h.scheme, l),
+		closed:    make(chan struct{}),
 	}, nil
 }
 
-// PublicKey is the verifying key with its label: `es256:` and 66 hex digits, the
+// PublicKey returns the verifying key with its label: `es256:` and 66 hex digits, the
 // compressed SEC1 form (SPEC 2.8).
 func (s *Signer) PublicKey() string { return s.label }
 
-// Custody says in words where the key lives (SPEC 2.8, key_custody).
-func (s *Signer) Custody() string { return s.provider.custody() }
+// Custody returns in words where the key lives (SPEC 2.8, key_custody).
+func (s *Signer) Custody() string { return s.custody }
 
-// Ephemeral is true for a development key (SPEC 2.8, dev_ephemeral_key).
-func (s *Signer) Ephemeral() bool { return s.provider.ephemeral() }
+// Ephemeral reports whether this is a development key (SPEC 2.8,
+// dev_ephemeral_key).
+func (s *Signer) Ephemeral() bool { return s.ephemeral }
 
 // Close waits for the calls that are under way, at most the time that one may
 // take, and gives back what the provider holds. Sign fails from then on.
@@ -88,16 +94,16 @@ func (s *Signer) Close() error {
 			select {
 			case s.slots <- struct{}{}: // and never given back
 			case <-patience:
-				err = fmt.Errorf("close the signer (%s): a call is still under way after %v; what it holds is left to the end of the process", s.Custody(), s.limits.deadline)
+				err = fmt.Errorf("close the signer (%s): a call is still under way after %v; what it holds is left to the end of the process", s.custody, s.limits.deadline)
 				return
 			}
 		}
-		err = s.provider.close()
+		err = s.provider.Close()
 	})
 	return err
 }
 
-// Sign gives the signature of a SHA-256 digest as `es256:` and 128 hex digits,
+// Sign returns the signature of a SHA-256 digest as `es256:` and 128 hex digits,
 // r‖s with low s (SPEC 5.6). Two signatures of one digest differ.
 //
 // What it returns has been verified with the public key that was pinned when the
@@ -117,7 +123,7 @@ func (s *Signer) Sign(ctx context.Context, digest [32]byte) (string, error) {
 	requests.WithLabelValues(s.scheme, outcome(err)).Inc()
 	if err != nil {
 		span.SetStatus(codes.Error, outcome(err))
-		return "", fmt.Errorf("sign: the signer (%s): %w", s.Custody(), err)
+		return "", fmt.Errorf("sign: the signer (%s): %w", s.custody, err)
 	}
 	return signature, nil
 }
@@ -127,7 +133,7 @@ func (s *Signer) signRetrying(caller context.Context, digest [32]byte) (string, 
 	defer cancel()
 	lies := 0
 	signature, err := retry(ctx, s.limits.tries, func(err error) bool {
-		return ctx.Err() == nil && (isTransient(err) || errors.Is(err, ErrProvider) && lies < 2)
+		return ctx.Err() == nil && (transient.Is(err) || errors.Is(err, ErrProvider) && lies < 2)
 	}, func() (string, error) {
 		signature, err := s.breaker.call(func() (string, error) { return s.signOnce(ctx, digest) })
 		if errors.Is(err, ErrProvider) {
@@ -140,7 +146,7 @@ func (s *Signer) signRetrying(caller context.Context, digest [32]byte) (string, 
 		return signature, nil
 	case caller.Err() != nil:
 		return "", fmt.Errorf("the caller gave up: %w", caller.Err())
-	case isTransient(err):
+	case transient.Is(err):
 		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return "", err
@@ -169,11 +175,6 @@ func fullJitter() *backoff.ExponentialBackOff {
 	return &backoff.ExponentialBackOff{
 		InitialInterval: firstCeiling / 2, MaxInterval: lastCeiling / 2, Multiplier: 2, RandomizationFactor: 1,
 	}
-}
-
-func isTransient(err error) bool {
-	_, is := errors.AsType[transient](err)
-	return is
 }
 
 // signOnce calls the provider once. Its error is transient, ErrProvider, a
@@ -211,7 +212,7 @@ func (s *Signer) signOnce(caller context.Context, digest [32]byte) (string, erro
 	// up more calls than there are slots.
 	go func() {
 		defer func() { <-s.slots }()
-		der, err := s.provider.sign(ctx, digest)
+		der, err := s.provider.Sign(ctx, digest)
 		callSeconds.WithLabelValues(s.scheme).Observe(time.Since(begun).Seconds())
 		answered <- answer{der, err}
 	}()
@@ -245,7 +246,7 @@ func (s *Signer) tooSlow(caller context.Context, short bool, err error) error {
 		return gaveUp{caller.Err()}
 	}
 	if short {
-		return noVerdict{transient{err}}
+		return noVerdict{transient.Error(err)}
 	}
-	return transient{err}
+	return transient.Error(err)
 }

@@ -15,19 +15,45 @@ import (
 	"time"
 )
 
+func newP256(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func mustOpen(t *testing.T, uri string) *Signer {
+	t.Helper()
+	signer, err := Open(t.Context(), uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signer
+}
+
+// newDev returns the signer of a new key.
+func newDev(t *testing.T) *Signer {
+	t.Helper()
+	return mustOpen(t, "dev://"+t.TempDir()+"/key.pem")
+}
+
 // fake is a provider whose answers a test chooses.
 type fake struct {
 	key    *ecdsa.PrivateKey
 	answer func(ctx context.Context, key *ecdsa.PrivateKey, digest [32]byte) ([]byte, error)
 }
 
-func (f *fake) sign(ctx context.Context, digest [32]byte) ([]byte, error) {
+func (f *fake) Key(context.Context) (*ecdsa.PublicKey, string, error) {
+	return &f.key.PublicKey, "fake", nil
+}
+func (f *fake) Sign(ctx context.Context, digest [32]byte) ([]byte, error) {
 	return f.answer(ctx, f.key, digest)
 }
-func (f *fake) publicKey() *ecdsa.PublicKey { return &f.key.PublicKey }
-func (f *fake) custody() string             { return "fake" }
-func (f *fake) ephemeral() bool             { return false }
-func (f *fake) close() error                { return nil }
+func (f *fake) Close() error { return nil }
+
+var fakeHome = home{scheme: "fake"}
 
 func honest(_ context.Context, key *ecdsa.PrivateKey, digest [32]byte) ([]byte, error) {
 	return ecdsa.SignASN1(rand.Reader, key, digest[:])
@@ -137,7 +163,7 @@ func TestOtherCurveIsNoSigner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newSigner(&fake{key, honest}, "fake", defaultLimits); err == nil || !strings.Contains(err.Error(), "P-256") {
+	if _, err := newSigner(t.Context(), &fake{key, honest}, fakeHome, defaultLimits); err == nil || !strings.Contains(err.Error(), "P-256") {
 		t.Errorf("%v; want an error naming P-256", err)
 	}
 }
@@ -151,15 +177,15 @@ func TestStuckProvider(t *testing.T) {
 		signer := mustSigner(t, &fake{key, func(ctx context.Context, k *ecdsa.PrivateKey, d [32]byte) ([]byte, error) {
 			<-wake
 			return honest(ctx, k, d)
-		}}, DefaultDeadline, 1)
+		}}, defaultLimits.deadline, 1)
 
 		start := time.Now()
 		_, err := signer.Sign(t.Context(), [32]byte{1})
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no answer") {
 			t.Errorf("stuck provider: %v", err)
 		}
-		if took := time.Since(start); took != DefaultDeadline {
-			t.Errorf("gave up after %v, want %v", took, DefaultDeadline)
+		if took := time.Since(start); took != defaultLimits.deadline {
+			t.Errorf("gave up after %v, want %v", took, defaultLimits.deadline)
 		}
 		_, err = signer.Sign(t.Context(), [32]byte{2})
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "slots") {
@@ -212,11 +238,11 @@ func TestConcurrencyIsBounded(t *testing.T) {
 	})
 }
 
-func mustSigner(t *testing.T, p provider, deadline time.Duration, concurrency int) *Signer {
+func mustSigner(t *testing.T, p Provider, deadline time.Duration, concurrency int) *Signer {
 	t.Helper()
 	l := defaultLimits
 	l.deadline, l.attempt, l.concurrency = deadline, deadline, concurrency
-	signer, err := newSigner(p, "fake", l)
+	signer, err := newSigner(t.Context(), p, fakeHome, l)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +254,7 @@ func BenchmarkSign(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	signer, err := newSigner(&software{key: key}, "file", defaultLimits)
+	signer, err := newSigner(b.Context(), &fake{key, honest}, fakeHome, defaultLimits)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -2,23 +2,18 @@ package kmstest
 
 import (
 	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/x509"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
-	"sync"
+	"regexp"
+	"strings"
+	"testing"
 	"time"
-)
-
-// Faults that a protocol over HTTP has besides the others.
-const (
-	OtherAlgorithm Fault = "another signing algorithm in the answer"
-	TruncatedBody  Fault = "truncated body"
-	KeyUnavailable Fault = "key unavailable"
-	Redirected     Fault = "redirect"
 )
 
 const (
@@ -26,85 +21,63 @@ const (
 	awsTestAccount = "111122223333"
 )
 
-// AWS serves Sign, GetPublicKey and DescribeKey of AWS KMS (the JSON 1.1
-// protocol, version 2014-11-01) over HTTP on the loopback. It checks the shape
-// of a request's SigV4 header, its date and its scope, and not the signature
-// itself: any credentials do.
+// AWS serves Sign and GetPublicKey of AWS KMS (the JSON 1.1 protocol, version
+// 2014-11-01) over HTTP on the loopback. Of a request's SigV4 header it checks
+// the shape and the region, not the signature: any credentials do.
 type AWS struct {
-	address string
-
-	mu      sync.Mutex
-	server  *http.Server
-	keys    map[string]*awsKey // by id
-	denied  map[string]bool
-	fault   Fault
-	left    int
-	changed chan struct{}
-	calls   map[string]int
-	spare   *ecdsa.PrivateKey
+	server
+	keys map[string]*awsKey // by id; guarded by server.mu
 }
 
 type awsKey struct {
-	id, arn     string
-	spec, usage string
-	state       string
-	made        time.Time
-	multiRegion bool
-	private     *ecdsa.PrivateKey // nil where Go has no such key
+	arn, spec, usage, state string
+	private                 *ecdsa.PrivateKey
 }
 
 // StartAWS serves on a free port until Close.
 func StartAWS() (*AWS, error) {
-	spare, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	a := &AWS{
-		address: "127.0.0.1:0", keys: map[string]*awsKey{}, denied: map[string]bool{},
-		calls: map[string]int{}, changed: make(chan struct{}), spare: spare,
-	}
-	if err := a.listen(); err != nil {
-		return nil, err
-	}
-	return a, nil
+	a := &AWS{keys: map[string]*awsKey{}}
+	return a, a.start(func(l net.Listener) func() {
+		s := &http.Server{Handler: a, ReadHeaderTimeout: 10 * time.Second}
+		go func() { _ = s.Serve(l) }()
+		return func() { _ = s.Close() }
+	})
 }
 
-// listen serves at the address; the port of the first time is kept.
-func (a *AWS) listen() error {
-	l, err := net.Listen("tcp", a.address)
+// NewAWS is StartAWS for a test, with credentials for its process. So such tests
+// are not parallel.
+func NewAWS(t testing.TB) *AWS {
+	t.Helper()
+	a, err := StartAWS()
 	if err != nil {
-		return err
+		t.Fatal(err)
 	}
-	a.address = l.Addr().String()
-	a.server = &http.Server{Handler: a, ReadHeaderTimeout: 10 * time.Second}
-	server := a.server
-	go func() { _ = server.Serve(l) }()
-	return nil
-}
-
-// Close ends the server and all connections.
-func (a *AWS) Close() {
-	_ = a.SetFault(None)
-	a.mu.Lock()
-	server := a.server
-	a.mu.Unlock()
-	_ = server.Close()
+	t.Cleanup(a.Close)
+	for _, name := range []string{"AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_KMS", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("AWS_CONFIG_FILE", "/dev/null")
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+	for _, setting := range a.Env() {
+		name, value, _ := strings.Cut(setting, "=")
+		t.Setenv(name, value)
+	}
+	return a
 }
 
 // URL is the endpoint, the same for as long as the server lives.
-func (a *AWS) URL() string { return "http://" + a.address }
+func (a *AWS) URL() string { return "http://" + a.Addr() }
 
 // Env is credentials for a process that calls the server.
 func (a *AWS) Env() []string {
 	return []string{"AWS_ACCESS_KEY_ID=AKIATESTTESTTESTTEST", "AWS_SECRET_ACCESS_KEY=of-no-account", "AWS_EC2_METADATA_DISABLED=true"}
 }
 
-// NewKey makes an enabled ECC_NIST_P256 key for signing and gives its ARN.
+// NewKey makes an enabled ECC_NIST_P256 key for signing and returns its ARN.
 func (a *AWS) NewKey() string { return a.NewKeyOf("ECC_NIST_P256", "SIGN_VERIFY", false) }
 
-// NewKeyOf makes a key of a spec (ECC_NIST_P256, ECC_NIST_P384,
-// ECC_SECG_P256K1, SYMMETRIC_DEFAULT) and a usage, and gives its ARN. Only the
-// NIST ones can sign.
+// NewKeyOf makes a key that is said to be of a spec and a usage and returns its
+// ARN. In truth all are of P-256.
 func (a *AWS) NewKeyOf(spec, usage string, multiRegion bool) string {
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // documented never to fail
@@ -113,87 +86,159 @@ func (a *AWS) NewKeyOf(spec, usage string, multiRegion bool) string {
 	if multiRegion {
 		id = "mrk-" + text
 	}
-	key := &awsKey{
-		id: id, arn: "arn:aws:kms:" + awsTestRegion + ":" + awsTestAccount + ":key/" + id,
-		spec: spec, usage: usage, state: "Enabled", made: time.Now(), multiRegion: multiRegion,
-	}
-	curve := map[string]elliptic.Curve{"ECC_NIST_P256": elliptic.P256(), "ECC_NIST_P384": elliptic.P384()}[spec]
-	if curve != nil {
-		private, err := ecdsa.GenerateKey(curve, rand.Reader)
-		if err != nil {
-			panic(err) // documented never to happen
-		}
-		key.private = private
-	}
+	arn := "arn:aws:kms:" + awsTestRegion + ":" + awsTestAccount + ":key/" + id
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.keys[id] = key
-	return key.arn
+	a.keys[id] = &awsKey{arn, spec, usage, "Enabled", newKey()}
+	return arn
 }
 
 // SetState moves a key to a state: Enabled, Disabled, PendingDeletion,
-// Unavailable and so on.
+// PendingImport and so on.
 func (a *AWS) SetState(arn, state string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, key := range a.keys {
-		if key.arn == arn {
-			key.state = state
-		}
-	}
+	a.keys[idOf(arn)].state = state
 }
 
-// Deny refuses an operation ("Sign", "GetPublicKey", "DescribeKey") to everyone,
-// or grants it again.
-func (a *AWS) Deny(operation string, denied bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.denied[operation] = denied
-}
+func idOf(arn string) string { return arn[strings.LastIndex(arn, "/")+1:] }
 
 // URI is the FAIRPACT_SIGNING_KEY of a key, by its ARN or its id, on this server.
 func (a *AWS) URI(key string) string {
 	return "awskms:///" + key + "?region=" + awsTestRegion + "&endpoint=" + url.QueryEscape(a.URL())
 }
 
-// Calls counts the calls of an operation that have arrived, refused ones
-// included: "Sign", "GetPublicKey", "DescribeKey".
-func (a *AWS) Calls(operation string) int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.calls[operation]
+// awsRefusal is an error of the service: HTTP status, error type and message.
+type awsRefusal struct {
+	status        int
+	kind, message string
 }
 
-// SetFault misbehaves so until the next SetFault.
-func (a *AWS) SetFault(f Fault) error { return a.FailTimes(f, -1) }
+var sigV4 = regexp.MustCompile(`^AWS4-HMAC-SHA256 Credential=[A-Za-z0-9]{16,128}/[0-9]{8}/([a-z0-9-]+)/kms/aws4_request, ?SignedHeaders=[a-z0-9;-]+, ?Signature=[0-9a-f]{64}$`)
 
-// FailTimes misbehaves so for the next n calls of Sign. The error is that the
-// port could not be had again after Down.
-func (a *AWS) FailTimes(f Fault, n int) error {
+// ServeHTTP answers one operation, by the member names of the service's model.
+func (a *AWS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	answer, fault, refusal := a.operate(r)
+	if fault == Redirected {
+		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		return
+	}
+	status := http.StatusOK
+	if refusal != nil {
+		status, answer = refusal.status, map[string]any{"__type": refusal.kind, "message": refusal.message}
+		w.Header().Set("x-amzn-ErrorType", refusal.kind)
+	}
+	text, err := json.Marshal(answer)
+	if err != nil {
+		panic(err)
+	}
+	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
+	w.Header().Set("Content-Length", fmt.Sprint(len(text)))
+	w.WriteHeader(status)
+	if fault == TruncatedBody {
+		_, _ = w.Write(text[:len(text)/2])
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}
+	_, _ = w.Write(text)
+}
+
+// operate runs the operation that a request names. The fault is one that the
+// HTTP side has to bring about.
+func (a *AWS) operate(r *http.Request) (map[string]any, Fault, *awsRefusal) {
+	operation := strings.TrimPrefix(r.Header.Get("X-Amz-Target"), "TrentService.")
+	a.mu.Lock()
+	a.calls[operation]++
+	a.mu.Unlock()
+	var q struct {
+		KeyID            string `json:"KeyId"`
+		Message          []byte
+		MessageType      string
+		SigningAlgorithm string
+	}
+	authorization := sigV4.FindStringSubmatch(r.Header.Get("Authorization"))
+	switch err := json.NewDecoder(r.Body).Decode(&q); {
+	case err != nil:
+		return nil, None, &awsRefusal{400, "SerializationException", ""}
+	case authorization == nil:
+		return nil, None, &awsRefusal{400, "MissingAuthenticationTokenException", "Missing Authentication Token"}
+	case authorization[1] != awsTestRegion:
+		return nil, None, &awsRefusal{400, "InvalidSignatureException", "Credential should be scoped to a valid region."}
+	}
+	key, refusal := a.find(operation, q.KeyID)
+	if refusal != nil {
+		return nil, None, refusal
+	}
+	if operation == "Sign" {
+		if q.MessageType != "DIGEST" || len(q.Message) != 32 || q.SigningAlgorithm != "ECDSA_SHA_256" || key.usage != "SIGN_VERIFY" {
+			return nil, None, &awsRefusal{400, "ValidationException", "Digest is invalid length for algorithm " + q.SigningAlgorithm + "."}
+		}
+		return a.sign(r, key, q.Message)
+	}
+	if key.usage == "ENCRYPT_DECRYPT" {
+		return nil, None, &awsRefusal{400, "UnsupportedOperationException", "GetPublicKey is not supported for symmetric keys"}
+	}
+	der, err := x509.MarshalPKIXPublicKey(&key.private.PublicKey)
+	if err != nil {
+		panic(err)
+	}
+	return map[string]any{"KeyId": key.arn, "PublicKey": der, "KeySpec": key.spec, "KeyUsage": key.usage, "SigningAlgorithms": []string{"ECDSA_SHA_256"}}, None, nil
+}
+
+// find returns a key that may be used.
+func (a *AWS) find(operation, id string) (awsKey, *awsRefusal) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	was := a.fault
-	a.fault, a.left = f, n
-	close(a.changed)
-	a.changed = make(chan struct{})
+	key, ok := a.keys[idOf(id)]
 	switch {
-	case f == Down && was != Down:
-		return a.server.Close()
-	case f != Down && was == Down:
-		return a.listen()
+	case !ok || strings.HasPrefix(id, "arn:") && id != key.arn:
+		return awsKey{}, &awsRefusal{400, "NotFoundException", "Key '" + id + "' does not exist"}
+	case a.denied[operation]:
+		return awsKey{}, accessDenied(operation, key.arn)
+	case key.state == "Disabled":
+		return awsKey{}, &awsRefusal{400, "DisabledException", key.arn + " is disabled."}
+	case key.state != "Enabled":
+		return awsKey{}, &awsRefusal{400, "KMSInvalidStateException", key.arn + " is in state " + key.state + "."}
 	}
-	return nil
+	return *key, nil
 }
 
-// take gives the fault of this call.
-func (a *AWS) take() (Fault, <-chan struct{}) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.left == 0 {
-		return None, a.changed
+func accessDenied(operation, arn string) *awsRefusal {
+	return &awsRefusal{400, "AccessDeniedException", fmt.Sprintf("User: arn:aws:sts::%s:assumed-role/fairpact/test is not authorized to perform: kms:%s on resource: %s because no identity-based policy allows the kms:%s action", awsTestAccount, operation, arn, operation)}
+}
+
+func (a *AWS) sign(r *http.Request, key awsKey, digest []byte) (map[string]any, Fault, *awsRefusal) {
+	fault, changed := a.take()
+	switch fault {
+	case Throttled:
+		return nil, fault, &awsRefusal{400, "ThrottlingException", "You have exceeded the rate at which you may call KMS. Reduce the frequency of your calls."}
+	case ServerError:
+		return nil, fault, &awsRefusal{500, "KMSInternalException", "Internal failure"}
+	case Overloaded:
+		return nil, fault, &awsRefusal{503, "ServiceUnavailableException", "Service is unable to handle request."}
+	case KeyUnavailable:
+		return nil, fault, &awsRefusal{500, "KeyUnavailableException", key.arn + " is currently not available."}
+	case Denied:
+		return nil, fault, accessDenied("Sign", key.arn)
+	case Hang:
+		select {
+		case <-r.Context().Done():
+		case <-changed:
+		}
+		panic(http.ErrAbortHandler)
+	case CutConnection:
+		panic(http.ErrAbortHandler) // closes the connection without an answer
 	}
-	if a.left > 0 {
-		a.left--
+	signature, err := sign(key.private, digest, fault)
+	if err != nil {
+		panic(err)
 	}
-	return a.fault, a.changed
+	answer := map[string]any{"KeyId": key.arn, "Signature": signature, "SigningAlgorithm": "ECDSA_SHA_256"}
+	switch fault {
+	case OtherKeyName:
+		answer["KeyId"] = "arn:aws:kms:" + awsTestRegion + ":" + awsTestAccount + ":key/00000000-0000-0000-0000-000000000000"
+	case OtherAlgorithm:
+		answer["SigningAlgorithm"] = "ECDSA_SHA_512"
+	}
+	return answer, fault, nil
 }

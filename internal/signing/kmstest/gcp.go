@@ -3,16 +3,13 @@ package kmstest
 import (
 	"context"
 	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"net"
 	"net/url"
-	"sync"
+	"strings"
 
 	"cloud.google.com/go/kms/apiv1/kmspb"
 	"google.golang.org/grpc"
@@ -21,91 +18,39 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// GCP serves google.cloud.kms.v1.KeyManagementService (AsymmetricSign,
-// GetPublicKey, GetCryptoKeyVersion) over plaintext gRPC on the loopback.
+// GCP serves AsymmetricSign and GetPublicKey of
+// google.cloud.kms.v1.KeyManagementService over plaintext gRPC on the loopback.
+// Its keepalive policy is gRPC's own, the strictest that a client meets.
 type GCP struct {
 	kmspb.UnimplementedKeyManagementServiceServer
-	address string
-
-	mu      sync.Mutex
-	server  *grpc.Server
-	conns   *connections
-	keys    map[string]*gcpKey
-	fault   Fault
-	left    int           // calls the fault lasts for; negative: until the next one is set
-	changed chan struct{} // closed when the fault changes
-	calls   map[string]int
-	denied  map[string]bool
-	spare   *ecdsa.PrivateKey // of OtherKey
+	server
+	keys map[string]*gcpKey // guarded by server.mu
 }
 
 type gcpKey struct {
 	private   *ecdsa.PrivateKey
 	state     kmspb.CryptoKeyVersion_CryptoKeyVersionState
 	algorithm kmspb.CryptoKeyVersion_CryptoKeyVersionAlgorithm
-	level     kmspb.ProtectionLevel
 }
 
 // StartGCP serves on a free port until Close.
 func StartGCP() (*GCP, error) {
-	spare, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	g := &GCP{address: "127.0.0.1:0", keys: map[string]*gcpKey{}, calls: map[string]int{}, denied: map[string]bool{}, changed: make(chan struct{}), spare: spare}
-	if err := g.listen(); err != nil {
-		return nil, err
-	}
-	return g, nil
+	g := &GCP{keys: map[string]*gcpKey{}}
+	return g, g.start(func(l net.Listener) func() {
+		s := grpc.NewServer()
+		kmspb.RegisterKeyManagementServiceServer(s, g)
+		go func() { _ = s.Serve(l) }()
+		return s.Stop
+	})
 }
-
-// listen serves at the address; the port of the first time is kept.
-func (g *GCP) listen() error {
-	l, err := net.Listen("tcp", g.address)
-	if err != nil {
-		return err
-	}
-	g.address = l.Addr().String()
-	g.conns = &connections{Listener: l, open: map[net.Conn]struct{}{}}
-	g.server = grpc.NewServer()
-	kmspb.RegisterKeyManagementServiceServer(g.server, g)
-	server, conns := g.server, g.conns
-	go func() { _ = server.Serve(conns) }()
-	return nil
-}
-
-// Close ends the server and all connections.
-func (g *GCP) Close() {
-	_ = g.SetFault(None)
-	g.mu.Lock()
-	server := g.server
-	g.mu.Unlock()
-	server.Stop()
-}
-
-// Addr is HOST:PORT, the same for as long as the server lives.
-func (g *GCP) Addr() string { return g.address }
 
 // NewKey makes a key of EC_SIGN_P256_SHA256 with one enabled version in an HSM
-// (that is, in memory) and gives the name of the version.
-func (g *GCP) NewKey() string { return g.newKey(elliptic.P256()) }
-
-// NewKeyP384 makes a key of EC_SIGN_P384_SHA384, which no Fairpact signs with.
-func (g *GCP) NewKeyP384() string { return g.newKey(elliptic.P384()) }
-
-func (g *GCP) newKey(curve elliptic.Curve) string {
-	private, err := ecdsa.GenerateKey(curve, rand.Reader)
-	if err != nil {
-		panic(err) // documented never to happen
-	}
+// (that is, in memory) and returns the name of the version.
+func (g *GCP) NewKey() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	name := fmt.Sprintf("projects/test/locations/europe-west6/keyRings/fairpact/cryptoKeys/key-%d/cryptoKeyVersions/1", len(g.keys)+1)
-	key := &gcpKey{private, kmspb.CryptoKeyVersion_ENABLED, kmspb.CryptoKeyVersion_EC_SIGN_P256_SHA256, kmspb.ProtectionLevel_HSM}
-	if curve == elliptic.P384() {
-		key.algorithm = kmspb.CryptoKeyVersion_EC_SIGN_P384_SHA384
-	}
-	g.keys[name] = key
+	g.keys[name] = &gcpKey{newKey(), kmspb.CryptoKeyVersion_ENABLED, kmspb.CryptoKeyVersion_EC_SIGN_P256_SHA256}
 	return name
 }
 
@@ -123,93 +68,35 @@ func (g *GCP) SetAlgorithm(name string, algorithm kmspb.CryptoKeyVersion_CryptoK
 	g.keys[name].algorithm = algorithm
 }
 
-// Deny refuses a method ("AsymmetricSign", "GetPublicKey") to everyone, or grants
-// it again.
-func (g *GCP) Deny(method string, denied bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.denied[method] = denied
-}
-
-// permissions are what IAM asks for each method.
-var permissions = map[string]string{
-	"AsymmetricSign": "useToSign", "GetPublicKey": "viewPublicKey", "GetCryptoKeyVersion": "get",
-}
-
 // URI is the FAIRPACT_SIGNING_KEY of a version on this server.
 func (g *GCP) URI(name string) string {
-	return "gcpkms://" + name + "?endpoint=" + url.QueryEscape(g.address) + "&plaintext=true"
+	return "gcpkms://" + name + "?endpoint=" + url.QueryEscape(g.Addr()) + "&plaintext=true"
 }
 
-// Calls counts the calls of a method that have arrived, refused ones included:
-// "AsymmetricSign", "GetPublicKey", "GetCryptoKeyVersion".
-func (g *GCP) Calls(method string) int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.calls[method]
-}
-
-// SetFault misbehaves so until the next SetFault.
-func (g *GCP) SetFault(f Fault) error { return g.FailTimes(f, -1) }
-
-// FailTimes misbehaves so for the next n calls of AsymmetricSign. The error is
-// that the port could not be had again after Down.
-func (g *GCP) FailTimes(f Fault, n int) error {
-	g.mu.Lock()
-	was := g.fault
-	g.fault, g.left = f, n
-	close(g.changed)
-	g.changed = make(chan struct{})
-	server := g.server
-	g.mu.Unlock()
-	switch {
-	case f == Down && was != Down:
-		server.Stop()
-	case f != Down && was == Down:
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		return g.listen()
-	}
-	return nil
-}
-
-// take gives the fault of this call.
-func (g *GCP) take() (Fault, <-chan struct{}) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	f := g.fault
-	if g.left == 0 {
-		return None, g.changed
-	}
-	if g.left > 0 {
-		g.left--
-	}
-	return f, g.changed
-}
-
-// version finds a usable version and counts the call.
-func (g *GCP) version(method, name string) (*gcpKey, error) {
+// version returns a usable version and counts the call.
+func (g *GCP) version(method, permission, name string) (gcpKey, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.calls[method]++
 	key, ok := g.keys[name]
 	switch {
-	case name == "":
-		return nil, status.Error(codes.InvalidArgument, "Request is missing required field 'name'.")
 	case g.denied[method]:
-		return nil, status.Errorf(codes.PermissionDenied, "Permission 'cloudkms.cryptoKeyVersions.%s' denied on resource '%s' (or it may not exist).", permissions[method], name)
+		return gcpKey{}, denied(permission, name)
 	case !ok:
-		return nil, status.Errorf(codes.NotFound, "CryptoKeyVersion %s not found.", name)
-	case method != "GetCryptoKeyVersion" && key.state != kmspb.CryptoKeyVersion_ENABLED:
-		return nil, status.Errorf(codes.FailedPrecondition, "%s is not enabled, current state is: %s.", name, key.state)
+		return gcpKey{}, status.Errorf(codes.NotFound, "CryptoKeyVersion %s not found.", name)
+	case key.state != kmspb.CryptoKeyVersion_ENABLED:
+		return gcpKey{}, status.Errorf(codes.FailedPrecondition, "%s is not enabled, current state is: %s.", name, key.state)
 	}
-	copied := *key
-	return &copied, nil
+	return *key, nil
 }
 
-// GetPublicKey gives the key in PEM with its checksum.
+func denied(permission, name string) error {
+	return status.Errorf(codes.PermissionDenied, "Permission 'cloudkms.cryptoKeyVersions.%s' denied on resource '%s' (or it may not exist).", permission, name)
+}
+
+// GetPublicKey returns the key in PEM with its checksum.
 func (g *GCP) GetPublicKey(_ context.Context, r *kmspb.GetPublicKeyRequest) (*kmspb.PublicKey, error) {
-	key, err := g.version("GetPublicKey", r.Name)
+	key, err := g.version("GetPublicKey", "viewPublicKey", r.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -219,48 +106,62 @@ func (g *GCP) GetPublicKey(_ context.Context, r *kmspb.GetPublicKeyRequest) (*km
 	}
 	text := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 	return &kmspb.PublicKey{
-		Pem: string(text), PemCrc32C: wrapperspb.Int64(checksum(text)), Name: r.Name,
-		Algorithm: key.algorithm, ProtectionLevel: key.level, PublicKeyFormat: kmspb.PublicKey_PEM,
+		Pem: string(text), PemCrc32C: checksum(text), Name: r.Name,
+		Algorithm: key.algorithm, ProtectionLevel: kmspb.ProtectionLevel_HSM, PublicKeyFormat: kmspb.PublicKey_PEM,
 	}, nil
 }
 
-// GetCryptoKeyVersion gives a version's state, whatever it is.
-func (g *GCP) GetCryptoKeyVersion(_ context.Context, r *kmspb.GetCryptoKeyVersionRequest) (*kmspb.CryptoKeyVersion, error) {
-	key, err := g.version("GetCryptoKeyVersion", r.Name)
+// AsymmetricSign signs a SHA-256 digest with a right checksum and answers in DER
+// with checksums, unless a fault is set.
+func (g *GCP) AsymmetricSign(ctx context.Context, r *kmspb.AsymmetricSignRequest) (*kmspb.AsymmetricSignResponse, error) {
+	key, err := g.version("AsymmetricSign", "useToSign", r.Name)
 	if err != nil {
 		return nil, err
 	}
-	return &kmspb.CryptoKeyVersion{Name: r.Name, State: key.state, Algorithm: key.algorithm, ProtectionLevel: key.level}, nil
-}
-
-func checksum(data []byte) int64 {
-	return int64(crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)))
-}
-
-// connections lets a test cut what is connected.
-type connections struct {
-	net.Listener
-	mu   sync.Mutex
-	open map[net.Conn]struct{}
-}
-
-func (c *connections) Accept() (net.Conn, error) {
-	conn, err := c.Listener.Accept()
-	if err == nil {
-		c.mu.Lock()
-		c.open[conn] = struct{}{}
-		c.mu.Unlock()
+	digest := r.GetDigest().GetSha256()
+	if len(digest) != 32 || r.DigestCrc32C.GetValue() != checksum(digest).Value {
+		return nil, status.Error(codes.InvalidArgument, "The checksum in field digest_crc32c did not match the data in field digest.")
 	}
-	return conn, err
+	fault, changed := g.take()
+	switch fault {
+	case Throttled:
+		return nil, status.Error(codes.ResourceExhausted, "Quota exceeded for quota metric 'Cryptographic requests' and limit 'Cryptographic requests per minute' of service 'cloudkms.googleapis.com'.")
+	case ServerError:
+		return nil, status.Error(codes.Internal, "Internal error encountered.")
+	case Overloaded:
+		return nil, status.Error(codes.Unavailable, "The service is currently unavailable.")
+	case Denied:
+		return nil, denied("useToSign", r.Name)
+	case Hang:
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		}
+		return nil, status.Error(codes.Unavailable, "The service is currently unavailable.")
+	case CutConnection:
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.stop()
+		return nil, g.listen()
+	}
+	signature, err := sign(key.private, digest, fault)
+	answer := &kmspb.AsymmetricSignResponse{
+		Signature: signature, SignatureCrc32C: checksum(signature), VerifiedDigestCrc32C: true,
+		Name: r.Name, ProtectionLevel: kmspb.ProtectionLevel_HSM,
+	}
+	switch fault {
+	case CorruptedCRC:
+		answer.SignatureCrc32C.Value ^= 1
+	case MissingCRC:
+		answer.SignatureCrc32C = nil
+	case UnverifiedDigest:
+		answer.VerifiedDigestCrc32C = false
+	case OtherKeyName:
+		answer.Name = strings.TrimSuffix(r.Name, "1") + "2"
+	}
+	return answer, err
 }
 
-func (c *connections) cut() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var err error
-	for conn := range c.open {
-		err = errors.Join(err, conn.Close())
-	}
-	clear(c.open)
-	return err
+func checksum(data []byte) *wrapperspb.Int64Value {
+	return wrapperspb.Int64(int64(crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli))))
 }

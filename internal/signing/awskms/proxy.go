@@ -1,0 +1,35 @@
+package awskms
+
+import (
+	"net/http"
+	"net/netip"
+	"net/url"
+
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+)
+
+// nodeNets is where a node serves credentials, its own (IMDS) and its pods' (Pod
+// Identity), over plain HTTP.
+var nodeNets = []netip.Prefix{
+	netip.MustParsePrefix("169.254.0.0/16"),
+	netip.MustParsePrefix("fd00:ec2::/32"),
+}
+
+// newHTTP is the SDK's client, but what it asks of the node goes to no proxy: a
+// token and the credentials would pass it in clear.
+func newHTTP() *awshttp.BuildableClient {
+	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) { t.Proxy = nodeDirectly(t.Proxy) })
+}
+
+func nodeDirectly(proxy func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
+	return func(r *http.Request) (*url.URL, error) {
+		if ip, err := netip.ParseAddr(r.URL.Hostname()); err == nil {
+			for _, node := range nodeNets {
+				if node.Contains(ip.Unmap()) {
+					return nil, nil
+				}
+			}
+		}
+		return proxy(r)
+	}
+}

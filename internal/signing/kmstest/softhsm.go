@@ -1,0 +1,84 @@
+package kmstest
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// SoftHSMLibrary is where the package softhsm2 puts its PKCS#11 library.
+const SoftHSMLibrary = "/usr/lib/softhsm/libsofthsm2.so"
+
+// SoftHSM is a PKCS#11 token "fairpact" of a test, in a folder.
+type SoftHSM struct{ Dir, PIN string }
+
+// StartSoftHSM makes the token, and names it to this process. So such tests are
+// not parallel.
+func StartSoftHSM(t testing.TB) *SoftHSM {
+	t.Helper()
+	s := &SoftHSM{t.TempDir(), "secret-1234"}
+	t.Setenv("SOFTHSM2_CONF", s.Write(t, "softhsm2.conf", "directories.tokendir = "+s.Dir+"/tokens\nobjectstore.backend = file\nlog.level = ERROR\n"))
+	s.Write(t, "pin", s.PIN+"\n")
+	if err := os.Mkdir(s.Dir+"/tokens", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.util(t, "--init-token", "--free", "--label", "fairpact", "--so-pin", "so-secret", "--pin", s.PIN)
+	return s
+}
+
+func (s *SoftHSM) util(t testing.TB, args ...string) {
+	t.Helper()
+	if out, err := exec.Command("softhsm2-util", args...).CombinedOutput(); err != nil {
+		t.Fatalf("softhsm2-util %s: %v\n%s", args[0], err, out)
+	}
+}
+
+// Write writes a file of the test beside the token and returns its path.
+func (s *SoftHSM) Write(t testing.TB, name, text string) string {
+	t.Helper()
+	path := filepath.Join(s.Dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Import puts a private key into the token; id is CKA_ID in hex.
+func (s *SoftHSM) Import(t testing.TB, label, id string, key any) {
+	t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := s.Write(t, label+".pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})))
+	s.util(t, "--import", path, "--token", "fairpact", "--label", label, "--id", id, "--pin", s.PIN)
+}
+
+// URI is the FAIRPACT_SIGNING_KEY of a key in the token, named by object= or id=.
+func (s *SoftHSM) URI(key string) string {
+	return "pkcs11:token=fairpact;" + key + "?module-path=" + SoftHSMLibrary + "&pin-source=file:" + s.Dir + "/pin"
+}
+
+// Away takes the token away, or puts it back.
+func (s *SoftHSM) Away(t testing.TB, away bool) {
+	t.Helper()
+	tokens, hidden := s.Dir+"/tokens", s.Dir+"/away"
+	from, to := tokens, hidden
+	if !away {
+		from, to = hidden, tokens
+		if err := os.Remove(tokens); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+	if away {
+		if err := os.Mkdir(tokens, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,15 @@
+//go:build !(pkcs11 && cgo)
+
+package pkcs11
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestBuiltWithoutPKCS11(t *testing.T) {
+	_, err := Open(t.Context(), "token=t;object=k?module-path=/lib/x.so&pin-source=file:/run/pin")
+	if err == nil || !strings.Contains(err.Error(), "-tags pkcs11") {
+		t.Errorf("%v; want an error that names the build", err)
+	}
+}

@@ -1,0 +1,392 @@
+//go:build pkcs11 && cgo
+
+package pkcs11
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	cryptoki "github.com/miekg/pkcs11"
+
+	"github.com/fairpact/fairpact/internal/signing/kmstest"
+	"github.com/fairpact/fairpact/internal/signing/transient"
+)
+
+func newKey(t *testing.T, curve elliptic.Curve) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(curve, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// inToken logs in to the token beside the product and lets do work there.
+func inToken(t *testing.T, s *kmstest.SoftHSM, do func(*library, cryptoki.SessionHandle) error) {
+	t.Helper()
+	l, err := load(kmstest.SoftHSMLibrary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.release()
+	slot, _, err := (&Provider{at: address{token: "fairpact"}, library: l}).findToken()
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := l.OpenSession(slot, cryptoki.CKF_SERIAL_SESSION|cryptoki.CKF_RW_SESSION)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.CloseSession(session) }()
+	if err := l.Login(session, cryptoki.CKU_USER, s.PIN); err != nil && !errors.Is(err, cryptoki.Error(cryptoki.CKR_USER_ALREADY_LOGGED_IN)) {
+		t.Fatal(err)
+	}
+	if err := do(l, session); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// loseSessions ends the sessions of all providers of this process.
+func loseSessions(t *testing.T, s *kmstest.SoftHSM) {
+	t.Helper()
+	inToken(t, s, func(l *library, session cryptoki.SessionHandle) error {
+		info, err := l.GetSessionInfo(session)
+		return errors.Join(err, l.CloseAllSessions(info.SlotID))
+	})
+}
+
+// generate makes a key pair inside the token.
+func generate(t *testing.T, s *kmstest.SoftHSM, label string, id byte, sign, sensitive, extractable bool) {
+	t.Helper()
+	both := []*cryptoki.Attribute{
+		cryptoki.NewAttribute(cryptoki.CKA_TOKEN, true), cryptoki.NewAttribute(cryptoki.CKA_LABEL, label), cryptoki.NewAttribute(cryptoki.CKA_ID, []byte{id}),
+	}
+	public := append([]*cryptoki.Attribute{cryptoki.NewAttribute(cryptoki.CKA_EC_PARAMS, paramsP256), cryptoki.NewAttribute(cryptoki.CKA_VERIFY, true)}, both...)
+	private := append([]*cryptoki.Attribute{
+		cryptoki.NewAttribute(cryptoki.CKA_PRIVATE, true), cryptoki.NewAttribute(cryptoki.CKA_SIGN, sign),
+		cryptoki.NewAttribute(cryptoki.CKA_SENSITIVE, sensitive), cryptoki.NewAttribute(cryptoki.CKA_EXTRACTABLE, extractable),
+	}, both...)
+	inToken(t, s, func(l *library, session cryptoki.SessionHandle) error {
+		_, _, err := l.GenerateKeyPair(session, []*cryptoki.Mechanism{cryptoki.NewMechanism(cryptoki.CKM_EC_KEY_PAIR_GEN, nil)}, public, private)
+		return err
+	})
+}
+
+// read opens a provider and reads its key.
+func read(t *testing.T, uri string) (*Provider, string, error) {
+	t.Helper()
+	p, err := Open(t.Context(), strings.TrimPrefix(uri, "pkcs11:"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	_, custody, err := p.Key(t.Context())
+	return p, custody, err
+}
+
+func mustRead(t *testing.T, uri string) (p *Provider, custody string) {
+	t.Helper()
+	p, custody, err := read(t, uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, custody
+}
+
+func TestPKCS11Custody(t *testing.T) {
+	s := kmstest.StartSoftHSM(t)
+	generate(t, s, "kept", 1, true, true, false)
+	generate(t, s, "wrapped", 2, true, true, true)
+	generate(t, s, "plain", 3, true, false, true)
+	s.Import(t, "imported", "04", newKey(t, elliptic.P256()))
+	for key, want := range map[string]string{
+		"kept":     "PKCS#11 token fairpact (SoftHSM project SoftHSM v2), key not extractable",
+		"wrapped":  "PKCS#11 token fairpact (SoftHSM project SoftHSM v2), key extractable: the token may give it out wrapped",
+		"plain":    "PKCS#11 token fairpact (SoftHSM project SoftHSM v2), key NOT protected: the token gives it out in plain (not sensitive)",
+		"imported": "PKCS#11 token fairpact (SoftHSM project SoftHSM v2), key not extractable, but it once was or was made elsewhere",
+	} {
+		if _, got := mustRead(t, s.URI("object="+key)); got != want {
+			t.Errorf("%s: %q, want %q", key, got, want)
+		}
+	}
+}
+
+// Each start that must fail: the error says what to do, and shows no PIN.
+func TestPKCS11RefusedAtStart(t *testing.T) {
+	s := kmstest.StartSoftHSM(t)
+	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Import(t, "good", "01", newKey(t, elliptic.P256()))
+	s.Import(t, "p384", "02", newKey(t, elliptic.P384()))
+	s.Import(t, "rsa", "03", rsaKey)
+	generate(t, s, "twice", 4, true, true, false)
+	generate(t, s, "twice", 5, true, true, false)
+	generate(t, s, "no-sign", 6, false, true, false)
+	open := s.Write(t, "open-pin", s.PIN)
+	if err := os.Chmod(open, 0o604); err != nil {
+		t.Fatal(err)
+	}
+	good := s.URI("object=good")
+	with := func(old, new string) string { return strings.Replace(good, old, new, 1) }
+	for name, c := range map[string]struct{ uri, want string }{
+		"no such library":  {with(kmstest.SoftHSMLibrary, "/nonexistent/hsm.so"), "no such file"},
+		"no library":       {with(kmstest.SoftHSMLibrary, s.Dir+"/pin"), "ldd"},
+		"no such token":    {with("token=fairpact", "token=other"), `shows ["fairpact"]`},
+		"another serial":   {with("object=good", "object=good;serial=none"), `no token "fairpact"`},
+		"no such object":   {with("good", "none"), "--list-objects"},
+		"label, not id":    {with("good", "good;id=%09"), "id=09"},
+		"two objects":      {with("good", "twice"), "more than one private key"},
+		"P-384":            {with("good", "p384"), "curve 1.3.132.0.34) do not name P-256"},
+		"RSA":              {with("good", "rsa"), "P-256"},
+		"may not sign":     {with("good", "no-sign"), "CKA_SIGN"},
+		"wrong PIN":        {with(s.Dir+"/pin", s.Write(t, "wrong-pin", "secret-9999")), "not tried again"},
+		"no PIN file":      {with(s.Dir+"/pin", s.Dir+"/none"), "no such file"},
+		"PIN open to all":  {with(s.Dir+"/pin", open), "chmod 600"},
+		"PIN file is long": {with(s.Dir+"/pin", s.Write(t, "long", strings.Repeat("secret-1", 200))), "1024 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := read(t, c.uri)
+			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret-") {
+				t.Errorf("%v; want an error with %q and without a PIN", err, c.want)
+			}
+		})
+	}
+	mustRead(t, s.URI("object=twice;id=%05"))
+	s.Away(t, true)
+	if _, _, err := read(t, good); err == nil || !strings.Contains(err.Error(), "set SOFTHSM2_CONF") {
+		t.Errorf("a library without a token: %v", err)
+	}
+}
+
+func TestPKCS11Sessions(t *testing.T) {
+	s := kmstest.StartSoftHSM(t)
+	s.Import(t, "deployment", "01", newKey(t, elliptic.P256()))
+	works := func(t *testing.T, p *Provider) {
+		t.Helper()
+		digest := [32]byte{7}
+		der, err := p.Sign(t.Context(), digest)
+		if err != nil || !ecdsa.VerifyASN1(p.public, digest[:], der) {
+			t.Errorf("after the fault: %v", err)
+		}
+	}
+	start := func(t *testing.T) *Provider {
+		t.Helper()
+		p, _ := mustRead(t, s.URI("object=deployment"))
+		works(t, p)
+		return p
+	}
+
+	t.Run("lost ones are an error that passes, and are opened anew", func(t *testing.T) {
+		p := start(t)
+		loseSessions(t, s)
+		_, err := p.Sign(t.Context(), [32]byte{7})
+		if !transient.Is(err) || !errors.Is(err, cryptoki.Error(cryptoki.CKR_SESSION_HANDLE_INVALID)) {
+			t.Errorf("%v; want a transient error with the code", err)
+		}
+		works(t, p)
+	})
+
+	// Not by loseSessions: SoftHSM crashes where a session at work is closed.
+	t.Run("given up again and again under load", func(t *testing.T) {
+		p := start(t)
+		var all sync.WaitGroup
+		for range 2 * maxSessions {
+			all.Go(func() {
+				for range 30 {
+					if _, err := p.Sign(t.Context(), [32]byte{7}); err != nil && !transient.Is(err) {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		for range 10 {
+			p.mu.Lock()
+			if p.login != nil {
+				p.login.end()
+				p.login = nil
+			}
+			p.mu.Unlock()
+		}
+		all.Wait()
+		works(t, p)
+	})
+
+	t.Run("of another start of the library are not used", func(t *testing.T) {
+		first, second := start(t), start(t)
+		if err := first.library.restart(); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range []*Provider{first, second} {
+			if _, err := p.Sign(t.Context(), [32]byte{7}); !transient.Is(err) {
+				t.Errorf("%v; want a transient error", err)
+			}
+			works(t, p)
+		}
+	})
+
+	t.Run("none is free", func(t *testing.T) {
+		p := start(t)
+		var held []cryptoki.SessionHandle
+		for range maxSessions {
+			held = append(held, <-p.login.idle)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		answered := make(chan error)
+		go func() {
+			_, err := p.Sign(ctx, [32]byte{7})
+			answered <- err
+		}()
+		cancel()
+		if err := <-answered; !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+		for _, session := range held {
+			p.login.idle <- session
+		}
+		works(t, p)
+	})
+
+	t.Run("another key under the name", func(t *testing.T) {
+		p := start(t)
+		p.public = &newKey(t, elliptic.P256()).PublicKey
+		loseSessions(t, s)
+		_, _ = p.Sign(t.Context(), [32]byte{7})
+		if _, err := p.Sign(t.Context(), [32]byte{7}); err == nil || !strings.Contains(err.Error(), "another key") {
+			t.Errorf("%v", err)
+		}
+	})
+
+	t.Run("the last try of a PIN is left to a person", func(t *testing.T) {
+		p := start(t)
+		session := <-p.login.idle
+		for flag, want := range map[uint]string{cryptoki.CKF_USER_PIN_FINAL_TRY: "by hand", cryptoki.CKF_USER_PIN_LOCKED: "security officer"} {
+			// The PIN is right: offered, it would be taken.
+			if err := p.offerPIN(session, cryptoki.TokenInfo{Flags: flag}); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v; want %q", err, want)
+			}
+		}
+		p.login.idle <- session
+	})
+
+	// Last, as it changes the PIN.
+	t.Run("a PIN that is refused later is offered once", func(t *testing.T) {
+		p := start(t)
+		s.Write(t, "pin", "secret-9999")
+		refused := func() {
+			t.Helper()
+			_, err := p.Sign(t.Context(), [32]byte{7})
+			if err == nil || transient.Is(err) || !strings.Contains(err.Error(), "not tried again") {
+				t.Errorf("%v; want an error that is not tried again", err)
+			}
+		}
+		loseSessions(t, s)
+		_, _ = p.Sign(t.Context(), [32]byte{7})
+		refused()
+		inToken(t, s, func(l *library, session cryptoki.SessionHandle) error { return l.SetPIN(session, s.PIN, "secret-9999") })
+		refused() // offered a second time, it would be taken
+		s.PIN = "secret-9999"
+		s.Write(t, "pin", s.PIN+"\n\n") // another file is no other PIN
+		refused()
+		p, _ = mustRead(t, s.URI("object=deployment"))
+		works(t, p)
+	})
+}
+
+// The codes of a token or a login that is away pass, those of the key and the PIN
+// do not.
+func TestPKCS11CodesThatPass(t *testing.T) {
+	for code, passes := range map[uint]bool{
+		cryptoki.CKR_SESSION_HANDLE_INVALID: true, cryptoki.CKR_DEVICE_REMOVED: true, cryptoki.CKR_TOKEN_NOT_PRESENT: true,
+		cryptoki.CKR_DEVICE_ERROR: true, cryptoki.CKR_USER_NOT_LOGGED_IN: true, cryptoki.CKR_KEY_HANDLE_INVALID: true,
+		cryptoki.CKR_GENERAL_ERROR: true, cryptoki.CKR_CRYPTOKI_NOT_INITIALIZED: true,
+		cryptoki.CKR_PIN_INCORRECT: false, cryptoki.CKR_PIN_LOCKED: false, cryptoki.CKR_KEY_FUNCTION_NOT_PERMITTED: false,
+		cryptoki.CKR_FUNCTION_NOT_SUPPORTED: false,
+	} {
+		err := explain("sign", cryptoki.Error(code))
+		if transient.Is(err) != passes || !errors.Is(err, cryptoki.Error(code)) {
+			t.Errorf("%v: transient is %v", err, transient.Is(err))
+		}
+	}
+}
+
+// A library that hangs holds the start no longer than its caller waits, and what
+// is opened too late is closed.
+func TestPKCS11HangsAtStart(t *testing.T) {
+	s := kmstest.StartSoftHSM(t)
+	s.Import(t, "deployment", "01", newKey(t, elliptic.P256()))
+	p, err := Open(t.Context(), strings.TrimPrefix(s.URI("object=deployment"), "pkcs11:"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	libraries.mu.Lock() // as if C_Initialize hung
+	ctx, cancel := context.WithCancel(t.Context())
+	answered := make(chan error)
+	go func() {
+		_, _, err := p.Key(ctx)
+		answered <- err
+	}()
+	for p.mu.TryLock() { // until it is under way
+		p.mu.Unlock()
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	if err := <-answered; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), `"fairpact"`) || strings.Contains(err.Error(), s.PIN) {
+		t.Errorf("%v", err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	libraries.mu.Unlock()
+	opened := func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.public == nil || p.login != nil || p.library != nil
+	}
+	for end := time.Now().Add(20 * time.Second); opened(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("what was opened too late stays open")
+		}
+	}
+	if users := libraries.byPath[kmstest.SoftHSMLibrary].users; users != 0 {
+		t.Errorf("%d users of the library are left", users)
+	}
+}
+
+func TestPKCS11PublicKeys(t *testing.T) {
+	key := newKey(t, elliptic.P256())
+	point, err := key.PublicKey.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrapped := append([]byte{4, 65}, point...)
+	for _, good := range [][]byte{point, wrapped} {
+		if got, err := parsePublic(paramsP256, good); err != nil || !got.Equal(&key.PublicKey) {
+			t.Errorf("%d bytes: %v", len(good), err)
+		}
+	}
+	off := bytes.Clone(wrapped)
+	off[66] ^= 1
+	for name, bad := range map[string][]byte{
+		"nothing": nil, "cut short": wrapped[:66], "a byte more": append(bytes.Clone(wrapped), 0), "compressed": append([]byte{2}, point[1:33]...),
+		"not on the curve": off, "another tag": append([]byte{3, 65}, point...), "infinity": {4, 1, 0},
+	} {
+		if _, err := parsePublic(paramsP256, bad); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+	if _, err := parsePublic([]byte{5, 0}, wrapped); err == nil {
+		t.Error("no curve named: taken")
+	}
+}

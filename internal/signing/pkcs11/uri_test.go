@@ -1,0 +1,42 @@
+package pkcs11
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestPKCS11URI(t *testing.T) {
+	got, err := parse("token=My%20token;object=a%3Bb;id=%01%ff;serial=12;type=private?module-path=/lib/x.so&pin-source=file:/run/pin")
+	want := address{token: "My token", object: "a;b", id: "\x01\xff", serial: "12", module: "/lib/x.so", pinFile: "/run/pin"}
+	if err != nil || got != want {
+		t.Errorf("%+v, %v", got, err)
+	}
+	const query = "?module-path=/lib/x.so&pin-source=file:///run/pin"
+	if got, err := parse("token=t;id=%01" + query); err != nil || got.pinFile != "/run/pin" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for uri, want := range map[string]string{
+		"":                                   "names no token",
+		"object=k" + query:                   "names no token",
+		"token=t" + query:                    "names no key",
+		"token=t;object=k":                   "module-path",
+		"token=t;object=k;type=cert" + query: "type",
+		"token=t;object=k;token=u" + query:   "token twice",
+		"token=t;object=k;slot-id=0" + query: "not known",
+		"token=t;object=%4" + query:          "object",
+		"token=;object=k" + query:            "token",
+		"token=t;secret-1234" + query:        "'='",
+		"token=t;object=k?module-path=x.so&pin-source=/run/pin":                 "module-path",
+		"token=t;object=k?module-path=/x.so":                                    "pin-source",
+		"token=t;object=k?module-path=/x.so&pin-source=|secret-1234":            "pin-source",
+		"token=t;object=k?module-path=/x.so&pin-value=secret-1234":              "into a file",
+		"token=t;object=k;pin-value=secret-1234" + query:                        "into a file",
+		"token=t;object=k?module-path=/x.so&pin-source=/p&secret-1234=x":        "not known",
+		"token=t;object=k?module-path=/x.so&pin-source=/p&pin-source=%secret-1": "pin-source twice",
+	} {
+		_, err := parse(uri)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret-1") {
+			t.Errorf("%q: %v; want an error with %q and without values", uri, err, want)
+		}
+	}
+}
