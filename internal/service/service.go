@@ -7,12 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -21,6 +23,7 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc/grpclog"
 
 	"github.com/fairpact/fairpact/internal/answer"
 	"github.com/fairpact/fairpact/internal/telemetry"
@@ -41,6 +44,7 @@ func Main(name string, level slog.Level, run func(context.Context, *slog.Logger)
 	_, _ = memlimit.SetGoMemLimitWithOpts(memlimit.WithRatio(0.9))
 	logger := slog.New(telemetry.LogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})))
 	slog.SetDefault(logger)
+	logGRPC(logger)
 	telemetry.Binary(name)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	context.AfterFunc(ctx, stop)
@@ -52,6 +56,18 @@ func Main(name string, level slog.Level, run func(context.Context, *slog.Logger)
 		logger.Error("stopped", "err", err)
 		os.Exit(1)
 	}
+}
+
+// logGRPC makes gRPC's own errors log lines. Call it before gRPC is used.
+func logGRPC(logger *slog.Logger) {
+	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, grpcErrors{logger}))
+}
+
+type grpcErrors struct{ logger *slog.Logger }
+
+func (g grpcErrors) Write(line []byte) (int, error) {
+	g.logger.Error("gRPC failed", "err", strings.TrimSpace(string(line)))
+	return len(line), nil
 }
 
 // Port is an address and what is served there.
