@@ -3,7 +3,7 @@
 package pkcs11
 
 import (
-	"crypto/ecdsa"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -14,30 +14,44 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/transient"
 )
 
+// mu is held during every call of a PKCS#11 library, and guards libraries and
+// the state of every Provider. A token signs in about a millisecond, mostly one
+// after the other whoever asks; and libraries differ in what they stand of
+// several threads (SoftHSM 2.6 crashes when a session at work is closed).
+var (
+	mu        sync.Mutex
+	libraries = map[string]*library{} // by path
+)
+
 // library is a loaded PKCS#11 library. C_Initialize and C_Finalize are the whole
 // process's, so the providers of one library share it. It is finalized with its
 // last user and never unloaded.
-//
-// Invariant: a handle is used only in the epoch that it is of, under a read lock
-// of calls, as in another epoch it may be that of a new session or object.
 type library struct {
 	*cryptoki.Ctx
-	users int // guarded by libraries.mu
-
-	calls sync.RWMutex // only ever tried for writing, so that a read lock never waits
-	epoch int          // of calls; a restart begins a new one
+	users int
+	epoch int // counts its starts, from 1; handles are those of one epoch
 }
 
-var libraries = struct {
-	mu     sync.Mutex
-	byPath map[string]*library
-}{byPath: map[string]*library{}}
+// call runs do with mu held, while ctx lasts. A library knows no context: one that
+// hangs keeps mu, and so every later call.
+func call(ctx context.Context, token string, do func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		mu.Lock()
+		defer mu.Unlock()
+		done <- do()
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("the token %q does not answer: %w; see whether its own tool reaches it (pkcs11-tool --module … --list-slots)", token, ctx.Err())
+	}
+}
 
-// load returns the library at path, initialized.
+// load returns the library at path, started.
 func load(path string) (*library, error) {
-	libraries.mu.Lock()
-	defer libraries.mu.Unlock()
-	l := libraries.byPath[path]
+	l := libraries[path]
 	if l == nil {
 		if _, err := os.Stat(path); err != nil {
 			return nil, fmt.Errorf("module-path: %w: install the token's PKCS#11 library (SoftHSM: apt-get install softhsm2) and name its file", err)
@@ -47,75 +61,34 @@ func load(path string) (*library, error) {
 			return nil, fmt.Errorf("module-path %s: not a PKCS#11 library that loads here: `ldd %s` shows whether it is one for this machine and what it misses", path, path)
 		}
 		l = &library{Ctx: ctx}
-		libraries.byPath[path] = l
+		libraries[path] = l
 	}
 	if l.users == 0 {
-		if err := l.Initialize(); err != nil && !errors.Is(err, cryptoki.Error(cryptoki.CKR_CRYPTOKI_ALREADY_INITIALIZED)) {
-			return nil, explain("start the library", err)
+		if err := l.start(); err != nil {
+			return nil, err
 		}
 	}
 	l.users++
 	return l, nil
 }
 
-func (l *library) release() {
-	libraries.mu.Lock()
-	defer libraries.mu.Unlock()
-	if l.users--; l.users == 0 {
-		_ = l.Finalize()
-	}
-}
-
-// restart finalizes and initializes the library, unless calls are under way.
-// Every login in it has ended then.
-func (l *library) restart() error {
-	if !l.calls.TryLock() {
-		return transient.Error(errors.New("the library is busy and cannot be restarted yet"))
-	}
-	defer l.calls.Unlock()
+func (l *library) start() error {
 	l.epoch++
-	_ = l.Finalize()
-	if err := l.Initialize(); err != nil {
-		return transient.Error(explain("restart the library", err))
+	if err := l.Initialize(); err != nil && !errors.Is(err, cryptoki.Error(cryptoki.CKR_CRYPTOKI_ALREADY_INITIALIZED)) {
+		return explain("start the library", err)
 	}
 	return nil
 }
 
-// login is sessions on a token that is logged in to, and the key in them.
-type login struct {
-	library *library
-	epoch   int
-	key     cryptoki.ObjectHandle
-	public  *ecdsa.PublicKey
-	custody string
-	idle    chan cryptoki.SessionHandle // closed when the login is given up
+// restart ends all sessions: some libraries see a token that came back only then.
+func (l *library) restart() error {
+	_ = l.Finalize()
+	return l.start()
 }
 
-func (l *login) sign(session cryptoki.SessionHandle, digest [32]byte) ([]byte, error) {
-	l.library.calls.RLock()
-	defer l.library.calls.RUnlock()
-	if l.library.epoch != l.epoch {
-		return nil, cryptoki.Error(cryptoki.CKR_SESSION_HANDLE_INVALID)
-	}
-	if err := l.library.SignInit(session, []*cryptoki.Mechanism{cryptoki.NewMechanism(cryptoki.CKM_ECDSA, nil)}, l.key); err != nil {
-		return nil, err
-	}
-	return l.library.Sign(session, digest[:])
-}
-
-func (l *login) close(session cryptoki.SessionHandle) {
-	l.library.calls.RLock()
-	defer l.library.calls.RUnlock()
-	if l.library.epoch == l.epoch {
-		_ = l.library.CloseSession(session)
-	}
-}
-
-// end closes the idle sessions. Whoever uses another one closes it.
-func (l *login) end() {
-	close(l.idle)
-	for session := range l.idle {
-		l.close(session)
+func (l *library) release() {
+	if l.users--; l.users == 0 {
+		_ = l.Finalize()
 	}
 }
 

@@ -8,25 +8,27 @@ import (
 	"crypto/sha256"
 	"encoding/asn1"
 	"errors"
-	"fmt"
 	"math/big"
-	"sync"
+	"time"
 
 	cryptoki "github.com/miekg/pkcs11"
 
 	"github.com/fairpact/fairpact/internal/signing/transient"
 )
 
-// Provider is a key in a PKCS#11 token.
+// Provider is a key in a PKCS#11 token. Its fields are guarded by mu.
 type Provider struct {
-	at address
+	at      address
+	library *library // nil before the first login
+	closed  bool
 
-	// mu guards the fields below. A login holds it, and a library that hangs holds
-	// it for ever.
-	mu      sync.Mutex
-	library *library
-	login   *login           // nil while the token has to be logged in to
-	public  *ecdsa.PublicKey // of the first login
+	// Of a login, which stands while epoch is that of the library.
+	epoch   int
+	session cryptoki.SessionHandle
+	key     cryptoki.ObjectHandle
+
+	public  *ecdsa.PublicKey // of the first login; others must find the same
+	custody string
 
 	// rejected is the SHA-256 of a PIN that the token refused. It is never offered
 	// again, as a few wrong ones lock a token.
@@ -43,102 +45,63 @@ func Open(_ context.Context, rest string) (*Provider, error) {
 	return &Provider{at: at}, nil
 }
 
-// Key logs in to the token and finds the key, while ctx lasts. A library knows no
-// context: one that hangs keeps its goroutine, and what it opens too late is
-// closed.
+// Key logs in to the token and finds the key, while ctx lasts.
 func (p *Provider) Key(ctx context.Context) (*ecdsa.PublicKey, string, error) {
-	type answer struct {
-		login *login
-		err   error
+	if err := call(ctx, p.at.token, p.connect); err != nil {
+		return nil, "", err
 	}
-	answered := make(chan answer)
-	go func() {
-		p.mu.Lock()
-		l, err := p.connect()
-		p.mu.Unlock()
-		select {
-		case answered <- answer{l, err}:
-		case <-ctx.Done():
-			_ = p.Close()
-		}
-	}()
-	select {
-	case a := <-answered:
-		if a.err != nil {
-			return nil, "", a.err
-		}
-		return a.login.public, a.login.custody, nil
-	case <-ctx.Done():
-		return nil, "", fmt.Errorf("the token %q does not answer: %w; see whether its own tool reaches it (pkcs11-tool --module … --list-slots)", p.at.token, ctx.Err())
-	}
+	return p.public, p.custody, nil
 }
 
-// connect returns the login that stands, or logs in. The caller holds mu.
-func (p *Provider) connect() (*login, error) {
-	if p.login != nil {
-		return p.login, nil
-	}
-	var err error
-	if p.library == nil {
+// connect logs in unless a login stands. A token that was there before may have
+// been away: the library is restarted then.
+func (p *Provider) connect() error {
+	switch {
+	case p.closed:
+		return errors.New("the key is closed")
+	case p.library == nil:
+		var err error
 		if p.library, err = load(p.at.module); err != nil {
-			return nil, err
+			return err
 		}
+	case p.epoch == p.library.epoch:
+		return nil
 	}
-	l, err := p.logIn()
+	err := p.logIn()
 	if p.public != nil && transient.Is(err) {
-		// Some libraries see a token that came back only after a restart.
 		if err = p.library.restart(); err == nil {
-			l, err = p.logIn()
+			err = p.logIn()
 		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	if p.public != nil && !p.public.Equal(l.public) {
-		l.end()
-		return nil, fmt.Errorf("the token %q now holds another key under that name: put the old one back, or restart with the new key published", p.at.token)
-	}
-	p.login, p.public = l, l.public
-	return l, nil
+	return err
 }
 
-// Sign signs in a session that no other call uses. Whatever goes wrong, the
-// session may be in any state: all of the login are given up, and the next call
-// logs in anew.
+// drop gives the login up.
+func (p *Provider) drop() {
+	if p.library != nil && p.epoch == p.library.epoch {
+		_ = p.library.CloseSession(p.session)
+	}
+	p.epoch = 0
+}
+
+// Sign waits for its turn and for the library, whatever ctx says: so Signer knows
+// how many calls hang.
 func (p *Provider) Sign(ctx context.Context, digest [32]byte) ([]byte, error) {
-	p.mu.Lock()
+	mu.Lock()
+	defer mu.Unlock()
 	if err := ctx.Err(); err != nil {
-		p.mu.Unlock()
 		return nil, err
 	}
-	l, err := p.connect()
-	p.mu.Unlock()
-	if err != nil {
+	if err := p.connect(); err != nil {
 		return nil, err
 	}
-	var session cryptoki.SessionHandle
-	select {
-	case s, ok := <-l.idle:
-		if !ok {
-			return nil, transient.Error(errors.New("the sessions of the token ended"))
-		}
-		session = s
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	raw, err := l.sign(session, digest)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.login == l && err == nil {
-		l.idle <- session
-	} else {
-		l.close(session)
+	var raw []byte
+	err := p.library.SignInit(p.session, []*cryptoki.Mechanism{cryptoki.NewMechanism(cryptoki.CKM_ECDSA, nil)}, p.key)
+	if err == nil {
+		raw, err = p.library.Sign(p.session, digest[:])
 	}
 	if err != nil {
-		if p.login == l {
-			p.login = nil
-			l.end()
-		}
+		p.drop() // the session may be in any state
 		return nil, explain("sign", err)
 	}
 	// r and s, of equal lengths (PKCS#11 2.3.1). Signer checks the values.
@@ -146,19 +109,18 @@ func (p *Provider) Sign(ctx context.Context, digest [32]byte) ([]byte, error) {
 	return asn1.Marshal(struct{ R, S *big.Int }{new(big.Int).SetBytes(raw[:half]), new(big.Int).SetBytes(raw[half:])})
 }
 
-// Close ends the sessions, which logs out with the last one (PKCS#11 5.6.2). It
-// does not wait for a login that hangs: Key closes what that opens.
+// Close ends the session, which logs out with the last one of the token (PKCS#11
+// 5.6.2). It does not wait long for a library that hangs; what that still opens is
+// closed when it answers.
 func (p *Provider) Close() error {
-	if !p.mu.TryLock() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	return call(ctx, p.at.token, func() error {
+		p.drop()
+		if p.library != nil && !p.closed {
+			p.library.release()
+		}
+		p.closed = true
 		return nil
-	}
-	defer p.mu.Unlock()
-	if p.login != nil {
-		p.login.end()
-	}
-	if p.library != nil {
-		p.library.release()
-	}
-	p.login, p.library = nil, nil
-	return nil
+	})
 }

@@ -18,42 +18,24 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/transient"
 )
 
-// maxSessions is how many signatures one provider asks of a token at once; a
-// token may allow fewer.
-const maxSessions = 8
-
-// logIn opens sessions on the one token of the URI, logs in, and finds the key.
-// The caller holds mu.
-func (p *Provider) logIn() (_ *login, err error) {
-	p.library.calls.RLock()
-	defer p.library.calls.RUnlock()
-	slot, info, err := p.findToken()
+// logIn opens a session on the one token of the URI, logs in, and finds the key.
+func (p *Provider) logIn() error {
+	slot, token, err := p.findToken()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	l := &login{library: p.library, epoch: p.library.epoch, idle: make(chan cryptoki.SessionHandle, maxSessions)}
-	defer func() {
-		if err != nil {
-			l.end()
-		}
-	}()
-	var session cryptoki.SessionHandle
-	for len(l.idle) < maxSessions {
-		session, err = p.library.OpenSession(slot, cryptoki.CKF_SERIAL_SESSION)
-		if errors.Is(err, cryptoki.Error(cryptoki.CKR_SESSION_COUNT)) && len(l.idle) > 0 {
-			break
-		}
-		if err != nil {
-			return nil, explain("open a session", err)
-		}
-		l.idle <- session
+	session, err := p.library.OpenSession(slot, cryptoki.CKF_SERIAL_SESSION)
+	if err != nil {
+		return explain("open a session", err)
 	}
-	session = <-l.idle // any will do: the login and the objects are those of all sessions
-	l.idle <- session
-	if err := p.offerPIN(session, info); err != nil {
-		return nil, err
+	p.session, p.epoch = session, p.library.epoch
+	if err = p.offerPIN(token); err == nil {
+		err = p.findKey(token)
 	}
-	return l, p.findKey(l, session, info)
+	if err != nil {
+		p.drop()
+	}
+	return err
 }
 
 // findToken returns the slot of the one token that the URI names.
@@ -89,7 +71,7 @@ func (p *Provider) findToken() (slot uint, token cryptoki.TokenInfo, err error) 
 
 // offerPIN logs in. A PIN that was refused is not offered again, and the last
 // try before a token locks is left to a person.
-func (p *Provider) offerPIN(session cryptoki.SessionHandle, token cryptoki.TokenInfo) error {
+func (p *Provider) offerPIN(token cryptoki.TokenInfo) error {
 	switch {
 	case token.Flags&cryptoki.CKF_USER_PIN_LOCKED != 0:
 		return explain("log in", cryptoki.Error(cryptoki.CKR_PIN_LOCKED))
@@ -104,7 +86,7 @@ func (p *Provider) offerPIN(session cryptoki.SessionHandle, token cryptoki.Token
 	if sum == p.rejected {
 		return explain("log in", cryptoki.Error(cryptoki.CKR_PIN_INCORRECT))
 	}
-	err = p.library.Login(session, cryptoki.CKU_USER, pin)
+	err = p.library.Login(p.session, cryptoki.CKU_USER, pin)
 	switch {
 	case err == nil, errors.Is(err, cryptoki.Error(cryptoki.CKR_USER_ALREADY_LOGGED_IN)): // by another provider of this process
 		return nil
@@ -136,7 +118,7 @@ func readPIN(path string) (string, error) {
 }
 
 // findKey finds the private key and the public one of the same CKA_ID.
-func (p *Provider) findKey(l *login, session cryptoki.SessionHandle, token cryptoki.TokenInfo) error {
+func (p *Provider) findKey(token cryptoki.TokenInfo) error {
 	var named []*cryptoki.Attribute
 	if p.at.object != "" {
 		named = append(named, cryptoki.NewAttribute(cryptoki.CKA_LABEL, p.at.object))
@@ -145,19 +127,19 @@ func (p *Provider) findKey(l *login, session cryptoki.SessionHandle, token crypt
 		named = append(named, cryptoki.NewAttribute(cryptoki.CKA_ID, []byte(p.at.id)))
 	}
 	var err error
-	if l.key, err = p.findOne(session, "private", append(named, cryptoki.NewAttribute(cryptoki.CKA_CLASS, cryptoki.CKO_PRIVATE_KEY))); err != nil {
+	if p.key, err = p.findOne("private", append(named, cryptoki.NewAttribute(cryptoki.CKA_CLASS, cryptoki.CKO_PRIVATE_KEY))); err != nil {
 		return err
 	}
 	// A token need not have an attribute, or tell it.
 	attribute := func(object cryptoki.ObjectHandle, kind uint) []byte {
-		got, err := p.library.GetAttributeValue(session, object, []*cryptoki.Attribute{cryptoki.NewAttribute(kind, nil)})
+		got, err := p.library.GetAttributeValue(p.session, object, []*cryptoki.Attribute{cryptoki.NewAttribute(kind, nil)})
 		if err != nil || len(got) != 1 {
 			return nil
 		}
 		return got[0].Value
 	}
 	is := func(kind uint, value any) bool {
-		return bytes.Equal(attribute(l.key, kind), cryptoki.NewAttribute(kind, value).Value)
+		return bytes.Equal(attribute(p.key, kind), cryptoki.NewAttribute(kind, value).Value)
 	}
 	switch {
 	case !is(cryptoki.CKA_KEY_TYPE, cryptoki.CKK_EC):
@@ -167,10 +149,10 @@ func (p *Provider) findKey(l *login, session cryptoki.SessionHandle, token crypt
 	case is(cryptoki.CKA_ALWAYS_AUTHENTICATE, true):
 		return errors.New("the key wants the PIN at each signature (CKA_ALWAYS_AUTHENTICATE), which no service can give: make a key without it")
 	}
-	if id := attribute(l.key, cryptoki.CKA_ID); len(id) > 0 {
+	if id := attribute(p.key, cryptoki.CKA_ID); len(id) > 0 {
 		named = []*cryptoki.Attribute{cryptoki.NewAttribute(cryptoki.CKA_ID, id)}
 	}
-	public, err := p.findOne(session, "public", append(named, cryptoki.NewAttribute(cryptoki.CKA_CLASS, cryptoki.CKO_PUBLIC_KEY)))
+	object, err := p.findOne("public", append(named, cryptoki.NewAttribute(cryptoki.CKA_CLASS, cryptoki.CKO_PUBLIC_KEY)))
 	if err != nil {
 		return err
 	}
@@ -184,17 +166,24 @@ func (p *Provider) findKey(l *login, session cryptoki.SessionHandle, token crypt
 	case !is(cryptoki.CKA_NEVER_EXTRACTABLE, true):
 		kept = "key not extractable, but it once was or was made elsewhere"
 	}
-	l.custody = strings.ToValidUTF8(fmt.Sprintf("PKCS#11 token %s (%s %s), %s", token.Label, token.ManufacturerID, token.Model, kept), "?")
-	l.public, err = parsePublic(attribute(public, cryptoki.CKA_EC_PARAMS), attribute(public, cryptoki.CKA_EC_POINT))
-	return err
+	public, err := parsePublic(attribute(object, cryptoki.CKA_EC_PARAMS), attribute(object, cryptoki.CKA_EC_POINT))
+	switch {
+	case err != nil:
+		return err
+	case p.public != nil && !p.public.Equal(public):
+		return fmt.Errorf("the token %q now holds another key under that name: put the old one back, or restart with the new key published", p.at.token)
+	}
+	p.public = public
+	p.custody = strings.ToValidUTF8(fmt.Sprintf("PKCS#11 token %s (%s %s), %s", token.Label, token.ManufacturerID, token.Model, kept), "?")
+	return nil
 }
 
-func (p *Provider) findOne(session cryptoki.SessionHandle, kind string, template []*cryptoki.Attribute) (cryptoki.ObjectHandle, error) {
-	if err := p.library.FindObjectsInit(session, template); err != nil {
+func (p *Provider) findOne(kind string, template []*cryptoki.Attribute) (cryptoki.ObjectHandle, error) {
+	if err := p.library.FindObjectsInit(p.session, template); err != nil {
 		return 0, explain("look for the key", err)
 	}
-	found, _, err := p.library.FindObjects(session, 2)
-	if err = errors.Join(err, p.library.FindObjectsFinal(session)); err != nil {
+	found, _, err := p.library.FindObjects(p.session, 2)
+	if err = errors.Join(err, p.library.FindObjectsFinal(p.session)); err != nil {
 		return 0, explain("look for the key", err)
 	}
 	var named []string
