@@ -22,12 +22,8 @@ type breaker struct {
 	cause error         // of the newest failure that counted
 }
 
-// gaveUp marks a call that ended with its caller.
-type gaveUp struct{ error }
-
-func (g gaveUp) Unwrap() error { return g.error }
-
-// noVerdict marks a failure that does not speak against the provider.
+// noVerdict marks a failure that does not speak against the provider: one that
+// came of its caller, who left or had little time.
 type noVerdict struct{ error }
 
 func (n noVerdict) Unwrap() error { return n.error }
@@ -65,9 +61,8 @@ func failed(err error) bool { return transient.Is(err) || errors.Is(err, ErrProv
 
 // excluded reports whether an error says nothing either way, however it looks.
 func excluded(err error) bool {
-	_, gone := errors.AsType[gaveUp](err)
 	_, mute := errors.AsType[noVerdict](err)
-	return gone || mute || errors.Is(err, ErrUnavailable) || errors.Is(err, errClosed)
+	return mute || errors.Is(err, ErrUnavailable) || errors.Is(err, errClosed)
 }
 
 // call runs f unless the provider is known to be down: that is ErrUnavailable,

@@ -178,12 +178,12 @@ func fullJitter() *backoff.ExponentialBackOff {
 }
 
 // signOnce calls the provider once. Its error is transient, ErrProvider, a
-// refusal of the provider's, or errGaveUp where the caller did.
+// refusal of the provider's, or noVerdict where the caller gave up.
 func (s *Signer) signOnce(caller context.Context, digest [32]byte) (string, error) {
 	ctx, cancel := context.WithTimeout(caller, s.limits.attempt)
 	defer cancel()
 	if err := caller.Err(); err != nil {
-		return "", gaveUp{err}
+		return "", noVerdict{err}
 	}
 	opened := s.breaker.opened()
 	select {
@@ -243,7 +243,7 @@ func (s *Signer) signOnce(caller context.Context, digest [32]byte) (string, erro
 // time, or, short, the provider was hardly asked.
 func (s *Signer) tooSlow(caller context.Context, short bool, err error) error {
 	if errors.Is(caller.Err(), context.Canceled) {
-		return gaveUp{caller.Err()}
+		return noVerdict{caller.Err()}
 	}
 	if short {
 		return noVerdict{transient.Error(err)}
