@@ -35,7 +35,9 @@ func TestDeclarationsAreBounded(t *testing.T) {
 		"a round at the end": {func(d *escrow.Declared) {
 			d.Algorithm, d.Params = "random.v1", map[string]any{"beacon_round": int64(1<<53 - 1)}
 		}, problem.InvalidParams},
-		"many long labels": {func(d *escrow.Declared) { d.Algorithm, d.Params, d.Labels = "random.v1", round(d.RevealDeadline+60), many }, problem.InvalidParams},
+		"many long labels": {func(d *escrow.Declared) {
+			d.Algorithm, d.Params, d.Labels = "random.v1", round(d.RevealDeadline+60), many
+		}, problem.InvalidParams},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := escrow.Declared{Algorithm: "split.v1", Mode: "sealed", Retention: "standard", Labels: []string{"a", "b"},

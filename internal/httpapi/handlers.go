@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"strings"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/idempotency"
+	"github.com/fairpact/fairpact/internal/limits"
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/wire"
 )
@@ -218,7 +218,7 @@ func (a *API) dealBody(w http.ResponseWriter, r *http.Request, action escrow.Act
 
 // body reads a JSON object of at most limit bytes, whatever its Content-Type.
 func (a *API) body(w http.ResponseWriter, r *http.Request, limit int64, empty bool) (map[string]any, error) {
-	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	raw, err := limits.ReadAll(w, r, limit)
 	if refused, ok := errors.AsType[*problem.Error](err); ok { // package limits
 		return nil, refused
 	}
@@ -277,7 +277,7 @@ func (a *API) answers(status int, handle func(http.ResponseWriter, *http.Request
 // fail answers an error and logs what is behind a 5xx.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := problem.From(err)
-	if p.Status() >= 500 && !errors.Is(r.Context().Err(), context.Canceled) {
+	if p.Status() >= 500 && p.Code != problem.Overloaded && !errors.Is(r.Context().Err(), context.Canceled) {
 		var cause error = p
 		if inner := p.Unwrap(); inner != nil {
 			cause = inner

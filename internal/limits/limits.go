@@ -5,6 +5,7 @@
 package limits
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -17,7 +18,7 @@ import (
 )
 
 const (
-	bodyBytes = 64 << 20        // of all bodies in memory
+	bodyBytes = 64 << 20        // of all bodies in memory as far as they are small, and again of what large ones have more
 	step      = 64 << 10        // bytes that are accounted for at a time; a body with more is large
 	stepTime  = 5 * time.Second // that a step may take to arrive
 	turnTime  = 5 * time.Second // that a large body waits to be worked on
@@ -25,14 +26,15 @@ const (
 
 // Bodies bounds the bodies of requests in one process.
 type Bodies struct {
-	bytes    *semaphore.Weighted
+	small    *semaphore.Weighted // bytes: the first step of each body, as it arrives
+	large    *semaphore.Weighted // bytes: the further steps of large ones, so that these push out no small one
 	turns    *semaphore.Weighted // of large bodies that have arrived
 	stepTime time.Duration
 }
 
 // NewBodies makes the bounds of one process.
 func NewBodies() *Bodies {
-	return &Bodies{semaphore.NewWeighted(bodyBytes), semaphore.NewWeighted(2 * int64(runtime.GOMAXPROCS(0))), stepTime}
+	return &Bodies{semaphore.NewWeighted(bodyBytes), semaphore.NewWeighted(bodyBytes), semaphore.NewWeighted(2 * int64(runtime.GOMAXPROCS(0))), stepTime}
 }
 
 // Hold accounts for the request's body from now on, as far as it is read. release
@@ -42,7 +44,7 @@ func (b *Bodies) Hold(w http.ResponseWriter, r *http.Request) (release func()) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return func() {}
 	}
-	held := &body{ReadCloser: r.Body, of: b, ctx: r.Context(), conn: http.NewResponseController(w)}
+	held := &body{ReadCloser: r.Body, of: b, ctx: r.Context(), conn: http.NewResponseController(w), whole: r.ContentLength}
 	r.Body = held
 	return held.release
 }
@@ -54,25 +56,38 @@ type body struct {
 	ctx  context.Context
 	conn *http.ResponseController
 
-	read, held int64 // bytes: read <= held
-	turn       bool
-	ended      bool
+	whole int64 // bytes that the request says there are; -1: it does not say
+	read  int64 // bytes
+	small int64 // bytes held of the first step, all that was read of it
+	large int64 // bytes held of further steps; read <= step + large
+	turn  bool
+	ended bool
 }
 
-// Read reads at most to the end of a step, whose bytes it holds before.
+// Read reads at most to the end of a step.
 func (b *body) Read(p []byte) (int, error) {
 	if b.ended {
 		return 0, io.EOF
 	}
-	if b.read == b.held {
-		if !b.of.bytes.TryAcquire(step) {
-			return 0, problem.New(problem.Overloaded, "too many bytes are being sent to this service at the moment; send the same request again in a few seconds").After(2)
+	end := step + b.large
+	if b.read == 0 || b.read == end {
+		if b.read == end && b.read != b.whole {
+			if !b.of.large.TryAcquire(step) {
+				return 0, errBytes
+			}
+			b.large += step
+			end += step
 		}
-		b.held += step
 		_ = b.conn.SetReadDeadline(time.Now().Add(b.of.stepTime)) // a writer without a connection has none
 	}
-	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.held-b.read)])
+	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), max(end-b.read, 1))])
 	b.read += int64(n)
+	if b.read <= step {
+		if !b.of.small.TryAcquire(int64(n)) {
+			return 0, errBytes
+		}
+		b.small += int64(n)
+	}
 	if err == io.EOF {
 		b.ended = true
 		// The server watches the connection while the request is answered: with the
@@ -84,6 +99,8 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+var errBytes = problem.New(problem.Overloaded, "too many bytes are being sent to this service at the moment; send the same request again in a few seconds").After(2)
 
 // takeTurn waits for a turn if the body is large: what it costs to read JSON
 // grows with it.
@@ -104,6 +121,16 @@ func (b *body) release() {
 	if b.turn {
 		b.of.turns.Release(1)
 	}
-	b.of.bytes.Release(b.held)
-	b.held, b.read, b.turn, b.ended = 0, 0, false, true
+	b.of.small.Release(b.small)
+	b.of.large.Release(b.large)
+	b.small, b.large, b.turn, b.ended = 0, 0, false, true
+}
+
+// ReadAll reads a body of at most limit bytes. A small one takes memory once; a
+// large one as it arrives, since its sender may stop.
+func ReadAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	var all bytes.Buffer
+	all.Grow(int(min(max(r.ContentLength, 0), limit, step)) + bytes.MinRead)
+	_, err := all.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
+	return all.Bytes(), err
 }

@@ -28,24 +28,34 @@ func held(t *testing.T, b *Bodies, size int) (release func(), read int, err erro
 
 func TestBytesOfAllBodiesAreBounded(t *testing.T) {
 	b := NewBodies()
-	b.bytes = semaphore.NewWeighted(4 * step)
-	first, n, err := held(t, b, 3*step-1)
-	if n != 3*step-1 || err != nil {
-		t.Fatalf("read %d bytes, %v", n, err)
+	b.small, b.large = semaphore.NewWeighted(3*step), semaphore.NewWeighted(2*step)
+	refused := func(size, read int) (release func()) {
+		t.Helper()
+		release, n, err := held(t, b, size)
+		if n != read || !problem.Is(err, problem.Overloaded) {
+			t.Errorf("read %d of %d bytes, %v; want %d and OVERLOADED", n, size, err, read)
+		}
+		return release
 	}
-	second, n, err := held(t, b, 2*step)
-	if n != step || !problem.Is(err, problem.Overloaded) {
-		t.Errorf("read %d bytes, %v; want %d and OVERLOADED", n, err, step)
+	taken := func(size int) (release func()) {
+		t.Helper()
+		release, n, err := held(t, b, size)
+		if n != size || err != nil {
+			t.Errorf("read %d of %d bytes, %v", n, size, err)
+		}
+		return release
 	}
+	first := taken(3*step - 1)
+	second := refused(2*step, step)
+	third := taken(step)
+	refused(1, 0)()
 	second()
-	first()
-	first() // a second time is nothing
-	whole, n, err := held(t, b, 4*step-1)
-	if n != 4*step-1 || err != nil {
-		t.Errorf("after a release: read %d bytes, %v", n, err)
+	second() // a second time is nothing
+	fourth := taken(step)
+	for _, release := range []func(){first, third, fourth} {
+		release()
 	}
-	whole()
-	if !b.bytes.TryAcquire(4 * step) {
+	if !b.small.TryAcquire(3*step) || !b.large.TryAcquire(2*step) {
 		t.Error("bytes stay held")
 	}
 }

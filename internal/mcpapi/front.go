@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/fairpact/fairpact/internal/answer"
+	"github.com/fairpact/fairpact/internal/limits"
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
@@ -86,7 +87,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (f *front) post(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := limits.ReadAll(w, r, maxBody)
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		answer.Error(w, problem.New(problem.BodyTooLarge, "the body is over %d bytes; send a smaller one", maxBody))
 		return

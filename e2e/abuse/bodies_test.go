@@ -1,0 +1,130 @@
+package abuse
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairpact/fairpact/e2e"
+)
+
+const hour = time.Hour
+
+// Anonymous calls of the largest size that a tool takes, many at once, with an
+// input that was once answered three times over.
+func TestLargeToolCalls(t *testing.T) {
+	stack := e2e.Own(t, nil)
+	c := e2e.NewClient(t, stack.BaseURL())
+	for name, row := range map[string]struct {
+		message string
+		status  int // beside 503 of a service that is busy
+	}{
+		"an input with a short salt": {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"compute_commitment_tool","arguments":{"salt":"a","input":{"x":["` +
+			strings.Repeat("0123456789", 90_000) + `"]}}}}`, 200},
+		"an input over the limit": {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"compute_commitment_tool","arguments":{"salt":"a","input":{"x":"` +
+			strings.Repeat("0", 3_840_000) + `"}}}}`, 413},
+		"a ping full of _meta": {`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"x":[` + strings.Repeat(`{"a":[]},`, 400_000) + `0]}}}`, 413},
+		"a deal of no key":     {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"create_deal","arguments":{"api_key":"fp_x","party_labels":["` + strings.Repeat(`a","`, 120_000) + `b"]}}}`, 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var all sync.WaitGroup
+			for range 16 {
+				all.Go(func() {
+					for range 3 {
+						answer, err := http.Post(c.Base+"/mcp", "application/json", strings.NewReader(row.message))
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						body, err := io.ReadAll(answer.Body)
+						answer.Body.Close()
+						if err != nil || answer.StatusCode != row.status && answer.StatusCode != http.StatusServiceUnavailable {
+							t.Errorf("%d %v: %.200s", answer.StatusCode, err, body)
+						}
+						if len(body) > 16<<10 {
+							t.Errorf("%d bytes are answered", len(body))
+						}
+					}
+				})
+			}
+			all.Wait()
+			survived(t, stack, c)
+		})
+	}
+}
+
+// Many connections send half of a large body and stop.
+func TestHalfSentBodies(t *testing.T) {
+	stack := e2e.Own(t, nil)
+	c := e2e.NewClient(t, stack.BaseURL())
+	address := strings.TrimPrefix(c.Base, "http://")
+	half := strings.Repeat(" ", 2<<20)
+	var all sync.WaitGroup
+	ended := make(chan error, 400)
+	for range 400 {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		all.Go(func() {
+			_, _ = fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000000\r\n\r\n%s", half)
+			_ = conn.SetReadDeadline(time.Now().Add(e2e.Patience))
+			_, err := io.ReadAll(conn)
+			ended <- err
+		})
+	}
+	survived(t, stack, c)
+	all.Wait()
+	close(ended)
+	for err := range ended {
+		if timeout, ok := err.(net.Error); ok && timeout.Timeout() {
+			t.Fatal("a connection that stopped in the middle of a body is kept")
+		}
+	}
+	survived(t, stack, c)
+}
+
+// An API key creates deals until its budget is used up; another one's is whole.
+func TestBudgetOfDeals(t *testing.T) {
+	stack := e2e.Own(t, nil)
+	if err := stack.Restart(t.Context(), "deal-api", "FAIRPACT_DEAL_UNITS_PER_MINUTE=20"); err != nil {
+		t.Fatal(err)
+	}
+	c := e2e.NewClient(t, stack.BaseURL())
+	greedy, frugal := c.Key(), c.Key()
+	round := e2e.BeaconChain(t).RoundAt(time.Now().Add(3*hour).Unix()) + 1
+	large := e2e.RandomBody(500, round, hour, 2*hour)
+	spent := func() {
+		t.Helper()
+		made := 0
+		for ; made < 8; made++ {
+			a := c.Do("POST", "/v1/deals", greedy, large)
+			if a.Status == 429 {
+				if a.Code() != "RATE_LIMITED" || a.Header.Get("Retry-After") == "" {
+					t.Errorf("%s %v", a.Body, a.Header)
+				}
+				break
+			}
+			if a.Status != 201 {
+				t.Fatalf("%d %s", a.Status, a.Body)
+			}
+		}
+		if made == 8 {
+			t.Error("8 deals of 500 parties are allowed, at 6 of 20 units each")
+		}
+		d := c.CreateWith(frugal, e2e.SplitBody(hour, 2*hour))
+		d.Play(e2e.AnnsValues, e2e.BobsValues)
+	}
+	spent()
+	if err := stack.Redis().Stop(); err != nil {
+		t.Fatal(err)
+	}
+	greedy = c.Key()
+	spent()
+}
