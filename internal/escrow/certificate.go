@@ -25,6 +25,9 @@ type Issued struct {
 // Certificate returns a deal's certificate with a proof against the newest
 // published tree head. Everything but the proof is the same bytes on every read.
 func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
+	if err := a.deal.turn(ctx); err != nil {
+		return Issued{}, err
+	}
 	c, err := s.store.CertificateOf(ctx, a.deal.DealID)
 	if errors.Is(err, store.ErrNotFound) {
 		c, err = s.certificateOfDue(ctx, a)

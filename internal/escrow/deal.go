@@ -9,6 +9,7 @@ import (
 	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/deal"
+	"github.com/fairpact/fairpact/internal/limits"
 	"github.com/fairpact/fairpact/internal/sealing"
 	"github.com/fairpact/fairpact/internal/store"
 	"github.com/fairpact/fairpact/internal/telemetry"
@@ -115,6 +116,17 @@ func (d *Deal) withInputs() store.Want {
 		return store.WithInputs.Of(bytes + partBytes*len(d.Labels))
 	}
 	return store.WithInputs
+}
+
+// large is the number of bytes from which a deal's answers are large work.
+const large = 64 << 10
+
+// turn waits for a turn to answer with all that was declared of a large deal.
+func (d *Deal) turn(ctx context.Context) error {
+	if len(d.Params)+partBytes*len(d.Labels) < large {
+		return nil
+	}
+	return limits.Turn(ctx)
 }
 
 // raise moves a mark up, never down.

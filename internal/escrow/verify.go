@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/fairpact/fairpact/internal/certificate"
+	"github.com/fairpact/fairpact/internal/limits"
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/sealing"
 	"github.com/fairpact/fairpact/internal/store"
@@ -36,7 +37,15 @@ func (s *Service) Verify(ctx context.Context, certID string) (Verification, erro
 	if !sealing.ValidID(certPrefix, certID) {
 		return Verification{}, errNoCertificate
 	}
+	if _, known := s.large.Get(certID); known {
+		if err := limits.Turn(ctx); err != nil {
+			return Verification{}, err
+		}
+	}
 	c, err := s.store.Certificate(ctx, certID)
+	if err == nil && len(c.Payload) >= large {
+		s.large.Add(certID, struct{}{}, 0)
+	}
 	if errors.Is(err, store.ErrNotFound) || err == nil && (c.LeafIndex == nil || c.Signature == nil) {
 		return Verification{}, errNoCertificate
 	}

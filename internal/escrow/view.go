@@ -18,6 +18,9 @@ type View struct {
 
 // View returns the deal as it stands, after what is due was done.
 func (s *Service) View(ctx context.Context, a Access) (View, error) {
+	if err := a.deal.turn(ctx); err != nil {
+		return View{}, err
+	}
 	now, ok := s.ended.Get(a.deal.DealID)
 	if !ok {
 		var err error

@@ -49,7 +49,7 @@ type API struct {
 	Config
 	catalogue []byte
 	openAPI   []byte
-	bodies    *limits.Bodies
+	limits    *limits.Process
 }
 
 const (
@@ -61,7 +61,7 @@ const (
 
 // New gives the handler of the whole surface.
 func New(c Config) (http.Handler, error) {
-	a := &API{Config: c, bodies: limits.NewBodies()}
+	a := &API{Config: c, limits: limits.New()}
 	var err error
 	if a.catalogue, err = wire.Catalogue(); err != nil {
 		return nil, err

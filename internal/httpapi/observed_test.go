@@ -18,7 +18,7 @@ func observe(t *testing.T, r *http.Request, pattern string, handler http.Handler
 	t.Helper()
 	var text bytes.Buffer
 	jsonLines := slog.NewJSONHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug})
-	a := &API{Config: Config{Logger: slog.New(telemetry.LogHandler(jsonLines))}, bodies: limits.NewBodies()}
+	a := &API{Config: Config{Logger: slog.New(telemetry.LogHandler(jsonLines))}, limits: limits.New()}
 	mux := http.NewServeMux()
 	mux.HandleFunc(pattern, handler)
 	w := httptest.NewRecorder()

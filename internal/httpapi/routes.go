@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/answer"
+	"github.com/fairpact/fairpact/internal/limits"
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/telemetry"
 )
@@ -129,7 +130,8 @@ func (a *API) observed(next http.Handler) http.Handler {
 		r = r.WithContext(ctx)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		rec := &recorder{ResponseWriter: w}
-		defer a.bodies.Hold(rec, r)()
+		rec.call, r = a.limits.Begin(rec, r)
+		defer rec.call.End()
 		defer func() {
 			defer func() { call.End(routeOf(r), r.Method, cmp.Or(rec.status, http.StatusOK)) }()
 			if fault := recover(); fault != nil {
@@ -162,11 +164,13 @@ func routeOf(r *http.Request) string {
 type recorder struct {
 	http.ResponseWriter
 	status int
+	call   *limits.Call
 }
 
 func (r *recorder) WriteHeader(status int) {
 	if r.status == 0 {
 		r.status = status
+		r.call.Written()
 	}
 	r.ResponseWriter.WriteHeader(status)
 }
@@ -175,6 +179,7 @@ func (r *recorder) WriteHeader(status int) {
 func (r *recorder) Write(b []byte) (int, error) {
 	if r.status == 0 {
 		r.status = http.StatusOK
+		r.call.Written()
 	}
 	return r.ResponseWriter.Write(b)
 }

@@ -18,16 +18,15 @@ import (
 )
 
 // held reads the body of a request through b and releases nothing.
-func held(t *testing.T, b *Bodies, size int) (release func(), read int, err error) {
+func held(t *testing.T, b *Process, size int) (release func(), read int, err error) {
 	t.Helper()
-	r := httptest.NewRequest("POST", "/", bytes.NewReader(make([]byte, size)))
-	release = b.Hold(httptest.NewRecorder(), r)
+	call, r := b.Begin(httptest.NewRecorder(), httptest.NewRequest("POST", "/", bytes.NewReader(make([]byte, size))))
 	got, err := io.ReadAll(r.Body)
-	return release, len(got), err
+	return call.End, len(got), err
 }
 
 func TestBytesOfAllBodiesAreBounded(t *testing.T) {
-	b := NewBodies()
+	b := New()
 	b.small, b.large = semaphore.NewWeighted(3*step), semaphore.NewWeighted(2*step)
 	refused := func(size, read int) (release func()) {
 		t.Helper()
@@ -61,7 +60,7 @@ func TestBytesOfAllBodiesAreBounded(t *testing.T) {
 }
 
 func TestLargeBodiesTakeTurns(t *testing.T) {
-	b := NewBodies()
+	b := New()
 	b.turns = semaphore.NewWeighted(1)
 	release, _, err := held(t, b, step+1)
 	if err != nil {
@@ -91,11 +90,12 @@ func TestLargeBodiesTakeTurns(t *testing.T) {
 
 // A sender that stops is cut; one that was quick is not, however long its answer takes.
 func TestSlowSendersAreCut(t *testing.T) {
-	b := NewBodies()
+	b := New()
 	b.stepTime = 100 * time.Millisecond
 	got := make(chan error, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer b.Hold(w, r)()
+		call, r := b.Begin(w, r)
+		defer call.End()
 		_, err := io.ReadAll(r.Body)
 		if err == nil && r.URL.Path == "/long" {
 			select {
