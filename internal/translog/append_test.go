@@ -165,7 +165,7 @@ func TestAdmission(t *testing.T) {
 // A head that is signed and not stored is refused too.
 func TestUnstoredHeadIsRefused(t *testing.T) {
 	d := newDeployment(t)
-	if _, err := (&store{d.pool}).commit(t.Context(), candidatesOf(0, 5)); err != nil {
+	if _, _, err := (&store{d.pool}).commit(t.Context(), candidatesOf(0, 5)); err != nil {
 		t.Fatal(err)
 	}
 	gate := &gatedSigner{Signer: d.signer, entered: make(chan struct{}, 100), pass: make(chan struct{})}

@@ -29,7 +29,7 @@ import (
 type Client struct {
 	appendURL, readURL, secret string
 	http                       *http.Client
-	proofs                     together // through the append port, by those who may use it
+	proofs                     *group[provedLeaf, proved] // through the append port, by those who may use it
 
 	// Check, unless nil, sees each answer of the log before it is read; its error
 	// counts as a log that is out of reach. Set it before the first call.
@@ -65,7 +65,7 @@ func NewClient(appendURL, readURL, secret string) *Client {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
-	c.proofs.ask = c.proofsOf
+	c.proofs = newGroup(proofRequests, maxProofs, maxWaiting, c.proofsOf)
 	return c
 }
 
@@ -92,24 +92,11 @@ func CheckURL(address string) error {
 // head covers it. It MUST be repeated after ErrUnavailable: the entry may be in
 // the log, and keeps its index.
 func (c *Client) Append(ctx context.Context, entry [32]byte, signature string) (int64, error) {
-	body, err := json.Marshal(appendRequest{Entry: hex.EncodeToString(entry[:]), Signature: signature})
-	if err != nil {
-		return 0, err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.appendURL+appendPath, bytes.NewReader(body))
-	if err != nil {
-		return 0, unavailable(err)
-	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Authorization", "Bearer "+c.secret)
-	// Sends nothing: it tells the transport that the request may be repeated
-	// where a kept connection turns out to be closed.
-	request.Header["Idempotency-Key"] = []string{}
 	var appended struct {
 		LeafIndex *int64 `json:"leaf_index"`
 		TreeSize  *int64 `json:"tree_size"`
 	}
-	if err := c.do(request, &appended); err != nil {
+	if err := c.post(ctx, appendPath, appendRequest{Entry: hex.EncodeToString(entry[:]), Signature: signature}, &appended); err != nil {
 		return 0, err
 	}
 	if appended.LeafIndex == nil || appended.TreeSize == nil || *appended.LeafIndex < 0 || *appended.LeafIndex >= *appended.TreeSize {
@@ -154,7 +141,7 @@ func (c *Client) Inclusion(ctx context.Context, entry [32]byte, leafIndex int64)
 
 func (c *Client) inclusion(ctx context.Context, entry [32]byte, leafIndex int64) (inclusion Inclusion, err error) {
 	if c.appendURL != "" && leafIndex != AnyIndex {
-		got, err := c.proofs.prove(ctx, entry, leafIndex)
+		got, err := c.prove(ctx, entry, leafIndex)
 		switch {
 		case err == nil && got.Error != "":
 			return inclusion, fromError(got.Error)
@@ -206,6 +193,24 @@ func (i Inclusion) Verify(entry [32]byte) error {
 		return fmt.Errorf("the inclusion path does not lead from the entry to the head: %w", shortly(err))
 	}
 	return nil
+}
+
+// post sends a body to the append port.
+func (c *Client) post(ctx context.Context, path string, body, into any) error {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.appendURL+path, bytes.NewReader(text))
+	if err != nil {
+		return unavailable(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Authorization", "Bearer "+c.secret)
+	// Sends nothing: it tells the transport that the request may be repeated
+	// where a kept connection turns out to be closed.
+	request.Header["Idempotency-Key"] = []string{}
+	return c.do(request, into)
 }
 
 func (c *Client) get(ctx context.Context, path string, query url.Values, into any) error {

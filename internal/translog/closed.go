@@ -2,16 +2,12 @@ package translog
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairpact/fairpact/internal/signing"
 )
-
-//go:embed queries/heads_above.sql
-var sqlHeadsAbove string
 
 // CheckClosed returns an error where one of the closed keys signed a head above
 // its tree size and is not disowned: certificates that were good would stop being

@@ -176,7 +176,7 @@ func TestForeignSigner(t *testing.T) {
 // the next one at its start.
 func TestUnpublishedAtStart(t *testing.T) {
 	d := newDeployment(t)
-	if _, err := (&store{d.pool}).commit(t.Context(), candidatesOf(0, 300)); err != nil {
+	if _, _, err := (&store{d.pool}).commit(t.Context(), candidatesOf(0, 300)); err != nil {
 		t.Fatal(err)
 	}
 	l := d.open(t, d.pool, nil)

@@ -17,13 +17,13 @@ type Log struct {
 	store     store
 	checks    checks
 	tree      *tree
-	reader    *reader
+	reads     *group[leafQuery, *reading]
 	sequencer *sequencer
 	publisher *publisher
 
 	closed context.Context // ends at Close
 	end    context.CancelFunc
-	loops  sync.WaitGroup
+	loop   sync.WaitGroup // of the publisher
 }
 
 // Open starts a replica on a migrated database, best reached by a pool of
@@ -37,14 +37,13 @@ func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys KeySet, l
 	l := &Log{store: store{pool}, checks: checks{keys: keys, logger: logger}}
 	l.closed, l.end = context.WithCancel(context.Background())
 	l.tree = newTree(&l.store, cacheBytes)
-	l.reader = &reader{store: &l.store, checks: &l.checks}
+	l.reads = newGroup(maxReads, maxAsked, maxQueue, l.readLeaves)
 	l.publisher = newPublisher(&l.store, &l.checks, l.tree, signer)
 	l.sequencer = newSequencer(&l.store, &l.checks, l.tree, l.publisher.hand)
 	for _, option := range options {
 		option(l)
 	}
-	l.loops.Go(func() { l.sequencer.run(l.closed) })
-	l.loops.Go(func() { l.publisher.run(l.closed) })
+	l.loop.Go(func() { l.publisher.run(l.closed) })
 	return l, nil
 }
 
@@ -52,7 +51,9 @@ func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys KeySet, l
 // crash: what was sequenced stays, and is published at the next start.
 func (l *Log) Close() {
 	l.end()
-	l.loops.Wait()
+	l.sequencer.close()
+	l.reads.close()
+	l.loop.Wait()
 }
 
 // Appended is where an entry is.
@@ -77,9 +78,14 @@ func (l *Log) Append(ctx context.Context, entry [32]byte, signature string) (App
 		return Appended{}, fmt.Errorf("%w: the signature over the entry: %w", ErrRefused, err)
 	}
 	began := time.Now()
-	index, err := l.sequencer.append(ctx, l.closed, candidate{entry, ceiling(key)})
-	if err != nil {
+	index, err := l.sequencer.do(ctx, candidate{entry, ceiling(key)})
+	switch {
+	case err != nil:
 		return Appended{}, err
+	case index == refused:
+		return Appended{}, fmt.Errorf("%w: it is the digest of a head of this log", ErrRefused)
+	case index == late:
+		return Appended{}, fmt.Errorf("%w: it is new, and its signature is by a retired key that holds no leaf from index %d on; sign it anew with the current key", ErrRefused, ceiling(key))
 	}
 	size, err := l.publisher.wait(ctx, l.closed, index)
 	if err != nil {

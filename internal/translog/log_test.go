@@ -120,7 +120,7 @@ func (d *deployment) mustAppend(t testing.TB, l *Log, n int) Appended {
 func fill(t testing.TB, l *Log, first, end int) {
 	t.Helper()
 	ctx := within(t, time.Minute)
-	if _, err := l.store.commit(ctx, candidatesOf(first, end)); err != nil {
+	if _, _, err := l.store.commit(ctx, candidatesOf(first, end)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := l.publisher.wait(ctx, l.closed, int64(end-1)); err != nil {

@@ -105,7 +105,7 @@ func TestReadsShareStatements(t *testing.T) {
 	held.Store(true)
 	var group sync.WaitGroup
 	ask := func(index int64) { group.Go(func() { _ = prove(t, l, index) }) }
-	for n := range maxReaders {
+	for n := range maxReads {
 		ask(int64(n))
 		<-entered
 	}
@@ -120,9 +120,9 @@ func TestReadsShareStatements(t *testing.T) {
 		}
 	})
 	eventually(t, "all wait", func() bool {
-		l.reader.mu.Lock()
-		defer l.reader.mu.Unlock()
-		return len(l.reader.queue) == 52
+		l.reads.mu.Lock()
+		defer l.reads.mu.Unlock()
+		return len(l.reads.waiting) == 52
 	})
 	close(pass)
 	group.Wait()
@@ -171,7 +171,7 @@ func TestMemoryOfAnotherHistoryIsReplaced(t *testing.T) {
 	}
 	asOwner(t, d, "DELETE FROM translog.leaves WHERE leaf_index >= 200", "DELETE FROM translog.nodes", "DELETE FROM translog.tree_heads WHERE tree_size > 0")
 	setCommitted(t, d, data(0, 200))
-	if _, err := l.store.commit(t.Context(), candidatesOf(1200, 1300)); err != nil {
+	if _, _, err := l.store.commit(t.Context(), candidatesOf(1200, 1300)); err != nil {
 		t.Fatal(err)
 	}
 	history := append(data(0, 200), data(1200, 1300)...)
@@ -239,19 +239,19 @@ func TestOneStatementLeavesDoubtsAlone(t *testing.T) {
 	d := newDeployment(t)
 	l := d.open(t, d.pool, nil)
 	fill(t, l, 0, 3)
-	met, err := l.store.commit(t.Context(), nil)
+	_, met, err := l.store.commit(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	head := waitForHead(t, l, 3).Digest()
-	old := met.growth.to
+	old := met.to
 	known, fresh := entryOf(1), entryOf(3)
 	for what, entries := range map[string][][]byte{"an entry of the log": {fresh[:], known[:]}, "the digest of a head": {head[:]}} {
 		g, err := old.grow(entries)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if moved, err := l.store.append(t.Context(), g); err != nil || moved {
+		if moved, err := appendTo(t.Context(), d.pool, g); err != nil || moved {
 			t.Errorf("%s: moved %t, %v", what, moved, err)
 		}
 	}
@@ -260,7 +260,7 @@ func TestOneStatementLeavesDoubtsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for attempt, want := range []bool{true, false} {
-		if moved, err := l.store.append(t.Context(), g); err != nil || moved != want {
+		if moved, err := appendTo(t.Context(), d.pool, g); err != nil || moved != want {
 			t.Errorf("attempt %d: moved %t, %v", attempt, moved, err)
 		}
 	}

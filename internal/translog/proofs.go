@@ -37,7 +37,7 @@ type LeafQuery struct {
 // call began, so that it is never older than one that any replica answered
 // before.
 func (l *Log) TreeHead(ctx context.Context) (TreeHead, error) {
-	read, err := l.reader.read(ctx, leafQuery{})
+	read, err := l.reads.do(ctx, leafQuery{})
 	if err == nil {
 		err = read.headErr
 	}
@@ -73,7 +73,7 @@ func (l *Log) inclusion(ctx context.Context, q LeafQuery) (Inclusion, error) {
 	if q.LeafIndex == nil {
 		leaf.entry = q.Entry
 	}
-	read, err := l.reader.read(ctx, leaf)
+	read, err := l.reads.do(ctx, leaf)
 	if err != nil {
 		return Inclusion{}, err
 	}

@@ -1,7 +1,6 @@
 package translog
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -9,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"sync"
 
 	"github.com/fairpact/fairpact/internal/answer"
@@ -68,19 +66,10 @@ func (l *Log) serveProofs(r *http.Request) (any, error) {
 // proofsOf asks for proofs together. It returns errNotServed where each has
 // to be asked for alone.
 func (c *Client) proofsOf(ctx context.Context, leaves []provedLeaf) ([]proved, error) {
-	body, err := json.Marshal(leaves)
-	if err != nil {
-		return nil, err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.appendURL+proofsPath, bytes.NewReader(body))
-	if err != nil {
-		return nil, unavailable(err)
-	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Authorization", "Bearer "+c.secret)
-	request.Header["Idempotency-Key"] = []string{} // as in Append
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
 	var all []proved
-	if err := c.do(request, &all); err != nil {
+	if err := c.post(ctx, proofsPath, leaves, &all); err != nil {
 		return nil, err
 	}
 	if len(all) != len(leaves) {
@@ -89,80 +78,11 @@ func (c *Client) proofsOf(ctx context.Context, leaves []provedLeaf) ([]proved, e
 	return all, nil
 }
 
-// together collects the leaves that callers want proven and asks for them in
-// few requests. A request under way is bounded by readTimeout, whoever waits.
-type together struct {
-	ask func(context.Context, []provedLeaf) ([]proved, error)
-
-	mu sync.Mutex
-	// Guarded by mu: a wanted proof is waiting, or in one request, or answered.
-	waiting []*wanted
-	asking  int // requests under way
-}
-
-type wanted struct {
-	ctx  context.Context
-	leaf provedLeaf
-	done chan provedOr // holds one answer, so that nobody blocks on a caller that gave up
-}
-
-type provedOr struct {
-	proved
-	err error
-}
-
-func (t *together) prove(ctx context.Context, entry [32]byte, leafIndex int64) (proved, error) {
+// prove asks for the proof together with the other callers'.
+func (c *Client) prove(ctx context.Context, entry [32]byte, leafIndex int64) (proved, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	w := &wanted{ctx, provedLeaf{leafIndex, hex.EncodeToString(entry[:])}, make(chan provedOr, 1)}
-	t.mu.Lock()
-	if len(t.waiting) >= maxWaiting {
-		t.mu.Unlock()
-		return proved{}, fmt.Errorf("%w: %d proofs are waiting", ErrUnavailable, maxWaiting)
-	}
-	t.waiting = append(t.waiting, w)
-	if t.asking < proofRequests {
-		t.asking++
-		go t.run()
-	}
-	t.mu.Unlock()
-	select {
-	case got := <-w.done:
-		return got.proved, got.err
-	case <-ctx.Done():
-		return proved{}, unavailable(ctx.Err())
-	}
-}
-
-// run sends requests until nothing waits.
-func (t *together) run() {
-	for {
-		t.mu.Lock()
-		t.waiting = slices.DeleteFunc(t.waiting, func(w *wanted) bool { return w.ctx.Err() != nil })
-		n := min(len(t.waiting), maxProofs)
-		group := slices.Clone(t.waiting[:n])
-		t.waiting = slices.Delete(t.waiting, 0, n)
-		if n == 0 {
-			t.asking--
-			t.mu.Unlock()
-			return
-		}
-		t.mu.Unlock()
-		leaves := make([]provedLeaf, n)
-		for i, w := range group {
-			leaves[i] = w.leaf
-		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(group[0].ctx), readTimeout) // one trace shows the request
-		all, err := t.ask(ctx, leaves)
-		cancel()
-		for i, w := range group {
-			if err != nil {
-				w.done <- provedOr{err: err}
-				continue
-			}
-			w.done <- provedOr{proved: all[i]}
-		}
-	}
+	return c.proofs.do(ctx, provedLeaf{leafIndex, hex.EncodeToString(entry[:])})
 }
 
 // errNotServed means that a log-server does not serve a path to this client: it

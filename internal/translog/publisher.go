@@ -206,3 +206,23 @@ func (p *publisher) answer(size int64, err error) {
 		delete(p.waiting, w)
 	}
 }
+
+// signal puts a token into a channel of capacity one, where there is none yet.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// pause waits, and reports whether ctx still lives.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func call(t *testing.T, method, url string) (*http.Response, string) {
+func send(t *testing.T, method, url string) (*http.Response, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, nil)
 	if err != nil {
@@ -63,14 +63,14 @@ func TestReadPort(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		response, body := call(t, "GET", server.URL+c.url)
+		response, body := send(t, "GET", server.URL+c.url)
 		if response.StatusCode != 200 || strings.TrimSpace(body) != string(want) {
 			t.Errorf("GET %s: %d %s\nwant %s", c.url, response.StatusCode, body, want)
 		}
 		if h := response.Header; h.Get("Content-Type") != "application/json" || h.Get("Access-Control-Allow-Origin") != "*" || h.Get("Cache-Control") != "no-store" {
 			t.Errorf("GET %s: headers %v", c.url, h)
 		}
-		same, empty := call(t, "HEAD", server.URL+c.url)
+		same, empty := send(t, "HEAD", server.URL+c.url)
 		if same.StatusCode != 200 || empty != "" || same.ContentLength != response.ContentLength {
 			t.Errorf("HEAD %s: %d, %d bytes announced, body %q", c.url, same.StatusCode, same.ContentLength, empty)
 		}
@@ -122,7 +122,7 @@ func TestReadPortRefusals(t *testing.T) {
 		{"GET", "/v1/log/consistency?first=3&second=0", 400, "INVALID_REQUEST"},
 		{"GET", "/v1/log/consistency?first=2&second=3", 404, "HEAD_NOT_FOUND"},
 	} {
-		response, body := call(t, c.method, server.URL+c.url)
+		response, body := send(t, c.method, server.URL+c.url)
 		if response.StatusCode != c.status || !strings.HasPrefix(body, `{"error":"`+c.code+": ") {
 			t.Errorf("%s %s: %d %s, want %d %s", c.method, c.url, response.StatusCode, body, c.status, c.code)
 		}
@@ -133,18 +133,18 @@ func TestReadPortRefusals(t *testing.T) {
 			t.Errorf("%s %s: Allow is %q", c.method, c.url, response.Header.Get("Allow"))
 		}
 	}
-	response, body := call(t, "OPTIONS", server.URL+"/v1/log/proof")
+	response, body := send(t, "OPTIONS", server.URL+"/v1/log/proof")
 	if response.StatusCode != 204 || body != "" || response.Header.Get("Allow") != "GET, HEAD, OPTIONS" || response.Header.Get("Access-Control-Allow-Methods") != "GET, HEAD, OPTIONS" {
 		t.Errorf("OPTIONS: %d %v", response.StatusCode, response.Header)
 	}
 
 	asOwner(t, d, flip("leaves", "entry", "leaf_index = 1"))
-	response, body = call(t, "GET", server.URL+"/v1/log/proof?leaf_index=1")
+	response, body = send(t, "GET", server.URL+"/v1/log/proof?leaf_index=1")
 	if response.StatusCode != 503 || !strings.HasPrefix(body, `{"error":"LOG_INCONSISTENT: `) {
 		t.Errorf("a tampered log: %d %s", response.StatusCode, body)
 	}
 	d.pool.Close()
-	response, body = call(t, "GET", server.URL+"/v1/log/tree-head")
+	response, body = send(t, "GET", server.URL+"/v1/log/tree-head")
 	if response.StatusCode != 503 || !strings.HasPrefix(body, `{"error":"UNAVAILABLE: `) || response.Header.Get("Retry-After") != "1" {
 		t.Errorf("without a database: %d %s", response.StatusCode, body)
 	}

@@ -174,7 +174,7 @@ func TestBatchOfMixedKeys(t *testing.T) {
 		eventually(t, "the append is taken or queued", func() bool {
 			l.sequencer.mu.Lock()
 			defer l.sequencer.mu.Unlock()
-			return i == 0 && len(l.sequencer.queue) == 0 && lockWaiters(t, r.deployment) == 1 || i > 0 && len(l.sequencer.queue) == i
+			return i == 0 && len(l.sequencer.waiting) == 0 && lockWaiters(t, r.deployment) == 1 || i > 0 && len(l.sequencer.waiting) == i
 		})
 	}
 	if err := lock.Rollback(t.Context()); err != nil {

@@ -19,5 +19,30 @@ func Migrate(ctx context.Context, databaseURL string) error {
 	return schema.Migrate(ctx, databaseURL)
 }
 
+//go:embed queries/*.sql
+var queries embed.FS
+
+var (
+	sqlAppendBatch         = statement("append_batch")
+	sqlLockHead            = statement("lock_head")
+	sqlLookUp              = statement("look_up")
+	sqlCommittedHead       = statement("committed_head")
+	sqlNewestHead          = statement("newest_head")
+	sqlNewestHeadAndLeaves = statement("newest_head_and_leaves")
+	sqlHeadAt              = statement("head_at")
+	sqlHeadsAbove          = statement("heads_above")
+	sqlInsertHead          = statement("insert_head")
+	sqlLeavesBetween       = statement("leaves_between")
+	sqlNodesBetween        = statement("nodes_between")
+)
+
+func statement(name string) string {
+	text, err := queries.ReadFile("queries/" + name + ".sql")
+	if err != nil {
+		panic(err) // the file is not in the tree that was built
+	}
+	return string(text)
+}
+
 // unavailable marks a failure of the database or the network.
 func unavailable(err error) error { return fmt.Errorf("%w: %w", ErrUnavailable, err) }

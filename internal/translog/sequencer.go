@@ -3,12 +3,8 @@ package translog
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
-	"sync"
 	"time"
-
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fairpact/fairpact/internal/crash"
 	"github.com/fairpact/fairpact/internal/signing"
@@ -22,9 +18,10 @@ const (
 	batchBackoff  = 50 * time.Millisecond
 )
 
-// sequencer gives entries their indexes. What waits while one transaction runs
-// goes into the next one together; nothing waits for a timer.
+// sequencer gives entries their indexes, a batch at a time. What waits while one
+// transaction runs goes into the next one together.
 type sequencer struct {
+	*group[candidate, int64]
 	store  *store
 	checks *checks
 	tree   *tree
@@ -34,23 +31,9 @@ type sequencer struct {
 
 	// known is the committed head as this process left it, nil where the outcome
 	// is unknown; alone is false while other replicas move it. Both are used only
-	// by run.
+	// by the one batch that runs.
 	known *state
 	alone bool
-
-	mu sync.Mutex
-	// queue is guarded by mu. A request is in the queue, or in the one batch that
-	// runs, or answered; it is answered once at most.
-	queue []*request
-	// wake holds a token whenever the queue became non-empty after the loop last
-	// looked.
-	wake chan struct{}
-}
-
-type request struct {
-	candidate
-	ctx  context.Context // who waits for it
-	done chan placed     // has room for the one answer, so that the loop never blocks
 }
 
 // candidate is an entry that is new only at an index below its ceiling.
@@ -67,110 +50,45 @@ func ceiling(key signing.Key) int64 {
 	return *key.TreeSize
 }
 
-type placed struct {
-	index int64
-	err   error
-}
-
 func newSequencer(s *store, c *checks, t *tree, hand func(*growth)) *sequencer {
-	return &sequencer{store: s, checks: c, tree: t, hand: hand, wake: make(chan struct{}, 1)}
+	q := &sequencer{store: s, checks: c, tree: t, hand: hand}
+	q.group = newGroup(1, maxBatch, maxQueue, q.sequence)
+	return q
 }
 
-// append returns the entry's index once its leaf is durable.
-func (s *sequencer) append(ctx, closed context.Context, c candidate) (int64, error) {
-	r := &request{candidate: c, ctx: ctx, done: make(chan placed, 1)}
-	s.mu.Lock()
-	full := len(s.queue) >= maxQueue
-	if !full {
-		s.queue = append(s.queue, r)
-	}
-	s.mu.Unlock()
-	if full {
-		return 0, fmt.Errorf("%w: %d appends are waiting", ErrUnavailable, maxQueue)
-	}
-	signal(s.wake)
-	select {
-	case p := <-r.done:
-		return p.index, p.err
-	case <-ctx.Done():
-		return 0, fmt.Errorf("%w: the entry was not sequenced in time: %w", ErrUnavailable, ctx.Err())
-	case <-closed.Done():
-		return 0, errClosed
-	}
-}
-
-var errClosed = fmt.Errorf("%w: this replica is stopping", ErrUnavailable)
-
-func (s *sequencer) run(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.wake:
-		}
-		for batch := s.take(); len(batch) > 0 && ctx.Err() == nil; batch = s.take() {
-			s.sequence(ctx, batch)
-		}
-	}
-}
-
-// take drains the queue, up to the size of a batch, without those that nobody
-// waits for any more.
-func (s *sequencer) take() []*request {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var batch []*request
-	for len(s.queue) > 0 && len(batch) < maxBatch {
-		if r := s.queue[0]; r.ctx.Err() == nil {
-			batch = append(batch, r)
-		}
-		s.queue[0] = nil
-		s.queue = s.queue[1:]
-	}
-	return batch
-}
-
-// sequence commits the batch and answers it. A failed attempt may have been
-// committed: the repeat then finds the entries.
-func (s *sequencer) sequence(ctx context.Context, batch []*request) {
+// sequence commits the batch and returns each entry's index, or refused, or late.
+// A failed attempt may have been committed: the repeat then finds the entries.
+func (s *sequencer) sequence(ctx context.Context, batch []candidate) ([]int64, error) {
 	// An entry that comes with several signatures is new by the best of them.
 	ceilings := make(map[[32]byte]int64, len(batch))
-	var entries []candidate
-	for _, r := range batch {
-		ceilings[r.entry] = max(ceilings[r.entry], r.ceiling)
+	for _, c := range batch {
+		ceilings[c.entry] = max(ceilings[c.entry], c.ceiling)
 	}
-	for _, r := range batch {
-		entries = append(entries, candidate{r.entry, ceilings[r.entry]})
+	entries := make([]candidate, len(batch))
+	for i, c := range batch {
+		entries[i] = candidate{c.entry, ceilings[c.entry]}
 	}
 	var places map[[32]byte]int64
 	var err error
-	first := trace.ContextWithSpan(ctx, trace.SpanFromContext(batch[0].ctx)) // one trace shows the batch
 	for attempt := range batchAttempts {
-		if places, err = s.attempt(first, entries); err == nil || errors.Is(err, ErrInconsistent) {
+		if places, err = s.attempt(ctx, entries); err == nil || errors.Is(err, ErrInconsistent) {
 			break
 		}
-		s.checks.logger.WarnContext(first, "a batch was not sequenced", "entries", len(entries), "attempt", attempt+1, "err", err)
+		s.checks.logger.WarnContext(ctx, "a batch was not sequenced", "entries", len(entries), "attempt", attempt+1, "err", err)
 		if !pause(ctx, batchBackoff<<attempt) {
 			break
 		}
 	}
-	if err == nil {
-		batchEntries.Observe(float64(len(entries)))
-		crash.Point("log.sequenced")
+	if err != nil {
+		return nil, s.checks.note(ctx, err)
 	}
-	_ = s.checks.note(first, err)
-	for _, r := range batch {
-		switch index := places[r.entry]; {
-		case err != nil:
-			r.done <- placed{err: err}
-		case index == refused:
-			r.done <- placed{err: fmt.Errorf("%w: it is the digest of a head of this log", ErrRefused)}
-		case index == late:
-			r.done <- placed{err: fmt.Errorf("%w: it is new, and its signature is by a retired key that holds no leaf from index %d on; sign it anew with the current key", ErrRefused, r.ceiling)}
-		default:
-			r.done <- placed{index: index}
-		}
+	batchEntries.Observe(float64(len(entries)))
+	crash.Point("log.sequenced")
+	indexes := make([]int64, len(batch))
+	for i, c := range batch {
+		indexes[i] = places[c.entry]
 	}
+	return indexes, nil
 }
 
 func (s *sequencer) attempt(ctx context.Context, entries []candidate) (map[[32]byte]int64, error) {
@@ -199,7 +117,8 @@ func (s *sequencer) fast(ctx context.Context, entries []candidate) map[[32]byte]
 	if err != nil {
 		return nil
 	}
-	moved, err := s.store.append(ctx, g)
+	crash.Point("log.before-commit")
+	moved, err := appendTo(ctx, s.store.pool, g)
 	if err != nil {
 		s.known = nil
 		s.checks.logger.DebugContext(ctx, "append in one statement failed, retrying under the lock", "entries", len(entries), "err", err)
@@ -211,18 +130,18 @@ func (s *sequencer) fast(ctx context.Context, entries []candidate) map[[32]byte]
 	return places
 }
 
-// careful locks the head, looks the entries up and writes what is new.
+// careful locks the head, looks the entries up and appends what is new.
 func (s *sequencer) careful(ctx context.Context, entries []candidate) (map[[32]byte]int64, error) {
-	done, err := s.store.commit(ctx, entries)
+	places, g, err := s.store.commit(ctx, entries)
 	if err != nil {
 		s.known = nil
 		s.hand(nil)
 		return nil, err
 	}
-	first, met := s.known == nil, done.growth.from
-	s.alone = first || met.same(s.known.root)
-	s.committed(ctx, done.growth, s.alone && !first)
-	return done.places, nil
+	first := s.known == nil
+	s.alone = first || g.from.same(s.known.root)
+	s.committed(ctx, g, s.alone && !first)
+	return places, nil
 }
 
 // committed keeps what the log holds now; continues says that the growth is of
@@ -231,6 +150,7 @@ func (s *sequencer) careful(ctx context.Context, entries []candidate) (map[[32]b
 // leaves are read when a proof needs them.
 func (s *sequencer) committed(ctx context.Context, g *growth, continues bool) {
 	s.known = &g.to
+	sizeCommitted.Set(float64(g.to.size))
 	if !s.tree.grow(g) && s.alone {
 		if err := s.tree.follow(ctx, g.to.root); err != nil {
 			s.checks.logger.DebugContext(ctx, "tiles are not in memory yet", "tree_size", g.to.size, "err", err)
@@ -241,25 +161,5 @@ func (s *sequencer) committed(ctx context.Context, g *growth, continues bool) {
 		s.hand(nil)
 	case len(g.entries) > 0:
 		s.hand(g)
-	}
-}
-
-// signal puts a token into a channel of capacity one, where there is none yet.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// pause waits, and reports whether ctx still lives.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

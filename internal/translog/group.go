@@ -1,0 +1,128 @@
+package translog
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"go.opentelemetry.io/otel/trace"
+)
+
+// group runs the calls that wait at the same moment together: the round trip and
+// the flush of one serve all. Nothing waits for a timer, so a lone call runs at
+// once. A run starts after all of its calls were made.
+type group[Q, A any] struct {
+	run  func(ctx context.Context, calls []Q) ([]A, error) // an answer for each call
+	runs int                                               // under way at once: the next ones fill meanwhile
+	most int                                               // calls of one run
+	room int                                               // calls that may wait for a run
+
+	ctx   context.Context // of the runs; ends at close
+	stop  context.CancelFunc
+	loops sync.WaitGroup
+
+	mu sync.Mutex
+	// All guarded by mu. A call is in waiting, or in one run, or answered.
+	waiting []*call[Q, A]
+	running int
+	closed  bool
+}
+
+type call[Q, A any] struct {
+	query Q
+	ctx   context.Context // who waits for it
+	done  chan outcome[A] // has room for the one answer, so that no run blocks
+}
+
+type outcome[A any] struct {
+	answer A
+	err    error
+}
+
+func newGroup[Q, A any](runs, most, room int, run func(context.Context, []Q) ([]A, error)) *group[Q, A] {
+	g := &group[Q, A]{run: run, runs: runs, most: most, room: room}
+	g.ctx, g.stop = context.WithCancel(context.Background())
+	return g
+}
+
+// do adds a call to the next run and waits for its answer. Where ctx ends first,
+// the call may take place all the same.
+func (g *group[Q, A]) do(ctx context.Context, query Q) (answer A, err error) {
+	one := &call[Q, A]{query, ctx, make(chan outcome[A], 1)}
+	if err := g.add(one); err != nil {
+		return answer, err
+	}
+	select {
+	case got := <-one.done:
+		return got.answer, got.err
+	case <-ctx.Done():
+		return answer, fmt.Errorf("%w: no answer in time: %w", ErrUnavailable, ctx.Err())
+	case <-g.ctx.Done():
+		return answer, errClosed
+	}
+}
+
+func (g *group[Q, A]) add(one *call[Q, A]) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.closed:
+		return errClosed
+	case len(g.waiting) >= g.room:
+		return fmt.Errorf("%w: %d calls are waiting", ErrUnavailable, g.room)
+	}
+	g.waiting = append(g.waiting, one)
+	if g.running < g.runs {
+		g.running++
+		g.loops.Go(g.serve)
+	}
+	return nil
+}
+
+// serve runs calls until none waits.
+func (g *group[Q, A]) serve() {
+	for calls := g.take(); len(calls) > 0; calls = g.take() {
+		queries := make([]Q, len(calls))
+		for i, one := range calls {
+			queries[i] = one.query
+		}
+		// One trace shows the run.
+		answers, err := g.run(trace.ContextWithSpan(g.ctx, trace.SpanFromContext(calls[0].ctx)), queries)
+		for i, one := range calls {
+			if err != nil {
+				one.done <- outcome[A]{err: err}
+				continue
+			}
+			one.done <- outcome[A]{answer: answers[i]}
+		}
+	}
+}
+
+// take returns the calls of the next run, without those that nobody waits for
+// any more.
+func (g *group[Q, A]) take() (calls []*call[Q, A]) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for len(g.waiting) > 0 && len(calls) < g.most && !g.closed {
+		if one := g.waiting[0]; one.ctx.Err() == nil {
+			calls = append(calls, one)
+		}
+		g.waiting[0] = nil
+		g.waiting = g.waiting[1:]
+	}
+	if len(calls) == 0 {
+		g.running--
+	}
+	return calls
+}
+
+// close ends the runs under way and fails the calls that wait.
+func (g *group[Q, A]) close() {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.stop()
+	g.loops.Wait()
+}
+
+var errClosed = fmt.Errorf("%w: this replica is stopping", ErrUnavailable)

@@ -1,1 +1,0 @@
-SELECT entry, leaf_index FROM translog.leaves WHERE entry = ANY ($1::bytea[])

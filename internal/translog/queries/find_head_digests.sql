@@ -1,1 +1,0 @@
-SELECT digest FROM translog.tree_heads WHERE digest = ANY ($1::bytea[])
