@@ -41,7 +41,7 @@ func (rs routes) handler(logger *slog.Logger, public bool) http.Handler {
 		}()
 		switch {
 		case !ok:
-			answer.Error(w, problem.New(problem.NotFound, "this port has no path %.100q: its paths are %s", r.URL.Path, rs.list()))
+			answer.Error(w, problem.New(problem.NotFound, "this port has no path %.100q: its paths are %s", r.URL.Path, strings.Join(slices.Sorted(maps.Keys(rs)), ", ")))
 		case r.Method == http.MethodOptions:
 			w.Header().Set("Allow", found.methods)
 			w.WriteHeader(http.StatusNoContent)
@@ -50,11 +50,18 @@ func (rs routes) handler(logger *slog.Logger, public bool) http.Handler {
 			answer.Error(w, problem.New(problem.MethodNotAllowed, "send one of %s to %s", found.methods, r.URL.Path))
 		default:
 			body, err := found.serve(r)
-			if err != nil {
-				answerError(w, r, err, logger)
-				return
+			if err == nil {
+				var text []byte
+				if text, err = answer.Encode(body); err == nil {
+					answer.JSON(w, http.StatusOK, append(text, '\n'))
+					return
+				}
 			}
-			answerJSON(w, body)
+			p := toProblem(err)
+			if p.Status() >= 500 && r.Context().Err() == nil {
+				logger.WarnContext(r.Context(), "request failed", "route", route, "code", string(p.Code), "err", err)
+			}
+			answer.Error(w, p)
 		}
 	})
 }
@@ -71,23 +78,6 @@ func (r *recorder) WriteHeader(status int) {
 }
 
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
-
-func answerJSON(w http.ResponseWriter, body any) {
-	text, err := answer.Encode(body)
-	if err != nil {
-		answer.Error(w, err)
-		return
-	}
-	answer.JSON(w, http.StatusOK, append(text, '\n'))
-}
-
-func answerError(w http.ResponseWriter, r *http.Request, err error, logger *slog.Logger) {
-	p := toProblem(err)
-	if p.Status() >= 500 && r.Context().Err() == nil {
-		logger.WarnContext(r.Context(), "request failed", "route", r.URL.Path, "code", string(p.Code), "err", err)
-	}
-	answer.Error(w, p)
-}
 
 // toProblem converts the log's errors to those of the problem table.
 func toProblem(err error) *problem.Error {
@@ -112,8 +102,4 @@ func toProblem(err error) *problem.Error {
 // detail is the text of err after that of its sentinel.
 func detail(err, sentinel error) string {
 	return strings.TrimPrefix(err.Error(), sentinel.Error()+": ")
-}
-
-func (rs routes) list() string {
-	return strings.Join(slices.Sorted(maps.Keys(rs)), ", ")
 }

@@ -30,20 +30,15 @@ type appendRequest struct {
 // deployment's append secret.
 func (l *Log) AppendHandler(secret string) http.Handler {
 	want := sha256.Sum256([]byte(secret))
-	return routes{
-		appendPath: {"POST, OPTIONS", func(r *http.Request) (any, error) {
+	private := func(serve func(*http.Request) (any, error)) route {
+		return route{"POST, OPTIONS", func(r *http.Request) (any, error) {
 			if err := authorize(r, want); err != nil {
 				return nil, err
 			}
-			return l.serveAppend(r)
-		}},
-		proofsPath: {"POST, OPTIONS", func(r *http.Request) (any, error) {
-			if err := authorize(r, want); err != nil {
-				return nil, err
-			}
-			return l.serveProofs(r)
-		}},
-	}.handler(l.checks.logger, false)
+			return serve(r)
+		}}
+	}
+	return routes{appendPath: private(l.serveAppend), proofsPath: private(l.serveProofs)}.handler(l.checks.logger, false)
 }
 
 // authorize compares digests, in constant time and whatever the length.
@@ -80,5 +75,5 @@ func (l *Log) serveAppend(r *http.Request) (any, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), appendTimeout)
 	defer cancel()
-	return orNothing(l.Append(ctx, entry, request.Signature))
+	return l.Append(ctx, entry, request.Signature)
 }

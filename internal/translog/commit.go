@@ -29,17 +29,10 @@ func appendTo(ctx context.Context, db interface {
 	QueryRow(context.Context, string, ...any) pgx.Row
 }, g *growth) (moved bool, err error) {
 	levels, indexes, hashes := g.rows()
-	err = db.QueryRow(ctx, sqlAppendBatch, g.from.size, g.from.hash, list(g.from.hashes), g.to.size, g.to.hash, g.to.hashes,
+	// No hashes are an empty array, which equals that of an empty log; nil would be NULL.
+	err = db.QueryRow(ctx, sqlAppendBatch, g.from.size, g.from.hash, append([][]byte{}, g.from.hashes...), g.to.size, g.to.hash, g.to.hashes,
 		g.entries, levels, indexes, hashes).Scan(&moved)
 	return moved, fromDatabase(err)
-}
-
-// list is never NULL in SQL.
-func list(hashes [][]byte) [][]byte {
-	if hashes == nil {
-		return [][]byte{}
-	}
-	return hashes
 }
 
 // commit returns the index of each entry: that of its leaf where it has one, else

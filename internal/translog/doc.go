@@ -17,8 +17,8 @@
 //   - The sequencer sends the batch with the head that it left. The statement
 //     appends it only where the table holds that very head and none of the entries.
 //     Otherwise, after an error and at the start, the batch takes the careful way:
-//     lock the head, look the entries up, write. So does every batch while another
-//     replica appends.
+//     lock the head, look the entries up, append what is new by the same statement.
+//     So does every batch while another replica appends.
 //   - The publisher proves from tiles in memory that the new tree extends the one
 //     of its last round, and the head is stored only where the last leaf is. The
 //     first round, a round after another replica appended or after a failure, and
@@ -48,8 +48,8 @@
 //	lock after its caller                                       its entries, or is first, and it
 //	gave up                                                     then moves nothing
 //	careful: lock, read     nothing happened; batch retried     (reads only)
-//	careful: insert leaves, the transaction is rolled back,     not possible before the commit
-//	nodes, move the head    or by the server when the
+//	careful: append         the transaction is rolled back,     not possible before the commit
+//	                        or by the server when the
 //	                        connection is gone; batch retried
 //	careful: commit         as above                            retried; every entry is found in
 //	                                                            leaves and answered with its index

@@ -1,6 +1,9 @@
 package translog
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 var (
 	// ErrUnavailable is returned when the log, its database or its signer could not
@@ -21,3 +24,6 @@ var (
 
 	errNoHead = errors.New("no head of that size was published")
 )
+
+// unavailable marks a failure of the database or the network.
+func unavailable(err error) error { return fmt.Errorf("%w: %w", ErrUnavailable, err) }

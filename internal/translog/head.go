@@ -71,10 +71,11 @@ func (r root) head(signature string) TreeHead {
 
 func (r root) same(other root) bool { return r.size == other.size && bytes.Equal(r.hash, other.hash) }
 
-// root of a head that passed checkShape or came from the database.
-func (h TreeHead) root() (root, error) {
-	hash, err := parseHash(h.RootHash)
-	return root{size: h.TreeSize, hash: hash[:]}, err
+// root returns the tree of a head that passed checkShape or came from the
+// database. Any other hash is that of no tree.
+func (h TreeHead) root() root {
+	hash, _ := parseHash(h.RootHash)
+	return root{size: h.TreeSize, hash: hash[:]}
 }
 
 // parseHash reads 64 lower-case hex digits.

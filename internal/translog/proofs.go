@@ -50,9 +50,14 @@ func (l *Log) TreeHead(ctx context.Context) (TreeHead, error) {
 // TreeHeadAt returns the published head of that size. Not every size was
 // published.
 func (l *Log) TreeHeadAt(ctx context.Context, size int64) (TreeHead, error) {
+	head, err := l.headAt(ctx, size)
+	return head, l.checks.note(ctx, err)
+}
+
+func (l *Log) headAt(ctx context.Context, size int64) (TreeHead, error) {
 	heads, err := l.heads(ctx, &size)
 	if err != nil {
-		return TreeHead{}, l.checks.note(ctx, err)
+		return TreeHead{}, err
 	}
 	return heads[0], nil
 }
@@ -79,10 +84,7 @@ func (l *Log) inclusion(ctx context.Context, q LeafQuery) (Inclusion, error) {
 	}
 	head, err := read.head, read.headErr
 	if q.TreeSize != nil {
-		var heads []TreeHead
-		if heads, err = l.heads(ctx, q.TreeSize); err == nil {
-			head = heads[0]
-		}
+		head, err = l.headAt(ctx, *q.TreeSize)
 	}
 	if err != nil {
 		return Inclusion{}, err
@@ -97,11 +99,7 @@ func (l *Log) inclusion(ctx context.Context, q LeafQuery) (Inclusion, error) {
 	if !found {
 		return Inclusion{}, fmt.Errorf("%w: no leaf holds the entry", ErrNotFound)
 	}
-	under, err := head.root()
-	if err != nil {
-		return Inclusion{}, fmt.Errorf("%w: %w", ErrInconsistent, err)
-	}
-	path, err := l.tree.inclusion(ctx, index, entry, under)
+	path, err := l.tree.inclusion(ctx, index, entry, head.root())
 	if err != nil {
 		return Inclusion{}, err
 	}
@@ -118,13 +116,7 @@ func (l *Log) Consistency(ctx context.Context, first int64, second *int64) (Cons
 	if err != nil {
 		return Consistency{}, l.checks.note(ctx, err)
 	}
-	var roots [2]root
-	for i, head := range heads {
-		if roots[i], err = head.root(); err != nil {
-			return Consistency{}, l.checks.note(ctx, fmt.Errorf("%w: %w", ErrInconsistent, err))
-		}
-	}
-	path, err := l.tree.consistency(ctx, roots[0], roots[1])
+	path, err := l.tree.consistency(ctx, heads[0].root(), heads[1].root())
 	if err != nil {
 		return Consistency{}, l.checks.note(ctx, err)
 	}

@@ -29,7 +29,12 @@ func (p *publisher) round(ctx context.Context) (size int64, err error) {
 	known := p.proven
 	p.proven = nil
 	if known != nil && handed != nil && handed.to.size > known.size {
-		size, err = p.extend(ctx, *known, handed)
+		// The tree that the sequencer handed over extends that of the last round.
+		if _, err = p.tree.consistency(ctx, *known, handed.to.root); err == nil {
+			var head TreeHead
+			head, err = p.sign(ctx, handed.to.root, p.tree, handed.entries[len(handed.entries)-1])
+			size = head.TreeSize
+		}
 		if err == nil {
 			p.proven = &handed.to.root
 		}
@@ -42,16 +47,6 @@ func (p *publisher) round(ctx context.Context) (size int64, err error) {
 		p.proven = &committed
 	}
 	return size, err
-}
-
-// extend publishes what the sequencer handed over, whose tree extends that of
-// the last round, and reads nothing that memory has.
-func (p *publisher) extend(ctx context.Context, known root, handed *growth) (int64, error) {
-	if _, err := p.tree.consistency(ctx, known, handed.to.root); err != nil {
-		return 0, err
-	}
-	head, err := p.sign(ctx, handed.to.root, p.tree, handed.entries[len(handed.entries)-1])
-	return head.TreeSize, err
 }
 
 // publish reads the committed and the newest published head, proves from the
@@ -104,10 +99,8 @@ func (p *publisher) extends(ctx context.Context, head TreeHead, committed root, 
 	if err := p.checks.head(head); err != nil && !errors.Is(err, errRetired) {
 		return err
 	}
-	old, err := head.root()
+	old := head.root()
 	switch {
-	case err != nil:
-		return fmt.Errorf("%w: %w", ErrInconsistent, err)
 	case committed.size < old.size:
 		return fmt.Errorf("%w: %d leaves are committed, fewer than the %d published", ErrInconsistent, committed.size, old.size)
 	case committed.size == old.size:
@@ -118,7 +111,7 @@ func (p *publisher) extends(ctx context.Context, head TreeHead, committed root, 
 	case old.size == 0: // a consistency proof from the empty tree proves nothing
 		return tree.follow(ctx, committed)
 	}
-	_, err = tree.consistency(ctx, old, committed)
+	_, err := tree.consistency(ctx, old, committed)
 	return err
 }
 

@@ -39,9 +39,9 @@ func (l *Log) serveTreeHead(r *http.Request) (any, error) {
 	case err != nil:
 		return nil, err
 	case size != nil:
-		return orNothing(l.TreeHeadAt(r.Context(), *size))
+		return l.TreeHeadAt(r.Context(), *size)
 	}
-	return orNothing(l.TreeHead(r.Context()))
+	return l.TreeHead(r.Context())
 }
 
 func (l *Log) serveProof(r *http.Request) (any, error) {
@@ -62,7 +62,7 @@ func (l *Log) serveProof(r *http.Request) (any, error) {
 	if leaf.LeafIndex == nil && leaf.Entry == nil {
 		return nil, problem.New(problem.InvalidRequest, "name the leaf: add ?leaf_index= (an integer from 0) or ?entry= (64 lower-case hex digits)")
 	}
-	return orNothing(l.Inclusion(r.Context(), leaf))
+	return l.Inclusion(r.Context(), leaf)
 }
 
 func (l *Log) serveConsistency(r *http.Request) (any, error) {
@@ -83,14 +83,7 @@ func (l *Log) serveConsistency(r *http.Request) (any, error) {
 	case second != nil && *first > *second:
 		return nil, problem.New(problem.InvalidRequest, "first is %d and second %d: swap them, first is the size of the older head", *first, *second)
 	}
-	return orNothing(l.Consistency(r.Context(), *first, second))
-}
-
-func orNothing[T any](body T, err error) (any, error) {
-	if err != nil {
-		return nil, err
-	}
-	return body, nil
+	return l.Consistency(r.Context(), *first, second)
 }
 
 // query is a request's parameters. One that is not asked for is ignored.

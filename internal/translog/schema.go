@@ -3,7 +3,6 @@ package translog
 import (
 	"context"
 	"embed"
-	"fmt"
 
 	"github.com/fairpact/fairpact/internal/database"
 )
@@ -43,6 +42,3 @@ func statement(name string) string {
 	}
 	return string(text)
 }
-
-// unavailable marks a failure of the database or the network.
-func unavailable(err error) error { return fmt.Errorf("%w: %w", ErrUnavailable, err) }

@@ -1,0 +1,165 @@
+package translog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fairpact/fairpact/internal/signing"
+)
+
+// heads reads the committed head and the newest published one, nil where there
+// is none, in one round trip.
+func (s *store) heads(ctx context.Context) (committed root, newest *TreeHead, err error) {
+	batch := &pgx.Batch{}
+	// The published head is read first: the committed one, read later, can then
+	// only be as new or newer.
+	batch.Queue(sqlNewestHead).Query(oneHead(&newest))
+	batch.Queue(sqlCommittedHead).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&committed.size, &committed.hash)
+	})
+	err = s.pool.SendBatch(ctx, batch).Close()
+	return committed, newest, fromDatabase(err)
+}
+
+// oneHead reads the one row of a query for a head, if any.
+func oneHead(to **TreeHead) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		head, err := pgx.CollectExactlyOneRow(rows, scanHead)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		*to = &head
+		return err
+	}
+}
+
+func scanHead(row pgx.CollectableRow) (TreeHead, error) {
+	var r root
+	var signature string
+	err := row.Scan(&r.size, &r.hash, &signature)
+	return r.head(signature), err
+}
+
+// insertHead stores the head unless its size has one, and returns the stored one.
+// last is the last entry under the head, nil where it is not known: a database
+// that does not hold it there gets no head, and the error is pgx.ErrNoRows.
+func (s *store) insertHead(ctx context.Context, head TreeHead, last []byte) (TreeHead, error) {
+	r := head.root()
+	digest := head.Digest()
+	tag, err := s.pool.Exec(ctx, sqlInsertHead, r.size, r.hash, digest[:], head.Signature, last)
+	if err != nil || tag.RowsAffected() == 1 {
+		return head, fromDatabase(err)
+	}
+	rows, err := s.pool.Query(ctx, sqlHeadAt, head.TreeSize)
+	if err != nil {
+		return TreeHead{}, fromDatabase(err)
+	}
+	stored, err := pgx.CollectExactlyOneRow(rows, scanHead)
+	return stored, fromDatabase(err)
+}
+
+// readTiles reads the tiles as far as they are complete in a tree of the size,
+// in one round trip. A missing row is ErrInconsistent. Nothing is verified.
+func (s *store) readTiles(ctx context.Context, size uint64, ids []tileID) ([]*tile, error) {
+	tiles := make([]*tile, len(ids))
+	batch := &pgx.Batch{}
+	for i, id := range ids {
+		first, end := id.span(size)
+		var queued *pgx.QueuedQuery
+		if id.level == 0 {
+			queued = batch.Queue(sqlLeavesBetween, int64(first), int64(end))
+		} else {
+			queued = batch.Queue(sqlNodesBetween, int64(first), int64(end), int16(id.level))
+		}
+		queued.Query(func(rows pgx.Rows) error {
+			hashes, err := collect(rows, id.level, first, end)
+			if id.level == 0 {
+				for n, entry := range hashes {
+					hashes[n] = hasher.HashLeaf(entry)
+				}
+			}
+			tiles[i] = newTile(id, hashes)
+			return err
+		})
+	}
+	if err := s.pool.SendBatch(ctx, batch).Close(); err != nil {
+		return nil, fromDatabase(err)
+	}
+	return tiles, nil
+}
+
+// readEntries reads the entries of leaves [first, end).
+func (s *store) readEntries(ctx context.Context, first, end uint64) ([][]byte, error) {
+	rows, err := s.pool.Query(ctx, sqlLeavesBetween, int64(first), int64(end))
+	if err != nil {
+		return nil, fromDatabase(err)
+	}
+	entries, err := collect(rows, 0, first, end)
+	return entries, fromDatabase(err)
+}
+
+// collect reads rows of an index and a value, which must be first, …, end-1.
+func collect(rows pgx.Rows, level uint, first, end uint64) ([][]byte, error) {
+	var index int64
+	var value []byte
+	values := make([][]byte, 0, end-first)
+	next := first
+	_, err := pgx.ForEachRow(rows, []any{&index, &value}, func() error {
+		if uint64(index) != next {
+			return missing(level, next)
+		}
+		values = append(values, slices.Clone(value))
+		next++
+		return nil
+	})
+	if err == nil && next != end {
+		err = missing(level, next)
+	}
+	return values, err
+}
+
+func missing(level uint, index uint64) error {
+	return fmt.Errorf("%w: the row of node %d at level %d is missing", ErrInconsistent, index, level)
+}
+
+// CheckClosed returns an error where one of the closed keys signed a head above
+// its tree size and is not disowned: certificates that were good would stop being
+// so. It looks at the first heads above that size, at most as many.
+func CheckClosed(ctx context.Context, pool *pgxpool.Pool, keys []signing.Key, most int64) error {
+	if err := schema.Current(ctx, pool); err != nil {
+		return err
+	}
+	for _, key := range keys {
+		if !key.Closed() || key.Disowned {
+			continue
+		}
+		by, err := signing.NewVerifyingKey(key.PublicKey)
+		if err != nil {
+			return err
+		}
+		rows, err := pool.Query(ctx, sqlHeadsAbove, *key.TreeSize, most)
+		if err != nil {
+			return fromDatabase(err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			head, err := scanHead(rows)
+			if err != nil {
+				return err
+			}
+			if by.Verify(head.Message(), head.Signature) == nil {
+				return fmt.Errorf("the key set closes %s at tree size %d, but that key signed the head of size %d: give the key a tree_size of %d or more, or \"disowned\":true if it was stolen and that head is not to count",
+					key.PublicKey, *key.TreeSize, head.TreeSize, head.TreeSize)
+			}
+		}
+		if err := rows.Err(); err != nil {
+			return fromDatabase(err)
+		}
+	}
+	return nil
+}
