@@ -69,17 +69,13 @@ func TestConcurrentAppends(t *testing.T) {
 		t.Errorf("size %d, want %d", size, distinct)
 	}
 	for _, l := range replicas {
-		if n := l.ProofFailures(); n != 0 {
-			t.Errorf("%d contradictions", n)
-		}
+		sound(t, l)
 	}
 }
 
 func committedSize(t *testing.T, d *deployment) (size int64) {
 	t.Helper()
-	if err := d.pool.QueryRow(t.Context(), "SELECT size FROM translog.log_head").Scan(&size); err != nil {
-		t.Fatal(err)
-	}
+	check(t, d.pool.QueryRow(t.Context(), "SELECT size FROM translog.log_head").Scan(&size))
 	return size
 }
 
@@ -133,9 +129,7 @@ func TestAdmission(t *testing.T) {
 	}
 	stranger, _ := newKey(t)
 	foreign, err := stranger.Sign(t.Context(), entryOf(9))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	cases := map[string]struct {
 		entry     [32]byte
 		signature string
@@ -165,9 +159,7 @@ func TestAdmission(t *testing.T) {
 // A head that is signed and not stored is refused too.
 func TestUnstoredHeadIsRefused(t *testing.T) {
 	d := newDeployment(t)
-	if _, _, err := (&store{d.pool}).commit(t.Context(), candidatesOf(0, 5)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, third((&store{d.pool}).commit(t.Context(), candidatesOf(0, 5))))
 	gate := &gatedSigner{Signer: d.signer, entered: make(chan struct{}, 100), pass: make(chan struct{})}
 	l := d.open(t, d.pool, gate)
 	head := root{5, refRoot(data(0, 5))}.head("")
@@ -175,13 +167,6 @@ func TestUnstoredHeadIsRefused(t *testing.T) {
 	if !errors.Is(err, ErrRefused) {
 		t.Errorf("%v, want ErrRefused", err)
 	}
-}
-
-func data(first, end int) (list [][]byte) {
-	for _, e := range entriesOf(first, end) {
-		list = append(list, e[:])
-	}
-	return list
 }
 
 // An append whose caller has left is not sequenced; one that waits at Close is

@@ -34,9 +34,7 @@ func TestGuardThatIsAlwaysMoved(t *testing.T) {
 	var told strings.Builder
 	g := &busyGuard{Guard: &memoryGuard{}}
 	l, err := Open(t.Context(), openPool(t, d.url), d.signer, d.keys, slog.New(slog.NewTextHandler(&told, nil)), WithGuard(g, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer l.Close()
 	d.mustAppend(t, l, 0)
 

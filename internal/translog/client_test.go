@@ -179,16 +179,12 @@ func TestAppendPort(t *testing.T) {
 		{"good, another case of Bearer", "POST", "/v1/append", "bearer " + secret, good, 200, `{"leaf_index":0,"tree_size":1}`},
 	} {
 		request, err := http.NewRequestWithContext(t.Context(), c.method, url+c.path, strings.NewReader(c.body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		if c.authorization != "" {
 			request.Header.Set("Authorization", c.authorization)
 		}
 		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		body, _ := io.ReadAll(response.Body)
 		response.Body.Close()
 		if response.StatusCode != c.status || !strings.HasPrefix(string(body), c.answer) {

@@ -19,9 +19,7 @@ func TestHeadOfAClosedKeyIsNotAnswered(t *testing.T) {
 	for key, answered := range map[string]bool{"closed at 1": false, "closed at 2": true, "closed at 3": true, "open": true} {
 		head := root{2, refRoot(data(0, 2))}.head("")
 		signature, err := r.by[key].Sign(t.Context(), head.Digest())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		asOwner(t, r.deployment, "UPDATE translog.tree_heads SET signature = '"+signature+"' WHERE tree_size = 2")
 		l := r.open(t, openPool(t, r.url), nil)
 		got, err := l.TreeHead(t.Context())
@@ -42,9 +40,7 @@ func TestHeadOfAClosedKeyIsNotAnswered(t *testing.T) {
 		l.Close()
 	}
 	signature, err := r.by["closed at 1"].Sign(t.Context(), root{2, refRoot(data(0, 2))}.head("").Digest())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	asOwner(t, r.deployment, "UPDATE translog.tree_heads SET signature = '"+signature+"' WHERE tree_size = 2")
 	l = r.open(t, r.pool, nil)
 	r.mustAppend(t, l, 2)

@@ -34,33 +34,45 @@ type deployment struct {
 func newDeployment(t testing.TB) *deployment {
 	t.Helper()
 	d := &deployment{url: servertest.Postgres(t)}
-	if err := Migrate(t.Context(), d.url); err != nil {
-		t.Fatal(err)
-	}
+	check(t, Migrate(t.Context(), d.url))
 	d.pool = openPool(t, d.url)
 	d.signer, d.keys = newKey(t)
 	return d
 }
 
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func second[A any](_ A, err error) error        { return err }
+func third[A, B any](_ A, _ B, err error) error { return err }
+
+// sound checks that the replicas met no contradiction.
+func sound(t *testing.T, replicas ...*Log) {
+	t.Helper()
+	for _, l := range replicas {
+		if n := l.ProofFailures(); n != 0 {
+			t.Errorf("%d contradictions are counted", n)
+		}
+	}
+}
+
 func newKey(t testing.TB) (*signing.Signer, *signing.KeySet) {
 	t.Helper()
 	signer, err := signing.Open(t.Context(), "dev://"+filepath.Join(t.TempDir(), "key.pem"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	keys, err := signing.NewKeySet(signer.PublicKey(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return signer, keys
 }
 
 func openPool(t testing.TB, url string) *pgxpool.Pool {
 	t.Helper()
 	pool, err := database.Open(t.Context(), url, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(pool.Close)
 	return pool
 }
@@ -72,9 +84,7 @@ func (d *deployment) open(t testing.TB, pool *pgxpool.Pool, signer Signer) *Log 
 		signer = d.signer
 	}
 	l, err := Open(t.Context(), pool, signer, d.keys, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(l.Close)
 	return l
 }
@@ -90,6 +100,14 @@ func entriesOf(first, end int) (entries [][32]byte) {
 	return entries
 }
 
+// data lists entries [first, end) as the leaves of a reference tree.
+func data(first, end int) (list [][]byte) {
+	for _, e := range entriesOf(first, end) {
+		list = append(list, e[:])
+	}
+	return list
+}
+
 func candidatesOf(first, end int) (list []candidate) {
 	for _, entry := range entriesOf(first, end) {
 		list = append(list, candidate{entry, math.MaxInt64})
@@ -100,9 +118,7 @@ func candidatesOf(first, end int) (list []candidate) {
 func (d *deployment) sign(t testing.TB, entry [32]byte) string {
 	t.Helper()
 	signature, err := d.signer.Sign(t.Context(), entry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return signature
 }
 
@@ -120,12 +136,8 @@ func (d *deployment) mustAppend(t testing.TB, l *Log, n int) Appended {
 func fill(t testing.TB, l *Log, first, end int) {
 	t.Helper()
 	ctx := within(t, time.Minute)
-	if _, _, err := l.store.commit(ctx, candidatesOf(first, end)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.publisher.wait(ctx, l.closed, int64(end-1)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, third(l.store.commit(ctx, candidatesOf(first, end))))
+	check(t, second(l.publisher.wait(ctx, l.closed, int64(end-1))))
 }
 
 func within(t testing.TB, d time.Duration) context.Context {

@@ -32,9 +32,7 @@ func TestTheAppendSecretGoesToNoProxy(t *testing.T) {
 	}))
 	defer proxy.Close()
 	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	child := exec.CommandContext(t.Context(), program, "-test.run=^"+t.Name()+"$")
 	child.Env = append(os.Environ(), inner+"=1", "HTTP_PROXY="+proxy.URL, "http_proxy="+proxy.URL, "NO_PROXY=", "no_proxy=")
 	if out, err := child.CombinedOutput(); err != nil {

@@ -14,18 +14,12 @@ import (
 func send(t *testing.T, method, url string) (*http.Response, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	response, err := http.DefaultTransport.RoundTrip(request) // follows no redirect
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return response, string(body)
 }
 
@@ -39,7 +33,13 @@ func TestReadPort(t *testing.T) {
 	defer server.Close()
 	head := func(size int64) TreeHead { return waitForHead(t, l, size) }
 	leaves := data(0, 3)
-	path := func(index, size int) []string { return toHex(refPath(index, leaves[:size])) }
+	path := func(index, size uint64) []string {
+		path, err := reference(leaves).InclusionProof(index, size)
+		check(t, err)
+		return toHex(path)
+	}
+	grown, err := reference(leaves).ConsistencyProof(2, 3)
+	check(t, err)
 	entry := hex.EncodeToString(leaves[1])
 
 	for _, c := range []struct {
@@ -54,15 +54,13 @@ func TestReadPort(t *testing.T) {
 		{"/v1/log/proof?leaf_index=1&tree_size=2", Inclusion{head(2), 1, entry, path(1, 2)}},
 		{"/v1/log/proof?entry=" + entry, Inclusion{head(3), 1, entry, path(1, 3)}},
 		{"/v1/log/proof?leaf_index=1&entry=" + entry, Inclusion{head(3), 1, entry, path(1, 3)}},
-		{"/v1/log/consistency?first=2&second=3", Consistency{head(2), head(3), toHex(refProof(2, leaves))}},
-		{"/v1/log/consistency?first=2", Consistency{head(2), head(3), toHex(refProof(2, leaves))}},
+		{"/v1/log/consistency?first=2&second=3", Consistency{head(2), head(3), toHex(grown)}},
+		{"/v1/log/consistency?first=2", Consistency{head(2), head(3), toHex(grown)}},
 		{"/v1/log/consistency?first=0&second=2", Consistency{head(0), head(2), []string{}}},
 		{"/v1/log/consistency?first=3&second=3", Consistency{head(3), head(3), []string{}}},
 	} {
 		want, err := json.Marshal(c.want)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		response, body := send(t, "GET", server.URL+c.url)
 		if response.StatusCode != 200 || strings.TrimSpace(body) != string(want) {
 			t.Errorf("GET %s: %d %s\nwant %s", c.url, response.StatusCode, body, want)

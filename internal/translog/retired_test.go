@@ -50,9 +50,7 @@ func newRing(t *testing.T, closedAt ...int64) *ring {
 		add(fmt.Sprint("closed at ", size), signing.StateRetired, &size)
 	}
 	document, err := json.Marshal(map[string]any{"keys": list})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if r.keys, err = signing.ParseKeySet(document); err != nil {
 		t.Fatal(err)
 	}
@@ -69,9 +67,7 @@ func (r *ring) append(t *testing.T, l *Log, key string, n int) (Appended, error)
 func (r *ring) signed(t *testing.T, key string, n int) string {
 	t.Helper()
 	signature, err := r.by[key].Sign(t.Context(), entryOf(n))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return signature
 }
 
@@ -141,12 +137,8 @@ func TestBatchOfMixedKeys(t *testing.T) {
 	// While the row is locked the first append is a batch that waits, and what
 	// comes after it is queued.
 	lock, err := r.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := lock.Exec(t.Context(), sqlLockHead); err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
+	check(t, second(lock.Exec(t.Context(), sqlLockHead)))
 	steps := []struct {
 		key   string
 		entry int
@@ -177,9 +169,7 @@ func TestBatchOfMixedKeys(t *testing.T) {
 			return i == 0 && len(l.sequencer.waiting) == 0 && lockWaiters(t, r.deployment) == 1 || i > 0 && len(l.sequencer.waiting) == i
 		})
 	}
-	if err := lock.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, lock.Rollback(t.Context()))
 	group.Wait()
 	for i, step := range steps {
 		switch {
@@ -198,9 +188,7 @@ func TestBatchOfMixedKeys(t *testing.T) {
 func lockWaiters(t *testing.T, d *deployment) (n int) {
 	t.Helper()
 	err := d.pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return n
 }
 
@@ -280,9 +268,7 @@ func TestNoNewHeadIsByAClosedKey(t *testing.T) {
 	if first.Signature, err = r.by["open"].Sign(context.WithoutCancel(t.Context()), first.Digest()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (&store{r.pool}).insertHead(t.Context(), first, nil); err != nil {
-		t.Fatal(err)
-	}
+	check(t, second((&store{r.pool}).insertHead(t.Context(), first, nil)))
 	l := r.open(t, r.pool, nil)
 	if head := waitForHead(t, l, 0); head != first {
 		t.Errorf("%+v, want the head that the retired key signed", head)
