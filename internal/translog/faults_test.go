@@ -100,38 +100,6 @@ func (w *wire) Write(message []byte) (int, error) {
 	return w.Conn.Write(message)
 }
 
-// While the signer gives no signature, whatever the reason, appends are told so;
-// nothing is lost, and it is published without being asked again.
-func TestSignerDown(t *testing.T) {
-	d := newDeployment(t)
-	signer := &failingSigner{Signer: d.signer}
-	l := d.open(t, d.pool, signer)
-	waitForHead(t, l, 0)
-
-	signer.down.Store(true)
-	_, err := l.Append(within(t, 20*time.Second), entryOf(0), d.sign(t, entryOf(0)))
-	if !errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("%v, want ErrUnavailable, and not for want of time", err)
-	}
-	if size := committedSize(t, d); size != 1 {
-		t.Errorf("size %d, want 1: the entry is sequenced", size)
-	}
-	if head, err := l.TreeHead(t.Context()); err != nil || head.TreeSize != 0 {
-		t.Errorf("head %+v (%v): the old one stands", head, err)
-	}
-	index := int64(0)
-	if _, err := l.Inclusion(t.Context(), LeafQuery{LeafIndex: &index}); !errors.Is(err, ErrNotFound) {
-		t.Errorf("a leaf that is not published: %v, want ErrNotFound", err)
-	}
-
-	signer.down.Store(false)
-	waitForHead(t, l, 1)
-	if again := d.mustAppend(t, l, 0); again.LeafIndex != 0 {
-		t.Errorf("index %d, want 0", again.LeafIndex)
-	}
-	sound(t, l)
-}
-
 type failingSigner struct {
 	Signer
 	down atomic.Bool

@@ -17,36 +17,31 @@ import (
 	"github.com/fairpact/fairpact/internal/forkguard"
 )
 
-// memoryGuard is a guard in memory with a fault before or after each Store.
+// memoryGuard is a guard in memory. The hooks, where set, may fail a call.
 type memoryGuard struct {
-	mu            sync.Mutex
-	held          forkguard.Record
-	down          bool
-	before, after func() error // once each
-	stores        int
+	mu                  sync.Mutex
+	held                forkguard.Record
+	load, before, after func() error
+	tried, stores       int
 }
 
 func (g *memoryGuard) Load(context.Context) (forkguard.Record, error) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.down {
-		return forkguard.Record{}, errors.New("the guard is down")
+	hook := g.load
+	g.mu.Unlock()
+	if err := do(hook); err != nil {
+		return forkguard.Record{}, err
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	return g.held, nil
 }
 
 func (g *memoryGuard) Store(_ context.Context, loaded, next forkguard.Record) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	once := func(fault *func() error) error {
-		if *fault == nil {
-			return nil
-		}
-		f := *fault
-		*fault = nil
-		return f()
-	}
-	if err := once(&g.before); err != nil {
+	g.tried++
+	if err := do(g.before); err != nil {
 		return err
 	}
 	if g.held != loaded {
@@ -54,7 +49,25 @@ func (g *memoryGuard) Store(_ context.Context, loaded, next forkguard.Record) er
 	}
 	g.held = next
 	g.stores++
-	return once(&g.after)
+	return do(g.after)
+}
+
+func do(hook func() error) error {
+	if hook == nil {
+		return nil
+	}
+	return hook()
+}
+
+// once does f at the first call alone.
+func once(f func() error) func() error {
+	var did atomic.Bool
+	return func() error {
+		if did.Swap(true) {
+			return nil
+		}
+		return f()
+	}
 }
 
 func (g *memoryGuard) set(change func()) {
@@ -80,26 +93,25 @@ func (d *deployment) guarded(t *testing.T, g Guard, more ...Option) (*Log, *gate
 	return l, gate
 }
 
-func TestGuardMovesBeforeSigning(t *testing.T) {
-	d := newDeployment(t)
-	g := &memoryGuard{}
-	l, _ := d.guarded(t, g)
-	for n := range 3 {
-		d.mustAppend(t, l, n)
-		head := waitForHead(t, l, int64(n+1))
-		if g.held.Size != head.TreeSize || g.held.Root != head.RootHash {
-			t.Errorf("the guard holds %+v, published is %+v", g.held, head)
-		}
-	}
+// toldTo starts a replica behind the guard that logs to the text, which is read
+// after the replica is closed.
+func (d *deployment) toldTo(t *testing.T, told *strings.Builder, g Guard) *Log {
+	t.Helper()
+	l, err := Open(t.Context(), openPool(t, d.url), d.signer, d.keys, slog.New(slog.NewTextHandler(told, nil)), WithGuard(g, nil))
+	check(t, err)
+	t.Cleanup(l.Close)
+	return l
 }
 
-// A Store that fails, persisted or not, holds the head up and loses nothing.
+// A Store that fails, persisted or not, holds the head up and loses nothing; the
+// guard is at each head that is published.
 func TestGuardFaults(t *testing.T) {
-	fault := func() error { return errors.New("connection reset") }
+	fault := func() func() error { return once(func() error { return errors.New("connection reset") }) }
 	for name, arm := range map[string]func(*memoryGuard){
-		"fails and did not persist": func(g *memoryGuard) { g.before = fault },
-		"fails but persisted":       func(g *memoryGuard) { g.after = fault },
-		"loses the race":            func(g *memoryGuard) { g.before = func() error { return forkguard.ErrMoved } },
+		"no fault":                  func(g *memoryGuard) {},
+		"fails and did not persist": func(g *memoryGuard) { g.before = fault() },
+		"fails but persisted":       func(g *memoryGuard) { g.after = fault() },
+		"loses the race":            func(g *memoryGuard) { g.before = once(func() error { return forkguard.ErrMoved }) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -108,9 +120,13 @@ func TestGuardFaults(t *testing.T) {
 			l, _ := d.guarded(t, g)
 			d.mustAppend(t, l, 0)
 			g.set(func() { arm(g) })
-			if got := d.mustAppend(t, l, 1); got.LeafIndex != 1 || g.size() != 2 || l.ProofFailures() != 0 {
-				t.Errorf("%+v, guard at %d, %d contradictions", got, g.size(), l.ProofFailures())
-			}
+			got, head := d.mustAppend(t, l, 1), waitForHead(t, l, 2)
+			g.set(func() {
+				if got.LeafIndex != 1 || g.held.Size != 2 || g.held.Root != head.RootHash {
+					t.Errorf("%+v, %+v, guard at %+v", got, head, g.held)
+				}
+			})
+			sound(t, l)
 		})
 	}
 }
@@ -121,7 +137,7 @@ func TestGuardDownAndBack(t *testing.T) {
 	g := &memoryGuard{}
 	l, gate := d.guarded(t, g)
 	d.mustAppend(t, l, 0)
-	g.set(func() { g.down = true })
+	g.set(func() { g.load = func() error { return errors.New("the guard is down") } })
 	signed := gate.count.Load()
 	if _, err := l.Append(within(t, 500*time.Millisecond), entryOf(1), d.sign(t, entryOf(1))); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("%v, want ErrUnavailable", err)
@@ -132,9 +148,47 @@ func TestGuardDownAndBack(t *testing.T) {
 	if err := prove(t, l, 0); err != nil {
 		t.Errorf("reading goes on: %v", err)
 	}
-	g.set(func() { g.down = false })
-	if got := d.mustAppend(t, l, 1); got.LeafIndex != 1 || l.ProofFailures() != 0 {
-		t.Errorf("%+v, %d contradictions", got, l.ProofFailures())
+	g.set(func() { g.load = nil })
+	if got := d.mustAppend(t, l, 1); got.LeafIndex != 1 {
+		t.Errorf("%+v", got)
+	}
+	sound(t, l)
+}
+
+// A guard that is moved whenever it is to be moved is a failure, which is told,
+// counted and retried at leisure: who waits learns why.
+func TestGuardThatIsAlwaysMoved(t *testing.T) {
+	d := newDeployment(t)
+	var told strings.Builder
+	g := &memoryGuard{}
+	l := d.toldTo(t, &told, g)
+	d.mustAppend(t, l, 0)
+
+	before, failed, began := 0, failuresCounted(t), time.Now()
+	g.set(func() { before, g.before = g.tried, func() error { return forkguard.ErrMoved } })
+	ctx, leave := context.WithTimeout(t.Context(), time.Minute)
+	defer leave()
+	answered, signature := make(chan error, 1), d.sign(t, entryOf(1))
+	go func() { answered <- second(l.Append(ctx, entryOf(1), signature)) }()
+	eventually(t, "it fails five times", func() bool { return failuresCounted(t) >= failed+5 })
+	g.set(func() {
+		took := time.Since(began)
+		if tried, most := g.tried-before, guardAttempts*(lostRaces+2+int(took/publishBackoff)); tried > most {
+			t.Errorf("the guard was to be moved %d times in %s, want no more than %d", tried, took, most)
+		}
+	})
+	leave()
+	if err := <-answered; !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "written by somebody else") {
+		t.Errorf("the append was answered %v", err)
+	}
+	g.set(func() { g.before = nil })
+	if got := d.mustAppend(t, l, 1); got.LeafIndex != 1 {
+		t.Errorf("%+v", got)
+	}
+	sound(t, l)
+	l.Close()
+	if !strings.Contains(told.String(), "no head was published") || !strings.Contains(told.String(), "written by somebody else") {
+		t.Errorf("the log:\n%s", told.String())
 	}
 }
 
@@ -157,22 +211,7 @@ func TestGuardedPublishersRace(t *testing.T) {
 	}
 	all.Wait()
 	eventually(t, "the guard is at the last head", func() bool { return g.size() == 2*each })
-	if n := a.ProofFailures() + b.ProofFailures(); n != 0 {
-		t.Errorf("%d contradictions", n)
-	}
-}
-
-// overtaken runs ahead once, before a Load is answered.
-type overtaken struct {
-	Guard
-	ahead atomic.Pointer[func()]
-}
-
-func (g *overtaken) Load(ctx context.Context) (forkguard.Record, error) {
-	if ahead := g.ahead.Swap(nil); ahead != nil {
-		(*ahead)()
-	}
-	return g.Guard.Load(ctx)
+	sound(t, a, b)
 }
 
 func failuresCounted(t *testing.T) float64 {
@@ -187,26 +226,18 @@ func failuresCounted(t *testing.T) float64 {
 func TestALostRaceIsNoFailure(t *testing.T) {
 	d := newDeployment(t)
 	var told strings.Builder
-	logger := slog.New(slog.NewTextHandler(&told, nil))
-	record := &memoryGuard{}
-	other, _ := d.guarded(t, record)
-	g := &overtaken{Guard: record}
-	l, err := Open(t.Context(), openPool(t, d.url), d.signer, d.keys, logger, WithGuard(g, nil))
-	check(t, err)
-	defer l.Close()
+	g := &memoryGuard{}
+	other, _ := d.guarded(t, g)
+	l := d.toldTo(t, &told, g)
 	d.mustAppend(t, l, 0)
-	before := failuresCounted(t)
-	signature := d.sign(t, entryOf(2))
-	ahead := func() {
-		if _, err := other.Append(within(t, time.Minute), entryOf(2), signature); err != nil {
-			t.Error(err)
-		}
-	}
-	g.ahead.Store(&ahead)
+	before, signature := failuresCounted(t), d.sign(t, entryOf(2))
+	g.set(func() {
+		g.load = once(func() error { return second(other.Append(within(t, time.Minute), entryOf(2), signature)) })
+	})
 	d.mustAppend(t, l, 1)
 	l.Close()
-	if g.ahead.Load() != nil || record.size() != 3 {
-		t.Errorf("nobody was overtaken: the guard is at %d", record.size())
+	if g.size() != 3 {
+		t.Errorf("nobody was overtaken: the guard is at %d", g.size())
 	}
 	if n := failuresCounted(t) - before; n != 0 || strings.Contains(told.String(), "level=WARN") {
 		t.Errorf("%v failures; the log:\n%s", n, told.String())
@@ -302,9 +333,7 @@ func TestRestoredBackupIsRefused(t *testing.T) {
 		if n := gate.count.Load(); n != 0 {
 			t.Errorf("%s: %d heads were signed", name, n)
 		}
-		if n := r.ProofFailures(); n != 0 {
-			t.Errorf("%s: %d contradictions are counted, and no proof was wrong", name, n)
-		}
+		sound(t, r) // no proof was wrong
 		r.Close()
 	}
 	refusedBy("older")

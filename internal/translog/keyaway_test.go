@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"testing"
 	"time"
 
@@ -97,33 +96,39 @@ func TestAppendsDoNotWaitForAKeyThatIsAway(t *testing.T) {
 	}
 	l.Close()
 	close(signer.asked)
-	if size := committedSize(t, d); size != 3 || l.ProofFailures() != 0 {
-		t.Errorf("size %d, %d contradictions", size, l.ProofFailures())
+	if size := committedSize(t, d); size != 3 {
+		t.Errorf("size %d", size)
 	}
+	sound(t, l)
 }
 
-// A leaf that a published head covers is answered while the key is away: it
-// needs no new head.
-func TestAPublishedLeafIsAnsweredWithoutTheKey(t *testing.T) {
-	t.Parallel()
-	d := newDeployment(t)
-	signer := &failingSigner{Signer: d.signer, err: signing.ErrUnavailable}
-	l := d.open(t, d.pool, signer)
-	d.mustAppend(t, l, 0)
-	signer.down.Store(true)
-	if _, err := l.Append(within(t, time.Minute), entryOf(1), d.sign(t, entryOf(1))); !errors.Is(err, signing.ErrUnavailable) {
-		t.Fatalf("%v, want the signer's ErrUnavailable", err)
-	}
-	if again := d.mustAppend(t, l, 0); again.LeafIndex != 0 || again.TreeSize != 1 {
-		t.Errorf("%+v", again)
-	}
-}
-
-// Over the wire it is a 503 with a time to come back.
-func TestAKeyThatIsAwayOverTheWire(t *testing.T) {
-	t.Parallel()
-	p := toProblem(uncovered(4, signing.ErrUnavailable))
-	if p.Status() != http.StatusServiceUnavailable || p.RetryAfter <= 0 {
-		t.Errorf("%d, retry after %d s", p.Status(), p.RetryAfter)
+// Whatever the reason that the signer gives no signature, an append is told so,
+// the old head stands, and a leaf that it covers is answered. Nothing is lost: it
+// is published without being asked again.
+func TestSignerDown(t *testing.T) {
+	for name, why := range map[string]error{"out of reach": signing.ErrUnavailable, "disabled": errors.New("the key is disabled")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDeployment(t)
+			signer := &failingSigner{Signer: d.signer, err: why}
+			l := d.open(t, d.pool, signer)
+			d.mustAppend(t, l, 0)
+			signer.down.Store(true)
+			if _, err := l.Append(within(t, time.Minute), entryOf(1), d.sign(t, entryOf(1))); !errors.Is(err, ErrUnavailable) || !errors.Is(err, why) {
+				t.Errorf("%v, want ErrUnavailable because of the signer", err)
+			}
+			if head, err := l.TreeHead(t.Context()); err != nil || head.TreeSize != 1 || committedSize(t, d) != 2 {
+				t.Errorf("head %+v (%v) of %d leaves: the old one stands, the entry is sequenced", head, err, committedSize(t, d))
+			}
+			if err := prove(t, l, 1); !errors.Is(err, ErrNotFound) {
+				t.Errorf("a leaf that is not published: %v, want ErrNotFound", err)
+			}
+			if again := d.mustAppend(t, l, 0); again.LeafIndex != 0 || again.TreeSize != 1 {
+				t.Errorf("%+v", again)
+			}
+			signer.down.Store(false)
+			waitForHead(t, l, 2)
+			sound(t, l)
+		})
 	}
 }

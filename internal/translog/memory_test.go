@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -139,11 +137,7 @@ func TestAppendsOfAnotherReplicaAreProved(t *testing.T) {
 		replicas[0], replicas[1] = replicas[1], replicas[0]
 	}
 	checkHeadAndPaths(t, replicas[0], data(0, n), []int{0, 255, 256, n - 1})
-	for _, l := range replicas {
-		if failed := l.ProofFailures(); failed != 0 {
-			t.Errorf("%d contradictions", failed)
-		}
-	}
+	sound(t, replicas...)
 }
 
 // A database with another history, whose heads are signed by the same key, takes
@@ -238,20 +232,5 @@ func TestOneStatementLeavesDoubtsAlone(t *testing.T) {
 	}
 	if size := committedSize(t, d); size != 4 {
 		t.Errorf("size %d, want 4", size)
-	}
-}
-
-// A caller that leaves does not hold up those that share its statement.
-func TestReaderThatLeaves(t *testing.T) {
-	d := newDeployment(t)
-	l := d.open(t, d.pool, nil)
-	waitForHead(t, l, 0)
-	gone, leave := context.WithTimeout(t.Context(), time.Nanosecond)
-	defer leave()
-	if _, err := l.TreeHead(gone); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "deadline") {
-		t.Errorf("%v", err)
-	}
-	if _, err := l.TreeHead(t.Context()); err != nil {
-		t.Error(err)
 	}
 }
