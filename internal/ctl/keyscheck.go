@@ -64,31 +64,14 @@ func (c keysCheckCommand) Run(ctx context.Context, t *terminal) error {
 		return t.keysReport(report, "the replicas differ: wait until the roll-out is done and check again; if it is done, find the replica with another key set")
 	}
 	if c.DatabaseURL != "" && file != nil {
-		check := verification.Check{Name: "closed_keys", Detail: "no closed key signed a certificate or a tree head beyond its tree size"}
-		err := beyond(ctx, c.DatabaseURL, file)
-		if check.OK = err == nil; !check.OK {
-			check.Detail = err.Error()
-		}
-		report.Add(check)
+		report.Add(checked("closed_keys", beyond(ctx, c.DatabaseURL, file), "no closed key signed a certificate or a tree head beyond its tree size"))
 	}
 	head, err := newestHead(ctx, client, trusted(keys))
-	c.head(head, err, &report)
+	report.Add(checked("tree_head", err, "the newest, of size %d, is signed by the %s key %s", head.size, head.by.State, head.by.Label))
 	if err == nil {
-		c.grown(ctx, t, client, head, keys, &report)
+		report.Add(c.grown(ctx, t, client, head, keys))
 	}
 	return t.keysReport(report, next(file, keys, report.Valid))
-}
-
-// keysOf returns the keys of the file, or without one those that are published.
-func keysOf(file *signing.KeySet, keys published) []signing.Key {
-	if file != nil {
-		return file.Keys()
-	}
-	var found []signing.Key
-	for _, k := range keys {
-		found = append(found, signing.Key{PublicKey: k.Label, State: k.State, TreeSize: k.TreeSize})
-	}
-	return found
 }
 
 // published asks for the key set and the status several times and compares. It
@@ -96,11 +79,12 @@ func keysOf(file *signing.KeySet, keys published) []signing.Key {
 func (c keysCheckCommand) published(ctx context.Context, client *restclient.Client, file *signing.KeySet, report *verification.Report) (published, error) {
 	answers := map[string]int{}
 	var keys published
+	var document any
 	fits := verification.Check{Name: "status_agrees", OK: true, Detail: "pubkey and legacy_pubkeys are the current and the retired keys"}
 	for range c.Times {
 		client.Reconnect()
-		document, err := fetch(ctx, client, "/v1/pubkeys")
-		if err != nil {
+		var err error
+		if document, err = fetch(ctx, client, "/v1/pubkeys"); err != nil {
 			return nil, err
 		}
 		if keys, err = readPublished(document); err != nil {
@@ -134,13 +118,11 @@ func (c keysCheckCommand) published(ctx context.Context, client *restclient.Clie
 	report.Add(fits)
 	if file != nil {
 		_, same := answers[string(file.Published())]
-		check := verification.Check{Name: "file_agrees", OK: same, Detail: "what is published is that of " + c.File}
-		if !check.OK {
-			for text := range answers {
-				check.Detail = "published is " + text + " and the file makes it " + string(file.Published())
-			}
+		var differs error
+		if !same {
+			differs = fmt.Errorf("published is %s and the file makes it %s", canon.Encode(document), file.Published())
 		}
-		report.Add(check)
+		report.Add(checked("file_agrees", differs, "what is published is that of %s", c.File))
 	}
 	return keys, nil
 }
@@ -171,40 +153,24 @@ func checkedHead(document any, keys []verification.Key) (signedHead, error) {
 	return signedHead{members["tree_size"].(int64), root, by}, err
 }
 
-func (c keysCheckCommand) head(head signedHead, err error, report *verification.Report) {
-	check := verification.Check{Name: "tree_head", OK: err == nil}
-	if err != nil {
-		check.Detail = err.Error()
-	} else {
-		check.Detail = fmt.Sprintf("the newest, of size %d, is signed by the %s key %s", head.size, head.by.State, head.by.Label)
-	}
-	report.Add(check)
-}
-
 // noHead is a --tree-head that says that there is none.
 const noHead = "none"
 
 // grown checks that the newest head continues an earlier one. Any tree continues
 // the empty one, so that is none to compare with, and who has no other says so.
-func (c keysCheckCommand) grown(ctx context.Context, t *terminal, client *restclient.Client, newest signedHead, keys published, report *verification.Report) {
-	check := verification.Check{Name: "consistency"}
+func (c keysCheckCommand) grown(ctx context.Context, t *terminal, client *restclient.Client, newest signedHead, keys published) verification.Check {
 	if c.TreeHead == noHead {
-		check.OK, check.Detail = true, "not checked, as --tree-head none asks; keep the tree head of today for the next time"
-		report.Add(check)
-		return
+		return checked("consistency", nil, "not checked, as --tree-head none asks; keep the tree head of today for the next time")
 	}
 	earlier, err := c.earlier(ctx, t, client, newest.size, keys)
 	if err == nil {
 		err = consistent(ctx, client, earlier, newest)
 	}
-	check.OK, check.Detail = err == nil, fmt.Sprintf("the tree of size %d continues the one of size %d", newest.size, earlier.size)
+	source := ""
 	if c.TreeHead == "" {
-		check.Detail += ", which the log answered itself"
+		source = ", which the log answered itself"
 	}
-	if err != nil {
-		check.Detail = err.Error()
-	}
-	report.Add(check)
+	return checked("consistency", err, "the tree of size %d continues the one of size %d%s", newest.size, earlier.size, source)
 }
 
 // nearby is how many sizes are tried for an earlier head: heads of a busy log
@@ -271,7 +237,15 @@ func next(file *signing.KeySet, keys published, agreed bool) string {
 	if !agreed {
 		return "correct what failed before any further step of a rotation"
 	}
-	for _, k := range keysOf(file, keys) {
+	var all []signing.Key
+	if file != nil {
+		all = file.Keys()
+	} else {
+		for _, k := range keys {
+			all = append(all, signing.Key{PublicKey: k.Label, State: k.State, TreeSize: k.TreeSize})
+		}
+	}
+	for _, k := range all {
 		switch {
 		case k.State == signing.StateNext && k.SignsFrom != nil:
 			return fmt.Sprintf("nothing: %s signs from %s on by itself", k.PublicKey, instant(k.SignsFrom))
@@ -285,26 +259,8 @@ func next(file *signing.KeySet, keys published, agreed bool) string {
 }
 
 func (t *terminal) keysReport(r verification.Report, next string) error {
-	if t.json {
-		err := t.value(struct {
-			verification.Report
-			Next string `json:"next"`
-		}{r, next})
-		if err != nil {
-			return err
-		}
-	} else {
-		for _, check := range r.Checks {
-			word := "OK"
-			if !check.OK {
-				word = "FAIL"
-			}
-			t.line("%-4s %-15s %s", word, check.Name, check.Detail)
-		}
-		t.line("next: %s", next)
-	}
-	if !r.Valid {
-		return errFailed
-	}
-	return nil
+	return t.report(r, struct {
+		verification.Report
+		Next string `json:"next"`
+	}{r, next}, "next: "+next)
 }

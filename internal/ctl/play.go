@@ -9,7 +9,6 @@ import (
 
 	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/canon"
-	"github.com/fairpact/fairpact/internal/restclient"
 )
 
 // sealed is a sealed file's input, in its canonical form, and salt.
@@ -138,28 +137,27 @@ func (r reader) call(t *terminal) (*call, error) {
 	if err != nil {
 		return nil, err
 	}
-	if token, err := t.secretOf(r.Token, r.TokenFile); err != nil || token != "" {
-		return callWith(s, token, err)
-	}
-	if r.Party != nil {
-		token, err := s.token(r.Party)
-		return callWith(s, token, err)
-	}
-	if key, err := t.secretOf(r.APIKey, r.APIKeyFile); err != nil || key != "" {
-		return callWith(s, key, err)
-	}
-	if s.APIKey != "" {
-		return s.call(s.APIKey)
-	}
-	token, err := s.token(nil)
-	return callWith(s, token, err)
-}
-
-func callWith(s state, credential string, err error) (*call, error) {
+	credential, err := r.credential(t, s)
 	if err != nil {
 		return nil, err
 	}
 	return s.call(credential)
+}
+
+func (r reader) credential(t *terminal, s state) (string, error) {
+	if token, err := t.secretOf(r.Token, r.TokenFile); err != nil || token != "" {
+		return token, err
+	}
+	if r.Party != nil {
+		return s.token(r.Party)
+	}
+	if key, err := t.secretOf(r.APIKey, r.APIKeyFile); err != nil || key != "" {
+		return key, err
+	}
+	if s.APIKey != "" {
+		return s.APIKey, nil
+	}
+	return s.token(nil)
 }
 
 func (statusCommand) Help() string {
@@ -267,26 +265,25 @@ func (c certificateCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	if c.TreeHead != "" {
-		var proof struct {
-			LogProof struct {
-				TreeSize int64 `json:"tree_size"`
-			} `json:"log_proof"`
-		}
-		if err := json.Unmarshal(cert, &proof); err != nil {
-			return fmt.Errorf("the certificate is unreadable: %w", err)
-		}
-		if err := save(ctx, call.client, fmt.Sprintf("/v1/log/tree-head?tree_size=%d", proof.LogProof.TreeSize), c.TreeHead); err != nil {
-			return err
-		}
+	var proof struct {
+		LogProof struct {
+			TreeSize int64 `json:"tree_size"`
+		} `json:"log_proof"`
 	}
-	if c.Keys != "" {
-		if err := save(ctx, call.client, "/v1/pubkeys", c.Keys); err != nil {
-			return err
-		}
+	if err := json.Unmarshal(cert, &proof); err != nil {
+		return fmt.Errorf("the certificate is unreadable: %w", err)
 	}
-	if c.Status != "" {
-		if err := save(ctx, call.client, "/v1/status", c.Status); err != nil {
+	for _, evidence := range []struct{ path, file string }{
+		{fmt.Sprintf("/v1/log/tree-head?tree_size=%d", proof.LogProof.TreeSize), c.TreeHead}, {"/v1/pubkeys", c.Keys}, {"/v1/status", c.Status},
+	} {
+		if evidence.file == "" {
+			continue
+		}
+		body, err := call.client.Get(ctx, evidence.path, "")
+		if err == nil {
+			err = os.WriteFile(evidence.file, append(body, '\n'), 0o644)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -295,12 +292,4 @@ func (c certificateCommand) Run(ctx context.Context, t *terminal) error {
 	}
 	_, err = fmt.Fprintln(t.out, string(cert))
 	return err
-}
-
-func save(ctx context.Context, from *restclient.Client, path, file string) error {
-	body, err := from.Get(ctx, path, "")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(body, '\n'), 0o644)
 }

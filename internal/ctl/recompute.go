@@ -53,21 +53,10 @@ func (r recomputeCommand) Run(t *terminal) error {
 		}
 	}
 	result := result(members, inputs, params)
-	if t.json {
-		if err := t.value(struct {
-			verification.Report
-			Result json.RawMessage `json:"result"`
-		}{report, result}); err != nil {
-			return err
-		}
-	} else {
-		t.checks(report)
-		t.line("result %s", result)
-	}
-	if !report.Valid {
-		return errFailed
-	}
-	return nil
+	return t.report(report, struct {
+		verification.Report
+		Result json.RawMessage `json:"result"`
+	}{report, result}, verdict(report), "result "+string(result))
 }
 
 // result is what the given inputs compute to whether or not they are the

@@ -59,17 +59,12 @@ func (c smokeCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return cause(ctx, err)
 	}
-	document, err := fetchKeys(ctx, client)
+	keys, err := fetchKeys(ctx, client)
 	if err != nil {
 		return cause(ctx, err)
 	}
-	keys, err := keysOfStatus(document)
-	if err != nil {
-		return err
-	}
-	return t.report(verification.Verify(verification.Evidence{
-		Certificate: cert, TreeHead: head, Keys: trusted(keys), Inputs: opened, Params: smokeParams,
-	}))
+	report := verification.Verify(verification.Evidence{Certificate: cert, TreeHead: head, Keys: keys, Inputs: opened, Params: smokeParams})
+	return t.report(report, report, verdict(report))
 }
 
 // playBoth commits and reveals for both parties and waits for the certificate;

@@ -59,7 +59,7 @@ func (v verifyCommand) Run(ctx context.Context, t *terminal) error {
 	}
 	report := verification.Verify(evidence)
 	checkBeacon(&report, evidence.Certificate)
-	return t.report(report)
+	return t.report(report, report, verdict(report))
 }
 
 // gather reads the files, and fetches what is missing.
@@ -105,15 +105,11 @@ func (v verifyCommand) keys(ctx context.Context, t *terminal, source *restclient
 		}
 		return trusted(named), nil
 	}
-	var document any
-	var err error
 	from := v.Keys + v.Status // one of them at most
-	if from != "" {
-		document, err = t.tree(from)
-	} else {
-		from = "the deployment's answer"
-		document, err = fetchKeys(ctx, source)
+	if from == "" {
+		return fetchKeys(ctx, source)
 	}
+	document, err := t.tree(from)
 	if err != nil {
 		return nil, err
 	}
@@ -147,14 +143,18 @@ func trusted(named []verification.Trusted) []verification.Key {
 	return keys
 }
 
-// fetchKeys gives the key set, or the status where the deployment is of a
-// version that has no such path.
-func fetchKeys(ctx context.Context, from *restclient.Client) (any, error) {
+// fetchKeys returns the keys of the key set, or of the status where the deployment
+// is of a version that has no such path.
+func fetchKeys(ctx context.Context, from *restclient.Client) ([]verification.Key, error) {
 	document, err := fetch(ctx, from, "/v1/pubkeys")
 	if refused, ok := errors.AsType[*restclient.Refused](err); ok && refused.Status == http.StatusNotFound {
-		return fetch(ctx, from, "/v1/status")
+		document, err = fetch(ctx, from, "/v1/status")
 	}
-	return document, err
+	if err != nil {
+		return nil, err
+	}
+	keys, err := keysOfStatus(document)
+	return trusted(keys), err
 }
 
 // fetch reads strict JSON. A deployment that answers with an error cannot be
@@ -233,21 +233,27 @@ func checkBeacon(report *verification.Report, cert any) {
 	if err == nil {
 		_, err = chain.Verify(c.Result.Beacon.Round, raw)
 	}
-	check := verification.Check{Name: "beacon_signature", OK: err == nil, Detail: fmt.Sprintf("drand quicknet signed round %d", c.Result.Beacon.Round)}
-	if err != nil {
-		check.Detail = err.Error()
-	}
-	report.Add(check)
+	report.Add(checked("beacon_signature", err, "drand quicknet signed round %d", c.Result.Beacon.Round))
 }
 
-// report prints a verdict and gives errFailed where it is not good.
-func (t *terminal) report(r verification.Report) error {
+// report prints checks and, below them, more lines; with --json the value instead.
+// It returns errFailed where a check failed.
+func (t *terminal) report(r verification.Report, value any, more ...string) error {
 	if t.json {
-		if err := t.value(r); err != nil {
+		if err := t.value(value); err != nil {
 			return err
 		}
 	} else {
-		t.checks(r)
+		for _, check := range r.Checks {
+			word := "OK"
+			if !check.OK {
+				word = "FAIL"
+			}
+			t.line("%-4s %-22s %s", word, check.Name, check.Detail)
+		}
+		for _, line := range more {
+			t.line("%s", line)
+		}
 	}
 	if !r.Valid {
 		return errFailed
@@ -255,17 +261,18 @@ func (t *terminal) report(r verification.Report) error {
 	return nil
 }
 
-func (t *terminal) checks(r verification.Report) {
-	for _, check := range r.Checks {
-		word := "OK"
-		if !check.OK {
-			word = "FAIL"
-		}
-		t.line("%-4s %-22s %s", word, check.Name, check.Detail)
-	}
+// verdict is the last line of a verification.
+func verdict(r verification.Report) string {
 	if r.Valid {
-		t.line("valid")
-	} else {
-		t.line("NOT VALID")
+		return "valid"
 	}
+	return "NOT VALID"
+}
+
+// checked makes a check that fails with the text of the error, if any.
+func checked(name string, err error, format string, args ...any) verification.Check {
+	if err != nil {
+		return verification.Check{Name: name, Detail: err.Error()}
+	}
+	return verification.Check{Name: name, OK: true, Detail: fmt.Sprintf(format, args...)}
 }
