@@ -176,9 +176,7 @@ func TestTheFirstResponseStands(t *testing.T) {
 	}
 	group.Wait()
 	_, stored, err := f.FindReplay(ctx, r.Scope)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for i, one := range stands {
 		if !bytes.Equal(one, stored) {
 			t.Errorf("writer %d was told %x stands, and %x does", i, one, stored)
