@@ -8,7 +8,6 @@ import (
 
 // What runs is counted without a look at what has ended.
 func TestLoadCountsWhatRuns(t *testing.T) {
-	t.Parallel()
 	const ended = 100_000
 	f := newFixture(t)
 	empty, err := f.Load(t.Context(), deal.DrawDelay)

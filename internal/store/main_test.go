@@ -27,8 +27,10 @@ type fixture struct {
 	sql     *pgx.Conn
 }
 
+// newFixture makes the test parallel: it has a database of its own.
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
+	t.Parallel()
 	f := &fixture{url: servertest.Postgres(t)}
 	check(t, store.Migrate(t.Context(), f.url))
 	f.Store, f.replica, f.sql = f.open(t), f.open(t), f.connect(t)

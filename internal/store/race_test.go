@@ -145,29 +145,6 @@ func TestAnAcknowledgedActIsNeverAFlaker(t *testing.T) {
 	t.Logf("rounds that ended after all inserts: %d, before some: %d", ends[true], ends[false])
 }
 
-// Of an insert and an end that was worked out without it, one takes place.
-func TestAnInsertAgainstAnEnd(t *testing.T) {
-	f := newFixture(t)
-	ctx := t.Context()
-	for i := range rounds {
-		d := f.create(t, nil)
-		f.commit(t, d, 0)
-		insert := func(s *store.Store) (bool, error) { return isDone(s.Commit(ctx, act(d, 1))) }
-		if i%2 == 1 {
-			f.commit(t, d, 1)
-			insert = func(s *store.Store) (bool, error) { return isDone(s.Reveal(ctx, act(d, 1))) }
-		}
-		e := f.ending(t, d, deal.Void)
-		inserted, ended := f.race(t, insert, func(s *store.Store) (bool, error) { return s.End(ctx, e) })
-		if inserted == ended {
-			t.Fatalf("round %d: inserted %v and ended %v", i, inserted, ended)
-		}
-		if now := f.stands(t, d); ended != (now.Phase == deal.Void) || ended != (now.CertID != nil) {
-			t.Fatalf("round %d: ended %v and %+v", i, ended, now)
-		}
-	}
-}
-
 func TestOneOfTwoTakesPlace(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -177,6 +154,7 @@ func TestOneOfTwoTakesPlace(t *testing.T) {
 		return func(s *store.Store) (bool, error) { return s.Reject(ctx, e, a) }
 	}
 	commit := func(a store.Act) step { return func(s *store.Store) (bool, error) { return isDone(s.Commit(ctx, a)) } }
+	reveal := func(a store.Act) step { return func(s *store.Store) (bool, error) { return isDone(s.Reveal(ctx, a)) } }
 	for what, steps := range map[string]func(d *store.Declaration) (step, step){
 		"the same commit": func(d *store.Declaration) (step, step) { return commit(act(d, 0)), commit(act(d, 0)) },
 		"two ends": func(d *store.Declaration) (step, step) {
@@ -187,13 +165,21 @@ func TestOneOfTwoTakesPlace(t *testing.T) {
 			f.reveal(t, d, 0, 1)
 			return end(f.ending(t, d, deal.Computed)), end(f.ending(t, d, deal.Expired))
 		},
+		"a commit and an end that was worked out without it": func(d *store.Declaration) (step, step) {
+			f.commit(t, d, 0)
+			return commit(act(d, 1)), end(f.ending(t, d, deal.Void))
+		},
+		"a reveal and an end that was worked out without it": func(d *store.Declaration) (step, step) {
+			f.commit(t, d, 0, 1)
+			return reveal(act(d, 1)), end(f.ending(t, d, deal.Void))
+		},
 		"two rejections": func(d *store.Declaration) (step, step) {
 			f.commit(t, d, 0, 1)
 			return reject(f.ending(t, d, deal.Void), act(d, 0)), reject(f.ending(t, d, deal.Void), act(d, 1))
 		},
 		"a rejection and a reveal": func(d *store.Declaration) (step, step) {
 			f.commit(t, d, 0, 1)
-			return reject(f.ending(t, d, deal.Void), act(d, 0)), func(s *store.Store) (bool, error) { return isDone(s.Reveal(ctx, act(d, 1))) }
+			return reject(f.ending(t, d, deal.Void), act(d, 0)), reveal(act(d, 1))
 		},
 		"a cancel and a counterparty's commit": func(d *store.Declaration) (step, step) {
 			return func(s *store.Store) (bool, error) { return s.Cancel(ctx, d.DealID, nil) }, commit(act(d, 1))
@@ -205,6 +191,9 @@ func TestOneOfTwoTakesPlace(t *testing.T) {
 				first, second := steps(d)
 				if one, other := f.race(t, first, second); one == other {
 					t.Fatalf("%v and %v, want one of them", one, other)
+				}
+				if now := f.stands(t, d); (now.CertID != nil) != (now.Phase == deal.Void || now.Phase == deal.Computed) {
+					t.Fatalf("the deal stands as %+v", now)
 				}
 				if n := f.count(t, "SELECT count(*) FROM commitments c FULL JOIN reveals r USING (deal_id, party) WHERE deal_id = $1 AND c.party IS NULL", d.DealID); n != 0 {
 					t.Fatal("a reveal without a commitment is stored")

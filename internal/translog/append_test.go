@@ -13,6 +13,7 @@ import (
 // Two replicas on one database, hundreds of callers, every entry from several:
 // indexes are dense, an entry has one leaf, and what was answered proves.
 func TestConcurrentAppends(t *testing.T) {
+	t.Parallel()
 	const distinct, callers = 120, 480
 	d := newDeployment(t)
 	replicas := []*Log{d.open(t, d.pool, nil), d.open(t, openPool(t, d.url), nil)}
@@ -81,6 +82,7 @@ func committedSize(t *testing.T, d *deployment) (size int64) {
 
 // What waits while a batch runs or a head is signed shares the next one.
 func TestAppendsShareBatchesAndHeads(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t)
 	gate := &gatedSigner{Signer: d.signer, entered: make(chan struct{}, 100), pass: make(chan struct{})}
 	l := d.open(t, d.pool, gate)
@@ -122,6 +124,7 @@ func (g *gatedSigner) Sign(ctx context.Context, digest [32]byte) (string, error)
 }
 
 func TestAdmission(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t)
 	l := d.open(t, d.pool, nil)
 	for n := range 3 {
@@ -158,6 +161,7 @@ func TestAdmission(t *testing.T) {
 
 // A head that is signed and not stored is refused too.
 func TestUnstoredHeadIsRefused(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t)
 	check(t, third((&store{d.pool}).commit(t.Context(), candidatesOf(0, 5))))
 	gate := &gatedSigner{Signer: d.signer, entered: make(chan struct{}, 100), pass: make(chan struct{})}
@@ -172,6 +176,7 @@ func TestUnstoredHeadIsRefused(t *testing.T) {
 // An append whose caller has left is not sequenced; one that waits at Close is
 // told.
 func TestAppendEnds(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t)
 	gate := &gatedSigner{Signer: d.signer, entered: make(chan struct{}, 100), pass: make(chan struct{})}
 	l := d.open(t, d.pool, gate)

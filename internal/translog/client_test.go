@@ -25,6 +25,7 @@ func ports(t *testing.T, l *Log) (client *Client, appendURL, readURL string) {
 }
 
 func TestClient(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t)
 	l := d.open(t, d.pool, nil)
 	client, appendURL, readURL := ports(t, l)
@@ -95,6 +96,7 @@ func TestClient(t *testing.T) {
 
 // Answers that are no log server's are never taken for a verdict.
 func TestClientMisshapenAnswers(t *testing.T) {
+	t.Parallel()
 	entry := entryOf(0)
 	hash := strings.Repeat("ab", 32)
 	inclusion := `{"tree_size":%s,"root_hash":"%s","signature":"s","leaf_index":%s,"entry":"%x","inclusion_path":[%s]}`
@@ -150,6 +152,7 @@ func TestClientMisshapenAnswers(t *testing.T) {
 }
 
 func TestAppendPort(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t)
 	l := d.open(t, d.pool, nil)
 	_, url, _ := ports(t, l)

@@ -18,6 +18,7 @@ import (
 // The outcome of a commit is unknown: the connection ends around it. Whatever
 // the outcome was, the retry gives one leaf an entry.
 func TestUnknownCommitOutcome(t *testing.T) {
+	t.Parallel()
 	cases := map[string]func(*testing.T, *deployment, net.Conn, []byte){
 		"the commit is lost on its way": func(_ *testing.T, _ *deployment, wire net.Conn, _ []byte) {
 			wire.Close()
@@ -118,6 +119,7 @@ func (f *failingSigner) Sign(ctx context.Context, digest [32]byte) (string, erro
 
 // A signature that does not verify under the key set is not stored.
 func TestForeignSigner(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t)
 	stranger, _ := newKey(t)
 	l := d.open(t, d.pool, stranger)
@@ -137,6 +139,7 @@ func TestForeignSigner(t *testing.T) {
 // What a replica sequenced and did not publish before it died is published by
 // the next one at its start.
 func TestUnpublishedAtStart(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t)
 	check(t, third((&store{d.pool}).commit(t.Context(), candidatesOf(0, 300))))
 	l := d.open(t, d.pool, nil)
@@ -147,6 +150,7 @@ func TestUnpublishedAtStart(t *testing.T) {
 
 // Two publishers sign one size: the first stored head stands, for both.
 func TestTwoPublishersOneSize(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t)
 	gates := [2]*gatedSigner{}
 	replicas := [2]*Log{}
@@ -186,6 +190,7 @@ func TestTwoPublishersOneSize(t *testing.T) {
 
 // A database that goes away and comes back: errors meanwhile, nothing lost.
 func TestDatabaseGoesAway(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t)
 	var down atomic.Bool
 	l := d.open(t, wiredPool(t, d.url, func(conn net.Conn, _ []byte) bool {

@@ -106,6 +106,7 @@ func (d *deployment) toldTo(t *testing.T, told *strings.Builder, g Guard) *Log {
 // A Store that fails, persisted or not, holds the head up and loses nothing; the
 // guard is at each head that is published.
 func TestGuardFaults(t *testing.T) {
+	t.Parallel()
 	fault := func() func() error { return once(func() error { return errors.New("connection reset") }) }
 	for name, arm := range map[string]func(*memoryGuard){
 		"no fault":                  func(g *memoryGuard) {},

@@ -106,6 +106,7 @@ func TestAppendsDoNotWaitForAKeyThatIsAway(t *testing.T) {
 // the old head stands, and a leaf that it covers is answered. Nothing is lost: it
 // is published without being asked again.
 func TestSignerDown(t *testing.T) {
+	t.Parallel()
 	for name, why := range map[string]error{"out of reach": signing.ErrUnavailable, "disabled": errors.New("the key is disabled")} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -45,6 +45,7 @@ func countedPool(t *testing.T, url string) (*pgxpool.Pool, *statements) {
 // Once a process has appended, a lone append is one statement, its head another,
 // and a proof or the newest head one more.
 func TestStatementsOfALoneCaller(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t)
 	pool, counted := countedPool(t, d.url)
 	l := d.open(t, pool, nil)
@@ -75,6 +76,7 @@ func TestStatementsOfALoneCaller(t *testing.T) {
 // Reads that wait at the same moment share a statement, and one that is asked
 // later is not answered by a statement that was sent before.
 func TestReadsShareStatements(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t)
 	var held atomic.Bool
 	entered, pass := make(chan struct{}, 100), make(chan struct{})
@@ -117,6 +119,7 @@ func TestReadsShareStatements(t *testing.T) {
 
 // Two replicas append in turn: each proves at once what the other appended.
 func TestAppendsOfAnotherReplicaAreProved(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t)
 	replicas := []*Log{d.open(t, d.pool, nil), d.open(t, openPool(t, d.url), nil)}
 	n := 0
@@ -143,6 +146,7 @@ func TestAppendsOfAnotherReplicaAreProved(t *testing.T) {
 // A database with another history, whose heads are signed by the same key, takes
 // the place of the one in memory: proofs are those of what is stored.
 func TestMemoryOfAnotherHistoryIsReplaced(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t)
 	l := d.open(t, d.pool, nil)
 	fill(t, l, 0, 300)
@@ -161,6 +165,7 @@ func TestMemoryOfAnotherHistoryIsReplaced(t *testing.T) {
 // The head is not stored in a database that does not hold the leaf that was
 // committed last.
 func TestHeadNeedsItsLastLeaf(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t)
 	l := d.open(t, d.pool, nil)
 	fill(t, l, 0, 3)
@@ -182,6 +187,7 @@ func TestHeadNeedsItsLastLeaf(t *testing.T) {
 
 // A cache of three tiles proves every leaf of a tree of forty, and holds three.
 func TestCacheIsBounded(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t)
 	l := d.open(t, d.pool, nil)
 	fill(t, l, 0, 10_000)
@@ -208,6 +214,7 @@ func TestCacheIsBounded(t *testing.T) {
 // An entry that the log has, and the digest of a head, are left to the careful
 // way by the one statement, which changes nothing then.
 func TestOneStatementLeavesDoubtsAlone(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t)
 	l := d.open(t, d.pool, nil)
 	fill(t, l, 0, 3)

@@ -34,6 +34,7 @@ func proofPorts(t *testing.T, n int) (read, private *httptest.Server, requests m
 }
 
 func TestProofsOfManyCallersAreFewRequests(t *testing.T) {
+	t.Parallel()
 	const leaves, callers = 5, 200
 	read, private, requests := proofPorts(t, leaves)
 	client := NewClient(private.URL, read.URL, secret)
@@ -63,6 +64,7 @@ func TestProofsOfManyCallersAreFewRequests(t *testing.T) {
 // A log-server of an earlier release, and one with another append secret, prove
 // one leaf a request.
 func TestProofsFallBackToTheReadPort(t *testing.T) {
+	t.Parallel()
 	read, private, requests := proofPorts(t, 1)
 	for what, client := range map[string]*Client{
 		"an earlier release": NewClient(read.URL, read.URL, secret),
@@ -77,6 +79,7 @@ func TestProofsFallBackToTheReadPort(t *testing.T) {
 }
 
 func TestProofsOfMisshapenAnswersAreNoVerdict(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{"", "[]", "[{}]", "[null]", "{}", `[{"error":"what"}]`, `[{"leaf_index":0}]`} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }))
 		_, err := NewClient(server.URL, server.URL, secret).Inclusion(t.Context(), entryOf(0), 0)

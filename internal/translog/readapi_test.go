@@ -24,6 +24,7 @@ func send(t *testing.T, method, url string) (*http.Response, string) {
 }
 
 func TestReadPort(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t)
 	l := d.open(t, d.pool, nil)
 	waitForHead(t, l, 0)
@@ -76,6 +77,7 @@ func TestReadPort(t *testing.T) {
 }
 
 func TestReadPortRefusals(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t)
 	l := d.open(t, d.pool, nil)
 	fill(t, l, 0, 3)

@@ -10,6 +10,7 @@ import (
 // A replica serves on a schema of its version and with a published head; internal/store
 // tests what it shares with this package about schemas.
 func TestReady(t *testing.T) {
+	t.Parallel()
 	if _, err := Open(t.Context(), openPool(t, servertest.Postgres(t)), nil, nil, quiet); err == nil || !strings.Contains(err.Error(), "fairpactctl migrate") {
 		t.Errorf("open without a schema: %v, want a word on fairpactctl migrate", err)
 	}

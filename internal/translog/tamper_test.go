@@ -37,6 +37,7 @@ func flip(table, column, where string) string {
 // each call. The other rows were verified when they were read: a process that
 // has them in memory answers what was signed, and one that reads them now refuses.
 func TestTamperedTables(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t)
 	l := d.open(t, d.pool, nil)
 	fill(t, l, 0, 70_000)
@@ -115,6 +116,7 @@ func prove(t *testing.T, l *Log, index int64) error {
 // A tampered head is not answered as the newest head or in a consistency proof,
 // and a consistency proof stands on nodes that lead to the head.
 func TestTamperedConsistency(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t)
 	l := d.open(t, d.pool, nil)
 	fill(t, l, 0, 300)
@@ -147,6 +149,7 @@ func TestTamperedConsistency(t *testing.T) {
 // A committed head that its own compact range, the leaves or the published head
 // contradict is neither extended nor signed.
 func TestTamperedCommittedHead(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*testing.T, *deployment){
 		"another root": func(t *testing.T, d *deployment) {
 			asOwner(t, d, flip("log_head", "root", "singleton"))
@@ -212,6 +215,7 @@ func setCommitted(t *testing.T, d *deployment, leaves [][]byte) {
 
 // The tables refuse what would rewrite history.
 func TestTablesAreInsertOnly(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t)
 	l := d.open(t, d.pool, nil)
 	fill(t, l, 0, 256)

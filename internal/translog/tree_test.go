@@ -25,6 +25,7 @@ func refRoot(data [][]byte) []byte { return reference(data).Hash() }
 // The log of every size around the edges of tiles gives the root, the paths and
 // the consistency proofs of the reference, whatever the batches were.
 func TestTreeAgainstReference(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t)
 	l := d.open(t, d.pool, nil)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -117,6 +118,7 @@ func checkConsistency(t *testing.T, l *Log, data [][]byte, first int) {
 
 // A path proves its own leaf and no other.
 func TestInclusionVerifyRefuses(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t)
 	l := d.open(t, d.pool, nil)
 	fill(t, l, 0, 300)
@@ -148,6 +150,7 @@ func TestInclusionVerifyRefuses(t *testing.T) {
 
 // SPEC 2.7: the message of a head is the canonical form of {tree_size, root_hash}.
 func TestMessageIsCanonical(t *testing.T) {
+	t.Parallel()
 	for _, size := range []int64{0, 1, 1 << 40, maxSize} {
 		head := root{size, hasher.HashLeaf([]byte{byte(size)})}.head("es256:ab")
 		want := canon.Encode(map[string]any{"tree_size": size, "root_hash": head.RootHash})
