@@ -106,40 +106,6 @@ func TestTheRecordComesWithTheEffect(t *testing.T) {
 	}
 }
 
-// A replayed key in a group fails its own call and no other.
-func TestAReplayedKeySpoilsNoOther(t *testing.T) {
-	f := newFixture(t)
-	taken := newReplay()
-	check(t, f.InsertKey(t.Context(), random32(), taken))
-	for what, together := range map[string]func(...store.Act) ([]store.Acted, []error){"commitments": f.CommitTogether, "reveals": f.RevealTogether} {
-		all := make([]store.Act, 40)
-		for i := range all {
-			d := f.create(t, random)
-			f.commit(t, d, 1)
-			if what == "reveals" {
-				f.commit(t, d, 0)
-			}
-			all[i] = with(newReplay(), act(d, 0))
-			if i%10 == 3 {
-				all[i].Replay = taken
-			}
-		}
-		got, errs := together(all...)
-		for i, a := range all {
-			replayed := i%10 == 3
-			if errors.Is(errs[i], store.ErrReplayed) != replayed || got[i].Done == replayed || !replayed && errs[i] != nil {
-				t.Errorf("%s %d: %+v, %v", what, i, got[i], errs[i])
-			}
-			if n := f.count(t, "SELECT count(*) FROM "+what+" WHERE deal_id = $1 AND party = $2", a.DealID, a.Party); (n == 1) == replayed {
-				t.Errorf("%s %d left %d rows", what, i, n)
-			}
-			if _, _, err := f.FindReplay(t.Context(), a.Replay.Scope); err != nil {
-				t.Errorf("%s %d has no record: %v", what, i, err)
-			}
-		}
-	}
-}
-
 // A party's act that is sent twice with one Idempotency-Key in one group is
 // stored once, and so is its record.
 func TestTwinsWithOneKeyAreStoredOnce(t *testing.T) {

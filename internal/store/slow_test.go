@@ -113,26 +113,6 @@ func quick(t *testing.T, what string, do func() (bool, error)) {
 	}
 }
 
-// A caller that gives up is told so at once; what it asked for may take place.
-func TestACallerThatGivesUpLeavesItsCallBehind(t *testing.T) {
-	f := newFixture(t)
-	d := f.create(t, nil)
-	tx := f.hold(t, f.connect(t), d.DealID)
-	ctx, cancel := context.WithCancel(t.Context())
-	failed := make(chan error, 1)
-	go func() { failed <- second(f.Commit(ctx, act(d, 0))) }()
-	f.awaitWaiting(t, 1)
-	cancel()
-	unavailable(t, "a commit whose caller gave up", <-failed)
-	check(t, tx.Rollback(t.Context()))
-	stored(t, "the next commit", true)(f.Commit(t.Context(), act(d, 1)))
-	bounded, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for f.stands(t, d).Phase != deal.Revealing {
-		check(t, bounded.Err())
-	}
-}
-
 // A deal whose row is let go between the lock that skipped it and the decision
 // was not decided on: that is no answer to the caller yet.
 func TestADealThatTheLockSkippedIsNotDecidedOn(t *testing.T) {
