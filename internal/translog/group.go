@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-
-	"go.opentelemetry.io/otel/trace"
 )
 
 // group runs the calls that wait at the same moment together: the round trip and
@@ -86,8 +84,12 @@ func (g *group[Q, A]) serve() {
 		for i, one := range calls {
 			queries[i] = one.query
 		}
-		// One trace shows the run.
-		answers, err := g.run(trace.ContextWithSpan(g.ctx, trace.SpanFromContext(calls[0].ctx)), queries)
+		// The trace and the request id of one call show the run, which does not end with it.
+		ctx, cancel := context.WithCancel(context.WithoutCancel(calls[0].ctx))
+		release := context.AfterFunc(g.ctx, cancel)
+		answers, err := g.run(ctx, queries)
+		release()
+		cancel()
 		for i, one := range calls {
 			if err != nil {
 				one.done <- outcome[A]{err: err}

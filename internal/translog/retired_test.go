@@ -215,6 +215,8 @@ func TestCeilingIsDecidedUnderTheLock(t *testing.T) {
 				}
 				return false
 			}), nil)
+			commit := sync.OnceFunc(func() { close(pass) })
+			t.Cleanup(commit)
 			armed.Store(true)
 			var group sync.WaitGroup
 			group.Go(func() {
@@ -229,7 +231,7 @@ func TestCeilingIsDecidedUnderTheLock(t *testing.T) {
 				}
 			})
 			eventually(t, "the second append waits for the lock", func() bool { return lockWaiters(t, r.deployment) == 1 })
-			close(pass)
+			commit()
 			group.Wait()
 			if size := committedSize(t, r.deployment); size != int64(leaves+1) {
 				t.Errorf("size %d, want %d", size, leaves+1)

@@ -1,0 +1,51 @@
+package translog
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+)
+
+// A group runs no more calls together than it may, lets no more wait, and ends
+// with its owner.
+func TestGroupIsBounded(t *testing.T) {
+	t.Parallel()
+	held := make(chan struct{})
+	var sizes []int
+	g := newGroup(1, 3, 4, func(ctx context.Context, calls []int) ([]int, error) {
+		sizes = append(sizes, len(calls))
+		select {
+		case <-held:
+			return calls, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	})
+	var all sync.WaitGroup
+	for n := range 5 {
+		all.Go(func() {
+			if got, err := g.do(t.Context(), n); err != nil || got != n {
+				t.Errorf("call %d: %d, %v", n, got, err)
+			}
+		})
+		eventually(t, "the call runs or waits", func() bool {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			return g.running == 1 && len(g.waiting) == n
+		})
+	}
+	if err := second(g.do(t.Context(), 5)); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("a call that has no room: %v, want ErrUnavailable", err)
+	}
+	close(held)
+	all.Wait()
+	g.close()
+	if !slices.Equal(sizes, []int{1, 3, 1}) {
+		t.Errorf("runs of %v calls, want 1, 3 and 1", sizes)
+	}
+	if err := second(g.do(t.Context(), 6)); !errors.Is(err, errClosed) {
+		t.Errorf("a call after close: %v, want errClosed", err)
+	}
+}
