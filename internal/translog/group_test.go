@@ -36,8 +36,10 @@ func TestGroupIsBounded(t *testing.T) {
 			return g.running == 1 && len(g.waiting) == n
 		})
 	}
-	if err := second(g.do(t.Context(), 5)); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("a call that has no room: %v, want ErrUnavailable", err)
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	if err := second(g.do(gone, 5)); !errors.Is(err, ErrUnavailable) || errors.Is(err, context.Canceled) {
+		t.Errorf("a call that has no room: %v, want ErrUnavailable at once", err)
 	}
 	close(held)
 	all.Wait()
