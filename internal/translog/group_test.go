@@ -14,7 +14,7 @@ func TestGroupIsBounded(t *testing.T) {
 	t.Parallel()
 	held := make(chan struct{})
 	var sizes []int
-	g := newGroup(1, 3, 4, func(ctx context.Context, calls []int) ([]int, error) {
+	g := newGroup(1, 3, 5, func(ctx context.Context, calls []int) ([]int, error) {
 		sizes = append(sizes, len(calls))
 		select {
 		case <-held:
@@ -38,16 +38,19 @@ func TestGroupIsBounded(t *testing.T) {
 	}
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	if err := second(g.do(gone, 5)); !errors.Is(err, ErrUnavailable) || errors.Is(err, context.Canceled) {
+	if err := second(g.do(gone, 5)); !errors.Is(err, context.Canceled) {
+		t.Errorf("a call whose caller has left: %v", err)
+	}
+	if err := second(g.do(gone, 6)); !errors.Is(err, ErrUnavailable) || errors.Is(err, context.Canceled) {
 		t.Errorf("a call that has no room: %v, want ErrUnavailable at once", err)
 	}
 	close(held)
 	all.Wait()
 	g.close()
 	if !slices.Equal(sizes, []int{1, 3, 1}) {
-		t.Errorf("runs of %v calls, want 1, 3 and 1", sizes)
+		t.Errorf("runs of %v calls, want 1, 3 and 1: nobody waits for call 5", sizes)
 	}
-	if err := second(g.do(t.Context(), 6)); !errors.Is(err, errClosed) {
+	if err := second(g.do(t.Context(), 7)); !errors.Is(err, errClosed) {
 		t.Errorf("a call after close: %v, want errClosed", err)
 	}
 }
