@@ -31,12 +31,14 @@ func TestCluster(t *testing.T) {
 		{"dry run", dryRun},
 		{"black box", blackBox},
 		{"deals miss their deadlines from here", startOverdue},
+		{"a rotation of the key is rolled out", startRotation},
 		{"upgrade and back", upgradeAndBack},
 		{"pods deleted", podsDeleted},
 		{"lease handed over", leaseHandedOver},
 		{"leader killed", leaderKilled},
 		{"two workers without election", withoutElection},
 		{"deals have missed their deadlines", stopOverdue},
+		{"the key has been rotated", rotated},
 		{"the books", books},
 	} {
 		if !t.Run(phase.name, func(t *testing.T) { phase.run(t, c) }) {
@@ -49,14 +51,14 @@ func TestCluster(t *testing.T) {
 // What the images of the two tags call themselves.
 const oldVersion, newVersion = "0.0.1", "0.0.2"
 
-func (c *cluster) version(t *testing.T) string {
+func (c *cluster) status(t *testing.T) (version, pubkey string) {
 	t.Helper()
-	var status struct{ Version string }
+	var status struct{ Version, Pubkey string }
 	s := &stream{base: c.base, http: newHTTP()}
 	if err := s.call(t.Context(), "GET", "/v1/status", "", nil, 200, &status); err != nil {
 		t.Fatal(err)
 	}
-	return status.Version
+	return status.Version, status.Pubkey
 }
 
 // A new version with another configuration, and back, under load.
@@ -100,7 +102,8 @@ func (c *cluster) becomes(t *testing.T, version string) {
 	t.Helper()
 	same := 0
 	eventually(t, "version "+version+" only", time.Minute, func() bool {
-		if same++; !strings.HasPrefix(c.version(t), version) {
+		same++
+		if is, _ := c.status(t); !strings.HasPrefix(is, version) {
 			same = 0
 		}
 		return same == 10

@@ -50,6 +50,8 @@ type cluster struct {
 	node     string   // address of a node, where deal-api is reached by its port
 	numbers  []string // what the phases have measured
 	overdue  *stream  // of deals that miss a deadline
+	dir      string   // for files of the test's own
+	keySet   string   // the document that the release has; empty: one key
 }
 
 // shows keeps a line of numbers for the end.
@@ -107,7 +109,7 @@ func needed(t *testing.T, name string) string {
 // the release.
 func install(t *testing.T) *cluster {
 	t.Helper()
-	c := &cluster{base: os.Getenv("FAIRPACT_E2E_BASE_URL")}
+	c := &cluster{base: os.Getenv("FAIRPACT_E2E_BASE_URL"), dir: t.TempDir()}
 	if c.base == "" {
 		c.base = fmt.Sprintf("http://%s-deal-api.%s.svc.cluster.local:8080", release, namespace)
 	}
@@ -138,7 +140,7 @@ func install(t *testing.T) *cluster {
 	secret("redis", "url", "redis://redis:6379/0")
 	secret("server", "server-secret", random())
 	secret("append", "append-secret", random())
-	secret("signing", "key.pem", newKey(t))
+	kubectl(t, "create", "secret", "generic", "signing", "--from-literal=key.pem="+newKey(t), "--from-literal=next.pem="+newKey(t))
 	c.values = []string{"values.yaml", beaconOf(t, c.old)}
 	if c.base == "node" {
 		c.node = kubectl(t, "get", "nodes", "-o", `jsonpath={.items[0].status.addresses[?(@.type=="InternalIP")].address}`)

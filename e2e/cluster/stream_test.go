@@ -12,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -66,12 +67,16 @@ func startStream(t *testing.T, base string) *stream {
 func newStream(t *testing.T, base string) (*stream, context.Context) {
 	t.Helper()
 	s := &stream{base: base, http: newHTTP()}
-	var status struct{ Pubkey string }
-	if err := s.call(t.Context(), "GET", "/v1/status", "", nil, 200, &status); err != nil {
+	var published json.RawMessage
+	if err := s.call(t.Context(), "GET", "/v1/pubkeys", "", nil, 200, &published); err != nil {
 		t.Fatal(err)
 	}
+	all := regexp.MustCompile(`es256:[0-9a-f]{66}`).FindAllString(string(published), -1)
+	if len(all) == 0 {
+		t.Fatalf("no keys in %s", published)
+	}
 	var err error
-	if s.keys, err = signing.NewKeySet(status.Pubkey, nil); err != nil {
+	if s.keys, err = signing.NewKeySet(all[0], all[1:]); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
