@@ -362,3 +362,9 @@ func (c *Client) Committed(b Body, commitment string, other Sealed) *Dealt {
 	d.Commit(1, other)
 	return d
 }
+
+// FarRound is a beacon round that is out months after any deadline of a test, and
+// within the year that a deal may wait for it.
+func FarRound(t testing.TB) int64 {
+	return BeaconChain(t).RoundAt(time.Now().Unix() + 200*24*3600)
+}

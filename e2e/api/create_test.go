@@ -56,7 +56,7 @@ func TestCreated(t *testing.T) {
 	key := c.Key()
 	ids := map[string]bool{}
 	for _, b := range []e2e.Body{
-		e2e.SplitBody(time.Hour, 2*time.Hour), e2e.ShapleyBody(time.Hour, 2*time.Hour), e2e.RandomBody(50, 1<<40, time.Hour, 2*time.Hour),
+		e2e.SplitBody(time.Hour, 2*time.Hour), e2e.ShapleyBody(time.Hour, 2*time.Hour), e2e.RandomBody(50, e2e.FarRound(t), time.Hour, 2*time.Hour),
 		changed(e2e.SplitBody(time.Hour, 2*time.Hour), "party_labels", []string{"same", "same"}),
 		changed(e2e.SplitBody(time.Hour, 2*time.Hour), "party_labels", []string{"é", "é <&>\u2028 \"quoted\" \\ 🦆"}, "mode", nil, "retention", nil),
 	} {
@@ -104,7 +104,7 @@ func TestCreated(t *testing.T) {
 func TestRefusedCreations(t *testing.T) {
 	c := surfaceClient(t)
 	key := c.Key()
-	split, shapley, random := e2e.SplitBody(time.Hour, 2*time.Hour), e2e.ShapleyBody(time.Hour, 2*time.Hour), e2e.RandomBody(2, 1<<40, time.Hour, 2*time.Hour)
+	split, shapley, random := e2e.SplitBody(time.Hour, 2*time.Hour), e2e.ShapleyBody(time.Hour, 2*time.Hour), e2e.RandomBody(2, e2e.FarRound(t), time.Hour, 2*time.Hour)
 	now := time.Now().Unix()
 	trio := changed(shapley, "party_labels", []string{"ann", "bob", "cy"})
 	for _, row := range []struct {
@@ -192,7 +192,7 @@ func TestRefusedCreations(t *testing.T) {
 func TestAcceptedCreations(t *testing.T) {
 	c := surfaceClient(t)
 	key := c.Key()
-	split, shapley, random := e2e.SplitBody(time.Hour, 2*time.Hour), e2e.ShapleyBody(time.Hour, 2*time.Hour), e2e.RandomBody(2, 1<<40, time.Hour, 2*time.Hour)
+	split, shapley, random := e2e.SplitBody(time.Hour, 2*time.Hour), e2e.ShapleyBody(time.Hour, 2*time.Hour), e2e.RandomBody(2, e2e.FarRound(t), time.Hour, 2*time.Hour)
 	const most = 1<<53 - 1
 	for name, sent := range map[string]any{
 		"16 parties and 256 items":    changed(split, "party_labels", labels(16), "algorithm_params", items(256)),
@@ -202,8 +202,7 @@ func TestAcceptedCreations(t *testing.T) {
 		"a label of 200 bytes":        changed(split, "party_labels", []string{"ann", strings.Repeat("é", 100)}),
 		"an item of 200 bytes":        changed(split, "algorithm_params", e2e.Body{"items": []string{strings.Repeat("é", 100)}}),
 		"a comma in a label":          changed(split, "party_labels", []string{"ann", "bob,cy"}),
-		"the latest deadlines":        changed(split, "commit_deadline", int64(most-1), "reveal_deadline", int64(most)),
-		"the latest round":            changed(random, "algorithm_params", e2e.Body{"beacon_round": int64(most)}),
+		"the latest deadlines":        changed(split, "commit_deadline", e2e.After(365*24*time.Hour), "reveal_deadline", e2e.After(365*24*time.Hour)+1),
 		"the first round":             changed(random, "algorithm_params", e2e.Body{"beacon_round": 1}),
 		"indexes":                     changed(shapley, "algorithm_params", coalitions("0", 1, "0,1", int64(most))),
 		"no worth at all":             changed(shapley, "algorithm_params", coalitions()),

@@ -32,7 +32,7 @@ func TestMutatedBodies(t *testing.T) {
 		return string(b)
 	}
 	creations := []e2e.Body{
-		e2e.SplitBody(time.Hour, 2*time.Hour), e2e.ShapleyBody(time.Hour, 2*time.Hour), e2e.RandomBody(3, 1<<40, time.Hour, 2*time.Hour),
+		e2e.SplitBody(time.Hour, 2*time.Hour), e2e.ShapleyBody(time.Hour, 2*time.Hour), e2e.RandomBody(3, e2e.FarRound(t), time.Hour, 2*time.Hour),
 		e2e.Retained(e2e.SplitBody(time.Hour, 2*time.Hour), "open", "purge"),
 	}
 	idle := func(b e2e.Body) *e2e.Dealt { return c.CreateWith(key, b) }
@@ -60,7 +60,7 @@ func TestMutatedBodies(t *testing.T) {
 		"cancel": cancel,
 		"split":  reveal(creations[0], e2e.AnnsValues, e2e.BobsValues),
 		"accept": reveal(creations[1], e2e.Body{"accept": true}, e2e.Body{"accept": true}),
-		"nonce":  reveal(e2e.RandomBody(2, 1<<40, time.Hour, 2*time.Hour), e2e.Body{"nonce": "00ff"}, e2e.Body{"nonce": ""}),
+		"nonce":  reveal(e2e.RandomBody(2, e2e.FarRound(t), time.Hour, 2*time.Hour), e2e.Body{"nonce": "00ff"}, e2e.Body{"nonce": ""}),
 		"entropy": func() target {
 			d := idle(e2e.SplitBody(time.Hour, 2*time.Hour))
 			return target{deal: d, path: d.Path("/entropy"), token: key, body: `{"value":"00"}`}

@@ -340,8 +340,11 @@ func TestMCPProtocol(t *testing.T) {
 			t.Errorf("%s: %v %d %v %s", method, err, a.Status, a.Header, a.Body)
 		}
 	}
-	if a := c.Post(`{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("x", 4<<20) + `"}`); a.Status != 413 || a.Code() != "BODY_TOO_LARGE" {
+	if a := c.Post(`{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("x", 5<<20) + `"}`); a.Status != 413 || a.Code() != "BODY_TOO_LARGE" {
 		t.Errorf("a body over the bound: %d %.200s", a.Status, a.Body)
+	}
+	if a := c.Post(`{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("x", 1<<17) + `"}`); a.Status != 413 || !strings.Contains(string(a.Body), "BODY_TOO_LARGE: ") || len(a.Body) > 400 {
+		t.Errorf("a message over the bound: %d %.200s", a.Status, a.Body)
 	}
 	for name, x := range map[string]struct {
 		message string

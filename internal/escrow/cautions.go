@@ -89,7 +89,7 @@ func legible(what string, value any) error {
 	return nil
 }
 
-// unseen reports whether a character is of the classes Cf, Zl or Zp, or a filler.
+// unseen reports whether a character is of the class Cf (format) or a filler.
 func unseen(r rune) bool {
-	return unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) || r == '\u034f' || r == '\u115f' || r == '\u1160' || r == '\u3164' || r == '\uffa0'
+	return unicode.Is(unicode.Cf, r) || r == '\u034f' || r == '\u115f' || r == '\u1160' || r == '\u3164' || r == '\uffa0'
 }

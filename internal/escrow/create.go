@@ -138,9 +138,11 @@ func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string
 		Mode: r.Mode, Retention: r.Retention, Labels: r.Labels, CommitDeadline: r.CommitDeadline, RevealDeadline: r.RevealDeadline,
 	}}
 	if alg.NeedsBeacon {
-		if err := s.pinBeacon(d.Declaration, r.Params); err != nil {
+		advice, err := s.pinBeacon(d.Declaration, r.Params)
+		if err != nil {
 			return nil, nil, err
 		}
+		warnings = append(warnings, advice...)
 	}
 	warnings = append(warnings, cautionsOf(d, now)...)
 	if len(r.Unknown) > 0 {
@@ -154,18 +156,20 @@ func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string
 
 // pinBeacon declares the beacon round: its chain and its time belong to the
 // deal from here on.
-func (s *Service) pinBeacon(d *store.Declaration, params map[string]any) error {
+func (s *Service) pinBeacon(d *store.Declaration, params map[string]any) (advice []string, err error) {
 	chain := s.beacon.Chain()
 	round := params["beacon_round"].(int64) // CheckParams has seen it
-	at := chain.RoundTime(round)
+	at, first := chain.RoundTime(round), chain.RoundAt(d.RevealDeadline)+1
 	d.ChainHash, d.BeaconRound, d.RoundTime = &chain.Hash, &round, &at
-	switch first := chain.RoundAt(d.RevealDeadline) + 1; {
-	case at > d.RevealDeadline+longest || at < 0:
-		return problem.New(problem.InvalidParams, "beacon_round %d is out more than a year after reveal_deadline %d; use round %d, the first after it", round, d.RevealDeadline, first)
-	case at <= d.RevealDeadline && s.options.StrictBeacon:
-		return problem.New(problem.InvalidParams, "beacon_round %d is out at %d, not after reveal_deadline %d, so the last to reveal can know the winner first; use round %d or later", round, at, d.RevealDeadline, first)
+	switch {
+	case at > d.RevealDeadline+longest:
+		return nil, problem.New(problem.InvalidParams, "beacon_round %d is out more than a year after reveal_deadline %d; use round %d, the first after it", round, d.RevealDeadline, first)
+	case at > d.RevealDeadline:
+		return nil, nil
+	case s.options.StrictBeacon:
+		return nil, problem.New(problem.InvalidParams, "beacon_round %d is out at %d, not after reveal_deadline %d, so the last to reveal can know the winner first; use round %d or later", round, at, d.RevealDeadline, first)
 	}
-	return nil
+	return []string{fmt.Sprintf("use round %d or later", first)}, nil
 }
 
 // Shown quotes a declared text, cut to a readable length.
