@@ -10,7 +10,7 @@ TEST_TIMEOUT := 25m
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: build ## run everything here until Ctrl-C (PORT=8080, DATABASE_URL= and REDIS_URL= change it)
@@ -28,6 +28,18 @@ bench: ## measure what a deal costs and write hack/bench/report.md (QUICK=1: a m
 	@hack/install-missing.sh postgres pgbench redis
 	@go -C hack/bench build -buildvcs=false -o ../../bin/bench .
 	@./bin/bench $(if $(QUICK),-quick) $(BENCH)
+
+.PHONY: faults
+faults: ## play deals while a seeded schedule kills, cuts and lies, and check what the clients saw (SEED=1 MINUTES=2)
+	@hack/install-missing.sh postgres redis python3
+	@go -C hack/faults build -buildvcs=false -o ../../bin/faults/faults .
+	@./bin/faults/faults -seed $(or $(SEED),1) -minutes $(or $(MINUTES),2)
+
+.PHONY: faults-planted
+faults-planted: ## plant bugs in copies of HEAD and see that `make faults` finds each
+	@hack/install-missing.sh git postgres redis python3
+	@go -C hack/faults build -buildvcs=false -o ../../bin/faults/faults .
+	@./bin/faults/faults -plant hack/faults/plant $(if $(SEED),-seed $(SEED))
 
 .PHONY: build
 build: ## build the binaries into bin/
@@ -51,7 +63,8 @@ test: ## prove the product: all tests but the long ones, and the time of each pa
 	  "go test -p 2 -timeout=$(TEST_TIMEOUT) $$(echo "$$all" | grep -E '$(PLAIN)' | tr '\n' ' ')" \
 	  "CGO_ENABLED=1 go test -p 2 -race -timeout=$(TEST_TIMEOUT) $$(echo "$$all" | grep -Ev '$(PLAIN)' | tr '\n' ' ')" \
 	  "CGO_ENABLED=1 go test -p 2 -timeout=$(TEST_TIMEOUT) -tags=pkcs11 -run=PKCS11 ./internal/signing/..." \
-	  "go -C hack test -p 2 -timeout=$(TEST_TIMEOUT) ./..."
+	  "go -C hack test -p 2 -timeout=$(TEST_TIMEOUT) ./..." \
+	  "go -C hack/faults test -timeout=$(TEST_TIMEOUT) ./..."
 
 .PHONY: test-long
 test-long: ## the tests that take minutes, their binaries under the race detector: rotation and kills under load, a minute without KMS, the upgrade from the previous release, 10,000 parties
@@ -78,6 +91,7 @@ lint: ## check formatting, go vet, staticcheck, and that generated files are up 
 	go -C hack vet ./...
 	go -C hack/charttools vet ./...
 	go -C hack/bench vet ./...
+	go -C hack/faults vet ./...
 	@go -C hack build -buildvcs=false -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck
 	./bin/staticcheck ./...
 	./bin/staticcheck -tags cluster ./e2e/cluster
@@ -87,10 +101,12 @@ lint: ## check formatting, go vet, staticcheck, and that generated files are up 
 	cd hack && ../bin/staticcheck ./...
 	cd hack/charttools && ../../bin/staticcheck ./...
 	cd hack/bench && ../../bin/staticcheck ./...
+	cd hack/faults && ../../bin/staticcheck ./...
 	go mod tidy -diff
 	go -C hack mod tidy -diff
 	go -C hack/charttools mod tidy -diff
 	go -C hack/bench mod tidy -diff
+	go -C hack/faults mod tidy -diff
 	@sums() { git ls-files -z | xargs -0 sha256sum; }; before=$$(sums); go generate ./...; \
 	  if [ "$$before" != "$$(sums)" ]; then echo "generated files were stale and are now mended: commit them"; exit 1; fi
 

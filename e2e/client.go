@@ -235,14 +235,20 @@ type Sealed struct {
 
 func Seal(t testing.TB, input Body) Sealed {
 	t.Helper()
-	text, err := canon.Marshal(input)
+	s, err := NewSealed(input)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+// NewSealed commits to an input under a random salt.
+func NewSealed(input Body) (Sealed, error) {
+	text, err := canon.Marshal(input)
 	raw := make([]byte, 16)
 	_, _ = rand.Read(raw)
 	salt := hex.EncodeToString(raw)
-	return Sealed{input, salt, canon.Commitment(text, []byte(salt))}
+	return Sealed{input, salt, canon.Commitment(text, []byte(salt))}, err
 }
 
 func (d *Dealt) Path(suffix string) string { return "/v1/deals/" + d.ID + suffix }

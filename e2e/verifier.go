@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -31,10 +32,19 @@ var strangerAt struct {
 	answers   *json.Decoder
 }
 
-// Stranger runs the verifier that shares no code with the project and gives its
-// verdict and what it said.
+// Stranger runs AskStranger, which must come to a verdict.
 func Stranger(t testing.TB, args ...string) (accepted bool, said string) {
 	t.Helper()
+	accepted, said, err := AskStranger(args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return accepted, said
+}
+
+// AskStranger runs the verifier that shares no code with the project and returns
+// its verdict and what it printed. Without a verdict there is an error.
+func AskStranger(args ...string) (accepted bool, said string, err error) {
 	strangerAt.Lock()
 	defer strangerAt.Unlock()
 	if strangerAt.questions == nil {
@@ -44,7 +54,7 @@ func Stranger(t testing.TB, args ...string) (accepted bool, said string) {
 		in, errIn := cmd.StdinPipe()
 		out, errOut := cmd.StdoutPipe()
 		if err := errors.Join(errIn, errOut, cmd.Start()); err != nil {
-			t.Fatal(err)
+			return false, "", err
 		}
 		strangerAt.questions, strangerAt.answers = in, json.NewDecoder(out)
 	}
@@ -53,12 +63,12 @@ func Stranger(t testing.TB, args ...string) (accepted bool, said string) {
 		Said string
 	}
 	if err := errors.Join(json.NewEncoder(strangerAt.questions).Encode(args), strangerAt.answers.Decode(&verdict)); err != nil {
-		t.Fatalf("independent verifier: %v", err)
+		return false, "", fmt.Errorf("independent verifier: %w", err)
 	}
 	if verdict.Code != 0 && verdict.Code != 1 {
-		t.Fatalf("independent verifier, exit code %d:\n%s", verdict.Code, verdict.Said)
+		return false, "", fmt.Errorf("independent verifier, exit code %d:\n%s", verdict.Code, verdict.Said)
 	}
-	return verdict.Code == 0, verdict.Said
+	return verdict.Code == 0, verdict.Said, nil
 }
 
 // File writes bytes, or the JSON of anything else, into a file of its own.

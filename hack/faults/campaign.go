@@ -1,0 +1,267 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fairpact/fairpact/e2e"
+	"github.com/fairpact/fairpact/internal/localstack"
+)
+
+const (
+	players     = 5
+	settleBound = 90 * time.Second // from the end of the last fault to the end of every deal
+)
+
+// campaign is one run: deals on the one hand, faults on the other.
+type campaign struct {
+	seed  uint64
+	stack *stack
+	h     *history
+	c     *client
+	dir   string
+	past  int64  // a beacon round that is out
+	key   string // API key of all deals
+
+	mu    sync.Mutex
+	games []*game
+}
+
+// runCampaign runs the faults of a seed for a while against binaries and leaves
+// history, logs and files in dir.
+func runCampaign(ctx context.Context, seed uint64, length time.Duration, bin, dir string) (events []*Event, err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	h, err := newHistory(filepath.Join(dir, "history.jsonl"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, h.close()) }()
+	life, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s, err := startStack(life, bin, func(f localstack.Failure) {
+		say("%s ended unasked: %v", f.Name, f.Err)
+		h.add(&Event{Op: opFault, Via: "ended unasked " + f.Name, Call: now(), Return: now()})
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.keepLogs(dir), s.close()) }()
+	chain := s.Chain()
+	c := &campaign{seed: seed, stack: s, h: h, c: newClient(h, s), dir: dir, past: chain.RoundAt(time.Now().Unix()) - 60}
+	if err := c.takeKey(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.disturb(ctx, length); err != nil {
+		return nil, err
+	}
+	err = c.settle(ctx)
+	return h.all(), err
+}
+
+func (c *campaign) takeKey(ctx context.Context) error {
+	e := c.c.until(ctx, request{op: "key", method: http.MethodPost, path: "/v1/keys"}, nil)
+	if e == nil || !e.acknowledged() {
+		return fmt.Errorf("no API key: %+v", e)
+	}
+	var k struct {
+		APIKey string `json:"api_key"`
+	}
+	err := json.Unmarshal(e.Body, &k)
+	c.key = k.APIKey
+	return err
+}
+
+// disturb plays deals and strikes until the time is over and all faults are
+// lifted. Deals under way are played on to their end, within a bound.
+func (c *campaign) disturb(ctx context.Context, length time.Duration) error {
+	began := time.Now()
+	playing, stop := context.WithTimeout(ctx, length+settleBound)
+	defer stop()
+	var playersDone, faultsDone sync.WaitGroup
+	for i := range players {
+		playersDone.Go(func() {
+			random := rand.New(rand.NewPCG(c.seed, uint64(i)+2))
+			for time.Since(began) < length && ctx.Err() == nil {
+				c.play(playing, gameKinds[random.IntN(len(gameKinds))])
+			}
+		})
+	}
+	playersDone.Go(func() { c.watchHeads(ctx, began.Add(length)) })
+	playersDone.Go(func() { c.tell(ctx, began.Add(length)) })
+	failed := make(chan error, 1)
+	for i, f := range schedule(c.seed, length) {
+		faultsDone.Go(func() {
+			pause(ctx, time.Until(began.Add(f.At)))
+			if err := c.strike(ctx, f, i); err != nil {
+				select {
+				case failed <- fmt.Errorf("%s: %w", f, err):
+				default:
+				}
+			}
+		})
+	}
+	faultsDone.Wait()
+	playersDone.Wait()
+	select {
+	case err := <-failed:
+		return err
+	default:
+		return ctx.Err()
+	}
+}
+
+// play plays a deal and keeps it for the end.
+func (c *campaign) play(ctx context.Context, kind string) {
+	g, err := newGame(c.c, kind, c.past)
+	if err != nil {
+		panic(err) // an input of ours that is no JSON
+	}
+	if g.play(ctx, c.key) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.games = append(c.games, g)
+	}
+}
+
+// strike carries out a fault and then measures until a deal that begins after it
+// has its certificate.
+func (c *campaign) strike(ctx context.Context, f Fault, n int) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	e := &Event{Op: opFault, Via: f.String(), Call: now()}
+	lift, err := c.stack.strike(ctx, f, n)
+	if err != nil {
+		return err
+	}
+	pause(ctx, f.For)
+	if err := lift(); err != nil {
+		return err
+	}
+	e.Return = now()
+	c.h.add(e)
+	recovering, cancel := context.WithTimeout(ctx, settleBound)
+	defer cancel()
+	c.play(recovering, "split")
+	c.h.add(&Event{Op: opRecovery, Via: f.Kind, Call: e.Return, Return: now()})
+	return nil
+}
+
+// watchHeads asks for tree heads at both deal-apis and both log-servers.
+func (c *campaign) watchHeads(ctx context.Context, until time.Time) {
+	for time.Now().Before(until) && ctx.Err() == nil {
+		var all sync.WaitGroup
+		for i := range c.heads().doors {
+			all.Go(func() { c.h.add(c.heads().try(ctx, get(opHead, "", "", "/v1/log/tree-head"), i)) })
+		}
+		all.Wait()
+		pause(ctx, 50*time.Millisecond)
+	}
+}
+
+// heads is a client of whoever answers tree heads.
+func (c *campaign) heads() *client {
+	all := &client{h: c.h, doors: slices.Clone(c.c.doors), names: slices.Clone(c.c.names), final: c.c.final}
+	for _, name := range []string{"log-server", "log-server-2"} {
+		all.doors = append(all.doors, &e2e.Client{Base: c.stack.LogReadURL(name), Http: c.c.doors[0].Http})
+		all.names = append(all.names, name)
+	}
+	return all
+}
+
+// settle reads everything once more when all is calm: heads and their proofs, and
+// each deal.
+func (c *campaign) settle(ctx context.Context) error {
+	for _, name := range processes {
+		c.stack.run(ctx, name)
+	}
+	calm, cancel := context.WithTimeout(ctx, settleBound)
+	defer cancel()
+	final := *c.c
+	final.final = true
+	queue := make(chan *game, len(c.games))
+	for _, g := range c.games {
+		queue <- g
+	}
+	close(queue)
+	var all sync.WaitGroup
+	for range players {
+		all.Go(func() {
+			for g := range queue {
+				g.settle(calm, &final, c.dir)
+			}
+		})
+	}
+	all.Wait()
+	c.c = &final
+	for i := range c.heads().doors {
+		c.h.add(c.heads().try(ctx, get(opHead, "", "", "/v1/log/tree-head"), i))
+	}
+	return c.prove(ctx)
+}
+
+// prove asks for the proofs that each head which was seen extends the one before.
+func (c *campaign) prove(ctx context.Context) error {
+	seen := map[int64]*head{}
+	for _, e := range c.h.all() {
+		if e.Op == opHead && e.acknowledged() {
+			h := e.head()
+			seen[h.Size] = &h
+		}
+	}
+	sizes := slices.DeleteFunc(slices.Sorted(maps.Keys(seen)), func(size int64) bool { return size == 0 })
+	for i := 1; i < len(sizes); i++ {
+		path := fmt.Sprintf("/v1/log/consistency?first=%d&second=%d", sizes[i-1], sizes[i])
+		proving := func(e *Event) { e.First, e.Last = seen[sizes[i-1]], seen[sizes[i]] }
+		asked, cancel := context.WithTimeout(ctx, settleBound)
+		e := c.c.until(asked, get(opConsistency, "", "", path), proving)
+		cancel()
+		if e == nil || !e.acknowledged() {
+			c.h.add(&Event{Op: opUnfinished, Call: now(), Return: now(), Note: "no consistency proof: " + path})
+		}
+	}
+	return nil
+}
+
+// tell says once a minute how far the run is.
+func (c *campaign) tell(ctx context.Context, until time.Time) {
+	for pause(ctx, min(time.Minute, time.Until(until))); time.Now().Before(until) && ctx.Err() == nil; pause(ctx, min(time.Minute, time.Until(until))) {
+		events := c.h.all()
+		counts := map[string]int{}
+		for _, e := range events {
+			counts[e.Op]++
+			if e.Op != opFault && !e.answered() {
+				counts["unanswered"]++
+			}
+		}
+		c.mu.Lock()
+		say("%d deals, %d requests of which %d without an answer, %d faults", len(c.games), len(events), counts["unanswered"], counts[opFault])
+		c.mu.Unlock()
+	}
+}
+
+// writeJSON writes a value into a file of its own, its bytes where it is JSON.
+func writeJSON(dir string, content any) (path string, err error) {
+	text, err := json.Marshal(content)
+	if err != nil {
+		return "", err
+	}
+	file, err := os.CreateTemp(dir, "given-*.json")
+	if err != nil {
+		return "", err
+	}
+	_, err = file.Write(text)
+	return file.Name(), errors.Join(err, file.Close())
+}

@@ -1,0 +1,273 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/transparency-dev/merkle/proof"
+	"github.com/transparency-dev/merkle/rfc6962"
+
+	"github.com/fairpact/fairpact/e2e"
+)
+
+// Violation is a promise that the history breaks, with the events that show it.
+type Violation struct {
+	Rule, Deal, Text string
+	Events           []*Event
+}
+
+// modelBound is the longest search for a legal order of one deal's events.
+const modelBound = 10 * time.Second
+
+// check holds a whole history against what Fairpact promises.
+func check(events []*Event) (found []Violation) {
+	slices.SortStableFunc(events, func(a, b *Event) int { return cmp.Compare(a.Call, b.Call) })
+	deals, plans := map[string][]*Event{}, map[string]*Plan{}
+	for _, e := range events {
+		if e.Deal != "" {
+			deals[e.Deal] = append(deals[e.Deal], e)
+		}
+		if e.Plan != nil {
+			plans[e.Deal] = e.Plan
+		}
+	}
+	found = append(found, replays(events)...)
+	found = append(found, heads(events)...)
+	found = append(found, leaves(events)...)
+	for id, plan := range plans {
+		for _, v := range slices.Concat(acknowledged(plan, deals[id]), outcomes(deals[id]), refusals(deals[id]), linearizable(plan, deals[id])) {
+			v.Deal = id
+			found = append(found, v)
+		}
+	}
+	return found
+}
+
+// acknowledged: every act that was acknowledged stands, and nobody whose act was
+// acknowledged is a flaker. An act that was never answered may count either way.
+func acknowledged(plan *Plan, events []*Event) (found []Violation) {
+	for _, act := range events {
+		if !act.acknowledged() || act.Op != opCommit && act.Op != opReveal {
+			continue
+		}
+		for _, e := range events {
+			v := e.state()
+			if e.Op != opView || !e.acknowledged() || len(v.Parties) <= act.Party {
+				continue
+			}
+			p := v.Parties[act.Party]
+			if e.Call > act.Return && (act.Op == opCommit && !p.Committed || act.Op == opReveal && !p.Revealed) {
+				found = append(found, Violation{Rule: "an acknowledged " + act.Op + " stands", Text: "a later view does not show it", Events: []*Event{act, e}})
+				break
+			}
+			missed := opReveal
+			if v.Closed == nil {
+				missed = opCommit
+			}
+			if act.Op == missed && slices.Contains(v.Flakers, act.Party) && !(act.Op == opReveal && plan.Rejects[act.Party]) {
+				found = append(found, Violation{Rule: "no flaker's act was acknowledged", Text: fmt.Sprintf("party %d is named", act.Party), Events: []*Event{act, e}})
+				break
+			}
+		}
+	}
+	return found
+}
+
+// outcomes: no deal has two outcomes or two certificates, whoever asks.
+func outcomes(events []*Event) (found []Violation) {
+	seen := map[string]*Event{}
+	same := func(what string, value any, e *Event) {
+		text := fmt.Sprint(value)
+		if first := seen[what]; first == nil {
+			seen[what] = &Event{Note: text, Body: e.Body, Op: e.Op, Via: e.Via, Call: e.Call, Return: e.Return}
+		} else if first.Note != text {
+			found = append(found, Violation{Rule: "a deal has one " + what, Text: fmt.Sprintf("%.300s and %.300s", first.Note, text), Events: []*Event{first, e}})
+		}
+	}
+	for _, e := range events {
+		switch v := e.state(); {
+		case !e.acknowledged():
+		case e.Op == opCertificate:
+			text, err := e2e.WithoutProof(e.Body)
+			if err != nil {
+				text = e.Body
+			}
+			same("certificate", string(text), e)
+			var c struct {
+				ID      string `json:"cert_id"`
+				Outcome string
+				Result  json.RawMessage
+				Flakers []int `json:"void_flakers"`
+				Proof   struct {
+					Leaf int64 `json:"leaf_index"`
+				} `json:"log_proof"`
+			}
+			_ = json.Unmarshal(e.Body, &c) // what does not fit differs
+			same("certificate id", c.ID, e)
+			same("leaf", fmt.Sprint(c.Proof.Leaf), e)
+			same("outcome", c.Outcome, e)
+			same("result", string(c.Result), e)
+			same("list of flakers", fmt.Sprint(c.Flakers), e)
+		case ended(v.State):
+			same("outcome", v.State, e)
+			if v.State == "COMPUTED" {
+				same("result", string(v.Result), e)
+			}
+			if e.Op == opView {
+				same("list of flakers", fmt.Sprint(v.Flakers), e)
+			}
+			if v.CertID != nil {
+				same("certificate id", *v.CertID, e)
+			}
+		}
+	}
+	return found
+}
+
+// refusals: nobody is refused for what is not so, every deal ends, and every
+// certificate is valid to a stranger.
+func refusals(events []*Event) (found []Violation) {
+	for _, e := range events {
+		switch {
+		case e.Op == opUnfinished:
+			found = append(found, Violation{Rule: "every deal ends", Text: e.Note, Events: []*Event{e}})
+		case e.Op == opVerify && e.Status != 200:
+			found = append(found, Violation{Rule: "every certificate verifies", Text: e.Note, Events: []*Event{e}})
+		case e.answered() && e.Status >= 400 && e.Status != 409 && e.Op != opVerify:
+			found = append(found, Violation{Rule: "a legal request is not called wrong", Text: fmt.Sprintf("%s: %d %s", e.Op, e.Status, e.Code), Events: []*Event{e}})
+		}
+	}
+	return found
+}
+
+// linearizable: there is an order of all calls in which each answer is legal.
+func linearizable(plan *Plan, events []*Event) []Violation {
+	switch porcupine.CheckOperationsTimeout(model(plan), operations(plan, events), modelBound) {
+	case porcupine.Illegal:
+		return []Violation{{Rule: "a deal is linearizable", Text: "no order of these events explains all answers", Events: events}}
+	case porcupine.Unknown:
+		return []Violation{{Rule: "a deal is linearizable", Text: fmt.Sprintf("no verdict within %s: the checker must become faster", modelBound), Events: events}}
+	}
+	return nil
+}
+
+// replays: one key has one answer, and another body under it is refused.
+func replays(events []*Event) (found []Violation) {
+	first := map[string]*Event{}
+	for _, e := range events {
+		switch {
+		case e.Key == "" || !e.answered():
+		case e.Op == opReuse && e.Code != "IDEMPOTENCY_KEY_REUSED":
+			found = append(found, Violation{Rule: "a key with another body is refused", Deal: e.Deal, Text: fmt.Sprint(e.Status, " ", e.Code), Events: []*Event{first[e.Key], e}})
+		case e.Op == opReuse || !e.acknowledged():
+		case first[e.Key] == nil:
+			first[e.Key] = e
+		case !bytes.Equal(first[e.Key].Body, e.Body):
+			found = append(found, Violation{Rule: "a replay is identical", Deal: e.Deal, Text: "two answers under one key", Events: []*Event{first[e.Key], e}})
+		}
+	}
+	return found
+}
+
+// heads: every head is consistent with every other, and none is older than one
+// that was answered before it was asked for.
+func heads(events []*Event) (found []Violation) {
+	roots := map[int64]*Event{}
+	var newest *Event // of those that were answered, in the order of their answers
+	answered := slices.DeleteFunc(slices.Clone(events), func(e *Event) bool { return e.Op != opHead || !e.acknowledged() })
+	byReturn := slices.SortedStableFunc(slices.Values(answered), func(a, b *Event) int { return cmp.Compare(a.Return, b.Return) })
+	for _, e := range answered { // in the order of their calls
+		h := e.head()
+		if first := roots[h.Size]; first == nil {
+			roots[h.Size] = e
+		} else if first.head().Root != h.Root {
+			found = append(found, Violation{Rule: "a tree size has one root", Text: fmt.Sprint("size ", h.Size), Events: []*Event{first, e}})
+		}
+		for ; len(byReturn) > 0 && byReturn[0].Return < e.Call; byReturn = byReturn[1:] {
+			if newest == nil || byReturn[0].head().Size > newest.head().Size {
+				newest = byReturn[0]
+			}
+		}
+		if newest != nil && h.Size < newest.head().Size {
+			found = append(found, Violation{Rule: "a tree head is never older than one answered before", Text: fmt.Sprintf("size %d after %d", h.Size, newest.head().Size), Events: []*Event{newest, e}})
+		}
+	}
+	for _, e := range events {
+		if e.Op == opConsistency && e.acknowledged() {
+			if err := consistent(e); err != nil {
+				found = append(found, Violation{Rule: "tree heads are consistent", Text: err.Error(), Events: []*Event{e}})
+			}
+		}
+	}
+	return found
+}
+
+func (e *Event) head() (h head) {
+	_ = json.Unmarshal(e.Body, &h) // the size of what is no head is 0, which is older than all
+	return h
+}
+
+func consistent(e *Event) error {
+	var body struct {
+		Path []string `json:"consistency_path"`
+	}
+	if err := json.Unmarshal(e.Body, &body); err != nil {
+		return err
+	}
+	raw := make([][]byte, 0, len(body.Path)+2)
+	for _, text := range append([]string{e.First.Root, e.Last.Root}, body.Path...) {
+		hash, err := hex.DecodeString(text)
+		if err != nil {
+			return err
+		}
+		raw = append(raw, hash)
+	}
+	return proof.VerifyConsistency(rfc6962.DefaultHasher, uint64(e.First.Size), uint64(e.Last.Size), raw[2:], raw[0], raw[1])
+}
+
+// leaves: no two deals share a leaf, and in the end the log has no more leaves
+// than there are certificates.
+func leaves(events []*Event) (found []Violation) {
+	at := map[int64]*Event{}
+	for _, e := range events {
+		if e.Op != opCertificate || !e.acknowledged() {
+			continue
+		}
+		var c struct {
+			Proof struct {
+				Leaf int64 `json:"leaf_index"`
+			} `json:"log_proof"`
+		}
+		_ = json.Unmarshal(e.Body, &c) // outcomes sees what does not fit
+		if first := at[c.Proof.Leaf]; first == nil {
+			at[c.Proof.Leaf] = e
+		} else if first.Deal != e.Deal {
+			found = append(found, Violation{Rule: "a leaf is of one deal", Deal: e.Deal, Text: fmt.Sprint("leaf ", c.Proof.Leaf), Events: []*Event{first, e}})
+		}
+	}
+	var last *Event
+	created := map[string]bool{} // by key: whether it was ever answered
+	for _, e := range events {
+		switch {
+		case e.Op == opHead && e.Final && e.acknowledged():
+			last = e
+		case e.Op == opCreate:
+			created[e.Key] = created[e.Key] || e.answered()
+		}
+	}
+	for _, answered := range created {
+		if !answered {
+			return found // it may have made a deal that nobody knows
+		}
+	}
+	if last != nil && last.head().Size > int64(len(at)) {
+		found = append(found, Violation{Rule: "a deal has one leaf", Text: fmt.Sprintf("%d leaves and %d certificates", last.head().Size, len(at)), Events: []*Event{last}})
+	}
+	return found
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/fairpact/fairpact/e2e"
+)
+
+// client sends requests through both doors and records each attempt.
+type client struct {
+	h     *history
+	doors []*e2e.Client
+	names []string
+	final bool // all faults are over
+}
+
+func newClient(h *history, s *stack) *client {
+	c := &client{h: h}
+	for _, door := range doors {
+		base := "http://" + s.links["client>"+door].address()
+		c.doors = append(c.doors, &e2e.Client{Base: base, Http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}})
+		c.names = append(c.names, door)
+	}
+	return c
+}
+
+// request is what is sent: over REST, or where it has a tool over MCP.
+type request struct {
+	op, deal string
+	party    int
+	key      string // Idempotency-Key
+
+	method, path, token string
+	body                e2e.Body
+
+	tool      string // "": over REST
+	arguments e2e.Body
+}
+
+// timeouts of an attempt: most are longer than any bound of the service, some
+// so short that a client is gone before the answer comes.
+var timeouts = []time.Duration{6 * time.Second, 6 * time.Second, 6 * time.Second, 1500 * time.Millisecond, 150 * time.Millisecond}
+
+// try sends a request once through a door and records it.
+func (c *client) try(ctx context.Context, r request, door int) *Event {
+	e := &Event{Op: r.op, Deal: r.deal, Party: r.party, Key: r.key, Via: "rest " + c.names[door], Final: c.final, Call: now()}
+	ctx, cancel := context.WithTimeout(ctx, timeouts[rand.IntN(len(timeouts))])
+	defer cancel()
+	var a e2e.Answer
+	var err error
+	if r.tool != "" {
+		e.Via = "mcp " + c.names[door]
+		a, err = c.call(ctx, r, door)
+	} else {
+		var header []string
+		if r.key != "" && r.method == http.MethodPost {
+			header = []string{"Idempotency-Key", r.key}
+		}
+		var body any
+		if r.body != nil {
+			body = r.body
+		}
+		a, err = c.doors[door].Try(ctx, r.method, r.path, r.token, body, header...)
+	}
+	if err != nil {
+		e.Note = err.Error()
+	} else {
+		e.Status, e.Code = a.Status, a.Code()
+		// A 5xx says nothing of the effect; the other two say that there was none.
+		if a.Status < 500 && e.Code != "IDEMPOTENCY_IN_PROGRESS" && e.Code != "RATE_LIMITED" {
+			e.Return = now()
+		}
+		if json.Valid(a.Body) {
+			e.Body = a.Body
+		}
+	}
+	return e
+}
+
+// call calls a tool and answers what REST would.
+func (c *client) call(ctx context.Context, r request, door int) (e2e.Answer, error) {
+	arguments := e2e.Body{}
+	for name, value := range r.arguments {
+		arguments[name] = value
+	}
+	if r.key != "" {
+		arguments["idempotency_key"] = r.key
+	}
+	message := e2e.Body{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": e2e.Body{"name": r.tool, "arguments": arguments}}
+	a, err := c.doors[door].Try(ctx, http.MethodPost, "/mcp", "", message, "Content-Type", "application/json", "Accept", "application/json, text/event-stream")
+	if err != nil || a.Status != http.StatusOK {
+		return a, err
+	}
+	var answer struct{ Result *e2e.Called }
+	if err := json.Unmarshal(a.Body, &answer); err != nil || answer.Result == nil {
+		return a, fmt.Errorf("%s answered %.300s", r.tool, a.Body)
+	}
+	if !answer.Result.IsError {
+		return e2e.Answer{Status: http.StatusOK, Body: answer.Result.Structured}, nil
+	}
+	failed := answer.Result.Meta.Error
+	text, err := json.Marshal(e2e.Body{"error": answer.Result.Content[0].Text})
+	return e2e.Answer{Status: failed.Status, Body: text}, err
+}
+
+// until sends a request again under its key, through either door, until it is
+// answered. It returns nil when ctx ends first.
+func (c *client) until(ctx context.Context, r request, edit func(*Event)) *Event {
+	for door := rand.IntN(len(c.doors)); ctx.Err() == nil; door++ {
+		e := c.try(ctx, r, door%len(c.doors))
+		if edit != nil && e.acknowledged() {
+			edit(e)
+		}
+		c.h.add(e)
+		if e.answered() {
+			return e
+		}
+		pause(ctx, 20*time.Millisecond+rand.N(100*time.Millisecond))
+	}
+	return nil
+}
+
+// get is a request that changes nothing, or only what is due.
+func get(op, deal, token, path string) request {
+	return request{op: op, deal: deal, method: http.MethodGet, path: path, token: token}
+}
+
+// overMCP makes half of all requests that have a tool go over MCP.
+func (r request) overMCP(tool string, arguments e2e.Body) request {
+	if rand.IntN(2) == 0 {
+		r.tool, r.arguments = tool, arguments
+		for name, value := range r.body {
+			r.arguments[name] = value
+		}
+	}
+	return r
+}
+
+// state is what an answer says of a deal.
+type state struct {
+	DealID  string `json:"deal_id"`
+	State   string
+	Result  json.RawMessage
+	Flakers []int `json:"void_flakers"`
+	Parties []struct{ Committed, Revealed bool }
+	CertID  *string                  `json:"certificate_id"`
+	Closed  *int64                   `json:"commits_closed_at"`
+	Tokens  []struct{ Token string } `json:"invite_tokens"`
+}
+
+func (e *Event) state() (s state) {
+	_ = json.Unmarshal(e.Body, &s) // whatever is no such answer has none
+	return s
+}
+
+func ended(state string) bool {
+	return strings.Contains(" COMPUTED CERTIFIED VOID EXPIRED CANCELLED ", " "+state+" ")
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"regexp"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/signing/kmstest"
+)
+
+// lies of the key service: what looks like a signature and is none, or is one
+// of something else.
+var lies = []kmstest.Fault{kmstest.OtherDigest, kmstest.OtherKey, kmstest.GarbageDER, kmstest.CorruptedCRC, kmstest.UnverifiedDigest, kmstest.OtherKeyName}
+
+// failures of the key service.
+var failures = []kmstest.Fault{kmstest.ServerError, kmstest.Overloaded, kmstest.Throttled, kmstest.CutConnection, kmstest.Down, kmstest.Denied}
+
+// strike begins a fault and returns what ends it. n tells apart the faults of a
+// kind that has several forms.
+func (s *stack) strike(ctx context.Context, f Fault, n int) (lift func() error, err error) {
+	signer := func(fault kmstest.Fault) (func() error, error) {
+		return func() error { return s.kms.SetFault(kmstest.None) }, s.kms.SetFault(fault)
+	}
+	beacon := func(mode string) (func() error, error) {
+		s.relay.mode.Store(mode)
+		return func() error { s.relay.mode.Store(""); return nil }, nil
+	}
+	link := func(mode linkMode) (func() error, error) {
+		s.links[f.Target].set(mode)
+		return func() error { s.links[f.Target].set(linkOpen); return nil }, nil
+	}
+	switch f.Kind {
+	case killProcess:
+		s.Kill(f.Target)
+		return func() error { s.run(ctx, f.Target); return nil }, nil
+	case pauseProcess:
+		s.Signal(f.Target, syscall.SIGSTOP)
+		return func() error { s.Signal(f.Target, syscall.SIGCONT); return nil }, nil
+	case killServer, restartServer:
+		if f.Target == "redis" {
+			if f.Kind == killServer {
+				s.Redis().Kill()
+			}
+			return func() error { return s.Redis().Restart(ctx) }, nil
+		}
+		if f.Kind == killServer {
+			s.Postgres().Kill()
+		}
+		return func() error { return s.Postgres().Restart(ctx) }, nil
+	case cutLink:
+		return link(linkCut)
+	case delayLink:
+		return link(linkSlow)
+	case stickLink:
+		return link(linkStuck)
+	case blockGuard:
+		return func() error { return s.blockGuard(false) }, s.blockGuard(true)
+	case signerFails:
+		return signer(failures[n%len(failures)])
+	case signerLies:
+		return signer(lies[n%len(lies)])
+	case signerHangs:
+		return signer(kmstest.Hang)
+	case beaconFails, beaconLies, beaconHangs:
+		return beacon(f.Kind)
+	}
+	return nil, fmt.Errorf("unknown fault %q", f.Kind)
+}
+
+// relay is a drand relay in front of the development beacon.
+type relay struct {
+	url    string
+	mode   atomic.Value // "", or the kind of the fault
+	server *http.Server
+}
+
+var publicRound = regexp.MustCompile(`/public/(\d+)$`)
+
+func startRelay(to string) (*relay, error) {
+	target, err := url.Parse(to)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	r := &relay{url: "http://" + listener.Addr().String()}
+	r.mode.Store("")
+	forward := httputil.NewSingleHostReverseProxy(target)
+	r.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		switch r.mode.Load() {
+		case beaconFails:
+			http.Error(w, "no luck", http.StatusInternalServerError)
+			return
+		case beaconLies: // the signature of the round before, which is valid there
+			if m := publicRound.FindStringSubmatchIndex(q.URL.Path); m != nil {
+				round, _ := strconv.ParseInt(q.URL.Path[m[2]:], 10, 64)
+				q.URL.Path = q.URL.Path[:m[2]] + strconv.FormatInt(round-1, 10)
+			}
+		case beaconHangs:
+			pause(q.Context(), 10*time.Second)
+		}
+		forward.ServeHTTP(w, q)
+	})}
+	go func() { _ = r.server.Serve(listener) }()
+	return r, nil
+}
+
+func (r *relay) close() { _ = r.server.Close() }

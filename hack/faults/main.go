@@ -1,0 +1,71 @@
+// Faults plays deals against two replicas of everything while a seeded schedule
+// kills, pauses, cuts, delays and lies, and checks what the clients saw. See
+// README.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/localstack"
+)
+
+func main() {
+	seed := flag.Uint64("seed", 1, "seed of the schedule of faults and of the deals")
+	minutes := flag.Float64("minutes", 2, "how long deals are played while faults happen")
+	bin := flag.String("bin", "", "directory of built binaries; empty: build this checkout")
+	out := flag.String("out", "", "directory of the history, the logs and what else is left; empty: bin/faults")
+	plant := flag.String("plant", "", "directory of patches: plant each bug in a copy of HEAD and fail unless a violation is found")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *seed, time.Duration(*minutes*float64(time.Minute)), *bin, *out, *plant); err != nil {
+		fmt.Fprintln(os.Stderr, "faults:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, seed uint64, length time.Duration, bin, out, plant string) error {
+	root, err := localstack.Root()
+	if err != nil {
+		return err
+	}
+	if out == "" {
+		out = filepath.Join(root, "bin/faults")
+	}
+	if plant != "" {
+		return plantAll(ctx, root, plant, out, seed)
+	}
+	if bin == "" {
+		bin = filepath.Join(out, "bin")
+		say("building the services")
+		if err := errors.Join(os.MkdirAll(bin, 0o755), localstack.Build(ctx, bin)); err != nil {
+			return err
+		}
+	}
+	say("seed %d, %s; everything is left in %s", seed, length, out)
+	events, err := runCampaign(ctx, seed, length, bin, out)
+	if err != nil {
+		return err
+	}
+	found := check(events)
+	report(os.Stdout, events, found)
+	if len(found) > 0 {
+		return fmt.Errorf("%d violations; repeat with make faults SEED=%d MINUTES=%g", len(found), seed, length.Minutes())
+	}
+	return nil
+}
+
+var began = time.Now()
+
+func say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "%5.0fs  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+const maxParties = 8
+
+// dealState is a deal as the model has it.
+type dealState struct {
+	phase                        string // OPEN is COMMITTING without a commit
+	committed, revealed, flakers [maxParties]bool
+	commits, reveals             [maxParties]string // the keys of those who acted
+	cancel                       string
+}
+
+// Steps that the clock or the worker takes, and no client.
+const (
+	stepCommitDeadline = "commit deadline"
+	stepRevealDeadline = "reveal deadline"
+	stepDraw           = "draw"
+)
+
+// model is the sequential specification of one deal (SPEC 3): what each call may
+// be answered in each state. A request without an answer takes effect where it
+// can: put last, it has none that anybody saw.
+func model(plan *Plan) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return dealState{phase: "COMMITTING"} },
+		Step: func(s, in, _ any) (bool, any) {
+			next := s.(dealState)
+			legal := next.step(plan, in.(*Event))
+			return legal, next
+		},
+	}
+}
+
+// step takes the event and reports whether its answer is legal here.
+func (s *dealState) step(plan *Plan, e *Event) bool {
+	over := ended(s.phase)
+	switch e.Op {
+	case stepCommitDeadline:
+		if s.phase == "COMMITTING" {
+			s.void(plan, s.committed)
+		}
+		return true
+	case stepRevealDeadline:
+		if s.phase == "REVEALING" && !full(plan, s.revealed) {
+			s.void(plan, s.revealed)
+		}
+		return true
+	case stepDraw:
+		if s.phase == "REVEALING" && full(plan, s.revealed) {
+			s.phase = "COMPUTED"
+		}
+		return true
+	case opCommit:
+		can := s.phase == "COMMITTING" && !s.committed[e.Party] && before(e, plan.CommitDeadline)
+		replay := s.commits[e.Party] == e.Key
+		if !replay && can && (!e.answered() || e.acknowledged()) {
+			s.committed[e.Party], s.commits[e.Party] = true, e.Key
+			if full(plan, s.committed) {
+				s.phase = "REVEALING"
+			}
+			return true
+		}
+		return answer(e, replay, map[string]bool{"ALREADY_COMMITTED": s.phase != "COMMITTING" || s.committed[e.Party], "DEADLINE_PASSED": over, "DEAL_ENDED": over})
+	case opReveal:
+		can := s.phase == "REVEALING" && !s.revealed[e.Party] && before(e, plan.RevealDeadline)
+		replay := s.reveals[e.Party] == e.Key
+		if !replay && can && (!e.answered() || e.acknowledged()) {
+			s.revealed[e.Party], s.reveals[e.Party] = true, e.Key
+			switch {
+			case plan.Rejects[e.Party]:
+				s.phase, s.flakers[e.Party] = "VOID", true
+			case full(plan, s.revealed) && !plan.Random:
+				s.phase = "COMPUTED"
+			}
+			return true
+		}
+		return answer(e, replay, map[string]bool{
+			"ALREADY_REVEALED": s.revealed[e.Party], "COMMITS_MISSING": s.phase == "COMMITTING", "DEADLINE_PASSED": over, "DEAL_ENDED": over})
+	case opEntropy:
+		if s.phase == "REVEALING" && full(plan, s.revealed) && (!e.answered() || e.acknowledged()) {
+			s.phase = "COMPUTED"
+		}
+		return answer(e, s.phase == "COMPUTED", map[string]bool{"DEAL_ENDED": over, "REVEALS_MISSING": !full(plan, s.revealed)})
+	case opCancel:
+		others := slices.Contains(s.committed[1:], true)
+		replay := s.cancel == e.Key
+		if !replay && s.phase == "COMMITTING" && !others && before(e, plan.CommitDeadline) && (!e.answered() || e.acknowledged()) {
+			s.phase, s.cancel = "CANCELLED", e.Key
+			return true
+		}
+		return answer(e, replay, map[string]bool{"CANNOT_CANCEL": s.phase != "COMMITTING" || others})
+	case opView:
+		return s.shows(plan, e)
+	case opCertificate:
+		return answer(e, s.phase == "COMPUTED" || s.phase == "VOID", map[string]bool{"CERT_NOT_READY": true, "NO_CERTIFICATE": s.phase == "CANCELLED"})
+	}
+	return true
+}
+
+// answer reports whether an answer is one of those that are legal.
+func answer(e *Event, success bool, codes map[string]bool) bool {
+	return !e.answered() || e.acknowledged() && success || !e.acknowledged() && codes[e.Code]
+}
+
+// before reports whether the request was sent before the deadline. The clocks are
+// those of one machine.
+func before(e *Event, deadline int64) bool { return e.Call < deadline*int64(time.Second) }
+
+func full(plan *Plan, acted [maxParties]bool) bool {
+	return !slices.Contains(acted[:len(plan.Inputs)], false)
+}
+
+func (s *dealState) void(plan *Plan, acted [maxParties]bool) {
+	s.phase = "VOID"
+	for i := range plan.Inputs {
+		s.flakers[i] = !acted[i]
+	}
+}
+
+// shows reports whether a view shows this state. The deadline decides: a view
+// that was asked for after it shows no deal that waits for it.
+func (s *dealState) shows(plan *Plan, e *Event) bool {
+	if !e.acknowledged() {
+		return false
+	}
+	v := e.state()
+	shown := s.phase
+	if shown == "COMMITTING" && !slices.Contains(s.committed[:], true) {
+		shown = "OPEN"
+	}
+	if v.State != shown || len(v.Parties) != len(plan.Inputs) ||
+		s.phase == "COMMITTING" && !before(e, plan.CommitDeadline) ||
+		s.phase == "REVEALING" && !full(plan, s.revealed) && !before(e, plan.RevealDeadline) {
+		return false
+	}
+	for i, p := range v.Parties {
+		if p.Committed != s.committed[i] || p.Revealed != s.revealed[i] || slices.Contains(v.Flakers, i) != s.flakers[i] {
+			return false
+		}
+	}
+	return true
+}
+
+const never = math.MaxInt64
+
+// operations are a deal's events as the model takes them, with the steps of the
+// clock. Of all attempts of one request that were not answered only the first is
+// kept: it may take effect whenever one of the others may, and one of them does.
+func operations(plan *Plan, events []*Event) (ops []porcupine.Operation) {
+	add := func(e *Event, until int64) {
+		ops = append(ops, porcupine.Operation{Input: e, Call: e.Call, Return: until})
+	}
+	unanswered := map[string]bool{}
+	for _, e := range events {
+		switch e.Op {
+		case opCommit, opReveal, opEntropy, opCancel:
+			if !e.answered() && !unanswered[e.Op+e.Key] {
+				unanswered[e.Op+e.Key] = true
+				add(e, never)
+			}
+			fallthrough
+		case opView, opCertificate:
+			if e.answered() {
+				add(e, e.Return)
+			}
+		}
+	}
+	add(&Event{Op: stepCommitDeadline, Call: plan.CommitDeadline * int64(time.Second)}, never)
+	add(&Event{Op: stepRevealDeadline, Call: plan.RevealDeadline * int64(time.Second)}, never)
+	if plan.Random {
+		add(&Event{Op: stepDraw, Call: 0}, never)
+	}
+	return ops
+}

@@ -1,0 +1,281 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	mathrand "math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/fairpact/fairpact/e2e"
+)
+
+// game is one deal and those who play it.
+type game struct {
+	c      *client
+	plan   Plan
+	body   e2e.Body
+	late   string // "commit" or "reveal": the last party acts when the deadline has passed
+	absent string // the last party does not act
+	cancel bool   // the initiator cancels while the other one commits
+
+	id, key string
+	tokens  []string
+	mu      sync.Mutex
+	kept    []request // acknowledged under a key, to be sent again
+}
+
+var gameKinds = []string{"split", "purge", "random", "shapley", "reject", "no commit", "no reveal", "late commit", "late reveal", "cancel"}
+
+// newGame makes a deal of a kind. past is a beacon round that is out.
+func newGame(c *client, kind string, past int64) (*game, error) {
+	far, soon := time.Hour, 2*time.Second+mathrand.N(time.Second)
+	g := &game{c: c, body: e2e.SplitBody(far, 2*far)}
+	inputs := []e2e.Body{e2e.AnnsValues, e2e.BobsValues}
+	accept, reject := e2e.Body{"accept": true}, e2e.Body{"accept": false}
+	switch kind {
+	case "purge":
+		g.body = e2e.Retained(g.body, "sealed", "purge")
+	case "random":
+		inputs = []e2e.Body{{"nonce": "a1"}, {"nonce": ""}, {"nonce": "c3"}}
+		g.body = e2e.RandomBody(len(inputs), past, far, 2*far)
+		g.plan.Random = true
+	case "shapley":
+		g.body, inputs = e2e.ShapleyBody(far, 2*far), []e2e.Body{accept, accept}
+	case "reject":
+		g.body, inputs = e2e.ShapleyBody(far, 2*far), []e2e.Body{accept, reject}
+		g.plan.Rejects = []bool{false, true}
+	case "no commit":
+		g.body, g.absent = e2e.SplitBody(soon, 2*soon), opCommit
+	case "late commit":
+		g.body, g.late = e2e.SplitBody(soon, 2*soon), opCommit
+	case "no reveal":
+		g.body, g.absent = e2e.SplitBody(soon, soon+2*time.Second), opReveal
+	case "late reveal":
+		g.body, g.late = e2e.SplitBody(soon, soon+2*time.Second), opReveal
+	case "cancel":
+		g.body, g.cancel = e2e.SplitBody(2*soon, 3*soon), true
+	}
+	g.plan.Kind, g.plan.Params = kind, g.body["algorithm_params"].(e2e.Body)
+	g.plan.CommitDeadline, g.plan.RevealDeadline = g.body["commit_deadline"].(int64), g.body["reveal_deadline"].(int64)
+	if g.plan.Rejects == nil {
+		g.plan.Rejects = make([]bool, len(inputs))
+	}
+	for _, in := range inputs {
+		sealed, err := e2e.NewSealed(in)
+		if err != nil {
+			return nil, err
+		}
+		g.plan.Inputs = append(g.plan.Inputs, sealed)
+	}
+	return g, nil
+}
+
+// play takes the deal to its end as far as ctx lets it, and reports whether it
+// exists.
+func (g *game) play(ctx context.Context, apiKey string) bool {
+	g.key = apiKey
+	create := request{op: opCreate, key: rand.Text(), method: http.MethodPost, path: "/v1/deals", token: apiKey, body: g.body}
+	create = create.overMCP("create_deal", e2e.Body{"api_key": apiKey})
+	e := g.c.until(ctx, create, func(e *Event) { e.Deal, e.Plan = e.state().DealID, &g.plan })
+	if e == nil || !e.acknowledged() {
+		return false // its deadline came first
+	}
+	made := e.state()
+	g.id = made.DealID
+	for _, t := range made.Tokens {
+		g.tokens = append(g.tokens, t.Token)
+	}
+	create.deal = g.id
+	g.keep(create)
+	over := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() { g.watch(ctx, over) })
+	g.acts(ctx)
+	close(over)
+	watching.Wait()
+	return true
+}
+
+func (g *game) acts(ctx context.Context) {
+	var canceling sync.WaitGroup
+	if g.cancel {
+		canceling.Go(func() {
+			pause(ctx, mathrand.N(200*time.Millisecond))
+			g.act(ctx, request{op: opCancel, path: "/cancel", token: g.key, body: e2e.Body{}}, "")
+		})
+	}
+	all := g.everybody(ctx, opCommit, g.plan.CommitDeadline)
+	canceling.Wait()
+	if all && g.everybody(ctx, opReveal, g.plan.RevealDeadline) && g.plan.Random {
+		for ctx.Err() == nil {
+			e := g.c.until(ctx, request{op: opEntropy, deal: g.id, method: http.MethodPost, path: "/v1/deals/" + g.id + "/entropy", token: g.tokens[0]}, nil)
+			if e == nil || e.acknowledged() || e.Code == "DEAL_ENDED" {
+				break
+			}
+			pause(ctx, 100*time.Millisecond)
+		}
+	}
+	for ctx.Err() == nil {
+		if e := g.certificate(ctx); e == nil || e.Code != "CERT_NOT_READY" || g.absent != "" {
+			return
+		}
+		pause(ctx, 100*time.Millisecond)
+	}
+}
+
+// everybody has all parties act at once, but for those who do not or come too
+// late, and reports whether all were acknowledged.
+func (g *game) everybody(ctx context.Context, op string, deadline int64) bool {
+	var parties sync.WaitGroup
+	done := make([]bool, len(g.tokens))
+	for i, token := range g.tokens {
+		last := i == len(g.tokens)-1
+		if last && g.absent == op {
+			continue
+		}
+		parties.Go(func() {
+			if last && g.cancel && op == opCommit {
+				pause(ctx, mathrand.N(200*time.Millisecond))
+			}
+			if last && g.late == op {
+				pause(ctx, time.Until(time.Unix(deadline, 0))+mathrand.N(50*time.Millisecond))
+			}
+			tool := map[string]string{opCommit: "commit_input", opReveal: "reveal_input"}[op]
+			e := g.act(ctx, request{op: op, path: "/" + op, party: i, token: token, body: g.plan.Inputs[i].Act(op)}, tool)
+			done[i] = e != nil && e.acknowledged()
+		})
+	}
+	parties.Wait()
+	for _, ok := range done {
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// act sends an act until it is answered, and then now and then once more, or
+// with another body.
+func (g *game) act(ctx context.Context, r request, tool string) *Event {
+	r.deal, r.key, r.method, r.path = g.id, rand.Text(), http.MethodPost, "/v1/deals/"+g.id+r.path
+	if tool != "" {
+		r = r.overMCP(tool, e2e.Body{"deal_id": g.id, "invite_token": r.token})
+	}
+	e := g.c.until(ctx, r, nil)
+	if e == nil || !e.acknowledged() {
+		return e
+	}
+	g.keep(r)
+	switch mathrand.IntN(4) {
+	case 0:
+		g.c.until(ctx, r, nil)
+	case 1:
+		if r.op == opCommit && r.tool == "" {
+			other := r
+			other.op, other.body = opReuse, g.plan.Inputs[(r.party+1)%len(g.tokens)].Act(opCommit)
+			g.c.until(ctx, other, nil)
+		}
+	}
+	return e
+}
+
+func (g *game) keep(r request) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.kept = append(g.kept, r)
+}
+
+// watch reads the deal until it is over.
+func (g *game) watch(ctx context.Context, over <-chan struct{}) {
+	for {
+		select {
+		case <-over:
+			return
+		case <-ctx.Done():
+			return
+		case <-time.After(mathrand.N(400 * time.Millisecond)):
+		}
+		g.c.h.add(g.c.try(ctx, g.view(), mathrand.IntN(len(g.c.doors))))
+	}
+}
+
+func (g *game) view() request {
+	r := get(opView, g.id, g.tokens[0], "/v1/deals/"+g.id)
+	return r.overMCP("get_deal", e2e.Body{"deal_id": g.id, "invite_token": g.tokens[0]})
+}
+
+func (g *game) certificate(ctx context.Context) *Event {
+	r := get(opCertificate, g.id, g.tokens[0], "/v1/deals/"+g.id+"/certificate")
+	return g.c.until(ctx, r.overMCP("get_certificate", e2e.Body{"deal_id": g.id, "invite_token": g.tokens[0]}), nil)
+}
+
+// settle waits for the deal's end after all faults, reads it through both doors,
+// sends again all that was acknowledged, and asks the Python verifier.
+func (g *game) settle(ctx context.Context, c *client, dir string) {
+	g.c = c
+	for {
+		e := g.c.until(ctx, g.view(), nil)
+		if e != nil && ended(e.state().State) && (e.state().CertID != nil || e.state().State == "CANCELLED") {
+			break
+		}
+		if ctx.Err() != nil {
+			c.h.add(&Event{Op: opUnfinished, Deal: g.id, Call: now(), Return: now(), Final: true, Note: fmt.Sprintf("last seen: %+v", e)})
+			return
+		}
+		pause(ctx, 200*time.Millisecond)
+	}
+	var certificate *Event
+	for range 2 {
+		g.c.until(ctx, g.view(), nil)
+		certificate = g.certificate(ctx)
+	}
+	for _, r := range g.kept {
+		g.c.until(ctx, r, func(e *Event) { e.Deal = e.state().DealID })
+	}
+	if certificate != nil && certificate.acknowledged() {
+		c.h.add(g.verified(certificate, dir))
+	}
+}
+
+// verified is the verdict of the Python verifier, which also computes the result
+// anew where all have revealed.
+func (g *game) verified(certificate *Event, dir string) *Event {
+	e := &Event{Op: opVerify, Deal: g.id, Final: true, Call: now()}
+	var shown struct {
+		Root *string `json:"input_root"`
+	}
+	err := json.Unmarshal(certificate.Body, &shown)
+	args := []string{"--base-url", g.c.doors[0].Base}
+	give := func(flag string, content any) {
+		path, failed := writeJSON(dir, content)
+		if err == nil {
+			err = failed
+		}
+		args = append(args, flag, path)
+	}
+	give("--certificate", certificate.Body)
+	if shown.Root != nil {
+		var inputs []e2e.Body
+		for _, in := range g.plan.Inputs {
+			inputs = append(inputs, in.Act(opReveal))
+		}
+		give("--inputs", inputs)
+		give("--params", g.plan.Params)
+	}
+	var accepted bool
+	if err == nil {
+		accepted, e.Note, err = e2e.AskStranger(args...)
+	}
+	if err != nil {
+		e.Note = err.Error()
+	}
+	if accepted {
+		e.Status, e.Note = http.StatusOK, ""
+	}
+	e.Return = now()
+	return e
+}

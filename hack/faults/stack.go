@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/signing/kmstest"
+)
+
+var (
+	processes = []string{"log-server", "log-server-2", "deal-api", "deal-api-2", "deadline-worker", "deadline-worker-2"}
+	doors     = []string{"deal-api", "deal-api-2"}
+)
+
+// linkNames are all ways that can be disturbed, "from>to".
+func linkNames() (names []string) {
+	for _, door := range doors {
+		names = append(names, "client>"+door)
+	}
+	for _, p := range processes {
+		names = append(names, p+">postgres")
+		if !strings.HasPrefix(p, localstack.LogServer) {
+			names = append(names, p+">redis", p+">log append", p+">log read")
+		}
+	}
+	return names
+}
+
+// stack is two replicas of everything, with a link on each way between them, a
+// fake cloud KMS and a relay of the beacon that can lie.
+type stack struct {
+	*localstack.Stack
+	links map[string]*link
+	env   map[string][]string // by process, what it is told of its links
+	kms   *kmstest.GCP
+	relay *relay
+
+	starting map[string]*sync.Mutex // by process
+	unasked  func(localstack.Failure)
+}
+
+func startStack(ctx context.Context, bin string, unasked func(localstack.Failure)) (_ *stack, err error) {
+	s := &stack{links: map[string]*link{}, env: map[string][]string{}, starting: map[string]*sync.Mutex{}, unasked: unasked}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	if s.kms, err = kmstest.StartGCP(); err != nil {
+		return nil, err
+	}
+	s.Stack, err = localstack.Start(ctx, localstack.Options{
+		Bin:      bin,
+		Replicas: map[string]int{localstack.DealAPI: 2, localstack.LogServer: 2, localstack.DeadlineWorker: 2},
+		Env: map[string][]string{"": {
+			"FAIRPACT_KEYS_PER_MINUTE=0", "FAIRPACT_LOG_LEVEL=debug", "FAIRPACT_SIGNING_KEY=" + s.kms.URI(s.kms.NewKey()),
+		}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if s.relay, err = startRelay(s.BeaconURL()); err != nil {
+		return nil, err
+	}
+	for _, name := range linkNames() {
+		if s.links[name], err = newLink(s.targets(name)...); err != nil {
+			return nil, err
+		}
+	}
+	// Now that all addresses are known, each process is told its links instead.
+	for _, name := range processes {
+		s.starting[name] = &sync.Mutex{}
+		if s.env[name], err = s.linked(name); err != nil {
+			return nil, err
+		}
+		if err = s.Restart(ctx, name, s.env[name]...); err != nil {
+			return nil, err
+		}
+	}
+	go s.supervise(ctx)
+	return s, nil
+}
+
+// targets are the addresses that a link leads to.
+func (s *stack) targets(link string) []string {
+	_, to, _ := strings.Cut(link, ">")
+	host := func(text string) string {
+		u, err := url.Parse(text)
+		if err != nil {
+			panic(err) // an address of this stack
+		}
+		return u.Host
+	}
+	switch to {
+	case "postgres":
+		return []string{host(s.DatabaseURL())}
+	case "redis":
+		return []string{host(s.RedisURL())}
+	case "log append":
+		return []string{host(s.LogAppendURL("log-server")), host(s.LogAppendURL("log-server-2"))}
+	case "log read":
+		return []string{host(s.LogReadURL("log-server")), host(s.LogReadURL("log-server-2"))}
+	}
+	return []string{host(s.URL(to))}
+}
+
+// linked is the environment that leads a process over its links.
+func (s *stack) linked(name string) (env []string, err error) {
+	over := func(variable, text, to string) {
+		u, failed := url.Parse(text)
+		if err = errors.Join(err, failed); failed == nil {
+			u.Host = s.links[name+">"+to].address()
+			env = append(env, variable+"="+u.String())
+		}
+	}
+	over("DATABASE_URL", s.DatabaseURL(), "postgres")
+	if !strings.HasPrefix(name, localstack.LogServer) {
+		over("REDIS_URL", s.RedisURL(), "redis")
+		over("FAIRPACT_LOG_APPEND_URL", s.LogAppendURL("log-server"), "log append")
+		over("FAIRPACT_LOG_READ_URL", s.LogReadURL("log-server"), "log read")
+		env = append(env, "FAIRPACT_BEACON_RELAYS="+s.relay.url)
+	} else if name == localstack.LogServer {
+		// A guard in a file serves one publisher; the other replica has none.
+		env = append(env, "FAIRPACT_FORK_GUARD=file://"+s.guard())
+	}
+	return env, err
+}
+
+func (s *stack) guard() string { return filepath.Join(s.Dir(), "guard.json") }
+
+// blockGuard keeps the fork guard from being written, as a full disk does, for
+// root too: a directory lies where its next record is to be written.
+func (s *stack) blockGuard(blocked bool) error {
+	beside := s.guard() + ".new"
+	if err := os.RemoveAll(beside); err != nil || !blocked {
+		return err
+	}
+	return os.Mkdir(beside, 0o700)
+}
+
+// run starts a process unless it runs, as often as it takes: what it needs may be
+// away too.
+func (s *stack) run(ctx context.Context, name string) {
+	s.starting[name].Lock()
+	defer s.starting[name].Unlock()
+	for ctx.Err() == nil {
+		select {
+		case <-s.Ended(name):
+		default:
+			return
+		}
+		if err := s.Start(ctx, name, s.env[name]...); err == nil {
+			return
+		}
+		pause(ctx, 200*time.Millisecond)
+	}
+}
+
+// supervise starts anew what ended by itself.
+func (s *stack) supervise(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case f := <-s.Failed():
+			s.unasked(f)
+			go s.run(ctx, f.Name)
+		}
+	}
+}
+
+func (s *stack) close() error {
+	var err error
+	if s.Stack != nil {
+		err = s.Stack.Close()
+	}
+	for _, l := range s.links {
+		l.close()
+	}
+	if s.relay != nil {
+		s.relay.close()
+	}
+	if s.kms != nil {
+		s.kms.Close()
+	}
+	return err
+}
+
+// keepLogs copies the processes' logs into a directory.
+func (s *stack) keepLogs(dir string) error {
+	for _, name := range s.Names() {
+		text, err := os.ReadFile(s.Log(name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name+".log"), text, 0o600)
+		}
+		if err != nil {
+			return fmt.Errorf("keep the log of %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
