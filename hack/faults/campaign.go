@@ -18,14 +18,12 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-const (
-	players     = 5
-	settleBound = 90 * time.Second // from the end of the last fault to the end of every deal
-)
+const players = 5
 
 // campaign is one run: deals on the one hand, faults on the other.
 type campaign struct {
 	seed  uint64
+	bound time.Duration // from the end of the last fault to the end of every deal
 	stack *stack
 	h     *history
 	c     *client
@@ -37,9 +35,9 @@ type campaign struct {
 	games []*game
 }
 
-// runCampaign runs the faults of a seed for a while against binaries and leaves
-// history, logs and files in dir.
-func runCampaign(ctx context.Context, seed uint64, length time.Duration, bin, dir string) (events []*Event, err error) {
+// runCampaign runs the faults of a seed for a while against binaries, waits for
+// the end of every deal within a bound, and leaves history, logs and files in dir.
+func runCampaign(ctx context.Context, seed uint64, length, bound time.Duration, bin, dir string) (events []*Event, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -59,7 +57,7 @@ func runCampaign(ctx context.Context, seed uint64, length time.Duration, bin, di
 	}
 	defer func() { err = errors.Join(err, s.keepLogs(dir), s.close()) }()
 	chain := s.Chain()
-	c := &campaign{seed: seed, stack: s, h: h, c: newClient(h, s), dir: dir, past: chain.RoundAt(time.Now().Unix()) - 60}
+	c := &campaign{seed: seed, bound: bound, stack: s, h: h, c: newClient(h, s), dir: dir, past: chain.RoundAt(time.Now().Unix()) - 60}
 	if err := c.takeKey(ctx); err != nil {
 		return nil, err
 	}
@@ -87,7 +85,7 @@ func (c *campaign) takeKey(ctx context.Context) error {
 // lifted. Deals under way are played on to their end, within a bound.
 func (c *campaign) disturb(ctx context.Context, length time.Duration) error {
 	began := time.Now()
-	playing, stop := context.WithTimeout(ctx, length+settleBound)
+	playing, stop := context.WithTimeout(ctx, length+c.bound)
 	defer stop()
 	var playersDone, faultsDone sync.WaitGroup
 	for i := range players {
@@ -152,7 +150,7 @@ func (c *campaign) strike(ctx context.Context, f Fault, n int) error {
 	}
 	e.Return = now()
 	c.h.add(e)
-	recovering, cancel := context.WithTimeout(ctx, settleBound)
+	recovering, cancel := context.WithTimeout(ctx, c.bound)
 	defer cancel()
 	c.play(recovering, "split")
 	c.h.add(&Event{Op: opRecovery, Via: f.Kind, Call: e.Return, Return: now()})
@@ -187,7 +185,7 @@ func (c *campaign) settle(ctx context.Context) error {
 	for _, name := range processes {
 		c.stack.run(ctx, name)
 	}
-	calm, cancel := context.WithTimeout(ctx, settleBound)
+	calm, cancel := context.WithTimeout(ctx, c.bound)
 	defer cancel()
 	final := *c.c
 	final.final = true
@@ -225,7 +223,7 @@ func (c *campaign) prove(ctx context.Context) error {
 	for i := 1; i < len(sizes); i++ {
 		path := fmt.Sprintf("/v1/log/consistency?first=%d&second=%d", sizes[i-1], sizes[i])
 		proving := func(e *Event) { e.First, e.Last = seen[sizes[i-1]], seen[sizes[i]] }
-		asked, cancel := context.WithTimeout(ctx, settleBound)
+		asked, cancel := context.WithTimeout(ctx, c.bound)
 		e := c.c.until(asked, get(opConsistency, "", "", path), proving)
 		cancel()
 		if e == nil || !e.acknowledged() {

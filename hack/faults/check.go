@@ -22,6 +22,8 @@ type Violation struct {
 	Events           []*Event
 }
 
+const everyDealEnds = "every deal ends"
+
 // modelBound is the longest search for a legal order of one deal's events.
 const modelBound = 10 * time.Second
 
@@ -136,7 +138,7 @@ func refusals(events []*Event) (found []Violation) {
 	for _, e := range events {
 		switch {
 		case e.Op == opUnfinished:
-			found = append(found, Violation{Rule: "every deal ends", Text: e.Note, Events: []*Event{e}})
+			found = append(found, Violation{Rule: everyDealEnds, Text: e.Note, Events: []*Event{e}})
 		case e.Op == opVerify && e.Status != 200:
 			found = append(found, Violation{Rule: "every certificate verifies", Text: e.Note, Events: []*Event{e}})
 		case e.answered() && e.Status >= 400 && e.Status != 409 && e.Op != opVerify:

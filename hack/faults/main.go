@@ -17,6 +17,9 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
+// settleBound is how long after the last fault every deal has its end.
+const settleBound = 90 * time.Second
+
 func main() {
 	seed := flag.Uint64("seed", 1, "seed of the schedule of faults and of the deals")
 	minutes := flag.Float64("minutes", 2, "how long deals are played while faults happen")
@@ -52,7 +55,7 @@ func run(ctx context.Context, seed uint64, length time.Duration, bin, out, plant
 		}
 	}
 	say("seed %d, %s; everything is left in %s", seed, length, out)
-	events, err := runCampaign(ctx, seed, length, bin, out)
+	events, err := runCampaign(ctx, seed, length, settleBound, bin, out)
 	if err != nil {
 		return err
 	}

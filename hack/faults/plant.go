@@ -7,12 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
 
 const (
 	plantLength = 25 * time.Second
+	plantSettle = 15 * time.Second // a slow machine ends no deal by then: that is not what is planted
 	plantRounds = 4
 )
 
@@ -66,11 +68,11 @@ func plantOne(ctx context.Context, root, patch, out string, seed uint64) (caught
 		return false, err
 	}
 	for round := range uint64(plantRounds) {
-		events, err := runCampaign(ctx, seed+round, plantLength, bin, out)
+		events, err := runCampaign(ctx, seed+round, plantLength, plantSettle, bin, out)
 		if err != nil {
 			return false, err
 		}
-		found := check(events)
+		found := slices.DeleteFunc(check(events), func(v Violation) bool { return v.Rule == everyDealEnds })
 		rules := map[string]int{}
 		for _, v := range found {
 			rules[v.Rule]++
