@@ -38,26 +38,22 @@ type campaign struct {
 // runCampaign runs the faults of a seed for a while against binaries, waits for
 // the end of every deal within a bound, and leaves history, logs and files in dir.
 func runCampaign(ctx context.Context, seed uint64, length, bound time.Duration, bin, dir string) (events []*Event, err error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	h, files := &history{}, filepath.Join(dir, "stack")
+	if err := errors.Join(os.RemoveAll(files), os.MkdirAll(files, 0o755)); err != nil {
 		return nil, err
 	}
-	h, err := newHistory(filepath.Join(dir, "history.jsonl"))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, h.close()) }()
 	life, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s, err := startStack(life, bin, func(f localstack.Failure) {
+	s, err := startStack(life, bin, files, func(f localstack.Failure) {
 		say("%s ended unasked: %v", f.Name, f.Err)
 		h.add(&Event{Op: opFault, Via: "ended unasked " + f.Name, Call: now(), Return: now()})
 	})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, s.keepLogs(dir), s.close()) }()
+	defer func() { err = errors.Join(err, h.write(filepath.Join(dir, "history.jsonl")), s.close()) }()
 	chain := s.Chain()
-	c := &campaign{seed: seed, bound: bound, stack: s, h: h, c: newClient(h, s), dir: dir, past: chain.RoundAt(time.Now().Unix()) - 60}
+	c := &campaign{seed: seed, bound: bound, stack: s, h: h, c: newClient(h, s), dir: files, past: chain.RoundAt(time.Now().Unix()) - 60}
 	if err := c.takeKey(ctx); err != nil {
 		return nil, err
 	}

@@ -101,16 +101,7 @@ func outcomes(events []*Event) (found []Violation) {
 				text = e.Body
 			}
 			same("certificate", string(text), e)
-			var c struct {
-				ID      string `json:"cert_id"`
-				Outcome string
-				Result  json.RawMessage
-				Flakers []int `json:"void_flakers"`
-				Proof   struct {
-					Leaf int64 `json:"leaf_index"`
-				} `json:"log_proof"`
-			}
-			_ = json.Unmarshal(e.Body, &c) // what does not fit differs
+			c := e.certificate()
 			same("certificate id", c.ID, e)
 			same("leaf", fmt.Sprint(c.Proof.Leaf), e)
 			same("outcome", c.Outcome, e)
@@ -130,6 +121,22 @@ func outcomes(events []*Event) (found []Violation) {
 		}
 	}
 	return found
+}
+
+// certified is what the checker reads of a certificate (SPEC 2.5).
+type certified struct {
+	ID      string `json:"cert_id"`
+	Outcome string
+	Result  json.RawMessage
+	Flakers []int `json:"void_flakers"`
+	Proof   struct {
+		Leaf int64 `json:"leaf_index"`
+	} `json:"log_proof"`
+}
+
+func (e *Event) certificate() (c certified) {
+	_ = json.Unmarshal(e.Body, &c) // what does not fit differs from what does
+	return c
 }
 
 // refusals: nobody is refused for what is not so, every deal ends, and every
@@ -241,12 +248,7 @@ func leaves(events []*Event) (found []Violation) {
 		if e.Op != opCertificate || !e.acknowledged() {
 			continue
 		}
-		var c struct {
-			Proof struct {
-				Leaf int64 `json:"leaf_index"`
-			} `json:"log_proof"`
-		}
-		_ = json.Unmarshal(e.Body, &c) // outcomes sees what does not fit
+		c := e.certificate()
 		if first := at[c.Proof.Leaf]; first == nil {
 			at[c.Proof.Leaf] = e
 		} else if first.Deal != e.Deal {

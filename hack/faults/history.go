@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/json"
 	"os"
 	"slices"
@@ -72,31 +72,16 @@ func (e *Event) answered() bool { return e.Return != 0 }
 // acknowledged reports whether the request was answered with success.
 func (e *Event) acknowledged() bool { return e.answered() && e.Status >= 200 && e.Status < 300 }
 
-// history is what all clients sent and saw, in memory and as JSON lines.
+// history is what all clients sent and saw.
 type history struct {
 	mu     sync.Mutex
 	events []*Event
-	file   *os.File
-	out    *bufio.Writer
-}
-
-func newHistory(path string) (*history, error) {
-	file, err := os.Create(path)
-	if err != nil {
-		return nil, err
-	}
-	return &history{file: file, out: bufio.NewWriter(file)}, nil
 }
 
 func (h *history) add(e *Event) {
-	text, err := json.Marshal(e)
-	if err != nil {
-		panic(err) // a body that was not checked to be JSON
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.events = append(h.events, e)
-	_, _ = h.out.Write(append(text, '\n')) // close reports what went wrong
 }
 
 func (h *history) all() []*Event {
@@ -105,13 +90,15 @@ func (h *history) all() []*Event {
 	return slices.Clone(h.events)
 }
 
-func (h *history) close() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err := h.out.Flush(); err != nil {
-		return err
+// write writes the history as JSON lines.
+func (h *history) write(path string) error {
+	var lines bytes.Buffer
+	for _, e := range h.all() {
+		if err := json.NewEncoder(&lines).Encode(e); err != nil {
+			return err
+		}
 	}
-	return h.file.Close()
+	return os.WriteFile(path, lines.Bytes(), 0o600)
 }
 
 func now() int64 { return time.Now().UnixNano() }

@@ -1,9 +1,9 @@
 package main
 
 import (
-	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -26,11 +26,12 @@ type link struct {
 	listener net.Listener
 	targets  []string // host:port
 
+	next atomic.Int64
+
 	mu      sync.Mutex
-	next    int
 	mode    linkMode
 	changed chan struct{} // closed when the mode changes
-	conns   map[net.Conn]struct{}
+	conns   map[net.Conn]bool
 }
 
 func newLink(targets ...string) (*link, error) {
@@ -38,7 +39,7 @@ func newLink(targets ...string) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &link{listener: listener, targets: targets, changed: make(chan struct{}), conns: map[net.Conn]struct{}{}}
+	l := &link{listener: listener, targets: targets, changed: make(chan struct{}), conns: map[net.Conn]bool{}}
 	go l.accept()
 	return l, nil
 }
@@ -75,17 +76,17 @@ func (l *link) accept() {
 }
 
 func (l *link) join(near net.Conn) {
-	if err := l.pass(); err != nil {
-		_ = near.Close()
+	defer near.Close()
+	if !l.pass() {
 		return
 	}
 	far, err := l.dial()
 	if err != nil {
-		_ = near.Close()
 		return
 	}
+	defer far.Close()
 	l.mu.Lock()
-	l.conns[near], l.conns[far] = struct{}{}, struct{}{}
+	l.conns[near], l.conns[far] = true, true
 	l.mu.Unlock()
 	var both sync.WaitGroup
 	both.Go(func() { l.carry(far, near) })
@@ -98,16 +99,13 @@ func (l *link) join(near net.Conn) {
 }
 
 func (l *link) dial() (far net.Conn, err error) {
-	l.mu.Lock()
-	first := l.next
-	l.next++
-	l.mu.Unlock()
+	first := int(l.next.Add(1))
 	for i := range l.targets {
 		if far, err = net.DialTimeout("tcp4", l.targets[(first+i)%len(l.targets)], time.Second); err == nil {
-			return far, nil
+			break
 		}
 	}
-	return nil, err
+	return far, err
 }
 
 // carry passes on what one end writes until either is closed, and closes both.
@@ -117,36 +115,29 @@ func (l *link) carry(to, from net.Conn) {
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buffer)
-		if n > 0 {
-			if l.pass() != nil {
-				return
-			}
-			if _, err := to.Write(buffer[:n]); err != nil {
-				return
-			}
+		if !l.pass() {
+			return
 		}
-		if err != nil {
+		if _, failed := to.Write(buffer[:n]); failed != nil || err != nil {
 			return
 		}
 	}
 }
 
-var errCut = errors.New("the link is cut")
-
-// pass returns when bytes may go on, or errCut.
-func (l *link) pass() error {
+// pass reports whether bytes may go on, when that is known.
+func (l *link) pass() bool {
 	for {
 		l.mu.Lock()
 		mode, changed := l.mode, l.changed
 		l.mu.Unlock()
 		switch mode {
 		case linkCut:
-			return errCut
+			return false
 		case linkSlow:
 			time.Sleep(slowBy)
-			return nil
+			return true
 		case linkOpen:
-			return nil
+			return true
 		}
 		<-changed
 	}

@@ -51,7 +51,9 @@ func plantOne(ctx context.Context, root, patch, out string, seed uint64) (caught
 	if patch, err = filepath.Abs(patch); err != nil {
 		return false, err
 	}
-	remove := func() error { return command(ctx, root, "git", "worktree", "remove", "--force", tree) }
+	remove := func() error {
+		return command(context.WithoutCancel(ctx), root, "git", "worktree", "remove", "--force", tree)
+	}
 	if _, err := os.Stat(tree); err == nil { // of a run that was killed
 		if err := remove(); err != nil {
 			return false, err

@@ -138,7 +138,7 @@ func (g *game) everybody(ctx context.Context, op string, deadline int64) bool {
 			continue
 		}
 		parties.Go(func() {
-			if last && g.cancel && op == opCommit {
+			if g.cancel && op == opCommit {
 				pause(ctx, mathrand.N(200*time.Millisecond))
 			}
 			if last && g.late == op {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -47,7 +46,7 @@ type stack struct {
 	unasked  func(localstack.Failure)
 }
 
-func startStack(ctx context.Context, bin string, unasked func(localstack.Failure)) (_ *stack, err error) {
+func startStack(ctx context.Context, bin, dir string, unasked func(localstack.Failure)) (_ *stack, err error) {
 	s := &stack{links: map[string]*link{}, env: map[string][]string{}, starting: map[string]*sync.Mutex{}, unasked: unasked}
 	defer func() {
 		if err != nil {
@@ -59,6 +58,7 @@ func startStack(ctx context.Context, bin string, unasked func(localstack.Failure
 	}
 	s.Stack, err = localstack.Start(ctx, localstack.Options{
 		Bin:      bin,
+		Dir:      dir,
 		Replicas: map[string]int{localstack.DealAPI: 2, localstack.LogServer: 2, localstack.DeadlineWorker: 2},
 		Env: map[string][]string{"": {
 			"FAIRPACT_KEYS_PER_MINUTE=0", "FAIRPACT_LOG_LEVEL=debug", "FAIRPACT_SIGNING_KEY=" + s.kms.URI(s.kms.NewKey()),
@@ -192,20 +192,6 @@ func (s *stack) close() error {
 		s.kms.Close()
 	}
 	return err
-}
-
-// keepLogs copies the processes' logs into a directory.
-func (s *stack) keepLogs(dir string) error {
-	for _, name := range s.Names() {
-		text, err := os.ReadFile(s.Log(name))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name+".log"), text, 0o600)
-		}
-		if err != nil {
-			return fmt.Errorf("keep the log of %s: %w", name, err)
-		}
-	}
-	return nil
 }
 
 func pause(ctx context.Context, d time.Duration) {
