@@ -141,6 +141,7 @@ func (c *campaign) strike(ctx context.Context, f Fault, n int) error {
 		return err
 	}
 	pause(ctx, f.For)
+	lifting := now()
 	if err := lift(); err != nil {
 		return err
 	}
@@ -149,7 +150,7 @@ func (c *campaign) strike(ctx context.Context, f Fault, n int) error {
 	recovering, cancel := context.WithTimeout(ctx, c.bound)
 	defer cancel()
 	c.play(recovering, "split")
-	c.h.add(&Event{Op: opRecovery, Via: f.Kind, Call: e.Return, Return: now()})
+	c.h.add(&Event{Op: opRecovery, Via: f.Kind, Call: lifting, Return: now()})
 	return nil
 }
 
