@@ -60,8 +60,8 @@ func runCampaign(ctx context.Context, seed uint64, length, bound time.Duration, 
 	if err := c.disturb(ctx, length); err != nil {
 		return nil, err
 	}
-	err = c.settle(ctx)
-	return h.all(), err
+	c.settle(ctx)
+	return h.all(), ctx.Err()
 }
 
 func (c *campaign) takeKey(ctx context.Context) error {
@@ -178,7 +178,7 @@ func (c *campaign) heads() *client {
 
 // settle reads everything once more when all is calm: heads and their proofs, and
 // each deal.
-func (c *campaign) settle(ctx context.Context) error {
+func (c *campaign) settle(ctx context.Context) {
 	for _, name := range processes {
 		c.stack.run(ctx, name)
 	}
@@ -204,11 +204,13 @@ func (c *campaign) settle(ctx context.Context) error {
 	for i := range c.heads().doors {
 		c.h.add(c.heads().try(ctx, get(opHead, "", "", "/v1/log/tree-head"), i))
 	}
-	return c.prove(ctx)
+	c.prove(ctx)
 }
 
 // prove asks for the proofs that each head which was seen extends the one before.
-func (c *campaign) prove(ctx context.Context) error {
+func (c *campaign) prove(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, c.bound)
+	defer cancel()
 	seen := map[int64]*head{}
 	for _, e := range c.h.all() {
 		if e.Op == opHead && e.acknowledged() {
@@ -220,14 +222,11 @@ func (c *campaign) prove(ctx context.Context) error {
 	for i := 1; i < len(sizes); i++ {
 		path := fmt.Sprintf("/v1/log/consistency?first=%d&second=%d", sizes[i-1], sizes[i])
 		proving := func(e *Event) { e.First, e.Last = seen[sizes[i-1]], seen[sizes[i]] }
-		asked, cancel := context.WithTimeout(ctx, c.bound)
-		e := c.c.until(asked, get(opConsistency, "", "", path), proving)
-		cancel()
-		if e == nil || !e.acknowledged() {
-			c.h.add(&Event{Op: opUnfinished, Call: now(), Return: now(), Note: "no consistency proof: " + path})
+		if c.c.until(ctx, get(opConsistency, "", "", path), proving) == nil {
+			c.h.add(&Event{Op: opConsistency, Call: now(), Return: now(), Note: "not answered in time: " + path})
+			return
 		}
 	}
-	return nil
 }
 
 // tell says once a minute how far the run is.

@@ -208,10 +208,11 @@ func heads(events []*Event) (found []Violation) {
 		}
 	}
 	for _, e := range events {
-		if e.Op == opConsistency && e.acknowledged() {
-			if err := consistent(e); err != nil {
-				found = append(found, Violation{Rule: "tree heads are consistent", Text: err.Error(), Events: []*Event{e}})
-			}
+		if e.Op != opConsistency || !e.answered() {
+			continue
+		}
+		if err := consistent(e); err != nil {
+			found = append(found, Violation{Rule: "tree heads are consistent", Text: err.Error(), Events: []*Event{e}})
 		}
 	}
 	return found
@@ -222,7 +223,11 @@ func (e *Event) head() (h head) {
 	return h
 }
 
+// consistent checks a consistency proof. One that is refused proves nothing.
 func consistent(e *Event) error {
+	if !e.acknowledged() {
+		return fmt.Errorf("no proof: %d %s %s", e.Status, e.Code, e.Note)
+	}
 	var body struct {
 		Path []string `json:"consistency_path"`
 	}

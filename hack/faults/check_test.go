@@ -83,6 +83,8 @@ func TestCheck(t *testing.T) {
 	reveal := func(tenths int64, party int) *Event { return at(tenths, opReveal, party, 200, `{"revealed":true}`) }
 	forged := treeHead(1, 1, "")
 	forged.Op = opConsistency
+	refusedProof := treeHead(1, 1, "")
+	refusedProof.Op, refusedProof.Status = opConsistency, 404
 	forged.First, forged.Last = &head{Size: 1, Root: "aa"}, &head{Size: 2, Root: "bb"}
 	const stand, flaker, order = "an acknowledged commit stands", "no flaker's act was acknowledged", "a deal is linearizable"
 	for _, c := range []struct {
@@ -117,6 +119,7 @@ func TestCheck(t *testing.T) {
 		{"two roots", []*Event{treeHead(1, 3, "aa"), treeHead(2, 3, "bb")}, []string{"a tree size has one root"}},
 		{"an older head", []*Event{treeHead(1, 3, "aa"), treeHead(2, 2, "bb")}, []string{"a tree head is never older than one answered before"}},
 		{"heads at the same moment", []*Event{treeHead(1, 3, "aa"), treeHead(1, 2, "bb")}, nil},
+		{"a proof that is refused", []*Event{refusedProof}, []string{"tree heads are consistent"}},
 		{"inconsistent heads", []*Event{forged}, []string{"tree heads are consistent"}},
 		{"a certificate that no stranger accepts", []*Event{at(1, opVerify, 0, 0, `{}`)}, []string{"every certificate verifies"}},
 		{"a deal without an end", []*Event{at(1, opUnfinished, 0, 0, `{}`)}, []string{"every deal ends"}},

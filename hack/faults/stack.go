@@ -61,7 +61,7 @@ func startStack(ctx context.Context, bin, dir string, unasked func(localstack.Fa
 		Dir:      dir,
 		Replicas: map[string]int{localstack.DealAPI: 2, localstack.LogServer: 2, localstack.DeadlineWorker: 2},
 		Env: map[string][]string{"": {
-			"FAIRPACT_KEYS_PER_MINUTE=0", "FAIRPACT_LOG_LEVEL=debug", "FAIRPACT_SIGNING_KEY=" + s.kms.URI(s.kms.NewKey()),
+			"FAIRPACT_KEYS_PER_MINUTE=0", "FAIRPACT_DEAL_UNITS_PER_MINUTE=0", "FAIRPACT_LOG_LEVEL=debug", "FAIRPACT_SIGNING_KEY=" + s.kms.URI(s.kms.NewKey()),
 		}},
 	})
 	if err != nil {
