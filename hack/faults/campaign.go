@@ -46,7 +46,7 @@ func runCampaign(ctx context.Context, seed uint64, length, bound time.Duration, 
 	defer cancel()
 	s, err := startStack(life, bin, files, func(f localstack.Failure) {
 		say("%s ended unasked: %v", f.Name, f.Err)
-		h.add(&Event{Op: opFault, Via: "ended unasked " + f.Name, Call: now(), Return: now()})
+		h.add(&Event{Op: opFault, Via: "ended unasked", Note: f.Name, Call: now(), Return: now()})
 	})
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func (c *campaign) strike(ctx context.Context, f Fault, n int) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	e := &Event{Op: opFault, Via: f.String(), Call: now()}
+	e := &Event{Op: opFault, Via: f.Kind, Note: f.Target, Call: now()}
 	lift, err := c.stack.strike(ctx, f, n)
 	if err != nil {
 		return err

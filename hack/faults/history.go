@@ -35,7 +35,7 @@ type Event struct {
 	Deal  string `json:",omitempty"`
 	Party int
 	Key   string `json:",omitempty"` // Idempotency-Key; attempts of one request share it
-	Via   string `json:",omitempty"` // surface and door, or the kind of a fault and its target
+	Via   string `json:",omitempty"` // surface and door, or the kind of a fault
 	Final bool   `json:",omitempty"` // asked after all faults were over
 
 	Call   int64 // unix nanoseconds

@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -28,24 +27,14 @@ func report(w io.Writer, events []*Event, found []Violation) {
 		outcomes[state]++
 	}
 	fmt.Fprintf(w, "\n%d requests, %d deals by outcome:%s\n\n", len(events), len(ends), counted(outcomes))
-	byKind := map[string]int{}
-	for via, n := range faults {
-		name := via
-		for _, k := range kinds() {
-			if via == k.name || strings.HasPrefix(via, k.name+" ") {
-				name = k.name
-			}
-		}
-		byKind[name] += n
-	}
 	fmt.Fprintf(w, "%-32s %6s %14s\n", "fault", "times", "recovery p95")
-	for _, name := range slices.Sorted(maps.Keys(byKind)) {
+	for _, name := range slices.Sorted(maps.Keys(faults)) {
 		took := "-"
 		if all := recoveries[name]; len(all) > 0 {
 			slices.Sort(all)
 			took = all[(len(all)*95+99)/100-1].Round(10 * time.Millisecond).String()
 		}
-		fmt.Fprintf(w, "%-32s %6d %14s\n", name, byKind[name], took)
+		fmt.Fprintf(w, "%-32s %6d %14s\n", name, faults[name], took)
 	}
 	for i, v := range found {
 		if i == 20 {
