@@ -18,7 +18,7 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-const players = 5
+const players = 8
 
 // campaign is one run: deals on the one hand, faults on the other.
 type campaign struct {
