@@ -141,16 +141,15 @@ func (c *campaign) strike(ctx context.Context, f Fault, n int) error {
 		return err
 	}
 	pause(ctx, f.For)
-	lifting := now()
+	e.Return = now()
 	if err := lift(); err != nil {
 		return err
 	}
-	e.Return = now()
-	c.h.add(e)
 	recovering, cancel := context.WithTimeout(ctx, c.bound)
 	defer cancel()
 	c.play(recovering, "split")
-	c.h.add(&Event{Op: opRecovery, Via: f.Kind, Call: lifting, Return: now()})
+	e.Recovered = now()
+	c.h.add(e)
 	return nil
 }
 

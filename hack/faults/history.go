@@ -26,7 +26,6 @@ const (
 	opVerify      = "verify" // by the Python verifier
 	opUnfinished  = "unfinished"
 	opFault       = "fault"
-	opRecovery    = "recovery"
 )
 
 // Event is one attempt of a client, from its start to its answer, or one fault.
@@ -44,6 +43,8 @@ type Event struct {
 	Code   string
 	Body   json.RawMessage `json:",omitempty"`
 	Note   string          `json:",omitempty"`
+
+	Recovered int64 `json:",omitempty"` // of a fault: when a deal that began after it had its certificate
 
 	Plan        *Plan `json:",omitempty"` // of a creation that was answered
 	First, Last *head `json:",omitempty"` // of a consistency proof

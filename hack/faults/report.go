@@ -11,13 +11,11 @@ import (
 
 // report prints counts, recoveries, and each violation with the events that show it.
 func report(w io.Writer, events []*Event, found []Violation) {
-	faults, ends, recoveries := map[string]int{}, map[string]string{}, map[string][]time.Duration{}
+	ends, faults := map[string]string{}, map[string][]*Event{}
 	for _, e := range events {
 		switch v := e.state(); {
 		case e.Op == opFault:
-			faults[e.Via]++
-		case e.Op == opRecovery:
-			recoveries[e.Via] = append(recoveries[e.Via], time.Duration(e.Return-e.Call))
+			faults[e.Via] = append(faults[e.Via], e)
 		case e.Op == opView && e.Final && e.acknowledged():
 			ends[e.Deal] = v.State
 		}
@@ -27,14 +25,22 @@ func report(w io.Writer, events []*Event, found []Violation) {
 		outcomes[state]++
 	}
 	fmt.Fprintf(w, "\n%d requests, %d deals by outcome:%s\n\n", len(events), len(ends), counted(outcomes))
-	fmt.Fprintf(w, "%-32s %6s %14s\n", "fault", "times", "recovery p95")
-	for _, name := range slices.Sorted(maps.Keys(faults)) {
-		took := "-"
-		if all := recoveries[name]; len(all) > 0 {
-			slices.Sort(all)
-			took = all[(len(all)*95+99)/100-1].Round(10 * time.Millisecond).String()
+	fmt.Fprintf(w, "%-16s %6s %14s %20s\n", "fault", "times", "recovery p95", "undisturbed p95")
+	for _, kind := range slices.Sorted(maps.Keys(faults)) {
+		var all, undisturbed []time.Duration
+		for _, f := range faults[kind] {
+			if f.Recovered == 0 {
+				continue
+			}
+			took := time.Duration(f.Recovered - f.Return)
+			all = append(all, took)
+			if !slices.ContainsFunc(events, func(e *Event) bool {
+				return e.Op == opFault && e != f && e.Call < f.Recovered && e.Return > f.Return
+			}) {
+				undisturbed = append(undisturbed, took)
+			}
 		}
-		fmt.Fprintf(w, "%-32s %6d %14s\n", name, faults[name], took)
+		fmt.Fprintf(w, "%-16s %6d %14s %20s\n", kind, len(faults[kind]), p95(all), p95(undisturbed))
 	}
 	for i, v := range found {
 		if i == 20 {
@@ -47,6 +53,15 @@ func report(w io.Writer, events []*Event, found []Violation) {
 		}
 	}
 	fmt.Fprintf(w, "\n%d violations\n", len(found))
+}
+
+// p95 is the 95th percentile and the number of values, "-" where there is none.
+func p95(all []time.Duration) string {
+	if len(all) == 0 {
+		return "-"
+	}
+	slices.Sort(all)
+	return fmt.Sprintf("%s of %d", all[(len(all)*95+99)/100-1].Round(10*time.Millisecond), len(all))
 }
 
 func counted(counts map[string]int) (text string) {
