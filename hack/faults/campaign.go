@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/fairpact/fairpact/e2e"
 	"github.com/fairpact/fairpact/internal/localstack"
 )
@@ -83,37 +85,25 @@ func (c *campaign) disturb(ctx context.Context, length time.Duration) error {
 	began := time.Now()
 	playing, stop := context.WithTimeout(ctx, length+c.bound)
 	defer stop()
-	var playersDone, faultsDone sync.WaitGroup
+	var all errgroup.Group
 	for i := range players {
-		playersDone.Go(func() {
+		all.Go(func() error {
 			random := rand.New(rand.NewPCG(c.seed, uint64(i)+2))
 			for time.Since(began) < length && ctx.Err() == nil {
 				c.play(playing, gameKinds[random.IntN(len(gameKinds))])
 			}
+			return nil
 		})
 	}
-	playersDone.Go(func() { c.watchHeads(ctx, began.Add(length)) })
-	playersDone.Go(func() { c.tell(ctx, began.Add(length)) })
-	failed := make(chan error, 1)
+	all.Go(func() error { c.watchHeads(ctx, began.Add(length)); return nil })
+	all.Go(func() error { c.tell(ctx, began.Add(length)); return nil })
 	for i, f := range schedule(c.seed, length) {
-		faultsDone.Go(func() {
+		all.Go(func() error {
 			pause(ctx, time.Until(began.Add(f.At)))
-			if err := c.strike(ctx, f, i); err != nil {
-				select {
-				case failed <- fmt.Errorf("%s: %w", f, err):
-				default:
-				}
-			}
+			return c.strike(ctx, f, i)
 		})
 	}
-	faultsDone.Wait()
-	playersDone.Wait()
-	select {
-	case err := <-failed:
-		return err
-	default:
-		return ctx.Err()
-	}
+	return all.Wait()
 }
 
 // play plays a deal and keeps it for the end.
@@ -133,17 +123,17 @@ func (c *campaign) play(ctx context.Context, kind string) {
 // has its certificate.
 func (c *campaign) strike(ctx context.Context, f Fault, n int) error {
 	if ctx.Err() != nil {
-		return nil
+		return ctx.Err()
 	}
 	e := &Event{Op: opFault, Via: f.Kind, Note: f.Target, Call: now()}
 	lift, err := c.stack.strike(ctx, f, n)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", f, err)
 	}
 	pause(ctx, f.For)
 	e.Return = now()
 	if err := lift(); err != nil {
-		return err
+		return fmt.Errorf("end %s: %w", f, err)
 	}
 	recovering, cancel := context.WithTimeout(ctx, c.bound)
 	defer cancel()
