@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -96,6 +98,7 @@ func startRelay(to string) (*relay, error) {
 	r := &relay{url: "http://" + listener.Addr().String()}
 	r.mode.Store("")
 	forward := httputil.NewSingleHostReverseProxy(target)
+	forward.ErrorLog = log.New(io.Discard, "", 0) // callers that leave, and there are many
 	r.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		switch r.mode.Load() {
 		case beaconFails:
