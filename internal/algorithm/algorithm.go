@@ -132,7 +132,7 @@ func (a *Algorithm) Redraw(labels []string, result []byte) ([]byte, error) {
 
 // Compute gives the RFC 8785 bytes of the deal's result. inputs are in the
 // order of the parties; b is the pinned round where the algorithm needs one and is
-// not looked at otherwise. All is checked again, as CheckParams and CheckInput do, so that a
+// not looked at otherwise. All is checked again, as CheckParams and CheckInput do but for null valuations, so that a
 // recomputation needs no trust in where its arguments came from; the errors are
 // theirs, prefixed with the party, or ErrRejected.
 func (a *Algorithm) Compute(labels []string, params map[string]any, inputs []map[string]any, b *Beacon) ([]byte, error) {

@@ -14,6 +14,8 @@ import (
 // retry, thousands of times a minute.
 const sayEvery = time.Minute
 
+const maxCauses = 64
+
 // failures logs what fails again and again: the first failure of a cause at once,
 // then one line a minute, with what has failed since the line before.
 type failures struct {
@@ -30,12 +32,15 @@ type failing struct {
 }
 
 // log logs or counts a failure; deal is empty where it is none of a deal. The
-// cause is what the error's text has before its first colon: that part MUST hold
-// no id.
+// cause is what the error's text has before its first colon; that part should hold
+// no id. Past maxCauses all others are one.
 func (f *failures) log(ctx context.Context, message string, err error, deal string) {
 	cause, _, _ := strings.Cut(err.Error(), ":")
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if _, ok := f.causes[message+cause]; !ok && len(f.causes) >= maxCauses {
+		cause = "others"
+	}
 	known, ok := f.causes[message+cause]
 	if !ok {
 		known = &failing{deals: make(map[string]struct{})}

@@ -31,7 +31,10 @@ func (s *Service) advance(ctx context.Context, d *Deal, want store.Want) (*store
 		case step == deal.Expire:
 			_, err = s.expire(ctx, d)
 		default:
-			_, err = s.endDeal(ctx, d, step, nil)
+			var ended *store.Snapshot
+			if ended, err = s.endDeal(ctx, d, step, nil); err == nil && !want.Inputs() {
+				return ended, nil
+			}
 		}
 		if err != nil && !errors.Is(err, errMoved) {
 			return nil, err

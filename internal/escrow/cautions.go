@@ -2,6 +2,8 @@ package escrow
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -43,13 +45,15 @@ func (d *Deal) odd() []string {
 	return []string{fmt.Sprintf("algorithm_params are legal and unusual, and the initiator was warned of them %d times; read them closely", len(warnings))}
 }
 
+var joined = strings.NewReplacer("\u200c", "", "\u200d", "")
+
 // alike names labels that a reader may take for each other: they differ by case,
-// width or white space alone.
+// width, joiners or white space alone.
 func alike(labels []string) (all []string) {
 	fold := cases.Fold()
 	first := make(map[string]int, len(labels))
 	for i, label := range labels {
-		seen := strings.Join(strings.Fields(fold.String(norm.NFKC.String(label))), " ")
+		seen := strings.Join(strings.Fields(fold.String(norm.NFKC.String(joined.Replace(label)))), " ")
 		j, known := first[seen]
 		switch {
 		case !known:
@@ -77,11 +81,11 @@ func legible(what string, value any) error {
 			}
 		}
 	case map[string]any:
-		for name, one := range v {
+		for _, name := range slices.Sorted(maps.Keys(v)) {
 			if err := legible(what, name); err != nil {
 				return err
 			}
-			if err := legible(what, one); err != nil {
+			if err := legible(what, v[name]); err != nil {
 				return err
 			}
 		}
@@ -89,7 +93,11 @@ func legible(what string, value any) error {
 	return nil
 }
 
-// unseen reports whether a character is of the class Cf (format) or a filler.
+// What joins letters in Persian, in Sinhala and in emoji.
+const joiners = "\u200c\u200d"
+
+// unseen reports whether a character is of the class Cf (format) and no joiner, or
+// a filler.
 func unseen(r rune) bool {
-	return unicode.Is(unicode.Cf, r) || r == '\u034f' || r == '\u115f' || r == '\u1160' || r == '\u3164' || r == '\uffa0'
+	return unicode.Is(unicode.Cf, r) && !strings.ContainsRune(joiners, r) || r == '\u034f' || r == '\u115f' || r == '\u1160' || r == '\u3164' || r == '\uffa0'
 }

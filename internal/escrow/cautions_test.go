@@ -29,9 +29,11 @@ func TestDeclarationsAreBounded(t *testing.T) {
 		"a label that turns around": {func(d *escrow.Declared) { d.Labels[1] = "b\u202eob" }, problem.InvalidParams},
 		"a label with an invisible": {func(d *escrow.Declared) { d.Labels[1] = "a\u200b" }, problem.InvalidParams},
 		"an item with an invisible": {func(d *escrow.Declared) { d.Params = map[string]any{"items": []any{"car", "car\u2060"}} }, problem.InvalidParams},
-		"a label of any script":     {func(d *escrow.Declared) { d.Labels = []string{"Ξένια", "محمد"} }, ""},
-		"a round soon after":        {func(d *escrow.Declared) { d.Algorithm, d.Params = "random.v1", round(d.RevealDeadline+60) }, ""},
-		"a round long after":        {func(d *escrow.Declared) { d.Algorithm, d.Params = "random.v1", round(d.RevealDeadline+year+60) }, problem.InvalidParams},
+		"a label of any script": {func(d *escrow.Declared) {
+			d.Labels = []string{"Ξένια", "می\u200cخواهم 👩\u200d👩\u200d👧"}
+		}, ""},
+		"a round soon after": {func(d *escrow.Declared) { d.Algorithm, d.Params = "random.v1", round(d.RevealDeadline+60) }, ""},
+		"a round long after": {func(d *escrow.Declared) { d.Algorithm, d.Params = "random.v1", round(d.RevealDeadline+year+60) }, problem.InvalidParams},
 		"a round at the end": {func(d *escrow.Declared) {
 			d.Algorithm, d.Params = "random.v1", map[string]any{"beacon_round": int64(1<<53 - 1)}
 		}, problem.InvalidParams},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/fairpact/fairpact/internal/certificate"
+	"github.com/fairpact/fairpact/internal/limits"
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/store"
@@ -29,6 +30,7 @@ func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 		return Issued{}, err
 	}
 	c, err := s.store.CertificateOf(ctx, a.deal.DealID)
+	limits.Rest(ctx)
 	if errors.Is(err, store.ErrNotFound) {
 		c, err = s.certificateOfDue(ctx, a)
 	}
@@ -42,6 +44,9 @@ func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 	// as out of reach and the certificate not as a bad one.
 	proof, err := s.prove(ctx, c)
 	if err != nil {
+		return Issued{}, err
+	}
+	if err := a.deal.turn(ctx); err != nil {
 		return Issued{}, err
 	}
 	facts, err := s.intact(c, a.deal.DealID)

@@ -64,11 +64,11 @@ func (s *Service) dealOf(ctx context.Context, dealID string) (*Deal, error) {
 func (s *Service) keep(declaration *store.Declaration) (*Deal, error) {
 	alg, ok := algorithm.Lookup(declaration.Algorithm)
 	if !ok {
-		return nil, fmt.Errorf("deal %s has the unknown algorithm %q", declaration.DealID, declaration.Algorithm)
+		return nil, fmt.Errorf("unknown algorithm: %q of deal %s", declaration.Algorithm, declaration.DealID)
 	}
 	params, err := canon.ParseObject(declaration.Params)
 	if err != nil {
-		return nil, fmt.Errorf("params of deal %s: %w", declaration.DealID, err)
+		return nil, fmt.Errorf("stored params: deal %s: %w", declaration.DealID, err)
 	}
 	d := &Deal{Declaration: declaration, algorithm: alg, params: alg.Known(params)}
 	d.cautions = append(cautionsOf(d, d.CreatedAt), d.odd()...)

@@ -92,8 +92,7 @@ type Service struct {
 	commitments *cache.Cache[seat, [32]byte]
 	ended       *cache.Cache[string, *store.Snapshot] // with its certificate published
 	verified    *cache.Cache[hash, checked]
-	large       *cache.Cache[string, struct{}] // certificates that take large work to verify
-	server      atomic.Value                   // the database server that the caches were filled from
+	server      atomic.Value // the database server that the caches were filled from
 
 	loads  singleflight.Group // by deal
 	steps  singleflight.Group // by deal and step
@@ -127,7 +126,6 @@ func New(s *store.Store, secret *sealing.Secret, signer Signer, keys Keys, log L
 		commitments: cache.New[seat, [32]byte](smallCache),
 		ended:       cache.New[string, *store.Snapshot](largeCache),
 		verified:    cache.New[hash, checked](smallCache),
-		large:       cache.New[string, struct{}](smallCache),
 	}
 }
 

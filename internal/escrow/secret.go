@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/fairpact/fairpact/internal/sealing"
 	"github.com/fairpact/fairpact/internal/store"
@@ -18,14 +19,15 @@ import (
 func CheckSecret(ctx context.Context, s *store.Store, own *sealing.Secret) error {
 	stands, err := s.ServerSecret(ctx)
 	if errors.Is(err, store.ErrNotFound) {
-		in, live := s.LiveInput(ctx)
-		switch {
-		case live == nil:
-			if _, err := own.OpenInput(in.DealID, in.Party, in.Sealed); err != nil {
-				return fmt.Errorf("%w: %w", errOtherSecret, err)
-			}
-		case !errors.Is(live, store.ErrNotFound):
-			return live
+		live, unread := s.LiveInputs(ctx)
+		if unread != nil {
+			return unread
+		}
+		if len(live) > 0 && !slices.ContainsFunc(live, func(in store.SealedInput) bool {
+			_, err := own.OpenInput(in.DealID, in.Party, in.Sealed)
+			return err == nil
+		}) {
+			return fmt.Errorf("%w: it opens none of the newest inputs", errOtherSecret)
 		}
 		if err := s.ClaimSecret(ctx, own.Fingerprint(), false); err != nil {
 			return err

@@ -37,17 +37,12 @@ func (s *Service) Verify(ctx context.Context, certID string) (Verification, erro
 	if !sealing.ValidID(certPrefix, certID) {
 		return Verification{}, errNoCertificate
 	}
-	if _, known := s.large.Get(certID); known {
-		if err := limits.Turn(ctx); err != nil {
-			return Verification{}, err
-		}
-	}
 	c, err := s.store.Certificate(ctx, certID)
-	if err == nil && len(c.Payload) >= large {
-		s.large.Add(certID, struct{}{}, 0)
-	}
 	if errors.Is(err, store.ErrNotFound) || err == nil && (c.LeafIndex == nil || c.Signature == nil) {
 		return Verification{}, errNoCertificate
+	}
+	if err == nil && len(c.Payload) >= large {
+		err = limits.Turn(ctx)
 	}
 	if err != nil {
 		return Verification{}, err

@@ -18,9 +18,6 @@ type View struct {
 
 // View returns the deal as it stands, after what is due was done.
 func (s *Service) View(ctx context.Context, a Access) (View, error) {
-	if err := a.deal.turn(ctx); err != nil {
-		return View{}, err
-	}
 	now, ok := s.ended.Get(a.deal.DealID)
 	if !ok {
 		var err error
@@ -31,7 +28,7 @@ func (s *Service) View(ctx context.Context, a Access) (View, error) {
 			s.ended.Add(a.deal.DealID, now, 512+len(now.Result)+160*len(now.Parts))
 		}
 	}
-	return View{a.deal, now, s.rules(a.deal, now).State(), published(now)}, nil
+	return View{a.deal, now, s.rules(a.deal, now).State(), published(now)}, a.deal.turn(ctx)
 }
 
 // published is the certificate's id once it is in the log.

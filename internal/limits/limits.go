@@ -19,95 +19,140 @@ import (
 )
 
 const (
-	bodyBytes = 64 << 20        // of all bodies in memory as far as they are small, and again of what large ones have more
-	step      = 64 << 10        // bytes that are accounted for at a time; a body with more is large
-	stepTime  = 5 * time.Second // that a step may take to arrive
-	turnTime  = 5 * time.Second // that large work waits for its turn
+	bodyBytes = 64 << 20         // of all bodies of a room as far as they are small, and again of what large ones have more
+	step      = 64 << 10         // bytes that are accounted for at a time; a body with more is large
+	stepTime  = 5 * time.Second  // that a step may take to arrive
+	bodyTime  = 30 * time.Second // that a whole body may take
+	turnTime  = 5 * time.Second  // that large work waits for its turn
 )
 
 // Process holds the bounds of one process.
 type Process struct {
-	small    *semaphore.Weighted // bytes: the first step of each body, as it arrives
-	large    *semaphore.Weighted // bytes: the further steps of large ones, so that these push out no small one
-	turns    *semaphore.Weighted // of large work, on half of the cores: the rest is for all others
-	stepTime time.Duration
+	known, strangers room
+	turns            *semaphore.Weighted // of large work, on half of the cores: the rest is for all others
+	stepTime         time.Duration
+	bodyTime         time.Duration
+}
+
+// room is what the bodies of callers with a credential, or of those without, may
+// take together: strangers push out no party that reveals.
+type room struct {
+	small *semaphore.Weighted // bytes: the first step of each body, as it arrives
+	large *semaphore.Weighted // bytes: the further steps of large ones, so that these push out no small one
+	turns *semaphore.Weighted // of large bodies that are read as JSON; nil: not bounded
 }
 
 // New makes the bounds of one process.
 func New() *Process {
-	return &Process{semaphore.NewWeighted(bodyBytes), semaphore.NewWeighted(bodyBytes), semaphore.NewWeighted(max(1, int64(runtime.GOMAXPROCS(0))/2)), stepTime}
+	half := max(1, int64(runtime.GOMAXPROCS(0))/2)
+	bytes := func() *semaphore.Weighted { return semaphore.NewWeighted(bodyBytes) }
+	return &Process{
+		known: room{bytes(), bytes(), nil}, strangers: room{bytes(), bytes(), semaphore.NewWeighted(half)},
+		turns: semaphore.NewWeighted(half), stepTime: stepTime, bodyTime: bodyTime,
+	}
 }
 
 // Call is one request under the bounds.
 type Call struct {
 	of *Process
 	mu sync.Mutex
-	// turn, guarded by mu, is whether the call holds a turn.
-	turn bool
-	body *body
+	// turn is where the call holds a turn, nil where it has none. After the end it
+	// gets none. Both are guarded by mu.
+	turn  *semaphore.Weighted
+	ended bool
+	body  *body
 }
 
 type callKey struct{}
 
 // Begin accounts for a request from now on: its body as far as it is read, and its
 // turn. End MUST be called when it is answered. A body that is refused fails its
-// reader with a problem.Error.
-func (p *Process) Begin(w http.ResponseWriter, r *http.Request) (*Call, *http.Request) {
+// reader with a problem.Error. A stranger's body is read before the caller has
+// shown a credential.
+func (p *Process) Begin(w http.ResponseWriter, r *http.Request, stranger bool) (*Call, *http.Request) {
 	c := &Call{of: p}
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	if r.Body != nil && r.Body != http.NoBody {
-		c.body = &body{ReadCloser: r.Body, call: c, ctx: r.Context(), conn: http.NewResponseController(w), whole: r.ContentLength}
+		in := &p.known
+		if stranger {
+			in = &p.strangers
+		}
+		c.body = &body{ReadCloser: r.Body, call: c, in: in, ctx: r.Context(), conn: http.NewResponseController(w), whole: r.ContentLength, until: time.Now().Add(p.bodyTime)}
 		r.Body = c.body
 	}
 	return c, r
 }
 
 // Turn waits until the call may do large work, at most a few seconds. The turn
-// ends when its answer begins to be written: a client may read slowly. Without a
-// call in ctx there is nothing to wait for.
+// ends when its answer begins to be written, since a client may read slowly. Take
+// it for the processor, and to have much read from the database; see Rest. Without
+// a call in ctx there is nothing to wait for.
 func Turn(ctx context.Context) error {
 	c, ok := ctx.Value(callKey{}).(*Call)
 	if !ok {
 		return nil
 	}
+	return c.take(ctx, c.of.turns)
+}
+
+// Rest ends the turn of the call in ctx before it asks another server; Turn gets it
+// another one.
+func Rest(ctx context.Context) {
+	if c, ok := ctx.Value(callKey{}).(*Call); ok {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.rest()
+	}
+}
+
+func (c *Call) rest() {
+	if c.turn != nil {
+		c.turn.Release(1)
+		c.turn = nil
+	}
+}
+
+func (c *Call) take(ctx context.Context, turns *semaphore.Weighted) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.turn {
+	if c.turn != nil || c.ended {
 		return nil
 	}
 	waiting, cancel := context.WithTimeout(ctx, turnTime)
 	defer cancel()
-	if c.of.turns.Acquire(waiting, 1) != nil {
+	if turns.Acquire(waiting, 1) != nil {
 		return problem.New(problem.Overloaded, "too many large requests are being answered at the moment; send the same request again in a few seconds").After(2)
 	}
-	c.turn = true
+	c.turn = turns
 	return nil
 }
 
-// Written ends the call's turn, if it has one.
+// Written ends the call's turn, and lets go of its body.
 func (c *Call) Written() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.turn {
-		c.turn = false
-		c.of.turns.Release(1)
+	c.rest()
+	if c.body != nil {
+		c.body.release()
 	}
 }
 
 // End ends the call.
 func (c *Call) End() {
 	c.Written()
-	if c.body != nil {
-		c.body.release()
-	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
 }
 
 // body is a body as it arrives.
 type body struct {
 	io.ReadCloser
-	call *Call
-	ctx  context.Context
-	conn *http.ResponseController
+	call  *Call
+	in    *room
+	ctx   context.Context
+	conn  *http.ResponseController
+	until time.Time // it has arrived, or is cut
 
 	whole int64 // bytes that the request says there are; -1: it does not say
 	read  int64 // bytes
@@ -124,18 +169,22 @@ func (b *body) Read(p []byte) (int, error) {
 	end := step + b.large
 	if b.read == 0 || b.read == end {
 		if b.read == end && b.read != b.whole {
-			if !b.call.of.large.TryAcquire(step) {
+			if !b.in.large.TryAcquire(step) {
 				return 0, errBytes
 			}
 			b.large += step
 			end += step
 		}
-		_ = b.conn.SetReadDeadline(time.Now().Add(b.call.of.stepTime)) // a writer without a connection has none
+		deadline := time.Now().Add(b.call.of.stepTime)
+		if deadline.After(b.until) {
+			deadline = b.until
+		}
+		_ = b.conn.SetReadDeadline(deadline) // a writer without a connection has none
 	}
 	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), max(end-b.read, 1))])
 	b.read += int64(n)
 	if b.read <= step {
-		if !b.call.of.small.TryAcquire(int64(n)) {
+		if !b.in.small.TryAcquire(int64(n)) {
 			return 0, errBytes
 		}
 		b.small += int64(n)
@@ -145,8 +194,8 @@ func (b *body) Read(p []byte) (int, error) {
 		// The server watches the connection while the request is answered: with the
 		// last step's deadline it would take it for closed.
 		_ = b.conn.SetReadDeadline(time.Time{})
-		if b.read > step { // what it costs to read JSON grows with it
-			if refused := Turn(b.ctx); refused != nil {
+		if b.read > step && b.in.turns != nil { // what it costs to read JSON grows with it
+			if refused := b.call.take(b.ctx, b.in.turns); refused != nil {
 				return n, refused
 			}
 		}
@@ -157,8 +206,8 @@ func (b *body) Read(p []byte) (int, error) {
 var errBytes = problem.New(problem.Overloaded, "too many bytes are being sent to this service at the moment; send the same request again in a few seconds").After(2)
 
 func (b *body) release() {
-	b.call.of.small.Release(b.small)
-	b.call.of.large.Release(b.large)
+	b.in.small.Release(b.small)
+	b.in.large.Release(b.large)
 	b.small, b.large, b.ended = 0, 0, true
 }
 

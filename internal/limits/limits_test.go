@@ -20,14 +20,14 @@ import (
 // held reads the body of a request through b and releases nothing.
 func held(t *testing.T, b *Process, size int) (release func(), read int, err error) {
 	t.Helper()
-	call, r := b.Begin(httptest.NewRecorder(), httptest.NewRequest("POST", "/", bytes.NewReader(make([]byte, size))))
+	call, r := b.Begin(httptest.NewRecorder(), httptest.NewRequest("POST", "/", bytes.NewReader(make([]byte, size))), true)
 	got, err := io.ReadAll(r.Body)
 	return call.End, len(got), err
 }
 
 func TestBytesOfAllBodiesAreBounded(t *testing.T) {
 	b := New()
-	b.small, b.large = semaphore.NewWeighted(3*step), semaphore.NewWeighted(2*step)
+	b.strangers.small, b.strangers.large = semaphore.NewWeighted(3*step), semaphore.NewWeighted(2*step)
 	refused := func(size, read int) (release func()) {
 		t.Helper()
 		release, n, err := held(t, b, size)
@@ -54,14 +54,14 @@ func TestBytesOfAllBodiesAreBounded(t *testing.T) {
 	for _, release := range []func(){first, third, fourth} {
 		release()
 	}
-	if !b.small.TryAcquire(3*step) || !b.large.TryAcquire(2*step) {
+	if !b.strangers.small.TryAcquire(3*step) || !b.strangers.large.TryAcquire(2*step) {
 		t.Error("bytes stay held")
 	}
 }
 
 func TestLargeBodiesTakeTurns(t *testing.T) {
 	b := New()
-	b.turns = semaphore.NewWeighted(1)
+	b.strangers.turns = semaphore.NewWeighted(1)
 	release, _, err := held(t, b, step+1)
 	if err != nil {
 		t.Fatal(err)
@@ -88,13 +88,33 @@ func TestLargeBodiesTakeTurns(t *testing.T) {
 	}
 }
 
+// What a call takes it gives back when its answer begins, and after its end it takes nothing.
+func TestTurnsEnd(t *testing.T) {
+	b := New()
+	b.turns = semaphore.NewWeighted(1)
+	call, r := b.Begin(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), false)
+	for range 2 { // the second time it has one
+		if err := Turn(r.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b.turns.TryAcquire(1) {
+		t.Error("a turn is taken twice")
+	}
+	call.Written()
+	call.End()
+	if err := Turn(r.Context()); err != nil || !b.turns.TryAcquire(1) {
+		t.Errorf("the turn stays taken, %v", err)
+	}
+}
+
 // A sender that stops is cut; one that was quick is not, however long its answer takes.
 func TestSlowSendersAreCut(t *testing.T) {
 	b := New()
 	b.stepTime = 100 * time.Millisecond
 	got := make(chan error, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		call, r := b.Begin(w, r)
+		call, r := b.Begin(w, r, true)
 		defer call.End()
 		_, err := io.ReadAll(r.Body)
 		if err == nil && r.URL.Path == "/long" {
@@ -117,6 +137,25 @@ func TestSlowSendersAreCut(t *testing.T) {
 	if err, ok := errors.AsType[net.Error](<-got); !ok || !err.Timeout() {
 		t.Errorf("a sender that stops: %v, want a timeout", err)
 	}
+	// Steps that each arrive in time, of a body that does not.
+	b.bodyTime, b.stepTime = 300*time.Millisecond, 250*time.Millisecond
+	slow, send := io.Pipe()
+	go func() {
+		for range 20 {
+			time.Sleep(50 * time.Millisecond)
+			if _, err := send.Write(make([]byte, step/2)); err != nil {
+				return
+			}
+		}
+		send.Close()
+	}()
+	if answer, err := http.Post(server.URL, "", slow); err == nil {
+		answer.Body.Close()
+	}
+	if err, ok := errors.AsType[net.Error](<-got); !ok || !err.Timeout() {
+		t.Errorf("a sender that is slow on the whole: %v, want a timeout", err)
+	}
+	b.bodyTime, b.stepTime = bodyTime, 100*time.Millisecond
 	answer, err := http.Post(server.URL+"/long", "", strings.NewReader("all of it"))
 	if err != nil {
 		t.Fatal(err)

@@ -102,12 +102,12 @@ func (s *Secret) SealInput(dealID string, party int, in Input) []byte {
 func (s *Secret) OpenInput(dealID string, party int, sealed []byte) (Input, error) {
 	plain, err := s.inputs.Open(nil, nil, sealed, place(dealID, party))
 	if err != nil {
-		return Input{}, fmt.Errorf("input of party %d of deal %s does not open: another server secret, or a changed row", party, dealID)
+		return Input{}, fmt.Errorf("a stored input does not open: party %d of deal %s: another server secret, or a changed row", party, dealID)
 	}
 	salt, rest, ok := cut(plain)
 	saltBytes, canonical, ok2 := cut(rest)
 	if !ok || !ok2 {
-		return Input{}, fmt.Errorf("input of party %d of deal %s is malformed", party, dealID)
+		return Input{}, fmt.Errorf("a stored input is malformed: party %d of deal %s", party, dealID)
 	}
 	return Input{Canonical: canonical, Salt: string(salt), SaltBytes: saltBytes}, nil
 }

@@ -38,13 +38,14 @@ type SealedInput struct {
 	Sealed []byte
 }
 
-// LiveInput reads a sealed input of any deal that has not ended, or ErrNotFound.
-func (s *Store) LiveInput(ctx context.Context) (in SealedInput, err error) {
-	err = s.pool.QueryRow(ctx, liveInputSQL).Scan(&in.DealID, &in.Party, &in.Sealed)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return in, ErrNotFound
+// LiveInputs reads a few sealed inputs of deals that have not ended.
+func (s *Store) LiveInputs(ctx context.Context) ([]SealedInput, error) {
+	rows, err := s.pool.Query(ctx, liveInputSQL)
+	if err != nil {
+		return nil, outage(err)
 	}
-	return in, outage(err)
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[SealedInput])
+	return all, outage(err)
 }
 
 // Live counts what needs the server secret that it was sealed under: deals that

@@ -61,6 +61,9 @@ func (w Want) Of(bytes int) Want {
 	return w
 }
 
+// Inputs reports whether the sealed inputs are wanted.
+func (w Want) Inputs() bool { return w.inputs }
+
 // Only wants one party's part.
 func Only(party int) Want { return Want{party, party, false, 0} }
 

@@ -1,9 +1,9 @@
--- A sealed input of a deal that has not ended, if there is one. Each half has an index of its own.
+-- Sealed inputs of deals that have not ended, the latest first, at most 8. Each half has an index of its own.
 WITH revealing AS (
-    (SELECT deal_id FROM deals WHERE phase = 'REVEALING' AND reveals_closed_at IS NULL ORDER BY reveal_deadline)
+    (SELECT deal_id FROM deals WHERE phase = 'REVEALING' AND reveals_closed_at IS NULL ORDER BY reveal_deadline DESC LIMIT 8)
     UNION ALL
-    (SELECT deal_id FROM deals WHERE phase = 'REVEALING' AND reveals_closed_at IS NOT NULL ORDER BY greatest(reveals_closed_at, round_time))
+    (SELECT deal_id FROM deals WHERE phase = 'REVEALING' AND reveals_closed_at IS NOT NULL ORDER BY greatest(reveals_closed_at, round_time) DESC LIMIT 8)
 )
 SELECT r.deal_id, r.party, r.sealed
 FROM revealing d CROSS JOIN LATERAL (SELECT deal_id, party, sealed FROM reveals WHERE deal_id = d.deal_id AND sealed IS NOT NULL LIMIT 1) AS r
-LIMIT 1
+LIMIT 8
