@@ -9,8 +9,9 @@ import (
 )
 
 // elsewhere are the codes that other packages reach: e2e/trust tampers with the
-// log, e2e/outage stops the database, and e2e/abuse sends too much.
-var elsewhere = []problem.Code{problem.LogInconsistent, problem.Unavailable, problem.Overloaded}
+// log and with the deals, e2e/outage stops the database, and e2e/abuse sends too
+// much.
+var elsewhere = []problem.Code{problem.LogInconsistent, problem.TagTaken, problem.Unavailable, problem.Overloaded}
 
 // unseen are the codes of the error table that no test here has reached.
 func unseen() (missing []problem.Code) {

@@ -57,7 +57,7 @@ func (b *badDay) steal(key *signing.Signer) (entry [32]byte, index int64, err er
 		b.T.Fatal(err)
 	}
 	log := translog.NewClient(b.Stack.LogAppendURL(localstack.LogServer), b.Stack.LogReadURL(localstack.LogServer), strings.TrimSpace(string(secret)))
-	index, err = log.Append(b.T.Context(), entry, signature)
+	index, err = log.Append(b.T.Context(), entry, signature, translog.Tag{})
 	return entry, index, err
 }
 

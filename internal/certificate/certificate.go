@@ -99,6 +99,10 @@ func Parse(signingBytes []byte) (Payload, error) {
 // public log shows nothing else of it.
 func Entry(signingBytes []byte) [32]byte { return sha256.Sum256(signingBytes) }
 
+// Tag is the tag of a deal's log entry: the log takes one entry with it. It says
+// nothing of the deal to who does not know its id.
+func Tag(dealID string) [32]byte { return sha256.Sum256([]byte("fairpact deal\x00" + dealID)) }
+
 // Properties are the guarantee flags that are true of a certificate.
 func Properties(outcome, algorithmID, retention string) []string {
 	flags := []string{"inputs-committed-before-reveal"}

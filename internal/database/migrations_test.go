@@ -40,8 +40,8 @@ var (
 	anyDefault = regexp.MustCompile(` DEFAULT\b`)
 	literal    = regexp.MustCompile(` DEFAULT (''|[-+]?[0-9.]+|TRUE|FALSE|NULL)(::[A-Z0-9_.\[\]]+)? `)
 	serial     = regexp.MustCompile(` (SMALL|BIG)?SERIAL[248]? `)
-	// onTable finds the table that an index or a row is for.
-	onTable = regexp.MustCompile(`^(?:CREATE (?:UNIQUE )?INDEX .*?\bON|INSERT INTO) (?:ONLY )?([^\s(]+)`)
+	// onTable finds the table that an index, a trigger or a row is for.
+	onTable = regexp.MustCompile(`^(?:CREATE (?:(?:UNIQUE )?INDEX|TRIGGER) .*?\bON|INSERT INTO) (?:ONLY )?([^\s(]+)`)
 	// brackets hold commas that part no clauses, as in NUMERIC(10, 2)
 	brackets = regexp.MustCompile(`\([^()]*\)`)
 )
@@ -177,6 +177,7 @@ func TestMigrationsDisturbNobody(t *testing.T) {
 func TestDisturbancesAreFound(t *testing.T) {
 	for migration, found := range map[string]int{
 		`CREATE TABLE a (b text NOT NULL UNIQUE); CREATE UNIQUE INDEX ON a (b); INSERT INTO a (b) VALUES ('x');`:                                                 0,
+		`CREATE TABLE s.a (b text); CREATE TRIGGER t BEFORE UPDATE OR DELETE ON s.a EXECUTE FUNCTION f();`:                                                       0,
 		"CREATE TABLE s.a (\n b int -- DROP\n);\nCREATE INDEX a_b ON s.a (b);":                                                                                   0,
 		`CREATE TABLE a (b text PRIMARY KEY, at timestamptz DEFAULT now()); CREATE TABLE c (n bigserial, b text REFERENCES a(b), FOREIGN KEY (b) REFERENCES a);`: 0,
 		`ALTER TABLE deals ADD COLUMN a jsonb DEFAULT '{"x": now()}'::jsonb, ADD COLUMN b int DEFAULT -1 NOT NULL, ADD COLUMN c bool DEFAULT false;`:             0,
@@ -185,45 +186,46 @@ func TestDisturbancesAreFound(t *testing.T) {
 		"-- +goose NO TRANSACTION\n-- +goose Up\ncreate index concurrently deals_note on deals (note); COMMENT ON TABLE deals IS 'a; DROP TABLE b';": 0,
 		"-- +goose Up\nCREATE TABLE a ();\n-- +goose Down\nDROP TABLE a;":                                                                            0,
 
-		`DROP TABLE deals;`:                                                                   1,
-		`drop index deals_drawing`:                                                            1,
-		`TRUNCATE deals;`:                                                                     1,
-		`UPDATE deals SET mode = 'open';`:                                                     1,
-		`DELETE FROM deals;`:                                                                  1,
-		`INSERT INTO deals DEFAULT VALUES;`:                                                   1,
-		`REVOKE ALL ON deals FROM x;`:                                                         1,
-		`ALTER TABLE deals DROP COLUMN mode;`:                                                 1,
-		`ALTER TABLE deals RENAME COLUMN mode TO m;`:                                          1,
-		`ALTER TABLE deals RENAME TO d;`:                                                      1,
-		`ALTER TABLE deals ALTER COLUMN parties TYPE bigint;`:                                 1,
-		`ALTER TABLE deals ALTER mode SET NOT NULL;`:                                          1,
-		`ALTER TABLE deals ADD COLUMN note text NOT NULL;`:                                    1,
-		`ALTER TABLE deals ADD COLUMN note text UNIQUE;`:                                      1,
-		`ALTER TABLE deals ADD COLUMN note text CHECK (note <> '');`:                          1,
-		`ALTER TABLE deals ADD COLUMN owner bytea REFERENCES api_keys (key_hash);`:            1,
-		`ALTER TABLE deals ADD CONSTRAINT short CHECK (length(mode) < 9);`:                    1,
-		`ALTER TABLE deals ADD COLUMN a text, DROP COLUMN mode;`:                              1,
-		"ALTER TABLE deals\n  ADD COLUMN a text,\n  ALTER COLUMN mode DROP DEFAULT;":          1,
-		`ALTER TYPE kind RENAME VALUE 'a' TO 'b';`:                                            1,
-		`CREATE INDEX deals_note ON deals (note);`:                                            1, // no write while it is built
-		"-- +goose Up\nCREATE INDEX CONCURRENTLY deals_note ON deals (note);":                 1, // fails in a transaction
-		`CREATE TABLE notes (deal_id text REFERENCES deals (deal_id));`:                       1, // no write while it is added, and no deal goes without its notes
-		`CREATE TABLE notes (deal_id text, FOREIGN KEY (deal_id) REFERENCES deals(deal_id));`: 1,
-		`CREATE TABLE later PARTITION OF deals FOR VALUES IN ('x');`:                          1, // who reads deals reads it, too
-		`CREATE TABLE later (a text) INHERITS(deals);`:                                        1,
-		`CREATE TABLE IF NOT EXISTS deals (a text); INSERT INTO deals (a) VALUES ('x');`:      1, // there may be one
-		`ALTER TABLE deals ADD COLUMN at timestamptz DEFAULT clock_timestamp();`:              1, // writes each row anew
-		`ALTER TABLE deals ADD COLUMN n bigint DEFAULT nextval('s') NOT NULL;`:                1,
-		`ALTER TABLE deals ADD COLUMN n bigserial;`:                                           1,
-		`CREATE UNIQUE INDEX CONCURRENTLY deals_note ON deals (note);`:                        1,
-		`CREATE TRIGGER t BEFORE INSERT ON deals EXECUTE FUNCTION f();`:                       1,
-		`CREATE TABLE a (); DROP TABLE b; /* */ ALTER TABLE b RENAME TO c;`:                   2,
-		"-- +goose StatementBegin\nDO $$ BEGIN EXECUTE 'DROP TABLE deals'; END $$;":           2,
-		`CREATE OR REPLACE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1';`:              1,
-		`WITH gone AS (DELETE FROM deals RETURNING 1) INSERT INTO a SELECT * FROM gone;`:      1,
-		`CREATE TABLE kept AS SELECT * FROM deals; DROP TABLE IF EXISTS deals CASCADE;`:       1,
-		`ALTER TABLE ONLY deals ADD COLUMN a text;`:                                           1,
-		`ALTER TABLE deals ADD COLUMN a bigint GENERATED ALWAYS AS (parties) STORED;`:         1,
+		`DROP TABLE deals;`:                                                                        1,
+		`drop index deals_drawing`:                                                                 1,
+		`TRUNCATE deals;`:                                                                          1,
+		`UPDATE deals SET mode = 'open';`:                                                          1,
+		`DELETE FROM deals;`:                                                                       1,
+		`INSERT INTO deals DEFAULT VALUES;`:                                                        1,
+		`REVOKE ALL ON deals FROM x;`:                                                              1,
+		`ALTER TABLE deals DROP COLUMN mode;`:                                                      1,
+		`ALTER TABLE deals RENAME COLUMN mode TO m;`:                                               1,
+		`ALTER TABLE deals RENAME TO d;`:                                                           1,
+		`ALTER TABLE deals ALTER COLUMN parties TYPE bigint;`:                                      1,
+		`ALTER TABLE deals ALTER mode SET NOT NULL;`:                                               1,
+		`ALTER TABLE deals ADD COLUMN note text NOT NULL;`:                                         1,
+		`ALTER TABLE deals ADD COLUMN note text UNIQUE;`:                                           1,
+		`ALTER TABLE deals ADD COLUMN note text CHECK (note <> '');`:                               1,
+		`ALTER TABLE deals ADD COLUMN owner bytea REFERENCES api_keys (key_hash);`:                 1,
+		`ALTER TABLE deals ADD CONSTRAINT short CHECK (length(mode) < 9);`:                         1,
+		`ALTER TABLE deals ADD COLUMN a text, DROP COLUMN mode;`:                                   1,
+		"ALTER TABLE deals\n  ADD COLUMN a text,\n  ALTER COLUMN mode DROP DEFAULT;":               1,
+		`ALTER TYPE kind RENAME VALUE 'a' TO 'b';`:                                                 1,
+		`CREATE INDEX deals_note ON deals (note);`:                                                 1, // no write while it is built
+		"-- +goose Up\nCREATE INDEX CONCURRENTLY deals_note ON deals (note);":                      1, // fails in a transaction
+		`CREATE TABLE notes (deal_id text REFERENCES deals (deal_id));`:                            1, // no write while it is added, and no deal goes without its notes
+		`CREATE TABLE notes (deal_id text, FOREIGN KEY (deal_id) REFERENCES deals(deal_id));`:      1,
+		`CREATE TABLE later PARTITION OF deals FOR VALUES IN ('x');`:                               1, // who reads deals reads it, too
+		`CREATE TABLE later (a text) INHERITS(deals);`:                                             1,
+		`CREATE TABLE IF NOT EXISTS deals (a text); INSERT INTO deals (a) VALUES ('x');`:           1, // there may be one
+		`ALTER TABLE deals ADD COLUMN at timestamptz DEFAULT clock_timestamp();`:                   1, // writes each row anew
+		`ALTER TABLE deals ADD COLUMN n bigint DEFAULT nextval('s') NOT NULL;`:                     1,
+		`ALTER TABLE deals ADD COLUMN n bigserial;`:                                                1,
+		`CREATE UNIQUE INDEX CONCURRENTLY deals_note ON deals (note);`:                             1,
+		`CREATE TRIGGER t BEFORE INSERT ON deals EXECUTE FUNCTION f();`:                            1,
+		`CREATE TABLE s.a (b text); CREATE TRIGGER t BEFORE UPDATE ON deals EXECUTE FUNCTION f();`: 1,
+		`CREATE TABLE a (); DROP TABLE b; /* */ ALTER TABLE b RENAME TO c;`:                        2,
+		"-- +goose StatementBegin\nDO $$ BEGIN EXECUTE 'DROP TABLE deals'; END $$;":                2,
+		`CREATE OR REPLACE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1';`:                   1,
+		`WITH gone AS (DELETE FROM deals RETURNING 1) INSERT INTO a SELECT * FROM gone;`:           1,
+		`CREATE TABLE kept AS SELECT * FROM deals; DROP TABLE IF EXISTS deals CASCADE;`:            1,
+		`ALTER TABLE ONLY deals ADD COLUMN a text;`:                                                1,
+		`ALTER TABLE deals ADD COLUMN a bigint GENERATED ALWAYS AS (parties) STORED;`:              1,
 	} {
 		if bad := disturbs(migration); len(bad) != found {
 			t.Errorf("%s\n  found %q, want %d", migration, bad, found)

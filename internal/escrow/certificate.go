@@ -89,6 +89,9 @@ func (s *Service) finish(ctx context.Context, c *store.Certificate) (*store.Cert
 	if err != nil || c.LeafIndex != nil {
 		return c, err
 	}
+	if errors.Is(cause, translog.ErrTagTaken) {
+		return nil, problem.New(problem.LogInconsistent, "the log has another certificate of this deal, and this service has lost it: give your copy of it, if you have one, to the operator of this deployment").Because(cause)
+	}
 	reason := "the transparency log is out of reach"
 	switch {
 	case errors.Is(cause, translog.ErrRefused), errors.Is(cause, translog.ErrInconsistent):

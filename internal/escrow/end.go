@@ -171,14 +171,14 @@ func (s *Service) certify(d *Deal, now *store.Snapshot, inputs []sealing.Input, 
 	if err != nil {
 		return err
 	}
-	e.CertID, e.Payload, e.MAC = &id, payload, s.payloadMAC(id, payload)
+	e.CertID, e.Payload, e.MAC = &id, payload, payloadMAC(s.secret, id, payload)
 	return nil
 }
 
 // payloadMAC marks a payload as made here. The signature says that this service
 // decided so; a row that somebody else wrote into the database must not get one.
-func (s *Service) payloadMAC(certID string, payload []byte) []byte {
-	return s.secret.MAC([]byte("certificate"), []byte(certID), payload)
+func payloadMAC(secret *sealing.Secret, certID string, payload []byte) []byte {
+	return secret.MAC([]byte("certificate"), []byte(certID), payload)
 }
 
 // certificateOf is the pending certificate that an ending stored.

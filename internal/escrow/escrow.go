@@ -58,7 +58,7 @@ type Keys interface {
 
 // Log is the transparency log.
 type Log interface {
-	Append(ctx context.Context, entry [32]byte, signature string) (leafIndex int64, err error)
+	Append(ctx context.Context, entry [32]byte, signature string, tag translog.Tag) (leafIndex int64, err error)
 	Inclusion(ctx context.Context, entry [32]byte, leafIndex int64) (translog.Inclusion, error)
 }
 
@@ -97,6 +97,8 @@ type Service struct {
 	loads  singleflight.Group // by deal
 	steps  singleflight.Group // by deal and step
 	issues singleflight.Group // by certificate
+
+	contradicted contradictions
 }
 
 // hash is the SHA-256 of what a cache is asked for.

@@ -66,7 +66,8 @@ type ledger struct {
 	pen       *signing.Signer // signs the heads
 	mu        sync.Mutex
 	leaves    [][32]byte
-	taken     []string               // the signature of each leaf
+	taken     []string // the signature of each leaf
+	tags      map[translog.Tag][32]byte
 	appending func(add func()) error // add appends the entry
 	reading   func(*translog.Inclusion) error
 }
@@ -77,13 +78,25 @@ func (l *ledger) fail(appending func(add func()) error, reading func(*translog.I
 	l.appending, l.reading = appending, reading
 }
 
-func (l *ledger) Append(_ context.Context, entry [32]byte, signature string) (int64, error) {
+func (l *ledger) Append(_ context.Context, entry [32]byte, signature string, tag translog.Tag) (int64, error) {
 	l.mu.Lock()
 	hook := l.appending
 	l.mu.Unlock()
+	l.mu.Lock()
+	owner, tagged := l.tags[tag]
+	l.mu.Unlock()
+	if tagged && owner != entry {
+		return 0, translog.ErrTagTaken
+	}
 	add := func() int64 {
 		l.mu.Lock()
 		defer l.mu.Unlock()
+		if l.tags == nil {
+			l.tags = make(map[translog.Tag][32]byte)
+		}
+		if tag != (translog.Tag{}) {
+			l.tags[tag] = entry
+		}
 		if !slices.Contains(l.leaves, entry) {
 			l.leaves, l.taken = append(l.leaves, entry), append(l.taken, signature)
 		}
@@ -115,6 +128,12 @@ func (l *ledger) Inclusion(ctx context.Context, entry [32]byte, index int64) (tr
 		err = l.reading(&in)
 	}
 	return in, err
+}
+
+func (l *ledger) empty() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.leaves, l.taken, l.tags = nil, nil, nil
 }
 
 func (l *ledger) size() int {

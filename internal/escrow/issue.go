@@ -43,34 +43,50 @@ func (s *Service) issueBounded(ctx context.Context, c *store.Certificate) bool {
 // processes may be at it: the first to store signature and leaf stands, and
 // nobody is handed a certificate without a stored leaf. Calls of one process
 // that want the same certificate issue it once.
+//
+// The log takes one certificate of a deal. Where it has another one, the deal's
+// rows were changed or restored after it was issued: the error is
+// translog.ErrTagTaken, and Adopt puts the one of the log back.
 func (s *Service) issueCertificate(ctx context.Context, c *store.Certificate) error {
-	_, err, _ := s.issues.Do(c.CertID, func() (any, error) { return nil, s.issueOnce(ctx, c) })
+	_, err, _ := s.issues.Do(c.CertID, func() (any, error) {
+		if err := s.contradicted.of(c.DealID, c.CertID); err != nil {
+			return nil, err
+		}
+		err := s.issueOnce(ctx, c)
+		if errors.Is(err, translog.ErrTagTaken) {
+			s.contradicted.add(c.DealID, c.CertID, err)
+			s.logger.ErrorContext(ctx, "the log has another certificate of this deal", "deal_id", c.DealID, "cert_id", c.CertID, "err", err)
+		}
+		return nil, err
+	})
 	return err
 }
 
 func (s *Service) issueOnce(ctx context.Context, c *store.Certificate) error {
 	var signature string
-	var key signing.Key
+	var facts checked
 	var err error
 	if c.Signature != nil {
 		signature = *c.Signature
-		key, err = s.keys.SignerOf(c.Payload, signature)
+		facts, err = s.check(c)
 	}
 	if c.Signature == nil || err != nil { // none, or one that verifies under no key of the set
-		if signature, key, err = s.sign(ctx, c); err != nil {
+		if signature, facts, err = s.sign(ctx, c); err != nil {
 			return err
 		}
 	}
-	index, err := s.log.Append(ctx, certificate.Entry(c.Payload), signature)
+	entry, tag := certificate.Entry(c.Payload), certificate.Tag(facts.dealID) // what was signed, whatever the row says
+	index, err := s.log.Append(ctx, entry, signature, tag)
 	// A key that was retired in between may hold no new leaf: sign with the current one.
-	if err == nil && !key.MayHold(index) || errors.Is(err, translog.ErrRefused) && key.State != signing.StateCurrent {
+	if err == nil && !facts.key.MayHold(index) || errors.Is(err, translog.ErrRefused) && facts.key.State != signing.StateCurrent {
 		if signature, _, err = s.sign(ctx, c); err != nil {
 			return err
 		}
-		index, err = s.log.Append(ctx, certificate.Entry(c.Payload), signature)
+		index, err = s.log.Append(ctx, entry, signature, tag)
 	}
 	if err != nil {
-		if c.Signature == nil || *c.Signature != signature {
+		// The signature of a second certificate is dropped: it was shown to nobody.
+		if !errors.Is(err, translog.ErrTagTaken) && (c.Signature == nil || *c.Signature != signature) {
 			keeping, cancel := context.WithTimeout(context.WithoutCancel(ctx), issueBound)
 			defer cancel()
 			if kept := s.store.SetSignature(keeping, c.CertID, signature, c.Signature); kept != nil {
@@ -91,18 +107,18 @@ func (s *Service) issueOnce(ctx context.Context, c *store.Certificate) error {
 	return nil
 }
 
-// sign signs what this service decided, and returns the signature and its key.
-func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, signing.Key, error) {
-	if !hmac.Equal(c.MAC, s.payloadMAC(c.CertID, c.Payload)) {
-		return "", signing.Key{}, fmt.Errorf("foreign certificate: %s was not written by this service, or under another server secret, and is never signed", c.CertID)
+// sign signs what this service decided, and returns the signature and what it says.
+func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, checked, error) {
+	if !hmac.Equal(c.MAC, payloadMAC(s.secret, c.CertID, c.Payload)) {
+		return "", checked{}, fmt.Errorf("foreign certificate: %s was not written by this service, or under another server secret, and is never signed", c.CertID)
 	}
 	signature, err := s.signer.Sign(ctx, certificate.Entry(c.Payload))
 	if err != nil {
-		return "", signing.Key{}, fmt.Errorf("signing: %w", err)
+		return "", checked{}, fmt.Errorf("signing: %w", err)
 	}
 	crash.Point("escrow.signed")
 	signed := *c
 	signed.Signature = &signature
 	facts, err := s.check(&signed) // the next reader of the certificate finds it checked
-	return signature, facts.key, err
+	return signature, facts, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -11,9 +12,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/fairpact/fairpact/internal/certificate"
 	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/store"
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
@@ -136,7 +139,7 @@ func TestLogAnswerLost(t *testing.T) {
 func TestCrashAfterTheAppend(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	of(h.log.Append(t.Context(), [32]byte{1}, "es256:00")).ok(t)
+	of(h.log.Append(t.Context(), [32]byte{1}, "es256:00", translog.Tag{})).ok(t)
 	h.log.fail(func(add func()) error {
 		add()
 		return translog.ErrUnavailable
@@ -151,6 +154,45 @@ func TestCrashAfterTheAppend(t *testing.T) {
 	same(t, g.attended(t).published(t), c)
 	if h.pen.signatures() != 2 {
 		t.Error("a published certificate is signed again")
+	}
+}
+
+// Where the log has another certificate of the deal, the second one is tried once
+// by each process, its signature is not kept, and readers are told.
+func TestASecondCertificateIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	g := pending(t, h)
+	of(h.log.Append(t.Context(), [32]byte{1}, "es256:00", certificate.Tag(g.id))).ok(t)
+	worker, before := h.replica(), h.pen.signatures()
+	for range 3 {
+		of(worker.Attend(t.Context(), g.id)).ok(t)
+		g.certificate(t, worker).refused(t, problem.LogInconsistent)
+	}
+	if n := h.pen.signatures() - before; n != 1 || g.pendingCertificate(t).Signature != nil || h.log.size() != 1 {
+		t.Errorf("signed %d times, stored %v, %d leaves", n, g.pendingCertificate(t).Signature, h.log.size())
+	}
+	g.exec(t, "UPDATE certificates SET created_at = created_at - 60")
+	for who, lists := range map[*escrow.Service]bool{worker: false, h.replica(): true} {
+		if listed := slices.ContainsFunc(of(who.Due(t.Context(), time.Second)).ok(t), func(d store.Due) bool { return d.DealID == g.id }); listed != lists {
+			t.Errorf("the deal is listed: %t, want %t", listed, lists)
+		}
+	}
+}
+
+// The log is told the deal that was signed, whatever the certificate's row says.
+func TestTheTagIsOfTheSignedDeal(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.log.fail(func(func()) error { return translog.ErrUnavailable }, nil)
+	g, other := lastReveal(t, h), h.split(t, nil).revealed(t)
+	h.log.fail(nil, nil)
+	h.exec(t, "UPDATE certificates SET deal_id = 'd_x' WHERE deal_id = $1", other.id)
+	h.exec(t, "UPDATE certificates SET deal_id = $2 WHERE deal_id = $1", g.id, other.id)
+	h.exec(t, "UPDATE deals SET cert_id = (SELECT cert_id FROM deals WHERE deal_id = $1) WHERE deal_id = $2", g.id, other.id)
+	of(h.replica().Attend(t.Context(), other.id)).ok(t)
+	if _, ok := h.log.tags[certificate.Tag(g.id)]; !ok || len(h.log.tags) != 1 {
+		t.Errorf("tags %v, want that of %s alone", h.log.tags, g.id)
 	}
 }
 

@@ -110,11 +110,11 @@ func (w wary) Sign(ctx context.Context, digest [32]byte) (string, error) {
 	return signature, errors.Join(err, w.at("sign"))
 }
 
-func (w wary) Append(ctx context.Context, entry [32]byte, signature string) (int64, error) {
+func (w wary) Append(ctx context.Context, entry [32]byte, signature string, tag translog.Tag) (int64, error) {
 	if err := w.at("append"); err != nil {
 		return 0, err
 	}
-	index, err := w.e.real.Append(ctx, entry, signature)
+	index, err := w.e.real.Append(ctx, entry, signature, tag)
 	return index, errors.Join(err, w.at("logged"))
 }
 
@@ -170,7 +170,7 @@ func (e *estate) fill(t *testing.T, n int) {
 		entry := certificate.Entry([]byte(rand.Text()))
 		signature, err := e.pen.Signer.Sign(t.Context(), entry)
 		if err == nil {
-			_, err = e.real.Append(bounded(t), entry, signature)
+			_, err = e.real.Append(bounded(t), entry, signature, translog.Tag{})
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 func certified(t *testing.T, h *house) (g *game, certID string) {
 	t.Helper()
 	for range 3 {
-		of(h.log.Append(t.Context(), certificate.Entry([]byte(show(h.log.size()))), "es256:00")).ok(t)
+		of(h.log.Append(t.Context(), certificate.Entry([]byte(show(h.log.size()))), "es256:00", translog.Tag{})).ok(t)
 	}
 	g = h.split(t, nil).revealed(t).attended(t)
 	return g, g.certID(t)
@@ -118,7 +118,7 @@ func TestAHeadOfAClosedKeyProvesNothing(t *testing.T) {
 	h.keys = keySetOf(t, current.PublicKey(), h.pen.PublicKey(), 4)
 	checkReport(t, "a head of its time", h.verify(t, id).ok(t), 0)
 	g.certificate(t, h.replica()).ok(t)
-	of(h.log.Append(t.Context(), certificate.Entry([]byte("one more")), "es256:00")).ok(t)
+	of(h.log.Append(t.Context(), certificate.Entry([]byte("one more")), "es256:00", translog.Tag{})).ok(t)
 	checkReport(t, "a later head", h.verify(t, id).ok(t), inclusion)
 	g.certificate(t, h.replica()).refused(t, problem.LogInconsistent)
 	h.log.pen = current.Signer

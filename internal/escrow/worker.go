@@ -7,13 +7,15 @@ import (
 
 	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/store"
+	"github.com/fairpact/fairpact/internal/translog"
 )
 
 const listLimit = 1000 // of each kind in one listing; the next one brings more
 
-// Due lists the deals that need the worker within the horizon.
+// Due lists the deals that need the worker within the horizon, without those
+// whose certificate the log refused for good.
 func (s *Service) Due(ctx context.Context, horizon time.Duration) ([]store.Due, error) {
-	return s.store.Due(ctx, int64(horizon/time.Second), listLimit, deal.DrawDelay)
+	return s.store.Due(ctx, int64(horizon/time.Second), listLimit, deal.DrawDelay, s.contradicted.deals())
 }
 
 // Complete lists deals in which nobody is missing and that a dead process did
@@ -56,7 +58,11 @@ func (s *Service) Attend(ctx context.Context, dealID string) (again time.Duratio
 		if err != nil || c.LeafIndex != nil {
 			return 0, err
 		}
-		return 0, s.issueCertificate(ctx, c)
+		err = s.issueCertificate(ctx, c)
+		if errors.Is(err, translog.ErrTagTaken) { // trying again does not help
+			return 0, nil
+		}
+		return 0, err
 	}
 	if at, ok := s.rules(d, now).DueAt(); ok {
 		wait := min(at, now.Now+3600)*1000 - now.NowMilli

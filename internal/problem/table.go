@@ -39,6 +39,7 @@ const (
 	InputsNotReady        Code = "INPUTS_NOT_READY"
 	IdempotencyKeyReused  Code = "IDEMPOTENCY_KEY_REUSED"
 	IdempotencyInProgress Code = "IDEMPOTENCY_IN_PROGRESS"
+	TagTaken              Code = "TAG_TAKEN"
 
 	RateLimited       Code = "RATE_LIMITED"
 	Overloaded        Code = "OVERLOADED"
@@ -87,6 +88,7 @@ var Table = []Entry{
 	{InputsNotReady, 409, "inputs of an open deal are given out once it is COMPUTED"},
 	{IdempotencyKeyReused, 409, "the Idempotency-Key was used with another body"},
 	{IdempotencyInProgress, 409, "a request with this Idempotency-Key is still running"},
+	{TagTaken, 409, "on the private append port: the log has another certificate of the deal"},
 
 	{RateLimited, 429, "this address or API key has used up what it may take in a minute"},
 	{Internal, 500, "an unforeseen fault inside the service"},

@@ -16,7 +16,7 @@ const (
 // due returns when a deal is listed, in milliseconds from now.
 func (f *fixture) due(t *testing.T, d *store.Declaration, horizon int64) (in int64, listed bool) {
 	t.Helper()
-	all, err := f.Due(t.Context(), horizon, 1000, deal.DrawDelay)
+	all, err := f.Due(t.Context(), horizon, 1000, deal.DrawDelay, nil)
 	check(t, err)
 	for _, one := range all {
 		if one.DealID == d.DealID {
@@ -138,7 +138,7 @@ func TestListingsAreLimited(t *testing.T) {
 		f.leave(t, left, true)
 		complete = append(complete, left.DealID)
 	}
-	due, err := f.Due(t.Context(), horizon, 3, deal.DrawDelay)
+	due, err := f.Due(t.Context(), horizon, 3, deal.DrawDelay, nil)
 	if err != nil || len(due) != 3 {
 		t.Errorf("3 of 5 overdue deals: %d, %v", len(due), err)
 	}

@@ -35,7 +35,7 @@ func calls(s *store.Store, dealID string) map[string]func(context.Context) error
 		"CertificateOf": func(ctx context.Context) error { return second(s.CertificateOf(ctx, dealID)) },
 		"SetSignature":  func(ctx context.Context) error { return s.SetSignature(ctx, "c_1", "x", nil) },
 		"Publish":       func(ctx context.Context) error { return second(s.Publish(ctx, store.Publication{CertID: "c_1"})) },
-		"Due":           func(ctx context.Context) error { return second(s.Due(ctx, 3, 10, 60)) },
+		"Due":           func(ctx context.Context) error { return second(s.Due(ctx, 3, 10, 60, nil)) },
 		"Complete":      func(ctx context.Context) error { return second(s.Complete(ctx, 10)) },
 		"Load":          func(ctx context.Context) error { return second(s.Load(ctx, 60)) },
 		"FindReplay":    func(ctx context.Context) error { return third(s.FindReplay(ctx, random32())) },

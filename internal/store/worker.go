@@ -22,9 +22,10 @@ type Due struct {
 // Due lists the deals whose deadline is at most horizon seconds away and those
 // whose certificate is pending; at most limit of each kind. Complete deals of
 // random.v1 whose round came out or whose last reveal came less than drawDelay
-// seconds ago are left to their parties.
-func (s *Store) Due(ctx context.Context, horizon int64, limit int, drawDelay int64) ([]Due, error) {
-	rows, err := s.pool.Query(ctx, dueSQL, horizon, limit, drawDelay)
+// seconds ago are left to their parties, and so are the pending certificates of
+// the deals in except.
+func (s *Store) Due(ctx context.Context, horizon int64, limit int, drawDelay int64, except []string) ([]Due, error) {
+	rows, err := s.pool.Query(ctx, dueSQL, horizon, limit, drawDelay, append([]string{}, except...))
 	if err != nil {
 		return nil, outage(err)
 	}

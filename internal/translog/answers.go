@@ -93,6 +93,8 @@ func toProblem(err error) *problem.Error {
 		return problem.New(problem.HeadNotFound, "%s; leave the size out for the newest head, or use the size of a head that was answered before", err).Because(err)
 	case errors.Is(err, ErrRefused):
 		return problem.New(problem.Forbidden, "%s; send the SHA-256 digest of a certificate's signing bytes with its es256 signature by a key of the deployment", detail(err, ErrRefused)).Because(err)
+	case errors.Is(err, ErrTagTaken):
+		return problem.New(problem.TagTaken, "the log has another certificate of this deal, %s: do not send this one again, and adopt the one that was logged with `fairpactctl certificate adopt`", detail(err, ErrTagTaken)).Because(err)
 	case errors.Is(err, ErrUnavailable):
 		return problem.New(problem.Unavailable, "the log's database or signer did not answer in time; send the same request again: an entry is never logged twice").After(1).Because(err)
 	}

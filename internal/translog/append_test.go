@@ -29,7 +29,7 @@ func TestConcurrentAppends(t *testing.T) {
 		group.Go(func() {
 			n := c % distinct
 			l := replicas[rand.IntN(2)]
-			appended, err := l.Append(ctx, entryOf(n), signatures[n])
+			appended, err := l.Append(ctx, entryOf(n), signatures[n], Tag{})
 			if err != nil {
 				t.Errorf("entry %d: %v", n, err)
 				return
@@ -91,7 +91,7 @@ func TestAppendsShareBatchesAndHeads(t *testing.T) {
 	for n := range 50 {
 		signature := d.sign(t, entryOf(n))
 		group.Go(func() {
-			if _, err := l.Append(within(t, time.Minute), entryOf(n), signature); err != nil {
+			if _, err := l.Append(within(t, time.Minute), entryOf(n), signature, Tag{}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -150,7 +150,7 @@ func TestAdmission(t *testing.T) {
 		}{head.Digest(), head.Signature}
 	}
 	for name, c := range cases {
-		if _, err := l.Append(within(t, 10*time.Second), c.entry, c.signature); !errors.Is(err, ErrRefused) {
+		if _, err := l.Append(within(t, 10*time.Second), c.entry, c.signature, Tag{}); !errors.Is(err, ErrRefused) {
 			t.Errorf("%s: %v, want ErrRefused", name, err)
 		}
 	}
@@ -167,7 +167,7 @@ func TestUnstoredHeadIsRefused(t *testing.T) {
 	gate := &gatedSigner{Signer: d.signer, entered: make(chan struct{}, 100), pass: make(chan struct{})}
 	l := d.open(t, d.pool, gate)
 	head := root{5, refRoot(data(0, 5))}.head("")
-	_, err := l.Append(within(t, 10*time.Second), head.Digest(), d.sign(t, head.Digest()))
+	_, err := l.Append(within(t, 10*time.Second), head.Digest(), d.sign(t, head.Digest()), Tag{})
 	if !errors.Is(err, ErrRefused) {
 		t.Errorf("%v, want ErrRefused", err)
 	}
@@ -182,12 +182,12 @@ func TestAppendEnds(t *testing.T) {
 	l := d.open(t, d.pool, gate)
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	if _, err := l.Append(gone, entryOf(1), d.sign(t, entryOf(1))); !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.Canceled) {
+	if _, err := l.Append(gone, entryOf(1), d.sign(t, entryOf(1)), Tag{}); !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.Canceled) {
 		t.Errorf("a caller that has left: %v", err)
 	}
 	result := make(chan error)
 	go func() {
-		_, err := l.Append(t.Context(), entryOf(2), d.sign(t, entryOf(2)))
+		_, err := l.Append(t.Context(), entryOf(2), d.sign(t, entryOf(2)), Tag{})
 		result <- err
 	}()
 	eventually(t, "sequenced", func() bool { return committedSize(t, d) > 0 })
@@ -198,7 +198,7 @@ func TestAppendEnds(t *testing.T) {
 	if err := <-result; !errors.Is(err, ErrUnavailable) {
 		t.Errorf("waiting at Close: %v", err)
 	}
-	if _, err := l.Append(t.Context(), entryOf(3), d.sign(t, entryOf(3))); !errors.Is(err, ErrUnavailable) {
+	if _, err := l.Append(t.Context(), entryOf(3), d.sign(t, entryOf(3)), Tag{}); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("after Close: %v", err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 const (
 	appendPath = "/v1/append"
-	// maxAppendBody is many times the two hex strings of an append.
+	// maxAppendBody is many times the hex strings of an append.
 	maxAppendBody = 4096
 	appendTimeout = 25 * time.Second
 )
@@ -24,6 +24,8 @@ const (
 type appendRequest struct {
 	Entry     string `json:"entry"`     // 64 lower-case hex digits
 	Signature string `json:"signature"` // es256:…, over the entry
+	// Tag is 64 lower-case hex digits. The release before this one sends none.
+	Tag string `json:"tag,omitempty"`
 }
 
 // AppendHandler serves the private append port to whoever holds the
@@ -57,14 +59,14 @@ func authorize(r *http.Request, want [32]byte) error {
 func (l *Log) serveAppend(r *http.Request) (any, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxAppendBody))
 	if _, over := errors.AsType[*http.MaxBytesError](err); over {
-		return nil, problem.New(problem.BodyTooLarge, "the body is over %d bytes: send {\"entry\": …, \"signature\": …} alone", maxAppendBody)
+		return nil, problem.New(problem.BodyTooLarge, "the body is over %d bytes: send {\"entry\": …, \"signature\": …, \"tag\": …} alone", maxAppendBody)
 	}
 	if err != nil {
 		return nil, problem.New(problem.InvalidJSON, "the body did not arrive whole: send it again")
 	}
 	var request appendRequest
 	if err := json.Unmarshal(body, &request); err != nil {
-		return nil, problem.New(problem.InvalidJSON, "the body is not JSON of the form {\"entry\": string, \"signature\": string}: correct it and send it again")
+		return nil, problem.New(problem.InvalidJSON, "the body is not JSON of the form {\"entry\": string, \"signature\": string, \"tag\": string}: correct it and send it again")
 	}
 	entry, err := parseHash(request.Entry)
 	if err != nil {
@@ -73,7 +75,13 @@ func (l *Log) serveAppend(r *http.Request) (any, error) {
 	if request.Signature == "" {
 		return nil, problem.New(problem.InvalidRequest, "signature is missing: send the es256 signature over the digest in entry")
 	}
+	var tag Tag
+	if request.Tag != "" {
+		if tag, err = parseHash(request.Tag); err != nil {
+			return nil, problem.New(problem.InvalidRequest, "tag has %v: send 64 lower-case hex digits, or no tag", err)
+		}
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), appendTimeout)
 	defer cancel()
-	return l.Append(ctx, entry, request.Signature)
+	return l.Append(ctx, entry, request.Signature, tag)
 }

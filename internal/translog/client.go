@@ -88,15 +88,19 @@ func CheckURL(address string) error {
 	return nil
 }
 
-// Append logs a digest with its signature and returns its index once a published
-// head covers it. It MUST be repeated after ErrUnavailable: the entry may be in
+// Append logs a digest with its signature under a tag and returns its index once
+// a published head covers it. It MUST be repeated after ErrUnavailable: the entry may be in
 // the log, and keeps its index.
-func (c *Client) Append(ctx context.Context, entry [32]byte, signature string) (int64, error) {
+func (c *Client) Append(ctx context.Context, entry [32]byte, signature string, tag Tag) (int64, error) {
 	var appended struct {
 		LeafIndex *int64 `json:"leaf_index"`
 		TreeSize  *int64 `json:"tree_size"`
 	}
-	if err := c.post(ctx, appendPath, appendRequest{Entry: hex.EncodeToString(entry[:]), Signature: signature}, &appended); err != nil {
+	request := appendRequest{Entry: hex.EncodeToString(entry[:]), Signature: signature}
+	if tag != (Tag{}) {
+		request.Tag = hex.EncodeToString(tag[:])
+	}
+	if err := c.post(ctx, appendPath, request, &appended); err != nil {
 		return 0, err
 	}
 	if appended.LeafIndex == nil || appended.TreeSize == nil || *appended.LeafIndex < 0 || *appended.LeafIndex >= *appended.TreeSize {
@@ -292,6 +296,8 @@ func fromError(text string) error {
 	switch problem.Code(code) {
 	case problem.LeafNotFound:
 		kind = ErrNotFound
+	case problem.TagTaken:
+		kind = ErrTagTaken
 	case problem.LogInconsistent:
 		kind = ErrInconsistent
 	case problem.Forbidden, problem.InvalidRequest, problem.InvalidJSON, problem.BodyTooLarge:

@@ -32,7 +32,7 @@ func TestClient(t *testing.T) {
 	ctx := within(t, time.Minute)
 	for n := range 3 {
 		for range 2 {
-			index, err := client.Append(ctx, entryOf(n), d.sign(t, entryOf(n)))
+			index, err := client.Append(ctx, entryOf(n), d.sign(t, entryOf(n)), Tag{})
 			if err != nil || index != int64(n) {
 				t.Fatalf("entry %d: index %d, %v", n, index, err)
 			}
@@ -67,16 +67,16 @@ func TestClient(t *testing.T) {
 	expect("an index past the log", err, ErrNotFound)
 	_, err = client.Inclusion(ctx, entryOf(9), AnyIndex)
 	expect("an entry that is not there", err, ErrNotFound)
-	_, err = client.Append(ctx, entryOf(9), d.sign(t, entryOf(8)))
+	_, err = client.Append(ctx, entryOf(9), d.sign(t, entryOf(8)), Tag{})
 	expect("a wrong signature", err, ErrRefused)
-	_, err = client.Append(ctx, head.Digest(), head.Signature)
+	_, err = client.Append(ctx, head.Digest(), head.Signature, Tag{})
 	expect("a head", err, ErrRefused)
 
 	// A client that is set up wrongly gets no verdict.
-	_, err = NewClient(appendURL, readURL, "another secret").Append(ctx, entryOf(9), d.sign(t, entryOf(9)))
+	_, err = NewClient(appendURL, readURL, "another secret").Append(ctx, entryOf(9), d.sign(t, entryOf(9)), Tag{})
 	expect("a wrong secret", err, ErrUnavailable)
 	swapped := NewClient(readURL, appendURL, secret)
-	_, err = swapped.Append(ctx, entryOf(9), d.sign(t, entryOf(9)))
+	_, err = swapped.Append(ctx, entryOf(9), d.sign(t, entryOf(9)), Tag{})
 	expect("append to the read port", err, ErrUnavailable)
 	_, err = swapped.Inclusion(ctx, entryOf(1), 1)
 	expect("read from the append port", err, ErrUnavailable)
@@ -139,13 +139,13 @@ func TestClientMisshapenAnswers(t *testing.T) {
 		if _, err := client.TreeHead(t.Context()); !errors.Is(err, ErrUnavailable) && !strings.HasPrefix(bad, `{"tree_size":2,"root_hash":"`+hash) && !strings.HasPrefix(bad, `{"tree_size":0`) {
 			t.Errorf("tree head, answer %s: %v", bad, err)
 		}
-		if _, err := client.Append(t.Context(), entry, "s"); !errors.Is(err, ErrUnavailable) && !strings.HasPrefix(bad, `{"tree_size"`) {
+		if _, err := client.Append(t.Context(), entry, "s", Tag{}); !errors.Is(err, ErrUnavailable) && !strings.HasPrefix(bad, `{"tree_size"`) {
 			t.Errorf("append, answer %s: %v", bad, err)
 		}
 	}
 	for _, bad := range []string{`{"leaf_index":1,"tree_size":1}`, `{"leaf_index":-1,"tree_size":1}`, `{"leaf_index":0}`, `{"tree_size":1}`} {
 		answer.Store(bad)
-		if _, err := client.Append(t.Context(), entry, "s"); !errors.Is(err, ErrUnavailable) {
+		if _, err := client.Append(t.Context(), entry, "s", Tag{}); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("append, answer %s: %v", bad, err)
 		}
 	}

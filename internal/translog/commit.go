@@ -23,32 +23,33 @@ const (
 )
 
 // appendTo adds the growth to the log in one statement. It reports false where
-// nothing was added: the committed head is another one, or an entry is in the
-// log or the digest of a head.
+// nothing was added: the committed head is another one, an entry is in the log
+// or the digest of a head, or a tag is taken.
 func appendTo(ctx context.Context, db interface {
 	QueryRow(context.Context, string, ...any) pgx.Row
 }, g *growth) (moved bool, err error) {
 	levels, indexes, hashes := g.rows()
 	// No hashes are an empty array, which equals that of an empty log; nil would be NULL.
 	err = db.QueryRow(ctx, sqlAppendBatch, g.from.size, g.from.hash, append([][]byte{}, g.from.hashes...), g.to.size, g.to.hash, g.to.hashes,
-		g.entries, levels, indexes, hashes).Scan(&moved)
+		g.entries, levels, indexes, hashes, g.tags, g.tagged).Scan(&moved)
 	return moved, fromDatabase(err)
 }
 
-// commit returns the index of each entry: that of its leaf where it has one, else
-// the next free one in the order given, below its ceiling; or refused, or late.
-// The growth is what was added to the committed head that was met. commit returns
-// after the transaction is durable. On an error the outcome may be either; a
-// repeat returns the same indexes.
+// commit returns the place of each entry: its leaf where it has one, else the
+// next free index in the order given, below its ceiling; or refused, or late. A
+// leaf that the log has gets the tag that the entry now comes with. The growth is
+// what was added to the committed head that was met. commit returns after the
+// transaction is durable. On an error the outcome may be either; a repeat returns
+// the same places.
 //
 // It makes three round trips: begin, lock and look up; append; commit.
-func (s *store) commit(ctx context.Context, entries []candidate) (places map[[32]byte]int64, g *growth, err error) {
+func (s *store) commit(ctx context.Context, entries []candidate) (places []place, g *growth, err error) {
 	var head state
-	all := make([][]byte, len(entries))
+	all, named := make([][]byte, len(entries)), make([][]byte, len(entries))
 	for i := range entries {
-		all[i] = entries[i].entry[:]
+		all[i], named[i] = entries[i].entry[:], entries[i].tag[:]
 	}
-	places = make(map[[32]byte]int64, len(entries))
+	leaves, tags := make(map[[32]byte]int64, len(entries)), make(map[Tag]int64, len(entries))
 
 	look := &pgx.Batch{}
 	// Under READ COMMITTED the look-up, sent after the lock, sees all that the
@@ -59,9 +60,18 @@ func (s *store) commit(ctx context.Context, entries []candidate) (places map[[32
 		var entry []byte
 		var index int64
 		_, err := pgx.ForEachRow(rows, []any{&entry, &index}, func() error {
-			if places[[32]byte(entry)] != refused {
-				places[[32]byte(entry)] = index
+			if leaves[[32]byte(entry)] != refused {
+				leaves[[32]byte(entry)] = index
 			}
+			return nil
+		})
+		return err
+	})
+	look.Queue(sqlLookUpTags, named).Query(func(rows pgx.Rows) error {
+		var tag []byte
+		var index int64
+		_, err := pgx.ForEachRow(rows, []any{&tag, &index}, func() error {
+			tags[Tag(tag)] = index
 			return nil
 		})
 		return err
@@ -79,12 +89,14 @@ func (s *store) commit(ctx context.Context, entries []candidate) (places map[[32
 	if err := head.check(); err != nil {
 		return nil, nil, err
 	}
-	if g, err = head.grow(place(head, entries, places)); err != nil || len(g.entries) == 0 {
+	if places, g, err = head.admit(entries, leaves, tags); err != nil || len(g.entries)+len(g.tags) == 0 {
 		return places, g, err
 	}
 	moved, err := appendTo(ctx, tx, g)
-	if err == nil && !moved { // a publisher stored a head with the digest of an entry meanwhile
-		err = unavailable(errors.New("an entry became the digest of a head"))
+	// A publisher stored a head with the digest of an entry meanwhile, or an old
+	// leaf was tagged.
+	if err == nil && !moved {
+		err = unavailable(errors.New("an entry became the digest of a head, or its tag was taken"))
 	}
 	if err != nil {
 		return nil, nil, err
@@ -93,33 +105,51 @@ func (s *store) commit(ctx context.Context, entries []candidate) (places map[[32
 	return places, g, fromDatabase(tx.Commit(ctx))
 }
 
-// place gives each entry that has no place its index after the head, or
-// says why it gets none, and returns the entries that are new.
-func place(head state, entries []candidate, places map[[32]byte]int64) (added [][]byte) {
+// admit returns the place of each candidate and what the log grows by: entries
+// that have no leaf get the next index, or are late. leaves and tags are what
+// the log has of them, and hold their places afterwards.
+func (s state) admit(batch []candidate, leaves map[[32]byte]int64, tags map[Tag]int64) ([]place, *growth, error) {
 	// The committed head may be signed already and not yet stored.
-	places[head.head("").Digest()] = refused
-	for i := range entries {
-		if _, known := places[entries[i].entry]; known {
+	leaves[s.head("").Digest()] = refused
+	var entries, added [][]byte
+	var tagged []int64
+	places := make([]place, len(batch))
+	for i := range batch {
+		c := &batch[i]
+		index, known := leaves[c.entry]
+		if owner, taken := tags[c.tag]; taken && (!known || index != owner && index >= 0) {
+			places[i] = place{owner, true}
 			continue
 		}
-		index := head.size + int64(len(added))
-		if index >= entries[i].ceiling {
-			places[entries[i].entry] = late
-			continue
+		if !known {
+			if index = s.size + int64(len(entries)); index < c.ceiling {
+				entries = append(entries, c.entry[:])
+			} else {
+				index = late
+			}
+			leaves[c.entry] = index
 		}
-		places[entries[i].entry] = index
-		added = append(added, entries[i].entry[:])
+		places[i].index = index
+		if _, taken := tags[c.tag]; !taken && index >= 0 && c.tag != (Tag{}) {
+			tags[c.tag] = index
+			added, tagged = append(added, c.tag[:]), append(tagged, index)
+		}
 	}
-	return added
+	g, err := s.grow(entries)
+	if err == nil {
+		g.tags, g.tagged = added, tagged
+	}
+	return places, g, err
 }
 
 // fromDatabase distinguishes a contradiction in the tables (a leaf or node where the
-// head says there is none yet) from a database that failed.
+// head says there is none yet) from a database that failed. A tag that was taken
+// since it was looked up is neither: the batch is tried again.
 func fromDatabase(err error) error {
 	if err == nil || errors.Is(err, ErrInconsistent) {
 		return err
 	}
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && strings.HasPrefix(pg.Code, "23") {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && strings.HasPrefix(pg.Code, "23") && pg.ConstraintName != "tags_pkey" {
 		return fmt.Errorf("%w: %w", ErrInconsistent, err)
 	}
 	return unavailable(err)

@@ -8,6 +8,17 @@
 // covers it. An entry is in the log at most once, so an append may always be
 // repeated, and the answer to every fault below is to repeat it.
 //
+// # Tags
+//
+// An entry may come with a tag, a hash of the id of the deal that it certifies.
+// The log takes one entry with a tag and refuses every other one for ever
+// (ErrTagTaken): so a deal has one certificate, whatever happens to the tables of
+// the deals. The transaction that appends the leaf inserts its tag, and the primary
+// key of the table decides between transactions. An entry that the log has gets the
+// tag that it comes with later. The release before this one sends no tags and this
+// one takes entries without; `fairpactctl migrate` tags their leaves (TagLeaves).
+// So run it again when no process of that release is left.
+//
 // # What is in memory
 //
 // A process that is the only one to append keeps the committed head, and makes
@@ -15,7 +26,8 @@
 // asked for at the same moment. Memory saves reads; it decides nothing:
 //
 //   - The sequencer sends the batch with the head that it left. The statement
-//     appends it only where the table holds that very head and none of the entries.
+//     appends it only where the table holds that very head and none of the entries
+//     and tags.
 //     Otherwise, after an error and at the start, the batch takes the careful way:
 //     lock the head, look the entries up, append what is new by the same statement.
 //     So does every batch while another replica appends.
@@ -42,8 +54,10 @@
 //	append in one           nothing happened; memory is         the careful way finds every entry
 //	statement               forgotten, and the same batch       in leaves and answers its index
 //	                        takes the careful way
-//	— moves nothing         another head or a known entry was   (not possible)
-//	                        met; the careful way
+//	— moves nothing         another head, a known entry or a    (not possible)
+//	                        taken tag was met; the careful way
+//	— a tag is taken while  the primary key fails the           (not possible)
+//	it runs                 statement; the careful way
 //	— still waits for the   (not possible)                      the retry waits behind it and finds
 //	lock after its caller                                       its entries, or is first, and it
 //	gave up                                                     then moves nothing
@@ -51,6 +65,8 @@
 //	careful: append         the transaction is rolled back,     not possible before the commit
 //	                        or by the server when the
 //	                        connection is gone; batch retried
+//	— a tag was taken since the same                            (not possible)
+//	the look-up
 //	careful: commit         as above                            retried; every entry is found in
 //	                                                            leaves and answered with its index
 //	read tiles into memory  proofs and rounds read them when    (reads only)

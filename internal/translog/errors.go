@@ -15,6 +15,10 @@ var (
 	// signature. Repeating the call does not help.
 	ErrRefused = errors.New("the transparency log refused the entry")
 
+	// ErrTagTaken is returned when the log has another entry under the tag. It is
+	// for ever: this entry never gets a leaf with that tag.
+	ErrTagTaken = errors.New("the transparency log has another entry under this tag")
+
 	// ErrInconsistent is returned when what is stored contradicts itself or the
 	// signed head.
 	ErrInconsistent = errors.New("the transparency log is inconsistent")

@@ -123,7 +123,7 @@ func TestForeignSigner(t *testing.T) {
 	d := newDeployment(t)
 	stranger, _ := newKey(t)
 	l := d.open(t, d.pool, stranger)
-	_, err := l.Append(within(t, 500*time.Millisecond), entryOf(0), d.sign(t, entryOf(0)))
+	_, err := l.Append(within(t, 500*time.Millisecond), entryOf(0), d.sign(t, entryOf(0)), Tag{})
 	if !errors.Is(err, ErrUnavailable) {
 		t.Errorf("%v, want ErrUnavailable", err)
 	}
@@ -165,7 +165,7 @@ func TestTwoPublishersOneSize(t *testing.T) {
 	signature := d.sign(t, entryOf(0))
 	for _, l := range replicas {
 		group.Go(func() {
-			if _, err := l.Append(within(t, time.Minute), entryOf(0), signature); err != nil {
+			if _, err := l.Append(within(t, time.Minute), entryOf(0), signature, Tag{}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -201,7 +201,7 @@ func TestDatabaseGoesAway(t *testing.T) {
 	}), nil)
 	d.mustAppend(t, l, 0)
 	down.Store(true)
-	if _, err := l.Append(within(t, 10*time.Second), entryOf(1), d.sign(t, entryOf(1))); !errors.Is(err, ErrUnavailable) {
+	if _, err := l.Append(within(t, 10*time.Second), entryOf(1), d.sign(t, entryOf(1)), Tag{}); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("append: %v, want ErrUnavailable", err)
 	}
 	if _, err := l.TreeHead(t.Context()); !errors.Is(err, ErrUnavailable) {

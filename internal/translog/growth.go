@@ -19,11 +19,14 @@ type state struct {
 
 var emptyState = state{root: emptyRoot}
 
-// growth is what a batch of entries adds to a tree.
+// growth is what a batch of entries adds to a tree, and the tags that come with
+// it. One without entries tags leaves that the log has.
 type growth struct {
 	from, to state
 	entries  [][]byte
 	nodes    []node // all that the entries complete, leaves included
+	tags     [][]byte
+	tagged   []int64 // the leaf of each tag
 }
 
 type node struct {

@@ -140,7 +140,7 @@ func TestGuardDownAndBack(t *testing.T) {
 	d.mustAppend(t, l, 0)
 	g.set(func() { g.load = func() error { return errors.New("the guard is down") } })
 	signed := gate.count.Load()
-	if _, err := l.Append(within(t, 500*time.Millisecond), entryOf(1), d.sign(t, entryOf(1))); !errors.Is(err, ErrUnavailable) {
+	if _, err := l.Append(within(t, 500*time.Millisecond), entryOf(1), d.sign(t, entryOf(1)), Tag{}); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("%v, want ErrUnavailable", err)
 	}
 	if gate.count.Load() != signed {
@@ -170,7 +170,7 @@ func TestGuardThatIsAlwaysMoved(t *testing.T) {
 	ctx, leave := context.WithTimeout(t.Context(), time.Minute)
 	defer leave()
 	answered, signature := make(chan error, 1), d.sign(t, entryOf(1))
-	go func() { answered <- second(l.Append(ctx, entryOf(1), signature)) }()
+	go func() { answered <- second(l.Append(ctx, entryOf(1), signature, Tag{})) }()
 	eventually(t, "it fails five times", func() bool { return failuresCounted(t) >= failed+5 })
 	g.set(func() {
 		took := time.Since(began)
@@ -205,7 +205,7 @@ func TestGuardedPublishersRace(t *testing.T) {
 	for n := range 2 * each {
 		signature, l := d.sign(t, entryOf(n)), []*Log{a, b}[n%2]
 		all.Go(func() {
-			if _, err := l.Append(within(t, time.Minute), entryOf(n), signature); err != nil {
+			if _, err := l.Append(within(t, time.Minute), entryOf(n), signature, Tag{}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -233,7 +233,7 @@ func TestALostRaceIsNoFailure(t *testing.T) {
 	d.mustAppend(t, l, 0)
 	before, signature := failuresCounted(t), d.sign(t, entryOf(2))
 	g.set(func() {
-		g.load = once(func() error { return second(other.Append(within(t, time.Minute), entryOf(2), signature)) })
+		g.load = once(func() error { return second(other.Append(within(t, time.Minute), entryOf(2), signature, Tag{})) })
 	})
 	d.mustAppend(t, l, 1)
 	l.Close()
@@ -268,7 +268,7 @@ func (d *deployment) sequence(t *testing.T, first, end int) {
 		before := committedSize(t, d)
 		ctx, leave := context.WithCancel(t.Context())
 		signature := d.sign(t, entryOf(n))
-		go func() { _, _ = l.Append(ctx, entryOf(n), signature) }()
+		go func() { _, _ = l.Append(ctx, entryOf(n), signature, Tag{}) }()
 		eventually(t, "the entry is sequenced", func() bool { return committedSize(t, d) > before })
 		leave()
 	}
@@ -328,7 +328,7 @@ func TestRestoredBackupIsRefused(t *testing.T) {
 		t.Helper()
 		r, gate := old.guarded(t, g)
 		eventually(t, name+" is refused", func() bool { return errors.Is(r.lastFailure(), errGuarded) })
-		if _, err := r.Append(within(t, 20*time.Second), entryOf(100), d.sign(t, entryOf(100))); !errors.Is(err, ErrInconsistent) {
+		if _, err := r.Append(within(t, 20*time.Second), entryOf(100), d.sign(t, entryOf(100)), Tag{}); !errors.Is(err, ErrInconsistent) {
 			t.Errorf("%s: %v, want ErrInconsistent", name, err)
 		}
 		if n := gate.count.Load(); n != 0 {
@@ -363,7 +363,7 @@ func TestFailoverUnderARunningReplica(t *testing.T) {
 	if got, err := l.Inclusion(t.Context(), LeafQuery{LeafIndex: &four}); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a leaf that is in memory alone: %+v, %v; want ErrNotFound", got, err)
 	}
-	if got, err := l.Append(within(t, 20*time.Second), entryOf(100), d.sign(t, entryOf(100))); !errors.Is(err, ErrInconsistent) {
+	if got, err := l.Append(within(t, 20*time.Second), entryOf(100), d.sign(t, entryOf(100)), Tag{}); !errors.Is(err, ErrInconsistent) {
 		t.Errorf("%+v, %v; want ErrInconsistent", got, err)
 	}
 	if n := gate.count.Load(); n != signed {
@@ -384,7 +384,7 @@ func TestGuardWithoutRecord(t *testing.T) {
 	l.Close()
 	g := &memoryGuard{}
 	r, gate := d.guarded(t, g)
-	_, err := r.Append(within(t, 20*time.Second), entryOf(3), d.sign(t, entryOf(3)))
+	_, err := r.Append(within(t, 20*time.Second), entryOf(3), d.sign(t, entryOf(3)), Tag{})
 	if !errors.Is(err, ErrInconsistent) || !strings.Contains(err.Error(), "FAIRPACT_FORK_GUARD_INIT") || gate.count.Load() != 0 || g.stores != 0 {
 		t.Errorf("%v, %d signed", err, gate.count.Load())
 	}
@@ -395,7 +395,7 @@ func TestGuardWithoutRecord(t *testing.T) {
 	var word int64 = 4
 	adopting := func(l *Log) { WithGuard(g, &word)(l) }
 	r, gate = d.guarded(t, g, adopting)
-	if _, err := r.Append(within(t, 20*time.Second), entryOf(3), d.sign(t, entryOf(3))); !errors.Is(err, ErrInconsistent) || gate.count.Load() != 0 {
+	if _, err := r.Append(within(t, 20*time.Second), entryOf(3), d.sign(t, entryOf(3)), Tag{}); !errors.Is(err, ErrInconsistent) || gate.count.Load() != 0 {
 		t.Errorf("a word for size 4, and 3 is published: %v", err)
 	}
 	r.Close()
@@ -408,7 +408,7 @@ func TestGuardWithoutRecord(t *testing.T) {
 	lost := func() {
 		t.Helper()
 		g.set(func() { g.held = forkguard.Record{} })
-		if _, err := r.Append(within(t, 20*time.Second), entryOf(4), d.sign(t, entryOf(4))); !errors.Is(err, ErrInconsistent) || g.size() != 0 {
+		if _, err := r.Append(within(t, 20*time.Second), entryOf(4), d.sign(t, entryOf(4)), Tag{}); !errors.Is(err, ErrInconsistent) || g.size() != 0 {
 			t.Errorf("%v; the guard is at %d", err, g.size())
 		}
 	}

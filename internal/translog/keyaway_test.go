@@ -62,7 +62,7 @@ func TestAppendsDoNotWaitForAKeyThatIsAway(t *testing.T) {
 
 	told := make(chan error)
 	go func() {
-		_, err := l.Append(within(t, 20*time.Second), entryOf(0), d.sign(t, entryOf(0)))
+		_, err := l.Append(within(t, 20*time.Second), entryOf(0), d.sign(t, entryOf(0)), Tag{})
 		told <- err
 	}()
 	round(false)
@@ -73,7 +73,7 @@ func TestAppendsDoNotWaitForAKeyThatIsAway(t *testing.T) {
 	asked() // the next round: the provider hangs
 	client, _, _ := ports(t, l)
 	for n := 1; n < 3; n++ {
-		if _, err := client.Append(within(t, 20*time.Second), entryOf(n), d.sign(t, entryOf(n))); !errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		if _, err := client.Append(within(t, 20*time.Second), entryOf(n), d.sign(t, entryOf(n)), Tag{}); !errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("entry %d: %v, want ErrUnavailable, and not for want of time", n, err)
 		}
 	}
@@ -115,7 +115,7 @@ func TestSignerDown(t *testing.T) {
 			l := d.open(t, d.pool, signer)
 			d.mustAppend(t, l, 0)
 			signer.down.Store(true)
-			if _, err := l.Append(within(t, time.Minute), entryOf(1), d.sign(t, entryOf(1))); !errors.Is(err, ErrUnavailable) || !errors.Is(err, why) {
+			if _, err := l.Append(within(t, time.Minute), entryOf(1), d.sign(t, entryOf(1)), Tag{}); !errors.Is(err, ErrUnavailable) || !errors.Is(err, why) {
 				t.Errorf("%v, want ErrUnavailable because of the signer", err)
 			}
 			if head, err := l.TreeHead(t.Context()); err != nil || head.TreeSize != 1 || committedSize(t, d) != 2 {

@@ -2,6 +2,7 @@ package translog
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -64,35 +65,40 @@ type Appended struct {
 
 // Append puts a digest, signed by a key of the set, into the log and returns
 // once a published head covers it. An entry that the log has keeps its index, so
-// the call may be repeated after any error.
+// the call may be repeated after any error; if it has no tag yet, it gets this one.
 //
+// It returns ErrTagTaken where the tag is that of another entry.
 // It returns ErrRefused for a signature that does not verify, for a new entry
 // under a retired key whose last leaf is behind the log, and for the digest of a
 // head of this log: a published head is a digest with a good signature too, and
 // anyone could bring it. It returns ErrUnavailable where ctx ends before the
 // leaf is published, and where the key of the heads is out of reach or may not be
 // used; the leaf may be in the log all the same.
-func (l *Log) Append(ctx context.Context, entry [32]byte, signature string) (Appended, error) {
+func (l *Log) Append(ctx context.Context, entry [32]byte, signature string, tag Tag) (Appended, error) {
 	key, err := l.checks.keys.SignedBy(entry, signature)
 	if err != nil {
 		return Appended{}, fmt.Errorf("%w: the signature over the entry: %w", ErrRefused, err)
 	}
 	began := time.Now()
-	index, err := l.sequencer.do(ctx, candidate{entry, ceiling(key)})
+	at, err := l.sequencer.do(ctx, candidate{entry, ceiling(key), tag})
 	switch {
 	case err != nil:
 		return Appended{}, err
-	case index == refused:
+	case at.taken:
+		tagsTaken.Inc()
+		l.checks.logger.ErrorContext(ctx, "another entry has this tag", "leaf_index", at.index, "entry", hex.EncodeToString(entry[:]))
+		return Appended{}, fmt.Errorf("%w: leaf %d", ErrTagTaken, at.index)
+	case at.index == refused:
 		return Appended{}, fmt.Errorf("%w: it is the digest of a head of this log", ErrRefused)
-	case index == late:
+	case at.index == late:
 		return Appended{}, fmt.Errorf("%w: it is new, and its signature is by a retired key that holds no leaf from index %d on; sign it anew with the current key", ErrRefused, ceiling(key))
 	}
-	size, err := l.publisher.wait(ctx, l.closed, index)
+	size, err := l.publisher.wait(ctx, l.closed, at.index)
 	if err != nil {
 		return Appended{}, err
 	}
 	appendDuration.Observe(time.Since(began).Seconds())
-	return Appended{LeafIndex: index, TreeSize: size}, nil
+	return Appended{LeafIndex: at.index, TreeSize: size}, nil
 }
 
 // Ready returns an error while this replica cannot serve: the database is out of reach, its

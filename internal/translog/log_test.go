@@ -110,7 +110,7 @@ func data(first, end int) (list [][]byte) {
 
 func candidatesOf(first, end int) (list []candidate) {
 	for _, entry := range entriesOf(first, end) {
-		list = append(list, candidate{entry, math.MaxInt64})
+		list = append(list, candidate{entry, math.MaxInt64, Tag{}})
 	}
 	return list
 }
@@ -125,7 +125,7 @@ func (d *deployment) sign(t testing.TB, entry [32]byte) string {
 // mustAppend appends entry number n.
 func (d *deployment) mustAppend(t testing.TB, l *Log, n int) Appended {
 	t.Helper()
-	appended, err := l.Append(within(t, 30*time.Second), entryOf(n), d.sign(t, entryOf(n)))
+	appended, err := l.Append(within(t, 30*time.Second), entryOf(n), d.sign(t, entryOf(n)), Tag{})
 	if err != nil {
 		t.Fatalf("append entry %d: %v", n, err)
 	}

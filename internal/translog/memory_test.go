@@ -55,7 +55,7 @@ func TestStatementsOfALoneCaller(t *testing.T) {
 	for n := 3; n < 300; n++ { // past the edge of a tile
 		signature := d.sign(t, entryOf(n))
 		before := counted.count.Load()
-		appended, err := l.Append(t.Context(), entryOf(n), signature)
+		appended, err := l.Append(t.Context(), entryOf(n), signature, Tag(entryOf(n)))
 		check(t, err)
 		if got := counted.count.Load() - before; got != 2 {
 			t.Errorf("append %d: %d statements, want 2", n, got)
@@ -211,8 +211,8 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 }
 
-// An entry that the log has, and the digest of a head, are left to the careful
-// way by the one statement, which changes nothing then.
+// An entry that the log has, the digest of a head and a tag that is taken are left
+// to the careful way by the one statement, which changes nothing then.
 func TestOneStatementLeavesDoubtsAlone(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -232,6 +232,13 @@ func TestOneStatementLeavesDoubtsAlone(t *testing.T) {
 	}
 	g, err := old.grow([][]byte{fresh[:]})
 	check(t, err)
+	tag := entryOf(1000)
+	check(t, second(TagLeaves(t.Context(), d.pool, []TaggedLeaf{{1, known, tag}})))
+	g.tags, g.tagged = [][]byte{tag[:]}, []int64{3}
+	if moved, err := appendTo(t.Context(), d.pool, g); err != nil || moved {
+		t.Errorf("a tag that is taken: moved %t, %v", moved, err)
+	}
+	g.tags, g.tagged = nil, nil
 	for attempt, want := range []bool{true, false} {
 		if moved, err := appendTo(t.Context(), d.pool, g); err != nil || moved != want {
 			t.Errorf("attempt %d: moved %t, %v", attempt, moved, err)

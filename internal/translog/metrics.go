@@ -30,9 +30,12 @@ var (
 	proofFailures = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "fairpact_log_proof_failures_total", Help: "Contradictions found in the log; must stay 0.",
 	})
+	tagsTaken = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "fairpact_log_second_certificates_total", Help: "Appends refused because the log has another certificate of the deal; must stay 0.",
+	})
 )
 
 // measured registers them where a log runs; its clients have none.
 var measured = sync.OnceFunc(func() {
-	prometheus.MustRegister(sizes, batchEntries, appendDuration, publishDuration, publishFailures, proofFailures)
+	prometheus.MustRegister(sizes, batchEntries, appendDuration, publishDuration, publishFailures, proofFailures, tagsTaken)
 })

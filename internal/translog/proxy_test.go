@@ -17,7 +17,7 @@ func TestTheAppendSecretGoesToNoProxy(t *testing.T) {
 	const inner = "FAIRPACT_TEST_BEHIND_A_PROXY"
 	if os.Getenv(inner) != "" {
 		client := NewClient("http://0.0.0.0:1", "http://0.0.0.0:1", secret)
-		if _, err := client.Append(t.Context(), entryOf(0), "es256:AA"); !errors.Is(err, ErrUnavailable) {
+		if _, err := client.Append(t.Context(), entryOf(0), "es256:AA", Tag{}); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("append: %v", err)
 		}
 		if _, err := client.TreeHead(t.Context()); !errors.Is(err, ErrUnavailable) {

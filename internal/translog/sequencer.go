@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/fairpact/fairpact/internal/crash"
@@ -21,7 +22,7 @@ const (
 // sequencer gives entries their indexes, a batch at a time. What waits while one
 // transaction runs goes into the next one together.
 type sequencer struct {
-	*group[candidate, int64]
+	*group[candidate, place]
 	store  *store
 	checks *checks
 	tree   *tree
@@ -36,10 +37,21 @@ type sequencer struct {
 	alone bool
 }
 
+// Tag is what one entry alone may be logged for, such as a hash of a deal's id.
+// The zero Tag is none.
+type Tag [32]byte
+
 // candidate is an entry that is new only at an index below its ceiling.
 type candidate struct {
 	entry   [32]byte
 	ceiling int64
+	tag     Tag
+}
+
+// place is where the entry of a candidate is.
+type place struct {
+	index int64 // of its leaf, or refused, or late
+	taken bool  // its tag is that of another entry, the leaf at index
 }
 
 // ceiling is the index from which on the key may hold no leaf.
@@ -56,9 +68,9 @@ func newSequencer(s *store, c *checks, t *tree, hand func(*growth)) *sequencer {
 	return q
 }
 
-// sequence commits the batch and returns each entry's index, or refused, or late.
+// sequence commits the batch and returns the place of each candidate.
 // A failed attempt may have been committed: the repeat then finds the entries.
-func (s *sequencer) sequence(ctx context.Context, batch []candidate) ([]int64, error) {
+func (s *sequencer) sequence(ctx context.Context, batch []candidate) ([]place, error) {
 	// An entry that comes with several signatures is new by the best of them.
 	ceilings := make(map[[32]byte]int64, len(batch))
 	for _, c := range batch {
@@ -66,9 +78,9 @@ func (s *sequencer) sequence(ctx context.Context, batch []candidate) ([]int64, e
 	}
 	entries := make([]candidate, len(batch))
 	for i, c := range batch {
-		entries[i] = candidate{c.entry, ceilings[c.entry]}
+		entries[i] = candidate{c.entry, ceilings[c.entry], c.tag}
 	}
-	var places map[[32]byte]int64
+	var places []place
 	var err error
 	for attempt := range batchAttempts {
 		if places, err = s.attempt(ctx, entries); err == nil || errors.Is(err, ErrInconsistent) {
@@ -84,14 +96,10 @@ func (s *sequencer) sequence(ctx context.Context, batch []candidate) ([]int64, e
 	}
 	batchEntries.Observe(float64(len(entries)))
 	crash.Point("log.sequenced")
-	indexes := make([]int64, len(batch))
-	for i, c := range batch {
-		indexes[i] = places[c.entry]
-	}
-	return indexes, nil
+	return places, nil
 }
 
-func (s *sequencer) attempt(ctx context.Context, entries []candidate) (map[[32]byte]int64, error) {
+func (s *sequencer) attempt(ctx context.Context, entries []candidate) ([]place, error) {
 	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
 	if places := s.fast(ctx, entries); places != nil {
@@ -102,19 +110,12 @@ func (s *sequencer) attempt(ctx context.Context, entries []candidate) (map[[32]b
 
 // fast appends the batch to the head in memory in one statement. It returns nil
 // where that did not happen or is not known: the careful way decides.
-func (s *sequencer) fast(ctx context.Context, entries []candidate) map[[32]byte]int64 {
+func (s *sequencer) fast(ctx context.Context, entries []candidate) []place {
 	if s.known == nil || !s.alone {
 		return nil
 	}
-	places := make(map[[32]byte]int64, len(entries)+1)
-	added := place(*s.known, entries, places)
-	for i := range entries {
-		if places[entries[i].entry] < 0 { // unless the log has it
-			return nil
-		}
-	}
-	g, err := s.known.grow(added)
-	if err != nil {
+	places, g, err := s.known.admit(entries, make(map[[32]byte]int64, len(entries)+1), make(map[Tag]int64, len(entries)))
+	if err != nil || slices.ContainsFunc(places, func(p place) bool { return p.index < 0 }) { // unless the log has it
 		return nil
 	}
 	crash.Point("log.before-commit")
@@ -131,7 +132,7 @@ func (s *sequencer) fast(ctx context.Context, entries []candidate) map[[32]byte]
 }
 
 // careful locks the head, looks the entries up and appends what is new.
-func (s *sequencer) careful(ctx context.Context, entries []candidate) (map[[32]byte]int64, error) {
+func (s *sequencer) careful(ctx context.Context, entries []candidate) ([]place, error) {
 	places, g, err := s.store.commit(ctx, entries)
 	if err != nil {
 		s.known = nil

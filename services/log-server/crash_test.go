@@ -29,7 +29,7 @@ func crashAt(t *testing.T, point string, inMemory bool) {
 	s.migrate(t)
 	p := s.start(t)
 	p.waitReady(t)
-	if index, err := p.client().Append(t.Context(), entry(0), s.sign(t, entry(0))); err != nil || index != 0 {
+	if index, err := p.client().Append(t.Context(), entry(0), s.sign(t, entry(0)), translog.Tag{}); err != nil || index != 0 {
 		t.Fatalf("index %d, %v", index, err)
 	}
 	_ = p.command.Process.Kill()
@@ -37,11 +37,11 @@ func crashAt(t *testing.T, point string, inMemory bool) {
 
 	p = s.start(t, "FAIRPACT_CRASH_AT="+point)
 	if inMemory {
-		if index, err := p.client().Append(t.Context(), entry(0), s.sign(t, entry(0))); err != nil || index != 0 {
+		if index, err := p.client().Append(t.Context(), entry(0), s.sign(t, entry(0)), translog.Tag{}); err != nil || index != 0 {
 			t.Fatalf("the known entry: index %d, %v", index, err)
 		}
 	}
-	if _, err := p.client().Append(t.Context(), entry(1), s.sign(t, entry(1))); err == nil {
+	if _, err := p.client().Append(t.Context(), entry(1), s.sign(t, entry(1)), translog.Tag{}); err == nil {
 		t.Error("the append was answered")
 	}
 	p.end(t)
@@ -53,7 +53,7 @@ func crashAt(t *testing.T, point string, inMemory bool) {
 	p.waitReady(t)
 	client := p.client()
 	for n, want := range []int64{0, 1} {
-		if index, err := client.Append(t.Context(), entry(byte(n)), s.sign(t, entry(byte(n)))); err != nil || index != want {
+		if index, err := client.Append(t.Context(), entry(byte(n)), s.sign(t, entry(byte(n))), translog.Tag{}); err != nil || index != want {
 			t.Errorf("entry %d: index %d, %v", n, index, err)
 		}
 	}

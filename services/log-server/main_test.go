@@ -230,7 +230,7 @@ func TestServesAndDrains(t *testing.T) {
 	for n := range callers {
 		signature := s.sign(t, entry(byte(n)))
 		go func() {
-			_, err := client.Append(context.WithoutCancel(t.Context()), entry(byte(n)), signature)
+			_, err := client.Append(context.WithoutCancel(t.Context()), entry(byte(n)), signature, translog.Tag{})
 			results <- err
 		}()
 	}
@@ -282,7 +282,7 @@ func TestFinishesTheBatchInFlight(t *testing.T) {
 	}
 	signature, answered := s.sign(t, entry(0)), make(chan error, 1)
 	go func() {
-		_, err := p.client().Append(context.WithoutCancel(t.Context()), entry(0), signature)
+		_, err := p.client().Append(context.WithoutCancel(t.Context()), entry(0), signature, translog.Tag{})
 		answered <- err
 	}()
 	await(t, "the batch waits for the lock", func() bool {
@@ -387,7 +387,7 @@ func TestRefusesAKeyClosedBelowItsHeads(t *testing.T) {
 	s.migrate(t)
 	p := s.start(t)
 	p.waitReady(t)
-	if _, err := p.client().Append(t.Context(), entry(1), s.sign(t, entry(1))); err != nil {
+	if _, err := p.client().Append(t.Context(), entry(1), s.sign(t, entry(1)), translog.Tag{}); err != nil {
 		t.Fatal(err)
 	}
 	p.signal(t, syscall.SIGTERM)

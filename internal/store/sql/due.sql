@@ -1,6 +1,7 @@
 -- Deals whose deadline or draw is at most $1 seconds away, and certificates that are still pending after the time that
 -- the call which ended the deal takes to issue them; $2 of each at most. The clock is a scalar, so that each branch is a
--- range of its index. $3: seconds after the later of last reveal and round time, the draw.
+-- range of its index. $3: seconds after the later of last reveal and round time, the draw. $4: deals whose certificates
+-- are left out.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS ms, floor(extract(epoch FROM clock_timestamp()))::bigint AS now)
 (SELECT deal_id, commit_deadline * 1000 - (SELECT ms FROM clock) FROM deals
  WHERE phase = 'COMMITTING' AND commit_deadline <= (SELECT now FROM clock) + $1::bigint ORDER BY commit_deadline LIMIT $2)
@@ -14,4 +15,4 @@ UNION ALL
    AND greatest(reveals_closed_at, round_time) <= (SELECT now FROM clock) - $3::bigint
  ORDER BY greatest(reveals_closed_at, round_time) LIMIT $2)
 UNION ALL
-(SELECT deal_id, 0 FROM certificates WHERE leaf_index IS NULL AND created_at < (SELECT now FROM clock) - 3 ORDER BY created_at LIMIT $2)
+(SELECT deal_id, 0 FROM certificates WHERE leaf_index IS NULL AND created_at < (SELECT now FROM clock) - 3 AND deal_id <> ALL ($4::text[]) ORDER BY created_at LIMIT $2)
