@@ -28,6 +28,18 @@ func (v *Vault) Change(t *testing.T, statements []string) (undo func()) {
 	return func() { v.At(t, restore, false) }
 }
 
+// SetBack makes a certified deal of two one whose second party has missed its
+// deadline to reveal.
+func (v *Vault) SetBack(t *testing.T, d *Dealt) {
+	t.Helper()
+	v.At(t, []string{
+		`DELETE FROM certificates WHERE deal_id = '` + d.ID + `'`,
+		`DELETE FROM reveals WHERE party = 1 AND deal_id = '` + d.ID + `'`,
+		`UPDATE deals SET phase = 'REVEALING', cert_id = NULL, result = NULL, computed_at = NULL, reveals_closed_at = NULL,
+			commit_deadline = created_at - 2, reveal_deadline = created_at - 1 WHERE deal_id = '` + d.ID + `'`,
+	}, true)
+}
+
 // At runs statements in one transaction; must requires each to change a row.
 func (v *Vault) At(t *testing.T, statements []string, must bool) {
 	t.Helper()

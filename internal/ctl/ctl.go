@@ -33,17 +33,18 @@ type commands struct {
 	JSON    bool             `help:"Write one JSON value to standard output, for machines."`
 	Version kong.VersionFlag `help:"Show the version."`
 
-	Key        keyCommand        `cmd:"" help:"Get an API key: no signup, no e-mail."`
-	Commit     commitCommand     `cmd:"" help:"Make the commitment to an input; makes a salt where none is given."`
-	Deal       dealCommands      `cmd:"" help:"Play a deal: create, invite, commit, reveal, watch, fetch its certificate."`
-	Verify     verifyCommand     `cmd:"" help:"Verify a certificate, offline from files or against a deployment."`
-	Recompute  recomputeCommand  `cmd:"" help:"Compute a deal's result anew from its inputs and compare it with the certificate."`
-	Keys       keysCommands      `cmd:"" help:"Show, check and change the key set of a deployment: what an operator rotates with."`
-	Secret     secretCommands    `cmd:"" help:"Change what a database knows of the server secret."`
-	Migrate    migrateCommand    `cmd:"" help:"Bring the database schema to this version. Running it again does nothing."`
-	Smoke      smokeCommand      `cmd:"" help:"Play a whole deal against a deployment and verify its certificate."`
-	KeyFiles   keyFilesCommand   `cmd:"" hidden:"" help:"Copy private keys into files that their owner alone can open."`
-	Completion completionCommand `cmd:"" help:"Write a completion script for bash, zsh or fish."`
+	Key         keyCommand          `cmd:"" help:"Get an API key: no signup, no e-mail."`
+	Commit      commitCommand       `cmd:"" help:"Make the commitment to an input; makes a salt where none is given."`
+	Deal        dealCommands        `cmd:"" help:"Play a deal: create, invite, commit, reveal, watch, fetch its certificate."`
+	Verify      verifyCommand       `cmd:"" help:"Verify a certificate, offline from files or against a deployment."`
+	Recompute   recomputeCommand    `cmd:"" help:"Compute a deal's result anew from its inputs and compare it with the certificate."`
+	Certificate certificateCommands `cmd:"" help:"Put back the certificate of a deal whose rows were changed or restored."`
+	Keys        keysCommands        `cmd:"" help:"Show, check and change the key set of a deployment: what an operator rotates with."`
+	Secret      secretCommands      `cmd:"" help:"Change what a database knows of the server secret."`
+	Migrate     migrateCommand      `cmd:"" help:"Bring the database schema to this version. Running it again does nothing."`
+	Smoke       smokeCommand        `cmd:"" help:"Play a whole deal against a deployment and verify its certificate."`
+	KeyFiles    keyFilesCommand     `cmd:"" hidden:"" help:"Copy private keys into files that their owner alone can open."`
+	Completion  completionCommand   `cmd:"" help:"Write a completion script for bash, zsh or fish."`
 }
 
 // terminal is where a command reads and writes.

@@ -26,6 +26,9 @@ func (m migrateCommand) Run(ctx context.Context, t *terminal) error {
 	if err := translog.Migrate(ctx, m.DatabaseURL); err != nil {
 		return err
 	}
+	if err := tagLeaves(ctx, t, m.DatabaseURL); err != nil {
+		return err
+	}
 	if t.json {
 		return t.value(struct {
 			Migrated bool `json:"migrated"`

@@ -1,0 +1,140 @@
+package ctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/certificate"
+	"github.com/fairpact/fairpact/internal/database"
+	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/sealing"
+	"github.com/fairpact/fairpact/internal/store"
+	"github.com/fairpact/fairpact/internal/translog"
+	"github.com/fairpact/fairpact/internal/verification"
+)
+
+type certificateCommands struct {
+	Adopt certificateAdoptCommand `cmd:"" help:"Put the certificate that the log has of a deal back into the database, from a party's copy."`
+}
+
+type certificateAdoptCommand struct {
+	Certificate string `arg:"" help:"Certificate file, as a party got it; - reads standard input."`
+	Keys        string `placeholder:"FILE" help:"The key set: the answer of GET /v1/pubkeys."`
+	TreeHead    string `placeholder:"FILE" help:"The answer of GET /v1/log/tree-head?tree_size=N, N being the proof's tree_size."`
+	BaseURL     string `env:"FAIRPACT_URL" placeholder:"URL" help:"Fetch from this deployment what is not given as a file."`
+	DatabaseURL string `env:"DATABASE_URL" required:"" help:"Postgres of the deployment."`
+	SecretFile  string `env:"FAIRPACT_SERVER_SECRET_FILE" required:"" type:"path" help:"File with the server secret of the deployment."`
+}
+
+func (certificateAdoptCommand) Help() string {
+	return `The log takes one certificate of a deal. Where the deal's rows were changed, or restored from a backup, after it was
+issued, deal-api makes a second one, and the log refuses it (FairpactSecondCertificate). Ask a party of the deal for the
+certificate that it got, and run this. It verifies the copy as verify does, requires that this log has it and no other one
+of the deal, and then replaces the deal's end and its certificate. Running it again does nothing.
+
+Examples:
+
+    export DATABASE_URL=postgres://fairpact@db/fairpact
+    fairpactctl certificate adopt cert.json --base-url https://fairpact.example --secret-file server-secret`
+}
+
+func (a certificateAdoptCommand) Run(ctx context.Context, t *terminal) error {
+	if a.BaseURL == "" && (a.Keys == "" || a.TreeHead == "") {
+		return errors.New("give --base-url, or --tree-head and --keys")
+	}
+	secret, err := sealing.Load(a.SecretFile)
+	if err != nil {
+		return err
+	}
+	verify := verifyCommand{Certificate: a.Certificate, Keys: a.Keys, TreeHead: a.TreeHead, BaseURL: a.BaseURL}
+	evidence, err := verify.gather(ctx, t, a.Keys != "" && a.TreeHead != "")
+	if err != nil {
+		return unreadable(err)
+	}
+	if report := verification.Verify(evidence); !report.Valid {
+		return t.report(report, report, verdict(report))
+	}
+	members := evidence.Certificate.(map[string]any) // a certificate that verifies has all members, of their types
+	signature, leaf := members["signature"].(string), members["log_proof"].(map[string]any)["leaf_index"].(int64)
+	signed := maps.Clone(members)
+	delete(signed, "signature")
+	delete(signed, "log_proof")
+	dealID, payload := members["deal_id"].(string), canon.Encode(signed)
+	if err := adopt(ctx, a.DatabaseURL, secret, dealID, payload, signature, leaf); err != nil {
+		return err
+	}
+	if t.json {
+		return t.value(map[string]any{"deal_id": dealID, "cert_id": members["cert_id"], "leaf_index": leaf})
+	}
+	t.line("deal %s has its certificate %s of leaf %d", dealID, members["cert_id"], leaf)
+	return nil
+}
+
+func adopt(ctx context.Context, databaseURL string, secret *sealing.Secret, dealID string, payload []byte, signature string, leaf int64) error {
+	s, err := store.Open(ctx, databaseURL, 2)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	log, err := database.Open(ctx, databaseURL, 1)
+	if err != nil {
+		return err
+	}
+	defer database.Close(log)
+	without, err := translog.TagLeaves(ctx, log, []translog.TaggedLeaf{{Index: leaf, Entry: certificate.Entry(payload), Tag: certificate.Tag(dealID)}})
+	if err != nil {
+		return err
+	}
+	if len(without) > 0 {
+		return refusal{fmt.Errorf("the log of this database has another certificate of deal %s, or another entry at leaf %d: ask another party for its copy", dealID, leaf)}
+	}
+	return escrow.Adopt(ctx, s, secret, payload, signature, leaf)
+}
+
+// tagPage bounds what tagLeaves reads at once: a certificate of 10,000 parties has
+// a megabyte.
+const tagPage = 100
+
+// tagLeaves tags the leaves of the certificates that a release without tags
+// logged. The log does not know which deal a leaf is of and reads no other schema,
+// so it is done here, from the bytes whose digest the leaf holds.
+func tagLeaves(ctx context.Context, t *terminal, databaseURL string) error {
+	s, err := store.Open(ctx, databaseURL, 2)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	log, err := database.Open(ctx, databaseURL, 1)
+	if err != nil {
+		return err
+	}
+	defer database.Close(log)
+	untagged, err := translog.Untagged(ctx, log)
+	if err != nil {
+		return err
+	}
+	for page := range slices.Chunk(untagged, tagPage) {
+		certificates, err := s.Published(ctx, page)
+		if err != nil {
+			return err
+		}
+		leaves := make([]translog.TaggedLeaf, 0, len(certificates))
+		for _, c := range certificates {
+			if p, err := certificate.Parse(c.Payload); err == nil {
+				leaves = append(leaves, translog.TaggedLeaf{Index: c.LeafIndex, Entry: certificate.Entry(c.Payload), Tag: certificate.Tag(p.DealID)})
+			}
+		}
+		without, err := translog.TagLeaves(ctx, log, leaves)
+		if err != nil {
+			return err
+		}
+		for _, leaf := range without {
+			t.note("leaf %d has no tag: its certificate is changed, or a second one of its deal", leaf)
+		}
+	}
+	return nil
+}
