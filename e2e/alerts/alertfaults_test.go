@@ -31,6 +31,20 @@ var faults = []fault{
 		}
 		return func() { put(); s.restart(localstack.LogServer) }
 	}},
+	{alert: "FairpactSecondCertificate", what: "the phase of a certified deal was set back", also: map[string]string{
+		"FairpactCertificatesPending": "the second certificate waits for ever",
+	}, do: func(s *site) func() {
+		d := s.c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
+		d.Play(e2e.AnnsValues, e2e.BobsValues)
+		first := e2e.File(s.t, d.Certified(e2e.Patience))
+		(&e2e.Vault{W: s.w}).SetBack(s.t, d)
+		return func() {
+			_, err := s.stack.Fairpactctl(s.t.Context(), "certificate", "adopt", first, "--base-url", s.stack.BaseURL(), "--secret-file", filepath.Join(s.stack.Dir(), "server-secret"))
+			s.must(err)
+			d.Certified(e2e.Patience)
+			s.restart(localstack.LogServer)
+		}
+	}},
 	{alert: "FairpactForkGuardRefused", what: "the database is an old backup", env: []string{guardBeside}, also: map[string]string{
 		"FairpactLogUnpublished": "leaves that came meanwhile have no head",
 	}, do: func(s *site) func() {
@@ -296,7 +310,7 @@ func (s *site) oneDeal(ctx context.Context) {
 }
 
 // logTables are the log's tables, as a backup has them.
-var logTables = []string{"log_head", "leaves", "nodes", "tree_heads"}
+var logTables = []string{"log_head", "leaves", "nodes", "tree_heads", "tags"}
 
 // backup copies the log, and gives the copy's name.
 func (s *site) backup() string {

@@ -192,6 +192,7 @@ func TestPreviousReleaseForwardAndBack(t *testing.T) {
 		t.Errorf("a request failed %d times in a row; a client's one retry must do", worst)
 	}
 	u.w.Converged()
+	u.migrate(bounded(), e2e.Bin) // tags the leaves of the previous release
 	keys, err := u.keys(bounded())
 	if err != nil {
 		t.Fatal(err)
