@@ -82,7 +82,7 @@ e2e-kind: ## the same on kind, where Docker, kind, kubectl and helm are
 .PHONY: lint
 lint: ## check formatting, go vet, staticcheck, and that generated files are up to date
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
-	  if [ -n "$$unformatted" ]; then echo "not formatted (make fmt mends it):"; echo "$$unformatted"; exit 1; fi
+	  if [ -n "$$unformatted" ]; then echo "not formatted (make fmt formats them):"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
 	go vet -tags cluster ./e2e/cluster
 	go vet -tags long ./e2e/long

@@ -117,7 +117,7 @@ func (c *Ctl) Fetched() {
 	c.Run(0, "deal", "certificate", "--state", "deal.json", "--out", "cert.json", "--tree-head", "head.json", "--status", "status.json")
 }
 
-// unshared tells whether this user may take a process off the network.
+// unshared reports whether this user may take a process off the network.
 var unshared = sync.OnceValue(func() bool { return exec.Command("unshare", "-n", "true").Run() == nil })
 
 // Offline runs a command without network, where the machine lets us take it

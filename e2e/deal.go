@@ -46,7 +46,7 @@ func (s Sealed) Act(action string) Body {
 	return Body{"input": s.Input, "salt": s.Salt}
 }
 
-// Attempt sends a commit or reveal that may come late, and tells whether it was
+// Attempt sends a commit or reveal that may come late, and reports whether it was
 // accepted. SPEC 3: a missed deadline is the only other answer.
 func (d *Dealt) Attempt(action string, party int, b Body) bool {
 	d.C.T.Helper()

@@ -75,7 +75,7 @@ func readSurface(ctx context.Context, text []byte) (*surface, error) {
 	return s, err
 }
 
-// Describes tells whether the document allows the answer to this request, and
+// Describes reports whether the document allows the answer to this request, and
 // the request itself where the service took it.
 func (s *surface) Describes(r *http.Request, a Answer) error {
 	route, params, err := s.find(r)

@@ -175,7 +175,7 @@ func (c *Collector) Whole(what string, fits func(Span) bool, want ...string) (ro
 }
 
 // IssuedWithin waits for the span of the reveal that is linked to the caller's
-// trace, which is sent after all that was done in it, and tells whether the
+// trace, which is sent after all that was done in it, and reports whether the
 // certificate was signed there and came into the log.
 func (c *Collector) IssuedWithin(deal, caller string) bool {
 	c.t.Helper()

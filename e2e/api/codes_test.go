@@ -23,7 +23,7 @@ func unseen() (missing []problem.Code) {
 	return missing
 }
 
-// wholeSuite tells whether all tests ran, so that what was not seen is missing.
+// wholeSuite reports whether all tests ran, so that what was not seen is missing.
 func wholeSuite() bool {
 	for _, name := range []string{"test.run", "test.skip", "test.list"} {
 		if flag.Lookup(name).Value.String() != "" {

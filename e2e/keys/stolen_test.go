@@ -230,7 +230,7 @@ func (b *badDay) signed(key *signing.Signer, d *e2e.Dealt) string {
 	return signature
 }
 
-// falseLog is a head of so many leaves that nobody logged: told tells whether it
+// falseLog is a head of so many leaves that nobody logged: told reports whether it
 // verifies under the key set by itself. The check against the real log exposes
 // it either way.
 func (b *badDay) falseLog(key *signing.Signer, size int, told bool) {

@@ -100,7 +100,7 @@ func TestRotationUnderLoad(t *testing.T) {
 	t.Logf("%d deals, %d certificates and %d tree heads checked, %d requests", len(r.all), r.deals.Load(), r.heads.Load(), r.s.Attempts.Load())
 }
 
-// signedBy tells whether a certificate of this key was answered.
+// signedBy reports whether a certificate of this key was answered.
 func (r *rotation) signedBy(key string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,5 +1,5 @@
 // Command clustertool is what the cluster tests run in pods of their own: a
-// development beacon, a probe that tells whether an address can be reached, and
+// development beacon, a probe that reports whether an address can be reached, and
 // what ends a container's processes as a crash does.
 package main
 
@@ -69,7 +69,7 @@ func probeAll(addresses []string) []string {
 	return lines
 }
 
-// probe tells whether a connection can be made. A refusal is an answer of the
+// probe reports whether a connection can be made. A refusal is an answer of the
 // other side, so it is not what a policy does.
 func probe(address string) string {
 	conn, err := net.DialTimeout("tcp", address, 2*time.Second)

@@ -68,7 +68,7 @@ type Beacon struct {
 
 const maxParams = 1 << 20 // bytes of algorithm_params in their RFC 8785 form
 
-// CheckParams tells whether a deal with these labels and algorithm_params can
+// CheckParams reports whether a deal with these labels and algorithm_params can
 // be created, and warns of what is legal but odd. Params are declared in the
 // open and can be mended, so the check is strict. It includes CheckLabels. The
 // error and the warnings say what is wrong with which member and what to send.
@@ -86,7 +86,7 @@ func (a *Algorithm) CheckParams(labels []string, params map[string]any) (warning
 	return append(warnings, unknownMembers(a, params)...), nil
 }
 
-// CheckInput tells whether a party's input can be computed with. A committed
+// CheckInput reports whether a party's input can be computed with. A committed
 // input cannot be mended, so whatever has only one meaning is taken; members
 // that the algorithm does not know are ignored. The error names the rule and the
 // member and MUST hold nothing of the input itself.
@@ -108,7 +108,7 @@ func (a *Algorithm) Known(params map[string]any) map[string]any {
 	return known
 }
 
-// Rejects tells whether an input that CheckInput takes makes the deal VOID.
+// Rejects reports whether an input that CheckInput takes makes the deal VOID.
 func (a *Algorithm) Rejects(input map[string]any) bool {
 	return a.rejects != nil && a.rejects(input)
 }

@@ -13,7 +13,7 @@ const (
 	maxListed     = 8 // how many names an error or a warning lists
 )
 
-// CheckLabels tells whether a deal of the algorithm may have these parties: as
+// CheckLabels reports whether a deal of the algorithm may have these parties: as
 // many as it takes, each label 1 to 200 bytes of UTF-8 without control
 // characters; for shapley.v1, whose coalition keys are made of them, also
 // unique and without comma.

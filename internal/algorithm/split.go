@@ -169,7 +169,7 @@ type division struct {
 	items  int
 }
 
-// valued tells whether any party values the item. One that nobody values is
+// valued reports whether any party values the item. One that nobody values is
 // outside both methods and is shared equally.
 func (d division) valued(item int) bool {
 	return slices.ContainsFunc(d.values, func(of []*big.Int) bool { return of[item].Sign() > 0 })

@@ -30,7 +30,7 @@ type VectorInput struct {
 	PartyInputs     []map[string]any `json:"party_inputs"` // in the order of the parties
 }
 
-// Void tells whether the vector's deal ends VOID.
+// Void reports whether the vector's deal ends VOID.
 func (v Vector) Void() bool { return string(v.ExpectedOutput) == "null" }
 
 // Beacon returns the beacon round that the expected output of a vector carries,

@@ -83,7 +83,7 @@ func cause(ctx context.Context, err error) error {
 	return err
 }
 
-// ended tells whether nothing more will happen to the deal, its certificate
+// ended reports whether nothing more will happen to the deal, its certificate
 // included.
 func (v view) ended() bool {
 	switch v.State {

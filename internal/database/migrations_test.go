@@ -73,7 +73,7 @@ func disturbs(migration string) (bad []string) {
 	return bad
 }
 
-// isTied tells whether a new table takes hold of one that is not of this migration.
+// isTied reports whether a new table takes hold of one that is not of this migration.
 func isTied(statement string, made map[string]bool) bool {
 	for _, table := range references.FindAllStringSubmatch(statement, -1) {
 		if !made[table[1]] {

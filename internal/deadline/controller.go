@@ -62,7 +62,7 @@ func New(deals Deals, logger *slog.Logger) *Controller {
 	return &Controller{deals: deals, logger: logger, failures: failures{logger: logger, causes: make(map[string]*failing)}}
 }
 
-// Ready tells whether a relist has succeeded since the start. A worker that
+// Ready reports whether a relist has succeeded since the start. A worker that
 // waits for its lease has not listed and is not needed either: the caller
 // decides what that means.
 func (c *Controller) Ready() error {

@@ -81,10 +81,10 @@ func (d Deal) State() State {
 	return d.Phase
 }
 
-// Ended tells whether nothing can happen to the deal any more but its certificate.
+// Ended reports whether nothing can happen to the deal any more but its certificate.
 func (d Deal) Ended() bool { return d.Phase != Committing && d.Phase != Revealing }
 
-// AllRevealed tells whether the algorithm has all its inputs.
+// AllRevealed reports whether the algorithm has all its inputs.
 func (d Deal) AllRevealed() bool { return d.Phase == Revealing && d.Reveals == d.Parties }
 
 // Next is the step that is due at now.

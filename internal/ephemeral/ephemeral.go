@@ -83,18 +83,18 @@ func (r *Redis) Close() error {
 	return r.client.Close()
 }
 
-// Ping tells whether Redis answers, for monitoring.
+// Ping reports whether Redis answers, for monitoring.
 func (r *Redis) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	return r.client.Ping(ctx).Err()
 }
 
-// up tells whether Redis is worth asking now.
+// up reports whether Redis is worth asking now.
 func (r *Redis) up() bool { return time.Now().UnixNano() >= r.downUntil.Load() }
 
 // noteFailure stops asking for a moment after a failure of Redis itself, and
-// tells whether err was one. A caller that gave up says nothing about Redis.
+// reports whether err was one. A caller that gave up says nothing about Redis.
 func (r *Redis) noteFailure(ctx context.Context, err error) bool {
 	if err == nil || errors.Is(err, redis.Nil) {
 		return false

@@ -51,7 +51,7 @@ func until(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// held tells whether Redis keeps others from a lock; it takes none itself.
+// held reports whether Redis keeps others from a lock; it takes none itself.
 func held(ctx context.Context, r *Redis, name string) bool {
 	unlock, free := r.Lock(ctx, name, time.Hour)
 	if free {

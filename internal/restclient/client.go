@@ -111,7 +111,7 @@ func (c *Client) call(ctx context.Context, method, path, token string, body []by
 	}
 }
 
-// passing tells whether the same request may fare better in a moment.
+// passing reports whether the same request may fare better in a moment.
 func passing(err error) bool {
 	var refused *Refused
 	if !errors.As(err, &refused) {

@@ -184,7 +184,7 @@ func ID(prefix string) string {
 	return prefix + encode(b[:])
 }
 
-// ValidID tells whether an identifier has the form that ID gives.
+// ValidID reports whether an identifier has the form that ID gives.
 func ValidID(prefix, id string) bool {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(strings.TrimPrefix(id, prefix))
 	return err == nil && len(raw) == 16 && len(id) == len(prefix)+22 && strings.HasPrefix(id, prefix)

@@ -115,7 +115,7 @@ func (s *Signer) Close() error {
 // ErrUnavailable. A provider that took too long is both ErrUnavailable and
 // context.DeadlineExceeded; where the caller gave up it is the context's own
 // error. What the provider refuses for good (no permission, a disabled key) is
-// neither and says what to mend.
+// neither and says what to correct.
 func (s *Signer) Sign(ctx context.Context, digest [32]byte) (string, error) {
 	ctx, span := tracer.Start(ctx, "sign", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attribute.String("fairpact.key_provider", s.scheme)))
 	defer span.End()

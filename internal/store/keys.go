@@ -20,7 +20,7 @@ func (s *Store) InsertKey(ctx context.Context, keyHash []byte, r *Replay) error 
 	return outage(replayed(err))
 }
 
-// UseKey tells whether the API key is known, and ends the replay of its
+// UseKey reports whether the API key is known, and ends the replay of its
 // creation: from its first use on, nobody gets it out of the service again.
 func (s *Store) UseKey(ctx context.Context, keyHash []byte) (known bool, err error) {
 	err = s.pool.QueryRow(ctx, useKeySQL, keyHash).Scan(&known)

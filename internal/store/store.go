@@ -104,7 +104,7 @@ func (s *Store) Confirm(ctx context.Context) {
 	_, _ = s.Now(ctx) // a failed connection is replaced by one that tells its server
 }
 
-// Ready tells whether the database answers and holds the schema that this
+// Ready reports whether the database answers and holds the schema that this
 // version needs.
 func (s *Store) Ready(ctx context.Context) error { return schema.Current(ctx, s.pool) }
 

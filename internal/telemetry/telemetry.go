@@ -56,7 +56,7 @@ var traced atomic.Bool
 // Trace says that spans are sent somewhere.
 func Trace() { traced.Store(true) }
 
-// Traced tells whether they are.
+// Traced reports whether they are.
 func Traced() bool { return traced.Load() }
 
 var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/telemetry")

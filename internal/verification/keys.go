@@ -25,7 +25,7 @@ type Trusted struct {
 	TreeSize  *int64 // of a retired key: no leaf index from here on is its own; nil where not closed
 }
 
-// mayHold tells whether the key may have signed the leaf.
+// mayHold reports whether the key may have signed the leaf.
 func (t Trusted) mayHold(leafIndex int64) bool {
 	return t.State != Retired || t.TreeSize == nil || leafIndex < *t.TreeSize
 }
