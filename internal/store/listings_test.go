@@ -46,6 +46,13 @@ func (f *fixture) deadlines(t *testing.T, d *store.Declaration, commit, reveal i
 	f.exec(t, "UPDATE deals SET commit_deadline = $2, reveal_deadline = $3 WHERE deal_id = $1", d.DealID, now+commit, now+reveal)
 }
 
+// acted moves what parties have done so far back by some seconds.
+func (f *fixture) acted(t *testing.T, seconds int64) {
+	t.Helper()
+	f.exec(t, "UPDATE commitments SET committed_at = committed_at - $1::bigint", seconds)
+	f.exec(t, "UPDATE reveals SET revealed_at = revealed_at - $1::bigint", seconds)
+}
+
 func TestListingsOfDeadlines(t *testing.T) {
 	f := newFixture(t)
 	d := f.create(t, nil)
@@ -64,6 +71,8 @@ func TestListingsOfDeadlines(t *testing.T) {
 	f.commit(t, d, 0)
 	f.lists(t, "one of two has committed", d, false, false)
 	f.leave(t, d, true)
+	f.lists(t, "both have committed, not advanced, the last one just now", d, false, false)
+	f.acted(t, 5)
 	f.lists(t, "both have committed, not advanced", d, false, true)
 	check(t, f.Advance(t.Context(), d.DealID))
 	f.deadlines(t, d, -10, 3600)
@@ -74,6 +83,8 @@ func TestListingsOfDeadlines(t *testing.T) {
 	f.lists(t, "the same, a second to go", d, true, false)
 	f.deadlines(t, d, -10, 3600)
 	f.reveal(t, d, 1)
+	f.lists(t, "both have revealed, not computed, the last one just now", d, false, false)
+	f.acted(t, 5)
 	f.lists(t, "both have revealed, not computed", d, false, true)
 	f.deadlines(t, d, -10, -1)
 	f.lists(t, "the same, overdue", d, true, true)
@@ -114,6 +125,7 @@ func TestListingsOfADraw(t *testing.T) {
 	}
 	f.deadlines(t, d, -10, 3600)
 	f.leave(t, d, false)
+	f.acted(t, 5)
 	f.lists(t, "complete, not noted as that", d, false, true)
 	check(t, f.Advance(t.Context(), d.DealID))
 	for _, revealDeadline := range []int64{3600, 1, -1, -3600} {
@@ -142,6 +154,7 @@ func TestListingsAreLimited(t *testing.T) {
 	if err != nil || len(due) != 3 {
 		t.Errorf("3 of 5 overdue deals: %d, %v", len(due), err)
 	}
+	f.acted(t, 5)
 	some, err := f.Complete(t.Context(), 3)
 	if err != nil || len(some) != 3 {
 		t.Errorf("3 of 5 complete deals: %d, %v", len(some), err)
