@@ -26,7 +26,7 @@ func keysCommand(t *testing.T, document string, args ...string) string {
 	return out
 }
 
-// rollOutKeys gives the release a key set and holds all pods to it.
+// rollOutKeys upgrades the release to a key set and waits until all pods have it.
 func (c *cluster) rollOutKeys(t *testing.T, document, next string) {
 	t.Helper()
 	values, err := json.Marshal(map[string]any{"signing": map[string]any{"keySet": json.RawMessage(document)}})
@@ -43,7 +43,7 @@ func (c *cluster) rollOutKeys(t *testing.T, document, next string) {
 	c.keySet = document
 	c.upgrade(t, c.old)
 	var said string
-	eventually(t, "all pods have the key set", time.Minute, func() bool { // those of before are on their way out
+	eventually(t, "all pods have the key set", time.Minute, func() bool { // pods of the last roll-out may still be stopping
 		out, err := run(t.Context(), document, "kubectl", "-n", namespace, "exec", "-i", "deploy/"+release+"-deal-api", "--",
 			"/fairpactctl", "keys", "check", "--base-url", "http://localhost:8080", "--file", "-")
 		said = out
@@ -59,7 +59,7 @@ func startRotation(t *testing.T, c *cluster) {
 	c.rollOutKeys(t, keysCommand(t, c.keySet, "rotate", "--file", "-", "--to", "file:///run/fairpact/key/next.pem", "--in", rotateIn), "signs from")
 }
 
-// rotated waits for the switch under load, and closes the old key.
+// rotated waits for the switch under load and checks the keys after it.
 func rotated(t *testing.T, c *cluster) {
 	var keys struct {
 		Keys []struct {

@@ -35,7 +35,7 @@ func ParseCommitment(s string) (digest [32]byte, err error) {
 	return digest, nil
 }
 
-// Open reports whether input and salt open the commitment, and gives the salt
+// Open reports whether input and salt open the commitment, and returns the salt
 // bytes of the reading that does. The salt's own UTF-8 bytes are tried first;
 // then, where the salt is an even number of hex digits of either case, the bytes
 // that they spell, because a party may have committed over those. input MUST be

@@ -22,7 +22,7 @@ const (
 
 // Cautions are what each party should know of a deal before it commits. The
 // initiator, who may be the one to gain, is told at the creation.
-func (d *Deal) Cautions() []string { return d.cautions }
+func (d *Deal) Cautions() []string { return d.cautions() }
 
 // cautionsOf finds them. from is when parties can begin to commit. No word of the
 // initiator's stands in them: they go into the advice to the others' agents.

@@ -3,6 +3,7 @@ package escrow
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,7 +27,7 @@ type Deal struct {
 	*store.Declaration
 	algorithm *algorithm.Algorithm
 	params    map[string]any
-	cautions  []string
+	cautions  func() []string
 
 	// The first parties that are not known to have committed or revealed: all
 	// before them have, for ever. They only save work.
@@ -71,7 +72,7 @@ func (s *Service) keep(declaration *store.Declaration) (*Deal, error) {
 		return nil, fmt.Errorf("stored params: deal %s: %w", declaration.DealID, err)
 	}
 	d := &Deal{Declaration: declaration, algorithm: alg, params: alg.Known(params)}
-	d.cautions = append(cautionsOf(d, d.CreatedAt), d.odd()...)
+	d.cautions = sync.OnceValue(func() []string { return append(cautionsOf(d, d.CreatedAt), d.odd()...) })
 	bytes := 512 + 3*len(d.Params) // as text and as tree
 	for _, label := range d.Labels {
 		bytes += len(label) + 16

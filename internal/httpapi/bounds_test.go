@@ -1,12 +1,13 @@
 package httpapi
 
 import (
-	"github.com/fairpact/fairpact/internal/limits"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
+
+	"github.com/fairpact/fairpact/internal/limits"
 )
 
 // A call that waits for something that hangs ends by itself, after a slow body

@@ -2,13 +2,13 @@ package limits
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
@@ -66,26 +66,25 @@ func TestLargeBodiesTakeTurns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next := make(chan error)
-	go func() {
-		release, _, err := held(t, b, step+1)
-		release()
-		next <- err
-	}()
+	// The next one has no time to wait: it is refused, and not for ever.
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	next, r := b.Begin(httptest.NewRecorder(), httptest.NewRequestWithContext(gone, "POST", "/", bytes.NewReader(make([]byte, step+1))), true)
+	if _, err := io.ReadAll(r.Body); !problem.Is(err, problem.Overloaded) {
+		t.Errorf("two large bodies at once: %v, want OVERLOADED", err)
+	}
+	next.End()
 	small, _, err := held(t, b, step)
 	if err != nil {
 		t.Errorf("a small body waits for a turn: %v", err)
 	}
 	small()
-	select {
-	case err := <-next:
-		t.Errorf("two large bodies at once: %v", err)
-	default:
-	}
 	release()
-	if err := <-next; err != nil {
+	after, _, err := held(t, b, step+1)
+	if err != nil {
 		t.Errorf("the next one: %v", err)
 	}
+	after()
 }
 
 // What a call takes it gives back when its answer begins, and after its end it takes nothing.
@@ -156,11 +155,13 @@ func TestSlowSendersAreCut(t *testing.T) {
 		t.Errorf("a sender that is slow on the whole: %v, want a timeout", err)
 	}
 	b.bodyTime, b.stepTime = bodyTime, 100*time.Millisecond
-	answer, err := http.Post(server.URL+"/long", "", strings.NewReader("all of it"))
+	// Its body is there with its header, however slow the machine is.
+	long, err := net.Dial("tcp", server.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer.Body.Close()
+	defer long.Close()
+	fmt.Fprintf(long, "POST /long HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nall of it")
 	if err := <-got; err != nil {
 		t.Errorf("an answer that takes long: %v", err)
 	}

@@ -76,7 +76,7 @@ func (p *Provider) connect() error {
 	return err
 }
 
-// drop gives the login up.
+// drop logs out.
 func (p *Provider) drop() {
 	if p.library != nil && p.epoch == p.library.epoch {
 		_ = p.library.CloseSession(p.session)
