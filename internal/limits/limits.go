@@ -191,9 +191,6 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	if err == io.EOF {
 		b.ended = true
-		// The server watches the connection while the request is answered: with the
-		// last step's deadline it would take it for closed.
-		_ = b.conn.SetReadDeadline(time.Time{})
 		if b.read > step && b.in.turns != nil { // what it costs to read JSON grows with it
 			if refused := b.call.take(b.ctx, b.in.turns); refused != nil {
 				return n, refused
