@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 
 	"golang.org/x/text/cases"
@@ -22,7 +23,16 @@ const (
 
 // Cautions are what each party should know of a deal before it commits. The
 // initiator, who may be the one to gain, is told at the creation.
-func (d *Deal) Cautions() []string { return d.cautions() }
+func (d *Deal) Cautions() []string {
+	d.cautions.once.Do(func() { d.cautions.all = append(cautionsOf(d, d.CreatedAt), d.odd()...) })
+	return d.cautions.all
+}
+
+// cautions are found when they are first asked for.
+type cautions struct {
+	once sync.Once
+	all  []string
+}
 
 // cautionsOf finds them. from is when parties can begin to commit. No word of the
 // initiator's stands in them: they go into the advice to the others' agents.

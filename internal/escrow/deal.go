@@ -3,7 +3,6 @@ package escrow
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,7 +26,7 @@ type Deal struct {
 	*store.Declaration
 	algorithm *algorithm.Algorithm
 	params    map[string]any
-	cautions  func() []string
+	cautions  cautions
 
 	// The first parties that are not known to have committed or revealed: all
 	// before them have, for ever. They only save work.
@@ -61,8 +60,8 @@ func (s *Service) dealOf(ctx context.Context, dealID string) (*Deal, error) {
 	return loaded.(*Deal), nil
 }
 
-// keep makes a declaration ready for use and caches it.
-func (s *Service) keep(declaration *store.Declaration) (*Deal, error) {
+// NewDeal makes a stored declaration ready for use.
+func NewDeal(declaration *store.Declaration) (*Deal, error) {
 	alg, ok := algorithm.Lookup(declaration.Algorithm)
 	if !ok {
 		return nil, fmt.Errorf("unknown algorithm: %q of deal %s", declaration.Algorithm, declaration.DealID)
@@ -71,8 +70,15 @@ func (s *Service) keep(declaration *store.Declaration) (*Deal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("stored params: deal %s: %w", declaration.DealID, err)
 	}
-	d := &Deal{Declaration: declaration, algorithm: alg, params: alg.Known(params)}
-	d.cautions = sync.OnceValue(func() []string { return append(cautionsOf(d, d.CreatedAt), d.odd()...) })
+	return &Deal{Declaration: declaration, algorithm: alg, params: alg.Known(params)}, nil
+}
+
+// keep caches the deal of a declaration.
+func (s *Service) keep(declaration *store.Declaration) (*Deal, error) {
+	d, err := NewDeal(declaration)
+	if err != nil {
+		return nil, err
+	}
 	bytes := 512 + 3*len(d.Params) // as text and as tree
 	for _, label := range d.Labels {
 		bytes += len(label) + 16

@@ -170,9 +170,13 @@ func TestNextStepsNameTools(t *testing.T) {
 	}
 	callText := regexp.MustCompile(`(?m)^Call (\w+) with \{.*\}$`)
 	view := func(state deal.State, certID string, parts ...store.Part) escrow.View {
-		v := escrow.View{State: state, Snapshot: &store.Snapshot{Parts: parts}, Deal: &escrow.Deal{Declaration: &store.Declaration{
-			DealID: "d", Algorithm: "random.v1", Labels: []string{"a", "b"}, CommitDeadline: 1, RevealDeadline: 2,
-		}}}
+		d, err := escrow.NewDeal(&store.Declaration{
+			DealID: "d", Algorithm: "random.v1", Params: []byte("{}"), Labels: []string{"a", "b"}, CommitDeadline: 1, RevealDeadline: 2,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := escrow.View{State: state, Snapshot: &store.Snapshot{Parts: parts}, Deal: d}
 		if certID != "" {
 			v.CertificateID = &certID
 		}
