@@ -74,7 +74,7 @@ func TestPathsThatDoNotExist(t *testing.T) {
 	d := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
 	for _, path := range []string{
 		"/v1", "/v1/", "/v1/nothing", "/v2/status", "/v1/status/", "/v1//status", "//v1/status", "/v1/./status", "/v1/x/../status", "/V1/STATUS",
-		"/v1/status/more", "/v1/keys/", "/v1/deals/", "/v1/deals//commit", "/v1/verify", "/v1/verify/", "/v1/verify/a/b", "/v1/log", "/v1/log/", "/v1/log/nothing",
+		"/v1/status/more", "/v1/keys/", "/v1/deals/", "/v1/deals//commit", "/v1/verify/", "/v1/verify/a/b", "/v1/log", "/v1/log/", "/v1/log/nothing",
 		"/v1/log/tree-head/", d.Path("/"), d.Path("/nothing"), d.Path("/commit/"), d.Path("/commit/more"), d.Path("/../../status"), "/openapi.json/", "/openapi",
 		"/v1/deals/%2e%2e", "/v1/deals/%2e%2e/commit",
 	} {

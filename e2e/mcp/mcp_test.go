@@ -52,7 +52,7 @@ func TestMCPNineTools(t *testing.T) {
 		"reveal_input":            {"deal_id", "idempotency_key", "input", "invite_token", "salt"},
 		"get_deal":                {"api_key", "deal_id", "invite_token"},
 		"get_certificate":         {"deal_id", "invite_token"},
-		"verify_certificate":      {"cert_id"},
+		"verify_certificate":      {"cert_id", "certificate"},
 	}
 	if fmt.Sprint(arguments) != fmt.Sprint(want) {
 		t.Errorf("tools and arguments:\n%v\nwant\n%v", arguments, want)

@@ -54,12 +54,15 @@ type Signer interface {
 type Keys interface {
 	// SignerOf returns the key under which the signature over the message verifies.
 	SignerOf(message []byte, signature string) (signing.Key, error)
+	// Keys returns all of them as they stand now.
+	Keys() []signing.Key
 }
 
 // Log is the transparency log.
 type Log interface {
 	Append(ctx context.Context, entry [32]byte, signature string, tag translog.Tag) (leafIndex int64, err error)
 	Inclusion(ctx context.Context, entry [32]byte, leafIndex int64) (translog.Inclusion, error)
+	TreeHeadAt(ctx context.Context, size int64) (translog.TreeHead, error)
 }
 
 // Beacon is the public randomness beacon; the rounds it returns are verified.

@@ -130,6 +130,18 @@ func (l *ledger) Inclusion(ctx context.Context, entry [32]byte, index int64) (tr
 	return in, err
 }
 
+func (l *ledger) TreeHeadAt(ctx context.Context, size int64) (translog.TreeHead, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if size > int64(len(l.leaves)) {
+		return translog.TreeHead{}, translog.ErrNotFound
+	}
+	head := translog.TreeHead{TreeSize: size, RootHash: hex.EncodeToString(treeHash(l.leaves[:size]))}
+	var err error
+	head.Signature, err = l.pen.Sign(ctx, head.Digest())
+	return head, err
+}
+
 func (l *ledger) empty() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

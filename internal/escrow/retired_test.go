@@ -122,6 +122,10 @@ func (w wary) Inclusion(ctx context.Context, entry [32]byte, index int64) (trans
 	return w.e.real.Inclusion(ctx, entry, index)
 }
 
+func (w wary) TreeHeadAt(ctx context.Context, size int64) (translog.TreeHead, error) {
+	return w.e.real.TreeHeadAt(ctx, size)
+}
+
 func (e *estate) replica() *escrow.Service {
 	return escrow.New(e.store, e.secret, wary{e}, e.keys, wary{e}, e.well, escrow.Options{EntropyWindow: window}, slog.New(slog.DiscardHandler))
 }

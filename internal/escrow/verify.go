@@ -34,11 +34,8 @@ var errNoCertificate = problem.New(problem.CertNotFound, "no published certifica
 // leaves and nodes. With the log or the database out of reach it fails and never
 // says that a certificate is not valid, which is a verdict.
 func (s *Service) Verify(ctx context.Context, certID string) (Verification, error) {
-	if !sealing.ValidID(certPrefix, certID) {
-		return Verification{}, errNoCertificate
-	}
-	c, err := s.store.Certificate(ctx, certID)
-	if errors.Is(err, store.ErrNotFound) || err == nil && (c.LeafIndex == nil || c.Signature == nil) {
+	c, err := s.published(ctx, certID)
+	if errors.Is(err, store.ErrNotFound) {
 		return Verification{}, errNoCertificate
 	}
 	if err == nil && len(c.Payload) >= large {
@@ -75,4 +72,16 @@ func (s *Service) Verify(ctx context.Context, certID string) (Verification, erro
 		v.Note = fmt.Sprintf("the key %s retired when the log had %d leaves and signed nothing from leaf %d on, and this certificate is leaf %d: do not rely on it, and tell the operator of this deployment", facts.key.PublicKey, *facts.key.TreeSize, *facts.key.TreeSize, *c.LeafIndex)
 	}
 	return v, nil
+}
+
+// published returns a certificate that has its leaf, or store.ErrNotFound.
+func (s *Service) published(ctx context.Context, certID string) (*store.Certificate, error) {
+	if !sealing.ValidID(certPrefix, certID) {
+		return nil, store.ErrNotFound
+	}
+	c, err := s.store.Certificate(ctx, certID)
+	if err == nil && (c.LeafIndex == nil || c.Signature == nil) {
+		err = store.ErrNotFound
+	}
+	return c, err
 }

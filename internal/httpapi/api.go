@@ -55,6 +55,7 @@ type API struct {
 const (
 	maxCreation = 4 << 20  // 10,000 labels fit
 	maxReveal   = 4 << 20  // an input of 512 KiB, however it is escaped
+	maxHanded   = 4 << 20  // a certificate of 10,000 parties
 	maxSmall    = 64 << 10 // all others
 	maxHeader   = 32 << 10
 )
@@ -101,6 +102,7 @@ func (a *API) routes(log http.HandlerFunc) map[string]route {
 		"/v1/deals/{id}/cancel":      {http.MethodPost: a.answers(http.StatusOK, a.cancel)},
 		"/v1/deals/{id}/certificate": {http.MethodGet: owned(a.answers(http.StatusOK, a.certificate))},
 		"/v1/deals/{id}/inputs":      {http.MethodGet: a.answers(http.StatusOK, a.inputs)},
+		"/v1/verify":                 {http.MethodPost: a.answers(http.StatusOK, a.verifyHanded)},
 		"/v1/verify/{cert_id}":       {http.MethodGet: public(a.answers(http.StatusOK, a.verify))},
 		"/v1/log/tree-head":          {http.MethodGet: shared(log)},
 		"/v1/log/proof":              {http.MethodGet: log},

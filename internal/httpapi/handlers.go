@@ -181,6 +181,19 @@ func (a *API) verify(_ http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return encoded(a.Escrow.Verify(r.Context(), r.PathValue("cert_id")))
 }
 
+// verifyHanded checks the certificate in the body.
+func (a *API) verifyHanded(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	body, err := a.body(w, r, maxHanded, false)
+	if err != nil {
+		return nil, err
+	}
+	document, certID, err := wire.Handed(body)
+	if err != nil {
+		return nil, err
+	}
+	return encoded(a.Escrow.VerifyHanded(r.Context(), document, certID))
+}
+
 // encoded writes what a use case answered.
 func encoded[T any](v T, err error) ([]byte, error) {
 	if err != nil {

@@ -130,7 +130,7 @@ func (a *API) observed(next http.Handler) http.Handler {
 		r = r.WithContext(ctx)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		rec := &recorder{ResponseWriter: w}
-		rec.call, r = a.limits.Begin(rec, r, r.URL.Path == "/mcp" || r.URL.Path == "/v1/keys")
+		rec.call, r = a.limits.Begin(rec, r, r.URL.Path == "/mcp" || r.URL.Path == "/v1/keys" || r.URL.Path == "/v1/verify")
 		defer rec.call.End()
 		defer func() {
 			defer func() { call.End(routeOf(r), r.Method, cmp.Or(rec.status, http.StatusOK)) }()

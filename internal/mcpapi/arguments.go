@@ -3,6 +3,8 @@ package mcpapi
 import (
 	"bytes"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/fairpact/fairpact/internal/canon"
@@ -36,12 +38,23 @@ func (a arguments) quoted(err error) error {
 	if !problem.Is(err, problem.InvalidRequest) {
 		return err
 	}
-	for _, name := range []string{"input", "algorithm_params", "party_labels"} {
+	for _, name := range []string{"input", "algorithm_params", "party_labels", "certificate"} {
 		if text, ok := a[name].(string); ok && strings.ContainsAny(text, "{[") {
 			return problem.From(err).Also("; pass %s as JSON itself, not as a string that holds JSON", name)
 		}
 	}
 	return err
+}
+
+// known refuses an argument that the tool does not have: a name that is spelled
+// wrong would be taken for one left out.
+func (a arguments) known(t tool) error {
+	for _, name := range slices.Sorted(maps.Keys(a)) {
+		if !slices.Contains(t.arguments, name) {
+			return problem.New(problem.InvalidRequest, "%s has no argument %.64q; it has %s", t.name, name, strings.Join(t.arguments, ", "))
+		}
+	}
+	return nil
 }
 
 // credential gives the first of the named arguments that is set.

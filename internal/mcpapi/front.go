@@ -26,7 +26,7 @@ import (
 // those only what is in their arguments.
 const maxMessage = 64 << 10
 
-var maxCall = map[string]int{"create_deal": 4 << 20, "reveal_input": 4 << 20, "compute_commitment_tool": 1 << 20}
+var maxCall = map[string]int{"create_deal": 4 << 20, "reveal_input": 4 << 20, "compute_commitment_tool": 1 << 20, "verify_certificate": 4 << 20}
 
 // maxBody is the most that is read.
 const maxBody = 4<<20 + maxMessage
@@ -116,7 +116,7 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 	}
 	if tool, arguments := m.call(); len(body) > maxMessage && (arguments > maxCall[tool] || len(body)-arguments > maxMessage) {
 		m.fault(w, http.StatusRequestEntityTooLarge, wireError{Code: jsonrpc.CodeInvalidRequest}, problem.New(problem.BodyTooLarge,
-			"the message has %d bytes; send at most %d, and more only in the arguments of create_deal, reveal_input and compute_commitment_tool", len(body), maxMessage))
+			"the message has %d bytes; send at most %d, and more only in the arguments of create_deal, reveal_input, compute_commitment_tool and verify_certificate", len(body), maxMessage))
 		return
 	}
 	version := r.Header.Get("Mcp-Protocol-Version")

@@ -73,6 +73,9 @@ func New(c Config) (http.Handler, error) {
 		if err != nil {
 			return nil, fmt.Errorf("mcpapi: tool %s: %w", t.name, err)
 		}
+		if t.arguments, err = argumentNames(described); err != nil {
+			return nil, fmt.Errorf("mcpapi: tool %s: %w", t.name, err)
+		}
 		m.AddTool(described, s.handler(t))
 	}
 	return &front{
@@ -126,6 +129,9 @@ func (s *server) handler(t tool) mcp.ToolHandler {
 func (s *server) call(ctx context.Context, t tool, raw []byte) (result, error) {
 	args, err := parseArguments(raw)
 	if err != nil {
+		return result{}, err
+	}
+	if err := args.known(t); err != nil {
 		return result{}, err
 	}
 	done, err := t.run(s, ctx, args)

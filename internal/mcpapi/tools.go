@@ -4,6 +4,9 @@ import (
 	"context"
 	"embed"
 	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -20,19 +23,21 @@ import (
 type tool struct {
 	name string
 	run  func(*server, context.Context, arguments) (result, error)
+	// arguments are the names that the input schema has, in order.
+	arguments []string
 }
 
 // SPEC 4.1: nine tools cover the entire protocol.
 var tools = []tool{
-	{"create_key", (*server).createKey},
-	{"list_algorithms", (*server).listAlgorithms},
-	{"create_deal", (*server).createDeal},
-	{"compute_commitment_tool", (*server).computeCommitment},
-	{"commit_input", (*server).commitInput},
-	{"reveal_input", (*server).revealInput},
-	{"get_deal", (*server).getDeal},
-	{"get_certificate", (*server).getCertificate},
-	{"verify_certificate", (*server).verifyCertificate},
+	{name: "create_key", run: (*server).createKey},
+	{name: "list_algorithms", run: (*server).listAlgorithms},
+	{name: "create_deal", run: (*server).createDeal},
+	{name: "compute_commitment_tool", run: (*server).computeCommitment},
+	{name: "commit_input", run: (*server).commitInput},
+	{name: "reveal_input", run: (*server).revealInput},
+	{name: "get_deal", run: (*server).getDeal},
+	{name: "get_certificate", run: (*server).getCertificate},
+	{name: "verify_certificate", run: (*server).verifyCertificate},
 }
 
 //go:embed tools/*.json
@@ -64,6 +69,17 @@ func describe(name string) (*mcp.Tool, error) {
 		return nil, err
 	}
 	return &mcp.Tool{Name: name, Title: d.Title, Description: d.Description, Annotations: d.Annotations, InputSchema: d.InputSchema, OutputSchema: d.OutputSchema}, nil
+}
+
+// argumentNames returns the names of a tool's arguments, sorted.
+func argumentNames(described *mcp.Tool) ([]string, error) {
+	var schema struct{ Properties map[string]json.RawMessage }
+	raw, ok := described.InputSchema.(json.RawMessage)
+	if !ok {
+		return nil, fmt.Errorf("the input schema is a %T", described.InputSchema)
+	}
+	err := json.Unmarshal(raw, &schema)
+	return slices.Sorted(maps.Keys(schema.Properties)), err
 }
 
 // result is a tool's answer: the REST body, and what to do next.
@@ -266,7 +282,15 @@ func (s *server) draw(ctx context.Context, access escrow.Access) error {
 }
 
 func (s *server) verifyCertificate(ctx context.Context, args arguments) (result, error) {
-	certID, err := args.text("cert_id", "the cert_id of a certificate, or certificate_id of get_deal")
+	if args["certificate"] != nil {
+		document, certID, err := wire.Handed(args)
+		if err != nil {
+			return result{}, err
+		}
+		report, err := s.Escrow.VerifyHanded(ctx, document, certID)
+		return encoded(report, err, func(h escrow.Handed) next { return afterVerification(h.Verification) })
+	}
+	certID, err := args.text("cert_id", "the cert_id of a certificate or certificate_id of get_deal, unless you pass the document itself as certificate")
 	if err != nil {
 		return result{}, err
 	}

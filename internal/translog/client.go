@@ -111,8 +111,17 @@ func (c *Client) Append(ctx context.Context, entry [32]byte, signature string, t
 
 // TreeHead returns the newest published head.
 func (c *Client) TreeHead(ctx context.Context) (TreeHead, error) {
+	return c.treeHead(ctx, nil)
+}
+
+// TreeHeadAt returns the published head of a size, or ErrNotFound.
+func (c *Client) TreeHeadAt(ctx context.Context, size int64) (TreeHead, error) {
+	return c.treeHead(ctx, url.Values{"tree_size": {strconv.FormatInt(size, 10)}})
+}
+
+func (c *Client) treeHead(ctx context.Context, query url.Values) (TreeHead, error) {
 	var head TreeHead
-	if err := c.get(ctx, "/v1/log/tree-head", nil, &head); err != nil {
+	if err := c.get(ctx, "/v1/log/tree-head", query, &head); err != nil {
 		return TreeHead{}, err
 	}
 	if err := head.checkShape(); err != nil {
@@ -294,7 +303,7 @@ func fromError(text string) error {
 	code, _, _ := strings.Cut(text, ":")
 	kind := ErrUnavailable
 	switch problem.Code(code) {
-	case problem.LeafNotFound:
+	case problem.LeafNotFound, problem.HeadNotFound:
 		kind = ErrNotFound
 	case problem.TagTaken:
 		kind = ErrTagTaken

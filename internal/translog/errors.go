@@ -23,8 +23,9 @@ var (
 	// signed head.
 	ErrInconsistent = errors.New("the transparency log is inconsistent")
 
-	// ErrNotFound is returned when the log has no such leaf under a published head.
-	ErrNotFound = errors.New("the transparency log has no such leaf")
+	// ErrNotFound is returned when the log has no such leaf under a published head,
+	// or has published no head of that size.
+	ErrNotFound = errors.New("the transparency log has no such leaf or head")
 
 	errNoHead = errors.New("no head of that size was published")
 )

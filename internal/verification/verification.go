@@ -11,6 +11,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/canon"
@@ -77,14 +78,7 @@ func Verify(e Evidence) Report {
 	r.add(Shape, prefixed("the certificate ", misshapen), "")
 	r.keys(e.Keys)
 
-	// SPEC 2.5: the canonical JSON form of the certificate without signature and log_proof.
-	payload := map[string]any{}
-	for name, v := range members {
-		if name != "signature" && name != "log_proof" {
-			payload[name] = v
-		}
-	}
-	signed := canon.Encode(payload)
+	signed := Signed(members)
 	signer := r.signed(Signature, e.Keys, signed, members["signature"])
 
 	var headSigner *Key
@@ -120,6 +114,23 @@ func Verify(e Evidence) Report {
 		r.inputs(c.Payload, e.Inputs, e.Params)
 	}
 	return *r
+}
+
+// Signed returns the bytes of a certificate that its signature is over.
+// SPEC 2.5: the canonical JSON form of the certificate without signature and log_proof.
+func Signed(certificate map[string]any) []byte {
+	payload := map[string]any{}
+	for name, v := range certificate {
+		if name != "signature" && name != "log_proof" {
+			payload[name] = v
+		}
+	}
+	return canon.Encode(payload)
+}
+
+// Holds reports whether the check of that name was made and holds.
+func (r Report) Holds(name string) bool {
+	return slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Name == name && c.OK })
 }
 
 // Add appends a check that was made elsewhere.

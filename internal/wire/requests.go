@@ -75,6 +75,17 @@ func Commitment(body map[string]any) (commitment [32]byte, err error) {
 	return commitment, nil
 }
 
+// Handed reads `{certificate, cert_id}`: a certificate as somebody was handed it
+// and, if it is known, the id that it should have.
+func Handed(body map[string]any) (document map[string]any, certID string, err error) {
+	o := object{body, &err}
+	document = o.object("certificate", "the certificate as you were handed it, a JSON object")
+	if body["cert_id"] != nil {
+		certID = o.text("cert_id", "a string, the id that the certificate should have, or left out")
+	}
+	return document, certID, err
+}
+
 // Opening reads `{input, salt}`. Its errors never show either.
 func Opening(body map[string]any) (r escrow.Opening, err error) {
 	o := object{body, &err}

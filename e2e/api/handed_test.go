@@ -1,0 +1,108 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairpact/fairpact/e2e"
+)
+
+type handed struct {
+	CertID   string `json:"cert_id"`
+	Valid    bool
+	Outcome  string
+	Note     string
+	Stored   string
+	Findings []struct {
+		Name, Detail string
+		OK           bool
+	}
+	Says *struct {
+		DealID string `json:"deal_id"`
+		Labels []string
+		Result json.RawMessage
+	}
+	PubKey   *string         `json:"pubkey"`
+	TreeHead json.RawMessage `json:"tree_head"`
+}
+
+func (h handed) failing() (names []string) {
+	for _, f := range h.Findings {
+		if !f.OK {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}
+
+// A certificate that was handed over is checked by its own bytes, over REST and
+// over MCP alike: a forged document with a true cert_id is found.
+func TestHandedCertificate(t *testing.T) {
+	c := surfaceClient(t)
+	play := func(labels ...string) (*e2e.Dealt, []byte) {
+		b := e2e.SplitBody(time.Hour, 2*time.Hour)
+		b["party_labels"] = labels
+		d := c.Create(b)
+		d.Play(e2e.Body{"valuations": e2e.Body{"car": 70, "boat": 30}}, e2e.Body{"valuations": e2e.Body{"car": 40, "boat": 60}})
+		return d, d.Certified(e2e.Patience)
+	}
+	d, cert := play("ann", "bob")
+	_, other := play("cat", "dan")
+	document := func(text []byte, change func(e2e.Body)) e2e.Body {
+		var b e2e.Body
+		decoder := json.NewDecoder(strings.NewReader(string(text)))
+		decoder.UseNumber()
+		if err := decoder.Decode(&b); err != nil {
+			t.Fatal(err)
+		}
+		if change != nil {
+			change(b)
+		}
+		return b
+	}
+	id := document(cert, nil)["cert_id"]
+	for name, tc := range map[string]struct {
+		sent    e2e.Body
+		stored  string
+		failing string // one of the findings that fail; empty where the document is valid
+		note    string // words of the note
+	}{
+		"as issued":                    {e2e.Body{"certificate": document(cert, nil)}, "same", "", "checked"},
+		"as issued, with its id":       {e2e.Body{"certificate": document(cert, nil), "cert_id": id}, "same", "", "checked"},
+		"under another id":             {e2e.Body{"certificate": document(other, nil), "cert_id": id}, "same", "cert_id", "not the certificate that cert_id names"},
+		"another result, true id":      {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["result"].(map[string]any)["method"] = "proportional" })}, "differs", "signature", "under none of"},
+		"another label, true id":       {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["parties"].([]any)[1].(map[string]any)["label"] = "eve" })}, "differs", "stored", "forged"},
+		"the other's bytes, true id":   {e2e.Body{"certificate": document(other, func(b e2e.Body) { b["cert_id"] = id })}, "differs", "merkle_inclusion", "inclusion_path"},
+		"the other's signature":        {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["signature"] = document(other, nil)["signature"] })}, "differs", "signature", "under none of"},
+		"the other's proof":            {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["log_proof"] = document(other, nil)["log_proof"] })}, "same", "merkle_inclusion", "inclusion_path"},
+		"a tree that is not published": {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["log_proof"].(map[string]any)["tree_size"] = 1 << 50 })}, "same", "tree_size", "no usable tree head"},
+		"a size that no log has":       {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["log_proof"].(map[string]any)["tree_size"] = 1<<53 - 1 })}, "same", "tree_size", "no usable tree head"},
+		"a missing member":             {e2e.Body{"certificate": document(cert, func(b e2e.Body) { delete(b, "void_flakers") })}, "differs", "shape", "void_flakers"},
+		"an unknown cert_id":           {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["cert_id"] = "c_0yL7sQx2bV9nM4kJ8hG1fA" })}, "unknown", "signature", "under none of"},
+		"no certificate at all":        {e2e.Body{"certificate": e2e.Body{"cert_id": strings.Repeat("x", 5000)}}, "unknown", "shape", "the certificate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := c.In(t)
+			var got handed
+			report := c.Want(200, "POST", "/v1/verify", "", tc.sent)
+			report.Into(t, &got)
+			if len(report.Body) > 8<<10 {
+				t.Errorf("the report has %d bytes", len(report.Body))
+			}
+			if got.Valid != (tc.failing == "") || got.Stored != tc.stored || !strings.Contains(got.Note, tc.note) ||
+				tc.failing != "" && !strings.Contains(fmt.Sprint(got.failing()), tc.failing) {
+				t.Errorf("%s", report.Body)
+			}
+			if got.Valid && (got.CertID != id || got.Says.DealID != d.ID || fmt.Sprint(got.Says.Labels) != "[ann bob]" || len(got.Says.Result) == 0 || got.PubKey == nil || string(got.TreeHead) == "null") {
+				t.Errorf("%s", report.Body)
+			}
+			e2e.Same(t, "the report over MCP", c.Tool("verify_certificate", tc.sent).Structured, report.Body)
+		})
+	}
+	c.Refused(400, "INVALID_REQUEST", "POST", "/v1/verify", "", e2e.Body{"certificate": "c_1"})
+	c.Refused(400, "INVALID_REQUEST", "POST", "/v1/verify", "", e2e.Body{"certificate": e2e.Body{}, "cert_id": 1})
+	c.Fails("INVALID_REQUEST", "verify_certificate", `{"certificate":{},"cert_ids":"c_1"}`)
+}
