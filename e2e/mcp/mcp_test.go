@@ -46,8 +46,8 @@ func TestMCPNineTools(t *testing.T) {
 	want := map[string][]string{
 		"create_key":              {"idempotency_key"},
 		"list_algorithms":         {},
-		"create_deal":             {"algorithm", "algorithm_params", "api_key", "commit_deadline", "idempotency_key", "mode", "party_labels", "retention", "reveal_deadline"},
-		"compute_commitment_tool": {"input", "salt"},
+		"create_deal":             {"algorithm", "algorithm_params", "api_key", "commit_deadline", "commit_seconds", "idempotency_key", "mode", "party_labels", "retention", "reveal_deadline", "reveal_seconds"},
+		"compute_commitment_tool": {"deal_id", "input", "invite_token", "salt"},
 		"commit_input":            {"commitment", "deal_id", "idempotency_key", "invite_token"},
 		"reveal_input":            {"deal_id", "idempotency_key", "input", "invite_token", "salt"},
 		"get_deal":                {"api_key", "deal_id", "invite_token"},
@@ -179,6 +179,33 @@ func TestMCPIsTheRESTBody(t *testing.T) {
 	e2e.Same(t, "catalogue", c.Tool("list_algorithms", e2e.Body{}).Structured, c.Want(200, "GET", "/v1/algorithms", "", nil).Body)
 }
 
+// An agent without a clock creates a draw by the length of its phases, and the
+// service picks the first beacon round after them.
+func TestMCPCreatesByDurations(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewClient(t, e2e.BaseURL(t))
+	key, chain := c.Key(), e2e.BeaconChain(t)
+	arguments := e2e.Body{"api_key": key, "algorithm": "random.v1", "party_labels": []string{"ann", "bob"}, "commit_seconds": 900, "reveal_seconds": 600, "idempotency_key": "draw"}
+	began := time.Now().Unix()
+	made := c.Tool("create_deal", arguments)
+	var created struct {
+		DealID string `json:"deal_id"`
+	}
+	made.Into(t, &created)
+	var v struct {
+		CommitDeadline int64 `json:"commit_deadline"`
+		RevealDeadline int64 `json:"reveal_deadline"`
+		Params         struct {
+			Round int64 `json:"beacon_round"`
+		} `json:"algorithm_params"`
+	}
+	c.Tool("get_deal", e2e.Body{"deal_id": created.DealID, "api_key": key}).Into(t, &v)
+	if v.CommitDeadline < began+900 || v.CommitDeadline > time.Now().Unix()+900 || v.RevealDeadline != v.CommitDeadline+600 || v.Params.Round != chain.RoundAt(v.RevealDeadline)+1 {
+		t.Errorf("created from %d on: %+v", began, v)
+	}
+	e2e.Same(t, "the creation sent again", c.Tool("create_deal", arguments).Structured, made.Structured)
+}
+
 // What REST refuses MCP refuses with the same code, as a tool error.
 func TestMCPRefusals(t *testing.T) {
 	t.Parallel()
@@ -219,6 +246,12 @@ func TestMCPRefusals(t *testing.T) {
 		"a certificate by key":         {"FORBIDDEN", "get_certificate", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q}`, d.ID, d.Key)},
 		"an unknown certificate":       {"CERT_NOT_FOUND", "verify_certificate", `{"cert_id":"c_no"}`},
 		"no certificate":               {"INVALID_REQUEST", "verify_certificate", `{}`},
+		"a deadline twice":             {"INVALID_REQUEST", "create_deal", create(`,"commit_seconds":60`)},
+		"a phase of a text":            {"INVALID_REQUEST", "create_deal", strings.Replace(create(`,"reveal_seconds":"60"`), "reveal_deadline", "mode", 1)},
+		"a phase of no time":           {"INVALID_REQUEST", "create_deal", fmt.Sprintf(`{"api_key":%q,"commit_seconds":0,"reveal_seconds":9}`, d.Key)},
+		"no end of a phase":            {"INVALID_REQUEST", "create_deal", fmt.Sprintf(`{"api_key":%q,"commit_seconds":9}`, d.Key)},
+		"an input that does not fit":   {"INVALID_INPUT", "compute_commitment_tool", deal(`,"input":{"valuations":{"cat":1}}`)},
+		"an input for another's deal":  {"FORBIDDEN", "compute_commitment_tool", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q,"input":{}}`, d.ID, other.Tokens[0])},
 		"an unknown algorithm":         {"INVALID_REQUEST", "create_deal", create(`,"mode":"shut"`)},
 		"params that do not fit":       {"INVALID_PARAMS", "create_deal", strings.Replace(create(""), `["x"]`, `[]`, 1)},
 	} {

@@ -95,6 +95,15 @@ func (s *Service) open(ctx context.Context, a Access, o Opening, act *store.Act)
 	return in, nil
 }
 
+// CheckInput returns INVALID_INPUT where the input does not fit what the deal
+// declares. It changes nothing.
+func (a Access) CheckInput(input map[string]any) error {
+	if err := a.deal.algorithm.CheckInput(a.deal.Labels, a.deal.params, input); err != nil {
+		return problem.New(problem.InvalidInput, "%s. Nothing is committed yet: correct the input, then hash it", err)
+	}
+	return nil
+}
+
 // saltHint names what most often goes wrong with a salt, and nothing of it.
 func saltHint(salt string) string {
 	switch {

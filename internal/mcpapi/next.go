@@ -32,12 +32,11 @@ const (
 
 const examples = "Change the example's values to yours."
 
-// deadlines that leave time to hand over the tokens.
+// exampleDeal leaves time to hand over the tokens.
 func exampleDeal(key string) fields {
-	now := time.Now().Unix()
 	return fields{
 		"api_key": key, "algorithm": "split.v1", "party_labels": []string{"you", "them"},
-		"commit_deadline": now + 900, "reveal_deadline": now + 1800,
+		"commit_seconds": 900, "reveal_seconds": 900,
 		"algorithm_params": fields{"items": []string{"item-a", "item-b"}},
 	}
 }
@@ -54,6 +53,7 @@ func afterCatalogue() next {
 func afterCreation(req escrow.Declared, c escrow.Created) next {
 	n := next{Tool: "commit_input", Arguments: fields{"deal_id": c.DealID, "invite_token": c.Invites[0].Token, "commitment": yourCommitment}}
 	n.Why = "keep this answer: tokens are shown once. Give each other party, by a channel of yours, the address of this server, the deal_id and its own token of invite_tokens; whoever holds a token acts as that party. " +
+		"get_deal shows the deadlines. " +
 		"You are party 0: " + howToCommit(req.Algorithm, c.DealID)
 	return n
 }

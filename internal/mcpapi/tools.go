@@ -139,7 +139,11 @@ func (s *server) createDeal(ctx context.Context, args arguments) (result, error)
 	if err := s.Escrow.MayCreate(principal); err != nil {
 		return result{}, err
 	}
-	declared, err := wire.Declared(args.body("api_key"))
+	body, err := s.declaration(args)
+	if err != nil {
+		return result{}, err
+	}
+	declared, err := wire.Declared(body)
 	if err != nil {
 		return result{}, err
 	}
@@ -157,12 +161,22 @@ func (s *server) createDeal(ctx context.Context, args arguments) (result, error)
 	return encoded(created, err, func(c escrow.Created) next { return afterCreation(declared, c) })
 }
 
-// computeCommitment hashes as a party would by itself (SPEC 2.6). It touches no
-// deal and keeps nothing.
-func (s *server) computeCommitment(_ context.Context, args arguments) (result, error) {
+// computeCommitment hashes as a party would by itself (SPEC 2.6). It changes no
+// deal and keeps nothing. With a deal_id it first checks the input against that
+// deal, since nothing can once it is committed.
+func (s *server) computeCommitment(ctx context.Context, args arguments) (result, error) {
 	opening, err := wire.Opening(args)
 	if err != nil {
 		return result{}, err
+	}
+	if args["deal_id"] != nil {
+		_, access, err := s.deal(ctx, args, escrow.Act, "invite_token")
+		if err != nil {
+			return result{}, err
+		}
+		if err := access.CheckInput(opening.Input); err != nil {
+			return result{}, err
+		}
 	}
 	type answer struct {
 		Commitment string `json:"commitment"`

@@ -1,0 +1,49 @@
+package mcpapi
+
+import (
+	"maps"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/algorithm"
+	"github.com/fairpact/fairpact/internal/problem"
+)
+
+// longestPhase is what a phase may take in seconds; the deal's own bound is
+// checked where all deadlines are.
+const longestPhase = 366 * 24 * 3600
+
+// declaration returns the body of POST /v1/deals that create_deal stands for. An
+// agent may say how long a phase lasts where REST wants its deadline, and leave the
+// beacon round of a draw to the service: the first one after reveal_deadline.
+func (s *server) declaration(args arguments) (map[string]any, error) {
+	body := args.body("api_key", "commit_seconds", "reveal_seconds")
+	from := time.Now().Unix()
+	for _, phase := range []struct{ seconds, deadline string }{{"commit_seconds", "commit_deadline"}, {"reveal_seconds", "reveal_deadline"}} {
+		length, ok := args[phase.seconds].(int64)
+		switch given := args[phase.seconds] != nil; {
+		case given && body[phase.deadline] != nil:
+			return nil, problem.New(problem.InvalidRequest, "pass %s or %s, not both", phase.seconds, phase.deadline)
+		case given && (!ok || length < 1 || length > longestPhase):
+			return nil, problem.New(problem.InvalidRequest, "%s must be an integer of 1 to %d", phase.seconds, longestPhase)
+		case given:
+			body[phase.deadline] = from + length
+		case body[phase.deadline] == nil:
+			return nil, problem.New(problem.InvalidRequest, "pass %s, how long that phase lasts, or %s in unix seconds", phase.seconds, phase.deadline)
+		}
+		if at, ok := body[phase.deadline].(int64); ok {
+			from = at // the reveals begin where the commits end
+		}
+	}
+	id, _ := body["algorithm"].(string)
+	params, isObject := body["algorithm_params"].(map[string]any)
+	alg, known := algorithm.Lookup(id)
+	if known && alg.NeedsBeacon && (isObject || body["algorithm_params"] == nil) && params["beacon_round"] == nil {
+		params = maps.Clone(params)
+		if params == nil {
+			params = map[string]any{}
+		}
+		params["beacon_round"] = s.Chain.RoundAt(from) + 1
+		body["algorithm_params"] = params
+	}
+	return body, nil
+}
