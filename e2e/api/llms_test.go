@@ -110,7 +110,7 @@ func TestPublishedTexts(t *testing.T) {
 	base := e2e.BaseURL(t)
 	for path, contentType := range map[string]string{
 		"/llms.txt": "text/plain; charset=utf-8", "/llms-full.txt": "text/plain; charset=utf-8",
-		"/protocol": "text/markdown; charset=utf-8", "/vectors.json": "application/json",
+		"/protocol": "text/markdown; charset=utf-8", "/trust": "text/markdown; charset=utf-8", "/vectors.json": "application/json",
 	} {
 		body, header := served(t, base, path)
 		if header.Get("Content-Type") != contentType || header.Get("Access-Control-Allow-Origin") != "*" || header.Get("Content-Disposition") != "" {

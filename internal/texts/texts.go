@@ -1,5 +1,6 @@
 // Package texts holds the published texts of Fairpact: the protocol
-// specification, the pages for agents and the test vectors, and serves them.
+// specification, the trust model, the pages for agents and the test vectors, and
+// serves them.
 package texts
 
 import (
@@ -20,6 +21,9 @@ import (
 //
 //go:embed protocol.md
 var Protocol string
+
+//go:embed trust.md
+var trust string
 
 //go:embed llms.txt
 var llms string
@@ -55,6 +59,7 @@ func Pages(chain beacon.Chain) map[string]http.Handler {
 		"/llms.txt":      page("text/plain; charset=utf-8", []byte(LLMs(chain))),
 		"/llms-full.txt": page("text/plain; charset=utf-8", []byte(Full(chain))),
 		"/protocol":      page("text/markdown; charset=utf-8", []byte(Protocol)),
+		"/trust":         page("text/markdown; charset=utf-8", []byte(trust)),
 		"/vectors.json":  page("application/json", vectors),
 	}
 }
