@@ -47,14 +47,19 @@ func TestEveryAlertHasItsRunbook(t *testing.T) {
 	}
 }
 
-// A link from one page of the chart to another leads there.
-func TestLinksOfTheRunbooks(t *testing.T) {
-	pages, err := filepath.Glob(e2e.Chart + "runbooks/*.md")
-	if err != nil || len(pages) == 0 {
+// pages returns the runbooks and the other pages that link to files here.
+func pages(t *testing.T) []string {
+	t.Helper()
+	runbooks, err := filepath.Glob(e2e.Chart + "runbooks/*.md")
+	if err != nil || len(runbooks) == 0 {
 		t.Fatalf("no runbooks: %v", err)
 	}
+	return append(runbooks, e2e.Chart+"README.md", e2e.Repo("README.md"), e2e.Repo(".github/CONTRIBUTING.md"), e2e.Repo(".github/SECURITY.md"))
+}
+
+func TestLinksLeadToFilesAndHeadings(t *testing.T) {
 	checked := 0
-	for _, page := range append(pages, e2e.Chart+"README.md") {
+	for _, page := range pages(t) {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)

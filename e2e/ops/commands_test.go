@@ -1,0 +1,138 @@
+package ops
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fairpact/fairpact/e2e"
+)
+
+// The commands that the pages show exist, with the flags that they are given.
+func TestPagesShowCommandsThatExist(t *testing.T) {
+	shown := map[string][]string{} // flags by command
+	command := regexp.MustCompile(`fairpactctl ((?:[a-z]+ ?){1,2})([^\n` + "`" + `|;]*)`)
+	for _, page := range pages(t) {
+		for _, m := range command.FindAllStringSubmatch(text(t, page), -1) {
+			name := strings.Join(strings.Fields(m[1]), " ")
+			shown[name] = append(shown[name], matches(`(--[a-z-]+)`, m[2])...)
+		}
+	}
+	ctl := e2e.NewCtl(t, "http://127.0.0.1:1")
+	known := commands(ctl)
+	checked := 0
+	for name, flags := range shown {
+		if !slices.Contains(known, name) { // a word of the sentence, or an argument, follows the command
+			name, _, _ = strings.Cut(name, " ")
+		}
+		if !slices.ContainsFunc(known, func(k string) bool { return k == name || strings.HasPrefix(k, name+" ") }) {
+			t.Errorf("there is no fairpactctl %s", name)
+			continue
+		}
+		help, _ := ctl.Run(0, append(strings.Fields(name), "--help")...)
+		for _, flag := range flags {
+			checked++
+			if !strings.Contains(help, flag) {
+				t.Errorf("fairpactctl %s has no flag %s", name, flag)
+			}
+		}
+	}
+	if checked < 20 {
+		t.Errorf("only %d flags were found", checked)
+	}
+}
+
+func commands(ctl *e2e.Ctl) []string {
+	help, _ := ctl.Run(0, "--help")
+	return matches(`(?m)^  ([a-z]+(?: [a-z]+)?)  `, help)
+}
+
+// What a runbook greps for in the logs is what the binaries write.
+func TestRunbooksGrepForWhatIsLogged(t *testing.T) {
+	var source strings.Builder
+	for _, root := range []string{"internal", "services"} {
+		err := filepath.WalkDir(e2e.Repo(root), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			source.WriteString(text(t, path))
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	checked := 0
+	for _, page := range pages(t) {
+		for _, pattern := range matches(`logs -l .*\| grep (?:-E )?'([^']+)'`, text(t, page)) {
+			if strings.Contains(pattern, `"level"`) {
+				continue // of log/slog
+			}
+			pattern = strings.TrimSuffix(strings.TrimPrefix(pattern, `"msg":"`), `"`)
+			for _, alternative := range alternatives(pattern) {
+				checked++
+				if !strings.Contains(source.String(), alternative) {
+					t.Errorf("%s greps for %q, which nothing logs", page, alternative)
+				}
+			}
+		}
+	}
+	if checked < 15 {
+		t.Errorf("only %d patterns were found", checked)
+	}
+}
+
+// alternatives returns the texts that a pattern of the form a|b or a (b|c) stands for.
+func alternatives(pattern string) []string {
+	group := regexp.MustCompile(`\(([^)]*)\)`)
+	if m := group.FindStringSubmatchIndex(pattern); m != nil {
+		var all []string
+		before := pattern[:m[0]]
+		head := before[:strings.LastIndex(before, "|")+1]
+		for _, one := range strings.Split(pattern[m[2]:m[3]], "|") {
+			all = append(all, alternatives(before[len(head):]+one+pattern[m[1]:])...)
+		}
+		if head != "" {
+			all = append(all, alternatives(strings.TrimSuffix(head, "|"))...)
+		}
+		return all
+	}
+	return strings.Split(pattern, "|")
+}
+
+// Every shell block parses, and names deployments that the chart makes.
+func TestShellBlocksOfThePages(t *testing.T) {
+	blocks := 0
+	for _, page := range pages(t) {
+		for _, block := range matches("(?ms)^ *```sh\n(.*?)^ *```", text(t, page)) {
+			blocks++
+			parse := exec.CommandContext(t.Context(), "bash", "-n")
+			parse.Stdin = strings.NewReader(block)
+			if out, err := parse.CombinedOutput(); err != nil {
+				t.Errorf("%s: %v: %s\n%s", page, err, out, block)
+			}
+			for _, name := range matches(`\b(fairpact-(?:deal|log|deadline|dev)[a-z-]*)`, block) {
+				if !slices.Contains([]string{"fairpact-deal-api", "fairpact-log-server", "fairpact-deadline-worker", "fairpact-dev-postgres", "fairpact-dev-redis"}, name) {
+					t.Errorf("%s names %s, which the chart does not make", page, name)
+				}
+			}
+		}
+	}
+	if blocks < 30 {
+		t.Errorf("only %d blocks were found", blocks)
+	}
+}
+
+func text(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
