@@ -22,7 +22,7 @@ import (
 )
 
 // badDay is a deployment that follows the page on signing keys
-// (charts/fairpact/runbooks/keys.md) on the days that are not planned.
+// (charts/fairpact/runbooks/stolen-key.md) on the days that are not planned.
 type badDay struct {
 	*e2e.Keyholder
 	kms   *kmstest.GCP

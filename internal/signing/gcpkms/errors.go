@@ -54,7 +54,7 @@ func notUsable(message string) string {
 	case strings.Contains(message, "DESTROY_SCHEDULED"):
 		return "the key version is to be destroyed: run gcloud kms keys versions restore and then gcloud kms keys versions enable, at once, or name an enabled version"
 	case strings.Contains(message, "DESTROYED"):
-		return "the key version is destroyed and never comes back: name an enabled version, and publish its key first (runbooks/keys.md, a key is lost)"
+		return "the key version is destroyed and never comes back: name an enabled version, and publish its key first (runbooks/stolen-key.md, a key is lost)"
 	case strings.Contains(message, "PENDING"):
 		return "the key version is still being made: start again when gcloud kms keys versions list shows it as ENABLED"
 	case strings.Contains(message, "not enabled"):
