@@ -71,7 +71,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- if and (not $given) $root.Values.dev.enabled -}}
 {{- include "fairpact.fullname" $root }}-dev-{{ $part }}
 {{- else -}}
-{{- required (printf "secrets.%s.existingSecret is required: the name of a Secret that you made (README.md, Secrets)" $part) $given -}}
+{{- required (printf "secrets.%s.existingSecret is required: the name of a Secret that you made (README.md, For real)" $part) $given -}}
 {{- end -}}
 {{- end }}
 

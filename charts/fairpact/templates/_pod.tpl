@@ -287,7 +287,7 @@ spec:
           env:
             {{- $env := concat (include "fairpact.commonEnv" $root | fromYamlArray) (.env | fromYamlArray) $root.Values.extraEnv $v.extraEnv }}
             {{- include "fairpact.env" $env | nindent 12 }}
-          # Starting and living are the process alone: a database that is away mends by itself.
+          # Startup and liveness look at the process alone: a restart does not bring a database back.
           startupProbe:
             httpGet: {path: /healthz, port: admin}
             periodSeconds: 1
