@@ -80,7 +80,8 @@ e2e-kind: ## the same on kind, where Docker, kind, kubectl and helm are
 	hack/e2e-kind.sh
 
 .PHONY: lint
-lint: ## check formatting, go vet, staticcheck, and that generated files are up to date
+lint: ## check formatting, words, go vet, staticcheck, and that generated files are up to date
+	@hack/check-words.sh
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
 	  if [ -n "$$unformatted" ]; then echo "not formatted (make fmt formats them):"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
@@ -108,7 +109,7 @@ lint: ## check formatting, go vet, staticcheck, and that generated files are up 
 	go -C hack/bench mod tidy -diff
 	go -C hack/faults mod tidy -diff
 	@sums() { git ls-files -z | xargs -0 sha256sum; }; before=$$(sums); go generate ./...; \
-	  if [ "$$before" != "$$(sums)" ]; then echo "generated files were stale and are now mended: commit them"; exit 1; fi
+	  if [ "$$before" != "$$(sums)" ]; then echo "generated files were stale and are regenerated now: commit them"; exit 1; fi
 
 .PHONY: chart
 chart: ## check the Helm chart: lint, schemas of Kubernetes and Grafana, unit tests, its README
@@ -131,7 +132,7 @@ fmt: ## format the Go code
 	gofmt -w $$(git ls-files '*.go')
 
 .PHONY: generate
-generate: ## make the generated files anew
+generate: ## regenerate the generated files
 	go generate ./...
 
 .PHONY: vulncheck

@@ -74,7 +74,7 @@ function read() {
   const inputs = LABELS.map((_, party) => ({
     valuations: Object.fromEntries(rows().map((row, i) => {
       const value = Number(row.querySelectorAll('input')[party].value);
-      if (!Number.isSafeInteger(value) || value < 0) throw new Error(`Points are whole numbers of 0 or more: mend “${items[i]}” of ${LABELS[party]}.`);
+      if (!Number.isSafeInteger(value) || value < 0) throw new Error(`Points are whole numbers of 0 or more: correct “${items[i]}” of ${LABELS[party]}.`);
       return [items[i], value];
     })),
   }));
