@@ -70,10 +70,28 @@ func newThrowaway(kind string, acct account) (*serverDir, error) {
 	}
 }
 
+// A throwaway holds 40 MB in a thousand files when it is empty, and Postgres lets
+// its log grow to 1 GB. In memory it starts in half the time.
+const (
+	memory     = "/dev/shm"
+	memoryFree = 2 << 30
+)
+
+// tempBases are the directories that may hold a throwaway, the best first.
+func tempBases() []string {
+	bases := []string{os.TempDir(), "/tmp", "/var/tmp"}
+	var fs syscall.Statfs_t
+	const tmpfs = 0x01021994 // TMPFS_MAGIC of statfs(2)
+	if err := syscall.Statfs(memory, &fs); err == nil && fs.Type == tmpfs && fs.Bavail*uint64(fs.Bsize) >= memoryFree {
+		bases = append([]string{memory}, bases...)
+	}
+	return bases
+}
+
 // tempBase is the first temporary directory that the account can enter.
 func tempBase(acct account) (string, error) {
 	var errs []error
-	for _, base := range []string{os.TempDir(), "/tmp", "/var/tmp"} {
+	for _, base := range tempBases() {
 		err := acct.canEnter(base)
 		if err == nil {
 			return base, nil

@@ -151,9 +151,14 @@ func (s *server) Restart(ctx context.Context) error {
 	return s.start(ctx)
 }
 
-// Close stops the server and removes its directory if it was a throwaway.
+// Close stops the server and removes its directory if it was a throwaway, whose
+// last state nobody needs on disk.
 func (s *server) Close() error {
-	return errors.Join(s.Stop(), s.dir.remove())
+	stop := s.Stop
+	if s.dir.lock != nil {
+		stop = func() error { return s.proc.Stop(s.onDeath, stopBound) }
+	}
+	return errors.Join(stop(), s.dir.remove())
 }
 
 // cleanEnv is the environment of a server: nothing of ours, PG* least of all.
