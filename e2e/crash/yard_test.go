@@ -74,6 +74,54 @@ func (y *yard) rest() {
 func (y *yard) one(c crashes, cut at, f finisher) {
 	y.t.Helper()
 	y.rest() // whatever the case before it left
+	x, before := y.kill(c, cut)
+	y.startAll(f.start)
+	y.finish(x, f.via)
+	y.rest()
+	if !slices.Contains(f.start, y.victim) && y.victim != localstack.DeadlineWorker {
+		y.start(y.victim)
+	}
+	y.settled(x, before)
+}
+
+// struckCase is a crash whose deal the worker finishes.
+type struckCase struct {
+	crashes
+	cut at
+}
+
+// together plays all cases up to their points before the worker starts, which
+// then finishes every deal: it leaves a deal to the call that may still be
+// issuing its certificate for seconds, and waits for all of them at once.
+func (y *yard) together(all []struckCase) {
+	y.t.Helper()
+	y.rest()
+	deals, fates := make([]*e2e.Cut, len(all)), make([]fate, len(all))
+	for i, c := range all {
+		if !y.t.Run(c.name+"/"+c.cut.point, func(t *testing.T) { deals[i], fates[i] = y.at(t).kill(c.crashes, c.cut) }) {
+			return
+		}
+	}
+	y.startAll([]string{localstack.DeadlineWorker})
+	for _, x := range deals {
+		y.finish(x, "")
+	}
+	y.rest()
+	y.start(y.victim)
+	for i, c := range all {
+		y.t.Run(c.name+"/"+c.cut.point+" finished", func(t *testing.T) {
+			here := y.at(t)
+			deals[i].Deal.C = here.calm
+			here.settled(deals[i], fates[i])
+		})
+	}
+}
+
+// kill plays a deal up to the point and sees the process die there. It returns
+// what the deal was at the crash, once a deadline that is to pass before the
+// recovery has passed.
+func (y *yard) kill(c crashes, cut at) (*e2e.Cut, fate) {
+	y.t.Helper()
 	y.start(y.victim, "FAIRPACT_CRASH_AT="+cut.point)
 	x := y.strike(c.play)
 	before := y.fate(x)
@@ -88,17 +136,17 @@ func (y *yard) one(c crashes, cut at, f finisher) {
 	if !x.Clock && x.From > 0 {
 		e2e.WaitUntil(y.t, x.From)
 	}
-	for _, name := range f.start {
+	return x, before
+}
+
+// startAll starts processes that have ended.
+func (y *yard) startAll(names []string) {
+	y.t.Helper()
+	for _, name := range names {
 		if err := y.stack.Start(y.t.Context(), name); err != nil {
 			y.t.Fatal(err)
 		}
 	}
-	y.finish(x, f.via)
-	y.rest()
-	if !slices.Contains(f.start, y.victim) && y.victim != localstack.DeadlineWorker {
-		y.start(y.victim)
-	}
-	y.settled(x, before)
 }
 
 // strike plays a deal into the crash point, with more time where the machine

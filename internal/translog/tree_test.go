@@ -31,16 +31,18 @@ func TestTreeAgainstReference(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var leaves [][]byte
 	var published []int
+	tree := reference(nil)
 
 	for _, size := range []int{0, 1, 2, 3, 4, 7, 8, 255, 256, 257, 511, 512, 513, 767, 65535, 65536, 65537, 65792, 70001} {
 		for first := len(leaves); first < size; first = len(leaves) {
 			end := min(size, first+1+random.IntN(size))
 			leaves = append(leaves, data(first, end)...)
+			tree.AppendData(leaves[first:]...)
 			fill(t, l, first, end)
 		}
-		checkHeadAndPaths(t, l, leaves, indexes(size, random))
+		checkTree(t, l, tree, leaves, indexes(size, random))
 		for _, first := range published {
-			checkConsistency(t, l, leaves, first)
+			checkConsistency(t, l, tree, first)
 		}
 		published = append(published, size)
 	}
@@ -65,7 +67,13 @@ func indexes(size int, random *rand.Rand) (list []int) {
 
 func checkHeadAndPaths(t *testing.T, l *Log, data [][]byte, indexes []int) {
 	t.Helper()
-	size, tree := int64(len(data)), reference(data)
+	checkTree(t, l, reference(data), data, indexes)
+}
+
+// checkTree compares the log with the reference tree of its data.
+func checkTree(t *testing.T, l *Log, tree *testonly.Tree, data [][]byte, indexes []int) {
+	t.Helper()
+	size := int64(len(data))
 	head := waitForHead(t, l, size)
 	if want := hex.EncodeToString(tree.Hash()); head.RootHash != want {
 		t.Fatalf("root of size %d: %s, want %s", size, head.RootHash, want)
@@ -98,9 +106,9 @@ func checkHeadAndPaths(t *testing.T, l *Log, data [][]byte, indexes []int) {
 	}
 }
 
-func checkConsistency(t *testing.T, l *Log, data [][]byte, first int) {
+func checkConsistency(t *testing.T, l *Log, tree *testonly.Tree, first int) {
 	t.Helper()
-	second, tree := int64(len(data)), reference(data)
+	second := int64(tree.Size())
 	got, err := l.Consistency(t.Context(), int64(first), &second)
 	if err != nil {
 		t.Fatalf("consistency of %d and %d: %v", first, second, err)
