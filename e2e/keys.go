@@ -126,7 +126,11 @@ func SignedByKey(t testing.TB, certificate []byte, label string) bool {
 	return key.Verify(canon.Encode(tree), signature) == nil
 }
 
-const KeyMargin = 5 * time.Second
+const (
+	KeyMargin = 5 * time.Second
+	// Soonest is the shortest time in which a rotation may begin to sign.
+	Soonest = 2 * KeyMargin
+)
 
 // quickRotations lets a test rotate within seconds, in the processes and in
 // fairpactctl.

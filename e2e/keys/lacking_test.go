@@ -48,7 +48,7 @@ func TestProcessWithoutTheKeySet(t *testing.T) {
 	old.Certified(e2e.Patience)
 
 	// The second deal-api lacks the key.
-	k.Keys(0, "rotate", "--to", secondURI, "--in", "20s")
+	k.Keys(0, "rotate", "--to", secondURI, "--in", e2e.Soonest.String())
 	k.RollOut(localstack.LogServer, localstack.DealAPI, localstack.DeadlineWorker)
 	if out := k.Keys(1, "check"); !strings.Contains(out, "1 of 4 have another key set") {
 		t.Error(out)
@@ -82,7 +82,7 @@ func TestProcessWithoutTheKeySet(t *testing.T) {
 	}
 
 	// The log-server lacks the key after that.
-	k.Keys(0, "rotate", "--to", thirdURI, "--in", "20s")
+	k.Keys(0, "rotate", "--to", thirdURI, "--in", e2e.Soonest.String())
 	k.RollOut(localstack.DealAPI, e2e.SecondAPI, localstack.DeadlineWorker)
 	k.Switched()
 	waits := played(has)

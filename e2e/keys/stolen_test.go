@@ -181,7 +181,7 @@ func TestStolenKeys(t *testing.T) {
 	b.falseLog(thief, 3, false) // and never like one of later
 
 	t.Log("A retired key is stolen: open")
-	b.Keys(0, "rotate", "--to", lastURI, "--in", "20s")
+	b.Keys(0, "rotate", "--to", lastURI, "--in", e2e.Soonest.String())
 	b.RollOut()
 	b.Switched()
 	genuine := b.played()

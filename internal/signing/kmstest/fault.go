@@ -34,7 +34,7 @@ const (
 	ServerError      Fault = "internal server error"
 	Overloaded       Fault = "service unavailable"
 	Denied           Fault = "permission denied"
-	Hang             Fault = "hang"               // until the caller gives up or the fault changes
+	Hang             Fault = "hang"               // no answer
 	CutConnection    Fault = "cut connection"     // in the middle of the call
 	Down             Fault = "connection refused" // every method; the port comes back with the next fault
 

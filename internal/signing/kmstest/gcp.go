@@ -113,7 +113,7 @@ func (g *GCP) GetPublicKey(_ context.Context, r *kmspb.GetPublicKeyRequest) (*km
 
 // AsymmetricSign signs a SHA-256 digest with a right checksum and answers in DER
 // with checksums, unless a fault is set.
-func (g *GCP) AsymmetricSign(ctx context.Context, r *kmspb.AsymmetricSignRequest) (*kmspb.AsymmetricSignResponse, error) {
+func (g *GCP) AsymmetricSign(_ context.Context, r *kmspb.AsymmetricSignRequest) (*kmspb.AsymmetricSignResponse, error) {
 	key, err := g.version("AsymmetricSign", "useToSign", r.Name)
 	if err != nil {
 		return nil, err
@@ -133,10 +133,9 @@ func (g *GCP) AsymmetricSign(ctx context.Context, r *kmspb.AsymmetricSignRequest
 	case Denied:
 		return nil, denied("useToSign", r.Name)
 	case Hang:
-		select {
-		case <-ctx.Done():
-		case <-changed:
-		}
+		// gRPC sends the caller's deadline along, and an answer at that moment could
+		// overtake the caller's own clock: what hangs does not answer then either.
+		<-changed
 		return nil, status.Error(codes.Unavailable, "The service is currently unavailable.")
 	case CutConnection:
 		g.mu.Lock()
