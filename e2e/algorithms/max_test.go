@@ -57,7 +57,7 @@ func TestOverREST(t *testing.T) {
 	}
 	d.Play(bids...)
 	e2e.Same(t, "result of the view and of the algorithm", d.View().Result, []byte(want))
-	checkCertificate(t, d.Certified(20*time.Second))
+	checkCertificate(t, d.Certified(e2e.Patience))
 	if r := c.Verify(*d.View().CertificateID); !r.Valid {
 		t.Errorf("%+v", r)
 	}
@@ -91,7 +91,7 @@ func TestOverMCP(t *testing.T) {
 		c.Tool("reveal_input", e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[i], "input": bid, "salt": fmt.Sprintf("%032d", i)})
 	}
 	certID := ""
-	e2e.Eventually(t, "certificate_id", 20*time.Second, func() bool {
+	e2e.Eventually(t, "certificate_id", e2e.Patience, func() bool {
 		if v := d.View(); v.CertificateID != nil {
 			certID = *v.CertificateID
 		}

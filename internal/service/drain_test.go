@@ -35,7 +35,7 @@ func listening(t *testing.T, n int) (*slog.Logger, func() map[string]string) {
 // await asks again until it is so.
 func await(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	for until := time.Now().Add(20 * time.Second); !cond(); time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(time.Minute); !cond(); time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatalf("not within 20 s: %s", what)
 		}
@@ -103,7 +103,10 @@ func TestServesOnUntilItsClientsAreGone(t *testing.T) {
 		}
 		return resp.StatusCode == http.StatusServiceUnavailable
 	})
-	if resp, err := get(at["public"] + "/quick"); err != nil || resp.StatusCode != 200 || !resp.Close {
+	resp, err := get(at["public"] + "/quick")
+	if took := time.Since(stopped); took >= health.Delay {
+		t.Logf("this machine asks %s after the stop, when the port may be closed", took)
+	} else if err != nil || resp.StatusCode != 200 || !resp.Close {
 		t.Errorf("during the delay: %v %v", resp, err)
 	}
 	// The delay is over once a new connection is refused; the old one still runs.

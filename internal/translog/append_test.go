@@ -150,7 +150,7 @@ func TestAdmission(t *testing.T) {
 		}{head.Digest(), head.Signature}
 	}
 	for name, c := range cases {
-		if _, err := l.Append(within(t, 10*time.Second), c.entry, c.signature, Tag{}); !errors.Is(err, ErrRefused) {
+		if _, err := l.Append(within(t, time.Minute), c.entry, c.signature, Tag{}); !errors.Is(err, ErrRefused) {
 			t.Errorf("%s: %v, want ErrRefused", name, err)
 		}
 	}
@@ -167,7 +167,7 @@ func TestUnstoredHeadIsRefused(t *testing.T) {
 	gate := &gatedSigner{Signer: d.signer, entered: make(chan struct{}, 100), pass: make(chan struct{})}
 	l := d.open(t, d.pool, gate)
 	head := root{5, refRoot(data(0, 5))}.head("")
-	_, err := l.Append(within(t, 10*time.Second), head.Digest(), d.sign(t, head.Digest()), Tag{})
+	_, err := l.Append(within(t, time.Minute), head.Digest(), d.sign(t, head.Digest()), Tag{})
 	if !errors.Is(err, ErrRefused) {
 		t.Errorf("%v, want ErrRefused", err)
 	}

@@ -328,7 +328,7 @@ func TestRestoredBackupIsRefused(t *testing.T) {
 		t.Helper()
 		r, gate := old.guarded(t, g)
 		eventually(t, name+" is refused", func() bool { return errors.Is(r.lastFailure(), errGuarded) })
-		if _, err := r.Append(within(t, 20*time.Second), entryOf(100), d.sign(t, entryOf(100)), Tag{}); !errors.Is(err, ErrInconsistent) {
+		if _, err := r.Append(within(t, time.Minute), entryOf(100), d.sign(t, entryOf(100)), Tag{}); !errors.Is(err, ErrInconsistent) {
 			t.Errorf("%s: %v, want ErrInconsistent", name, err)
 		}
 		if n := gate.count.Load(); n != 0 {
@@ -363,7 +363,7 @@ func TestFailoverUnderARunningReplica(t *testing.T) {
 	if got, err := l.Inclusion(t.Context(), LeafQuery{LeafIndex: &four}); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a leaf that is in memory alone: %+v, %v; want ErrNotFound", got, err)
 	}
-	if got, err := l.Append(within(t, 20*time.Second), entryOf(100), d.sign(t, entryOf(100)), Tag{}); !errors.Is(err, ErrInconsistent) {
+	if got, err := l.Append(within(t, time.Minute), entryOf(100), d.sign(t, entryOf(100)), Tag{}); !errors.Is(err, ErrInconsistent) {
 		t.Errorf("%+v, %v; want ErrInconsistent", got, err)
 	}
 	if n := gate.count.Load(); n != signed {
@@ -384,7 +384,7 @@ func TestGuardWithoutRecord(t *testing.T) {
 	l.Close()
 	g := &memoryGuard{}
 	r, gate := d.guarded(t, g)
-	_, err := r.Append(within(t, 20*time.Second), entryOf(3), d.sign(t, entryOf(3)), Tag{})
+	_, err := r.Append(within(t, time.Minute), entryOf(3), d.sign(t, entryOf(3)), Tag{})
 	if !errors.Is(err, ErrInconsistent) || !strings.Contains(err.Error(), "FAIRPACT_FORK_GUARD_INIT") || gate.count.Load() != 0 || g.stores != 0 {
 		t.Errorf("%v, %d signed", err, gate.count.Load())
 	}
@@ -395,7 +395,7 @@ func TestGuardWithoutRecord(t *testing.T) {
 	var word int64 = 4
 	adopting := func(l *Log) { WithGuard(g, &word)(l) }
 	r, gate = d.guarded(t, g, adopting)
-	if _, err := r.Append(within(t, 20*time.Second), entryOf(3), d.sign(t, entryOf(3)), Tag{}); !errors.Is(err, ErrInconsistent) || gate.count.Load() != 0 {
+	if _, err := r.Append(within(t, time.Minute), entryOf(3), d.sign(t, entryOf(3)), Tag{}); !errors.Is(err, ErrInconsistent) || gate.count.Load() != 0 {
 		t.Errorf("a word for size 4, and 3 is published: %v", err)
 	}
 	r.Close()
@@ -408,7 +408,7 @@ func TestGuardWithoutRecord(t *testing.T) {
 	lost := func() {
 		t.Helper()
 		g.set(func() { g.held = forkguard.Record{} })
-		if _, err := r.Append(within(t, 20*time.Second), entryOf(4), d.sign(t, entryOf(4)), Tag{}); !errors.Is(err, ErrInconsistent) || g.size() != 0 {
+		if _, err := r.Append(within(t, time.Minute), entryOf(4), d.sign(t, entryOf(4)), Tag{}); !errors.Is(err, ErrInconsistent) || g.size() != 0 {
 			t.Errorf("%v; the guard is at %d", err, g.size())
 		}
 	}

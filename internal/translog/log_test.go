@@ -125,7 +125,7 @@ func (d *deployment) sign(t testing.TB, entry [32]byte) string {
 // mustAppend appends entry number n.
 func (d *deployment) mustAppend(t testing.TB, l *Log, n int) Appended {
 	t.Helper()
-	appended, err := l.Append(within(t, 30*time.Second), entryOf(n), d.sign(t, entryOf(n)), Tag{})
+	appended, err := l.Append(within(t, time.Minute), entryOf(n), d.sign(t, entryOf(n)), Tag{})
 	if err != nil {
 		t.Fatalf("append entry %d: %v", n, err)
 	}

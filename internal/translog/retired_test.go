@@ -61,7 +61,7 @@ func newRing(t *testing.T, closedAt ...int64) *ring {
 // append brings entry n with a signature of the named key.
 func (r *ring) append(t *testing.T, l *Log, key string, n int) (Appended, error) {
 	t.Helper()
-	return l.Append(within(t, 30*time.Second), entryOf(n), r.signed(t, key, n), Tag{})
+	return l.Append(within(t, time.Minute), entryOf(n), r.signed(t, key, n), Tag{})
 }
 
 func (r *ring) signed(t *testing.T, key string, n int) string {
@@ -161,7 +161,7 @@ func TestBatchOfMixedKeys(t *testing.T) {
 	for i, step := range steps {
 		signature := r.signed(t, step.key, step.entry)
 		group.Go(func() {
-			places[i], errs[i] = l.Append(within(t, 30*time.Second), entryOf(step.entry), signature, Tag{})
+			places[i], errs[i] = l.Append(within(t, time.Minute), entryOf(step.entry), signature, Tag{})
 		})
 		eventually(t, "the append is taken or queued", func() bool {
 			l.sequencer.mu.Lock()

@@ -17,7 +17,7 @@ import (
 
 func (d *deployment) tagged(t testing.TB, l *Log, n int, tag Tag) (int64, error) {
 	t.Helper()
-	appended, err := l.Append(within(t, 30*time.Second), entryOf(n), d.sign(t, entryOf(n)), tag)
+	appended, err := l.Append(within(t, time.Minute), entryOf(n), d.sign(t, entryOf(n)), tag)
 	return appended.LeafIndex, err
 }
 
@@ -182,7 +182,7 @@ func TestTagsOverTheAppendPort(t *testing.T) {
 	t.Cleanup(server.Close)
 	client := NewClient(server.URL, "", secret)
 	add := func(n int, tag Tag) (int64, error) {
-		return client.Append(within(t, 30*time.Second), entryOf(n), d.sign(t, entryOf(n)), tag)
+		return client.Append(within(t, time.Minute), entryOf(n), d.sign(t, entryOf(n)), tag)
 	}
 	tag := Tag(entryOf(1000))
 	check(t, isAt(0)(add(0, Tag{}))) // the body that the release before sends

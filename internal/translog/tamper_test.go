@@ -185,7 +185,7 @@ func TestTamperedCommittedHead(t *testing.T) {
 			head := waitForHead(t, l, 300)
 			change(t, d)
 			signed := gate.count.Load()
-			_, err := l.Append(within(t, 20*time.Second), entryOf(5000), d.sign(t, entryOf(5000)), Tag{})
+			_, err := l.Append(within(t, time.Minute), entryOf(5000), d.sign(t, entryOf(5000)), Tag{})
 			if !errors.Is(err, ErrInconsistent) {
 				t.Errorf("append: %v, want ErrInconsistent", err)
 			}
