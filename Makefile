@@ -60,10 +60,10 @@ PLAIN := /e2e|/internal/(algorithm|canon|certificate|crash|ctl|deal|problem|puri
 test: ## prove the product: all tests but the long ones, and the time of each package
 	@hack/install-missing.sh postgres redis gcc softhsm python3 chromium
 	@all=$$(go list ./...) && hack/times.sh \
-	  "go test -p 2 -timeout=$(TEST_TIMEOUT) $$(echo "$$all" | grep -E '$(PLAIN)' | tr '\n' ' ')" \
-	  "CGO_ENABLED=1 go test -p 2 -race -timeout=$(TEST_TIMEOUT) $$(echo "$$all" | grep -Ev '$(PLAIN)' | tr '\n' ' ')" \
-	  "CGO_ENABLED=1 go test -p 2 -timeout=$(TEST_TIMEOUT) -tags=pkcs11 -run=PKCS11 ./internal/signing/..." \
-	  "go -C hack test -p 2 -timeout=$(TEST_TIMEOUT) ./..." \
+	  "go test -p 4 -timeout=$(TEST_TIMEOUT) $$(echo "$$all" | grep -E '$(PLAIN)' | tr '\n' ' ')" \
+	  "CGO_ENABLED=1 go test -p 4 -race -timeout=$(TEST_TIMEOUT) $$(echo "$$all" | grep -Ev '$(PLAIN)' | tr '\n' ' ')" \
+	  "CGO_ENABLED=1 go test -p 4 -timeout=$(TEST_TIMEOUT) -tags=pkcs11 -run=PKCS11 ./internal/signing/..." \
+	  "go -C hack test -p 4 -timeout=$(TEST_TIMEOUT) ./..." \
 	  "go -C hack/faults test -timeout=$(TEST_TIMEOUT) ./..."
 
 .PHONY: test-long
@@ -79,25 +79,22 @@ e2e-cluster: ## install the chart on a real cluster of this machine and disturb 
 e2e-kind: ## the same on kind, where Docker, kind, kubectl and helm are
 	hack/e2e-kind.sh
 
+# Each of these tags adds a package of e2e and takes nothing away.
+SUITES := cluster,long,alerts
+
 .PHONY: lint
 lint: ## check formatting, words, go vet, staticcheck, and that generated files are up to date
 	@hack/check-words.sh
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
 	  if [ -n "$$unformatted" ]; then echo "not formatted (make fmt formats them):"; echo "$$unformatted"; exit 1; fi
-	go vet ./...
-	go vet -tags cluster ./e2e/cluster
-	go vet -tags long ./e2e/long
-	go vet -tags alerts ./e2e/alerts
+	go vet -tags $(SUITES) ./...
 	CGO_ENABLED=1 go vet -tags=pkcs11 ./internal/signing/...
 	go -C hack vet ./...
 	go -C hack/charttools vet ./...
 	go -C hack/bench vet ./...
 	go -C hack/faults vet ./...
 	@go -C hack build -buildvcs=false -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck
-	./bin/staticcheck ./...
-	./bin/staticcheck -tags cluster ./e2e/cluster
-	./bin/staticcheck -tags long ./e2e/long
-	./bin/staticcheck -tags alerts ./e2e/alerts
+	./bin/staticcheck -tags $(SUITES) ./...
 	CGO_ENABLED=1 ./bin/staticcheck -tags=pkcs11 ./internal/signing/...
 	cd hack && ../bin/staticcheck ./...
 	cd hack/charttools && ../../bin/staticcheck ./...

@@ -122,24 +122,31 @@ func TestKeyServiceHangs(t *testing.T) {
 		whom  string
 		wires []*wire
 	}{{"the log-server alone", []*wire{logs}}, {"everybody", []*wire{logs, all}}} {
-		calm := e2e.Quantile(load(e2e.PlayedAndTimed), 0.5) // what this machine needs for it at the moment
-		for _, wire := range hanging.wires {
-			wire.stuck(true)
-		}
-		began := time.Now()
-		took := load(e2e.PlayedWithoutKey)
-		lasted := time.Since(began)
-		for _, wire := range hanging.wires {
-			wire.stuck(false)
-		}
-		back := time.Now()
-		w.Converged()
-		t.Logf("hanging for %s: %d deals in %s, reveal p50 %s (%s before), longest %s; all certificates %s after its return",
-			hanging.whom, len(took), lasted.Round(time.Second), e2e.Quantile(took, 0.5), calm, e2e.Quantile(took, 1), time.Since(back).Round(time.Millisecond))
-		// A reveal without a bound is never answered: the service hangs until all are.
-		// One that waits out the bound takes 2.5 s more than it does else.
-		if half := e2e.Quantile(took, 0.5); half > e2e.IssueBound/2+2*calm {
-			t.Errorf("hanging for %s: half of all reveals took %s and more, and %s when it answers: nobody is to wait for what is known to be away", hanging.whom, half, calm)
+		for try := 1; ; try++ {
+			calm := e2e.Quantile(load(e2e.PlayedAndTimed), 0.5) // what this machine needs for it at the moment
+			for _, wire := range hanging.wires {
+				wire.stuck(true)
+			}
+			began := time.Now()
+			took := load(e2e.PlayedWithoutKey)
+			lasted, half := time.Since(began), e2e.Quantile(took, 0.5)
+			for _, wire := range hanging.wires {
+				wire.stuck(false)
+			}
+			back := time.Now()
+			w.Converged()
+			t.Logf("hanging for %s: %d deals in %s, reveal p50 %s (%s before), longest %s; all certificates %s after its return",
+				hanging.whom, len(took), lasted.Round(time.Second), half, calm, e2e.Quantile(took, 1), time.Since(back).Round(time.Millisecond))
+			// A reveal without a bound is never answered: the service hangs until all are.
+			// One that waits out the bound takes 2.5 s more than it does else, at each
+			// try; a machine that has slowed down since the calm does not.
+			if half <= e2e.IssueBound/2+2*calm {
+				break
+			}
+			if try == 3 {
+				t.Errorf("hanging for %s: half of all reveals took %s and more, and %s when it answers: nobody is to wait for what is known to be away", hanging.whom, half, calm)
+				break
+			}
 		}
 	}
 	e2e.Invariants(t, stack)
