@@ -32,7 +32,7 @@ func (s *Service) advance(ctx context.Context, d *Deal, want store.Want) (*store
 			_, err = s.expire(ctx, d)
 		default:
 			var ended *store.Snapshot
-			if ended, err = s.endDeal(ctx, d, step, nil); err == nil && !want.Inputs() {
+			if ended, err = s.endDeal(ctx, d, step, nil, nil); err == nil && !want.Inputs() {
 				return ended, nil
 			}
 		}
@@ -49,10 +49,10 @@ func (s *Service) expire(ctx context.Context, d *Deal) (*store.Snapshot, error) 
 	drawn, err := s.pinnedRound(ctx, d)
 	switch {
 	case err == nil:
-		return s.endDeal(ctx, d, deal.Draw, drawn)
+		return s.endDeal(ctx, d, deal.Draw, drawn, nil)
 	case problem.Is(err, problem.Unavailable):
 		return nil, err // the database; nothing is known of the beacon
 	}
 	s.logger.WarnContext(ctx, "deal expires without its beacon round", "round", *d.BeaconRound, "err", err)
-	return s.endDeal(ctx, d, deal.Expire, nil)
+	return s.endDeal(ctx, d, deal.Expire, nil, nil)
 }

@@ -31,8 +31,6 @@ type Deal struct {
 	// The first parties that are not known to have committed or revealed: all
 	// before them have, for ever. They only save work.
 	committed, revealed atomic.Int64
-	// inputs is the bytes of all sealed inputs, 0 where that is not known.
-	inputs atomic.Int64
 }
 
 // dealOf returns a deal's declaration, or store.ErrNotFound.
@@ -114,16 +112,7 @@ func part(now *store.Snapshot, party int) deal.Party {
 const partBytes = 128
 
 // everyone wants the parts of all parties.
-func (d *Deal) everyone() store.Want { return store.Everyone.Of(partBytes * len(d.Labels)) }
-
-// withInputs wants the sealed inputs too. Where this process did not see the
-// last reveal their size is not known.
-func (d *Deal) withInputs() store.Want {
-	if bytes := int(d.inputs.Load()); bytes > 0 {
-		return store.WithInputs.Of(bytes + partBytes*len(d.Labels))
-	}
-	return store.WithInputs
-}
+func (d *Deal) everyone() store.Want { return store.Everyone(len(d.Labels)) }
 
 // large is the number of bytes from which a deal's answers are large work.
 const large = 64 << 10

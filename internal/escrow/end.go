@@ -18,13 +18,14 @@ import (
 var errMoved = errors.New("escrow: the deal moved on")
 
 // endDeal takes a step that ends a deal and issues its certificate, and returns
-// the deal as it then stands. It returns errMoved where somebody else took a
-// step first. Calls that meet the same step at the same moment take it once.
-func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, drawn *algorithm.Beacon) (*store.Snapshot, error) {
+// the deal as it then stands. now is the deal with what the step needs, nil where
+// the caller has not read it. It returns errMoved where somebody else took a step
+// first. Calls that meet the same step at the same moment take it once.
+func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, drawn *algorithm.Beacon, now *store.Snapshot) (*store.Snapshot, error) {
 	ended, err, _ := s.steps.Do(fmt.Sprint(d.DealID, " ", step), func() (any, error) {
 		ctx, cancel := finishing(ctx)
 		defer cancel()
-		return s.endOnce(ctx, d, step, drawn)
+		return s.endOnce(ctx, d, step, drawn, now)
 	})
 	if err != nil {
 		return nil, err
@@ -32,14 +33,16 @@ func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, drawn *a
 	return ended.(*store.Snapshot), nil
 }
 
-func (s *Service) endOnce(ctx context.Context, d *Deal, step deal.Step, drawn *algorithm.Beacon) (*store.Snapshot, error) {
-	want := d.everyone()
-	if step == deal.Compute || step == deal.Draw {
-		want = d.withInputs()
-	}
-	now, err := s.store.Snapshot(ctx, d.DealID, want)
-	if err != nil {
-		return nil, err
+func (s *Service) endOnce(ctx context.Context, d *Deal, step deal.Step, drawn *algorithm.Beacon, now *store.Snapshot) (*store.Snapshot, error) {
+	if now == nil {
+		want := d.everyone()
+		if step == deal.Compute || step == deal.Draw {
+			want = store.WithInputs
+		}
+		var err error
+		if now, err = s.store.Snapshot(ctx, d.DealID, want); err != nil {
+			return nil, err
+		}
 	}
 	rules := s.rules(d, now)
 	if drawn == nil && rules.Next(now.Now) != step || drawn != nil && !rules.AllRevealed() {

@@ -54,7 +54,7 @@ func (s *Service) draw(ctx context.Context, d *Deal) (*store.Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.endDeal(ctx, d, deal.Draw, drawn)
+	return s.endDeal(ctx, d, deal.Draw, drawn, nil)
 }
 
 // pinnedRound returns the deal's round from the store, or else from a relay; a

@@ -8,7 +8,7 @@
 //	Create                                   OPEN
 //	Commit    one transaction; the last one  REVEALING
 //	Reveal    one transaction; the last one goes on:
-//	  endDeal           reads all inputs, computes, and writes state, result and
+//	  endDeal           decrypts all inputs, computes, and writes state, result and
 //	                    unsigned certificate in one transaction    COMPUTED, VOID
 //	  issueCertificate  signs, appends to the log, stores signature and leaf
 //	Certificate, Verify read the row and the leaf, and check them

@@ -57,8 +57,7 @@ func (s *Service) Reveal(ctx context.Context, a Access, o Opening, rec *idempote
 			return Revealed{}, err
 		case done.Done && done.All:
 			crash.Point("escrow.revealed")
-			a.deal.inputs.Store(int64(done.Bytes))
-			return s.afterLastReveal(ctx, a)
+			return s.afterLastReveal(ctx, a, done.Inputs)
 		case done.Done:
 			crash.Point("escrow.revealed")
 			raise(&a.deal.revealed, done.Missing)
@@ -116,11 +115,11 @@ func saltHint(salt string) string {
 }
 
 // afterLastReveal ends the deal, unless it waits for its beacon round.
-func (s *Service) afterLastReveal(ctx context.Context, a Access) (Revealed, error) {
+func (s *Service) afterLastReveal(ctx context.Context, a Access, inputs *store.Snapshot) (Revealed, error) {
 	if a.deal.RoundTime != nil {
 		return a.revealed(deal.Revealing, nil), nil
 	}
-	now, err := s.endDeal(ctx, a.deal, deal.Compute, nil)
+	now, err := s.endDeal(ctx, a.deal, deal.Compute, nil, inputs)
 	if errors.Is(err, errMoved) {
 		return s.Revealed(ctx, a)
 	}
@@ -151,7 +150,7 @@ func (s *Service) reject(ctx context.Context, a Access, in sealing.Input, act st
 	ctx, cancel := finishing(ctx)
 	defer cancel()
 	for range attempts + len(a.deal.Labels) { // each other reveal may move the deal under it once
-		now, err := s.advance(ctx, a.deal, a.deal.withInputs())
+		now, err := s.advance(ctx, a.deal, store.WithInputs)
 		if err != nil {
 			return Revealed{}, err
 		}

@@ -58,7 +58,7 @@ func (s *Service) Inputs(ctx context.Context, a Access) ([]OpenInput, error) {
 	case d.State() != deal.Computed && d.State() != deal.Certified:
 		return nil, problem.New(problem.InputsNotReady, "the deal is %s; inputs are given out once it is COMPUTED", d.State())
 	}
-	if now, err = s.store.Snapshot(ctx, a.deal.DealID, a.deal.withInputs()); err != nil {
+	if now, err = s.store.Snapshot(ctx, a.deal.DealID, store.WithInputs); err != nil {
 		return nil, err
 	}
 	inputs, err := s.inputs(a.deal, now, nil, 0)

@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fairpact/fairpact/internal/deal"
 )
 
 var (
@@ -37,7 +39,9 @@ type Acted struct {
 	Done    bool
 	All     bool // nobody is missing: all parties have acted
 	Missing int  // the first party that has yet to act, where All is false
-	Bytes   int  // of all sealed inputs, where All is true and the act is a reveal
+	// Inputs is the deal WithInputs, for the last reveal of a deal that waits for no
+	// beacon round; nil where they are large.
+	Inputs *Snapshot
 
 	locked bool
 }
@@ -64,7 +68,7 @@ func (s *Store) Commitment(ctx context.Context, dealID string, party int) (commi
 }
 
 // acts makes the coalescer of a statement that stores acts.
-func (s *Store) acts(statement string, columns func([]Act) []any) *coalescer[Act, Acted] {
+func (s *Store) acts(statement string, columns func([]Act) []any, scan func(*Acted, pgx.CollectableRow) error) *coalescer[Act, Acted] {
 	c := &coalescer[Act, Acted]{
 		row:     func(a Act) string { return a.DealID + " " + strconv.Itoa(a.Party) },
 		deal:    func(a Act) string { return a.DealID },
@@ -75,17 +79,43 @@ func (s *Store) acts(statement string, columns func([]Act) []any) *coalescer[Act
 		done := make([]Acted, 0, len(acts))
 		err := s.locked(ctx, dealsOf(acts), wait, statement, columns(acts), func(row pgx.CollectableRow) error {
 			var a Acted
-			var missing *int
-			err := row.Scan(&a.locked, &a.Done, &missing, &a.Bytes)
-			if a.All = missing == nil; !a.All {
-				a.Missing = *missing
-			}
+			err := scan(&a, row)
 			done = append(done, a)
 			return err
 		})
 		return done, err
 	}
 	return c.start(s.budget)
+}
+
+func (a *Acted) scan(row pgx.CollectableRow, more ...any) error {
+	var missing *int
+	err := row.Scan(append([]any{&a.locked, &a.Done, &missing}, more...)...)
+	if a.All = missing == nil; !a.All {
+		a.Missing = *missing
+	}
+	return err
+}
+
+func (a *Acted) scanCommit(row pgx.CollectableRow) error { return a.scan(row) }
+
+func (a *Acted) scanReveal(row pgx.CollectableRow) error {
+	var now, last, closed *int64
+	var commitments, sealed [][]byte
+	err := a.scan(row, &now, &last, &closed, &commitments, &sealed)
+	if err != nil || now == nil {
+		return err
+	}
+	n := len(sealed)
+	a.Inputs = &Snapshot{
+		Phase: deal.Revealing, CommitsClosedAt: closed, Commits: n, Reveals: n, LastReveal: *last, Now: *now, NowMilli: 1000 * *now,
+		Parts: make([]Part, n), Sealed: sealed,
+	}
+	for i, raw := range commitments {
+		text := CommitmentText(raw)
+		a.Inputs.Parts[i] = Part{Commitment: &text, Revealed: true}
+	}
+	return nil
 }
 
 func dealsOf(acts []Act) []string {
@@ -111,7 +141,7 @@ func revealColumns(acts []Act) []any {
 	for i := range acts {
 		parties[i], sealed[i], commitments[i], first[i] = acts[i].Party, acts[i].Sealed, acts[i].Commitment[:], acts[i].First
 	}
-	return append([]any{dealsOf(acts), parties, sealed, commitments, first}, replayColumns(acts)...)
+	return append(append([]any{dealsOf(acts), parties, sealed, commitments, first}, replayColumns(acts)...), maxGroupSize)
 }
 
 func replayColumns(acts []Act) []any {

@@ -1,6 +1,8 @@
 package store_test
 
 import (
+	"bytes"
+	"reflect"
 	"testing"
 
 	"github.com/fairpact/fairpact/internal/deal"
@@ -67,42 +69,63 @@ func TestEachActInItsPhaseOnly(t *testing.T) {
 
 // The last commitment advances the deal, and the last reveal of random.v1 closes
 // the reveals, in the transaction that stores it: there is no time in between. The
-// last reveal is answered the size of all inputs.
+// last reveal is answered what a read of the deal finds after it, unless the deal
+// waits for its beacon round or its inputs are large.
 func TestTheLastActAdvancesTheDeal(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
-	for what, declare := range map[string]func(*store.Declaration){
-		"split.v1":  parties(4),
-		"random.v1": func(d *store.Declaration) { parties(4)(d); random(d) },
+	for what, test := range map[string]struct {
+		declare  func(*store.Declaration)
+		size     int // of the smallest input
+		answered bool
+	}{
+		"split.v1":          {parties(4), 10_000, true},
+		"split.v1 of 1 MiB": {parties(4), 1 << 20 / 10, true},
+		"split.v1 of more":  {parties(4), 1<<20/10 + 1, false},
+		"random.v1":         {func(d *store.Declaration) { parties(4)(d); random(d) }, 10_000, false},
 	} {
 		t.Run(what, func(t *testing.T) {
-			d := f.create(t, declare)
+			d := f.create(t, test.declare)
 			steps := []struct {
 				party int
 				want  store.Acted
 			}{{1, store.Acted{Done: true, Missing: 0}}, {0, store.Acted{Done: true, Missing: 2}}, {3, store.Acted{Done: true, Missing: 2}}, {2, store.Acted{Done: true, All: true}}}
-			run := func(bytes int, do func(store.Act) (store.Acted, error)) {
+			run := func(do func(store.Act) (store.Acted, error)) (got store.Acted) {
 				t.Helper()
 				first := 0
 				for _, step := range steps {
 					a := act(d, step.party)
 					a.First = first // as a caller that remembers the last answer
-					a.Sealed = make([]byte, 10_000*(step.party+1))
-					got, err := do(a)
-					if err != nil || got.Done != step.want.Done || got.All != step.want.All || got.Missing != step.want.Missing || got.Bytes != map[bool]int{true: bytes}[got.All] {
+					a.Sealed = bytes.Repeat([]byte{byte(step.party)}, test.size*(step.party+1))
+					var err error
+					if got, err = do(a); err != nil || got.Done != step.want.Done || got.All != step.want.All || got.Missing != step.want.Missing || got.Inputs != nil && !got.All {
 						t.Errorf("party %d: %+v, %v; want %+v", step.party, got, err, step.want)
 					}
 					first = got.Missing
 				}
+				return got
 			}
-			run(0, func(a store.Act) (store.Acted, error) { return f.Commit(ctx, a) })
+			run(func(a store.Act) (store.Acted, error) { return f.Commit(ctx, a) })
 			if now := f.stands(t, d); now.Phase != deal.Revealing || now.CommitsClosedAt == nil || now.RevealsClosedAt != nil {
 				t.Errorf("after the last commit: %+v", now)
 			}
 			if f.count(t, "SELECT count(*) FROM deals d JOIN commitments a USING (deal_id) WHERE deal_id = $1 AND party = 2 AND d.xmin = a.xmin AND commits_closed_at = committed_at", d.DealID) != 1 {
 				t.Error("the last commit and the change of phase are of different transactions or times")
 			}
-			run(100_000, func(a store.Act) (store.Acted, error) { return f.Reveal(ctx, a) })
+			last := run(func(a store.Act) (store.Acted, error) { return f.Reveal(ctx, a) }).Inputs
+			if (last != nil) != test.answered {
+				t.Fatalf("the last reveal is answered the inputs: %v, want %v", last != nil, test.answered)
+			}
+			if last != nil {
+				read := f.snapshot(t, d, store.WithInputs)
+				if last.Now < last.LastReveal || last.Now > read.Now || last.NowMilli/1000 != last.Now {
+					t.Errorf("the last reveal was at %d, its answer is of %d (%d ms), and now it is %d", last.LastReveal, last.Now, last.NowMilli, read.Now)
+				}
+				read.Now, read.NowMilli = last.Now, last.NowMilli
+				if !reflect.DeepEqual(last, read) {
+					t.Errorf("the last reveal is answered %+v, and %+v is stored", last, read)
+				}
+			}
 			now := f.stands(t, d)
 			if now.Phase != deal.Revealing || now.Reveals != 4 || (now.RevealsClosedAt != nil) != (d.ChainHash != nil) {
 				t.Errorf("after the last reveal: %+v", now)

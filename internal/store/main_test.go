@@ -209,7 +209,7 @@ func (f *fixture) ending(t *testing.T, d *store.Declaration, to deal.State) *sto
 }
 
 func ending(ctx context.Context, s *store.Store, d *store.Declaration, to deal.State) (*store.Ending, error) {
-	now, err := s.Snapshot(ctx, d.DealID, store.Everyone)
+	now, err := s.Snapshot(ctx, d.DealID, store.Everyone(len(d.Labels)))
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ func calls(s *store.Store, dealID string) map[string]func(context.Context) error
 		"PartyByToken": func(ctx context.Context) error { return third(s.PartyByToken(ctx, random32())) },
 		"CreateDeal":   func(ctx context.Context) error { return second(s.CreateDeal(ctx, newDeal(0, nil))) },
 		"Declaration":  func(ctx context.Context) error { return second(s.Declaration(ctx, dealID)) },
-		"Snapshot":     func(ctx context.Context) error { return second(s.Snapshot(ctx, dealID, store.Everyone)) },
+		"Snapshot":     func(ctx context.Context) error { return second(s.Snapshot(ctx, dealID, store.Everyone(2))) },
 		"Commit":       func(ctx context.Context) error { return second(s.Commit(ctx, store.Act{DealID: dealID})) },
 		"Reveal":       func(ctx context.Context) error { return second(s.Reveal(ctx, store.Act{DealID: dealID})) },
 		"Advance":      func(ctx context.Context) error { return s.Advance(ctx, dealID) },

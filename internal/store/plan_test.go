@@ -229,7 +229,7 @@ func TestLargeDealsAreReadByTheRow(t *testing.T) {
 		return touched("commit", committing.DealID, fmt.Sprintf("ARRAY['%s'], ARRAY[%d], ARRAY[sha256('x')], ARRAY[%d], ARRAY[NULL::bytea], ARRAY[NULL::bytea], ARRAY[0]", committing.DealID, party, first))
 	}
 	reveal := func(party, first int) float64 {
-		return touched("reveal", revealing.DealID, fmt.Sprintf("ARRAY['%s'], ARRAY[%d], ARRAY[''::bytea], ARRAY[sha256('x')], ARRAY[%d], ARRAY[NULL::bytea], ARRAY[NULL::bytea], ARRAY[0]", revealing.DealID, party, first))
+		return touched("reveal", revealing.DealID, fmt.Sprintf("ARRAY['%s'], ARRAY[%d], ARRAY[''::bytea], ARRAY[sha256('x')], ARRAY[%d], ARRAY[NULL::bytea], ARRAY[NULL::bytea], ARRAY[0], 1000000", revealing.DealID, party, first))
 	}
 	for _, counted := range []bool{false, true} {
 		if counted {

@@ -126,7 +126,7 @@ func TestAnAcknowledgedActIsNeverAFlaker(t *testing.T) {
 				}
 			}
 		})
-		now := f.snapshot(t, d, store.Everyone)
+		now := f.snapshot(t, d, store.Everyone(len(d.Labels)))
 		if now.Phase != deal.Void || now.CertID == nil || f.count(t, "SELECT count(*) FROM certificates WHERE deal_id = $1", d.DealID) != 1 {
 			t.Fatalf("round %d: %+v", round, now)
 		}

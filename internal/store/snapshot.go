@@ -47,22 +47,18 @@ type Want struct {
 	bytes       int // of the answer, roughly and where it is much
 }
 
-// What may be wanted. The answers of Everyone and WithInputs grow with the deal:
-// where their size is not known (Of) they are read alone.
+// What may be wanted beside Only and Everyone. How large the sealed inputs are is
+// not known before, so they are read alone.
 var (
 	Nobody     = Want{0, -1, false, 0}
-	Everyone   = Want{0, math.MaxInt32, false, maxGroupSize}
 	WithInputs = Want{0, math.MaxInt32, true, maxGroupSize}
 )
 
-// Of says how many bytes the answer has, roughly: small ones share a statement.
-func (w Want) Of(bytes int) Want {
-	w.bytes = bytes
-	return w
-}
-
 // Inputs reports whether the sealed inputs are wanted.
 func (w Want) Inputs() bool { return w.inputs }
+
+// Everyone wants the parts of all parties, which are that many.
+func Everyone(parties int) Want { return Want{0, parties - 1, false, 128 * parties} }
 
 // Only wants one party's part.
 func Only(party int) Want { return Want{party, party, false, 0} }

@@ -31,11 +31,11 @@ func TestSnapshotHoldsWhatIsWanted(t *testing.T) {
 		{"one that has revealed", d, store.Only(3), []store.Part{part(d, 3, true)}, nil},
 		{"one that has not revealed", d, store.Only(2), []store.Part{part(d, 2, false)}, nil},
 		{"one that has not committed", open, store.Only(2), []store.Part{{}}, nil},
-		{"everyone", d, store.Everyone, []store.Part{part(d, 0, false), part(d, 1, true), part(d, 2, false), part(d, 3, true)}, nil},
-		{"everyone of an open deal", open, store.Everyone, []store.Part{{}, part(open, 1, false), {}}, nil},
+		{"everyone", d, store.Everyone(4), []store.Part{part(d, 0, false), part(d, 1, true), part(d, 2, false), part(d, 3, true)}, nil},
+		{"everyone of an open deal", open, store.Everyone(3), []store.Part{{}, part(open, 1, false), {}}, nil},
 		{"inputs", d, store.WithInputs, []store.Part{part(d, 0, false), part(d, 1, true), part(d, 2, false), part(d, 3, true)}, [][]byte{{1}, {3}}},
 		{"inputs of an open deal", open, store.WithInputs, []store.Part{{}, part(open, 1, false), {}}, [][]byte{}},
-		{"a deal that does not exist", &store.Declaration{DealID: "d_none"}, store.Everyone, nil, nil},
+		{"a deal that does not exist", &store.Declaration{DealID: "d_none"}, store.Everyone(2), nil, nil},
 	}
 	ids, wants := make([]string, len(wanted)), make([]store.Want, len(wanted))
 	for i, w := range wanted {

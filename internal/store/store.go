@@ -70,7 +70,8 @@ func Open(ctx context.Context, databaseURL string, maxConns int32) (*Store, erro
 		pool.Close()
 		return nil, err
 	}
-	s.creations, s.commits, s.reveals = s.newCreations(), s.acts(commitSQL, commitColumns), s.acts(revealSQL, revealColumns)
+	s.creations = s.newCreations()
+	s.commits, s.reveals = s.acts(commitSQL, commitColumns, (*Acted).scanCommit), s.acts(revealSQL, revealColumns, (*Acted).scanReveal)
 	s.snapshots, s.endings = s.newSnapshots(), s.newEndings()
 	s.certificates, s.publications = s.newCertificates(), s.newPublications()
 	return s, nil

@@ -67,7 +67,7 @@ func TestWhatIsNotThere(t *testing.T) {
 	ctx := t.Context()
 	for what, err := range map[string]error{
 		"declaration":         second(f.Declaration(ctx, "d_none")),
-		"snapshot":            second(f.Snapshot(ctx, "d_none", store.Everyone)),
+		"snapshot":            second(f.Snapshot(ctx, "d_none", store.Everyone(2))),
 		"certificate":         second(f.Certificate(ctx, "c_none")),
 		"certificate of deal": second(f.CertificateOf(ctx, "d_none")),
 		"token":               third(f.PartyByToken(ctx, random32())),

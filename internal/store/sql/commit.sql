@@ -54,7 +54,7 @@ advanced AS (
     RETURNING d.deal_id
 )
 SELECT w.deal_id = ANY((SELECT deals FROM locked)::text[]), i.party IS NOT NULL,
-       CASE WHEN a.deal_id IS NULL THEN coalesce(m.party, 0) END, 0
+       CASE WHEN a.deal_id IS NULL THEN coalesce(m.party, 0) END
 FROM wanted w
 LEFT JOIN inserted i ON i.deal_id = w.deal_id AND i.party = w.party
 LEFT JOIN missing m ON m.deal_id = w.deal_id

@@ -1,7 +1,8 @@
 -- A group of reveals, of any deals, after lock.sql. $1 deals, $2 parties, $3 sealed inputs, $4 the commitments that they
 -- open, $5 for each the first party that the caller does not know to have revealed; idempotency: $6 scopes (null: none),
--- $7 bodies, $8 lifetimes. It answers for each: whether its deal was locked, whether it was inserted, the first
--- party that has yet to reveal (null: none), and where there is none the bytes of all sealed inputs. The last reveal of a random.v1 deal closes its reveals in this same statement.
+-- $7 bodies, $8 lifetimes; $9 how many bytes of inputs it may answer. It answers for each: whether its deal was locked,
+-- whether it was inserted, the first party that has yet to reveal (null: none). The last reveal of a random.v1 deal
+-- closes its reveals in this same statement; that of any other deal is answered with what the deal is computed from.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
 locked AS MATERIALIZED (SELECT string_to_array(current_setting('fairpact.locked', true), ' ') AS deals),
 wanted AS MATERIALIZED (
@@ -23,7 +24,7 @@ inserted AS (
     WHERE commitment = (SELECT c.commitment FROM commitments c WHERE c.deal_id = w.deal_id AND c.party = w.party)
     ORDER BY deal_id, party
     ON CONFLICT DO NOTHING
-    RETURNING deal_id, party, revealed_at, octet_length(sealed) AS bytes
+    RETURNING deal_id, party, revealed_at, sealed
 ),
 recorded AS (
     INSERT INTO idempotency (scope, body, expires_at)
@@ -44,23 +45,37 @@ missing AS MATERIALIZED (
     FROM held
 ),
 complete AS MATERIALIZED (
-    SELECT m.deal_id, before.bytes + here.bytes AS bytes
+    SELECT d.*, now, greatest(before.last, now) AS last_reveal, (SELECT max(w.n) FROM wanted w WHERE w.deal_id = m.deal_id) AS n,
+           sum(before.bytes + here.bytes) OVER (ORDER BY m.deal_id) AS total
     FROM missing m
-    CROSS JOIN LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(sealed)), 0) AS bytes FROM reveals r WHERE r.deal_id = m.deal_id) AS before
-    CROSS JOIN LATERAL (SELECT count(*) AS n, coalesce(sum(i.bytes), 0) AS bytes FROM inserted i WHERE i.deal_id = m.deal_id) AS here
+    CROSS JOIN clock
+    CROSS JOIN LATERAL (SELECT deal_id, chain_hash, commits_closed_at FROM deals WHERE deal_id = m.deal_id OFFSET 0) AS d
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS n, coalesce(sum(octet_length(sealed)), 0) AS bytes, max(revealed_at) AS last FROM reveals r WHERE r.deal_id = m.deal_id
+    ) AS before
+    CROSS JOIN LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(sealed)), 0) AS bytes FROM inserted i WHERE i.deal_id = m.deal_id) AS here
     WHERE m.party IS NULL
       AND m.parties = before.n + here.n -- the caller's word on who has revealed is not enough
 ),
 closed AS (
-    UPDATE deals d SET reveals_closed_at = now FROM complete, clock
+    UPDATE deals d SET reveals_closed_at = now FROM complete
     WHERE d.deal_id = ANY($1) AND d.deal_id = complete.deal_id AND d.chain_hash IS NOT NULL AND d.reveals_closed_at IS NULL
       -- by this statement: else the last one was accepted before (advance.sql)
       AND (SELECT count(*) FROM inserted i WHERE i.deal_id = d.deal_id) > 0
 )
 SELECT w.deal_id = ANY((SELECT deals FROM locked)::text[]), i.party IS NOT NULL,
-       CASE WHEN c.deal_id IS NULL THEN coalesce(m.party, 0) END, coalesce(c.bytes, 0)::bigint
+       CASE WHEN c.deal_id IS NULL THEN coalesce(m.party, 0) END,
+       e.now, e.last_reveal, e.commits_closed_at,
+       CASE WHEN e.n IS NOT NULL THEN ARRAY(SELECT o.commitment FROM commitments o WHERE o.deal_id = e.deal_id ORDER BY o.party) END,
+       CASE WHEN e.n IS NOT NULL THEN ARRAY(
+           SELECT sealed FROM (
+               SELECT r.party, r.sealed FROM reveals r WHERE r.deal_id = e.deal_id
+               UNION ALL SELECT i.party, i.sealed FROM inserted i WHERE i.deal_id = e.deal_id
+           ) AS inputs ORDER BY party
+       ) END
 FROM wanted w
 LEFT JOIN inserted i ON i.deal_id = w.deal_id AND i.party = w.party
 LEFT JOIN missing m ON m.deal_id = w.deal_id
 LEFT JOIN complete c ON c.deal_id = w.deal_id
+LEFT JOIN complete e ON e.n = w.n AND e.chain_hash IS NULL AND e.total <= $9 -- once for each deal
 ORDER BY w.n
