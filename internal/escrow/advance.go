@@ -10,11 +10,15 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
+// attempts of an act that the deal's state kept from being stored while nothing
+// in that state refuses it: the deal moved on in between.
+const attempts = 4
+
 // advance takes the steps that are due, whoever is there to take them, and
 // returns the deal as it then stands. A certificate that this brings about is
 // issued within a bound; where that fails the worker finishes it.
 func (s *Service) advance(ctx context.Context, d *Deal, want store.Want) (*store.Snapshot, error) {
-	ctx, cancel := finishing(ctx)
+	ctx, cancel := detached(ctx)
 	defer cancel()
 	for range 8 {
 		now, err := s.store.Snapshot(ctx, d.DealID, want)
@@ -25,7 +29,7 @@ func (s *Service) advance(ctx context.Context, d *Deal, want store.Want) (*store
 		step := rules.Next(now.Now)
 		switch {
 		case step == deal.Advance, rules.Random && rules.AllRevealed() && now.RevealsClosedAt == nil:
-			err = s.store.Advance(ctx, d.DealID)
+			err = s.store.CatchUp(ctx, d.DealID)
 		case step == deal.None || step == deal.Draw: // a draw waits for its caller or the worker
 			return now, nil
 		case step == deal.Expire:
@@ -41,6 +45,19 @@ func (s *Service) advance(ctx context.Context, d *Deal, want store.Want) (*store
 		}
 	}
 	return nil, fmt.Errorf("advance: deal %s does not come to rest", d.DealID)
+}
+
+// refused takes the steps that are due and returns the reason why the party
+// cannot act, or nil where it should try again.
+func (s *Service) refused(ctx context.Context, a Access, rule func(deal.Deal, deal.Party, int64) *problem.Error) error {
+	now, err := s.advance(ctx, a.deal, store.Only(a.party))
+	if err != nil {
+		return err
+	}
+	if refusal := rule(s.rules(a.deal, now), part(now, a.party), now.Now); refusal != nil {
+		return refusal
+	}
+	return nil
 }
 
 // expire ends a random.v1 deal whose round could not be had for the whole

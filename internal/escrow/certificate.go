@@ -35,7 +35,7 @@ func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 		c, err = s.certificateOfDue(ctx, a)
 	}
 	if err == nil && c.LeafIndex == nil {
-		c, err = s.finish(ctx, c)
+		c, err = s.issuePending(ctx, c)
 	}
 	if err != nil {
 		return Issued{}, err
@@ -75,15 +75,10 @@ func (s *Service) certificateOfDue(ctx context.Context, a Access) (*store.Certif
 	return nil, problem.New(problem.CertNotReady, "the deal is %s; a certificate is issued when it ends: poll %s", d.State(), a.call(problem.ReadDeal))
 }
 
-// finish issues a pending certificate in the caller's own time, or says what it
+// issuePending issues a pending certificate in the caller's own time, or says what it
 // waits for.
-func (s *Service) finish(ctx context.Context, c *store.Certificate) (*store.Certificate, error) {
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), issueBound)
-	defer cancel()
-	cause := s.issueCertificate(bounded, c)
-	if cause != nil {
-		s.logger.WarnContext(ctx, "certificate pending", "cert_id", c.CertID, "err", cause)
-	}
+func (s *Service) issuePending(ctx context.Context, c *store.Certificate) (*store.Certificate, error) {
+	cause := s.tryIssue(ctx, c)
 	// Read what it waits for from where it stands: somebody else may have issued it.
 	c, err := s.store.Certificate(ctx, c.CertID)
 	if err != nil || c.LeafIndex != nil {

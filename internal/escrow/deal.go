@@ -44,7 +44,7 @@ func (s *Service) dealOf(ctx context.Context, dealID string) (*Deal, error) {
 	}
 	// The first calls on a deal of 10,000 parties read its labels once, together.
 	loaded, err, _ := s.loads.Do(dealID, func() (any, error) {
-		ctx, cancel := finishing(ctx)
+		ctx, cancel := detached(ctx)
 		defer cancel()
 		declaration, err := s.store.Declaration(ctx, dealID)
 		if err != nil {

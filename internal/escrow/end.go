@@ -23,7 +23,7 @@ var errMoved = errors.New("escrow: the deal moved on")
 // first. Calls that meet the same step at the same moment take it once.
 func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, drawn *algorithm.Beacon, now *store.Snapshot) (*store.Snapshot, error) {
 	ended, err, _ := s.steps.Do(fmt.Sprint(d.DealID, " ", step), func() (any, error) {
-		ctx, cancel := finishing(ctx)
+		ctx, cancel := detached(ctx)
 		defer cancel()
 		return s.endOnce(ctx, d, step, drawn, now)
 	})
@@ -69,7 +69,7 @@ func (s *Service) endOnce(ctx context.Context, d *Deal, step deal.Step, drawn *a
 	after.Phase, after.RevealsClosedAt, after.ComputedAt = e.To, e.RevealsClosedAt, e.ComputedAt
 	after.Result, after.VoidFlakers, after.CertID, after.Sealed = e.Result, e.VoidFlakers, e.CertID, nil
 	if e.CertID != nil {
-		after.Published = s.issueBounded(ctx, certificateOf(e))
+		after.Published = s.tryIssue(ctx, certificateOf(e)) == nil
 	}
 	return &after, nil
 }

@@ -161,7 +161,8 @@ func (s *Service) forget() {
 	s.ended.Purge()
 }
 
-// finishing goes on when the caller hangs up: what was accepted is finished.
-func finishing(ctx context.Context) (context.Context, context.CancelFunc) {
+// detached returns a context that goes on when the caller hangs up: what was
+// accepted is finished.
+func detached(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 }

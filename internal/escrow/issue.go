@@ -13,16 +13,16 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// issueBounded issues within a request and reports whether the certificate is
-// published. What fails here the worker finishes.
-func (s *Service) issueBounded(ctx context.Context, c *store.Certificate) bool {
+// tryIssue issues a certificate within a request, in issueBound. What fails here
+// the worker finishes.
+func (s *Service) tryIssue(ctx context.Context, c *store.Certificate) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), issueBound)
 	defer cancel()
 	err := s.issueCertificate(ctx, c)
 	if err != nil {
 		s.logger.WarnContext(ctx, "certificate pending", "cert_id", c.CertID, "err", err)
 	}
-	return err == nil
+	return err
 }
 
 // issueCertificate takes a pending certificate, as it was just read or written,

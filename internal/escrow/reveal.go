@@ -103,6 +103,19 @@ func (a Access) CheckInput(input map[string]any) error {
 	return nil
 }
 
+// commitmentOf returns a party's commitment, or store.ErrNotFound.
+func (s *Service) commitmentOf(ctx context.Context, a Access) (commitment [32]byte, err error) {
+	at := seat{a.deal.DealID, a.party}
+	if commitment, ok := s.commitments.Get(at); ok {
+		return commitment, nil
+	}
+	if commitment, err = s.store.Commitment(ctx, a.deal.DealID, a.party); err != nil {
+		return commitment, err
+	}
+	s.commitments.Add(at, commitment, len(a.deal.DealID))
+	return commitment, nil
+}
+
 // saltHint names what most often goes wrong with a salt, and nothing of it.
 func saltHint(salt string) string {
 	switch {
@@ -147,7 +160,7 @@ func (a Access) call(op problem.Op) problem.Call { return problem.Call{Op: op, D
 // reject stores a shapley.v1 rejection and ends the deal in one transaction.
 // SPEC 3: any rejection makes the deal VOID, the rejector is named.
 func (s *Service) reject(ctx context.Context, a Access, in sealing.Input, act store.Act) (Revealed, error) {
-	ctx, cancel := finishing(ctx)
+	ctx, cancel := detached(ctx)
 	defer cancel()
 	for range attempts + len(a.deal.Labels) { // each other reveal may move the deal under it once
 		now, err := s.advance(ctx, a.deal, store.WithInputs)
@@ -178,7 +191,7 @@ func (s *Service) reject(ctx context.Context, a Access, in sealing.Input, act st
 		if done {
 			s.noteEnd(ctx, e)
 			crash.Point("escrow.ended")
-			s.issueBounded(ctx, certificateOf(e))
+			_ = s.tryIssue(ctx, certificateOf(e))
 			return a.revealed(deal.Void, nil), nil
 		}
 	}

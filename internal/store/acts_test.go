@@ -45,7 +45,7 @@ func TestEachActInItsPhaseOnly(t *testing.T) {
 	stored(t, "the same commit again", false)(f.Commit(ctx, act(d, 1)))
 	stored(t, "another commit of the same party", false)(f.Commit(ctx, other))
 	did(t, "cancel after a counterparty's commit", false)(f.Cancel(ctx, d.DealID, nil))
-	check(t, f.Advance(ctx, d.DealID))
+	check(t, f.CatchUp(ctx, d.DealID))
 	if now := f.stands(t, d); now.Phase != deal.Committing || now.CommitsClosedAt != nil || now.Commits != 1 {
 		t.Errorf("after one commit of two: %+v", now)
 	}
@@ -252,34 +252,34 @@ func TestCancelBeforeAnyCounterpartyCommitted(t *testing.T) {
 }
 
 // A process of an older release that died before the change of phase leaves a
-// deal that Advance moves on, with the times at which the last ones acted.
-func TestAdvanceFinishesWhatAnOlderReleaseLeft(t *testing.T) {
+// deal that CatchUp moves on, with the times at which the last ones acted.
+func TestCatchUpFinishesWhatAnOlderReleaseLeft(t *testing.T) {
 	f := newFixture(t)
 	for what, declare := range map[string]func(*store.Declaration){"split.v1": nil, "random.v1": random} {
 		t.Run(what, func(t *testing.T) {
 			d := f.create(t, declare)
 			f.leave(t, d, true)
 			for range 2 { // the second does nothing
-				check(t, f.Advance(t.Context(), d.DealID))
+				check(t, f.CatchUp(t.Context(), d.DealID))
 				if now := f.stands(t, d); now.Phase != deal.Revealing || now.CommitsClosedAt == nil || *now.CommitsClosedAt != 1001 || now.RevealsClosedAt != nil {
 					t.Fatalf("after the last commit: %+v", now)
 				}
 			}
 			f.reveal(t, d, 0)
-			check(t, f.Advance(t.Context(), d.DealID))
+			check(t, f.CatchUp(t.Context(), d.DealID))
 			if now := f.stands(t, d); now.RevealsClosedAt != nil {
 				t.Fatalf("closed with one reveal: %+v", now)
 			}
 			f.leave(t, d, false)
 			f.exec(t, "UPDATE reveals SET revealed_at = 2000 + party WHERE deal_id = $1", d.DealID)
 			for range 2 {
-				check(t, f.Advance(t.Context(), d.DealID))
+				check(t, f.CatchUp(t.Context(), d.DealID))
 				if now := f.stands(t, d); (now.RevealsClosedAt != nil) != (d.ChainHash != nil) || d.ChainHash != nil && *now.RevealsClosedAt != 2001 {
 					t.Fatalf("after the last reveal: %+v", now)
 				}
 			}
 			f.end(t, d, deal.Computed)
-			check(t, f.Advance(t.Context(), d.DealID))
+			check(t, f.CatchUp(t.Context(), d.DealID))
 			if now := f.stands(t, d); now.Phase != deal.Computed {
 				t.Errorf("an ended deal was advanced: %+v", now)
 			}

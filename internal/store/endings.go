@@ -14,7 +14,7 @@ var (
 	endSQL     = query("end")
 	rejectSQL  = query("reject")
 	cancelSQL  = query("cancel")
-	advanceSQL = query("advance")
+	catchUpSQL = query("catch_up")
 )
 
 // Ending is the end of a deal: its last state, and the certificate where there
@@ -135,9 +135,9 @@ func (s *Store) decide(ctx context.Context, dealID, statement string, args ...an
 	return done, outage(replayed(err))
 }
 
-// Advance moves on a deal in which all have acted and whose phase does not show
+// CatchUp moves on a deal in which all have acted and whose phase does not show
 // it: a process of an older release died in between. It does nothing to any other.
-func (s *Store) Advance(ctx context.Context, dealID string) error {
-	_, err := s.pool.Exec(ctx, advanceSQL, dealID)
+func (s *Store) CatchUp(ctx context.Context, dealID string) error {
+	_, err := s.pool.Exec(ctx, catchUpSQL, dealID)
 	return outage(err)
 }

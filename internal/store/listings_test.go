@@ -74,7 +74,7 @@ func TestListingsOfDeadlines(t *testing.T) {
 	f.lists(t, "both have committed, not advanced, the last one just now", d, false, false)
 	f.acted(t, 5)
 	f.lists(t, "both have committed, not advanced", d, false, true)
-	check(t, f.Advance(t.Context(), d.DealID))
+	check(t, f.CatchUp(t.Context(), d.DealID))
 	f.deadlines(t, d, -10, 3600)
 	f.lists(t, "REVEALING, the commit deadline is over", d, false, false)
 	f.reveal(t, d, 0)
@@ -127,7 +127,7 @@ func TestListingsOfADraw(t *testing.T) {
 	f.leave(t, d, false)
 	f.acted(t, 5)
 	f.lists(t, "complete, not noted as that", d, false, true)
-	check(t, f.Advance(t.Context(), d.DealID))
+	check(t, f.CatchUp(t.Context(), d.DealID))
 	for _, revealDeadline := range []int64{3600, 1, -1, -3600} {
 		f.deadlines(t, d, -7200, revealDeadline)
 		at(3600, -3600)

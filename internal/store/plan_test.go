@@ -202,7 +202,7 @@ func TestLargeDealsAreReadByTheRow(t *testing.T) {
 		f.exec(t, "ALTER TABLE "+table+" SET (autovacuum_enabled = off)")
 	}
 	p := f.planner(t)
-	p.prepare(t, "lock", "commit", "reveal", "advance")
+	p.prepare(t, "lock", "commit", "reveal", "catch_up")
 	committing, revealing := f.create(t, parties(size)), f.create(t, parties(size))
 	f.exec(t, "UPDATE deals SET phase = 'REVEALING' WHERE deal_id = $1", revealing.DealID)
 	act := func(from, to int) {
@@ -243,8 +243,8 @@ func TestLargeDealsAreReadByTheRow(t *testing.T) {
 				t.Errorf("%s looks at %.0f rows to find the missing one %d further on (rows counted: %v)", name, n, acted, counted)
 			}
 		}
-		if n := touched("advance", committing.DealID, "'"+committing.DealID+"'"); n > 5*size {
-			t.Errorf("advance looks at %.0f rows where %d parties have to act (rows counted: %v)", n, size, counted)
+		if n := touched("catch_up", committing.DealID, "'"+committing.DealID+"'"); n > 5*size {
+			t.Errorf("catch_up looks at %.0f rows where %d parties have to act (rows counted: %v)", n, size, counted)
 		}
 	}
 	act(acted, acted+9)

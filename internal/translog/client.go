@@ -19,7 +19,6 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
@@ -153,8 +152,10 @@ func (c *Client) Inclusion(ctx context.Context, entry [32]byte, leafIndex int64)
 }
 
 func (c *Client) inclusion(ctx context.Context, entry [32]byte, leafIndex int64) (inclusion Inclusion, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
 	if c.appendURL != "" && leafIndex != AnyIndex {
-		got, err := c.prove(ctx, entry, leafIndex)
+		got, err := c.proofs.do(ctx, provedLeaf{leafIndex, hex.EncodeToString(entry[:])})
 		switch {
 		case err == nil && got.Error != "":
 			return inclusion, fromError(got.Error)
@@ -172,6 +173,21 @@ func (c *Client) inclusion(ctx context.Context, entry [32]byte, leafIndex int64)
 	}
 	err = c.get(ctx, "/v1/log/proof", query, &inclusion)
 	return inclusion, err
+}
+
+// proofsOf asks for proofs together. It returns errNotServed where each has
+// to be asked for alone.
+func (c *Client) proofsOf(ctx context.Context, leaves []provedLeaf) ([]proved, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	var all []proved
+	if err := c.post(ctx, proofsPath, leaves, &all); err != nil {
+		return nil, err
+	}
+	if len(all) != len(leaves) {
+		return nil, misshapen(fmt.Errorf("%d proofs of %d leaves", len(all), len(leaves)))
+	}
+	return all, nil
 }
 
 func (i Inclusion) checkShape() error {
@@ -274,43 +290,4 @@ func (c *Client) exchange(request *http.Request, into any) error {
 		return misshapen(err)
 	}
 	return nil
-}
-
-// misshapen marks an answer that is not a log server's: something else listens at
-// the address.
-func misshapen(err error) error {
-	return fmt.Errorf("%w: the answer is not a log server's: %w", ErrUnavailable, err)
-}
-
-// fromAnswer reads an error by its code. Only the log's own words count as a
-// verdict on an entry: any other 404 or 401 is a client that is set up wrongly,
-// and the log is out of its reach.
-func fromAnswer(status int, body []byte) error {
-	var answer struct {
-		Error string `json:"error"`
-	}
-	if err := json.Unmarshal(body, &answer); err != nil || answer.Error == "" {
-		return fmt.Errorf("%w: status %d", ErrUnavailable, status)
-	}
-	if status == http.StatusNotFound && strings.HasPrefix(answer.Error, string(problem.NotFound)+":") || status == http.StatusUnauthorized {
-		return fmt.Errorf("%w: %w: %s", ErrUnavailable, errNotServed, answer.Error)
-	}
-	return fromError(answer.Error)
-}
-
-// fromError reads the text of an error.
-func fromError(text string) error {
-	code, _, _ := strings.Cut(text, ":")
-	kind := ErrUnavailable
-	switch problem.Code(code) {
-	case problem.LeafNotFound, problem.HeadNotFound:
-		kind = ErrNotFound
-	case problem.TagTaken:
-		kind = ErrTagTaken
-	case problem.LogInconsistent:
-		kind = ErrInconsistent
-	case problem.Forbidden, problem.InvalidRequest, problem.InvalidJSON, problem.BodyTooLarge:
-		kind = ErrRefused
-	}
-	return fmt.Errorf("%w: %s", kind, text)
 }

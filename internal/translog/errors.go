@@ -1,8 +1,13 @@
 package translog
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/fairpact/fairpact/internal/problem"
 )
 
 var (
@@ -32,3 +37,46 @@ var (
 
 // unavailable marks a failure of the database or the network.
 func unavailable(err error) error { return fmt.Errorf("%w: %w", ErrUnavailable, err) }
+
+// errNotServed means that a log-server does not serve a path to this client: it
+// is of an earlier release, or has another append secret.
+var errNotServed = errors.New("not served")
+
+// misshapen marks an answer that is not a log server's: something else listens at
+// the address.
+func misshapen(err error) error {
+	return fmt.Errorf("%w: the answer is not a log server's: %w", ErrUnavailable, err)
+}
+
+// fromAnswer reads an error by its code. Only the log's own words count as a
+// verdict on an entry: any other 404 or 401 is a client that is set up wrongly,
+// and the log is out of its reach.
+func fromAnswer(status int, body []byte) error {
+	var answer struct {
+		Error string `json:"error"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil || answer.Error == "" {
+		return fmt.Errorf("%w: status %d", ErrUnavailable, status)
+	}
+	if status == http.StatusNotFound && strings.HasPrefix(answer.Error, string(problem.NotFound)+":") || status == http.StatusUnauthorized {
+		return fmt.Errorf("%w: %w: %s", ErrUnavailable, errNotServed, answer.Error)
+	}
+	return fromError(answer.Error)
+}
+
+// fromError reads the text of an error.
+func fromError(text string) error {
+	code, _, _ := strings.Cut(text, ":")
+	kind := ErrUnavailable
+	switch problem.Code(code) {
+	case problem.LeafNotFound, problem.HeadNotFound:
+		kind = ErrNotFound
+	case problem.TagTaken:
+		kind = ErrTagTaken
+	case problem.LogInconsistent:
+		kind = ErrInconsistent
+	case problem.Forbidden, problem.InvalidRequest, problem.InvalidJSON, problem.BodyTooLarge:
+		kind = ErrRefused
+	}
+	return fmt.Errorf("%w: %s", kind, text)
+}

@@ -212,7 +212,7 @@ func TestCacheIsBounded(t *testing.T) {
 }
 
 // An entry that the log has, the digest of a head and a tag that is taken are left
-// to the careful way by the one statement, which changes nothing then.
+// to the locked way by the one statement, which changes nothing then.
 func TestOneStatementLeavesDoubtsAlone(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)

@@ -1,11 +1,7 @@
 package translog
 
 import (
-	"context"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -62,29 +58,3 @@ func (l *Log) serveProofs(r *http.Request) (any, error) {
 	each.Wait()
 	return all, nil
 }
-
-// proofsOf asks for proofs together. It returns errNotServed where each has
-// to be asked for alone.
-func (c *Client) proofsOf(ctx context.Context, leaves []provedLeaf) ([]proved, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	var all []proved
-	if err := c.post(ctx, proofsPath, leaves, &all); err != nil {
-		return nil, err
-	}
-	if len(all) != len(leaves) {
-		return nil, misshapen(fmt.Errorf("%d proofs of %d leaves", len(all), len(leaves)))
-	}
-	return all, nil
-}
-
-// prove asks for the proof together with the other callers'.
-func (c *Client) prove(ctx context.Context, entry [32]byte, leafIndex int64) (proved, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	return c.proofs.do(ctx, provedLeaf{leafIndex, hex.EncodeToString(entry[:])})
-}
-
-// errNotServed means that a log-server does not serve a path to this client: it
-// is of an earlier release, or has another append secret.
-var errNotServed = errors.New("not served")

@@ -102,15 +102,15 @@ func (s *sequencer) sequence(ctx context.Context, batch []candidate) ([]place, e
 func (s *sequencer) attempt(ctx context.Context, entries []candidate) ([]place, error) {
 	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
-	if places := s.fast(ctx, entries); places != nil {
+	if places := s.appendOptimistic(ctx, entries); places != nil {
 		return places, nil
 	}
-	return s.careful(ctx, entries)
+	return s.appendLocked(ctx, entries)
 }
 
-// fast appends the batch to the head in memory in one statement. It returns nil
-// where that did not happen or is not known: the careful way decides.
-func (s *sequencer) fast(ctx context.Context, entries []candidate) []place {
+// appendOptimistic appends the batch to the head in memory in one statement. It
+// returns nil where that did not happen or is not known: appendLocked decides.
+func (s *sequencer) appendOptimistic(ctx context.Context, entries []candidate) []place {
 	if s.known == nil || !s.alone {
 		return nil
 	}
@@ -131,8 +131,8 @@ func (s *sequencer) fast(ctx context.Context, entries []candidate) []place {
 	return places
 }
 
-// careful locks the head, looks the entries up and appends what is new.
-func (s *sequencer) careful(ctx context.Context, entries []candidate) ([]place, error) {
+// appendLocked locks the head, looks the entries up and appends what is new.
+func (s *sequencer) appendLocked(ctx context.Context, entries []candidate) ([]place, error) {
 	places, g, err := s.store.commit(ctx, entries)
 	if err != nil {
 		s.known = nil

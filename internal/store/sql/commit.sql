@@ -47,7 +47,7 @@ missing AS MATERIALIZED (
 advanced AS (
     UPDATE deals d SET phase = 'REVEALING', commits_closed_at = now FROM missing m, clock
     WHERE d.deal_id = ANY($1) AND d.deal_id = m.deal_id AND m.party IS NULL
-      -- by this statement: else the last one was accepted before (advance.sql)
+      -- by this statement: else the last one was accepted before (catch_up.sql)
       AND (SELECT count(*) FROM inserted i WHERE i.deal_id = m.deal_id) > 0
       -- the caller's word on who has committed is not enough to move a deal
       AND m.parties = (SELECT count(*) FROM commitments c WHERE c.deal_id = m.deal_id) + (SELECT count(*) FROM inserted i WHERE i.deal_id = m.deal_id)

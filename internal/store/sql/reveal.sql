@@ -60,7 +60,7 @@ complete AS MATERIALIZED (
 closed AS (
     UPDATE deals d SET reveals_closed_at = now FROM complete
     WHERE d.deal_id = ANY($1) AND d.deal_id = complete.deal_id AND d.chain_hash IS NOT NULL AND d.reveals_closed_at IS NULL
-      -- by this statement: else the last one was accepted before (advance.sql)
+      -- by this statement: else the last one was accepted before (catch_up.sql)
       AND (SELECT count(*) FROM inserted i WHERE i.deal_id = d.deal_id) > 0
 )
 SELECT w.deal_id = ANY((SELECT deals FROM locked)::text[]), i.party IS NOT NULL,
