@@ -28,7 +28,7 @@
 //   - The sequencer sends the batch with the head that it left. The statement
 //     appends it only where the table holds that very head and none of the entries
 //     and tags.
-//     Otherwise, after an error and at the start, the batch takes the locked way :
+//     Otherwise, after an error and at the start, the batch takes the locked way:
 //     lock the head, look the entries up, append what is new by the same statement.
 //     So does every batch while another replica appends.
 //   - The publisher proves from tiles in memory that the new tree extends the one
@@ -51,13 +51,13 @@
 //
 //	step                    fails and did not persist           fails but persisted
 //	----------------------  ----------------------------------  ----------------------------------
-//	append in one           nothing happened; memory is         the locked way  finds every entry
+//	append in one           nothing happened; memory is         the locked way finds every entry
 //	statement               forgotten, and the same batch       in leaves and answers its index
-//	                        takes the locked way 
+//	                        takes the locked way
 //	— moves nothing         another head, a known entry or a    (not possible)
-//	                        taken tag was met; the locked way 
+//	                        taken tag was met; the locked way
 //	— a tag is taken while  the primary key fails the           (not possible)
-//	it runs                 statement; the locked way 
+//	it runs                 statement; the locked way
 //	— still waits for the   (not possible)                      the retry waits behind it and finds
 //	lock after its caller                                       its entries, or is first, and it
 //	gave up                                                     then moves nothing

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 
 	cryptoki "github.com/miekg/pkcs11"
@@ -14,31 +15,40 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/transient"
 )
 
-// mu is held during every call of a PKCS#11 library, and guards libraries and
-// the state of every Provider. A token signs in about a millisecond, mostly one
-// after the other whoever asks; and libraries differ in what they stand of
-// several threads (SoftHSM 2.6 crashes when a session at work is closed).
-var (
-	mu        sync.Mutex
-	libraries = map[string]*library{} // by path
-)
-
-// library is a loaded PKCS#11 library. C_Initialize and C_Finalize are the whole
-// process's, so the providers of one library share it. It is finalized with its
-// last user and never unloaded.
+// library is a PKCS#11 library, by its path. C_Initialize and C_Finalize are the
+// whole process's, so the providers of one library share it. It is loaded with its
+// first user, finalized with its last one, and never unloaded.
 type library struct {
-	*cryptoki.Ctx
-	users int
-	epoch int // counts its starts, from 1; handles are those of one epoch
+	path string
+
+	// mu is held during every call of the library, and guards what follows and its
+	// Providers. A token signs in about a millisecond, mostly one after the other
+	// whoever asks; and libraries differ in what they stand of several threads
+	// (SoftHSM 2.6 crashes when a session at work is closed).
+	mu            sync.Mutex
+	*cryptoki.Ctx // nil: not loaded
+	users         int
+	epoch         int // counts its starts, from 1; handles are those of one epoch
+}
+
+var libraries sync.Map // of *library, by path
+
+// libraryAt returns the one library of a file.
+func libraryAt(path string) *library {
+	if file, err := filepath.EvalSymlinks(path); err == nil {
+		path = file
+	}
+	l, _ := libraries.LoadOrStore(path, &library{path: path})
+	return l.(*library)
 }
 
 // call runs do with mu held, while ctx lasts. A library knows no context: one that
-// hangs keeps mu, and so every later call.
-func call(ctx context.Context, token string, do func() error) error {
+// hangs keeps mu, and so every later call of it.
+func (l *library) call(ctx context.Context, token string, do func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		mu.Lock()
-		defer mu.Unlock()
+		l.mu.Lock()
+		defer l.mu.Unlock()
 		done <- do()
 	}()
 	select {
@@ -49,27 +59,23 @@ func call(ctx context.Context, token string, do func() error) error {
 	}
 }
 
-// load returns the library at path, started.
-func load(path string) (*library, error) {
-	l := libraries[path]
-	if l == nil {
-		if _, err := os.Stat(path); err != nil {
-			return nil, fmt.Errorf("module-path: %w: install the token's PKCS#11 library (SoftHSM: apt-get install softhsm2) and name its file", err)
+// use adds a user to the library, which is loaded and started for the first one.
+func (l *library) use() error {
+	if l.Ctx == nil {
+		if _, err := os.Stat(l.path); err != nil {
+			return fmt.Errorf("module-path: %w: install the token's PKCS#11 library (SoftHSM: apt-get install softhsm2) and name its file", err)
 		}
-		ctx := cryptoki.New(path)
-		if ctx == nil {
-			return nil, fmt.Errorf("module-path %s: not a PKCS#11 library that loads here: `ldd %s` shows whether it is one for this machine and what it misses", path, path)
+		if l.Ctx = cryptoki.New(l.path); l.Ctx == nil {
+			return fmt.Errorf("module-path %s: not a PKCS#11 library that loads here: `ldd %s` shows whether it is one for this machine and what it misses", l.path, l.path)
 		}
-		l = &library{Ctx: ctx}
-		libraries[path] = l
 	}
 	if l.users == 0 {
 		if err := l.start(); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	l.users++
-	return l, nil
+	return nil
 }
 
 func (l *library) start() error {

@@ -16,10 +16,11 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/transient"
 )
 
-// Provider is a key in a PKCS#11 token. Its fields are guarded by mu.
+// Provider is a key in a PKCS#11 token. The mutex of its library guards its fields.
 type Provider struct {
 	at      address
-	library *library // nil before the first login
+	library *library
+	uses    bool // counts as a user of library
 	closed  bool
 
 	// Of a login, which stands while epoch is that of the library.
@@ -42,12 +43,12 @@ func Open(_ context.Context, rest string) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Provider{at: at}, nil
+	return &Provider{at: at, library: libraryAt(at.module)}, nil
 }
 
 // Key logs in to the token and finds the key, while ctx lasts.
 func (p *Provider) Key(ctx context.Context) (*ecdsa.PublicKey, string, error) {
-	if err := call(ctx, p.at.token, p.connect); err != nil {
+	if err := p.library.call(ctx, p.at.token, p.connect); err != nil {
 		return nil, "", err
 	}
 	return p.public, p.custody, nil
@@ -59,11 +60,11 @@ func (p *Provider) connect() error {
 	switch {
 	case p.closed:
 		return errors.New("the key is closed")
-	case p.library == nil:
-		var err error
-		if p.library, err = load(p.at.module); err != nil {
+	case !p.uses:
+		if err := p.library.use(); err != nil {
 			return err
 		}
+		p.uses = true
 	case p.epoch == p.library.epoch:
 		return nil
 	}
@@ -78,7 +79,7 @@ func (p *Provider) connect() error {
 
 // drop logs out.
 func (p *Provider) drop() {
-	if p.library != nil && p.epoch == p.library.epoch {
+	if p.uses && p.epoch == p.library.epoch {
 		_ = p.library.CloseSession(p.session)
 	}
 	p.epoch = 0
@@ -87,8 +88,8 @@ func (p *Provider) drop() {
 // Sign waits for its turn and for the library, whatever ctx says: so Signer knows
 // how many calls hang.
 func (p *Provider) Sign(ctx context.Context, digest [32]byte) ([]byte, error) {
-	mu.Lock()
-	defer mu.Unlock()
+	p.library.mu.Lock()
+	defer p.library.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -115,12 +116,12 @@ func (p *Provider) Sign(ctx context.Context, digest [32]byte) ([]byte, error) {
 func (p *Provider) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	return call(ctx, p.at.token, func() error {
+	return p.library.call(ctx, p.at.token, func() error {
 		p.drop()
-		if p.library != nil && !p.closed {
+		if p.uses {
 			p.library.release()
 		}
-		p.closed = true
+		p.uses, p.closed = false, true
 		return nil
 	})
 }

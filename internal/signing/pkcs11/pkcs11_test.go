@@ -34,10 +34,10 @@ func newKey(t *testing.T, curve elliptic.Curve) *ecdsa.PrivateKey {
 // inToken logs in to the token beside the product and lets do work there.
 func inToken(t *testing.T, s *kmstest.SoftHSM, do func(*library, cryptoki.SessionHandle) error) {
 	t.Helper()
-	mu.Lock()
-	defer mu.Unlock()
-	l, err := load(kmstest.SoftHSMLibrary)
-	if err != nil {
+	l := libraryAt(kmstest.SoftHSMLibrary)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.use(); err != nil {
 		t.Fatal(err)
 	}
 	defer l.release()
@@ -300,7 +300,7 @@ func TestPKCS11HangsAtStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mu.Lock() // as if another call hung
+	p.library.mu.Lock() // as if another call hung
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, _, err := p.Key(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), `"fairpact" does not answer`) || strings.Contains(err.Error(), s.PIN) {
@@ -309,10 +309,10 @@ func TestPKCS11HangsAtStart(t *testing.T) {
 	if err := p.Close(); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
-	mu.Unlock()
+	p.library.mu.Unlock()
 	closed := func() bool {
-		mu.Lock()
-		defer mu.Unlock()
+		p.library.mu.Lock()
+		defer p.library.mu.Unlock()
 		return p.closed
 	}
 	for end := time.Now().Add(time.Minute); !closed(); time.Sleep(time.Millisecond) {
@@ -323,8 +323,41 @@ func TestPKCS11HangsAtStart(t *testing.T) {
 	if _, err := p.Sign(t.Context(), [32]byte{7}); err == nil {
 		t.Error("signs although it is closed")
 	}
-	if l := libraries[kmstest.SoftHSMLibrary]; l != nil && l.users != 0 {
-		t.Errorf("%d users of the library are left", l.users)
+	if users := p.library.users; users != 0 {
+		t.Errorf("%d users of the library are left", users)
+	}
+}
+
+// A library that hangs holds up its own keys only.
+func TestPKCS11HangsAlone(t *testing.T) {
+	s := kmstest.StartSoftHSM(t)
+	s.Import(t, "deployment", "01", newKey(t, elliptic.P256()))
+	module, err := os.ReadFile(kmstest.SoftHSMLibrary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uri := s.URI("object=deployment")
+	first, _ := mustRead(t, uri)
+	second, _ := mustRead(t, strings.Replace(uri, kmstest.SoftHSMLibrary, s.Write(t, "another.so", string(module)), 1))
+	link := s.Dir + "/link.so"
+	if err := os.Symlink(kmstest.SoftHSMLibrary, link); err != nil {
+		t.Fatal(err)
+	}
+	if linked, _ := mustRead(t, strings.Replace(uri, kmstest.SoftHSMLibrary, link, 1)); linked.library != first.library {
+		t.Error("one library counts as two, which lock apart")
+	}
+	second.library.mu.Lock() // as if a call hung
+	patience, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, _, err := first.Key(patience); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Sign(t.Context(), [32]byte{7}); err != nil {
+		t.Error(err)
+	}
+	second.library.mu.Unlock()
+	if _, err := second.Sign(t.Context(), [32]byte{7}); err != nil {
+		t.Error(err)
 	}
 }
 
