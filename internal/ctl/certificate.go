@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/certificate"
 	"github.com/fairpact/fairpact/internal/database"
@@ -64,7 +66,17 @@ func (a certificateAdoptCommand) Run(ctx context.Context, t *terminal) error {
 	delete(signed, "signature")
 	delete(signed, "log_proof")
 	dealID, payload := members["deal_id"].(string), canon.Encode(signed)
-	if err := adopt(ctx, a.DatabaseURL, secret, dealID, payload, signature, leaf); err != nil {
+	err = inDatabase(ctx, a.DatabaseURL, func(s *store.Store, log *pgxpool.Pool) error {
+		without, err := translog.TagLeaves(ctx, log, []translog.TaggedLeaf{{Index: leaf, Entry: certificate.Entry(payload), Tag: certificate.Tag(dealID)}})
+		if err != nil {
+			return err
+		}
+		if len(without) > 0 {
+			return refusal{fmt.Errorf("the log of this database has another certificate of deal %s, or another entry at leaf %d: ask another party for its copy", dealID, leaf)}
+		}
+		return escrow.Adopt(ctx, s, secret, payload, signature, leaf)
+	})
+	if err != nil {
 		return err
 	}
 	if t.json {
@@ -74,7 +86,8 @@ func (a certificateAdoptCommand) Run(ctx context.Context, t *terminal) error {
 	return nil
 }
 
-func adopt(ctx context.Context, databaseURL string, secret *sealing.Secret, dealID string, payload []byte, signature string, leaf int64) error {
+// inDatabase opens the deals' and the log's part of a deployment's database.
+func inDatabase(ctx context.Context, databaseURL string, do func(*store.Store, *pgxpool.Pool) error) error {
 	s, err := store.Open(ctx, databaseURL, 2)
 	if err != nil {
 		return err
@@ -85,14 +98,7 @@ func adopt(ctx context.Context, databaseURL string, secret *sealing.Secret, deal
 		return err
 	}
 	defer database.Close(log)
-	without, err := translog.TagLeaves(ctx, log, []translog.TaggedLeaf{{Index: leaf, Entry: certificate.Entry(payload), Tag: certificate.Tag(dealID)}})
-	if err != nil {
-		return err
-	}
-	if len(without) > 0 {
-		return refusal{fmt.Errorf("the log of this database has another certificate of deal %s, or another entry at leaf %d: ask another party for its copy", dealID, leaf)}
-	}
-	return escrow.Adopt(ctx, s, secret, payload, signature, leaf)
+	return do(s, log)
 }
 
 // tagPage bounds what tagLeaves reads at once: a certificate of 10,000 parties has
@@ -102,17 +108,7 @@ const tagPage = 100
 // tagLeaves tags the leaves of the certificates that a release without tags
 // logged. The log does not know which deal a leaf is of and reads no other schema,
 // so it is done here, from the bytes whose digest the leaf holds.
-func tagLeaves(ctx context.Context, t *terminal, databaseURL string) error {
-	s, err := store.Open(ctx, databaseURL, 2)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	log, err := database.Open(ctx, databaseURL, 1)
-	if err != nil {
-		return err
-	}
-	defer database.Close(log)
+func tagLeaves(ctx context.Context, t *terminal, s *store.Store, log *pgxpool.Pool) error {
 	untagged, err := translog.Untagged(ctx, log)
 	if err != nil {
 		return err

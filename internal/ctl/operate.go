@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/fairpact/fairpact/internal/restclient"
 	"github.com/fairpact/fairpact/internal/store"
 	"github.com/fairpact/fairpact/internal/translog"
@@ -26,7 +28,7 @@ func (m migrateCommand) Run(ctx context.Context, t *terminal) error {
 	if err := translog.Migrate(ctx, m.DatabaseURL); err != nil {
 		return err
 	}
-	if err := tagLeaves(ctx, t, m.DatabaseURL); err != nil {
+	if err := inDatabase(ctx, m.DatabaseURL, func(s *store.Store, log *pgxpool.Pool) error { return tagLeaves(ctx, t, s, log) }); err != nil {
 		return err
 	}
 	if t.json {

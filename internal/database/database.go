@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/exaring/otelpgx"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -111,7 +112,7 @@ func Config(databaseURL string) (*pgxpool.Config, error) {
 		return nil
 	}
 	if telemetry.Traced() {
-		config.ConnConfig.Tracer = newTracer()
+		config.ConnConfig.Tracer = tracer{otelpgx.NewTracer(otelpgx.WithDisableConnectionDetailsInAttributes(), otelpgx.WithDisableAcquireTracer())}
 	}
 	return config, nil
 }

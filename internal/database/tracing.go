@@ -14,10 +14,6 @@ import (
 // parameter, which are inputs and hashes, and of an error the SQLSTATE alone.
 type tracer struct{ *otelpgx.Tracer }
 
-func newTracer() tracer {
-	return tracer{otelpgx.NewTracer(otelpgx.WithDisableConnectionDetailsInAttributes(), otelpgx.WithDisableAcquireTracer())}
-}
-
 // failure is what a span may hold of an error. Postgres' own words quote the
 // values that it minds, and those of a connection that fails name the user.
 type failure struct{ pg *pgconn.PgError } // nil: the answer is none of Postgres'

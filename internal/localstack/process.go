@@ -48,10 +48,6 @@ var listens = map[string][]string{
 	DeadlineWorker: {"FAIRPACT_ADMIN_LISTEN"},
 }
 
-func newProcess(name, kind, log, bin string) *process {
-	return &process{name: name, kind: kind, log: log, bin: bin, fixed: map[string]int{}}
-}
-
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 func (p *process) url(variable string) string { return "http://" + loopback(p.ports[variable]) }

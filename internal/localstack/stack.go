@@ -179,7 +179,7 @@ func (s *Stack) startKind(ctx context.Context, kind string) error {
 		if i > 1 {
 			name += "-" + strconv.Itoa(i)
 		}
-		p := newProcess(name, kind, s.state.path(filepath.Join("log", name+".log")), s.o.Bin)
+		p := &process{name: name, kind: kind, log: s.state.path(filepath.Join("log", name+".log")), bin: s.o.Bin, fixed: map[string]int{}}
 		if name == DealAPI && s.o.Port != 0 {
 			p.fixed["FAIRPACT_LISTEN"] = s.o.Port
 		}
