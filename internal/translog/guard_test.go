@@ -112,7 +112,6 @@ func TestGuardFaults(t *testing.T) {
 		"no fault":                  func(g *memoryGuard) {},
 		"fails and did not persist": func(g *memoryGuard) { g.before = fault() },
 		"fails but persisted":       func(g *memoryGuard) { g.after = fault() },
-		"loses the race":            func(g *memoryGuard) { g.before = once(func() error { return forkguard.ErrMoved }) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
