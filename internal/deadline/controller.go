@@ -53,13 +53,13 @@ var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/deadline")
 type Controller struct {
 	deals    Deals
 	logger   *slog.Logger
-	failures failures
+	failures *telemetry.Repeats
 	listed   atomic.Bool // the first relist has succeeded
 }
 
 // New makes a Controller.
 func New(deals Deals, logger *slog.Logger) *Controller {
-	return &Controller{deals: deals, logger: logger, failures: failures{logger: logger, causes: make(map[string]*failing)}}
+	return &Controller{deals: deals, logger: logger, failures: telemetry.NewRepeats(logger)}
 }
 
 // Ready reports whether a relist has succeeded since the start. A worker that
@@ -110,7 +110,7 @@ func (c *Controller) Reconcile(running context.Context, dealID string) (reconcil
 	}
 	if err != nil {
 		span.SetStatus(codes.Error, "")
-		c.failures.log(ctx, "deals wait, retrying", err, dealID)
+		c.failures.Failure(ctx, slog.LevelWarn, "deals wait, retrying", err, dealID)
 		return reconcile.Result{}, err
 	}
 	if again > horizon {
@@ -127,7 +127,7 @@ func (c *Controller) feed(ctx context.Context, queue workqueue.TypedRateLimiting
 		defer tick.Stop()
 		for n := 0; ; n++ {
 			if err := c.relist(ctx, queue, n%completeEvery == 0); err != nil && ctx.Err() == nil {
-				c.failures.log(ctx, "due deals cannot be listed, retrying", err, "")
+				c.failures.Failure(ctx, slog.LevelWarn, "due deals cannot be listed, retrying", err, "")
 			}
 			select {
 			case <-ctx.Done():

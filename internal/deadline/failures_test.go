@@ -42,13 +42,13 @@ func TestAnOutageIsOneLineACauseAndMinute(t *testing.T) {
 		for line := range strings.Lines(text.String()) {
 			var said struct {
 				Msg, Cause, Err string
-				Failures, Deals int
+				Times, Deals    int
 			}
 			if err := json.Unmarshal([]byte(line), &said); err != nil {
 				t.Fatal(err)
 			}
 			lines[said.Cause]++
-			counted[said.Cause] += said.Failures
+			counted[said.Cause] += said.Times
 			if want := map[string]string{"signing": "signing: try unsigned ", "BEACON_UNAVAILABLE": "no relay"}[said.Cause]; said.Msg != "deals wait, retrying" || want == "" || !strings.HasPrefix(said.Err, want) {
 				t.Errorf("%s", line)
 			}

@@ -2,6 +2,7 @@ package deadline
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -45,7 +46,7 @@ func (c *Controller) measure(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		if err := c.measureOnce(ctx); err != nil && ctx.Err() == nil {
-			c.failures.log(ctx, "deals cannot be counted, retrying", err, "")
+			c.failures.Failure(ctx, slog.LevelWarn, "deals cannot be counted, retrying", err, "")
 		}
 		select {
 		case <-ctx.Done():

@@ -17,6 +17,7 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/idempotency"
 	"github.com/fairpact/fairpact/internal/limits"
+	"github.com/fairpact/fairpact/internal/telemetry"
 	"github.com/fairpact/fairpact/internal/wire"
 )
 
@@ -50,6 +51,7 @@ type API struct {
 	catalogue []byte
 	openAPI   []byte
 	limits    *limits.Process
+	failures  *telemetry.Repeats
 }
 
 const (
@@ -62,7 +64,7 @@ const (
 
 // New gives the handler of the whole surface.
 func New(c Config) (http.Handler, error) {
-	a := &API{Config: c, limits: limits.New()}
+	a := &API{Config: c, limits: limits.New(), failures: telemetry.NewRepeats(c.Logger)}
 	var err error
 	if a.catalogue, err = wire.Catalogue(); err != nil {
 		return nil, err

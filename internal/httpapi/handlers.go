@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"strings"
 
@@ -287,15 +288,11 @@ func (a *API) answers(status int, handle func(http.ResponseWriter, *http.Request
 	}
 }
 
-// fail answers an error and logs what is behind a 5xx.
+// fail answers an error and logs what is behind a 5xx, once a minute for each code.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := problem.From(err)
 	if p.Status() >= 500 && p.Code != problem.Overloaded && !errors.Is(r.Context().Err(), context.Canceled) {
-		var cause error = p
-		if inner := p.Unwrap(); inner != nil {
-			cause = inner
-		}
-		a.Logger.ErrorContext(r.Context(), "request failed", "route", r.Pattern, "code", p.Code, "err", cause)
+		a.failures.Failure(r.Context(), slog.LevelError, "request failed", p, "", "route", r.Pattern, "code", p.Code)
 	}
 	answer.Error(w, p)
 }

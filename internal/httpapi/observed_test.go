@@ -19,6 +19,7 @@ func observe(t *testing.T, r *http.Request, pattern string, handler http.Handler
 	var text bytes.Buffer
 	jsonLines := slog.NewJSONHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug})
 	a := &API{Config: Config{Logger: slog.New(telemetry.LogHandler(jsonLines))}, limits: limits.New()}
+	a.failures = telemetry.NewRepeats(a.Logger)
 	mux := http.NewServeMux()
 	mux.HandleFunc(pattern, handler)
 	w := httptest.NewRecorder()
@@ -50,7 +51,7 @@ func TestLogLinesHoldNothingOfTheCaller(t *testing.T) {
 		r.Header.Set("User-Agent", "planted")
 		r.Header.Set("X-Request-Id", "it_planted")
 		w, lines := observe(t, r, "/v1/deals/{id}", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) })
-		if len(lines) != 1 || lines[0]["route"] != "/v1/deals/{id}" || lines[0]["status"] != 503. || lines[0]["level"] != "WARN" {
+		if len(lines) != 2 || lines[0]["route"] != "/v1/deals/{id}" || lines[0]["status"] != 503. || lines[0]["level"] != "DEBUG" || lines[1]["level"] != "WARN" || lines[1]["route"] != "/v1/deals/{id}" {
 			t.Errorf("logged %v", lines)
 		}
 		if lines[0]["request_id"] != w.Header().Get("X-Request-Id") || len(w.Header().Get("X-Request-Id")) != 16 {
@@ -78,7 +79,7 @@ func TestPanics(t *testing.T) {
 	if w.Code != 500 || !strings.HasPrefix(w.Body.String(), `{"error":"INTERNAL: `) || strings.Contains(w.Body.String(), "a fault") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
-	if len(lines) != 2 || lines[0]["level"] != "ERROR" || lines[1]["status"] != 500. {
+	if len(lines) != 3 || lines[0]["level"] != "ERROR" || lines[1]["status"] != 500. {
 		t.Errorf("logged %v", lines)
 	}
 	w, _ = observe(t, httptest.NewRequest("GET", "/x", nil), "/x", func(w http.ResponseWriter, _ *http.Request) {

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
@@ -118,7 +119,8 @@ func logProxy(readURL string) (http.HandlerFunc, error) {
 	return proxy.ServeHTTP, nil
 }
 
-// observed logs each call by its route, never with a header, query or body,
+// observed logs each call by its route, never with a header, query or body, and
+// what fails or is refused for its rate at a level that is shown, once a minute;
 // turns a panic into a 500, and bounds what a call waits for: a database that
 // hangs is out of reach.
 func (a *API) observed(next http.Handler) http.Handler {
@@ -143,11 +145,10 @@ func (a *API) observed(next http.Handler) http.Handler {
 					answer.Error(rec, problem.New(problem.Internal, "the service failed; send the same request again with the same Idempotency-Key"))
 				}
 			}
-			level := slog.LevelDebug
-			if rec.status >= 500 {
-				level = slog.LevelWarn
+			a.Logger.DebugContext(r.Context(), "request", "method", methodName(r.Method), "route", r.Pattern, "status", rec.status, "ms", time.Since(began).Milliseconds())
+			if rec.status >= 500 || rec.status == http.StatusTooManyRequests {
+				a.failures.Log(r.Context(), slog.LevelWarn, "requests fail", fmt.Sprintf("%d %s", rec.status, r.Pattern), "", "route", r.Pattern, "status", rec.status)
 			}
-			a.Logger.Log(r.Context(), level, "request", "method", methodName(r.Method), "route", r.Pattern, "status", rec.status, "ms", time.Since(began).Milliseconds())
 		}()
 		next.ServeHTTP(rec, r)
 	})

@@ -28,6 +28,7 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/idempotency"
 	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/telemetry"
 	"github.com/fairpact/fairpact/internal/wire"
 )
 
@@ -45,6 +46,7 @@ type Config struct {
 type server struct {
 	Config
 	catalogue []byte
+	failures  *telemetry.Repeats
 }
 
 var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/mcpapi")
@@ -58,7 +60,7 @@ func New(c Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{Config: c}
+	s := &server{Config: c, failures: telemetry.NewRepeats(c.Logger)}
 	if s.catalogue, err = wire.Catalogue(); err != nil {
 		return nil, err
 	}
@@ -113,12 +115,12 @@ func (s *server) handler(t tool) mcp.ToolHandler {
 		if err != nil {
 			p := problem.From(err)
 			code = p.Code
-			if p.Status() >= 500 && ctx.Err() == nil {
-				var cause error = p
-				if inner := p.Unwrap(); inner != nil {
-					cause = inner
+			if busy := p.Code == problem.RateLimited || p.Code == problem.Overloaded; (busy || p.Status() >= 500) && ctx.Err() == nil {
+				level := slog.LevelError
+				if busy {
+					level = slog.LevelWarn
 				}
-				s.Logger.ErrorContext(ctx, "tool call failed", "tool", t.name, "code", p.Code, "err", cause)
+				s.failures.Failure(ctx, level, "tool calls fail", p, "", "tool", t.name, "code", p.Code)
 			}
 			return refusal(p), nil
 		}
