@@ -34,10 +34,20 @@ func (c conn) Write(b []byte) (int, error) {
 	if p == nil {
 		return c.TCPConn.Write(b)
 	}
+	return len(b), Refuse(c.TCPConn, p)
+}
+
+// Refuse writes an error to a connection that no handler serves and that is then
+// closed, and counts it.
+func Refuse(conn net.Conn, p *problem.Error) error {
 	Count(p)
-	_, err := fmt.Fprintf(c.TCPConn, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n%s",
-		p.Status(), http.StatusText(p.Status()), text(p))
-	return len(b), err
+	wait := ""
+	if p.RetryAfter > 0 {
+		wait = fmt.Sprintf("Retry-After: %d\r\n", p.RetryAfter)
+	}
+	_, err := fmt.Fprintf(conn, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n%sConnection: close\r\n\r\n%s",
+		p.Status(), http.StatusText(p.Status()), wait, text(p))
+	return err
 }
 
 // refusal is what net/http refuses with this answer; nil: the answer is a handler's.

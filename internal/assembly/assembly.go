@@ -41,6 +41,7 @@ type Config struct {
 	BeaconGenesis   int64         `env:"FAIRPACT_BEACON_GENESIS" help:"Its genesis, unix seconds."`
 	EntropyWindow   time.Duration `env:"FAIRPACT_ENTROPY_WINDOW" default:"168h" help:"After the later of reveal deadline and round time: until a random.v1 deal whose round cannot be had is EXPIRED."`
 	StrictBeacon    bool          `env:"FAIRPACT_STRICT_BEACON" help:"Refuse beacon rounds that are out before the reveals close."`
+	OpenUnits       int           `env:"FAIRPACT_OPEN_DEAL_UNITS" default:"10000" help:"What the open deals of one API key may cost together, in units as in FAIRPACT_DEAL_UNITS_PER_MINUTE; 0: no limit."`
 
 	LogLevel slog.Level `env:"FAIRPACT_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
 }
@@ -110,7 +111,7 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	relays := beacon.NewClient(chain, c.BeaconRelays, &http.Client{Timeout: 10 * time.Second})
 	p.Guard = idempotency.New(p.Store, p.Redis, secret)
 	p.Escrow = escrow.New(p.Store, secret, p.Signer, p.Keys, log, relays,
-		escrow.Options{EntropyWindow: c.EntropyWindow, StrictBeacon: c.StrictBeacon}, logger)
+		escrow.Options{EntropyWindow: c.EntropyWindow, StrictBeacon: c.StrictBeacon, OpenUnits: c.OpenUnits}, logger)
 	logger.Info("signing key", "pubkey", p.Keys.Current(), "custody", p.Signer.Custody(), "ephemeral", p.Signer.Ephemeral())
 	return p, nil
 }

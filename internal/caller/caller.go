@@ -21,7 +21,7 @@ type Limiter interface {
 type Policy struct {
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed
 	KeysPerMinute  int            // API keys for each address; 0: no limit
-	UnitsPerMinute int            // of deals for each API key, see MayCreateDeal; 0: no limit
+	UnitsPerMinute int            // of deals for each API key, see escrow.Declared; 0: no limit
 	Limiter        Limiter        // may be nil where there is no limit
 }
 
@@ -34,7 +34,7 @@ func (p *Policy) Address(r *http.Request) string {
 	}
 	address := peer.Addr().Unmap()
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-	for i := len(hops) - 1; i >= 0 && p.trusts(address); i-- {
+	for i := len(hops) - 1; i >= 0 && p.Trusts(address); i-- {
 		hop, ok := parseHop(strings.TrimSpace(hops[i]))
 		if !ok {
 			break
@@ -56,27 +56,19 @@ func (p *Policy) MayTakeKey(ctx context.Context, address string) error {
 	return problem.New(problem.RateLimited, "at most %d keys a minute for one address; one key serves any number of deals: keep yours, or wait %d s", p.KeysPerMinute, wait).After(int64(wait))
 }
 
-// What a deal costs beside one unit.
-const (
-	partiesPerUnit = 100
-	bytesPerUnit   = 10 << 10
-)
-
-// MayCreateDeal refuses an API key that has used up its deals of this minute. A
-// deal costs a unit, and another for each 100 parties and each 10 KiB of the
-// request: about what it takes to store it. A call with a credential is charged
-// to that and never to its address, which many honest agents may share.
-func (p *Policy) MayCreateDeal(ctx context.Context, key string, parties, bytes int) error {
+// MayCreateDeal refuses an API key that has used up its units of this minute, of
+// which this deal costs some. A call with a credential is charged to that and never
+// to its address, which many honest agents may share.
+func (p *Policy) MayCreateDeal(ctx context.Context, key string, units int) error {
 	if p.UnitsPerMinute <= 0 {
 		return nil
 	}
-	cost := 1 + parties/partiesPerUnit + bytes/bytesPerUnit
-	wait, ok := p.Limiter.Allow(ctx, "deals:"+key, p.UnitsPerMinute, cost)
+	wait, ok := p.Limiter.Allow(ctx, "deals:"+key, p.UnitsPerMinute, units)
 	if ok {
 		return nil
 	}
-	return problem.New(problem.RateLimited, "this API key has used up its %d units of this minute, and this deal costs %d (one, and one for each %d parties and each %d KiB); wait %d s",
-		p.UnitsPerMinute, cost, partiesPerUnit, bytesPerUnit>>10, wait).After(int64(wait))
+	return problem.New(problem.RateLimited, "this API key has used up its %d units of this minute, and this deal costs %d (one, and one for each 100 parties and each 10 KiB); wait %d s",
+		p.UnitsPerMinute, units, wait).After(int64(wait))
 }
 
 // parseHop reads an address; some proxies add the port.
@@ -102,7 +94,8 @@ func network(address string) string {
 	return prefix.String()
 }
 
-func (p *Policy) trusts(address netip.Addr) bool {
+// Trusts reports whether an address is a proxy that speaks for many callers.
+func (p *Policy) Trusts(address netip.Addr) bool {
 	for _, prefix := range p.TrustedProxies {
 		if prefix.Contains(address) {
 			return true

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/fairpact/fairpact/internal/idempotency"
 	"github.com/fairpact/fairpact/internal/problem"
@@ -21,8 +22,9 @@ const (
 
 // Principal is who a credential speaks for: an API key, or one party of one deal.
 type Principal struct {
-	keyHash []byte // API key
-	seat    seat   // invite token
+	keyHash []byte   // API key
+	account *account // API key
+	seat    seat     // invite token
 }
 
 func (p Principal) isParty() bool { return p.keyHash == nil }
@@ -52,16 +54,17 @@ func (s *Service) Authenticate(ctx context.Context, credential string) (Principa
 	sum := sealing.TokenHash(credential)
 	switch {
 	case strings.HasPrefix(credential, keyPrefix):
-		_, known := s.apiKeys.Get(hash(sum))
-		if !known {
-			var err error
-			if known, err = s.store.UseKey(ctx, sum); err != nil {
-				return Principal{}, err
-			}
+		if a, ok := s.apiKeys.Get(hash(sum)); ok {
+			return Principal{keyHash: sum, account: a}, nil
+		}
+		known, open, err := s.store.UseKey(ctx, sum, max(0, s.options.OpenUnits))
+		if err != nil {
+			return Principal{}, err
 		}
 		if known {
-			s.apiKeys.Add(hash(sum), struct{}{}, 0)
-			return Principal{keyHash: sum}, nil
+			a := &account{open: open, counted: time.Now()}
+			s.apiKeys.Add(hash(sum), a, 0)
+			return Principal{keyHash: sum, account: a}, nil
 		}
 	case strings.HasPrefix(credential, tokenPrefix):
 		at, err := s.seatOf(ctx, sum)

@@ -28,13 +28,14 @@ type Declared struct {
 	Unknown        []string // members that the service does not know
 }
 
-// Size is about how many bytes it takes to store.
-func (d Declared) Size() int {
+// Units is what it costs: a unit, and another for each 100 parties and each 10 KiB,
+// about what it takes to store it.
+func (d Declared) Units() int {
 	bytes := len(canon.Encode(d.Params))
 	for _, label := range d.Labels {
 		bytes += len(label)
 	}
-	return bytes
+	return 1 + len(d.Labels)/partiesPerUnit + bytes/bytesPerUnit
 }
 
 // Created is a new deal (SPEC 2.3). Its tokens are shown once.
@@ -60,6 +61,9 @@ const saltTip = "commit with a salt of 16 random bytes: without one, whoever see
 func (s *Service) Create(ctx context.Context, p Principal, r Declared, rec *idempotency.Record) (Created, error) {
 	declaration, warnings, err := s.declare(p, r)
 	if err != nil {
+		return Created{}, err
+	}
+	if err := s.charge(ctx, p, r.Units()); err != nil {
 		return Created{}, err
 	}
 	made := Created{declaration.DealID, deal.Open, make([]Invite, len(r.Labels)), strings.Join(warnings, ". ")}

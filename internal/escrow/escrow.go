@@ -75,6 +75,7 @@ type Beacon interface {
 type Options struct {
 	EntropyWindow time.Duration // until an unpinned random.v1 deal is EXPIRED
 	StrictBeacon  bool          // refuse rounds that are out before the reveals close
+	OpenUnits     int           // that the open deals of one API key may cost, see Declared.Units; 0: no limit
 }
 
 // Service is the use cases over their parts. It is safe for concurrent use.
@@ -89,7 +90,7 @@ type Service struct {
 	logger  *slog.Logger
 
 	// Only what never changes is cached.
-	apiKeys     *cache.Cache[hash, struct{}]
+	apiKeys     *cache.Cache[hash, *account]
 	tokens      *cache.Cache[hash, seat]
 	deals       *cache.Cache[string, *Deal]
 	commitments *cache.Cache[seat, [32]byte]
@@ -125,7 +126,7 @@ const issueBound = 3 * time.Second // what issuing may add to a reveal or entrop
 func New(s *store.Store, secret *sealing.Secret, signer Signer, keys Keys, log Log, b Beacon, o Options, logger *slog.Logger) *Service {
 	return &Service{
 		store: s, secret: secret, signer: signer, keys: keys, log: log, beacon: b, options: o, logger: logger,
-		apiKeys:     cache.New[hash, struct{}](smallCache),
+		apiKeys:     cache.New[hash, *account](smallCache),
 		tokens:      cache.New[hash, seat](largeCache),
 		deals:       cache.New[string, *Deal](largeCache),
 		commitments: cache.New[seat, [32]byte](smallCache),

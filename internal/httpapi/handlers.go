@@ -60,7 +60,7 @@ func (a *API) createDeal(w http.ResponseWriter, r *http.Request) ([]byte, error)
 	once.Status = http.StatusCreated
 	return encoded(idempotency.Do(r.Context(), a.Guard, once,
 		func(rec *idempotency.Record) (escrow.Created, error) {
-			if err := a.Callers.MayCreateDeal(r.Context(), principal.Key(), len(declared.Labels), declared.Size()); err != nil {
+			if err := a.Callers.MayCreateDeal(r.Context(), principal.Key(), declared.Units()); err != nil {
 				return escrow.Created{}, err
 			}
 			return a.Escrow.Create(r.Context(), principal, declared, rec)

@@ -153,7 +153,7 @@ func (s *server) createDeal(ctx context.Context, args arguments) (result, error)
 	}
 	created, err := idempotency.Do(ctx, s.Guard, once,
 		func(rec *idempotency.Record) (escrow.Created, error) {
-			if err := s.Callers.MayCreateDeal(ctx, principal.Key(), len(declared.Labels), declared.Size()); err != nil {
+			if err := s.Callers.MayCreateDeal(ctx, principal.Key(), declared.Units()); err != nil {
 				return escrow.Created{}, err
 			}
 			return s.Escrow.Create(ctx, principal, declared, rec)

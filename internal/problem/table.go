@@ -90,7 +90,7 @@ var Table = []Entry{
 	{IdempotencyInProgress, 409, "a request with this Idempotency-Key is still running"},
 	{TagTaken, 409, "on the private append port: the log has another certificate of the deal"},
 
-	{RateLimited, 429, "this address or API key has used up what it may take in a minute"},
+	{RateLimited, 429, "this address or API key has used up what it may take in a minute, or this API key what its open deals may cost"},
 	{Internal, 500, "an unforeseen fault inside the service"},
 	{BeaconUnavailable, 502, "no beacon relay gave a value that verifies"},
 	{Overloaded, 503, "more is being sent than this service takes at once"},

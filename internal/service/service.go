@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -26,6 +27,8 @@ import (
 	"google.golang.org/grpc/grpclog"
 
 	"github.com/fairpact/fairpact/internal/answer"
+	"github.com/fairpact/fairpact/internal/limits"
+	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
@@ -75,6 +78,22 @@ type Port struct {
 	Name    string
 	Address string
 	Server  *http.Server
+
+	MaxConnections int                   // open at once, see limits.Connections; 0: not bounded
+	Proxies        func(netip.Addr) bool // reports whether an address may hold all of them; nil: none may
+}
+
+// listener accepts the port's connections.
+func (p Port) listener(l net.Listener, repeats *telemetry.Repeats) net.Listener {
+	l = answer.Listener{Listener: l}
+	if p.MaxConnections <= 0 {
+		return l
+	}
+	refused := problem.New(problem.Overloaded, "this port has as many connections as it takes, in all or of your address; close those that you do not use and try again in a few seconds").After(2)
+	return limits.NewConnections(p.MaxConnections, p.Proxies, func(conn net.Conn) {
+		_ = answer.Refuse(conn, refused)
+		repeats.Log(context.Background(), slog.LevelWarn, "connections refused", p.Name, "", "most", p.MaxConnections)
+	}).Bound(l, p.Server)
 }
 
 // KeySetHeader of /readyz names the key set of the process.
@@ -149,11 +168,12 @@ func listen(ports []Port) (listeners []net.Listener, err error) {
 }
 
 func (h *Health) answer(logger *slog.Logger, ports []Port, listeners []net.Listener) {
+	repeats := telemetry.NewRepeats(logger)
 	for i, p := range ports {
 		logger.Info("listening", "port", p.Name, "address", listeners[i].Addr().String())
 		p.Server.Handler = h.parting(p.Server.Handler)
 		go func() {
-			if err := p.Server.Serve(answer.Listener{Listener: listeners[i]}); !errors.Is(err, http.ErrServerClosed) {
+			if err := p.Server.Serve(p.listener(listeners[i], repeats)); !errors.Is(err, http.ErrServerClosed) {
 				h.failed <- fmt.Errorf("serve the %s port: %w", p.Name, err)
 			}
 		}()

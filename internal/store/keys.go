@@ -21,10 +21,12 @@ func (s *Store) InsertKey(ctx context.Context, keyHash []byte, r *Replay) error 
 }
 
 // UseKey reports whether the API key is known, and ends the replay of its
-// creation: from its first use on, nobody gets it out of the service again.
-func (s *Store) UseKey(ctx context.Context, keyHash []byte) (known bool, err error) {
-	err = s.pool.QueryRow(ctx, useKeySQL, keyHash).Scan(&known)
-	return known, outage(err)
+// creation: from its first use on, nobody gets it out of the service again. open is
+// about what its open deals cost in units, of which it counts at most that many
+// deals.
+func (s *Store) UseKey(ctx context.Context, keyHash []byte, most int) (known bool, open int, err error) {
+	err = s.pool.QueryRow(ctx, useKeySQL, keyHash, most).Scan(&known, &open)
+	return known, open, outage(err)
 }
 
 // PartyByToken finds the deal and party index of an invite token's SHA-256, or

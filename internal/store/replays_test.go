@@ -177,13 +177,13 @@ func TestRecordsEnd(t *testing.T) {
 		all, keys = append(all, r), append(keys, key)
 	}
 	// By a key's first use.
-	if known, err := f.UseKey(ctx, keys[0]); err != nil || !known {
+	if known, _, err := f.UseKey(ctx, keys[0], 1); err != nil || !known {
 		t.Fatal(known, err)
 	}
 	if found(all[0]) || !found(all[1]) {
 		t.Error("a key's first use ends the replay of its own creation and no other")
 	}
-	if known, err := f.UseKey(ctx, random32()); err != nil || known {
+	if known, _, err := f.UseKey(ctx, random32(), 1); err != nil || known {
 		t.Errorf("a key that was never made: %v, %v", known, err)
 	}
 	// By time; then the scope can be used anew, at once or after the sweep.

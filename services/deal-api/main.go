@@ -29,6 +29,7 @@ type config struct {
 	PublicHosts    []string      `env:"FAIRPACT_PUBLIC_HOSTS" sep:"," help:"Host names, beside loopback, under which /mcp is served, e.g. fairpact.example.com."`
 	KeysPerMinute  int           `env:"FAIRPACT_KEYS_PER_MINUTE" default:"120" help:"API keys a minute for one client address; 0: no limit."`
 	UnitsPerMinute int           `env:"FAIRPACT_DEAL_UNITS_PER_MINUTE" default:"1200" help:"What one API key may create: a deal costs 1, and 1 for each 100 parties and each 10 KiB; 0: no limit."`
+	MaxConnections int           `env:"FAIRPACT_MAX_CONNECTIONS" default:"8192" help:"Open connections of the public port, of which one address that is no trusted proxy may hold half; 0: no limit."`
 	DrainDelay     time.Duration `env:"FAIRPACT_DRAIN_DELAY" default:"0s" help:"After SIGTERM, not ready any more: how long to serve on, so that load balancers take note."`
 }
 
@@ -86,5 +87,5 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	health.Delay = c.DrainDelay
 	return health.Serve(ctx, logger,
 		service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()},
-		service.Port{Name: "public", Address: c.Listen, Server: httpapi.Server(api, logger)})
+		service.Port{Name: "public", Address: c.Listen, Server: httpapi.Server(api, logger), MaxConnections: c.MaxConnections, Proxies: callers.Trusts})
 }

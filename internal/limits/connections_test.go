@@ -1,0 +1,124 @@
+package limits
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// dial opens a connection from an address of the loopback network and sends request.
+func dial(t *testing.T, server *httptest.Server, from, request string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	conn, err := dialer.DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if _, err := io.WriteString(conn, request); err != nil {
+		t.Fatal(err)
+	}
+	return conn, bufio.NewReader(conn)
+}
+
+const (
+	quick = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+	long  = "GET /long HTTP/1.1\r\nHost: a\r\n\r\n"
+)
+
+// bound serves under bounds; /long begins an answer that never ends.
+func bound(t *testing.T, most int, many func(netip.Addr) bool) (*Connections, *httptest.Server) {
+	c := NewConnections(most, many, func(conn net.Conn) { fmt.Fprint(conn, "HTTP/1.1 503 Busy\r\nConnection: close\r\n\r\n") })
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/long" {
+			w.WriteHeader(200)
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}
+	}))
+	server.Listener = c.Bound(server.Listener, server.Config)
+	server.Start()
+	t.Cleanup(server.CloseClientConnections)
+	return c, server
+}
+
+// opens dials and returns the status of the answer; 0: the connection was refused.
+func opens(t *testing.T, server *httptest.Server, from, request string) (net.Conn, *bufio.Reader, int) {
+	t.Helper()
+	conn, r := dial(t, server, from, request)
+	answer, err := http.ReadResponse(r, nil)
+	if err != nil {
+		return conn, r, 0
+	}
+	return conn, r, answer.StatusCode
+}
+
+func TestTheLongestIdleConnectionMakesRoom(t *testing.T) {
+	_, server := bound(t, 8, func(netip.Addr) bool { return true })
+	var first *bufio.Reader
+	for i := range 100 {
+		_, r, status := opens(t, server, "127.0.0.1", quick)
+		if status != 200 {
+			t.Fatalf("connection %d: %d", i, status)
+		}
+		if i == 0 {
+			first = r
+		}
+	}
+	if _, err := first.ReadByte(); err != io.EOF {
+		t.Errorf("the connection that was idle longest: %v, want EOF", err)
+	}
+}
+
+// An address that keeps all its connections busy is refused more, and no other one
+// is; a proxy may have more.
+func TestOneAddressHoldsHalf(t *testing.T) {
+	proxy := netip.MustParseAddr("127.0.0.9")
+	c, server := bound(t, 8, func(a netip.Addr) bool { return a == proxy })
+	for i := range 4 {
+		if _, _, status := opens(t, server, "127.0.0.1", long); status != 200 {
+			t.Fatalf("connection %d: %d", i, status)
+		}
+	}
+	if _, _, status := opens(t, server, "127.0.0.1", long); status == 200 {
+		t.Error("one address has more than half of the connections")
+	}
+	var last net.Conn
+	for i := range 4 {
+		conn, _, status := opens(t, server, "127.0.0.9", long)
+		if status != 200 {
+			t.Fatalf("connection %d of another address: %d", i, status)
+		}
+		last = conn
+	}
+	if _, _, status := opens(t, server, "127.0.0.2", quick); status == 200 {
+		t.Error("more connections are served than there may be")
+	}
+	// One that is closed makes room.
+	last.Close()
+	for served := false; !served; {
+		_, _, status := opens(t, server, "127.0.0.2", quick)
+		served = status == 200
+	}
+	server.CloseClientConnections()
+	server.Close()
+	for { // the server reports the last ones after it has closed them
+		c.mu.Lock()
+		open, peers, idle := c.open, len(c.peers), c.idle.Len()
+		c.mu.Unlock()
+		if open == 0 && peers == 0 && idle == 0 {
+			return
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatalf("after the end %d connections are counted, %d peers, %d idle", open, peers, idle)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
