@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,6 +41,7 @@ func TestLogReads(t *testing.T) {
 		}
 		return h
 	}
+	c.Refused(400, "INVALID_REQUEST", "GET", "/v1/log/proof?entry="+strings.Repeat("0", 20_000), "", nil)
 	empty := sha256.Sum256(nil)
 	if first := head("?tree_size=0"); first.TreeSize != 0 || first.RootHash != hex.EncodeToString(empty[:]) {
 		t.Errorf("the first head: %+v", first)

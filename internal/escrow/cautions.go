@@ -55,19 +55,46 @@ func (d *Deal) odd() []string {
 	return []string{fmt.Sprintf("algorithm_params are legal and unusual, and the initiator was warned of them %d times; read them closely", len(warnings))}
 }
 
-var joined = strings.NewReplacer("\u200c", "", "\u200d", "")
+// seen is what a reader sees of a character: nothing of joiners and variation
+// selectors, and of Cyrillic and Greek letters the Latin one that has their shape
+// (Unicode TR39, confusables.txt).
+var seen = func() map[rune]rune {
+	m := map[rune]rune{'\u200c': -1, '\u200d': -1}
+	for r := '\ufe00'; r <= '\ufe0f'; r++ {
+		m[r] = -1
+	}
+	for _, pairs := range []string{
+		"АAВBЕEІIЈJКKМMНHОOРPСCЅSТTУYҮYХXԌGԚQԜWЬb",
+		"аaсcԁdеeһhіiјjӏlоoрpԛqгrѕsѵvԝwхxуyүy",
+		"ΑAΒBΕEΖZΗHΙIΚKΜMΝNΟOΡPΤTΥYΧX",
+		"αaγyιiνvοoρpσoυu",
+	} {
+		letters := []rune(pairs)
+		for i := 0; i < len(letters); i += 2 {
+			m[letters[i]] = letters[i+1]
+		}
+	}
+	return m
+}()
+
+func shape(r rune) rune {
+	if as, ok := seen[r]; ok {
+		return as
+	}
+	return r
+}
 
 // alike names labels that a reader may take for each other: they differ by case,
-// width, joiners or white space alone.
+// width, joiners, white space or the script of a letter alone.
 func alike(labels []string) (all []string) {
 	fold := cases.Fold()
 	first := make(map[string]int, len(labels))
 	for i, label := range labels {
-		seen := strings.Join(strings.Fields(fold.String(norm.NFKC.String(joined.Replace(label)))), " ")
-		j, known := first[seen]
+		look := strings.Join(strings.Fields(fold.String(strings.Map(shape, norm.NFKC.String(label)))), " ")
+		j, known := first[look]
 		switch {
 		case !known:
-			first[seen] = i
+			first[look] = i
 		case len(all) < maxCautioned:
 			all = append(all, fmt.Sprintf("parties %d and %d have labels that look alike", j, i))
 		}
@@ -106,8 +133,8 @@ func legible(what string, value any) error {
 // What joins letters in Persian, in Sinhala and in emoji.
 const joiners = "\u200c\u200d"
 
-// unseen reports whether a character is of the class Cf (format) and no joiner, or
-// a filler.
+// unseen reports whether a character is of the class Cf (format) and no joiner, a
+// line or paragraph separator, or a filler.
 func unseen(r rune) bool {
-	return unicode.Is(unicode.Cf, r) && !strings.ContainsRune(joiners, r) || r == '\u034f' || r == '\u115f' || r == '\u1160' || r == '\u3164' || r == '\uffa0'
+	return unicode.Is(unicode.Cf, r) && !strings.ContainsRune(joiners, r) || r == '\u2028' || r == '\u2029' || r == '\u034f' || r == '\u115f' || r == '\u1160' || r == '\u3164' || r == '\uffa0'
 }

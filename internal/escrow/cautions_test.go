@@ -28,6 +28,7 @@ func TestDeclarationsAreBounded(t *testing.T) {
 		"a reveal at the end":       {func(d *escrow.Declared) { d.RevealDeadline = 1<<53 - 1 }, problem.InvalidRequest},
 		"a label that turns around": {func(d *escrow.Declared) { d.Labels[1] = "b\u202eob" }, problem.InvalidParams},
 		"a label with an invisible": {func(d *escrow.Declared) { d.Labels[1] = "a\u200b" }, problem.InvalidParams},
+		"a label of two lines":      {func(d *escrow.Declared) { d.Labels[1] = "a\u2028b" }, problem.InvalidParams},
 		"an item with an invisible": {func(d *escrow.Declared) { d.Params = map[string]any{"items": []any{"car", "car\u2060"}} }, problem.InvalidParams},
 		"a label of any script": {func(d *escrow.Declared) {
 			d.Labels = []string{"Ξένια", "می\u200cخواهم 👩\u200d👩\u200d👧"}
@@ -64,6 +65,18 @@ func TestCautionsReachEveryParty(t *testing.T) {
 		"nothing to say": {"", func() *game { return h.split(t, nil) }},
 		"labels that look alike": {"parties 0 and 1 have labels that look alike", func() *game {
 			return h.split(t, func(d *escrow.Declared) { d.Labels = []string{"Ａnn  Lee", "ann lee"} })
+		}},
+		"Cyrillic letters for Latin ones": {"parties 0 and 1 have labels that look alike", func() *game {
+			return h.split(t, func(d *escrow.Declared) { d.Labels = []string{"scope", "\u0455\u0441\u043e\u0440\u0435"} })
+		}},
+		"Greek capitals for Latin ones": {"parties 0 and 1 have labels that look alike", func() *game {
+			return h.split(t, func(d *escrow.Declared) { d.Labels = []string{"BANK", "\u0392\u0391\u039d\u039a"} })
+		}},
+		"a variation selector": {"parties 0 and 1 have labels that look alike", func() *game {
+			return h.split(t, func(d *escrow.Declared) { d.Labels = []string{"ann", "ann\ufe0e"} })
+		}},
+		"names of other scripts": {"", func() *game {
+			return h.split(t, func(d *escrow.Declared) { d.Labels = []string{"\u0418\u0432\u0430\u043d", "Ivan"} })
 		}},
 		"short phases": {"to commit and 30 s to reveal", func() *game {
 			return h.split(t, func(d *escrow.Declared) { d.RevealDeadline = d.CommitDeadline + 30 })

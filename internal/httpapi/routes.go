@@ -90,6 +90,10 @@ func fixed(body []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { answer.JSON(w, http.StatusOK, body) }
 }
 
+// maxQuery is the most that is passed to log-server, whose bound of a header is
+// lower than here: it would close the connection in the middle of its refusal.
+const maxQuery = 4 << 10 // bytes
+
 // logProxy passes /v1/log/ to log-server, so that one base URL serves the
 // whole surface.
 func logProxy(readURL string) (http.HandlerFunc, error) {
@@ -116,7 +120,14 @@ func logProxy(readURL string) (http.HandlerFunc, error) {
 		},
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
-	return proxy.ServeHTTP, nil
+	return func(w http.ResponseWriter, r *http.Request) {
+		if len(r.URL.RawQuery) > maxQuery {
+			w.Header().Set("Access-Control-Allow-Origin", "*")
+			answer.Error(w, problem.New(problem.InvalidRequest, "the query has %d bytes; send at most %d", len(r.URL.RawQuery), maxQuery))
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}, nil
 }
 
 // observed logs each call by its route, never with a header, query or body, and
@@ -132,7 +143,7 @@ func (a *API) observed(next http.Handler) http.Handler {
 		r = r.WithContext(ctx)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		rec := &recorder{ResponseWriter: w}
-		rec.call, r = a.limits.Begin(rec, r, r.URL.Path == "/mcp" || r.URL.Path == "/v1/keys" || r.URL.Path == "/v1/verify")
+		rec.call, r = a.limits.Begin(rec, r, !strings.HasPrefix(r.URL.Path, "/v1/deals/"))
 		defer rec.call.End()
 		defer func() {
 			defer func() { call.End(routeOf(r), r.Method, cmp.Or(rec.status, http.StatusOK)) }()

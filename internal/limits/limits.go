@@ -34,12 +34,13 @@ type Process struct {
 	bodyTime         time.Duration
 }
 
-// room is what the bodies of callers with a credential, or of those without, may
-// take together: strangers push out no party that reveals.
+// room is what the bodies of parties, or of all others, may take together:
+// strangers push out no party that reveals. Small bodies take no turn, so that
+// large ones push out none of them.
 type room struct {
 	small *semaphore.Weighted // bytes: the first step of each body, as it arrives
 	large *semaphore.Weighted // bytes: the further steps of large ones, so that these push out no small one
-	turns *semaphore.Weighted // of large bodies that are read as JSON; nil: not bounded
+	turns *semaphore.Weighted // of large bodies that are read as JSON
 }
 
 // New makes the bounds of one process.
@@ -47,7 +48,7 @@ func New() *Process {
 	half := max(1, int64(runtime.GOMAXPROCS(0))/2)
 	bytes := func() *semaphore.Weighted { return semaphore.NewWeighted(bodyBytes) }
 	return &Process{
-		known: room{bytes(), bytes(), nil}, strangers: room{bytes(), bytes(), semaphore.NewWeighted(half)},
+		known: room{bytes(), bytes(), semaphore.NewWeighted(half)}, strangers: room{bytes(), bytes(), semaphore.NewWeighted(half)},
 		turns: semaphore.NewWeighted(half), stepTime: stepTime, bodyTime: bodyTime,
 	}
 }
@@ -67,8 +68,8 @@ type callKey struct{}
 
 // Begin accounts for a request from now on: its body as far as it is read, and its
 // turn. End MUST be called when it is answered. A body that is refused fails its
-// reader with a problem.Error. A stranger's body is read before the caller has
-// shown a credential.
+// reader with a problem.Error. A stranger has shown no credential before its body
+// is read, or one that anybody gets for nothing.
 func (p *Process) Begin(w http.ResponseWriter, r *http.Request, stranger bool) (*Call, *http.Request) {
 	c := &Call{of: p}
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
@@ -191,7 +192,7 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	if err == io.EOF {
 		b.ended = true
-		if b.read > step && b.in.turns != nil { // what it costs to read JSON grows with it
+		if b.read > step { // what it costs to read JSON grows with it
 			if refused := b.call.take(b.ctx, b.in.turns); refused != nil {
 				return n, refused
 			}

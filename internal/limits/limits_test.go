@@ -61,7 +61,7 @@ func TestBytesOfAllBodiesAreBounded(t *testing.T) {
 
 func TestLargeBodiesTakeTurns(t *testing.T) {
 	b := New()
-	b.strangers.turns = semaphore.NewWeighted(1)
+	b.strangers.turns, b.known.turns = semaphore.NewWeighted(1), semaphore.NewWeighted(1)
 	release, _, err := held(t, b, step+1)
 	if err != nil {
 		t.Fatal(err)
@@ -74,6 +74,14 @@ func TestLargeBodiesTakeTurns(t *testing.T) {
 		t.Errorf("two large bodies at once: %v, want OVERLOADED", err)
 	}
 	next.End()
+	party, r := b.Begin(httptest.NewRecorder(), httptest.NewRequest("POST", "/", bytes.NewReader(make([]byte, step+1))), false)
+	if _, err := io.ReadAll(r.Body); err != nil {
+		t.Errorf("a party waits for strangers: %v", err)
+	}
+	if b.known.turns.TryAcquire(1) {
+		t.Error("a party's large body takes no turn")
+	}
+	party.End()
 	small, _, err := held(t, b, step)
 	if err != nil {
 		t.Errorf("a small body waits for a turn: %v", err)
