@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ const hour = time.Hour
 // Anonymous calls of the largest size that a tool takes, many at once, with an
 // input that was once answered three times over.
 func TestLargeToolCalls(t *testing.T) {
+	t.Parallel()
 	stack := e2e.Own(t, nil)
 	c := e2e.NewClient(t, stack.BaseURL())
 	for name, row := range map[string]struct {
@@ -66,6 +68,7 @@ func TestLargeToolCalls(t *testing.T) {
 
 // Many connections send half of a large body and stop.
 func TestHalfSentBodies(t *testing.T) {
+	t.Parallel()
 	stack := e2e.Own(t, nil)
 	c := e2e.NewClient(t, stack.BaseURL())
 	address := strings.TrimPrefix(c.Base, "http://")
@@ -98,6 +101,7 @@ func TestHalfSentBodies(t *testing.T) {
 
 // An API key creates deals until its budget is used up; another one's is whole.
 func TestBudgetOfDeals(t *testing.T) {
+	t.Parallel()
 	stack := e2e.Own(t, nil)
 	if err := stack.Restart(t.Context(), "deal-api", "FAIRPACT_DEAL_UNITS_PER_MINUTE=20"); err != nil {
 		t.Fatal(err)
@@ -128,9 +132,46 @@ func TestBudgetOfDeals(t *testing.T) {
 		d.Play(e2e.AnnsValues, e2e.BobsValues)
 	}
 	spent()
+	// Refusals have a line a minute, however many they are.
+	for range 50 {
+		c.Refused(429, "RATE_LIMITED", "POST", "/v1/deals", greedy, large)
+	}
+	text, err := os.ReadFile(stack.Log("deal-api"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), `"msg":"requests fail"`); n < 1 || n > 2 {
+		t.Errorf("%d warnings for 51 refusals", n)
+	}
 	if err := stack.Redis().Stop(); err != nil {
 		t.Fatal(err)
 	}
 	greedy = c.Key()
 	spent()
+}
+
+// What one API key has open is bounded however slowly it creates; a deal that ends
+// makes room.
+func TestBudgetOfOpenDeals(t *testing.T) {
+	t.Parallel()
+	stack := e2e.Own(t, nil)
+	if err := stack.Restart(t.Context(), "deal-api", "FAIRPACT_OPEN_DEAL_UNITS=20"); err != nil {
+		t.Fatal(err)
+	}
+	c := e2e.NewClient(t, stack.BaseURL())
+	key := c.Key()
+	body := e2e.SplitBody(hour, 2*hour)
+	first := c.CreateWith(key, body)
+	for range 19 {
+		c.CreateWith(key, body)
+	}
+	if a := c.Refused(429, "RATE_LIMITED", "POST", "/v1/deals", key, body); a.Header.Get("Retry-After") == "" {
+		t.Errorf("%s %v", a.Body, a.Header)
+	}
+	c.Create(body) // with another key
+	c.Want(200, "POST", first.Path("/cancel"), key, nil)
+	e2e.Eventually(t, "a deal that was cancelled makes room", e2e.Patience, func() bool {
+		return c.Do("POST", "/v1/deals", key, body).Status == 201
+	})
+	c.Refused(429, "RATE_LIMITED", "POST", "/v1/deals", key, body)
 }

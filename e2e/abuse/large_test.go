@@ -19,6 +19,7 @@ const attackTime = time.Second
 // Reads of the largest certificate that a stranger can have made. What a victim's
 // calls take beside them is logged: a verdict on time would be one on the machine.
 func TestLargeCertificate(t *testing.T) {
+	t.Parallel()
 	stack := e2e.Own(t, nil)
 	c := e2e.NewClient(t, stack.BaseURL())
 	labels := make([]string, 10_000)

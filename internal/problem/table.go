@@ -12,7 +12,7 @@ const (
 	CommitmentMismatch    Code = "COMMITMENT_MISMATCH"
 
 	AuthRequired      Code = "AUTH_REQUIRED"
-	InvalidCredential Code = "INVALID_CREDENTIAL"
+	InvalidCredential Code = "INVALID_CREDENTIAL" // #nosec G101 -- an error code
 	Forbidden         Code = "FORBIDDEN"
 
 	NotFound         Code = "NOT_FOUND"

@@ -1,0 +1,68 @@
+package abuse
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairpact/fairpact/e2e"
+	"github.com/fairpact/fairpact/internal/localstack"
+)
+
+// descriptors is how many files and connections deal-api has open.
+func descriptors(t *testing.T, stack *localstack.Stack) int {
+	t.Helper()
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", stack.PID(localstack.DealAPI)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(open)
+}
+
+// One address opens more connections than it may hold: the longest idle ones make
+// room, also for bodies that do not arrive, and an honest client is served.
+func TestConnectionsAreBounded(t *testing.T) {
+	t.Parallel()
+	const most, idle, slow = 1000, 2000, 200
+	stack := e2e.Own(t, nil)
+	if err := stack.Restart(t.Context(), "deal-api", fmt.Sprintf("FAIRPACT_MAX_CONNECTIONS=%d", most)); err != nil {
+		t.Fatal(err)
+	}
+	c := e2e.NewClient(t, stack.BaseURL())
+	before := descriptors(t, stack)
+	address := strings.TrimPrefix(c.Base, "http://")
+	dial := func(request string) net.Conn {
+		t.Helper()
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		_ = conn.SetReadDeadline(time.Now().Add(e2e.Patience))
+		if _, err := io.WriteString(conn, request); err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	for i := range idle {
+		answer, err := http.ReadResponse(bufio.NewReader(dial("GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n")), nil)
+		if err != nil || answer.StatusCode != 200 {
+			t.Fatalf("connection %d: %v, %v", i, answer, err)
+		}
+		answer.Body.Close()
+	}
+	for range slow {
+		dial("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n{")
+	}
+	survived(t, stack, c)
+	// Those that are being closed, those of the database and the deal's own.
+	if now := descriptors(t, stack); now > before+most/2+100 {
+		t.Errorf("deal-api has %d descriptors open, and %d before the attack; one address may hold %d connections", now, before, most/2)
+	}
+}
