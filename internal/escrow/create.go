@@ -38,6 +38,15 @@ func (d Declared) Units() int {
 	return 1 + len(d.Labels)/partiesPerUnit + bytes/bytesPerUnit
 }
 
+// AnswerBytes is about how many bytes the answer to its creation has.
+func (d Declared) AnswerBytes() int {
+	bytes := 0
+	for _, label := range d.Labels {
+		bytes += len(label) + 100 // a token and the names of the members
+	}
+	return bytes
+}
+
 // Created is a new deal (SPEC 2.3). Its tokens are shown once.
 type Created struct {
 	DealID  string     `json:"deal_id"`

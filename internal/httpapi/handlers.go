@@ -57,6 +57,9 @@ func (a *API) createDeal(w http.ResponseWriter, r *http.Request) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
+	if err := limits.Answer(r.Context(), declared.AnswerBytes()); err != nil {
+		return nil, err
+	}
 	once.Status = http.StatusCreated
 	return encoded(idempotency.Do(r.Context(), a.Guard, once,
 		func(rec *idempotency.Record) (escrow.Created, error) {
@@ -280,6 +283,9 @@ func request(r *http.Request, caller string, body map[string]any) (idempotency.R
 func (a *API) answers(status int, handle func(http.ResponseWriter, *http.Request) ([]byte, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := handle(w, r)
+		if err == nil && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+			err = limits.Answer(r.Context(), len(body))
+		}
 		if err != nil {
 			a.fail(w, r, err)
 			return

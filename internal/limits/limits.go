@@ -19,17 +19,19 @@ import (
 )
 
 const (
-	bodyBytes = 64 << 20         // of all bodies of a room as far as they are small, and again of what large ones have more
-	step      = 64 << 10         // bytes that are accounted for at a time; a body with more is large
-	stepTime  = 5 * time.Second  // that a step may take to arrive
-	bodyTime  = 30 * time.Second // that a whole body may take
-	turnTime  = 5 * time.Second  // that large work waits for its turn
+	bodyBytes   = 64 << 20         // of all bodies of a room as far as they are small, and again of what large ones have more
+	answerBytes = 128 << 20        // of all large answers until they are sent: a client may read slowly
+	step        = 64 << 10         // bytes that are accounted for at a time; a body with more is large
+	stepTime    = 5 * time.Second  // that a step may take to arrive
+	bodyTime    = 30 * time.Second // that a whole body may take
+	turnTime    = 5 * time.Second  // that large work waits for its turn
 )
 
 // Process holds the bounds of one process.
 type Process struct {
 	known, strangers room
 	turns            *semaphore.Weighted // of large work, on half of the cores: the rest is for all others
+	answers          *semaphore.Weighted // bytes of large answers
 	stepTime         time.Duration
 	bodyTime         time.Duration
 }
@@ -49,7 +51,7 @@ func New() *Process {
 	bytes := func() *semaphore.Weighted { return semaphore.NewWeighted(bodyBytes) }
 	return &Process{
 		known: room{bytes(), bytes(), semaphore.NewWeighted(half)}, strangers: room{bytes(), bytes(), semaphore.NewWeighted(half)},
-		turns: semaphore.NewWeighted(half), stepTime: stepTime, bodyTime: bodyTime,
+		turns: semaphore.NewWeighted(half), answers: semaphore.NewWeighted(answerBytes), stepTime: stepTime, bodyTime: bodyTime,
 	}
 }
 
@@ -62,6 +64,8 @@ type Call struct {
 	turn  *semaphore.Weighted
 	ended bool
 	body  *body
+	// answer is how many bytes the call holds for its answer, guarded by mu.
+	answer int64
 }
 
 type callKey struct{}
@@ -94,6 +98,27 @@ func Turn(ctx context.Context) error {
 		return nil
 	}
 	return c.take(ctx, c.of.turns)
+}
+
+// Answer accounts for an answer of that many bytes until the end of the call; a
+// small one is not counted. Where its bytes are lost if they are refused, call it
+// before the effect with an estimate.
+func Answer(ctx context.Context, bytes int) error {
+	c, ok := ctx.Value(callKey{}).(*Call)
+	if !ok || bytes <= step {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	more := int64(bytes) - c.answer
+	if more <= 0 || c.ended {
+		return nil
+	}
+	if !c.of.answers.TryAcquire(more) {
+		return problem.New(problem.Overloaded, "too many large answers are being read at the moment, some of them slowly; send the same request again in a few seconds").After(2)
+	}
+	c.answer += more
+	return nil
 }
 
 // Rest ends the turn of the call in ctx before it asks another server; Turn gets it
@@ -144,6 +169,8 @@ func (c *Call) End() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = true
+	c.of.answers.Release(c.answer)
+	c.answer = 0
 }
 
 // body is a body as it arrives.

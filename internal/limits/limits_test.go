@@ -174,3 +174,33 @@ func TestSlowSendersAreCut(t *testing.T) {
 		t.Errorf("an answer that takes long: %v", err)
 	}
 }
+
+// What is being sent is bounded, whoever reads it slowly; the end of a call gives
+// its bytes back, and a small answer takes none.
+func TestBytesOfLargeAnswersAreBounded(t *testing.T) {
+	b := New()
+	b.answers = semaphore.NewWeighted(3 * step)
+	first, r := b.Begin(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), false)
+	for _, bytes := range []int{2 * step, 2*step + 1, step + 1} { // an estimate, and then what it is
+		if err := Answer(r.Context(), bytes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second, other := b.Begin(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), false)
+	defer second.End()
+	if err := Answer(other.Context(), step+1); !problem.Is(err, problem.Overloaded) {
+		t.Errorf("more than the bound: %v, want OVERLOADED", err)
+	}
+	if err := Answer(other.Context(), step); err != nil {
+		t.Errorf("a small answer: %v", err)
+	}
+	first.Written()
+	if b.answers.TryAcquire(step) {
+		t.Error("the bytes are given back before they are sent")
+	}
+	first.End()
+	first.End()
+	if err := Answer(other.Context(), 3*step); err != nil {
+		t.Errorf("after the end of the other call: %v", err)
+	}
+}

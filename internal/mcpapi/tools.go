@@ -14,6 +14,7 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/idempotency"
+	"github.com/fairpact/fairpact/internal/limits"
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/wire"
 )
@@ -82,6 +83,10 @@ func argumentNames(described *mcp.Tool) ([]string, error) {
 	return slices.Sorted(maps.Keys(schema.Properties)), err
 }
 
+// copies is how often a result's bytes are held while it is sent: the body, in the
+// answer's text and structuredContent, and the SDK's own.
+const copies = 4
+
 // result is a tool's answer: the REST body, and what to do next.
 type result struct {
 	body []byte
@@ -149,6 +154,9 @@ func (s *server) createDeal(ctx context.Context, args arguments) (result, error)
 	}
 	once, err := args.request("create_deal", credential, "api_key")
 	if err != nil {
+		return result{}, err
+	}
+	if err := limits.Answer(ctx, copies*declared.AnswerBytes()); err != nil {
 		return result{}, err
 	}
 	created, err := idempotency.Do(ctx, s.Guard, once,
@@ -257,6 +265,9 @@ func (s *server) getDeal(ctx context.Context, args arguments) (result, error) {
 		return result{}, err
 	}
 	body, err := wire.View(view)
+	if err == nil {
+		err = limits.Answer(ctx, copies*len(body))
+	}
 	return result{body, afterView(credential, access.Party(), view)}, err
 }
 
@@ -277,6 +288,9 @@ func (s *server) getCertificate(ctx context.Context, args arguments) (result, er
 		return result{}, err
 	}
 	body, err := wire.Certificate(issued)
+	if err == nil {
+		err = limits.Answer(ctx, copies*len(body))
+	}
 	return result{body, afterCertificate(issued)}, err
 }
 
