@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -111,10 +112,30 @@ func Config(databaseURL string) (*pgxpool.Config, error) {
 		server.Store(&started)
 		return nil
 	}
+	config.ConnConfig.OnNotice = breakUnreplicated
 	if telemetry.Traced() {
 		config.ConnConfig.Tracer = tracer{otelpgx.NewTracer(otelpgx.WithDisableConnectionDetailsInAttributes(), otelpgx.WithDisableAcquireTracer())}
 	}
 	return config, nil
+}
+
+// breakUnreplicated makes an unknown outcome of a commit whose wait for the
+// synchronous standby was cancelled. Postgres reports that by a warning alone: the
+// transaction is committed on this server, and a failover may lose it. The
+// statement must not succeed, so the connection ends before its result is read.
+// The warning is known by its place in Postgres: its text is translated and its
+// SQLSTATE is that of all warnings.
+func breakUnreplicated(conn *pgconn.PgConn, notice *pgconn.Notice) {
+	if notice.Routine != "SyncRepWaitForLSN" {
+		return
+	}
+	slog.Error("commit not replicated, outcome unknown", "message", notice.Message)
+	_ = conn.Conn().Close()
+	for { // what was received already holds the result
+		if _, err := conn.Frontend().Receive(); err != nil {
+			return
+		}
+	}
 }
 
 // Schema is a schema of Postgres with the migrations that lead to it, files

@@ -25,6 +25,7 @@ const pgUser = "fairpact"
 type Postgres struct {
 	server
 	password string
+	program  string // path of postgres
 }
 
 // StartPostgres starts a private Postgres and returns when it answers. A
@@ -58,7 +59,7 @@ func startPostgresIn(ctx context.Context, o Options, installs []pgInstall, acct 
 	if err != nil {
 		return nil, err
 	}
-	p := &Postgres{password: strings.TrimSpace(string(password))}
+	p := &Postgres{password: strings.TrimSpace(string(password)), program: in.postgres}
 	p.server = server{
 		name: "Postgres", acct: acct, dir: dir, log: dir.join("postgres.log"),
 		port: o.Port, fixed: o.Port != 0,
@@ -103,7 +104,7 @@ func postgresArgs(o Options, data string, port int) []string {
 		settings = append(settings, "fsync=off", "full_page_writes=off")
 	}
 	args := []string{"-D", data}
-	for _, s := range settings {
+	for _, s := range append(settings, o.Settings...) {
 		args = append(args, "-c", s)
 	}
 	return args

@@ -1,0 +1,75 @@
+package store_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairpact/fairpact/internal/localservers"
+	"github.com/fairpact/fairpact/internal/localservers/servertest"
+	"github.com/fairpact/fairpact/internal/store"
+)
+
+// A commit whose wait for the synchronous standby was cancelled ends with a warning
+// only. It may be lost in a failover, so its caller is not told that it is done;
+// nor is one who asks again under the same Idempotency-Key, until a standby has it.
+func TestUnreplicatedCommitIsUnknown(t *testing.T) {
+	primary := servertest.StartPostgres(t)
+	url, err := primary.EnsureDatabase(t.Context(), "fairpact")
+	check(t, err)
+	check(t, store.Migrate(t.Context(), url))
+	standby, err := primary.StartStandby(t.Context(), localservers.Options{})
+	check(t, err)
+	t.Cleanup(func() { check(t, standby.Close()) })
+	check(t, primary.Synchronous(t.Context(), true))
+	f := &fixture{url: url}
+	f.Store = f.open(t)
+	d := f.create(t, nil)
+	admin, err := pgx.Connect(t.Context(), primary.AdminURL())
+	check(t, err)
+	t.Cleanup(func() { check(t, admin.Close(context.WithoutCancel(t.Context()))) })
+
+	check(t, standby.Stop())
+	replay := store.Replay{Scope: random32(), Body: random32(), Response: []byte("x"), Lifetime: 60}
+	for _, write := range []struct {
+		what string
+		do   func(context.Context) error
+	}{
+		{"batch", func(ctx context.Context) error { return second(f.Commit(ctx, act(d, 0))) }},
+		{"query", func(ctx context.Context) error { return second(f.CreateDeal(ctx, newDeal(f.now(t), nil))) }},
+		{"exec", func(ctx context.Context) error { return f.InsertKey(ctx, random32(), &replay) }},
+		{"its replay", func(ctx context.Context) error { return third(f.FindReplay(ctx, replay.Scope)) }},
+	} {
+		unavailable(t, write.what, interrupted(t, admin, "pg_cancel_backend", write.do))
+	}
+	unavailable(t, "terminated", interrupted(t, admin, "pg_terminate_backend", func(ctx context.Context) error {
+		return second(f.Commit(ctx, act(d, 1)))
+	}))
+
+	check(t, standby.Restart(t.Context()))
+	_, response, err := f.FindReplay(t.Context(), replay.Scope)
+	if err != nil || string(response) != "x" {
+		t.Errorf("with a standby the replay is %q, %v", response, err)
+	}
+	acted, err := f.Commit(t.Context(), act(d, 0))
+	if err != nil || acted.Done {
+		t.Errorf("the commitment of unknown outcome is not there: %+v, %v", acted, err)
+	}
+}
+
+// interrupted starts a write and ends its wait for the standby.
+func interrupted(t *testing.T, admin *pgx.Conn, by string, write func(context.Context) error) error {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- write(t.Context()) }()
+	for {
+		_, err := admin.Exec(t.Context(), "SELECT "+by+"(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+		check(t, err)
+		select {
+		case err := <-ended:
+			return err
+		default:
+		}
+	}
+}
