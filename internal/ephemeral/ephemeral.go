@@ -5,7 +5,6 @@
 package ephemeral
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -31,7 +30,7 @@ const (
 // Redis is a client that never makes its caller wait for a Redis that is down.
 // It is safe for concurrent use.
 type Redis struct {
-	client  *redis.Client
+	client  redis.UniversalClient
 	limiter *redis_rate.Limiter
 	local   *lru.Cache[string, *rate.Limiter] // of the names that were counted without Redis
 	timeout time.Duration                     // of one command
@@ -41,25 +40,18 @@ type Redis struct {
 	watching  sync.WaitGroup
 }
 
-// Open makes a client. It fails on a malformed URL only; a Redis that is out of
-// reach is not an error. Timeouts that the URL sets (?read_timeout=2s, and dial_,
-// write_ and pool_timeout) stand in the place of a quarter of a second.
+// Open makes a client of a URL; see connect for its forms. It fails on a malformed
+// URL only; a Redis that is out of reach is not an error.
 func Open(url string) (*Redis, error) {
-	options, err := redis.ParseURL(url)
+	client, timeout, err := connect(url)
 	if err != nil {
-		return nil, errors.New("REDIS_URL is not a redis:// or rediss:// URL (its text is not shown, it may hold a password)")
+		return nil, errors.New("REDIS_URL is not a redis:// or rediss:// URL of one server, of Sentinels (?master_name=NAME) or of a cluster (?cluster=true) (its text is not shown, it may hold a password)")
 	}
-	for _, timeout := range []*time.Duration{&options.DialTimeout, &options.ReadTimeout, &options.WriteTimeout, &options.PoolTimeout} {
-		*timeout = cmp.Or(*timeout, commandTimeout)
-	}
-	options.MaxRetries, options.DialerRetries = -1, 1
-	options.ContextTimeoutEnabled = true
-	client := redis.NewClient(options)
 	local, err := lru.New[string, *rate.Limiter](maxLocal)
 	if err != nil {
 		return nil, err
 	}
-	r := &Redis{client: client, limiter: redis_rate.NewLimiter(client), local: local, timeout: options.ReadTimeout}
+	r := &Redis{client: client, limiter: redis_rate.NewLimiter(client), local: local, timeout: timeout}
 	var watched context.Context
 	watched, r.stop = context.WithCancel(context.Background())
 	r.watching.Go(func() { r.watch(watched) })

@@ -49,20 +49,7 @@ func newBenchOn(t *testing.T, url string) *bench {
 	if b.secret, err = sealing.New(make([]byte, 32)); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 {
-		s, err := store.Open(t.Context(), url, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.Close)
-		r, err := ephemeral.Open(b.server.URL() + servertest.PatientRedis)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = r.Close() })
-		b.store = s
-		b.guards = append(b.guards, idempotency.New(s, r, b.secret))
-	}
+	b.replicas(t, url, b.server.URL()+servertest.PatientRedis)
 	options, err := redis.ParseURL(b.server.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -74,6 +61,26 @@ func newBenchOn(t *testing.T, url string) *bench {
 	}
 	t.Cleanup(func() { _ = b.sql.Close(context.Background()) })
 	return b
+}
+
+// replicas makes two guards over a database and a Redis.
+func (b *bench) replicas(t *testing.T, url, redisURL string) {
+	t.Helper()
+	b.guards = nil
+	for range 2 {
+		s, err := store.Open(t.Context(), url, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		r, err := ephemeral.Open(redisURL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = r.Close() })
+		b.store = s
+		b.guards = append(b.guards, idempotency.New(s, r, b.secret))
+	}
 }
 
 func request(key, body string) idempotency.Request {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/idempotency"
+	"github.com/fairpact/fairpact/internal/localservers/servertest"
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/store"
 )
@@ -16,10 +17,15 @@ import (
 // 24 at once under one key, on two replicas, with Redis and without it: the
 // effect takes place once, and all are given one answer.
 func TestTwins(t *testing.T) {
-	for _, redis := range []string{"up", "gone", "emptied meanwhile"} {
-		b := newBench(t)
-		if redis == "gone" {
+	for _, redis := range []string{"up", "gone", "emptied meanwhile", "a cluster"} {
+		url := servertest.Postgres(t)
+		b := newBenchOn(t, url)
+		switch redis {
+		case "gone":
 			b.server.Kill()
+		case "a cluster":
+			cluster, _ := servertest.RedisCluster(t, 3)
+			b.replicas(t, url, cluster+"&"+strings.TrimPrefix(servertest.PatientRedis, "?"))
 		}
 		for what, effect := range map[string]effect{
 			"answer stored later": b.later, "answer stored at once": b.atOnce, "the second is refused": b.committing(t),

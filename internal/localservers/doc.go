@@ -27,6 +27,11 @@ type Options struct {
 	Durable bool
 	// Port is the loopback port; 0 picks a free one.
 	Port int
+	// Settings are added to those of the server: "name=value" for Postgres, lines
+	// of the configuration for Redis.
+	Settings []string
+	// Password is that of Redis; empty: a random one.
+	Password string
 }
 
 // MissingError says that a server is not installed, or not in working order.

@@ -2,6 +2,7 @@ package localservers
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,7 +36,7 @@ func StartRedis(ctx context.Context, o Options) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Redis{password: randomHex(16)}
+	r := &Redis{password: cmp.Or(o.Password, randomHex(16))}
 	r.server = server{
 		name: "Redis", acct: acct, dir: dir, log: dir.join("redis.log"),
 		port: o.Port, fixed: o.Port != 0,
@@ -45,7 +46,7 @@ func StartRedis(ctx context.Context, o Options) (*Redis, error) {
 			// The configuration comes by standard input, so that ps does not
 			// show the password.
 			cmd := exec.Command(program, "-")
-			cmd.Stdin = strings.NewReader(redisConfig(port, r.password))
+			cmd.Stdin = strings.NewReader(redisConfig(port, r.password, o.Settings))
 			cmd.Dir, cmd.Env = dir.path, cleanEnv(dir.path, program)
 			return cmd
 		},
@@ -57,8 +58,8 @@ func StartRedis(ctx context.Context, o Options) (*Redis, error) {
 	return r, nil
 }
 
-func redisConfig(port int, password string) string {
-	return fmt.Sprintf("bind 127.0.0.1\nport %d\nunixsocket \"\"\nrequirepass %s\nsave \"\"\nappendonly no\ndaemonize no\nlogfile \"\"\n", port, password)
+func redisConfig(port int, password string, settings []string) string {
+	return fmt.Sprintf("bind 127.0.0.1\nport %d\nunixsocket \"\"\nrequirepass %s\nsave \"\"\nappendonly no\ndaemonize no\nlogfile \"\"\n", port, password) + strings.Join(settings, "\n") + "\n"
 }
 
 // URL is the connection URL. It holds the password.

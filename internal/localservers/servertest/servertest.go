@@ -127,7 +127,12 @@ func Redis(t testing.TB) string {
 // end of the test.
 func StartRedis(t testing.TB) *localservers.Redis {
 	t.Helper()
-	r, err := localservers.StartRedis(t.Context(), localservers.Options{})
+	return startRedis(t, localservers.Options{})
+}
+
+func startRedis(t testing.TB, o localservers.Options) *localservers.Redis {
+	t.Helper()
+	r, err := localservers.StartRedis(t.Context(), o)
 	if err != nil {
 		fatal(t, "Redis", err)
 	}

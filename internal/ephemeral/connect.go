@@ -1,0 +1,64 @@
+package ephemeral
+
+import (
+	"cmp"
+	"errors"
+	"net/url"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// connect makes the client that a URL names and returns the timeout of one
+// command:
+//
+//	redis://[USER:PASSWORD@]HOST:PORT/DB                            one server
+//	redis://[USER:PASSWORD@]HOST:PORT/DB?master_name=NAME&addr=…    Sentinels; username= and password= are those of Redis itself
+//	redis://[USER:PASSWORD@]HOST:PORT?cluster=true&addr=…           a cluster
+//
+// rediss:// is the same over TLS. addr=HOST:PORT names another Sentinel or node and
+// may be repeated. Timeouts that the URL sets (read_timeout=2s, and dial_, write_
+// and pool_timeout) replace commandTimeout.
+func connect(text string) (client redis.UniversalClient, timeout time.Duration, err error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, 0, err
+	}
+	query := u.Query()
+	switch {
+	case query.Get("cluster") == "true" && query.Has("master_name"):
+		return nil, 0, errors.New("a cluster has no master_name")
+	case query.Get("cluster") == "true":
+		query.Del("cluster") // unknown to go-redis
+		u.RawQuery = query.Encode()
+		o, err := redis.ParseClusterURL(u.String())
+		if err != nil {
+			return nil, 0, err
+		}
+		o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = -1, 1, true
+		bound(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
+		return redis.NewClusterClient(o), o.ReadTimeout, nil
+	case query.Has("master_name"):
+		o, err := redis.ParseFailoverURL(text)
+		if err != nil {
+			return nil, 0, err
+		}
+		o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = -1, 1, true
+		bound(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
+		return redis.NewFailoverClient(o), o.ReadTimeout, nil
+	}
+	o, err := redis.ParseURL(text)
+	if err != nil {
+		return nil, 0, err
+	}
+	o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = -1, 1, true
+	bound(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
+	return redis.NewClient(o), o.ReadTimeout, nil
+}
+
+// bound sets the timeouts that the URL left out.
+func bound(timeouts ...*time.Duration) {
+	for _, t := range timeouts {
+		*t = cmp.Or(*t, commandTimeout)
+	}
+}
