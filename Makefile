@@ -35,6 +35,12 @@ faults: ## play deals while a seeded schedule kills, cuts and lies, and check wh
 	@go -C hack/faults build -buildvcs=false -o ../../bin/faults/faults .
 	@./bin/faults/faults -seed $(or $(SEED),1) -minutes $(or $(MINUTES),2)
 
+.PHONY: faults-report
+faults-report: ## play ten seeds of `make faults` and write hack/faults/report.md (SEEDS=10 MINUTES=3; about 40 minutes)
+	@hack/install-missing.sh postgres redis python3
+	@go -C hack/faults build -buildvcs=false -o ../../bin/faults/faults .
+	@./bin/faults/faults -seeds $(or $(SEEDS),10) -minutes $(or $(MINUTES),3) -report hack/faults/report.md
+
 .PHONY: faults-planted
 faults-planted: ## plant bugs in copies of HEAD and see that `make faults` finds each
 	@hack/install-missing.sh git postgres redis python3

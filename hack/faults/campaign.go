@@ -46,7 +46,7 @@ func runCampaign(ctx context.Context, seed uint64, length, bound time.Duration, 
 	}
 	life, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s, err := startStack(life, bin, files, func(f localstack.Failure) {
+	s, err := startStack(life, seed, bin, files, func(f localstack.Failure) {
 		say("%s ended unasked: %v", f.Name, f.Err)
 		h.add(&Event{Op: opFault, Via: "ended unasked", Note: f.Name, Call: now(), Return: now()})
 	})

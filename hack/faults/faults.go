@@ -53,10 +53,20 @@ func (s *stack) strike(ctx context.Context, f Fault, n int) (lift func() error, 
 			}
 			return func() error { return s.Redis().Restart(ctx) }, nil
 		}
+		s.databases.Lock()
 		if f.Kind == killServer {
-			s.Postgres().Kill()
+			s.primary.Kill()
 		}
-		return func() error { return s.Postgres().Restart(ctx) }, nil
+		return func() error {
+			defer s.databases.Unlock()
+			return s.primary.Restart(ctx)
+		}, nil
+	case failOver:
+		s.databases.Lock()
+		return func() error {
+			defer s.databases.Unlock()
+			return s.follow(ctx)
+		}, s.failOver(ctx)
 	case cutLink:
 		return link(linkCut)
 	case delayLink:

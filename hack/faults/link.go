@@ -24,11 +24,11 @@ const slowBy = 100 * time.Millisecond
 // Kubernetes does.
 type link struct {
 	listener net.Listener
-	targets  []string // host:port
 
 	next atomic.Int64
 
 	mu      sync.Mutex
+	targets []string // host:port
 	mode    linkMode
 	changed chan struct{} // closed when the mode changes
 	conns   map[net.Conn]bool
@@ -57,6 +57,16 @@ func (l *link) set(mode linkMode) {
 		for c := range l.conns {
 			_ = c.Close()
 		}
+	}
+}
+
+// lead makes the link go to another target. Its connections end.
+func (l *link) lead(to string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.targets = []string{to}
+	for c := range l.conns {
+		_ = c.Close()
 	}
 }
 
@@ -99,9 +109,12 @@ func (l *link) join(near net.Conn) {
 }
 
 func (l *link) dial() (far net.Conn, err error) {
+	l.mu.Lock()
+	targets := l.targets
+	l.mu.Unlock()
 	first := int(l.next.Add(1))
-	for i := range l.targets {
-		if far, err = net.DialTimeout("tcp4", l.targets[(first+i)%len(l.targets)], time.Second); err == nil {
+	for i := range targets {
+		if far, err = net.DialTimeout("tcp4", targets[(first+i)%len(targets)], time.Second); err == nil {
 			break
 		}
 	}

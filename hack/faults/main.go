@@ -23,20 +23,22 @@ const settleBound = 90 * time.Second
 func main() {
 	seed := flag.Uint64("seed", 1, "seed of the schedule of faults and of the deals")
 	minutes := flag.Float64("minutes", 2, "how long deals are played while faults happen")
+	seeds := flag.Int("seeds", 1, "how many seeds are played, one after the other")
+	written := flag.String("report", "", "file of a summary in Markdown")
 	bin := flag.String("bin", "", "directory of built binaries; empty: build this checkout")
 	out := flag.String("out", "", "directory of the history, the logs and what else is left; empty: bin/faults")
 	plant := flag.String("plant", "", "directory of patches: plant each bug in a copy of HEAD and fail unless a violation is found")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *seed, time.Duration(*minutes*float64(time.Minute)), *bin, *out, *plant); err != nil {
+	if err := run(ctx, *seed, *seeds, time.Duration(*minutes*float64(time.Minute)), *bin, *out, *plant, *written); err != nil {
 		fmt.Fprintln(os.Stderr, "faults:", err)
 		stop()
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, seed uint64, length time.Duration, bin, out, plant string) error {
+func run(ctx context.Context, seed uint64, seeds int, length time.Duration, bin, out, plant, written string) error {
 	root, err := localstack.Root()
 	if err != nil {
 		return err
@@ -50,19 +52,26 @@ func run(ctx context.Context, seed uint64, length time.Duration, bin, out, plant
 	if bin == "" {
 		bin = filepath.Join(out, "bin")
 		say("building the services")
-		if err := errors.Join(os.MkdirAll(bin, 0o755), localstack.Build(ctx, bin)); err != nil {
+		if err := errors.Join(os.MkdirAll(bin, 0o755), localstack.Build(ctx, bin, "-tags=crashpoints")); err != nil {
 			return err
 		}
 	}
-	say("seed %d, %s; everything is left in %s", seed, length, out)
-	events, err := runCampaign(ctx, seed, length, settleBound, bin, out)
-	if err != nil {
-		return err
+	sum := summary{length: length, faults: map[string]int{}}
+	for seed := seed; len(sum.rows) < seeds; seed++ {
+		say("seed %d, %s; everything is left in %s", seed, length, out)
+		events, err := runCampaign(ctx, seed, length, settleBound, bin, out)
+		if err != nil {
+			return err
+		}
+		found := check(events)
+		report(os.Stdout, events, found)
+		sum.add(seed, events, found)
+		if len(found) > 0 {
+			return fmt.Errorf("%d violations; repeat with make faults SEED=%d MINUTES=%g", len(found), seed, length.Minutes())
+		}
 	}
-	found := check(events)
-	report(os.Stdout, events, found)
-	if len(found) > 0 {
-		return fmt.Errorf("%d violations; repeat with make faults SEED=%d MINUTES=%g", len(found), seed, length.Minutes())
+	if written != "" {
+		return sum.write(written)
 	}
 	return nil
 }

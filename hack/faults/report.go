@@ -11,15 +11,7 @@ import (
 
 // report prints counts, recoveries, and each violation with the events that show it.
 func report(w io.Writer, events []*Event, found []Violation) {
-	ends, faults := map[string]string{}, map[string][]*Event{}
-	for _, e := range events {
-		switch v := e.state(); {
-		case e.Op == opFault:
-			faults[e.Via] = append(faults[e.Via], e)
-		case e.Op == opView && e.Final && e.acknowledged():
-			ends[e.Deal] = v.State
-		}
-	}
+	ends, faults := tally(events)
 	outcomes := map[string]int{}
 	for _, state := range ends {
 		outcomes[state]++
@@ -53,6 +45,20 @@ func report(w io.Writer, events []*Event, found []Violation) {
 		}
 	}
 	fmt.Fprintf(w, "\n%d violations\n", len(found))
+}
+
+// tally returns how each deal ended, and the faults by kind.
+func tally(events []*Event) (ends map[string]string, faults map[string][]*Event) {
+	ends, faults = map[string]string{}, map[string][]*Event{}
+	for _, e := range events {
+		switch {
+		case e.Op == opFault:
+			faults[e.Via] = append(faults[e.Via], e)
+		case e.Op == opView && e.Final && e.acknowledged():
+			ends[e.Deal] = e.state().State
+		}
+	}
+	return ends, faults
 }
 
 // p95 is the 95th percentile and the number of values, "-" where there is none.

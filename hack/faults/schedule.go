@@ -31,6 +31,7 @@ const (
 	pauseProcess  = "pause"
 	killServer    = "kill server"
 	restartServer = "restart server"
+	failOver      = "fail over"
 	cutLink       = "cut link"
 	delayLink     = "delay link"
 	stickLink     = "stick link"
@@ -53,6 +54,7 @@ func kinds() []kind {
 		{pauseProcess, "process", processes, 300 * ms, 6000 * ms},
 		{killServer, "server", servers, 0, 1500 * ms},
 		{restartServer, "server", servers, 0, 0},
+		{failOver, "server", []string{"postgres"}, 0, 0},
 		{cutLink, "link", links, 0, 3000 * ms},
 		{delayLink, "link", links, 500 * ms, 4000 * ms},
 		{stickLink, "link", links, 500 * ms, 4000 * ms},

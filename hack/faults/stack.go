@@ -3,13 +3,18 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/fairpact/fairpact/internal/localservers"
 	"github.com/fairpact/fairpact/internal/localstack"
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
 )
@@ -42,12 +47,16 @@ type stack struct {
 	kms   *kmstest.GCP
 	relay *relay
 
+	databases        sync.Mutex // held while a fault of Postgres lasts
+	primary, standby *localservers.Postgres
+
+	clocks   *rand.Rand             // sets each process's clock apart
 	starting map[string]*sync.Mutex // by process
 	unasked  func(localstack.Failure)
 }
 
-func startStack(ctx context.Context, bin, dir string, unasked func(localstack.Failure)) (_ *stack, err error) {
-	s := &stack{links: map[string]*link{}, env: map[string][]string{}, starting: map[string]*sync.Mutex{}, unasked: unasked}
+func startStack(ctx context.Context, seed uint64, bin, dir string, unasked func(localstack.Failure)) (_ *stack, err error) {
+	s := &stack{clocks: rand.New(rand.NewPCG(seed, 0)), links: map[string]*link{}, env: map[string][]string{}, starting: map[string]*sync.Mutex{}, unasked: unasked}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -56,10 +65,18 @@ func startStack(ctx context.Context, bin, dir string, unasked func(localstack.Fa
 	if s.kms, err = kmstest.StartGCP(); err != nil {
 		return nil, err
 	}
+	if s.primary, err = localservers.StartPostgres(ctx, localservers.Options{}); err != nil {
+		return nil, err
+	}
+	database, err := s.primary.EnsureDatabase(ctx, "fairpact")
+	if err != nil {
+		return nil, err
+	}
 	s.Stack, err = localstack.Start(ctx, localstack.Options{
-		Bin:      bin,
-		Dir:      dir,
-		Replicas: map[string]int{localstack.DealAPI: 2, localstack.LogServer: 2, localstack.DeadlineWorker: 2},
+		Bin:         bin,
+		Dir:         dir,
+		DatabaseURL: database,
+		Replicas:    map[string]int{localstack.DealAPI: 2, localstack.LogServer: 2, localstack.DeadlineWorker: 2},
 		Env: map[string][]string{"": {
 			"FAIRPACT_KEYS_PER_MINUTE=0", "FAIRPACT_DEAL_UNITS_PER_MINUTE=0", "FAIRPACT_LOG_LEVEL=debug", "FAIRPACT_SIGNING_KEY=" + s.kms.URI(s.kms.NewKey()),
 		}},
@@ -84,6 +101,9 @@ func startStack(ctx context.Context, bin, dir string, unasked func(localstack.Fa
 		if err = s.Restart(ctx, name, s.env[name]...); err != nil {
 			return nil, err
 		}
+	}
+	if err = s.follow(ctx); err != nil {
+		return nil, err
 	}
 	go s.supervise(ctx)
 	return s, nil
@@ -131,7 +151,37 @@ func (s *stack) linked(name string) (env []string, err error) {
 		// A guard in a file serves one publisher; the other replica has none.
 		env = append(env, "FAIRPACT_FORK_GUARD=file://"+s.guard())
 	}
+	// The margin of the key set allows five minutes either way.
+	env = append(env, fmt.Sprintf("FAIRPACT_CLOCK_OFFSET=%ds", s.clocks.IntN(481)-240))
 	return env, err
+}
+
+// follow gives the primary a new synchronous standby.
+func (s *stack) follow(ctx context.Context) (err error) {
+	s.standby, err = s.primary.StartStandby(ctx, localservers.Options{Settings: []string{"wal_retrieve_retry_interval=100ms"}})
+	if err != nil {
+		return err
+	}
+	return s.primary.Synchronous(ctx, true)
+}
+
+// failOver kills the primary and promotes the standby, which must follow it: what
+// a restarted primary shows before that, its standby need not have.
+func (s *stack) failOver(ctx context.Context) error {
+	if err := s.primary.Followed(ctx); err != nil {
+		return err
+	}
+	s.primary.Kill()
+	if err := errors.Join(s.standby.Promote(ctx), s.primary.Close()); err != nil {
+		return err
+	}
+	s.primary, s.standby = s.standby, nil
+	for name, l := range s.links {
+		if strings.HasSuffix(name, ">postgres") {
+			l.lead(net.JoinHostPort("127.0.0.1", strconv.Itoa(s.primary.Port())))
+		}
+	}
+	return nil
 }
 
 func (s *stack) guard() string { return filepath.Join(s.Dir(), "guard.json") }
@@ -181,6 +231,11 @@ func (s *stack) close() error {
 	var err error
 	if s.Stack != nil {
 		err = s.Stack.Close()
+	}
+	for _, p := range []*localservers.Postgres{s.standby, s.primary} {
+		if p != nil {
+			err = errors.Join(err, p.Close())
+		}
 	}
 	for _, l := range s.links {
 		l.close()

@@ -12,6 +12,8 @@ import (
 
 	bls "github.com/consensys/gnark-crypto/ecc/bls12-381"
 	"golang.org/x/sync/singleflight"
+
+	"github.com/fairpact/fairpact/internal/crash"
 )
 
 var (
@@ -61,7 +63,7 @@ func NewClient(chain Chain, relays []string, hc *http.Client) *Client {
 	if hc == nil {
 		hc = http.DefaultClient
 	}
-	c := &Client{chain: chain, http: hc, now: time.Now, known: map[int64]Round{}}
+	c := &Client{chain: chain, http: hc, now: crash.Now, known: map[int64]Round{}}
 	if c.broken = chain.Check(); c.broken == nil {
 		c.key, c.broken = parseKey(chain.PublicKey)
 	}

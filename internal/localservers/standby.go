@@ -119,6 +119,25 @@ func (p *Postgres) Synchronous(ctx context.Context, on bool) error {
 	return p.admin(ctx, "ALTER SYSTEM SET synchronous_standby_names = '"+names+"'", "SELECT pg_reload_conf()")
 }
 
+// Followed returns when the synchronous standby streams what p commits.
+func (p *Postgres) Followed(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, p.AdminURL())
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	for {
+		var streams bool
+		err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE state = 'streaming' AND sync_state = 'sync')").Scan(&streams)
+		if err != nil || streams {
+			return err
+		}
+		if !wait(ctx, pollEvery) {
+			return ctx.Err()
+		}
+	}
+}
+
 // Promote makes a standby a primary and returns when it takes writes.
 func (p *Postgres) Promote(ctx context.Context) error {
 	return p.admin(ctx, "SELECT pg_promote(true, 60)")

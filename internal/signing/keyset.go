@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/fairpact/fairpact/internal/crash"
 )
 
 var (
@@ -109,7 +111,7 @@ func NewVerifyingKey(label string) (*KeySet, error) {
 }
 
 func newKeySet(keys ...Key) (*KeySet, error) {
-	k := &KeySet{margin: int64(Margin() / time.Second), now: time.Now, verified: new([256]atomic.Pointer[verified])}
+	k := &KeySet{margin: int64(Margin() / time.Second), now: crash.Now, verified: new([256]atomic.Pointer[verified])}
 	for _, key := range keys {
 		if err := k.add(key); err != nil {
 			return nil, err
