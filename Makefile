@@ -77,6 +77,11 @@ test-long: ## the tests that take minutes, their binaries under the race detecto
 	@hack/install-missing.sh postgres redis gcc python3
 	@CGO_ENABLED=1 FAIRPACT_E2E_BUILD="-race -tags=crashpoints" hack/times.sh "go test -p 1 -timeout=40m -tags=long ./e2e/long ./e2e/failover"
 
+.PHONY: soak
+soak: ## mixed load for an hour, and what grows meanwhile (MINUTES=60)
+	@hack/install-missing.sh postgres redis
+	@FAIRPACT_E2E_BUILD= FAIRPACT_SOAK=$(or $(MINUTES),60)m go test -count=1 -v -timeout=0 -tags=soak ./e2e/soak
+
 .PHONY: e2e-cluster
 e2e-cluster: ## install the chart on a real cluster of this machine and disturb it (CLUSTER= the command that makes one)
 	hack/e2e-cluster.sh
@@ -86,7 +91,7 @@ e2e-kind: ## the same on kind, where Docker, kind, kubectl and helm are
 	hack/e2e-kind.sh
 
 # Each of these tags adds a package of e2e and takes nothing away.
-SUITES := cluster,long,alerts
+SUITES := cluster,long,alerts,soak
 
 .PHONY: lint
 lint: ## check formatting, words, go vet, staticcheck, and that generated files are up to date
