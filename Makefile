@@ -77,6 +77,11 @@ test-long: ## the tests that take minutes, their binaries under the race detecto
 	@hack/install-missing.sh postgres redis gcc python3
 	@CGO_ENABLED=1 FAIRPACT_E2E_BUILD="-race -tags=crashpoints" hack/times.sh "go test -p 1 -timeout=40m -tags=long ./e2e/long ./e2e/failover"
 
+.PHONY: drill
+drill: ## rehearse the restore of charts/fairpact/runbooks/restore.md, and how long each step takes
+	@hack/install-missing.sh postgres redis
+	@go test -count=1 -v -tags=long -run=TestRestoreToAnEarlierMoment ./e2e/failover
+
 .PHONY: soak
 soak: ## mixed load for an hour, and what grows meanwhile (MINUTES=60)
 	@hack/install-missing.sh postgres redis

@@ -25,7 +25,7 @@ import (
 const (
 	players = 8
 	pace    = time.Second // of one player's deals
-	keeping = 50                     // one of so many deals is held to its promises at the end
+	keeping = 50          // one of so many deals is held to its promises at the end
 )
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }

@@ -20,7 +20,8 @@ import (
 )
 
 type certificateCommands struct {
-	Adopt certificateAdoptCommand `cmd:"" help:"Put the certificate that the log has of a deal back into the database, from a party's copy."`
+	Adopt  certificateAdoptCommand  `cmd:"" help:"Put the certificate that the log has of a deal back into the database, from a party's copy."`
+	Return certificateReturnCommand `cmd:"" help:"Put the leaves that a restored database lost back into the log, from the parties' copies."`
 }
 
 type certificateAdoptCommand struct {
@@ -35,8 +36,9 @@ type certificateAdoptCommand struct {
 func (certificateAdoptCommand) Help() string {
 	return `The log takes one certificate of a deal. Where the deal's rows were changed, or restored from a backup, after it was
 issued, deal-api makes a second one, and the log refuses it (FairpactSecondCertificate). Ask a party of the deal for the
-certificate that it got, and run this. It verifies the copy as verify does, requires that this log has it and no other one
-of the deal, and then replaces the deal's end and its certificate. Running it again does nothing.
+certificate that it got, and run this. It verifies the copy as verify does, but for its inclusion proof: instead it requires
+that this log has it, at its leaf, and no other one of the deal. Then it replaces the deal's end and its certificate. Running
+it again does nothing.
 
 Examples:
 
@@ -57,7 +59,7 @@ func (a certificateAdoptCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return unreadable(err)
 	}
-	if report := verification.Verify(evidence); !report.Valid {
+	if report := verification.Verify(evidence); notALeaf(report) != nil {
 		return t.report(report, report, verdict(report))
 	}
 	members := evidence.Certificate.(map[string]any) // a certificate that verifies has all members, of their types

@@ -23,75 +23,93 @@ const StandbyName = "standby"
 // StartStandby makes a base backup of p, starts it as a streaming standby and
 // returns when it answers. It follows p asynchronously until p.Synchronous.
 func (p *Postgres) StartStandby(ctx context.Context, o Options) (*Postgres, error) {
-	dir, err := openServerDir(o, "postgres", p.acct)
+	b, err := p.BaseBackup(ctx)
 	if err != nil {
-		return nil, err
-	}
-	s, err := p.startStandbyIn(ctx, o, dir)
-	if err != nil {
-		return nil, errors.Join(err, dir.remove())
-	}
-	return s, nil
-}
-
-func (p *Postgres) startStandbyIn(ctx context.Context, o Options, dir *serverDir) (*Postgres, error) {
-	if err := p.BaseBackup(ctx, dir.join("data")); err != nil {
 		return nil, err
 	}
 	conninfo := fmt.Sprintf("host=127.0.0.1 port=%d user=%s password=%s application_name=%s", p.port, pgUser, p.password, StandbyName)
-	err := errors.Join(
-		// It waits for no standby of its own after a promotion.
-		p.configure(dir.join("data"), "primary_conninfo = '"+conninfo+"'", "synchronous_standby_names = ''"),
-		p.mark(dir.join("data/standby.signal")),
-	)
-	if err != nil {
-		return nil, err
-	}
-	return p.startCopy(ctx, o, dir)
+	return b.start(ctx, o, "standby.signal", "primary_conninfo = '"+conninfo+"'")
 }
 
-// StartRestored starts a server of its own on a base backup of p in o.Dir/data, which
-// replays the write-ahead log from an archive up to a moment and is then promoted.
-// restoreCommand and target are the settings restore_command and
-// recovery_target_time.
-func (p *Postgres) StartRestored(ctx context.Context, o Options, restoreCommand, target string) (*Postgres, error) {
-	dir, err := openServerDir(o, "postgres", p.acct)
-	if err != nil {
-		return nil, err
-	}
-	err = errors.Join(
-		p.configure(dir.join("data"), "restore_command = '"+restoreCommand+"'", "recovery_target_time = '"+target+"'",
-			"recovery_target_action = 'promote'", "archive_mode = off", "synchronous_standby_names = ''"),
-		p.mark(dir.join("data/recovery.signal")),
-	)
-	if err != nil {
-		return nil, err
-	}
-	return p.startCopy(ctx, o, dir)
+// Backup is a base backup of a server, which can be started once.
+type Backup struct {
+	of  *Postgres
+	dir *serverDir
 }
 
-// startCopy starts a server on a copy of p's data, which has p's password.
-func (p *Postgres) startCopy(ctx context.Context, o Options, dir *serverDir) (*Postgres, error) {
-	if err := os.WriteFile(dir.join("password"), []byte(p.password+"\n"), 0o600); err != nil {
+// BaseBackup copies the server's files. Restore or Close the backup.
+func (p *Postgres) BaseBackup(ctx context.Context) (*Backup, error) {
+	dir, err := openServerDir(Options{}, "postgres", p.acct)
+	if err != nil {
+		return nil, err
+	}
+	b := &Backup{p, dir}
+	if err := b.take(ctx); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+// Close removes the backup.
+func (b *Backup) Close() error { return b.dir.remove() }
+
+// Restore starts a server on the backup, which replays the write-ahead log that
+// restoreCommand fetches up to a time, and returns when it takes writes.
+func (b *Backup) Restore(ctx context.Context, o Options, restoreCommand, until string) (*Postgres, error) {
+	p, err := b.start(ctx, o, "recovery.signal", "restore_command = '"+restoreCommand+"'",
+		"recovery_target_time = '"+until+"'", "recovery_target_action = 'promote'")
+	if err != nil {
+		return nil, err
+	}
+	for {
+		conn, err := pgx.Connect(ctx, PrimaryURL("postgres", p))
+		if err == nil {
+			return p, conn.Close(ctx)
+		}
+		if !wait(ctx, pollEvery) {
+			return nil, errors.Join(err, p.Close())
+		}
+	}
+}
+
+// start starts a server on the backup. It waits for no standby of its own.
+func (b *Backup) start(ctx context.Context, o Options, signal string, settings ...string) (p *Postgres, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.Close())
+		}
+	}()
+	if err := b.configure(signal, append(settings, "synchronous_standby_names = ''")); err != nil {
 		return nil, err
 	}
 	installs, err := findPostgres(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return startPostgresIn(ctx, o, installs, p.acct, dir)
+	return startPostgresIn(ctx, o, installs, b.of.acct, b.dir)
 }
 
-// BaseBackup copies the cluster's files into a directory, which must not exist or
-// be empty.
-func (p *Postgres) BaseBackup(ctx context.Context, to string) error {
-	real, err := filepath.EvalSymlinks(p.program) // PATH may have a link to postgres alone
+// configure adds settings to those that win over postgresql.conf. The copy has the
+// password of its origin.
+func (b *Backup) configure(signal string, settings []string) error {
+	f, err := os.OpenFile(b.dir.join("data/postgresql.auto.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(strings.Join(settings, "\n") + "\n")
+	return errors.Join(err, f.Close(),
+		os.WriteFile(b.dir.join("password"), []byte(b.of.password+"\n"), 0o600),
+		os.WriteFile(b.dir.join("data/"+signal), nil, 0o600), b.of.acct.own(b.dir.join("data/"+signal)))
+}
+
+func (b *Backup) take(ctx context.Context) error {
+	real, err := filepath.EvalSymlinks(b.of.program) // PATH may have a link to postgres alone
 	if err != nil {
 		return err
 	}
 	program := filepath.Join(filepath.Dir(real), "pg_basebackup")
-	cmd := exec.Command(program, "-D", to, "-h", "127.0.0.1", "-p", strconv.Itoa(p.port), "-U", pgUser, "-w", "-X", "stream", "-c", "fast", "--no-sync")
-	cmd.Dir, cmd.Env, cmd.SysProcAttr = filepath.Dir(to), append(cleanEnv(p.dir.path, program), "PGPASSWORD="+p.password), p.acct.attr()
+	cmd := exec.Command(program, "-D", b.dir.join("data"), "-h", "127.0.0.1", "-p", strconv.Itoa(b.of.port), "-U", pgUser, "-w", "-X", "stream", "-c", "fast", "--no-sync")
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = b.dir.path, append(cleanEnv(b.dir.path, program), "PGPASSWORD="+b.of.password), b.of.acct.attr()
 	var said strings.Builder
 	cmd.Stdout, cmd.Stderr = &said, &said
 	proc, err := child.Start(cmd, syscall.SIGKILL)
@@ -169,21 +187,4 @@ func PrimaryURL(database string, servers ...*Postgres) string {
 		RawQuery: "sslmode=disable&target_session_attrs=read-write",
 	}
 	return u.String()
-}
-
-// configure adds settings to those that win over postgresql.conf.
-func (p *Postgres) configure(data string, settings ...string) error {
-	f, err := os.OpenFile(filepath.Join(data, "postgresql.auto.conf"), os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(strings.Join(settings, "\n") + "\n")
-	return errors.Join(err, f.Close())
-}
-
-func (p *Postgres) mark(path string) error {
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		return err
-	}
-	return p.acct.own(path)
 }

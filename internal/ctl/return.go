@@ -1,0 +1,87 @@
+package ctl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/certificate"
+	"github.com/fairpact/fairpact/internal/database"
+	"github.com/fairpact/fairpact/internal/translog"
+	"github.com/fairpact/fairpact/internal/verification"
+)
+
+type certificateReturnCommand struct {
+	Certificates []string `arg:"" help:"Certificate files, as parties got them: one of each leaf that is missing. Others do no harm."`
+	Keys         string   `required:"" placeholder:"FILE" help:"The key set: the answer of GET /v1/pubkeys."`
+	TreeHead     string   `required:"" placeholder:"FILE" help:"The newest tree head that anybody was answered: the answer of GET /v1/log/tree-head."`
+	DatabaseURL  string   `env:"DATABASE_URL" required:"" help:"Postgres of the log."`
+}
+
+func (certificateReturnCommand) Help() string {
+	return `A database that was restored from a backup lacks the newest leaves of the log, and the fork guard refuses to sign
+until it has them. Stop deal-api and deadline-worker, collect the certificates that were issued since, and run this. It
+verifies every signature, requires that the certificates continue the log without a gap up to the tree head and lead to its
+root, and adds them all or none. Then run "certificate adopt" for each deal that the database has. Running it again does
+nothing. See runbooks/restore.md.
+
+Example:
+
+    export DATABASE_URL=postgres://fairpact@db/fairpact
+    fairpactctl certificate return certs/*.json --tree-head head.json --keys pubkeys.json`
+}
+
+func (a certificateReturnCommand) Run(ctx context.Context, t *terminal) error {
+	var leaves []translog.TaggedLeaf
+	var head translog.TreeHead
+	for _, path := range a.Certificates {
+		evidence, err := verifyCommand{Certificate: path, Keys: a.Keys, TreeHead: a.TreeHead}.gather(ctx, t, true)
+		if err != nil {
+			return err
+		}
+		if err := notALeaf(verification.Verify(evidence)); err != nil {
+			return refusal{fmt.Errorf("%s: %w", path, err)}
+		}
+		if err := json.Unmarshal(canon.Encode(evidence.TreeHead), &head); err != nil {
+			return err
+		}
+		members := evidence.Certificate.(map[string]any) // a certificate of the right shape
+		leaf := members["log_proof"].(map[string]any)["leaf_index"].(int64)
+		dealID := members["deal_id"].(string)
+		delete(members, "signature")
+		delete(members, "log_proof")
+		leaves = append(leaves, translog.TaggedLeaf{Index: leaf, Entry: certificate.Entry(canon.Encode(members)), Tag: certificate.Tag(dealID)})
+	}
+	log, err := database.Open(ctx, a.DatabaseURL, 1)
+	if err != nil {
+		return err
+	}
+	defer database.Close(log)
+	returned, err := translog.Return(ctx, log, leaves, head)
+	if errors.Is(err, translog.ErrRefused) {
+		return refusal{err}
+	}
+	if err != nil {
+		return err
+	}
+	if t.json {
+		return t.value(map[string]any{"returned": returned, "tree_size": head.TreeSize})
+	}
+	t.line("%d leaves are back: the log has the %d of the tree head, and its root", returned, head.TreeSize)
+	return nil
+}
+
+// notALeaf returns what is wrong with a certificate, whatever its inclusion proof:
+// that leads to the head of its own time, which the log may have lost. The caller
+// MUST hold it against the log's own leaf instead.
+func notALeaf(report verification.Report) error {
+	for _, check := range report.Checks {
+		if !check.OK && !slices.Contains([]string{verification.TreeSize, verification.MerkleInclusion}, check.Name) {
+			return fmt.Errorf("%s: %s", check.Name, check.Detail)
+		}
+	}
+	return nil
+}
