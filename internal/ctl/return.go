@@ -26,7 +26,7 @@ func (certificateReturnCommand) Help() string {
 until it has them. Stop deal-api and deadline-worker, collect the certificates that were issued since, and run this. It
 verifies every signature, requires that the certificates continue the log without a gap up to the tree head and lead to its
 root, and adds them all or none. Then run "certificate adopt" for each deal that the database has. Running it again does
-nothing. See runbooks/restore.md.
+nothing. See runbooks/restore.md, "Return lost leaves".
 
 Example:
 
