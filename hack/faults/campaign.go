@@ -85,7 +85,7 @@ func (c *campaign) disturb(ctx context.Context, length time.Duration) error {
 	began := time.Now()
 	playing, stop := context.WithTimeout(ctx, length+c.bound)
 	defer stop()
-	var all errgroup.Group
+	all, ctx := errgroup.WithContext(ctx) // a fault that cannot be lifted ends the run
 	for i := range players {
 		all.Go(func() error {
 			random := rand.New(rand.NewPCG(c.seed, uint64(i)+2))

@@ -9,9 +9,12 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"encoding/asn1"
+	"errors"
 	"math/big"
 	"net"
 	"sync"
+	"syscall"
+	"time"
 )
 
 // Fault is a way to misbehave. A server that has no such field in its protocol
@@ -67,6 +70,11 @@ func (s *server) start(serve func(net.Listener) (stop func())) error {
 
 func (s *server) listen() error {
 	l, err := net.Listen("tcp", s.address)
+	// After Down, another process's connection may sit on the port for a while.
+	for until := time.Now().Add(30 * time.Second); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(until); {
+		time.Sleep(50 * time.Millisecond)
+		l, err = net.Listen("tcp", s.address)
+	}
 	if err != nil {
 		return err
 	}
