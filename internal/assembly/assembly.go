@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/fairpact/fairpact/internal/beacon"
@@ -20,6 +21,7 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/store"
 	"github.com/fairpact/fairpact/internal/translog"
+	"github.com/fairpact/fairpact/internal/waiting"
 )
 
 // Config is the settings that deal-api and deadline-worker share.
@@ -52,6 +54,7 @@ type Parts struct {
 	Guard  *idempotency.Guard
 	Store  *store.Store
 	Redis  *ephemeral.Redis
+	Waits  *waiting.Hub // of the calls of this process; see ServeWaits
 	Signer *signing.Ring
 	Keys   *signing.KeySet
 
@@ -102,6 +105,7 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	if err := escrow.CheckSecret(ctx, p.Store, secret); err != nil {
 		return nil, err
 	}
+	p.Waits = waiting.New(p.Store.Marks, p.Redis.Announce, logger)
 	log := translog.NewClient(c.LogAppendURL, c.LogReadURL, appendSecret)
 	p.watch = keywatch.New(p.Keys)
 	log.Check = p.watch.Check
@@ -111,9 +115,22 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	relays := beacon.NewClient(chain, c.BeaconRelays, &http.Client{Timeout: 10 * time.Second})
 	p.Guard = idempotency.New(p.Store, p.Redis, secret)
 	p.Escrow = escrow.New(p.Store, secret, p.Signer, p.Keys, log, relays,
-		escrow.Options{EntropyWindow: c.EntropyWindow, StrictBeacon: c.StrictBeacon, OpenUnits: c.OpenUnits}, logger)
+		escrow.Options{EntropyWindow: c.EntropyWindow, StrictBeacon: c.StrictBeacon, OpenUnits: c.OpenUnits, Waits: p.Waits}, logger)
 	logger.Info("signing key", "pubkey", p.Keys.Current(), "custody", p.Signer.Custody(), "ephemeral", p.Signer.Ephemeral())
 	return p, nil
+}
+
+// ServeWaits wakes the calls of this process that wait for a deal, until stop is
+// called.
+func (p *Parts) ServeWaits() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var loops sync.WaitGroup
+	loops.Go(func() { p.Waits.Run(ctx) })
+	loops.Go(func() { p.Redis.Listen(ctx, p.Waits.Heard, p.Waits.Connected) })
+	return func() {
+		cancel()
+		loops.Wait()
+	}
 }
 
 // Ready returns an error where the database does not answer, is sealed under

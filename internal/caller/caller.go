@@ -49,7 +49,7 @@ func (p *Policy) MayTakeKey(ctx context.Context, address string) error {
 	if p.KeysPerMinute <= 0 {
 		return nil
 	}
-	wait, ok := p.Limiter.Allow(ctx, "keys:"+network(address), p.KeysPerMinute, 1)
+	wait, ok := p.Limiter.Allow(ctx, "keys:"+Network(address), p.KeysPerMinute, 1)
 	if ok {
 		return nil
 	}
@@ -80,9 +80,9 @@ func parseHop(text string) (netip.Addr, bool) {
 	return hop.Addr(), err == nil
 }
 
-// network is what one caller can be expected to hold: an IPv4 address, or the
+// Network is what one caller can be expected to hold: an IPv4 address, or the
 // /64 of an IPv6 one.
-func network(address string) string {
+func Network(address string) string {
 	a, err := netip.ParseAddr(address)
 	if err != nil || a.Is4() {
 		return address

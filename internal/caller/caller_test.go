@@ -61,7 +61,7 @@ func TestNetwork(t *testing.T) {
 	for address, want := range map[string]string{
 		"192.0.2.7": "192.0.2.7", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64", "not an address": "not an address",
 	} {
-		if got := network(address); got != want {
+		if got := Network(address); got != want {
 			t.Errorf("%s: %s, want %s", address, got, want)
 		}
 	}

@@ -41,7 +41,7 @@ func (d Deal) Reveal(p Party, now int64) *problem.Error {
 	case d.Phase == Committing && !p.Committed:
 		return problem.New(problem.CommitsMissing, "party %d has not committed; call %s before commit_deadline %d", p.Index, d.call(problem.Commit), d.CommitDeadline)
 	case d.Phase == Committing:
-		return problem.New(problem.CommitsMissing, "%d of %d parties have committed; poll %s until its state is REVEALING, then reveal", d.Commits, d.Parties, d.call(problem.ReadDeal))
+		return problem.New(problem.CommitsMissing, "%d of %d parties have committed; follow %s until its state is REVEALING, then reveal", d.Commits, d.Parties, d.call(problem.ReadDeal))
 	case now >= d.RevealDeadline:
 		return problem.New(problem.DeadlinePassed, "reveal_deadline %d has passed (now %d); create a new deal with %s", d.RevealDeadline, now, d.call(problem.CreateDeal))
 	}

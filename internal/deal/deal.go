@@ -36,6 +36,9 @@ const (
 	Cancelled  State = "CANCELLED"
 )
 
+// States are all of them.
+var States = []State{Open, Committing, Revealing, Computed, Certified, Void, Expired, Cancelled}
+
 // DrawDelay is how many seconds after the later of the last reveal and the
 // beacon round's time the worker draws by itself.
 const DrawDelay = 60
@@ -126,6 +129,16 @@ func (d Deal) DueAt() (int64, bool) {
 		return min(d.DrawAt(), d.ExpiresAt()), true
 	}
 	return 0, false
+}
+
+// LookAt is the time by which to look at the deal again, however little has
+// happened to it: its next deadline, the time from which it can be drawn, or when
+// the worker draws it. It is false where the clock brings nothing more.
+func (d Deal) LookAt(now int64) (int64, bool) {
+	if d.Random && d.AllRevealed() && now < d.RoundTime {
+		return d.RoundTime, true
+	}
+	return d.DueAt()
 }
 
 // DrawAt is when the worker draws a random.v1 deal that nobody has asked for.

@@ -36,6 +36,29 @@ func ended(phase State) Deal {
 
 var endedPhases = []State{Computed, Certified, Void, Expired, Cancelled}
 
+// Who waits looks again when a deadline passes, when the deal can be drawn, and
+// when the worker draws it.
+func TestLookAt(t *testing.T) {
+	for _, row := range []struct {
+		what string
+		deal Deal
+		now  int64
+		want int64 // 0: nothing more to come
+	}{
+		{"commits are missing", committing(1), 50, 100},
+		{"reveals are missing", revealing(1), 150, 200},
+		{"reveals are missing of a draw", drawing(1), 150, 200},
+		{"the round is not out", drawing(2), 150, 300},
+		{"the round is out", drawing(2), 300, 300 + DrawDelay},
+		{"computed", ended(Computed), 150, 0},
+		{"cancelled", ended(Cancelled), 50, 0},
+	} {
+		if at, more := row.deal.LookAt(row.now); at != row.want || more != (row.want != 0) {
+			t.Errorf("%s: %d %v, want %d", row.what, at, more, row.want)
+		}
+	}
+}
+
 // SPEC 3, the rows that a clock or a last party brings about.
 func TestNext(t *testing.T) {
 	for _, row := range []struct {

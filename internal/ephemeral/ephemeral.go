@@ -36,8 +36,11 @@ type Redis struct {
 	timeout time.Duration                     // of one command
 	// downUntil is the time (unix nanoseconds) before which Redis is not asked.
 	downUntil atomic.Int64
-	stop      context.CancelFunc // of the watch
-	watching  sync.WaitGroup
+
+	name          string      // of this process among those that announce
+	announcements chan string // deals
+	stop          context.CancelFunc
+	loops         sync.WaitGroup
 }
 
 // Open makes a client of a URL; see connect for its forms. It fails on a malformed
@@ -51,10 +54,14 @@ func Open(url string) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Redis{client: client, limiter: redis_rate.NewLimiter(client), local: local, timeout: timeout}
-	var watched context.Context
-	watched, r.stop = context.WithCancel(context.Background())
-	r.watching.Go(func() { r.watch(watched) })
+	r := &Redis{
+		client: client, limiter: redis_rate.NewLimiter(client), local: local, timeout: timeout,
+		name: rand.Text(), announcements: make(chan string, maxChanges),
+	}
+	var running context.Context
+	running, r.stop = context.WithCancel(context.Background())
+	r.loops.Go(func() { r.watch(running) })
+	r.loops.Go(func() { r.announce(running) })
 	return r, nil
 }
 
@@ -71,7 +78,7 @@ func (m messages) Printf(ctx context.Context, format string, args ...any) {
 // Close ends all connections.
 func (r *Redis) Close() error {
 	r.stop()
-	r.watching.Wait()
+	r.loops.Wait()
 	return r.client.Close()
 }
 

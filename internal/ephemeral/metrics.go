@@ -17,6 +17,9 @@ var (
 	failures = promauto.NewCounter(prometheus.CounterOpts{
 		Name: "fairpact_redis_errors_total", Help: "Redis commands that failed; no call fails because of them.",
 	})
+	dropped = promauto.NewCounter(prometheus.CounterOpts{
+		Name: "fairpact_announcements_dropped_total", Help: "Changes of deals that were not announced to other processes; calls that wait there are answered some seconds late.",
+	})
 )
 
 // watch asks Redis now and then whether it is there, as an idle process asks

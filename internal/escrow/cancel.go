@@ -30,7 +30,7 @@ func (s *Service) Cancel(ctx context.Context, a Access, rec *idempotency.Record)
 			return Cancelled{}, err
 		}
 		if done {
-			s.noteEnd(ctx, &store.Ending{To: deal.Cancelled})
+			s.noteEnd(ctx, &store.Ending{DealID: a.deal.DealID, To: deal.Cancelled})
 			return answer, nil
 		}
 		refused := s.refused(ctx, initiator, func(d deal.Deal, p deal.Party, _ int64) *problem.Error { return d.Cancel(p.Committed) })

@@ -72,7 +72,7 @@ func (s *Service) certificateOfDue(ctx context.Context, a Access) (*store.Certif
 	case d.Random && d.AllRevealed() && now.Now >= d.RoundTime:
 		return nil, problem.New(problem.CertNotReady, "all have revealed and the beacon round is out; draw with %s", a.call(problem.Draw))
 	}
-	return nil, problem.New(problem.CertNotReady, "the deal is %s; a certificate is issued when it ends: poll %s", d.State(), a.call(problem.ReadDeal))
+	return nil, problem.New(problem.CertNotReady, "the deal is %s; a certificate is issued when it ends: ask again with a wait (45 s at most), or follow %s", d.State(), a.call(problem.ReadDeal))
 }
 
 // issuePending issues a pending certificate in the caller's own time, or says what it

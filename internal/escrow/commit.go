@@ -29,6 +29,7 @@ func (s *Service) Commit(ctx context.Context, a Access, commitment [32]byte, rec
 		}
 		if done.Done {
 			crash.Point("escrow.committed")
+			s.options.Waits.Changed(a.deal.DealID)
 			s.commitments.Add(seat{a.deal.DealID, a.party}, commitment, len(a.deal.DealID))
 			if done.All {
 				return a.committed(deal.Revealing), nil

@@ -42,7 +42,7 @@ func TestEntropy(t *testing.T) {
 		t.Errorf("a round that is due in two hours: retry after %d", p.RetryAfter)
 	}
 	early := g.certificate(t, h.replica()).refused(t, problem.CertNotReady)
-	if text, want := early.In(rest.REST), "poll GET /v1/deals/"+g.id; !strings.HasSuffix(text, want) {
+	if text, want := early.In(rest.REST), "follow GET /v1/deals/"+g.id; !strings.HasSuffix(text, want) {
 		t.Errorf("%s; want %s", text, want)
 	}
 	if v := g.view(t, h.replica()); v.State != deal.Revealing || v.RevealsClosedAt == nil || v.ComputedAt != nil {

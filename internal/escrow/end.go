@@ -191,5 +191,6 @@ func certificateOf(e *store.Ending) *store.Certificate {
 
 func (s *Service) noteEnd(ctx context.Context, e *store.Ending) {
 	endedBy[e.To].Inc()
+	s.options.Waits.Changed(e.DealID)
 	s.logger.InfoContext(ctx, "deal ended", "state", e.To, "void_flakers", len(e.VoidFlakers))
 }

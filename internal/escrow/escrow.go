@@ -43,6 +43,7 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/store"
 	"github.com/fairpact/fairpact/internal/translog"
+	"github.com/fairpact/fairpact/internal/waiting"
 )
 
 // Signer signs a SHA-256 digest with the deployment key and returns `<scheme>:<hex>`.
@@ -76,6 +77,7 @@ type Options struct {
 	EntropyWindow time.Duration // until an unpinned random.v1 deal is EXPIRED
 	StrictBeacon  bool          // refuse rounds that are out before the reveals close
 	OpenUnits     int           // that the open deals of one API key may cost, see Declared.Units; 0: no limit
+	Waits         *waiting.Hub  // of this process; nil: one that no other process announces to
 }
 
 // Service is the use cases over their parts. It is safe for concurrent use.
@@ -124,6 +126,9 @@ const issueBound = 3 * time.Second // what issuing may add to a reveal or entrop
 
 // New wires the use cases.
 func New(s *store.Store, secret *sealing.Secret, signer Signer, keys Keys, log Log, b Beacon, o Options, logger *slog.Logger) *Service {
+	if o.Waits == nil {
+		o.Waits = waiting.New(s.Marks, nil, logger)
+	}
 	return &Service{
 		store: s, secret: secret, signer: signer, keys: keys, log: log, beacon: b, options: o, logger: logger,
 		apiKeys:     cache.New[hash, *account](smallCache),

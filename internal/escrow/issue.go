@@ -102,6 +102,7 @@ func (s *Service) issueOnce(ctx context.Context, c *store.Certificate) error {
 	}
 	if published {
 		certificatesIssued.Inc()
+		s.options.Waits.Changed(c.DealID)
 	}
 	crash.Point("escrow.published")
 	return nil

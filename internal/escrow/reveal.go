@@ -60,6 +60,7 @@ func (s *Service) Reveal(ctx context.Context, a Access, o Opening, rec *idempote
 			return s.afterLastReveal(ctx, a, done.Inputs)
 		case done.Done:
 			crash.Point("escrow.revealed")
+			s.options.Waits.Changed(a.deal.DealID)
 			raise(&a.deal.revealed, done.Missing)
 			return a.revealed(deal.Revealing, nil), nil
 		}
@@ -130,6 +131,7 @@ func saltHint(salt string) string {
 // afterLastReveal ends the deal, unless it waits for its beacon round.
 func (s *Service) afterLastReveal(ctx context.Context, a Access, inputs *store.Snapshot) (Revealed, error) {
 	if a.deal.RoundTime != nil {
+		s.options.Waits.Changed(a.deal.DealID)
 		return a.revealed(deal.Revealing, nil), nil
 	}
 	now, err := s.endDeal(ctx, a.deal, deal.Compute, nil, inputs)

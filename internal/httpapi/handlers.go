@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/fairpact/fairpact/internal/answer"
@@ -147,9 +148,16 @@ func (a *API) view(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	view, err := a.Escrow.View(r.Context(), access)
+	wait, err := a.wait(r)
 	if err != nil {
 		return nil, err
+	}
+	view, err := a.Escrow.ViewAfter(r.Context(), access, wait)
+	if err != nil {
+		return nil, err
+	}
+	if at, more := a.Escrow.LookAt(view); more {
+		w.Header().Set(nextLook, strconv.FormatInt(at, 10))
 	}
 	for _, caution := range view.Cautions() {
 		w.Header().Add("Fairpact-Caution", caution)
@@ -162,7 +170,11 @@ func (a *API) certificate(_ http.ResponseWriter, r *http.Request) ([]byte, error
 	if err != nil {
 		return nil, err
 	}
-	issued, err := a.Escrow.Certificate(r.Context(), access)
+	wait, err := a.wait(r)
+	if err != nil {
+		return nil, err
+	}
+	issued, err := a.Escrow.CertificateAfter(r.Context(), access, wait, func() (escrow.Issued, error) { return a.Escrow.Certificate(r.Context(), access) })
 	if err != nil {
 		return nil, err
 	}

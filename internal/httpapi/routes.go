@@ -132,13 +132,17 @@ func logProxy(readURL string) (http.HandlerFunc, error) {
 
 // observed logs each call by its route, never with a header, query or body, and
 // what fails or is refused for its rate at a level that is shown, once a minute;
-// turns a panic into a 500, and bounds what a call waits for: a database that
-// hangs is out of reach.
+// turns a panic into a 500, and bounds what a call takes beside its wait for a change:
+// a database that hangs is out of reach.
 func (a *API) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		r, call := telemetry.Begin(w, r, true)
-		ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
+		wait := waitOf(r)
+		if wait > 0 {
+			_ = http.NewResponseController(w).SetWriteDeadline(began.Add(writeTimeout + wait)) // a writer without a connection has none
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), limits.CallTime+wait)
 		defer cancel()
 		r = r.WithContext(ctx)
 		w.Header().Set("X-Content-Type-Options", "nosniff")

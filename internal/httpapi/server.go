@@ -8,8 +8,7 @@ import (
 
 const (
 	readTimeout  = 30 * time.Second
-	callTimeout  = 35 * time.Second // longer than a body may take, shorter than its answer
-	writeTimeout = 60 * time.Second
+	writeTimeout = 60 * time.Second // longer than limits.CallTime
 )
 
 // Server bounds what a slow or greedy client can hold.

@@ -29,6 +29,8 @@ const smallest = 4096
 // strong tag names one representation (RFC 9110 8.8.3.3).
 const suffix = "-gzip"
 
+const tagBytes = 18 // of the body's SHA-256
+
 // The fastest level: of 10,000 commitments, which are random, the others save
 // nothing more and take ten times as long.
 var compressed = func() func(http.Handler) http.HandlerFunc {
@@ -60,8 +62,7 @@ func Handler(control string, next http.Handler) http.HandlerFunc {
 			kept.send(w)
 			return
 		}
-		sum := sha256.Sum256(kept.body.Bytes())
-		tag := base64.RawURLEncoding.EncodeToString(sum[:18])
+		tag := Tag(kept.body.Bytes())
 		w.Header().Set("Cache-Control", control)
 		w.Header().Set("ETag", `"`+tag+`"`)
 		if known, ok := match(r.Header.Values("If-None-Match"), tag); ok {
@@ -73,6 +74,22 @@ func Handler(control string, next http.Handler) http.HandlerFunc {
 		}
 		kept.send(w)
 	}))
+}
+
+// Tag is the tag of a body, as Handler answers it in quotes.
+func Tag(body []byte) string {
+	sum := sha256.Sum256(body)
+	return base64.RawURLEncoding.EncodeToString(sum[:tagBytes])
+}
+
+// Known returns the tag that a caller sent back as it was answered, of compressed
+// bytes or of plain ones; empty where it has not the form of one.
+func Known(sent string) string {
+	tag := strings.TrimSuffix(strings.Trim(strings.TrimPrefix(sent, "W/"), `"`), suffix)
+	if sum, err := base64.RawURLEncoding.DecodeString(tag); err != nil || len(sum) != tagBytes {
+		return ""
+	}
+	return tag
 }
 
 // match finds the tag, plain or compressed, among those that the caller has.

@@ -27,6 +27,9 @@ const (
 	turnTime    = 5 * time.Second  // that large work waits for its turn
 )
 
+// CallTime bounds what a call may take, beside what it waits for others.
+const CallTime = 35 * time.Second // longer than a body may take, shorter than its answer
+
 // Process holds the bounds of one process.
 type Process struct {
 	known, strangers room
@@ -119,6 +122,14 @@ func Answer(ctx context.Context, bytes int) error {
 	}
 	c.answer += more
 	return nil
+}
+
+// Wait lets go of what the call in ctx holds, its turn and its body, before it
+// waits for others. The body MUST have been read.
+func Wait(ctx context.Context) {
+	if c, ok := ctx.Value(callKey{}).(*Call); ok {
+		c.Written()
+	}
 }
 
 // Rest ends the turn of the call in ctx before it asks another server; Turn gets it

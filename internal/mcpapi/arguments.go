@@ -2,14 +2,20 @@ package mcpapi
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/fairpact/fairpact/internal/caller"
 	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/deal"
+	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/idempotency"
 	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/waiting"
 )
 
 // arguments are a call's arguments as package canon reads them. As in REST
@@ -30,6 +36,32 @@ func parseArguments(raw []byte) (arguments, error) {
 		return nil, problem.New(problem.InvalidRequest, "the tool's arguments must be one JSON object")
 	}
 	return object, nil
+}
+
+// wait is how long the call may wait for a change; 0: not at all.
+func (a arguments) wait() (time.Duration, error) {
+	if a["wait_seconds"] == nil {
+		return 0, nil
+	}
+	seconds, ok := a["wait_seconds"].(int64)
+	if longest := int64(waiting.Longest / time.Second); !ok || seconds < 0 || seconds > longest {
+		return 0, problem.New(problem.InvalidRequest, "wait_seconds must be a whole number of seconds, at most %d; left out or 0: do not wait", longest)
+	}
+	return time.Duration(seconds) * time.Second, nil
+}
+
+// waitSince is the wait and the state that it waits to see the end of.
+func (a arguments) waitSince(ctx context.Context) (escrow.Wait, error) {
+	long, err := a.wait()
+	wait := escrow.Wait{For: long, Network: caller.Network(callerAddress(ctx))}
+	if err != nil || a["since"] == nil {
+		return wait, err
+	}
+	since, _ := a["since"].(string)
+	if wait.State = deal.State(since); !slices.Contains(deal.States, wait.State) {
+		return wait, problem.New(problem.InvalidRequest, "since must be the state that you saw last, one of %v", deal.States)
+	}
+	return wait, nil
 }
 
 // quoted adds to a refusal what agents often get wrong: an object or array sent

@@ -46,13 +46,25 @@ type front struct {
 	sdk     http.Handler
 }
 
-type addressKey struct{}
+// origin is what a tool knows of its HTTP request. The SDK runs tools on a context
+// that does not end with the request's.
+type origin struct {
+	address string // the network address that the call came from
+	ctx     context.Context
+}
+
+type originKey struct{}
+
+func originOf(ctx context.Context) origin {
+	from, ok := ctx.Value(originKey{}).(origin)
+	if !ok {
+		return origin{ctx: ctx}
+	}
+	return from
+}
 
 // callerAddress is the network address that a call came from.
-func callerAddress(ctx context.Context) string {
-	address, _ := ctx.Value(addressKey{}).(string)
-	return address
-}
+func callerAddress(ctx context.Context) string { return originOf(ctx).address }
 
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
@@ -128,7 +140,7 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 		m.fault(w, status, wireError{Code: jsonrpc.CodeMethodNotFound}, problem.New(problem.NotFound, "this server has no such method; it has %s", strings.Join(methods, ", ")))
 		return
 	}
-	r = r.Clone(context.WithValue(r.Context(), addressKey{}, f.address(r)))
+	r = r.Clone(context.WithValue(r.Context(), originKey{}, origin{f.address(r), r.Context()}))
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	// As in REST a body is read as JSON whatever it is called, and there are
 	// only JSON answers to accept.

@@ -27,6 +27,7 @@ import (
 	"github.com/fairpact/fairpact/internal/caller"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/idempotency"
+	"github.com/fairpact/fairpact/internal/limits"
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/telemetry"
 	"github.com/fairpact/fairpact/internal/wire"
@@ -105,7 +106,7 @@ func (s *server) handler(t tool) mcp.ToolHandler {
 				code = problem.Internal
 				result = refusal(problem.From(fmt.Errorf("panic")))
 			}
-			measured.call(code, time.Since(began))
+			measured.call(code, telemetry.Took(ctx, began))
 			if code != "" {
 				span.SetAttributes(attribute.String("error.type", string(code)))
 			}
@@ -136,6 +137,10 @@ func (s *server) call(ctx context.Context, t tool, raw []byte) (result, error) {
 	if err := args.known(t); err != nil {
 		return result{}, err
 	}
+	wait, _ := args.wait() // its tool refuses a wrong one
+	ctx, cancel := context.WithTimeout(ctx, limits.CallTime+wait)
+	defer cancel()
+	defer context.AfterFunc(originOf(ctx).ctx, cancel)() // nobody is there any more
 	done, err := t.run(s, ctx, args)
 	return done, args.quoted(err)
 }

@@ -15,7 +15,7 @@ var (
 		Name: "fairpact_mcp_tool_calls_total", Help: "Tool calls by outcome: ok, refused (the caller can correct the call) or failed (a fault of the service).",
 	}, []string{"tool", "outcome"})
 	toolDurations = promauto.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "fairpact_mcp_tool_duration_seconds", Help: "Time to answer a tool call.", Buckets: telemetry.Seconds,
+		Name: "fairpact_mcp_tool_duration_seconds", Help: "Time to answer a tool call, without what it waited for a change of its deal.", Buckets: telemetry.Seconds,
 	}, []string{"tool"})
 )
 

@@ -14,6 +14,7 @@ import (
 	pact "github.com/fairpact/fairpact/internal/certificate"
 	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/waiting"
 )
 
 // The next steps below are advice made of a result. They decide nothing.
@@ -28,6 +29,7 @@ const (
 	yourSalt       = "<the salt that you committed with>"
 	strongSalt     = 32      // hex digits of 16 random bytes
 	maxEchoed      = 1 << 10 // bytes of an input that is said back
+	maxWait        = int(waiting.Longest / time.Second)
 )
 
 const examples = "Change the example's values to yours."
@@ -101,19 +103,21 @@ func afterCommit(token string, c escrow.Committed) next {
 	if c.State == deal.Revealing {
 		return reveal(c.DealID, token, "all have committed. Reveal before reveal_deadline.")
 	}
-	return poll(c.DealID, "invite_token", token, "you have committed; the others have not all. Ask every few seconds until state is REVEALING, then call reveal_input before reveal_deadline: who commits and does not reveal is named a flaker.")
+	return poll(c.DealID, "invite_token", token, c.State, "you have committed; the others have not all. Wait until state is REVEALING, then call reveal_input before reveal_deadline: who commits and does not reveal is named a flaker.")
 }
 
 func reveal(dealID, token, why string) next {
 	return next{"reveal_input", fields{"deal_id": dealID, "invite_token": token, "input": fields{"<member>": "<the input object that you committed to>"}, "salt": yourSalt}, why}
 }
 
-func poll(dealID, credentialName, credential, why string) next {
-	return next{"get_deal", fields{"deal_id": dealID, credentialName: credential}, why}
+// poll waits for the deal to leave a state.
+func poll(dealID, credentialName, credential string, since deal.State, why string) next {
+	return next{"get_deal", fields{"deal_id": dealID, credentialName: credential, "wait_seconds": maxWait, "since": since},
+		why + " This call answers when the state has changed; where it answers that nothing has, make it again."}
 }
 
 func certificate(dealID, token, why string) next {
-	return next{"get_certificate", fields{"deal_id": dealID, "invite_token": token}, why}
+	return next{"get_certificate", fields{"deal_id": dealID, "invite_token": token, "wait_seconds": maxWait}, why}
 }
 
 func afterReveal(token string, r escrow.Revealed) next {
@@ -123,7 +127,7 @@ func afterReveal(token string, r escrow.Revealed) next {
 	case deal.Void:
 		return certificate(r.DealID, token, "the deal is VOID. Its certificate names who caused that.")
 	}
-	return poll(r.DealID, "invite_token", token, "you have revealed; the deal has not ended. Ask every few seconds until state is COMPUTED or VOID. A deal with a beacon_round waits for you once all have revealed: call get_certificate when its beacon round is out.")
+	return poll(r.DealID, "invite_token", token, r.State, "you have revealed; the deal has not ended. Wait until state is COMPUTED or VOID. A deal with a beacon_round waits for you once all have revealed: get_certificate draws it.")
 }
 
 func afterView(credential string, party int, v escrow.View) next {
@@ -141,18 +145,18 @@ func afterView(credential string, party int, v escrow.View) next {
 			return next{"commit_input", fields{"deal_id": dealID, "invite_token": credential, "commitment": yourCommitment},
 				who + cautions(v.Deal) + "You have to commit before commit_deadline" + left(v.CommitDeadline) + ": " + howToCommit(v.Algorithm, dealID)}
 		}
-		return poll(dealID, name, credential, who+"Ask every few seconds until state is REVEALING, which waits for "+missing(parties, committed)+" to commit by commit_deadline"+left(v.CommitDeadline)+".")
+		return poll(dealID, name, credential, v.State, who+"Wait until state is REVEALING: "+missing(parties, committed)+" must commit by commit_deadline"+left(v.CommitDeadline)+".")
 	case deal.Revealing:
 		waiting := missing(parties, revealed)
 		switch {
 		case !initiator && !revealed(party):
 			return reveal(dealID, credential, who+"All have committed. Reveal before reveal_deadline"+left(v.RevealDeadline)+".")
 		case waiting != "":
-			return poll(dealID, name, credential, who+"Ask every few seconds; the deal waits for "+waiting+" to reveal by reveal_deadline"+left(v.RevealDeadline)+".")
+			return poll(dealID, name, credential, v.State, who+"The deal waits for "+waiting+" to reveal by reveal_deadline"+left(v.RevealDeadline)+".")
 		case initiator:
-			return poll(dealID, name, credential, who+"All have revealed. The draw is made once the beacon round is out: by the first party that calls get_certificate, or by the service a minute later.")
+			return poll(dealID, name, credential, v.State, who+"All have revealed. The draw is made once the beacon round is out: by the first party that calls get_certificate, or by the service a minute later.")
 		}
-		return certificate(dealID, credential, who+"All have revealed. This call draws as soon as the beacon round is out, and says when that is.")
+		return certificate(dealID, credential, who+"All have revealed. This call waits for the beacon round and draws as soon as it is out; where it says CERT_NOT_READY, call it again when that says.")
 	case deal.Expired, deal.Cancelled:
 		return next{"create_deal", exampleDeal("<API_KEY>"), "the deal is " + string(v.State) + " and has no certificate. Create a new deal if there is still something to settle. " + examples}
 	}
@@ -160,7 +164,7 @@ func afterView(credential string, party int, v escrow.View) next {
 		return next{"verify_certificate", fields{"cert_id": *v.CertificateID}, who + "The deal has ended. Parties fetch the certificate with get_certificate and their invite token; anyone can verify it."}
 	}
 	if initiator {
-		return poll(dealID, name, credential, who+"The deal has ended and its certificate is being issued: ask again until certificate_id is there.")
+		return poll(dealID, name, credential, v.State, who+"The deal has ended and its certificate is being issued: wait until certificate_id is there.")
 	}
 	return certificate(dealID, credential, who+"The deal has ended. Fetch the signed certificate.")
 }

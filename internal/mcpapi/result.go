@@ -12,16 +12,24 @@ import (
 
 // Members of a result's _meta.
 const (
-	metaNext  = "fairpact/next"  // the next call: {tool, arguments, why}
-	metaError = "fairpact/error" // {code, status, retry_after}: status as in REST, retry_after in seconds
+	metaNext   = "fairpact/next"    // the next call: {tool, arguments, why}
+	metaLookAt = "fairpact/look_at" // unix seconds: by when to look at the deal again, however little has happened
+	metaError  = "fairpact/error"   // {code, status, retry_after}: status as in REST, retry_after in seconds
 )
 
 // success carries a REST body three ways: as structuredContent and as text for
 // the reader of either, and beside it what to do next.
 func success(r result) *mcp.CallToolResult {
+	meta, text := mcp.Meta{metaNext: r.next}, r.next.text()
+	if r.lookAt > 0 {
+		meta[metaLookAt] = r.lookAt
+	}
+	if _, waits := r.next.Arguments["wait_seconds"]; waits && r.lookAt > 0 {
+		text += "\nSomething happens" + left(r.lookAt) + " at the latest, by itself: until then wait with this call, or sleep outside the model."
+	}
 	return &mcp.CallToolResult{
-		Meta:              mcp.Meta{metaNext: r.next},
-		Content:           []mcp.Content{&mcp.TextContent{Text: string(r.body)}, &mcp.TextContent{Text: r.next.text()}},
+		Meta:              meta,
+		Content:           []mcp.Content{&mcp.TextContent{Text: string(r.body)}, &mcp.TextContent{Text: text}},
 		StructuredContent: json.RawMessage(r.body),
 	}
 }

@@ -89,8 +89,9 @@ const copies = 4
 
 // result is a tool's answer: the REST body, and what to do next.
 type result struct {
-	body []byte
-	next next
+	body   []byte
+	next   next
+	lookAt int64 // unix seconds: by when to look at the deal again; 0: nothing will change
 }
 
 // encoded writes what a use case answered; advise says what to do next.
@@ -99,7 +100,7 @@ func encoded[T any](v T, err error, advise func(T) next) (result, error) {
 		return result{}, err
 	}
 	body, err := wire.Encode(v)
-	return result{body, advise(v)}, err
+	return result{body: body, next: advise(v)}, err
 }
 
 // request is the call as idempotency sees it. but are the arguments that REST
@@ -129,7 +130,7 @@ func (s *server) createKey(ctx context.Context, args arguments) (result, error) 
 }
 
 func (s *server) listAlgorithms(context.Context, arguments) (result, error) {
-	return result{s.catalogue, afterCatalogue()}, nil
+	return result{body: s.catalogue, next: afterCatalogue()}, nil
 }
 
 func (s *server) createDeal(ctx context.Context, args arguments) (result, error) {
@@ -260,7 +261,11 @@ func (s *server) getDeal(ctx context.Context, args arguments) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	view, err := s.Escrow.View(ctx, access)
+	wait, err := args.waitSince(ctx)
+	if err != nil {
+		return result{}, err
+	}
+	view, err := s.Escrow.ViewAfter(ctx, access, wait)
 	if err != nil {
 		return result{}, err
 	}
@@ -268,7 +273,8 @@ func (s *server) getDeal(ctx context.Context, args arguments) (result, error) {
 	if err == nil {
 		err = limits.Answer(ctx, copies*len(body))
 	}
-	return result{body, afterView(credential, access.Party(), view)}, err
+	at, _ := s.Escrow.LookAt(view)
+	return result{body, afterView(credential, access.Party(), view), at}, err
 }
 
 // getCertificate draws a deal with a beacon round first, where that is due: an agent has
@@ -278,12 +284,18 @@ func (s *server) getCertificate(ctx context.Context, args arguments) (result, er
 	if err != nil {
 		return result{}, err
 	}
-	if access.Deal().RoundTime != nil {
-		if err := s.draw(ctx, access); err != nil {
-			return result{}, err
-		}
+	wait, err := args.waitSince(ctx)
+	if err != nil {
+		return result{}, err
 	}
-	issued, err := s.Escrow.Certificate(ctx, access)
+	issued, err := s.Escrow.CertificateAfter(ctx, access, wait, func() (escrow.Issued, error) {
+		if access.Deal().RoundTime != nil {
+			if err := s.draw(ctx, access); err != nil {
+				return escrow.Issued{}, err
+			}
+		}
+		return s.Escrow.Certificate(ctx, access)
+	})
 	if err != nil {
 		return result{}, err
 	}
@@ -291,7 +303,7 @@ func (s *server) getCertificate(ctx context.Context, args arguments) (result, er
 	if err == nil {
 		err = limits.Answer(ctx, copies*len(body))
 	}
-	return result{body, afterCertificate(issued)}, err
+	return result{body: body, next: afterCertificate(issued)}, err
 }
 
 // draw runs the entropy call and ignores errors that mean that there is nothing to

@@ -90,10 +90,10 @@ var Table = []Entry{
 	{IdempotencyInProgress, 409, "a request with this Idempotency-Key is still running"},
 	{TagTaken, 409, "on the private append port: the log has another certificate of the deal"},
 
-	{RateLimited, 429, "this address or API key has used up what it may take in a minute, or this API key what its open deals may cost"},
+	{RateLimited, 429, "this address or API key has used up what it may take in a minute, or this API key what its open deals may cost, or too many calls of its network wait"},
 	{Internal, 500, "an unforeseen fault inside the service"},
 	{BeaconUnavailable, 502, "no beacon relay gave a value that verifies"},
-	{Overloaded, 503, "more is being sent than this service takes at once"},
+	{Overloaded, 503, "more is being sent than this service takes at once, or too many calls wait"},
 	{Unavailable, 503, "the database is out of reach"},
 	{LogUnavailable, 503, "the transparency log is out of reach"},
 	{LogInconsistent, 503, "the log's stored nodes do not lead to its signed head, or a stored certificate does not verify"},

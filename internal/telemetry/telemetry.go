@@ -10,6 +10,7 @@
 package telemetry
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"sync"
@@ -38,7 +39,7 @@ var (
 		Name: "fairpact_http_requests_total", Help: "Calls by route pattern, method and status.",
 	}, []string{"route", "method", "status"})
 	durations = promauto.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "fairpact_http_request_duration_seconds", Help: "Time to answer a call.", Buckets: Seconds,
+		Name: "fairpact_http_request_duration_seconds", Help: "Time to answer a call, without what it waited for a change of its deal.", Buckets: Seconds,
 	}, []string{"route", "method"})
 	inFlight = promauto.NewGauge(prometheus.GaugeOpts{
 		Name: "fairpact_http_requests_in_flight", Help: "Calls under way.",
@@ -65,6 +66,7 @@ var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/telemetry")
 type Call struct {
 	began time.Time
 	span  trace.Span
+	ctx   context.Context
 }
 
 // Begin counts a call as under way and gives its request with what names it; End
@@ -77,7 +79,7 @@ func Begin(w http.ResponseWriter, r *http.Request, outside bool) (*http.Request,
 	w.Header().Set(RequestIDHeader, id)
 	ctx := WithRequestID(r.Context(), id)
 	if !Traced() {
-		return r.WithContext(ctx), Call{time.Now(), trace.SpanFromContext(ctx)} // a span that does nothing
+		return r.WithContext(ctx), Call{time.Now(), trace.SpanFromContext(ctx), ctx} // a span that does nothing
 	}
 	from := trace.SpanContextFromContext(otel.GetTextMapPropagator().Extract(ctx, propagation.HeaderCarrier(r.Header)))
 	from = from.WithTraceState(trace.TraceState{}) // free text
@@ -90,7 +92,7 @@ func Begin(w http.ResponseWriter, r *http.Request, outside bool) (*http.Request,
 		ctx = trace.ContextWithRemoteSpanContext(ctx, from)
 	}
 	ctx, span := tracer.Start(ctx, known(r.Method), options...)
-	return r.WithContext(ctx), Call{time.Now(), span}
+	return r.WithContext(ctx), Call{time.Now(), span, ctx}
 }
 
 // Other is the route or method of a call that is none of ours.
@@ -102,7 +104,7 @@ func (c Call) End(route, method string, status int) {
 	inFlight.Dec()
 	s := find(series{orOther(route), known(method), status})
 	s.count.Inc()
-	s.duration.Observe(time.Since(c.began).Seconds())
+	s.duration.Observe(Took(c.ctx, c.began).Seconds())
 	if c.span.IsRecording() {
 		c.span.SetName(known(method) + " " + orOther(route))
 		c.span.SetAttributes(attribute.String("http.request.method", known(method)), attribute.String("http.route", orOther(route)),

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -26,8 +27,9 @@ const longestID = 36
 // work is what the log lines of one request, or of one turn of the worker at a
 // deal, have in common.
 type work struct {
-	id   string
-	deal atomic.Pointer[string]
+	id     string
+	deal   atomic.Pointer[string]
+	waited atomic.Int64 // nanoseconds
 }
 
 type workKey struct{}
@@ -66,6 +68,23 @@ func NoteDeal(ctx context.Context, dealID string) {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.SetAttributes(attribute.String("fairpact.deal_id", dealID))
 	}
+}
+
+// NoteWait says that the work has waited for others, as its caller asked: that is
+// none of the time that an answer takes.
+func NoteWait(ctx context.Context, d time.Duration) {
+	if w, ok := ctx.Value(workKey{}).(*work); ok {
+		w.waited.Add(int64(d))
+	}
+}
+
+// Took is the time since the work in ctx began at began, without what it waited.
+func Took(ctx context.Context, began time.Time) time.Duration {
+	took := time.Since(began)
+	if w, ok := ctx.Value(workKey{}).(*work); ok {
+		took -= time.Duration(w.waited.Load())
+	}
+	return took
 }
 
 // Propagate writes what joins a call to another of our binaries with the work

@@ -26,7 +26,7 @@ func Committed(d *escrow.Deal, c escrow.Committed) CommittedBody {
 	next := fmt.Sprintf("the deal is %s: read it with %s", c.State, read)
 	switch c.State {
 	case deal.Committing:
-		next = fmt.Sprintf("wait for the others: poll %s until its state is REVEALING, then call %s with your input and salt before %d", read, reveal, d.RevealDeadline)
+		next = fmt.Sprintf("wait for the others: call %s?wait=45&since=COMMITTING until its state is REVEALING, then call %s with your input and salt before %d", read, reveal, d.RevealDeadline)
 	case deal.Revealing:
 		next = fmt.Sprintf("all have committed: call %s with your input and salt before %d", reveal, d.RevealDeadline)
 	}

@@ -164,7 +164,7 @@ func TestView(t *testing.T) {
 func TestCommitted(t *testing.T) {
 	d := view(deal.Open, nil).Deal
 	for state, next := range map[deal.State]string{
-		deal.Committing: "wait for the others: poll GET /v1/deals/d_1 until its state is REVEALING, then call POST /v1/deals/d_1/reveal with your input and salt before 20",
+		deal.Committing: "wait for the others: call GET /v1/deals/d_1?wait=45&since=COMMITTING until its state is REVEALING, then call POST /v1/deals/d_1/reveal with your input and salt before 20",
 		deal.Revealing:  "all have committed: call POST /v1/deals/d_1/reveal with your input and salt before 20",
 		deal.Void:       "the deal is VOID: read it with GET /v1/deals/d_1",
 	} {

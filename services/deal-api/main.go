@@ -53,6 +53,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		return err
 	}
 	defer parts.Close()
+	defer parts.ServeWaits()()
 	status := func() httpapi.Status {
 		s := httpapi.Status{
 			Status: "ok", Service: "fairpact", Version: version.String(),
@@ -82,10 +83,12 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	public := httpapi.Server(api, logger)
+	public.RegisterOnShutdown(parts.Waits.End) // where its port has closed: the callers go on at another replica
 	health := service.NewHealth(parts.Ready)
 	health.KeySet = parts.Keys.Digest()
 	health.Delay = c.DrainDelay
 	return health.Serve(ctx, logger,
 		service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()},
-		service.Port{Name: "public", Address: c.Listen, Server: httpapi.Server(api, logger), MaxConnections: c.MaxConnections, Proxies: callers.Trusts})
+		service.Port{Name: "public", Address: c.Listen, Server: public, MaxConnections: c.MaxConnections, Proxies: callers.Trusts})
 }

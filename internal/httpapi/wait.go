@@ -1,0 +1,61 @@
+package httpapi
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/caller"
+	"github.com/fairpact/fairpact/internal/deal"
+	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/httpcache"
+	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/waiting"
+	"github.com/fairpact/fairpact/internal/wire"
+)
+
+// nextLook is the header of a view with the unix time by which to look again.
+const nextLook = "Fairpact-Next-Look"
+
+// waitOf is what a call may take longer than others, as it waits for a change. Of
+// a tool call that stands in its body: package mcpapi bounds each by itself.
+func waitOf(r *http.Request) time.Duration {
+	if r.URL.Path == "/mcp" {
+		return waiting.Longest
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.URL.RawQuery == "" {
+		return 0
+	}
+	seconds, _ := strconv.Atoi(r.URL.Query().Get("wait"))
+	return min(max(time.Duration(seconds)*time.Second, 0), waiting.Longest)
+}
+
+// wait reads ?wait= and ?since=.
+func (a *API) wait(r *http.Request) (escrow.Wait, error) {
+	query := r.URL.Query()
+	if !query.Has("wait") {
+		return escrow.Wait{}, nil
+	}
+	wait := escrow.Wait{For: waitOf(r), Network: caller.Network(a.Callers.Address(r))}
+	if query.Get("wait") != strconv.Itoa(int(wait.For/time.Second)) || wait.For <= 0 {
+		return wait, problem.New(problem.InvalidRequest, "wait must be a whole number of seconds from 1 to %d", waiting.Longest/time.Second)
+	}
+	since := query.Get("since")
+	if since == "" {
+		return wait, nil
+	}
+	if state := deal.State(since); slices.Contains(deal.States, state) {
+		wait.State = state
+		return wait, nil
+	}
+	tag := httpcache.Known(since)
+	if tag == "" {
+		return wait, problem.New(problem.InvalidRequest, "since must be a state, such as %s, or the ETag of a view as it was answered", deal.Committing)
+	}
+	wait.Same = func(v escrow.View) bool {
+		body, err := wire.View(v)
+		return err == nil && httpcache.Tag(body) == tag
+	}
+	return wait, nil
+}

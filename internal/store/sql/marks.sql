@@ -1,0 +1,15 @@
+-- What calls that wait compare, of all their deals together. $1 deals. due: a deadline has passed and nobody took the
+-- step that it brings.
+WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now)
+SELECT d.deal_id, d.phase,
+       CASE d.phase WHEN 'COMMITTING' THEN (SELECT count(*) FROM commitments c WHERE c.deal_id = d.deal_id)
+                    WHEN 'REVEALING' THEN (SELECT count(*) FROM reveals r WHERE r.deal_id = d.deal_id) ELSE 0 END,
+       d.phase = 'REVEALING' AND d.reveals_closed_at IS NOT NULL,
+       (SELECT c.leaf_index FROM certificates c WHERE c.cert_id = d.cert_id) IS NOT NULL,
+       coalesce((SELECT now FROM clock) >= CASE WHEN d.phase = 'COMMITTING' THEN d.commit_deadline
+                                                WHEN d.phase = 'REVEALING' AND d.reveals_closed_at IS NULL THEN d.reveal_deadline END, false)
+FROM unnest($1::text[]) AS w (deal_id)
+CROSS JOIN LATERAL (
+    SELECT deal_id, phase, commit_deadline, reveal_deadline, reveals_closed_at, cert_id
+    FROM deals WHERE deal_id = w.deal_id OFFSET 0 -- by key, whatever the planner knows of the table
+) AS d

@@ -1,0 +1,317 @@
+package waiting
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/deal"
+	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/store"
+)
+
+// deals is what a database would answer, and counts how often it is asked.
+type deals struct {
+	mu    sync.Mutex
+	marks map[string]store.Marked
+	reads int
+	err   error
+}
+
+func (d *deals) read(_ context.Context, ids []string) (found []store.Marked, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.reads++
+	for _, id := range ids {
+		if m, ok := d.marks[id]; ok {
+			found = append(found, m)
+		}
+	}
+	return found, d.err
+}
+
+// set stores a deal in which so many have acted.
+func (d *deals) set(id string, phase deal.State, acted int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.marks == nil {
+		d.marks = map[string]store.Marked{}
+	}
+	d.marks[id] = store.Marked{DealID: id, Mark: store.Mark{Phase: phase, Acted: acted}}
+}
+
+func (d *deals) mark(id string) store.Mark {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.marks[id].Mark
+}
+
+func (d *deals) asked() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.reads
+}
+
+func (d *deals) fails(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.err = err
+}
+
+// bubble runs a test on a clock of its own, beside a hub.
+func bubble(t *testing.T, test func(t *testing.T, h *Hub, d *deals)) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &deals{}
+		h := New(d.read, nil, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { h.Run(ctx) })
+		test(t, h, d)
+		cancel()
+		running.Wait()
+	})
+}
+
+// waiter waits for a deal as it stands in d, and reports whether it was woken.
+func waiter(t *testing.T, h *Hub, d *deals, id string, stateOnly bool, long time.Duration) <-chan bool {
+	t.Helper()
+	c, err := h.Join(id, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	woken := make(chan bool, 1)
+	go func() {
+		defer c.Leave()
+		woken <- c.Wait(t.Context(), d.mark(id), stateOnly, time.After(long))
+	}()
+	synctest.Wait()
+	return woken
+}
+
+func TestWaitEndsWithAChange(t *testing.T) {
+	bubble(t, func(t *testing.T, h *Hub, d *deals) {
+		h.Connected(true)
+		d.set("d_1", deal.Committing, 1)
+		d.set("d_2", deal.Committing, 1)
+		one, other := waiter(t, h, d, "d_1", false, Longest), waiter(t, h, d, "d_2", false, Longest)
+		d.set("d_1", deal.Committing, 2)
+		began := time.Now()
+		h.Changed("d_1")
+		if !<-one || time.Since(began) > betweenTwo {
+			t.Errorf("woken after %s", time.Since(began))
+		}
+		if <-other {
+			t.Error("a deal that did not change woke its call")
+		}
+		if took := time.Since(began); took != Longest {
+			t.Errorf("the other waited %s", took)
+		}
+	})
+}
+
+// A call that knows a state is not woken by each party that acts.
+func TestWaitForAnotherState(t *testing.T) {
+	bubble(t, func(t *testing.T, h *Hub, d *deals) {
+		d.set("d_1", deal.Committing, 1)
+		woken := waiter(t, h, d, "d_1", true, Longest)
+		d.set("d_1", deal.Committing, 2)
+		h.Changed("d_1")
+		time.Sleep(2 * lookEvery)
+		select {
+		case <-woken:
+			t.Fatal("woken by a commitment")
+		default:
+		}
+		d.set("d_1", deal.Revealing, 0)
+		h.Changed("d_1")
+		if !<-woken {
+			t.Error("not woken by the new state")
+		}
+	})
+}
+
+// A change between Join and Wait is not lost, whatever the caller read meanwhile.
+func TestChangeBeforeTheWaitEndsIt(t *testing.T) {
+	bubble(t, func(t *testing.T, h *Hub, d *deals) {
+		h.Connected(true)
+		d.set("d_1", deal.Committing, 1)
+		c, err := h.Join("d_1", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Leave()
+		seen := d.mark("d_1")
+		d.set("d_1", deal.Committing, 2)
+		h.Changed("d_1")
+		synctest.Wait()
+		if !c.Wait(t.Context(), seen, false, time.After(Longest)) {
+			t.Error("the change was lost")
+		}
+	})
+}
+
+// Where nothing is announced, one statement a second reads for all calls. While
+// announcements arrive it is one in five, and none where nobody waits.
+func TestOneStatementReadsForAll(t *testing.T) {
+	const calls = 5000
+	for _, c := range []struct {
+		connected bool
+		seconds   int // between two statements
+	}{{false, 1}, {true, lookSlowly}} {
+		t.Run(fmt.Sprintf("connected %v", c.connected), func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *Hub, d *deals) {
+				h.Connected(c.connected)
+				time.Sleep(time.Minute)
+				if n := d.asked(); n != 0 {
+					t.Errorf("%d statements where nobody waits", n)
+				}
+				var all sync.WaitGroup
+				for i := range calls {
+					id := fmt.Sprint("d_", i)
+					d.set(id, deal.Committing, 0)
+					all.Go(func() {
+						call, err := h.Join(id, fmt.Sprint(i%10))
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						defer call.Leave()
+						if woken := call.Wait(t.Context(), d.mark(id), false, time.After(Longest)); woken != (i == 7) {
+							t.Errorf("call %d is woken: %v", i, woken)
+						}
+					})
+				}
+				synctest.Wait()
+				time.Sleep(Longest / 2)
+				d.set("d_7", deal.Committing, 1)
+				all.Wait()
+				if most := int(Longest/lookEvery)/c.seconds + 1; d.asked() > most {
+					t.Errorf("%d statements in %s, want at most %d", d.asked(), Longest, most)
+				}
+			})
+		})
+	}
+}
+
+// What a look that failed has missed, the next one finds.
+func TestFailedLookIsRepeated(t *testing.T) {
+	bubble(t, func(t *testing.T, h *Hub, d *deals) {
+		h.Connected(true)
+		d.set("d_1", deal.Committing, 1)
+		woken := waiter(t, h, d, "d_1", false, Longest)
+		d.set("d_1", deal.Revealing, 0)
+		d.fails(errors.New("gone"))
+		h.Changed("d_1")
+		synctest.Wait()
+		d.fails(nil)
+		began := time.Now()
+		if !<-woken || time.Since(began) > lookEvery {
+			t.Errorf("woken after %s", time.Since(began))
+		}
+	})
+}
+
+// After a time without announcements all deals are looked at.
+func TestReconnectedLooksAtAll(t *testing.T) {
+	bubble(t, func(t *testing.T, h *Hub, d *deals) {
+		d.set("d_1", deal.Committing, 1)
+		woken := waiter(t, h, d, "d_1", false, Longest)
+		d.set("d_1", deal.Committing, 2)
+		began := time.Now()
+		h.Connected(true)
+		if !<-woken || time.Since(began) > betweenTwo {
+			t.Errorf("woken after %s", time.Since(began))
+		}
+	})
+}
+
+// A deadline that has passed wakes its calls: each takes the step that is due.
+func TestOverdueDealWakes(t *testing.T) {
+	bubble(t, func(t *testing.T, h *Hub, d *deals) {
+		d.set("d_1", deal.Committing, 1)
+		woken := waiter(t, h, d, "d_1", true, Longest)
+		d.mu.Lock()
+		overdue := d.marks["d_1"]
+		overdue.Due = true
+		d.marks["d_1"] = overdue
+		d.mu.Unlock()
+		if !<-woken {
+			t.Error("not woken")
+		}
+	})
+}
+
+// A drain ends all waits at once, and those that come later.
+func TestEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, h *Hub, d *deals) {
+		d.set("d_1", deal.Committing, 1)
+		began := time.Now()
+		before := waiter(t, h, d, "d_1", false, Longest)
+		h.End()
+		if <-before || <-waiter(t, h, d, "d_1", false, Longest) {
+			t.Error("a wait that the end ended says that the deal has changed")
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("it took %s", took)
+		}
+		h.End()
+	})
+}
+
+// A caller that hangs up leaves nothing behind.
+func TestLeave(t *testing.T) {
+	h := New((&deals{}).read, nil, slog.New(slog.DiscardHandler))
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 3 {
+		c, err := h.Join("d_1", "n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Heard("d_1", "d_unknown")
+		if c.Wait(gone, store.Mark{}, false, nil) {
+			t.Error("a caller that is gone was woken")
+		}
+		c.Leave()
+	}
+	if len(h.deals)+len(h.networks)+len(h.touched)+h.calls != 0 {
+		t.Errorf("left: %d deals, %d networks, %d touched, %d calls", len(h.deals), len(h.networks), len(h.touched), h.calls)
+	}
+}
+
+func TestCallsAreBounded(t *testing.T) {
+	h := New((&deals{}).read, nil, slog.New(slog.DiscardHandler))
+	var calls []*Call
+	join := func(network string) error {
+		c, err := h.Join("d_1", network)
+		if err == nil {
+			calls = append(calls, c)
+		}
+		return err
+	}
+	for range maxNetwork {
+		if err := join("one"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := join("one"); !problem.Is(err, problem.RateLimited) || problem.From(err).RetryAfter <= 0 {
+		t.Errorf("over the bound of a network: %v", err)
+	}
+	for i := len(calls); i < maxCalls; i++ {
+		if err := join(fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := join("another"); !problem.Is(err, problem.Overloaded) || problem.From(err).RetryAfter <= 0 {
+		t.Errorf("over the bound of the process: %v", err)
+	}
+	calls[0].Leave()
+	if err := join("one"); err != nil {
+		t.Errorf("after one has left: %v", err)
+	}
+}
