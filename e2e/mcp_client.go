@@ -20,7 +20,8 @@ type Called struct {
 			Arguments map[string]any
 			Why       string
 		} `json:"fairpact/next"`
-		Error struct {
+		LookAt int64 `json:"fairpact/look_at"`
+		Error  struct {
 			Code       string
 			Status     int
 			RetryAfter *int64 `json:"retry_after"`

@@ -50,8 +50,8 @@ func TestMCPNineTools(t *testing.T) {
 		"compute_commitment_tool": {"deal_id", "input", "invite_token", "salt"},
 		"commit_input":            {"commitment", "deal_id", "idempotency_key", "invite_token"},
 		"reveal_input":            {"deal_id", "idempotency_key", "input", "invite_token", "salt"},
-		"get_deal":                {"api_key", "deal_id", "invite_token"},
-		"get_certificate":         {"deal_id", "invite_token"},
+		"get_deal":                {"api_key", "deal_id", "invite_token", "since", "wait_seconds"},
+		"get_certificate":         {"deal_id", "invite_token", "wait_seconds"},
 		"verify_certificate":      {"cert_id", "certificate"},
 	}
 	if fmt.Sprint(arguments) != fmt.Sprint(want) {

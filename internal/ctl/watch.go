@@ -13,7 +13,7 @@ import (
 
 type watchCommand struct {
 	reader
-	Every   time.Duration `default:"1s" help:"Time between two looks."`
+	Every   time.Duration `default:"1s" help:"Time between two looks at an unchanged deal, beside what the service waits for a change."`
 	Timeout time.Duration `help:"Give up after this long; 0: never."`
 }
 
@@ -48,29 +48,64 @@ func (c watchCommand) Run(ctx context.Context, t *terminal) error {
 		ctx, cancel = context.WithTimeoutCause(ctx, c.Timeout, refusal{fmt.Errorf("the deal has not ended within %s", c.Timeout)})
 		defer cancel()
 	}
-	tick := time.NewTicker(c.Every)
-	defer tick.Stop()
 	p := progress{t: t, live: isTerminal(t.err)}
+	var last look
 	for {
-		body, err := call.client.Get(ctx, call.path(""), call.token)
-		var v view
-		if err == nil {
-			err = json.Unmarshal(body, &v)
-		}
-		if err != nil {
+		now := call.follow(ctx, last, &p)
+		if now.err != nil {
 			p.end()
-			return cause(ctx, err)
+			return cause(ctx, now.err)
 		}
-		p.show(v, time.Now())
-		if v.ended() {
+		p.show(now.view, time.Now())
+		if now.view.ended() {
 			p.end()
-			return t.answer(body)
+			return t.answer(now.body)
 		}
-		select {
+		unchanged := now.tag == last.tag
+		if last = now; !unchanged {
+			continue
+		}
+		select { // a service that stops, or an older one, does not wait
 		case <-ctx.Done():
 			p.end()
 			return cause(ctx, ctx.Err())
-		case <-tick.C:
+		case <-time.After(c.Every):
+		}
+	}
+}
+
+// longestWait is what the service waits at most for a change.
+const longestWait = 45 * time.Second
+
+// look is the deal at one look.
+type look struct {
+	body []byte
+	tag  string
+	view view
+	err  error
+}
+
+// follow looks again once the deal has changed, and shows the time that is left
+// meanwhile.
+func (c *call) follow(ctx context.Context, last look, p *progress) look {
+	looked := make(chan look, 1)
+	go func() {
+		var l look
+		if l.body, l.tag, l.err = c.client.Follow(ctx, c.path(""), c.token, last.tag, longestWait); l.err == nil {
+			l.err = json.Unmarshal(l.body, &l.view)
+		}
+		looked <- l
+	}()
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	for {
+		select {
+		case l := <-looked:
+			return l
+		case <-second.C:
+			if p.live && last.tag != "" {
+				p.show(last.view, time.Now())
+			}
 		}
 	}
 }

@@ -13,6 +13,9 @@
 //	  issueCertificate  signs, appends to the log, stores signature and leaf
 //	Certificate, Verify read the row and the leaf, and check them
 //
+// ViewAfter and CertificateAfter wait for a change first (package waiting): every
+// use case that changes a deal says so once its transaction has committed.
+//
 // Whoever meets a deal whose deadline has passed, or in which all have acted and
 // nobody went on, takes the step that is due before it answers (advance): the
 // deadline decides and not the worker. A crash may cut this anywhere; each step

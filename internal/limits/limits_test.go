@@ -204,3 +204,26 @@ func TestBytesOfLargeAnswersAreBounded(t *testing.T) {
 		t.Errorf("after the end of the other call: %v", err)
 	}
 }
+
+// A call that waits for others holds neither a turn nor the bytes of its body.
+func TestWaitHoldsNothing(t *testing.T) {
+	b := New()
+	b.turns, b.known.small, b.known.large = semaphore.NewWeighted(1), semaphore.NewWeighted(2*step), semaphore.NewWeighted(2*step)
+	call, r := b.Begin(httptest.NewRecorder(), httptest.NewRequest("POST", "/", bytes.NewReader(make([]byte, 2*step))), false)
+	defer call.End()
+	if _, err := io.ReadAll(r.Body); err != nil {
+		t.Fatal(err)
+	}
+	if err := Turn(r.Context()); err != nil {
+		t.Fatal(err)
+	}
+	Wait(r.Context())
+	if !b.turns.TryAcquire(1) || !b.known.small.TryAcquire(2*step) || !b.known.large.TryAcquire(2*step) {
+		t.Error("it holds something")
+	}
+	b.turns.Release(1)
+	if err := Turn(r.Context()); err != nil || b.turns.TryAcquire(1) {
+		t.Errorf("it gets no turn to answer: %v", err)
+	}
+	Wait(context.Background()) // no call: nothing to let go
+}

@@ -77,7 +77,19 @@ func (c *Client) Reconnect() { c.http.CloseIdleConnections() }
 
 // Get reads a path like /v1/status. token may be empty.
 func (c *Client) Get(ctx context.Context, path, token string) ([]byte, error) {
-	return c.call(ctx, http.MethodGet, path, token, nil)
+	answer, err := c.call(ctx, http.MethodGet, path, token, nil)
+	return answer.body, err
+}
+
+// Follow reads a path like Get. Where tag is that of an earlier answer it waits at
+// most so long for another one. It returns the tag of this one. The service ends a
+// wait at once where it stops, and an older service does not wait.
+func (c *Client) Follow(ctx context.Context, path, token, tag string, wait time.Duration) (body []byte, next string, err error) {
+	if tag != "" {
+		path += "?" + url.Values{"wait": {strconv.Itoa(int(wait / time.Second))}, "since": {tag}}.Encode()
+	}
+	answer, err := c.call(ctx, http.MethodGet, path, token, nil)
+	return answer.body, answer.tag, err
 }
 
 // Post sends body as JSON; nil sends {}.
@@ -91,21 +103,28 @@ func (c *Client) Post(ctx context.Context, path, token string, body any) ([]byte
 	if err := enc.Encode(body); err != nil {
 		return nil, err
 	}
-	return c.call(ctx, http.MethodPost, path, token, text.Bytes())
+	answer, err := c.call(ctx, http.MethodPost, path, token, text.Bytes())
+	return answer.body, err
+}
+
+type answer struct {
+	body       []byte
+	tag        string
+	retryAfter time.Duration
 }
 
 // call sends a request until it is answered, refused for good, or has been sent
 // `attempts` times. The error is *Refused, ErrUnreachable or ctx's own.
-func (c *Client) call(ctx context.Context, method, path, token string, body []byte) ([]byte, error) {
+func (c *Client) call(ctx context.Context, method, path, token string, body []byte) (answer, error) {
 	key := rand.Text() // 128 random bits: the same on every attempt of this call, and on no other
 	pause := firstWait
 	for attempt := 1; ; attempt++ {
-		answer, retryAfter, err := c.once(ctx, method, path, token, key, body)
+		got, err := c.once(ctx, method, path, token, key, body)
 		if err == nil || ctx.Err() != nil || attempt == attempts || !passing(err) {
-			return answer, err
+			return got, err
 		}
-		if err := c.wait(ctx, min(max(pause, retryAfter), longWait)); err != nil {
-			return nil, err
+		if err := c.wait(ctx, min(max(pause, got.retryAfter), longWait)); err != nil {
+			return answer{}, err
 		}
 		pause *= 2
 	}
@@ -126,10 +145,10 @@ func passing(err error) bool {
 	return refused.Code() == "IDEMPOTENCY_IN_PROGRESS" || refused.Code() == "INTERNAL"
 }
 
-func (c *Client) once(ctx context.Context, method, path, token, key string, body []byte) (answer []byte, retryAfter time.Duration, err error) {
+func (c *Client) once(ctx context.Context, method, path, token, key string, body []byte) (got answer, err error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
 	if err != nil {
-		return nil, 0, err
+		return got, err
 	}
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
@@ -140,25 +159,25 @@ func (c *Client) once(ctx context.Context, method, path, token, key string, body
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, 0, unreachable(ctx, err)
+		return got, unreachable(ctx, err)
 	}
 	defer resp.Body.Close()
-	answer, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err != nil {
-		return nil, 0, unreachable(ctx, err)
+		return got, unreachable(ctx, err)
 	}
-	if len(answer) > maxAnswer {
-		return nil, 0, fmt.Errorf("the answer of %s is over %d bytes", path, maxAnswer)
+	if len(text) > maxAnswer {
+		return got, fmt.Errorf("the answer of %s is over %d bytes", path, maxAnswer)
 	}
 	if resp.StatusCode < 300 {
-		return answer, 0, nil
+		return answer{body: text, tag: resp.Header.Get("ETag")}, nil
 	}
 	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
 	var said struct{ Error string }
-	if json.Unmarshal(answer, &said) != nil || said.Error == "" {
+	if json.Unmarshal(text, &said) != nil || said.Error == "" {
 		said.Error = fmt.Sprintf(": %s %s was answered by something that is not Fairpact", method, path)
 	}
-	return nil, time.Duration(seconds) * time.Second, &Refused{resp.StatusCode, said.Error}
+	return answer{retryAfter: time.Duration(seconds) * time.Second}, &Refused{resp.StatusCode, said.Error}
 }
 
 // unreachable keeps what net/http says, without its URL: that may be long and

@@ -145,3 +145,22 @@ func TestBaseURLs(t *testing.T) {
 		}
 	}
 }
+
+// Who follows names what it has seen, and is told the tag of what it sees now.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	c, seen, _ := script(t, says(200, `{"a":1}`, "ETag", `"one"`), says(503, `{"error":"UNAVAILABLE: again"}`), says(200, `{"a":2}`, "ETag", `"two"`))
+	body, tag, err := c.Follow(t.Context(), "/v1/deals/d", "it_x", "", 45*time.Second)
+	if err != nil || string(body) != `{"a":1}` || tag != `"one"` {
+		t.Fatalf("%s %s %v", body, tag, err)
+	}
+	body, tag, err = c.Follow(t.Context(), "/v1/deals/d", "it_x", tag, 45*time.Second)
+	if err != nil || string(body) != `{"a":2}` || tag != `"two"` {
+		t.Fatalf("%s %s %v", body, tag, err)
+	}
+	for i, want := range []string{"", "since=%22one%22&wait=45", "since=%22one%22&wait=45"} {
+		if got := (*seen)[i].URL.RawQuery; got != want {
+			t.Errorf("call %d asked %q, want %q", i, got, want)
+		}
+	}
+}

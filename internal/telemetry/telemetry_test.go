@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/propagation"
@@ -97,5 +98,20 @@ func TestWhoseTraceItIs(t *testing.T) {
 		if !strings.Contains(passed.Get("Traceparent"), span.SpanContext().TraceID().String()) || passed.Get("Tracestate") != "" {
 			t.Errorf("passed on: %v", passed)
 		}
+	}
+}
+
+// What a caller asked to wait is none of the time that its answer took.
+func TestWaitsDoNotCount(t *testing.T) {
+	began := time.Now().Add(-time.Minute)
+	ctx := WithRequestID(t.Context(), "id")
+	NoteWait(ctx, 40*time.Second)
+	NoteWait(ctx, 15*time.Second)
+	if took := Took(ctx, began); took < 5*time.Second || took >= 15*time.Second {
+		t.Errorf("took %s of a minute with waits of 55 s", took)
+	}
+	NoteWait(t.Context(), time.Hour) // no work: nothing to note it on
+	if took := Took(t.Context(), began); took < time.Minute {
+		t.Errorf("took %s", took)
 	}
 }

@@ -1,0 +1,62 @@
+package httpapi
+
+import (
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/caller"
+	"github.com/fairpact/fairpact/internal/deal"
+	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/waiting"
+)
+
+func TestWaitIsRead(t *testing.T) {
+	a := &API{Config: Config{Callers: &caller.Policy{}}}
+	tag := strings.Repeat("aB-_", 6)
+	for _, row := range []struct {
+		query string
+		long  time.Duration
+		state deal.State
+		same  bool
+		bad   bool
+	}{
+		{"", 0, "", false, false},
+		{"since=COMMITTING", 0, "", false, false}, // without a wait it says nothing
+		{"wait=1", time.Second, "", false, false},
+		{"wait=45", waiting.Longest, "", false, false},
+		{"wait=45&since=", waiting.Longest, "", false, false},
+		{"wait=5&since=COMMITTING", 5 * time.Second, deal.Committing, false, false},
+		{"wait=5&since=" + tag, 5 * time.Second, "", true, false},
+		{"wait=5&since=" + url.QueryEscape(`"`+tag+`"`), 5 * time.Second, "", true, false},
+		{"wait=5&since=" + url.QueryEscape(`W/"`+tag+`-gzip"`), 5 * time.Second, "", true, false},
+		{"wait=5&since=committing", 0, "", false, true},
+		{"wait=5&since=" + tag + "aaaa", 0, "", false, true},
+		{"wait=46", 0, "", false, true}, {"wait=0", 0, "", false, true}, {"wait=-1", 0, "", false, true}, {"wait=", 0, "", false, true},
+		{"wait=1.5", 0, "", false, true}, {"wait=01", 0, "", false, true}, {"wait=x", 0, "", false, true}, {"wait=99999999999999999999", 0, "", false, true},
+	} {
+		w, err := a.wait(httptest.NewRequest("GET", "/v1/deals/d_1?"+row.query, nil))
+		if problem.Is(err, problem.InvalidRequest) != row.bad || (err != nil) != row.bad {
+			t.Errorf("%s: %v", row.query, err)
+		}
+		if err == nil && (w.For != row.long || w.State != row.state || (w.Same != nil) != row.same) {
+			t.Errorf("%s: %+v", row.query, w)
+		}
+	}
+}
+
+// A call gets the time that it asks to wait and no more, and where the wait stands
+// in its body the most; a call that changes something gets none.
+func TestWaitLengthensTheCall(t *testing.T) {
+	for target, want := range map[string]time.Duration{
+		"GET /v1/deals/d_1?wait=7": 7 * time.Second, "HEAD /v1/deals/d_1?wait=7": 7 * time.Second, "GET /v1/deals/d_1": 0, "GET /v1/deals/d_1?wait=9999999": waiting.Longest,
+		"GET /v1/deals/d_1?wait=-7": 0, "POST /v1/deals/d_1/commit?wait=7": 0, "POST /mcp": waiting.Longest,
+	} {
+		method, path, _ := strings.Cut(target, " ")
+		if got := waitOf(httptest.NewRequest(method, path, nil)); got != want {
+			t.Errorf("%s: %s, want %s", target, got, want)
+		}
+	}
+}

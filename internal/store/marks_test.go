@@ -1,0 +1,93 @@
+package store_test
+
+import (
+	"testing"
+
+	"github.com/fairpact/fairpact/internal/deal"
+	"github.com/fairpact/fairpact/internal/store"
+)
+
+// A deal has the same mark by itself and in a snapshot, and another one after each
+// change that a view shows.
+func TestMarksChangeWithTheView(t *testing.T) {
+	f := newFixture(t)
+	d, other := f.create(t, parties(3)), f.create(t, nil)
+	f.commit(t, other, 0, 1)
+	f.reveal(t, other, 0)
+	marks := func() (store.Mark, bool) {
+		t.Helper()
+		all, err := f.Marks(t.Context(), []string{other.DealID, "d_none", d.DealID})
+		check(t, err)
+		var found store.Marked
+		for _, m := range all {
+			if m.DealID == d.DealID {
+				found = m
+			} else if want := (store.Mark{Phase: deal.Revealing, Acted: 1}); m.DealID != other.DealID || m.Mark != want || m.Due {
+				t.Errorf("the other deal: %+v", m)
+			}
+		}
+		if len(all) != 2 || found.Mark != f.stands(t, d).Mark() {
+			t.Errorf("%d marks, %+v, want %+v", len(all), found, f.stands(t, d).Mark())
+		}
+		return found.Mark, found.Due
+	}
+	before, due := marks()
+	if before.State() != deal.Open || due {
+		t.Errorf("at first: %+v", before)
+	}
+	var e *store.Ending
+	for _, step := range []struct {
+		what  string
+		take  func()
+		state deal.State
+		quiet bool // where only states are compared
+	}{
+		{"the first commit", func() { f.commit(t, d, 0) }, deal.Committing, false},
+		{"a second commit", func() { f.commit(t, d, 2) }, deal.Committing, true},
+		{"the last commit", func() { f.commit(t, d, 1) }, deal.Revealing, false},
+		{"a reveal", func() { f.reveal(t, d, 1) }, deal.Revealing, true},
+		{"the other reveals", func() { f.reveal(t, d, 0, 2) }, deal.Revealing, true},
+		{"the end", func() { e = f.end(t, d, deal.Computed) }, deal.Computed, false},
+		{"the certificate", func() {
+			_, err := f.Publish(t.Context(), store.Publication{CertID: *e.CertID, Signature: "s", LeafIndex: 7})
+			check(t, err)
+		}, deal.Computed, false},
+	} {
+		step.take()
+		now, due := marks()
+		if now.Same(before, false) || now.Same(before, true) != step.quiet || now.State() != step.state || due {
+			t.Errorf("after %s: %+v, before %+v, due %v", step.what, now, before, due)
+		}
+		before = now
+	}
+}
+
+// A deal is due once its deadline has passed and nobody has taken the step.
+func TestMarksOfOverdueDeals(t *testing.T) {
+	f := newFixture(t)
+	d := f.create(t, nil)
+	due := func() bool {
+		t.Helper()
+		all, err := f.Marks(t.Context(), []string{d.DealID})
+		check(t, err)
+		return all[0].Due
+	}
+	f.deadlines(t, d, -1, 3600)
+	if !due() {
+		t.Error("not due after the commit deadline")
+	}
+	f.deadlines(t, d, 3600, 7200)
+	f.commit(t, d, 0, 1)
+	f.deadlines(t, d, -2, 3600)
+	if due() {
+		t.Error("due while it may be revealed")
+	}
+	f.deadlines(t, d, -2, -1)
+	if !due() {
+		t.Error("not due after the reveal deadline")
+	}
+	f.end(t, d, deal.Void)
+	if due() {
+		t.Error("due after its end")
+	}
+}
