@@ -111,13 +111,9 @@ async function play(story) {
   return { certificate, params, sealed, result: last.json.result, own: labels === LABELS };
 }
 
-/** Asks until the certificate is in the log, at most for about 20 seconds. */
+/** Waits until the certificate is in the log, at most 20 seconds. */
 async function certificateOf(story, deal, who, token) {
-  for (let tries = 0; tries < 20; tries++) {
-    const view = await call('GET', deal, { token });
-    if (view.json?.certificate_id) break;
-    await new Promise((resolve) => { setTimeout(resolve, 1000); });
-  }
+  await call('GET', `${deal}?wait=20&since=COMPUTED`, { token });
   const answer = await story.send(who, 'fetches the certificate: signed, and proven to be in the public log.', 'GET', `${deal}/certificate`, { token });
   return parse(answer.text);
 }
