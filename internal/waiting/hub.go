@@ -33,8 +33,8 @@ const (
 	betweenTwo  = 10 * time.Millisecond // looks: under load one serves more deals
 	lookTimeout = 5 * time.Second
 
-	maxCalls   = 10_000 // of a process, about 40 kB each
-	maxNetwork = 2_000  // of one client network
+	maxCalls   = 6_000 // of a process, about 30 kB each; FAIRPACT_MAX_CONNECTIONS leaves others room by default
+	maxNetwork = 2_000 // of one client network
 )
 
 // Hub holds the calls of a process that wait. It is safe for concurrent use.
