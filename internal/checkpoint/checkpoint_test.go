@@ -1,0 +1,355 @@
+package checkpoint
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	formats "github.com/transparency-dev/formats/note"
+	"golang.org/x/mod/sumdb/note"
+)
+
+const origin = "log.example/one"
+
+// logKeys are a log's two keys with their private halves.
+type logKeys struct {
+	ed    ed25519.PrivateKey
+	ec    *ecdsa.PrivateKey
+	first Key // Ed25519
+	other Key // ECDSA
+}
+
+func newLogKeys(t *testing.T, name string) logKeys {
+	t.Helper()
+	public, ed, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ec, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := logKeys{ed: ed, ec: ec}
+	if k.first, err = Ed25519Key(name, public); err != nil {
+		t.Fatal(err)
+	}
+	if k.other, err = ECDSAKey(name, &ec.PublicKey); err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// sign returns the note of a checkpoint under both keys.
+func (k logKeys) sign(t *testing.T, c Checkpoint) string {
+	t.Helper()
+	digest := c.Digest()
+	der, err := ecdsa.SignASN1(rand.Reader, k.ec, digest[:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Text() + "\n" + k.first.Line(ed25519.Sign(k.ed, []byte(c.Text()))) + k.other.Line(der)
+}
+
+// witness is a cosigner by the library's own code.
+type witness struct {
+	*formats.Signer
+	key Key
+}
+
+func newWitness(t *testing.T, name string) witness {
+	t.Helper()
+	skey, vkey, err := note.GenerateKey(rand.Reader, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if vkey, err = formats.VKeyToCosignatureV1(vkey); err != nil {
+		t.Fatal(err)
+	}
+	signer, err := formats.NewSignerForCosignatureV1(skey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ParseKey(vkey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return witness{signer, key}
+}
+
+func (w witness) line(t *testing.T, text string) string {
+	t.Helper()
+	signature, err := w.Sign([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w.key.Line(signature)
+}
+
+func checkpointOf(size int64) Checkpoint {
+	return Checkpoint{Origin: origin, Size: size, Root: sha256.Sum256([]byte{byte(size)})}
+}
+
+// The example of c2sp.org/tlog-checkpoint.
+func TestTextIsThatOfTheStandard(t *testing.T) {
+	const text = "example.com/behind-the-sofa\n20852163\nCsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=\n"
+	c, err := Parse(text)
+	if err != nil || c.Origin != "example.com/behind-the-sofa" || c.Size != 20852163 || c.Text() != text {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	if c.Digest() != sha256.Sum256([]byte(text)) {
+		t.Error("the digest is not that of the text")
+	}
+	for name, wrong := range map[string]string{
+		"leading zero":   strings.Replace(text, "2085", "02085", 1),
+		"plus":           strings.Replace(text, "2085", "+2085", 1),
+		"extension line": text + "more\n",
+		"no origin":      text[strings.Index(text, "\n"):],
+		"short root":     strings.Replace(text, "CsUYapGG", "", 1),
+		"not the end":    strings.TrimSuffix(text, "\n"),
+		"size over 2^63": strings.Replace(text, "20852163", "9223372036854775808", 1),
+	} {
+		if _, err := Parse(wrong); err == nil {
+			t.Errorf("%s: read", name)
+		}
+	}
+}
+
+// The example of c2sp.org/signed-note.
+func TestKeyOfTheStandardVerifiesItsNote(t *testing.T) {
+	const vkey = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
+	const text = "This is an example message.\n"
+	const line = "— example.com/foo Uw2QOkn8srV1yJGh2VYRlL1Tnagv1YEq6TfXppzi2ONncAlTgK7Ztg1ERYNZXsYjOBH3mFXmRKuwHjG1Yu72IneyaQM=\n"
+	key, err := ParseKey(vkey)
+	if err != nil || key.String() != vkey || key.Type() != TypeEd25519 || key.ID() != "example.com/foo+530d903a" {
+		t.Fatalf("%v, %v", key, err)
+	}
+	if mine, err := key.Signed(text, line); !mine || err != nil {
+		t.Errorf("%t, %v", mine, err)
+	}
+	if mine, err := key.Signed(text+"\n", line); !mine || err == nil {
+		t.Errorf("another text: %t, %v", mine, err)
+	}
+	for name, wrong := range map[string]string{
+		"another key ID": strings.Replace(vkey, "530d903a", "530d903b", 1),
+		"unknown type":   "example.com/foo+530d903a+CekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k",
+		"no type":        "example.com/foo+530d903a+",
+		"no key ID":      "example.com/foo",
+		"upper case ID":  strings.Replace(vkey, "530d903a", "530D903A", 1),
+		"cut short":      vkey[:len(vkey)-4],
+		"space in name":  strings.Replace(vkey, "/foo", "/f oo", 1),
+	} {
+		if _, err := ParseKey(wrong); err == nil {
+			t.Errorf("%s: read", name)
+		}
+	}
+}
+
+// sumdb/note, unmodified, opens the note by the Ed25519 key that it knows.
+func TestNoteOpensElsewhere(t *testing.T) {
+	keys, c := newLogKeys(t, origin), checkpointOf(7)
+	verifier, err := note.NewVerifier(keys.first.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened, err := note.Open([]byte(keys.sign(t, c)), note.VerifierList(verifier))
+	if err != nil || opened.Text != c.Text() || len(opened.Sigs) != 1 || len(opened.UnverifiedSigs) != 1 {
+		t.Fatalf("%+v, %v", opened, err)
+	}
+	der, err := formats.NewECDSAVerifier(keys.other.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := note.Open([]byte(keys.sign(t, c)), note.VerifierList(der)); err != nil {
+		t.Errorf("by the ECDSA key: %v", err)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	keys, others, c := newLogKeys(t, origin), newLogKeys(t, "log.example/two"), checkpointOf(7)
+	signed := keys.sign(t, c)
+	lines := strings.SplitAfter(signed, "\n") // origin, size, root, blank, ed25519, ecdsa
+	w := newWitness(t, "witness.example/a")
+
+	got, by, err := Open([]byte(signed+w.line(t, c.Text())), []Key{keys.first, keys.other}, []Key{w.key})
+	if err != nil || got != c || len(by) != 3 {
+		t.Fatalf("%+v by %v, %v", got, by, err)
+	}
+	if _, by, err = Open([]byte(signed+w.line(t, c.Text())), []Key{keys.first}, nil); err != nil || len(by) != 1 {
+		t.Errorf("unknown lines are to be ignored: by %v, %v", by, err)
+	}
+	for name, wrong := range map[string]string{
+		"by no known key":              others.sign(t, c),
+		"by a witness alone":           strings.Join(lines[:4], "") + w.line(t, c.Text()),
+		"an invalid known signature":   strings.Join(lines[:5], "") + keys.other.Line([]byte("no signature")),
+		"an invalid cosignature":       signed + w.line(t, checkpointOf(8).Text()),
+		"another size":                 strings.Replace(signed, "\n7\n", "\n8\n", 1),
+		"of another origin":            others.sign(t, Checkpoint{Origin: "log.example/three", Size: 7}),
+		"not a note":                   strings.Join(lines[:3], ""),
+		"a note that is no checkpoint": "hello\n\n" + keys.first.Line(ed25519.Sign(keys.ed, []byte("hello\n"))),
+		"too long":                     signed + strings.Repeat("— x AAAAAAAA\n", MaxNote/8),
+	} {
+		if _, _, err := Open([]byte(wrong), []Key{keys.first, keys.other, others.first}, []Key{w.key}); err == nil {
+			t.Errorf("%s: opened", name)
+		}
+	}
+}
+
+// policyOf is a policy of a log, three witnesses in a group of two, and one more
+// that must always be there.
+func policyOf(t *testing.T, keys logKeys, ws ...witness) *Policy {
+	t.Helper()
+	text := fmt.Sprintf("# who is trusted\nlog %s https://log.example/one\n\n", keys.first)
+	for i, w := range ws {
+		text += fmt.Sprintf("witness\tw%d  %s https://w%d.example\n", i, w.key, i)
+	}
+	text += "group three 2 w0 w1 w2\n  group everyone all three w3\nquorum everyone\n"
+	p, err := ParsePolicy([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestPolicyDemandsItsQuorum(t *testing.T) {
+	keys, c := newLogKeys(t, origin), checkpointOf(7)
+	var ws []witness
+	for i := range 4 {
+		ws = append(ws, newWitness(t, fmt.Sprintf("witness.example/%d", i)))
+	}
+	p := policyOf(t, keys, ws...)
+	if !p.Demands() || len(p.Witnesses) != 4 || p.Witnesses[1].URL != "https://w1.example" || p.Logs[0].URL != "https://log.example/one" {
+		t.Errorf("%+v", p)
+	}
+	for _, set := range []struct {
+		by   []int
+		good bool
+	}{
+		{nil, false}, {[]int{0}, false}, {[]int{0, 1}, false}, {[]int{3}, false}, {[]int{0, 3}, false},
+		{[]int{0, 1, 2}, false}, {[]int{0, 1, 3}, true}, {[]int{1, 2, 3}, true}, {[]int{0, 1, 2, 3}, true}, {[]int{0, 0, 3}, false},
+	} {
+		signed := keys.sign(t, c)
+		for _, i := range set.by {
+			signed += ws[i].line(t, c.Text())
+		}
+		got, names, err := p.Verify([]byte(signed))
+		if (err == nil) != set.good || err != nil && !errors.Is(err, ErrQuorum) || got != c {
+			t.Errorf("by %v: %v, cosigned by %v", set.by, err, names)
+		}
+	}
+	if _, _, err := p.Verify([]byte(ws[0].line(t, c.Text()))); err == nil || errors.Is(err, ErrQuorum) {
+		t.Errorf("no note: %v", err)
+	}
+}
+
+func TestPolicyFilesRefused(t *testing.T) {
+	keys := newLogKeys(t, origin)
+	a, b := newWitness(t, "w.example/a"), newWitness(t, "w.example/b")
+	start := fmt.Sprintf("log %s\nwitness a %s\nwitness b %s\n", keys.first, a.key, b.key)
+	for name, rest := range map[string]string{
+		"no quorum":              "",
+		"two quorums":            "quorum a\nquorum b\n",
+		"unknown quorum":         "quorum c\n",
+		"quorum before its name": "quorum g\ngroup g any a b\n",
+		"unknown member":         "group g any a c\nquorum g\n",
+		"member twice":           "group g 2 a a\nquorum g\n",
+		"member of two groups":   "group g any a\ngroup h any a b\nquorum h\n",
+		"none as a member":       "group g any a none\nquorum g\n",
+		"none defined":           "group none any a\nquorum none\n",
+		"name taken":             "group a any b\nquorum a\n",
+		"threshold 0":            "group g 0 a b\nquorum g\n",
+		"threshold 3 of 2":       "group g 3 a b\nquorum g\n",
+		"threshold 02":           "group g 02 a b\nquorum g\n",
+		"empty group":            "group g any\nquorum g\n",
+		"witness key twice":      fmt.Sprintf("witness c %s\nquorum a\n", a.key),
+		"log key twice":          fmt.Sprintf("log %s\nquorum a\n", keys.first),
+		"witness as log":         fmt.Sprintf("log %s\nquorum a\n", a.key),
+		"log as witness":         fmt.Sprintf("witness c %s\nquorum a\n", keys.first),
+		"carriage return":        "quorum a\r\n",
+		"unknown keyword":        "monitor a\nquorum a\n",
+		"comment behind":         "quorum a # and b\n",
+	} {
+		if _, err := ParsePolicy([]byte(start + rest)); err == nil {
+			t.Errorf("%s: read", name)
+		}
+	}
+	p, err := ParsePolicy([]byte("quorum none"))
+	if err != nil || p.Demands() || !p.Met(nil) {
+		t.Errorf("quorum none: %v", err)
+	}
+}
+
+func TestMLDSACosignatureCounts(t *testing.T) {
+	keys, c := newLogKeys(t, origin), checkpointOf(7)
+	skey, vkey, err := formats.GenerateMLDSAKey("witness.example/pq")
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := formats.NewMLDSASigner(skey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := ParsePolicy([]byte(fmt.Sprintf("log %s\nwitness pq %s\nquorum pq\n", keys.first, vkey)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signature, err := signer.Sign([]byte(c.Text()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed := keys.sign(t, c)
+	if _, _, err := p.Verify([]byte(signed)); !errors.Is(err, ErrQuorum) {
+		t.Errorf("without: %v", err)
+	}
+	if _, names, err := p.Verify([]byte(signed + p.Witnesses[0].Key.Line(signature))); err != nil || len(names) != 1 {
+		t.Errorf("%v, %v", names, err)
+	}
+}
+
+func TestAddCheckpointRoundTrip(t *testing.T) {
+	a := AddCheckpoint{Old: 20852014, Proof: [][32]byte{{1}, {2}, {3}}, Note: []byte(newLogKeys(t, origin).sign(t, checkpointOf(7)))}
+	read, err := ParseAddCheckpoint(a.Marshal())
+	if err != nil || read.Old != a.Old || len(read.Proof) != 3 || read.Proof[2] != a.Proof[2] || !bytes.Equal(read.Note, a.Note) {
+		t.Fatalf("%+v, %v", read, err)
+	}
+	whole := string(a.Marshal())
+	for name, wrong := range map[string]string{
+		"no old line":      strings.TrimPrefix(whole, "old 20852014\n"),
+		"leading zero":     strings.Replace(whole, "old 2", "old 02", 1),
+		"negative":         strings.Replace(whole, "old 2", "old -2", 1),
+		"not base64":       strings.Replace(whole, "AAAA", "!!!!", 1),
+		"short hash":       strings.Replace(whole, "AAAA", "", 1),
+		"too many hashes":  string(AddCheckpoint{Proof: make([][32]byte, 64), Note: a.Note}.Marshal()),
+		"no blank line":    "old 3\n",
+		"nothing":          "",
+		"carriage returns": strings.ReplaceAll(whole, "\n", "\r\n"),
+	} {
+		if _, err := ParseAddCheckpoint([]byte(wrong)); err == nil {
+			t.Errorf("%s: read", name)
+		}
+	}
+}
+
+func TestCosignaturesAreTakenByKnownKeysOnly(t *testing.T) {
+	a, b, c := newWitness(t, "w.example/a"), newWitness(t, "w.example/b"), checkpointOf(9)
+	lines, err := Cosignatures(c.Text(), a.line(t, c.Text())+b.line(t, c.Text()), []Key{a.key})
+	if err != nil || len(lines) != 1 || lines[a.key.ID()] == "" {
+		t.Errorf("%v, %v", lines, err)
+	}
+	for name, answer := range map[string]string{
+		"of another checkpoint": a.line(t, checkpointOf(8).Text()),
+		"not a signature line":  "hello\n",
+		"no line feed":          strings.TrimSuffix(a.line(t, c.Text()), "\n"),
+		"empty":                 "",
+	} {
+		if _, err := Cosignatures(c.Text(), answer, []Key{a.key}); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package checkpoint
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	formats "github.com/transparency-dev/formats/note"
+	"golang.org/x/mod/sumdb/note"
+)
+
+// Signature types of c2sp.org/signed-note.
+const (
+	TypeEd25519     = 0x01 // a log's signature; MUST be on a public log's checkpoint
+	TypeECDSA       = 0x02 // a log's signature by a P-256 key, over SHA-256 of the text
+	TypeCosignature = 0x04 // a witness's, Ed25519, timestamped
+	TypeMLDSA       = 0x06 // a witness's, ML-DSA-44, timestamped
+)
+
+// Key is a verifier key (vkey). It implements note.Verifier.
+type Key struct {
+	note.Verifier
+	vkey   string
+	kind   byte
+	public string // the key material: two vkeys of one key are duplicates
+}
+
+// ParseKey reads a vkey. Its key ID must be the one that the standard derives
+// from its type and public key.
+func ParseKey(vkey string) (Key, error) {
+	name, rest, _ := strings.Cut(vkey, "+")
+	id, material, _ := strings.Cut(rest, "+")
+	raw, err := base64.StdEncoding.DecodeString(material)
+	if err != nil || len(raw) < 2 || len(id) != 8 || name == "" || encode64(raw) != material {
+		return Key{}, fmt.Errorf("%.80q is not a verifier key: it is NAME+8 HEX DIGITS+BASE64", vkey)
+	}
+	key := Key{vkey: vkey, kind: raw[0], public: string(raw[1:])}
+	switch raw[0] {
+	case TypeEd25519:
+		key.Verifier, err = note.NewVerifier(vkey)
+	case TypeECDSA:
+		key.Verifier, err = formats.NewECDSAVerifier(vkey)
+	case TypeCosignature, TypeMLDSA:
+		key.Verifier, err = formats.NewVerifierForCosignatureV1(vkey)
+	default:
+		err = fmt.Errorf("signature type 0x%02x is not supported", raw[0])
+	}
+	if err == nil && CheckOrigin(name) != nil {
+		err = errors.New("its name has a space, a scheme or another character that no key name has")
+	}
+	if err == nil && fmt.Sprintf("%08x", key.KeyHash()) != id {
+		err = fmt.Errorf("its key ID is %s where %08x belongs", id, key.KeyHash())
+	}
+	if err != nil {
+		return Key{}, fmt.Errorf("verifier key %.80q: %w", vkey, err)
+	}
+	return key, nil
+}
+
+// Ed25519Key returns the key of a log's Ed25519 signatures (type 0x01).
+func Ed25519Key(name string, public ed25519.PublicKey) (Key, error) {
+	vkey, err := note.NewEd25519VerifierKey(name, public)
+	if err != nil {
+		return Key{}, err
+	}
+	return ParseKey(vkey)
+}
+
+// ECDSAKey returns the key of a log's P-256 signatures (type 0x02), whose key ID
+// is the truncated SHA-256 of the key in DER.
+func ECDSAKey(name string, public *ecdsa.PublicKey) (Key, error) {
+	if public.Curve != elliptic.P256() {
+		return Key{}, errors.New("not a P-256 key")
+	}
+	der, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		return Key{}, err
+	}
+	id := sha256.Sum256(der)
+	return ParseKey(name + "+" + hex.EncodeToString(id[:4]) + "+" + encode64(append([]byte{TypeECDSA}, der...)))
+}
+
+// String is the vkey.
+func (k Key) String() string { return k.vkey }
+
+// Type is the signature type.
+func (k Key) Type() byte { return k.kind }
+
+// ID names the key in a few characters: its name and key ID.
+func (k Key) ID() string { return fmt.Sprintf("%s+%08x", k.Name(), k.KeyHash()) }
+
+// Line is the note's line of a signature by this key, without its key ID.
+func (k Key) Line(signature []byte) string {
+	return "— " + k.Name() + " " + encode64(append(binary.BigEndian.AppendUint32(nil, k.KeyHash()), signature...)) + "\n"
+}
+
+// Signed reports whether the line is by this key, and the signature's validity
+// over the text of a note.
+func (k Key) Signed(text, line string) (mine bool, err error) {
+	name, signature, err := readLine(line)
+	if err != nil || name != k.Name() || binary.BigEndian.Uint32(signature) != k.KeyHash() {
+		return false, err
+	}
+	if !k.Verify([]byte(text), signature[4:]) {
+		return true, fmt.Errorf("invalid signature by %s", k.ID())
+	}
+	return true, nil
+}
+
+// readLine splits a signature line into the name and the key ID with what
+// follows it.
+func readLine(line string) (name string, signature []byte, err error) {
+	body, dash := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "— ")
+	name, text, space := strings.Cut(body, " ")
+	signature, err = base64.StdEncoding.DecodeString(text)
+	if !dash || !space || err != nil || len(signature) < 5 || CheckOrigin(name) != nil {
+		return "", nil, fmt.Errorf("%.60q is not a signature line", line)
+	}
+	return name, signature, nil
+}

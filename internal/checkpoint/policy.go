@@ -1,0 +1,254 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// ErrQuorum is returned for a checkpoint that its log signed and that fewer
+// witnesses cosigned than the policy demands.
+var ErrQuorum = errors.New("the quorum of witnesses is not met")
+
+// Policy says which logs a verifier accepts and which witnesses must have
+// cosigned a checkpoint (c2sp.org/tlog-policy). It does not change.
+type Policy struct {
+	Logs      []Log
+	Witnesses []Witness
+	quorum    *group // nil: none is demanded
+}
+
+// Log is a log line. URL may be empty.
+type Log struct {
+	Key Key
+	URL string
+}
+
+// Witness is a witness line. Name is for the policy alone; URL, the submission
+// prefix, may be empty.
+type Witness struct {
+	Name string
+	Key  Key
+	URL  string
+}
+
+// group is a group, or a witness alone where it has no members.
+type group struct {
+	name    string
+	needs   int
+	members []*group
+}
+
+// MaxPolicy bounds a policy file in bytes: ML-DSA-44 keys take 1.8 kB each.
+const MaxPolicy = 256 << 10
+
+// ParsePolicy reads a policy file. Errors name the line.
+func ParsePolicy(text []byte) (*Policy, error) {
+	if len(text) > MaxPolicy {
+		return nil, fmt.Errorf("the policy is over %d bytes", MaxPolicy)
+	}
+	r := policyReader{policy: &Policy{}, named: map[string]*group{}, member: map[string]bool{}}
+	for i, line := range strings.Split(string(text), "\n") {
+		if err := r.line(line); err != nil {
+			return nil, fmt.Errorf("policy line %d: %w", i+1, err)
+		}
+	}
+	if !r.decided {
+		return nil, errors.New("the policy has no quorum line: add quorum NAME, or quorum none")
+	}
+	return r.policy, nil
+}
+
+type policyReader struct {
+	policy  *Policy
+	named   map[string]*group
+	member  map[string]bool // names that are in a group
+	decided bool            // the quorum line was read
+}
+
+func (r *policyReader) line(line string) error {
+	for i := range len(line) {
+		if c := line[i]; c < 0x20 && c != '\t' || c == 0x7f {
+			return fmt.Errorf("control character 0x%02x: only tabs and line feeds are allowed", c)
+		}
+	}
+	fields := strings.FieldsFunc(line, func(c rune) bool { return c == ' ' || c == '\t' })
+	if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
+		return nil
+	}
+	switch keyword, n := fields[0], len(fields); {
+	case keyword == "log" && (n == 2 || n == 3):
+		return r.log(fields[1], strings.Join(fields[2:], ""))
+	case keyword == "witness" && (n == 3 || n == 4):
+		return r.witness(fields[1], fields[2], strings.Join(fields[3:], ""))
+	case keyword == "group" && n >= 4:
+		return r.group(fields[1], fields[2], fields[3:])
+	case keyword == "quorum" && n == 2:
+		return r.quorum(fields[1])
+	}
+	return errors.New("write log VKEY [URL], witness NAME VKEY [URL], group NAME all|any|K MEMBER…, or quorum NAME")
+}
+
+func (r *policyReader) log(vkey, url string) error {
+	key, err := ParseKey(vkey)
+	if err != nil {
+		return err
+	}
+	if key.kind != TypeEd25519 && key.kind != TypeECDSA {
+		return fmt.Errorf("a log's key is of type 0x01 or 0x02, not 0x%02x", key.kind)
+	}
+	for _, l := range r.policy.Logs {
+		if l.Key.public == key.public {
+			return errors.New("another log line has the same public key")
+		}
+	}
+	r.policy.Logs = append(r.policy.Logs, Log{key, url})
+	return nil
+}
+
+func (r *policyReader) witness(name, vkey, url string) error {
+	key, err := ParseKey(vkey)
+	if err != nil {
+		return err
+	}
+	if key.kind != TypeCosignature && key.kind != TypeMLDSA {
+		return fmt.Errorf("a witness's key is of type 0x04 or 0x06, not 0x%02x", key.kind)
+	}
+	for _, w := range r.policy.Witnesses {
+		if w.Key.public == key.public {
+			return fmt.Errorf("witness %s has the same public key", w.Name)
+		}
+	}
+	if err := r.define(&group{name: name}); err != nil {
+		return err
+	}
+	r.policy.Witnesses = append(r.policy.Witnesses, Witness{name, key, url})
+	return nil
+}
+
+func (r *policyReader) group(name, threshold string, members []string) error {
+	g := &group{name: name}
+	for _, member := range members {
+		of, defined := r.named[member]
+		if !defined {
+			return fmt.Errorf("%q is not defined on a line before", member)
+		}
+		if r.member[member] {
+			return fmt.Errorf("%q is in a group already", member)
+		}
+		r.member[member] = true
+		g.members = append(g.members, of)
+	}
+	switch threshold {
+	case "all":
+		g.needs = len(members)
+	case "any":
+		g.needs = 1
+	default:
+		k, err := strconv.Atoi(threshold)
+		if err != nil || k < 1 || k > len(members) || strconv.Itoa(k) != threshold {
+			return fmt.Errorf("threshold %.20q: write all, any or an integer of 1 to %d", threshold, len(members))
+		}
+		g.needs = k
+	}
+	return r.define(g)
+}
+
+func (r *policyReader) define(g *group) error {
+	if g.name == "none" || r.named[g.name] != nil {
+		return fmt.Errorf("the name %q is taken", g.name)
+	}
+	r.named[g.name] = g
+	return nil
+}
+
+func (r *policyReader) quorum(name string) error {
+	if r.decided {
+		return errors.New("a second quorum line")
+	}
+	r.decided = true
+	if name == "none" {
+		return nil
+	}
+	if r.policy.quorum = r.named[name]; r.policy.quorum == nil {
+		return fmt.Errorf("%q is not defined on a line before", name)
+	}
+	return nil
+}
+
+// Demands reports whether the policy demands any cosignature: quorum none does not.
+func (p *Policy) Demands() bool { return p.quorum != nil }
+
+// Met reports whether the witnesses with these names make the quorum.
+func (p *Policy) Met(cosigned map[string]bool) bool {
+	return p.quorum == nil || p.quorum.met(cosigned)
+}
+
+func (g *group) met(cosigned map[string]bool) bool {
+	if len(g.members) == 0 {
+		return cosigned[g.name]
+	}
+	have := 0
+	for _, member := range g.members {
+		if member.met(cosigned) {
+			have++
+		}
+	}
+	return have >= g.needs
+}
+
+// String says what is demanded, for errors.
+func (g *group) String() string {
+	if len(g.members) == 0 {
+		return g.name
+	}
+	names := make([]string, len(g.members))
+	for i, member := range g.members {
+		names[i] = member.String()
+	}
+	return fmt.Sprintf("%d of (%s)", g.needs, strings.Join(names, ", "))
+}
+
+// Verify checks a signed checkpoint: by a log of the policy, cosigned by its
+// quorum. witnesses are the names of those that cosigned it, also where the error
+// is ErrQuorum.
+func (p *Policy) Verify(signedNote []byte) (c Checkpoint, witnesses []string, err error) {
+	logs, cosigners := make([]Key, len(p.Logs)), make([]Key, len(p.Witnesses))
+	for i, l := range p.Logs {
+		logs[i] = l.Key
+	}
+	for i, w := range p.Witnesses {
+		cosigners[i] = w.Key
+	}
+	c, signed, err := Open(signedNote, logs, cosigners)
+	if err != nil {
+		return c, nil, err
+	}
+	cosigned := map[string]bool{}
+	for _, w := range p.Witnesses {
+		for _, key := range signed {
+			if key.vkey == w.Key.vkey {
+				cosigned[w.Name] = true
+				witnesses = append(witnesses, w.Name)
+			}
+		}
+	}
+	if !p.Met(cosigned) {
+		return c, witnesses, fmt.Errorf("%w: cosigned by [%s], and %s is demanded", ErrQuorum, strings.Join(witnesses, ", "), p.quorum)
+	}
+	return c, witnesses, nil
+}
+
+// VerifyProof checks a .tlog-proof file of an entry: its checkpoint by Verify,
+// and its path.
+func (p *Policy) VerifyProof(text, entry []byte) (c Checkpoint, index int64, witnesses []string, err error) {
+	proof, err := ParseProof(text)
+	if err != nil {
+		return c, 0, nil, err
+	}
+	if c, witnesses, err = p.Verify(proof.Note); err != nil {
+		return c, proof.Index, witnesses, err
+	}
+	return c, proof.Index, witnesses, proof.VerifyInclusion(entry, c)
+}

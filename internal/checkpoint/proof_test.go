@@ -1,0 +1,176 @@
+package checkpoint
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// grown is a tree that sumdb/tlog built.
+type grown struct {
+	stored []tlog.Hash
+	size   int64
+}
+
+func (g *grown) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
+	hashes := make([]tlog.Hash, len(indexes))
+	for i, at := range indexes {
+		hashes[i] = g.stored[at]
+	}
+	return hashes, nil
+}
+
+func (g *grown) add(t *testing.T, entry [32]byte) {
+	t.Helper()
+	hashes, err := tlog.StoredHashes(g.size, entry[:], g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.stored, g.size = append(g.stored, hashes...), g.size+1
+}
+
+func (g *grown) checkpoint(t *testing.T) Checkpoint {
+	t.Helper()
+	root, err := tlog.TreeHash(g.size, g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Checkpoint{Origin: origin, Size: g.size, Root: root}
+}
+
+func entry(i int64) [32]byte { return sha256.Sum256(fmt.Appendf(nil, "entry %d", i)) }
+
+func TestProofsOfAGrownTree(t *testing.T) {
+	keys, w := newLogKeys(t, origin), newWitness(t, "witness.example/a")
+	p, err := ParsePolicy(fmt.Appendf(nil, "log %s\nwitness w %s\nquorum w\n", keys.first, w.key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tree grown
+	var before []Checkpoint
+	for i := range int64(70) {
+		tree.add(t, entry(i))
+		c := tree.checkpoint(t)
+		signed := keys.sign(t, c) + w.line(t, c.Text())
+		for index := range tree.size {
+			path, err := tlog.ProveRecord(tree.size, index, &tree)
+			if err != nil {
+				t.Fatal(err)
+			}
+			proof := Proof{Index: index, Note: []byte(signed)}
+			for _, h := range path {
+				proof.Path = append(proof.Path, h)
+			}
+			leaf, other := entry(index), entry(index+1)
+			if got, at, names, err := p.VerifyProof(proof.Marshal(), leaf[:]); err != nil || got != c || at != index || len(names) != 1 {
+				t.Fatalf("leaf %d of %d: %v", index, tree.size, err)
+			}
+			if _, _, _, err := p.VerifyProof(proof.Marshal(), other[:]); err == nil {
+				t.Fatalf("leaf %d of %d proved another entry", index, tree.size)
+			}
+		}
+		for _, older := range before {
+			path, err := tlog.ProveTree(tree.size, older.Size, &tree)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hashes := make([][32]byte, len(path))
+			for i, h := range path {
+				hashes[i] = h
+			}
+			if err := VerifyConsistency(older, c, hashes); err != nil {
+				t.Fatalf("%d to %d: %v", older.Size, c.Size, err)
+			}
+			forked := older
+			forked.Root[0] ^= 1
+			if VerifyConsistency(forked, c, hashes) == nil {
+				t.Fatalf("a fork at %d is consistent with %d", older.Size, c.Size)
+			}
+		}
+		before = append(before, c)
+	}
+	empty := Checkpoint{Origin: origin, Root: sha256.Sum256(nil)}
+	if err := VerifyConsistency(empty, before[3], nil); err != nil {
+		t.Error(err)
+	}
+	if VerifyConsistency(empty, before[3], [][32]byte{{}}) == nil {
+		t.Error("a proof from size 0 that is not empty passed")
+	}
+}
+
+func TestProofFilesRefused(t *testing.T) {
+	keys := newLogKeys(t, origin)
+	var tree grown
+	for i := range int64(5) {
+		tree.add(t, entry(i))
+	}
+	path, err := tlog.ProveRecord(5, 2, &tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proof := Proof{Index: 2, Note: []byte(keys.sign(t, tree.checkpoint(t)))}
+	for _, h := range path {
+		proof.Path = append(proof.Path, h)
+	}
+	good := string(proof.Marshal())
+	read, err := ParseProof([]byte(good))
+	if err != nil || read.Index != 2 || len(read.Path) != len(path) || !bytes.Equal(read.Note, proof.Note) {
+		t.Fatalf("%+v, %v", read, err)
+	}
+	open, err := ParsePolicy(fmt.Appendf(nil, "log %s\nquorum none\n", keys.other))
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf := entry(2)
+	if _, _, _, err := open.VerifyProof([]byte(good), leaf[:]); err != nil {
+		t.Fatal(err)
+	}
+	for name, wrong := range map[string]string{
+		"another version":   strings.Replace(good, "@v1", "@v2", 1),
+		"no header":         good[strings.Index(good, "\n")+1:],
+		"leading zero":      strings.Replace(good, "index 2", "index 02", 1),
+		"another index":     strings.Replace(good, "index 2", "index 3", 1),
+		"an index too high": strings.Replace(good, "index 2", "index 5", 1),
+		"extra":             strings.Replace(good, "index 2", "extra AAAA\nindex 2", 1),
+		"a hash less":       strings.Replace(good, encode64(proof.Path[0][:])+"\n", "", 1),
+		"a hash more":       strings.Replace(good, "index 2\n", "index 2\n"+encode64(make([]byte, 32))+"\n", 1),
+		"a short hash":      strings.Replace(good, "index 2\n", "index 2\nAAAA\n", 1),
+		"another root":      strings.Replace(good, "\n5\n", "\n6\n", 1),
+		"no end":            strings.TrimSuffix(good, "\n"),
+		"carriage returns":  strings.ReplaceAll(good, "\n", "\r\n"),
+		"empty":             "",
+	} {
+		if _, _, _, err := open.VerifyProof([]byte(wrong), leaf[:]); err == nil || errors.Is(err, ErrQuorum) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func FuzzParsers(f *testing.F) {
+	f.Add("c2sp.org/tlog-proof@v1\nindex 0\n\nlog.example\n1\nAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n\n— log.example AAAAAAAA\n")
+	f.Add("old 0\n\nlog.example\n1\nAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n\n— log.example AAAAAAAA\n")
+	f.Add("tile/entries/x001/234.p/7")
+	f.Add("example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k")
+	f.Fuzz(func(t *testing.T, text string) {
+		if p, err := ParseProof([]byte(text)); err == nil && string(p.Marshal()) != text {
+			t.Errorf("proof %q has two forms", text)
+		}
+		if a, err := ParseAddCheckpoint([]byte(text)); err == nil && string(a.Marshal()) != text {
+			t.Errorf("request %q has two forms", text)
+		}
+		if tile, err := ParseTilePath(text); err == nil && TilePath(tile) != text {
+			t.Errorf("path %q has two forms", text)
+		}
+		if c, err := Parse(text); err == nil && c.Text() != text {
+			t.Errorf("checkpoint %q has two forms", text)
+		}
+		if _, err := ParsePolicy([]byte(text)); err == nil {
+			_, _ = ParseKey(text)
+		}
+	})
+}

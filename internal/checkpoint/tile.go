@@ -1,0 +1,79 @@
+package checkpoint
+
+import (
+	"fmt"
+	"strings"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// Tiles of c2sp.org/tlog-tiles are 256 hashes wide. In a tlog.Tile of package
+// sumdb/tlog, H is TileHeight and L -1 means an entry bundle.
+const (
+	TileHeight = 8
+	TileWidth  = 1 << TileHeight
+)
+
+// Package tlog writes the height into a path, and data where tlog-tiles says
+// entries; the rest is the same.
+const (
+	tlogTile, tlogEntries = "tile/8/", "tile/8/data/"
+	tilePath, entriesPath = "tile/", "tile/entries/"
+)
+
+// TilePath is the path of a tile or entry bundle under the log's URL:
+// tile/<L>/<N>[.p/<W>] or tile/entries/<N>[.p/<W>].
+func TilePath(t tlog.Tile) string {
+	path := t.Path()
+	if rest, data := strings.CutPrefix(path, tlogEntries); data {
+		return entriesPath + rest
+	}
+	return tilePath + strings.TrimPrefix(path, tlogTile)
+}
+
+// ParseTilePath is the inverse of TilePath. A path that is not in its only form
+// is an error.
+func ParseTilePath(path string) (tlog.Tile, error) {
+	rest, ok := strings.CutPrefix(path, entriesPath)
+	inner := tlogEntries + rest
+	if !ok {
+		rest, ok = strings.CutPrefix(path, tilePath)
+		inner = tlogTile + rest
+	}
+	t, err := tlog.ParseTilePath(inner)
+	if !ok || err != nil || t.L > 63 || strings.HasPrefix(rest, "data/") || TilePath(t) != path {
+		return tlog.Tile{}, fmt.Errorf("%.100q is not the path of a tile: write tile/<L>/<N>, tile/<L>/<N>.p/<W> or tile/entries/…, with N in groups of three digits such as x001/234", path)
+	}
+	return t, nil
+}
+
+// EntryBundle writes entries as tlog-tiles says: each after its length, two bytes
+// big-endian.
+func EntryBundle(entries [][]byte) []byte {
+	var out []byte
+	for _, entry := range entries {
+		out = append(out, byte(len(entry)>>8), byte(len(entry)))
+		out = append(out, entry...)
+	}
+	return out
+}
+
+// ParseEntryBundle reads a bundle of exactly count entries.
+func ParseEntryBundle(bundle []byte, count int) ([][]byte, error) {
+	var all [][]byte
+	for rest := bundle; len(rest) > 0; {
+		if len(rest) < 2 {
+			return nil, fmt.Errorf("the entry bundle ends inside a length, after %d entries", len(all))
+		}
+		size := int(rest[0])<<8 | int(rest[1])
+		if len(rest) < 2+size {
+			return nil, fmt.Errorf("the entry bundle ends inside entry %d", len(all))
+		}
+		all = append(all, rest[2:2+size])
+		rest = rest[2+size:]
+	}
+	if len(all) != count {
+		return nil, fmt.Errorf("the entry bundle holds %d entries where %d belong", len(all), count)
+	}
+	return all, nil
+}
