@@ -23,28 +23,36 @@ func OpenDev(_ context.Context, rest string) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := loadKey(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := makeKey(path); err != nil {
-			return nil, fmt.Errorf("make the development signing key: %w", err)
-		}
-		key, err = loadKey(path)
-	}
+	key, err := loadOrMake(path, p256, func() (any, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) })
 	if err != nil {
 		return nil, err
 	}
-	return &Provider{key, "development key in a file, made by the service itself: not for production"}, nil
+	return &Provider{key, custodyDev}, nil
 }
 
-// makeKey puts a new key at path, whole and durable, unless a file is there by
-// then, which is no error.
-func makeKey(path string) error {
+const custodyDev = "development key in a file, made by the service itself: not for production"
+
+// loadOrMake reads the key at path, and makes it first where there is none.
+func loadOrMake[K any](path string, check func(any) (K, error), generate func() (any, error)) (K, error) {
+	key, err := loadKey(path, check)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return key, err
+	}
+	made, err := generate()
+	if err == nil {
+		err = writeKey(path, made)
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return key, fmt.Errorf("make the development signing key: %w", err)
+	}
+	return loadKey(path, check)
+}
+
+// writeKey puts a new key at path, whole and durable. The error is fs.ErrExist
+// where a file is there by then.
+func writeKey(path string, key any) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
 		return err
 	}
 	der, err := x509.MarshalPKCS8PrivateKey(key)
@@ -63,7 +71,7 @@ func makeKey(path string) error {
 	}
 	// A link, not a rename: it fails where a file exists, so no key that another
 	// process has begun to sign with is ever replaced.
-	if err := os.Link(temporary.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Link(temporary.Name(), path); err != nil {
 		return err
 	}
 	return syncDir(dir)

@@ -1,6 +1,6 @@
-// Package file signs with a P-256 private key in a PEM file: one that an operator
-// put there (file://PATH), or one for development that is made at first use
-// (dev://PATH).
+// Package file signs with a private key in a PEM file: one that an operator put
+// there (file://PATH), or one for development that is made at first use
+// (dev://PATH). A deployment key is on P-256, a log key is an Ed25519 one.
 package file
 
 import (
@@ -30,12 +30,14 @@ func Open(_ context.Context, rest string) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := loadKey(path)
+	key, err := loadKey(path, p256)
 	if err != nil {
 		return nil, err
 	}
-	return &Provider{key, "software key in a file of the service"}, nil
+	return &Provider{key, custodyFile}, nil
 }
+
+const custodyFile = "software key in a file of the service"
 
 func pathOf(scheme, rest string) (string, error) {
 	path, ok := strings.CutPrefix(rest, "//")
@@ -64,9 +66,24 @@ func (p *Provider) Close() error { return nil }
 // maxKeyFile bounds what is read of a key file; a P-256 key takes 250 bytes.
 const maxKeyFile = 64 << 10
 
-// loadKey reads a P-256 private key in PEM. Its errors name the file and what to
-// do about it, and never hold a byte of its contents.
-func loadKey(path string) (*ecdsa.PrivateKey, error) {
+// loadKey reads a private key in PEM of the kind that check accepts. Its errors
+// name the file and what to do about it, and never hold a byte of its contents.
+func loadKey[K any](path string, check func(any) (K, error)) (key K, err error) {
+	text, err := readKeyFile(path)
+	if err != nil {
+		return key, err
+	}
+	parsed, err := parseKey(text)
+	if err == nil {
+		key, err = check(parsed)
+	}
+	if err != nil {
+		return key, fmt.Errorf("signing key %s: %w", path, err)
+	}
+	return key, nil
+}
+
+func readKeyFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("signing key: %w", err)
@@ -89,17 +106,13 @@ func loadKey(path string) (*ecdsa.PrivateKey, error) {
 	if len(text) > maxKeyFile {
 		return nil, fmt.Errorf("signing key %s: over %d bytes, this is no key file", path, maxKeyFile)
 	}
-	key, err := parseKey(text)
-	if err != nil {
-		return nil, fmt.Errorf("signing key %s: %w", path, err)
-	}
-	return key, nil
+	return text, nil
 }
 
 // parseKey finds the one private key in PEM text; other blocks, such as the
 // EC PARAMETERS that openssl writes first, are passed over.
-func parseKey(text []byte) (*ecdsa.PrivateKey, error) {
-	var found *ecdsa.PrivateKey
+func parseKey(text []byte) (any, error) {
+	var found any
 	for {
 		var block *pem.Block
 		if block, text = pem.Decode(text); block == nil {
@@ -126,7 +139,7 @@ func parseKey(text []byte) (*ecdsa.PrivateKey, error) {
 	return found, nil
 }
 
-func parseBlock(block *pem.Block) (*ecdsa.PrivateKey, error) {
+func parseBlock(block *pem.Block) (any, error) {
 	var parsed any
 	var err error
 	if block.Type == "PRIVATE KEY" {
@@ -138,6 +151,11 @@ func parseBlock(block *pem.Block) (*ecdsa.PrivateKey, error) {
 		// The inner error stays out: it is made from the key's bytes.
 		return nil, fmt.Errorf("the %s block is not a private key of a known kind, whole and undamaged", block.Type)
 	}
+	return parsed, nil
+}
+
+// p256 takes what a deployment key must be.
+func p256(parsed any) (*ecdsa.PrivateKey, error) {
 	key, ok := parsed.(*ecdsa.PrivateKey)
 	if !ok {
 		return nil, errors.New("not an elliptic curve key: es256 needs ECDSA on P-256")

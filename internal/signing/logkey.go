@@ -1,0 +1,107 @@
+package signing
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"encoding/asn1"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+
+	"github.com/fairpact/fairpact/internal/signing/file"
+)
+
+// LogKey is an open Ed25519 key, with which a log signs its checkpoints beside
+// the deployment key. It is safe for concurrent use.
+type LogKey struct {
+	provider logProvider
+	public   ed25519.PublicKey
+	custody  string
+}
+
+// logProvider is Provider for an Ed25519 key, which signs a message and not a
+// digest.
+type logProvider interface {
+	Key(ctx context.Context) (public ed25519.PublicKey, custody string, err error)
+	Sign(ctx context.Context, message []byte) ([]byte, error)
+	Close() error
+}
+
+const logKeyURIs = "file://PATH (an Ed25519 private key in PEM, PKCS#8) or dev://PATH (a development key, made at first use)"
+
+// OpenLogKey returns the key that a URI names, after it has signed once:
+//
+//	file://PATH   an Ed25519 private key in PEM, PKCS#8, readable by its owner alone
+//	dev://PATH    a development key, made at first use
+func OpenLogKey(ctx context.Context, uri string) (*LogKey, error) {
+	scheme, rest, _ := strings.Cut(uri, ":")
+	var p logProvider
+	var err error
+	switch scheme {
+	case "file":
+		p, err = file.OpenEd25519(ctx, rest)
+	case "dev":
+		p, err = file.OpenDevEd25519(ctx, rest)
+	case "gcpkms", "awskms", "pkcs11":
+		return nil, fmt.Errorf("a log key cannot be in %s yet: use %s", scheme, logKeyURIs)
+	default:
+		return nil, errors.New("the log key is not a known URI: use " + logKeyURIs)
+	}
+	if err != nil {
+		return nil, err
+	}
+	k := &LogKey{provider: p}
+	if k.public, k.custody, err = p.Key(ctx); err == nil {
+		_, err = k.Sign(ctx, trial[:])
+	}
+	if err != nil {
+		_ = p.Close()
+		return nil, fmt.Errorf("the log key was found but does not sign: %w", err)
+	}
+	return k, nil
+}
+
+// Public returns the public half.
+func (k *LogKey) Public() ed25519.PublicKey { return k.public }
+
+// Custody says in words for the public where the key lives.
+func (k *LogKey) Custody() string { return k.custody }
+
+// Sign returns a signature (RFC 8032) that verifies.
+func (k *LogKey) Sign(ctx context.Context, message []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, defaultLimits.deadline)
+	defer cancel()
+	signature, err := k.provider.Sign(ctx, message)
+	if err == nil && !ed25519.Verify(k.public, message, signature) {
+		err = errors.New("its signature does not verify under its public key")
+	}
+	return signature, err
+}
+
+// Close releases what the key holds.
+func (k *LogKey) Close() error { return k.provider.Close() }
+
+// ES256 returns the public key of an es256 label.
+func ES256(label string) (*ecdsa.PublicKey, error) {
+	public, _, err := parseLabel(label)
+	if err == nil && public == nil {
+		err = errors.New("not an es256 key")
+	}
+	return public, err
+}
+
+// DER returns an es256 signature as an ASN.1 sequence (RFC 3279 2.2.3), the form
+// that X.509 and signed notes use.
+func DER(signature string) ([]byte, error) {
+	scheme, raw, err := parseSignature(signature)
+	if err != nil {
+		return nil, err
+	}
+	if scheme != schemeES256 {
+		return nil, errors.New("not an es256 signature")
+	}
+	r, s := rawES256(raw)
+	return asn1.Marshal(struct{ R, S *big.Int }{r, s})
+}
