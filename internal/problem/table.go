@@ -15,14 +15,16 @@ const (
 	InvalidCredential Code = "INVALID_CREDENTIAL" // #nosec G101 -- an error code
 	Forbidden         Code = "FORBIDDEN"
 
-	NotFound         Code = "NOT_FOUND"
-	DealNotFound     Code = "DEAL_NOT_FOUND"
-	CertNotFound     Code = "CERT_NOT_FOUND"
-	LeafNotFound     Code = "LEAF_NOT_FOUND"
-	HeadNotFound     Code = "HEAD_NOT_FOUND"
-	MethodNotAllowed Code = "METHOD_NOT_ALLOWED"
-	BodyTooLarge     Code = "BODY_TOO_LARGE"
-	HeadersTooLarge  Code = "HEADERS_TOO_LARGE"
+	NotFound           Code = "NOT_FOUND"
+	DealNotFound       Code = "DEAL_NOT_FOUND"
+	CertNotFound       Code = "CERT_NOT_FOUND"
+	LeafNotFound       Code = "LEAF_NOT_FOUND"
+	HeadNotFound       Code = "HEAD_NOT_FOUND"
+	CheckpointNotFound Code = "CHECKPOINT_NOT_FOUND"
+	TileNotFound       Code = "TILE_NOT_FOUND"
+	MethodNotAllowed   Code = "METHOD_NOT_ALLOWED"
+	BodyTooLarge       Code = "BODY_TOO_LARGE"
+	HeadersTooLarge    Code = "HEADERS_TOO_LARGE"
 
 	AlreadyCommitted      Code = "ALREADY_COMMITTED"
 	AlreadyRevealed       Code = "ALREADY_REVEALED"
@@ -69,6 +71,8 @@ var Table = []Entry{
 	{CertNotFound, 404, "no published certificate has this cert_id"},
 	{LeafNotFound, 404, "no leaf of the log under a published head has this index or entry"},
 	{HeadNotFound, 404, "the log published no head of this size"},
+	{CheckpointNotFound, 404, "the log publishes no checkpoints, none of this size, or has no witness policy"},
+	{TileNotFound, 404, "the tile is not complete to this width under the newest checkpoint, or its path is not in its only form"},
 	{MethodNotAllowed, 405, "the path exists, the method does not"},
 	{BodyTooLarge, 413, "the body is over the limit"},
 	{HeadersTooLarge, 431, "the path and headers are over the limit"},

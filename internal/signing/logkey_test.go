@@ -54,15 +54,15 @@ func TestLogKeysRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for uri, want := range map[string]string{
-		"file://" + dir + "/p256.pem":                 "not an Ed25519 key",
-		"dev://" + dir + "/p256.pem":                  "not an Ed25519 key",
-		"file://" + dir + "/open.pem":                 "chmod 600",
-		"file://" + dir + "/none.pem":                 "no such file",
-		"file:":                                       "names no file",
-		"gcpkms://projects/p/cryptoKeyVersions/1":     "cannot be in gcpkms yet",
+		"file://" + dir + "/p256.pem":                "not an Ed25519 key",
+		"dev://" + dir + "/p256.pem":                 "not an Ed25519 key",
+		"file://" + dir + "/open.pem":                "chmod 600",
+		"file://" + dir + "/none.pem":                "no such file",
+		"file:":                                      "names no file",
+		"gcpkms://projects/p/cryptoKeyVersions/1":    "cannot be in gcpkms yet",
 		"pkcs11:token=t;object=o?pin-source=file:/p": "cannot be in pkcs11 yet",
-		dir + "/p256.pem":                             "not a known URI",
-		"":                                            "not a known URI",
+		dir + "/p256.pem":                            "not a known URI",
+		"":                                           "not a known URI",
 	} {
 		if _, err := OpenLogKey(t.Context(), uri); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", uri, err, want)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,18 +21,36 @@ type route struct {
 	serve   func(*http.Request) (any, error)
 }
 
-// routes are the exact paths of a port. Nothing is cleaned or redirected.
+// routes are the exact paths of a port; one that ends with a slash stands for all
+// below it. Nothing is cleaned or redirected.
 type routes map[string]route
+
+// find returns the route of a path and its name.
+func (rs routes) find(path string) (found route, name string) {
+	if found, ok := rs[path]; ok && !strings.HasSuffix(path, "/") {
+		return found, path
+	}
+	for name, found := range rs {
+		if strings.HasSuffix(name, "/") && strings.HasPrefix(path, name) && path != name {
+			return found, name
+		}
+	}
+	return route{}, ""
+}
+
+// plain is an answer that is not JSON.
+type plain struct {
+	contentType string
+	cache       string // Cache-Control
+	body        []byte
+}
 
 // handler serves the routes. On a public port the trace of a caller is linked to
 // and not joined.
 func (rs routes) handler(logger *slog.Logger, public bool) http.Handler {
 	return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
-		found, ok := rs[r.URL.Path]
-		route, began, w := "", time.Now(), &recorder{ResponseWriter: out, status: http.StatusOK}
-		if ok {
-			route = r.URL.Path
-		}
+		found, route := rs.find(r.URL.Path)
+		began, w := time.Now(), &recorder{ResponseWriter: out, status: http.StatusOK}
 		r, call := telemetry.Begin(w, r, public)
 		defer func() {
 			call.End(route, r.Method, w.status)
@@ -40,7 +59,7 @@ func (rs routes) handler(logger *slog.Logger, public bool) http.Handler {
 			}
 		}()
 		switch {
-		case !ok:
+		case route == "":
 			answer.Error(w, problem.New(problem.NotFound, "this port has no path %.100q: its paths are %s", r.URL.Path, strings.Join(slices.Sorted(maps.Keys(rs)), ", ")))
 		case r.Method == http.MethodOptions:
 			w.Header().Set("Allow", found.methods)
@@ -50,6 +69,13 @@ func (rs routes) handler(logger *slog.Logger, public bool) http.Handler {
 			answer.Error(w, problem.New(problem.MethodNotAllowed, "send one of %s to %s", found.methods, r.URL.Path))
 		default:
 			body, err := found.serve(r)
+			if text, ok := body.(plain); ok && err == nil {
+				w.Header().Set("Content-Type", text.contentType)
+				w.Header().Set("Cache-Control", text.cache)
+				w.Header().Set("Content-Length", strconv.Itoa(len(text.body)))
+				_, _ = w.Write(text.body)
+				return
+			}
 			if err == nil {
 				var text []byte
 				if text, err = answer.Encode(body); err == nil {
@@ -91,6 +117,10 @@ func toProblem(err error) *problem.Error {
 		return problem.New(problem.LeafNotFound, "%s; ask with the leaf_index or entry of a published certificate, and a tree_size above its leaf_index", detail(err, ErrNotFound)).Because(err)
 	case errors.Is(err, errNoHead):
 		return problem.New(problem.HeadNotFound, "%s; leave the size out for the newest head, or use the size of a head that was answered before", err).Because(err)
+	case errors.Is(err, errNoCheckpoint):
+		return problem.New(problem.CheckpointNotFound, "%s; GET /v1/log/status shows what this log publishes, and GET /checkpoint its newest checkpoint", err).Because(err)
+	case errors.Is(err, errNoTile):
+		return problem.New(problem.TileNotFound, "%s; fetch the tiles of the newest GET /checkpoint and none beyond its size", err).Because(err)
 	case errors.Is(err, ErrRefused):
 		return problem.New(problem.Forbidden, "%s; send the SHA-256 digest of a certificate's signing bytes with its es256 signature by a key of the deployment", detail(err, ErrRefused)).Because(err)
 	case errors.Is(err, ErrTagTaken):

@@ -21,10 +21,12 @@ type Log struct {
 	reads     *group[leafQuery, *reading]
 	sequencer *sequencer
 	publisher *publisher
+	// checkpoints is nil where the log publishes none.
+	checkpoints *checkpoints
 
 	closed context.Context // ends at Close
 	end    context.CancelFunc
-	loop   sync.WaitGroup // of the publisher
+	loop   sync.WaitGroup // of the publisher and the checkpoints
 }
 
 // Open starts a replica on a migrated database, best reached by a pool of
@@ -45,6 +47,9 @@ func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys KeySet, l
 		option(l)
 	}
 	l.loop.Go(func() { l.publisher.run(l.closed) })
+	if l.checkpoints != nil {
+		l.loop.Go(func() { l.checkpoints.run(l.closed) })
+	}
 	return l, nil
 }
 
@@ -54,6 +59,9 @@ func (l *Log) Close() {
 	l.end()
 	l.sequencer.close()
 	l.reads.close()
+	if l.checkpoints != nil {
+		l.checkpoints.reads.close()
+	}
 	l.loop.Wait()
 }
 
@@ -70,8 +78,8 @@ type Appended struct {
 // It returns ErrTagTaken where the tag is that of another entry.
 // It returns ErrRefused for a signature that does not verify, for a new entry
 // under a retired key whose last leaf is behind the log, and for the digest of a
-// head of this log: a published head is a digest with a good signature too, and
-// anyone could bring it. It returns ErrUnavailable where ctx ends before the
+// head or checkpoint of this log: what is published is a digest with a good
+// signature too, and anyone could bring it. It returns ErrUnavailable where ctx ends before the
 // leaf is published, and where the key of the heads is out of reach or may not be
 // used; the leaf may be in the log all the same.
 func (l *Log) Append(ctx context.Context, entry [32]byte, signature string, tag Tag) (Appended, error) {
@@ -89,7 +97,7 @@ func (l *Log) Append(ctx context.Context, entry [32]byte, signature string, tag 
 		l.checks.logger.ErrorContext(ctx, "another entry has this tag", "leaf_index", at.index, "entry", hex.EncodeToString(entry[:]))
 		return Appended{}, fmt.Errorf("%w: leaf %d", ErrTagTaken, at.index)
 	case at.index == refused:
-		return Appended{}, fmt.Errorf("%w: it is the digest of a head of this log", ErrRefused)
+		return Appended{}, fmt.Errorf("%w: it is the digest of a head or checkpoint of this log", ErrRefused)
 	case at.index == late:
 		return Appended{}, fmt.Errorf("%w: it is new, and its signature is by a retired key that holds no leaf from index %d on; sign it anew with the current key", ErrRefused, ceiling(key))
 	}

@@ -11,7 +11,7 @@ import (
 // A replica knows the sizes that it has met: of several the largest is true.
 var (
 	sizes = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "fairpact_log_tree_size", Help: "Leaves of the log: committed, and under the newest published head, as this replica last read them.",
+		Name: "fairpact_log_tree_size", Help: "Leaves of the log: committed, under the newest published head, the newest checkpoint and the newest checkpoint that met the witnesses' quorum, as this replica last read them.",
 	}, []string{"of"})
 	sizeCommitted, sizePublished = sizes.WithLabelValues("committed"), sizes.WithLabelValues("published")
 
@@ -35,7 +35,25 @@ var (
 	})
 )
 
+var (
+	checkpointSize, certifiedSize = sizes.WithLabelValues("checkpoint"), sizes.WithLabelValues("certified")
+
+	checkpointFailures = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "fairpact_log_checkpoint_failures_total", Help: "Attempts to sign a checkpoint that failed; each is retried.",
+	})
+	witnessRequests = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "fairpact_log_witness_requests_total", Help: "Calls to witnesses by outcome: cosigned, conflict (409, answered with another proof), refused, invalid, unreachable.",
+	}, []string{"witness", "outcome"})
+	witnessBehind = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "fairpact_log_witness_behind_seconds", Help: "For how long a witness has owed a cosignature; 0: it owes none. Only the replica that asks the witnesses has it.",
+	}, []string{"witness"})
+	quorumBehind = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "fairpact_log_quorum_behind_seconds", Help: "For how long a checkpoint has waited for the quorum of its witnesses; 0: none waits. Only the replica that asks the witnesses has it.",
+	})
+)
+
 // measured registers them where a log runs; its clients have none.
 var measured = sync.OnceFunc(func() {
-	prometheus.MustRegister(sizes, batchEntries, appendDuration, publishDuration, publishFailures, proofFailures, tagsTaken)
+	prometheus.MustRegister(sizes, batchEntries, appendDuration, publishDuration, publishFailures, proofFailures, tagsTaken,
+		checkpointFailures, witnessRequests, witnessBehind, quorumBehind)
 })

@@ -10,13 +10,18 @@ import (
 
 const readMethods = "GET, HEAD, OPTIONS"
 
-// ReadHandler serves the public read port: heads and proofs, without
-// authentication, to any origin.
+// ReadHandler serves the public read port: heads and proofs, checkpoints and
+// tiles, without authentication, to any origin.
 func (l *Log) ReadHandler() http.Handler {
 	paths := routes{
 		"/v1/log/tree-head":   {readMethods, l.serveTreeHead},
 		"/v1/log/proof":       {readMethods, l.serveProof},
 		"/v1/log/consistency": {readMethods, l.serveConsistency},
+		"/v1/log/status":      {readMethods, l.serveStatus},
+		"/v1/log/checkpoint":  {readMethods, l.serveCheckpointOf},
+		"/v1/log/policy":      {readMethods, l.servePolicy},
+		"/checkpoint":         {readMethods, l.serveCheckpoint},
+		"/tile/":              {readMethods, l.serveTile},
 	}.handler(l.checks.logger, true)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Access-Control-Allow-Origin", "*")

@@ -37,6 +37,14 @@ var (
 	sqlInsertHead          = statement("insert_head")
 	sqlLeavesBetween       = statement("leaves_between")
 	sqlNodesBetween        = statement("nodes_between")
+	sqlDueCheckpoint       = statement("due_checkpoint")
+	sqlInsertCheckpoint    = statement("insert_checkpoint")
+	sqlNewestCheckpoint    = statement("newest_checkpoint")
+	sqlCheckpointAt        = statement("checkpoint_at")
+	sqlInsertCosignatures  = statement("insert_cosignatures")
+	sqlInsertWitnessed     = statement("insert_witnessed")
+	sqlCosigned            = statement("cosigned")
+	sqlLockWitnesses       = statement("lock_witnesses")
 )
 
 func statement(name string) string {

@@ -1,6 +1,6 @@
 -- Appends a batch to the tree as the caller knows it, or does nothing: where the
--- head is another one, an entry is in the log or the digest of one of its heads,
--- or a tag is taken. An UPDATE that waits for the row decides by what its last
+-- head is another one, an entry is in the log or the digest of one of its heads
+-- or checkpoints, or a tag is taken. An UPDATE that waits for the row decides by what its last
 -- holder committed, and the leaves cannot have changed where the head has not.
 -- The tags can, where known leaves were tagged: the primary key then fails the
 -- statement. $11 are the tags, $12 their leaves, which may be old ones.
@@ -8,6 +8,7 @@ WITH moved AS (
     UPDATE translog.log_head SET size = $4, root = $5, hashes = $6
     WHERE singleton AND size = $1 AND root = $2 AND hashes = $3
       AND NOT EXISTS (SELECT FROM translog.tree_heads WHERE digest = ANY ($7::bytea[]))
+      AND NOT EXISTS (SELECT FROM translog.checkpoints WHERE digest = ANY ($7::bytea[]))
       AND NOT EXISTS (SELECT FROM translog.leaves WHERE entry = ANY ($7::bytea[]))
       AND NOT EXISTS (SELECT FROM translog.tags WHERE tag = ANY ($11::bytea[]))
     RETURNING true

@@ -1,0 +1,314 @@
+package translog
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairpact/fairpact/internal/checkpoint"
+	"github.com/fairpact/fairpact/internal/signing"
+)
+
+// A checkpoint is a published head as a signed note (c2sp.org/tlog-checkpoint),
+// under the log's Ed25519 key and the deployment key. Checkpoints are made beside
+// the appends: once a second a replica looks for a published head, which has
+// passed the fork guard, that is newer than the newest checkpoint. Each size has
+// one, and the first that is stored stands, so replicas need no agreement.
+
+// Checkpoints is under which name and keys a log publishes checkpoints, and which
+// witnesses it asks to cosign them.
+type Checkpoints struct {
+	Origin  string
+	Key     LogKey
+	Retired []checkpoint.Key // Ed25519 keys of the log that signed before
+	Keys    func() []signing.Key
+	// Policy is nil where there are no witnesses. PolicyText is the file that it
+	// was read from.
+	Policy     *checkpoint.Policy
+	PolicyText []byte
+}
+
+// LogKey signs the text of checkpoints: internal/signing has the real one.
+type LogKey interface {
+	Public() ed25519.PublicKey
+	Sign(ctx context.Context, message []byte) ([]byte, error)
+}
+
+// WithCheckpoints has the log publish checkpoints. Without it the log serves
+// neither checkpoints nor tiles.
+func WithCheckpoints(c Checkpoints) (Option, error) {
+	made, err := newCheckpoints(c)
+	if err != nil {
+		return nil, err
+	}
+	return func(l *Log) {
+		made.log = l
+		made.reads = newGroup(maxReads, maxAsked, maxQueue, made.readNewest)
+		l.checkpoints = made
+	}, nil
+}
+
+const (
+	checkpointEvery   = time.Second // also in due_checkpoint.sql
+	checkpointTimeout = 10 * time.Second
+)
+
+// checkpoints signs and reads the checkpoints of a log.
+type checkpoints struct {
+	Checkpoints
+	log        *Log
+	own        checkpoint.Key
+	deployment map[string]checkpoint.Key // by the label of the deployment key
+	known      []checkpoint.Key          // all of them: under which a stored note is verified
+	reads      *group[struct{}, signedCheckpoint]
+	bundles    chan struct{} // maxBundles of them
+
+	size      atomic.Int64           // of the newest checkpoint that was read, plus one: never falls
+	certified atomic.Int64           // the largest size whose quorum was verified, or 0: never falls
+	verified  atomic.Pointer[string] // the note that verified last
+
+	lasting sync.WaitGroup
+}
+
+func newCheckpoints(config Checkpoints) (*checkpoints, error) {
+	c := &checkpoints{Checkpoints: config, deployment: map[string]checkpoint.Key{}, bundles: make(chan struct{}, maxBundles)}
+	if err := checkpoint.CheckOrigin(c.Origin); err != nil {
+		return nil, err
+	}
+	var err error
+	if c.own, err = checkpoint.Ed25519Key(c.Origin, c.Key.Public()); err != nil {
+		return nil, err
+	}
+	c.known = append(c.known, c.own)
+	for _, retired := range c.Retired {
+		if retired.Type() != checkpoint.TypeEd25519 || retired.Name() != c.Origin {
+			return nil, fmt.Errorf("the retired log key %s is not an Ed25519 key of the name %s", retired, c.Origin)
+		}
+		if retired.ID() != c.own.ID() {
+			c.known = append(c.known, retired)
+		}
+	}
+	for _, key := range c.Keys() {
+		public, err := signing.ES256(key.PublicKey)
+		if err != nil {
+			continue // an ed25519 deployment key only verifies old certificates
+		}
+		of, err := checkpoint.ECDSAKey(c.Origin, public)
+		if err != nil {
+			return nil, err
+		}
+		c.deployment[key.PublicKey] = of
+		c.known = append(c.known, of)
+	}
+	if c.Policy == nil {
+		return c, nil
+	}
+	for _, l := range c.Policy.Logs {
+		if l.Key.String() == c.own.String() {
+			return c, nil
+		}
+	}
+	return nil, fmt.Errorf("the witness policy does not list this log: add the line log %s", c.own)
+}
+
+// signedCheckpoint is a stored checkpoint.
+type signedCheckpoint struct {
+	checkpoint.Checkpoint
+	note  string   // as the log signed it
+	lines []string // of the witnesses
+	// witnessed is the largest size whose quorum was met when this was read, by
+	// what the tables say; -1 where none was.
+	witnessed int64
+}
+
+// text is the checkpoint as it is served.
+func (s *signedCheckpoint) text() []byte { return []byte(s.note + strings.Join(s.lines, "")) }
+
+// run signs checkpoints until ctx ends.
+func (c *checkpoints) run(ctx context.Context) {
+	c.lasting.Go(func() { c.askWitnesses(ctx) })
+	defer c.lasting.Wait()
+	for first := true; ; first = false {
+		if err := c.signDue(ctx); err != nil && ctx.Err() == nil {
+			checkpointFailures.Inc()
+			c.log.checks.logger.WarnContext(ctx, "no checkpoint was signed, retrying", "err", c.log.checks.note(ctx, err))
+		}
+		if first && ctx.Err() == nil { // what an earlier process left
+			if _, err := c.newest(ctx); err != nil && !errors.Is(err, errNoCheckpoint) {
+				c.log.checks.logger.WarnContext(ctx, "the newest checkpoint was not read", "err", err)
+			}
+		}
+		if !pause(ctx, checkpointEvery) {
+			return
+		}
+	}
+}
+
+// signDue signs and stores a checkpoint of the newest published head where one is
+// due.
+func (c *checkpoints) signDue(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, checkpointTimeout)
+	defer cancel()
+	rows, err := c.log.store.pool.Query(ctx, sqlDueCheckpoint)
+	if err != nil {
+		return fromDatabase(err)
+	}
+	head, err := pgx.CollectExactlyOneRow(rows, scanHead)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fromDatabase(err)
+	}
+	if err := c.log.checks.head(head); err != nil {
+		return err
+	}
+	signed := checkpoint.Checkpoint{Origin: c.Origin, Size: head.TreeSize, Root: [32]byte(head.root().hash)}
+	note, err := c.sign(ctx, signed)
+	if err != nil {
+		return fmt.Errorf("sign the checkpoint of size %d: %w", signed.Size, err)
+	}
+	digest := signed.Digest()
+	if _, err := c.log.store.pool.Exec(ctx, sqlInsertCheckpoint, signed.Size, digest[:], note); err != nil {
+		return fromDatabase(err)
+	}
+	_, err = c.newest(ctx)
+	return err
+}
+
+// sign returns the note under both keys.
+func (c *checkpoints) sign(ctx context.Context, of checkpoint.Checkpoint) (string, error) {
+	text := of.Text()
+	first, err := c.Key.Sign(ctx, []byte(text))
+	if err != nil {
+		return "", fmt.Errorf("the log key: %w", err)
+	}
+	digest := of.Digest()
+	second, err := c.log.publisher.signer.Sign(ctx, digest)
+	if err != nil {
+		return "", fmt.Errorf("the deployment key: %w", err)
+	}
+	key, err := c.log.checks.keys.SignedBy(digest, second)
+	if err != nil {
+		return "", fmt.Errorf("the deployment key's own signature: %w", err)
+	}
+	by, ok := c.deployment[key.PublicKey]
+	if !ok || key.Closed() {
+		return "", fmt.Errorf("%s is closed or has no verifier key, and signs no checkpoint", key.PublicKey)
+	}
+	der, err := signing.DER(second)
+	if err != nil {
+		return "", err
+	}
+	return text + "\n" + c.own.Line(first) + by.Line(der), nil
+}
+
+// newest reads the newest checkpoint. Calls that wait at the same moment share
+// one statement.
+func (c *checkpoints) newest(ctx context.Context) (*signedCheckpoint, error) {
+	newest, err := c.reads.do(ctx, struct{}{})
+	return &newest, c.log.checks.note(ctx, err)
+}
+
+func (c *checkpoints) readNewest(ctx context.Context, calls []struct{}) ([]signedCheckpoint, error) {
+	ctx, cancel := context.WithTimeout(ctx, readsBudget)
+	defer cancel()
+	newest, err := c.read(ctx, sqlNewestCheckpoint)
+	if err != nil {
+		return nil, err
+	}
+	raise(&c.size, newest.Size+1)
+	checkpointSize.Set(float64(newest.Size))
+	if err := c.certify(ctx, newest); err != nil {
+		return nil, err
+	}
+	answers := make([]signedCheckpoint, len(calls))
+	for i := range answers {
+		answers[i] = *newest
+	}
+	return answers, nil
+}
+
+// at reads the checkpoint of a size.
+func (c *checkpoints) at(ctx context.Context, size int64) (*signedCheckpoint, error) {
+	return c.read(ctx, sqlCheckpointAt, size)
+}
+
+var errNoCheckpoint = errors.New("no checkpoint")
+
+// read reads one checkpoint and verifies the log's signatures.
+func (c *checkpoints) read(ctx context.Context, query string, args ...any) (*signedCheckpoint, error) {
+	var s signedCheckpoint
+	err := c.log.store.pool.QueryRow(ctx, query, args...).Scan(&s.Size, &s.note, &s.lines, &s.witnessed)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, errNoCheckpoint
+	}
+	if err != nil {
+		return nil, fromDatabase(err)
+	}
+	size := s.Size
+	if last := c.verified.Load(); last != nil && *last == s.note {
+		text, _ := checkpoint.TextOf(s.note)
+		s.Checkpoint, err = checkpoint.Parse(text)
+	} else if s.Checkpoint, _, err = checkpoint.Open([]byte(s.note), c.known, nil); err == nil {
+		c.verified.Store(&s.note)
+	}
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: the stored checkpoint of size %d: %w (if the log's key was replaced, list the old one in FAIRPACT_LOG_RETIRED_KEYS)", ErrInconsistent, size, err)
+	case s.Size != size:
+		return nil, fmt.Errorf("%w: the stored checkpoint of size %d is of size %d", ErrInconsistent, size, s.Size)
+	}
+	return &s, nil
+}
+
+// certify verifies the quorum of the largest size that the tables say has one. A
+// row that nothing backs, or whose witnesses the policy no longer lists, counts
+// for nothing.
+func (c *checkpoints) certify(ctx context.Context, newest *signedCheckpoint) error {
+	if c.Policy == nil || !c.Policy.Demands() || newest.witnessed <= c.certified.Load() {
+		return nil
+	}
+	of := newest
+	if newest.witnessed != newest.Size {
+		var err error
+		if of, err = c.at(ctx, newest.witnessed); err != nil {
+			return err
+		}
+	}
+	if c.met(of) {
+		raise(&c.certified, of.Size)
+		certifiedSize.Set(float64(of.Size))
+	}
+	return nil
+}
+
+// met reports whether the valid cosignatures of a checkpoint make the quorum.
+func (c *checkpoints) met(of *signedCheckpoint) bool {
+	cosigned, text := map[string]bool{}, of.Text()
+	for _, w := range c.Policy.Witnesses {
+		for _, line := range of.lines {
+			if mine, err := w.Key.Signed(text, line); mine && err == nil {
+				cosigned[w.Name] = true
+			}
+		}
+	}
+	return c.Policy.Demands() && c.Policy.Met(cosigned)
+}
+
+// raise moves a number up, never down.
+func raise(number *atomic.Int64, to int64) {
+	for {
+		at := number.Load()
+		if to <= at || number.CompareAndSwap(at, to) {
+			return
+		}
+	}
+}

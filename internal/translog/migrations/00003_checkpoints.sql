@@ -1,0 +1,32 @@
+-- +goose Up
+
+-- Published heads as signed notes (c2sp.org/tlog-checkpoint). The first one that
+-- is stored for a size stands. digest is SHA-256 of the note's text, which the
+-- deployment key signs; the log refuses it as an entry.
+CREATE TABLE translog.checkpoints (
+    tree_size bigint      PRIMARY KEY CHECK (tree_size >= 0),
+    digest    bytea       NOT NULL UNIQUE CHECK (octet_length(digest) = 32),
+    note      text        NOT NULL,
+    signed_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE TRIGGER insert_only BEFORE UPDATE OR DELETE OR TRUNCATE ON translog.checkpoints
+    FOR EACH STATEMENT EXECUTE FUNCTION translog.refuse_change();
+
+-- What witnesses added, a signature line each. witness is the name and ID of the
+-- key. The largest size of a witness is what it is known to have cosigned last.
+CREATE TABLE translog.cosignatures (
+    witness   text   NOT NULL,
+    tree_size bigint NOT NULL REFERENCES translog.checkpoints,
+    line      text   NOT NULL,
+    PRIMARY KEY (witness, tree_size)
+);
+CREATE INDEX cosignatures_size ON translog.cosignatures (tree_size);
+CREATE TRIGGER insert_only BEFORE UPDATE OR DELETE OR TRUNCATE ON translog.cosignatures
+    FOR EACH STATEMENT EXECUTE FUNCTION translog.refuse_change();
+
+-- Sizes whose cosignatures met the quorum of the witness policy.
+CREATE TABLE translog.witnessed (
+    tree_size bigint PRIMARY KEY REFERENCES translog.checkpoints
+);
+CREATE TRIGGER insert_only BEFORE UPDATE OR DELETE OR TRUNCATE ON translog.witnessed
+    FOR EACH STATEMENT EXECUTE FUNCTION translog.refuse_change();

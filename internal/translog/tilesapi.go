@@ -1,0 +1,103 @@
+package translog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/transparency-dev/merkle/compact"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/fairpact/fairpact/internal/checkpoint"
+	"github.com/fairpact/fairpact/internal/httpcache"
+)
+
+var errNoTile = errors.New("no such tile")
+
+// maxBundles bounds the entry bundles that are read from the database at once.
+const maxBundles = 4
+
+// serveTile answers a tile or an entry bundle (c2sp.org/tlog-tiles) under the
+// newest checkpoint. What it answers never changes, partial tiles included: a
+// cache may keep it for ever.
+func (l *Log) serveTile(r *http.Request) (any, error) {
+	c, err := l.published()
+	if err != nil {
+		return nil, err
+	}
+	t, err := checkpoint.ParseTilePath(strings.TrimPrefix(r.URL.Path, "/"))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNoTile, err)
+	}
+	body, err := c.tile(r.Context(), t)
+	if err != nil {
+		return nil, l.checks.note(r.Context(), err)
+	}
+	return plain{"application/octet-stream", httpcache.Fixed, body}, nil
+}
+
+func (c *checkpoints) tile(ctx context.Context, t tlog.Tile) ([]byte, error) {
+	if !covered(t, c.size.Load()-1) { // another replica may have signed since
+		newest, err := c.newest(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !covered(t, newest.Size) {
+			return nil, fmt.Errorf("%w: %s reaches beyond the newest checkpoint of size %d", errNoTile, checkpoint.TilePath(t), newest.Size)
+		}
+	}
+	hashes, err := c.hashes(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	if t.L >= 0 {
+		return bytes.Join(hashes, nil), nil
+	}
+	select {
+	case c.bundles <- struct{}{}:
+		defer func() { <-c.bundles }()
+	case <-ctx.Done():
+		return nil, unavailable(ctx.Err())
+	}
+	first := uint64(t.N) * checkpoint.TileWidth
+	entries, err := c.log.store.readEntries(ctx, first, first+uint64(t.W))
+	if err != nil {
+		return nil, err
+	}
+	for i, entry := range entries {
+		if !bytes.Equal(hasher.HashLeaf(entry), hashes[i]) {
+			return nil, fmt.Errorf("%w: the row of leaf %d holds another entry than the tree", ErrInconsistent, first+uint64(i))
+		}
+	}
+	return checkpoint.EntryBundle(entries), nil
+}
+
+// hashes are those of a tile, or of the level-0 tile beside an entry bundle. They
+// come from memory, or are read and verified against the tree above them.
+func (c *checkpoints) hashes(ctx context.Context, t tlog.Tile) ([][]byte, error) {
+	ids := make([]compact.NodeID, t.W)
+	for i := range ids {
+		ids[i] = compact.NewNodeID(uint(max(t.L, 0))*checkpoint.TileHeight, uint64(t.N)*checkpoint.TileWidth+uint64(i))
+	}
+	c.log.tree.mu.Lock()
+	at := c.log.tree.at.root
+	c.log.tree.mu.Unlock()
+	if !covered(t, at.size) { // memory is behind the checkpoint that was read
+		newest, err := c.newest(ctx)
+		if err != nil {
+			return nil, err
+		}
+		at = root{newest.Size, newest.Root[:]}
+	}
+	return c.log.tree.nodes(ctx, at, ids)
+}
+
+// covered reports whether a tree of the size has all of the tile's hashes.
+func covered(t tlog.Tile, size int64) bool {
+	level := uint(max(t.L, 0)) * checkpoint.TileHeight
+	have := uint64(max(size, 0)) >> level
+	return uint64(t.N) <= have/checkpoint.TileWidth && uint64(t.N)*checkpoint.TileWidth+uint64(t.W) <= have
+}

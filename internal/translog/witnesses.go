@@ -1,0 +1,368 @@
+package translog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairpact/fairpact/internal/checkpoint"
+)
+
+// Witnesses cosign checkpoints (c2sp.org/tlog-witness). One replica asks them, the
+// one that holds an advisory lock; two that did would only ask twice. No append,
+// publication or checkpoint waits for a witness.
+//
+// A quorum must cosign the same size, and witnesses answer at different speeds.
+// So all are asked for one checkpoint, the target, until it has its quorum or has
+// waited for patience; then the newest one is the target. A witness that answers
+// late still cosigns the target that it was asked for.
+
+const (
+	witnessTimeout = 10 * time.Second
+	patience       = 10 * time.Second
+	firstRetry     = 500 * time.Millisecond
+	lastRetry      = time.Minute
+)
+
+// CheckWitnessURL returns an error for a submission prefix that no call can be
+// made to.
+func CheckWitnessURL(prefix string) error {
+	u, err := url.Parse(prefix)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return fmt.Errorf("%q is not a witness's submission prefix: write https://HOST/PATH", prefix)
+	}
+	return nil
+}
+
+// asking is the witnesses' side of a log, while this replica holds the lock.
+type asking struct {
+	*checkpoints
+	client *http.Client
+
+	mu sync.Mutex
+	// All guarded by mu. target is nil until there is a checkpoint with leaves;
+	// moved is closed when another one takes its place.
+	target *signedCheckpoint
+	since  time.Time
+	moved  chan struct{}
+	// uncertified is since when a checkpoint waits for its quorum and none gets it;
+	// last is the largest size that had got it by then.
+	uncertified time.Time
+	last        int64
+}
+
+// submission is one place to ask, with the witnesses of the policy that answer
+// there: a witness with two keys has two lines.
+type submission struct {
+	url       string
+	witnesses []checkpoint.Witness
+	size      int64     // that it cosigned last, as far as is known
+	done      int64     // the largest target that needs no more asking, -1: none
+	owes      time.Time // since when; zero: nothing
+}
+
+// name is that of its first witness in the policy.
+func (s *submission) name() string { return s.witnesses[0].Name }
+
+// askWitnesses asks the witnesses whenever this replica has the lock, until ctx
+// ends.
+func (c *checkpoints) askWitnesses(ctx context.Context) {
+	places := c.submissions()
+	if len(places) == 0 {
+		return
+	}
+	for pause(ctx, checkpointEvery) {
+		if err := c.askLocked(ctx, places); err != nil && ctx.Err() == nil {
+			c.log.checks.logger.WarnContext(ctx, "the witnesses are not asked, retrying", "err", err)
+		}
+	}
+}
+
+// submissions are the places to ask. A witness without a URL is not asked.
+func (c *checkpoints) submissions() (all []*submission) {
+	if c.Policy == nil {
+		return nil
+	}
+	by := map[string]*submission{}
+	for _, w := range c.Policy.Witnesses {
+		if w.URL == "" {
+			continue
+		}
+		if by[w.URL] == nil {
+			by[w.URL] = &submission{url: strings.TrimRight(w.URL, "/"), done: -1}
+			all = append(all, by[w.URL])
+		}
+		by[w.URL].witnesses = append(by[w.URL].witnesses, w)
+	}
+	return all
+}
+
+// askLocked takes the lock on a connection of its own, unless another replica has
+// it, and asks until ctx or the connection ends.
+func (c *checkpoints) askLocked(ctx context.Context, places []*submission) error {
+	pooled, err := c.log.store.pool.Acquire(ctx)
+	if err != nil {
+		return fromDatabase(err)
+	}
+	var mine bool
+	if err := pooled.QueryRow(ctx, sqlLockWitnesses).Scan(&mine); err != nil || !mine {
+		pooled.Release()
+		return fromDatabase(err)
+	}
+	conn := pooled.Hijack()
+	defer func() { // the lock ends with the connection
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = conn.Close(closing)
+	}()
+	if err := c.recall(ctx, conn, places); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	a := &asking{checkpoints: c, moved: make(chan struct{}), client: &http.Client{
+		Timeout:       witnessTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	var loops sync.WaitGroup
+	defer loops.Wait()
+	defer cancel()
+	for _, place := range places {
+		loops.Go(func() { a.serve(ctx, place) })
+	}
+	defer quorumBehind.Set(0)
+	for {
+		newest, err := c.newest(ctx)
+		if err == nil {
+			a.aim(newest, time.Now())
+		}
+		if !pause(ctx, checkpointEvery) {
+			return nil
+		}
+		if err := conn.Ping(ctx); err != nil {
+			return fromDatabase(err)
+		}
+	}
+}
+
+// recall reads what the witnesses are known to have cosigned.
+func (c *checkpoints) recall(ctx context.Context, conn *pgx.Conn, places []*submission) error {
+	var ids []string
+	by := map[string]*submission{}
+	for _, place := range places {
+		place.size, place.done = 0, -1
+		for _, w := range place.witnesses {
+			ids = append(ids, w.Key.ID())
+			by[w.Key.ID()] = place
+		}
+	}
+	rows, err := conn.Query(ctx, sqlCosigned, ids)
+	if err != nil {
+		return fromDatabase(err)
+	}
+	var id string
+	var size int64
+	_, err = pgx.ForEachRow(rows, []any{&id, &size}, func() error {
+		by[id].size = max(by[id].size, size)
+		return nil
+	})
+	return fromDatabase(err)
+}
+
+// aim moves the target to the newest checkpoint where that is due.
+func (a *asking) aim(newest *signedCheckpoint, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	certified := a.certified.Load()
+	switch waits := a.Policy.Demands() && newest.Size > certified; {
+	case !waits, a.uncertified.IsZero(), certified > a.last:
+		a.uncertified = now
+	}
+	a.last = certified
+	quorumBehind.Set(now.Sub(a.uncertified).Seconds())
+	if newest.Size == 0 || a.target != nil && newest.Size <= a.target.Size {
+		return
+	}
+	if a.target != nil && a.target.Size > certified && now.Sub(a.since) < patience {
+		return
+	}
+	a.target, a.since = newest, now
+	close(a.moved)
+	a.moved = make(chan struct{})
+}
+
+func (a *asking) current() (target *signedCheckpoint, moved <-chan struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.target, a.moved
+}
+
+// serve asks one place for each target, and after a failure again.
+func (a *asking) serve(ctx context.Context, place *submission) {
+	behind := witnessBehind.WithLabelValues(place.name())
+	defer behind.Set(0)
+	retry := backoff.NewExponentialBackOff()
+	retry.InitialInterval, retry.MaxInterval = firstRetry, lastRetry
+	for ctx.Err() == nil {
+		target, moved := a.current()
+		if target == nil || target.Size <= place.done {
+			place.owes = time.Time{}
+			behind.Set(0)
+			select {
+			case <-moved:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		if place.owes.IsZero() {
+			place.owes = time.Now()
+		}
+		outcome, err := a.ask(ctx, place, target)
+		if ctx.Err() != nil {
+			return
+		}
+		witnessRequests.WithLabelValues(place.name(), outcome).Inc()
+		if outcome == outcomeCosigned {
+			place.owes = time.Now() // of the next target, if there is one
+		}
+		behind.Set(time.Since(place.owes).Seconds())
+		if err == nil {
+			retry.Reset()
+			continue
+		}
+		wait := retry.NextBackOff()
+		a.log.checks.logger.WarnContext(ctx, "a witness did not cosign", "witness", place.name(), "outcome", outcome, "tree_size", target.Size, "err", err, "retry_in", wait.String())
+		pause(ctx, wait)
+	}
+}
+
+// The outcomes of a call to a witness.
+const (
+	outcomeCosigned    = "cosigned"
+	outcomeConflict    = "conflict"
+	outcomeRefused     = "refused"
+	outcomeInvalid     = "invalid"
+	outcomeUnreachable = "unreachable"
+)
+
+// ask submits the target once. A conflict is no error: the size that the witness
+// has is known then.
+func (a *asking) ask(ctx context.Context, place *submission, target *signedCheckpoint) (outcome string, err error) {
+	if place.size > target.Size { // it has cosigned a newer checkpoint, and no older one any more
+		place.done = target.Size
+		return outcomeConflict, nil
+	}
+	request := checkpoint.AddCheckpoint{Old: place.size, Note: []byte(target.note)}
+	if request.Proof, err = a.proof(ctx, place.size, target); err != nil {
+		place.size = 0 // so that the witness says which size it has
+		return outcomeRefused, err
+	}
+	status, answer, err := a.post(ctx, place.url+checkpoint.AddCheckpointPath, request.Marshal())
+	switch {
+	case err != nil:
+		return outcomeUnreachable, err
+	case status == http.StatusConflict:
+		size, err := checkpoint.ParseSize(strings.TrimSuffix(answer, "\n"))
+		if err == nil && size == request.Old {
+			err = errors.New("it names the size that it was given")
+		}
+		if err == nil && size > a.size.Load()-1 {
+			err = fmt.Errorf("it has cosigned size %d of a log whose newest checkpoint is of size %d: the log forked, or its database is an older copy", size, a.size.Load()-1)
+		}
+		if err != nil {
+			return outcomeRefused, fmt.Errorf("status 409: %w", err)
+		}
+		place.size = size
+		return outcomeConflict, nil
+	case status == http.StatusForbidden, status == http.StatusNotFound, status == http.StatusUnprocessableEntity, status == http.StatusBadRequest:
+		return outcomeRefused, fmt.Errorf("status %d: %.200q", status, answer)
+	case status != http.StatusOK:
+		return outcomeUnreachable, fmt.Errorf("status %d", status)
+	}
+	keys := make([]checkpoint.Key, len(place.witnesses))
+	for i, w := range place.witnesses {
+		keys[i] = w.Key
+	}
+	lines, err := checkpoint.Cosignatures(target.Text(), answer, keys)
+	if err == nil && len(lines) == 0 {
+		err = errors.New("no cosignature by a key of the policy")
+	}
+	if err != nil {
+		return outcomeInvalid, err
+	}
+	place.size = target.Size
+	if err := a.keep(ctx, target, lines); err != nil {
+		return outcomeCosigned, err
+	}
+	place.done = target.Size
+	return outcomeCosigned, nil
+}
+
+// proof proves that the target extends the tree that the witness has. That one was
+// a checkpoint and so is a published head.
+func (a *asking) proof(ctx context.Context, old int64, target *signedCheckpoint) ([][32]byte, error) {
+	if old == 0 || old == target.Size {
+		return nil, nil
+	}
+	head, err := a.log.headAt(ctx, old)
+	if err != nil {
+		return nil, fmt.Errorf("the witness has cosigned size %d: %w", old, err)
+	}
+	path, err := a.log.tree.consistency(ctx, head.root(), root{target.Size, target.Root[:]})
+	if err != nil {
+		return nil, a.log.checks.note(ctx, err)
+	}
+	proof := make([][32]byte, len(path))
+	for i, hash := range path {
+		proof[i] = [32]byte(hash)
+	}
+	return proof, nil
+}
+
+func (a *asking) post(ctx context.Context, address string, body []byte) (status int, answer string, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	request.Header.Set("Content-Type", "text/plain; charset=utf-8")
+	response, err := a.client.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, checkpoint.MaxNote))
+	return response.StatusCode, string(text), err
+}
+
+// keep stores verified cosignatures and, where they complete it, the quorum.
+func (a *asking) keep(ctx context.Context, target *signedCheckpoint, lines map[string]string) error {
+	var ids, texts []string
+	for id, line := range lines {
+		ids, texts = append(ids, id), append(texts, line)
+	}
+	if _, err := a.log.store.pool.Exec(ctx, sqlInsertCosignatures, target.Size, ids, texts); err != nil {
+		return fromDatabase(err)
+	}
+	now, err := a.at(ctx, target.Size)
+	if err != nil {
+		return err
+	}
+	if !a.met(now) {
+		return nil
+	}
+	if _, err := a.log.store.pool.Exec(ctx, sqlInsertWitnessed, target.Size); err != nil {
+		return fromDatabase(err)
+	}
+	raise(&a.certified, target.Size)
+	certifiedSize.Set(float64(a.certified.Load()))
+	return nil
+}
