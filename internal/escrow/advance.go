@@ -25,6 +25,7 @@ func (s *Service) advance(ctx context.Context, d *Deal, want store.Want) (*store
 		if err != nil {
 			return nil, err
 		}
+		s.learnCertified(ctx, now)
 		rules := s.rules(d, now)
 		step := rules.Next(now.Now)
 		switch {

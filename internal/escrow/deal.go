@@ -87,8 +87,12 @@ func (s *Service) keep(declaration *store.Declaration) (*Deal, error) {
 
 // rules is a deal as package deal judges it.
 func (s *Service) rules(d *Deal, now *store.Snapshot) deal.Deal {
+	phase := now.Phase
+	if s.mayBeCertified(now) && *now.LeafIndex < s.log.Certified() {
+		phase = deal.Certified
+	}
 	v := deal.Deal{
-		ID: d.DealID, Phase: now.Phase, Parties: len(d.Labels), Commits: now.Commits, Reveals: now.Reveals,
+		ID: d.DealID, Phase: phase, Parties: len(d.Labels), Commits: now.Commits, Reveals: now.Reveals,
 		CommitDeadline: d.CommitDeadline, RevealDeadline: d.RevealDeadline, LastReveal: now.LastReveal,
 		EntropyWindow: int64(s.options.EntropyWindow / time.Second), VoidFlakers: now.VoidFlakers,
 	}
@@ -96,6 +100,20 @@ func (s *Service) rules(d *Deal, now *store.Snapshot) deal.Deal {
 		v.Random, v.RoundTime = true, *d.RoundTime
 	}
 	return v
+}
+
+// mayBeCertified reports whether the deal shows CERTIFIED once a quorum of
+// witnesses has cosigned its leaf. COMPUTED is what is stored; nothing is written.
+func (s *Service) mayBeCertified(now *store.Snapshot) bool {
+	return now.Phase == deal.Computed && now.LeafIndex != nil
+}
+
+// learnCertified asks the log how far its witnesses are, where the deal shows
+// CERTIFIED if they are far enough.
+func (s *Service) learnCertified(ctx context.Context, now *store.Snapshot) {
+	if s.mayBeCertified(now) && *now.LeafIndex >= s.log.Certified() {
+		s.log.LearnCertified(ctx)
+	}
 }
 
 // part is the part of the one party that a snapshot was asked for, as package

@@ -43,7 +43,7 @@ func (s *Service) Entropy(ctx context.Context, a Access) (Drawn, error) {
 		if err != nil {
 			return Drawn{}, err
 		}
-		return Drawn{a.deal.DealID, now.Phase, now.Result, published(now)}, nil
+		return Drawn{a.deal.DealID, s.rules(a.deal, now).State(), now.Result, published(now)}, nil
 	}
 	return Drawn{}, fmt.Errorf("deal %s: draw still not settled after %d attempts", a.deal.DealID, attempts)
 }

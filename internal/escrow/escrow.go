@@ -67,6 +67,11 @@ type Log interface {
 	Append(ctx context.Context, entry [32]byte, signature string, tag translog.Tag) (leafIndex int64, err error)
 	Inclusion(ctx context.Context, entry [32]byte, leafIndex int64) (translog.Inclusion, error)
 	TreeHeadAt(ctx context.Context, size int64) (translog.TreeHead, error)
+	// Certified is the largest tree size that a quorum of witnesses has cosigned, as
+	// far as is known here; it never falls. LearnCertified asks the log for it,
+	// unless that was asked a moment ago.
+	Certified() int64
+	LearnCertified(ctx context.Context)
 }
 
 // Beacon is the public randomness beacon; the rounds it returns are verified.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/fairpact/fairpact/internal/beacon"
@@ -70,7 +71,13 @@ type ledger struct {
 	tags      map[translog.Tag][32]byte
 	appending func(add func()) error // add appends the entry
 	reading   func(*translog.Inclusion) error
+
+	cosigned, certified atomic.Int64 // the size that a quorum has cosigned, and what was learned of it
 }
+
+func (l *ledger) Certified() int64 { return l.certified.Load() }
+
+func (l *ledger) LearnCertified(context.Context) { l.certified.Store(l.cosigned.Load()) }
 
 func (l *ledger) fail(appending func(add func()) error, reading func(*translog.Inclusion) error) {
 	l.mu.Lock()

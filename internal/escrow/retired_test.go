@@ -126,6 +126,10 @@ func (w wary) TreeHeadAt(ctx context.Context, size int64) (translog.TreeHead, er
 	return w.e.real.TreeHeadAt(ctx, size)
 }
 
+func (w wary) Certified() int64 { return 0 }
+
+func (w wary) LearnCertified(context.Context) {}
+
 func (e *estate) replica() *escrow.Service {
 	return escrow.New(e.store, e.secret, wary{e}, e.keys, wary{e}, e.well, escrow.Options{EntropyWindow: window}, slog.New(slog.DiscardHandler))
 }

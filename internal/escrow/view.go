@@ -24,10 +24,11 @@ func (s *Service) View(ctx context.Context, a Access) (View, error) {
 		if now, err = s.advance(ctx, a.deal, a.deal.everyone()); err != nil {
 			return View{}, err
 		}
-		if now.Published {
+		if now.LeafIndex != nil {
 			s.ended.Add(a.deal.DealID, now, 512+len(now.Result)+160*len(now.Parts))
 		}
 	}
+	s.learnCertified(ctx, now)
 	return View{a.deal, now, s.rules(a.deal, now).State(), published(now)}, a.deal.turn(ctx)
 }
 

@@ -109,6 +109,11 @@ func (a *API) routes(log http.HandlerFunc) map[string]route {
 		"/v1/log/tree-head":          {http.MethodGet: shared(log)},
 		"/v1/log/proof":              {http.MethodGet: log},
 		"/v1/log/consistency":        {http.MethodGet: log},
+		"/v1/log/checkpoint":         {http.MethodGet: log},
+		"/v1/log/status":             {http.MethodGet: shared(log)},
+		"/v1/log/policy":             {http.MethodGet: shared(log)},
+		"/checkpoint":                {http.MethodGet: log},
+		"/tile/{level}/{index...}":   {http.MethodGet: log},
 	}
 }
 

@@ -94,7 +94,10 @@ func compare(t *testing.T, at string, given, understood any) {
 // The routes and the document's paths are the same, both ways.
 func TestRoutesAreThePaths(t *testing.T) {
 	doc := document(t)
-	routes := (&API{}).routes(nil)
+	routes := map[string]route{}
+	for path, methods := range (&API{}).routes(nil) {
+		routes[strings.Replace(path, "...}", "}", 1)] = methods // OpenAPI has no name for a path of several parts
+	}
 	for path, methods := range routes {
 		item := doc.Paths.Value(path)
 		for method := range methods {

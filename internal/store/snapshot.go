@@ -23,7 +23,8 @@ type Snapshot struct {
 	Result          []byte
 	VoidFlakers     []int
 	CertID          *string
-	Published       bool // the certificate has its leaf
+	Published       bool   // the certificate has its leaf
+	LeafIndex       *int64 // that leaf; nil also where the caller has just published it
 	Commits         int
 	Reveals         int
 	LastReveal      int64 // 0: nobody has revealed
@@ -113,12 +114,12 @@ func (s *Snapshot) scan(row pgx.CollectableRow, n *int, calls []snapshotOf) erro
 	var parties int
 	var committed, revealed []int
 	var commitments [][]byte
-	err := row.Scan(n, &parties, &s.Phase, &s.CommitsClosedAt, &s.RevealsClosedAt, &s.ComputedAt, &s.Result, &s.VoidFlakers, &s.CertID, &s.Published,
+	err := row.Scan(n, &parties, &s.Phase, &s.CommitsClosedAt, &s.RevealsClosedAt, &s.ComputedAt, &s.Result, &s.VoidFlakers, &s.CertID, &s.LeafIndex,
 		&s.Commits, &s.Reveals, &s.LastReveal, &s.NowMilli, &committed, &commitments, &revealed, &s.Sealed)
 	if err != nil {
 		return err
 	}
-	s.Now = s.NowMilli / 1000
+	s.Now, s.Published = s.NowMilli/1000, s.LeafIndex != nil
 	want := calls[*n-1].want
 	s.Parts = make([]Part, max(0, min(want.last+1, parties)-want.first))
 	if n := want.first + len(s.Parts); len(committed) > 0 && committed[len(committed)-1] >= n || len(revealed) > 0 && revealed[len(revealed)-1] >= n {

@@ -1,17 +1,20 @@
 // Command log-server is a replica of the transparency log: it sequences and
-// publishes what the private append port brings, and serves heads and proofs on
-// the public read port. Any number of replicas may share one database.
+// publishes what the private append port brings, has witnesses cosign it, and
+// serves heads, proofs, checkpoints and tiles on the public read port. Any number of replicas may share one database.
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/fairpact/fairpact/internal/checkpoint"
 	"github.com/fairpact/fairpact/internal/database"
 	"github.com/fairpact/fairpact/internal/forkguard"
 	"github.com/fairpact/fairpact/internal/keywatch"
@@ -30,6 +33,10 @@ type config struct {
 	ForkGuard        string        `name:"fork-guard" env:"FAIRPACT_FORK_GUARD" help:"Record of the biggest head ever signed, apart from the database: file://PATH (one log-server) or kubernetes://NAMESPACE/NAME (a ConfigMap). Empty: none."`
 	ForkGuardInit    *int64        `name:"fork-guard-init" env:"FAIRPACT_FORK_GUARD_INIT" help:"By hand, where the guard's record is lost and the database is known to be whole: the size of the newest published head. An empty guard takes the database's word at that size and no other."`
 	MaxConnections   int           `name:"max-connections" env:"FAIRPACT_MAX_CONNECTIONS" default:"8192" help:"Open connections of the read port, of which one address may hold half; 0: no limit."`
+	LogKey           string        `name:"log-key" env:"FAIRPACT_LOG_KEY" help:"Ed25519 key that signs checkpoints: file://PATH (PEM, PKCS#8) or dev://PATH. Empty: no checkpoints and no tiles."`
+	LogOrigin        string        `name:"log-origin" env:"FAIRPACT_LOG_ORIGIN" help:"Name of the log and its keys in checkpoints, for ever: the public URL without scheme, such as fairpact.example.com."`
+	LogRetiredKeys   []string      `name:"log-retired-keys" env:"FAIRPACT_LOG_RETIRED_KEYS" sep:"," help:"Verifier keys (vkeys) of log keys that signed before, comma-separated."`
+	WitnessPolicy    string        `name:"witness-policy-file" env:"FAIRPACT_WITNESS_POLICY_FILE" type:"path" help:"Trust policy (c2sp.org/tlog-policy): the witnesses to ask, and the quorum by which deals become CERTIFIED. Empty: no witnesses."`
 	DrainDelay       time.Duration `name:"drain-delay" env:"FAIRPACT_DRAIN_DELAY" default:"0s" help:"After SIGTERM, not ready any more: how long to serve on, so that load balancers take note."`
 	LogLevel         slog.Level    `name:"log-level" env:"FAIRPACT_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
 }
@@ -85,6 +92,14 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		defer guard.Close()
 		options = append(options, translog.WithGuard(guard, c.ForkGuardInit))
 	}
+	publishing, logKey, err := c.checkpoints(starting, keys, logger)
+	if err != nil {
+		return err
+	}
+	if publishing != nil {
+		defer func() { _ = logKey.Close() }()
+		options = append(options, publishing)
+	}
 	logger.Info("signing key", "pubkey", keys.Current(), "custody", signer.Custody(), "ephemeral", signer.Ephemeral())
 	if err := translog.CheckClosed(starting, pool, keys.Keys(), closedHeads); err != nil {
 		return err
@@ -110,6 +125,66 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()},
 		service.Port{Name: "read", Address: c.ReadListen, Server: server(keywatch.Tell(keys, l.ReadHandler()), logger), MaxConnections: c.MaxConnections},
 		service.Port{Name: "append", Address: c.AppendListen, Server: server(keywatch.Tell(keys, l.AppendHandler(secret)), logger)})
+}
+
+// checkpoints opens the log key and reads the witness policy; nil where the log
+// publishes no checkpoints.
+func (c *config) checkpoints(ctx context.Context, keys *signing.KeySet, logger *slog.Logger) (translog.Option, *signing.LogKey, error) {
+	if c.LogKey == "" && c.LogOrigin == "" {
+		if c.WitnessPolicy != "" {
+			return nil, nil, errors.New("FAIRPACT_WITNESS_POLICY_FILE is set: witnesses cosign checkpoints, set FAIRPACT_LOG_KEY and FAIRPACT_LOG_ORIGIN too")
+		}
+		logger.Warn("no checkpoints and no tiles: nobody can mirror the log; set FAIRPACT_LOG_KEY and FAIRPACT_LOG_ORIGIN")
+		return nil, nil, nil
+	}
+	if c.LogKey == "" || c.LogOrigin == "" {
+		return nil, nil, errors.New("FAIRPACT_LOG_KEY and FAIRPACT_LOG_ORIGIN belong together: set both or neither")
+	}
+	config := translog.Checkpoints{Origin: c.LogOrigin, Keys: keys.Keys}
+	for _, vkey := range c.LogRetiredKeys {
+		key, err := checkpoint.ParseKey(vkey)
+		if err != nil {
+			return nil, nil, fmt.Errorf("FAIRPACT_LOG_RETIRED_KEYS: %w", err)
+		}
+		config.Retired = append(config.Retired, key)
+	}
+	if err := c.readPolicy(&config); err != nil {
+		return nil, nil, fmt.Errorf("FAIRPACT_WITNESS_POLICY_FILE: %w", err)
+	}
+	key, err := signing.OpenLogKey(ctx, c.LogKey)
+	if err != nil {
+		return nil, nil, fmt.Errorf("FAIRPACT_LOG_KEY: %w", err)
+	}
+	config.Key = key
+	option, err := translog.WithCheckpoints(config)
+	if err != nil {
+		_ = key.Close()
+		return nil, nil, fmt.Errorf("checkpoints: %w", err)
+	}
+	vkey, err := checkpoint.Ed25519Key(c.LogOrigin, key.Public())
+	logger.Info("log key", "vkey", vkey.String(), "custody", key.Custody())
+	return option, key, err
+}
+
+func (c *config) readPolicy(config *translog.Checkpoints) (err error) {
+	if c.WitnessPolicy == "" {
+		return nil
+	}
+	if config.PolicyText, err = os.ReadFile(c.WitnessPolicy); err != nil {
+		return err
+	}
+	if config.Policy, err = checkpoint.ParsePolicy(config.PolicyText); err != nil {
+		return err
+	}
+	for _, w := range config.Policy.Witnesses {
+		if w.URL == "" {
+			continue
+		}
+		if err := translog.CheckWitnessURL(w.URL); err != nil {
+			return fmt.Errorf("witness %s: %w", w.Name, err)
+		}
+	}
+	return nil
 }
 
 // closedHeads is how many heads above the tree size of a closed key are checked

@@ -1,7 +1,7 @@
 -- A group of deals as they stand. $1 deals; $2 to $3 the range of parties whose part is wanted, $4 whether the sealed
 -- inputs are wanted too. Each deal's row, counts and parts are of one snapshot.
 SELECT w.n, d.parties, d.phase, d.commits_closed_at, d.reveals_closed_at, d.computed_at, d.result, d.void_flakers, d.cert_id,
-       (SELECT c.leaf_index FROM certificates c WHERE c.cert_id = d.cert_id) IS NOT NULL,
+       (SELECT c.leaf_index FROM certificates c WHERE c.cert_id = d.cert_id),
        (SELECT count(*) FROM commitments c WHERE c.deal_id = d.deal_id),
        (SELECT count(*) FROM reveals r WHERE r.deal_id = d.deal_id),
        (SELECT coalesce(max(r.revealed_at), 0) FROM reveals r WHERE r.deal_id = d.deal_id),

@@ -1,0 +1,70 @@
+package escrow_test
+
+import (
+	"testing"
+
+	"github.com/fairpact/fairpact/internal/deal"
+	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/problem"
+)
+
+// A COMPUTED deal shows CERTIFIED in every answer once a quorum of witnesses has
+// cosigned a tree that covers its leaf, in a process that has kept the deal and in
+// one that has not; nothing is written and the certificate stays the same bytes.
+func TestQuorumShowsCertified(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	first := h.split(t, func(d *escrow.Declared) { d.Mode = "open" }).revealed(t)
+	second := h.split(t, nil).revealed(t)
+	drawn := h.random(t, nil).revealed(t).later(t, roundOut)
+	drawn.entropy(t, h.replica()).ok(t)
+	void := h.shapley(t, `{"accept":true}`, `{"accept":false}`).revealed(t)
+	svc := h.replica()
+	show := func(g *game, want deal.State) {
+		t.Helper()
+		for _, by := range []*escrow.Service{svc, h.replica()} {
+			if v := g.view(t, by); v.State != want {
+				t.Errorf("shows %s, want %s", v.State, want)
+			}
+		}
+	}
+	before := first.certificate(t, svc).ok(t)
+	for _, g := range []*game{first, second, drawn} {
+		show(g, deal.Computed)
+	}
+	h.log.cosigned.Store(1) // covers leaf 0 alone
+	show(first, deal.Certified)
+	show(second, deal.Computed)
+	h.log.cosigned.Store(4)
+	show(second, deal.Certified)
+	show(drawn, deal.Certified)
+	show(void, deal.Void)
+
+	if again := drawn.entropy(t, svc).ok(t); again.State != deal.Certified || again.Result == nil {
+		t.Errorf("entropy of a certified deal: %+v", again)
+	}
+	if again := of(svc.Revealed(t.Context(), first.access(t, svc, first.tokens[0], escrow.Act))).ok(t); again.State != deal.Certified || again.Result == nil {
+		t.Errorf("the reveal again: %+v", again)
+	}
+	if again := of(svc.Committed(t.Context(), first.access(t, svc, first.tokens[0], escrow.Act))).ok(t); again.State != deal.Certified {
+		t.Errorf("the commit again: %+v", again)
+	}
+	if inputs := of(svc.Inputs(t.Context(), first.access(t, svc, first.tokens[1], escrow.ReadInputs))).ok(t); len(inputs) != 2 {
+		t.Errorf("%d inputs", len(inputs))
+	}
+	first.reveal(t, svc, 0).refused(t, problem.DealEnded)
+	same(t, first.certificate(t, svc).ok(t).Payload, before.Payload)
+	if phase := first.phase(t); phase != string(deal.Computed) {
+		t.Errorf("%s is stored", phase)
+	}
+}
+
+// What is pending is not certified, whatever its leaf will be.
+func TestPendingIsNotCertified(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.log.cosigned.Store(1000)
+	if v := pending(t, h).view(t, h.replica()); v.State != deal.Computed {
+		t.Errorf("shows %s", v.State)
+	}
+}
