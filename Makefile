@@ -13,7 +13,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: build ## run everything here until Ctrl-C (PORT=8080, DATABASE_URL= and REDIS_URL= change it)
+run: build ## run everything here until Ctrl-C (PORT=8080, WITNESSES=0, DATABASE_URL= and REDIS_URL= change it)
 	@hack/install-missing.sh $(if $(DATABASE_URL),,postgres) $(if $(REDIS_URL),,redis)
 	@go -C hack build -buildvcs=false -o ../bin/stack ./stack
 	@exec ./bin/stack -exit-with-parent

@@ -6,6 +6,8 @@
 //	PORT           the public port on 127.0.0.1 (8080)
 //	DATABASE_URL   a Postgres to use instead of a private one
 //	REDIS_URL      a Redis to use instead of a private one
+//	WITNESSES      how many small witnesses cosign the log (0), so that deals become CERTIFIED
+//	FAIRPACT_LOG_KEY, FAIRPACT_LOG_ORIGIN, FAIRPACT_LOG_RETIRED_KEYS, FAIRPACT_WITNESS_POLICY_FILE,
 //	FAIRPACT_LOG_LEVEL, FAIRPACT_SIGNING_KEY, FAIRPACT_KEY_SET_FILE,
 //	FAIRPACT_LEGACY_KEYS, FAIRPACT_BEACON_…, OTEL_…   passed on to the binaries
 //	AWS_…, GOOGLE_…, SOFTHSM2_CONF, HTTP_PROXY, HTTPS_PROXY, NO_PROXY   passed on, too
@@ -51,6 +53,10 @@ func run(reset bool) error {
 	if err != nil {
 		return err
 	}
+	witnesses, err := witnessCount()
+	if err != nil {
+		return err
+	}
 	home, err := openHome(filepath.Join(root, ".run"))
 	if err != nil {
 		return err
@@ -65,7 +71,7 @@ func run(reset bool) error {
 
 	o := localstack.Options{
 		Bin: filepath.Join(root, "bin"), Dir: home.dir, Port: port,
-		DatabaseURL: os.Getenv("DATABASE_URL"), RedisURL: os.Getenv("REDIS_URL"),
+		DatabaseURL: os.Getenv("DATABASE_URL"), RedisURL: os.Getenv("REDIS_URL"), Witnesses: witnesses,
 		Env:      map[string][]string{"": passedOn(os.Environ())},
 		Progress: func(step string, took time.Duration) { fmt.Printf("  %-34s %5.1fs\n", step, took.Seconds()) },
 	}
@@ -128,6 +134,18 @@ func untilEnd(ctx context.Context, s *localstack.Stack) error {
 	}
 }
 
+func witnessCount() (int, error) {
+	text := os.Getenv("WITNESSES")
+	if text == "" {
+		return 0, nil
+	}
+	count, err := strconv.Atoi(text)
+	if err != nil || count < 0 || count > 9 {
+		return 0, fmt.Errorf("WITNESSES is %q: it must be a number of 0 to 9", text)
+	}
+	return count, nil
+}
+
 func publicPort() (int, error) {
 	text := os.Getenv("PORT")
 	if text == "" {
@@ -146,7 +164,7 @@ func passedOn(environ []string) (env []string) {
 	for _, variable := range environ {
 		name, _, _ := strings.Cut(variable, "=")
 		switch name {
-		case "FAIRPACT_LOG_LEVEL", "FAIRPACT_SIGNING_KEY", "FAIRPACT_KEY_SET_FILE", "FAIRPACT_LEGACY_KEYS", "SOFTHSM2_CONF",
+		case "FAIRPACT_LOG_LEVEL", "FAIRPACT_LOG_KEY", "FAIRPACT_LOG_ORIGIN", "FAIRPACT_LOG_RETIRED_KEYS", "FAIRPACT_WITNESS_POLICY_FILE", "FAIRPACT_SIGNING_KEY", "FAIRPACT_KEY_SET_FILE", "FAIRPACT_LEGACY_KEYS", "SOFTHSM2_CONF",
 			"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy":
 			env = append(env, variable)
 			continue

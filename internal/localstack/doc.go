@@ -34,6 +34,9 @@ type Options struct {
 	// Replicas is how many processes of a kind to start; a kind that is not
 	// named gets one, and 0 means none.
 	Replicas map[string]int
+	// Witnesses is how many small witnesses cosign the log's checkpoints, in this
+	// process; more than half of them make the quorum. 0: deals are never CERTIFIED.
+	Witnesses int
 	// Env adds environment variables ("NAME=value") to the process of that
 	// name, or to all replicas of that kind, or by "" to every process; the
 	// narrower wins.

@@ -29,6 +29,7 @@ type Stack struct {
 	beacon    *devbeacon.Server
 	beaconURL string
 	relay     *http.Server
+	witnesses []*witness
 
 	databaseURL, redisURL string
 
@@ -72,6 +73,11 @@ func (s *Stack) start(ctx context.Context) error {
 	}
 	if err := s.startBeacon(); err != nil {
 		return err
+	}
+	if s.o.Witnesses > 0 {
+		if err := s.step("started the witnesses", func() error { return s.startWitnesses(ctx) }); err != nil {
+			return err
+		}
 	}
 	// deal-api and the worker are told where log-server listens.
 	for _, kind := range []string{LogServer, DealAPI, DeadlineWorker} {
@@ -222,6 +228,12 @@ func (s *Stack) environment(p *process, extra []string) []string {
 				"FAIRPACT_LOG_APPEND_URL="+log.url("FAIRPACT_APPEND_LISTEN"))
 		}
 	}
+	if p.kind == LogServer {
+		env = append(env, "FAIRPACT_LOG_KEY=dev://"+s.state.path(logKey), "FAIRPACT_LOG_ORIGIN="+Origin)
+		if s.o.Witnesses > 0 {
+			env = append(env, "FAIRPACT_WITNESS_POLICY_FILE="+s.state.path(witnessPolicy))
+		}
+	}
 	env = append(env, s.o.Env[""]...)
 	env = append(env, s.o.Env[p.kind]...)
 	if p.name != p.kind {
@@ -287,6 +299,9 @@ func (s *Stack) Close() error {
 			})
 		}
 		wg.Wait()
+	}
+	for _, w := range s.witnesses {
+		errs = append(errs, w.server.Close())
 	}
 	if s.relay != nil {
 		errs = append(errs, s.relay.Close())
