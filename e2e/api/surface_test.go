@@ -36,6 +36,11 @@ func TestMethodsOfEachPath(t *testing.T) {
 		"/v1/log/tree-head":      "GET, HEAD, OPTIONS",
 		"/v1/log/proof":          "GET, HEAD, OPTIONS",
 		"/v1/log/consistency":    "GET, HEAD, OPTIONS",
+		"/v1/log/checkpoint":     "GET, HEAD, OPTIONS",
+		"/v1/log/status":         "GET, HEAD, OPTIONS",
+		"/v1/log/policy":         "GET, HEAD, OPTIONS",
+		"/checkpoint":            "GET, HEAD, OPTIONS",
+		"/tile/0/000.p/1":        "GET, HEAD, OPTIONS",
 		d.Path(""):               "GET, HEAD, OPTIONS",
 		d.Path("/certificate"):   "GET, HEAD, OPTIONS",
 		d.Path("/inputs"):        "GET, HEAD, OPTIONS",
@@ -97,7 +102,7 @@ func TestHead(t *testing.T) {
 	c := surfaceClient(t)
 	d := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
 	for _, call := range []struct{ path, token string }{
-		{"/v1/status", ""}, {"/v1/algorithms", ""}, {"/openapi.json", ""}, {"/v1/log/tree-head", ""}, {"/v1/log/proof", ""}, {"/v1/log/consistency?first=0", ""},
+		{"/v1/status", ""}, {"/v1/algorithms", ""}, {"/openapi.json", ""}, {"/v1/log/tree-head", ""}, {"/v1/log/proof", ""}, {"/v1/log/consistency?first=0", ""}, {"/v1/log/status", ""}, {"/v1/log/policy", ""},
 		{"/v1/verify/nothing", ""}, {d.Path(""), d.Key}, {d.Path(""), d.Tokens[1]}, {d.Path(""), ""}, {d.Path(""), "it_unknown"}, {d.Path("/certificate"), d.Tokens[0]},
 		{d.Path("/certificate"), d.Key}, {d.Path("/inputs"), d.Tokens[0]}, {"/v1/deals/none", d.Key},
 	} {
@@ -116,7 +121,7 @@ func TestHead(t *testing.T) {
 func TestCORS(t *testing.T) {
 	c := surfaceClient(t)
 	d := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
-	for _, path := range []string{"/v1/status", "/v1/algorithms", "/openapi.json", "/v1/verify/nothing", "/v1/log/tree-head", "/v1/log/tree-head?tree_size=x", "/v1/log/proof", "/v1/log/consistency?first=0"} {
+	for _, path := range []string{"/v1/status", "/v1/algorithms", "/openapi.json", "/v1/verify/nothing", "/v1/log/tree-head", "/v1/log/tree-head?tree_size=x", "/v1/log/proof", "/v1/log/consistency?first=0", "/v1/log/status", "/checkpoint", "/tile/x/000"} {
 		for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
 			if a := c.Do(method, path, "", nil, "Origin", "https://example.org"); a.Header.Get("Access-Control-Allow-Origin") != "*" || len(a.Header.Values("Access-Control-Allow-Origin")) != 1 {
 				t.Errorf("%s %s: Access-Control-Allow-Origin %q", method, path, a.Header.Values("Access-Control-Allow-Origin"))

@@ -40,6 +40,7 @@ type commands struct {
 	Recompute   recomputeCommand    `cmd:"" help:"Compute a deal's result anew from its inputs and compare it with the certificate."`
 	Certificate certificateCommands `cmd:"" help:"Put back the certificate of a deal whose rows were changed or restored."`
 	Keys        keysCommands        `cmd:"" help:"Show, check and change the key set of a deployment: what an operator rotates with."`
+	Log         logCommands         `cmd:"" help:"Make the key of the log's checkpoints."`
 	Secret      secretCommands      `cmd:"" help:"Change what a database knows of the server secret."`
 	Migrate     migrateCommand      `cmd:"" help:"Bring the database schema to this version. Running it again does nothing."`
 	Smoke       smokeCommand        `cmd:"" help:"Play a whole deal against a deployment and verify its certificate."`

@@ -102,10 +102,25 @@ func TestExitCodesOfUsage(t *testing.T) {
 	}
 }
 
+// The key that is made is the key that is shown, and is never made twice.
+func TestLogKey(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "log.pem")
+	made := run(t, "", "log", "key", "--origin", "log.example/one", "--out", file)
+	shown := run(t, "", "log", "key", "--origin", "log.example/one", "--of", "file://"+file)
+	if made.code != 0 || made != shown || !strings.HasPrefix(made.out, "log.example/one+") {
+		t.Errorf("made %+v, shown %+v", made, shown)
+	}
+	for _, args := range [][]string{{"--out", file}, {}, {"--out", file + "2", "--of", "file://" + file}, {"--out", file + "2", "--origin", "https://log.example"}} {
+		if r := run(t, "", append([]string{"log", "key", "--origin", "log.example/one"}, args...)...); r.code == 0 {
+			t.Errorf("%v: %+v", args, r)
+		}
+	}
+}
+
 // Each command has help with examples of itself.
 func TestHelpHasExamples(t *testing.T) {
 	for _, command := range []string{"key", "commit", "verify", "recompute", "migrate", "smoke", "key-files", "completion", "deal create", "deal invite",
-		"deal commit", "deal reveal", "deal status", "deal watch", "deal entropy", "deal certificate", "deal cancel"} {
+		"deal commit", "deal reveal", "deal status", "deal watch", "deal entropy", "deal certificate", "deal cancel", "log key"} {
 		r := run(t, "", append(strings.Fields(command), "--help")...)
 		if r.code != 0 || !strings.Contains(r.out, "Examples:") || !strings.Contains(r.out, "fairpactctl "+command) {
 			t.Errorf("%s: %+v", command, r)

@@ -1,0 +1,63 @@
+package ctl
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+
+	"github.com/fairpact/fairpact/internal/checkpoint"
+	"github.com/fairpact/fairpact/internal/signing"
+	"github.com/fairpact/fairpact/internal/signing/file"
+)
+
+type logCommands struct {
+	Key logKeyCommand `cmd:"" help:"Make the Ed25519 key of the log's checkpoints, or show the verifier key of one."`
+}
+
+type logKeyCommand struct {
+	Origin string `required:"" placeholder:"NAME" env:"FAIRPACT_LOG_ORIGIN" help:"Name of the log, its FAIRPACT_LOG_ORIGIN: the public URL without scheme, such as fairpact.example.com."`
+	Out    string `placeholder:"FILE" help:"Make a key and keep it in this new file, PEM (PKCS#8)."`
+	Of     string `placeholder:"URI" help:"Instead: the key that there is, a URI like FAIRPACT_LOG_KEY."`
+}
+
+func (logKeyCommand) Help() string {
+	return `Prints the verifier key (vkey) that clients and witnesses know the log by, and that the log line of a witness policy names.
+
+Examples:
+
+    fairpactctl log key --origin fairpact.example.com --out log-key.pem
+    fairpactctl log key --origin fairpact.example.com --of file:///etc/fairpact/log-key.pem`
+}
+
+func (c logKeyCommand) Run(ctx context.Context, t *terminal) error {
+	if (c.Out == "") == (c.Of == "") {
+		return errors.New("give --out FILE to make a key, or --of URI to show one")
+	}
+	if err := checkpoint.CheckOrigin(c.Origin); err != nil {
+		return err
+	}
+	var public ed25519.PublicKey
+	if c.Out != "" {
+		made, err := file.MakeEd25519(c.Out)
+		if err != nil {
+			return err
+		}
+		public = made
+	} else {
+		key, err := signing.OpenLogKey(ctx, c.Of)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = key.Close() }()
+		public = key.Public()
+	}
+	key, err := checkpoint.Ed25519Key(c.Origin, public)
+	if err != nil {
+		return err
+	}
+	if t.json {
+		return t.value(map[string]string{"vkey": key.String()})
+	}
+	t.line("%s", key)
+	return nil
+}
