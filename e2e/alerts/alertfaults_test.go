@@ -171,6 +171,19 @@ var faults = []fault{
 		}
 	}},
 
+	{alert: "FairpactQuorumBehind", what: "all witnesses are gone", witnesses: 2, also: map[string]string{
+		"FairpactWitnessBehind": "each of them owes a cosignature",
+	}, do: func(s *site) func() {
+		s.stack.Witness(1, false)
+		s.stack.Witness(2, false)
+		s.play()
+		return func() { s.stack.Witness(1, true); s.stack.Witness(2, true) }
+	}},
+	{alert: "FairpactWitnessBehind", what: "one witness of three is gone", witnesses: 3, do: func(s *site) func() {
+		s.stack.Witness(3, false)
+		s.play()
+		return func() { s.stack.Witness(3, true) }
+	}},
 	{alert: "FairpactSigningDown", what: "the key service is down", also: map[string]string{"FairpactSigningFailing": "all signatures fail"}, do: func(s *site) func() {
 		s.must(s.kms.SetFault(kmstest.Down))
 		stop := s.load(1)

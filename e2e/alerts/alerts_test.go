@@ -22,6 +22,8 @@ type fault struct {
 	// well; any other that fires is wrong.
 	also map[string]string
 	env  []string // of all binaries; {dir} is site.dir
+	// witnesses is how many the stack has.
+	witnesses int
 	// do makes the fault, and gives what undoes it.
 	do func(s *site) (undo func())
 }
@@ -84,6 +86,7 @@ func siteOf(t *testing.T, p *prometheus, f fault) *site {
 	s.stack = e2e.Own(t, func(o *localstack.Options) {
 		s.uri = s.kms.URI(s.kms.NewKey())
 		o.Env[""] = append(o.Env[""], "FAIRPACT_SIGNING_KEY="+s.uri)
+		o.Witnesses = f.witnesses
 		for _, setting := range f.env {
 			o.Env[""] = append(o.Env[""], strings.ReplaceAll(setting, "{dir}", s.dir))
 		}

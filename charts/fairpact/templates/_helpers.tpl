@@ -97,6 +97,18 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- end -}}
 {{- end }}
 
+{{/* "yes" where the log publishes checkpoints. */}}
+{{- define "fairpact.checkpoints" -}}
+{{- $l := .Values.log -}}
+{{- if and (not $l.origin) (or $l.key.existingSecret $l.retiredKeys $l.witnessPolicy) -}}
+{{- fail "log.origin is empty: name the log by its public URL without scheme, such as fairpact.example.com, or leave all of log empty" -}}
+{{- else if and $l.origin (not $l.key.existingSecret) -}}
+{{- fail "log.key.existingSecret is required with log.origin: make the key with fairpactctl log key, and a Secret of it" -}}
+{{- else if $l.origin -}}
+yes
+{{- end -}}
+{{- end }}
+
 {{- define "fairpact.migrationMode" -}}
 {{- if .Values.dev.enabled }}startup{{ else }}{{ .Values.migration.mode }}{{ end -}}
 {{- end }}

@@ -172,6 +172,20 @@ that restarts would not be rolled back with its revision. */}}
     - {name: key-secret, mountPath: /run/fairpact/key-secret, readOnly: true}
     - {name: key, mountPath: /run/fairpact/key}
 {{- end }}
+{{- if and (eq (index . 1) "log-server") (include "fairpact.checkpoints" $root) }}
+- name: log-key-file
+  image: {{ include "fairpact.image" (list $root "deal-api") }}
+  imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+  command: [/fairpactctl, key-files, /run/fairpact/log-key-secret, /run/fairpact/log-key]
+  securityContext:
+    {{- include "fairpact.containerSecurity" $root | nindent 4 }}
+  resources:
+    requests: {cpu: 10m, memory: 32Mi}
+    limits: {memory: 64Mi}
+  volumeMounts:
+    - {name: log-key-secret, mountPath: /run/fairpact/log-key-secret, readOnly: true}
+    - {name: log-key, mountPath: /run/fairpact/log-key}
+{{- end }}
 {{- end }}
 
 {{- define "fairpact.volumeMounts" -}}
@@ -185,6 +199,12 @@ that restarts would not be rolled back with its revision. */}}
 {{- end }}
 {{- if $root.Values.signing.keySet }}
 - {name: key-set, mountPath: /etc/fairpact/key-set, readOnly: true}
+{{- end }}
+{{- if and (eq (index . 1) "log-server") (include "fairpact.checkpoints" $root) }}
+- {name: log-key, mountPath: /run/fairpact/log-key, readOnly: true}
+{{- if $root.Values.log.witnessPolicy }}
+- {name: witness-policy, mountPath: /etc/fairpact/witness-policy, readOnly: true}
+{{- end }}
 {{- end }}
 {{- with $root.Values.extraVolumeMounts }}
 {{ toYaml . }}
@@ -217,6 +237,20 @@ that restarts would not be rolled back with its revision. */}}
 - name: key-set
   downwardAPI:
     items: [{path: key-set.json, fieldRef: {fieldPath: "metadata.annotations['fairpact.dev/key-set']"}}]
+{{- end }}
+{{- if and (eq (index . 1) "log-server") (include "fairpact.checkpoints" $root) }}
+- name: log-key-secret
+  secret:
+    secretName: {{ $root.Values.log.key.existingSecret }}
+    defaultMode: 0440
+    items: [{key: {{ $root.Values.log.key.key | quote }}, path: log-key.pem}]
+- name: log-key
+  emptyDir: {medium: Memory, sizeLimit: 1Mi}
+{{- if $root.Values.log.witnessPolicy }}
+- name: witness-policy
+  downwardAPI:
+    items: [{path: policy, fieldRef: {fieldPath: "metadata.annotations['fairpact.dev/witness-policy']"}}]
+{{- end }}
 {{- end }}
 {{- with $root.Values.extraVolumes }}
 {{ toYaml . }}
@@ -259,6 +293,9 @@ spec:
         kubectl.kubernetes.io/default-container: {{ .component }}
         {{- if $root.Values.signing.keySet }}
         fairpact.dev/key-set: {{ include "fairpact.keySet" $root | quote }}
+        {{- end }}
+        {{- if and (eq .component "log-server") $root.Values.log.witnessPolicy }}
+        fairpact.dev/witness-policy: {{ $root.Values.log.witnessPolicy | quote }}
         {{- end }}
         {{- with $v.podAnnotations }}
         {{- toYaml . | nindent 8 }}
