@@ -60,7 +60,7 @@ images: ## build the container images into bin/images (TAG= their tag; no Docker
 
 # The packages whose tests run without the race detector: the black-box suite,
 # whose binaries run under it in test-long, and those without goroutines.
-PLAIN := /e2e|/internal/(algorithm|canon|certificate|crash|ctl|deal|problem|purity|sealing|site|texts|verification|version|wire)$$
+PLAIN := /e2e|/internal/(algorithm|canon|certificate|checkpoint|crash|ctl|deal|problem|purity|sealing|site|texts|verification|version|wire)$$
 
 .PHONY: test
 test: ## prove the product: all tests but the long ones, and the time of each package

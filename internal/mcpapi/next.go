@@ -127,7 +127,7 @@ func afterReveal(token string, r escrow.Revealed) next {
 	case deal.Void:
 		return certificate(r.DealID, token, "the deal is VOID. Its certificate names who caused that.")
 	}
-	return poll(r.DealID, "invite_token", token, r.State, "you have revealed; the deal has not ended. Wait until state is COMPUTED or VOID. A deal with a beacon_round waits for you once all have revealed: get_certificate draws it.")
+	return poll(r.DealID, "invite_token", token, r.State, "you have revealed; the deal has not ended. Wait until state is COMPUTED, CERTIFIED or VOID. A deal with a beacon_round waits for you once all have revealed: get_certificate draws it.")
 }
 
 func afterView(credential string, party int, v escrow.View) next {
