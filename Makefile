@@ -47,6 +47,12 @@ faults-planted: ## plant bugs in copies of HEAD and see that `make faults` finds
 	@go -C hack/faults build -buildvcs=false -o ../../bin/faults/faults .
 	@./bin/faults/faults -plant hack/faults/plant $(if $(SEED),-seed $(SEED))
 
+.PHONY: log-check
+log-check: build ## grow a log and have tessera's client and fsck verify it (LEAVES=200000)
+	@hack/install-missing.sh postgres
+	@go -C hack/logcheck build -buildvcs=false -o ../../bin/log-check .
+	@./bin/log-check -leaves $(or $(LEAVES),200000)
+
 .PHONY: build
 build: ## build the binaries into bin/
 	@echo "building into bin/ (minutes the first time, seconds after that)"
@@ -109,6 +115,7 @@ lint: ## check formatting, words, go vet, staticcheck, and that generated files 
 	go -C hack/charttools vet ./...
 	go -C hack/bench vet ./...
 	go -C hack/faults vet ./...
+	go -C hack/logcheck vet ./...
 	@go -C hack build -buildvcs=false -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck
 	./bin/staticcheck -tags $(SUITES) ./...
 	CGO_ENABLED=1 ./bin/staticcheck -tags=pkcs11 ./internal/signing/...
@@ -116,12 +123,14 @@ lint: ## check formatting, words, go vet, staticcheck, and that generated files 
 	cd hack/charttools && ../../bin/staticcheck ./...
 	cd hack/bench && ../../bin/staticcheck ./...
 	cd hack/faults && ../../bin/staticcheck ./...
+	cd hack/logcheck && ../../bin/staticcheck ./...
 	go mod tidy -diff
 	go -C hack mod tidy -diff
 	go -C hack/charttools mod tidy -diff
 	go -C hack/bench mod tidy -diff
 	go -C hack/faults mod tidy -diff
 	go -C hack/gosec mod tidy -diff
+	go -C hack/logcheck mod tidy -diff
 	@sums() { git ls-files -z | xargs -0 sha256sum; }; before=$$(sums); go generate ./...; \
 	  if [ "$$before" != "$$(sums)" ]; then echo "generated files were stale and are regenerated now: commit them"; exit 1; fi
 
