@@ -1,0 +1,169 @@
+package logaudit_test
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/fairpact/fairpact/internal/checkpoint"
+	"github.com/fairpact/fairpact/internal/logaudit"
+)
+
+const origin = "log.example/fairpact"
+
+// operator runs a log in memory and publishes it as a folder. It signs whatever it
+// likes.
+type operator struct {
+	signer  note.Signer
+	key     checkpoint.Key
+	entries [][]byte
+	hashes  hashes
+}
+
+type hashes []tlog.Hash
+
+func (h hashes) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
+	all := make([]tlog.Hash, len(indexes))
+	for i, x := range indexes {
+		all[i] = h[x]
+	}
+	return all, nil
+}
+
+func newOperator(t testing.TB) *operator {
+	t.Helper()
+	secret, vkey, err := note.GenerateKey(nil, origin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := note.NewSigner(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := checkpoint.ParseKey(vkey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &operator{signer: signer, key: key}
+}
+
+// policy trusts the operator's key and demands no witness.
+func (o *operator) policy() *checkpoint.Policy {
+	return &checkpoint.Policy{Logs: []checkpoint.Log{{Key: o.key}}}
+}
+
+// fork is an operator with the same key and the same first leaves.
+func (o *operator) fork(t testing.TB, keep int) *operator {
+	t.Helper()
+	other := &operator{signer: o.signer, key: o.key}
+	for _, entry := range o.entries[:keep] {
+		other.append(t, entry)
+	}
+	return other
+}
+
+func (o *operator) append(t testing.TB, entry []byte) {
+	t.Helper()
+	stored, err := tlog.StoredHashes(int64(len(o.entries)), entry, o.hashes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.entries, o.hashes = append(o.entries, entry), append(o.hashes, stored...)
+}
+
+// grow appends entries that no other text makes.
+func (o *operator) grow(t testing.TB, size int, text string) *operator {
+	t.Helper()
+	for i := len(o.entries); i < size; i++ {
+		entry := sha256.Sum256(fmt.Appendf(nil, "%s %d", text, i))
+		o.append(t, entry[:])
+	}
+	return o
+}
+
+func (o *operator) signed(t testing.TB) []byte {
+	t.Helper()
+	size := int64(len(o.entries))
+	root, err := tlog.TreeHash(size, o.hashes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := checkpoint.Checkpoint{Origin: origin, Size: size, Root: root}.Text()
+	signed, err := note.Sign(&note.Note{Text: text}, o.signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signed
+}
+
+// publish writes the whole log into a folder.
+func (o *operator) publish(t testing.TB, dir string) {
+	t.Helper()
+	size := int64(len(o.entries))
+	for _, tile := range tlog.NewTiles(checkpoint.TileHeight, 0, size) {
+		data, err := tlog.ReadTileData(tile, o.hashes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, dir, checkpoint.TilePath(tile), data)
+		if tile.L == 0 {
+			first := tile.N * checkpoint.TileWidth
+			tile.L = -1
+			write(t, dir, checkpoint.TilePath(tile), checkpoint.EntryBundle(o.entries[first:first+int64(tile.W)]))
+		}
+	}
+	write(t, dir, "checkpoint", o.signed(t))
+}
+
+// published is a new folder with the log.
+func (o *operator) published(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	o.publish(t, dir)
+	return dir
+}
+
+func write(t testing.TB, dir, path string, data []byte) {
+	t.Helper()
+	name := filepath.Join(dir, path)
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t testing.TB, dir, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func source(t testing.TB, place string) *logaudit.Source {
+	t.Helper()
+	s, err := logaudit.Open(place)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// audited is the verdict on a folder or URL by one who trusts the operator's key.
+func (o *operator) audited(t testing.TB, place string) error {
+	t.Helper()
+	s := source(t, place)
+	head, err := s.Head(t.Context(), o.policy())
+	if err != nil {
+		return err
+	}
+	return logaudit.Audit(t.Context(), s, head)
+}

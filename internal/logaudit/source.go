@@ -1,0 +1,187 @@
+// Package logaudit checks a transparency log from the outside, by the checkpoint,
+// tiles and entry bundles that it serves (c2sp.org/tlog-tiles), or by those of a
+// folder that mirrors it. It believes the keys of the policy that it is given, and
+// nothing that the log says.
+//
+// There are three verdicts. No error: the log is what its checkpoint says. A
+// *Contradiction: what was read cannot be that log, or its checkpoints contradict
+// each other. Any other error: it is not known, because something could not be
+// read.
+//
+// Memory is bounded by one tile a level and a window of tiles that are fetched
+// ahead, whatever the size of the log.
+package logaudit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/fairpact/fairpact/internal/checkpoint"
+	"github.com/fairpact/fairpact/internal/restclient"
+)
+
+// parallel bounds the requests under way.
+const parallel = 8
+
+const checkpointPath = "checkpoint"
+
+// Contradiction is what is wrong with a log: what was read and is not what was
+// signed.
+type Contradiction struct {
+	Findings []Finding
+	Notes    [][]byte // signed checkpoints that contradict each other: the evidence of a fork
+}
+
+// Finding is one thing that is wrong. Path is checkpoint, or that of a tile or an
+// entry bundle.
+type Finding struct {
+	Path    string `json:"path"`
+	Problem string `json:"problem"`
+}
+
+func (c *Contradiction) Error() string {
+	lines := make([]string, len(c.Findings))
+	for i, f := range c.Findings {
+		lines[i] = f.Path + ": " + f.Problem
+	}
+	return strings.Join(lines, "\n")
+}
+
+// contradicts returns a Contradiction of one finding.
+func contradicts(path string, notes [][]byte, format string, args ...any) error {
+	return &Contradiction{[]Finding{{path, fmt.Sprintf(format, args...)}}, notes}
+}
+
+// Source is a log that can be read.
+type Source struct {
+	Place  string // the URL or folder
+	remote bool
+	get    func(ctx context.Context, path string) ([]byte, error)
+}
+
+// Open returns the log whose files are under a base URL or in a folder.
+func Open(place string) (*Source, error) {
+	if !strings.HasPrefix(place, "http://") && !strings.HasPrefix(place, "https://") {
+		if info, err := os.Stat(place); err != nil {
+			return nil, err
+		} else if !info.IsDir() {
+			return nil, fmt.Errorf("%s is neither a URL nor a folder", place)
+		}
+		return folder(place), nil
+	}
+	client, err := restclient.New(place)
+	if err != nil {
+		return nil, err
+	}
+	return &Source{client.BaseURL(), true, func(ctx context.Context, path string) ([]byte, error) {
+		data, err := client.Get(ctx, "/"+path, "")
+		if refused, ok := errors.AsType[*restclient.Refused](err); ok && refused.Status == http.StatusNotFound {
+			err = fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s/%s: %w", client.BaseURL(), path, err)
+		}
+		return data, nil
+	}}, nil
+}
+
+func folder(dir string) *Source {
+	return &Source{dir, false, func(_ context.Context, path string) ([]byte, error) {
+		return os.ReadFile(filepath.Join(dir, filepath.FromSlash(path)))
+	}}
+}
+
+// Head is a checkpoint whose log's signature was verified.
+type Head struct {
+	checkpoint.Checkpoint
+	Note      []byte
+	Witnesses []string // of the policy, that cosigned it
+	Quorum    error    // checkpoint.ErrQuorum where they are too few
+}
+
+func (h Head) tree() tlog.Tree { return tlog.Tree{N: h.Size, Hash: tlog.Hash(h.Root)} }
+
+// Head reads the log's checkpoint and verifies who signed it.
+func (s *Source) Head(ctx context.Context, policy *checkpoint.Policy) (Head, error) {
+	signed, err := s.get(ctx, checkpointPath)
+	if err != nil {
+		return Head{}, err
+	}
+	return ReadHead(signed, policy)
+}
+
+// ReadHead verifies who signed a checkpoint. One that the log did not sign is a
+// Contradiction; fewer witnesses than the policy demands are not.
+func ReadHead(signed []byte, policy *checkpoint.Policy) (Head, error) {
+	c, witnesses, err := policy.Verify(signed)
+	if err != nil && !errors.Is(err, checkpoint.ErrQuorum) {
+		return Head{}, contradicts(checkpointPath, [][]byte{signed}, "%v", err)
+	}
+	return Head{c, signed, witnesses, err}, nil
+}
+
+// tileAt is the n-th tile of a level (-1: entries) in a tree of the size.
+func tileAt(level int, n, size int64) tlog.Tile {
+	t := tlog.Tile{H: checkpoint.TileHeight, L: level, N: n, W: checkpoint.TileWidth}
+	if left := size>>(checkpoint.TileHeight*max(level, 0)) - n*checkpoint.TileWidth; left < checkpoint.TileWidth {
+		t.W = int(left)
+	}
+	return t
+}
+
+// content is a tile or entry bundle as it was served: its bytes and the hashes in
+// it, of an entry bundle the leaf hashes.
+type content struct {
+	tlog.Tile
+	data    []byte
+	hashes  []tlog.Hash // nil where problem is set
+	problem string      // why it cannot be one, whatever it should hold
+}
+
+func (c content) path() string { return checkpoint.TilePath(c.Tile) }
+
+// read reads a tile or entry bundle. A log may have dropped a partial tile where
+// it has the full one.
+func (s *Source) read(ctx context.Context, t tlog.Tile) (content, error) {
+	c, full := content{Tile: t}, t
+	full.W = checkpoint.TileWidth
+	data, err := s.get(ctx, checkpoint.TilePath(t))
+	width := t.W
+	if errors.Is(err, fs.ErrNotExist) && t.W < full.W {
+		if whole, errFull := s.get(ctx, checkpoint.TilePath(full)); errFull == nil {
+			data, width, err = whole, full.W, nil
+		}
+	}
+	switch {
+	case err != nil:
+		return c, err
+	case t.L >= 0 && len(data) != width*tlog.HashSize:
+		c.problem = fmt.Sprintf("it has %d bytes where %d belong", len(data), width*tlog.HashSize)
+		return c, nil
+	case t.L >= 0:
+		c.data = data[:t.W*tlog.HashSize]
+		for hash := range slices.Chunk(c.data, tlog.HashSize) {
+			c.hashes = append(c.hashes, tlog.Hash(hash))
+		}
+		return c, nil
+	}
+	entries, err := checkpoint.ParseEntryBundle(data, width)
+	if err != nil {
+		c.problem = err.Error()
+		return c, nil
+	}
+	for _, entry := range entries[:t.W] {
+		c.hashes = append(c.hashes, tlog.RecordHash(entry))
+	}
+	c.data = checkpoint.EntryBundle(entries[:t.W])
+	return c, nil
+}

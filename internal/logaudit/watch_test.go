@@ -1,0 +1,217 @@
+package logaudit_test
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/fairpact/fairpact/internal/logaudit"
+)
+
+func (o *operator) head(t testing.TB, dir string) logaudit.Head {
+	t.Helper()
+	head, err := source(t, dir).Head(t.Context(), o.policy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return head
+}
+
+func TestWatchFollowsAGrowingLog(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t)
+	var seen logaudit.Head
+	for _, size := range []int{0, 1, 1, 200, 256, 300, 1000, 1000} {
+		dir := o.grow(t, size, "entry").published(t)
+		head, err := logaudit.Watch(t.Context(), source(t, dir), o.policy(), seen)
+		if err != nil || head.Size != int64(size) {
+			t.Fatalf("from %d to %d leaves: %v", seen.Size, size, err)
+		}
+		seen = head
+	}
+}
+
+// forked requires that the verdict names a fork and holds both checkpoints, each
+// signed by the log: that is the evidence.
+func (o *operator) forked(t *testing.T, err error, what string, notes ...[]byte) {
+	t.Helper()
+	found, ok := errors.AsType[*logaudit.Contradiction](err)
+	if !ok || !strings.Contains(err.Error(), what) || len(found.Notes) != len(notes) {
+		t.Fatalf("%v", err)
+	}
+	for i, signed := range found.Notes {
+		if _, err := logaudit.ReadHead(signed, o.policy()); err != nil || !bytes.Equal(signed, notes[i]) {
+			t.Errorf("note %d of the evidence: %v", i, err)
+		}
+	}
+}
+
+// The operator shows two clients two logs, each of which is right in itself. Each
+// client alone sees nothing; whoever has seen both does.
+func TestForkIsFoundByWhoeverSeesBothSides(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t).grow(t, 500, "entry")
+	other := o.fork(t, 400)
+	alice, bob := o.grow(t, 600, "entry").published(t), other.grow(t, 700, "another").published(t)
+	for _, dir := range []string{alice, bob} {
+		if err := o.audited(t, dir); err != nil {
+			t.Fatalf("each side is a log of its own: %v", err)
+		}
+	}
+	hers, his := o.head(t, alice), o.head(t, bob)
+
+	_, err := logaudit.Watch(t.Context(), source(t, bob), o.policy(), hers)
+	o.forked(t, err, "the log is forked: its first 600 leaves", hers.Note, his.Note)
+
+	// Two clients who compare heads of one size.
+	short := other.fork(t, 600)
+	err = logaudit.Extends(t.Context(), source(t, alice), hers, o.head(t, short.published(t)))
+	o.forked(t, err, "the log is forked", short.signed(t), hers.Note)
+
+	// A client who knows more than this side shows.
+	err = logaudit.Extends(t.Context(), source(t, alice), hers, his)
+	o.forked(t, err, "went back from 700 to 600", his.Note, hers.Note)
+}
+
+func TestRewrittenAndShrunkLogsAreFound(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t).grow(t, 500, "entry")
+	dir := o.published(t)
+	seen := o.head(t, dir)
+
+	rewritten := o.fork(t, 3).grow(t, 500, "another")
+	for size, what := range map[int]string{500: "is forked", 501: "is forked", 900: "is forked"} {
+		there := rewritten.fork(t, 500).grow(t, size, "more").published(t)
+		_, err := logaudit.Watch(t.Context(), source(t, there), o.policy(), seen)
+		o.forked(t, err, what, seen.Note, o.head(t, there).Note)
+	}
+
+	shrunk := o.fork(t, 499).published(t)
+	_, err := logaudit.Watch(t.Context(), source(t, shrunk), o.policy(), seen)
+	o.forked(t, err, "went back from 500 to 499", seen.Note, o.head(t, shrunk).Note)
+
+	// A new checkpoint over old tiles proves nothing, and the tile is named.
+	write(t, dir, "tile/0/001.p/245", read(t, dir, "tile/0/001.p/244"))
+	write(t, dir, "checkpoint", o.grow(t, 501, "entry").signed(t))
+	_, err = logaudit.Watch(t.Context(), source(t, dir), o.policy(), seen)
+	if _, ok := errors.AsType[*logaudit.Contradiction](err); !ok || !strings.Contains(err.Error(), "tile/0/001.p/245: it has 7808 bytes where 7840 belong") {
+		t.Errorf("a stale tile: %v", err)
+	}
+}
+
+// served serves a folder over HTTP. Once limit requests are answered, the rest
+// fail.
+func served(t *testing.T, dir string, limit int64) (url string, asked *atomic.Int64) {
+	asked = &atomic.Int64{}
+	files := http.FileServer(http.Dir(dir))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) > limit {
+			http.Error(w, "out of order", http.StatusForbidden)
+			return
+		}
+		files.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, asked
+}
+
+func TestMirrorIsALogAndResumes(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t).grow(t, 20_000, "entry")
+	dir, to := o.published(t), filepath.Join(t.TempDir(), "mirror")
+
+	url, _ := served(t, dir, 60)
+	_, err := logaudit.Mirror(t.Context(), source(t, url), to, o.policy())
+	if _, verdict := errors.AsType[*logaudit.Contradiction](err); err == nil || verdict {
+		t.Fatalf("a server that stops half-way: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(to, "checkpoint")); err == nil {
+		t.Fatal("an unfinished mirror has a checkpoint")
+	}
+
+	url, asked := served(t, dir, 1<<30)
+	head, err := logaudit.Mirror(t.Context(), source(t, url), to, o.policy())
+	if err != nil || head.Size != 20_000 {
+		t.Fatal(err)
+	}
+	files := int64(79 + 1 + 79 + 1) // tiles of levels 0 and 1, bundles, checkpoint
+	if n := asked.Load(); n >= files {
+		t.Errorf("%d requests for a mirror that was half done, and the log has %d files", n, files)
+	}
+	mirror, _ := served(t, to, 1<<30)
+	if err := o.audited(t, mirror); err != nil {
+		t.Errorf("the mirror is not the log: %v", err)
+	}
+
+	// Later it fetches what is new and drops the partial tiles that are full now.
+	o.grow(t, 20_500, "entry").publish(t, dir)
+	before := asked.Load()
+	if _, err := logaudit.Mirror(t.Context(), source(t, url), to, o.policy()); err != nil {
+		t.Fatal(err)
+	}
+	if n := asked.Load() - before; n > 12 {
+		t.Errorf("%d requests for 500 new leaves", n)
+	}
+	if err := o.audited(t, to); err != nil {
+		t.Error(err)
+	}
+	for _, path := range []string{"tile/0/078.p", "tile/entries/078.p"} {
+		if _, err := os.Stat(filepath.Join(to, path)); err == nil {
+			t.Errorf("%s is left", path)
+		}
+	}
+}
+
+// What is wrong never gets into a mirror, and a mirror that was damaged is
+// repaired from the log.
+func TestMirrorVerifiesBeforeItWrites(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t).grow(t, 600, "entry")
+	for _, path := range []string{"tile/0/001", "tile/0/002.p/88", "tile/1/000.p/2", "tile/entries/001", "tile/entries/002.p/88"} {
+		dir, to := o.published(t), filepath.Join(t.TempDir(), "mirror")
+		good := read(t, dir, path)
+		bad := bytes.Clone(good)
+		bad[40] ^= 1
+		write(t, dir, path, bad)
+		_, err := logaudit.Mirror(t.Context(), source(t, dir), to, o.policy())
+		if _, ok := errors.AsType[*logaudit.Contradiction](err); !ok || !strings.Contains(err.Error(), path+":") {
+			t.Errorf("%s: %v", path, err)
+		}
+		for _, name := range []string{path, "checkpoint"} {
+			if _, err := os.Stat(filepath.Join(to, name)); err == nil {
+				t.Errorf("%s is damaged, and %s was written", path, name)
+			}
+		}
+
+		write(t, to, path, bad)
+		write(t, dir, path, good)
+		if _, err := logaudit.Mirror(t.Context(), source(t, dir), to, o.policy()); err != nil {
+			t.Errorf("a damaged mirror of a good log: %v", err)
+		}
+		if err := o.audited(t, to); err != nil {
+			t.Errorf("the mirror is not repaired: %v", err)
+		}
+	}
+}
+
+func TestMirrorKeepsWhatTheForkContradicts(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t).grow(t, 600, "entry")
+	to := filepath.Join(t.TempDir(), "mirror")
+	if _, err := logaudit.Mirror(t.Context(), source(t, o.published(t)), to, o.policy()); err != nil {
+		t.Fatal(err)
+	}
+	seen := read(t, to, "checkpoint")
+	fork := o.fork(t, 300).grow(t, 900, "another").published(t)
+	_, err := logaudit.Mirror(t.Context(), source(t, fork), to, o.policy())
+	o.forked(t, err, "the log is forked", seen, read(t, fork, "checkpoint"))
+	if err := o.audited(t, to); err != nil || !bytes.Equal(seen, read(t, to, "checkpoint")) {
+		t.Errorf("the mirror changed: %v", err)
+	}
+}
