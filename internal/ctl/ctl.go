@@ -23,11 +23,12 @@ const (
 	ExitOK     = 0 // done; every check holds
 	ExitFailed = 1 // a check failed, or the service refused
 	ExitUsage  = 2 // wrong usage, or something unreadable or out of reach
+	ExitForged = 3 // a log is forked, or is not what it signed
 )
 
 const about = `The command line of Fairpact: make commitments, play deals, verify certificates offline.
 
-Exit code: 0 done, 1 a check failed or the service refused, 2 wrong usage or something unreadable or out of reach.`
+Exit code: 0 done, 1 a check failed or the service refused, 2 wrong usage or something unreadable or out of reach, 3 a log is forked or is not what it signed.`
 
 type commands struct {
 	JSON    bool             `help:"Write one JSON value to standard output, for machines."`
@@ -39,8 +40,8 @@ type commands struct {
 	Verify      verifyCommand       `cmd:"" help:"Verify a certificate, offline from files or against a deployment."`
 	Recompute   recomputeCommand    `cmd:"" help:"Compute a deal's result anew from its inputs and compare it with the certificate."`
 	Certificate certificateCommands `cmd:"" help:"Put back the certificate of a deal whose rows were changed or restored."`
+	Log         logCommands         `cmd:"" help:"Audit, mirror and watch a transparency log, trusting nobody; make the key of its checkpoints."`
 	Keys        keysCommands        `cmd:"" help:"Show, check and change the key set of a deployment: what an operator rotates with."`
-	Log         logCommands         `cmd:"" help:"Make the key of the log's checkpoints."`
 	Secret      secretCommands      `cmd:"" help:"Change what a database knows of the server secret."`
 	Migrate     migrateCommand      `cmd:"" help:"Bring the database schema to this version. Running it again does nothing."`
 	Smoke       smokeCommand        `cmd:"" help:"Play a whole deal against a deployment and verify its certificate."`
@@ -58,6 +59,9 @@ type terminal struct {
 
 // errFailed ends a command whose report was printed and is not good.
 var errFailed = errors.New("a check failed")
+
+// errForged ends a command whose report says that a log is not what it signed.
+var errForged = errors.New("the log is not what it signed")
 
 // refusal is an error for which the caller is told 1 and not 2: what was asked
 // for is understood and is not to be had.
@@ -95,6 +99,8 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 		return ExitOK
 	case errors.Is(err, errFailed):
 		return ExitFailed
+	case errors.Is(err, errForged):
+		return ExitForged
 	}
 	fmt.Fprintln(stderr, "fairpactctl: "+printable(redacted(err.Error())))
 	_, here := errors.AsType[refusal](err)

@@ -10,10 +10,6 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/file"
 )
 
-type logCommands struct {
-	Key logKeyCommand `cmd:"" help:"Make the Ed25519 key of the log's checkpoints, or show the verifier key of one."`
-}
-
 type logKeyCommand struct {
 	Origin string `required:"" placeholder:"NAME" env:"FAIRPACT_LOG_ORIGIN" help:"Name of the log, its FAIRPACT_LOG_ORIGIN: the public URL without scheme, such as fairpact.example.com."`
 	Out    string `placeholder:"FILE" help:"Make a key and keep it in this new file, PEM (PKCS#8)."`

@@ -1,0 +1,280 @@
+package ctl
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/checkpoint"
+	"github.com/fairpact/fairpact/internal/logaudit"
+)
+
+type logCommands struct {
+	Key    logKeyCommand    `cmd:"" help:"Make the Ed25519 key of the log's checkpoints, or show the verifier key of one."`
+	Audit  logAuditCommand  `cmd:"" help:"Compute the root of a log from its entries and check every tile of it."`
+	Mirror logMirrorCommand `cmd:"" help:"Bring a folder up to a log's newest checkpoint: any static file server can serve it as the log."`
+	Watch  logWatchCommand  `cmd:"" help:"Prove that a log only grows, from one checkpoint to the next."`
+}
+
+const logVerdicts = `Exit code: 0 the log is what it signed; 3 it is not, or it is forked, and what was found is printed; 1 it is, and fewer
+witnesses cosigned its checkpoint than --policy demands; 2 not known: something is unreadable or out of reach.`
+
+// logTrust is whom an auditor believes.
+type logTrust struct {
+	Policy string   `placeholder:"FILE" xor:"trust" required:"" help:"Trust policy (c2sp.org/tlog-policy): the log's keys, the witnesses, the quorum."`
+	VKey   []string `name:"vkey" sep:"none" placeholder:"KEY" xor:"trust" required:"" help:"Verifier key of the log, NAME+ID+KEY; repeatable. No witness is then checked."`
+}
+
+func (l logTrust) read(t *terminal) (*checkpoint.Policy, error) {
+	if l.Policy != "" {
+		text, err := t.read(l.Policy)
+		if err != nil {
+			return nil, err
+		}
+		policy, err := checkpoint.ParsePolicy(text)
+		if err == nil && len(policy.Logs) == 0 {
+			err = errors.New("the policy has no log line: add log VKEY")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", l.Policy, err)
+		}
+		return policy, nil
+	}
+	policy := &checkpoint.Policy{}
+	for _, vkey := range l.VKey {
+		key, err := checkpoint.ParseKey(vkey)
+		if err != nil {
+			return nil, err
+		}
+		policy.Logs = append(policy.Logs, checkpoint.Log{Key: key})
+	}
+	return policy, nil
+}
+
+// logReport is what is said of a log.
+type logReport struct {
+	Verdict   string             `json:"verdict"` // good, contradiction or quorum
+	Origin    string             `json:"origin,omitempty"`
+	TreeSize  int64              `json:"tree_size"`
+	RootHash  string             `json:"root_hash,omitempty"`
+	Witnesses []string           `json:"witnesses"`
+	Findings  []logaudit.Finding `json:"findings,omitempty"`
+	Notes     []string           `json:"notes,omitempty"` // signed checkpoints: the evidence
+}
+
+// judged reports a verdict on a log. What is no verdict is the error.
+func (t *terminal) judged(head logaudit.Head, policy *checkpoint.Policy, err error) error {
+	found, contradiction := errors.AsType[*logaudit.Contradiction](err)
+	if err != nil && !contradiction {
+		return err
+	}
+	r := logReport{Verdict: "good", Witnesses: append([]string{}, head.Witnesses...)}
+	if head.Note != nil {
+		r.Origin, r.TreeSize, r.RootHash = head.Origin, head.Size, hex.EncodeToString(head.Root[:])
+	}
+	switch {
+	case contradiction:
+		r.Verdict, r.Findings = "contradiction", found.Findings
+		for _, signed := range found.Notes {
+			r.Notes = append(r.Notes, string(signed))
+		}
+	case head.Quorum != nil:
+		r.Verdict = "quorum"
+	}
+	if t.json {
+		if err := t.value(r); err != nil {
+			return err
+		}
+	} else {
+		t.logLines(r, head, policy)
+	}
+	switch {
+	case contradiction:
+		return errForged
+	case head.Quorum != nil:
+		return errFailed
+	}
+	return nil
+}
+
+func (t *terminal) logLines(r logReport, head logaudit.Head, policy *checkpoint.Policy) {
+	for _, f := range r.Findings {
+		t.line("FAIL %s: %s", f.Path, f.Problem)
+	}
+	for i, signed := range r.Notes {
+		t.line("signed checkpoint %d of %d:", i+1, len(r.Notes))
+		for line := range strings.Lines(signed) {
+			t.line("    %s", strings.TrimSuffix(line, "\n"))
+		}
+	}
+	switch {
+	case r.Verdict == "contradiction":
+		t.line("NOT THE LOG THAT WAS SIGNED: keep what stands above, and show it to others who use this log")
+		return
+	case head.Quorum != nil:
+		t.line("FAIL witnesses: %v", head.Quorum)
+	case policy.Demands():
+		t.line("OK   witnesses: %s", strings.Join(r.Witnesses, ", "))
+	default:
+		t.line("no witness was checked: the policy demands none")
+	}
+	t.line("%s has %d leaves, root %s", r.Origin, r.TreeSize, r.RootHash)
+}
+
+type logAuditCommand struct {
+	logTrust
+	Place string   `arg:"" help:"URL of the log, or folder of a mirror."`
+	Seen  []string `sep:"none" placeholder:"FILE" help:"Signed checkpoint or .tlog-proof that somebody has seen: it must be in this log's past; repeatable."`
+}
+
+func (logAuditCommand) Help() string {
+	return `Reads all entries and tiles, computes the root and compares every tile with what lies below it. A file that is wrong is named. Memory does not grow with the log.
+
+` + logVerdicts + `
+
+Examples:
+
+    fairpactctl log audit https://fairpact.example --policy policy.txt
+    fairpactctl log audit /srv/mirror --vkey log.fairpact.example+1a2b3c4d+AQ… --seen theirs.tlog-proof`
+}
+
+func (c logAuditCommand) Run(ctx context.Context, t *terminal) error {
+	policy, err := c.read(t)
+	if err != nil {
+		return err
+	}
+	from, err := logaudit.Open(c.Place)
+	if err != nil {
+		return err
+	}
+	head, err := from.Head(ctx, policy)
+	if err != nil {
+		return t.judged(head, policy, err)
+	}
+	for _, name := range c.Seen {
+		seen, err := t.seen(name, policy)
+		if err == nil {
+			err = logaudit.Extends(ctx, from, head, seen)
+		}
+		if err != nil {
+			return t.judged(head, policy, err)
+		}
+	}
+	return t.judged(head, policy, logaudit.Audit(ctx, from, head))
+}
+
+// seen reads a signed checkpoint, or that of a .tlog-proof. One that the log did
+// not sign is evidence of nothing.
+func (t *terminal) seen(name string, policy *checkpoint.Policy) (logaudit.Head, error) {
+	signed, err := t.read(name)
+	if err != nil {
+		return logaudit.Head{}, err
+	}
+	if proof, err := checkpoint.ParseProof(signed); err == nil {
+		signed = proof.Note
+	}
+	head, err := logaudit.ReadHead(signed, policy)
+	if err != nil {
+		return head, fmt.Errorf("%s is no checkpoint of this log: %s", name, err)
+	}
+	return head, nil
+}
+
+type logMirrorCommand struct {
+	logTrust
+	URL string `arg:"" help:"URL of the log."`
+	Dir string `arg:"" help:"Folder of the mirror; made where it does not exist."`
+}
+
+func (logMirrorCommand) Help() string {
+	return `Fetches the tiles and entries that the folder lacks. Each is verified before it is written, and the checkpoint is written last. Run it again to go on, or to follow the log.
+
+` + logVerdicts + `
+
+Examples:
+
+    fairpactctl log mirror https://fairpact.example /srv/mirror --policy policy.txt
+    fairpactctl log audit /srv/mirror --policy policy.txt`
+}
+
+func (c logMirrorCommand) Run(ctx context.Context, t *terminal) error {
+	policy, err := c.read(t)
+	if err != nil {
+		return err
+	}
+	from, err := logaudit.Open(c.URL)
+	if err != nil {
+		return err
+	}
+	head, err := logaudit.Mirror(ctx, from, c.Dir, policy)
+	return t.judged(head, policy, err)
+}
+
+type logWatchCommand struct {
+	logTrust
+	URL   string        `arg:"" help:"URL of the log."`
+	State string        `required:"" placeholder:"FILE" help:"The checkpoint that was seen last; made where it does not exist. Exchange it with others who watch: it must be in the past of the log that they see."`
+	Every time.Duration `default:"1m" help:"Time between two looks."`
+	Once  bool          `help:"Look once, as from cron."`
+}
+
+func (logWatchCommand) Help() string {
+	return `Remembers the log's checkpoint and proves, from tiles, that the next one extends it. Where it does not, both signed checkpoints are printed: they prove that the log is forked or became shorter, to anybody. The state file then stays as it was.
+
+` + logVerdicts + ` Without --once it ends on 3 alone.
+
+Examples:
+
+    fairpactctl log watch https://fairpact.example --policy policy.txt --state seen.checkpoint
+    fairpactctl log watch https://fairpact.example --policy policy.txt --state seen.checkpoint --once
+    fairpactctl log watch https://fairpact.example --policy policy.txt --state theirs.checkpoint --once`
+}
+
+func (c logWatchCommand) Run(ctx context.Context, t *terminal) error {
+	if c.Every <= 0 {
+		return fmt.Errorf("--every is %s and must be more than 0", c.Every)
+	}
+	policy, err := c.read(t)
+	if err != nil {
+		return err
+	}
+	from, err := logaudit.Open(c.URL)
+	if err != nil {
+		return err
+	}
+	seen, err := t.seen(c.State, policy)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	tick := time.NewTicker(c.Every)
+	defer tick.Stop()
+	for {
+		head, err := logaudit.Watch(ctx, from, policy, seen)
+		if err == nil && head.Size >= seen.Size {
+			if err := logaudit.Replace(c.State, head.Note); err != nil {
+				return err
+			}
+			seen = head
+		}
+		if _, forked := errors.AsType[*logaudit.Contradiction](err); c.Once || forked || ctx.Err() != nil {
+			return t.judged(head, policy, err)
+		}
+		switch {
+		case err != nil:
+			t.note("not known: %v", err)
+		case head.Quorum != nil:
+			t.note("%d leaves; %v", head.Size, head.Quorum)
+		default:
+			t.note("%d leaves, and the log only grew", head.Size)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
