@@ -49,8 +49,11 @@ const (
 // exponent; -0 reads as 0. There are MaxValues values at most, so that a small
 // text cannot take a lot of memory. No Unicode normalisation is done.
 // The error is a *SyntaxError.
-func Parse(data []byte) (any, error) {
-	p := parser{data: data, dec: jsontext.NewDecoder(bytes.NewBuffer(data))}
+func Parse(data []byte) (any, error) { return ParseWithin(data, 0) }
+
+// ParseWithin is Parse for a text that wraps others in so many levels more.
+func ParseWithin(data []byte, levels int) (any, error) {
+	p := parser{data: data, dec: jsontext.NewDecoder(bytes.NewBuffer(data)), depth: MaxDepth + levels}
 	v, err := p.value()
 	if err != nil {
 		return nil, err
@@ -76,12 +79,13 @@ func ParseObject(data []byte) (map[string]any, error) {
 }
 
 type parser struct {
-	data []byte
-	dec  *jsontext.Decoder
-	read int // values so far
+	data  []byte
+	dec   *jsontext.Decoder
+	depth int // at most
+	read  int // values so far
 }
 
-// value reads the next value. Its recursion is bounded by MaxDepth.
+// value reads the next value. Its recursion is bounded by depth.
 func (p *parser) value() (any, error) {
 	token, err := p.dec.ReadToken()
 	if err != nil {
@@ -102,7 +106,7 @@ func (p *parser) value() (any, error) {
 	}
 	// A closing bracket in the place of a value is a syntax error of the
 	// tokenizer, so what is left is an opening one.
-	if p.dec.StackDepth() > MaxDepth {
+	if p.dec.StackDepth() > p.depth {
 		return nil, &SyntaxError{p.dec.InputOffset() - 1, reasonDepth}
 	}
 	if token.Kind() == '[' {

@@ -133,6 +133,36 @@ func InputRoot(leaves [][]byte) string {
 	return "sha256:" + hex.EncodeToString(root)
 }
 
+// InputPath proves the leaf of a party under InputRoot (RFC 6962 2.1.1): 64
+// lower-case hex digits a node, leaf side first.
+func InputPath(leaves [][]byte, party int) []string {
+	level := make([][]byte, len(leaves))
+	for i, leaf := range leaves {
+		level[i] = rfc6962.DefaultHasher.HashLeaf(leaf)
+	}
+	path := []string{}
+	for ; len(level) > 1; party /= 2 {
+		if sibling := party ^ 1; sibling < len(level) {
+			path = append(path, hex.EncodeToString(level[sibling]))
+		}
+		var above [][]byte
+		for i := 0; i+1 < len(level); i += 2 {
+			above = append(above, rfc6962.DefaultHasher.HashChildren(level[i], level[i+1]))
+		}
+		if len(level)%2 == 1 { // its last node is the root of a smaller tree, and goes up as it is
+			above = append(above, level[len(level)-1])
+		}
+		level = above
+	}
+	return path
+}
+
+// VerifyInput checks that the leaf is that of the party under input_root, which is
+// of so many parties.
+func VerifyInput(leaf []byte, party, parties int, path []string, inputRoot string) error {
+	return verifyPath(leaf, LogProof{TreeSize: int64(parties), LeafIndex: int64(party), InclusionPath: path}, strings.TrimPrefix(inputRoot, "sha256:"))
+}
+
 var rootForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 // InputRootWellFormed is the check of that name (SPEC 2.9): a root is there and
@@ -147,6 +177,10 @@ func (p Payload) InputRootWellFormed() bool {
 // VerifyInclusion checks that the entry is the leaf at lp.LeafIndex of the tree
 // with the given root (64 hex) and lp.TreeSize leaves (RFC 9162 2.1.3.2).
 func VerifyInclusion(entry [32]byte, lp LogProof, rootHash string) error {
+	return verifyPath(entry[:], lp, rootHash)
+}
+
+func verifyPath(data []byte, lp LogProof, rootHash string) error {
 	if lp.LeafIndex < 0 || lp.TreeSize <= lp.LeafIndex {
 		return fmt.Errorf("leaf %d is not in a tree of %d leaves", lp.LeafIndex, lp.TreeSize)
 	}
@@ -161,7 +195,7 @@ func VerifyInclusion(entry [32]byte, lp LogProof, rootHash string) error {
 		}
 	}
 	return proof.VerifyInclusion(rfc6962.DefaultHasher, uint64(lp.LeafIndex), uint64(lp.TreeSize),
-		rfc6962.DefaultHasher.HashLeaf(entry[:]), path, root)
+		rfc6962.DefaultHasher.HashLeaf(data), path, root)
 }
 
 // hashOf reads 64 lower-case hex digits.

@@ -36,7 +36,7 @@ func TestBeaconSignature(t *testing.T) {
 		{"another algorithm", map[string]any{"algorithm": "split.v1", "outcome": "COMPUTED", "result": map[string]any{}}, ""},
 	} {
 		report := verification.Report{Valid: true}
-		checkBeacon(&report, row.cert)
+		checkBeacon(&report, row.cert, nil)
 		got := ""
 		for _, check := range report.Checks {
 			got = "FAIL"

@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
+	"time"
 
 	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/restclient"
 )
 
 // sealed is a sealed file's input, in its canonical form, and salt.
@@ -236,16 +239,20 @@ func (c cancelCommand) Run(ctx context.Context, t *terminal) error {
 type certificateCommand struct {
 	party
 	Out      string `placeholder:"FILE" help:"Write the certificate here; left out, to standard output."`
+	Bundle   string `placeholder:"FILE" help:"Write the bundle here: one file that proves the certificate offline, your own input and salt in it."`
+	LogProof string `name:"tlog-proof" placeholder:"FILE" help:"Write the proof under a checkpoint here (c2sp.org/tlog-proof)."`
 	TreeHead string `placeholder:"FILE" help:"Write the signed tree head of the proof here."`
 	Keys     string `placeholder:"FILE" help:"Write the key set here: the verifying keys and what each may sign."`
 	Status   string `placeholder:"FILE" help:"Write the service status here, with the verifying keys alone."`
 }
 
 func (certificateCommand) Help() string {
-	return `Certificate, tree head and key set together are all that verify needs offline, for ever.
+	return `A bundle is all that verify needs offline, for ever. So are certificate, tree head and key set together. Where the deal can still become CERTIFIED, fetch the bundle again then: the cosignatures of the witnesses are in it.
 
 Examples:
 
+    fairpactctl deal certificate --state bob.json --bundle bundle.json
+    fairpactctl verify bundle.json
     fairpactctl deal certificate --state bob.json --out cert.json --tree-head head.json --keys keys.json
     fairpactctl verify cert.json --tree-head head.json --keys keys.json`
 }
@@ -260,6 +267,14 @@ func (c certificateCommand) Run(ctx context.Context, t *terminal) error {
 	call, err := c.asParty(t)
 	if err != nil {
 		return err
+	}
+	if c.Bundle != "" || c.LogProof != "" {
+		if err := c.bundle(ctx, call); err != nil {
+			return err
+		}
+		if c.Out+c.TreeHead+c.Keys+c.Status == "" {
+			return nil
+		}
 	}
 	cert, err := call.client.Get(ctx, call.path("/certificate"), call.token)
 	if err != nil {
@@ -293,3 +308,57 @@ func (c certificateCommand) Run(ctx context.Context, t *terminal) error {
 	_, err = fmt.Fprintln(t.out, string(cert))
 	return err
 }
+
+// bundle writes the bundle and the proof in it. A log that publishes checkpoints
+// signs one that covers a new certificate within a second or two, so it is waited
+// for.
+func (c certificateCommand) bundle(ctx context.Context, call *call) error {
+	var status struct{ Origin *string }
+	body, err := call.client.Get(ctx, "/v1/log/status", "")
+	if refused, ok := errors.AsType[*restclient.Refused](err); ok && refused.Status == http.StatusNotFound {
+		body, err = []byte("{}"), nil // an earlier release
+	}
+	if err == nil {
+		err = json.Unmarshal(body, &status)
+	}
+	if err != nil {
+		return err
+	}
+	var text []byte
+	var bundle struct {
+		LogProof string `json:"log_proof"`
+	}
+	for try := 0; ; try++ {
+		if text, err = call.client.Get(ctx, call.path("/bundle"), call.token); err != nil {
+			return err
+		}
+		if err := json.Unmarshal(text, &bundle); err != nil {
+			return fmt.Errorf("the bundle is unreadable: %w", err)
+		}
+		if bundle.LogProof != "" || status.Origin == nil || try == checkpointTries {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(checkpointWait):
+		}
+	}
+	if c.Bundle != "" {
+		if err := os.WriteFile(c.Bundle, append(text, '\n'), 0o600); err != nil {
+			return err
+		}
+	}
+	switch {
+	case c.LogProof == "":
+		return nil
+	case bundle.LogProof == "":
+		return refusal{errors.New("no checkpoint covers the certificate: the log publishes none, or is late; try again in a few seconds")}
+	}
+	return os.WriteFile(c.LogProof, []byte(bundle.LogProof), 0o644)
+}
+
+const (
+	checkpointTries = 10
+	checkpointWait  = 500 * time.Millisecond
+)

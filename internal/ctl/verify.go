@@ -18,7 +18,8 @@ import (
 )
 
 type verifyCommand struct {
-	Certificate string   `arg:"" help:"Certificate file; - reads standard input."`
+	Certificate string   `arg:"" help:"Bundle or certificate file; - reads standard input."`
+	Policy      string   `placeholder:"FILE" help:"Of a bundle: the trust policy (c2sp.org/tlog-policy) whose witnesses must have cosigned."`
 	Pubkey      []string `placeholder:"KEY" help:"Trust this key, es256:HEX or ed25519:HEX, whatever it signed, instead of a key set; repeatable."`
 	Keys        string   `placeholder:"FILE" xor:"keys" help:"The key set: the answer of GET /v1/pubkeys (or of GET /v1/status)."`
 	Status      string   `placeholder:"FILE" xor:"keys" help:"The answer of GET /v1/status: keys without what each may sign."`
@@ -26,10 +27,12 @@ type verifyCommand struct {
 	BaseURL     string   `env:"FAIRPACT_URL" placeholder:"URL" help:"Fetch from this deployment what is not given as a file."`
 	Inputs      string   `placeholder:"FILE" help:"JSON array of {input, salt} in party order, null for one that is unknown: opens the commitments."`
 	Params      string   `placeholder:"FILE" help:"algorithm_params of the deal: computes the result anew. Needs --inputs."`
+
+	parsed any // of the file, where it was read
 }
 
 func (verifyCommand) Help() string {
-	return `Each check is one line, OK or FAIL. With --pubkey, --keys or --status, and --tree-head, nothing is fetched.
+	return `Each check is one line, OK or FAIL; what was not checked stands below them. A bundle is verified as it is: nothing is fetched. Of a certificate alone, with --pubkey, --keys or --status, and --tree-head, nothing is fetched.
 
 The key set says at which size of the log a key retired; key_in_force fails where a retired key signed beyond it, as a thief of that key would. A status or --pubkey does not say it.
 
@@ -37,6 +40,8 @@ A key that is fetched from the deployment under test proves only that it agrees 
 
 Examples:
 
+    fairpactctl deal certificate --state deal.json --bundle bundle.json
+    fairpactctl verify bundle.json --pubkey es256:02… --policy policy.txt
     fairpactctl deal certificate --state deal.json --out cert.json --tree-head head.json --keys keys.json
     fairpactctl verify cert.json --tree-head head.json --keys keys.json
     fairpactctl verify cert.json --tree-head head.json --pubkey es256:02…
@@ -46,10 +51,26 @@ Examples:
 }
 
 func (v verifyCommand) Run(ctx context.Context, t *terminal) error {
+	text, err := t.read(v.Certificate)
+	if err != nil {
+		return err
+	}
+	given, err := canon.ParseWithin(text, bundleLevels)
+	if members, ok := given.(map[string]any); ok && members["bundle_version"] != nil {
+		return v.bundle(t, members)
+	}
+	if err == nil {
+		v.parsed, err = canon.Parse(text)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", v.Certificate, err)
+	}
 	offline := v.TreeHead != "" && (v.Keys+v.Status != "" || len(v.Pubkey) > 0)
 	switch {
 	case v.BaseURL == "" && !offline:
 		return errors.New("give --base-url, or --tree-head with --keys, --status or --pubkey")
+	case v.Policy != "":
+		return errors.New("--policy is for a bundle: a certificate alone has no checkpoint")
 	case v.Params != "" && v.Inputs == "":
 		return errors.New("--params needs --inputs")
 	}
@@ -58,14 +79,50 @@ func (v verifyCommand) Run(ctx context.Context, t *terminal) error {
 		return unreadable(err)
 	}
 	report := verification.Verify(evidence)
-	checkBeacon(&report, evidence.Certificate)
+	checkBeacon(&report, evidence.Certificate, nil)
 	return t.report(report, report, verdict(report))
+}
+
+// bundleLevels are the levels of a bundle around what may itself be as deep as any
+// text.
+const bundleLevels = 2
+
+// bundle verifies a bundle, with no more than the files that are named.
+func (v verifyCommand) bundle(t *terminal, bundle map[string]any) error {
+	if v.TreeHead+v.Inputs+v.Params != "" {
+		return errors.New("a bundle has its tree head and its input: leave out --tree-head, --inputs and --params, or verify the certificate in it alone")
+	}
+	trust := verification.Trust{Open: trusted}
+	if v.Policy != "" {
+		policy, err := logTrust{Policy: v.Policy}.read(t)
+		if err != nil {
+			return err
+		}
+		trust.Policy = policy
+	}
+	if v.Keys+v.Status != "" || len(v.Pubkey) > 0 {
+		keys, err := v.keys(context.Background(), t, nil) // fetches nothing
+		if err != nil {
+			return err
+		}
+		trust.Keys = keys
+	}
+	report := verification.VerifyBundle(bundle, trust)
+	chain, _ := bundle["beacon"].(map[string]any)
+	checkBeacon(&report, bundle["certificate"], chain)
+	lines := []string{verdict(report)}
+	for _, note := range report.Notes {
+		lines = append([]string{"not proven: " + note}, lines...)
+	}
+	return t.report(report, report, lines...)
 }
 
 // gather reads the files, and fetches what is missing.
 func (v verifyCommand) gather(ctx context.Context, t *terminal, offline bool) (e verification.Evidence, err error) {
-	if e.Certificate, err = t.tree(v.Certificate); err != nil {
-		return e, err
+	if e.Certificate = v.parsed; e.Certificate == nil {
+		if e.Certificate, err = t.tree(v.Certificate); err != nil {
+			return e, err
+		}
 	}
 	var source *restclient.Client
 	if !offline {
@@ -201,11 +258,11 @@ func unreadable(err error) error {
 	return err
 }
 
-// checkBeacon verifies the beacon's own signature where the chain is known here:
-// drand quicknet, by its pinned key.
-func checkBeacon(report *verification.Report, cert any) {
+// checkBeacon verifies the beacon's own signature: of drand quicknet under its pinned
+// key, of another chain under the key that a bundle has, if any.
+func checkBeacon(report *verification.Report, cert any, given map[string]any) {
 	for _, check := range report.Checks {
-		if check.Name == verification.Shape && !check.OK {
+		if (check.Name == verification.Shape || check.Name == verification.BundleShape) && !check.OK {
 			return
 		}
 	}
@@ -225,15 +282,28 @@ func checkBeacon(report *verification.Report, cert any) {
 	if a, ok := algorithm.Lookup(c.Algorithm); !ok || !a.NeedsBeacon {
 		return
 	}
-	chain := beacon.Quicknet()
-	if c.Result.Beacon.ChainHash != chain.Hash {
+	chain, name := beacon.Quicknet(), "drand quicknet"
+	var err error
+	switch pinned := chain; {
+	case c.Result.Beacon.ChainHash == pinned.Hash && given != nil && given["public_key"] != hex.EncodeToString(pinned.PublicKey):
+		err = errors.New("the bundle has another public key than drand quicknet")
+	case c.Result.Beacon.ChainHash == pinned.Hash:
+	case given == nil:
 		return
+	default:
+		key, _ := given["public_key"].(string)
+		period, _ := given["period"].(int64)
+		genesis, _ := given["genesis_time"].(int64)
+		chain, err = beacon.ParseChain(c.Result.Beacon.ChainHash, key, period, genesis)
+		name = "the chain of the bundle, whose key is not known here,"
 	}
-	raw, err := hex.DecodeString(c.Result.Beacon.Signature)
 	if err == nil {
-		_, err = chain.Verify(c.Result.Beacon.Round, raw)
+		var raw []byte
+		if raw, err = hex.DecodeString(c.Result.Beacon.Signature); err == nil {
+			_, err = chain.Verify(c.Result.Beacon.Round, raw)
+		}
 	}
-	report.Add(checked("beacon_signature", err, "drand quicknet signed round %d", c.Result.Beacon.Round))
+	report.Add(checked("beacon_signature", err, "%s signed round %d", name, c.Result.Beacon.Round))
 }
 
 // report prints checks and, below them, more lines; with --json the value instead.

@@ -21,6 +21,7 @@ type Issued struct {
 	Payload   []byte // the signing bytes, RFC 8785
 	Signature string
 	Proof     certificate.LogProof
+	Head      translog.TreeHead // that Proof leads to
 }
 
 // Certificate returns a deal's certificate with a proof against the newest
@@ -42,7 +43,7 @@ func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 	}
 	// The proof first: where this process lacks a key of the log, the log counts
 	// as out of reach and the certificate not as a bad one.
-	proof, err := s.prove(ctx, c)
+	proof, head, err := s.prove(ctx, c)
 	if err != nil {
 		return Issued{}, err
 	}
@@ -53,7 +54,7 @@ func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 	if err != nil {
 		return Issued{}, err
 	}
-	return Issued{c.CertID, facts.outcome, c.Payload, *c.Signature, proof}, nil
+	return Issued{c.CertID, facts.outcome, c.Payload, *c.Signature, proof, head}, nil
 }
 
 // certificateOfDue takes the deal's due steps and reads the certificate that
@@ -152,13 +153,13 @@ func (s *Service) intact(c *store.Certificate, dealID string) (facts checked, er
 
 // prove gets a proof from the log and checks it, and the head it leads to,
 // before anybody else sees it.
-func (s *Service) prove(ctx context.Context, c *store.Certificate) (certificate.LogProof, error) {
+func (s *Service) prove(ctx context.Context, c *store.Certificate) (proof certificate.LogProof, head translog.TreeHead, err error) {
 	entry := certificate.Entry(c.Payload)
 	in, err := s.log.Inclusion(ctx, entry, *c.LeafIndex)
 	if err != nil {
-		return certificate.LogProof{}, logTrouble(err)
+		return proof, head, logTrouble(err)
 	}
-	proof := certificate.LogProof{TreeSize: in.TreeSize, LeafIndex: in.LeafIndex, InclusionPath: in.Path}
+	proof = certificate.LogProof{TreeSize: in.TreeSize, LeafIndex: in.LeafIndex, InclusionPath: in.Path}
 	if proof.InclusionPath == nil {
 		proof.InclusionPath = []string{}
 	}
@@ -167,18 +168,18 @@ func (s *Service) prove(ctx context.Context, c *store.Certificate) (certificate.
 	// says that the two are configured apart (a rotation half done), which is no
 	// verdict on a certificate.
 	if err != nil {
-		return proof, logTrouble(fmt.Errorf("tree head of size %d: %w", in.TreeHead.TreeSize, err))
+		return proof, head, logTrouble(fmt.Errorf("tree head of size %d: %w", in.TreeHead.TreeSize, err))
 	}
 	if !key.MayHold(in.TreeHead.TreeSize - 1) {
-		return proof, logTrouble(fmt.Errorf("%w: its tree head of size %d is by %s, which retired at tree size %d: every verifier refuses it", translog.ErrInconsistent, in.TreeHead.TreeSize, key.PublicKey, *key.TreeSize))
+		return proof, head, logTrouble(fmt.Errorf("%w: its tree head of size %d is by %s, which retired at tree size %d: every verifier refuses it", translog.ErrInconsistent, in.TreeHead.TreeSize, key.PublicKey, *key.TreeSize))
 	}
 	if proof.LeafIndex != *c.LeafIndex {
-		return proof, logTrouble(fmt.Errorf("%w: the log proved leaf %d and not %d", translog.ErrInconsistent, proof.LeafIndex, *c.LeafIndex))
+		return proof, head, logTrouble(fmt.Errorf("%w: the log proved leaf %d and not %d", translog.ErrInconsistent, proof.LeafIndex, *c.LeafIndex))
 	}
 	if err := certificate.VerifyInclusion(entry, proof, in.TreeHead.RootHash); err != nil {
-		return proof, logTrouble(fmt.Errorf("%w: %w", translog.ErrInconsistent, err))
+		return proof, head, logTrouble(fmt.Errorf("%w: %w", translog.ErrInconsistent, err))
 	}
-	return proof, nil
+	return proof, in.TreeHead, nil
 }
 
 // signerOfHead verifies a tree head, once for the same bytes.

@@ -163,11 +163,7 @@ func (s *Service) certify(d *Deal, now *store.Snapshot, inputs []sealing.Input, 
 	}
 	// SPEC 2.5: null for a VOID deal with insufficient reveals.
 	if len(inputs) == len(now.Parts) {
-		leaves := make([][]byte, len(inputs))
-		for i, in := range inputs {
-			leaves[i] = append(append([]byte{}, in.Canonical...), in.SaltBytes...)
-		}
-		root := certificate.InputRoot(leaves)
+		root := certificate.InputRoot(leavesOf(inputs))
 		p.InputRoot = &root
 	}
 	payload, err := p.SigningBytes()
@@ -176,6 +172,15 @@ func (s *Service) certify(d *Deal, now *store.Snapshot, inputs []sealing.Input, 
 	}
 	e.CertID, e.Payload, e.MAC = &id, payload, payloadMAC(s.secret, id, payload)
 	return nil
+}
+
+// leavesOf are the leaves of input_root.
+func leavesOf(inputs []sealing.Input) [][]byte {
+	leaves := make([][]byte, len(inputs))
+	for i, in := range inputs {
+		leaves[i] = append(append([]byte{}, in.Canonical...), in.SaltBytes...)
+	}
+	return leaves
 }
 
 // payloadMAC marks a payload as made here. The signature says that this service

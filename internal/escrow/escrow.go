@@ -60,6 +60,8 @@ type Keys interface {
 	SignerOf(message []byte, signature string) (signing.Key, error)
 	// Keys returns all of them as they stand now.
 	Keys() []signing.Key
+	// Published returns the answer of GET /v1/pubkeys.
+	Published() []byte
 }
 
 // Log is the transparency log.
@@ -72,6 +74,8 @@ type Log interface {
 	// unless that was asked a moment ago.
 	Certified() int64
 	LearnCertified(ctx context.Context)
+	// TLogProof returns the .tlog-proof of a leaf, nil where no checkpoint covers it.
+	TLogProof(ctx context.Context, entry [32]byte, leafIndex int64) ([]byte, error)
 }
 
 // Beacon is the public randomness beacon; the rounds it returns are verified.

@@ -130,6 +130,10 @@ func (w wary) Certified() int64 { return 0 }
 
 func (w wary) LearnCertified(context.Context) {}
 
+func (w wary) TLogProof(ctx context.Context, entry [32]byte, index int64) ([]byte, error) {
+	return w.e.real.TLogProof(ctx, entry, index)
+}
+
 func (e *estate) replica() *escrow.Service {
 	return escrow.New(e.store, e.secret, wary{e}, e.keys, wary{e}, e.well, escrow.Options{EntropyWindow: window}, slog.New(slog.DiscardHandler))
 }

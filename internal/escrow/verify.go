@@ -53,7 +53,7 @@ func (s *Service) Verify(ctx context.Context, certID string) (Verification, erro
 	if v.Outcome != certificate.Computed && v.Outcome != certificate.Void {
 		v.Checks, v.Outcome = Checks{}, certificate.Void
 	}
-	switch _, err := s.prove(ctx, c); {
+	switch _, _, err := s.prove(ctx, c); {
 	case err == nil:
 		v.Checks.Inclusion = true
 	case problem.Is(err, problem.LogInconsistent):

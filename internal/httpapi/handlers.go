@@ -181,6 +181,18 @@ func (a *API) certificate(_ http.ResponseWriter, r *http.Request) ([]byte, error
 	return wire.Certificate(issued)
 }
 
+func (a *API) bundle(_ http.ResponseWriter, r *http.Request) ([]byte, error) {
+	access, err := a.access(r, escrow.ReadCertificate)
+	if err != nil {
+		return nil, err
+	}
+	bundle, err := a.Escrow.Bundle(r.Context(), access)
+	if err != nil {
+		return nil, err
+	}
+	return wire.Bundle(bundle)
+}
+
 func (a *API) inputs(_ http.ResponseWriter, r *http.Request) ([]byte, error) {
 	access, err := a.access(r, escrow.ReadInputs)
 	if err != nil {

@@ -27,11 +27,15 @@ func success(r result) *mcp.CallToolResult {
 	if _, waits := r.next.Arguments["wait_seconds"]; waits && r.lookAt > 0 {
 		text += "\nSomething happens" + left(r.lookAt) + " at the latest, by itself: until then wait with this call, or sleep outside the model."
 	}
-	return &mcp.CallToolResult{
+	answered := &mcp.CallToolResult{
 		Meta:              meta,
 		Content:           []mcp.Content{&mcp.TextContent{Text: string(r.body)}, &mcp.TextContent{Text: text}},
 		StructuredContent: json.RawMessage(r.body),
 	}
+	if r.bundle != nil {
+		answered.Content = append(answered.Content, &mcp.TextContent{Text: string(r.bundle)})
+	}
+	return answered
 }
 
 // refusal is a tool error. SPEC 4.1: it names the error code and the next action.

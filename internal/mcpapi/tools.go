@@ -92,6 +92,7 @@ type result struct {
 	body   []byte
 	next   next
 	lookAt int64 // unix seconds: by when to look at the deal again; 0: nothing will change
+	bundle []byte // nil: not asked for
 }
 
 // encoded writes what a use case answered; advise says what to do next.
@@ -274,7 +275,7 @@ func (s *server) getDeal(ctx context.Context, args arguments) (result, error) {
 		err = limits.Answer(ctx, copies*len(body))
 	}
 	at, _ := s.Escrow.LookAt(view)
-	return result{body, afterView(credential, access.Party(), view), at}, err
+	return result{body: body, next: afterView(credential, access.Party(), view), lookAt: at}, err
 }
 
 // getCertificate draws a deal with a beacon round first, where that is due: an agent has
@@ -288,6 +289,10 @@ func (s *server) getCertificate(ctx context.Context, args arguments) (result, er
 	if err != nil {
 		return result{}, err
 	}
+	whole, given := args["bundle"].(bool)
+	if args["bundle"] != nil && !given {
+		return result{}, problem.New(problem.InvalidRequest, "bundle must be true or false")
+	}
 	issued, err := s.Escrow.CertificateAfter(ctx, access, wait, func() (escrow.Issued, error) {
 		if access.Deal().RoundTime != nil {
 			if err := s.draw(ctx, access); err != nil {
@@ -299,11 +304,21 @@ func (s *server) getCertificate(ctx context.Context, args arguments) (result, er
 	if err != nil {
 		return result{}, err
 	}
-	body, err := wire.Certificate(issued)
-	if err == nil {
-		err = limits.Answer(ctx, copies*len(body))
+	r := result{next: afterCertificate(issued)}
+	if whole {
+		bundle, err := s.Escrow.Bundle(ctx, access)
+		if err != nil {
+			return result{}, err
+		}
+		issued = bundle.Issued // with the proof that is in the bundle
+		if r.bundle, err = wire.Bundle(bundle); err != nil {
+			return result{}, err
+		}
 	}
-	return result{body: body, next: afterCertificate(issued)}, err
+	if r.body, err = wire.Certificate(issued); err == nil {
+		err = limits.Answer(ctx, copies*len(r.body)+2*len(r.bundle))
+	}
+	return r, err
 }
 
 // draw runs the entropy call and ignores errors that mean that there is nothing to

@@ -287,6 +287,10 @@ func (c *Client) exchange(request *http.Request, into any) error {
 	if response.StatusCode != http.StatusOK {
 		return fromAnswer(response.StatusCode, body)
 	}
+	if text, ok := into.(*[]byte); ok {
+		*text = body
+		return nil
+	}
 	if err := json.Unmarshal(body, into); err != nil {
 		return misshapen(err)
 	}

@@ -69,7 +69,7 @@ func fromError(text string) error {
 	code, _, _ := strings.Cut(text, ":")
 	kind := ErrUnavailable
 	switch problem.Code(code) {
-	case problem.LeafNotFound, problem.HeadNotFound:
+	case problem.LeafNotFound, problem.HeadNotFound, problem.CheckpointNotFound:
 		kind = ErrNotFound
 	case problem.TagTaken:
 		kind = ErrTagTaken

@@ -16,6 +16,7 @@ func (l *Log) ReadHandler() http.Handler {
 	paths := routes{
 		"/v1/log/tree-head":   {readMethods, l.serveTreeHead},
 		"/v1/log/proof":       {readMethods, l.serveProof},
+		"/v1/log/tlog-proof":  {readMethods, l.serveTLogProof},
 		"/v1/log/consistency": {readMethods, l.serveConsistency},
 		"/v1/log/status":      {readMethods, l.serveStatus},
 		"/v1/log/checkpoint":  {readMethods, l.serveCheckpointOf},
@@ -54,18 +55,12 @@ func (l *Log) serveProof(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var leaf LeafQuery
-	if leaf.LeafIndex, err = q.integer("leaf_index"); err != nil {
-		return nil, err
-	}
-	if leaf.Entry, err = q.hash("entry"); err != nil {
+	leaf, err := q.leaf()
+	if err != nil {
 		return nil, err
 	}
 	if leaf.TreeSize, err = q.integer("tree_size"); err != nil {
 		return nil, err
-	}
-	if leaf.LeafIndex == nil && leaf.Entry == nil {
-		return nil, problem.New(problem.InvalidRequest, "name the leaf: add ?leaf_index= (an integer from 0) or ?entry= (64 lower-case hex digits)")
 	}
 	return l.Inclusion(r.Context(), leaf)
 }

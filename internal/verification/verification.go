@@ -45,10 +45,12 @@ type Check struct {
 	Detail string `json:"detail"`
 }
 
-// Report is a verdict. Valid is true where every check holds.
+// Report is a verdict. Valid is true where every check holds. Notes say what was
+// not checked.
 type Report struct {
-	Valid  bool    `json:"valid"`
-	Checks []Check `json:"checks"`
+	Valid  bool     `json:"valid"`
+	Checks []Check  `json:"checks"`
+	Notes  []string `json:"notes,omitempty"`
 }
 
 // Key is a public key that the reader trusts. Verify checks a signature of a

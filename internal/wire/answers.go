@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/translog"
 )
 
 // Encode writes the answer of a use case that has the contract's members itself.
@@ -106,4 +108,43 @@ func Inputs(dealID string, inputs []escrow.OpenInput) ([]byte, error) {
 		DealID string `json:"deal_id"`
 		Inputs []row  `json:"inputs"`
 	}{dealID, rows})
+}
+
+// BundleVersion is the form of a bundle.
+const BundleVersion = "1"
+
+// Bundle writes a bundle: the certificate as it is served, and what proves it.
+func Bundle(b escrow.Bundle) ([]byte, error) {
+	type chain struct {
+		Hash      string `json:"chain_hash"`
+		PublicKey string `json:"public_key"`
+		Genesis   int64  `json:"genesis_time"`
+		Period    int64  `json:"period"`
+	}
+	type own struct {
+		Party int             `json:"party"`
+		Input json.RawMessage `json:"input"`
+		Salt  string          `json:"salt"`
+		Path  []string        `json:"input_path,omitzero"`
+	}
+	body := struct {
+		Version     string            `json:"bundle_version"`
+		Certificate json.RawMessage   `json:"certificate"`
+		TreeHead    translog.TreeHead `json:"tree_head"`
+		Keys        json.RawMessage   `json:"keys"`
+		LogProof    string            `json:"log_proof,omitempty"`
+		Beacon      *chain            `json:"beacon,omitempty"`
+		Own         *own              `json:"own_input,omitempty"`
+	}{Version: BundleVersion, TreeHead: b.Head, Keys: b.Keys, LogProof: string(b.TLogProof)}
+	var err error
+	if body.Certificate, err = Certificate(b.Issued); err != nil {
+		return nil, err
+	}
+	if b.Chain != nil {
+		body.Beacon = &chain{b.Chain.Hash, hex.EncodeToString(b.Chain.PublicKey), b.Chain.Genesis, b.Chain.Period}
+	}
+	if b.Own != nil {
+		body.Own = &own{b.Own.Party, b.Own.Input, b.Own.Salt, b.Own.Path}
+	}
+	return Encode(body)
 }

@@ -1,0 +1,249 @@
+package verification
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/certificate"
+	"github.com/fairpact/fairpact/internal/checkpoint"
+)
+
+// The checks of a bundle beside those of its certificate, in the order of a
+// report. Where a bundle lacks a part, its checks are not made.
+const (
+	BundleShape         = "bundle"               // the members of a bundle and no others; made alone where it fails
+	LogProof            = "log_proof"            // the entry is under the root of the checkpoint
+	CheckpointSignature = "checkpoint_signature" // under a key of the policy's logs or of the deployment, and no known one fails
+	Witnesses           = "witnesses"            // the quorum of the policy cosigned the checkpoint; only with a policy
+	BeaconChain         = "beacon_chain"         // the beacon of the bundle is that of the result
+	OwnInput            = "own_input"            // the party's input and salt open its commitment
+	InputPath           = "input_path"           // and are under input_root
+)
+
+// BundleVersion is the form of a bundle.
+const BundleVersion = "1"
+
+var bundleShape = record(map[string]rule{
+	"bundle_version": oneOf(BundleVersion),
+	"certificate":    object, "tree_head": object, "keys": object,
+	"log_proof?": text,
+	"beacon?":    record(map[string]rule{"chain_hash": hash, "public_key": text, "genesis_time": integer, "period": integer}),
+	"own_input?": record(map[string]rule{"party": integer, "input": object, "salt": text0, "input_path?": array(hash)}),
+})
+
+// text0 is any string.
+func text0(v any) string {
+	if _, ok := v.(string); ok {
+		return ""
+	}
+	return "is not a string"
+}
+
+// Trust is what a reader of a bundle believes beside it.
+type Trust struct {
+	Keys   []Key                 // of the deployment; nil: those of the bundle
+	Policy *checkpoint.Policy    // nil: no witness is checked
+	Open   func([]Trusted) []Key // makes keys of those that the bundle names
+}
+
+// VerifyBundle makes every check that the bundle allows. It does not panic,
+// whatever the tree holds.
+func VerifyBundle(bundle any, trust Trust) Report {
+	r := &Report{Valid: true}
+	misshapen := bundleShape(bundle)
+	members, _ := bundle.(map[string]any)
+	var named []Trusted
+	if misshapen == "" {
+		if named, misshapen = ReadKeys(members["keys"]); misshapen != "" {
+			misshapen = "`keys` " + misshapen
+		}
+	}
+	if r.add(BundleShape, prefixed("the bundle ", misshapen), ""); misshapen != "" {
+		return *r
+	}
+	keys := trust.Keys
+	if keys == nil {
+		keys = trust.Open(named)
+		r.Notes = append(r.Notes, "the keys are those that the bundle names: give the key of the deployment to know whose certificate it is")
+	}
+	of := Verify(Evidence{Certificate: members["certificate"], TreeHead: members["tree_head"], Keys: keys})
+	r.Checks, r.Valid = append(r.Checks, of.Checks...), of.Valid
+
+	var c certificate.Certificate
+	shaped := certificateShape(members["certificate"]) == ""
+	if shaped {
+		shaped = json.Unmarshal(canon.Encode(members["certificate"]), &c) == nil
+	}
+	if !shaped {
+		return *r // nothing else can be said of it
+	}
+	r.logProof(members, c, keys, trust.Policy)
+	r.beaconChain(members["beacon"], c)
+	r.ownInput(members["own_input"], c)
+	r.Notes = append(r.Notes, "the result was not recomputed: that takes the inputs of all parties")
+	return *r
+}
+
+func (r *Report) logProof(members map[string]any, c certificate.Certificate, keys []Key, policy *checkpoint.Policy) {
+	if policy == nil {
+		r.Notes = append(r.Notes, "no witness was checked: no policy was given")
+	}
+	given, ok := members["log_proof"].(string)
+	if !ok {
+		r.Notes = append(r.Notes, "no checkpoint was checked: the bundle has no log_proof, and the tree head alone proves the leaf")
+		if policy != nil {
+			r.add(Witnesses, "the bundle has no log_proof that a witness could have cosigned", "")
+		}
+		return
+	}
+	proof, err := checkpoint.ParseProof([]byte(given))
+	var signed checkpoint.Checkpoint
+	if err == nil {
+		var body string
+		if body, err = checkpoint.TextOf(string(proof.Note)); err == nil {
+			signed, err = checkpoint.Parse(body)
+		}
+	}
+	if err != nil {
+		r.add(LogProof, "not a tlog-proof: "+err.Error(), "")
+		return
+	}
+	head, badHead := readHead(members["tree_head"])
+	payload := maps.Clone(members["certificate"].(map[string]any))
+	delete(payload, "signature")
+	delete(payload, "log_proof")
+	entry := sha256.Sum256(canon.Encode(payload))
+	switch err := proof.VerifyInclusion(entry[:], signed); {
+	case proof.Index != c.LogProof.LeafIndex:
+		r.add(LogProof, fmt.Sprintf("it is of leaf %d, and the certificate of leaf %d", proof.Index, c.LogProof.LeafIndex), "")
+	case err != nil:
+		r.add(LogProof, fmt.Sprintf("the path does not lead from the certificate at leaf %d to the root of the checkpoint", proof.Index), "")
+	case badHead == "" && head.size == signed.Size && head.root != hex.EncodeToString(signed.Root[:]):
+		r.add(LogProof, "the tree head and the checkpoint are of one size and have different roots: the log is forked", "")
+	default:
+		r.add(LogProof, "", fmt.Sprintf("leaf %d of %d in %s", proof.Index, signed.Size, signed.Origin))
+	}
+	problem, good := checkpointSigner(proof.Note, signed, keys, policy)
+	r.add(CheckpointSignature, problem, good)
+	if policy == nil {
+		return
+	}
+	_, cosigned, err := policy.Verify(proof.Note)
+	switch {
+	case problem != "":
+		r.add(Witnesses, "not checked, because no trusted key signed the checkpoint", "")
+	case err != nil:
+		r.add(Witnesses, err.Error(), "")
+	case !policy.Demands():
+		r.add(Witnesses, "", "the policy demands none")
+	default:
+		r.add(Witnesses, "", "cosigned by "+strings.Join(cosigned, ", "))
+	}
+}
+
+// checkpointSigner returns who signed the checkpoint, or what is wrong. It takes a
+// log of the policy or, without a policy, a key of the deployment in its time.
+func checkpointSigner(signedNote []byte, c checkpoint.Checkpoint, keys []Key, policy *checkpoint.Policy) (problem, good string) {
+	var logs []checkpoint.Key
+	if policy != nil {
+		for _, l := range policy.Logs {
+			logs = append(logs, l.Key)
+		}
+	}
+	ofPolicy := len(logs)
+	deployment := map[string]Trusted{} // by the vkey
+	for _, k := range keys {
+		if key, err := noteKey(c.Origin, k.Label); err == nil && !slices.ContainsFunc(logs, func(l checkpoint.Key) bool { return l.String() == key.String() }) {
+			deployment[key.String()] = k.Trusted
+			logs = append(logs, key)
+		}
+	}
+	_, signed, err := checkpoint.Open(signedNote, logs, nil)
+	if err != nil {
+		return err.Error(), ""
+	}
+	for _, by := range signed {
+		of, deployed := deployment[by.String()]
+		switch {
+		case policy != nil && slices.ContainsFunc(logs[:ofPolicy], func(l checkpoint.Key) bool { return l.String() == by.String() }):
+			return "", "by " + by.ID() + " of the policy"
+		case policy == nil && deployed && of.mayHold(c.Size-1):
+			return "", "by the deployment's key " + of.Label + "; the log's own key is in no policy"
+		}
+	}
+	if policy != nil {
+		return "no log of the policy signed the checkpoint", ""
+	}
+	return "a retired key signed the checkpoint, after its time", ""
+}
+
+// noteKey is a key of the deployment as a verifier of notes of an origin.
+func noteKey(origin, label string) (checkpoint.Key, error) {
+	digits, _ := strings.CutPrefix(label, "es256:")
+	point, err := hex.DecodeString(digits)
+	if err != nil {
+		return checkpoint.Key{}, err
+	}
+	x, y := elliptic.UnmarshalCompressed(elliptic.P256(), point)
+	if x == nil {
+		return checkpoint.Key{}, fmt.Errorf("%.80s is no es256 key", label)
+	}
+	return checkpoint.ECDSAKey(origin, &ecdsa.PublicKey{Curve: elliptic.P256(), X: x, Y: y})
+}
+
+func (r *Report) beaconChain(given any, c certificate.Certificate) {
+	beacon, ok := given.(map[string]any)
+	if !ok {
+		return
+	}
+	var shown struct {
+		Beacon struct {
+			ChainHash string `json:"chain_hash"`
+		}
+	}
+	if len(c.Result) > 0 {
+		_ = json.Unmarshal(c.Result, &shown) // one without a beacon has no chain hash
+	}
+	of := beacon["chain_hash"].(string)
+	r.hold(BeaconChain, of == shown.Beacon.ChainHash, "the bundle has the key of chain "+of+", and the result was not drawn from that", of)
+}
+
+func (r *Report) ownInput(given any, c certificate.Certificate) {
+	own, ok := given.(map[string]any)
+	if !ok {
+		r.Notes = append(r.Notes, "no input was checked: the bundle holds none")
+		return
+	}
+	party, n := own["party"].(int64), int64(len(c.Parties))
+	if party >= n {
+		r.add(OwnInput, fmt.Sprintf("it is of party %d, and there are %d", party, n), "")
+		return
+	}
+	leaf, opens := open(c.Parties[party].Commitment, own["input"].(map[string]any), own["salt"].(string))
+	r.hold(OwnInput, opens, fmt.Sprintf("the input and salt do not open the commitment of party %d", party), fmt.Sprintf("of party %d", party))
+	rows, proven := own["input_path"].([]any)
+	switch {
+	case c.InputRoot == nil && proven:
+		r.add(InputPath, "there is no input_root that it could lead to", "")
+	case c.InputRoot == nil:
+	case !proven:
+		r.add(InputPath, "it is missing", "")
+	case !opens:
+		r.add(InputPath, "not checked, because the input does not open its commitment", "")
+	default:
+		path := make([]string, len(rows))
+		for i, row := range rows {
+			path[i] = row.(string)
+		}
+		err := certificate.VerifyInput(leaf, int(party), len(c.Parties), path, *c.InputRoot)
+		r.hold(InputPath, err == nil, "it does not lead from the input to input_root", fmt.Sprintf("party %d of %d", party, n))
+	}
+}
