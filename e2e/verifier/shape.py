@@ -28,6 +28,10 @@ def salt(value):
     return None if value is None or type(value) is str else "is not a string"
 
 
+def text(value):
+    return None if type(value) is str else "is not a string"
+
+
 def null(value):
     return None if value is None else "is not null"
 
@@ -95,6 +99,12 @@ STATUS = record(extra=True, pubkey=string, legacy_pubkeys=array(string, MOST_KEY
 KEY_SET = record(keys=array(record(optional=("retired_at", "tree_size"), pubkey=string,
                                    state=one_of("current", "next", "retired"), retired_at=integer, tree_size=integer),
                            MOST_KEYS))
+BUNDLE = record(
+    optional=("log_proof", "beacon", "own_input"), bundle_version=one_of("1"),
+    certificate=thing, tree_head=thing, keys=thing, log_proof=string,
+    beacon=record(chain_hash=HASH, public_key=string, genesis_time=integer, period=integer),
+    own_input=record(optional=("input_path",), party=integer, input=thing, salt=text, input_path=array(HASH)),
+)
 INPUTS = array(nullable(record(optional=("salt",), input=thing, salt=salt)))
 
 

@@ -8,6 +8,7 @@ import re
 import sys
 
 import jcs
+import notes
 import shape
 import signatures
 
@@ -55,6 +56,7 @@ def included(leaf, leaf_index, tree_size, path, root):
 class Report:
     def __init__(self):
         self.checks = []
+        self.notes = []  # what was not checked
 
     def add(self, name, problem, good=""):
         """problem is what is wrong, or None (or "") where the check passed."""
@@ -158,6 +160,131 @@ def verify(certificate, head, keys, inputs=None, params=None):
     if inputs is not None:
         check_inputs(report, certificate, inputs, params)
     return report
+
+
+# ---- Bundles
+
+def verify_bundle(bundle, keys=None, policy=None):
+    """All checks of a bundle. keys: labels of the deployment's keys, None for those of the bundle; policy: notes.Policy."""
+    report = Report()
+    bad = shape.BUNDLE(bundle)
+    if not bad:
+        try:
+            named = keys_of(bundle["keys"])
+        except jcs.Refused as e:
+            bad = "`keys`: %s" % e
+    report.add("bundle", bad and "the bundle " + bad)
+    if bad:
+        return report
+    if keys is None:
+        keys = named
+        report.notes.append("the keys are those that the bundle names: "
+                            "give the key of the deployment to know whose certificate it is")
+    keys = [{"pubkey": k} if type(k) is str else k for k in keys]
+    certificate, head = bundle["certificate"], bundle["tree_head"]
+    report.checks += verify(certificate, head, keys).checks
+    if shape.CERTIFICATE(certificate):
+        return report
+    check_log_proof(report, bundle, keys, policy)
+    if "beacon" in bundle:
+        shown = (certificate["result"] or {}).get("beacon")
+        shown = shown.get("chain_hash") if type(shown) is dict else None
+        of = bundle["beacon"]["chain_hash"]
+        report.add("beacon_chain", None if of == shown else
+                   "the bundle has the key of chain %s, and the result was not drawn from that" % of, of)
+        report.notes.append("the beacon's own signature was not checked: that takes a pairing, see fairpactctl verify")
+    check_own_input(report, bundle.get("own_input"), certificate)
+    report.notes.append("the result was not recomputed: that takes the inputs of all parties")
+    return report
+
+
+def check_log_proof(report, bundle, keys, policy):
+    certificate, head = bundle["certificate"], bundle["tree_head"]
+    if policy is None:
+        report.notes.append("no witness was checked: no policy was given")
+    if "log_proof" not in bundle:
+        report.notes.append("no checkpoint was checked: the bundle has no log_proof, "
+                            "and the tree head alone proves the leaf")
+        if policy is not None:
+            report.add("witnesses", "the bundle has no log_proof that a witness could have cosigned")
+        return
+    try:
+        index, path, note = notes.parse_proof(bundle["log_proof"])
+    except notes.Refused as e:
+        report.add("log_proof", "not a tlog-proof: %s" % e)
+        return
+    payload = jcs.encode({k: v for k, v in certificate.items() if k not in ("signature", "log_proof")})
+    own, problem = certificate["log_proof"]["leaf_index"], None
+    if index != own:
+        problem = "it is of leaf %d, and the certificate of leaf %d" % (index, own)
+    elif not included(leaf_hash(hashlib.sha256(payload).digest()), index, note.size, path, note.root):
+        problem = "the path does not lead from the certificate at leaf %d to the root of the checkpoint" % index
+    elif not shape.TREE_HEAD(head) and head["tree_size"] == note.size and head["root_hash"] != note.root.hex():
+        problem = "the tree head and the checkpoint are of one size and have different roots: the log is forked"
+    report.add("log_proof", problem, "leaf %d of %d in %s" % (index, note.size, note.origin))
+    problem, good = checkpoint_signer(note, keys, policy)
+    report.add("checkpoint_signature", problem, good)
+    if policy is None:
+        return
+    if problem:
+        report.add("witnesses", "not checked, because no trusted key signed the checkpoint")
+        return
+    try:
+        cosigned = policy.cosigned(note)
+    except notes.Refused as e:
+        report.add("witnesses", str(e))
+        return
+    met = policy.met(cosigned)
+    report.add("witnesses", None if met else "the quorum of witnesses is not met: cosigned by %s" % cosigned,
+               "the policy demands none" if policy.quorum == "none" else "cosigned by " + ", ".join(cosigned))
+
+
+def checkpoint_signer(note, keys, policy):
+    """(problem, good words). A log of the policy or, without a policy, a key of the deployment in its time."""
+    logs = [k for k in policy.logs if k.name == note.origin] if policy else []
+    deployment = [(k, notes.deployment_key(note.origin, k["pubkey"])) for k in keys if not signatures.key_problem(k["pubkey"])]
+    try:
+        by = note.signed(logs + [of for _, of in deployment if of])
+    except notes.Refused as e:
+        return str(e), ""
+    if not by:
+        return "the checkpoint carries no signature by a known key of its log", ""
+    for key in by:
+        if key in logs:
+            return None, "by %s of the policy" % key
+    if policy:
+        return "no log of the policy signed the checkpoint", ""
+    for k, of in deployment:
+        if of in by and may_hold(k, note.size - 1):
+            return None, "by the deployment's key %s; the log's own key is in no policy" % k["pubkey"]
+    return "a retired key signed the checkpoint, after its time", ""
+
+
+def check_own_input(report, own, certificate):
+    if own is None:
+        report.notes.append("no input was checked: the bundle holds none")
+        return
+    party, parties = own["party"], certificate["parties"]
+    if party >= len(parties):
+        report.add("own_input", "it is of party %d, and there are %d" % (party, len(parties)))
+        return
+    data = opening(parties[party]["commitment"], own)
+    report.add("own_input", None if data is not None else
+               "the input and salt do not open the commitment of party %d" % party, "of party %d" % party)
+    root, path = certificate["input_root"], own.get("input_path")
+    if root is None and path is None:
+        return
+    if root is None:
+        problem = "there is no input_root that it could lead to"
+    elif path is None:
+        problem = "it is missing"
+    elif data is None:
+        problem = "not checked, because the input does not open its commitment"
+    else:
+        good = not shape.SHA256(root) and included(leaf_hash(data), party, len(parties),
+                                                   [bytes.fromhex(p) for p in path], bytes.fromhex(root[7:]))
+        problem = None if good else "it does not lead from the input to input_root"
+    report.add("input_path", problem, "party %d of %d" % (party, len(parties)))
 
 
 def draw_problem(certificate):
@@ -285,7 +412,9 @@ def printable(line):
 def main(arguments=None):
     parser = argparse.ArgumentParser(description="Verifies a Fairpact certificate. Exit code: 0 all checks hold, "
                                      "1 a check failed, 2 wrong usage or something unreadable.")
-    parser.add_argument("--certificate", required=True, metavar="FILE")
+    parser.add_argument("--certificate", metavar="FILE")
+    parser.add_argument("--bundle", metavar="FILE", help="the answer of /v1/deals/{id}/bundle: nothing is fetched")
+    parser.add_argument("--policy", metavar="FILE", help="of a bundle: the trust policy (c2sp.org/tlog-policy)")
     parser.add_argument("--tree-head", metavar="FILE")
     parser.add_argument("--keys", metavar="FILE", help="the key set: the answer of /v1/pubkeys (or of /v1/status)")
     parser.add_argument("--status", metavar="FILE", help="the answer of /v1/status: keys without their states")
@@ -296,6 +425,12 @@ def main(arguments=None):
     parser.add_argument("--params", metavar="FILE", help="algorithm_params of the deal: recomputes the result too")
     parser.add_argument("--json", action="store_true", help="a report for machines")
     given = parser.parse_args(arguments)
+    if bool(given.certificate) == bool(given.bundle):
+        parser.error("give --certificate or --bundle")
+    if given.bundle:
+        return bundle_main(parser, given)
+    if given.policy:
+        parser.error("--policy is for a bundle")
     base = (given.base_url or "").rstrip("/")
     if base and not re.match("https?://", base):
         parser.error("--base-url must begin with http:// or https://")
@@ -319,13 +454,36 @@ def main(arguments=None):
     except (OSError, ValueError) as e:
         print("verify: %s" % e, file=sys.stderr)
         return EXIT_UNREADABLE
-    report = verify(certificate, head, keys, inputs, params)
-    if given.json:
-        json.dump({"valid": report.valid(), "checks": report.checks}, sys.stdout, indent=2)
+    return show(verify(certificate, head, keys, inputs, params), given.json)
+
+
+def bundle_main(parser, given):
+    if given.tree_head or given.inputs or given.params or given.base_url:
+        parser.error("a bundle has its tree head and its input, and nothing is fetched")
+    try:
+        bundle = read(given.bundle, 34)  # two levels around the input
+        keys = given.pubkey
+        if not keys and (given.keys or given.status):
+            keys = keys_of(read(given.keys or given.status))
+        policy = None
+        if given.policy:
+            with open(given.policy, encoding="utf-8") as file:
+                policy = notes.Policy(file.read())
+    except (OSError, ValueError) as e:
+        print("verify: %s" % e, file=sys.stderr)
+        return EXIT_UNREADABLE
+    return show(verify_bundle(bundle, keys, policy), given.json)
+
+
+def show(report, machine):
+    if machine:
+        json.dump({"valid": report.valid(), "checks": report.checks, "notes": report.notes}, sys.stdout, indent=2)
         print()
     else:
         for check in report.checks:
             print(printable("%-4s %-22s %s" % ("OK" if check["ok"] else "FAIL", check["name"], check["detail"])))
+        for note in report.notes:
+            print(printable("not proven: " + note))
         print("valid" if report.valid() else "NOT VALID")
     return EXIT_GOOD if report.valid() else EXIT_FAILED
 

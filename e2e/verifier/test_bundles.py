@@ -1,0 +1,70 @@
+import copy
+import glob
+import json
+import os
+import unittest
+
+import jcs
+import notes
+import verify
+
+CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "testdata", "bundles", "*.json")
+
+
+class Bundles(unittest.TestCase):
+    """The cases that fairpactctl and the page run too: each forgery is refused, and the checks that fail are the same."""
+
+    def test_cases(self):
+        forged = good = 0
+        for path in sorted(glob.glob(CASES)):
+            with open(path, "rb") as file:
+                case = jcs.parse(file.read(), 36)
+            policy = notes.Policy(case["policy"]) if "policy" in case else None
+            report = verify.verify_bundle(case["bundle"], case.get("pubkeys"), policy)
+            failed = [check for check in report.checks if not check["ok"]]
+            with self.subTest(os.path.basename(path)):
+                self.assertEqual([check["name"] for check in failed], case["failed"])
+                self.assertEqual(report.valid(), not case["failed"])
+                self.assertIn(case.get("says", ""), "\n".join(check["detail"] for check in failed))
+                if report.valid():
+                    self.assertEqual("no witness was checked" in "; ".join(report.notes), policy is None)
+            forged, good = forged + bool(failed), good + (not failed)
+        self.assertGreaterEqual(forged, 20)
+        self.assertGreaterEqual(good, 4)
+
+    def test_policies(self):
+        with open(os.path.join(os.path.dirname(CASES), "good.json"), "rb") as file:
+            case = json.load(file)
+        lines = case["policy"].split("\n")
+        notes.Policy("# a comment\n\n  " + case["policy"])
+        for wrong in ("", "quorum w0\n", "log x\nquorum none\n", case["policy"] + "quorum none\n",
+                      "\n".join(lines[:3] + ["group a 3 w0 w1", "quorum a"]),
+                      "\n".join(lines[:3] + ["group a 0 w0 w1", "quorum a"]),
+                      "\n".join(lines[:3] + ["group a any w0", "group b any w0", "quorum a"]),
+                      "\n".join(lines[:3] + ["group none any w0", "quorum none"])):
+            with self.subTest(wrong), self.assertRaises(notes.Refused):
+                notes.Policy(wrong)
+        policy = notes.Policy("\n".join(lines[:3] + ["group a any w0 w1", "quorum a"]))
+        self.assertTrue(policy.met(["w1"]))
+        self.assertFalse(policy.met([]))
+
+    def test_signatures_in_der(self):
+        of = lambda r, s: b"\x30" + bytes([4 + len(r) + len(s)]) + b"\x02" + bytes([len(r)]) + r + b"\x02" + bytes([len(s)]) + s
+        self.assertEqual(notes.der_signature(of(b"\x01", b"\x02")), b"\x00" * 31 + b"\x01" + b"\x00" * 31 + b"\x02")
+        good = of(b"\x01", b"\x02")
+        for wrong in (b"", good[:-1], good + b"\x00", b"\x31" + good[1:], b"\x30\x02\x02\x00", of(b"\x01" * 40, b"\x02")):
+            self.assertIsNone(notes.der_signature(wrong))
+
+    def test_whatever_is_in_it_gets_a_verdict(self):
+        with open(os.path.join(os.path.dirname(CASES), "good.json"), "rb") as file:
+            case = json.load(file)
+        policy = notes.Policy(case["policy"])
+        for name in case["bundle"]:
+            for value in (None, 0, "", "x", [], {}, {"party": 7, "input": {}, "salt": ""}, True):
+                bundle = copy.deepcopy(case["bundle"])
+                bundle[name] = value
+                self.assertFalse(verify.verify_bundle(bundle, case["pubkeys"], policy).valid(), (name, value))
+
+
+if __name__ == "__main__":
+    unittest.main()
