@@ -11,6 +11,7 @@ type Finished struct {
 	Certificate, Head                      Body
 	Text, HeadText, ParamsText, InputsText string
 	Key                                    string
+	Bundle                                 []byte // of party 0
 }
 
 // Played plays a deal to its end. What it gives fetches the certificate with the
@@ -30,6 +31,7 @@ func (c *Client) Played(request Body, inputs ...Body) func() Finished {
 		var status struct{ Pubkey string }
 		c.Want(200, "GET", "/v1/status", "", nil).Into(c.T, &status)
 		out.Key = status.Pubkey
+		out.Bundle = c.Want(200, "GET", d.Path("/bundle"), d.Tokens[0], nil).Body
 		out.Certificate = AsBody(c.T, out.Text)
 		size := out.Certificate["log_proof"].(Body)["tree_size"]
 		out.HeadText = string(c.Want(200, "GET", fmt.Sprintf("/v1/log/tree-head?tree_size=%v", size), "", nil).Body)

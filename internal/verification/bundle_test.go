@@ -450,7 +450,7 @@ func forgeries(t *testing.T) map[string]bundleCase {
 	})
 
 	changed := []string{"signature", "key_in_force", "merkle_inclusion"}
-	forge("signature", "holds under none", func(b map[string]any) { flipHex(at(b, "certificate"), "signature") }, "signature", "key_in_force")
+	forge("signature", "no key made the certificate", func(b map[string]any) { flipHex(at(b, "certificate"), "signature") }, "signature", "key_in_force")
 	forge("certificate-bytes", "does not lead from the certificate", func(b map[string]any) { at(b, "certificate")["mode"] = "sealed" }, append(changed, "log_proof")...)
 	forge("result", "the draw gives", func(b map[string]any) {
 		result := at(b, "certificate", "result")
@@ -458,7 +458,7 @@ func forgeries(t *testing.T) map[string]bundleCase {
 	}, append(changed, "draw", "log_proof")...)
 	forge("beacon-signature", "", func(b map[string]any) { flipHex(at(b, "certificate", "result", "beacon"), "signature") }, append(changed, "draw", "log_proof")...)
 	forge("beacon-chain", "the result was not drawn from that", func(b map[string]any) { flipHex(at(b, "beacon"), "chain_hash") }, "beacon_chain")
-	forge("tree-head", "holds under none", func(b map[string]any) { flipHex(at(b, "tree_head"), "signature") }, "tree_head_signature", "key_in_force")
+	forge("tree-head", "no key made the tree head", func(b map[string]any) { flipHex(at(b, "tree_head"), "signature") }, "tree_head_signature", "key_in_force")
 	forge("proof-path", "does not lead from the certificate at leaf 3", inProof(func(p *checkpoint.Proof) { p.Path[1][0] ^= 1 }), "log_proof")
 	forge("proof-index", "it is of leaf 2, and the certificate of leaf 3", inProof(func(p *checkpoint.Proof) { p.Index = 2 }), "log_proof")
 	forge("proof-of-another-deal", "it is of leaf 4, and the certificate of leaf 3", func(b map[string]any) { b["log_proof"] = all[1].proof }, "log_proof")
@@ -481,7 +481,7 @@ func forgeries(t *testing.T) map[string]bundleCase {
 		p.Note = p.Note[:bytes.LastIndex(p.Note[:len(p.Note)-1], []byte("\n"))+1]
 	}), "witnesses")
 	forge("cosignatures-absent", "the bundle has no log_proof", leaveOut("log_proof"), "witnesses")
-	say("key-not-trusted", "holds under none", func(_ map[string]any, c *bundleCase) { c.Pubkeys = []string{es256Label(f.stranger)} }, "signature", "tree_head_signature", "key_in_force")
+	say("key-not-trusted", "no key made the certificate", func(_ map[string]any, c *bundleCase) { c.Pubkeys = []string{es256Label(f.stranger)} }, "signature", "tree_head_signature", "key_in_force")
 	say("key-retired", "retired at tree size 2", func(b map[string]any, c *bundleCase) {
 		c.Policy, c.Pubkeys = "", nil
 		b["keys"] = map[string]any{"keys": []any{

@@ -18,7 +18,7 @@ export function keysOf(document) {
 }
 
 /** Whether the key may have signed this leaf: one that retired at a tree size none from there on. */
-const mayHold = (key, leafIndex) => key.state !== 'retired' || key.tree_size === undefined || leafIndex < key.tree_size;
+export const mayHold = (key, leafIndex) => key.state !== 'retired' || key.tree_size === undefined || leafIndex < key.tree_size;
 
 /** The key's state in words. */
 export function standing(key) {

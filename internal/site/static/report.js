@@ -5,7 +5,7 @@ import { recomputes } from './shape.js';
 import { valid } from './verify.js';
 
 /** Puts the verdict and every check into a container. */
-export function showReport(container, checks, certificate) {
+export function showReport(container, checks, certificate, notes = []) {
   const good = valid(checks);
   const failed = checks.filter((check) => !check.ok).length;
   container.replaceChildren(
@@ -15,9 +15,10 @@ export function showReport(container, checks, certificate) {
         ? `All ${checks.length} checks hold. They were made in this browser.`
         : `${failed} of ${checks.length} checks failed. Do not rely on this certificate.`)),
     element('ol', { class: 'checks' }, checks.map(row)),
+    ...(notes.length ? [element('p', {}, 'Not proven by this:'), element('ul', { class: 'unproven' }, notes.map((note) => element('li', {}, note)))] : []),
   );
   container.dataset.valid = good;
-  if (good && !recomputes(certificate.algorithm)) {
+  if (good && !recomputes(certificate?.algorithm)) {
     container.firstChild.lastChild.append(` This page does not know ${certificate.algorithm}: it verified signature and log, and did not recompute the result.`);
   }
   if (good && certificate?.outcome === 'VOID') {

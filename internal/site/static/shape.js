@@ -68,6 +68,15 @@ export const TREE_HEAD = record({ tree_size: integer, root_hash: HASH, signature
 export const STATUS = record({ pubkey: string, legacy_pubkeys: array(string, MOST_KEYS - 1) }, { extra: true });
 const KEY_SET = record({ keys: array(record(
   { pubkey: string, state: oneOf('current', 'next', 'retired'), retired_at: integer, tree_size: integer }, { optional: ['retired_at', 'tree_size'] }), MOST_KEYS) });
+export const BUNDLE = record({
+  bundle_version: oneOf('1'),
+  certificate: object,
+  tree_head: object,
+  keys: object,
+  log_proof: string,
+  beacon: record({ chain_hash: HASH, public_key: string, genesis_time: integer, period: integer }),
+  own_input: record({ party: integer, input: object, salt: rule((v) => typeof v === 'string', 'is not a string'), input_path: array(HASH) }, { optional: ['input_path'] }),
+}, { optional: ['log_proof', 'beacon', 'own_input'] });
 export const INPUTS = array(nullable(record(
   { input: object, salt: rule((v) => v === null || typeof v === 'string', 'is not a string') }, { optional: ['salt'] })));
 

@@ -1,9 +1,11 @@
 // The verifier's form. It asks the service only where a Fetch button is pressed;
 // the checks themselves are made from what stands in the form.
 
+import { isBundle, verifyBundle } from './bundle.js';
 import { byId, call, problemOf } from './dom.js';
 import { parse } from './jcs.js';
 import { keysOf } from './keys.js';
+import { parsePolicy } from './notes.js';
 import { showReport } from './report.js';
 import { verifyCertificate } from './verify.js';
 
@@ -46,9 +48,13 @@ async function verify() {
   const out = byId('verify-report');
   out.replaceChildren();
   delete out.dataset.valid;
-  const certificate = read('certificate', 'certificate');
-  const head = read('head', 'tree head');
+  const certificate = read('certificate', 'certificate', 34); // two levels around the input of a bundle
   const keys = readKeys();
+  if (isBundle(certificate)) {
+    await verifyWhole(out, certificate, keys);
+    return;
+  }
+  const head = read('head', 'tree head');
   if (certificate === null) throw new Error('Paste a certificate first, or fetch one.');
   if (head === null || keys.length === 0) {
     field('keys').closest('details').open = true;
@@ -60,6 +66,22 @@ async function verify() {
   showReport(out, checks, certificate);
   if (inputs !== null && !checks.some(({ name }) => name === 'result')) say('Checked. The result was not recomputed.');
   else say(inputs === null ? 'Checked without the inputs. With them, the result itself is recomputed as well.' : 'Checked, and recomputed from the inputs.');
+}
+
+/** A bundle needs nothing beside it; keys and a policy that are given say whom to trust. */
+async function verifyWhole(out, bundle, keys) {
+  const text = field('policy').value;
+  let policy = null;
+  try {
+    if (text.trim()) policy = await parsePolicy(text);
+  } catch (fault) {
+    field('policy').closest('details').open = true;
+    field('policy').focus();
+    throw new Error(`The policy cannot be read: ${fault.message}.`);
+  }
+  const { checks, notes } = await verifyBundle({ bundle, keys, policy });
+  showReport(out, checks, bundle.certificate, notes);
+  say('Checked the bundle, by itself and in this browser.');
 }
 
 /**

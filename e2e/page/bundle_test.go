@@ -1,0 +1,98 @@
+package page
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairpact/fairpact/e2e"
+)
+
+// The page gives the verdict on each shared case of a bundle that the other
+// verifiers give, and a message that names what is wrong.
+func TestPageRefusesForgedBundles(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(e2e.Repo("e2e/testdata/bundles/*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := make([]string, len(files)) // read by the page's own reader
+	for i, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[i] = string(text)
+	}
+	p := newTab(t, e2e.NewClient(t, e2e.BaseURL(t)).Base)
+	p.open("/", 1280, "light")
+	type verdict struct {
+		Failed, Said, Notes []string
+	}
+	found := eval[[]verdict](p, `(async () => {
+		const folder = document.querySelector('script[type=module]').src.replace('page.js', '');
+		const [{parse}, {parsePolicy}, {verifyBundle}] = await Promise.all(['jcs', 'notes', 'bundle'].map((name) => import(folder + name + '.js')));
+		const found = [];
+		for (const text of `+e2e.JsonText(t, texts)+`) {
+			const {bundle, pubkeys = [], policy} = parse(text, 36);
+			const {checks, notes} = await verifyBundle({bundle, keys: pubkeys.map((pubkey) => ({pubkey})), policy: policy ? await parsePolicy(policy) : null});
+			const bad = checks.filter((check) => !check.ok);
+			found.push({Failed: bad.map((check) => check.name), Said: bad.map((check) => check.detail), Notes: notes});
+		}
+		return found;
+	})()`)
+	forged := 0
+	for i, v := range found {
+		var c struct {
+			Failed       []string
+			Says, Policy string
+		}
+		if err := json.Unmarshal([]byte(texts[i]), &c); err != nil {
+			t.Fatal(err)
+		}
+		name, said := filepath.Base(files[i]), strings.Join(v.Said, "\n")
+		if !slices.Equal(v.Failed, c.Failed) || !strings.Contains(said, c.Says) {
+			t.Errorf("%s: fails %v, want %v with %q\n%s", name, v.Failed, c.Failed, c.Says, said)
+		}
+		if len(c.Failed) > 0 {
+			forged++
+		} else if strings.Contains(strings.Join(v.Notes, ";"), "no witness was checked") != (c.Policy == "") {
+			t.Errorf("%s: not proven are %q", name, v.Notes)
+		}
+	}
+	if forged < 20 || len(found) != len(files) {
+		t.Errorf("%d verdicts on %d cases, %d of them forgeries", len(found), len(files), forged)
+	}
+}
+
+// A bundle of this deployment verifies in the form by itself, and says what it did
+// not prove.
+func TestPageVerifiesABundle(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewClient(t, e2e.BaseURL(t))
+	d := c.Played(e2e.SplitBody(time.Hour, 2*time.Hour), e2e.Body{"valuations": e2e.Body{"car": 70, "boat": 30}}, e2e.Body{"valuations": e2e.Body{"car": 40, "boat": 60}})()
+	bundle := string(d.Bundle)
+	p := newTab(t, c.Base)
+	p.open("/", 1280, "light")
+	p.until("the page runs", "document.querySelector('#deployment span')")
+	if failed := p.verdict(bundle, "", "", "", ""); len(failed) > 0 {
+		t.Errorf("%v failed: %s", failed, p.text("#verify-report"))
+	}
+	if said := p.text("#verify-report .unproven"); !strings.Contains(said, "no witness was checked") || !strings.Contains(said, "the keys are those that the bundle names") {
+		t.Errorf("not proven are: %s", said)
+	}
+	if failed := p.verdict(strings.Replace(bundle, `"salt":"`, `"salt":"0`, 1), d.Key, "", "", ""); !slices.Equal(failed, []string{"own_input", "input_path"}) {
+		t.Errorf("another salt: %v failed", failed)
+	}
+	p.set("#verify-policy", "log x")
+	p.set("#verify-certificate", bundle)
+	eval[bool](p, "document.querySelector('#verify-go').click(), true")
+	p.until("the policy is refused", "document.querySelector('#verify-note.bad')")
+	if said := p.text("#verify-note.bad"); !strings.Contains(said, "The policy cannot be read") {
+		t.Errorf("a bad policy: %s", said)
+	}
+}

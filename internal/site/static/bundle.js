@@ -1,0 +1,130 @@
+// Every check of a bundle: of the certificate in it, and of what else it holds.
+
+import { equal, fromHex, sha256, toHex } from './bytes.js';
+import { keysOf, mayHold } from './keys.js';
+import { included, leafHash } from './merkle.js';
+import { deploymentKey, parseProof, signers } from './notes.js';
+import { keyProblem } from './p256.js';
+import { BUNDLE, CERTIFICATE, SHA256, TREE_HEAD } from './shape.js';
+import { opening, signingBytes, verifyCertificate } from './verify.js';
+
+export const isBundle = (v) => typeof v === 'object' && v !== null && 'bundle_version' in v;
+
+/**
+ * {checks, notes}: notes say what was not checked. keys: of the deployment, [] for
+ * those of the bundle; policy: of parsePolicy, null where none is given.
+ */
+export async function verifyBundle({ bundle, keys = [], policy = null }) {
+  const [checks, notes] = [[], []];
+  const add = (name, title, problem, good = '', facts = []) => {
+    checks.push({ name, title, ok: !problem, detail: problem || good, facts });
+  };
+  let misshapen = BUNDLE(bundle);
+  let named = [];
+  if (!misshapen) {
+    try {
+      named = keysOf(bundle.keys);
+    } catch (fault) {
+      misshapen = `: keys: ${fault.message}`;
+    }
+  }
+  add('bundle', 'It has the form of a bundle', misshapen && `the bundle ${misshapen}`, 'every member, and no other');
+  if (misshapen) return { checks, notes };
+  if (keys.length === 0) {
+    keys = named;
+    notes.push('the keys are those that the bundle names: give the key of the deployment to know whose certificate it is');
+  }
+  const { certificate, tree_head: head, own_input: own } = bundle;
+  checks.push(...await verifyCertificate({ certificate, head, keys }));
+  if (CERTIFICATE(certificate)) return { checks, notes };
+  await addLogProof(add, notes, bundle, keys, policy);
+  if (bundle.beacon) {
+    const of = bundle.beacon.chain_hash;
+    add('beacon_chain', 'The beacon is that of the result', of !== certificate.result?.beacon?.chain_hash
+      && `the bundle has the key of chain ${of}, and the result was not drawn from that`, of);
+    notes.push('the beacon’s own signature was not checked: that takes a pairing, see fairpactctl verify');
+  }
+  if (own) await addOwnInput(add, own, certificate);
+  else notes.push('no input was checked: the bundle holds none');
+  notes.push('the result was not recomputed: that takes the inputs of all parties');
+  return { checks, notes, head };
+}
+
+async function addLogProof(add, notes, { certificate, tree_head: head, log_proof: text }, keys, policy) {
+  const titles = { log: 'It is under the checkpoint', signed: 'The checkpoint is signed by a key that you trust', witnesses: 'Witnesses cosigned the checkpoint' };
+  if (!policy) notes.push('no witness was checked: no policy was given');
+  if (text === undefined) {
+    notes.push('no checkpoint was checked: the bundle has no log_proof, and the tree head alone proves the leaf');
+    if (policy) add('witnesses', titles.witnesses, 'the bundle has no log_proof that a witness could have cosigned');
+    return;
+  }
+  let proof;
+  try {
+    proof = parseProof(text);
+  } catch (fault) {
+    add('log_proof', titles.log, `not a tlog-proof: ${fault.message}`);
+    return;
+  }
+  const { index, path, note } = proof;
+  const own = certificate.log_proof.leaf_index;
+  const leaf = await leafHash(await sha256(signingBytes(certificate)));
+  let problem = null;
+  if (index !== own) problem = `it is of leaf ${index}, and the certificate of leaf ${own}`;
+  else if (!await included(leaf, index, note.size, path, note.root)) problem = `the path does not lead from the certificate at leaf ${index} to the root of the checkpoint`;
+  else if (!TREE_HEAD(head) && head.tree_size === note.size && !equal(fromHex(head.root_hash), note.root)) {
+    problem = 'the tree head and the checkpoint are of one size and have different roots: the log is forked';
+  }
+  add('log_proof', titles.log, problem, `leaf ${index} of ${note.size} in ${note.origin}`, [['checkpoint', new TextDecoder().decode(note.text)], ['root', toHex(note.root)]]);
+  const [unsigned, by] = await checkpointSigner(note, keys, policy);
+  add('checkpoint_signature', titles.signed, unsigned, by);
+  if (!policy) return;
+  if (unsigned) {
+    add('witnesses', titles.witnesses, 'not checked, because no trusted key signed the checkpoint');
+    return;
+  }
+  try {
+    const signed = await signers(note, [...policy.logs, ...policy.witnesses.values()]);
+    const cosigned = [...policy.witnesses].filter(([, key]) => signed.includes(key)).map(([name]) => name);
+    add('witnesses', titles.witnesses, !policy.met(cosigned) && `the quorum of witnesses is not met: cosigned by ${cosigned.join(', ') || 'none'}`,
+      policy.demands ? `cosigned by ${cosigned.join(', ')}` : 'the policy demands none');
+  } catch (fault) {
+    add('witnesses', titles.witnesses, fault.message);
+  }
+}
+
+/** [problem, good words]: a log of the policy or, without a policy, a key of the deployment in its time. */
+async function checkpointSigner(note, keys, policy) {
+  const logs = policy ? policy.logs.filter((key) => key.name === note.origin) : [];
+  const deployment = await Promise.all(keys.filter((key) => !keyProblem(key.pubkey)).map(async (row) => ({ row, key: await deploymentKey(note.origin, row.pubkey) })));
+  let by;
+  try {
+    by = await signers(note, [...logs, ...deployment.map(({ key }) => key).filter(Boolean)]);
+  } catch (fault) {
+    return [fault.message, ''];
+  }
+  if (by.length === 0) return ['the checkpoint carries no signature by a known key of its log', ''];
+  const log = by.find((key) => logs.includes(key));
+  if (log) return [null, `by ${log.words} of the policy`];
+  if (policy) return ['no log of the policy signed the checkpoint', ''];
+  const found = deployment.find(({ row, key }) => by.includes(key) && mayHold(row, note.size - 1));
+  return found ? [null, `by the deployment’s key ${found.row.pubkey}; the log’s own key is in no policy`] : ['a retired key signed the checkpoint, after its time', ''];
+}
+
+async function addOwnInput(add, own, { parties, input_root: root }) {
+  const titles = { input: 'Your input opens your commitment', path: 'Your input is under the signed root' };
+  if (own.party >= parties.length) {
+    add('own_input', titles.input, `it is of party ${own.party}, and there are ${parties.length}`);
+    return;
+  }
+  const data = await opening(parties[own.party].commitment, own);
+  add('own_input', titles.input, !data && `the input and salt do not open the commitment of party ${own.party}`, `of party ${own.party}`);
+  let problem = null;
+  if (root === null && own.input_path === undefined) return;
+  if (root === null) problem = 'there is no input_root that it could lead to';
+  else if (own.input_path === undefined) problem = 'it is missing';
+  else if (!data) problem = 'not checked, because the input does not open its commitment';
+  else if (SHA256(root) || !await included(await leafHash(data), own.party, parties.length, own.input_path.map(fromHex), fromHex(root.slice(7)))) {
+    problem = 'it does not lead from the input to input_root';
+  }
+  add('input_path', titles.path, problem, `party ${own.party} of ${parties.length}`);
+}

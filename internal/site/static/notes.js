@@ -1,0 +1,147 @@
+// Checkpoints of a transparency log, in the forms of C2SP: signed notes, trust
+// policies and .tlog-proof files (c2sp.org/signed-note, tlog-checkpoint,
+// tlog-cosignature, tlog-policy, tlog-proof). What cannot be read throws.
+
+import { bigEndian, bytesOf, concat, equal, fromHex, sha256, toBigInt, toHex } from './bytes.js';
+import { N, decompress, verify } from './p256.js';
+
+const [ED25519, ECDSA, COSIGNATURE, ML_DSA] = [0x01, 0x02, 0x04, 0x06];
+/** What stands before the uncompressed point of a P-256 key in DER. */
+const DER_P256 = fromHex('3059301306072a8648ce3d020106082a8648ce3d030107034200');
+
+/** Bytes of base64 in its only form. */
+function base64(text) {
+  let raw;
+  try {
+    raw = atob(text);
+  } catch {
+    raw = null;
+  }
+  if (raw === null || btoa(raw) !== text) throw new Error(`“${text.slice(0, 60)}” is not base64`);
+  return Uint8Array.from(raw, (c) => c.charCodeAt(0));
+}
+
+/** A verifier key: its name, type, key ID, and its public key as a label. */
+async function keyOf(name, kind, material) {
+  const id = (await sha256(kind === ECDSA ? material : concat(bytesOf(`${name}\n`), [kind], material))).subarray(0, 4);
+  const label = kind === ECDSA ? `es256:${toHex([2 + (material.at(-1) & 1)])}${toHex(material.subarray(-64, -32))}` : `ed25519:${toHex(material)}`;
+  return { name, kind, id, label, words: `${name}+${toHex(id)}`, same: `${kind} ${toHex(material)}` };
+}
+
+async function parseKey(vkey) {
+  const [, name, id, text] = /^([^\s+]+)\+([0-9a-f]{8})\+(.+)$/.exec(vkey) ?? [];
+  const raw = text === undefined ? [] : base64(text);
+  const sizes = { [ED25519]: 33, [ECDSA]: 92, [COSIGNATURE]: 33, [ML_DSA]: 1313 };
+  if (raw.length < 2 || raw.length !== sizes[raw[0]]) throw new Error(`“${vkey.slice(0, 80)}” is not a verifier key`);
+  const key = await keyOf(name, raw[0], raw.subarray(1));
+  if (toHex(key.id) !== id) throw new Error(`the key ID of “${vkey.slice(0, 80)}” is wrong`);
+  return key;
+}
+
+/** The key of an es256 label as a log's, null for another scheme. */
+export async function deploymentKey(name, label) {
+  const point = label.startsWith('es256:') ? decompress(fromHex(label.slice(6))) : null;
+  return point && keyOf(name, ECDSA, concat(DER_P256, point));
+}
+
+/** r and s of an ASN.1 signature, as a labelled one with the smaller s; null where it is none. */
+export function fromDER(der) {
+  const size = der[3];
+  const at = 4 + size;
+  if (der.length < 8 || der[0] !== 0x30 || der[1] !== der.length - 2 || der[2] !== 2 || der[at] !== 2 || at + 2 + der[at + 1] !== der.length) return null;
+  const [r, s] = [toBigInt(der.subarray(4, at)), toBigInt(der.subarray(at + 2))];
+  if (r >= 1n << 256n || s >= N) return null;
+  return `es256:${toHex(bigEndian(r, 32))}${toHex(bigEndian(s > N / 2n ? N - s : s, 32))}`;
+}
+
+async function holds(key, text, signature) {
+  if (key.kind === ECDSA) {
+    const labelled = fromDER(signature);
+    return labelled !== null && verify(key.label, text, labelled);
+  }
+  if (key.kind === ED25519) return verify(key.label, text, `ed25519:${toHex(signature)}`);
+  if (signature.length !== 72) return false;
+  const message = concat(bytesOf(`cosignature/v1\ntime ${toBigInt(signature.subarray(0, 8))}\n`), text);
+  return verify(key.label, message, `ed25519:${toHex(signature.subarray(8))}`);
+}
+
+/** A signed checkpoint: {text, origin, size, root, lines}. */
+export function parseNote(signed) {
+  const at = signed.lastIndexOf('\n\n');
+  const text = signed.slice(0, at + 1);
+  const parts = text.split('\n');
+  if (at < 0 || !signed.endsWith('\n') || parts.length !== 4 || !parts[0]) throw new Error('not a signed checkpoint');
+  const [origin, size] = parts;
+  const root = base64(parts[2]);
+  if (!/^(0|[1-9][0-9]{0,15})$/.test(size) || !Number.isSafeInteger(Number(size)) || root.length !== 32) throw new Error('not a signed checkpoint: its size or root');
+  const lines = signed.slice(at + 2, -1).split('\n').map((line) => {
+    const [, name, data] = /^— ([^\s+]+) ([A-Za-z0-9+/=]+)$/.exec(line) ?? [];
+    const raw = data === undefined ? [] : base64(data);
+    if (raw.length < 5) throw new Error(`“${line.slice(0, 60)}” is not a signature line`);
+    return { name, id: raw.subarray(0, 4), signature: raw.subarray(4) };
+  });
+  return { text: bytesOf(text), origin, size: Number(size), root, lines };
+}
+
+/** Those of the keys that signed. Throws where a signature under one of them does not hold. */
+export async function signers(note, keys) {
+  const by = [];
+  for (const { name, id, signature } of note.lines) {
+    for (const key of keys.filter((k) => k.name === name && equal(k.id, id))) {
+      if (key.kind === ML_DSA) continue; // not checked here: such a cosignature counts for nothing
+      if (!await holds(key, note.text, signature)) throw new Error(`invalid signature for key ${key.words}`);
+      by.push(key);
+    }
+  }
+  return by;
+}
+
+/** A .tlog-proof file without extra data: {index, path, note}. */
+export function parseProof(text) {
+  const at = text.indexOf('\n\n');
+  const [first, second, ...path] = text.slice(0, at).split('\n');
+  const [, index] = /^index (0|[1-9][0-9]{0,15})$/.exec(second ?? '') ?? [];
+  const hashes = at < 0 ? [] : path.map(base64);
+  if (at < 0 || first !== 'c2sp.org/tlog-proof@v1' || index === undefined || hashes.length > 63 || hashes.some((hash) => hash.length !== 32)) {
+    throw new Error('not c2sp.org/tlog-proof@v1');
+  }
+  return { index: Number(index), path: hashes, note: parseNote(text.slice(at + 2)) };
+}
+
+/** A tlog-policy: {logs, witnesses: Map of name to key, demands, met(names)}. */
+export async function parsePolicy(text) {
+  const [logs, witnesses, groups, inside] = [[], new Map(), new Map(), new Set()];
+  let quorum;
+  const taken = (name) => name === 'none' || witnesses.has(name) || groups.has(name);
+  const known = (name) => witnesses.has(name) || groups.has(name);
+  const lines = text.split('\n');
+  for (const [i, line] of lines.entries()) {
+    const [keyword, name, ...rest] = line.split(/[ \t\r]+/).filter(Boolean);
+    if (keyword === undefined || keyword.startsWith('#')) continue;
+    const wrong = (words) => new Error(`policy line ${i + 1}: ${words}`);
+    if (keyword === 'log' && name && rest.length < 2) {
+      logs.push(await parseKey(name));
+    } else if (keyword === 'witness' && rest.length > 0 && rest.length < 3 && !taken(name)) {
+      witnesses.set(name, await parseKey(rest[0]));
+    } else if (keyword === 'group' && rest.length > 1 && !taken(name)) {
+      const [threshold, ...members] = rest;
+      const needs = threshold === 'all' ? members.length : threshold === 'any' ? 1 : /^[1-9][0-9]*$/.test(threshold) ? Number(threshold) : 0;
+      for (const member of members) {
+        if (!known(member) || inside.has(member)) throw wrong(`${member} is not defined before, or is in a group already`);
+        inside.add(member);
+      }
+      if (needs < 1 || needs > members.length) throw wrong('a threshold that cannot be');
+      groups.set(name, { members, needs });
+    } else if (keyword === 'quorum' && rest.length === 0 && quorum === undefined && (name === 'none' || known(name))) {
+      quorum = name;
+    } else {
+      throw wrong('not a line of a policy, or a name that is taken or not defined');
+    }
+  }
+  if (quorum === undefined) throw new Error('the policy has no quorum line');
+  const all = [...logs, ...witnesses.values()].map((key) => key.same);
+  if (new Set(all).size !== all.length) throw new Error('the policy has a key twice');
+  const met = (cosigned, name = quorum) => name === 'none' || cosigned.includes(name)
+    || (groups.has(name) && groups.get(name).members.filter((member) => met(cosigned, member)).length >= groups.get(name).needs);
+  return { logs, witnesses, demands: quorum !== 'none', met };
+}
