@@ -164,3 +164,25 @@ func TestVerifyInclusionReadsTheRootStrictly(t *testing.T) {
 		}
 	}
 }
+
+func TestInputPathsLeadToInputRoot(t *testing.T) {
+	for n := 1; n <= 33; n++ {
+		var leaves [][]byte
+		for i := range n {
+			leaves = append(leaves, fmt.Appendf(nil, "input %d", i))
+		}
+		root := InputRoot(leaves)
+		for i, leaf := range leaves {
+			path := InputPath(leaves, i)
+			if want := auditPath(i, leaves); !slices.Equal(path, want) {
+				t.Fatalf("party %d of %d: %v, want %v", i, n, path, want)
+			}
+			if err := VerifyInput(leaf, i, n, path, root); err != nil {
+				t.Fatalf("party %d of %d: %v", i, n, err)
+			}
+			if VerifyInput([]byte("another"), i, n, path, root) == nil || n > 1 && VerifyInput(leaf, (i+1)%n, n, path, root) == nil {
+				t.Fatalf("party %d of %d: another input or party verifies", i, n)
+			}
+		}
+	}
+}

@@ -17,6 +17,7 @@ type logCommands struct {
 	Key    logKeyCommand    `cmd:"" help:"Make the Ed25519 key of the log's checkpoints, or show the verifier key of one."`
 	Audit  logAuditCommand  `cmd:"" help:"Compute the root of a log from its entries and check every tile of it."`
 	Mirror logMirrorCommand `cmd:"" help:"Bring a folder up to a log's newest checkpoint: any static file server can serve it as the log."`
+	Fsck   logFsckCommand   `cmd:"" help:"Check the log's tables in the database against each other."`
 	Watch  logWatchCommand  `cmd:"" help:"Prove that a log only grows, from one checkpoint to the next."`
 }
 

@@ -1,0 +1,92 @@
+package ctl
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/fairpact/fairpact/internal/checkpoint"
+	"github.com/fairpact/fairpact/internal/database"
+	"github.com/fairpact/fairpact/internal/translog"
+	"github.com/fairpact/fairpact/internal/verification"
+)
+
+type logFsckCommand struct {
+	DatabaseURL string   `env:"DATABASE_URL" required:"" help:"Postgres of the deployment."`
+	Keys        string   `placeholder:"FILE" help:"The key set: the answer of GET /v1/pubkeys. Without it the signatures of tree heads are not checked."`
+	VKey        []string `name:"vkey" sep:"none" placeholder:"KEY" help:"Verifier key of the log; repeatable. Without it the signatures of checkpoints are not checked."`
+}
+
+func (logFsckCommand) Help() string {
+	return `Computes the tree from the leaves and compares with it every stored node, published head, tag and checkpoint, as they stand at one moment. It only reads, and the log may be in use.
+
+Exit code: 0 they agree, 3 they do not, and each row that is wrong is named, 2 not known.
+
+Examples:
+
+    DATABASE_URL=postgres://fairpact@db/fairpact fairpactctl log fsck --keys keys.json --vkey fairpact.example+1a2b3c4d+AQ…`
+}
+
+func (c logFsckCommand) Run(ctx context.Context, t *terminal) error {
+	var o translog.FsckOptions
+	if c.Keys != "" {
+		document, err := t.tree(c.Keys)
+		if err != nil {
+			return err
+		}
+		named, err := keysOfStatus(document)
+		if err != nil {
+			return err
+		}
+		keys := trusted(named)
+		o.Heads = func(h translog.TreeHead) error {
+			_, problem := verification.VerifyTreeHead(map[string]any{"tree_size": h.TreeSize, "root_hash": h.RootHash, "signature": h.Signature}, keys)
+			if problem != "" {
+				return errors.New(problem)
+			}
+			return nil
+		}
+	}
+	for _, vkey := range c.VKey {
+		key, err := checkpoint.ParseKey(vkey)
+		if err != nil {
+			return err
+		}
+		o.Checkpoints = append(o.Checkpoints, key)
+	}
+	pool, err := database.Open(ctx, c.DatabaseURL, 1)
+	if err != nil {
+		return err
+	}
+	defer database.Close(pool)
+	report, err := translog.Fsck(ctx, pool, o)
+	if errors.Is(err, translog.ErrInconsistent) { // a leaf is missing, and no more can be said
+		report.Findings = append(report.Findings, translog.Finding{Row: "leaves", Problem: err.Error()})
+	} else if err != nil {
+		return err
+	}
+	if t.json {
+		if err := t.value(report); err != nil {
+			return err
+		}
+	} else {
+		for _, f := range report.Findings {
+			t.line("FAIL %s: %s", f.Row, f.Problem)
+		}
+		var unchecked []string
+		if o.Heads == nil {
+			unchecked = append(unchecked, "the signatures of tree heads (--keys)")
+		}
+		if o.Checkpoints == nil {
+			unchecked = append(unchecked, "those of checkpoints (--vkey)")
+		}
+		if len(unchecked) > 0 {
+			t.line("not checked: %s", strings.Join(unchecked, ", "))
+		}
+		t.line("%d leaves, %d heads, %d checkpoints, %d findings", report.Size, report.Heads, report.Checkpoints, len(report.Findings))
+	}
+	if len(report.Findings) > 0 {
+		return errForged
+	}
+	return nil
+}

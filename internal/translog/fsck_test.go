@@ -1,0 +1,69 @@
+package translog
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Each row that somebody changed behind the log's back is named.
+func TestFsckNamesChangedRows(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(t)
+	l := d.open(t, d.pool, nil)
+	if report, err := Fsck(t.Context(), d.pool, FsckOptions{}); err != nil || len(report.Findings) > 0 {
+		t.Fatalf("an empty log: %+v %v", report, err)
+	}
+	fill(t, l, 0, 70_000)
+	head := waitForHead(t, l, 70_000)
+	options := FsckOptions{Heads: func(h TreeHead) error {
+		_, err := d.keys.SignerOf(h.Message(), h.Signature)
+		return err
+	}}
+	report, err := Fsck(t.Context(), d.pool, options)
+	if err != nil || len(report.Findings) > 0 || report.Size != head.TreeSize || report.Heads < 2 {
+		t.Fatalf("a good log: %+v %v", report, err)
+	}
+	for name, c := range map[string]struct {
+		change, back string
+		rows         []string // at least these
+	}{
+		"a leaf":             {flip("leaves", "entry", "leaf_index = 10"), "", []string{"node 0 of level 8", "head 70000", "the committed head"}},
+		"a node":             {flip("nodes", "hash", "level = 8 AND node_index = 7"), "", []string{"node 7 of level 8"}},
+		"a node of level 2":  {flip("nodes", "hash", "level = 16 AND node_index = 0"), "", []string{"node 0 of level 16"}},
+		"a root":             {flip("tree_heads", "root", "tree_size = 70000"), "", []string{"head 70000"}},
+		"a digest":           {flip("tree_heads", "digest", "tree_size = 70000"), "", []string{"head 70000"}},
+		"a signature":        {"UPDATE translog.tree_heads SET signature = reverse(signature) WHERE tree_size = 70000", "UPDATE translog.tree_heads SET signature = reverse(signature) WHERE tree_size = 70000", []string{"head 70000"}},
+		"the committed root": {flip("log_head", "root", "singleton"), "", []string{"the committed head"}},
+		"a tag beyond":       {"INSERT INTO translog.tags VALUES (sha256('x'), 70000)", "DELETE FROM translog.tags WHERE leaf_index = 70000", []string{"tags"}},
+		"two tags":           {"INSERT INTO translog.tags VALUES (sha256('x'), 5), (sha256('y'), 5)", "DELETE FROM translog.tags WHERE tag IN (sha256('x'), sha256('y'))", []string{"leaf 5"}},
+		"a head beyond":      {"INSERT INTO translog.tree_heads VALUES (70001, sha256('x'), sha256('x'), 'x')", "DELETE FROM translog.tree_heads WHERE tree_size = 70001", []string{"tree_heads"}},
+		"a node too many":    {"INSERT INTO translog.nodes VALUES (8, 273, sha256('x'))", "DELETE FROM translog.nodes WHERE level = 8 AND node_index = 273", []string{"nodes"}},
+	} {
+		asOwner(t, d, c.change)
+		report, err := Fsck(t.Context(), d.pool, options)
+		var rows []string
+		for _, f := range report.Findings {
+			rows = append(rows, f.Row)
+		}
+		for _, want := range c.rows {
+			if err != nil || !slices.Contains(rows, want) {
+				t.Errorf("%s: found %v, want %s (%v)", name, report.Findings, want, err)
+			}
+		}
+		back := c.back
+		if back == "" {
+			back = c.change // twice, it changes nothing
+		}
+		asOwner(t, d, back)
+	}
+	asOwner(t, d, "UPDATE translog.leaves SET leaf_index = 1000000 WHERE leaf_index = 20")
+	if _, err := Fsck(t.Context(), d.pool, options); !errors.Is(err, ErrInconsistent) || !strings.Contains(err.Error(), "node 20 at level 0 is missing") {
+		t.Errorf("a missing leaf: %v", err)
+	}
+	asOwner(t, d, "UPDATE translog.leaves SET leaf_index = 20 WHERE leaf_index = 1000000")
+	if report, err := Fsck(t.Context(), d.pool, options); err != nil || len(report.Findings) > 0 {
+		t.Errorf("put back: %+v %v", report, err)
+	}
+}

@@ -1,0 +1,1 @@
+SELECT size, root, hashes FROM translog.log_head WHERE singleton
