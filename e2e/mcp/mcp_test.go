@@ -51,7 +51,7 @@ func TestMCPNineTools(t *testing.T) {
 		"commit_input":            {"commitment", "deal_id", "idempotency_key", "invite_token"},
 		"reveal_input":            {"deal_id", "idempotency_key", "input", "invite_token", "salt"},
 		"get_deal":                {"api_key", "deal_id", "invite_token", "since", "wait_seconds"},
-		"get_certificate":         {"deal_id", "invite_token", "wait_seconds"},
+		"get_certificate":         {"bundle", "deal_id", "invite_token", "wait_seconds"},
 		"verify_certificate":      {"cert_id", "certificate"},
 	}
 	if fmt.Sprint(arguments) != fmt.Sprint(want) {
@@ -174,6 +174,23 @@ func TestMCPIsTheRESTBody(t *testing.T) {
 		return out
 	}
 	e2e.Same(t, "certificate", signed(c.Tool("get_certificate", token(1)).Structured), signed(c.Want(200, "GET", d.Path("/certificate"), d.Tokens[1], nil).Body))
+	whole := c.Raw("get_certificate", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q,"bundle":true}`, d.ID, d.Tokens[1]))
+	if len(whole.Content) != 3 || whole.IsError {
+		t.Fatalf("a certificate with its bundle: %+v", whole)
+	}
+	e2e.Same(t, "certificate beside the bundle", signed(whole.Structured), signed(c.Want(200, "GET", d.Path("/certificate"), d.Tokens[1], nil).Body))
+	own := func(bundle []byte) []byte {
+		var b struct {
+			Own json.RawMessage `json:"own_input"`
+		}
+		e2e.Answer{Body: bundle}.Into(t, &b)
+		return b.Own
+	}
+	bundle := []byte(whole.Content[2].Text)
+	e2e.Same(t, "own input", own(bundle), own(c.Want(200, "GET", d.Path("/bundle"), d.Tokens[1], nil).Body))
+	if good, said := e2e.Stranger(t, "--bundle", e2e.File(t, bundle)); !good {
+		t.Errorf("the bundle over MCP: %s", said)
+	}
 	id := d.View().CertificateID
 	e2e.Same(t, "report", c.Tool("verify_certificate", e2e.Body{"cert_id": *id}).Structured, c.Want(200, "GET", "/v1/verify/"+*id, "", nil).Body)
 	e2e.Same(t, "catalogue", c.Tool("list_algorithms", e2e.Body{}).Structured, c.Want(200, "GET", "/v1/algorithms", "", nil).Body)
@@ -243,6 +260,7 @@ func TestMCPRefusals(t *testing.T) {
 		"a salt that is a number":      {"INVALID_REQUEST", "compute_commitment_tool", `{"input":{},"salt":7}`},
 		"too long a salt":              {"INVALID_REQUEST", "compute_commitment_tool", `{"input":{},"salt":"` + strings.Repeat("x", 1025) + `"}`},
 		"a certificate too early":      {"CERT_NOT_READY", "get_certificate", deal("")},
+		"a bundle that is a word":      {"INVALID_REQUEST", "get_certificate", deal(`,"bundle":"yes"`)},
 		"a certificate by key":         {"FORBIDDEN", "get_certificate", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q}`, d.ID, d.Key)},
 		"an unknown certificate":       {"CERT_NOT_FOUND", "verify_certificate", `{"cert_id":"c_no"}`},
 		"no certificate":               {"INVALID_REQUEST", "verify_certificate", `{}`},
