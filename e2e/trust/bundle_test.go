@@ -125,6 +125,21 @@ func fetched(t *testing.T, c *e2e.Client, d *e2e.Dealt, party int) []byte {
 	return text
 }
 
+// bundleIs requires an exit code of those who verify a deal's bundle offline under
+// the policy, and what they say.
+func bundleIs(t *testing.T, c *e2e.Client, d *e2e.Dealt, policy []byte, code int, says string) {
+	t.Helper()
+	offline := e2e.NewCtl(t, "http://127.0.0.1:1")
+	file, trusted := offline.File("bundle.json", fetched(t, c, d, 0)), offline.File("policy", policy)
+	if said, _ := offline.Run(code, "verify", file, "--policy", trusted); !strings.Contains(said, says) {
+		t.Errorf("%q is not in\n%s", says, said)
+	}
+	good, said := e2e.Stranger(t, "--bundle", filepath.Join(offline.Dir, file), "--policy", filepath.Join(offline.Dir, trusted))
+	if good != (code == 0) || !strings.Contains(said, says) {
+		t.Errorf("the independent verifier: %v, %q\n%s", good, says, said)
+	}
+}
+
 // Whoever trusts nobody mirrors the deployment's log, serves the mirror, audits
 // both, and finds what somebody changes in it.
 func TestLogIsAuditedFromOutside(t *testing.T) {

@@ -53,6 +53,8 @@ func TestWitnessesCertify(t *testing.T) {
 		t.Errorf("cosigned by %v, %v:\n%s", names, err, cosigned)
 	}
 
+	bundleIs(t, c, first, text, 0, "OK   witnesses")
+
 	// One witness is away: the deal ends, its certificate is there, and it is not
 	// CERTIFIED although the checkpoint that covers it has the other's cosignature.
 	stack.Witness(2, false)
@@ -65,8 +67,11 @@ func TestWitnessesCertify(t *testing.T) {
 	if state := second.View().State; state != "COMPUTED" {
 		t.Errorf("%s with one witness of two", state)
 	}
+	bundleIs(t, c, second, text, 1, "FAIL witnesses")
+	bundleIs(t, c, first, text, 0, "OK   witnesses") // under the checkpoint that both cosigned
 	stack.Witness(2, true)
 	e2e.Eventually(t, "CERTIFIED", 2*e2e.Patience, func() bool { return second.View().State == "CERTIFIED" })
+	bundleIs(t, c, second, text, 0, "OK   witnesses")
 	if state := first.View().State; state != "CERTIFIED" {
 		t.Errorf("the first deal is %s again", state)
 	}

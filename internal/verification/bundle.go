@@ -196,7 +196,12 @@ func noteKey(origin, label string) (checkpoint.Key, error) {
 	if x == nil {
 		return checkpoint.Key{}, fmt.Errorf("%.80s is no es256 key", label)
 	}
-	return checkpoint.ECDSAKey(origin, &ecdsa.PublicKey{Curve: elliptic.P256(), X: x, Y: y})
+	whole := append([]byte{4}, append(x.FillBytes(make([]byte, 32)), y.FillBytes(make([]byte, 32))...)...)
+	public, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), whole)
+	if err != nil {
+		return checkpoint.Key{}, err
+	}
+	return checkpoint.ECDSAKey(origin, public)
 }
 
 func (r *Report) beaconChain(given any, c certificate.Certificate) {
