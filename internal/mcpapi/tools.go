@@ -91,7 +91,7 @@ const copies = 4
 type result struct {
 	body   []byte
 	next   next
-	lookAt int64 // unix seconds: by when to look at the deal again; 0: nothing will change
+	lookAt int64  // unix seconds: by when to look at the deal again; 0: nothing will change
 	bundle []byte // nil: not asked for
 }
 
