@@ -180,6 +180,9 @@ func TestErrorsBelowTheRoutes(t *testing.T) {
 		}
 	}
 	a, err := c.Try(t.Context(), "GET", "/v1/status", "", nil, "X-Large", strings.Repeat("x", 64<<10))
+	for again := 0; err != nil && again < 9; again++ { // a slow client may still send when the server closes the connection
+		a, err = c.Try(t.Context(), "GET", "/v1/status", "", nil, "X-Large", strings.Repeat("x", 64<<10))
+	}
 	if err != nil || a.Status != 431 || a.Code() != "HEADERS_TOO_LARGE" {
 		t.Errorf("64 KiB of headers: %v %d %s", err, a.Status, a.Body)
 	}

@@ -136,5 +136,5 @@ const joiners = "\u200c\u200d"
 // unseen reports whether a character is of the class Cf (format) and no joiner, a
 // line or paragraph separator, or a filler.
 func unseen(r rune) bool {
-	return unicode.Is(unicode.Cf, r) && !strings.ContainsRune(joiners, r) || r == '\u2028' || r == '\u2029' || r == '\u034f' || r == '\u115f' || r == '\u1160' || r == '\u3164' || r == '\uffa0'
+	return unicode.Is(unicode.Cf, r) && !strings.ContainsRune(joiners, r) || r == '\u034f' || r == '\u115f' || r == '\u1160' || r == '\u3164' || r == '\uffa0'
 }
