@@ -133,8 +133,8 @@ func legible(what string, value any) error {
 // What joins letters in Persian, in Sinhala and in emoji.
 const joiners = "\u200c\u200d"
 
-// unseen reports whether a character is of the class Cf (format) and no joiner, a
-// line or paragraph separator, or a filler.
+// unseen reports whether a character is of the class Cf (format) and no joiner, or
+// a filler.
 func unseen(r rune) bool {
 	return unicode.Is(unicode.Cf, r) && !strings.ContainsRune(joiners, r) || r == '\u034f' || r == '\u115f' || r == '\u1160' || r == '\u3164' || r == '\uffa0'
 }
