@@ -29,6 +29,14 @@ func (w Witness) Published(dealID string) string {
 // Heads counts the published tree heads.
 func (w Witness) Heads() int64 { return w.Number(`SELECT count(*) FROM translog.tree_heads`) }
 
+// Checkpoints counts the signed checkpoints.
+func (w Witness) Checkpoints() int64 { return w.Number(`SELECT count(*) FROM translog.checkpoints`) }
+
+// Checkpointed reports whether the newest tree head has its checkpoint.
+func (w Witness) Checkpointed() bool {
+	return w.Number(`SELECT count(*) FROM translog.checkpoints WHERE tree_size = (SELECT max(tree_size) FROM translog.tree_heads)`) == 1
+}
+
 // HoldDeal locks a deal's row, as a call that cannot finish does, until the
 // transaction that it returns ends.
 func (w Witness) HoldDeal(dealID string) pgx.Tx {

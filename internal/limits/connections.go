@@ -40,6 +40,15 @@ type connection struct {
 	ofPeer *list.Element
 }
 
+// CloseWrite ends what is sent. net/http does so before it closes a connection on
+// which a client still sends; without it the client may lose the answer.
+func (c *connection) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
 // NewConnections bounds a port to most connections, of which one address may hold
 // half. many reports whether an address is a proxy, which may hold all; nil: none
 // is. refused writes to a connection that is then closed; it MUST NOT block.
