@@ -26,8 +26,8 @@ import (
 var (
 	//go:embed sql/session_settings.sql
 	sessionSettingsSQL string
-	//go:embed sql/lock_migrations.sql
-	lockMigrationsSQL string
+	//go:embed sql/try_lock_migrations.sql
+	tryLockMigrationsSQL string
 )
 
 // Open connects a pool of at most maxConns connections (0: as the URL says). A
@@ -171,7 +171,7 @@ func (s Schema) Migrate(ctx context.Context, databaseURL string) error {
 		return fmt.Errorf("reach the database: %w", err)
 	}
 	defer conn.Close()
-	if _, err := conn.ExecContext(ctx, lockMigrationsSQL); err != nil {
+	if err := lockMigrations(ctx, conn); err != nil {
 		return fmt.Errorf("lock the migrations: %w", err)
 	}
 	if _, err := conn.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS "+s.quoted()); err != nil {
@@ -186,6 +186,25 @@ func (s Schema) Migrate(ctx context.Context, databaseURL string) error {
 	}
 	return nil
 }
+
+// lockMigrations asks for the lock until it has it. A statement that waits for it
+// would hold a snapshot, and CREATE INDEX CONCURRENTLY of the process that has the
+// lock waits for all snapshots: both would wait for ever.
+func lockMigrations(ctx context.Context, conn *sql.Conn) error {
+	for {
+		var mine bool
+		if err := conn.QueryRowContext(ctx, tryLockMigrationsSQL).Scan(&mine); err != nil || mine {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lockPause):
+		}
+	}
+}
+
+const lockPause = 100 * time.Millisecond
 
 // Version is the newest migration's number.
 func (s Schema) Version() int64 {

@@ -20,6 +20,7 @@ import (
 var additive = []*regexp.Regexp{
 	regexp.MustCompile(`^CREATE (TABLE|SEQUENCE|TYPE) `),
 	regexp.MustCompile(`^CREATE INDEX CONCURRENTLY `),
+	regexp.MustCompile(`^DROP INDEX CONCURRENTLY IF EXISTS `), // of the same migration, interrupted
 	regexp.MustCompile(`^COMMENT ON `),
 	// A new column that old writers leave out: null, or filled by its default.
 	regexp.MustCompile(`^ALTER TABLE \S+ ADD COLUMN `),

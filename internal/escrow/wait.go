@@ -111,6 +111,7 @@ func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, try fu
 	defer call.Leave()
 	timeUp := time.NewTimer(w.For)
 	defer timeUp.Stop()
+	asked := false
 	for again := true; again && problem.Is(err, problem.CertNotReady); {
 		snapshot, failed := s.advance(ctx, a.deal, store.Nobody)
 		if failed != nil {
@@ -118,9 +119,13 @@ func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, try fu
 		}
 		now := snapshot.Mark()
 		if again = !settled(now); again {
-			retry := time.Duration(problem.From(err).RetryAfter) * time.Second
-			if retry > 0 && s.rules(a.deal, snapshot).AllRevealed() {
+			retry, drawing := time.Duration(problem.From(err).RetryAfter)*time.Second, s.rules(a.deal, snapshot).AllRevealed()
+			if retry > 0 && drawing {
 				defer time.AfterFunc(retry, call.Wake).Stop()
+			} else if drawing && !asked { // the last reveal came after the refusal
+				asked = true
+				issued, err = try()
+				continue
 			}
 			again = waits(ctx, func() bool { return call.Wait(ctx, now, true, timeUp.C) })
 		}

@@ -91,14 +91,18 @@ func (c *Connections) admit(accepted net.Conn) *connection {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p, known := c.peers[address]
+	network := address
+	if address.Is6() { // one host has a /64
+		network = netip.PrefixFrom(address, 64).Masked().Addr()
+	}
+	p, known := c.peers[network]
 	if !known {
-		p = &peer{address: address, idle: list.New()}
+		p = &peer{address: network, idle: list.New()}
 	}
 	if p.open >= c.each && (c.many == nil || !c.many(address)) && !c.closeIdle(p.idle) || c.open >= c.most && !c.closeIdle(c.idle) {
 		return nil
 	}
-	c.peers[address] = p
+	c.peers[network] = p
 	p.open++
 	c.open++
 	return &connection{Conn: accepted, peer: p}

@@ -36,7 +36,7 @@ func (m message) id() jsontext.Value {
 
 // call returns the tool that a large message calls, and the bytes of its arguments.
 func (m message) call() (tool string, arguments int) {
-	if len(m.Params) <= maxMessage || m.Method != "tools/call" {
+	if len(m.Params) <= maxPlain || m.Method != "tools/call" {
 		return "", 0
 	}
 	var params struct {

@@ -22,9 +22,13 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// What a message may have in bytes, and a call of a tool that takes much; of
-// those only what is in their arguments.
-const maxMessage = 64 << 10
+// What a message may have in bytes; a call of a tool that takes little, since it
+// may wait with its arguments in memory; and a call of one that takes much, of which
+// only what is in its arguments may be so large.
+const (
+	maxMessage = 64 << 10
+	maxPlain   = 8 << 10
+)
 
 var maxCall = map[string]int{"create_deal": 4 << 20, "reveal_input": 4 << 20, "compute_commitment_tool": 1 << 20, "verify_certificate": 4 << 20}
 
@@ -126,7 +130,13 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 		m.fault(w, http.StatusBadRequest, wireError{Code: jsonrpc.CodeInvalidRequest}, m.wrong(jsonrpc.CodeInvalidRequest, ""))
 		return
 	}
-	if tool, arguments := m.call(); len(body) > maxMessage && (arguments > maxCall[tool] || len(body)-arguments > maxMessage) {
+	tool, arguments := m.call()
+	if m.Method == "tools/call" && len(body) > maxPlain && maxCall[tool] == 0 {
+		m.fault(w, http.StatusRequestEntityTooLarge, wireError{Code: jsonrpc.CodeInvalidRequest}, problem.New(problem.BodyTooLarge,
+			"the message has %d bytes; a call of this tool has at most %d", len(body), maxPlain))
+		return
+	}
+	if len(body) > maxMessage && (arguments > maxCall[tool] || len(body)-arguments > maxMessage) {
 		m.fault(w, http.StatusRequestEntityTooLarge, wireError{Code: jsonrpc.CodeInvalidRequest}, problem.New(problem.BodyTooLarge,
 			"the message has %d bytes; send at most %d, and more only in the arguments of create_deal, reveal_input, compute_commitment_tool and verify_certificate", len(body), maxMessage))
 		return

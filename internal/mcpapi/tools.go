@@ -266,6 +266,7 @@ func (s *server) getDeal(ctx context.Context, args arguments) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
+	clear(args) // a call that waits keeps nothing that it does not need
 	view, err := s.Escrow.ViewAfter(ctx, access, wait)
 	if err != nil {
 		return result{}, err
@@ -293,6 +294,7 @@ func (s *server) getCertificate(ctx context.Context, args arguments) (result, er
 	if args["bundle"] != nil && !given {
 		return result{}, problem.New(problem.InvalidRequest, "bundle must be true or false")
 	}
+	clear(args) // a call that waits keeps nothing that it does not need
 	issued, err := s.Escrow.CertificateAfter(ctx, access, wait, func() (escrow.Issued, error) {
 		if access.Deal().RoundTime != nil {
 			if err := s.draw(ctx, access); err != nil {

@@ -31,6 +31,7 @@ var (
 	sqlNotTagged           = statement("not_tagged")
 	sqlCommittedHead       = statement("committed_head")
 	sqlNewestHead          = statement("newest_head")
+	sqlReplicated          = statement("replicated")
 	sqlNewestHeadAndLeaves = statement("newest_head_and_leaves")
 	sqlHeadAt              = statement("head_at")
 	sqlHeadsAbove          = statement("heads_above")

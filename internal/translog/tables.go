@@ -16,6 +16,8 @@ import (
 // is none, in one round trip.
 func (s *store) heads(ctx context.Context) (committed root, newest *TreeHead, err error) {
 	batch := &pgx.Batch{}
+	// What a standby lacks is not signed: the guard would be ahead of it for ever.
+	batch.Queue(sqlReplicated)
 	// The published head is read first: the committed one, read later, can then
 	// only be as new or newer.
 	batch.Queue(sqlNewestHead).Query(oneHead(&newest))

@@ -1,1 +1,0 @@
-SELECT pg_advisory_lock(hashtextextended('fairpact migrations', 0))
