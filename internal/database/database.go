@@ -129,7 +129,7 @@ func breakUnreplicated(conn *pgconn.PgConn, notice *pgconn.Notice) {
 	if notice.Routine != "SyncRepWaitForLSN" {
 		return
 	}
-	slog.Error("commit not replicated, outcome unknown", "message", notice.Message)
+	slog.Error("commit not replicated, outcome unknown", "err", notice.Message)
 	_ = conn.Conn().Close()
 	for { // what was received already holds the result
 		if _, err := conn.Frontend().Receive(); err != nil {
