@@ -48,7 +48,7 @@ class Key:
             return raw is not None and signatures.p256_verify(compressed(self.public), text, raw)
         if self.kind == COSIGNATURE and len(signature) == 72:
             time = int.from_bytes(signature[:8], "big")
-            return signatures.ed25519_verify(self.public, b"cosignature/v1\ntime %d\n" % time + text, signature[8:])
+            return time > 0 and signatures.ed25519_verify(self.public, b"cosignature/v1\ntime %d\n" % time + text, signature[8:])
         return False  # ML-DSA-44 is not checked here: such a cosignature counts for nothing
 
 
@@ -147,9 +147,9 @@ class Policy:
         kind, name, rest = fields[0], fields[1], fields[2:]
         taken = name == "none" or name in self.witnesses or name in self.groups
         if kind == "log" and len(rest) < 2:
-            self.logs.append(parse_key(name))
+            self.logs.append(self.key(name, (ED25519, ECDSA), self.logs))
         elif kind == "witness" and 0 < len(rest) < 3 and not taken:
-            self.witnesses[name] = parse_key(rest[0])
+            self.witnesses[name] = self.key(rest[0], (COSIGNATURE, ML_DSA), self.witnesses.values())
         elif kind == "group" and len(rest) > 1 and not taken:
             members = rest[1:]
             inside = [m for of, _ in self.groups.values() for m in of]
@@ -165,6 +165,15 @@ class Policy:
         else:
             raise Refused("not a line of a policy, or a name that is taken or not defined")
 
+    @staticmethod
+    def key(vkey, kinds, others):
+        key = parse_key(vkey)
+        if key.kind not in kinds:
+            raise Refused("a key of type 0x%02x, which does not belong on such a line" % key.kind)
+        if any(key.public == other.public for other in others):
+            raise Refused("another line has the same public key")
+        return key
+
     def met(self, cosigned, name=None):
         name = name or self.quorum
         if name == "none" or name in cosigned:
@@ -175,6 +184,11 @@ class Policy:
     def cosigned(self, note):
         by = note.signed(self.logs + list(self.witnesses.values()))
         return [name for name, key in self.witnesses.items() if key in by]
+
+    def unchecked(self, note):
+        """The witnesses under whose ML-DSA-44 key the note has a line: it may hold or not."""
+        lines = {(name, key_id) for name, key_id, _ in note.lines}
+        return [name for name, key in self.witnesses.items() if key.kind == ML_DSA and (key.name, key.id) in lines]
 
 
 def parse_proof(text):

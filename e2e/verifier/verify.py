@@ -234,8 +234,14 @@ def check_log_proof(report, bundle, keys, policy):
     except notes.Refused as e:
         report.add("witnesses", str(e))
         return
-    met = policy.met(cosigned)
-    report.add("witnesses", None if met else "the quorum of witnesses is not met: cosigned by %s" % cosigned,
+    problem = None
+    if not policy.met(cosigned):
+        problem = "the quorum of witnesses is not met: cosigned by %s" % cosigned
+        unchecked = policy.unchecked(note)
+        if policy.met(cosigned + unchecked):
+            problem = ("not checked, because the quorum depends on ML-DSA-44 cosignatures, which this program "
+                       "cannot verify: by %s; see fairpactctl verify" % ", ".join(unchecked))
+    report.add("witnesses", problem,
                "the policy demands none" if policy.quorum == "none" else "cosigned by " + ", ".join(cosigned))
 
 

@@ -109,6 +109,7 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	log := translog.NewClient(c.LogAppendURL, c.LogReadURL, appendSecret)
 	p.watch = keywatch.New(p.Keys)
 	log.Check = p.watch.Check
+	log.Trust(p.Keys)
 	watching, end := context.WithCancel(context.Background())
 	p.end = end
 	go p.watch.Run(watching, func(ctx context.Context) error { _, err := log.TreeHead(ctx); return err }, logger)

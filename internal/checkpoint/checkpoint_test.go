@@ -7,6 +7,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -336,19 +337,91 @@ func TestAddCheckpointRoundTrip(t *testing.T) {
 	}
 }
 
+// timed returns a witness's key and its cosignature of the text at a time.
+func timed(t *testing.T, name, text string) (Key, func(time uint64) []byte) {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vkey, err := note.NewEd25519VerifierKey(name, public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if vkey, err = formats.VKeyToCosignatureV1(vkey); err != nil {
+		t.Fatal(err)
+	}
+	key, err := ParseKey(vkey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key, func(time uint64) []byte {
+		signature := ed25519.Sign(private, fmt.Appendf(nil, "cosignature/v1\ntime %d\n%s", time, text))
+		return append(binary.BigEndian.AppendUint64(nil, time), signature...)
+	}
+}
+
+// A signature whose base64 is not in its only form verifies here, and makes the
+// note unreadable to those who decode strictly: it is not taken.
+func TestLooseBase64IsNotTaken(t *testing.T) {
+	w, c := newWitness(t, "w.example/a"), checkpointOf(9)
+	line := w.line(t, c.Text())
+	if !strings.HasSuffix(line, "=\n") || !IsSignatureLine(line) {
+		t.Fatalf("%q has no padding whose spare bits could be set", line)
+	}
+	last := strings.IndexByte(line, '=') - 1
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+	spare := string(alphabet[strings.IndexByte(alphabet, line[last])+1])
+	for name, loose := range map[string]string{
+		"spare bits":      line[:last] + spare + line[last+1:],
+		"carriage return": line[:last] + "\r" + line[last:],
+		"at the end":      strings.TrimSuffix(line, "\n") + "\r\n",
+	} {
+		if lines, err := Cosignatures(c.Text(), loose, []Key{w.key}); err != nil || len(lines) != 0 {
+			t.Errorf("%s: %v, %v", name, lines, err)
+		}
+		if IsSignatureLine(loose) {
+			t.Errorf("%s: it may stand in a note", name)
+		}
+	}
+}
+
+// Names of others need only the rules of signed-note, those of logs have more.
+func TestNamesOfOthersAreThoseOfTheStandard(t *testing.T) {
+	for name, good := range map[string]bool{"https://w.example/": true, "/w": true, "wäh": true, strings.Repeat("w", 300): true, "w w": false, "w\u00a0w": false, "": false, "w\x01": false} {
+		public, _, err := ed25519.GenerateKey(rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := append([]byte{TypeCosignature}, public...)
+		id := sha256.Sum256(append([]byte(name+"\n"), key...))
+		if _, err := ParseKey(fmt.Sprintf("%s+%x+%s", name, id[:4], encode64(key))); (err == nil) != good {
+			t.Errorf("%.20q: %v", name, err)
+		}
+	}
+}
+
 func TestCosignaturesAreTakenByKnownKeysOnly(t *testing.T) {
 	a, b, c := newWitness(t, "w.example/a"), newWitness(t, "w.example/b"), checkpointOf(9)
 	lines, err := Cosignatures(c.Text(), a.line(t, c.Text())+b.line(t, c.Text()), []Key{a.key})
 	if err != nil || len(lines) != 1 || lines[a.key.ID()] == "" {
 		t.Errorf("%v, %v", lines, err)
 	}
+	more := "hello\n— w.example/other/ AAAAAAAA\n— " + a.key.Name() + " AAAA\n\n"
+	if lines, err = Cosignatures(c.Text(), more+a.line(t, c.Text())+more, []Key{a.key}); err != nil || len(lines) != 1 {
+		t.Errorf("with other lines: %v, %v", lines, err)
+	}
+	zero, cosignedAt := timed(t, "w.example/zero", c.Text())
+	if lines, err = Cosignatures(c.Text(), zero.Line(cosignedAt(1)), []Key{zero}); err != nil || len(lines) != 1 {
+		t.Errorf("at time 1: %v, %v", lines, err)
+	}
 	for name, answer := range map[string]string{
 		"of another checkpoint": a.line(t, checkpointOf(8).Text()),
-		"not a signature line":  "hello\n",
 		"no line feed":          strings.TrimSuffix(a.line(t, c.Text()), "\n"),
 		"empty":                 "",
+		"at time 0":             zero.Line(cosignedAt(0)),
 	} {
-		if _, err := Cosignatures(c.Text(), answer, []Key{a.key}); err == nil {
+		if _, err := Cosignatures(c.Text(), answer, []Key{a.key, zero}); err == nil {
 			t.Errorf("%s: taken", name)
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	formats "github.com/transparency-dev/formats/note"
 	"golang.org/x/mod/sumdb/note"
@@ -53,8 +55,8 @@ func ParseKey(vkey string) (Key, error) {
 	default:
 		err = fmt.Errorf("signature type 0x%02x is not supported", raw[0])
 	}
-	if err == nil && CheckOrigin(name) != nil {
-		err = errors.New("its name has a space, a scheme or another character that no key name has")
+	if err == nil && !isKeyName(name) {
+		err = errors.New("its name has a space or a control character")
 	}
 	if err == nil && fmt.Sprintf("%08x", key.KeyHash()) != id {
 		err = fmt.Errorf("its key ID is %s where %08x belongs", id, key.KeyHash())
@@ -88,6 +90,24 @@ func ECDSAKey(name string, public *ecdsa.PublicKey) (Key, error) {
 	return ParseKey(name + "+" + hex.EncodeToString(id[:4]) + "+" + encode64(append([]byte{TypeECDSA}, der...)))
 }
 
+// isKeyName reports whether the name is one of signed-note: of this package's logs
+// CheckOrigin demands more. No signed note holds a control character.
+func isKeyName(name string) bool {
+	return name != "" && utf8.ValidString(name) && !strings.Contains(name, "+") &&
+		!strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || unicode.IsSpace(r) })
+}
+
+// Verify implements note.Verifier. A cosignature of a checkpoint has a time: one
+// of time 0 is refused.
+func (k Key) Verify(text, signature []byte) bool {
+	if k.kind == TypeCosignature || k.kind == TypeMLDSA {
+		if len(signature) < 8 || binary.BigEndian.Uint64(signature) == 0 {
+			return false
+		}
+	}
+	return k.Verifier.Verify(text, signature)
+}
+
 // String is the vkey.
 func (k Key) String() string { return k.vkey }
 
@@ -115,13 +135,22 @@ func (k Key) Signed(text, line string) (mine bool, err error) {
 	return true, nil
 }
 
+// IsSignatureLine reports whether the line may stand in a signed note, whoever
+// signed it.
+func IsSignatureLine(line string) bool {
+	_, _, err := readLine(line)
+	return err == nil && strings.HasSuffix(line, "\n")
+}
+
 // readLine splits a signature line into the name and the key ID with what
-// follows it.
+// follows it. The base64 must be in its only form: decoders disagree on line feeds
+// in it and on spare bits, and one line that a verifier cannot read makes the
+// whole note unreadable to it.
 func readLine(line string) (name string, signature []byte, err error) {
 	body, dash := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "— ")
 	name, text, space := strings.Cut(body, " ")
 	signature, err = base64.StdEncoding.DecodeString(text)
-	if !dash || !space || err != nil || len(signature) < 5 || CheckOrigin(name) != nil {
+	if !dash || !space || err != nil || encode64(signature) != text || len(signature) < 5 || !isKeyName(name) {
 		return "", nil, fmt.Errorf("%.60q is not a signature line", line)
 	}
 	return name, signature, nil

@@ -70,17 +70,18 @@ func ParseSize(text string) (int64, error) {
 	return size, nil
 }
 
-// Cosignatures picks the lines of a witness's answer that are by the keys. A line
-// under a known key that does not verify over the text is an error; lines under
-// other keys are ignored.
+// Cosignatures picks the signatures of a witness's answer that are by the keys, as
+// lines of a note. A line under a known key that does not verify over the text is
+// an error; all other lines are ignored.
 func Cosignatures(text, answer string, keys []Key) (lines map[string]string, err error) {
 	if !strings.HasSuffix(answer, "\n") {
 		return nil, errors.New("the answer does not end with a line feed")
 	}
 	lines = map[string]string{} // by the ID of the key
 	for line := range strings.Lines(answer) {
-		if _, _, err := readLine(line); err != nil {
-			return nil, err
+		_, signature, err := readLine(line)
+		if err != nil {
+			continue
 		}
 		for _, key := range keys {
 			mine, err := key.Signed(text, line)
@@ -88,7 +89,7 @@ func Cosignatures(text, answer string, keys []Key) (lines map[string]string, err
 				return nil, err
 			}
 			if mine {
-				lines[key.ID()] = line
+				lines[key.ID()] = key.Line(signature[4:]) // never the text that was received
 			}
 		}
 	}

@@ -22,7 +22,7 @@ type logCommands struct {
 }
 
 const logVerdicts = `Exit code: 0 the log is what it signed; 3 it is not, or it is forked, and what was found is printed; 1 it is, and fewer
-witnesses cosigned its checkpoint than --policy demands; 2 not known: something is unreadable or out of reach.`
+witnesses cosigned its checkpoint than --policy demands; 2 not known: something is unreadable, out of reach, or a checkpoint that this log did not sign.`
 
 // logTrust is whom an auditor believes.
 type logTrust struct {

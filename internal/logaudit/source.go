@@ -6,7 +6,7 @@
 // There are three verdicts. No error: the log is what its checkpoint says. A
 // *Contradiction: what was read cannot be that log, or its checkpoints contradict
 // each other. Any other error: it is not known, because something could not be
-// read.
+// read, or is no checkpoint that the log signed.
 //
 // Memory is bounded by one tile a level and a window of tiles that are fetched
 // ahead, whatever the size of the log.
@@ -119,12 +119,12 @@ func (s *Source) Head(ctx context.Context, policy *checkpoint.Policy) (Head, err
 	return ReadHead(signed, policy)
 }
 
-// ReadHead verifies who signed a checkpoint. One that the log did not sign is a
-// Contradiction; fewer witnesses than the policy demands are not.
+// ReadHead verifies who signed a checkpoint. What the log did not sign proves
+// nothing about the log, so its error is not a Contradiction.
 func ReadHead(signed []byte, policy *checkpoint.Policy) (Head, error) {
 	c, witnesses, err := policy.Verify(signed)
 	if err != nil && !errors.Is(err, checkpoint.ErrQuorum) {
-		return Head{}, contradicts(checkpointPath, [][]byte{signed}, "%v", err)
+		return Head{}, fmt.Errorf("%s: not a checkpoint of this log: %w", checkpointPath, err)
 	}
 	return Head{c, signed, witnesses, err}, nil
 }

@@ -2,6 +2,7 @@ package logaudit
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -23,9 +24,12 @@ func Watch(ctx context.Context, from *Source, policy *checkpoint.Policy, seen He
 }
 
 // Extends proves that the tree of head extends that of older, as Watch does.
+// Checkpoints of two logs cannot be compared, and are no Contradiction.
 func Extends(ctx context.Context, from *Source, head, older Head) error {
 	notes := [][]byte{older.Note, head.Note}
 	switch {
+	case older.Note != nil && older.Origin != head.Origin:
+		return fmt.Errorf("the checkpoints are of two logs: %q, and %q before", head.Origin, older.Origin)
 	case older.Size > head.Size:
 		return contradicts(checkpointPath, notes, "the log went back from %d to %d leaves", older.Size, head.Size)
 	case older.Size == 0:

@@ -79,6 +79,21 @@ func TestForkIsFoundByWhoeverSeesBothSides(t *testing.T) {
 	o.forked(t, err, "went back from 700 to 600", his.Note, hers.Note)
 }
 
+// Checkpoints of two logs that one policy lists prove no fork.
+func TestTwoLogsAreNoFork(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t).grow(t, 5, "entry")
+	head := o.head(t, o.published(t))
+	for _, size := range []int64{3, 5, 7} {
+		older := head
+		older.Origin, older.Size = "log.example/another", size
+		err := logaudit.Extends(t.Context(), source(t, o.published(t)), head, older)
+		if _, verdict := errors.AsType[*logaudit.Contradiction](err); err == nil || verdict {
+			t.Errorf("of %d leaves: %v", size, err)
+		}
+	}
+}
+
 func TestRewrittenAndShrunkLogsAreFound(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t).grow(t, 500, "entry")

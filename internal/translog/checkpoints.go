@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -135,15 +136,21 @@ func (s *signedCheckpoint) text() []byte { return []byte(s.note + strings.Join(s
 func (c *checkpoints) run(ctx context.Context) {
 	c.lasting.Go(func() { c.askWitnesses(ctx) })
 	defer c.lasting.Wait()
+	demands := c.Policy != nil && c.Policy.Demands()
+	var waiting quorumWait
+	defer quorumBehind.Set(0)
 	for first := true; ; first = false {
 		if err := c.signDue(ctx); err != nil && ctx.Err() == nil {
 			checkpointFailures.Inc()
 			c.log.checks.logger.WarnContext(ctx, "no checkpoint was signed, retrying", "err", c.log.checks.note(ctx, err))
 		}
-		if first && ctx.Err() == nil { // what an earlier process left
-			if _, err := c.newest(ctx); err != nil && !errors.Is(err, errNoCheckpoint) {
+		if (first || demands) && ctx.Err() == nil { // first: what an earlier process left
+			if _, err := c.newest(ctx); err != nil && !errors.Is(err, errNoCheckpoint) && ctx.Err() == nil {
 				c.log.checks.logger.WarnContext(ctx, "the newest checkpoint was not read", "err", err)
 			}
+		}
+		if demands { // also where nothing was read: what waited still waits
+			quorumBehind.Set(waiting.follow(c.size.Load()-1, c.certified.Load(), time.Now()).Seconds())
 		}
 		if !pause(ctx, checkpointEvery) {
 			return
@@ -253,6 +260,8 @@ func (c *checkpoints) read(ctx context.Context, query string, args ...any) (*sig
 	if err != nil {
 		return nil, fromDatabase(err)
 	}
+	// A line that is not in its only form would make the note unreadable to others.
+	s.lines = slices.DeleteFunc(s.lines, func(line string) bool { return !checkpoint.IsSignatureLine(line) })
 	size := s.Size
 	if last := c.verified.Load(); last != nil && *last == s.note {
 		text, _ := checkpoint.TextOf(s.note)
@@ -301,6 +310,23 @@ func (c *checkpoints) met(of *signedCheckpoint) bool {
 		}
 	}
 	return c.Policy.Demands() && c.Policy.Met(cosigned)
+}
+
+// quorumWait is for how long a checkpoint has waited for its quorum. Every replica
+// measures it: the one that asks the witnesses may be dead or cut off.
+type quorumWait struct {
+	since     time.Time
+	certified int64 // the largest size with a quorum by then
+}
+
+// follow takes the newest sizes and returns the wait, 0 where none waits. It starts
+// again with each checkpoint that gets its quorum.
+func (q *quorumWait) follow(newest, certified int64, now time.Time) time.Duration {
+	if newest <= certified || q.since.IsZero() || certified > q.certified {
+		q.since = now
+	}
+	q.certified = certified
+	return now.Sub(q.since)
 }
 
 // raise moves a number up, never down.

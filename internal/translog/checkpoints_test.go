@@ -506,9 +506,17 @@ func TestQuorumIsVerifiedAndNotBelieved(t *testing.T) {
 	d.mustAppend(t, l, 0)
 	waitForCheckpoint(t, l, 1)
 	asOwner(t, d, "INSERT INTO translog.witnessed VALUES (1)")
-	asOwner(t, d, "INSERT INTO translog.cosignatures VALUES ('x', 1, '"+strings.TrimSpace(ws.all[0].Key().Line(make([]byte, 72)))+"')")
-	if _, err := l.checkpoints.newest(t.Context()); err != nil || l.checkpoints.certified.Load() != 0 {
-		t.Errorf("certified %d, %v", l.checkpoints.certified.Load(), err)
+	asOwner(t, d, "INSERT INTO translog.cosignatures VALUES ('x', 1, '"+ws.all[0].Key().Line(make([]byte, 72))+"')")
+	newest, err := l.checkpoints.newest(t.Context())
+	if err != nil || l.checkpoints.certified.Load() != 0 || len(newest.lines) != 1 {
+		t.Errorf("certified %d, %d lines, %v", l.checkpoints.certified.Load(), len(newest.lines), err)
+	}
+
+	// A stored line that others cannot read is not served.
+	asOwner(t, d, "INSERT INTO translog.cosignatures VALUES ('y', 1, E'— w.example/1 AAAAAAB=\\n'), ('z', 1, E'— w.example/1 AAAA\\rAAAA\\n')")
+	newest, err = l.checkpoints.newest(t.Context())
+	if err != nil || len(newest.lines) != 1 {
+		t.Errorf("%v, %q", err, newest.lines)
 	}
 }
 
@@ -530,5 +538,97 @@ func TestCheckpointSettingsRefused(t *testing.T) {
 		if _, err := WithCheckpoints(c); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
+	}
+}
+
+// A witness that names one size and then another would be asked without end.
+func TestSecondConflictForOneCheckpointIsAFailure(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(t)
+	ws := newWitnesses(t, newLogKey(t), "quorum w0", 1)
+	config := ws.policy
+	config.Policy, config.PolicyText = nil, nil // the log itself asks nobody
+	l := d.publishing(t, d.pool, config)
+	for n := range 2 {
+		d.mustAppend(t, l, n)
+		waitForCheckpoint(t, l, int64(n+1))
+	}
+	ws.fail(0, func(w http.ResponseWriter, r *http.Request) {
+		size := "1\n"
+		if oldOf(r) == "1" {
+			size = "2\n"
+		}
+		w.WriteHeader(409)
+		_, _ = io.WriteString(w, size)
+	})
+	a := &asking{checkpoints: l.checkpoints, client: http.DefaultClient}
+	place := &submission{url: ws.servers[0].URL, witnesses: ws.policy.Policy.Witnesses, done: -1}
+	target := waitForCheckpoint(t, l, 2)
+	for n := range 3 {
+		outcome, err := a.ask(t.Context(), place, target)
+		if outcome != outcomeConflict || (err != nil) != (n > 0) {
+			t.Errorf("call %d: %s, %v", n, outcome, err)
+		}
+	}
+	ws.heal(0)
+	place.size = 0
+	if outcome, err := a.ask(t.Context(), place, target); outcome != outcomeInvalid && outcome != outcomeCosigned {
+		t.Errorf("well again: %s, %v", outcome, err)
+	}
+}
+
+func TestQuorumWaitStartsAgainWithEachQuorum(t *testing.T) {
+	start := time.Now()
+	var q quorumWait
+	for n, step := range []struct {
+		second, newest, certified int64
+		want                      int64
+	}{
+		{0, -1, 0, 0}, {10, 0, 0, 0}, {20, 1, 0, 10}, {30, 5, 0, 20}, {40, 6, 1, 0}, {50, 9, 1, 10}, {60, 9, 9, 0}, {70, 9, 9, 0}, {71, 10, 9, 1},
+	} {
+		if got := q.follow(step.newest, step.certified, start.Add(time.Duration(step.second)*time.Second)); got != time.Duration(step.want)*time.Second {
+			t.Errorf("step %d: %s, want %d s", n, got, step.want)
+		}
+	}
+}
+
+// A client believes the log no size that no signed head covers.
+func TestCertifiedSizeIsCappedByASignedHead(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(t)
+	l := d.open(t, d.pool, nil)
+	for n := range 3 {
+		d.mustAppend(t, l, n)
+	}
+	log, claims := l.ReadHandler(), atomic.Int64{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1/log/status" {
+			log.ServeHTTP(w, r)
+			return
+		}
+		size := claims.Load()
+		check(t, json.NewEncoder(w).Encode(Status{Quorum: true, CertifiedSize: &size}))
+	}))
+	defer server.Close()
+	learned := func(c *Client, size int64) int64 {
+		claims.Store(size)
+		c.certified.next.Store(0)
+		c.LearnCertified(t.Context())
+		return c.Certified()
+	}
+	client, wary, other := NewClient("", server.URL, ""), NewClient("", server.URL, ""), NewClient("", server.URL, "")
+	client.Trust(d.keys)
+	other.Trust(newDeployment(t).keys)
+	for _, claim := range []int64{maxSize, 1 << 60, 4, -1} {
+		if got := learned(client, claim); got != 0 {
+			t.Errorf("claimed %d: believed %d", claim, got)
+		}
+	}
+	eventually(t, "what a signed head covers", func() bool { return learned(client, 2) == 2 && learned(client, 3) == 3 })
+	if got := learned(client, maxSize); got != 3 {
+		t.Errorf("believed %d", got)
+	}
+	if learned(wary, 3) != 0 || learned(other, 3) != 0 {
+		t.Error("a head by no known key was believed")
 	}
 }

@@ -30,6 +30,7 @@ type Client struct {
 	http                       *http.Client
 	proofs                     *group[provedLeaf, proved] // through the append port, by those who may use it
 	certified                  certified
+	heads                      *checks // nil: no head is believed
 
 	// Check, unless nil, sees each answer of the log before it is read; its error
 	// counts as a log that is out of reach. Set it before the first call.

@@ -48,7 +48,7 @@ var (
 		Name: "fairpact_log_witness_behind_seconds", Help: "For how long a witness has owed a cosignature; 0: it owes none. Only the replica that asks the witnesses has it.",
 	}, []string{"witness"})
 	quorumBehind = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "fairpact_log_quorum_behind_seconds", Help: "For how long a checkpoint has waited for the quorum of its witnesses; 0: none waits. Only the replica that asks the witnesses has it.",
+		Name: "fairpact_log_quorum_behind_seconds", Help: "For how long a checkpoint has waited for the quorum of its witnesses; 0: none waits.",
 	})
 )
 

@@ -30,6 +30,7 @@ import (
 const (
 	witnessTimeout = 10 * time.Second
 	patience       = 10 * time.Second
+	lockTimeout    = 5 * time.Second // to take the lock, and for a sign of life from the database
 	firstRetry     = 500 * time.Millisecond
 	lastRetry      = time.Minute
 )
@@ -55,10 +56,6 @@ type asking struct {
 	target *signedCheckpoint
 	since  time.Time
 	moved  chan struct{}
-	// uncertified is since when a checkpoint waits for its quorum and none gets it;
-	// last is the largest size that had got it by then.
-	uncertified time.Time
-	last        int64
 }
 
 // submission is one place to ask, with the witnesses of the policy that answer
@@ -68,6 +65,7 @@ type submission struct {
 	witnesses []checkpoint.Witness
 	size      int64     // that it cosigned last, as far as is known
 	done      int64     // the largest target that needs no more asking, -1: none
+	conflict  int64     // the target at which it last answered a conflict, 0: none
 	owes      time.Time // since when; zero: nothing
 }
 
@@ -110,12 +108,14 @@ func (c *checkpoints) submissions() (all []*submission) {
 // askLocked takes the lock on a connection of its own, unless another replica has
 // it, and asks until ctx or the connection ends.
 func (c *checkpoints) askLocked(ctx context.Context, places []*submission) error {
-	pooled, err := c.log.store.pool.Acquire(ctx)
+	opening, opened := context.WithTimeout(ctx, lockTimeout)
+	defer opened()
+	pooled, err := c.log.store.pool.Acquire(opening)
 	if err != nil {
 		return fromDatabase(err)
 	}
 	var mine bool
-	if err := pooled.QueryRow(ctx, sqlLockWitnesses).Scan(&mine); err != nil || !mine {
+	if err := pooled.QueryRow(opening, sqlLockWitnesses).Scan(&mine); err != nil || !mine {
 		pooled.Release()
 		return fromDatabase(err)
 	}
@@ -125,7 +125,10 @@ func (c *checkpoints) askLocked(ctx context.Context, places []*submission) error
 		defer cancel()
 		_ = conn.Close(closing)
 	}()
-	if err := c.recall(ctx, conn, places); err != nil {
+	// The database ends the session, and with it the lock, soon after this node
+	// dies: TCP alone takes hours to notice. Before Postgres 14 that does not exist.
+	_, _ = conn.Exec(opening, "SET idle_session_timeout = '15s'")
+	if err := c.recall(opening, conn, places); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -139,7 +142,6 @@ func (c *checkpoints) askLocked(ctx context.Context, places []*submission) error
 	for _, place := range places {
 		loops.Go(func() { a.serve(ctx, place) })
 	}
-	defer quorumBehind.Set(0)
 	for {
 		newest, err := c.newest(ctx)
 		if err == nil {
@@ -148,10 +150,17 @@ func (c *checkpoints) askLocked(ctx context.Context, places []*submission) error
 		if !pause(ctx, checkpointEvery) {
 			return nil
 		}
-		if err := conn.Ping(ctx); err != nil {
+		if err := ping(ctx, conn); err != nil {
 			return fromDatabase(err)
 		}
 	}
+}
+
+// ping is a statement on the connection, which keeps the session from ending.
+func ping(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
+	defer cancel()
+	return conn.Ping(ctx)
 }
 
 // recall reads what the witnesses are known to have cosigned.
@@ -159,7 +168,7 @@ func (c *checkpoints) recall(ctx context.Context, conn *pgx.Conn, places []*subm
 	var ids []string
 	by := map[string]*submission{}
 	for _, place := range places {
-		place.size, place.done = 0, -1
+		place.size, place.done, place.conflict = 0, -1, 0
 		for _, w := range place.witnesses {
 			ids = append(ids, w.Key.ID())
 			by[w.Key.ID()] = place
@@ -182,17 +191,10 @@ func (c *checkpoints) recall(ctx context.Context, conn *pgx.Conn, places []*subm
 func (a *asking) aim(newest *signedCheckpoint, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	certified := a.certified.Load()
-	switch waits := a.Policy.Demands() && newest.Size > certified; {
-	case !waits, a.uncertified.IsZero(), certified > a.last:
-		a.uncertified = now
-	}
-	a.last = certified
-	quorumBehind.Set(now.Sub(a.uncertified).Seconds())
 	if newest.Size == 0 || a.target != nil && newest.Size <= a.target.Size {
 		return
 	}
-	if a.target != nil && a.target.Size > certified && now.Sub(a.since) < patience {
+	if a.target != nil && a.target.Size > a.certified.Load() && now.Sub(a.since) < patience {
 		return
 	}
 	a.target, a.since = newest, now
@@ -254,8 +256,8 @@ const (
 	outcomeUnreachable = "unreachable"
 )
 
-// ask submits the target once. A conflict is no error: the size that the witness
-// has is known then.
+// ask submits the target once. A first conflict is no error: the size that the
+// witness has is known then. A second one for the same target is.
 func (a *asking) ask(ctx context.Context, place *submission, target *signedCheckpoint) (outcome string, err error) {
 	if place.size > target.Size { // it has cosigned a newer checkpoint, and no older one any more
 		place.done = target.Size
@@ -281,7 +283,11 @@ func (a *asking) ask(ctx context.Context, place *submission, target *signedCheck
 		if err != nil {
 			return outcomeRefused, fmt.Errorf("status 409: %w", err)
 		}
-		place.size = size
+		again := place.conflict == target.Size
+		place.size, place.conflict = size, target.Size
+		if again {
+			return outcomeConflict, fmt.Errorf("it was sent a proof from the size that it named, and names another: %d", size)
+		}
 		return outcomeConflict, nil
 	case status == http.StatusForbidden, status == http.StatusNotFound, status == http.StatusUnprocessableEntity, status == http.StatusBadRequest:
 		return outcomeRefused, fmt.Errorf("status %d: %.200q", status, answer)

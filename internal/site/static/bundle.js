@@ -3,7 +3,7 @@
 import { equal, fromHex, sha256, toHex } from './bytes.js';
 import { keysOf, mayHold } from './keys.js';
 import { included, leafHash } from './merkle.js';
-import { deploymentKey, parseProof, signers } from './notes.js';
+import { deploymentKey, parseProof, signers, unchecked } from './notes.js';
 import { keyProblem } from './p256.js';
 import { BUNDLE, CERTIFICATE, SHA256, TREE_HEAD } from './shape.js';
 import { opening, signingBytes, verifyCertificate } from './verify.js';
@@ -85,7 +85,14 @@ async function addLogProof(add, notes, { certificate, tree_head: head, log_proof
   try {
     const signed = await signers(note, [...policy.logs, ...policy.witnesses.values()]);
     const cosigned = [...policy.witnesses].filter(([, key]) => signed.includes(key)).map(([name]) => name);
-    add('witnesses', titles.witnesses, !policy.met(cosigned) && `the quorum of witnesses is not met: cosigned by ${cosigned.join(', ') || 'none'}`,
+    const open = unchecked(note, policy);
+    let missing = null;
+    if (!policy.met(cosigned)) {
+      missing = policy.met([...cosigned, ...open])
+        ? `not checked, because the quorum depends on ML-DSA-44 cosignatures, which a browser cannot verify: by ${open.join(', ')}; see fairpactctl verify`
+        : `the quorum of witnesses is not met: cosigned by ${cosigned.join(', ') || 'none'}`;
+    }
+    add('witnesses', titles.witnesses, missing,
       policy.demands ? `cosigned by ${cosigned.join(', ')}` : 'the policy demands none');
   } catch (fault) {
     add('witnesses', titles.witnesses, fault.message);

@@ -38,6 +38,13 @@ async function parseKey(vkey) {
   return key;
 }
 
+/** The key of a policy's line, which must be of one of the types. */
+async function keyFor(vkey, kinds, wrong) {
+  const key = await parseKey(vkey);
+  if (!kinds.includes(key.kind)) throw wrong(`a key of type ${key.kind}, which does not belong on such a line`);
+  return key;
+}
+
 /** The key of an es256 label as a log's, null for another scheme. */
 export async function deploymentKey(name, label) {
   const point = label.startsWith('es256:') ? decompress(fromHex(label.slice(6))) : null;
@@ -60,7 +67,7 @@ async function holds(key, text, signature) {
     return labelled !== null && verify(key.label, text, labelled);
   }
   if (key.kind === ED25519) return verify(key.label, text, `ed25519:${toHex(signature)}`);
-  if (signature.length !== 72) return false;
+  if (signature.length !== 72 || toBigInt(signature.subarray(0, 8)) === 0n) return false;
   const message = concat(bytesOf(`cosignature/v1\ntime ${toBigInt(signature.subarray(0, 8))}\n`), text);
   return verify(key.label, message, `ed25519:${toHex(signature.subarray(8))}`);
 }
@@ -96,6 +103,12 @@ export async function signers(note, keys) {
   return by;
 }
 
+/** The names of the witnesses under whose ML-DSA-44 key the note has a line: it may hold or not. */
+export function unchecked(note, policy) {
+  const cosigned = (key) => note.lines.some(({ name, id }) => name === key.name && equal(id, key.id));
+  return [...policy.witnesses].filter(([, key]) => key.kind === ML_DSA && cosigned(key)).map(([name]) => name);
+}
+
 /** A .tlog-proof file without extra data: {index, path, note}. */
 export function parseProof(text) {
   const at = text.indexOf('\n\n');
@@ -120,9 +133,9 @@ export async function parsePolicy(text) {
     if (keyword === undefined || keyword.startsWith('#')) continue;
     const wrong = (words) => new Error(`policy line ${i + 1}: ${words}`);
     if (keyword === 'log' && name && rest.length < 2) {
-      logs.push(await parseKey(name));
+      logs.push(await keyFor(name, [ED25519, ECDSA], wrong));
     } else if (keyword === 'witness' && rest.length > 0 && rest.length < 3 && !taken(name)) {
-      witnesses.set(name, await parseKey(rest[0]));
+      witnesses.set(name, await keyFor(rest[0], [COSIGNATURE, ML_DSA], wrong));
     } else if (keyword === 'group' && rest.length > 1 && !taken(name)) {
       const [threshold, ...members] = rest;
       const needs = threshold === 'all' ? members.length : threshold === 'any' ? 1 : /^[1-9][0-9]*$/.test(threshold) ? Number(threshold) : 0;
