@@ -45,6 +45,21 @@ func TestPageRefusesForgedBundles(t *testing.T) {
 		}
 		return found;
 	})()`)
+	// A policy with a key on the wrong line, or with one key under two names, is refused.
+	said := eval[[]string](p, `(async () => {
+		const folder = document.querySelector('script[type=module]').src.replace('page.js', '');
+		const [{parse}, {parsePolicy}] = await Promise.all(['jcs', 'notes'].map((name) => import(folder + name + '.js')));
+		const {policy} = parse(`+e2e.JsonText(t, texts[slices.Index(files, e2e.Repo("e2e/testdata/bundles/good.json"))])+`, 36);
+		const [log, first] = policy.split('\n');
+		const [own, key] = [log.split(' ')[1], first.split(' ')[2]];
+		const policies = [policy, [log, first, 'witness again ' + key, 'quorum again'], ['log ' + key, 'quorum none'], [log, 'witness w ' + own, 'quorum w']];
+		return Promise.all(policies.map((lines) => parsePolicy([lines].flat().join('\n')).then(() => '', (fault) => fault.message)));
+	})()`)
+	for i, what := range []string{"", "twice", "does not belong", "does not belong"} {
+		if !strings.Contains(said[i], what) || (said[i] == "") != (what == "") {
+			t.Errorf("policy %d: %q, want %q", i, said[i], what)
+		}
+	}
 	forged := 0
 	for i, v := range found {
 		var c struct {

@@ -10,6 +10,7 @@ import re
 import signatures
 
 ED25519, ECDSA, COSIGNATURE, ML_DSA = 0x01, 0x02, 0x04, 0x06
+SIZES = {ED25519: 32, ECDSA: 91, COSIGNATURE: 32, ML_DSA: 1312}  # of the public keys
 DER_P256 = bytes.fromhex("3059301306072a8648ce3d020106082a8648ce3d030107034200")  # before the uncompressed point
 NAME = re.compile(r"[^\s+]+")
 
@@ -56,11 +57,11 @@ def parse_key(vkey):
     name, _, rest = vkey.partition("+")
     key_id, _, material = rest.partition("+")
     raw = b64(material)
-    if not NAME.fullmatch(name) or len(raw) < 2 or raw[0] not in (ED25519, ECDSA, COSIGNATURE, ML_DSA):
+    if not NAME.fullmatch(name) or not raw or len(raw) - 1 != SIZES.get(raw[0]):
         raise Refused("%.80r is not a verifier key" % vkey)
     key = Key(name, raw[0], raw[1:])
-    if key.id.hex() != key_id or raw[0] in (ED25519, COSIGNATURE) and len(raw) != 33:
-        raise Refused("the key ID or length of %.80r is wrong" % vkey)
+    if key.id.hex() != key_id:
+        raise Refused("the key ID of %.80r is wrong" % vkey)
     return key
 
 

@@ -1,14 +1,20 @@
+import base64
 import copy
 import glob
 import json
 import os
 import unittest
+import unittest.mock
 
 import jcs
 import notes
 import verify
 
 CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "testdata", "bundles", "*.json")
+
+
+def vkey(name, kind, public):
+    return "%s+%s" % (notes.Key(name, kind, public), base64.b64encode(bytes([kind]) + public).decode())
 
 
 class Bundles(unittest.TestCase):
@@ -37,7 +43,14 @@ class Bundles(unittest.TestCase):
             case = json.load(file)
         lines = case["policy"].split("\n")
         notes.Policy("# a comment\n\n  " + case["policy"])
-        for wrong in ("", "quorum w0\n", "log x\nquorum none\n", case["policy"] + "quorum none\n",
+        first, second = (notes.parse_key(line.split()[2]) for line in lines[1:3])
+        again = vkey("another.example", notes.COSIGNATURE, first.public)
+        notes.Policy("\n".join(lines[:1] + [lines[2], "witness w2 " + again, "quorum w2"]))
+        for wrong in ("\n".join(lines[:3] + ["witness w2 " + again, "quorum w0"]),
+                      "\n".join(lines[:1] * 2 + ["quorum none"]),
+                      "\n".join(["log " + vkey("log.example", notes.COSIGNATURE, second.public), "quorum none"]),
+                      "\n".join(lines[:2] + ["witness w2 " + vkey("w.example", notes.ED25519, second.public), "quorum w0"]),
+                      "", "quorum w0\n", "log x\nquorum none\n", case["policy"] + "quorum none\n",
                       "\n".join(lines[:3] + ["group a 3 w0 w1", "quorum a"]),
                       "\n".join(lines[:3] + ["group a 0 w0 w1", "quorum a"]),
                       "\n".join(lines[:3] + ["group a any w0", "group b any w0", "quorum a"]),
@@ -47,6 +60,32 @@ class Bundles(unittest.TestCase):
         policy = notes.Policy("\n".join(lines[:3] + ["group a any w0 w1", "quorum a"]))
         self.assertTrue(policy.met(["w1"]))
         self.assertFalse(policy.met([]))
+
+    def test_ml_dsa_is_not_checked(self):
+        """A quorum that hangs on cosignatures that cannot be verified here is neither met nor missed."""
+        with open(os.path.join(os.path.dirname(CASES), "good.json"), "rb") as file:
+            case = json.load(file)
+        name, public = "pq.example", bytes(1312)
+        log = case["policy"].split("\n")[0]
+        policy = notes.Policy("\n".join([log, "witness pq " + vkey(name, notes.ML_DSA, public), "quorum pq"]))
+        data = base64.b64encode(notes.Key(name, notes.ML_DSA, public).id + bytes(2428)).decode()
+        for line, says in (("", "is not met"), ("— %s %s\n" % (name, data), "not checked, because the quorum depends on ML-DSA-44")):
+            bundle = dict(case["bundle"], log_proof=case["bundle"]["log_proof"] + line)
+            report = verify.verify_bundle(bundle, case["pubkeys"], policy)
+            check = next(check for check in report.checks if check["name"] == "witnesses")
+            self.assertFalse(report.valid())
+            self.assertIn(says, check["detail"])
+
+    def test_time_0_is_no_cosignature(self):
+        with open(os.path.join(os.path.dirname(CASES), "good.json"), "rb") as file:
+            case = json.load(file)
+        key = notes.parse_key(case["policy"].split("\n")[1].split()[2])
+        _, _, note = notes.parse_proof(case["bundle"]["log_proof"])
+        signature = next(data for name, key_id, data in note.lines if key_id == key.id)
+        text = note.text.encode()
+        self.assertTrue(key.verify(text, signature))
+        with unittest.mock.patch.object(notes.signatures, "ed25519_verify", return_value=True):
+            self.assertFalse(key.verify(text, bytes(8) + signature[8:]))
 
     def test_signatures_in_der(self):
         of = lambda r, s: b"\x30" + bytes([4 + len(r) + len(s)]) + b"\x02" + bytes([len(r)]) + r + b"\x02" + bytes([len(s)]) + s

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -546,8 +547,10 @@ func TestSecondConflictForOneCheckpointIsAFailure(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
 	ws := newWitnesses(t, newLogKey(t), "quorum w0", 1)
-	config := ws.policy
-	config.Policy, config.PolicyText = nil, nil // the log itself asks nobody
+	config, silent := ws.policy, *ws.policy.Policy
+	silent.Witnesses = slices.Clone(silent.Witnesses)
+	silent.Witnesses[0].URL = "" // the log itself asks nobody
+	config.Policy = &silent
 	l := d.publishing(t, d.pool, config)
 	for n := range 2 {
 		d.mustAppend(t, l, n)
@@ -572,7 +575,7 @@ func TestSecondConflictForOneCheckpointIsAFailure(t *testing.T) {
 	}
 	ws.heal(0)
 	place.size = 0
-	if outcome, err := a.ask(t.Context(), place, target); outcome != outcomeInvalid && outcome != outcomeCosigned {
+	if outcome, err := a.ask(t.Context(), place, target); outcome != outcomeCosigned || err != nil || place.done != 2 {
 		t.Errorf("well again: %s, %v", outcome, err)
 	}
 }
