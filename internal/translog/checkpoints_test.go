@@ -595,6 +595,26 @@ func TestQuorumWaitStartsAgainWithEachQuorum(t *testing.T) {
 	}
 }
 
+// The database ends the session of a replica that is gone, and so its lock.
+func TestWitnessLockEndsWithASilentSession(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(t)
+	l := d.publishing(t, d.pool, Checkpoints{})
+	conn, err := l.checkpoints.lock(t.Context())
+	if err != nil || conn == nil {
+		t.Fatalf("the lock is not free: %v", err)
+	}
+	var idle string
+	check(t, conn.QueryRow(t.Context(), "SHOW idle_session_timeout").Scan(&idle))
+	if idle != "15s" {
+		t.Errorf("the session may be silent for %s", idle)
+	}
+	if other, err := l.checkpoints.lock(t.Context()); other != nil || err != nil {
+		t.Errorf("a second session has the lock: %v", err)
+	}
+	check(t, conn.Close(t.Context()))
+}
+
 // A client believes the log no size that no signed head covers.
 func TestCertifiedSizeIsCappedByASignedHead(t *testing.T) {
 	t.Parallel()

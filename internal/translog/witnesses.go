@@ -105,30 +105,39 @@ func (c *checkpoints) submissions() (all []*submission) {
 	return all
 }
 
-// askLocked takes the lock on a connection of its own, unless another replica has
-// it, and asks until ctx or the connection ends.
-func (c *checkpoints) askLocked(ctx context.Context, places []*submission) error {
-	opening, opened := context.WithTimeout(ctx, lockTimeout)
-	defer opened()
-	pooled, err := c.log.store.pool.Acquire(opening)
+// lock takes the lock on a connection of its own, nil where another replica has it.
+func (c *checkpoints) lock(ctx context.Context) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
+	defer cancel()
+	pooled, err := c.log.store.pool.Acquire(ctx)
 	if err != nil {
-		return fromDatabase(err)
+		return nil, fromDatabase(err)
 	}
 	var mine bool
-	if err := pooled.QueryRow(opening, sqlLockWitnesses).Scan(&mine); err != nil || !mine {
+	if err := pooled.QueryRow(ctx, sqlLockWitnesses).Scan(&mine); err != nil || !mine {
 		pooled.Release()
-		return fromDatabase(err)
+		return nil, fromDatabase(err)
 	}
 	conn := pooled.Hijack()
+	// The database ends the session, and with it the lock, soon after this node
+	// dies: TCP alone takes hours to notice. Before Postgres 14 that does not exist.
+	_, _ = conn.Exec(ctx, "SET idle_session_timeout = '15s'")
+	return conn, nil
+}
+
+// askLocked takes the lock, unless another replica has it, and asks until ctx or
+// the connection ends.
+func (c *checkpoints) askLocked(ctx context.Context, places []*submission) error {
+	conn, err := c.lock(ctx)
+	if err != nil || conn == nil {
+		return err
+	}
 	defer func() { // the lock ends with the connection
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_ = conn.Close(closing)
 	}()
-	// The database ends the session, and with it the lock, soon after this node
-	// dies: TCP alone takes hours to notice. Before Postgres 14 that does not exist.
-	_, _ = conn.Exec(opening, "SET idle_session_timeout = '15s'")
-	if err := c.recall(opening, conn, places); err != nil {
+	if err := c.recall(ctx, conn, places); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -174,6 +183,8 @@ func (c *checkpoints) recall(ctx context.Context, conn *pgx.Conn, places []*subm
 			by[w.Key.ID()] = place
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
+	defer cancel()
 	rows, err := conn.Query(ctx, sqlCosigned, ids)
 	if err != nil {
 		return fromDatabase(err)
