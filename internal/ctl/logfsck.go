@@ -18,7 +18,7 @@ type logFsckCommand struct {
 }
 
 func (logFsckCommand) Help() string {
-	return `Computes the tree from the leaves and compares with it every stored node, published head, tag and checkpoint, as they stand at one moment. It only reads, and the log may be in use.
+	return `Computes the tree from the leaves and compares with it every stored node, published head and checkpoint, as they stand at one moment. A tag must name a leaf, and no leaf has two. Not checked: leaves that have no tag, the cosignatures of witnesses, and which checkpoint counts as witnessed. It only reads, and the log may be in use.
 
 Exit code: 0 they agree, 3 they do not, and each row that is wrong is named, 2 not known.
 

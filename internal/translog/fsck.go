@@ -48,6 +48,10 @@ func Fsck(ctx context.Context, pool *pgxpool.Pool, o FsckOptions) (FsckReport, e
 		return f.report, err
 	}
 	err := pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		// A page of a large log may take longer than a statement of a service may.
+		if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = 0"); err != nil {
+			return err
+		}
 		f.tx = tx
 		return f.run()
 	})

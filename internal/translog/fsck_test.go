@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fairpact/fairpact/internal/database"
 )
 
 // Each row that somebody changed behind the log's back is named.
@@ -65,5 +67,35 @@ func TestFsckNamesChangedRows(t *testing.T) {
 	asOwner(t, d, "UPDATE translog.leaves SET leaf_index = 20 WHERE leaf_index = 1000000")
 	if report, err := Fsck(t.Context(), d.pool, options); err != nil || len(report.Findings) > 0 {
 		t.Errorf("put back: %+v %v", report, err)
+	}
+}
+
+// A statement of Fsck may take longer than one of a service may.
+func TestFsckHasNoStatementTimeout(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(t)
+	l := d.open(t, d.pool, nil)
+	d.mustAppend(t, l, 0)
+	l.Close()
+	pool, err := database.Open(t.Context(), d.url, 1)
+	check(t, err)
+	t.Cleanup(pool.Close)
+	check(t, second(pool.Exec(t.Context(), "SET statement_timeout = '1s'")))
+	tx, err := d.pool.Begin(t.Context())
+	check(t, err)
+	check(t, second(tx.Exec(t.Context(), "LOCK TABLE translog.leaves IN ACCESS EXCLUSIVE MODE")))
+	done := make(chan error, 1)
+	go func() {
+		_, err := Fsck(t.Context(), pool, FsckOptions{})
+		done <- err
+	}()
+	waited := false // for the table, and longer than the timeout
+	eventually(t, "it waits or ends", func() bool {
+		check(t, tx.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'translog.leaves'::regclass AND clock_timestamp() - waitstart > interval '1500 milliseconds')").Scan(&waited))
+		return waited || len(done) > 0
+	})
+	check(t, tx.Rollback(t.Context()))
+	if err := <-done; err != nil || !waited {
+		t.Errorf("it waited for the table: %v, and ended with %v", waited, err)
 	}
 }
