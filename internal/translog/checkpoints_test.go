@@ -424,6 +424,34 @@ func TestQuorumCertifies(t *testing.T) {
 	sound(t, l)
 }
 
+// A checkpoint that was read before its last cosignature was stored is read again.
+func TestStaleCheckpointIsReadAgain(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(t)
+	ws := newWitnesses(t, newLogKey(t), "group both all w0 w1\nquorum both", 2)
+	ws.fail(1, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
+	l := d.publishing(t, d.pool, ws.policy)
+	d.mustAppend(t, l, 0)
+	stale := waitForCheckpoint(t, l, 1)
+	if c := l.checkpoints; c.met(stale) {
+		t.Fatal("one witness of two makes the quorum")
+	} else if got, err := c.cosigned(t.Context(), stale, 0); err != nil || got != stale {
+		t.Errorf("nothing is certified, and it is read again: %v", err)
+	}
+	ws.heal(1)
+	eventually(t, "both cosign", func() bool { return l.checkpoints.certified.Load() == 1 })
+	got, err := l.checkpoints.cosigned(t.Context(), stale, 0)
+	if err != nil || got.Size != stale.Size || !l.checkpoints.met(got) {
+		t.Errorf("the stale checkpoint is served: %v", err)
+	}
+	if got, err := l.checkpoints.cosigned(t.Context(), stale, 1); err != nil || got != stale {
+		t.Errorf("a leaf that is not covered: %v", err)
+	}
+	if again, err := l.checkpoints.cosigned(t.Context(), got, 0); err != nil || again != got {
+		t.Errorf("one that has its quorum is read again: %v", err)
+	}
+}
+
 func oldOf(r *http.Request) string {
 	body, _ := io.ReadAll(r.Body)
 	line, _, _ := strings.Cut(string(body), "\n")

@@ -29,13 +29,12 @@ func (l *Log) TLogProof(ctx context.Context, q LeafQuery) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if certified := c.certified.Load(); in.LeafIndex < certified && certified != of.Size {
-		q.TreeSize = &certified
-		if of, err = c.at(ctx, certified); err == nil {
-			in, err = l.Inclusion(ctx, q)
-		}
-		if err != nil {
-			return nil, l.checks.note(ctx, err)
+	if better, err := c.cosigned(ctx, of, in.LeafIndex); err != nil {
+		return nil, l.checks.note(ctx, err)
+	} else if better != of {
+		of, q.TreeSize = better, &better.Size
+		if in, err = l.Inclusion(ctx, q); err != nil {
+			return nil, err
 		}
 	}
 	proof := checkpoint.Proof{Index: in.LeafIndex, Path: make([][32]byte, len(in.Path)), Note: of.text()}
@@ -43,6 +42,17 @@ func (l *Log) TLogProof(ctx context.Context, q LeafQuery) ([]byte, error) {
 		proof.Path[i], _ = parseHash(hash)
 	}
 	return proof.Marshal(), nil
+}
+
+// cosigned returns the largest checkpoint that met the quorum where it covers the
+// leaf, else the one that was read. That one may be of the same size and lack the
+// last cosignature, which was stored after it was read.
+func (c *checkpoints) cosigned(ctx context.Context, read *signedCheckpoint, leaf int64) (*signedCheckpoint, error) {
+	certified := c.certified.Load()
+	if leaf >= certified || certified == read.Size && c.met(read) {
+		return read, nil
+	}
+	return c.at(ctx, certified)
 }
 
 func (l *Log) serveTLogProof(r *http.Request) (any, error) {
