@@ -188,6 +188,9 @@ func TestMCPIsTheRESTBody(t *testing.T) {
 	}
 	bundle := []byte(whole.Content[2].Text)
 	e2e.Same(t, "own input", own(bundle), own(c.Want(200, "GET", d.Path("/bundle"), d.Tokens[1], nil).Body))
+	if text := string(bundle); strings.Contains(text, inputs[1].Salt) || strings.Contains(text, `"accept"`) {
+		t.Errorf("the bundle over MCP holds an input or salt: %s", text)
+	}
 	if good, said := e2e.Stranger(t, "--bundle", e2e.File(t, bundle)); !good {
 		t.Errorf("the bundle over MCP: %s", said)
 	}

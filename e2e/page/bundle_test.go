@@ -65,6 +65,9 @@ func TestPageRefusesForgedBundles(t *testing.T) {
 		var c struct {
 			Failed       []string
 			Says, Policy string
+			Bundle       struct {
+				Own struct{ Input any } `json:"own_input"`
+			}
 		}
 		if err := json.Unmarshal([]byte(texts[i]), &c); err != nil {
 			t.Fatal(err)
@@ -76,6 +79,8 @@ func TestPageRefusesForgedBundles(t *testing.T) {
 		if len(c.Failed) > 0 {
 			forged++
 		} else if strings.Contains(strings.Join(v.Notes, ";"), "no witness was checked") != (c.Policy == "") {
+			t.Errorf("%s: not proven are %q", name, v.Notes)
+		} else if strings.Contains(strings.Join(v.Notes, ";"), "your input was not checked") != (c.Bundle.Own.Input == nil) {
 			t.Errorf("%s: not proven are %q", name, v.Notes)
 		}
 	}
@@ -99,6 +104,23 @@ func TestPageVerifiesABundle(t *testing.T) {
 	}
 	if said := p.text("#verify-report .unproven"); !strings.Contains(said, "no witness was checked") || !strings.Contains(said, "the keys are those that the bundle names") {
 		t.Errorf("not proven are: %s", said)
+	}
+	if said := p.text("#verify-report .unproven"); !strings.Contains(said, "your input was not checked") {
+		t.Errorf("without an input, not proven are: %s", said)
+	}
+	var inputs []e2e.Body
+	if err := json.Unmarshal([]byte(d.InputsText), &inputs); err != nil {
+		t.Fatal(err)
+	}
+	whole := e2e.AsBody(t, bundle)
+	own := whole["own_input"].(e2e.Body)
+	own["input"], own["salt"] = inputs[0]["input"], inputs[0]["salt"]
+	bundle = e2e.JsonText(t, whole)
+	if failed := p.verdict(bundle, "", "", "", ""); len(failed) > 0 {
+		t.Errorf("with its input, %v failed: %s", failed, p.text("#verify-report"))
+	}
+	if said := p.text("#verify-report .unproven"); strings.Contains(said, "your input was not checked") {
+		t.Errorf("with an input, not proven are: %s", said)
 	}
 	if failed := p.verdict(strings.Replace(bundle, `"salt":"`, `"salt":"0`, 1), d.Key, "", "", ""); !slices.Equal(failed, []string{"own_input", "input_path"}) {
 		t.Errorf("another salt: %v failed", failed)

@@ -26,8 +26,8 @@ type bundle struct {
 }
 
 // One file convinces without the service: the command line and the independent
-// verifier get nothing but it and the key. Each party finds its own input in it
-// and no other.
+// verifier get nothing but it and the key. The service puts no input and no salt into
+// it, since the initiator held every invite token; a party puts in its own.
 func TestABundleConvincesOffline(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -36,12 +36,14 @@ func TestABundleConvincesOffline(t *testing.T) {
 	for name, x := range map[string]struct {
 		request    e2e.Body
 		inputs     []e2e.Body
-		held, path bool // the own input, and its path
+		held, path bool // the place of the own input, and its path
 	}{
 		"sealed":    {e2e.SplitBody(time.Hour, 2*time.Hour), split, true, true},
+		"open":      {e2e.Retained(e2e.SplitBody(time.Hour, 2*time.Hour), "open", "standard"), split, true, true},
 		"purged":    {e2e.Retained(e2e.SplitBody(time.Hour, 2*time.Hour), "sealed", "purge"), split, false, false},
 		"draw":      {e2e.RandomBody(3, past, time.Hour, 2*time.Hour), nonces(3), true, true},
 		"rejection": {e2e.ShapleyBody(time.Hour, 2*time.Hour), []e2e.Body{{"accept": false}, nil}, true, false},
+		"open VOID": {e2e.Retained(e2e.ShapleyBody(time.Hour, 2*time.Hour), "open", "standard"), []e2e.Body{{"accept": true}, {"accept": false}}, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			here := *c
@@ -72,7 +74,8 @@ func TestABundleConvincesOffline(t *testing.T) {
 			var status struct{ Pubkey string }
 			c.Want(200, "GET", "/v1/status", "", nil).Into(t, &status)
 			for party, s := range sealed {
-				text := fetched(t, c, d, party)
+				holdsNoInput(t, c, d, party, sealed)
+				text, noted := fetched(t, c, d, party, &s)
 				var b bundle
 				if err := json.Unmarshal(text, &b); err != nil {
 					t.Fatal(err)
@@ -80,6 +83,9 @@ func TestABundleConvincesOffline(t *testing.T) {
 				held := x.held && x.inputs[party] != nil
 				if (b.Own != nil) != held || held && (b.Own.Party != party || b.Own.Salt != s.Salt || (b.Own.Path != nil) != x.path) {
 					t.Errorf("party %d: own input %+v, want one: %v", party, b.Own, held)
+				}
+				if strings.Contains(noted, "missing in the bundle: your input") == held {
+					t.Errorf("party %d is told %q", party, noted)
 				}
 				for other, s := range sealed {
 					if other != party && strings.Contains(string(text), s.Salt) {
@@ -92,7 +98,7 @@ func TestABundleConvincesOffline(t *testing.T) {
 				offline := e2e.NewCtl(t, "http://127.0.0.1:1") // nothing listens there
 				file := offline.File("bundle.json", text)
 				said, _ := offline.Run(0, "verify", file, "--pubkey", status.Pubkey)
-				for _, want := range []string{"OK   log_proof", "OK   checkpoint_signature", "no witness was checked"} {
+				for _, want := range []string{"OK   log_proof", "OK   checkpoint_signature", "no witness was checked", map[bool]string{true: "OK   own_input", false: "your input was not checked"}[held]} {
 					if !strings.Contains(said, want) {
 						t.Errorf("party %d: %q is not in\n%s", party, want, said)
 					}
@@ -107,14 +113,45 @@ func TestABundleConvincesOffline(t *testing.T) {
 	}
 }
 
-// fetched is a party's bundle, once a checkpoint covers the certificate.
-func fetched(t *testing.T, c *e2e.Client, d *e2e.Dealt, party int) []byte {
+// holdsNoInput requires that what the service answers to a party's token has no input
+// or salt of anybody, over HTTP and over MCP.
+func holdsNoInput(t *testing.T, c *e2e.Client, d *e2e.Dealt, party int, sealed []e2e.Sealed) {
+	t.Helper()
+	overMCP := c.Raw("get_certificate", e2e.JsonText(t, e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[party], "bundle": true}))
+	if len(overMCP.Content) != 3 {
+		t.Fatalf("get_certificate answers %+v", overMCP)
+	}
+	for name, text := range map[string]string{
+		"HTTP": string(c.Want(200, "GET", d.Path("/bundle"), d.Tokens[party], nil).Body),
+		"MCP":  overMCP.Content[2].Text,
+	} {
+		own, _ := e2e.AsBody(t, text)["own_input"].(e2e.Body)
+		for member := range own {
+			if member != "party" && member != "input_path" {
+				t.Errorf("%s, party %d: own_input has the member %s", name, party, member)
+			}
+		}
+		for i, s := range sealed {
+			if strings.Contains(text, s.Salt) || strings.Contains(text, e2e.JsonText(t, s.Input)) {
+				t.Errorf("%s: the bundle of party %d holds the input or salt of party %d", name, party, i)
+			}
+		}
+	}
+}
+
+// fetched is a party's bundle, once a checkpoint covers the certificate, and what was
+// noted beside it. With a sealed file the party's input is in it.
+func fetched(t *testing.T, c *e2e.Client, d *e2e.Dealt, party int, sealed *e2e.Sealed) (text []byte, noted string) {
 	t.Helper()
 	ctl := e2e.NewCtl(t, c.Base)
 	ctl.Env = append(ctl.Env, "FAIRPACT_TOKEN="+d.Tokens[party])
-	ctl.Run(0, "deal", "certificate", "--deal", d.ID, "--bundle", "bundle.json", "--tlog-proof", "cert.tlog-proof")
+	args := []string{"deal", "certificate", "--deal", d.ID, "--bundle", "bundle.json", "--tlog-proof", "cert.tlog-proof"}
+	if sealed != nil {
+		args = append(args, "--sealed", ctl.File("sealed.json", e2e.Body{"input": sealed.Input, "salt": sealed.Salt}))
+	}
+	_, noted = ctl.Run(0, args...)
 	var b bundle
-	text := ctl.Read("bundle.json")
+	text = ctl.Read("bundle.json")
 	if err := json.Unmarshal(text, &b); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +159,7 @@ func fetched(t *testing.T, c *e2e.Client, d *e2e.Dealt, party int) []byte {
 	if err != nil || b.LogProof != string(proof.Marshal()) {
 		t.Errorf("the proof alone is another one than in the bundle: %v", err)
 	}
-	return text
+	return text, noted
 }
 
 // bundleIs requires an exit code of those who verify a deal's bundle offline under
@@ -130,7 +167,11 @@ func fetched(t *testing.T, c *e2e.Client, d *e2e.Dealt, party int) []byte {
 func bundleIs(t *testing.T, c *e2e.Client, d *e2e.Dealt, policy []byte, code int, says string) {
 	t.Helper()
 	offline := e2e.NewCtl(t, "http://127.0.0.1:1")
-	file, trusted := offline.File("bundle.json", fetched(t, c, d, 0)), offline.File("policy", policy)
+	text, noted := fetched(t, c, d, 0, nil)
+	if strings.Contains(noted, "missing in the bundle: a quorum of witnesses") != (code != 0) {
+		t.Errorf("with exit code %d to come, it is noted:\n%s", code, noted)
+	}
+	file, trusted := offline.File("bundle.json", text), offline.File("policy", policy)
 	if said, _ := offline.Run(code, "verify", file, "--policy", trusted); !strings.Contains(said, says) {
 		t.Errorf("%q is not in\n%s", says, said)
 	}

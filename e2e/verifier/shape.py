@@ -103,7 +103,7 @@ BUNDLE = record(
     optional=("log_proof", "beacon", "own_input"), bundle_version=one_of("1"),
     certificate=thing, tree_head=thing, keys=thing, log_proof=string,
     beacon=record(chain_hash=HASH, public_key=string, genesis_time=integer, period=integer),
-    own_input=record(optional=("input_path",), party=integer, input=thing, salt=text, input_path=array(HASH)),
+    own_input=record(optional=("input", "salt", "input_path"), party=integer, input=thing, salt=text, input_path=array(HASH)),
 )
 INPUTS = array(nullable(record(optional=("salt",), input=thing, salt=salt)))
 

@@ -34,6 +34,8 @@ class Bundles(unittest.TestCase):
                 self.assertIn(case.get("says", ""), "\n".join(check["detail"] for check in failed))
                 if report.valid():
                     self.assertEqual("no witness was checked" in "; ".join(report.notes), policy is None)
+                    held = "input" in case["bundle"].get("own_input", {})
+                    self.assertEqual("your input was not checked" in "; ".join(report.notes), not held)
             forged, good = forged + bool(failed), good + (not failed)
         self.assertGreaterEqual(forged, 20)
         self.assertGreaterEqual(good, 4)

@@ -267,12 +267,20 @@ def checkpoint_signer(note, keys, policy):
 
 
 def check_own_input(report, own, certificate):
+    unchecked = "your input was not checked: the bundle does not hold it"
     if own is None:
-        report.notes.append("no input was checked: the bundle holds none")
+        report.notes.append(unchecked)
         return
     party, parties = own["party"], certificate["parties"]
     if party >= len(parties):
         report.add("own_input", "it is of party %d, and there are %d" % (party, len(parties)))
+        return
+    held = [name for name in ("input", "salt") if name in own]
+    if not held:
+        report.notes.append(unchecked)
+        return
+    if len(held) == 1:
+        report.add("own_input", "it has only one of input and salt")
         return
     data = opening(parties[party]["commitment"], own)
     report.add("own_input", None if data is not None else

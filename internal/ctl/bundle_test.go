@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/fairpact/fairpact/internal/beacon"
+	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
@@ -77,6 +79,60 @@ func TestVerifyRefusesForgedBundles(t *testing.T) {
 		if !beaconChecked && !slices.Contains(want, "bundle") {
 			t.Errorf("%s: the beacon's signature was not checked", name)
 		}
+	}
+}
+
+// A party's own input and salt go into its bundle once they open its commitment.
+func TestInputIsPutIntoABundle(t *testing.T) {
+	t.Parallel()
+	var served, whole struct {
+		Bundle  json.RawMessage
+		Pubkeys []string
+	}
+	for name, v := range map[string]any{"good-as-served": &served, "good": &whole} {
+		text, err := os.ReadFile("../../e2e/testdata/bundles/" + name + ".json")
+		if err == nil {
+			err = json.Unmarshal(text, v)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var bundle struct {
+		Own sealedFile `json:"own_input"`
+	}
+	if err := json.Unmarshal(whole.Bundle, &bundle); err != nil {
+		t.Fatal(err)
+	}
+	input := bundle.Own.Input
+	of := func(salt string) *sealed {
+		members, err := canon.ParseObject(input)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &sealed{members, canon.Encode(members), salt}
+	}
+	var noted bytes.Buffer
+	out := &terminal{err: &noted}
+	text, err := withInput(out, served.Bundle, of(bundle.Own.Salt))
+	if err != nil || noted.Len() > 0 {
+		t.Fatal(err, noted.String())
+	}
+	if r := run(t, string(text), "verify", "-", "--pubkey", served.Pubkeys[0]); r.code != ExitOK || !strings.Contains(r.out, "OK   own_input") || !strings.Contains(r.out, "OK   input_path") {
+		t.Errorf("with the input: %+v", r)
+	}
+	if _, err := withInput(out, served.Bundle, of("salt")); err == nil || !strings.Contains(err.Error(), "does not open the commitment of party 1") {
+		t.Errorf("another salt: %v", err)
+	}
+	text, err = withInput(out, served.Bundle, nil)
+	if err != nil || !strings.Contains(noted.String(), "--sealed FILE") {
+		t.Errorf("without a sealed file: %v, %q", err, noted.String())
+	}
+	if r := run(t, string(text), "verify", "-", "--pubkey", served.Pubkeys[0]); r.code != ExitOK || !strings.Contains(r.out, "your input was not checked") {
+		t.Errorf("as served: %+v", r)
+	}
+	if r := run(t, "", "deal", "certificate", "--sealed", "sealed.json"); r.code == ExitOK || !strings.Contains(r.err, "--bundle FILE") {
+		t.Errorf("--sealed alone: %+v", r)
 	}
 }
 

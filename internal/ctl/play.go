@@ -5,13 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
-	"time"
 
 	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/canon"
-	"github.com/fairpact/fairpact/internal/restclient"
 )
 
 // sealed is a sealed file's input, in its canonical form, and salt.
@@ -239,7 +236,8 @@ func (c cancelCommand) Run(ctx context.Context, t *terminal) error {
 type certificateCommand struct {
 	party
 	Out      string `placeholder:"FILE" help:"Write the certificate here; left out, to standard output."`
-	Bundle   string `placeholder:"FILE" help:"Write the bundle here: one file that proves the certificate offline, your own input and salt in it."`
+	Bundle   string `placeholder:"FILE" help:"Write the bundle here: one file that proves the certificate offline."`
+	Sealed   string `placeholder:"FILE" help:"Your sealed file: put your input and salt into the bundle. They are not sent."`
 	LogProof string `name:"tlog-proof" placeholder:"FILE" help:"Write the proof under a checkpoint here (c2sp.org/tlog-proof)."`
 	TreeHead string `placeholder:"FILE" help:"Write the signed tree head of the proof here."`
 	Keys     string `placeholder:"FILE" help:"Write the key set here: the verifying keys and what each may sign."`
@@ -247,17 +245,22 @@ type certificateCommand struct {
 }
 
 func (certificateCommand) Help() string {
-	return `A bundle is all that verify needs offline, for ever. So are certificate, tree head and key set together. Where the deal can still become CERTIFIED, fetch the bundle again then: the cosignatures of the witnesses are in it.
+	return `A bundle is all that verify needs offline, for ever. So are certificate, tree head and key set together. Where the deal can still become CERTIFIED, fetch the bundle again then: the cosignatures of the witnesses are in it. What the bundle lacks is printed.
+
+The service gives out no input. With --sealed your own input and salt are put into the bundle here, after they were checked against your commitment: verify then checks them too, and the bundle is as private as they are.
 
 Examples:
 
-    fairpactctl deal certificate --state bob.json --bundle bundle.json
+    fairpactctl deal certificate --state bob.json --bundle bundle.json --sealed sealed.json
     fairpactctl verify bundle.json
     fairpactctl deal certificate --state bob.json --out cert.json --tree-head head.json --keys keys.json
     fairpactctl verify cert.json --tree-head head.json --keys keys.json`
 }
 
 func (c certificateCommand) Run(ctx context.Context, t *terminal) error {
+	if c.Sealed != "" && c.Bundle == "" {
+		return errors.New("--sealed is for a bundle: give --bundle FILE too")
+	}
 	// An invite token is wanted; party 0's is the initiator's.
 	if c.Party == nil && c.Token == "" && c.TokenFile == "" {
 		if s, err := c.load(t); err == nil && len(s.Invites) > 1 {
@@ -269,7 +272,7 @@ func (c certificateCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	if c.Bundle != "" || c.LogProof != "" {
-		if err := c.bundle(ctx, call); err != nil {
+		if err := c.bundle(ctx, t, call); err != nil {
 			return err
 		}
 		if c.Out+c.TreeHead+c.Keys+c.Status == "" {
@@ -308,57 +311,3 @@ func (c certificateCommand) Run(ctx context.Context, t *terminal) error {
 	_, err = fmt.Fprintln(t.out, string(cert))
 	return err
 }
-
-// bundle writes the bundle and the proof in it. A log that publishes checkpoints
-// signs one that covers a new certificate within a second or two, so it is waited
-// for.
-func (c certificateCommand) bundle(ctx context.Context, call *call) error {
-	var status struct{ Origin *string }
-	body, err := call.client.Get(ctx, "/v1/log/status", "")
-	if refused, ok := errors.AsType[*restclient.Refused](err); ok && refused.Status == http.StatusNotFound {
-		body, err = []byte("{}"), nil // an earlier release
-	}
-	if err == nil {
-		err = json.Unmarshal(body, &status)
-	}
-	if err != nil {
-		return err
-	}
-	var text []byte
-	var bundle struct {
-		LogProof string `json:"log_proof"`
-	}
-	for try := 0; ; try++ {
-		if text, err = call.client.Get(ctx, call.path("/bundle"), call.token); err != nil {
-			return err
-		}
-		if err := json.Unmarshal(text, &bundle); err != nil {
-			return fmt.Errorf("the bundle is unreadable: %w", err)
-		}
-		if bundle.LogProof != "" || status.Origin == nil || try == checkpointTries {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(checkpointWait):
-		}
-	}
-	if c.Bundle != "" {
-		if err := os.WriteFile(c.Bundle, append(text, '\n'), 0o600); err != nil {
-			return err
-		}
-	}
-	switch {
-	case c.LogProof == "":
-		return nil
-	case bundle.LogProof == "":
-		return refusal{errors.New("no checkpoint covers the certificate: the log publishes none, or is late; try again in a few seconds")}
-	}
-	return os.WriteFile(c.LogProof, []byte(bundle.LogProof), 0o644)
-}
-
-const (
-	checkpointTries = 10
-	checkpointWait  = 500 * time.Millisecond
-)

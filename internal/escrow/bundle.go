@@ -6,6 +6,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/certificate"
+	"github.com/fairpact/fairpact/internal/limits"
 	"github.com/fairpact/fairpact/internal/sealing"
 	"github.com/fairpact/fairpact/internal/store"
 )
@@ -17,14 +18,15 @@ type Bundle struct {
 	TLogProof []byte        // a .tlog-proof file
 	Keys      []byte        // the answer of GET /v1/pubkeys
 	Chain     *beacon.Chain // that the result was drawn from
-	Own       *OwnInput     // of the party that asks, where it was revealed and not purged
+	Own       *OwnInput     // of the party that asks, where it revealed and its place can be proven
 }
 
-// OwnInput is a party's own input and where it is in input_root.
+// OwnInput is where a party's input is in input_root. It has no place for the input
+// and salt: an invite token does not prove who asks, since the initiator held all of
+// them.
 type OwnInput struct {
 	Party int
-	OpenInput
-	Path []string // nil where not all have revealed, so that there is no input_root
+	Path  []string // nil where not all have revealed, so that there is no input_root
 }
 
 // Bundle returns a deal's bundle for one of its parties.
@@ -34,13 +36,15 @@ func (s *Service) Bundle(ctx context.Context, a Access) (Bundle, error) {
 		return Bundle{}, err
 	}
 	b := Bundle{Issued: issued, Keys: s.keys.Published()}
+	limits.Rest(ctx)
 	if b.TLogProof, err = s.log.TLogProof(ctx, certificate.Entry(issued.Payload), issued.Proof.LeafIndex); err != nil {
 		return Bundle{}, logTrouble(err)
 	}
 	if chain := s.beacon.Chain(); issued.Outcome == certificate.Computed && a.deal.RoundTime != nil && a.deal.ChainHash != nil && *a.deal.ChainHash == chain.Hash {
 		b.Chain = &chain
 	}
-	if err := a.deal.turn(ctx); err != nil {
+	// A turn for a small declaration too: the inputs may be large.
+	if err := limits.Turn(ctx); err != nil {
 		return Bundle{}, err
 	}
 	b.Own, err = s.ownInput(ctx, a)
@@ -48,35 +52,30 @@ func (s *Service) Bundle(ctx context.Context, a Access) (Bundle, error) {
 }
 
 func (s *Service) ownInput(ctx context.Context, a Access) (*OwnInput, error) {
-	now, err := s.store.Snapshot(ctx, a.deal.DealID, store.WithInputs)
-	if err != nil || !now.Parts[a.party].Revealed {
+	now, err := s.store.Snapshot(ctx, a.deal.DealID, store.Only(a.party))
+	if err != nil || !part(now, a.party).Revealed {
 		return nil, err
 	}
-	var inputs []sealing.Input // of those that have revealed, in party order
-	own := 0
-	for i, part := range now.Parts {
-		if !part.Revealed {
-			continue
-		}
-		if len(inputs) >= len(now.Sealed) {
-			return nil, fmt.Errorf("deal %s has fewer inputs than reveals", a.deal.DealID)
-		}
-		sealed := now.Sealed[len(inputs)]
+	own := &OwnInput{Party: a.party}
+	if now.Reveals < len(a.deal.Labels) {
+		return own, nil
+	}
+	// The path takes the leaves of all, hence their inputs.
+	if now, err = s.store.Snapshot(ctx, a.deal.DealID, store.WithInputs); err != nil {
+		return nil, err
+	}
+	if len(now.Sealed) != len(a.deal.Labels) {
+		return nil, fmt.Errorf("deal %s has %d inputs and %d parties", a.deal.DealID, len(now.Sealed), len(a.deal.Labels))
+	}
+	inputs := make([]sealing.Input, len(now.Sealed))
+	for i, sealed := range now.Sealed {
 		if sealed == nil {
 			return nil, nil // purged
 		}
-		if i == a.party {
-			own = len(inputs)
-		}
-		in, err := s.secret.OpenInput(a.deal.DealID, i, sealed)
-		if err != nil {
+		if inputs[i], err = s.secret.OpenInput(a.deal.DealID, i, sealed); err != nil {
 			return nil, err
 		}
-		inputs = append(inputs, in)
 	}
-	mine := &OwnInput{Party: a.party, OpenInput: OpenInput{inputs[own].Canonical, inputs[own].Salt}}
-	if len(inputs) == len(now.Parts) {
-		mine.Path = certificate.InputPath(leavesOf(inputs), own)
-	}
-	return mine, nil
+	own.Path = certificate.InputPath(leavesOf(inputs), a.party)
+	return own, nil
 }

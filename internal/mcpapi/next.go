@@ -213,6 +213,9 @@ func afterCertificate(c escrow.Issued) next {
 	return next{"verify_certificate", fields{"cert_id": c.CertID}, why + " Anyone can verify it, you first."}
 }
 
+// aboutBundle follows what is next after a certificate with its bundle.
+const aboutBundle = " Save the bundle, the last text block. Fetch it again once get_deal shows CERTIFIED, where witnesses cosign the log, or where it has no log_proof. It holds no input: to have yours checked too, add the members input and salt to its own_input, in your copy alone."
+
 func afterVerification(r escrow.Verification) next {
 	if !r.Valid {
 		return next{Why: "do not rely on this certificate, and tell the operator of this deployment. There is nothing left to call."}

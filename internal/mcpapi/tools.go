@@ -308,6 +308,7 @@ func (s *server) getCertificate(ctx context.Context, args arguments) (result, er
 	}
 	r := result{next: afterCertificate(issued)}
 	if whole {
+		r.next.Why += aboutBundle
 		bundle, err := s.Escrow.Bundle(ctx, access)
 		if err != nil {
 			return result{}, err

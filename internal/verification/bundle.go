@@ -36,7 +36,7 @@ var bundleShape = record(map[string]rule{
 	"certificate":    object, "tree_head": object, "keys": object,
 	"log_proof?": text,
 	"beacon?":    record(map[string]rule{"chain_hash": hash, "public_key": text, "genesis_time": integer, "period": integer}),
-	"own_input?": record(map[string]rule{"party": integer, "input": object, "salt": text0, "input_path?": array(hash)}),
+	"own_input?": record(map[string]rule{"party": integer, "input?": object, "salt?": text0, "input_path?": array(hash)}),
 })
 
 // text0 is any string.
@@ -222,9 +222,10 @@ func (r *Report) beaconChain(given any, c certificate.Certificate) {
 }
 
 func (r *Report) ownInput(given any, c certificate.Certificate) {
+	const unchecked = "your input was not checked: the bundle does not hold it"
 	own, ok := given.(map[string]any)
 	if !ok {
-		r.Notes = append(r.Notes, "no input was checked: the bundle holds none")
+		r.Notes = append(r.Notes, unchecked)
 		return
 	}
 	party, n := own["party"].(int64), int64(len(c.Parties))
@@ -232,7 +233,17 @@ func (r *Report) ownInput(given any, c certificate.Certificate) {
 		r.add(OwnInput, fmt.Sprintf("it is of party %d, and there are %d", party, n), "")
 		return
 	}
-	leaf, opens := open(c.Parties[party].Commitment, own["input"].(map[string]any), own["salt"].(string))
+	input, held := own["input"].(map[string]any)
+	salt, salted := own["salt"].(string)
+	switch {
+	case !held && !salted:
+		r.Notes = append(r.Notes, unchecked)
+		return
+	case !held || !salted:
+		r.add(OwnInput, "it has only one of input and salt", "")
+		return
+	}
+	leaf, opens := open(c.Parties[party].Commitment, input, salt)
 	r.hold(OwnInput, opens, fmt.Sprintf("the input and salt do not open the commitment of party %d", party), fmt.Sprintf("of party %d", party))
 	rows, proven := own["input_path"].([]any)
 	switch {

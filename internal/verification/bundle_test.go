@@ -126,6 +126,8 @@ func TestBundlesAndTheirForgeries(t *testing.T) {
 		}
 		if unproven := strings.Join(report.Notes, "; "); report.Valid && strings.Contains(unproven, "no witness was checked") != (c.Policy == "") {
 			t.Errorf("%s: not proven are %q", name, unproven)
+		} else if own, _ := c.Bundle.(map[string]any)["own_input"].(map[string]any); report.Valid && strings.Contains(unproven, "your input was not checked") != (own["input"] == nil) {
+			t.Errorf("%s: not proven are %q", name, unproven)
 		}
 	}
 	if forged < 20 || len(files)-forged < 4 {
@@ -445,6 +447,7 @@ func forgeries(t *testing.T) map[string]bundleCase {
 	say("good-by-itself", "", func(_ map[string]any, c *bundleCase) { c.Policy, c.Pubkeys = "", nil })
 	say("good-without-checkpoint", "", func(b map[string]any, c *bundleCase) { c.Policy = ""; leaveOut("log_proof")(b) })
 	forge("good-without-input", "", leaveOut("own_input"))
+	forge("good-as-served", "", func(b map[string]any) { leaveOut("input", "salt")(at(b, "own_input")) })
 	say("good-without-witnesses", "", func(_ map[string]any, c *bundleCase) {
 		c.Policy = "log " + vkey(logOrigin, checkpoint.TypeEd25519, f.log) + "\nquorum none\n"
 	})
@@ -495,6 +498,8 @@ func forgeries(t *testing.T) map[string]bundleCase {
 	}, "log_proof")
 	forge("own-input", "do not open the commitment of party 1", func(b map[string]any) { at(b, "own_input", "input")["nonce"] = "00" }, "own_input", "input_path")
 	forge("own-salt", "do not open the commitment of party 1", func(b map[string]any) { at(b, "own_input")["salt"] = "salt" }, "own_input", "input_path")
+	forge("own-salt-missing", "only one of input and salt", func(b map[string]any) { delete(at(b, "own_input"), "salt") }, "own_input")
+	forge("own-input-missing", "only one of input and salt", func(b map[string]any) { delete(at(b, "own_input"), "input") }, "own_input")
 	forge("own-party", "do not open the commitment of party 0", func(b map[string]any) { at(b, "own_input")["party"] = int64(0) }, "own_input", "input_path")
 	forge("own-path", "it does not lead from the input to input_root", func(b map[string]any) {
 		at(b, "own_input")["input_path"] = []any{strings.Repeat("0", 64)}

@@ -122,10 +122,8 @@ func Bundle(b escrow.Bundle) ([]byte, error) {
 		Period    int64  `json:"period"`
 	}
 	type own struct {
-		Party int             `json:"party"`
-		Input json.RawMessage `json:"input"`
-		Salt  string          `json:"salt"`
-		Path  []string        `json:"input_path,omitzero"`
+		Party int      `json:"party"`
+		Path  []string `json:"input_path,omitzero"`
 	}
 	body := struct {
 		Version     string            `json:"bundle_version"`
@@ -144,7 +142,7 @@ func Bundle(b escrow.Bundle) ([]byte, error) {
 		body.Beacon = &chain{b.Chain.Hash, hex.EncodeToString(b.Chain.PublicKey), b.Chain.Genesis, b.Chain.Period}
 	}
 	if b.Own != nil {
-		body.Own = &own{b.Own.Party, b.Own.Input, b.Own.Salt, b.Own.Path}
+		body.Own = &own{b.Own.Party, b.Own.Path}
 	}
 	return Encode(body)
 }

@@ -44,8 +44,7 @@ export async function verifyBundle({ bundle, keys = [], policy = null }) {
       && `the bundle has the key of chain ${of}, and the result was not drawn from that`, of);
     notes.push('the beacon’s own signature was not checked: that takes a pairing, see fairpactctl verify');
   }
-  if (own) await addOwnInput(add, own, certificate);
-  else notes.push('no input was checked: the bundle holds none');
+  await addOwnInput(add, notes, own, certificate);
   notes.push('the result was not recomputed: that takes the inputs of all parties');
   return { checks, notes, head };
 }
@@ -117,10 +116,23 @@ async function checkpointSigner(note, keys, policy) {
   return found ? [null, `by the deployment’s key ${found.row.pubkey}; the log’s own key is in no policy`] : ['a retired key signed the checkpoint, after its time', ''];
 }
 
-async function addOwnInput(add, own, { parties, input_root: root }) {
+async function addOwnInput(add, notes, own, { parties, input_root: root }) {
+  const unchecked = 'your input was not checked: the bundle does not hold it';
+  if (!own) {
+    notes.push(unchecked);
+    return;
+  }
   const titles = { input: 'Your input opens your commitment', path: 'Your input is under the signed root' };
   if (own.party >= parties.length) {
     add('own_input', titles.input, `it is of party ${own.party}, and there are ${parties.length}`);
+    return;
+  }
+  if (own.input === undefined && own.salt === undefined) {
+    notes.push(unchecked);
+    return;
+  }
+  if (own.input === undefined || own.salt === undefined) {
+    add('own_input', titles.input, 'it has only one of input and salt');
     return;
   }
   const data = await opening(parties[own.party].commitment, own);

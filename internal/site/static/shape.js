@@ -75,7 +75,7 @@ export const BUNDLE = record({
   keys: object,
   log_proof: string,
   beacon: record({ chain_hash: HASH, public_key: string, genesis_time: integer, period: integer }),
-  own_input: record({ party: integer, input: object, salt: rule((v) => typeof v === 'string', 'is not a string'), input_path: array(HASH) }, { optional: ['input_path'] }),
+  own_input: record({ party: integer, input: object, salt: rule((v) => typeof v === 'string', 'is not a string'), input_path: array(HASH) }, { optional: ['input', 'salt', 'input_path'] }),
 }, { optional: ['log_proof', 'beacon', 'own_input'] });
 export const INPUTS = array(nullable(record(
   { input: object, salt: rule((v) => v === null || typeof v === 'string', 'is not a string') }, { optional: ['salt'] })));

@@ -1,0 +1,160 @@
+package ctl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/checkpoint"
+	"github.com/fairpact/fairpact/internal/restclient"
+)
+
+// bundle writes the bundle and the proof in it. A log that publishes checkpoints
+// signs one that covers a new certificate within a second or two, so it is waited
+// for.
+func (c certificateCommand) bundle(ctx context.Context, t *terminal, call *call) error {
+	var mine *sealed
+	if c.Sealed != "" {
+		s, err := t.sealed(c.Sealed)
+		if err != nil {
+			return err
+		}
+		mine = &s
+	}
+	var status struct {
+		Origin *string
+		Quorum bool
+	}
+	body, err := call.client.Get(ctx, "/v1/log/status", "")
+	if refused, ok := errors.AsType[*restclient.Refused](err); ok && refused.Status == http.StatusNotFound {
+		body, err = []byte("{}"), nil // an earlier release
+	}
+	if err == nil {
+		err = json.Unmarshal(body, &status)
+	}
+	if err != nil {
+		return err
+	}
+	var text []byte
+	var bundle struct {
+		LogProof string `json:"log_proof"`
+	}
+	for try := 0; ; try++ {
+		if text, err = call.client.Get(ctx, call.path("/bundle"), call.token); err != nil {
+			return err
+		}
+		if err := json.Unmarshal(text, &bundle); err != nil {
+			return fmt.Errorf("the bundle is unreadable: %w", err)
+		}
+		if bundle.LogProof != "" || status.Origin == nil || try == checkpointTries {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(checkpointWait):
+		}
+	}
+	if c.Bundle != "" {
+		if text, err = withInput(t, text, mine); err != nil {
+			return err
+		}
+		if err := os.WriteFile(c.Bundle, append(text, '\n'), 0o600); err != nil {
+			return err
+		}
+		switch {
+		case bundle.LogProof != "" && status.Quorum:
+			if err := noteQuorum(ctx, t, call, bundle.LogProof); err != nil {
+				return err
+			}
+		case bundle.LogProof == "" && status.Origin != nil:
+			t.note("missing in the bundle: the proof under a checkpoint, because none covers the certificate yet; fetch the bundle again in a few seconds")
+		case bundle.LogProof == "":
+			t.note("missing in the bundle: the proof under a checkpoint, because the log publishes none")
+		}
+	}
+	switch {
+	case c.LogProof == "":
+		return nil
+	case bundle.LogProof == "":
+		return refusal{errors.New("no checkpoint covers the certificate: the log publishes none, or is late; try again in a few seconds")}
+	}
+	return os.WriteFile(c.LogProof, []byte(bundle.LogProof), 0o644)
+}
+
+const (
+	checkpointTries = 10
+	checkpointWait  = 500 * time.Millisecond
+)
+
+// noteQuorum notes a bundle whose checkpoint the witnesses' quorum has not cosigned,
+// by the policy that the deployment publishes.
+func noteQuorum(ctx context.Context, t *terminal, call *call, logProof string) error {
+	text, err := call.client.Get(ctx, "/v1/log/policy", "")
+	if err != nil {
+		return err
+	}
+	policy, err := checkpoint.ParsePolicy(text)
+	if err != nil {
+		return fmt.Errorf("the deployment's witness policy is unreadable: %w", err)
+	}
+	proof, err := checkpoint.ParseProof([]byte(logProof))
+	if err != nil {
+		return fmt.Errorf("log_proof of the bundle is unreadable: %w", err)
+	}
+	if _, _, err := policy.Verify(proof.Note); err != nil {
+		t.note("missing in the bundle: a quorum of witnesses (%v); fetch the bundle again once the deal is CERTIFIED (a VOID deal: in a minute)", err)
+	}
+	return nil
+}
+
+// withInput puts a party's own input and salt into its bundle, once they open the
+// party's commitment.
+func withInput(t *terminal, text []byte, mine *sealed) ([]byte, error) {
+	var bundle, own map[string]json.RawMessage
+	if err := json.Unmarshal(text, &bundle); err != nil {
+		return nil, fmt.Errorf("the bundle is unreadable: %w", err)
+	}
+	switch {
+	case bundle["own_input"] == nil:
+		t.note("missing in the bundle: your input, because you did not reveal it or the deal has purged all inputs")
+		return text, nil
+	case mine == nil:
+		t.note("missing in the bundle: your input and salt; put them in with --sealed FILE")
+		return text, nil
+	}
+	var place struct{ Party int }
+	var cert struct {
+		Parties []struct{ Commitment *string }
+	}
+	err := json.Unmarshal(bundle["own_input"], &own)
+	if err == nil {
+		err = json.Unmarshal(bundle["own_input"], &place)
+	}
+	if err == nil {
+		err = json.Unmarshal(bundle["certificate"], &cert)
+	}
+	if err != nil || place.Party < 0 || place.Party >= len(cert.Parties) {
+		return nil, errors.New("the bundle is unreadable: own_input and certificate do not fit")
+	}
+	opens := false
+	if of := cert.Parties[place.Party].Commitment; of != nil {
+		_, opens = canon.Open(*of, mine.canonical, mine.salt)
+	}
+	if !opens {
+		return nil, refusal{fmt.Errorf("the sealed file does not open the commitment of party %d: name the file of this deal and party", place.Party)}
+	}
+	own["input"] = mine.canonical
+	if own["salt"], err = json.Marshal(mine.salt); err == nil {
+		bundle["own_input"], err = json.Marshal(own)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(bundle)
+}
