@@ -12,7 +12,7 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// The page gives the verdict on each shared case of a bundle that the other
+// The page reaches the verdict on each shared case of a bundle that the other
 // verifiers give, and a message that names what is wrong.
 func TestPageRefusesForgedBundles(t *testing.T) {
 	t.Parallel()

@@ -156,7 +156,7 @@ func (s *stack) linked(name string) (env []string, err error) {
 	return env, err
 }
 
-// follow gives the primary a new synchronous standby.
+// follow starts a new synchronous standby of the primary.
 func (s *stack) follow(ctx context.Context) (err error) {
 	s.standby, err = s.primary.StartStandby(ctx, localservers.Options{Settings: []string{"wal_retrieve_retry_interval=100ms"}})
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// The command line gives the verdict of the other verifiers on the shared cases of
+// The command line reaches the verdict of the other verifiers on the shared cases of
 // bundles, and checks the beacon's own signature beside that. Nothing is fetched.
 func TestVerifyRefusesForgedBundles(t *testing.T) {
 	t.Setenv("FAIRPACT_URL", "")

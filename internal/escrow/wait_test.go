@@ -120,7 +120,7 @@ func TestWaitEndsWithoutAChange(t *testing.T) {
 	of(svc.CertificateAfter(t.Context(), access, escrow.Wait{For: time.Hour}, try)).refused(t, problem.CertNotReady)
 }
 
-// A deadline that passes ends a wait where no worker is there to take its step.
+// A wait ends when a deadline passes, even if no worker runs.
 func TestDeadlineEndsAWait(t *testing.T) {
 	h := newHouse(t)
 	g := h.split(t, nil).later(t, 3600-2)

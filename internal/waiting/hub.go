@@ -92,8 +92,8 @@ func (h *Hub) touch(dealID string) {
 	}
 }
 
-// Connected says whether the announcements of other replicas arrive from now on.
-// Those of before may be lost.
+// Connected notes whether announcements of other replicas arrive from now on.
+// Earlier ones may be lost.
 func (h *Hub) Connected(now bool) {
 	if h.connected.Swap(now) == now || !now {
 		return
