@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,6 +36,7 @@ type Config struct {
 	AppendSecretFile string `env:"FAIRPACT_APPEND_SECRET_FILE" required:"" type:"path" help:"File with the bearer secret of log-server's append port."`
 	LogReadURL       string `env:"FAIRPACT_LOG_READ_URL" required:"" help:"Read port of log-server."`
 	LogAppendURL     string `env:"FAIRPACT_LOG_APPEND_URL" required:"" help:"Append port of log-server."`
+	PublicURL        string `env:"FAIRPACT_PUBLIC_URL" help:"Address under which callers reach deal-api, e.g. https://fairpact.example.com: part of invitations and of what a seat key signs."`
 	AdminListen      string `env:"FAIRPACT_ADMIN_LISTEN" default:":8082" help:"Address of /healthz, /readyz and /metrics."`
 
 	BeaconRelays    []string      `env:"FAIRPACT_BEACON_RELAYS" sep:"," default:"https://api.drand.sh,https://api2.drand.sh,https://api3.drand.sh,https://drand.cloudflare.com" help:"drand relays, raced."`
@@ -77,6 +80,9 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	if c.EntropyWindow < time.Second {
 		return nil, fmt.Errorf("FAIRPACT_ENTROPY_WINDOW is %s; give a random.v1 draw at least a second", c.EntropyWindow)
 	}
+	if err := checkOrigin(c.PublicURL); err != nil {
+		return nil, fmt.Errorf("FAIRPACT_PUBLIC_URL: %w", err)
+	}
 	for _, log := range []struct{ name, address string }{{"FAIRPACT_LOG_READ_URL", c.LogReadURL}, {"FAIRPACT_LOG_APPEND_URL", c.LogAppendURL}} {
 		if err := translog.CheckURL(log.address); err != nil {
 			return nil, fmt.Errorf("%s: %w", log.name, err)
@@ -116,7 +122,7 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	relays := beacon.NewClient(chain, c.BeaconRelays, &http.Client{Timeout: 10 * time.Second})
 	p.Guard = idempotency.New(p.Store, p.Redis, secret)
 	p.Escrow = escrow.New(p.Store, secret, p.Signer, p.Keys, log, relays,
-		escrow.Options{EntropyWindow: c.EntropyWindow, StrictBeacon: c.StrictBeacon, OpenUnits: c.OpenUnits, Waits: p.Waits}, logger)
+		escrow.Options{EntropyWindow: c.EntropyWindow, StrictBeacon: c.StrictBeacon, OpenUnits: c.OpenUnits, Waits: p.Waits, PublicURL: c.PublicURL}, logger)
 	logger.Info("signing key", "pubkey", p.Keys.Current(), "custody", p.Signer.Custody(), "ephemeral", p.Signer.Ephemeral())
 	return p, nil
 }
@@ -171,4 +177,21 @@ func (c *Config) chain() (beacon.Chain, error) {
 		return chain, fmt.Errorf("FAIRPACT_BEACON_CHAIN_HASH, _PUBLIC_KEY, _PERIOD, _GENESIS: %w", err)
 	}
 	return chain, nil
+}
+
+// checkOrigin returns an error unless the address is empty or an origin as browsers
+// write it: scheme and host in lower case, a port that is not the scheme's, no path
+// and no slash at the end. It is signed as it stands, so there is one form.
+func checkOrigin(address string) error {
+	if address == "" {
+		return nil
+	}
+	u, err := url.Parse(address)
+	if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Hostname() == "" || address != u.Scheme+"://"+strings.ToLower(u.Host) {
+		return fmt.Errorf("%q is not an origin: write https://HOST or https://HOST:PORT, in lower case, with nothing after it", address)
+	}
+	if port := u.Port(); strings.HasSuffix(u.Host, ":") || u.Scheme == "https" && port == "443" || u.Scheme == "http" && port == "80" {
+		return fmt.Errorf("%q names no port or its scheme's own: leave it out", address)
+	}
+	return nil
 }

@@ -23,3 +23,29 @@ func TestAddressesOfTheLog(t *testing.T) {
 		}
 	}
 }
+
+func TestPublicURLHasOneForm(t *testing.T) {
+	t.Parallel()
+	for address, good := range map[string]bool{
+		"":                                 true,
+		"https://fairpact.example.com":     true,
+		"http://127.0.0.1:8080":            true,
+		"http://[::1]:8080":                true,
+		"https://Fairpact.example.com":     false,
+		"https://fairpact.example.com/":    false,
+		"https://fairpact.example.com:443": false,
+		"http://fairpact.example.com:80":   false,
+		"https://fairpact.example.com:":    false,
+		"https://u@fairpact.example.com":   false,
+		"https://fairpact.example.com?a":   false,
+		"fairpact.example.com":             false,
+		"ftp://fairpact.example.com":       false,
+		"https://":                         false,
+	} {
+		t.Run(address, func(t *testing.T) {
+			if err := checkOrigin(address); (err == nil) != good {
+				t.Errorf("checkOrigin: %v, want it accepted: %v", err, good)
+			}
+		})
+	}
+}

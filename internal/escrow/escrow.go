@@ -89,6 +89,7 @@ type Options struct {
 	EntropyWindow time.Duration // until an unpinned random.v1 deal is EXPIRED
 	StrictBeacon  bool          // refuse rounds that are out before the reveals close
 	OpenUnits     int           // that the open deals of one API key may cost, see Declared.Units; 0: no limit
+	PublicURL     string        // origin under which callers reach deal-api; "": not known
 	Waits         *waiting.Hub  // of this process; nil: one that no other process announces to
 }
 

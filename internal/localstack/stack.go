@@ -228,6 +228,9 @@ func (s *Stack) environment(p *process, extra []string) []string {
 				"FAIRPACT_LOG_APPEND_URL="+log.url("FAIRPACT_APPEND_LISTEN"))
 		}
 	}
+	if api, err := s.process(DealAPI); err == nil && p.kind == DealAPI {
+		env = append(env, "FAIRPACT_PUBLIC_URL="+api.url("FAIRPACT_LISTEN"))
+	}
 	if p.kind == LogServer {
 		env = append(env, "FAIRPACT_LOG_KEY=dev://"+s.state.path(logKey), "FAIRPACT_LOG_ORIGIN="+Origin)
 		if s.o.Witnesses > 0 {
