@@ -7,13 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairpact/fairpact/internal/caller"
 	"github.com/fairpact/fairpact/internal/limits"
 )
 
 // A call that waits for something that hangs ends by itself, after a slow body
 // would have arrived and before the connection is cut.
 func TestCallsAreBounded(t *testing.T) {
-	a := &API{Config: Config{Logger: slog.New(slog.DiscardHandler)}, limits: limits.New()}
+	a := &API{Config: Config{Logger: slog.New(slog.DiscardHandler), Callers: &caller.Policy{}}, limits: limits.New()}
 	server := Server(nil, a.Logger)
 	begin := time.Now()
 	a.observed(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fairpact/fairpact/internal/caller"
 	"github.com/fairpact/fairpact/internal/limits"
 	"github.com/fairpact/fairpact/internal/telemetry"
 )
@@ -18,7 +19,7 @@ func observe(t *testing.T, r *http.Request, pattern string, handler http.Handler
 	t.Helper()
 	var text bytes.Buffer
 	jsonLines := slog.NewJSONHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug})
-	a := &API{Config: Config{Logger: slog.New(telemetry.LogHandler(jsonLines))}, limits: limits.New()}
+	a := &API{Config: Config{Logger: slog.New(telemetry.LogHandler(jsonLines)), Callers: &caller.Policy{}}, limits: limits.New()}
 	a.failures = telemetry.NewRepeats(a.Logger)
 	mux := http.NewServeMux()
 	mux.HandleFunc(pattern, handler)

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"github.com/fairpact/fairpact/internal/caller"
 )
 
 const (
@@ -22,7 +24,7 @@ const (
 // publisher is a surface that publishes a key set.
 func publisher(t *testing.T, document string) http.Handler {
 	t.Helper()
-	api, err := New(Config{KeySet: func() []byte { return []byte(document) }, LogReadURL: "http://127.0.0.1:1", Logger: slog.New(slog.DiscardHandler)})
+	api, err := New(Config{KeySet: func() []byte { return []byte(document) }, LogReadURL: "http://127.0.0.1:1", Callers: &caller.Policy{}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

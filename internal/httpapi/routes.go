@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/answer"
+	"github.com/fairpact/fairpact/internal/caller"
 	"github.com/fairpact/fairpact/internal/limits"
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/telemetry"
@@ -147,7 +148,7 @@ func (a *API) observed(next http.Handler) http.Handler {
 		r = r.WithContext(ctx)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		rec := &recorder{ResponseWriter: w}
-		rec.call, r = a.limits.Begin(rec, r, !strings.HasPrefix(r.URL.Path, "/v1/deals/"))
+		rec.call, r = a.limits.Begin(rec, r, caller.Network(a.Callers.Address(r)), !strings.HasPrefix(r.URL.Path, "/v1/deals/"))
 		defer rec.call.End()
 		defer func() {
 			defer func() { call.End(routeOf(r), r.Method, cmp.Or(rec.status, http.StatusOK)) }()

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+
+	"github.com/fairpact/fairpact/internal/caller"
 )
 
 // Connections bounds the open connections of a port. Where there are too many, the
@@ -21,13 +23,13 @@ type Connections struct {
 	mu sync.Mutex
 	// All below are guarded by mu.
 	open  int
-	peers map[netip.Addr]*peer
-	idle  *list.List // of *connection, the longest idle first
+	peers map[string]*peer // by network, see caller.Network
+	idle  *list.List       // of *connection, the longest idle first
 }
 
-// peer is the connections of one address.
+// peer is the connections of one network.
 type peer struct {
-	address netip.Addr
+	network string
 	open    int
 	idle    *list.List // as in Connections
 }
@@ -53,7 +55,7 @@ func (c *connection) CloseWrite() error {
 // half. many reports whether an address is a proxy, which may hold all; nil: none
 // is. refused writes to a connection that is then closed; it MUST NOT block.
 func NewConnections(most int, many func(netip.Addr) bool, refused func(net.Conn)) *Connections {
-	return &Connections{most: most, each: max(1, most/2), many: many, refused: refused, peers: make(map[netip.Addr]*peer), idle: list.New()}
+	return &Connections{most: most, each: max(1, most/2), many: many, refused: refused, peers: make(map[string]*peer), idle: list.New()}
 }
 
 // Bound returns a listener that accepts connections under the bounds, for server
@@ -91,13 +93,10 @@ func (c *Connections) admit(accepted net.Conn) *connection {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	network := address
-	if address.Is6() { // one host has a /64
-		network = netip.PrefixFrom(address, 64).Masked().Addr()
-	}
+	network := caller.Network(address.String())
 	p, known := c.peers[network]
 	if !known {
-		p = &peer{address: network, idle: list.New()}
+		p = &peer{network: network, idle: list.New()}
 	}
 	if p.open >= c.each && (c.many == nil || !c.many(address)) && !c.closeIdle(p.idle) || c.open >= c.most && !c.closeIdle(c.idle) {
 		return nil
@@ -153,7 +152,7 @@ func (c *Connections) forget(one *connection) {
 	c.busy(one)
 	c.open--
 	if one.peer.open--; one.peer.open == 0 {
-		delete(c.peers, one.peer.address)
+		delete(c.peers, one.peer.network)
 	}
 	one.peer = nil
 }

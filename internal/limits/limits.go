@@ -19,12 +19,11 @@ import (
 )
 
 const (
-	bodyBytes   = 64 << 20         // of all bodies of a room as far as they are small, and again of what large ones have more
-	answerBytes = 128 << 20        // of all large answers until they are sent: a client may read slowly
-	step        = 64 << 10         // bytes that are accounted for at a time; a body with more is large
-	stepTime    = 5 * time.Second  // that a step may take to arrive
-	bodyTime    = 30 * time.Second // that a whole body may take
-	turnTime    = 5 * time.Second  // that large work waits for its turn
+	bodyBytes = 64 << 20         // of all bodies of a room as far as they are small, and again of what large ones have more
+	step      = 64 << 10         // bytes that are accounted for at a time; a body with more is large
+	stepTime  = 5 * time.Second  // that a step may take to arrive
+	bodyTime  = 30 * time.Second // that a whole body may take
+	turnTime  = 5 * time.Second  // that large work waits for its turn
 )
 
 // CallTime bounds what a call may take, beside what it waits for others.
@@ -34,7 +33,7 @@ const CallTime = 35 * time.Second // longer than a body may take, shorter than i
 type Process struct {
 	known, strangers room
 	turns            *semaphore.Weighted // of large work, on half of the cores: the rest is for all others
-	answers          *semaphore.Weighted // bytes of large answers
+	answers          *answers
 	stepTime         time.Duration
 	bodyTime         time.Duration
 }
@@ -54,14 +53,15 @@ func New() *Process {
 	bytes := func() *semaphore.Weighted { return semaphore.NewWeighted(bodyBytes) }
 	return &Process{
 		known: room{bytes(), bytes(), semaphore.NewWeighted(half)}, strangers: room{bytes(), bytes(), semaphore.NewWeighted(half)},
-		turns: semaphore.NewWeighted(half), answers: semaphore.NewWeighted(answerBytes), stepTime: stepTime, bodyTime: bodyTime,
+		turns: semaphore.NewWeighted(half), answers: newAnswers(answerBytes), stepTime: stepTime, bodyTime: bodyTime,
 	}
 }
 
 // Call is one request under the bounds.
 type Call struct {
-	of *Process
-	mu sync.Mutex
+	of      *Process
+	network string // of the client
+	mu      sync.Mutex
 	// turn is where the call holds a turn, nil where it has none. After the end it
 	// gets none. Both are guarded by mu.
 	turn  *semaphore.Weighted
@@ -76,9 +76,10 @@ type callKey struct{}
 // Begin accounts for a request from now on: its body as far as it is read, and its
 // turn. End MUST be called when it is answered. A body that is refused fails its
 // reader with a problem.Error. A stranger has shown no credential before its body
-// is read, or one that anybody gets for nothing.
-func (p *Process) Begin(w http.ResponseWriter, r *http.Request, stranger bool) (*Call, *http.Request) {
-	c := &Call{of: p}
+// is read, or one that anybody gets for nothing. The network is the client's, see
+// caller.Network.
+func (p *Process) Begin(w http.ResponseWriter, r *http.Request, network string, stranger bool) (*Call, *http.Request) {
+	c := &Call{of: p, network: network}
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	if r.Body != nil && r.Body != http.NoBody {
 		in := &p.known
@@ -101,27 +102,6 @@ func Turn(ctx context.Context) error {
 		return nil
 	}
 	return c.take(ctx, c.of.turns)
-}
-
-// Answer accounts for an answer of that many bytes until the end of the call; a
-// small one is not counted. Where its bytes are lost if they are refused, call it
-// before the effect with an estimate.
-func Answer(ctx context.Context, bytes int) error {
-	c, ok := ctx.Value(callKey{}).(*Call)
-	if !ok || bytes <= step {
-		return nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	more := int64(bytes) - c.answer
-	if more <= 0 || c.ended {
-		return nil
-	}
-	if !c.of.answers.TryAcquire(more) {
-		return problem.New(problem.Overloaded, "too many large answers are being read at the moment, some of them slowly; send the same request again in a few seconds").After(2)
-	}
-	c.answer += more
-	return nil
 }
 
 // Wait lets go of what the call in ctx holds, its turn and its body, before it
@@ -180,7 +160,7 @@ func (c *Call) End() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = true
-	c.of.answers.Release(c.answer)
+	c.of.answers.release(c.network, c.answer)
 	c.answer = 0
 }
 

@@ -20,7 +20,7 @@ import (
 // held reads the body of a request through b and releases nothing.
 func held(t *testing.T, b *Process, size int) (release func(), read int, err error) {
 	t.Helper()
-	call, r := b.Begin(httptest.NewRecorder(), httptest.NewRequest("POST", "/", bytes.NewReader(make([]byte, size))), true)
+	call, r := b.Begin(httptest.NewRecorder(), httptest.NewRequest("POST", "/", bytes.NewReader(make([]byte, size))), "", true)
 	got, err := io.ReadAll(r.Body)
 	return call.End, len(got), err
 }
@@ -69,12 +69,12 @@ func TestLargeBodiesTakeTurns(t *testing.T) {
 	// The next one has no time to wait: it is refused, and not for ever.
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	next, r := b.Begin(httptest.NewRecorder(), httptest.NewRequestWithContext(gone, "POST", "/", bytes.NewReader(make([]byte, step+1))), true)
+	next, r := b.Begin(httptest.NewRecorder(), httptest.NewRequestWithContext(gone, "POST", "/", bytes.NewReader(make([]byte, step+1))), "", true)
 	if _, err := io.ReadAll(r.Body); !problem.Is(err, problem.Overloaded) {
 		t.Errorf("two large bodies at once: %v, want OVERLOADED", err)
 	}
 	next.End()
-	party, r := b.Begin(httptest.NewRecorder(), httptest.NewRequest("POST", "/", bytes.NewReader(make([]byte, step+1))), false)
+	party, r := b.Begin(httptest.NewRecorder(), httptest.NewRequest("POST", "/", bytes.NewReader(make([]byte, step+1))), "", false)
 	if _, err := io.ReadAll(r.Body); err != nil {
 		t.Errorf("a party waits for strangers: %v", err)
 	}
@@ -99,7 +99,7 @@ func TestLargeBodiesTakeTurns(t *testing.T) {
 func TestTurnsEnd(t *testing.T) {
 	b := New()
 	b.turns = semaphore.NewWeighted(1)
-	call, r := b.Begin(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), false)
+	call, r := b.Begin(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), "", false)
 	for range 2 { // the second time it has one
 		if err := Turn(r.Context()); err != nil {
 			t.Fatal(err)
@@ -121,7 +121,7 @@ func TestSlowSendersAreCut(t *testing.T) {
 	b.stepTime = 100 * time.Millisecond
 	got := make(chan error, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		call, r := b.Begin(w, r, true)
+		call, r := b.Begin(w, r, "", true)
 		defer call.End()
 		_, err := io.ReadAll(r.Body)
 		if err == nil && r.URL.Path == "/long" {
@@ -175,41 +175,11 @@ func TestSlowSendersAreCut(t *testing.T) {
 	}
 }
 
-// What is being sent is bounded, whoever reads it slowly; the end of a call gives
-// its bytes back, and a small answer takes none.
-func TestBytesOfLargeAnswersAreBounded(t *testing.T) {
-	b := New()
-	b.answers = semaphore.NewWeighted(3 * step)
-	first, r := b.Begin(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), false)
-	for _, bytes := range []int{2 * step, 2*step + 1, step + 1} { // an estimate, and then what it is
-		if err := Answer(r.Context(), bytes); err != nil {
-			t.Fatal(err)
-		}
-	}
-	second, other := b.Begin(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), false)
-	defer second.End()
-	if err := Answer(other.Context(), step+1); !problem.Is(err, problem.Overloaded) {
-		t.Errorf("more than the bound: %v, want OVERLOADED", err)
-	}
-	if err := Answer(other.Context(), step); err != nil {
-		t.Errorf("a small answer: %v", err)
-	}
-	first.Written()
-	if b.answers.TryAcquire(step) {
-		t.Error("the bytes are given back before they are sent")
-	}
-	first.End()
-	first.End()
-	if err := Answer(other.Context(), 3*step); err != nil {
-		t.Errorf("after the end of the other call: %v", err)
-	}
-}
-
 // A call that waits for others holds neither a turn nor the bytes of its body.
 func TestWaitHoldsNothing(t *testing.T) {
 	b := New()
 	b.turns, b.known.small, b.known.large = semaphore.NewWeighted(1), semaphore.NewWeighted(2*step), semaphore.NewWeighted(2*step)
-	call, r := b.Begin(httptest.NewRecorder(), httptest.NewRequest("POST", "/", bytes.NewReader(make([]byte, 2*step))), false)
+	call, r := b.Begin(httptest.NewRecorder(), httptest.NewRequest("POST", "/", bytes.NewReader(make([]byte, 2*step))), "", false)
 	defer call.End()
 	if _, err := io.ReadAll(r.Body); err != nil {
 		t.Fatal(err)
