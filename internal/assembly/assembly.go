@@ -128,8 +128,9 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 }
 
 // ServeWaits wakes the calls of this process that wait for a deal, until stop is
-// called.
-func (p *Parts) ServeWaits() (stop func()) {
+// called. They are bounded by its connections, see waiting.Hub.Bound.
+func (p *Parts) ServeWaits(connections int) (stop func()) {
+	p.Waits.Bound(connections)
 	ctx, cancel := context.WithCancel(context.Background())
 	var loops sync.WaitGroup
 	loops.Go(func() { p.Waits.Run(ctx) })

@@ -33,8 +33,10 @@ const (
 	betweenTwo  = 10 * time.Millisecond // looks: under load one serves more deals
 	lookTimeout = 5 * time.Second
 
-	maxCalls   = 6_000 // of a process, about 30 kB each; FAIRPACT_MAX_CONNECTIONS leaves others room by default
-	maxNetwork = 2_000 // of one client network
+	// Connections is the default of FAIRPACT_MAX_CONNECTIONS. Of the connections of a
+	// process three quarters may wait, about 30 kB each, and of one client network a
+	// quarter: the rest is for other calls.
+	Connections = 8192
 )
 
 // Hub holds the calls of a process that wait. It is safe for concurrent use.
@@ -43,6 +45,8 @@ type Hub struct {
 	announce  func(dealID string)
 	logger    *slog.Logger
 	connected atomic.Bool
+
+	maxCalls, maxNetwork int
 
 	mu       sync.Mutex
 	deals    map[string]map[*Call]struct{}
@@ -54,15 +58,26 @@ type Hub struct {
 	end      func()
 }
 
-// New makes a hub. read is store.Marks; announce tells the other replicas of a
+// New makes a hub for a process that serves Connections. read is store.Marks; announce tells the other replicas of a
 // change and does not block; nil: there are no others.
 func New(read func(context.Context, []string) ([]store.Marked, error), announce func(dealID string), logger *slog.Logger) *Hub {
 	ended := make(chan struct{})
-	return &Hub{
+	h := &Hub{
 		read: read, announce: announce, logger: logger,
 		deals: map[string]map[*Call]struct{}{}, networks: map[string]int{}, touched: map[string]struct{}{},
 		look: make(chan struct{}, 1), ended: ended, end: sync.OnceFunc(func() { close(ended) }),
 	}
+	h.Bound(Connections)
+	return h
+}
+
+// Bound lets as many calls wait as a process may that serves that many
+// connections; 0: as many as one that serves Connections. Call it before Join.
+func (h *Hub) Bound(connections int) {
+	if connections <= 0 {
+		connections = Connections
+	}
+	h.maxCalls, h.maxNetwork = max(1, connections/4*3), max(1, connections/4)
 }
 
 // Changed says that this process has changed a deal. It does not block.
@@ -199,9 +214,9 @@ func (h *Hub) Join(dealID, network string) (*Call, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case h.networks[network] >= maxNetwork:
-		return nil, problem.New(problem.RateLimited, "%d calls from your network wait at this replica already; send the same request again in a few seconds, or without a wait", maxNetwork).After(5)
-	case h.calls >= maxCalls:
+	case h.networks[network] >= h.maxNetwork:
+		return nil, problem.New(problem.RateLimited, "%d calls from your network wait at this replica already; send the same request again in a few seconds, or without a wait", h.maxNetwork).After(5)
+	case h.calls >= h.maxCalls:
 		return nil, problem.New(problem.Overloaded, "too many calls wait at this replica; send the same request again in a few seconds, or without a wait").After(5)
 	}
 	c := &Call{hub: h, dealID: dealID, network: network, changed: make(chan struct{}, 1)}

@@ -286,6 +286,8 @@ func TestLeave(t *testing.T) {
 
 func TestCallsAreBounded(t *testing.T) {
 	h := New((&deals{}).read, nil, slog.New(slog.DiscardHandler))
+	const connections = 80
+	h.Bound(connections)
 	var calls []*Call
 	join := func(network string) error {
 		c, err := h.Join("d_1", network)
@@ -294,7 +296,7 @@ func TestCallsAreBounded(t *testing.T) {
 		}
 		return err
 	}
-	for range maxNetwork {
+	for range connections / 4 {
 		if err := join("one"); err != nil {
 			t.Fatal(err)
 		}
@@ -302,7 +304,7 @@ func TestCallsAreBounded(t *testing.T) {
 	if err := join("one"); !problem.Is(err, problem.RateLimited) || problem.From(err).RetryAfter <= 0 {
 		t.Errorf("over the bound of a network: %v", err)
 	}
-	for i := len(calls); i < maxCalls; i++ {
+	for i := len(calls); i < connections/4*3; i++ {
 		if err := join(fmt.Sprint(i)); err != nil {
 			t.Fatal(err)
 		}

@@ -29,7 +29,7 @@ type config struct {
 	PublicHosts    []string      `env:"FAIRPACT_PUBLIC_HOSTS" sep:"," help:"Host names, beside loopback, under which /mcp is served, e.g. fairpact.example.com."`
 	KeysPerMinute  int           `env:"FAIRPACT_KEYS_PER_MINUTE" default:"120" help:"API keys a minute for one client address; 0: no limit."`
 	UnitsPerMinute int           `env:"FAIRPACT_DEAL_UNITS_PER_MINUTE" default:"1200" help:"What one API key may create: a deal costs 1, and 1 for each 100 parties and each 10 KiB; 0: no limit."`
-	MaxConnections int           `env:"FAIRPACT_MAX_CONNECTIONS" default:"8192" help:"Open connections of the public port, of which one address that is no trusted proxy may hold half; 0: no limit."`
+	MaxConnections int           `env:"FAIRPACT_MAX_CONNECTIONS" default:"8192" help:"Open connections of the public port, of which one address that is no trusted proxy may hold half; three quarters may wait for a change, one quarter from one address. 0: no limit, and waits as with 8192."`
 	DrainDelay     time.Duration `env:"FAIRPACT_DRAIN_DELAY" default:"0s" help:"After SIGTERM, not ready any more: how long to serve on, so that load balancers take note."`
 }
 
@@ -53,7 +53,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		return err
 	}
 	defer parts.Close()
-	defer parts.ServeWaits()()
+	defer parts.ServeWaits(c.MaxConnections)()
 	status := func() httpapi.Status {
 		s := httpapi.Status{
 			Status: "ok", Service: "fairpact", Version: version.String(),
