@@ -142,7 +142,10 @@ var faults = []fault{
 		return func() { s.must(held.Rollback(s.t.Context())) }
 	}},
 	{alert: "FairpactDrawsWait", what: "no relay answers", env: []string{"FAIRPACT_BEACON_RELAYS=" + nowhere}, also: map[string]string{"FairpactBeaconFailing": "it is why draws wait"}, do: undrawn(10 * time.Minute)},
-	{alert: "FairpactWorkerBlind", what: "Postgres is down", do: func(s *site) func() {
+	{alert: "FairpactWorkerBlind", what: "Postgres is down", also: map[string]string{
+		"FairpactErrorBudgetFast": "no other call dilutes those of the processes for the tree head, if the outage lasts",
+		"FairpactErrorBudgetSlow": "no other call dilutes those of the processes for the tree head, if the outage lasts",
+	}, do: func(s *site) func() {
 		s.must(s.stack.Postgres().Stop())
 		return func() { s.must(s.stack.Postgres().Restart(s.t.Context())) }
 	}},

@@ -19,7 +19,7 @@ var emptyWhenWell = []string{`status=~"5.."`}
 // A deployment that is well, under a light load, has no alert, and a series for
 // everything that an alert or the dashboard asks for.
 func healthy(t *testing.T, p *prometheus, rules []alertRule) {
-	s := siteOf(t, p, fault{alert: "none", what: "all is well", env: []string{guardBeside}})
+	s := siteOf(t, p, fault{alert: "none", what: "all is well", env: []string{guardBeside}, witnesses: 2})
 	stop := s.load(2)
 	d, inTime := s.c.Nonces(s.stack.Chain(), e2e.After(time.Hour), e2e.After(2*time.Hour))
 	if !inTime {
