@@ -1,29 +1,35 @@
 package escrow_test
 
 import (
+	"context"
 	"log/slog"
+	"slices"
 	"testing"
 
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
+// bounding is a replica that bounds the units of what an API key has open.
+func (h *house) bounding(most int) *escrow.Service {
+	return escrow.New(h.store, h.secret, h.pen, h.keys, h.log, h.well, escrow.Options{EntropyWindow: window, OpenUnits: most}, slog.New(slog.DiscardHandler))
+}
+
+// declared is a deal of so many parties.
+func (h *house) declared(now int64, parties int) escrow.Declared {
+	return escrow.Declared{Algorithm: "random.v1", Params: map[string]any{"beacon_round": h.well.Chain().RoundAt(now+7200) + 9},
+		Mode: "sealed", Retention: "standard", CommitDeadline: now + 3600, RevealDeadline: now + 7200, Labels: slices.Repeat([]string{"a"}, parties)}
+}
+
 // What one API key has open is bounded, on all replicas together, and what has
 // ended makes room.
 func TestOpenDealsOfOneKeyAreBounded(t *testing.T) {
 	const most = 32
 	h := newHouse(t)
-	replica := func() *escrow.Service {
-		return escrow.New(h.store, h.secret, h.pen, h.keys, h.log, h.well, escrow.Options{EntropyWindow: window, OpenUnits: most}, slog.New(slog.DiscardHandler))
-	}
+	replica := func() *escrow.Service { return h.bounding(most) }
 	now := h.now(t)
 	create := func(on *escrow.Service, key string, parties int) answer[escrow.Created] {
-		d := escrow.Declared{Algorithm: "random.v1", Params: map[string]any{"beacon_round": h.well.Chain().RoundAt(now+7200) + 9},
-			Mode: "sealed", Retention: "standard", CommitDeadline: now + 3600, RevealDeadline: now + 7200, Labels: make([]string, parties)}
-		for i := range d.Labels {
-			d.Labels[i] = "a"
-		}
-		return of(on.Create(t.Context(), of(on.Authenticate(t.Context(), key)).ok(t), d, nil))
+		return of(on.Create(t.Context(), of(on.Authenticate(t.Context(), key)).ok(t), h.declared(now, parties), nil))
 	}
 	one, other := replica(), replica()
 	greedy, frugal := of(one.CreateKey(t.Context(), nil)).ok(t).APIKey, of(one.CreateKey(t.Context(), nil)).ok(t).APIKey
@@ -55,4 +61,33 @@ func TestOpenDealsOfOneKeyAreBounded(t *testing.T) {
 	if made != most {
 		t.Errorf("a replica that counts anew lets the key have %d deals, want %d", made, most)
 	}
+}
+
+// A count does not see the deals whose creation is under way; they are charged all
+// the same.
+func TestOpenDealsUnderWayAreCounted(t *testing.T) {
+	const most = 4 // so few that each creation counts anew
+	h := newHouse(t)
+	on, deal := h.bounding(most), h.declared(h.now(t), 2)
+	key := of(on.CreateKey(t.Context(), nil)).ok(t).APIKey
+	owner := of(on.Authenticate(t.Context(), key)).ok(t)
+
+	lock := of(h.sql.Begin(t.Context())).ok(t)
+	defer lock.Rollback(context.Background())
+	_ = of(lock.Exec(t.Context(), "LOCK TABLE deals IN SHARE ROW EXCLUSIVE MODE")).ok(t)
+	answers := make(chan answer[escrow.Created], most+1)
+	for range most + 1 {
+		go func() { answers <- of(on.Create(t.Context(), owner, deal, nil)) }()
+	}
+	(<-answers).refused(t, problem.RateLimited) // while all others are under way
+	check(t, lock.Rollback(t.Context()))
+	for range most {
+		(<-answers).ok(t)
+	}
+	// What is under way no more is not charged twice.
+	h.exec(t, "UPDATE deals SET phase = 'CANCELLED' WHERE deal_id = (SELECT min(deal_id) FROM deals)")
+	later := h.bounding(most)
+	owner = of(later.Authenticate(t.Context(), key)).ok(t)
+	_ = of(later.Create(t.Context(), owner, deal, nil)).ok(t)
+	of(later.Create(t.Context(), owner, deal, nil)).refused(t, problem.RateLimited)
 }

@@ -72,9 +72,11 @@ func (s *Service) Create(ctx context.Context, p Principal, r Declared, rec *idem
 	if err != nil {
 		return Created{}, err
 	}
-	if err := s.charge(ctx, p, r.Units()); err != nil {
+	settled, err := s.charge(ctx, p, r.Units())
+	if err != nil {
 		return Created{}, err
 	}
+	defer settled()
 	made := Created{declaration.DealID, deal.Open, make([]Invite, len(r.Labels)), strings.Join(warnings, ". ")}
 	hashes := make([][]byte, len(r.Labels))
 	for i, label := range r.Labels {
