@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
-	_ "github.com/jackc/pgx/v5/stdlib" // goose runs over database/sql
+	"github.com/jackc/pgx/v5/stdlib" // goose runs over database/sql
 	"github.com/pressly/goose/v3"
 
 	"github.com/fairpact/fairpact/internal/telemetry"
@@ -28,6 +28,8 @@ var (
 	sessionSettingsSQL string
 	//go:embed sql/try_lock_migrations.sql
 	tryLockMigrationsSQL string
+	//go:embed sql/no_timeouts.sql
+	noTimeoutsSQL string
 )
 
 // Open connects a pool of at most maxConns connections (0: as the URL says). A
@@ -159,10 +161,14 @@ func NewSchema(name string, embedded embed.FS) Schema {
 // Migrate brings the schema up to the newest migration. It may be run again,
 // and by several processes at once.
 func (s Schema) Migrate(ctx context.Context, databaseURL string) error {
-	db, err := sql.Open("pgx", databaseURL)
+	config, err := pgx.ParseConfig(databaseURL)
 	if err != nil {
 		return errors.New("DATABASE_URL is not a Postgres URL (its text is not shown, it may hold a password)")
 	}
+	db := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, noTimeoutsSQL)
+		return err
+	}))
 	defer db.Close()
 
 	// The lock lives in its own session and ends with it.

@@ -3,7 +3,9 @@ package database_test
 import (
 	"os"
 	"strings"
+	"sync"
 	"testing"
+	"testing/fstest"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -64,6 +66,27 @@ func TestIsolation(t *testing.T) {
 	if err := open(t, url).SendBatch(t.Context(), batch).Close(); err != nil || got != "read committed" {
 		t.Errorf("a batch runs under %s (%v), want read committed", got, err)
 	}
+}
+
+// A migration may take as long as it takes, and the session that holds the lock of
+// the migrations idles meanwhile, whatever is set for the role.
+func TestMigrationsHaveNoTimeouts(t *testing.T) {
+	url := servertest.Postgres(t)
+	for _, setting := range []string{"statement_timeout", "lock_timeout", "idle_session_timeout", "idle_in_transaction_session_timeout"} {
+		if _, err := open(t, url).Exec(t.Context(), "DO $$ BEGIN EXECUTE format('ALTER ROLE %I IN DATABASE %I SET "+setting+" = ''1s''', current_user, current_database()); END $$"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slow := database.Schema{Name: "slow", Migrations: fstest.MapFS{"00001_slow.sql": {Data: []byte("-- +goose Up\nSELECT pg_sleep(1.5);\n")}}}
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(func() {
+			if err := slow.Migrate(t.Context(), url); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	both.Wait()
 }
 
 // A URL that does not parse, or leads nowhere, never shows its password.
