@@ -33,7 +33,7 @@ type FsckReport struct {
 }
 
 const (
-	fsckPage    = 1 << 16 // leaves that are read at once
+	fsckPage    = 1 << 16 // leaves, or tags, that are read at once
 	maxFindings = 100
 )
 
@@ -41,21 +41,28 @@ const (
 // each other: it computes the tree from the leaves, and compares with it the
 // stored nodes, the committed head, and every published head and checkpoint,
 // with their digests and signatures. It ends at a leaf that is missing: the error
-// is then ErrInconsistent. Memory does not grow with the log.
+// is then ErrInconsistent. Memory grows by one bit for each leaf.
 func Fsck(ctx context.Context, pool *pgxpool.Pool, o FsckOptions) (FsckReport, error) {
 	f := fsck{ctx: ctx, FsckOptions: o, at: emptyState, report: FsckReport{Findings: []Finding{}}}
 	if err := schema.Current(ctx, pool); err != nil {
 		return f.report, err
 	}
-	err := pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		// A page of a large log may take longer than a statement of a service may.
-		if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = 0"); err != nil {
-			return err
-		}
+	err := patiently(ctx, pool, func(tx pgx.Tx) error {
 		f.tx = tx
 		return f.run()
 	})
 	return f.report, fromDatabase(err)
+}
+
+// patiently reads the tables as they stand at one moment. A statement that reads
+// much of a large log may take longer than one of a service may.
+func patiently(ctx context.Context, pool *pgxpool.Pool, read func(pgx.Tx) error) error {
+	return pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = 0"); err != nil {
+			return err
+		}
+		return read(tx)
+	})
 }
 
 type fsck struct {
@@ -107,14 +114,54 @@ func (f *fsck) run() error {
 		case first == nil:
 		case table == "nodes":
 			f.find(table, "there are %d, and a tree of %d leaves has %d", *first, committed.size, nodes)
-		case table == "tags of one leaf":
-			f.find(fmt.Sprint("leaf ", *first), "it has two tags")
 		default:
-			f.find(table, "one is of %d, beyond the committed size %d", *first, committed.size)
+			f.find(table, beyond, *first, committed.size)
 		}
 		return nil
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	return f.tags()
+}
+
+const beyond = "one is of %d, beyond the committed size %d"
+
+// tags finds leaves with two tags, and tags of no leaf that was read.
+func (f *fsck) tags() error {
+	tagged := make([]byte, f.at.size/8+1) // a bit of each leaf
+	last, first := []byte{}, int64(-1)
+	for {
+		rows, err := f.tx.Query(f.ctx, sqlFsckTags, last, fsckPage)
+		if err != nil {
+			return err
+		}
+		read, leaf := 0, int64(0)
+		_, err = pgx.ForEachRow(rows, []any{&last, &leaf}, func() error {
+			read++
+			switch {
+			case leaf < 0 || leaf >= f.at.size:
+				if first < 0 || leaf < first {
+					first = leaf
+				}
+			case tagged[leaf/8]&(1<<(leaf%8)) != 0:
+				f.find(fmt.Sprint("leaf ", leaf), "it has two tags")
+			default:
+				tagged[leaf/8] |= 1 << (leaf % 8)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if read < fsckPage {
+			break
+		}
+	}
+	if first >= 0 {
+		f.find("tags", beyond, first, f.at.size)
+	}
+	return nil
 }
 
 // page reads the leaves up to a size and compares what they complete.

@@ -1,10 +1,13 @@
 package translog
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairpact/fairpact/internal/database"
 )
@@ -40,8 +43,10 @@ func TestFsckNamesChangedRows(t *testing.T) {
 		"the committed root": {flip("log_head", "root", "singleton"), "", []string{"the committed head"}},
 		"a tag beyond":       {"INSERT INTO translog.tags VALUES (sha256('x'), 70000)", "DELETE FROM translog.tags WHERE leaf_index = 70000", []string{"tags"}},
 		"two tags":           {"INSERT INTO translog.tags VALUES (sha256('x'), 5), (sha256('y'), 5)", "DELETE FROM translog.tags WHERE tag IN (sha256('x'), sha256('y'))", []string{"leaf 5"}},
-		"a head beyond":      {"INSERT INTO translog.tree_heads VALUES (70001, sha256('x'), sha256('x'), 'x')", "DELETE FROM translog.tree_heads WHERE tree_size = 70001", []string{"tree_heads"}},
-		"a node too many":    {"INSERT INTO translog.nodes VALUES (8, 273, sha256('x'))", "DELETE FROM translog.nodes WHERE level = 8 AND node_index = 273", []string{"nodes"}},
+		"two tags, pages apart": {"INSERT INTO translog.tags SELECT sha256(i::text::bytea), i FROM generate_series(6, 69999) i UNION SELECT decode(repeat(digits, 32), 'hex'), 5 FROM (VALUES ('00'), ('ff')) AS tag (digits)",
+			"DELETE FROM translog.tags", []string{"leaf 5"}},
+		"a head beyond":   {"INSERT INTO translog.tree_heads VALUES (70001, sha256('x'), sha256('x'), 'x')", "DELETE FROM translog.tree_heads WHERE tree_size = 70001", []string{"tree_heads"}},
+		"a node too many": {"INSERT INTO translog.nodes VALUES (8, 273, sha256('x'))", "DELETE FROM translog.nodes WHERE level = 8 AND node_index = 273", []string{"nodes"}},
 	} {
 		asOwner(t, d, c.change)
 		report, err := Fsck(t.Context(), d.pool, options)
@@ -70,32 +75,37 @@ func TestFsckNamesChangedRows(t *testing.T) {
 	}
 }
 
-// A statement of Fsck may take longer than one of a service may.
-func TestFsckHasNoStatementTimeout(t *testing.T) {
+// What reads the whole log may take longer than a statement of a service may.
+func TestReadingTheWholeLogHasNoTimeout(t *testing.T) {
 	t.Parallel()
-	d := newDeployment(t)
-	l := d.open(t, d.pool, nil)
-	d.mustAppend(t, l, 0)
-	l.Close()
-	pool, err := database.Open(t.Context(), d.url, 1)
-	check(t, err)
-	t.Cleanup(pool.Close)
-	check(t, second(pool.Exec(t.Context(), "SET statement_timeout = '1s'")))
-	tx, err := d.pool.Begin(t.Context())
-	check(t, err)
-	check(t, second(tx.Exec(t.Context(), "LOCK TABLE translog.leaves IN ACCESS EXCLUSIVE MODE")))
-	done := make(chan error, 1)
-	go func() {
-		_, err := Fsck(t.Context(), pool, FsckOptions{})
-		done <- err
-	}()
-	waited := false // for the table, and longer than the timeout
-	eventually(t, "it waits or ends", func() bool {
-		check(t, tx.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'translog.leaves'::regclass AND clock_timestamp() - waitstart > interval '1500 milliseconds')").Scan(&waited))
-		return waited || len(done) > 0
-	})
-	check(t, tx.Rollback(t.Context()))
-	if err := <-done; err != nil || !waited {
-		t.Errorf("it waited for the table: %v, and ended with %v", waited, err)
+	for name, read := range map[string]func(context.Context, *pgxpool.Pool) error{
+		"Fsck":     func(ctx context.Context, pool *pgxpool.Pool) error { return second(Fsck(ctx, pool, FsckOptions{})) },
+		"Untagged": func(ctx context.Context, pool *pgxpool.Pool) error { return second(Untagged(ctx, pool)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDeployment(t)
+			l := d.open(t, d.pool, nil)
+			d.mustAppend(t, l, 0)
+			l.Close()
+			pool, err := database.Open(t.Context(), d.url, 1)
+			check(t, err)
+			t.Cleanup(pool.Close)
+			check(t, second(pool.Exec(t.Context(), "SET statement_timeout = '1s'")))
+			tx, err := d.pool.Begin(t.Context())
+			check(t, err)
+			check(t, second(tx.Exec(t.Context(), "LOCK TABLE translog.leaves IN ACCESS EXCLUSIVE MODE")))
+			done := make(chan error, 1)
+			go func() { done <- read(t.Context(), pool) }()
+			waited := false // for the table, and longer than the timeout
+			eventually(t, "it waits or ends", func() bool {
+				check(t, tx.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'translog.leaves'::regclass AND clock_timestamp() - waitstart > interval '1500 milliseconds')").Scan(&waited))
+				return waited || len(done) > 0
+			})
+			check(t, tx.Rollback(t.Context()))
+			if err := <-done; err != nil || !waited {
+				t.Errorf("it waited for the table: %v, and ended with %v", waited, err)
+			}
+		})
 	}
 }

@@ -40,6 +40,7 @@ var (
 	sqlFsckHeads           = statement("fsck_heads")
 	sqlFsckCheckpoints     = statement("fsck_checkpoints")
 	sqlFsckBeyond          = statement("fsck_beyond")
+	sqlFsckTags            = statement("fsck_tags")
 	sqlLeavesBetween       = statement("leaves_between")
 	sqlNodesBetween        = statement("nodes_between")
 	sqlDueCheckpoint       = statement("due_checkpoint")

@@ -17,11 +17,15 @@ type TaggedLeaf struct {
 // Untagged returns the indexes of the leaves without a tag, in order: those that a
 // release without tags appended.
 func Untagged(ctx context.Context, pool *pgxpool.Pool) ([]int64, error) {
-	rows, err := pool.Query(ctx, sqlUntagged)
-	if err != nil {
-		return nil, fromDatabase(err)
-	}
-	indexes, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	var indexes []int64
+	err := patiently(ctx, pool, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, sqlUntagged)
+		if err != nil {
+			return err
+		}
+		indexes, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+		return err
+	})
 	return indexes, fromDatabase(err)
 }
 
