@@ -3,6 +3,9 @@
 package signing
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +16,25 @@ func TestPKCS11Conforms(t *testing.T) {
 	s := kmstest.StartSoftHSM(t)
 	s.Import(t, "deployment", "01", newP256(t))
 	conformance(t, s.URI("id=%01;type=private"), false)
+}
+
+func TestPKCS11LogKeyConforms(t *testing.T) {
+	s := kmstest.StartSoftHSM(t)
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Import(t, "log", "01", private)
+	s.Import(t, "deployment", "02", newP256(t))
+	if key := logKeyConforms(t, s.URI("object=log")); !key.Public().Equal(private.Public()) {
+		t.Errorf("the token holds %x, and %x was imported", key.Public(), private.Public())
+	}
+	if _, err := OpenLogKey(t.Context(), s.URI("object=deployment")); err == nil || !strings.Contains(err.Error(), "a log key is an Ed25519 key") {
+		t.Errorf("a P-256 key: %v", err)
+	}
+	if _, err := Open(t.Context(), s.URI("object=log")); err == nil || !strings.Contains(err.Error(), "es256 needs ") {
+		t.Errorf("a log key as deployment key: %v", err)
+	}
 }
 
 // A token that goes away and comes back is used again, with no restart: every

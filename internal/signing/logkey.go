@@ -10,7 +10,11 @@ import (
 	"math/big"
 	"strings"
 
+	"github.com/fairpact/fairpact/internal/signing/awskms"
 	"github.com/fairpact/fairpact/internal/signing/file"
+	"github.com/fairpact/fairpact/internal/signing/gcpkms"
+	"github.com/fairpact/fairpact/internal/signing/pkcs11"
+	"github.com/fairpact/fairpact/internal/signing/transient"
 )
 
 // LogKey is an open Ed25519 key, with which a log signs its checkpoints beside
@@ -19,6 +23,7 @@ type LogKey struct {
 	provider logProvider
 	public   ed25519.PublicKey
 	custody  string
+	turn     chan struct{} // held while the provider signs
 }
 
 // logProvider is Provider for an Ed25519 key, which signs a message and not a
@@ -29,10 +34,11 @@ type logProvider interface {
 	Close() error
 }
 
-const logKeyURIs = "file://PATH (an Ed25519 private key in PEM, PKCS#8) or dev://PATH (a development key, made at first use)"
+const logKeyURIs = "gcpkms://projects/…/cryptoKeyVersions/N (Google Cloud KMS), awskms:///ARN (AWS KMS), pkcs11:… (an HSM), file://PATH (an Ed25519 private key in PEM, PKCS#8) or dev://PATH (a development key, made at first use)"
 
 // OpenLogKey returns the key that a URI names, after it has signed once:
 //
+//	gcpkms:, awskms:, pkcs11:   an Ed25519 key, by a URI as of Open
 //	file://PATH   an Ed25519 private key in PEM, PKCS#8, readable by its owner alone
 //	dev://PATH    a development key, made at first use
 func OpenLogKey(ctx context.Context, uri string) (*LogKey, error) {
@@ -40,23 +46,32 @@ func OpenLogKey(ctx context.Context, uri string) (*LogKey, error) {
 	var p logProvider
 	var err error
 	switch scheme {
+	case "gcpkms":
+		p, err = gcpkms.OpenEd25519(ctx, rest)
+	case "awskms":
+		p, err = awskms.OpenEd25519(ctx, rest)
+	case "pkcs11":
+		p, err = pkcs11.OpenEd25519(ctx, rest)
 	case "file":
 		p, err = file.OpenEd25519(ctx, rest)
 	case "dev":
 		p, err = file.OpenDevEd25519(ctx, rest)
-	case "gcpkms", "awskms", "pkcs11":
-		return nil, fmt.Errorf("a log key cannot be in %s yet: use %s", scheme, logKeyURIs)
 	default:
 		return nil, errors.New("the log key is not a known URI: use " + logKeyURIs)
 	}
 	if err != nil {
 		return nil, err
 	}
-	k := &LogKey{provider: p}
-	if k.public, k.custody, err = p.Key(ctx); err == nil {
-		_, err = k.Sign(ctx, trial[:])
-	}
+	k := &LogKey{provider: p, turn: make(chan struct{}, 1)}
+	k.public, err = retry(ctx, defaultLimits.tries, transient.Is, func() (public ed25519.PublicKey, err error) {
+		public, k.custody, err = p.Key(ctx)
+		return public, err
+	})
 	if err != nil {
+		_ = p.Close()
+		return nil, err
+	}
+	if _, err = k.Sign(ctx, trial[:]); err != nil {
 		_ = p.Close()
 		return nil, fmt.Errorf("the log key was found but does not sign: %w", err)
 	}
@@ -73,11 +88,37 @@ func (k *LogKey) Custody() string { return k.custody }
 func (k *LogKey) Sign(ctx context.Context, message []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, defaultLimits.deadline)
 	defer cancel()
-	signature, err := k.provider.Sign(ctx, message)
-	if err == nil && !ed25519.Verify(k.public, message, signature) {
-		err = errors.New("its signature does not verify under its public key")
+	return retry(ctx, defaultLimits.tries, transient.Is, func() ([]byte, error) { return k.signOnce(ctx, message) })
+}
+
+// signOnce leaves a provider that heeds no context to itself when ctx ends. It
+// calls none again before that has answered.
+func (k *LogKey) signOnce(ctx context.Context, message []byte) ([]byte, error) {
+	select {
+	case k.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("an earlier signature is still under way: %w", ctx.Err())
 	}
-	return signature, err
+	done := make(chan struct{})
+	var made []byte
+	var failed error
+	go func() {
+		defer func() { <-k.turn }()
+		defer close(done)
+		made, failed = k.provider.Sign(ctx, message)
+	}()
+	select {
+	case <-ctx.Done():
+		return nil, fmt.Errorf("no answer: %w", ctx.Err())
+	case <-done:
+	}
+	switch {
+	case failed != nil:
+		return nil, failed
+	case !ed25519.Verify(k.public, message, made):
+		return nil, errors.New("its signature does not verify under its public key")
+	}
+	return made, nil
 }
 
 // Close releases what the key holds.

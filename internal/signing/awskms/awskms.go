@@ -108,6 +108,20 @@ func (n noCredentials) Unwrap() error { return n.error }
 
 // Key reads the public key, and refuses a key that cannot sign by ECDSA_SHA_256.
 func (p *Provider) Key(ctx context.Context) (*ecdsa.PublicKey, string, error) {
+	parsed, custody, err := p.read(ctx, "es256", types.KeySpecEccNistP256, types.SigningAlgorithmSpecEcdsaSha256)
+	if err != nil {
+		return nil, "", err
+	}
+	key, ok := parsed.(*ecdsa.PublicKey)
+	if !ok {
+		return nil, "", errors.New("AWS KMS: the public key is not an elliptic curve one: es256 needs P-256")
+	}
+	return key, custody, nil
+}
+
+// read reads the public key, and refuses a key of another spec or algorithm than its
+// purpose needs.
+func (p *Provider) read(ctx context.Context, purpose string, spec types.KeySpec, algorithm types.SigningAlgorithmSpec) (public any, custody string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	named := p.named.key
@@ -115,47 +129,42 @@ func (p *Provider) Key(ctx context.Context) (*ecdsa.PublicKey, string, error) {
 	if err != nil {
 		return nil, "", explain(named+" in "+p.named.region, "kms:GetPublicKey", err)
 	}
-	const make = "make one with aws kms create-key --key-spec ECC_NIST_P256 --key-usage SIGN_VERIFY"
+	make := fmt.Sprintf("make one with aws kms create-key --key-spec %s --key-usage SIGN_VERIFY", spec)
 	arn := aws.ToString(answer.KeyId)
 	switch {
 	case arn != named && (p.named.isARN || !keyARN.MatchString(arn) || !strings.HasSuffix(arn, ":key/"+named)):
 		return nil, "", transient.Error(fmt.Errorf("AWS KMS returned the public key of %q and not of %q", arn, named))
 	case answer.KeyUsage != types.KeyUsageTypeSignVerify:
 		return nil, "", fmt.Errorf("AWS KMS: the key %s is for %s and not for SIGN_VERIFY; %s", named, answer.KeyUsage, make)
-	case answer.KeySpec != types.KeySpecEccNistP256:
-		return nil, "", fmt.Errorf("AWS KMS: the key %s is of spec %s and es256 needs ECC_NIST_P256; %s", named, answer.KeySpec, make)
-	case !slices.Contains(answer.SigningAlgorithms, types.SigningAlgorithmSpecEcdsaSha256):
-		return nil, "", fmt.Errorf("AWS KMS: the key %s does not sign by ECDSA_SHA_256 (only %v); %s", named, answer.SigningAlgorithms, make)
+	case answer.KeySpec != spec:
+		return nil, "", fmt.Errorf("AWS KMS: the key %s is of spec %s and %s needs %s; %s", named, answer.KeySpec, purpose, spec, make)
+	case !slices.Contains(answer.SigningAlgorithms, algorithm):
+		return nil, "", fmt.Errorf("AWS KMS: the key %s does not sign by %s (only %v); %s", named, algorithm, answer.SigningAlgorithms, make)
 	}
 	parsed, err := x509.ParsePKIXPublicKey(answer.PublicKey)
 	if err != nil {
 		return nil, "", transient.Error(fmt.Errorf("AWS KMS: the public key of %s does not parse: %w", named, err))
 	}
-	key, ok := parsed.(*ecdsa.PublicKey)
-	if !ok {
-		return nil, "", errors.New("AWS KMS: the public key is not an elliptic curve one: es256 needs P-256")
-	}
 	p.arn = arn
-	return key, "AWS KMS, key …" + arn[strings.LastIndex(arn, "/"):] + " in " + strings.Split(arn, ":")[3], nil
+	return parsed, "AWS KMS, key …" + arn[strings.LastIndex(arn, "/"):] + " in " + strings.Split(arn, ":")[3], nil
 }
 
-// Sign sends the digest, not the message, and checks that this very key signed.
-// AWS sends no checksums: any other damage shows when Signer verifies the
-// signature.
+// Sign sends the digest, not the message.
 func (p *Provider) Sign(ctx context.Context, digest [32]byte) ([]byte, error) {
-	answer, err := p.client.Sign(ctx, &kms.SignInput{
-		KeyId:            &p.arn,
-		Message:          digest[:],
-		MessageType:      types.MessageTypeDigest,
-		SigningAlgorithm: types.SigningAlgorithmSpecEcdsaSha256,
-	})
+	return p.sign(ctx, digest[:], types.MessageTypeDigest, types.SigningAlgorithmSpecEcdsaSha256)
+}
+
+// sign checks that this very key signed. AWS sends no checksums: any other damage
+// shows when the signature is verified.
+func (p *Provider) sign(ctx context.Context, message []byte, kind types.MessageType, algorithm types.SigningAlgorithmSpec) ([]byte, error) {
+	answer, err := p.client.Sign(ctx, &kms.SignInput{KeyId: &p.arn, Message: message, MessageType: kind, SigningAlgorithm: algorithm})
 	switch {
 	case err != nil:
 		return nil, explain(p.arn, "kms:Sign", err)
 	case aws.ToString(answer.KeyId) != p.arn:
 		return nil, transient.Error(fmt.Errorf("AWS KMS signed with %q and not with %q", aws.ToString(answer.KeyId), p.arn))
-	case answer.SigningAlgorithm != types.SigningAlgorithmSpecEcdsaSha256:
-		return nil, transient.Error(fmt.Errorf("AWS KMS signed by %q and not by ECDSA_SHA_256", answer.SigningAlgorithm))
+	case answer.SigningAlgorithm != algorithm:
+		return nil, transient.Error(fmt.Errorf("AWS KMS signed by %q and not by %s", answer.SigningAlgorithm, algorithm))
 	}
 	return answer.Signature, nil
 }

@@ -73,9 +73,22 @@ func options(a address) []option.ClientOption {
 	return list
 }
 
-// Key reads the public key, with its checksum, and refuses a key version of
-// another algorithm.
+// Key reads the public key.
 func (p *Provider) Key(ctx context.Context) (*ecdsa.PublicKey, string, error) {
+	parsed, custody, err := p.read(ctx, "es256", kmspb.CryptoKeyVersion_EC_SIGN_P256_SHA256, "ec-sign-p256-sha256")
+	if err != nil {
+		return nil, "", err
+	}
+	key, ok := parsed.(*ecdsa.PublicKey)
+	if !ok {
+		return nil, "", fmt.Errorf("the public key of %s from Google Cloud KMS is a %T and not an elliptic curve one: es256 needs P-256", p.name, parsed)
+	}
+	return key, custody, nil
+}
+
+// read reads the public key, with its checksum, and refuses a key version of
+// another algorithm than its purpose needs.
+func (p *Provider) read(ctx context.Context, purpose string, needed kmspb.CryptoKeyVersion_CryptoKeyVersionAlgorithm, option string) (public any, where string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	answer, err := p.client.GetPublicKey(ctx, &kmspb.GetPublicKeyRequest{Name: p.name})
@@ -86,8 +99,8 @@ func (p *Provider) Key(ctx context.Context) (*ecdsa.PublicKey, string, error) {
 		return nil, "", transient.Error(fmt.Errorf("the public key that Google Cloud KMS returned is of %q and not of %q", answer.Name, p.name))
 	case answer.PemCrc32C == nil || answer.PemCrc32C.Value != crc32c([]byte(answer.Pem)):
 		return nil, "", transient.Error(fmt.Errorf("the public key of %s came from Google Cloud KMS without a right checksum", p.name))
-	case answer.Algorithm != kmspb.CryptoKeyVersion_EC_SIGN_P256_SHA256:
-		return nil, "", fmt.Errorf("the key version %s in Google Cloud KMS is of algorithm %s and es256 needs EC_SIGN_P256_SHA256: make a key with gcloud kms keys create --purpose=asymmetric-signing --default-algorithm=ec-sign-p256-sha256", p.name, answer.Algorithm)
+	case answer.Algorithm != needed:
+		return nil, "", fmt.Errorf("the key version %s in Google Cloud KMS is of algorithm %s and %s needs %s: make a key with gcloud kms keys create --purpose=asymmetric-signing --default-algorithm=%s", p.name, answer.Algorithm, purpose, needed, option)
 	}
 	block, _ := pem.Decode([]byte(answer.Pem))
 	if block == nil {
@@ -97,28 +110,29 @@ func (p *Provider) Key(ctx context.Context) (*ecdsa.PublicKey, string, error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("the public key of %s from Google Cloud KMS: %w", p.name, err)
 	}
-	key, ok := parsed.(*ecdsa.PublicKey)
-	if !ok {
-		return nil, "", fmt.Errorf("the public key of %s from Google Cloud KMS is a %T and not an elliptic curve one: es256 needs P-256", p.name, parsed)
-	}
-	return key, custody(p.name, answer.ProtectionLevel), nil
+	return parsed, custody(p.name, answer.ProtectionLevel), nil
 }
 
-// Sign asks for a signature and checks all that Google lets a client check: the
-// digest arrived whole, this very version signed, the signature arrived whole.
-// Each failure is damage on the way, and may pass.
-// https://cloud.google.com/kms/docs/data-integrity-guidelines
+// Sign asks for a signature of a digest.
 func (p *Provider) Sign(ctx context.Context, digest [32]byte) ([]byte, error) {
-	answer, err := p.client.AsymmetricSign(ctx, &kmspb.AsymmetricSignRequest{
+	return p.sign(ctx, &kmspb.AsymmetricSignRequest{
 		Name:         p.name,
 		Digest:       &kmspb.Digest{Digest: &kmspb.Digest_Sha256{Sha256: digest[:]}},
 		DigestCrc32C: wrapperspb.Int64(crc32c(digest[:])),
 	})
+}
+
+// sign asks for a signature and checks all that Google lets a client check: the
+// digest or data arrived whole, this very version signed, the signature arrived
+// whole. Each failure is damage on the way, and may pass.
+// https://cloud.google.com/kms/docs/data-integrity-guidelines
+func (p *Provider) sign(ctx context.Context, request *kmspb.AsymmetricSignRequest) ([]byte, error) {
+	answer, err := p.client.AsymmetricSign(ctx, request)
 	switch {
 	case err != nil:
 		return nil, explain(p.name, "sign with", err)
-	case !answer.VerifiedDigestCrc32C:
-		return nil, transient.Error(errors.New("the KMS did not verify the checksum of the digest"))
+	case answer.VerifiedDigestCrc32C != (request.DigestCrc32C != nil) || answer.VerifiedDataCrc32C != (request.DataCrc32C != nil):
+		return nil, transient.Error(errors.New("the KMS did not verify the checksum of what it signed"))
 	case answer.Name != p.name:
 		return nil, transient.Error(fmt.Errorf("the KMS signed with %q and not with %q", answer.Name, p.name))
 	case answer.SignatureCrc32C == nil:

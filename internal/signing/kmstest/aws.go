@@ -1,7 +1,9 @@
 package kmstest
 
 import (
+	"crypto"
 	"crypto/ecdsa"
+	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/hex"
@@ -31,7 +33,7 @@ type AWS struct {
 
 type awsKey struct {
 	arn, spec, usage, state string
-	private                 *ecdsa.PrivateKey
+	private                 crypto.Signer // of P-256, or Ed25519
 }
 
 // StartAWS serves on a free port until Close.
@@ -76,8 +78,22 @@ func (a *AWS) Env() []string {
 // NewKey makes an enabled ECC_NIST_P256 key for signing and returns its ARN.
 func (a *AWS) NewKey() string { return a.NewKeyOf("ECC_NIST_P256", "SIGN_VERIFY", false) }
 
+// NewLogKey makes an enabled ECC_NIST_EDWARDS25519 key for signing and returns its
+// ARN.
+func (a *AWS) NewLogKey() string { return a.NewKeyOf(specEd25519, "SIGN_VERIFY", false) }
+
+const specEd25519 = "ECC_NIST_EDWARDS25519"
+
+// algorithm is how the key signs.
+func (k awsKey) algorithm() string {
+	if k.spec == specEd25519 {
+		return "ED25519_SHA_512"
+	}
+	return "ECDSA_SHA_256"
+}
+
 // NewKeyOf makes a key that is said to be of a spec and a usage and returns its
-// ARN. In truth all are of P-256.
+// ARN. In truth all but those of Ed25519 are of P-256.
 func (a *AWS) NewKeyOf(spec, usage string, multiRegion bool) string {
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // documented never to fail
@@ -90,6 +106,9 @@ func (a *AWS) NewKeyOf(spec, usage string, multiRegion bool) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.keys[id] = &awsKey{arn, spec, usage, "Enabled", newKey()}
+	if spec == specEd25519 {
+		a.keys[id].private = newEd25519()
+	}
 	return arn
 }
 
@@ -170,7 +189,11 @@ func (a *AWS) operate(r *http.Request) (map[string]any, Fault, *awsRefusal) {
 		return nil, None, refusal
 	}
 	if operation == "Sign" {
-		if q.MessageType != "DIGEST" || len(q.Message) != 32 || q.SigningAlgorithm != "ECDSA_SHA_256" || key.usage != "SIGN_VERIFY" {
+		ofDigest, wellFormed := key.spec != specEd25519, q.MessageType == "RAW"
+		if ofDigest {
+			wellFormed = q.MessageType == "DIGEST" && len(q.Message) == 32
+		}
+		if !wellFormed || q.SigningAlgorithm != key.algorithm() || key.usage != "SIGN_VERIFY" {
 			return nil, None, &awsRefusal{400, "ValidationException", "Digest is invalid length for algorithm " + q.SigningAlgorithm + "."}
 		}
 		return a.sign(r, key, q.Message)
@@ -178,11 +201,11 @@ func (a *AWS) operate(r *http.Request) (map[string]any, Fault, *awsRefusal) {
 	if key.usage == "ENCRYPT_DECRYPT" {
 		return nil, None, &awsRefusal{400, "UnsupportedOperationException", "GetPublicKey is not supported for symmetric keys"}
 	}
-	der, err := x509.MarshalPKIXPublicKey(&key.private.PublicKey)
+	der, err := x509.MarshalPKIXPublicKey(key.private.Public())
 	if err != nil {
 		panic(err)
 	}
-	return map[string]any{"KeyId": key.arn, "PublicKey": der, "KeySpec": key.spec, "KeyUsage": key.usage, "SigningAlgorithms": []string{"ECDSA_SHA_256"}}, None, nil
+	return map[string]any{"KeyId": key.arn, "PublicKey": der, "KeySpec": key.spec, "KeyUsage": key.usage, "SigningAlgorithms": []string{key.algorithm()}}, None, nil
 }
 
 // find returns a key that may be used.
@@ -207,7 +230,7 @@ func accessDenied(operation, arn string) *awsRefusal {
 	return &awsRefusal{400, "AccessDeniedException", fmt.Sprintf("User: arn:aws:sts::%s:assumed-role/fairpact/test is not authorized to perform: kms:%s on resource: %s because no identity-based policy allows the kms:%s action", awsTestAccount, operation, arn, operation)}
 }
 
-func (a *AWS) sign(r *http.Request, key awsKey, digest []byte) (map[string]any, Fault, *awsRefusal) {
+func (a *AWS) sign(r *http.Request, key awsKey, message []byte) (map[string]any, Fault, *awsRefusal) {
 	fault, changed := a.take()
 	switch fault {
 	case Throttled:
@@ -229,11 +252,17 @@ func (a *AWS) sign(r *http.Request, key awsKey, digest []byte) (map[string]any, 
 	case CutConnection:
 		panic(http.ErrAbortHandler) // closes the connection without an answer
 	}
-	signature, err := sign(key.private, digest, fault)
-	if err != nil {
-		panic(err)
+	var signature []byte
+	switch private := key.private.(type) {
+	case ed25519.PrivateKey:
+		signature = signMessage(private, message, fault)
+	case *ecdsa.PrivateKey:
+		var err error
+		if signature, err = sign(private, message, fault); err != nil {
+			panic(err)
+		}
 	}
-	answer := map[string]any{"KeyId": key.arn, "Signature": signature, "SigningAlgorithm": "ECDSA_SHA_256"}
+	answer := map[string]any{"KeyId": key.arn, "Signature": signature, "SigningAlgorithm": key.algorithm()}
 	switch fault {
 	case OtherKeyName:
 		answer["KeyId"] = "arn:aws:kms:" + awsTestRegion + ":" + awsTestAccount + ":key/00000000-0000-0000-0000-000000000000"

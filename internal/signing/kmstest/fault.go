@@ -6,6 +6,7 @@ package kmstest
 
 import (
 	"crypto/ecdsa"
+	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"encoding/asn1"
@@ -142,6 +143,25 @@ func (s *server) take() (Fault, <-chan struct{}) {
 		s.left--
 	}
 	return s.fault, s.changed
+}
+
+func newEd25519() ed25519.PrivateKey {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		panic(err) // documented never to happen
+	}
+	return key
+}
+
+// signMessage signs by Ed25519 as the fault wants it.
+func signMessage(key ed25519.PrivateKey, message []byte, fault Fault) []byte {
+	switch fault {
+	case OtherKey:
+		key = newEd25519()
+	case OtherDigest:
+		message = append([]byte("x"), message...)
+	}
+	return ed25519.Sign(key, message)
 }
 
 func newKey() *ecdsa.PrivateKey {

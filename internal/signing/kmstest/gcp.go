@@ -2,7 +2,9 @@ package kmstest
 
 import (
 	"context"
+	"crypto"
 	"crypto/ecdsa"
+	"crypto/ed25519"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
@@ -28,7 +30,7 @@ type GCP struct {
 }
 
 type gcpKey struct {
-	private   *ecdsa.PrivateKey
+	private   crypto.Signer // of P-256, or Ed25519
 	state     kmspb.CryptoKeyVersion_CryptoKeyVersionState
 	algorithm kmspb.CryptoKeyVersion_CryptoKeyVersionAlgorithm
 }
@@ -47,10 +49,19 @@ func StartGCP() (*GCP, error) {
 // NewKey makes a key of EC_SIGN_P256_SHA256 with one enabled version in an HSM
 // (that is, in memory) and returns the name of the version.
 func (g *GCP) NewKey() string {
+	return g.add(newKey(), kmspb.CryptoKeyVersion_EC_SIGN_P256_SHA256)
+}
+
+// NewLogKey is NewKey for EC_SIGN_ED25519.
+func (g *GCP) NewLogKey() string {
+	return g.add(newEd25519(), kmspb.CryptoKeyVersion_EC_SIGN_ED25519)
+}
+
+func (g *GCP) add(private crypto.Signer, algorithm kmspb.CryptoKeyVersion_CryptoKeyVersionAlgorithm) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	name := fmt.Sprintf("projects/test/locations/europe-west6/keyRings/fairpact/cryptoKeys/key-%d/cryptoKeyVersions/1", len(g.keys)+1)
-	g.keys[name] = &gcpKey{newKey(), kmspb.CryptoKeyVersion_ENABLED, kmspb.CryptoKeyVersion_EC_SIGN_P256_SHA256}
+	g.keys[name] = &gcpKey{private, kmspb.CryptoKeyVersion_ENABLED, algorithm}
 	return name
 }
 
@@ -100,7 +111,7 @@ func (g *GCP) GetPublicKey(_ context.Context, r *kmspb.GetPublicKeyRequest) (*km
 	if err != nil {
 		return nil, err
 	}
-	der, err := x509.MarshalPKIXPublicKey(&key.private.PublicKey)
+	der, err := x509.MarshalPKIXPublicKey(key.private.Public())
 	if err != nil {
 		return nil, err
 	}
@@ -111,15 +122,19 @@ func (g *GCP) GetPublicKey(_ context.Context, r *kmspb.GetPublicKeyRequest) (*km
 	}, nil
 }
 
-// AsymmetricSign signs a SHA-256 digest with a right checksum and answers in DER
-// with checksums, unless a fault is set.
+// AsymmetricSign signs a SHA-256 digest, or data by Ed25519, with a right checksum
+// and answers with checksums, unless a fault is set.
 func (g *GCP) AsymmetricSign(_ context.Context, r *kmspb.AsymmetricSignRequest) (*kmspb.AsymmetricSignResponse, error) {
 	key, err := g.version("AsymmetricSign", "useToSign", r.Name)
 	if err != nil {
 		return nil, err
 	}
 	digest := r.GetDigest().GetSha256()
-	if len(digest) != 32 || r.DigestCrc32C.GetValue() != checksum(digest).Value {
+	edwards, signsData := key.private.(ed25519.PrivateKey)
+	switch {
+	case signsData && (len(digest) != 0 || r.DataCrc32C.GetValue() != checksum(r.Data).Value):
+		return nil, status.Error(codes.InvalidArgument, "The checksum in field data_crc32c did not match the data in field data.")
+	case !signsData && (len(digest) != 32 || r.DigestCrc32C.GetValue() != checksum(digest).Value):
 		return nil, status.Error(codes.InvalidArgument, "The checksum in field digest_crc32c did not match the data in field digest.")
 	}
 	fault, changed := g.take()
@@ -143,9 +158,14 @@ func (g *GCP) AsymmetricSign(_ context.Context, r *kmspb.AsymmetricSignRequest) 
 		g.stop()
 		return nil, g.listen()
 	}
-	signature, err := sign(key.private, digest, fault)
+	var signature []byte
+	if signsData {
+		signature = signMessage(edwards, r.Data, fault)
+	} else {
+		signature, err = sign(key.private.(*ecdsa.PrivateKey), digest, fault)
+	}
 	answer := &kmspb.AsymmetricSignResponse{
-		Signature: signature, SignatureCrc32C: checksum(signature), VerifiedDigestCrc32C: true,
+		Signature: signature, SignatureCrc32C: checksum(signature), VerifiedDigestCrc32C: !signsData, VerifiedDataCrc32C: signsData,
 		Name: r.Name, ProtectionLevel: kmspb.ProtectionLevel_HSM,
 	}
 	switch fault {
@@ -154,7 +174,7 @@ func (g *GCP) AsymmetricSign(_ context.Context, r *kmspb.AsymmetricSignRequest) 
 	case MissingCRC:
 		answer.SignatureCrc32C = nil
 	case UnverifiedDigest:
-		answer.VerifiedDigestCrc32C = false
+		answer.VerifiedDigestCrc32C, answer.VerifiedDataCrc32C = false, false
 	case OtherKeyName:
 		answer.Name = strings.TrimSuffix(r.Name, "1") + "2"
 	}

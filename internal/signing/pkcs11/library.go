@@ -113,7 +113,7 @@ func explain(step string, err error) error {
 	case cryptoki.CKR_PIN_LOCKED, cryptoki.CKR_USER_PIN_NOT_INITIALIZED:
 		words = "the user PIN is locked after too many wrong ones, or there is none yet: the token's security officer must set a new one"
 	case cryptoki.CKR_MECHANISM_INVALID, cryptoki.CKR_KEY_TYPE_INCONSISTENT, cryptoki.CKR_KEY_FUNCTION_NOT_PERMITTED:
-		words = "the token does not sign by CKM_ECDSA with this key: es256 needs a P-256 key with CKA_SIGN"
+		words = "the token does not sign with this key, by CKM_ECDSA with a P-256 key or by CKM_EDDSA with a log key: it needs CKA_SIGN, and a token that has the mechanism (pkcs11-tool --list-mechanisms)"
 	case cryptoki.CKR_CANT_LOCK:
 		words = "the library cannot be used by several threads, which is needed here"
 	case cryptoki.CKR_DEVICE_REMOVED, cryptoki.CKR_TOKEN_NOT_PRESENT, cryptoki.CKR_TOKEN_NOT_RECOGNIZED, cryptoki.CKR_SLOT_ID_INVALID:

@@ -5,6 +5,7 @@ package pkcs11
 import (
 	"context"
 	"crypto/ecdsa"
+	"crypto/ed25519"
 	"errors"
 )
 
@@ -20,6 +21,21 @@ func Open(_ context.Context, rest string) (*Provider, error) {
 	}
 	return nil, errOff
 }
+
+// Ed25519 is none either.
+type Ed25519 struct{ *Provider }
+
+// OpenEd25519 returns the error of Open.
+func OpenEd25519(ctx context.Context, rest string) (Ed25519, error) {
+	_, err := Open(ctx, rest)
+	return Ed25519{}, err
+}
+
+// Key returns the error of Open.
+func (Ed25519) Key(context.Context) (ed25519.PublicKey, string, error) { return nil, "", errOff }
+
+// Sign returns the error of Open.
+func (Ed25519) Sign(context.Context, []byte) ([]byte, error) { return nil, errOff }
 
 // Key returns the error of Open.
 func (*Provider) Key(context.Context) (*ecdsa.PublicKey, string, error) { return nil, "", errOff }

@@ -4,6 +4,7 @@ package pkcs11
 
 import (
 	"context"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/sha256"
 	"encoding/asn1"
@@ -28,7 +29,8 @@ type Provider struct {
 	session cryptoki.SessionHandle
 	key     cryptoki.ObjectHandle
 
-	public  *ecdsa.PublicKey // of the first login; others must find the same
+	kind    kind
+	public  publicKey // of the first login; others must find the same
 	custody string
 
 	// rejected is the SHA-256 of a PIN that the token refused. It is never offered
@@ -36,14 +38,27 @@ type Provider struct {
 	rejected [sha256.Size]byte
 }
 
+// kind is what a key must be for its purpose.
+type kind struct {
+	keyType   uint // CKA_KEY_TYPE
+	mechanism uint // of its signatures
+	need      string
+	parse     func(params, point []byte) (publicKey, error) // CKA_EC_PARAMS and CKA_EC_POINT
+}
+
+// publicKey is as of package crypto.
+type publicKey interface{ Equal(crypto.PublicKey) bool }
+
 // Open returns the provider of the key that a PKCS#11 URI names; rest is what
 // follows its scheme and colon. The token is first used by Key.
-func Open(_ context.Context, rest string) (*Provider, error) {
+func Open(_ context.Context, rest string) (*Provider, error) { return open(rest, p256) }
+
+func open(rest string, k kind) (*Provider, error) {
 	at, err := parse(rest)
 	if err != nil {
 		return nil, err
 	}
-	return &Provider{at: at, library: libraryAt(at.module)}, nil
+	return &Provider{at: at, library: libraryAt(at.module), kind: k}, nil
 }
 
 // Key logs in to the token and finds the key, while ctx lasts.
@@ -51,7 +66,7 @@ func (p *Provider) Key(ctx context.Context) (*ecdsa.PublicKey, string, error) {
 	if err := p.library.call(ctx, p.at.token, p.connect); err != nil {
 		return nil, "", err
 	}
-	return p.public, p.custody, nil
+	return p.public.(*ecdsa.PublicKey), p.custody, nil // as its kind parses it
 }
 
 // connect logs in unless a login stands. A token that was there before may have
@@ -85,9 +100,20 @@ func (p *Provider) drop() {
 	p.epoch = 0
 }
 
-// Sign waits for its turn and for the library, whatever ctx says: so Signer knows
-// how many calls hang.
+// Sign signs a digest.
 func (p *Provider) Sign(ctx context.Context, digest [32]byte) ([]byte, error) {
+	raw, err := p.sign(ctx, digest[:])
+	if err != nil {
+		return nil, err
+	}
+	// r and s, of equal lengths (PKCS#11 2.3.1). Signer checks the values.
+	half := len(raw) / 2
+	return asn1.Marshal(struct{ R, S *big.Int }{new(big.Int).SetBytes(raw[:half]), new(big.Int).SetBytes(raw[half:])})
+}
+
+// sign waits for its turn and for the library, whatever ctx says: so the caller
+// knows how many calls hang.
+func (p *Provider) sign(ctx context.Context, data []byte) ([]byte, error) {
 	p.library.mu.Lock()
 	defer p.library.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -97,17 +123,15 @@ func (p *Provider) Sign(ctx context.Context, digest [32]byte) ([]byte, error) {
 		return nil, err
 	}
 	var raw []byte
-	err := p.library.SignInit(p.session, []*cryptoki.Mechanism{cryptoki.NewMechanism(cryptoki.CKM_ECDSA, nil)}, p.key)
+	err := p.library.SignInit(p.session, []*cryptoki.Mechanism{cryptoki.NewMechanism(p.kind.mechanism, nil)}, p.key)
 	if err == nil {
-		raw, err = p.library.Sign(p.session, digest[:])
+		raw, err = p.library.Sign(p.session, data)
 	}
 	if err != nil {
 		p.drop() // the session may be in any state
 		return nil, explain("sign", err)
 	}
-	// r and s, of equal lengths (PKCS#11 2.3.1). Signer checks the values.
-	half := len(raw) / 2
-	return asn1.Marshal(struct{ R, S *big.Int }{new(big.Int).SetBytes(raw[:half]), new(big.Int).SetBytes(raw[half:])})
+	return raw, nil
 }
 
 // Close ends the session, which logs out with the last one of the token (PKCS#11

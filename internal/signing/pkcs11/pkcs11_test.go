@@ -179,7 +179,7 @@ func TestPKCS11Sessions(t *testing.T) {
 		t.Helper()
 		digest := [32]byte{7}
 		der, err := p.Sign(t.Context(), digest)
-		if err != nil || !ecdsa.VerifyASN1(p.public, digest[:], der) {
+		if err != nil || !ecdsa.VerifyASN1(p.public.(*ecdsa.PublicKey), digest[:], der) {
 			t.Errorf("after the fault: %v", err)
 		}
 	}

@@ -142,8 +142,8 @@ func (p *Provider) findKey(token cryptoki.TokenInfo) error {
 		return bytes.Equal(attribute(p.key, kind), cryptoki.NewAttribute(kind, value).Value)
 	}
 	switch {
-	case !is(cryptoki.CKA_KEY_TYPE, cryptoki.CKK_EC):
-		return errors.New("the key is no elliptic curve key: es256 needs ECDSA on P-256 (pkcs11-tool --keypairgen --key-type EC:prime256v1)")
+	case !is(cryptoki.CKA_KEY_TYPE, p.kind.keyType):
+		return errors.New("the key is of another type: " + p.kind.need)
 	case !is(cryptoki.CKA_SIGN, true):
 		return errors.New("the key may not sign (CKA_SIGN is false): make a key that may")
 	case is(cryptoki.CKA_ALWAYS_AUTHENTICATE, true):
@@ -166,7 +166,7 @@ func (p *Provider) findKey(token cryptoki.TokenInfo) error {
 	case !is(cryptoki.CKA_NEVER_EXTRACTABLE, true):
 		kept = "key not extractable, but it once was or was made elsewhere"
 	}
-	public, err := parsePublic(attribute(object, cryptoki.CKA_EC_PARAMS), attribute(object, cryptoki.CKA_EC_POINT))
+	public, err := p.kind.parse(attribute(object, cryptoki.CKA_EC_PARAMS), attribute(object, cryptoki.CKA_EC_POINT))
 	switch {
 	case err != nil:
 		return err
@@ -203,6 +203,10 @@ func (p *Provider) findOne(kind string, template []*cryptoki.Attribute) (cryptok
 	return 0, fmt.Errorf("the token %q holds more than one %s: name one by its id, id=%%01 say", p.at.token, key)
 }
 
+var p256 = kind{cryptoki.CKK_EC, cryptoki.CKM_ECDSA, needP256, func(params, point []byte) (publicKey, error) { return parsePublic(params, point) }}
+
+const needP256 = "es256 needs ECDSA on P-256 (pkcs11-tool --keypairgen --key-type EC:prime256v1)"
+
 // paramsP256 is CKA_EC_PARAMS of P-256: the DER form of its object identifier
 // (RFC 5480 2.1.1.1).
 var paramsP256 = []byte{6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7}
@@ -214,7 +218,7 @@ func parsePublic(params, point []byte) (*ecdsa.PublicKey, error) {
 	if !bytes.Equal(params, paramsP256) {
 		var curve asn1.ObjectIdentifier
 		_, _ = asn1.Unmarshal(params, &curve)
-		return nil, fmt.Errorf("the key's CKA_EC_PARAMS (%x, curve %s) do not name P-256: es256 needs it (pkcs11-tool --keypairgen --key-type EC:prime256v1)", params, curve)
+		return nil, fmt.Errorf("the key's CKA_EC_PARAMS (%x, curve %s) do not name P-256: %s", params, curve, needP256)
 	}
 	if len(point) == 67 && point[0] == 4 && point[1] == 65 {
 		point = point[2:]
