@@ -100,11 +100,20 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{/* "yes" where the log publishes checkpoints. */}}
 {{- define "fairpact.checkpoints" -}}
 {{- $l := .Values.log -}}
-{{- if and (not $l.origin) (or $l.key.existingSecret $l.retiredKeys $l.witnessPolicy) -}}
+{{- if and (not $l.origin) (or $l.key.uri $l.key.existingSecret $l.retiredKeys $l.witnessPolicy) -}}
 {{- fail "log.origin is empty: name the log by its public URL without scheme, such as fairpact.example.com, or leave all of log empty" -}}
-{{- else if and $l.origin (not $l.key.existingSecret) -}}
-{{- fail "log.key.existingSecret is required with log.origin: make the key with fairpactctl log key, and a Secret of it" -}}
+{{- else if and $l.origin (not $l.key.uri) (not $l.key.existingSecret) -}}
+{{- fail "log.key.uri or log.key.existingSecret is required with log.origin: make the key in a KMS, or with fairpactctl log key and a Secret of it" -}}
+{{- else if and $l.key.uri $l.key.existingSecret -}}
+{{- fail "log.key has a uri and an existingSecret: the log has one key, set one of them" -}}
 {{- else if $l.origin -}}
+yes
+{{- end -}}
+{{- end }}
+
+{{/* "yes" where the log key is in a Secret. */}}
+{{- define "fairpact.logKeySecret" -}}
+{{- if and (include "fairpact.checkpoints" .) .Values.log.key.existingSecret -}}
 yes
 {{- end -}}
 {{- end }}

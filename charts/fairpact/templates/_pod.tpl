@@ -172,7 +172,7 @@ that restarts would not be rolled back with its revision. */}}
     - {name: key-secret, mountPath: /run/fairpact/key-secret, readOnly: true}
     - {name: key, mountPath: /run/fairpact/key}
 {{- end }}
-{{- if and (eq (index . 1) "log-server") (include "fairpact.checkpoints" $root) }}
+{{- if and (eq (index . 1) "log-server") (include "fairpact.logKeySecret" $root) }}
 - name: log-key-file
   image: {{ include "fairpact.image" (list $root "deal-api") }}
   imagePullPolicy: {{ $root.Values.image.pullPolicy }}
@@ -200,8 +200,10 @@ that restarts would not be rolled back with its revision. */}}
 {{- if $root.Values.signing.keySet }}
 - {name: key-set, mountPath: /etc/fairpact/key-set, readOnly: true}
 {{- end }}
-{{- if and (eq (index . 1) "log-server") (include "fairpact.checkpoints" $root) }}
+{{- if and (eq (index . 1) "log-server") (include "fairpact.logKeySecret" $root) }}
 - {name: log-key, mountPath: /run/fairpact/log-key, readOnly: true}
+{{- end }}
+{{- if and (eq (index . 1) "log-server") (include "fairpact.checkpoints" $root) }}
 {{- if $root.Values.log.witnessPolicy }}
 - {name: witness-policy, mountPath: /etc/fairpact/witness-policy, readOnly: true}
 {{- end }}
@@ -238,7 +240,7 @@ that restarts would not be rolled back with its revision. */}}
   downwardAPI:
     items: [{path: key-set.json, fieldRef: {fieldPath: "metadata.annotations['fairpact.dev/key-set']"}}]
 {{- end }}
-{{- if and (eq (index . 1) "log-server") (include "fairpact.checkpoints" $root) }}
+{{- if and (eq (index . 1) "log-server") (include "fairpact.logKeySecret" $root) }}
 - name: log-key-secret
   secret:
     secretName: {{ $root.Values.log.key.existingSecret }}
@@ -246,6 +248,8 @@ that restarts would not be rolled back with its revision. */}}
     items: [{key: {{ $root.Values.log.key.key | quote }}, path: log-key.pem}]
 - name: log-key
   emptyDir: {medium: Memory, sizeLimit: 1Mi}
+{{- end }}
+{{- if and (eq (index . 1) "log-server") (include "fairpact.checkpoints" $root) }}
 {{- if $root.Values.log.witnessPolicy }}
 - name: witness-policy
   downwardAPI:
