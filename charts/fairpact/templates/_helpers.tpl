@@ -97,23 +97,32 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- end -}}
 {{- end }}
 
-{{/* "yes" where the log publishes checkpoints. */}}
-{{- define "fairpact.checkpoints" -}}
-{{- $l := .Values.log -}}
-{{- if and (not $l.origin) (or $l.key.uri $l.key.existingSecret $l.retiredKeys $l.witnessPolicy) -}}
-{{- fail "log.origin is empty: name the log by its public URL without scheme, such as fairpact.example.com, or leave all of log empty" -}}
-{{- else if and $l.origin (not $l.key.uri) (not $l.key.existingSecret) -}}
-{{- fail "log.key.uri or log.key.existingSecret is required with log.origin: make the key in a KMS, or with fairpactctl log key and a Secret of it" -}}
-{{- else if and $l.key.uri $l.key.existingSecret -}}
-{{- fail "log.key has a uri and an existingSecret: the log has one key, set one of them" -}}
-{{- else if $l.origin -}}
-yes
+{{/* Name of the log in checkpoints; empty where it publishes none. A trial has one that says so. */}}
+{{- define "fairpact.logOrigin" -}}
+{{- .Values.log.origin | default (ternary (printf "%s.%s.invalid" (include "fairpact.fullname" .) .Release.Namespace) "" .Values.dev.enabled) -}}
+{{- end }}
+
+{{/* Name of the Secret with the log key; empty where a KMS holds it. */}}
+{{- define "fairpact.logKeySecret" -}}
+{{- if .Values.log.key.existingSecret -}}
+{{- .Values.log.key.existingSecret -}}
+{{- else if and .Values.dev.enabled (not .Values.log.key.uri) -}}
+{{- include "fairpact.fullname" . }}-dev-log
 {{- end -}}
 {{- end }}
 
-{{/* "yes" where the log key is in a Secret. */}}
-{{- define "fairpact.logKeySecret" -}}
-{{- if and (include "fairpact.checkpoints" .) .Values.log.key.existingSecret -}}
+{{/* "yes" where the log publishes checkpoints. */}}
+{{- define "fairpact.checkpoints" -}}
+{{- $l := .Values.log -}}
+{{- $origin := include "fairpact.logOrigin" . -}}
+{{- $key := or $l.key.uri (include "fairpact.logKeySecret" .) -}}
+{{- if and (not $origin) (or $key $l.retiredKeys $l.witnessPolicy) -}}
+{{- fail "log.origin is empty: name the log by its public URL without scheme, such as fairpact.example.com, or leave all of log empty" -}}
+{{- else if and $origin (not $key) -}}
+{{- fail "log.key.uri or log.key.existingSecret is required with log.origin: make the key in a KMS, or with fairpactctl log key and a Secret of it" -}}
+{{- else if and $l.key.uri $l.key.existingSecret -}}
+{{- fail "log.key has a uri and an existingSecret: the log has one key, set one of them" -}}
+{{- else if $origin -}}
 yes
 {{- end -}}
 {{- end }}

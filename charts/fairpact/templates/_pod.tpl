@@ -243,7 +243,7 @@ that restarts would not be rolled back with its revision. */}}
 {{- if and (eq (index . 1) "log-server") (include "fairpact.logKeySecret" $root) }}
 - name: log-key-secret
   secret:
-    secretName: {{ $root.Values.log.key.existingSecret }}
+    secretName: {{ include "fairpact.logKeySecret" $root }}
     defaultMode: 0440
     items: [{key: {{ $root.Values.log.key.key | quote }}, path: log-key.pem}]
 - name: log-key
