@@ -19,7 +19,8 @@ import (
 // proven to be under that checkpoint, and the checkpoint last, so that the folder
 // is a log at any moment. A mirror that was interrupted goes on where it was.
 func Mirror(ctx context.Context, from *Source, dir string, policy *checkpoint.Policy) (Head, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil { // #nosec G301 -- public, for a file server
+	// #nosec G301 -- public, for a file server
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return Head{}, err
 	}
 	to := folder(dir)
@@ -86,7 +87,8 @@ func (t *tiles) bundle(ctx context.Context, n int64, leaves []tlog.Hash) error {
 // write stores a file of the mirror. A full tile replaces the partial ones.
 func (t *tiles) write(tile tlog.Tile, data []byte) error {
 	path := filepath.Join(t.local.Place, filepath.FromSlash(checkpoint.TilePath(tile)))
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { // #nosec G301 -- public
+	// #nosec G301 -- public, for a file server
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
 	if err := Replace(path, data); err != nil {
