@@ -6,10 +6,12 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
@@ -82,7 +84,7 @@ func (p *tab) watch(event any) {
 			p.mu.Lock()
 			p.asked++
 			p.mu.Unlock()
-		case err != nil || to.Scheme != "data" && to.Scheme != "about":
+		case err != nil || to.Scheme != "data" && to.Scheme != "blob" && to.Scheme != "about":
 			p.t.Errorf("the page asks another origin: %s", e.Request.URL)
 		}
 	case *runtime.EventExceptionThrown:
@@ -135,6 +137,24 @@ func (p *tab) set(field, value string) {
 		p.t.Fatal(err)
 	}
 	eval[bool](p, "document.querySelector('"+field+"').value = "+string(text)+", true")
+}
+
+// download presses a button and returns the path of the file that it saves.
+func (p *tab) download(button string) (path string) {
+	p.t.Helper()
+	dir := p.t.TempDir()
+	if _, err := chromedp.Call(p.ctx, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{Behavior: browser.SetDownloadBehaviorBehaviorAllow, DownloadPath: dir}); err != nil {
+		p.t.Fatal(err)
+	}
+	p.do(chromedp.Focus(button), chromedp.KeyEvent("\r"))
+	e2e.Eventually(p.t, button+" saves a file", e2e.Patience, func() bool {
+		saved, err := filepath.Glob(dir + "/*.json")
+		if len(saved) == 1 {
+			path = saved[0]
+		}
+		return err == nil && path != ""
+	})
+	return path
 }
 
 // until waits for a condition of the page.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/fairpact/fairpact/e2e"
 	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/localstack"
 )
 
 // The deal of the page is real: both parties are played in the browser, by
@@ -46,10 +47,31 @@ func TestPagePlaysADeal(t *testing.T) {
 	if result := p.text("#try-outcome"); !strings.Contains(result, "Ann gets 60 % of what Ann values; Bob gets 60 %") {
 		t.Errorf("result: %.400s", result)
 	}
+	var status e2e.KeysOfStatus
+	c.Want(200, "GET", "/v1/status", "", nil).Into(t, &status)
+	e2e.NewCtl(t, "").Run(0, "verify", p.download("#try-bundle"), "--pubkey", status.Pubkey)
 	p.do(chromedp.Focus("#try-load"), chromedp.KeyEvent("\r"))
 	e2e.Independently(t, c, []byte(eval[string](p, "document.querySelector('#verify-certificate').value")), true)
 	p.do(chromedp.Focus("#verify-go"), chromedp.KeyEvent("\r"))
 	p.until("it verifies", "document.querySelector('#verify-report').dataset.valid === 'true'")
+}
+
+// A newcomer sees the newest checkpoint of the log, and who has cosigned it.
+func TestPageShowsTheLog(t *testing.T) {
+	t.Parallel()
+	stack := e2e.Own(t, func(o *localstack.Options) { o.Witnesses = 2 })
+	c := e2e.NewClient(t, stack.BaseURL())
+	c.Played(e2e.SplitBody(time.Hour, 2*time.Hour), e2e.AnnsValues, e2e.BobsValues)()
+	p := newTab(t, c.Base)
+	e2e.Eventually(t, "the page shows a checkpoint with two cosignatures", e2e.Patience, func() bool {
+		p.open("/", 1280, "light")
+		p.until("the log is read", "document.querySelector('#log-checkpoint dl, #log-checkpoint p')")
+		shown := p.text("#log-checkpoint")
+		return strings.Contains(shown, "witness-1 (cosigned), ") && strings.Contains(shown, "their quorum has cosigned the first 1 certificates")
+	})
+	if shown, note := p.text("#log-checkpoint"), string(c.Want(200, "GET", "/checkpoint", "", nil).Body); !strings.Contains(shown, localstack.Origin) || !strings.Contains(p.text("#log-checkpoint pre"), strings.TrimSpace(note)) {
+		t.Errorf("%s\nshows not %s", shown, note)
+	}
 }
 
 // The form offers what the catalogue has: an example of each algorithm that waits

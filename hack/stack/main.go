@@ -96,6 +96,8 @@ func run(reset bool) error {
 	fmt.Printf("\nFairpact is up after %.1fs: %s\n", time.Since(begin).Seconds(), s.BaseURL())
 	fmt.Printf("  next, in another terminal:  make demo\n")
 	fmt.Printf("  or:                         curl %s/v1/status\n", s.BaseURL())
+	fmt.Printf("  the public log:             curl %s/checkpoint\n", s.BaseURL())
+	fmt.Printf("  a certificate to keep:      GET /v1/deals/{id}/bundle, one file that bin/fairpactctl verify checks offline\n")
 	fmt.Printf("  logs: %s   stop: Ctrl-C\n", filepath.Join(home.dir, "log"))
 
 	failure := untilEnd(ctx, s)

@@ -1,11 +1,13 @@
 // Sets the front page going.
 
 import { byId, call, copyButton, element } from './dom.js';
+import { start as startLog } from './log.js';
 import { start as startTryIt } from './tryit.js';
 import { start as startVerifier } from './verifier.js';
 
 startTryIt();
 startVerifier();
+startLog().catch((fault) => { byId('log-checkpoint').textContent = fault.message; });
 
 for (const block of document.querySelectorAll('pre[data-copy]')) {
   block.textContent = block.textContent.replaceAll('ORIGIN', location.origin);

@@ -108,7 +108,16 @@ async function play(story) {
       'POST', `${deal}/reveal`, { token: tokens[party], body: sealed[party] });
   }
   const certificate = await certificateOf(story, deal, first, tokens[0]);
-  return { certificate, params, sealed, result: last.json.result, own: labels === LABELS };
+  return { certificate, params, sealed, result: last.json.result, own: labels === LABELS, bundle: () => bundleOf(deal, tokens[0]) };
+}
+
+/** Saves the bundle of a deal as a file. */
+async function bundleOf(deal, token) {
+  const answer = await call('GET', `${deal}/bundle`, { token });
+  if (!answer.ok) throw new Error(problemOf(answer));
+  const link = URL.createObjectURL(new Blob([answer.text], { type: 'application/json' }));
+  element('a', { href: link, download: `${answer.json.certificate.cert_id}.bundle.json` }).click();
+  setTimeout(() => URL.revokeObjectURL(link), 60_000);
 }
 
 /** Waits until the certificate is in the log, at most 20 seconds. */
@@ -144,7 +153,7 @@ async function run() {
   note.textContent = 'Playing…';
   try {
     const told = new Story(story);
-    const { certificate, params, sealed, result, own } = await play(told);
+    const { certificate, params, sealed, result, own, bundle } = await play(told);
     const { keys, head } = await fetchTrust(certificate);
     const checks = await verifyCertificate({ certificate, head, keys: keysOf(keys), inputs: sealed, params });
     const report = element('div', { id: 'try-report' });
@@ -156,7 +165,11 @@ async function run() {
           certificate: JSON.stringify(certificate, null, 2), keys: JSON.stringify(keys, null, 2), head: JSON.stringify(head, null, 2),
           inputs: JSON.stringify(sealed, null, 2), params: JSON.stringify(params, null, 2),
         }),
-      }, 'Open it in the verifier and try to forge it'));
+      }, 'Open it in the verifier and try to forge it'), ' ',
+      element('button', {
+        type: 'button', class: 'second', id: 'try-bundle', onclick: () => bundle().catch((fault) => { note.textContent = fault.message; }),
+      }, 'Download the bundle'),
+      element('p', { class: 'hint' }, 'The bundle is one file that proves the certificate offline, also when this service is gone: open it in the verifier below, or run ', element('code', {}, 'fairpactctl verify FILE --pubkey KEY'), '.'));
     note.textContent = 'Done: a settled deal with a verified certificate.';
   } catch (fault) {
     note.classList.add('bad');
