@@ -29,8 +29,8 @@ type certificateAdoptCommand struct {
 	Keys        string `placeholder:"FILE" help:"The key set: the answer of GET /v1/pubkeys."`
 	TreeHead    string `placeholder:"FILE" help:"The answer of GET /v1/log/tree-head?tree_size=N, N being the proof's tree_size."`
 	BaseURL     string `env:"FAIRPACT_URL" placeholder:"URL" help:"Fetch from this deployment what is not given as a file."`
-	DatabaseURL string `env:"DATABASE_URL" required:"" help:"Postgres of the deployment."`
-	SecretFile  string `env:"FAIRPACT_SERVER_SECRET_FILE" required:"" type:"path" help:"File with the server secret of the deployment."`
+	databases
+	SecretFile string `env:"FAIRPACT_SERVER_SECRET_FILE" required:"" type:"path" help:"File with the server secret of the deployment."`
 }
 
 func (certificateAdoptCommand) Help() string {
@@ -68,7 +68,7 @@ func (a certificateAdoptCommand) Run(ctx context.Context, t *terminal) error {
 	delete(signed, "signature")
 	delete(signed, "log_proof")
 	dealID, payload := members["deal_id"].(string), canon.Encode(signed)
-	err = inDatabase(ctx, a.DatabaseURL, func(s *store.Store, log *pgxpool.Pool) error {
+	err = inDatabases(ctx, a.databases, func(s *store.Store, log *pgxpool.Pool) error {
 		without, err := translog.TagLeaves(ctx, log, []translog.TaggedLeaf{{Index: leaf, Entry: certificate.Entry(payload), Tag: certificate.Tag(dealID)}})
 		if err != nil {
 			return err
@@ -88,14 +88,14 @@ func (a certificateAdoptCommand) Run(ctx context.Context, t *terminal) error {
 	return nil
 }
 
-// inDatabase opens the deals' and the log's part of a deployment's database.
-func inDatabase(ctx context.Context, databaseURL string, do func(*store.Store, *pgxpool.Pool) error) error {
-	s, err := store.Open(ctx, databaseURL, 2)
+// inDatabases opens the deals' and the log's database of a deployment.
+func inDatabases(ctx context.Context, d databases, do func(*store.Store, *pgxpool.Pool) error) error {
+	s, err := store.Open(ctx, d.DatabaseURL, 2)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	log, err := database.Open(ctx, databaseURL, 1)
+	log, err := database.Open(ctx, d.log(), 1)
 	if err != nil {
 		return err
 	}

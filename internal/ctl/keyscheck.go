@@ -64,7 +64,7 @@ func (c keysCheckCommand) Run(ctx context.Context, t *terminal) error {
 		return t.keysReport(report, "the replicas differ: wait until the roll-out is done and check again; if it is done, find the replica with another key set")
 	}
 	if c.DatabaseURL != "" && file != nil {
-		report.Add(checked("closed_keys", beyond(ctx, c.DatabaseURL, file), "no closed key signed a certificate or a tree head beyond its tree size"))
+		report.Add(checked("closed_keys", c.beyond(ctx, file), "no closed key signed a certificate or a tree head beyond its tree size"))
 	}
 	head, err := newestHead(ctx, client, trusted(keys))
 	report.Add(checked("tree_head", err, "the newest, of size %d, is signed by the %s key %s", head.size, head.by.State, head.by.Label))

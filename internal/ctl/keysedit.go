@@ -198,7 +198,7 @@ func (c keysCloseCommand) Run(ctx context.Context, t *terminal) error {
 	if pending > 0 {
 		return refusal{fmt.Errorf("%d certificates that the key signed wait for the log: try again once none does", pending)}
 	}
-	if err := beyond(ctx, c.DatabaseURL, closed); err != nil {
+	if err := c.beyond(ctx, closed); err != nil {
 		return refusal{fmt.Errorf("%w; leave --tree-size out, or add --disown if the key is stolen and that is meant", err)}
 	}
 	return c.write(t, closed, nil)

@@ -22,26 +22,34 @@ import (
 
 // running finds the processes of a deployment.
 type running struct {
-	DatabaseURL string   `env:"DATABASE_URL" placeholder:"URL" help:"Postgres of the deployment: the processes connected to it are asked for their key set, and its certificates and tree heads are checked."`
-	Replica     []string `placeholder:"URL" help:"Admin port of a process, like http://10.0.0.7:8082; repeatable. Name every process where --database-url is left out."`
+	DatabaseURL string `env:"DATABASE_URL" placeholder:"URL" help:"Postgres of the deployment: the processes connected to it are asked for their key set, and its certificates and tree heads are checked."`
+	logDatabase
+	Replica []string `placeholder:"URL" help:"Admin port of a process, like http://10.0.0.7:8082; repeatable. Name every process where --database-url is left out."`
 }
+
+func (r running) log() string { return databases{r.DatabaseURL, r.logDatabase}.log() }
 
 // processes lists who runs, by the database and the admin ports.
 func (r running) processes(ctx context.Context) (found []keywatch.Process, err error) {
-	if r.DatabaseURL != "" {
-		s, err := store.Open(ctx, r.DatabaseURL, 2)
+	seen := map[string]bool{}
+	for _, url := range []string{r.DatabaseURL, r.LogDatabaseURL} {
+		if url == "" {
+			continue
+		}
+		pool, err := database.Open(ctx, url, 1)
 		if err != nil {
 			return nil, err
 		}
-		defer s.Close()
-		names, err := s.Applications(ctx)
+		defer pool.Close()
+		names, err := store.Applications(ctx, pool)
 		if err != nil {
 			return nil, err
 		}
 		for _, name := range names {
-			if p, ok := keywatch.Parse(name); ok {
+			if p, ok := keywatch.Parse(name); ok && !seen[name] { // both may be on one server
 				found = append(found, p)
 			}
+			seen[name] = true
 		}
 	}
 	client := &http.Client{Timeout: 5 * time.Second}
@@ -100,8 +108,8 @@ const mostHeads = 50_000
 
 // beyond returns an error where a closed key of the set signed a tree head or a
 // certificate beyond its tree size and is not disowned.
-func beyond(ctx context.Context, databaseURL string, set *signing.KeySet) error {
-	pool, err := database.Open(ctx, databaseURL, 2)
+func (r running) beyond(ctx context.Context, set *signing.KeySet) error {
+	pool, err := database.Open(ctx, r.log(), 2)
 	if err != nil {
 		return err
 	}
@@ -115,7 +123,7 @@ func beyond(ctx context.Context, databaseURL string, set *signing.KeySet) error 
 			first = min(first, *key.TreeSize)
 		}
 	}
-	return signedFrom(ctx, databaseURL, set, first, func(key signing.Key, leafIndex *int64) error {
+	return signedFrom(ctx, r.DatabaseURL, set, first, func(key signing.Key, leafIndex *int64) error {
 		if leafIndex == nil || key.MayHold(*leafIndex) || key.Disowned {
 			return nil
 		}

@@ -12,9 +12,9 @@ import (
 )
 
 type logFsckCommand struct {
-	DatabaseURL string   `env:"DATABASE_URL" required:"" help:"Postgres of the deployment."`
-	Keys        string   `placeholder:"FILE" help:"The key set: the answer of GET /v1/pubkeys. Without it the signatures of tree heads are not checked."`
-	VKey        []string `name:"vkey" sep:"none" placeholder:"KEY" help:"Verifier key of the log; repeatable. Without it the signatures of checkpoints are not checked."`
+	databases
+	Keys string   `placeholder:"FILE" help:"The key set: the answer of GET /v1/pubkeys. Without it the signatures of tree heads are not checked."`
+	VKey []string `name:"vkey" sep:"none" placeholder:"KEY" help:"Verifier key of the log; repeatable. Without it the signatures of checkpoints are not checked."`
 }
 
 func (logFsckCommand) Help() string {
@@ -54,7 +54,7 @@ func (c logFsckCommand) Run(ctx context.Context, t *terminal) error {
 		}
 		o.Checkpoints = append(o.Checkpoints, key)
 	}
-	pool, err := database.Open(ctx, c.DatabaseURL, 1)
+	pool, err := database.Open(ctx, c.log(), 1)
 	if err != nil {
 		return err
 	}

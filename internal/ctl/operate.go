@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -11,24 +12,36 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-type migrateCommand struct {
+// databases are where a deployment keeps its deals and its log.
+type databases struct {
 	DatabaseURL string `env:"DATABASE_URL" required:"" help:"Postgres of the deployment."`
+	logDatabase
 }
+
+// logDatabase is the log's where it is apart.
+type logDatabase struct {
+	LogDatabaseURL string `env:"FAIRPACT_LOG_DATABASE_URL" placeholder:"URL" help:"Postgres of the log, where it has a database of its own: the DATABASE_URL of log-server."`
+}
+
+func (d databases) log() string { return cmp.Or(d.LogDatabaseURL, d.DatabaseURL) }
+
+type migrateCommand struct{ databases }
 
 func (migrateCommand) Help() string {
 	return `Examples:
 
-    DATABASE_URL=postgres://fairpact@db/fairpact fairpactctl migrate`
+    DATABASE_URL=postgres://fairpact@db/fairpact fairpactctl migrate
+    DATABASE_URL=postgres://fairpact@db/fairpact FAIRPACT_LOG_DATABASE_URL=postgres://log@db/fairpact_log fairpactctl migrate`
 }
 
 func (m migrateCommand) Run(ctx context.Context, t *terminal) error {
 	if err := store.Migrate(ctx, m.DatabaseURL); err != nil {
 		return err
 	}
-	if err := translog.Migrate(ctx, m.DatabaseURL); err != nil {
+	if err := translog.Migrate(ctx, m.log()); err != nil {
 		return err
 	}
-	if err := inDatabase(ctx, m.DatabaseURL, func(s *store.Store, log *pgxpool.Pool) error { return tagLeaves(ctx, t, s, log) }); err != nil {
+	if err := inDatabases(ctx, m.databases, func(s *store.Store, log *pgxpool.Pool) error { return tagLeaves(ctx, t, s, log) }); err != nil {
 		return err
 	}
 	if t.json {

@@ -18,7 +18,7 @@ type certificateReturnCommand struct {
 	Certificates []string `arg:"" help:"Certificate files, as parties got them: one of each leaf that is missing. Others do no harm."`
 	Keys         string   `required:"" placeholder:"FILE" help:"The key set: the answer of GET /v1/pubkeys."`
 	TreeHead     string   `required:"" placeholder:"FILE" help:"The newest tree head that anybody was answered: the answer of GET /v1/log/tree-head."`
-	DatabaseURL  string   `env:"DATABASE_URL" required:"" help:"Postgres of the log."`
+	databases
 }
 
 func (certificateReturnCommand) Help() string {
@@ -55,7 +55,7 @@ func (a certificateReturnCommand) Run(ctx context.Context, t *terminal) error {
 		delete(members, "log_proof")
 		leaves = append(leaves, translog.TaggedLeaf{Index: leaf, Entry: certificate.Entry(canon.Encode(members)), Tag: certificate.Tag(dealID)})
 	}
-	log, err := database.Open(ctx, a.DatabaseURL, 1)
+	log, err := database.Open(ctx, a.log(), 1)
 	if err != nil {
 		return err
 	}

@@ -129,6 +129,9 @@ func (s *Stack) DatabaseURL() string { return s.databaseURL }
 // RedisURL holds the password where Redis is private.
 func (s *Stack) RedisURL() string { return s.redisURL }
 
+// LogDatabaseURL is likewise of the log's own database, empty where it has none.
+func (s *Stack) LogDatabaseURL() string { return s.logDatabaseURL }
+
 // Postgres is the private server, nil where DatabaseURL was given.
 func (s *Stack) Postgres() *localservers.Postgres { return s.postgres }
 

@@ -29,6 +29,9 @@ type Options struct {
 	PostgresDir string
 	// DatabaseURL and RedisURL use servers that run already.
 	DatabaseURL, RedisURL string
+	// LogDatabase keeps the log in a database of its own, beside that of the private
+	// Postgres.
+	LogDatabase bool
 	// Port is deal-api's public port on 127.0.0.1; 0 picks a free one.
 	Port int
 	// Replicas is how many processes of a kind to start; a kind that is not

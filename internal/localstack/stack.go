@@ -32,6 +32,7 @@ type Stack struct {
 	witnesses []*witness
 
 	databaseURL, redisURL string
+	logDatabaseURL        string // empty: the log is in databaseURL
 
 	processes []*process // in the order of their start
 	failed    chan Failure
@@ -149,7 +150,10 @@ func (s *Stack) startPostgres(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	s.databaseURL, err = s.postgres.EnsureDatabase(ctx, "fairpact")
+	if s.databaseURL, err = s.postgres.EnsureDatabase(ctx, "fairpact"); err != nil || !s.o.LogDatabase {
+		return err
+	}
+	s.logDatabaseURL, err = s.postgres.EnsureDatabase(ctx, "fairpact_log")
 	return err
 }
 
@@ -232,6 +236,9 @@ func (s *Stack) environment(p *process, extra []string) []string {
 		env = append(env, "FAIRPACT_PUBLIC_URL="+api.url("FAIRPACT_LISTEN"))
 	}
 	if p.kind == LogServer {
+		if s.logDatabaseURL != "" {
+			env = append(env, "DATABASE_URL="+s.logDatabaseURL)
+		}
 		env = append(env, "FAIRPACT_LOG_KEY=dev://"+s.state.path(logKey), "FAIRPACT_LOG_ORIGIN="+Origin)
 		if s.o.Witnesses > 0 {
 			env = append(env, "FAIRPACT_WITNESS_POLICY_FILE="+s.state.path(witnessPolicy))
@@ -274,7 +281,7 @@ func (s *Stack) mustProcess(name string) *process {
 // what it printed.
 func (s *Stack) Fairpactctl(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(s.o.Bin, "fairpactctl"), args...)
-	cmd.Env = append(os.Environ(), "DATABASE_URL="+s.databaseURL)
+	cmd.Env = append(os.Environ(), "DATABASE_URL="+s.databaseURL, "FAIRPACT_LOG_DATABASE_URL="+s.logDatabaseURL)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return string(out), fmt.Errorf("fairpactctl %s: %w; it said:\n%s", strings.Join(args, " "), err, out)

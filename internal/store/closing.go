@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 var signedFromSQL = query("signed_from")
@@ -25,9 +26,9 @@ func (s *Store) SignedFrom(ctx context.Context, leafIndex int64, each func(Certi
 
 var applicationsSQL = query("applications")
 
-// Applications returns how the clients of this database name themselves.
-func (s *Store) Applications(ctx context.Context) ([]string, error) {
-	rows, err := s.pool.Query(ctx, applicationsSQL)
+// Applications returns how the clients of a database server name themselves.
+func Applications(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
+	rows, err := pool.Query(ctx, applicationsSQL)
 	if err != nil {
 		return nil, outage(err)
 	}

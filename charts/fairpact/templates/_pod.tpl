@@ -34,7 +34,12 @@ tolerations: {{ toJson . }}
 
 {{/* Environment of a migration. */}}
 {{- define "fairpact.migrationEnv" -}}
-{{- include "fairpact.databaseEnv" . }}
+{{- include "fairpact.databaseEnv" (list . "migration") }}
+{{- if .Values.secrets.logDatabase.existingSecret }}
+- name: FAIRPACT_LOG_DATABASE_URL
+  valueFrom:
+    secretKeyRef: {name: {{ .Values.secrets.logDatabase.existingSecret }}, key: {{ .Values.secrets.logDatabase.key }}}
+{{- end }}
 {{- with .Values.extraEnv }}
 {{ toYaml . }}
 {{- end }}
@@ -55,12 +60,15 @@ tolerations: {{ toJson . }}
 {{- toYaml . }}
 {{- end }}
 
+{{/* The database of a component: (list $ "log-server"). */}}
 {{- define "fairpact.databaseEnv" -}}
+{{- $root := index . 0 -}}
+{{- $part := ternary "logDatabase" "database" (and (eq (index . 1) "log-server") (not (empty $root.Values.secrets.logDatabase.existingSecret))) -}}
 - name: DATABASE_URL
   valueFrom:
     secretKeyRef:
-      name: {{ include "fairpact.secretName" (list . "database") }}
-      key: {{ include "fairpact.secretKey" (list . "database") }}
+      name: {{ include "fairpact.secretName" (list $root $part) }}
+      key: {{ include "fairpact.secretKey" (list $root $part) }}
 {{- end }}
 
 {{/* The key-set document. It lies in the pod template: a ConfigMap would change under the pods of the revision before, and one
@@ -71,7 +79,6 @@ that restarts would not be rolled back with its revision. */}}
 
 {{/* Settings of all three binaries. */}}
 {{- define "fairpact.commonEnv" -}}
-{{- include "fairpact.databaseEnv" . }}
 {{- if .Values.signing.keySet }}
 - name: FAIRPACT_KEY_SET_FILE
   value: /etc/fairpact/key-set/key-set.json
@@ -326,7 +333,7 @@ spec:
             - {name: {{ $name }}, containerPort: {{ $port }}}
             {{- end }}
           env:
-            {{- $env := concat (include "fairpact.commonEnv" $root | fromYamlArray) (.env | fromYamlArray) $root.Values.extraEnv $v.extraEnv }}
+            {{- $env := concat (include "fairpact.databaseEnv" $at | fromYamlArray) (include "fairpact.commonEnv" $root | fromYamlArray) (.env | fromYamlArray) $root.Values.extraEnv $v.extraEnv }}
             {{- include "fairpact.env" $env | nindent 12 }}
           # Startup and liveness look at the process alone: a restart does not bring a database back.
           startupProbe:

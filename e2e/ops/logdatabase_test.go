@@ -1,0 +1,49 @@
+package ops
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairpact/fairpact/e2e"
+	"github.com/fairpact/fairpact/internal/localstack"
+)
+
+// The log may have a database of its own: neither database has the other's tables,
+// and the commands that need both find them.
+func TestLogInADatabaseOfItsOwn(t *testing.T) {
+	t.Parallel()
+	stack := e2e.Own(t, func(o *localstack.Options) { o.LogDatabase = true })
+	c := e2e.NewClient(t, stack.BaseURL())
+	d := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
+	d.Play(e2e.AnnsValues, e2e.BobsValues)
+	e2e.Independently(t, c, d.Certified(e2e.Patience), true)
+
+	for url, want := range map[string]struct{ has, lacks string }{
+		stack.DatabaseURL():    {"deals", "translog.leaves"},
+		stack.LogDatabaseURL(): {"translog.leaves", "deals"},
+	} {
+		db, err := pgx.Connect(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close(t.Context())
+		var has, lacks bool
+		if err := db.QueryRow(t.Context(), "SELECT to_regclass($1) IS NOT NULL, to_regclass($2) IS NULL", want.has, want.lacks).Scan(&has, &lacks); err != nil || !has || !lacks {
+			t.Errorf("has %s: %v, lacks %s: %v (%v)", want.has, has, want.lacks, lacks, err)
+		}
+	}
+
+	said, err := stack.Fairpactctl(t.Context(), "log", "fsck")
+	if err != nil || !strings.Contains(said, "1 leaves, ") {
+		t.Errorf("fsck: %v\n%s", err, said)
+	}
+	if said, err := stack.Fairpactctl(t.Context(), "migrate"); err != nil {
+		t.Errorf("a second migration: %v\n%s", err, said)
+	}
+	if said, err := stack.Fairpactctl(t.Context(), "keys", "check", "--tree-head", "none", "--base-url", stack.BaseURL(), "--database-url", stack.DatabaseURL()); err != nil || !strings.Contains(said, "1 log-server") {
+		t.Errorf("keys check: %v\n%s", err, said)
+	}
+}
