@@ -159,9 +159,9 @@ generate: ## regenerate the generated files
 	go generate ./...
 
 .PHONY: vulncheck
-vulncheck: ## look for known vulnerabilities (asks vuln.go.dev)
+vulncheck: ## look for known vulnerabilities (asks vuln.go.dev, or VULNDB=)
 	go -C hack build -buildvcs=false -o ../bin/govulncheck golang.org/x/vuln/cmd/govulncheck
-	./bin/govulncheck ./...
+	./bin/govulncheck $(if $(VULNDB),-db $(VULNDB)) ./...
 
 # What gosec is not asked, as it would be of no use here:
 #   G104  errors not handled: it finds files and connections that are closed or removed after the failure was reported
