@@ -47,6 +47,7 @@ type commands struct {
 	Smoke       smokeCommand        `cmd:"" help:"Play a whole deal against a deployment and verify its certificate."`
 	KeyFiles    keyFilesCommand     `cmd:"" hidden:"" help:"Copy private keys into files that their owner alone can open."`
 	Completion  completionCommand   `cmd:"" help:"Write a completion script for bash, zsh or fish."`
+	Words       wordsCommand        `cmd:"" hidden:""`
 }
 
 // terminal is where a command reads and writes.
