@@ -72,7 +72,7 @@ PLAIN := /e2e|/internal/(algorithm|canon|certificate|checkpoint|crash|ctl|deal|p
 test: ## prove the product: all tests but the long ones, and the time of each package
 	@hack/install-missing.sh postgres redis gcc softhsm python3 chromium
 	@all=$$(go list ./...) && hack/times.sh \
-	  "go test -p 4 -timeout=$(TEST_TIMEOUT) $$(echo "$$all" | grep -E '$(PLAIN)' | tr '\n' ' ')" \
+	  "go test -p 4 -timeout=$(TEST_TIMEOUT) $$(echo "$$all" | grep -E '$(PLAIN)' | tr '\n' ' ')" -- \
 	  "CGO_ENABLED=1 go test -p 4 -race -timeout=$(TEST_TIMEOUT) $$(echo "$$all" | grep -Ev '$(PLAIN)' | tr '\n' ' ')" \
 	  "CGO_ENABLED=1 go test -p 4 -timeout=$(TEST_TIMEOUT) -tags=pkcs11 -run=PKCS11 ./internal/signing/..." \
 	  "go -C hack test -p 4 -timeout=$(TEST_TIMEOUT) ./..." \

@@ -1,18 +1,28 @@
 #!/usr/bin/env bash
-# times.sh COMMAND...: runs `go test` commands from its arguments, each one a
-# string, shows their output as it comes, and prints the time of each package at
-# the end, slowest first. It fails if any of them fails.
+# times.sh COMMAND... [-- COMMAND...]: runs `go test` commands from its arguments,
+# each one a string, shows their output as it comes, and prints the time of each
+# package at the end, slowest first. The two lists run at the same time: one that
+# waits for processes, one that needs the CPU. It fails if any command fails.
 set -uo pipefail
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT
+run() {
+  local command began failed=0
+  for command; do
+    began=$SECONDS
+    echo "${command:0:100}…"
+    bash -c "$command" 2>&1 | tee -a "$said" | grep --line-buffered -v '\[no test files\]'
+    [ "${PIPESTATUS[0]}" = 0 ] || failed=1
+    echo "took $((SECONDS - began)) s: ${command:0:100}…" >>"$said"
+  done
+  return $failed
+}
+first=()
+while [ $# -gt 0 ] && [ "$1" != -- ]; do first+=("$1"); shift; done
+run "${first[@]}" &
 failed=0
-for command; do
-  began=$SECONDS
-  echo "${command:0:100}…"
-  bash -c "$command" 2>&1 | tee -a "$said" | grep --line-buffered -v '\[no test files\]'
-  [ "${PIPESTATUS[0]}" = 0 ] || failed=1
-  echo "took $((SECONDS - began)) s: ${command:0:100}…" >>"$said"
-done
+run "${@:2}" || failed=1
+wait $! || failed=1
 echo "--- time of each package ---"
 awk '($1 == "ok" || $1 == "FAIL") && $3 ~ /^[0-9.]+s$/ { sub("github.com/fairpact/fairpact/", "", $2); t = $3; sub("s$", "", t); printf "%8.1f s  %s%s\n", t, $2, $1 == "FAIL" ? "  FAILED" : "" }
   $1 == "ok" && $3 == "(cached)" { sub("github.com/fairpact/fairpact/", "", $2); printf "%8.1f s  %s (cached)\n", 0, $2 }' "$said" | sort -rn
