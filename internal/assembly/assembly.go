@@ -19,6 +19,7 @@ import (
 	"github.com/fairpact/fairpact/internal/idempotency"
 	"github.com/fairpact/fairpact/internal/keywatch"
 	"github.com/fairpact/fairpact/internal/sealing"
+	"github.com/fairpact/fairpact/internal/serversecret"
 	"github.com/fairpact/fairpact/internal/service"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/store"
@@ -32,8 +33,8 @@ type Config struct {
 	DatabaseURL      string `env:"DATABASE_URL" required:"" help:"Postgres, migrated by fairpactctl migrate."`
 	DatabaseConns    int32  `env:"FAIRPACT_DATABASE_CONNS" default:"0" help:"Most connections to Postgres; 0: 4 a core, at least 16."`
 	RedisURL         string `env:"REDIS_URL" required:"" help:"Redis, for locks and copies that may be lost."`
-	ServerSecretFile string `env:"FAIRPACT_SERVER_SECRET_FILE" required:"" type:"path" help:"File with the server secret, 64 hex digits, one value for all replicas."`
-	AppendSecretFile string `env:"FAIRPACT_APPEND_SECRET_FILE" required:"" type:"path" help:"File with the bearer secret of log-server's append port."`
+	ServerSecretFile string `env:"FAIRPACT_SERVER_SECRET_FILE" required:"" type:"path" help:"File with the server secrets, the same for all replicas: one a line, 64 hex digits, the newest first. The database names the one that writes."`
+	AppendSecretFile string `env:"FAIRPACT_APPEND_SECRET_FILE" required:"" type:"path" help:"File with the bearer secret of log-server's append port; of several lines the first is sent."`
 	LogReadURL       string `env:"FAIRPACT_LOG_READ_URL" required:"" help:"Read port of log-server."`
 	LogAppendURL     string `env:"FAIRPACT_LOG_APPEND_URL" required:"" help:"Append port of log-server."`
 	PublicURL        string `env:"FAIRPACT_PUBLIC_URL" help:"Address under which callers reach deal-api, e.g. https://fairpact.example.com: part of invitations and of what a seat key signs."`
@@ -61,9 +62,10 @@ type Parts struct {
 	Signer *signing.Ring
 	Keys   *signing.KeySet
 
-	secret *sealing.Secret
-	watch  *keywatch.Watch
-	end    context.CancelFunc // of the watch
+	Secrets *sealing.Secrets
+
+	watch *keywatch.Watch
+	end   context.CancelFunc // of the watch
 }
 
 // Open connects everything for a binary, or says which setting to correct.
@@ -88,19 +90,19 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 			return nil, fmt.Errorf("%s: %w", log.name, err)
 		}
 	}
-	secret, err := sealing.Load(c.ServerSecretFile)
+	secrets, err := sealing.Load(c.ServerSecretFile)
 	if err != nil {
 		return nil, fmt.Errorf("FAIRPACT_SERVER_SECRET_FILE: %w", err)
 	}
-	appendSecret, err := service.ReadSecret("FAIRPACT_APPEND_SECRET_FILE", c.AppendSecretFile)
+	appendSecrets, err := service.ReadSecrets("FAIRPACT_APPEND_SECRET_FILE", c.AppendSecretFile)
 	if err != nil {
 		return nil, err
 	}
-	p := &Parts{secret: secret}
+	p := &Parts{Secrets: secrets}
 	if p.Signer, p.Keys, err = c.Settings.Open(ctx, logger); err != nil {
 		return nil, err
 	}
-	database.Application = keywatch.Name(binary, p.Keys)
+	database.Application = keywatch.Name(binary, p.Keys, secrets.Digest())
 	ephemeral.LogTo(logger)
 	if p.Redis, err = ephemeral.Open(c.RedisURL); err != nil {
 		return nil, err
@@ -108,20 +110,26 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	if p.Store, err = store.Open(ctx, c.DatabaseURL, c.DatabaseConns); err != nil {
 		return nil, err
 	}
-	if err := escrow.CheckSecret(ctx, p.Store, secret); err != nil {
+	if err := serversecret.Check(ctx, p.Store, secrets); err != nil {
 		return nil, err
 	}
 	p.Waits = waiting.New(p.Store.Marks, p.Redis.Announce, logger)
-	log := translog.NewClient(c.LogAppendURL, c.LogReadURL, appendSecret)
+	log := translog.NewClient(c.LogAppendURL, c.LogReadURL, appendSecrets[0])
 	p.watch = keywatch.New(p.Keys)
 	log.Check = p.watch.Check
 	log.Trust(p.Keys)
 	watching, end := context.WithCancel(context.Background())
 	p.end = end
-	go p.watch.Run(watching, func(ctx context.Context) error { _, err := log.TreeHead(ctx); return err }, logger)
+	go p.watch.Run(watching, func(ctx context.Context) error {
+		asking, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		_ = serversecret.Check(asking, p.Store, secrets) // Ready reports what is wrong
+		_, err := log.TreeHead(ctx)
+		return err
+	}, logger)
 	relays := beacon.NewClient(chain, c.BeaconRelays, &http.Client{Timeout: 10 * time.Second})
-	p.Guard = idempotency.New(p.Store, p.Redis, secret)
-	p.Escrow = escrow.New(p.Store, secret, p.Signer, p.Keys, log, relays,
+	p.Guard = idempotency.New(p.Store, p.Redis, secrets)
+	p.Escrow = escrow.New(p.Store, secrets, p.Signer, p.Keys, log, relays,
 		escrow.Options{EntropyWindow: c.EntropyWindow, StrictBeacon: c.StrictBeacon, OpenUnits: c.OpenUnits, Waits: p.Waits, PublicURL: c.PublicURL}, logger)
 	logger.Info("signing key", "pubkey", p.Keys.Current(), "custody", p.Signer.Custody(), "ephemeral", p.Signer.Ephemeral())
 	return p, nil
@@ -141,14 +149,14 @@ func (p *Parts) ServeWaits(connections int) (stop func()) {
 	}
 }
 
-// Ready returns an error where the database does not answer, is sealed under
-// another server secret or its clock is too far from this process's, or this
+// Ready returns an error where the database does not answer, needs a server secret
+// that this process lacks or its clock is too far from this process's, or this
 // process lacks a key that the log signs with.
 func (p *Parts) Ready(ctx context.Context) error {
 	if err := p.Store.Ready(ctx); err != nil {
 		return err
 	}
-	if err := escrow.CheckSecret(ctx, p.Store, p.secret); err != nil {
+	if err := serversecret.Check(ctx, p.Store, p.Secrets); err != nil {
 		return err
 	}
 	now, err := p.Store.Now(ctx)

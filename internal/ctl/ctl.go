@@ -42,7 +42,7 @@ type commands struct {
 	Certificate certificateCommands `cmd:"" help:"Put back the certificate of a deal whose rows were changed or restored."`
 	Log         logCommands         `cmd:"" help:"Audit, mirror and watch a transparency log, trusting nobody; make the key of its checkpoints."`
 	Keys        keysCommands        `cmd:"" help:"Show, check and change the key set of a deployment: what an operator rotates with."`
-	Secret      secretCommands      `cmd:"" help:"Change what a database knows of the server secret."`
+	Secret      secretCommands      `cmd:"" help:"Rotate the server secret, show how far that is, or replace a lost one."`
 	Migrate     migrateCommand      `cmd:"" help:"Bring the database schema to this version. Running it again does nothing."`
 	Smoke       smokeCommand        `cmd:"" help:"Play a whole deal against a deployment and verify its certificate."`
 	KeyFiles    keyFilesCommand     `cmd:"" hidden:"" help:"Copy private keys into files that their owner alone can open."`

@@ -63,7 +63,7 @@ func (r running) processes(ctx context.Context) (found []keywatch.Process, err e
 			return nil, fmt.Errorf("--replica %s: %w", url, err)
 		}
 		response.Body.Close()
-		found = append(found, keywatch.Process{Binary: "replica", KeySet: response.Header.Get(service.KeySetHeader), Host: url})
+		found = append(found, keywatch.Process{Binary: "replica", KeySet: response.Header.Get(service.KeySetHeader), Secrets: response.Header.Get(service.SecretsHeader), Host: url})
 	}
 	return found, nil
 }

@@ -2,27 +2,253 @@ package ctl
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
 	"fmt"
+	"os"
+	"slices"
+	"strings"
 
+	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/keywatch"
 	"github.com/fairpact/fairpact/internal/sealing"
 	"github.com/fairpact/fairpact/internal/store"
+	"github.com/fairpact/fairpact/internal/verification"
 )
 
 type secretCommands struct {
-	Adopt secretAdoptCommand `cmd:"" help:"Let a database have another server secret, where the former one is lost."`
+	Add    secretAddCommand    `cmd:"" help:"Print the file of server secrets with a new one in front: the first step of a rotation."`
+	Rotate secretRotateCommand `cmd:"" help:"Put the newest server secret in force, once every process holds it."`
+	Check  secretCheckCommand  `cmd:"" help:"Show how far a rotation is, and whether former server secrets may go."`
+	Adopt  secretAdoptCommand  `cmd:"" help:"Let a database have another server secret, where the former one is lost."`
+}
+
+// secretFile is the file that every process reads.
+type secretFile struct {
+	SecretFile string `env:"FAIRPACT_SERVER_SECRET_FILE" required:"" type:"path" help:"File with the server secrets: one a line, 64 hex digits, the newest first."`
+}
+
+type secretAddCommand struct{ secretFile }
+
+func (secretAddCommand) Help() string {
+	return `It goes to standard output: keep it off disks and terminals. Nothing changes yet. Roll the file out to all processes, then
+run fairpactctl secret rotate.
+
+Examples:
+
+    fairpactctl secret add --secret-file server-secret | kubectl -n fairpact create secret generic fairpact-server --from-file=server-secret=/dev/stdin --dry-run=client -o yaml | kubectl apply -f -`
+}
+
+func (a secretAddCommand) Run(t *terminal) error {
+	if _, err := sealing.Load(a.SecretFile); err != nil {
+		return err
+	}
+	old, err := os.ReadFile(a.SecretFile)
+	if err != nil {
+		return err
+	}
+	var secret [32]byte
+	_, _ = rand.Read(secret[:]) // never fails (crypto/rand)
+	_, err = fmt.Fprintf(t.out, "%s\n%s\n", hex.EncodeToString(secret[:]), strings.TrimSpace(string(old)))
+	return err
+}
+
+type secretRotateCommand struct {
+	running
+	secretFile
+}
+
+func (secretRotateCommand) Help() string {
+	return `The first line of the file becomes the secret that everything is written under. It is refused while a process holds another
+set of secrets than the file. The worker then seals anew what is stored; fairpactctl secret check tells when the former
+secret may go.
+
+Examples:
+
+    kubectl -n fairpact exec deployment/fairpact-deal-api -- /fairpactctl secret rotate`
+}
+
+func (r secretRotateCommand) Run(ctx context.Context, t *terminal) error {
+	return withSecrets(ctx, r.DatabaseURL, r.SecretFile, func(s *store.Store, own *sealing.Secrets, now store.Rotation) error {
+		newest := own.All()[0]
+		if newest.ID() == sealing.ShortID(now.Fingerprint) {
+			return refusal{fmt.Errorf("%s, the first line of the file, is in force already: put a new one in front with fairpactctl secret add, and roll the file out", newest.ID())}
+		}
+		if lacks := lacking(own, now); lacks != nil {
+			return refusal{fmt.Errorf("the file lacks %v, which the database needs: add it as a line", lacks)}
+		}
+		processes, err := r.processes(ctx)
+		if check := haveSecrets(processes, err, own.Digest()); !check.OK {
+			return refusal{fmt.Errorf("a process that lacks the secret could not read what is written under it: %s. Roll the file out to all of them first", check.Detail)}
+		}
+		done, err := s.RotateSecret(ctx, now.Fingerprint, newest.Fingerprint())
+		if err != nil {
+			return err
+		}
+		if !done {
+			return refusal{errors.New("another rotation was faster: see fairpactctl secret check")}
+		}
+		if t.json {
+			return t.value(map[string]string{"in_force": newest.ID(), "former": sealing.ShortID(now.Fingerprint)})
+		}
+		t.line("%s is in force; keep %s in the file until fairpactctl secret check says that it may go", newest.ID(), sealing.ShortID(now.Fingerprint))
+		return nil
+	})
+}
+
+type secretCheckCommand struct {
+	running
+	secretFile
+}
+
+func (secretCheckCommand) Help() string {
+	return `Each check is one line, OK or FAIL; the last line says what to do next. Secrets are named by the first digits of a
+fingerprint, which does not lead to them.
+
+Examples:
+
+    kubectl -n fairpact exec deployment/fairpact-deal-api -- /fairpactctl secret check`
+}
+
+// mostCounted bounds what secret check counts.
+const mostCounted = 100_000
+
+// secretReport is what secret check prints as JSON.
+type secretReport struct {
+	verification.Report
+	InForce string   `json:"in_force"`
+	Former  []string `json:"former"` // that something stored still needs
+	Held    []string `json:"held"`   // by the file
+	Inputs  int      `json:"inputs_left"`
+	Replays int      `json:"replays_left"`
+	Pending int      `json:"pending_certificates"`
+	Next    string   `json:"next"`
+}
+
+func (c secretCheckCommand) Run(ctx context.Context, t *terminal) error {
+	return withSecrets(ctx, c.DatabaseURL, c.SecretFile, func(s *store.Store, own *sealing.Secrets, now store.Rotation) error {
+		_, pending, err := s.Live(ctx)
+		if err != nil {
+			return err
+		}
+		r := secretReport{Report: verification.Report{Valid: true}, InForce: sealing.ShortID(now.Fingerprint), Former: []string{}, Pending: pending}
+		for _, one := range own.All() {
+			r.Held = append(r.Held, one.ID())
+		}
+		for _, former := range now.Former {
+			r.Former = append(r.Former, sealing.ShortID(former))
+		}
+		if len(r.Former) > 0 {
+			r.Inputs, r.Replays = now.Inputs, now.Replays
+		}
+		var missing error
+		if lacks := lacking(own, now); lacks != nil {
+			missing = fmt.Errorf("it lacks %v, which the database needs; it holds %v", lacks, r.Held)
+		}
+		r.Add(checked("file", missing, "it holds %v; %s is in force, former ones that are needed: %v", r.Held, r.InForce, r.Former))
+		processes, err := c.processes(ctx)
+		r.Add(haveSecrets(processes, err, own.Digest()))
+		r.Next = nextOfSecrets(r)
+		left := fmt.Sprintf("left under former secrets: %s inputs, %s replays at most (the last expires by %s); %d certificates are pending",
+			upTo(r.Inputs), upTo(r.Replays), instant(new(now.Since+escrow.ReplayTime)), pending)
+		return t.report(r.Report, r, left, "next: "+r.Next)
+	})
+}
+
+func upTo(n int) string {
+	if n == mostCounted {
+		return fmt.Sprintf("%d or more", n)
+	}
+	return fmt.Sprint(n)
+}
+
+func nextOfSecrets(r secretReport) string {
+	unused := slices.DeleteFunc(slices.Clone(r.Held), func(id string) bool { return id == r.InForce || slices.Contains(r.Former, id) })
+	switch {
+	case !r.Valid:
+		return "correct what failed before any further step of a rotation"
+	case len(r.Former) > 0:
+		return "wait: the deadline-worker seals the inputs anew and then waits for the replays; keep all lines of the file"
+	case r.Held[0] != r.InForce:
+		return fmt.Sprintf("put %s in force with fairpactctl secret rotate", r.Held[0])
+	case len(unused) > 0:
+		return fmt.Sprintf("remove all lines but the first from the file and roll it out: nothing needs %v", unused)
+	}
+	return "nothing: one secret is in force and nothing needs another. To rotate, begin with fairpactctl secret add"
+}
+
+// withSecrets opens the database and reads the file and how far a rotation is.
+func withSecrets(ctx context.Context, databaseURL, file string, do func(*store.Store, *sealing.Secrets, store.Rotation) error) error {
+	if databaseURL == "" {
+		return errors.New("give --database-url: the database says which secret is in force")
+	}
+	own, err := sealing.Load(file)
+	if err != nil {
+		return err
+	}
+	s, err := store.Open(ctx, databaseURL, 2)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	now, err := s.Rotation(ctx, escrow.ReplayTime, mostCounted)
+	if errors.Is(err, store.ErrNotFound) {
+		return refusal{errors.New("the database has no server secret yet: start a deal-api on it first")}
+	}
+	if err != nil {
+		return err
+	}
+	return do(s, own, now)
+}
+
+// lacking names the secrets that the database needs and the file does not hold.
+func lacking(own *sealing.Secrets, now store.Rotation) (ids []string) {
+	for _, needed := range append([][]byte{now.Fingerprint}, now.Former...) {
+		if own.Find(needed) == nil {
+			ids = append(ids, sealing.ShortID(needed))
+		}
+	}
+	return ids
+}
+
+// haveSecrets checks that all processes but log-server, which has none, hold the
+// set of server secrets of a digest.
+func haveSecrets(all []keywatch.Process, err error, digest string) verification.Check {
+	check := verification.Check{Name: "processes", Detail: "none is connected to this database: it is another database"}
+	processes := slices.DeleteFunc(all, func(p keywatch.Process) bool { return p.Binary == "log-server" })
+	var lacks []string
+	for _, p := range processes {
+		switch p.Secrets {
+		case digest:
+		case "":
+			lacks = append(lacks, fmt.Sprintf("%s %s is of an earlier release, which knows one secret alone", p.Binary, p.Host))
+		default:
+			lacks = append(lacks, fmt.Sprintf("%s %s has the set %s", p.Binary, p.Host, p.Secrets))
+		}
+	}
+	switch {
+	case err != nil:
+		check.Detail = err.Error()
+	case len(lacks) > 0:
+		check.Detail = fmt.Sprintf("%d of %d hold another set of secrets than the file (%s): %s", len(lacks), len(processes), digest, strings.Join(lacks, ", "))
+	case len(processes) > 0:
+		check.OK, check.Detail = true, fmt.Sprintf("%d run, all with the secrets of the file (%s)", len(processes), digest)
+	}
+	return check
 }
 
 type secretAdoptCommand struct {
 	DatabaseURL string `env:"DATABASE_URL" required:"" help:"Postgres of the deployment."`
-	SecretFile  string `env:"FAIRPACT_SERVER_SECRET_FILE" required:"" type:"path" help:"File with the new server secret, 64 hex digits."`
-	LoseDeals   bool   `help:"Adopt it although deals or certificates need the former one: those never end."`
+	secretFile
+	LoseDeals bool `help:"Adopt it although deals or certificates need the former one: the deals become EXPIRED, the certificates are never issued."`
 }
 
 func (secretAdoptCommand) Help() string {
-	return `Every process refuses to start on a database that is sealed under another server secret than its own. Put the
-former secret back if you have it. If it is lost, stop all processes and run this. Inputs that were sealed under the
-former secret are never read again, Idempotency-Keys of the last day are forgotten, and API keys and invite tokens go on
-to work. It refuses where a deal that has not ended holds an input, or a certificate is pending.
+	return `Every process refuses to start on a database that is sealed under a server secret that it lacks. Put the former secret back
+if you have it. If it is lost, stop all processes and run this; the first line of the file is adopted. Inputs that were
+sealed under the former secret are never read again, Idempotency-Keys of the last day are forgotten, and API keys and invite
+tokens go on to work. It refuses where a deal that has not ended holds an input, or a certificate is pending.
 
 Examples:
 
@@ -30,7 +256,7 @@ Examples:
 }
 
 func (a secretAdoptCommand) Run(ctx context.Context, t *terminal) error {
-	secret, err := sealing.Load(a.SecretFile)
+	own, err := sealing.Load(a.SecretFile)
 	if err != nil {
 		return err
 	}
@@ -46,12 +272,23 @@ func (a secretAdoptCommand) Run(ctx context.Context, t *terminal) error {
 	if deals+certificates > 0 && !a.LoseDeals {
 		return refusal{fmt.Errorf("%d of the deals and %d of the pending certificates need the former secret: put it back until they have ended, or pass --lose-deals", deals, certificates)}
 	}
-	if err := s.ClaimSecret(ctx, secret.Fingerprint(), true); err != nil {
+	state, err := s.ServerSecret(ctx)
+	if err == nil && own.Find(state.Fingerprint) != nil {
+		return refusal{fmt.Errorf("%s, which is in force, is in the file: nothing of it is lost", sealing.ShortID(state.Fingerprint))}
+	}
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	if err := s.LoseDeals(ctx); err != nil {
+		return err
+	}
+	newest := own.All()[0]
+	if err := s.ClaimSecret(ctx, newest.Fingerprint(), true); err != nil {
 		return err
 	}
 	if t.json {
-		return t.value(map[string]string{"fingerprint": fmt.Sprintf("%x", secret.Fingerprint())})
+		return t.value(map[string]string{"fingerprint": fmt.Sprintf("%x", newest.Fingerprint())})
 	}
-	t.line("the database has the server secret with the fingerprint %x: start the processes with it", secret.Fingerprint())
+	t.line("the database has the server secret with the fingerprint %x: start the processes with it", newest.Fingerprint())
 	return nil
 }

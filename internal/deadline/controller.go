@@ -33,6 +33,8 @@ const (
 	horizon       = 3 * time.Second // ahead of now: several relists see a deadline before it comes
 	completeEvery = 4               // relists; the look at every active deal
 	sweepEvery    = time.Minute
+	resealEvery   = 10 * time.Second
+	resealPause   = 50 * time.Millisecond // between two batches: deals come first
 	attendBound   = 20 * time.Second
 	firstRetry    = 100 * time.Millisecond
 	lastRetry     = 5 * time.Second
@@ -45,6 +47,7 @@ type Deals interface {
 	Attend(ctx context.Context, dealID string) (again time.Duration, err error)
 	Sweep(ctx context.Context) (int64, error)
 	Load(ctx context.Context) (store.Load, error)
+	Reseal(ctx context.Context) (more bool, err error)
 }
 
 var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/deadline")
@@ -75,7 +78,7 @@ func (c *Controller) Ready() error {
 // SetupWithManager adds the controller and the sweep to a manager. workers is
 // how many deals are attended at once.
 func (c *Controller) SetupWithManager(mgr manager.Manager, workers int) error {
-	for _, loop := range []manager.RunnableFunc{c.sweep, c.measure} {
+	for _, loop := range []manager.RunnableFunc{c.sweep, c.measure, c.reseal} {
 		if err := mgr.Add(loop); err != nil {
 			return err
 		}
@@ -166,6 +169,31 @@ func (c *Controller) relist(ctx context.Context, queue workqueue.TypedRateLimiti
 	c.listed.Store(true)
 	lastRelist.SetToCurrentTime()
 	return nil
+}
+
+// reseal does what a rotation of the server secret leaves to do.
+func (c *Controller) reseal(ctx context.Context) error {
+	for {
+		pause := resealEvery
+		more, err := c.resealOnce(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			c.failures.Failure(ctx, slog.LevelWarn, "stored inputs are not sealed anew, retrying", err, "")
+		case more:
+			pause = resealPause
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (c *Controller) resealOnce(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, attendBound)
+	defer cancel()
+	return c.deals.Reseal(ctx)
 }
 
 func (c *Controller) sweep(ctx context.Context) error {

@@ -187,6 +187,19 @@ func TestSweeps(t *testing.T) {
 	})
 }
 
+// Batches follow each other as long as there is more, and then the worker looks
+// now and then.
+func TestReseals(t *testing.T) {
+	bubble(t, map[string]time.Duration{}, func(d *deals) { d.toReseal = 3 }, func(t *testing.T, d *deals, _ *Controller) {
+		time.Sleep(2*resealPause + resealEvery + time.Second)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if want := []time.Duration{0, resealPause, 2 * resealPause, 2*resealPause + resealEvery}; !slices.Equal(d.reseals, want) {
+			t.Errorf("sealed anew at %v, want %v", d.reseals, want)
+		}
+	})
+}
+
 // Two workers at once: each deal ends once, at its time.
 func TestTwoControllers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -51,6 +51,8 @@ type deals struct {
 	sweeps   []time.Duration
 	listing  error
 	sweeping error
+	reseals  []time.Duration
+	toReseal int // batches
 	log      slog.Handler
 	attend   func(ctx context.Context, deal string) (again time.Duration, err error, mine bool) // may be nil
 }
@@ -121,6 +123,14 @@ func (d *deals) Sweep(context.Context) (int64, error) {
 	defer d.mu.Unlock()
 	d.sweeps = append(d.sweeps, d.now())
 	return 1, d.sweeping
+}
+
+func (d *deals) Reseal(context.Context) (more bool, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.reseals = append(d.reseals, d.now())
+	d.toReseal--
+	return d.toReseal > 0, d.sweeping
 }
 
 // times are when a deal was attended.

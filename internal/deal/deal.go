@@ -7,6 +7,8 @@
 //	REVEALING    all have revealed, not random.v1                Compute  -> COMPUTED
 //	REVEALING    all have revealed, random.v1, draw time reached Draw     -> COMPUTED
 //	REVEALING    the same, entropy window over                   Expire   -> EXPIRED
+//	REVEALING    all have revealed, an input does not open       None until reveal_deadline (random.v1: the end of
+//	                                                             the entropy window), then Expire -> EXPIRED
 //	REVEALING    now >= reveal_deadline and someone is missing   Void     -> VOID, the missing are the flakers
 //	any ended    -                                               None
 //
@@ -58,6 +60,7 @@ type Deal struct {
 	RoundTime     int64 // when the beacon round is due; random.v1 only
 	EntropyWindow int64 // seconds that an unpinned round may take before EXPIRED
 
+	Unopened    bool  // an input that was revealed is lost: nothing can be computed
 	VoidFlakers []int // ascending; VOID only
 }
 
@@ -106,8 +109,12 @@ func (d Deal) Next(now int64) Step {
 			return VoidReveals
 		case d.Reveals < d.Parties:
 			return None
-		case !d.Random:
+		case !d.Random && !d.Unopened:
 			return Compute
+		case !d.Random && now >= d.RevealDeadline:
+			return Expire
+		case !d.Random:
+			return None
 		case now >= d.ExpiresAt():
 			return Expire
 		case now >= d.DrawAt():

@@ -12,7 +12,7 @@ import (
 
 // bounding is a replica that bounds the units of what an API key has open.
 func (h *house) bounding(most int) *escrow.Service {
-	return escrow.New(h.store, h.secret, h.pen, h.keys, h.log, h.well, escrow.Options{EntropyWindow: window, OpenUnits: most}, slog.New(slog.DiscardHandler))
+	return escrow.New(h.store, h.secrets, h.pen, h.keys, h.log, h.well, escrow.Options{EntropyWindow: window, OpenUnits: most}, slog.New(slog.DiscardHandler))
 }
 
 // declared is a deal of so many parties.

@@ -8,6 +8,7 @@ import (
 	"github.com/fairpact/fairpact/internal/certificate"
 	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/sealing"
+	"github.com/fairpact/fairpact/internal/serversecret"
 	"github.com/fairpact/fairpact/internal/store"
 )
 
@@ -15,8 +16,8 @@ import (
 // with it, from a copy that a party kept. The caller MUST have verified the copy's
 // signature, and that the log has it at that leaf under the deal's tag. It does
 // not bring back commitments and reveals that were lost.
-func Adopt(ctx context.Context, s *store.Store, secret *sealing.Secret, payload []byte, signature string, leafIndex int64) error {
-	if err := CheckSecret(ctx, s, secret); err != nil {
+func Adopt(ctx context.Context, s *store.Store, secrets *sealing.Secrets, payload []byte, signature string, leafIndex int64) error {
+	if err := serversecret.Check(ctx, s, secrets); err != nil {
 		return err
 	}
 	p, err := certificate.Parse(payload)
@@ -25,7 +26,7 @@ func Adopt(ctx context.Context, s *store.Store, secret *sealing.Secret, payload 
 	}
 	e := &store.Ending{
 		DealID: p.DealID, To: deal.Void, RevealsClosedAt: p.Timing.RevealsClosedAt, ComputedAt: p.Timing.ComputedAt, VoidFlakers: p.VoidFlakers,
-		CertID: &p.CertID, Payload: payload, MAC: payloadMAC(secret, p.CertID, payload),
+		CertID: &p.CertID, Payload: payload, MAC: payloadMAC(secrets.Writer(), p.CertID, payload),
 	}
 	if p.Outcome == certificate.Computed {
 		e.To = deal.Computed

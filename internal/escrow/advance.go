@@ -40,6 +40,13 @@ func (s *Service) advance(ctx context.Context, d *Deal, want store.Want) (*store
 			if ended, err = s.endDeal(ctx, d, step, nil, nil); err == nil && !want.Inputs() {
 				return ended, nil
 			}
+			if errors.Is(err, errUnopened) {
+				rules.Unopened = true
+				if rules.Next(now.Now) != deal.Expire {
+					return now, nil // the secret may come back until the deadline
+				}
+				_, err = s.endUnopened(ctx, d)
+			}
 		}
 		if err != nil && !errors.Is(err, errMoved) {
 			return nil, err
@@ -67,10 +74,21 @@ func (s *Service) expire(ctx context.Context, d *Deal) (*store.Snapshot, error) 
 	drawn, err := s.pinnedRound(ctx, d)
 	switch {
 	case err == nil:
-		return s.endDeal(ctx, d, deal.Draw, drawn, nil)
+		ended, err := s.endDeal(ctx, d, deal.Draw, drawn, nil)
+		if errors.Is(err, errUnopened) {
+			return s.endUnopened(ctx, d)
+		}
+		return ended, err
 	case problem.Is(err, problem.Unavailable):
 		return nil, err // the database; nothing is known of the beacon
 	}
 	s.logger.WarnContext(ctx, "deal expires without its beacon round", "round", *d.BeaconRound, "err", err)
+	return s.endDeal(ctx, d, deal.Expire, nil, nil)
+}
+
+// endUnopened ends a deal of which an input did not open until its deadline: nobody
+// is at fault.
+func (s *Service) endUnopened(ctx context.Context, d *Deal) (*store.Snapshot, error) {
+	s.logger.ErrorContext(ctx, "deal expires with an input that does not open")
 	return s.endDeal(ctx, d, deal.Expire, nil, nil)
 }

@@ -72,8 +72,8 @@ func (s *Service) ownInput(ctx context.Context, a Access) (*OwnInput, error) {
 		if sealed == nil {
 			return nil, nil // purged
 		}
-		if inputs[i], err = s.secret.OpenInput(a.deal.DealID, i, sealed); err != nil {
-			return nil, err
+		if inputs[i], err = s.secrets.OpenInput(a.deal.DealID, i, sealed); err != nil {
+			return nil, unopened(err)
 		}
 	}
 	own.Path = certificate.InputPath(leavesOf(inputs), a.party)

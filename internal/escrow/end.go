@@ -10,6 +10,7 @@ import (
 	"github.com/fairpact/fairpact/internal/certificate"
 	"github.com/fairpact/fairpact/internal/crash"
 	"github.com/fairpact/fairpact/internal/deal"
+	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/sealing"
 	"github.com/fairpact/fairpact/internal/store"
 )
@@ -45,6 +46,7 @@ func (s *Service) endOnce(ctx context.Context, d *Deal, step deal.Step, drawn *a
 		}
 	}
 	rules := s.rules(d, now)
+	rules.Unopened = step == deal.Expire // its caller has tried to draw or compute
 	if drawn == nil && rules.Next(now.Now) != step || drawn != nil && !rules.AllRevealed() {
 		return nil, errMoved
 	}
@@ -116,9 +118,9 @@ func (s *Service) inputs(d *Deal, now *store.Snapshot, own *sealing.Input, index
 		if sealed == nil {
 			return nil, errMoved // purged: the deal has ended
 		}
-		in, err := s.secret.OpenInput(d.DealID, len(all), sealed)
+		in, err := s.secrets.OpenInput(d.DealID, len(all), sealed)
 		if err != nil {
-			return nil, err
+			return nil, unopened(err)
 		}
 		all = append(all, in)
 	}
@@ -129,6 +131,17 @@ func (s *Service) inputs(d *Deal, now *store.Snapshot, own *sealing.Input, index
 		return nil, errMoved
 	}
 	return all, nil
+}
+
+// errUnopened means that a stored input does not open: its server secret is lost,
+// or its row was changed. Callers are told to come again, since an operator may put
+// the secret back; at its deadline the deal is EXPIRED (deal.Expire).
+var errUnopened = errors.New("escrow: input lost")
+
+func unopened(cause error) error {
+	inputsUnopened.Inc()
+	return problem.New(problem.Unavailable, "this service cannot open a stored input of the deal at present, and its operator is alerted; send the same request again later").
+		After(60).Because(fmt.Errorf("%w: %w", errUnopened, cause))
 }
 
 // compute runs the algorithm. SPEC 1: the engine is deterministic and pure.
@@ -170,7 +183,7 @@ func (s *Service) certify(d *Deal, now *store.Snapshot, inputs []sealing.Input, 
 	if err != nil {
 		return err
 	}
-	e.CertID, e.Payload, e.MAC = &id, payload, payloadMAC(s.secret, id, payload)
+	e.CertID, e.Payload, e.MAC = &id, payload, payloadMAC(s.secrets.Writer(), id, payload)
 	return nil
 }
 

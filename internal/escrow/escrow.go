@@ -96,7 +96,7 @@ type Options struct {
 // Service is the use cases over their parts. It is safe for concurrent use.
 type Service struct {
 	store   *store.Store
-	secret  *sealing.Secret
+	secrets *sealing.Secrets
 	signer  Signer
 	keys    Keys
 	log     Log
@@ -138,12 +138,12 @@ const (
 const issueBound = 3 * time.Second // what issuing may add to a reveal or entropy call
 
 // New wires the use cases.
-func New(s *store.Store, secret *sealing.Secret, signer Signer, keys Keys, log Log, b Beacon, o Options, logger *slog.Logger) *Service {
+func New(s *store.Store, secrets *sealing.Secrets, signer Signer, keys Keys, log Log, b Beacon, o Options, logger *slog.Logger) *Service {
 	if o.Waits == nil {
 		o.Waits = waiting.New(s.Marks, nil, logger)
 	}
 	return &Service{
-		store: s, secret: secret, signer: signer, keys: keys, log: log, beacon: b, options: o, logger: logger,
+		store: s, secrets: secrets, signer: signer, keys: keys, log: log, beacon: b, options: o, logger: logger,
 		apiKeys:     cache.New[hash, *account](smallCache),
 		tokens:      cache.New[hash, seat](largeCache),
 		deals:       cache.New[string, *Deal](largeCache),

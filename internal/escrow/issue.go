@@ -5,9 +5,11 @@ import (
 	"crypto/hmac"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/fairpact/fairpact/internal/certificate"
 	"github.com/fairpact/fairpact/internal/crash"
+	"github.com/fairpact/fairpact/internal/sealing"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/store"
 	"github.com/fairpact/fairpact/internal/translog"
@@ -108,10 +110,15 @@ func (s *Service) issueOnce(ctx context.Context, c *store.Certificate) error {
 	return nil
 }
 
+// made reports whether this service wrote a payload, under any of its secrets.
+func (s *Service) made(certID string, payload, mac []byte) bool {
+	return slices.ContainsFunc(s.secrets.All(), func(one *sealing.Secret) bool { return hmac.Equal(mac, payloadMAC(one, certID, payload)) })
+}
+
 // sign signs what this service decided, and returns the signature and what it says.
 func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, checked, error) {
-	if !hmac.Equal(c.MAC, payloadMAC(s.secret, c.CertID, c.Payload)) {
-		return "", checked{}, fmt.Errorf("foreign certificate: %s was not written by this service, or under another server secret, and is never signed", c.CertID)
+	if !s.made(c.CertID, c.Payload, c.MAC) {
+		return "", checked{}, fmt.Errorf("foreign certificate: %s was not written by this service, or under a lost server secret, and is never signed", c.CertID)
 	}
 	signature, err := s.signer.Sign(ctx, certificate.Entry(c.Payload))
 	if err != nil {

@@ -21,13 +21,14 @@ const window = 7 * 24 * time.Hour
 
 // house is an escrow over a real database.
 type house struct {
-	store  *store.Store
-	sql    *pgxpool.Pool
-	secret *sealing.Secret
-	pen    *pen
-	keys   *signing.KeySet
-	log    *ledger
-	well   *well
+	store   *store.Store
+	sql     *pgxpool.Pool
+	secret  *sealing.Secret
+	secrets *sealing.Secrets // secret alone
+	pen     *pen
+	keys    *signing.KeySet
+	log     *ledger
+	well    *well
 }
 
 func newHouse(t *testing.T) *house {
@@ -46,6 +47,8 @@ func newHouseOn(t *testing.T, url string) *house {
 	check(t, err)
 	t.Cleanup(h.sql.Close)
 	h.secret, err = sealing.New(make([]byte, 32))
+	check(t, err)
+	h.secrets, err = sealing.NewSecrets(h.secret)
 	check(t, err)
 	h.keys, err = signing.NewKeySet(h.pen.PublicKey(), nil)
 	check(t, err)
@@ -71,7 +74,7 @@ func check(t *testing.T, err error) {
 func (h *house) replica() *escrow.Service { return h.replicaOn(h.store) }
 
 func (h *house) replicaOn(s *store.Store) *escrow.Service {
-	return escrow.New(s, h.secret, h.pen, h.keys, h.log, h.well, escrow.Options{EntropyWindow: window}, slog.New(slog.DiscardHandler))
+	return escrow.New(s, h.secrets, h.pen, h.keys, h.log, h.well, escrow.Options{EntropyWindow: window}, slog.New(slog.DiscardHandler))
 }
 
 func (h *house) exec(t *testing.T, statement string, args ...any) {

@@ -19,6 +19,15 @@ var (
 		Name: "fairpact_deadline_lateness_seconds", Help: "Delay between a deadline and its processing, by the database's clock.",
 		Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600},
 	})
+	inputsUnopened = promauto.NewCounter(prometheus.CounterOpts{
+		Name: "fairpact_inputs_unopened_total", Help: "Attempts to use a stored input that failed because it does not open.",
+	})
+	inputsResealed = promauto.NewCounter(prometheus.CounterOpts{
+		Name: "fairpact_inputs_resealed_total", Help: "Stored inputs that this process sealed anew under the server secret in force.",
+	})
+	formerSecrets = promauto.NewGauge(prometheus.GaugeOpts{
+		Name: "fairpact_former_server_secrets", Help: "Former server secrets that something stored still needs; 0 after a rotation has ended, and on a standby.",
+	})
 	certificatesIssued = promauto.NewCounter(prometheus.CounterOpts{
 		Name: "fairpact_certificates_issued_total", Help: "Certificates whose leaf this process stored.",
 	})

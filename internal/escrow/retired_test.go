@@ -135,7 +135,7 @@ func (w wary) TLogProof(ctx context.Context, entry [32]byte, index int64) ([]byt
 }
 
 func (e *estate) replica() *escrow.Service {
-	return escrow.New(e.store, e.secret, wary{e}, e.keys, wary{e}, e.well, escrow.Options{EntropyWindow: window}, slog.New(slog.DiscardHandler))
+	return escrow.New(e.store, e.secrets, wary{e}, e.keys, wary{e}, e.well, escrow.Options{EntropyWindow: window}, slog.New(slog.DiscardHandler))
 }
 
 func (e *estate) cutAt(cut func(step string) error) {

@@ -91,7 +91,8 @@ func (s *Service) open(ctx context.Context, a Access, o Opening, act *store.Act)
 	if err := a.deal.algorithm.CheckInput(a.deal.Labels, a.deal.params, o.Input); err != nil {
 		return in, problem.New(problem.InvalidInput, "%s. This is what was committed, and a commitment cannot be changed: the deal becomes VOID at reveal_deadline %d; create a new one with %s", err, a.deal.RevealDeadline, problem.Call{Op: problem.CreateDeal})
 	}
-	act.Commitment, act.Sealed = commitment, s.secret.SealInput(a.deal.DealID, a.party, in)
+	writer := s.secrets.Writer()
+	act.Commitment, act.Sealed, act.Secret = commitment, writer.SealInput(a.deal.DealID, a.party, in), writer.Fingerprint()
 	return in, nil
 }
 
@@ -135,7 +136,7 @@ func (s *Service) afterLastReveal(ctx context.Context, a Access, inputs *store.S
 		return a.revealed(deal.Revealing, nil), nil
 	}
 	now, err := s.endDeal(ctx, a.deal, deal.Compute, nil, inputs)
-	if errors.Is(err, errMoved) {
+	if errors.Is(err, errMoved) || errors.Is(err, errUnopened) { // the reveal stands, whatever becomes of the deal
 		return s.Revealed(ctx, a)
 	}
 	if err != nil {

@@ -24,7 +24,7 @@ func (h *house) waitable(t *testing.T) (*escrow.Service, *waiting.Hub) {
 		hub.Run(t.Context())
 	}()
 	t.Cleanup(func() { <-done }) // t.Context has ended
-	svc := escrow.New(h.store, h.secret, h.pen, h.keys, h.log, h.well, escrow.Options{EntropyWindow: window, Waits: hub}, slog.New(slog.DiscardHandler))
+	svc := escrow.New(h.store, h.secrets, h.pen, h.keys, h.log, h.well, escrow.Options{EntropyWindow: window, Waits: hub}, slog.New(slog.DiscardHandler))
 	return svc, hub
 }
 

@@ -45,6 +45,11 @@ func (s *Service) Attend(ctx context.Context, dealID string) (again time.Duratio
 		return 0, err
 	}
 	now, err := s.advance(ctx, d, store.Nobody)
+	if err == nil && s.rules(d, now).Next(now.Now) == deal.Compute { // advance could not, and said so to nobody
+		if now, err = s.endDeal(ctx, d, deal.Compute, nil, nil); errors.Is(err, errMoved) {
+			return 0, nil
+		}
+	}
 	if err == nil && s.rules(d, now).Next(now.Now) == deal.Draw {
 		if now, err = s.draw(ctx, d); errors.Is(err, errMoved) {
 			now, err = s.advance(ctx, d, store.Nobody)

@@ -8,6 +8,11 @@
 // renders it anew. Only success is stored: a refused call changed nothing and
 // may be corrected and sent again under the same key.
 //
+// A record is looked up under all server secrets of the process and written under
+// the one in force. An effect that could take place twice is refused by the
+// database where another one has come into force meanwhile (store.ErrSecretMoved),
+// and then all begins anew.
+//
 //	fault                                  what a retry meets
 //	died before the effect's commit        no record: runs the effect
 //	died after it, before the answer       a record: replays or renders
@@ -16,6 +21,7 @@
 package idempotency
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"encoding/base64"
@@ -28,6 +34,7 @@ import (
 	"github.com/fairpact/fairpact/internal/ephemeral"
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/sealing"
+	"github.com/fairpact/fairpact/internal/serversecret"
 	"github.com/fairpact/fairpact/internal/store"
 )
 
@@ -47,14 +54,14 @@ const (
 
 // Guard runs effects at most once a key.
 type Guard struct {
-	store  *store.Store
-	redis  *ephemeral.Redis
-	secret *sealing.Secret
+	store   *store.Store
+	redis   *ephemeral.Redis
+	secrets *sealing.Secrets
 }
 
 // New makes a Guard.
-func New(s *store.Store, r *ephemeral.Redis, secret *sealing.Secret) *Guard {
-	return &Guard{store: s, redis: r, secret: secret}
+func New(s *store.Store, r *ephemeral.Redis, secrets *sealing.Secrets) *Guard {
+	return &Guard{store: s, redis: r, secrets: secrets}
 }
 
 // Request is one call as idempotency sees it.
@@ -71,10 +78,11 @@ type Request struct {
 
 // Record is handed to an effect, which writes it in its own transaction.
 type Record struct {
-	guard *Guard
-	req   Request
-	scope []byte
-	body  []byte
+	req    Request
+	secret *sealing.Secret // that the next three are under
+	scope  []byte
+	body   []byte
+	former [][]byte // the scope under the other secrets of the process
 }
 
 // Replay is the record without an answer, for effects whose answer is known
@@ -83,7 +91,7 @@ func (r *Record) Replay() *store.Replay {
 	if r == nil {
 		return nil
 	}
-	return &store.Replay{Scope: r.scope, Body: r.body, Lifetime: int64(r.req.Lifetime / time.Second)}
+	return &store.Replay{Scope: r.scope, Body: r.body, Lifetime: int64(r.req.Lifetime / time.Second), Secret: r.secret.Fingerprint()}
 }
 
 // ReplayWith is the record with its answer: the effect and its answer are one commit.
@@ -121,6 +129,19 @@ type envelope struct {
 // where the effect took place and its answer was lost. The answer is kept as
 // JSON: T MUST survive that.
 func Do[T any](ctx context.Context, g *Guard, req Request, effect func(*Record) (T, error), render func() (T, error)) (answer T, err error) {
+	for range attempts {
+		answer, err = do(ctx, g, req, effect, render)
+		if !errors.Is(err, store.ErrSecretMoved) {
+			return answer, err
+		}
+		if err := serversecret.Refresh(ctx, g.store, g.secrets); err != nil {
+			return answer, err
+		}
+	}
+	return answer, err
+}
+
+func do[T any](ctx context.Context, g *Guard, req Request, effect func(*Record) (T, error), render func() (T, error)) (answer T, err error) {
 	if req.Key == "" {
 		return effect(nil)
 	}
@@ -140,16 +161,47 @@ func Lost[T any]() (answer T, err error) {
 }
 
 func (g *Guard) record(req Request) *Record {
-	return &Record{
-		guard: g, req: req,
-		scope: g.secret.MAC([]byte("scope"), []byte(req.Caller), []byte(req.Method), []byte(req.Path), []byte(req.Key)),
-		body:  g.secret.MAC([]byte("body"), req.Body()),
+	rec := &Record{req: req}
+	rec.under(g.secrets.Writer())
+	for _, one := range g.secrets.All() {
+		if !bytes.Equal(one.Fingerprint(), rec.secret.Fingerprint()) {
+			rec.former = append(rec.former, req.scope(one))
+		}
 	}
+	return rec
+}
+
+func (r Request) scope(secret *sealing.Secret) []byte {
+	return secret.MAC([]byte("scope"), []byte(r.Caller), []byte(r.Method), []byte(r.Path), []byte(r.Key))
+}
+
+func (r *Record) under(secret *sealing.Secret) {
+	r.secret, r.scope, r.body = secret, r.req.scope(secret), secret.MAC([]byte("body"), r.req.Body())
+}
+
+// name is the record's in Redis.
+func (r *Record) name() string { return base64.RawURLEncoding.EncodeToString(r.scope) }
+
+// find looks the record up; from then on rec is under the secret that it was
+// stored under.
+func (g *Guard) find(ctx context.Context, rec *Record) (body, sealed []byte, err error) {
+	found, err := g.store.FindReplay(ctx, rec.scope, rec.former)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !bytes.Equal(found.Scope, rec.scope) {
+		for _, one := range g.secrets.All() {
+			if bytes.Equal(found.Scope, rec.req.scope(one)) {
+				rec.under(one)
+			}
+		}
+	}
+	return found.Body, found.Response, nil
 }
 
 // once returns the stored answer as JSON.
 func (g *Guard) once(ctx context.Context, rec *Record, effect, render func() (any, error)) ([]byte, error) {
-	name := base64.RawURLEncoding.EncodeToString(rec.scope)
+	name := rec.name()
 	if text, err := g.copied(ctx, rec, name); err != nil || text != nil {
 		return text, err
 	}
@@ -158,9 +210,9 @@ func (g *Guard) once(ctx context.Context, rec *Record, effect, render func() (an
 		unlock, free := g.redis.Lock(ctx, name, lockTime)
 		if free {
 			defer unlock()
-			return g.run(ctx, rec, name, effect, render)
+			return g.run(ctx, rec, effect, render)
 		}
-		body, sealed, err := g.store.FindReplay(ctx, rec.scope)
+		body, sealed, err := g.find(ctx, rec)
 		if err == nil {
 			if text, err := g.open(rec, body, sealed); err != nil || text != nil {
 				return text, err
@@ -204,7 +256,7 @@ func (g *Guard) open(rec *Record, body, sealed []byte) ([]byte, error) {
 	if sealed == nil {
 		return nil, nil
 	}
-	text, err := g.secret.Unsealed(sealed, []byte(rec.req.Key), []byte(rec.req.Caller), rec.scope)
+	text, err := rec.secret.Unsealed(sealed, []byte(rec.req.Key), []byte(rec.req.Caller), rec.scope)
 	if err != nil {
 		return nil, err
 	}
@@ -217,15 +269,15 @@ func (g *Guard) open(rec *Record, body, sealed []byte) ([]byte, error) {
 // database lets one of them through. So the record is looked for before the
 // effect and again where the effect fails: a twin that came first may be why (it
 // has committed, so this one may not), and then its answer is this one's too.
-func (g *Guard) run(ctx context.Context, rec *Record, name string, effect, render func() (any, error)) ([]byte, error) {
+func (g *Guard) run(ctx context.Context, rec *Record, effect, render func() (any, error)) ([]byte, error) {
 	var failure error
 	for try := 1; ; try++ {
-		body, sealed, err := g.store.FindReplay(ctx, rec.scope)
+		body, sealed, err := g.find(ctx, rec)
 		switch {
 		case err == nil && sealed != nil:
 			return g.open(rec, body, sealed)
 		case err == nil:
-			return g.rendered(ctx, rec, name, body, render)
+			return g.rendered(ctx, rec, body, render)
 		case failure != nil && (try == attempts || !errors.Is(err, store.ErrNotFound) || !errors.Is(failure, store.ErrReplayed)):
 			return nil, failure
 		case !errors.Is(err, store.ErrNotFound):
@@ -238,13 +290,13 @@ func (g *Guard) run(ctx context.Context, rec *Record, name string, effect, rende
 		answer, err := effect()
 		if err == nil {
 			crash.Point("idempotency.effect")
-			return g.keep(ctx, rec, name, answer)
+			return g.keep(ctx, rec, answer)
 		}
 		failure = err
 	}
 }
 
-func (g *Guard) rendered(ctx context.Context, rec *Record, name string, body []byte, render func() (any, error)) ([]byte, error) {
+func (g *Guard) rendered(ctx context.Context, rec *Record, body []byte, render func() (any, error)) ([]byte, error) {
 	if _, err := g.open(rec, body, nil); err != nil {
 		return nil, err
 	}
@@ -252,11 +304,11 @@ func (g *Guard) rendered(ctx context.Context, rec *Record, name string, body []b
 	if err != nil {
 		return nil, err
 	}
-	return g.keep(ctx, rec, name, answer)
+	return g.keep(ctx, rec, answer)
 }
 
 // keep stores an answer and returns the one that stands: the first one stored.
-func (g *Guard) keep(ctx context.Context, rec *Record, name string, answer any) ([]byte, error) {
+func (g *Guard) keep(ctx context.Context, rec *Record, answer any) ([]byte, error) {
 	sealed, err := rec.seal(answer)
 	if err != nil {
 		return nil, err
@@ -269,7 +321,7 @@ func (g *Guard) keep(ctx context.Context, rec *Record, name string, answer any) 
 		return nil, err
 	}
 	if !rec.req.NoCopy {
-		g.redis.Put(ctx, name, append(append([]byte{}, rec.body...), stands...), copyTime)
+		g.redis.Put(ctx, rec.name(), append(append([]byte{}, rec.body...), stands...), copyTime)
 	}
 	return g.open(rec, rec.body, stands)
 }
@@ -285,5 +337,5 @@ func (r *Record) seal(answer any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.guard.secret.Sealed(text, []byte(r.req.Key), []byte(r.req.Caller), r.scope)
+	return r.secret.Sealed(text, []byte(r.req.Key), []byte(r.req.Caller), r.scope)
 }

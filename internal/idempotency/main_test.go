@@ -27,6 +27,7 @@ func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 type bench struct {
 	guards []*idempotency.Guard
 	secret *sealing.Secret
+	all    []*sealing.Secret // that each replica holds
 	store  *store.Store
 	server *localservers.Redis
 	redis  *redis.Client // what Redis holds, as a test sees it
@@ -49,6 +50,7 @@ func newBenchOn(t *testing.T, url string) *bench {
 	if b.secret, err = sealing.New(make([]byte, 32)); err != nil {
 		t.Fatal(err)
 	}
+	b.all = []*sealing.Secret{b.secret}
 	b.replicas(t, url, b.server.URL()+servertest.PatientRedis)
 	options, err := redis.ParseURL(b.server.URL())
 	if err != nil {
@@ -79,7 +81,11 @@ func (b *bench) replicas(t *testing.T, url, redisURL string) {
 		}
 		t.Cleanup(func() { _ = r.Close() })
 		b.store = s
-		b.guards = append(b.guards, idempotency.New(s, r, b.secret))
+		secrets, err := sealing.NewSecrets(b.all...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.guards = append(b.guards, idempotency.New(s, r, secrets))
 	}
 }
 

@@ -8,6 +8,7 @@
 package keywatch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -106,17 +107,22 @@ const maxName = 63
 
 const namePrefix = "fairpact/"
 
-// Name is how a process names itself to Postgres: binary, key set, and the end of
-// its host's name, which for a pod is what is its own.
-func Name(binary string, keys *signing.KeySet) string {
+// noSecrets stands for the server secrets of a process that has none.
+const noSecrets = "-"
+
+// Name is how a process names itself to Postgres: binary, key set, set of server
+// secrets (empty: it has none), and the end of its host's name, which for a pod is
+// what is its own.
+func Name(binary string, keys *signing.KeySet, secrets string) string {
 	host, _ := os.Hostname()
-	name := namePrefix + binary + "/" + keys.Digest() + "/"
+	name := namePrefix + binary + "/" + keys.Digest() + "/" + cmp.Or(secrets, noSecrets) + "/"
 	self := fmt.Sprintf("%s.%d", host, os.Getpid())
 	return name + self[max(0, len(self)-(maxName-len(name))):]
 }
 
-// Process is a process that runs.
-type Process struct{ Binary, KeySet, Host string }
+// Process is a process that runs. Secrets is the digest of its server secrets, or
+// empty: it has none, or is of a release before this one.
+type Process struct{ Binary, KeySet, Secrets, Host string }
 
 // Parse reads an application_name; ok is false where it is of something else.
 func Parse(name string) (p Process, ok bool) {
@@ -124,5 +130,9 @@ func Parse(name string) (p Process, ok bool) {
 	if !strings.HasPrefix(name, namePrefix) || len(parts) != 3 {
 		return p, false
 	}
-	return Process{parts[0], parts[1], parts[2]}, true
+	p = Process{Binary: parts[0], KeySet: parts[1], Host: parts[2]}
+	if secrets, host, ok := strings.Cut(p.Host, "/"); ok {
+		p.Secrets, p.Host = strings.TrimPrefix(secrets, noSecrets), host
+	}
+	return p, true
 }

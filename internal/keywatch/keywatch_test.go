@@ -98,10 +98,15 @@ func TestRunAsksTheLog(t *testing.T) {
 func TestNameOfAProcess(t *testing.T) {
 	t.Parallel()
 	k := keys(t, 0, true)
-	name := Name("deadline-worker", k)
-	p, ok := Parse(name)
-	if !ok || len(name) > maxName || p.Binary != "deadline-worker" || p.KeySet != k.Digest() || p.Host == "" {
-		t.Errorf("%q is read as %+v", name, p)
+	for _, secrets := range []string{"0a1b2c3d", ""} {
+		name := Name("deadline-worker", k, secrets)
+		p, ok := Parse(name)
+		if !ok || len(name) > maxName || p.Binary != "deadline-worker" || p.KeySet != k.Digest() || p.Secrets != secrets || p.Host == "" || strings.Contains(p.Host, "/") {
+			t.Errorf("%q is read as %+v", name, p)
+		}
+	}
+	if p, ok := Parse("fairpact/deal-api/0a1b2c3d/host.7"); !ok || p != (Process{Binary: "deal-api", KeySet: "0a1b2c3d", Host: "host.7"}) {
+		t.Errorf("a process of the release before is read as %+v", p)
 	}
 	for _, other := range []string{"", "psql", "fairpact/x", "fairpact"} {
 		if _, ok := Parse(other); ok {

@@ -1,9 +1,10 @@
-// Package sealing is what the server secret does: it encrypts revealed inputs
-// at rest and keys the idempotency records. The secret is one value for all
-// replicas; whoever holds only the database reads neither.
+// Package sealing is what a server secret does: it encrypts revealed inputs at
+// rest and keys the idempotency records. All replicas hold the same secrets
+// (Secrets); whoever holds only the database reads nothing of either.
 package sealing
 
 import (
+	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
@@ -12,37 +13,24 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 )
 
-// Secret is the server secret. It MUST NOT be logged; its text forms show nothing.
+// Secret is one server secret. It MUST NOT be logged; its text forms show nothing.
 type Secret struct {
 	inputs      cipher.AEAD
 	mac         []byte
 	root        []byte
 	fingerprint []byte
+	mark        []byte // names it in front of a sealed input
+	marks       bool   // whether SealInput writes the mark
 }
 
 // Format shows nothing of the secret, whatever the verb, of a pointer or a value.
 func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "sealing.Secret") }
-
-// Load reads a secret of 32 bytes or more from a file of hex digits.
-func Load(path string) (*Secret, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("server secret: %w", err)
-	}
-	raw, err := hex.DecodeString(strings.TrimSpace(string(text)))
-	if err != nil || len(raw) < 32 {
-		return nil, fmt.Errorf("server secret: %s must hold at least 64 hex digits; make one with `openssl rand -hex 32`", path)
-	}
-	return New(raw)
-}
 
 // New derives the keys from a secret of at least 32 bytes.
 func New(secret []byte) (*Secret, error) {
@@ -60,6 +48,7 @@ func New(secret []byte) (*Secret, error) {
 	if s.fingerprint, err = hkdf.Expand(sha256.New, root, "fingerprint", 16); err != nil {
 		return nil, err
 	}
+	s.mark = append([]byte(markPrefix), s.fingerprint[:idSize]...)
 	key, err := hkdf.Expand(sha256.New, root, "inputs", 32)
 	if err != nil {
 		return nil, err
@@ -70,6 +59,9 @@ func New(secret []byte) (*Secret, error) {
 
 // Fingerprint names the secret in 16 bytes, and does not lead to it.
 func (s *Secret) Fingerprint() []byte { return s.fingerprint }
+
+// ID is how people and inputs name the secret: the first bytes of its fingerprint.
+func (s *Secret) ID() string { return ShortID(s.fingerprint) }
 
 // AES-256-GCM with a random 96-bit nonce before the ciphertext.
 func newAEAD(key []byte) (cipher.AEAD, error) {
@@ -95,12 +87,23 @@ func (s *Secret) SealInput(dealID string, party int, in Input) []byte {
 	plain = binary.BigEndian.AppendUint32(plain, uint32(len(in.SaltBytes)))
 	plain = append(plain, in.SaltBytes...)
 	plain = append(plain, in.Canonical...)
-	return s.inputs.Seal(nil, nil, plain, place(dealID, party))
+	var sealed []byte
+	if s.marks {
+		sealed = append(make([]byte, 0, len(s.mark)+len(plain)+s.inputs.Overhead()), s.mark...)
+	}
+	return s.inputs.Seal(sealed, nil, plain, place(dealID, party))
 }
 
-// OpenInput decrypts what SealInput made for the same deal and party.
+// Marked reports whether a sealed input names this secret.
+func (s *Secret) Marked(sealed []byte) bool { return bytes.HasPrefix(sealed, s.mark) }
+
+// OpenInput decrypts what SealInput made for the same deal and party, marked or not.
 func (s *Secret) OpenInput(dealID string, party int, sealed []byte) (Input, error) {
-	plain, err := s.inputs.Open(nil, nil, sealed, place(dealID, party))
+	body, _ := bytes.CutPrefix(sealed, s.mark)
+	plain, err := s.inputs.Open(nil, nil, body, place(dealID, party))
+	if err != nil && len(body) < len(sealed) { // one without a mark may begin like a mark
+		plain, err = s.inputs.Open(nil, nil, sealed, place(dealID, party))
+	}
 	if err != nil {
 		return Input{}, fmt.Errorf("a stored input does not open: party %d of deal %s: another server secret, or a changed row", party, dealID)
 	}

@@ -185,6 +185,7 @@ func TestLoad(t *testing.T) {
 		ok   bool
 	}{
 		{digits, true}, {digits + "\n", true}, {" " + strings.ToUpper(digits) + "ab\r\n", true},
+		{"02" + digits[2:] + "\n\n" + digits + "\n", true}, {digits + "\n" + digits, false}, {digits + "\n" + digits[2:], false},
 		{"", false}, {digits[2:], false}, {digits[1:], false}, {digits + "zz", false}, {strings.Repeat("x", 64), false},
 	} {
 		if err := os.WriteFile(path, []byte(row.text), 0o600); err != nil {
@@ -205,7 +206,7 @@ func TestLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(loaded.MAC([]byte("x")), secretOf(t, 1).MAC([]byte("x"))) {
+	if !bytes.Equal(loaded.Writer().MAC([]byte("x")), secretOf(t, 1).MAC([]byte("x"))) {
 		t.Error("a secret from a file is another than the same from memory")
 	}
 	if _, err := Load(path + ".missing"); err == nil {

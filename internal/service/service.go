@@ -3,7 +3,6 @@
 package service
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -96,8 +95,12 @@ func (p Port) listener(l net.Listener, repeats *telemetry.Repeats) net.Listener 
 	}).Bound(l, p.Server)
 }
 
-// KeySetHeader of /readyz names the key set of the process.
-const KeySetHeader = "Fairpact-Key-Set"
+// KeySetHeader of /readyz names the key set of the process, SecretsHeader its set of
+// server secrets.
+const (
+	KeySetHeader  = "Fairpact-Key-Set"
+	SecretsHeader = "Fairpact-Server-Secrets"
+)
 
 // Health answers /healthz while the process runs and /readyz while it serves,
 // ready gives no error and no stop was asked for.
@@ -108,6 +111,9 @@ type Health struct {
 
 	// KeySet names the key set of this process; /readyz tells it.
 	KeySet string
+
+	// Secrets names its set of server secrets likewise; empty: it has none.
+	Secrets string
 
 	ready    func(context.Context) error
 	metrics  prometheus.Gatherer
@@ -138,6 +144,7 @@ func (h *Health) Handler() http.Handler {
 		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 		defer cancel()
 		w.Header().Set(KeySetHeader, h.KeySet)
+		w.Header().Set(SecretsHeader, h.Secrets)
 		err := h.ready(ctx)
 		if h.draining.Load() {
 			err = errors.New("stopping")
@@ -227,16 +234,23 @@ func (h *Health) AdminServer() *http.Server {
 	return &http.Server{Handler: h.Handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second}
 }
 
-// ReadSecret reads a secret of 16 bytes or more from a file; name is the
-// setting that the file comes from.
-func ReadSecret(name, path string) (string, error) {
+// ReadSecrets reads secrets of 16 bytes or more from the lines of a file; name is
+// the setting that the file comes from.
+func ReadSecrets(name, path string) ([]string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return "", fmt.Errorf("read %s: %w", name, err)
+		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
-	text = bytes.TrimSpace(text)
-	if len(text) < 16 {
-		return "", fmt.Errorf("%s: %s holds %d bytes: put 16 random ones or more into it", name, path, len(text))
+	var secrets []string
+	for line := range strings.Lines(strings.TrimSpace(string(text))) {
+		line = strings.TrimSpace(line)
+		if len(line) < 16 {
+			return nil, fmt.Errorf("%s: %s has a line of %d bytes: put 16 random ones or more into each line", name, path, len(line))
+		}
+		secrets = append(secrets, line)
 	}
-	return string(text), nil
+	if secrets == nil {
+		return nil, fmt.Errorf("%s: %s is empty: put 16 random bytes or more into it", name, path)
+	}
+	return secrets, nil
 }

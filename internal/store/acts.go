@@ -26,6 +26,7 @@ type Act struct {
 	Party      int
 	Commitment [32]byte // to store, or for a reveal: that it opens
 	Sealed     []byte   // a reveal's input and salt, encrypted
+	Secret     []byte   // fingerprint of the server secret that Sealed is under
 	// First is the first party that the caller does not know to have acted: where
 	// the search for one that is missing begins, so that n arrivals cost n looks
 	// and not n².
@@ -43,15 +44,21 @@ type Acted struct {
 	// beacon round; nil where they are large.
 	Inputs *Snapshot
 
-	locked bool
+	locked, moved bool
 }
 
 // Commit stores a commitment. The last one moves the deal to REVEALING in the
 // same transaction.
 func (s *Store) Commit(ctx context.Context, a Act) (Acted, error) { return s.commits.do(ctx, a) }
 
-// Reveal stores a reveal of the stored commitment.
-func (s *Store) Reveal(ctx context.Context, a Act) (Acted, error) { return s.reveals.do(ctx, a) }
+// Reveal stores a reveal of the stored commitment, or returns ErrSecretMoved.
+func (s *Store) Reveal(ctx context.Context, a Act) (Acted, error) {
+	done, err := s.reveals.do(ctx, a)
+	if err == nil && done.moved {
+		err = ErrSecretMoved
+	}
+	return done, err
+}
 
 // Commitment reads a party's commitment, or ErrNotFound.
 func (s *Store) Commitment(ctx context.Context, dealID string, party int) (commitment [32]byte, err error) {
@@ -90,7 +97,9 @@ func (s *Store) acts(statement string, columns func([]Act) []any, scan func(*Act
 
 func (a *Acted) scan(row pgx.CollectableRow, more ...any) error {
 	var missing *int
-	err := row.Scan(append([]any{&a.locked, &a.Done, &missing}, more...)...)
+	var locked *bool
+	err := row.Scan(append([]any{&locked, &a.Done, &missing}, more...)...)
+	a.moved, a.locked = locked == nil, locked == nil || *locked
 	if a.All = missing == nil; !a.All {
 		a.Missing = *missing
 	}
@@ -141,7 +150,11 @@ func revealColumns(acts []Act) []any {
 	for i := range acts {
 		parties[i], sealed[i], commitments[i], first[i] = acts[i].Party, acts[i].Sealed, acts[i].Commitment[:], acts[i].First
 	}
-	return append(append([]any{dealsOf(acts), parties, sealed, commitments, first}, replayColumns(acts)...), maxGroupSize)
+	secrets := make([][]byte, 0, 2*n)
+	for i := range acts {
+		secrets = append(secrets, acts[i].Secret, acts[i].Replay.secretOf())
+	}
+	return append(append([]any{dealsOf(acts), parties, sealed, commitments, first}, replayColumns(acts)...), maxGroupSize, secretsOf(secrets...))
 }
 
 func replayColumns(acts []Act) []any {

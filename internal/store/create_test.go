@@ -55,10 +55,10 @@ func TestCreationsOfOneGroup(t *testing.T) {
 		}
 	}
 	createAll(all, -1)
-	if _, response, err := f.FindReplay(t.Context(), fresh.Scope); err != nil || string(response) != "the invite tokens" {
-		t.Errorf("the record of a creation: %q, %v", response, err)
+	if found, err := f.FindReplay(t.Context(), fresh.Scope, nil); err != nil || string(found.Response) != "the invite tokens" {
+		t.Errorf("the record of a creation: %q, %v", found.Response, err)
 	}
-	if _, _, err := f.FindReplay(t.Context(), late.Scope); !errors.Is(err, store.ErrNotFound) {
+	if _, err := f.FindReplay(t.Context(), late.Scope, nil); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a refused creation has a record: %v", err)
 	}
 

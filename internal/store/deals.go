@@ -41,11 +41,17 @@ type NewDeal struct {
 type Created struct {
 	Now int64 // unix seconds; its created_at
 	OK  bool  // false where commit_deadline is not after Now: nothing was done
+
+	Moved bool // CreateDeal returns ErrSecretMoved
 }
 
-// CreateDeal inserts a deal and its parties.
+// CreateDeal inserts a deal and its parties, or returns ErrSecretMoved.
 func (s *Store) CreateDeal(ctx context.Context, d NewDeal) (Created, error) {
-	return s.creations.do(ctx, d)
+	created, err := s.creations.do(ctx, d)
+	if err == nil && created.Moved {
+		err = ErrSecretMoved
+	}
+	return created, err
 }
 
 func (s *Store) newCreations() *coalescer[NewDeal, Created] {
@@ -64,7 +70,7 @@ func (s *Store) newCreations() *coalescer[NewDeal, Created] {
 
 func creationColumns(deals []NewDeal) []any {
 	var ids, algorithms, modes, retentions, seatDeals, labels []string
-	var owners, params, scopes, bodies, responses, tokens [][]byte
+	var owners, params, scopes, bodies, responses, tokens, secrets [][]byte
 	var counts, seats []int
 	var commitBy, revealBy, lifetimes []int64
 	var chains []*string
@@ -76,12 +82,13 @@ func creationColumns(deals []NewDeal) []any {
 		commitBy, revealBy = append(commitBy, d.CommitDeadline), append(revealBy, d.RevealDeadline)
 		chains, rounds, times = append(chains, d.ChainHash), append(rounds, d.BeaconRound), append(times, d.RoundTime)
 		scopes, bodies, responses, lifetimes = append(scopes, scope), append(bodies, body), append(responses, response), append(lifetimes, lifetime)
+		secrets = append(secrets, d.Replay.secretOf())
 		for i, label := range d.Labels {
 			seatDeals, seats, labels, tokens = append(seatDeals, d.DealID), append(seats, i), append(labels, label), append(tokens, d.TokenHashes[i])
 		}
 	}
 	return []any{ids, owners, algorithms, params, modes, retentions, counts, commitBy, revealBy, chains, rounds, times,
-		scopes, bodies, responses, lifetimes, seatDeals, seats, labels, tokens}
+		scopes, bodies, responses, lifetimes, seatDeals, seats, labels, tokens, secretsOf(secrets...)}
 }
 
 // Declaration reads what never changes about a deal, or ErrNotFound.

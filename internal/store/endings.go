@@ -115,11 +115,11 @@ func intArray(numbers []int) *string {
 
 // Reject inserts a reveal that rejects and ends the deal VOID, in one
 // transaction: nothing can be computed in between. e.Reveals is the count
-// before this reveal. False as in End.
+// before this reveal. False as in End; ErrSecretMoved as in Reveal.
 func (s *Store) Reject(ctx context.Context, e *Ending, a Act) (bool, error) {
 	scope, body, _, lifetime := a.Replay.columns()
 	return s.decide(ctx, e.DealID, rejectSQL, e.DealID, a.Party, a.Sealed, e.At, scope, body, lifetime,
-		e.Commits, e.Reveals, e.RevealsClosedAt, e.VoidFlakers, e.CertID, e.Payload, e.MAC)
+		e.Commits, e.Reveals, e.RevealsClosedAt, e.VoidFlakers, e.CertID, e.Payload, e.MAC, secretsOf(a.Secret, a.Replay.secretOf()))
 }
 
 // Cancel ends a deal that no counterparty has committed to; false where it is
@@ -129,10 +129,15 @@ func (s *Store) Cancel(ctx context.Context, dealID string, r *Replay) (bool, err
 	return s.decide(ctx, dealID, cancelSQL, dealID, scope, body, response, lifetime)
 }
 
-// decide locks a deal and runs a statement that answers one boolean.
-func (s *Store) decide(ctx context.Context, dealID, statement string, args ...any) (done bool, err error) {
-	err = s.locked(ctx, []string{dealID}, true, statement, args, func(row pgx.CollectableRow) error { return row.Scan(&done) })
-	return done, outage(replayed(err))
+// decide locks a deal and runs a statement that answers one boolean; null is
+// ErrSecretMoved.
+func (s *Store) decide(ctx context.Context, dealID, statement string, args ...any) (bool, error) {
+	var done *bool
+	err := s.locked(ctx, []string{dealID}, true, statement, args, func(row pgx.CollectableRow) error { return row.Scan(&done) })
+	if err == nil && done == nil {
+		err = ErrSecretMoved
+	}
+	return done != nil && *done, outage(replayed(err))
 }
 
 // CatchUp moves on a deal in which all have acted and whose phase does not show

@@ -13,10 +13,15 @@ var (
 	partyByTokenSQL = query("party_by_token")
 )
 
-// InsertKey stores an API key by its SHA-256. SPEC 2.1: only its hash is stored.
+// InsertKey stores an API key by its SHA-256, or returns ErrSecretMoved. SPEC 2.1:
+// only its hash is stored.
 func (s *Store) InsertKey(ctx context.Context, keyHash []byte, r *Replay) error {
 	scope, body, response, lifetime := r.columns()
-	_, err := s.pool.Exec(ctx, insertKeySQL, keyHash, scope, body, response, lifetime)
+	var done bool
+	err := s.pool.QueryRow(ctx, insertKeySQL, keyHash, scope, body, response, lifetime, r.secretOf()).Scan(&done)
+	if err == nil && !done {
+		err = ErrSecretMoved
+	}
 	return outage(replayed(err))
 }
 

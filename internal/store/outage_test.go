@@ -38,7 +38,7 @@ func calls(s *store.Store, dealID string) map[string]func(context.Context) error
 		"Due":           func(ctx context.Context) error { return second(s.Due(ctx, 3, 10, 60, nil)) },
 		"Complete":      func(ctx context.Context) error { return second(s.Complete(ctx, 10)) },
 		"Load":          func(ctx context.Context) error { return second(s.Load(ctx, 60)) },
-		"FindReplay":    func(ctx context.Context) error { return third(s.FindReplay(ctx, random32())) },
+		"FindReplay":    func(ctx context.Context) error { return second(s.FindReplay(ctx, random32(), nil)) },
 		"SetResponse":   func(ctx context.Context) error { return second(s.SetResponse(ctx, random32(), []byte("x"))) },
 		"ExpireReplay":  func(ctx context.Context) error { return s.ExpireReplay(ctx, random32()) },
 		"Sweep":         func(ctx context.Context) error { return second(s.Sweep(ctx)) },

@@ -158,7 +158,7 @@ func TestPlansReadByIndex(t *testing.T) {
 	hold("after a burst")
 	reads := map[string]string{
 		"declaration": "'e_7'", "snapshot": "ARRAY['e_7', 'e_8'], ARRAY[0, 0], ARRAY[9, 9], ARRAY[true, true]", "party_by_token": "sha256('7 0')",
-		"certificates": "ARRAY['c_7', NULL], ARRAY[NULL, 'e_8']", "find_replay": "sha256('7')", "due": "3, 100, 60, ARRAY['e_7']", "complete": "100",
+		"certificates": "ARRAY['c_7', NULL], ARRAY[NULL, 'e_8']", "find_replay": "sha256('7'), ARRAY[sha256('8')]", "due": "3, 100, 60, ARRAY['e_7']", "complete": "100",
 		"lock": "ARRAY['e_7', 'e_8']", "lock_wait": "ARRAY['e_7', 'e_8']", "get_round": "'7', 7", "use_key": "sha256('7'), 100",
 		"marks": "ARRAY['e_7', 'e_8']",
 	}
@@ -230,7 +230,7 @@ func TestLargeDealsAreReadByTheRow(t *testing.T) {
 		return touched("commit", committing.DealID, fmt.Sprintf("ARRAY['%s'], ARRAY[%d], ARRAY[sha256('x')], ARRAY[%d], ARRAY[NULL::bytea], ARRAY[NULL::bytea], ARRAY[0]", committing.DealID, party, first))
 	}
 	reveal := func(party, first int) float64 {
-		return touched("reveal", revealing.DealID, fmt.Sprintf("ARRAY['%s'], ARRAY[%d], ARRAY[''::bytea], ARRAY[sha256('x')], ARRAY[%d], ARRAY[NULL::bytea], ARRAY[NULL::bytea], ARRAY[0], 1000000", revealing.DealID, party, first))
+		return touched("reveal", revealing.DealID, fmt.Sprintf("ARRAY['%s'], ARRAY[%d], ARRAY[''::bytea], ARRAY[sha256('x')], ARRAY[%d], ARRAY[NULL::bytea], ARRAY[NULL::bytea], ARRAY[0], 1000000, NULL", revealing.DealID, party, first))
 	}
 	for _, counted := range []bool{false, true} {
 		if counted {

@@ -15,14 +15,15 @@ var (
 	getRoundSQL     = query("get_round")
 )
 
-// FindReplay reads an idempotency record that has not expired, or ErrNotFound.
-// A nil response means that the effect took place and its answer was not stored.
-func (s *Store) FindReplay(ctx context.Context, scope []byte) (body, response []byte, err error) {
-	err = s.pool.QueryRow(ctx, findReplaySQL, scope).Scan(&body, &response)
+// FindReplay reads an idempotency record that has not expired, by its scope or by
+// what that is under former server secrets, or ErrNotFound. A nil Response means
+// that the effect took place and its answer was not stored.
+func (s *Store) FindReplay(ctx context.Context, scope []byte, former [][]byte) (r Replay, err error) {
+	err = s.pool.QueryRow(ctx, findReplaySQL, scope, former).Scan(&r.Scope, &r.Body, &r.Response)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil, ErrNotFound
+		return r, ErrNotFound
 	}
-	return body, response, outage(err)
+	return r, outage(err)
 }
 
 // SetResponse stores a record's response unless it has one, and gives the one

@@ -79,7 +79,7 @@ func TestTheRecordComesWithTheEffect(t *testing.T) {
 				if done, err := e.impossible(r); err != nil || done {
 					t.Fatalf("impossible: %v, %v", done, err)
 				}
-				if _, _, err := f.FindReplay(ctx, r.Scope); !errors.Is(err, store.ErrNotFound) {
+				if _, err := f.FindReplay(ctx, r.Scope, nil); !errors.Is(err, store.ErrNotFound) {
 					t.Fatalf("an effect that did not take place has a record: %v", err)
 				}
 			}
@@ -98,9 +98,9 @@ func TestTheRecordComesWithTheEffect(t *testing.T) {
 			if n := e.took(); n != 1 {
 				t.Fatalf("it took place %d times", n)
 			}
-			body, response, err := f.FindReplay(ctx, r.Scope)
-			if err != nil || !bytes.Equal(body, r.Body) || response != nil {
-				t.Fatalf("its record: body %x, response %q, %v", body, response, err)
+			found, err := f.FindReplay(ctx, r.Scope, nil)
+			if err != nil || !bytes.Equal(found.Body, r.Body) || found.Response != nil {
+				t.Fatalf("its record: body %x, response %q, %v", found.Body, found.Response, err)
 			}
 		})
 	}
@@ -141,8 +141,9 @@ func TestTheFirstResponseStands(t *testing.T) {
 		})
 	}
 	group.Wait()
-	_, stored, err := f.FindReplay(ctx, r.Scope)
+	found, err := f.FindReplay(ctx, r.Scope, nil)
 	check(t, err)
+	stored := found.Response
 	for i, one := range stands {
 		if !bytes.Equal(one, stored) {
 			t.Errorf("writer %d was told %x stands, and %x does", i, one, stored)
@@ -160,7 +161,7 @@ func TestRecordsEnd(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
 	found := func(r *store.Replay) bool {
-		_, _, err := f.FindReplay(ctx, r.Scope)
+		_, err := f.FindReplay(ctx, r.Scope, nil)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			t.Fatal(err)
 		}

@@ -39,7 +39,7 @@ func TestUnreplicatedCommitIsUnknown(t *testing.T) {
 		{"batch", func(ctx context.Context) error { return second(f.Commit(ctx, act(d, 0))) }},
 		{"query", func(ctx context.Context) error { return second(f.CreateDeal(ctx, newDeal(f.now(t), nil))) }},
 		{"exec", func(ctx context.Context) error { return f.InsertKey(ctx, random32(), &replay) }},
-		{"its replay", func(ctx context.Context) error { return third(f.FindReplay(ctx, replay.Scope)) }},
+		{"its replay", func(ctx context.Context) error { return second(f.FindReplay(ctx, replay.Scope, nil)) }},
 	} {
 		unavailable(t, write.what, interrupted(t, admin, "pg_cancel_backend", write.do))
 	}
@@ -48,9 +48,9 @@ func TestUnreplicatedCommitIsUnknown(t *testing.T) {
 	}))
 
 	check(t, standby.Restart(t.Context()))
-	_, response, err := f.FindReplay(t.Context(), replay.Scope)
-	if err != nil || string(response) != "x" {
-		t.Errorf("with a standby the replay is %q, %v", response, err)
+	found, err := f.FindReplay(t.Context(), replay.Scope, nil)
+	if err != nil || string(found.Response) != "x" {
+		t.Errorf("with a standby the replay is %q, %v", found.Response, err)
 	}
 	acted, err := f.Commit(t.Context(), act(d, 0))
 	if err != nil || acted.Done {

@@ -15,10 +15,12 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"embed"
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -132,6 +134,7 @@ type Replay struct {
 	Body     []byte // 32-byte HMAC
 	Response []byte // encrypted
 	Lifetime int64  // seconds
+	Secret   []byte // fingerprint of the server secret that Scope, Body and Response are under
 }
 
 func (r *Replay) columns() (scope, body, response []byte, lifetime int64) {
@@ -139,6 +142,25 @@ func (r *Replay) columns() (scope, body, response []byte, lifetime int64) {
 		return nil, nil, nil, 0
 	}
 	return r.Scope, r.Body, r.Response, r.Lifetime
+}
+
+// secretOf is what a record is under, as what a statement is to be checked for.
+func (r *Replay) secretOf() []byte {
+	if r == nil {
+		return nil
+	}
+	return r.Secret
+}
+
+// secretsOf are the distinct server secrets that some calls are under.
+func secretsOf(all ...[]byte) (distinct [][]byte) {
+	distinct = [][]byte{}
+	for _, one := range all {
+		if one != nil && !slices.ContainsFunc(distinct, func(other []byte) bool { return bytes.Equal(one, other) }) {
+			distinct = append(distinct, one)
+		}
+	}
+	return distinct
 }
 
 func replayed(err error) error {
@@ -152,7 +174,7 @@ func replayed(err error) error {
 // (503) and leaves the rest, which are faults of ours, as they are.
 func outage(err error) error {
 	switch {
-	case err == nil, errors.Is(err, ErrReplayed), errors.Is(err, ErrNotFound), errors.Is(err, pgx.ErrNoRows), errors.Is(err, errPanicked):
+	case err == nil, errors.Is(err, ErrReplayed), errors.Is(err, ErrNotFound), errors.Is(err, ErrSecretMoved), errors.Is(err, pgx.ErrNoRows), errors.Is(err, errPanicked):
 		return err
 	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {

@@ -72,7 +72,7 @@ func TestWhatIsNotThere(t *testing.T) {
 		"certificate of deal": second(f.CertificateOf(ctx, "d_none")),
 		"token":               third(f.PartyByToken(ctx, random32())),
 		"round":               third(f.Round(ctx, "00", 1)),
-		"replay":              third(f.FindReplay(ctx, random32())),
+		"replay":              second(f.FindReplay(ctx, random32(), nil)),
 	} {
 		if !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("%s: %v, want ErrNotFound", what, err)

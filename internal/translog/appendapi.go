@@ -28,10 +28,13 @@ type appendRequest struct {
 	Tag string `json:"tag,omitempty"`
 }
 
-// AppendHandler serves the private append port to whoever holds the
-// deployment's append secret.
-func (l *Log) AppendHandler(secret string) http.Handler {
-	want := sha256.Sum256([]byte(secret))
+// AppendHandler serves the private append port to whoever holds one of the
+// deployment's append secrets.
+func (l *Log) AppendHandler(secrets ...string) http.Handler {
+	want := make([][32]byte, len(secrets))
+	for i, secret := range secrets {
+		want[i] = sha256.Sum256([]byte(secret))
+	}
 	private := func(serve func(*http.Request) (any, error)) route {
 		return route{"POST, OPTIONS", func(r *http.Request) (any, error) {
 			if err := authorize(r, want); err != nil {
@@ -44,14 +47,18 @@ func (l *Log) AppendHandler(secret string) http.Handler {
 }
 
 // authorize compares digests, in constant time and whatever the length.
-func authorize(r *http.Request, want [32]byte) error {
+func authorize(r *http.Request, want [][32]byte) error {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || token == "" {
 		return problem.New(problem.AuthRequired, "send `Authorization: Bearer` with the append secret of the deployment")
 	}
 	got := sha256.Sum256([]byte(token))
-	if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-		return problem.New(problem.InvalidCredential, "this is not the append secret: set the same FAIRPACT_APPEND_SECRET_FILE for the log server and its callers")
+	matches := 0
+	for _, one := range want {
+		matches |= subtle.ConstantTimeCompare(got[:], one[:])
+	}
+	if matches != 1 {
+		return problem.New(problem.InvalidCredential, "this is no append secret of the deployment: set the same FAIRPACT_APPEND_SECRET_FILE for the log server and its callers")
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	prometheus.Unregister(collectors.NewGoCollector())
 	prometheus.Unregister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	health.Measure(runtimemetrics.Registry)
-	health.KeySet = parts.Keys.Digest()
+	health.KeySet, health.Secrets = parts.Keys.Digest(), parts.Secrets.Digest()
 	return health.ServeBeside(ctx, logger, mgr.Start, service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()})
 }
 

@@ -86,7 +86,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	public := httpapi.Server(api, logger)
 	public.RegisterOnShutdown(parts.Waits.End) // where its port has closed: the callers go on at another replica
 	health := service.NewHealth(parts.Ready)
-	health.KeySet = parts.Keys.Digest()
+	health.KeySet, health.Secrets = parts.Keys.Digest(), parts.Secrets.Digest()
 	health.Delay = c.DrainDelay
 	return health.Serve(ctx, logger,
 		service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()},

@@ -29,7 +29,7 @@ type config struct {
 	ReadListen       string        `name:"read-listen" env:"FAIRPACT_READ_LISTEN" default:":8090" help:"Address of the public read port."`
 	AppendListen     string        `name:"append-listen" env:"FAIRPACT_APPEND_LISTEN" default:":8091" help:"Address of the private append port."`
 	AdminListen      string        `name:"admin-listen" env:"FAIRPACT_ADMIN_LISTEN" default:":8092" help:"Address of /healthz, /readyz and /metrics."`
-	AppendSecretFile string        `name:"append-secret-file" env:"FAIRPACT_APPEND_SECRET_FILE" type:"path" help:"File with the bearer secret of the append port, 16 bytes or more."`
+	AppendSecretFile string        `name:"append-secret-file" env:"FAIRPACT_APPEND_SECRET_FILE" type:"path" help:"File with the bearer secret of the append port, 16 bytes or more; each line is accepted."`
 	ForkGuard        string        `name:"fork-guard" env:"FAIRPACT_FORK_GUARD" help:"Record of the biggest head ever signed, apart from the database: file://PATH (one log-server) or kubernetes://NAMESPACE/NAME (a ConfigMap). Empty: none."`
 	ForkGuardInit    *int64        `name:"fork-guard-init" env:"FAIRPACT_FORK_GUARD_INIT" help:"By hand, where the guard's record is lost and the database is known to be whole: the size of the newest published head. An empty guard takes the database's word at that size and no other."`
 	MaxConnections   int           `name:"max-connections" env:"FAIRPACT_MAX_CONNECTIONS" default:"8192" help:"Open connections of the read port, of which one address may hold half; 0: no limit."`
@@ -64,7 +64,7 @@ func main() {
 }
 
 func run(ctx context.Context, c config, logger *slog.Logger) error {
-	secret, err := service.ReadSecret("FAIRPACT_APPEND_SECRET_FILE", c.AppendSecretFile)
+	secrets, err := service.ReadSecrets("FAIRPACT_APPEND_SECRET_FILE", c.AppendSecretFile)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		return err
 	}
 	defer func() { _ = signer.Close() }()
-	database.Application = keywatch.Name("log-server", keys)
+	database.Application = keywatch.Name("log-server", keys, "")
 	pool, err := database.Open(starting, c.DatabaseURL, 0)
 	if err != nil {
 		return fmt.Errorf("DATABASE_URL: %w", err)
@@ -124,7 +124,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	return health.Serve(ctx, logger,
 		service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()},
 		service.Port{Name: "read", Address: c.ReadListen, Server: server(keywatch.Tell(keys, l.ReadHandler()), logger), MaxConnections: c.MaxConnections},
-		service.Port{Name: "append", Address: c.AppendListen, Server: server(keywatch.Tell(keys, l.AppendHandler(secret)), logger)})
+		service.Port{Name: "append", Address: c.AppendListen, Server: server(keywatch.Tell(keys, l.AppendHandler(secrets...)), logger)})
 }
 
 // checkpoints opens the log key and reads the witness policy; nil where the log

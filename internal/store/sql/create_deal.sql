@@ -2,8 +2,10 @@
 -- Deals: $1 ids, $2 owners, $3 algorithms, $4 params, $5 modes, $6 retentions, $7 numbers of parties, $8 commit and
 -- $9 reveal deadlines, $10 chain hashes, $11 beacon rounds, $12 round times; idempotency: $13 scopes (null: none),
 -- $14 bodies, $15 responses, $16 lifetimes. Parties: $17 deals, $18 indexes, $19 labels, $20 token hashes.
--- It answers for each deal the time and whether it was created.
+-- $21 the server secrets that the calls are under: where another one is in force nothing is done.
+-- It answers for each deal the time, whether it was created, and whether another server secret is in force.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
+secret AS MATERIALIZED (SELECT ((SELECT fingerprint FROM server_secret WHERE singleton) = ALL ($21::bytea[])) IS NOT FALSE AS writes),
 wanted AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::bytea[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::int[], $8::bigint[], $9::bigint[],
             $10::text[], $11::bigint[], $12::bigint[], $13::bytea[], $14::bytea[], $15::bytea[], $16::bigint[])
@@ -15,7 +17,7 @@ created AS (
                        commit_deadline, reveal_deadline, created_at, chain_hash, beacon_round, round_time, phase)
     SELECT deal_id, owner_hash, algorithm, params, mode, retention, parties,
            commit_deadline, reveal_deadline, now, chain_hash, beacon_round, round_time, 'COMMITTING'
-    FROM wanted, clock WHERE now < commit_deadline
+    FROM wanted, clock WHERE now < commit_deadline AND (SELECT writes FROM secret)
     RETURNING deal_id
 ),
 seated AS (
@@ -27,4 +29,4 @@ recorded AS (
     INSERT INTO idempotency (scope, body, response, expires_at)
     SELECT scope, body, response, now + lifetime FROM wanted JOIN created USING (deal_id), clock WHERE scope IS NOT NULL ORDER BY scope
 )
-SELECT now, created.deal_id IS NOT NULL FROM wanted LEFT JOIN created USING (deal_id), clock ORDER BY n
+SELECT now, created.deal_id IS NOT NULL, NOT (SELECT writes FROM secret) FROM wanted LEFT JOIN created USING (deal_id), clock ORDER BY n

@@ -1,11 +1,13 @@
 -- A shapley.v1 rejection: the reveal and the end of the deal are one statement.
 -- $1 deal, $2 party, $3 sealed, $4 revealed_at; $5 scope, $6 body, $7 lifetime;
 -- $8 commits, $9 reveals (as read before this one), $10 reveals_closed_at, $11 void_flakers, $12 cert_id, $13 payload, $14 its MAC
+-- $15 the server secrets that all this is under: where another one is in force nothing is done, and the answer is null
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
+secret AS MATERIALIZED (SELECT ((SELECT fingerprint FROM server_secret WHERE singleton) = ALL ($15::bytea[])) IS NOT FALSE AS writes),
 ended AS (
     UPDATE deals SET phase = 'VOID', void_flakers = $11, cert_id = $12::text, reveals_closed_at = $10::bigint
     FROM clock
-    WHERE deal_id = $1 AND phase = 'REVEALING' AND now < reveal_deadline
+    WHERE deal_id = $1 AND phase = 'REVEALING' AND now < reveal_deadline AND (SELECT writes FROM secret)
       AND (SELECT count(*) FROM commitments WHERE deal_id = $1) = $8
       AND (SELECT count(*) FROM reveals WHERE deal_id = $1) = $9
       AND NOT EXISTS (SELECT FROM reveals WHERE deal_id = $1 AND party = $2)
@@ -27,4 +29,4 @@ recorded AS (
     INSERT INTO idempotency (scope, body, expires_at)
     SELECT $5::bytea, $6::bytea, $4::bigint + $7::bigint FROM ended WHERE $5::bytea IS NOT NULL
 )
-SELECT EXISTS (SELECT FROM ended)
+SELECT CASE WHEN (SELECT writes FROM secret) THEN EXISTS (SELECT FROM ended) END

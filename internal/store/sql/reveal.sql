@@ -1,9 +1,11 @@
 -- A group of reveals, of any deals, after lock.sql. $1 deals, $2 parties, $3 sealed inputs, $4 the commitments that they
 -- open, $5 for each the first party that the caller does not know to have revealed; idempotency: $6 scopes (null: none),
--- $7 bodies, $8 lifetimes; $9 how many bytes of inputs it may answer. It answers for each: whether its deal was locked,
--- whether it was inserted, the first party that has yet to reveal (null: none). The last reveal of a random.v1 deal
+-- $7 bodies, $8 lifetimes; $9 how many bytes of inputs it may answer; $10 the server secrets that the calls are under:
+-- where another one is in force nothing is done. It answers for each: whether its deal was locked (null: another server
+-- secret is in force), whether it was inserted, the first party that has yet to reveal (null: none). The last reveal of a random.v1 deal
 -- closes its reveals in this same statement; that of any other deal is answered with what the deal is computed from.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
+secret AS MATERIALIZED (SELECT ((SELECT fingerprint FROM server_secret WHERE singleton) = ALL ($10::bytea[])) IS NOT FALSE AS writes),
 locked AS MATERIALIZED (SELECT string_to_array(current_setting('fairpact.locked', true), ' ') AS deals),
 wanted AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::int[], $3::bytea[], $4::bytea[], $5::int[], $6::bytea[], $7::bytea[], $8::bigint[])
@@ -16,7 +18,7 @@ held AS MATERIALIZED (
     CROSS JOIN clock
     CROSS JOIN LATERAL (SELECT deal_id, parties, phase, reveal_deadline FROM deals WHERE deal_id = l.deal_id OFFSET 0) AS d
     CROSS JOIN LATERAL (SELECT array_agg(w.party) AS parties, max(w.first) AS first FROM wanted w WHERE w.deal_id = l.deal_id) AS acting
-    WHERE d.phase = 'REVEALING' AND now < d.reveal_deadline
+    WHERE d.phase = 'REVEALING' AND now < d.reveal_deadline AND (SELECT writes FROM secret)
 ),
 inserted AS (
     INSERT INTO reveals (deal_id, party, sealed, revealed_at)
@@ -63,7 +65,7 @@ closed AS (
       -- by this statement: else the last one was accepted before (catch_up.sql)
       AND (SELECT count(*) FROM inserted i WHERE i.deal_id = d.deal_id) > 0
 )
-SELECT w.deal_id = ANY((SELECT deals FROM locked)::text[]), i.party IS NOT NULL,
+SELECT CASE WHEN (SELECT writes FROM secret) THEN w.deal_id = ANY((SELECT deals FROM locked)::text[]) END, i.party IS NOT NULL,
        CASE WHEN c.deal_id IS NULL THEN coalesce(m.party, 0) END,
        e.now, e.last_reveal, e.commits_closed_at,
        CASE WHEN e.n IS NOT NULL THEN ARRAY(SELECT o.commitment FROM commitments o WHERE o.deal_id = e.deal_id ORDER BY o.party) END,

@@ -1,1 +1,1 @@
-SELECT fingerprint FROM server_secret WHERE singleton
+SELECT fingerprint, former, since FROM server_secret WHERE singleton

@@ -1,0 +1,118 @@
+package escrow
+
+import (
+	"context"
+	"crypto/hmac"
+	"errors"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/idempotency"
+	"github.com/fairpact/fairpact/internal/sealing"
+	"github.com/fairpact/fairpact/internal/serversecret"
+	"github.com/fairpact/fairpact/internal/store"
+)
+
+const (
+	resealRows  = 200     // of one batch
+	resealBytes = 4 << 20 // the same; one more input may come
+	pendingRows = 16      // a payload may have megabytes
+	// settleTime is longer than a statement takes that began before a rotation: what it
+	// sealed under the former secret is stored by then.
+	settleTime = time.Minute
+)
+
+// ReplayTime is the longest that a replay lasts, in seconds.
+const ReplayTime = int64(idempotency.Lifetime / time.Second)
+
+// Reseal does the next part of what a rotation of the server secret leaves to do,
+// and reports whether there may be more at once: it seals the next stored inputs
+// anew under the secret in force. When all are, no replay is under a former secret
+// and no pending certificate has its MAC, it notes that former ones may go. Cut
+// anywhere, and by any number of processes at once, it goes on where it was.
+func (s *Service) Reseal(ctx context.Context) (more bool, err error) {
+	r, err := s.store.Rotation(ctx, ReplayTime, 1)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	formerSecrets.Set(float64(len(r.Former)))
+	if len(r.Former) == 0 || r.Now < r.Since+int64(settleTime/time.Second) {
+		return false, nil
+	}
+	if err := serversecret.Check(ctx, s.store, s.secrets); err != nil {
+		return false, err
+	}
+	if r.After != nil {
+		return true, s.resealInputs(ctx, *r.After)
+	}
+	if r.Replays > 0 {
+		return false, nil
+	}
+	if err := s.renewMACs(ctx); err != nil {
+		return false, err
+	}
+	done, err := s.store.ForgetSecrets(ctx, r.Fingerprint)
+	if done {
+		formerSecrets.Set(0)
+		s.logger.InfoContext(ctx, "nothing needs the former server secrets any more, remove them from the file", "secret", sealing.ShortID(r.Fingerprint))
+	}
+	return false, err
+}
+
+func (s *Service) resealInputs(ctx context.Context, last store.SealedInput) error {
+	inputs, err := s.store.InputsAfter(ctx, last, resealRows, resealBytes)
+	if err != nil {
+		return err
+	}
+	writer := s.secrets.Writer()
+	var read []store.SealedInput
+	var anew [][]byte
+	lost := 0
+	for _, in := range inputs {
+		if in.Sealed == nil || writer.Marked(in.Sealed) {
+			continue
+		}
+		opened, err := s.secrets.OpenInput(in.DealID, in.Party, in.Sealed)
+		if err != nil { // no secret here opens it, so none of them is needed for it
+			lost++
+			continue
+		}
+		read, anew = append(read, in), append(anew, writer.SealInput(in.DealID, in.Party, opened))
+	}
+	if lost > 0 {
+		s.logger.WarnContext(ctx, "stored inputs open under no server secret and stay as they are", "count", lost, "last_deal_id", inputs[len(inputs)-1].DealID)
+	}
+	var end *store.SealedInput
+	if len(inputs) > 0 {
+		end = &inputs[len(inputs)-1]
+	}
+	err = s.store.Reseal(ctx, writer.Fingerprint(), read, anew, end)
+	if err == nil {
+		inputsResealed.Add(float64(len(read)))
+	}
+	return err
+}
+
+// renewMACs gives every pending certificate of this service the MAC of the secret
+// in force.
+func (s *Service) renewMACs(ctx context.Context) error {
+	var last store.PendingMAC
+	for {
+		page, err := s.store.PendingMACs(ctx, last, pendingRows)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		writer := s.secrets.Writer()
+		for _, p := range page {
+			last = p
+			if hmac.Equal(p.MAC, payloadMAC(writer, p.CertID, p.Payload)) || !s.made(p.CertID, p.Payload, p.MAC) {
+				continue
+			}
+			if err := s.store.SetMAC(ctx, p, payloadMAC(writer, p.CertID, p.Payload)); err != nil {
+				return err
+			}
+		}
+	}
+}

@@ -1,0 +1,87 @@
+// Package serversecret keeps a process in step with the server secrets of its
+// database. The database names the one that writes and the former ones that
+// something stored still needs. A process that lacks one of them writes nothing
+// and is not ready: what it stored would open beside nothing, or it could not open
+// what is stored.
+package serversecret
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/sealing"
+	"github.com/fairpact/fairpact/internal/store"
+)
+
+// Check makes the secret that the database has in force the writer, and returns an
+// error where this process lacks it or a former one that is still needed. The first
+// process of a database records its newest. A database of the release before has no
+// record: there an input of a deal that has not ended has to open.
+func Check(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
+	state, err := s.ServerSecret(ctx)
+	if errors.Is(err, store.ErrNotFound) {
+		if err := claim(ctx, s, own); err != nil {
+			return err
+		}
+		state, err = s.ServerSecret(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	writer := own.Find(state.Fingerprint)
+	if writer == nil {
+		return fmt.Errorf("%w: %s is in force, this process has %s", errLacks, sealing.ShortID(state.Fingerprint), ids(own))
+	}
+	for _, former := range state.Former {
+		if own.Find(former) == nil {
+			return fmt.Errorf("%w: something stored still needs %s, this process has %s", errLacks, sealing.ShortID(former), ids(own))
+		}
+	}
+	own.Use(writer, state.Former != nil)
+	return nil
+}
+
+// Refresh is Check for a call that met store.ErrSecretMoved; its error is for the
+// caller.
+func Refresh(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
+	err := Check(ctx, s, own)
+	if err == nil || problem.Is(err, problem.Unavailable) {
+		return err
+	}
+	return problem.New(problem.Unavailable, "this replica lacks a server secret and changed nothing; send the same request again in a few seconds").After(2).Because(err)
+}
+
+func claim(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
+	live, err := s.LiveInputs(ctx)
+	if err != nil {
+		return err
+	}
+	first := own.All()[0]
+	if len(live) > 0 {
+		opens := func(secret *sealing.Secret) bool {
+			return slices.ContainsFunc(live, func(in store.SealedInput) bool {
+				_, err := secret.OpenInput(in.DealID, in.Party, in.Sealed)
+				return err == nil
+			})
+		}
+		i := slices.IndexFunc(own.All(), opens)
+		if i < 0 {
+			return fmt.Errorf("%w: none of %s opens one of the newest inputs", errLacks, ids(own))
+		}
+		first = own.All()[i]
+	}
+	return s.ClaimSecret(ctx, first.Fingerprint(), false)
+}
+
+func ids(own *sealing.Secrets) (all []string) {
+	for _, one := range own.All() {
+		all = append(all, one.ID())
+	}
+	return all
+}
+
+var errLacks = errors.New("FAIRPACT_SERVER_SECRET_FILE lacks a server secret of the database: " +
+	"put the former one back, as a line of the file, or if it is lost stop all processes and run `fairpactctl secret adopt`")

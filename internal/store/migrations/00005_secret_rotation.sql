@@ -1,0 +1,13 @@
+-- +goose Up
+
+-- former: fingerprints of the secrets that wrote before and that something stored still needs; null: this database was
+-- never rotated, and inputs carry no mark. resealed_deal and resealed_party: the last input that the worker has sealed
+-- anew under the secret in force; null: all are.
+ALTER TABLE server_secret ADD COLUMN former bytea[];
+ALTER TABLE server_secret ADD COLUMN resealed_deal text;
+ALTER TABLE server_secret ADD COLUMN resealed_party int;
+
+-- +goose Down
+ALTER TABLE server_secret DROP COLUMN resealed_party;
+ALTER TABLE server_secret DROP COLUMN resealed_deal;
+ALTER TABLE server_secret DROP COLUMN former;

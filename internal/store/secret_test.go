@@ -1,0 +1,312 @@
+package store_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/fairpact/fairpact/internal/deal"
+	"github.com/fairpact/fairpact/internal/store"
+)
+
+// rotate puts a secret in force in the place of another one.
+func (f *fixture) rotate(t *testing.T, from, to []byte) {
+	t.Helper()
+	if done, err := f.RotateSecret(t.Context(), from, to); err != nil || !done {
+		t.Fatalf("rotate: %v, %v", done, err)
+	}
+}
+
+// Nothing is written under a secret that is not in force: neither what only that
+// one opens nor a record that a process with another view would not look for.
+func TestNothingIsWrittenUnderAnotherSecret(t *testing.T) {
+	f := newFixture(t)
+	ctx := t.Context()
+	old, now := random32(), random32()
+	under := func(secret []byte) *store.Replay { r := newReplay(); r.Secret = secret; return r }
+	sealed := func(a store.Act, secret []byte) store.Act { a.Secret = secret; return a }
+	revealing := func() *store.Declaration {
+		d := f.create(t, nil)
+		f.commit(t, d, 0, 1)
+		return d
+	}
+	writes := map[string]func(secret []byte) error{
+		"key": func(secret []byte) error { return f.InsertKey(ctx, random32(), under(secret)) },
+		"create": func(secret []byte) error {
+			d := f.declare(t, nil)
+			d.Replay = under(secret)
+			return second(f.CreateDeal(ctx, d))
+		},
+		"reveal": func(secret []byte) error { return second(f.Reveal(ctx, sealed(act(revealing(), 0), secret))) },
+		"reveal with a key": func(secret []byte) error {
+			return second(f.Reveal(ctx, with(under(secret), sealed(act(revealing(), 0), now))))
+		},
+		"reject": func(secret []byte) error {
+			d := revealing()
+			return second(f.Reject(ctx, f.ending(t, d, deal.Void), sealed(act(d, 0), secret)))
+		},
+	}
+	stored := func() string {
+		return fmt.Sprint(f.count(t, "SELECT count(*) FROM reveals"), f.count(t, "SELECT count(*) FROM idempotency"), f.count(t, "SELECT count(*) FROM certificates"))
+	}
+	check(t, f.ClaimSecret(ctx, old, false))
+	f.rotate(t, old, now)
+	for what, write := range writes {
+		before := stored()
+		if err := write(old); !errors.Is(err, store.ErrSecretMoved) {
+			t.Errorf("%s under the former secret: %v, want ErrSecretMoved", what, err)
+		}
+		if after := stored(); after != before {
+			t.Errorf("%s under the former secret leaves %s rows, before it %s", what, after, before)
+		}
+		check(t, write(now))
+	}
+	state, err := f.ServerSecret(ctx)
+	if err != nil || !bytes.Equal(state.Fingerprint, now) || len(state.Former) != 1 || !bytes.Equal(state.Former[0], old) {
+		t.Errorf("the database says %+v, %v", state, err)
+	}
+	if done, err := f.RotateSecret(ctx, old, random32()); done || err != nil {
+		t.Errorf("a rotation from a secret that is not in force: %v, %v", done, err)
+	}
+}
+
+// A rotation in the middle of the load: each call is stored under the secret in
+// force at its time or refused, and none with a record of the former one comes
+// after it.
+func TestARotationIsAFence(t *testing.T) {
+	f := newFixture(t)
+	ctx := t.Context()
+	old, now := random32(), random32()
+	check(t, f.ClaimSecret(ctx, old, false))
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	refused, stored := 0, 0
+	began := make(chan struct{}, 8)
+	for range 8 {
+		group.Go(func() {
+			for n := 0; ; n++ {
+				r := newReplay()
+				r.Secret = old
+				err := f.InsertKey(ctx, random32(), r)
+				mu.Lock()
+				if err == nil {
+					stored++
+				} else {
+					refused++
+				}
+				mu.Unlock()
+				if n == 3 {
+					began <- struct{}{}
+				}
+				if err != nil {
+					if !errors.Is(err, store.ErrSecretMoved) {
+						t.Error(err)
+					}
+					return
+				}
+			}
+		})
+	}
+	for range 8 {
+		<-began
+	}
+	f.rotate(t, old, now)
+	atRotation := f.count(t, "SELECT count(*) FROM idempotency")
+	group.Wait()
+	if after := f.count(t, "SELECT count(*) FROM idempotency"); after != atRotation || after != stored || refused != 8 {
+		t.Errorf("%d records at the rotation, %d at the end; %d calls were told that they are stored and %d refused", atRotation, after, stored, refused)
+	}
+}
+
+// A process of the release before this one names no secret: it is let in.
+func TestRecordsWithoutASecret(t *testing.T) {
+	f := newFixture(t)
+	check(t, f.ClaimSecret(t.Context(), random32(), false))
+	check(t, f.InsertKey(t.Context(), random32(), newReplay()))
+	d := f.create(t, nil)
+	f.commit(t, d, 0, 1)
+	f.reveal(t, d, 0)
+}
+
+// Inputs are read in the order of their key, each once, and bounded; a replaced
+// one is the one that was read.
+func TestResealByPortions(t *testing.T) {
+	f := newFixture(t)
+	ctx := t.Context()
+	old, now := random32(), random32()
+	check(t, f.ClaimSecret(ctx, old, false))
+	const deals = 7
+	all := make([]*store.Declaration, deals)
+	for i := range all {
+		all[i] = f.create(t, nil)
+		f.commit(t, all[i], 0, 1)
+		f.reveal(t, all[i], 0)
+	}
+	f.exec(t, "UPDATE reveals SET sealed = NULL WHERE deal_id = $1", all[0].DealID)
+	f.exec(t, "UPDATE reveals SET sealed = repeat('x', 100)::bytea WHERE deal_id = $1", all[1].DealID)
+	f.rotate(t, old, now)
+	r, err := f.Rotation(ctx, 60, 100)
+	check(t, err)
+	if r.Inputs != deals-1 || r.After == nil || r.Replays != 0 {
+		t.Errorf("after the rotation %+v", r)
+	}
+	if done, err := f.ForgetSecrets(ctx, now); done || err != nil {
+		t.Errorf("the former secret may go with inputs left: %v, %v", done, err)
+	}
+	seen, last := 0, *r.After
+	for {
+		inputs, err := f.InputsAfter(ctx, last, 3, 50)
+		check(t, err)
+		if len(inputs) == 0 {
+			check(t, f.Reseal(ctx, now, nil, nil, nil))
+			break
+		}
+		var read []store.SealedInput
+		var anew [][]byte
+		for i, in := range inputs {
+			if in.Sealed == nil {
+				continue
+			}
+			if len(in.Sealed) == 100 && i < len(inputs)-1 {
+				t.Errorf("a portion goes on after 100 bytes of 50")
+			}
+			read, anew = append(read, in), append(anew, []byte("anew"))
+		}
+		// One is purged meanwhile: its row stays as it is now.
+		if seen == 0 && len(read) > 0 {
+			f.exec(t, "UPDATE reveals SET sealed = NULL WHERE deal_id = $1", read[0].DealID)
+		}
+		check(t, f.Reseal(ctx, random32(), read, anew, &inputs[0])) // under a secret that is not in force
+		if n := f.count(t, "SELECT count(*) FROM reveals WHERE sealed = 'anew' AND deal_id = $1", inputs[0].DealID); n != 0 {
+			t.Error("inputs are sealed under a secret that is not in force")
+		}
+		last = inputs[len(inputs)-1]
+		check(t, f.Reseal(ctx, now, read, anew, &last))
+		seen += len(inputs)
+		r, err := f.Rotation(ctx, 60, 100)
+		check(t, err)
+		if r.After == nil || r.After.DealID != last.DealID {
+			t.Errorf("noted is %+v, looked at was %+v", r.After, last)
+		}
+	}
+	if seen != deals {
+		t.Errorf("%d inputs were read, want %d", seen, deals)
+	}
+	if anew, purged := f.count(t, "SELECT count(*) FROM reveals WHERE sealed = 'anew'"), f.count(t, "SELECT count(*) FROM reveals WHERE sealed IS NULL"); anew != deals-2 || purged != 2 {
+		t.Errorf("%d are sealed anew and %d purged, want %d and 2", anew, purged, deals-2)
+	}
+	if done, err := f.ForgetSecrets(ctx, now); !done || err != nil {
+		t.Errorf("the former secret may not go: %v, %v", done, err)
+	}
+	state, err := f.ServerSecret(ctx)
+	if err != nil || state.Former == nil || len(state.Former) != 0 {
+		t.Errorf("the database says %+v, %v; want that it was rotated and needs no former secret", state, err)
+	}
+}
+
+// Replays of before the rotation count until they expire, those of after it do not.
+func TestReplaysUnderAFormerSecret(t *testing.T) {
+	f := newFixture(t)
+	ctx := t.Context()
+	old, now := random32(), random32()
+	check(t, f.ClaimSecret(ctx, old, false))
+	check(t, f.InsertKey(ctx, random32(), newReplay())) // an hour
+	f.rotate(t, old, now)
+	f.exec(t, "UPDATE server_secret SET since = since - 10")
+	f.exec(t, "UPDATE idempotency SET expires_at = expires_at - 10")
+	check(t, f.InsertKey(ctx, random32(), newReplay()))
+	count := func() int {
+		r, err := f.Rotation(ctx, 3600, 100)
+		check(t, err)
+		return r.Replays
+	}
+	if n := count(); n != 1 {
+		t.Errorf("%d replays, want the one of before the rotation", n)
+	}
+	f.exec(t, "UPDATE server_secret SET since = since - 3600")
+	f.exec(t, "UPDATE idempotency SET expires_at = expires_at - 3600")
+	if n := count(); n != 0 {
+		t.Errorf("%d replays after their time", n)
+	}
+}
+
+// Of deals whose secret is lost those that hold an input end at once.
+func TestLoseDeals(t *testing.T) {
+	f := newFixture(t)
+	open, committed, revealing, drawing, purged := f.create(t, nil), f.create(t, nil), f.create(t, nil), f.create(t, random), f.create(t, func(d *store.Declaration) { d.Retention = "purge" })
+	for _, d := range []*store.Declaration{committed, revealing, drawing, purged} {
+		f.commit(t, d, 0, 1)
+	}
+	f.reveal(t, revealing, 0)
+	f.reveal(t, purged, 0)
+	f.reveal(t, drawing, 0, 1)
+	check(t, f.LoseDeals(context.WithoutCancel(t.Context())))
+	for d, want := range map[*store.Declaration]deal.State{open: deal.Committing, committed: deal.Revealing, revealing: deal.Expired, drawing: deal.Expired, purged: deal.Expired} {
+		if got := f.stands(t, d).Phase; got != want {
+			t.Errorf("a deal is %s, want %s", got, want)
+		}
+	}
+	if n := f.count(t, "SELECT count(*) FROM reveals WHERE deal_id = $1 AND sealed IS NOT NULL", purged.DealID); n != 0 {
+		t.Error("the inputs of a deal with retention purge are kept")
+	}
+}
+
+// A rotation of the database password: a second role that acts as the owner of the
+// tables does all that the first one did, rotates, and sees who runs.
+func TestASecondDatabaseUser(t *testing.T) {
+	f := newFixture(t)
+	owner, second := "owner_"+strings.ToLower(rand.Text()), "second_"+strings.ToLower(rand.Text())
+	for _, statement := range []string{
+		"CREATE ROLE " + owner + " LOGIN PASSWORD 'one'",
+		"GRANT ALL ON SCHEMA public TO " + owner,
+		"DO $$ DECLARE name text; BEGIN FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' LOOP EXECUTE format('ALTER TABLE public.%I OWNER TO " + owner + "', name); END LOOP; END $$",
+		"CREATE ROLE " + second + " LOGIN PASSWORD 'two' IN ROLE " + owner,
+		"ALTER ROLE " + second + " SET role TO " + owner,
+	} {
+		f.exec(t, statement)
+	}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		for _, statement := range []string{"REASSIGN OWNED BY " + owner + " TO CURRENT_USER", "DROP OWNED BY " + owner, "DROP ROLE " + second, "DROP ROLE " + owner} {
+			if _, err := f.sql.Exec(ctx, statement); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	as := func(role, password, application string) *store.Store {
+		own, err := url.Parse(f.url)
+		check(t, err)
+		own.User = url.UserPassword(role, password)
+		query := own.Query()
+		query.Set("application_name", application)
+		own.RawQuery = query.Encode()
+		s, err := store.Open(t.Context(), own.String(), 2)
+		check(t, err)
+		return s
+	}
+	first := as(owner, "one", "fairpact/first")
+	defer first.Close()
+	check(t, first.ClaimSecret(t.Context(), []byte("old"), false))
+	other := as(second, "two", "fairpact/second")
+	defer other.Close()
+	check(t, other.InsertKey(t.Context(), random32(), newReplay()))
+	if done, err := other.RotateSecret(t.Context(), []byte("old"), []byte("new")); err != nil || !done {
+		t.Errorf("the second role rotates: %v, %v", done, err)
+	}
+	for who, s := range map[string]*store.Store{"first": first, "second": other} {
+		names, err := s.Applications(t.Context())
+		if err != nil || !slices.Contains(names, "fairpact/first") || !slices.Contains(names, "fairpact/second") {
+			t.Errorf("the %s role sees %v, %v", who, names, err)
+		}
+	}
+	f.exec(t, "ALTER ROLE "+owner+" NOLOGIN")
+	_, err := other.Sweep(t.Context())
+	check(t, err)
+}

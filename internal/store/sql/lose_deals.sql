@@ -1,0 +1,12 @@
+-- Ends the deals that hold an input under a lost secret: nobody is at fault, and there is no certificate.
+WITH lost AS MATERIALIZED (
+    SELECT deal_id FROM deals d WHERE phase = 'REVEALING' AND reveals_closed_at IS NULL
+        AND (SELECT r.party FROM reveals r WHERE r.deal_id = d.deal_id LIMIT 1) IS NOT NULL
+    UNION ALL
+    SELECT deal_id FROM deals WHERE phase = 'REVEALING' AND reveals_closed_at IS NOT NULL
+),
+ended AS (
+    UPDATE deals d SET phase = 'EXPIRED' FROM lost WHERE d.deal_id = ANY (ARRAY(SELECT deal_id FROM lost)) AND d.deal_id = lost.deal_id
+    RETURNING d.deal_id, d.retention
+)
+UPDATE reveals r SET sealed = NULL FROM ended e WHERE r.deal_id = ANY (ARRAY(SELECT deal_id FROM ended)) AND r.deal_id = e.deal_id AND e.retention = 'purge'
