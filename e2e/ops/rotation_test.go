@@ -1,0 +1,194 @@
+package ops
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairpact/fairpact/e2e"
+	"github.com/fairpact/fairpact/internal/localstack"
+)
+
+// roller is a stack whose secrets are files that are rolled out process by process.
+type roller struct {
+	t     *testing.T
+	stack *localstack.Stack
+	ctl   *e2e.Ctl
+}
+
+func (r roller) file(name string) string { return filepath.Join(r.stack.Dir(), name) }
+
+func (r roller) write(name, text string) {
+	r.t.Helper()
+	if err := os.WriteFile(r.file(name), []byte(text), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r roller) read(name string) string {
+	r.t.Helper()
+	text, err := os.ReadFile(r.file(name))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+func (r roller) rollOut(names ...string) {
+	r.t.Helper()
+	for _, name := range names {
+		if err := r.stack.Restart(r.t.Context(), name); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// secret runs fairpactctl secret and returns all that it printed.
+func (r roller) secret(code int, command string) string {
+	r.t.Helper()
+	out, errs := r.ctl.Run(code, "secret", command)
+	return out + errs
+}
+
+func (r roller) says(what, text string) {
+	r.t.Helper()
+	if !strings.Contains(text, what) {
+		r.t.Errorf("it does not say %q:\n%s", what, text)
+	}
+}
+
+// The server secret is rotated in the middle of deals, over two deal-apis that are
+// rolled out one after the other: no deal, no replay and no input is lost, and no
+// step can be taken too early.
+func TestRotateServerSecret(t *testing.T) {
+	t.Parallel()
+	r := roller{t: t, stack: e2e.Own(t, func(o *localstack.Options) { o.Replicas = map[string]int{localstack.DealAPI: 2} }), ctl: e2e.NewCtl(t, "")}
+	r.ctl.Env = append(r.ctl.Env, "DATABASE_URL="+r.stack.DatabaseURL(), "FAIRPACT_SERVER_SECRET_FILE="+r.file("server-secret"))
+	db := e2e.Database(t, r.stack)
+	one, two := e2e.NewClient(t, r.stack.BaseURL()), e2e.NewClient(t, r.stack.URL(e2e.SecondAPI))
+	at := func(c *e2e.Client, d *e2e.Dealt) *e2e.Dealt { there := *d; there.C = c; return &there }
+	ann, bob := e2e.Seal(t, e2e.AnnsValues), e2e.Seal(t, e2e.BobsValues)
+	begun := func(c *e2e.Client) *e2e.Dealt {
+		d := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
+		d.Commit(0, ann)
+		d.Commit(1, bob)
+		d.Reveal(0, ann)
+		return d
+	}
+	open := e2e.SplitBody(time.Hour, 2*time.Hour)
+	open["mode"] = "open"
+	ended := one.Create(open)
+	ended.Play(e2e.AnnsValues, e2e.BobsValues)
+	ended.Certified(e2e.Patience)
+	before, key := begun(one), one.Key()
+	creation := one.Once("/v1/deals", key, e2e.SplitBody(time.Hour, 2*time.Hour))
+	created := creation.Want(201)
+	old := r.read("server-secret")
+
+	r.says("is in force already", r.secret(1, "rotate"))
+	both := r.secret(0, "add")
+	next, _, _ := strings.Cut(both, "\n")
+	if !strings.Contains(both, old) || next == old {
+		t.Fatal("secret add does not keep the old secret")
+	}
+
+	// Too early: a process would lack what another one writes under.
+	r.write("server-secret", both)
+	r.says("3 of 3 hold another set", r.secret(1, "rotate"))
+	r.rollOut(e2e.SecondAPI, localstack.DeadlineWorker)
+	r.says("1 of 3 hold another set", r.secret(1, "rotate"))
+	r.says("correct what failed", r.secret(1, "check"))
+	between := begun(two) // by a process that holds both: under the secret that the other one has
+	at(one, between).Reveal(1, bob)
+	between.Certified(e2e.Patience)
+	r.rollOut(localstack.DealAPI)
+	r.says("with fairpactctl secret rotate", r.secret(0, "check"))
+	during := begun(two)
+	r.says("is in force; keep", r.secret(0, "rotate"))
+
+	at(two, before).Reveal(1, bob)
+	during.Reveal(1, bob)
+	for _, d := range []*e2e.Dealt{before, during} {
+		d.Certified(e2e.Patience)
+	}
+	for _, c := range []*e2e.Client{two, one} {
+		creation.C = c
+		creation.Replays(created)
+	}
+	after := begun(one)
+	r.says("wait", r.secret(0, "check"))
+
+	// Too early again: the former secret is still needed.
+	for _, text := range []string{next, old} {
+		r.write("server-secret", text+"\n")
+		if err := r.stack.Restart(t.Context(), e2e.SecondAPI); err == nil {
+			t.Fatal("deal-api starts without a secret that is needed")
+		}
+		if said, err := os.ReadFile(r.stack.Log(e2e.SecondAPI)); err != nil || !strings.Contains(string(said), "put the former one back") {
+			t.Errorf("deal-api does not say what to do: %v", err)
+		}
+	}
+	r.write("server-secret", both)
+	if err := r.stack.Start(t.Context(), e2e.SecondAPI); err != nil {
+		t.Fatal(err)
+	}
+
+	// A day later.
+	for _, statement := range []string{"UPDATE server_secret SET since = since - 86500", "UPDATE idempotency SET expires_at = expires_at - 86500"} {
+		if _, err := db.Pool.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e2e.Eventually(t, "the former secret may go", 2*e2e.Patience, func() bool {
+		return db.Number("SELECT coalesce(cardinality(former), -1) FROM server_secret") == 0
+	})
+	r.says("remove all lines but the first", r.secret(0, "check"))
+	r.write("server-secret", next+"\n")
+	r.rollOut(localstack.DealAPI, e2e.SecondAPI, localstack.DeadlineWorker)
+	at(two, after).Reveal(1, bob)
+	after.Certified(e2e.Patience)
+	two.Want(200, "GET", ended.Path("/inputs"), ended.Tokens[0], nil)
+	r.says("nothing: one secret is in force", r.secret(0, "check"))
+	db.Converged()
+	e2e.Invariants(t, r.stack)
+	for _, name := range []string{localstack.DealAPI, e2e.SecondAPI, localstack.DeadlineWorker} {
+		if said, err := os.ReadFile(r.stack.Log(name)); err != nil || strings.Contains(string(said), old) || strings.Contains(string(said), next) {
+			t.Errorf("%s logs a server secret: %v", name, err)
+		}
+	}
+}
+
+// The append secret is rotated in the middle of deals: log-server takes both while
+// its callers change.
+func TestRotateAppendSecret(t *testing.T) {
+	t.Parallel()
+	r := roller{t: t, stack: e2e.Own(t, nil), ctl: e2e.NewCtl(t, "")}
+	processes := []string{localstack.DealAPI, localstack.LogServer, localstack.DeadlineWorker} // in no useful order
+	played := func() {
+		t.Helper()
+		d := e2e.NewClient(t, r.stack.BaseURL()).Create(e2e.SplitBody(time.Hour, 2*time.Hour))
+		d.Play(e2e.AnnsValues, e2e.BobsValues)
+		d.Certified(e2e.Patience)
+	}
+	old, next := r.read("append-secret"), strings.Repeat("cd", 32)
+	for _, file := range []string{old + "\n" + next + "\n", next + "\n" + old + "\n", next + "\n"} {
+		r.write("append-secret", file)
+		for _, name := range processes {
+			r.rollOut(name)
+			played()
+		}
+	}
+	r.write("append-secret", old+"\n")
+	r.rollOut(localstack.DealAPI)
+	d := e2e.NewClient(t, r.stack.BaseURL()).Create(e2e.SplitBody(time.Hour, 2*time.Hour))
+	d.Play(e2e.AnnsValues, e2e.BobsValues)
+	if a := d.C.Do("GET", d.Path("/certificate"), d.Tokens[0], nil); a.Code() != "CERT_NOT_READY" {
+		t.Errorf("a certificate by the former append secret: %d %s", a.Status, a.Body)
+	}
+	r.write("append-secret", next+"\n")
+	r.rollOut(localstack.DealAPI)
+	e2e.Database(t, r.stack).Converged()
+	e2e.Invariants(t, r.stack)
+}
