@@ -45,6 +45,23 @@ var faults = []fault{
 			s.restart(localstack.LogServer)
 		}
 	}},
+	{alert: "FairpactInputsUnopened", what: "a stored input was changed", do: func(s *site) func() {
+		d := s.c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
+		ann, bob := e2e.Seal(s.t, e2e.AnnsValues), e2e.Seal(s.t, e2e.BobsValues)
+		d.Commit(0, ann)
+		d.Commit(1, bob)
+		d.Reveal(0, ann)
+		change := func(sealed string) {
+			_, err := s.w.Pool.Exec(s.t.Context(), "UPDATE reveals SET sealed = "+sealed+" WHERE deal_id = $1 AND party = 0", d.ID)
+			s.must(err)
+		}
+		change("sealed || '\\x00'::bytea")
+		d.Reveal(1, bob)
+		return func() {
+			change("substr(sealed, 1, length(sealed) - 1)")
+			d.Certified(e2e.Patience)
+		}
+	}},
 	{alert: "FairpactForkGuardRefused", what: "the database is an old backup", env: []string{guardBeside}, also: map[string]string{
 		"FairpactLogUnpublished": "leaves that came meanwhile have no head",
 	}, do: func(s *site) func() {
