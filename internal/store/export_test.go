@@ -27,6 +27,8 @@ func (s *Store) SnapshotTogether(dealIDs []string, wants []Want) ([]*Snapshot, [
 	return together(s.snapshots, all)
 }
 
+func (s *Store) Applications(ctx context.Context) ([]string, error) { return Applications(ctx, s.pool) }
+
 func (s *Store) EndTogether(all ...*Ending) ([]bool, []error) {
 	answers, errs := together(s.endings, all)
 	done := make([]bool, len(answers))
