@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/fairpact/fairpact/e2e"
+	"github.com/fairpact/fairpact/internal/invitation"
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
@@ -223,7 +224,23 @@ func TestMCPCreatesByDurations(t *testing.T) {
 	if v.CommitDeadline < began+900 || v.CommitDeadline > time.Now().Unix()+900 || v.RevealDeadline != v.CommitDeadline+600 || v.Params.Round != chain.RoundAt(v.RevealDeadline)+1 {
 		t.Errorf("created from %d on: %+v", began, v)
 	}
-	e2e.Same(t, "the creation sent again", c.Tool("create_deal", arguments).Structured, made.Structured)
+	again := c.Tool("create_deal", arguments)
+	e2e.Same(t, "the creation sent again", again.Structured, made.Structured)
+
+	// The invitation says the deal's own deadlines, also when the call is replayed.
+	var invited struct {
+		Tokens []struct{ Token string } `json:"invite_tokens"`
+	}
+	made.Into(t, &invited)
+	want := invitation.Text(c.Base, invitation.Seat{
+		DealID: created.DealID, Algorithm: "random.v1", Purpose: "who is drawn, with randomness that nobody controls", Parties: 2, Party: 1, Label: "bob",
+		Token: invited.Tokens[1].Token, CommitDeadline: v.CommitDeadline, RevealDeadline: v.RevealDeadline,
+	})
+	for what, called := range map[string]e2e.Called{"first": made, "replayed": again} {
+		if got := called.Content[2].Text; got != want {
+			t.Errorf("the invitation, %s:\n%s\nwant\n%s", what, got, want)
+		}
+	}
 }
 
 // What REST refuses MCP refuses with the same code, as a tool error.

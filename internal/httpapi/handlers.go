@@ -159,8 +159,11 @@ func (a *API) view(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if at, more := a.Escrow.LookAt(view); more {
 		w.Header().Set(nextLook, strconv.FormatInt(at, 10))
 	}
+	if party := access.Party(); party >= 0 {
+		w.Header().Set("Fairpact-Party", strconv.Itoa(party))
+	}
 	for _, caution := range view.Cautions() {
-		w.Header().Add("Fairpact-Caution", caution)
+		w.Header().Add("Fairpact-Caution", caution+".") // they hold commas: the full stop ends each where a client joins them
 	}
 	return wire.View(view)
 }

@@ -41,6 +41,7 @@ type Config struct {
 	Chain       beacon.Chain // named in the instructions
 	Version     string       // of this build
 	PublicHosts []string     // host names, beside loopback, under which clients may reach /mcp
+	PublicURL   string       // address of the service in invitations; "": not known
 	Logger      *slog.Logger
 }
 

@@ -190,7 +190,7 @@ func TestNextStepsNameTools(t *testing.T) {
 	}{
 		"key":                          {afterKey(escrow.NewKey{APIKey: "fp_1"}), "create_deal"},
 		"catalogue":                    {afterCatalogue(), "create_key"},
-		"created":                      {afterCreation(escrow.Declared{Algorithm: "split.v1"}, escrow.Created{Invites: []escrow.Invite{{Token: "it_1"}, {Token: "it_2"}}}), "commit_input"},
+		"created":                      {afterCreation(escrow.Declared{Algorithm: "split.v1"}, escrow.Created{Invites: []escrow.Invite{{Token: "it_1"}, {Token: "it_2"}}}, true), "commit_input"},
 		"hashed":                       {afterHash(escrow.Opening{Salt: strings.Repeat("0", 32)}, commitment), "commit_input"},
 		"hashed with a short salt":     {afterHash(escrow.Opening{Salt: "0"}, commitment), "compute_commitment_tool"},
 		"committed, others missing":    {afterCommit("t", escrow.Committed{State: deal.Committing}), "get_deal"},

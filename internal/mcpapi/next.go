@@ -52,9 +52,13 @@ func afterCatalogue() next {
 	return next{"create_key", fields{}, "choose an algorithm and note its algorithm_params (for create_deal) and party_input (for commit and reveal). If you have an API key, go on to create_deal."}
 }
 
-func afterCreation(req escrow.Declared, c escrow.Created) next {
+func afterCreation(req escrow.Declared, c escrow.Created, invited bool) next {
 	n := next{Tool: "commit_input", Arguments: fields{"deal_id": c.DealID, "invite_token": c.Invites[0].Token, "commitment": yourCommitment}}
-	n.Why = "keep this answer: tokens are shown once. Give each other party, by a channel of yours, the address of this server, the deal_id and its own token of invite_tokens; whoever holds a token acts as that party. " +
+	handOver := "Give each other party, by a channel of yours, the address of this server, the deal_id and its own token of invite_tokens"
+	if invited {
+		handOver = "The text blocks after this one are the invitations of the other parties, in party order, for an agent or a person: send each party its own as it is, by a channel of yours; add the address of this server where the text has no link"
+	}
+	n.Why = "keep this answer: tokens are shown once. " + handOver + "; whoever holds a token acts as that party. " +
 		"get_deal shows the deadlines. " +
 		"You are party 0: " + howToCommit(req.Algorithm, c.DealID)
 	return n

@@ -32,6 +32,9 @@ func success(r result) *mcp.CallToolResult {
 		Content:           []mcp.Content{&mcp.TextContent{Text: string(r.body)}, &mcp.TextContent{Text: text}},
 		StructuredContent: json.RawMessage(r.body),
 	}
+	for _, text := range r.invitations {
+		answered.Content = append(answered.Content, &mcp.TextContent{Text: text})
+	}
 	if r.bundle != nil {
 		answered.Content = append(answered.Content, &mcp.TextContent{Text: string(r.bundle)})
 	}

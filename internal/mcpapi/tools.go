@@ -14,6 +14,7 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/idempotency"
+	"github.com/fairpact/fairpact/internal/invitation"
 	"github.com/fairpact/fairpact/internal/limits"
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/wire"
@@ -93,6 +94,8 @@ type result struct {
 	next   next
 	lookAt int64  // unix seconds: by when to look at the deal again; 0: nothing will change
 	bundle []byte // nil: not asked for
+
+	invitations []string // of the parties after the first
 }
 
 // encoded writes what a use case answered; advise says what to do next.
@@ -168,7 +171,36 @@ func (s *server) createDeal(ctx context.Context, args arguments) (result, error)
 			}
 			return s.Escrow.Create(ctx, principal, declared, rec)
 		}, idempotency.Lost[escrow.Created])
-	return encoded(created, err, func(c escrow.Created) next { return afterCreation(declared, c) })
+	if err != nil {
+		return result{}, err
+	}
+	invitations := s.invitations(ctx, principal, created)
+	r, err := encoded(created, nil, func(c escrow.Created) next { return afterCreation(declared, c, len(invitations) > 0) })
+	r.invitations = invitations
+	return r, err
+}
+
+// maxInvited is how many parties a deal may have for its invitations to be
+// answered: each has about 1 KiB.
+const maxInvited = 64
+
+// invitations words one for each party but the caller's. A creation that is
+// replayed says the deadlines of the first call, so they are the deal's own.
+// Where the deal cannot be read there are none: the tokens must reach the caller.
+func (s *server) invitations(ctx context.Context, p escrow.Principal, c escrow.Created) (all []string) {
+	access, err := s.Escrow.Authorize(ctx, p, c.DealID, escrow.Read)
+	if err != nil || len(c.Invites) > maxInvited {
+		return nil
+	}
+	d := access.Deal()
+	alg, _ := algorithm.Lookup(d.Algorithm)
+	for _, invite := range c.Invites[1:] {
+		all = append(all, invitation.Text(s.PublicURL, invitation.Seat{
+			DealID: c.DealID, Algorithm: alg.ID, Purpose: alg.Purpose, Parties: len(c.Invites), Party: invite.Party, Label: invite.Label,
+			Token: invite.Token, CommitDeadline: d.CommitDeadline, RevealDeadline: d.RevealDeadline,
+		}))
+	}
+	return all
 }
 
 // computeCommitment hashes as a party would by itself (SPEC 2.6). It changes no

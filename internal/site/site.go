@@ -1,12 +1,16 @@
-// Package site is the page for people: what Fairpact is, a deal to play, the
-// API reference, and a verifier that runs in the browser alone. It is plain
-// HTML, CSS and ES modules, served as they are written.
+// Package site is the pages for people: what Fairpact is, a deal to play, the
+// API reference, a verifier that runs in the browser alone, the creation of a
+// deal, and each deal for its parties. It is plain HTML, CSS and ES modules,
+// served as they are written. The page of a deal is the same bytes for any id:
+// what it shows, the browser asks for with the token of the link's fragment,
+// which no request carries.
 package site
 
 import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"html"
 	"io/fs"
@@ -16,7 +20,9 @@ import (
 
 	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/answer"
+	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/httpcache"
+	"github.com/fairpact/fairpact/internal/invitation"
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
@@ -39,8 +45,9 @@ var kinds = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// Pages gives the handlers by path.
-func Pages() map[string]http.Handler {
+// Pages returns the handlers by path, for a deployment that draws from the chain
+// and is reached at publicURL; "": not known.
+func Pages(chain beacon.Chain, publicURL string) map[string]http.Handler {
 	files := map[string][]byte{}
 	digest := sha256.New()
 	entries, err := static.ReadDir("static")
@@ -57,16 +64,19 @@ func Pages() map[string]http.Handler {
 		digest.Write(body)
 	}
 	version := hex.EncodeToString(digest.Sum(nil)[:6])
+	fill := strings.NewReplacer(mark, "/assets/"+version, "{{algorithms}}", algorithms(), "{{facts}}", html.EscapeString(facts(chain, publicURL)))
+	page := func(name string) http.Handler { return page([]byte(fill.Replace(string(files[name])))) }
 	return map[string]http.Handler{
-		"/{$}":                     page(files["index.html"], version),
-		"/reference":               page(files["reference.html"], version),
+		"/{$}":                     page("index.html"),
+		"/reference":               page("reference.html"),
+		"/new":                     page("new.html"),
+		"/d/{deal_id}":             page("deal.html"),
 		"/favicon.ico":             reads(httpcache.Handler(httpcache.Public, file("icon.svg", files["icon.svg"]))),
 		"/assets/{version}/{file}": reads(assets(files, version)),
 	}
 }
 
-func page(text []byte, version string) http.Handler {
-	body := []byte(strings.NewReplacer(mark, "/assets/"+version, "{{algorithms}}", algorithms()).Replace(string(text)))
+func page(body []byte) http.Handler {
 	return reads(httpcache.Handler(httpcache.Public, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
@@ -85,6 +95,36 @@ func algorithms() string {
 			html.EscapeString(a.Purpose), a.ID, html.EscapeString(a.Name), a.MinParties, a.MaxParties)
 	}
 	return rows.String()
+}
+
+// facts is what the pages of deals know of the deployment and the algorithms, as
+// JSON.
+func facts(chain beacon.Chain, publicURL string) string {
+	type known struct {
+		ID          string          `json:"id"`
+		Purpose     string          `json:"purpose"`
+		MinParties  int             `json:"min_parties"`
+		MaxParties  int             `json:"max_parties"`
+		MaxInput    int             `json:"max_input"`
+		NeedsBeacon bool            `json:"needs_beacon"`
+		Params      json.RawMessage `json:"example_params"`
+		Input       json.RawMessage `json:"example_input"`
+	}
+	all := struct {
+		PublicURL  string  `json:"public_url"`
+		Invitation string  `json:"invitation"`
+		Genesis    int64   `json:"beacon_genesis"`
+		Period     int64   `json:"beacon_period"`
+		Algorithms []known `json:"algorithms"`
+	}{PublicURL: publicURL, Invitation: invitation.Template, Genesis: chain.Genesis, Period: chain.Period}
+	for _, a := range algorithm.All() {
+		all.Algorithms = append(all.Algorithms, known{a.ID, a.Purpose, a.MinParties, a.MaxParties, a.MaxInput, a.NeedsBeacon, a.Params.Example, a.Input.Example})
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		panic(err) // the examples are embedded
+	}
+	return string(text)
 }
 
 // assets serves a file under any version: while replicas are being replaced, a

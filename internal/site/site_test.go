@@ -8,11 +8,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/fairpact/fairpact/internal/beacon"
 )
 
 func mux() *http.ServeMux {
 	m := http.NewServeMux()
-	for path, page := range Pages() {
+	for path, page := range Pages(beacon.Quicknet(), "https://fairpact.example.com") {
 		m.Handle(path, page)
 	}
 	return m
@@ -41,7 +43,7 @@ func TestPagesAndAllThatTheyName(t *testing.T) {
 	m := mux()
 	asset := regexp.MustCompile(`/assets/[^"]+`)
 	imported := regexp.MustCompile(`from '\./([a-z0-9]+\.js)'`)
-	for _, path := range []string{"/", "/reference"} {
+	for _, path := range []string{"/", "/reference", "/new", "/d/d_any"} {
 		page := ask(m, "GET", path)
 		h := page.Header
 		if page.StatusCode != 200 || h.Get("Content-Type") != "text/html; charset=utf-8" || h.Get("ETag") == "" || h.Get("Content-Security-Policy") != policy ||

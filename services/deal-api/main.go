@@ -67,10 +67,10 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	}
 	callers := &caller.Policy{TrustedProxies: proxies, KeysPerMinute: c.KeysPerMinute, UnitsPerMinute: c.UnitsPerMinute, Limiter: parts.Redis}
 	pages := texts.Pages(parts.Escrow.Chain())
-	maps.Copy(pages, site.Pages())
+	maps.Copy(pages, site.Pages(parts.Escrow.Chain(), c.PublicURL))
 	tools, err := mcpapi.New(mcpapi.Config{
 		Escrow: parts.Escrow, Guard: parts.Guard, Callers: callers, Chain: parts.Escrow.Chain(), Version: version.Version,
-		PublicHosts: c.PublicHosts, Logger: logger,
+		PublicHosts: c.PublicHosts, PublicURL: c.PublicURL, Logger: logger,
 	})
 	if err != nil {
 		return err

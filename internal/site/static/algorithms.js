@@ -135,6 +135,12 @@ export async function nonceDigest(inputs) {
   return toHex(await sha256(bigEndian(total, longest)));
 }
 
+/** The ticket of each party, of which the lowest wins. */
+export async function ticketsOf(labels, beacon, digest) {
+  const seed = await sha256(concat(bytesOf('fairpact/random.v1\0'), fromHex(beacon.chain_hash), bigEndian(beacon.round, 8), fromHex(beacon.randomness), fromHex(digest)));
+  return Promise.all(labels.map(async (_, i) => toHex(await sha256(seed, bigEndian(i, 4)))));
+}
+
 /** The whole result from the beacon and the nonces' digest; a certificate shows both. */
 export async function draw(labels, beacon, digest) {
   for (const [name, digits] of [['chain_hash', 64], ['randomness', 64], ['signature', 96]]) {
@@ -144,8 +150,7 @@ export async function draw(labels, beacon, digest) {
   if (toHex(await sha256(fromHex(beacon.signature))) !== beacon.randomness) throw new Error('beacon.randomness is not SHA-256 of beacon.signature');
   if (!/^[0-9a-f]{64}$/.test(digest)) throw new Error('nonce_digest is not 64 lower-case hex digits');
   const round = natural(member(beacon, 'round', 'integer'), 'beacon.round');
-  const seed = await sha256(concat(bytesOf('fairpact/random.v1\0'), fromHex(beacon.chain_hash), bigEndian(round, 8), fromHex(beacon.randomness), fromHex(digest)));
-  const tickets = await Promise.all(labels.map(async (_, i) => toHex(await sha256(seed, bigEndian(i, 4)))));
+  const tickets = await ticketsOf(labels, { ...beacon, round }, digest);
   const winner = tickets.reduce((best, ticket, i) => (ticket < tickets[best] ? i : best), 0);
   const { chain_hash, randomness, signature } = beacon;
   return { winner, label: labels[winner], ticket: tickets[winner], nonce_digest: digest, beacon: { chain_hash, round, randomness, signature } };
@@ -184,7 +189,7 @@ export function shapley(labels, params) {
 }
 
 /** Bit set of members to value. Keys are sorted labels, or else party indexes, for the whole map. */
-function coalitions(labels, values) {
+export function coalitions(labels, values) {
   for (const names of [labels, labels.map((_, i) => String(i))]) {
     const sets = new Map();
     const good = Object.entries(values).every(([key, value]) => {
@@ -200,4 +205,4 @@ function coalitions(labels, values) {
 }
 
 /** Whether a sorts before b by UTF-8 bytes; hex keeps that order. */
-const byteOrder = (a, b) => toHex(bytesOf(a)) < toHex(bytesOf(b));
+export const byteOrder = (a, b) => toHex(bytesOf(a)) < toHex(bytesOf(b));

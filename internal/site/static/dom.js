@@ -29,20 +29,20 @@ export function copyButton(what, text) {
   return button;
 }
 
-/** What a call of this origin answered: its status, text and JSON. */
-export async function call(method, path, { token, body, header = {} } = {}) {
+/** What a call of this origin answered: its status, headers, text and JSON. */
+export async function call(method, path, { token, body, header = {}, signal } = {}) {
   const headers = { ...header };
   if (token) headers.Authorization = `Bearer ${token}`;
   if (body !== undefined) headers['Content-Type'] = 'application/json';
   const response = await fetch(path, {
-    method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: 'no-store', credentials: 'omit', redirect: 'error',
+    method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: 'no-store', credentials: 'omit', redirect: 'error', signal,
   });
   const text = await response.text();
   let json = null;
   try {
     json = JSON.parse(text);
   } catch { /* the text alone is shown */ }
-  return { status: response.status, ok: response.ok, text, json, date: Date.parse(response.headers.get('date')) || Date.now() };
+  return { status: response.status, ok: response.ok, headers: response.headers, text, json, date: Date.parse(response.headers.get('date')) || Date.now() };
 }
 
 /** What went wrong, in the service's own words where it has said any. */

@@ -1,11 +1,11 @@
 // A two-party deal played against this origin: both parties live in this page,
 // and each seals its own input before anything is sent.
 
-import { bytesOf, concat, sha256, toHex } from './bytes.js';
 import { byId, call, element, problemOf } from './dom.js';
-import { canonical, encode, parse } from './jcs.js';
+import { canonical, parse } from './jcs.js';
 import { keysOf } from './keys.js';
 import { showReport } from './report.js';
+import { seal } from './seal.js';
 import { verifyCertificate } from './verify.js';
 import { fetchTrust, load } from './verifier.js';
 
@@ -94,8 +94,7 @@ async function play(story) {
   const tokens = created.json.invite_tokens.map((invite) => invite.token);
   const sealed = [];
   for (const [party, label] of labels.entries()) {
-    const salt = toHex(crypto.getRandomValues(new Uint8Array(16)));
-    const commitment = `sha256:${toHex(await sha256(concat(encode(inputs[party]), bytesOf(salt))))}`;
+    const { salt, commitment } = await seal(inputs[party]);
     sealed.push({ input: inputs[party], salt });
     story.tell(label, 'seals the input here, in the browser: canonical JSON, then a random salt, then SHA-256.', [
       ['Canonical input (RFC 8785)', canonical(inputs[party])], ['Salt', salt], ['Commitment', commitment]]);

@@ -1,0 +1,68 @@
+// Package invitation words what an initiator sends to each party: one text from
+// which a person and an agent alike can take their seat in a deal.
+package invitation
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Seat is what an invitation says.
+type Seat struct {
+	DealID         string
+	Algorithm      string // its id
+	Purpose        string // what that algorithm settles
+	Parties, Party int
+	Label          string
+	Token          string
+	CommitDeadline int64 // unix seconds, like the next
+	RevealDeadline int64
+}
+
+const (
+	head = `Fairpact invitation for {label} (party {party} of parties 0 to {last})
+
+This deal settles {purpose}, by {algorithm}. Each party seals its input. Once all have, all inputs are opened together and the result is computed, signed and proven in a public log. Nobody sees an input before all are sealed, and nobody can change one.
+
+Seal by {commit_by}. Open by {reveal_by}. A party that misses either time is named, and the deal is void.
+
+`
+	linked = `A person opens this link:
+{base}/d/{deal_id}#{token}
+
+An agent finds its deal_id in the link, between /d/ and #, and its invite_token after #. It needs no account.
+- MCP (Streamable HTTP): connect to {base}/mcp and call get_deal first.
+- HTTP: read {base}/llms.txt, then GET {base}/v1/deals/{deal_id} with the header Authorization: Bearer and the invite_token.
+`
+	unlinked = `deal_id: {deal_id}
+invite_token: {token}
+
+Whoever sends this names the address of the Fairpact server. You need no account there.
+- A person opens /d/{deal_id} and enters the invite_token.
+- MCP (Streamable HTTP): connect to /mcp and call get_deal first.
+- HTTP: read /llms.txt, then GET /v1/deals/{deal_id} with the header Authorization: Bearer and the invite_token.
+`
+	tail = `First see that the deal is what you agreed to, then commit.
+
+This text is a secret: whoever has it can act as you.`
+)
+
+// Template is the text with {name} where Text puts a value. The creation page
+// fills it in for the deals that it makes.
+const Template = head + linked + tail
+
+// Text returns the invitation to a seat. base is the address of the service;
+// where it is empty, the text names paths alone.
+func Text(base string, s Seat) string {
+	text := Template
+	if base == "" {
+		text = head + unlinked + tail
+	}
+	utc := func(at int64) string { return time.Unix(at, 0).UTC().Format("2006-01-02 15:04:05 UTC") }
+	return strings.NewReplacer(
+		"{base}", base, "{deal_id}", s.DealID, "{algorithm}", s.Algorithm, "{purpose}", s.Purpose, "{label}", s.Label,
+		"{party}", strconv.Itoa(s.Party), "{last}", strconv.Itoa(s.Parties-1), "{token}", s.Token,
+		"{commit_by}", utc(s.CommitDeadline), "{reveal_by}", utc(s.RevealDeadline),
+	).Replace(text)
+}

@@ -1,0 +1,242 @@
+// The page of one deal, for the party whose token the link carries. It follows
+// the deal and acts for the party where that needs no decision: it opens what the
+// party has sealed once all have, and makes the draw when its beacon round is out.
+
+import { verifyFile } from './handed.js';
+import { countdown, describe, status } from './describe.js';
+import { byId, element } from './dom.js';
+import { roundTime } from './facts.js';
+import { formOf } from './forms.js';
+import { drafts, onSealedElsewhere, saveFile, sealed, tokens } from './keep.js';
+import { parse } from './jcs.js';
+import { showResult } from './outcome.js';
+import { commitmentOf, seal } from './seal.js';
+import { Refused, Seat } from './seat.js';
+import { localTime } from './words.js';
+
+const id = decodeURIComponent(location.pathname.split('/')[2]);
+const ENDED = { COMPUTED: 'done', CERTIFIED: 'done', VOID: 'void', CANCELLED: 'cancelled', EXPIRED: 'expired' };
+const LOOKS_AFTER_END = 3; // waits for the certificate's witnesses, then the page rests
+
+let seat;
+let now = null; // {view, party, cautions}, the newest
+let phase = null;
+
+/** Takes the token out of the address bar: no screenshot, history or bookmark shows it. */
+function takeToken() {
+  const given = location.hash.slice(1);
+  if (given.startsWith('it_')) {
+    tokens.set(id, given);
+    history.replaceState(null, '', location.pathname);
+    return given;
+  }
+  return tokens.get(id);
+}
+
+function phaseOf({ view, party }) {
+  if (ENDED[view.state]) return ENDED[view.state];
+  const { committed, commitment, revealed } = view.parties[party];
+  if (!committed) return 'seal';
+  if (!revealed && !sealed.get(id, commitment) && !unkept[commitment]) return 'elsewhere';
+  if (view.state !== 'REVEALING') return 'sealed';
+  if (!revealed) return 'opening';
+  return view.parties.every((p) => p.revealed) ? 'draw' : 'opened';
+}
+
+const unkept = {}; // by commitment: what storage did not take lives as long as this page
+const held = (commitment) => sealed.get(id, commitment) ?? unkept[commitment];
+
+function keep(one) {
+  if (sealed.set(id, one)) return true;
+  unkept[one.commitment] = one;
+  return false;
+}
+
+function show() {
+  const before = phase;
+  phase = phaseOf(now);
+  describe(now);
+  status(now.view, phase);
+  tick();
+  if (phase !== before || phase === 'done') panels[phase](before);
+}
+
+const drawAt = () => now && now.view.algorithm_params.beacon_round && roundTime(now.view.algorithm_params.beacon_round);
+
+function tick() {
+  if (now) countdown(now.view, phase, seat.now(), drawAt());
+}
+
+/** Puts the panel of the phase in place; a change that follows the person's own act moves the focus there. */
+function panel(title, ...content) {
+  const had = byId('action').contains(document.activeElement);
+  const heading = element('h2', { tabindex: '-1' }, title);
+  byId('action').replaceChildren(heading, ...content.flat(Infinity).filter(Boolean));
+  if (had) heading.focus({ preventScroll: false });
+}
+
+const whatIfLeft = () => element('p', {}, 'Leave this page open and it opens your input by itself, as soon as all have sealed. If you close it, come back by your link: after all have sealed and before ',
+  element('strong', {}, localTime(now.view.reveal_deadline)), '. Otherwise the deal is void and the certificate names you.');
+
+function copyOf({ input, salt, commitment }) {
+  const { party } = now;
+  return element('p', { class: 'actions' }, element('button', {
+    type: 'button', class: 'second', id: 'save-sealed',
+    onclick: () => saveFile(`fairpact-${id}-party-${party}.json`, JSON.stringify({ deal_id: id, party, commitment, input, salt }, null, 2)),
+  }, 'Save a copy of what I sealed'), element('span', { class: 'hint' }, 'A secret until all have opened. With it you can open from another device.'));
+}
+
+const panels = {
+  seal() {
+    const form = formOf(now.view, now.party);
+    const problem = element('p', { class: 'say bad', id: 'problem', role: 'alert' });
+    const button = element('button', { class: 'button', id: 'seal' }, form.button);
+    const node = element('form', { class: 'card', novalidate: true, id: 'input-form' }, form.fields, problem, element('p', { class: 'actions' }, button,
+      element('span', { class: 'hint' }, 'It is final: what is sealed cannot be changed. Only a hash leaves this browser now.')));
+    node.addEventListener('submit', async (event) => {
+      event.preventDefault();
+      problem.textContent = '';
+      button.disabled = true;
+      try {
+        await commit(form.read());
+      } catch (fault) {
+        problem.textContent = fault.message;
+      }
+      button.disabled = false;
+    });
+    panel('Your input', form.intro, node, whatIfLeft());
+    remember(node, form.refresh);
+  },
+  sealed() {
+    const { commitment } = now.view.parties[now.party];
+    const one = { ...held(commitment), commitment };
+    panel('Sealed', element('p', {}, 'Your input is sealed. Nobody can read it, and nobody can change it, you included.'), whatIfLeft(), copyOf(one),
+      unkept[commitment] ? element('p', { class: 'warn' }, 'This browser does not keep data: save the copy now, or your input is lost with this page.') : null);
+  },
+  elsewhere() {
+    const problem = element('p', { class: 'say bad', role: 'alert' });
+    const file = element('input', { type: 'file', id: 'sealed-file', accept: '.json,application/json' });
+    file.addEventListener('change', async () => {
+      problem.textContent = await takeCopy(await file.files[0].text());
+    });
+    panel('Bring what you sealed', element('p', {}, 'It was sealed in another browser, or this one has forgotten it. Go back there, or open the copy that you saved.'),
+      element('div', { class: 'card' }, element('label', { for: 'sealed-file' }, 'Copy of the sealed input'), file, problem),
+      element('p', { class: 'warn' }, 'You have not sealed anything? Then somebody else has used your link. Tell the others, and do not rely on this deal.'));
+  },
+  opening() {
+    panel('Opening your input', element('p', {}, 'All have sealed. This page sends your input and its salt now; the service checks them against the hash.'));
+  },
+  opened() {
+    panel('Opened', element('p', {}, 'Your part is done. You may close this page and come back for the result.'));
+  },
+  draw() {
+    panel('Opened', element('p', {}, 'All have opened. This page makes the draw as soon as the beacon value is out; if everybody closes it, the service does so a minute later.'));
+  },
+  done() {
+    const { commitment } = now.view.parties[now.party];
+    showResult({ ...now, seat, own: held(commitment), forget: () => sealed.drop(id, commitment) }, panel);
+  },
+  void: () => showResult({ ...now, seat }, panel),
+  cancelled: () => panel('Nothing was settled', element('p', {}, 'There is no certificate. ', element('a', { href: '/new' }, 'Make a new deal'), '.')),
+  expired: () => panel('Nothing was settled', element('p', {}, 'There is no certificate. ', element('a', { href: '/new' }, 'Make a new deal'), '.')),
+};
+
+/** Keeps what is being typed for a reload of this tab. */
+function remember(form, refresh = () => {}) {
+  const fields = [...form.querySelectorAll('input, textarea')];
+  const on = (field) => (field.type === 'radio' ? 'checked' : 'value');
+  const typed = drafts.get(id) ?? [];
+  fields.forEach((field, i) => { field[on(field)] = typed[i] ?? field[on(field)]; });
+  refresh();
+  form.addEventListener('input', () => drafts.set(id, fields.map((field) => field[on(field)])));
+}
+
+async function commit(input) {
+  const one = await seal(input);
+  keep(one); // before anything is sent: an answer may be lost
+  await seat.act('commit', { commitment: one.commitment });
+  drafts.drop(id);
+  seat.lookNow(); // whether it was this commitment, the deal says
+}
+
+/** Takes a saved copy; the answer is what is wrong with it. */
+async function takeCopy(text) {
+  const { commitment } = now.view.parties[now.party];
+  try {
+    const { input, salt } = parse(text, 40);
+    if (typeof salt !== 'string' || await commitmentOf(input, salt) !== commitment) return 'This is not the input that was sealed for this seat.';
+    keep({ input, salt, commitment });
+  } catch (fault) {
+    return `The file cannot be read: ${fault.message}.`;
+  }
+  seat.lookNow();
+  return '';
+}
+
+/** Does what is due without a decision; false where there is nothing. */
+async function due() {
+  if (phase === 'opening') {
+    const { input, salt } = held(now.view.parties[now.party].commitment);
+    await seat.act('reveal', { input, salt });
+    return true;
+  }
+  if (phase === 'draw' && drawAt() <= seat.now()) {
+    const answer = await seat.act('entropy');
+    if (!answer.ok) await seat.pause(2);
+    return true;
+  }
+  return false;
+}
+
+async function follow() {
+  for (let looks = 0; looks < LOOKS_AFTER_END;) {
+    try {
+      now = await seat.view(phase === 'draw' ? drawAt() - seat.now() : undefined);
+      show();
+      await due();
+    } catch (fault) {
+      if (fault instanceof Refused) {
+        tokens.drop(id);
+        stranger(fault.message);
+        return;
+      }
+      seat.onTrouble(fault.message);
+      await seat.pause(15);
+    }
+    if (phase in { cancelled: 1, expired: 1 } || now?.view.state === 'CERTIFIED' || (phase === 'void' && now.view.certificate_id)) return;
+    if (now?.view.certificate_id) looks++;
+  }
+}
+
+function stranger(refusal) {
+  byId('deal').hidden = true;
+  byId('stranger').hidden = false;
+  byId('refusal').hidden = !refusal;
+  byId('refusal').textContent = refusal ? `The service does not accept this token: ${refusal}` : '';
+}
+
+function start(token) {
+  seat = new Seat(id, token, (trouble) => {
+    byId('trouble').hidden = !trouble;
+    byId('trouble').textContent = trouble ?? '';
+  });
+  byId('stranger').hidden = true;
+  byId('deal').hidden = false;
+  onSealedElsewhere(id, () => seat.lookNow());
+  setInterval(tick, 1000);
+  follow();
+}
+
+byId('enter').addEventListener('submit', (event) => {
+  event.preventDefault();
+  const token = byId('token').value.trim();
+  byId('token').value = '';
+  tokens.set(id, token);
+  start(token);
+});
+byId('handed').addEventListener('change', () => verifyFile(byId('handed').files[0], byId('handed-report')));
+addEventListener('hashchange', () => { if (takeToken()) location.reload(); });
+
+const token = takeToken();
+if (token) start(token);
+else stranger();

@@ -1,0 +1,104 @@
+// What a deal is and how it stands, in plain words. Nothing is decided here.
+
+import { byId, element } from './dom.js';
+import { algorithmOf } from './facts.js';
+import { duration, localTime, name, names } from './words.js';
+
+const MOST_LISTED = 50;
+
+/** One sentence about what the deal settles. */
+export function title(view) {
+  const labels = names(view.parties.map((p) => p.label), 4);
+  switch (view.algorithm) {
+    case 'split.v1': {
+      const { items } = view.algorithm_params;
+      return [...labels, ' divide ', ...(items.length > 4 ? [`${items.length} things`] : names(items))];
+    }
+    case 'random.v1':
+      return ['A draw between ', ...labels];
+    case 'shapley.v1':
+      return [...labels, ' share a joint gain'];
+  }
+  return [...labels, ' settle ', element('code', {}, view.algorithm)];
+}
+
+/** Everything beside the action: who, until when, by which rules. */
+export function describe({ view, party, cautions }) {
+  const you = view.parties[party];
+  byId('kicker').replaceChildren('You are ', element('strong', {}, name(you.label)), `, party ${party} of 0 to ${view.parties.length - 1}`);
+  byId('title').replaceChildren(...title(view));
+  byId('cautions').hidden = cautions.length === 0 || you.committed;
+  byId('cautions').querySelector('ul').replaceChildren(...cautions.map((text) => element('li', {}, inLocalTime(text))));
+  showParties(view, party);
+  byId('times').replaceChildren(
+    ...fact('Seal by', localTime(view.commit_deadline)),
+    ...fact('Open by', localTime(view.reveal_deadline)),
+    ...fact('If a party is late', 'the deal is void, and the signed certificate names who was late.'));
+  const about = algorithmOf(view.algorithm);
+  byId('rules').replaceChildren(
+    ...fact('It settles', about ? `${about.purpose}.` : 'what this page has no words for.'),
+    ...fact('Algorithm', element('code', {}, view.algorithm)),
+    ...fact('Privacy', view.mode === 'open' ? 'the parties may read all inputs once the result is there.' : 'inputs are never shown to anybody else.'),
+    ...fact('Afterwards', view.retention === 'purge' ? 'the service deletes all inputs when the deal ends.' : 'the service keeps the inputs, encrypted.'));
+}
+
+/** Unix times in a text of the service, as local times. */
+const inLocalTime = (text) => text.replace(/\b1[0-9]{9}\b/g, (seconds) => localTime(Number(seconds)));
+
+const fact = (what, value) => [element('dt', {}, what), element('dd', {}, value)];
+
+function showParties(view, party) {
+  const order = [view.parties[party], ...view.parties.filter((p) => p.index !== party)];
+  byId('parties').replaceChildren(...order.slice(0, MOST_LISTED).map((p) => element('li', { class: p.index === party ? 'you' : null },
+    element('span', { class: 'label' }, name(p.label), p.index === party ? ' (you)' : ''),
+    element('span', { class: `badge ${p.revealed || p.committed ? 'on' : ''}` }, p.revealed ? 'opened' : p.committed ? 'sealed' : 'not sealed yet'))));
+  const rest = view.parties.length - MOST_LISTED;
+  byId('more-parties').hidden = rest <= 0;
+  byId('more-parties').textContent = `and ${rest} more; ${view.parties.filter((p) => p.committed).length} of all ${view.parties.length} have sealed`;
+}
+
+const STEP = { OPEN: 0, COMMITTING: 0, REVEALING: 1, COMPUTED: 2, CERTIFIED: 2 };
+
+/** The state in plain words, and where it is in the way of a deal. */
+export function status(view, phase) {
+  const step = STEP[view.state];
+  for (const [i, item] of [...byId('progress').children].entries()) {
+    item.classList.toggle('past', step !== undefined && (i < step || view.state in { COMPUTED: 1, CERTIFIED: 1 }));
+    if (i === step) item.setAttribute('aria-current', 'step');
+    else item.removeAttribute('aria-current');
+  }
+  byId('progress').hidden = step === undefined;
+  const open = view.parties.filter((p) => !p.committed).map((p) => p.label);
+  const closed = view.parties.filter((p) => !p.revealed).map((p) => p.label);
+  const words = {
+    seal: ['It is your turn: seal your input.'],
+    elsewhere: ['Your seat has sealed an input, and this browser does not hold it.'],
+    sealed: ['You have sealed. Waiting for ', ...names(open), '.'],
+    opening: ['Everybody has sealed. Opening yours…'],
+    opened: ['Everybody has sealed, and yours is open. Waiting for ', ...names(closed), '.'],
+    draw: ['Everybody has opened. Waiting for the public beacon to draw.'],
+    done: [view.certificate_id ? 'Settled. The result is signed and in the public log.' : 'Settled. The result is there; its certificate is being signed.'],
+    void: ['Void: ', ...names((view.void_flakers ?? []).map((i) => view.parties[i].label)), ` ${whyVoid(view)}.`],
+    cancelled: ['Cancelled by its initiator before anybody else had sealed.'],
+    expired: ['Ended without a result: the public beacon could not be read in time. Nobody is at fault.'],
+  }[phase];
+  const line = element('p', {}, words);
+  if (byId('status').textContent !== line.textContent) byId('status').replaceChildren(...line.childNodes);
+  byId('status-box').dataset.phase = phase;
+  document.title = `${{ seal: 'Your turn', elsewhere: 'Your turn', done: 'Settled', void: 'Void' }[phase] ?? 'Waiting'}: a Fairpact deal`;
+}
+
+function whyVoid(view) {
+  const late = view.void_flakers ?? [];
+  if (late.some((i) => !view.parties[i].committed)) return 'did not seal in time';
+  if (late.some((i) => !view.parties[i].revealed)) return 'did not open in time';
+  return view.algorithm === 'shapley.v1' ? 'rejected the terms' : 'gave an input that does not fit the rules';
+}
+
+/** The time that is left, for the phase. */
+export function countdown(view, phase, now, drawAt) {
+  const until = { seal: view.commit_deadline, elsewhere: view.commits_closed_at ? view.reveal_deadline : view.commit_deadline, sealed: view.commit_deadline, opening: view.reveal_deadline, opened: view.reveal_deadline, draw: drawAt }[phase];
+  const out = byId('countdown');
+  out.hidden = !until;
+  if (until) out.textContent = until > now ? `${duration(until - now)} left, until ${localTime(until)}` : `${phase === 'draw' ? 'The beacon round is due' : 'The time is up'} (${localTime(until)})`;
+}

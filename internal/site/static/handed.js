@@ -1,0 +1,24 @@
+// Verifies a bundle that somebody handed over, in this browser alone.
+
+import { isBundle, verifyBundle } from './bundle.js';
+import { element } from './dom.js';
+import { parse } from './jcs.js';
+import { showReport } from './report.js';
+
+/** Shows the report of a bundle's text, or what is wrong with the text. */
+export async function verifyText(text, out) {
+  out.replaceChildren();
+  delete out.dataset.valid;
+  try {
+    const bundle = parse(text, 34); // two levels around the input
+    if (!isBundle(bundle)) throw new Error('it is not a bundle. A certificate alone can be checked on the front page, with the key and the tree head');
+    const { checks, notes } = await verifyBundle({ bundle });
+    showReport(out, checks, bundle.certificate, notes);
+  } catch (fault) {
+    out.replaceChildren(element('p', { class: 'say bad' }, `This file cannot be checked: ${fault.message}.`));
+  }
+}
+
+export async function verifyFile(file, out) {
+  if (file) await verifyText(await file.text(), out);
+}

@@ -1,0 +1,57 @@
+// Whether an input can be computed with, in the words of the service: once it is
+// committed it cannot be changed.
+
+import { encode } from './jcs.js';
+
+const MOST = Number.MAX_SAFE_INTEGER;
+const isObject = (value) => typeof value === 'object' && value !== null && !Array.isArray(value);
+
+function kind(value) {
+  if (value === null) return 'null';
+  if (typeof value === 'object') return Array.isArray(value) ? 'an array' : 'an object';
+  return { boolean: 'a boolean', number: 'an integer', string: 'a string' }[typeof value];
+}
+
+function missing(input, name, want) {
+  return `input.${name} is ${Object.hasOwn(input, name) ? kind(input[name]) : 'missing'}: give ${want}`;
+}
+
+const quoted = (name) => JSON.stringify(name);
+const listed = (names) => names.slice(0, 8).map(quoted).join(', ') + (names.length > 8 ? ` and ${names.length - 8} more` : '');
+
+const rules = {
+  'split.v1': ({ items }, input) => {
+    const given = input.valuations;
+    if (!isObject(given)) return missing(input, 'valuations', 'an object from item identifier to non-negative integer');
+    const there = items.filter((item) => Object.hasOwn(given, item));
+    const wrong = there.find((item) => given[item] !== null && !(Number.isSafeInteger(given[item]) && given[item] >= 0));
+    if (wrong !== undefined) return `input.valuations: the value of item ${quoted(wrong)} must be an integer of 0 to ${MOST}`;
+    const unknown = Object.keys(given).length - there.length;
+    if (unknown > 0) return `input.valuations has ${unknown} member(s) that are no items of this deal; its items are ${listed(items)}`;
+    const empty = there.find((item) => given[item] === null);
+    if (empty !== undefined) return `input.valuations: the value of item ${quoted(empty)} is null; send an integer of 0 to ${MOST}, or leave the item out, which counts 0`;
+    return null;
+  },
+  'random.v1': (_, input) => {
+    const { nonce } = input;
+    if (typeof nonce !== 'string') return missing(input, 'nonce', 'a string of hex digits');
+    if (new TextEncoder().encode(nonce).length > 1024) return 'input.nonce is too long: a nonce has at most 1024 hex digits';
+    if (!/^[0-9a-fA-F]*$/.test(nonce)) return 'input.nonce holds a character that is no hex digit: a nonce is written with 0-9, a-f, A-F and nothing else';
+    return null;
+  },
+  'shapley.v1': (_, input) => (typeof input.accept === 'boolean' ? null : missing(input, 'accept', 'true, or false to reject')),
+};
+
+/** What is wrong with an input of a deal, or null. An algorithm that this page does not know has no rules here. */
+export function inputProblem(algorithm, maxInput, params, input) {
+  if (!isObject(input)) return 'the input must be an object';
+  let size;
+  try {
+    size = encode(input).length;
+  } catch {
+    // A number that JSON here does not have. The rule of its member has words for it.
+    return rules[algorithm]?.(params, input) ?? 'every number must be an integer within ±(2^53−1)';
+  }
+  if (size > maxInput) return `the input has ${size} bytes in its RFC 8785 form; ${algorithm} takes at most ${maxInput}`;
+  return rules[algorithm]?.(params, input) ?? null;
+}

@@ -1,0 +1,64 @@
+// What this browser keeps. The token and what is being typed last as long as the
+// tab; a sealed input and the API key last until the browser's data is cleared.
+
+function read(store, key) {
+  try {
+    return JSON.parse(store().getItem(key));
+  } catch {
+    return null; // storage is off, or holds something else
+  }
+}
+
+/** Reports whether it was kept. */
+function write(store, key, value) {
+  try {
+    store().setItem(key, JSON.stringify(value));
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+const drop = (store, key) => {
+  try {
+    store().removeItem(key);
+  } catch { /* nothing was kept */ }
+};
+
+const tab = () => sessionStorage;
+const browser = () => localStorage;
+const named = (store, prefix) => ({
+  get: (id = '') => read(store, prefix + id),
+  set: (id, value) => write(store, prefix + id, value),
+  drop: (id = '') => drop(store, prefix + id),
+});
+
+export const tokens = named(tab, 'fairpact:token:');
+export const drafts = named(tab, 'fairpact:draft:');
+export const created = named(tab, 'fairpact:created');
+export const apiKey = named(browser, 'fairpact:key');
+
+// One entry a commitment: a second tab that seals another input overwrites nothing,
+// and the one that the service has accepted is found again.
+const sealedKey = (deal, commitment) => `fairpact:sealed:${deal}:${commitment}`;
+export const sealed = {
+  get: (deal, commitment) => read(browser, sealedKey(deal, commitment)),
+  set: (deal, { input, salt, commitment }) => write(browser, sealedKey(deal, commitment), { input, salt }),
+  drop: (deal, commitment) => drop(browser, sealedKey(deal, commitment)),
+};
+
+/** Calls back when another tab of this browser has sealed an input of the deal. */
+export function onSealedElsewhere(deal, act) {
+  addEventListener('storage', (event) => {
+    if (event.key?.startsWith(sealedKey(deal, ''))) act();
+  });
+}
+
+/** Offers a text as a file. */
+export function saveFile(name, text) {
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(new Blob([text], { type: 'application/json' }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}

@@ -1,0 +1,151 @@
+// The creation page: makes a deal and words its invitations.
+
+import { byteOrder } from './algorithms.js';
+import { byId, call, copyButton, element, problemOf } from './dom.js';
+import { algorithmOf, facts, roundAfter } from './facts.js';
+import { address, invitation } from './invite.js';
+import { parse } from './jcs.js';
+import { apiKey, created, saveFile } from './keep.js';
+import { randomHex } from './seal.js';
+import { isolated, name } from './words.js';
+
+const LENGTHS = [[300, '5 minutes'], [900, '15 minutes'], [3600, '1 hour'], [86400, '1 day'], [3 * 86400, '3 days'], [7 * 86400, '1 week']];
+const TITLES = { 'split.v1': 'Divide things', 'random.v1': 'Draw one party', 'shapley.v1': 'Share a joint gain' };
+
+const lines = (id) => byId(id).value.split('\n').map((line) => line.trim()).filter(Boolean);
+const kind = () => document.querySelector('#kinds input:checked').value;
+let unanswered = null; // {said, key, body} of a form whose answer was lost: sent again it makes one deal
+
+function offerKinds() {
+  byId('kinds').append(...facts.algorithms.map((one, i) => element('label', { class: 'choice' },
+    element('input', { type: 'radio', name: 'algorithm', value: one.id, checked: i === 0 }),
+    element('span', {}, TITLES[one.id] ?? one.id, element('span', { class: 'hint' }, `${one.purpose}; ${one.min_parties} to ${one.max_parties} parties`)))));
+  for (const [id, preset] of [['commit-seconds', 3600], ['reveal-seconds', 86400]]) {
+    byId(id).append(...LENGTHS.map(([seconds, words]) => element('option', { value: String(seconds), selected: seconds === preset }, words)));
+  }
+}
+
+function showParts() {
+  const id = kind();
+  byId('items-part').hidden = id !== 'split.v1';
+  byId('items').required = id === 'split.v1';
+  byId('worth-part').hidden = id !== 'shapley.v1';
+  byId('params-part').hidden = Object.hasOwn(TITLES, id);
+  byId('params').placeholder = JSON.stringify(algorithmOf(id).example_params);
+  if (id === 'shapley.v1') offerWorths();
+}
+
+/** The groups of up to eight parties, small ones first, as lists of party names. */
+function groups(names) {
+  if (names.length > 8) return [];
+  const all = Array.from({ length: 2 ** names.length - 1 }, (_, set) => names.filter((_, i) => (set + 1) & (1 << i)));
+  return all.sort((a, b) => a.length - b.length);
+}
+
+const coalitionKey = (group) => [...group].sort((a, b) => (byteOrder(a, b) ? -1 : 1)).join(',');
+
+function offerWorths() {
+  const before = new Map([...byId('worths').querySelectorAll('input')].map((field) => [field.dataset.key, field.value]));
+  byId('worths').replaceChildren(...groups(lines('names')).map((group, i) => {
+    const id = `worth-${i}`;
+    const joined = coalitionKey(group);
+    return element('div', {}, element('label', { for: id }, name(group.join(' + ')), group.length === 1 ? ' alone' : ''),
+      element('input', { id, type: 'number', inputmode: 'numeric', min: '0', step: '1', 'data-key': joined, value: before.get(joined) ?? '' }));
+  }));
+}
+
+function params() {
+  switch (kind()) {
+    case 'split.v1':
+      return { items: lines('items') };
+    case 'random.v1':
+      return {}; // its round follows from the deadlines
+    case 'shapley.v1':
+      return { coalition_values: Object.fromEntries([...byId('worths').querySelectorAll('input')].filter((field) => field.value !== '' || field.validity.badInput).map((field) => [field.dataset.key, field.valueAsNumber])) };
+  }
+  return parse(byId('params').value);
+}
+
+/** The key of this browser, or a new one. A service that was set up anew does not know an old one. */
+async function withKey(send) {
+  let own = apiKey.get();
+  for (let fresh = !own; ; fresh = true) {
+    if (fresh) {
+      const taken = await call('POST', '/v1/keys');
+      if (!taken.ok) return taken;
+      own = taken.json.api_key;
+      apiKey.set('', own);
+    }
+    const answer = await send(own);
+    if (answer.status !== 401 || fresh) return answer;
+  }
+}
+
+/** What the form says, with its deadlines by the service's clock. */
+async function declaration() {
+  const [commits, reveals] = ['commit-seconds', 'reveal-seconds'].map((id) => Number(byId(id).value));
+  const body = { algorithm: kind(), party_labels: lines('names'), algorithm_params: params(), mode: byId('mode').value, retention: byId('retention').value };
+  const said = JSON.stringify([body, commits, reveals]);
+  if (unanswered?.said === said) return unanswered;
+  const { date } = await call('GET', '/v1/status');
+  body.commit_deadline = Math.floor(date / 1000) + commits;
+  body.reveal_deadline = body.commit_deadline + reveals;
+  if (algorithmOf(body.algorithm).needs_beacon) body.algorithm_params.beacon_round ??= roundAfter(body.reveal_deadline);
+  return { said, key: randomHex(16), body };
+}
+
+async function make() {
+  unanswered = await declaration();
+  const { key, body } = unanswered;
+  const answer = await withKey((token) => call('POST', '/v1/deals', { token, body, header: { 'Idempotency-Key': key } }));
+  unanswered = null;
+  const [algorithm, commitDeadline, revealDeadline] = [algorithmOf(body.algorithm), body.commit_deadline, body.reveal_deadline];
+  if (!answer.ok) throw new Error(problemOf(answer));
+  const { deal_id: deal, invite_tokens: invites, warning } = answer.json;
+  const texts = invites.slice(1).map((invite) => ({
+    label: invite.label, text: invitation({ deal, algorithm, parties: invites.length, invite, commitDeadline, revealDeadline }),
+  }));
+  const made = { deal, own: invites[0].token, warning, texts };
+  created.set('', made); // a reload of this tab shows them again
+  showMade(made);
+}
+
+function showMade({ deal, own, warning, texts }) {
+  byId('make').hidden = true;
+  byId('made').hidden = false;
+  byId('own-seat').href = `/d/${encodeURIComponent(deal)}#${own}`;
+  // The service's advice for who computes a commitment by hand is done by the page.
+  const advice = (warning ?? '').split('. ').filter((text) => !text.startsWith('commit with a salt')).join('. ');
+  byId('advice').hidden = !advice;
+  byId('advice').querySelector('p').textContent = `${advice}.`;
+  byId('invitations').replaceChildren(...texts.map(({ label, text }) => {
+    const share = navigator.share ? element('button', { type: 'button', class: 'copy', 'aria-label': `Share the invitation of ${isolated(label)}`, onclick: () => navigator.share({ text }).catch(() => {}) }, 'Share') : null;
+    return element('li', { class: 'card' }, element('h2', {}, name(label)), element('p', { class: 'actions' }, copyButton(`the invitation of ${isolated(label)}`, () => text), share),
+      element('textarea', { readonly: true, rows: '6', 'aria-label': `Invitation of ${isolated(label)}` }, text));
+  }));
+  byId('save-invitations').onclick = () => saveFile(`fairpact-${deal}-invitations.json`, JSON.stringify({ deal_id: deal, own_link: `${address}/d/${deal}#${own}`, invitations: texts }, null, 2));
+  byId('made-title').focus();
+}
+
+byId('new-form').addEventListener('submit', async (event) => {
+  event.preventDefault();
+  byId('new-problem').textContent = '';
+  byId('create').disabled = true;
+  try {
+    await make();
+  } catch (fault) {
+    byId('new-problem').textContent = fault instanceof TypeError ? 'The connection is lost. Try again.' : fault.message;
+  }
+  byId('create').disabled = false;
+});
+byId('another').addEventListener('click', () => {
+  created.drop();
+  location.reload();
+});
+byId('kinds').addEventListener('change', showParts);
+byId('names').addEventListener('input', showParts);
+
+offerKinds();
+showParts();
+const before = created.get();
+if (before) showMade(before);

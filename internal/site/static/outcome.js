@@ -1,0 +1,66 @@
+// The panel of a deal that has ended: the picture of its result, the bundle that
+// proves it, and its verification in this browser.
+
+import { element } from './dom.js';
+import { verifyText } from './handed.js';
+import { parse } from './jcs.js';
+import { saveFile } from './keep.js';
+import { picture } from './picture.js';
+
+let shown = ''; // state and certificate that the panel was made for
+
+/** end: {view, party, seat, own, forget}; own is what this browser holds of the party's input. */
+export async function showResult({ view, party, seat, own, forget }, panel) {
+  const key = `${view.state === 'VOID'} ${view.certificate_id}`;
+  if (key === shown) return;
+  shown = key;
+  const inputs = view.parties.map(() => null);
+  if (own) inputs[party] = own.input;
+  if (view.state !== 'VOID' && view.mode === 'open' && view.retention !== 'purge') {
+    try {
+      for (const row of parse(await seat.fetch('inputs'), 40).inputs) inputs[row.party] = row.input;
+    } catch { /* the picture shows what is known */ }
+  }
+  const result = view.state === 'VOID'
+    ? [element('p', {}, 'Nothing was settled. The signed certificate says who caused that.')]
+    : await picture(view, party, inputs);
+  panel(view.state === 'VOID' ? 'The deal is void' : 'The result', result, view.certificate_id ? proof(view, party, seat, own) : element('p', {}, 'The certificate is being signed…'),
+    own ? element('p', { class: 'fine' }, element('button', {
+      type: 'button', class: 'second', id: 'forget', onclick: (event) => {
+        forget();
+        event.target.closest('p').textContent = 'This browser has forgotten what you sealed.';
+      },
+    }, 'Delete my sealed input from this browser')) : null);
+}
+
+/** The bundle: to keep, and to check here. */
+function proof(view, party, seat, own) {
+  const report = element('div', { class: 'report', id: 'report', 'aria-live': 'polite' });
+  const act = (id, words, does) => element('button', {
+    type: 'button', class: 'second', id, onclick: async (event) => {
+      event.target.disabled = true;
+      try {
+        await does(await seat.fetch('bundle'));
+      } catch (fault) {
+        report.replaceChildren(element('p', { class: 'say bad' }, fault.message));
+      }
+      event.target.disabled = false;
+    },
+  }, words);
+  return [
+    element('h2', {}, 'Proof'),
+    element('p', {}, 'One file proves this result to anybody, without this service: the signed certificate and its place in the public log. It holds no input.'),
+    element('p', { class: 'actions' },
+      act('save-bundle', 'Download the proof', (text) => saveFile(`fairpact-${view.deal_id}-proof.json`, text)),
+      act('verify-bundle', 'Check it in this browser', (text) => verifyText(withInput(text, own), report))),
+    report,
+  ];
+}
+
+/** The bundle with the party's own input, so that it is checked too. */
+function withInput(text, own) {
+  if (!own) return text;
+  const bundle = parse(text, 40);
+  if (bundle.own_input) Object.assign(bundle.own_input, { input: own.input, salt: own.salt });
+  return JSON.stringify(bundle);
+}

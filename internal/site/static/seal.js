@@ -1,0 +1,14 @@
+// Sealing an input: a salt, and the hash over both.
+
+import { bytesOf, concat, sha256, toHex } from './bytes.js';
+import { encode } from './jcs.js';
+
+export const randomHex = (bytes) => toHex(crypto.getRandomValues(new Uint8Array(bytes)));
+
+export const commitmentOf = async (input, salt) => `sha256:${toHex(await sha256(concat(encode(input), bytesOf(salt))))}`;
+
+/** {input, salt, commitment}, with a salt of 16 random bytes. */
+export async function seal(input) {
+  const salt = randomHex(16);
+  return { input, salt, commitment: await commitmentOf(input, salt) };
+}

@@ -1,0 +1,104 @@
+// One party's seat in a deal: the calls that its token can make, and the wait for
+// changes. A call that gets no answer is made again; one that may have had its
+// effect is settled by reading the deal.
+
+import { call, problemOf } from './dom.js';
+import { parse } from './jcs.js';
+
+const LONGEST_WAIT = 45; // seconds, as the service has it
+const LONGEST_PAUSE = 30;
+
+/** The service refused for good: the token does not open this deal. */
+export class Refused extends Error {}
+
+export class Seat {
+  constructor(deal, token, onTrouble) {
+    this.deal = deal;
+    this.path = `/v1/deals/${encodeURIComponent(deal)}`;
+    this.token = token;
+    this.onTrouble = onTrouble; // told why a call is repeated; null once it is answered
+    this.clock = 0; // what to add to this device's time, in ms
+    this.tag = null; // of the newest view
+    this.hurry = new AbortController();
+    addEventListener('online', () => this.lookNow());
+    document.addEventListener('visibilitychange', () => document.hidden || this.lookNow());
+  }
+
+  /** The service's time in unix seconds. */
+  now() {
+    return (Date.now() + this.clock) / 1000;
+  }
+
+  /** Ends the wait that is under way: the deal is read at once. */
+  lookNow() {
+    this.tag = null;
+    this.hurry.abort();
+  }
+
+  /** The deal once it has changed since the last view: {view, party, cautions}. seconds: wait no longer. */
+  async view(seconds = LONGEST_WAIT) {
+    for (let failures = 0; ; failures++) {
+      this.hurry = new AbortController();
+      const query = this.tag ? `?wait=${Math.min(Math.max(Math.ceil(seconds), 1), LONGEST_WAIT)}&since=${encodeURIComponent(this.tag)}` : '';
+      let answer;
+      try {
+        const limit = AbortSignal.timeout((LONGEST_WAIT + 15) * 1000);
+        answer = await call('GET', this.path + query, { token: this.token, signal: AbortSignal.any([this.hurry.signal, limit]) });
+      } catch {
+        if (this.hurry.signal.aborted) continue;
+      }
+      if (answer?.ok) {
+        this.onTrouble(null);
+        this.clock = answer.date - Date.now();
+        this.tag = answer.headers.get('etag');
+        const party = answer.headers.get('fairpact-party');
+        return {
+          view: parse(answer.text, 40),
+          party: party === null ? null : Number(party),
+          cautions: answer.headers.get('fairpact-caution')?.split(/(?<=\.), /) ?? [],
+        };
+      }
+      if (answer && [401, 403, 404].includes(answer.status)) throw new Refused(problemOf(answer));
+      await this.retry(answer, failures);
+    }
+  }
+
+  /** Waits a while before a call is repeated; the network's return ends it. */
+  async retry(answer, failures) {
+    this.onTrouble(answer ? `The service cannot answer now (${problemOf(answer)}). Trying again.` : 'The connection is lost. Trying again.');
+    await this.pause(Number(answer?.headers.get('retry-after')) || 2 ** failures);
+  }
+
+  async pause(seconds) {
+    this.hurry = new AbortController();
+    await new Promise((done) => {
+      setTimeout(done, Math.min(seconds, LONGEST_PAUSE) * 1000);
+      this.hurry.signal.addEventListener('abort', done);
+    });
+  }
+
+  /**
+   * Sends an action until the service answers it. 2xx and 409 are both an end:
+   * the next view says what holds. Anything else that repeating does not help is
+   * an Error in the service's words.
+   */
+  async act(action, body) {
+    for (let failures = 0; ; failures++) {
+      const answer = await call('POST', `${this.path}/${action}`, { token: this.token, body }).catch(() => null);
+      if (answer?.ok || answer?.status === 409) {
+        this.tag = null;
+        this.onTrouble(null);
+        return answer;
+      }
+      if (answer && answer.status < 500 && answer.status !== 429) throw new Error(problemOf(answer));
+      await this.retry(answer, failures);
+    }
+  }
+
+  /** What the seat may fetch when the deal has ended, as text. */
+  async fetch(what) {
+    const answer = await call('GET', `${this.path}/${what}`, { token: this.token });
+    if (!answer.ok) throw new Error(problemOf(answer));
+    return answer.text;
+  }
+}

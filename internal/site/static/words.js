@@ -1,0 +1,50 @@
+// Values as people read them: times, parts of a whole, names that others chose.
+
+import { element } from './dom.js';
+
+const date = new Intl.DateTimeFormat(undefined, { weekday: 'short', day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' });
+const withYear = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
+
+/** Unix seconds in local time; the year where it is not this one. */
+export function localTime(seconds) {
+  const at = new Date(seconds * 1000);
+  return (at.getFullYear() === new Date().getFullYear() ? date : withYear).format(at);
+}
+
+/** A length of time in its two largest units. */
+export function duration(seconds) {
+  let rest = Math.max(0, Math.round(seconds));
+  const parts = [];
+  for (const [size, unit] of [[86400, 'd'], [3600, 'h'], [60, 'min'], [1, 's']]) {
+    const count = Math.floor(rest / size);
+    rest -= count * size;
+    if (count || (parts.length && parts.length < 2)) parts.push(`${count} ${unit}`);
+  }
+  return parts.slice(0, 2).join(' ') || '0 s';
+}
+
+/** 0.6366 as "63.7 %". */
+export const percent = (part) => `${+(part * 100).toFixed(1)} %`;
+
+/** "5/7" as a number. */
+export function ratio(share) {
+  const [n, d = 1] = share.split('/').map(Number);
+  return n / d;
+}
+
+/** A name that somebody chose, kept from turning the text around it. */
+export const name = (text) => element('bdi', {}, text);
+
+/** The same inside an attribute, where there are no elements. */
+export const isolated = (text) => `\u2068${text}\u2069`;
+
+/** Nodes with words between them: "a, b and c". */
+export function series(nodes) {
+  return nodes.flatMap((node, i) => (i === 0 ? [node] : [i === nodes.length - 1 ? ' and ' : ', ', node]));
+}
+
+/** Names in a row, at most a few of them. */
+export function names(labels, most = 6) {
+  const shown = labels.slice(0, most).map(name);
+  return series(labels.length > most ? [...shown, `${labels.length - most} more`] : shown);
+}
