@@ -233,7 +233,7 @@ func TestMCPCreatesByDurations(t *testing.T) {
 	}
 	made.Into(t, &invited)
 	want := invitation.Text(c.Base, invitation.Seat{
-		DealID: created.DealID, Algorithm: "random.v1", Purpose: "who is drawn, with randomness that nobody controls", Parties: 2, Party: 1, Label: "bob",
+		DealID: created.DealID, Algorithm: "random.v1", Purpose: "who is drawn, with randomness that nobody controls", Party: 1, Label: "bob",
 		Token: invited.Tokens[1].Token, CommitDeadline: v.CommitDeadline, RevealDeadline: v.RevealDeadline,
 	})
 	for what, called := range map[string]e2e.Called{"first": made, "replayed": again} {

@@ -29,6 +29,8 @@ type tab struct {
 	ctx    context.Context
 	origin string
 
+	bears string // what the browser may log: a refusal that the page is to survive
+
 	mu    sync.Mutex
 	asked int // requests to the origin
 }
@@ -66,13 +68,28 @@ func newTab(t *testing.T, origin string) *tab {
 			t.Error("the browser has sent no request that was seen: what it did not ask proves nothing")
 		}
 	})
-	if err := chromedp.Listen(ctx, p.watch); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := chromedp.Call(ctx, network.Enable, network.EnableParams{}); err != nil {
-		t.Fatal(err)
-	}
+	p.listen()
 	return p
+}
+
+func (p *tab) listen() {
+	p.t.Helper()
+	if err := chromedp.Listen(p.ctx, p.watch); err != nil {
+		p.t.Fatal(err)
+	}
+	if _, err := chromedp.Call(p.ctx, network.Enable, network.EnableParams{}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// beside opens another tab of the same browser.
+func (p *tab) beside() *tab {
+	p.t.Helper()
+	ctx, stop := chromedp.NewContext(p.ctx)
+	p.t.Cleanup(stop)
+	other := &tab{t: p.t, ctx: ctx, origin: p.origin}
+	other.listen()
+	return other
 }
 
 func (p *tab) watch(event any) {
@@ -95,7 +112,9 @@ func (p *tab) watch(event any) {
 		}
 	case *log.EventEntryAdded:
 		if e.Entry.Level == log.EntryLevelError || e.Entry.Level == log.EntryLevelWarning {
-			p.t.Errorf("the browser logs: %s %s", e.Entry.Text, e.Entry.URL)
+			if p.bears == "" || !strings.Contains(e.Entry.Text, p.bears) {
+				p.t.Errorf("the browser logs: %s %s", e.Entry.Text, e.Entry.URL)
+			}
 		}
 	}
 }
@@ -161,6 +180,67 @@ func (p *tab) download(button string) (path string) {
 func (p *tab) until(what, condition string) {
 	p.t.Helper()
 	e2e.Eventually(p.t, what, e2e.Patience, func() bool { return eval[bool](p, "Boolean("+condition+")") })
+}
+
+// tabTo moves the focus by the Tab key alone.
+func (p *tab) tabTo(selector string) {
+	p.t.Helper()
+	for range 60 {
+		if eval[bool](p, "document.activeElement?.matches("+e2e.JsonText(p.t, selector)+") ?? false") {
+			return
+		}
+		p.do(chromedp.KeyEvent("\t"))
+	}
+	p.t.Fatalf("the Tab key does not reach %s", selector)
+}
+
+// enter types into a field that the Tab key reaches.
+func (p *tab) enter(selector, keys string) {
+	p.t.Helper()
+	p.tabTo(selector)
+	p.do(chromedp.KeyEvent(keys))
+}
+
+var axe = sync.OnceValues(func() ([]byte, error) { return os.ReadFile(e2e.Repo("e2e/testdata/axe-core/axe.min.js")) })
+
+// accessible holds the page as it stands to WCAG A and AA, and to a window that
+// needs no scrolling to the side.
+func (p *tab) accessible(name string) {
+	p.t.Helper()
+	script, err := axe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if !eval[bool](p, "Boolean(globalThis.axe)") {
+		eval[bool](p, string(script)+"; true")
+	}
+	found := eval[[]string](p, `axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'], resultTypes: ['violations']}).then((report) => {
+		if (report.passes.length < 10) throw new Error('axe has looked at next to nothing');
+		return report.violations.flatMap((v) => v.nodes.map((n) => v.id + ': ' + n.target + ' ' + n.failureSummary));
+	})`)
+	for _, violation := range found {
+		p.t.Errorf("%s: %s", name, violation)
+	}
+	if over := eval[int](p, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); over > 0 {
+		p.t.Errorf("%s: %d px wider than the window", name, over)
+	}
+	p.shoot(name)
+}
+
+// shoot saves the whole page as a picture where FAIRPACT_SHOTS names a folder.
+func (p *tab) shoot(name string) {
+	folder := os.Getenv("FAIRPACT_SHOTS")
+	if folder == "" {
+		return
+	}
+	p.t.Helper()
+	shot, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(100))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, strings.ReplaceAll(strings.ReplaceAll(name, " ", "-"), "/", "_")+".png"), shot, 0o600); err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 func (p *tab) text(selector string) string {

@@ -13,7 +13,7 @@ type Seat struct {
 	DealID         string
 	Algorithm      string // its id
 	Purpose        string // what that algorithm settles
-	Parties, Party int
+	Party          int
 	Label          string
 	Token          string
 	CommitDeadline int64 // unix seconds, like the next
@@ -21,7 +21,7 @@ type Seat struct {
 }
 
 const (
-	head = `Fairpact invitation for {label} (party {party} of parties 0 to {last})
+	head = `Fairpact invitation for {label} (party {party})
 
 This deal settles {purpose}, by {algorithm}. Each party seals its input. Once all have, all inputs are opened together and the result is computed, signed and proven in a public log. Nobody sees an input before all are sealed, and nobody can change one.
 
@@ -62,7 +62,7 @@ func Text(base string, s Seat) string {
 	utc := func(at int64) string { return time.Unix(at, 0).UTC().Format("2006-01-02 15:04:05 UTC") }
 	return strings.NewReplacer(
 		"{base}", base, "{deal_id}", s.DealID, "{algorithm}", s.Algorithm, "{purpose}", s.Purpose, "{label}", s.Label,
-		"{party}", strconv.Itoa(s.Party), "{last}", strconv.Itoa(s.Parties-1), "{token}", s.Token,
+		"{party}", strconv.Itoa(s.Party), "{token}", s.Token,
 		"{commit_by}", utc(s.CommitDeadline), "{reveal_by}", utc(s.RevealDeadline),
 	).Replace(text)
 }

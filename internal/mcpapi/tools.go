@@ -196,7 +196,7 @@ func (s *server) invitations(ctx context.Context, p escrow.Principal, c escrow.C
 	alg, _ := algorithm.Lookup(d.Algorithm)
 	for _, invite := range c.Invites[1:] {
 		all = append(all, invitation.Text(s.PublicURL, invitation.Seat{
-			DealID: c.DealID, Algorithm: alg.ID, Purpose: alg.Purpose, Parties: len(c.Invites), Party: invite.Party, Label: invite.Label,
+			DealID: c.DealID, Algorithm: alg.ID, Purpose: alg.Purpose, Party: invite.Party, Label: invite.Label,
 			Token: invite.Token, CommitDeadline: d.CommitDeadline, RevealDeadline: d.RevealDeadline,
 		}))
 	}

@@ -3,9 +3,8 @@
 // party has sealed once all have, and makes the draw when its beacon round is out.
 
 import { verifyFile } from './handed.js';
-import { countdown, describe, status } from './describe.js';
+import { countdown, describe, drawTime, status } from './describe.js';
 import { byId, element } from './dom.js';
-import { roundTime } from './facts.js';
 import { formOf } from './forms.js';
 import { drafts, onSealedElsewhere, saveFile, sealed, tokens } from './keep.js';
 import { parse } from './jcs.js';
@@ -58,13 +57,11 @@ function show() {
   describe(now);
   status(now.view, phase);
   tick();
-  if (phase !== before || phase === 'done') panels[phase](before);
+  if (phase !== before || phase in { done: 1, void: 1 }) panels[phase](before);
 }
 
-const drawAt = () => now && now.view.algorithm_params.beacon_round && roundTime(now.view.algorithm_params.beacon_round);
-
 function tick() {
-  if (now) countdown(now.view, phase, seat.now(), drawAt());
+  if (now) countdown(now.view, phase, seat.now());
 }
 
 /** Puts the panel of the phase in place; a change that follows the person's own act moves the focus there. */
@@ -83,7 +80,7 @@ function copyOf({ input, salt, commitment }) {
   return element('p', { class: 'actions' }, element('button', {
     type: 'button', class: 'second', id: 'save-sealed',
     onclick: () => saveFile(`fairpact-${id}-party-${party}.json`, JSON.stringify({ deal_id: id, party, commitment, input, salt }, null, 2)),
-  }, 'Save a copy of what I sealed'), element('span', { class: 'hint' }, 'A secret until all have opened. With it you can open from another device.'));
+  }, 'Save a copy of what I sealed'), element('span', { class: 'hint' }, 'Keep it secret. With it you can open from another device.'));
 }
 
 const panels = {
@@ -93,6 +90,7 @@ const panels = {
     const button = element('button', { class: 'button', id: 'seal' }, form.button);
     const node = element('form', { class: 'card', novalidate: true, id: 'input-form' }, form.fields, problem, element('p', { class: 'actions' }, button,
       element('span', { class: 'hint' }, 'It is final: what is sealed cannot be changed. Only a hash leaves this browser now.')));
+    node.addEventListener('input', () => { problem.textContent = ''; });
     node.addEventListener('submit', async (event) => {
       event.preventDefault();
       problem.textContent = '';
@@ -180,7 +178,7 @@ async function due() {
     await seat.act('reveal', { input, salt });
     return true;
   }
-  if (phase === 'draw' && drawAt() <= seat.now()) {
+  if (phase === 'draw' && drawTime(now.view) <= seat.now()) {
     const answer = await seat.act('entropy');
     if (!answer.ok) await seat.pause(2);
     return true;
@@ -191,7 +189,7 @@ async function due() {
 async function follow() {
   for (let looks = 0; looks < LOOKS_AFTER_END;) {
     try {
-      now = await seat.view(phase === 'draw' ? drawAt() - seat.now() : undefined);
+      now = await seat.view(phase === 'draw' ? drawTime(now.view) - seat.now() : undefined);
       show();
       await due();
     } catch (fault) {

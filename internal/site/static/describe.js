@@ -1,7 +1,7 @@
 // What a deal is and how it stands, in plain words. Nothing is decided here.
 
 import { byId, element } from './dom.js';
-import { algorithmOf } from './facts.js';
+import { algorithmOf, roundTime } from './facts.js';
 import { duration, localTime, name, names } from './words.js';
 
 const MOST_LISTED = 50;
@@ -25,10 +25,10 @@ export function title(view) {
 /** Everything beside the action: who, until when, by which rules. */
 export function describe({ view, party, cautions }) {
   const you = view.parties[party];
-  byId('kicker').replaceChildren('You are ', element('strong', {}, name(you.label)), `, party ${party} of 0 to ${view.parties.length - 1}`);
+  byId('kicker').replaceChildren('You are ', element('strong', {}, name(you.label)), ` (party ${party})`);
   byId('title').replaceChildren(...title(view));
   byId('cautions').hidden = cautions.length === 0 || you.committed;
-  byId('cautions').querySelector('ul').replaceChildren(...cautions.map((text) => element('li', {}, inLocalTime(text))));
+  byId('cautions').querySelector('ul').replaceChildren(...cautions.map((text) => element('li', {}, inWords(text, view))));
   showParties(view, party);
   byId('times').replaceChildren(
     ...fact('Seal by', localTime(view.commit_deadline)),
@@ -42,15 +42,23 @@ export function describe({ view, party, cautions }) {
     ...fact('Afterwards', view.retention === 'purge' ? 'the service deletes all inputs when the deal ends.' : 'the service keeps the inputs, encrypted.'));
 }
 
-/** Unix times in a text of the service, as local times. */
-const inLocalTime = (text) => text.replace(/\b1[0-9]{9}\b/g, (seconds) => localTime(Number(seconds)));
+/** A caution of the service as a person reads it. */
+function inWords(text, view) {
+  if (text.startsWith('beacon_round')) {
+    return `The random value of this draw is public from ${localTime(drawTime(view))} on, before the last party has to open (${localTime(view.reveal_deadline)}): whoever opens last can know the winner first.`;
+  }
+  return text[0].toUpperCase() + text.slice(1);
+}
+
+/** When the beacon round of a draw is out; undefined for a deal without one. */
+export const drawTime = ({ algorithm_params: { beacon_round: round } }) => round && roundTime(round);
 
 const fact = (what, value) => [element('dt', {}, what), element('dd', {}, value)];
 
 function showParties(view, party) {
   const order = [view.parties[party], ...view.parties.filter((p) => p.index !== party)];
   byId('parties').replaceChildren(...order.slice(0, MOST_LISTED).map((p) => element('li', { class: p.index === party ? 'you' : null },
-    element('span', { class: 'label' }, name(p.label), p.index === party ? ' (you)' : ''),
+    element('span', { class: 'label' }, name(p.label), p.index === party ? ' (you)' : '', element('span', { class: 'hint' }, ` party ${p.index}`)),
     element('span', { class: `badge ${p.revealed || p.committed ? 'on' : ''}` }, p.revealed ? 'opened' : p.committed ? 'sealed' : 'not sealed yet'))));
   const rest = view.parties.length - MOST_LISTED;
   byId('more-parties').hidden = rest <= 0;
@@ -96,8 +104,8 @@ function whyVoid(view) {
 }
 
 /** The time that is left, for the phase. */
-export function countdown(view, phase, now, drawAt) {
-  const until = { seal: view.commit_deadline, elsewhere: view.commits_closed_at ? view.reveal_deadline : view.commit_deadline, sealed: view.commit_deadline, opening: view.reveal_deadline, opened: view.reveal_deadline, draw: drawAt }[phase];
+export function countdown(view, phase, now) {
+  const until = { seal: view.commit_deadline, elsewhere: view.commits_closed_at ? view.reveal_deadline : view.commit_deadline, sealed: view.commit_deadline, opening: view.reveal_deadline, opened: view.reveal_deadline, draw: drawTime(view) }[phase];
   const out = byId('countdown');
   out.hidden = !until;
   if (until) out.textContent = until > now ? `${duration(until - now)} left, until ${localTime(until)}` : `${phase === 'draw' ? 'The beacon round is due' : 'The time is up'} (${localTime(until)})`;

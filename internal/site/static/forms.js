@@ -2,13 +2,14 @@
 // {intro, fields, button, read}: read() returns the input or throws an Error that
 // says what to correct, and focuses the field.
 
+import { drawTime } from './describe.js';
 import { element } from './dom.js';
 import { algorithmOf } from './facts.js';
 import { coalitions, shapley } from './algorithms.js';
 import { inputProblem } from './inputcheck.js';
 import { parse } from './jcs.js';
 import { randomHex } from './seal.js';
-import { isolated, name, percent } from './words.js';
+import { isolated, localTime, name, percent } from './words.js';
 
 export function formOf(view, party) {
   const make = { 'split.v1': points, 'random.v1': draw, 'shapley.v1': terms }[view.algorithm] ?? anything;
@@ -29,7 +30,7 @@ function points(view) {
   }));
   const parts = items.map((_, i) => element('td', { id: `part-${i}`, class: 'number' }));
   const sum = element('td', { class: 'number', id: 'points-total' });
-  const note = element('td');
+  const note = element('td', { class: 'number' });
   const valueOf = (field) => (field.value === '' && !field.validity.badInput ? 0 : field.valueAsNumber);
   function total() {
     const values = fields.map(valueOf);
@@ -49,7 +50,7 @@ function points(view) {
       element('p', {}, 'Say what is true for you: nobody sees your points before all are sealed.')],
     fields: element('table', { class: 'points' },
       element('caption', { class: 'unseen' }, 'Your points'),
-      element('thead', {}, element('tr', {}, ['Thing', 'Points', 'Part'].map((head) => element('th', { scope: 'col' }, head)))),
+      element('thead', {}, element('tr', {}, ['Thing', 'Points', 'Part'].map((head) => element('th', { scope: 'col', class: head === 'Part' ? 'number' : null }, head)))),
       element('tbody', {}, items.map((item, i) => element('tr', {},
         element('th', { scope: 'row' }, element('label', { for: `points-${i}` }, name(item))), element('td', {}, fields[i]), parts[i]))),
       element('tfoot', {}, element('tr', {}, element('th', { scope: 'row' }, 'Total'), sum, note))),
@@ -66,7 +67,8 @@ function points(view) {
 
 function draw(view) {
   return {
-    intro: [element('p', {}, `One of ${view.parties.length} is drawn. You have nothing to choose: this page makes a random number for you. The draw mixes the numbers of all with a public beacon value that does not exist yet, so nobody can steer it, us included.`)],
+    intro: [element('p', {}, `One of ${view.parties.length} is drawn. You have nothing to choose: this page makes a random number for you. The draw mixes the numbers of all with the value of a public beacon at a round that is fixed already: ${localTime(drawTime(view))}.`,
+      drawTime(view) > view.reveal_deadline ? ' That is after all have opened, so nobody can know or steer the outcome, us included.' : '')],
     fields: null,
     button: 'Take part in the draw',
     read: () => checked(view, { nonce: randomHex(32) }),

@@ -6,11 +6,11 @@ export const address = facts.public_url || location.origin;
 
 const utc = (seconds) => `${new Date(seconds * 1000).toISOString().slice(0, 19).replace('T', ' ')} UTC`;
 
-/** The text for one party: {deal, algorithm, parties, invite}. */
-export function invitation({ deal, algorithm, parties, invite, commitDeadline, revealDeadline }) {
+/** The text for one party: {deal, algorithm, invite, commitDeadline, revealDeadline}. */
+export function invitation({ deal, algorithm, invite, commitDeadline, revealDeadline }) {
   const values = {
     base: address, deal_id: deal, algorithm: algorithm.id, purpose: algorithm.purpose, label: invite.label, party: String(invite.party),
-    last: String(parties - 1), token: invite.token, commit_by: utc(commitDeadline), reveal_by: utc(revealDeadline),
+    token: invite.token, commit_by: utc(commitDeadline), reveal_by: utc(revealDeadline),
   };
   // All at once: a label may hold what looks like another place.
   return facts.invitation.replace(/\{([a-z_]+)\}/g, (place, key) => values[key] ?? place);

@@ -20,7 +20,7 @@ function offerKinds() {
   byId('kinds').append(...facts.algorithms.map((one, i) => element('label', { class: 'choice' },
     element('input', { type: 'radio', name: 'algorithm', value: one.id, checked: i === 0 }),
     element('span', {}, TITLES[one.id] ?? one.id, element('span', { class: 'hint' }, `${one.purpose}; ${one.min_parties} to ${one.max_parties} parties`)))));
-  for (const [id, preset] of [['commit-seconds', 3600], ['reveal-seconds', 86400]]) {
+  for (const [id, preset] of [['commit-seconds', 86400], ['reveal-seconds', 86400]]) {
     byId(id).append(...LENGTHS.map(([seconds, words]) => element('option', { value: String(seconds), selected: seconds === preset }, words)));
   }
 }
@@ -103,7 +103,7 @@ async function make() {
   if (!answer.ok) throw new Error(problemOf(answer));
   const { deal_id: deal, invite_tokens: invites, warning } = answer.json;
   const texts = invites.slice(1).map((invite) => ({
-    label: invite.label, text: invitation({ deal, algorithm, parties: invites.length, invite, commitDeadline, revealDeadline }),
+    label: invite.label, text: invitation({ deal, algorithm, invite, commitDeadline, revealDeadline }),
   }));
   const made = { deal, own: invites[0].token, warning, texts };
   created.set('', made); // a reload of this tab shows them again

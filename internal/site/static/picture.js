@@ -2,8 +2,8 @@
 // Every bar stands beside the figure that it shows.
 
 import { coalitions, ticketsOf } from './algorithms.js';
+import { drawTime } from './describe.js';
 import { element } from './dom.js';
-import { roundTime } from './facts.js';
 import { localTime, name, percent, ratio } from './words.js';
 
 const MOST_TICKETS = 20;
@@ -77,13 +77,14 @@ async function tickets(view, labels, party) {
   return [
     element('p', { class: 'headline' }, winner === party ? element('strong', {}, 'You are drawn.') : [element('strong', {}, name(label)), ' is drawn.']),
     element('h2', {}, 'Why it is fair'),
-    element('p', {}, `Every party’s number went into it, sealed before the beacon value existed: round ${beacon.round}, published ${localTime(roundTime(beacon.round))}. From both, each party’s ticket follows. The lowest wins.`,
+    element('p', {}, `The numbers of all parties went into it, and the public beacon’s value of ${localTime(drawTime(view))}, round ${beacon.round}. From both, each party’s ticket follows. The lowest wins.`,
+      drawTime(view) > view.commits_closed_at ? ' All numbers were sealed before that value existed.' : ' That value was out before all had sealed: the last to seal could know the winner.',
       agrees ? ' This page has computed the tickets again and found the same winner.' : ' This page has computed other tickets: do not rely on this result.'),
     element('table', { class: 'tickets' },
       element('caption', {}, labels.length > shown.length ? `The first of ${labels.length} tickets, and yours` : 'The tickets, lowest first'),
       element('thead', {}, element('tr', {}, ['Place', 'Party', 'Ticket'].map((head) => element('th', { scope: 'col' }, head)))),
       element('tbody', {}, shown.map((i) => element('tr', { class: i === party ? 'you' : null },
-        element('td', { class: 'number' }, String(order.indexOf(i) + 1)), element('th', { scope: 'row' }, youOr(labels[i], i === party)),
+        element('td', {}, String(order.indexOf(i) + 1)), element('th', { scope: 'row' }, youOr(labels[i], i === party)),
         element('td', {}, element('code', {}, `${all[i].slice(0, 12)}…`)))))),
   ];
 }

@@ -1,0 +1,398 @@
+package page
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/fairpact/fairpact/e2e"
+	"github.com/fairpact/fairpact/internal/algorithm"
+	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/invitation"
+)
+
+const inPhase = "document.querySelector('#status-box')?.dataset.phase === '%s'"
+
+// reaches waits until the page of a deal is in a phase.
+func (p *tab) reaches(phase string) {
+	p.t.Helper()
+	p.until("the page is in the phase "+phase, fmt.Sprintf(inPhase, phase))
+}
+
+// take opens a party's seat by its link.
+func (p *tab) take(d *e2e.Dealt, party int, width int64, scheme string) {
+	p.t.Helper()
+	p.open("/d/"+d.ID+"#"+d.Tokens[party], width, scheme)
+}
+
+// Two people settle a split in two browsers, one on a desk and one on a phone, by
+// keyboard alone: from the creation page over the invitation's link to a proof
+// that verifies. Nothing of a token stays in an address bar or a log.
+func TestPeopleSettleASplit(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewClient(t, e2e.BaseURL(t))
+	ann, ben := newTab(t, c.Base), newTab(t, c.Base)
+	ann.open("/new", 1280, "light")
+	ann.until("the form is there", "document.querySelector('#kinds input:checked')")
+	ann.accessible("1 new split desk")
+	ann.enter("#names", "Ann\rBen")
+	ann.enter("#items", "car\rboat\rpiano")
+	ann.enter("#create", "\r")
+	ann.until("the deal is made", "!document.querySelector('#made').hidden")
+	ann.accessible("2 made desk")
+
+	text := eval[string](ann, "document.querySelector('#invitations textarea').value")
+	link, err := url.Parse(regexp.MustCompile(`https?://\S+#it_\S+`).FindString(text))
+	if err != nil || link.Fragment == "" {
+		t.Fatalf("no link in %s", text)
+	}
+	token, id := link.Fragment, strings.TrimPrefix(link.Path, "/d/")
+	var view struct {
+		CommitDeadline int64 `json:"commit_deadline"`
+		RevealDeadline int64 `json:"reveal_deadline"`
+	}
+	seen := c.Want(200, "GET", "/v1/deals/"+id, token, nil)
+	seen.Into(t, &view)
+	if seen.Header.Get("Fairpact-Party") != "1" {
+		t.Errorf("the token of party 1 is of party %q", seen.Header.Get("Fairpact-Party"))
+	}
+	alg, _ := algorithm.Lookup("split.v1")
+	if want := invitation.Text(c.Base, invitation.Seat{DealID: id, Algorithm: alg.ID, Purpose: alg.Purpose, Party: 1, Label: "Ben", Token: token, CommitDeadline: view.CommitDeadline, RevealDeadline: view.RevealDeadline}); text != want {
+		t.Errorf("the page words the invitation\n%s\nand the service\n%s", text, want)
+	}
+	ann.do(chromedp.Reload())
+	ann.until("the invitations outlast a reload", "document.querySelector('#invitations textarea')?.value.includes('"+token+"')")
+
+	ben.open(link.Path+"#"+token, 390, "dark")
+	ben.reaches("seal")
+	ben.accessible("3 seal phone dark")
+	if at := eval[string](ben, "location.href"); at != c.Base+"/d/"+id {
+		t.Errorf("the address bar holds %s", at)
+	}
+	if title := ben.text("#title"); title != "Ann and Ben divide car, boat and piano" {
+		t.Errorf("title: %s", title)
+	}
+	ben.enter("#points-0", "30")
+	ben.enter("#points-1", "1.5")
+	if said := ben.text("#points-total"); said != "whole numbers only" {
+		t.Errorf("total: %s", said)
+	}
+	ben.enter("#seal", "\r")
+	ben.until("a half is refused", "document.querySelector('#problem').textContent")
+	if said := ben.text("#problem"); said != `input.valuations: the value of item "boat" must be an integer of 0 to 9007199254740991` {
+		t.Errorf("problem: %s", said)
+	}
+	eval[bool](ben, "document.querySelector('#points-1').value = '', true")
+	ben.enter("#points-1", "50")
+	ben.enter("#points-2", "20")
+	ben.do(chromedp.Reload())
+	ben.reaches("seal")
+	if total, part := ben.text("#points-total"), ben.text("#part-1"); total != "100" || part != "50 %" {
+		t.Errorf("after a reload in the middle: total %s, the boat is %s", total, part)
+	}
+	ben.enter("#seal", "\r")
+	ben.reaches("sealed")
+	ben.accessible("4 sealed phone dark")
+
+	ann.enter("#own-seat", "\r")
+	ann.reaches("seal")
+	for i, points := range []string{"50", "30", "20"} {
+		ann.enter(fmt.Sprintf("#points-%d", i), points)
+	}
+	ann.accessible("5 seal desk light")
+	ben.do(chromedp.Reload()) // it goes on by itself with what the browser kept
+	ben.reaches("sealed")
+	ann.enter("#seal", "\r")
+	for _, p := range []*tab{ann, ben} {
+		p.reaches("done")
+		p.until("the proof is there", "document.querySelector('#verify-bundle')")
+		if said := p.text("#action .headline"); said != "You get what is worth 60 % of everything to you." {
+			t.Errorf("result: %s", said)
+		}
+		// By one's own points alone: the deal is sealed.
+		if rows := eval[int](p, "document.querySelectorAll('.worths tbody tr').length"); rows != 1 {
+			t.Errorf("the worths of %d parties are shown", rows)
+		}
+	}
+	if row := eval[[]string](ben, "[...document.querySelectorAll('.worths tbody td')].map((cell) => cell.textContent)"); strings.Join(row, " ") != "60 % 40 %" {
+		t.Errorf("by Ben's points the parts are worth %v", row)
+	}
+	ben.enter("#verify-bundle", "\r")
+	ben.until("it verifies", "document.querySelector('#report').dataset.valid === 'true'")
+	if notes := ben.text("#report .unproven"); strings.Contains(notes, "your input was not checked") {
+		t.Errorf("not proven are: %s", notes)
+	}
+	ben.accessible("6 done phone dark")
+	ann.accessible("7 done desk light")
+	ann.open(link.Path, 390, "light") // Ann's own seat again, now by phone
+	ann.reaches("done")
+	ann.until("the picture is drawn", "document.querySelector('.worths')")
+	ann.accessible("8 done phone light")
+
+	if os.Getenv("FAIRPACT_BASE_URL") == "" {
+		stack := e2e.Shared(t)
+		for _, name := range stack.Names() {
+			log, err := os.ReadFile(stack.Log(name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(log) == 0 {
+				t.Errorf("%s logs nothing, which proves nothing", name)
+			}
+			if strings.Contains(string(log), token) || strings.Contains(string(log), token[3:]) {
+				t.Errorf("the token stands in %s", filepath.Base(stack.Log(name)))
+			}
+		}
+	}
+}
+
+// A person takes part in a draw by one button. The page warns of a round that is
+// out too early, and makes the draw.
+func TestPersonDraws(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewClient(t, e2e.BaseURL(t))
+	request := e2e.RandomBody(3, e2e.BeaconChain(t).RoundAt(time.Now().Unix())-10, time.Hour, 2*time.Hour)
+	request["party_labels"] = []string{"Ann", "Ann ", "שלום"}
+	d := c.Create(request)
+	p := newTab(t, c.Base)
+	p.take(d, 2, 320, "light")
+	p.reaches("seal")
+	if said := p.text("#cautions"); !strings.Contains(said, "whoever opens last can know the winner first") || !strings.Contains(said, "Parties 0 and 1 have labels that look alike.") {
+		t.Errorf("cautions: %s", said)
+	}
+	p.accessible("draw seal phone light")
+	others := []e2e.Sealed{e2e.Seal(t, e2e.Body{"nonce": "aa"}), e2e.Seal(t, e2e.Body{"nonce": "bb"})}
+	for i, s := range others {
+		if a := d.Commit(i, s); a.Status != 200 {
+			t.Fatal(a)
+		}
+	}
+	p.enter("#seal", "\r")
+	p.reaches("opened")
+	p.accessible("draw opened phone light")
+	for i, s := range others {
+		if a := d.Reveal(i, s); a.Status != 200 {
+			t.Fatal(a)
+		}
+	}
+	p.reaches("done")
+	p.until("the tickets are shown", "document.querySelectorAll('.tickets tbody tr').length === 3")
+	var result struct {
+		Result struct {
+			Winner int
+		}
+	}
+	c.Want(200, "GET", d.Path(""), d.Tokens[0], nil).Into(t, &result)
+	if said := p.text("#action"); !strings.Contains(said, "found the same winner") {
+		t.Errorf("result: %s", said)
+	}
+	want := []string{"Ann is drawn.", "Ann  is drawn.", "You are drawn."}[result.Result.Winner]
+	if said := p.text("#action .headline"); said != want {
+		t.Errorf("%q, want %q", said, want)
+	}
+	p.until("the proof is there", "document.querySelector('#verify-bundle')")
+	p.accessible("draw done phone light")
+}
+
+// A person reads terms and accepts them. Another rejects, and the page says what
+// became of that.
+func TestPersonAnswersTerms(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewClient(t, e2e.BaseURL(t))
+	p := newTab(t, c.Base)
+	for _, accepts := range []bool{true, false} {
+		d := c.Create(e2e.ShapleyBody(time.Hour, 2*time.Hour))
+		other := e2e.Seal(t, e2e.Body{"accept": accepts})
+		p.take(d, 0, 1280, "dark")
+		p.until("the terms are shown", "document.querySelector('.terms')")
+		p.reaches("seal")
+		p.enter("#seal", "\r")
+		p.until("an answer is asked for", "document.querySelector('#problem').textContent")
+		p.enter("input[name=accept]", " ")
+		if accepts {
+			p.accessible("terms seal desk dark")
+		}
+		p.enter("#seal", "\r")
+		p.reaches("sealed")
+		if a := d.Commit(1, other); a.Status != 200 {
+			t.Fatal(a)
+		}
+		p.reaches("opened")
+		if a := d.Reveal(1, other); a.Status != 200 {
+			t.Fatal(a)
+		}
+		if accepts {
+			p.reaches("done")
+			p.until("the shares are shown", "document.querySelector('#action .shares') && document.querySelector('#verify-bundle')")
+			p.accessible("terms done desk dark")
+		} else {
+			p.reaches("void")
+			if said := p.text("#status"); !strings.HasSuffix(said, "rejected the terms.") {
+				t.Errorf("status: %s", said)
+			}
+			p.until("the proof is there", "document.querySelector('#verify-bundle')")
+			p.accessible("terms void desk dark")
+		}
+	}
+}
+
+// Two tabs that seal different inputs at once, and an answer that is lost on its
+// way, leave one commitment, which the browser can open.
+func TestPageSealsOnce(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewClient(t, e2e.BaseURL(t))
+	d := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
+	one := newTab(t, c.Base)
+	two := one.beside()
+	for i, p := range []*tab{one, two} {
+		p.bears = "status of 409"
+		p.take(d, 0, 1280, "light")
+		p.reaches("seal")
+		p.set("#points-0", fmt.Sprint(10+i))
+		// The first answer of each is lost: the effect is there, and nobody says so.
+		eval[bool](p, `(() => {
+			const real = window.fetch;
+			let lost = false;
+			window.fetch = async (path, options) => {
+				const answer = await real(path, options);
+				if (lost || !path.endsWith('/commit')) return answer;
+				lost = true;
+				throw new TypeError('the network is gone');
+			};
+			return true;
+		})()`)
+	}
+	for _, p := range []*tab{one, two} {
+		eval[bool](p, "document.querySelector('#seal').click(), true")
+	}
+	one.reaches("sealed")
+	two.reaches("sealed")
+	other := e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"boat": 1}})
+	if a := d.Commit(1, other); a.Status != 200 {
+		t.Fatal(a)
+	}
+	one.reaches("opened")
+	two.reaches("opened")
+	if a := d.Reveal(1, other); a.Status != 200 {
+		t.Fatal(a)
+	}
+	one.reaches("done")
+}
+
+// Another browser opens what this one sealed, from the saved copy, and takes no
+// copy of anything else. Without a token the page shows nothing of the deal.
+func TestPageTakesASavedCopy(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewClient(t, e2e.BaseURL(t))
+	d := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
+	mine := e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"car": 1}})
+	if a := d.Commit(0, mine); a.Status != 200 {
+		t.Fatal(a)
+	}
+	p := newTab(t, c.Base)
+	p.bears = "status of 401"
+	p.open("/d/"+d.ID, 390, "light")
+	p.until("a stranger is told so", "!document.querySelector('#stranger').hidden")
+	if deal := eval[string](p, "document.querySelector('#deal').hidden ? document.querySelector('#deal').textContent : 'shown'"); strings.Contains(deal, "boat") || deal == "shown" {
+		t.Errorf("a stranger sees %s", deal)
+	}
+	p.accessible("stranger phone light")
+	p.enter("#token", "it_"+strings.Repeat("x", 43)+"\r")
+	p.until("an unknown token is refused", "!document.querySelector('#refusal').hidden")
+	p.enter("#token", d.Tokens[0]+"\r")
+	p.reaches("elsewhere")
+	p.accessible("elsewhere phone light")
+	bring := func(salt string) {
+		text := e2e.JsonText(t, e2e.Body{"input": mine.Input, "salt": salt})
+		eval[bool](p, `(() => {
+			const files = new DataTransfer();
+			files.items.add(new File([`+e2e.JsonText(t, text)+`], 'copy.json'));
+			const field = document.querySelector('#sealed-file');
+			field.files = files.files;
+			field.dispatchEvent(new Event('change'));
+			return true;
+		})()`)
+	}
+	bring("another")
+	p.until("another opening is refused", "document.querySelector('#action [role=alert]').textContent.includes('not the input')")
+	bring(mine.Salt)
+	p.reaches("sealed")
+}
+
+// The page refuses the inputs that the service refuses, in its words.
+func TestPageChecksInputsLikeTheService(t *testing.T) {
+	t.Parallel()
+	type checked struct {
+		Algorithm     string
+		MaxInput      int
+		Labels        []string
+		Params, Input json.RawMessage
+		said          string
+	}
+	var cases []checked
+	add := func(v algorithm.Vector, input map[string]any) {
+		a, _ := algorithm.Lookup(v.Algorithm)
+		params, err := canon.ParseObject([]byte(e2e.JsonText(t, v.Input.AlgorithmParams)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := ""
+		if err := a.CheckInput(v.Input.PartyLabels, params, input); err != nil {
+			said = err.Error()
+		}
+		cases = append(cases, checked{a.ID, a.MaxInput, v.Input.PartyLabels, canon.Encode(params), canon.Encode(input), said})
+	}
+	values := []any{nil, true, int64(-1), int64(7), canon.MaxInt + int64(0), "x", "0aF", strings.Repeat("a", 1025), strings.Repeat("a", 1024), strings.Repeat("é", 600), "xyz", strings.Repeat("b", 5000), []any{}, map[string]any{}, map[string]any{"no such item": int64(1)}}
+	for _, v := range algorithm.Vectors() {
+		var inputs []map[string]any
+		for _, raw := range v.Input.PartyInputs {
+			input, err := canon.ParseObject([]byte(e2e.JsonText(t, raw)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			inputs = append(inputs, input)
+			add(v, input)
+		}
+		add(v, map[string]any{})
+		for member := range inputs[0] {
+			for _, value := range values {
+				add(v, map[string]any{member: value, "extra": "ignored"})
+			}
+		}
+		if valuations, ok := inputs[0]["valuations"].(map[string]any); ok {
+			for item := range valuations {
+				for _, value := range values {
+					add(v, map[string]any{"valuations": map[string]any{item: value, "unknown": int64(1)}})
+					add(v, map[string]any{"valuations": map[string]any{item: value}})
+				}
+			}
+		}
+	}
+	p := newTab(t, e2e.NewClient(t, e2e.BaseURL(t)).Base)
+	p.open("/", 1280, "light")
+	said := eval[[]string](p, `(async () => {
+		const folder = document.querySelector('script[type=module]').src.replace('page.js', '');
+		const [{parse}, {inputProblem}] = await Promise.all(['jcs', 'inputcheck'].map((name) => import(folder + name + '.js')));
+		return parse(`+e2e.JsonText(t, e2e.JsonText(t, cases))+`).map((one) => inputProblem(one.Algorithm, one.MaxInput, one.Params, one.Input) ?? '');
+	})()`)
+	refused := 0
+	for i, x := range cases {
+		if said[i] != x.said {
+			t.Errorf("%s %.200s: the page says %q, the service %q", x.Algorithm, x.Input, said[i], x.said)
+		}
+		if x.said != "" {
+			refused++
+		}
+	}
+	if refused < 100 || len(cases)-refused < 50 {
+		t.Errorf("%d of %d inputs are refused: too few of a kind to mean anything", refused, len(cases))
+	}
+}
