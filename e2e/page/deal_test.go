@@ -275,6 +275,12 @@ func TestPageSealsOnce(t *testing.T) {
 	}
 	one.reaches("sealed")
 	two.reaches("sealed")
+
+	// While the network is gone the page says so, and then goes on.
+	eval[bool](one, "globalThis.online = window.fetch, window.fetch = () => Promise.reject(new TypeError('offline')), dispatchEvent(new Event('online')), true")
+	one.until("the loss is told", "document.querySelector('#trouble').textContent.startsWith('The connection is lost')")
+	eval[bool](one, "window.fetch = globalThis.online, dispatchEvent(new Event('online')), true")
+	one.until("the page goes on", "document.querySelector('#trouble').hidden")
 	other := e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"boat": 1}})
 	if a := d.Commit(1, other); a.Status != 200 {
 		t.Fatal(a)
@@ -394,5 +400,91 @@ func TestPageChecksInputsLikeTheService(t *testing.T) {
 	}
 	if refused < 100 || len(cases)-refused < 50 {
 		t.Errorf("%d of %d inputs are refused: too few of a kind to mean anything", refused, len(cases))
+	}
+}
+
+// The creation page makes a deal of each algorithm, on a phone in the dark.
+func TestCreationPageMakesEachKind(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewClient(t, e2e.BaseURL(t))
+	chain := e2e.BeaconChain(t)
+	p := newTab(t, c.Base)
+	p.open("/new", 390, "dark")
+	for _, id := range []string{"random.v1", "shapley.v1"} {
+		p.until("the form is there", "document.querySelector('#kinds input:checked')")
+		eval[bool](p, "document.querySelector('#kinds input[value=\""+id+"\"]').click(), true")
+		p.enter("#names", "Zoe\rÉva")
+		if id == "shapley.v1" {
+			p.enter("#worth-0", "60")
+			p.enter("#worth-2", "120")
+		}
+		p.accessible("new " + id + " phone dark")
+		p.enter("#create", "\r")
+		p.until("the deal is made: "+p.text("#new-problem"), "!document.querySelector('#made').hidden")
+		p.accessible("made " + id + " phone dark")
+		seat, err := url.Parse(eval[string](p, "document.querySelector('#own-seat').href"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if advice := p.text("#advice p"); advice != "" {
+			t.Errorf("%s: the service warns: %s", id, advice)
+		}
+		var v struct {
+			RevealDeadline int64 `json:"reveal_deadline"`
+			Params         struct {
+				Round  int64            `json:"beacon_round"`
+				Values map[string]int64 `json:"coalition_values"`
+			} `json:"algorithm_params"`
+		}
+		c.Want(200, "GET", "/v1/deals/"+strings.TrimPrefix(seat.Path, "/d/"), seat.Fragment, nil).Into(t, &v)
+		if id == "random.v1" && v.Params.Round != chain.RoundAt(v.RevealDeadline)+1 {
+			t.Errorf("round %d, want %d", v.Params.Round, chain.RoundAt(v.RevealDeadline)+1)
+		}
+		if got := v.Params.Values; id == "shapley.v1" && (len(got) != 3 || got["Zoe"] != 60 || got["Zoe,Éva"] != 120) {
+			t.Errorf("coalition values: %v", got)
+		}
+		eval[bool](p, "document.querySelector('#another').click(), true")
+		p.until("the form is empty", "document.querySelector('#names')?.value === '' && !document.querySelector('#make').hidden")
+	}
+	// An algorithm that the page has no form for.
+	said := eval[[]string](p, `(async () => {
+		const folder = document.querySelector('script[type=module]').src.replace('new.js', '');
+		const {formOf} = await import(folder + 'forms.js');
+		const form = formOf({algorithm: 'max.v1', algorithm_params: {}, parties: []}, 0);
+		document.body.append(form.fields);
+		const field = document.querySelector('#any-input');
+		const read = (text) => { field.value = text; try { return JSON.stringify(form.read()); } catch (fault) { return fault.message; } };
+		return ['{"bid":7}', '{"bid":0.5}', '[1]'].map(read);
+	})()`)
+	if said[0] != `{"bid":7}` || !strings.Contains(said[1], "not written as an integer") || !strings.Contains(said[2], "must be an object") {
+		t.Errorf("a form of JSON reads %q", said)
+	}
+}
+
+// In mode open the page shows what every part is worth to every party.
+func TestPageShowsEachPartysValues(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewClient(t, e2e.BaseURL(t))
+	request := e2e.SplitBody(time.Hour, 2*time.Hour)
+	request["mode"], request["party_labels"] = "open", []string{"Ann", "Ben", "Cho", "Dana Maria"}
+	request["algorithm_params"] = e2e.Body{"items": []string{"car", "boat", "the house in the country"}}
+	d := c.Create(request)
+	point := func(car, boat, house int) e2e.Body {
+		return e2e.Body{"valuations": e2e.Body{"car": car, "boat": boat, "the house in the country": house}}
+	}
+	d.Play(point(70, 20, 10), point(10, 80, 10), point(30, 30, 40), point(0, 0, 100))
+	d.Certified(e2e.Patience)
+	p := newTab(t, c.Base)
+	for _, look := range []struct {
+		width  int64
+		scheme string
+	}{{1280, "light"}, {320, "dark"}} {
+		p.take(d, 3, look.width, look.scheme)
+		p.reaches("done")
+		p.until("the proof is there", "document.querySelector('#verify-bundle')")
+		if rows, cells := eval[int](p, "document.querySelectorAll('.worths tbody tr').length"), eval[int](p, "document.querySelectorAll('.worths tbody td').length"); rows != 4 || cells != 16 {
+			t.Errorf("%d rows with %d cells", rows, cells)
+		}
+		p.accessible(fmt.Sprintf("open done %d %s", look.width, look.scheme))
 	}
 }

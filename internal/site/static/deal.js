@@ -130,14 +130,16 @@ const panels = {
   draw() {
     panel('Opened', element('p', {}, 'All have opened. This page makes the draw as soon as the beacon value is out; if everybody closes it, the service does so a minute later.'));
   },
-  done() {
-    const { commitment } = now.view.parties[now.party];
-    showResult({ ...now, seat, own: held(commitment), forget: () => sealed.drop(id, commitment) }, panel);
-  },
-  void: () => showResult({ ...now, seat }, panel),
+  done: ended,
+  void: ended,
   cancelled: () => panel('Nothing was settled', element('p', {}, 'There is no certificate. ', element('a', { href: '/new' }, 'Make a new deal'), '.')),
   expired: () => panel('Nothing was settled', element('p', {}, 'There is no certificate. ', element('a', { href: '/new' }, 'Make a new deal'), '.')),
 };
+
+function ended() {
+  const { commitment } = now.view.parties[now.party];
+  showResult({ ...now, seat, own: held(commitment), forget: () => sealed.drop(id, commitment) }, panel);
+}
 
 /** Keeps what is being typed for a reload of this tab. */
 function remember(form, refresh = () => {}) {

@@ -61,7 +61,7 @@ function params() {
     case 'random.v1':
       return {}; // its round follows from the deadlines
     case 'shapley.v1':
-      return { coalition_values: Object.fromEntries([...byId('worths').querySelectorAll('input')].filter((field) => field.value !== '' || field.validity.badInput).map((field) => [field.dataset.key, field.valueAsNumber])) };
+      return { coalition_values: Object.fromEntries([...byId('worths').querySelectorAll('input')].map((field) => [field.dataset.key, field.value === '' ? 0 : field.valueAsNumber])) };
   }
   return parse(byId('params').value);
 }
@@ -117,7 +117,7 @@ function showMade({ deal, own, warning, texts }) {
   // The service's advice for who computes a commitment by hand is done by the page.
   const advice = (warning ?? '').split('. ').filter((text) => !text.startsWith('commit with a salt')).join('. ');
   byId('advice').hidden = !advice;
-  byId('advice').querySelector('p').textContent = `${advice}.`;
+  byId('advice').querySelector('p').textContent = advice && `${advice}.`;
   byId('invitations').replaceChildren(...texts.map(({ label, text }) => {
     const share = navigator.share ? element('button', { type: 'button', class: 'copy', 'aria-label': `Share the invitation of ${isolated(label)}`, onclick: () => navigator.share({ text }).catch(() => {}) }, 'Share') : null;
     return element('li', { class: 'card' }, element('h2', {}, name(label)), element('p', { class: 'actions' }, copyButton(`the invitation of ${isolated(label)}`, () => text), share),

@@ -78,7 +78,7 @@ async function tickets(view, labels, party) {
     element('p', { class: 'headline' }, winner === party ? element('strong', {}, 'You are drawn.') : [element('strong', {}, name(label)), ' is drawn.']),
     element('h2', {}, 'Why it is fair'),
     element('p', {}, `The numbers of all parties went into it, and the public beacon’s value of ${localTime(drawTime(view))}, round ${beacon.round}. From both, each party’s ticket follows. The lowest wins.`,
-      drawTime(view) > view.commits_closed_at ? ' All numbers were sealed before that value existed.' : ' That value was out before all had sealed: the last to seal could know the winner.',
+      drawTime(view) > view.commits_closed_at ? ' All numbers were sealed before that value existed.' : ' That value was out before all had sealed: whoever opened last could know the winner first.',
       agrees ? ' This page has computed the tickets again and found the same winner.' : ' This page has computed other tickets: do not rely on this result.'),
     element('table', { class: 'tickets' },
       element('caption', {}, labels.length > shown.length ? `The first of ${labels.length} tickets, and yours` : 'The tickets, lowest first'),
