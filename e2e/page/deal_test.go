@@ -476,10 +476,11 @@ func TestPageShowsEachPartysValues(t *testing.T) {
 	d.Certified(e2e.Patience)
 	p := newTab(t, c.Base)
 	for _, look := range []struct {
-		width  int64
-		scheme string
-	}{{1280, "light"}, {320, "dark"}} {
-		p.take(d, 3, look.width, look.scheme)
+		fragment string
+		width    int64
+		scheme   string
+	}{{"#" + d.Tokens[3], 1280, "light"}, {"", 320, "dark"}} { // the tab keeps the token
+		p.open("/d/"+d.ID+look.fragment, look.width, look.scheme)
 		p.reaches("done")
 		p.until("the proof is there", "document.querySelector('#verify-bundle')")
 		if rows, cells := eval[int](p, "document.querySelectorAll('.worths tbody tr').length"), eval[int](p, "document.querySelectorAll('.worths tbody td').length"); rows != 4 || cells != 16 {

@@ -12,6 +12,8 @@ import { isolated, name } from './words.js';
 const LENGTHS = [[300, '5 minutes'], [900, '15 minutes'], [3600, '1 hour'], [86400, '1 day'], [3 * 86400, '3 days'], [7 * 86400, '1 week']];
 const TITLES = { 'split.v1': 'Divide things', 'random.v1': 'Draw one party', 'shapley.v1': 'Share a joint gain' };
 
+const MOST_SHOWN = 100; // invitations; the saved file has all
+
 const lines = (id) => byId(id).value.split('\n').map((line) => line.trim()).filter(Boolean);
 const kind = () => document.querySelector('#kinds input:checked').value;
 let unanswered = null; // {said, key, body} of a form whose answer was lost: sent again it makes one deal
@@ -118,11 +120,12 @@ function showMade({ deal, own, warning, texts }) {
   const advice = (warning ?? '').split('. ').filter((text) => !text.startsWith('commit with a salt')).join('. ');
   byId('advice').hidden = !advice;
   byId('advice').querySelector('p').textContent = advice && `${advice}.`;
-  byId('invitations').replaceChildren(...texts.map(({ label, text }) => {
+  byId('invitations').replaceChildren(...texts.slice(0, MOST_SHOWN).map(({ label, text }) => {
     const share = navigator.share ? element('button', { type: 'button', class: 'copy', 'aria-label': `Share the invitation of ${isolated(label)}`, onclick: () => navigator.share({ text }).catch(() => {}) }, 'Share') : null;
     return element('li', { class: 'card' }, element('h2', {}, name(label)), element('p', { class: 'actions' }, copyButton(`the invitation of ${isolated(label)}`, () => text), share),
       element('textarea', { readonly: true, rows: '6', 'aria-label': `Invitation of ${isolated(label)}` }, text));
   }));
+  if (texts.length > MOST_SHOWN) byId('invitations').append(element('li', { class: 'fine' }, `and ${texts.length - MOST_SHOWN} more: save all invitations now, since a reload may lose them.`));
   byId('save-invitations').onclick = () => saveFile(`fairpact-${deal}-invitations.json`, JSON.stringify({ deal_id: deal, own_link: `${address}/d/${deal}#${own}`, invitations: texts }, null, 2));
   byId('made-title').focus();
 }

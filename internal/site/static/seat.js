@@ -7,6 +7,7 @@ import { parse } from './jcs.js';
 
 const LONGEST_WAIT = 45; // seconds, as the service has it
 const LONGEST_PAUSE = 30;
+const FEW_PARTIES = 16; // of a larger deal only its state is followed: each party's act would send everybody the whole view
 
 /** The service refused for good: the token does not open this deal. */
 export class Refused extends Error {}
@@ -18,7 +19,7 @@ export class Seat {
     this.token = token;
     this.onTrouble = onTrouble; // told why a call is repeated; null once it is answered
     this.clock = 0; // what to add to this device's time, in ms
-    this.tag = null; // of the newest view
+    this.since = null; // what is known: the tag of the newest view, or its state
     this.hurry = new AbortController();
     addEventListener('online', () => this.lookNow());
     document.addEventListener('visibilitychange', () => document.hidden || this.lookNow());
@@ -31,7 +32,7 @@ export class Seat {
 
   /** Ends the wait that is under way: the deal is read at once. */
   lookNow() {
-    this.tag = null;
+    this.since = null;
     this.hurry.abort();
   }
 
@@ -39,7 +40,7 @@ export class Seat {
   async view(seconds = LONGEST_WAIT) {
     for (let failures = 0; ; failures++) {
       this.hurry = new AbortController();
-      const query = this.tag ? `?wait=${Math.min(Math.max(Math.ceil(seconds), 1), LONGEST_WAIT)}&since=${encodeURIComponent(this.tag)}` : '';
+      const query = this.since ? `?wait=${Math.min(Math.max(Math.ceil(seconds), 1), LONGEST_WAIT)}&since=${encodeURIComponent(this.since)}` : '';
       let answer;
       try {
         const limit = AbortSignal.timeout((LONGEST_WAIT + 15) * 1000);
@@ -50,10 +51,11 @@ export class Seat {
       if (answer?.ok) {
         this.onTrouble(null);
         this.clock = answer.date - Date.now();
-        this.tag = answer.headers.get('etag');
+        const view = parse(answer.text, 40);
+        this.since = view.parties.length > FEW_PARTIES ? view.state : answer.headers.get('etag');
         const party = answer.headers.get('fairpact-party');
         return {
-          view: parse(answer.text, 40),
+          view,
           party: party === null ? null : Number(party),
           cautions: answer.headers.get('fairpact-caution')?.split(/(?<=\.), /) ?? [],
         };
@@ -86,7 +88,7 @@ export class Seat {
     for (let failures = 0; ; failures++) {
       const answer = await call('POST', `${this.path}/${action}`, { token: this.token, body }).catch(() => null);
       if (answer?.ok || answer?.status === 409) {
-        this.tag = null;
+        this.since = null;
         this.onTrouble(null);
         return answer;
       }
