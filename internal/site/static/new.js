@@ -68,7 +68,7 @@ function params() {
   return parse(byId('params').value);
 }
 
-/** The key of this browser, or a new one. A service that was set up anew does not know an old one. */
+/** The key of this browser, or a new one. A service with a new database does not know an old one. */
 async function withKey(send) {
   let own = apiKey.get();
   for (let fresh = !own; ; fresh = true) {
