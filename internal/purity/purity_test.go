@@ -16,7 +16,7 @@ import (
 const module = "github.com/fairpact/fairpact/"
 
 // pure packages, by their folders under the root of the module.
-var pure = []string{"internal/canon", "internal/algorithm", "internal/deal", "internal/certificate", "internal/verification", "internal/checkpoint"}
+var pure = []string{"internal/canon", "internal/algorithm", "internal/deal", "internal/certificate", "internal/verification", "internal/checkpoint", "internal/attestation"}
 
 // forbidden are clocks, I/O, randomness, loggers and databases, with all that
 // lies below them.

@@ -59,6 +59,22 @@ func parseLabel(label string) (*ecdsa.PublicKey, ed25519.PublicKey, error) {
 	}
 }
 
+// CheckLabel returns why a labelled public key is none.
+func CheckLabel(label string) error {
+	_, _, err := parseLabel(label)
+	return err
+}
+
+// VerifyLabel checks a signature of a message under one labelled key, for a reader who
+// trusts it. The error is one of the label, ErrMalformed or ErrNotVerified.
+func VerifyLabel(label string, message []byte, signature string) error {
+	key, err := NewVerifyingKey(label)
+	if err != nil {
+		return err
+	}
+	return key.Verify(message, signature)
+}
+
 // smallOrder are the y coordinates of the eight points of Ed25519 whose order
 // divides 8, as RFC 8032 5.1.2 encodes them, without the sign of x.
 var smallOrder = []string{

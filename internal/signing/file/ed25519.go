@@ -61,7 +61,7 @@ func newEd25519() (any, error) {
 func edwards(parsed any) (ed25519.PrivateKey, error) {
 	key, ok := parsed.(ed25519.PrivateKey)
 	if !ok {
-		return nil, errors.New("not an Ed25519 key: make a log key with fairpactctl log key, or openssl genpkey -algorithm ED25519")
+		return nil, errors.New("not an Ed25519 key: make a log key with fairpactctl log key, a seat key with fairpactctl key new, or openssl genpkey -algorithm ED25519")
 	}
 	return key, nil
 }

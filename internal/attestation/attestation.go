@@ -1,0 +1,148 @@
+// Package attestation is how a party vouches for its own commitment with a seat
+// key: what a deal declares and the digest of it, the bytes that are signed, and
+// the text of attested_by. It is pure.
+package attestation
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/fairpact/fairpact/internal/canon"
+)
+
+// Declaration is everything that the initiator declares of a deal. Deadlines are
+// unix seconds.
+type Declaration struct {
+	Algorithm      string
+	Params         map[string]any // a tree of package canon, as declared, unknown members included
+	BeaconChain    *string        // chain hash; nil where no beacon is drawn from
+	CommitDeadline int64
+	Mode           string
+	PartyKeys      []*string // one a party, nil where none is declared; nil: of nobody
+	PartyLabels    []string
+	Retention      string
+	RevealDeadline int64
+}
+
+// Bytes returns the RFC 8785 form.
+func (d Declaration) Bytes() []byte {
+	labels, keys := make([]any, len(d.PartyLabels)), make([]any, len(d.PartyLabels))
+	for i, label := range d.PartyLabels {
+		labels[i] = label
+		if d.PartyKeys != nil && d.PartyKeys[i] != nil {
+			keys[i] = *d.PartyKeys[i]
+		}
+	}
+	var chain any
+	if d.BeaconChain != nil {
+		chain = *d.BeaconChain
+	}
+	return canon.Encode(map[string]any{
+		"algorithm": d.Algorithm, "algorithm_params": d.Params, "beacon_chain": chain, "commit_deadline": d.CommitDeadline, "mode": d.Mode,
+		"party_keys": keys, "party_labels": labels, "retention": d.Retention, "reveal_deadline": d.RevealDeadline,
+	})
+}
+
+// Digest returns 64 hex digits, the SHA-256 of the RFC 8785 form of a declaration.
+func Digest(declaration []byte) string {
+	sum := sha256.Sum256(declaration)
+	return hex.EncodeToString(sum[:])
+}
+
+// property names the digest in the properties of a certificate.
+const property = "declaration-sha256:"
+
+var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// Property is the flag of a certificate that names the declaration.
+func Property(digest string) string { return property + digest }
+
+// DigestIn returns the digest that the properties of a certificate name, or "" where
+// they name none. Certificates of earlier releases name none.
+func DigestIn(properties []string) (digest string, err error) {
+	for _, p := range properties {
+		named, ok := strings.CutPrefix(p, property)
+		switch {
+		case !ok:
+		case digest != "":
+			return "", errors.New("two declarations are named")
+		case !digestForm.MatchString(named):
+			return "", errors.New("declaration-sha256 is not 64 lower-case hex digits")
+		default:
+			digest = named
+		}
+	}
+	return digest, nil
+}
+
+// domain keeps a signature from meaning anything else.
+const domain = "fairpact seat v1"
+
+// Seat is one party's seat in a deal, and what it commits to.
+type Seat struct {
+	DealID      string
+	Party       int
+	Commitment  string // `sha256:` and 64 hex digits
+	Declaration string // Digest
+}
+
+// Message returns the bytes that a seat key signs at a deployment: six lines, each
+// with its line end. No line can hold another, since none of these values holds a
+// line end and their number is fixed.
+func (s Seat) Message(origin string) []byte {
+	return fmt.Appendf(nil, "%s\n%s\n%s\n%d\n%s\n%s\n", domain, origin, s.DealID, s.Party, s.Commitment, s.Declaration)
+}
+
+// Attestation is what attested_by says of a party. The zero value is `initiator`:
+// the initiator says that the party of this label exists, and nobody else says
+// anything.
+type Attestation struct {
+	Declared  bool   // the initiator named Key when it created the deal; else the commit brought it
+	Key       string // es256:HEX or ed25519:HEX; "": the seat has no key
+	Signature string // of Seat.Message by Key; "": Key has signed nothing
+	Origin    string // of the deployment, as it was signed
+}
+
+const (
+	initiator = "initiator"
+	declared  = "declared"
+	brought   = "brought"
+)
+
+// String is the text of attested_by.
+func (a Attestation) String() string {
+	switch {
+	case a.Key == "":
+		return initiator
+	case a.Signature == "":
+		return initiator + " " + a.Key
+	case a.Declared:
+		return strings.Join([]string{declared, a.Key, a.Signature, a.Origin}, " ")
+	}
+	return strings.Join([]string{brought, a.Key, a.Signature, a.Origin}, " ")
+}
+
+// Origins are printable ASCII without white space.
+var form = regexp.MustCompile(`^(?:initiator(?: ((?:es256:[0-9a-f]{66}|ed25519:[0-9a-f]{64})))?|(declared|brought) ((?:es256:[0-9a-f]{66}|ed25519:[0-9a-f]{64})) ((?:es256|ed25519):[0-9a-f]{128}) (https?://[!-.0-~]{1,255}))$`)
+
+// Parse reads attested_by.
+func Parse(text string) (Attestation, error) {
+	parts := form.FindStringSubmatch(text)
+	switch {
+	case parts == nil:
+		return Attestation{}, errors.New("attested_by is of no known form")
+	case parts[2] == "":
+		return Attestation{Declared: parts[1] != "", Key: parts[1]}, nil
+	}
+	return Attestation{Declared: parts[2] == declared, Key: parts[3], Signature: parts[4], Origin: parts[5]}, nil
+}
+
+// Verify checks the signature of the seat. holds verifies one signature of a message
+// under a labelled key, as strictly as those of certificates.
+func (a Attestation) Verify(s Seat, holds func(key string, message []byte, signature string) error) error {
+	return holds(a.Key, s.Message(a.Origin), a.Signature)
+}
