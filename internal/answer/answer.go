@@ -93,6 +93,8 @@ func REST(c problem.Call) string {
 		return "POST /v1/deals"
 	case problem.ReadDeal:
 		return "GET /v1/deals/" + deal
+	case problem.ReadDeclaration:
+		return "GET /v1/deals/" + deal + "/declaration"
 	case problem.Commit:
 		return "POST /v1/deals/" + deal + "/commit"
 	case problem.Reveal:

@@ -19,6 +19,7 @@ func TestRESTNamesMethodAndPath(t *testing.T) {
 		problem.ListAlgorithms:  "GET /v1/algorithms",
 		problem.CreateDeal:      "POST /v1/deals",
 		problem.ReadDeal:        "GET /v1/deals/d_1",
+		problem.ReadDeclaration: "GET /v1/deals/d_1/declaration",
 		problem.Commit:          "POST /v1/deals/d_1/commit",
 		problem.Reveal:          "POST /v1/deals/d_1/reveal",
 		problem.Draw:            "POST /v1/deals/d_1/entropy",

@@ -16,6 +16,7 @@ import (
 	"github.com/transparency-dev/merkle/rfc6962"
 
 	"github.com/fairpact/fairpact/internal/algorithm"
+	"github.com/fairpact/fairpact/internal/attestation"
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
@@ -55,8 +56,17 @@ type Party struct {
 	AttestedBy string  `json:"attested_by"`
 }
 
-// AttestedByInitiator says that the initiator attested that the label exists.
+// AttestedByInitiator says that the initiator attested that the label exists. Package
+// attestation has the other values.
 const AttestedByInitiator = "initiator"
+
+// Flags of a VOID certificate that say why. MissedReveal and Rejected follow a deal in
+// which all have committed.
+const (
+	MissedCommit = "void:missed-commit"
+	MissedReveal = "void:missed-reveal"
+	Rejected     = "void:rejected"
+)
 
 // Timing is when each phase closed, in unix seconds; null where it never did.
 type Timing struct {
@@ -103,19 +113,32 @@ func Entry(signingBytes []byte) [32]byte { return sha256.Sum256(signingBytes) }
 // nothing of the deal to who does not know its id.
 func Tag(dealID string) [32]byte { return sha256.Sum256([]byte("fairpact deal\x00" + dealID)) }
 
-// Properties are the guarantee flags that are true of a certificate.
-func Properties(outcome, algorithmID, retention string) []string {
-	flags := []string{"inputs-committed-before-reveal"}
-	if outcome == Computed {
+// Facts are what the properties of a certificate follow from.
+type Facts struct {
+	Algorithm   string
+	Retention   string
+	Void        string // MissedCommit, MissedReveal or Rejected; "": the outcome is COMPUTED
+	Revealed    bool   // somebody has revealed
+	Declaration string // attestation.Digest
+}
+
+// Properties are the flags that are true of a certificate.
+func Properties(f Facts) (flags []string) {
+	if f.Revealed {
+		flags = append(flags, "inputs-committed-before-reveal")
+	}
+	if f.Void == "" {
 		flags = append(flags, "deterministic-recomputable")
+		if a, ok := algorithm.Lookup(f.Algorithm); ok {
+			flags = append(flags, a.Properties...)
+		}
+	} else {
+		flags = append(flags, f.Void)
 	}
-	if a, ok := algorithm.Lookup(algorithmID); ok && outcome == Computed {
-		flags = append(flags, a.Properties...)
-	}
-	if retention == "purge" {
+	if f.Retention == "purge" && f.Revealed {
 		flags = append(flags, "inputs-purged")
 	}
-	return append(flags, "logged")
+	return append(flags, attestation.Property(f.Declaration), "logged")
 }
 
 // InputRoot is `sha256:` and the RFC 6962 root over the leaves in party order.

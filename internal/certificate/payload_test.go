@@ -23,7 +23,7 @@ func computed() Payload {
 			{1, "b", ptr("sha256:" + strings.Repeat("0b", 32)), AttestedByInitiator},
 		},
 		InputRoot: ptr("sha256:" + strings.Repeat("0c", 32)), Result: json.RawMessage(`{"method": "proportional", "shares": []}`),
-		Properties: Properties(Computed, "split.v1", "standard"),
+		Properties: Properties(Facts{Algorithm: "split.v1", Retention: "standard", Revealed: true, Declaration: "0d"}),
 		Timing:     Timing{CreatedAt: 1, CommitsClosedAt: ptr(int64(2)), RevealsClosedAt: ptr(int64(3)), ComputedAt: ptr(int64(4))},
 	}
 }
@@ -32,7 +32,7 @@ func void() Payload {
 	return Payload{
 		CertVersion: Version, CertID: "c_2", DealID: "d_2", Outcome: Void, Algorithm: "random.v1", Mode: "open", Retention: "purge",
 		Parties:     []Party{{0, "a", nil, AttestedByInitiator}, {1, "b", nil, AttestedByInitiator}},
-		VoidFlakers: []int{0, 1}, Properties: Properties(Void, "random.v1", "purge"), Timing: Timing{CreatedAt: 1},
+		VoidFlakers: []int{0, 1}, Properties: Properties(Facts{Algorithm: "random.v1", Retention: "purge", Void: MissedCommit, Declaration: "0d"}), Timing: Timing{CreatedAt: 1},
 	}
 }
 
@@ -56,14 +56,14 @@ func TestSigningBytesAreTheseBytes(t *testing.T) {
 			`"input_root":"sha256:` + strings.Repeat("0c", 32) + `","mode":"sealed","outcome":"COMPUTED","parties":[` +
 			`{"attested_by":"initiator","commitment":"sha256:` + strings.Repeat("0a", 32) + `","index":0,"label":"Zoë <a&b>"},` +
 			`{"attested_by":"initiator","commitment":"sha256:` + strings.Repeat("0b", 32) + `","index":1,"label":"b"}],` +
-			`"properties":["inputs-committed-before-reveal","deterministic-recomputable","logged"],` +
+			`"properties":["inputs-committed-before-reveal","deterministic-recomputable","declaration-sha256:0d","logged"],` +
 			`"result":{"method":"proportional","shares":[]},"retention":"standard","tee_attestation":null,` +
 			`"timing":{"commits_closed_at":2,"computed_at":4,"created_at":1,"reveals_closed_at":3},"void_flakers":null}`},
 		{void(), `{"algorithm":"random.v1","cert_id":"c_2","cert_version":"1","deal_id":"d_2",` +
 			`"input_root":null,"mode":"open","outcome":"VOID","parties":[` +
 			`{"attested_by":"initiator","commitment":null,"index":0,"label":"a"},` +
 			`{"attested_by":"initiator","commitment":null,"index":1,"label":"b"}],` +
-			`"properties":["inputs-committed-before-reveal","inputs-purged","logged"],` +
+			`"properties":["void:missed-commit","declaration-sha256:0d","logged"],` +
 			`"result":null,"retention":"purge","tee_attestation":null,` +
 			`"timing":{"commits_closed_at":null,"computed_at":null,"created_at":1,"reveals_closed_at":null},"void_flakers":[0,1]}`},
 	} {
@@ -121,18 +121,23 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// The guarantee flags of the design, for every kind of certificate.
+// The flags are true of every kind of certificate.
 func TestProperties(t *testing.T) {
-	for _, row := range []struct{ outcome, algorithm, retention, want string }{
-		{Computed, "split.v1", "standard", "inputs-committed-before-reveal deterministic-recomputable logged"},
-		{Computed, "shapley.v1", "purge", "inputs-committed-before-reveal deterministic-recomputable inputs-purged logged"},
-		{Computed, "random.v1", "standard", "inputs-committed-before-reveal deterministic-recomputable beacon-verified logged"},
-		{Computed, "random.v1", "purge", "inputs-committed-before-reveal deterministic-recomputable beacon-verified inputs-purged logged"},
-		{Void, "random.v1", "standard", "inputs-committed-before-reveal logged"},
-		{Void, "shapley.v1", "purge", "inputs-committed-before-reveal inputs-purged logged"},
+	for _, row := range []struct {
+		facts Facts
+		want  string
+	}{
+		{Facts{"split.v1", "standard", "", true, "0d"}, "inputs-committed-before-reveal deterministic-recomputable declaration-sha256:0d logged"},
+		{Facts{"shapley.v1", "purge", "", true, "0d"}, "inputs-committed-before-reveal deterministic-recomputable inputs-purged declaration-sha256:0d logged"},
+		{Facts{"random.v1", "standard", "", true, "0d"}, "inputs-committed-before-reveal deterministic-recomputable beacon-verified declaration-sha256:0d logged"},
+		{Facts{"random.v1", "purge", "", true, "0d"}, "inputs-committed-before-reveal deterministic-recomputable beacon-verified inputs-purged declaration-sha256:0d logged"},
+		{Facts{"random.v1", "standard", MissedReveal, true, "0d"}, "inputs-committed-before-reveal void:missed-reveal declaration-sha256:0d logged"},
+		{Facts{"random.v1", "purge", MissedReveal, false, "0d"}, "void:missed-reveal declaration-sha256:0d logged"},
+		{Facts{"split.v1", "purge", MissedCommit, false, "0d"}, "void:missed-commit declaration-sha256:0d logged"},
+		{Facts{"shapley.v1", "purge", Rejected, true, "0d"}, "inputs-committed-before-reveal void:rejected inputs-purged declaration-sha256:0d logged"},
 	} {
-		if got := strings.Join(Properties(row.outcome, row.algorithm, row.retention), " "); got != row.want {
-			t.Errorf("%s %s %s: %s, want %s", row.outcome, row.algorithm, row.retention, got, row.want)
+		if got := strings.Join(Properties(row.facts), " "); got != row.want {
+			t.Errorf("%+v: %s, want %s", row.facts, got, row.want)
 		}
 	}
 }

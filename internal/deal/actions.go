@@ -24,7 +24,9 @@ func (d Deal) Commit(p Party, now int64) *problem.Error {
 	case d.Ended():
 		return d.ended(p)
 	case p.Committed || d.Phase == Revealing: // in REVEALING all have
-		return problem.New(problem.AlreadyCommitted, "party %d has committed and a commitment cannot be changed; wait for the others, then call %s", p.Index, d.call(problem.Reveal))
+		return problem.New(problem.AlreadyCommitted, "party %d has committed and a commitment cannot be changed; wait for the others, then call %s. "+
+			"If you did not commit, or the commitment in %s is not yours, somebody used this invite token (whoever created the deal holds all of them): do not reveal, let the deal pass its deadline or have it cancelled, and settle in a new deal whose party_keys name your key",
+			p.Index, d.call(problem.Reveal), d.call(problem.ReadDeal))
 	case now >= d.CommitDeadline:
 		return problem.New(problem.DeadlinePassed, "commit_deadline %d has passed (now %d); create a new deal with %s", d.CommitDeadline, now, d.call(problem.CreateDeal))
 	}

@@ -37,7 +37,7 @@ func (s *Service) advance(ctx context.Context, d *Deal, want store.Want) (*store
 			_, err = s.expire(ctx, d)
 		default:
 			var ended *store.Snapshot
-			if ended, err = s.endDeal(ctx, d, step, nil, nil); err == nil && !want.Inputs() {
+			if ended, err = s.endDeal(ctx, d, step, nil, nil); err == nil && !want.More() {
 				return ended, nil
 			}
 			if errors.Is(err, errUnopened) {

@@ -251,7 +251,7 @@ func TestInputRootUsesTheReadingThatMatched(t *testing.T) {
 		for party, input := range g.inputs {
 			commitment := of(canon.ParseCommitment(canon.Commitment([]byte(input), []byte(saltBytes)))).ok(t)
 			svc := h.replica()
-			of(svc.Commit(t.Context(), g.access(t, svc, g.tokens[party], escrow.Act), commitment, nil)).ok(t)
+			of(svc.Commit(t.Context(), g.access(t, svc, g.tokens[party], escrow.Act), escrow.Commitment{Hash: commitment}, nil)).ok(t)
 			leaves = append(leaves, []byte(input+saltBytes))
 		}
 		for party := range g.inputs {

@@ -15,10 +15,11 @@ import (
 // What does not exist is nil.
 type Bundle struct {
 	Issued
-	TLogProof []byte        // a .tlog-proof file
-	Keys      []byte        // the answer of GET /v1/pubkeys
-	Chain     *beacon.Chain // that the result was drawn from
-	Own       *OwnInput     // of the party that asks, where it revealed and its place can be proven
+	TLogProof   []byte        // a .tlog-proof file
+	Keys        []byte        // the answer of GET /v1/pubkeys
+	Declaration []byte        // that the certificate names; those of earlier releases name none
+	Chain       *beacon.Chain // that the result was drawn from
+	Own         *OwnInput     // of the party that asks, where it revealed and its place can be proven
 }
 
 // OwnInput is where a party's input is in input_root. It has no place for the input
@@ -46,6 +47,11 @@ func (s *Service) Bundle(ctx context.Context, a Access) (Bundle, error) {
 	// A turn for a small declaration too: the inputs may be large.
 	if err := limits.Turn(ctx); err != nil {
 		return Bundle{}, err
+	}
+	if issued.declaration != "" {
+		if b.Declaration, err = a.deal.declaration(); err != nil {
+			return Bundle{}, err
+		}
 	}
 	b.Own, err = s.ownInput(ctx, a)
 	return b, err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/fairpact/fairpact/internal/attestation"
 	"github.com/fairpact/fairpact/internal/certificate"
 	"github.com/fairpact/fairpact/internal/limits"
 	"github.com/fairpact/fairpact/internal/problem"
@@ -22,6 +23,8 @@ type Issued struct {
 	Signature string
 	Proof     certificate.LogProof
 	Head      translog.TreeHead // that Proof leads to
+
+	declaration string // the digest that the certificate names, "" where it names none
 }
 
 // Certificate returns a deal's certificate with a proof against the newest
@@ -54,7 +57,7 @@ func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 	if err != nil {
 		return Issued{}, err
 	}
-	return Issued{c.CertID, facts.outcome, c.Payload, *c.Signature, proof, head}, nil
+	return Issued{c.CertID, facts.outcome, c.Payload, *c.Signature, proof, head, facts.declaration}, nil
 }
 
 // certificateOfDue takes the deal's due steps and reads the certificate that
@@ -103,6 +106,7 @@ type checked struct {
 	certID, dealID string
 	outcome        string
 	rootWellFormed bool
+	declaration    string      // the digest that it names; "": none
 	key            signing.Key // of the signature over them
 }
 
@@ -123,6 +127,9 @@ func (s *Service) check(c *store.Certificate) (checked, error) {
 		return checked{}, err
 	}
 	facts := checked{certID: payload.CertID, dealID: payload.DealID, outcome: payload.Outcome, rootWellFormed: payload.InputRootWellFormed()}
+	if facts.declaration, err = attestation.DigestIn(payload.Properties); err != nil {
+		return checked{}, err
+	}
 	if facts.key, err = s.keys.SignerOf(c.Payload, *c.Signature); err != nil {
 		return facts, fmt.Errorf("%w: %w", errSignature, err)
 	}

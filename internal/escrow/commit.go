@@ -18,9 +18,14 @@ type Committed struct {
 	Committed bool       `json:"committed"` // true
 }
 
-// Commit stores a party's commitment (SPEC 4).
-func (s *Service) Commit(ctx context.Context, a Access, commitment [32]byte, rec *idempotency.Record) (Committed, error) {
-	act := store.Act{DealID: a.deal.DealID, Party: a.party, Commitment: commitment, Replay: rec.Replay()}
+// Commit stores a party's commitment (SPEC 4). Where the party has a declared key,
+// only one that this key has signed.
+func (s *Service) Commit(ctx context.Context, a Access, c Commitment, rec *idempotency.Record) (Committed, error) {
+	attestedBy, err := s.attest(a, c)
+	if err != nil {
+		return Committed{}, s.late(ctx, a, err)
+	}
+	act := store.Act{DealID: a.deal.DealID, Party: a.party, Commitment: c.Hash, AttestedBy: attestedBy, Replay: rec.Replay()}
 	for range attempts {
 		act.First = int(a.deal.committed.Load())
 		done, err := s.store.Commit(ctx, act)
@@ -30,7 +35,7 @@ func (s *Service) Commit(ctx context.Context, a Access, commitment [32]byte, rec
 		if done.Done {
 			crash.Point("escrow.committed")
 			s.options.Waits.Changed(a.deal.DealID)
-			s.commitments.Add(seat{a.deal.DealID, a.party}, commitment, len(a.deal.DealID))
+			s.commitments.Add(seat{a.deal.DealID, a.party}, c.Hash, len(a.deal.DealID))
 			if done.All {
 				return a.committed(deal.Revealing), nil
 			}

@@ -3,6 +3,7 @@ package escrow
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,7 +23,8 @@ type Declared struct {
 	Mode           string // sealed, open
 	Retention      string // standard, purge
 	Labels         []string
-	CommitDeadline int64 // unix seconds, like the next
+	PartyKeys      []*string // seat keys, nil where a party has none; nil: of nobody
+	CommitDeadline int64     // unix seconds, like the next
 	RevealDeadline int64
 	Params         map[string]any
 	Unknown        []string // members that the service does not know
@@ -34,6 +36,11 @@ func (d Declared) Units() int {
 	bytes := len(canon.Encode(d.Params))
 	for _, label := range d.Labels {
 		bytes += len(label)
+	}
+	for _, key := range d.PartyKeys {
+		if key != nil {
+			bytes += len(*key)
+		}
 	}
 	return 1 + len(d.Labels)/partiesPerUnit + bytes/bytesPerUnit
 }
@@ -134,6 +141,12 @@ func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string
 	if total > labelBytes {
 		return nil, nil, problem.New(problem.InvalidParams, "party_labels have %d bytes together; send at most %d", total, labelBytes)
 	}
+	if err := s.checkSeatKeys(r.PartyKeys, len(r.Labels)); err != nil {
+		return nil, nil, err
+	}
+	if !slices.ContainsFunc(r.PartyKeys, func(key *string) bool { return key != nil }) {
+		r.PartyKeys = nil // as it reads back
+	}
 	if err := legible("algorithm_params", r.Params); err != nil {
 		return nil, nil, err
 	}
@@ -150,7 +163,7 @@ func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string
 	}
 	d := &Deal{algorithm: alg, params: r.Params, Declaration: &store.Declaration{
 		DealID: sealing.ID(dealPrefix), OwnerHash: p.keyHash, Algorithm: r.Algorithm, Params: canon.Encode(r.Params),
-		Mode: r.Mode, Retention: r.Retention, Labels: r.Labels, CommitDeadline: r.CommitDeadline, RevealDeadline: r.RevealDeadline,
+		Mode: r.Mode, Retention: r.Retention, Labels: r.Labels, SeatKeys: r.PartyKeys, CommitDeadline: r.CommitDeadline, RevealDeadline: r.RevealDeadline,
 	}}
 	if alg.NeedsBeacon {
 		advice, err := s.pinBeacon(d.Declaration, r.Params)

@@ -3,6 +3,7 @@ package escrow
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +28,11 @@ type Deal struct {
 	algorithm *algorithm.Algorithm
 	params    map[string]any
 	cautions  cautions
+	declared  struct { // what digest returns
+		once   sync.Once
+		digest string
+		err    error
+	}
 
 	// The first parties that are not known to have committed or revealed: all
 	// before them have, for ever. They only save work.
@@ -81,6 +87,7 @@ func (s *Service) keep(declaration *store.Declaration) (*Deal, error) {
 	for _, label := range d.Labels {
 		bytes += len(label) + 16
 	}
+	bytes += 96 * len(d.SeatKeys)
 	s.deals.Add(d.DealID, d, bytes)
 	return d, nil
 }

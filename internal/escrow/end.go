@@ -36,7 +36,7 @@ func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, drawn *a
 
 func (s *Service) endOnce(ctx context.Context, d *Deal, step deal.Step, drawn *algorithm.Beacon, now *store.Snapshot) (*store.Snapshot, error) {
 	if now == nil {
-		want := d.everyone()
+		want := store.Attested(len(d.Labels))
 		if step == deal.Compute || step == deal.Draw {
 			want = store.WithInputs
 		}
@@ -70,6 +70,7 @@ func (s *Service) endOnce(ctx context.Context, d *Deal, step deal.Step, drawn *a
 	after := *now
 	after.Phase, after.RevealsClosedAt, after.ComputedAt = e.To, e.RevealsClosedAt, e.ComputedAt
 	after.Result, after.VoidFlakers, after.CertID, after.Sealed = e.Result, e.VoidFlakers, e.CertID, nil
+	after.AttestedBy = nil
 	if e.CertID != nil {
 		after.Published = s.tryIssue(ctx, certificateOf(e)) == nil
 	}
@@ -83,9 +84,13 @@ func (s *Service) ending(d *Deal, now *store.Snapshot, step deal.Step, drawn *al
 		e.RevealsClosedAt = &now.LastReveal
 	}
 	var inputs []sealing.Input
+	void := ""
 	switch step {
 	case deal.VoidCommits, deal.VoidReveals:
-		e.To = deal.Void
+		e.To, void = deal.Void, certificate.MissedReveal
+		if step == deal.VoidCommits {
+			void = certificate.MissedCommit
+		}
 		for i, p := range now.Parts {
 			if step == deal.VoidCommits && p.Commitment == nil || step == deal.VoidReveals && !p.Revealed {
 				e.VoidFlakers = append(e.VoidFlakers, i)
@@ -104,7 +109,7 @@ func (s *Service) ending(d *Deal, now *store.Snapshot, step deal.Step, drawn *al
 			return nil, err
 		}
 	}
-	return e, s.certify(d, now, inputs, e)
+	return e, s.certify(d, now, inputs, void, e)
 }
 
 // inputs decrypts what all parties have revealed, in party order. own is the
@@ -156,8 +161,13 @@ func compute(d *Deal, inputs []sealing.Input, drawn *algorithm.Beacon) ([]byte, 
 	return d.algorithm.Compute(d.Labels, d.params, objects, drawn)
 }
 
-// certify writes the unsigned certificate into an ending. SPEC 2.5.
-func (s *Service) certify(d *Deal, now *store.Snapshot, inputs []sealing.Input, e *store.Ending) error {
+// certify writes the unsigned certificate into an ending. SPEC 2.5. void is the flag
+// that says why a deal is VOID.
+func (s *Service) certify(d *Deal, now *store.Snapshot, inputs []sealing.Input, void string, e *store.Ending) error {
+	digest, err := d.digest()
+	if err != nil {
+		return err
+	}
 	id := sealing.ID(certPrefix)
 	p := certificate.Payload{
 		CertVersion: certificate.Version, CertID: id, DealID: d.DealID,
@@ -170,9 +180,11 @@ func (s *Service) certify(d *Deal, now *store.Snapshot, inputs []sealing.Input, 
 	if e.To == deal.Computed {
 		p.Outcome = certificate.Computed
 	}
-	p.Properties = certificate.Properties(p.Outcome, d.Algorithm, d.Retention)
+	p.Properties = certificate.Properties(certificate.Facts{
+		Algorithm: d.Algorithm, Retention: d.Retention, Void: void, Revealed: now.Reveals > 0 || void == certificate.Rejected, Declaration: digest,
+	})
 	for i, one := range now.Parts {
-		p.Parties[i] = certificate.Party{Index: i, Label: d.Labels[i], Commitment: one.Commitment, AttestedBy: certificate.AttestedByInitiator}
+		p.Parties[i] = certificate.Party{Index: i, Label: d.Labels[i], Commitment: one.Commitment, AttestedBy: d.attested(i, now.AttestedBy[i])}
 	}
 	// SPEC 2.5: null for a VOID deal with insufficient reveals.
 	if len(inputs) == len(now.Parts) {

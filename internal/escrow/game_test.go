@@ -71,7 +71,7 @@ func (h *house) create(t *testing.T, d escrow.Declared, inputs []string, change 
 	if change != nil {
 		change(&d)
 	}
-	svc := h.replica()
+	svc := h.at(h.origin)
 	g := &game{house: h, inputs: inputs, key: of(svc.CreateKey(t.Context(), nil)).ok(t).APIKey}
 	owner := of(svc.Authenticate(t.Context(), g.key)).ok(t)
 	made := of(svc.Create(t.Context(), owner, d, nil)).ok(t)
@@ -119,7 +119,7 @@ func (g *game) commitment(t *testing.T, party int) [32]byte {
 
 func (g *game) commit(t *testing.T, svc *escrow.Service, party int) answer[escrow.Committed] {
 	t.Helper()
-	return of(svc.Commit(t.Context(), g.access(t, svc, g.tokens[party], escrow.Act), g.commitment(t, party), nil))
+	return of(svc.Commit(t.Context(), g.access(t, svc, g.tokens[party], escrow.Act), escrow.Commitment{Hash: g.commitment(t, party)}, nil))
 }
 
 func (g *game) reveal(t *testing.T, svc *escrow.Service, party int) answer[escrow.Revealed] {

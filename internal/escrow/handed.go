@@ -79,6 +79,11 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 	}
 
 	evidence := verification.Evidence{Certificate: document, Keys: verifying(s.keys.Keys())}
+	// Seat keys may be thousands: they are looked at in what this service signed.
+	signer, unsigned := s.keys.SignerOf(verification.Signed(document), c.Signature)
+	if unsigned == nil {
+		evidence.Open = opened
+	}
 	if head != nil {
 		evidence.TreeHead = map[string]any{"tree_size": head.TreeSize, "root_hash": head.RootHash, "signature": head.Signature}
 	}
@@ -101,11 +106,14 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 		check.Detail = cut(check.Detail)
 		h.Findings = append(h.Findings, check)
 	}
+	if len(report.Notes) > 0 {
+		h.Note += ". Not proven: " + cut(strings.Join(report.Notes, "; "))
+	}
 	if !h.Valid {
 		h.Note = "do not rely on this document: " + failed(h.Findings)
 	}
-	if key, err := s.keys.SignerOf(verification.Signed(document), c.Signature); err == nil {
-		h.PubKey = &key.PublicKey
+	if unsigned == nil {
+		h.PubKey = &signer.PublicKey
 	}
 	if formed && report.Holds(verification.Shape) {
 		h.Outcome, h.Says = c.Outcome, saysOf(c.Payload)
@@ -142,6 +150,15 @@ func (s *Service) storedAs(ctx context.Context, certID string, document map[stri
 		return StoredDiffers, nil
 	}
 	return StoredSame, nil
+}
+
+// opened makes keys that verify of labels.
+func opened(named []verification.Trusted) []verification.Key {
+	keys := make([]signing.Key, len(named))
+	for i, k := range named {
+		keys[i].PublicKey = k.Label
+	}
+	return verifying(keys)
 }
 
 func verifying(keys []signing.Key) (all []verification.Key) {

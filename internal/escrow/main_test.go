@@ -29,6 +29,7 @@ type house struct {
 	keys    *signing.KeySet
 	log     *ledger
 	well    *well
+	origin  string // of the deployment; "": not known
 }
 
 func newHouse(t *testing.T) *house {

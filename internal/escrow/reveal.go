@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/certificate"
 	"github.com/fairpact/fairpact/internal/crash"
 	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/idempotency"
@@ -184,7 +185,7 @@ func (s *Service) reject(ctx context.Context, a Access, in sealing.Input, act st
 				return Revealed{}, err
 			}
 		}
-		if err := s.certify(a.deal, now, inputs, e); err != nil {
+		if err := s.certify(a.deal, now, inputs, certificate.Rejected, e); err != nil {
 			return Revealed{}, err
 		}
 		done, err := s.store.Reject(ctx, e, act)

@@ -104,6 +104,7 @@ func (a *API) routes(log http.HandlerFunc) map[string]route {
 		"/v1/deals/{id}/cancel":      {http.MethodPost: a.answers(http.StatusOK, a.cancel)},
 		"/v1/deals/{id}/certificate": {http.MethodGet: owned(a.answers(http.StatusOK, a.certificate))},
 		"/v1/deals/{id}/bundle":      {http.MethodGet: owned(a.answers(http.StatusOK, a.bundle))},
+		"/v1/deals/{id}/declaration": {http.MethodGet: a.answers(http.StatusOK, a.declaration)},
 		"/v1/deals/{id}/inputs":      {http.MethodGet: a.answers(http.StatusOK, a.inputs)},
 		"/v1/verify":                 {http.MethodPost: a.answers(http.StatusOK, a.verifyHanded)},
 		"/v1/verify/{cert_id}":       {http.MethodGet: public(a.answers(http.StatusOK, a.verify))},

@@ -196,6 +196,18 @@ func (a *API) bundle(_ http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return wire.Bundle(bundle)
 }
 
+func (a *API) declaration(_ http.ResponseWriter, r *http.Request) ([]byte, error) {
+	access, err := a.access(r, escrow.Read)
+	if err != nil {
+		return nil, err
+	}
+	declaration, err := a.Escrow.Declaration(r.Context(), access)
+	if err != nil {
+		return nil, err
+	}
+	return wire.Declaration(declaration)
+}
+
 func (a *API) inputs(_ http.ResponseWriter, r *http.Request) ([]byte, error) {
 	access, err := a.access(r, escrow.ReadInputs)
 	if err != nil {

@@ -23,7 +23,8 @@ type object = map[string]any
 func openAPI() ([]byte, error) {
 	schemas, deals, reveals := object{}, object{}, object{}
 	var params, inputs, results []any
-	var properties []string
+	// The flag of the declaration has a pattern of its own.
+	properties := []string{"inputs-committed-before-reveal", "deterministic-recomputable", "inputs-purged", "logged", certificate.MissedCommit, certificate.MissedReveal, certificate.Rejected}
 	for _, a := range algorithm.All() {
 		name := schemaName(a.ID)
 		add := func(to *[]any, part string, s algorithm.Schema) {
@@ -35,7 +36,7 @@ func openAPI() ([]byte, error) {
 		add(&results, "Result", a.Result)
 		deals[a.ID] = object{"value": object{"algorithm": a.ID, "party_labels": []string{"ann", "bob"}, "commit_deadline": 1900000000, "reveal_deadline": 1900003600,
 			"algorithm_params": a.Params.Example}}
-		properties = append(properties, certificate.Properties(certificate.Computed, a.ID, "purge")...)
+		properties = append(properties, a.Properties...)
 		reveals[a.ID] = object{"value": object{"input": a.Input.Example, "salt": "6b1f0c2d9e8a47355d0e9f1c2b3a4958"}}
 	}
 	slices.Sort(properties)

@@ -85,7 +85,7 @@ func TestErrorsNameTools(t *testing.T) {
 		known[tool.name] = true
 	}
 	for op, want := range map[problem.Op]string{
-		problem.CreateKey: "create_key", problem.ListAlgorithms: "list_algorithms", problem.CreateDeal: "create_deal", problem.ReadDeal: "get_deal",
+		problem.CreateKey: "create_key", problem.ListAlgorithms: "list_algorithms", problem.CreateDeal: "create_deal", problem.ReadDeal: "get_deal", problem.ReadDeclaration: "compute_commitment_tool",
 		problem.Commit: "commit_input", problem.Reveal: "reveal_input", problem.Draw: "get_certificate", problem.ReadCertificate: "get_certificate",
 		problem.Verify: "verify_certificate", problem.IdempotencyKey: "idempotency_key",
 	} {

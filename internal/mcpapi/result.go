@@ -66,6 +66,8 @@ func words(c problem.Call) string {
 		return "create_deal"
 	case problem.ReadDeal:
 		return "get_deal"
+	case problem.ReadDeclaration: // that answers the bytes to sign
+		return "compute_commitment_tool"
 	case problem.Commit:
 		return "commit_input"
 	case problem.Reveal:

@@ -129,6 +129,7 @@ const (
 	ListAlgorithms
 	CreateDeal
 	ReadDeal
+	ReadDeclaration
 	Commit
 	Reveal
 	Draw
@@ -138,7 +139,7 @@ const (
 )
 
 // Ops are all operations by their neutral names.
-var Ops = [...]string{"create key", "list algorithms", "create deal", "read deal", "commit", "reveal", "draw", "read certificate", "verify", "idempotency key"}
+var Ops = [...]string{"create key", "list algorithms", "create deal", "read deal", "read declaration", "commit", "reveal", "draw", "read certificate", "verify", "idempotency key"}
 
 // Call is one operation on one deal; DealID is empty where the operation has
 // none or any deal is meant.

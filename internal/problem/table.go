@@ -10,10 +10,12 @@ const (
 	InvalidInput          Code = "INVALID_INPUT"
 	InvalidIdempotencyKey Code = "INVALID_IDEMPOTENCY_KEY"
 	CommitmentMismatch    Code = "COMMITMENT_MISMATCH"
+	InvalidPartySignature Code = "INVALID_PARTY_SIGNATURE"
 
 	AuthRequired      Code = "AUTH_REQUIRED"
 	InvalidCredential Code = "INVALID_CREDENTIAL" // #nosec G101 -- an error code
 	Forbidden         Code = "FORBIDDEN"
+	SeatKeyRequired   Code = "SEAT_KEY_REQUIRED"
 
 	NotFound           Code = "NOT_FOUND"
 	DealNotFound       Code = "DEAL_NOT_FOUND"
@@ -61,10 +63,12 @@ var Table = []Entry{
 	{InvalidInput, 400, "the revealed input opens its commitment but does not fit the algorithm"},
 	{InvalidIdempotencyKey, 400, "Idempotency-Key is not 1 to 255 visible ASCII characters"},
 	{CommitmentMismatch, 400, "input and salt do not hash to the party's commitment"},
+	{InvalidPartySignature, 400, "party_signature is not one of party_key over the bytes that a seat key signs"},
 
 	{AuthRequired, 401, "no Bearer credential was sent"},
 	{InvalidCredential, 401, "the Bearer credential is unknown"},
 	{Forbidden, 403, "the credential is valid but not for this deal or operation"},
+	{SeatKeyRequired, 403, "the initiator declared a key for this party, and the commitment is not signed by it"},
 
 	{NotFound, 404, "no such path"},
 	{DealNotFound, 404, "no such deal"},

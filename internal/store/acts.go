@@ -25,6 +25,7 @@ type Act struct {
 	DealID     string
 	Party      int
 	Commitment [32]byte // to store, or for a reveal: that it opens
+	AttestedBy *string  // of a commitment: what the certificate says of who made it; nil: a token alone
 	Sealed     []byte   // a reveal's input and salt, encrypted
 	Secret     []byte   // fingerprint of the server secret that Sealed is under
 	// First is the first party that the caller does not know to have acted: where
@@ -111,14 +112,15 @@ func (a *Acted) scanCommit(row pgx.CollectableRow) error { return a.scan(row) }
 func (a *Acted) scanReveal(row pgx.CollectableRow) error {
 	var now, last, closed *int64
 	var commitments, sealed [][]byte
-	err := a.scan(row, &now, &last, &closed, &commitments, &sealed)
+	var attested []*string
+	err := a.scan(row, &now, &last, &closed, &commitments, &attested, &sealed)
 	if err != nil || now == nil {
 		return err
 	}
 	n := len(sealed)
 	a.Inputs = &Snapshot{
 		Phase: deal.Revealing, CommitsClosedAt: closed, Commits: n, Reveals: n, LastReveal: *last, Now: *now, NowMilli: 1000 * *now,
-		Parts: make([]Part, n), Sealed: sealed,
+		Parts: make([]Part, n), Sealed: sealed, AttestedBy: attested,
 	}
 	for i, raw := range commitments {
 		text := CommitmentText(raw)
@@ -137,11 +139,11 @@ func dealsOf(acts []Act) []string {
 
 func commitColumns(acts []Act) []any {
 	n := len(acts)
-	parties, values, first := make([]int, n), make([][]byte, n), make([]int, n)
+	parties, values, first, attested := make([]int, n), make([][]byte, n), make([]int, n), make([]*string, n)
 	for i := range acts {
-		parties[i], values[i], first[i] = acts[i].Party, acts[i].Commitment[:], acts[i].First
+		parties[i], values[i], first[i], attested[i] = acts[i].Party, acts[i].Commitment[:], acts[i].First, acts[i].AttestedBy
 	}
-	return append([]any{dealsOf(acts), parties, values, first}, replayColumns(acts)...)
+	return append(append([]any{dealsOf(acts), parties, values, first}, replayColumns(acts)...), attested)
 }
 
 func revealColumns(acts []Act) []any {

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"errors"
+	"reflect"
 	"testing"
 
 	"github.com/fairpact/fairpact/internal/store"
@@ -21,6 +22,9 @@ func TestCreationsOfOneGroup(t *testing.T) {
 			switch i % 4 {
 			case 1:
 				d.CommitDeadline = 1_700_000_000
+			case 3:
+				d.SeatKeys = make([]*string, len(d.Labels))
+				d.SeatKeys[1] = ptr("ed25519:" + d.DealID)
 			case 2:
 				random(d)
 			}
@@ -43,7 +47,7 @@ func TestCreationsOfOneGroup(t *testing.T) {
 				t.Errorf("deal %d: %+v, %v; want OK %v", i, created[i], errs[i], inTime)
 			}
 			got, err := f.Declaration(t.Context(), d.DealID)
-			if (err == nil) != inTime || inTime && (len(got.Labels) != len(d.Labels) || got.CreatedAt != created[i].Now || (got.ChainHash == nil) != (d.ChainHash == nil)) {
+			if (err == nil) != inTime || inTime && (len(got.Labels) != len(d.Labels) || !reflect.DeepEqual(got.SeatKeys, d.SeatKeys) || got.CreatedAt != created[i].Now || (got.ChainHash == nil) != (d.ChainHash == nil)) {
 				t.Errorf("deal %d reads back as %+v, %v", i, got, err)
 			}
 			for p, token := range d.TokenHashes {

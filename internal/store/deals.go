@@ -22,6 +22,7 @@ type Declaration struct {
 	Mode           string
 	Retention      string
 	Labels         []string
+	SeatKeys       []*string // public keys of the parties, nil where none is declared; nil: of nobody
 	CommitDeadline int64
 	RevealDeadline int64
 	CreatedAt      int64
@@ -56,7 +57,7 @@ func (s *Store) CreateDeal(ctx context.Context, d NewDeal) (Created, error) {
 
 func (s *Store) newCreations() *coalescer[NewDeal, Created] {
 	c := &coalescer[NewDeal, Created]{
-		size: func(d NewDeal) int { return len(d.Params) + 300*len(d.Labels) },
+		size: func(d NewDeal) int { return len(d.Params) + 300*len(d.Labels) + 72*len(d.SeatKeys) },
 	}
 	c.run = func(ctx context.Context, deals []NewDeal, _ bool) ([]Created, error) {
 		rows, err := s.pool.Query(ctx, createDealSQL, creationColumns(deals)...)
@@ -73,7 +74,7 @@ func creationColumns(deals []NewDeal) []any {
 	var owners, params, scopes, bodies, responses, tokens, secrets [][]byte
 	var counts, seats []int
 	var commitBy, revealBy, lifetimes []int64
-	var chains []*string
+	var chains, keys []*string
 	var rounds, times []*int64
 	for _, d := range deals {
 		scope, body, response, lifetime := d.Replay.columns()
@@ -85,17 +86,26 @@ func creationColumns(deals []NewDeal) []any {
 		secrets = append(secrets, d.Replay.secretOf())
 		for i, label := range d.Labels {
 			seatDeals, seats, labels, tokens = append(seatDeals, d.DealID), append(seats, i), append(labels, label), append(tokens, d.TokenHashes[i])
+			keys = append(keys, d.SeatKey(i))
 		}
 	}
 	return []any{ids, owners, algorithms, params, modes, retentions, counts, commitBy, revealBy, chains, rounds, times,
-		scopes, bodies, responses, lifetimes, seatDeals, seats, labels, tokens, secretsOf(secrets...)}
+		scopes, bodies, responses, lifetimes, seatDeals, seats, labels, tokens, keys, secretsOf(secrets...)}
+}
+
+// SeatKey is the public key that was declared for a party, nil where there is none.
+func (d *Declaration) SeatKey(party int) *string {
+	if d.SeatKeys == nil {
+		return nil
+	}
+	return d.SeatKeys[party]
 }
 
 // Declaration reads what never changes about a deal, or ErrNotFound.
 func (s *Store) Declaration(ctx context.Context, dealID string) (*Declaration, error) {
 	d := &Declaration{DealID: dealID}
 	err := s.pool.QueryRow(ctx, declarationSQL, dealID).Scan(&d.OwnerHash, &d.Algorithm, &d.Params, &d.Mode, &d.Retention, &d.CommitDeadline,
-		&d.RevealDeadline, &d.CreatedAt, &d.ChainHash, &d.BeaconRound, &d.RoundTime, &d.Labels)
+		&d.RevealDeadline, &d.CreatedAt, &d.ChainHash, &d.BeaconRound, &d.RoundTime, &d.Labels, &d.SeatKeys)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, ErrNotFound
 	}

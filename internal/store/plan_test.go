@@ -157,7 +157,7 @@ func TestPlansReadByIndex(t *testing.T) {
 	f.burst(t, d.DealID, burst)
 	hold("after a burst")
 	reads := map[string]string{
-		"declaration": "'e_7'", "snapshot": "ARRAY['e_7', 'e_8'], ARRAY[0, 0], ARRAY[9, 9], ARRAY[true, true]", "party_by_token": "sha256('7 0')",
+		"declaration": "'e_7'", "snapshot": "ARRAY['e_7', 'e_8'], ARRAY[0, 0], ARRAY[9, 9], ARRAY[true, true], ARRAY[true, true]", "party_by_token": "sha256('7 0')",
 		"certificates": "ARRAY['c_7', NULL], ARRAY[NULL, 'e_8']", "find_replay": "sha256('7'), ARRAY[sha256('8')]", "due": "3, 100, 60, ARRAY['e_7']", "complete": "100",
 		"lock": "ARRAY['e_7', 'e_8']", "lock_wait": "ARRAY['e_7', 'e_8']", "get_round": "'7', 7", "use_key": "sha256('7'), 100",
 		"marks": "ARRAY['e_7', 'e_8']",
@@ -227,7 +227,7 @@ func TestLargeDealsAreReadByTheRow(t *testing.T) {
 		return p.touched(t, name, args)
 	}
 	commit := func(party, first int) float64 {
-		return touched("commit", committing.DealID, fmt.Sprintf("ARRAY['%s'], ARRAY[%d], ARRAY[sha256('x')], ARRAY[%d], ARRAY[NULL::bytea], ARRAY[NULL::bytea], ARRAY[0]", committing.DealID, party, first))
+		return touched("commit", committing.DealID, fmt.Sprintf("ARRAY['%s'], ARRAY[%d], ARRAY[sha256('x')], ARRAY[%d], ARRAY[NULL::bytea], ARRAY[NULL::bytea], ARRAY[0], ARRAY[NULL::text]", committing.DealID, party, first))
 	}
 	reveal := func(party, first int) float64 {
 		return touched("reveal", revealing.DealID, fmt.Sprintf("ARRAY['%s'], ARRAY[%d], ARRAY[''::bytea], ARRAY[sha256('x')], ARRAY[%d], ARRAY[NULL::bytea], ARRAY[NULL::bytea], ARRAY[0], 1000000, NULL", revealing.DealID, party, first))

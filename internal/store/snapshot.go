@@ -33,6 +33,10 @@ type Snapshot struct {
 
 	Parts  []Part   // of the parties that were asked for, in order
 	Sealed [][]byte // the encrypted inputs of those that have revealed, in party order, where asked for; nil entries were purged
+
+	// AttestedBy is what the certificate says of who made each commitment, by party,
+	// where asked for; nil: a token alone, or not committed.
+	AttestedBy []*string
 }
 
 // Part is one party's part in a deal.
@@ -45,24 +49,28 @@ type Part struct {
 type Want struct {
 	first, last int
 	inputs      bool
+	attested    bool
 	bytes       int // of the answer, roughly and where it is much
 }
 
 // What may be wanted beside Only and Everyone. How large the sealed inputs are is
 // not known before, so they are read alone.
 var (
-	Nobody     = Want{0, -1, false, 0}
-	WithInputs = Want{0, math.MaxInt32, true, maxGroupSize}
+	Nobody     = Want{0, -1, false, false, 0}
+	WithInputs = Want{0, math.MaxInt32, true, true, maxGroupSize} // and who made the commitments
 )
 
-// Inputs reports whether the sealed inputs are wanted.
-func (w Want) Inputs() bool { return w.inputs }
+// More reports whether more than the parts of the parties is wanted.
+func (w Want) More() bool { return w.inputs || w.attested }
 
 // Everyone wants the parts of all parties, which are that many.
-func Everyone(parties int) Want { return Want{0, parties - 1, false, 128 * parties} }
+func Everyone(parties int) Want { return Want{0, parties - 1, false, false, 128 * parties} }
+
+// Attested wants the parts of all parties and who made their commitments.
+func Attested(parties int) Want { return Want{0, parties - 1, false, true, 512 * parties} }
 
 // Only wants one party's part.
-func Only(party int) Want { return Want{party, party, false, 0} }
+func Only(party int) Want { return Want{party, party, false, false, 0} }
 
 // Snapshot reads a deal as it stands, or ErrNotFound.
 func (s *Store) Snapshot(ctx context.Context, dealID string, want Want) (*Snapshot, error) {
@@ -82,13 +90,14 @@ func (s *Store) newSnapshots() *coalescer[snapshotOf, *Snapshot] {
 	c := &coalescer[snapshotOf, *Snapshot]{size: func(q snapshotOf) int { return q.want.bytes }}
 	c.run = func(ctx context.Context, all []snapshotOf, _ bool) ([]*Snapshot, error) {
 		calls, at := distinct(all)
-		deals, inputs := make([]string, len(calls)), make([]bool, len(calls))
+		deals, inputs, attested := make([]string, len(calls)), make([]bool, len(calls)), make([]bool, len(calls))
 		first, last := make([]int, len(calls)), make([]int, len(calls))
 		for i, q := range calls {
-			deals[i], first[i], last[i], inputs[i] = q.dealID, q.want.first, q.want.last, q.want.inputs
+			deals[i], first[i], last[i] = q.dealID, q.want.first, q.want.last
+			inputs[i], attested[i] = q.want.inputs, q.want.attested
 		}
 		found := make([]*Snapshot, len(calls))
-		rows, err := s.pool.Query(ctx, snapshotSQL, deals, first, last, inputs)
+		rows, err := s.pool.Query(ctx, snapshotSQL, deals, first, last, inputs, attested)
 		if err != nil {
 			return nil, err
 		}
@@ -114,8 +123,9 @@ func (s *Snapshot) scan(row pgx.CollectableRow, n *int, calls []snapshotOf) erro
 	var parties int
 	var committed, revealed []int
 	var commitments [][]byte
+	var attested []*string
 	err := row.Scan(n, &parties, &s.Phase, &s.CommitsClosedAt, &s.RevealsClosedAt, &s.ComputedAt, &s.Result, &s.VoidFlakers, &s.CertID, &s.LeafIndex,
-		&s.Commits, &s.Reveals, &s.LastReveal, &s.NowMilli, &committed, &commitments, &revealed, &s.Sealed)
+		&s.Commits, &s.Reveals, &s.LastReveal, &s.NowMilli, &committed, &commitments, &revealed, &s.Sealed, &attested)
 	if err != nil {
 		return err
 	}
@@ -128,6 +138,12 @@ func (s *Snapshot) scan(row pgx.CollectableRow, n *int, calls []snapshotOf) erro
 	for i, party := range committed {
 		text := CommitmentText(commitments[i])
 		s.Parts[party-want.first].Commitment = &text
+	}
+	if want.attested {
+		s.AttestedBy = make([]*string, len(s.Parts))
+		for i, party := range committed {
+			s.AttestedBy[party-want.first] = attested[i]
+		}
 	}
 	for _, party := range revealed {
 		s.Parts[party-want.first].Revealed = true

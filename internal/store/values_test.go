@@ -39,12 +39,21 @@ func TestBytesComeBackAsTheyWere(t *testing.T) {
 	commitments := [][32]byte{{}, [32]byte(bytes.Repeat([]byte{0xff}, 32))}
 	inputs := [][]byte{[]byte("\x00sealed\x00"), bytes.Repeat([]byte{0xff, 0}, 700_000)} // one is larger than a group may be
 	for p, c := range commitments {
-		stored(t, "commit", true)(f.Commit(ctx, store.Act{DealID: d.DealID, Party: p, Commitment: c}))
+		attestedBy := []*string{nil, ptr("what the certificate says")}[p]
+		stored(t, "commit", true)(f.Commit(ctx, store.Act{DealID: d.DealID, Party: p, Commitment: c, AttestedBy: attestedBy}))
 	}
 	for p, sealed := range inputs {
 		stored(t, "reveal", true)(f.Reveal(ctx, store.Act{DealID: d.DealID, Party: p, Commitment: commitments[p], Sealed: sealed}))
 	}
 	now := f.snapshot(t, d, store.WithInputs)
+	for what, by := range map[string][]*string{"with inputs": now.AttestedBy, "attested": f.snapshot(t, d, store.Attested(2)).AttestedBy} {
+		if len(by) != 2 || by[0] != nil || by[1] == nil || *by[1] != "what the certificate says" {
+			t.Errorf("%s: who committed reads back as %v", what, by)
+		}
+	}
+	if by := f.snapshot(t, d, store.Everyone(2)).AttestedBy; by != nil {
+		t.Errorf("who committed is read where nobody wants it: %v", by)
+	}
 	if !reflect.DeepEqual(now.Sealed, inputs) {
 		t.Error("sealed inputs do not come back")
 	}

@@ -34,9 +34,10 @@ const BundleVersion = "1"
 var bundleShape = record(map[string]rule{
 	"bundle_version": oneOf(BundleVersion),
 	"certificate":    object, "tree_head": object, "keys": object,
-	"log_proof?": text,
-	"beacon?":    record(map[string]rule{"chain_hash": hash, "public_key": text, "genesis_time": integer, "period": integer}),
-	"own_input?": record(map[string]rule{"party": integer, "input?": object, "salt?": text0, "input_path?": array(hash)}),
+	"log_proof?":   text,
+	"declaration?": declarationShape,
+	"beacon?":      record(map[string]rule{"chain_hash": hash, "public_key": text, "genesis_time": integer, "period": integer}),
+	"own_input?":   record(map[string]rule{"party": integer, "input?": object, "salt?": text0, "input_path?": array(hash)}),
 })
 
 // text0 is any string.
@@ -49,9 +50,10 @@ func text0(v any) string {
 
 // Trust is what a reader of a bundle believes beside it.
 type Trust struct {
-	Keys   []Key                 // of the deployment; nil: those of the bundle
-	Policy *checkpoint.Policy    // nil: no witness is checked
-	Open   func([]Trusted) []Key // makes keys of those that the bundle names
+	Keys    []Key                 // of the deployment; nil: those of the bundle
+	Policy  *checkpoint.Policy    // nil: no witness is checked
+	Parties map[int]string        // as in Evidence
+	Open    func([]Trusted) []Key // as in Evidence
 }
 
 // VerifyBundle makes every check that the bundle allows. It does not panic,
@@ -74,8 +76,8 @@ func VerifyBundle(bundle any, trust Trust) Report {
 		keys = trust.Open(named)
 		r.Notes = append(r.Notes, "the keys are those that the bundle names: give the key of the deployment to know whose certificate it is")
 	}
-	of := Verify(Evidence{Certificate: members["certificate"], TreeHead: members["tree_head"], Keys: keys})
-	r.Checks, r.Valid = append(r.Checks, of.Checks...), of.Valid
+	of := Verify(Evidence{Certificate: members["certificate"], TreeHead: members["tree_head"], Keys: keys, Parties: trust.Parties, Open: trust.Open})
+	r.Checks, r.Notes, r.Valid = append(r.Checks, of.Checks...), append(r.Notes, of.Notes...), of.Valid
 
 	var c certificate.Certificate
 	shaped := certificateShape(members["certificate"]) == ""
@@ -86,6 +88,7 @@ func VerifyBundle(bundle any, trust Trust) Report {
 		return *r // nothing else can be said of it
 	}
 	r.logProof(members, c, keys, trust.Policy)
+	r.declared(members["declaration"], c.Payload)
 	r.beaconChain(members["beacon"], c)
 	r.ownInput(members["own_input"], c)
 	r.Notes = append(r.Notes, "the result was not recomputed: that takes the inputs of all parties")
@@ -209,16 +212,8 @@ func (r *Report) beaconChain(given any, c certificate.Certificate) {
 	if !ok {
 		return
 	}
-	var shown struct {
-		Beacon struct {
-			ChainHash string `json:"chain_hash"`
-		}
-	}
-	if len(c.Result) > 0 {
-		_ = json.Unmarshal(c.Result, &shown) // one without a beacon has no chain hash
-	}
 	of := beacon["chain_hash"].(string)
-	r.hold(BeaconChain, of == shown.Beacon.ChainHash, "the bundle has the key of chain "+of+", and the result was not drawn from that", of)
+	r.hold(BeaconChain, of == shownChain(c.Result), "the bundle has the key of chain "+of+", and the result was not drawn from that", of)
 }
 
 func (r *Report) ownInput(given any, c certificate.Certificate) {

@@ -44,6 +44,9 @@ type bundleCase struct {
 	Pubkeys []string `json:"pubkeys,omitempty"`
 	Failed  []string `json:"failed"`
 	Says    string   `json:"says,omitempty"`
+
+	Parties  map[int]string `json:"parties,omitempty"`  // seat keys that the reader knows
+	Unproven string         `json:"unproven,omitempty"` // is in what a valid report says was not proven
 }
 
 // trustedKeys are keys that verify, made of those that a document names.
@@ -70,7 +73,7 @@ func (c bundleCase) report(t *testing.T) verification.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	trust := verification.Trust{Open: trustedKeys}
+	trust := verification.Trust{Open: trustedKeys, Parties: c.Parties}
 	if c.Policy != "" {
 		if trust.Policy, err = checkpoint.ParsePolicy([]byte(c.Policy)); err != nil {
 			t.Fatal(err)
@@ -126,6 +129,8 @@ func TestBundlesAndTheirForgeries(t *testing.T) {
 		}
 		if unproven := strings.Join(report.Notes, "; "); report.Valid && strings.Contains(unproven, "no witness was checked") != (c.Policy == "") {
 			t.Errorf("%s: not proven are %q", name, unproven)
+		} else if report.Valid && !strings.Contains(unproven, c.Unproven) {
+			t.Errorf("%s: not proven are %q, want %q", name, unproven, c.Unproven)
 		} else if own, _ := c.Bundle.(map[string]any)["own_input"].(map[string]any); report.Valid && strings.Contains(unproven, "your input was not checked") != (own["input"] == nil) {
 			t.Errorf("%s: not proven are %q", name, unproven)
 		}
@@ -139,8 +144,15 @@ func TestBundlesAndTheirForgeries(t *testing.T) {
 // one that proves nothing by itself.
 func TestEveryPlaceOfABundleCounts(t *testing.T) {
 	t.Parallel()
+	for _, name := range []string{"good", "good-seats"} {
+		everyPlaceCounts(t, name)
+	}
+}
+
+func everyPlaceCounts(t *testing.T, name string) {
+	t.Helper()
 	var c bundleCase
-	text, err := os.ReadFile(filepath.Join(bundleCases, "good.json"))
+	text, err := os.ReadFile(filepath.Join(bundleCases, name+".json"))
 	if err == nil {
 		err = json.Unmarshal(text, &c)
 	}
@@ -173,7 +185,7 @@ func TestEveryPlaceOfABundleCounts(t *testing.T) {
 			places++
 			put(holder, key, other)
 			if c.report(t).Valid {
-				t.Errorf("%s is %v instead of %v, and the bundle is valid", at, other, v)
+				t.Errorf("%s: %s is %v instead of %v, and the bundle is valid", name, at, other, v)
 			}
 			put(holder, key, v)
 		}
@@ -405,7 +417,7 @@ func forgeries(t *testing.T) map[string]bundleCase {
 	flipHex := func(holder map[string]any, name string) {
 		text := []byte(holder[name].(string))
 		text[len(text)-1] ^= 1
-		if text[len(text)-1] == '`' || text[len(text)-1] == ':' { // past the digits
+		if text[len(text)-1] == '`' || text[len(text)-1] == 'g' { // past the digits
 			text[len(text)-1] = '0'
 		}
 		holder[name] = string(text)
@@ -505,6 +517,7 @@ func forgeries(t *testing.T) map[string]bundleCase {
 		at(b, "own_input")["input_path"] = []any{strings.Repeat("0", 64)}
 	}, "input_path")
 	forge("own-path-missing", "it is missing", func(b map[string]any) { delete(at(b, "own_input"), "input_path") }, "input_path")
+	f.seatCases(t, cert, bundleOf, cases)
 	forge("version", "bundle_version", func(b map[string]any) { b["bundle_version"] = "2" }, "bundle")
 	forge("unknown-member", "note", func(b map[string]any) { b["note"] = "trust me" }, "bundle")
 	return cases

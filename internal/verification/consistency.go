@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/fairpact/fairpact/internal/algorithm"
+	"github.com/fairpact/fairpact/internal/attestation"
 	"github.com/fairpact/fairpact/internal/certificate"
 )
 
@@ -41,6 +42,16 @@ func contradictions(p certificate.Payload) string {
 	claim(len(slices.Compact(slices.Clone(flags))) == len(flags), "a property occurs twice")
 	claim(!slices.Contains(flags, "inputs-purged") || p.Retention == "purge", "inputs-purged without purge")
 	claim(!slices.Contains(flags, "beacon-verified") || computed && a.NeedsBeacon, "beacon-verified without a draw")
+	if _, err := attestation.DigestIn(flags); err != nil {
+		claim(false, "%v", err)
+	}
+	if reasons := slices.DeleteFunc(slices.Clone(flags), func(f string) bool { return !strings.HasPrefix(f, "void:") }); len(reasons) > 0 {
+		claim(len(reasons) == 1 && !computed, "more than one reason for a VOID, or one without a VOID")
+		claim((reasons[0] == certificate.MissedCommit) == (len(missing) > 0), "the reason of the VOID and the commitments disagree")
+		claim(reasons[0] != certificate.MissedReveal || p.InputRoot == nil, "void:missed-reveal although all have revealed")
+		claim(reasons[0] != certificate.Rejected || a.MayReject(), "void:rejected without an algorithm that takes a rejection")
+		claim(reasons[0] != certificate.MissedCommit || !slices.Contains(flags, "inputs-committed-before-reveal"), "inputs-committed-before-reveal although nobody could reveal")
+	}
 	if p.VoidFlakers != nil {
 		ascending := slices.Compact(slices.Sorted(slices.Values(p.VoidFlakers)))
 		claim(len(ascending) > 0 && slices.Equal(p.VoidFlakers, ascending), "void_flakers is empty, unsorted or repeats a party")

@@ -21,7 +21,7 @@ func drawn(t rapid.TB, v algorithm.Vector) map[string]any {
 	at := func(n int64) *int64 { return &n }
 	p := certificate.Payload{
 		CertVersion: certificate.Version, CertID: "c", DealID: "d", Outcome: certificate.Computed, Algorithm: v.Algorithm, Mode: "open", Retention: "standard",
-		Result: v.ExpectedOutput, Properties: certificate.Properties(certificate.Computed, v.Algorithm, "standard"),
+		Result: v.ExpectedOutput, Properties: certificate.Properties(certificate.Facts{Algorithm: v.Algorithm, Retention: "standard", Revealed: true, Declaration: strings.Repeat("0d", 32)}),
 		Timing: certificate.Timing{CreatedAt: 1, CommitsClosedAt: at(2), RevealsClosedAt: at(3), ComputedAt: at(4)},
 	}
 	var leaves [][]byte

@@ -155,6 +155,11 @@ var (
 		"signature":       signature,
 	})
 
+	declarationShape = record(map[string]rule{
+		"algorithm": text, "algorithm_params": object, "beacon_chain": nullable(hash), "commit_deadline": integer, "mode": text,
+		"party_keys": array(nullable(text)), "party_labels": array(text), "retention": text, "reveal_deadline": integer,
+	})
+
 	// SPEC 2.7
 	treeHeadShape = record(map[string]rule{"tree_size": integer, "root_hash": hash, "signature": signature})
 

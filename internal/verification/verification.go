@@ -69,6 +69,9 @@ type Evidence struct {
 
 	Inputs any            // nil: unknown. An array in party order of {input, salt}, or null for one that is unknown
 	Params map[string]any // nil: unknown. The deal's algorithm_params, which no certificate holds
+
+	Parties map[int]string        // by party index: the seat key that the reader knows to be the party's, es256:HEX or ed25519:HEX
+	Open    func([]Trusted) []Key // makes keys that verify; nil: signatures of seat keys are not checked, which fails
 }
 
 // Verify makes every check that the evidence allows. It does not panic,
@@ -112,6 +115,7 @@ func Verify(e Evidence) Report {
 	if a, _ := algorithm.Lookup(c.Algorithm); c.Outcome == certificate.Computed && a.Redraws() {
 		r.add(Draw, drawProblem(a, c.Payload), "recomputed from the beacon value and nonce_digest")
 	}
+	r.seats(c.Payload, e.Parties, e.Open)
 	if e.Inputs != nil {
 		r.inputs(c.Payload, e.Inputs, e.Params)
 	}

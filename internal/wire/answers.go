@@ -93,6 +93,25 @@ func Certificate(c escrow.Issued) ([]byte, error) {
 	return append(body, end[1:]...), nil
 }
 
+// Declaration writes what a deal declares.
+func Declaration(d escrow.Declaration) ([]byte, error) {
+	body := struct {
+		DealID     string          `json:"deal_id"`
+		Party      *int            `json:"party"`
+		Origin     *string         `json:"origin"`
+		Digest     string          `json:"declaration_sha256"`
+		Declared   json.RawMessage `json:"declaration"`
+		AttestedBy []string        `json:"attested_by"`
+	}{d.DealID, nil, nil, d.Digest, d.Declared, d.AttestedBy}
+	if d.Origin != "" {
+		body.Origin = &d.Origin
+	}
+	if d.Party >= 0 {
+		body.Party = &d.Party
+	}
+	return Encode(body)
+}
+
 // Inputs writes the inputs of an open deal.
 func Inputs(dealID string, inputs []escrow.OpenInput) ([]byte, error) {
 	type row struct {
@@ -131,9 +150,10 @@ func Bundle(b escrow.Bundle) ([]byte, error) {
 		TreeHead    translog.TreeHead `json:"tree_head"`
 		Keys        json.RawMessage   `json:"keys"`
 		LogProof    string            `json:"log_proof,omitempty"`
+		Declaration json.RawMessage   `json:"declaration,omitempty"`
 		Beacon      *chain            `json:"beacon,omitempty"`
 		Own         *own              `json:"own_input,omitempty"`
-	}{Version: BundleVersion, TreeHead: b.Head, Keys: b.Keys, LogProof: string(b.TLogProof)}
+	}{Version: BundleVersion, TreeHead: b.Head, Keys: b.Keys, LogProof: string(b.TLogProof), Declaration: b.Declaration}
 	var err error
 	if body.Certificate, err = Certificate(b.Issued); err != nil {
 		return nil, err

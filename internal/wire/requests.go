@@ -48,10 +48,24 @@ func Declared(body map[string]any) (r escrow.Declared, err error) {
 		}
 		r.Labels = append(r.Labels, text)
 	}
+	if body["party_keys"] != nil {
+		r.PartyKeys = []*string{}
+	}
+	for i, key := range o.optionalList("party_keys") {
+		text, ok := key.(string)
+		switch {
+		case key == nil:
+			r.PartyKeys = append(r.PartyKeys, nil)
+		case ok:
+			r.PartyKeys = append(r.PartyKeys, &text)
+		default:
+			o.fail("party_keys[%d] must be a string or null", i)
+		}
+	}
 	r.CommitDeadline = o.integer("commit_deadline", "unix seconds UTC, after now")
 	r.RevealDeadline = o.integer("reveal_deadline", "unix seconds UTC, after commit_deadline")
 	r.Params = o.optionalObject("algorithm_params")
-	known := []string{"algorithm", "mode", "retention", "party_labels", "commit_deadline", "reveal_deadline", "algorithm_params"}
+	known := []string{"algorithm", "mode", "retention", "party_labels", "commit_deadline", "reveal_deadline", "algorithm_params", "party_keys"}
 	for name := range body {
 		if !slices.Contains(known, name) {
 			r.Unknown = append(r.Unknown, name)
@@ -61,18 +75,23 @@ func Declared(body map[string]any) (r escrow.Declared, err error) {
 	return r, err
 }
 
-// Commitment reads `{commitment}`.
-func Commitment(body map[string]any) (commitment [32]byte, err error) {
+// Commitment reads `{commitment, party_key, party_signature}`; the last two are there
+// together or not at all.
+func Commitment(body map[string]any) (c escrow.Commitment, err error) {
 	o := object{body, &err}
 	text := o.text("commitment", "`sha256:` and 64 lower-case hex digits")
+	if body["party_key"] != nil || body["party_signature"] != nil {
+		c.Key = o.text("party_key", "es256:HEX or ed25519:HEX, together with party_signature")
+		c.Signature = o.text("party_signature", "es256: or ed25519: and 128 lower-case hex digits, together with party_key")
+	}
 	if err != nil {
-		return commitment, err
+		return c, err
 	}
-	commitment, bad := canon.ParseCommitment(text)
-	if bad != nil {
-		return commitment, problem.New(problem.InvalidCommitment, "commitment must be `sha256:` and 64 lower-case hex digits, the SHA-256 of the RFC 8785 form of your input followed by the salt; it has %d characters", len(text))
+	var bad error
+	if c.Hash, bad = canon.ParseCommitment(text); bad != nil {
+		return c, problem.New(problem.InvalidCommitment, "commitment must be `sha256:` and 64 lower-case hex digits, the SHA-256 of the RFC 8785 form of your input followed by the salt; it has %d characters", len(text))
 	}
-	return commitment, nil
+	return c, nil
 }
 
 // Handed reads `{certificate, cert_id}`: a certificate as somebody was handed it
@@ -136,6 +155,13 @@ func (o object) optionalObject(name string) map[string]any {
 		return map[string]any{}
 	}
 	return o.object(name, "an object")
+}
+
+func (o object) optionalList(name string) []any {
+	if o.members[name] == nil {
+		return nil
+	}
+	return o.list(name, "an array")
 }
 
 // choice reads one of two words; the first is the default.

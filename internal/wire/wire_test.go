@@ -58,13 +58,13 @@ func payloads() map[string]certificate.Payload {
 		p := base
 		p.Outcome, p.Algorithm, p.InputRoot, p.Result = certificate.Computed, algorithm, &hash, json.RawMessage(result)
 		p.Timing = certificate.Timing{CreatedAt: 1, CommitsClosedAt: ptr(int64(2)), RevealsClosedAt: ptr(int64(3)), ComputedAt: ptr(int64(4))}
-		p.Properties = certificate.Properties(p.Outcome, algorithm, "standard")
+		p.Properties = certificate.Properties(certificate.Facts{Algorithm: algorithm, Retention: "standard", Revealed: true, Declaration: strings.Repeat("0", 64)})
 		return p
 	}
 	void := func(root *string, flakers ...int) certificate.Payload {
 		p := base
 		p.Outcome, p.Algorithm, p.InputRoot, p.VoidFlakers, p.Retention = certificate.Void, "shapley.v1", root, flakers, "purge"
-		p.Properties = certificate.Properties(p.Outcome, p.Algorithm, "purge")
+		p.Properties = certificate.Properties(certificate.Facts{Algorithm: p.Algorithm, Retention: "purge", Void: certificate.Rejected, Revealed: true, Declaration: strings.Repeat("0", 64)})
 		return p
 	}
 	return map[string]certificate.Payload{
@@ -233,10 +233,10 @@ func TestObject(t *testing.T) {
 func TestDeclared(t *testing.T) {
 	const good = `"algorithm":"split.v1","party_labels":["a","b"],"commit_deadline":10,"reveal_deadline":20`
 	for _, row := range []struct{ body, want string }{ // want: the declaration, or what the refusal says
-		{`{` + good + `}`, `{split.v1 sealed standard [a b] 10 20 map[] []}`},
-		{`{` + good + `,"mode":null,"retention":null,"algorithm_params":null}`, `{split.v1 sealed standard [a b] 10 20 map[] []}`},
-		{`{` + good + `,"mode":"open","retention":"purge","algorithm_params":{"items":["x"]}}`, `{split.v1 open purge [a b] 10 20 map[items:[x]] []}`},
-		{`{` + good + `,"z":1,"b":{}}`, `{split.v1 sealed standard [a b] 10 20 map[] [b z]}`},
+		{`{` + good + `}`, `{split.v1 sealed standard [a b] [] 10 20 map[] []}`},
+		{`{` + good + `,"mode":null,"retention":null,"algorithm_params":null}`, `{split.v1 sealed standard [a b] [] 10 20 map[] []}`},
+		{`{` + good + `,"mode":"open","retention":"purge","algorithm_params":{"items":["x"]}}`, `{split.v1 open purge [a b] [] 10 20 map[items:[x]] []}`},
+		{`{` + good + `,"z":1,"b":{}}`, `{split.v1 sealed standard [a b] [] 10 20 map[] [b z]}`},
 		{`{}`, "algorithm is missing or null"},
 		{`{` + strings.Replace(good, `"split.v1"`, `1`, 1) + `}`, "algorithm is a number; it must be one of"},
 		{`{` + strings.Replace(good, `["a","b"]`, `["a",null]`, 1) + `}`, "party_labels[1] must be a string"},
@@ -246,6 +246,10 @@ func TestDeclared(t *testing.T) {
 		{`{` + good + `,"mode":"closed"}`, `mode is "closed"; it must be "sealed" or "open"`},
 		{`{` + good + `,"retention":true}`, `retention is a boolean; it must be "standard" or "purge"`},
 		{`{` + good + `,"algorithm_params":[]}`, "algorithm_params is an array; it must be an object"},
+		{`{` + good + `,"party_keys":null}`, `{split.v1 sealed standard [a b] [] 10 20 map[] []}`},
+		{`{` + good + `,"party_keys":[null,null]}`, `{split.v1 sealed standard [a b] [<nil> <nil>] 10 20 map[] []}`},
+		{`{` + good + `,"party_keys":[null,1]}`, "party_keys[1] must be a string or null"},
+		{`{` + good + `,"party_keys":{}}`, "party_keys is an object; it must be an array"},
 	} {
 		body, err := wire.Object([]byte(row.body), false)
 		if err != nil {
@@ -269,10 +273,14 @@ func TestCommitmentAndOpening(t *testing.T) {
 		`{"commitment":"` + hash + `"}`:                         problem.InvalidCommitment,
 		`{"commitment":null}`:                                   problem.InvalidRequest,
 		`{}`:                                                    problem.InvalidRequest,
+		`{"commitment":"sha256:` + hash + `","party_key":"k","party_signature":"s"}`: "",
+		`{"commitment":"sha256:` + hash + `","party_key":"k"}`:                       problem.InvalidRequest,
+		`{"commitment":"sha256:` + hash + `","party_signature":"s"}`:                 problem.InvalidRequest,
+		`{"commitment":"sha256:` + hash + `","party_key":1,"party_signature":"s"}`:   problem.InvalidRequest,
 	} {
 		tree := parsed(t, []byte(body), nil)
 		got, err := wire.Commitment(tree)
-		if code == "" && (err != nil || got[0] != 10) || code != "" && !problem.Is(err, code) {
+		if code == "" && (err != nil || got.Hash[0] != 10) || code != "" && !problem.Is(err, code) {
 			t.Errorf("%s: %x, %v; want %q", body, got, err, code)
 		}
 	}

@@ -1,12 +1,13 @@
 -- A group of commitments, of any deals, after lock.sql. $1 deals, $2 parties, $3 commitments, $4 for each the first
--- party that the caller does not know to have committed; idempotency: $5 scopes (null: none), $6 bodies, $7 lifetimes.
+-- party that the caller does not know to have committed; idempotency: $5 scopes (null: none), $6 bodies, $7 lifetimes;
+-- $8 what the certificate says of who commits (null: a token alone).
 -- It answers for each: whether its deal was locked, whether it was inserted, and the first party that has yet to
 -- commit (null: none). The last commitment of a deal moves it to REVEALING in this same statement.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
 locked AS MATERIALIZED (SELECT string_to_array(current_setting('fairpact.locked', true), ' ') AS deals),
 wanted AS MATERIALIZED (
-    SELECT * FROM unnest($1::text[], $2::int[], $3::bytea[], $4::int[], $5::bytea[], $6::bytea[], $7::bigint[])
-        WITH ORDINALITY AS w (deal_id, party, commitment, first, scope, body, lifetime, n)
+    SELECT * FROM unnest($1::text[], $2::int[], $3::bytea[], $4::int[], $5::bytea[], $6::bytea[], $7::bigint[], $8::text[])
+        WITH ORDINALITY AS w (deal_id, party, commitment, first, scope, body, lifetime, attested_by, n)
 ),
 -- By key: with its phase inside, the subquery may become a scan of all active deals.
 held AS MATERIALIZED (
@@ -18,8 +19,8 @@ held AS MATERIALIZED (
     WHERE d.phase = 'COMMITTING' AND now < d.commit_deadline
 ),
 inserted AS (
-    INSERT INTO commitments (deal_id, party, commitment, committed_at)
-    SELECT deal_id, party, commitment, now FROM wanted JOIN held USING (deal_id), clock
+    INSERT INTO commitments (deal_id, party, commitment, committed_at, attested_by)
+    SELECT deal_id, party, commitment, now, attested_by FROM wanted JOIN held USING (deal_id), clock
     WHERE party < parties
     ORDER BY deal_id, party
     ON CONFLICT DO NOTHING

@@ -1,11 +1,11 @@
 -- A group of deals with their parties. SPEC 2.2; now < commit_deadline is decided here, on the database's clock.
 -- Deals: $1 ids, $2 owners, $3 algorithms, $4 params, $5 modes, $6 retentions, $7 numbers of parties, $8 commit and
 -- $9 reveal deadlines, $10 chain hashes, $11 beacon rounds, $12 round times; idempotency: $13 scopes (null: none),
--- $14 bodies, $15 responses, $16 lifetimes. Parties: $17 deals, $18 indexes, $19 labels, $20 token hashes.
--- $21 the server secrets that the calls are under: where another one is in force nothing is done.
+-- $14 bodies, $15 responses, $16 lifetimes. Parties: $17 deals, $18 indexes, $19 labels, $20 token hashes, $21 seat keys.
+-- $22 the server secrets that the calls are under: where another one is in force nothing is done.
 -- It answers for each deal the time, whether it was created, and whether another server secret is in force.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
-secret AS MATERIALIZED (SELECT ((SELECT fingerprint FROM server_secret WHERE singleton) = ALL ($21::bytea[])) IS NOT FALSE AS writes),
+secret AS MATERIALIZED (SELECT ((SELECT fingerprint FROM server_secret WHERE singleton) = ALL ($22::bytea[])) IS NOT FALSE AS writes),
 wanted AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::bytea[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::int[], $8::bigint[], $9::bigint[],
             $10::text[], $11::bigint[], $12::bigint[], $13::bytea[], $14::bytea[], $15::bytea[], $16::bigint[])
@@ -21,9 +21,9 @@ created AS (
     RETURNING deal_id
 ),
 seated AS (
-    INSERT INTO parties (deal_id, party, label, token_hash)
-    SELECT deal_id, party, label, token_hash
-    FROM unnest($17::text[], $18::int[], $19::text[], $20::bytea[]) AS p (deal_id, party, label, token_hash) JOIN created USING (deal_id)
+    INSERT INTO parties (deal_id, party, label, token_hash, seat_key)
+    SELECT deal_id, party, label, token_hash, seat_key
+    FROM unnest($17::text[], $18::int[], $19::text[], $20::bytea[], $21::text[]) AS p (deal_id, party, label, token_hash, seat_key) JOIN created USING (deal_id)
 ),
 recorded AS (
     INSERT INTO idempotency (scope, body, response, expires_at)

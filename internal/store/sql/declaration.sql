@@ -1,5 +1,10 @@
--- What never changes about a deal.
+-- What never changes about a deal. The last column is null where no party has a declared key.
 SELECT d.owner_hash, d.algorithm, d.params, d.mode, d.retention, d.commit_deadline, d.reveal_deadline, d.created_at,
        d.chain_hash, d.beacon_round, d.round_time,
-       ARRAY(SELECT label FROM parties p WHERE p.deal_id = d.deal_id ORDER BY party)
-FROM deals d WHERE d.deal_id = $1
+       p.labels, CASE WHEN p.keyed > 0 THEN p.seat_keys END
+FROM deals d
+CROSS JOIN LATERAL (
+    SELECT array_agg(label ORDER BY party) AS labels, array_agg(seat_key ORDER BY party) AS seat_keys, count(seat_key) AS keyed
+    FROM parties WHERE deal_id = d.deal_id
+) AS p
+WHERE d.deal_id = $1

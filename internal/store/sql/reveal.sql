@@ -69,6 +69,7 @@ SELECT CASE WHEN (SELECT writes FROM secret) THEN w.deal_id = ANY((SELECT deals 
        CASE WHEN c.deal_id IS NULL THEN coalesce(m.party, 0) END,
        e.now, e.last_reveal, e.commits_closed_at,
        CASE WHEN e.n IS NOT NULL THEN ARRAY(SELECT o.commitment FROM commitments o WHERE o.deal_id = e.deal_id ORDER BY o.party) END,
+       CASE WHEN e.n IS NOT NULL THEN ARRAY(SELECT o.attested_by FROM commitments o WHERE o.deal_id = e.deal_id ORDER BY o.party) END,
        CASE WHEN e.n IS NOT NULL THEN ARRAY(
            SELECT sealed FROM (
                SELECT r.party, r.sealed FROM reveals r WHERE r.deal_id = e.deal_id

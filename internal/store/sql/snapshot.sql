@@ -1,5 +1,5 @@
 -- A group of deals as they stand. $1 deals; $2 to $3 the range of parties whose part is wanted, $4 whether the sealed
--- inputs are wanted too. Each deal's row, counts and parts are of one snapshot.
+-- inputs are wanted too, $5 whether what the certificate says of who committed. Each deal's row, counts and parts are of one snapshot.
 SELECT w.n, d.parties, d.phase, d.commits_closed_at, d.reveals_closed_at, d.computed_at, d.result, d.void_flakers, d.cert_id,
        (SELECT c.leaf_index FROM certificates c WHERE c.cert_id = d.cert_id),
        (SELECT count(*) FROM commitments c WHERE c.deal_id = d.deal_id),
@@ -9,8 +9,9 @@ SELECT w.n, d.parties, d.phase, d.commits_closed_at, d.reveals_closed_at, d.comp
        ARRAY(SELECT c.party FROM commitments c WHERE c.deal_id = d.deal_id AND c.party BETWEEN w.first AND w.last ORDER BY c.party),
        ARRAY(SELECT c.commitment FROM commitments c WHERE c.deal_id = d.deal_id AND c.party BETWEEN w.first AND w.last ORDER BY c.party),
        ARRAY(SELECT r.party FROM reveals r WHERE r.deal_id = d.deal_id AND r.party BETWEEN w.first AND w.last ORDER BY r.party),
-       CASE WHEN w.inputs THEN ARRAY(SELECT r.sealed FROM reveals r WHERE r.deal_id = d.deal_id ORDER BY r.party) END
-FROM unnest($1::text[], $2::int[], $3::int[], $4::boolean[]) WITH ORDINALITY AS w (deal_id, first, last, inputs, n)
+       CASE WHEN w.inputs THEN ARRAY(SELECT r.sealed FROM reveals r WHERE r.deal_id = d.deal_id ORDER BY r.party) END,
+       CASE WHEN w.attested THEN ARRAY(SELECT c.attested_by FROM commitments c WHERE c.deal_id = d.deal_id AND c.party BETWEEN w.first AND w.last ORDER BY c.party) END
+FROM unnest($1::text[], $2::int[], $3::int[], $4::boolean[], $5::boolean[]) WITH ORDINALITY AS w (deal_id, first, last, inputs, attested, n)
 CROSS JOIN LATERAL (
     SELECT deal_id, parties, phase, commits_closed_at, reveals_closed_at, computed_at, result, void_flakers, cert_id
     FROM deals WHERE deal_id = w.deal_id OFFSET 0 -- by key, whatever the planner knows of the table

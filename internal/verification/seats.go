@@ -1,0 +1,168 @@
+package verification
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/fairpact/fairpact/internal/attestation"
+	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/certificate"
+)
+
+// The checks of who committed, in the order of a report.
+const (
+	PartySignatures = "party_signatures" // every attested_by is one, and each seat key signed its commitment; only where there is a seat key
+	PartyKeys       = "party_keys"       // the parties that the reader named signed with the keys that the reader named
+	Declaration     = "declaration"      // of a bundle: it is the one that the certificate names, and fits it
+)
+
+// seats checks the signatures of seat keys, and that those of the named parties are by
+// the named keys.
+func (r *Report) seats(p certificate.Payload, parties map[int]string, open func([]Trusted) []Key) {
+	holds := func(label string, message []byte, signature string) error {
+		if open == nil {
+			return errors.New("not checked here")
+		}
+		key := open([]Trusted{{Label: label}})[0]
+		if key.Problem != nil {
+			return key.Problem
+		}
+		return key.Verify(message, signature)
+	}
+	digest, err := attestation.DigestIn(p.Properties)
+	signers := make([]attestation.Attestation, len(p.Parties)) // whose signature holds
+	var wrong, mismatched []string
+	var alone, unknown []int
+	keyed := false
+	for i, party := range p.Parties {
+		by, formed := attestation.Parse(party.AttestedBy)
+		keyed = keyed || by.Key != "" || formed != nil
+		problem := formed
+		switch {
+		case formed != nil, by.Signature == "":
+		case party.Commitment == nil:
+			problem = errors.New("a signature without a commitment")
+		case digest == "":
+			problem = errors.Join(errors.New("the certificate names no declaration that it could have signed"), err)
+		default:
+			seat := attestation.Seat{DealID: p.DealID, Party: i, Commitment: *party.Commitment, Declaration: digest}
+			if problem = by.Verify(seat, holds); problem == nil {
+				signers[i] = by
+			}
+		}
+		if problem != nil {
+			wrong = append(wrong, fmt.Sprintf("party %d: %v", i, problem))
+		}
+		named, given := parties[i]
+		switch {
+		case given && signers[i].Key == "":
+			mismatched = append(mismatched, fmt.Sprintf("party %d has no signature of a seat key that holds", i))
+		case given && signers[i].Key != named:
+			mismatched = append(mismatched, fmt.Sprintf("party %d signed with %s", i, signers[i].Key))
+		case given, party.Commitment == nil:
+		case signers[i].Key == "":
+			alone = append(alone, i)
+		default:
+			unknown = append(unknown, i)
+		}
+	}
+	for _, i := range slices.Sorted(maps.Keys(parties)) {
+		if i < 0 || i >= len(p.Parties) {
+			mismatched = append(mismatched, fmt.Sprintf("there is no party %d", i))
+		}
+	}
+	if keyed {
+		r.add(PartySignatures, few(wrong), "each seat key signed its commitment in this deal")
+	}
+	if len(parties) > 0 {
+		r.add(PartyKeys, few(mismatched), fmt.Sprintf("%d signed with the key that you named", len(parties)))
+	}
+	if len(alone) > 0 {
+		r.Notes = append(r.Notes, "who committed as party "+indexes(alone)+": no seat key signed, and the initiator held every invite token")
+	}
+	if len(unknown) > 0 {
+		says := make([]string, 0, mostNamed)
+		for _, i := range unknown[:min(len(unknown), mostNamed)] {
+			says = append(says, fmt.Sprintf("party %d signed with %s", i, signers[i].Key))
+		}
+		r.Notes = append(r.Notes, "whose seat key party "+indexes(unknown)+" signed with: the initiator may have named or brought a key of its own; give the key that you know of a party ("+strings.Join(says, "; ")+")")
+	}
+}
+
+// mostNamed is how many parties a report names one by one.
+const mostNamed = 8
+
+func few(all []string) string {
+	if len(all) > mostNamed {
+		all = append(all[:mostNamed:mostNamed], fmt.Sprintf("and %d more", len(all)-mostNamed))
+	}
+	return strings.Join(all, "; ")
+}
+
+func indexes(all []int) string {
+	var text []string
+	for _, i := range all[:min(len(all), mostNamed)] {
+		text = append(text, fmt.Sprint(i))
+	}
+	if len(all) > mostNamed {
+		text = append(text, fmt.Sprintf("and %d more", len(all)-mostNamed))
+	}
+	return strings.Join(text, ", ")
+}
+
+// declared checks the declaration of a bundle.
+func (r *Report) declared(given any, p certificate.Payload) {
+	digest, err := attestation.DigestIn(p.Properties)
+	if given == nil {
+		if digest != "" {
+			r.Notes = append(r.Notes, "the params and deadlines were not checked: the bundle does not hold the declaration")
+		}
+		return
+	}
+	if digest == "" || err != nil {
+		r.add(Declaration, "the certificate does not name one", "")
+		return
+	}
+	if text := canon.Encode(given); attestation.Digest(text) != digest {
+		r.add(Declaration, "it is another one than the certificate names", "")
+		return
+	}
+	members := given.(map[string]any)
+	labels, keys := members["party_labels"].([]any), members["party_keys"].([]any)
+	problem := ""
+	switch {
+	case members["algorithm"] != p.Algorithm || members["mode"] != p.Mode || members["retention"] != p.Retention,
+		len(labels) != len(p.Parties) || len(keys) != len(p.Parties):
+		problem = "it is not of this deal: algorithm, mode, retention or the number of parties differ"
+	default:
+		for i, party := range p.Parties {
+			by, _ := attestation.Parse(party.AttestedBy)
+			named, _ := keys[i].(string)
+			if labels[i] != party.Label || by.Declared != (named != "") || by.Declared && by.Key != named {
+				problem = fmt.Sprintf("party %d has another label or another declared key in it", i)
+				break
+			}
+		}
+	}
+	if chain := shownChain(p.Result); problem == "" && chain != "" && members["beacon_chain"] != chain {
+		problem = "it declares another beacon than the result was drawn from"
+	}
+	r.add(Declaration, problem, digest)
+}
+
+// shownChain is the chain hash of the beacon that a result was drawn from, if any.
+func shownChain(result json.RawMessage) string {
+	var shown struct {
+		Beacon struct {
+			ChainHash string `json:"chain_hash"`
+		}
+	}
+	if len(result) > 0 {
+		_ = json.Unmarshal(result, &shown) // one without a beacon has no chain hash
+	}
+	return shown.Beacon.ChainHash
+}
