@@ -33,7 +33,9 @@ func TestVerifyRefusesForgedBundles(t *testing.T) {
 			Bundle       json.RawMessage
 			Policy, Says string
 			Pubkeys      []string
+			Parties      map[string]string
 			Failed       []string
+			Unproven     string
 		}
 		if err := json.Unmarshal(text, &c); err != nil {
 			t.Fatal(err)
@@ -51,6 +53,9 @@ func TestVerifyRefusesForgedBundles(t *testing.T) {
 		}
 		for _, key := range c.Pubkeys {
 			args = append(args, "--pubkey", key)
+		}
+		for party, key := range c.Parties {
+			args = append(args, "--party", party+"="+key)
 		}
 		r := run(t, "", args...)
 		var report verification.Report
@@ -75,6 +80,9 @@ func TestVerifyRefusesForgedBundles(t *testing.T) {
 		}
 		if !slices.Equal(failed, want) || r.code != code || !strings.Contains(r.out, c.Says) {
 			t.Errorf("%s: exits %d, fails %v, want %v with %q", name, r.code, failed, want, c.Says)
+		}
+		if unproven := strings.Join(report.Notes, "\n"); report.Valid && !strings.Contains(unproven, c.Unproven) {
+			t.Errorf("%s: not proven are %q, want %q", name, unproven, c.Unproven)
 		}
 		if !beaconChecked && !slices.Contains(want, "bundle") {
 			t.Errorf("%s: the beacon's signature was not checked", name)

@@ -34,7 +34,7 @@ type commands struct {
 	JSON    bool             `help:"Write one JSON value to standard output, for machines."`
 	Version kong.VersionFlag `help:"Show the version."`
 
-	Key         keyCommand          `cmd:"" help:"Get an API key: no signup, no e-mail."`
+	Key         keyCommands         `cmd:"" help:"Get an API key, or make a seat key."`
 	Commit      commitCommand       `cmd:"" help:"Make the commitment to an input; makes a salt where none is given."`
 	Deal        dealCommands        `cmd:"" help:"Play a deal: create, invite, commit, reveal, watch, fetch its certificate."`
 	Verify      verifyCommand       `cmd:"" help:"Verify a certificate, offline from files or against a deployment."`

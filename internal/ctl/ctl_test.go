@@ -119,7 +119,7 @@ func TestLogKey(t *testing.T) {
 
 // Each command has help with examples of itself.
 func TestHelpHasExamples(t *testing.T) {
-	for _, command := range []string{"key", "commit", "verify", "recompute", "migrate", "smoke", "key-files", "completion", "deal create", "deal invite",
+	for _, command := range []string{"key", "key new", "commit", "verify", "recompute", "migrate", "smoke", "key-files", "completion", "deal create", "deal invite",
 		"deal commit", "deal reveal", "deal status", "deal watch", "deal entropy", "deal certificate", "deal cancel", "log key", "log audit", "log mirror", "log watch", "log fsck"} {
 		r := run(t, "", append(strings.Fields(command), "--help")...)
 		if r.code != 0 || !strings.Contains(r.out, "Examples:") || !strings.Contains(r.out, "fairpactctl "+command) {

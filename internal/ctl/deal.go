@@ -133,6 +133,7 @@ func (c *call) post(ctx context.Context, t *terminal, suffix string, body any) e
 type createCommand struct {
 	Algorithm      string        `required:"" help:"One of ${algorithms}."`
 	Label          []string      `required:"" sep:"none" help:"Label of a party, once for each; the first is the initiator, party 0."`
+	PartyKey       []string      `placeholder:"N=KEY" help:"Public key that must sign the commitment of party N, es256:HEX or ed25519:HEX (see key new); repeatable."`
 	Params         string        `required:"" placeholder:"FILE" help:"algorithm_params, a JSON object; - reads standard input."`
 	Out            string        `required:"" placeholder:"FILE" help:"New state file, readable by you alone: deployment, deal, key and invite tokens."`
 	CommitIn       time.Duration `default:"1h" help:"Time to commit, from now."`
@@ -153,6 +154,7 @@ Examples:
 
     echo '{"items":["car","boat"]}' > params.json
     fairpactctl deal create --base-url https://fairpact.example --algorithm split.v1 --label alice --label bob --params params.json --out deal.json
+    fairpactctl deal create --base-url https://fairpact.example --algorithm split.v1 --label alice --label bob --party-key 1=ed25519:… --params params.json --out deal.json
     fairpactctl deal invite --state deal.json --party 1 --out bob.json`
 }
 
@@ -219,10 +221,18 @@ func (c createCommand) create(ctx context.Context, client *restclient.Client, ke
 	if c.RevealDeadline == 0 {
 		c.RevealDeadline = now.Add(c.RevealIn).Unix()
 	}
-	body, err := client.Post(ctx, "/v1/deals", key, map[string]any{
+	keys, err := partyKeys(c.PartyKey, len(c.Label))
+	if err != nil {
+		return s, made, err
+	}
+	request := map[string]any{
 		"algorithm": c.Algorithm, "mode": c.Mode, "retention": c.Retention, "party_labels": c.Label,
 		"commit_deadline": c.CommitDeadline, "reveal_deadline": c.RevealDeadline, "algorithm_params": params,
-	})
+	}
+	if keys != nil {
+		request["party_keys"] = keys
+	}
+	body, err := client.Post(ctx, "/v1/deals", key, request)
 	if err != nil {
 		return s, made, err
 	}

@@ -58,6 +58,8 @@ type keyCommand struct {
 	Out     string `placeholder:"FILE" help:"Keep the key in this new file instead of printing it."`
 }
 
+func (keyCommands) Help() string { return keyCommand{}.Help() + "\n    fairpactctl key new seat.pem" }
+
 func (keyCommand) Help() string {
 	return `The key is shown once; the service keeps a hash of it. One key serves any number of deals.
 

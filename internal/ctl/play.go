@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,16 +38,21 @@ func (t *terminal) sealed(path string) (s sealed, err error) {
 
 type sendCommitCommand struct {
 	Sealed string `arg:"" help:"Sealed file of fairpactctl commit --out."`
+	Key    string `placeholder:"FILE" help:"Sign the commitment with the seat key in this file (see key new)."`
+	Origin string `placeholder:"URL" help:"With --key: the public address of the deployment, where it is not the one that you reach it at."`
 	party
 }
 
 func (sendCommitCommand) Help() string {
-	return `Only the commitment is sent. The input is first held against the rules of the deal's algorithm here, because a committed input cannot be mended.
+	return `Only the commitment is sent. The input is first held against the rules of the deal's algorithm here, because a committed input cannot be changed.
+
+With --key your seat key signs the commitment, this deal and all that it declares. Whoever created the deal holds your invite token too; it does not hold your key.
 
 Examples:
 
     fairpactctl commit mine.json --out sealed.json
     fairpactctl deal commit sealed.json --state bob.json
+    fairpactctl deal commit sealed.json --state bob.json --key seat.pem
     FAIRPACT_TOKEN=$(cat token) fairpactctl deal commit sealed.json --base-url https://fairpact.example --deal d_…`
 }
 
@@ -59,10 +65,28 @@ func (c sendCommitCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	if err := call.fits(ctx, mine.members); err != nil {
+	commitment := canon.Commitment(mine.canonical, []byte(mine.salt))
+	if c.Key == "" {
+		if err := call.fits(ctx, mine.members); err != nil {
+			return err
+		}
+		return call.post(ctx, t, "/commit", map[string]string{"commitment": commitment})
+	}
+	of, err := call.declaration(ctx)
+	if err != nil {
 		return err
 	}
-	return call.post(ctx, t, "/commit", map[string]string{"commitment": canon.Commitment(mine.canonical, []byte(mine.salt))})
+	if known := cmp.Or(c.Origin, call.client.BaseURL()); of.origin != known {
+		return refusal{fmt.Errorf("the deployment at %s says that its address is %s: if that is right, give --origin %s", known, of.origin, of.origin)}
+	}
+	if err := fits(of.algorithm, of.params, of.labels, mine.members); err != nil {
+		return err
+	}
+	signed, err := of.sign(ctx, c.Key, commitment)
+	if err != nil {
+		return err
+	}
+	return call.post(ctx, t, "/commit", signed)
 }
 
 // fits holds an input against the rules that its reveal will be held against.
@@ -79,10 +103,6 @@ func (c *call) fits(ctx context.Context, input map[string]any) error {
 	if err := json.Unmarshal(body, &view); err != nil {
 		return fmt.Errorf("the deal view is unreadable: %w", err)
 	}
-	a, known := algorithm.Lookup(view.Algorithm)
-	if !known {
-		return nil // a newer service; it checks the input itself
-	}
 	params, err := canon.ParseObject(view.Params)
 	if err != nil {
 		return fmt.Errorf("algorithm_params of the deal: %w", err)
@@ -90,6 +110,14 @@ func (c *call) fits(ctx context.Context, input map[string]any) error {
 	labels := make([]string, len(view.Parties))
 	for i, p := range view.Parties {
 		labels[i] = p.Label
+	}
+	return fits(view.Algorithm, params, labels, input)
+}
+
+func fits(algorithmID string, params map[string]any, labels []string, input map[string]any) error {
+	a, known := algorithm.Lookup(algorithmID)
+	if !known {
+		return nil // a newer service; it checks the input itself
 	}
 	if err := a.CheckInput(labels, params, input); err != nil {
 		return refusal{fmt.Errorf("not committed, because it could never be revealed: %w", err)}

@@ -26,6 +26,7 @@ type verifyCommand struct {
 	TreeHead    string   `placeholder:"FILE" help:"The answer of GET /v1/log/tree-head?tree_size=N, N being the proof's tree_size."`
 	BaseURL     string   `env:"FAIRPACT_URL" placeholder:"URL" help:"Fetch from this deployment what is not given as a file."`
 	Inputs      string   `placeholder:"FILE" help:"JSON array of {input, salt} in party order, null for one that is unknown: opens the commitments."`
+	Party       []string `placeholder:"N=KEY" help:"Party N is known to you by this seat key, es256:HEX or ed25519:HEX: its commitment must be signed by it; repeatable."`
 	Params      string   `placeholder:"FILE" help:"algorithm_params of the deal: computes the result anew. Needs --inputs."`
 
 	parsed any // of the file, where it was read
@@ -46,6 +47,7 @@ Examples:
     fairpactctl verify cert.json --tree-head head.json --keys keys.json
     fairpactctl verify cert.json --tree-head head.json --pubkey es256:02…
     fairpactctl verify cert.json --base-url https://fairpact.example
+    fairpactctl verify bundle.json --pubkey es256:02… --party 1=ed25519:…
     jq -s . alice.sealed.json bob.sealed.json > inputs.json
     fairpactctl verify cert.json --base-url https://fairpact.example --inputs inputs.json --params params.json`
 }
@@ -78,9 +80,12 @@ func (v verifyCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return unreadable(err)
 	}
+	if evidence.Parties, err = seatKeys(v.Party); err != nil {
+		return err
+	}
 	report := verification.Verify(evidence)
 	checkBeacon(&report, evidence.Certificate, nil)
-	return t.report(report, report, verdict(report))
+	return t.report(report, report, notProven(report)...)
 }
 
 // bundleLevels are the levels of a bundle around what may itself be as deep as any
@@ -107,18 +112,27 @@ func (v verifyCommand) bundle(t *terminal, bundle map[string]any) error {
 		}
 		trust.Keys = keys
 	}
+	var err error
+	if trust.Parties, err = seatKeys(v.Party); err != nil {
+		return err
+	}
 	report := verification.VerifyBundle(bundle, trust)
 	chain, _ := bundle["beacon"].(map[string]any)
 	checkBeacon(&report, bundle["certificate"], chain)
-	lines := []string{verdict(report)}
+	return t.report(report, report, notProven(report)...)
+}
+
+// notProven is what a report did not check, and then the verdict.
+func notProven(report verification.Report) (lines []string) {
 	for _, note := range report.Notes {
-		lines = append([]string{"not proven: " + note}, lines...)
+		lines = append(lines, "not proven: "+note)
 	}
-	return t.report(report, report, lines...)
+	return append(lines, verdict(report))
 }
 
 // gather reads the files, and fetches what is missing.
 func (v verifyCommand) gather(ctx context.Context, t *terminal, offline bool) (e verification.Evidence, err error) {
+	e.Open = trusted
 	if e.Certificate = v.parsed; e.Certificate == nil {
 		if e.Certificate, err = t.tree(v.Certificate); err != nil {
 			return e, err

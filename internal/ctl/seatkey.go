@@ -1,0 +1,151 @@
+package ctl
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/fairpact/fairpact/internal/attestation"
+	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/signing"
+	"github.com/fairpact/fairpact/internal/signing/file"
+)
+
+type keyCommands struct {
+	API keyCommand    `cmd:"" default:"withargs" help:"Get an API key: no signup, no e-mail."`
+	New newKeyCommand `cmd:"" help:"Make a seat key, which signs your commitments."`
+}
+
+type newKeyCommand struct {
+	Out string `arg:"" help:"New file for the private key, readable by you alone: PEM (PKCS#8)."`
+}
+
+func (newKeyCommand) Help() string {
+	return `Prints the public key, ed25519:HEX. Give it to whoever creates the deal (deal create --party-key) and to whoever is to know that you signed (verify --party). One key serves any number of deals. The private key never leaves the file.
+
+Examples:
+
+    fairpactctl key new seat.pem
+    fairpactctl deal commit sealed.json --state bob.json --key seat.pem`
+}
+
+func (c newKeyCommand) Run(t *terminal) error {
+	public, err := file.MakeEd25519(c.Out)
+	if err != nil {
+		return err
+	}
+	label := "ed25519:" + hex.EncodeToString(public)
+	if t.json {
+		return t.value(map[string]string{"party_key": label, "key_file": c.Out})
+	}
+	t.line("%s", label)
+	return nil
+}
+
+// seatKeys reads N=KEY, once for each party.
+func seatKeys(given []string) (map[int]string, error) {
+	keys := map[int]string{}
+	for _, one := range given {
+		index, key, _ := strings.Cut(one, "=")
+		party, err := strconv.Atoi(index)
+		if err == nil && party < 0 {
+			err = errors.New("a party has an index of 0 or more")
+		}
+		if err == nil {
+			err = signing.CheckLabel(key)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%q is not N=KEY, a party and its key: %w", one, err)
+		}
+		if _, twice := keys[party]; twice {
+			return nil, fmt.Errorf("two keys for party %d", party)
+		}
+		keys[party] = key
+	}
+	return keys, nil
+}
+
+// partyKeys is party_keys of a creation, nil where no key is given.
+func partyKeys(given []string, parties int) ([]*string, error) {
+	named, err := seatKeys(given)
+	if err != nil || len(named) == 0 {
+		return nil, err
+	}
+	keys := make([]*string, parties)
+	for party, key := range named {
+		if party >= parties {
+			return nil, fmt.Errorf("--party-key %d=…: the deal has the parties 0 to %d", party, parties-1)
+		}
+		keys[party] = &key
+	}
+	return keys, nil
+}
+
+// declared is what a deal declares, as a party that signs needs to know it.
+type declared struct {
+	dealID    string
+	origin    string
+	party     int
+	algorithm string
+	params    map[string]any
+	labels    []string
+	key       any // declared for the party; nil: none
+	digest    string
+}
+
+// declaration reads what the deal declares. The digest is made here, so that what is
+// signed is what was read.
+func (c *call) declaration(ctx context.Context) (d declared, err error) {
+	body, err := c.client.Get(ctx, c.path("/declaration"), c.token)
+	if err != nil {
+		return d, err
+	}
+	answer, err := canon.ParseObject(body)
+	if err != nil {
+		return d, fmt.Errorf("the declaration is unreadable: %w", err)
+	}
+	of, _ := answer["declaration"].(map[string]any)
+	party, isParty := answer["party"].(int64)
+	origin, signs := answer["origin"].(string)
+	labels, _ := of["party_labels"].([]any)
+	keys, _ := of["party_keys"].([]any)
+	switch {
+	case !signs:
+		return d, errors.New("this deployment takes no seat keys: leave out --key")
+	case !isParty || party < 0 || party >= int64(len(labels)) || len(keys) != len(labels):
+		return d, errors.New("the declaration is unreadable")
+	}
+	d = declared{dealID: c.dealID, origin: origin, party: int(party), key: keys[party], digest: attestation.Digest(canon.Encode(of))}
+	d.algorithm, _ = of["algorithm"].(string)
+	d.params, _ = of["algorithm_params"].(map[string]any)
+	for _, label := range labels {
+		text, _ := label.(string)
+		d.labels = append(d.labels, text)
+	}
+	return d, nil
+}
+
+// sign signs a commitment to what was declared with the key in a file.
+func (d declared) sign(ctx context.Context, path, commitment string) (map[string]string, error) {
+	private, err := file.OpenEd25519(ctx, "//"+path)
+	if err != nil {
+		return nil, err
+	}
+	public, _, err := private.Key(ctx)
+	if err != nil {
+		return nil, err
+	}
+	key := "ed25519:" + hex.EncodeToString(public)
+	if d.key != nil && d.key != key {
+		return nil, refusal{fmt.Errorf("the deal declares another key for party %d: %v, and this is %s", d.party, d.key, key)}
+	}
+	seat := attestation.Seat{DealID: d.dealID, Party: d.party, Commitment: commitment, Declaration: d.digest}
+	signature, err := private.Sign(ctx, seat.Message(d.origin))
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{"commitment": commitment, "party_key": key, "party_signature": "ed25519:" + hex.EncodeToString(signature)}, nil
+}
