@@ -35,11 +35,12 @@ func TestPageRefusesForgedBundles(t *testing.T) {
 	}
 	found := eval[[]verdict](p, `(async () => {
 		const folder = document.querySelector('script[type=module]').src.replace('page.js', '');
-		const [{parse}, {parsePolicy}, {verifyBundle}] = await Promise.all(['jcs', 'notes', 'bundle'].map((name) => import(folder + name + '.js')));
+		const [{parse}, {parsePolicy}, {verifyBundle}, {knownKeys}] = await Promise.all(['jcs', 'notes', 'bundle', 'seats'].map((name) => import(folder + name + '.js')));
 		const found = [];
 		for (const text of `+e2e.JsonText(t, texts)+`) {
-			const {bundle, pubkeys = [], policy} = parse(text, 36);
-			const {checks, notes} = await verifyBundle({bundle, keys: pubkeys.map((pubkey) => ({pubkey})), policy: policy ? await parsePolicy(policy) : null});
+			const {bundle, pubkeys = [], policy, parties = {}} = parse(text, 36);
+			const known = knownKeys(Object.entries(parties).map(([party, key]) => party + '=' + key).join('\n'));
+			const {checks, notes} = await verifyBundle({bundle, keys: pubkeys.map((pubkey) => ({pubkey})), policy: policy ? await parsePolicy(policy) : null, known});
 			const bad = checks.filter((check) => !check.ok);
 			found.push({Failed: bad.map((check) => check.name), Said: bad.map((check) => check.detail), Notes: notes});
 		}
@@ -65,6 +66,7 @@ func TestPageRefusesForgedBundles(t *testing.T) {
 		var c struct {
 			Failed       []string
 			Says, Policy string
+			Unproven     string
 			Bundle       struct {
 				Own struct{ Input any } `json:"own_input"`
 			}
@@ -78,6 +80,8 @@ func TestPageRefusesForgedBundles(t *testing.T) {
 		}
 		if len(c.Failed) > 0 {
 			forged++
+		} else if !strings.Contains(strings.Join(v.Notes, ";"), c.Unproven) {
+			t.Errorf("%s: not proven are %q, want %q", name, v.Notes, c.Unproven)
 		} else if strings.Contains(strings.Join(v.Notes, ";"), "no witness was checked") != (c.Policy == "") {
 			t.Errorf("%s: not proven are %q", name, v.Notes)
 		} else if strings.Contains(strings.Join(v.Notes, ";"), "your input was not checked") != (c.Bundle.Own.Input == nil) {
@@ -86,6 +90,37 @@ func TestPageRefusesForgedBundles(t *testing.T) {
 	}
 	if forged < 20 || len(found) != len(files) {
 		t.Errorf("%d verdicts on %d cases, %d of them forgeries", len(found), len(files), forged)
+	}
+}
+
+// The page makes the digests and the signed bytes of the shared vectors, and its own
+// checks of attested_by hold on them.
+func TestPageRunsTheVectorsOfSeatKeys(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(e2e.Repo("e2e/testdata/attestations.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newTab(t, e2e.NewClient(t, e2e.BaseURL(t)).Base)
+	p.open("/", 1280, "light")
+	wrong := eval[[]string](p, `(async () => {
+		const folder = document.querySelector('script[type=module]').src.replace('page.js', '');
+		const [{parse, canonical}, {attested, digestOf, seatMessage}, {verify}] = await Promise.all(['jcs', 'seats', 'p256'].map((name) => import(folder + name + '.js')));
+		const {declarations, seats} = parse(`+e2e.JsonText(t, string(text))+`, 36);
+		const wrong = declarations.length < 2 || seats.length < 2 ? ['too few vectors'] : [];
+		for (const d of declarations) {
+			if (canonical(d.declaration) !== d.canonical || await digestOf(d.declaration) !== d.sha256) wrong.push(d.canonical);
+		}
+		for (const s of seats) {
+			const by = attested(s.attested_by);
+			const bytes = seatMessage(by.origin, s.deal_id, s.party, s.commitment, s.declaration_sha256);
+			if (by.origin !== s.origin || new TextDecoder().decode(bytes) !== s.to_sign || !await verify(by.key, bytes, by.signature)) wrong.push(s.attested_by);
+			if (await verify(by.key, seatMessage(by.origin, s.deal_id, s.party + 1, s.commitment, s.declaration_sha256), by.signature)) wrong.push('another party');
+		}
+		return wrong;
+	})()`)
+	if len(wrong) > 0 {
+		t.Errorf("these vectors do not hold: %q", wrong)
 	}
 }
 

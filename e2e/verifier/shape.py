@@ -5,6 +5,7 @@ A rule takes a value and returns None, or the words for what is wrong with it.
 
 import re
 
+import seats
 import signatures
 
 MOST_KEYS = 1000  # of a deployment, so that a verdict takes a time that a reader can bear
@@ -99,9 +100,13 @@ STATUS = record(extra=True, pubkey=string, legacy_pubkeys=array(string, MOST_KEY
 KEY_SET = record(keys=array(record(optional=("retired_at", "tree_size"), pubkey=string,
                                    state=one_of("current", "next", "retired"), retired_at=integer, tree_size=integer),
                            MOST_KEYS))
+DECLARATION = record(
+    algorithm=string, algorithm_params=thing, beacon_chain=nullable(HASH), commit_deadline=integer, mode=string,
+    party_keys=array(nullable(string)), party_labels=array(string), retention=string, reveal_deadline=integer,
+)
 BUNDLE = record(
-    optional=("log_proof", "beacon", "own_input"), bundle_version=one_of("1"),
-    certificate=thing, tree_head=thing, keys=thing, log_proof=string,
+    optional=("log_proof", "declaration", "beacon", "own_input"), bundle_version=one_of("1"),
+    certificate=thing, tree_head=thing, keys=thing, log_proof=string, declaration=DECLARATION,
     beacon=record(chain_hash=HASH, public_key=string, genesis_time=integer, period=integer),
     own_input=record(optional=("input", "salt", "input_path"), party=integer, input=thing, salt=text, input_path=array(HASH)),
 )
@@ -145,6 +150,19 @@ def contradictions(c):
         ("beacon-verified" not in flags or (computed and c["algorithm"] == "random.v1"),
          "beacon-verified without a draw"),
     ]
+    if seats.digest_in(flags)[1]:
+        claims.append((False, seats.digest_in(flags)[1]))
+    reasons = [flag for flag in flags if flag.startswith("void:")]
+    if reasons:
+        claims += [
+            (len(reasons) == 1 and not computed, "more than one reason for a VOID, or one without a VOID"),
+            ((reasons[0] == "void:missed-commit") == bool(missing), "the reason of the VOID and the commitments disagree"),
+            (reasons[0] != "void:missed-reveal" or c["input_root"] is None, "void:missed-reveal although all have revealed"),
+            (reasons[0] != "void:rejected" or c["algorithm"] == "shapley.v1",
+             "void:rejected without an algorithm that takes a rejection"),
+            (reasons[0] != "void:missed-commit" or "inputs-committed-before-reveal" not in flags,
+             "inputs-committed-before-reveal although nobody could reveal"),
+        ]
     if flakers is not None:
         claims += [
             (flakers == sorted(set(flakers)) and flakers, "void_flakers is empty, unsorted or repeats a party"),

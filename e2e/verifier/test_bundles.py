@@ -26,7 +26,8 @@ class Bundles(unittest.TestCase):
             with open(path, "rb") as file:
                 case = jcs.parse(file.read(), 36)
             policy = notes.Policy(case["policy"]) if "policy" in case else None
-            report = verify.verify_bundle(case["bundle"], case.get("pubkeys"), policy)
+            known = {int(party): key for party, key in case.get("parties", {}).items()}
+            report = verify.verify_bundle(case["bundle"], case.get("pubkeys"), policy, known)
             failed = [check for check in report.checks if not check["ok"]]
             with self.subTest(os.path.basename(path)):
                 self.assertEqual([check["name"] for check in failed], case["failed"])
@@ -34,6 +35,7 @@ class Bundles(unittest.TestCase):
                 self.assertIn(case.get("says", ""), "\n".join(check["detail"] for check in failed))
                 if report.valid():
                     self.assertEqual("no witness was checked" in "; ".join(report.notes), policy is None)
+                    self.assertIn(case.get("unproven", ""), "\n".join(report.notes))
                     held = "input" in case["bundle"].get("own_input", {})
                     self.assertEqual("your input was not checked" in "; ".join(report.notes), not held)
             forged, good = forged + bool(failed), good + (not failed)

@@ -9,6 +9,7 @@ import sys
 
 import jcs
 import notes
+import seats
 import shape
 import signatures
 
@@ -108,10 +109,10 @@ def in_force(key, head_key, leaf_index, head_size):
     return None, "certificate: %s; tree head: %s" % (words(key), words(head_key))
 
 
-def verify(certificate, head, keys, inputs=None, params=None):
+def verify(certificate, head, keys, inputs=None, params=None, known=None):
     """All checks on parsed JSON. keys: the rows of a key set, or labels of which no more is known.
 
-    inputs: list of {input, salt} or null.
+    inputs: list of {input, salt} or null. known: by party index, the seat key that the reader knows to be the party's.
     """
     report = Report()
     keys = [{"pubkey": k} if type(k) is str else k for k in keys]
@@ -157,6 +158,7 @@ def verify(certificate, head, keys, inputs=None, params=None):
     report.add("consistency", "; ".join(shape.contradictions(certificate)))
     if computed and certificate["algorithm"] == "random.v1":
         report.add("draw", draw_problem(certificate), "recomputed from beacon and nonce_digest; BLS not checked here")
+    seats.check(report, certificate, known or {})
     if inputs is not None:
         check_inputs(report, certificate, inputs, params)
     return report
@@ -164,8 +166,8 @@ def verify(certificate, head, keys, inputs=None, params=None):
 
 # ---- Bundles
 
-def verify_bundle(bundle, keys=None, policy=None):
-    """All checks of a bundle. keys: labels of the deployment's keys, None for those of the bundle; policy: notes.Policy."""
+def verify_bundle(bundle, keys=None, policy=None, known=None):
+    """All checks of a bundle. keys: labels of the deployment's keys, None for those of the bundle; policy: notes.Policy; known as in verify."""
     report = Report()
     bad = shape.BUNDLE(bundle)
     if not bad:
@@ -182,10 +184,12 @@ def verify_bundle(bundle, keys=None, policy=None):
                             "give the key of the deployment to know whose certificate it is")
     keys = [{"pubkey": k} if type(k) is str else k for k in keys]
     certificate, head = bundle["certificate"], bundle["tree_head"]
-    report.checks += verify(certificate, head, keys).checks
+    of = verify(certificate, head, keys, known=known)
+    report.checks, report.notes = report.checks + of.checks, report.notes + of.notes
     if shape.CERTIFICATE(certificate):
         return report
     check_log_proof(report, bundle, keys, policy)
+    seats.check_declaration(report, bundle.get("declaration"), certificate)
     if "beacon" in bundle:
         shown = (certificate["result"] or {}).get("beacon")
         shown = shown.get("chain_hash") if type(shown) is dict else None
@@ -423,6 +427,13 @@ def printable(line):
     return "".join(c if " " <= c <= "~" else ascii(c)[1:-1] for c in line).rstrip()
 
 
+def party_key(text):
+    index, _, key = text.partition("=")
+    if not re.fullmatch("[0-9]{1,5}", index) or signatures.key_problem(key):
+        raise argparse.ArgumentTypeError("%r is not N=KEY, a party and its key" % text)
+    return int(index), key
+
+
 def main(arguments=None):
     parser = argparse.ArgumentParser(description="Verifies a Fairpact certificate. Exit code: 0 all checks hold, "
                                      "1 a check failed, 2 wrong usage or something unreadable.")
@@ -437,6 +448,8 @@ def main(arguments=None):
                         help="trust this key, whatever it signed, instead of a key set; repeatable")
     parser.add_argument("--inputs", metavar="FILE", help="JSON list of {input, salt} in party order, null if unknown")
     parser.add_argument("--params", metavar="FILE", help="algorithm_params of the deal: recomputes the result too")
+    parser.add_argument("--party", action="append", metavar="N=KEY", type=party_key, default=[],
+                        help="party N is known to you by this seat key; repeatable")
     parser.add_argument("--json", action="store_true", help="a report for machines")
     given = parser.parse_args(arguments)
     if bool(given.certificate) == bool(given.bundle):
@@ -468,7 +481,7 @@ def main(arguments=None):
     except (OSError, ValueError) as e:
         print("verify: %s" % e, file=sys.stderr)
         return EXIT_UNREADABLE
-    return show(verify(certificate, head, keys, inputs, params), given.json)
+    return show(verify(certificate, head, keys, inputs, params, dict(given.party)), given.json)
 
 
 def bundle_main(parser, given):
@@ -486,7 +499,7 @@ def bundle_main(parser, given):
     except (OSError, ValueError) as e:
         print("verify: %s" % e, file=sys.stderr)
         return EXIT_UNREADABLE
-    return show(verify_bundle(bundle, keys, policy), given.json)
+    return show(verify_bundle(bundle, keys, policy, dict(given.party)), given.json)
 
 
 def show(report, machine):

@@ -5,6 +5,7 @@ import { keysOf, mayHold } from './keys.js';
 import { included, leafHash } from './merkle.js';
 import { deploymentKey, parseProof, signers, unchecked } from './notes.js';
 import { keyProblem } from './p256.js';
+import { addDeclaration } from './seats.js';
 import { BUNDLE, CERTIFICATE, SHA256, TREE_HEAD } from './shape.js';
 import { opening, signingBytes, verifyCertificate } from './verify.js';
 
@@ -12,9 +13,9 @@ export const isBundle = (v) => typeof v === 'object' && v !== null && 'bundle_ve
 
 /**
  * {checks, notes}: notes say what was not checked. keys: of the deployment, [] for
- * those of the bundle; policy: of parsePolicy, null where none is given.
+ * those of the bundle; policy: of parsePolicy, null where none is given; known: of knownKeys.
  */
-export async function verifyBundle({ bundle, keys = [], policy = null }) {
+export async function verifyBundle({ bundle, keys = [], policy = null, known = new Map() }) {
   const [checks, notes] = [[], []];
   const add = (name, title, problem, good = '', facts = []) => {
     checks.push({ name, title, ok: !problem, detail: problem || good, facts });
@@ -35,9 +36,10 @@ export async function verifyBundle({ bundle, keys = [], policy = null }) {
     notes.push('the keys are those that the bundle names: give the key of the deployment to know whose certificate it is');
   }
   const { certificate, tree_head: head, own_input: own } = bundle;
-  checks.push(...await verifyCertificate({ certificate, head, keys }));
+  checks.push(...await verifyCertificate({ certificate, head, keys, known, notes }));
   if (CERTIFICATE(certificate)) return { checks, notes };
   await addLogProof(add, notes, bundle, keys, policy);
+  await addDeclaration(add, notes, bundle.declaration, certificate);
   if (bundle.beacon) {
     const of = bundle.beacon.chain_hash;
     add('beacon_chain', 'The beacon is that of the result', of !== certificate.result?.beacon?.chain_hash

@@ -2,6 +2,7 @@
 // a certificate must not claim. A rule gives null, or the words for what is wrong.
 
 import { signatureForm } from './p256.js';
+import { digestIn } from './seats.js';
 
 /** Most keys of a deployment, so that a verdict takes a time that a reader can bear. */
 const MOST_KEYS = 1000;
@@ -68,15 +69,27 @@ export const TREE_HEAD = record({ tree_size: integer, root_hash: HASH, signature
 export const STATUS = record({ pubkey: string, legacy_pubkeys: array(string, MOST_KEYS - 1) }, { extra: true });
 const KEY_SET = record({ keys: array(record(
   { pubkey: string, state: oneOf('current', 'next', 'retired'), retired_at: integer, tree_size: integer }, { optional: ['retired_at', 'tree_size'] }), MOST_KEYS) });
+const DECLARATION = record({
+  algorithm: string,
+  algorithm_params: object,
+  beacon_chain: nullable(HASH),
+  commit_deadline: integer,
+  mode: string,
+  party_keys: array(nullable(string)),
+  party_labels: array(string),
+  retention: string,
+  reveal_deadline: integer,
+});
 export const BUNDLE = record({
   bundle_version: oneOf('1'),
   certificate: object,
   tree_head: object,
   keys: object,
   log_proof: string,
+  declaration: DECLARATION,
   beacon: record({ chain_hash: HASH, public_key: string, genesis_time: integer, period: integer }),
   own_input: record({ party: integer, input: object, salt: rule((v) => typeof v === 'string', 'is not a string'), input_path: array(HASH) }, { optional: ['input', 'salt', 'input_path'] }),
-}, { optional: ['log_proof', 'beacon', 'own_input'] });
+}, { optional: ['log_proof', 'declaration', 'beacon', 'own_input'] });
 export const INPUTS = array(nullable(record(
   { input: object, salt: rule((v) => v === null || typeof v === 'string', 'is not a string') }, { optional: ['salt'] })));
 
@@ -114,6 +127,18 @@ export function contradictions(c) {
     [!c.properties.includes('inputs-purged') || c.retention === 'purge', 'inputs-purged without purge'],
     [!c.properties.includes('beacon-verified') || (computed && (c.algorithm === 'random.v1' || !known)), 'beacon-verified without a draw'],
   ];
+  const [, unnamed] = digestIn(c.properties);
+  if (unnamed) claims.push([false, unnamed]);
+  const [reason, ...more] = c.properties.filter((p) => p.startsWith('void:'));
+  if (reason !== undefined) {
+    claims.push(
+      [more.length === 0 && !computed, 'more than one reason for a VOID, or one without a VOID'],
+      [(reason === 'void:missed-commit') === (missing.length > 0), 'the reason of the VOID and the commitments disagree'],
+      [reason !== 'void:missed-reveal' || c.input_root === null, 'void:missed-reveal although all have revealed'],
+      [reason !== 'void:rejected' || c.algorithm === 'shapley.v1' || !known, 'void:rejected without an algorithm that takes a rejection'],
+      [reason !== 'void:missed-commit' || !c.properties.includes('inputs-committed-before-reveal'), 'inputs-committed-before-reveal although nobody could reveal'],
+    );
+  }
   if (flakers) {
     claims.push(
       [flakers.length > 0 && rising(flakers), 'void_flakers is empty, unsorted or repeats a party'],

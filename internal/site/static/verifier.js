@@ -7,6 +7,7 @@ import { parse } from './jcs.js';
 import { keysOf } from './keys.js';
 import { parsePolicy } from './notes.js';
 import { showReport } from './report.js';
+import { knownKeys } from './seats.js';
 import { verifyCertificate } from './verify.js';
 
 const field = (name) => byId(`verify-${name}`);
@@ -44,14 +45,26 @@ function readKeys() {
   }
 }
 
+/** The seat keys that the reader knows, one a line. */
+function readKnown() {
+  try {
+    return knownKeys(field('parties').value);
+  } catch (fault) {
+    field('parties').closest('details').open = true;
+    field('parties').focus();
+    throw new Error(`The keys of the parties cannot be read: ${fault.message}.`);
+  }
+}
+
 async function verify() {
   const out = byId('verify-report');
   out.replaceChildren();
   delete out.dataset.valid;
   const certificate = read('certificate', 'certificate', 34); // two levels around the input of a bundle
   const keys = readKeys();
+  const known = readKnown();
   if (isBundle(certificate)) {
-    await verifyWhole(out, certificate, keys);
+    await verifyWhole(out, certificate, keys, known);
     return;
   }
   const head = read('head', 'tree head');
@@ -62,14 +75,15 @@ async function verify() {
   }
   const inputs = read('inputs', 'list of inputs', 34); // two levels around each input
   const params = read('params', 'parameters');
-  const checks = await verifyCertificate({ certificate, head, keys, inputs, params: inputs === null ? null : params });
-  showReport(out, checks, certificate);
+  const notes = [];
+  const checks = await verifyCertificate({ certificate, head, keys, inputs, params: inputs === null ? null : params, known, notes });
+  showReport(out, checks, certificate, notes);
   if (inputs !== null && !checks.some(({ name }) => name === 'result')) say('Checked. The result was not recomputed.');
   else say(inputs === null ? 'Checked without the inputs. With them, the result itself is recomputed as well.' : 'Checked, and recomputed from the inputs.');
 }
 
 /** A bundle needs nothing beside it; keys and a policy that are given say whom to trust. */
-async function verifyWhole(out, bundle, keys) {
+async function verifyWhole(out, bundle, keys, known) {
   const text = field('policy').value;
   let policy = null;
   try {
@@ -79,7 +93,7 @@ async function verifyWhole(out, bundle, keys) {
     field('policy').focus();
     throw new Error(`The policy cannot be read: ${fault.message}.`);
   }
-  const { checks, notes } = await verifyBundle({ bundle, keys, policy });
+  const { checks, notes } = await verifyBundle({ bundle, keys, policy, known });
   showReport(out, checks, bundle.certificate, notes);
   say('Checked the bundle, by itself and in this browser.');
 }

@@ -8,6 +8,7 @@ import { canonical, encode } from './jcs.js';
 import { inForce, standing } from './keys.js';
 import { climb, leafHash, rootOf } from './merkle.js';
 import { keyProblem, signatureProblem, verify as holds } from './p256.js';
+import { addSeats } from './seats.js';
 import { CERTIFICATE, INPUTS, SHA256, TREE_HEAD, contradictions, recomputes } from './shape.js';
 
 const IN_FORCE = 'The keys were in force when they signed';
@@ -27,9 +28,10 @@ export function signingBytes(certificate) {
 /**
  * All checks. keys: what keysOf gives, of each {pubkey} and what it may sign. inputs:
  * list of {input, salt} in party order, null where unknown; params: algorithm_params.
+ * known: of knownKeys, the seat keys that the reader knows. notes gets what is not proven.
  * What is not given is not checked; a missing head or no keys is a failure.
  */
-export async function verifyCertificate({ certificate, head, keys, inputs = null, params = null }) {
+export async function verifyCertificate({ certificate, head, keys, inputs = null, params = null, known = new Map(), notes = [] }) {
   const checks = [];
   const add = (name, title, problem, good = '', facts = []) => {
     checks.push({ name, title, ok: !problem, detail: problem || good, facts });
@@ -73,6 +75,7 @@ export async function verifyCertificate({ certificate, head, keys, inputs = null
     add('draw', 'The draw follows from the beacon', await drawProblem(certificate),
       'recomputed from beacon and nonce_digest; the beacon’s own BLS signature is not checked in the browser', [['ticket', shown(certificate.result?.ticket)]]);
   }
+  await addSeats(add, notes, certificate, known);
   if (inputs !== null) await addInputs(add, certificate, inputs, params);
   return checks;
 }

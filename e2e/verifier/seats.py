@@ -1,0 +1,125 @@
+"""Who committed: what a deal declares, what a seat key signs, and what attested_by says of it."""
+
+import hashlib
+import re
+
+import jcs
+import signatures
+
+MOST_NAMED = 8
+DOMAIN = "fairpact seat v1"
+KEY = "(es256:[0-9a-f]{66}|ed25519:[0-9a-f]{64})"
+FORM = re.compile("initiator(?: %s)?|(declared|brought) %s ((?:es256|ed25519):[0-9a-f]{128}) (https?://[!-.0-~]{1,255})" % (KEY, KEY))
+PROPERTY = "declaration-sha256:"
+
+
+def digest(declaration):
+    return hashlib.sha256(jcs.encode(declaration)).hexdigest()
+
+
+def digest_in(properties):
+    """(the digest that the properties of a certificate name or None, what is wrong or None)."""
+    named = [p[len(PROPERTY):] for p in properties if p.startswith(PROPERTY)]
+    if len(named) > 1:
+        return None, "two declarations are named"
+    if named and not re.fullmatch("[0-9a-f]{64}", named[0]):
+        return None, "declaration-sha256 is not 64 lower-case hex digits"
+    return (named[0] if named else None), None
+
+
+def message(origin, deal_id, party, commitment, declaration):
+    """The bytes that a seat key signs."""
+    return "".join("%s\n" % line for line in (DOMAIN, origin, deal_id, party, commitment, declaration)).encode("utf-8")
+
+
+def attested(text):
+    """{declared, key, signature, origin} of attested_by, None where it is of no known form. key, signature: None where there is none."""
+    found = FORM.fullmatch(text)
+    if found is None:
+        return None
+    only, mark, key, signature, origin = found.groups()
+    if mark is None:
+        return {"declared": only is not None, "key": only, "signature": None, "origin": None}
+    return {"declared": mark == "declared", "key": key, "signature": signature, "origin": origin}
+
+
+def check(report, certificate, known):
+    """known: by party index, the seat key that the reader knows to be the party's."""
+    rows, (named, bad) = certificate["parties"], digest_in(certificate["properties"])
+    wrong, mismatched, alone, unknown, keyed = [], [], [], [], False
+    for i, row in enumerate(rows):
+        by, signer, problem = attested(row["attested_by"]), None, None
+        keyed = keyed or by is None or by["key"] is not None
+        if by is None:
+            problem = "attested_by is of no known form"
+        elif by["signature"] is None:
+            pass
+        elif row["commitment"] is None:
+            problem = "a signature without a commitment"
+        elif named is None:
+            problem = bad or "the certificate names no declaration that it could have signed"
+        elif signatures.key_problem(by["key"]):
+            problem = "%s: %s" % (by["key"], signatures.key_problem(by["key"]))
+        elif not signatures.verify(by["key"], message(by["origin"], certificate["deal_id"], i, row["commitment"], named), by["signature"]):
+            problem = "the signature does not hold under its seat key"
+        else:
+            signer = by["key"]
+        if problem:
+            wrong.append("party %d: %s" % (i, problem))
+        if i in known:
+            if signer is None:
+                mismatched.append("party %d has no signature of a seat key that holds" % i)
+            elif signer != known[i]:
+                mismatched.append("party %d signed with %s" % (i, signer))
+        elif row["commitment"] is not None:
+            (alone if signer is None else unknown).append((i, signer))
+    mismatched += ["there is no party %d" % i for i in sorted(known) if not 0 <= i < len(rows)]
+    if keyed:
+        report.add("party_signatures", few(wrong), "each seat key signed its commitment in this deal")
+    if known:
+        report.add("party_keys", few(mismatched), "%d signed with the key that you named" % len(known))
+    if alone:
+        report.notes.append("who committed as party %s: no seat key signed, and the initiator held every invite token"
+                            % indexes(alone))
+    if unknown:
+        says = "; ".join("party %d signed with %s" % row for row in unknown[:MOST_NAMED])
+        report.notes.append("whose seat key party %s signed with: the initiator may have named or brought a key of its own; "
+                            "give the key that you know of a party (%s)" % (indexes(unknown), says))
+
+
+def few(words):
+    more = ["and %d more" % (len(words) - MOST_NAMED)] if len(words) > MOST_NAMED else []
+    return "; ".join(words[:MOST_NAMED] + more)
+
+
+def indexes(rows):
+    more = ["and %d more" % (len(rows) - MOST_NAMED)] if len(rows) > MOST_NAMED else []
+    return ", ".join([str(i) for i, _ in rows[:MOST_NAMED]] + more)
+
+
+def check_declaration(report, declaration, certificate):
+    """Of a bundle: the declaration is the one that the certificate names, and fits it."""
+    named, bad = digest_in(certificate["properties"])
+    if declaration is None:
+        if named:
+            report.notes.append("the params and deadlines were not checked: the bundle does not hold the declaration")
+        return
+    rows, problem = certificate["parties"], None
+    if named is None:
+        problem = "the certificate does not name one"
+    elif digest(declaration) != named:
+        problem = "it is another one than the certificate names"
+    elif any(declaration[name] != certificate[name] for name in ("algorithm", "mode", "retention")) or not (
+            len(declaration["party_labels"]) == len(declaration["party_keys"]) == len(rows)):
+        problem = "it is not of this deal: algorithm, mode, retention or the number of parties differ"
+    else:
+        for i, (row, label, key) in enumerate(zip(rows, declaration["party_labels"], declaration["party_keys"])):
+            by = attested(row["attested_by"]) or {"declared": False, "key": None}
+            if row["label"] != label or (by["key"] if by["declared"] else None) != key:
+                problem = "party %d has another label or another declared key in it" % i
+                break
+        beacon = (certificate["result"] or {}).get("beacon")
+        chain = beacon.get("chain_hash") if type(beacon) is dict else None
+        if problem is None and chain is not None and declaration["beacon_chain"] != chain:
+            problem = "it declares another beacon than the result was drawn from"
+    report.add("declaration", problem, named or "")

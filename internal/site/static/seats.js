@@ -1,0 +1,116 @@
+// Who committed: what a deal declares, what a seat key signs, and what attested_by
+// says of it (/protocol, section 3.1).
+
+import { bytesOf, sha256, toHex } from './bytes.js';
+import { encode } from './jcs.js';
+import { keyProblem, verify as holds } from './p256.js';
+
+const DOMAIN = 'fairpact seat v1';
+const KEY = '(es256:[0-9a-f]{66}|ed25519:[0-9a-f]{64})';
+const FORM = new RegExp(`^(?:initiator(?: ${KEY})?|(declared|brought) ${KEY} ((?:es256|ed25519):[0-9a-f]{128}) (https?://[!-.0-~]{1,255}))$`);
+const PROPERTY = 'declaration-sha256:';
+/** How many parties a report names one by one. */
+const MOST_NAMED = 8;
+
+export const digestOf = async (declaration) => toHex(await sha256(encode(declaration)));
+
+/** [the digest that the properties of a certificate name or null, what is wrong or null]. */
+export function digestIn(properties) {
+  const named = properties.filter((p) => p.startsWith(PROPERTY)).map((p) => p.slice(PROPERTY.length));
+  if (named.length > 1) return [null, 'two declarations are named'];
+  if (named.length === 1 && !/^[0-9a-f]{64}$/.test(named[0])) return [null, 'declaration-sha256 is not 64 lower-case hex digits'];
+  return [named[0] ?? null, null];
+}
+
+/** The bytes that a seat key signs. */
+export const seatMessage = (origin, dealId, party, commitment, declaration) =>
+  bytesOf([DOMAIN, origin, dealId, party, commitment, declaration].map((line) => `${line}\n`).join(''));
+
+/** {declared, key, signature, origin} of attested_by, null where it is of no known form. */
+export function attested(text) {
+  const found = FORM.exec(text);
+  if (!found) return null;
+  const [, only = null, mark, key, signature, origin] = found;
+  if (!mark) return { declared: only !== null, key: only, signature: null, origin: null };
+  return { declared: mark === 'declared', key, signature, origin };
+}
+
+/** Keys that a reader knows, a Map of party to key, from lines of N=KEY. Throws where one is none. */
+export function knownKeys(text) {
+  const known = new Map();
+  for (const line of text.split(/[\s,]+/).filter(Boolean)) {
+    const [, party, key] = /^([0-9]{1,5})=(.+)$/.exec(line) ?? [];
+    const problem = party === undefined ? 'is not a party and its key, like 1=ed25519:…' : keyProblem(key);
+    if (problem) throw new Error(`“${line.slice(0, 80)}” ${problem}`);
+    if (known.has(Number(party))) throw new Error(`party ${party} stands twice`);
+    known.set(Number(party), key);
+  }
+  return known;
+}
+
+const few = (words) => [...words.slice(0, MOST_NAMED), ...(words.length > MOST_NAMED ? [`and ${words.length - MOST_NAMED} more`] : [])];
+
+/** Checks who committed. known: of knownKeys. notes gets what is not proven. */
+export async function addSeats(add, notes, certificate, known) {
+  const { parties: rows, deal_id: dealId } = certificate;
+  const [named, bad] = digestIn(certificate.properties);
+  const [wrong, mismatched, alone, unknown] = [[], [], [], []];
+  let keyed = false;
+  for (const [i, row] of rows.entries()) {
+    const by = attested(row.attested_by);
+    keyed ||= by === null || by.key !== null;
+    let [signer, problem] = [null, null];
+    if (by === null) problem = 'attested_by is of no known form';
+    else if (by.signature !== null && row.commitment === null) problem = 'a signature without a commitment';
+    else if (by.signature !== null && named === null) problem = bad ?? 'the certificate names no declaration that it could have signed';
+    else if (by.signature !== null && keyProblem(by.key)) problem = `its key ${keyProblem(by.key)}`;
+    else if (by.signature !== null) {
+      try {
+        if (await holds(by.key, seatMessage(by.origin, dealId, i, row.commitment, named), by.signature)) signer = by.key;
+        else problem = 'the signature does not hold under its seat key';
+      } catch (fault) {
+        problem = fault.message; // this browser lacks the scheme
+      }
+    }
+    if (problem) wrong.push(`party ${i}: ${problem}`);
+    if (known.has(i)) {
+      if (signer === null) mismatched.push(`party ${i} has no signature of a seat key that holds`);
+      else if (signer !== known.get(i)) mismatched.push(`party ${i} signed with ${signer}`);
+    } else if (row.commitment !== null) (signer === null ? alone : unknown).push([i, signer]);
+  }
+  for (const i of known.keys()) if (i >= rows.length) mismatched.push(`there is no party ${i}`);
+  if (keyed) add('party_signatures', 'Seat keys signed the commitments', few(wrong).join('; '), 'each seat key signed its commitment in this deal', rows.map((row) => [row.label, row.attested_by]));
+  if (known.size > 0) add('party_keys', 'The parties signed with the keys that you know', few(mismatched).join('; '), `${known.size} signed with the key that you named`);
+  const indexes = (list) => few(list.map(([i]) => i)).join(', ');
+  if (alone.length) notes.push(`who committed as party ${indexes(alone)}: no seat key signed, and the initiator held every invite token`);
+  if (unknown.length) {
+    const says = unknown.slice(0, MOST_NAMED).map(([i, key]) => `party ${i} signed with ${key}`).join('; ');
+    notes.push(`whose seat key party ${indexes(unknown)} signed with: the initiator may have named or brought a key of its own; give the key that you know of a party (${says})`);
+  }
+}
+
+/** Of a bundle: the declaration is the one that the certificate names, and fits it. */
+export async function addDeclaration(add, notes, declaration, certificate) {
+  const [named] = digestIn(certificate.properties);
+  if (declaration === undefined) {
+    if (named !== null) notes.push('the params and deadlines were not checked: the bundle does not hold the declaration');
+    return;
+  }
+  const { parties: rows, result } = certificate;
+  const { party_labels: labels, party_keys: keys } = declaration;
+  let problem = null;
+  if (named === null) problem = 'the certificate does not name one';
+  else if (await digestOf(declaration) !== named) problem = 'it is another one than the certificate names';
+  else if (['algorithm', 'mode', 'retention'].some((name) => declaration[name] !== certificate[name]) || labels.length !== rows.length || keys.length !== rows.length) {
+    problem = 'it is not of this deal: algorithm, mode, retention or the number of parties differ';
+  } else {
+    const other = rows.findIndex((row, i) => {
+      const by = attested(row.attested_by);
+      return row.label !== labels[i] || (by?.declared ? by.key : null) !== keys[i];
+    });
+    const chain = result?.beacon?.chain_hash;
+    if (other >= 0) problem = `party ${other} has another label or another declared key in it`;
+    else if (chain !== undefined && declaration.beacon_chain !== chain) problem = 'it declares another beacon than the result was drawn from';
+  }
+  add('declaration', 'What was declared is what the certificate names', problem, named ?? '', [['declaration', JSON.stringify(declaration)]]);
+}
