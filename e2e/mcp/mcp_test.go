@@ -47,9 +47,9 @@ func TestMCPNineTools(t *testing.T) {
 	want := map[string][]string{
 		"create_key":              {"idempotency_key"},
 		"list_algorithms":         {},
-		"create_deal":             {"algorithm", "algorithm_params", "api_key", "commit_deadline", "commit_seconds", "idempotency_key", "mode", "party_labels", "retention", "reveal_deadline", "reveal_seconds"},
-		"compute_commitment_tool": {"deal_id", "input", "invite_token", "salt"},
-		"commit_input":            {"commitment", "deal_id", "idempotency_key", "invite_token"},
+		"create_deal":             {"algorithm", "algorithm_params", "api_key", "commit_deadline", "commit_seconds", "idempotency_key", "mode", "party_keys", "party_labels", "retention", "reveal_deadline", "reveal_seconds"},
+		"compute_commitment_tool": {"commitment", "deal_id", "input", "invite_token", "salt"},
+		"commit_input":            {"commitment", "deal_id", "idempotency_key", "invite_token", "party_key", "party_signature"},
 		"reveal_input":            {"deal_id", "idempotency_key", "input", "invite_token", "salt"},
 		"get_deal":                {"api_key", "deal_id", "invite_token", "since", "wait_seconds"},
 		"get_certificate":         {"bundle", "deal_id", "invite_token", "wait_seconds"},

@@ -70,7 +70,7 @@ func (a arguments) quoted(err error) error {
 	if !problem.Is(err, problem.InvalidRequest) {
 		return err
 	}
-	for _, name := range []string{"input", "algorithm_params", "party_labels", "certificate"} {
+	for _, name := range []string{"input", "algorithm_params", "party_labels", "party_keys", "certificate"} {
 		if text, ok := a[name].(string); ok && strings.ContainsAny(text, "{[") {
 			return problem.From(err).Also("; pass %s as JSON itself, not as a string that holds JSON", name)
 		}

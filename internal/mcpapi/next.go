@@ -59,9 +59,19 @@ func afterCreation(req escrow.Declared, c escrow.Created, invited bool) next {
 		handOver = "The text blocks after this one are the invitations of the other parties, in party order, for an agent or a person: send each party its own as it is, by a channel of yours; add the address of this server where the text has no link"
 	}
 	n.Why = "keep this answer: tokens are shown once. " + handOver + "; whoever holds a token acts as that party. " +
-		"get_deal shows the deadlines. " +
+		"get_deal shows the deadlines. " + signedSeats(req) +
 		"You are party 0: " + howToCommit(req.Algorithm, c.DealID)
 	return n
+}
+
+// signedSeats says what a creator should know of the seat keys that it declared.
+func signedSeats(req escrow.Declared) string {
+	for _, key := range req.PartyKeys {
+		if key != nil {
+			return "A party with a declared key commits only with a signature by it (SEAT KEYS in the instructions). "
+		}
+	}
+	return ""
 }
 
 // howToCommit tells how a commitment comes about.
@@ -101,6 +111,12 @@ func afterHash(req escrow.Opening, commitment string) next {
 	}
 	return next{"commit_input", fields{"deal_id": yourDeal, "invite_token": yourToken, "commitment": commitment},
 		"keep input and salt exactly as they are: reveal_input needs both, and nobody can recover them. Then commit."}
+}
+
+// afterToSign follows a commitment that was handed in to learn what to sign.
+func afterToSign(args arguments, commitment string) next {
+	return next{"commit_input", fields{"deal_id": args["deal_id"], "invite_token": args["invite_token"], "commitment": commitment, "party_key": "<ed25519:... or es256:...>", "party_signature": "<signature of to_sign>"},
+		"sign the UTF-8 bytes of to_sign with your private key where you are, its last line feed included, then commit. Leave party_key and party_signature out if you have no seat key."}
 }
 
 func afterCommit(token string, c escrow.Committed) next {
@@ -147,7 +163,7 @@ func afterView(credential string, party int, v escrow.View) next {
 	case deal.Open, deal.Committing:
 		if !initiator && !committed(party) {
 			return next{"commit_input", fields{"deal_id": dealID, "invite_token": credential, "commitment": yourCommitment},
-				who + cautions(v.Deal) + "You have to commit before commit_deadline" + left(v.CommitDeadline) + ": " + howToCommit(v.Algorithm, dealID)}
+				who + cautions(v.Deal) + seatKeys(v.Deal, party) + "You have to commit before commit_deadline" + left(v.CommitDeadline) + ": " + howToCommit(v.Algorithm, dealID)}
 		}
 		return poll(dealID, name, credential, v.State, who+"Wait until state is REVEALING: "+missing(parties, committed)+" must commit by commit_deadline"+left(v.CommitDeadline)+".")
 	case deal.Revealing:
@@ -179,6 +195,27 @@ func cautions(d *escrow.Deal) string {
 		return "CAUTION, before you commit: " + strings.Join(all, ". ") + ". "
 	}
 	return ""
+}
+
+// seatKeys says whose commitments must be signed, before a party commits.
+func seatKeys(d *escrow.Deal, party int) string {
+	var others []string
+	count := 0
+	for i := range d.Labels {
+		if key := d.SeatKey(i); key != nil && i != party {
+			if count++; count <= 8 {
+				others = append(others, fmt.Sprintf("party %d: %s", i, *key))
+			}
+		}
+	}
+	text := ""
+	if own := d.SeatKey(party); own != nil {
+		text = fmt.Sprintf("The initiator declared the seat key %s for you, and only a commitment that it signs is taken (SEAT KEYS in the instructions). If that is not your key, do not go on: ask for a new deal. ", *own)
+	}
+	if count > 0 {
+		text += fmt.Sprintf("Seat keys are declared for %d others (%s): compare them with what you know. ", count, strings.Join(others, "; "))
+	}
+	return text
 }
 
 // missing names the parties that have not acted, at most a few of them.
