@@ -16,6 +16,7 @@ import (
 	"github.com/transparency-dev/merkle/rfc6962"
 
 	"github.com/fairpact/fairpact/internal/algorithm"
+	"github.com/fairpact/fairpact/internal/attestation"
 	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/certificate"
@@ -105,6 +106,21 @@ func TestProtocolInputRoot(t *testing.T) {
 		equal(t, "leaf hash", sum([]byte{0}, leaf), r[fmt.Sprintf("leaf hash %d", i)])
 	}
 	equal(t, "input_root", certificate.InputRoot(leaves), r["input_root"])
+}
+
+func TestProtocolSeat(t *testing.T) {
+	b := blocks(t, Protocol)
+	digest := attestation.Digest(canon.Encode(parsed(t, b["declaration"])))
+	equal(t, "declaration-sha256", digest, rows(t, b["declaration-digest"])["declaration-sha256"])
+	by, err := attestation.Parse(strings.TrimSpace(b["attested-by"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seat := attestation.Seat{DealID: "d_EXAMPLE", Party: 1, Commitment: openings(t)[0].commitment, Declaration: digest}
+	equal(t, "signed bytes", strings.TrimSpace(string(seat.Message(by.Origin))), strings.TrimSpace(b["to-sign"]))
+	if err := by.Verify(seat, signing.VerifyLabel); err != nil {
+		t.Error(err)
+	}
 }
 
 // The certificate is valid, opens with the inputs of section 3 and computes to
@@ -306,13 +322,14 @@ func TestProtocolHexIsChecked(t *testing.T) {
 
 // The names that the document gives are those that the code has.
 func TestProtocolNames(t *testing.T) {
-	for _, flag := range append(certificate.Properties(certificate.Computed, algorithm.Random, "purge"), "beacon-verified") {
+	flags := certificate.Properties(certificate.Facts{Algorithm: algorithm.Random, Retention: "purge", Revealed: true, Declaration: "HEX"})
+	for _, flag := range append(flags, certificate.MissedCommit, certificate.MissedReveal, certificate.Rejected) {
 		if !strings.Contains(Protocol, "`"+flag+"`") {
 			t.Errorf("the property %s is not described", flag)
 		}
 	}
 	for _, name := range []string{verification.Shape, verification.KeysUsable, verification.Signature, verification.TreeHeadSignature, verification.TreeSize,
-		verification.MerkleInclusion, verification.InputRootForm, verification.Consistency, verification.Draw, verification.Commitments, verification.InputRoot, verification.Result} {
+		verification.MerkleInclusion, verification.InputRootForm, verification.Consistency, verification.Draw, verification.PartySignatures, verification.PartyKeys, verification.Commitments, verification.InputRoot, verification.Result} {
 		if !strings.Contains(Protocol, "**"+name+"**") {
 			t.Errorf("the check %s is not described", name)
 		}
