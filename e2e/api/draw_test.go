@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairpact/fairpact/e2e"
 	"github.com/fairpact/fairpact/internal/algorithm"
+	"github.com/fairpact/fairpact/internal/attestation"
 )
 
 // entropy is the answer to POST entropy (SPEC 4).
@@ -80,7 +81,8 @@ func TestEntropy(t *testing.T) {
 	}
 	var cert struct{ Properties []string }
 	e2e.Answer{Body: d.Certified(0)}.Into(t, &cert)
-	if fmt.Sprint(cert.Properties) != "[inputs-committed-before-reveal deterministic-recomputable beacon-verified logged]" {
+	digest, err := attestation.DigestIn(cert.Properties)
+	if err != nil || fmt.Sprint(cert.Properties) != "[inputs-committed-before-reveal deterministic-recomputable beacon-verified "+attestation.Property(digest)+" logged]" {
 		t.Errorf("properties %v", cert.Properties)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/e2e"
+	"github.com/fairpact/fairpact/internal/attestation"
 )
 
 // standing is a deal in one state, and what the contract says of it there.
@@ -205,11 +206,25 @@ func (s standing) attested(t *testing.T, text []byte) {
 	if (cert.InputRoot != nil) != !slices.Contains(s.revealed, false) {
 		t.Errorf("input_root %v", cert.InputRoot)
 	}
-	want := []string{"inputs-committed-before-reveal", "logged"}
-	if s.result {
-		want = []string{"inputs-committed-before-reveal", "deterministic-recomputable", "logged"}
+	digest, err := attestation.DigestIn(cert.Properties)
+	if err != nil || digest == "" {
+		t.Errorf("properties %v: %v", cert.Properties, err)
 	}
-	if !slices.Equal(cert.Properties, want) {
+	want := []string{}
+	if slices.Contains(s.revealed, true) {
+		want = append(want, "inputs-committed-before-reveal")
+	}
+	switch {
+	case s.result:
+		want = append(want, "deterministic-recomputable")
+	case slices.Contains(s.committed, false):
+		want = append(want, "void:missed-commit")
+	case cert.Algorithm == "shapley.v1":
+		want = append(want, "void:rejected")
+	default:
+		want = append(want, "void:missed-reveal")
+	}
+	if want = append(want, attestation.Property(digest), "logged"); !slices.Equal(cert.Properties, want) {
 		t.Errorf("properties %v, want %v", cert.Properties, want)
 	}
 	for i, p := range cert.Parties {

@@ -349,7 +349,8 @@ class CommandLine(unittest.TestCase):
     def test_offline(self):
         code, out, err = self.run_verifier(*self.offline)
         self.assertEqual((code, err), (0, ""))
-        self.assertEqual([line.split()[0] for line in out.splitlines()], ["OK"] * 9 + ["valid"])
+        self.assertEqual([line.split()[0] for line in out.splitlines()], ["OK"] * 9 + ["not", "valid"])
+        self.assertIn("not proven: who committed as party 0, 1", out)
 
     def test_inputs_and_json(self):
         code, out, _ = self.run_verifier(*self.offline, "--json", "--inputs", self.file("in.json", INPUTS),

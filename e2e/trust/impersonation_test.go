@@ -1,0 +1,103 @@
+package trust
+
+import (
+	"crypto/ed25519"
+	"encoding/hex"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairpact/fairpact/e2e"
+)
+
+// verdicts has fairpactctl and the independent verifier look at a bundle, each with
+// the keys of the parties that the reader knows, and requires one verdict of both. It
+// returns what each said.
+func verdicts(t *testing.T, ctl *e2e.Ctl, bundle []byte, accepted bool, known ...string) []string {
+	t.Helper()
+	code := 1
+	if accepted {
+		code = 0
+	}
+	var party []string
+	for _, one := range known {
+		party = append(party, "--party", one)
+	}
+	said, _ := ctl.Run(code, append([]string{"verify", ctl.File("bundle.json", bundle)}, party...)...)
+	good, python := e2e.Stranger(t, append([]string{"--bundle", e2e.File(t, bundle)}, party...)...)
+	if good != accepted {
+		t.Errorf("the independent verifier accepts it: %v, want %v\n%s", good, accepted, python)
+	}
+	return []string{said, python}
+}
+
+func says(t *testing.T, said []string, words ...string) {
+	t.Helper()
+	for _, one := range said {
+		for _, w := range words {
+			if !strings.Contains(one, w) {
+				t.Errorf("a verifier does not say %q:\n%s", w, one)
+			}
+		}
+	}
+}
+
+// The initiator, who holds all tokens, commits in another's name. Where that party's
+// seat has a declared key it is refused; where not, the verifiers say what is not
+// proven, and refuse the certificate for whoever knows the party's key.
+func TestInitiatorCannotImpersonateASeatWithAKey(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewClient(t, e2e.BaseURL(t))
+	ctl := e2e.NewCtl(t, c.Base)
+	made, _ := ctl.Run(0, "key", "new", "bob.pem")
+	bobs := strings.TrimSpace(made)
+	made, _ = ctl.Run(0, "key", "new", "initiator.pem")
+	own := strings.TrimSpace(made)
+	ann, bob := e2e.Seal(t, e2e.AnnsValues), e2e.Seal(t, e2e.BobsValues)
+	sealed := ctl.File("sealed.json", e2e.Body{"input": bob.Input, "salt": bob.Salt})
+	send := func(code int, d *e2e.Dealt, keyFile string) string {
+		out, errs := ctl.Run(code, "deal", "commit", sealed, "--deal", d.ID, "--token", d.Tokens[1], "--key", keyFile)
+		return out + errs
+	}
+
+	body := e2e.SplitBody(time.Hour, 2*time.Hour)
+	body["party_keys"] = []any{nil, bobs}
+	d := c.Create(body)
+	d.Commit(0, ann)
+	if a := c.Do("POST", d.Path("/commit"), d.Tokens[1], bob.Act("commit")); a.Status != 403 || a.Code() != "SEAT_KEY_REQUIRED" {
+		t.Errorf("a commit by the token alone: %d %s", a.Status, a.Body)
+	}
+	if said := send(1, d, "initiator.pem"); !strings.Contains(said, "another key for party 1") {
+		t.Errorf("another key: %s", said)
+	}
+	_, other, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := e2e.Body{"commitment": bob.Commitment, "party_key": bobs, "party_signature": "ed25519:" + hex.EncodeToString(ed25519.Sign(other, []byte("anything")))}
+	if a := c.Do("POST", d.Path("/commit"), d.Tokens[1], forged); a.Status != 400 || a.Code() != "INVALID_PARTY_SIGNATURE" {
+		t.Errorf("a forged signature: %d %s", a.Status, a.Body)
+	}
+	send(0, d, "bob.pem")
+	d.Reveal(0, ann)
+	d.Reveal(1, bob)
+	d.Certified(e2e.Patience)
+	bundle := c.Do("GET", d.Path("/bundle"), d.Tokens[1], nil).Body
+	says(t, verdicts(t, ctl, bundle, true, "1="+bobs), "party_keys", "who committed as party 0: no seat key signed")
+	says(t, verdicts(t, ctl, bundle, true), "whose seat key party 1 signed with", bobs)
+	says(t, verdicts(t, ctl, bundle, false, "1="+own), "party 1 signed with "+bobs)
+
+	// Without a declared key the initiator brings one of its own.
+	d = c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
+	d.Commit(0, ann)
+	send(0, d, "initiator.pem")
+	if a := c.Do("POST", d.Path("/commit"), d.Tokens[1], bob.Act("commit")); a.Code() != "ALREADY_COMMITTED" || !strings.Contains(a.ErrorText(), "somebody used this invite token") {
+		t.Errorf("whose token was used is told %s", a.Body)
+	}
+	d.Reveal(0, ann)
+	d.Reveal(1, bob)
+	d.Certified(e2e.Patience)
+	bundle = c.Do("GET", d.Path("/bundle"), d.Tokens[0], nil).Body
+	says(t, verdicts(t, ctl, bundle, true), "whose seat key party 1 signed with: the initiator may have named or brought a key of its own")
+	says(t, verdicts(t, ctl, bundle, false, "1="+bobs), "party 1 signed with "+own)
+}
