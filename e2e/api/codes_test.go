@@ -9,9 +9,9 @@ import (
 )
 
 // elsewhere are the codes that other packages reach: e2e/trust tampers with the
-// log and with the deals, e2e/outage stops the database, and e2e/abuse sends too
+// log and with the deals, e2e/outage stops the database and makes it read-only, and e2e/abuse sends too
 // much.
-var elsewhere = []problem.Code{problem.LogInconsistent, problem.TagTaken, problem.Unavailable, problem.Overloaded}
+var elsewhere = []problem.Code{problem.LogInconsistent, problem.TagTaken, problem.Unavailable, problem.ReadOnly, problem.Overloaded}
 
 // unseen are the codes of the error table that no test here has reached.
 func unseen() (missing []problem.Code) {

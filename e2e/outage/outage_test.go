@@ -217,6 +217,21 @@ func TestPostgresDown(t *testing.T) {
 	out(t, c, "GET", "/v1/log/tree-head", "", nil)
 	c.Want(200, "GET", "/v1/status", "", nil)
 	c.Want(200, "GET", "/v1/algorithms", "", nil)
+	for _, page := range []string{"/", "/openapi.json", "/llms.txt", "/trust"} {
+		if a := c.Do("GET", page, "", nil); a.Status != 200 {
+			t.Errorf("%s without Postgres: %d", page, a.Status)
+		}
+	}
+	// All stay in their Services, and say why.
+	for _, name := range stack.Names() {
+		admin := e2e.NewClient(t, stack.AdminURL(name))
+		if a := admin.Do("GET", "/readyz", "", nil); a.Status != 200 || !strings.Contains(string(a.Body), "the database does not answer") {
+			t.Errorf("/readyz of %s without Postgres: %d %s", name, a.Status, a.Body)
+		}
+		e2e.Eventually(t, name+" measures the outage", e2e.Patience, func() bool {
+			return strings.Contains(string(admin.Do("GET", "/metrics", "", nil).Body), "\nfairpact_database_up 0\n")
+		})
+	}
 	if err := stack.Postgres().Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -241,6 +256,13 @@ func TestPostgresDown(t *testing.T) {
 	w := e2e.Database(t, stack)
 	e2e.Eventually(t, "the worker voids", e2e.Patience, func() bool { return w.Phase(missed.Deal) == "VOID" })
 	w.Converged()
+	for _, name := range stack.Names() {
+		admin := e2e.NewClient(t, stack.AdminURL(name))
+		e2e.Eventually(t, name+" is ready without reserve", e2e.Patience, func() bool {
+			return string(admin.Do("GET", "/readyz", "", nil).Body) == "ok\n" &&
+				strings.Contains(string(admin.Do("GET", "/metrics", "", nil).Body), "\nfairpact_database_up 1\n")
+		})
+	}
 	e2e.Invariants(t, stack)
 	for _, d := range all {
 		if err := d.Ended(); err != nil {

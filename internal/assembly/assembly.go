@@ -31,7 +31,8 @@ import (
 type Config struct {
 	signing.Settings
 	DatabaseURL      string `env:"DATABASE_URL" required:"" help:"Postgres, migrated by fairpactctl migrate."`
-	DatabaseConns    int32  `env:"FAIRPACT_DATABASE_CONNS" default:"0" help:"Most connections to Postgres; 0: 4 a core, at least 16."`
+	DatabaseConns    int32  `env:"FAIRPACT_DATABASE_CONNS" default:"16" help:"Most connections to Postgres of this process, 4 or more."`
+	ReadOnly         bool   `env:"FAIRPACT_READ_ONLY" help:"Maintenance: refuse every change with READ_ONLY (503), and write nothing to the database and the log. Set it for all three binaries."`
 	RedisURL         string `env:"REDIS_URL" required:"" help:"Redis, for locks and copies that may be lost."`
 	ServerSecretFile string `env:"FAIRPACT_SERVER_SECRET_FILE" required:"" type:"path" help:"File with the server secrets, the same for all replicas: one a line, 64 hex digits, the newest first. The database names the one that writes."`
 	AppendSecretFile string `env:"FAIRPACT_APPEND_SECRET_FILE" required:"" type:"path" help:"File with the bearer secret of log-server's append port; of several lines the first is sent."`
@@ -90,6 +91,9 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 			return nil, fmt.Errorf("%s: %w", log.name, err)
 		}
 	}
+	if c.DatabaseConns < database.MinConns {
+		return nil, fmt.Errorf("FAIRPACT_DATABASE_CONNS is %d; give %d or more", c.DatabaseConns, database.MinConns)
+	}
 	secrets, err := sealing.Load(c.ServerSecretFile)
 	if err != nil {
 		return nil, fmt.Errorf("FAIRPACT_SERVER_SECRET_FILE: %w", err)
@@ -107,7 +111,11 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	if p.Redis, err = ephemeral.Open(c.RedisURL); err != nil {
 		return nil, err
 	}
-	if p.Store, err = store.Open(ctx, c.DatabaseURL, c.DatabaseConns); err != nil {
+	var options []database.Option
+	if service.ReadOnly(c.ReadOnly, logger); c.ReadOnly {
+		options = append(options, database.ReadOnly)
+	}
+	if p.Store, err = store.Open(ctx, c.DatabaseURL, c.DatabaseConns, options...); err != nil {
 		return nil, err
 	}
 	if err := serversecret.Check(ctx, p.Store, secrets); err != nil {
@@ -149,10 +157,13 @@ func (p *Parts) ServeWaits(connections int) (stop func()) {
 	}
 }
 
-// Ready returns an error where the database does not answer, needs a server secret
-// that this process lacks or its clock is too far from this process's, or this
-// process lacks a key that the log signs with.
+// Ready returns an error where this process lacks a key that the log signs with, the
+// database needs a server secret that this process lacks or its clock is too far from
+// this process's, and one that wraps database.ErrNoAnswer where it does not answer.
 func (p *Parts) Ready(ctx context.Context) error {
+	if err := p.watch.Ready(); err != nil {
+		return err
+	}
 	if err := p.Store.Ready(ctx); err != nil {
 		return err
 	}
@@ -163,10 +174,7 @@ func (p *Parts) Ready(ctx context.Context) error {
 	if err == nil {
 		err = p.Keys.CheckClock(now)
 	}
-	if err != nil {
-		return err
-	}
-	return p.watch.Ready()
+	return err
 }
 
 // Close ends all connections.

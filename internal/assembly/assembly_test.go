@@ -17,7 +17,7 @@ func TestAddressesOfTheLog(t *testing.T) {
 		"FAIRPACT_LOG_APPEND_URL":     {LogReadURL: good, LogAppendURL: bad},
 		"FAIRPACT_SERVER_SECRET_FILE": {LogReadURL: good, LogAppendURL: good}, // the next one
 	} {
-		c.BeaconRelays, c.EntropyWindow = []string{"https://relay.test"}, time.Hour
+		c.BeaconRelays, c.EntropyWindow, c.DatabaseConns = []string{"https://relay.test"}, time.Hour, 4
 		if _, err := c.Open(t.Context(), "deal-api", slog.New(slog.DiscardHandler)); err == nil || !strings.HasPrefix(err.Error(), name) {
 			t.Errorf("%v, want one of %s", err, name)
 		}

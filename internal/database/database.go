@@ -32,19 +32,26 @@ var (
 	noTimeoutsSQL string
 )
 
+// MinConns is the least that a binary's pool works well with: statements that hold a
+// connection each wait for others.
+const MinConns = 4
+
 // Open connects a pool of at most maxConns connections (0: as the URL says). A
 // commit is durable before it is seen, and a transaction READ COMMITTED, whatever
 // the server's defaults; a process that vanishes loses its locks after 10
 // seconds; every read goes by its key. The settings need a session: PgBouncer in
 // transaction mode will not do. It fails where the database cannot be reached
 // before ctx ends. Errors never show the URL, which may hold a password.
-func Open(ctx context.Context, databaseURL string, maxConns int32) (*pgxpool.Pool, error) {
+func Open(ctx context.Context, databaseURL string, maxConns int32, options ...Option) (*pgxpool.Pool, error) {
 	config, err := Config(databaseURL)
 	if err != nil {
 		return nil, err
 	}
 	if maxConns > 0 {
 		config.MaxConns = maxConns
+	}
+	for _, option := range options {
+		option(config)
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
@@ -55,7 +62,41 @@ func Open(ctx context.Context, databaseURL string, maxConns int32) (*pgxpool.Poo
 		return nil, fmt.Errorf("reach the database: %w", err)
 	}
 	newest.Store(pool)
+	go watch(pool)
 	return pool, nil
+}
+
+// Option changes the configuration of a pool.
+type Option func(*pgxpool.Config)
+
+// ReadOnly makes the server refuse every write of the pool, with SQLSTATE 25006.
+func ReadOnly(config *pgxpool.Config) {
+	settings := config.AfterConnect
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if err := settings(ctx, conn); err != nil {
+			return err
+		}
+		_, err := conn.Exec(ctx, "SET default_transaction_read_only = on")
+		return err
+	}
+}
+
+// ErrNoAnswer is wrapped by errors that mean that the database is out of reach; see
+// Outage.
+var ErrNoAnswer = errors.New("the database does not answer")
+
+// Outage reports whether an error of a statement means that the database is out of
+// reach or cannot take it now, rather than that it is wrong.
+func Outage(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return err != nil
+	}
+	switch pg.Code[:2] {
+	case "08", "40", "53", "57": // connection, transaction rollback, resources, operator intervention
+		return true
+	}
+	return pg.Code == "55P03" // lock timeout
 }
 
 // server tells the database server that the newest connection reached from any
@@ -235,7 +276,7 @@ func (s Schema) Current(ctx context.Context, pool *pgxpool.Pool) error {
 		return fmt.Errorf("the database has no schema %s of Fairpact: run `fairpactctl migrate`", s.Name)
 	}
 	if err != nil {
-		return fmt.Errorf("the database does not answer: %w", err)
+		return noAnswer(err)
 	}
 	if want := s.Version(); version < want {
 		return fmt.Errorf("the schema %s is at version %d and this binary needs %d: run `fairpactctl migrate`", s.Name, version, want)
@@ -248,5 +289,12 @@ func (s Schema) quoted() string { return pgx.Identifier{s.Name}.Sanitize() }
 // Now returns the database's clock, unix seconds.
 func Now(ctx context.Context, pool *pgxpool.Pool) (now int64, err error) {
 	err = pool.QueryRow(ctx, "SELECT floor(extract(epoch FROM clock_timestamp()))::bigint").Scan(&now)
-	return now, err
+	return now, noAnswer(err)
+}
+
+func noAnswer(err error) error {
+	if Outage(err) {
+		return fmt.Errorf("%w: %w", ErrNoAnswer, err)
+	}
+	return err
 }

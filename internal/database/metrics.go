@@ -1,16 +1,49 @@
 package database
 
 import (
+	"context"
+	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/puddle/v2"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // newest is the pool that is measured: a process has one.
 var newest atomic.Pointer[pgxpool.Pool]
 
 func init() { prometheus.MustRegister(poolStats{}) }
+
+const (
+	watchEvery = 5 * time.Second
+	watchBound = 3 * time.Second
+)
+
+var up = promauto.NewGauge(prometheus.GaugeOpts{
+	Name: "fairpact_database_up", Help: "1 while Postgres answers this process within 3 s, checked every 5 s.",
+})
+
+// watch asks the database now and then whether it is there, until the pool is closed.
+func watch(pool *pgxpool.Pool) {
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), watchBound)
+		_, err := pool.Exec(ctx, "SELECT 1")
+		cancel()
+		switch {
+		case errors.Is(err, puddle.ErrClosedPool):
+			return
+		case newest.Load() != pool:
+		case err == nil:
+			up.Set(1)
+		default:
+			up.Set(0)
+		}
+		time.Sleep(watchEvery)
+	}
+}
 
 // poolStats reads the pool's own counters at each scrape; it asks no database.
 type poolStats struct{}

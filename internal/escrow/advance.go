@@ -68,6 +68,12 @@ func (s *Service) refused(ctx context.Context, a Access, rule func(deal.Deal, de
 	return nil
 }
 
+// databaseAway reports whether err is no verdict, but a database that is out of reach
+// or takes no changes.
+func databaseAway(err error) bool {
+	return problem.Is(err, problem.Unavailable) || problem.Is(err, problem.ReadOnly)
+}
+
 // expire ends a random.v1 deal whose round could not be had for the whole
 // window, unless it can be had now: a deployment that was down is no reason.
 func (s *Service) expire(ctx context.Context, d *Deal) (*store.Snapshot, error) {
@@ -79,8 +85,8 @@ func (s *Service) expire(ctx context.Context, d *Deal) (*store.Snapshot, error) 
 			return s.endUnopened(ctx, d)
 		}
 		return ended, err
-	case problem.Is(err, problem.Unavailable):
-		return nil, err // the database; nothing is known of the beacon
+	case databaseAway(err):
+		return nil, err // nothing is known of the beacon
 	}
 	s.logger.WarnContext(ctx, "deal expires without its beacon round", "round", *d.BeaconRound, "err", err)
 	return s.endDeal(ctx, d, deal.Expire, nil, nil)

@@ -38,7 +38,7 @@ type Revealed struct {
 func (s *Service) Reveal(ctx context.Context, a Access, o Opening, rec *idempotency.Record) (Revealed, error) {
 	act := store.Act{DealID: a.deal.DealID, Party: a.party, Replay: rec.Replay()}
 	in, err := s.open(ctx, a, o, &act)
-	if _, invalid := errors.AsType[*problem.Error](err); invalid && !problem.Is(err, problem.Unavailable) {
+	if _, invalid := errors.AsType[*problem.Error](err); invalid && !databaseAway(err) {
 		// Late or in the wrong state comes first, whatever a reveal opens to.
 		if late := s.refused(ctx, a, deal.Deal.Reveal); late != nil {
 			return Revealed{}, late

@@ -50,6 +50,7 @@ const (
 	Internal          Code = "INTERNAL"
 	BeaconUnavailable Code = "BEACON_UNAVAILABLE"
 	Unavailable       Code = "UNAVAILABLE"
+	ReadOnly          Code = "READ_ONLY"
 	LogUnavailable    Code = "LOG_UNAVAILABLE"
 	LogInconsistent   Code = "LOG_INCONSISTENT"
 )
@@ -103,6 +104,7 @@ var Table = []Entry{
 	{BeaconUnavailable, 502, "no beacon relay gave a value that verifies"},
 	{Overloaded, 503, "more is being sent than this service takes at once, or too many calls wait"},
 	{Unavailable, 503, "the database is out of reach"},
+	{ReadOnly, 503, "the service takes no changes now: maintenance, or its database fails over"},
 	{LogUnavailable, 503, "the transparency log is out of reach"},
 	{LogInconsistent, 503, "the log's stored nodes do not lead to its signed head, or a stored certificate does not verify"},
 }

@@ -22,10 +22,12 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc/grpclog"
 
 	"github.com/fairpact/fairpact/internal/answer"
+	"github.com/fairpact/fairpact/internal/database"
 	"github.com/fairpact/fairpact/internal/limits"
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/telemetry"
@@ -72,6 +74,18 @@ func (g grpcErrors) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
+var readOnly = promauto.NewGauge(prometheus.GaugeOpts{
+	Name: "fairpact_read_only", Help: "1 where this process refuses all changes (FAIRPACT_READ_ONLY).",
+})
+
+// ReadOnly shows whether this process refuses all changes.
+func ReadOnly(on bool, logger *slog.Logger) {
+	if on {
+		readOnly.Set(1)
+		logger.Warn("read-only: every change is refused; FAIRPACT_READ_ONLY is set")
+	}
+}
+
 // Port is an address and what is served there.
 type Port struct {
 	Name    string
@@ -102,8 +116,12 @@ const (
 	SecretsHeader = "Fairpact-Server-Secrets"
 )
 
-// Health answers /healthz while the process runs and /readyz while it serves,
-// ready gives no error and no stop was asked for.
+// Health answers /healthz while the process runs and /readyz while it is fit to
+// serve: the newest check that the database answered found nothing, and no stop was
+// asked for. A database that is away changes no verdict: all replicas miss it, a
+// restart does not bring it back, and a pod in the Service answers 503 with a
+// reason and serves the pages that need no database. A process that starts is not
+// ready without it.
 type Health struct {
 	// Delay is how long all is served as before once a stop is asked for. Set it,
 	// if at all, before Serve.
@@ -116,6 +134,7 @@ type Health struct {
 	Secrets string
 
 	ready    func(context.Context) error
+	fit      atomic.Bool // the newest check that the database answered found nothing
 	metrics  prometheus.Gatherer
 	draining atomic.Bool
 	failed   chan error      // holds one error of each port
@@ -125,7 +144,8 @@ type Health struct {
 // maxPorts are the most that a binary has.
 const maxPorts = 8
 
-// NewHealth makes a Health.
+// NewHealth makes a Health. ready returns an error that wraps database.ErrNoAnswer
+// where the database does not answer.
 func NewHealth(ready func(context.Context) error) *Health {
 	return &Health{ready: ready, metrics: prometheus.DefaultGatherer, failed: make(chan error, maxPorts)}
 }
@@ -146,14 +166,20 @@ func (h *Health) Handler() http.Handler {
 		w.Header().Set(KeySetHeader, h.KeySet)
 		w.Header().Set(SecretsHeader, h.Secrets)
 		err := h.ready(ctx)
-		if h.draining.Load() {
-			err = errors.New("stopping")
+		away := errors.Is(err, database.ErrNoAnswer)
+		if !away {
+			h.fit.Store(err == nil)
 		}
-		if err != nil {
+		switch {
+		case h.draining.Load():
+			http.Error(w, "stopping", http.StatusServiceUnavailable)
+		case away && h.fit.Load():
+			fmt.Fprintln(w, "ok, but", err)
+		case err != nil:
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
+		default:
+			fmt.Fprintln(w, "ok")
 		}
-		fmt.Fprintln(w, "ok")
 	})
 	// All metrics are read from memory: a scrape asks nothing that could hang.
 	mux.Handle("GET /metrics", promhttp.HandlerFor(h.metrics, promhttp.HandlerOpts{Timeout: 5 * time.Second, MaxRequestsInFlight: 4}))

@@ -19,9 +19,8 @@ import (
 	"context"
 	"embed"
 	"errors"
-	"runtime"
+	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -57,13 +56,16 @@ type Store struct {
 	publications     *coalescer[Publication, bool]
 }
 
-// Open connects a pool of at most maxConns connections (0: 4 a core, at least
-// 16) and checks that the database answers and has this version's schema.
-func Open(ctx context.Context, databaseURL string, maxConns int32) (*Store, error) {
+// DefaultConns are the connections of a pool where nobody says otherwise. They do not
+// follow the cores: those of a node say nothing about a pod or its database.
+const DefaultConns = 16
+
+// Open connects a pool of at most maxConns connections (0: DefaultConns) and checks that the database answers and has this version's schema.
+func Open(ctx context.Context, databaseURL string, maxConns int32, options ...database.Option) (*Store, error) {
 	if maxConns == 0 {
-		maxConns = max(16, 4*int32(runtime.NumCPU()))
+		maxConns = DefaultConns
 	}
-	pool, err := database.Open(ctx, databaseURL, maxConns)
+	pool, err := database.Open(ctx, databaseURL, maxConns, options...)
 	if err != nil {
 		return nil, err
 	}
@@ -171,18 +173,19 @@ func replayed(err error) error {
 }
 
 // outage turns whatever means "the database is out of reach" into UNAVAILABLE
-// (503) and leaves the rest, which are faults of ours, as they are.
+// (503), a write that it does not take into READ_ONLY (503), and leaves the rest,
+// which are faults of ours, as they are.
 func outage(err error) error {
 	switch {
 	case err == nil, errors.Is(err, ErrReplayed), errors.Is(err, ErrNotFound), errors.Is(err, ErrSecretMoved), errors.Is(err, pgx.ErrNoRows), errors.Is(err, errPanicked):
 		return err
 	}
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
-		class := pg.Code[:2]
-		// 08 connection, 53 resources, 57 operator intervention, 25006 read-only after a failover, 55P03 lock timeout
-		if class != "08" && class != "53" && class != "57" && pg.Code != "25006" && pg.Code != "55P03" && !strings.HasPrefix(pg.Code, "40") {
-			return err
-		}
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "25006" {
+		return problem.New(problem.ReadOnly, "the service takes no changes now, for maintenance or while its database fails over; nothing was changed: send the same request again later").After(10).Because(err)
 	}
-	return problem.New(problem.Unavailable, "the database is out of reach and nothing was lost; send the same request again in a few seconds").After(2).Because(err)
+	if !database.Outage(err) {
+		return err
+	}
+	return problem.New(problem.Unavailable, "the database is out of reach and nothing was lost; send the same request again in a few seconds").After(2).
+		Because(fmt.Errorf("%w: %w", database.ErrNoAnswer, err))
 }

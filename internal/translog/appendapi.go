@@ -64,6 +64,9 @@ func authorize(r *http.Request, want [][32]byte) error {
 }
 
 func (l *Log) serveAppend(r *http.Request) (any, error) {
+	if l.readOnly {
+		return nil, problem.New(problem.ReadOnly, "the log takes no entries now, for maintenance; send the same request again later").After(10)
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxAppendBody))
 	if _, over := errors.AsType[*http.MaxBytesError](err); over {
 		return nil, problem.New(problem.BodyTooLarge, "the body is over %d bytes: send {\"entry\": …, \"signature\": …, \"tag\": …} alone", maxAppendBody)

@@ -21,6 +21,7 @@ type Log struct {
 	reads     *group[leafQuery, *reading]
 	sequencer *sequencer
 	publisher *publisher
+	readOnly  bool // see ReadOnly
 	// checkpoints is nil where the log publishes none.
 	checkpoints *checkpoints
 
@@ -71,6 +72,10 @@ type Appended struct {
 	TreeSize  int64 `json:"tree_size"` // of a published head that covers the leaf
 }
 
+// ReadOnly is the Option by which every append is refused over HTTP. What is in the
+// log and has no head yet is still published: a restore ends with that.
+func ReadOnly(l *Log) { l.readOnly = true }
+
 // Append puts a digest, signed by a key of the set, into the log and returns
 // once a published head covers it. An entry that the log has keeps its index, so
 // the call may be repeated after any error; if it has no tag yet, it gets this one.
@@ -109,8 +114,8 @@ func (l *Log) Append(ctx context.Context, entry [32]byte, signature string, tag 
 	return Appended{LeafIndex: at.index, TreeSize: size}, nil
 }
 
-// Ready returns an error while this replica cannot serve: the database is out of reach, its
-// schema is not current, or no head was published yet.
+// Ready returns an error while this replica cannot serve: the schema is not current,
+// no head was published yet, or, wrapping database.ErrNoAnswer, the database is out of reach.
 func (l *Log) Ready(ctx context.Context) error {
 	if err := schema.Current(ctx, l.store.pool); err != nil {
 		return err

@@ -56,12 +56,17 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		return err
 	}
 	controller := deadline.New(parts.Escrow, logger)
-	if err := controller.SetupWithManager(mgr, c.Workers); err != nil {
-		return fmt.Errorf("controller: %w", err)
+	if !c.ReadOnly { // else it leads and attends nothing
+		if err := controller.SetupWithManager(mgr, c.Workers); err != nil {
+			return fmt.Errorf("controller: %w", err)
+		}
 	}
 	health := service.NewHealth(func(ctx context.Context) error {
 		if err := parts.Ready(ctx); err != nil {
 			return err
+		}
+		if c.ReadOnly {
+			return nil
 		}
 		select {
 		case <-mgr.Elected():

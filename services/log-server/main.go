@@ -26,6 +26,8 @@ import (
 type config struct {
 	signing.Settings
 	DatabaseURL      string        `name:"database-url" env:"DATABASE_URL" help:"Postgres of the log, migrated by fairpactctl migrate."`
+	DatabaseConns    int32         `name:"database-conns" env:"FAIRPACT_DATABASE_CONNS" default:"8" help:"Most connections to Postgres of this process, 4 or more."`
+	ReadOnly         bool          `name:"read-only" env:"FAIRPACT_READ_ONLY" help:"Maintenance: refuse appends with READ_ONLY (503). Leaves that are in the log are still published."`
 	ReadListen       string        `name:"read-listen" env:"FAIRPACT_READ_LISTEN" default:":8090" help:"Address of the public read port."`
 	AppendListen     string        `name:"append-listen" env:"FAIRPACT_APPEND_LISTEN" default:":8091" help:"Address of the private append port."`
 	AdminListen      string        `name:"admin-listen" env:"FAIRPACT_ADMIN_LISTEN" default:":8092" help:"Address of /healthz, /readyz and /metrics."`
@@ -52,6 +54,9 @@ func (c *config) Validate() error {
 			return fmt.Errorf("%s is not set; log-server --help tells what it is", required.name)
 		}
 	}
+	if c.DatabaseConns < database.MinConns {
+		return fmt.Errorf("FAIRPACT_DATABASE_CONNS is %d; give %d or more", c.DatabaseConns, database.MinConns)
+	}
 	return nil
 }
 
@@ -76,12 +81,15 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	}
 	defer func() { _ = signer.Close() }()
 	database.Application = keywatch.Name("log-server", keys, "")
-	pool, err := database.Open(starting, c.DatabaseURL, 0)
+	pool, err := database.Open(starting, c.DatabaseURL, c.DatabaseConns)
 	if err != nil {
 		return fmt.Errorf("DATABASE_URL: %w", err)
 	}
 	defer database.Close(pool)
 	var options []translog.Option
+	if service.ReadOnly(c.ReadOnly, logger); c.ReadOnly {
+		options = append(options, translog.ReadOnly)
+	}
 	if c.ForkGuard == "" {
 		logger.Warn("no fork guard: a database restored from a backup would be signed; set FAIRPACT_FORK_GUARD")
 	} else {

@@ -1,0 +1,106 @@
+package outage
+
+import (
+	"crypto/sha256"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairpact/fairpact/e2e"
+	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/translog"
+)
+
+// A read-only deployment refuses every change with a clear 503, writes nothing to
+// the deals' tables and the log, answers reads, and goes on where it was.
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+	stack := e2e.Own(t, nil)
+	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
+	whole, half := e2e.LastReveal(c, 0), e2e.LastReveal(c, 0)
+	whole.Call(c)
+	published := *whole.Deal.View().CertificateID
+	key := c.Key()
+	late := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
+	all := func(env ...string) {
+		t.Helper()
+		for _, name := range stack.Names() {
+			if err := stack.Restart(t.Context(), name, env...); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	all("FAIRPACT_READ_ONLY=true")
+	w.Exec(1, "UPDATE deals SET commit_deadline = extract(epoch FROM now())::bigint - 1 WHERE deal_id = $1", late.ID)
+	written := func() string {
+		return e2e.Value[string](w, `SELECT concat_ws(' ', (SELECT count(*) FROM deals), (SELECT count(*) FROM reveals), (SELECT count(*) FROM api_keys),
+			(SELECT count(*) FROM certificates), (SELECT count(*) FROM idempotency), (SELECT count(*) FROM translog.leaves), (SELECT md5(string_agg(deal_id || phase, ',' ORDER BY deal_id)) FROM deals))`)
+	}
+	before := written()
+
+	refused := func(method, path, token string, sent any, header ...string) {
+		t.Helper()
+		a := c.Refused(503, "READ_ONLY", method, path, token, sent, header...)
+		if seconds, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || seconds < 1 || seconds > 60 {
+			t.Errorf("%s %s: Retry-After %q", method, path, a.Header.Get("Retry-After"))
+		}
+	}
+	refused("POST", "/v1/keys", "", nil)
+	refused("POST", "/v1/deals", key, e2e.SplitBody(time.Hour, 2*time.Hour), "Idempotency-Key", "maintenance")
+	refused("POST", half.Deal.Path("/reveal"), half.Last.Token, half.Last.Body)
+	said := c.Do("POST", "/mcp", "", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"create_key","arguments":{}}}`)
+	if !strings.Contains(string(said.Body), "READ_ONLY: ") {
+		t.Errorf("create_key over MCP: %s", said.Body)
+	}
+	secret, err := os.ReadFile(stack.AppendSecretFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := translog.NewClient(stack.LogAppendURL(localstack.LogServer), stack.LogReadURL(localstack.LogServer), strings.TrimSpace(string(secret)))
+	if _, err := log.Append(t.Context(), sha256.Sum256([]byte("x")), "es256:00", translog.Tag{}); err == nil || !strings.Contains(err.Error(), "READ_ONLY: ") {
+		t.Errorf("an append: %v", err)
+	}
+	// Neither a caller nor the worker ends a deal whose deadline has passed.
+	refused("GET", late.Path(""), late.Tokens[0], nil)
+
+	if v := half.Deal.View(); v.State != "REVEALING" {
+		t.Errorf("the view: %+v", v)
+	}
+	if !c.Verify(published).Valid {
+		t.Error("not valid while read-only")
+	}
+	whole.Deal.Certified(0)
+	var status struct {
+		ReadOnly bool `json:"read_only"`
+	}
+	a := c.Want(http.StatusOK, "GET", "/v1/status", "", nil)
+	a.Into(t, &status)
+	if !status.ReadOnly {
+		t.Errorf("/v1/status: %s", a.Body)
+	}
+	for _, name := range stack.Names() {
+		admin := e2e.NewClient(t, stack.AdminURL(name))
+		if a := admin.Do("GET", "/metrics", "", nil); !strings.Contains(string(a.Body), "\nfairpact_read_only 1\n") {
+			t.Errorf("%s does not measure that it is read-only", name)
+		}
+		if a := admin.Do("GET", "/readyz", "", nil); a.Status != http.StatusOK {
+			t.Errorf("%s is not ready: %s", name, a.Body)
+		}
+	}
+	if after := written(); after != before {
+		t.Errorf("written while read-only: %s, before %s", after, before)
+	}
+
+	all()
+	if a, err := half.Call(c); err != nil || a.Status != 200 {
+		t.Errorf("the last reveal after maintenance: %v, %d %s", err, a.Status, a.Body)
+	}
+	half.Recomputed(t, c, half.Deal.Certified(e2e.Patience))
+	c.Want(201, "POST", "/v1/deals", key, e2e.SplitBody(time.Hour, 2*time.Hour), "Idempotency-Key", "maintenance")
+	e2e.Eventually(t, "the worker voids", e2e.Patience, func() bool { return w.Phase(late) == "VOID" })
+	w.Converged()
+	e2e.Invariants(t, stack)
+}
