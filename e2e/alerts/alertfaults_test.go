@@ -21,6 +21,10 @@ import (
 // nowhere is an address at which nobody listens.
 const nowhere = "http://127.0.0.1:1"
 
+// unhastened is why FairpactWorkerBlind may fire first here: whether Postgres answers is looked at every 5 s, which this
+// clock does not hasten.
+const unhastened = "the worker lists nothing, and the outage is measured some seconds later"
+
 // faults has one or more for each alert of the chart.
 var faults = []fault{
 	{alert: "FairpactProofFailures", what: "a leaf was changed in the database", do: func(s *site) func() {
@@ -106,7 +110,8 @@ var faults = []fault{
 	{alert: "FairpactDown", what: "no deadline-worker", do: gone(localstack.DeadlineWorker)},
 	{alert: "FairpactErrorBudgetFast", what: "Postgres is down under load", also: map[string]string{
 		"FairpactErrorBudgetSlow": "what fails fast fails slowly as well",
-		"FairpactWorkerBlind":     "the worker's list is in Postgres, if the outage lasts",
+		"FairpactPostgresDown":    "it is why the calls fail",
+		"FairpactWorkerBlind":     unhastened,
 	}, do: func(s *site) func() {
 		stop := s.load(1)
 		s.must(s.stack.Postgres().Stop())
@@ -122,7 +127,8 @@ var faults = []fault{
 	}},
 	{alert: "FairpactErrorBudgetFast", what: "Postgres is down for who calls over MCP", also: map[string]string{
 		"FairpactErrorBudgetSlow": "what fails fast fails slowly as well",
-		"FairpactWorkerBlind":     "the worker's list is in Postgres, if the outage lasts",
+		"FairpactPostgresDown":    "it is why the calls fail",
+		"FairpactWorkerBlind":     unhastened,
 	}, do: func(s *site) func() {
 		certID := s.published()
 		s.must(s.stack.Postgres().Stop())
@@ -159,12 +165,26 @@ var faults = []fault{
 		return func() { s.must(held.Rollback(s.t.Context())) }
 	}},
 	{alert: "FairpactDrawsWait", what: "no relay answers", env: []string{"FAIRPACT_BEACON_RELAYS=" + nowhere}, also: map[string]string{"FairpactBeaconFailing": "it is why draws wait"}, do: undrawn(10 * time.Minute)},
-	{alert: "FairpactWorkerBlind", what: "Postgres is down", also: map[string]string{
+	{alert: "FairpactWorkerBlind", what: "the deals are locked", do: func(s *site) func() {
+		held, err := s.w.Pool.Begin(s.t.Context())
+		s.must(err)
+		_, err = held.Exec(s.t.Context(), "LOCK TABLE deals")
+		s.must(err)
+		return func() { s.must(held.Rollback(s.t.Context())) }
+	}},
+	{alert: "FairpactPostgresDown", what: "Postgres is down", also: map[string]string{
+		"FairpactWorkerBlind":     unhastened,
 		"FairpactErrorBudgetFast": "no other call dilutes those of the processes for the tree head, if the outage lasts",
 		"FairpactErrorBudgetSlow": "no other call dilutes those of the processes for the tree head, if the outage lasts",
 	}, do: func(s *site) func() {
 		s.must(s.stack.Postgres().Stop())
 		return func() { s.must(s.stack.Postgres().Restart(s.t.Context())) }
+	}},
+	{alert: "FairpactReadOnly", what: "the release is read-only", do: func(s *site) func() {
+		for _, name := range []string{localstack.DealAPI, localstack.DeadlineWorker} {
+			s.restart(name, "FAIRPACT_READ_ONLY=true")
+		}
+		return func() { s.restart(localstack.DealAPI); s.restart(localstack.DeadlineWorker) }
 	}},
 	{alert: "FairpactCertificatesPending", what: "nobody reaches the append port", do: func(s *site) func() {
 		for _, name := range []string{localstack.DealAPI, localstack.DeadlineWorker} {

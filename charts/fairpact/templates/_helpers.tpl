@@ -32,6 +32,16 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- end }}
 {{- end }}
 
+{{/* Annotations of an object, from maps of which a later one wins: (list $ $map …). */}}
+{{- define "fairpact.annotations" -}}
+{{- $all := dict -}}
+{{- range prepend (rest .) (index . 0).Values.commonAnnotations }}{{ $all = merge (dict) (. | default dict) $all }}{{ end }}
+{{- with $all -}}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
 {{/* Values of a component: (list $ "deal-api"), as JSON. */}}
 {{- define "fairpact.values" -}}
 {{- $of := dict "deal-api" "dealApi" "log-server" "logServer" "deadline-worker" "deadlineWorker" "migration" "migration" -}}
@@ -60,6 +70,16 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- printf "%s@%s" $repository $own.digest -}}
 {{- else -}}
 {{- printf "%s:%s" $repository (required "image.tag is required: the version to run, never latest" ($own.tag | default $root.Values.image.tag)) -}}
+{{- end -}}
+{{- end }}
+
+{{/* A trial makes all of this itself: beside a value of production, one of both was not meant. */}}
+{{- define "fairpact.trial" -}}
+{{- if .Values.dev.enabled -}}
+{{- $s := .Values.signing -}}
+{{- range $part, $of := .Values.secrets }}{{ if $of.existingSecret }}{{ fail (printf "dev.enabled is for trials, and secrets.%s.existingSecret is set: a trial would run without the fork guard on secrets of its own. Leave one of both out" $part) }}{{ end }}{{ end -}}
+{{- if or $s.uri $s.keySet $s.publicKey $s.legacyKeys $s.existingSecret.name }}{{ fail "dev.enabled is for trials, and signing names a key: leave one of both out" }}{{ end -}}
+{{- if .Values.forkGuard.existingConfigMap }}{{ fail "dev.enabled is for trials, which have no fork guard, and forkGuard.existingConfigMap is set: leave one of both out" }}{{ end -}}
 {{- end -}}
 {{- end }}
 
@@ -127,8 +147,22 @@ yes
 {{- end -}}
 {{- end }}
 
+{{/* hook, startup or manual; none where nothing may be written. */}}
 {{- define "fairpact.migrationMode" -}}
-{{- if .Values.dev.enabled }}startup{{ else }}{{ .Values.migration.mode }}{{ end -}}
+{{- if .Values.maintenance.readOnly }}none{{ else if .Values.dev.enabled }}startup{{ else }}{{ .Values.migration.mode }}{{ end -}}
+{{- end }}
+
+{{/* The most connections to Postgres, one pod beyond the replicas for each roll-out: how many, and how they add up. */}}
+{{- define "fairpact.connections" -}}
+{{- $sum := 0 }}{{ $terms := list }}
+{{- range $c := list "deal-api" "log-server" "deadline-worker" }}
+{{- $v := include "fairpact.values" (list $ $c) | fromJson }}
+{{- $pods := dig "autoscaling" "enabled" false $v | ternary (dig "autoscaling" "maxReplicas" 0 $v) $v.replicas | int }}
+{{- $pods = add $pods $v.rollingUpdate.maxSurge }}
+{{- $sum = add $sum (mul $pods $v.databaseConns) }}
+{{- $terms = append $terms (printf "%s %d × %d" $c $pods (int $v.databaseConns)) }}
+{{- end }}
+{{- printf "%d (%s)" $sum (join ", " $terms) }}
 {{- end }}
 
 {{/* Name of the guard's ConfigMap; empty where there is no guard. */}}

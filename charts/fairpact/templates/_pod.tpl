@@ -103,6 +103,10 @@ that restarts would not be rolled back with its revision. */}}
   value: /run/fairpact/append/secret
 - name: FAIRPACT_LOG_LEVEL
   value: {{ .Values.logLevel | quote }}
+{{- if .Values.maintenance.readOnly }}
+- name: FAIRPACT_READ_ONLY
+  value: "true"
+{{- end }}
 {{- if .Values.otel.endpoint }}
 - name: OTEL_EXPORTER_OTLP_ENDPOINT
   value: {{ .Values.otel.endpoint | quote }}
@@ -215,7 +219,7 @@ that restarts would not be rolled back with its revision. */}}
 - {name: witness-policy, mountPath: /etc/fairpact/witness-policy, readOnly: true}
 {{- end }}
 {{- end }}
-{{- with $root.Values.extraVolumeMounts }}
+{{- with concat $root.Values.extraVolumeMounts (include "fairpact.values" . | fromJson).extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
 {{- end }}
@@ -263,9 +267,16 @@ that restarts would not be rolled back with its revision. */}}
     items: [{path: policy, fieldRef: {fieldPath: "metadata.annotations['fairpact.dev/witness-policy']"}}]
 {{- end }}
 {{- end }}
-{{- with $root.Values.extraVolumes }}
+{{- with concat $root.Values.extraVolumes (include "fairpact.values" . | fromJson).extraVolumes }}
 {{ toYaml . }}
 {{- end }}
+{{- end }}
+
+{{/* A probe of the admin port: the workload's own settings win over the chart's. (list $ "deal-api" "readiness" $defaults) */}}
+{{- define "fairpact.probe" -}}
+{{- $path := ternary "/readyz" "/healthz" (eq (index . 2) "readiness") -}}
+{{- $own := get (include "fairpact.values" . | fromJson).probes (index . 2) -}}
+{{- merge (dict "httpGet" (dict "path" $path "port" "admin")) $own (index . 3) | toJson -}}
 {{- end }}
 
 {{/* A Deployment: (dict "root" $ "component" "deal-api" "ports" (dict "http" 8080) "env" "…YAML…" "token" false). */}}
@@ -281,15 +292,17 @@ metadata:
   namespace: {{ $root.Release.Namespace }}
   labels:
     {{- include "fairpact.labels" $at | nindent 4 }}
+  {{- include "fairpact.annotations" (list $root) | nindent 2 }}
 spec:
   {{- if not (dig "autoscaling" "enabled" false $v) }}
   replicas: {{ $v.replicas }}
   {{- end }}
   minReadySeconds: 2
   progressDeadlineSeconds: 300
+  revisionHistoryLimit: {{ $root.Values.revisionHistoryLimit }}
   strategy:
     type: RollingUpdate
-    rollingUpdate: {maxUnavailable: 0, maxSurge: 1}
+    rollingUpdate: {{ toJson $v.rollingUpdate }}
   selector:
     matchLabels:
       {{- $labels | nindent 6 }}
@@ -320,9 +333,9 @@ spec:
         {{- include "fairpact.podSecurity" $root | nindent 8 }}
       # The pause before SIGTERM, the 28 s of draining, and what the database and the last spans may take then.
       terminationGracePeriodSeconds: {{ add $v.preStopSeconds 32 }}
-      {{- with include "fairpact.initContainers" $at }}
+      {{- with concat (include "fairpact.initContainers" $at | fromYamlArray) $v.extraInitContainers }}
       initContainers:
-        {{- . | nindent 8 }}
+        {{- toYaml . | nindent 8 }}
       {{- end }}
       containers:
         - name: {{ .component }}
@@ -333,23 +346,13 @@ spec:
             - {name: {{ $name }}, containerPort: {{ $port }}}
             {{- end }}
           env:
-            {{- $env := concat (include "fairpact.databaseEnv" $at | fromYamlArray) (include "fairpact.commonEnv" $root | fromYamlArray) (.env | fromYamlArray) $root.Values.extraEnv $v.extraEnv }}
+            {{- $conns := list (dict "name" "FAIRPACT_DATABASE_CONNS" "value" (toString $v.databaseConns)) }}
+            {{- $env := concat (include "fairpact.databaseEnv" $at | fromYamlArray) (include "fairpact.commonEnv" $root | fromYamlArray) (.env | fromYamlArray) $conns $root.Values.extraEnv $v.extraEnv }}
             {{- include "fairpact.env" $env | nindent 12 }}
           # Startup and liveness look at the process alone: a restart does not bring a database back.
-          startupProbe:
-            httpGet: {path: /healthz, port: admin}
-            periodSeconds: 1
-            failureThreshold: 60
-          livenessProbe:
-            httpGet: {path: /healthz, port: admin}
-            periodSeconds: 10
-            timeoutSeconds: 5
-            failureThreshold: 3
-          readinessProbe:
-            httpGet: {path: /readyz, port: admin}
-            periodSeconds: 3
-            timeoutSeconds: 3
-            failureThreshold: 2
+          startupProbe: {{ include "fairpact.probe" (list $root .component "startup" (dict "periodSeconds" 1 "failureThreshold" 60)) }}
+          livenessProbe: {{ include "fairpact.probe" (list $root .component "liveness" (dict "periodSeconds" 10 "timeoutSeconds" 5 "failureThreshold" 3)) }}
+          readinessProbe: {{ include "fairpact.probe" (list $root .component "readiness" (dict "periodSeconds" 3 "timeoutSeconds" 3 "failureThreshold" 2)) }}
           {{- if $v.preStopSeconds }}
           lifecycle:
             preStop:
@@ -360,6 +363,12 @@ spec:
             {{- include "fairpact.containerSecurity" $root | nindent 12 }}
           volumeMounts:
             {{- include "fairpact.volumeMounts" $at | nindent 12 }}
+        {{- with $v.extraContainers }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      {{- with $root.Values.dnsConfig }}
+      dnsConfig: {{ toJson . }}
+      {{- end }}
       volumes:
         {{- include "fairpact.volumes" $at | nindent 8 }}
       topologySpreadConstraints:
