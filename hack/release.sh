@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# release.sh VERSION REGISTRY: builds the three images for amd64 and arm64, pushes them as one image each with a bill of
+# materials and a signature, and pushes a signed chart whose default images are these, by digest.
+#   hack/release.sh v1.2.3 ghcr.io/fairpact
+# It needs go, and cosign on the PATH; who may push is what `docker login` or `crane auth login` and `helm registry login`
+# have left. COSIGN_FLAGS are for cosign: empty signs without a key, as the workflow that runs this. HELM_FLAGS are for
+# `helm push`: --plain-http for a registry of this machine.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+version=${1:?the version, such as v1.2.3} registry=${2:?the registry, such as ghcr.io/fairpact}
+[[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]] || { echo "the version $version is not vMAJOR.MINOR.PATCH" >&2; exit 1; }
+read -ra cosign_flags <<< "${COSIGN_FLAGS:-}"
+read -ra helm_flags <<< "${HELM_FLAGS:-}"
+out=bin/release
+rm -rf $out
+mkdir -p $out
+go -C hack build -buildvcs=false -o ../bin/build-images ./images
+go -C hack build -buildvcs=false -o ../bin/ github.com/google/go-containerregistry/cmd/crane
+go -C hack/charttools build -buildvcs=false -o ../../bin/ helm.sh/helm/v3/cmd/helm
+
+for arch in amd64 arm64; do
+  bin/build-images -out $out/$arch -arch $arch -tag "$version" -revision "$(git rev-parse HEAD)"
+done
+cp -r charts/fairpact $out/fairpact
+values=$out/fairpact/values.yaml
+sed -i "s|^  registry: \"\"$|  registry: $registry|" $values
+for name in deal-api:dealApi log-server:logServer deadline-worker:deadlineWorker; do
+  image=${name%:*} section=${name#*:} parts=()
+  for arch in amd64 arm64; do
+    pushed=$(bin/crane push $out/$arch/"${image}_$version.tar" "$registry/$image:$version-$arch")
+    cosign attest --yes "${cosign_flags[@]}" --type cyclonedx --predicate $out/$arch/"${image}_$version.sbom.json" "$pushed"
+    parts+=(--manifest "$pushed")
+  done
+  pushed=$(bin/crane index append "${parts[@]}" --tag "$registry/$image:$version")
+  cosign sign --yes --recursive "${cosign_flags[@]}" "$pushed"
+  sed -i "/^$section:/,/digest: \"\"/s|digest: \"\"|digest: \"${pushed#*@}\"|" $values
+  grep -q "${pushed#*@}" $values || { echo "values.yaml has no digest to set for $section" >&2; exit 1; }
+done
+
+bin/helm package $out/fairpact --version "${version#v}" --app-version "$version" --destination $out
+chart=$(bin/helm push "${helm_flags[@]}" $out/"fairpact-${version#v}.tgz" "oci://$registry/charts" 2>&1 | tee /dev/stderr | sed -n 's/^Digest: //p')
+cosign sign --yes "${cosign_flags[@]}" "$registry/charts/fairpact@$chart"
+sed -n '/^  registry:/p; / digest: "sha256/p' $values
+echo "oci://$registry/charts/fairpact ${version#v} $chart"
