@@ -56,6 +56,17 @@ if keys 1001 > /dev/null 2> "$work/said" || ! grep -q maxItems "$work/said"; the
   echo "the chart does not mind a key set of 1,001 keys"; cat "$work/said"; exit 1
 fi
 
+# commonAnnotations are on every object.
+if [ "$(grep -c '^kind:' "$work/everything.yaml")" != "$(grep -c '^    owner: trust@example.com$' "$work/everything.yaml")" ]; then
+  echo "an object of everything.yaml lacks commonAnnotations"; exit 1
+fi
+
+# The packaged chart carries its runbooks.
+bin/helm package $chart --destination "$work" > /dev/null
+for page in "$chart"/runbooks/*.md; do
+  tar -tzf "$work"/fairpact-*.tgz "fairpact/runbooks/$(basename "$page")" > /dev/null || { echo "the packaged chart lacks $page"; exit 1; }
+done
+
 bin/helm-unittest --strict $chart
 
 # The README is what helm-docs makes of README.md.gotmpl and values.yaml.

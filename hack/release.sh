@@ -2,13 +2,18 @@
 # release.sh VERSION REGISTRY: builds the three images for amd64 and arm64, pushes them as one image each with a bill of
 # materials and a signature, and pushes a signed chart whose default images are these, by digest.
 #   hack/release.sh v1.2.3 ghcr.io/fairpact
+# A trial on one machine, with `go -C hack/registry build -o ../../bin/ .` and `bin/registry serve hack/registry/config.yaml`
+# where the cluster's nodes reach it as localhost:
+#   HELM_FLAGS=--plain-http COSIGN_FLAGS="--key cosign.key --tlog-upload=false" hack/release.sh v0.1.0 localhost:5000/fairpact
+#   helm install fairpact oci://localhost:5000/fairpact/charts/fairpact --version 0.1.0 --plain-http …
 # It needs go, and cosign on the PATH; who may push is what `docker login` or `crane auth login` and `helm registry login`
-# have left. COSIGN_FLAGS are for cosign: empty signs without a key, as the workflow that runs this. HELM_FLAGS are for
+# have left. ARCHS are the architectures (amd64 arm64). COSIGN_FLAGS are for cosign: empty signs without a key, as the workflow that runs this. HELM_FLAGS are for
 # `helm push`: --plain-http for a registry of this machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=${1:?the version, such as v1.2.3} registry=${2:?the registry, such as ghcr.io/fairpact}
 [[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]] || { echo "the version $version is not vMAJOR.MINOR.PATCH" >&2; exit 1; }
+read -ra archs <<< "${ARCHS:-amd64 arm64}"
 read -ra cosign_flags <<< "${COSIGN_FLAGS:-}"
 read -ra helm_flags <<< "${HELM_FLAGS:-}"
 out=bin/release
@@ -18,7 +23,7 @@ go -C hack build -buildvcs=false -o ../bin/build-images ./images
 go -C hack build -buildvcs=false -o ../bin/ github.com/google/go-containerregistry/cmd/crane
 go -C hack/charttools build -buildvcs=false -o ../../bin/ helm.sh/helm/v3/cmd/helm
 
-for arch in amd64 arm64; do
+for arch in "${archs[@]}"; do
   bin/build-images -out $out/$arch -arch $arch -tag "$version" -revision "$(git rev-parse HEAD)"
 done
 cp -r charts/fairpact $out/fairpact
@@ -26,7 +31,7 @@ values=$out/fairpact/values.yaml
 sed -i "s|^  registry: \"\"$|  registry: $registry|" $values
 for name in deal-api:dealApi log-server:logServer deadline-worker:deadlineWorker; do
   image=${name%:*} section=${name#*:} parts=()
-  for arch in amd64 arm64; do
+  for arch in "${archs[@]}"; do
     pushed=$(bin/crane push $out/$arch/"${image}_$version.tar" "$registry/$image:$version-$arch")
     cosign attest --yes "${cosign_flags[@]}" --type cyclonedx --predicate $out/$arch/"${image}_$version.sbom.json" "$pushed"
     parts+=(--manifest "$pushed")
