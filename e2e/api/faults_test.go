@@ -94,16 +94,16 @@ func TestFaultsAndChoices(t *testing.T) {
 	})
 }
 
-// A stored input that cannot be read is a fault of the service: a 500 that says
-// nothing of it.
-func TestInternalFault(t *testing.T) {
+// A stored input that does not open is a fault of the service, which its operator
+// can correct: a 503 that says nothing of what is stored.
+func TestUnopenedInput(t *testing.T) {
 	c, w := surfaceClient(t), e2e.Database(t, e2e.Shared(t))
 	x := e2e.Open(c, e2e.Retained(e2e.SplitBody(time.Hour, 2*time.Hour), "open", "standard"), 2, 2, e2e.AnnsValues, e2e.BobsValues)
 	d := x.Deal
 	d.Certified(e2e.Patience)
 	w.Exec(1, `UPDATE reveals SET sealed = sealed || '\x00' WHERE deal_id = $1 AND party = 1`, d.ID)
-	a := c.Refused(500, "INTERNAL", "GET", d.Path("/inputs"), d.Tokens[0], nil)
-	for _, said := range []string{"cipher", "decrypt", "seal", "reveals", "sql", "party 1", x.Inputs[1].Salt} {
+	a := c.Refused(503, "UNAVAILABLE", "GET", d.Path("/inputs"), d.Tokens[0], nil)
+	for _, said := range []string{"cipher", "decrypt", "sealed", "reveals", "sql", "party 1", x.Inputs[1].Salt} {
 		if strings.Contains(a.ErrorText(), said) {
 			t.Errorf("the error speaks of %s: %s", said, a.ErrorText())
 		}
