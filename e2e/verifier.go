@@ -97,7 +97,7 @@ func Independently(t testing.TB, c *Client, certificate []byte, accepted bool) {
 	}
 }
 
-// Recomputed has the stranger open the commitments and compute the result anew
+// Recomputed has the stranger open the commitments and compute the result again
 // from what the parties revealed.
 func (x *Cut) Recomputed(t testing.TB, c *Client, certificate []byte) {
 	t.Helper()

@@ -65,7 +65,7 @@ func TestFaultsAndChoices(t *testing.T) {
 	t.Run("a limit on keys", func(t *testing.T) {
 		c := restart("FAIRPACT_KEYS_PER_MINUTE=1")
 		c.Want(201, "POST", "/v1/keys", "", nil)
-		// A forwarded hop that no proxy of ours added is somebody's word, not an address.
+		// A forwarded hop that no proxy of ours added is a claim, not an address.
 		a := c.Refused(429, "RATE_LIMITED", "POST", "/v1/keys", "", nil, "X-Forwarded-For", "192.0.2.1")
 		if seconds, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || seconds < 1 || seconds > 60 {
 			t.Errorf("Retry-After %q", a.Header.Get("Retry-After"))

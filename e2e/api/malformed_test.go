@@ -153,7 +153,7 @@ func TestBodyThatIsCutOff(t *testing.T) {
 }
 
 // What is bounded beside the body: values, params, and inputs, whose bounds the
-// catalogue publishes because a commitment cannot be mended.
+// catalogue publishes because a commitment cannot be corrected.
 func TestBoundsWithinABody(t *testing.T) {
 	c := surfaceClient(t)
 	key := c.Key()

@@ -66,7 +66,7 @@ func TestReplayWantsTheSameBody(t *testing.T) {
 	c.Want(201, "POST", "/v1/keys", "", nil, "Idempotency-Key", strings.Repeat("~", 255))
 }
 
-// Only success is stored: a refused call changed nothing and may be mended and
+// Only success is stored: a refused call changed nothing and may be corrected and
 // sent again under the same key.
 func TestOnlySuccessIsReplayed(t *testing.T) {
 	c, w := e2e.NewClient(t, e2e.BaseURL(t)), e2e.Database(t, e2e.Shared(t))

@@ -198,7 +198,7 @@ func leaderKilled(t *testing.T, c *cluster) {
 	kubectl(t, "rollout", "status", "deployment/"+release+"-deadline-worker", "--timeout=180s")
 }
 
-// restartsOf gives how often a pod's container has been started anew, and the exit
+// restartsOf gives how often a pod's container has been restarted, and the exit
 // code of the one before: 137 after a SIGKILL.
 func restartsOf(t *testing.T, pod string) string {
 	t.Helper()

@@ -51,7 +51,7 @@ func (y *yard) at(t *testing.T) *yard {
 	return &here
 }
 
-// start starts a process anew.
+// start starts a process again.
 func (y *yard) start(name string, env ...string) {
 	y.t.Helper()
 	if err := y.stack.Restart(y.t.Context(), name, env...); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// A random.v1 deal whose round cannot be had within the entropy window is
+// A random.v1 deal whose round cannot be fetched within the entropy window is
 // EXPIRED: nobody is at fault, and there will never be a certificate.
 func TestExpired(t *testing.T) {
 	for name, workers := range map[string]int{"by the worker": 1, "by the call that meets it": 0} {

@@ -18,7 +18,7 @@ import (
 )
 
 // A key that cannot sign, or is not the published one, ends each binary at its
-// start: with exit code 1 and one line that says what to mend. Nothing else of
+// start: with exit code 1 and one line that says what to correct. Nothing else of
 // the deployment has to be in reach for it.
 func TestStartEndsWithWhatToMend(t *testing.T) {
 	t.Parallel()

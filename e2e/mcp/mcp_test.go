@@ -391,7 +391,7 @@ func TestMCPIdempotency(t *testing.T) {
 	c.Fails("IDEMPOTENCY_KEY_REUSED", "create_deal", string(text))
 	delete(b, "idempotency_key")
 	if again := c.Tool("create_deal", b); string(again.Structured) == string(first.Structured) {
-		t.Error("without a key a deal was not created anew")
+		t.Error("without a key a deal was not created again")
 	}
 	d := c.Created(k.APIKey, e2e.Answer{Body: first.Structured})
 	commit := e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[0], "commitment": e2e.Seal(t, e2e.Body{"valuations": e2e.Body{}}).Commitment, "idempotency_key": unique}

@@ -161,7 +161,7 @@ func TestWorkerDown(t *testing.T) {
 
 // Postgres goes and comes back under load: every answer in between is a 503 that
 // says when to come again, nothing accepted is lost, nothing is done twice, and
-// no binary has to be started anew.
+// no binary has to be restarted.
 func TestPostgresDown(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, nil)
@@ -275,7 +275,7 @@ func TestPostgresDown(t *testing.T) {
 			t.Errorf("%s has ended", name)
 		default:
 			if stack.PID(name) != pid {
-				t.Errorf("%s was started anew", name)
+				t.Errorf("%s was restarted", name)
 			}
 		}
 	}

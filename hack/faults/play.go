@@ -242,7 +242,7 @@ func (g *game) settle(ctx context.Context, c *client, dir string) {
 }
 
 // verified is the verdict of the Python verifier, which also computes the result
-// anew where all have revealed.
+// again where all have revealed.
 func (g *game) verified(certificate *Event, dir string) *Event {
 	e := &Event{Op: opVerify, Deal: g.id, Final: true, Call: now()}
 	var shown struct {

@@ -214,7 +214,7 @@ func (s *stack) run(ctx context.Context, name string) {
 	}
 }
 
-// supervise starts anew what ended by itself.
+// supervise starts again what ended by itself.
 func (s *stack) supervise(ctx context.Context) {
 	for {
 		select {

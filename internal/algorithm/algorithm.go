@@ -70,7 +70,7 @@ const maxParams = 1 << 20 // bytes of algorithm_params in their RFC 8785 form
 
 // CheckParams reports whether a deal with these labels and algorithm_params can
 // be created, and warns of what is legal but odd. Params are declared in the
-// open and can be mended, so the check is strict. It includes CheckLabels. The
+// open and can be corrected, so the check is strict. It includes CheckLabels. The
 // error and the warnings say what is wrong with which member and what to send.
 func (a *Algorithm) CheckParams(labels []string, params map[string]any) (warnings []string, err error) {
 	if err := CheckLabels(a, labels); err != nil {
@@ -87,7 +87,7 @@ func (a *Algorithm) CheckParams(labels []string, params map[string]any) (warning
 }
 
 // CheckInput reports whether a party's input can be computed with. A committed
-// input cannot be mended, so whatever has only one meaning is taken; members
+// input cannot be corrected, so whatever has only one meaning is taken; members
 // that the algorithm does not know are ignored. The error names the rule and the
 // member and MUST hold nothing of the input itself.
 func (a *Algorithm) CheckInput(labels []string, params, input map[string]any) error {

@@ -45,7 +45,7 @@ func hexNonce() *rapid.Generator[string] {
 	return rapid.OneOf(rapid.StringMatching(`[0-9a-fA-F]{0,6}`), rapid.StringMatching(`[0-9a-f]{64}`), rapid.StringMatching(`0{0,5}[0-9A-F]{1,70}`))
 }
 
-// The draw is the lowest ticket of a seed that is made anew here, by the text of
+// The draw is the lowest ticket of a seed that is made again here, by the text of
 // the definition.
 func TestRandomDrawsTheLowestTicket(t *testing.T) {
 	t.Parallel()

@@ -46,7 +46,7 @@ type Config struct {
 	BeaconPublicKey string        `env:"FAIRPACT_BEACON_PUBLIC_KEY" help:"Its public key, hex (BLS12-381 G2, compressed)."`
 	BeaconPeriod    int64         `env:"FAIRPACT_BEACON_PERIOD" help:"Its period in seconds."`
 	BeaconGenesis   int64         `env:"FAIRPACT_BEACON_GENESIS" help:"Its genesis, unix seconds."`
-	EntropyWindow   time.Duration `env:"FAIRPACT_ENTROPY_WINDOW" default:"168h" help:"After the later of reveal deadline and round time: until a random.v1 deal whose round cannot be had is EXPIRED."`
+	EntropyWindow   time.Duration `env:"FAIRPACT_ENTROPY_WINDOW" default:"168h" help:"After the later of reveal deadline and round time: until a random.v1 deal whose round cannot be fetched is EXPIRED."`
 	StrictBeacon    bool          `env:"FAIRPACT_STRICT_BEACON" help:"Refuse beacon rounds that are out before the reveals close."`
 	OpenUnits       int           `env:"FAIRPACT_OPEN_DEAL_UNITS" default:"10000" help:"What the open deals of one API key may cost together, in units as in FAIRPACT_DEAL_UNITS_PER_MINUTE; 0: no limit."`
 

@@ -15,7 +15,7 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-var update = flag.Bool("update", false, "write the shared vectors anew")
+var update = flag.Bool("update", false, "write the shared vectors again")
 
 // The vectors that this package, the independent verifier and the page run.
 const vectorsFile = "../../e2e/testdata/attestations.json"

@@ -38,7 +38,7 @@ type commands struct {
 	Commit      commitCommand       `cmd:"" help:"Make the commitment to an input; makes a salt where none is given."`
 	Deal        dealCommands        `cmd:"" help:"Play a deal: create, invite, commit, reveal, watch, fetch its certificate."`
 	Verify      verifyCommand       `cmd:"" help:"Verify a certificate, offline from files or against a deployment."`
-	Recompute   recomputeCommand    `cmd:"" help:"Compute a deal's result anew from its inputs and compare it with the certificate."`
+	Recompute   recomputeCommand    `cmd:"" help:"Compute a deal's result again from its inputs and compare it with the certificate."`
 	Certificate certificateCommands `cmd:"" help:"Put back the certificate of a deal whose rows were changed or restored."`
 	Log         logCommands         `cmd:"" help:"Audit, mirror and watch a transparency log, trusting nobody; make the key of its checkpoints."`
 	Keys        keysCommands        `cmd:"" help:"Show, check and change the key set of a deployment: what an operator rotates with."`
@@ -65,7 +65,7 @@ var errFailed = errors.New("a check failed")
 var errForged = errors.New("the log is not what it signed")
 
 // refusal is an error for which the caller is told 1 and not 2: what was asked
-// for is understood and is not to be had.
+// for is understood and refused.
 type refusal struct{ error }
 
 // Main runs one command and gives the exit code.

@@ -99,7 +99,7 @@ func (t *terminal) inputs(path string) ([]any, error) {
 }
 
 // keep writes a file that only its owner may read and that must not exist yet:
-// what it holds cannot be had a second time. It is on the disk when keep returns.
+// what it holds is given once. It is on the disk when keep returns.
 func keep(path string, content []byte) error {
 	file, err := reserve(path)
 	if err != nil {

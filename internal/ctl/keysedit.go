@@ -46,7 +46,7 @@ const pubkeyHelp = "The key's label, es256:HEX. Left out: its home is asked, whi
 
 type keysInitCommand struct {
 	edited
-	Signer  string   `required:"" placeholder:"URI" help:"Where the key signs: the FAIRPACT_SIGNING_KEY of until now."`
+	Signer  string   `required:"" placeholder:"URI" help:"Where the key signs: the present FAIRPACT_SIGNING_KEY."`
 	Pubkey  string   `placeholder:"KEY" help:"${pubkey}"`
 	Retired []string `placeholder:"KEY" help:"A key that signed before this one, es256:HEX or ed25519:HEX; repeatable."`
 }

@@ -16,7 +16,7 @@ type recomputeCommand struct {
 }
 
 func (recomputeCommand) Help() string {
-	return `Opens the commitments, makes input_root anew, computes the result and compares all three with the certificate. The last line is the result, in its RFC 8785 form. Signature and log proof are for verify to check.
+	return `Opens the commitments, recomputes input_root, computes the result and compares all three with the certificate. The last line is the result, in its RFC 8785 form. Signature and log proof are for verify to check.
 
 An input that was never revealed is null in the array; then there is nothing to compute.
 

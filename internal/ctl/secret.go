@@ -61,7 +61,7 @@ type secretRotateCommand struct {
 
 func (secretRotateCommand) Help() string {
 	return `The first line of the file becomes the secret that everything is written under. It is refused while a process holds another
-set of secrets than the file. The worker then seals anew what is stored; fairpactctl secret check tells when the former
+set of secrets than the file. The worker then reseals what is stored; fairpactctl secret check says when the former
 secret may go.
 
 Examples:
@@ -169,7 +169,7 @@ func nextOfSecrets(r secretReport) string {
 	case !r.Valid:
 		return "correct what failed before any further step of a rotation"
 	case len(r.Former) > 0:
-		return "wait: the deadline-worker seals the inputs anew and then waits for the replays; keep all lines of the file"
+		return "wait: the deadline-worker reseals the inputs and then waits for the replays; keep all lines of the file"
 	case r.Held[0] != r.InForce:
 		return fmt.Sprintf("put %s in force with fairpactctl secret rotate", r.Held[0])
 	case len(unused) > 0:

@@ -20,7 +20,7 @@ type smokeCommand struct {
 }
 
 func (smokeCommand) Help() string {
-	return `A split.v1 deal of two parties, both played here, from the API key to the certificate. The certificate is then checked as fairpactctl verify does, against the deployment's own keys, and its result is computed anew. It leaves one finished deal behind.
+	return `A split.v1 deal of two parties, both played here, from the API key to the certificate. The certificate is then checked as fairpactctl verify does, against the deployment's own keys, and its result is recomputed. It leaves one finished deal behind.
 
 Examples:
 

@@ -27,7 +27,7 @@ type verifyCommand struct {
 	BaseURL     string   `env:"FAIRPACT_URL" placeholder:"URL" help:"Fetch from this deployment what is not given as a file."`
 	Inputs      string   `placeholder:"FILE" help:"JSON array of {input, salt} in party order, null for one that is unknown: opens the commitments."`
 	Party       []string `placeholder:"N=KEY" help:"Party N is known to you by this seat key, es256:HEX or ed25519:HEX: its commitment must be signed by it; repeatable."`
-	Params      string   `placeholder:"FILE" help:"algorithm_params of the deal: computes the result anew. Needs --inputs."`
+	Params      string   `placeholder:"FILE" help:"algorithm_params of the deal: computes the result again. Needs --inputs."`
 
 	parsed any // of the file, where it was read
 }

@@ -115,7 +115,7 @@ func Server() string {
 // closeBound is what a database that does not answer may add to a stop.
 const closeBound = 250 * time.Millisecond
 
-// Close ends the connections of a pool that nobody uses any more. The farewell to
+// Close ends the connections of a pool that nobody uses any more. The goodbye to
 // a server that does not answer takes up to 15 seconds and is not waited for: the
 // process ends, and its connections with it.
 func Close(pool *pgxpool.Pool) {

@@ -37,7 +37,7 @@ var (
 	references = regexp.MustCompile(`\bREFERENCES ([^\s(,)]+)`)
 	// partOf ties a new table to another, which is then read or locked with it.
 	partOf = regexp.MustCompile(`\b(PARTITION OF|INHERITS)\b`)
-	// A literal default is kept beside the table; another may write each row anew, under a lock.
+	// A literal default is kept beside the table; another may write each row again, under a lock.
 	anyDefault = regexp.MustCompile(` DEFAULT\b`)
 	literal    = regexp.MustCompile(` DEFAULT (''|[-+]?[0-9.]+|TRUE|FALSE|NULL)(::[A-Z0-9_.\[\]]+)? `)
 	serial     = regexp.MustCompile(` (SMALL|BIG)?SERIAL[248]? `)
@@ -214,7 +214,7 @@ func TestDisturbancesAreFound(t *testing.T) {
 		`CREATE TABLE later PARTITION OF deals FOR VALUES IN ('x');`:                               1, // who reads deals reads it, too
 		`CREATE TABLE later (a text) INHERITS(deals);`:                                             1,
 		`CREATE TABLE IF NOT EXISTS deals (a text); INSERT INTO deals (a) VALUES ('x');`:           1, // there may be one
-		`ALTER TABLE deals ADD COLUMN at timestamptz DEFAULT clock_timestamp();`:                   1, // writes each row anew
+		`ALTER TABLE deals ADD COLUMN at timestamptz DEFAULT clock_timestamp();`:                   1, // writes each row again
 		`ALTER TABLE deals ADD COLUMN n bigint DEFAULT nextval('s') NOT NULL;`:                     1,
 		`ALTER TABLE deals ADD COLUMN n bigserial;`:                                                1,
 		`CREATE UNIQUE INDEX CONCURRENTLY deals_note ON deals (note);`:                             1,

@@ -178,7 +178,7 @@ func (c *Controller) reseal(ctx context.Context) error {
 		more, err := c.resealOnce(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			c.failures.Failure(ctx, slog.LevelWarn, "stored inputs are not sealed anew, retrying", err, "")
+			c.failures.Failure(ctx, slog.LevelWarn, "stored inputs are not resealed, retrying", err, "")
 		case more:
 			pause = resealPause
 		}

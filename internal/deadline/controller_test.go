@@ -68,7 +68,7 @@ func TestAttendedAgain(t *testing.T) {
 }
 
 // A deal that fails is tried again ever more rarely, whatever the relist shows,
-// and starts anew after a success.
+// and starts again after a success.
 func TestFailuresBackOff(t *testing.T) {
 	const failures = 11
 	fail := func(d *deals, first int) {
@@ -195,7 +195,7 @@ func TestReseals(t *testing.T) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		if want := []time.Duration{0, resealPause, 2 * resealPause, 2*resealPause + resealEvery}; !slices.Equal(d.reseals, want) {
-			t.Errorf("sealed anew at %v, want %v", d.reseals, want)
+			t.Errorf("resealed at %v, want %v", d.reseals, want)
 		}
 	})
 }

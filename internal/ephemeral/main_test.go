@@ -45,7 +45,7 @@ func until(t *testing.T, what string, is func() bool) {
 	for !is() {
 		select {
 		case <-ctx.Done():
-			t.Fatalf("waited in vain until %s", what)
+			t.Fatalf("gave up waiting until %s", what)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}

@@ -59,14 +59,14 @@ func TestOpenDealsOfOneKeyAreBounded(t *testing.T) {
 		made++
 	}
 	if made != most {
-		t.Errorf("a replica that counts anew lets the key have %d deals, want %d", made, most)
+		t.Errorf("a replica that counts again lets the key have %d deals, want %d", made, most)
 	}
 }
 
 // A count does not see the deals whose creation is under way; they are charged all
 // the same.
 func TestOpenDealsUnderWayAreCounted(t *testing.T) {
-	const most = 4 // so few that each creation counts anew
+	const most = 4 // so few that each creation counts again
 	h := newHouse(t)
 	on, deal := h.bounding(most), h.declared(h.now(t), 2)
 	key := of(on.CreateKey(t.Context(), nil)).ok(t).APIKey

@@ -74,8 +74,8 @@ func databaseAway(err error) bool {
 	return problem.Is(err, problem.Unavailable) || problem.Is(err, problem.ReadOnly)
 }
 
-// expire ends a random.v1 deal whose round could not be had for the whole
-// window, unless it can be had now: a deployment that was down is no reason.
+// expire ends a random.v1 deal whose round could not be fetched for the whole
+// window, unless it can be fetched now: a deployment that was down is no reason.
 func (s *Service) expire(ctx context.Context, d *Deal) (*store.Snapshot, error) {
 	drawn, err := s.pinnedRound(ctx, d)
 	switch {

@@ -171,7 +171,7 @@ func TestTheWorkerDraws(t *testing.T) {
 	g.published(t)
 }
 
-// EXPIRED: the round cannot be had, and no party is at fault. There is never a
+// EXPIRED: the round cannot be fetched, and no party is at fault. There is never a
 // certificate, whoever asks.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
@@ -205,7 +205,7 @@ func TestExpiry(t *testing.T) {
 }
 
 // A deployment that was down for the whole window is no reason to expire: where
-// the round can be had, it is drawn.
+// the round can be fetched, it is drawn.
 func TestALateDrawIsADraw(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

@@ -29,7 +29,7 @@
 // certain bytes verified under a certain key. Each use case reads the deal once;
 // a certificate's row and leaf are read at every call, so that a changed row is
 // found. When the database is another one than before (a restore, a failover)
-// the caches start anew.
+// the caches start again.
 package escrow
 
 import (

@@ -137,7 +137,7 @@ func (s *Service) headOf(ctx context.Context, size int64) (*translog.TreeHead, e
 }
 
 // storedAs compares a document with the published certificate of its id. The
-// proof is made anew at each read, so it is left out.
+// proof is made again at each read, so it is left out.
 func (s *Service) storedAs(ctx context.Context, certID string, document map[string]any) (string, error) {
 	stored, err := s.published(ctx, certID)
 	if errors.Is(err, store.ErrNotFound) {

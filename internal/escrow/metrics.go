@@ -23,7 +23,7 @@ var (
 		Name: "fairpact_inputs_unopened_total", Help: "Attempts to use a stored input that failed because it does not open.",
 	})
 	inputsResealed = promauto.NewCounter(prometheus.CounterOpts{
-		Name: "fairpact_inputs_resealed_total", Help: "Stored inputs that this process sealed anew under the server secret in force.",
+		Name: "fairpact_inputs_resealed_total", Help: "Stored inputs that this process resealed under the server secret in force.",
 	})
 	formerSecrets = promauto.NewGauge(prometheus.GaugeOpts{
 		Name: "fairpact_former_server_secrets", Help: "Former server secrets that something stored still needs; 0 after a rotation has ended, and on a standby.",

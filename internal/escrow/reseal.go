@@ -26,7 +26,7 @@ const ReplayTime = int64(idempotency.Lifetime / time.Second)
 
 // Reseal does the next part of what a rotation of the server secret leaves to do,
 // and reports whether there may be more at once: it seals the next stored inputs
-// anew under the secret in force. When all are, no replay is under a former secret
+// again under the secret in force. When all are, no replay is under a former secret
 // and no pending certificate has its MAC, it notes that former ones may go. Cut
 // anywhere, and by any number of processes at once, it goes on where it was.
 func (s *Service) Reseal(ctx context.Context) (more bool, err error) {
@@ -68,7 +68,7 @@ func (s *Service) resealInputs(ctx context.Context, last store.SealedInput) erro
 	}
 	writer := s.secrets.Writer()
 	var read []store.SealedInput
-	var anew [][]byte
+	var fresh [][]byte
 	lost := 0
 	for _, in := range inputs {
 		if in.Sealed == nil || writer.Marked(in.Sealed) {
@@ -79,7 +79,7 @@ func (s *Service) resealInputs(ctx context.Context, last store.SealedInput) erro
 			lost++
 			continue
 		}
-		read, anew = append(read, in), append(anew, writer.SealInput(in.DealID, in.Party, opened))
+		read, fresh = append(read, in), append(fresh, writer.SealInput(in.DealID, in.Party, opened))
 	}
 	if lost > 0 {
 		s.logger.WarnContext(ctx, "stored inputs open under no server secret and stay as they are", "count", lost, "last_deal_id", inputs[len(inputs)-1].DealID)
@@ -88,7 +88,7 @@ func (s *Service) resealInputs(ctx context.Context, last store.SealedInput) erro
 	if len(inputs) > 0 {
 		end = &inputs[len(inputs)-1]
 	}
-	err = s.store.Reseal(ctx, writer.Fingerprint(), read, anew, end)
+	err = s.store.Reseal(ctx, writer.Fingerprint(), read, fresh, end)
 	if err == nil {
 		inputsResealed.Add(float64(len(read)))
 	}

@@ -42,7 +42,7 @@ func newEstate(t *testing.T) *estate {
 	return e
 }
 
-// serve starts the log anew with a key and a key set.
+// serve starts the log again with a key and a key set.
 func (e *estate) serve(t *testing.T, p *pen, keys *signing.KeySet) {
 	t.Helper()
 	if e.stop != nil {
@@ -232,7 +232,7 @@ func (e *estate) signerOf(t *testing.T, g *game, signature string) signing.Key {
 }
 
 // A certificate that waits under a signature of a key which was closed meanwhile
-// is signed anew, wherever the process that does it dies: one signature is ever
+// is signed again, wherever the process that does it dies: one signature is ever
 // published, and there is one leaf.
 func TestPendingUnderAClosedKeyIsSignedAnew(t *testing.T) {
 	t.Parallel()
@@ -304,7 +304,7 @@ func TestPendingUnderAClosedKeyWithManyReplicas(t *testing.T) {
 	}
 }
 
-// A replica that was slow to sign anew does not undo what a faster one published.
+// A replica that was slow to sign again does not undo what a faster one published.
 func TestTheFirstPublishedSignatureStands(t *testing.T) {
 	t.Parallel()
 	e := newEstate(t)
@@ -384,7 +384,7 @@ func TestPendingUnderAnOpenRetiredKeyIsKept(t *testing.T) {
 	signature := e.signature(t, g)
 	e.retire(t, -1)
 	if c := e.issued(t, g, e.old, 1); c.Signature != signature {
-		t.Error("signed anew")
+		t.Error("signed again")
 	}
 }
 

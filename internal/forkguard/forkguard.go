@@ -35,7 +35,7 @@ func (r Record) check() error {
 
 // Guard is one record that is changed by compare-and-swap.
 type Guard interface {
-	// Load reads the record anew.
+	// Load reads the record again.
 	Load(ctx context.Context) (Record, error)
 	// Store replaces the loaded record. It gives ErrMoved where the record is no
 	// longer that one; after any other error the outcome may be either.

@@ -183,13 +183,13 @@ func TestKubernetesFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := k.Load(t.Context()); err == nil {
-		t.Error("the token is read anew at each call")
+		t.Error("the token is read again at each call")
 	}
 	if err := os.WriteFile(k.caFile, []byte("none"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := k.Load(t.Context()); err == nil {
-		t.Error("the authority is read anew at each call")
+		t.Error("the authority is read again at each call")
 	}
 }
 

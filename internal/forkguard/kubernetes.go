@@ -38,7 +38,7 @@ type kubernetes struct {
 	ping time.Duration
 
 	mu sync.Mutex
-	// client trusts the authority ca; both are made anew when the file changes.
+	// client trusts the authority ca; both are made again when the file changes.
 	// Guarded by mu.
 	client *http.Client
 	ca     []byte

@@ -63,7 +63,7 @@ func TestARecordOfTheReleaseBeforeIsReplayed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			req := request(name, "{}")
 			scope := b.scopeOf(req)
-			// The release before kept the whole REST body, with members that are made anew now.
+			// The release before kept the whole REST body, with members that are made again now.
 			sealed, err := b.secret.Sealed([]byte(`{"status":201,"body":{"number":4711,"next":"wait"}}`), []byte(req.Key), []byte(req.Caller), scope)
 			if err == nil {
 				err = keep(scope, b.secret.MAC([]byte("body"), []byte("{}")), sealed)

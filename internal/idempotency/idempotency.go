@@ -5,13 +5,13 @@
 // The effect's transaction writes the record, so that effect and record exist
 // together or not at all. Where the response is only known later it is stored
 // in a second step, and a replay that finds none (the process died in between)
-// renders it anew. Only success is stored: a refused call changed nothing and
+// renders it again. Only success is stored: a refused call changed nothing and
 // may be corrected and sent again under the same key.
 //
 // A record is looked up under all server secrets of the process and written under
 // the one in force. An effect that could take place twice is refused by the
 // database where another one has come into force meanwhile (store.ErrSecretMoved),
-// and then all begins anew.
+// and then the call begins again.
 //
 //	fault                                  what a retry meets
 //	died before the effect's commit        no record: runs the effect
@@ -125,7 +125,7 @@ type envelope struct {
 }
 
 // Do runs effect at most once for the request's key, or replays what it
-// answered. render returns the answer anew from the deal as it stands; it is used
+// answered. render makes the answer from the deal as it stands; it is used
 // where the effect took place and its answer was lost. The answer is kept as
 // JSON: T MUST survive that.
 func Do[T any](ctx context.Context, g *Guard, req Request, effect func(*Record) (T, error), render func() (T, error)) (answer T, err error) {

@@ -133,7 +133,7 @@ func (b *bench) atOnce(rec *idempotency.Record) (reply, error) {
 	return answer, b.store.InsertKey(context.Background(), random32(), replay)
 }
 
-// render returns the answer anew.
+// render makes the answer.
 func (b *bench) render() (reply, error) { return b.reply(), nil }
 
 // never is what must not be called.

@@ -97,10 +97,10 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// A refused call changed nothing: it may be mended and sent again under its key.
+// A refused call changed nothing: it may be corrected and sent again under its key.
 func TestARefusedCallIsNotStored(t *testing.T) {
 	b := newBench(t)
-	refusal := problem.New(problem.CommitmentMismatch, "mend it")
+	refusal := problem.New(problem.CommitmentMismatch, "correct it")
 	for range 2 {
 		_, err := b.try(t, 0, request("k", `{"wrong":1}`), func(*idempotency.Record) (reply, error) {
 			return reply{}, refusal

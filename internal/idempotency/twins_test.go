@@ -158,7 +158,7 @@ func TestATwinThatTakesTooLongIsA409(t *testing.T) {
 	}
 }
 
-// An expired record that is still there is used anew, by one of those that find
+// An expired record that is still there is used again, by one of those that find
 // it; with Redis gone a twin may come in between.
 func TestTwinsOfAnExpiredRecord(t *testing.T) {
 	b := newBench(t)

@@ -139,7 +139,7 @@ func initCluster(ctx context.Context, o Options, installs []pgInstall, acct acco
 }
 
 func initdb(ctx context.Context, o Options, in pgInstall, acct account, dir *serverDir) error {
-	// Under another name until it is whole: an interrupted one starts anew.
+	// Under another name until it is whole: an interrupted one starts again.
 	fresh := dir.join("data.new")
 	if err := os.RemoveAll(fresh); err != nil {
 		return err

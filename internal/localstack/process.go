@@ -69,7 +69,7 @@ func (p *process) pickPorts() error {
 }
 
 // start runs the binary and returns when /readyz answers 200. env is computed
-// anew for each try, as the first start may have to change ports.
+// again for each try, as the first start may have to change ports.
 func (p *process) start(ctx context.Context, env func() []string, onEnd func(Failure)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

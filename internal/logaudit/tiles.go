@@ -24,7 +24,7 @@ type tiles struct {
 	known  map[tlog.Tile]content // verified
 	asked  []content             // what ReadTiles answered last, parents before children
 	remote map[tlog.Tile]bool    // of those, read from the log
-	anew   bool                  // whatever the mirror has
+	fresh  bool                  // whatever the mirror has
 	failed error                 // to read or to write a tile
 }
 
@@ -44,9 +44,9 @@ func (t *tiles) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	hashes, err := t.reader.ReadHashes(indexes)
 	if t.failed == nil && err != nil && t.local != nil {
 		// The mirror may be damaged: what the log has decides, and repairs it.
-		t.anew = true
+		t.fresh = true
 		hashes, err = t.reader.ReadHashes(indexes)
-		t.anew = false
+		t.fresh = false
 	}
 	switch {
 	case t.failed != nil:
@@ -128,7 +128,7 @@ func (t *tiles) SaveTiles(verified []tlog.Tile, _ [][]byte) {
 
 // fetch reads a tile from the mirror, else from the log.
 func (t *tiles) fetch(ctx context.Context, tile tlog.Tile) (c content, remote bool, err error) {
-	if t.local != nil && !t.anew {
+	if t.local != nil && !t.fresh {
 		if c, err := t.local.read(ctx, tile); err == nil && c.problem == "" {
 			return c, false, nil
 		}

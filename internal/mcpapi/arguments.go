@@ -102,11 +102,11 @@ func (a arguments) credential(names ...string) (string, error) {
 		}
 		return strings.TrimSpace(text), nil
 	}
-	return "", problem.New(problem.AuthRequired, "pass %s as a tool argument; %s", strings.Join(names, " or "), whence[names[0]])
+	return "", problem.New(problem.AuthRequired, "pass %s as a tool argument; %s", strings.Join(names, " or "), sources[names[0]])
 }
 
-// whence tells where a credential comes from.
-var whence = map[string]string{
+// sources says where a credential comes from.
+var sources = map[string]string{
 	"api_key":      "get one with create_key",
 	"invite_token": "create_deal answers one for each party (invite_tokens), and whoever created the deal hands you yours",
 }

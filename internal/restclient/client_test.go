@@ -80,7 +80,7 @@ func TestOneKeyForAllAttempts(t *testing.T) {
 func TestRefusalsAreFinal(t *testing.T) {
 	t.Parallel()
 	for status, message := range map[int]string{
-		400: "INVALID_INPUT: mend it", 401: "AUTH_REQUIRED: send one", 403: "FORBIDDEN: not yours",
+		400: "INVALID_INPUT: correct it", 401: "AUTH_REQUIRED: send one", 403: "FORBIDDEN: not yours",
 		404: "DEAL_NOT_FOUND: none", 409: "ALREADY_COMMITTED: wait", 502: "BEACON_UNAVAILABLE: later",
 	} {
 		c, seen, _ := script(t, says(status, `{"error":"`+message+`"}`))

@@ -240,6 +240,6 @@ func TestThePortsOutliveTheWork(t *testing.T) {
 	err := service.NewHealth(nil).ServeBeside(t.Context(), logger, func(ctx context.Context) error { <-ctx.Done(); return nil },
 		service.Port{Name: "admin", Address: "256.0.0.1:1", Server: health.AdminServer()})
 	if err == nil {
-		t.Error("a port that cannot be had ends nothing")
+		t.Error("a port that is taken ends nothing")
 	}
 }

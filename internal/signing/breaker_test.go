@@ -70,7 +70,7 @@ func TestBreakerOfAHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wake := make(chan struct{})
 		f := &fake{key, func(ctx context.Context, k *ecdsa.PrivateKey, d [32]byte) ([]byte, error) {
-			<-wake // heeds no context
+			<-wake // ignores its context
 			return honest(ctx, k, d)
 		}}
 		signer, err := newSigner(t.Context(), f, fakeHome, defaultLimits)
@@ -96,7 +96,7 @@ func TestBreakerOfAHang(t *testing.T) {
 		if _, err := signer.Sign(t.Context(), [32]byte{1}); !errors.Is(err, ErrUnavailable) || time.Since(begun) != 0 {
 			t.Errorf("open: after %v, %v", time.Since(begun), err)
 		}
-		// All slots are stuck: the probe fails within an attempt and opens it anew.
+		// All slots are stuck: the probe fails within an attempt and opens it again.
 		time.Sleep(defaultLimits.open + time.Millisecond)
 		begun = time.Now()
 		if _, err := signer.Sign(t.Context(), [32]byte{1}); !errors.Is(err, ErrUnavailable) || time.Since(begun) > defaultLimits.attempt+lastCeiling {

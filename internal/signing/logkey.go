@@ -91,7 +91,7 @@ func (k *LogKey) Sign(ctx context.Context, message []byte) ([]byte, error) {
 	return retry(ctx, defaultLimits.tries, transient.Is, func() ([]byte, error) { return k.signOnce(ctx, message) })
 }
 
-// signOnce leaves a provider that heeds no context to itself when ctx ends. It
+// signOnce leaves a provider that ignores its context to itself when ctx ends. It
 // calls none again before that has answered.
 func (k *LogKey) signOnce(ctx context.Context, message []byte) ([]byte, error) {
 	select {

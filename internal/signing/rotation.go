@@ -180,7 +180,7 @@ func (k *KeySet) Close(label string, treeSize int64, disown bool, now int64) (*K
 	case key.SignsFrom != nil:
 		return nil, fmt.Errorf("only a key that signs nowhere any more can be closed: %s signs now or later; rotate to another key first", label)
 	case key.TreeSize != nil && *key.TreeSize != treeSize:
-		return nil, fmt.Errorf("%s is closed at tree size %d: another size would judge certificates anew that were judged before", label, *key.TreeSize)
+		return nil, fmt.Errorf("%s is closed at tree size %d: another size would change the verdict on certificates that were judged before", label, *key.TreeSize)
 	}
 	next[i].TreeSize, next[i].Disowned = &treeSize, disown || next[i].Disowned
 	return newKeySet(next...)

@@ -207,7 +207,7 @@ func (s *Signer) signOnce(caller context.Context, digest [32]byte) (string, erro
 	}
 	answered := make(chan answer, 1)
 	begun := time.Now()
-	// A goroutine, for some providers call into code that heeds no context. The
+	// A goroutine, for some providers call into code that ignores its context. The
 	// slot is held until the provider is truly done, so a stuck one cannot pile
 	// up more calls than there are slots.
 	go func() {

@@ -168,7 +168,7 @@ func TestOtherCurveIsNoSigner(t *testing.T) {
 	}
 }
 
-// A provider that heeds no context blocks for ever: the caller gets its deadline,
+// A provider that ignores its context blocks for ever: the caller gets its deadline,
 // the next one finds the slot still held, and once the provider wakes all is well.
 func TestStuckProvider(t *testing.T) {
 	key := newP256(t)

@@ -51,7 +51,7 @@ type coalescer[Q, A any] struct {
 	size    func(Q) int    // bytes that a call sends or is answered, at most; nil: not worth counting
 	row     func(Q) string // what a call writes: two of one row go into two groups; nil: the statement reads
 	deal    func(Q) string // whose lock a call needs; nil: none
-	skipped func(A) bool   // whether the lock was not to be had; nil with deal
+	skipped func(A) bool   // whether the lock was held by another; nil with deal
 
 	queue  chan *call[Q, A]
 	budget budget

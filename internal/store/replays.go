@@ -37,7 +37,7 @@ func (s *Store) SetResponse(ctx context.Context, scope, response []byte) (stands
 }
 
 // ExpireReplay deletes the record if its time is over, so that its key can be
-// used anew before the sweep comes by.
+// used again before the sweep comes by.
 func (s *Store) ExpireReplay(ctx context.Context, scope []byte) error {
 	_, err := s.pool.Exec(ctx, expireReplaySQL, scope)
 	return outage(err)

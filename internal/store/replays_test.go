@@ -187,7 +187,7 @@ func TestRecordsEnd(t *testing.T) {
 	if known, _, err := f.UseKey(ctx, random32(), 1); err != nil || known {
 		t.Errorf("a key that was never made: %v, %v", known, err)
 	}
-	// By time; then the scope can be used anew, at once or after the sweep.
+	// By time; then the scope can be used again, at once or after the sweep.
 	age(all[1])
 	age(all[2])
 	if found(all[1]) {
@@ -200,7 +200,7 @@ func TestRecordsEnd(t *testing.T) {
 		check(t, f.ExpireReplay(ctx, r.Scope))
 	}
 	if err := f.InsertKey(ctx, random32(), all[1]); err != nil {
-		t.Errorf("an expired scope cannot be used anew: %v", err)
+		t.Errorf("an expired scope cannot be used again: %v", err)
 	}
 	if !found(all[3]) {
 		t.Error("ExpireReplay took a record whose time is not over")

@@ -20,7 +20,7 @@ var (
 // Rotation is how far a rotation of the server secret is.
 type Rotation struct {
 	SecretState
-	After   *SealedInput // the last input that was sealed anew; nil: all are
+	After   *SealedInput // the last input that was resealed; nil: all are
 	Now     int64        // unix seconds
 	Replays int          // that may be under a former secret
 	Inputs  int          // after After
@@ -47,10 +47,10 @@ func (s *Store) InputsAfter(ctx context.Context, last SealedInput, rows, bytes i
 	return s.sealedInputs(ctx, resealNextSQL, last.DealID, last.Party, rows, bytes)
 }
 
-// Reseal replaces inputs by the same ones sealed anew, where they are still what
+// Reseal replaces inputs by the same ones resealed, where they are still what
 // was read, and notes the last one that was looked at; nil: none is left. Where
 // another secret than fingerprint is in force it does nothing.
-func (s *Store) Reseal(ctx context.Context, fingerprint []byte, read []SealedInput, anew [][]byte, last *SealedInput) error {
+func (s *Store) Reseal(ctx context.Context, fingerprint []byte, read []SealedInput, fresh [][]byte, last *SealedInput) error {
 	deals, parties, sealed := make([]string, len(read)), make([]int, len(read)), make([][]byte, len(read))
 	for i, in := range read {
 		deals[i], parties[i], sealed[i] = in.DealID, in.Party, in.Sealed
@@ -60,7 +60,7 @@ func (s *Store) Reseal(ctx context.Context, fingerprint []byte, read []SealedInp
 	if last != nil {
 		deal, party = &last.DealID, &last.Party
 	}
-	_, err := s.pool.Exec(ctx, resealSQL, deals, parties, sealed, anew, fingerprint, deal, party)
+	_, err := s.pool.Exec(ctx, resealSQL, deals, parties, sealed, fresh, fingerprint, deal, party)
 	return outage(err)
 }
 

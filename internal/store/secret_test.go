@@ -169,7 +169,7 @@ func TestResealByPortions(t *testing.T) {
 			break
 		}
 		var read []store.SealedInput
-		var anew [][]byte
+		var fresh [][]byte
 		for i, in := range inputs {
 			if in.Sealed == nil {
 				continue
@@ -177,18 +177,18 @@ func TestResealByPortions(t *testing.T) {
 			if len(in.Sealed) == 100 && i < len(inputs)-1 {
 				t.Errorf("a portion goes on after 100 bytes of 50")
 			}
-			read, anew = append(read, in), append(anew, []byte("anew"))
+			read, fresh = append(read, in), append(fresh, []byte("fresh"))
 		}
 		// One is purged meanwhile: its row stays as it is now.
 		if seen == 0 && len(read) > 0 {
 			f.exec(t, "UPDATE reveals SET sealed = NULL WHERE deal_id = $1", read[0].DealID)
 		}
-		check(t, f.Reseal(ctx, random32(), read, anew, &inputs[0])) // under a secret that is not in force
-		if n := f.count(t, "SELECT count(*) FROM reveals WHERE sealed = 'anew' AND deal_id = $1", inputs[0].DealID); n != 0 {
+		check(t, f.Reseal(ctx, random32(), read, fresh, &inputs[0])) // under a secret that is not in force
+		if n := f.count(t, "SELECT count(*) FROM reveals WHERE sealed = 'fresh' AND deal_id = $1", inputs[0].DealID); n != 0 {
 			t.Error("inputs are sealed under a secret that is not in force")
 		}
 		last = inputs[len(inputs)-1]
-		check(t, f.Reseal(ctx, now, read, anew, &last))
+		check(t, f.Reseal(ctx, now, read, fresh, &last))
 		seen += len(inputs)
 		r, err := f.Rotation(ctx, 60, 100)
 		check(t, err)
@@ -199,8 +199,8 @@ func TestResealByPortions(t *testing.T) {
 	if seen != deals {
 		t.Errorf("%d inputs were read, want %d", seen, deals)
 	}
-	if anew, purged := f.count(t, "SELECT count(*) FROM reveals WHERE sealed = 'anew'"), f.count(t, "SELECT count(*) FROM reveals WHERE sealed IS NULL"); anew != deals-2 || purged != 2 {
-		t.Errorf("%d are sealed anew and %d purged, want %d and 2", anew, purged, deals-2)
+	if fresh, purged := f.count(t, "SELECT count(*) FROM reveals WHERE sealed = 'fresh'"), f.count(t, "SELECT count(*) FROM reveals WHERE sealed IS NULL"); fresh != deals-2 || purged != 2 {
+		t.Errorf("%d are resealed and %d purged, want %d and 2", fresh, purged, deals-2)
 	}
 	if done, err := f.ForgetSecrets(ctx, now); !done || err != nil {
 		t.Errorf("the former secret may not go: %v, %v", done, err)

@@ -72,7 +72,7 @@
 //	read tiles into memory  proofs and rounds read them when    (reads only)
 //	                        they need them
 //	move the fork guard     publisher retries with backoff,     the retry finds it there already;
-//	                        and reads the guard anew; nothing   a head that extends it, or is the
+//	                        and reads the guard again; nothing   a head that extends it, or is the
 //	                        is signed meanwhile                 very same, may be signed
 //	sign the head           publisher retries with backoff;     an unused signature; another one
 //	                        appends are told at once, and their is made (ECDSA signs differently

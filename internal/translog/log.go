@@ -104,7 +104,7 @@ func (l *Log) Append(ctx context.Context, entry [32]byte, signature string, tag 
 	case at.index == refused:
 		return Appended{}, fmt.Errorf("%w: it is the digest of a head or checkpoint of this log", ErrRefused)
 	case at.index == late:
-		return Appended{}, fmt.Errorf("%w: it is new, and its signature is by a retired key that holds no leaf from index %d on; sign it anew with the current key", ErrRefused, ceiling(key))
+		return Appended{}, fmt.Errorf("%w: it is new, and its signature is by a retired key that holds no leaf from index %d on; sign it again with the current key", ErrRefused, ceiling(key))
 	}
 	size, err := l.publisher.wait(ctx, l.closed, at.index)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 const publishTimeout = 30 * time.Second
 
 // round makes the newest published head cover what is committed, and returns its
-// size: that of the head before where only the signature was not to be had, 0
+// size: that of the head before where only the signature failed, 0
 // where nothing was read.
 func (p *publisher) round(ctx context.Context) (size int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)

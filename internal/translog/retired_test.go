@@ -103,8 +103,8 @@ func TestClosedKeyHasNoLaterLeaf(t *testing.T) {
 			continue
 		}
 		limit := strings.TrimPrefix(step.key, "closed at ")
-		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "no leaf from index "+limit+" on") || !strings.Contains(err.Error(), "sign it anew with the current key") {
-			t.Errorf("step %d, %s: %v, want ErrRefused that names index %s and the mend", n, step.key, err, limit)
+		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "no leaf from index "+limit+" on") || !strings.Contains(err.Error(), "sign it again with the current key") {
+			t.Errorf("step %d, %s: %v, want ErrRefused that names index %s and what to do", n, step.key, err, limit)
 		}
 		if size := committedSize(t, r.deployment); size != before {
 			t.Errorf("step %d: size %d after a refusal, was %d", n, size, before)
@@ -118,7 +118,7 @@ func TestClosedKeyHasNoLaterLeaf(t *testing.T) {
 	}
 	// What was refused is taken with the current key's signature.
 	if appended, err := r.append(t, l, "current", 3); err != nil || appended.LeafIndex != 7 {
-		t.Errorf("signed anew: %+v, %v", appended, err)
+		t.Errorf("signed again: %+v, %v", appended, err)
 	}
 	if r := l.ProofFailures(); r != 0 {
 		t.Errorf("%d contradictions: a refusal is none", r)

@@ -19,7 +19,7 @@ const (
 	// for the first of them.
 	maxLoads = 4
 	// maxCatchUp is how many leaves are read one by one to bring the edge to a
-	// newer head of another replica; beyond it the edge is read anew.
+	// newer head of another replica; beyond it the edge is read again.
 	maxCatchUp = 1024
 )
 

@@ -31,7 +31,7 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-var update = flag.Bool("update", false, "write the shared cases of bundles anew")
+var update = flag.Bool("update", false, "write the shared cases of bundles again")
 
 // The cases that this verifier, the independent one and the page run.
 const bundleCases = "../../e2e/testdata/bundles"
@@ -86,7 +86,7 @@ func (c bundleCase) report(t *testing.T) verification.Report {
 }
 
 // Each forgery is refused, and the checks that fail name what is wrong. With
-// -update the cases are made anew, under new keys.
+// -update the cases are made again, under new keys.
 func TestBundlesAndTheirForgeries(t *testing.T) {
 	if *update {
 		for name, c := range forgeries(t) {

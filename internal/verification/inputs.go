@@ -11,7 +11,7 @@ import (
 	"github.com/fairpact/fairpact/internal/certificate"
 )
 
-// inputs opens the commitments, makes input_root anew and, with params, the
+// inputs opens the commitments, recomputes input_root and, with params, the
 // result. No detail holds an input or a salt.
 func (r *Report) inputs(p certificate.Payload, given any, params map[string]any) {
 	problem := inputsShape(given)

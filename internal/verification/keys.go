@@ -115,7 +115,7 @@ func optional(v any) *int64 {
 	return nil
 }
 
-// inForce judges who made the two signatures: nil is nobody of the keys. A head
+// inForce judges who made the two signatures: nil where none of the keys did. A head
 // of n leaves vouches for the leaves 0 to n-1.
 func (r *Report) inForce(cert, head *Key, leafIndex, headSize int64) {
 	switch {

@@ -55,7 +55,7 @@ func main() {
 	}
 }
 
-// writeDefinitions fills the folder anew with the definitions of the custom kinds.
+// writeDefinitions empties the folder and fills it with the definitions of the custom kinds.
 func writeDefinitions(folder string) error {
 	if err := os.RemoveAll(folder); err != nil {
 		return err
@@ -75,7 +75,7 @@ func writeDefinitions(folder string) error {
 	return nil
 }
 
-// write fills the folder anew.
+// write empties the folder and fills it.
 func write(folder string) error {
 	if err := os.RemoveAll(folder); err != nil {
 		return err

@@ -23,7 +23,7 @@ func explain(key, action string, err error) error {
 	}
 	if _, is := errors.AsType[noCredentials](err); is {
 		// Every pod that starts may be a moment ahead of its identity.
-		return transient.Error(wrap("no credentials were to be had; if this lasts: in EKS give the pod's service account a role, by IRSA (eks.amazonaws.com/role-arn) or Pod Identity, and see that STS is in reach; elsewhere set AWS_PROFILE or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"))
+		return transient.Error(wrap("no credentials were found; if this lasts: in EKS give the pod's service account a role, by IRSA (eks.amazonaws.com/role-arn) or Pod Identity, and see that STS is in reach; elsewhere set AWS_PROFILE or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"))
 	}
 	if refusal, is := errors.AsType[smithy.APIError](err); is {
 		switch refusal.ErrorCode() {

@@ -29,7 +29,7 @@ func explain(name, action string, err error) error {
 	case codes.Internal, codes.Unknown, codes.Aborted, codes.DataLoss, codes.Canceled:
 		return transient.Error(wrap("the API failed"))
 	case codes.Unauthenticated:
-		// A token that could not be had or has just run out: the metadata server
+		// A token that could not be fetched or has just run out: the metadata server
 		// is away for a moment on every node that starts.
 		return transient.Error(wrap("the credentials were not taken; if this lasts, look at the Workload Identity binding, or at GOOGLE_APPLICATION_CREDENTIALS"))
 	case codes.PermissionDenied:

@@ -115,7 +115,7 @@ func (s *server) Deny(method string, denied bool) {
 func (s *server) SetFault(f Fault) error { return s.FailTimes(f, -1) }
 
 // FailTimes misbehaves so for the next n signing calls. The error is that the port
-// could not be had again after Down.
+// could not be taken again after Down.
 func (s *server) FailTimes(f Fault, n int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

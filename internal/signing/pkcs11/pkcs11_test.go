@@ -190,7 +190,7 @@ func TestPKCS11Sessions(t *testing.T) {
 		return p
 	}
 
-	t.Run("lost ones are an error that passes, and are opened anew", func(t *testing.T) {
+	t.Run("lost ones are an error that passes, and are opened again", func(t *testing.T) {
 		p := start(t)
 		loseSessions(t, s)
 		_, err := p.Sign(t.Context(), [32]byte{7})

@@ -96,7 +96,7 @@ func (p *Provider) offerPIN(token cryptoki.TokenInfo) error {
 	return explain("log in", err)
 }
 
-// readPIN reads the user PIN anew at each login, so that a corrected file is used.
+// readPIN reads the user PIN at each login, so that a corrected file is used.
 // The PIN is never kept, and no error holds any of it.
 func readPIN(path string) (string, error) {
 	info, err := os.Stat(path)

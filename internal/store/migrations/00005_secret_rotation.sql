@@ -2,7 +2,7 @@
 
 -- former: fingerprints of the secrets that wrote before and that something stored still needs; null: this database was
 -- never rotated, and inputs carry no mark. resealed_deal and resealed_party: the last input that the worker has sealed
--- anew under the secret in force; null: all are.
+-- under the secret in force; null: all are.
 ALTER TABLE server_secret ADD COLUMN former bytea[];
 ALTER TABLE server_secret ADD COLUMN resealed_deal text;
 ALTER TABLE server_secret ADD COLUMN resealed_party int;

@@ -1,4 +1,4 @@
--- $1 the fingerprint, $2 whether it replaces another one, which is lost: nothing is left of it to seal anew.
+-- $1 the fingerprint, $2 whether it replaces another one, which is lost: nothing is left of it to reseal.
 INSERT INTO server_secret (fingerprint, since) VALUES ($1, floor(extract(epoch FROM clock_timestamp())))
 ON CONFLICT (singleton) DO UPDATE SET fingerprint = excluded.fingerprint, since = excluded.since,
     former = CASE WHEN server_secret.former IS NOT NULL THEN '{}'::bytea[] END, resealed_deal = NULL, resealed_party = NULL
