@@ -112,6 +112,23 @@ func TestUnopenedInput(t *testing.T) {
 	disclosed(t, c, d, x.Inputs)
 }
 
+// A row that cannot be read is a fault of the service: a 500 that says nothing of
+// it.
+func TestInternalFault(t *testing.T) {
+	c, w := surfaceClient(t), e2e.Database(t, e2e.Shared(t))
+	key := c.Key()
+	d := c.CreateWith(key, e2e.SplitBody(time.Hour, 2*time.Hour))
+	broken := "d_" + strings.Repeat("A", len(d.ID)-2)
+	w.Exec(1, `INSERT INTO deals SELECT (jsonb_populate_record(d, jsonb_build_object('deal_id', $2::text, 'params', '\x7b'))).* FROM deals d WHERE deal_id = $1`, d.ID, broken)
+	a := c.Refused(500, "INTERNAL", "GET", "/v1/deals/"+broken, key, nil)
+	for _, said := range []string{"params", "JSON", "sql", "deals", "{"} {
+		if strings.Contains(a.ErrorText(), said) {
+			t.Errorf("the error speaks of %s: %s", said, a.ErrorText())
+		}
+	}
+	w.Exec(1, "DELETE FROM deals WHERE deal_id = $1", broken)
+}
+
 // While one request of a key cannot finish, its twins wait a while and are told
 // so; when it can, the repeat has the one answer.
 func TestRequestStillRunning(t *testing.T) {
