@@ -119,7 +119,7 @@ func readOnlyAndRestore(t *testing.T, c *cluster) {
 	settled(t)
 	readOnly := func() {
 		t.Helper()
-		if status, body, err := c.ask(t, "GET", "/v1/status"); err != nil || status != 200 || !strings.Contains(body, `"read_only":true`) {
+		if status, body, err := c.ask(t, "GET", "/v1/status"); err != nil || status != 200 || !strings.Contains(body, "in maintenance") {
 			t.Errorf("the status: %v, %d %s", err, status, body)
 		}
 		if status, body, err := c.ask(t, "POST", "/v1/keys"); err != nil || status != 503 || !strings.HasPrefix(body, `{"error":"READ_ONLY: `) {

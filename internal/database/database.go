@@ -96,7 +96,7 @@ func Outage(err error) bool {
 	case "08", "40", "53", "57": // connection, transaction rollback, resources, operator intervention
 		return true
 	}
-	return pg.Code == "55P03" // lock timeout
+	return pg.Code == lockTimeout
 }
 
 // server tells the database server that the newest connection reached from any
@@ -228,10 +228,17 @@ func (s Schema) Migrate(ctx context.Context, databaseURL string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := provider.Up(ctx); err != nil {
-		return fmt.Errorf("migrate the schema %s: %w", s.Name, err)
+	for tries := 1; ; tries++ {
+		_, err := provider.Up(ctx)
+		if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == lockTimeout && tries < lockTries {
+			time.Sleep(lockPause)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("migrate the schema %s: %w", s.Name, err)
+		}
+		return nil
 	}
-	return nil
 }
 
 // lockMigrations asks for the lock until it has it. A statement that waits for it
@@ -251,7 +258,12 @@ func lockMigrations(ctx context.Context, conn *sql.Conn) error {
 	}
 }
 
-const lockPause = 100 * time.Millisecond
+const (
+	lockPause = 100 * time.Millisecond
+	lockTries = 60 // of a migration that waits for a table, 2 s each
+
+	lockTimeout = "55P03" // SQLSTATE
+)
 
 // Version is the newest migration's number.
 func (s Schema) Version() int64 {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -87,6 +88,47 @@ func TestMigrationsHaveNoTimeouts(t *testing.T) {
 		})
 	}
 	both.Wait()
+}
+
+// A migration that waits for a table gives the others way, and goes on when the
+// table is free.
+func TestMigrationsGiveWay(t *testing.T) {
+	url := servertest.Postgres(t)
+	pool := open(t, url)
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("CREATE TABLE busy (n int)")
+	held, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := held.Exec(t.Context(), "LOCK TABLE busy IN ACCESS SHARE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	schema := database.Schema{Name: "waits", Migrations: fstest.MapFS{"00001_waits.sql": {Data: []byte("-- +goose Up\nSET LOCAL lock_timeout = '10ms';\nALTER TABLE public.busy ADD COLUMN m int;\n")}}}
+	migrated := make(chan error, 1)
+	go func() { migrated <- schema.Migrate(t.Context(), url) }()
+	for failed := 0; failed < 2; { // tries of the migration that have given up
+		select {
+		case err := <-migrated:
+			t.Fatalf("it ended while the table was locked: %v", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+		if err := pool.QueryRow(t.Context(), "SELECT xact_rollback FROM pg_stat_database WHERE datname = current_database()").Scan(&failed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := held.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-migrated; err != nil {
+		t.Error(err)
+	}
+	exec("SELECT m FROM busy")
 }
 
 // A URL that does not parse, or leads nowhere, never shows its password.

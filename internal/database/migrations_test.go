@@ -25,6 +25,7 @@ var additive = []*regexp.Regexp{
 	// A new column that old writers leave out: null, or filled by its default.
 	regexp.MustCompile(`^ALTER TABLE \S+ ADD COLUMN `),
 	// A foreign key that refuses nothing that any release writes.
+	regexp.MustCompile(`^SET LOCAL LOCK_TIMEOUT = ''$`),
 	regexp.MustCompile(`^ALTER TABLE \S+ DROP CONSTRAINT IF EXISTS \S+_FKEY$`),
 }
 

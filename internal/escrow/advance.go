@@ -7,6 +7,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/serversecret"
 	"github.com/fairpact/fairpact/internal/store"
 )
 
@@ -95,6 +96,9 @@ func (s *Service) expire(ctx context.Context, d *Deal) (*store.Snapshot, error) 
 // endUnopened ends a deal of which an input did not open until its deadline: nobody
 // is at fault.
 func (s *Service) endUnopened(ctx context.Context, d *Deal) (*store.Snapshot, error) {
+	if err := serversecret.Refresh(ctx, s.store, s.secrets); err != nil {
+		return nil, err // another replica may have the secret that opens it
+	}
 	s.logger.ErrorContext(ctx, "deal expires with an input that does not open")
 	return s.endDeal(ctx, d, deal.Expire, nil, nil)
 }

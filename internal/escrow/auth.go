@@ -58,12 +58,18 @@ func (s *Service) Authenticate(ctx context.Context, credential string) (Principa
 			return Principal{keyHash: sum, account: a}, nil
 		}
 		known, open, err := s.store.UseKey(ctx, sum, max(0, s.options.OpenUnits))
+		reading := problem.Is(err, problem.ReadOnly)
+		if reading {
+			known, err = s.store.KnownKey(ctx, sum)
+		}
 		if err != nil {
 			return Principal{}, err
 		}
 		if known {
 			a := &account{open: open, counted: time.Now()}
-			s.apiKeys.Add(hash(sum), a, 0)
+			if !reading { // else this was not the first use, which ends the replay of the key
+				s.apiKeys.Add(hash(sum), a, 0)
+			}
 			return Principal{keyHash: sum, account: a}, nil
 		}
 	case strings.HasPrefix(credential, tokenPrefix):

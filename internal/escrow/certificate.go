@@ -82,6 +82,9 @@ func (s *Service) certificateOfDue(ctx context.Context, a Access) (*store.Certif
 // issuePending issues a pending certificate in the caller's own time, or says what it
 // waits for.
 func (s *Service) issuePending(ctx context.Context, c *store.Certificate) (*store.Certificate, error) {
+	if s.options.ReadOnly { // nothing would come of a signature
+		return nil, problem.New(problem.CertNotReady, "the deal has ended and its certificate is pending: the service takes no changes now, for maintenance; call again later").After(10)
+	}
 	cause := s.tryIssue(ctx, c)
 	// Read what it waits for from where it stands: somebody else may have issued it.
 	c, err := s.store.Certificate(ctx, c.CertID)

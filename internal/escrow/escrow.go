@@ -90,6 +90,7 @@ type Options struct {
 	StrictBeacon  bool          // refuse rounds that are out before the reveals close
 	OpenUnits     int           // that the open deals of one API key may cost, see Declared.Units; 0: no limit
 	PublicURL     string        // origin under which callers reach deal-api; "": not known
+	ReadOnly      bool          // the database and the log take no changes
 	Waits         *waiting.Hub  // of this process; nil: one that no other process announces to
 }
 

@@ -50,7 +50,7 @@ func (s *Service) Reseal(ctx context.Context) (more bool, err error) {
 	if r.Replays > 0 {
 		return false, nil
 	}
-	if err := s.renewMACs(ctx); err != nil {
+	if err := s.renewMACs(ctx, s.secrets.Find(r.Fingerprint)); err != nil {
 		return false, err
 	}
 	done, err := s.store.ForgetSecrets(ctx, r.Fingerprint)
@@ -96,15 +96,17 @@ func (s *Service) resealInputs(ctx context.Context, last store.SealedInput) erro
 }
 
 // renewMACs gives every pending certificate of this service the MAC of the secret
-// in force.
-func (s *Service) renewMACs(ctx context.Context) error {
+// in force, the writer.
+func (s *Service) renewMACs(ctx context.Context, writer *sealing.Secret) error {
+	if writer == nil {
+		return errUnopened // rotated since Check
+	}
 	var last store.PendingMAC
 	for {
 		page, err := s.store.PendingMACs(ctx, last, pendingRows)
 		if err != nil || len(page) == 0 {
 			return err
 		}
-		writer := s.secrets.Writer()
 		for _, p := range page {
 			last = p
 			if hmac.Equal(p.MAC, payloadMAC(writer, p.CertID, p.Payload)) || !s.made(p.CertID, p.Payload, p.MAC) {

@@ -107,6 +107,25 @@ func TestRotationInTheMiddleOfADeal(t *testing.T) {
 	r.refused(t, r.old)
 }
 
+// A process that lacks the secret in force ends no deal that others can open.
+func TestAProcessThatLacksTheSecretEndsNoDeal(t *testing.T) {
+	t.Parallel()
+	r := newRotation(t)
+	whole, lacking := r.holding(t, r.next, r.old), r.holding(t, r.old)
+	r.rotate(t)
+	check(t, serversecret.Check(t.Context(), r.store, whole.secrets))
+	g := r.split(t, nil).committed(t).as(whole)
+	g.reveal(t, whole.replica(), 0).ok(t)
+	r.exec(t, "UPDATE reveals SET sealed = sealed || '\\x00'::bytea WHERE deal_id = $1", g.id)
+	g.reveal(t, whole.replica(), 1).ok(t)
+	r.exec(t, "UPDATE reveals SET sealed = substr(sealed, 1, length(sealed) - 1) WHERE deal_id = $1 AND party = 0", g.id)
+	g.later(t, 7201)
+	if _, err := lacking.replica().Attend(t.Context(), g.id); !problem.Is(err, problem.Unavailable) {
+		t.Errorf("the worker of the process: %v", err)
+	}
+	g.attended(t).published(t)
+}
+
 // as is the game played at another process.
 func (g *game) as(h *house) *game {
 	other := *g
@@ -159,7 +178,7 @@ func TestADealThatCannotBeOpened(t *testing.T) {
 	}
 	t.Run("split.v1", func(t *testing.T) {
 		t.Parallel()
-		h := newHouse(t)
+		h := newRotation(t).house
 		g := h.split(t, nil).committed(t)
 		g.reveal(t, h.replica(), 0).ok(t)
 		spoil(g, t, 0)
@@ -182,7 +201,7 @@ func TestADealThatCannotBeOpened(t *testing.T) {
 	})
 	t.Run("the secret is put back in time", func(t *testing.T) {
 		t.Parallel()
-		h := newHouse(t)
+		h := newRotation(t).house
 		g := h.split(t, nil).committed(t)
 		g.reveal(t, h.replica(), 0).ok(t)
 		spoil(g, t, 0)
@@ -192,7 +211,7 @@ func TestADealThatCannotBeOpened(t *testing.T) {
 	})
 	t.Run("random.v1", func(t *testing.T) {
 		t.Parallel()
-		h := newHouse(t)
+		h := newRotation(t).house
 		g := h.random(t, nil).committed(t)
 		g.reveal(t, h.replica(), 0).ok(t)
 		g.reveal(t, h.replica(), 1).ok(t)
@@ -209,7 +228,7 @@ func TestADealThatCannotBeOpened(t *testing.T) {
 	})
 	t.Run("inputs of an ended deal", func(t *testing.T) {
 		t.Parallel()
-		h := newHouse(t)
+		h := newRotation(t).house
 		g := h.split(t, func(d *escrow.Declared) { d.Mode = "open" }).revealed(t)
 		spoil(g, t, 1)
 		of(h.replica().Inputs(t.Context(), g.access(t, h.replica(), g.tokens[0], escrow.ReadInputs))).refused(t, problem.Unavailable)

@@ -30,7 +30,6 @@ type Status struct {
 	Custody      string   `json:"key_custody"`
 	LegacyKeys   []string `json:"legacy_pubkeys"`
 	DevEphemeral bool     `json:"dev_ephemeral_key"`
-	ReadOnly     bool     `json:"read_only,omitempty"`
 	Note         string   `json:"note"`
 }
 

@@ -138,7 +138,7 @@ func Do[T any](ctx context.Context, g *Guard, req Request, effect func(*Record) 
 			return answer, err
 		}
 	}
-	return answer, err
+	return answer, problem.New(problem.Unavailable, "the server secret is being rotated and nothing was changed; send the same request again in a few seconds").After(2).Because(err)
 }
 
 func do[T any](ctx context.Context, g *Guard, req Request, effect func(*Record) (T, error), render func() (T, error)) (answer T, err error) {

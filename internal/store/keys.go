@@ -10,6 +10,7 @@ import (
 var (
 	insertKeySQL    = query("insert_key")
 	useKeySQL       = query("use_key")
+	knownKeySQL     = query("known_key")
 	partyByTokenSQL = query("party_by_token")
 )
 
@@ -32,6 +33,12 @@ func (s *Store) InsertKey(ctx context.Context, keyHash []byte, r *Replay) error 
 func (s *Store) UseKey(ctx context.Context, keyHash []byte, most int) (known bool, open int, err error) {
 	err = s.pool.QueryRow(ctx, useKeySQL, keyHash, most).Scan(&known, &open)
 	return known, open, outage(err)
+}
+
+// KnownKey reports whether the API key is known where UseKey fails with READ_ONLY.
+func (s *Store) KnownKey(ctx context.Context, keyHash []byte) (known bool, err error) {
+	err = s.pool.QueryRow(ctx, knownKeySQL, keyHash).Scan(&known)
+	return known, outage(err)
 }
 
 // PartyByToken finds the deal and party index of an invite token's SHA-256, or

@@ -60,7 +60,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 			PublicKey: parts.Keys.Current(), Custody: parts.Signer.Custody(), LegacyKeys: parts.Keys.Legacy(), DevEphemeral: parts.Signer.Ephemeral(),
 			Note: "neutral escrow for sealed-input computation; start with POST /v1/keys, the surface is at /openapi.json",
 		}
-		if s.ReadOnly = c.ReadOnly; s.ReadOnly {
+		if c.ReadOnly {
 			s.Note += "; in maintenance: every change is refused with READ_ONLY, reads go on, and deadlines stand"
 		}
 		if s.DevEphemeral {

@@ -1,5 +1,8 @@
 -- +goose Up
 
+-- What waits for a lock on a table makes all others wait: it gives up soon, and fairpactctl migrate tries again.
+SET LOCAL lock_timeout = '2s';
+
 -- former: fingerprints of the secrets that wrote before and that something stored still needs; null: this database was
 -- never rotated, and inputs carry no mark. resealed_deal and resealed_party: the last input that the worker has sealed
 -- under the secret in force; null: all are.
