@@ -66,7 +66,7 @@ func TestReadOnly(t *testing.T) {
 	// Neither a caller nor the worker ends a deal whose deadline has passed.
 	refused("GET", late.Path(""), late.Tokens[0], nil)
 
-	c.Want(http.StatusOK, "GET", half.Deal.Path(""), key, nil)
+	c.Want(http.StatusOK, "GET", half.Deal.Path(""), half.Deal.Key, nil)
 	c.Refused(http.StatusUnauthorized, "INVALID_CREDENTIAL", "GET", half.Deal.Path(""), "fp_"+strings.Repeat("A", 43), nil)
 	if v := half.Deal.View(); v.State != "REVEALING" {
 		t.Errorf("the view: %+v", v)
