@@ -32,12 +32,14 @@ type secretFile struct {
 type secretAddCommand struct{ secretFile }
 
 func (secretAddCommand) Help() string {
-	return `It goes to standard output: keep it off disks and terminals. Nothing changes yet. Roll the file out to all processes, then
-run fairpactctl secret rotate.
+	return `It goes to standard output. Keep it off terminals, and send it to a file that only you can read: a pipe into kubectl would
+apply an empty Secret where this command fails. Nothing changes yet. Roll the file out to all processes, then run
+fairpactctl secret rotate.
 
 Examples:
 
-    fairpactctl secret add --secret-file server-secret | kubectl -n fairpact create secret generic fairpact-server --from-file=server-secret=/dev/stdin --dry-run=client -o yaml | kubectl apply -f -`
+    fairpactctl secret add --secret-file server-secret > new-secret &&
+      kubectl -n fairpact create secret generic fairpact-server --from-file=server-secret=new-secret --dry-run=client -o yaml | kubectl apply -f -`
 }
 
 func (a secretAddCommand) Run(t *terminal) error {
