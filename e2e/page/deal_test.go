@@ -71,6 +71,10 @@ func TestPeopleSettleASplit(t *testing.T) {
 	ann.do(chromedp.Reload())
 	ann.until("the invitations outlast a reload", "document.querySelector('#invitations textarea')?.value.includes('"+token+"')")
 
+	if own := eval[string](ann, "document.querySelector('#own-link').value"); own != eval[string](ann, "document.querySelector('#own-seat').href") || !strings.Contains(own, link.Path+"#it_") {
+		t.Errorf("the initiator's own link is %q", own)
+	}
+
 	ben.open(link.Path+"#"+token, 390, "dark")
 	ben.reaches("seal")
 	ben.accessible("3 seal phone dark")
@@ -104,6 +108,15 @@ func TestPeopleSettleASplit(t *testing.T) {
 
 	ann.enter("#own-seat", "\r")
 	ann.reaches("seal")
+	own := eval[string](ann, `(async () => {
+		let copied;
+		navigator.clipboard.writeText = async (text) => { copied = text; };
+		document.querySelector('#copy-link button').click();
+		return copied;
+	})()`)
+	if !strings.HasPrefix(own, c.Base+link.Path+"#it_") || strings.Contains(own, token) {
+		t.Errorf("the button copies %q as Ann's link", own)
+	}
 	for i, points := range []string{"50", "30", "20"} {
 		ann.enter(fmt.Sprintf("#points-%d", i), points)
 	}

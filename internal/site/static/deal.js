@@ -4,7 +4,7 @@
 
 import { verifyFile } from './handed.js';
 import { countdown, describe, drawTime, status } from './describe.js';
-import { byId, element } from './dom.js';
+import { byId, copyButton, element } from './dom.js';
 import { formOf } from './forms.js';
 import { drafts, onSealedElsewhere, saveFile, sealed, tokens } from './keep.js';
 import { parse } from './jcs.js';
@@ -220,6 +220,7 @@ function start(token) {
     byId('trouble').hidden = !trouble;
     byId('trouble').textContent = trouble ?? '';
   });
+  byId('copy-link').replaceChildren(copyButton('my link', () => `${location.origin}${location.pathname}#${token}`, 'Copy my link', 'Not allowed: copy it from your invitation'));
   byId('stranger').hidden = true;
   byId('deal').hidden = false;
   onSealedElsewhere(id, () => seat.lookNow());

@@ -14,17 +14,17 @@ export function element(name, attributes = {}, ...children) {
 
 export const byId = (id) => document.getElementById(id);
 
-/** A button that copies what text() gives, and says so. */
-export function copyButton(what, text) {
-  const button = element('button', { type: 'button', class: 'copy', 'aria-label': `Copy ${what}` }, 'Copy');
+/** A button that copies what text() gives, and says so. refused: shown where the browser forbids it. */
+export function copyButton(what, text, label = 'Copy', refused = 'Select and copy by hand') {
+  const button = element('button', { type: 'button', class: 'copy', 'aria-label': `Copy ${what}` }, label);
   button.addEventListener('click', async () => {
     try {
       await navigator.clipboard.writeText(text());
       button.textContent = 'Copied';
     } catch {
-      button.textContent = 'Select and copy by hand';
+      button.textContent = refused;
     }
-    setTimeout(() => { button.textContent = 'Copy'; }, 2000);
+    setTimeout(() => { button.textContent = label; }, 2000);
   });
   return button;
 }

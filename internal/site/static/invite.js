@@ -2,7 +2,7 @@
 
 import { facts } from './facts.js';
 
-export const address = facts.public_url || location.origin;
+const address = facts.public_url || location.origin;
 
 const utc = (seconds) => `${new Date(seconds * 1000).toISOString().slice(0, 19).replace('T', ' ')} UTC`;
 

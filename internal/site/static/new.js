@@ -3,7 +3,7 @@
 import { byteOrder } from './algorithms.js';
 import { byId, call, copyButton, element, problemOf } from './dom.js';
 import { algorithmOf, facts, roundAfter } from './facts.js';
-import { address, invitation } from './invite.js';
+import { invitation } from './invite.js';
 import { parse } from './jcs.js';
 import { apiKey, created, saveFile } from './keep.js';
 import { randomHex } from './seal.js';
@@ -116,6 +116,10 @@ function showMade({ deal, own, warning, texts }) {
   byId('make').hidden = true;
   byId('made').hidden = false;
   byId('own-seat').href = `/d/${encodeURIComponent(deal)}#${own}`;
+  // This origin, not the public address: here the browser keeps what is sealed.
+  const ownLink = byId('own-seat').href;
+  byId('own-link').value = ownLink;
+  byId('copy-own').replaceChildren(copyButton('your own link', () => ownLink));
   // The service's advice for who computes a commitment by hand is done by the page.
   const advice = (warning ?? '').split('. ').filter((text) => !text.startsWith('commit with a salt')).join('. ');
   byId('advice').hidden = !advice;
@@ -126,7 +130,7 @@ function showMade({ deal, own, warning, texts }) {
       element('textarea', { readonly: true, rows: '6', 'aria-label': `Invitation of ${isolated(label)}` }, text));
   }));
   if (texts.length > MOST_SHOWN) byId('invitations').append(element('li', { class: 'fine' }, `and ${texts.length - MOST_SHOWN} more: save all invitations now, since a reload may lose them.`));
-  byId('save-invitations').onclick = () => saveFile(`fairpact-${deal}-invitations.json`, JSON.stringify({ deal_id: deal, own_link: `${address}/d/${deal}#${own}`, invitations: texts }, null, 2));
+  byId('save-invitations').onclick = () => saveFile(`fairpact-${deal}-invitations.json`, JSON.stringify({ deal_id: deal, own_link: ownLink, invitations: texts }, null, 2));
   byId('made-title').focus();
 }
 
