@@ -289,11 +289,19 @@ func TestPageSealsOnce(t *testing.T) {
 	one.reaches("sealed")
 	two.reaches("sealed")
 
-	// While the network is gone the page says so, and then goes on.
-	eval[bool](one, "globalThis.online = window.fetch, window.fetch = () => Promise.reject(new TypeError('offline')), dispatchEvent(new Event('online')), true")
-	one.until("the loss is told", "document.querySelector('#trouble').textContent.startsWith('The connection is lost')")
-	eval[bool](one, "window.fetch = globalThis.online, dispatchEvent(new Event('online')), true")
-	one.until("the page goes on", "document.querySelector('#trouble').hidden")
+	// While the network is gone, something before the service refuses, or the service
+	// refuses the token, the page says so. Then it goes on, and opens what is sealed.
+	eval[bool](one, "globalThis.online = window.fetch, true")
+	for _, loss := range []struct{ fetch, told string }{
+		{"Promise.reject(new TypeError('offline'))", "document.querySelector('#trouble').textContent.startsWith('The connection is lost')"},
+		{"Promise.resolve(new Response('<h1>Sign in</h1>', {status: 403}))", "document.querySelector('#trouble').textContent.includes('the service answered 403')"},
+		{"Promise.resolve(Response.json({error: 'INVALID_CREDENTIAL: no such token'}, {status: 401}))", "!document.querySelector('#stranger').hidden"},
+	} {
+		eval[bool](one, "window.fetch = () => "+loss.fetch+", dispatchEvent(new Event('online')), true")
+		one.until("the loss is told: "+loss.fetch, loss.told)
+		eval[bool](one, "window.fetch = globalThis.online, dispatchEvent(new Event('online')), true")
+		one.until("the page goes on after "+loss.fetch, "document.querySelector('#trouble').hidden && document.querySelector('#stranger').hidden")
+	}
 	other := e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"boat": 1}})
 	if a := d.Commit(1, other); a.Status != 200 {
 		t.Fatal(a)

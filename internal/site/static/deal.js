@@ -188,20 +188,24 @@ async function due() {
   return false;
 }
 
-async function follow() {
+/** Follows the deal from one seat, until it rests or another token is entered. */
+async function follow(own) {
   for (let looks = 0; looks < LOOKS_AFTER_END;) {
     try {
-      now = await seat.view(phase === 'draw' ? drawTime(now.view) - seat.now() : undefined);
+      const next = await own.view(phase === 'draw' ? drawTime(now.view) - own.now() : undefined);
+      if (seat !== own) return;
+      now = next;
+      byId('stranger').hidden = true;
+      byId('deal').hidden = false;
       show();
       await due();
     } catch (fault) {
-      if (fault instanceof Refused) {
-        tokens.drop(id);
-        stranger(fault.message);
-        return;
-      }
-      seat.onTrouble(fault.message);
-      await seat.pause(15);
+      if (seat !== own) return;
+      const refused = fault instanceof Refused;
+      if (refused) stranger(fault.message);
+      else own.onTrouble(fault.message);
+      await own.pause(refused ? 30 : 15); // a refusal may pass: a sealed input must be opened in time
+      if (seat !== own) return;
     }
     if (phase in { cancelled: 1, expired: 1 } || now?.view.state === 'CERTIFIED' || (phase === 'void' && now.view.certificate_id)) return;
     if (now?.view.certificate_id) looks++;
@@ -216,6 +220,8 @@ function stranger(refusal) {
 }
 
 function start(token) {
+  now = null;
+  phase = null;
   seat = new Seat(id, token, (trouble) => {
     byId('trouble').hidden = !trouble;
     byId('trouble').textContent = trouble ?? '';
@@ -223,9 +229,7 @@ function start(token) {
   byId('copy-link').replaceChildren(copyButton('my link', () => `${location.origin}${location.pathname}#${token}`, 'Copy my link', 'Not allowed: copy it from your invitation'));
   byId('stranger').hidden = true;
   byId('deal').hidden = false;
-  onSealedElsewhere(id, () => seat.lookNow());
-  setInterval(tick, 1000);
-  follow();
+  follow(seat);
 }
 
 byId('enter').addEventListener('submit', (event) => {
@@ -237,6 +241,9 @@ byId('enter').addEventListener('submit', (event) => {
 });
 byId('handed').addEventListener('change', () => verifyFile(byId('handed').files[0], byId('handed-report')));
 addEventListener('hashchange', () => { if (takeToken()) location.reload(); });
+
+onSealedElsewhere(id, () => seat?.lookNow());
+setInterval(tick, 1000);
 
 const token = takeToken();
 if (token) start(token);

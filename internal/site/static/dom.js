@@ -45,5 +45,8 @@ export async function call(method, path, { token, body, header = {}, signal } = 
   return { status: response.status, ok: response.ok, headers: response.headers, text, json, date: Date.parse(response.headers.get('date')) || Date.now() };
 }
 
+/** The service's code of a refusal; undefined where something before the service answered. */
+export const codeOf = (answer) => /^([A-Z_]+): /.exec(answer.json?.error)?.[1];
+
 /** What went wrong, in the service's own words where it has said any. */
 export const problemOf = (answer) => answer.json?.error ?? `the service answered ${answer.status}`;

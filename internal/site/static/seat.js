@@ -2,14 +2,16 @@
 // changes. A call that gets no answer is made again; one that may have had its
 // effect is settled by reading the deal.
 
-import { call, problemOf } from './dom.js';
+import { call, codeOf, problemOf } from './dom.js';
 import { parse } from './jcs.js';
 
 const LONGEST_WAIT = 45; // seconds, as the service has it
 const LONGEST_PAUSE = 30;
 const FEW_PARTIES = 16; // of a larger deal only its state is followed: each party's act would send everybody the whole view
 
-/** The service refused for good: the token does not open this deal. */
+const REFUSALS = ['AUTH_REQUIRED', 'INVALID_CREDENTIAL', 'FORBIDDEN', 'DEAL_NOT_FOUND'];
+
+/** The service itself said that the token does not open this deal. */
 export class Refused extends Error {}
 
 export class Seat {
@@ -60,7 +62,10 @@ export class Seat {
           cautions: answer.headers.get('fairpact-caution')?.split(/(?<=\.), /) ?? [],
         };
       }
-      if (answer && [401, 403, 404].includes(answer.status)) throw new Refused(problemOf(answer));
+      if (answer && REFUSALS.includes(codeOf(answer))) {
+        this.since = null; // an answer that takes the token again comes at once
+        throw new Refused(problemOf(answer));
+      }
       await this.retry(answer, failures);
     }
   }
