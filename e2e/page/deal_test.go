@@ -314,12 +314,54 @@ func TestPageSealsOnce(t *testing.T) {
 	one.reaches("done")
 }
 
+// A browser that keeps nothing commits once a copy is saved, and leaves the token in
+// the address bar. The skip link does not load the page again.
+func TestPageCommitsAfterACopyIsSaved(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewClient(t, e2e.BaseURL(t))
+	d := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
+	p := newTab(t, c.Base)
+	p.take(d, 0, 390, "light")
+	p.reaches("seal")
+	hashes := eval[[]string](p, `(async () => {
+		Storage.prototype.setItem = () => { throw new DOMException('storage is off', 'QuotaExceededError'); };
+		const hashes = [];
+		for (const hash of ['#`+d.Tokens[0]+`', '#main']) {
+			const changed = new Promise((done) => { addEventListener('hashchange', () => setTimeout(done), {once: true}); });
+			location.hash = hash;
+			await changed;
+			hashes.push(location.hash);
+		}
+		return hashes;
+	})()`)
+	if hashes[0] != "#"+d.Tokens[0] || hashes[1] != "#main" {
+		t.Errorf("the address bar shows %q", hashes)
+	}
+	p.set("#points-0", "7")
+	eval[bool](p, "document.querySelector('#seal').click(), true")
+	p.until("a copy is asked for", "document.querySelector('#seal-saved')?.disabled")
+	p.accessible("save first phone light")
+	if seen := string(c.Want(200, "GET", d.Path(""), d.Tokens[0], nil).Body); strings.Contains(seen, `"committed":true`) {
+		t.Errorf("it has committed before a copy is saved: %s", seen)
+	}
+	text, err := os.ReadFile(p.download("#save-sealed"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.enter("#seal-saved", "\r")
+	p.reaches("sealed")
+	copied := e2e.AsBody(t, string(text))
+	if seen := string(c.Want(200, "GET", d.Path(""), d.Tokens[0], nil).Body); !strings.Contains(seen, fmt.Sprint(copied["commitment"])) {
+		t.Errorf("the copy %s is not of what is committed: %s", text, seen)
+	}
+}
+
 // Another browser opens what this one sealed, from the saved copy, and takes no
 // copy of anything else. Without a token the page shows nothing of the deal.
 func TestPageTakesASavedCopy(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
-	d := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
+	d := c.Create(e2e.SplitBody(time.Hour, 8*24*time.Hour))
 	mine := e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"car": 1}})
 	if a := d.Commit(0, mine); a.Status != 200 {
 		t.Fatal(a)
@@ -352,6 +394,9 @@ func TestPageTakesASavedCopy(t *testing.T) {
 	p.until("another opening is refused", "document.querySelector('#action [role=alert]').textContent.includes('not the input')")
 	bring(mine.Salt)
 	p.reaches("sealed")
+	if said := p.text("#action"); !strings.Contains(said, "after seven days without a visit") {
+		t.Errorf("of a deal of eight days the page says %s", said)
+	}
 }
 
 // The page refuses the inputs that the service refuses, in its words.

@@ -15,6 +15,7 @@ import { localTime } from './words.js';
 
 const id = decodeURIComponent(location.pathname.split('/')[2]);
 const ENDED = { COMPUTED: 'done', CERTIFIED: 'done', VOID: 'void', CANCELLED: 'cancelled', EXPIRED: 'expired' };
+const LONG = 6 * 86400; // seconds; Safari deletes the data of an unvisited page after seven days
 const LOOKS_AFTER_END = 3; // waits for the certificate's witnesses, then the page rests
 
 let seat;
@@ -25,8 +26,7 @@ let phase = null;
 function takeToken() {
   const given = location.hash.slice(1);
   if (given.startsWith('it_')) {
-    tokens.set(id, given);
-    history.replaceState(null, '', location.pathname);
+    if (tokens.set(id, given)) history.replaceState(null, '', location.pathname);
     return given;
   }
   return tokens.get(id);
@@ -46,7 +46,10 @@ const unkept = {}; // by commitment: what storage did not take lives as long as 
 const held = (commitment) => sealed.get(id, commitment) ?? unkept[commitment];
 
 function keep(one) {
-  if (sealed.set(id, one)) return true;
+  if (sealed.set(id, one)) {
+    navigator.storage?.persist?.().catch(() => {}); // a request: the browser may refuse it
+    return true;
+  }
   unkept[one.commitment] = one;
   return false;
 }
@@ -75,11 +78,14 @@ function panel(title, ...content) {
 const whatIfLeft = () => element('p', {}, 'Leave this page open and it opens your input by itself, as soon as all have sealed. If you close it, come back by your link: after all have sealed and before ',
   element('strong', {}, localTime(now.view.reveal_deadline)), '. Otherwise the deal is void and the certificate names you.');
 
-function copyOf({ input, salt, commitment }) {
+function copyOf({ input, salt, commitment }, saved = () => {}) {
   const { party } = now;
   return element('p', { class: 'actions' }, element('button', {
     type: 'button', class: 'second', id: 'save-sealed',
-    onclick: () => saveFile(`fairpact-${id}-party-${party}.json`, JSON.stringify({ deal_id: id, party, commitment, input, salt }, null, 2)),
+    onclick: () => {
+      saveFile(`fairpact-${id}-party-${party}.json`, JSON.stringify({ deal_id: id, party, commitment, input, salt }, null, 2));
+      saved();
+    },
   }, 'Save a copy of what I sealed'), element('span', { class: 'hint' }, 'Keep it secret. With it you can open from another device.'));
 }
 
@@ -96,7 +102,9 @@ const panels = {
       problem.textContent = '';
       button.disabled = true;
       try {
-        await commit(form.read());
+        const one = await seal(form.read());
+        if (keep(one)) await commit(one); // kept before anything is sent: an answer may be lost
+        else saveFirst(one);
       } catch (fault) {
         problem.textContent = fault.message;
       }
@@ -109,7 +117,8 @@ const panels = {
     const { commitment } = now.view.parties[now.party];
     const one = { ...held(commitment), commitment };
     panel('Sealed', element('p', {}, 'Your input is sealed. Nobody can read it, and nobody can change it, you included.'), whatIfLeft(), copyOf(one),
-      unkept[commitment] ? element('p', { class: 'warn' }, 'This browser does not keep data: save the copy now, or your input is lost with this page.') : null);
+      unkept[commitment] ? element('p', { class: 'warn' }, 'This browser does not keep data: save the copy now, or your input is lost with this page.')
+        : now.view.reveal_deadline - seat.now() > LONG ? element('p', { class: 'warn' }, 'Some browsers delete what a page keeps after seven days without a visit, and this deal may last longer: save the copy.') : null);
   },
   elsewhere() {
     const problem = element('p', { class: 'say bad', role: 'alert' });
@@ -151,9 +160,21 @@ function remember(form, refresh = () => {}) {
   form.addEventListener('input', () => drafts.set(id, fields.map((field) => field[on(field)])));
 }
 
-async function commit(input) {
-  const one = await seal(input);
-  keep(one); // before anything is sent: an answer may be lost
+/** Sends a commitment that only a saved copy could open once this page is closed. */
+function saveFirst(one) {
+  const problem = element('p', { class: 'say bad', role: 'alert' });
+  const button = element('button', {
+    type: 'button', class: 'button', id: 'seal-saved', disabled: true, onclick: async () => {
+      button.disabled = true;
+      await commit(one).catch((fault) => { problem.textContent = fault.message; });
+      button.disabled = false;
+    },
+  }, 'I have the copy: seal it');
+  panel('Save a copy first', element('p', {}, 'This browser does not keep data, and nothing is sent yet. Without the copy your input is lost with this page: the deal would be void, and the certificate would name you.'),
+    copyOf(one, () => { button.disabled = false; }), problem, element('p', { class: 'actions' }, button));
+}
+
+async function commit(one) {
   await seat.act('commit', { commitment: one.commitment });
   drafts.drop(id);
   seat.lookNow(); // whether it was this commitment, the deal says
@@ -240,7 +261,9 @@ byId('enter').addEventListener('submit', (event) => {
   start(token);
 });
 byId('handed').addEventListener('change', () => verifyFile(byId('handed').files[0], byId('handed-report')));
-addEventListener('hashchange', () => { if (takeToken()) location.reload(); });
+addEventListener('hashchange', () => { // also by the skip link, which must not reload
+  if (location.hash.startsWith('#it_') && takeToken() !== seat?.token) location.reload();
+});
 
 onSealedElsewhere(id, () => seat?.lookNow());
 setInterval(tick, 1000);
