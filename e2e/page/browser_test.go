@@ -158,6 +158,19 @@ func (p *tab) set(field, value string) {
 	eval[bool](p, "document.querySelector('"+field+"').value = "+string(text)+", true")
 }
 
+// hand gives a field for files one file of that text.
+func (p *tab) hand(field, text string) {
+	p.t.Helper()
+	eval[bool](p, `(() => {
+		const files = new DataTransfer();
+		files.items.add(new File([`+e2e.JsonText(p.t, text)+`], 'handed.json'));
+		const field = document.querySelector('`+field+`');
+		field.files = files.files;
+		field.dispatchEvent(new Event('change'));
+		return true;
+	})()`)
+}
+
 // download presses a button and returns the path of the file that it saves.
 func (p *tab) download(button string) (path string) {
 	p.t.Helper()

@@ -140,6 +140,9 @@ func TestPeopleSettleASplit(t *testing.T) {
 	}
 	ben.enter("#verify-bundle", "\r")
 	ben.until("it verifies", "document.querySelector('#report').dataset.valid === 'true'")
+	if said := ben.text("#report .verdict strong"); said != "Valid" {
+		t.Errorf("the verdict on the deal's own proof is %q", said)
+	}
 	if notes := ben.text("#report .unproven"); strings.Contains(notes, "your input was not checked") {
 		t.Errorf("not proven are: %s", notes)
 	}
@@ -374,21 +377,33 @@ func TestPageTakesASavedCopy(t *testing.T) {
 		t.Errorf("a stranger sees %s", deal)
 	}
 	p.accessible("stranger phone light")
+	// A proof that another key signed holds by its own keys alone.
+	foreign, err := os.ReadFile(e2e.Repo("e2e/testdata/bundles/good.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	proof := e2e.JsonText(t, e2e.AsBody(t, string(foreign))["bundle"])
+	verdict := func(what, want string) {
+		t.Helper()
+		eval[bool](p, "delete document.querySelector('#handed-report').dataset.valid")
+		p.hand("#handed", proof)
+		p.until("a verdict", "document.querySelector('#handed-report').dataset.valid")
+		if said := p.text("#handed-report .verdict strong"); said != want {
+			t.Errorf("%s, the verdict on a proof of another deployment is %q, want %q", what, said, want)
+		}
+	}
+	verdict("with the keys of this service", "Not valid")
+	eval[bool](p, "globalThis.online = window.fetch, window.fetch = () => Promise.reject(new TypeError('offline')), true")
+	verdict("without keys", "Consistent in itself; whose it is, is not known")
+	p.accessible("stranger verdict phone light")
+	eval[bool](p, "window.fetch = globalThis.online, true")
 	p.enter("#token", "it_"+strings.Repeat("x", 43)+"\r")
 	p.until("an unknown token is refused", "!document.querySelector('#refusal').hidden")
 	p.enter("#token", d.Tokens[0]+"\r")
 	p.reaches("elsewhere")
 	p.accessible("elsewhere phone light")
 	bring := func(salt string) {
-		text := e2e.JsonText(t, e2e.Body{"input": mine.Input, "salt": salt})
-		eval[bool](p, `(() => {
-			const files = new DataTransfer();
-			files.items.add(new File([`+e2e.JsonText(t, text)+`], 'copy.json'));
-			const field = document.querySelector('#sealed-file');
-			field.files = files.files;
-			field.dispatchEvent(new Event('change'));
-			return true;
-		})()`)
+		p.hand("#sealed-file", e2e.JsonText(t, e2e.Body{"input": mine.Input, "salt": salt}))
 	}
 	bring("another")
 	p.until("another opening is refused", "document.querySelector('#action [role=alert]').textContent.includes('not the input')")

@@ -1,8 +1,10 @@
-// Verifies a bundle that somebody handed over, in this browser alone.
+// Verifies a bundle that somebody handed over, in this browser, with the keys of
+// this origin: with those of the bundle a forgery would hold.
 
 import { isBundle, verifyBundle } from './bundle.js';
 import { element } from './dom.js';
 import { parse } from './jcs.js';
+import { fetchKeys, keysOf } from './keys.js';
 import { showReport } from './report.js';
 
 /** Shows the report of a bundle's text, or what is wrong with the text. */
@@ -12,8 +14,9 @@ export async function verifyText(text, out) {
   try {
     const bundle = parse(text, 34); // two levels around the input
     if (!isBundle(bundle)) throw new Error('it is not a bundle. A certificate alone can be checked on the front page, with the key and the tree head');
-    const { checks, notes } = await verifyBundle({ bundle });
-    showReport(out, checks, bundle.certificate, notes);
+    const keys = await fetchKeys().then(keysOf).catch(() => []); // none: the verdict says that
+    const { checks, notes } = await verifyBundle({ bundle, keys });
+    showReport(out, checks, bundle.certificate, notes, keys.length > 0);
   } catch (fault) {
     out.replaceChildren(element('p', { class: 'say bad' }, `This file cannot be checked: ${fault.message}.`));
   }

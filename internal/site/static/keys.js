@@ -1,6 +1,8 @@
 // The keys that a reader trusts, and what each of them may have signed. A key is
 // {pubkey} alone, where no more is known, or a row of the key set.
 
+import { call, problemOf } from './dom.js';
+import { parse } from './jcs.js';
 import { STATUS, keySetProblem } from './shape.js';
 
 const isObject = (v) => typeof v === 'object' && v !== null && !Array.isArray(v);
@@ -15,6 +17,14 @@ export function keysOf(document) {
   const problem = STATUS(document);
   if (problem) throw new Error(`it is neither a key set with “keys” nor a status: it ${problem}`);
   return [document.pubkey, ...document.legacy_pubkeys].map((pubkey) => ({ pubkey }));
+}
+
+/** The key set of this origin as it is published, or the status where the deployment has none. */
+export async function fetchKeys() {
+  let answer = await call('GET', '/v1/pubkeys');
+  if (answer.status === 404) answer = await call('GET', '/v1/status');
+  if (!answer.ok) throw new Error(problemOf(answer));
+  return parse(answer.text);
 }
 
 /** Whether the key may have signed this leaf: one that retired at a tree size none from there on. */

@@ -20,10 +20,12 @@ export async function showResult({ view, party, seat, own, forget }, panel) {
     try {
       for (const row of parse(await seat.fetch('inputs'), 40).inputs) inputs[row.party] = row.input;
     } catch { /* the picture shows what is known */ }
+    if (shown !== key) return; // a newer state has its panel
   }
   const result = view.state === 'VOID'
     ? [element('p', {}, 'Nothing was settled. The signed certificate says who caused that.')]
     : await picture(view, party, inputs);
+  if (shown !== key) return;
   panel(view.state === 'VOID' ? 'The deal is void' : 'The result', result, view.certificate_id ? proof(view, party, seat, own) : element('p', {}, 'The certificate is being signed…'),
     own ? element('p', { class: 'fine' }, element('button', {
       type: 'button', class: 'second', id: 'forget', onclick: (event) => {
@@ -49,7 +51,7 @@ function proof(view, party, seat, own) {
   }, words);
   return [
     element('h2', {}, 'Proof'),
-    element('p', {}, 'One file proves this result to anybody, without this service: the signed certificate and its place in the public log. It holds no input.'),
+    element('p', {}, 'One file proves this result to anybody who knows this service’s key, without this service: the signed certificate and its place in the public log. It holds no input.'),
     element('p', { class: 'actions' },
       act('save-bundle', 'Download the proof', (text) => saveFile(`fairpact-${view.deal_id}-proof.json`, text)),
       act('verify-bundle', 'Check it in this browser', (text) => verifyText(withInput(text, own), report))),

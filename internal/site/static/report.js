@@ -4,13 +4,13 @@ import { element } from './dom.js';
 import { recomputes } from './shape.js';
 import { valid } from './verify.js';
 
-/** Puts the verdict and every check into a container. */
-export function showReport(container, checks, certificate, notes = []) {
+/** Puts the verdict and every check into a container. trusted: the keys come from elsewhere than the bundle itself. */
+export function showReport(container, checks, certificate, notes = [], trusted = true) {
   const good = valid(checks);
   const failed = checks.filter((check) => !check.ok).length;
   container.replaceChildren(
-    element('p', { class: `verdict ${good ? 'good' : 'bad'}` },
-      element('strong', {}, good ? 'Valid' : 'Not valid'),
+    element('p', { class: `verdict ${!good ? 'bad' : trusted ? 'good' : ''}` },
+      element('strong', {}, !good ? 'Not valid' : trusted ? 'Valid' : 'Consistent in itself; whose it is, is not known'),
       element('span', {}, good
         ? `All ${checks.length} checks hold. They were made in this browser.`
         : `${failed} of ${checks.length} checks failed. Do not rely on this certificate.`)),

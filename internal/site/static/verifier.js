@@ -4,7 +4,7 @@
 import { isBundle, verifyBundle } from './bundle.js';
 import { byId, call, problemOf } from './dom.js';
 import { parse } from './jcs.js';
-import { keysOf } from './keys.js';
+import { fetchKeys, keysOf } from './keys.js';
 import { parsePolicy } from './notes.js';
 import { showReport } from './report.js';
 import { knownKeys } from './seats.js';
@@ -94,18 +94,13 @@ async function verifyWhole(out, bundle, keys, known) {
     throw new Error(`The policy cannot be read: ${fault.message}.`);
   }
   const { checks, notes } = await verifyBundle({ bundle, keys, policy, known });
-  showReport(out, checks, bundle.certificate, notes);
+  showReport(out, checks, bundle.certificate, notes, keys.length > 0);
   say('Checked the bundle, by itself and in this browser.');
 }
 
-/**
- * The key set, or the status where the deployment has none, and the tree head of
- * the certificate's proof, where the log still answers it.
- */
+/** The keys of this origin, and the tree head of the certificate's proof, where the log still answers it. */
 export async function fetchTrust(certificate) {
-  let keys = await call('GET', '/v1/pubkeys');
-  if (keys.status === 404) keys = await call('GET', '/v1/status');
-  if (!keys.ok) throw new Error(problemOf(keys));
+  const keys = await fetchKeys();
   let head = await call('GET', '/v1/log/tree-head');
   const size = certificate?.log_proof?.tree_size;
   if (head.ok && Number.isSafeInteger(size) && size >= 0 && size < head.json.tree_size) {
@@ -113,7 +108,7 @@ export async function fetchTrust(certificate) {
     if (older.ok) head = older;
   }
   if (!head.ok) throw new Error(problemOf(head));
-  return { keys: parse(keys.text), head: parse(head.text) };
+  return { keys, head: parse(head.text) };
 }
 
 async function fillTrust() {
