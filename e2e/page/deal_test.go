@@ -291,6 +291,8 @@ func TestPageSealsOnce(t *testing.T) {
 	}
 	one.reaches("sealed")
 	two.reaches("sealed")
+	const kept = "Object.keys(localStorage).filter((key) => key.startsWith('fairpact:sealed:')).length"
+	two.until("the input that was not taken is deleted", kept+" === 1")
 
 	// While the network is gone, something before the service refuses, or the service
 	// refuses the token, the page says so. Then it goes on, and opens what is sealed.
@@ -315,6 +317,9 @@ func TestPageSealsOnce(t *testing.T) {
 		t.Fatal(a)
 	}
 	one.reaches("done")
+	one.until("the input can be deleted", "document.querySelector('#forget')")
+	eval[bool](one, "document.querySelector('#forget').click(), true")
+	one.until("nothing is kept", kept+" === 0")
 }
 
 // A browser that keeps nothing commits once a copy is saved, and leaves the token in

@@ -57,6 +57,7 @@ function keep(one) {
 function show() {
   const before = phase;
   phase = phaseOf(now);
+  settleSent(now.view.parties[now.party].commitment);
   describe(now);
   status(now.view, phase);
   tick();
@@ -141,13 +142,27 @@ const panels = {
   },
   done: ended,
   void: ended,
-  cancelled: () => panel('Nothing was settled', element('p', {}, 'There is no certificate. ', element('a', { href: '/new' }, 'Make a new deal'), '.')),
-  expired: () => panel('Nothing was settled', element('p', {}, 'There is no certificate. ', element('a', { href: '/new' }, 'Make a new deal'), '.')),
+  cancelled: unsettled,
+  expired: unsettled,
 };
+
+function unsettled() {
+  panel('Nothing was settled', element('p', {}, 'There is no certificate. ', element('a', { href: '/new' }, 'Make a new deal'), '.'), forget());
+}
 
 function ended() {
   const { commitment } = now.view.parties[now.party];
-  showResult({ ...now, seat, own: held(commitment), forget: () => sealed.drop(id, commitment) }, panel);
+  showResult({ ...now, seat, own: held(commitment), forget: forget() }, panel);
+}
+
+/** Offers to delete all that this browser keeps of the deal's inputs; null where it keeps nothing. */
+function forget() {
+  return sealed.any(id) ? element('p', { class: 'fine' }, element('button', {
+    type: 'button', class: 'second', id: 'forget', onclick: (event) => {
+      sealed.dropAll(id);
+      event.target.closest('p').textContent = 'This browser has forgotten what you sealed.';
+    },
+  }, 'Delete my sealed input from this browser')) : null;
 }
 
 /** Keeps what is being typed for a reload of this tab. */
@@ -174,8 +189,23 @@ function saveFirst(one) {
     copyOf(one, () => { button.disabled = false; }), problem, element('p', { class: 'actions' }, button));
 }
 
+let sent = null; // the commitment that this page has sent, until the deal shows which one holds
+
+/** Deletes what this page sealed where the seat has another commitment. */
+function settleSent(commitment) {
+  if (!sent || !commitment) return;
+  if (sent !== commitment) sealed.drop(id, sent);
+  sent = null;
+}
+
 async function commit(one) {
-  await seat.act('commit', { commitment: one.commitment });
+  try {
+    await seat.act('commit', { commitment: one.commitment });
+  } catch (fault) {
+    if (fault.final) sealed.drop(id, one.commitment);
+    throw fault;
+  }
+  sent = one.commitment;
   drafts.drop(id);
   seat.lookNow(); // whether it was this commitment, the deal says
 }

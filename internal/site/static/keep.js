@@ -45,7 +45,17 @@ export const sealed = {
   get: (deal, commitment) => read(browser, sealedKey(deal, commitment)),
   set: (deal, { input, salt, commitment }) => write(browser, sealedKey(deal, commitment), { input, salt }),
   drop: (deal, commitment) => drop(browser, sealedKey(deal, commitment)),
+  any: (deal) => keysUnder(sealedKey(deal, '')).length > 0,
+  dropAll: (deal) => keysUnder(sealedKey(deal, '')).forEach((key) => drop(browser, key)),
 };
+
+function keysUnder(prefix) {
+  try {
+    return Object.keys(browser()).filter((key) => key.startsWith(prefix));
+  } catch {
+    return []; // storage is off
+  }
+}
 
 /** Calls back when another tab of this browser has sealed an input of the deal. */
 export function onSealedElsewhere(deal, act) {

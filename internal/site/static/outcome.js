@@ -9,7 +9,7 @@ import { picture } from './picture.js';
 
 let shown = ''; // state and certificate that the panel was made for
 
-/** end: {view, party, seat, own, forget}; own is what this browser holds of the party's input. */
+/** end: {view, party, seat, own, forget}; own is what this browser holds of the party's input, forget a node that offers to delete it. */
 export async function showResult({ view, party, seat, own, forget }, panel) {
   const key = `${view.state === 'VOID'} ${view.certificate_id}`;
   if (key === shown) return;
@@ -26,13 +26,7 @@ export async function showResult({ view, party, seat, own, forget }, panel) {
     ? [element('p', {}, 'Nothing was settled. The signed certificate says who caused that.')]
     : await picture(view, party, inputs);
   if (shown !== key) return;
-  panel(view.state === 'VOID' ? 'The deal is void' : 'The result', result, view.certificate_id ? proof(view, party, seat, own) : element('p', {}, 'The certificate is being signed…'),
-    own ? element('p', { class: 'fine' }, element('button', {
-      type: 'button', class: 'second', id: 'forget', onclick: (event) => {
-        forget();
-        event.target.closest('p').textContent = 'This browser has forgotten what you sealed.';
-      },
-    }, 'Delete my sealed input from this browser')) : null);
+  panel(view.state === 'VOID' ? 'The deal is void' : 'The result', result, view.certificate_id ? proof(view, party, seat, own) : element('p', {}, 'The certificate is being signed…'), forget);
 }
 
 /** The bundle: to keep, and to check here. */

@@ -97,7 +97,10 @@ export class Seat {
         this.onTrouble(null);
         return answer;
       }
-      if (answer && answer.status < 500 && answer.status !== 429) throw new Error(problemOf(answer));
+      if (answer && answer.status < 500 && answer.status !== 429) {
+        // Final: refused by the service itself, and no earlier try of it can have had an effect.
+        throw Object.assign(new Error(problemOf(answer)), { final: failures === 0 && codeOf(answer) !== undefined });
+      }
       await this.retry(answer, failures);
     }
   }
