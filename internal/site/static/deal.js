@@ -22,7 +22,7 @@ let seat;
 let now = null; // {view, party, cautions}, the newest
 let phase = null;
 
-/** Takes the token out of the address bar: no screenshot, history or bookmark shows it. */
+/** Takes the token out of the address bar: no screenshot or bookmark shows it. The browser's history may hold the link that was opened. */
 function takeToken() {
   const given = location.hash.slice(1);
   if (given.startsWith('it_')) {
@@ -76,7 +76,7 @@ function panel(title, ...content) {
   if (had) heading.focus({ preventScroll: false });
 }
 
-const whatIfLeft = () => element('p', {}, 'Leave this page open and it opens your input by itself, as soon as all have sealed. If you close it, come back by your link: after all have sealed and before ',
+const whatIfLeft = () => element('p', {}, 'While this page is open and awake, it opens your input by itself as soon as all have sealed. A locked phone or a sleeping computer does not count: be here after all have sealed and before ',
   element('strong', {}, localTime(now.view.reveal_deadline)), '. Otherwise the deal is void and the certificate names you.');
 
 function copyOf({ input, salt, commitment }, saved = () => {}) {

@@ -88,7 +88,7 @@ export function status(view, phase) {
     done: [view.certificate_id ? 'Settled. The result is signed and in the public log.' : 'Settled. The result is there; its certificate is being signed.'],
     void: ['Void: ', ...names((view.void_flakers ?? []).map((i) => view.parties[i].label)), ` ${whyVoid(view)}.`],
     cancelled: ['Cancelled by its initiator before anybody else had sealed.'],
-    expired: ['Ended without a result: the public beacon could not be read in time. Nobody is at fault.'],
+    expired: [`Ended without a result: ${view.algorithm === 'random.v1' ? 'the public beacon could not be read in time' : 'the service could not open an input'}. No party is at fault.`],
   }[phase];
   const line = element('p', {}, words);
   if (byId('status').textContent !== line.textContent) byId('status').replaceChildren(...line.childNodes);

@@ -48,7 +48,7 @@ function fairDivision(view, labels, party, inputs) {
   const { shares, method } = view.result;
   const judges = labels.map((_, i) => i).filter((i) => total(inputs[i]) > 0);
   const rule = element('p', {}, method === 'adjusted_winner'
-    ? 'Two parties: each thing goes to whom it is worth more, and the last one is cut where both have the same part of their own points. So each has at least half by their own points, and neither would rather have what the other has.'
+    ? 'Two parties: things go in order of how much more one of you values them than the other. The line falls where both have the same part of their own points, and at most one thing is cut. So each party with points has at least half by their own points, and neither would rather have what the other has.'
     : `Each thing is shared in proportion to the points given to it, all points counted alike. So each party with points gets at least ${percent(1 / labels.length)} of everything, by their own points.`);
   if (judges.length === 0) return [element('h2', {}, 'Why it is fair'), rule];
   const worthOf = (judge, owner) => shares[owner].items.reduce((sum, { item, share }) => sum + ratio(share) * (valuations(inputs[judge])[item] ?? 0), 0) / total(inputs[judge]);
