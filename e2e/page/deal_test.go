@@ -547,6 +547,23 @@ func TestCreationPageMakesEachKind(t *testing.T) {
 	}
 }
 
+// A seat with a declared key has no form, which the service would refuse.
+func TestPageAsksForTheSeatKey(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewClient(t, e2e.BaseURL(t))
+	key := "ed25519:d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a" // RFC 8032, test 1
+	request := e2e.SplitBody(time.Hour, 2*time.Hour)
+	request["party_keys"] = []any{nil, key}
+	d := c.Create(request)
+	p := newTab(t, c.Base)
+	p.take(d, 1, 320, "light")
+	p.reaches("keyed")
+	if said := p.text("#action"); !strings.Contains(said, key) || eval[bool](p, "Boolean(document.querySelector('#seal'))") {
+		t.Errorf("for a seat with a key the page says %s", said)
+	}
+	p.accessible("keyed phone light")
+}
+
 // In mode open the page shows what every part is worth to every party.
 func TestPageShowsEachPartysValues(t *testing.T) {
 	t.Parallel()

@@ -21,6 +21,7 @@ const LOOKS_AFTER_END = 3; // waits for the certificate's witnesses, then the pa
 let seat;
 let now = null; // {view, party, cautions}, the newest
 let phase = null;
+let seatKey; // the key that the deal declares for the seat, null for none; undefined until it is read
 
 /** Takes the token out of the address bar: no screenshot or bookmark shows it. The browser's history may hold the link that was opened. */
 function takeToken() {
@@ -35,7 +36,7 @@ function takeToken() {
 function phaseOf({ view, party }) {
   if (ENDED[view.state]) return ENDED[view.state];
   const { committed, commitment, revealed } = view.parties[party];
-  if (!committed) return 'seal';
+  if (!committed) return seatKey ? 'keyed' : 'seal';
   if (!revealed && !sealed.get(id, commitment) && !unkept[commitment]) return 'elsewhere';
   if (view.state !== 'REVEALING') return 'sealed';
   if (!revealed) return 'opening';
@@ -113,6 +114,10 @@ const panels = {
     });
     panel('Your input', form.intro, node, whatIfLeft());
     remember(node, form.refresh);
+  },
+  keyed() {
+    panel('This seat needs its key', element('p', {}, 'The deal takes only a commitment that this key signs, and this page does not hold it: ', element('code', {}, seatKey), '.'),
+      element('p', {}, 'Use ', element('code', {}, 'fairpactctl'), ' or your agent. This page follows the deal.'));
   },
   sealed() {
     const { commitment } = now.view.parties[now.party];
@@ -239,12 +244,26 @@ async function due() {
   return false;
 }
 
+/** The key that the deal declares for a party, undefined where that cannot be read now. */
+async function declaredKey(party) {
+  try {
+    return parse(await seat.fetch('declaration'), 40).declaration.party_keys[party];
+  } catch {
+    return undefined; // the service checks the seat in any case
+  }
+}
+
 /** Follows the deal from one seat, until it rests or another token is entered. */
 async function follow(own) {
   for (let looks = 0; looks < LOOKS_AFTER_END;) {
     try {
       const next = await own.view(phase === 'draw' ? drawTime(now.view) - own.now() : undefined);
       if (seat !== own) return;
+      if (seatKey === undefined && !next.view.parties[next.party].committed) {
+        const key = await declaredKey(next.party);
+        if (seat !== own) return;
+        seatKey = key;
+      }
       now = next;
       byId('stranger').hidden = true;
       byId('deal').hidden = false;
@@ -273,6 +292,7 @@ function stranger(refusal) {
 function start(token) {
   now = null;
   phase = null;
+  seatKey = undefined;
   seat = new Seat(id, token, (trouble) => {
     byId('trouble').hidden = !trouble;
     byId('trouble').textContent = trouble ?? '';

@@ -80,6 +80,7 @@ export function status(view, phase) {
   const closed = view.parties.filter((p) => !p.revealed).map((p) => p.label);
   const words = {
     seal: ['It is your turn: seal your input.'],
+    keyed: ['It is your turn: commit with the key of your seat.'],
     elsewhere: ['Your seat has sealed an input, and this browser does not hold it.'],
     sealed: ['You have sealed. Waiting for ', ...names(open), '.'],
     opening: ['Everybody has sealed. Opening yours…'],
@@ -93,7 +94,7 @@ export function status(view, phase) {
   const line = element('p', {}, words);
   if (byId('status').textContent !== line.textContent) byId('status').replaceChildren(...line.childNodes);
   byId('status-box').dataset.phase = phase;
-  document.title = `${{ seal: 'Your turn', elsewhere: 'Your turn', done: 'Settled', void: 'Void' }[phase] ?? 'Waiting'}: a Fairpact deal`;
+  document.title = `${{ seal: 'Your turn', keyed: 'Your turn', elsewhere: 'Your turn', done: 'Settled', void: 'Void' }[phase] ?? 'Waiting'}: a Fairpact deal`;
 }
 
 function whyVoid(view) {
@@ -105,7 +106,7 @@ function whyVoid(view) {
 
 /** The time that is left, for the phase. */
 export function countdown(view, phase, now) {
-  const until = { seal: view.commit_deadline, elsewhere: view.commits_closed_at ? view.reveal_deadline : view.commit_deadline, sealed: view.commit_deadline, opening: view.reveal_deadline, opened: view.reveal_deadline, draw: drawTime(view) }[phase];
+  const until = { seal: view.commit_deadline, keyed: view.commit_deadline, elsewhere: view.commits_closed_at ? view.reveal_deadline : view.commit_deadline, sealed: view.commit_deadline, opening: view.reveal_deadline, opened: view.reveal_deadline, draw: drawTime(view) }[phase];
   const out = byId('countdown');
   out.hidden = !until;
   if (until) out.textContent = until > now ? `${duration(until - now)} left, until ${localTime(until)}` : `${phase === 'draw' ? 'The beacon round is due' : 'The time is up'} (${localTime(until)})`;
