@@ -133,7 +133,7 @@ func TestPageVerifiesABundle(t *testing.T) {
 	bundle := string(d.Bundle)
 	p := newTab(t, c.Base)
 	p.open("/", 1280, "light")
-	p.until("the page runs", "document.querySelector('#deployment span')")
+	p.runs()
 	if failed := p.verdict(bundle, "", "", "", ""); len(failed) > 0 {
 		t.Errorf("%v failed: %s", failed, p.text("#verify-report"))
 	}

@@ -93,6 +93,12 @@ func TestPagePlaysAPublishedExample(t *testing.T) {
 	}
 }
 
+// runs waits until the front page has asked all that it asks by itself.
+func (p *tab) runs() {
+	p.t.Helper()
+	p.until("the page runs", "document.querySelector('#deployment span') && !document.querySelector('#log-checkpoint').textContent.startsWith('Reading')")
+}
+
 // verdict fills the verifier's form, verifies, and gives the names of the checks
 // that failed. It fails where the checks ask the service anything.
 func (p *tab) verdict(certificate, key, head, inputs, params string) (failed []string) {
@@ -142,7 +148,7 @@ func TestPageVerifiesAndSeesForgeries(t *testing.T) {
 	}
 	p := newTab(t, c.Base)
 	p.open("/", 1280, "light")
-	p.until("the page runs", "document.querySelector('#deployment span')")
+	p.runs()
 	for name, d := range deals {
 		if failed := p.verdict(d.Text, d.Key, d.HeadText, d.InputsText, d.ParamsText); len(failed) > 0 {
 			t.Errorf("%s: %v failed: %s", name, failed, p.text("#verify-report"))
