@@ -118,8 +118,28 @@ def check_declaration(report, declaration, certificate):
             if row["label"] != label or (by["key"] if by["declared"] else None) != key:
                 problem = "party %d has another label or another declared key in it" % i
                 break
-        beacon = (certificate["result"] or {}).get("beacon")
-        chain = beacon.get("chain_hash") if type(beacon) is dict else None
-        if problem is None and chain is not None and declaration["beacon_chain"] != chain:
-            problem = "it declares another beacon than the result was drawn from"
+        problem = problem or other_draw(declaration, certificate["result"]) or late(declaration, certificate["timing"])
     report.add("declaration", problem, named or "")
+
+
+def other_draw(declaration, result):
+    """How the beacon of a result differs from the declared one."""
+    beacon = (result or {}).get("beacon")
+    if type(beacon) is not dict or "chain_hash" not in beacon:
+        return None
+    if declaration["beacon_chain"] != beacon["chain_hash"]:
+        return "it declares another beacon than the result was drawn from"
+    declared, drawn = declaration["algorithm_params"].get("beacon_round"), beacon.get("round")
+    if type(declared) is not int or type(drawn) is not int or declared != drawn:
+        return "it declares beacon round %s, and the result was drawn from %s" % (declared, drawn)
+    return None
+
+
+def late(declaration, timing):
+    """Which phase closed after its deadline. What comes at a deadline is too late, and a
+    phase that missed its own never closed."""
+    for phase in ("commit", "reveal"):
+        by, closed = declaration[phase + "_deadline"], timing[phase + "s_closed_at"]
+        if closed is not None and closed >= by:
+            return "it declares %s_deadline %d, and the %ss closed at %d" % (phase, by, phase, closed)
+    return None

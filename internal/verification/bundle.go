@@ -213,7 +213,7 @@ func (r *Report) beaconChain(given any, c certificate.Certificate) {
 		return
 	}
 	of := beacon["chain_hash"].(string)
-	r.hold(BeaconChain, of == shownChain(c.Result), "the bundle has the key of chain "+of+", and the result was not drawn from that", of)
+	r.hold(BeaconChain, of == shownBeacon(c.Result).ChainHash, "the bundle has the key of chain "+of+", and the result was not drawn from that", of)
 }
 
 func (r *Report) ownInput(given any, c certificate.Certificate) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/attestation"
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/certificate"
@@ -148,21 +149,48 @@ func (r *Report) declared(given any, p certificate.Payload) {
 			}
 		}
 	}
-	if chain := shownChain(p.Result); problem == "" && chain != "" && members["beacon_chain"] != chain {
-		problem = "it declares another beacon than the result was drawn from"
+	if problem == "" {
+		problem = otherDraw(members, p.Result)
+	}
+	if problem == "" {
+		problem = late(members, p.Timing)
 	}
 	r.add(Declaration, problem, digest)
 }
 
-// shownChain is the chain hash of the beacon that a result was drawn from, if any.
-func shownChain(result json.RawMessage) string {
-	var shown struct {
-		Beacon struct {
-			ChainHash string `json:"chain_hash"`
-		}
+// otherDraw returns how the beacon of a result differs from the declared one.
+func otherDraw(declaration map[string]any, result json.RawMessage) string {
+	drawn := shownBeacon(result)
+	round := declaration["algorithm_params"].(map[string]any)["beacon_round"]
+	switch {
+	case drawn.ChainHash == "":
+		return ""
+	case declaration["beacon_chain"] != drawn.ChainHash:
+		return "it declares another beacon than the result was drawn from"
+	case round != drawn.Round:
+		return fmt.Sprintf("it declares beacon round %v, and the result was drawn from %d", round, drawn.Round)
 	}
+	return ""
+}
+
+// late returns which phase closed after its deadline. What comes at a deadline is too
+// late, and a phase that missed its own never closed.
+func late(declaration map[string]any, t certificate.Timing) string {
+	if by := declaration["commit_deadline"].(int64); t.CommitsClosedAt != nil && *t.CommitsClosedAt >= by {
+		return fmt.Sprintf("it declares commit_deadline %d, and the commits closed at %d", by, *t.CommitsClosedAt)
+	}
+	if by := declaration["reveal_deadline"].(int64); t.RevealsClosedAt != nil && *t.RevealsClosedAt >= by {
+		return fmt.Sprintf("it declares reveal_deadline %d, and the reveals closed at %d", by, *t.RevealsClosedAt)
+	}
+	return ""
+}
+
+// shownBeacon is the beacon that a result was drawn from; without one it has no chain
+// hash.
+func shownBeacon(result json.RawMessage) algorithm.Beacon {
+	var shown struct{ Beacon algorithm.Beacon }
 	if len(result) > 0 {
-		_ = json.Unmarshal(result, &shown) // one without a beacon has no chain hash
+		_ = json.Unmarshal(result, &shown)
 	}
-	return shown.Beacon.ChainHash
+	return shown.Beacon
 }

@@ -53,10 +53,11 @@ func (f *forger) seatCases(t *testing.T, cert map[string]any, bundleOf func(issu
 		labels[i] = row.(map[string]any)["label"]
 	}
 	keys[1] = declared.label
+	round := int64(12040883) // the one that is declared
 	// seat is a certificate in which the seats are signed as said, and its bundle.
 	seat := func(name, says string, edit func(declaration map[string]any, seats []attestation.Seat, by []attestation.Attestation), change func(cert map[string]any, c *bundleCase), failed ...string) {
 		declaration := map[string]any{
-			"algorithm": cert["algorithm"], "algorithm_params": map[string]any{"beacon_round": int64(12040883)}, "commit_deadline": int64(1900000000), "reveal_deadline": int64(1900003600),
+			"algorithm": cert["algorithm"], "algorithm_params": map[string]any{"beacon_round": round}, "commit_deadline": int64(1900000000), "reveal_deadline": int64(1900003600),
 			"beacon_chain": cert["result"].(map[string]any)["beacon"].(map[string]any)["chain_hash"], "mode": cert["mode"], "retention": cert["retention"],
 			"party_keys": keys, "party_labels": labels,
 		}
@@ -152,8 +153,19 @@ func (f *forger) seatCases(t *testing.T, cert map[string]any, bundleOf func(issu
 		d["commit_deadline"] = int64(1900000001)
 	}, nil, "declaration")
 	seat("declaration-of-another-key", "another declared key", func(_ map[string]any, _ []attestation.Seat, by []attestation.Attestation) { by[1].Declared = false }, nil, "declaration")
+	closed := func(phase string, at int64) func(map[string]any, *bundleCase) {
+		return func(cert map[string]any, _ *bundleCase) {
+			timing := maps.Clone(cert["timing"].(map[string]any))
+			timing[phase] = at
+			cert["timing"] = timing
+		}
+	}
+	seat("declaration-commits-late", "it declares commit_deadline 1900000000, and the commits closed at 1900000000", nil, closed("commits_closed_at", 1900000000), "declaration")
+	seat("declaration-reveals-late", "it declares reveal_deadline 1900003600, and the reveals closed at 1900003600", nil, closed("reveals_closed_at", 1900003600), "declaration")
 	seat("void-reason", "a reason", nil, func(cert map[string]any, c *bundleCase) {
 		cert["properties"] = append(cert["properties"].([]any), "void:missed-reveal")
 		c.Says = "one without a VOID"
 	}, "consistency")
+	round--
+	seat("declaration-of-another-round", "it declares beacon round 12040882, and the result was drawn from 12040883", nil, nil, "declaration")
 }

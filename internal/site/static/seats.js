@@ -89,6 +89,19 @@ export async function addSeats(add, notes, certificate, known) {
   }
 }
 
+/** How the beacon of a result differs from the declared one. */
+function otherDraw({ beacon_chain: chain, algorithm_params: { beacon_round: round } }, drawn) {
+  if (drawn?.chain_hash === undefined) return null;
+  if (chain !== drawn.chain_hash) return 'it declares another beacon than the result was drawn from';
+  return round === drawn.round ? null : `it declares beacon round ${round}, and the result was drawn from ${drawn.round}`;
+}
+
+/** Which phase closed after its deadline. What comes at a deadline is too late, and a phase that missed its own never closed. */
+function late(declaration, timing) {
+  const phase = ['commit', 'reveal'].find((name) => timing[`${name}s_closed_at`] !== null && timing[`${name}s_closed_at`] >= declaration[`${name}_deadline`]);
+  return phase ? `it declares ${phase}_deadline ${declaration[`${phase}_deadline`]}, and the ${phase}s closed at ${timing[`${phase}s_closed_at`]}` : null;
+}
+
 /** Of a bundle: the declaration is the one that the certificate names, and fits it. */
 export async function addDeclaration(add, notes, declaration, certificate) {
   const [named] = digestIn(certificate.properties);
@@ -96,7 +109,7 @@ export async function addDeclaration(add, notes, declaration, certificate) {
     if (named !== null) notes.push('the params and deadlines were not checked: the bundle does not hold the declaration');
     return;
   }
-  const { parties: rows, result } = certificate;
+  const { parties: rows, result, timing } = certificate;
   const { party_labels: labels, party_keys: keys } = declaration;
   let problem = null;
   if (named === null) problem = 'the certificate does not name one';
@@ -108,9 +121,7 @@ export async function addDeclaration(add, notes, declaration, certificate) {
       const by = attested(row.attested_by);
       return row.label !== labels[i] || (by?.declared ? by.key : null) !== keys[i];
     });
-    const chain = result?.beacon?.chain_hash;
-    if (other >= 0) problem = `party ${other} has another label or another declared key in it`;
-    else if (chain !== undefined && declaration.beacon_chain !== chain) problem = 'it declares another beacon than the result was drawn from';
+    problem = other >= 0 ? `party ${other} has another label or another declared key in it` : otherDraw(declaration, result?.beacon) ?? late(declaration, timing);
   }
   add('declaration', 'What was declared is what the certificate names', problem, named ?? '', [['declaration', JSON.stringify(declaration)]]);
 }
