@@ -7,11 +7,15 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/fairpact/fairpact/internal/attestation"
 	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/database"
 	"github.com/fairpact/fairpact/internal/ephemeral"
@@ -196,9 +200,12 @@ func (c *Config) chain() (beacon.Chain, error) {
 	return chain, nil
 }
 
+var hostForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$`)
+
 // checkOrigin returns an error unless the address is empty or an origin as browsers
 // write it: scheme and host in lower case, a port that is not the scheme's, no path
-// and no slash at the end. It is signed as it stands, so there is one form.
+// and no slash at the end. It is signed as it stands, so there is one form, and one
+// that attested_by can hold.
 func checkOrigin(address string) error {
 	if address == "" {
 		return nil
@@ -206,6 +213,12 @@ func checkOrigin(address string) error {
 	u, err := url.Parse(address)
 	if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Hostname() == "" || address != u.Scheme+"://"+strings.ToLower(u.Host) {
 		return fmt.Errorf("%q is not an origin: write https://HOST or https://HOST:PORT, in lower case, with nothing after it", address)
+	}
+	if _, notIP := netip.ParseAddr(u.Hostname()); notIP != nil && !hostForm.MatchString(u.Hostname()) || !attestation.ValidOrigin(address) {
+		return fmt.Errorf("%q does not name a host in at most 255 ASCII letters, digits, dots and hyphens: write an international name in its xn-- form", address)
+	}
+	if n, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || n == 0 || strconv.FormatUint(n, 10) != u.Port()) {
+		return fmt.Errorf("%q names a port that is not 1 to 65535 without leading zeros", address)
 	}
 	if port := u.Port(); strings.HasSuffix(u.Host, ":") || u.Scheme == "https" && port == "443" || u.Scheme == "http" && port == "80" {
 		return fmt.Errorf("%q names no port or its scheme's own: leave it out", address)

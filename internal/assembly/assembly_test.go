@@ -41,6 +41,18 @@ func TestPublicURLHasOneForm(t *testing.T) {
 		"fairpact.example.com":             false,
 		"ftp://fairpact.example.com":       false,
 		"https://":                         false,
+		"https://xn--bcher-kva.example":    true,
+		"https://bücher.example":           false,
+		"https://ho\"st":                   false,
+		"https://fairpact.example.com:0":   false,
+		"https://fairpact.example.com:1":   true,
+
+		"https://fairpact.example.com:65535":  true,
+		"https://fairpact.example.com:65536":  false,
+		"https://fairpact.example.com:99999":  false,
+		"https://fairpact.example.com:08080":  false,
+		"https://" + strings.Repeat("a", 255): true,
+		"https://" + strings.Repeat("a", 256): false,
 	} {
 		t.Run(address, func(t *testing.T) {
 			if err := checkOrigin(address); (err == nil) != good {

@@ -126,8 +126,15 @@ func (a Attestation) String() string {
 	return strings.Join([]string{brought, a.Key, a.Signature, a.Origin}, " ")
 }
 
-// Origins are printable ASCII without white space.
-var form = regexp.MustCompile(`^(?:initiator(?: ((?:es256:[0-9a-f]{66}|ed25519:[0-9a-f]{64})))?|(declared|brought) ((?:es256:[0-9a-f]{66}|ed25519:[0-9a-f]{64})) ((?:es256|ed25519):[0-9a-f]{128}) (https?://[!-.0-~]{1,255}))$`)
+// originPattern is printable ASCII without white space.
+const originPattern = `https?://[!-.0-~]{1,255}`
+
+var originForm = regexp.MustCompile(`^` + originPattern + `$`)
+
+// ValidOrigin reports whether attested_by can hold the origin of a deployment.
+func ValidOrigin(origin string) bool { return originForm.MatchString(origin) }
+
+var form = regexp.MustCompile(`^(?:initiator(?: ((?:es256:[0-9a-f]{66}|ed25519:[0-9a-f]{64})))?|(declared|brought) ((?:es256:[0-9a-f]{66}|ed25519:[0-9a-f]{64})) ((?:es256|ed25519):[0-9a-f]{128}) (` + originPattern + `))$`)
 
 // Parse reads attested_by.
 func Parse(text string) (Attestation, error) {
