@@ -5,7 +5,6 @@ import (
 	"crypto/elliptic"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -76,21 +75,16 @@ func VerifyBundle(bundle any, trust Trust) Report {
 		keys = trust.Open(named)
 		r.Notes = append(r.Notes, "the keys are those that the bundle names: give the key of the deployment to know whose certificate it is")
 	}
-	of := Verify(Evidence{Certificate: members["certificate"], TreeHead: members["tree_head"], Keys: keys, Parties: trust.Parties, Open: trust.Open})
+	of, c := verify(Evidence{Certificate: members["certificate"], TreeHead: members["tree_head"], Keys: keys, Parties: trust.Parties, Open: trust.Open})
 	r.Checks, r.Notes, r.Valid = append(r.Checks, of.Checks...), append(r.Notes, of.Notes...), of.Valid
 
-	var c certificate.Certificate
-	shaped := certificateShape(members["certificate"]) == ""
-	if shaped {
-		shaped = json.Unmarshal(canon.Encode(members["certificate"]), &c) == nil
-	}
-	if !shaped {
+	if c == nil {
 		return *r // nothing else can be said of it
 	}
-	r.logProof(members, c, keys, trust.Policy)
+	r.logProof(members, *c, keys, trust.Policy)
 	r.declared(members["declaration"], c.Payload)
-	r.beaconChain(members["beacon"], c)
-	r.ownInput(members["own_input"], c)
+	r.beaconChain(members["beacon"], *c)
+	r.ownInput(members["own_input"], *c)
 	r.Notes = append(r.Notes, "the result was not recomputed: that takes the inputs of all parties")
 	return *r
 }

@@ -117,13 +117,11 @@ func indexes(all []int) string {
 
 // declared checks the declaration of a bundle.
 func (r *Report) declared(given any, p certificate.Payload) {
-	digest, err := attestation.DigestIn(p.Properties)
 	if given == nil {
-		if digest != "" {
-			r.Notes = append(r.Notes, "the params and deadlines were not checked: the bundle does not hold the declaration")
-		}
+		r.undeclared(p, "the bundle does not hold the declaration")
 		return
 	}
+	digest, err := attestation.DigestIn(p.Properties)
 	if digest == "" || err != nil {
 		r.add(Declaration, "the certificate does not name one", "")
 		return
@@ -156,6 +154,13 @@ func (r *Report) declared(given any, p certificate.Payload) {
 		problem = late(members, p.Timing)
 	}
 	r.add(Declaration, problem, digest)
+}
+
+// undeclared notes that a certificate names a declaration that was not given.
+func (r *Report) undeclared(p certificate.Payload, why string) {
+	if digest, _ := attestation.DigestIn(p.Properties); digest != "" {
+		r.Notes = append(r.Notes, "the params and deadlines were not checked: "+why)
+	}
 }
 
 // otherDraw returns how the beacon of a result differs from the declared one.

@@ -13,8 +13,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/attestation"
 	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/verification"
 )
 
 const seatOrigin = "https://fairpact.example.com"
@@ -39,6 +41,21 @@ func newSeatKeys(t *testing.T) (ed, es seatKey) {
 		t.Fatal(err)
 	}
 	return ed, seatKey{es256Label(key), func(message []byte) string { return es256(t, key, message) }}
+}
+
+// What a seat key signed of the params and deadlines is in the declaration, which a
+// certificate alone does not hold.
+func TestACertificateAloneLeavesTheDeclarationUnchecked(t *testing.T) {
+	t.Parallel()
+	const note = "the params and deadlines were not checked"
+	cert := drawn(t, algorithm.VectorsOf(algorithm.Random)[0])
+	if notes := strings.Join(verification.Verify(verification.Evidence{Certificate: cert}).Notes, "; "); strings.Count(notes, note) != 1 {
+		t.Errorf("of a certificate that names a declaration: %q", notes)
+	}
+	cert["properties"] = []any{"logged"}
+	if notes := strings.Join(verification.Verify(verification.Evidence{Certificate: cert}).Notes, "; "); strings.Contains(notes, note) {
+		t.Errorf("of a certificate that names none: %q", notes)
+	}
 }
 
 // seatCases adds cases of parties with seat keys: party 0 brings one, that of party 1

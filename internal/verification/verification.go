@@ -77,6 +77,16 @@ type Evidence struct {
 // Verify makes every check that the evidence allows. It does not panic,
 // whatever the trees hold.
 func Verify(e Evidence) Report {
+	r, c := verify(e)
+	if c != nil {
+		r.undeclared(c.Payload, "a bundle holds the declaration, a certificate alone does not")
+	}
+	return r
+}
+
+// verify is Verify without a word on the declaration. The certificate is nil where
+// its shape is wrong.
+func verify(e Evidence) (Report, *certificate.Certificate) {
 	r := &Report{Valid: true}
 	members, _ := e.Certificate.(map[string]any)
 	misshapen := certificateShape(e.Certificate)
@@ -97,12 +107,12 @@ func Verify(e Evidence) Report {
 		for _, name := range []string{KeyInForce, TreeSize, MerkleInclusion, InputRootForm, Consistency} {
 			r.add(name, "not checked, because the shape is wrong", "")
 		}
-		return *r
+		return *r, nil
 	}
 	var c certificate.Certificate
 	if err := json.Unmarshal(canon.Encode(e.Certificate), &c); err != nil {
 		r.add(Consistency, "unreadable: "+err.Error(), "") // the shape leaves no way to get here
-		return *r
+		return *r, nil
 	}
 	r.inForce(signer, headSigner, c.LogProof.LeafIndex, head.size)
 	r.inclusion(c.LogProof, sha256.Sum256(signed), head, badHead)
@@ -119,7 +129,7 @@ func Verify(e Evidence) Report {
 	if e.Inputs != nil {
 		r.inputs(c.Payload, e.Inputs, e.Params)
 	}
-	return *r
+	return *r, &c
 }
 
 // Signed returns the bytes of a certificate that its signature is over.
