@@ -38,6 +38,18 @@ func (h handed) failing() (names []string) {
 	return names
 }
 
+// longestParties makes a certificate as large as one can be.
+func longestParties(b e2e.Body) {
+	parties := make([]e2e.Body, 10_000)
+	for i := range parties {
+		parties[i] = e2e.Body{
+			"index": i, "label": strings.Repeat("x", 200), "commitment": "sha256:" + strings.Repeat("0", 64),
+			"attested_by": fmt.Sprintf("declared es256:%066d es256:%0128d https://%s", 0, 0, strings.Repeat("x", 255)),
+		}
+	}
+	b["parties"] = parties
+}
+
 // A certificate that was handed over is checked by its own bytes, over REST and
 // over MCP alike: a forged document with a true cert_id is found.
 func TestHandedCertificate(t *testing.T) {
@@ -82,6 +94,7 @@ func TestHandedCertificate(t *testing.T) {
 		"a size that no log has":       {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["log_proof"].(map[string]any)["tree_size"] = 1<<53 - 1 })}, "same", "tree_size", "no usable tree head"},
 		"a missing member":             {e2e.Body{"certificate": document(cert, func(b e2e.Body) { delete(b, "void_flakers") })}, "differs", "shape", "void_flakers"},
 		"an unknown cert_id":           {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["cert_id"] = "c_0yL7sQx2bV9nM4kJ8hG1fA" })}, "unknown", "signature", "under none of"},
+		"the most and longest parties": {e2e.Body{"certificate": document(cert, longestParties)}, "differs", "signature", "under none of"},
 		"no certificate at all":        {e2e.Body{"certificate": e2e.Body{"cert_id": strings.Repeat("x", 5000)}}, "unknown", "shape", "the certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -98,7 +98,7 @@ func TestOrderOfChecksOfTheOthers(t *testing.T) {
 	c.Refused(409, "WRONG_ALGORITHM", "POST", d.Path("/entropy"), d.Key, nil)
 }
 
-// The limit of a body is 4 MiB, and 64 KiB without a credential, to the byte.
+// The limit of a body is 4 MiB, that of a certificate 8 MiB, and 64 KiB where a call takes little, to the byte.
 func TestBodyLimit(t *testing.T) {
 	c := surfaceClient(t)
 	key := c.Key()
@@ -110,6 +110,8 @@ func TestBodyLimit(t *testing.T) {
 	}
 	c.Want(201, "POST", "/v1/deals", key, text(tooLarge-1))
 	c.Refused(413, "BODY_TOO_LARGE", "POST", "/v1/deals", key, text(tooLarge))
+	c.Refused(400, "INVALID_REQUEST", "POST", "/v1/verify", "", "{"+strings.Repeat(" ", 8<<20-2)+"}")
+	c.Refused(413, "BODY_TOO_LARGE", "POST", "/v1/verify", "", "{"+strings.Repeat(" ", 8<<20-1)+"}")
 	c.Want(201, "POST", "/v1/keys", "", "{"+strings.Repeat(" ", 65_534)+"}")
 	c.Refused(413, "BODY_TOO_LARGE", "POST", "/v1/keys", "", "{"+strings.Repeat(" ", 65_535)+"}")
 }

@@ -411,7 +411,7 @@ func TestMCPProtocol(t *testing.T) {
 			t.Errorf("%s: %v %d %v %s", method, err, a.Status, a.Header, a.Body)
 		}
 	}
-	if a := c.Post(`{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("x", 5<<20) + `"}`); a.Status != 413 || a.Code() != "BODY_TOO_LARGE" {
+	if a := c.Post(`{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("x", 9<<20) + `"}`); a.Status != 413 || a.Code() != "BODY_TOO_LARGE" {
 		t.Errorf("a body over the bound: %d %.200s", a.Status, a.Body)
 	}
 	if a := c.Post(`{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("x", 1<<17) + `"}`); a.Status != 413 || !strings.Contains(string(a.Body), "BODY_TOO_LARGE: ") || len(a.Body) > 400 {

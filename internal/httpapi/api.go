@@ -57,7 +57,7 @@ type API struct {
 const (
 	maxCreation = 4 << 20  // 10,000 labels fit
 	maxReveal   = 4 << 20  // an input of 512 KiB, however it is escaped
-	maxHanded   = 4 << 20  // a certificate of 10,000 parties
+	maxHanded   = 8 << 20  // a certificate of 10,000 parties with seat keys and long labels
 	maxSmall    = 64 << 10 // all others
 	maxHeader   = 32 << 10
 )

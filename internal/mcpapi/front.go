@@ -30,10 +30,10 @@ const (
 	maxPlain   = 8 << 10
 )
 
-var maxCall = map[string]int{"create_deal": 4 << 20, "reveal_input": 4 << 20, "compute_commitment_tool": 1 << 20, "verify_certificate": 4 << 20}
+var maxCall = map[string]int{"create_deal": 4 << 20, "reveal_input": 4 << 20, "compute_commitment_tool": 1 << 20, "verify_certificate": 8 << 20}
 
 // maxBody is the most that is read.
-const maxBody = 4<<20 + maxMessage
+const maxBody = 8<<20 + maxMessage
 
 // newProtocol is the version from which an unknown method is an HTTP 404.
 const newProtocol = "2026-07-28"

@@ -57,6 +57,8 @@ func TestProtocolErrorsSayWhatToSend(t *testing.T) {
 		"no tool":                   {call("tools/call", `{}`), "", 200, -32602, "verify_certificate"},
 		"a large call that may wait": {call("tools/call", `{"name":"get_deal","arguments":{"api_key":[`+strings.Repeat(`{"":0},`, 2000)+`0]}}`), "", 413, -32600,
 			"a call of this tool has at most 8192"},
+		"a call with the largest certificate": {call("tools/call", `{"name":"verify_certificate","arguments":{"certificate":["`+strings.Repeat("x", 8_090_000)+`"]},"_meta":[]}`), "", 200, -32602,
+			"list_algorithms"},
 		"an unknown tool":             {call("tools/call", `{"name":"fp_planted"}`), "", 200, -32602, "verify_certificate"},
 		"initialize without params":   {`{"jsonrpc":"2.0","id":1,"method":"initialize"}`, "", 400, -32600, "protocolVersion"},
 		"initialize, another type":    {call("initialize", `{"protocolVersion":"2025-06-18","capabilities":[],"clientInfo":"fp_planted"}`), "", 200, -32602, "protocolVersion"},
