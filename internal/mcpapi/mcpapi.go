@@ -87,6 +87,7 @@ func New(c Config) (http.Handler, error) {
 		address: c.Callers.Address,
 		sdk: mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m }, &mcp.StreamableHTTPOptions{
 			Stateless: true, JSONResponse: true, DisableLocalhostProtection: true, // front has the rules of hosts
+			MaxRequestBodyBytes: maxBody,
 		}),
 	}, nil
 }
