@@ -86,7 +86,7 @@ func TestCtlSplit(t *testing.T) {
 	c.Fetched()
 	c.Inputs(2)
 	lines := strings.Split(strings.TrimSpace(c.Offline(0, verifyOffline...)), "\n")
-	if len(lines) != 11 || !strings.HasPrefix(lines[9], "not proven: who committed as party 0, 1") || lines[10] != "valid" {
+	if len(lines) != 12 || !strings.HasPrefix(lines[9], "not proven: who committed as party 0, 1") || !strings.HasPrefix(lines[10], "not proven: the params and deadlines") || lines[11] != "valid" {
 		t.Errorf("%q", lines)
 	}
 	for _, line := range lines[:9] {
