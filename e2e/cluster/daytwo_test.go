@@ -98,7 +98,7 @@ func postgres(t *testing.T, args ...string) string {
 	return kubectl(t, append([]string{"exec", "deployment/postgres", "--"}, args...)...)
 }
 
-// settled waits until no pod of before drains any more.
+// settled waits until no earlier pod drains any more.
 func settled(t *testing.T) {
 	t.Helper()
 	eventually(t, "no pod is terminating", 2*time.Minute, func() bool {

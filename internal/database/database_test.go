@@ -90,7 +90,7 @@ func TestMigrationsHaveNoTimeouts(t *testing.T) {
 	both.Wait()
 }
 
-// A migration that waits for a table gives the others way, and goes on when the
+// A migration that waits for a table lets others pass, and goes on when the
 // table is free.
 func TestMigrationsGiveWay(t *testing.T) {
 	url := servertest.Postgres(t)

@@ -63,7 +63,7 @@ func TestReplaysOverARotation(t *testing.T) {
 	}
 }
 
-// The answer of a call of before the rotation was lost: it is rendered once, and
+// The answer of a call made before the rotation was lost: it is rendered once, and
 // stored beside its record.
 func TestALostAnswerOverARotation(t *testing.T) {
 	b, rotate := rotatable(t)

@@ -211,7 +211,7 @@ func TestResealByPortions(t *testing.T) {
 	}
 }
 
-// Replays of before the rotation count until they expire, those of after it do not.
+// Replays from before the rotation count until they expire, later ones do not.
 func TestReplaysUnderAFormerSecret(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -228,7 +228,7 @@ func TestReplaysUnderAFormerSecret(t *testing.T) {
 		return r.Replays
 	}
 	if n := count(); n != 1 {
-		t.Errorf("%d replays, want the one of before the rotation", n)
+		t.Errorf("%d replays, want the one from before the rotation", n)
 	}
 	f.exec(t, "UPDATE server_secret SET since = since - 3600")
 	f.exec(t, "UPDATE idempotency SET expires_at = expires_at - 3600")
