@@ -1,0 +1,61 @@
+package mcpapi
+
+import (
+	"context"
+
+	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/wire"
+)
+
+// computeCommitment hashes as a party would by itself (SPEC 2.6). It changes no
+// deal and keeps nothing. With a deal_id it first checks the input against that
+// deal, since nothing can once it is committed, and answers what a seat key signs.
+// For that alone a commitment is enough, which the party hashed where it is.
+func (s *server) computeCommitment(ctx context.Context, args arguments) (result, error) {
+	type answer struct {
+		Commitment string `json:"commitment"`
+		ToSign     string `json:"to_sign,omitempty"`
+	}
+	var opening escrow.Opening
+	var hashed answer
+	given := args["commitment"] != nil
+	switch {
+	case given && (args["input"] != nil || args["deal_id"] == nil):
+		return result{}, problem.New(problem.InvalidRequest, "pass commitment with deal_id and without input, to learn what a seat key signs; or pass input and salt")
+	case given:
+		if _, err := wire.Commitment(args); err != nil {
+			return result{}, err
+		}
+		hashed.Commitment = args["commitment"].(string)
+	default:
+		var err error
+		if opening, err = wire.Opening(args); err != nil {
+			return result{}, err
+		}
+		hashed.Commitment = canon.Commitment(canon.Encode(opening.Input), []byte(opening.Salt))
+	}
+	if args["deal_id"] != nil {
+		_, access, err := s.deal(ctx, args, escrow.Act, "invite_token")
+		if err != nil {
+			return result{}, err
+		}
+		if !given {
+			if err := access.CheckInput(opening.Input); err != nil {
+				return result{}, err
+			}
+		}
+		message, err := s.Escrow.ToSign(access, hashed.Commitment)
+		if err != nil {
+			return result{}, err
+		}
+		hashed.ToSign = string(message)
+	}
+	return encoded(hashed, nil, func(a answer) next {
+		if given {
+			return afterToSign(args, a.Commitment)
+		}
+		return afterHash(opening, a.Commitment)
+	})
+}
