@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// The command line gives the independent verifier's verdict on every case of
-// that verifier's own tests, and names the same checks. Nothing is fetched:
-// there is no address in the environment or the arguments.
+// The command line and the independent Python verifier agree on every case of the latter's
+// tests: on the verdict and on the failed checks. Nothing is fetched, because no address is
+// given.
 func TestVerifyAgreesWithTheIndependentVerifier(t *testing.T) {
 	text, err := exec.Command("python3", "../../e2e/verifier/cases.py").Output()
 	if err != nil {

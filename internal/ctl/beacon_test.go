@@ -9,8 +9,7 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// The round is real; a forged one may be consistent in itself and is still not
-// the beacon's.
+// The round is real. A forged one may be consistent and still lacks the beacon's signature.
 func TestBeaconSignature(t *testing.T) {
 	const genuine = "929906c959032ab363c9f26570d215d66f5c06cb0c44fe508c12bb5839f04ec895bb6868e5b9ff13ab289bdb5266b394"
 	const quicknet = "52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971"
@@ -26,7 +25,7 @@ func TestBeaconSignature(t *testing.T) {
 	for _, row := range []struct {
 		what  string
 		cert  any
-		check string // "" where there is none
+		check string // "" if the check is not made
 	}{
 		{"the round", cert(quicknet, genuine, 12040883), "OK"},
 		{"another round", cert(quicknet, genuine, 12040884), "FAIL"},

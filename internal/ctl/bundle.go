@@ -14,9 +14,8 @@ import (
 	"github.com/fairpact/fairpact/internal/restclient"
 )
 
-// bundle writes the bundle and the proof in it. A log that publishes checkpoints
-// signs one that covers a new certificate within a second or two, so it is waited
-// for.
+// bundle writes the bundle, its log proof, or both. It waits for a checkpoint that covers
+// the certificate: a log signs one within a second or two.
 func (c certificateCommand) bundle(ctx context.Context, t *terminal, call *call) error {
 	var mine *sealed
 	if c.Sealed != "" {
@@ -32,7 +31,7 @@ func (c certificateCommand) bundle(ctx context.Context, t *terminal, call *call)
 	}
 	body, err := call.client.Get(ctx, "/v1/log/status", "")
 	if refused, ok := errors.AsType[*restclient.Refused](err); ok && refused.Status == http.StatusNotFound {
-		body, err = []byte("{}"), nil // an earlier release
+		body, err = []byte("{}"), nil // an earlier release has no /v1/log/status
 	}
 	if err == nil {
 		err = json.Unmarshal(body, &status)
@@ -92,8 +91,8 @@ const (
 	checkpointWait  = 500 * time.Millisecond
 )
 
-// noteQuorum notes a bundle whose checkpoint the witnesses' quorum has not cosigned,
-// by the policy that the deployment publishes.
+// noteQuorum prints a note if the bundle's checkpoint lacks the quorum of witnesses that
+// the deployment's published policy demands.
 func noteQuorum(ctx context.Context, t *terminal, call *call, logProof string) error {
 	text, err := call.client.Get(ctx, "/v1/log/policy", "")
 	if err != nil {
@@ -113,8 +112,8 @@ func noteQuorum(ctx context.Context, t *terminal, call *call, logProof string) e
 	return nil
 }
 
-// withInput puts a party's own input and salt into its bundle, once they open the
-// party's commitment.
+// withInput puts a party's own input and salt into its bundle if they open the party's
+// commitment.
 func withInput(t *terminal, text []byte, mine *sealed) ([]byte, error) {
 	var bundle, own map[string]json.RawMessage
 	if err := json.Unmarshal(text, &bundle); err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// The command line reaches the verdict of the other verifiers on the shared cases of
-// bundles, and checks the beacon's own signature beside that. Nothing is fetched.
+// The command line agrees with the other verifiers on the shared bundle cases, and also
+// checks the beacon's signature. Nothing is fetched.
 func TestVerifyRefusesForgedBundles(t *testing.T) {
 	t.Setenv("FAIRPACT_URL", "")
 	files, err := filepath.Glob("../../e2e/testdata/bundles/*.json")
@@ -90,7 +90,7 @@ func TestVerifyRefusesForgedBundles(t *testing.T) {
 	}
 }
 
-// A party's own input and salt go into its bundle once they open its commitment.
+// A party's input and salt go into its bundle only if they open its commitment.
 func TestInputIsPutIntoABundle(t *testing.T) {
 	t.Parallel()
 	var served, whole struct {
@@ -144,8 +144,8 @@ func TestInputIsPutIntoABundle(t *testing.T) {
 	}
 }
 
-// A draw by a beacon value that the chain never signed is refused, however well all
-// else fits: of quicknet under its own key, of another chain under the bundle's.
+// A draw from a beacon value that the chain did not sign fails, even if everything else
+// fits: quicknet under its pinned key, another chain under the bundle's key.
 func TestBeaconOfABundle(t *testing.T) {
 	t.Parallel()
 	quicknet := beacon.Quicknet()

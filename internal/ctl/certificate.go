@@ -62,7 +62,7 @@ func (a certificateAdoptCommand) Run(ctx context.Context, t *terminal) error {
 	if report := verification.Verify(evidence); notALeaf(report) != nil {
 		return t.report(report, report, verdict(report))
 	}
-	members := evidence.Certificate.(map[string]any) // a certificate that verifies has all members, of their types
+	members := evidence.Certificate.(map[string]any) // verified: it has all members, of the right types
 	signature, leaf := members["signature"].(string), members["log_proof"].(map[string]any)["leaf_index"].(int64)
 	signed := maps.Clone(members)
 	delete(signed, "signature")
@@ -88,7 +88,7 @@ func (a certificateAdoptCommand) Run(ctx context.Context, t *terminal) error {
 	return nil
 }
 
-// inDatabases opens the deals' and the log's database of a deployment.
+// inDatabases calls do with the databases of the deals and of the log.
 func inDatabases(ctx context.Context, d databases, do func(*store.Store, *pgxpool.Pool) error) error {
 	s, err := store.Open(ctx, d.DatabaseURL, 2)
 	if err != nil {
@@ -103,13 +103,13 @@ func inDatabases(ctx context.Context, d databases, do func(*store.Store, *pgxpoo
 	return do(s, log)
 }
 
-// tagPage bounds what tagLeaves reads at once: a certificate of 10,000 parties has
-// a megabyte.
+// tagPage is the number of certificates that tagLeaves reads at once. One of 10,000 parties
+// has a megabyte.
 const tagPage = 100
 
-// tagLeaves tags the leaves of the certificates that a release without tags
-// logged. The log does not know which deal a leaf is of and reads no other schema,
-// so it is done here, from the bytes whose digest the leaf holds.
+// tagLeaves tags the leaves that a release without tags logged. The log cannot: it reads no
+// other schema and does not know the deal of a leaf. A tag follows from the certificate
+// whose digest the leaf is.
 func tagLeaves(ctx context.Context, t *terminal, s *store.Store, log *pgxpool.Pool) error {
 	untagged, err := translog.Untagged(ctx, log)
 	if err != nil {

@@ -32,7 +32,7 @@ Examples:
     fairpactctl commit mine.json --salt 8f14e45fceea167a5a36dedd4bea2543 --json`
 }
 
-// sealedFile is what a party keeps: the body of its reveal.
+// sealedFile is the file that a party keeps. It is also the body of its reveal.
 type sealedFile struct {
 	Input json.RawMessage `json:"input"`
 	Salt  string          `json:"salt"`

@@ -21,8 +21,8 @@ func (completionCommand) Help() string {
     fairpactctl completion fish > ~/.config/fish/completions/fairpactctl.fish`
 }
 
-// The scripts ask fairpactctl itself for the words; where it has none, the shell
-// completes files.
+// The scripts ask fairpactctl for the words. If it has none, the shell completes file
+// names.
 const (
 	bashScript = `_fairpactctl() {
   COMPREPLY=($(compgen -W "$(fairpactctl words -- "${COMP_WORDS[@]:1:COMP_CWORD-1}" 2>/dev/null)" -- "${COMP_WORDS[COMP_CWORD]}"))
@@ -38,7 +38,7 @@ func (c completionCommand) Run(t *terminal) error {
 	return err
 }
 
-// wordsCommand prints what may come next on a command line, for the scripts of
+// wordsCommand prints the words that may follow on a command line, for the scripts of
 // completionCommand.
 type wordsCommand struct {
 	Before []string `arg:"" optional:"" passthrough:"" help:"The words so far, after fairpactctl."`

@@ -1,6 +1,5 @@
-// Package ctl is the command line of Fairpact: what a party, an auditor and an
-// operator do from a shell. It holds no rule of a deal; those are in the pure
-// packages and in the service.
+// Package ctl is the command line of Fairpact, for parties, auditors and operators. The
+// rules of a deal are not here but in the pure packages and in the service.
 package ctl
 
 import (
@@ -20,10 +19,10 @@ import (
 
 // Exit codes.
 const (
-	ExitOK     = 0 // done; every check holds
+	ExitOK     = 0 // done; every check passed
 	ExitFailed = 1 // a check failed, or the service refused
-	ExitUsage  = 2 // wrong usage, or something unreadable or out of reach
-	ExitForged = 3 // a log is forked, or is not what it signed
+	ExitUsage  = 2 // wrong usage, an unreadable file, or an unreachable service
+	ExitForged = 3 // a log is forked or contradicts what it signed
 )
 
 const about = `The command line of Fairpact: make commitments, play deals, verify certificates offline.
@@ -50,7 +49,7 @@ type commands struct {
 	Words       wordsCommand        `cmd:"" hidden:""`
 }
 
-// terminal is where a command reads and writes.
+// terminal holds the streams of a command.
 type terminal struct {
 	in       io.Reader
 	out, err io.Writer
@@ -58,17 +57,17 @@ type terminal struct {
 	model    *kong.Application
 }
 
-// errFailed ends a command whose report was printed and is not good.
+// errFailed is returned when a command has printed a report with a failed check.
 var errFailed = errors.New("a check failed")
 
-// errForged ends a command whose report says that a log is not what it signed.
+// errForged is returned when a command has reported that a log contradicts what it signed.
 var errForged = errors.New("the log is not what it signed")
 
-// refusal is an error for which the caller is told 1 and not 2: what was asked
-// for is understood and refused.
+// refusal is an error with exit code 1 instead of 2: the request was understood and
+// refused.
 type refusal struct{ error }
 
-// Main runs one command and gives the exit code.
+// Main runs one command and returns the exit code.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var c commands
 	exited, code := false, 0
@@ -77,10 +76,10 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 		kong.Exit(func(n int) { exited, code = true, n; panic(exitPanic{}) }),
 		kong.BindTo(ctx, (*context.Context)(nil)))
 	if err != nil {
-		panic(err) // the commands above are misdeclared
+		panic(err) // the struct tags of commands are wrong
 	}
 	err = func() (err error) {
-		defer func() { // --help and --version leave through Exit
+		defer func() { // --help and --version panic with exitPanic to stop parsing
 			if p := recover(); p != nil {
 				if _, ours := p.(exitPanic); !ours {
 					panic(p)
@@ -114,7 +113,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 
 type exitPanic struct{}
 
-// subject is the command that a usage error is about, with a blank behind it.
+// subject returns the command of a usage error, with a blank after it.
 func subject(err error) string {
 	parse, ok := errors.AsType[*kong.ParseError](err)
 	if !ok || parse.Context == nil || parse.Context.Selected() == nil {
@@ -129,12 +128,12 @@ func subject(err error) string {
 
 var secret = regexp.MustCompile(`\b(fp|it)_[A-Za-z0-9_-]{4,}`)
 
-// redacted hides keys and tokens, such as one that was typed where a file name
-// belongs and comes back in an error.
+// redacted hides keys and tokens. A user may type one instead of a file name, and the error
+// would quote it.
 func redacted(text string) string { return secret.ReplaceAllString(text, "${1}_…") }
 
-// printable keeps labels and names, which come from strangers, from beginning
-// a new line or colouring it.
+// printable escapes control characters: labels and names come from strangers and must not
+// start a new line or change its colour.
 func printable(line string) string {
 	var b strings.Builder
 	for _, r := range line {

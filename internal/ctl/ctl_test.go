@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// ran is what one command did.
+// ran is the result of one command.
 type ran struct {
 	code     int
 	out, err string
@@ -102,7 +102,8 @@ func TestExitCodesOfUsage(t *testing.T) {
 	}
 }
 
-// The key that is made is the key that is shown, and is never made twice.
+// The file holds the key that the service returned, and an existing file is never
+// overwritten.
 func TestLogKey(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log.pem")
 	made := run(t, "", "log", "key", "--origin", "log.example/one", "--out", file)
@@ -144,7 +145,7 @@ func TestStrangersTextStaysOnItsLine(t *testing.T) {
 	}
 }
 
-// An input in the file of all inputs may be as deep as one that is revealed.
+// An input in the file of all inputs may be as deep as a revealed input.
 func TestInputsFile(t *testing.T) {
 	nested := func(n int) string { return strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n) }
 	term := &terminal{}
@@ -175,7 +176,7 @@ func TestProgressLine(t *testing.T) {
 			t.Errorf("%q, want %q", got, row.want)
 		}
 	}
-	// Off a terminal, time that passes is no progress.
+	// Without a terminal, the passing of time prints nothing.
 	var out bytes.Buffer
 	p := progress{t: &terminal{err: &out}}
 	v.State = "REVEALING"
@@ -215,7 +216,7 @@ func TestCompletionWords(t *testing.T) {
 	}
 }
 
-// bash runs the script, with what fairpactctl answers in place of the command.
+// bash runs the completion script with a function in place of fairpactctl.
 func TestCompletionInBash(t *testing.T) {
 	answer := run(t, "", "words", "--", "deal").out
 	script := "fairpactctl() { [ \"$*\" = 'words -- deal' ] && printf %s '" + answer + "'; }\n" + run(t, "", "completion", "bash").out

@@ -23,7 +23,8 @@ type dealCommands struct {
 	Cancel      cancelCommand      `cmd:"" help:"Cancel the deal, as its initiator, before another party has committed."`
 }
 
-// state is the file that deal create and deal invite write: secrets, 0600.
+// state is the content of the file that deal create and deal invite write. It holds tokens,
+// so its mode is 0600.
 type state struct {
 	BaseURL string   `json:"base_url"`
 	DealID  string   `json:"deal_id"`
@@ -37,7 +38,7 @@ type invite struct {
 	Token string `json:"token"`
 }
 
-// party tells which deal is meant and who calls.
+// party holds the flags that name a deal and the caller.
 type party struct {
 	State     string `env:"FAIRPACT_STATE" placeholder:"FILE" help:"State file of deal create or deal invite; it holds deployment, deal and tokens."`
 	Party     *int   `placeholder:"N" help:"Which invite token of the state file to use: 0 is the initiator. Not needed where it holds one."`
@@ -47,7 +48,7 @@ type party struct {
 	TokenFile string `placeholder:"FILE" help:"File whose first line is the invite token; - reads standard input."`
 }
 
-// call is a deal at a deployment, with a credential.
+// call holds what a request about a deal needs: client, deal and credential.
 type call struct {
 	client *restclient.Client
 	dealID string
@@ -77,7 +78,7 @@ func (p party) load(t *terminal) (s state, err error) {
 	return s, nil
 }
 
-// asParty gives a call with an invite token.
+// asParty returns a call with an invite token.
 func (p party) asParty(t *terminal) (*call, error) {
 	s, err := p.load(t)
 	if err != nil {
@@ -200,7 +201,7 @@ func (c createCommand) Run(ctx context.Context, t *terminal) error {
 	return nil
 }
 
-// created is what is shown of a creation: everything but the secrets.
+// created is the printed part of a creation, without its secrets.
 type created struct {
 	DealID    string `json:"deal_id"`
 	State     string `json:"state"`

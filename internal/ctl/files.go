@@ -16,7 +16,7 @@ import (
 
 const maxFile = 64 << 20 // bytes
 
-// read gives a file, or standard input for "-".
+// read returns the content of a file, or of standard input for "-".
 func (t *terminal) read(path string) ([]byte, error) {
 	in := t.in
 	if path != "-" {
@@ -60,8 +60,8 @@ func (t *terminal) object(path string) (map[string]any, error) {
 	return o, nil
 }
 
-// inputs reads an array of {input, salt}. Each input may be as deep as one that
-// is revealed, so the two levels around it are read apart.
+// inputs reads an array of {input, salt}. It parses each input separately, because the
+// limit of depth is that of a revealed input, without the two levels around it.
 func (t *terminal) inputs(path string) ([]any, error) {
 	data, err := t.read(path)
 	if err != nil {
@@ -98,8 +98,8 @@ func (t *terminal) inputs(path string) ([]any, error) {
 	return all, nil
 }
 
-// keep writes a file that only its owner may read and that must not exist yet:
-// what it holds is given once. It is on the disk when keep returns.
+// keep writes and syncs a new file that only its owner may read. It refuses an existing
+// file, which may hold the only copy of a secret.
 func keep(path string, content []byte) error {
 	file, err := reserve(path)
 	if err != nil {
@@ -108,7 +108,7 @@ func keep(path string, content []byte) error {
 	return fill(file, content)
 }
 
-// reserve makes the file before what it is to hold is asked for.
+// reserve creates the file before the service is asked for the secret that goes into it.
 func reserve(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
@@ -125,14 +125,14 @@ func fill(file *os.File, content []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-// discard removes a file that was reserved and stayed empty.
+// discard removes a reserved file that is still empty.
 func discard(file *os.File) {
 	file.Close()
 	os.Remove(file.Name())
 }
 
-// secretOf gives a credential from its flag (or environment) or the first line
-// of its file; "" where neither is given.
+// secretOf returns a credential from its flag or environment variable, or the first line of
+// its file. It returns "" if neither is given.
 func (t *terminal) secretOf(value, path string) (string, error) {
 	if value != "" || path == "" {
 		return value, nil

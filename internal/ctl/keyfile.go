@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// keyFilesCommand is for an init container. A Secret volume gives its files to a
-// group, and a file:// key that others than its owner can open is refused; the
-// images have no shell that could copy it.
+// keyFilesCommand copies keys in an init container. Files of a Secret volume are readable
+// by a group, and file:// keys must be readable by their owner only. The images have no
+// shell to copy them with.
 type keyFilesCommand struct {
 	From string `arg:"" help:"Folder of a Secret volume."`
 	To   string `arg:"" help:"Folder in an in-memory volume: each file is made or replaced, for its owner alone."`
@@ -28,7 +28,7 @@ func (c keyFilesCommand) Run() error {
 	}
 	copied := 0
 	for _, file := range files {
-		if strings.HasPrefix(file.Name(), "..") { // the volume's own
+		if strings.HasPrefix(file.Name(), "..") { // internal to the volume
 			continue
 		}
 		if err := copyKey(filepath.Join(c.From, file.Name()), filepath.Join(c.To, file.Name())); err != nil {

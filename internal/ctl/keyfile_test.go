@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// What a Secret volume gives to a group ends up with its owner alone, again
-// and again, for an init container may run twice.
+// Files that a group can read in the Secret volume become readable by their owner only. An
+// init container may run twice.
 func TestKeyFiles(t *testing.T) {
 	from, to := t.TempDir(), t.TempDir()
 	volume := filepath.Join(from, "..data")

@@ -21,10 +21,10 @@ type keysCommands struct {
 	Close  keysCloseCommand  `cmd:"" help:"Close a retired key at a tree size: nothing from there on is its own."`
 }
 
-// published is the document of GET /v1/pubkeys.
+// published is the answer of GET /v1/pubkeys.
 type published []verification.Trusted
 
-// readPublished reads the answer of GET /v1/pubkeys as every verifier does.
+// readPublished parses the answer of GET /v1/pubkeys with the rules of the verifiers.
 func readPublished(document any) (published, error) {
 	keys, problem := verification.ReadKeys(document)
 	if problem == "" && keys[0].State == "" {
@@ -36,7 +36,7 @@ func readPublished(document any) (published, error) {
 	return keys, nil
 }
 
-// in returns the keys of a state.
+// in returns the keys that are in a state.
 func (p published) in(state string) (found published) {
 	for _, k := range p {
 		if k.State == state {
@@ -46,7 +46,7 @@ func (p published) in(state string) (found published) {
 	return found
 }
 
-// publishedBy returns what processes with the set publish now.
+// publishedBy returns what a process with this key set publishes now.
 func publishedBy(set *signing.KeySet) (keys published) {
 	for _, k := range set.Keys() {
 		keys = append(keys, verification.Trusted{Label: k.PublicKey, State: k.State, RetiredAt: k.RetiredAt, TreeSize: k.TreeSize})
@@ -54,7 +54,7 @@ func publishedBy(set *signing.KeySet) (keys published) {
 	return keys
 }
 
-// keySet reads the file of FAIRPACT_KEY_SET_FILE.
+// keySet reads a key set file (FAIRPACT_KEY_SET_FILE).
 func (t *terminal) keySet(path string) (*signing.KeySet, error) {
 	document, err := t.read(path)
 	if err != nil {
@@ -67,7 +67,7 @@ func (t *terminal) keySet(path string) (*signing.KeySet, error) {
 	return keys, nil
 }
 
-// replace writes a file whole or not at all.
+// replace writes a file atomically.
 func replace(path string, content []byte) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), ".keys-*")
 	if err != nil {
@@ -78,7 +78,7 @@ func replace(path string, content []byte) (err error) {
 			os.Remove(file.Name())
 		}
 	}()
-	if err := errors.Join(file.Chmod(0o644), fill(file, content)); err != nil { // public keys
+	if err := errors.Join(file.Chmod(0o644), fill(file, content)); err != nil { // 0644: the file holds only public keys
 		return err
 	}
 	return os.Rename(file.Name(), path)
@@ -98,7 +98,7 @@ Examples:
     fairpactctl keys show --file keys.json --json`
 }
 
-// shownKeys is what --json gives.
+// shownKeys is the output of keys show --json.
 type shownKeys struct {
 	Keys      []shownKey `json:"keys"`
 	KeySet    string     `json:"key_set,omitempty"`
@@ -175,7 +175,7 @@ func (c keysShowCommand) Run(ctx context.Context, t *terminal) error {
 	return nil
 }
 
-// instant renders unix seconds, "-" where there are none.
+// instant formats unix seconds, "-" for nil.
 func instant(unix *int64) string {
 	if unix == nil {
 		return "-"

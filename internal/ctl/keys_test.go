@@ -25,7 +25,7 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// keyed is a signer that a test has made, and its URI.
+// keyed is a test signer and its URI.
 type keyed struct {
 	*signing.Signer
 	uri string
@@ -43,14 +43,13 @@ func newKeyed(t *testing.T) keyed {
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
-// entry is a key of a key set file that signs from some seconds from now on.
+// entry returns a key of a key set file whose signs_from is some seconds from now.
 func (k keyed) entry(from time.Duration) string {
 	return fmt.Sprintf(`{"pubkey":"%s","signs_from":%d,"uri":"%s"}`, k.PublicKey(), time.Now().Add(from).Unix(), k.uri)
 }
 
 func set(entries ...string) string { return `{"keys":[` + strings.Join(entries, ",") + `]}` }
 
-// A rotation through the commands, as an operator types them.
 func TestKeysThroughARotation(t *testing.T) {
 	t.Parallel()
 	first, second, third := newKeyed(t), newKeyed(t), newKeyed(t)
@@ -88,8 +87,7 @@ func TestKeysThroughARotation(t *testing.T) {
 	}
 }
 
-// The home of a key is asked for its public key, and not for a signature: whoever
-// rotates needs no right to sign.
+// Rotating reads the public key and does not sign: the operator needs no right to sign.
 func TestRotateToAKeyThatMayOnlyBeRead(t *testing.T) {
 	t.Parallel()
 	kms, err := kmstest.StartGCP()
@@ -103,8 +101,8 @@ func TestRotateToAKeyThatMayOnlyBeRead(t *testing.T) {
 	}
 }
 
-// headOf is the signed head of a log with the leaves "one" and "two", of any size
-// up to theirs.
+// headOf returns the signed head of a size up to 2 of a log with the leaves "one" and
+// "two".
 func headOf(t *testing.T, by keyed, size int) string {
 	t.Helper()
 	h := rfc6962.DefaultHasher
@@ -118,14 +116,14 @@ func headOf(t *testing.T, by keyed, size int) string {
 	return fmt.Sprintf(`{"tree_size":%d,"root_hash":"%x","signature":"%s"}`, size, root, signature)
 }
 
-// deployed is a deployment of two leaves whose replicas answer with the
-// documents in turn.
+// deployed returns the URL of a deployment with two leaves whose replicas answer with the
+// documents in rotation.
 func deployed(t *testing.T, current string, by keyed, documents ...string) string {
 	t.Helper()
 	return serving(t, current, map[string]string{"": headOf(t, by, 2), "tree_size=1": headOf(t, by, 1)}, documents...)
 }
 
-// serving is a deployment that answers tree heads by the query.
+// serving returns the URL of a deployment that answers each tree head by its size.
 func serving(t *testing.T, current string, heads map[string]string, documents ...string) string {
 	t.Helper()
 	two := rfc6962.DefaultHasher.HashLeaf([]byte("two"))
@@ -203,9 +201,9 @@ func TestKeysCheck(t *testing.T) {
 	}
 }
 
-// A key is closed when every process has the document, nothing that it signed is
-// pending, and nothing that it signed would become invalid; and the check finds
-// what is invalid by a document that was made otherwise.
+// keys close requires that every process has the document, that no certificate of the key
+// is pending, and that none becomes invalid. keys check finds a document that closes a key
+// too low.
 func TestClosingIsChecked(t *testing.T) {
 	t.Parallel()
 	first, second := newKeyed(t), newKeyed(t)
@@ -278,7 +276,6 @@ func TestClosingIsChecked(t *testing.T) {
 	attempt(0, `"tree_size":2}`)
 	attempt(1, "rotate to another key first", "--file", write(t, "other", set(second.entry(-time.Hour), `{"pubkey":"`+newKeyed(t).PublicKey()+`"}`, first.entry(-time.Minute))))
 
-	// keys check of a document that closes the key too low.
 	closed := func(size string) string {
 		return write(t, "closed", set(second.entry(-time.Hour), `{"pubkey":"`+a+`","retired_at":5,"tree_size":`+size+`}`))
 	}
@@ -311,9 +308,8 @@ func TestClosingIsChecked(t *testing.T) {
 	}
 }
 
-// A check that a log has grown needs a tree that it has grown from. The empty
-// one, which any tree continues, is none: the check asks for another, or for the
-// word that there is none.
+// The empty tree head proves nothing about growth, because any tree continues it. The check
+// asks for another head, or for --tree-head none.
 func TestKeysCheckAsksForAnEarlierHead(t *testing.T) {
 	t.Parallel()
 	key := newKeyed(t)
@@ -327,7 +323,7 @@ func TestKeysCheckAsksForAnEarlierHead(t *testing.T) {
 	for _, row := range []struct {
 		what  string
 		size  int
-		older []int // heads that the log answers
+		older []int // tree heads that the log has
 		head  string
 		good  bool
 		says  string
@@ -358,7 +354,7 @@ func TestKeysCheckAsksForAnEarlierHead(t *testing.T) {
 	}
 }
 
-// Each command has help with examples of itself.
+// Each command has help with examples of it.
 func TestKeysHelpHasExamples(t *testing.T) {
 	for _, command := range []string{"show", "check", "init", "rotate", "close"} {
 		if r := run(t, "", "keys", command, "--help"); r.code != 0 || !strings.Contains(r.out, "Examples:") || !strings.Contains(r.out, "fairpactctl keys "+command) {

@@ -60,7 +60,7 @@ func (c keysCheckCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return unreadable(err)
 	}
-	if keys == nil { // they differ, and what they agree on is unknown
+	if keys == nil { // the answers differ
 		return t.keysReport(report, "the replicas differ: wait until the roll-out is done and check again; if it is done, find the replica with another key set")
 	}
 	if c.DatabaseURL != "" && file != nil {
@@ -74,8 +74,8 @@ func (c keysCheckCommand) Run(ctx context.Context, t *terminal) error {
 	return t.keysReport(report, next(file, keys, report.Valid))
 }
 
-// published asks for the key set and the status several times and compares. It
-// returns nil where the answers differ.
+// published fetches the key set and the status several times, to reach several replicas. It
+// returns nil if the answers differ.
 func (c keysCheckCommand) published(ctx context.Context, client *restclient.Client, file *signing.KeySet, report *verification.Report) (published, error) {
 	answers := map[string]int{}
 	var keys published
@@ -127,14 +127,14 @@ func (c keysCheckCommand) published(ctx context.Context, client *restclient.Clie
 	return keys, nil
 }
 
-// signedHead is a tree head whose signature holds.
+// signedHead is a tree head with a verified signature.
 type signedHead struct {
 	size int64
 	root []byte
 	by   verification.Key
 }
 
-// newestHead fetches the newest tree head and verifies it.
+// newestHead fetches and verifies the newest tree head.
 func newestHead(ctx context.Context, client *restclient.Client, keys []verification.Key) (signedHead, error) {
 	document, err := fetch(ctx, client, "/v1/log/tree-head")
 	if err != nil {
@@ -153,11 +153,12 @@ func checkedHead(document any, keys []verification.Key) (signedHead, error) {
 	return signedHead{members["tree_size"].(int64), root, by}, err
 }
 
-// noHead is a --tree-head that says that there is none.
+// noHead is the value of --tree-head for a log too young to have an earlier head.
 const noHead = "none"
 
-// grown checks that the newest head continues an earlier one. Any tree continues
-// the empty one, so that is none to compare with, and who has no other says so.
+// grown checks that the newest head continues an earlier one. Any tree continues the empty
+// one, so the empty head proves nothing; without another head the caller gives --tree-head
+// none.
 func (c keysCheckCommand) grown(ctx context.Context, t *terminal, client *restclient.Client, newest signedHead, keys published) verification.Check {
 	if c.TreeHead == noHead {
 		return checked("consistency", nil, "not checked, as --tree-head none asks; keep the tree head of today for the next time")
@@ -173,11 +174,12 @@ func (c keysCheckCommand) grown(ctx context.Context, t *terminal, client *restcl
 	return checked("consistency", err, "the tree of size %d continues the one of size %d%s", newest.size, earlier.size, source)
 }
 
-// nearby is how many sizes are tried for an earlier head: heads of a busy log
-// are tens of leaves apart.
+// nearby is the number of sizes tried to find an earlier head. Heads of a busy log are tens
+// of leaves apart.
 const nearby = 64
 
-// earlier is the kept head, or one of about half the size that the log answers.
+// earlier returns the head of --tree-head, or one of about half the newest size from the
+// log.
 func (c keysCheckCommand) earlier(ctx context.Context, t *terminal, client *restclient.Client, size int64, keys published) (signedHead, error) {
 	if c.TreeHead != "" {
 		document, err := t.tree(c.TreeHead)
@@ -190,7 +192,7 @@ func (c keysCheckCommand) earlier(ctx context.Context, t *terminal, client *rest
 		}
 		return head, err
 	}
-	// Not every size has a head of its own.
+	// Not every size has a signed head.
 	middle := max(size/2, 1)
 	for at := middle; at < size && at < middle+nearby; at++ {
 		document, err := fetch(ctx, client, fmt.Sprintf("/v1/log/tree-head?tree_size=%d", at))
@@ -205,7 +207,7 @@ func (c keysCheckCommand) earlier(ctx context.Context, t *terminal, client *rest
 	return signedHead{}, fmt.Errorf("nothing to compare the tree of size %d with, since the log answers no earlier one: give a tree head that was kept, --tree-head FILE, or where the log is new and nobody has one, --tree-head none", size)
 }
 
-// consistent verifies an RFC 9162 consistency proof that the log gives.
+// consistent fetches and verifies a consistency proof (RFC 9162, 2.1.4).
 func consistent(ctx context.Context, client *restclient.Client, first, second signedHead) error {
 	if first.size > second.size {
 		return fmt.Errorf("the tree head of size %d is newer than the newest of the log, of size %d: the log was set back", first.size, second.size)
@@ -232,7 +234,7 @@ func consistent(ctx context.Context, client *restclient.Client, first, second si
 	return nil
 }
 
-// next says what an operator does now.
+// next returns the operator's next step.
 func next(file *signing.KeySet, keys published, agreed bool) string {
 	if !agreed {
 		return "correct what failed before any further step of a rotation"

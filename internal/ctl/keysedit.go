@@ -11,7 +11,7 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-// edited is where a command writes the set it has made.
+// edited holds the flags for the output of a command that changes a key set.
 type edited struct {
 	Out string `placeholder:"FILE" help:"Replace this file, whole or not at all; left out, to standard output. It may be the --file."`
 }
@@ -31,7 +31,7 @@ func (e edited) write(t *terminal, keys *signing.KeySet, err error) error {
 	return err
 }
 
-// labelOf returns the label that was given, or asks the key's home for it.
+// labelOf returns the given label, or reads the public key from the KMS, HSM or file.
 func labelOf(ctx context.Context, uri, label string) (string, error) {
 	if label == "" {
 		return signing.PublicKeyOf(ctx, uri)

@@ -20,7 +20,7 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// running finds the processes of a deployment.
+// running holds the flags by which keys commands find the processes of a deployment.
 type running struct {
 	DatabaseURL string `env:"DATABASE_URL" placeholder:"URL" help:"Postgres of the deployment: the processes connected to it are asked for their key set, and its certificates and tree heads are checked."`
 	logDatabase
@@ -29,7 +29,7 @@ type running struct {
 
 func (r running) log() string { return databases{r.DatabaseURL, r.logDatabase}.log() }
 
-// processes lists who runs, by the database and the admin ports.
+// processes lists the running processes, from the database's sessions and the admin ports.
 func (r running) processes(ctx context.Context) (found []keywatch.Process, err error) {
 	seen := map[string]bool{}
 	for _, url := range []string{r.DatabaseURL, r.LogDatabaseURL} {
@@ -46,7 +46,7 @@ func (r running) processes(ctx context.Context) (found []keywatch.Process, err e
 			return nil, err
 		}
 		for _, name := range names {
-			if p, ok := keywatch.Parse(name); ok && !seen[name] { // both may be on one server
+			if p, ok := keywatch.Parse(name); ok && !seen[name] { // deals and log may share a server
 				found = append(found, p)
 			}
 			seen[name] = true
@@ -68,8 +68,8 @@ func (r running) processes(ctx context.Context) (found []keywatch.Process, err e
 	return found, nil
 }
 
-// haveKeySet checks that all processes have the key set of a digest, or where it
-// is "" all the same one.
+// haveKeySet checks that all processes have the key set with this digest, or all the same
+// one if the digest is "".
 func haveKeySet(processes []keywatch.Process, err error, digest string) verification.Check {
 	check := verification.Check{Name: "processes", OK: err == nil && len(processes) > 0}
 	switch {
@@ -102,12 +102,12 @@ func haveKeySet(processes []keywatch.Process, err error, digest string) verifica
 	return check
 }
 
-// mostHeads is how many tree heads above the tree size of each closed key are
-// checked, 0.1 ms each.
+// mostHeads is the most tree heads checked above the tree size of each closed key; each
+// takes 0.1 ms.
 const mostHeads = 50_000
 
-// beyond returns an error where a closed key of the set signed a tree head or a
-// certificate beyond its tree size and is not disowned.
+// beyond returns an error if a closed key that is not disowned signed a tree head or a
+// certificate beyond its tree size.
 func (r running) beyond(ctx context.Context, set *signing.KeySet) error {
 	pool, err := database.Open(ctx, r.log(), 2)
 	if err != nil {
@@ -131,8 +131,7 @@ func (r running) beyond(ctx context.Context, set *signing.KeySet) error {
 	})
 }
 
-// pendingUnder counts the certificates that the key signed and that wait for the
-// log.
+// pendingUnder counts the certificates that the key signed and the log does not have yet.
 func pendingUnder(ctx context.Context, databaseURL, label string, set *signing.KeySet) (n int, err error) {
 	err = signedFrom(ctx, databaseURL, set, math.MaxInt64, func(key signing.Key, leafIndex *int64) error {
 		if leafIndex == nil && key.PublicKey == label {
@@ -143,8 +142,8 @@ func pendingUnder(ctx context.Context, databaseURL, label string, set *signing.K
 	return n, err
 }
 
-// signedFrom visits the signed certificates at the leaf index or above, and those
-// that have no leaf, with the key that signed each.
+// signedFrom calls visit for each signed certificate at the leaf index or above, and for
+// each without a leaf, with the key that signed it.
 func signedFrom(ctx context.Context, databaseURL string, set *signing.KeySet, leafIndex int64, visit func(signing.Key, *int64) error) error {
 	s, err := store.Open(ctx, databaseURL, 2)
 	if err != nil {

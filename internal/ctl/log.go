@@ -24,7 +24,7 @@ type logCommands struct {
 const logVerdicts = `Exit code: 0 the log is what it signed; 3 it is not, or it is forked, and what was found is printed; 1 it is, and fewer
 witnesses cosigned its checkpoint than --policy demands; 2 not known: something is unreadable, out of reach, or a checkpoint that this log did not sign.`
 
-// logTrust is whom an auditor believes.
+// logTrust holds the flags that name the keys and witnesses an auditor trusts.
 type logTrust struct {
 	Policy string   `placeholder:"FILE" xor:"trust" required:"" help:"Trust policy (c2sp.org/tlog-policy): the log's keys, the witnesses, the quorum."`
 	VKey   []string `name:"vkey" sep:"none" placeholder:"KEY" xor:"trust" required:"" help:"Verifier key of the log, NAME+ID+KEY; repeatable. No witness is then checked."`
@@ -56,7 +56,7 @@ func (l logTrust) read(t *terminal) (*checkpoint.Policy, error) {
 	return policy, nil
 }
 
-// logReport is what is said of a log.
+// logReport is the output of a log command.
 type logReport struct {
 	Verdict   string             `json:"verdict"` // good, contradiction or quorum
 	Origin    string             `json:"origin,omitempty"`
@@ -67,7 +67,7 @@ type logReport struct {
 	Notes     []string           `json:"notes,omitempty"` // signed checkpoints: the evidence
 }
 
-// judged reports a verdict on a log. What is no verdict is the error.
+// judged prints a verdict on a log. It returns other errors unchanged.
 func (t *terminal) judged(head logaudit.Head, policy *checkpoint.Policy, err error) error {
 	found, contradiction := errors.AsType[*logaudit.Contradiction](err)
 	if err != nil && !contradiction {
@@ -168,8 +168,8 @@ func (c logAuditCommand) Run(ctx context.Context, t *terminal) error {
 	return t.judged(head, policy, logaudit.Audit(ctx, from, head))
 }
 
-// seen reads a signed checkpoint, or that of a .tlog-proof. One that the log did
-// not sign is evidence of nothing.
+// seen reads a checkpoint, or the one in a .tlog-proof. It refuses one that the log did not
+// sign.
 func (t *terminal) seen(name string, policy *checkpoint.Policy) (logaudit.Head, error) {
 	signed, err := t.read(name)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/fairpact/fairpact/internal/checkpoint"
 )
 
-// small is a log of fewer than 256 leaves in a folder, and its verifier key.
+// small is a log of fewer than 256 leaves in a directory, with its verifier key.
 type small struct {
 	dir, vkey string
 	signer    note.Signer
@@ -32,7 +32,7 @@ func newSmall(t *testing.T) small {
 	return small{t.TempDir(), vkey, signer}
 }
 
-// holds makes the log one of exactly these entries, and returns its checkpoint.
+// holds replaces the log's content with these entries and returns its checkpoint.
 func (s small) holds(t *testing.T, entries ...string) []byte {
 	t.Helper()
 	var raw [][]byte
@@ -85,7 +85,7 @@ func (s small) write(t *testing.T, name string, data []byte) string {
 	return path
 }
 
-// What cron sees of each verdict.
+// Each verdict has its exit code, for cron.
 func TestLogCommandsExitByTheirVerdict(t *testing.T) {
 	t.Parallel()
 	s, state := newSmall(t), filepath.Join(t.TempDir(), "seen")

@@ -60,7 +60,7 @@ func (c logFsckCommand) Run(ctx context.Context, t *terminal) error {
 	}
 	defer database.Close(pool)
 	report, err := translog.Fsck(ctx, pool, o)
-	if errors.Is(err, translog.ErrInconsistent) { // a leaf is missing, and no more can be said
+	if errors.Is(err, translog.ErrInconsistent) { // a leaf is missing: the rest cannot be checked
 		report.Findings = append(report.Findings, translog.Finding{Row: "leaves", Problem: err.Error()})
 	} else if err != nil {
 		return err

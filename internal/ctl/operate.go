@@ -12,13 +12,13 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// databases are where a deployment keeps its deals and its log.
+// databases holds the URLs of a deployment's databases.
 type databases struct {
 	DatabaseURL string `env:"DATABASE_URL" required:"" help:"Postgres of the deployment."`
 	logDatabase
 }
 
-// logDatabase is the log's where it is apart.
+// logDatabase holds the URL of the log's database, if it has its own.
 type logDatabase struct {
 	LogDatabaseURL string `env:"FAIRPACT_LOG_DATABASE_URL" placeholder:"URL" help:"Postgres of the log, where it has a database of its own: the DATABASE_URL of log-server."`
 }

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// line writes one line for people.
+// line writes one line of text to standard output.
 func (t *terminal) line(format string, args ...any) {
 	fmt.Fprintln(t.out, printable(fmt.Sprintf(format, args...)))
 }
 
-// note writes one line beside the output.
+// note writes one line to standard error.
 func (t *terminal) note(format string, args ...any) {
 	fmt.Fprintln(t.err, printable(redacted(fmt.Sprintf(format, args...))))
 }
 
-// value writes one JSON value for machines.
+// value writes one JSON value to standard output.
 func (t *terminal) value(v any) error {
 	enc := json.NewEncoder(t.out)
 	enc.SetEscapeHTML(false)
@@ -25,8 +25,8 @@ func (t *terminal) value(v any) error {
 	return enc.Encode(v)
 }
 
-// answer writes what the service said, with --json as it is, else as rows of
-// name and value; nested values stay JSON.
+// answer prints an answer of the service: unchanged with --json, otherwise one line per
+// member, with nested values as JSON.
 func (t *terminal) answer(body []byte) error {
 	if t.json {
 		_, err := fmt.Fprintln(t.out, string(bytes.TrimSpace(body)))

@@ -12,7 +12,7 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// sealed is a sealed file's input, in its canonical form, and salt.
+// sealed is the content of a sealed file.
 type sealed struct {
 	members   map[string]any
 	canonical []byte
@@ -89,7 +89,7 @@ func (c sendCommitCommand) Run(ctx context.Context, t *terminal) error {
 	return call.post(ctx, t, "/commit", signed)
 }
 
-// fits holds an input against the rules that its reveal will be held against.
+// fits checks an input by the rules that will apply to its reveal.
 func (c *call) fits(ctx context.Context, input map[string]any) error {
 	body, err := c.client.Get(ctx, c.path(""), c.token)
 	if err != nil {
@@ -117,7 +117,7 @@ func (c *call) fits(ctx context.Context, input map[string]any) error {
 func fits(algorithmID string, params map[string]any, labels []string, input map[string]any) error {
 	a, known := algorithm.Lookup(algorithmID)
 	if !known {
-		return nil // a newer service; it checks the input itself
+		return nil // an algorithm of a newer service, which checks the input itself
 	}
 	if err := a.CheckInput(labels, params, input); err != nil {
 		return refusal{fmt.Errorf("not committed, because it could never be revealed: %w", err)}
@@ -152,14 +152,15 @@ func (c revealCommand) Run(ctx context.Context, t *terminal) error {
 
 type statusCommand struct{ reader }
 
-// reader is a party, or the initiator with its API key.
+// reader holds the flags of a command that a party, or the initiator by its API key, may
+// call.
 type reader struct {
 	party
 	APIKey     string `env:"FAIRPACT_API_KEY" placeholder:"KEY" help:"The initiator's API key, instead of an invite token."`
 	APIKeyFile string `placeholder:"FILE" help:"File whose first line is the API key."`
 }
 
-// call prefers what was given for this call to what the state file holds.
+// call takes the credential from the flags first, then from the state file.
 func (r reader) call(t *terminal) (*call, error) {
 	s, err := r.load(t)
 	if err != nil {
@@ -289,7 +290,7 @@ func (c certificateCommand) Run(ctx context.Context, t *terminal) error {
 	if c.Sealed != "" && c.Bundle == "" {
 		return errors.New("--sealed is for a bundle: give --bundle FILE too")
 	}
-	// An invite token is wanted; party 0's is the initiator's.
+	// The call needs an invite token. The initiator's is that of party 0.
 	if c.Party == nil && c.Token == "" && c.TokenFile == "" {
 		if s, err := c.load(t); err == nil && len(s.Invites) > 1 {
 			c.Party = &s.Invites[0].Party

@@ -59,8 +59,8 @@ func (r recomputeCommand) Run(t *terminal) error {
 	}{report, result}, verdict(report), "result "+string(result))
 }
 
-// result is what the given inputs compute to whether or not they are the
-// certificate's, null where nothing does.
+// result returns the result of the given inputs, even if they are not those of the
+// certificate, and null if there is none.
 func result(cert map[string]any, inputs []any, params map[string]any) json.RawMessage {
 	none := json.RawMessage("null")
 	payload, err := certificate.Parse(canon.Encode(cert))
@@ -78,7 +78,7 @@ func result(cert map[string]any, inputs []any, params map[string]any) json.RawMe
 	}
 	again, err := verification.Recompute(payload, opened, params)
 	if err != nil {
-		return none // the check of the result says why
+		return none // the result check reports why
 	}
 	return again
 }

@@ -48,7 +48,7 @@ func (a certificateReturnCommand) Run(ctx context.Context, t *terminal) error {
 		if err := json.Unmarshal(canon.Encode(evidence.TreeHead), &head); err != nil {
 			return err
 		}
-		members := evidence.Certificate.(map[string]any) // a certificate of the right shape
+		members := evidence.Certificate.(map[string]any) // its shape was checked
 		leaf := members["log_proof"].(map[string]any)["leaf_index"].(int64)
 		dealID := members["deal_id"].(string)
 		delete(members, "signature")
@@ -74,9 +74,9 @@ func (a certificateReturnCommand) Run(ctx context.Context, t *terminal) error {
 	return nil
 }
 
-// notALeaf returns what is wrong with a certificate, whatever its inclusion proof:
-// that leads to the head of its own time, which the log may have lost. The caller
-// MUST hold it against the log's own leaf instead.
+// notALeaf returns the failed checks of a certificate except its inclusion proof, whose
+// tree head the log may have lost. The caller MUST compare the certificate with the log's
+// leaf instead.
 func notALeaf(report verification.Report) error {
 	for _, check := range report.Checks {
 		if !check.OK && !slices.Contains([]string{verification.TreeSize, verification.MerkleInclusion}, check.Name) {

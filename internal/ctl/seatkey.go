@@ -45,7 +45,7 @@ func (c newKeyCommand) Run(t *terminal) error {
 	return nil
 }
 
-// seatKeys reads N=KEY, once for each party.
+// seatKeys parses N=KEY, at most one for each party.
 func seatKeys(given []string) (map[int]string, error) {
 	keys := map[int]string{}
 	for _, one := range given {
@@ -68,7 +68,7 @@ func seatKeys(given []string) (map[int]string, error) {
 	return keys, nil
 }
 
-// partyKeys is party_keys of a creation, nil where no key is given.
+// partyKeys returns the party_keys of a creation, nil if no key is given.
 func partyKeys(given []string, parties int) ([]*string, error) {
 	named, err := seatKeys(given)
 	if err != nil || len(named) == 0 {
@@ -84,7 +84,7 @@ func partyKeys(given []string, parties int) ([]*string, error) {
 	return keys, nil
 }
 
-// declared is what a deal declares, as a party that signs needs to know it.
+// declared is the part of a deal's declaration that a signing party needs.
 type declared struct {
 	dealID    string
 	origin    string
@@ -92,12 +92,12 @@ type declared struct {
 	algorithm string
 	params    map[string]any
 	labels    []string
-	key       any // declared for the party; nil: none
+	key       any // the key declared for the party, or nil
 	digest    string
 }
 
-// declaration reads what the deal declares. The digest is made here, so that what is
-// signed is what was read.
+// declaration fetches what the deal declares and computes its digest, so that the party
+// signs what it has read.
 func (c *call) declaration(ctx context.Context) (d declared, err error) {
 	body, err := c.client.Get(ctx, c.path("/declaration"), c.token)
 	if err != nil {
@@ -128,7 +128,7 @@ func (c *call) declaration(ctx context.Context) (d declared, err error) {
 	return d, nil
 }
 
-// sign signs a commitment to what was declared with the key in a file.
+// sign signs a commitment and the declaration with the key in a file.
 func (d declared) sign(ctx context.Context, path, commitment string) (map[string]string, error) {
 	private, err := file.OpenEd25519(ctx, "//"+path)
 	if err != nil {

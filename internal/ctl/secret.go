@@ -24,7 +24,7 @@ type secretCommands struct {
 	Adopt  secretAdoptCommand  `cmd:"" help:"Let a database have another server secret, where the former one is lost."`
 }
 
-// secretFile is the file that every process reads.
+// secretFile holds the flag of the server secret file.
 type secretFile struct {
 	SecretFile string `env:"FAIRPACT_SERVER_SECRET_FILE" required:"" type:"path" help:"File with the server secrets: one a line, 64 hex digits, the newest first."`
 }
@@ -113,15 +113,15 @@ Examples:
     kubectl -n fairpact exec deployment/fairpact-deal-api -- /fairpactctl secret check`
 }
 
-// mostCounted bounds what secret check counts.
+// mostCounted is the largest number that secret check counts to.
 const mostCounted = 100_000
 
-// secretReport is what secret check prints as JSON.
+// secretReport is the output of secret check --json.
 type secretReport struct {
 	verification.Report
 	InForce string   `json:"in_force"`
-	Former  []string `json:"former"` // that something stored still needs
-	Held    []string `json:"held"`   // by the file
+	Former  []string `json:"former"` // former secrets that stored data still needs
+	Held    []string `json:"held"`   // secrets in the file
 	Inputs  int      `json:"inputs_left"`
 	Replays int      `json:"replays_left"`
 	Pending int      `json:"pending_certificates"`
@@ -180,7 +180,7 @@ func nextOfSecrets(r secretReport) string {
 	return "nothing: one secret is in force and nothing needs another. To rotate, begin with fairpactctl secret add"
 }
 
-// withSecrets opens the database and reads the file and how far a rotation is.
+// withSecrets opens the database and reads the secret file and the state of a rotation.
 func withSecrets(ctx context.Context, databaseURL, file string, do func(*store.Store, *sealing.Secrets, store.Rotation) error) error {
 	if databaseURL == "" {
 		return errors.New("give --database-url: the database says which secret is in force")
@@ -204,7 +204,7 @@ func withSecrets(ctx context.Context, databaseURL, file string, do func(*store.S
 	return do(s, own, now)
 }
 
-// lacking names the secrets that the database needs and the file does not hold.
+// lacking returns the fingerprints of secrets that the database needs and the file lacks.
 func lacking(own *sealing.Secrets, now store.Rotation) (ids []string) {
 	for _, needed := range append([][]byte{now.Fingerprint}, now.Former...) {
 		if own.Find(needed) == nil {
@@ -214,8 +214,8 @@ func lacking(own *sealing.Secrets, now store.Rotation) (ids []string) {
 	return ids
 }
 
-// haveSecrets checks that all processes but log-server, which has none, hold the
-// set of server secrets of a digest.
+// haveSecrets checks that all processes have the set of server secrets with this digest.
+// log-server has none.
 func haveSecrets(all []keywatch.Process, err error, digest string) verification.Check {
 	check := verification.Check{Name: "processes", Detail: "none is connected to this database: it is another database"}
 	processes := slices.DeleteFunc(all, func(p keywatch.Process) bool { return p.Binary == "log-server" })

@@ -29,7 +29,7 @@ type verifyCommand struct {
 	Party       []string `placeholder:"N=KEY" help:"Party N is known to you by this seat key, es256:HEX or ed25519:HEX: its commitment must be signed by it; repeatable."`
 	Params      string   `placeholder:"FILE" help:"algorithm_params of the deal: computes the result again. Needs --inputs."`
 
-	parsed any // of the file, where it was read
+	parsed any // the parsed file, if it was read
 }
 
 func (verifyCommand) Help() string {
@@ -88,11 +88,10 @@ func (v verifyCommand) Run(ctx context.Context, t *terminal) error {
 	return t.report(report, report, notProven(report)...)
 }
 
-// bundleLevels are the levels of a bundle around what may itself be as deep as any
-// text.
+// bundleLevels is how much deeper a bundle may be than the limit of the input in it.
 const bundleLevels = 2
 
-// bundle verifies a bundle, with no more than the files that are named.
+// bundle verifies a bundle from files only.
 func (v verifyCommand) bundle(t *terminal, bundle map[string]any) error {
 	if v.TreeHead+v.Inputs+v.Params != "" {
 		return errors.New("a bundle has its tree head and its input: leave out --tree-head, --inputs and --params, or verify the certificate in it alone")
@@ -106,7 +105,7 @@ func (v verifyCommand) bundle(t *terminal, bundle map[string]any) error {
 		trust.Policy = policy
 	}
 	if v.Keys+v.Status != "" || len(v.Pubkey) > 0 {
-		keys, err := v.keys(context.Background(), t, nil) // fetches nothing
+		keys, err := v.keys(context.Background(), t, nil) // no client: it fetches nothing
 		if err != nil {
 			return err
 		}
@@ -122,7 +121,7 @@ func (v verifyCommand) bundle(t *terminal, bundle map[string]any) error {
 	return t.report(report, report, notProven(report)...)
 }
 
-// notProven is what a report did not check, and then the verdict.
+// notProven returns the notes on what was not checked, followed by the verdict.
 func notProven(report verification.Report) (lines []string) {
 	for _, note := range report.Notes {
 		lines = append(lines, "not proven: "+note)
@@ -130,7 +129,7 @@ func notProven(report verification.Report) (lines []string) {
 	return append(lines, verdict(report))
 }
 
-// gather reads the files, and fetches what is missing.
+// gather reads the files and fetches the rest from the deployment.
 func (v verifyCommand) gather(ctx context.Context, t *terminal, offline bool) (e verification.Evidence, err error) {
 	e.Open = trusted
 	if e.Certificate = v.parsed; e.Certificate == nil {
@@ -166,8 +165,7 @@ func (v verifyCommand) gather(ctx context.Context, t *terminal, offline bool) (e
 	return e, err
 }
 
-// keys gives the keys that were named, else those of a file, else the
-// deployment's own.
+// keys returns the keys of the flags, else of a file, else of the deployment.
 func (v verifyCommand) keys(ctx context.Context, t *terminal, source *restclient.Client) ([]verification.Key, error) {
 	if len(v.Pubkey) > 0 {
 		named := make([]verification.Trusted, len(v.Pubkey))
@@ -176,7 +174,7 @@ func (v verifyCommand) keys(ctx context.Context, t *terminal, source *restclient
 		}
 		return trusted(named), nil
 	}
-	from := v.Keys + v.Status // one of them at most
+	from := v.Keys + v.Status // at most one is set
 	if from == "" {
 		return fetchKeys(ctx, source)
 	}
@@ -191,7 +189,7 @@ func (v verifyCommand) keys(ctx context.Context, t *terminal, source *restclient
 	return trusted(keys), nil
 }
 
-// keysOfStatus gives the keys of a status or of a key set.
+// keysOfStatus returns the keys of a status or of a key set.
 func keysOfStatus(document any) ([]verification.Trusted, error) {
 	keys, problem := verification.ReadKeys(document)
 	if problem != "" {
@@ -200,7 +198,7 @@ func keysOfStatus(document any) ([]verification.Trusted, error) {
 	return keys, nil
 }
 
-// trusted makes keys that verify; a label that is none fails its check later.
+// trusted converts labels to keys. An invalid label fails the check of the keys later.
 func trusted(named []verification.Trusted) []verification.Key {
 	keys := make([]verification.Key, len(named))
 	for i, k := range named {
@@ -214,8 +212,8 @@ func trusted(named []verification.Trusted) []verification.Key {
 	return keys
 }
 
-// fetchKeys returns the keys of the key set, or of the status where the deployment
-// is of a version that has no such path.
+// fetchKeys returns the keys of /v1/pubkeys, or of /v1/status if the deployment is too old
+// to have that path.
 func fetchKeys(ctx context.Context, from *restclient.Client) ([]verification.Key, error) {
 	document, err := fetch(ctx, from, "/v1/pubkeys")
 	if refused, ok := errors.AsType[*restclient.Refused](err); ok && refused.Status == http.StatusNotFound {
@@ -228,8 +226,8 @@ func fetchKeys(ctx context.Context, from *restclient.Client) ([]verification.Key
 	return trusted(keys), err
 }
 
-// fetch reads strict JSON. A deployment that answers with an error cannot be
-// read from, which is no verdict.
+// fetch reads strict JSON from the deployment. An error answer means that there is no
+// evidence, not that a check failed.
 func fetch(ctx context.Context, from *restclient.Client, path string) (any, error) {
 	body, err := from.Get(ctx, path, "")
 	if err != nil {
@@ -242,8 +240,8 @@ func fetch(ctx context.Context, from *restclient.Client, path string) (any, erro
 	return v, nil
 }
 
-// fetchHead gives the head of the proof's size, or the newest where the log
-// knows none of that size: the check of the sizes then says so.
+// fetchHead returns the tree head of the proof's size, or the newest if the log has none of
+// that size; the size check then fails.
 func fetchHead(ctx context.Context, from *restclient.Client, cert any) (any, error) {
 	newest, err := fetch(ctx, from, "/v1/log/tree-head")
 	if err != nil {
@@ -263,8 +261,7 @@ func fetchHead(ctx context.Context, from *restclient.Client, cert any) (any, err
 	return older, err
 }
 
-// unreadable turns a refusal into what it is for a reader: no evidence, hence no
-// verdict.
+// unreadable converts a refusal to a plain error: without evidence there is no verdict.
 func unreadable(err error) error {
 	if refused, ok := errors.AsType[*restclient.Refused](err); ok {
 		return errors.New(refused.Error())
@@ -272,8 +269,8 @@ func unreadable(err error) error {
 	return err
 }
 
-// checkBeacon verifies the beacon's own signature: of drand quicknet under its pinned
-// key, of another chain under the key that a bundle has, if any.
+// checkBeacon verifies the beacon's signature: for drand quicknet under its pinned key, for
+// another chain under the key in the bundle, if any.
 func checkBeacon(report *verification.Report, cert any, given map[string]any) {
 	for _, check := range report.Checks {
 		if (check.Name == verification.Shape || check.Name == verification.BundleShape) && !check.OK {
@@ -320,8 +317,8 @@ func checkBeacon(report *verification.Report, cert any, given map[string]any) {
 	report.Add(checked("beacon_signature", err, "%s signed round %d", name, c.Result.Beacon.Round))
 }
 
-// report prints checks and, below them, more lines; with --json the value instead.
-// It returns errFailed where a check failed.
+// report prints checks and then more lines, or value with --json. It returns errFailed if a
+// check failed.
 func (t *terminal) report(r verification.Report, value any, more ...string) error {
 	if t.json {
 		if err := t.value(value); err != nil {
@@ -345,7 +342,7 @@ func (t *terminal) report(r verification.Report, value any, more ...string) erro
 	return nil
 }
 
-// verdict is the last line of a verification.
+// verdict returns the last line of a verification.
 func verdict(r verification.Report) string {
 	if r.Valid {
 		return "valid"
@@ -353,7 +350,7 @@ func verdict(r verification.Report) string {
 	return "NOT VALID"
 }
 
-// checked makes a check that fails with the text of the error, if any.
+// checked returns a check that fails if err is not nil.
 func checked(name string, err error, format string, args ...any) verification.Check {
 	if err != nil {
 		return verification.Check{Name: name, Detail: err.Error()}

@@ -26,7 +26,7 @@ Examples:
     fairpactctl deal watch --state deal.json --timeout 10m --json | jq .result`
 }
 
-// view is what watch looks at of a deal.
+// view is the part of a deal view that watch reads.
 type view struct {
 	State          string
 	Parties        []struct{ Committed, Revealed bool }
@@ -65,7 +65,7 @@ func (c watchCommand) Run(ctx context.Context, t *terminal) error {
 		if last = now; !unchanged {
 			continue
 		}
-		select { // a service that stops, or an older one, does not wait
+		select { // a service that is stopping, or an older release, answers at once
 		case <-ctx.Done():
 			p.end()
 			return cause(ctx, ctx.Err())
@@ -74,10 +74,10 @@ func (c watchCommand) Run(ctx context.Context, t *terminal) error {
 	}
 }
 
-// longestWait is what the service waits at most for a change.
+// longestWait is the longest wait that the service allows.
 const longestWait = 45 * time.Second
 
-// look is the deal at one look.
+// look is one answer about the deal.
 type look struct {
 	body []byte
 	tag  string
@@ -85,8 +85,7 @@ type look struct {
 	err  error
 }
 
-// follow looks again once the deal has changed, and shows the time that is left
-// meanwhile.
+// follow waits until the deal has changed, and shows the remaining time meanwhile.
 func (c *call) follow(ctx context.Context, last look, p *progress) look {
 	looked := make(chan look, 1)
 	go func() {
@@ -110,7 +109,7 @@ func (c *call) follow(ctx context.Context, last look, p *progress) look {
 	}
 }
 
-// cause says why the context ended where it did, unless the error says so itself.
+// cause returns the cause of an ended context, unless err already contains it.
 func cause(ctx context.Context, err error) error {
 	if ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) {
 		return context.Cause(ctx)
@@ -118,8 +117,7 @@ func cause(ctx context.Context, err error) error {
 	return err
 }
 
-// ended reports whether nothing more will happen to the deal, its certificate
-// included.
+// ended reports whether the deal is final, including its certificate.
 func (v view) ended() bool {
 	switch v.State {
 	case "COMPUTED", "CERTIFIED", "VOID":
@@ -128,7 +126,7 @@ func (v view) ended() bool {
 	return v.State == "EXPIRED" || v.State == "CANCELLED"
 }
 
-// line is the progress at a time.
+// line formats the progress at a time.
 func (v view) line(now time.Time) string {
 	committed, revealed := 0, 0
 	for _, p := range v.Parties {
@@ -156,8 +154,8 @@ func (v view) line(now time.Time) string {
 	return strings.Join(parts, "  ")
 }
 
-// progress shows one line that is written over on a terminal, and elsewhere a
-// line for each change that is more than time passing.
+// progress shows the state of the deal: on a terminal one line that it rewrites each
+// second, elsewhere one line for each change.
 type progress struct {
 	t    *terminal
 	live bool
