@@ -1,6 +1,5 @@
-// Package restclient calls a Fairpact deployment over REST. It gives every POST
-// an Idempotency-Key and sends again what a passing fault has stopped, so that
-// one call of it is one effect.
+// Package restclient calls a Fairpact deployment over REST. Every POST has an
+// Idempotency-Key and is retried after a transient fault, so that each call has one effect.
 package restclient
 
 import (
@@ -21,13 +20,13 @@ import (
 const (
 	maxAnswer = 16 << 20 // bytes; a view of 10,000 parties is 2 MiB
 	firstWait = 200 * time.Millisecond
-	longWait  = 10 * time.Second // the longest between two attempts, Retry-After included
+	longWait  = 10 * time.Second // longest pause between two attempts, even if Retry-After is longer
 	attempts  = 6
 	oneCall   = 60 * time.Second
 )
 
-// Refused is an answer of the service that is an error (SPEC 7.1). Its text is
-// the service's `CODE: what to do next`.
+// Refused is returned when the service answers with an error (SPEC 7.1). Its text is the
+// service's `CODE: what to do next`.
 type Refused struct {
 	Status  int
 	Message string
@@ -35,13 +34,13 @@ type Refused struct {
 
 func (r *Refused) Error() string { return fmt.Sprintf("%s (HTTP %d)", r.Message, r.Status) }
 
-// Code is the upper-case name before the colon.
+// Code returns the upper-case name before the colon.
 func (r *Refused) Code() string {
 	code, _, _ := strings.Cut(r.Message, ":")
 	return code
 }
 
-// ErrUnreachable marks a service that gave no answer of its own.
+// ErrUnreachable is returned when no answer came from the service itself.
 var ErrUnreachable = errors.New("the service is out of reach")
 
 // Client calls one base URL. It is safe for concurrent use.
@@ -51,8 +50,8 @@ type Client struct {
 	wait func(ctx context.Context, d time.Duration) error
 }
 
-// New makes a client of a base URL like https://fairpact.example. Redirects are
-// not followed: the service has none, and a credential goes nowhere else.
+// New returns a client of a base URL like https://fairpact.example. It follows no
+// redirects: the service has none, and a credential must not reach another host.
 func New(baseURL string) (*Client, error) {
 	u, err := url.Parse(baseURL)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -68,11 +67,11 @@ func New(baseURL string) (*Client, error) {
 	}, nil
 }
 
-// BaseURL is what New was given, without a slash at its end.
+// BaseURL returns the base URL without a trailing slash.
 func (c *Client) BaseURL() string { return c.base }
 
-// Reconnect makes the next call open a connection of its own, which a balancer
-// of connections may lead to another replica.
+// Reconnect makes the next call open a new connection, which a load balancer may route to
+// another replica.
 func (c *Client) Reconnect() { c.http.CloseIdleConnections() }
 
 // Get reads a path like /v1/status. token may be empty.
@@ -81,9 +80,9 @@ func (c *Client) Get(ctx context.Context, path, token string) ([]byte, error) {
 	return answer.body, err
 }
 
-// Follow reads a path like Get. Where tag is that of an earlier answer it waits at
-// most so long for another one. It returns the tag of this one. The service ends a
-// wait at once where it stops, and an older service does not wait.
+// Follow reads a path like Get. If tag is the ETag of the current answer, it waits up to
+// the given time for another one. It returns the ETag of its answer. A service that is
+// stopping, or an older release, answers at once.
 func (c *Client) Follow(ctx context.Context, path, token, tag string, wait time.Duration) (body []byte, next string, err error) {
 	if tag != "" {
 		path += "?" + url.Values{"wait": {strconv.Itoa(int(wait / time.Second))}, "since": {tag}}.Encode()
@@ -113,10 +112,10 @@ type answer struct {
 	retryAfter time.Duration
 }
 
-// call sends a request until it is answered, refused for good, or has been sent
-// `attempts` times. The error is *Refused, ErrUnreachable or ctx's own.
+// call sends a request until it succeeds, fails permanently, or was sent `attempts` times.
+// The error is *Refused, ErrUnreachable or that of ctx.
 func (c *Client) call(ctx context.Context, method, path, token string, body []byte) (answer, error) {
-	key := rand.Text() // 128 random bits: the same on every attempt of this call, and on no other
+	key := rand.Text() // 128 random bits, the same for all attempts of this call
 	pause := firstWait
 	for attempt := 1; ; attempt++ {
 		got, err := c.once(ctx, method, path, token, key, body)
@@ -130,7 +129,7 @@ func (c *Client) call(ctx context.Context, method, path, token string, body []by
 	}
 }
 
-// passing reports whether the same request may fare better in a moment.
+// passing reports whether the fault is transient, so that a retry may succeed.
 func passing(err error) bool {
 	var refused *Refused
 	if !errors.As(err, &refused) {
@@ -140,7 +139,7 @@ func passing(err error) bool {
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusGatewayTimeout:
 		return true
 	case http.StatusBadGateway:
-		return refused.Code() == "" // a proxy's; BEACON_UNAVAILABLE is the service's own
+		return refused.Code() == "" // a proxy's 502 has no code: retry. The service's own is BEACON_UNAVAILABLE
 	}
 	return refused.Code() == "IDEMPOTENCY_IN_PROGRESS" || refused.Code() == "INTERNAL"
 }
@@ -180,8 +179,8 @@ func (c *Client) once(ctx context.Context, method, path, token, key string, body
 	return answer{retryAfter: time.Duration(seconds) * time.Second}, &Refused{resp.StatusCode, said.Error}
 }
 
-// unreachable keeps what net/http says, without its URL: that may be long and
-// is known to the caller.
+// unreachable drops the URL from an error of net/http: it may be long, and the caller knows
+// it.
 func unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// script answers each request with the next function, the last one for ever.
+// script answers each request with the next function, and all further ones with the last.
 func script(t *testing.T, answers ...http.HandlerFunc) (*Client, *[]*http.Request, *[]time.Duration) {
 	t.Helper()
 	var seen []*http.Request
@@ -146,7 +146,7 @@ func TestBaseURLs(t *testing.T) {
 	}
 }
 
-// Who follows names what it has seen, and is told the tag of what it sees now.
+// Follow sends the tag it has seen and returns the tag of the new answer.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	c, seen, _ := script(t, says(200, `{"a":1}`, "ETag", `"one"`), says(503, `{"error":"UNAVAILABLE: again"}`), says(200, `{"a":2}`, "ETag", `"two"`))

@@ -1,9 +1,8 @@
-// Package site is the pages for people: what Fairpact is, a deal to play, the
-// API reference, a verifier that runs in the browser alone, the creation of a
-// deal, and each deal for its parties. It is plain HTML, CSS and ES modules,
-// served as they are written. The page of a deal is the same bytes for any id:
-// what it shows, the browser asks for with the token of the link's fragment,
-// which no request carries.
+// Package site holds and serves the pages for people: the home page with a deal to try and
+// a verifier, the API reference, the creation of a deal, and the page of a deal. The pages
+// are HTML, CSS and ES modules without a build step. The page of a deal is the same for
+// every id. Its script calls the API with the token from the link's fragment, which
+// browsers do not send to the server.
 package site
 
 import (
@@ -29,13 +28,12 @@ import (
 //go:embed static
 var static embed.FS
 
-// policy lets a page run its own scripts and talk to its own origin, and
-// nothing else.
+// policy allows a page only its own scripts and its own origin.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// mark stands in the pages for the folder of the assets. Its name changes with
-// any of them, so that browsers may keep them for ever.
+// mark is replaced in the pages by the path of the assets. The path contains a hash of all
+// assets, so that browsers may cache them for ever.
 const mark = "{{assets}}"
 
 var kinds = map[string]string{
@@ -45,14 +43,14 @@ var kinds = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// Pages returns the handlers by path, for a deployment that draws from the chain
-// and is reached at publicURL; "": not known.
+// Pages returns the handlers by path. publicURL is the address of the deployment, "" if it
+// is not known.
 func Pages(chain beacon.Chain, publicURL string) map[string]http.Handler {
 	files := map[string][]byte{}
 	digest := sha256.New()
 	entries, err := static.ReadDir("static")
 	if err != nil {
-		panic(err) // the folder is embedded
+		panic(err) // the directory is embedded
 	}
 	for _, entry := range entries { // sorted by name
 		body, err := fs.ReadFile(static, "static/"+entry.Name())
@@ -87,7 +85,7 @@ func page(body []byte) http.Handler {
 	})))
 }
 
-// algorithms is the catalogue as the rows of a list.
+// algorithms renders the catalogue as list items.
 func algorithms() string {
 	var rows strings.Builder
 	for _, a := range algorithm.All() {
@@ -97,8 +95,8 @@ func algorithms() string {
 	return rows.String()
 }
 
-// facts is what the pages of deals know of the deployment and the algorithms, as
-// JSON.
+// facts returns the JSON about the deployment and the algorithms that the pages of deals
+// embed.
 func facts(chain beacon.Chain, publicURL string) string {
 	type known struct {
 		ID          string          `json:"id"`
@@ -127,8 +125,8 @@ func facts(chain beacon.Chain, publicURL string) string {
 	return string(text)
 }
 
-// assets serves a file under any version: while replicas are being replaced, a
-// page of one may ask another. Only under the right one is it kept for ever.
+// assets serves a file under any version, because during a roll-out the page of one replica
+// may ask another. Only the right version is cacheable for ever.
 func assets(files map[string][]byte, version string) http.Handler {
 	fixed, other := map[string]http.Handler{}, map[string]http.Handler{}
 	for name, body := range files {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// blocks gives the fenced blocks of a document by the second word behind the
-// fence: "```json certificate" is the block certificate.
+// blocks returns the fenced blocks of a document by the second word after the fence:
+// "```json certificate" is the block certificate.
 func blocks(t *testing.T, document string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -35,7 +35,7 @@ func blocks(t *testing.T, document string) map[string]string {
 	return found
 }
 
-// rows reads a block of "name   value" lines; two blanks or more divide them.
+// rows parses lines of "name value", separated by two or more blanks.
 func rows(t *testing.T, block string) map[string]string {
 	t.Helper()
 	values := map[string]string{}

@@ -13,8 +13,7 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// The page names the chain that the deployment draws from, and where the
-// catalogue is.
+// The page names the deployment's beacon chain and the path of the catalogue.
 func TestLLMsNamesTheDeployment(t *testing.T) {
 	chain := beacon.Quicknet()
 	chain.Hash, chain.Genesis, chain.Period = strings.Repeat("ab", 32), 1234567, 11
@@ -37,8 +36,8 @@ func TestLLMsNamesTheDeployment(t *testing.T) {
 	}
 }
 
-// The program that the page prints hashes as the service does, also where the
-// order of UTF-16 code units is not that of code points.
+// The program on the page computes the same hash as the service, also for names whose order
+// by UTF-16 code units differs from that by code points.
 func TestLLMsRecipe(t *testing.T) {
 	_, rest, found := strings.Cut(llms, "cat > seal.py <<'PY'\n")
 	program, _, ended := strings.Cut(rest, "PY\n")

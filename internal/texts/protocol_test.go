@@ -63,7 +63,7 @@ func TestProtocolCanonicalForm(t *testing.T) {
 	equal(t, "canonical form", string(canon.Encode(parsed(t, b["canonical-from"]))), b["canonical-to"])
 }
 
-// opening is a row of the table of commitments.
+// opening is a row of the commitments table.
 type opening struct{ party, input, salt, reading, commitment string }
 
 var openingRow = regexp.MustCompile("(?m)^\\| ([0-9–]) \\| `([^`]+)` \\| (?:`([^`]*)`|\\(empty\\)) \\| ([12]) \\| `([^`]+)` \\|$")
@@ -123,8 +123,8 @@ func TestProtocolSeat(t *testing.T) {
 	}
 }
 
-// The certificate is valid, opens with the inputs of section 3 and computes to
-// its result; both verifiers say so.
+// Both verifiers accept the example certificate with the inputs of section 3 and recompute
+// its result.
 func TestProtocolCertificate(t *testing.T) {
 	b := blocks(t, Protocol)
 	cert := parsed(t, b["certificate"]).(map[string]any)
@@ -179,7 +179,7 @@ func TestProtocolCertificate(t *testing.T) {
 	}
 }
 
-// The steps of section 8, taken as they are written there.
+// The steps of section 8 as the document describes them.
 func TestProtocolInclusion(t *testing.T) {
 	b := blocks(t, Protocol)
 	var cert certificate.Certificate
@@ -292,8 +292,7 @@ func TestProtocolChain(t *testing.T) {
 	}
 }
 
-// Every long hex value of the document lies in a place that a test above reads,
-// so that none can go stale unseen.
+// Every long hex value of the document is in a block that a test above checks.
 func TestProtocolHexIsChecked(t *testing.T) {
 	checked := map[string]bool{}
 	long := regexp.MustCompile(`[0-9a-fA-F]{16,}`)
@@ -320,7 +319,7 @@ func TestProtocolHexIsChecked(t *testing.T) {
 	}
 }
 
-// The names that the document gives are those that the code has.
+// The names in the document are those in the code.
 func TestProtocolNames(t *testing.T) {
 	flags := certificate.Properties(certificate.Facts{Algorithm: algorithm.Random, Retention: "purge", Revealed: true, Declaration: "HEX"})
 	for _, flag := range append(flags, certificate.MissedCommit, certificate.MissedReveal, certificate.Rejected) {

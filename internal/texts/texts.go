@@ -1,6 +1,5 @@
-// Package texts holds the published texts of Fairpact: the protocol
-// specification, the trust model, the pages for agents and the test vectors, and
-// serves them.
+// Package texts holds and serves the published texts of Fairpact: the protocol
+// specification, the trust model, the pages for agents, and the test vectors.
 package texts
 
 import (
@@ -17,7 +16,7 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// Protocol is the protocol specification, markdown.
+// Protocol is the protocol specification in Markdown.
 //
 //go:embed protocol.md
 var Protocol string
@@ -28,11 +27,11 @@ var trust string
 //go:embed llms.txt
 var llms string
 
-// LLMs is the page from which an agent with an HTTP client can do everything,
-// for a deployment that draws from the chain.
+// LLMs returns the page that tells an agent with an HTTP client all it needs, for a
+// deployment with this beacon chain.
 func LLMs(chain beacon.Chain) string { return chain.Fill(algorithm.Fill(llms)) }
 
-// Full is LLMs with the table of errors and the protocol.
+// Full returns LLMs followed by the table of errors and the protocol.
 func Full(chain beacon.Chain) string {
 	var b strings.Builder
 	b.WriteString(LLMs(chain))
@@ -45,15 +44,15 @@ func Full(chain beacon.Chain) string {
 	return b.String()
 }
 
-// Vectors is all published vectors as one JSON array.
+// Vectors returns all published vectors as one JSON array.
 func Vectors() ([]byte, error) { return canon.Marshal(algorithm.Vectors()) }
 
-// Pages returns what this package serves, by path. All of it may be read from any
-// origin, and is checked again with a validator.
+// Pages returns the handlers of this package by path. The answers are readable from any
+// origin and have an ETag.
 func Pages(chain beacon.Chain) map[string]http.Handler {
 	vectors, err := Vectors()
 	if err != nil {
-		panic(err) // they are embedded, and a test reads them
+		panic(err) // the texts are embedded and tested
 	}
 	return map[string]http.Handler{
 		"/llms.txt":      page("text/plain; charset=utf-8", []byte(LLMs(chain))),
@@ -66,7 +65,7 @@ func Pages(chain beacon.Chain) map[string]http.Handler {
 
 const methods = "GET, HEAD, OPTIONS"
 
-// page serves fixed bytes.
+// page returns a handler that serves fixed bytes.
 func page(contentType string, body []byte) http.Handler {
 	cached := httpcache.Handler(httpcache.Public, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", contentType)

@@ -14,8 +14,8 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// keysOf gives the reader's keys as a command line would: from an array of
-// labels, or from a document of the deployment's.
+// keysOf returns the keys that a command line would read: from an array of labels or from a
+// document of the deployment.
 func keysOf(t *testing.T, given any) (keys []verification.Key, problem string) {
 	var named []verification.Trusted
 	if labels, ok := given.([]any); ok {
@@ -38,8 +38,7 @@ func keysOf(t *testing.T, given any) (keys []verification.Key, problem string) {
 	return keys, ""
 }
 
-// sharedCase is a case of the independent verifier's own tests, and the checks
-// that failed there.
+// sharedCase is a case of the Python verifier's tests, with the checks that failed there.
 type sharedCase struct {
 	Certificate, Inputs, Params json.RawMessage
 	TreeHead                    json.RawMessage `json:"tree_head"`
@@ -47,7 +46,7 @@ type sharedCase struct {
 	Failed                      []string
 }
 
-// theirs runs those tests once.
+// theirs runs the Python tests once.
 var theirs = sync.OnceValues(func() (cases []sharedCase, err error) {
 	cmd := exec.Command("python3", "../../e2e/verifier/cases.py")
 	var stderr bytes.Buffer
@@ -68,8 +67,8 @@ func sharedCases(t *testing.T) []sharedCase {
 	return cases
 }
 
-// The independent verifier shares no code with this one. What its own tests
-// accept and refuse, this one accepts and refuses, and names the same checks.
+// The Python verifier shares no code with this one. On every case of its tests, both give
+// the same verdict and name the same failed checks.
 func TestAgreesWithTheIndependentVerifier(t *testing.T) {
 	t.Parallel()
 	cases := sharedCases(t)

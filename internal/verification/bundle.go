@@ -15,19 +15,19 @@ import (
 	"github.com/fairpact/fairpact/internal/checkpoint"
 )
 
-// The checks of a bundle beside those of its certificate, in the order of a
-// report. Where a bundle lacks a part, its checks are not made.
+// Checks of a bundle in addition to those of its certificate, in report order. A part that
+// the bundle lacks is not checked.
 const (
-	BundleShape         = "bundle"               // the members of a bundle and no others; made alone where it fails
-	LogProof            = "log_proof"            // the entry is under the root of the checkpoint
-	CheckpointSignature = "checkpoint_signature" // under a key of the policy's logs or of the deployment, and no known one fails
-	Witnesses           = "witnesses"            // the quorum of the policy cosigned the checkpoint; only with a policy
-	BeaconChain         = "beacon_chain"         // the beacon of the bundle is that of the result
+	BundleShape         = "bundle"               // exactly the members of a bundle; if it fails, no other check is made
+	LogProof            = "log_proof"            // the path leads from the entry to the checkpoint's root
+	CheckpointSignature = "checkpoint_signature" // signed by a log of the policy or by the deployment, and no signature under a known key fails
+	Witnesses           = "witnesses"            // the policy's quorum cosigned the checkpoint; made only with a policy
+	BeaconChain         = "beacon_chain"         // the bundle's beacon chain is the one that the result names
 	OwnInput            = "own_input"            // the party's input and salt open its commitment
-	InputPath           = "input_path"           // and are under input_root
+	InputPath           = "input_path"           // their path leads to input_root
 )
 
-// BundleVersion is the form of a bundle.
+// BundleVersion is the value of a bundle's version member.
 const BundleVersion = "1"
 
 var bundleShape = record(map[string]rule{
@@ -39,7 +39,7 @@ var bundleShape = record(map[string]rule{
 	"own_input?":   record(map[string]rule{"party": integer, "input?": object, "salt?": text0, "input_path?": array(hash)}),
 })
 
-// text0 is any string.
+// text0 accepts any string.
 func text0(v any) string {
 	if _, ok := v.(string); ok {
 		return ""
@@ -47,16 +47,15 @@ func text0(v any) string {
 	return "is not a string"
 }
 
-// Trust is what a reader of a bundle believes beside it.
+// Trust is what a verifier trusts besides the bundle.
 type Trust struct {
-	Keys    []Key                 // of the deployment; nil: those of the bundle
-	Policy  *checkpoint.Policy    // nil: no witness is checked
+	Keys    []Key                 // of the deployment; if nil, those in the bundle
+	Policy  *checkpoint.Policy    // if nil, witnesses are not checked
 	Parties map[int]string        // as in Evidence
 	Open    func([]Trusted) []Key // as in Evidence
 }
 
-// VerifyBundle makes every check that the bundle allows. It does not panic,
-// whatever the tree holds.
+// VerifyBundle makes every check that the bundle allows. It does not panic on any input.
 func VerifyBundle(bundle any, trust Trust) Report {
 	r := &Report{Valid: true}
 	misshapen := bundleShape(bundle)
@@ -79,7 +78,7 @@ func VerifyBundle(bundle any, trust Trust) Report {
 	r.Checks, r.Notes, r.Valid = append(r.Checks, of.Checks...), append(r.Notes, of.Notes...), of.Valid
 
 	if c == nil {
-		return *r // nothing else can be said of it
+		return *r // malformed: nothing else can be checked
 	}
 	r.logProof(members, *c, keys, trust.Policy)
 	r.declared(members["declaration"], c.Payload)
@@ -146,8 +145,8 @@ func (r *Report) logProof(members map[string]any, c certificate.Certificate, key
 	}
 }
 
-// checkpointSigner returns who signed the checkpoint, or what is wrong. It takes a
-// log of the policy or, without a policy, a key of the deployment in its time.
+// checkpointSigner returns the signer of the checkpoint, or what is wrong. It accepts a log
+// of the policy or, without a policy, a key of the deployment that was valid for this size.
 func checkpointSigner(signedNote []byte, c checkpoint.Checkpoint, keys []Key, policy *checkpoint.Policy) (problem, good string) {
 	var logs []checkpoint.Key
 	if policy != nil {
@@ -156,7 +155,7 @@ func checkpointSigner(signedNote []byte, c checkpoint.Checkpoint, keys []Key, po
 		}
 	}
 	ofPolicy := len(logs)
-	deployment := map[string]Trusted{} // by the vkey
+	deployment := map[string]Trusted{} // by verifier key
 	for _, k := range keys {
 		if key, err := noteKey(c.Origin, k.Label); err == nil && !slices.ContainsFunc(logs, func(l checkpoint.Key) bool { return l.String() == key.String() }) {
 			deployment[key.String()] = k.Trusted
@@ -182,7 +181,7 @@ func checkpointSigner(signedNote []byte, c checkpoint.Checkpoint, keys []Key, po
 	return "a retired key signed the checkpoint, after its time", ""
 }
 
-// noteKey is a key of the deployment as a verifier of notes of an origin.
+// noteKey converts a key of the deployment to a note verifier for an origin.
 func noteKey(origin, label string) (checkpoint.Key, error) {
 	digits, _ := strings.CutPrefix(label, "es256:")
 	point, err := hex.DecodeString(digits)

@@ -33,11 +33,11 @@ import (
 
 var update = flag.Bool("update", false, "write the shared cases of bundles again")
 
-// The cases that this verifier, the independent one and the page run.
+// Cases shared by this verifier, the Python one and the page.
 const bundleCases = "../../e2e/testdata/bundles"
 
-// bundleCase is a bundle, whom its reader trusts, and the checks that fail. Says is
-// in the detail of a failing check.
+// bundleCase is a bundle, what its verifier trusts, and the checks that fail. Says is part
+// of the detail of a failed check.
 type bundleCase struct {
 	Bundle  any      `json:"bundle"`
 	Policy  string   `json:"policy,omitempty"`
@@ -45,11 +45,11 @@ type bundleCase struct {
 	Failed  []string `json:"failed"`
 	Says    string   `json:"says,omitempty"`
 
-	Parties  map[int]string `json:"parties,omitempty"`  // seat keys that the reader knows
-	Unproven string         `json:"unproven,omitempty"` // is in what a valid report says was not proven
+	Parties  map[int]string `json:"parties,omitempty"`  // seat keys that the verifier knows
+	Unproven string         `json:"unproven,omitempty"` // part of a note of a valid report
 }
 
-// trustedKeys are keys that verify, made of those that a document names.
+// trustedKeys returns usable keys for those that a document names.
 func trustedKeys(named []verification.Trusted) []verification.Key {
 	keys := make([]verification.Key, len(named))
 	for i, k := range named {
@@ -85,8 +85,8 @@ func (c bundleCase) report(t *testing.T) verification.Report {
 	return verification.VerifyBundle(bundle, trust)
 }
 
-// Each forgery is refused, and the checks that fail name what is wrong. With
-// -update the cases are made again, under new keys.
+// Each forgery fails, and the failed checks name what is wrong. -update writes the cases
+// again under new keys.
 func TestBundlesAndTheirForgeries(t *testing.T) {
 	if *update {
 		for name, c := range forgeries(t) {
@@ -142,8 +142,8 @@ func TestBundlesAndTheirForgeries(t *testing.T) {
 	}
 }
 
-// With one place of a good bundle replaced, the verdict changes or that place is
-// one that proves nothing by itself.
+// Replacing any one value of a good bundle changes the verdict, except for values that
+// prove nothing by themselves.
 func TestEveryPlaceOfABundleCounts(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"good", "good-seats"} {
@@ -167,7 +167,7 @@ func everyPlaceCounts(t *testing.T, name string) {
 		each := func(key any, v any) {
 			at := fmt.Sprint(path, "/", key)
 			if strings.HasPrefix(at, "/keys/") || strings.HasPrefix(at, "/beacon/") && at != "/beacon/chain_hash" {
-				return // given beside it, and for the check of the beacon's own signature
+				return // compared only if trusted keys are given, and by the check of the beacon's signature
 			}
 			var other any
 			switch v := v.(type) {
@@ -210,7 +210,7 @@ func everyPlaceCounts(t *testing.T, name string) {
 
 // ---- The cases are made here
 
-// forger holds every key there is.
+// forger holds all keys.
 type forger struct {
 	deployment, stranger *ecdsa.PrivateKey
 	log, otherLog        ed25519.PrivateKey
@@ -268,7 +268,7 @@ func es256(t *testing.T, key *ecdsa.PrivateKey, message []byte) string {
 	return fmt.Sprintf("es256:%064x%064x", r, s)
 }
 
-// checkpoint signs a checkpoint under all keys.
+// checkpoint returns a checkpoint signed by all keys.
 func (f *forger) checkpoint(t *testing.T, c checkpoint.Checkpoint, log ed25519.PrivateKey) string {
 	t.Helper()
 	line := func(vkey string, signature []byte) string {
@@ -297,14 +297,14 @@ func (f *forger) checkpoint(t *testing.T, c checkpoint.Checkpoint, log ed25519.P
 	return note
 }
 
-// issued is a certificate in a log of others.
+// issued is a certificate with its proof in a log.
 type issued struct {
 	certificate map[string]any
 	head        map[string]any
 	proof       string
 }
 
-// issue puts certificates into a log of more entries and proves each.
+// issue appends certificates to a log with other entries and proves each.
 func (f *forger) issue(t *testing.T, log ed25519.PrivateKey, before string, certs ...map[string]any) []issued {
 	t.Helper()
 	var stored []tlog.Hash
@@ -363,8 +363,8 @@ func signedBytes(cert map[string]any) []byte {
 	return canon.Encode(payload)
 }
 
-// forgeries are the cases by name. The draw is a published vector, whose beacon
-// value is real.
+// forgeries returns the cases by name. The draw is a published vector with a real beacon
+// value.
 func forgeries(t *testing.T) map[string]bundleCase {
 	t.Helper()
 	f, v := newForger(t), algorithm.VectorsOf(algorithm.Random)[0]
@@ -419,7 +419,7 @@ func forgeries(t *testing.T) map[string]bundleCase {
 	flipHex := func(holder map[string]any, name string) {
 		text := []byte(holder[name].(string))
 		text[len(text)-1] ^= 1
-		if text[len(text)-1] == '`' || text[len(text)-1] == 'g' { // past the digits
+		if text[len(text)-1] == '`' || text[len(text)-1] == 'g' { // not a hex digit
 			text[len(text)-1] = '0'
 		}
 		holder[name] = string(text)
@@ -434,7 +434,7 @@ func forgeries(t *testing.T) map[string]bundleCase {
 			b["log_proof"] = string(proof.Marshal())
 		}
 	}
-	// line changes one bit of the signature on a line of the checkpoint.
+	// line flips one bit of the signature on a line of the checkpoint.
 	line := func(n int) func(map[string]any) {
 		return inProof(func(p *checkpoint.Proof) {
 			text, signatures, _ := strings.Cut(string(p.Note), "\n\n")

@@ -10,8 +10,8 @@ import (
 	"github.com/fairpact/fairpact/internal/certificate"
 )
 
-// contradictions are what a certificate of the right shape says that cannot be
-// true together, "" where it says nothing of the kind.
+// contradictions returns which members of a well-formed certificate contradict each other,
+// or "".
 func contradictions(p certificate.Payload) string {
 	var found []string
 	claim := func(holds bool, format string, args ...any) {

@@ -15,7 +15,7 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// drawn is a certificate of a random.v1 vector, but for its signature.
+// drawn returns the unsigned certificate of a random.v1 vector.
 func drawn(t rapid.TB, v algorithm.Vector) map[string]any {
 	t.Helper()
 	at := func(n int64) *int64 { return &n }
@@ -44,8 +44,7 @@ func drawn(t rapid.TB, v algorithm.Vector) map[string]any {
 	return tree
 }
 
-// inputsOf are copies: the vectors are shared by all tests, and some tests put
-// other things into what they are given.
+// inputsOf returns copies, because tests modify the inputs and share the vectors.
 func inputsOf(t rapid.TB, v algorithm.Vector) []any {
 	t.Helper()
 	var rows []any
@@ -59,8 +58,8 @@ func inputsOf(t rapid.TB, v algorithm.Vector) []any {
 	return rows
 }
 
-// failing are the checks that fail, but for those of keys and tree head, which
-// are not given.
+// failing returns the failed checks except those of the keys and the tree head, which are
+// not given.
 func failing(e verification.Evidence) []string {
 	var names []string
 	for _, check := range verification.Verify(e).Checks {
@@ -75,7 +74,7 @@ func failing(e verification.Evidence) []string {
 	return names
 }
 
-// Every published vector that has a result, as a certificate.
+// Every published vector with a result verifies as a certificate.
 func TestVectorsAsCertificates(t *testing.T) {
 	t.Parallel()
 	for _, v := range algorithm.Vectors() {
@@ -120,8 +119,8 @@ func TestDrawIsCheckedWithoutInputs(t *testing.T) {
 	}
 }
 
-// Whatever a stranger hands in gets a verdict: with one place of a good
-// certificate replaced by anything, Verify answers, and never that it is valid.
+// Verify returns a verdict for any input: with one value of a good certificate replaced,
+// the certificate is not valid.
 func TestVerifyAnswersWhateverItIsGiven(t *testing.T) {
 	t.Parallel()
 	vectors := slices.DeleteFunc(algorithm.Vectors(), algorithm.Vector.Void)
@@ -132,7 +131,7 @@ func TestVerifyAnswersWhateverItIsGiven(t *testing.T) {
 		cert := any(drawn(t, v))
 		inputs, params := any(inputsOf(t, v)), v.Input.AlgorithmParams
 		var holder any = map[string]any{"certificate": cert, "inputs": inputs}
-		for { // down to some place
+		for { // descend to a random value
 			var names []any
 			switch h := holder.(type) {
 			case map[string]any:

@@ -11,8 +11,8 @@ import (
 	"github.com/fairpact/fairpact/internal/certificate"
 )
 
-// inputs opens the commitments, recomputes input_root and, with params, the
-// result. No detail holds an input or a salt.
+// inputs opens the commitments, recomputes input_root and, with params, the result. No
+// detail contains an input or a salt.
 func (r *Report) inputs(p certificate.Payload, given any, params map[string]any) {
 	problem := inputsShape(given)
 	rows, _ := given.([]any)
@@ -75,7 +75,7 @@ func (r *Report) inputs(p certificate.Payload, given any, params map[string]any)
 	}
 }
 
-// open gives the leaf of an input that opens the commitment.
+// open returns the leaf of an input that opens the commitment.
 func open(commitment *string, input map[string]any, salt string) (leaf []byte, ok bool) {
 	if commitment == nil {
 		return nil, false
@@ -85,8 +85,8 @@ func open(commitment *string, input map[string]any, salt string) (leaf []byte, o
 	return slices.Concat(canonical, saltBytes), ok
 }
 
-// Recompute returns the RFC 8785 bytes of the result of a deal like p, null where
-// a party rejected. The beacon value, where there is one, is the one that p shows.
+// Recompute returns the RFC 8785 bytes of the result of a deal like p, or null if a party
+// rejected. It uses the beacon value in p.
 func Recompute(p certificate.Payload, inputs []map[string]any, params map[string]any) ([]byte, error) {
 	a, ok := algorithm.Lookup(p.Algorithm)
 	if !ok {
@@ -122,7 +122,7 @@ func resultProblem(p certificate.Payload, inputs []map[string]any, params map[st
 	return ""
 }
 
-// rejectors are the parties that answered accept:false, ascending.
+// rejectors returns the parties that answered accept:false, in ascending order.
 func rejectors(id string, inputs []map[string]any) []int {
 	a, _ := algorithm.Lookup(id)
 	var parties []int
@@ -134,7 +134,7 @@ func rejectors(id string, inputs []map[string]any) []int {
 	return parties
 }
 
-// drawProblem computes a result again from what the certificate shows of it.
+// drawProblem recomputes a draw from the certificate's beacon value and nonce_digest.
 func drawProblem(a *algorithm.Algorithm, p certificate.Payload) string {
 	again, err := a.Redraw(labelsOf(p), p.Result)
 	if err != nil {
@@ -154,11 +154,11 @@ func labelsOf(p certificate.Payload) []string {
 	return labels
 }
 
-// canonicalResult is p.Result in its RFC 8785 form.
+// canonicalResult returns p.Result in RFC 8785 form.
 func canonicalResult(p certificate.Payload) []byte {
 	tree, err := canon.Parse(p.Result)
 	if err != nil {
-		return []byte("null") // left out
+		return []byte("null") // the certificate has no result
 	}
 	return canon.Encode(tree)
 }

@@ -6,23 +6,22 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// The states of a key in the document of GET /v1/pubkeys.
+// States of a key in the answer of GET /v1/pubkeys.
 const (
 	Current = "current" // signs now
 	Next    = "next"    // published before it signs
-	Retired = "retired" // replaced; its old signatures stand for ever
+	Retired = "retired" // replaced; its earlier signatures stay valid
 )
 
-// mostKeys are the most keys of a deployment that are read, so that a verdict
-// takes a time that a reader can bear.
+// mostKeys is the most keys of a deployment, which bounds the time of a verification.
 const mostKeys = 1000
 
-// Trusted is a public key as a document names it.
+// Trusted is a public key in the form of GET /v1/pubkeys.
 type Trusted struct {
 	Label     string
-	State     string // "" where the document does not say
-	RetiredAt *int64 // unix seconds; of a retired key, nil where unknown
-	TreeSize  *int64 // of a retired key: no leaf index from here on is its own; nil where not closed
+	State     string // "" if the document has no states
+	RetiredAt *int64 // unix seconds at which a retired key was replaced; nil if unknown
+	TreeSize  *int64 // a closed key is not accepted for leaves at this index or above; nil if it is not closed
 }
 
 // mayHold reports whether the key may have signed the leaf.
@@ -30,7 +29,7 @@ func (t Trusted) mayHold(leafIndex int64) bool {
 	return t.State != Retired || t.TreeSize == nil || leafIndex < *t.TreeSize
 }
 
-// standing is the key's state in words.
+// standing returns the key's state in words.
 func (t Trusted) standing() string {
 	switch {
 	case t.State == "":
@@ -53,10 +52,9 @@ var (
 	legacyShape = arrayUpTo(mostKeys-1, text)
 )
 
-// ReadKeys gives the keys of a document in its order: of the answer of
-// GET /v1/pubkeys, which says of each key what it may sign, or of GET /v1/status
-// (SPEC 2.8), which does not. It says what is wrong where it is neither; whether
-// each label is a key is for the check KeysUsable.
+// ReadKeys returns the keys of a document in its order: of GET /v1/pubkeys, which says what
+// each key may sign, or of GET /v1/status (SPEC 2.8), which does not. For another document
+// it returns what is wrong. The check KeysUsable reports unusable labels.
 func ReadKeys(document any) (keys []Trusted, problem string) {
 	members, ok := document.(map[string]any)
 	if !ok {
@@ -115,8 +113,8 @@ func optional(v any) *int64 {
 	return nil
 }
 
-// inForce judges who made the two signatures: nil where none of the keys did. A head
-// of n leaves vouches for the leaves 0 to n-1.
+// inForce reports what is wrong with the keys that made the two signatures; a key is nil if
+// none matched. A head of n leaves covers the leaves 0 to n-1.
 func (r *Report) inForce(cert, head *Key, leafIndex, headSize int64) {
 	switch {
 	case cert == nil:
@@ -136,8 +134,8 @@ func (r *Report) inForce(cert, head *Key, leafIndex, headSize int64) {
 	}
 }
 
-// VerifyTreeHead gives the key that signed a tree head (SPEC 2.7) and may have
-// signed one of its size, or says what is wrong.
+// VerifyTreeHead returns the key that signed a tree head (SPEC 2.7) and was valid for its
+// size, or what is wrong.
 func VerifyTreeHead(document any, keys []Key) (by Key, problem string) {
 	head, bad := readHead(document)
 	if bad != "" {
@@ -154,7 +152,7 @@ func VerifyTreeHead(document any, keys []Key) (by Key, problem string) {
 	return *signer, ""
 }
 
-// headMessage is what a head's signature is over.
+// headMessage returns the bytes that a tree head's signature covers.
 // SPEC 2.7: the canonical JSON of {tree_size, root_hash}.
 func headMessage(head treeHead) []byte {
 	return canon.Encode(map[string]any{"tree_size": head.size, "root_hash": head.root})

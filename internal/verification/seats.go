@@ -14,15 +14,15 @@ import (
 	"github.com/fairpact/fairpact/internal/certificate"
 )
 
-// The checks of who committed, in the order of a report.
+// Checks of who committed, in report order.
 const (
-	PartySignatures = "party_signatures" // every attested_by is one, and each seat key signed its commitment; only where there is a seat key
-	PartyKeys       = "party_keys"       // the parties that the reader named signed with the keys that the reader named
-	Declaration     = "declaration"      // of a bundle: it is the one that the certificate names, and fits it
+	PartySignatures = "party_signatures" // every attested_by is well-formed and each seat key signed its commitment; made only if there is a seat key
+	PartyKeys       = "party_keys"       // the parties in Evidence.Parties signed with those keys
+	Declaration     = "declaration"      // the declaration in a bundle is the one that the certificate names, and fits it
 )
 
-// seats checks the signatures of seat keys, and that those of the named parties are by
-// the named keys.
+// seats checks the signatures of seat keys, and that parties with a known key signed with
+// it.
 func (r *Report) seats(p certificate.Payload, parties map[int]string, open func([]Trusted) []Key) {
 	holds := func(label string, message []byte, signature string) error {
 		if open == nil {
@@ -35,7 +35,7 @@ func (r *Report) seats(p certificate.Payload, parties map[int]string, open func(
 		return key.Verify(message, signature)
 	}
 	digest, err := attestation.DigestIn(p.Properties)
-	signers := make([]attestation.Attestation, len(p.Parties)) // whose signature holds
+	signers := make([]attestation.Attestation, len(p.Parties)) // with a verified signature
 	var wrong, mismatched []string
 	var alone, unknown []int
 	keyed := false
@@ -94,7 +94,7 @@ func (r *Report) seats(p certificate.Payload, parties map[int]string, open func(
 	}
 }
 
-// mostNamed is how many parties a report names one by one.
+// mostNamed is the most parties that a report names individually.
 const mostNamed = 8
 
 func few(all []string) string {
@@ -115,7 +115,7 @@ func indexes(all []int) string {
 	return strings.Join(text, ", ")
 }
 
-// declared checks the declaration of a bundle.
+// declared checks the declaration in a bundle.
 func (r *Report) declared(given any, p certificate.Payload) {
 	if given == nil {
 		r.undeclared(p, "the bundle does not hold the declaration")
@@ -156,14 +156,14 @@ func (r *Report) declared(given any, p certificate.Payload) {
 	r.add(Declaration, problem, digest)
 }
 
-// undeclared notes that a certificate names a declaration that was not given.
+// undeclared adds a note if the certificate names a declaration that was not given.
 func (r *Report) undeclared(p certificate.Payload, why string) {
 	if digest, _ := attestation.DigestIn(p.Properties); digest != "" {
 		r.Notes = append(r.Notes, "the params and deadlines were not checked: "+why)
 	}
 }
 
-// otherDraw returns how the beacon of a result differs from the declared one.
+// otherDraw returns how the result's beacon differs from the declared one.
 func otherDraw(declaration map[string]any, result json.RawMessage) string {
 	drawn := shownBeacon(result)
 	round := declaration["algorithm_params"].(map[string]any)["beacon_round"]
@@ -178,8 +178,8 @@ func otherDraw(declaration map[string]any, result json.RawMessage) string {
 	return ""
 }
 
-// late returns which phase closed after its deadline. What comes at a deadline is too
-// late, and a phase that missed its own never closed.
+// late returns the phase that closed after its deadline, if any. An act at the deadline is
+// too late, and a phase that missed its deadline has no closing time.
 func late(declaration map[string]any, t certificate.Timing) string {
 	if by := declaration["commit_deadline"].(int64); t.CommitsClosedAt != nil && *t.CommitsClosedAt >= by {
 		return fmt.Sprintf("it declares commit_deadline %d, and the commits closed at %d", by, *t.CommitsClosedAt)
@@ -190,8 +190,7 @@ func late(declaration map[string]any, t certificate.Timing) string {
 	return ""
 }
 
-// shownBeacon is the beacon that a result was drawn from; without one it has no chain
-// hash.
+// shownBeacon returns the beacon of a result. Its chain hash is empty if there is none.
 func shownBeacon(result json.RawMessage) algorithm.Beacon {
 	var shown struct{ Beacon algorithm.Beacon }
 	if len(result) > 0 {

@@ -21,7 +21,7 @@ import (
 
 const seatOrigin = "https://fairpact.example.com"
 
-// seatKey is the key of a party, of either scheme.
+// seatKey is a party's key of either scheme.
 type seatKey struct {
 	label string
 	sign  func(message []byte) string
@@ -43,8 +43,8 @@ func newSeatKeys(t *testing.T) (ed, es seatKey) {
 	return ed, seatKey{es256Label(key), func(message []byte) string { return es256(t, key, message) }}
 }
 
-// What a seat key signed of the params and deadlines is in the declaration, which a
-// certificate alone does not hold.
+// A certificate does not contain its declaration, so without it the signed params and
+// deadlines are not proven.
 func TestACertificateAloneLeavesTheDeclarationUnchecked(t *testing.T) {
 	t.Parallel()
 	const note = "the params and deadlines were not checked"
@@ -58,8 +58,7 @@ func TestACertificateAloneLeavesTheDeclarationUnchecked(t *testing.T) {
 	}
 }
 
-// seatCases adds cases of parties with seat keys: party 0 brings one, that of party 1
-// is declared.
+// seatCases adds cases with seat keys: party 0 brings its key, that of party 1 is declared.
 func (f *forger) seatCases(t *testing.T, cert map[string]any, bundleOf func(issued) map[string]any, cases map[string]bundleCase) {
 	t.Helper()
 	brought, declared := newSeatKeys(t)
@@ -70,8 +69,8 @@ func (f *forger) seatCases(t *testing.T, cert map[string]any, bundleOf func(issu
 		labels[i] = row.(map[string]any)["label"]
 	}
 	keys[1] = declared.label
-	round := int64(12040883) // the one that is declared
-	// seat is a certificate in which the seats are signed as said, and its bundle.
+	round := int64(12040883) // the declared round
+	// seat returns a certificate with these seat signatures, and its bundle.
 	seat := func(name, says string, edit func(declaration map[string]any, seats []attestation.Seat, by []attestation.Attestation), change func(cert map[string]any, c *bundleCase), failed ...string) {
 		declaration := map[string]any{
 			"algorithm": cert["algorithm"], "algorithm_params": map[string]any{"beacon_round": round}, "commit_deadline": int64(1900000000), "reveal_deadline": int64(1900003600),
@@ -151,7 +150,8 @@ func (f *forger) seatCases(t *testing.T, cert map[string]any, bundleOf func(issu
 		by[1].Signature = by[1].Signature[:len("es256:")+64] + fmt.Sprintf("%064x", s.Sub(elliptic.P256().Params().N, s))
 	}, nil, wrong...)
 	seat("seat-small-order", "party 0: ", func(_ map[string]any, _ []attestation.Seat, by []attestation.Attestation) {
-		// The neutral element: S = 0 and R = it are a signature of any message to whoever takes the key.
+		// The neutral element as key: a verifier that accepts it accepts S = 0 and R = the
+		// neutral element for any message.
 		by[0].Key = "ed25519:01" + strings.Repeat("0", 62)
 		by[0].Signature = "ed25519:01" + strings.Repeat("0", 126)
 	}, nil, "party_signatures")

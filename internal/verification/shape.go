@@ -12,7 +12,7 @@ import (
 	"github.com/fairpact/fairpact/internal/certificate"
 )
 
-// rule says what is wrong with a value, "" where nothing is.
+// rule returns what is wrong with a value, or "".
 type rule func(v any) string
 
 func integer(v any) string {
@@ -90,8 +90,7 @@ func arrayUpTo(most int, r rule) rule {
 	}
 }
 
-// record wants exactly these members; those whose name ends in '?' may be left
-// out.
+// record requires exactly these members. A member whose name ends in '?' is optional.
 func record(members map[string]rule) rule {
 	return func(v any) string {
 		given, ok := v.(map[string]any)
@@ -142,7 +141,7 @@ var (
 		"parties": array(record(map[string]rule{
 			"index": integer, "label": text, "commitment": nullable(sha256Hex), "attested_by": text,
 		})),
-		"input_root":   nullable(text), // its form has a check of its own
+		"input_root":   nullable(text), // its form is a separate check
 		"result":       nullable(object),
 		"void_flakers": nullable(array(integer)),
 		"properties":   array(text),
@@ -177,7 +176,7 @@ type treeHead struct {
 	signature any
 }
 
-// readHead gives a tree head, or what is wrong with it.
+// readHead returns a tree head, or what is wrong with it.
 func readHead(v any) (h treeHead, problem string) {
 	if problem := treeHeadShape(v); problem != "" {
 		return h, problem

@@ -1,10 +1,9 @@
-// Package verification checks a certificate as a stranger would, from what it
-// is given and nothing else: the certificate, a signed tree head, the keys that
-// the reader trusts and, where they are known, the inputs and the deal's params.
-// It is pure, so that a verdict is the same wherever it is made.
+// Package verification checks a certificate as a stranger would: from the certificate, a
+// signed tree head, the keys that the verifier trusts and, if known, the inputs and the
+// deal's params. It is pure, so the verdict is the same everywhere.
 //
-// What it takes are trees of package canon, since what is verified is what was
-// written, unknown members included.
+// It takes trees of package canon and not structs, because unknown members are verified
+// too.
 package verification
 
 import (
@@ -18,64 +17,62 @@ import (
 	"github.com/fairpact/fairpact/internal/certificate"
 )
 
-// The names of the checks, in the order of a report. The last three are made
-// only where inputs are given (and Result only with params), Draw only for a
-// COMPUTED certificate that shows what its result was drawn from (random.v1).
+// Names of the checks, in report order. Commitments, InputRoot and Result need inputs;
+// Result also needs params. Draw applies to a COMPUTED certificate that shows its beacon
+// value (random.v1).
 const (
-	Shape             = "shape"                 // the members of SPEC 2.5 and no others, each of its form
-	KeysUsable        = "keys"                  // there are keys, and each is one
+	Shape             = "shape"                 // exactly the members of SPEC 2.5, each well-formed
+	KeysUsable        = "keys"                  // at least one key, and each is usable
 	Signature         = "signature"             // under one of the keys, over the signing bytes
 	TreeHeadSignature = "tree_head_signature"   // under one of the keys
-	KeyInForce        = "key_in_force"          // those keys may hold this leaf and a tree of this size
-	TreeSize          = "tree_size"             // the proof and the tree head are of one size
+	KeyInForce        = "key_in_force"          // the keys were valid for this leaf and a tree of this size
+	TreeSize          = "tree_size"             // proof and tree head have the same size
 	MerkleInclusion   = "merkle_inclusion"      // the certificate's entry is in the tree
 	InputRootForm     = "input_root_wellformed" // SPEC 2.9
-	Consistency       = "consistency"           // nothing in it contradicts anything else in it
+	Consistency       = "consistency"           // no member contradicts another
 	Draw              = "draw"                  // the winner follows from the beacon value and nonce_digest
 	Commitments       = "commitments"           // each given input and salt opens its commitment
-	InputRoot         = "input_root"            // the root over the openings is the certificate's
-	Result            = "result"                // recomputed, byte for byte
+	InputRoot         = "input_root"            // the root over the openings is input_root
+	Result            = "result"                // the recomputed result is equal, byte for byte
 )
 
-// Check is one line of a report. Detail says what is wrong, or what was found;
-// it may quote the certificate, which comes from strangers.
+// Check is one line of a report. Detail says what is wrong or what was found. It may quote
+// the certificate, which comes from strangers.
 type Check struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail"`
 }
 
-// Report is a verdict. Valid is true where every check holds. Notes say what was
-// not checked.
+// Report is a verdict. Valid is true if every check passed. Notes say what was not checked.
 type Report struct {
 	Valid  bool     `json:"valid"`
 	Checks []Check  `json:"checks"`
 	Notes  []string `json:"notes,omitempty"`
 }
 
-// Key is a public key that the reader trusts. Verify checks a signature of a
-// message; a label that is no key has Problem instead.
+// Key is a public key that the verifier trusts. Verify checks a signature of a message. For
+// an unusable label, Problem says why instead.
 type Key struct {
 	Trusted
 	Verify  func(message []byte, signature string) error
 	Problem error
 }
 
-// Evidence is what a verification is made from.
+// Evidence is the input of Verify.
 type Evidence struct {
 	Certificate any
 	TreeHead    any
 	Keys        []Key
 
-	Inputs any            // nil: unknown. An array in party order of {input, salt}, or null for one that is unknown
-	Params map[string]any // nil: unknown. The deal's algorithm_params, which no certificate holds
+	Inputs any            // array of {input, salt} in party order, with null for an unknown one; nil if all are unknown
+	Params map[string]any // the deal's algorithm_params, which a certificate does not contain; nil if unknown
 
-	Parties map[int]string        // by party index: the seat key that the reader knows to be the party's, es256:HEX or ed25519:HEX
-	Open    func([]Trusted) []Key // makes keys that verify; nil: signatures of seat keys are not checked, which fails
+	Parties map[int]string        // by party index, the seat key that the verifier knows to be the party's: es256:HEX or ed25519:HEX
+	Open    func([]Trusted) []Key // makes usable keys of labels; if nil, seat signatures fail
 }
 
-// Verify makes every check that the evidence allows. It does not panic,
-// whatever the trees hold.
+// Verify makes every check that the evidence allows. It does not panic on any input.
 func Verify(e Evidence) Report {
 	r, c := verify(e)
 	if c != nil {
@@ -84,8 +81,8 @@ func Verify(e Evidence) Report {
 	return r
 }
 
-// verify is Verify without a word on the declaration. The certificate is nil where
-// its shape is wrong.
+// verify is Verify without the note on the declaration. It returns a nil certificate if the
+// shape is wrong.
 func verify(e Evidence) (Report, *certificate.Certificate) {
 	r := &Report{Valid: true}
 	members, _ := e.Certificate.(map[string]any)
@@ -111,7 +108,7 @@ func verify(e Evidence) (Report, *certificate.Certificate) {
 	}
 	var c certificate.Certificate
 	if err := json.Unmarshal(canon.Encode(e.Certificate), &c); err != nil {
-		r.add(Consistency, "unreadable: "+err.Error(), "") // the shape leaves no way to get here
+		r.add(Consistency, "unreadable: "+err.Error(), "") // unreachable: the shape was checked
 		return *r, nil
 	}
 	r.inForce(signer, headSigner, c.LogProof.LeafIndex, head.size)
@@ -132,7 +129,7 @@ func verify(e Evidence) (Report, *certificate.Certificate) {
 	return *r, &c
 }
 
-// Signed returns the bytes of a certificate that its signature is over.
+// Signed returns the bytes that a certificate's signature covers.
 // SPEC 2.5: the canonical JSON form of the certificate without signature and log_proof.
 func Signed(certificate map[string]any) []byte {
 	payload := map[string]any{}
@@ -144,18 +141,18 @@ func Signed(certificate map[string]any) []byte {
 	return canon.Encode(payload)
 }
 
-// Holds reports whether the check of that name was made and holds.
+// Holds reports whether the check with this name was made and passed.
 func (r Report) Holds(name string) bool {
 	return slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Name == name && c.OK })
 }
 
-// Add appends a check that was made elsewhere.
+// Add appends a check that the caller made.
 func (r *Report) Add(c Check) {
 	r.Checks = append(r.Checks, c)
 	r.Valid = r.Valid && c.OK
 }
 
-// add notes a check: problem is what is wrong, empty where it holds.
+// add appends a check. problem says what is wrong; it is empty if the check passed.
 func (r *Report) add(name, problem, good string) {
 	r.hold(name, problem == "", problem, good)
 }
@@ -177,8 +174,8 @@ func (r *Report) keys(keys []Key) {
 	r.hold(KeysUsable, len(keys) > 0, "no key to verify with", "")
 }
 
-// signed checks a signature under any of the keys (SPEC 5.6) and gives the first
-// that made it, nil where none did.
+// signed verifies a signature under any of the keys (SPEC 5.6). It returns the first key
+// that matches, or nil.
 func (r *Report) signed(name string, keys []Key, message []byte, signature any) *Key {
 	text, ok := signature.(string)
 	if !ok || !signatureForm.MatchString(text) {
