@@ -1,5 +1,5 @@
-// The three algorithms in exact fractions, as PROTOCOL describes them. Each gives
-// the certificate's `result`; what no deal could have held is an Error.
+// The three algorithms in exact fractions, as PROTOCOL describes them. Each returns the
+// certificate's `result`, or throws if the input is invalid.
 
 import { bigEndian, bytesOf, concat, fromHex, sha256, toHex } from './bytes.js';
 
@@ -43,7 +43,7 @@ function natural(value, what) {
   return value;
 }
 
-/** The result of a deal; null where a shapley.v1 party rejects, which makes the deal VOID. */
+/** Returns the result of a deal, or null if a shapley.v1 party rejects (the deal is VOID). */
 export async function result(algorithm, labels, params, inputs, beacon) {
   switch (algorithm) {
     case 'split.v1':
@@ -69,11 +69,11 @@ export function split(labels, params, inputs) {
   const values = inputs.map((input, party) => {
     const valuations = member(input, 'valuations', 'object');
     if (Object.keys(valuations).some((item) => !items.includes(item))) throw new Error(`party ${party} values an item that the deal does not have`);
-    // Left out counts 0, and so does the null of a deal revealed before it was refused.
+    // A missing valuation counts 0. So does null, which early releases accepted.
     return items.map((item) => natural((Object.hasOwn(valuations, item) ? valuations[item] : null) ?? 0, `a valuation of party ${party}`));
   });
   const totals = values.map((row) => row.reduce((a, v) => a + BigInt(v), 0n));
-  // own[p][i]: the part of party p's total that item i is worth to it.
+  // own[p][i]: the value of item i to party p, as a share of the party's total.
   const own = values.map((row, p) => row.map((v) => fraction(v, totals[p] || 1n)));
   const two = labels.length === 2;
   const shares = two ? adjustedWinner(own) : proportional(own);
@@ -98,18 +98,19 @@ function proportional(own) {
 function adjustedWinner([a, b]) {
   const first = a.map(() => fraction(1, 2)); // party 0's share of each item
   const order = a.map((_, i) => i).filter((i) => a[i].n || b[i].n);
-  // Falling a/b, infinite where b is 0; sort() is stable, so that equals keep their order.
+  // In descending order of a/b, infinite if b is 0. sort() is stable, so equal items keep
+  // their order.
   const before = (i, j) => {
     const [left, right] = [times(a[i], b[j]), times(a[j], b[i])];
     if (!b[i].n || !b[j].n) return Number(b[i].n !== 0n) - Number(b[j].n !== 0n);
     return less(right, left) ? -1 : less(left, right) ? 1 : 0;
   };
   order.sort(before);
-  if (!sum(a).n || !sum(b).n) { // one of them values nothing: the other gets all that it values
+  if (!sum(a).n || !sum(b).n) { // one party values nothing: the other gets all that it values
     for (const i of order) first[i] = a[i].n ? ONE : ZERO;
   } else {
-    // Party 0 takes from the top until both have the same part of their totals:
-    // what is left of 1 shrinks by a+b an item.
+    // Party 0 takes items from the top until both have the same share of their totals. The
+    // remainder of 1 shrinks by a+b per item.
     let left = ONE;
     for (const i of order) {
       const both = plus(a[i], b[i]);
@@ -123,7 +124,7 @@ function adjustedWinner([a, b]) {
 
 // ---- random.v1
 
-/** Hex of SHA-256 over the XOR of all nonces, right-aligned to the longest. */
+/** Returns the hex SHA-256 over the XOR of all nonces, right-aligned to the longest. */
 export async function nonceDigest(inputs) {
   let [total, longest] = [0n, 0];
   inputs.forEach((input, party) => {
@@ -135,13 +136,13 @@ export async function nonceDigest(inputs) {
   return toHex(await sha256(bigEndian(total, longest)));
 }
 
-/** The ticket of each party, of which the lowest wins. */
+/** Returns each party's ticket. The lowest wins. */
 export async function ticketsOf(labels, beacon, digest) {
   const seed = await sha256(concat(bytesOf('fairpact/random.v1\0'), fromHex(beacon.chain_hash), bigEndian(beacon.round, 8), fromHex(beacon.randomness), fromHex(digest)));
   return Promise.all(labels.map(async (_, i) => toHex(await sha256(seed, bigEndian(i, 4)))));
 }
 
-/** The whole result from the beacon and the nonces' digest; a certificate shows both. */
+/** Returns the result from the beacon and the digest of the nonces. A certificate contains both. */
 export async function draw(labels, beacon, digest) {
   for (const [name, digits] of [['chain_hash', 64], ['randomness', 64], ['signature', 96]]) {
     const value = member(beacon, name, 'string');
@@ -158,7 +159,7 @@ export async function draw(labels, beacon, digest) {
 
 // ---- shapley.v1
 
-/** The parties that answered accept:false, ascending. */
+/** Returns the parties that answered accept:false, in ascending order. */
 export const rejectors = (inputs) => inputs.flatMap((input, i) => (member(input, 'accept', 'boolean') ? [] : [i]));
 
 export function shapley(labels, params) {
@@ -188,7 +189,7 @@ export function shapley(labels, params) {
   };
 }
 
-/** Bit set of members to value. Keys are sorted labels, or else party indexes, for the whole map. */
+/** Returns a map from bit sets of members to values. All keys are sorted labels, or all are party indexes. */
 export function coalitions(labels, values) {
   for (const names of [labels, labels.map((_, i) => String(i))]) {
     const sets = new Map();
@@ -204,5 +205,5 @@ export function coalitions(labels, values) {
   throw new Error('a key of coalition_values is not a sorted list of labels or party indexes');
 }
 
-/** Whether a sorts before b by UTF-8 bytes; hex keeps that order. */
+/** Reports whether a sorts before b by UTF-8 bytes. Hex keeps that order. */
 export const byteOrder = (a, b) => toHex(bytesOf(a)) < toHex(bytesOf(b));

@@ -1,4 +1,4 @@
-// Every check of a bundle: of the certificate in it, and of what else it holds.
+// All checks of a bundle: of its certificate and of its other members.
 
 import { equal, fromHex, sha256, toHex } from './bytes.js';
 import { keysOf, mayHold } from './keys.js';
@@ -12,8 +12,8 @@ import { opening, signingBytes, verifyCertificate } from './verify.js';
 export const isBundle = (v) => typeof v === 'object' && v !== null && 'bundle_version' in v;
 
 /**
- * {checks, notes}: notes say what was not checked. keys: of the deployment, [] for
- * those of the bundle; policy: of parsePolicy, null where none is given; known: of knownKeys.
+ * Returns {checks, notes}; notes say what was not checked. keys: of the deployment, [] for
+ * those in the bundle; policy: from parsePolicy, or null; known: from knownKeys.
  */
 export async function verifyBundle({ bundle, keys = [], policy = null, known = new Map() }) {
   const [checks, notes] = [[], []];
@@ -100,7 +100,7 @@ async function addLogProof(add, notes, { certificate, tree_head: head, log_proof
   }
 }
 
-/** [problem, good words]: a log of the policy or, without a policy, a key of the deployment in its time. */
+/** Returns [problem, detail] for the signer of the checkpoint: a log of the policy or, without a policy, a key of the deployment that was valid for this size. */
 async function checkpointSigner(note, keys, policy) {
   const logs = policy ? policy.logs.filter((key) => key.name === note.origin) : [];
   const deployment = await Promise.all(keys.filter((key) => !keyProblem(key.pubkey)).map(async (row) => ({ row, key: await deploymentKey(note.origin, row.pubkey) })));

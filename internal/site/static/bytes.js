@@ -6,7 +6,7 @@ export const bytesOf = (text) => utf8.encode(text);
 
 export const toHex = (bytes) => Array.from(bytes, (b) => b.toString(16).padStart(2, '0')).join('');
 
-/** Bytes of an even number of hex digits. */
+/** Decodes an even number of hex digits. */
 export function fromHex(text) {
   if (!/^([0-9a-fA-F]{2})*$/.test(text)) throw new Error('not hex');
   return Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
@@ -24,7 +24,7 @@ export function concat(...parts) {
 
 export const equal = (a, b) => a.length === b.length && a.every((byte, i) => byte === b[i]);
 
-/** SHA-256 of the parts in a row, by WebCrypto. */
+/** Returns the SHA-256 of the concatenated parts (WebCrypto). */
 export async function sha256(...parts) {
   if (!globalThis.crypto?.subtle) {
     throw new Error('this browser offers WebCrypto only over https or on localhost: open the page there');
@@ -32,7 +32,7 @@ export async function sha256(...parts) {
   return new Uint8Array(await crypto.subtle.digest('SHA-256', concat(...parts)));
 }
 
-/** An integer as `size` bytes, most significant first. */
+/** Returns an integer as `size` bytes, big-endian. */
 export function bigEndian(value, size) {
   const out = new Uint8Array(size);
   let rest = BigInt(value);

@@ -1,6 +1,6 @@
-// The page of one deal, for the party whose token the link carries. It follows
-// the deal and acts for the party where that needs no decision: it opens what the
-// party has sealed once all have, and makes the draw when its beacon round is out.
+// The page of one deal, for the party whose token is in the link. It follows the deal and
+// does what needs no decision: it reveals the party's sealed input once all have committed,
+// and draws once the beacon round is published.
 
 import { verifyFile } from './handed.js';
 import { countdown, describe, drawTime, status } from './describe.js';
@@ -16,14 +16,14 @@ import { localTime } from './words.js';
 const id = decodeURIComponent(location.pathname.split('/')[2]);
 const ENDED = { COMPUTED: 'done', CERTIFIED: 'done', VOID: 'void', CANCELLED: 'cancelled', EXPIRED: 'expired' };
 const LONG = 6 * 86400; // seconds; Safari deletes the data of an unvisited page after seven days
-const LOOKS_AFTER_END = 3; // waits for the certificate's witnesses, then the page rests
+const LOOKS_AFTER_END = 3; // waits for the witnesses of the certificate; then the page stops asking
 
 let seat;
-let now = null; // {view, party, cautions}, the newest
+let now = null; // {view, party, cautions}, the newest answer
 let phase = null;
-let seatKey; // the key that the deal declares for the seat, null for none; undefined until it is read
+let seatKey; // the key that the deal declares for the seat, or null; undefined until it is read
 
-/** Takes the token out of the address bar: no screenshot or bookmark shows it. The browser's history may hold the link that was opened. */
+/** Removes the token from the address bar, so that no screenshot or bookmark shows it. The browser's history may contain the opened link. */
 function takeToken() {
   const given = location.hash.slice(1);
   if (given.startsWith('it_')) {
@@ -43,7 +43,7 @@ function phaseOf({ view, party }) {
   return view.parties.every((p) => p.revealed) ? 'draw' : 'opened';
 }
 
-const unkept = {}; // by commitment: what storage did not take lives as long as this page
+const unkept = {}; // by commitment: inputs that storage refused; they are lost when this page closes
 const held = (commitment) => sealed.get(id, commitment) ?? unkept[commitment];
 
 function keep(one) {
@@ -69,7 +69,7 @@ function tick() {
   if (now) countdown(now.view, phase, seat.now());
 }
 
-/** Puts the panel of the phase in place; a change that follows the person's own act moves the focus there. */
+/** Shows the panel of the phase. A change that the person caused moves the focus there. */
 function panel(title, ...content) {
   const had = byId('action').contains(document.activeElement);
   const heading = element('h2', { tabindex: '-1' }, title);
@@ -160,7 +160,7 @@ function ended() {
   showResult({ ...now, seat, own: held(commitment), forget: forget() }, panel);
 }
 
-/** Offers to delete all that this browser keeps of the deal's inputs; null where it keeps nothing. */
+/** Returns a button that deletes the deal's inputs from this browser, or null if it keeps none. */
 function forget() {
   return sealed.any(id) ? element('p', { class: 'fine' }, element('button', {
     type: 'button', class: 'second', id: 'forget', onclick: (event) => {
@@ -170,7 +170,7 @@ function forget() {
   }, 'Delete my sealed input from this browser')) : null;
 }
 
-/** Keeps what is being typed for a reload of this tab. */
+/** Keeps the typed values for a reload of this tab. */
 function remember(form, refresh = () => {}) {
   const fields = [...form.querySelectorAll('input, textarea')];
   const on = (field) => (field.type === 'radio' ? 'checked' : 'value');
@@ -180,7 +180,7 @@ function remember(form, refresh = () => {}) {
   form.addEventListener('input', () => drafts.set(id, fields.map((field) => field[on(field)])));
 }
 
-/** Sends a commitment that only a saved copy could open once this page is closed. */
+/** Sends a commitment whose input storage refused: once this page closes, only a saved copy can open it. */
 function saveFirst(one) {
   const problem = element('p', { class: 'say bad', role: 'alert' });
   const button = element('button', {
@@ -194,9 +194,9 @@ function saveFirst(one) {
     copyOf(one, () => { button.disabled = false; }), problem, element('p', { class: 'actions' }, button));
 }
 
-let sent = null; // the commitment that this page has sent, until the deal shows which one holds
+let sent = null; // the commitment that this page has sent, until the deal shows which one was accepted
 
-/** Deletes what this page sealed where the seat has another commitment. */
+/** Deletes the input that this page sealed if the seat has another commitment. */
 function settleSent(commitment) {
   if (!sent || !commitment) return;
   if (sent !== commitment) sealed.drop(id, sent);
@@ -212,10 +212,10 @@ async function commit(one) {
   }
   sent = one.commitment;
   drafts.drop(id);
-  seat.lookNow(); // whether it was this commitment, the deal says
+  seat.lookNow(); // the deal shows whether this commitment was accepted
 }
 
-/** Takes a saved copy; the answer is what is wrong with it. */
+/** Reads a saved copy. Returns what is wrong with it, if anything. */
 async function takeCopy(text) {
   const { commitment } = now.view.parties[now.party];
   try {
@@ -229,7 +229,7 @@ async function takeCopy(text) {
   return '';
 }
 
-/** Does what is due without a decision; false where there is nothing. */
+/** Does the next step that needs no decision. Returns false if there is none. */
 async function due() {
   if (phase === 'opening') {
     const { input, salt } = held(now.view.parties[now.party].commitment);
@@ -244,16 +244,16 @@ async function due() {
   return false;
 }
 
-/** The key that the deal declares for a party, undefined where that cannot be read now. */
+/** Returns the key that the deal declares for a party, undefined if it cannot be read now. */
 async function declaredKey(party) {
   try {
     return parse(await seat.fetch('declaration'), 40).declaration.party_keys[party];
   } catch {
-    return undefined; // the service checks the seat in any case
+    return undefined; // the service checks the key anyway
   }
 }
 
-/** Follows the deal from one seat, until it rests or another token is entered. */
+/** Follows the deal for one seat, until it is final or another token is entered. */
 async function follow(own) {
   for (let looks = 0; looks < LOOKS_AFTER_END;) {
     try {
@@ -274,7 +274,7 @@ async function follow(own) {
       const refused = fault instanceof Refused;
       if (refused) stranger(fault.message);
       else own.onTrouble(fault.message);
-      await own.pause(refused ? 30 : 15); // a refusal may pass: a sealed input must be opened in time
+      await own.pause(refused ? 30 : 15); // retry even after a refusal: a sealed input must be revealed in time
       if (seat !== own) return;
     }
     if (phase in { cancelled: 1, expired: 1 } || now?.view.state === 'CERTIFIED' || (phase === 'void' && now.view.certificate_id)) return;
@@ -311,7 +311,7 @@ byId('enter').addEventListener('submit', (event) => {
   start(token);
 });
 byId('handed').addEventListener('change', () => verifyFile(byId('handed').files[0], byId('handed-report')));
-addEventListener('hashchange', () => { // also by the skip link, which must not reload
+addEventListener('hashchange', () => { // the skip link also changes the hash and must not reload
   if (location.hash.startsWith('#it_') && takeToken() !== seat?.token) location.reload();
 });
 

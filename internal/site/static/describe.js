@@ -1,4 +1,4 @@
-// What a deal is and how it stands, in plain words. Nothing is decided here.
+// Describes a deal and its state in plain words.
 
 import { byId, element } from './dom.js';
 import { algorithmOf, roundTime } from './facts.js';
@@ -6,7 +6,7 @@ import { duration, localTime, name, names } from './words.js';
 
 const MOST_LISTED = 50;
 
-/** One sentence about what the deal settles. */
+/** Returns one sentence about what the deal settles. */
 export function title(view) {
   const labels = names(view.parties.map((p) => p.label), 4);
   switch (view.algorithm) {
@@ -22,7 +22,7 @@ export function title(view) {
   return [...labels, ' settle ', element('code', {}, view.algorithm)];
 }
 
-/** Everything beside the action: who, until when, by which rules. */
+/** Returns the facts of the deal: parties, deadlines, rules. */
 export function describe({ view, party, cautions }) {
   const you = view.parties[party];
   byId('kicker').replaceChildren('You are ', element('strong', {}, name(you.label)), ` (party ${party})`);
@@ -42,7 +42,7 @@ export function describe({ view, party, cautions }) {
     ...fact('Afterwards', view.retention === 'purge' ? 'the service deletes all inputs when the deal ends.' : 'the service keeps the inputs, encrypted.'));
 }
 
-/** A caution of the service as a person reads it. */
+/** Returns a caution of the service in plain words. */
 function inWords(text, view) {
   if (text.startsWith('beacon_round')) {
     return `The random value of this draw is public from ${localTime(drawTime(view))} on, before the last party has to open (${localTime(view.reveal_deadline)}): whoever opens last can know the winner first.`;
@@ -50,7 +50,7 @@ function inWords(text, view) {
   return text[0].toUpperCase() + text.slice(1);
 }
 
-/** When the beacon round of a draw is out; undefined for a deal without one. */
+/** Returns when the beacon round of a draw is published, undefined for other deals. */
 export const drawTime = ({ algorithm_params: { beacon_round: round } }) => round && roundTime(round);
 
 const fact = (what, value) => [element('dt', {}, what), element('dd', {}, value)];
@@ -67,7 +67,7 @@ function showParties(view, party) {
 
 const STEP = { OPEN: 0, COMMITTING: 0, REVEALING: 1, COMPUTED: 2, CERTIFIED: 2 };
 
-/** The state in plain words, and where it is in the way of a deal. */
+/** Returns the state in plain words and its place among the phases. */
 export function status(view, phase) {
   const step = STEP[view.state];
   for (const [i, item] of [...byId('progress').children].entries()) {
@@ -104,7 +104,7 @@ function whyVoid(view) {
   return view.algorithm === 'shapley.v1' ? 'rejected the terms' : 'gave an input that does not fit the rules';
 }
 
-/** The time that is left, for the phase. */
+/** Returns the time left in the phase. */
 export function countdown(view, phase, now) {
   const until = { seal: view.commit_deadline, keyed: view.commit_deadline, elsewhere: view.commits_closed_at ? view.reveal_deadline : view.commit_deadline, sealed: view.commit_deadline, opening: view.reveal_deadline, opened: view.reveal_deadline, draw: drawTime(view) }[phase];
   const out = byId('countdown');

@@ -1,7 +1,7 @@
-// Elements without a framework. Text is always text: nothing that a server or a
-// certificate says is read as HTML.
+// Elements without a framework. Text is never parsed as HTML, whether it comes from a
+// server or a certificate.
 
-/** An element; attributes that are null or false are left out, children are nodes or text. */
+/** Returns an element. Attributes that are null or false are left out; children are nodes or text. */
 export function element(name, attributes = {}, ...children) {
   const node = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -14,7 +14,7 @@ export function element(name, attributes = {}, ...children) {
 
 export const byId = (id) => document.getElementById(id);
 
-/** A button that copies what text() gives, and says so. refused: shown where the browser forbids it. */
+/** Returns a button that copies text() and confirms it. refused is shown if the browser forbids copying. */
 export function copyButton(what, text, label = 'Copy', refused = 'Select and copy by hand') {
   const button = element('button', { type: 'button', class: 'copy', 'aria-label': `Copy ${what}` }, label);
   button.addEventListener('click', async () => {
@@ -29,7 +29,7 @@ export function copyButton(what, text, label = 'Copy', refused = 'Select and cop
   return button;
 }
 
-/** What a call of this origin answered: its status, headers, text and JSON. */
+/** Calls this origin. Returns status, headers, text and JSON of the answer. */
 export async function call(method, path, { token, body, header = {}, signal } = {}) {
   const headers = { ...header };
   if (token) headers.Authorization = `Bearer ${token}`;
@@ -45,8 +45,8 @@ export async function call(method, path, { token, body, header = {}, signal } = 
   return { status: response.status, ok: response.ok, headers: response.headers, text, json, date: Date.parse(response.headers.get('date')) || Date.now() };
 }
 
-/** The service's code of a refusal; undefined where something before the service answered. */
+/** Returns the service's error code, undefined if a proxy answered. */
 export const codeOf = (answer) => /^([A-Z_]+): /.exec(answer.json?.error)?.[1];
 
-/** What went wrong, in the service's own words where it has said any. */
+/** Returns what went wrong, in the service's words if it sent any. */
 export const problemOf = (answer) => answer.json?.error ?? `the service answered ${answer.status}`;

@@ -1,6 +1,6 @@
-// The form in which a party enters its input, made for the algorithm. Each is
-// {intro, fields, button, read}: read() returns the input or throws an Error that
-// says what to correct, and focuses the field.
+// The form for a party's input, one per algorithm. Each is {intro, fields, button, read}.
+// read() returns the input, or focuses the field and throws an Error that says what to
+// correct.
 
 import { drawTime } from './describe.js';
 import { element } from './dom.js';
@@ -16,7 +16,7 @@ export function formOf(view, party) {
   return make(view, party);
 }
 
-/** Refuses an input that could not be computed with. */
+/** Throws if the algorithm would refuse the input. */
 function checked(view, input) {
   const problem = inputProblem(view.algorithm, algorithmOf(view.algorithm)?.max_input ?? Infinity, view.algorithm_params, input);
   if (problem) throw new Error(problem);
@@ -123,7 +123,7 @@ function anything(view) {
     fetch('/v1/algorithms').then((answer) => answer.json()).then(({ algorithms }) => {
       const vector = algorithms.find((one) => one.id === view.algorithm)?.test_vectors[0];
       if (vector) example.append('A published example: ', element('code', {}, JSON.stringify(vector.input.party_inputs[0])));
-    }).catch(() => {}); // the form works without
+    }).catch(() => {}); // the form works without it
   }
   return {
     intro: [element('p', {}, 'This page has no form for this algorithm. Enter your input as JSON, with whole numbers only. The page cannot check whether it fits the rules: compare it with the published example, since a sealed input cannot be changed.')],

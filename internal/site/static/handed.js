@@ -1,5 +1,5 @@
-// Verifies a bundle that somebody handed over, in this browser, with the keys of
-// this origin: with those of the bundle a forgery would hold.
+// Verifies a bundle from somebody else with the keys of this origin. Under its own keys a
+// forged bundle would verify.
 
 import { isBundle, verifyBundle } from './bundle.js';
 import { element } from './dom.js';
@@ -7,14 +7,14 @@ import { parse } from './jcs.js';
 import { fetchKeys, keysOf } from './keys.js';
 import { showReport } from './report.js';
 
-/** Shows the report of a bundle's text, or what is wrong with the text. */
+/** Shows the report on a bundle, or why the text is not a bundle. */
 export async function verifyText(text, out) {
   out.replaceChildren();
   delete out.dataset.valid;
   try {
     const bundle = parse(text, 34); // two levels around the input
     if (!isBundle(bundle)) throw new Error('it is not a bundle. A certificate alone can be checked on the front page, with the key and the tree head');
-    const keys = await fetchKeys().then(keysOf).catch(() => []); // none: the verdict says that
+    const keys = await fetchKeys().then(keysOf).catch(() => []); // without keys, the report says so
     const { checks, notes } = await verifyBundle({ bundle, keys });
     showReport(out, checks, bundle.certificate, notes, keys.length > 0);
   } catch (fault) {

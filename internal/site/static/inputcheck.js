@@ -1,5 +1,5 @@
-// Whether an input can be computed with, in the words of the service: once it is
-// committed it cannot be changed.
+// Checks an input before it is committed and cannot be changed. The messages are those of
+// the service.
 
 import { encode } from './jcs.js';
 
@@ -42,14 +42,14 @@ const rules = {
   'shapley.v1': (_, input) => (typeof input.accept === 'boolean' ? null : missing(input, 'accept', 'true, or false to reject')),
 };
 
-/** What is wrong with an input of a deal, or null. An algorithm that this page does not know has no rules here. */
+/** Returns what is wrong with an input, or null. Inputs of an unknown algorithm are not checked. */
 export function inputProblem(algorithm, maxInput, params, input) {
   if (!isObject(input)) return 'the input must be an object';
   let size;
   try {
     size = encode(input).length;
   } catch {
-    // A number that JSON here does not have. The rule of its member has words for it.
+    // A number that strict JSON refuses. The rule of its member reports it.
     return rules[algorithm]?.(params, input) ?? 'every number must be an integer within ±(2^53−1)';
   }
   if (size > maxInput) return `the input has ${size} bytes in its RFC 8785 form; ${algorithm} takes at most ${maxInput}`;

@@ -1,4 +1,4 @@
-// The invitations of a deal, in the words of the service.
+// The invitations of a deal, from the service's template.
 
 import { facts } from './facts.js';
 
@@ -6,12 +6,12 @@ const address = facts.public_url || location.origin;
 
 const utc = (seconds) => `${new Date(seconds * 1000).toISOString().slice(0, 19).replace('T', ' ')} UTC`;
 
-/** The text for one party: {deal, algorithm, invite, commitDeadline, revealDeadline}. */
+/** Returns the text for one party: {deal, algorithm, invite, commitDeadline, revealDeadline}. */
 export function invitation({ deal, algorithm, invite, commitDeadline, revealDeadline }) {
   const values = {
     base: address, deal_id: deal, algorithm: algorithm.id, purpose: algorithm.purpose, label: invite.label, party: String(invite.party),
     token: invite.token, commit_by: utc(commitDeadline), reveal_by: utc(revealDeadline),
   };
-  // All at once: a label may hold what looks like another place.
+  // One pass: a label may contain the name of another placeholder.
   return facts.invitation.replace(/\{([a-z_]+)\}/g, (place, key) => values[key] ?? place);
 }

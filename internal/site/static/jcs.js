@@ -1,8 +1,8 @@
 // Canonical JSON (RFC 8785) for values whose only numbers are integers.
 //
-// parse() is strict: it refuses what has no single meaning (RFC 7493) and every
-// number that is no integer within ±(2^53−1). encode() writes the one canonical
-// form of what parse() gives. JSON.parse would take 1.0, 1e3 and a member twice.
+// parse() is strict: it refuses ambiguous JSON (RFC 7493) and every number other than
+// integers within ±(2^53−1). JSON.parse would accept 1.0, 1e3 and duplicate members.
+// encode() writes the canonical form.
 
 import { bytesOf } from './bytes.js';
 
@@ -14,7 +14,7 @@ const PLAIN = /[^"\\\u0000-\u001f]*/y;
 const SHORT = { '"': '"', '\\': '\\', '/': '/', b: '\b', f: '\f', n: '\n', r: '\r', t: '\t' };
 const WORDS = { true: true, false: false, null: null };
 
-/** Reads a JSON text; depth counts nested objects and arrays. Objects have no prototype. */
+/** Parses a JSON text; depth limits nested objects and arrays. Objects have no prototype. */
 export function parse(text, depth = 32) {
   const reader = new Reader(text, depth);
   const value = reader.value();
@@ -46,7 +46,7 @@ class Reader {
     this.match(BLANK);
   }
 
-  /** Takes the character where it is the next one that is no blank. */
+  /** Skips blanks. Consumes the character and returns true if it is next. */
   take(character) {
     this.blank();
     if (this.text[this.at] !== character) return false;
@@ -133,10 +133,10 @@ class Reader {
   }
 }
 
-/** The canonical text of null, booleans, integers, strings, arrays and objects. */
+/** Returns the canonical text of null, booleans, integers, strings, arrays and objects. */
 export function canonical(value) {
   if (value === null || typeof value === 'boolean' || Number.isSafeInteger(value)) return String(value);
-  // ECMAScript's own string form is the one that RFC 8785 3.2.2.2 asks for.
+  // RFC 8785 3.2.2.2 prescribes the string form of ECMAScript.
   if (typeof value === 'string' && value.isWellFormed()) return JSON.stringify(value);
   if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`;
   if (typeof value === 'object') {

@@ -1,15 +1,15 @@
-// What this browser keeps. The token and what is being typed last as long as the
-// tab; a sealed input and the API key last until the browser's data is cleared.
+// Storage in this browser. The token and typed values last as long as the tab; sealed
+// inputs and the API key until the browser's data is cleared.
 
 function read(store, key) {
   try {
     return JSON.parse(store().getItem(key));
   } catch {
-    return null; // storage is off, or holds something else
+    return null; // storage is off or contains something else
   }
 }
 
-/** Reports whether it was kept. */
+/** Returns whether the value was stored. */
 function write(store, key, value) {
   try {
     store().setItem(key, JSON.stringify(value));
@@ -38,8 +38,8 @@ export const drafts = named(tab, 'fairpact:draft:');
 export const created = named(tab, 'fairpact:created');
 export const apiKey = named(browser, 'fairpact:key');
 
-// One entry a commitment: a second tab that seals another input overwrites nothing,
-// and the one that the service has accepted is found again.
+// One entry per commitment, so that a second tab that seals another input overwrites
+// nothing, and the accepted one can be found.
 const sealedKey = (deal, commitment) => `fairpact:sealed:${deal}:${commitment}`;
 export const sealed = {
   get: (deal, commitment) => read(browser, sealedKey(deal, commitment)),
@@ -57,14 +57,14 @@ function keysUnder(prefix) {
   }
 }
 
-/** Calls back when another tab of this browser has sealed an input of the deal. */
+/** Calls back when another tab has sealed an input of the deal. */
 export function onSealedElsewhere(deal, act) {
   addEventListener('storage', (event) => {
     if (event.key?.startsWith(sealedKey(deal, ''))) act();
   });
 }
 
-/** Offers a text as a file. */
+/** Downloads a text as a file. */
 export function saveFile(name, text) {
   const link = document.createElement('a');
   link.href = URL.createObjectURL(new Blob([text], { type: 'application/json' }));

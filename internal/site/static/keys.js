@@ -1,5 +1,5 @@
-// The keys that a reader trusts, and what each of them may have signed. A key is
-// {pubkey} alone, where no more is known, or a row of the key set.
+// The trusted keys, and what each may have signed. A key is a row of the key set, or only
+// {pubkey}.
 
 import { call, problemOf } from './dom.js';
 import { parse } from './jcs.js';
@@ -7,7 +7,7 @@ import { STATUS, keySetProblem } from './shape.js';
 
 const isObject = (v) => typeof v === 'object' && v !== null && !Array.isArray(v);
 
-/** The keys of the answer of /v1/pubkeys, or of /v1/status, which tells no states. Throws where it is neither. */
+/** Returns the keys in an answer of /v1/pubkeys, or of /v1/status, which has no states. Throws for other documents. */
 export function keysOf(document) {
   if (isObject(document) && 'keys' in document) {
     const problem = keySetProblem(document);
@@ -19,7 +19,7 @@ export function keysOf(document) {
   return [document.pubkey, ...document.legacy_pubkeys].map((pubkey) => ({ pubkey }));
 }
 
-/** The key set of this origin as it is published, or the status where the deployment has none. */
+/** Fetches the published key set of this origin, or the status if there is none. */
 export async function fetchKeys() {
   let answer = await call('GET', '/v1/pubkeys');
   if (answer.status === 404) answer = await call('GET', '/v1/status');
@@ -27,17 +27,17 @@ export async function fetchKeys() {
   return parse(answer.text);
 }
 
-/** Whether the key may have signed this leaf: one that retired at a tree size none from there on. */
+/** Reports whether the key may have signed this leaf. A key closed at a tree size may not from that leaf on. */
 export const mayHold = (key, leafIndex) => key.state !== 'retired' || key.tree_size === undefined || leafIndex < key.tree_size;
 
-/** The key's state in words. */
+/** Returns the key's state in words. */
 export function standing(key) {
   if (key.state === undefined) return 'a key given without its state';
   if (key.state !== 'retired') return `the ${key.state} key`;
   return key.tree_size === undefined ? 'a retired key that no tree size closes' : `a key retired at tree size ${key.tree_size}`;
 }
 
-/** [problem, good words] on who made the two signatures; null is none of the keys. A head of n leaves vouches for the leaves 0 to n−1. */
+/** Returns [problem, detail] on the keys that made the two signatures; null if no key matched. A head of n leaves covers the leaves 0 to n−1. */
 export function inForce(signer, headSigner, leafIndex, headSize) {
   if (!signer) return ['not checked, because no key made the certificate’s signature', ''];
   if (!headSigner) return ['not checked, because no key made the tree head’s signature', ''];

@@ -1,5 +1,4 @@
-// The public log as the front page shows it: its newest checkpoint, and who has
-// cosigned it.
+// Shows the newest checkpoint of the log and its cosigners on the front page.
 
 import { toHex } from './bytes.js';
 import { byId, call, element } from './dom.js';
@@ -7,7 +6,7 @@ import { parseNote, parsePolicy } from './notes.js';
 
 const row = (title, ...words) => element('div', {}, element('dt', {}, title), element('dd', {}, words));
 
-/** The names of the witnesses, each with whether it has cosigned. */
+/** Returns the names of the witnesses and whether each has cosigned. */
 function witnesses(note, policy) {
   const lines = new Set(note.lines.map((line) => `${line.name}+${toHex(line.id)}`));
   return [...policy.witnesses.values()].map((key) => `${key.name} (${lines.has(key.words) ? 'cosigned' : 'not yet'})`);

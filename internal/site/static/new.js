@@ -1,4 +1,4 @@
-// The creation page: makes a deal and words its invitations.
+// The creation page: creates a deal and shows its invitations.
 
 import { byteOrder } from './algorithms.js';
 import { byId, call, copyButton, element, problemOf } from './dom.js';
@@ -16,7 +16,7 @@ const MOST_SHOWN = 100; // invitations; the saved file has all
 
 const lines = (id) => byId(id).value.split('\n').map((line) => line.trim()).filter(Boolean);
 const kind = () => document.querySelector('#kinds input:checked').value;
-let unanswered = null; // {said, key, body} of a form whose answer was lost: sent again it makes one deal
+let unanswered = null; // {said, key, body} of a creation whose answer was lost: the retry creates no second deal
 
 function offerKinds() {
   byId('kinds').append(...facts.algorithms.map((one, i) => element('label', { class: 'choice' },
@@ -37,7 +37,7 @@ function showParts() {
   if (id === 'shapley.v1') offerWorths();
 }
 
-/** The groups of up to eight parties, small ones first, as lists of party names. */
+/** Returns the coalitions of up to eight parties, small ones first, as lists of names. */
 function groups(names) {
   if (names.length > 8) return [];
   const all = Array.from({ length: 2 ** names.length - 1 }, (_, set) => names.filter((_, i) => (set + 1) & (1 << i)));
@@ -61,14 +61,14 @@ function params() {
     case 'split.v1':
       return { items: lines('items') };
     case 'random.v1':
-      return {}; // its round follows from the deadlines
+      return {}; // the service chooses the round after the deadlines
     case 'shapley.v1':
       return { coalition_values: Object.fromEntries([...byId('worths').querySelectorAll('input')].map((field) => [field.dataset.key, field.value === '' ? 0 : field.valueAsNumber])) };
   }
   return parse(byId('params').value);
 }
 
-/** The key of this browser, or a new one. A service with a new database does not know an old one. */
+/** Returns the API key of this browser, or a new one. A service with a new database does not know the old one. */
 async function withKey(send) {
   let own = apiKey.get();
   for (let fresh = !own; ; fresh = true) {
@@ -83,7 +83,7 @@ async function withKey(send) {
   }
 }
 
-/** What the form says, with its deadlines by the service's clock. */
+/** Reads the form. Deadlines are by the service's clock. */
 async function declaration() {
   const [commits, reveals] = ['commit-seconds', 'reveal-seconds'].map((id) => Number(byId(id).value));
   const body = { algorithm: kind(), party_labels: lines('names'), algorithm_params: params(), mode: byId('mode').value, retention: byId('retention').value };
@@ -116,11 +116,11 @@ function showMade({ deal, own, warning, texts }) {
   byId('make').hidden = true;
   byId('made').hidden = false;
   byId('own-seat').href = `/d/${encodeURIComponent(deal)}#${own}`;
-  // This origin, not the public address: here the browser keeps what is sealed.
+  // This origin and not the public address: the browser stores sealed inputs by origin.
   const ownLink = byId('own-seat').href;
   byId('own-link').value = ownLink;
   byId('copy-own').replaceChildren(copyButton('your own link', () => ownLink));
-  // The service's advice for who computes a commitment by hand is done by the page.
+  // Drop the advice about computing a commitment by hand: the page does that.
   const advice = (warning ?? '').split('. ').filter((text) => !text.startsWith('commit with a salt')).join('. ');
   byId('advice').hidden = !advice;
   byId('advice').querySelector('p').textContent = advice && `${advice}.`;

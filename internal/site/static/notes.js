@@ -6,10 +6,10 @@ import { bigEndian, bytesOf, concat, equal, fromHex, sha256, toBigInt, toHex } f
 import { N, decompress, verify } from './p256.js';
 
 const [ED25519, ECDSA, COSIGNATURE, ML_DSA] = [0x01, 0x02, 0x04, 0x06];
-/** What stands before the uncompressed point of a P-256 key in DER. */
+/** The DER prefix of an uncompressed P-256 point. */
 const DER_P256 = fromHex('3059301306072a8648ce3d020106082a8648ce3d030107034200');
 
-/** Bytes of base64 in its only form. */
+/** Decodes canonical base64. */
 function base64(text) {
   let raw;
   try {
@@ -21,7 +21,7 @@ function base64(text) {
   return Uint8Array.from(raw, (c) => c.charCodeAt(0));
 }
 
-/** A verifier key: its name, type, key ID, and its public key as a label. */
+/** Parses a verifier key: name, type, key ID, and the public key as a label. */
 async function keyOf(name, kind, material) {
   const id = (await sha256(kind === ECDSA ? material : concat(bytesOf(`${name}\n`), [kind], material))).subarray(0, 4);
   const label = kind === ECDSA ? `es256:${toHex([2 + (material.at(-1) & 1)])}${toHex(material.subarray(-64, -32))}` : `ed25519:${toHex(material)}`;
@@ -38,20 +38,20 @@ async function parseKey(vkey) {
   return key;
 }
 
-/** The key of a policy's line, which must be of one of the types. */
+/** Parses the key of a policy line, which must have one of the types. */
 async function keyFor(vkey, kinds, wrong) {
   const key = await parseKey(vkey);
   if (!kinds.includes(key.kind)) throw wrong(`a key of type ${key.kind}, which does not belong on such a line`);
   return key;
 }
 
-/** The key of an es256 label as a log's, null for another scheme. */
+/** Converts an es256 label to a verifier key. Returns null for another scheme. */
 export async function deploymentKey(name, label) {
   const point = label.startsWith('es256:') ? decompress(fromHex(label.slice(6))) : null;
   return point && keyOf(name, ECDSA, concat(DER_P256, point));
 }
 
-/** r and s of an ASN.1 signature, as a labelled one with the smaller s; null where it is none. */
+/** Converts an ASN.1 signature to a labelled one with the smaller s. Returns null if it is malformed. */
 export function fromDER(der) {
   const size = der[3];
   const at = 4 + size;
@@ -72,7 +72,7 @@ async function holds(key, text, signature) {
   return verify(key.label, message, `ed25519:${toHex(signature.subarray(8))}`);
 }
 
-/** A signed checkpoint: {text, origin, size, root, lines}. */
+/** Parses a signed checkpoint: {text, origin, size, root, lines}. */
 export function parseNote(signed) {
   const at = signed.lastIndexOf('\n\n');
   const text = signed.slice(0, at + 1);
@@ -90,12 +90,12 @@ export function parseNote(signed) {
   return { text: bytesOf(text), origin, size: Number(size), root, lines };
 }
 
-/** Those of the keys that signed. Throws where a signature under one of them does not hold. */
+/** Returns the keys that signed. Throws if a signature under one of them is invalid. */
 export async function signers(note, keys) {
   const by = [];
   for (const { name, id, signature } of note.lines) {
     for (const key of keys.filter((k) => k.name === name && equal(k.id, id))) {
-      if (key.kind === ML_DSA) continue; // not checked here: such a cosignature counts for nothing
+      if (key.kind === ML_DSA) continue; // not checked here: an ML-DSA cosignature does not count
       if (!await holds(key, note.text, signature)) throw new Error(`invalid signature for key ${key.words}`);
       by.push(key);
     }
@@ -103,13 +103,13 @@ export async function signers(note, keys) {
   return by;
 }
 
-/** The names of the witnesses under whose ML-DSA-44 key the note has a line: it may hold or not. */
+/** Returns the names of the witnesses with an unchecked ML-DSA-44 line in the note. */
 export function unchecked(note, policy) {
   const cosigned = (key) => note.lines.some(({ name, id }) => name === key.name && equal(id, key.id));
   return [...policy.witnesses].filter(([, key]) => key.kind === ML_DSA && cosigned(key)).map(([name]) => name);
 }
 
-/** A .tlog-proof file without extra data: {index, path, note}. */
+/** Parses a .tlog-proof file without extra data: {index, path, note}. */
 export function parseProof(text) {
   const at = text.indexOf('\n\n');
   const [first, second, ...path] = text.slice(0, at).split('\n');
@@ -121,7 +121,7 @@ export function parseProof(text) {
   return { index: Number(index), path: hashes, note: parseNote(text.slice(at + 2)) };
 }
 
-/** A tlog-policy: {logs, witnesses: Map of name to key, demands, met(names)}. */
+/** Parses a tlog-policy: {logs, witnesses: Map of name to key, demands, met(names)}. */
 export async function parsePolicy(text) {
   const [logs, witnesses, groups, inside] = [[], new Map(), new Map(), new Set()];
   let quorum;

@@ -1,5 +1,5 @@
-// The panel of a deal that has ended: the picture of its result, the bundle that
-// proves it, and its verification in this browser.
+// The panel of an ended deal: a picture of the result, the bundle, and its verification in
+// this browser.
 
 import { element } from './dom.js';
 import { verifyText } from './handed.js';
@@ -7,9 +7,9 @@ import { parse } from './jcs.js';
 import { saveFile } from './keep.js';
 import { picture } from './picture.js';
 
-let shown = ''; // state and certificate that the panel was made for
+let shown = ''; // state and certificate of the panel on the page
 
-/** end: {view, party, seat, own, forget}; own is what this browser holds of the party's input, forget a node that offers to delete it. */
+/** end: {view, party, seat, own, forget}. own is the party's input in this browser, forget the node that offers to delete it. */
 export async function showResult({ view, party, seat, own, forget }, panel) {
   const key = `${view.state === 'VOID'} ${view.certificate_id}`;
   if (key === shown) return;
@@ -20,7 +20,7 @@ export async function showResult({ view, party, seat, own, forget }, panel) {
     try {
       for (const row of parse(await seat.fetch('inputs'), 40).inputs) inputs[row.party] = row.input;
     } catch { /* the picture shows what is known */ }
-    if (shown !== key) return; // a newer state has its panel
+    if (shown !== key) return; // a newer state replaced the panel
   }
   const result = view.state === 'VOID'
     ? [element('p', {}, 'Nothing was settled. The signed certificate says who caused that.')]
@@ -29,7 +29,7 @@ export async function showResult({ view, party, seat, own, forget }, panel) {
   panel(view.state === 'VOID' ? 'The deal is void' : 'The result', result, view.certificate_id ? proof(view, party, seat, own) : element('p', {}, 'The certificate is being signed…'), forget);
 }
 
-/** The bundle: to keep, and to check here. */
+/** Returns the buttons that save and verify the bundle. */
 function proof(view, party, seat, own) {
   const report = element('div', { class: 'report', id: 'report', 'aria-live': 'polite' });
   const act = (id, words, does) => element('button', {
@@ -53,7 +53,7 @@ function proof(view, party, seat, own) {
   ];
 }
 
-/** The bundle with the party's own input, so that it is checked too. */
+/** Adds the party's input to the bundle, so that it is checked too. */
 function withInput(text, own) {
   if (!own) return text;
   const bundle = parse(text, 40);

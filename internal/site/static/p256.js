@@ -11,7 +11,7 @@ const B = 0x5ac635d8aa3a93e7b3ebbd55769886bc651d06b0cc53b0f63bce3c3e27d2604bn;
 
 const Q = 2n ** 255n - 19n;
 const D = Q - (121665n * power(121666n, Q - 2n, Q)) % Q;
-/** The y of the eight points whose order divides 8, without the sign of x (RFC 8032 5.1.2): anyone can sign under them. */
+/** The y of the eight points whose order divides 8, without the sign of x (RFC 8032 5.1.2). Anyone can sign under them. */
 const SMALL_ORDER = [
   '0000000000000000000000000000000000000000000000000000000000000000',
   '0100000000000000000000000000000000000000000000000000000000000000',
@@ -32,7 +32,7 @@ function power(base, exponent, modulus) {
   return result;
 }
 
-/** The 65 bytes of a point from its 33 compressed ones (SEC 1, 2.3.4); null where there is none. */
+/** Decompresses a point from 33 to 65 bytes (SEC 1, 2.3.4). Returns null if it is not on the curve. */
 export function decompress(key) {
   const x = toBigInt(key.subarray(1));
   if (key.length !== 33 || (key[0] !== 2 && key[0] !== 3) || x >= P) return null;
@@ -43,7 +43,7 @@ export function decompress(key) {
   return concat([4], bigEndian(x, 32), bigEndian(y, 32));
 }
 
-/** What is wrong with the 32 bytes of an ed25519 key (RFC 8032 5.1.3), or null. */
+/** Returns what is wrong with an ed25519 key of 32 bytes (RFC 8032 5.1.3), or null. */
 function ed25519Problem(key) {
   const plain = Uint8Array.from(key, (byte, i) => (i === 31 ? byte & 0x7f : byte));
   if (SMALL_ORDER.includes(toHex(plain))) return 'is a point of small order: anyone can sign under it';
@@ -55,7 +55,7 @@ function ed25519Problem(key) {
 
 const split = (labelled) => labelled.split(':');
 
-/** What is wrong with a labelled public key, or null. */
+/** Returns what is wrong with a labelled public key, or null. */
 export function keyProblem(key) {
   if (typeof key !== 'string' || !KEY.test(key)) return 'is not es256: and 66, or ed25519: and 64, lower-case hex digits';
   const [scheme, hex] = split(key);
@@ -63,7 +63,7 @@ export function keyProblem(key) {
   return decompress(fromHex(hex)) ? null : 'is not a point of the curve P-256';
 }
 
-/** What is wrong with the form of a labelled signature, or null. */
+/** Returns what is wrong with the form of a labelled signature, or null. */
 export function signatureProblem(signature) {
   if (typeof signature !== 'string' || !signatureForm.test(signature)) return 'is not es256: or ed25519: and 128 lower-case hex digits';
   const [scheme, hex] = split(signature);
@@ -74,7 +74,7 @@ export function signatureProblem(signature) {
   return s > N / 2n ? 'is high-S: the larger of s and n − s is never valid here' : null;
 }
 
-/** True where the signature over the message holds under the key; both of one scheme. */
+/** Reports whether the signature over the message verifies under the key. Both must have the same scheme. */
 export async function verify(key, message, signature) {
   if (keyProblem(key) || signatureProblem(signature)) return false;
   const [scheme, keyHex] = split(key);
@@ -93,7 +93,7 @@ export async function verify(key, message, signature) {
   }
 }
 
-/** The same signature with the other s: as valid to ECDSA, and a forgery here. */
+/** Returns the signature with the other s, which ECDSA accepts and this verifier refuses. */
 export function otherS(signature) {
   const raw = fromHex(split(signature)[1]);
   return 'es256:' + split(signature)[1].slice(0, 64) + (N - toBigInt(raw.subarray(32))).toString(16).padStart(64, '0');

@@ -1,4 +1,4 @@
-// Sets the front page going.
+// Starts the scripts of the front page.
 
 import { byId, call, copyButton, element } from './dom.js';
 import { start as startLog } from './log.js';

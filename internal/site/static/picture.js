@@ -1,5 +1,5 @@
-// The result as a picture with its words: who gets what, and why that is fair.
-// Every bar stands beside the figure that it shows.
+// Draws the result: who gets what, and why that is fair. Every bar has its figure beside
+// it.
 
 import { coalitions, ticketsOf } from './algorithms.js';
 import { drawTime } from './describe.js';
@@ -8,7 +8,7 @@ import { localTime, name, percent, ratio } from './words.js';
 
 const MOST_TICKETS = 20;
 
-/** Nodes. inputs: by party, as far as they are known; null for the others. */
+/** Returns nodes. inputs: by party, null for unknown ones. */
 export async function picture(view, party, inputs) {
   const labels = view.parties.map((p) => p.label);
   const draw = { 'split.v1': division, 'random.v1': tickets, 'shapley.v1': payouts }[view.algorithm];
@@ -43,7 +43,7 @@ function division(view, labels, party, inputs) {
   ];
 }
 
-/** What each bundle is worth by the points of those whose inputs are known. */
+/** Returns the value of each share to the parties whose inputs are known. */
 function fairDivision(view, labels, party, inputs) {
   const { shares, method } = view.result;
   const judges = labels.map((_, i) => i).filter((i) => total(inputs[i]) > 0);

@@ -5,7 +5,7 @@ import { byId, call, element, problemOf } from './dom.js';
 
 let doc;
 
-/** Follows a local $ref; gives the value and the name that it goes by. */
+/** Follows a local $ref. Returns the value and its name. */
 function resolve(value) {
   let name = null;
   while (value?.$ref) {
@@ -15,14 +15,14 @@ function resolve(value) {
   return { name, value: value ?? {} };
 }
 
-/** Text with `code` in it. */
+/** Returns text with `code` as elements. */
 const inline = (text) => text.split('`').map((part, i) => (i % 2 ? element('code', {}, part) : part));
 
 const prose = (text) => (text ?? '').split('\n\n').filter(Boolean).map((paragraph) => element('p', {}, inline(paragraph)));
 
 const anchor = (name) => `schema-${name}`;
 
-/** A short type with links to named schemas. */
+/** Returns a short type with links to named schemas. */
 function typeOf(schema) {
   const { name, value } = resolve(schema);
   if (name) return [element('a', { href: `#${anchor(name)}` }, name), value.nullable ? ' or null' : ''];
@@ -34,7 +34,7 @@ function typeOf(schema) {
   return value.nullable ? [...type, ' or null'] : type;
 }
 
-/** What a value may be beyond its type. */
+/** Returns the limits of a value beyond its type. */
 function limits({ value }) {
   const said = [];
   if (value.enum) said.push(value.enum.length > 12 ? `one of ${value.enum.length} values` : `one of ${value.enum.map((v) => JSON.stringify(v)).join(', ')}`);

@@ -4,7 +4,7 @@ import { element } from './dom.js';
 import { recomputes } from './shape.js';
 import { valid } from './verify.js';
 
-/** Puts the verdict and every check into a container. trusted: the keys come from elsewhere than the bundle itself. */
+/** Shows the verdict and every check in a container. trusted: the keys do not come from the bundle itself. */
 export function showReport(container, checks, certificate, notes = [], trusted = true) {
   const good = valid(checks);
   const failed = checks.filter((check) => !check.ok).length;

@@ -7,7 +7,7 @@ export const randomHex = (bytes) => toHex(crypto.getRandomValues(new Uint8Array(
 
 export const commitmentOf = async (input, salt) => `sha256:${toHex(await sha256(concat(encode(input), bytesOf(salt))))}`;
 
-/** {input, salt, commitment}, with a salt of 16 random bytes. */
+/** Returns {input, salt, commitment} with a salt of 16 random bytes. */
 export async function seal(input) {
   const salt = randomHex(16);
   return { input, salt, commitment: await commitmentOf(input, salt) };

@@ -1,17 +1,17 @@
-// One party's seat in a deal: the calls that its token can make, and the wait for
-// changes. A call that gets no answer is made again; one that may have had its
-// effect is settled by reading the deal.
+// One party's seat in a deal: the calls that its token allows, and waiting for changes. A
+// call without an answer is repeated. Whether an earlier try had its effect shows in the
+// deal.
 
 import { call, codeOf, problemOf } from './dom.js';
 import { parse } from './jcs.js';
 
 const LONGEST_WAIT = 45; // seconds, as the service has it
 const LONGEST_PAUSE = 30;
-const FEW_PARTIES = 16; // of a larger deal only its state is followed: each party's act would send everybody the whole view
+const FEW_PARTIES = 16; // in a larger deal only the state is followed; otherwise each act would send the whole view to everybody
 
 const REFUSALS = ['AUTH_REQUIRED', 'INVALID_CREDENTIAL', 'FORBIDDEN', 'DEAL_NOT_FOUND'];
 
-/** The service itself said that the token does not open this deal. */
+/** Thrown when the service says that the token does not open this deal. */
 export class Refused extends Error {}
 
 export class Seat {
@@ -19,26 +19,26 @@ export class Seat {
     this.deal = deal;
     this.path = `/v1/deals/${encodeURIComponent(deal)}`;
     this.token = token;
-    this.onTrouble = onTrouble; // told why a call is repeated; null once it is answered
-    this.clock = 0; // what to add to this device's time, in ms
-    this.since = null; // what is known: the tag of the newest view, or its state
+    this.onTrouble = onTrouble; // called with the reason for a repeated call, and with null once it is answered
+    this.clock = 0; // difference to the service's clock, in ms
+    this.since = null; // the ETag of the newest view, or its state
     this.hurry = new AbortController();
     addEventListener('online', () => this.lookNow());
     document.addEventListener('visibilitychange', () => document.hidden || this.lookNow());
   }
 
-  /** The service's time in unix seconds. */
+  /** Returns the service's time in unix seconds. */
   now() {
     return (Date.now() + this.clock) / 1000;
   }
 
-  /** Ends the wait that is under way: the deal is read at once. */
+  /** Ends the current wait, so that the deal is read at once. */
   lookNow() {
     this.since = null;
     this.hurry.abort();
   }
 
-  /** The deal once it has changed since the last view: {view, party, cautions}. seconds: wait no longer. */
+  /** Returns {view, party, cautions} once the deal has changed since the last view, or after this many seconds. */
   async view(seconds = LONGEST_WAIT) {
     for (let failures = 0; ; failures++) {
       this.hurry = new AbortController();
@@ -63,14 +63,14 @@ export class Seat {
         };
       }
       if (answer && REFUSALS.includes(codeOf(answer))) {
-        this.since = null; // an answer that takes the token again comes at once
+        this.since = null; // do not wait: the next accepted call answers at once
         throw new Refused(problemOf(answer));
       }
       await this.retry(answer, failures);
     }
   }
 
-  /** Waits a while before a call is repeated; the network's return ends it. */
+  /** Waits before a call is repeated. The return of the network ends the wait. */
   async retry(answer, failures) {
     this.onTrouble(answer ? `The service cannot answer now (${problemOf(answer)}). Trying again.` : 'The connection is lost. Trying again.');
     await this.pause(Number(answer?.headers.get('retry-after')) || 2 ** failures);
@@ -105,7 +105,7 @@ export class Seat {
     }
   }
 
-  /** What the seat may fetch when the deal has ended, as text. */
+  /** Fetches the bundle of the ended deal as text. */
   async fetch(what) {
     const answer = await call('GET', `${this.path}/${what}`, { token: this.token });
     if (!answer.ok) throw new Error(problemOf(answer));

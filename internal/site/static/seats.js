@@ -1,5 +1,5 @@
-// Who committed: what a deal declares, what a seat key signs, and what attested_by
-// says of it (/protocol, section 3.1).
+// Seat signatures: the declaration of a deal, the message that a seat key signs, and
+// attested_by (/protocol, section 3.1).
 
 import { bytesOf, sha256, toHex } from './bytes.js';
 import { encode } from './jcs.js';
@@ -9,12 +9,12 @@ const DOMAIN = 'fairpact seat v1';
 const KEY = '(es256:[0-9a-f]{66}|ed25519:[0-9a-f]{64})';
 const FORM = new RegExp(`^(?:initiator(?: ${KEY})?|(declared|brought) ${KEY} ((?:es256|ed25519):[0-9a-f]{128}) (https?://[!-.0-~]{1,255}))$`);
 const PROPERTY = 'declaration-sha256:';
-/** How many parties a report names one by one. */
+/** The most parties that a report names individually. */
 const MOST_NAMED = 8;
 
 export const digestOf = async (declaration) => toHex(await sha256(encode(declaration)));
 
-/** [the digest that the properties of a certificate name or null, what is wrong or null]. */
+/** Returns [the declaration digest in the properties or null, what is wrong or null]. */
 export function digestIn(properties) {
   const named = properties.filter((p) => p.startsWith(PROPERTY)).map((p) => p.slice(PROPERTY.length));
   if (named.length > 1) return [null, 'two declarations are named'];
@@ -22,11 +22,11 @@ export function digestIn(properties) {
   return [named[0] ?? null, null];
 }
 
-/** The bytes that a seat key signs. */
+/** Returns the message that a seat key signs. */
 export const seatMessage = (origin, dealId, party, commitment, declaration) =>
   bytesOf([DOMAIN, origin, dealId, party, commitment, declaration].map((line) => `${line}\n`).join(''));
 
-/** {declared, key, signature, origin} of attested_by, null where it is of no known form. */
+/** Parses attested_by to {declared, key, signature, origin}. Returns null for an unknown form. */
 export function attested(text) {
   const found = FORM.exec(text);
   if (!found) return null;
@@ -35,7 +35,7 @@ export function attested(text) {
   return { declared: mark === 'declared', key, signature, origin };
 }
 
-/** Keys that a reader knows, a Map of party to key, from lines of N=KEY. Throws where one is none. */
+/** Parses lines of N=KEY to a Map of party to key. Throws if a line is invalid. */
 export function knownKeys(text) {
   const known = new Map();
   for (const line of text.split(/[\s,]+/).filter(Boolean)) {
@@ -50,7 +50,7 @@ export function knownKeys(text) {
 
 const few = (words) => [...words.slice(0, MOST_NAMED), ...(words.length > MOST_NAMED ? [`and ${words.length - MOST_NAMED} more`] : [])];
 
-/** Checks who committed. known: of knownKeys. notes gets what is not proven. */
+/** Checks the seat signatures. known: from knownKeys. Adds to notes what is not proven. */
 export async function addSeats(add, notes, certificate, known) {
   const { parties: rows, deal_id: dealId } = certificate;
   const [named, bad] = digestIn(certificate.properties);
@@ -89,20 +89,20 @@ export async function addSeats(add, notes, certificate, known) {
   }
 }
 
-/** How the beacon of a result differs from the declared one. */
+/** Returns how the result's beacon differs from the declared one. */
 function otherDraw({ beacon_chain: chain, algorithm_params: { beacon_round: round } }, drawn) {
   if (drawn?.chain_hash === undefined) return null;
   if (chain !== drawn.chain_hash) return 'it declares another beacon than the result was drawn from';
   return round === drawn.round ? null : `it declares beacon round ${round}, and the result was drawn from ${drawn.round}`;
 }
 
-/** Which phase closed after its deadline. What comes at a deadline is too late, and a phase that missed its own never closed. */
+/** Returns the phase that closed after its deadline, if any. An act at the deadline is too late; a phase that missed its deadline has no closing time. */
 function late(declaration, timing) {
   const phase = ['commit', 'reveal'].find((name) => timing[`${name}s_closed_at`] !== null && timing[`${name}s_closed_at`] >= declaration[`${name}_deadline`]);
   return phase ? `it declares ${phase}_deadline ${declaration[`${phase}_deadline`]}, and the ${phase}s closed at ${timing[`${phase}s_closed_at`]}` : null;
 }
 
-/** Of a bundle: the declaration is the one that the certificate names, and fits it. */
+/** Checks that the bundle's declaration is the one that the certificate names, and fits it. */
 export async function addDeclaration(add, notes, declaration, certificate) {
   const [named] = digestIn(certificate.properties);
   if (declaration === undefined) {

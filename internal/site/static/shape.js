@@ -1,15 +1,15 @@
-// What a certificate, a tree head, a status and a key set must look like, and what
-// a certificate must not claim. A rule gives null, or the words for what is wrong.
+// The form of a certificate, a tree head, a status and a key set, and contradictions in a
+// certificate. A rule returns null or what is wrong.
 
 import { signatureForm } from './p256.js';
 import { digestIn } from './seats.js';
 
-/** Most keys of a deployment, so that a verdict takes a time that a reader can bear. */
+/** The most keys of a deployment, which bounds the time of a verification. */
 const MOST_KEYS = 1000;
-/** Least and most parties of each algorithm that this page recomputes. */
+/** The least and most parties of each algorithm that this page recomputes. */
 const PARTIES = { 'split.v1': [2, 16], 'random.v1': [2, 10000], 'shapley.v1': [2, 8] };
 
-/** Whether this page can recompute the results of an algorithm. */
+/** Reports whether this page can recompute the results of an algorithm. */
 export const recomputes = (algorithm) => Object.hasOwn(PARTIES, algorithm);
 
 const isObject = (v) => typeof v === 'object' && v !== null && !Array.isArray(v);
@@ -56,7 +56,7 @@ export const CERTIFICATE = record({
   mode: oneOf('sealed', 'open'),
   retention: oneOf('standard', 'purge'),
   parties: array(record({ index: integer, label: string, commitment: nullable(SHA256), attested_by: string })),
-  input_root: nullable(string), // its form is a check of its own
+  input_root: nullable(string), // its form is a separate check
   result: nullable(object),
   void_flakers: nullable(array(integer)),
   properties: array(string),
@@ -93,7 +93,7 @@ export const BUNDLE = record({
 export const INPUTS = array(nullable(record(
   { input: object, salt: rule((v) => v === null || typeof v === 'string', 'is not a string') }, { optional: ['salt'] })));
 
-/** What is wrong with the answer of /v1/pubkeys, or null. */
+/** Returns what is wrong with an answer of /v1/pubkeys, or null. */
 export function keySetProblem(document) {
   const bad = KEY_SET(document);
   if (bad) return bad;
@@ -107,7 +107,7 @@ export function keySetProblem(document) {
   return current === 1 ? null : `has ${current} current keys instead of one`;
 }
 
-/** What a certificate of the right shape says that cannot be true together. */
+/** Returns the contradictions between members of a well-formed certificate. */
 export function contradictions(c) {
   const [n, computed, flakers, { timing }] = [c.parties.length, c.outcome === 'COMPUTED', c.void_flakers, c];
   const missing = c.parties.flatMap((p, i) => (p.commitment === null ? [i] : []));

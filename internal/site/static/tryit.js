@@ -1,5 +1,5 @@
-// A two-party deal played against this origin: both parties live in this page,
-// and each seals its own input before anything is sent.
+// Plays a two-party deal against this origin. The page plays both parties and seals both
+// inputs before it sends anything.
 
 import { byId, call, element, problemOf } from './dom.js';
 import { canonical, parse } from './jcs.js';
@@ -11,10 +11,10 @@ import { fetchTrust, load } from './verifier.js';
 
 const LABELS = ['Ann', 'Bob'];
 
-/** Credentials are not for a screen that somebody may share. */
+/** Hides credentials, because the screen may be shared. */
 const masked = (text) => text.replace(/\b(fp|it)_[A-Za-z0-9_-]{8,}/g, '$1_…');
 
-/** A path with its deal id cut. */
+/** Returns a path with a shortened deal id. */
 const shortened = (line) => line.replace(/\b(d_.{4})[^/]+/, '$1…');
 
 const pretty = (answer) => masked(answer.json === null ? answer.text : JSON.stringify(answer.json, null, 2));
@@ -25,7 +25,7 @@ class Story {
     list.replaceChildren();
   }
 
-  /** One step: who acts, what it means, and the pairs of [what, text] behind it. */
+  /** Shows one step: who acts, what it means, and details as [name, text]. */
   tell(who, words, parts = [], bad = false) {
     this.list.append(element('li', { class: bad ? 'bad' : null },
       element('p', {}, element('span', { class: LABELS.includes(who) ? `who ${who.toLowerCase()}` : 'who' }, who), ' ', words),
@@ -35,7 +35,7 @@ class Story {
         : null));
   }
 
-  /** Sends a request, shows it with its answer, and gives the answer where it is a success. */
+  /** Sends a request, shows it and its answer, and returns the answer of a success. */
   async send(who, words, method, path, options = {}) {
     const answer = await call(method, path, options);
     const request = [`${method} ${path}`];
@@ -47,7 +47,7 @@ class Story {
   }
 }
 
-let examples = []; // published vectors that can be played here
+let examples = []; // published vectors that this page can play
 
 /**
  * Offers the first vector of each algorithm of the catalogue that ends with a
@@ -55,7 +55,7 @@ let examples = []; // published vectors that can be played here
  */
 async function offerExamples() {
   const catalogue = await call('GET', '/v1/algorithms');
-  if (!catalogue.ok) return; // the deal of the table needs none
+  if (!catalogue.ok) return; // the default deal works without it
   const playable = (v) => v.expected_output !== null && !('beacon_round' in v.input.algorithm_params);
   examples = parse(catalogue.text, 40).algorithms.flatMap((a) => a.test_vectors.filter(playable).slice(0, 1));
   byId('try-example').append(...examples.map((v, i) => element('option', { value: String(i) }, `${v.algorithm}: the published example ${v.vector_id}`)));
@@ -63,7 +63,7 @@ async function offerExamples() {
 
 const rows = () => [...byId('try-items').querySelectorAll('tbody tr')];
 
-/** The chosen example, or the deal of the table: items and both parties' valuations. */
+/** Returns the chosen example, or the deal in the table: items and both parties' valuations. */
 function read() {
   const example = examples[byId('try-example').value];
   if (example) {
@@ -85,7 +85,7 @@ async function play(story) {
   const { algorithm, labels, params, inputs } = read();
   const [first, second] = labels;
   const key = await story.send(first, 'takes an API key. No signup, no e-mail.', 'POST', '/v1/keys');
-  const now = Math.floor(key.date / 1000); // the service's clock, not this device's
+  const now = Math.floor(key.date / 1000); // by the service's clock
   const created = await story.send(first, 'opens the deal and gets one invite token for each party.', 'POST', '/v1/deals', {
     token: key.json.api_key,
     body: { algorithm, party_labels: labels, commit_deadline: now + 300, reveal_deadline: now + 600, algorithm_params: params },
@@ -126,7 +126,7 @@ async function certificateOf(story, deal, who, token) {
   return parse(answer.text);
 }
 
-/** The division as one bar an item. */
+/** Draws the division, one bar per item. */
 function picture(result, items) {
   const part = (party, item) => {
     const [n, d = 1] = (result.shares[party].items.find((row) => row.item === item)?.share ?? '0').split('/').map(Number);
@@ -178,7 +178,7 @@ async function run() {
 }
 
 export function start() {
-  offerExamples().catch(() => {}); // as above
+  offerExamples().catch(() => {}); // the default deal works without it
   byId('try-example').addEventListener('change', () => { byId('try-items').hidden = byId('try-example').value !== ''; });
   byId('try-form').addEventListener('submit', (event) => {
     event.preventDefault();

@@ -1,5 +1,5 @@
-// The verifier's form. It asks the service only where a Fetch button is pressed;
-// the checks themselves are made from what stands in the form.
+// The verifier's form. The checks use only the form's content; the Fetch buttons call the
+// service.
 
 import { isBundle, verifyBundle } from './bundle.js';
 import { byId, call, problemOf } from './dom.js';
@@ -18,7 +18,7 @@ function say(text, bad = false) {
   note.classList.toggle('bad', bad);
 }
 
-/** Reads a field as strict JSON; null where it is empty. */
+/** Parses a field as strict JSON. Returns null if it is empty. */
 function read(name, what, depth) {
   const text = field(name).value.trim();
   if (!text) return null;
@@ -31,7 +31,7 @@ function read(name, what, depth) {
   }
 }
 
-/** Labelled keys, one a line, or the whole answer of /v1/pubkeys or /v1/status. */
+/** Parses labelled keys, one per line, or an answer of /v1/pubkeys or /v1/status. */
 function readKeys() {
   const text = field('keys').value.trim();
   if (!text.startsWith('{')) return text.split(/[\s,]+/).filter(Boolean).map((pubkey) => ({ pubkey }));
@@ -45,7 +45,7 @@ function readKeys() {
   }
 }
 
-/** The seat keys that the reader knows, one a line. */
+/** Parses known seat keys, one per line. */
 function readKnown() {
   try {
     return knownKeys(field('parties').value);
@@ -60,7 +60,7 @@ async function verify() {
   const out = byId('verify-report');
   out.replaceChildren();
   delete out.dataset.valid;
-  const certificate = read('certificate', 'certificate', 34); // two levels around the input of a bundle
+  const certificate = read('certificate', 'certificate', 34); // maximum depth: 32 of an input plus 2 levels of the bundle
   const keys = readKeys();
   const known = readKnown();
   if (isBundle(certificate)) {
@@ -73,7 +73,7 @@ async function verify() {
     field('keys').closest('details').open = true;
     throw new Error('Two things are missing to check against: the verifying key and a signed tree head. Paste them, or fetch them from this service.');
   }
-  const inputs = read('inputs', 'list of inputs', 34); // two levels around each input
+  const inputs = read('inputs', 'list of inputs', 34); // maximum depth: 32 of an input plus 2 levels around it
   const params = read('params', 'parameters');
   const notes = [];
   const checks = await verifyCertificate({ certificate, head, keys, inputs, params: inputs === null ? null : params, known, notes });
@@ -82,7 +82,7 @@ async function verify() {
   else say(inputs === null ? 'Checked without the inputs. With them, the result itself is recomputed as well.' : 'Checked, and recomputed from the inputs.');
 }
 
-/** A bundle needs nothing beside it; keys and a policy that are given say whom to trust. */
+/** Verifies a bundle. Keys and a policy are optional and say whom to trust. */
 async function verifyWhole(out, bundle, keys, known) {
   const text = field('policy').value;
   let policy = null;
@@ -98,7 +98,7 @@ async function verifyWhole(out, bundle, keys, known) {
   say('Checked the bundle, by itself and in this browser.');
 }
 
-/** The keys of this origin, and the tree head of the certificate's proof, where the log still answers it. */
+/** Fetches the keys of this origin and the tree head of the certificate's proof, if the log still has it. */
 export async function fetchTrust(certificate) {
   const keys = await fetchKeys();
   let head = await call('GET', '/v1/log/tree-head');
@@ -128,7 +128,7 @@ async function fillCertificate() {
   byId('fetch-token').value = '';
 }
 
-/** Puts values into the form and brings it into view. */
+/** Fills the form and scrolls to it. */
 export function load(values) {
   for (const [name, value] of Object.entries(values)) field(name).value = value;
   byId('verify-report').replaceChildren();

@@ -1,6 +1,5 @@
-// Every check of a certificate, made here from what was given: nothing is asked
-// of the service. A check is {name, title, ok, detail, facts}; facts are rows of
-// [what, value] to show.
+// All checks of a certificate, without calls to the service. A check is {name, title, ok,
+// detail, facts}; facts are rows of [name, value].
 
 import { draw, rejectors, result } from './algorithms.js';
 import { bytesOf, concat, equal, fromHex, sha256, toHex } from './bytes.js';
@@ -14,10 +13,10 @@ import { CERTIFICATE, INPUTS, SHA256, TREE_HEAD, contradictions, recomputes } fr
 const IN_FORCE = 'The keys were in force when they signed';
 const isObject = (v) => typeof v === 'object' && v !== null && !Array.isArray(v);
 
-/** A value as text, whatever a stranger has put there. */
+/** Returns any value as text. */
 const shown = (v) => (typeof v === 'string' ? v : canonical(v ?? null));
 
-/** The bytes that are signed: the certificate without signature and log_proof, in RFC 8785 form. */
+/** Returns the signed bytes: the certificate without signature and log_proof, in RFC 8785 form. */
 export function signingBytes(certificate) {
   const payload = { ...(isObject(certificate) ? certificate : {}) };
   delete payload.signature;
@@ -82,7 +81,7 @@ export async function verifyCertificate({ certificate, head, keys, inputs = null
 
 export const valid = (checks) => checks.length > 0 && checks.every((check) => check.ok);
 
-/** The key that made the signature and words for it, or the problem. */
+/** Returns {key, good}: the key that verifies the signature and a text about it; or {problem}. */
 async function signedBy(keys, message, signature) {
   const problem = signatureProblem(signature);
   if (problem) return { problem: `the signature ${problem}` };
@@ -121,7 +120,7 @@ async function drawProblem({ result: shown, parties }) {
   }
 }
 
-/** The bytes (canonical input, then salt) that the commitment is the hash of, or null. */
+/** Returns the preimage of the commitment (canonical input, then salt), or null if it does not match. */
 export async function opening(commitment, { input, salt }) {
   const readings = [bytesOf(salt ?? '')];
   if (/^([0-9a-fA-F]{2})+$/.test(salt ?? '')) readings.push(fromHex(salt));
@@ -134,7 +133,7 @@ export async function opening(commitment, { input, salt }) {
 
 async function addInputs(add, certificate, inputs, params) {
   const { parties } = certificate;
-  if (!recomputes(certificate.algorithm)) params = null; // the report says so
+  if (!recomputes(certificate.algorithm)) params = null; // the report notes it
   const titles = { commitments: 'Each input opens its commitment', input_root: 'The inputs give the signed root', result: 'The result follows from the inputs' };
   const bad = INPUTS(inputs) ?? (inputs.length !== parties.length ? `are ${inputs.length} for ${parties.length} parties` : null);
   if (bad) {

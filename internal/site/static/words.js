@@ -1,17 +1,17 @@
-// Values as people read them: times, parts of a whole, names that others chose.
+// Formats times, shares and names for people.
 
 import { element } from './dom.js';
 
 const date = new Intl.DateTimeFormat(undefined, { weekday: 'short', day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' });
 const withYear = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
 
-/** Unix seconds in local time; the year where it is not this one. */
+/** Formats unix seconds in local time, with the year if it is not the current one. */
 export function localTime(seconds) {
   const at = new Date(seconds * 1000);
   return (at.getFullYear() === new Date().getFullYear() ? date : withYear).format(at);
 }
 
-/** A length of time in its two largest units. */
+/** Formats a duration in its two largest units. */
 export function duration(seconds) {
   let rest = Math.max(0, Math.round(seconds));
   const parts = [];
@@ -32,18 +32,18 @@ export function ratio(share) {
   return n / d;
 }
 
-/** A name that somebody chose, kept from turning the text around it. */
+/** Isolates a name, so that its text direction does not affect the text around it. */
 export const name = (text) => element('bdi', {}, text);
 
-/** The same inside an attribute, where there are no elements. */
+/** The same for an attribute, which cannot contain elements. */
 export const isolated = (text) => `\u2068${text}\u2069`;
 
-/** Nodes with words between them: "a, b and c". */
+/** Joins nodes with words: "a, b and c". */
 export function series(nodes) {
   return nodes.flatMap((node, i) => (i === 0 ? [node] : [i === nodes.length - 1 ? ' and ' : ', ', node]));
 }
 
-/** Names in a row, at most a few of them. */
+/** Joins the first few names. */
 export function names(labels, most = 6) {
   const shown = labels.slice(0, most).map(name);
   return series(labels.length > most ? [...shown, `${labels.length - most} more`] : shown);
