@@ -105,7 +105,7 @@ export class Seat {
     }
   }
 
-  /** Fetches the bundle of the ended deal as text. */
+  /** Fetches a document of the ended deal, like its bundle, as text. */
   async fetch(what) {
     const answer = await call('GET', `${this.path}/${what}`, { token: this.token });
     if (!answer.ok) throw new Error(problemOf(answer));
