@@ -3,7 +3,9 @@ import os
 import unittest
 
 from toys import COMPUTED, DIVORCE, H, INPUTS, PARAMS, failed, issue, jcs
+import bls
 import recompute
+import verify
 
 VECTORS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../internal/algorithm/vectors/*.json")
 
@@ -87,7 +89,17 @@ class Algorithms(unittest.TestCase):
         for name, value in (("winner", 1 - drawn["result"]["winner"]), ("ticket", "0" * 64), ("beacon", {}),
                             ("beacon", dict(self.BEACON, randomness="0" * 64)), ("beacon", dict(self.BEACON, round=5)),
                             ("nonce_digest", "x"), ("extra", 1), ("beacon", dict(self.BEACON, extra=1))):
-            self.assertEqual(failed(*issue(dict(drawn, result=dict(drawn["result"], **{name: value})))), {"draw"})
+            forged = failed(*issue(dict(drawn, result=dict(drawn["result"], **{name: value}))))
+            self.assertEqual(forged, {"draw", "beacon_signature"} if type(value) is dict and value.get("round") == 5 else {"draw"})
+
+    def test_beacon_signature(self):
+        key, number, signature = verify.QUICKNET[1], self.BEACON["round"], self.BEACON["signature"]
+        self.assertTrue(bls.signed(key, number, signature))
+        infinity = "c0" + "00" * 47
+        flipped = "b" + signature[1:]  # the other y
+        for wrong in ((key, number + 1, signature), (key, number, flipped), (key, number, infinity), (key, number, "00" * 48),
+                      (key, number, signature.upper()), ("c0" + "00" * 95, number, signature), (key[:-2], number, signature)):
+            self.assertFalse(bls.signed(*wrong), wrong)
 
     def test_published_vectors(self):
         seen = set()

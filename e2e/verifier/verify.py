@@ -7,6 +7,7 @@ import json
 import re
 import sys
 
+import bls
 import jcs
 import notes
 import seats
@@ -109,10 +110,11 @@ def in_force(key, head_key, leaf_index, head_size):
     return None, "certificate: %s; tree head: %s" % (words(key), words(head_key))
 
 
-def verify(certificate, head, keys, inputs=None, params=None, known=None):
+def verify(certificate, head, keys, inputs=None, params=None, known=None, chain=None):
     """All checks on parsed JSON. keys: the rows of a key set, or labels of which no more is known.
 
-    inputs: list of {input, salt} or null. known: by party index, the seat key that the reader knows to be the party's.
+    inputs: list of {input, salt} or null. known: by party index, the seat key known to be the party's.
+    chain: the beacon of a bundle, for a chain other than drand quicknet.
     """
     report = Report()
     keys = [{"pubkey": k} if type(k) is str else k for k in keys]
@@ -157,7 +159,8 @@ def verify(certificate, head, keys, inputs=None, params=None, known=None):
                root is not None and shape.SHA256(root) and "input_root " + shape.SHA256(root), root or "null, VOID")
     report.add("consistency", "; ".join(shape.contradictions(certificate)))
     if computed and certificate["algorithm"] == "random.v1":
-        report.add("draw", draw_problem(certificate), "recomputed from beacon and nonce_digest; BLS not checked here")
+        report.add("draw", draw_problem(certificate), "recomputed from beacon and nonce_digest")
+        check_beacon(report, certificate["result"], chain)
     seats.check(report, certificate, known or {})
     if inputs is not None:
         check_inputs(report, certificate, inputs, params)
@@ -184,7 +187,7 @@ def verify_bundle(bundle, keys=None, policy=None, known=None):
                             "give the key of the deployment to know whose certificate it is")
     keys = [{"pubkey": k} if type(k) is str else k for k in keys]
     certificate, head = bundle["certificate"], bundle["tree_head"]
-    of = verify(certificate, head, keys, known=known)
+    of = verify(certificate, head, keys, known=known, chain=bundle.get("beacon"))
     report.checks, report.notes = report.checks + of.checks, report.notes + of.notes
     if shape.CERTIFICATE(certificate):
         return report
@@ -196,10 +199,32 @@ def verify_bundle(bundle, keys=None, policy=None, known=None):
         of = bundle["beacon"]["chain_hash"]
         report.add("beacon_chain", None if of == shown else
                    "the bundle has the key of chain %s, and the result was not drawn from that" % of, of)
-        report.notes.append("the beacon's own signature was not checked: that takes a pairing, see fairpactctl verify")
     check_own_input(report, bundle.get("own_input"), certificate)
     report.notes.append("the result was not recomputed: that takes the inputs of all parties")
     return report
+
+
+QUICKNET = ("52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971",
+            "83cf0f2896adee7eb8b5f01fcad3912212c437e0073e911fb90022d3e760183c8c4b450b6a0a6c3ac6a5776a2d106451"
+            "0d1fec758c921cc22b0e17e63aaf4bcb5ed66304de9cf809bd274ca73bab4af5a6e9c76a4bc09e76eae8991ef5ece45a")
+
+
+def check_beacon(report, result, chain):
+    """The beacon's signature: of drand quicknet under its pinned key, of another chain under the key in the bundle."""
+    shown = result.get("beacon") if type(result) is dict else None
+    shown = shown if type(shown) is dict else {}
+    name, key, problem = "drand quicknet", QUICKNET[1], None
+    if shown.get("chain_hash") != QUICKNET[0]:
+        if not chain:
+            report.notes.append("the beacon's signature was not checked: the key of its chain is not known here")
+            return
+        name, key = "the chain of the bundle, whose key is not known here,", chain["public_key"]
+    elif chain and chain["public_key"] != key:
+        problem = "the bundle has another public key than drand quicknet"
+    number, signature = shown.get("round"), shown.get("signature")
+    if not problem and not (type(number) is int and 0 < number < 2**53 and type(signature) is str and bls.signed(key, number, signature)):
+        problem = "the signature of the round does not verify"
+    report.add("beacon_signature", problem, "%s signed round %s" % (name, number))
 
 
 def check_log_proof(report, bundle, keys, policy):

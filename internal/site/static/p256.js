@@ -23,7 +23,7 @@ const SMALL_ORDER = [
 const KEY = /^(?:es256:[0-9a-f]{66}|ed25519:[0-9a-f]{64})$/;
 export const signatureForm = /^(?:es256|ed25519):[0-9a-f]{128}$/;
 
-function power(base, exponent, modulus) {
+export function power(base, exponent, modulus) {
   let result = 1n;
   for (base %= modulus; exponent > 0n; exponent >>= 1n) {
     if (exponent & 1n) result = (result * base) % modulus;

@@ -2,6 +2,7 @@
 // detail, facts}; facts are rows of [name, value].
 
 import { draw, rejectors, result } from './algorithms.js';
+import { QUICKNET, signed } from './bls.js';
 import { bytesOf, concat, equal, fromHex, sha256, toHex } from './bytes.js';
 import { canonical, encode } from './jcs.js';
 import { inForce, standing } from './keys.js';
@@ -28,9 +29,10 @@ export function signingBytes(certificate) {
  * All checks. keys: what keysOf gives, of each {pubkey} and what it may sign. inputs:
  * list of {input, salt} in party order, null where unknown; params: algorithm_params.
  * known: of knownKeys, the seat keys that the reader knows. notes gets what is not proven.
+ * chain: the beacon of a bundle, for a chain other than drand quicknet.
  * What is not given is not checked; a missing head or no keys is a failure.
  */
-export async function verifyCertificate({ certificate, head, keys, inputs = null, params = null, known = new Map(), notes = [] }) {
+export async function verifyCertificate({ certificate, head, keys, inputs = null, params = null, known = new Map(), notes = [], chain = null }) {
   const checks = [];
   const add = (name, title, problem, good = '', facts = []) => {
     checks.push({ name, title, ok: !problem, detail: problem || good, facts });
@@ -72,7 +74,8 @@ export async function verifyCertificate({ certificate, head, keys, inputs = null
   add('consistency', 'Nothing in it contradicts itself', contradictions(certificate).join('; '), 'outcome, parties, times and properties agree');
   if (computed && certificate.algorithm === 'random.v1') {
     add('draw', 'The draw follows from the beacon', await drawProblem(certificate),
-      'recomputed from beacon and nonce_digest; the beacon’s own BLS signature is not checked in the browser', [['ticket', shown(certificate.result?.ticket)]]);
+      'recomputed from beacon and nonce_digest', [['ticket', shown(certificate.result?.ticket)]]);
+    await addBeacon(add, notes, certificate.result?.beacon, chain);
   }
   await addSeats(add, notes, certificate, known);
   if (inputs !== null) await addInputs(add, certificate, inputs, params);
@@ -80,6 +83,25 @@ export async function verifyCertificate({ certificate, head, keys, inputs = null
 }
 
 export const valid = (checks) => checks.length > 0 && checks.every((check) => check.ok);
+
+/** Checks the beacon's signature: of drand quicknet under its pinned key, of another chain under the key in the bundle. */
+async function addBeacon(add, notes, beacon, chain) {
+  let [name, key] = ['drand quicknet', QUICKNET.key];
+  let problem = null;
+  if (beacon?.chain_hash !== QUICKNET.hash) {
+    if (!chain) {
+      notes.push('the beacon’s signature was not checked: the key of its chain is not known here');
+      return;
+    }
+    [name, key] = ['the chain of the bundle, whose key is not known here,', chain.public_key];
+  } else if (chain && chain.public_key !== key) {
+    problem = 'the bundle has another public key than drand quicknet';
+  }
+  if (!problem && !(Number.isSafeInteger(beacon?.round) && beacon.round > 0 && await signed(key, beacon.round, beacon.signature))) {
+    problem = 'the signature of the round does not verify';
+  }
+  add('beacon_signature', 'The beacon signed its round', problem, `${name} signed round ${shown(beacon?.round)}`);
+}
 
 /** Returns {key, good}: the key that verifies the signature and a text about it; or {problem}. */
 async function signedBy(keys, message, signature) {
