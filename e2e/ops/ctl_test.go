@@ -248,7 +248,7 @@ func TestCtlOutOfReach(t *testing.T) {
 	address := listener.Addr().String()
 	listener.Close()
 	c := e2e.NewCtl(t, "http://"+address)
-	if _, said := c.Run(2, "key"); !strings.Contains(said, "out of reach") {
+	if _, said := c.Run(2, "key"); !strings.Contains(said, "unreachable") {
 		t.Errorf("said %s", said)
 	}
 }

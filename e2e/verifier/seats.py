@@ -55,9 +55,9 @@ def check(report, certificate, known):
         elif by["signature"] is None:
             pass
         elif row["commitment"] is None:
-            problem = "a signature without a commitment"
+            problem = "it is a signature without a commitment"
         elif named is None:
-            problem = bad or "the certificate names no declaration that it could have signed"
+            problem = bad or "the certificate names no declaration, so the signature covers none"
         elif signatures.key_problem(by["key"]):
             problem = "%s: %s" % (by["key"], signatures.key_problem(by["key"]))
         elif not signatures.verify(by["key"], message(by["origin"], certificate["deal_id"], i, row["commitment"], named), by["signature"]):

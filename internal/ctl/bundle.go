@@ -81,7 +81,7 @@ func (c certificateCommand) bundle(ctx context.Context, t *terminal, call *call)
 	case c.LogProof == "":
 		return nil
 	case bundle.LogProof == "":
-		return refusal{errors.New("no checkpoint covers the certificate: the log publishes none, or is late; try again in a few seconds")}
+		return refusal{errors.New("no checkpoint covers the certificate yet: try again in a few seconds, or the log publishes none")}
 	}
 	return os.WriteFile(c.LogProof, []byte(bundle.LogProof), 0o644) // #nosec G306 -- public evidence
 }
@@ -139,7 +139,7 @@ func withInput(t *terminal, text []byte, mine *sealed) ([]byte, error) {
 		err = json.Unmarshal(bundle["certificate"], &cert)
 	}
 	if err != nil || place.Party < 0 || place.Party >= len(cert.Parties) {
-		return nil, errors.New("the bundle is unreadable: own_input and certificate do not fit")
+		return nil, errors.New("the bundle is unreadable: own_input.party is not a party of the certificate")
 	}
 	opens := false
 	if of := cert.Parties[place.Party].Commitment; of != nil {

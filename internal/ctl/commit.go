@@ -61,7 +61,7 @@ func (c commitCommand) Run(t *terminal) error {
 		salt = hex.EncodeToString(raw)
 	}
 	if len(salt) > maxSalt {
-		return fmt.Errorf("the salt has %d bytes and may have %d", len(salt), maxSalt)
+		return fmt.Errorf("the salt has %d bytes: give at most %d", len(salt), maxSalt)
 	}
 	canonical := canon.Encode(input)
 	if c.Out != "" {

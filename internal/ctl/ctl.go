@@ -61,7 +61,7 @@ type terminal struct {
 var errFailed = errors.New("a check failed")
 
 // errForged is returned when a command has reported that a log contradicts what it signed.
-var errForged = errors.New("the log is not what it signed")
+var errForged = errors.New("the log contradicts its signed checkpoints")
 
 // refusal is an error with exit code 1 instead of 2: the request was understood and
 // refused.

@@ -186,7 +186,7 @@ func (c createCommand) Run(ctx context.Context, t *terminal) error {
 		err = fill(file, append(text, '\n'))
 	}
 	if err != nil {
-		return fmt.Errorf("the deal is created and its tokens are lost, for they could not be written: %w", err)
+		return fmt.Errorf("the deal was created, but its tokens could not be written and are lost: create another deal: %w", err)
 	}
 	answer.StateFile = c.Out
 	if t.json {

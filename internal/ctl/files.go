@@ -29,7 +29,7 @@ func (t *terminal) read(path string) ([]byte, error) {
 	}
 	data, err := io.ReadAll(io.LimitReader(in, maxFile+1))
 	if err == nil && len(data) > maxFile {
-		err = fmt.Errorf("%s is over %d bytes", path, maxFile)
+		err = fmt.Errorf("%s has more than %d bytes", path, maxFile)
 	}
 	return data, err
 }

@@ -37,7 +37,7 @@ func (c keyFilesCommand) Run() error {
 		copied++
 	}
 	if copied == 0 {
-		return errors.New(c.From + " holds no file: put the private key, in PEM, into the Secret")
+		return errors.New(c.From + " holds no file: put the private key as PEM into the Secret")
 	}
 	return nil
 }
@@ -48,7 +48,7 @@ func copyKey(from, to string) error {
 		return err
 	}
 	if len(content) == 0 {
-		return errors.New(from + " is empty: put the private key, in PEM, into the Secret")
+		return errors.New(from + " is empty: put the private key as PEM into the Secret")
 	}
 	file, err := os.CreateTemp(filepath.Dir(to), ".key-*") // 0600
 	if err != nil {

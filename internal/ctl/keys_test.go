@@ -267,9 +267,9 @@ func TestClosingIsChecked(t *testing.T) {
 	sign(first, 0, "early")
 	sign(second, nil, "pending under the new key")
 	sign(first, nil, "pending")
-	attempt(1, "1 certificates that the key signed wait for the log")
+	attempt(1, "1 certificates of the key wait for the log")
 	change(good, "UPDATE certificates SET leaf_index = 1 WHERE cert_id = 'pending'")
-	attempt(1, "has yet to sign", "--tree-size", "3")
+	attempt(1, "would let the key sign further leaves", "--tree-size", "3")
 	attempt(1, "signed the certificate at leaf 1", "--tree-size", "1")
 	attempt(0, `"tree_size":1}`, "--tree-size", "1", "--disown")
 	attempt(0, `"retired_at":`)
@@ -287,7 +287,7 @@ func TestClosingIsChecked(t *testing.T) {
 		}
 	}
 	check("2", "OK   closed_keys")
-	check("1", "FAIL closed_keys            "+a+" is closed at tree size 1 and signed the certificate at leaf 1")
+	check("1", "FAIL closed_keys            "+a+" is closed at tree size 1 but signed the certificate at leaf 1")
 	root := sha256.Sum256([]byte("a root"))
 	message := fmt.Appendf(nil, `{"root_hash":"%x","tree_size":4}`, root)
 	signature, err := first.Sign(t.Context(), sha256.Sum256(message))
@@ -329,7 +329,7 @@ func TestKeysCheckAsksForAnEarlierHead(t *testing.T) {
 		says  string
 	}{
 		{"the log answers one", 2, []int{0, 1}, "", true, "the tree of size 2 continues the one of size 1, which the log answered itself"},
-		{"the log answers that of the empty tree alone", 2, []int{0}, "", false, "nothing to compare the tree of size 2 with, since the log answers no earlier one: give a tree head that was kept, --tree-head FILE"},
+		{"the log answers that of the empty tree alone", 2, []int{0}, "", false, "nothing to compare the tree of size 2 with, because the log has no earlier head: give one that you kept with --tree-head FILE"},
 		{"the log has one leaf", 1, []int{0}, "", false, "nothing to compare the tree of size 1 with"},
 		{"the log is empty", 0, []int{0}, "", false, "nothing to compare the tree of size 0 with"},
 		{"nobody has one", 2, []int{0}, "none", true, "not checked, as --tree-head none asks"},

@@ -120,7 +120,7 @@ func (c keysCheckCommand) published(ctx context.Context, client *restclient.Clie
 		_, same := answers[string(file.Published())]
 		var differs error
 		if !same {
-			differs = fmt.Errorf("published is %s and the file makes it %s", canon.Encode(document), file.Published())
+			differs = fmt.Errorf("published is %s, the file gives %s", canon.Encode(document), file.Published())
 		}
 		report.Add(checked("file_agrees", differs, "what is published is that of %s", c.File))
 	}
@@ -204,7 +204,7 @@ func (c keysCheckCommand) earlier(ctx context.Context, t *terminal, client *rest
 		}
 		return checkedHead(document, trusted(keys))
 	}
-	return signedHead{}, fmt.Errorf("nothing to compare the tree of size %d with, since the log answers no earlier one: give a tree head that was kept, --tree-head FILE, or where the log is new and nobody has one, --tree-head none", size)
+	return signedHead{}, fmt.Errorf("nothing to compare the tree of size %d with, because the log has no earlier head: give one that you kept with --tree-head FILE, or, for a new log of which nobody has one, --tree-head none", size)
 }
 
 // consistent fetches and verifies a consistency proof (RFC 9162, 2.1.4).

@@ -171,7 +171,7 @@ func (c keysCloseCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	if c.DatabaseURL == "" {
-		return errors.New("give --database-url: whether the key has certificates that wait or are later is only known there")
+		return errors.New("give --database-url: only the database shows which certificates of the key wait or have later leaves")
 	}
 	head, err := newestHeadOf(ctx, c.BaseURL, set)
 	if err != nil {
@@ -181,7 +181,7 @@ func (c keysCloseCommand) Run(ctx context.Context, t *terminal) error {
 		c.TreeSize = &head.size
 	}
 	if *c.TreeSize > head.size {
-		return refusal{fmt.Errorf("the log has %d leaves: a tree size of %d would leave room for what the key has yet to sign", head.size, *c.TreeSize)}
+		return refusal{fmt.Errorf("the log has %d leaves: a tree size of %d would let the key sign further leaves", head.size, *c.TreeSize)}
 	}
 	closed, err := set.Close(c.Pubkey, *c.TreeSize, c.Disown, time.Now().Unix())
 	if err != nil {
@@ -196,10 +196,10 @@ func (c keysCloseCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	if pending > 0 {
-		return refusal{fmt.Errorf("%d certificates that the key signed wait for the log: try again once none does", pending)}
+		return refusal{fmt.Errorf("%d certificates of the key wait for the log: try again when they are logged", pending)}
 	}
 	if err := c.beyond(ctx, closed); err != nil {
-		return refusal{fmt.Errorf("%w; leave --tree-size out, or add --disown if the key is stolen and that is meant", err)}
+		return refusal{fmt.Errorf("%w; leave --tree-size out, or add --disown if the key is stolen and these certificates are to become invalid", err)}
 	}
 	return c.write(t, closed, nil)
 }

@@ -127,7 +127,7 @@ func (r running) beyond(ctx context.Context, set *signing.KeySet) error {
 		if leafIndex == nil || key.MayHold(*leafIndex) || key.Disowned {
 			return nil
 		}
-		return fmt.Errorf("%s is closed at tree size %d and signed the certificate at leaf %d, which is invalid by that", key.PublicKey, *key.TreeSize, *leafIndex)
+		return fmt.Errorf("%s is closed at tree size %d but signed the certificate at leaf %d, which this makes invalid", key.PublicKey, *key.TreeSize, *leafIndex)
 	})
 }
 

@@ -180,7 +180,7 @@ func (t *terminal) seen(name string, policy *checkpoint.Policy) (logaudit.Head, 
 	}
 	head, err := logaudit.ReadHead(signed, policy)
 	if err != nil {
-		return head, fmt.Errorf("%s is no checkpoint of this log: %s", name, err)
+		return head, fmt.Errorf("%s is not a checkpoint of this log: %s", name, err)
 	}
 	return head, nil
 }

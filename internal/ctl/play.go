@@ -120,7 +120,7 @@ func fits(algorithmID string, params map[string]any, labels []string, input map[
 		return nil // an algorithm of a newer service, which checks the input itself
 	}
 	if err := a.CheckInput(labels, params, input); err != nil {
-		return refusal{fmt.Errorf("not committed, because it could never be revealed: %w", err)}
+		return refusal{fmt.Errorf("not sent, because the reveal of this input would be refused: %w", err)}
 	}
 	return nil
 }

@@ -114,7 +114,7 @@ func (c *call) declaration(ctx context.Context) (d declared, err error) {
 	keys, _ := of["party_keys"].([]any)
 	switch {
 	case !signs:
-		return d, errors.New("this deployment takes no seat keys: leave out --key")
+		return d, errors.New("this deployment does not accept seat keys: leave out --key")
 	case !isParty || party < 0 || party >= int64(len(labels)) || len(keys) != len(labels):
 		return d, errors.New("the declaration is unreadable")
 	}

@@ -82,14 +82,14 @@ func (r secretRotateCommand) Run(ctx context.Context, t *terminal) error {
 		}
 		processes, err := r.processes(ctx)
 		if check := haveSecrets(processes, err, own.Digest()); !check.OK {
-			return refusal{fmt.Errorf("a process that lacks the secret could not read what is written under it: %s. Roll the file out to all of them first", check.Detail)}
+			return refusal{fmt.Errorf("%s: a process without the new secret could not read what is written under it. Roll the file out to all processes first", check.Detail)}
 		}
 		done, err := s.RotateSecret(ctx, now.Fingerprint, newest.Fingerprint())
 		if err != nil {
 			return err
 		}
 		if !done {
-			return refusal{errors.New("another rotation was faster: see fairpactctl secret check")}
+			return refusal{errors.New("another rotation came first: see fairpactctl secret check")}
 		}
 		if t.json {
 			return t.value(map[string]string{"in_force": newest.ID(), "former": sealing.ShortID(now.Fingerprint)})
@@ -276,7 +276,7 @@ func (a secretAdoptCommand) Run(ctx context.Context, t *terminal) error {
 	}
 	state, err := s.ServerSecret(ctx)
 	if err == nil && own.Find(state.Fingerprint) != nil {
-		return refusal{fmt.Errorf("%s, which is in force, is in the file: nothing of it is lost", sealing.ShortID(state.Fingerprint))}
+		return refusal{fmt.Errorf("the current secret %s is in the file: nothing is lost", sealing.ShortID(state.Fingerprint))}
 	}
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err

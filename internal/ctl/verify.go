@@ -193,7 +193,7 @@ func (v verifyCommand) keys(ctx context.Context, t *terminal, source *restclient
 func keysOfStatus(document any) ([]verification.Trusted, error) {
 	keys, problem := verification.ReadKeys(document)
 	if problem != "" {
-		return nil, errors.New("the document of keys " + problem)
+		return nil, errors.New("the key document " + problem)
 	}
 	return keys, nil
 }

@@ -41,7 +41,7 @@ func (r *Refused) Code() string {
 }
 
 // ErrUnreachable is returned when no answer came from the service itself.
-var ErrUnreachable = errors.New("the service is out of reach")
+var ErrUnreachable = errors.New("the service is unreachable")
 
 // Client calls one base URL. It is safe for concurrent use.
 type Client struct {
@@ -55,7 +55,7 @@ type Client struct {
 func New(baseURL string) (*Client, error) {
 	u, err := url.Parse(baseURL)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, errors.New("the base URL is not like https://host or http://host:port")
+		return nil, errors.New("the base URL is not http(s)://HOST without user, query or fragment: write https://HOST or http://HOST:PORT")
 	}
 	return &Client{
 		base: strings.TrimRight(u.String(), "/"),
@@ -166,7 +166,7 @@ func (c *Client) once(ctx context.Context, method, path, token, key string, body
 		return got, unreachable(ctx, err)
 	}
 	if len(text) > maxAnswer {
-		return got, fmt.Errorf("the answer of %s is over %d bytes", path, maxAnswer)
+		return got, fmt.Errorf("the answer of %s has more than %d bytes", path, maxAnswer)
 	}
 	if resp.StatusCode < 300 {
 		return answer{body: text, tag: resp.Header.Get("ETag")}, nil

@@ -46,9 +46,9 @@ func (r *Report) seats(p certificate.Payload, parties map[int]string, open func(
 		switch {
 		case formed != nil, by.Signature == "":
 		case party.Commitment == nil:
-			problem = errors.New("a signature without a commitment")
+			problem = errors.New("it is a signature without a commitment")
 		case digest == "":
-			problem = errors.Join(errors.New("the certificate names no declaration that it could have signed"), err)
+			problem = errors.Join(errors.New("the certificate names no declaration, so the signature covers none"), err)
 		default:
 			seat := attestation.Seat{DealID: p.DealID, Party: i, Commitment: *party.Commitment, Declaration: digest}
 			if problem = by.Verify(seat, holds); problem == nil {

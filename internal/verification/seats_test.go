@@ -159,7 +159,7 @@ func (f *forger) seatCases(t *testing.T, cert map[string]any, bundleOf func(issu
 		by[0].Signature = by[1].Signature
 	}, nil, "party_signatures")
 	seat("seat-form", "attested_by is of no known form", nil, func(cert map[string]any, _ *bundleCase) { party(cert, 0)["attested_by"] = "witness" }, "party_signatures")
-	seat("seat-uncommitted", "a signature without a commitment", nil, func(cert map[string]any, _ *bundleCase) { party(cert, 0)["commitment"] = nil }, "consistency", "party_signatures")
+	seat("seat-uncommitted", "it is a signature without a commitment", nil, func(cert map[string]any, _ *bundleCase) { party(cert, 0)["commitment"] = nil }, "consistency", "party_signatures")
 	seat("seat-without-declaration", "names no declaration", nil, func(cert map[string]any, _ *bundleCase) {
 		cert["properties"] = []any{"logged"}
 	}, "party_signatures", "party_keys", "declaration")
