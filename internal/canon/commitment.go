@@ -26,10 +26,7 @@ func Commitment(input, salt []byte) string {
 // not written as Commitment writes it.
 func ParseCommitment(s string) (digest [32]byte, err error) {
 	digits, ok := strings.CutPrefix(s, commitmentPrefix)
-	if !ok || len(digits) != 2*len(digest) || strings.ContainsAny(digits, "ABCDEF") {
-		return digest, ErrCommitment
-	}
-	if _, err := hex.Decode(digest[:], []byte(digits)); err != nil {
+	if digest, err = ParseHash(digits); !ok || err != nil {
 		return [32]byte{}, ErrCommitment
 	}
 	return digest, nil

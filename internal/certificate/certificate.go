@@ -207,25 +207,16 @@ func verifyPath(data []byte, lp LogProof, rootHash string) error {
 	if lp.LeafIndex < 0 || lp.TreeSize <= lp.LeafIndex {
 		return fmt.Errorf("leaf %d is not in a tree of %d leaves", lp.LeafIndex, lp.TreeSize)
 	}
-	root, err := hashOf(rootHash)
+	root, err := canon.ParseHex(rootHash, 32)
 	if err != nil {
-		return err
+		return fmt.Errorf("root_hash has %w", err)
 	}
 	path := make([][]byte, len(lp.InclusionPath))
 	for i, node := range lp.InclusionPath {
-		if path[i], err = hashOf(node); err != nil {
-			return err
+		if path[i], err = canon.ParseHex(node, 32); err != nil {
+			return fmt.Errorf("inclusion_path[%d] has %w", i, err)
 		}
 	}
 	return proof.VerifyInclusion(rfc6962.DefaultHasher, uint64(lp.LeafIndex), uint64(lp.TreeSize),
 		rfc6962.DefaultHasher.HashLeaf(data), path, root)
-}
-
-// hashOf reads 64 lower-case hex digits.
-func hashOf(s string) ([]byte, error) {
-	hash, err := hex.DecodeString(s)
-	if err != nil || len(hash) != 32 || strings.ContainsAny(s, "ABCDEF") {
-		return nil, fmt.Errorf("a hash of %d characters is not 64 lower-case hex digits", len(s))
-	}
-	return hash, nil
 }

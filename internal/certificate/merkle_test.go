@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/fairpact/fairpact/internal/canon"
 )
 
 // The reference: RFC 6962 2.1 and 2.1.1 as they are written there, by recursion.
@@ -183,6 +185,17 @@ func TestInputPathsLeadToInputRoot(t *testing.T) {
 			if VerifyInput([]byte("another"), i, n, path, root) == nil || n > 1 && VerifyInput(leaf, (i+1)%n, n, path, root) == nil {
 				t.Fatalf("party %d of %d: another input or party verifies", i, n)
 			}
+		}
+	}
+}
+
+// SPEC 2.7: the message of a head is the canonical form of {tree_size, root_hash}.
+func TestTreeHeadMessageIsCanonical(t *testing.T) {
+	for _, size := range []int64{0, 1, 1 << 40, canon.MaxInt} {
+		head := TreeHead{size, strings.Repeat("0a", 32), "es256:ab"}
+		want := canon.Encode(map[string]any{"tree_size": size, "root_hash": head.RootHash})
+		if got := head.Message(); string(got) != string(want) {
+			t.Errorf("message %s, want %s", got, want)
 		}
 	}
 }

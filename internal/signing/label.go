@@ -10,6 +10,8 @@ import (
 	"math/big"
 	"slices"
 	"strings"
+
+	"github.com/fairpact/fairpact/internal/canon"
 )
 
 // es256Label writes a P-256 key as `es256:` and its compressed SEC1 form.
@@ -31,9 +33,9 @@ func parseLabel(label string) (*ecdsa.PublicKey, ed25519.PublicKey, error) {
 	scheme, digits, _ := strings.Cut(label, ":")
 	switch scheme {
 	case schemeES256:
-		raw, err := lowerHex(digits, 33)
+		raw, err := canon.ParseHex(digits, 33)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, fmt.Errorf("after the colon it has %w", err)
 		}
 		x, y := elliptic.UnmarshalCompressed(elliptic.P256(), raw)
 		if x == nil {
@@ -46,9 +48,9 @@ func parseLabel(label string) (*ecdsa.PublicKey, ed25519.PublicKey, error) {
 		public, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), point)
 		return public, nil, err
 	case schemeEd25519:
-		raw, err := lowerHex(digits, ed25519.PublicKeySize)
+		raw, err := canon.ParseHex(digits, ed25519.PublicKeySize)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, fmt.Errorf("after the colon it has %w", err)
 		}
 		if err := checkEd25519(raw); err != nil {
 			return nil, nil, err

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"math/big"
 	"strings"
+
+	"github.com/fairpact/fairpact/internal/canon"
 )
 
 // The schemes of labels and signatures (SPEC 5.6).
@@ -63,9 +65,9 @@ func parseSignature(text string) (scheme string, raw []byte, err error) {
 	if !ok || (scheme != schemeES256 && scheme != schemeEd25519) {
 		return "", nil, fmt.Errorf("%w: it is to be es256:HEX or ed25519:HEX", ErrMalformed)
 	}
-	raw, err = lowerHex(digits, 64)
+	raw, err = canon.ParseHex(digits, 64)
 	if err != nil {
-		return "", nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+		return "", nil, fmt.Errorf("%w: after the colon it has %w", ErrMalformed, err)
 	}
 	if scheme == schemeES256 {
 		r, s := rawES256(raw)
@@ -81,15 +83,4 @@ func parseSignature(text string) (scheme string, raw []byte, err error) {
 
 func rawES256(raw []byte) (r, s *big.Int) {
 	return new(big.Int).SetBytes(raw[:32]), new(big.Int).SetBytes(raw[32:])
-}
-
-// lowerHex decodes exactly n bytes of lower-case hex.
-func lowerHex(digits string, n int) ([]byte, error) {
-	if len(digits) != 2*n {
-		return nil, fmt.Errorf("%d characters after the colon, want %d", len(digits), 2*n)
-	}
-	if strings.Trim(digits, "0123456789abcdef") != "" {
-		return nil, errors.New("a character after the colon is not a lower-case hex digit")
-	}
-	return hex.DecodeString(digits)
 }

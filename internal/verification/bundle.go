@@ -122,7 +122,7 @@ func (r *Report) logProof(members map[string]any, c certificate.Certificate, key
 		r.add(LogProof, fmt.Sprintf("it is of leaf %d, and the certificate of leaf %d", proof.Index, c.LogProof.LeafIndex), "")
 	case err != nil:
 		r.add(LogProof, fmt.Sprintf("the path does not lead from the certificate at leaf %d to the root of the checkpoint", proof.Index), "")
-	case badHead == "" && head.size == signed.Size && head.root != hex.EncodeToString(signed.Root[:]):
+	case badHead == "" && head.TreeSize == signed.Size && head.RootHash != hex.EncodeToString(signed.Root[:]):
 		r.add(LogProof, "the tree head and the checkpoint are of one size and have different roots: the log is forked", "")
 	default:
 		r.add(LogProof, "", fmt.Sprintf("leaf %d of %d in %s", proof.Index, signed.Size, signed.Origin))

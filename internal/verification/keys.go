@@ -1,10 +1,6 @@
 package verification
 
-import (
-	"fmt"
-
-	"github.com/fairpact/fairpact/internal/canon"
-)
+import "fmt"
 
 // States of a key in the answer of GET /v1/pubkeys.
 const (
@@ -142,18 +138,12 @@ func VerifyTreeHead(document any, keys []Key) (by Key, problem string) {
 		return by, bad
 	}
 	r := &Report{}
-	signer := r.signed(TreeHeadSignature, keys, headMessage(head), head.signature)
+	signer := r.signed(TreeHeadSignature, keys, head.Message(), head.Signature)
 	if signer == nil {
 		return by, r.Checks[0].Detail
 	}
-	if !signer.mayHold(head.size - 1) {
-		return by, fmt.Sprintf("its key retired at tree size %d and it is of size %d: it was signed after that, by whoever holds the retired key", *signer.TreeSize, head.size)
+	if !signer.mayHold(head.TreeSize - 1) {
+		return by, fmt.Sprintf("its key retired at tree size %d and it is of size %d: it was signed after that, by whoever holds the retired key", *signer.TreeSize, head.TreeSize)
 	}
 	return *signer, ""
-}
-
-// headMessage returns the bytes that a tree head's signature covers.
-// SPEC 2.7: the canonical JSON of {tree_size, root_hash}.
-func headMessage(head treeHead) []byte {
-	return canon.Encode(map[string]any{"tree_size": head.size, "root_hash": head.root})
 }

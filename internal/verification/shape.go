@@ -170,17 +170,11 @@ var (
 	}})))
 )
 
-type treeHead struct {
-	size      int64
-	root      string
-	signature any
-}
-
 // readHead returns a tree head, or what is wrong with it.
-func readHead(v any) (h treeHead, problem string) {
+func readHead(v any) (h certificate.TreeHead, problem string) {
 	if problem := treeHeadShape(v); problem != "" {
 		return h, problem
 	}
 	members := v.(map[string]any)
-	return treeHead{members["tree_size"].(int64), members["root_hash"].(string), members["signature"]}, ""
+	return certificate.TreeHead{TreeSize: members["tree_size"].(int64), RootHash: members["root_hash"].(string), Signature: members["signature"].(string)}, ""
 }

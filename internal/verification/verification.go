@@ -98,7 +98,7 @@ func verify(e Evidence) (Report, *certificate.Certificate) {
 	if badHead != "" {
 		r.add(TreeHeadSignature, "the tree head "+badHead, "")
 	} else {
-		headSigner = r.signed(TreeHeadSignature, e.Keys, headMessage(head), head.signature)
+		headSigner = r.signed(TreeHeadSignature, e.Keys, head.Message(), head.Signature)
 	}
 	if misshapen != "" {
 		for _, name := range []string{KeyInForce, TreeSize, MerkleInclusion, InputRootForm, Consistency} {
@@ -111,7 +111,7 @@ func verify(e Evidence) (Report, *certificate.Certificate) {
 		r.add(Consistency, "unreadable: "+err.Error(), "") // unreachable: the shape was checked
 		return *r, nil
 	}
-	r.inForce(signer, headSigner, c.LogProof.LeafIndex, head.size)
+	r.inForce(signer, headSigner, c.LogProof.LeafIndex, head.TreeSize)
 	r.inclusion(c.LogProof, sha256.Sum256(signed), head, badHead)
 	root := "null, VOID"
 	if c.InputRoot != nil {
@@ -192,15 +192,15 @@ func (r *Report) signed(name string, keys []Key, message []byte, signature any) 
 	return nil
 }
 
-func (r *Report) inclusion(proof certificate.LogProof, entry [32]byte, head treeHead, badHead string) {
+func (r *Report) inclusion(proof certificate.LogProof, entry [32]byte, head certificate.TreeHead, badHead string) {
 	if badHead != "" {
 		r.add(TreeSize, "no usable tree head", "")
 		r.add(MerkleInclusion, "no usable tree head", "")
 		return
 	}
-	r.hold(TreeSize, proof.TreeSize == head.size,
-		fmt.Sprintf("the proof is for size %d, the tree head for %d", proof.TreeSize, head.size), fmt.Sprint(head.size))
-	err := certificate.VerifyInclusion(entry, proof, head.root)
+	r.hold(TreeSize, proof.TreeSize == head.TreeSize,
+		fmt.Sprintf("the proof is for size %d, the tree head for %d", proof.TreeSize, head.TreeSize), fmt.Sprint(head.TreeSize))
+	err := certificate.VerifyInclusion(entry, proof, head.RootHash)
 	r.hold(MerkleInclusion, err == nil, "leaf_index and inclusion_path do not lead to root_hash",
 		fmt.Sprintf("leaf %d of %d", proof.LeafIndex, proof.TreeSize))
 }

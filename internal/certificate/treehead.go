@@ -1,0 +1,33 @@
+package certificate
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+)
+
+// TreeHead is a published head of the transparency log (SPEC 2.7).
+type TreeHead struct {
+	TreeSize  int64  `json:"tree_size"`
+	RootHash  string `json:"root_hash"` // 64 lower-case hex digits
+	Signature string `json:"signature"` // `<scheme>:<hex>` by the deployment key, over Message
+}
+
+// Message returns the signed bytes.
+// SPEC 2.7: the canonical JSON (RFC 8785) of {tree_size, root_hash}.
+func (h TreeHead) Message() []byte {
+	// RFC 8785 3.2.3 sorts members by name. For a hash in hex and an integer below
+	// 2^53, encoding/json writes the canonical bytes. Unlike canon.Encode it does not
+	// panic on a larger integer, which a damaged database or a file may have.
+	message, err := json.Marshal(struct {
+		RootHash string `json:"root_hash"`
+		TreeSize int64  `json:"tree_size"`
+	}{h.RootHash, h.TreeSize})
+	if err != nil {
+		panic(err) // a string and an integer always have JSON
+	}
+	return message
+}
+
+// Digest returns the SHA-256 hash of Message. The signer signs it, and the log
+// never admits it as an entry.
+func (h TreeHead) Digest() [32]byte { return sha256.Sum256(h.Message()) }
