@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// file keeps the record in a file of JSON. A lock beside it, held while the
-// process lives, makes sure that there is one publisher.
+// file keeps the record in a JSON file. The process holds a lock file beside it
+// until it ends, so that only one log-server publishes.
 type file struct {
 	path string
 	lock *os.File
@@ -20,15 +20,15 @@ type file struct {
 
 func openFile(path string) (*file, error) {
 	if !filepath.IsAbs(path) {
-		return nil, fmt.Errorf("the fork guard file://%s: write an absolute path, file:///PATH, on a disk that is not the database's", path)
+		return nil, fmt.Errorf("the fork guard file://%s is not an absolute path: write file:///PATH, on a disk other than the database's", path)
 	}
 	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("the fork guard's lock: %w", err)
+		return nil, fmt.Errorf("open the fork guard's lock file: %w", err)
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = lock.Close()
-		return nil, fmt.Errorf("the fork guard %s is held by another log-server (%w): a file serves one; stop the other, or use kubernetes://NAMESPACE/NAME", path, err)
+		return nil, fmt.Errorf("the fork guard %s is locked by another log-server (%w): stop that one, or use kubernetes://NAMESPACE/NAME", path, err)
 	}
 	f := &file{path: path, lock: lock}
 	if _, err := f.Load(context.Background()); err != nil {
@@ -37,7 +37,7 @@ func openFile(path string) (*file, error) {
 	return f, nil
 }
 
-// Close gives the lock back.
+// Close releases the lock.
 func (f *file) Close() error { return f.lock.Close() }
 
 type fileForm struct {
@@ -51,17 +51,17 @@ func (f *file) Load(context.Context) (Record, error) {
 		return Record{}, nil
 	}
 	if err != nil {
-		return Record{}, fmt.Errorf("the fork guard: %w", err)
+		return Record{}, fmt.Errorf("read the fork guard: %w", err)
 	}
 	var form fileForm
 	if err := json.Unmarshal(text, &form); err != nil || form.Size == nil {
-		return Record{}, fmt.Errorf("the fork guard %s does not hold {\"size\":…,\"root\":…}: restore it from the newest head that anyone was answered", f.path)
+		return Record{}, fmt.Errorf("the fork guard %s is not {\"size\":…,\"root\":…}: %s", f.path, restoreRecord)
 	}
 	record := Record{Size: *form.Size, Root: form.Root, state: string(text)}
 	return record, record.check()
 }
 
-// Store writes a file beside, makes it durable, and renames it over the record.
+// Store writes and syncs a second file, and renames it over the record.
 func (f *file) Store(ctx context.Context, loaded, next Record) error {
 	now, err := f.Load(ctx)
 	if err != nil {
@@ -75,7 +75,7 @@ func (f *file) Store(ctx context.Context, loaded, next Record) error {
 		return err
 	}
 	if err := f.replace(append(text, '\n')); err != nil {
-		return fmt.Errorf("the fork guard: %w", err)
+		return fmt.Errorf("write the fork guard: %w", err)
 	}
 	return nil
 }

@@ -5,83 +5,80 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 func record(size int64) Record { return Record{Size: size, Root: fmt.Sprintf("%064x", size)} }
 
-// conforms is what every guard does.
-func conforms(t *testing.T, g Guard) {
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// testCompareAndSwap checks what every kind of guard must do.
+func testCompareAndSwap(t *testing.T, g Guard) {
 	t.Helper()
 	empty, err := g.Load(t.Context())
 	if err != nil || !empty.Empty() {
 		t.Fatalf("%+v, %v; want no record", empty, err)
 	}
-	if err := g.Store(t.Context(), empty, record(0)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, g.Store(t.Context(), empty, record(0)))
 	if err := g.Store(t.Context(), empty, record(1)); !errors.Is(err, ErrMoved) {
-		t.Errorf("an old record: %v, want ErrMoved", err)
+		t.Errorf("storing over an outdated record: %v, want ErrMoved", err)
 	}
 	first, err := g.Load(t.Context())
 	if err != nil || first.Size != 0 || first.Root != record(0).Root {
 		t.Errorf("%+v, %v", first, err)
 	}
-	if err := g.Store(t.Context(), first, record(7)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, g.Store(t.Context(), first, record(7)))
 	if got, err := g.Load(t.Context()); err != nil || got.Size != 7 || got.Root != record(7).Root {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
 
-func TestFile(t *testing.T) {
+func TestFileGuardLocksPersistsAndRefusesDamage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "guard.json")
 	g, err := Open("file://" + path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conforms(t, g)
+	check(t, err)
+	testCompareAndSwap(t, g)
 	if _, err := Open("file://" + path); err == nil || !strings.Contains(err.Error(), "another log-server") {
-		t.Errorf("a second one: %v", err)
+		t.Errorf("a second guard on the file: %v", err)
 	}
-	if err := g.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, g.Close())
 	again, err := Open("file://" + path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if got, err := again.Load(t.Context()); err != nil || got.Size != 7 {
 		t.Errorf("after a restart: %+v, %v", got, err)
 	}
 	_ = again.Close()
 	for _, damaged := range []string{"", "{", `{"root":"` + record(1).Root + `"}`, `{"size":-1,"root":"` + record(1).Root + `"}`, `{"size":1,"root":"zz"}`, `{"size":1}`} {
-		if err := os.WriteFile(path, []byte(damaged), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(path, []byte(damaged), 0o600))
 		if g, err := Open("file://" + path); err == nil {
-			t.Errorf("%q: taken", damaged)
+			t.Errorf("accepted the damaged record %q", damaged)
 			_ = g.Close()
 		}
 	}
 }
 
-// apiServer is one ConfigMap behind optimistic concurrency, as the API server
-// has it.
+// apiServer serves one ConfigMap with the optimistic concurrency of Kubernetes.
 type apiServer struct {
 	mu      sync.Mutex
 	version int
-	object  map[string]any // nil: there is none
-	answer  int            // a status instead, once
-	lose    bool           // the answer to the next PUT is lost
-	puts    int
+	object  map[string]any
+	answer  int  // if set, the status of the next answer
+	lose    bool // drop the answer to the next PUT, after it was stored
 }
 
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -93,7 +90,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Header.Get("Authorization") != "Bearer token-1":
 		status = http.StatusUnauthorized
 	case status != 0:
-	case r.URL.Path != "/api/v1/namespaces/ns/configmaps/guard" || s.object == nil:
+	case r.URL.Path != "/api/v1/namespaces/ns/configmaps/guard":
 		status = http.StatusNotFound
 	case r.Method == http.MethodPut:
 		var next map[string]any
@@ -107,7 +104,6 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			break
 		}
 		s.version++
-		s.puts++
 		metadata["resourceVersion"] = fmt.Sprint(s.version)
 		s.object = next
 		if s.lose {
@@ -130,35 +126,33 @@ func newCluster(t *testing.T) (*apiServer, *kubernetes) {
 	}}
 	server := httptest.NewTLSServer(s)
 	t.Cleanup(server.Close)
+	return s, guardOf(t, server)
+}
+
+// guardOf returns the guard in the ConfigMap that the server serves.
+func guardOf(t *testing.T, server *httptest.Server) *kubernetes {
+	t.Helper()
 	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"token":  "token-1\n",
-		"ca.crt": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})),
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	check(t, os.WriteFile(dir+"/token", []byte("token-1\n"), 0o600))
+	check(t, os.WriteFile(dir+"/ca.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
 	k := &kubernetes{url: server.URL + "/api/v1/namespaces/ns/configmaps/guard", name: "ns/guard", tokenFile: dir + "/token", caFile: dir + "/ca.crt"}
 	t.Cleanup(func() { _ = k.Close() })
-	return s, k
+	return k
 }
 
-func TestKubernetes(t *testing.T) {
+func TestKubernetesGuardKeepsTheRestOfTheObject(t *testing.T) {
 	s, k := newCluster(t)
-	conforms(t, k)
+	testCompareAndSwap(t, k)
 	labels, _ := s.object["metadata"].(map[string]any)["labels"].(map[string]any)
 	if labels["kept"] != "yes" {
-		t.Errorf("the rest of the object is not kept: %v", s.object)
+		t.Errorf("a Store changed the rest of the object: %v", s.object)
 	}
 }
 
-func TestKubernetesFaults(t *testing.T) {
+func TestKubernetesGuardReportsFaults(t *testing.T) {
 	s, k := newCluster(t)
 	loaded, err := k.Load(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for status, want := range map[int]string{401: "Role", 403: "Role", 404: "the chart makes it", 500: "500", 302: "302"} {
 		s.answer = status
 		if _, err := k.Load(t.Context()); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "token-1") {
@@ -179,47 +173,17 @@ func TestKubernetesFaults(t *testing.T) {
 	if err := k.Store(t.Context(), loaded, record(1)); !errors.Is(err, ErrMoved) {
 		t.Errorf("a repeat: %v, want ErrMoved", err)
 	}
-	if err := os.WriteFile(k.tokenFile, []byte("token-2"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(k.tokenFile, []byte("token-2"), 0o600))
 	if _, err := k.Load(t.Context()); err == nil {
 		t.Error("the token is read again at each call")
 	}
-	if err := os.WriteFile(k.caFile, []byte("none"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(k.caFile, []byte("none"), 0o600))
 	if _, err := k.Load(t.Context()); err == nil {
 		t.Error("the authority is read again at each call")
 	}
 }
 
-// Of those who loaded one record, one stores.
-func TestKubernetesRace(t *testing.T) {
-	s, k := newCluster(t)
-	loaded, err := k.Load(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	results := make([]error, 8)
-	var all sync.WaitGroup
-	for i := range results {
-		all.Go(func() { results[i] = k.Store(t.Context(), loaded, record(int64(i))) })
-	}
-	all.Wait()
-	won := 0
-	for _, err := range results {
-		if err == nil {
-			won++
-		} else if !errors.Is(err, ErrMoved) {
-			t.Error(err)
-		}
-	}
-	if won != 1 || s.puts != 1 {
-		t.Errorf("%d won, %d were stored", won, s.puts)
-	}
-}
-
-func TestOpenRefuses(t *testing.T) {
+func TestOpenRefusesUnusableURIs(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	for uri, want := range map[string]string{
 		"guard.json": "file://PATH", "etcd://x": "file://PATH", "file://guard.json": "absolute", "file:///nonexistent/x": "no such",
@@ -230,3 +194,72 @@ func TestOpenRefuses(t *testing.T) {
 		}
 	}
 }
+
+// silentListener accepts connections that can fall silent, like those to a machine
+// that lost its power: the server neither answers nor closes them.
+type silentListener struct {
+	net.Listener
+	mu    sync.Mutex
+	conns []*silentConn
+}
+
+type silentConn struct {
+	net.Conn
+	silent atomic.Bool
+}
+
+func (l *silentListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	accepted := &silentConn{Conn: conn}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conns = append(l.conns, accepted)
+	return accepted, err
+}
+
+// Read discards what arrives on a silent connection.
+func (c *silentConn) Read(b []byte) (n int, err error) {
+	for n, err = c.Conn.Read(b); err == nil && c.silent.Load(); {
+		n, err = c.Conn.Read(b)
+	}
+	return n, err
+}
+
+func (c *silentConn) Write(b []byte) (int, error) {
+	if c.silent.Load() {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// Pings find an API server that died silently: the guard opens a new connection
+// long before TCP gives up the old one.
+func TestKubernetesGuardReplacesADeadConnection(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"metadata":{"resourceVersion":"1"}}`)
+	}))
+	listener := &silentListener{Listener: server.Listener}
+	server.Listener, server.EnableHTTP2 = listener, true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	k := guardOf(t, server)
+	k.ping = 250 * time.Millisecond
+	check(t, errOf(k.Load(t.Context())))
+	listener.mu.Lock()
+	for _, conn := range listener.conns {
+		conn.silent.Store(true)
+	}
+	listener.mu.Unlock()
+	for end := time.Now().Add(time.Minute); ; {
+		_, err := k.Load(t.Context()) // fails after callTimeout on the dead connection
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("no new connection is made: %v", err)
+		}
+	}
+}
+
+func errOf(_ Record, err error) error { return err }

@@ -27,31 +27,29 @@ const (
 
 var objectName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
 
-// kubernetes keeps the record in a ConfigMap, whose resourceVersion makes a
-// replacement conditional. The object is made by the deployment: the Role needs
-// get and update on this one name, and nothing more.
+// kubernetes keeps the record in a ConfigMap. Its resourceVersion makes a
+// replacement conditional. The chart creates the object, so the Role needs only
+// get and update on this one name.
 type kubernetes struct {
 	url, name         string
 	tokenFile, caFile string
-	// ping is how long a connection may be silent until it is asked whether it
-	// still lives, and how long it has to answer.
+	// ping is both how long a connection may be silent before an HTTP/2 ping is
+	// sent, and how long the ping may stay unanswered before the connection is closed.
 	ping time.Duration
 
-	mu sync.Mutex
-	// client trusts the authority ca; both are made again when the file changes.
-	// Guarded by mu.
-	client *http.Client
-	ca     []byte
+	mu     sync.Mutex   // guards client and ca
+	client *http.Client // trusts the certificate authority ca
+	ca     []byte       // the content of caFile when client was made
 }
 
 func openKubernetes(rest string) (*kubernetes, error) {
 	namespace, name, _ := strings.Cut(rest, "/")
 	if !objectName.MatchString(namespace) || !objectName.MatchString(name) {
-		return nil, fmt.Errorf("the fork guard kubernetes://%s: write kubernetes://NAMESPACE/NAME, the names of a ConfigMap", rest)
+		return nil, fmt.Errorf("the fork guard kubernetes://%s does not name a ConfigMap: write kubernetes://NAMESPACE/NAME", rest)
 	}
 	host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
 	if host == "" || port == "" {
-		return nil, errors.New("the fork guard kubernetes://…: this process is not in a pod (KUBERNETES_SERVICE_HOST is not set): use file://PATH")
+		return nil, errors.New("this process is not in a pod (KUBERNETES_SERVICE_HOST is not set), so it cannot use the fork guard kubernetes://…: use file://PATH")
 	}
 	return &kubernetes{
 		url:       "https://" + net.JoinHostPort(host, port) + "/api/v1/namespaces/" + namespace + "/configmaps/" + name,
@@ -62,7 +60,7 @@ func openKubernetes(rest string) (*kubernetes, error) {
 	}, nil
 }
 
-// Close ends idle connections.
+// Close closes the idle connections.
 func (k *kubernetes) Close() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -82,7 +80,7 @@ func (k *kubernetes) Load(ctx context.Context) (Record, error) {
 		Data     map[string]string
 	}
 	if err := json.Unmarshal(body, &object); err != nil || object.Metadata.ResourceVersion == "" {
-		return Record{}, fmt.Errorf("the fork guard %s: the API server's answer is no ConfigMap", k.name)
+		return Record{}, fmt.Errorf("the API server's answer for the fork guard %s is not a ConfigMap: check KUBERNETES_SERVICE_HOST and _PORT", k.name)
 	}
 	size, root := object.Data["size"], object.Data["root"]
 	if size == "" && root == "" {
@@ -90,23 +88,23 @@ func (k *kubernetes) Load(ctx context.Context) (Record, error) {
 	}
 	n, err := strconv.ParseInt(size, 10, 64)
 	if err != nil {
-		return Record{}, fmt.Errorf("the fork guard %s: its data.size %.40q is no number: restore it from the newest head that anyone was answered", k.name, size)
+		return Record{}, fmt.Errorf("data.size of the fork guard %s is %.40q, which is not a number: %s", k.name, size, restoreRecord)
 	}
 	record := Record{Size: n, Root: root, state: string(body)}
 	return record, record.check()
 }
 
-// Store puts the loaded object back with the new record: its resourceVersion
-// makes the API server refuse where it changed.
+// Store sends back the whole loaded object with the new record. The API server
+// refuses it if the object's resourceVersion has changed.
 func (k *kubernetes) Store(ctx context.Context, loaded, next Record) error {
 	var object map[string]json.RawMessage
 	var data map[string]string
 	if err := json.Unmarshal([]byte(loaded.state), &object); err != nil {
-		return fmt.Errorf("the fork guard %s: the record was not loaded: %w", k.name, err)
+		return fmt.Errorf("the loaded fork guard %s is not an object: %w", k.name, err)
 	}
 	if given, ok := object["data"]; ok {
 		if err := json.Unmarshal(given, &data); err != nil {
-			return fmt.Errorf("the fork guard %s: %w", k.name, err)
+			return fmt.Errorf("data of the fork guard %s: %w", k.name, err)
 		}
 	}
 	if data == nil {
@@ -128,11 +126,11 @@ func (k *kubernetes) Store(ctx context.Context, loaded, next Record) error {
 func (k *kubernetes) call(ctx context.Context, method string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	token, err := os.ReadFile(k.tokenFile) // it is renewed about every hour
+	token, err := os.ReadFile(k.tokenFile) // Kubernetes renews it about every hour
 	if err != nil {
-		return nil, fmt.Errorf("the fork guard: the pod's token: %w (set automountServiceAccountToken)", err)
+		return nil, fmt.Errorf("the pod's token for the fork guard: %w (set automountServiceAccountToken)", err)
 	}
-	client, err := k.trusting()
+	client, err := k.currentClient()
 	if err != nil {
 		return nil, err
 	}
@@ -147,30 +145,30 @@ func (k *kubernetes) call(ctx context.Context, method string, body []byte) ([]by
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("the fork guard: %w", err)
+		return nil, fmt.Errorf("call the API server for the fork guard: %w", err)
 	}
 	defer response.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(response.Body, maxObject))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("the fork guard: %w", err)
+		return nil, fmt.Errorf("read the API server's answer for the fork guard: %w", err)
 	case response.StatusCode == http.StatusOK:
 		return answer, nil
 	case response.StatusCode == http.StatusConflict:
 		return nil, ErrMoved
 	case response.StatusCode == http.StatusNotFound:
-		return nil, fmt.Errorf("the fork guard: there is no ConfigMap %s: the chart makes it, empty; by hand: kubectl create configmap", k.name)
+		return nil, fmt.Errorf("the fork guard's ConfigMap %s does not exist: the chart makes it, empty; by hand, use kubectl create configmap", k.name)
 	case response.StatusCode == http.StatusUnauthorized, response.StatusCode == http.StatusForbidden:
-		return nil, fmt.Errorf("the fork guard: the API server refuses (%d): the pod's service account needs a Role with get and update on the ConfigMap %s", response.StatusCode, k.name)
+		return nil, fmt.Errorf("the API server refuses access to the fork guard (status %d): the pod's service account needs a Role with get and update on the ConfigMap %s", response.StatusCode, k.name)
 	}
-	return nil, fmt.Errorf("the fork guard: the API server answers %d to %s of the ConfigMap %s", response.StatusCode, method, k.name)
+	return nil, fmt.Errorf("the API server answered status %d to a %s of the fork guard's ConfigMap %s", response.StatusCode, method, k.name)
 }
 
-// trusting gives a client that trusts the authority in the file as it is now.
-func (k *kubernetes) trusting() (*http.Client, error) {
+// currentClient returns a client that trusts the authority that caFile names now.
+func (k *kubernetes) currentClient() (*http.Client, error) {
 	ca, err := os.ReadFile(k.caFile)
 	if err != nil {
-		return nil, fmt.Errorf("the fork guard: the cluster's authority: %w", err)
+		return nil, fmt.Errorf("the cluster's certificate authority for the fork guard: %w", err)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -179,7 +177,7 @@ func (k *kubernetes) trusting() (*http.Client, error) {
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(ca) {
-		return nil, fmt.Errorf("the fork guard: %s holds no certificate", k.caFile)
+		return nil, fmt.Errorf("%s, for the fork guard, has no certificate", k.caFile)
 	}
 	if k.client != nil {
 		k.client.CloseIdleConnections()
@@ -191,11 +189,11 @@ func (k *kubernetes) trusting() (*http.Client, error) {
 			TLSHandshakeTimeout: callTimeout,
 			IdleConnTimeout:     time.Minute,
 			ForceAttemptHTTP2:   true,
-			// Without pings a connection whose other end died silently is used again
-			// and again, until TCP gives it up after a quarter of an hour.
+			// Without pings a connection whose other end died silently stays in use
+			// until TCP gives up, after about 15 minutes.
 			HTTP2: &http.HTTP2Config{SendPingTimeout: k.ping, PingTimeout: k.ping},
 		},
-		// A redirect would take the token elsewhere.
+		// A redirect would send the token to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return k.client, nil
