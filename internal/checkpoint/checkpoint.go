@@ -1,16 +1,16 @@
-// Package checkpoint reads and writes what a transparency log publishes in the
-// formats of C2SP, so that clients, monitors and witnesses of other authors work
-// on it unchanged:
+// Package checkpoint reads and writes the C2SP formats of transparency logs, so
+// that clients, monitors and witnesses by other authors work with this log
+// unchanged:
 //
 //	c2sp.org/signed-note        signature lines and verifier keys
 //	c2sp.org/tlog-checkpoint    the tree head as a note
-//	c2sp.org/tlog-cosignature   what a witness adds to it
-//	c2sp.org/tlog-witness       add-checkpoint, how it is asked to
+//	c2sp.org/tlog-cosignature   a witness's signature line
+//	c2sp.org/tlog-witness       add-checkpoint, the request to a witness
 //	c2sp.org/tlog-policy        which logs and witnesses a verifier trusts
 //	c2sp.org/tlog-tiles         paths of tiles and entry bundles
 //	c2sp.org/tlog-proof         one file that proves a leaf offline
 //
-// It is pure: it signs nothing, and asks nobody.
+// The package is pure: it does not sign and makes no calls.
 package checkpoint
 
 import (
@@ -34,22 +34,22 @@ type Checkpoint struct {
 	Root   [32]byte
 }
 
-// Text is the body of the note: what every signature is over. It has no
+// Text returns the body of the note, which every signature covers. It has no
 // extension lines.
 func (c Checkpoint) Text() string {
 	return string(log.Checkpoint{Origin: c.Origin, Size: uint64(c.Size), Hash: c.Root[:]}.Marshal())
 }
 
-// Digest is SHA-256 of the text, which an ECDSA note signature signs. A published
-// checkpoint is therefore a public digest with a signature of a deployment key,
-// and the log must never admit it as an entry.
+// Digest returns the SHA-256 hash of the text, which an ECDSA note signature signs.
+// So every published checkpoint is a digest with a deployment key's signature, and
+// the log must never admit that digest as an entry.
 func (c Checkpoint) Digest() [32]byte { return sha256.Sum256([]byte(c.Text())) }
 
-// MaxNote bounds a signed checkpoint in bytes: room for 32 ML-DSA-44 cosignatures.
+// MaxNote is the most bytes of a signed checkpoint. It fits 32 ML-DSA-44 cosignatures.
 const MaxNote = 256 << 10
 
-// Parse reads the body of a note. Extension lines are refused: no log that this
-// package is for writes them, and not all cosignatures cover them.
+// Parse reads the body of a note. It refuses extension lines, because this log
+// writes none and some cosignatures do not cover them.
 func Parse(text string) (Checkpoint, error) {
 	var read log.Checkpoint
 	rest, err := read.Unmarshal([]byte(text))
@@ -64,15 +64,15 @@ func Parse(text string) (Checkpoint, error) {
 	}
 	c := Checkpoint{Origin: read.Origin, Size: int64(read.Size), Root: [32]byte(read.Hash)}
 	if c.Text() != text { // leading zeros, line feeds inside the base64
-		return Checkpoint{}, errors.New("invalid checkpoint: its lines are not in their only form")
+		return Checkpoint{}, errors.New("invalid checkpoint: its lines are not in the canonical form")
 	}
 	return c, nil
 }
 
 // Open verifies a signed checkpoint under the keys of its log and reads it. The
-// note must carry a valid signature by at least one of the keys whose name is the
-// origin, and no invalid one by any of them or of the cosigners. signed are the
-// keys whose signatures it carries; lines under other keys are ignored.
+// note must have a valid signature by at least one log key whose name is the
+// origin. An invalid signature by any of the given keys is an error; lines of other
+// keys are ignored. signed lists the keys that signed the note.
 func Open(signedNote []byte, logs, cosigners []Key) (c Checkpoint, signed []Key, err error) {
 	if len(signedNote) > MaxNote {
 		return c, nil, fmt.Errorf("the checkpoint is over %d bytes", MaxNote)
@@ -109,7 +109,7 @@ func Open(signedNote []byte, logs, cosigners []Key) (c Checkpoint, signed []Key,
 
 var errUnsigned = errors.New("the checkpoint carries no signature by a known key of its log")
 
-// TextOf returns the body of a signed note, whoever signed it.
+// TextOf returns the body of a signed note without verifying its signatures.
 func TextOf(signedNote string) (string, error) {
 	at := strings.LastIndex(signedNote, "\n\n")
 	if at < 0 {
@@ -118,27 +118,27 @@ func TextOf(signedNote string) (string, error) {
 	return signedNote[:at+1], nil
 }
 
-// CheckOrigin returns an error where origin cannot name a log and its keys. It
-// SHOULD be the URL under which the log is read, without scheme and trailing
-// slash: example.com, or example.com/log.
+// CheckOrigin returns an error if origin cannot name a log and its keys. The origin
+// SHOULD be the log's public URL without scheme and trailing slash: example.com, or
+// example.com/log.
 func CheckOrigin(origin string) error {
 	switch {
 	case origin == "":
 		return errors.New("the origin is empty: use the log's public URL without scheme, such as example.com/log")
-	case len(origin) > 255: // an ML-DSA-44 cosignature has one byte for the length
-		return errors.New("the origin is over 255 bytes")
+	case len(origin) > 255: // an ML-DSA-44 cosignature writes the length in one byte
+		return errors.New("the origin is over 255 bytes: use a shorter one")
 	case strings.Contains(origin, "://") || strings.HasPrefix(origin, "/") || strings.HasSuffix(origin, "/"):
-		return fmt.Errorf("the origin %q has a scheme or a slash at an end: leave them out, as in example.com/log", origin)
+		return fmt.Errorf("the origin %q has a scheme, or begins or ends with a slash: leave these out, as in example.com/log", origin)
 	case !utf8.ValidString(origin) || strings.Contains(origin, "+") || strings.ContainsFunc(origin, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
 		return fmt.Errorf("the origin %q has a space, a plus or a control character: use the log's public URL without scheme, such as example.com/log", origin)
 	}
 	return nil
 }
 
-// encode64 is the base64 of all C2SP formats: RFC 4648, section 4.
+// encode64 returns the base64 of all C2SP formats (RFC 4648, section 4).
 func encode64(b []byte) string { return base64.StdEncoding.EncodeToString(b) }
 
-// decodeHash reads one hash in its only base64 form.
+// decodeHash reads a hash in canonical base64.
 func decodeHash(text string) (hash [32]byte, err error) {
 	b, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(b) != len(hash) || encode64(b) != text {

@@ -19,31 +19,32 @@ import (
 
 const origin = "log.example/one"
 
-// logKeys are a log's two keys with their private halves.
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// logKeys are the two key pairs of a log.
 type logKeys struct {
 	ed    ed25519.PrivateKey
 	ec    *ecdsa.PrivateKey
-	first Key // Ed25519
-	other Key // ECDSA
+	first Key // of ed
+	other Key // of ec
 }
 
 func newLogKeys(t *testing.T, name string) logKeys {
 	t.Helper()
 	public, ed, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	ec, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	k := logKeys{ed: ed, ec: ec}
-	if k.first, err = Ed25519Key(name, public); err != nil {
-		t.Fatal(err)
-	}
-	if k.other, err = ECDSAKey(name, &ec.PublicKey); err != nil {
-		t.Fatal(err)
-	}
+	k.first, err = Ed25519Key(name, public)
+	check(t, err)
+	k.other, err = ECDSAKey(name, &ec.PublicKey)
+	check(t, err)
 	return k
 }
 
@@ -52,13 +53,11 @@ func (k logKeys) sign(t *testing.T, c Checkpoint) string {
 	t.Helper()
 	digest := c.Digest()
 	der, err := ecdsa.SignASN1(rand.Reader, k.ec, digest[:])
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return c.Text() + "\n" + k.first.Line(ed25519.Sign(k.ed, []byte(c.Text()))) + k.other.Line(der)
 }
 
-// witness is a cosigner by the library's own code.
+// witness cosigns with the code of the library.
 type witness struct {
 	*formats.Signer
 	key Key
@@ -67,29 +66,20 @@ type witness struct {
 func newWitness(t *testing.T, name string) witness {
 	t.Helper()
 	skey, vkey, err := note.GenerateKey(rand.Reader, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if vkey, err = formats.VKeyToCosignatureV1(vkey); err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
+	vkey, err = formats.VKeyToCosignatureV1(vkey)
+	check(t, err)
 	signer, err := formats.NewSignerForCosignatureV1(skey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	key, err := ParseKey(vkey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return witness{signer, key}
 }
 
 func (w witness) line(t *testing.T, text string) string {
 	t.Helper()
 	signature, err := w.Sign([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return w.key.Line(signature)
 }
 
@@ -97,8 +87,8 @@ func checkpointOf(size int64) Checkpoint {
 	return Checkpoint{Origin: origin, Size: size, Root: sha256.Sum256([]byte{byte(size)})}
 }
 
-// The example of c2sp.org/tlog-checkpoint.
-func TestTextIsThatOfTheStandard(t *testing.T) {
+// The text is the example of c2sp.org/tlog-checkpoint.
+func TestParseReadsTheStandardFormOnly(t *testing.T) {
 	const text = "example.com/behind-the-sofa\n20852163\nCsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=\n"
 	c, err := Parse(text)
 	if err != nil || c.Origin != "example.com/behind-the-sofa" || c.Size != 20852163 || c.Text() != text {
@@ -117,12 +107,12 @@ func TestTextIsThatOfTheStandard(t *testing.T) {
 		"size over 2^63": strings.Replace(text, "20852163", "9223372036854775808", 1),
 	} {
 		if _, err := Parse(wrong); err == nil {
-			t.Errorf("%s: read", name)
+			t.Errorf("%s: accepted", name)
 		}
 	}
 }
 
-// The example of c2sp.org/signed-note.
+// The key and the note are the example of c2sp.org/signed-note.
 func TestKeyOfTheStandardVerifiesItsNote(t *testing.T) {
 	const vkey = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
 	const text = "This is an example message.\n"
@@ -147,32 +137,12 @@ func TestKeyOfTheStandardVerifiesItsNote(t *testing.T) {
 		"space in name":  strings.Replace(vkey, "/foo", "/f oo", 1),
 	} {
 		if _, err := ParseKey(wrong); err == nil {
-			t.Errorf("%s: read", name)
+			t.Errorf("%s: accepted", name)
 		}
 	}
 }
 
-// sumdb/note, unmodified, opens the note by the Ed25519 key that it knows.
-func TestNoteOpensElsewhere(t *testing.T) {
-	keys, c := newLogKeys(t, origin), checkpointOf(7)
-	verifier, err := note.NewVerifier(keys.first.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	opened, err := note.Open([]byte(keys.sign(t, c)), note.VerifierList(verifier))
-	if err != nil || opened.Text != c.Text() || len(opened.Sigs) != 1 || len(opened.UnverifiedSigs) != 1 {
-		t.Fatalf("%+v, %v", opened, err)
-	}
-	der, err := formats.NewECDSAVerifier(keys.other.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := note.Open([]byte(keys.sign(t, c)), note.VerifierList(der)); err != nil {
-		t.Errorf("by the ECDSA key: %v", err)
-	}
-}
-
-func TestOpenRefuses(t *testing.T) {
+func TestOpenNeedsAValidLogSignature(t *testing.T) {
 	keys, others, c := newLogKeys(t, origin), newLogKeys(t, "log.example/two"), checkpointOf(7)
 	signed := keys.sign(t, c)
 	lines := strings.SplitAfter(signed, "\n") // origin, size, root, blank, ed25519, ecdsa
@@ -183,7 +153,7 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatalf("%+v by %v, %v", got, by, err)
 	}
 	if _, by, err = Open([]byte(signed+w.line(t, c.Text())), []Key{keys.first}, nil); err != nil || len(by) != 1 {
-		t.Errorf("unknown lines are to be ignored: by %v, %v", by, err)
+		t.Errorf("unknown lines are not ignored: signed by %v, %v", by, err)
 	}
 	for name, wrong := range map[string]string{
 		"by no known key":              others.sign(t, c),
@@ -197,24 +167,22 @@ func TestOpenRefuses(t *testing.T) {
 		"too long":                     signed + strings.Repeat("— x AAAAAAAA\n", MaxNote/8),
 	} {
 		if _, _, err := Open([]byte(wrong), []Key{keys.first, keys.other, others.first}, []Key{w.key}); err == nil {
-			t.Errorf("%s: opened", name)
+			t.Errorf("%s: accepted", name)
 		}
 	}
 }
 
-// policyOf is a policy of a log, three witnesses in a group of two, and one more
-// that must always be there.
+// policyOf returns a policy that demands two of the first three witnesses, and the
+// fourth.
 func policyOf(t *testing.T, keys logKeys, ws ...witness) *Policy {
 	t.Helper()
-	text := fmt.Sprintf("# who is trusted\nlog %s https://log.example/one\n\n", keys.first)
+	text := fmt.Sprintf("# comment\nlog %s https://log.example/one\n\n", keys.first)
 	for i, w := range ws {
 		text += fmt.Sprintf("witness\tw%d  %s https://w%d.example\n", i, w.key, i)
 	}
 	text += "group three 2 w0 w1 w2\n  group everyone all three w3\nquorum everyone\n"
 	p, err := ParsePolicy([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return p
 }
 
@@ -249,7 +217,7 @@ func TestPolicyDemandsItsQuorum(t *testing.T) {
 	}
 }
 
-func TestPolicyFilesRefused(t *testing.T) {
+func TestParsePolicyRefusesMalformedFiles(t *testing.T) {
 	keys := newLogKeys(t, origin)
 	a, b := newWitness(t, "w.example/a"), newWitness(t, "w.example/b")
 	start := fmt.Sprintf("log %s\nwitness a %s\nwitness b %s\n", keys.first, a.key, b.key)
@@ -277,7 +245,7 @@ func TestPolicyFilesRefused(t *testing.T) {
 		"comment behind":         "quorum a # and b\n",
 	} {
 		if _, err := ParsePolicy([]byte(start + rest)); err == nil {
-			t.Errorf("%s: read", name)
+			t.Errorf("%s: accepted", name)
 		}
 	}
 	p, err := ParsePolicy([]byte("quorum none"))
@@ -289,21 +257,13 @@ func TestPolicyFilesRefused(t *testing.T) {
 func TestMLDSACosignatureCounts(t *testing.T) {
 	keys, c := newLogKeys(t, origin), checkpointOf(7)
 	skey, vkey, err := formats.GenerateMLDSAKey("witness.example/pq")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	signer, err := formats.NewMLDSASigner(skey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	p, err := ParsePolicy([]byte(fmt.Sprintf("log %s\nwitness pq %s\nquorum pq\n", keys.first, vkey)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	signature, err := signer.Sign([]byte(c.Text()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	signed := keys.sign(t, c)
 	if _, _, err := p.Verify([]byte(signed)); !errors.Is(err, ErrQuorum) {
 		t.Errorf("without: %v", err)
@@ -313,7 +273,7 @@ func TestMLDSACosignatureCounts(t *testing.T) {
 	}
 }
 
-func TestAddCheckpointRoundTrip(t *testing.T) {
+func TestAddCheckpointHasOneForm(t *testing.T) {
 	a := AddCheckpoint{Old: 20852014, Proof: [][32]byte{{1}, {2}, {3}}, Note: []byte(newLogKeys(t, origin).sign(t, checkpointOf(7)))}
 	read, err := ParseAddCheckpoint(a.Marshal())
 	if err != nil || read.Old != a.Old || len(read.Proof) != 3 || read.Proof[2] != a.Proof[2] || !bytes.Equal(read.Note, a.Note) {
@@ -332,42 +292,35 @@ func TestAddCheckpointRoundTrip(t *testing.T) {
 		"carriage returns": strings.ReplaceAll(whole, "\n", "\r\n"),
 	} {
 		if _, err := ParseAddCheckpoint([]byte(wrong)); err == nil {
-			t.Errorf("%s: read", name)
+			t.Errorf("%s: accepted", name)
 		}
 	}
 }
 
-// timed returns a witness's key and its cosignature of the text at a time.
+// timed returns a witness's key and a function that cosigns the text at a given time.
 func timed(t *testing.T, name, text string) (Key, func(time uint64) []byte) {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	vkey, err := note.NewEd25519VerifierKey(name, public)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if vkey, err = formats.VKeyToCosignatureV1(vkey); err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
+	vkey, err = formats.VKeyToCosignatureV1(vkey)
+	check(t, err)
 	key, err := ParseKey(vkey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return key, func(time uint64) []byte {
 		signature := ed25519.Sign(private, fmt.Appendf(nil, "cosignature/v1\ntime %d\n%s", time, text))
 		return append(binary.BigEndian.AppendUint64(nil, time), signature...)
 	}
 }
 
-// A signature whose base64 is not in its only form verifies here, and makes the
-// note unreadable to those who decode strictly: it is not taken.
-func TestLooseBase64IsNotTaken(t *testing.T) {
+// Lenient decoders accept base64 that is not canonical, strict ones refuse the whole
+// note. So such a line is never accepted.
+func TestSignatureLinesNeedCanonicalBase64(t *testing.T) {
 	w, c := newWitness(t, "w.example/a"), checkpointOf(9)
 	line := w.line(t, c.Text())
 	if !strings.HasSuffix(line, "=\n") || !IsSignatureLine(line) {
-		t.Fatalf("%q has no padding whose spare bits could be set", line)
+		t.Fatalf("%q has no base64 padding, so no spare bits to set", line)
 	}
 	last := strings.IndexByte(line, '=') - 1
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
@@ -381,18 +334,16 @@ func TestLooseBase64IsNotTaken(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, lines, err)
 		}
 		if IsSignatureLine(loose) {
-			t.Errorf("%s: it may stand in a note", name)
+			t.Errorf("%s: accepted as a signature line", name)
 		}
 	}
 }
 
-// Names of others need only the rules of signed-note, those of logs have more.
-func TestNamesOfOthersAreThoseOfTheStandard(t *testing.T) {
+// The stricter rules of CheckOrigin do not apply to the names of witnesses.
+func TestWitnessNamesFollowSignedNote(t *testing.T) {
 	for name, good := range map[string]bool{"https://w.example/": true, "/w": true, "wäh": true, strings.Repeat("w", 300): true, "w w": false, "w\u00a0w": false, "": false, "w\x01": false} {
 		public, _, err := ed25519.GenerateKey(rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		key := append([]byte{TypeCosignature}, public...)
 		id := sha256.Sum256(append([]byte(name+"\n"), key...))
 		if _, err := ParseKey(fmt.Sprintf("%s+%x+%s", name, id[:4], encode64(key))); (err == nil) != good {
@@ -401,7 +352,7 @@ func TestNamesOfOthersAreThoseOfTheStandard(t *testing.T) {
 	}
 }
 
-func TestCosignaturesAreTakenByKnownKeysOnly(t *testing.T) {
+func TestCosignaturesAreOfKnownKeysOnly(t *testing.T) {
 	a, b, c := newWitness(t, "w.example/a"), newWitness(t, "w.example/b"), checkpointOf(9)
 	lines, err := Cosignatures(c.Text(), a.line(t, c.Text())+b.line(t, c.Text()), []Key{a.key})
 	if err != nil || len(lines) != 1 || lines[a.key.ID()] == "" {
@@ -422,7 +373,7 @@ func TestCosignaturesAreTakenByKnownKeysOnly(t *testing.T) {
 		"at time 0":             zero.Line(cosignedAt(0)),
 	} {
 		if _, err := Cosignatures(c.Text(), answer, []Key{a.key, zero}); err == nil {
-			t.Errorf("%s: taken", name)
+			t.Errorf("%s: accepted", name)
 		}
 	}
 }

@@ -21,10 +21,10 @@ import (
 
 // Signature types of c2sp.org/signed-note.
 const (
-	TypeEd25519     = 0x01 // a log's signature; MUST be on a public log's checkpoint
-	TypeECDSA       = 0x02 // a log's signature by a P-256 key, over SHA-256 of the text
-	TypeCosignature = 0x04 // a witness's, Ed25519, timestamped
-	TypeMLDSA       = 0x06 // a witness's, ML-DSA-44, timestamped
+	TypeEd25519     = 0x01 // by a log; a public log's checkpoint MUST have one
+	TypeECDSA       = 0x02 // by a log's P-256 key, over the SHA-256 hash of the text
+	TypeCosignature = 0x04 // by a witness, Ed25519 with a timestamp
+	TypeMLDSA       = 0x06 // by a witness, ML-DSA-44 with a timestamp
 )
 
 // Key is a verifier key (vkey). It implements note.Verifier.
@@ -32,17 +32,17 @@ type Key struct {
 	note.Verifier
 	vkey   string
 	kind   byte
-	public string // the key material: two vkeys of one key are duplicates
+	public string // the key material; one key may have two vkeys
 }
 
-// ParseKey reads a vkey. Its key ID must be the one that the standard derives
-// from its type and public key.
+// ParseKey reads a vkey. Its key ID must be the one that the standard derives for a
+// key of its type.
 func ParseKey(vkey string) (Key, error) {
 	name, rest, _ := strings.Cut(vkey, "+")
 	id, material, _ := strings.Cut(rest, "+")
 	raw, err := base64.StdEncoding.DecodeString(material)
 	if err != nil || len(raw) < 2 || len(id) != 8 || name == "" || encode64(raw) != material {
-		return Key{}, fmt.Errorf("%.80q is not a verifier key: it is NAME+8 HEX DIGITS+BASE64", vkey)
+		return Key{}, fmt.Errorf("%.80q is not a verifier key: write NAME+8 HEX DIGITS+BASE64", vkey)
 	}
 	key := Key{vkey: vkey, kind: raw[0], public: string(raw[1:])}
 	switch raw[0] {
@@ -59,7 +59,7 @@ func ParseKey(vkey string) (Key, error) {
 		err = errors.New("its name has a space or a control character")
 	}
 	if err == nil && fmt.Sprintf("%08x", key.KeyHash()) != id {
-		err = fmt.Errorf("its key ID is %s where %08x belongs", id, key.KeyHash())
+		err = fmt.Errorf("its key ID is %s, but the key has %08x", id, key.KeyHash())
 	}
 	if err != nil {
 		return Key{}, fmt.Errorf("verifier key %.80q: %w", vkey, err)
@@ -90,15 +90,15 @@ func ECDSAKey(name string, public *ecdsa.PublicKey) (Key, error) {
 	return ParseKey(name + "+" + hex.EncodeToString(id[:4]) + "+" + encode64(append([]byte{TypeECDSA}, der...)))
 }
 
-// isKeyName reports whether the name is one of signed-note: of this package's logs
-// CheckOrigin demands more. No signed note holds a control character.
+// isKeyName reports whether signed-note allows the name of a key. CheckOrigin is
+// stricter for this log's own name. A signed note has no control characters.
 func isKeyName(name string) bool {
 	return name != "" && utf8.ValidString(name) && !strings.Contains(name, "+") &&
 		!strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || unicode.IsSpace(r) })
 }
 
-// Verify implements note.Verifier. A cosignature of a checkpoint has a time: one
-// of time 0 is refused.
+// Verify implements note.Verifier. It refuses a cosignature with the timestamp 0,
+// because tlog-cosignature demands a time for a checkpoint.
 func (k Key) Verify(text, signature []byte) bool {
 	if k.kind == TypeCosignature || k.kind == TypeMLDSA {
 		if len(signature) < 8 || binary.BigEndian.Uint64(signature) == 0 {
@@ -108,22 +108,22 @@ func (k Key) Verify(text, signature []byte) bool {
 	return k.Verifier.Verify(text, signature)
 }
 
-// String is the vkey.
+// String returns the vkey.
 func (k Key) String() string { return k.vkey }
 
-// Type is the signature type.
+// Type returns the signature type.
 func (k Key) Type() byte { return k.kind }
 
-// ID names the key in a few characters: its name and key ID.
+// ID returns the name and key ID, a short identifier of the key.
 func (k Key) ID() string { return fmt.Sprintf("%s+%08x", k.Name(), k.KeyHash()) }
 
-// Line is the note's line of a signature by this key, without its key ID.
+// Line returns the note's signature line. signature does not include the key ID.
 func (k Key) Line(signature []byte) string {
 	return "— " + k.Name() + " " + encode64(append(binary.BigEndian.AppendUint32(nil, k.KeyHash()), signature...)) + "\n"
 }
 
-// Signed reports whether the line is by this key, and the signature's validity
-// over the text of a note.
+// Signed reports whether the line names this key. The error says that the line is
+// malformed or that its signature over text is invalid.
 func (k Key) Signed(text, line string) (mine bool, err error) {
 	name, signature, err := readLine(line)
 	if err != nil || name != k.Name() || binary.BigEndian.Uint32(signature) != k.KeyHash() {
@@ -135,17 +135,16 @@ func (k Key) Signed(text, line string) (mine bool, err error) {
 	return true, nil
 }
 
-// IsSignatureLine reports whether the line may stand in a signed note, whoever
-// signed it.
+// IsSignatureLine reports whether a signed note may contain the line. It verifies no
+// signature.
 func IsSignatureLine(line string) bool {
 	_, _, err := readLine(line)
 	return err == nil && strings.HasSuffix(line, "\n")
 }
 
-// readLine splits a signature line into the name and the key ID with what
-// follows it. The base64 must be in its only form: decoders disagree on line feeds
-// in it and on spare bits, and one line that a verifier cannot read makes the
-// whole note unreadable to it.
+// readLine splits a signature line into the name, and the key ID followed by the
+// signature. The base64 must be canonical: decoders disagree on line feeds and on
+// spare bits, and a verifier that cannot read one line refuses the whole note.
 func readLine(line string) (name string, signature []byte, err error) {
 	body, dash := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "— ")
 	name, text, space := strings.Cut(body, " ")

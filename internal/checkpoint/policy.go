@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// ErrQuorum is returned for a checkpoint that its log signed and that fewer
-// witnesses cosigned than the policy demands.
+// ErrQuorum is returned for a checkpoint that its log signed, but fewer witnesses
+// cosigned than the policy demands.
 var ErrQuorum = errors.New("the quorum of witnesses is not met")
 
 // Policy says which logs a verifier accepts and which witnesses must have
-// cosigned a checkpoint (c2sp.org/tlog-policy). It does not change.
+// cosigned a checkpoint (c2sp.org/tlog-policy). It is immutable.
 type Policy struct {
 	Logs      []Log
 	Witnesses []Witness
-	quorum    *group // nil: none is demanded
+	quorum    *group // nil if no cosignature is demanded
 }
 
 // Log is a log line. URL may be empty.
@@ -25,7 +25,7 @@ type Log struct {
 	URL string
 }
 
-// Witness is a witness line. Name is for the policy alone; URL, the submission
+// Witness is a witness line. Name is used only inside the policy. URL, the submission
 // prefix, may be empty.
 type Witness struct {
 	Name string
@@ -33,17 +33,17 @@ type Witness struct {
 	URL  string
 }
 
-// group is a group, or a witness alone where it has no members.
+// group is a group line, or a witness if it has no members.
 type group struct {
 	name    string
 	needs   int
 	members []*group
 }
 
-// MaxPolicy bounds a policy file in bytes: ML-DSA-44 keys take 1.8 kB each.
+// MaxPolicy is the most bytes of a policy file. An ML-DSA-44 key takes 1.8 kB.
 const MaxPolicy = 256 << 10
 
-// ParsePolicy reads a policy file. Errors name the line.
+// ParsePolicy reads a policy file.
 func ParsePolicy(text []byte) (*Policy, error) {
 	if len(text) > MaxPolicy {
 		return nil, fmt.Errorf("the policy is over %d bytes", MaxPolicy)
@@ -63,8 +63,8 @@ func ParsePolicy(text []byte) (*Policy, error) {
 type policyReader struct {
 	policy  *Policy
 	named   map[string]*group
-	member  map[string]bool // names that are in a group
-	decided bool            // the quorum line was read
+	member  map[string]bool // the names that a group lists
+	decided bool            // whether the quorum line was read
 }
 
 func (r *policyReader) line(line string) error {
@@ -132,10 +132,10 @@ func (r *policyReader) group(name, threshold string, members []string) error {
 	for _, member := range members {
 		of, defined := r.named[member]
 		if !defined {
-			return fmt.Errorf("%q is not defined on a line before", member)
+			return fmt.Errorf("%q is not defined on an earlier line", member)
 		}
 		if r.member[member] {
-			return fmt.Errorf("%q is in a group already", member)
+			return fmt.Errorf("%q is already in a group", member)
 		}
 		r.member[member] = true
 		g.members = append(g.members, of)
@@ -148,7 +148,7 @@ func (r *policyReader) group(name, threshold string, members []string) error {
 	default:
 		k, err := strconv.Atoi(threshold)
 		if err != nil || k < 1 || k > len(members) || strconv.Itoa(k) != threshold {
-			return fmt.Errorf("threshold %.20q: write all, any or an integer of 1 to %d", threshold, len(members))
+			return fmt.Errorf("the threshold is %.20q: write all, any or an integer of 1 to %d", threshold, len(members))
 		}
 		g.needs = k
 	}
@@ -157,7 +157,7 @@ func (r *policyReader) group(name, threshold string, members []string) error {
 
 func (r *policyReader) define(g *group) error {
 	if g.name == "none" || r.named[g.name] != nil {
-		return fmt.Errorf("the name %q is taken", g.name)
+		return fmt.Errorf("the name %q is already taken: use another one", g.name)
 	}
 	r.named[g.name] = g
 	return nil
@@ -165,22 +165,23 @@ func (r *policyReader) define(g *group) error {
 
 func (r *policyReader) quorum(name string) error {
 	if r.decided {
-		return errors.New("a second quorum line")
+		return errors.New("this is the second quorum line: keep one")
 	}
 	r.decided = true
 	if name == "none" {
 		return nil
 	}
 	if r.policy.quorum = r.named[name]; r.policy.quorum == nil {
-		return fmt.Errorf("%q is not defined on a line before", name)
+		return fmt.Errorf("%q is not defined on an earlier line", name)
 	}
 	return nil
 }
 
-// Demands reports whether the policy demands any cosignature: quorum none does not.
+// Demands reports whether the policy demands any cosignature. A policy with quorum
+// none does not.
 func (p *Policy) Demands() bool { return p.quorum != nil }
 
-// Met reports whether the witnesses with these names make the quorum.
+// Met reports whether the witnesses with these names meet the quorum.
 func (p *Policy) Met(cosigned map[string]bool) bool {
 	return p.quorum == nil || p.quorum.met(cosigned)
 }
@@ -198,7 +199,7 @@ func (g *group) met(cosigned map[string]bool) bool {
 	return have >= g.needs
 }
 
-// String says what is demanded, for errors.
+// String describes the demanded quorum, for errors.
 func (g *group) String() string {
 	if len(g.members) == 0 {
 		return g.name
@@ -210,9 +211,9 @@ func (g *group) String() string {
 	return fmt.Sprintf("%d of (%s)", g.needs, strings.Join(names, ", "))
 }
 
-// Verify checks a signed checkpoint: by a log of the policy, cosigned by its
-// quorum. witnesses are the names of those that cosigned it, also where the error
-// is ErrQuorum.
+// Verify checks that a log of the policy signed the checkpoint and that the quorum
+// cosigned it. witnesses are the names of those that did, also when the error is
+// ErrQuorum.
 func (p *Policy) Verify(signedNote []byte) (c Checkpoint, witnesses []string, err error) {
 	logs, cosigners := make([]Key, len(p.Logs)), make([]Key, len(p.Witnesses))
 	for i, l := range p.Logs {
@@ -235,13 +236,13 @@ func (p *Policy) Verify(signedNote []byte) (c Checkpoint, witnesses []string, er
 		}
 	}
 	if !p.Met(cosigned) {
-		return c, witnesses, fmt.Errorf("%w: cosigned by [%s], and %s is demanded", ErrQuorum, strings.Join(witnesses, ", "), p.quorum)
+		return c, witnesses, fmt.Errorf("%w: [%s] cosigned, the policy demands %s", ErrQuorum, strings.Join(witnesses, ", "), p.quorum)
 	}
 	return c, witnesses, nil
 }
 
-// VerifyProof checks a .tlog-proof file of an entry: its checkpoint by Verify,
-// and its path.
+// VerifyProof checks a .tlog-proof file of an entry: its checkpoint by Verify, then
+// its path.
 func (p *Policy) VerifyProof(text, entry []byte) (c Checkpoint, index int64, witnesses []string, err error) {
 	proof, err := ParseProof(text)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/transparency-dev/merkle/rfc6962"
 )
 
-// Proof is a leaf's index, its path and the signed checkpoint that the path leads
-// to (c2sp.org/tlog-proof@v1), without extra data.
+// Proof is an inclusion proof of a leaf with the signed checkpoint that it leads to
+// (c2sp.org/tlog-proof@v1), without extra data.
 type Proof struct {
 	Index int64
 	Path  [][32]byte
@@ -24,7 +24,7 @@ func (p Proof) Marshal() []byte {
 	return tlogproof.TLogProof{Index: uint64(p.Index), Hashes: p.Path, Checkpoint: p.Note}.Marshal()
 }
 
-// ParseProof reads a .tlog-proof file. It verifies nothing; see Policy.VerifyProof.
+// ParseProof reads a .tlog-proof file without verifying it; see Policy.VerifyProof.
 func ParseProof(text []byte) (Proof, error) {
 	var read tlogproof.TLogProof
 	if len(text) > 2*MaxNote {
@@ -34,10 +34,10 @@ func ParseProof(text []byte) (Proof, error) {
 		return Proof{}, err
 	}
 	switch {
-	case !bytes.Equal(read.Marshal(), text): // leading zeros, a last line that does not end
-		return Proof{}, errors.New("the tlog-proof is not in its only form")
+	case !bytes.Equal(read.Marshal(), text): // leading zeros, or no line feed at the end
+		return Proof{}, errors.New("the tlog-proof is not in the canonical form")
 	case read.ExtraData != nil:
-		return Proof{}, errors.New("the tlog-proof has an extra line, and proofs of this log have none")
+		return Proof{}, errors.New("the tlog-proof has an extra line, which proofs of this log never have")
 	case read.Index > math.MaxInt64 || len(read.Hashes) > 63:
 		return Proof{}, errors.New("the tlog-proof has an index over 2^63-1 or more than 63 hashes")
 	}
@@ -45,10 +45,10 @@ func ParseProof(text []byte) (Proof, error) {
 }
 
 // VerifyInclusion checks that the path leads from the entry at the index to the
-// root of the checkpoint (RFC 9162 2.1.3.2). It says nothing about signatures.
+// root of the checkpoint (RFC 9162 2.1.3.2). It does not verify signatures.
 func (p Proof) VerifyInclusion(entry []byte, c Checkpoint) error {
 	if p.Index < 0 || p.Index >= c.Size {
-		return fmt.Errorf("leaf %d is not under a checkpoint of size %d", p.Index, c.Size)
+		return fmt.Errorf("leaf %d is not in a tree of %d leaves", p.Index, c.Size)
 	}
 	hasher := rfc6962.DefaultHasher
 	if err := proof.VerifyInclusion(hasher, uint64(p.Index), uint64(c.Size), hasher.HashLeaf(entry), asSlices(p.Path), c.Root[:]); err != nil {
@@ -60,8 +60,8 @@ func (p Proof) VerifyInclusion(entry []byte, c Checkpoint) error {
 // VerifyConsistency checks that the newer checkpoint extends the older one
 // (RFC 9162 2.1.4.2).
 func VerifyConsistency(older, newer Checkpoint, path [][32]byte) error {
-	if older.Size == 0 && len(path) > 0 { // nothing to prove; see tlog-witness
-		return errors.New("a consistency proof from size 0 is empty")
+	if older.Size == 0 && len(path) > 0 { // tlog-witness demands an empty proof here
+		return errors.New("a consistency proof from size 0 must be empty")
 	}
 	if err := proof.VerifyConsistency(rfc6962.DefaultHasher, uint64(older.Size), uint64(newer.Size), asSlices(path), older.Root[:], newer.Root[:]); err != nil {
 		return fmt.Errorf("the tree of size %d does not extend that of size %d", newer.Size, older.Size)

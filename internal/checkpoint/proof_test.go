@@ -11,7 +11,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// grown is a tree that sumdb/tlog built.
+// grown is a tree that package tlog builds: the reference.
 type grown struct {
 	stored []tlog.Hash
 	size   int64
@@ -28,29 +28,23 @@ func (g *grown) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 func (g *grown) add(t *testing.T, entry [32]byte) {
 	t.Helper()
 	hashes, err := tlog.StoredHashes(g.size, entry[:], g)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	g.stored, g.size = append(g.stored, hashes...), g.size+1
 }
 
 func (g *grown) checkpoint(t *testing.T) Checkpoint {
 	t.Helper()
 	root, err := tlog.TreeHash(g.size, g)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return Checkpoint{Origin: origin, Size: g.size, Root: root}
 }
 
 func entry(i int64) [32]byte { return sha256.Sum256(fmt.Appendf(nil, "entry %d", i)) }
 
-func TestProofsOfAGrownTree(t *testing.T) {
+func TestProofsAgreeWithTheReference(t *testing.T) {
 	keys, w := newLogKeys(t, origin), newWitness(t, "witness.example/a")
 	p, err := ParsePolicy(fmt.Appendf(nil, "log %s\nwitness w %s\nquorum w\n", keys.first, w.key))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	var tree grown
 	var before []Checkpoint
 	for i := range int64(70) {
@@ -59,9 +53,7 @@ func TestProofsOfAGrownTree(t *testing.T) {
 		signed := keys.sign(t, c) + w.line(t, c.Text())
 		for index := range tree.size {
 			path, err := tlog.ProveRecord(tree.size, index, &tree)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			proof := Proof{Index: index, Note: []byte(signed)}
 			for _, h := range path {
 				proof.Path = append(proof.Path, h)
@@ -76,9 +68,7 @@ func TestProofsOfAGrownTree(t *testing.T) {
 		}
 		for _, older := range before {
 			path, err := tlog.ProveTree(tree.size, older.Size, &tree)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			hashes := make([][32]byte, len(path))
 			for i, h := range path {
 				hashes[i] = h
@@ -103,16 +93,14 @@ func TestProofsOfAGrownTree(t *testing.T) {
 	}
 }
 
-func TestProofFilesRefused(t *testing.T) {
+func TestVerifyProofRefusesOtherForms(t *testing.T) {
 	keys := newLogKeys(t, origin)
 	var tree grown
 	for i := range int64(5) {
 		tree.add(t, entry(i))
 	}
 	path, err := tlog.ProveRecord(5, 2, &tree)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	proof := Proof{Index: 2, Note: []byte(keys.sign(t, tree.checkpoint(t)))}
 	for _, h := range path {
 		proof.Path = append(proof.Path, h)
@@ -123,9 +111,7 @@ func TestProofFilesRefused(t *testing.T) {
 		t.Fatalf("%+v, %v", read, err)
 	}
 	open, err := ParsePolicy(fmt.Appendf(nil, "log %s\nquorum none\n", keys.other))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	leaf := entry(2)
 	if _, _, _, err := open.VerifyProof([]byte(good), leaf[:]); err != nil {
 		t.Fatal(err)
@@ -173,4 +159,52 @@ func FuzzParsers(f *testing.F) {
 			_, _ = ParseKey(text)
 		}
 	})
+}
+
+func TestTilePathsHaveOneForm(t *testing.T) {
+	for path, tile := range map[string]tlog.Tile{
+		"tile/0/000":                    {H: 8, L: 0, N: 0, W: 256},
+		"tile/1/x001/x234/067":          {H: 8, L: 1, N: 1234067, W: 256},
+		"tile/2/999.p/1":                {H: 8, L: 2, N: 999, W: 1},
+		"tile/63/000.p/255":             {H: 8, L: 63, N: 0, W: 255},
+		"tile/entries/000":              {H: 8, L: -1, N: 0, W: 256},
+		"tile/entries/x001/000.p/8":     {H: 8, L: -1, N: 1000, W: 8},
+		"tile/0/x999/x999/x999/999.p/9": {H: 8, L: 0, N: 999_999_999_999, W: 9},
+	} {
+		if got := TilePath(tile); got != path {
+			t.Errorf("%+v: %s, want %s", tile, got, path)
+		}
+		if got, err := ParseTilePath(path); err != nil || got != tile {
+			t.Errorf("%s: %+v, %v", path, got, err)
+		}
+	}
+	for _, wrong := range []string{
+		"", "tile", "tile/", "tile/0", "tile/0/", "tile/0/0", "tile/0/0000", "tile/00/000", "tile/-1/000", "tile/64/000", "tile/+1/000",
+		"tile/0/001/234", "tile/0/x001/x234", "tile/0/x000/001", "tile/0/000.p/0", "tile/0/000.p/256", "tile/0/000.p/01", "tile/0/000.p",
+		"tile/0/000.p/", "tile/8/0/000", "tile/data/000", "tile/8/data/000", "tile/entries/0/000", "tile/entries/", "tile/0/000/", "/tile/0/000", "tile/0/x-01/000",
+		"tile/0/x999/x999/x999/x999/x999/x999/x999/999",
+	} {
+		if got, err := ParseTilePath(wrong); err == nil {
+			t.Errorf("%q: accepted as %+v", wrong, got)
+		}
+	}
+}
+
+func TestEntryBundlesRoundTrip(t *testing.T) {
+	entries := [][]byte{bytes.Repeat([]byte{1}, 32), {}, bytes.Repeat([]byte{2}, 300)}
+	bundle := EntryBundle(entries)
+	got, err := ParseEntryBundle(bundle, 3)
+	if err != nil || !bytes.Equal(got[0], entries[0]) || len(got[1]) != 0 || !bytes.Equal(got[2], entries[2]) {
+		t.Fatalf("%v, %v", got, err)
+	}
+	for _, count := range []int{0, 2, 4} {
+		if _, err := ParseEntryBundle(bundle, count); err == nil {
+			t.Errorf("accepted as %d entries", count)
+		}
+	}
+	for _, end := range []int{1, 33, 35, len(bundle) - 1} {
+		if _, err := ParseEntryBundle(bundle[:end], 3); err == nil {
+			t.Errorf("cut after %d bytes: accepted", end)
+		}
+	}
 }

@@ -7,21 +7,21 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// Tiles of c2sp.org/tlog-tiles are 256 hashes wide. In a tlog.Tile of package
-// sumdb/tlog, H is TileHeight and L -1 means an entry bundle.
+// A tile of c2sp.org/tlog-tiles is 256 hashes wide. This package uses tlog.Tile of
+// golang.org/x/mod/sumdb/tlog with H = TileHeight; L = -1 means an entry bundle.
 const (
 	TileHeight = 8
 	TileWidth  = 1 << TileHeight
 )
 
-// Package tlog writes the height into a path, and data where tlog-tiles says
-// entries; the rest is the same.
+// Paths of package tlog differ from tlog-tiles in two points: they contain the
+// height, and they say "data" instead of "entries".
 const (
 	tlogTile, tlogEntries = "tile/8/", "tile/8/data/"
 	tilePath, entriesPath = "tile/", "tile/entries/"
 )
 
-// TilePath is the path of a tile or entry bundle under the log's URL:
+// TilePath returns the path of a tile or entry bundle under the log's URL:
 // tile/<L>/<N>[.p/<W>] or tile/entries/<N>[.p/<W>].
 func TilePath(t tlog.Tile) string {
 	path := t.Path()
@@ -31,8 +31,8 @@ func TilePath(t tlog.Tile) string {
 	return tilePath + strings.TrimPrefix(path, tlogTile)
 }
 
-// ParseTilePath is the inverse of TilePath. A path that is not in its only form
-// is an error.
+// ParseTilePath is the inverse of TilePath. It refuses a path that TilePath does not
+// write.
 func ParseTilePath(path string) (tlog.Tile, error) {
 	rest, ok := strings.CutPrefix(path, entriesPath)
 	inner := tlogEntries + rest
@@ -47,8 +47,8 @@ func ParseTilePath(path string) (tlog.Tile, error) {
 	return t, nil
 }
 
-// EntryBundle writes entries as tlog-tiles says: each after its length, two bytes
-// big-endian.
+// EntryBundle writes entries as tlog-tiles says: each follows its length, which is
+// two bytes, big-endian.
 func EntryBundle(entries [][]byte) []byte {
 	var out []byte
 	for _, entry := range entries {
@@ -73,7 +73,7 @@ func ParseEntryBundle(bundle []byte, count int) ([][]byte, error) {
 		rest = rest[2+size:]
 	}
 	if len(all) != count {
-		return nil, fmt.Errorf("the entry bundle holds %d entries where %d belong", len(all), count)
+		return nil, fmt.Errorf("the entry bundle has %d entries instead of %d", len(all), count)
 	}
 	return all, nil
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// AddCheckpoint is the body of an add-checkpoint request (c2sp.org/tlog-witness):
-// a signed checkpoint, and the proof that it extends the one of size Old.
+// AddCheckpoint is the body of an add-checkpoint request (c2sp.org/tlog-witness): a
+// signed checkpoint with the proof that it extends the tree of size Old.
 type AddCheckpoint struct {
 	Old   int64
 	Proof [][32]byte
@@ -18,10 +18,10 @@ type AddCheckpoint struct {
 // Path and media type of tlog-witness.
 const (
 	AddCheckpointPath = "/add-checkpoint"
-	SizeType          = "text/x.tlog.size" // the body of a 409: the size that the witness has
+	SizeType          = "text/x.tlog.size" // the type of a 409 answer, whose body is the witness's size
 )
 
-// maxProof is the most hashes of a consistency proof.
+// maxProof is the most hashes that a consistency proof may have.
 const maxProof = 63
 
 // Marshal writes the request.
@@ -36,19 +36,19 @@ func (a AddCheckpoint) Marshal() []byte {
 	return []byte(b.String())
 }
 
-// ParseAddCheckpoint reads the request and verifies nothing.
+// ParseAddCheckpoint reads a request without verifying it.
 func ParseAddCheckpoint(body []byte) (a AddCheckpoint, err error) {
 	head, signedNote, ok := strings.Cut(string(body), "\n\n")
 	if !ok || len(body) > 2*MaxNote {
-		return a, errors.New("no blank line after the consistency proof, or a body that is too large")
+		return a, errors.New("the body has no blank line after the consistency proof, or is too large")
 	}
 	lines := strings.Split(head, "\n")
 	old, ok := strings.CutPrefix(lines[0], "old ")
 	if a.Old, err = ParseSize(old); !ok || err != nil {
-		return a, errors.New("the first line is not old SIZE")
+		return a, errors.New("the first line is not \"old SIZE\"")
 	}
 	if len(lines)-1 > maxProof {
-		return a, fmt.Errorf("a consistency proof of more than %d hashes", maxProof)
+		return a, fmt.Errorf("the consistency proof has more than %d hashes", maxProof)
 	}
 	for _, line := range lines[1:] {
 		hash, err := decodeHash(line)
@@ -70,14 +70,14 @@ func ParseSize(text string) (int64, error) {
 	return size, nil
 }
 
-// Cosignatures picks the signatures of a witness's answer that are by the keys, as
-// lines of a note. A line under a known key that does not verify over the text is
-// an error; all other lines are ignored.
+// Cosignatures returns the signature lines by the keys in a witness's answer. A line
+// by one of the keys that does not verify over text is an error. Lines by other keys
+// are ignored.
 func Cosignatures(text, answer string, keys []Key) (lines map[string]string, err error) {
 	if !strings.HasSuffix(answer, "\n") {
 		return nil, errors.New("the answer does not end with a line feed")
 	}
-	lines = map[string]string{} // by the ID of the key
+	lines = map[string]string{} // from the key's ID
 	for line := range strings.Lines(answer) {
 		_, signature, err := readLine(line)
 		if err != nil {
@@ -89,7 +89,7 @@ func Cosignatures(text, answer string, keys []Key) (lines map[string]string, err
 				return nil, err
 			}
 			if mine {
-				lines[key.ID()] = key.Line(signature[4:]) // never the text that was received
+				lines[key.ID()] = key.Line(signature[4:]) // written anew, so that it is canonical
 			}
 		}
 	}

@@ -1,7 +1,7 @@
-// Package devwitness is a small witness (c2sp.org/tlog-witness) for the local
-// stack and for tests. It cosigns with Ed25519 and does what the standard demands
-// of a witness, so what it cosigns is consistent; but its key lies in a file
-// beside the log that it watches, so its word is worth nothing to anyone else.
+// Package devwitness is a small witness (c2sp.org/tlog-witness) for the local stack
+// and for tests. It cosigns with Ed25519 and makes every check that the standard
+// demands. Its key is in a file beside the log that it watches, so nobody else should
+// trust its cosignatures.
 package devwitness
 
 import (
@@ -31,15 +31,15 @@ import (
 type Witness struct {
 	signer *formats.Signer
 	key    checkpoint.Key
-	path   string // of the state
+	path   string // of the file that keeps state
 
 	mu   sync.Mutex
 	logs map[string][]checkpoint.Key // by origin
-	// state is the newest note that was cosigned, by origin, with the cosignature.
+	// state holds the newest cosigned note of each origin, with the cosignature.
 	state map[string]string
 }
 
-// Open reads the witness in a directory, or makes one with that name there.
+// Open reads the witness in a directory, or creates one with that name.
 func Open(dir, name string) (*Witness, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -73,12 +73,12 @@ func Open(dir, name string) (*Witness, error) {
 	return w, err
 }
 
-// keyOf is the cosignature key of a private key in the form of sumdb/note.
+// keyOf returns the cosignature key of a private key that sumdb/note has written.
 func keyOf(skey string) (checkpoint.Key, error) {
 	fields := strings.SplitN(skey, "+", 5) // PRIVATE+KEY+name+id+base64(type ‖ seed)
 	seed, err := base64.StdEncoding.DecodeString(fields[len(fields)-1])
 	if err != nil || len(fields) != 5 || len(seed) != 1+ed25519.SeedSize {
-		return checkpoint.Key{}, errors.New("the key file holds no private key")
+		return checkpoint.Key{}, errors.New("the key file has no private key")
 	}
 	vkey, err := note.NewEd25519VerifierKey(fields[2], ed25519.NewKeyFromSeed(seed[1:]).Public().(ed25519.PublicKey))
 	if err == nil {
@@ -90,10 +90,10 @@ func keyOf(skey string) (checkpoint.Key, error) {
 	return checkpoint.ParseKey(vkey)
 }
 
-// Key is the key that the policy of a log names.
+// Key returns the key to list in a log's witness policy.
 func (w *Witness) Key() checkpoint.Key { return w.key }
 
-// Watch has the witness cosign the checkpoints of a log under these keys.
+// Watch makes the witness cosign checkpoints that these log keys signed.
 func (w *Witness) Watch(keys ...checkpoint.Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,15 +106,15 @@ func (w *Witness) Watch(keys ...checkpoint.Key) {
 type refusal struct {
 	status int
 	text   string
-	size   bool // text is a tree size
+	size   bool // whether text is a tree size
 }
 
 func refuse(status int, format string, args ...any) *refusal {
 	return &refusal{status: status, text: fmt.Sprintf(format, args...)}
 }
 
-// ServeHTTP serves add-checkpoint, and the newest checkpoint of each log under its
-// origin's hash.
+// ServeHTTP serves add-checkpoint, and each log's newest cosigned checkpoint at
+// /HASH/checkpoint, where HASH is the SHA-256 hash of the origin.
 func (w *Witness) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
 		w.serveNewest(out, r)
@@ -143,8 +143,8 @@ func (w *Witness) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// add checks a request in the order of the standard and returns the cosignature,
-// after the checkpoint is on disk. The lock makes check and update one step.
+// add checks a request in the order of the standard, stores the checkpoint on disk
+// and returns the cosignature line. The lock makes check and update one step.
 func (w *Witness) add(body []byte) (line string, refused *refusal) {
 	request, err := checkpoint.ParseAddCheckpoint(body)
 	if err != nil {
@@ -201,7 +201,7 @@ func (w *Witness) add(body []byte) (line string, refused *refusal) {
 	return line, nil
 }
 
-// save writes the state whole or not at all, and durably.
+// save replaces the state file atomically and durably, or changes nothing.
 func (w *Witness) save(origin, signed string) error {
 	before, had := w.state[origin]
 	w.state[origin] = signed
