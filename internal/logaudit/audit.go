@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	ahead       = 32 // tiles of level 0 that are fetched ahead, and as many entry bundles
-	maxFindings = 20 // of one audit, which stops there
+	ahead       = 32 // prefetched tiles of level 0, and as many entry bundles
+	maxFindings = 20 // after which an audit stops
 )
 
-// Audit computes the root of a log from its entries and compares every tile with
-// what lies below it. Where two files disagree, the tile above says which of them
-// is not the log's.
+// Audit computes the root of a log from its entries and compares every tile with the
+// entries or tiles below it. If two files disagree, the tile above them decides which
+// one is wrong.
 func Audit(ctx context.Context, from *Source, head Head) error {
 	a := &audit{ctx: ctx, from: from, head: head, last: map[int]content{}}
 	err := a.run()
-	if len(a.findings) > 0 { // they stand, whatever ended the audit
+	if len(a.findings) > 0 { // they count even if the audit could not finish
 		return &Contradiction{Findings: a.findings}
 	}
 	return err
@@ -35,15 +35,14 @@ type audit struct {
 	from     *Source
 	head     Head
 	levels   []level
-	last     map[int]content // the tile of each level that was read last
+	last     map[int]content // the last tile that was read, by level
 	findings []Finding
 }
 
-// level is what was computed from below: the number of full tiles, and the nodes
-// after them.
+// level is one level of the tree as it was computed from the level below.
 type level struct {
-	full  int64
-	nodes []tlog.Hash
+	full  int64       // the number of full tiles
+	nodes []tlog.Hash // the nodes after these tiles
 }
 
 var errEnough = errors.New("too many files are wrong")
@@ -58,8 +57,8 @@ func (a *audit) run() error {
 	return a.edge()
 }
 
-// window reads the tiles [n, end) of level 0 and their entries, and takes the
-// entries into the tree.
+// window reads the tiles [n, end) of level 0 and their entries, and appends the
+// entries to the computed tree.
 func (a *audit) window(n, end int64) error {
 	entries, tiles := make([]content, end-n), make([]content, end-n)
 	group, ctx := errgroup.WithContext(a.ctx)
@@ -82,7 +81,7 @@ func (a *audit) window(n, end int64) error {
 		leaves := bundle.hashes
 		if bundle.problem != "" {
 			a.find(bundle, "%s", bundle.problem)
-			leaves = tiles[i].hashes // the audit goes on with them
+			leaves = tiles[i].hashes // continue with the hashes of the tile
 		}
 		if leaves == nil {
 			a.find(tiles[i], "%s", tiles[i].problem)
@@ -101,8 +100,8 @@ func (a *audit) find(c content, format string, args ...any) {
 	a.findings = append(a.findings, Finding{c.path(), fmt.Sprintf(format, args...)})
 }
 
-// push adds a node to a level. With a tile's last one the tile is compared, and
-// its root goes to the level above.
+// push appends a node to a level. When that completes a tile, push compares the tile
+// and pushes its root to the level above.
 func (a *audit) push(l int, node tlog.Hash) error {
 	if l == len(a.levels) {
 		a.levels = append(a.levels, level{})
@@ -122,7 +121,7 @@ func (a *audit) push(l int, node tlog.Hash) error {
 	return a.push(l+1, root)
 }
 
-// tile reads a tile, unless it is the one of its level that was read last.
+// tile reads a tile, or returns it if it is the last one that was read of its level.
 func (a *audit) tile(l int, n int64) (content, error) {
 	want := tileAt(l, n, a.head.Size)
 	if a.last[l].Tile == want {
@@ -135,8 +134,8 @@ func (a *audit) tile(l int, n int64) (content, error) {
 	return c, err
 }
 
-// compare compares a full tile with what was computed from below, and returns the
-// root of that one of the two which the tile above holds.
+// compare compares a full tile with the nodes that were computed from below. If they
+// differ, it returns the root that the tile above has.
 func (a *audit) compare(l int, n int64, below []tlog.Hash) (tlog.Hash, error) {
 	served, err := a.tile(l, n)
 	computed := subtree(below)
@@ -165,21 +164,23 @@ func (a *audit) compare(l int, n int64, below []tlog.Hash) (tlog.Hash, error) {
 	return computed, nil
 }
 
-// belowIsWrong names each file below a tile that does not lead to its hash in it.
+// belowIsWrong reports each file below a tile that does not lead to its hash in the
+// tile.
 func (a *audit) belowIsWrong(served content, below []tlog.Hash) {
 	for i, hash := range served.hashes {
 		switch at := served.N*checkpoint.TileWidth + int64(i); {
 		case hash == below[i]:
 		case served.L == 0:
-			a.find(content{Tile: tileAt(-1, served.N, a.head.Size)}, "entry %d is not that of leaf %d in %s", i, at, served.path())
-			return // one finding a file
+			a.find(content{Tile: tileAt(-1, served.N, a.head.Size)}, "entry %d does not have the leaf hash %d of %s", i, at, served.path())
+			return // one finding per file
 		default:
-			a.find(content{Tile: tileAt(served.L-1, at, a.head.Size)}, "it is not the tile whose root is hash %d of %s", i, served.path())
+			a.find(content{Tile: tileAt(served.L-1, at, a.head.Size)}, "its root is not hash %d of %s", i, served.path())
 		}
 	}
 }
 
-// disagree names a tile that does not hold what lies below it.
+// disagree reports a tile that does not match the file below it. tileIsWrong says that
+// the tile is known to be the wrong one.
 func (a *audit) disagree(served content, below []tlog.Hash, tileIsWrong bool) {
 	i := 0
 	for served.hashes[i] == below[i] {
@@ -190,14 +191,14 @@ func (a *audit) disagree(served content, below []tlog.Hash, tileIsWrong bool) {
 		what = content{Tile: tileAt(-1, served.N, a.head.Size)}
 	}
 	if tileIsWrong {
-		a.find(served, "hash %d is not that of %s below it", i, what.path())
+		a.find(served, "hash %d is not the hash of %s", i, what.path())
 		return
 	}
-	a.find(served, "hash %d is not that of %s below it, and neither leads to the checkpoint", i, what.path())
+	a.find(served, "hash %d is not the hash of %s, and neither of the two leads to the checkpoint", i, what.path())
 }
 
-// edge compares the partial tiles, which no tile above vouches for but the
-// checkpoint's root alone.
+// edge compares the partial tiles. No tile has their roots, so only the checkpoint's
+// root decides which files are wrong.
 func (a *audit) edge() error {
 	var computed, served [][]tlog.Hash // by level
 	var differ []content
@@ -233,7 +234,7 @@ func (a *audit) edge() error {
 	return nil
 }
 
-// subtree is the root over a number of nodes that is a power of two.
+// subtree returns the root over the nodes, whose number is a power of two.
 func subtree(nodes []tlog.Hash) tlog.Hash {
 	if len(nodes) == 1 {
 		return nodes[0]
@@ -242,18 +243,19 @@ func subtree(nodes []tlog.Hash) tlog.Hash {
 	return tlog.NodeHash(subtree(nodes[:half]), subtree(nodes[half:]))
 }
 
-// rootOf is the root of a tree by the nodes of each level after its full tiles
-// (RFC 6962 2.1): from the right, where the smallest subtrees are, to the left.
+// rootOf returns the root of a tree (RFC 6962 2.1) from the nodes of each level that
+// follow its full tiles. It works from the right, where the smallest subtrees are, to
+// the left.
 func rootOf(levels [][]tlog.Hash) tlog.Hash {
-	root, some := tlog.Hash(sha256.Sum256(nil)), false
+	root, started := tlog.Hash(sha256.Sum256(nil)), false
 	for _, nodes := range levels {
 		for len(nodes) > 0 {
 			size := len(nodes) & -len(nodes) // the rightmost perfect subtree
 			left := subtree(nodes[len(nodes)-size:])
-			if some {
+			if started {
 				left = tlog.NodeHash(left, root)
 			}
-			root, some, nodes = left, true, nodes[:len(nodes)-size]
+			root, started, nodes = left, true, nodes[:len(nodes)-size]
 		}
 	}
 	return root

@@ -12,25 +12,24 @@ import (
 	"github.com/fairpact/fairpact/internal/logaudit"
 )
 
-func TestAuditAcceptsAnHonestLogOfAnySize(t *testing.T) {
+func TestAuditAcceptsALogOfAnySize(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t)
 	for _, size := range []int{0, 1, 2, 255, 256, 257, 511, 512, 8192, 65535, 65536, 65537} {
 		o.grow(t, size, "entry")
-		if err := o.audited(t, o.published(t)); err != nil {
+		if err := o.audit(t, o.folder(t)); err != nil {
 			t.Errorf("%d leaves: %v", size, err)
 		}
 	}
 }
 
-// large has a full tile of level 1 and partial ones of levels 0, 1 and 2.
+// large is a size with a full tile of level 1 and partial tiles of levels 0, 1 and 2.
 const large = 70_000
 
-// Each file that is changed, cut or exchanged for another is named, and no other.
-func TestAuditNamesWhatIsWrong(t *testing.T) {
+func TestAuditNamesExactlyTheWrongFiles(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t).grow(t, large, "entry")
-	dir := o.published(t)
+	dir := o.folder(t)
 	flip := func(path string, at int) func() {
 		return func() {
 			data := read(t, dir, path)
@@ -74,7 +73,7 @@ func TestAuditNamesWhatIsWrong(t *testing.T) {
 		"a bundle and its tile":             {both(cut("tile/entries/009"), cut("tile/0/009")), []string{"tile/entries/009", "tile/0/009"}},
 	} {
 		c.damage()
-		err := o.audited(t, dir)
+		err := o.audit(t, dir)
 		found, ok := errors.AsType[*logaudit.Contradiction](err)
 		var paths []string
 		if ok {
@@ -85,50 +84,47 @@ func TestAuditNamesWhatIsWrong(t *testing.T) {
 		if !slices.Equal(paths, c.want) {
 			t.Errorf("%s: found %v, want %v (%v)", name, paths, c.want, err)
 		}
-		o.publish(t, dir)
+		o.writeTo(t, dir)
 	}
 }
 
-// A file that is not there is no verdict.
-func TestAuditOfAMissingTileIsNoVerdict(t *testing.T) {
+func TestAuditHasNoVerdictOnAMissingFile(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t).grow(t, 600, "entry")
 	for _, path := range []string{"checkpoint", "tile/0/001", "tile/entries/001", "tile/1/000.p/2", "tile/0/002.p/88"} {
-		dir := o.published(t)
-		if err := os.Remove(filepath.Join(dir, path)); err != nil {
-			t.Fatal(err)
-		}
-		err := o.audited(t, dir)
+		dir := o.folder(t)
+		check(t, os.Remove(filepath.Join(dir, path)))
+		err := o.audit(t, dir)
 		if _, verdict := errors.AsType[*logaudit.Contradiction](err); verdict || !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("without %s: %v", path, err)
 		}
 	}
 }
 
-// A log may drop a partial tile when it has the full one.
-func TestFullTileServesForAPartialOne(t *testing.T) {
+// A log may drop a partial tile once it has the full one.
+func TestFullTileReplacesAPartialOne(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t).grow(t, 300, "entry")
 	old := o.signed(t)
-	dir := o.grow(t, 600, "entry").published(t)
+	dir := o.grow(t, 600, "entry").folder(t)
 	write(t, dir, "checkpoint", old)
-	if err := o.audited(t, dir); err == nil || !strings.Contains(err.Error(), "tile/1/000.p/1") {
+	if err := o.audit(t, dir); err == nil || !strings.Contains(err.Error(), "tile/1/000.p/1") {
 		t.Fatalf("without the partial tile of level 1: %v", err)
 	}
 	write(t, dir, "tile/1/000.p/1", read(t, dir, "tile/1/000.p/2")[:32])
-	if err := o.audited(t, dir); err != nil {
+	if err := o.audit(t, dir); err != nil {
 		t.Error(err)
 	}
 }
 
-// A checkpoint that the tree does not lead to is the operator's lie, whoever
-// audits. One that the log did not sign says nothing of the log: that is no verdict.
+// A signed checkpoint with another root convicts the log. A checkpoint that the log
+// did not sign gives no verdict.
 func TestAuditRefusesAForgedCheckpoint(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t).grow(t, 600, "entry")
-	dir := o.published(t)
+	dir := o.folder(t)
 	write(t, dir, "checkpoint", o.fork(t, 599).grow(t, 600, "another").signed(t))
-	err := o.audited(t, dir)
+	err := o.audit(t, dir)
 	found, ok := errors.AsType[*logaudit.Contradiction](err)
 	if !ok || found.Findings[0].Path != "checkpoint" || len(found.Notes) != 1 || !strings.Contains(err.Error(), "the 600 entries lead to the root") {
 		t.Errorf("a root of another tree: %v", err)
@@ -141,7 +137,7 @@ func TestAuditRefusesAForgedCheckpoint(t *testing.T) {
 		"nothing":        "",
 	} {
 		write(t, dir, "checkpoint", []byte(text))
-		err := o.audited(t, dir)
+		err := o.audit(t, dir)
 		if _, verdict := errors.AsType[*logaudit.Contradiction](err); err == nil || verdict {
 			t.Errorf("%s: %v", name, err)
 		}

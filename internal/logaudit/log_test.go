@@ -16,8 +16,14 @@ import (
 
 const origin = "log.example/fairpact"
 
-// operator runs a log in memory and publishes it as a folder. It signs whatever it
-// likes.
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// operator runs a log in memory and writes it into folders. It also signs forks.
 type operator struct {
 	signer  note.Signer
 	key     checkpoint.Key
@@ -38,17 +44,11 @@ func (h hashes) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 func newOperator(t testing.TB) *operator {
 	t.Helper()
 	secret, vkey, err := note.GenerateKey(nil, origin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	signer, err := note.NewSigner(secret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	key, err := checkpoint.ParseKey(vkey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return &operator{signer: signer, key: key}
 }
 
@@ -57,7 +57,7 @@ func (o *operator) policy() *checkpoint.Policy {
 	return &checkpoint.Policy{Logs: []checkpoint.Log{{Key: o.key}}}
 }
 
-// fork is an operator with the same key and the same first leaves.
+// fork returns an operator with the same key and the same first leaves.
 func (o *operator) fork(t testing.TB, keep int) *operator {
 	t.Helper()
 	other := &operator{signer: o.signer, key: o.key}
@@ -70,13 +70,11 @@ func (o *operator) fork(t testing.TB, keep int) *operator {
 func (o *operator) append(t testing.TB, entry []byte) {
 	t.Helper()
 	stored, err := tlog.StoredHashes(int64(len(o.entries)), entry, o.hashes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	o.entries, o.hashes = append(o.entries, entry), append(o.hashes, stored...)
 }
 
-// grow appends entries that no other text makes.
+// grow appends entries up to the size. Different texts make different entries.
 func (o *operator) grow(t testing.TB, size int, text string) *operator {
 	t.Helper()
 	for i := len(o.entries); i < size; i++ {
@@ -90,26 +88,20 @@ func (o *operator) signed(t testing.TB) []byte {
 	t.Helper()
 	size := int64(len(o.entries))
 	root, err := tlog.TreeHash(size, o.hashes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	text := checkpoint.Checkpoint{Origin: origin, Size: size, Root: root}.Text()
 	signed, err := note.Sign(&note.Note{Text: text}, o.signer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return signed
 }
 
-// publish writes the whole log into a folder.
-func (o *operator) publish(t testing.TB, dir string) {
+// writeTo writes the whole log into a folder.
+func (o *operator) writeTo(t testing.TB, dir string) {
 	t.Helper()
 	size := int64(len(o.entries))
 	for _, tile := range tlog.NewTiles(checkpoint.TileHeight, 0, size) {
 		data, err := tlog.ReadTileData(tile, o.hashes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		write(t, dir, checkpoint.TilePath(tile), data)
 		if tile.L == 0 {
 			first := tile.N * checkpoint.TileWidth
@@ -120,45 +112,38 @@ func (o *operator) publish(t testing.TB, dir string) {
 	write(t, dir, "checkpoint", o.signed(t))
 }
 
-// published is a new folder with the log.
-func (o *operator) published(t testing.TB) string {
+// folder returns a new folder with the whole log.
+func (o *operator) folder(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
-	o.publish(t, dir)
+	o.writeTo(t, dir)
 	return dir
 }
 
 func write(t testing.TB, dir, path string, data []byte) {
 	t.Helper()
 	name := filepath.Join(dir, path)
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	check(t, os.WriteFile(name, data, 0o644))
 }
 
 func read(t testing.TB, dir, path string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return data
 }
 
 func source(t testing.TB, place string) *logaudit.Source {
 	t.Helper()
 	s, err := logaudit.Open(place)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return s
 }
 
-// audited is the verdict on a folder or URL by one who trusts the operator's key.
-func (o *operator) audited(t testing.TB, place string) error {
+// audit returns the verdict on a folder or URL for a client that trusts the operator's
+// key.
+func (o *operator) audit(t testing.TB, place string) error {
 	t.Helper()
 	s := source(t, place)
 	head, err := s.Head(t.Context(), o.policy())

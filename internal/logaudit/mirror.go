@@ -14,10 +14,10 @@ import (
 	"github.com/fairpact/fairpact/internal/checkpoint"
 )
 
-// Mirror brings a folder up to the log's newest checkpoint: a folder that any
-// static file server can serve as the log. A file is written only when it is
-// proven to be under that checkpoint, and the checkpoint last, so that the folder
-// is a log at any moment. A mirror that was interrupted goes on where it was.
+// Mirror updates a folder to the log's newest checkpoint. Any static file server can
+// serve the folder as the log. Mirror writes a file only once it is proven under that
+// checkpoint, and the checkpoint last, so the folder is a valid log at any moment. An
+// interrupted Mirror continues at the next call.
 func Mirror(ctx context.Context, from *Source, dir string, policy *checkpoint.Policy) (Head, error) {
 	// #nosec G301 -- public, for a file server
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -32,7 +32,7 @@ func Mirror(ctx context.Context, from *Source, dir string, policy *checkpoint.Po
 	if err != nil {
 		return head, err
 	}
-	if err := Extends(ctx, from, head, have); err != nil { // before anything is written
+	if err := Extends(ctx, from, head, have); err != nil { // before the first write
 		return head, err
 	}
 	t := newTiles(ctx, from, head)
@@ -45,7 +45,8 @@ func Mirror(ctx context.Context, from *Source, dir string, policy *checkpoint.Po
 	return head, Replace(filepath.Join(dir, checkpointPath), head.Note)
 }
 
-// mirror brings some tiles of level 0, those above them, and their entries.
+// mirror fetches a window of level-0 tiles from the given one on, the tiles above
+// them, and their entry bundles.
 func (t *tiles) mirror(first int64) error {
 	from, end := first*checkpoint.TileWidth, min((first+ahead)*checkpoint.TileWidth, t.head.Size)
 	indexes := make([]int64, 0, end-from)
@@ -66,7 +67,8 @@ func (t *tiles) mirror(first int64) error {
 	return group.Wait()
 }
 
-// bundle brings an entry bundle, unless the mirror has it. leaves are verified.
+// bundle fetches an entry bundle unless the mirror has it. leaves are the verified leaf
+// hashes of its entries.
 func (t *tiles) bundle(ctx context.Context, n int64, leaves []tlog.Hash) error {
 	tile := tileAt(-1, n, t.head.Size)
 	if have, err := t.local.read(ctx, tile); err == nil && slices.Equal(have.hashes, leaves) {
@@ -84,7 +86,7 @@ func (t *tiles) bundle(ctx context.Context, n int64, leaves []tlog.Hash) error {
 	return t.write(tile, c.data)
 }
 
-// write stores a file of the mirror. A full tile replaces the partial ones.
+// write stores a file of the mirror. A full tile replaces its partial ones.
 func (t *tiles) write(tile tlog.Tile, data []byte) error {
 	path := filepath.Join(t.local.Place, filepath.FromSlash(checkpoint.TilePath(tile)))
 	// #nosec G301 -- public, for a file server
@@ -100,8 +102,8 @@ func (t *tiles) write(tile tlog.Tile, data []byte) error {
 	return nil
 }
 
-// Replace writes a file that others read: they see the old one or the new one, and
-// so does whoever reads it after a crash.
+// Replace replaces a file atomically and durably. A reader sees the old content or the
+// new one, also after a crash.
 func Replace(path string, data []byte) error {
 	file, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {

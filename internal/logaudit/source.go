@@ -1,15 +1,16 @@
-// Package logaudit checks a transparency log from the outside, by the checkpoint,
-// tiles and entry bundles that it serves (c2sp.org/tlog-tiles), or by those of a
-// folder that mirrors it. It believes the keys of the policy that it is given, and
-// nothing that the log says.
+// Package logaudit checks a transparency log from the outside. It reads the
+// checkpoint, tiles and entry bundles that the log serves (c2sp.org/tlog-tiles), or
+// those of a folder that mirrors the log. It trusts only the keys of the given policy.
 //
-// There are three verdicts. No error: the log is what its checkpoint says. A
-// *Contradiction: what was read cannot be that log, or its checkpoints contradict
-// each other. Any other error: it is not known, because something could not be
-// read, or is no checkpoint that the log signed.
+// There are three verdicts:
+//   - No error: the log is what its checkpoint says.
+//   - A *Contradiction: the files do not match the signed checkpoint, or two signed
+//     checkpoints contradict each other.
+//   - Any other error: no verdict, because a file could not be read or the log did not
+//     sign the checkpoint.
 //
-// Memory is bounded by one tile a level and a window of tiles that are fetched
-// ahead, whatever the size of the log.
+// Memory holds one tile of each level and a window of prefetched tiles, whatever the
+// size of the log.
 package logaudit
 
 import (
@@ -29,20 +30,18 @@ import (
 	"github.com/fairpact/fairpact/internal/restclient"
 )
 
-// parallel bounds the requests under way.
+// parallel is the most requests in flight.
 const parallel = 8
 
 const checkpointPath = "checkpoint"
 
-// Contradiction is what is wrong with a log: what was read and is not what was
-// signed.
+// Contradiction is the error for files that do not match what the log signed.
 type Contradiction struct {
 	Findings []Finding
 	Notes    [][]byte // signed checkpoints that contradict each other: the evidence of a fork
 }
 
-// Finding is one thing that is wrong. Path is checkpoint, or that of a tile or an
-// entry bundle.
+// Finding is one wrong file: the checkpoint, a tile or an entry bundle.
 type Finding struct {
 	Path    string `json:"path"`
 	Problem string `json:"problem"`
@@ -56,25 +55,25 @@ func (c *Contradiction) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// contradicts returns a Contradiction of one finding.
+// contradicts returns a Contradiction with one finding.
 func contradicts(path string, notes [][]byte, format string, args ...any) error {
 	return &Contradiction{[]Finding{{path, fmt.Sprintf(format, args...)}}, notes}
 }
 
-// Source is a log that can be read.
+// Source reads the files of a log from a URL or a folder.
 type Source struct {
 	Place  string // the URL or folder
 	remote bool
 	get    func(ctx context.Context, path string) ([]byte, error)
 }
 
-// Open returns the log whose files are under a base URL or in a folder.
+// Open returns the log at a base URL or in a folder.
 func Open(place string) (*Source, error) {
 	if !strings.HasPrefix(place, "http://") && !strings.HasPrefix(place, "https://") {
 		if info, err := os.Stat(place); err != nil {
 			return nil, err
 		} else if !info.IsDir() {
-			return nil, fmt.Errorf("%s is neither a URL nor a folder", place)
+			return nil, fmt.Errorf("%s is neither an http(s) URL nor a folder", place)
 		}
 		return folder(place), nil
 	}
@@ -100,17 +99,17 @@ func folder(dir string) *Source {
 	}}
 }
 
-// Head is a checkpoint whose log's signature was verified.
+// Head is a checkpoint that a log of the policy has signed.
 type Head struct {
 	checkpoint.Checkpoint
 	Note      []byte
-	Witnesses []string // of the policy, that cosigned it
-	Quorum    error    // checkpoint.ErrQuorum where they are too few
+	Witnesses []string // the witnesses of the policy that cosigned it
+	Quorum    error    // checkpoint.ErrQuorum if these are too few
 }
 
 func (h Head) tree() tlog.Tree { return tlog.Tree{N: h.Size, Hash: tlog.Hash(h.Root)} }
 
-// Head reads the log's checkpoint and verifies who signed it.
+// Head reads the log's checkpoint and verifies its signatures.
 func (s *Source) Head(ctx context.Context, policy *checkpoint.Policy) (Head, error) {
 	signed, err := s.get(ctx, checkpointPath)
 	if err != nil {
@@ -119,17 +118,18 @@ func (s *Source) Head(ctx context.Context, policy *checkpoint.Policy) (Head, err
 	return ReadHead(signed, policy)
 }
 
-// ReadHead verifies who signed a checkpoint. What the log did not sign proves
-// nothing about the log, so its error is not a Contradiction.
+// ReadHead verifies the signatures of a checkpoint. A checkpoint that the log did not
+// sign proves nothing about the log, so the error is not a Contradiction.
 func ReadHead(signed []byte, policy *checkpoint.Policy) (Head, error) {
 	c, witnesses, err := policy.Verify(signed)
 	if err != nil && !errors.Is(err, checkpoint.ErrQuorum) {
-		return Head{}, fmt.Errorf("%s: not a checkpoint of this log: %w", checkpointPath, err)
+		return Head{}, fmt.Errorf("%s is not a checkpoint of this log: %w", checkpointPath, err)
 	}
 	return Head{c, signed, witnesses, err}, nil
 }
 
-// tileAt is the n-th tile of a level (-1: entries) in a tree of the size.
+// tileAt returns the n-th tile of a level in a tree of the size. Level -1 means an
+// entry bundle.
 func tileAt(level int, n, size int64) tlog.Tile {
 	t := tlog.Tile{H: checkpoint.TileHeight, L: level, N: n, W: checkpoint.TileWidth}
 	if left := size>>(checkpoint.TileHeight*max(level, 0)) - n*checkpoint.TileWidth; left < checkpoint.TileWidth {
@@ -138,19 +138,18 @@ func tileAt(level int, n, size int64) tlog.Tile {
 	return t
 }
 
-// content is a tile or entry bundle as it was served: its bytes and the hashes in
-// it, of an entry bundle the leaf hashes.
+// content is a served tile or entry bundle.
 type content struct {
 	tlog.Tile
 	data    []byte
-	hashes  []tlog.Hash // nil where problem is set
-	problem string      // why it cannot be one, whatever it should hold
+	hashes  []tlog.Hash // the leaf hashes of an entry bundle; nil if problem is set
+	problem string      // why data is malformed, or empty
 }
 
 func (c content) path() string { return checkpoint.TilePath(c.Tile) }
 
-// read reads a tile or entry bundle. A log may have dropped a partial tile where
-// it has the full one.
+// read reads a tile or entry bundle. A log may drop a partial tile once it has the
+// full one, so read falls back to that.
 func (s *Source) read(ctx context.Context, t tlog.Tile) (content, error) {
 	c, full := content{Tile: t}, t
 	full.W = checkpoint.TileWidth
@@ -165,7 +164,7 @@ func (s *Source) read(ctx context.Context, t tlog.Tile) (content, error) {
 	case err != nil:
 		return c, err
 	case t.L >= 0 && len(data) != width*tlog.HashSize:
-		c.problem = fmt.Sprintf("it has %d bytes where %d belong", len(data), width*tlog.HashSize)
+		c.problem = fmt.Sprintf("it has %d bytes instead of %d", len(data), width*tlog.HashSize)
 		return c, nil
 	case t.L >= 0:
 		c.data = data[:t.W*tlog.HashSize]

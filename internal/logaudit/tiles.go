@@ -11,25 +11,25 @@ import (
 	"github.com/fairpact/fairpact/internal/checkpoint"
 )
 
-// tiles reads the hashes of a tree and verifies them: it is the tlog.HashReader
-// that tlog.TileHashReader makes of it. Errors say which tile is wrong. It is for
-// one goroutine.
+// tiles reads hashes of a tree from its tiles and verifies them. It implements
+// tlog.HashReader, with errors that name the wrong tile, and the tlog.TileReader below
+// it. It is not safe for concurrent use.
 type tiles struct {
 	ctx    context.Context
 	from   *Source
 	head   Head
-	local  *Source // the mirror: read first, and written; nil: none
+	local  *Source // the mirror, read first and written to; nil if there is none
 	reader tlog.HashReader
 
-	known  map[tlog.Tile]content // verified
-	asked  []content             // what ReadTiles answered last, parents before children
-	remote map[tlog.Tile]bool    // of those, read from the log
-	fresh  bool                  // whatever the mirror has
-	failed error                 // to read or to write a tile
+	known  map[tlog.Tile]content // verified tiles
+	asked  []content             // the last answer of ReadTiles, parents before children
+	remote map[tlog.Tile]bool    // the tiles in asked that came from the log
+	fresh  bool                  // whether to bypass the mirror
+	failed error                 // why a tile could not be read or written
 }
 
-// mostKnown bounds the verified tiles in memory. The edge of a tree and a window
-// of tiles fit.
+// mostKnown is the most verified tiles in memory: enough for the right edge of a tree
+// and a window of tiles.
 const mostKnown = 4 * ahead
 
 func newTiles(ctx context.Context, from *Source, head Head) *tiles {
@@ -38,12 +38,12 @@ func newTiles(ctx context.Context, from *Source, head Head) *tiles {
 	return t
 }
 
-// ReadHashes returns verified hashes. Tiles that do not lead to the checkpoint are a
-// Contradiction.
+// ReadHashes returns verified hashes, or a Contradiction if the tiles do not lead to
+// the checkpoint.
 func (t *tiles) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	hashes, err := t.reader.ReadHashes(indexes)
 	if t.failed == nil && err != nil && t.local != nil {
-		// The mirror may be damaged: what the log has decides, and repairs it.
+		// The mirror may be damaged. The log's tiles decide, and replace those of the mirror.
 		t.fresh = true
 		hashes, err = t.reader.ReadHashes(indexes)
 		t.fresh = false
@@ -57,8 +57,8 @@ func (t *tiles) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	return hashes, nil
 }
 
-// wrong names the tiles that do not lead to the tile above. Those at the right
-// edge lead to the checkpoint together: where they do not, it may be any of them.
+// wrong names the tiles that do not lead to the tile above them. The tiles at the
+// right edge lead to the checkpoint only together, so if that fails it names them all.
 func (t *tiles) wrong() (findings []Finding) {
 	edge := make([][]tlog.Hash, 8)
 	for _, c := range t.asked {
@@ -75,16 +75,17 @@ func (t *tiles) wrong() (findings []Finding) {
 		above := tileAt(c.L+1, c.N/checkpoint.TileWidth, t.head.Size)
 		for _, parent := range t.asked {
 			if c.W == checkpoint.TileWidth && parent.Tile == above && subtree(c.hashes) != parent.hashes[c.N%checkpoint.TileWidth] {
-				findings = append(findings, Finding{c.path(), "it is not the tile whose root is in " + parent.path()})
+				findings = append(findings, Finding{c.path(), "its root is not the hash in " + parent.path()})
 			}
 		}
 	}
 	return findings
 }
 
-// Height, ReadTiles and SaveTiles make a tlog.TileReader of it.
+// Height implements tlog.TileReader.
 func (t *tiles) Height() int { return checkpoint.TileHeight }
 
+// ReadTiles implements tlog.TileReader.
 func (t *tiles) ReadTiles(want []tlog.Tile) ([][]byte, error) {
 	t.asked, t.remote = make([]content, len(want)), map[tlog.Tile]bool{}
 	var mu sync.Mutex
@@ -114,6 +115,7 @@ func (t *tiles) ReadTiles(want []tlog.Tile) ([][]byte, error) {
 	return data, t.failed
 }
 
+// SaveTiles implements tlog.TileReader.
 func (t *tiles) SaveTiles(verified []tlog.Tile, _ [][]byte) {
 	if t.known == nil || len(t.known) > mostKnown {
 		t.known = map[tlog.Tile]content{}
@@ -126,7 +128,7 @@ func (t *tiles) SaveTiles(verified []tlog.Tile, _ [][]byte) {
 	}
 }
 
-// fetch reads a tile from the mirror, else from the log.
+// fetch reads a tile from the mirror or, if that lacks it, from the log.
 func (t *tiles) fetch(ctx context.Context, tile tlog.Tile) (c content, remote bool, err error) {
 	if t.local != nil && !t.fresh {
 		if c, err := t.local.read(ctx, tile); err == nil && c.problem == "" {

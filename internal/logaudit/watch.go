@@ -10,11 +10,10 @@ import (
 	"github.com/fairpact/fairpact/internal/checkpoint"
 )
 
-// Watch reads the log's newest checkpoint and proves from tiles that its tree
-// extends the one that was seen before. The error is a Contradiction, with both
-// checkpoints in it, where it does not: a fork, or a log that became shorter. A
-// log that shows its watchers different trees is found out by any two of them who
-// exchange what they have seen.
+// Watch reads the log's newest checkpoint and proves from tiles that its tree extends
+// the one that was seen before. If the log forked or became shorter, the error is a
+// Contradiction with both checkpoints. To find a log that shows different trees to
+// different watchers, two watchers compare the heads that they have seen.
 func Watch(ctx context.Context, from *Source, policy *checkpoint.Policy, seen Head) (Head, error) {
 	head, err := from.headAfter(ctx, policy, seen.Size)
 	if err != nil {
@@ -23,8 +22,8 @@ func Watch(ctx context.Context, from *Source, policy *checkpoint.Policy, seen He
 	return head, Extends(ctx, from, head, seen)
 }
 
-// Extends proves that the tree of head extends that of older, as Watch does.
-// Checkpoints of two logs cannot be compared, and are no Contradiction.
+// Extends proves that the tree of head extends the tree of older, as Watch does. It
+// refuses checkpoints of two logs, but that is not a Contradiction.
 func Extends(ctx context.Context, from *Source, head, older Head) error {
 	notes := [][]byte{older.Note, head.Note}
 	switch {
@@ -49,22 +48,22 @@ func Extends(ctx context.Context, from *Source, head, older Head) error {
 }
 
 const (
-	looks     = 5 // for a checkpoint that is not older than the last one
-	lookAgain = time.Second
+	attempts   = 5 // to read a checkpoint that is not older than the last one
+	retryAfter = time.Second
 )
 
-// headAfter reads the checkpoint. One that is smaller than the last one may come
-// from a cache or a replica that is a moment behind, so that it is asked for again.
+// headAfter reads the checkpoint. It retries a checkpoint of fewer leaves than the last
+// one, because it may come from a cache or a replica that lags.
 func (s *Source) headAfter(ctx context.Context, policy *checkpoint.Policy, size int64) (Head, error) {
-	for look := 1; ; look++ {
+	for attempt := 1; ; attempt++ {
 		head, err := s.Head(ctx, policy)
-		if err != nil || head.Size >= size || look == looks || !s.remote {
+		if err != nil || head.Size >= size || attempt == attempts || !s.remote {
 			return head, err
 		}
 		select {
 		case <-ctx.Done():
 			return head, ctx.Err()
-		case <-time.After(lookAgain):
+		case <-time.After(retryAfter):
 		}
 	}
 }

@@ -17,9 +17,7 @@ import (
 func (o *operator) head(t testing.TB, dir string) logaudit.Head {
 	t.Helper()
 	head, err := source(t, dir).Head(t.Context(), o.policy())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return head
 }
 
@@ -28,7 +26,7 @@ func TestWatchFollowsAGrowingLog(t *testing.T) {
 	o := newOperator(t)
 	var seen logaudit.Head
 	for _, size := range []int{0, 1, 1, 200, 256, 300, 1000, 1000} {
-		dir := o.grow(t, size, "entry").published(t)
+		dir := o.grow(t, size, "entry").folder(t)
 		head, err := logaudit.Watch(t.Context(), source(t, dir), o.policy(), seen)
 		if err != nil || head.Size != int64(size) {
 			t.Fatalf("from %d to %d leaves: %v", seen.Size, size, err)
@@ -37,9 +35,9 @@ func TestWatchFollowsAGrowingLog(t *testing.T) {
 	}
 }
 
-// forked requires that the verdict names a fork and holds both checkpoints, each
-// signed by the log: that is the evidence.
-func (o *operator) forked(t *testing.T, err error, what string, notes ...[]byte) {
+// requireFork checks that the error is a Contradiction with the text, and has the
+// signed checkpoints as evidence.
+func (o *operator) requireFork(t *testing.T, err error, what string, notes ...[]byte) {
 	t.Helper()
 	found, ok := errors.AsType[*logaudit.Contradiction](err)
 	if !ok || !strings.Contains(err.Error(), what) || len(found.Notes) != len(notes) {
@@ -52,42 +50,42 @@ func (o *operator) forked(t *testing.T, err error, what string, notes ...[]byte)
 	}
 }
 
-// The operator shows two clients two logs, each of which is right in itself. Each
-// client alone sees nothing; whoever has seen both does.
-func TestForkIsFoundByWhoeverSeesBothSides(t *testing.T) {
+// The operator shows two clients two logs, each of which is consistent. Only a client
+// that has seen both can find the fork.
+func TestForkIsFoundFromBothSides(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t).grow(t, 500, "entry")
 	other := o.fork(t, 400)
-	alice, bob := o.grow(t, 600, "entry").published(t), other.grow(t, 700, "another").published(t)
+	alice, bob := o.grow(t, 600, "entry").folder(t), other.grow(t, 700, "another").folder(t)
 	for _, dir := range []string{alice, bob} {
-		if err := o.audited(t, dir); err != nil {
-			t.Fatalf("each side is a log of its own: %v", err)
+		if err := o.audit(t, dir); err != nil {
+			t.Fatalf("one side of the fork is not a consistent log: %v", err)
 		}
 	}
 	hers, his := o.head(t, alice), o.head(t, bob)
 
 	_, err := logaudit.Watch(t.Context(), source(t, bob), o.policy(), hers)
-	o.forked(t, err, "the log is forked: its first 600 leaves", hers.Note, his.Note)
+	o.requireFork(t, err, "the log is forked: its first 600 leaves", hers.Note, his.Note)
 
-	// Two clients who compare heads of one size.
+	// Two clients compare heads of one size.
 	short := other.fork(t, 600)
-	err = logaudit.Extends(t.Context(), source(t, alice), hers, o.head(t, short.published(t)))
-	o.forked(t, err, "the log is forked", short.signed(t), hers.Note)
+	err = logaudit.Extends(t.Context(), source(t, alice), hers, o.head(t, short.folder(t)))
+	o.requireFork(t, err, "the log is forked", short.signed(t), hers.Note)
 
-	// A client who knows more than this side shows.
+	// The client knows a larger head than this side shows.
 	err = logaudit.Extends(t.Context(), source(t, alice), hers, his)
-	o.forked(t, err, "went back from 700 to 600", his.Note, hers.Note)
+	o.requireFork(t, err, "went back from 700 to 600", his.Note, hers.Note)
 }
 
-// Checkpoints of two logs that one policy lists prove no fork.
+// One policy may list two logs. Their checkpoints prove no fork.
 func TestTwoLogsAreNoFork(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t).grow(t, 5, "entry")
-	head := o.head(t, o.published(t))
+	head := o.head(t, o.folder(t))
 	for _, size := range []int64{3, 5, 7} {
 		older := head
 		older.Origin, older.Size = "log.example/another", size
-		err := logaudit.Extends(t.Context(), source(t, o.published(t)), head, older)
+		err := logaudit.Extends(t.Context(), source(t, o.folder(t)), head, older)
 		if _, verdict := errors.AsType[*logaudit.Contradiction](err); err == nil || verdict {
 			t.Errorf("of %d leaves: %v", size, err)
 		}
@@ -97,31 +95,30 @@ func TestTwoLogsAreNoFork(t *testing.T) {
 func TestRewrittenAndShrunkLogsAreFound(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t).grow(t, 500, "entry")
-	dir := o.published(t)
+	dir := o.folder(t)
 	seen := o.head(t, dir)
 
 	rewritten := o.fork(t, 3).grow(t, 500, "another")
 	for size, what := range map[int]string{500: "is forked", 501: "is forked", 900: "is forked"} {
-		there := rewritten.fork(t, 500).grow(t, size, "more").published(t)
+		there := rewritten.fork(t, 500).grow(t, size, "more").folder(t)
 		_, err := logaudit.Watch(t.Context(), source(t, there), o.policy(), seen)
-		o.forked(t, err, what, seen.Note, o.head(t, there).Note)
+		o.requireFork(t, err, what, seen.Note, o.head(t, there).Note)
 	}
 
-	shrunk := o.fork(t, 499).published(t)
+	shrunk := o.fork(t, 499).folder(t)
 	_, err := logaudit.Watch(t.Context(), source(t, shrunk), o.policy(), seen)
-	o.forked(t, err, "went back from 500 to 499", seen.Note, o.head(t, shrunk).Note)
+	o.requireFork(t, err, "went back from 500 to 499", seen.Note, o.head(t, shrunk).Note)
 
-	// A new checkpoint over old tiles proves nothing, and the tile is named.
+	// A new checkpoint is served with an old tile.
 	write(t, dir, "tile/0/001.p/245", read(t, dir, "tile/0/001.p/244"))
 	write(t, dir, "checkpoint", o.grow(t, 501, "entry").signed(t))
 	_, err = logaudit.Watch(t.Context(), source(t, dir), o.policy(), seen)
-	if _, ok := errors.AsType[*logaudit.Contradiction](err); !ok || !strings.Contains(err.Error(), "tile/0/001.p/245: it has 7808 bytes where 7840 belong") {
+	if _, ok := errors.AsType[*logaudit.Contradiction](err); !ok || !strings.Contains(err.Error(), "tile/0/001.p/245: it has 7808 bytes instead of 7840") {
 		t.Errorf("a stale tile: %v", err)
 	}
 }
 
-// served serves a folder over HTTP. Once limit requests are answered, the rest
-// fail.
+// served serves a folder over HTTP and counts the requests. It fails all after limit.
 func served(t *testing.T, dir string, limit int64) (url string, asked *atomic.Int64) {
 	asked = &atomic.Int64{}
 	files := http.FileServer(http.Dir(dir))
@@ -139,7 +136,7 @@ func served(t *testing.T, dir string, limit int64) (url string, asked *atomic.In
 func TestMirrorIsALogAndResumes(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t).grow(t, 20_000, "entry")
-	dir, to := o.published(t), filepath.Join(t.TempDir(), "mirror")
+	dir, to := o.folder(t), filepath.Join(t.TempDir(), "mirror")
 
 	url, _ := served(t, dir, 60)
 	_, err := logaudit.Mirror(t.Context(), source(t, url), to, o.policy())
@@ -160,12 +157,12 @@ func TestMirrorIsALogAndResumes(t *testing.T) {
 		t.Errorf("%d requests for a mirror that was half done, and the log has %d files", n, files)
 	}
 	mirror, _ := served(t, to, 1<<30)
-	if err := o.audited(t, mirror); err != nil {
-		t.Errorf("the mirror is not the log: %v", err)
+	if err := o.audit(t, mirror); err != nil {
+		t.Errorf("audit of the mirror: %v", err)
 	}
 
-	// Later it fetches what is new and drops the partial tiles that are full now.
-	o.grow(t, 20_500, "entry").publish(t, dir)
+	// The next run fetches only new files and drops partial tiles that are full now.
+	o.grow(t, 20_500, "entry").writeTo(t, dir)
 	before := asked.Load()
 	if _, err := logaudit.Mirror(t.Context(), source(t, url), to, o.policy()); err != nil {
 		t.Fatal(err)
@@ -173,7 +170,7 @@ func TestMirrorIsALogAndResumes(t *testing.T) {
 	if n := asked.Load() - before; n > 12 {
 		t.Errorf("%d requests for 500 new leaves", n)
 	}
-	if err := o.audited(t, to); err != nil {
+	if err := o.audit(t, to); err != nil {
 		t.Error(err)
 	}
 	for _, path := range []string{"tile/0/078.p", "tile/entries/078.p"} {
@@ -183,13 +180,12 @@ func TestMirrorIsALogAndResumes(t *testing.T) {
 	}
 }
 
-// What is wrong never gets into a mirror, and a mirror that was damaged is
-// repaired from the log.
+// A mirror never gets a wrong file, and the next run repairs a damaged one.
 func TestMirrorVerifiesBeforeItWrites(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t).grow(t, 600, "entry")
 	for _, path := range []string{"tile/0/001", "tile/0/002.p/88", "tile/1/000.p/2", "tile/entries/001", "tile/entries/002.p/88"} {
-		dir, to := o.published(t), filepath.Join(t.TempDir(), "mirror")
+		dir, to := o.folder(t), filepath.Join(t.TempDir(), "mirror")
 		good := read(t, dir, path)
 		bad := bytes.Clone(good)
 		bad[40] ^= 1
@@ -209,24 +205,24 @@ func TestMirrorVerifiesBeforeItWrites(t *testing.T) {
 		if _, err := logaudit.Mirror(t.Context(), source(t, dir), to, o.policy()); err != nil {
 			t.Errorf("a damaged mirror of a good log: %v", err)
 		}
-		if err := o.audited(t, to); err != nil {
+		if err := o.audit(t, to); err != nil {
 			t.Errorf("the mirror is not repaired: %v", err)
 		}
 	}
 }
 
-func TestMirrorKeepsWhatTheForkContradicts(t *testing.T) {
+func TestMirrorDoesNotFollowAFork(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t).grow(t, 600, "entry")
 	to := filepath.Join(t.TempDir(), "mirror")
-	if _, err := logaudit.Mirror(t.Context(), source(t, o.published(t)), to, o.policy()); err != nil {
+	if _, err := logaudit.Mirror(t.Context(), source(t, o.folder(t)), to, o.policy()); err != nil {
 		t.Fatal(err)
 	}
 	seen := read(t, to, "checkpoint")
-	fork := o.fork(t, 300).grow(t, 900, "another").published(t)
+	fork := o.fork(t, 300).grow(t, 900, "another").folder(t)
 	_, err := logaudit.Mirror(t.Context(), source(t, fork), to, o.policy())
-	o.forked(t, err, "the log is forked", seen, read(t, fork, "checkpoint"))
-	if err := o.audited(t, to); err != nil || !bytes.Equal(seen, read(t, to, "checkpoint")) {
+	o.requireFork(t, err, "the log is forked", seen, read(t, fork, "checkpoint"))
+	if err := o.audit(t, to); err != nil || !bytes.Equal(seen, read(t, to, "checkpoint")) {
 		t.Errorf("the mirror changed: %v", err)
 	}
 }
