@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fairpact/fairpact/internal/certificate"
 	"github.com/fairpact/fairpact/internal/localstack"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/translog"
@@ -78,7 +79,8 @@ func (b *bench) proveEntry(c *client, digest string, index int64) error {
 	if inclusion.Entry != digest || inclusion.LeafIndex != index {
 		return fmt.Errorf("asked for the proof of leaf %d, got that of %d", index, inclusion.LeafIndex)
 	}
-	if err := inclusion.Verify(raw); err != nil {
+	proof := certificate.LogProof{TreeSize: inclusion.TreeSize, LeafIndex: index, InclusionPath: inclusion.Path}
+	if err := certificate.VerifyInclusion(raw, proof, inclusion.RootHash); err != nil {
 		return err
 	}
 	return b.heads.verifyHead(inclusion.TreeHead, b.keys)

@@ -109,13 +109,13 @@ func Open(signedNote []byte, logs, cosigners []Key) (c Checkpoint, signed []Key,
 
 var errUnsigned = errors.New("the checkpoint carries no signature by a known key of its log")
 
-// TextOf returns the body of a signed note without verifying its signatures.
-func TextOf(signedNote string) (string, error) {
+// ParseNote reads the checkpoint in a signed note without verifying its signatures.
+func ParseNote(signedNote string) (Checkpoint, error) {
 	at := strings.LastIndex(signedNote, "\n\n")
 	if at < 0 {
-		return "", errors.New("not a signed note: no blank line before the signatures")
+		return Checkpoint{}, errors.New("not a signed note: no blank line before the signatures")
 	}
-	return signedNote[:at+1], nil
+	return Parse(signedNote[:at+1])
 }
 
 // CheckOrigin returns an error if origin cannot name a log and its keys. The origin

@@ -19,11 +19,25 @@ import (
 
 const origin = "log.example/one"
 
-func check(t *testing.T, err error) {
+func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// result is what a call returned. ok requires that it succeeded.
+type result[T any] struct {
+	value T
+	err   error
+}
+
+func of[T any](value T, err error) result[T] { return result[T]{value, err} }
+
+func (r result[T]) ok(t testing.TB) T {
+	t.Helper()
+	check(t, r.err)
+	return r.value
 }
 
 // logKeys are the two key pairs of a log.
@@ -38,13 +52,10 @@ func newLogKeys(t *testing.T, name string) logKeys {
 	t.Helper()
 	public, ed, err := ed25519.GenerateKey(rand.Reader)
 	check(t, err)
-	ec, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check(t, err)
+	ec := of(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)).ok(t)
 	k := logKeys{ed: ed, ec: ec}
-	k.first, err = Ed25519Key(name, public)
-	check(t, err)
-	k.other, err = ECDSAKey(name, &ec.PublicKey)
-	check(t, err)
+	k.first = of(Ed25519Key(name, public)).ok(t)
+	k.other = of(ECDSAKey(name, &ec.PublicKey)).ok(t)
 	return k
 }
 
@@ -52,8 +63,7 @@ func newLogKeys(t *testing.T, name string) logKeys {
 func (k logKeys) sign(t *testing.T, c Checkpoint) string {
 	t.Helper()
 	digest := c.Digest()
-	der, err := ecdsa.SignASN1(rand.Reader, k.ec, digest[:])
-	check(t, err)
+	der := of(ecdsa.SignASN1(rand.Reader, k.ec, digest[:])).ok(t)
 	return c.Text() + "\n" + k.first.Line(ed25519.Sign(k.ed, []byte(c.Text()))) + k.other.Line(der)
 }
 
@@ -67,19 +77,15 @@ func newWitness(t *testing.T, name string) witness {
 	t.Helper()
 	skey, vkey, err := note.GenerateKey(rand.Reader, name)
 	check(t, err)
-	vkey, err = formats.VKeyToCosignatureV1(vkey)
-	check(t, err)
-	signer, err := formats.NewSignerForCosignatureV1(skey)
-	check(t, err)
-	key, err := ParseKey(vkey)
-	check(t, err)
+	vkey = of(formats.VKeyToCosignatureV1(vkey)).ok(t)
+	signer := of(formats.NewSignerForCosignatureV1(skey)).ok(t)
+	key := of(ParseKey(vkey)).ok(t)
 	return witness{signer, key}
 }
 
 func (w witness) line(t *testing.T, text string) string {
 	t.Helper()
-	signature, err := w.Sign([]byte(text))
-	check(t, err)
+	signature := of(w.Sign([]byte(text))).ok(t)
 	return w.key.Line(signature)
 }
 
@@ -181,8 +187,7 @@ func policyOf(t *testing.T, keys logKeys, ws ...witness) *Policy {
 		text += fmt.Sprintf("witness\tw%d  %s https://w%d.example\n", i, w.key, i)
 	}
 	text += "group three 2 w0 w1 w2\n  group everyone all three w3\nquorum everyone\n"
-	p, err := ParsePolicy([]byte(text))
-	check(t, err)
+	p := of(ParsePolicy([]byte(text))).ok(t)
 	return p
 }
 
@@ -258,12 +263,9 @@ func TestMLDSACosignatureCounts(t *testing.T) {
 	keys, c := newLogKeys(t, origin), checkpointOf(7)
 	skey, vkey, err := formats.GenerateMLDSAKey("witness.example/pq")
 	check(t, err)
-	signer, err := formats.NewMLDSASigner(skey)
-	check(t, err)
-	p, err := ParsePolicy([]byte(fmt.Sprintf("log %s\nwitness pq %s\nquorum pq\n", keys.first, vkey)))
-	check(t, err)
-	signature, err := signer.Sign([]byte(c.Text()))
-	check(t, err)
+	signer := of(formats.NewMLDSASigner(skey)).ok(t)
+	p := of(ParsePolicy([]byte(fmt.Sprintf("log %s\nwitness pq %s\nquorum pq\n", keys.first, vkey)))).ok(t)
+	signature := of(signer.Sign([]byte(c.Text()))).ok(t)
 	signed := keys.sign(t, c)
 	if _, _, err := p.Verify([]byte(signed)); !errors.Is(err, ErrQuorum) {
 		t.Errorf("without: %v", err)
@@ -302,12 +304,9 @@ func timed(t *testing.T, name, text string) (Key, func(time uint64) []byte) {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	check(t, err)
-	vkey, err := note.NewEd25519VerifierKey(name, public)
-	check(t, err)
-	vkey, err = formats.VKeyToCosignatureV1(vkey)
-	check(t, err)
-	key, err := ParseKey(vkey)
-	check(t, err)
+	vkey := of(note.NewEd25519VerifierKey(name, public)).ok(t)
+	vkey = of(formats.VKeyToCosignatureV1(vkey)).ok(t)
+	key := of(ParseKey(vkey)).ok(t)
 	return key, func(time uint64) []byte {
 		signature := ed25519.Sign(private, fmt.Appendf(nil, "cosignature/v1\ntime %d\n%s", time, text))
 		return append(binary.BigEndian.AppendUint64(nil, time), signature...)

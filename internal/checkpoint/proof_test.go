@@ -27,15 +27,13 @@ func (g *grown) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 
 func (g *grown) add(t *testing.T, entry [32]byte) {
 	t.Helper()
-	hashes, err := tlog.StoredHashes(g.size, entry[:], g)
-	check(t, err)
+	hashes := of(tlog.StoredHashes(g.size, entry[:], g)).ok(t)
 	g.stored, g.size = append(g.stored, hashes...), g.size+1
 }
 
 func (g *grown) checkpoint(t *testing.T) Checkpoint {
 	t.Helper()
-	root, err := tlog.TreeHash(g.size, g)
-	check(t, err)
+	root := of(tlog.TreeHash(g.size, g)).ok(t)
 	return Checkpoint{Origin: origin, Size: g.size, Root: root}
 }
 
@@ -43,8 +41,7 @@ func entry(i int64) [32]byte { return sha256.Sum256(fmt.Appendf(nil, "entry %d",
 
 func TestProofsAgreeWithTheReference(t *testing.T) {
 	keys, w := newLogKeys(t, origin), newWitness(t, "witness.example/a")
-	p, err := ParsePolicy(fmt.Appendf(nil, "log %s\nwitness w %s\nquorum w\n", keys.first, w.key))
-	check(t, err)
+	p := of(ParsePolicy(fmt.Appendf(nil, "log %s\nwitness w %s\nquorum w\n", keys.first, w.key))).ok(t)
 	var tree grown
 	var before []Checkpoint
 	for i := range int64(70) {
@@ -52,8 +49,7 @@ func TestProofsAgreeWithTheReference(t *testing.T) {
 		c := tree.checkpoint(t)
 		signed := keys.sign(t, c) + w.line(t, c.Text())
 		for index := range tree.size {
-			path, err := tlog.ProveRecord(tree.size, index, &tree)
-			check(t, err)
+			path := of(tlog.ProveRecord(tree.size, index, &tree)).ok(t)
 			proof := Proof{Index: index, Note: []byte(signed)}
 			for _, h := range path {
 				proof.Path = append(proof.Path, h)
@@ -67,8 +63,7 @@ func TestProofsAgreeWithTheReference(t *testing.T) {
 			}
 		}
 		for _, older := range before {
-			path, err := tlog.ProveTree(tree.size, older.Size, &tree)
-			check(t, err)
+			path := of(tlog.ProveTree(tree.size, older.Size, &tree)).ok(t)
 			hashes := make([][32]byte, len(path))
 			for i, h := range path {
 				hashes[i] = h
@@ -99,8 +94,7 @@ func TestVerifyProofRefusesOtherForms(t *testing.T) {
 	for i := range int64(5) {
 		tree.add(t, entry(i))
 	}
-	path, err := tlog.ProveRecord(5, 2, &tree)
-	check(t, err)
+	path := of(tlog.ProveRecord(5, 2, &tree)).ok(t)
 	proof := Proof{Index: 2, Note: []byte(keys.sign(t, tree.checkpoint(t)))}
 	for _, h := range path {
 		proof.Path = append(proof.Path, h)
@@ -110,8 +104,7 @@ func TestVerifyProofRefusesOtherForms(t *testing.T) {
 	if err != nil || read.Index != 2 || len(read.Path) != len(path) || !bytes.Equal(read.Note, proof.Note) {
 		t.Fatalf("%+v, %v", read, err)
 	}
-	open, err := ParsePolicy(fmt.Appendf(nil, "log %s\nquorum none\n", keys.other))
-	check(t, err)
+	open := of(ParsePolicy(fmt.Appendf(nil, "log %s\nquorum none\n", keys.other))).ok(t)
 	leaf := entry(2)
 	if _, _, _, err := open.VerifyProof([]byte(good), leaf[:]); err != nil {
 		t.Fatal(err)

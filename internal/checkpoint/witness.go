@@ -89,7 +89,7 @@ func Cosignatures(text, answer string, keys []Key) (lines map[string]string, err
 				return nil, err
 			}
 			if mine {
-				lines[key.ID()] = key.Line(signature[4:]) // written anew, so that it is canonical
+				lines[key.ID()] = key.Line(signature[4:]) // written again, so that it is canonical
 			}
 		}
 	}

@@ -23,6 +23,20 @@ func check(t testing.TB, err error) {
 	}
 }
 
+// result is what a call returned. ok requires that it succeeded.
+type result[T any] struct {
+	value T
+	err   error
+}
+
+func of[T any](value T, err error) result[T] { return result[T]{value, err} }
+
+func (r result[T]) ok(t testing.TB) T {
+	t.Helper()
+	check(t, r.err)
+	return r.value
+}
+
 // operator runs a log in memory and writes it into folders. It also signs forks.
 type operator struct {
 	signer  note.Signer
@@ -45,10 +59,8 @@ func newOperator(t testing.TB) *operator {
 	t.Helper()
 	secret, vkey, err := note.GenerateKey(nil, origin)
 	check(t, err)
-	signer, err := note.NewSigner(secret)
-	check(t, err)
-	key, err := checkpoint.ParseKey(vkey)
-	check(t, err)
+	signer := of(note.NewSigner(secret)).ok(t)
+	key := of(checkpoint.ParseKey(vkey)).ok(t)
 	return &operator{signer: signer, key: key}
 }
 
@@ -69,8 +81,7 @@ func (o *operator) fork(t testing.TB, keep int) *operator {
 
 func (o *operator) append(t testing.TB, entry []byte) {
 	t.Helper()
-	stored, err := tlog.StoredHashes(int64(len(o.entries)), entry, o.hashes)
-	check(t, err)
+	stored := of(tlog.StoredHashes(int64(len(o.entries)), entry, o.hashes)).ok(t)
 	o.entries, o.hashes = append(o.entries, entry), append(o.hashes, stored...)
 }
 
@@ -87,11 +98,9 @@ func (o *operator) grow(t testing.TB, size int, text string) *operator {
 func (o *operator) signed(t testing.TB) []byte {
 	t.Helper()
 	size := int64(len(o.entries))
-	root, err := tlog.TreeHash(size, o.hashes)
-	check(t, err)
+	root := of(tlog.TreeHash(size, o.hashes)).ok(t)
 	text := checkpoint.Checkpoint{Origin: origin, Size: size, Root: root}.Text()
-	signed, err := note.Sign(&note.Note{Text: text}, o.signer)
-	check(t, err)
+	signed := of(note.Sign(&note.Note{Text: text}, o.signer)).ok(t)
 	return signed
 }
 
@@ -100,8 +109,7 @@ func (o *operator) writeTo(t testing.TB, dir string) {
 	t.Helper()
 	size := int64(len(o.entries))
 	for _, tile := range tlog.NewTiles(checkpoint.TileHeight, 0, size) {
-		data, err := tlog.ReadTileData(tile, o.hashes)
-		check(t, err)
+		data := of(tlog.ReadTileData(tile, o.hashes)).ok(t)
 		write(t, dir, checkpoint.TilePath(tile), data)
 		if tile.L == 0 {
 			first := tile.N * checkpoint.TileWidth
@@ -129,15 +137,13 @@ func write(t testing.TB, dir, path string, data []byte) {
 
 func read(t testing.TB, dir, path string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(dir, path))
-	check(t, err)
+	data := of(os.ReadFile(filepath.Join(dir, path))).ok(t)
 	return data
 }
 
 func source(t testing.TB, place string) *logaudit.Source {
 	t.Helper()
-	s, err := logaudit.Open(place)
-	check(t, err)
+	s := of(logaudit.Open(place)).ok(t)
 	return s
 }
 

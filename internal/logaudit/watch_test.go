@@ -16,8 +16,7 @@ import (
 
 func (o *operator) head(t testing.TB, dir string) logaudit.Head {
 	t.Helper()
-	head, err := source(t, dir).Head(t.Context(), o.policy())
-	check(t, err)
+	head := of(source(t, dir).Head(t.Context(), o.policy())).ok(t)
 	return head
 }
 

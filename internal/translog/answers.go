@@ -15,41 +15,39 @@ import (
 	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
-// route is a path of one of the ports: the methods it has and what it answers.
+// route serves a path of a port.
 type route struct {
-	methods string // as in the Allow header
+	methods string // the Allow header
 	serve   func(*http.Request) (any, error)
 }
 
-// routes are the exact paths of a port; one that ends with a slash stands for all
-// below it. Nothing is cleaned or redirected.
+// routes are the paths of a port. A path that ends with a slash matches all paths below
+// it. Request paths are neither cleaned nor redirected.
 type routes map[string]route
 
-// find returns the route of a path and its name.
-func (rs routes) find(path string) (found route, name string) {
-	if found, ok := rs[path]; ok && !strings.HasSuffix(path, "/") {
-		return found, path
-	}
-	for name, found := range rs {
-		if strings.HasSuffix(name, "/") && strings.HasPrefix(path, name) && path != name {
-			return found, name
+// find returns the name of the route that matches a path, or "".
+func (rs routes) find(path string) string {
+	for name := range rs {
+		if below := strings.HasSuffix(name, "/"); below && path != name && strings.HasPrefix(path, name) || !below && path == name {
+			return name
 		}
 	}
-	return route{}, ""
+	return ""
 }
 
-// plain is an answer that is not JSON.
+// plain is an answer other than JSON.
 type plain struct {
 	contentType string
 	cache       string // Cache-Control
 	body        []byte
 }
 
-// handler serves the routes. On a public port the trace of a caller is linked to
-// and not joined.
+// handler serves the routes. On a public port the span only links to the caller's trace
+// and does not join it.
 func (rs routes) handler(logger *slog.Logger, public bool) http.Handler {
 	return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
-		found, route := rs.find(r.URL.Path)
+		route := rs.find(r.URL.Path)
+		found := rs[route]
 		began, w := time.Now(), &recorder{ResponseWriter: out, status: http.StatusOK}
 		r, call := telemetry.Begin(w, r, public)
 		defer func() {
@@ -92,7 +90,7 @@ func (rs routes) handler(logger *slog.Logger, public bool) http.Handler {
 	})
 }
 
-// recorder keeps the status of an answer.
+// recorder records the status of an answer.
 type recorder struct {
 	http.ResponseWriter
 	status int
@@ -112,7 +110,7 @@ func toProblem(err error) *problem.Error {
 	}
 	switch {
 	case errors.Is(err, ErrInconsistent):
-		return problem.New(problem.LogInconsistent, "the stored tree does not lead to its signed head; the operator has to look into it before anything is answered").Because(err)
+		return problem.New(problem.LogInconsistent, "the stored tree does not lead to its signed head: the operator must find the cause before the log answers again").Because(err)
 	case errors.Is(err, ErrNotFound):
 		return problem.New(problem.LeafNotFound, "%s; ask with the leaf_index or entry of a published certificate, and a tree_size above its leaf_index", detail(err, ErrNotFound)).Because(err)
 	case errors.Is(err, errNoHead):
@@ -120,7 +118,7 @@ func toProblem(err error) *problem.Error {
 	case errors.Is(err, errNoCheckpoint):
 		return problem.New(problem.CheckpointNotFound, "%s; GET /v1/log/status shows what this log publishes, and GET /checkpoint its newest checkpoint", err).Because(err)
 	case errors.Is(err, errNoTile):
-		return problem.New(problem.TileNotFound, "%s; fetch the tiles of the newest GET /checkpoint and none beyond its size", err).Because(err)
+		return problem.New(problem.TileNotFound, "%s; fetch only tiles of the newest GET /checkpoint", err).Because(err)
 	case errors.Is(err, ErrRefused):
 		return problem.New(problem.Forbidden, "%s; send the SHA-256 digest of a certificate's signing bytes with its es256 signature by a key of the deployment", detail(err, ErrRefused)).Because(err)
 	case errors.Is(err, ErrTagTaken):
@@ -131,7 +129,7 @@ func toProblem(err error) *problem.Error {
 	return problem.From(err)
 }
 
-// detail is the text of err after that of its sentinel.
+// detail returns the text of err without that of its sentinel.
 func detail(err, sentinel error) string {
 	return strings.TrimPrefix(err.Error(), sentinel.Error()+": ")
 }

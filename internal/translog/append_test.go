@@ -10,13 +10,17 @@ import (
 	"time"
 )
 
-// Two replicas on one database, hundreds of callers, every entry from several:
-// indexes are dense, an entry has one leaf, and what was answered proves.
+// Hundreds of callers append to two replicas that share a database and a fork guard, each
+// entry several times. The indexes are dense, each entry has one leaf, each answer can be
+// proved at once, and the race for the guard is not a contradiction.
 func TestConcurrentAppends(t *testing.T) {
 	t.Parallel()
 	const distinct, callers = 120, 480
 	d := newDeployment(t)
-	replicas := []*Log{d.open(t, d.pool, nil), d.open(t, openPool(t, d.url), nil)}
+	g := &memoryGuard{}
+	one, _ := d.guarded(t, g)
+	two, _ := d.guarded(t, g)
+	replicas := []*Log{one, two}
 	signatures := make([]string, distinct)
 	for n := range signatures {
 		signatures[n] = d.sign(t, entryOf(n))
@@ -41,7 +45,7 @@ func TestConcurrentAppends(t *testing.T) {
 				proof, err := l.Inclusion(ctx, LeafQuery{LeafIndex: &appended.LeafIndex, Entry: &entry})
 				if err != nil {
 					t.Errorf("prove entry %d at %d: %v", n, appended.LeafIndex, err)
-				} else if err := proof.Verify(entry); err != nil || proof.TreeSize < appended.TreeSize {
+				} else if err := verify(proof, entry); err != nil || proof.TreeSize < appended.TreeSize {
 					t.Errorf("entry %d: proof under %d, answered under %d: %v", n, proof.TreeSize, appended.TreeSize, err)
 				}
 			}
@@ -66,12 +70,10 @@ func TestConcurrentAppends(t *testing.T) {
 	if len(holder) != distinct {
 		t.Errorf("%d indexes for %d entries", len(holder), distinct)
 	}
-	if size := committedSize(t, d); size != distinct {
-		t.Errorf("size %d, want %d", size, distinct)
+	if size := committedSize(t, d); size != distinct || g.size() != distinct {
+		t.Errorf("size %d, guard at %d, want %d", size, g.size(), distinct)
 	}
-	for _, l := range replicas {
-		sound(t, l)
-	}
+	requireNoContradiction(t, replicas...)
 }
 
 func committedSize(t *testing.T, d *deployment) (size int64) {
@@ -80,11 +82,11 @@ func committedSize(t *testing.T, d *deployment) (size int64) {
 	return size
 }
 
-// What waits while a batch runs or a head is signed shares the next one.
+// Appends that wait while a batch runs or a head is signed share the next one.
 func TestAppendsShareBatchesAndHeads(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
-	gate := &gatedSigner{Signer: d.signer, entered: make(chan struct{}, 100), pass: make(chan struct{})}
+	gate := newGate(d)
 	l := d.open(t, d.pool, gate)
 	<-gate.entered // the head of size 0
 	var group sync.WaitGroup
@@ -99,12 +101,16 @@ func TestAppendsShareBatchesAndHeads(t *testing.T) {
 	eventually(t, "all are sequenced", func() bool { return committedSize(t, d) == 50 })
 	close(gate.pass)
 	group.Wait()
-	if n := gate.count.Load(); n > 3 { // sizes 0 and 50, and one that read the head between
+	if n := gate.count.Load(); n > 3 { // sizes 0 and 50, and perhaps one between
 		t.Errorf("%d signatures for 50 appends that waited together", n)
 	}
 }
 
-// gatedSigner tells when it is asked and signs when it may.
+func newGate(d *deployment) *gatedSigner {
+	return &gatedSigner{Signer: d.signer, entered: make(chan struct{}, 1000), pass: make(chan struct{})}
+}
+
+// gatedSigner announces each call in entered, and signs once pass lets it.
 type gatedSigner struct {
 	Signer
 	entered chan struct{}
@@ -123,16 +129,12 @@ func (g *gatedSigner) Sign(ctx context.Context, digest [32]byte) (string, error)
 	}
 }
 
-func TestAdmission(t *testing.T) {
+func TestAppendRefusesBadSignaturesAndOwnHeads(t *testing.T) {
 	t.Parallel()
-	d := newDeployment(t)
-	l := d.open(t, d.pool, nil)
-	for n := range 3 {
-		d.mustAppend(t, l, n)
-	}
+	d, l := newLog(t)
+	d.mustAppend(t, l, 0, 1, 2)
 	stranger, _ := newKey(t)
-	foreign, err := stranger.Sign(t.Context(), entryOf(9))
-	check(t, err)
+	foreign := of(stranger.Sign(t.Context(), entryOf(9))).ok(t)
 	cases := map[string]struct {
 		entry     [32]byte
 		signature string
@@ -140,7 +142,7 @@ func TestAdmission(t *testing.T) {
 		"a signature of another key":    {entryOf(9), foreign},
 		"a signature of another digest": {entryOf(9), d.sign(t, entryOf(8))},
 		"no signature":                  {entryOf(9), ""},
-		"no form":                       {entryOf(9), "es256:zz"},
+		"a malformed signature":         {entryOf(9), "es256:zz"},
 	}
 	for _, size := range []int64{0, 3} {
 		head := waitForHead(t, l, size)
@@ -159,26 +161,26 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// A head that is signed and not stored is refused too.
+// A head that may be signed but is not stored is refused too.
 func TestUnstoredHeadIsRefused(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
 	check(t, third((&store{d.pool}).commit(t.Context(), candidatesOf(0, 5))))
-	gate := &gatedSigner{Signer: d.signer, entered: make(chan struct{}, 100), pass: make(chan struct{})}
+	gate := newGate(d)
 	l := d.open(t, d.pool, gate)
-	head := root{5, refRoot(data(0, 5))}.head("")
+	head := root{5, refRoot(leavesOf(0, 5))}.head("")
 	_, err := l.Append(within(t, time.Minute), head.Digest(), d.sign(t, head.Digest()), Tag{})
 	if !errors.Is(err, ErrRefused) {
 		t.Errorf("%v, want ErrRefused", err)
 	}
 }
 
-// An append whose caller has left is not sequenced; one that waits at Close is
-// told.
-func TestAppendEnds(t *testing.T) {
+// An append whose caller has left is not sequenced, and one that waits at Close gets an
+// error.
+func TestAppendEndsWithItsCallerOrTheLog(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
-	gate := &gatedSigner{Signer: d.signer, entered: make(chan struct{}, 100), pass: make(chan struct{})}
+	gate := newGate(d)
 	l := d.open(t, d.pool, gate)
 	gone, leave := context.WithCancel(t.Context())
 	leave()
@@ -192,7 +194,7 @@ func TestAppendEnds(t *testing.T) {
 	}()
 	eventually(t, "sequenced", func() bool { return committedSize(t, d) > 0 })
 	if size := committedSize(t, d); size != 1 {
-		t.Errorf("size %d, want 1: nobody waits for the first entry", size)
+		t.Errorf("size %d, want 1: the caller of the first entry has left", size)
 	}
 	l.Close()
 	if err := <-result; !errors.Is(err, ErrUnavailable) {

@@ -9,14 +9,17 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/fairpact/fairpact/internal/answer"
+	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
 const (
 	appendPath = "/v1/append"
-	// maxAppendBody is many times the hex strings of an append.
+	// maxAppendBody is many times the size of the two digests and the signature.
 	maxAppendBody = 4096
 	appendTimeout = 25 * time.Second
 )
@@ -24,12 +27,12 @@ const (
 type appendRequest struct {
 	Entry     string `json:"entry"`     // 64 lower-case hex digits
 	Signature string `json:"signature"` // es256:…, over the entry
-	// Tag is 64 lower-case hex digits. The release before this one sends none.
+	// Tag is 64 lower-case hex digits. The previous release does not send it.
 	Tag string `json:"tag,omitempty"`
 }
 
-// AppendHandler serves the private append port to whoever holds one of the
-// deployment's append secrets.
+// AppendHandler serves the private append port to callers with one of the deployment's
+// append secrets.
 func (l *Log) AppendHandler(secrets ...string) http.Handler {
 	want := make([][32]byte, len(secrets))
 	for i, secret := range secrets {
@@ -46,7 +49,7 @@ func (l *Log) AppendHandler(secrets ...string) http.Handler {
 	return routes{appendPath: private(l.serveAppend), proofsPath: private(l.serveProofs)}.handler(l.checks.logger, false)
 }
 
-// authorize compares digests, in constant time and whatever the length.
+// authorize compares digests of the secrets, in constant time and independent of length.
 func authorize(r *http.Request, want [][32]byte) error {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || token == "" {
@@ -58,40 +61,89 @@ func authorize(r *http.Request, want [][32]byte) error {
 		matches |= subtle.ConstantTimeCompare(got[:], one[:])
 	}
 	if matches != 1 {
-		return problem.New(problem.InvalidCredential, "this is no append secret of the deployment: set the same FAIRPACT_APPEND_SECRET_FILE for the log server and its callers")
+		return problem.New(problem.InvalidCredential, "this is not an append secret of the deployment: set the same FAIRPACT_APPEND_SECRET_FILE for the log server and its callers")
 	}
 	return nil
 }
 
 func (l *Log) serveAppend(r *http.Request) (any, error) {
 	if l.readOnly {
-		return nil, problem.New(problem.ReadOnly, "the log takes no entries now, for maintenance; send the same request again later").After(10)
+		return nil, problem.New(problem.ReadOnly, "the log is read-only for maintenance: send the same request again later").After(10)
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxAppendBody))
 	if _, over := errors.AsType[*http.MaxBytesError](err); over {
-		return nil, problem.New(problem.BodyTooLarge, "the body is over %d bytes: send {\"entry\": …, \"signature\": …, \"tag\": …} alone", maxAppendBody)
+		return nil, problem.New(problem.BodyTooLarge, "the body is over %d bytes: send only {\"entry\": …, \"signature\": …, \"tag\": …}", maxAppendBody)
 	}
 	if err != nil {
-		return nil, problem.New(problem.InvalidJSON, "the body did not arrive whole: send it again")
+		return nil, problem.New(problem.InvalidJSON, "the body is incomplete: send it again")
 	}
 	var request appendRequest
 	if err := json.Unmarshal(body, &request); err != nil {
 		return nil, problem.New(problem.InvalidJSON, "the body is not JSON of the form {\"entry\": string, \"signature\": string, \"tag\": string}: correct it and send it again")
 	}
-	entry, err := parseHash(request.Entry)
+	entry, err := canon.ParseHash(request.Entry)
 	if err != nil {
-		return nil, problem.New(problem.InvalidRequest, "entry has %v: send the 64 lower-case hex digits of a SHA-256 digest", err)
+		return nil, problem.New(problem.InvalidRequest, "entry has %v: send a SHA-256 digest in hex", err)
 	}
 	if request.Signature == "" {
 		return nil, problem.New(problem.InvalidRequest, "signature is missing: send the es256 signature over the digest in entry")
 	}
 	var tag Tag
 	if request.Tag != "" {
-		if tag, err = parseHash(request.Tag); err != nil {
-			return nil, problem.New(problem.InvalidRequest, "tag has %v: send 64 lower-case hex digits, or no tag", err)
+		if tag, err = canon.ParseHash(request.Tag); err != nil {
+			return nil, problem.New(problem.InvalidRequest, "tag has %v: send a SHA-256 digest in hex, or no tag", err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), appendTimeout)
 	defer cancel()
 	return l.Append(ctx, entry, request.Signature, tag)
+}
+
+// A process of the deployment asks for many proofs at once: the calls that wait at the
+// same moment share one request to the append port. The public read port proves one leaf
+// a request.
+
+const (
+	proofsPath    = "/v1/proofs"
+	maxProofs     = 256             // most proofs of one request
+	maxProofsBody = maxProofs * 256 // most bytes of a request
+	maxWaiting    = 1 << 14         // most calls of one client that wait for a request
+	proofRequests = 4               // most requests of one client at once
+)
+
+// provedLeaf names a leaf to prove.
+type provedLeaf struct {
+	LeafIndex int64  `json:"leaf_index"`
+	Entry     string `json:"entry"` // 64 lower-case hex digits
+}
+
+// proved is a proof, or the error text that the read port would answer.
+type proved struct {
+	*Inclusion
+	Error string `json:"error,omitempty"`
+}
+
+func (l *Log) serveProofs(r *http.Request) (any, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxProofsBody))
+	var leaves []provedLeaf
+	if err != nil || json.Unmarshal(body, &leaves) != nil || len(leaves) > maxProofs {
+		return nil, problem.New(problem.InvalidJSON, "the body is not a list of at most %d leaves of the form {\"leaf_index\": integer, \"entry\": string}: correct it and send it again", maxProofs)
+	}
+	all := make([]proved, len(leaves))
+	var each sync.WaitGroup
+	for i, leaf := range leaves {
+		each.Go(func() {
+			entry, err := canon.ParseHash(leaf.Entry)
+			if err == nil {
+				var in Inclusion
+				in, err = l.Inclusion(r.Context(), LeafQuery{LeafIndex: &leaf.LeafIndex, Entry: &entry})
+				all[i].Inclusion = &in
+			}
+			if err != nil {
+				all[i] = proved{Error: toProblem(err).In(answer.REST)}
+			}
+		})
+	}
+	each.Wait()
+	return all, nil
 }

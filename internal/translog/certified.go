@@ -7,35 +7,37 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
+
+	"github.com/fairpact/fairpact/internal/signing"
 )
 
 const (
 	certifiedEvery   = time.Second
-	certifiedRarely  = 10 * time.Second       // where the log has no witnesses, or an earlier release serves it
-	certifiedTimeout = 250 * time.Millisecond // a view waits no longer for a log that hangs
+	certifiedRarely  = 10 * time.Second       // if the log has no witnesses, or is of an earlier release
+	certifiedTimeout = 250 * time.Millisecond // so that a log that hangs delays a view only this long
 )
 
-// certified is what a client knows of the witnesses' progress.
+// certified is the largest size that a client knows to be cosigned.
 type certified struct {
 	size   atomic.Int64 // never falls
-	next   atomic.Int64 // unix nanoseconds: when to ask again
+	next   atomic.Int64 // when to ask again, in unix nanoseconds
 	asking singleflight.Group
 }
 
-// Trust sets the keys under which LearnCertified verifies heads. Without them it
-// learns nothing. Call it before the first call.
-func (c *Client) Trust(keys KeySet) { c.heads = &checks{keys: keys} }
+// Trust sets the keys that LearnCertified verifies heads with. Without them the client
+// believes no certified size. Use it before the first call.
+func (c *Client) Trust(keys *signing.KeySet) { c.heads = &checks{keys: keys} }
 
-// Certified returns the largest tree size that a quorum of witnesses has cosigned,
-// as far as this client knows; 0 where it knows of none. It never falls.
+// Certified returns the largest tree size that this client knows a quorum of witnesses
+// to have cosigned, or 0. It never falls.
 func (c *Client) Certified() int64 { return c.certified.size.Load() }
 
-// LearnCertified asks the log for that size, at most once a second whoever calls.
-// It returns after a moment, also where the log does not answer.
+// LearnCertified asks the log for that size, at most once a second for all callers. It
+// returns within certifiedTimeout, even if the log does not answer.
 //
-// The log's answer is trusted for which sizes met the quorum, since a client has no
-// policy. It is not trusted for more: no size is believed above the newest head,
-// which must be signed by a key of the deployment.
+// The client has no witness policy, so it trusts the log on which sizes met the quorum.
+// But it believes no size above the newest head, which a key of the deployment must have
+// signed.
 func (c *Client) LearnCertified(ctx context.Context) {
 	due := func() bool { return time.Now().UnixNano() >= c.certified.next.Load() }
 	if !due() {
@@ -53,7 +55,7 @@ func (c *Client) LearnCertified(ctx context.Context) {
 		if err == nil && !status.Quorum || errors.Is(err, errNotServed) {
 			wait = certifiedRarely
 		}
-		if err == nil && status.Quorum && status.CertifiedSize != nil && c.published(ctx, *status.CertifiedSize) {
+		if err == nil && status.Quorum && status.CertifiedSize != nil && c.covered(ctx, *status.CertifiedSize) {
 			raise(&c.certified.size, *status.CertifiedSize)
 		}
 		c.certified.next.Store(time.Now().Add(wait).UnixNano())
@@ -61,8 +63,9 @@ func (c *Client) LearnCertified(ctx context.Context) {
 	})
 }
 
-// published reports whether a size that is news is at most that of the newest head.
-func (c *Client) published(ctx context.Context, size int64) bool {
+// covered reports whether the newest head, by a trusted key, covers a size that this
+// client does not know yet.
+func (c *Client) covered(ctx context.Context, size int64) bool {
 	if size <= c.Certified() || c.heads == nil {
 		return false
 	}

@@ -1,7 +1,6 @@
 package translog
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,36 +11,33 @@ import (
 
 const textPlain = "text/plain; charset=utf-8"
 
-// Status is what the log publishes beside its heads.
+// Status describes the checkpoints that the log publishes.
 type Status struct {
-	Origin         *string       `json:"origin"` // null: the log publishes no checkpoints
+	Origin         *string       `json:"origin"` // null if the log publishes no checkpoints
 	Keys           []VerifierKey `json:"keys"`
-	CheckpointSize *int64        `json:"checkpoint_size"` // of the newest checkpoint
-	CertifiedSize  *int64        `json:"certified_size"`  // of the largest checkpoint that met the witnesses' quorum; null: none has, or there are none
-	Quorum         bool          `json:"quorum"`          // whether the policy demands witnesses
+	CheckpointSize *int64        `json:"checkpoint_size"` // the size of the newest checkpoint
+	CertifiedSize  *int64        `json:"certified_size"`  // the size of the largest checkpoint that met the witnesses' quorum; null if none has
+	Quorum         bool          `json:"quorum"`          // whether the policy demands cosignatures
 }
 
-// VerifierKey is a key under which checkpoints are signed, or were.
+// VerifierKey is a key that signs checkpoints now, signed them before, or will sign them.
 type VerifierKey struct {
 	VKey  string `json:"vkey"`
 	State string `json:"state"` // next, current or retired
 }
 
-func (l *Log) serveStatus(r *http.Request) (any, error) { return l.Status(r.Context()) }
-
-// Status reads what the log publishes.
-func (l *Log) Status(ctx context.Context) (Status, error) {
+func (l *Log) serveStatus(r *http.Request) (any, error) {
 	c := l.checkpoints
 	if c == nil {
 		return Status{Keys: []VerifierKey{}}, nil
 	}
 	s := Status{Origin: &c.Origin, Keys: c.verifierKeys(), Quorum: c.Policy != nil && c.Policy.Demands()}
-	newest, err := c.newest(ctx)
+	newest, err := c.newest(r.Context())
 	switch {
 	case errors.Is(err, errNoCheckpoint):
 		return s, nil
 	case err != nil:
-		return Status{}, err
+		return nil, err
 	}
 	s.CheckpointSize = &newest.Size
 	if certified := c.certified.Load(); certified > 0 {
@@ -57,7 +53,7 @@ func (c *checkpoints) verifierKeys() []VerifierKey {
 			keys = append(keys, VerifierKey{key.String(), signing.StateRetired})
 		}
 	}
-	for _, key := range c.Keys() {
+	for _, key := range c.log.checks.keys.Keys() {
 		if of, ok := c.deployment[key.PublicKey]; ok {
 			keys = append(keys, VerifierKey{of.String(), key.State})
 		}
@@ -65,9 +61,9 @@ func (c *checkpoints) verifierKeys() []VerifierKey {
 	return keys
 }
 
-// serveCheckpoint answers the newest checkpoint (c2sp.org/tlog-tiles).
+// serveCheckpoint serves the newest checkpoint (c2sp.org/tlog-tiles).
 func (l *Log) serveCheckpoint(r *http.Request) (any, error) {
-	c, err := l.published()
+	c, err := l.checkpointing()
 	if err != nil {
 		return nil, err
 	}
@@ -78,23 +74,20 @@ func (l *Log) serveCheckpoint(r *http.Request) (any, error) {
 	return plain{textPlain, "no-store", newest.text()}, nil
 }
 
-// serveCheckpointOf answers the checkpoint of ?tree_size=, or the largest one that
-// met the quorum.
+// serveCheckpointOf serves the checkpoint of ?tree_size=, or without it the largest one
+// that met the quorum.
 func (l *Log) serveCheckpointOf(r *http.Request) (any, error) {
-	c, err := l.published()
+	c, err := l.checkpointing()
 	if err != nil {
 		return nil, err
 	}
-	q, err := readQuery(r)
-	if err != nil {
-		return nil, err
-	}
-	size, err := q.integer("tree_size")
-	if err != nil {
-		return nil, err
+	q := readQuery(r)
+	size := q.integer("tree_size")
+	if q.err != nil {
+		return nil, q.err
 	}
 	if size == nil {
-		if _, err := c.newest(r.Context()); err != nil { // learns of a newer quorum
+		if _, err := c.newest(r.Context()); err != nil { // updates certified
 			return nil, err
 		}
 		certified := c.certified.Load()
@@ -110,7 +103,7 @@ func (l *Log) serveCheckpointOf(r *http.Request) (any, error) {
 	return plain{textPlain, "no-store", of.text()}, nil
 }
 
-// servePolicy answers the policy file, which serves offline verifiers too.
+// servePolicy serves the witness policy file, which offline verifiers use too.
 func (l *Log) servePolicy(*http.Request) (any, error) {
 	if l.checkpoints == nil || l.checkpoints.Policy == nil {
 		return nil, fmt.Errorf("%w is witnessed: this log has no witness policy", errNoCheckpoint)
@@ -118,7 +111,8 @@ func (l *Log) servePolicy(*http.Request) (any, error) {
 	return plain{textPlain, httpcache.Public, l.checkpoints.PolicyText}, nil
 }
 
-func (l *Log) published() (*checkpoints, error) {
+// checkpointing returns the checkpoints of the log, or errNoCheckpoint if it has none.
+func (l *Log) checkpointing() (*checkpoints, error) {
 	if l.checkpoints == nil {
 		return nil, fmt.Errorf("%w is published: this log has no origin and no log key", errNoCheckpoint)
 	}

@@ -2,7 +2,6 @@ package translog
 
 import (
 	"context"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,47 +16,34 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-// A checkpoint is a published head as a signed note (c2sp.org/tlog-checkpoint),
-// under the log's Ed25519 key and the deployment key. Checkpoints are made beside
-// the appends: once a second a replica looks for a published head, which has
-// passed the fork guard, that is newer than the newest checkpoint. Each size has
-// one, and the first that is stored stands, so replicas need no agreement.
+// A checkpoint is a published head as a signed note (c2sp.org/tlog-checkpoint), under the
+// log's Ed25519 key and the deployment key. Appends do not wait for it: once a second each
+// replica looks for a published head that is newer than the newest checkpoint. Such a head
+// has passed the fork guard. Each size has one checkpoint, the first that is stored, so
+// replicas need no agreement.
 
-// Checkpoints is under which name and keys a log publishes checkpoints, and which
-// witnesses it asks to cosign them.
+// Checkpoints configures the checkpoints of a log and the witnesses that cosign them.
 type Checkpoints struct {
 	Origin  string
-	Key     LogKey
-	Retired []checkpoint.Key // Ed25519 keys of the log that signed before
-	Keys    func() []signing.Key
-	// Policy is nil where there are no witnesses. PolicyText is the file that it
-	// was read from.
+	Key     *signing.LogKey
+	Retired []checkpoint.Key // former Ed25519 keys of the log
+	// Policy is nil if there are no witnesses. PolicyText is its file.
 	Policy     *checkpoint.Policy
 	PolicyText []byte
 }
 
-// LogKey signs the text of checkpoints: internal/signing has the real one.
-type LogKey interface {
-	Public() ed25519.PublicKey
-	Sign(ctx context.Context, message []byte) ([]byte, error)
-}
-
-// WithCheckpoints has the log publish checkpoints. Without it the log serves
-// neither checkpoints nor tiles.
-func WithCheckpoints(c Checkpoints) (Option, error) {
-	made, err := newCheckpoints(c)
-	if err != nil {
-		return nil, err
+// WithCheckpoints makes the log publish checkpoints and tiles.
+func WithCheckpoints(config Checkpoints) Option {
+	return func(l *Log) (err error) {
+		if l.checkpoints, err = newCheckpoints(l, config); err != nil {
+			return fmt.Errorf("checkpoints: %w", err)
+		}
+		return nil
 	}
-	return func(l *Log) {
-		made.log = l
-		made.reads = newGroup(maxReads, maxAsked, maxQueue, made.readNewest)
-		l.checkpoints = made
-	}, nil
 }
 
 const (
-	checkpointEvery   = time.Second // also in due_checkpoint.sql
+	checkpointEvery   = time.Second // also in sqlDueCheckpoint and sqlInsertCheckpoint
 	checkpointTimeout = 10 * time.Second
 )
 
@@ -66,20 +52,19 @@ type checkpoints struct {
 	Checkpoints
 	log        *Log
 	own        checkpoint.Key
-	deployment map[string]checkpoint.Key // by the label of the deployment key
-	known      []checkpoint.Key          // all of them: under which a stored note is verified
+	deployment map[string]checkpoint.Key // the verifier key of each deployment key, by its label
+	known      []checkpoint.Key          // all keys that may have signed a stored note
 	reads      *group[struct{}, signedCheckpoint]
-	bundles    chan struct{} // maxBundles of them
+	bundles    chan struct{} // a semaphore of maxBundles
 
-	size      atomic.Int64           // of the newest checkpoint that was read, plus one: never falls
-	certified atomic.Int64           // the largest size whose quorum was verified, or 0: never falls
+	size      atomic.Int64           // the size of the newest checkpoint that was read, plus one; never falls
+	certified atomic.Int64           // the largest size whose quorum was verified, or 0; never falls
 	verified  atomic.Pointer[string] // the note that verified last
-
-	lasting sync.WaitGroup
 }
 
-func newCheckpoints(config Checkpoints) (*checkpoints, error) {
-	c := &checkpoints{Checkpoints: config, deployment: map[string]checkpoint.Key{}, bundles: make(chan struct{}, maxBundles)}
+func newCheckpoints(l *Log, config Checkpoints) (*checkpoints, error) {
+	c := &checkpoints{Checkpoints: config, log: l, deployment: map[string]checkpoint.Key{}, bundles: make(chan struct{}, maxBundles)}
+	c.reads = newGroup(maxReads, maxAsked, maxQueue, c.readNewest)
 	if err := checkpoint.CheckOrigin(c.Origin); err != nil {
 		return nil, err
 	}
@@ -96,10 +81,10 @@ func newCheckpoints(config Checkpoints) (*checkpoints, error) {
 			c.known = append(c.known, retired)
 		}
 	}
-	for _, key := range c.Keys() {
+	for _, key := range l.checks.keys.Keys() {
 		public, err := signing.ES256(key.PublicKey)
 		if err != nil {
-			continue // an ed25519 deployment key only verifies old certificates
+			continue // an old ed25519 key, which never signed a checkpoint
 		}
 		of, err := checkpoint.ECDSAKey(c.Origin, public)
 		if err != nil {
@@ -108,11 +93,12 @@ func newCheckpoints(config Checkpoints) (*checkpoints, error) {
 		c.deployment[key.PublicKey] = of
 		c.known = append(c.known, of)
 	}
+	l.checks.logger.Info("log key", "vkey", c.own.String(), "custody", c.Key.Custody())
 	if c.Policy == nil {
 		return c, nil
 	}
-	for _, l := range c.Policy.Logs {
-		if l.Key.String() == c.own.String() {
+	for _, listed := range c.Policy.Logs {
+		if listed.Key.String() == c.own.String() {
 			return c, nil
 		}
 	}
@@ -122,20 +108,21 @@ func newCheckpoints(config Checkpoints) (*checkpoints, error) {
 // signedCheckpoint is a stored checkpoint.
 type signedCheckpoint struct {
 	checkpoint.Checkpoint
-	note  string   // as the log signed it
-	lines []string // of the witnesses
-	// witnessed is the largest size whose quorum was met when this was read, by
-	// what the tables say; -1 where none was.
+	note  string   // the note with the log's signatures
+	lines []string // the witnesses' signature lines
+	// witnessed is the largest size whose quorum was met, according to the tables when
+	// this was read; -1 if there was none.
 	witnessed int64
 }
 
-// text is the checkpoint as it is served.
+// text returns the note with the witnesses' lines, as it is served.
 func (s *signedCheckpoint) text() []byte { return []byte(s.note + strings.Join(s.lines, "")) }
 
 // run signs checkpoints until ctx ends.
 func (c *checkpoints) run(ctx context.Context) {
-	c.lasting.Go(func() { c.askWitnesses(ctx) })
-	defer c.lasting.Wait()
+	var asking sync.WaitGroup
+	asking.Go(func() { c.askWitnesses(ctx) })
+	defer asking.Wait()
 	demands := c.Policy != nil && c.Policy.Demands()
 	var waiting quorumWait
 	defer quorumBehind.Set(0)
@@ -144,12 +131,12 @@ func (c *checkpoints) run(ctx context.Context) {
 			checkpointFailures.Inc()
 			c.log.checks.logger.WarnContext(ctx, "no checkpoint was signed, retrying", "err", c.log.checks.note(ctx, err))
 		}
-		if (first || demands) && ctx.Err() == nil { // first: what an earlier process left
+		if (first || demands) && ctx.Err() == nil { // at first, to know the last process's checkpoint
 			if _, err := c.newest(ctx); err != nil && !errors.Is(err, errNoCheckpoint) && ctx.Err() == nil {
-				c.log.checks.logger.WarnContext(ctx, "the newest checkpoint was not read", "err", err)
+				c.log.checks.logger.WarnContext(ctx, "reading the newest checkpoint failed, retrying", "err", err)
 			}
 		}
-		if demands { // also where nothing was read: what waited still waits
+		if demands { // also after an error: the wait continues
 			quorumBehind.Set(waiting.follow(c.size.Load()-1, c.certified.Load(), time.Now()).Seconds())
 		}
 		if !pause(ctx, checkpointEvery) {
@@ -158,15 +145,11 @@ func (c *checkpoints) run(ctx context.Context) {
 	}
 }
 
-// signDue signs and stores a checkpoint of the newest published head where one is
-// due.
+// signDue signs and stores a checkpoint of the newest published head if one is due.
 func (c *checkpoints) signDue(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkpointTimeout)
 	defer cancel()
-	rows, err := c.log.store.pool.Query(ctx, sqlDueCheckpoint)
-	if err != nil {
-		return fromDatabase(err)
-	}
+	rows, _ := c.log.store.pool.Query(ctx, sqlDueCheckpoint)
 	head, err := pgx.CollectExactlyOneRow(rows, scanHead)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
@@ -177,7 +160,7 @@ func (c *checkpoints) signDue(ctx context.Context) error {
 	if err := c.log.checks.head(head); err != nil {
 		return err
 	}
-	signed := checkpoint.Checkpoint{Origin: c.Origin, Size: head.TreeSize, Root: [32]byte(head.root().hash)}
+	signed := checkpoint.Checkpoint{Origin: c.Origin, Size: head.TreeSize, Root: [32]byte(treeOf(head).hash)}
 	note, err := c.sign(ctx, signed)
 	if err != nil {
 		return fmt.Errorf("sign the checkpoint of size %d: %w", signed.Size, err)
@@ -190,7 +173,7 @@ func (c *checkpoints) signDue(ctx context.Context) error {
 	return err
 }
 
-// sign returns the note under both keys.
+// sign returns the note with the signatures of both keys.
 func (c *checkpoints) sign(ctx context.Context, of checkpoint.Checkpoint) (string, error) {
 	text := of.Text()
 	first, err := c.Key.Sign(ctx, []byte(text))
@@ -204,11 +187,11 @@ func (c *checkpoints) sign(ctx context.Context, of checkpoint.Checkpoint) (strin
 	}
 	key, err := c.log.checks.keys.SignedBy(digest, second)
 	if err != nil {
-		return "", fmt.Errorf("the deployment key's own signature: %w", err)
+		return "", fmt.Errorf("verify the deployment key's signature: %w", err)
 	}
 	by, ok := c.deployment[key.PublicKey]
 	if !ok || key.Closed() {
-		return "", fmt.Errorf("%s is closed or has no verifier key, and signs no checkpoint", key.PublicKey)
+		return "", fmt.Errorf("the key %s is closed or has no verifier key, so it must not sign checkpoints", key.PublicKey)
 	}
 	der, err := signing.DER(second)
 	if err != nil {
@@ -217,8 +200,7 @@ func (c *checkpoints) sign(ctx context.Context, of checkpoint.Checkpoint) (strin
 	return text + "\n" + c.own.Line(first) + by.Line(der), nil
 }
 
-// newest reads the newest checkpoint. Calls that wait at the same moment share
-// one statement.
+// newest reads the newest checkpoint. Concurrent calls share a statement.
 func (c *checkpoints) newest(ctx context.Context) (*signedCheckpoint, error) {
 	newest, err := c.reads.do(ctx, struct{}{})
 	return &newest, c.log.checks.note(ctx, err)
@@ -260,12 +242,11 @@ func (c *checkpoints) read(ctx context.Context, query string, args ...any) (*sig
 	if err != nil {
 		return nil, fromDatabase(err)
 	}
-	// A line that is not in its only form would make the note unreadable to others.
+	// Strict verifiers refuse the whole note if one line is not canonical.
 	s.lines = slices.DeleteFunc(s.lines, func(line string) bool { return !checkpoint.IsSignatureLine(line) })
 	size := s.Size
 	if last := c.verified.Load(); last != nil && *last == s.note {
-		text, _ := checkpoint.TextOf(s.note)
-		s.Checkpoint, err = checkpoint.Parse(text)
+		s.Checkpoint, err = checkpoint.ParseNote(s.note)
 	} else if s.Checkpoint, _, err = checkpoint.Open([]byte(s.note), c.known, nil); err == nil {
 		c.verified.Store(&s.note)
 	}
@@ -278,9 +259,8 @@ func (c *checkpoints) read(ctx context.Context, query string, args ...any) (*sig
 	return &s, nil
 }
 
-// certify verifies the quorum of the largest size that the tables say has one. A
-// row that nothing backs, or whose witnesses the policy no longer lists, counts
-// for nothing.
+// certify verifies the quorum of the largest size that has one according to the tables. It
+// does not believe a row without valid cosignatures by witnesses of the current policy.
 func (c *checkpoints) certify(ctx context.Context, newest *signedCheckpoint) error {
 	if c.Policy == nil || !c.Policy.Demands() || newest.witnessed <= c.certified.Load() {
 		return nil
@@ -299,7 +279,7 @@ func (c *checkpoints) certify(ctx context.Context, newest *signedCheckpoint) err
 	return nil
 }
 
-// met reports whether the valid cosignatures of a checkpoint make the quorum.
+// met reports whether the valid cosignatures of a checkpoint meet the quorum.
 func (c *checkpoints) met(of *signedCheckpoint) bool {
 	cosigned, text := map[string]bool{}, of.Text()
 	for _, w := range c.Policy.Witnesses {
@@ -312,15 +292,15 @@ func (c *checkpoints) met(of *signedCheckpoint) bool {
 	return c.Policy.Demands() && c.Policy.Met(cosigned)
 }
 
-// quorumWait is for how long a checkpoint has waited for its quorum. Every replica
-// measures it: the one that asks the witnesses may be dead or cut off.
+// quorumWait measures how long a checkpoint has waited for its quorum. Every replica
+// measures it, because the one that asks the witnesses may be dead or cut off.
 type quorumWait struct {
 	since     time.Time
-	certified int64 // the largest size with a quorum by then
+	certified int64 // the largest size with a quorum at the last call
 }
 
-// follow takes the newest sizes and returns the wait, 0 where none waits. It starts
-// again with each checkpoint that gets its quorum.
+// follow takes the newest sizes and returns the wait, 0 if no checkpoint waits. The wait
+// starts again whenever a checkpoint gets its quorum.
 func (q *quorumWait) follow(newest, certified int64, now time.Time) time.Duration {
 	if newest <= certified || q.since.IsZero() || certified > q.certified {
 		q.since = now
@@ -329,7 +309,7 @@ func (q *quorumWait) follow(newest, certified int64, now time.Time) time.Duratio
 	return now.Sub(q.since)
 }
 
-// raise moves a number up, never down.
+// raise sets a number that never falls to the larger of itself and to.
 func raise(number *atomic.Int64, to int64) {
 	for {
 		at := number.Load()

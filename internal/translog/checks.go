@@ -10,37 +10,26 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-// Signer signs the digest of a head: internal/signing has the real one.
+// Signer signs the digest of a head. *signing.Signer implements it.
 type Signer interface {
 	Sign(ctx context.Context, digest [32]byte) (string, error)
 }
 
-// KeySet is the trusted keys, current and retired. It comes from configuration.
-type KeySet interface {
-	// SignerOf returns the key of a labelled signature over a message, of any scheme.
-	SignerOf(message []byte, signature string) (signing.Key, error)
-	// SignedBy returns the key of an es256 signature over a SHA-256 digest.
-	SignedBy(digest [32]byte, signature string) (signing.Key, error)
-}
-
 // checks verifies heads and counts contradictions.
 type checks struct {
-	keys     KeySet
+	keys     *signing.KeySet
 	logger   *slog.Logger
 	failures atomic.Int64
-	// verified are the last heads that verified under keys, each at its size modulo
-	// the length. They save the curve arithmetic for the very same bytes, so they
-	// hide no change of a stored head.
+	// verified caches the heads that verified last, each at its size modulo the length.
+	// A hit needs the very same bytes, so a changed head in the database is still found.
 	verified [8]atomic.Pointer[TreeHead]
 }
 
-// errRetired marks a head that its key was no longer to sign, also where it did
-// and was closed below it afterwards. Every verifier refuses it; what it says of
-// the tree may be true all the same.
+// errRetired marks a head by a key that was not allowed to sign it, or that was closed
+// below the head's size later. Verifiers refuse the head, but its root may be right.
 var errRetired = errors.New("no verifier accepts it")
 
-// head verifies the head's signature under the key set, by a key that may have
-// signed a head of its size.
+// head verifies the head's signature, and that its key may sign a head of its size.
 func (c *checks) head(h TreeHead) error {
 	memo := &c.verified[uint64(h.TreeSize)%uint64(len(c.verified))]
 	if last := memo.Load(); last != nil && *last == h {
@@ -51,14 +40,14 @@ func (c *checks) head(h TreeHead) error {
 		return fmt.Errorf("%w: the stored head of size %d: %w (if its key was retired, list it as a legacy key)", ErrInconsistent, h.TreeSize, err)
 	}
 	if !key.MayHold(h.TreeSize - 1) {
-		return fmt.Errorf("%w: the stored head of size %d is by %s, which retired at tree size %d: %w", ErrInconsistent, h.TreeSize, key.PublicKey, *key.TreeSize, errRetired)
+		return fmt.Errorf("%w: the stored head of size %d is signed by %s, which retired at tree size %d: %w", ErrInconsistent, h.TreeSize, key.PublicKey, *key.TreeSize, errRetired)
 	}
 	memo.Store(&h)
 	return nil
 }
 
-// note counts and logs err where it is a contradiction, and passes it on. What
-// the fork guard refuses has a counter of its own: no proof was wrong.
+// note counts and logs a contradiction, and returns err unchanged. A refusal by the fork
+// guard has its own counter, because it proves no contradiction in what was published.
 func (c *checks) note(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, errGuarded):

@@ -14,45 +14,44 @@ import (
 	"strings"
 	"time"
 
-	"github.com/transparency-dev/merkle/proof"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
-// Client talks to a log server. It checks the shape of what it gets and trusts
-// nothing else about it: whoever relies on a head verifies its signature, and on
-// an inclusion its path (Inclusion.Verify). It is safe for concurrent use.
+// Client talks to a log-server. It checks only the form of the answers: the caller must
+// verify the signature of a head, and the path of an inclusion proof
+// (certificate.VerifyInclusion). It is safe for concurrent use.
 type Client struct {
 	appendURL, readURL, secret string
 	http                       *http.Client
-	proofs                     *group[provedLeaf, proved] // through the append port, by those who may use it
+	proofs                     *group[provedLeaf, proved] // through the append port
 	certified                  certified
-	heads                      *checks // nil: no head is believed
+	heads                      *checks // set by Trust
 
-	// Check, unless nil, sees each answer of the log before it is read; its error
-	// counts as a log that is out of reach. Set it before the first call.
+	// Check, if set, checks each answer before it is read. Its error means that the log
+	// is out of reach. Set it before the first call.
 	Check func(*http.Response) error
 }
 
 const (
-	// clientTimeout is for a caller whose context has no end of its own; it is
-	// longer than the server takes to say that it is not able to answer.
+	// clientTimeout is for a caller whose context has no deadline. The server gives up
+	// earlier and says so.
 	clientTimeout = appendTimeout + 10*time.Second
-	// readTimeout is for heads and proofs, which take milliseconds: somebody waits
-	// for a verdict, and a log that hangs is out of reach.
+	// readTimeout is for heads and proofs, which normally take milliseconds.
 	readTimeout = 5 * time.Second
 	maxAnswer   = 1 << 20
 )
 
-// NewClient takes the base addresses of the append and the read port, such as
-// http://log-server:8091, and the append secret. A client that only reads needs
-// no append address and secret.
+// NewClient returns a client of the append port and the read port at these base addresses,
+// such as http://log-server:8091. A client that only reads needs neither the append
+// address nor the secret.
 func NewClient(appendURL, readURL, secret string) *Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.Proxy = nil // HTTP_PROXY is for what lies outside: the secret goes to log-server alone
+	transport.Proxy = nil // HTTP_PROXY is for external calls; only log-server may see the secret
 	transport.MaxIdleConns = 128
 	transport.MaxIdleConnsPerHost = 64
 	c := &Client{
@@ -62,7 +61,7 @@ func NewClient(appendURL, readURL, secret string) *Client {
 		http: &http.Client{
 			Transport: transport,
 			Timeout:   clientTimeout,
-			// A log server sends no redirect, and the secret goes to no other place.
+			// A log-server sends no redirect. Following one would leak the secret.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
@@ -70,11 +69,11 @@ func NewClient(appendURL, readURL, secret string) *Client {
 	return c
 }
 
-// CheckURL returns an error for a base address that no call can be made to. The
-// error does not show an address that may hold a password.
+// CheckURL returns an error if the base address is not a usable URL. The error does not
+// show an address that may contain a password.
 func CheckURL(address string) error {
 	if strings.Contains(address, "@") {
-		return errors.New("it names a user, and log-server has no users: write http://HOST:PORT")
+		return errors.New("the address of the log-server has a user name, which log-server does not use: write http://HOST:PORT")
 	}
 	u, err := url.Parse(address)
 	good := err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && !strings.HasSuffix(u.Host, ":") &&
@@ -89,9 +88,9 @@ func CheckURL(address string) error {
 	return nil
 }
 
-// Append logs a digest with its signature under a tag and returns its index once
-// a published head covers it. It MUST be repeated after ErrUnavailable: the entry may be in
-// the log, and keeps its index.
+// Append logs a digest with its signature under a tag, and returns its index once a
+// published head covers it. The caller MUST repeat it after ErrUnavailable: the entry may
+// already be in the log, and then keeps its index.
 func (c *Client) Append(ctx context.Context, entry [32]byte, signature string, tag Tag) (int64, error) {
 	var appended struct {
 		LeafIndex *int64 `json:"leaf_index"`
@@ -125,27 +124,26 @@ func (c *Client) treeHead(ctx context.Context, query url.Values) (TreeHead, erro
 	if err := c.get(ctx, "/v1/log/tree-head", query, &head); err != nil {
 		return TreeHead{}, err
 	}
-	if err := head.checkShape(); err != nil {
+	if err := checkShape(head); err != nil {
 		return TreeHead{}, misshapen(err)
 	}
 	return head, nil
 }
 
-// AnyIndex asks for the leaf that holds the entry, wherever it is.
+// AnyIndex asks for the leaf with the entry at any index.
 const AnyIndex = -1
 
-// Inclusion returns the newest published head and the path of the leaf under it,
-// both from one answer. The index is the one that Append returned, or AnyIndex.
-// It returns ErrNotFound where the leaf is under no published head or holds
-// another entry, and ErrInconsistent where the log found that its tables do not
-// lead to the head.
+// Inclusion returns the newest published head with the path of the leaf under it.
+// leafIndex is the index that Append returned, or AnyIndex. Inclusion returns ErrNotFound
+// if no published head covers the leaf or the leaf has another entry, and ErrInconsistent
+// if the log found that its tables do not lead to the head.
 func (c *Client) Inclusion(ctx context.Context, entry [32]byte, leafIndex int64) (Inclusion, error) {
 	inclusion, err := c.inclusion(ctx, entry, leafIndex)
 	if err != nil {
 		return Inclusion{}, err
 	}
 	if inclusion.Entry != hex.EncodeToString(entry[:]) || (leafIndex != AnyIndex && inclusion.LeafIndex != leafIndex) {
-		return Inclusion{}, misshapen(errors.New("the proof is of another leaf"))
+		return Inclusion{}, misshapen(errors.New("the proof is for another leaf"))
 	}
 	if err := inclusion.checkShape(); err != nil {
 		return Inclusion{}, misshapen(err)
@@ -177,8 +175,8 @@ func (c *Client) inclusion(ctx context.Context, entry [32]byte, leafIndex int64)
 	return inclusion, err
 }
 
-// proofsOf asks for proofs together. It returns errNotServed where each has
-// to be asked for alone.
+// proofsOf asks for several proofs in one request. It returns errNotServed if the server
+// proves only one leaf a request.
 func (c *Client) proofsOf(ctx context.Context, leaves []provedLeaf) ([]proved, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -187,40 +185,22 @@ func (c *Client) proofsOf(ctx context.Context, leaves []provedLeaf) ([]proved, e
 		return nil, err
 	}
 	if len(all) != len(leaves) {
-		return nil, misshapen(fmt.Errorf("%d proofs of %d leaves", len(all), len(leaves)))
+		return nil, misshapen(fmt.Errorf("it has %d proofs for %d leaves", len(all), len(leaves)))
 	}
 	return all, nil
 }
 
 func (i Inclusion) checkShape() error {
-	if err := i.TreeHead.checkShape(); err != nil {
+	if err := checkShape(i.TreeHead); err != nil {
 		return err
 	}
 	if i.LeafIndex < 0 || i.LeafIndex >= i.TreeSize {
 		return fmt.Errorf("leaf_index %d is not below tree_size %d", i.LeafIndex, i.TreeSize)
 	}
 	for n, hash := range i.Path {
-		if _, err := parseHash(hash); err != nil {
-			return fmt.Errorf("inclusion_path[%d]: %w", n, err)
+		if _, err := canon.ParseHash(hash); err != nil {
+			return fmt.Errorf("inclusion_path[%d] has %w", n, err)
 		}
-	}
-	return nil
-}
-
-// Verify checks that the path leads from the entry at LeafIndex to RootHash
-// (RFC 9162 2.1.3.2). It says nothing about the head's signature.
-func (i Inclusion) Verify(entry [32]byte) error {
-	if err := i.checkShape(); err != nil {
-		return err
-	}
-	path := make([][]byte, len(i.Path))
-	for n, text := range i.Path {
-		hash, _ := parseHash(text) // checkShape read it
-		path[n] = hash[:]
-	}
-	err := proof.VerifyInclusion(hasher, uint64(i.LeafIndex), uint64(i.TreeSize), hasher.HashLeaf(entry[:]), path, i.root().hash)
-	if err != nil {
-		return fmt.Errorf("the inclusion path does not lead from the entry to the head: %w", shortly(err))
 	}
 	return nil
 }
@@ -237,8 +217,8 @@ func (c *Client) post(ctx context.Context, path string, body, into any) error {
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Authorization", "Bearer "+c.secret)
-	// Sends nothing: it tells the transport that the request may be repeated
-	// where a kept connection turns out to be closed.
+	// An empty list sends no header, but lets the transport repeat the request if a
+	// kept-alive connection turns out to be closed.
 	request.Header["Idempotency-Key"] = []string{}
 	return c.do(request, into)
 }
@@ -265,7 +245,7 @@ func (c *Client) do(request *http.Request, into any) error {
 	telemetry.Propagate(ctx, request.Header)
 	err := c.exchange(request, into)
 	if err != nil {
-		span.SetStatus(codes.Error, "") // the text may be that of another server
+		span.SetStatus(codes.Error, "") // the error text may come from another server
 	}
 	return err
 }

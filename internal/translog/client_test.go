@@ -7,7 +7,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,7 +18,7 @@ import (
 
 const secret = "correct horse battery staple"
 
-// ports serves a replica and gives a client of it.
+// ports serves the two ports of a replica and returns a client of them.
 func ports(t *testing.T, l *Log) (client *Client, appendURL, readURL string) {
 	t.Helper()
 	a, r := httptest.NewServer(l.AppendHandler(secret)), httptest.NewServer(l.ReadHandler())
@@ -24,10 +27,9 @@ func ports(t *testing.T, l *Log) (client *Client, appendURL, readURL string) {
 	return NewClient(a.URL+"/", r.URL, secret), a.URL, r.URL
 }
 
-func TestClient(t *testing.T) {
+func TestClientErrorsSayWhatTheLogDecided(t *testing.T) {
 	t.Parallel()
-	d := newDeployment(t)
-	l := d.open(t, d.pool, nil)
+	d, l := newLog(t)
 	client, appendURL, readURL := ports(t, l)
 	ctx := within(t, time.Minute)
 	for n := range 3 {
@@ -50,7 +52,7 @@ func TestClient(t *testing.T) {
 		if err != nil || inclusion.TreeHead != head || inclusion.LeafIndex != 1 {
 			t.Fatalf("%+v, %v", inclusion, err)
 		}
-		if err := inclusion.Verify(entryOf(1)); err != nil {
+		if err := verify(inclusion, entryOf(1)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -69,8 +71,14 @@ func TestClient(t *testing.T) {
 	expect("an entry that is not there", err, ErrNotFound)
 	_, err = client.Append(ctx, entryOf(9), d.sign(t, entryOf(8)), Tag{})
 	expect("a wrong signature", err, ErrRefused)
+	tag := Tag(entryOf(1000))
+	check(t, isAt(3)(client.Append(ctx, entryOf(3), d.sign(t, entryOf(3)), tag)))
+	_, err = client.Append(ctx, entryOf(9), d.sign(t, entryOf(9)), tag)
+	if expect("another entry with the tag", err, ErrTagTaken); !strings.Contains(fmt.Sprint(err), "leaf 3:") {
+		t.Errorf("the error does not name the leaf: %v", err)
+	}
 
-	// A client that is set up wrongly gets no verdict.
+	// A misconfigured client gets no verdict.
 	_, err = NewClient(appendURL, readURL, "another secret").Append(ctx, entryOf(9), d.sign(t, entryOf(9)), Tag{})
 	expect("a wrong secret", err, ErrUnavailable)
 	swapped := NewClient(readURL, appendURL, secret)
@@ -79,7 +87,7 @@ func TestClient(t *testing.T) {
 	_, err = swapped.Inclusion(ctx, entryOf(1), 1)
 	expect("read from the append port", err, ErrUnavailable)
 	_, err = NewClient("http://127.0.0.1:1", "http://127.0.0.1:1", secret).TreeHead(ctx)
-	expect("nobody listens", err, ErrUnavailable)
+	expect("no server at the address", err, ErrUnavailable)
 	_, err = NewClient(":", ":", secret).TreeHead(ctx)
 	expect("no address", err, ErrUnavailable)
 	gone, leave := context.WithCancel(ctx)
@@ -92,8 +100,8 @@ func TestClient(t *testing.T) {
 	expect("the tampered leaf", err, ErrInconsistent)
 }
 
-// Answers that are no log server's are never taken for a verdict.
-func TestClientMisshapenAnswers(t *testing.T) {
+// An answer that no log-server sends is not a verdict.
+func TestMalformedAnswersAreNoVerdict(t *testing.T) {
 	t.Parallel()
 	entry := entryOf(0)
 	hash := strings.Repeat("ab", 32)
@@ -110,7 +118,7 @@ func TestClientMisshapenAnswers(t *testing.T) {
 		_, _ = io.WriteString(w, text)
 	}))
 	defer server.Close()
-	client := NewClient("", server.URL, "") // one proof a request
+	client := NewClient("", server.URL, "") // without an append port it asks the read port for proofs
 
 	answer.Store(fmt.Sprintf(inclusion, "2", hash, "0", entry, `"`+hash+`"`))
 	if _, err := client.Inclusion(t.Context(), entry, 0); err != nil {
@@ -141,6 +149,13 @@ func TestClientMisshapenAnswers(t *testing.T) {
 			t.Errorf("append, answer %s: %v", bad, err)
 		}
 	}
+	together := NewClient(server.URL, server.URL, secret)
+	for _, bad := range []string{"", "[]", "[{}]", "[null]", "{}", `[{"error":"what"}]`, `[{"leaf_index":0}]`} {
+		answer.Store(bad)
+		if _, err := together.Inclusion(t.Context(), entry, 0); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("proofs, answer %s: %v", bad, err)
+		}
+	}
 	for _, bad := range []string{`{"leaf_index":1,"tree_size":1}`, `{"leaf_index":-1,"tree_size":1}`, `{"leaf_index":0}`, `{"tree_size":1}`} {
 		answer.Store(bad)
 		if _, err := client.Append(t.Context(), entry, "s", Tag{}); !errors.Is(err, ErrUnavailable) {
@@ -149,12 +164,12 @@ func TestClientMisshapenAnswers(t *testing.T) {
 	}
 }
 
-func TestAppendPort(t *testing.T) {
+func TestAppendPortAnswers(t *testing.T) {
 	t.Parallel()
-	d := newDeployment(t)
-	l := d.open(t, d.pool, nil)
+	d, l := newLog(t)
 	_, url, _ := ports(t, l)
 	good := fmt.Sprintf(`{"entry":"%x","signature":%q,"more":1}`, entryOf(0), d.sign(t, entryOf(0)))
+	tagged := func(tag string) string { return strings.Replace(good, "{", `{"tag":"`+tag+`",`, 1) }
 	bearer := "Bearer " + secret
 	for _, c := range []struct {
 		what, method, path, authorization, body string
@@ -172,20 +187,21 @@ func TestAppendPort(t *testing.T) {
 		{"a short entry", "POST", "/v1/append", bearer, `{"entry":"ab","signature":"s"}`, 400, `{"error":"INVALID_REQUEST: entry`},
 		{"no signature", "POST", "/v1/append", bearer, fmt.Sprintf(`{"entry":"%x"}`, entryOf(0)), 400, `{"error":"INVALID_REQUEST: signature`},
 		{"a bad signature", "POST", "/v1/append", bearer, fmt.Sprintf(`{"entry":"%x","signature":"s"}`, entryOf(0)), 403, `{"error":"FORBIDDEN: `},
+		{"a short tag", "POST", "/v1/append", bearer, tagged("00"), 400, `{"error":"INVALID_REQUEST: tag`},
+		{"a tag in upper case", "POST", "/v1/append", bearer, tagged(strings.Repeat("A", 64)), 400, `{"error":"INVALID_REQUEST: tag`},
 		{"a large body", "POST", "/v1/append", bearer, good + strings.Repeat(" ", 5000), 413, `{"error":"BODY_TOO_LARGE: `},
 		{"GET", "GET", "/v1/append", bearer, "", 405, `{"error":"METHOD_NOT_ALLOWED: `},
 		{"a read path", "GET", "/v1/log/tree-head", bearer, "", 404, `{"error":"NOT_FOUND: `},
 		{"OPTIONS", "OPTIONS", "/v1/append", "", "", 204, ``},
 		{"good", "POST", "/v1/append", bearer, good, 200, `{"leaf_index":0,"tree_size":1}`},
+		{"the same with a tag", "POST", "/v1/append", bearer, tagged(strings.Repeat("ab", 32)), 200, `{"leaf_index":0,"tree_size":1}`},
 		{"good, another case of Bearer", "POST", "/v1/append", "bearer " + secret, good, 200, `{"leaf_index":0,"tree_size":1}`},
 	} {
-		request, err := http.NewRequestWithContext(t.Context(), c.method, url+c.path, strings.NewReader(c.body))
-		check(t, err)
+		request := of(http.NewRequestWithContext(t.Context(), c.method, url+c.path, strings.NewReader(c.body))).ok(t)
 		if c.authorization != "" {
 			request.Header.Set("Authorization", c.authorization)
 		}
-		response, err := http.DefaultClient.Do(request)
-		check(t, err)
+		response := of(http.DefaultClient.Do(request)).ok(t)
 		body, _ := io.ReadAll(response.Body)
 		response.Body.Close()
 		if response.StatusCode != c.status || !strings.HasPrefix(string(body), c.answer) {
@@ -193,6 +209,116 @@ func TestAppendPort(t *testing.T) {
 		}
 		if strings.Contains(string(body), secret) || response.Header.Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("%s: the secret or a CORS header is in the answer", c.what)
+		}
+	}
+}
+
+// HTTP_PROXY is for external calls (a cloud's KMS, drand), and the proxy must not see the
+// append secret. A process reads the variable once, so the client runs in a child process.
+// Go never uses a proxy for loopback addresses, but it does for 0.0.0.0.
+func TestTheAppendSecretGoesToNoProxy(t *testing.T) {
+	const inner = "FAIRPACT_TEST_BEHIND_A_PROXY"
+	if os.Getenv(inner) != "" {
+		client := NewClient("http://0.0.0.0:1", "http://0.0.0.0:1", secret)
+		if _, err := client.Append(t.Context(), entryOf(0), "es256:AA", Tag{}); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("append: %v", err)
+		}
+		if _, err := client.TreeHead(t.Context()); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("tree head: %v", err)
+		}
+		return
+	}
+	t.Parallel()
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		t.Errorf("the proxy was sent %s %s, Authorization: %q", r.Method, r.URL, r.Header.Get("Authorization"))
+		w.WriteHeader(http.StatusBadGateway)
+	}))
+	defer proxy.Close()
+	program := of(os.Executable()).ok(t)
+	child := exec.CommandContext(t.Context(), program, "-test.run=^"+t.Name()+"$")
+	child.Env = append(os.Environ(), inner+"=1", "HTTP_PROXY="+proxy.URL, "http_proxy="+proxy.URL, "NO_PROXY=", "no_proxy=")
+	if out, err := child.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// CheckURL does not show an address that may contain a password.
+func TestCheckURL(t *testing.T) {
+	t.Parallel()
+	for address, good := range map[string]bool{
+		"http://log-append:8091": true, "http://log-append:8091/": true, "https://log.test": true, "http://[::1]:8090": true, "http://10.0.0.1:8090/log": true,
+		"": false, "http://": false, "http://log:port": false, "http://log:0": false, "http://log:65536": false, "http://log:": false, "http://:8091": false, "log-append:8091": false, "//log:8091": false,
+		"ftp://log:8091": false, "HTTP://log:8091": true, "http://log:8091?a=b": false, "http://log:8091#a": false, "http://log 1:8091": false,
+		"http://user:hunter2@log:8091": false, "http://user:hunter2@log:port": false, "http://hunter2@log": false, "user:hunter2@log": false,
+	} {
+		err := CheckURL(address)
+		if (err == nil) != good {
+			t.Errorf("%q: %v", address, err)
+		}
+		if err == nil {
+			continue
+		}
+		if strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "http://HOST:PORT") {
+			t.Errorf("%q: %v", address, err)
+		}
+		if !strings.Contains(address, "@") && !strings.Contains(err.Error(), `"`+address+`"`) {
+			t.Errorf("%q is not shown: %v", address, err)
+		}
+	}
+}
+
+// Concurrent calls share requests to the append port. If that does not serve proofs, the
+// client asks the read port for each one.
+func TestClientAsksForProofsTogether(t *testing.T) {
+	t.Parallel()
+	const leaves, callers = 5, 200
+	d, l := newLog(t)
+	for i := range leaves {
+		d.mustAppend(t, l, i)
+	}
+	requests := map[string]*atomic.Int64{proofsPath: {}, "/v1/log/proof": {}}
+	counted := func(h http.Handler) string {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if c := requests[r.URL.Path]; c != nil {
+				c.Add(1)
+			}
+			h.ServeHTTP(w, r)
+		}))
+		t.Cleanup(server.Close)
+		return server.URL
+	}
+	read, private := counted(l.ReadHandler()), counted(l.AppendHandler(secret))
+	client := NewClient(private, read, secret)
+	var all sync.WaitGroup
+	for i := range callers {
+		all.Go(func() {
+			in, err := client.Inclusion(t.Context(), entryOf(i%leaves), int64(i%leaves))
+			if err == nil {
+				err = verify(in, entryOf(i%leaves))
+			}
+			if err != nil {
+				t.Errorf("leaf %d: %v", i%leaves, err)
+			}
+		})
+		all.Go(func() {
+			if _, err := client.Inclusion(t.Context(), entryOf(i%leaves), leaves+1); !errors.Is(err, ErrNotFound) {
+				t.Errorf("a leaf beyond the log: %v", err)
+			}
+		})
+	}
+	all.Wait()
+	if n := requests[proofsPath].Load(); n == 0 || n > callers {
+		t.Errorf("%d requests for %d calls", n, 2*callers)
+	}
+
+	for what, client := range map[string]*Client{
+		"an earlier release": NewClient(read, read, secret),
+		"another secret":     NewClient(private, read, "another secret of the deployment"),
+		"no append port":     NewClient("", read, ""),
+	} {
+		before := requests["/v1/log/proof"].Load()
+		if _, err := client.Inclusion(t.Context(), entryOf(0), 0); err != nil || requests["/v1/log/proof"].Load() != before+1 {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 }

@@ -14,33 +14,30 @@ import (
 	"github.com/fairpact/fairpact/internal/crash"
 )
 
-// store is the log's tables.
+// store reads and writes the tables of the log.
 type store struct{ pool *pgxpool.Pool }
 
 const (
-	refused = -1 // the index of an entry that is the digest of one of the log's own heads
-	late    = -2 // of an entry without a leaf, whose index would not be below its ceiling
+	refused = -1 // the place of an entry that is the digest of one of the log's heads or checkpoints
+	late    = -2 // the place of a new entry whose index would not be below its ceiling
 )
 
-// appendTo adds the growth to the log in one statement. It reports false where
-// nothing was added: the committed head is another one, an entry is in the log
-// or the digest of a head, or a tag is taken.
+// appendTo appends the growth to the log in one statement. It reports false if it
+// changed nothing; see sqlAppendBatch.
 func appendTo(ctx context.Context, db interface {
 	QueryRow(context.Context, string, ...any) pgx.Row
 }, g *growth) (moved bool, err error) {
 	levels, indexes, hashes := g.rows()
-	// No hashes are an empty array, which equals that of an empty log; nil would be NULL.
+	// A nil slice would become NULL, which does not equal the empty array of an empty log.
 	err = db.QueryRow(ctx, sqlAppendBatch, g.from.size, g.from.hash, append([][]byte{}, g.from.hashes...), g.to.size, g.to.hash, g.to.hashes,
 		g.entries, levels, indexes, hashes, g.tags, g.tagged).Scan(&moved)
 	return moved, fromDatabase(err)
 }
 
-// commit returns the place of each entry: its leaf where it has one, else the
-// next free index in the order given, below its ceiling; or refused, or late. A
-// leaf that the log has gets the tag that the entry now comes with. The growth is
-// what was added to the committed head that was met. commit returns after the
-// transaction is durable. On an error the outcome may be either; a repeat returns
-// the same places.
+// commit appends the new entries under the lock of the committed head, and tags those
+// leaves that have no tag yet. It returns the place of each entry and the growth of the
+// tree. When it returns without an error, the transaction is durable. After an error the
+// transaction may be committed or not; repeating the call returns the same places.
 //
 // It makes three round trips: begin, lock and look up; append; commit.
 func (s *store) commit(ctx context.Context, entries []candidate) (places []place, g *growth, err error) {
@@ -52,8 +49,8 @@ func (s *store) commit(ctx context.Context, entries []candidate) (places []place
 	leaves, tags := make(map[[32]byte]int64, len(entries)), make(map[Tag]int64, len(entries))
 
 	look := &pgx.Batch{}
-	// Under READ COMMITTED the look-up, sent after the lock, sees all that the
-	// lock's last holder committed.
+	// Under READ COMMITTED the look-up, which runs after the lock is taken, sees all
+	// that the lock's last holder committed.
 	look.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	look.Queue(sqlLockHead).QueryRow(func(row pgx.Row) error { return row.Scan(&head.size, &head.hash, &head.hashes) })
 	look.Queue(sqlLookUp, all).Query(func(rows pgx.Rows) error {
@@ -78,7 +75,7 @@ func (s *store) commit(ctx context.Context, entries []candidate) (places []place
 	})
 	results := s.pool.SendBatch(ctx, look)
 	tx := results.Tx()
-	defer func() { // does nothing after the commit
+	defer func() { // no effect after the commit
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_ = tx.Rollback(clean)
@@ -93,8 +90,8 @@ func (s *store) commit(ctx context.Context, entries []candidate) (places []place
 		return places, g, err
 	}
 	moved, err := appendTo(ctx, tx, g)
-	// A publisher stored a head with the digest of an entry meanwhile, or an old
-	// leaf was tagged.
+	// Since the look-up, a publisher stored a head with this digest, or an old leaf was
+	// tagged.
 	if err == nil && !moved {
 		err = unavailable(errors.New("an entry became the digest of a head, or its tag was taken"))
 	}
@@ -105,11 +102,11 @@ func (s *store) commit(ctx context.Context, entries []candidate) (places []place
 	return places, g, fromDatabase(tx.Commit(ctx))
 }
 
-// admit returns the place of each candidate and what the log grows by: entries
-// that have no leaf get the next index, or are late. leaves and tags are what
-// the log has of them, and hold their places afterwards.
+// admit returns the place of each candidate and the growth of the log. leaves and tags
+// map the entries and tags that the log has to their leaves; admit adds the new ones.
+// Repeated entries and tags in the batch are decided in the given order.
 func (s state) admit(batch []candidate, leaves map[[32]byte]int64, tags map[Tag]int64) ([]place, *growth, error) {
-	// The committed head may be signed already and not yet stored.
+	// The committed head may already be signed but not stored.
 	leaves[s.head("").Digest()] = refused
 	var entries, added [][]byte
 	var tagged []int64
@@ -142,9 +139,9 @@ func (s state) admit(batch []candidate, leaves map[[32]byte]int64, tags map[Tag]
 	return places, g, err
 }
 
-// fromDatabase distinguishes a contradiction in the tables (a leaf or node where the
-// head says there is none yet) from a database that failed. A tag that was taken
-// since it was looked up is neither: the batch is tried again.
+// fromDatabase converts an error of the database. A violated constraint means that the
+// tables contradict each other: a leaf or node is beyond the committed head. The
+// exception is a tag that was taken since the look-up. That batch is tried again.
 func fromDatabase(err error) error {
 	if err == nil || errors.Is(err, ErrInconsistent) {
 		return err

@@ -12,19 +12,19 @@ import (
 
 var (
 	// ErrUnavailable is returned when the log, its database or its signer could not
-	// be reached in time, or the client is not set up to reach it. The call may be
-	// repeated: an append that was sequenced keeps its index.
+	// be reached in time, or the client is misconfigured. The call may be repeated: an
+	// append that was sequenced keeps its index.
 	ErrUnavailable = errors.New("the transparency log is out of reach")
 
 	// ErrRefused is returned when the log does not admit this entry with this
-	// signature. Repeating the call does not help.
+	// signature. Do not repeat the call.
 	ErrRefused = errors.New("the transparency log refused the entry")
 
-	// ErrTagTaken is returned when the log has another entry under the tag. It is
-	// for ever: this entry never gets a leaf with that tag.
+	// ErrTagTaken is returned when the log has another entry under the tag. This is
+	// final: the entry never gets a leaf with that tag.
 	ErrTagTaken = errors.New("the transparency log has another entry under this tag")
 
-	// ErrInconsistent is returned when what is stored contradicts itself or the
+	// ErrInconsistent is returned when the stored tables contradict each other or the
 	// signed head.
 	ErrInconsistent = errors.New("the transparency log is inconsistent")
 
@@ -38,19 +38,19 @@ var (
 // unavailable marks a failure of the database or the network.
 func unavailable(err error) error { return fmt.Errorf("%w: %w", ErrUnavailable, err) }
 
-// errNotServed means that a log-server does not serve a path to this client: it
-// is of an earlier release, or has another append secret.
+// errNotServed is returned when a log-server does not serve a path to this client. It
+// runs an earlier release, or has another append secret.
 var errNotServed = errors.New("not served")
 
-// misshapen marks an answer that is not a log server's: something else listens at
-// the address.
+// misshapen marks an answer that no log-server sends: another program listens at the
+// address.
 func misshapen(err error) error {
-	return fmt.Errorf("%w: the answer is not a log server's: %w", ErrUnavailable, err)
+	return fmt.Errorf("%w: the answer is not that of a log-server, check the address: %w", ErrUnavailable, err)
 }
 
-// fromAnswer reads an error by its code. Only the log's own words count as a
-// verdict on an entry: any other 404 or 401 is a client that is set up wrongly,
-// and the log is out of its reach.
+// fromAnswer converts an error answer. Only an error code of the log itself is a verdict
+// on an entry. Any other 404 or 401 comes from a misconfigured client, which cannot
+// reach the log.
 func fromAnswer(status int, body []byte) error {
 	var answer struct {
 		Error string `json:"error"`
@@ -64,7 +64,7 @@ func fromAnswer(status int, body []byte) error {
 	return fromError(answer.Error)
 }
 
-// fromError reads the text of an error.
+// fromError converts an error text by its code.
 func fromError(text string) error {
 	code, _, _ := strings.Cut(text, ":")
 	kind := ErrUnavailable

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,11 +14,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairpact/fairpact/internal/database"
+	"github.com/fairpact/fairpact/internal/localservers/servertest"
 )
 
-// The outcome of a commit is unknown: the connection ends around it. Whatever
-// the outcome was, the retry gives one leaf an entry.
-func TestUnknownCommitOutcome(t *testing.T) {
+// The connection ends during a commit, so its outcome is unknown. The retry must leave the
+// entry with one leaf, whatever the outcome was.
+func TestUnknownCommitOutcomeLeavesOneLeaf(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(*testing.T, *deployment, net.Conn, []byte){
 		"the commit is lost on its way": func(_ *testing.T, _ *deployment, wire net.Conn, _ []byte) {
@@ -38,8 +40,8 @@ func TestUnknownCommitOutcome(t *testing.T) {
 			wire.Close()
 		},
 	}
-	// What the message that commits entry 1 holds: the first append of a process
-	// is under the lock, the next is one statement.
+	// The bytes that identify the message that commits entry 1. The first append of a
+	// process is under the lock, the next one is one statement.
 	second := entryOf(1)
 	for way, commits := range map[string][]byte{"under the lock": []byte("commit\x00"), "in one statement": second[:]} {
 		for name, cut := range cases {
@@ -67,24 +69,22 @@ func TestUnknownCommitOutcome(t *testing.T) {
 				if first.LeafIndex != 0 || second.LeafIndex != 1 || again.LeafIndex != 1 || committedSize(t, d) != 2 {
 					t.Errorf("indexes %d, %d, %d, size %d", first.LeafIndex, second.LeafIndex, again.LeafIndex, committedSize(t, d))
 				}
-				checkHeadAndPaths(t, l, data(0, 2), []int{0, 1})
+				checkHeadAndPaths(t, l, leavesOf(0, 2), []int{0, 1})
 			})
 		}
 	}
 }
 
-// wiredPool is a pool whose writes pass through cut, which reports whether it
-// took the message.
+// wiredPool returns a pool that passes each written message to cut first. cut reports
+// whether it has handled the message.
 func wiredPool(t *testing.T, url string, cut func(net.Conn, []byte) bool) *pgxpool.Pool {
 	t.Helper()
-	config, err := database.Config(url)
-	check(t, err)
+	config := of(database.Config(url)).ok(t)
 	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, network, address)
 		return &wire{conn, cut}, err
 	}
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	check(t, err)
+	pool := of(pgxpool.NewWithConfig(t.Context(), config)).ok(t)
 	t.Cleanup(pool.Close)
 	return pool
 }
@@ -104,52 +104,18 @@ func (w *wire) Write(message []byte) (int, error) {
 type failingSigner struct {
 	Signer
 	down atomic.Bool
-	err  error // nil: a refusal
+	err  error
 }
 
 func (f *failingSigner) Sign(ctx context.Context, digest [32]byte) (string, error) {
-	if f.down.Load() && f.err != nil {
-		return "", f.err
-	}
 	if f.down.Load() {
-		return "", errors.New("the key is disabled")
+		return "", f.err
 	}
 	return f.Signer.Sign(ctx, digest)
 }
 
-// A signature that does not verify under the key set is not stored.
-func TestForeignSigner(t *testing.T) {
-	t.Parallel()
-	d := newDeployment(t)
-	stranger, _ := newKey(t)
-	l := d.open(t, d.pool, stranger)
-	_, err := l.Append(within(t, 500*time.Millisecond), entryOf(0), d.sign(t, entryOf(0)), Tag{})
-	if !errors.Is(err, ErrUnavailable) {
-		t.Errorf("%v, want ErrUnavailable", err)
-	}
-	var heads int
-	if err := d.pool.QueryRow(t.Context(), "SELECT count(*) FROM translog.tree_heads").Scan(&heads); err != nil || heads != 0 {
-		t.Errorf("%d heads are stored (%v)", heads, err)
-	}
-	if err := l.Ready(t.Context()); err == nil {
-		t.Error("ready without a head")
-	}
-}
-
-// What a replica sequenced and did not publish before it died is published by
-// the next one at its start.
-func TestUnpublishedAtStart(t *testing.T) {
-	t.Parallel()
-	d := newDeployment(t)
-	check(t, third((&store{d.pool}).commit(t.Context(), candidatesOf(0, 300))))
-	l := d.open(t, d.pool, nil)
-	waitForHead(t, l, 0)
-	waitForHead(t, l, 300)
-	checkHeadAndPaths(t, l, data(0, 300), []int{0, 255, 256, 299})
-}
-
-// Two publishers sign one size: the first stored head stands, for both.
-func TestTwoPublishersOneSize(t *testing.T) {
+// Of two heads of one size, both replicas answer the one that was stored first.
+func TestTwoPublishersShareTheHeadOfASize(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
 	gates := [2]*gatedSigner{}
@@ -188,31 +154,29 @@ func TestTwoPublishersOneSize(t *testing.T) {
 	}
 }
 
-// A database that goes away and comes back: errors meanwhile, nothing lost.
-func TestDatabaseGoesAway(t *testing.T) {
+// A replica is ready on a schema of its version, with a published head and a database.
+// Package store tests the shared checks of schemas.
+func TestReady(t *testing.T) {
 	t.Parallel()
+	if _, err := Open(t.Context(), openPool(t, servertest.Postgres(t)), nil, nil, quiet); err == nil || !strings.Contains(err.Error(), "fairpactctl migrate") {
+		t.Errorf("open without a schema: %v, want a hint at fairpactctl migrate", err)
+	}
 	d := newDeployment(t)
-	var down atomic.Bool
-	l := d.open(t, wiredPool(t, d.url, func(conn net.Conn, _ []byte) bool {
-		if down.Load() {
-			conn.Close()
-		}
-		return false
-	}), nil)
-	d.mustAppend(t, l, 0)
-	down.Store(true)
-	if _, err := l.Append(within(t, time.Minute), entryOf(1), d.sign(t, entryOf(1)), Tag{}); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("append: %v, want ErrUnavailable", err)
+	signer := &failingSigner{Signer: d.signer, err: errors.New("down")}
+	signer.down.Store(true)
+	l := d.open(t, d.pool, signer)
+	if err := l.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "no head is published") {
+		t.Errorf("ready before the first head: %v", err)
 	}
-	if _, err := l.TreeHead(t.Context()); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("tree head: %v, want ErrUnavailable", err)
+	signer.down.Store(false)
+	waitForHead(t, l, 0)
+	check(t, l.Ready(t.Context()))
+	asOwner(t, d, "UPDATE translog.goose_db_version SET version_id = 0")
+	if err := l.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "fairpactctl migrate") {
+		t.Errorf("an older schema: %v", err)
 	}
+	d.pool.Close()
 	if err := l.Ready(t.Context()); err == nil {
 		t.Error("ready without a database")
 	}
-	down.Store(false)
-	if again := d.mustAppend(t, l, 1); again.LeafIndex != 1 {
-		t.Errorf("index %d, want 1", again.LeafIndex)
-	}
-	sound(t, l)
 }

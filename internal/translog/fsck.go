@@ -12,19 +12,19 @@ import (
 	"github.com/fairpact/fairpact/internal/checkpoint"
 )
 
-// Finding is a row that is not what the log signed.
+// Finding is a row that contradicts what the log signed.
 type Finding struct {
-	Row     string `json:"row"` // such as leaf 17, node 3 of level 8, head 1000
+	Row     string `json:"row"` // for example leaf 17, node 3 of level 8, head 1000
 	Problem string `json:"problem"`
 }
 
-// FsckOptions say who may have signed. What is nil is not checked.
+// FsckOptions verify signatures. A nil option skips those checks.
 type FsckOptions struct {
 	Heads       func(TreeHead) error
 	Checkpoints []checkpoint.Key
 }
 
-// FsckReport is what Fsck read.
+// FsckReport is the result of Fsck.
 type FsckReport struct {
 	Size        int64     `json:"tree_size"`
 	Heads       int64     `json:"heads"`
@@ -33,30 +33,29 @@ type FsckReport struct {
 }
 
 const (
-	fsckPage    = 1 << 16 // leaves, or tags, that are read at once
+	fsckPage    = 1 << 16 // most leaves or tags of one statement
 	maxFindings = 100
 )
 
-// Fsck reads the log's tables as they stand at one moment and checks them against
-// each other: it computes the tree from the leaves, and compares with it the
-// stored nodes, the committed head, and every published head and checkpoint,
-// with their digests and signatures. It ends at a leaf that is missing: the error
-// is then ErrInconsistent. Memory grows by one bit for each leaf.
+// Fsck checks the tables of the log, in one snapshot, against each other. It computes the
+// tree from the leaves and compares the stored nodes, the committed head, and every
+// published head and checkpoint with their digests and signatures. It stops at a missing
+// leaf and returns ErrInconsistent. It needs one bit of memory for each leaf.
 func Fsck(ctx context.Context, pool *pgxpool.Pool, o FsckOptions) (FsckReport, error) {
 	f := fsck{ctx: ctx, FsckOptions: o, at: emptyState, report: FsckReport{Findings: []Finding{}}}
 	if err := schema.Current(ctx, pool); err != nil {
 		return f.report, err
 	}
-	err := patiently(ctx, pool, func(tx pgx.Tx) error {
+	err := readSnapshot(ctx, pool, func(tx pgx.Tx) error {
 		f.tx = tx
 		return f.run()
 	})
 	return f.report, fromDatabase(err)
 }
 
-// patiently reads the tables as they stand at one moment. A statement that reads
-// much of a large log may take longer than one of a service may.
-func patiently(ctx context.Context, pool *pgxpool.Pool, read func(pgx.Tx) error) error {
+// readSnapshot runs reads in one snapshot of the tables. It lifts the statement timeout of
+// the services, because reading a large log takes longer.
+func readSnapshot(ctx context.Context, pool *pgxpool.Pool, read func(pgx.Tx) error) error {
 	return pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = 0"); err != nil {
 			return err
@@ -69,7 +68,7 @@ type fsck struct {
 	FsckOptions
 	ctx    context.Context
 	tx     pgx.Tx
-	at     state // of the leaves that were read
+	at     state // the tree of the leaves that were read
 	report FsckReport
 }
 
@@ -81,14 +80,14 @@ func (f *fsck) find(row, format string, args ...any) {
 
 func (f *fsck) run() error {
 	var committed state
-	if err := f.tx.QueryRow(f.ctx, sqlFsckHead).Scan(&committed.size, &committed.hash, &committed.hashes); err != nil {
+	if err := f.tx.QueryRow(f.ctx, sqlCommittedHead).Scan(&committed.size, &committed.hash, &committed.hashes); err != nil {
 		return err
 	}
 	f.report.Size = committed.size
 	if err := committed.check(); err != nil {
 		f.find("the committed head", "%v", err)
 	}
-	if err := f.published(-1, emptyState, nil); err != nil { // those of size 0
+	if err := f.signed(-1, emptyState, nil); err != nil { // size 0
 		return err
 	}
 	for f.at.size < committed.size {
@@ -97,23 +96,20 @@ func (f *fsck) run() error {
 		}
 	}
 	if !f.at.same(committed.root) {
-		f.find("the committed head", "the %d leaves lead to the root %x, and it has %x", f.at.size, f.at.hash, committed.hash)
+		f.find("the committed head", "the %d leaves have the root %x, but its root is %x", f.at.size, f.at.hash, committed.hash)
 	}
 	nodes := int64(0)
 	for level := committed.size >> tileHeight; level > 0; level >>= tileHeight {
 		nodes += level
 	}
-	rows, err := f.tx.Query(f.ctx, sqlFsckBeyond, committed.size, nodes)
-	if err != nil {
-		return err
-	}
+	rows, _ := f.tx.Query(f.ctx, sqlFsckBeyond, committed.size, nodes)
 	var table string
 	var first *int64
-	_, err = pgx.ForEachRow(rows, []any{&table, &first}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&table, &first}, func() error {
 		switch {
 		case first == nil:
 		case table == "nodes":
-			f.find(table, "there are %d, and a tree of %d leaves has %d", *first, committed.size, nodes)
+			f.find(table, "there are %d, but a tree of %d leaves has %d", *first, committed.size, nodes)
 		default:
 			f.find(table, beyond, *first, committed.size)
 		}
@@ -125,15 +121,13 @@ func (f *fsck) run() error {
 	return f.tags()
 }
 
-const beyond = "one is of %d, beyond the committed size %d"
+const beyond = "one is for %d, beyond the committed size %d"
 
-// page reads the leaves up to a size and compares what they complete.
+// page reads the leaves up to a size, and checks the nodes, heads and checkpoints that
+// they complete.
 func (f *fsck) page(end int64) error {
 	from := f.at
-	rows, err := f.tx.Query(f.ctx, sqlLeavesBetween, from.size, end)
-	if err != nil {
-		return err
-	}
+	rows, _ := f.tx.Query(f.ctx, sqlLeavesBetween, from.size, end)
 	entries, err := collect(rows, 0, uint64(from.size), uint64(end))
 	if err != nil {
 		return err
@@ -142,78 +136,56 @@ func (f *fsck) page(end int64) error {
 	if err != nil {
 		return err
 	}
-	levels, indexes, hashes := g.rows()
-	if err := f.nodes(levels, indexes, hashes); err != nil {
+	if err := f.nodes(g); err != nil {
 		return err
 	}
-	if err := f.published(from.size, from, entries); err != nil {
+	if err := f.signed(from.size, from, entries); err != nil {
 		return err
 	}
 	f.at = g.to
 	return nil
 }
 
-// nodes compares stored nodes with those that the leaves lead to.
-func (f *fsck) nodes(levels []int16, indexes []int64, hashes [][]byte) error {
-	for level := int16(tileHeight); slices.Contains(levels, level); level += tileHeight {
-		var want [][]byte
-		first := int64(-1)
-		for i, l := range levels {
-			if l != level {
-				continue
-			}
-			if first < 0 {
-				first = indexes[i]
-			}
-			want = append(want, hashes[i])
+// nodes compares the stored nodes with those that the growth completes.
+func (f *fsck) nodes(g *growth) error {
+	levels, indexes, hashes := g.rows()
+	rows, _ := f.tx.Query(f.ctx, sqlFsckNodes, levels, indexes, hashes)
+	var level int16
+	var index int64
+	var want, stored []byte
+	_, err := pgx.ForEachRow(rows, []any{&level, &index, &want, &stored}, func() error {
+		row := fmt.Sprintf("node %d of level %d", index, level)
+		if stored == nil {
+			f.find(row, "it is missing")
+		} else {
+			f.find(row, "the leaves lead to %x, but it is %x", want, stored)
 		}
-		rows, err := f.tx.Query(f.ctx, sqlNodesBetween, first, first+int64(len(want)), level)
-		if err != nil {
-			return err
-		}
-		have := map[int64][]byte{}
-		var index int64
-		var hash []byte
-		if _, err = pgx.ForEachRow(rows, []any{&index, &hash}, func() error { have[index] = bytes.Clone(hash); return nil }); err != nil {
-			return err
-		}
-		for i, hash := range want {
-			switch stored, ok := have[first+int64(i)]; {
-			case !ok:
-				f.find(fmt.Sprintf("node %d of level %d", first+int64(i), level), "it is missing")
-			case !bytes.Equal(stored, hash):
-				f.find(fmt.Sprintf("node %d of level %d", first+int64(i), level), "the leaves lead to %x, and it is %x", hash, stored)
-			}
-		}
-	}
-	return nil
+		return nil
+	})
+	return err
 }
 
-// published compares the heads and checkpoints of the sizes that the entries grow
-// the tree to.
-func (f *fsck) published(above int64, from state, entries [][]byte) error {
+// signed checks the heads and checkpoints of the sizes that the tree has while the entries
+// are appended.
+func (f *fsck) signed(above int64, from state, entries [][]byte) error {
 	end := from.size + int64(len(entries))
-	heads, err := rowsOf(f, sqlFsckHeads, above, end, func(row pgx.CollectableRow) (h storedHead, err error) {
-		err = row.Scan(&h.size, &h.hash, &h.digest, &h.signature)
-		return h, err
-	})
+	rows, _ := f.tx.Query(f.ctx, sqlFsckHeads, above, end)
+	heads, err := pgx.CollectRows(rows, pgx.RowToStructByPos[storedHead])
 	if err != nil {
 		return err
 	}
-	checkpoints, err := rowsOf(f, sqlFsckCheckpoints, above, end, func(row pgx.CollectableRow) (c storedCheckpoint, err error) {
-		err = row.Scan(&c.size, &c.digest, &c.note)
-		return c, err
-	})
+	rows, _ = f.tx.Query(f.ctx, sqlFsckCheckpoints, above, end)
+	checkpoints, err := pgx.CollectRows(rows, pgx.RowToStructByPos[storedCheckpoint])
 	if err != nil {
 		return err
 	}
 	f.report.Heads, f.report.Checkpoints = f.report.Heads+int64(len(heads)), f.report.Checkpoints+int64(len(checkpoints))
-	roots := map[int64][]byte{}
+	roots := map[int64][]byte{} // by size; first the sizes to compute
 	for _, h := range heads {
-		roots[h.size] = nil
+		roots[h.Size] = nil
 	}
 	for _, c := range checkpoints {
-		roots[c.size] = nil
+		roots[c.Size] = nil
 	}
 	tree, err := ranges.NewRange(0, uint64(from.size), slices.Clone(from.hashes))
 	if err != nil {
@@ -233,41 +205,33 @@ func (f *fsck) published(above int64, from state, entries [][]byte) error {
 		}
 	}
 	for _, h := range heads {
-		f.head(h, roots[h.size])
+		f.head(h, roots[h.Size])
 	}
 	for _, c := range checkpoints {
-		f.checkpoint(c, roots[c.size])
+		f.checkpoint(c, roots[c.Size])
 	}
 	return nil
 }
 
 type storedHead struct {
-	root
-	digest    []byte
-	signature string
+	Size         int64
+	Root, Digest []byte
+	Signature    string
 }
 
 type storedCheckpoint struct {
-	size   int64
-	digest []byte
-	note   string
-}
-
-func rowsOf[T any](f *fsck, query string, above, end int64, scan pgx.RowToFunc[T]) ([]T, error) {
-	rows, err := f.tx.Query(f.ctx, query, above, end)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, scan)
+	Size   int64
+	Digest []byte
+	Note   string
 }
 
 func (f *fsck) head(h storedHead, want []byte) {
-	row, head := fmt.Sprint("head ", h.size), h.root.head(h.signature)
-	if digest := head.Digest(); !bytes.Equal(h.digest, digest[:]) {
-		f.find(row, "its digest is not that of its size and root")
+	row, head := fmt.Sprint("head ", h.Size), root{h.Size, h.Root}.head(h.Signature)
+	if digest := head.Digest(); !bytes.Equal(h.Digest, digest[:]) {
+		f.find(row, "its digest does not match its size and root")
 	}
-	if !bytes.Equal(h.hash, want) {
-		f.find(row, "the leaves lead to the root %x, and it has %x", want, h.hash)
+	if !bytes.Equal(h.Root, want) {
+		f.find(row, "the leaves have the root %x, but its root is %x", want, h.Root)
 	}
 	if f.Heads == nil {
 		return
@@ -278,26 +242,56 @@ func (f *fsck) head(h storedHead, want []byte) {
 }
 
 func (f *fsck) checkpoint(c storedCheckpoint, want []byte) {
-	row := fmt.Sprint("checkpoint ", c.size)
-	text, err := checkpoint.TextOf(c.note)
-	var signed checkpoint.Checkpoint
-	if err == nil {
-		signed, err = checkpoint.Parse(text)
-	}
+	row := fmt.Sprint("checkpoint ", c.Size)
+	noted, err := checkpoint.ParseNote(c.Note)
 	if err != nil {
 		f.find(row, "%v", err)
 		return
 	}
-	if digest := signed.Digest(); !bytes.Equal(c.digest, digest[:]) {
-		f.find(row, "its digest is not that of its text")
+	if digest := noted.Digest(); !bytes.Equal(c.Digest, digest[:]) {
+		f.find(row, "its digest does not match its text")
 	}
-	if signed.Size != c.size || !bytes.Equal(signed.Root[:], want) {
-		f.find(row, "the %d leaves lead to the root %x, and its text has the root %x of %d", c.size, want, signed.Root, signed.Size)
+	if noted.Size != c.Size || !bytes.Equal(noted.Root[:], want) {
+		f.find(row, "the %d leaves have the root %x, but its text has the root %x of %d leaves", c.Size, want, noted.Root, noted.Size)
 	}
 	if f.Checkpoints == nil {
 		return
 	}
-	if _, _, err := checkpoint.Open([]byte(c.note), f.Checkpoints, nil); err != nil {
+	if _, _, err := checkpoint.Open([]byte(c.Note), f.Checkpoints, nil); err != nil {
 		f.find(row, "%v", err)
 	}
+}
+
+// tags finds leaves with two tags, and tags of leaves that do not exist.
+func (f *fsck) tags() error {
+	tagged := make([]byte, f.at.size/8+1) // one bit for each leaf
+	last, first := []byte{}, int64(-1)
+	for {
+		rows, _ := f.tx.Query(f.ctx, sqlFsckTags, last, fsckPage)
+		read, leaf := 0, int64(0)
+		_, err := pgx.ForEachRow(rows, []any{&last, &leaf}, func() error {
+			read++
+			switch {
+			case leaf < 0 || leaf >= f.at.size:
+				if first < 0 || leaf < first {
+					first = leaf
+				}
+			case tagged[leaf/8]&(1<<(leaf%8)) != 0:
+				f.find(fmt.Sprint("leaf ", leaf), "it has two tags")
+			default:
+				tagged[leaf/8] |= 1 << (leaf % 8)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if read < fsckPage {
+			break
+		}
+	}
+	if first >= 0 {
+		f.find("tags", beyond, first, f.at.size)
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package translog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -12,11 +13,9 @@ import (
 	"github.com/fairpact/fairpact/internal/database"
 )
 
-// Each row that somebody changed behind the log's back is named.
 func TestFsckNamesChangedRows(t *testing.T) {
 	t.Parallel()
-	d := newDeployment(t)
-	l := d.open(t, d.pool, nil)
+	d, l := newLog(t)
 	if report, err := Fsck(t.Context(), d.pool, FsckOptions{}); err != nil || len(report.Findings) > 0 {
 		t.Fatalf("an empty log: %+v %v", report, err)
 	}
@@ -36,6 +35,7 @@ func TestFsckNamesChangedRows(t *testing.T) {
 	}{
 		"a leaf":             {flip("leaves", "entry", "leaf_index = 10"), "", []string{"node 0 of level 8", "head 70000", "the committed head"}},
 		"a node":             {flip("nodes", "hash", "level = 8 AND node_index = 7"), "", []string{"node 7 of level 8"}},
+		"a missing node":     {"UPDATE translog.nodes SET node_index = 99999 WHERE level = 8 AND node_index = 7", "UPDATE translog.nodes SET node_index = 7 WHERE node_index = 99999", []string{"node 7 of level 8"}},
 		"a node of level 2":  {flip("nodes", "hash", "level = 16 AND node_index = 0"), "", []string{"node 0 of level 16"}},
 		"a root":             {flip("tree_heads", "root", "tree_size = 70000"), "", []string{"head 70000"}},
 		"a digest":           {flip("tree_heads", "digest", "tree_size = 70000"), "", []string{"head 70000"}},
@@ -59,10 +59,7 @@ func TestFsckNamesChangedRows(t *testing.T) {
 				t.Errorf("%s: found %v, want %s (%v)", name, report.Findings, want, err)
 			}
 		}
-		back := c.back
-		if back == "" {
-			back = c.change // twice, it changes nothing
-		}
+		back := cmp.Or(c.back, c.change) // a flip restores itself
 		asOwner(t, d, back)
 	}
 	asOwner(t, d, "UPDATE translog.leaves SET leaf_index = 1000000 WHERE leaf_index = 20")
@@ -71,11 +68,11 @@ func TestFsckNamesChangedRows(t *testing.T) {
 	}
 	asOwner(t, d, "UPDATE translog.leaves SET leaf_index = 20 WHERE leaf_index = 1000000")
 	if report, err := Fsck(t.Context(), d.pool, options); err != nil || len(report.Findings) > 0 {
-		t.Errorf("put back: %+v %v", report, err)
+		t.Errorf("restored: %+v %v", report, err)
 	}
 }
 
-// What reads the whole log may take longer than a statement of a service may.
+// Reading the whole log may take longer than the statement timeout of a service.
 func TestReadingTheWholeLogHasNoTimeout(t *testing.T) {
 	t.Parallel()
 	for name, read := range map[string]func(context.Context, *pgxpool.Pool) error{
@@ -84,20 +81,17 @@ func TestReadingTheWholeLogHasNoTimeout(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newDeployment(t)
-			l := d.open(t, d.pool, nil)
+			d, l := newLog(t)
 			d.mustAppend(t, l, 0)
 			l.Close()
-			pool, err := database.Open(t.Context(), d.url, 1)
-			check(t, err)
+			pool := of(database.Open(t.Context(), d.url, 1)).ok(t)
 			t.Cleanup(pool.Close)
 			check(t, second(pool.Exec(t.Context(), "SET statement_timeout = '1s'")))
-			tx, err := d.pool.Begin(t.Context())
-			check(t, err)
+			tx := of(d.pool.Begin(t.Context())).ok(t)
 			check(t, second(tx.Exec(t.Context(), "LOCK TABLE translog.leaves IN ACCESS EXCLUSIVE MODE")))
 			done := make(chan error, 1)
 			go func() { done <- read(t.Context(), pool) }()
-			waited := false // for the table, and longer than the timeout
+			waited := false // whether it waited for the table longer than the timeout
 			eventually(t, "it waits or ends", func() bool {
 				check(t, tx.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'translog.leaves'::regclass AND clock_timestamp() - waitstart > interval '1500 milliseconds')").Scan(&waited))
 				return waited || len(done) > 0

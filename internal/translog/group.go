@@ -6,21 +6,21 @@ import (
 	"sync"
 )
 
-// group runs the calls that wait at the same moment together: the round trip and
-// the flush of one serve all. Nothing waits for a timer, so a lone call runs at
-// once. A run starts after all of its calls were made.
+// group coalesces concurrent calls: those that wait at the same moment share one run. It
+// uses no timer, so a single call runs at once. A run starts after its calls were made,
+// so none is answered with older data.
 type group[Q, A any] struct {
 	run  func(ctx context.Context, calls []Q) ([]A, error) // an answer for each call
-	runs int                                               // under way at once: the next ones fill meanwhile
-	most int                                               // calls of one run
-	room int                                               // calls that may wait for a run
+	runs int                                               // most runs at once
+	most int                                               // most calls of one run
+	room int                                               // most calls that wait for a run
 
-	ctx   context.Context // of the runs; ends at close
+	ctx   context.Context // ends at close, with the runs
 	stop  context.CancelFunc
 	loops sync.WaitGroup
 
 	mu sync.Mutex
-	// All guarded by mu. A call is in waiting, or in one run, or answered.
+	// mu guards the fields below. A call is in waiting, in one run, or answered.
 	waiting []*call[Q, A]
 	running int
 	closed  bool
@@ -28,8 +28,8 @@ type group[Q, A any] struct {
 
 type call[Q, A any] struct {
 	query Q
-	ctx   context.Context // who waits for it
-	done  chan outcome[A] // has room for the one answer, so that no run blocks
+	ctx   context.Context // the caller's
+	done  chan outcome[A] // buffered, so that no run blocks
 }
 
 type outcome[A any] struct {
@@ -43,8 +43,8 @@ func newGroup[Q, A any](runs, most, room int, run func(context.Context, []Q) ([]
 	return g
 }
 
-// do adds a call to the next run and waits for its answer. Where ctx ends first,
-// the call may take place all the same.
+// do adds a call to the next run and waits for its answer. If ctx ends first, the call
+// may still run.
 func (g *group[Q, A]) do(ctx context.Context, query Q) (answer A, err error) {
 	one := &call[Q, A]{query, ctx, make(chan outcome[A], 1)}
 	if err := g.add(one); err != nil {
@@ -77,14 +77,14 @@ func (g *group[Q, A]) add(one *call[Q, A]) error {
 	return nil
 }
 
-// serve runs calls until none waits.
+// serve runs waiting calls until none is left.
 func (g *group[Q, A]) serve() {
 	for calls := g.take(); len(calls) > 0; calls = g.take() {
 		queries := make([]Q, len(calls))
 		for i, one := range calls {
 			queries[i] = one.query
 		}
-		// The trace and the request id of one call show the run, which does not end with it.
+		// The run has the trace and request id of its first call, but outlives that call.
 		ctx, cancel := context.WithCancel(context.WithoutCancel(calls[0].ctx))
 		release := context.AfterFunc(g.ctx, cancel)
 		answers, err := g.run(ctx, queries)
@@ -100,8 +100,7 @@ func (g *group[Q, A]) serve() {
 	}
 }
 
-// take returns the calls of the next run, without those that nobody waits for
-// any more.
+// take returns the calls of the next run. It drops calls whose callers have left.
 func (g *group[Q, A]) take() (calls []*call[Q, A]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -118,7 +117,7 @@ func (g *group[Q, A]) take() (calls []*call[Q, A]) {
 	return calls
 }
 
-// close ends the runs under way and fails the calls that wait.
+// close cancels the running calls and fails the waiting ones.
 func (g *group[Q, A]) close() {
 	g.mu.Lock()
 	g.closed = true

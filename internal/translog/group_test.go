@@ -8,9 +8,7 @@ import (
 	"testing"
 )
 
-// A group runs no more calls together than it may, lets no more wait, and ends
-// with its owner.
-func TestGroupIsBounded(t *testing.T) {
+func TestGroupIsBoundedAndEndsAtClose(t *testing.T) {
 	t.Parallel()
 	held := make(chan struct{})
 	var sizes []int
@@ -42,13 +40,13 @@ func TestGroupIsBounded(t *testing.T) {
 		t.Errorf("a call whose caller has left: %v", err)
 	}
 	if err := second(g.do(gone, 6)); !errors.Is(err, ErrUnavailable) || errors.Is(err, context.Canceled) {
-		t.Errorf("a call that has no room: %v, want ErrUnavailable at once", err)
+		t.Errorf("a call beyond the limit: %v, want ErrUnavailable at once", err)
 	}
 	close(held)
 	all.Wait()
 	g.close()
 	if !slices.Equal(sizes, []int{1, 3, 1}) {
-		t.Errorf("runs of %v calls, want 1, 3 and 1: nobody waits for call 5", sizes)
+		t.Errorf("runs of %v calls, want 1, 3 and 1: the caller of call 5 has left", sizes)
 	}
 	if err := second(g.do(t.Context(), 7)); !errors.Is(err, errClosed) {
 		t.Errorf("a call after close: %v, want errClosed", err)

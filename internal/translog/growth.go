@@ -10,8 +10,7 @@ import (
 
 var ranges = &compact.RangeFactory{Hash: hasher.HashChildren}
 
-// state is a tree as it is committed: its root and its compact range. Neither is
-// changed once it is made.
+// state is a committed tree: its root and its compact range. It is immutable.
 type state struct {
 	root
 	hashes [][]byte
@@ -19,14 +18,13 @@ type state struct {
 
 var emptyState = state{root: emptyRoot}
 
-// growth is what a batch of entries adds to a tree, and the tags that come with
-// it. One without entries tags leaves that the log has.
+// growth is what a batch adds to a tree: entries, and tags of new or old leaves.
 type growth struct {
 	from, to state
 	entries  [][]byte
-	nodes    []node // all that the entries complete, leaves included
+	nodes    []node // all nodes that the entries complete, leaves included
 	tags     [][]byte
-	tagged   []int64 // the leaf of each tag
+	tagged   []int64 // the leaf index of each tag
 }
 
 type node struct {
@@ -34,8 +32,7 @@ type node struct {
 	hash []byte
 }
 
-// check reports ErrInconsistent where the compact range does not lead to the
-// root.
+// check returns ErrInconsistent if the compact range does not lead to the root.
 func (s state) check() error {
 	tree, err := ranges.NewRange(0, uint64(s.size), s.hashes)
 	if err != nil {
@@ -43,12 +40,12 @@ func (s state) check() error {
 	}
 	computed, err := rootOf(tree)
 	if err == nil && !bytes.Equal(computed, s.hash) {
-		err = fmt.Errorf("%w: the committed root of size %d is not what its compact range leads to", ErrInconsistent, s.size)
+		err = fmt.Errorf("%w: the committed root of size %d is not that of its compact range", ErrInconsistent, s.size)
 	}
 	return err
 }
 
-// grow appends entries to the tree.
+// grow returns the growth of the tree by the entries.
 func (s state) grow(entries [][]byte) (*growth, error) {
 	tree, err := ranges.NewRange(0, uint64(s.size), slices.Clone(s.hashes)) // Append writes into it
 	if err != nil {
@@ -79,7 +76,7 @@ func rootOf(tree *compact.Range) ([]byte, error) {
 	return hash, nil
 }
 
-// rows returns the columns of the nodes that are stored: those at levels 8, 16, …
+// rows returns the nodes to store, those at levels 8, 16, …, as columns.
 func (g *growth) rows() (levels []int16, indexes []int64, hashes [][]byte) {
 	for _, n := range g.nodes {
 		if n.id.Level > 0 && n.id.Level%tileHeight == 0 {

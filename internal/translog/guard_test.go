@@ -17,8 +17,9 @@ import (
 	"github.com/fairpact/fairpact/internal/forkguard"
 )
 
-// memoryGuard is a guard in memory. The hooks, where set, may fail a call.
+// memoryGuard is a guard in memory. The hooks, if set, may fail a call.
 type memoryGuard struct {
+	forkguard.Guard     // only for Close, which the log does not call
 	mu                  sync.Mutex
 	held                forkguard.Record
 	load, before, after func() error
@@ -59,7 +60,7 @@ func do(hook func() error) error {
 	return hook()
 }
 
-// once does f at the first call alone.
+// once returns a function that calls f at its first call only.
 func once(f func() error) func() error {
 	var did atomic.Bool
 	return func() error {
@@ -82,30 +83,28 @@ func (g *memoryGuard) size() int64 {
 	return g.held.Size
 }
 
-// guarded starts a replica behind the guard; its signer counts.
-func (d *deployment) guarded(t *testing.T, g Guard, more ...Option) (*Log, *gatedSigner) {
+// guarded starts a replica with the guard and a signer that counts.
+func (d *deployment) guarded(t *testing.T, g forkguard.Guard, more ...Option) (*Log, *gatedSigner) {
 	t.Helper()
-	gate := &gatedSigner{Signer: d.signer, entered: make(chan struct{}, 1000), pass: make(chan struct{})}
+	gate := newGate(d)
 	close(gate.pass)
-	l, err := Open(t.Context(), openPool(t, d.url), gate, d.keys, quiet, append([]Option{WithGuard(g, nil)}, more...)...)
-	check(t, err)
+	l := of(Open(t.Context(), openPool(t, d.url), gate, d.keys, quiet, append([]Option{WithGuard(g, nil)}, more...)...)).ok(t)
 	t.Cleanup(l.Close)
 	return l, gate
 }
 
-// toldTo starts a replica behind the guard that logs to the text, which is read
-// after the replica is closed.
-func (d *deployment) toldTo(t *testing.T, told *strings.Builder, g Guard) *Log {
+// logging starts a replica with the guard that logs to the builder. Read it after the
+// replica is closed.
+func (d *deployment) logging(t *testing.T, logged *strings.Builder, g forkguard.Guard) *Log {
 	t.Helper()
-	l, err := Open(t.Context(), openPool(t, d.url), d.signer, d.keys, slog.New(slog.NewTextHandler(told, nil)), WithGuard(g, nil))
-	check(t, err)
+	l := of(Open(t.Context(), openPool(t, d.url), d.signer, d.keys, slog.New(slog.NewTextHandler(logged, nil)), WithGuard(g, nil))).ok(t)
 	t.Cleanup(l.Close)
 	return l
 }
 
-// A Store that fails, persisted or not, holds the head up and loses nothing; the
-// guard is at each head that is published.
-func TestGuardFaults(t *testing.T) {
+// A failed Store, persisted or not, only delays the head, and the guard is at each head
+// that is published.
+func TestFailedStoreOfTheGuardIsRetried(t *testing.T) {
 	t.Parallel()
 	fault := func() func() error { return once(func() error { return errors.New("connection reset") }) }
 	for name, arm := range map[string]func(*memoryGuard){
@@ -126,12 +125,12 @@ func TestGuardFaults(t *testing.T) {
 					t.Errorf("%+v, %+v, guard at %+v", got, head, g.held)
 				}
 			})
-			sound(t, l)
+			requireNoContradiction(t, l)
 		})
 	}
 }
 
-func TestGuardDownAndBack(t *testing.T) {
+func TestNothingIsSignedWithoutTheGuard(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
 	g := &memoryGuard{}
@@ -146,22 +145,22 @@ func TestGuardDownAndBack(t *testing.T) {
 		t.Error("signed without the guard")
 	}
 	if err := prove(t, l, 0); err != nil {
-		t.Errorf("reading goes on: %v", err)
+		t.Errorf("reading needs no guard: %v", err)
 	}
 	g.set(func() { g.load = nil })
 	if got := d.mustAppend(t, l, 1); got.LeafIndex != 1 {
 		t.Errorf("%+v", got)
 	}
-	sound(t, l)
+	requireNoContradiction(t, l)
 }
 
-// A guard that is moved whenever it is to be moved is a failure, which is told,
-// counted and retried at leisure: who waits learns why.
-func TestGuardThatIsAlwaysMoved(t *testing.T) {
+// If another program moves the guard before each Store, the round fails: the failure is
+// logged, counted and retried with backoff, and the append gets the reason.
+func TestGuardThatIsAlwaysMovedIsAFailure(t *testing.T) {
 	d := newDeployment(t)
-	var told strings.Builder
+	var logged strings.Builder
 	g := &memoryGuard{}
-	l := d.toldTo(t, &told, g)
+	l := d.logging(t, &logged, g)
 	d.mustAppend(t, l, 0)
 
 	before, failed, began := 0, failuresCounted(t), time.Now()
@@ -170,48 +169,26 @@ func TestGuardThatIsAlwaysMoved(t *testing.T) {
 	defer leave()
 	answered, signature := make(chan error, 1), d.sign(t, entryOf(1))
 	go func() { answered <- second(l.Append(ctx, entryOf(1), signature, Tag{})) }()
-	eventually(t, "it fails five times", func() bool { return failuresCounted(t) >= failed+5 })
+	eventually(t, "five rounds fail", func() bool { return failuresCounted(t) >= failed+5 })
 	g.set(func() {
 		took := time.Since(began)
 		if tried, most := g.tried-before, guardAttempts*(lostRaces+2+int(took/publishBackoff)); tried > most {
-			t.Errorf("the guard was to be moved %d times in %s, want no more than %d", tried, took, most)
+			t.Errorf("%d Stores in %s, want at most %d", tried, took, most)
 		}
 	})
 	leave()
 	if err := <-answered; !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "written by somebody else") {
-		t.Errorf("the append was answered %v", err)
+		t.Errorf("append: %v", err)
 	}
 	g.set(func() { g.before = nil })
 	if got := d.mustAppend(t, l, 1); got.LeafIndex != 1 {
 		t.Errorf("%+v", got)
 	}
-	sound(t, l)
+	requireNoContradiction(t, l)
 	l.Close()
-	if !strings.Contains(told.String(), "no head was published") || !strings.Contains(told.String(), "written by somebody else") {
-		t.Errorf("the log:\n%s", told.String())
+	if !strings.Contains(logged.String(), "no head was published") || !strings.Contains(logged.String(), "written by somebody else") {
+		t.Errorf("the replica logged:\n%s", logged.String())
 	}
-}
-
-// Publishers that race for the guard are no contradiction.
-func TestGuardedPublishersRace(t *testing.T) {
-	t.Parallel()
-	d := newDeployment(t)
-	g := &memoryGuard{}
-	a, _ := d.guarded(t, g)
-	b, _ := d.guarded(t, g)
-	const each = 40
-	var all sync.WaitGroup
-	for n := range 2 * each {
-		signature, l := d.sign(t, entryOf(n)), []*Log{a, b}[n%2]
-		all.Go(func() {
-			if _, err := l.Append(within(t, time.Minute), entryOf(n), signature, Tag{}); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	eventually(t, "the guard is at the last head", func() bool { return g.size() == 2*each })
-	sound(t, a, b)
 }
 
 func failuresCounted(t *testing.T) float64 {
@@ -221,14 +198,14 @@ func failuresCounted(t *testing.T) float64 {
 	return read.GetCounter().GetValue()
 }
 
-// Who finds that another replica's head covers more than its own is no failure:
-// it reads the database again at once, warns of nothing and waits for nothing.
-func TestALostRaceIsNoFailure(t *testing.T) {
+// A replica whose head is overtaken by another replica's reads the database again at once,
+// without a warning and without backoff.
+func TestLostRaceIsNoFailure(t *testing.T) {
 	d := newDeployment(t)
-	var told strings.Builder
+	var logged strings.Builder
 	g := &memoryGuard{}
 	other, _ := d.guarded(t, g)
-	l := d.toldTo(t, &told, g)
+	l := d.logging(t, &logged, g)
 	d.mustAppend(t, l, 0)
 	before, signature := failuresCounted(t), d.sign(t, entryOf(2))
 	g.set(func() {
@@ -237,80 +214,56 @@ func TestALostRaceIsNoFailure(t *testing.T) {
 	d.mustAppend(t, l, 1)
 	l.Close()
 	if g.size() != 3 {
-		t.Errorf("nobody was overtaken: the guard is at %d", g.size())
+		t.Errorf("the replica was not overtaken: the guard is at %d", g.size())
 	}
-	if n := failuresCounted(t) - before; n != 0 || strings.Contains(told.String(), "level=WARN") {
-		t.Errorf("%v failures; the log:\n%s", n, told.String())
+	if n := failuresCounted(t) - before; n != 0 || strings.Contains(logged.String(), "level=WARN") {
+		t.Errorf("%v failures; the replica logged:\n%s", n, logged.String())
 	}
 }
 
-// A crash between the guard and the signature is signed after the restart.
-func TestGuardAheadOfSignature(t *testing.T) {
+// A process died after it had committed leaves and moved the guard. The next start
+// publishes their head.
+func TestCommittedLeavesArePublishedAtStart(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
-	d.sequence(t, 0, 5)
-	g := &memoryGuard{held: forkguard.Record{Size: 5, Root: root{5, refRoot(data(0, 5))}.head("").RootHash}}
-	firstHead(t, d)
-	l, _ := d.guarded(t, g)
-	waitForHead(t, l, 5)
+	check(t, third((&store{d.pool}).commit(t.Context(), candidatesOf(0, 300))))
+	l, _ := d.guarded(t, &memoryGuard{})
+	waitForHead(t, l, 0)
+	checkHeadAndPaths(t, l, leavesOf(0, 300), []int{0, 255, 256, 299})
+	l.Close()
+
+	check(t, third((&store{d.pool}).commit(t.Context(), candidatesOf(300, 305))))
+	l, _ = d.guarded(t, &memoryGuard{held: forkguard.Record{Size: 305, Root: root{305, refRoot(leavesOf(0, 305))}.head("").RootHash}})
+	waitForHead(t, l, 305)
 }
 
-// sequence commits entries [first, end) and publishes none of them: the signer is
-// down.
-func (d *deployment) sequence(t *testing.T, first, end int) {
-	t.Helper()
-	signer := &failingSigner{Signer: d.signer}
-	signer.down.Store(true)
-	l := d.open(t, openPool(t, d.url), signer)
-	defer l.Close()
-	for n := first; n < end; n++ {
-		before := committedSize(t, d)
-		ctx, leave := context.WithCancel(t.Context())
-		signature := d.sign(t, entryOf(n))
-		go func() { _, _ = l.Append(ctx, entryOf(n), signature, Tag{}) }()
-		eventually(t, "the entry is sequenced", func() bool { return committedSize(t, d) > before })
-		leave()
-	}
-}
-
-// firstHead publishes the head of size 0, as the first start of a log does.
-func firstHead(t *testing.T, d *deployment) {
-	t.Helper()
-	head := emptyRoot.head("")
-	digest := head.Digest()
-	head.Signature = d.sign(t, digest)
-	check(t, second((&store{d.pool}).insertHead(t.Context(), head, nil)))
-}
-
-// copyOf is a backup of the deployment's database, restored beside it.
+// copyOf returns a copy of the deployment's database.
 func (d *deployment) copyOf(t *testing.T) *deployment {
 	t.Helper()
 	d.pool.Close()
-	at, err := url.Parse(d.url)
-	check(t, err)
+	at := of(url.Parse(d.url)).ok(t)
 	name := strings.TrimPrefix(at.Path, "/")
 	admin, restored := *at, *at
 	admin.Path, restored.Path = "/postgres", "/"+name+"_restored"
-	conn, err := pgx.Connect(t.Context(), admin.String())
-	check(t, err)
+	conn := of(pgx.Connect(t.Context(), admin.String())).ok(t)
 	defer conn.Close(t.Context())
-	eventually(t, "the database is copied", func() bool { // once its connections have ended
-		_, err = conn.Exec(t.Context(), "CREATE DATABASE "+pgx.Identifier{name + "_restored"}.Sanitize()+" TEMPLATE "+pgx.Identifier{name}.Sanitize())
+	eventually(t, "the database is copied", func() bool { // needs all connections to have ended
+		_, err := conn.Exec(t.Context(), "CREATE DATABASE "+pgx.Identifier{name + "_restored"}.Sanitize()+" TEMPLATE "+pgx.Identifier{name}.Sanitize())
 		return err == nil
 	})
 	d.pool = openPool(t, d.url)
 	return &deployment{url: restored.String(), pool: openPool(t, restored.String()), signer: d.signer, keys: d.keys}
 }
 
-// lastFailure is why the publisher's last round failed.
+// lastFailure returns the error of the publisher's last round.
 func (l *Log) lastFailure() error {
 	l.publisher.mu.Lock()
 	defer l.publisher.mu.Unlock()
 	return l.publisher.lastErr
 }
 
-// A database restored from a backup is refused at the start, and when it has
-// grown past the signed size by other leaves; the newest one goes on.
+// A restored backup is refused while it is smaller than the signed head, and after it has
+// grown by other leaves to that size and beyond. The newest database works again.
 func TestRestoredBackupIsRefused(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -327,28 +280,26 @@ func TestRestoredBackupIsRefused(t *testing.T) {
 		t.Helper()
 		r, gate := old.guarded(t, g)
 		eventually(t, name+" is refused", func() bool { return errors.Is(r.lastFailure(), errGuarded) })
-		if _, err := r.Append(within(t, time.Minute), entryOf(100), d.sign(t, entryOf(100)), Tag{}); !errors.Is(err, ErrInconsistent) {
-			t.Errorf("%s: %v, want ErrInconsistent", name, err)
-		}
+		d.failAppend(t, r, 100, ErrInconsistent)
 		if n := gate.count.Load(); n != 0 {
 			t.Errorf("%s: %d heads were signed", name, n)
 		}
-		sound(t, r) // no proof was wrong
+		requireNoContradiction(t, r) // no proof was wrong
 		r.Close()
 	}
 	refusedBy("older")
-	old.sequence(t, 101, 102)
+	check(t, third((&store{old.pool}).commit(t.Context(), candidatesOf(101, 102))))
 	refusedBy("of the same size")
-	old.sequence(t, 102, 104)
+	check(t, third((&store{old.pool}).commit(t.Context(), candidatesOf(102, 104))))
 	refusedBy("bigger")
 	if got := d.mustAppend(t, l, 5); got.LeafIndex != 5 {
 		t.Errorf("the newest database: %+v", got)
 	}
 }
 
-// The database is swapped for an older copy under a running replica: the index
-// that the copy gives out again is not answered as published.
-func TestFailoverUnderARunningReplica(t *testing.T) {
+// The database is swapped for an older copy under a running replica. An index that the
+// copy gives out again is not answered as published.
+func TestFailoverToAnOlderCopyIsRefused(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
 	l, gate := d.guarded(t, &memoryGuard{})
@@ -357,25 +308,23 @@ func TestFailoverUnderARunningReplica(t *testing.T) {
 	d.mustAppend(t, l, 4)
 	signed := gate.count.Load()
 	asOwner(t, d, "DELETE FROM translog.leaves WHERE leaf_index >= 3", "DELETE FROM translog.tree_heads WHERE tree_size > 3")
-	setCommitted(t, d, data(0, 3))
+	setCommitted(t, d, leavesOf(0, 3))
 	four := int64(4)
 	if got, err := l.Inclusion(t.Context(), LeafQuery{LeafIndex: &four}); !errors.Is(err, ErrNotFound) {
-		t.Errorf("a leaf that is in memory alone: %+v, %v; want ErrNotFound", got, err)
+		t.Errorf("a leaf that is only in memory: %+v, %v; want ErrNotFound", got, err)
 	}
-	if got, err := l.Append(within(t, time.Minute), entryOf(100), d.sign(t, entryOf(100)), Tag{}); !errors.Is(err, ErrInconsistent) {
-		t.Errorf("%+v, %v; want ErrInconsistent", got, err)
-	}
+	d.failAppend(t, l, 100, ErrInconsistent)
 	if n := gate.count.Load(); n != signed {
 		t.Errorf("%d heads were signed", n-signed)
 	}
-	sound(t, l)
+	requireNoContradiction(t, l)
 	if why := l.lastFailure(); !errors.Is(why, errGuarded) {
 		t.Errorf("the refusal is %v", why)
 	}
 }
 
-// A guard that lost its record, or is new to a log, takes nothing by itself.
-func TestGuardWithoutRecord(t *testing.T) {
+// An empty guard, new to the log or without its record, adopts no published log by itself.
+func TestGuardWithoutRecordNeedsTheOperator(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
 	l := d.open(t, openPool(t, d.url), nil)
@@ -389,16 +338,16 @@ func TestGuardWithoutRecord(t *testing.T) {
 	}
 	r.Close()
 
-	// A person's word is for one size, the newest published one, and left on by
-	// mistake it is worth nothing when the record is lost again.
-	var word int64 = 4
-	adopting := func(l *Log) { WithGuard(g, &word)(l) }
+	// The setting is for one size, that of the newest published head. If it is left on, it
+	// has no effect when the record is lost again.
+	adopt := int64(4)
+	adopting := WithGuard(g, &adopt)
 	r, gate = d.guarded(t, g, adopting)
 	if _, err := r.Append(within(t, time.Minute), entryOf(3), d.sign(t, entryOf(3)), Tag{}); !errors.Is(err, ErrInconsistent) || gate.count.Load() != 0 {
-		t.Errorf("a word for size 4, and 3 is published: %v", err)
+		t.Errorf("adopting size 4 while 3 is published: %v", err)
 	}
 	r.Close()
-	word = 3
+	adopt = 3
 	r, _ = d.guarded(t, g, adopting)
 	waitForHead(t, r, 4)
 	if g.size() != 4 {

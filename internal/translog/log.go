@@ -10,34 +10,45 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fairpact/fairpact/internal/signing"
 )
 
-// Log is one replica of the transparency log. Its methods are safe for
-// concurrent use, and so are any number of replicas on one database.
+// Log is one replica of the transparency log. Its methods are safe for concurrent use,
+// and any number of replicas may share a database.
 type Log struct {
 	store     store
 	checks    checks
 	tree      *tree
-	reads     *group[leafQuery, *reading]
+	reads     *group[LeafQuery, *reading]
 	sequencer *sequencer
 	publisher *publisher
 	readOnly  bool // see ReadOnly
-	// checkpoints is nil where the log publishes none.
+	// checkpoints is nil if the log publishes none.
 	checkpoints *checkpoints
 
 	closed context.Context // ends at Close
 	end    context.CancelFunc
-	loop   sync.WaitGroup // of the publisher and the checkpoints
+	loop   sync.WaitGroup // the goroutines of the publisher and the checkpoints
 }
 
-// Open starts a replica on a migrated database, best reached by a pool of
-// database.Open. Whatever is committed and not published is published first; on a
-// new log that is the head of size 0.
-func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys KeySet, logger *slog.Logger, options ...Option) (*Log, error) {
+// Option changes how a replica is opened.
+type Option func(*Log) error
+
+// ReadOnly is the Option that makes the log refuse every append over HTTP. Leaves that
+// are committed without a head are still published, which completes a restore.
+func ReadOnly(l *Log) error {
+	l.readOnly = true
+	return nil
+}
+
+// Open starts a replica on a migrated database. Use a pool of database.Open. The replica
+// first publishes what is committed but not published: on a new log, the head of size 0.
+func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys *signing.KeySet, logger *slog.Logger, options ...Option) (*Log, error) {
 	if err := schema.Current(ctx, pool); err != nil {
 		return nil, err
 	}
-	measured()
+	registerMetrics()
 	l := &Log{store: store{pool}, checks: checks{keys: keys, logger: logger}}
 	l.closed, l.end = context.WithCancel(context.Background())
 	l.tree = newTree(&l.store, cacheBytes)
@@ -45,7 +56,9 @@ func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys KeySet, l
 	l.publisher = newPublisher(&l.store, &l.checks, l.tree, signer)
 	l.sequencer = newSequencer(&l.store, &l.checks, l.tree, l.publisher.hand)
 	for _, option := range options {
-		option(l)
+		if err := option(l); err != nil {
+			return nil, err
+		}
 	}
 	l.loop.Go(func() { l.publisher.run(l.closed) })
 	if l.checkpoints != nil {
@@ -54,8 +67,8 @@ func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys KeySet, l
 	return l, nil
 }
 
-// Close stops the replica. Appends that still wait get ErrUnavailable, as in a
-// crash: what was sequenced stays, and is published at the next start.
+// Close stops the replica. Appends that still wait get ErrUnavailable. As after a crash,
+// their leaves stay and are published at the next start.
 func (l *Log) Close() {
 	l.end()
 	l.sequencer.close()
@@ -66,31 +79,28 @@ func (l *Log) Close() {
 	l.loop.Wait()
 }
 
-// Appended is where an entry is.
+// Appended says where an entry is in the log.
 type Appended struct {
 	LeafIndex int64 `json:"leaf_index"`
-	TreeSize  int64 `json:"tree_size"` // of a published head that covers the leaf
+	TreeSize  int64 `json:"tree_size"` // the size of a published head that covers the leaf
 }
 
-// ReadOnly is the Option by which every append is refused over HTTP. What is in the
-// log and has no head yet is still published: a restore ends with that.
-func ReadOnly(l *Log) { l.readOnly = true }
-
-// Append puts a digest, signed by a key of the set, into the log and returns
-// once a published head covers it. An entry that the log has keeps its index, so
-// the call may be repeated after any error; if it has no tag yet, it gets this one.
+// Append logs a digest that a key of the set has signed, and returns once a published
+// head covers it. The call may be repeated after any error: an entry that the log has
+// keeps its index. If that leaf has no tag yet, it gets the given one.
 //
-// It returns ErrTagTaken where the tag is that of another entry.
-// It returns ErrRefused for a signature that does not verify, for a new entry
-// under a retired key whose last leaf is behind the log, and for the digest of a
-// head or checkpoint of this log: what is published is a digest with a good
-// signature too, and anyone could bring it. It returns ErrUnavailable where ctx ends before the
-// leaf is published, and where the key of the heads is out of reach or may not be
-// used; the leaf may be in the log all the same.
+// Append returns:
+//   - ErrTagTaken if another entry has the tag.
+//   - ErrRefused if the signature does not verify; if the entry is new but its retired
+//     key may hold no leaf at the next index; or if the entry is the digest of a head or
+//     checkpoint of this log. The deployment key has signed these digests too and they
+//     are public, so anyone could send them.
+//   - ErrUnavailable if ctx ends before the leaf is published, or the signer returns no
+//     signature. The leaf may be in the log nevertheless.
 func (l *Log) Append(ctx context.Context, entry [32]byte, signature string, tag Tag) (Appended, error) {
 	key, err := l.checks.keys.SignedBy(entry, signature)
 	if err != nil {
-		return Appended{}, fmt.Errorf("%w: the signature over the entry: %w", ErrRefused, err)
+		return Appended{}, fmt.Errorf("%w: its signature: %w", ErrRefused, err)
 	}
 	began := time.Now()
 	at, err := l.sequencer.do(ctx, candidate{entry, ceiling(key), tag})
@@ -104,7 +114,7 @@ func (l *Log) Append(ctx context.Context, entry [32]byte, signature string, tag 
 	case at.index == refused:
 		return Appended{}, fmt.Errorf("%w: it is the digest of a head or checkpoint of this log", ErrRefused)
 	case at.index == late:
-		return Appended{}, fmt.Errorf("%w: it is new, and its signature is by a retired key that holds no leaf from index %d on; sign it again with the current key", ErrRefused, ceiling(key))
+		return Appended{}, fmt.Errorf("%w: it is new, but its signature is by a retired key that may hold no leaf from index %d on; sign it again with the current key", ErrRefused, ceiling(key))
 	}
 	size, err := l.publisher.wait(ctx, l.closed, at.index)
 	if err != nil {
@@ -114,8 +124,8 @@ func (l *Log) Append(ctx context.Context, entry [32]byte, signature string, tag 
 	return Appended{LeafIndex: at.index, TreeSize: size}, nil
 }
 
-// Ready returns an error while this replica cannot serve: the schema is not current,
-// no head was published yet, or, wrapping database.ErrNoAnswer, the database is out of reach.
+// Ready returns an error while this replica cannot serve: the schema is not current, no
+// head is published, or the database is out of reach (wrapping database.ErrNoAnswer).
 func (l *Log) Ready(ctx context.Context) error {
 	if err := schema.Current(ctx, l.store.pool); err != nil {
 		return err
@@ -124,13 +134,13 @@ func (l *Log) Ready(ctx context.Context) error {
 	if err == nil {
 		sizePublished.Set(float64(head.TreeSize))
 	}
-	if errors.Is(err, errRetired) { // only an append leads to a better head
+	if errors.Is(err, errRetired) { // only an append makes a better head
 		return nil
 	}
 	return err
 }
 
-// ProofFailures counts the contradictions this replica met: proofs that did not
-// lead to their head, heads that did not verify or did not extend the published
-// one. It must stay zero.
+// ProofFailures returns how many contradictions this replica has met: proofs that did
+// not lead to their head, and heads that did not verify or did not extend the published
+// one. It must stay 0.
 func (l *Log) ProofFailures() int64 { return l.checks.failures.Load() }

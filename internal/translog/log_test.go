@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fairpact/fairpact/internal/certificate"
 	"github.com/fairpact/fairpact/internal/database"
 	"github.com/fairpact/fairpact/internal/localservers/servertest"
 	"github.com/fairpact/fairpact/internal/signing"
@@ -23,7 +26,7 @@ func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
 var quiet = slog.New(slog.NewJSONHandler(io.Discard, nil))
 
-// deployment is a signing key with its key set, and a migrated database.
+// deployment is a signing key, its key set and a migrated database.
 type deployment struct {
 	url    string
 	pool   *pgxpool.Pool
@@ -40,6 +43,13 @@ func newDeployment(t testing.TB) *deployment {
 	return d
 }
 
+// newLog returns a deployment and a replica on it.
+func newLog(t testing.TB) (*deployment, *Log) {
+	t.Helper()
+	d := newDeployment(t)
+	return d, d.open(t, d.pool, nil)
+}
+
 func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -47,11 +57,25 @@ func check(t testing.TB, err error) {
 	}
 }
 
+// result is what a call returned. ok requires that it succeeded.
+type result[T any] struct {
+	value T
+	err   error
+}
+
+func of[T any](value T, err error) result[T] { return result[T]{value, err} }
+
+func (r result[T]) ok(t testing.TB) T {
+	t.Helper()
+	check(t, r.err)
+	return r.value
+}
+
 func second[A any](_ A, err error) error        { return err }
 func third[A, B any](_ A, _ B, err error) error { return err }
 
-// sound checks that the replicas met no contradiction.
-func sound(t *testing.T, replicas ...*Log) {
+// requireNoContradiction checks that the replicas counted none.
+func requireNoContradiction(t *testing.T, replicas ...*Log) {
 	t.Helper()
 	for _, l := range replicas {
 		if n := l.ProofFailures(); n != 0 {
@@ -62,29 +86,25 @@ func sound(t *testing.T, replicas ...*Log) {
 
 func newKey(t testing.TB) (*signing.Signer, *signing.KeySet) {
 	t.Helper()
-	signer, err := signing.Open(t.Context(), "dev://"+filepath.Join(t.TempDir(), "key.pem"))
-	check(t, err)
-	keys, err := signing.NewKeySet(signer.PublicKey(), nil)
-	check(t, err)
+	signer := of(signing.Open(t.Context(), "dev://"+filepath.Join(t.TempDir(), "key.pem"))).ok(t)
+	keys := of(signing.NewKeySet(signer.PublicKey(), nil)).ok(t)
 	return signer, keys
 }
 
 func openPool(t testing.TB, url string) *pgxpool.Pool {
 	t.Helper()
-	pool, err := database.Open(t.Context(), url, 0)
-	check(t, err)
+	pool := of(database.Open(t.Context(), url, 0)).ok(t)
 	t.Cleanup(pool.Close)
 	return pool
 }
 
-// open starts a replica, with the deployment's own signer where it gets nil.
+// open starts a replica. A nil signer means the deployment's own.
 func (d *deployment) open(t testing.TB, pool *pgxpool.Pool, signer Signer) *Log {
 	t.Helper()
 	if signer == nil {
 		signer = d.signer
 	}
-	l, err := Open(t.Context(), pool, signer, d.keys, quiet)
-	check(t, err)
+	l := of(Open(t.Context(), pool, signer, d.keys, quiet)).ok(t)
 	t.Cleanup(l.Close)
 	return l
 }
@@ -100,8 +120,8 @@ func entriesOf(first, end int) (entries [][32]byte) {
 	return entries
 }
 
-// data lists entries [first, end) as the leaves of a reference tree.
-func data(first, end int) (list [][]byte) {
+// leavesOf returns the entries [first, end) as leaves of a reference tree.
+func leavesOf(first, end int) (list [][]byte) {
 	for _, e := range entriesOf(first, end) {
 		list = append(list, e[:])
 	}
@@ -117,27 +137,43 @@ func candidatesOf(first, end int) (list []candidate) {
 
 func (d *deployment) sign(t testing.TB, entry [32]byte) string {
 	t.Helper()
-	signature, err := d.signer.Sign(t.Context(), entry)
-	check(t, err)
+	signature := of(d.signer.Sign(t.Context(), entry)).ok(t)
 	return signature
 }
 
-// mustAppend appends entry number n.
-func (d *deployment) mustAppend(t testing.TB, l *Log, n int) Appended {
+// mustAppend appends entries by their numbers, one after the other, and returns where the
+// last one is.
+func (d *deployment) mustAppend(t testing.TB, l *Log, numbers ...int) (last Appended) {
 	t.Helper()
-	appended, err := l.Append(within(t, time.Minute), entryOf(n), d.sign(t, entryOf(n)), Tag{})
-	if err != nil {
-		t.Fatalf("append entry %d: %v", n, err)
+	for _, n := range numbers {
+		var err error
+		if last, err = l.Append(within(t, time.Minute), entryOf(n), d.sign(t, entryOf(n)), Tag{}); err != nil {
+			t.Fatalf("append entry %d: %v", n, err)
+		}
 	}
-	return appended
+	return last
 }
 
-// fill sequences entries [first, end) in one batch and publishes them.
+// failAppend checks that appending entry n fails with an error.
+func (d *deployment) failAppend(t testing.TB, l *Log, n int, want error) {
+	t.Helper()
+	if at, err := l.Append(within(t, time.Minute), entryOf(n), d.sign(t, entryOf(n)), Tag{}); !errors.Is(err, want) {
+		t.Errorf("append entry %d: %+v, %v; want %v", n, at, err, want)
+	}
+}
+
+// fill commits entries [first, end) in one batch and waits for their head.
 func fill(t testing.TB, l *Log, first, end int) {
 	t.Helper()
 	ctx := within(t, time.Minute)
 	check(t, third(l.store.commit(ctx, candidatesOf(first, end))))
 	check(t, second(l.publisher.wait(ctx, l.closed, int64(end-1))))
+}
+
+// verify checks the path of an inclusion proof of the entry.
+func verify(in Inclusion, entry [32]byte) error {
+	proof := certificate.LogProof{TreeSize: in.TreeSize, LeafIndex: in.LeafIndex, InclusionPath: in.Path}
+	return certificate.VerifyInclusion(entry, proof, in.RootHash)
 }
 
 func within(t testing.TB, d time.Duration) context.Context {
@@ -146,12 +182,12 @@ func within(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
-// eventually waits until the condition holds; it fails the test after a minute.
+// eventually waits until the condition holds, and fails the test after a minute.
 func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !condition(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("never came true: %s", what)
+			t.Fatalf("not within a minute: %s", what)
 		}
 	}
 }
@@ -160,7 +196,7 @@ func eventually(t testing.TB, what string, condition func() bool) {
 func waitForHead(t testing.TB, l *Log, size int64) TreeHead {
 	t.Helper()
 	var head TreeHead
-	eventually(t, "a head is published", func() bool {
+	eventually(t, fmt.Sprint("a head of size ", size), func() bool {
 		var err error
 		head, err = l.TreeHeadAt(t.Context(), size)
 		return err == nil

@@ -14,7 +14,7 @@ import (
 	"github.com/fairpact/fairpact/internal/database"
 )
 
-// statements counts what a pool sends.
+// statements counts the statements of a pool.
 type statements struct{ count atomic.Int64 }
 
 func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
@@ -32,31 +32,26 @@ func (*statements) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndDa
 
 func countedPool(t *testing.T, url string) (*pgxpool.Pool, *statements) {
 	t.Helper()
-	config, err := database.Config(url)
-	check(t, err)
+	config := of(database.Config(url)).ok(t)
 	counted := &statements{}
 	config.ConnConfig.Tracer = counted
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	check(t, err)
+	pool := of(pgxpool.NewWithConfig(t.Context(), config)).ok(t)
 	t.Cleanup(pool.Close)
 	return pool, counted
 }
 
-// Once a process has appended, a lone append is one statement, its head another,
-// and a proof or the newest head one more.
-func TestStatementsOfALoneCaller(t *testing.T) {
+// Once a process has appended, a single append takes one statement and its head another. A
+// proof and the newest head take one each.
+func TestStatementsOfASingleCaller(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
 	pool, counted := countedPool(t, d.url)
 	l := d.open(t, pool, nil)
-	for n := range 3 {
-		d.mustAppend(t, l, n)
-	}
-	for n := 3; n < 300; n++ { // past the edge of a tile
+	d.mustAppend(t, l, 0, 1, 2)
+	for n := 3; n < 300; n++ { // beyond a tile
 		signature := d.sign(t, entryOf(n))
 		before := counted.count.Load()
-		appended, err := l.Append(t.Context(), entryOf(n), signature, Tag(entryOf(n)))
-		check(t, err)
+		appended := of(l.Append(t.Context(), entryOf(n), signature, Tag(entryOf(n)))).ok(t)
 		if got := counted.count.Load() - before; got != 2 {
 			t.Errorf("append %d: %d statements, want 2", n, got)
 		}
@@ -73,8 +68,8 @@ func TestStatementsOfALoneCaller(t *testing.T) {
 	}
 }
 
-// Reads that wait at the same moment share a statement, and one that is asked
-// later is not answered by a statement that was sent before.
+// Concurrent reads share a statement, and a read never gets the answer of a statement that
+// was sent before it.
 func TestReadsShareStatements(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -114,16 +109,16 @@ func TestReadsShareStatements(t *testing.T) {
 	})
 	close(pass)
 	group.Wait()
-	sound(t, l)
+	requireNoContradiction(t, l)
 }
 
-// Two replicas append in turn: each proves at once what the other appended.
+// Two replicas append in turn. Each can prove at once what the other has appended.
 func TestAppendsOfAnotherReplicaAreProved(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
 	replicas := []*Log{d.open(t, d.pool, nil), d.open(t, openPool(t, d.url), nil)}
 	n := 0
-	for _, run := range []int{1, 1, 3, 1, 2, 260, 1, 1} { // alone in between, and past the edge of a tile
+	for _, run := range []int{1, 1, 3, 1, 2, 260, 1, 1} { // also several in a row, and beyond a tile
 		for range run {
 			if got := d.mustAppend(t, replicas[0], n); got.LeafIndex != int64(n) {
 				t.Fatalf("entry %d has index %d", n, got.LeafIndex)
@@ -139,37 +134,34 @@ func TestAppendsOfAnotherReplicaAreProved(t *testing.T) {
 		}
 		replicas[0], replicas[1] = replicas[1], replicas[0]
 	}
-	checkHeadAndPaths(t, replicas[0], data(0, n), []int{0, 255, 256, n - 1})
-	sound(t, replicas...)
+	checkHeadAndPaths(t, replicas[0], leavesOf(0, n), []int{0, 255, 256, n - 1})
+	requireNoContradiction(t, replicas...)
 }
 
-// A database with another history, whose heads are signed by the same key, takes
-// the place of the one in memory: proofs are those of what is stored.
+// The database is replaced by one with another history, whose heads the same key has
+// signed. Proofs follow the database and not the memory.
 func TestMemoryOfAnotherHistoryIsReplaced(t *testing.T) {
 	t.Parallel()
-	d := newDeployment(t)
-	l := d.open(t, d.pool, nil)
+	d, l := newLog(t)
 	fill(t, l, 0, 300)
 	check(t, prove(t, l, 299))
 	asOwner(t, d, "DELETE FROM translog.leaves WHERE leaf_index >= 200", "DELETE FROM translog.nodes", "DELETE FROM translog.tree_heads WHERE tree_size > 0")
-	setCommitted(t, d, data(0, 200))
+	setCommitted(t, d, leavesOf(0, 200))
 	check(t, third(l.store.commit(t.Context(), candidatesOf(1200, 1300))))
-	history := append(data(0, 200), data(1200, 1300)...)
+	history := append(leavesOf(0, 200), leavesOf(1200, 1300)...)
 	head := root{300, refRoot(history)}.head("")
 	head.Signature = d.sign(t, head.Digest())
 	check(t, second(l.store.insertHead(t.Context(), head, nil)))
-	checkHeadAndPaths(t, l, history, []int{299, 0, 199, 200, 255, 256}) // first the leaf whose tiles are all in memory
-	sound(t, l)
+	checkHeadAndPaths(t, l, history, []int{299, 0, 199, 200, 255, 256}) // the first leaf has all its tiles in memory
+	requireNoContradiction(t, l)
 }
 
-// The head is not stored in a database that does not hold the leaf that was
-// committed last.
+// A head is stored only in a database that has the last leaf under it.
 func TestHeadNeedsItsLastLeaf(t *testing.T) {
 	t.Parallel()
-	d := newDeployment(t)
-	l := d.open(t, d.pool, nil)
+	d, l := newLog(t)
 	fill(t, l, 0, 3)
-	head := root{2, refRoot(data(0, 2))}.head("")
+	head := root{2, refRoot(leavesOf(0, 2))}.head("")
 	head.Signature = d.sign(t, head.Digest())
 	other, last := entryOf(9), entryOf(1)
 	if _, err := l.store.insertHead(t.Context(), head, other[:]); !errors.Is(err, pgx.ErrNoRows) {
@@ -185,11 +177,10 @@ func TestHeadNeedsItsLastLeaf(t *testing.T) {
 	}
 }
 
-// A cache of three tiles proves every leaf of a tree of forty, and holds three.
+// With a cache of three tiles, every leaf of a log of forty tiles can be proved.
 func TestCacheIsBounded(t *testing.T) {
 	t.Parallel()
-	d := newDeployment(t)
-	l := d.open(t, d.pool, nil)
+	_, l := newLog(t)
 	fill(t, l, 0, 10_000)
 	l.tree = newTree(&l.store, 3*tileBytes)
 	var group sync.WaitGroup
@@ -206,17 +197,13 @@ func TestCacheIsBounded(t *testing.T) {
 	if n := l.tree.complete.Len(); n != 3 {
 		t.Errorf("%d tiles are kept, want 3", n)
 	}
-	if n := newTree(&l.store, cacheBytes).complete; n.Len() != 0 || cacheBytes/tileBytes < 4000 {
-		t.Errorf("a cache of %d bytes has room for %d tiles", cacheBytes, cacheBytes/tileBytes)
-	}
 }
 
-// An entry that the log has, the digest of a head and a tag that is taken are left
-// to the locked way by the one statement, which changes nothing then.
-func TestOneStatementLeavesDoubtsAlone(t *testing.T) {
+// The statement that appends a batch does nothing if the log has one of the entries, one is
+// the digest of a head, or a tag is taken.
+func TestAppendStatementDoesNothingIfInDoubt(t *testing.T) {
 	t.Parallel()
-	d := newDeployment(t)
-	l := d.open(t, d.pool, nil)
+	d, l := newLog(t)
 	fill(t, l, 0, 3)
 	_, met, err := l.store.commit(t.Context(), nil)
 	check(t, err)
@@ -224,14 +211,12 @@ func TestOneStatementLeavesDoubtsAlone(t *testing.T) {
 	old := met.to
 	known, fresh := entryOf(1), entryOf(3)
 	for what, entries := range map[string][][]byte{"an entry of the log": {fresh[:], known[:]}, "the digest of a head": {head[:]}} {
-		g, err := old.grow(entries)
-		check(t, err)
+		g := of(old.grow(entries)).ok(t)
 		if moved, err := appendTo(t.Context(), d.pool, g); err != nil || moved {
 			t.Errorf("%s: moved %t, %v", what, moved, err)
 		}
 	}
-	g, err := old.grow([][]byte{fresh[:]})
-	check(t, err)
+	g := of(old.grow([][]byte{fresh[:]})).ok(t)
 	tag := entryOf(1000)
 	check(t, second(TagLeaves(t.Context(), d.pool, []TaggedLeaf{{1, known, tag}})))
 	g.tags, g.tagged = [][]byte{tag[:]}, []int64{3}

@@ -8,7 +8,7 @@ import (
 	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
-// A replica knows the sizes that it has met: of several the largest is true.
+// Each replica reports the sizes that it last read, so the largest one is current.
 var (
 	sizes = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "fairpact_log_tree_size", Help: "Leaves of the log: committed, under the newest published head, the newest checkpoint and the newest checkpoint that met the witnesses' quorum, as this replica last read them.",
@@ -19,7 +19,7 @@ var (
 		Name: "fairpact_log_batch_entries", Help: "Entries sequenced in one transaction.", Buckets: prometheus.ExponentialBuckets(1, 2, 13),
 	})
 	appendDuration = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "fairpact_log_append_duration_seconds", Help: "From an append to a published head that covers it.", Buckets: telemetry.Seconds,
+		Name: "fairpact_log_append_duration_seconds", Help: "Time from an append to a published head that covers it.", Buckets: telemetry.Seconds,
 	})
 	publishDuration = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "fairpact_log_publish_duration_seconds", Help: "Time to check, sign and store a head.", Buckets: telemetry.Seconds,
@@ -45,15 +45,16 @@ var (
 		Name: "fairpact_log_witness_requests_total", Help: "Calls to witnesses by outcome: cosigned, conflict (409, answered with another proof), refused, invalid, unreachable.",
 	}, []string{"witness", "outcome"})
 	witnessBehind = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "fairpact_log_witness_behind_seconds", Help: "For how long a witness has owed a cosignature; 0: it owes none. Only the replica that asks the witnesses has it.",
+		Name: "fairpact_log_witness_behind_seconds", Help: "For how long a witness has owed a cosignature; 0 if it owes none. Only the replica that asks the witnesses reports it.",
 	}, []string{"witness"})
 	quorumBehind = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "fairpact_log_quorum_behind_seconds", Help: "For how long a checkpoint has waited for the quorum of its witnesses; 0: none waits.",
+		Name: "fairpact_log_quorum_behind_seconds", Help: "For how long a checkpoint has waited for the quorum of its witnesses; 0 if none waits.",
 	})
 )
 
-// measured registers them where a log runs; its clients have none.
-var measured = sync.OnceFunc(func() {
+// registerMetrics registers the metrics of a log. A process that only has a client does
+// not call it.
+var registerMetrics = sync.OnceFunc(func() {
 	prometheus.MustRegister(sizes, batchEntries, appendDuration, publishDuration, publishFailures, proofFailures, tagsTaken,
 		checkpointFailures, witnessRequests, witnessBehind, quorumBehind)
 })

@@ -10,34 +10,33 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Inclusion proves that a leaf is under a published head.
+// Inclusion is the proof that a leaf is under a published head.
 type Inclusion struct {
 	TreeHead
 	LeafIndex int64    `json:"leaf_index"`
 	Entry     string   `json:"entry"`          // 64 lower-case hex digits; the leaf hash is SHA-256(0x00 ‖ entry)
-	Path      []string `json:"inclusion_path"` // RFC 6962 2.1.1, from the leaf up, 64 lower-case hex digits each
+	Path      []string `json:"inclusion_path"` // RFC 6962 2.1.1, from the leaf up; 64 lower-case hex digits each
 }
 
-// Consistency proves that a published head extends an older one.
+// Consistency is the proof that a published head extends an older one.
 type Consistency struct {
 	First  TreeHead `json:"first"`
 	Second TreeHead `json:"second"`
 	Path   []string `json:"consistency_path"` // RFC 6962 2.1.2
 }
 
-// LeafQuery names a leaf by its index, its entry, or both, and optionally the
-// size of the published head to prove it under: nil is the newest.
+// LeafQuery names a leaf by its index, its entry, or both. TreeSize is the size of the
+// published head to prove it under; nil means the newest one.
 type LeafQuery struct {
 	LeafIndex *int64
 	Entry     *[32]byte
 	TreeSize  *int64
 }
 
-// TreeHead returns the newest published head, read from the database after the
-// call began, so that it is never older than one that any replica answered
-// before.
+// TreeHead returns the newest published head. It reads the database after the call
+// began, so the head is never older than one that any replica has answered before.
 func (l *Log) TreeHead(ctx context.Context) (TreeHead, error) {
-	read, err := l.reads.do(ctx, leafQuery{})
+	read, err := l.reads.do(ctx, LeafQuery{})
 	if err == nil {
 		err = read.headErr
 	}
@@ -62,23 +61,19 @@ func (l *Log) headAt(ctx context.Context, size int64) (TreeHead, error) {
 	return heads[0], nil
 }
 
-// Inclusion proves a leaf. It returns ErrNotFound where no published head covers
-// the leaf or where it holds another entry than the one asked for.
+// Inclusion proves a leaf. It returns ErrNotFound if no published head covers the leaf,
+// or the leaf has another entry than the one asked for.
 //
-// The head and the leaf's row are read at each call: where either is not what
-// was signed, that is ErrInconsistent. The path is computed from tiles that were
-// verified when they were read, and is verified against the head.
+// Each call reads the head and the leaf's row, and returns ErrInconsistent if either is
+// not what was signed. The path is computed from tiles that were verified when they were
+// read, and is verified against the head.
 func (l *Log) Inclusion(ctx context.Context, q LeafQuery) (Inclusion, error) {
 	inclusion, err := l.inclusion(ctx, q)
 	return inclusion, l.checks.note(ctx, err)
 }
 
 func (l *Log) inclusion(ctx context.Context, q LeafQuery) (Inclusion, error) {
-	leaf := leafQuery{index: q.LeafIndex}
-	if q.LeafIndex == nil {
-		leaf.entry = q.Entry
-	}
-	read, err := l.reads.do(ctx, leaf)
+	read, err := l.reads.do(ctx, q)
 	if err != nil {
 		return Inclusion{}, err
 	}
@@ -89,42 +84,42 @@ func (l *Log) inclusion(ctx context.Context, q LeafQuery) (Inclusion, error) {
 	if err != nil {
 		return Inclusion{}, err
 	}
-	index, entry, found := read.leaf(leaf)
-	if leaf.index != nil && (*leaf.index < 0 || *leaf.index >= head.TreeSize) || found && index >= head.TreeSize {
+	index, entry, found := read.leaf(q)
+	if q.LeafIndex != nil && (*q.LeafIndex < 0 || *q.LeafIndex >= head.TreeSize) || found && index >= head.TreeSize {
 		return Inclusion{}, fmt.Errorf("%w: leaf %d is not under the head of size %d", ErrNotFound, index, head.TreeSize)
 	}
-	if !found && leaf.index != nil {
+	if !found && q.LeafIndex != nil {
 		return Inclusion{}, missing(0, uint64(index))
 	}
 	if !found {
-		return Inclusion{}, fmt.Errorf("%w: no leaf holds the entry", ErrNotFound)
+		return Inclusion{}, fmt.Errorf("%w: no leaf has the entry", ErrNotFound)
 	}
-	path, err := l.tree.inclusion(ctx, index, entry, head.root())
+	path, err := l.tree.inclusion(ctx, index, entry, treeOf(head))
 	if err != nil {
 		return Inclusion{}, err
 	}
 	if q.Entry != nil && !bytes.Equal(entry, q.Entry[:]) {
-		return Inclusion{}, fmt.Errorf("%w: leaf %d holds another entry", ErrNotFound, index)
+		return Inclusion{}, fmt.Errorf("%w: leaf %d has another entry", ErrNotFound, index)
 	}
 	return Inclusion{TreeHead: head, LeafIndex: index, Entry: hex.EncodeToString(entry), Path: toHex(path)}, nil
 }
 
-// Consistency proves that the published head of size second, nil being the
-// newest, extends that of size first, which must not be larger.
+// Consistency proves that the published head of size second extends that of size first,
+// which must not be larger. A nil second means the newest head.
 func (l *Log) Consistency(ctx context.Context, first int64, second *int64) (Consistency, error) {
 	heads, err := l.heads(ctx, &first, second)
 	if err != nil {
 		return Consistency{}, l.checks.note(ctx, err)
 	}
-	path, err := l.tree.consistency(ctx, heads[0].root(), heads[1].root())
+	path, err := l.tree.consistency(ctx, treeOf(heads[0]), treeOf(heads[1]))
 	if err != nil {
 		return Consistency{}, l.checks.note(ctx, err)
 	}
 	return Consistency{First: heads[0], Second: heads[1], Path: toHex(path)}, nil
 }
 
-// heads returns the published heads of the sizes, nil being the newest, each
-// verified, in one round trip.
+// heads returns the verified published heads of the sizes in one round trip. A nil size
+// means the newest head.
 func (l *Log) heads(ctx context.Context, sizes ...*int64) (heads []TreeHead, err error) {
 	batch := &pgx.Batch{}
 	found := make([]*TreeHead, len(sizes))
@@ -147,7 +142,7 @@ func (l *Log) heads(ctx context.Context, sizes ...*int64) (heads []TreeHead, err
 		}
 		switch err := l.checks.head(*head); {
 		case err == nil:
-		case errors.Is(err, errRetired) && sizes[i] != nil: // a stranger asks for it, and nothing of now stands on it
+		case errors.Is(err, errRetired) && sizes[i] != nil: // only this answer depends on the old head
 			return nil, fmt.Errorf("%w that verifiers accept: %d", errNoHead, *sizes[i])
 		default:
 			return nil, err

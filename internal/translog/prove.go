@@ -10,8 +10,8 @@ import (
 	"github.com/transparency-dev/merkle/proof"
 )
 
-// inclusion returns the path of a leaf to the head's root, verified, and checks
-// that the leaf is that of the entry.
+// inclusion returns the verified path of a leaf to the head's root. The leaf must be the
+// hash of the entry.
 func (t *tree) inclusion(ctx context.Context, index int64, entry []byte, head root) (path [][]byte, err error) {
 	at, size := uint64(index), uint64(head.size)
 	nodes, err := proof.Inclusion(at, size)
@@ -31,13 +31,13 @@ func (t *tree) inclusion(ctx context.Context, index int64, entry []byte, head ro
 		return nil
 	})
 	if err == nil && !bytes.Equal(leaf, hasher.HashLeaf(entry)) {
-		err = fmt.Errorf("%w: the row of leaf %d holds another entry than the tree", ErrInconsistent, at)
+		err = fmt.Errorf("%w: the row of leaf %d has another entry than the tree", ErrInconsistent, at)
 	}
 	return path, err
 }
 
-// consistency returns the proof that the tree of the second root extends that of
-// the first, verified. From the empty tree it is empty and proves nothing.
+// consistency returns the verified proof that the tree of the second root extends that of
+// the first. From the empty tree the proof is empty and proves nothing.
 func (t *tree) consistency(ctx context.Context, first, second root) (path [][]byte, err error) {
 	nodes, err := proof.Consistency(uint64(first.size), uint64(second.size))
 	if err != nil {
@@ -55,9 +55,9 @@ func (t *tree) consistency(ctx context.Context, first, second root) (path [][]by
 	return path, err
 }
 
-// prove calls verify with the nodes. Where they contradict the root, memory may
-// be of a database that was swapped for another: the tables are asked too, and
-// memory is replaced where they agree with the root.
+// prove calls verify with the nodes. If these contradict the root, the nodes in memory may
+// come from a database that was swapped for another. So prove tries again with nodes from
+// the tables, and replaces the memory if these agree with the root.
 func (t *tree) prove(ctx context.Context, under root, ids []compact.NodeID, verify func([][]byte) error) error {
 	if len(ids) == 0 {
 		return verify(nil)
@@ -77,7 +77,7 @@ func (t *tree) prove(ctx context.Context, under root, ids []compact.NodeID, veri
 	return nil
 }
 
-// shortly names a mismatch without the library's dump of both roots.
+// shortly shortens the library's error for a mismatch, which prints both roots.
 func shortly(err error) error {
 	if _, ok := errors.AsType[proof.RootMismatchError](err); ok {
 		return errors.New("the computed root differs")

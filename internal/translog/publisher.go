@@ -8,52 +8,51 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/fairpact/fairpact/internal/forkguard"
 )
 
 const (
 	publishBackoff = 100 * time.Millisecond
 	maxBackoff     = 2 * time.Second
-	// lostRaces is how many rounds in a row may lose to other replicas before that
-	// is a failure: one more means that somebody else keeps writing the guard.
+	// lostRaces is how many rounds in a row may lose to other replicas. One more counts
+	// as a failure, because another program may keep writing the guard's record.
 	lostRaces = 10
 )
 
-// publisher signs the committed head and stores the signature, whenever somebody
-// waits for it. One head covers everything that was committed before the round.
+// publisher signs and stores the committed head whenever an append waits for one. A head
+// covers all leaves that were committed before the round.
 type publisher struct {
 	store  *store
 	checks *checks
 	tree   *tree
 	signer Signer
-	guard  Guard  // nil where the deployment has none
-	adopt  *int64 // the published size at which an empty guard takes the database's word
-	// passed says that the guard agreed with the database once, proven is the tree
-	// of the last round, nil where that failed. Both are used only by run.
+	guard  forkguard.Guard // nil if the deployment has none
+	adopt  *int64          // see WithGuard
+	// passed says that the guard has accepted this database. proven is the tree of the
+	// last round, nil if that failed. Only run uses these two.
 	passed bool
 	proven *root
 
 	mu sync.Mutex
-	// All guarded by mu. size is the newest published size this replica has seen
-	// and never falls, wanted the size that covers all who ever waited; a waiter is
-	// answered once, when it is taken out.
-	size    int64
-	wanted  int64
+	// mu guards the fields up to handed. A waiter is answered once, when it is removed.
+	size    int64 // the newest published size that this replica has seen; never falls
+	wanted  int64 // the size that covers every leaf that was ever waited for
 	waiting map[*waiter]struct{}
-	lastErr error // of the last round, nil where it succeeded
-	// handed is the last growth that the sequencer committed, nil where it is not
-	// known to continue the one before.
-	handed *growth
-	// kick holds a token whenever a waiter came after the last round began.
-	kick chan struct{}
+	lastErr error   // the error of the last round
+	handed  *growth // the sequencer's last growth, nil if it may not continue the one before
+
+	kick chan struct{} // has a token if a waiter came after the last round began
 }
 
 type waiter struct {
 	index int64
 	span  trace.Span
-	done  chan published // has room for the one answer, so that the loop never blocks
+	done  chan publication // buffered, so that the publisher never blocks
 }
 
-type published struct {
+// publication is the answer to a waiter: the size of a published head, or an error.
+type publication struct {
 	size int64
 	err  error
 }
@@ -62,25 +61,25 @@ func newPublisher(s *store, c *checks, t *tree, signer Signer) *publisher {
 	return &publisher{store: s, checks: c, tree: t, signer: signer, waiting: make(map[*waiter]struct{}), kick: make(chan struct{}, 1)}
 }
 
-// hand takes what the sequencer committed, or nil.
+// hand takes the growth that the sequencer committed, or nil.
 func (p *publisher) hand(g *growth) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.handed = g
 }
 
-// wait returns the size of a published head that covers the leaf. A round that
-// ends after the call began says so, never memory alone: the database may have
+// wait returns the size of a published head that covers the leaf. It waits for a round
+// that ends after the call began, and does not trust the memory: the database may have
 // been swapped for an older one, which gave the index to another leaf.
 //
-// Nobody waits for a key that does not sign: who comes after a round that found
-// it so is told at once, until a round succeeds.
+// If the last round got no signature and no head covers the leaf, wait returns an error at
+// once.
 func (p *publisher) wait(ctx, closed context.Context, index int64) (int64, error) {
-	w := &waiter{index: index, span: trace.SpanFromContext(ctx), done: make(chan published, 1)}
+	w := &waiter{index: index, span: trace.SpanFromContext(ctx), done: make(chan publication, 1)}
 	p.mu.Lock()
 	p.wanted = max(p.wanted, index+1)
-	away := unsigned(p.lastErr) && index >= p.size
 	why := p.lastErr
+	away := unsigned(why) && index >= p.size
 	if !away {
 		p.waiting[w] = struct{}{}
 	}
@@ -109,26 +108,25 @@ func (p *publisher) leave(w *waiter, why error) error {
 	return uncovered(w.index, why)
 }
 
-// errUnsigned marks a round whose signer gave no signature: its key is out of
-// reach, and the signer has tried again and again or knows that it is down; or
-// it is disabled, or may not be used. Waiting longer helps with neither.
+// errUnsigned marks a round whose signer returned no signature. Either the key's provider
+// is out of reach, also after the signer's retries, or the key is disabled or forbidden.
+// Waiting longer helps in neither case.
 var errUnsigned = errors.New("the signer returned no signature")
 
 func unsigned(err error) bool { return errors.Is(err, errUnsigned) }
 
 func uncovered(index int64, why error) error {
-	return fmt.Errorf("%w: leaf %d is sequenced, and no head covers it yet: %w", ErrUnavailable, index, why)
+	return fmt.Errorf("%w: leaf %d is sequenced, but no head covers it yet: %w", ErrUnavailable, index, why)
 }
 
-// run publishes once at the start, then on demand, and after a failure again
-// until it succeeds. A lost race is no failure: another replica has published
-// meanwhile, and the next round begins where that one ended. To lose again and
-// again is one.
+// run publishes at the start and then on demand, and retries a failed round until it
+// succeeds. A round that lost the race to another replica is repeated at once and counts
+// as a failure only after lostRaces in a row.
 func (p *publisher) run(ctx context.Context) {
 	backoff, lost := publishBackoff, 0
 	for {
 		began := time.Now()
-		size, err := p.round(p.shown(ctx))
+		size, err := p.round(p.traced(ctx))
 		if errors.Is(err, errBehind) && ctx.Err() == nil && lost < lostRaces {
 			lost++
 			continue
@@ -161,8 +159,8 @@ func (p *publisher) run(ctx context.Context) {
 	}
 }
 
-// shown puts a round into the trace of one of those who wait for it.
-func (p *publisher) shown(ctx context.Context) context.Context {
+// traced adds a round to the trace of one of its waiters.
+func (p *publisher) traced(ctx context.Context) context.Context {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for w := range p.waiting {
@@ -183,10 +181,10 @@ func (p *publisher) awaited() bool {
 	return len(p.waiting) > 0 || p.wanted > p.size
 }
 
-// answer wakes those whose leaf is published; on a contradiction all, because
-// waiting longer does not help; and where the signer returns no signature those
-// whose leaf has no head, because they would wait too long: their leaves stay,
-// and a later round covers them.
+// answer answers waiters after a round: those whose leaf is published; after a
+// contradiction all of them, because waiting longer does not help; and after a round
+// without a signature those whose leaf has no head, because they would wait too long.
+// Their leaves stay, and a later round covers them.
 func (p *publisher) answer(size int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,11 +193,11 @@ func (p *publisher) answer(size int64, err error) {
 	for w := range p.waiting {
 		switch {
 		case (err == nil || unsigned(err)) && w.index < size:
-			w.done <- published{size: size}
+			w.done <- publication{size: size}
 		case errors.Is(err, ErrInconsistent):
-			w.done <- published{err: err}
+			w.done <- publication{err: err}
 		case unsigned(err) && w.index >= p.size:
-			w.done <- published{err: uncovered(w.index, err)}
+			w.done <- publication{err: uncovered(w.index, err)}
 		default:
 			continue
 		}
@@ -207,7 +205,7 @@ func (p *publisher) answer(size int64, err error) {
 	}
 }
 
-// signal puts a token into a channel of capacity one, where there is none yet.
+// signal puts a token into a channel of capacity one, unless it has one.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -215,7 +213,7 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// pause waits, and reports whether ctx still lives.
+// pause waits for d, and reports false if ctx ended first.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

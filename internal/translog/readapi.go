@@ -5,13 +5,14 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
 const readMethods = "GET, HEAD, OPTIONS"
 
-// ReadHandler serves the public read port: heads and proofs, checkpoints and
-// tiles, without authentication, to any origin.
+// ReadHandler serves the public read port: heads, proofs, checkpoints and tiles. It needs
+// no authentication and allows any origin (CORS).
 func (l *Log) ReadHandler() http.Handler {
 	paths := routes{
 		"/v1/log/tree-head":   {readMethods, l.serveTreeHead},
@@ -36,14 +37,11 @@ func (l *Log) ReadHandler() http.Handler {
 
 // SPEC 4: GET /v1/log/tree-head, 200, tree head (2.7).
 func (l *Log) serveTreeHead(r *http.Request) (any, error) {
-	q, err := readQuery(r)
-	if err != nil {
-		return nil, err
-	}
-	size, err := q.integer("tree_size")
+	q := readQuery(r)
+	size := q.integer("tree_size")
 	switch {
-	case err != nil:
-		return nil, err
+	case q.err != nil:
+		return nil, q.err
 	case size != nil:
 		return l.TreeHeadAt(r.Context(), *size)
 	}
@@ -51,88 +49,88 @@ func (l *Log) serveTreeHead(r *http.Request) (any, error) {
 }
 
 func (l *Log) serveProof(r *http.Request) (any, error) {
-	q, err := readQuery(r)
-	if err != nil {
-		return nil, err
-	}
-	leaf, err := q.leaf()
-	if err != nil {
-		return nil, err
-	}
-	if leaf.TreeSize, err = q.integer("tree_size"); err != nil {
-		return nil, err
+	q := readQuery(r)
+	leaf := q.leaf()
+	leaf.TreeSize = q.integer("tree_size")
+	if q.err != nil {
+		return nil, q.err
 	}
 	return l.Inclusion(r.Context(), leaf)
 }
 
 func (l *Log) serveConsistency(r *http.Request) (any, error) {
-	q, err := readQuery(r)
-	if err != nil {
-		return nil, err
-	}
-	first, err := q.integer("first")
-	if err != nil {
-		return nil, err
-	}
-	second, err := q.integer("second")
+	q := readQuery(r)
+	first, second := q.integer("first"), q.integer("second")
 	switch {
-	case err != nil:
-		return nil, err
 	case first == nil:
-		return nil, problem.New(problem.InvalidRequest, "add ?first= with the tree_size of the older head; second is the newest head where it is left out")
+		q.refuse("add ?first= with the tree_size of the older head; leave second out for the newest head")
 	case second != nil && *first > *second:
-		return nil, problem.New(problem.InvalidRequest, "first is %d and second %d: swap them, first is the size of the older head", *first, *second)
+		q.refuse("first is %d and second %d: swap them, because first is the size of the older head", *first, *second)
+	}
+	if q.err != nil {
+		return nil, q.err
 	}
 	return l.Consistency(r.Context(), *first, second)
 }
 
-// query is a request's parameters. One that is not asked for is ignored.
-type query url.Values
+// query reads the parameters of a request. Unknown ones are ignored. err is the first
+// error that was found.
+type query struct {
+	values url.Values
+	err    error
+}
 
-func readQuery(r *http.Request) (query, error) {
-	if r.URL.RawQuery == "" {
-		return nil, nil
-	}
+func readQuery(r *http.Request) *query {
 	values, err := url.ParseQuery(r.URL.RawQuery)
+	q := &query{values: values}
 	if err != nil {
-		return nil, problem.New(problem.InvalidRequest, "the query string cannot be read: percent-encode its values")
+		q.refuse("the query string cannot be read: percent-encode its values")
 	}
-	return query(values), nil
+	return q
 }
 
-func (q query) one(name string) (string, bool, error) {
-	switch values := q[name]; len(values) {
-	case 0:
-		return "", false, nil
-	case 1:
-		return values[0], true, nil
-	default:
-		return "", false, problem.New(problem.InvalidRequest, "%s is given %d times: give it once", name, len(values))
+func (q *query) refuse(format string, args ...any) {
+	if q.err == nil {
+		q.err = problem.New(problem.InvalidRequest, format, args...)
 	}
 }
 
-// integer reads a decimal integer of 0 to 2^53-1, nil if absent.
-func (q query) integer(name string) (*int64, error) {
-	text, given, err := q.one(name)
-	if err != nil || !given {
-		return nil, err
+func (q *query) one(name string) (text string, given bool) {
+	values := q.values[name]
+	if len(values) > 1 {
+		q.refuse("%s is given %d times: give it once", name, len(values))
+	}
+	if len(values) != 1 {
+		return "", false
+	}
+	return values[0], true
+}
+
+// integer returns a decimal integer of 0 to 2^53-1, or nil if the parameter is absent.
+func (q *query) integer(name string) *int64 {
+	text, given := q.one(name)
+	if !given {
+		return nil
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 || n > maxSize || strconv.FormatInt(n, 10) != text {
-		return nil, problem.New(problem.InvalidRequest, "%s is %.40q: send an integer of 0 to 2^53-1 in plain decimal digits", name, text)
+	if err != nil || n < 0 || n > canon.MaxInt || strconv.FormatInt(n, 10) != text {
+		q.refuse("%s is %.40q: send an integer of 0 to 2^53-1 in plain decimal digits", name, text)
 	}
-	return &n, nil
+	return &n
 }
 
-// hash reads 64 lower-case hex digits, nil if absent.
-func (q query) hash(name string) (*[32]byte, error) {
-	text, given, err := q.one(name)
-	if err != nil || !given {
-		return nil, err
+// leaf returns the leaf that the parameters name.
+func (q *query) leaf() (leaf LeafQuery) {
+	leaf.LeafIndex = q.integer("leaf_index")
+	if text, given := q.one("entry"); given {
+		entry, err := canon.ParseHash(text)
+		if err != nil {
+			q.refuse("entry has %v: send a SHA-256 digest in hex", err)
+		}
+		leaf.Entry = &entry
 	}
-	hash, err := parseHash(text)
-	if err != nil {
-		return nil, problem.New(problem.InvalidRequest, "%s has %v: send the 64 lower-case hex digits of a SHA-256 digest", name, err)
+	if leaf.LeafIndex == nil && leaf.Entry == nil {
+		q.refuse("name the leaf: add ?leaf_index= (an integer from 0) or ?entry= (64 lower-case hex digits)")
 	}
-	return &hash, nil
+	return leaf
 }

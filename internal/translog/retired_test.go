@@ -16,14 +16,14 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-// ring is a deployment in the middle of its history of keys.
+// ring is a deployment with keys of every state.
 type ring struct {
 	*deployment
 	by map[string]*signing.Signer
 }
 
-// newRing makes a set of a current, a next, a retired and open key, and keys
-// that are closed at the tree sizes given, as "closed at N".
+// newRing returns a deployment with a current, a next and a retired ("open") key, and keys
+// that are closed at the given tree sizes ("closed at N").
 func newRing(t *testing.T, closedAt ...int64) *ring {
 	t.Helper()
 	r := &ring{newDeployment(t), map[string]*signing.Signer{}}
@@ -35,7 +35,7 @@ func newRing(t *testing.T, closedAt ...int64) *ring {
 		switch state {
 		case signing.StateCurrent:
 			entry["uri"], entry["signs_from"] = "dev://key", time.Now().Unix()-1000
-		case signing.StateNext: // accepted, as its margin has begun
+		case signing.StateNext: // accepted before it signs
 			entry["uri"], entry["signs_from"] = "dev://next", time.Now().Unix()+100
 		}
 		if size != nil {
@@ -49,16 +49,13 @@ func newRing(t *testing.T, closedAt ...int64) *ring {
 	for _, size := range closedAt {
 		add(fmt.Sprint("closed at ", size), signing.StateRetired, &size)
 	}
-	document, err := json.Marshal(map[string]any{"keys": list})
-	check(t, err)
-	if r.keys, err = signing.ParseKeySet(document); err != nil {
-		t.Fatal(err)
-	}
+	document := of(json.Marshal(map[string]any{"keys": list})).ok(t)
+	r.keys = of(signing.ParseKeySet(document)).ok(t)
 	r.signer = r.by["current"]
 	return r
 }
 
-// append brings entry n with a signature of the named key.
+// append appends entry n with a signature of the named key.
 func (r *ring) append(t *testing.T, l *Log, key string, n int) (Appended, error) {
 	t.Helper()
 	return l.Append(within(t, time.Minute), entryOf(n), r.signed(t, key, n), Tag{})
@@ -66,28 +63,26 @@ func (r *ring) append(t *testing.T, l *Log, key string, n int) (Appended, error)
 
 func (r *ring) signed(t *testing.T, key string, n int) string {
 	t.Helper()
-	signature, err := r.by[key].Sign(t.Context(), entryOf(n))
-	check(t, err)
+	signature := of(r.by[key].Sign(t.Context(), entryOf(n))).ok(t)
 	return signature
 }
 
-// A closed key has the leaves below its tree size and no other, whether that
-// lies in the past of the tree or in its future; what is in the log keeps its
-// index whoever signed it, and a refusal leaves no hole.
-func TestClosedKeyHasNoLaterLeaf(t *testing.T) {
+// A closed key gets leaves only below its tree size. An entry in the log keeps its index
+// whichever key signs it again, and a refusal leaves no gap.
+func TestClosedKeyGetsNoLaterLeaf(t *testing.T) {
 	t.Parallel()
 	r := newRing(t, 0, 2, 5)
 	l := r.open(t, r.pool, nil)
 	for n, step := range []struct {
 		key   string
-		index int64 // refused: the log takes no new leaf under the key
+		index int64 // refused if the log takes no new leaf by the key
 	}{
-		{"closed at 0", refused}, // closed before it had a leaf
+		{"closed at 0", refused}, // closed from the start
 		{"closed at 2", 0},
 		{"closed at 5", 1},
 		{"closed at 2", refused}, // the tree has 2 leaves now
 		{"open", 2},
-		{"next", 3}, // of a replica that has been rolled on already
+		{"next", 3}, // a replica may use it before this one does
 		{"closed at 5", 4},
 		{"closed at 5", refused},
 		{"current", 5},
@@ -110,13 +105,13 @@ func TestClosedKeyHasNoLaterLeaf(t *testing.T) {
 			t.Errorf("step %d: size %d after a refusal, was %d", n, size, before)
 		}
 	}
-	// The leaf of step 1 is at 0, in the time of any of these keys or after it.
+	// Entry 1 is leaf 0, which any key may sign again, also a closed one.
 	for key := range r.by {
 		if again, err := r.append(t, l, key, 1); err != nil || again.LeafIndex != 0 {
 			t.Errorf("an entry that the log has, by the key %s: %+v, %v", key, again, err)
 		}
 	}
-	// What was refused is taken with the current key's signature.
+	// A refused entry is accepted with the current key's signature.
 	if appended, err := r.append(t, l, "current", 3); err != nil || appended.LeafIndex != 7 {
 		t.Errorf("signed again: %+v, %v", appended, err)
 	}
@@ -125,19 +120,17 @@ func TestClosedKeyHasNoLaterLeaf(t *testing.T) {
 	}
 }
 
-// The callers of one batch bring signatures of all kinds of keys: each is judged
-// at the index that it would have, and an entry that comes with several
-// signatures by the best of them.
+// One batch has signatures by keys of all states. Each counts for the index that its entry
+// would get, and of several signatures for one entry the one with the highest limit counts.
 func TestBatchOfMixedKeys(t *testing.T) {
 	t.Parallel()
 	r := newRing(t, 2)
 	l := r.open(t, r.pool, nil)
 	waitForHead(t, l, 0)
 
-	// While the row is locked the first append is a batch that waits, and what
-	// comes after it is queued.
-	lock, err := r.pool.Begin(t.Context())
-	check(t, err)
+	// While the row is locked, the first append is a batch that waits, and the others are
+	// queued.
+	lock := of(r.pool.Begin(t.Context())).ok(t)
 	check(t, second(lock.Exec(t.Context(), sqlLockHead)))
 	steps := []struct {
 		key   string
@@ -148,7 +141,7 @@ func TestBatchOfMixedKeys(t *testing.T) {
 		{"closed at 2", 1, 1},
 		{"closed at 2", 2, late},
 		{"open", 3, 2},
-		{"closed at 2", 4, 3}, // with its signature alone it would be late
+		{"closed at 2", 4, 3}, // would be late with only this signature
 		{"current", 4, 3},
 		{"closed at 2", 5, late},
 		{"current", 6, 4},
@@ -192,9 +185,9 @@ func lockWaiters(t *testing.T, d *deployment) (n int) {
 	return n
 }
 
-// Another replica grows the tree while a leaf under a closed key waits for the
-// lock: the size that decides is the one that the lock's last holder left, also
-// where the waiting replica appends to the head in its memory.
+// Another replica grows the tree while an entry by a closed key waits for the lock. The
+// size that the lock's last holder left decides, also if the waiting replica appends to the
+// head in its memory.
 func TestCeilingIsDecidedUnderTheLock(t *testing.T) {
 	t.Parallel()
 	for way, leaves := range map[string]int{"the head is looked up": 0, "the head in memory": 2} {
@@ -224,7 +217,7 @@ func TestCeilingIsDecidedUnderTheLock(t *testing.T) {
 					t.Errorf("the growing replica: %+v, %v", appended, err)
 				}
 			})
-			<-holds // its leaf is written, and not committed
+			<-holds // its leaf is written but not committed
 			group.Go(func() {
 				if appended, err := r.append(t, waiting, fmt.Sprint("closed at ", leaves+1), 1); !errors.Is(err, ErrRefused) {
 					t.Errorf("the waiting replica: %+v, %v; want ErrRefused", appended, err)
@@ -240,12 +233,12 @@ func TestCeilingIsDecidedUnderTheLock(t *testing.T) {
 	}
 }
 
-// A new head of a closed key is not stored, whatever key of the set the signer
-// holds; heads of old keys stay good.
-func TestNoNewHeadIsByAClosedKey(t *testing.T) {
+// A new head by a closed or an unknown key is not stored. Heads by old keys stay valid.
+func TestNoNewHeadIsByAClosedOrUnknownKey(t *testing.T) {
 	t.Parallel()
 	r := newRing(t, 0, 100)
-	for _, key := range []string{"closed at 0", "closed at 100"} {
+	r.by["unknown"], _ = newKey(t)
+	for key, want := range map[string]string{"closed at 0": "a closed key signs no new head", "closed at 100": "a closed key signs no new head", "unknown": "verify the signature"} {
 		l := r.open(t, openPool(t, r.url), r.by[key])
 		var why error
 		eventually(t, "a round has failed with the key "+key, func() bool {
@@ -255,7 +248,7 @@ func TestNoNewHeadIsByAClosedKey(t *testing.T) {
 			_, err := l.TreeHead(t.Context())
 			return why != nil || err == nil
 		})
-		if why == nil || !strings.Contains(why.Error(), "a closed key signs no new head") {
+		if why == nil || !strings.Contains(why.Error(), want) {
 			t.Errorf("%s: %v", key, why)
 		}
 		l.Close()
@@ -279,5 +272,47 @@ func TestNoNewHeadIsByAClosedKey(t *testing.T) {
 	head := waitForHead(t, l, 1)
 	if key, err := r.keys.SignedBy(head.Digest(), head.Signature); err != nil || key.PublicKey != r.by["current"].PublicKey() || l.ProofFailures() != 0 {
 		t.Errorf("the next head is by %+v (%v), %d contradictions", key, err, l.ProofFailures())
+	}
+}
+
+// If a key is closed below its newest head, verifiers refuse that head, so neither the head
+// nor a proof that leads to it is answered. The next head, by the current key, is.
+func TestHeadOfAClosedKeyIsNotAnswered(t *testing.T) {
+	t.Parallel()
+	r := newRing(t, 1, 2)
+	l := r.open(t, openPool(t, r.url), nil)
+	r.mustAppend(t, l, 0, 1)
+	l.Close()
+	for key, answered := range map[string]bool{"closed at 1": false, "closed at 2": true} {
+		head := root{2, refRoot(leavesOf(0, 2))}.head("")
+		signature := of(r.by[key].Sign(t.Context(), head.Digest())).ok(t)
+		asOwner(t, r.deployment, "UPDATE translog.tree_heads SET signature = '"+signature+"' WHERE tree_size = 2")
+		l := r.open(t, openPool(t, r.url), nil)
+		got, err := l.TreeHead(t.Context())
+		proved := prove(t, l, 0)
+		two := int64(2)
+		sized, at := l.Consistency(t.Context(), 1, &two)
+		switch {
+		case answered && (err != nil || got.Signature != signature || proved != nil || at != nil || l.ProofFailures() != 0):
+			t.Errorf("%s: %v, %v, %v, %d contradictions; want its head", key, err, proved, at, l.ProofFailures())
+		case !answered && (!errors.Is(err, ErrInconsistent) || !errors.Is(proved, ErrInconsistent) || l.ProofFailures() != 2):
+			t.Errorf("%s: %+v, %v, %v, %d contradictions; want ErrInconsistent twice", key, got, err, proved, l.ProofFailures())
+		case !answered && !errors.Is(at, errNoHead):
+			t.Errorf("%s: a proof to its head by size: %+v, %v", key, sized, at)
+		}
+		if err := l.Ready(t.Context()); err != nil {
+			t.Errorf("%s: not ready for the append that leads to another head: %v", key, err)
+		}
+		l.Close()
+	}
+	signature := of(r.by["closed at 1"].Sign(t.Context(), root{2, refRoot(leavesOf(0, 2))}.head("").Digest())).ok(t)
+	asOwner(t, r.deployment, "UPDATE translog.tree_heads SET signature = '"+signature+"' WHERE tree_size = 2")
+	l = r.open(t, r.pool, nil)
+	r.mustAppend(t, l, 2)
+	if head, err := l.TreeHead(t.Context()); err != nil || head.TreeSize != 3 {
+		t.Errorf("after one more leaf: %+v, %v", head, err)
+	}
+	if err := prove(t, l, 0); err != nil {
+		t.Errorf("after one more leaf: %v", err)
 	}
 }

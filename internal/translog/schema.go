@@ -12,51 +12,171 @@ var migrations embed.FS
 
 var schema = database.NewSchema("translog", migrations)
 
-// Migrate brings the schema translog up to this binary's version. It may be run
-// again, and by several processes at once.
+// Migrate brings the schema translog up to this binary's version. It may be repeated,
+// and several processes may run it at once.
 func Migrate(ctx context.Context, databaseURL string) error {
 	return schema.Migrate(ctx, databaseURL)
 }
 
-//go:embed queries/*.sql
-var queries embed.FS
+const (
+	// sqlCommittedHead reads the tree as it is committed.
+	sqlCommittedHead = `SELECT size, root, hashes FROM translog.log_head WHERE singleton`
+	sqlLockHead      = sqlCommittedHead + ` FOR UPDATE`
 
-var (
-	sqlAppendBatch         = statement("append_batch")
-	sqlLockHead            = statement("lock_head")
-	sqlLookUp              = statement("look_up")
-	sqlLookUpTags          = statement("look_up_tags")
-	sqlUntagged            = statement("untagged")
-	sqlTagLeaves           = statement("tag_leaves")
-	sqlNotTagged           = statement("not_tagged")
-	sqlCommittedHead       = statement("committed_head")
-	sqlNewestHead          = statement("newest_head")
-	sqlReplicated          = statement("replicated")
-	sqlNewestHeadAndLeaves = statement("newest_head_and_leaves")
-	sqlHeadAt              = statement("head_at")
-	sqlHeadsAbove          = statement("heads_above")
-	sqlInsertHead          = statement("insert_head")
-	sqlFsckHead            = statement("fsck_head")
-	sqlFsckHeads           = statement("fsck_heads")
-	sqlFsckCheckpoints     = statement("fsck_checkpoints")
-	sqlFsckBeyond          = statement("fsck_beyond")
-	sqlFsckTags            = statement("fsck_tags")
-	sqlLeavesBetween       = statement("leaves_between")
-	sqlNodesBetween        = statement("nodes_between")
-	sqlDueCheckpoint       = statement("due_checkpoint")
-	sqlInsertCheckpoint    = statement("insert_checkpoint")
-	sqlNewestCheckpoint    = statement("newest_checkpoint")
-	sqlCheckpointAt        = statement("checkpoint_at")
-	sqlInsertCosignatures  = statement("insert_cosignatures")
-	sqlInsertWitnessed     = statement("insert_witnessed")
-	sqlCosigned            = statement("cosigned")
-	sqlLockWitnesses       = statement("lock_witnesses")
+	sqlHeads      = `SELECT tree_size, root, signature FROM translog.tree_heads `
+	sqlNewestHead = sqlHeads + `ORDER BY tree_size DESC LIMIT 1`
+	sqlHeadAt     = sqlHeads + `WHERE tree_size = $1`
+	sqlHeadsAbove = sqlHeads + `WHERE tree_size > $1 ORDER BY tree_size LIMIT $2`
+
+	sqlLeavesBetween = `SELECT leaf_index, entry FROM translog.leaves WHERE leaf_index >= $1 AND leaf_index < $2 ORDER BY leaf_index`
+	sqlNodesBetween  = `SELECT node_index, hash FROM translog.nodes WHERE level = $3 AND node_index >= $1 AND node_index < $2 ORDER BY node_index`
 )
 
-func statement(name string) string {
-	text, err := queries.ReadFile("queries/" + name + ".sql")
-	if err != nil {
-		panic(err) // the file is not in the tree that was built
-	}
-	return string(text)
-}
+// sqlReplicated gives a transaction that only reads a commit record in the write-ahead
+// log, after all data that it reads. So its commit waits until the synchronous standby has
+// that data too. The commit that wrote the data may not have waited.
+const sqlReplicated = `SELECT pg_logical_emit_message(true, 'fairpact', '')`
+
+// sqlAppendBatch appends a batch to the tree that the caller knows ($1 to $3), or does
+// nothing if the committed head is another one, an entry is in the log or is the digest
+// of a head or checkpoint, or a tag is taken.
+//
+// An UPDATE that waits for the row sees what the row's last holder committed. If the
+// head has not changed, the leaves have not changed either. The tags may have, because
+// old leaves can be tagged: the primary key then fails the statement. $11 are the tags
+// and $12 their leaves, which may be old ones.
+const sqlAppendBatch = `
+WITH moved AS (
+    UPDATE translog.log_head SET size = $4, root = $5, hashes = $6
+    WHERE singleton AND size = $1 AND root = $2 AND hashes = $3
+      AND NOT EXISTS (SELECT FROM translog.tree_heads WHERE digest = ANY ($7::bytea[]))
+      AND NOT EXISTS (SELECT FROM translog.checkpoints WHERE digest = ANY ($7::bytea[]))
+      AND NOT EXISTS (SELECT FROM translog.leaves WHERE entry = ANY ($7::bytea[]))
+      AND NOT EXISTS (SELECT FROM translog.tags WHERE tag = ANY ($11::bytea[]))
+    RETURNING true
+), added AS (
+    INSERT INTO translog.leaves (leaf_index, entry)
+    SELECT $1 + n - 1, entry FROM moved, unnest($7::bytea[]) WITH ORDINALITY AS t (entry, n)
+), tagged AS (
+    INSERT INTO translog.tags (tag, leaf_index)
+    SELECT tag, leaf_index FROM moved, unnest($11::bytea[], $12::bigint[]) AS t (tag, leaf_index)
+), completed AS (
+    INSERT INTO translog.nodes (level, node_index, hash)
+    SELECT level, node_index, hash FROM moved, unnest($8::smallint[], $9::bigint[], $10::bytea[]) AS t (level, node_index, hash)
+)
+SELECT EXISTS (SELECT FROM moved)`
+
+// sqlLookUp returns the leaf index of each entry that is in the log, and -1 (refused)
+// for an entry that is the digest of a head or a checkpoint.
+const sqlLookUp = `
+SELECT entry, leaf_index FROM translog.leaves WHERE entry = ANY ($1::bytea[])
+UNION ALL
+SELECT digest, -1 FROM translog.tree_heads WHERE digest = ANY ($1::bytea[])
+UNION ALL
+SELECT digest, -1 FROM translog.checkpoints WHERE digest = ANY ($1::bytea[])`
+
+const sqlLookUpTags = `SELECT tag, leaf_index FROM translog.tags WHERE tag = ANY ($1::bytea[])`
+
+// sqlNewestHeadAndLeaves returns the newest head, as the row with a signature, and the
+// leaves with the indexes $1 and the entries $2.
+const sqlNewestHeadAndLeaves = `
+(SELECT tree_size AS at, root AS value, signature FROM translog.tree_heads ORDER BY tree_size DESC LIMIT 1)
+UNION ALL
+SELECT leaf_index, entry, NULL FROM translog.leaves WHERE leaf_index = ANY ($1::bigint[])
+UNION ALL
+SELECT leaf_index, entry, NULL FROM translog.leaves WHERE entry = ANY ($2::bytea[])`
+
+// sqlInsertHead stores a head unless its size has one. $5 is the last entry under the
+// head if the caller knows it: a database that was swapped for an older copy has another
+// entry there. It names no conflict target, because either of two unique indexes may
+// report the conflict of concurrent inserts.
+const sqlInsertHead = `
+INSERT INTO translog.tree_heads (tree_size, root, digest, signature)
+SELECT $1, $2, $3, $4
+WHERE $5::bytea IS NULL OR EXISTS (SELECT FROM translog.leaves WHERE leaf_index = $1::bigint - 1 AND entry = $5)
+ON CONFLICT DO NOTHING`
+
+// sqlDueCheckpoint returns the newest published head, unless a checkpoint covers it or
+// was signed in the last second (checkpointEvery).
+const sqlDueCheckpoint = `
+SELECT h.tree_size, h.root, h.signature
+FROM (SELECT tree_size, root, signature FROM translog.tree_heads ORDER BY tree_size DESC LIMIT 1) h
+WHERE NOT EXISTS (
+    SELECT FROM (SELECT tree_size, signed_at FROM translog.checkpoints ORDER BY tree_size DESC LIMIT 1) c
+    WHERE c.tree_size >= h.tree_size OR c.signed_at > clock_timestamp() - interval '1 second')`
+
+// sqlInsertCheckpoint stores a checkpoint unless another replica has made it
+// unnecessary meanwhile. It names no conflict target, like sqlInsertHead.
+const sqlInsertCheckpoint = `
+INSERT INTO translog.checkpoints (tree_size, digest, note)
+SELECT $1, $2, $3
+WHERE NOT EXISTS (
+    SELECT FROM (SELECT tree_size, signed_at FROM translog.checkpoints ORDER BY tree_size DESC LIMIT 1) c
+    WHERE c.tree_size >= $1 OR c.signed_at > clock_timestamp() - interval '1 second')
+ON CONFLICT DO NOTHING`
+
+const (
+	// sqlCheckpoints reads checkpoints with their cosignatures, and the largest size
+	// whose quorum was met, -1 if there is none.
+	sqlCheckpoints = `
+SELECT c.tree_size, c.note,
+       ARRAY(SELECT s.line FROM translog.cosignatures s WHERE s.tree_size = c.tree_size ORDER BY s.witness),
+       coalesce((SELECT w.tree_size FROM translog.witnessed w ORDER BY w.tree_size DESC LIMIT 1), -1)
+FROM translog.checkpoints c `
+	sqlNewestCheckpoint = sqlCheckpoints + `ORDER BY c.tree_size DESC LIMIT 1`
+	sqlCheckpointAt     = sqlCheckpoints + `WHERE c.tree_size = $1`
+)
+
+const sqlInsertCosignatures = `
+INSERT INTO translog.cosignatures (tree_size, witness, line)
+SELECT $1, witness, line FROM unnest($2::text[], $3::text[]) AS t (witness, line)
+ON CONFLICT DO NOTHING`
+
+const sqlInsertWitnessed = `INSERT INTO translog.witnessed (tree_size) VALUES ($1) ON CONFLICT DO NOTHING`
+
+// sqlCosigned returns the largest size that each witness is known to have cosigned, -1
+// if there is none.
+const sqlCosigned = `
+SELECT w.witness, coalesce((SELECT s.tree_size FROM translog.cosignatures s WHERE s.witness = w.witness ORDER BY s.tree_size DESC LIMIT 1), -1)
+FROM unnest($1::text[]) AS w (witness)`
+
+const sqlLockWitnesses = `SELECT pg_try_advisory_lock(hashtextextended('fairpact witnesses', 0))`
+
+const sqlUntagged = `SELECT leaf_index FROM translog.leaves LEFT JOIN translog.tags USING (leaf_index) WHERE tag IS NULL ORDER BY leaf_index`
+
+// sqlTagLeaves tags leaves: $1 are their indexes, $2 their entries, $3 the tags. It
+// skips a tag that is taken, and a leaf that has another entry.
+const sqlTagLeaves = `
+INSERT INTO translog.tags (tag, leaf_index)
+SELECT w.tag, w.leaf_index FROM unnest($1::bigint[], $2::bytea[], $3::bytea[]) AS w (leaf_index, entry, tag)
+JOIN translog.leaves l ON l.leaf_index = w.leaf_index AND l.entry = w.entry
+ORDER BY w.leaf_index
+ON CONFLICT DO NOTHING`
+
+// sqlNotTagged returns the leaves that have another entry than the given one, or lack
+// the given tag.
+const sqlNotTagged = `
+SELECT w.leaf_index FROM unnest($1::bigint[], $2::bytea[], $3::bytea[]) AS w (leaf_index, entry, tag)
+WHERE NOT EXISTS (SELECT FROM translog.leaves l WHERE l.leaf_index = w.leaf_index AND l.entry = w.entry)
+   OR NOT EXISTS (SELECT FROM translog.tags t WHERE t.tag = w.tag AND t.leaf_index = w.leaf_index)`
+
+const (
+	sqlFsckHeads       = `SELECT tree_size, root, digest, signature FROM translog.tree_heads WHERE tree_size > $1 AND tree_size <= $2 ORDER BY tree_size`
+	sqlFsckCheckpoints = `SELECT tree_size, digest, note FROM translog.checkpoints WHERE tree_size > $1 AND tree_size <= $2 ORDER BY tree_size`
+	sqlFsckTags        = `SELECT tag, leaf_index FROM translog.tags WHERE tag > $1 ORDER BY tag LIMIT $2` // a page after the tag $1
+
+	// sqlFsckNodes returns the nodes whose stored hash is not the given one, or NULL.
+	sqlFsckNodes = `
+SELECT w.level, w.node_index, w.hash, n.hash
+FROM unnest($1::smallint[], $2::bigint[], $3::bytea[]) AS w (level, node_index, hash)
+LEFT JOIN translog.nodes n USING (level, node_index)
+WHERE n.hash IS DISTINCT FROM w.hash ORDER BY w.level, w.node_index`
+
+	// sqlFsckBeyond returns, for each table, the first index or size that a tree of $1
+	// leaves cannot have. For nodes it returns their number if it is not $2.
+	sqlFsckBeyond = `
+SELECT 'leaves', min(leaf_index) FROM translog.leaves WHERE leaf_index >= $1
+UNION ALL SELECT 'tree_heads', min(tree_size) FROM translog.tree_heads WHERE tree_size > $1
+UNION ALL SELECT 'checkpoints', min(tree_size) FROM translog.checkpoints WHERE tree_size > $1
+UNION ALL SELECT 'nodes', count(*) FROM translog.nodes HAVING count(*) <> $2`
+)

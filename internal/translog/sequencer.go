@@ -12,49 +12,49 @@ import (
 )
 
 const (
-	maxBatch      = 4096    // entries of one transaction
-	maxQueue      = 1 << 16 // entries waiting for one
+	maxBatch      = 4096    // most entries of one transaction
+	maxQueue      = 1 << 16 // most entries that wait for a transaction
 	batchTimeout  = 10 * time.Second
 	batchAttempts = 3
 	batchBackoff  = 50 * time.Millisecond
 )
 
-// sequencer gives entries their indexes, a batch at a time. What waits while one
-// transaction runs goes into the next one together.
+// sequencer gives entries their indexes, a batch at a time. Entries that arrive while one
+// batch runs form the next batch.
 type sequencer struct {
 	*group[candidate, place]
 	store  *store
 	checks *checks
 	tree   *tree
-	// hand passes a committed growth to the publisher; nil: what was handed before
-	// may not be of the log's history any more.
+	// hand passes a committed growth to the publisher. A nil growth withdraws the last
+	// one: it may no longer be part of the log's history.
 	hand func(*growth)
 
-	// known is the committed head as this process left it, nil where the outcome
-	// is unknown; alone is false while other replicas move it. Both are used only
-	// by the one batch that runs.
+	// known is the committed head as this process left it, nil if the outcome of the
+	// last batch is unknown. alone is false while other replicas move that head. Only
+	// the running batch uses these two.
 	known *state
 	alone bool
 }
 
-// Tag is what one entry alone may be logged for, such as a hash of a deal's id.
-// The zero Tag is none.
+// Tag identifies what an entry is logged for, such as a hash of a deal's id. The log
+// takes one entry with a tag. The zero Tag means no tag.
 type Tag [32]byte
 
-// candidate is an entry that is new only at an index below its ceiling.
+// candidate is an entry to append. A new leaf gets only an index below the ceiling.
 type candidate struct {
 	entry   [32]byte
 	ceiling int64
 	tag     Tag
 }
 
-// place is where the entry of a candidate is.
+// place is the result for a candidate.
 type place struct {
-	index int64 // of its leaf, or refused, or late
-	taken bool  // its tag is that of another entry, the leaf at index
+	index int64 // the index of its leaf, or refused, or late
+	taken bool  // whether the leaf at index is another entry that has the tag
 }
 
-// ceiling is the index from which on the key may hold no leaf.
+// ceiling returns the first index that the key may not hold.
 func ceiling(key signing.Key) int64 {
 	if key.TreeSize == nil {
 		return math.MaxInt64
@@ -68,10 +68,10 @@ func newSequencer(s *store, c *checks, t *tree, hand func(*growth)) *sequencer {
 	return q
 }
 
-// sequence commits the batch and returns the place of each candidate.
-// A failed attempt may have been committed: the repeat then finds the entries.
+// sequence commits the batch and returns the place of each candidate. A failed attempt
+// may have been committed: the next attempt then finds the entries in the log.
 func (s *sequencer) sequence(ctx context.Context, batch []candidate) ([]place, error) {
-	// An entry that comes with several signatures is new by the best of them.
+	// Of several signatures for one entry, the one with the highest ceiling counts.
 	ceilings := make(map[[32]byte]int64, len(batch))
 	for _, c := range batch {
 		ceilings[c.entry] = max(ceilings[c.entry], c.ceiling)
@@ -86,7 +86,7 @@ func (s *sequencer) sequence(ctx context.Context, batch []candidate) ([]place, e
 		if places, err = s.attempt(ctx, entries); err == nil || errors.Is(err, ErrInconsistent) {
 			break
 		}
-		s.checks.logger.WarnContext(ctx, "a batch was not sequenced", "entries", len(entries), "attempt", attempt+1, "err", err)
+		s.checks.logger.WarnContext(ctx, "batch not sequenced, retrying", "entries", len(entries), "attempt", attempt+1, "err", err)
 		if !pause(ctx, batchBackoff<<attempt) {
 			break
 		}
@@ -108,14 +108,14 @@ func (s *sequencer) attempt(ctx context.Context, entries []candidate) ([]place, 
 	return s.appendLocked(ctx, entries)
 }
 
-// appendOptimistic appends the batch to the head in memory in one statement. It
-// returns nil where that did not happen or is not known: appendLocked decides.
+// appendOptimistic appends the batch to the head in memory in one statement. It returns
+// nil if that failed or the outcome is unknown: appendLocked then decides.
 func (s *sequencer) appendOptimistic(ctx context.Context, entries []candidate) []place {
 	if s.known == nil || !s.alone {
 		return nil
 	}
 	places, g, err := s.known.admit(entries, make(map[[32]byte]int64, len(entries)+1), make(map[Tag]int64, len(entries)))
-	if err != nil || slices.ContainsFunc(places, func(p place) bool { return p.index < 0 }) { // unless the log has it
+	if err != nil || slices.ContainsFunc(places, func(p place) bool { return p.index < 0 }) { // the log may have it
 		return nil
 	}
 	crash.Point("log.before-commit")
@@ -131,7 +131,7 @@ func (s *sequencer) appendOptimistic(ctx context.Context, entries []candidate) [
 	return places
 }
 
-// appendLocked locks the head, looks the entries up and appends what is new.
+// appendLocked locks the head, looks the entries up and appends the new ones.
 func (s *sequencer) appendLocked(ctx context.Context, entries []candidate) ([]place, error) {
 	places, g, err := s.store.commit(ctx, entries)
 	if err != nil {
@@ -145,16 +145,16 @@ func (s *sequencer) appendLocked(ctx context.Context, entries []candidate) ([]pl
 	return places, nil
 }
 
-// committed keeps what the log holds now; continues says that the growth is of
-// the head that this process left. Memory that is behind catches up here once,
-// so that the next batches find it there; not while other replicas append, whose
-// leaves are read when a proof needs them.
+// committed updates the memory after a commit. continues says that g extends the head
+// that this process left. Tiles in memory that are behind catch up here, so that the next
+// batch can extend them. While other replicas append, the tiles are read only when a
+// proof needs them.
 func (s *sequencer) committed(ctx context.Context, g *growth, continues bool) {
 	s.known = &g.to
 	sizeCommitted.Set(float64(g.to.size))
 	if !s.tree.grow(g) && s.alone {
 		if err := s.tree.follow(ctx, g.to.root); err != nil {
-			s.checks.logger.DebugContext(ctx, "tiles are not in memory yet", "tree_size", g.to.size, "err", err)
+			s.checks.logger.DebugContext(ctx, "tiles not read into memory", "tree_size", g.to.size, "err", err)
 		}
 	}
 	switch {

@@ -12,23 +12,23 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-// heads reads the committed head and the newest published one, nil where there
-// is none, in one round trip.
+// heads reads the committed head and the newest published one in one round trip. newest
+// is nil if no head is published.
 func (s *store) heads(ctx context.Context) (committed root, newest *TreeHead, err error) {
 	batch := &pgx.Batch{}
-	// What a standby lacks is not signed: the guard would be ahead of it for ever.
+	// Leaves that a standby lacks must not be signed: after a failover to it, the guard
+	// would be ahead of the database for ever.
 	batch.Queue(sqlReplicated)
-	// The published head is read first: the committed one, read later, can then
-	// only be as new or newer.
+	// The published head is read first, so the committed one is as new or newer.
 	batch.Queue(sqlNewestHead).Query(oneHead(&newest))
 	batch.Queue(sqlCommittedHead).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&committed.size, &committed.hash)
+		return row.Scan(&committed.size, &committed.hash, nil)
 	})
 	err = s.pool.SendBatch(ctx, batch).Close()
 	return committed, newest, fromDatabase(err)
 }
 
-// oneHead reads the one row of a query for a head, if any.
+// oneHead reads a head from a query of at most one row.
 func oneHead(to **TreeHead) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		head, err := pgx.CollectExactlyOneRow(rows, scanHead)
@@ -47,26 +47,23 @@ func scanHead(row pgx.CollectableRow) (TreeHead, error) {
 	return r.head(signature), err
 }
 
-// insertHead stores the head unless its size has one, and returns the stored one.
-// last is the last entry under the head, nil where it is not known: a database
-// that does not hold it there gets no head, and the error is pgx.ErrNoRows.
+// insertHead stores the head unless its size has one, and returns the stored one. last is
+// the last entry under the head, or nil if unknown. If the database has another entry
+// there, insertHead stores nothing and returns pgx.ErrNoRows.
 func (s *store) insertHead(ctx context.Context, head TreeHead, last []byte) (TreeHead, error) {
-	r := head.root()
+	r := treeOf(head)
 	digest := head.Digest()
 	tag, err := s.pool.Exec(ctx, sqlInsertHead, r.size, r.hash, digest[:], head.Signature, last)
 	if err != nil || tag.RowsAffected() == 1 {
 		return head, fromDatabase(err)
 	}
-	rows, err := s.pool.Query(ctx, sqlHeadAt, head.TreeSize)
-	if err != nil {
-		return TreeHead{}, fromDatabase(err)
-	}
+	rows, _ := s.pool.Query(ctx, sqlHeadAt, head.TreeSize)
 	stored, err := pgx.CollectExactlyOneRow(rows, scanHead)
 	return stored, fromDatabase(err)
 }
 
-// readTiles reads the tiles as far as they are complete in a tree of the size,
-// in one round trip. A missing row is ErrInconsistent. Nothing is verified.
+// readTiles reads, in one round trip, those nodes of the tiles that are complete in a
+// tree of the size. It verifies no hash, but returns ErrInconsistent if a row is missing.
 func (s *store) readTiles(ctx context.Context, size uint64, ids []tileID) ([]*tile, error) {
 	tiles := make([]*tile, len(ids))
 	batch := &pgx.Batch{}
@@ -95,17 +92,14 @@ func (s *store) readTiles(ctx context.Context, size uint64, ids []tileID) ([]*ti
 	return tiles, nil
 }
 
-// readEntries reads the entries of leaves [first, end).
+// readEntries reads the entries of the leaves [first, end).
 func (s *store) readEntries(ctx context.Context, first, end uint64) ([][]byte, error) {
-	rows, err := s.pool.Query(ctx, sqlLeavesBetween, int64(first), int64(end))
-	if err != nil {
-		return nil, fromDatabase(err)
-	}
+	rows, _ := s.pool.Query(ctx, sqlLeavesBetween, int64(first), int64(end)) // pgx returns the error again when rows is read
 	entries, err := collect(rows, 0, first, end)
 	return entries, fromDatabase(err)
 }
 
-// collect reads rows of an index and a value, which must be first, …, end-1.
+// collect returns the values of rows whose indexes must be first, …, end-1.
 func collect(rows pgx.Rows, level uint, first, end uint64) ([][]byte, error) {
 	var index int64
 	var value []byte
@@ -129,9 +123,9 @@ func missing(level uint, index uint64) error {
 	return fmt.Errorf("%w: the row of node %d at level %d is missing", ErrInconsistent, index, level)
 }
 
-// CheckClosed returns an error where one of the closed keys signed a head above
-// its tree size and is not disowned: certificates that were good would stop being
-// so. It looks at the first heads above that size, at most as many.
+// CheckClosed returns an error if a closed key that is not disowned signed a head above
+// its tree size, because valid certificates would become invalid. It checks only the
+// first heads above that size, at most most of them.
 func CheckClosed(ctx context.Context, pool *pgxpool.Pool, keys []signing.Key, most int64) error {
 	if err := schema.Current(ctx, pool); err != nil {
 		return err

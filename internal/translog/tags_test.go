@@ -5,14 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
-	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 func (d *deployment) tagged(t testing.TB, l *Log, n int, tag Tag) (int64, error) {
@@ -39,7 +36,7 @@ func isAt(leaf int64) func(int64, error) error {
 	}
 }
 
-// The log takes one entry with a tag, whatever way the next one comes.
+// The log takes one entry with a tag, however the next one arrives.
 func TestATagHasOneEntry(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -58,13 +55,13 @@ func TestATagHasOneEntry(t *testing.T) {
 			check(t, takenBy(0)(d.tagged(t, replica, 1, tag(0))))
 		}
 	})
-	t.Run("another entry without a tag, as the release before sends it", func(t *testing.T) {
+	t.Run("another entry without a tag, as the previous release sends it", func(t *testing.T) {
 		check(t, isAt(1)(d.tagged(t, l, 1, Tag{})))
 	})
 	t.Run("a leaf without a tag is tagged", func(t *testing.T) {
 		check(t, takenBy(0)(d.tagged(t, l, 1, tag(0))))
 		check(t, isAt(1)(d.tagged(t, other, 1, tag(1))))
-		// The head has not moved, and this replica last appended alone.
+		// For this replica the head has not moved, so it tries one statement.
 		check(t, takenBy(1)(d.tagged(t, l, 2, tag(1))))
 	})
 	t.Run("in one batch", func(t *testing.T) {
@@ -88,18 +85,17 @@ func TestATagHasOneEntry(t *testing.T) {
 			check(t, takenBy(size+1)(d.tagged(t, other, base+4, tag(base+1))))
 		}
 	})
-	t.Run("one refused for its key does not take the tag", func(t *testing.T) {
-		places, err := l.sequencer.sequence(t.Context(), []candidate{{entryOf(900), 0, tag(900)}, {entryOf(901), math.MaxInt64, tag(900)}})
-		check(t, err)
+	t.Run("an entry that is refused for its key does not take the tag", func(t *testing.T) {
+		places := of(l.sequencer.sequence(t.Context(), []candidate{{entryOf(900), 0, tag(900)}, {entryOf(901), math.MaxInt64, tag(900)}})).ok(t)
 		if places[0].index != late || places[1].taken || places[1].index < 0 {
 			t.Errorf("%v", places)
 		}
 	})
-	sound(t, l, other)
+	requireNoContradiction(t, l, other)
 }
 
-// Of many entries that come with one tag at once, to two replicas, one is logged.
-func TestTagsOfTwoReplicasAtOnce(t *testing.T) {
+// Of many concurrent entries with one tag, sent to two replicas, one is logged.
+func TestConcurrentEntriesWithOneTag(t *testing.T) {
 	t.Parallel()
 	const tags, each = 12, 8
 	d := newDeployment(t)
@@ -130,37 +126,26 @@ func TestTagsOfTwoReplicasAtOnce(t *testing.T) {
 	if size := committedSize(t, d); size != tags {
 		t.Errorf("%d leaves for %d tags", size, tags)
 	}
-	sound(t, replicas...)
+	requireNoContradiction(t, replicas...)
 }
 
-// An old leaf is tagged in a transaction that leaves the head alone. An append
-// with that tag, which cannot see it yet, waits for it and is refused.
+// A transaction tags an old leaf, which does not move the head. A concurrent append with
+// that tag waits for the transaction and is then refused.
 func TestATagIsTakenDuringAnAppend(t *testing.T) {
 	t.Parallel()
-	d := newDeployment(t)
-	l := d.open(t, d.pool, nil)
-	for n := range 2 {
-		d.mustAppend(t, l, n)
-	}
+	d, l := newLog(t)
+	d.mustAppend(t, l, 0, 1)
 	for leaf, way := range []string{"in one statement", "under the lock"} {
 		if leaf == 1 {
 			l.sequencer.known = nil
 		}
 		tag := Tag(entryOf(1000 + leaf))
-		tx, err := d.pool.Begin(t.Context())
-		check(t, err)
+		tx := of(d.pool.Begin(t.Context())).ok(t)
 		defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-		_, err = tx.Exec(t.Context(), "INSERT INTO translog.tags (tag, leaf_index) VALUES ($1, $2)", tag[:], leaf)
-		check(t, err)
+		_ = of(tx.Exec(t.Context(), "INSERT INTO translog.tags (tag, leaf_index) VALUES ($1, $2)", tag[:], leaf)).ok(t)
 		answered := make(chan error, 1)
 		go func() { answered <- takenBy(int64(leaf))(d.tagged(t, l, 2, tag)) }()
-		eventually(t, "the append waits, "+way, func() bool {
-			rows, err := d.pool.Query(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
-			check(t, err)
-			waiting, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[int])
-			check(t, err)
-			return waiting > 0
-		})
+		eventually(t, "the append waits, "+way, func() bool { return lockWaiters(t, d) > 0 })
 		check(t, tx.Commit(t.Context()))
 		if err := <-answered; err != nil {
 			t.Errorf("%s: %v", way, err)
@@ -172,47 +157,10 @@ func TestATagIsTakenDuringAnAppend(t *testing.T) {
 	check(t, isAt(2)(d.tagged(t, l, 2, Tag(entryOf(1002)))))
 }
 
-// The append port takes a tag, none, and nothing else for one.
-func TestTagsOverTheAppendPort(t *testing.T) {
-	t.Parallel()
-	d := newDeployment(t)
-	l := d.open(t, d.pool, nil)
-	const secret = "the append secret"
-	server := httptest.NewServer(l.AppendHandler(secret))
-	t.Cleanup(server.Close)
-	client := NewClient(server.URL, "", secret)
-	add := func(n int, tag Tag) (int64, error) {
-		return client.Append(within(t, time.Minute), entryOf(n), d.sign(t, entryOf(n)), tag)
-	}
-	tag := Tag(entryOf(1000))
-	check(t, isAt(0)(add(0, Tag{}))) // the body that the release before sends
-	check(t, isAt(0)(add(0, tag)))
-	_, err := add(1, tag)
-	if !errors.Is(err, ErrTagTaken) || !strings.Contains(err.Error(), "leaf 0") {
-		t.Errorf("another entry: %v", err)
-	}
-	for _, bad := range []string{"00", strings.Repeat("A", 64), strings.Repeat("ab", 33)} {
-		body := fmt.Sprintf(`{"entry":"%x","signature":%q,"tag":%q}`, entryOf(2), d.sign(t, entryOf(2)), bad)
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+appendPath, strings.NewReader(body))
-		check(t, err)
-		request.Header.Set("Authorization", "Bearer "+secret)
-		response, err := http.DefaultClient.Do(request)
-		check(t, err)
-		response.Body.Close()
-		if response.StatusCode != http.StatusBadRequest {
-			t.Errorf("tag %q: status %d", bad, response.StatusCode)
-		}
-	}
-	if size := committedSize(t, d); size != 1 {
-		t.Errorf("%d leaves", size)
-	}
-}
-
-// Leaves of a release without tags are tagged once, and only as what they are.
+// TagLeaves tags a leaf once, and only with its own entry.
 func TestTagLeaves(t *testing.T) {
 	t.Parallel()
-	d := newDeployment(t)
-	l := d.open(t, d.pool, nil)
+	d, l := newLog(t)
 	fill(t, l, 0, 3)
 	tag := func(n int) Tag { return Tag(entryOf(1000 + n)) }
 	for _, x := range []struct {
@@ -226,14 +174,62 @@ func TestTagLeaves(t *testing.T) {
 		{"a leaf that is not there", TaggedLeaf{7, entryOf(7), tag(7)}, 1},
 		{"a tag of another leaf", TaggedLeaf{1, entryOf(1), tag(0)}, 1},
 	} {
-		without, err := TagLeaves(t.Context(), d.pool, []TaggedLeaf{x.leaf, {2, entryOf(2), tag(2)}})
-		check(t, err)
+		without := of(TagLeaves(t.Context(), d.pool, []TaggedLeaf{x.leaf, {2, entryOf(2), tag(2)}})).ok(t)
 		if len(without) != x.without || x.without == 1 && without[0] != x.leaf.Index {
-			t.Errorf("%s: without their tag are %v", x.what, without)
+			t.Errorf("%s: untagged are %v", x.what, without)
 		}
 	}
 	if untagged, err := Untagged(t.Context(), d.pool); err != nil || fmt.Sprint(untagged) != "[1]" {
 		t.Errorf("untagged: %v, %v", untagged, err)
 	}
 	check(t, takenBy(2)(d.tagged(t, l, 3, tag(2))))
+}
+
+// A database that was restored without its newest leaves takes back all of them or none,
+// and only as they were signed.
+func TestReturn(t *testing.T) {
+	t.Parallel()
+	whole, restored := newDeployment(t), newDeployment(t)
+	tag := func(n int) Tag { return Tag(entryOf(1000 + n)) }
+	var all []TaggedLeaf
+	l, r := whole.open(t, whole.pool, nil), restored.open(t, restored.pool, nil)
+	for n := range 5 {
+		check(t, isAt(int64(n))(whole.tagged(t, l, n, tag(n))))
+		all = append(all, TaggedLeaf{int64(n), entryOf(n), tag(n)})
+	}
+	for n := range 2 {
+		check(t, isAt(int64(n))(restored.tagged(t, r, n, tag(n))))
+	}
+	head := waitForHead(t, l, 5)
+	changed := func(change func([]TaggedLeaf)) []TaggedLeaf {
+		leaves := slices.Clone(all)
+		change(leaves)
+		return leaves
+	}
+	for what, leaves := range map[string][]TaggedLeaf{
+		"none":             nil,
+		"one missing":      slices.Delete(slices.Clone(all), 3, 4),
+		"the last missing": all[:4],
+		"one too many":     append(slices.Clone(all), TaggedLeaf{5, entryOf(5), tag(5)}),
+		"another entry":    changed(func(l []TaggedLeaf) { l[3].Entry = entryOf(9) }),
+		"another order":    changed(func(l []TaggedLeaf) { l[3].Entry, l[4].Entry = l[4].Entry, l[3].Entry }),
+	} {
+		if n, err := Return(t.Context(), restored.pool, leaves, head); !errors.Is(err, ErrRefused) || n != 0 {
+			t.Errorf("%s: %d leaves returned, %v", what, n, err)
+		}
+	}
+	if size := committedSize(t, restored); size != 2 {
+		t.Fatalf("the log has refused leaves: its size is %d", size)
+	}
+	slices.Reverse(all)
+	for i, want := range []int{3, 0} {
+		if n, err := Return(t.Context(), restored.pool, all, head); err != nil || n != want {
+			t.Errorf("run %d: %d leaves returned, want %d: %v", i+1, n, want, err)
+		}
+	}
+	if next := restored.mustAppend(t, r, 5); next.LeafIndex != 5 {
+		t.Errorf("the next leaf is %d", next.LeafIndex)
+	}
+	check(t, takenBy(3)(restored.tagged(t, r, 7, tag(3))))
+	requireNoContradiction(t, l, r)
 }

@@ -8,12 +8,10 @@ import (
 	"time"
 )
 
-// asOwner runs statements that the insert-only tables refuse in the ordinary
-// way.
+// asOwner runs statements with the triggers of the insert-only tables disabled.
 func asOwner(t *testing.T, d *deployment, statements ...string) {
 	t.Helper()
-	tx, err := d.pool.Begin(t.Context())
-	check(t, err)
+	tx := of(d.pool.Begin(t.Context())).ok(t)
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
 	for _, statement := range append([]string{"SET LOCAL session_replication_role = replica"}, statements...) {
 		tag, err := tx.Exec(t.Context(), statement)
@@ -27,19 +25,18 @@ func asOwner(t *testing.T, d *deployment, statements ...string) {
 	check(t, tx.Commit(t.Context()))
 }
 
-// flip changes one byte of a column; twice, it changes nothing.
+// flip returns a statement that changes one byte of a column. A second run restores it.
 func flip(table, column, where string) string {
 	return fmt.Sprintf("UPDATE translog.%s SET %[2]s = set_byte(%[2]s, 5, 255 - get_byte(%[2]s, 5)) WHERE %s", table, column, where)
 }
 
-// Every changed row that the proof of leaf 10 of 70,000 stands on is found, each
-// time, and found no more once it is put back. The leaf and the head are read at
-// each call. The other rows were verified when they were read: a process that
-// has them in memory answers what was signed, and one that reads them now refuses.
+// Every changed row that the proof of leaf 10 of 70,000 depends on is found each time, until
+// it is restored. The leaf and the head are read at each call. The other rows are verified
+// when they are read: a process that has them in memory answers what was signed, and one
+// that reads them now refuses.
 func TestTamperedTables(t *testing.T) {
 	t.Parallel()
-	d := newDeployment(t)
-	l := d.open(t, d.pool, nil)
+	d, l := newLog(t)
 	fill(t, l, 0, 70_000)
 	head := waitForHead(t, l, 70_000)
 	check(t, prove(t, l, 10))
@@ -97,7 +94,7 @@ func TestTamperedTables(t *testing.T) {
 			asOwner(t, d, c.back...)
 			for _, l := range []*Log{l, finds} {
 				if err := prove(t, l, 10); err != nil {
-					t.Errorf("put back: %v", err)
+					t.Errorf("restored: %v", err)
 				}
 			}
 		})
@@ -107,18 +104,17 @@ func TestTamperedTables(t *testing.T) {
 func prove(t *testing.T, l *Log, index int64) error {
 	t.Helper()
 	got, err := l.Inclusion(t.Context(), LeafQuery{LeafIndex: &index})
-	if err == nil && got.Verify(entryOf(int(index))) != nil {
+	if err == nil && verify(got, entryOf(int(index))) != nil {
 		t.Errorf("leaf %d was answered with a proof that does not verify", index)
 	}
 	return err
 }
 
-// A tampered head is not answered as the newest head or in a consistency proof,
-// and a consistency proof stands on nodes that lead to the head.
+// A tampered head is answered neither as the newest head nor in a consistency proof, and a
+// consistency proof needs nodes that lead to the head.
 func TestTamperedConsistency(t *testing.T) {
 	t.Parallel()
-	d := newDeployment(t)
-	l := d.open(t, d.pool, nil)
+	d, l := newLog(t)
 	fill(t, l, 0, 300)
 	fill(t, l, 300, 600)
 	check(t, second(l.Consistency(t.Context(), 300, nil)))
@@ -146,8 +142,8 @@ func TestTamperedConsistency(t *testing.T) {
 	}
 }
 
-// A committed head that its own compact range, the leaves or the published head
-// contradict is neither extended nor signed.
+// A committed head that contradicts its compact range, the leaves or the published head is
+// neither extended nor signed.
 func TestTamperedCommittedHead(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*testing.T, *deployment){
@@ -160,22 +156,22 @@ func TestTamperedCommittedHead(t *testing.T) {
 		"another compact range": func(t *testing.T, d *deployment) {
 			asOwner(t, d, "UPDATE translog.log_head SET hashes[1] = set_byte(hashes[1], 5, 255 - get_byte(hashes[1], 5))")
 		},
-		"an older sound head": func(t *testing.T, d *deployment) {
-			setCommitted(t, d, data(0, 299))
+		"an older consistent head": func(t *testing.T, d *deployment) {
+			setCommitted(t, d, leavesOf(0, 299))
 		},
 		"another history of the same size": func(t *testing.T, d *deployment) {
-			setCommitted(t, d, data(1, 301))
+			setCommitted(t, d, leavesOf(1, 301))
 		},
 		"another history, longer": func(t *testing.T, d *deployment) {
-			setCommitted(t, d, append(data(1, 301), hasher.HashLeaf(nil)))
+			setCommitted(t, d, append(leavesOf(1, 301), hasher.HashLeaf(nil)))
 		},
 	} {
 		appendUnder := func(t *testing.T, inMemory bool) {
 			d := newDeployment(t)
-			gate := &gatedSigner{Signer: d.signer, entered: make(chan struct{}, 100), pass: make(chan struct{})}
+			gate := newGate(d)
 			close(gate.pass)
 			l := d.open(t, d.pool, gate)
-			if inMemory { // the head that the replica left
+			if inMemory { // single appends leave the head in memory
 				fill(t, l, 0, 298)
 				d.mustAppend(t, l, 298)
 				d.mustAppend(t, l, 299)
@@ -204,20 +200,16 @@ func TestTamperedCommittedHead(t *testing.T) {
 	}
 }
 
-// setCommitted makes the committed head that of a tree with the leaves, sound in
-// itself.
+// setCommitted makes the committed head the consistent one of a tree with the leaves.
 func setCommitted(t *testing.T, d *deployment, leaves [][]byte) {
 	t.Helper()
-	now, err := emptyState.grow(leaves)
-	check(t, err)
+	now := of(emptyState.grow(leaves)).ok(t)
 	check(t, second(d.pool.Exec(t.Context(), "UPDATE translog.log_head SET size = $1, root = $2, hashes = $3", now.to.size, now.to.hash, now.to.hashes)))
 }
 
-// The tables refuse what would rewrite history.
 func TestTablesAreInsertOnly(t *testing.T) {
 	t.Parallel()
-	d := newDeployment(t)
-	l := d.open(t, d.pool, nil)
+	d, l := newLog(t)
 	fill(t, l, 0, 256)
 	for _, table := range []string{"leaves", "nodes", "tree_heads", "log_head"} {
 		for _, statement := range []string{"DELETE FROM translog." + table, "TRUNCATE translog." + table} {

@@ -17,14 +17,13 @@ import (
 
 var errNoTile = errors.New("no such tile")
 
-// maxBundles bounds the entry bundles that are read from the database at once.
+// maxBundles is the most entry bundles that are read from the database at once.
 const maxBundles = 4
 
-// serveTile answers a tile or an entry bundle (c2sp.org/tlog-tiles) under the
-// newest checkpoint. What it answers never changes, partial tiles included: a
-// cache may keep it for ever.
+// serveTile serves a tile or an entry bundle (c2sp.org/tlog-tiles) under the newest
+// checkpoint. Tiles never change, also partial ones, so a cache may keep them for ever.
 func (l *Log) serveTile(r *http.Request) (any, error) {
-	c, err := l.published()
+	c, err := l.checkpointing()
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +45,7 @@ func (c *checkpoints) tile(ctx context.Context, t tlog.Tile) ([]byte, error) {
 			return nil, err
 		}
 		if !covered(t, newest.Size) {
-			return nil, fmt.Errorf("%w: %s reaches beyond the newest checkpoint of size %d", errNoTile, checkpoint.TilePath(t), newest.Size)
+			return nil, fmt.Errorf("%w: %s is not complete under the newest checkpoint, of size %d", errNoTile, checkpoint.TilePath(t), newest.Size)
 		}
 	}
 	hashes, err := c.hashes(ctx, t)
@@ -69,14 +68,14 @@ func (c *checkpoints) tile(ctx context.Context, t tlog.Tile) ([]byte, error) {
 	}
 	for i, entry := range entries {
 		if !bytes.Equal(hasher.HashLeaf(entry), hashes[i]) {
-			return nil, fmt.Errorf("%w: the row of leaf %d holds another entry than the tree", ErrInconsistent, first+uint64(i))
+			return nil, fmt.Errorf("%w: the row of leaf %d has another entry than the tree", ErrInconsistent, first+uint64(i))
 		}
 	}
 	return checkpoint.EntryBundle(entries), nil
 }
 
-// hashes are those of a tile, or of the level-0 tile beside an entry bundle. They
-// come from memory, or are read and verified against the tree above them.
+// hashes returns the hashes of a tile, or of the level-0 tile with the leaves of an entry
+// bundle. They come from memory, or are read and verified against the tree above them.
 func (c *checkpoints) hashes(ctx context.Context, t tlog.Tile) ([][]byte, error) {
 	ids := make([]compact.NodeID, t.W)
 	for i := range ids {
@@ -85,7 +84,7 @@ func (c *checkpoints) hashes(ctx context.Context, t tlog.Tile) ([][]byte, error)
 	c.log.tree.mu.Lock()
 	at := c.log.tree.at.root
 	c.log.tree.mu.Unlock()
-	if !covered(t, at.size) { // memory is behind the checkpoint that was read
+	if !covered(t, at.size) { // the memory is behind the checkpoint
 		newest, err := c.newest(ctx)
 		if err != nil {
 			return nil, err
@@ -95,7 +94,7 @@ func (c *checkpoints) hashes(ctx context.Context, t tlog.Tile) ([][]byte, error)
 	return c.log.tree.nodes(ctx, at, ids)
 }
 
-// covered reports whether a tree of the size has all of the tile's hashes.
+// covered reports whether all hashes of the tile are complete in a tree of the size.
 func covered(t tlog.Tile, size int64) bool {
 	level := uint(max(t.L, 0)) * checkpoint.TileHeight
 	have := uint64(max(size, 0)) >> level

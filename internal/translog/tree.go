@@ -12,31 +12,31 @@ import (
 )
 
 const (
-	// cacheBytes bounds the complete tiles that a process keeps. 64 MiB hold the
-	// tiles of a million leaves.
+	// cacheBytes is the most memory for complete tiles. 64 MiB hold the tiles of a
+	// million leaves.
 	cacheBytes = 64 << 20
-	// maxLoads bounds the loads under way: callers that miss the same tile wait
-	// for the first of them.
+	// maxLoads is the most callers that read tiles at once. The others wait, and may
+	// then find their tile in memory.
 	maxLoads = 4
-	// maxCatchUp is how many leaves are read one by one to bring the edge to a
-	// newer head of another replica; beyond it the edge is read again.
+	// maxCatchUp is the most leaves that are read to bring the edge to the head of
+	// another replica. Beyond that the whole edge is read again.
 	maxCatchUp = 1024
 )
 
-// tree is the part of the log that a process holds in memory: the edge, which is
-// the last tile of each level and grows as leaves are committed, and complete
-// tiles, which never change.
+// tree is the part of the log that a process has in memory: the edge, which is the last
+// tile of each level and grows as leaves are committed, and complete tiles, which never
+// change.
 //
-// Tiles that are read are verified once: the edge must lead to the root that it
-// is read for, and a complete tile to its root in the tile above it.
+// Tiles are verified once, when they are read. The edge must lead to the root that it is
+// read for, and a complete tile to the node above it.
 type tree struct {
 	store *store
-	fresh bool // nothing in it is older than the call that made it
+	fresh bool // whether all its tiles were read after freshTree made it
 	loads chan struct{}
 
 	mu sync.Mutex
-	// All guarded by mu. at is the tree that the edge leads to. Nodes inside a
-	// tile that were complete under mu are read without it.
+	// mu guards the fields below. at is the tree that the edge leads to. A node that was
+	// complete under mu may be read without it.
 	at       state
 	edge     map[uint]*tile // by level
 	complete *simplelru.LRU[tileID, *tile]
@@ -50,15 +50,15 @@ func newTree(s *store, bytes int) *tree {
 	return &tree{store: s, loads: make(chan struct{}, maxLoads), at: emptyState, edge: map[uint]*tile{}, complete: complete}
 }
 
-// freshTree returns an empty tree: what it says was read after this call.
+// freshTree returns an empty tree, so that every proof from it reads the tables.
 func freshTree(s *store) *tree {
 	t := newTree(s, cacheBytes)
 	t.fresh = true
 	return t
 }
 
-// grow adds a committed batch, and reports whether memory was at the tree that
-// the batch extends.
+// grow adds a committed batch if the memory is at the tree that the batch extends, and
+// reports whether it is.
 func (t *tree) grow(g *growth) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -81,23 +81,23 @@ func (t *tree) grow(g *growth) bool {
 	return true
 }
 
-// replace takes over what another tree has read.
+// replace takes over the tiles of another tree.
 func (t *tree) replace(other *tree) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.at, t.edge, t.complete = other.at, other.edge, other.complete
 }
 
-// nodes returns nodes that are complete in the tree of the root, and reads what
-// memory does not have.
+// nodes returns nodes that are complete in the tree of the root. It reads the tiles that
+// are not in memory.
 func (t *tree) nodes(ctx context.Context, under root, ids []compact.NodeID) ([][]byte, error) {
-	var loaded map[tileID]*tile // also what the cache drops again meanwhile
+	var loaded map[tileID]*tile // keeps tiles that the cache may drop again
 	for {
 		hashes, absent, behind := t.lookup(under, ids, loaded)
 		switch {
 		case !behind && len(absent) == 0:
 			return hashes, nil
-		case loaded == nil: // looks again: another caller may have read it
+		case loaded == nil: // then look again: another caller may have read them
 			select {
 			case t.loads <- struct{}{}:
 				defer func() { <-t.loads }()
@@ -117,8 +117,9 @@ func (t *tree) nodes(ctx context.Context, under root, ids []compact.NodeID) ([][
 	}
 }
 
-// lookup returns the nodes, or the tiles that are absent, each after those above
-// it that are absent too. loaded are tiles beside those in memory.
+// lookup returns the nodes, or the absent tiles, each after the absent tiles above it.
+// loaded are more tiles than those in memory. behind reports that the edge has not
+// reached the tree of the root.
 func (t *tree) lookup(under root, ids []compact.NodeID, loaded map[tileID]*tile) (hashes [][]byte, absent []tileID, behind bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -143,7 +144,7 @@ func (t *tree) lookup(under root, ids []compact.NodeID, loaded map[tileID]*tile)
 	return hashes, absent, false
 }
 
-// tile returns a tile in memory or nil; mu is held.
+// tile returns a tile in memory, or nil. The caller holds mu.
 func (t *tree) tile(id tileID, loaded map[tileID]*tile) *tile {
 	if last := t.edge[id.level]; last != nil && last.tileID == id {
 		return last
@@ -154,9 +155,8 @@ func (t *tree) tile(id tileID, loaded map[tileID]*tile) *tile {
 	return loaded[id]
 }
 
-// load reads complete tiles, each listed after the one above it, and verifies
-// each against that one. What it cannot verify because the cache dropped the one
-// above it is left out.
+// load reads complete tiles, listed from the top down, and verifies each against the
+// tile above it. It leaves out a tile if the cache has dropped the one above.
 func (t *tree) load(ctx context.Context, ids []tileID, loaded map[tileID]*tile) error {
 	t.mu.Lock()
 	size := uint64(t.at.size)
@@ -181,7 +181,7 @@ func (t *tree) load(ctx context.Context, ids []tileID, loaded map[tileID]*tile) 
 	return nil
 }
 
-// follow brings the edge to a tree at least as large as the root's.
+// follow brings the edge to a tree that is at least as large as the root's.
 func (t *tree) follow(ctx context.Context, to root) error {
 	t.mu.Lock()
 	from := t.at
@@ -196,15 +196,14 @@ func (t *tree) follow(ctx context.Context, to root) error {
 		}
 		g, err := from.grow(entries)
 		if err == nil && bytes.Equal(g.to.hash, to.hash) {
-			t.grow(g) // or another caller was faster
+			t.grow(g) // no effect if another caller was faster
 			return nil
 		}
 	}
 	return t.readEdge(ctx, to)
 }
 
-// readEdge reads the edge of the tree of the root, and verifies that it leads
-// there.
+// readEdge reads the edge of the root's tree, and verifies that it leads to the root.
 func (t *tree) readEdge(ctx context.Context, to root) error {
 	size := uint64(to.size)
 	perfect := compact.RangeNodes(0, size, nil)

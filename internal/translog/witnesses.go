@@ -18,25 +18,24 @@ import (
 	"github.com/fairpact/fairpact/internal/checkpoint"
 )
 
-// Witnesses cosign checkpoints (c2sp.org/tlog-witness). One replica asks them, the
-// one that holds an advisory lock; two that did would only ask twice. No append,
-// publication or checkpoint waits for a witness.
+// Witnesses cosign checkpoints (c2sp.org/tlog-witness). The replica that holds an advisory
+// lock asks them, only to avoid asking twice. No append, head or checkpoint waits for a
+// witness.
 //
-// A quorum must cosign the same size, and witnesses answer at different speeds.
-// So all are asked for one checkpoint, the target, until it has its quorum or has
-// waited for patience; then the newest one is the target. A witness that answers
-// late still cosigns the target that it was asked for.
+// A quorum must cosign the same size, but witnesses answer at different speeds. So all are
+// asked for one checkpoint, the target, until it has its quorum or patience has passed.
+// Then the newest checkpoint becomes the target. A witness that answers late still cosigns
+// the target that it was asked for.
 
 const (
 	witnessTimeout = 10 * time.Second
 	patience       = 10 * time.Second
-	lockTimeout    = 5 * time.Second // to take the lock, and for a sign of life from the database
+	lockTimeout    = 5 * time.Second // to take the lock, and for each ping of its session
 	firstRetry     = 500 * time.Millisecond
 	lastRetry      = time.Minute
 )
 
-// CheckWitnessURL returns an error for a submission prefix that no call can be
-// made to.
+// CheckWitnessURL returns an error if the submission prefix is not a usable URL.
 func CheckWitnessURL(prefix string) error {
 	u, err := url.Parse(prefix)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -45,35 +44,33 @@ func CheckWitnessURL(prefix string) error {
 	return nil
 }
 
-// asking is the witnesses' side of a log, while this replica holds the lock.
+// asking asks the witnesses of a log while this replica holds the lock.
 type asking struct {
 	*checkpoints
 	client *http.Client
 
 	mu sync.Mutex
-	// All guarded by mu. target is nil until there is a checkpoint with leaves;
-	// moved is closed when another one takes its place.
-	target *signedCheckpoint
-	since  time.Time
-	moved  chan struct{}
+	// mu guards the fields below.
+	target *signedCheckpoint // nil until there is a checkpoint with leaves
+	since  time.Time         // when it became the target
+	moved  chan struct{}     // closed when another checkpoint becomes the target
 }
 
-// submission is one place to ask, with the witnesses of the policy that answer
-// there: a witness with two keys has two lines.
+// submission is one URL to ask, and the policy's witnesses with this URL. A witness with
+// two keys has two lines in the policy.
 type submission struct {
 	url       string
 	witnesses []checkpoint.Witness
-	size      int64     // that it cosigned last, as far as is known
-	done      int64     // the largest target that needs no more asking, -1: none
-	conflict  int64     // the target at which it last answered a conflict, 0: none
-	owes      time.Time // since when; zero: nothing
+	size      int64     // the size that it is known to have cosigned last
+	done      int64     // the largest target that need not be asked for again, or -1
+	conflict  int64     // the target of its last conflict answer, or 0
+	owes      time.Time // since when it owes a cosignature; zero if it owes none
 }
 
-// name is that of its first witness in the policy.
+// name returns the name of its first witness in the policy.
 func (s *submission) name() string { return s.witnesses[0].Name }
 
-// askWitnesses asks the witnesses whenever this replica has the lock, until ctx
-// ends.
+// askWitnesses asks the witnesses while this replica has the lock, until ctx ends.
 func (c *checkpoints) askWitnesses(ctx context.Context) {
 	places := c.submissions()
 	if len(places) == 0 {
@@ -81,12 +78,12 @@ func (c *checkpoints) askWitnesses(ctx context.Context) {
 	}
 	for pause(ctx, checkpointEvery) {
 		if err := c.askLocked(ctx, places); err != nil && ctx.Err() == nil {
-			c.log.checks.logger.WarnContext(ctx, "the witnesses are not asked, retrying", "err", err)
+			c.log.checks.logger.WarnContext(ctx, "asking the witnesses failed, retrying", "err", err)
 		}
 	}
 }
 
-// submissions are the places to ask. A witness without a URL is not asked.
+// submissions returns the URLs to ask. A witness without a URL is not asked.
 func (c *checkpoints) submissions() (all []*submission) {
 	if c.Policy == nil {
 		return nil
@@ -105,7 +102,7 @@ func (c *checkpoints) submissions() (all []*submission) {
 	return all
 }
 
-// lock takes the lock on a connection of its own, nil where another replica has it.
+// lock takes the lock on a separate connection. It returns nil if another replica has it.
 func (c *checkpoints) lock(ctx context.Context) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
@@ -119,14 +116,14 @@ func (c *checkpoints) lock(ctx context.Context) (*pgx.Conn, error) {
 		return nil, fromDatabase(err)
 	}
 	conn := pooled.Hijack()
-	// The database ends the session, and with it the lock, soon after this node
-	// dies: TCP alone takes hours to notice. Before Postgres 14 that does not exist.
+	// If this node dies, the database ends the session and so the lock; TCP alone would
+	// take hours to notice. Postgres before 14 does not have the setting.
 	_, _ = conn.Exec(ctx, "SET idle_session_timeout = '15s'")
 	return conn, nil
 }
 
-// askLocked takes the lock, unless another replica has it, and asks until ctx or
-// the connection ends.
+// askLocked asks the witnesses until ctx or the lock's connection ends. It does nothing if
+// another replica has the lock.
 func (c *checkpoints) askLocked(ctx context.Context, places []*submission) error {
 	conn, err := c.lock(ctx)
 	if err != nil || conn == nil {
@@ -165,14 +162,14 @@ func (c *checkpoints) askLocked(ctx context.Context, places []*submission) error
 	}
 }
 
-// ping is a statement on the connection, which keeps the session from ending.
+// ping keeps the session alive and finds a dead connection.
 func ping(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 	return conn.Ping(ctx)
 }
 
-// recall reads what the witnesses are known to have cosigned.
+// recall reads the sizes that the witnesses are known to have cosigned.
 func (c *checkpoints) recall(ctx context.Context, conn *pgx.Conn, places []*submission) error {
 	var ids []string
 	by := map[string]*submission{}
@@ -185,20 +182,17 @@ func (c *checkpoints) recall(ctx context.Context, conn *pgx.Conn, places []*subm
 	}
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
-	rows, err := conn.Query(ctx, sqlCosigned, ids)
-	if err != nil {
-		return fromDatabase(err)
-	}
+	rows, _ := conn.Query(ctx, sqlCosigned, ids)
 	var id string
 	var size int64
-	_, err = pgx.ForEachRow(rows, []any{&id, &size}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&id, &size}, func() error {
 		by[id].size = max(by[id].size, size)
 		return nil
 	})
 	return fromDatabase(err)
 }
 
-// aim moves the target to the newest checkpoint where that is due.
+// aim makes the newest checkpoint the target if the last target is done or too old.
 func (a *asking) aim(newest *signedCheckpoint, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -213,20 +207,16 @@ func (a *asking) aim(newest *signedCheckpoint, now time.Time) {
 	a.moved = make(chan struct{})
 }
 
-func (a *asking) current() (target *signedCheckpoint, moved <-chan struct{}) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.target, a.moved
-}
-
-// serve asks one place for each target, and after a failure again.
+// serve asks one URL for each target, and retries after a failure.
 func (a *asking) serve(ctx context.Context, place *submission) {
 	behind := witnessBehind.WithLabelValues(place.name())
 	defer behind.Set(0)
 	retry := backoff.NewExponentialBackOff()
 	retry.InitialInterval, retry.MaxInterval = firstRetry, lastRetry
 	for ctx.Err() == nil {
-		target, moved := a.current()
+		a.mu.Lock()
+		target, moved := a.target, a.moved
+		a.mu.Unlock()
 		if target == nil || target.Size <= place.done {
 			place.owes = time.Time{}
 			behind.Set(0)
@@ -245,7 +235,7 @@ func (a *asking) serve(ctx context.Context, place *submission) {
 		}
 		witnessRequests.WithLabelValues(place.name(), outcome).Inc()
 		if outcome == outcomeCosigned {
-			place.owes = time.Now() // of the next target, if there is one
+			place.owes = time.Now() // for the next target, if there is one
 		}
 		behind.Set(time.Since(place.owes).Seconds())
 		if err == nil {
@@ -258,7 +248,7 @@ func (a *asking) serve(ctx context.Context, place *submission) {
 	}
 }
 
-// The outcomes of a call to a witness.
+// These are the outcomes of a call to a witness.
 const (
 	outcomeCosigned    = "cosigned"
 	outcomeConflict    = "conflict"
@@ -267,16 +257,16 @@ const (
 	outcomeUnreachable = "unreachable"
 )
 
-// ask submits the target once. A first conflict is no error: the size that the
-// witness has is known then. A second one for the same target is.
+// ask submits the target once. A first conflict is not an error, because its answer
+// names the size that the witness has. A second conflict for the same target is one.
 func (a *asking) ask(ctx context.Context, place *submission, target *signedCheckpoint) (outcome string, err error) {
-	if place.size > target.Size { // it has cosigned a newer checkpoint, and no older one any more
+	if place.size > target.Size { // it has cosigned a newer checkpoint, so it refuses older ones
 		place.done = target.Size
 		return outcomeConflict, nil
 	}
 	request := checkpoint.AddCheckpoint{Old: place.size, Note: []byte(target.note)}
 	if request.Proof, err = a.proof(ctx, place.size, target); err != nil {
-		place.size = 0 // so that the witness says which size it has
+		place.size = 0 // makes the witness name its size
 		return outcomeRefused, err
 	}
 	status, answer, err := a.post(ctx, place.url+checkpoint.AddCheckpointPath, request.Marshal())
@@ -286,7 +276,7 @@ func (a *asking) ask(ctx context.Context, place *submission, target *signedCheck
 	case status == http.StatusConflict:
 		size, err := checkpoint.ParseSize(strings.TrimSuffix(answer, "\n"))
 		if err == nil && size == request.Old {
-			err = errors.New("it names the size that it was given")
+			err = errors.New("it names the size that the request already had")
 		}
 		if err == nil && size > a.size.Load()-1 {
 			err = fmt.Errorf("it has cosigned size %d of a log whose newest checkpoint is of size %d: the log forked, or its database is an older copy", size, a.size.Load()-1)
@@ -297,7 +287,7 @@ func (a *asking) ask(ctx context.Context, place *submission, target *signedCheck
 		again := place.conflict == target.Size
 		place.size, place.conflict = size, target.Size
 		if again {
-			return outcomeConflict, fmt.Errorf("it was sent a proof from the size that it named, and names another: %d", size)
+			return outcomeConflict, fmt.Errorf("it got a proof from the size that it had named, but now names %d", size)
 		}
 		return outcomeConflict, nil
 	case status == http.StatusForbidden, status == http.StatusNotFound, status == http.StatusUnprocessableEntity, status == http.StatusBadRequest:
@@ -311,7 +301,7 @@ func (a *asking) ask(ctx context.Context, place *submission, target *signedCheck
 	}
 	lines, err := checkpoint.Cosignatures(target.Text(), answer, keys)
 	if err == nil && len(lines) == 0 {
-		err = errors.New("no cosignature by a key of the policy")
+		err = errors.New("the answer has no cosignature by a key of the policy")
 	}
 	if err != nil {
 		return outcomeInvalid, err
@@ -324,8 +314,8 @@ func (a *asking) ask(ctx context.Context, place *submission, target *signedCheck
 	return outcomeCosigned, nil
 }
 
-// proof proves that the target extends the tree that the witness has. That one was
-// a checkpoint and so is a published head.
+// proof proves that the target extends the tree that the witness has, whose size was a
+// checkpoint's and so has a published head.
 func (a *asking) proof(ctx context.Context, old int64, target *signedCheckpoint) ([][32]byte, error) {
 	if old == 0 || old == target.Size {
 		return nil, nil
@@ -334,7 +324,7 @@ func (a *asking) proof(ctx context.Context, old int64, target *signedCheckpoint)
 	if err != nil {
 		return nil, fmt.Errorf("the witness has cosigned size %d: %w", old, err)
 	}
-	path, err := a.log.tree.consistency(ctx, head.root(), root{target.Size, target.Root[:]})
+	path, err := a.log.tree.consistency(ctx, treeOf(head), root{target.Size, target.Root[:]})
 	if err != nil {
 		return nil, a.log.checks.note(ctx, err)
 	}
@@ -360,7 +350,7 @@ func (a *asking) post(ctx context.Context, address string, body []byte) (status 
 	return response.StatusCode, string(text), err
 }
 
-// keep stores verified cosignatures and, where they complete it, the quorum.
+// keep stores verified cosignatures, and the size if they complete its quorum.
 func (a *asking) keep(ctx context.Context, target *signedCheckpoint, lines map[string]string) error {
 	var ids, texts []string
 	for id, line := range lines {

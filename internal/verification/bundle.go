@@ -103,10 +103,7 @@ func (r *Report) logProof(members map[string]any, c certificate.Certificate, key
 	proof, err := checkpoint.ParseProof([]byte(given))
 	var signed checkpoint.Checkpoint
 	if err == nil {
-		var body string
-		if body, err = checkpoint.TextOf(string(proof.Note)); err == nil {
-			signed, err = checkpoint.Parse(body)
-		}
+		signed, err = checkpoint.ParseNote(string(proof.Note))
 	}
 	if err != nil {
 		r.add(LogProof, "not a tlog-proof: "+err.Error(), "")

@@ -1,6 +1,7 @@
-// Command log-server is a replica of the transparency log: it sequences and
-// publishes what the private append port brings, has witnesses cosign it, and
-// serves heads, proofs, checkpoints and tiles on the public read port. Any number of replicas may share one database.
+// Command log-server is a replica of the transparency log. It logs the entries that it
+// gets on the private append port, asks witnesses to cosign checkpoints, and serves heads,
+// proofs, checkpoints and tiles on the public read port. Any number of replicas may share
+// a database.
 package main
 
 import (
@@ -26,36 +27,36 @@ import (
 type config struct {
 	signing.Settings
 	DatabaseURL      string        `name:"database-url" env:"DATABASE_URL" help:"Postgres of the log, migrated by fairpactctl migrate."`
-	DatabaseConns    int32         `name:"database-conns" env:"FAIRPACT_DATABASE_CONNS" default:"8" help:"Most connections to Postgres of this process, 4 or more."`
-	ReadOnly         bool          `name:"read-only" env:"FAIRPACT_READ_ONLY" help:"Maintenance: refuse appends with READ_ONLY (503). Leaves that are in the log are still published."`
+	DatabaseConns    int32         `name:"database-conns" env:"FAIRPACT_DATABASE_CONNS" default:"8" help:"Most connections of this process to Postgres, 4 or more."`
+	ReadOnly         bool          `name:"read-only" env:"FAIRPACT_READ_ONLY" help:"Maintenance: refuse appends with READ_ONLY (503). Leaves in the log are still published."`
 	ReadListen       string        `name:"read-listen" env:"FAIRPACT_READ_LISTEN" default:":8090" help:"Address of the public read port."`
 	AppendListen     string        `name:"append-listen" env:"FAIRPACT_APPEND_LISTEN" default:":8091" help:"Address of the private append port."`
 	AdminListen      string        `name:"admin-listen" env:"FAIRPACT_ADMIN_LISTEN" default:":8092" help:"Address of /healthz, /readyz and /metrics."`
-	AppendSecretFile string        `name:"append-secret-file" env:"FAIRPACT_APPEND_SECRET_FILE" type:"path" help:"File with the bearer secret of the append port, 16 bytes or more; each line is accepted."`
-	ForkGuard        string        `name:"fork-guard" env:"FAIRPACT_FORK_GUARD" help:"Record of the biggest head ever signed, apart from the database: file://PATH (one log-server) or kubernetes://NAMESPACE/NAME (a ConfigMap). Empty: none."`
-	ForkGuardInit    *int64        `name:"fork-guard-init" env:"FAIRPACT_FORK_GUARD_INIT" help:"By hand, where the guard's record is lost and the database is known to be whole: the size of the newest published head. An empty guard takes the database's word at that size and no other."`
-	MaxConnections   int           `name:"max-connections" env:"FAIRPACT_MAX_CONNECTIONS" default:"8192" help:"Open connections of the read port, of which one address may hold half; 0: no limit."`
+	AppendSecretFile string        `name:"append-secret-file" env:"FAIRPACT_APPEND_SECRET_FILE" type:"path" help:"File with the bearer secrets of the append port, one a line, 16 bytes or more each."`
+	ForkGuard        string        `name:"fork-guard" env:"FAIRPACT_FORK_GUARD" help:"Where to keep the record of the biggest signed head, apart from the database: file://PATH (one log-server) or kubernetes://NAMESPACE/NAME (a ConfigMap). Empty: no fork guard."`
+	ForkGuardInit    *int64        `name:"fork-guard-init" env:"FAIRPACT_FORK_GUARD_INIT" help:"Only if the guard's record is lost and you know that the database is complete: the size of the newest published head. An empty guard adopts a database with exactly this size."`
+	MaxConnections   int           `name:"max-connections" env:"FAIRPACT_MAX_CONNECTIONS" default:"8192" help:"Most open connections of the read port. One address may have half of them. 0: no limit."`
 	LogKey           string        `name:"log-key" env:"FAIRPACT_LOG_KEY" help:"Ed25519 key that signs checkpoints: file://PATH (PEM, PKCS#8) or dev://PATH. Empty: no checkpoints and no tiles."`
-	LogOrigin        string        `name:"log-origin" env:"FAIRPACT_LOG_ORIGIN" help:"Name of the log and its keys in checkpoints, for ever: the public URL without scheme, such as fairpact.example.com."`
-	LogRetiredKeys   []string      `name:"log-retired-keys" env:"FAIRPACT_LOG_RETIRED_KEYS" sep:"," help:"Verifier keys (vkeys) of log keys that signed before, comma-separated."`
-	WitnessPolicy    string        `name:"witness-policy-file" env:"FAIRPACT_WITNESS_POLICY_FILE" type:"path" help:"Trust policy (c2sp.org/tlog-policy): the witnesses to ask, and the quorum by which deals become CERTIFIED. Empty: no witnesses."`
-	DrainDelay       time.Duration `name:"drain-delay" env:"FAIRPACT_DRAIN_DELAY" default:"0s" help:"After SIGTERM, not ready any more: how long to serve on, so that load balancers take note."`
+	LogOrigin        string        `name:"log-origin" env:"FAIRPACT_LOG_ORIGIN" help:"Permanent name of the log and its keys in checkpoints: the public URL without scheme, such as fairpact.example.com."`
+	LogRetiredKeys   []string      `name:"log-retired-keys" env:"FAIRPACT_LOG_RETIRED_KEYS" sep:"," help:"Verifier keys (vkeys) of former log keys, comma-separated."`
+	WitnessPolicy    string        `name:"witness-policy-file" env:"FAIRPACT_WITNESS_POLICY_FILE" type:"path" help:"Trust policy (c2sp.org/tlog-policy): the witnesses to ask, and the quorum that makes deals CERTIFIED. Empty: no witnesses."`
+	DrainDelay       time.Duration `name:"drain-delay" env:"FAIRPACT_DRAIN_DELAY" default:"0s" help:"How long to keep serving after SIGTERM, while /readyz fails and load balancers remove this replica."`
 	LogLevel         slog.Level    `name:"log-level" env:"FAIRPACT_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
 }
 
-// Validate names what is missing by its environment name, which is how it is
-// set where it matters.
+// Validate names a missing setting by its environment variable, because deployments set
+// that.
 func (c *config) Validate() error {
 	for _, required := range []struct{ name, value string }{
 		{"DATABASE_URL", c.DatabaseURL},
 		{"FAIRPACT_APPEND_SECRET_FILE", c.AppendSecretFile},
 	} {
 		if required.value == "" {
-			return fmt.Errorf("%s is not set; log-server --help tells what it is", required.name)
+			return fmt.Errorf("%s is not set: set it as log-server --help describes", required.name)
 		}
 	}
 	if c.DatabaseConns < database.MinConns {
-		return fmt.Errorf("FAIRPACT_DATABASE_CONNS is %d; give %d or more", c.DatabaseConns, database.MinConns)
+		return fmt.Errorf("FAIRPACT_DATABASE_CONNS is %d: set it to %d or more", c.DatabaseConns, database.MinConns)
 	}
 	return nil
 }
@@ -91,7 +92,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		options = append(options, translog.ReadOnly)
 	}
 	if c.ForkGuard == "" {
-		logger.Warn("no fork guard: a database restored from a backup would be signed; set FAIRPACT_FORK_GUARD")
+		logger.Warn("no fork guard, so a database restored from a backup would be signed: set FAIRPACT_FORK_GUARD")
 	} else {
 		guard, err := forkguard.Open(c.ForkGuard)
 		if err != nil {
@@ -100,13 +101,13 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		defer guard.Close()
 		options = append(options, translog.WithGuard(guard, c.ForkGuardInit))
 	}
-	publishing, logKey, err := c.checkpoints(starting, keys, logger)
+	checkpoints, err := c.checkpoints(starting, logger)
 	if err != nil {
 		return err
 	}
-	if publishing != nil {
-		defer func() { _ = logKey.Close() }()
-		options = append(options, publishing)
+	if checkpoints != nil {
+		defer func() { _ = checkpoints.Key.Close() }()
+		options = append(options, translog.WithCheckpoints(*checkpoints))
 	}
 	logger.Info("signing key", "pubkey", keys.Current(), "custody", signer.Custody(), "ephemeral", signer.Ephemeral())
 	if err := translog.CheckClosed(starting, pool, keys.Keys(), closedHeads); err != nil {
@@ -135,43 +136,35 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		service.Port{Name: "append", Address: c.AppendListen, Server: server(keywatch.Tell(keys, l.AppendHandler(secrets...)), logger)})
 }
 
-// checkpoints opens the log key and reads the witness policy; nil where the log
+// checkpoints opens the log key and reads the witness policy. It returns nil if the log
 // publishes no checkpoints.
-func (c *config) checkpoints(ctx context.Context, keys *signing.KeySet, logger *slog.Logger) (translog.Option, *signing.LogKey, error) {
+func (c *config) checkpoints(ctx context.Context, logger *slog.Logger) (*translog.Checkpoints, error) {
 	if c.LogKey == "" && c.LogOrigin == "" {
 		if c.WitnessPolicy != "" {
-			return nil, nil, errors.New("FAIRPACT_WITNESS_POLICY_FILE is set: witnesses cosign checkpoints, set FAIRPACT_LOG_KEY and FAIRPACT_LOG_ORIGIN too")
+			return nil, errors.New("FAIRPACT_WITNESS_POLICY_FILE is set, but witnesses cosign checkpoints: set FAIRPACT_LOG_KEY and FAIRPACT_LOG_ORIGIN too")
 		}
-		logger.Warn("no checkpoints and no tiles: nobody can mirror the log; set FAIRPACT_LOG_KEY and FAIRPACT_LOG_ORIGIN")
-		return nil, nil, nil
+		logger.Warn("no checkpoints and no tiles, so nobody can mirror the log: set FAIRPACT_LOG_KEY and FAIRPACT_LOG_ORIGIN")
+		return nil, nil
 	}
 	if c.LogKey == "" || c.LogOrigin == "" {
-		return nil, nil, errors.New("FAIRPACT_LOG_KEY and FAIRPACT_LOG_ORIGIN belong together: set both or neither")
+		return nil, errors.New("only one of FAIRPACT_LOG_KEY and FAIRPACT_LOG_ORIGIN is set: set both or neither")
 	}
-	config := translog.Checkpoints{Origin: c.LogOrigin, Keys: keys.Keys}
+	config := &translog.Checkpoints{Origin: c.LogOrigin}
 	for _, vkey := range c.LogRetiredKeys {
 		key, err := checkpoint.ParseKey(vkey)
 		if err != nil {
-			return nil, nil, fmt.Errorf("FAIRPACT_LOG_RETIRED_KEYS: %w", err)
+			return nil, fmt.Errorf("FAIRPACT_LOG_RETIRED_KEYS: %w", err)
 		}
 		config.Retired = append(config.Retired, key)
 	}
-	if err := c.readPolicy(&config); err != nil {
-		return nil, nil, fmt.Errorf("FAIRPACT_WITNESS_POLICY_FILE: %w", err)
+	if err := c.readPolicy(config); err != nil {
+		return nil, fmt.Errorf("FAIRPACT_WITNESS_POLICY_FILE: %w", err)
 	}
-	key, err := signing.OpenLogKey(ctx, c.LogKey)
-	if err != nil {
-		return nil, nil, fmt.Errorf("FAIRPACT_LOG_KEY: %w", err)
+	var err error
+	if config.Key, err = signing.OpenLogKey(ctx, c.LogKey); err != nil {
+		return nil, fmt.Errorf("FAIRPACT_LOG_KEY: %w", err)
 	}
-	config.Key = key
-	option, err := translog.WithCheckpoints(config)
-	if err != nil {
-		_ = key.Close()
-		return nil, nil, fmt.Errorf("checkpoints: %w", err)
-	}
-	vkey, err := checkpoint.Ed25519Key(c.LogOrigin, key.Public())
-	logger.Info("log key", "vkey", vkey.String(), "custody", key.Custody())
-	return option, key, err
+	return config, nil
 }
 
 func (c *config) readPolicy(config *translog.Checkpoints) (err error) {
@@ -195,11 +188,13 @@ func (c *config) readPolicy(config *translog.Checkpoints) (err error) {
 	return nil
 }
 
-// closedHeads is how many heads above the tree size of a closed key are checked
-// at the start, 0.1 ms each: a key that went on signing signed the first of them.
+// closedHeads is how many heads above the tree size of a closed key are checked at the
+// start, which takes 0.1 ms each. If the key has signed any of them, it has signed the
+// first ones.
 const closedHeads = 1000
 
-// server bounds what a slow client can hold; an append may wait for its head.
+// server returns a server that limits slow clients. Its write timeout leaves an append time
+// to wait for its head.
 func server(h http.Handler, logger *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,

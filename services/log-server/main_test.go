@@ -24,7 +24,7 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// The tests run this very test binary as the log server.
+// The tests run their own binary as the log-server.
 const asServer = "FAIRPACT_TEST_RUN_LOG_SERVER"
 
 func TestMain(m *testing.M) {
@@ -37,7 +37,28 @@ func TestMain(m *testing.M) {
 
 const appendSecret = "0123456789abcdef-append"
 
-// setup is the environment of a log server, and its signer.
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// result is what a call returned. ok requires that it succeeded.
+type result[T any] struct {
+	value T
+	err   error
+}
+
+func of[T any](value T, err error) result[T] { return result[T]{value, err} }
+
+func (r result[T]) ok(t testing.TB) T {
+	t.Helper()
+	check(t, r.err)
+	return r.value
+}
+
+// setup is the environment of a log-server, and its signer.
 type setup struct {
 	env    map[string]string
 	signer *signing.Signer
@@ -47,14 +68,9 @@ func newSetup(t *testing.T) *setup {
 	t.Helper()
 	dir := t.TempDir()
 	secretFile := filepath.Join(dir, "append-secret")
-	if err := os.WriteFile(secretFile, []byte(appendSecret+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(secretFile, []byte(appendSecret+"\n"), 0o600))
 	key := "dev://" + filepath.Join(dir, "key.pem")
-	signer, err := signing.Open(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	signer := of(signing.Open(t.Context(), key)).ok(t)
 	return &setup{signer: signer, env: map[string]string{
 		"DATABASE_URL":                servertest.Postgres(t),
 		"FAIRPACT_SIGNING_KEY":        key,
@@ -67,17 +83,15 @@ func newSetup(t *testing.T) *setup {
 
 func (s *setup) migrate(t *testing.T) {
 	t.Helper()
-	if err := translog.Migrate(t.Context(), s.env["DATABASE_URL"]); err != nil {
-		t.Fatal(err)
-	}
+	check(t, translog.Migrate(t.Context(), s.env["DATABASE_URL"]))
 }
 
-// process is a running log server.
+// process is a running log-server.
 type process struct {
 	command *exec.Cmd
-	ports   map[string]string // name to address
+	ports   map[string]string // addresses by name
 	ended   chan struct{}
-	err     error // of Wait, once ended is closed
+	err     error // the error of Wait; read it after ended is closed
 
 	mu  sync.Mutex
 	log strings.Builder
@@ -89,26 +103,18 @@ func (p *process) text() string {
 	return p.log.String()
 }
 
-// start runs a log server and returns when its ports are open or it has ended.
+// start starts a log-server, and waits until its ports are open or it has ended.
 func (s *setup) start(t *testing.T, more ...string) *process {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := of(os.Executable()).ok(t)
 	p := &process{command: exec.Command(self), ports: make(map[string]string), ended: make(chan struct{})}
 	p.command.Env = append(p.command.Env, asServer+"=1", "PATH="+os.Getenv("PATH"))
 	for name, value := range s.env {
 		p.command.Env = append(p.command.Env, name+"="+value)
 	}
 	p.command.Env = append(p.command.Env, more...)
-	stderr, err := p.command.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stderr := of(p.command.StderrPipe()).ok(t)
+	check(t, p.command.Start())
 	t.Cleanup(func() {
 		_ = p.command.Process.Kill()
 		<-p.ended
@@ -146,7 +152,7 @@ func (p *process) client() *translog.Client {
 	return translog.NewClient("http://"+p.ports["append"], "http://"+p.ports["read"], appendSecret)
 }
 
-// end waits for the process and gives its exit code.
+// end waits for the process and returns its exit code.
 func (p *process) end(t *testing.T) int {
 	t.Helper()
 	select {
@@ -159,39 +165,35 @@ func (p *process) end(t *testing.T) int {
 
 func (p *process) get(t *testing.T, port, path string) (int, string) {
 	t.Helper()
-	response, err := http.Get("http://" + p.ports[port] + path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := of(http.Get("http://" + p.ports[port] + path)).ok(t)
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := of(io.ReadAll(response.Body)).ok(t)
 	return response.StatusCode, string(body)
 }
 
-func (p *process) waitReady(t *testing.T) {
+// startReady starts a log-server and waits until it is ready.
+func (s *setup) startReady(t *testing.T, more ...string) *process {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		code, body := p.get(t, "admin", "/readyz")
-		if code == http.StatusOK {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("never ready: %s", body)
-		}
-	}
+	p := s.start(t, more...)
+	await(t, "ready", func() bool {
+		code, _ := p.get(t, "admin", "/readyz")
+		return code == http.StatusOK
+	})
+	return p
+}
+
+// append appends an entry and returns its index.
+func (s *setup) append(t *testing.T, p *process, e [32]byte) (int64, error) {
+	t.Helper()
+	return p.client().Append(context.WithoutCancel(t.Context()), e, s.sign(t, e), translog.Tag{})
 }
 
 func (p *process) signal(t *testing.T, sig syscall.Signal) {
 	t.Helper()
-	if err := p.command.Process.Signal(sig); err != nil {
-		t.Fatal(err)
-	}
+	check(t, p.command.Process.Signal(sig))
 }
 
-// await waits for something that has no better signal than asking again.
+// await polls until the condition holds.
 func await(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !cond(); time.Sleep(10 * time.Millisecond) {
@@ -205,84 +207,26 @@ func entry(n byte) [32]byte { return [32]byte{n, 1, 2, 3} }
 
 func (s *setup) sign(t *testing.T, e [32]byte) string {
 	t.Helper()
-	signature, err := s.signer.Sign(t.Context(), e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	signature := of(s.signer.Sign(t.Context(), e)).ok(t)
 	return signature
 }
 
-func TestServesAndDrains(t *testing.T) {
+// A stopping server refuses new connections and answers the append of the batch in flight.
+// The next start has its leaf.
+func TestStopAnswersTheBatchInFlight(t *testing.T) {
 	s := newSetup(t)
 	s.migrate(t)
-	p := s.start(t)
-	p.waitReady(t)
-	if code, _ := p.get(t, "admin", "/healthz"); code != http.StatusOK {
-		t.Errorf("healthz: %d", code)
-	}
-	if code, body := p.get(t, "read", "/v1/log/tree-head"); code != http.StatusOK || !strings.HasPrefix(body, `{"tree_size":0,`) {
-		t.Errorf("tree head: %d %s", code, body)
-	}
-	// Appends that are under way when the signal comes are answered.
-	const callers = 40
-	client := p.client()
-	results := make(chan error, callers)
-	for n := range callers {
-		signature := s.sign(t, entry(byte(n)))
-		go func() {
-			_, err := client.Append(context.WithoutCancel(t.Context()), entry(byte(n)), signature, translog.Tag{})
-			results <- err
-		}()
-	}
-	if err := <-results; err != nil {
-		t.Error(err)
-	}
-	p.signal(t, syscall.SIGTERM)
-	if code := p.end(t); code != 0 {
-		t.Errorf("exit code %d: %v", code, p.err)
-	}
-	acknowledged := 1
-	for range callers - 1 {
-		if err := <-results; err == nil {
-			acknowledged++
-		}
-	}
-
-	// A second life has every leaf that was acknowledged.
-	p = s.start(t)
-	p.waitReady(t)
-	head, err := p.client().TreeHead(t.Context())
-	if err != nil || head.TreeSize < int64(acknowledged) {
-		t.Errorf("head %+v (%v) after %d acknowledged appends", head, err, acknowledged)
-	}
-	if strings.Contains(p.text(), appendSecret) {
-		t.Error("the append secret is in the log")
-	}
-}
-
-// A stop waits for the batch in flight: the append that was in it when the signal
-// came is answered, while new connections are refused.
-func TestFinishesTheBatchInFlight(t *testing.T) {
-	s := newSetup(t)
-	s.migrate(t)
-	p := s.start(t)
-	p.waitReady(t)
-	pool, err := pgxpool.New(t.Context(), s.env["DATABASE_URL"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := s.startReady(t)
+	pool := of(pgxpool.New(t.Context(), s.env["DATABASE_URL"])).ok(t)
 	defer pool.Close()
-	lock, err := pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := of(pool.Begin(t.Context())).ok(t)
 	defer func() { _ = lock.Rollback(context.Background()) }()
 	if _, err := lock.Exec(t.Context(), "SELECT FROM translog.log_head FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}
-	signature, answered := s.sign(t, entry(0)), make(chan error, 1)
+	answered := make(chan error, 1)
 	go func() {
-		_, err := p.client().Append(context.WithoutCancel(t.Context()), entry(0), signature, translog.Tag{})
+		_, err := s.append(t, p, entry(0))
 		answered <- err
 	}()
 	await(t, "the batch waits for the lock", func() bool {
@@ -309,24 +253,28 @@ func TestFinishesTheBatchInFlight(t *testing.T) {
 		t.Fatalf("the append was answered before its batch was committed: %v", err)
 	default:
 	}
-	if err := lock.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, lock.Rollback(t.Context()))
 	if err := <-answered; err != nil {
 		t.Errorf("the append under way: %v", err)
 	}
 	if code := p.end(t); code != 0 {
 		t.Errorf("exit code %d: %v", code, p.err)
 	}
+	if strings.Contains(p.text(), appendSecret) {
+		t.Error("the append secret is in the log")
+	}
+	p = s.startReady(t)
+	if code, body := p.get(t, "read", "/v1/log/tree-head"); code != http.StatusOK || !strings.HasPrefix(body, `{"tree_size":1,`) {
+		t.Errorf("tree head after the restart: %d %s", code, body)
+	}
 }
 
-// A second signal ends a server at once, whatever it waits for.
-func TestSecondSignal(t *testing.T) {
+// A second signal ends a draining server at once.
+func TestSecondSignalEndsTheServer(t *testing.T) {
 	s := newSetup(t)
 	s.migrate(t)
 	for _, second := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
-		p := s.start(t, "FAIRPACT_DRAIN_DELAY=1h")
-		p.waitReady(t)
+		p := s.startReady(t, "FAIRPACT_DRAIN_DELAY=1h")
 		p.signal(t, syscall.SIGTERM)
 		await(t, "draining", func() bool { return strings.Contains(p.text(), `"draining"`) })
 		await(t, "the end", func() bool {
@@ -349,20 +297,16 @@ func TestRefusesToStart(t *testing.T) {
 		change func(*testing.T, *setup)
 		want   string
 	}{
-		"no schema":       {func(*testing.T, *setup) {}, "fairpactctl migrate"},
-		"no database":     {func(_ *testing.T, s *setup) { s.env["DATABASE_URL"] = "postgres://nobody@127.0.0.1:1/none" }, "reach the database"},
-		"a bad URL":       {func(_ *testing.T, s *setup) { s.env["DATABASE_URL"] = "postgres://u:hunter2@%%/" }, "DATABASE_URL"},
-		"no URL":          {func(_ *testing.T, s *setup) { delete(s.env, "DATABASE_URL") }, "DATABASE_URL is not set"},
-		"a bad key":       {func(_ *testing.T, s *setup) { s.env["FAIRPACT_SIGNING_KEY"] = "carrier-pigeon://x" }, "FAIRPACT_SIGNING_KEY"},
-		"bad legacy keys": {func(_ *testing.T, s *setup) { s.env["FAIRPACT_LEGACY_KEYS"] = "es256:00,x" }, "FAIRPACT_LEGACY_KEYS"},
-		"no secret file":  {func(_ *testing.T, s *setup) { s.env["FAIRPACT_APPEND_SECRET_FILE"] += ".none" }, "FAIRPACT_APPEND_SECRET_FILE"},
-		"no secret":       {func(_ *testing.T, s *setup) { delete(s.env, "FAIRPACT_APPEND_SECRET_FILE") }, "FAIRPACT_APPEND_SECRET_FILE is not set"},
-		"no signing key":  {func(_ *testing.T, s *setup) { delete(s.env, "FAIRPACT_SIGNING_KEY") }, "FAIRPACT_SIGNING_KEY is set"},
-		"no fork guard":   {func(t *testing.T, s *setup) { s.migrate(t); s.env["FAIRPACT_FORK_GUARD"] = "guard.json" }, "FAIRPACT_FORK_GUARD"},
+		"no schema":      {func(*testing.T, *setup) {}, "fairpactctl migrate"},
+		"no database":    {func(_ *testing.T, s *setup) { s.env["DATABASE_URL"] = "postgres://nobody@127.0.0.1:1/none" }, "reach the database"},
+		"a bad URL":      {func(_ *testing.T, s *setup) { s.env["DATABASE_URL"] = "postgres://u:hunter2@%%/" }, "DATABASE_URL"},
+		"no URL":         {func(_ *testing.T, s *setup) { delete(s.env, "DATABASE_URL") }, "DATABASE_URL is not set"},
+		"a bad key":      {func(_ *testing.T, s *setup) { s.env["FAIRPACT_SIGNING_KEY"] = "carrier-pigeon://x" }, "FAIRPACT_SIGNING_KEY"},
+		"no secret file": {func(_ *testing.T, s *setup) { s.env["FAIRPACT_APPEND_SECRET_FILE"] += ".none" }, "FAIRPACT_APPEND_SECRET_FILE"},
+		"no secret":      {func(_ *testing.T, s *setup) { delete(s.env, "FAIRPACT_APPEND_SECRET_FILE") }, "FAIRPACT_APPEND_SECRET_FILE is not set"},
+		"no fork guard":  {func(t *testing.T, s *setup) { s.migrate(t); s.env["FAIRPACT_FORK_GUARD"] = "guard.json" }, "FAIRPACT_FORK_GUARD"},
 		"a short secret": {func(t *testing.T, s *setup) {
-			if err := os.WriteFile(s.env["FAIRPACT_APPEND_SECRET_FILE"], []byte("short\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.WriteFile(s.env["FAIRPACT_APPEND_SECRET_FILE"], []byte("short\n"), 0o600))
 		}, "random"},
 		"no such address": {func(t *testing.T, s *setup) { s.migrate(t); s.env["FAIRPACT_READ_LISTEN"] = "256.0.0.1:1" }, "read port"},
 	} {
@@ -371,7 +315,7 @@ func TestRefusesToStart(t *testing.T) {
 			c.change(t, s)
 			p := s.start(t)
 			if code := p.end(t); code == 0 || !strings.Contains(p.text(), c.want) {
-				t.Errorf("exit code %d, want a word on %q in:\n%s", code, c.want, p.text())
+				t.Errorf("exit code %d, want %q in:\n%s", code, c.want, p.text())
 			}
 			if strings.Contains(p.text(), "hunter2") {
 				t.Error("the password is in the log")
@@ -380,45 +324,34 @@ func TestRefusesToStart(t *testing.T) {
 	}
 }
 
-// A key set that closes a key below a head that it signed does not start: an older
-// document, rolled out later, would make good certificates invalid.
+// A server does not start with a key set that closes a key below a head that the key signed.
+// Such a document, for example an older one, would make valid certificates invalid.
 func TestRefusesAKeyClosedBelowItsHeads(t *testing.T) {
 	s := newSetup(t)
 	s.migrate(t)
-	p := s.start(t)
-	p.waitReady(t)
-	if _, err := p.client().Append(t.Context(), entry(1), s.sign(t, entry(1)), translog.Tag{}); err != nil {
-		t.Fatal(err)
-	}
+	p := s.startReady(t)
+	of(s.append(t, p, entry(1))).ok(t)
 	p.signal(t, syscall.SIGTERM)
 	p.end(t)
 
 	delete(s.env, "FAIRPACT_SIGNING_KEY")
 	uri := "dev://" + filepath.Join(t.TempDir(), "next.pem")
-	label, err := signing.PublicKeyOf(t.Context(), uri)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, row := range []struct {
-		closed string
-		says   string // "": it starts
-	}{
-		{`"tree_size":0`, "that key signed the head of size 1"},
-		{`"tree_size":0,"disowned":true`, ""},
-		{`"tree_size":1`, ""},
+	label := of(signing.PublicKeyOf(t.Context(), uri)).ok(t)
+	unused := of(signing.PublicKeyOf(t.Context(), "dev://"+filepath.Join(t.TempDir(), "unused.pem"))).ok(t)
+	for closed, says := range map[string]string{
+		`"tree_size":0`:                 "that key signed the head of size 1",
+		`"tree_size":0,"disowned":true`: "", // it starts
+		`"tree_size":1`:                 "",
 	} {
 		s.env["FAIRPACT_KEY_SET_FILE"] = filepath.Join(t.TempDir(), "keys.json")
-		document := fmt.Sprintf(`{"keys":[{"pubkey":%q,"uri":%q,"signs_from":5},{"pubkey":%q,%s}]}`, label, uri, s.signer.PublicKey(), row.closed)
-		if err := os.WriteFile(s.env["FAIRPACT_KEY_SET_FILE"], []byte(document), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		document := fmt.Sprintf(`{"keys":[{"pubkey":%q,"uri":%q,"signs_from":5},{"pubkey":%q,"tree_size":0},{"pubkey":%q,%s}]}`, label, uri, unused, s.signer.PublicKey(), closed)
+		check(t, os.WriteFile(s.env["FAIRPACT_KEY_SET_FILE"], []byte(document), 0o600))
 		p := s.start(t)
-		if row.says == "" {
-			p.waitReady(t)
+		if says == "" {
 			p.signal(t, syscall.SIGTERM)
 		}
-		if code := p.end(t); (code == 0) != (row.says == "") || !strings.Contains(p.text(), row.says) {
-			t.Errorf("%s: exit code %d, want %q in:\n%s", row.closed, code, row.says, p.text())
+		if code := p.end(t); (code == 0) != (says == "") || !strings.Contains(p.text(), says) {
+			t.Errorf("%s: exit code %d, want %q in:\n%s", closed, code, says, p.text())
 		}
 	}
 }

@@ -9,12 +9,12 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -25,6 +25,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/fairpact/fairpact/internal/checkpoint"
+	"github.com/fairpact/fairpact/internal/logaudit"
 )
 
 // Witness keeps the newest checkpoint of each log that it knows in a file.
@@ -102,24 +103,8 @@ func (w *Witness) Watch(keys ...checkpoint.Key) {
 	}
 }
 
-// refusal is an answer other than 200.
-type refusal struct {
-	status int
-	text   string
-	size   bool // whether text is a tree size
-}
-
-func refuse(status int, format string, args ...any) *refusal {
-	return &refusal{status: status, text: fmt.Sprintf(format, args...)}
-}
-
-// ServeHTTP serves add-checkpoint, and each log's newest cosigned checkpoint at
-// /HASH/checkpoint, where HASH is the SHA-256 hash of the origin.
+// ServeHTTP serves add-checkpoint.
 func (w *Witness) ServeHTTP(out http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodGet {
-		w.serveNewest(out, r)
-		return
-	}
 	if r.Method != http.MethodPost || r.URL.Path != checkpoint.AddCheckpointPath {
 		http.NotFound(out, r)
 		return
@@ -129,119 +114,77 @@ func (w *Witness) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		http.Error(out, "the body is too large or did not arrive", http.StatusBadRequest)
 		return
 	}
-	line, refused := w.add(body)
-	switch {
-	case refused != nil && refused.size:
+	status, text := w.add(body)
+	out.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	if status == http.StatusConflict {
 		out.Header().Set("Content-Type", checkpoint.SizeType)
-		out.WriteHeader(refused.status)
-		_, _ = io.WriteString(out, refused.text+"\n")
-	case refused != nil:
-		http.Error(out, refused.text, refused.status)
-	default:
-		out.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = io.WriteString(out, line)
 	}
+	out.WriteHeader(status)
+	_, _ = io.WriteString(out, text+"\n")
 }
 
-// add checks a request in the order of the standard, stores the checkpoint on disk
-// and returns the cosignature line. The lock makes check and update one step.
-func (w *Witness) add(body []byte) (line string, refused *refusal) {
+// add checks a request in the order of the standard and stores the checkpoint on disk. It
+// returns status 200 with the cosignature line, 409 with the size that the witness has, or
+// another status with an error text. The lock makes check and update one step.
+func (w *Witness) add(body []byte) (status int, text string) {
 	request, err := checkpoint.ParseAddCheckpoint(body)
 	if err != nil {
-		return "", refuse(http.StatusBadRequest, "%v", err)
+		return http.StatusBadRequest, err.Error()
 	}
-	text, err := checkpoint.TextOf(string(request.Note))
+	unverified, err := checkpoint.ParseNote(string(request.Note))
 	if err != nil {
-		return "", refuse(http.StatusBadRequest, "%v", err)
-	}
-	said, err := checkpoint.Parse(text)
-	if err != nil {
-		return "", refuse(http.StatusBadRequest, "%v", err)
+		return http.StatusBadRequest, err.Error()
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	keys := w.logs[said.Origin]
+	keys := w.logs[unverified.Origin]
 	if len(keys) == 0 {
-		return "", refuse(http.StatusNotFound, "unknown origin")
+		return http.StatusNotFound, "unknown origin"
 	}
 	next, _, err := checkpoint.Open(request.Note, keys, nil)
 	if err != nil {
-		return "", refuse(http.StatusForbidden, "%v", err)
+		return http.StatusForbidden, err.Error()
 	}
 	if request.Old > next.Size {
-		return "", refuse(http.StatusBadRequest, "old size %d is above the checkpoint's %d", request.Old, next.Size)
+		return http.StatusBadRequest, fmt.Sprintf("old size %d is above the checkpoint's %d", request.Old, next.Size)
 	}
-	known := checkpoint.Checkpoint{Origin: next.Origin, Root: sha256.Sum256(nil)}
+	empty := sha256.Sum256(nil)
+	known := checkpoint.Checkpoint{Origin: next.Origin, Root: empty}
 	if have, ok := w.state[next.Origin]; ok {
-		text, err := checkpoint.TextOf(have)
-		if err == nil {
-			known, err = checkpoint.Parse(text)
-		}
-		if err != nil {
-			return "", refuse(http.StatusInternalServerError, "the state is damaged: %v", err)
+		if known, err = checkpoint.ParseNote(have); err != nil {
+			return http.StatusInternalServerError, "the state file is damaged: " + err.Error()
 		}
 	}
 	if request.Old != known.Size {
-		return "", &refusal{http.StatusConflict, fmt.Sprint(known.Size), true}
+		return http.StatusConflict, fmt.Sprint(known.Size)
 	}
-	if next.Size == 0 && next.Root != sha256.Sum256(nil) {
-		return "", refuse(http.StatusUnprocessableEntity, "not the root of the empty tree")
+	if next.Size == 0 && next.Root != empty {
+		return http.StatusUnprocessableEntity, "not the root of the empty tree"
 	}
 	if err := checkpoint.VerifyConsistency(known, next, request.Proof); err != nil {
-		return "", refuse(http.StatusUnprocessableEntity, "%v", err)
+		return http.StatusUnprocessableEntity, err.Error()
 	}
 	signature, err := w.signer.Sign([]byte(next.Text()))
 	if err != nil {
-		return "", refuse(http.StatusInternalServerError, "%v", err)
+		return http.StatusInternalServerError, err.Error()
 	}
-	line = w.key.Line(signature)
+	line := w.key.Line(signature)
 	if err := w.save(next.Origin, string(request.Note)+line); err != nil {
-		return "", refuse(http.StatusInternalServerError, "%v", err)
+		return http.StatusInternalServerError, err.Error()
 	}
-	return line, nil
+	return http.StatusOK, strings.TrimSuffix(line, "\n")
 }
 
 // save replaces the state file atomically and durably, or changes nothing.
 func (w *Witness) save(origin, signed string) error {
-	before, had := w.state[origin]
-	w.state[origin] = signed
-	text, err := json.Marshal(w.state)
+	next := maps.Clone(w.state)
+	next[origin] = signed
+	text, err := json.Marshal(next)
 	if err == nil {
-		err = replace(w.path, text)
+		err = logaudit.Replace(w.path, text)
 	}
-	if err != nil {
-		delete(w.state, origin)
-		if had {
-			w.state[origin] = before
-		}
+	if err == nil {
+		w.state = next
 	}
 	return err
-}
-
-func replace(path string, content []byte) error {
-	temporary, err := os.CreateTemp(filepath.Dir(path), ".state.*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(temporary.Name())
-	_, err = temporary.Write(content)
-	err = errors.Join(err, temporary.Sync(), temporary.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(temporary.Name(), path)
-}
-
-func (w *Witness) serveNewest(out http.ResponseWriter, r *http.Request) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for origin, signed := range w.state {
-		sum := sha256.Sum256([]byte(origin))
-		if r.URL.Path == "/"+hex.EncodeToString(sum[:])+"/checkpoint" {
-			out.Header().Set("Content-Type", "text/plain; charset=utf-8")
-			_, _ = io.WriteString(out, signed)
-			return
-		}
-	}
-	http.NotFound(out, r)
 }

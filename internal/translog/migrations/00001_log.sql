@@ -1,9 +1,9 @@
 -- +goose Up
 
--- The tree as it is committed: one row, moved by whoever holds its lock.
--- hashes is the compact range [0, size): the roots of its perfect subtrees,
--- left to right. It starts as the empty tree, whose root is SHA-256 of nothing
--- (RFC 6962 2.1).
+-- The committed tree, in one row. A transaction that appends leaves holds its lock.
+-- hashes is the compact range [0, size): the roots of its perfect subtrees, left to
+-- right. The row starts as the empty tree, whose root is the SHA-256 hash of the
+-- empty string (RFC 6962 2.1).
 CREATE TABLE translog.log_head (
     singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
     size      bigint  NOT NULL CHECK (size >= 0),
@@ -25,8 +25,7 @@ CREATE TABLE translog.nodes (
     PRIMARY KEY (level, node_index)
 );
 
--- Published heads. digest is what the signature signs; the log refuses it as an
--- entry.
+-- Published heads. The signature signs digest, and the log refuses it as an entry.
 CREATE TABLE translog.tree_heads (
     tree_size bigint PRIMARY KEY CHECK (tree_size >= 0),
     root      bytea  NOT NULL CHECK (octet_length(root) = 32),

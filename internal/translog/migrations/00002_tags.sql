@@ -1,8 +1,8 @@
 -- +goose Up
 
--- The leaf that a tag stands for: a tag is logged with one entry and never with
--- another. The log does not know what a tag is made of. A leaf of a release
--- without tags has none until it is tagged (tag_leaves.sql).
+-- The leaf of each tag. The log takes one entry with a tag and no other. It does not
+-- know how a tag is made. A leaf that a release without tags appended has none until
+-- `fairpactctl migrate` tags it.
 CREATE TABLE translog.tags (
     tag        bytea  PRIMARY KEY CHECK (octet_length(tag) = 32),
     leaf_index bigint NOT NULL CHECK (leaf_index >= 0)

@@ -14,9 +14,9 @@ import (
 
 const publishTimeout = 30 * time.Second
 
-// round makes the newest published head cover what is committed, and returns its
-// size: that of the head before where only the signature failed, 0
-// where nothing was read.
+// round publishes a head that covers the committed leaves, and returns the size of the
+// newest published head: the previous one if the signer failed, and 0 if the database
+// could not be read.
 func (p *publisher) round(ctx context.Context) (size int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
@@ -29,7 +29,8 @@ func (p *publisher) round(ctx context.Context) (size int64, err error) {
 	known := p.proven
 	p.proven = nil
 	if known != nil && handed != nil && handed.to.size > known.size {
-		// The tree that the sequencer handed over extends that of the last round.
+		// The fast way: prove from memory that the sequencer's tree extends that of the
+		// last round.
 		if _, err = p.tree.consistency(ctx, *known, handed.to.root); err == nil {
 			var head TreeHead
 			head, err = p.sign(ctx, handed.to.root, p.tree, handed.entries[len(handed.entries)-1])
@@ -38,21 +39,21 @@ func (p *publisher) round(ctx context.Context) (size int64, err error) {
 		if err == nil {
 			p.proven = &handed.to.root
 		}
-		if !errors.Is(err, ErrInconsistent) { // which may be memory's: read what is stored
+		if !errors.Is(err, ErrInconsistent) { // the memory may be wrong, so read the tables
 			return size, err
 		}
 	}
-	committed, size, err := p.publish(ctx)
+	committed, size, err := p.roundFromTables(ctx)
 	if err == nil {
 		p.proven = &committed
 	}
 	return size, err
 }
 
-// publish reads the committed and the newest published head, proves from the
-// tables that the one extends the other, and signs it if it is larger. It
-// returns the tree that is committed.
-func (p *publisher) publish(ctx context.Context) (committed root, size int64, err error) {
+// roundFromTables reads the committed and the newest published head, and proves from the
+// tables that the first extends the second. It signs the committed head if it is larger.
+// It returns the committed tree and the size of the newest published head.
+func (p *publisher) roundFromTables(ctx context.Context) (committed root, size int64, err error) {
 	committed, newest, err := p.store.heads(ctx)
 	if err != nil {
 		return root{}, 0, err
@@ -67,7 +68,7 @@ func (p *publisher) publish(ctx context.Context) (committed root, size int64, er
 		newest = &first
 	}
 	if seen := p.seen(); committed.size < seen {
-		if p.guard != nil { // which would say so at the next size
+		if p.guard != nil { // report it like the guard, which would refuse the next head
 			return root{}, 0, refuse("the database is older than what was signed: it has %d leaves, and this process has seen a head of size %d", committed.size, seen)
 		}
 		return root{}, 0, fmt.Errorf("%w: the database has %d leaves, and this process has seen a head of size %d: it is an older copy", ErrInconsistent, committed.size, seen)
@@ -76,7 +77,7 @@ func (p *publisher) publish(ctx context.Context) (committed root, size int64, er
 		return root{}, 0, err
 	}
 	if committed.size == newest.TreeSize {
-		if !p.passed { // a restored database is told at the start, before any append
+		if !p.passed { // find a restored database at the start, before any append
 			if err := p.pass(ctx, committed, tree); err != nil {
 				return root{}, newest.TreeSize, err
 			}
@@ -92,14 +93,13 @@ func (p *publisher) publish(ctx context.Context) (committed root, size int64, er
 	return committed, head.TreeSize, err
 }
 
-// extends checks that the committed tree is the published one with leaves added
-// at its end.
+// extends verifies that the committed tree is the published one with leaves appended.
 func (p *publisher) extends(ctx context.Context, head TreeHead, committed root, tree *tree) error {
-	// One that verifiers refuse must not keep the log from a better one.
+	// A head by a retired key must not keep the log from publishing a valid one.
 	if err := p.checks.head(head); err != nil && !errors.Is(err, errRetired) {
 		return err
 	}
-	old := head.root()
+	old := treeOf(head)
 	switch {
 	case committed.size < old.size:
 		return fmt.Errorf("%w: %d leaves are committed, fewer than the %d published", ErrInconsistent, committed.size, old.size)
@@ -115,10 +115,10 @@ func (p *publisher) extends(ctx context.Context, head TreeHead, committed root, 
 	return err
 }
 
-// sign signs and stores a head, or returns the one that another replica stored
-// for the same size: the first stored stands. tree proves that it extends what
-// the guard holds; last is the last entry under it, nil where it was read from
-// the database a moment ago.
+// sign signs and stores a head. If another replica has stored one of the same size, sign
+// returns that one. tree has the tiles to prove that the head extends the guard's record.
+// last is the last entry under the head, or nil if the caller has just read the head from
+// the database.
 func (p *publisher) sign(ctx context.Context, r root, tree *tree, last []byte) (TreeHead, error) {
 	head := r.head("")
 	digest := head.Digest()
@@ -137,7 +137,7 @@ func (p *publisher) sign(ctx context.Context, r root, tree *tree, last []byte) (
 		err = fmt.Errorf("it is by %s, and a closed key signs no new head", key.PublicKey)
 	}
 	if err != nil {
-		return TreeHead{}, fmt.Errorf("sign the head of size %d: the signer's own signature: %w", r.size, err)
+		return TreeHead{}, fmt.Errorf("sign the head of size %d: verify the signature: %w", r.size, err)
 	}
 	crash.Point("log.signed")
 
@@ -156,9 +156,6 @@ func (p *publisher) sign(ctx context.Context, r root, tree *tree, last []byte) (
 		return TreeHead{}, err
 	}
 	crash.Point("log.published")
-
-	// The C2SP checkpoint and its witnesses belong here: they read the stored
-	// head and add signatures of their own.
 
 	return stored, nil
 }

@@ -1,0 +1,106 @@
+package translog
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// TaggedLeaf is a leaf and the tag that it should have.
+type TaggedLeaf struct {
+	Index int64
+	Entry [32]byte
+	Tag   Tag
+}
+
+// Untagged returns the indexes of the leaves without a tag, in order. The release
+// without tags appended them.
+func Untagged(ctx context.Context, pool *pgxpool.Pool) ([]int64, error) {
+	var indexes []int64
+	err := readSnapshot(ctx, pool, func(tx pgx.Tx) (err error) {
+		rows, _ := tx.Query(ctx, sqlUntagged)
+		indexes, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+		return err
+	})
+	return indexes, fromDatabase(err)
+}
+
+// TagLeaves tags leaves, and returns the indexes of those that still lack their tag:
+// the leaf has another entry, or another leaf has the tag. It may run while replicas
+// append, because the table's primary key decides which leaf gets a tag.
+func TagLeaves(ctx context.Context, pool *pgxpool.Pool, leaves []TaggedLeaf) (untagged []int64, err error) {
+	indexes, entries, tags := make([]int64, len(leaves)), make([][]byte, len(leaves)), make([][]byte, len(leaves))
+	for i := range leaves {
+		indexes[i], entries[i], tags[i] = leaves[i].Index, leaves[i].Entry[:], leaves[i].Tag[:]
+	}
+	if _, err := pool.Exec(ctx, sqlTagLeaves, indexes, entries, tags); err != nil {
+		return nil, fromDatabase(err)
+	}
+	rows, _ := pool.Query(ctx, sqlNotTagged, indexes, entries, tags)
+	untagged, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+	return untagged, fromDatabase(err)
+}
+
+// Return puts back the leaves that a database lost, as a restored backup lacks the
+// newest ones, and returns their number. The caller MUST have verified the signature of
+// head. The leaves must continue the committed tree without a gap and lead to the head's
+// root; leaves that the log has are skipped. Then the log is the signed one again, and
+// the fork guard allows new heads. Otherwise Return changes nothing and returns
+// ErrRefused.
+func Return(ctx context.Context, pool *pgxpool.Pool, leaves []TaggedLeaf, head TreeHead) (returned int, err error) {
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		var committed state
+		if err := tx.QueryRow(ctx, sqlLockHead).Scan(&committed.size, &committed.hash, &committed.hashes); err != nil {
+			return fromDatabase(err)
+		}
+		if err := committed.check(); err != nil {
+			return err
+		}
+		g, err := committed.growTo(head, leaves)
+		if err != nil || len(g.entries) == 0 {
+			return err
+		}
+		moved, err := appendTo(ctx, tx, g)
+		if err == nil && !moved {
+			err = fmt.Errorf("%w: the log has one of the entries at another leaf, or one of the tags at another entry", ErrRefused)
+		}
+		returned = len(g.entries)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return returned, nil
+}
+
+// growTo returns the growth by those leaves that are above the tree, if it leads to the
+// head.
+func (s state) growTo(head TreeHead, leaves []TaggedLeaf) (*growth, error) {
+	leaves = slices.DeleteFunc(slices.Clone(leaves), func(l TaggedLeaf) bool { return l.Index < s.size })
+	slices.SortFunc(leaves, func(a, b TaggedLeaf) int { return cmp.Compare(a.Index, b.Index) })
+	leaves = slices.Compact(leaves)
+	var entries, tags [][]byte
+	var tagged []int64
+	for i := range leaves {
+		if next := s.size + int64(i); leaves[i].Index != next {
+			return nil, fmt.Errorf("%w: leaf %d is missing: the next given one is leaf %d", ErrRefused, next, leaves[i].Index)
+		}
+		entries, tags, tagged = append(entries, leaves[i].Entry[:]), append(tags, leaves[i].Tag[:]), append(tagged, leaves[i].Index)
+	}
+	g, err := s.grow(entries)
+	if err != nil {
+		return nil, err
+	}
+	g.tags, g.tagged = tags, tagged
+	if g.to.size != head.TreeSize {
+		return nil, fmt.Errorf("%w: with these leaves the log has %d, but the tree head covers %d", ErrRefused, g.to.size, head.TreeSize)
+	}
+	if !g.to.same(treeOf(head)) {
+		return nil, fmt.Errorf("%w: with these leaves the log of %d leaves does not have the root of the tree head", ErrRefused, head.TreeSize)
+	}
+	return g, nil
+}

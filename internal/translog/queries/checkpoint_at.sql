@@ -1,4 +1,0 @@
-SELECT c.tree_size, c.note,
-       ARRAY(SELECT s.line FROM translog.cosignatures s WHERE s.tree_size = c.tree_size ORDER BY s.witness),
-       coalesce((SELECT w.tree_size FROM translog.witnessed w ORDER BY w.tree_size DESC LIMIT 1), -1)
-FROM translog.checkpoints c WHERE c.tree_size = $1

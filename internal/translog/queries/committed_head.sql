@@ -1,1 +1,0 @@
-SELECT size, root FROM translog.log_head WHERE singleton

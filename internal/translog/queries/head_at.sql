@@ -1,1 +1,0 @@
-SELECT tree_size, root, signature FROM translog.tree_heads WHERE tree_size = $1

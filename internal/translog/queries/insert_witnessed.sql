@@ -1,1 +1,0 @@
-INSERT INTO translog.witnessed (tree_size) VALUES ($1) ON CONFLICT DO NOTHING

@@ -1,1 +1,0 @@
-SELECT size, root, hashes FROM translog.log_head WHERE singleton FOR UPDATE

@@ -1,1 +1,0 @@
-SELECT tree_size, root, signature FROM translog.tree_heads ORDER BY tree_size DESC LIMIT 1
