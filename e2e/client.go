@@ -18,8 +18,8 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// Client calls one base URL. It fails the test where an error body has not the
-// contract's form.
+// Client calls one base URL. It fails the test if a request or its response does not
+// match the published OpenAPI document.
 type Client struct {
 	T    testing.TB
 	Base string
@@ -32,22 +32,24 @@ func NewClient(t testing.TB, base string) *Client {
 	return &Client{t, base, &http.Client{Transport: transport, Timeout: 60 * time.Second}}
 }
 
-// In returns the client for a subtest.
+// In returns a client of the same URL that reports to a subtest.
 func (c *Client) In(t testing.TB) *Client { return &Client{t, c.Base, c.Http} }
 
+// Answer is a response.
 type Answer struct {
 	Status int
 	Header http.Header
 	Body   []byte
-	Last   bool // on its connection
+	Last   bool // the server closes the connection after it
 }
 
-// Code is the upper-case code of an error body.
+// Code returns the upper-case code of an error body.
 func (a Answer) Code() string {
 	code, _, _ := strings.Cut(a.ErrorText(), ":")
 	return code
 }
 
+// ErrorText returns the text of an error body.
 func (a Answer) ErrorText() string {
 	var e struct{ Error string }
 	_ = json.Unmarshal(a.Body, &e)
@@ -62,11 +64,11 @@ func (a Answer) Into(t testing.TB, v any) {
 	}
 }
 
-// SPEC 7.1
+// errorForm is the form of an error text (SPEC 7.1).
 var errorForm = regexp.MustCompile(`^[A-Z_]+: .+`)
 
-// request makes a request; body is JSON text, or a value to encode, or nil.
-// Header pairs follow it.
+// request makes a request. body is JSON text, a value to encode, or nil. header holds
+// pairs of name and value. The name Host sets the request's host.
 func (c *Client) request(ctx context.Context, method, path, token string, body any, header ...string) (*http.Request, error) {
 	var sent io.Reader
 	switch b := body.(type) {
@@ -88,12 +90,14 @@ func (c *Client) request(ctx context.Context, method, path, token string, body a
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	for i := 0; i+1 < len(header); i += 2 {
-		req.Header.Add(header[i], header[i+1])
+		if req.Header.Add(header[i], header[i+1]); header[i] == "Host" {
+			req.Host = header[i+1]
+		}
 	}
 	return req, nil
 }
 
-// Try sends a request. Only a transport failure is an error.
+// Try sends a request. It returns an error only if there is no whole response.
 func (c *Client) Try(ctx context.Context, method, path, token string, body any, header ...string) (Answer, error) {
 	req, err := c.request(ctx, method, path, token, body, header...)
 	if err != nil {
@@ -112,8 +116,8 @@ func (c *Client) Try(ctx context.Context, method, path, token string, body any, 
 	return a, err
 }
 
-// Do sends a request that must be answered, and holds both to the OpenAPI
-// document that the service publishes.
+// Do sends a request, requires a response, and checks both against the published
+// OpenAPI document.
 func (c *Client) Do(method, path, token string, body any, header ...string) Answer {
 	c.T.Helper()
 	a, err := c.Try(c.T.Context(), method, path, token, body, header...)
@@ -121,14 +125,14 @@ func (c *Client) Do(method, path, token string, body any, header ...string) Answ
 		c.T.Fatalf("%s %s: %v", method, path, err)
 	}
 	if a.Status >= 400 && method != http.MethodHead && !errorForm.MatchString(a.ErrorText()) {
-		c.T.Errorf("%s %s: %d with a body that is no error of SPEC 7.1: %.200s", method, path, a.Status, a.Body)
+		c.T.Errorf("%s %s: %d with a body that is not an error of SPEC 7.1: %.200s", method, path, a.Status, a.Body)
 	}
 	sent, err := c.request(c.T.Context(), method, path, token, body, header...)
 	if err == nil {
 		err = Published(c.T, c).Describes(sent, a)
 	}
 	if err != nil {
-		c.T.Errorf("%s %s: not as the OpenAPI document says: %.3000s", method, path, err)
+		c.T.Errorf("%s %s: does not match the OpenAPI document: %.3000s", method, path, err)
 	}
 	return a
 }
@@ -153,6 +157,7 @@ func (c *Client) Refused(status int, code, method, path, token string, body any,
 	return a
 }
 
+// Key creates an API key.
 func (c *Client) Key() string {
 	c.T.Helper()
 	var k struct {
@@ -162,7 +167,7 @@ func (c *Client) Key() string {
 	return k.APIKey
 }
 
-// Dealt is a created deal and all its credentials.
+// Dealt is a created deal with all its credentials.
 type Dealt struct {
 	C       *Client
 	ID      string
@@ -171,9 +176,11 @@ type Dealt struct {
 	Warning string
 }
 
+// Body is a JSON object.
 type Body = map[string]any
 
-// SplitBody is a two-party split that can be changed before it is sent.
+// SplitBody, RandomBody and ShapleyBody return creation bodies, which a test may change.
+// The deadlines are counted from now.
 func SplitBody(commitIn, revealIn time.Duration) Body {
 	now := time.Now()
 	return Body{
@@ -200,6 +207,7 @@ func ShapleyBody(commitIn, revealIn time.Duration) Body {
 	return b
 }
 
+// Create creates a deal with a new API key.
 func (c *Client) Create(b Body) *Dealt {
 	c.T.Helper()
 	return c.CreateWith(c.Key(), b)
@@ -210,7 +218,7 @@ func (c *Client) CreateWith(key string, b Body) *Dealt {
 	return c.Created(key, c.Want(201, "POST", "/v1/deals", key, b))
 }
 
-// Created reads the answer to a creation.
+// Created reads the response to a creation.
 func (c *Client) Created(key string, a Answer) *Dealt {
 	c.T.Helper()
 	var r struct {
@@ -233,6 +241,7 @@ type Sealed struct {
 	Commitment string
 }
 
+// Seal commits to an input with a random salt.
 func Seal(t testing.TB, input Body) Sealed {
 	t.Helper()
 	s, err := NewSealed(input)
@@ -242,7 +251,7 @@ func Seal(t testing.TB, input Body) Sealed {
 	return s
 }
 
-// NewSealed commits to an input under a random salt.
+// NewSealed is Seal for callers without a test.
 func NewSealed(input Body) (Sealed, error) {
 	text, err := canon.Marshal(input)
 	raw := make([]byte, 16)
@@ -251,16 +260,26 @@ func NewSealed(input Body) (Sealed, error) {
 	return Sealed{input, salt, canon.Commitment(text, []byte(salt))}, err
 }
 
+// Act returns the body of a commit or a reveal.
+func (s Sealed) Act(action string) Body {
+	if action == "commit" {
+		return Body{"commitment": s.Commitment}
+	}
+	return Body{"input": s.Input, "salt": s.Salt}
+}
+
+// Path returns the path of the deal and a suffix.
 func (d *Dealt) Path(suffix string) string { return "/v1/deals/" + d.ID + suffix }
 
+// Commit and Reveal act for a party, and require success.
 func (d *Dealt) Commit(party int, s Sealed) Answer {
 	d.C.T.Helper()
-	return d.C.Want(200, "POST", d.Path("/commit"), d.Tokens[party], Body{"commitment": s.Commitment})
+	return d.C.Want(200, "POST", d.Path("/commit"), d.Tokens[party], s.Act("commit"))
 }
 
 func (d *Dealt) Reveal(party int, s Sealed) Answer {
 	d.C.T.Helper()
-	return d.C.Want(200, "POST", d.Path("/reveal"), d.Tokens[party], Body{"input": s.Input, "salt": s.Salt})
+	return d.C.Want(200, "POST", d.Path("/reveal"), d.Tokens[party], s.Act("reveal"))
 }
 
 // Play commits and then reveals every input, in party order.
@@ -296,13 +315,14 @@ type View struct {
 	CertificateID   *string `json:"certificate_id"`
 }
 
+// View reads the view as party 0.
 func (d *Dealt) View() (v View) {
 	d.C.T.Helper()
 	d.C.Want(200, "GET", d.Path(""), d.Tokens[0], nil).Into(d.C.T, &v)
 	return v
 }
 
-// Certified waits until the certificate is published and gives its text.
+// Certified waits until the certificate is published and returns its text.
 func (d *Dealt) Certified(within time.Duration) []byte {
 	d.C.T.Helper()
 	var a Answer
@@ -313,7 +333,7 @@ func (d *Dealt) Certified(within time.Duration) []byte {
 	return a.Body
 }
 
-// Report is a verification (SPEC 2.9).
+// Report is a verification report (SPEC 2.9).
 type Report struct {
 	CertID  string `json:"cert_id"`
 	Valid   bool
@@ -332,35 +352,37 @@ func (c *Client) Verify(certID string) (r Report) {
 	return r
 }
 
-// Seen holds the code of every error that any test was answered.
+// Seen holds the codes of all errors that the tests of this process received.
 var Seen sync.Map
 
-// once is a POST that is sent again with the same Idempotency-Key.
+// once is a POST that can be sent again with the same Idempotency-Key.
 type once struct {
 	C                *Client
 	Path, Token, Key string
 	Sent             any
 }
 
+// Once makes a POST with a new Idempotency-Key. It sends nothing.
 func (c *Client) Once(path, token string, sent any) once {
 	return once{c, path, token, rand.Text(), sent}
 }
 
+// Want sends the request and requires a status.
 func (o once) Want(status int) Answer {
 	o.C.T.Helper()
 	return o.C.Want(status, "POST", o.Path, o.Token, o.Sent, "Idempotency-Key", o.Key)
 }
 
-// Replays sends the request again and requires the very same answer.
+// Replays sends the request again and requires the same response.
 func (o once) Replays(first Answer) {
 	o.C.T.Helper()
 	if a := o.Want(first.Status); !bytes.Equal(a.Body, first.Body) {
-		o.C.T.Errorf("POST %s replayed %s, and first was answered %s", o.Path, a.Body, first.Body)
+		o.C.T.Errorf("POST %s: the replay is %s, the first response was %s", o.Path, a.Body, first.Body)
 	}
 }
 
-// Committed is a deal of two that is REVEALING: party 0 to commitment, party 1
-// to bob's values.
+// Committed makes a deal of two that is REVEALING. Party 0 has committed to commitment,
+// and party 1 to other.
 func (c *Client) Committed(b Body, commitment string, other Sealed) *Dealt {
 	c.T.Helper()
 	d := c.Create(b)
@@ -369,8 +391,8 @@ func (c *Client) Committed(b Body, commitment string, other Sealed) *Dealt {
 	return d
 }
 
-// FarRound is a beacon round that is out months after any deadline of a test, and
-// within the year that a deal may wait for it.
+// FarRound returns a beacon round that is published months after any deadline of a test,
+// and within the year that a deal may wait for it.
 func FarRound(t testing.TB) int64 {
 	return BeaconChain(t).RoundAt(time.Now().Unix() + 200*24*3600)
 }

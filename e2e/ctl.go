@@ -12,33 +12,26 @@ import (
 	"testing"
 )
 
-// Ctl runs fairpactctl in a folder of its own.
+// Ctl runs fairpactctl in its own temporary directory.
 type Ctl struct {
 	t    testing.TB
 	Dir  string
 	Env  []string
-	Said strings.Builder // all that was ever printed
+	Said strings.Builder // all output of all commands
 }
 
 func NewCtl(t testing.TB, base string) *Ctl {
 	return &Ctl{t: t, Dir: t.TempDir(), Env: []string{"FAIRPACT_URL=" + base, "PATH=" + os.Getenv("PATH")}}
 }
 
+// File writes bytes, or the JSON of another value, and returns the name.
 func (c *Ctl) File(name string, content any) string {
 	c.t.Helper()
-	text, ok := content.([]byte)
-	if !ok {
-		var err error
-		if text, err = json.Marshal(content); err != nil {
-			c.t.Fatal(err)
-		}
-	}
-	if err := os.WriteFile(filepath.Join(c.Dir, name), text, 0o600); err != nil {
-		c.t.Fatal(err)
-	}
+	writeFile(c.t, filepath.Join(c.Dir, name), content)
 	return name
 }
 
+// Read reads a file of the directory.
 func (c *Ctl) Read(name string) []byte {
 	c.t.Helper()
 	text, err := os.ReadFile(filepath.Join(c.Dir, name))
@@ -48,25 +41,38 @@ func (c *Ctl) Read(name string) []byte {
 	return text
 }
 
-// Run requires an exit code and gives what was printed.
+// Run runs a command, requires an exit code and returns the output.
 func (c *Ctl) Run(code int, args ...string) (stdout, stderr string) {
 	c.t.Helper()
-	return c.exec(code, exec.CommandContext(c.t.Context(), filepath.Join(Bin, "fairpactctl"), args...))
+	return c.exec(code, c.command(args...))
+}
+
+func (c *Ctl) command(args ...string) *exec.Cmd {
+	return exec.CommandContext(c.t.Context(), filepath.Join(Bin, "fairpactctl"), args...)
 }
 
 func (c *Ctl) exec(code int, cmd *exec.Cmd) (stdout, stderr string) {
 	c.t.Helper()
-	var out, errs bytes.Buffer
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = c.Dir, c.Env, &out, &errs
-	err := cmd.Run()
-	if exit, ok := err.(*exec.ExitError); err != nil && !ok || cmd.ProcessState.ExitCode() != code {
-		c.t.Fatalf("fairpactctl %q: %v %v, want exit code %d\n%s%s", cmd.Args[1:], err, exit, code, &out, &errs)
+	got, out, errs := c.try(cmd)
+	if got != code {
+		c.t.Fatalf("fairpactctl %q: exit code %d, want %d\n%s%s", cmd.Args[1:], got, code, out, errs)
 	}
-	c.Said.WriteString(out.String() + errs.String())
-	return out.String(), errs.String()
+	return out, errs
 }
 
-// Json runs a command with --json and decodes what it printed.
+// try runs a command in the directory. It fails the test only if the command cannot run.
+func (c *Ctl) try(cmd *exec.Cmd) (code int, stdout, stderr string) {
+	c.t.Helper()
+	var out, errs bytes.Buffer
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = c.Dir, c.Env, &out, &errs
+	if err := cmd.Run(); cmd.ProcessState == nil {
+		c.t.Fatalf("%q: %v", cmd.Args, err)
+	}
+	c.Said.WriteString(out.String() + errs.String())
+	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+}
+
+// Json runs a command with --json and decodes its output.
 func (c *Ctl) Json(v any, args ...string) {
 	c.t.Helper()
 	out, _ := c.Run(0, append(args, "--json")...)
@@ -75,7 +81,7 @@ func (c *Ctl) Json(v any, args ...string) {
 	}
 }
 
-// Create makes a deal; its state file is deal.json, and that of party i party-i.json.
+// Create creates a deal. Its state file is deal.json, and that of party i is party-i.json.
 func (c *Ctl) Create(algorithm string, params any, labels ...string) {
 	c.t.Helper()
 	args := []string{"deal", "create", "--algorithm", algorithm, "--params", c.File("params.json", params), "--out", "deal.json"}
@@ -96,12 +102,13 @@ func (c *Ctl) Seal(party int, input Body) {
 	c.Run(0, "deal", "commit", name, "--state", fmt.Sprintf("party-%d.json", party))
 }
 
+// Reveal reveals a party's input.
 func (c *Ctl) Reveal(party int) {
 	c.t.Helper()
 	c.Run(0, "deal", "reveal", fmt.Sprintf("sealed-%d.json", party), "--state", fmt.Sprintf("party-%d.json", party))
 }
 
-// Inputs writes inputs.json of what so many parties have sealed.
+// Inputs writes inputs.json with the sealed inputs of the first parties.
 func (c *Ctl) Inputs(parties int) {
 	c.t.Helper()
 	rows := make([]json.RawMessage, parties)
@@ -111,23 +118,22 @@ func (c *Ctl) Inputs(parties int) {
 	c.File("inputs.json", rows)
 }
 
-// Fetched has the certificate and what verifies it in files.
+// Fetched writes the certificate, its tree head and the status to files.
 func (c *Ctl) Fetched() {
 	c.t.Helper()
 	c.Run(0, "deal", "certificate", "--state", "deal.json", "--out", "cert.json", "--tree-head", "head.json", "--status", "status.json")
 }
 
-// unshared reports whether this user may take a process off the network.
+// unshared reports whether this user may start a process without network access.
 var unshared = sync.OnceValue(func() bool { return exec.Command("unshare", "-n", "true").Run() == nil })
 
-// Offline runs a command without network, where the machine lets us take it
-// away, and in any case without an address to go to.
+// Offline runs a command without the address of the service, and without network access
+// if the machine allows that.
 func (c *Ctl) Offline(code int, args ...string) string {
 	c.t.Helper()
-	program := filepath.Join(Bin, "fairpactctl")
-	cmd := exec.CommandContext(c.t.Context(), program, args...)
+	cmd := c.command(args...)
 	if unshared() {
-		cmd = exec.CommandContext(c.t.Context(), "unshare", append([]string{"-n", program}, args...)...)
+		cmd = exec.CommandContext(c.t.Context(), "unshare", append([]string{"-n"}, cmd.Args...)...)
 	}
 	env := c.Env
 	c.Env = []string{"PATH=" + os.Getenv("PATH")}
@@ -136,7 +142,7 @@ func (c *Ctl) Offline(code int, args ...string) string {
 	return out
 }
 
-// Secrets are the credentials of the state file.
+// Secrets returns the credentials in the state files.
 func (c *Ctl) Secrets() (all []string) {
 	var s struct {
 		APIKey  string `json:"api_key"`

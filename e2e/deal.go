@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -9,9 +8,10 @@ import (
 	"time"
 )
 
-// After is a deadline at least d away.
+// After returns a deadline at least d from now.
 func After(d time.Duration) int64 { return time.Now().Add(d + time.Second - 1).Unix() }
 
+// Timed sets both deadlines of a creation body.
 func Timed(b Body, commitDeadline, revealDeadline int64) Body {
 	b["commit_deadline"], b["reveal_deadline"] = commitDeadline, revealDeadline
 	return b
@@ -38,16 +38,8 @@ func (c *Client) Trio(key string, commitDeadline, revealDeadline int64) *Dealt {
 	return c.CreateInTime(key, b)
 }
 
-// Act is the body of a commit or a reveal.
-func (s Sealed) Act(action string) Body {
-	if action == "commit" {
-		return Body{"commitment": s.Commitment}
-	}
-	return Body{"input": s.Input, "salt": s.Salt}
-}
-
-// Attempt sends a commit or reveal that may come late, and reports whether it was
-// accepted. SPEC 3: a missed deadline is the only other answer.
+// Attempt sends a commit or reveal that may be late, and reports whether it was
+// accepted. The only allowed refusal is DEADLINE_PASSED (SPEC 3).
 func (d *Dealt) Attempt(action string, party int, b Body) bool {
 	d.C.T.Helper()
 	a := d.C.Do("POST", d.Path("/"+action), d.Tokens[party], b)
@@ -57,28 +49,29 @@ func (d *Dealt) Attempt(action string, party int, b Body) bool {
 	return a.Status == 200
 }
 
+// Scenario plays a deal up to its last call. lead is the minimum time to its first
+// deadline. The result is nil if the deadline passed before the deal was ready.
 type Scenario func(c *Client, lead time.Duration) *Cut
 
-// Cut is a deal one step before the moment at which a process will be killed.
+// Cut is a deal before its last call. Crash tests kill a process during that call.
 type Cut struct {
-	Deal   *Dealt // its calls go to a deal-api that is not killed
+	Deal   *Dealt // calls a deal-api that is not killed
 	Params Body
 	Inputs []Sealed
 
-	// last is the call that leads to the crash point.
+	// Last is the last call. An empty Action reads the view.
 	Last struct{ Action, Token, Body string }
-	// clock tells that the clock ends the deal, at from (unix seconds), and that
-	// the last call only looks at it then. Otherwise from is a deadline that must
-	// pass before the recovery, 0 where there is none.
+	// Clock is set if a deadline ends the deal, and the last call only reads it. From is
+	// that deadline, in unix seconds. Without Clock, From is a deadline that must pass
+	// before the recovery, or 0.
 	Clock bool
 	From  int64
 
-	Outcome string // COMPUTED or VOID, once all is done
+	Outcome string // COMPUTED or VOID, at the end
 	Flakers []int
 }
 
-// Call makes the last call through any deal-api, always under the same
-// Idempotency-Key.
+// Call makes the last call through any deal-api, each time with the same Idempotency-Key.
 func (x *Cut) Call(via *Client) (Answer, error) {
 	method := http.MethodPost
 	if x.Last.Action == "" {
@@ -87,6 +80,7 @@ func (x *Cut) Call(via *Client) (Answer, error) {
 	return via.Try(via.T.Context(), method, x.Deal.Path(x.Last.Action), x.Last.Token, x.Last.Body, "Idempotency-Key", "last-"+x.Deal.ID)
 }
 
+// Ends sets the last call.
 func (x *Cut) Ends(action string, party int, b Body) *Cut {
 	text, err := json.Marshal(b)
 	if err != nil {
@@ -96,12 +90,13 @@ func (x *Cut) Ends(action string, party int, b Body) *Cut {
 	return x
 }
 
+// Revealing makes the reveal of a party the last call.
 func (x *Cut) Revealing(party int) *Cut {
-	return x.Ends("/reveal", party, Body{"input": x.Inputs[party].Input, "salt": x.Inputs[party].Salt})
+	return x.Ends("/reveal", party, x.Inputs[party].Act("reveal"))
 }
 
-// Open creates a deal and makes the commits and then the reveals of the first so
-// many parties.
+// Open creates a deal. Then the first parties commit and reveal, as many as commits and
+// reveals say.
 func Open(c *Client, b Body, commits, reveals int, inputs ...Body) *Cut {
 	c.T.Helper()
 	x := &Cut{Deal: c.Create(b), Params: b["algorithm_params"].(Body), Outcome: "COMPUTED"}
@@ -121,9 +116,6 @@ var (
 	AnnsValues = Body{"valuations": Body{"car": 70, "boat": 30}}
 	BobsValues = Body{"valuations": Body{"car": 40, "boat": 60}}
 )
-
-// The scenarios. lead is how far away at least the first deadline is; nil says
-// that it came before the deal was made.
 
 func LastReveal(c *Client, _ time.Duration) *Cut {
 	return Open(c, SplitBody(time.Hour, 2*time.Hour), 2, 1, AnnsValues, BobsValues).Revealing(1)
@@ -164,7 +156,7 @@ func MissedReveal(c *Client, lead time.Duration) *Cut {
 	return x
 }
 
-// Near creates a split of two, or nil where its deadline is over already.
+// Near creates a split of two, or returns nil if its deadline has passed.
 func Near(c *Client, commitDeadline, revealDeadline int64) *Cut {
 	c.T.Helper()
 	b := Timed(SplitBody(0, 0), commitDeadline, revealDeadline)
@@ -176,62 +168,39 @@ func Near(c *Client, commitDeadline, revealDeadline int64) *Cut {
 		Inputs: []Sealed{Seal(c.T, AnnsValues), Seal(c.T, BobsValues)}}
 }
 
-func (x *Cut) Commits(parties int) bool {
+// Commits and Reveals act for the first parties, and report whether all were in time.
+func (x *Cut) Commits(parties int) bool { return x.act("commit", parties) }
+func (x *Cut) Reveals(parties int) bool { return x.act("reveal", parties) }
+
+func (x *Cut) act(action string, parties int) bool {
 	for i := range parties {
-		if !x.Deal.Attempt("commit", i, Body{"commitment": x.Inputs[i].Commitment}) {
+		if !x.Deal.Attempt(action, i, x.Inputs[i].Act(action)) {
 			return false
 		}
 	}
 	return true
 }
 
-func (x *Cut) Reveals(parties int) bool {
-	for i := range parties {
-		if !x.Deal.Attempt("reveal", i, Body{"input": x.Inputs[i].Input, "salt": x.Inputs[i].Salt}) {
-			return false
-		}
-	}
-	return true
-}
-
-// WaitUntil waits for a second of the clock.
+// WaitUntil waits until this machine's clock has reached a unix time.
 func WaitUntil(t testing.TB, at int64) {
 	t.Helper()
 	Eventually(t, "the clock", Patience, func() bool { return time.Now().Unix() >= at })
 }
 
-func Decoded(t *testing.T, text []byte) (v map[string]any) {
-	t.Helper()
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	if err := d.Decode(&v); err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
-
-func Encoded(t *testing.T, v any) []byte {
-	t.Helper()
-	text, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
-}
-
-// Played plays a deal with as much time as the machine needs.
-func Played(t *testing.T, c *Client, play Scenario) *Cut {
+// Played plays a scenario with increasing lead until the machine is fast enough for it.
+func Played(t testing.TB, c *Client, play Scenario) *Cut {
 	t.Helper()
 	for lead := time.Second; lead < Patience; lead *= 2 {
 		if x := play(c, lead); x != nil {
 			return x
 		}
 	}
-	t.Fatal("no deal can be made before its deadline")
+	t.Fatal("no deal is ready before its deadline")
 	return nil
 }
 
-// Nonces commits and reveals a random.v1 deal whose round was out long ago.
+// Nonces creates a random.v1 deal whose round is already published, commits and
+// reveals. inTime is false if a deadline passed meanwhile.
 func (c *Client) Nonces(chain interface{ RoundAt(int64) int64 }, commitDeadline, revealDeadline int64) (d *Dealt, inTime bool) {
 	c.T.Helper()
 	d = c.Create(Timed(RandomBody(2, chain.RoundAt(time.Now().Unix())-60, 0, 0), commitDeadline, revealDeadline))

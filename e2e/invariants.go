@@ -17,8 +17,8 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-// never lists what must not be found in the database of a stack that has
-// converged, whatever was killed on the way. An active deal has no certificate.
+// never lists queries that must return no row in the database of a stack that has
+// converged, whichever processes were killed before. An active deal has no certificate.
 var never = []struct{ what, query string }{
 	{"a COMPUTED or VOID deal without its one certificate", `SELECT deal_id FROM deals d WHERE phase IN ('COMPUTED', 'VOID')
 		AND (SELECT count(*) FROM certificates c WHERE c.deal_id = d.deal_id AND c.cert_id = d.cert_id) <> 1`},
@@ -29,23 +29,23 @@ var never = []struct{ what, query string }{
 		WHERE (SELECT array_agg(leaf_index) FROM translog.leaves l WHERE l.entry = sha256(c.payload)) IS DISTINCT FROM ARRAY[c.leaf_index]`},
 	{"a certificate whose leaf does not have the deal's tag", `SELECT cert_id FROM certificates c WHERE c.leaf_index IS DISTINCT FROM
 		(SELECT leaf_index FROM translog.tags WHERE tag = sha256('fairpact deal\000'::bytea || convert_to(c.deal_id, 'UTF8')))`},
-	{"a leaf that is no certificate", `SELECT leaf_index FROM translog.leaves WHERE entry NOT IN (SELECT sha256(payload) FROM certificates)`},
+	{"a leaf without a certificate", `SELECT leaf_index FROM translog.leaves WHERE entry NOT IN (SELECT sha256(payload) FROM certificates)`},
 	{"a gap in the leaves", `SELECT count(*) FROM translog.leaves HAVING count(*) > 0 AND (min(leaf_index) <> 0 OR max(leaf_index) <> count(*) - 1)`},
 	{"a committed or newest published size that is not the count of leaves", `SELECT size FROM translog.log_head
 		WHERE size <> (SELECT count(*) FROM translog.leaves) OR size <> (SELECT max(tree_size) FROM translog.tree_heads)`},
 	{"an action at or after its deadline", `SELECT deal_id FROM commitments JOIN deals USING (deal_id) WHERE committed_at >= commit_deadline
 		UNION ALL SELECT deal_id FROM reveals JOIN deals USING (deal_id) WHERE revealed_at >= reveal_deadline`},
 	{"a reveal after the end", `SELECT deal_id FROM reveals JOIN certificates USING (deal_id) WHERE revealed_at > certificates.created_at`},
-	// So that a reveal in the very second of the end is seen, too.
+	// This also finds a reveal in the second of the end.
 	{"an input root without all reveals, or all reveals without one", `SELECT c.cert_id FROM certificates c JOIN deals d USING (deal_id)
 		WHERE (convert_from(payload, 'UTF8')::json->>'input_root' IS NULL) <> ((SELECT count(*) FROM reveals r WHERE r.deal_id = d.deal_id) < parties)`},
-	{"result and flakers that do not fit the end", `SELECT deal_id FROM deals
+	{"a result or flakers that do not fit the end", `SELECT deal_id FROM deals
 		WHERE (phase = 'COMPUTED') <> (result IS NOT NULL) OR (phase = 'VOID') <> (void_flakers IS NOT NULL) OR (phase = 'COMPUTED') <> (computed_at IS NOT NULL)`},
-	{"a VOID by commit that does not name exactly those that did not commit", `SELECT deal_id FROM deals d WHERE phase = 'VOID' AND commits_closed_at IS NULL
+	{"a VOID for a missed commit that does not name exactly the parties that did not commit", `SELECT deal_id FROM deals d WHERE phase = 'VOID' AND commits_closed_at IS NULL
 		AND void_flakers IS DISTINCT FROM (SELECT array_agg(party ORDER BY party) FROM parties p WHERE p.deal_id = d.deal_id
 			AND NOT EXISTS (SELECT FROM commitments c WHERE c.deal_id = d.deal_id AND c.party = p.party))`},
-	// A rejector has revealed, and nobody else is named.
-	{"a VOID by reveal that does not name exactly those that did not reveal, or the one rejector", `SELECT deal_id FROM deals d WHERE phase = 'VOID' AND commits_closed_at IS NOT NULL
+	// A rejector has revealed, and only the rejector is named.
+	{"a VOID after the commits that does not name exactly the parties that did not reveal, or the one rejector", `SELECT deal_id FROM deals d WHERE phase = 'VOID' AND commits_closed_at IS NOT NULL
 		AND void_flakers IS DISTINCT FROM (SELECT array_agg(party ORDER BY party) FROM parties p WHERE p.deal_id = d.deal_id
 			AND NOT EXISTS (SELECT FROM reveals r WHERE r.deal_id = d.deal_id AND r.party = p.party))
 		AND NOT (algorithm = 'shapley.v1' AND cardinality(void_flakers) = 1 AND void_flakers[1] IN (SELECT party FROM reveals r WHERE r.deal_id = d.deal_id))`},
@@ -53,13 +53,14 @@ var never = []struct{ what, query string }{
 		WHERE (sealed IS NULL) <> (retention = 'purge' AND phase NOT IN ('COMMITTING', 'REVEALING'))`},
 }
 
-// Invariants holds a converged database against the promises that no crash may
-// break. Every leaf of the log must be a certificate of this stack.
+// Invariants checks a converged database against the promises that no crash may break.
+// Every leaf of the log must be a certificate of this stack.
 func Invariants(t testing.TB, stack *localstack.Stack) {
 	t.Helper()
 	InvariantsUnder(t, stack, Trusted(t, stack))
 }
 
+// InvariantsUnder is Invariants with the keys that may have signed.
 func InvariantsUnder(t testing.TB, stack *localstack.Stack, keys *signing.KeySet) {
 	t.Helper()
 	w := Database(t, stack)
@@ -72,7 +73,7 @@ func InvariantsUnder(t testing.TB, stack *localstack.Stack, keys *signing.KeySet
 	w.headsHold(keys)
 }
 
-// Trusted are the keys that /v1/status publishes.
+// Trusted returns the keys that /v1/status publishes.
 func Trusted(t testing.TB, stack *localstack.Stack) *signing.KeySet {
 	t.Helper()
 	var status KeysOfStatus
@@ -84,8 +85,8 @@ func Trusted(t testing.TB, stack *localstack.Stack) *signing.KeySet {
 	return keys
 }
 
-// certificatesHold checks each signature, and that what is signed is what the
-// deal's row says.
+// certificatesHold checks each signature, and that the signed certificate agrees with the
+// deal's row.
 func (w Witness) certificatesHold(keys *signing.KeySet) {
 	w.T.Helper()
 	w.each(`SELECT c.cert_id, deal_id, phase, result, void_flakers, payload, coalesce(signature, '') FROM certificates c JOIN deals USING (deal_id)`, nil, func(rows pgx.Rows) error {
@@ -112,10 +113,10 @@ func (w Witness) certificatesHold(keys *signing.KeySet) {
 			signed.Result = nil
 		}
 		if signed.CertID != certID || signed.DealID != dealID || signed.Outcome != phase || !slices.Equal(signed.Flakers, flakers) || !bytes.Equal(signed.Result, result) {
-			w.T.Errorf("%s signs %.300s, its deal says %s %s %v", certID, payload, phase, result, flakers)
+			w.T.Errorf("%s signs %.300s, its deal has %s %s %v", certID, payload, phase, result, flakers)
 		}
 		if tree, err := canon.ParseObject(payload); err != nil || !bytes.Equal(canon.Encode(tree), payload) {
-			w.T.Errorf("%s is stored in a form that is not canonical", certID)
+			w.T.Errorf("%s is not stored in canonical form", certID)
 		}
 		return nil
 	})
@@ -141,7 +142,7 @@ func (w Witness) headsHold(keys *signing.KeySet) {
 		if size > len(leaves) {
 			w.T.Errorf("a head of size %d is published over %d leaves", size, len(leaves))
 		} else if computed := hex.EncodeToString(TreeRoot(leaves[:size])); computed != root {
-			w.T.Errorf("the head of size %d has root %s, its leaves lead to %s", size, root, computed)
+			w.T.Errorf("the head of size %d has root %s, the root of its leaves is %s", size, root, computed)
 		}
 		if err := keys.Verify(fmt.Appendf(nil, `{"root_hash":%q,"tree_size":%d}`, root, size), signature); err != nil {
 			w.T.Errorf("the head of size %d: %v", size, err)
@@ -150,13 +151,13 @@ func (w Witness) headsHold(keys *signing.KeySet) {
 	})
 }
 
-// Hashed is a leaf hash (prefix 0) or a node hash (prefix 1) of RFC 6962.
+// Hashed returns a leaf hash (prefix 0) or a node hash (prefix 1) of RFC 6962.
 func Hashed(prefix byte, parts ...[]byte) []byte {
 	sum := sha256.Sum256(append([]byte{prefix}, bytes.Join(parts, nil)...))
 	return sum[:]
 }
 
-// TreeRoot is MTH of RFC 6962 2.1 over leaf hashes.
+// TreeRoot returns MTH of RFC 6962 2.1 over leaf hashes.
 func TreeRoot(leaves [][]byte) []byte {
 	switch len(leaves) {
 	case 0:

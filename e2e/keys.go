@@ -1,14 +1,8 @@
 package e2e
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
-	"os"
-	"os/exec"
+	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,7 +15,7 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
 )
 
-// KeyService is a cloud's key service for one test.
+// KeyService starts a simulated cloud key service for one test.
 func KeyService(t testing.TB) *kmstest.GCP {
 	t.Helper()
 	kms, err := kmstest.StartGCP()
@@ -32,45 +26,30 @@ func KeyService(t testing.TB) *kmstest.GCP {
 	return kms
 }
 
-// SignedDeal is a deal that was played while the key service was away.
-type SignedDeal struct {
-	Deal   *Dealt
-	Inputs []Sealed
+// IssueBound is the longest time that a reveal waits for its certificate (internal/escrow).
+const IssueBound = 3 * time.Second
+
+// PlayedWithoutKey plays a deal while the key service is down, so that its certificate is
+// not ready. It returns the duration of the last reveal.
+func PlayedWithoutKey(c *Client) (*Cut, time.Duration) {
+	x, took := PlayedAndTimed(c)
+	c.Refused(409, "CERT_NOT_READY", "GET", x.Deal.Path("/certificate"), x.Deal.Tokens[0], nil)
+	return x, took
 }
 
-const (
-	// IssueBound is what a reveal waits for its certificate (internal/escrow).
-	IssueBound = 3 * time.Second
-)
-
-// PlayedWithoutKey plays a deal whose certificate has to wait, and gives what
-// its last reveal took.
-func PlayedWithoutKey(c *Client) (SignedDeal, time.Duration) {
-	d, took := PlayedAndTimed(c)
-	if a := c.Do("GET", d.Deal.Path("/certificate"), d.Deal.Tokens[0], nil); a.Status != 409 || a.Code() != "CERT_NOT_READY" {
-		c.T.Errorf("the certificate while the key service is away: %d %s", a.Status, a.Body)
-	}
-	return d, took
-}
-
-// PlayedAndTimed plays a deal and gives what its last reveal took.
-func PlayedAndTimed(c *Client) (SignedDeal, time.Duration) {
-	d := c.Create(SplitBody(time.Hour, 2*time.Hour))
-	inputs := []Sealed{Seal(c.T, AnnsValues), Seal(c.T, BobsValues)}
-	for i, in := range inputs {
-		d.Commit(i, in)
-	}
-	d.Reveal(0, inputs[0])
+// PlayedAndTimed plays a deal and returns the duration of the last reveal.
+func PlayedAndTimed(c *Client) (*Cut, time.Duration) {
+	x := LastReveal(c, 0)
 	began := time.Now()
-	a := d.Reveal(1, inputs[1])
+	a := x.Deal.Reveal(1, x.Inputs[1])
 	took := time.Since(began)
-	var told struct{ State string }
-	if a.Into(c.T, &told); told.State != "COMPUTED" {
+	if !strings.Contains(string(a.Body), `"state":"COMPUTED"`) {
 		c.T.Errorf("the last reveal: %s", a.Body)
 	}
-	return SignedDeal{d, inputs}, took
+	return x, took
 }
 
+// Quantile returns the q-quantile of durations, in milliseconds.
 func Quantile(all []time.Duration, q float64) time.Duration {
 	if len(all) == 0 {
 		return 0
@@ -87,56 +66,41 @@ type KeysOfStatus struct {
 
 func (s KeysOfStatus) Keys() (*signing.KeySet, error) { return signing.NewKeySet(s.Pubkey, s.Legacy) }
 
-// KeyFile makes a signing key and gives its URI and its published label.
+// KeyFile writes a new signing key and returns its URI and its published label.
 func KeyFile(t testing.TB) (uri, label string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
 	path := filepath.Join(t.TempDir(), "key.pem")
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	signer, err := signing.Open(t.Context(), "file://"+path)
+	signer, err := signing.Open(t.Context(), "dev://"+path) // makes the key
 	if err != nil {
 		t.Fatal(err)
 	}
 	return "file://" + path, signer.PublicKey()
 }
 
-// SignedByKey reports whether a certificate is signed by the labelled key.
+// SignedByKey reports whether the labelled key signed a certificate.
 func SignedByKey(t testing.TB, certificate []byte, label string) bool {
 	t.Helper()
-	tree, err := canon.ParseObject(certificate)
-	if err != nil {
+	members, err := canon.ParseObject(certificate)
+	key, errKey := signing.NewVerifyingKey(label)
+	if err := errors.Join(err, errKey); err != nil {
 		t.Fatal(err)
 	}
-	signature, _ := tree["signature"].(string)
-	delete(tree, "signature")
-	delete(tree, "log_proof")
-	key, err := signing.NewVerifyingKey(label)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key.Verify(canon.Encode(tree), signature) == nil
+	signature, _ := members["signature"].(string)
+	delete(members, "signature")
+	delete(members, "log_proof")
+	return key.Verify(canon.Encode(members), signature) == nil
 }
 
 const (
 	KeyMargin = 5 * time.Second
-	// Soonest is the shortest time in which a rotation may begin to sign.
+	// Soonest is the minimum time from a rotation to its first signature.
 	Soonest = 2 * KeyMargin
 )
 
-// quickRotations lets a test rotate within seconds, in the processes and in
-// fairpactctl.
+// quickRotations lets the processes and fairpactctl rotate keys within seconds.
 var quickRotations = "FAIRPACT_TEST_KEY_MARGIN=" + KeyMargin.String()
 
-// Keyholder is a stack whose keys are the operator's keys.json.
+// Keyholder is a stack whose key set is the operator's file keys.json.
 type Keyholder struct {
 	T     testing.TB
 	Stack *localstack.Stack
@@ -159,13 +123,13 @@ func NewKeyholder(t testing.TB, uri string, change func(*localstack.Options)) *K
 	return k
 }
 
-// Settings name the key set as the file is now.
+// Settings returns the setting that names a copy of keys.json as it is now.
 func (k *Keyholder) Settings() []string {
 	k.T.Helper()
 	return []string{"FAIRPACT_KEY_SET_FILE=" + File(k.T, k.Ctl.Read("keys.json"))}
 }
 
-// Keys runs fairpactctl keys with the operator's file.
+// Keys runs fairpactctl keys on keys.json.
 func (k *Keyholder) Keys(code int, args ...string) string {
 	k.T.Helper()
 	args = append(append([]string{"keys"}, args...), "--file", "keys.json")
@@ -176,8 +140,8 @@ func (k *Keyholder) Keys(code int, args ...string) string {
 	return out + errs
 }
 
-// RollOut gives processes, all where none is named, the file as it is now, one
-// after the other.
+// RollOut restarts processes one after another with keys.json as it is now. Without
+// names it restarts all.
 func (k *Keyholder) RollOut(names ...string) {
 	k.T.Helper()
 	if len(names) == 0 {
@@ -194,7 +158,7 @@ func (k *Keyholder) RollOut(names ...string) {
 	}
 }
 
-// SignsFrom is when the newest key of the file begins to sign.
+// SignsFrom returns the time from which the newest key in keys.json signs.
 func (k *Keyholder) SignsFrom() (from time.Time) {
 	k.T.Helper()
 	var set struct {
@@ -216,18 +180,15 @@ func (k *Keyholder) SignsFrom() (from time.Time) {
 // Switched waits until the newest key signs.
 func (k *Keyholder) Switched() { time.Sleep(time.Until(k.SignsFrom())) }
 
-// Close closes a key; it is refused until no clock signs with it and nothing of it
-// is pending.
+// Close closes a key in keys.json. fairpactctl refuses that while a process may sign with
+// the key, or while the log has pending certificates of it.
 func (k *Keyholder) Close(label string, more ...string) {
 	k.T.Helper()
 	Eventually(k.T, "the key may be closed", 2*Patience, func() bool {
-		args := append([]string{"keys", "close", label, "--file", "keys.json", "--out", "keys.json"}, more...)
-		cmd := exec.CommandContext(k.T.Context(), filepath.Join(Bin, "fairpactctl"), args...)
-		cmd.Dir, cmd.Env = k.Ctl.Dir, k.Ctl.Env
-		out, err := cmd.CombinedOutput()
-		if err != nil && !strings.Contains(string(out), "only a key that signs nowhere any more") && !strings.Contains(string(out), "wait for the log") {
-			k.T.Fatalf("%v: %s", err, out)
+		code, out, errs := k.Ctl.try(k.Ctl.command(append([]string{"keys", "close", label, "--file", "keys.json", "--out", "keys.json"}, more...)...))
+		if said := out + errs; code != 0 && !strings.Contains(said, "only a key that signs nowhere any more") && !strings.Contains(said, "wait for the log") {
+			k.T.Fatalf("exit code %d: %s", code, said)
 		}
-		return err == nil
+		return code == 0
 	})
 }

@@ -17,16 +17,15 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// Stubborn is a client that sends a request again, to whichever deal-api comes
-// next and under the same Idempotency-Key, until it is answered with something
-// else than a 5xx.
+// Stubborn is a client that repeats a request, to the deal-apis in turn and with the same
+// Idempotency-Key. It stops at a response below 500 other than IDEMPOTENCY_IN_PROGRESS.
 type Stubborn struct {
 	Doors    []*Client
-	Attempts atomic.Int64 // sent by all, answered or not
+	Attempts atomic.Int64 // of all requests, answered or not
 	Worst    atomic.Int64 // the most failures of one request
 }
 
-// Promise is a request that was answered with success, and what it was told.
+// Promise is a request and its successful response, which must stay true.
 type Promise struct {
 	Method, Path, token, key string
 	sent                     any
@@ -43,8 +42,7 @@ func (s *Stubborn) send(ctx context.Context, method, path, token string, sent an
 	return p, err
 }
 
-// Again sends a request once more, or for the first time. Each attempt goes to
-// another deal-api than the one before it.
+// Again sends the request, for the first time or once more.
 func (s *Stubborn) Again(ctx context.Context, p Promise) (Answer, error) {
 	var failures int64
 	for door := int(s.Attempts.Add(1)); ; door++ {
@@ -65,13 +63,13 @@ func (s *Stubborn) Again(ctx context.Context, p Promise) (Answer, error) {
 	}
 }
 
-// Raise sets a number that only grows.
+// Raise sets n to a value, unless n is larger.
 func Raise(n *atomic.Int64, to int64) {
 	for have := n.Load(); to > have && !n.CompareAndSwap(have, to); have = n.Load() {
 	}
 }
 
-// refusedError is a 4xx.
+// refusedError is returned for a 4xx.
 type refusedError struct {
 	p Promise
 	a Answer
@@ -81,7 +79,7 @@ func (e *refusedError) Error() string {
 	return fmt.Sprintf("%s %s: %d %s", e.p.Method, e.p.Path, e.a.Status, e.a.Body)
 }
 
-// stays holds a promise against what the service says now.
+// stays requires that the service answers the request as before.
 func (p Promise) stays(ctx context.Context, s *Stubborn) error {
 	a, err := s.Again(ctx, p)
 	if err != nil {
@@ -97,14 +95,14 @@ func (p Promise) stays(ctx context.Context, s *Stubborn) error {
 		}
 	}
 	if a.Status != p.Answer.Status || !bytes.Equal(was, is) {
-		return fmt.Errorf("%s %s was answered\n%d %s\nand then\n%d %s", p.Method, p.Path, p.Answer.Status, was, a.Status, is)
+		return fmt.Errorf("%s %s: the first response was\n%d %s\nand the repeated one is\n%d %s", p.Method, p.Path, p.Answer.Status, was, a.Status, is)
 	}
 	return nil
 }
 
-// WithoutProof is the RFC 8785 form of a certificate without its log_proof, the
-// one member that is made at each read. Its members may come in another order
-// from another release: what is signed is this form.
+// WithoutProof returns the RFC 8785 form of a certificate without its log_proof, which is
+// the only member that changes between reads. Another release may send the members in
+// another order.
 func WithoutProof(certificate []byte) ([]byte, error) {
 	members, err := canon.ParseObject(certificate)
 	if err != nil {
@@ -114,22 +112,23 @@ func WithoutProof(certificate []byte) ([]byte, error) {
 	return canon.Encode(members), nil
 }
 
-// Soaked is a deal of the stream, with all that was promised about it.
+// Soaked is a deal of a load test, with all responses to its requests.
 type Soaked struct {
 	T    testing.TB
 	S    *Stubborn
 	Ctx  context.Context
-	Past int64 // a beacon round that is out
+	Past int64 // a published beacon round
 
 	Id, key string
 	Tokens  []string
 	Inputs  []Sealed
-	States  []string // in which the deal may end
-	// promises are the answers that a repeated request must give again.
+	States  []string // the states in which the deal may end
+	// Promises are the requests whose repetition must have the same response.
 	Promises []Promise
-	drawn    *Promise // the answer to entropy, which tells of the certificate later
+	drawn    *Promise // of entropy, whose later responses also name the certificate
 }
 
+// Play plays the nth deal of a stream. Ten kinds take turns.
 func (d *Soaked) Play(n int) error {
 	far, near := []time.Duration{time.Hour, 2 * time.Hour}, []time.Duration{2 * time.Second, 4 * time.Second}
 	split := func(by []time.Duration) Body { return SplitBody(by[0], by[1]) }
@@ -149,7 +148,7 @@ func (d *Soaked) Play(n int) error {
 		return d.part(split(near), []string{"VOID"}, 1, 0, AnnsValues, BobsValues)
 	case 6:
 		return d.part(split(near), []string{"VOID"}, 2, 1, AnnsValues, BobsValues)
-	case 7: // all in time, or not
+	case 7: // the last actions may be late
 		return d.part(split(near), []string{"VOID", "COMPUTED"}, 2, 2, AnnsValues, BobsValues)
 	case 8:
 		return d.cancelled(split(far))
@@ -159,11 +158,13 @@ func (d *Soaked) Play(n int) error {
 	}
 }
 
+// Retained sets mode and retention of a creation body.
 func Retained(b Body, mode, retention string) Body {
 	b["mode"], b["retention"] = mode, retention
 	return b
 }
 
+// Create creates the deal with a new API key, and seals the inputs.
 func (d *Soaked) Create(b Body, inputs ...Body) error {
 	p, err := d.S.send(d.Ctx, "POST", "/v1/keys", "", nil)
 	if err != nil {
@@ -175,7 +176,7 @@ func (d *Soaked) Create(b Body, inputs ...Body) error {
 	if err := json.Unmarshal(p.Answer.Body, &key); err != nil {
 		return err
 	}
-	d.key = key.APIKey // its replay ends with its first use: no promise to keep
+	d.key = key.APIKey // not a promise: its replay ends with its first use
 	if p, err = d.S.send(d.Ctx, "POST", "/v1/deals", d.key, b); err != nil {
 		return err
 	}
@@ -188,21 +189,13 @@ func (d *Soaked) Create(b Body, inputs ...Body) error {
 	return nil
 }
 
-func (d *Soaked) act(action, token string, sent any) error {
-	p, err := d.S.send(d.Ctx, "POST", "/v1/deals/"+d.Id+action, token, sent)
-	if err == nil {
-		d.Promises = append(d.Promises, p)
-	}
-	return err
-}
-
-// Acts has the first so many parties act, all at once where they are all.
-func (d *Soaked) Acts(action string, parties int, sent func(Sealed) Body) error {
+// Acts makes the commits or the reveals of the first parties, all at once.
+func (d *Soaked) Acts(action string, parties int) error {
 	errs, got := make([]error, parties), make([]Promise, parties)
 	var wg sync.WaitGroup
 	for i := range parties {
 		wg.Go(func() {
-			got[i], errs[i] = d.S.send(d.Ctx, "POST", "/v1/deals/"+d.Id+action, d.Tokens[i], sent(d.Inputs[i]))
+			got[i], errs[i] = d.S.send(d.Ctx, "POST", "/v1/deals/"+d.Id+"/"+action, d.Tokens[i], d.Inputs[i].Act(action))
 		})
 	}
 	wg.Wait()
@@ -214,19 +207,22 @@ func (d *Soaked) Acts(action string, parties int, sent func(Sealed) Body) error 
 	return errors.Join(errs...)
 }
 
-func Committing(s Sealed) Body { return Body{"commitment": s.Commitment} }
-func Revealing(s Sealed) Body  { return Body{"input": s.Input, "salt": s.Salt} }
-
-// Whole plays a deal in which everybody acts in time: nothing may be refused.
-func (d *Soaked) Whole(b Body, draws bool, inputs ...Body) error {
-	d.States = []string{"COMPUTED"}
+// played creates the deal. Then the first parties commit and reveal.
+func (d *Soaked) played(b Body, commits, reveals int, inputs ...Body) error {
 	err := d.Create(b, inputs...)
 	if err == nil {
-		err = d.Acts("/commit", len(inputs), Committing)
+		err = d.Acts("commit", commits)
 	}
 	if err == nil {
-		err = d.Acts("/reveal", len(inputs), Revealing)
+		err = d.Acts("reveal", reveals)
 	}
+	return err
+}
+
+// Whole plays a deal in which all parties act in time. No request may be refused.
+func (d *Soaked) Whole(b Body, draws bool, inputs ...Body) error {
+	d.States = []string{"COMPUTED"}
+	err := d.played(b, len(inputs), len(inputs), inputs...)
 	if err == nil && draws {
 		var p Promise
 		p, err = d.S.send(d.Ctx, "POST", "/v1/deals/"+d.Id+"/entropy", d.Tokens[0], nil)
@@ -238,39 +234,32 @@ func (d *Soaked) Whole(b Body, draws bool, inputs ...Body) error {
 	return d.Certified()
 }
 
-// part plays a deal to which not all come, or too late, or to reject it.
+// part plays a deal in which parties are missing or late, or one rejects. The refusals
+// of late requests are expected. Ended then checks who is named.
 func (d *Soaked) part(b Body, states []string, commits, reveals int, inputs ...Body) error {
 	d.States = states
-	err := d.Create(b, inputs...)
-	if err == nil {
-		err = d.Acts("/commit", commits, Committing)
-	}
-	if err == nil && reveals > 0 {
-		err = d.Acts("/reveal", reveals, Revealing)
-	}
-	if r, refused := errors.AsType[*refusedError](err); refused {
-		// Who is late is told so, and who was not is not named. Where the deal was
-		// never made, there is nothing to hold it to.
-		if slices.Contains([]string{"DEADLINE_PASSED", "DEAL_ENDED", "COMMITS_MISSING", "INVALID_REQUEST"}, r.a.Code()) {
-			return nil
-		}
+	err := d.played(b, commits, reveals, inputs...)
+	if r, refused := errors.AsType[*refusedError](err); refused &&
+		slices.Contains([]string{"DEADLINE_PASSED", "DEAL_ENDED", "COMMITS_MISSING", "INVALID_REQUEST"}, r.a.Code()) {
+		return nil
 	}
 	return err
 }
 
 func (d *Soaked) cancelled(b Body) error {
 	d.States = []string{"CANCELLED"}
-	err := d.Create(b, AnnsValues, BobsValues)
-	if err == nil {
-		err = d.act("/commit", d.Tokens[0], Committing(d.Inputs[0]))
+	err := d.played(b, 1, 0, AnnsValues, BobsValues)
+	if err != nil {
+		return err
 	}
+	p, err := d.S.send(d.Ctx, "POST", "/v1/deals/"+d.Id+"/cancel", d.key, nil)
 	if err == nil {
-		err = d.act("/cancel", d.key, nil)
+		d.Promises = append(d.Promises, p)
 	}
 	return err
 }
 
-// Certified waits for the certificate, which stays the same but for its proof.
+// Certified waits for the certificate. Later reads may differ only in its proof.
 func (d *Soaked) Certified() error {
 	for {
 		p, err := d.S.send(d.Ctx, "GET", "/v1/deals/"+d.Id+"/certificate", d.Tokens[0], nil)
@@ -289,10 +278,10 @@ func (d *Soaked) Certified() error {
 	}
 }
 
-// Ended holds the deal, when all is over, against what was said about it.
+// Ended checks all responses against the deal, once it has ended.
 func (d *Soaked) Ended() error {
 	if d.Id == "" {
-		return nil // its deadline came before it did
+		return nil // refused because its deadline had passed
 	}
 	p, err := d.S.send(d.Ctx, "GET", "/v1/deals/"+d.Id, d.key, nil)
 	if err != nil {
@@ -305,11 +294,11 @@ func (d *Soaked) Ended() error {
 	if !slices.Contains(d.States, v.State) {
 		return fmt.Errorf("it ended %s, not %v", v.State, d.States)
 	}
-	told := d.Promises
+	answered := d.Promises
 	if d.drawn != nil {
-		told = append(slices.Clone(told), *d.drawn)
+		answered = append(slices.Clone(answered), *d.drawn)
 	}
-	for _, p := range told {
+	for _, p := range answered {
 		if err := d.true(p, v); err != nil {
 			return err
 		}
@@ -325,32 +314,32 @@ func (d *Soaked) Ended() error {
 	return d.verified(v)
 }
 
-// true holds one answer against the view of the ended deal.
+// true checks one response against the view of the ended deal.
 func (d *Soaked) true(p Promise, v View) error {
-	var told struct {
+	var was struct {
 		State     string
 		Party     int
 		Committed bool
 		Revealed  bool
 		Result    json.RawMessage
 	}
-	if err := json.Unmarshal(p.Answer.Body, &told); err != nil {
+	if err := json.Unmarshal(p.Answer.Body, &was); err != nil {
 		return err
 	}
-	party := v.Parties[told.Party]
-	over := slices.Contains([]string{"COMPUTED", "VOID", "CANCELLED"}, told.State)
+	party := v.Parties[was.Party]
+	over := slices.Contains([]string{"COMPUTED", "VOID", "CANCELLED"}, was.State)
 	switch {
-	case over && told.State != v.State,
-		over && string(told.Result) != "" && string(told.Result) != string(v.Result),
-		told.Committed && (!party.Committed || *party.Commitment != d.Inputs[told.Party].Commitment),
-		told.Revealed && !party.Revealed,
-		(told.Committed || told.Revealed) && d.Tokens[told.Party] != p.token:
-		return fmt.Errorf("%s %s was answered %s, and now the deal is %+v", p.Method, p.Path, p.Answer.Body, v)
+	case over && was.State != v.State,
+		over && string(was.Result) != "" && string(was.Result) != string(v.Result),
+		was.Committed && (!party.Committed || *party.Commitment != d.Inputs[was.Party].Commitment),
+		was.Revealed && !party.Revealed,
+		(was.Committed || was.Revealed) && d.Tokens[was.Party] != p.token:
+		return fmt.Errorf("%s %s: the response was %s, and now the deal is %+v", p.Method, p.Path, p.Answer.Body, v)
 	}
 	return nil
 }
 
-// verified asks both deal-apis.
+// verified requires that every deal-api verifies the certificate.
 func (d *Soaked) verified(v View) error {
 	for _, door := range d.S.Doors {
 		a, err := door.Try(d.Ctx, "GET", "/v1/verify/"+*v.CertificateID, "", nil)
@@ -365,19 +354,19 @@ func (d *Soaked) verified(v View) error {
 	return nil
 }
 
-// Passes waits until so many more requests were sent.
+// Passes waits until a number of further attempts were sent.
 func (s *Stubborn) Passes(ctx context.Context, requests int64) error {
 	for until := s.Attempts.Load() + requests; s.Attempts.Load() < until; {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the requests cease: %w", ctx.Err())
+			return fmt.Errorf("no further requests are sent: %w", ctx.Err())
 		case <-time.After(time.Millisecond):
 		}
 	}
 	return nil
 }
 
-// Valid has the certificate that the parties were given verified.
+// Valid requires that the service verifies the certificate that the parties received.
 func (d *Soaked) Valid() error {
 	var certificate struct {
 		ID string `json:"cert_id"`
@@ -392,7 +381,7 @@ func (d *Soaked) Valid() error {
 	}
 	var verdict Report
 	if err := json.Unmarshal(p.Answer.Body, &verdict); err != nil || !verdict.Valid {
-		return fmt.Errorf("the certificate %s is answered %s (%v)", given, p.Answer.Body, err)
+		return fmt.Errorf("verification of the certificate %s: %s (%v)", given, p.Answer.Body, err)
 	}
 	return nil
 }

@@ -12,13 +12,12 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// Marker is a planted secret.
+// Marker is a secret that must not show.
 type Marker struct{ Name, Text string }
 
-// needles are all the ways in which a marker may show: as it is, in hex, in
-// base64 of either alphabet at any offset, each of these in hex once more, as a
-// dump shows bytea, and the same for the bytes that a credential or a hex text
-// stands for.
+// needles returns all forms in which a marker may show: as it is, in hex, and in base64
+// of either alphabet at any offset. Each form is also returned in hex, as a dump shows
+// bytea. If the marker encodes bytes (a credential or hex), their forms follow.
 func (m Marker) needles() (all [][]byte) {
 	plain := [][]byte{[]byte(m.Text)}
 	_, payload, _ := strings.Cut(m.Text, "_") // fp_…, it_…
@@ -31,7 +30,7 @@ func (m Marker) needles() (all [][]byte) {
 	for _, p := range plain {
 		shown := [][]byte{p, []byte(hex.EncodeToString(p)), bytes.ToUpper([]byte(hex.EncodeToString(p)))}
 		for offset := range 3 {
-			// The characters that also hold bits of the neighbours are left out.
+			// Characters that also encode neighbouring bytes are left out.
 			for _, alphabet := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 				text := alphabet.EncodeToString(append(make([]byte, offset), p...))
 				shown = append(shown, []byte(text[(offset*8+5)/6:(offset+len(p))*8/6]))
@@ -44,7 +43,7 @@ func (m Marker) needles() (all [][]byte) {
 	return all
 }
 
-// ShownIn lists the places that show a marker.
+// ShownIn returns the names of the places that show the marker.
 func (m Marker) ShownIn(places map[string][]byte) (found []string) {
 	needles := m.needles()
 	for name, place := range places {
@@ -58,7 +57,7 @@ func (m Marker) ShownIn(places map[string][]byte) (found []string) {
 	return found
 }
 
-// Dumped is every table of every schema as COPY shows it, and everything in
+// Dumped returns every table of every schema as COPY writes it, and all keys and values of
 // Redis.
 func Dumped(t testing.TB, stack *localstack.Stack) map[string][]byte {
 	t.Helper()
@@ -83,7 +82,7 @@ func Dumped(t testing.TB, stack *localstack.Stack) map[string][]byte {
 	}
 	for _, key := range keys {
 		value, err := client.Get(t.Context(), key).Bytes()
-		if err != nil && err != redis.Nil { // another type than a string
+		if err != nil && err != redis.Nil { // not a string
 			var text string
 			text, err = client.Dump(t.Context(), key).Result()
 			value = []byte(text)

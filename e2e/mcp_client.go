@@ -3,13 +3,12 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
-	"net/http"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-// Called is a tool's result as it came over the wire.
+// Called is the result of a tool call.
 type Called struct {
 	Structured json.RawMessage `json:"structuredContent"`
 	Content    []struct{ Type, Text string }
@@ -39,7 +38,7 @@ func (c *Client) Post(message string, header ...string) Answer {
 	return a
 }
 
-// Raw calls a tool with the arguments as they are written.
+// Raw calls a tool with arguments that are JSON text.
 func (c *Client) Raw(tool, arguments string) Called {
 	c.T.Helper()
 	a := c.Post(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"` + tool + `","arguments":` + arguments + `}}`)
@@ -54,8 +53,9 @@ func (c *Client) Raw(tool, arguments string) Called {
 	return *r.Result
 }
 
-// Tool calls a tool that must succeed and holds its answer to what every answer
-// has: the data twice, and the next step twice. A new deal's has its invitations too.
+// Tool calls a tool that must succeed. Every result has the data twice (structuredContent
+// and the first text block) and the next step twice (the second block and _meta). The
+// result of create_deal also has one invitation for each counterparty.
 func (c *Client) Tool(name string, arguments Body) Called {
 	c.T.Helper()
 	text, err := json.Marshal(arguments)
@@ -87,7 +87,7 @@ func (c *Client) Tool(name string, arguments Body) Called {
 	return r
 }
 
-// Fails calls a tool that must be refused with a code, in words of this surface.
+// Fails calls a tool that must be refused with a code. The error may not name a REST call.
 func (c *Client) Fails(code, name, arguments string) Called {
 	c.T.Helper()
 	r := c.Raw(name, arguments)
@@ -100,7 +100,7 @@ func (c *Client) Fails(code, name, arguments string) Called {
 	return r
 }
 
-// inREST finds what has a tool of its own.
+// inREST matches REST calls and headers that have an equivalent in MCP.
 var inREST = regexp.MustCompile(`/v1/(keys|deals|algorithms|verify)|Idempotency-Key|Bearer`)
 
 func (r Called) Into(t testing.TB, v any) {
@@ -110,8 +110,7 @@ func (r Called) Into(t testing.TB, v any) {
 	}
 }
 
-// Same requires equal JSON values, number for number as they are written and
-// string for string.
+// Same requires equal JSON values. Numbers must be written alike.
 func Same(t testing.TB, what string, a, b []byte) {
 	t.Helper()
 	if x, y := exact(t, a), exact(t, b); x != y {
@@ -119,7 +118,7 @@ func Same(t testing.TB, what string, a, b []byte) {
 	}
 }
 
-// exact writes a JSON value with its members sorted and its numbers as they were.
+// exact returns a JSON value with its members sorted and its numbers unchanged.
 func exact(t testing.TB, text []byte) string {
 	t.Helper()
 	dec := json.NewDecoder(bytes.NewReader(text))
@@ -135,27 +134,15 @@ func exact(t testing.TB, text []byte) string {
 	return string(out)
 }
 
-// From sends a ping to /mcp under a Host and with the given Origins.
+// From sends a ping to /mcp with a Host, unless it is empty, and with the given Origins.
 func (c *Client) From(host string, origins ...string) Answer {
 	c.T.Helper()
-	req, err := c.request(c.T.Context(), http.MethodPost, "/mcp", "", `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
-	if err != nil {
-		c.T.Fatal(err)
-	}
+	var header []string
 	if host != "" {
-		req.Host = host
+		header = append(header, "Host", host)
 	}
 	for _, origin := range origins {
-		req.Header.Add("Origin", origin)
+		header = append(header, "Origin", origin)
 	}
-	resp, err := c.Http.Do(req)
-	if err != nil {
-		c.T.Fatal(err)
-	}
-	defer resp.Body.Close()
-	var text bytes.Buffer
-	if _, err := text.ReadFrom(resp.Body); err != nil {
-		c.T.Fatal(err)
-	}
-	return Answer{Status: resp.StatusCode, Header: resp.Header, Body: text.Bytes()}
+	return c.Post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, header...)
 }

@@ -20,11 +20,12 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// surface is the published OpenAPI document, to which the whole suite is held.
+// surface is the published OpenAPI document. All requests and responses are checked against it.
 type surface struct {
 	doc    *openapi3.T
 	router routers.Router
-	codes  map[string][]string // by operationId, from its description
+	codes  map[string][]string // error codes by operationId, from the description
+	status map[string]int      // the status of each code in the published table
 }
 
 var theSurface struct {
@@ -32,8 +33,8 @@ var theSurface struct {
 	s  *surface
 }
 
-// Published is the document as a running service gives it. All stacks run the
-// same binaries, so one is asked once.
+// Published returns the document that the service publishes. It is read once, because all
+// stacks run the same binaries.
 func Published(t testing.TB, c *Client) *surface {
 	t.Helper()
 	theSurface.mu.Lock()
@@ -63,7 +64,12 @@ func readSurface(ctx context.Context, text []byte) (*surface, error) {
 	if err := doc.Validate(ctx, openapi3.EnableExamplesValidation()); err != nil {
 		return nil, err
 	}
-	s := &surface{doc: doc, codes: map[string][]string{}}
+	s := &surface{doc: doc, codes: map[string][]string{}, status: map[string]int{}}
+	rows, _ := doc.Components.Schemas["ErrorCode"].Value.Extensions["x-error-codes"].([]any)
+	for _, row := range rows {
+		row := row.(map[string]any)
+		s.status[row["code"].(string)] = int(row["status"].(float64))
+	}
 	for _, item := range doc.Paths.Map() {
 		for _, op := range item.Operations() {
 			if list := namedCodes.FindStringSubmatch(op.Description); list != nil {
@@ -75,37 +81,40 @@ func readSurface(ctx context.Context, text []byte) (*surface, error) {
 	return s, err
 }
 
-// Describes reports whether the document allows the answer to this request, and
-// the request itself where the service took it.
+// Describes returns an error if the document does not allow the response to this request,
+// or if the service accepted a request that the document does not allow.
 func (s *surface) Describes(r *http.Request, a Answer) error {
 	route, params, err := s.find(r)
 	switch {
 	case errors.Is(err, routers.ErrPathNotFound) && !strings.HasPrefix(r.URL.Path, "/v1"):
-		return nil // MCP and the pages for people are not REST
+		return nil // MCP and the HTML pages are not in the document
 	case errors.Is(err, routers.ErrPathNotFound):
-		return s.outside(r, a, http.StatusNotFound, problem.NotFound)
+		if a.Status != http.StatusNotFound || r.Method != http.MethodHead && a.Code() != string(problem.NotFound) {
+			return fmt.Errorf("%d %s for an unknown path", a.Status, a.Code())
+		}
+		return nil
 	case r.Method == http.MethodOptions:
 		if a.Status != http.StatusNoContent || a.Header.Get("Allow") == "" || len(a.Body) > 0 {
 			return fmt.Errorf("OPTIONS answers %d, Allow %q, %d bytes", a.Status, a.Header.Get("Allow"), len(a.Body))
 		}
 		return nil
 	case errors.Is(err, routers.ErrMethodNotAllowed):
-		if a.Header.Get("Allow") == "" {
-			return errors.New("405 without Allow")
+		if a.Status != http.StatusMethodNotAllowed || r.Method != http.MethodHead && a.Code() != string(problem.MethodNotAllowed) || a.Header.Get("Allow") == "" {
+			return fmt.Errorf("%d %s, Allow %q for an unknown method", a.Status, a.Code(), a.Header.Get("Allow"))
 		}
-		return s.outside(r, a, http.StatusMethodNotAllowed, problem.MethodNotAllowed)
+		return nil
 	case err != nil:
 		return err
 	}
 	input := &openapi3filter.RequestValidationInput{Request: r, PathParams: params, Route: route,
 		Options: &openapi3filter.Options{AuthenticationFunc: authenticated, SkipSettingDefaults: true, IncludeResponseStatus: true}}
 	if a.Status < 400 {
-		// Bodies are JSON whatever the Content-Type says; the document has one name for it.
+		// The service reads a body as JSON whatever its Content-Type is.
 		if r.Header = r.Header.Clone(); r.Body != nil && r.Body != http.NoBody {
 			r.Header.Set("Content-Type", "application/json")
 		}
 		if route.Operation.RequestBody == nil {
-			r.Body = http.NoBody // ignored
+			r.Body = http.NoBody // the service ignores it
 		}
 		if err := openapi3filter.ValidateRequest(r.Context(), input); err != nil {
 			return fmt.Errorf("accepted request: %w", err)
@@ -120,16 +129,35 @@ func (s *surface) Describes(r *http.Request, a Answer) error {
 	if a.Status >= 400 && !slices.Contains(s.codes[route.Operation.OperationID], a.Code()) {
 		return fmt.Errorf("the operation does not name the code %s", a.Code())
 	}
-	if err := s.ofTable(a); err != nil {
-		return err
+	if a.Code() != "" && s.status[a.Code()] != a.Status {
+		return fmt.Errorf("%s came with %d, the published table of codes has %d", a.Code(), a.Status, s.status[a.Code()])
 	}
 	response := &openapi3filter.ResponseValidationInput{RequestValidationInput: input, Status: a.Status, Header: a.Header, Options: input.Options}
 	response.SetBodyBytes(a.Body)
 	return openapi3filter.ValidateResponse(r.Context(), response)
 }
 
-// find finds the operation of a request; HEAD is that of GET, and OPTIONS is of
-// any path that there is.
+// Path is a path of the document, with its parameters in braces.
+type Path struct {
+	Path    string
+	Methods []string
+	Public  bool // no operation of the path takes a credential
+}
+
+// Paths returns all paths of the document.
+func (s *surface) Paths() (all []Path) {
+	for path, item := range s.doc.Paths.Map() {
+		p := Path{Path: path, Public: true}
+		for method, op := range item.Operations() {
+			p.Methods = append(p.Methods, method)
+			p.Public = p.Public && op.Security == nil
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// find returns the operation of a request. HEAD has the operation of GET.
 func (s *surface) find(r *http.Request) (*routers.Route, map[string]string, error) {
 	if r.URL.Path != path.Clean(r.URL.Path) {
 		return nil, nil, routers.ErrPathNotFound
@@ -142,38 +170,13 @@ func (s *surface) find(r *http.Request) (*routers.Route, map[string]string, erro
 	return s.router.FindRoute(get)
 }
 
-// outside is an answer to what the document does not have.
-func (s *surface) outside(r *http.Request, a Answer, status int, code problem.Code) error {
-	if a.Status != status || r.Method != http.MethodHead && a.Code() != string(code) {
-		return fmt.Errorf("%d %s where the document has nothing, want %d %s", a.Status, a.Code(), status, code)
-	}
-	return nil
-}
-
-// ofTable holds an error's status to the published table of codes.
-func (s *surface) ofTable(a Answer) error {
-	rows, _ := s.doc.Components.Schemas["ErrorCode"].Value.Extensions["x-error-codes"].([]any)
-	for _, row := range rows {
-		if row, ok := row.(map[string]any); ok && row["code"] == a.Code() {
-			if row["status"] != float64(a.Status) {
-				return fmt.Errorf("%s came with %d, the table says %v", a.Code(), a.Status, row["status"])
-			}
-			return nil
-		}
-	}
-	if a.Status >= 400 {
-		return fmt.Errorf("%q is not in the published table of codes", a.Code())
-	}
-	return nil
-}
-
-// authenticated holds an accepted call to the kind of credential that the
-// document wants for it.
+// authenticated checks that an accepted call had the kind of credential that the document
+// names for it.
 func authenticated(_ context.Context, in *openapi3filter.AuthenticationInput) error {
 	scheme, token, _ := strings.Cut(in.RequestValidationInput.Request.Header.Get("Authorization"), " ")
 	kind := strings.TrimSuffix(in.SecurityScheme.BearerFormat, "…")
 	if !strings.EqualFold(scheme, in.SecurityScheme.Scheme) || !strings.HasPrefix(strings.TrimSpace(token), kind) {
-		return fmt.Errorf("the credential is no %s", in.SecuritySchemeName)
+		return fmt.Errorf("the credential is not of the kind %s", in.SecuritySchemeName)
 	}
 	return nil
 }

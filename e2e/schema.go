@@ -2,8 +2,8 @@ package e2e
 
 import "github.com/jackc/pgx/v5"
 
-// What the tests know of the schema, besides the invariants and the statements
-// of the tampering tests.
+// This file has the tests' queries of the schema, except the invariants and the
+// statements of the tampering tests.
 
 // APIKeys counts all API keys.
 func (w Witness) APIKeys() int64 { return w.Number(`SELECT count(*) FROM api_keys`) }
@@ -11,7 +11,7 @@ func (w Witness) APIKeys() int64 { return w.Number(`SELECT count(*) FROM api_key
 // Records counts the idempotency records.
 func (w Witness) Records() int64 { return w.Number(`SELECT count(*) FROM idempotency`) }
 
-// Rows counts what any accepted call adds to.
+// Rows counts the rows of all tables to which accepted calls add.
 func (w Witness) Rows() int64 {
 	return w.Number(`SELECT (SELECT count(*) FROM deals) + (SELECT count(*) FROM api_keys) + (SELECT count(*) FROM commitments) + (SELECT count(*) FROM reveals)`)
 }
@@ -37,8 +37,8 @@ func (w Witness) Checkpointed() bool {
 	return w.Number(`SELECT count(*) FROM translog.checkpoints WHERE tree_size = (SELECT max(tree_size) FROM translog.tree_heads)`) == 1
 }
 
-// HoldDeal locks a deal's row, as a call that cannot finish does, until the
-// transaction that it returns ends.
+// HoldDeal locks a deal's row until the returned transaction ends, like a call that
+// cannot finish.
 func (w Witness) HoldDeal(dealID string) pgx.Tx {
 	w.T.Helper()
 	held, err := w.Pool.Begin(w.T.Context())
@@ -51,14 +51,13 @@ func (w Witness) HoldDeal(dealID string) pgx.Tx {
 	return held
 }
 
-// Phase is the stored phase of a deal, which reading it here does not move.
+// Phase returns the stored phase of a deal. Unlike a call, it does not advance the deal.
 func (w Witness) Phase(d *Dealt) string {
 	w.T.Helper()
 	return Value[string](w, "SELECT phase FROM deals WHERE deal_id = $1", d.ID)
 }
 
-// Pass waits until the database's clock, which is the service's, has passed a
-// deadline.
+// Pass waits until the database's clock, which the service uses, has passed a deadline.
 func (w Witness) Pass(deadline int64) {
 	w.T.Helper()
 	Eventually(w.T, "the deadline passes", Patience, func() bool {
@@ -66,8 +65,8 @@ func (w Witness) Pass(deadline int64) {
 	})
 }
 
-// Exactly requires these many deals, certificates and leaves in the whole
-// database, once every certificate is published.
+// Exactly requires the number of deals, certificates and leaves in the whole database,
+// once every certificate is published.
 func (w Witness) Exactly(deals, certificates int64) {
 	w.T.Helper()
 	Eventually(w.T, "every certificate is published", Patience, func() bool {
@@ -79,12 +78,12 @@ func (w Witness) Exactly(deals, certificates int64) {
 		}
 	}
 	if n := w.Number("SELECT count(DISTINCT leaf_index) FROM certificates JOIN translog.leaves USING (leaf_index)"); n != certificates {
-		w.T.Errorf("%d certificates have a leaf of their own, want %d", n, certificates)
+		w.T.Errorf("%d certificates have their own leaf, want %d", n, certificates)
 	}
 }
 
-// unfinished are deals and certificates on which the worker or the next call has
-// yet to act, now or at a deadline in the next half minute.
+// unfinished selects the deals and certificates on which the worker or a call has to act,
+// now or at a deadline within 30 seconds.
 const unfinished = `
 SELECT deal_id FROM certificates WHERE leaf_index IS NULL
 UNION ALL
@@ -96,13 +95,13 @@ SELECT deal_id FROM deals d WHERE phase = 'REVEALING'
   AND CASE WHEN parties = (SELECT count(*) FROM reveals r WHERE r.deal_id = d.deal_id) THEN algorithm <> 'random.v1'
       ELSE reveal_deadline <= extract(epoch FROM clock_timestamp()) + 30 END`
 
-// Converged waits until nothing is unfinished.
+// Converged waits until no deal or certificate is unfinished.
 func (w Witness) Converged() {
 	w.T.Helper()
-	Eventually(w.T, "nothing unfinished", Patience, func() bool { return len(w.Column(unfinished)) == 0 })
+	Eventually(w.T, "no deal or certificate is unfinished", Patience, func() bool { return len(w.Column(unfinished)) == 0 })
 }
 
-// RevealedEarlier takes seconds off the times at which a deal of two was revealed.
+// RevealedEarlier moves the reveals of a deal of two back by some seconds.
 func (w Witness) RevealedEarlier(d *Dealt, seconds int) {
 	w.T.Helper()
 	w.Exec(2, "UPDATE reveals SET revealed_at = revealed_at - $2::bigint WHERE deal_id = $1", d.ID, seconds)

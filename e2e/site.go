@@ -1,20 +1,21 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"testing"
 )
 
-// Finished is a deal with its certificate with all that a verifier can be given.
+// Finished is a certified deal and everything that a verifier can use.
 type Finished struct {
 	Certificate, Head                      Body
 	Text, HeadText, ParamsText, InputsText string
 	Key                                    string
-	Bundle                                 []byte // of party 0
+	Bundle                                 []byte // as party 0 reads it
 }
 
-// Played plays a deal to its end. What it gives fetches the certificate with the
+// Played plays a deal to its end. The returned function reads the certificate with its
 // newest proof.
 func (c *Client) Played(request Body, inputs ...Body) func() Finished {
 	c.T.Helper()
@@ -40,20 +41,37 @@ func (c *Client) Played(request Body, inputs ...Body) func() Finished {
 	}
 }
 
-func JsonText(t testing.TB, v any) string {
+// Encoded returns the JSON of a value.
+func Encoded(t testing.TB, v any) []byte {
 	t.Helper()
 	text, err := json.Marshal(v)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(text)
+	return text
 }
 
+// JsonText returns the JSON of a value as a string.
+func JsonText(t testing.TB, v any) string {
+	t.Helper()
+	return string(Encoded(t, v))
+}
+
+// Decoded reads a JSON object and keeps its numbers as they are written.
+func Decoded(t testing.TB, text []byte) (v Body) {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// AsBody reads a JSON object with float64 numbers.
 func AsBody(t testing.TB, text string) Body {
 	t.Helper()
 	var v Body
-	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		t.Fatal(err)
-	}
+	Answer{Body: []byte(text)}.Into(t, &v)
 	return v
 }

@@ -1,8 +1,8 @@
-// Package e2e is the harness of the black-box tests: stacks of real binaries with
-// a real Postgres and Redis, an HTTP client held to the published OpenAPI document,
-// and deals to play. The tests are in the packages below it, one for a subject;
-// those of e2e/long take minutes (make test-long), e2e/cluster wants a cluster and
-// e2e/alerts a Prometheus.
+// Package e2e is the harness of the black-box tests. It starts stacks of real binaries
+// with a real Postgres and Redis, and plays deals. Its HTTP client checks every call
+// against the published OpenAPI document. The tests are in the packages below it, one
+// for each subject. Those of e2e/long take minutes (make test-long), e2e/cluster needs a
+// cluster and e2e/alerts a Prometheus.
 package e2e
 
 import (
@@ -30,8 +30,8 @@ import (
 // FAIRPACT_E2E_BUILD replaces those arguments of go build.
 var Bin string
 
-// Main runs the tests of a package of the suite. Most of what a test does here
-// is wait, so more of them run at once than there are processors.
+// Main runs the tests of a package. More tests run at once than there are processors,
+// because most of them wait.
 func Main(m *testing.M) int {
 	if err := flag.Set("test.parallel", strconv.Itoa(runtime.GOMAXPROCS(0)+2)); err != nil {
 		panic(err)
@@ -94,9 +94,8 @@ func Repo(path string) string {
 	return filepath.Join(root, path)
 }
 
-// sources tells go test what the binaries are built from, so that it takes no
-// result out of its cache when any of it has changed. It does not see what
-// TestMain reads.
+// sources reads the files that the binaries are built from, so that go test does not
+// reuse a cached result after a change. The cache ignores files that TestMain reads.
 var sources = sync.OnceValue(func() error {
 	os.LookupEnv("FAIRPACT_E2E_BUILD")
 	root, err := localstack.Root()
@@ -119,7 +118,7 @@ var common struct {
 	err   error
 }
 
-// Shared is the stack of all tests that neither break nor change it.
+// Shared returns the stack of all tests that neither break nor configure it.
 func Shared(t testing.TB) *localstack.Stack {
 	t.Helper()
 	if remote() != "" {
@@ -137,7 +136,7 @@ func Shared(t testing.TB) *localstack.Stack {
 	return common.stack
 }
 
-// Own is a stack of the test's own, closed at its end.
+// Own starts a stack for one test, and closes it at the end of the test.
 func Own(t testing.TB, change func(*localstack.Options)) *localstack.Stack {
 	t.Helper()
 	if err := sources(); err != nil {
@@ -171,12 +170,12 @@ func Own(t testing.TB, change func(*localstack.Options)) *localstack.Stack {
 func options() localstack.Options {
 	return localstack.Options{
 		Bin: Bin,
-		// The race detector otherwise makes every process linger for a second.
+		// atexit_sleep_ms: the race detector otherwise delays every exit by a second.
 		Env: map[string][]string{"": {"FAIRPACT_KEYS_PER_MINUTE=0", "FAIRPACT_DEAL_UNITS_PER_MINUTE=0", "FAIRPACT_OPEN_DEAL_UNITS=0", "FAIRPACT_LOG_LEVEL=debug", "GORACE=atexit_sleep_ms=0"}},
 	}
 }
 
-// raceReports gives what the race detector wrote into the logs.
+// raceReports returns the reports of the race detector in the logs.
 func raceReports(stack *localstack.Stack) string {
 	var found strings.Builder
 	for _, name := range stack.Names() {
@@ -190,8 +189,7 @@ func raceReports(stack *localstack.Stack) string {
 	return found.String()
 }
 
-// Eventually waits for a condition; what it waits for has no better signal than
-// asking again.
+// Eventually waits for a condition that sends no signal, by checking it every 20 ms.
 func Eventually(t testing.TB, what string, within time.Duration, cond func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(within); !cond(); time.Sleep(20 * time.Millisecond) {
@@ -201,15 +199,15 @@ func Eventually(t testing.TB, what string, within time.Duration, cond func() boo
 	}
 }
 
-// Tests that need nothing but HTTP also play against a deployment elsewhere:
+// remote returns the URL of an existing deployment to test, if one is set:
 //
-//	FAIRPACT_BASE_URL     where its deal-api answers
-//	FAIRPACT_BEACON_SEED  seed of its development beacon
+//	FAIRPACT_BASE_URL     the URL of its deal-api
+//	FAIRPACT_BEACON_SEED  the seed of its development beacon
 //
-// Choose them by -run: one that needs the processes behind the URL fails.
+// Select tests that only use HTTP with -run. A test that needs the processes fails.
 func remote() string { return os.Getenv("FAIRPACT_BASE_URL") }
 
-// BaseURL is where deal-api answers.
+// BaseURL returns the URL of deal-api.
 func BaseURL(t testing.TB) string {
 	t.Helper()
 	if remote() != "" {
@@ -218,7 +216,7 @@ func BaseURL(t testing.TB) string {
 	return Shared(t).BaseURL()
 }
 
-// BeaconChain is the chain that random.v1 draws from.
+// BeaconChain returns the beacon chain of random.v1.
 func BeaconChain(t testing.TB) beacon.Chain {
 	t.Helper()
 	if remote() != "" {
@@ -227,7 +225,7 @@ func BeaconChain(t testing.TB) beacon.Chain {
 	return Shared(t).Chain()
 }
 
-// SecondLogOf makes a process call the second log-server.
+// SecondLogOf returns settings that make a process call the second log-server.
 func SecondLogOf(stack *localstack.Stack) []string {
 	return []string{"FAIRPACT_LOG_READ_URL=" + stack.LogReadURL(SecondLog), "FAIRPACT_LOG_APPEND_URL=" + stack.LogAppendURL(SecondLog)}
 }
@@ -238,8 +236,7 @@ const (
 	SecondWorker = localstack.DeadlineWorker + "-2"
 )
 
-// Unrests are what can happen to Redis while the service is used. Each goes on
-// until it is stopped.
+// Unrests are faults of Redis during use. Each lasts until stop is called.
 var Unrests = map[string]func(t *testing.T, stack *localstack.Stack) (stop func()){
 	"up": func(*testing.T, *localstack.Stack) func() { return func() {} },
 	"down": func(t *testing.T, stack *localstack.Stack) func() {
@@ -255,8 +252,8 @@ var Unrests = map[string]func(t *testing.T, stack *localstack.Stack) (stop func(
 	"restarted": func(t *testing.T, stack *localstack.Stack) func() {
 		return again(t, 100*time.Millisecond, stack.Redis().Restart)
 	},
-	// Longer than deal-api waits for it, and awake for as long as deal-api leaves
-	// a Redis alone that has failed.
+	// Redis is stopped for longer than deal-api waits for it. Then it runs for as long as
+	// deal-api avoids a Redis that has failed.
 	"hung": func(t *testing.T, stack *localstack.Stack) func() {
 		pid := stack.Redis().PID()
 		stop := again(t, 1200*time.Millisecond, func(ctx context.Context) error {
@@ -271,8 +268,8 @@ var Unrests = map[string]func(t *testing.T, stack *localstack.Stack) (stop func(
 	},
 }
 
-// again does something over and over, the first time at once, until it is
-// stopped; what is under way is then finished.
+// again calls do at once and then repeatedly, with a pause, until stop is called. stop
+// waits for the current call.
 func again(t *testing.T, every time.Duration, do func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var loop sync.WaitGroup
@@ -290,6 +287,7 @@ func again(t *testing.T, every time.Duration, do func(context.Context) error) (s
 	return once
 }
 
+// Pause waits for d or the end of ctx.
 func Pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():

@@ -10,11 +10,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Vault changes rows past every trigger, and puts them back.
+// Vault changes rows without triggers, and restores them.
 type Vault struct{ W Witness }
 
 var vaultTables = []string{"certificates", "translog.leaves", "translog.nodes", "translog.tree_heads"}
 
+// Change runs statements that each change one row. undo restores all tables of the vault.
 func (v *Vault) Change(t *testing.T, statements []string) (undo func()) {
 	t.Helper()
 	var keep, restore []string
@@ -28,8 +29,8 @@ func (v *Vault) Change(t *testing.T, statements []string) (undo func()) {
 	return func() { v.At(t, restore, false) }
 }
 
-// SetBack makes a certified deal of two one whose second party has missed its
-// deadline to reveal.
+// SetBack turns a certified deal of two into one whose party 1 has missed the deadline to
+// reveal.
 func (v *Vault) SetBack(t *testing.T, d *Dealt) {
 	t.Helper()
 	v.At(t, []string{
@@ -40,7 +41,7 @@ func (v *Vault) SetBack(t *testing.T, d *Dealt) {
 	}, true)
 }
 
-// At runs statements in one transaction; must requires each to change a row.
+// At runs statements in one transaction. With must, each has to change one row.
 func (v *Vault) At(t *testing.T, statements []string, must bool) {
 	t.Helper()
 	err := pgx.BeginFunc(t.Context(), v.W.Pool, func(tx pgx.Tx) error {
@@ -60,12 +61,12 @@ func (v *Vault) At(t *testing.T, statements []string, must bool) {
 	}
 }
 
-// HighS is the other signature that ECDSA has for the same r: (r, n-s).
+// HighS returns the other valid ECDSA signature with the same r: (r, n-s).
 func HighS(t *testing.T, signature string) string {
 	t.Helper()
 	s, ok := new(big.Int).SetString(signature[len("es256:")+64:], 16)
 	if !ok {
-		t.Fatalf("no signature: %q", signature)
+		t.Fatalf("not an es256 signature: %q", signature)
 	}
 	s.Sub(elliptic.P256().Params().N, s)
 	return signature[:len("es256:")+64] + hex.EncodeToString(s.FillBytes(make([]byte, 32)))

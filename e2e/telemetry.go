@@ -24,8 +24,7 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// Scrape reads a process's metrics as Prometheus does, in little time whatever
-// is down.
+// Scrape reads a process's metrics as Prometheus does, and takes at most 5 s.
 func Scrape(t testing.TB, stack *localstack.Stack, name string) map[string]*dto.MetricFamily {
 	t.Helper()
 	client := &http.Client{Timeout: 5 * time.Second}
@@ -45,8 +44,8 @@ func Scrape(t testing.TB, stack *localstack.Stack, name string) map[string]*dto.
 	return families
 }
 
-// Sum adds up the series of a metric whose labels hold the pairs; of a
-// histogram, its observations.
+// Sum adds up the series of a metric that have the label pairs. A histogram counts its
+// observations.
 func Sum(f *dto.MetricFamily, pairs ...string) (total float64) {
 	for _, m := range f.GetMetric() {
 		held := map[string]string{}
@@ -64,7 +63,7 @@ func Sum(f *dto.MetricFamily, pairs ...string) (total float64) {
 	return total
 }
 
-// Collector takes spans as an OTLP/HTTP collector does.
+// Collector receives spans like an OTLP/HTTP collector.
 type Collector struct {
 	t    testing.TB
 	http *httptest.Server
@@ -74,7 +73,7 @@ type Collector struct {
 	spans []Span
 }
 
-// Span is a span, with the texts of its attributes by name.
+// Span is a span with its string attributes by name.
 type Span struct {
 	*tracepb.Span
 	Service string
@@ -90,7 +89,7 @@ func NewCollector(t testing.TB) *Collector {
 	return c
 }
 
-// Environment makes every binary send its spans here, soon.
+// Environment returns settings that make a process send its spans here every 100 ms.
 func (c *Collector) Environment() []string {
 	return []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.http.URL, "OTEL_BSP_SCHEDULE_DELAY=100"}
 }
@@ -102,7 +101,7 @@ func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = proto.Unmarshal(text, &sent)
 	}
 	if err != nil || r.URL.Path != "/v1/traces" {
-		c.t.Errorf("a collector is sent %s, %d bytes: %v", r.URL.Path, len(text), err)
+		c.t.Errorf("the collector received %s, %d bytes: %v", r.URL.Path, len(text), err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,7 +125,7 @@ func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Place is all that was ever sent.
+// Place returns all received bytes.
 func (c *Collector) Place() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,8 +143,8 @@ func (c *Collector) Find(fits func(Span) bool) (found []Span) {
 	return found
 }
 
-// Whole waits for a trace that has all these spans, each "service: name", and
-// gives its root.
+// Whole waits for a trace that has all wanted spans, each written "service: name", and
+// returns its root.
 func (c *Collector) Whole(what string, fits func(Span) bool, want ...string) (root Span) {
 	c.t.Helper()
 	var shown []string
@@ -174,9 +173,9 @@ func (c *Collector) Whole(what string, fits func(Span) bool, want ...string) (ro
 	return root
 }
 
-// IssuedWithin waits for the span of the reveal that is linked to the caller's
-// trace, which is sent after all that was done in it, and reports whether the
-// certificate was signed there and came into the log.
+// IssuedWithin waits for the span of the reveal that links to the caller's trace. It is
+// sent after the spans within it. IssuedWithin reports whether the certificate was signed
+// and logged in that trace.
 func (c *Collector) IssuedWithin(deal, caller string) bool {
 	c.t.Helper()
 	var reveal []Span
@@ -186,17 +185,18 @@ func (c *Collector) IssuedWithin(deal, caller string) bool {
 		})
 		return len(reveal) > 0
 	})
-	did := func(name string) bool {
+	succeeded := func(name string) bool {
 		return len(c.Find(func(s Span) bool {
 			return s.Trace() == reveal[0].Trace() && s.Service == localstack.DealAPI && s.Name == name && s.Status.GetCode() != tracepb.Status_STATUS_CODE_ERROR
 		})) > 0
 	}
-	return did("sign") && did("POST /v1/append")
+	return succeeded("sign") && succeeded("POST /v1/append")
 }
 
+// Chart is the directory of the Helm chart.
 var Chart = Repo("charts/fairpact") + "/"
 
-// Read gives a file of the chart.
+// Read returns a file of the chart.
 func Read(t testing.TB, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(Chart, path))
@@ -206,7 +206,7 @@ func Read(t testing.TB, path string) string {
 	return string(text)
 }
 
-// panel is what is looked at of a dashboard's panel.
+// panel is the part of a dashboard panel that tests read.
 type panel struct {
 	ID          int
 	Type, Title string
@@ -214,6 +214,7 @@ type panel struct {
 	Targets     []struct{ Expr, LegendFormat string }
 }
 
+// Panels returns the panels of the chart's dashboard.
 func Panels(t testing.TB) []panel {
 	t.Helper()
 	var board struct{ Panels []panel }
@@ -226,7 +227,7 @@ func Panels(t testing.TB) []panel {
 	return board.Panels
 }
 
-// DashboardQueries are those of the dashboard's panels.
+// DashboardQueries returns the queries of all panels.
 func DashboardQueries(t testing.TB) (all []string) {
 	t.Helper()
 	for _, p := range Panels(t) {

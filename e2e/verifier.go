@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// strangers is one Python that runs the verifier's command line again and again:
-// starting it takes longer than a verification.
+// strangers is one Python process that runs the independent verifier for all calls,
+// because starting Python takes longer than a verification.
 const strangers = `
 import contextlib, io, json, sys
 sys.path.insert(0, "verifier")
@@ -28,11 +28,11 @@ for line in sys.stdin:
 
 var strangerAt struct {
 	sync.Mutex
-	questions io.Writer // nil before the first
+	questions io.Writer // nil before the first call
 	answers   *json.Decoder
 }
 
-// Stranger runs AskStranger, which must come to a verdict.
+// Stranger is AskStranger, and fails the test if there is no verdict.
 func Stranger(t testing.TB, args ...string) (accepted bool, said string) {
 	t.Helper()
 	accepted, said, err := AskStranger(args...)
@@ -42,13 +42,13 @@ func Stranger(t testing.TB, args ...string) (accepted bool, said string) {
 	return accepted, said
 }
 
-// AskStranger runs the verifier that shares no code with the project and returns
-// its verdict and what it printed. Without a verdict there is an error.
+// AskStranger runs the independent verifier, which shares no code with the project. It
+// returns the verdict and the output, or an error if there is no verdict.
 func AskStranger(args ...string) (accepted bool, said string, err error) {
 	strangerAt.Lock()
 	defer strangerAt.Unlock()
 	if strangerAt.questions == nil {
-		// It ends when this process does and its input with it.
+		// The process ends when this one ends and closes its input.
 		cmd := exec.Command("python3", "-c", strangers)
 		cmd.Dir, cmd.Stderr = Repo("e2e"), os.Stderr
 		in, errIn := cmd.StdinPipe()
@@ -71,25 +71,27 @@ func AskStranger(args ...string) (accepted bool, said string, err error) {
 	return verdict.Code == 0, verdict.Said, nil
 }
 
-// File writes bytes, or the JSON of anything else, into a file of its own.
+// File writes bytes, or the JSON of another value, to a new temporary file.
 func File(t testing.TB, content any) string {
 	t.Helper()
-	text, ok := content.([]byte)
-	if !ok {
-		var err error
-		if text, err = json.Marshal(content); err != nil {
-			t.Fatal(err)
-		}
-	}
 	path := filepath.Join(t.TempDir(), "content.json")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, path, content)
 	return path
 }
 
-// Independently has the stranger look at a certificate, online, and requires its
-// verdict.
+func writeFile(t testing.TB, path string, content any) {
+	t.Helper()
+	text, ok := content.([]byte)
+	if !ok {
+		text = Encoded(t, content)
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Independently requires a verdict of the independent verifier, which fetches the keys
+// and the tree head from the service.
 func Independently(t testing.TB, c *Client, certificate []byte, accepted bool) {
 	t.Helper()
 	if good, said := Stranger(t, "--certificate", File(t, certificate), "--base-url", c.Base); good != accepted {
@@ -97,8 +99,8 @@ func Independently(t testing.TB, c *Client, certificate []byte, accepted bool) {
 	}
 }
 
-// Recomputed has the stranger open the commitments and compute the result again
-// from what the parties revealed.
+// Recomputed requires that the independent verifier opens the commitments and recomputes
+// the result from the revealed inputs.
 func (x *Cut) Recomputed(t testing.TB, c *Client, certificate []byte) {
 	t.Helper()
 	var shown struct {

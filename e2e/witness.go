@@ -14,16 +14,17 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// Patience bounds a wait for something that is not timed: it ends as soon as
-// the thing is there.
+// Patience bounds a wait for a condition that has no time limit. The wait ends as soon as
+// the condition holds.
 const Patience = 3 * time.Minute
 
-// Witness reads and moves a stack's database beside the service.
+// Witness reads and changes a stack's database directly.
 type Witness struct {
 	T    testing.TB
 	Pool *pgxpool.Pool
 }
 
+// Database connects to a stack's database.
 func Database(t testing.TB, stack *localstack.Stack) Witness {
 	t.Helper()
 	pool, err := pgxpool.New(context.Background(), stack.DatabaseURL())
@@ -34,13 +35,13 @@ func Database(t testing.TB, stack *localstack.Stack) Witness {
 	return Witness{t, pool}
 }
 
-// Number is the single integer that a query answers.
+// Number returns the single integer that a query selects.
 func (w Witness) Number(query string, args ...any) int64 {
 	w.T.Helper()
 	return Value[int64](w, query, args...)
 }
 
-// Value is the single value that a query answers.
+// Value returns the single value that a query selects.
 func Value[T any](w Witness, query string, args ...any) (v T) {
 	w.T.Helper()
 	if err := w.Pool.QueryRow(w.T.Context(), query, args...).Scan(&v); err != nil {
@@ -49,7 +50,7 @@ func Value[T any](w Witness, query string, args ...any) (v T) {
 	return v
 }
 
-// Exec changes rows and requires that it changed as many as said.
+// Exec runs a statement and requires the number of rows that it changes.
 func (w Witness) Exec(rows int64, query string, args ...any) {
 	w.T.Helper()
 	tag, err := w.Pool.Exec(w.T.Context(), query, args...)
@@ -58,7 +59,7 @@ func (w Witness) Exec(rows int64, query string, args ...any) {
 	}
 }
 
-// Column is the first column of a query's rows, as text.
+// Column returns the first column of a query's rows, as text.
 func (w Witness) Column(query string, args ...any) (all []string) {
 	w.T.Helper()
 	w.each(query, args, func(rows pgx.Rows) error {
@@ -71,7 +72,7 @@ func (w Witness) Column(query string, args ...any) (all []string) {
 	return all
 }
 
-// each reads a query's rows.
+// each calls read for each row of a query.
 func (w Witness) each(query string, args []any, read func(pgx.Rows) error) {
 	w.T.Helper()
 	rows, err := w.Pool.Query(w.T.Context(), query, args...)
@@ -87,7 +88,7 @@ func (w Witness) each(query string, args []any, read func(pgx.Rows) error) {
 	}
 }
 
-// Cache is a client of the stack's Redis.
+// Cache connects to the stack's Redis.
 func Cache(t testing.TB, stack *localstack.Stack) *redis.Client {
 	t.Helper()
 	options, err := redis.ParseURL(stack.RedisURL())

@@ -43,7 +43,7 @@ func TestKeyServiceIsDownForAMinute(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), outage)
 	defer cancel()
 	var mu sync.Mutex
-	var all []e2e.SignedDeal
+	var all []*e2e.Cut
 	var took []time.Duration // by the reveals that ended a deal
 	var players sync.WaitGroup
 	for i := range 2 {

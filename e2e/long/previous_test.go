@@ -345,7 +345,7 @@ func (u *upgrade) committed(ctx context.Context, door *e2e.Client, d *e2e.Soaked
 	u.t.Helper()
 	there := *d
 	there.Ctx, there.S = ctx, &e2e.Stubborn{Doors: []*e2e.Client{door}}
-	if err := there.Acts("/commit", len(d.Inputs), e2e.Committing); err != nil {
+	if err := there.Acts("commit", len(d.Inputs)); err != nil {
 		u.t.Fatal(err)
 	}
 	d.Promises = there.Promises
@@ -356,7 +356,7 @@ func (u *upgrade) finished(ctx context.Context, all []*e2e.Soaked) {
 	u.t.Helper()
 	for _, d := range all {
 		d.Ctx = ctx
-		err := d.Acts("/reveal", len(d.Inputs), e2e.Revealing)
+		err := d.Acts("reveal", len(d.Inputs))
 		if err == nil {
 			err = d.Certified()
 		}

@@ -101,7 +101,7 @@ func TestKeyServiceHangs(t *testing.T) {
 		o.Env[localstack.LogServer] = append(o.Env[localstack.LogServer], by(logs))
 	})
 	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
-	load := func(play func(*e2e.Client) (e2e.SignedDeal, time.Duration)) (took []time.Duration) {
+	load := func(play func(*e2e.Client) (*e2e.Cut, time.Duration)) (took []time.Duration) {
 		var mu sync.Mutex
 		var group sync.WaitGroup
 		for range players {
