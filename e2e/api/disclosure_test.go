@@ -5,28 +5,24 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// The parties of an open deal fetch all inputs once it is COMPUTED; in no other
-// mode, state or retention, and the view holds them never.
+// The parties of an open deal read all inputs once it is COMPUTED. They cannot in another
+// mode, state or retention. The view and the certificate never contain an input.
 func TestOpenAndPurge(t *testing.T) {
-	c, w := surfaceClient(t), e2e.Database(t, e2e.Shared(t))
-	const marker = "471147114711" // in every input; too long to stand in a hash by chance
+	c, w := newClient(t), e2e.Database(t, e2e.Shared(t))
+	const marker = "471147114711" // in every input, and too long to be in a hash by chance
 	inputs := []e2e.Body{{"valuations": e2e.Body{"car": 4711471147110, "boat": 1}}, {"valuations": e2e.Body{"car": 2, "boat": 4711471147111}, "note": "of " + marker}}
 	for _, mode := range []string{"sealed", "open"} {
 		for _, retention := range []string{"standard", "purge"} {
 			t.Run(mode+" and "+retention, func(t *testing.T) {
-				c, w := surfaceClient(t), e2e.Witness{T: t, Pool: w.Pool}
+				c, w := newClient(t), e2e.Witness{T: t, Pool: w.Pool}
 				given := mode == "open" && retention == "standard"
 				waits := map[bool]string{true: "INPUTS_NOT_READY", false: "INPUTS_SEALED"}[given]
-				d := c.Create(e2e.Retained(e2e.SplitBody(time.Hour, 2*time.Hour), mode, retention))
-				var all []e2e.Sealed
-				for _, in := range inputs {
-					all = append(all, e2e.Seal(t, in))
-				}
+				d := c.Create(e2e.Retained(split(), mode, retention))
+				all := []e2e.Sealed{e2e.Seal(t, inputs[0]), e2e.Seal(t, inputs[1])}
 				refused := func() {
 					t.Helper()
 					for _, token := range d.Tokens {
@@ -35,10 +31,8 @@ func TestOpenAndPurge(t *testing.T) {
 					c.Refused(403, "FORBIDDEN", "GET", d.Path("/inputs"), d.Key, nil)
 				}
 				refused()
-				for p, s := range all {
-					d.Commit(p, s)
-					refused()
-				}
+				d.Commit(0, all[0])
+				d.Commit(1, all[1])
 				d.Reveal(0, all[0])
 				refused()
 				if n := w.KeptInputs(d.ID); n != 1 {
@@ -58,7 +52,7 @@ func TestOpenAndPurge(t *testing.T) {
 				for name, text := range map[string][]byte{"view": view, "certificate": cert} {
 					for _, s := range all {
 						if strings.Contains(string(text), marker) || strings.Contains(string(text), s.Salt) {
-							t.Errorf("the %s holds an input: %s", name, text)
+							t.Errorf("the %s contains an input: %s", name, text)
 						}
 					}
 				}
@@ -75,23 +69,17 @@ func TestOpenAndPurge(t *testing.T) {
 			})
 		}
 	}
-	// A deal that ends otherwise never gives its inputs out, and purge still counts.
-	for _, retention := range []string{"standard", "purge"} {
-		b := e2e.Retained(e2e.ShapleyBody(time.Hour, 2*time.Hour), "open", retention)
-		d := c.Create(b)
-		yes, no := e2e.Seal(t, e2e.Body{"accept": true}), e2e.Seal(t, e2e.Body{"accept": false})
-		d.Commit(0, yes)
-		d.Commit(1, no)
-		d.Reveal(0, yes)
-		d.Reveal(1, no)
-		c.Refused(409, map[string]string{"standard": "INPUTS_NOT_READY", "purge": "INPUTS_SEALED"}[retention], "GET", d.Path("/inputs"), d.Tokens[0], nil)
-		if n := w.KeptInputs(d.ID); (n == 0) != (retention == "purge") {
+	// A deal that ends in another way does not disclose its inputs, and purges them as declared.
+	for retention, code := range map[string]string{"standard": "INPUTS_NOT_READY", "purge": "INPUTS_SEALED"} {
+		x := e2e.Open(c, e2e.Retained(shapley(), "open", retention), 2, 2, e2e.Body{"accept": true}, e2e.Body{"accept": false})
+		c.Refused(409, code, "GET", x.Deal.Path("/inputs"), x.Deal.Tokens[0], nil)
+		if n := w.KeptInputs(x.Deal.ID); (n == 0) != (retention == "purge") {
 			t.Errorf("%s: %d inputs are kept after a rejection", retention, n)
 		}
 	}
 }
 
-// disclosed holds GET inputs to what was revealed, to both parties alike.
+// disclosed requires that GET inputs returns all reveals to both parties.
 func disclosed(t *testing.T, c *e2e.Client, d *e2e.Dealt, all []e2e.Sealed) {
 	t.Helper()
 	for _, token := range d.Tokens {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -21,37 +22,19 @@ type entropy struct {
 	CertificateID *string `json:"certificate_id"`
 }
 
-// Entropy is for random.v1, for any party or the initiator's key, after all
-// reveals and once the round is out; repeats report the same result.
+// Any party, or the initiator's key, draws once all have revealed. Repeat calls report
+// the same result. internal/escrow tests the states between.
 func TestEntropy(t *testing.T) {
-	c := surfaceClient(t)
+	c := newClient(t)
 	past := e2e.BeaconChain(t).RoundAt(time.Now().Unix()) - 10
-	d := c.Create(e2e.RandomBody(2, past, time.Hour, 2*time.Hour))
-	missing := func() {
-		t.Helper()
-		for _, credential := range append(d.Tokens, d.Key) {
-			c.Refused(409, "REVEALS_MISSING", "POST", d.Path("/entropy"), credential, nil)
-		}
+	d := c.Create(random(2, past))
+	for _, credential := range append(d.Tokens, d.Key) {
+		c.Refused(409, "REVEALS_MISSING", "POST", d.Path("/entropy"), credential, nil)
 	}
-	one, two := e2e.Seal(t, e2e.Body{"nonce": "1f"}), e2e.Seal(t, e2e.Body{"nonce": "ABC"})
-	missing()
-	d.Commit(0, one)
-	missing()
-	d.Commit(1, two)
-	missing()
-	d.Reveal(0, one)
-	missing()
-	var last struct {
-		State  string
-		Result any
-	}
-	d.Reveal(1, two).Into(t, &last)
-	if v := d.View(); last.State != "REVEALING" || last.Result != nil || v.State != "REVEALING" || v.RevealsClosedAt == nil || v.ComputedAt != nil || string(v.Result) != "null" {
-		t.Errorf("all have revealed: %+v, %+v", last, v)
-	}
+	d.Play(e2e.Body{"nonce": "1f"}, e2e.Body{"nonce": "ABC"})
 	c.Refused(409, "CERT_NOT_READY", "GET", d.Path("/certificate"), d.Tokens[0], nil)
 
-	// The body is not looked at, whatever it is.
+	// The body is ignored, even if it is not JSON.
 	var first entropy
 	c.Want(200, "POST", d.Path("/entropy"), d.Tokens[1], `{"value": not even JSON`).Into(t, &first)
 	v := d.View()
@@ -59,7 +42,7 @@ func TestEntropy(t *testing.T) {
 		t.Errorf("drawn: %+v; %+v", first, v)
 	}
 	for _, credential := range append(d.Tokens, d.Key) {
-		for _, sent := range []any{nil, "", "[]", "{}", `{"value":"00"}`} {
+		for _, sent := range []any{nil, "[]", `{"value":"00"}`} {
 			var again entropy
 			c.Want(200, "POST", d.Path("/entropy"), credential, sent, "Idempotency-Key", "the-same").Into(t, &again)
 			if string(again.Result) != string(first.Result) || *again.CertificateID != *first.CertificateID {
@@ -68,17 +51,7 @@ func TestEntropy(t *testing.T) {
 		}
 	}
 
-	// The beacon's value is that of the declared round, and the result is its.
-	var result struct{ Beacon algorithm.Beacon }
-	if err := json.Unmarshal(first.Result, &result); err != nil {
-		t.Fatal(err)
-	}
-	drawn(t, result.Beacon, past)
-	random, _ := algorithm.Lookup(algorithm.Random)
-	recomputed, err := random.Compute([]string{"party 0", "party 1"}, map[string]any{"beacon_round": past}, []map[string]any{{"nonce": "1f"}, {"nonce": "ABC"}}, &result.Beacon)
-	if err != nil || string(canonical(t, first.Result)) != string(recomputed) {
-		t.Errorf("result %s, recomputed %s: %v", first.Result, recomputed, err)
-	}
+	checkDraw(t, first.Result, past, []string{"party 0", "party 1"}, map[string]any{"beacon_round": past}, []map[string]any{{"nonce": "1f"}, {"nonce": "ABC"}})
 	var cert struct{ Properties []string }
 	e2e.Answer{Body: d.Certified(0)}.Into(t, &cert)
 	digest, err := attestation.DigestIn(cert.Properties)
@@ -87,30 +60,27 @@ func TestEntropy(t *testing.T) {
 	}
 }
 
-// A round that is not out yet is a 409 that says when it is due; when it is out
-// the same call draws.
-func TestRoundThatIsNotOutYet(t *testing.T) {
+// Before the round is published, POST entropy is a 409 that says when it is due. The
+// same call draws afterwards.
+func TestRoundThatIsNotPublishedYet(t *testing.T) {
 	t.Parallel()
-	c := surfaceClient(t)
+	c := newClient(t)
 	chain := e2e.BeaconChain(t)
+	now := chain.RoundAt(time.Now().Unix())
 	played := func(round int64) *e2e.Dealt {
-		d := c.Create(e2e.RandomBody(2, round, time.Hour, 2*time.Hour))
+		d := c.Create(random(2, round))
 		d.Play(e2e.Body{"nonce": ""}, e2e.Body{"nonce": "00"})
 		return d
 	}
-	// A chain's rounds never end; those that no clock reaches are never due.
-	for _, round := range []int64{chain.RoundAt(time.Now().Unix()) + 100, e2e.FarRound(t)} {
+	for _, round := range []int64{now + 100, e2e.FarRound(t)} {
 		d := played(round)
 		a := c.Refused(409, "BEACON_NOT_READY", "POST", d.Path("/entropy"), d.Key, nil)
 		seconds, err := strconv.ParseInt(a.Header.Get("Retry-After"), 10, 64)
 		if due := chain.RoundTime(round); !strings.Contains(a.ErrorText(), fmt.Sprint(due)) || err != nil || seconds < 1 || seconds > 86400 || due < time.Now().Unix()+86400 && seconds > due-time.Now().Unix()+1 {
 			t.Errorf("round %d, due at %d: Retry-After %q, %s", round, due, a.Header.Get("Retry-After"), a.ErrorText())
 		}
-		if v := d.View(); v.State != "REVEALING" {
-			t.Errorf("%+v", v)
-		}
 	}
-	soon := chain.RoundAt(time.Now().Unix()) + 2
+	soon := now + 2
 	d := played(soon)
 	e2e.Eventually(t, "the round", e2e.Patience, func() bool {
 		a := c.Do("POST", d.Path("/entropy"), d.Key, nil)
@@ -124,23 +94,12 @@ func TestRoundThatIsNotOutYet(t *testing.T) {
 	})
 }
 
-// VOID and CANCELLED deals have no draw.
-func TestNoDrawOfADealThatEnded(t *testing.T) {
-	t.Parallel()
-	c := surfaceClient(t)
-	d := c.Create(e2e.RandomBody(2, 1, time.Hour, 2*time.Hour))
-	c.Want(200, "POST", d.Path("/cancel"), d.Key, nil)
-	c.Refused(409, "DEAL_ENDED", "POST", d.Path("/entropy"), d.Key, nil)
-	d = c.Create(changed(e2e.RandomBody(2, 1, 0, time.Hour), "commit_deadline", e2e.After(time.Second)))
-	e2e.Eventually(t, "the deadline", e2e.Patience, func() bool { return d.View().State == "VOID" })
-	c.Refused(409, "DEAL_ENDED", "POST", d.Path("/entropy"), d.Tokens[0], nil)
-}
-
-// drawn holds a beacon to the development chain's own signature of the round.
-func drawn(t testing.TB, b algorithm.Beacon, round int64) {
+// checkDraw requires a result that is recomputed from its beacon value, and that the
+// value is the development chain's own signature of the round.
+func checkDraw(t testing.TB, result json.RawMessage, round int64, labels []string, params map[string]any, inputs []map[string]any) {
 	t.Helper()
-	chain := e2e.BeaconChain(t)
-	signature, err := hexBytes(b.Signature)
+	chain, b := e2e.BeaconChain(t), recomputed(t, result, labels, params, inputs)
+	signature, err := hex.DecodeString(b.Signature)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,4 +107,20 @@ func drawn(t testing.TB, b algorithm.Beacon, round int64) {
 	if err != nil || b.Round != round || b.ChainHash != chain.Hash || b.Randomness != fmt.Sprintf("%x", randomness) {
 		t.Errorf("beacon %+v of round %d: %v", b, round, err)
 	}
+}
+
+// recomputed requires that random.v1 computes the result from the inputs and the
+// beacon value in it, and returns that value.
+func recomputed(t testing.TB, result json.RawMessage, labels []string, params map[string]any, inputs []map[string]any) algorithm.Beacon {
+	t.Helper()
+	var shown struct{ Beacon algorithm.Beacon }
+	if err := json.Unmarshal(result, &shown); err != nil {
+		t.Fatal(err)
+	}
+	random, _ := algorithm.Lookup(algorithm.Random)
+	computed, err := random.Compute(labels, params, inputs, &shown.Beacon)
+	if err != nil || string(computed) != string(canonical(t, result)) {
+		t.Errorf("computed %s: %v, want %s", computed, err, result)
+	}
+	return shown.Beacon
 }

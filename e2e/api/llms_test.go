@@ -3,8 +3,6 @@ package api
 import (
 	"bytes"
 	"context"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,17 +13,10 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// example is a shell block of the page and what it says that it prints.
+// example is a shell block of the page and the output that the page shows.
 type example struct{ line, script, prints string }
 
 var exampleForm = regexp.MustCompile("(?ms)^```bash\n(.*?)^```\n(?:```text\n(.*?)^```\n)?")
-
-// served gets a page as an agent would.
-func served(t *testing.T, base, path string) (string, http.Header) {
-	t.Helper()
-	a := e2e.NewClient(t, base).Want(200, "GET", path, "", nil)
-	return string(a.Body), a.Header
-}
 
 func examplesOf(t *testing.T, page string) []example {
 	t.Helper()
@@ -40,16 +31,12 @@ func examplesOf(t *testing.T, page string) []example {
 	return all
 }
 
-// Every example of the page runs, in one shell as it says, with nothing but the
-// tools it names, and prints what it says.
+// Every example of the page runs in one shell, with only the tools that the page names,
+// and prints the output that the page shows.
 func TestLLMsExamples(t *testing.T) {
 	t.Parallel()
 	base := e2e.BaseURL(t)
-	page, header := served(t, base, "/llms.txt")
-	if got := header.Get("Content-Type"); got != "text/plain; charset=utf-8" {
-		t.Errorf("Content-Type %q", got)
-	}
-	examples := examplesOf(t, page)
+	examples := examplesOf(t, string(newClient(t).Want(200, "GET", "/llms.txt", "", nil).Body))
 	const mark = "=== end of example ==="
 	var script strings.Builder
 	script.WriteString("set -eu -o pipefail\n")
@@ -70,7 +57,7 @@ func TestLLMsExamples(t *testing.T) {
 			t.Fatalf("the example %q did not end: %v\n%s\n%s", e.line, err, printed[len(printed)-1], &stderr)
 		}
 		if form := printedForm(e.prints); !form.MatchString(printed[i]) {
-			t.Errorf("the example %q prints\n%sand the page says\n%s", e.line, printed[i], e.prints)
+			t.Errorf("the example %q prints\n%sand the page shows\n%s", e.line, printed[i], e.prints)
 		}
 	}
 	if err != nil || stderr.Len() > 0 {
@@ -78,19 +65,19 @@ func TestLLMsExamples(t *testing.T) {
 	}
 }
 
-// printedForm is a block of the page as a pattern: … stands for anything within
+// printedForm returns a pattern of an output block, in which … matches any text within
 // a line.
 func printedForm(block string) *regexp.Regexp {
 	return regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(block), "…", "[^\n]+") + "$")
 }
 
-// toolbox is a folder with the programs that the page names and the shell's own.
+// toolbox returns a directory with the programs that the page and its shell use.
 func toolbox(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{"curl", "python3", "openssl", "sha256sum", "cut", "date", "cat", "sleep"} {
 		path, err := exec.LookPath(name)
-		if err == nil && name == "python3" { // a shim would want a shell of its own
+		if err == nil && name == "python3" { // python3 may be a shell script that starts the real one
 			var out []byte
 			out, err = exec.Command(path, "-c", "import sys; print(sys.executable)").Output()
 			path = strings.TrimSpace(string(out))
@@ -105,54 +92,39 @@ func toolbox(t *testing.T) string {
 	return dir
 }
 
-// The published texts: their types, their CORS, their validators.
+// The published texts have a content type, an ETag and CORS. Every link of the page
+// exists.
 func TestPublishedTexts(t *testing.T) {
-	base := e2e.BaseURL(t)
+	c := newClient(t)
 	for path, contentType := range map[string]string{
 		"/llms.txt": "text/plain; charset=utf-8", "/llms-full.txt": "text/plain; charset=utf-8",
 		"/protocol": "text/markdown; charset=utf-8", "/trust": "text/markdown; charset=utf-8", "/vectors.json": "application/json",
 	} {
-		body, header := served(t, base, path)
-		if header.Get("Content-Type") != contentType || header.Get("Access-Control-Allow-Origin") != "*" || header.Get("Content-Disposition") != "" {
-			t.Errorf("%s: %v", path, header)
+		a := c.Want(200, "GET", path, "", nil)
+		if a.Header.Get("Content-Type") != contentType || a.Header.Get("Access-Control-Allow-Origin") != "*" || a.Header.Get("Content-Disposition") != "" {
+			t.Errorf("%s: %v", path, a.Header)
 		}
-		c := e2e.NewClient(t, base)
-		if again := c.Do("GET", path, "", nil, "If-None-Match", header.Get("ETag")); again.Status != 304 || len(again.Body) != 0 {
-			t.Errorf("%s again: %d", path, again.Status)
+		if again := c.Want(304, "GET", path, "", nil, "If-None-Match", a.Header.Get("ETag")); len(again.Body) != 0 {
+			t.Errorf("%s: a 304 with a body", path)
 		}
 		if head := c.Want(200, "HEAD", path, "", nil); len(head.Body) != 0 {
 			t.Errorf("HEAD %s has a body", path)
 		}
 		c.Want(204, "OPTIONS", path, "", nil)
-		c.Refused(405, "METHOD_NOT_ALLOWED", "POST", path, "", body)
+		c.Refused(405, "METHOD_NOT_ALLOWED", "POST", path, "", string(a.Body))
 	}
 	var vectors []struct {
 		ID       string `json:"vector_id"`
 		Expected any    `json:"expected_output"`
 	}
-	e2e.NewClient(t, base).Want(200, "GET", "/vectors.json", "", nil).Into(t, &vectors)
-	if len(vectors) < 30 {
+	if c.Want(200, "GET", "/vectors.json", "", nil).Into(t, &vectors); len(vectors) < 30 {
 		t.Errorf("%d vectors", len(vectors))
 	}
-}
-
-// Nothing that the page links is missing.
-func TestLLMsLinks(t *testing.T) {
-	base := e2e.BaseURL(t)
-	page, _ := served(t, base, "/llms.txt")
-	links := regexp.MustCompile(`\]\((/[^)]*)\)`).FindAllStringSubmatch(page, -1)
+	links := regexp.MustCompile(`\]\((/[^)]*)\)`).FindAllStringSubmatch(string(c.Want(200, "GET", "/llms.txt", "", nil).Body), -1)
 	if len(links) < 4 {
 		t.Errorf("%d links", len(links))
 	}
 	for _, link := range links {
-		resp, err := http.Get(base + link[1])
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, _ = io.Copy(io.Discard, resp.Body)
-		resp.Body.Close()
-		if resp.StatusCode != 200 {
-			t.Errorf("%s: %d", link[1], resp.StatusCode)
-		}
+		c.Want(200, "GET", link[1], "", nil)
 	}
 }

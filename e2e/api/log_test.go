@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/transparency-dev/merkle/proof"
 	"github.com/transparency-dev/merkle/rfc6962"
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/fairpact/fairpact/e2e"
-	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/checkpoint"
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
@@ -28,10 +29,11 @@ func raw(t testing.TB, hashes ...string) (all [][]byte) {
 	return all
 }
 
-// The log's reads: heads are signed, old ones stay what they were, a leaf's
-// proof is the same by index and by entry, and a newer head extends an older.
+// The reads of the log through deal-api. Heads are signed and old ones stay the same. A
+// leaf's proof is the same by index and by entry, and a newer head extends an older one.
+// sumdb/note and sumdb/tlog, unmodified, find the leaf through the checkpoint and tiles.
 func TestLogReads(t *testing.T) {
-	c := surfaceClient(t)
+	c := newClient(t)
 	keys := e2e.Trusted(t, e2e.Shared(t))
 	head := func(query string) (h translog.TreeHead) {
 		t.Helper()
@@ -41,25 +43,21 @@ func TestLogReads(t *testing.T) {
 		}
 		return h
 	}
-	c.Refused(400, "INVALID_REQUEST", "GET", "/v1/log/proof?entry="+strings.Repeat("0", 20_000), "", nil)
 	empty := sha256.Sum256(nil)
 	if first := head("?tree_size=0"); first.TreeSize != 0 || first.RootHash != hex.EncodeToString(empty[:]) {
 		t.Errorf("the first head: %+v", first)
 	}
-	ended := func() []byte {
-		return e2e.Open(c, e2e.SplitBody(time.Hour, 2*time.Hour), 2, 2, e2e.AnnsValues, e2e.BobsValues).Deal.Certified(e2e.Patience)
-	}
-	ended()
+	computed(c)
 	before := head("")
-	text := ended()
+	_, _, text := computed(c)
 	var cert struct {
 		Proof struct {
-			TreeSize  int64    `json:"tree_size"`
-			LeafIndex int64    `json:"leaf_index"`
-			Path      []string `json:"inclusion_path"`
+			TreeSize  int64 `json:"tree_size"`
+			LeafIndex int64 `json:"leaf_index"`
 		} `json:"log_proof"`
 	}
 	e2e.Answer{Body: text}.Into(t, &cert)
+	leaf := cert.Proof.LeafIndex
 	after := head("")
 	if after.TreeSize <= before.TreeSize || after.TreeSize < cert.Proof.TreeSize {
 		t.Errorf("sizes: %d before, %d after, %d in the proof", before.TreeSize, after.TreeSize, cert.Proof.TreeSize)
@@ -68,85 +66,104 @@ func TestLogReads(t *testing.T) {
 		t.Errorf("the head of size %d was %+v and is %+v", before.TreeSize, before, again)
 	}
 
-	// SPEC 2.5: what is signed is the certificate without signature and log_proof.
-	payload, err := canon.ParseObject(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	// SPEC 2.5: the entry is the digest of the certificate without signature and log_proof.
+	payload := e2e.Decoded(t, text)
 	delete(payload, "log_proof")
 	delete(payload, "signature")
-	entry := sha256.Sum256(canon.Encode(payload))
-	byEntry := fmt.Sprintf("entry=%x", entry)
-	byIndex := fmt.Sprintf("leaf_index=%d", cert.Proof.LeafIndex)
+	entry := sha256.Sum256(canonical(t, e2e.Encoded(t, payload)))
+	byEntry, byIndex := fmt.Sprintf("entry=%x", entry), fmt.Sprintf("leaf_index=%d", leaf)
 	for _, query := range []string{byEntry, byIndex, byEntry + "&" + byIndex, fmt.Sprintf("%s&tree_size=%d", byEntry, cert.Proof.TreeSize)} {
 		var p translog.Inclusion
 		c.Want(200, "GET", "/v1/log/proof?"+query, "", nil).Into(t, &p)
-		if p.Entry != hex.EncodeToString(entry[:]) || p.LeafIndex != cert.Proof.LeafIndex || keys.Verify(p.Message(), p.Signature) != nil {
+		if p.Entry != hex.EncodeToString(entry[:]) || p.LeafIndex != leaf || keys.Verify(p.Message(), p.Signature) != nil {
 			t.Errorf("%s: %+v", query, p)
 		}
-		leaf := rfc6962.DefaultHasher.HashLeaf(entry[:])
-		if err := proof.VerifyInclusion(rfc6962.DefaultHasher, uint64(p.LeafIndex), uint64(p.TreeSize), leaf, raw(t, p.Path...), raw(t, p.RootHash)[0]); err != nil {
+		leafHash := rfc6962.DefaultHasher.HashLeaf(entry[:])
+		if err := proof.VerifyInclusion(rfc6962.DefaultHasher, uint64(p.LeafIndex), uint64(p.TreeSize), leafHash, raw(t, p.Path...), raw(t, p.RootHash)[0]); err != nil {
 			t.Errorf("%s: %v", query, err)
 		}
 	}
-	for _, query := range []string{fmt.Sprintf("first=%d", before.TreeSize), fmt.Sprintf("first=%d&second=%d", before.TreeSize, after.TreeSize), "first=0"} {
-		var p translog.Consistency
-		c.Want(200, "GET", "/v1/log/consistency?"+query, "", nil).Into(t, &p)
-		if err := proof.VerifyConsistency(rfc6962.DefaultHasher, uint64(p.First.TreeSize), uint64(p.Second.TreeSize), raw(t, p.Path...), raw(t, p.First.RootHash)[0], raw(t, p.Second.RootHash)[0]); err != nil {
-			t.Errorf("%s: %v", query, err)
-		}
-		if keys.Verify(p.First.Message(), p.First.Signature) != nil || keys.Verify(p.Second.Message(), p.Second.Signature) != nil {
-			t.Errorf("%s: %+v", query, p)
-		}
+	var grown translog.Consistency
+	c.Want(200, "GET", fmt.Sprintf("/v1/log/consistency?first=%d", before.TreeSize), "", nil).Into(t, &grown)
+	if err := proof.VerifyConsistency(rfc6962.DefaultHasher, uint64(grown.First.TreeSize), uint64(grown.Second.TreeSize), raw(t, grown.Path...), raw(t, grown.First.RootHash)[0], raw(t, grown.Second.RootHash)[0]); err != nil || grown.First != before ||
+		keys.Verify(grown.Second.Message(), grown.Second.Signature) != nil {
+		t.Errorf("consistency: %+v %v", grown, err)
+	}
+
+	var status translog.Status
+	e2e.Eventually(t, "a checkpoint covers the leaf", e2e.Patience, func() bool {
+		c.Want(200, "GET", "/v1/log/status", "", nil).Into(t, &status)
+		return status.CheckpointSize != nil && *status.CheckpointSize > leaf
+	})
+	verifier, err := note.NewVerifier(status.Keys[0].VKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed := c.Want(200, "GET", "/checkpoint", "", nil)
+	opened, err := note.Open(signed.Body, note.VerifierList(verifier))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := checkpoint.Parse(opened.Text)
+	if err != nil || at.Origin != *status.Origin || signed.Header.Get("Content-Type") != "text/plain; charset=utf-8" || signed.Header.Get("Cache-Control") != "no-store" {
+		t.Fatalf("%+v %v, %v", at, signed.Header, err)
+	}
+	tree := tlog.Tree{N: at.Size, Hash: at.Root}
+	found, err := tlog.ProveRecord(tree.N, leaf, tlog.TileHashReader(tree, tiles{c}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tlog.CheckRecord(found, tree.N, tree.Hash, leaf, tlog.RecordHash(entry[:])); err != nil {
+		t.Error(err)
+	}
+	// This stack has no witnesses.
+	c.Refused(404, "CHECKPOINT_NOT_FOUND", "GET", "/v1/log/checkpoint", "", nil)
+	c.Refused(404, "CHECKPOINT_NOT_FOUND", "GET", "/v1/log/policy", "", nil)
+	if bySize := c.Want(200, "GET", fmt.Sprintf("/v1/log/checkpoint?tree_size=%d", at.Size), "", nil); string(bySize.Body) != string(signed.Body) {
+		t.Errorf("the checkpoint by its size is different: %s", bySize.Body)
 	}
 }
 
-// What the log refuses to read, and why.
+// tiles reads tiles for sumdb/tlog.
+type tiles struct{ c *e2e.Client }
+
+func (r tiles) Height() int                     { return 8 }
+func (r tiles) SaveTiles([]tlog.Tile, [][]byte) {}
+func (r tiles) ReadTiles(all []tlog.Tile) ([][]byte, error) {
+	data := make([][]byte, len(all))
+	for i, t := range all {
+		a := r.c.Do("GET", "/"+checkpoint.TilePath(t), "", nil)
+		if a.Status != 200 || !strings.Contains(a.Header.Get("Cache-Control"), "immutable") {
+			return nil, fmt.Errorf("%s: %d %v", checkpoint.TilePath(t), a.Status, a.Header)
+		}
+		data[i] = a.Body
+	}
+	return data, nil
+}
+
+// Refusals of the log reach the caller of deal-api. internal/translog tests each rule.
 func TestRefusedLogReads(t *testing.T) {
-	c := surfaceClient(t)
-	e2e.Open(c, e2e.SplitBody(time.Hour, 2*time.Hour), 2, 2, e2e.AnnsValues, e2e.BobsValues).Deal.Certified(e2e.Patience)
-	zeros := fmt.Sprintf("%064d", 0)
-	for query, want := range map[string]struct {
-		status int
-		code   string
-	}{
-		"tree-head?tree_size=":                              {400, "INVALID_REQUEST"},
-		"tree-head?tree_size=-1":                            {400, "INVALID_REQUEST"},
-		"tree-head?tree_size=01":                            {400, "INVALID_REQUEST"},
-		"tree-head?tree_size=1.0":                           {400, "INVALID_REQUEST"},
-		"tree-head?tree_size=x":                             {400, "INVALID_REQUEST"},
-		"tree-head?tree_size=9007199254740992":              {400, "INVALID_REQUEST"},
-		"tree-head?tree_size=99999999999999999999":          {400, "INVALID_REQUEST"},
-		"tree-head?tree_size=1&tree_size=1":                 {400, "INVALID_REQUEST"},
-		"tree-head?tree_size=%zz":                           {400, "INVALID_REQUEST"},
-		"tree-head?tree_size=9007199254740991":              {404, "HEAD_NOT_FOUND"},
-		"proof":                                             {400, "INVALID_REQUEST"},
-		"proof?entry=00":                                    {400, "INVALID_REQUEST"},
-		"proof?entry=" + zeros[1:] + "A":                    {400, "INVALID_REQUEST"},
-		"proof?entry=" + zeros:                              {404, "LEAF_NOT_FOUND"},
-		"proof?leaf_index=9007199254740991":                 {404, "LEAF_NOT_FOUND"},
-		"proof?leaf_index=0&entry=" + zeros:                 {404, "LEAF_NOT_FOUND"},
-		"proof?leaf_index=0&tree_size=0":                    {404, "LEAF_NOT_FOUND"},
-		"proof?leaf_index=0&tree_size=9007199254740991":     {404, "HEAD_NOT_FOUND"},
-		"proof?leaf_index=-0":                               {400, "INVALID_REQUEST"},
-		"consistency":                                       {400, "INVALID_REQUEST"},
-		"consistency?second=1":                              {400, "INVALID_REQUEST"},
-		"consistency?first=2&second=1":                      {400, "INVALID_REQUEST"},
-		"consistency?first=0x1":                             {400, "INVALID_REQUEST"},
-		"consistency?first=9007199254740991":                {404, "HEAD_NOT_FOUND"},
-		"consistency?first=0&second=9007199254740991":       {404, "HEAD_NOT_FOUND"},
-		"consistency?first=0&first=0&second=0":              {400, "INVALID_REQUEST"},
-		"consistency?first=0&second=%F0%9F%A6%86":           {400, "INVALID_REQUEST"},
-		"tree-head?tree_size=%E2%81%B9":                     {400, "INVALID_REQUEST"},
-		"proof?leaf_index=" + "1" + zeros:                   {400, "INVALID_REQUEST"},
-		"proof?leaf_index=0&tree_size=" + "%31%00":          {400, "INVALID_REQUEST"},
-		"proof?leaf_index=0;entry=" + zeros:                 {400, "INVALID_REQUEST"},
-		"consistency?first=%201":                            {400, "INVALID_REQUEST"},
-		"consistency?first=1e1":                             {400, "INVALID_REQUEST"},
-		"tree-head?tree_size=0&tree_size=" + zeros:          {400, "INVALID_REQUEST"},
-		"proof?entry=" + zeros + "&entry=" + zeros:          {400, "INVALID_REQUEST"},
-		"proof?leaf_index=0&tree_size=18446744073709551615": {400, "INVALID_REQUEST"},
+	c := newClient(t)
+	computed(c)
+	for path, code := range map[string]string{
+		"/v1/log/tree-head?tree_size=%E2%81%B9":                 "INVALID_REQUEST",
+		"/v1/log/tree-head?tree_size=9007199254740991":          "HEAD_NOT_FOUND",
+		"/v1/log/proof?entry=" + strings.Repeat("0", 20_000):    "INVALID_REQUEST",
+		"/v1/log/proof?leaf_index=0;entry=0":                    "INVALID_REQUEST",
+		"/v1/log/proof?entry=" + strings.Repeat("0", 64):        "LEAF_NOT_FOUND",
+		"/v1/log/proof?leaf_index=0&tree_size=9007199254740991": "HEAD_NOT_FOUND",
+		"/v1/log/consistency?first=0&first=0&second=0":          "INVALID_REQUEST",
+		"/v1/log/consistency?first=0&second=9007199254740991":   "HEAD_NOT_FOUND",
+		"/v1/log/consistency?first=2&second=1":                  "INVALID_REQUEST",
+		"/tile/0/999":                                           "TILE_NOT_FOUND",
+		"/tile/64/000":                                          "TILE_NOT_FOUND",
+		"/v1/log/checkpoint?tree_size=9007199254740991":         "CHECKPOINT_NOT_FOUND",
+		"/v1/log/checkpoint?tree_size=x":                        "INVALID_REQUEST",
 	} {
-		c.Refused(want.status, want.code, "GET", "/v1/log/"+query, "", nil)
+		status := 404
+		if code == "INVALID_REQUEST" {
+			status = 400
+		}
+		c.Refused(status, code, "GET", path, "", nil)
 	}
 }

@@ -1,18 +1,108 @@
+// Package api tests the REST surface of a running deal-api.
 package api
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"flag"
 	"fmt"
+	"maps"
+	"net/http"
 	"os"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/fairpact/fairpact/e2e"
+	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/problem"
 )
 
 func TestMain(m *testing.M) {
 	code := e2e.Main(m)
-	if missing := unseen(); code == 0 && wholeSuite() && len(missing) > 0 {
-		fmt.Fprintln(os.Stderr, "codes of the error table that no test has reached:", missing)
+	if missing := unreached(); code == 0 && wholeSuite() && len(missing) > 0 {
+		fmt.Fprintln(os.Stderr, "error codes that no test of this package has received:", missing)
 		code = 1
 	}
 	os.Exit(code)
+}
+
+// elsewhere lists the codes that tests of other packages receive: e2e/trust tampers
+// with the log and with the deals, e2e/outage stops the log and the database and makes
+// the database read-only, and e2e/abuse sends too much.
+var elsewhere = []problem.Code{problem.LogInconsistent, problem.LogUnavailable, problem.TagTaken, problem.Unavailable, problem.ReadOnly, problem.Overloaded}
+
+// unreached returns the codes of the error table that no test here has received.
+func unreached() (missing []problem.Code) {
+	for _, row := range problem.Table {
+		if _, reached := e2e.Seen.Load(string(row.Code)); !reached && !slices.Contains(elsewhere, row.Code) {
+			missing = append(missing, row.Code)
+		}
+	}
+	return missing
+}
+
+// wholeSuite reports whether no flag selects some of the tests.
+func wholeSuite() bool {
+	for _, name := range []string{"test.run", "test.skip", "test.list"} {
+		if flag.Lookup(name).Value.String() != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// newClient returns a client of the shared stack. It follows no redirect. It sends
+// the body of a request with Expect: 100-continue only if the service asks for it.
+func newClient(t testing.TB) *e2e.Client {
+	c := e2e.NewClient(t, e2e.BaseURL(t))
+	c.Http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	c.Http.Transport.(*http.Transport).ExpectContinueTimeout = time.Minute
+	return c
+}
+
+// The creation bodies of this package: one hour to commit, one more to reveal.
+func split() e2e.Body   { return e2e.SplitBody(time.Hour, 2*time.Hour) }
+func shapley() e2e.Body { return e2e.ShapleyBody(time.Hour, 2*time.Hour) }
+func random(parties int, round int64) e2e.Body {
+	return e2e.RandomBody(parties, round, time.Hour, 2*time.Hour)
+}
+
+// changed returns a copy of a creation body with members set. The value "-" removes
+// a member.
+func changed(b e2e.Body, members ...any) e2e.Body {
+	b = maps.Clone(b)
+	for i := 0; i+1 < len(members); i += 2 {
+		if name := members[i].(string); members[i+1] == "-" {
+			delete(b, name)
+		} else {
+			b[name] = members[i+1]
+		}
+	}
+	return b
+}
+
+// computed plays a split of two to its certificate.
+func computed(c *e2e.Client) (d *e2e.Dealt, inputs []e2e.Sealed, certificate []byte) {
+	x := e2e.Open(c, split(), 2, 2, e2e.AnnsValues, e2e.BobsValues)
+	return x.Deal, x.Inputs, x.Deal.Certified(e2e.Patience)
+}
+
+// sha returns the commitment to the concatenated parts.
+func sha(parts ...[]byte) string {
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write(p)
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}
+
+// canonical returns the RFC 8785 form of a JSON text.
+func canonical(t testing.TB, text []byte) []byte {
+	t.Helper()
+	tree, err := canon.Parse(text)
+	if err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return canon.Encode(tree)
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// The check checks: an answer or a request that the document does not allow is
-// told apart from one that it does.
-func TestTheDocumentIsHeldTo(t *testing.T) {
-	c := e2e.NewClient(t, e2e.BaseURL(t))
+// The check of every call against the OpenAPI document, which the client makes, refuses
+// requests and responses that the document does not allow.
+func TestResponsesOutsideTheDocumentAreFound(t *testing.T) {
+	c := newClient(t)
 	s := e2e.Published(t, c)
 	good := c.Want(200, "GET", "/v1/status", "", nil)
 	head := c.Want(200, "GET", "/v1/log/tree-head", "", nil)

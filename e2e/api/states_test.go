@@ -1,16 +1,15 @@
 package api
 
 import (
-	"encoding/json"
+	"reflect"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/fairpact/fairpact/e2e"
 	"github.com/fairpact/fairpact/internal/attestation"
 )
 
-// standing is a deal in one state, and what the contract says of it there.
+// standing is a deal in one state, with the expected view, certificate and refusals.
 type standing struct {
 	deal      *e2e.Dealt
 	inputs    []e2e.Sealed
@@ -20,55 +19,51 @@ type standing struct {
 	flakers   []int // VOID only
 	result    bool
 
-	commit, reveal, cancel, certificate string // the code of each refusal; empty: not refused
+	commit, reveal, cancel, certificate string // the code of each refusal; empty if the call is accepted
 }
 
-// ended are the refusals of a deal that has ended with a certificate.
+// ended adds the refusals of a deal that has ended with a certificate.
 func (s standing) ended() standing {
 	s.commit, s.reveal, s.cancel = "DEAL_ENDED", "DEAL_ENDED", "CANNOT_CANCEL"
 	return s
 }
 
-// inEachState makes a deal of two parties in every state that needs no outage.
-// What is refused is asked of party 1.
+// inEachState makes a deal of two parties in every state that needs no outage. The
+// calls that are refused are those of party 1.
 func inEachState(c *e2e.Client) map[string]standing {
 	c.T.Helper()
-	hour := func() e2e.Body { return e2e.SplitBody(time.Hour, 2*time.Hour) }
 	of := func(x *e2e.Cut, s standing) standing {
 		s.deal, s.inputs = x.Deal, x.Inputs
 		return s
 	}
 	late := func(miss e2e.Scenario) *e2e.Cut {
-		for lead := 2 * time.Second; ; lead *= 2 {
-			if x := miss(c, lead); x != nil {
-				e2e.Eventually(c.T, "the deadline", e2e.Patience, func() bool { return x.Deal.View().State == "VOID" })
-				return x
-			}
-		}
+		x := e2e.Played(c.T, c, miss)
+		e2e.Eventually(c.T, "the deadline", e2e.Patience, func() bool { return x.Deal.View().State == "VOID" })
+		return x
 	}
-	rejected := e2e.Open(c, e2e.ShapleyBody(time.Hour, 2*time.Hour), 2, 0, e2e.Body{"accept": false}, e2e.Body{"accept": true})
+	rejected := e2e.Open(c, shapley(), 2, 0, e2e.Body{"accept": false}, e2e.Body{"accept": true})
 	rejected.Deal.Reveal(0, rejected.Inputs[0])
-	cancelled := e2e.Open(c, hour(), 1, 0, e2e.AnnsValues, e2e.BobsValues)
+	cancelled := e2e.Open(c, split(), 1, 0, e2e.AnnsValues, e2e.BobsValues)
 	c.Want(200, "POST", cancelled.Deal.Path("/cancel"), cancelled.Deal.Key, nil)
 	no, one, two, second := []bool{false, false}, []bool{true, false}, []bool{true, true}, []bool{false, true}
-	counter := e2e.Open(c, hour(), 0, 0, e2e.AnnsValues, e2e.BobsValues)
+	counter := e2e.Open(c, split(), 0, 0, e2e.AnnsValues, e2e.BobsValues)
 	counter.Deal.Commit(1, counter.Inputs[1])
 
 	const ready, none = "CERT_NOT_READY", "NO_CERTIFICATE"
 	return map[string]standing{
-		"open": of(e2e.Open(c, hour(), 0, 0, e2e.AnnsValues, e2e.BobsValues), standing{state: "OPEN", committed: no, revealed: no,
+		"open": of(e2e.Open(c, split(), 0, 0, e2e.AnnsValues, e2e.BobsValues), standing{state: "OPEN", committed: no, revealed: no,
 			reveal: "COMMITS_MISSING", certificate: ready}),
-		"committing, the initiator": of(e2e.Open(c, hour(), 1, 0, e2e.AnnsValues, e2e.BobsValues), standing{state: "COMMITTING", committed: one, revealed: no,
+		"committing, the initiator has committed": of(e2e.Open(c, split(), 1, 0, e2e.AnnsValues, e2e.BobsValues), standing{state: "COMMITTING", committed: one, revealed: no,
 			reveal: "COMMITS_MISSING", certificate: ready}),
-		"committing, the other": of(counter, standing{state: "COMMITTING", committed: second, revealed: no,
+		"committing, the counterparty has committed": of(counter, standing{state: "COMMITTING", committed: second, revealed: no,
 			commit: "ALREADY_COMMITTED", reveal: "COMMITS_MISSING", cancel: "CANNOT_CANCEL", certificate: ready}),
-		"revealing": of(e2e.Open(c, hour(), 2, 0, e2e.AnnsValues, e2e.BobsValues), standing{state: "REVEALING", committed: two, revealed: no,
+		"revealing": of(e2e.Open(c, split(), 2, 0, e2e.AnnsValues, e2e.BobsValues), standing{state: "REVEALING", committed: two, revealed: no,
 			commit: "ALREADY_COMMITTED", cancel: "CANNOT_CANCEL", certificate: ready}),
-		"revealing, the initiator": of(e2e.Open(c, hour(), 2, 1, e2e.AnnsValues, e2e.BobsValues), standing{state: "REVEALING", committed: two, revealed: one,
+		"revealing, the initiator has revealed": of(e2e.Open(c, split(), 2, 1, e2e.AnnsValues, e2e.BobsValues), standing{state: "REVEALING", committed: two, revealed: one,
 			commit: "ALREADY_COMMITTED", cancel: "CANNOT_CANCEL", certificate: ready}),
-		"revealed, before the draw": of(e2e.Open(c, e2e.RandomBody(2, e2e.FarRound(c.T), time.Hour, 2*time.Hour), 2, 2, e2e.Body{"nonce": "1"}, e2e.Body{"nonce": "2"}), standing{state: "REVEALING", committed: two, revealed: two,
+		"revealed, before the draw": of(e2e.Open(c, random(2, e2e.FarRound(c.T)), 2, 2, e2e.Body{"nonce": "1"}, e2e.Body{"nonce": "2"}), standing{state: "REVEALING", committed: two, revealed: two,
 			commit: "ALREADY_COMMITTED", reveal: "ALREADY_REVEALED", cancel: "CANNOT_CANCEL", certificate: ready}),
-		"computed": of(e2e.Open(c, hour(), 2, 2, e2e.AnnsValues, e2e.BobsValues), standing{state: "COMPUTED", committed: two, revealed: two, result: true}.ended()),
+		"computed": of(e2e.Open(c, split(), 2, 2, e2e.AnnsValues, e2e.BobsValues), standing{state: "COMPUTED", committed: two, revealed: two, result: true}.ended()),
 		"void, a missed commit": of(late(e2e.MissedCommit), standing{state: "VOID", committed: one, revealed: no, flakers: []int{1},
 			commit: "DEADLINE_PASSED", reveal: "DEADLINE_PASSED", cancel: "CANNOT_CANCEL"}),
 		"void, a missed reveal": of(late(e2e.MissedReveal), standing{state: "VOID", committed: two, revealed: one, flakers: []int{1},
@@ -79,15 +74,15 @@ func inEachState(c *e2e.Client) map[string]standing {
 	}
 }
 
-// What is shown and what is refused in every state; nothing that is refused
-// changes anything.
+// Every state has its view, its certificate and its refusals. A refused call changes
+// nothing.
 func TestEachState(t *testing.T) {
 	t.Parallel()
-	c := surfaceClient(t)
+	c := newClient(t)
 	for name, s := range inEachState(c) {
 		t.Run(name, func(t *testing.T) {
 			d := *s.deal
-			d.C = surfaceClient(t)
+			d.C = newClient(t)
 			if s.certificate == "" {
 				d.Certified(e2e.Patience)
 			}
@@ -103,7 +98,7 @@ func TestEachState(t *testing.T) {
 			if s.cancel != "" {
 				d.C.Refused(409, s.cancel, "POST", d.Path("/cancel"), d.Key, nil)
 			}
-			if s.state != "REVEALING" || !s.revealed[1] { // random.v1 otherwise
+			if s.state != "REVEALING" || !s.revealed[1] { // that deal is of random.v1
 				d.C.Refused(409, "WRONG_ALGORITHM", "POST", d.Path("/entropy"), d.Key, nil)
 			}
 			d.C.Refused(409, "INPUTS_SEALED", "GET", d.Path("/inputs"), d.Tokens[1], nil)
@@ -114,14 +109,14 @@ func TestEachState(t *testing.T) {
 			}
 			for _, credential := range append(d.Tokens, d.Key) {
 				if after := d.C.Want(200, "GET", d.Path(""), credential, nil); string(after.Body) != string(before.Body) {
-					t.Errorf("the view has changed or is not the same for all:\n%s\n%s", before.Body, after.Body)
+					t.Errorf("the view has changed or differs between callers:\n%s\n%s", before.Body, after.Body)
 				}
 			}
 		})
 	}
 }
 
-// shown holds the view to SPEC 2.4: each field and each null.
+// shown checks each field and each null of the view (SPEC 2.4).
 func (s standing) shown(t *testing.T, text []byte) {
 	t.Helper()
 	var v e2e.View
@@ -141,7 +136,7 @@ func (s standing) shown(t *testing.T, text []byte) {
 			t.Errorf("party %d: %+v", i, p)
 		}
 		if p.Commitment != nil && *p.Commitment != s.inputs[i].Commitment {
-			t.Errorf("party %d committed to %s, shown is %s", i, s.inputs[i].Commitment, *p.Commitment)
+			t.Errorf("party %d committed to %s, and the view has %s", i, s.inputs[i].Commitment, *p.Commitment)
 		}
 	}
 	for field, row := range map[string]struct {
@@ -167,50 +162,39 @@ func (s standing) shown(t *testing.T, text []byte) {
 	}
 }
 
-// attested holds the certificate to SPEC 2.5 and to the view.
+// attested checks the certificate against the view (SPEC 2.5) and verifies it.
 func (s standing) attested(t *testing.T, text []byte) {
 	t.Helper()
-	var cert struct {
-		CertVersion string `json:"cert_version"`
-		CertID      string `json:"cert_id"`
-		DealID      string `json:"deal_id"`
-		Outcome     string
-		Algorithm   string
-		Mode        string
-		Retention   string
-		Parties     []struct {
-			Index      int
-			Label      string
-			Commitment *string
-			AttestedBy string `json:"attested_by"`
-		}
-		InputRoot   *string `json:"input_root"`
-		Result      json.RawMessage
-		VoidFlakers []int `json:"void_flakers"`
-		Properties  []string
-		Timing      struct {
-			CreatedAt       int64  `json:"created_at"`
-			CommitsClosedAt *int64 `json:"commits_closed_at"`
-			RevealsClosedAt *int64 `json:"reveals_closed_at"`
-			ComputedAt      *int64 `json:"computed_at"`
+	cert, view := e2e.Decoded(t, text), e2e.Decoded(t, s.deal.C.Want(200, "GET", s.deal.Path(""), s.deal.Tokens[1], nil).Body)
+	timing := cert["timing"].(e2e.Body)
+	for _, field := range []string{"deal_id", "algorithm", "mode", "retention", "result", "void_flakers"} {
+		if !reflect.DeepEqual(cert[field], view[field]) {
+			t.Errorf("%s is %v in the certificate and %v in the view", field, cert[field], view[field])
 		}
 	}
-	e2e.Answer{Body: text}.Into(t, &cert)
-	v := s.deal.View()
-	if cert.CertVersion != "1" || cert.DealID != v.DealID || cert.CertID != *v.CertificateID || cert.Outcome != s.state || cert.Mode != "sealed" || cert.Retention != "standard" {
+	for _, field := range []string{"created_at", "commits_closed_at", "reveals_closed_at", "computed_at"} {
+		if timing[field] != view[field] {
+			t.Errorf("%s is %v in the certificate and %v in the view", field, timing[field], view[field])
+		}
+	}
+	for i, shown := range view["parties"].([]any) {
+		p, shown := cert["parties"].([]any)[i].(e2e.Body), shown.(e2e.Body)
+		if p["index"] != shown["index"] || p["label"] != shown["label"] || p["commitment"] != shown["commitment"] || p["attested_by"] != "initiator" {
+			t.Errorf("party %d is %v in the certificate and %v in the view", i, p, shown)
+		}
+	}
+	if cert["cert_version"] != "1" || cert["cert_id"] != view["certificate_id"] || cert["outcome"] != s.state || (cert["input_root"] != nil) == slices.Contains(s.revealed, false) {
 		t.Errorf("certificate: %s", text)
 	}
-	if !slices.Equal(cert.VoidFlakers, s.flakers) || string(cert.Result) != string(v.Result) && !s.result {
-		t.Errorf("flakers %v, result %s", cert.VoidFlakers, cert.Result)
+	var properties []string
+	for _, p := range cert["properties"].([]any) {
+		properties = append(properties, p.(string))
 	}
-	if (cert.InputRoot != nil) != !slices.Contains(s.revealed, false) {
-		t.Errorf("input_root %v", cert.InputRoot)
-	}
-	digest, err := attestation.DigestIn(cert.Properties)
+	digest, err := attestation.DigestIn(properties)
 	if err != nil || digest == "" {
-		t.Errorf("properties %v: %v", cert.Properties, err)
+		t.Errorf("properties %v: %v", properties, err)
 	}
-	want := []string{}
+	var want []string
 	if slices.Contains(s.revealed, true) {
 		want = append(want, "inputs-committed-before-reveal")
 	}
@@ -219,27 +203,15 @@ func (s standing) attested(t *testing.T, text []byte) {
 		want = append(want, "deterministic-recomputable")
 	case slices.Contains(s.committed, false):
 		want = append(want, "void:missed-commit")
-	case cert.Algorithm == "shapley.v1":
+	case cert["algorithm"] == "shapley.v1":
 		want = append(want, "void:rejected")
 	default:
 		want = append(want, "void:missed-reveal")
 	}
-	if want = append(want, attestation.Property(digest), "logged"); !slices.Equal(cert.Properties, want) {
-		t.Errorf("properties %v, want %v", cert.Properties, want)
+	if want = append(want, attestation.Property(digest), "logged"); !slices.Equal(properties, want) {
+		t.Errorf("properties %v, want %v", properties, want)
 	}
-	for i, p := range cert.Parties {
-		if p.Index != i || p.Label != v.Parties[i].Label || p.AttestedBy != "initiator" || (p.Commitment != nil) != s.committed[i] {
-			t.Errorf("party %d: %+v", i, p)
-		}
-	}
-	for name, pair := range map[string][2]*int64{
-		"commits_closed_at": {cert.Timing.CommitsClosedAt, v.CommitsClosedAt}, "reveals_closed_at": {cert.Timing.RevealsClosedAt, v.RevealsClosedAt}, "computed_at": {cert.Timing.ComputedAt, v.ComputedAt},
-	} {
-		if (pair[0] == nil) != (pair[1] == nil) || pair[0] != nil && *pair[0] != *pair[1] {
-			t.Errorf("%s: %v in the certificate, %v in the view", name, pair[0], pair[1])
-		}
-	}
-	if r := s.deal.C.Verify(cert.CertID); !r.Valid || r.Outcome != s.state || !r.Checks.Signature || !r.Checks.InputRoot || !r.Checks.Inclusion {
+	if r := s.deal.C.Verify(cert["cert_id"].(string)); !r.Valid || r.Outcome != s.state || !r.Checks.Signature || !r.Checks.InputRoot || !r.Checks.Inclusion {
 		t.Errorf("verification: %+v", r)
 	}
 }

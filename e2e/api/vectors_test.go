@@ -1,29 +1,15 @@
 package api
 
 import (
-	"encoding/hex"
 	"encoding/json"
 	"testing"
-	"time"
 
 	"github.com/fairpact/fairpact/e2e"
 	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-func hexBytes(s string) ([]byte, error) { return hex.DecodeString(s) }
-
-// canonical is the RFC 8785 form of a JSON text.
-func canonical(t testing.TB, text []byte) []byte {
-	t.Helper()
-	tree, err := canon.Parse(text)
-	if err != nil {
-		t.Fatalf("%v: %s", err, text)
-	}
-	return canon.Encode(tree)
-}
-
-// vector is a published one, its JSON kept as it came.
+// vector is a published test vector. Its JSON is kept as it was received.
 type vector struct {
 	ID        string `json:"vector_id"`
 	Algorithm string
@@ -35,13 +21,12 @@ type vector struct {
 	Output json.RawMessage `json:"expected_output"`
 }
 
-// Every published vector is played as a deal and gives exactly its
-// expected_output. Those of random.v1 carry a value of drand quicknet, which
-// the development beacon cannot give: they are played with its own value of the
-// round, which changes the winner and nothing else, and their expected_output
-// is computed from the quicknet value beside.
+// Every published vector is played as a deal, and its result is expected_output. A
+// vector of random.v1 holds a value of drand quicknet, which the development beacon
+// does not have. Its deal is drawn with the development value of the round, and both
+// results are recomputed.
 func TestPublishedVectors(t *testing.T) {
-	c := surfaceClient(t)
+	c := newClient(t)
 	var catalogue struct {
 		Algorithms []struct {
 			ID      string
@@ -55,7 +40,7 @@ func TestPublishedVectors(t *testing.T) {
 			played++
 			t.Run(v.ID, func(t *testing.T) {
 				if v.Algorithm != a.ID {
-					t.Errorf("a vector of %s stands under %s", v.Algorithm, a.ID)
+					t.Errorf("a vector of %s is listed under %s", v.Algorithm, a.ID)
 				}
 				v.play(t, key)
 			})
@@ -67,10 +52,8 @@ func TestPublishedVectors(t *testing.T) {
 }
 
 func (v vector) play(t *testing.T, key string) {
-	c := surfaceClient(t)
-	b := e2e.SplitBody(time.Hour, 2*time.Hour)
-	b["algorithm"], b["party_labels"], b["algorithm_params"] = v.Algorithm, v.Input.Labels, v.Input.Params
-	d := c.CreateWith(key, b)
+	c := newClient(t)
+	d := c.CreateWith(key, changed(split(), "algorithm", v.Algorithm, "party_labels", v.Input.Labels, "algorithm_params", v.Input.Params))
 	for i, input := range v.Input.Inputs {
 		c.Want(200, "POST", d.Path("/commit"), d.Tokens[i], e2e.Body{"commitment": sha(canonical(t, input), []byte(v.ID))})
 	}
@@ -91,42 +74,24 @@ func (v vector) play(t *testing.T, key string) {
 	}
 }
 
-// draw compares the draw of the deal with the vector's own, both recomputed.
+// draw draws the deal and recomputes its result and the vector's own. Both were made
+// of the same nonces.
 func (v vector) draw(t *testing.T, c *e2e.Client, d *e2e.Dealt) {
-	var deal entropy
-	c.Want(200, "POST", d.Path("/entropy"), d.Key, nil).Into(t, &deal)
+	var drawn entropy
+	c.Want(200, "POST", d.Path("/entropy"), d.Key, nil).Into(t, &drawn)
 	params, err := canon.ParseObject(v.Input.Params)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var inputs []map[string]any
-	for _, text := range v.Input.Inputs {
-		input, err := canon.ParseObject(text)
-		if err != nil {
+	inputs := make([]map[string]any, len(v.Input.Inputs))
+	for i, text := range v.Input.Inputs {
+		if inputs[i], err = canon.ParseObject(text); err != nil {
 			t.Fatal(err)
 		}
-		inputs = append(inputs, input)
 	}
-	random, _ := algorithm.Lookup(algorithm.Random)
-	digests := map[string]bool{}
-	for _, result := range []json.RawMessage{deal.Result, v.Output} {
-		var r struct {
-			Beacon      algorithm.Beacon
-			NonceDigest string `json:"nonce_digest"`
-		}
-		if err := json.Unmarshal(result, &r); err != nil {
-			t.Fatal(err)
-		}
-		computed, err := random.Compute(v.Input.Labels, params, inputs, &r.Beacon)
-		if err != nil || string(computed) != string(canonical(t, result)) {
-			t.Errorf("computed %s: %v, want %s", computed, err, result)
-		}
-		digests[r.NonceDigest] = true
-		if string(result) == string(deal.Result) {
-			drawn(t, r.Beacon, params["beacon_round"].(int64))
-		}
-	}
-	if len(digests) != 1 {
-		t.Errorf("the nonces of the vector and of the deal differ: %v", digests)
+	checkDraw(t, drawn.Result, params["beacon_round"].(int64), v.Input.Labels, params, inputs)
+	recomputed(t, v.Output, v.Input.Labels, params, inputs)
+	if mine, published := e2e.AsBody(t, string(drawn.Result))["nonce_digest"], e2e.AsBody(t, string(v.Output))["nonce_digest"]; mine != published {
+		t.Errorf("nonce_digest %v in the deal and %v in the vector", mine, published)
 	}
 }

@@ -3,139 +3,104 @@ package api
 import (
 	"fmt"
 	"net/url"
-	"strconv"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// waited is the path of a view that waits the longest.
-func waited(d *e2e.Dealt, since string) string {
-	return d.Path("?wait=45&since=" + url.QueryEscape(since))
-}
-
-// Whoever waits since what it has seen is told of each change, whether it came
-// before the call or meanwhile.
-func TestWaitIsAnsweredWithTheChange(t *testing.T) {
+// A view waits for each kind of change since the ETag that the caller has seen, and answers
+// at once if the change came before the call. It names the second by which to look again: the
+// next deadline, or the time of the round.
+func TestViewWaitsForEachChange(t *testing.T) {
 	t.Parallel()
-	c := e2e.NewClient(t, e2e.BaseURL(t))
-	d := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
-	all := []e2e.Sealed{e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"car": 1}}), e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"boat": 1}})}
-	for _, step := range []struct {
-		what string
-		take func()
-		is   func(e2e.View) bool
-	}{
-		{"a commit", func() { d.Commit(1, all[1]) }, func(v e2e.View) bool { return v.State == "COMMITTING" && v.Parties[1].Committed }},
-		{"the last commit", func() { d.Commit(0, all[0]) }, func(v e2e.View) bool { return v.State == "REVEALING" }},
-		{"a reveal", func() { d.Reveal(0, all[0]) }, func(v e2e.View) bool { return v.Parties[0].Revealed }},
-		{"the last reveal", func() { d.Reveal(1, all[1]) }, func(v e2e.View) bool { return v.State == "COMPUTED" }},
-	} {
-		seen := c.Want(200, "GET", d.Path(""), d.Tokens[0], nil).Header.Get("ETag")
+	c := newClient(t)
+	b := split()
+	d := c.Create(b)
+	later := func(path string) <-chan e2e.Answer {
 		got := make(chan e2e.Answer, 1)
-		var waits sync.WaitGroup
-		waits.Go(func() { got <- c.Want(200, "GET", waited(d, seen), d.Tokens[0], nil) })
-		step.take()
-		waits.Wait()
-		var v e2e.View
-		a := <-got
-		a.Into(t, &v)
-		if !step.is(v) || a.Header.Get("ETag") == seen {
-			t.Errorf("%s: %+v, tag %s, before %s", step.what, v, a.Header.Get("ETag"), seen)
+		go func() { got <- c.Do("GET", path, d.Tokens[0], nil) }()
+		return got
+	}
+	certificate := later(d.Path("/certificate?wait=45"))
+	inputs := []e2e.Sealed{e2e.Seal(t, e2e.AnnsValues), e2e.Seal(t, e2e.BobsValues)}
+	for _, step := range []struct {
+		act   func()
+		state string
+		look  any // the second to look again before the step
+	}{
+		{func() { d.Commit(1, inputs[1]) }, "COMMITTING", b["commit_deadline"]},
+		{func() { d.Commit(0, inputs[0]) }, "REVEALING", b["commit_deadline"]},
+		{func() { d.Reveal(0, inputs[0]) }, "REVEALING", b["reveal_deadline"]},
+		{func() { d.Reveal(1, inputs[1]) }, "COMPUTED", b["reveal_deadline"]},
+	} {
+		before := c.Want(200, "GET", d.Path(""), d.Tokens[0], nil)
+		if look := before.Header.Get("Fairpact-Next-Look"); look != fmt.Sprint(step.look) {
+			t.Errorf("before %s: look again at %s, want %v", step.state, look, step.look)
 		}
-		var again e2e.View // the change lies before the call
-		c.Want(200, "GET", waited(d, seen), d.Tokens[0], nil).Into(t, &again)
-		if !step.is(again) {
-			t.Errorf("%s, asked later: %+v", step.what, again)
+		since := before.Header.Get("ETag")
+		waited := d.Path("?wait=45&since=" + url.QueryEscape(since))
+		change := later(waited)
+		step.act()
+		for what, a := range map[string]e2e.Answer{"during the wait": <-change, "before the call": <-later(waited)} {
+			var v e2e.View
+			if a.Into(t, &v); a.Status != 200 || v.State != step.state || a.Header.Get("ETag") == since {
+				t.Errorf("%s %s: %d %s", step.state, what, a.Status, a.Body)
+			}
 		}
 	}
-	d.Certified(e2e.Patience)
+	a := <-certificate
+	e2e.Independently(t, c, a.Body, true)
+
+	// A finished deal is not waited for.
 	began := time.Now()
-	for _, since := range []string{"", "COMPUTED", "COMMITTING", c.Want(200, "GET", d.Path(""), d.Key, nil).Header.Get("ETag")} {
-		if v := c.Want(200, "GET", waited(d, since), d.Key, nil); v.Header.Get("Fairpact-Next-Look") != "" {
+	for _, since := range []string{"", "COMPUTED", c.Want(200, "GET", d.Path(""), d.Key, nil).Header.Get("ETag")} {
+		if v := c.Want(200, "GET", d.Path("?wait=45&since="+url.QueryEscape(since)), d.Key, nil); v.Header.Get("Fairpact-Next-Look") != "" {
 			t.Errorf("a deal that changes no more says to look again at %s", v.Header.Get("Fairpact-Next-Look"))
 		}
 	}
 	if time.Since(began) >= 45*time.Second {
-		t.Error("a deal that changes no more is waited for")
+		t.Error("a call waited for a deal that changes no more")
+	}
+
+	round := e2e.FarRound(t)
+	draw := c.Create(random(2, round))
+	draw.Play(e2e.Body{"nonce": "00"}, e2e.Body{"nonce": "01"})
+	if look, want := c.Want(200, "GET", draw.Path(""), draw.Tokens[0], nil).Header.Get("Fairpact-Next-Look"), fmt.Sprint(e2e.BeaconChain(t).RoundTime(round)); look != want {
+		t.Errorf("all have revealed: look again at %s, want the time of the round %s", look, want)
 	}
 }
 
-// At the end of its time a wait is answered as a call without one.
+// At the end of its time a wait is answered like a call without one. The wait for a
+// certificate ends when the deal is cancelled.
 func TestWaitEnds(t *testing.T) {
 	t.Parallel()
-	c := e2e.NewClient(t, e2e.BaseURL(t))
-	d := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
+	c := newClient(t)
+	d := c.Create(split())
 	plain := c.Want(200, "GET", d.Path(""), d.Tokens[0], nil)
-	for _, query := range []string{"?wait=1", "?wait=1&since=OPEN", "?wait=1&since=" + url.QueryEscape(plain.Header.Get("ETag"))} {
-		a := c.Want(200, "GET", d.Path(query), d.Tokens[0], nil)
-		if string(a.Body) != string(plain.Body) || a.Header.Get("ETag") != plain.Header.Get("ETag") {
-			t.Errorf("%s: %s", query, a.Body)
-		}
+	tag := plain.Header.Get("ETag")
+	if a := c.Want(200, "GET", d.Path("?wait=1&since="+url.QueryEscape(tag)), d.Tokens[0], nil); string(a.Body) != string(plain.Body) || a.Header.Get("ETag") != tag {
+		t.Errorf("at the end of its time: %s", a.Body)
 	}
-	c.Want(304, "GET", d.Path("?wait=1&since=OPEN"), d.Tokens[0], nil, "If-None-Match", plain.Header.Get("ETag"))
+	c.Want(304, "GET", d.Path("?wait=1&since=OPEN"), d.Tokens[0], nil, "If-None-Match", tag)
 	c.Refused(409, "CERT_NOT_READY", "GET", d.Path("/certificate?wait=1"), d.Tokens[0], nil)
-}
-
-// A certificate is waited for from before the deal's end, and by nobody where
-// there will be none.
-func TestCertificateIsWaitedFor(t *testing.T) {
-	t.Parallel()
-	c := e2e.NewClient(t, e2e.BaseURL(t))
-	d := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
-	got := make(chan e2e.Answer, 1)
-	go func() { got <- c.Want(200, "GET", d.Path("/certificate?wait=45"), d.Tokens[1], nil) }()
-	d.Play(e2e.Body{"valuations": e2e.Body{"car": 1}}, e2e.Body{"valuations": e2e.Body{"boat": 1}})
-	e2e.Independently(t, c, (<-got).Body, true)
-
-	gone := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
 	refused := make(chan e2e.Answer, 1)
-	go func() {
-		refused <- c.Refused(409, "NO_CERTIFICATE", "GET", gone.Path("/certificate?wait=45"), gone.Tokens[1], nil)
-	}()
-	c.Want(200, "POST", gone.Path("/cancel"), gone.Key, nil)
-	<-refused
+	go func() { refused <- c.Do("GET", d.Path("/certificate?wait=45"), d.Tokens[0], nil) }()
+	c.Want(200, "POST", d.Path("/cancel"), d.Key, nil)
+	if a := <-refused; a.Code() != "NO_CERTIFICATE" {
+		t.Errorf("the certificate of a cancelled deal: %d %s", a.Status, a.Body)
+	}
 }
 
-// A wait that is no number of seconds, or since what no view was, is refused after
-// the credential and the deal.
+// The query of a wait is checked after the credential and the deal.
 func TestWaitIsChecked(t *testing.T) {
 	t.Parallel()
-	c := e2e.NewClient(t, e2e.BaseURL(t))
-	d, other := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour)), c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
-	for _, query := range []string{"?wait=0", "?wait=46", "?wait=x", "?wait=", "?wait=5&since=open", "?wait=5&since=x"} {
+	c := newClient(t)
+	d, other := c.Create(split()), c.Create(split())
+	for _, query := range []string{"?wait=46", "?wait=5&since=open"} {
 		c.Refused(400, "INVALID_REQUEST", "GET", d.Path(query), d.Tokens[0], nil)
 		c.Refused(400, "INVALID_REQUEST", "GET", d.Path("/certificate"+query), d.Tokens[0], nil)
 		c.Refused(401, "AUTH_REQUIRED", "GET", d.Path(query), "", nil)
 		c.Refused(403, "FORBIDDEN", "GET", d.Path(query), other.Tokens[0], nil)
-	}
-}
-
-// Each view says by when to look again.
-func TestNextLook(t *testing.T) {
-	t.Parallel()
-	c := e2e.NewClient(t, e2e.BaseURL(t))
-	b := e2e.SplitBody(time.Hour, 2*time.Hour)
-	d := c.Create(b)
-	look := func() string {
-		return c.Want(200, "GET", d.Path(""), d.Tokens[0], nil).Header.Get("Fairpact-Next-Look")
-	}
-	if got := look(); got != fmt.Sprint(b["commit_deadline"]) {
-		t.Errorf("OPEN: %s, want %v", got, b["commit_deadline"])
-	}
-	d.Commit(0, e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"car": 1}}))
-	d.Commit(1, e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"car": 1}}))
-	if got := look(); got != fmt.Sprint(b["reveal_deadline"]) {
-		t.Errorf("REVEALING: %s, want %v", got, b["reveal_deadline"])
-	}
-	round := e2e.FarRound(t)
-	draw := c.Create(e2e.RandomBody(2, round, time.Hour, 2*time.Hour))
-	draw.Play(e2e.Body{"nonce": "00"}, e2e.Body{"nonce": "01"})
-	got := c.Want(200, "GET", draw.Path(""), draw.Tokens[0], nil).Header.Get("Fairpact-Next-Look")
-	at, err := strconv.ParseInt(got, 10, 64)
-	if chain := e2e.BeaconChain(t); err != nil || chain.RoundAt(at) != round || chain.RoundAt(at-1) == round {
-		t.Errorf("all have revealed: %s, want the time of round %d", got, round)
 	}
 }

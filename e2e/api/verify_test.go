@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fairpact/fairpact/e2e"
 )
 
-type handed struct {
+// sentReport is the report on a certificate that the caller sends (POST /v1/verify).
+type sentReport struct {
 	CertID   string `json:"cert_id"`
 	Valid    bool
 	Outcome  string
@@ -29,8 +29,9 @@ type handed struct {
 	TreeHead json.RawMessage `json:"tree_head"`
 }
 
-func (h handed) failing() (names []string) {
-	for _, f := range h.Findings {
+// failing returns the names of the findings that are not OK.
+func (r sentReport) failing() (names []string) {
+	for _, f := range r.Findings {
 		if !f.OK {
 			names = append(names, f.Name)
 		}
@@ -38,7 +39,7 @@ func (h handed) failing() (names []string) {
 	return names
 }
 
-// longestParties makes a certificate as large as one can be.
+// longestParties makes a certificate as large as possible.
 func longestParties(b e2e.Body) {
 	parties := make([]e2e.Body, 10_000)
 	for i := range parties {
@@ -50,26 +51,19 @@ func longestParties(b e2e.Body) {
 	b["parties"] = parties
 }
 
-// A certificate that was handed over is checked by its own bytes, over REST and
-// over MCP alike: a forged document with a true cert_id is found.
-func TestHandedCertificate(t *testing.T) {
-	c := surfaceClient(t)
+// A certificate that the caller sends is checked by its own bytes, so that a forged
+// document with a true cert_id is found. REST and MCP return the same report.
+func TestCertificateSentForVerification(t *testing.T) {
+	c := newClient(t)
 	play := func(labels ...string) (*e2e.Dealt, []byte) {
-		b := e2e.SplitBody(time.Hour, 2*time.Hour)
-		b["party_labels"] = labels
-		d := c.Create(b)
-		d.Play(e2e.Body{"valuations": e2e.Body{"car": 70, "boat": 30}}, e2e.Body{"valuations": e2e.Body{"car": 40, "boat": 60}})
+		d := c.Create(changed(split(), "party_labels", labels))
+		d.Play(e2e.AnnsValues, e2e.BobsValues)
 		return d, d.Certified(e2e.Patience)
 	}
 	d, cert := play("ann", "bob")
 	_, other := play("cat", "dan")
 	document := func(text []byte, change func(e2e.Body)) e2e.Body {
-		var b e2e.Body
-		decoder := json.NewDecoder(strings.NewReader(string(text)))
-		decoder.UseNumber()
-		if err := decoder.Decode(&b); err != nil {
-			t.Fatal(err)
-		}
+		b := e2e.Decoded(t, text)
 		if change != nil {
 			change(b)
 		}
@@ -79,8 +73,8 @@ func TestHandedCertificate(t *testing.T) {
 	for name, tc := range map[string]struct {
 		sent    e2e.Body
 		stored  string
-		failing string // one of the findings that fail; empty where the document is valid
-		note    string // words of the note
+		failing string // one of the findings that fail, or empty if the document is valid
+		note    string // a part of the note
 	}{
 		"as issued":                    {e2e.Body{"certificate": document(cert, nil)}, "same", "", "checked"},
 		"as issued, with its id":       {e2e.Body{"certificate": document(cert, nil), "cert_id": id}, "same", "", "checked"},
@@ -99,7 +93,7 @@ func TestHandedCertificate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := c.In(t)
-			var got handed
+			var got sentReport
 			report := c.Want(200, "POST", "/v1/verify", "", tc.sent)
 			report.Into(t, &got)
 			if len(report.Body) > 8<<10 {
