@@ -1,14 +1,13 @@
 #!/bin/sh
-# Holds a running stack to the official MCP tools: the TypeScript client, the
-# conformance suite, the inspector's command line. It needs `npm install` once.
+# Tests a running stack with the official MCP tools: the TypeScript client, the
+# conformance suite and the inspector's command line. Run `npm install` first.
 #
 #   npm run check [-- http://127.0.0.1:8080]
 #
-# Of the conformance suite's server scenarios four apply. The others want tools,
-# prompts and resources of the suite's own (test_simple_text, json_schema_2020_12_tool
-# and the like) or logging, completion, sampling and elicitation, none of which a
-# stateless server of nine tools has; the two SSE scenarios want an event stream,
-# and answers here are JSON.
+# Four server scenarios of the conformance suite apply. The others need the suite's own
+# tools, prompts and resources, or logging, completion, sampling and elicitation. A
+# stateless server of nine tools has none of these. The two SSE scenarios need an event
+# stream, and this server answers with JSON.
 set -eu
 base=${1:-http://127.0.0.1:8080}
 cd "$(dirname "$0")"
@@ -20,7 +19,7 @@ node play.mjs "$base"
 echo "== conformance suite"
 port=${base##*:}
 for scenario in server-initialize ping tools-list dns-rebinding-protection; do
-  # The suite's DNS rebinding scenario wants the name localhost.
+  # The DNS rebinding scenario only works with the name localhost.
   said=$(conformance server --url "http://localhost:$port/mcp" --scenario "$scenario" 2>&1) || { echo "$said"; exit 1; }
   passed=$(echo "$said" | grep -E '^Passed: [1-9][0-9]*/[0-9]+, 0 failed') || { echo "$said"; exit 1; }
   echo "$scenario: $passed"
@@ -30,7 +29,7 @@ echo "== inspector: all nine tools"
 HOME=$(mktemp -d); export HOME
 trap 'rm -rf "$HOME"' EXIT
 inspect() { mcp-inspector --cli "$base/mcp" --transport http "$@" 2>/dev/null; }
-# take EXPRESSION: of the structured content r on stdin
+# take EXPRESSION: evaluates it with r set to the structured content on stdin
 take() { node -e 'const all = JSON.parse(require("fs").readFileSync(0)); const top = all.result ?? all; const r = top.structuredContent ?? top; console.log(eval(process.argv[1]))' "$1"; }
 tool() { name=$1; shift; inspect --method tools/call --tool-name "$name" "$@"; }
 

@@ -1,7 +1,7 @@
-// Plays a deal of each algorithm over MCP with the official TypeScript client,
-// which holds every result to the output schema of its tool. Each party has a
-// connection of its own and knows nothing but the base URL, its token and the
-// deal's id; it hashes by itself and goes where the next steps lead.
+// Plays a deal of each algorithm over MCP with the official TypeScript client, which
+// checks every result against the output schema of its tool. Each party has its own
+// connection and starts with the base URL, its token and the deal's id. It computes its
+// commitment locally and makes the calls that the next steps name.
 //
 //   npm install && node play.mjs [http://127.0.0.1:8080]
 import assert from "node:assert/strict";
@@ -15,7 +15,7 @@ class Agent {
   async connect() {
     this.client = new Client({ name: "fairpact-play", version: "0.0.0" });
     await this.client.connect(new StreamableHTTPClientTransport(new URL("/mcp", base)));
-    // The client compiles the output schemas that it reads here.
+    // listTools also loads the output schemas, against which the client checks results.
     this.tools = (await this.client.listTools()).tools;
     return this;
   }
@@ -34,14 +34,14 @@ class Agent {
   }
 }
 
-// RFC 8785 for what inputs are made of: objects, integers, strings, booleans.
+// RFC 8785 for objects, arrays, integers, strings, booleans and null.
 function canonical(value) {
   if (value === null || typeof value !== "object") return JSON.stringify(value);
   if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
   return `{${Object.keys(value).sort().map((k) => `${JSON.stringify(k)}:${canonical(value[k])}`).join(",")}}`;
 }
 
-// A party that follows the next steps from its token to the verified certificate.
+// party follows the next steps until its certificate is verified, and returns it.
 async function party(dealID, token, input) {
   const salt = randomBytes(16).toString("hex");
   const commitment = "sha256:" + createHash("sha256").update(canonical(input) + salt).digest("hex");
@@ -89,8 +89,8 @@ const catalogue = await new Agent().connect();
 assert.match(catalogue.client.getInstructions(), /THE WAY OF A DEAL/);
 const { algorithms } = await catalogue.call("list_algorithms");
 assert.deepEqual(algorithms.map((a) => a.id).sort(), ["random.v1", "shapley.v1", "split.v1"]);
-// The round that the instructions count is out after the reveals; here one that
-// is out already lets the draw be made at once.
+// The instructions compute a round after the reveals. A round that is already published
+// allows the draw at once.
 const [, genesis, period] = catalogue.client.getInstructions().match(/out at (\d+) \+ \(N-1\)\*(\d+)/).map(Number);
 const past = Math.floor((Date.now() / 1000 - genesis) / period) - 10;
 await catalogue.close();

@@ -1,6 +1,8 @@
 package mcp
 
 import (
+	"crypto/ed25519"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,14 +11,14 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// An agent follows a deal by making the call that NEXT names: it waits for the
-// others, and each answer says by when to look again.
+// An agent follows a deal with the calls that NEXT names. They wait for the other party,
+// and each answer says by when to look again.
 func TestMCPWaitsForTheOthers(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
 	b := e2e.SplitBody(time.Hour, 2*time.Hour)
 	d := c.Create(b)
-	inputs := []e2e.Sealed{e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"car": 1}}), e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"boat": 1}})}
+	inputs := []e2e.Sealed{e2e.Seal(t, e2e.AnnsValues), e2e.Seal(t, e2e.BobsValues)}
 	d.Commit(0, inputs[0])
 	before := c.Tool("get_deal", e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[0]})
 	next := before.Meta.Next
@@ -36,9 +38,9 @@ func TestMCPWaitsForTheOthers(t *testing.T) {
 	if then := <-revealing; then.Meta.Next.Tool != "reveal_input" {
 		t.Errorf("once all have committed: %+v", then.Meta.Next)
 	}
-	// The change lies before the call.
+	// The change came before the call.
 	if late := c.Tool(next.Tool, next.Arguments); late.Meta.Next.Tool != "reveal_input" {
-		t.Errorf("asked late: %+v", late.Meta.Next)
+		t.Errorf("asked after the change: %+v", late.Meta.Next)
 	}
 	certificate := waits("get_certificate", e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[0], "wait_seconds": 45})
 	d.Reveal(0, inputs[0])
@@ -50,15 +52,84 @@ func TestMCPWaitsForTheOthers(t *testing.T) {
 	c.Fails("INVALID_REQUEST", "get_deal", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q,"wait_seconds":5,"since":"open"}`, d.ID, d.Tokens[0]))
 }
 
-// get_certificate waits for the beacon round and draws.
-func TestMCPWaitsForTheDraw(t *testing.T) {
+// The next step after the reveals of random.v1 is get_certificate. Before the round is
+// published it says when to call again. With wait_seconds it waits for the round and draws.
+func TestMCPDraws(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
-	round := e2e.BeaconChain(t).RoundAt(time.Now().Unix()) + 4
-	d := c.Create(e2e.RandomBody(2, round, time.Hour, 2*time.Hour))
-	d.Play(e2e.Body{"nonce": "00"}, e2e.Body{"nonce": "01"})
-	got := c.Tool("get_certificate", e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[1], "wait_seconds": 45})
-	if !strings.Contains(string(got.Structured), fmt.Sprintf(`"round":%d`, round)) {
-		t.Errorf("%s", got.Structured)
+	chain := e2e.BeaconChain(t)
+	now := time.Now().Unix()
+	for _, round := range []int64{chain.RoundAt(now + 3600), chain.RoundAt(now) + 4} {
+		d := c.Create(e2e.RandomBody(2, round, time.Hour, 2*time.Hour))
+		token := e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[1]}
+		d.Play(e2e.Body{"nonce": "aa"}, e2e.Body{"nonce": "bb"})
+		if next := c.Tool("get_deal", token).Meta.Next; next.Tool != "get_certificate" {
+			t.Errorf("once all have revealed the next step is %+v", next)
+		}
+		if chain.RoundTime(round) > now+600 {
+			r := c.Fails("CERT_NOT_READY", "get_certificate", e2e.JsonText(t, token))
+			if at := fmt.Sprint(chain.RoundTime(round)); !strings.Contains(r.Content[0].Text, at) || r.Meta.Error.RetryAfter == nil || *r.Meta.Error.RetryAfter < 3000 {
+				t.Errorf("the round is due at %s: %+v", at, r)
+			}
+			continue
+		}
+		token["wait_seconds"] = 45
+		got := c.Tool("get_certificate", token).Structured
+		if !strings.Contains(string(got), fmt.Sprintf(`"round":%d`, round)) {
+			t.Errorf("%s", got)
+		}
+		e2e.Independently(t, c, got, true)
+	}
+}
+
+// An agent is told that a seat key is declared for it, asks what to sign, signs
+// locally, and commits.
+func TestMCPSeatKey(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewClient(t, e2e.BaseURL(t))
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := "ed25519:" + hex.EncodeToString(public)
+	body := e2e.SplitBody(time.Hour, 2*time.Hour)
+	body["party_keys"] = []any{nil, key}
+	body["api_key"] = c.Key()
+	var made struct {
+		DealID  string                   `json:"deal_id"`
+		Invites []struct{ Token string } `json:"invite_tokens"`
+	}
+	c.Tool("create_deal", body).Into(t, &made)
+	bob := e2e.Seal(t, e2e.BobsValues)
+	deal := func(more e2e.Body) e2e.Body {
+		more["deal_id"], more["invite_token"] = made.DealID, made.Invites[1].Token
+		return more
+	}
+	if next := c.Tool("get_deal", deal(e2e.Body{})).Meta.Next.Why; !strings.Contains(next, "declared the seat key "+key+" for you") {
+		t.Errorf("the party is told %q", next)
+	}
+	text := e2e.JsonText(t, deal(e2e.Body{"commitment": bob.Commitment}))
+	c.Fails("SEAT_KEY_REQUIRED", "commit_input", text)
+	var hashed struct {
+		Commitment string
+		ToSign     string `json:"to_sign"`
+	}
+	c.Tool("compute_commitment_tool", deal(e2e.Body{"commitment": bob.Commitment})).Into(t, &hashed)
+	if lines := strings.Split(hashed.ToSign, "\n"); hashed.Commitment != bob.Commitment || len(lines) != 7 || lines[0] != "fairpact seat v1" || lines[2] != made.DealID || lines[3] != "1" || lines[4] != bob.Commitment {
+		t.Fatalf("to_sign is %q", hashed.ToSign)
+	}
+	whole := hashed.ToSign
+	c.Tool("compute_commitment_tool", deal(e2e.Body{"input": bob.Input, "salt": bob.Salt})).Into(t, &hashed)
+	if hashed.ToSign != whole {
+		t.Errorf("hashed by the tool, to_sign is %q, want %q", hashed.ToSign, whole)
+	}
+	c.Fails("INVALID_REQUEST", "compute_commitment_tool", `{"commitment":"`+bob.Commitment+`"}`)
+	sign := func(message string) e2e.Body {
+		return deal(e2e.Body{"commitment": bob.Commitment, "party_key": key, "party_signature": "ed25519:" + hex.EncodeToString(ed25519.Sign(private, []byte(message)))})
+	}
+	c.Fails("INVALID_PARTY_SIGNATURE", "commit_input", e2e.JsonText(t, sign(strings.TrimSpace(whole))))
+	var committed struct{ Committed bool }
+	if c.Tool("commit_input", sign(whole)).Into(t, &committed); !committed.Committed {
+		t.Error("not committed")
 	}
 }
