@@ -12,31 +12,29 @@ import (
 	"github.com/fairpact/fairpact/internal/checkpoint"
 )
 
-type ownInput struct {
-	Party int
-	Input e2e.Body
-	Salt  string
-	Path  []string `json:"input_path"`
-}
-
+// bundle holds the tested members of a certificate's bundle.
 type bundle struct {
 	LogProof string `json:"log_proof"`
 	Beacon   *struct{}
-	Own      *ownInput `json:"own_input"`
+	Own      *struct {
+		Party int
+		Salt  string
+		Path  []string `json:"input_path"`
+	} `json:"own_input"`
 }
 
-// One file convinces without the service: the command line and the independent
-// verifier get nothing but it and the key. The service puts no input and no salt into
-// it, since the initiator held every invite token; a party puts in its own.
-func TestABundleConvincesOffline(t *testing.T) {
+// fairpactctl and the independent verifier verify a bundle offline, with only the file and
+// the deployment's key. The service puts no input or salt into a bundle, because the
+// initiator may still have the invite token. fairpactctl adds the party's own input.
+func TestBundleVerifiesOffline(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
 	past := e2e.BeaconChain(t).RoundAt(time.Now().Unix()) - 10
 	split := []e2e.Body{{"valuations": e2e.Body{"car": 4711, "boat": 1}}, {"valuations": e2e.Body{"car": 2, "boat": 1147}}}
 	for name, x := range map[string]struct {
-		request    e2e.Body
-		inputs     []e2e.Body
-		held, path bool // the place of the own input, and its path
+		request   e2e.Body
+		inputs    []e2e.Body
+		own, path bool // the bundle has the own input, and its path to input_root
 	}{
 		"sealed":    {e2e.SplitBody(time.Hour, 2*time.Hour), split, true, true},
 		"open":      {e2e.Retained(e2e.SplitBody(time.Hour, 2*time.Hour), "open", "standard"), split, true, true},
@@ -46,9 +44,7 @@ func TestABundleConvincesOffline(t *testing.T) {
 		"open VOID": {e2e.Retained(e2e.ShapleyBody(time.Hour, 2*time.Hour), "open", "standard"), []e2e.Body{{"accept": true}, {"accept": false}}, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			here := *c
-			here.T = t
-			c := &here
+			c := c.In(t)
 			d := c.Create(x.request)
 			var sealed []e2e.Sealed
 			for party, in := range x.inputs {
@@ -80,16 +76,16 @@ func TestABundleConvincesOffline(t *testing.T) {
 				if err := json.Unmarshal(text, &b); err != nil {
 					t.Fatal(err)
 				}
-				held := x.held && x.inputs[party] != nil
-				if (b.Own != nil) != held || held && (b.Own.Party != party || b.Own.Salt != s.Salt || (b.Own.Path != nil) != x.path) {
-					t.Errorf("party %d: own input %+v, want one: %v", party, b.Own, held)
+				own := x.own && x.inputs[party] != nil
+				if (b.Own != nil) != own || own && (b.Own.Party != party || b.Own.Salt != s.Salt || (b.Own.Path != nil) != x.path) {
+					t.Errorf("party %d: own input %+v, want one: %v", party, b.Own, own)
 				}
-				if strings.Contains(noted, "missing in the bundle: your input") == held {
-					t.Errorf("party %d is told %q", party, noted)
+				if strings.Contains(noted, "missing in the bundle: your input") == own {
+					t.Errorf("party %d: fairpactctl prints %q", party, noted)
 				}
 				for other, s := range sealed {
 					if other != party && strings.Contains(string(text), s.Salt) {
-						t.Errorf("the bundle of party %d holds the salt of party %d", party, other)
+						t.Errorf("the bundle of party %d contains the salt of party %d", party, other)
 					}
 				}
 				if (b.Beacon != nil) != (x.request["algorithm"] == "random.v1") || b.LogProof == "" {
@@ -98,7 +94,7 @@ func TestABundleConvincesOffline(t *testing.T) {
 				offline := e2e.NewCtl(t, "http://127.0.0.1:1") // nothing listens there
 				file := offline.File("bundle.json", text)
 				said, _ := offline.Run(0, "verify", file, "--pubkey", status.Pubkey)
-				for _, want := range []string{"OK   log_proof", "OK   checkpoint_signature", "no witness was checked", map[bool]string{true: "OK   own_input", false: "your input was not checked"}[held]} {
+				for _, want := range []string{"OK   log_proof", "OK   checkpoint_signature", "no witness was checked", map[bool]string{true: "OK   own_input", false: "your input was not checked"}[own]} {
 					if !strings.Contains(said, want) {
 						t.Errorf("party %d: %q is not in\n%s", party, want, said)
 					}
@@ -113,8 +109,8 @@ func TestABundleConvincesOffline(t *testing.T) {
 	}
 }
 
-// holdsNoInput requires that what the service answers to a party's token has no input
-// or salt of anybody, over HTTP and over MCP.
+// holdsNoInput requires that the bundle that a party reads, over HTTP and over MCP, has no
+// party's input or salt.
 func holdsNoInput(t *testing.T, c *e2e.Client, d *e2e.Dealt, party int, sealed []e2e.Sealed) {
 	t.Helper()
 	overMCP := c.Raw("get_certificate", e2e.JsonText(t, e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[party], "bundle": true}))
@@ -133,14 +129,14 @@ func holdsNoInput(t *testing.T, c *e2e.Client, d *e2e.Dealt, party int, sealed [
 		}
 		for i, s := range sealed {
 			if strings.Contains(text, s.Salt) || strings.Contains(text, e2e.JsonText(t, s.Input)) {
-				t.Errorf("%s: the bundle of party %d holds the input or salt of party %d", name, party, i)
+				t.Errorf("%s: the bundle of party %d contains the input or salt of party %d", name, party, i)
 			}
 		}
 	}
 }
 
-// fetched is a party's bundle, once a checkpoint covers the certificate, and what was
-// noted beside it. With a sealed file the party's input is in it.
+// fetched returns a party's bundle, once a checkpoint covers the certificate, and the notes
+// that fairpactctl prints. If sealed is given, the bundle contains the party's input.
 func fetched(t *testing.T, c *e2e.Client, d *e2e.Dealt, party int, sealed *e2e.Sealed) (text []byte, noted string) {
 	t.Helper()
 	ctl := e2e.NewCtl(t, c.Base)
@@ -157,19 +153,19 @@ func fetched(t *testing.T, c *e2e.Client, d *e2e.Dealt, party int, sealed *e2e.S
 	}
 	proof, err := checkpoint.ParseProof(ctl.Read("cert.tlog-proof"))
 	if err != nil || b.LogProof != string(proof.Marshal()) {
-		t.Errorf("the proof alone is another one than in the bundle: %v", err)
+		t.Errorf("the separate proof differs from that of the bundle: %v", err)
 	}
 	return text, noted
 }
 
-// bundleIs requires an exit code of those who verify a deal's bundle offline under
-// the policy, and what they say.
+// bundleIs verifies a deal's bundle offline under a policy, with fairpactctl and with the
+// independent verifier. It requires fairpactctl's exit code, and a text in both outputs.
 func bundleIs(t *testing.T, c *e2e.Client, d *e2e.Dealt, policy []byte, code int, says string) {
 	t.Helper()
 	offline := e2e.NewCtl(t, "http://127.0.0.1:1")
 	text, noted := fetched(t, c, d, 0, nil)
 	if strings.Contains(noted, "missing in the bundle: a quorum of witnesses") != (code != 0) {
-		t.Errorf("with exit code %d to come, it is noted:\n%s", code, noted)
+		t.Errorf("before exit code %d fairpactctl notes:\n%s", code, noted)
 	}
 	file, trusted := offline.File("bundle.json", text), offline.File("policy", policy)
 	if said, _ := offline.Run(code, "verify", file, "--policy", trusted); !strings.Contains(said, says) {
@@ -181,12 +177,12 @@ func bundleIs(t *testing.T, c *e2e.Client, d *e2e.Dealt, policy []byte, code int
 	}
 }
 
-// Whoever trusts nobody mirrors the deployment's log, serves the mirror, audits
-// both, and finds what somebody changes in it.
+// An auditor mirrors the deployment's log, audits the log and the mirror, and finds a
+// change in the mirror.
 func TestLogIsAuditedFromOutside(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
-	c.Played(e2e.SplitBody(time.Hour, 2*time.Hour), e2e.Body{"valuations": e2e.Body{"car": 70}}, e2e.Body{"valuations": e2e.Body{"boat": 30}})()
+	issued(t, c)
 	var status struct {
 		Keys []struct{ VKey string }
 		Size *int64 `json:"checkpoint_size"`
@@ -202,22 +198,18 @@ func TestLogIsAuditedFromOutside(t *testing.T) {
 	ctl.Run(0, append([]string{"log", "audit", c.Base, "--seen", "mirror/checkpoint"}, trust...)...)
 	watch := append([]string{"log", "watch", c.Base, "--state", "seen", "--once"}, trust...)
 	ctl.Run(0, watch...)
-	c.Played(e2e.SplitBody(time.Hour, 2*time.Hour), e2e.Body{"valuations": e2e.Body{"car": 7}}, e2e.Body{"valuations": e2e.Body{"boat": 3}})()
+	issued(t, c)
 	ctl.Run(0, watch...)
 
-	bundles, err := filepath.Glob(filepath.Join(ctl.Dir, "mirror/tile/entries/*"))
-	if err != nil || len(bundles) == 0 {
-		t.Fatalf("the mirror has no entries: %v", err)
-	}
 	var damaged string
-	err = filepath.WalkDir(filepath.Join(ctl.Dir, "mirror/tile/entries"), func(path string, d os.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Join(ctl.Dir, "mirror/tile/entries"), func(path string, d os.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
 			damaged = path
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || damaged == "" {
+		t.Fatalf("the mirror has no entries: %v", err)
 	}
 	text, err := os.ReadFile(damaged)
 	if err == nil {
@@ -229,11 +221,11 @@ func TestLogIsAuditedFromOutside(t *testing.T) {
 	}
 	name, _ := filepath.Rel(filepath.Join(ctl.Dir, "mirror"), damaged)
 	if said, _ := ctl.Run(3, append([]string{"log", "audit", "mirror"}, trust...)...); !strings.Contains(said, "FAIL "+name+":") {
-		t.Errorf("%s is damaged, and the audit says\n%s", name, said)
+		t.Errorf("%s is damaged, and the audit prints\n%s", name, said)
 	}
 	another, err := checkpoint.Ed25519Key("log.example", make([]byte, 32))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctl.Run(2, "log", "audit", c.Base, "--vkey", another.String()) // not its checkpoint: no verdict
+	ctl.Run(2, "log", "audit", c.Base, "--vkey", another.String()) // the checkpoint is of another key, so there is no verdict
 }

@@ -1,3 +1,5 @@
+// Package trust tests what the parties can verify without trusting the service, and what
+// the service refuses after somebody has changed its database.
 package trust
 
 import (

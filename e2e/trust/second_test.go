@@ -9,9 +9,9 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// Who writes to the deals' tables, or restores them from a backup, makes the
-// service end a deal again; the log takes no second certificate of it, and the
-// first one is put back from a party's copy.
+// A change of the deals' tables, or a restored backup, makes the service end a deal
+// again. The log refuses a second certificate, and the operator adopts the first one from a
+// party's copy.
 func TestOneCertificateADeal(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, nil)
@@ -60,8 +60,8 @@ func TestOneCertificateADeal(t *testing.T) {
 	})
 }
 
-// secondCertificate lets a deal end a second time: its first certificate stays
-// the only one, and is handed out again once it is adopted.
+// secondCertificate makes a deal end a second time. Its first certificate stays the only
+// one, and is served again once it is adopted.
 func secondCertificate(t *testing.T, stack *localstack.Stack, d *e2e.Dealt, again func()) {
 	t.Helper()
 	w := e2e.Database(t, stack)

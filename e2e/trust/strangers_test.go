@@ -11,10 +11,10 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// Every kind of certificate convinces somebody who shares no code with the
-// project: signature, proof against the signed head, and, by what the parties
-// reveal to that somebody, the commitments, the input root and the result.
-func TestStrangersAreConvinced(t *testing.T) {
+// The independent verifier, which shares no code with the project, accepts every kind of
+// certificate: the signature, the proof against the signed head and, with the parties'
+// inputs, the commitments, the input root and the result.
+func TestIndependentVerifierAcceptsEachKind(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
 	past := e2e.BeaconChain(t).RoundAt(time.Now().Unix()) - 10
@@ -38,9 +38,7 @@ func TestStrangersAreConvinced(t *testing.T) {
 		"missed reveal":          e2e.MissedReveal,
 	} {
 		t.Run(name, func(t *testing.T) {
-			here := *c
-			here.T = t
-			x := e2e.Played(t, &here, play)
+			x := e2e.Played(t, c.In(t), play)
 			if x.Last.Token != "" && !x.Clock {
 				if a, err := x.Call(c); err != nil || a.Status != 200 {
 					t.Fatalf("the last call: %v, %d %s", err, a.Status, a.Body)
@@ -50,7 +48,7 @@ func TestStrangersAreConvinced(t *testing.T) {
 			all = append(all, x)
 		})
 	}
-	// The deadlines come while the others are played.
+	// The deadlines pass while the other deals are played.
 	for _, x := range all {
 		text := x.Deal.Certified(e2e.Patience)
 		x.Recomputed(t, c, text)
@@ -60,8 +58,8 @@ func TestStrangersAreConvinced(t *testing.T) {
 	}
 }
 
-// whole plays a deal to which all commit. All reveal, or as many as there are
-// inputs, of whom the last one then rejects.
+// whole plays a deal to which all parties commit. The parties that have an input reveal. If
+// these are not all, the last of them rejects.
 func whole(b e2e.Body, inputs []e2e.Body) e2e.Scenario {
 	return func(c *e2e.Client, _ time.Duration) *e2e.Cut {
 		parties, reveals := len(b["party_labels"].([]string)), len(inputs)
@@ -117,8 +115,8 @@ func nonces(parties int) (all []e2e.Body) {
 
 func accepts(parties int) []e2e.Body { return slices.Repeat([]e2e.Body{{"accept": true}}, parties) }
 
-// shapley is a game in which a coalition is worth the square of its size, and
-// more with the first party in it.
+// shapley declares a game in which a coalition is worth ten times the square of its size,
+// and 7 more with the first party.
 func shapley(parties int) e2e.Body {
 	b := e2e.ShapleyBody(time.Hour, 2*time.Hour)
 	names, values := seats(parties), e2e.Body{}
@@ -135,8 +133,8 @@ func shapley(parties int) e2e.Body {
 	return b
 }
 
-// The programs that check the project without its code are themselves checked,
-// and so are the published vectors by one of them.
+// The tests of the independent verifier pass. They show that it refuses every changed
+// certificate, proof, tree head and bundle. recompute.py agrees with the published vectors.
 func TestPythonPrograms(t *testing.T) {
 	for _, args := range [][]string{
 		{"-B", "-m", "unittest", "discover", "-s", e2e.Repo("e2e/verifier")},

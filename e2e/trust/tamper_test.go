@@ -16,60 +16,45 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// tampering is a change that only somebody with the database in hand can make,
-// and which checks of leaf 0's certificate are to see it.
+// tampering is a change that needs write access to the database, and the expected checks
+// of the certificate at leaf 0.
 type tampering struct {
 	what                       string
 	change                     []string
-	signature, root, inclusion bool // what the checks say then
+	signature, root, inclusion bool // the checks after the change
 }
 
-// verifiedOnce are changes of rows that a log server keeps in memory once it has
-// verified them: it answers what was signed until it reads them again.
-var verifiedOnce = []string{"a leaf in its path", "a leaf outside its tile", "a node at level 8", "a node at level 8 taken away"}
+// verifiedOnce lists the changes of rows that a log server has verified and keeps in
+// memory. It serves the signed values until it reads the rows again.
+var verifiedOnce = []string{"a leaf in its path", "a node at level 8"}
 
-// The certificate is leaf 0; leaf 1 is another one, and all the others but the
-// last are strangers' entries. Leaves 0 to 255 have their root in a node row.
+// The tested certificate is leaf 0. Leaf 1 and the last leaf are other certificates, and the
+// leaves between are digests without a certificate. The root of leaves 0 to 255 is in a
+// node row. internal/escrow and internal/translog test more changes.
 var tamperings = []tampering{
 	{"a label", payload(`replace(%s, '"label":"ann"', '"label":"eve"')`), false, true, false},
-	{"the winner's share", payload(`replace(%s, '"value_ppb":', '"value_ppb":1')`), false, true, false},
-	{"a time", payload(`replace(%s, '"created_at":1', '"created_at":2')`), false, true, false},
-	{"a space after the payload", payload(`%s || ' '`), false, true, false},
 	{"a space in the payload", payload(`'{ ' || substr(%s, 2)`), false, true, false},
-	{"the order of the members", payload(`%s::jsonb::text`), false, true, false},
 	{"the form of input_root", payload(`replace(%s, '"input_root":"sha256:', '"input_root":"SHA256:')`), false, false, false},
 	{"input_root taken away", payload(`regexp_replace(%s, '"input_root":"[^"]*"', '"input_root":null')`), false, false, false},
-	{"a payload that is no JSON", payload(`'x' || %s`), false, false, false},
-	{"the other certificate's payload", []string{`UPDATE certificates SET payload = (SELECT payload FROM certificates WHERE leaf_index = 1) WHERE leaf_index = 0`}, false, false, false},
 	{"the other certificate's row", []string{
 		`UPDATE certificates SET leaf_index = -1 WHERE leaf_index = 1`,
 		`UPDATE certificates SET leaf_index = 1, payload = (SELECT payload FROM certificates WHERE leaf_index = -1),
 			signature = (SELECT signature FROM certificates WHERE leaf_index = -1) WHERE leaf_index = 0`}, false, false, true},
 
-	{"the other certificate's signature", signature(`(SELECT signature FROM certificates WHERE leaf_index = 1)`), false, true, true},
 	{"a digit of r", signature(`overlay(signature placing translate(substr(signature, 10, 1), '0123456789abcdef', '123456789abcdef0') from 10)`), false, true, true},
-	{"a digit of s", signature(`overlay(signature placing translate(substr(signature, 134, 1), '0123456789abcdef', '123456789abcdef0') from 134)`), false, true, true},
 	{"upper-case hex", signature(`'es256:' || upper(substr(signature, 7))`), false, true, true},
-	{"the scheme", signature(`'ed25519:' || substr(signature, 7)`), false, true, true},
 	{"a tree head's signature on the certificate", signature(`(SELECT signature FROM translog.tree_heads ORDER BY tree_size DESC LIMIT 1)`), false, true, true},
 
 	{"the leaf index, to another leaf", []string{`UPDATE certificates SET leaf_index = 9 WHERE leaf_index = 0`}, true, true, false},
 	{"the leaf index, to none", []string{`UPDATE certificates SET leaf_index = 1000000 WHERE leaf_index = 0`}, true, true, false},
 
 	{"the leaf's entry", []string{`UPDATE translog.leaves SET entry = sha256(entry) WHERE leaf_index = 0`}, true, true, false},
-	{"two leaves swapped", []string{
-		`UPDATE translog.leaves SET leaf_index = 1000000 WHERE leaf_index = 0`,
-		`UPDATE translog.leaves SET leaf_index = 0 WHERE leaf_index = 1`,
-		`UPDATE translog.leaves SET leaf_index = 1 WHERE leaf_index = 1000000`}, true, true, false},
 	{"the leaf taken away", []string{`DELETE FROM translog.leaves WHERE leaf_index = 0`}, true, true, false},
 	{"a leaf in its path", []string{`UPDATE translog.leaves SET entry = sha256(entry) WHERE leaf_index = 200`}, true, true, false},
-	{"a leaf outside its tile", []string{`UPDATE translog.leaves SET entry = sha256(entry) WHERE leaf_index = 260`}, true, true, false},
 	{"a node at level 8", []string{`UPDATE translog.nodes SET hash = sha256(hash) WHERE level = 8 AND node_index = 0`}, true, true, false},
-	{"a node at level 8 taken away", []string{`DELETE FROM translog.nodes WHERE level = 8 AND node_index = 0`}, true, true, false},
 
 	{"the tree head's root", newestHead(`root = sha256(root)`), true, true, false},
 	{"the tree head's signature", newestHead(`signature = overlay(signature placing translate(substr(signature, 10, 1), '0123456789abcdef', '123456789abcdef0') from 10)`), true, true, false},
-	{"an older head's signature", newestHead(`signature = (SELECT signature FROM translog.tree_heads WHERE tree_size = 1)`), true, true, false},
 	{"the tree head's size", newestHead(`tree_size = tree_size + 1`), true, true, false},
 }
 
@@ -86,8 +71,8 @@ func newestHead(assignment string) []string {
 	return []string{`UPDATE translog.tree_heads SET ` + assignment + ` WHERE tree_size = (SELECT max(tree_size) FROM translog.tree_heads)`}
 }
 
-// SPEC 2.9: each check of a verification is made on what is stored, on every
-// replica: a change turns the right ones false, and its undoing turns them back.
+// SPEC 2.9: every replica makes each check of a verification from the stored rows. A change
+// fails the expected checks, and its undoing passes them again.
 func TestTampering(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) {
@@ -116,19 +101,18 @@ func TestTampering(t *testing.T) {
 			if slices.Contains(verifiedOnce, x.what) {
 				for _, c := range doors {
 					if r := c.Verify(first.certID); !r.Valid {
-						t.Errorf("%s, from memory: %+v", c.Base, r)
+						t.Errorf("%s, with the rows in memory: %+v", c.Base, r)
 					}
 				}
 				restartLogs(t, stack)
 			}
 			for _, c := range doors {
-				here := *c
-				here.T = t
+				here := c.In(t)
 				r := here.Verify(first.certID)
 				if r.Valid || r.CertID != first.certID || r.Checks.Signature != x.signature || r.Checks.InputRoot != x.root || r.Checks.Inclusion != x.inclusion {
-					t.Errorf("%s says %+v", c.Base, r)
+					t.Errorf("%s reports %+v", c.Base, r)
 				}
-				// Nothing is handed out that would convince nobody.
+				// The service does not return a certificate that would not verify.
 				here.Refused(503, "LOG_INCONSISTENT", "GET", first.deal.Path("/certificate"), first.deal.Tokens[0], nil)
 			}
 		})
@@ -141,16 +125,6 @@ func TestTampering(t *testing.T) {
 			}
 		}
 	}
-
-	// The node is in the path of a leaf beyond it, too.
-	undo := v.Change(t, []string{`UPDATE translog.nodes SET hash = sha256(hash) WHERE level = 8 AND node_index = 0`})
-	restartLogs(t, stack)
-	for _, c := range doors {
-		if r := c.Verify(last.certID); r.Valid || r.Checks.Inclusion || !r.Checks.Signature || !r.Checks.InputRoot {
-			t.Errorf("leaf 302 with node 0 of level 8 changed: %+v", r)
-		}
-	}
-	undo()
 	e2e.Independently(t, doors[1], last.deal.Certified(0), true)
 }
 
@@ -164,12 +138,13 @@ func restartLogs(t *testing.T, stack *localstack.Stack) {
 	}
 }
 
-// vaulted is a certificate before anybody touched it.
+// vaulted is a deal with a valid certificate.
 type vaulted struct {
 	deal   *e2e.Dealt
 	certID string
 }
 
+// issued plays a deal to its certificate, and requires that it is valid.
 func issued(t *testing.T, c *e2e.Client) *vaulted {
 	t.Helper()
 	d := c.Create(e2e.SplitBody(3600e9, 7200e9))
@@ -181,8 +156,7 @@ func issued(t *testing.T, c *e2e.Client) *vaulted {
 	return &vaulted{d, certID}
 }
 
-// fill appends digests that are no certificates, with the deployment's own key
-// and secret.
+// fill appends digests without a certificate, with the deployment's key and secret.
 func fill(t *testing.T, stack *localstack.Stack, entries int) {
 	t.Helper()
 	signer, err := signing.Open(t.Context(), "dev://"+filepath.Join(stack.Dir(), "dev-key.pem"))

@@ -12,9 +12,9 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// A deal is CERTIFIED once two of two witnesses have cosigned a checkpoint that
-// covers it, and not before; a dead witness delays that and nothing else. The
-// certificate stays the same bytes, and a VOID deal stays VOID.
+// A deal becomes CERTIFIED when two of two witnesses have cosigned a checkpoint that covers
+// it. A witness that is down delays only that. The certificate keeps its bytes, and a VOID
+// deal stays VOID.
 func TestWitnessesCertify(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) { o.Witnesses = 2 })
@@ -22,20 +22,19 @@ func TestWitnessesCertify(t *testing.T) {
 	play := func() (d *e2e.Dealt, payload string) {
 		t.Helper()
 		d = e2e.Open(c, e2e.SplitBody(time.Hour, 2*time.Hour), 2, 2, e2e.AnnsValues, e2e.BobsValues).Deal
-		return d, signedPart(t, d.Certified(e2e.Patience))
+		return d, signedPart(t, d)
 	}
 	first, payload := play()
 	e2e.Eventually(t, "CERTIFIED", e2e.Patience, func() bool { return first.View().State == "CERTIFIED" })
-	if after := signedPart(t, first.Certified(e2e.Patience)); after != payload {
+	if after := signedPart(t, first); after != payload {
 		t.Errorf("the certificate was\n%s\nand is\n%s", payload, after)
 	}
 
-	// Over MCP the deal shows the same, and the policy that the service publishes is
-	// met by what it serves.
-	var told struct{ State string }
-	c.Tool("get_deal", e2e.Body{"deal_id": first.ID, "invite_token": first.Tokens[1]}).Into(t, &told)
-	if told.State != "CERTIFIED" {
-		t.Errorf("get_deal shows %s", told.State)
+	// MCP shows the same state. The served checkpoint meets the published policy.
+	var shown struct{ State string }
+	c.Tool("get_deal", e2e.Body{"deal_id": first.ID, "invite_token": first.Tokens[1]}).Into(t, &shown)
+	if shown.State != "CERTIFIED" {
+		t.Errorf("get_deal shows %s", shown.State)
 	}
 	text, err := os.ReadFile(stack.PolicyFile())
 	if err != nil {
@@ -55,8 +54,8 @@ func TestWitnessesCertify(t *testing.T) {
 
 	bundleIs(t, c, first, text, 0, "OK   witnesses")
 
-	// One witness is away: the deal ends, its certificate is there, and it is not
-	// CERTIFIED although the checkpoint that covers it has the other's cosignature.
+	// With one witness down the deal ends and has its certificate. It is not CERTIFIED,
+	// although the other witness has cosigned a checkpoint that covers it.
 	stack.Witness(2, false)
 	second, _ := play()
 	leaf := leafOf(t, second.Certified(e2e.Patience))
@@ -76,7 +75,7 @@ func TestWitnessesCertify(t *testing.T) {
 		t.Errorf("the first deal is %s again", state)
 	}
 
-	// A VOID deal has a leaf as well.
+	// A VOID deal also has a leaf.
 	rejected := e2e.Open(c, e2e.ShapleyBody(time.Hour, 2*time.Hour), 2, 1, e2e.Body{"accept": true}, e2e.Body{"accept": false})
 	rejected.Deal.Reveal(1, rejected.Inputs[1])
 	leaf = leafOf(t, rejected.Deal.Certified(e2e.Patience))
@@ -90,30 +89,22 @@ func TestWitnessesCertify(t *testing.T) {
 	}
 }
 
-// signedPart is a certificate without its proof.
-func signedPart(t *testing.T, text []byte) string {
+// signedPart returns the certificate of a deal without its proof.
+func signedPart(t *testing.T, d *e2e.Dealt) string {
 	t.Helper()
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(text, &members); err != nil {
-		t.Fatal(err)
-	}
-	delete(members, "log_proof")
-	left, err := json.Marshal(members)
+	text, err := e2e.WithoutProof(d.Certified(e2e.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(left)
+	return string(text)
 }
 
+// leafOf returns the leaf index of a certificate.
 func leafOf(t *testing.T, text []byte) int64 {
 	t.Helper()
-	var cert struct {
-		Proof struct {
-			LeafIndex int64 `json:"leaf_index"`
-		} `json:"log_proof"`
-	}
-	if err := json.Unmarshal(text, &cert); err != nil {
+	leaf, err := e2e.Decoded(t, text)["log_proof"].(e2e.Body)["leaf_index"].(json.Number).Int64()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return cert.Proof.LeafIndex
+	return leaf
 }
