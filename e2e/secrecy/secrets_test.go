@@ -1,8 +1,11 @@
+// Package secrecy searches everything that a stack stores, logs, sends and answers for
+// planted secrets.
 package secrecy
 
 import (
 	"bytes"
 	"crypto/rand"
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -20,31 +23,59 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// garden is a stack in which marked secrets are planted. All that it answers is
-// kept, and all spans that it sends.
-type garden struct {
+func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
+
+// The search finds every form of a secret, and no other secret.
+func TestMarkerIsFound(t *testing.T) {
+	m := e2e.Marker{Name: "token", Text: "it_" + base64.RawURLEncoding.EncodeToString([]byte("thirty-two bytes of a token, yes"))}
+	payload, _ := base64.RawURLEncoding.DecodeString(m.Text[3:])
+	for name, text := range map[string]string{
+		"raw":                  "x" + m.Text + "y",
+		"hex":                  "x" + hex.EncodeToString([]byte(m.Text)),
+		"upper-case hex":       strings.ToUpper(hex.EncodeToString([]byte(m.Text))),
+		"payload":              "x" + string(payload) + "y",
+		"payload in a bytea":   `\x00` + hex.EncodeToString(payload),
+		"base64 in a bytea":    hex.EncodeToString([]byte(base64.StdEncoding.EncodeToString([]byte(m.Text)))),
+		"base64":               base64.StdEncoding.EncodeToString([]byte(m.Text)),
+		"base64 at offset 1":   base64.StdEncoding.EncodeToString([]byte("a" + m.Text + "bc")),
+		"base64 at offset 2":   base64.URLEncoding.EncodeToString([]byte("ab" + m.Text + "c")),
+		"base64 of a document": base64.StdEncoding.EncodeToString([]byte(`{"token":"` + m.Text + `"}`)),
+	} {
+		if len(m.ShownIn(map[string][]byte{name: []byte(text)})) == 0 {
+			t.Errorf("the token is not found in %s: %s", name, text)
+		}
+	}
+	other := e2e.Marker{Name: "another", Text: "it_" + base64.RawURLEncoding.EncodeToString([]byte("thirty-two bytes of a token, no!"))}
+	if found := other.ShownIn(map[string][]byte{"raw": []byte(m.Text)}); found != nil {
+		t.Error("another token is found, too")
+	}
+}
+
+// leakTest is a stack in which marked secrets are planted, with all its responses and
+// spans.
+type leakTest struct {
 	*e2e.Client
 	stack   *localstack.Stack
 	planted []planted
-	ear     *ear
+	answers *recorder
 	traces  *e2e.Collector
 }
 
-// planted is a secret and the one kind of answer that may show it, to its owner.
+// planted is a secret and the one kind of response that may show it.
 type planted struct {
 	e2e.Marker
-	may string // how the call begins, "GET /v1/…"; empty: none
+	may string // the prefix of that call, "GET /v1/…", or empty if none may
 }
 
-// ear keeps every answer, its headers included.
-type ear struct {
-	next  http.RoundTripper
-	mu    sync.Mutex
-	heard map[string][]byte
+// recorder keeps every response with its headers.
+type recorder struct {
+	next http.RoundTripper
+	mu   sync.Mutex
+	all  map[string][]byte
 }
 
-func (e *ear) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := e.next.RoundTrip(r)
+func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := r.next.RoundTrip(req)
 	if err != nil {
 		return nil, err
 	}
@@ -54,132 +85,132 @@ func (e *ear) RoundTrip(r *http.Request) (*http.Response, error) {
 	var all bytes.Buffer
 	_ = resp.Header.Write(&all)
 	all.Write(text)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.heard[fmt.Sprintf("%s %s answered %d (%d)", r.Method, r.URL.Path, resp.StatusCode, len(e.heard))] = all.Bytes()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all[fmt.Sprintf("%s %s answered %d (%d)", req.Method, req.URL.Path, resp.StatusCode, len(r.all))] = all.Bytes()
 	return resp, err
 }
 
-func newGarden(t *testing.T) *garden {
+func newLeakTest(t *testing.T) *leakTest {
 	traces := e2e.NewCollector(t)
 	stack := e2e.Own(t, func(o *localstack.Options) { o.Env[""] = append(o.Env[""], traces.Environment()...) })
 	c := e2e.NewClient(t, stack.BaseURL())
-	g := &garden{Client: c, stack: stack, traces: traces, ear: &ear{next: c.Http.Transport, heard: map[string][]byte{}}}
-	c.Http.Transport = g.ear
-	return g
+	l := &leakTest{Client: c, stack: stack, traces: traces, answers: &recorder{next: c.Http.Transport, all: map[string][]byte{}}}
+	c.Http.Transport = l.answers
+	return l
 }
 
-// plant registers a secret.
-func (g *garden) plant(name, text, may string) string {
-	g.planted = append(g.planted, planted{e2e.Marker{Name: name, Text: text}, may})
+// plant adds a secret to the search.
+func (l *leakTest) plant(name, text, may string) string {
+	l.planted = append(l.planted, planted{e2e.Marker{Name: name, Text: text}, may})
 	return text
 }
 
-// fresh plants a random text.
-func (g *garden) fresh(name string) string {
-	return g.plant(name, "MARKED"+rand.Text(), "")
+// mark plants a random text.
+func (l *leakTest) mark(name string) string {
+	return l.plant(name, "MARKED"+rand.Text(), "")
 }
 
-// freshHex plants random hex digits, and the bytes they stand for.
-func (g *garden) freshHex(name string) string {
+// markHex plants random hex digits. The search includes the bytes that they encode.
+func (l *leakTest) markHex(name string) string {
 	raw := make([]byte, 20)
 	_, _ = rand.Read(raw)
-	return g.plant(name, hex.EncodeToString(raw), "")
+	return l.plant(name, hex.EncodeToString(raw), "")
 }
 
-// key makes an API key, which only the answer to its creation shows.
-func (g *garden) key() string {
+// key creates an API key, which only the response to its creation may show.
+func (l *leakTest) key() string {
 	var made struct {
 		APIKey string `json:"api_key"`
 	}
-	g.Want(201, "POST", "/v1/keys", "", nil, "Idempotency-Key", g.fresh("header of keys")).Into(g.T, &made)
-	return g.plant("API key", made.APIKey, "POST /v1/keys ")
+	l.Want(201, "POST", "/v1/keys", "", nil, "Idempotency-Key", l.mark("header of keys")).Into(l.T, &made)
+	return l.plant("API key", made.APIKey, "POST /v1/keys ")
 }
 
-// create makes a deal, whose tokens only the answer to its creation shows.
-func (g *garden) create(b e2e.Body) *e2e.Dealt {
-	key := g.key()
-	d := g.Created(key, g.Want(201, "POST", "/v1/deals", key, b, "Idempotency-Key", g.fresh("header of create")))
+// create creates a deal, whose tokens only the response to its creation may show.
+func (l *leakTest) create(b e2e.Body) *e2e.Dealt {
+	key := l.key()
+	d := l.Created(key, l.Want(201, "POST", "/v1/deals", key, b, "Idempotency-Key", l.mark("header of create")))
 	for _, token := range d.Tokens {
-		g.plant("token", token, "POST /v1/deals ")
+		l.plant("token", token, "POST /v1/deals ")
 	}
 	return d
 }
 
-// seal hides markers in an input, as a member's name and its value, and in its
-// salt. Only /inputs of an open deal may show them.
-func (g *garden) seal(d *e2e.Dealt, b e2e.Body, input e2e.Body) e2e.Sealed {
-	input["note"], input[g.fresh("member's name")] = g.fresh("member"), g.fresh("member")
-	s := e2e.Seal(g.T, input)
-	g.plant("salt", s.Salt, "")
+// seal adds markers to an input, as a member's name and as values, and plants its salt. Only
+// /inputs of an open deal may show them.
+func (l *leakTest) seal(d *e2e.Dealt, b e2e.Body, input e2e.Body) e2e.Sealed {
+	input["note"], input[l.mark("member's name")] = l.mark("member"), l.mark("member")
+	s := e2e.Seal(l.T, input)
+	l.plant("salt", s.Salt, "")
 	if b["mode"] == "open" && b["retention"] != "purge" {
-		for i := range g.planted[len(g.planted)-4:] {
-			g.planted[len(g.planted)-1-i].may = "GET " + d.Path("/inputs ")
+		for i := range l.planted[len(l.planted)-4:] {
+			l.planted[len(l.planted)-1-i].may = "GET " + d.Path("/inputs ")
 		}
 	}
 	return s
 }
 
 // act sends a commit or reveal under a marked Idempotency-Key.
-func (g *garden) act(status int, d *e2e.Dealt, action string, party int, s e2e.Sealed) e2e.Answer {
-	g.T.Helper()
-	return g.Want(status, "POST", d.Path("/"+action), d.Tokens[party], s.Act(action), "Idempotency-Key", g.fresh("header of "+action))
+func (l *leakTest) act(status int, d *e2e.Dealt, action string, party int, s e2e.Sealed) e2e.Answer {
+	l.T.Helper()
+	return l.Want(status, "POST", d.Path("/"+action), d.Tokens[party], s.Act(action), "Idempotency-Key", l.mark("header of "+action))
 }
 
-// grow plays a deal with marked inputs to its end.
-func (g *garden) grow(b e2e.Body, inputs ...e2e.Body) *e2e.Dealt {
-	d := g.create(b)
+// play plays a deal with marked inputs to its end.
+func (l *leakTest) play(b e2e.Body, inputs ...e2e.Body) *e2e.Dealt {
+	d := l.create(b)
 	all := make([]e2e.Sealed, len(inputs))
 	for p, input := range inputs {
-		all[p] = g.seal(d, b, input)
-		g.act(200, d, "commit", p, all[p])
+		all[p] = l.seal(d, b, input)
+		l.act(200, d, "commit", p, all[p])
 	}
 	for p := range inputs {
-		g.act(200, d, "reveal", p, all[p])
+		l.act(200, d, "reveal", p, all[p])
 	}
 	if b["algorithm"] == "random.v1" {
-		g.Want(200, "POST", d.Path("/entropy"), d.Tokens[0], nil)
+		l.Want(200, "POST", d.Path("/entropy"), d.Tokens[0], nil)
 	}
 	d.View()
 	d.Certified(e2e.Patience)
 	return d
 }
 
-// deploymentSecrets are what the binaries were given.
-func (g *garden) deploymentSecrets() {
+// deploymentSecrets plants the secrets of the deployment's settings.
+func (l *leakTest) deploymentSecrets() {
 	for _, file := range []string{"server-secret", "append-secret", "dev-key.pem"} {
-		text, err := os.ReadFile(filepath.Join(g.stack.Dir(), file))
+		text, err := os.ReadFile(filepath.Join(l.stack.Dir(), file))
 		if err != nil {
-			g.T.Fatal(err)
+			l.T.Fatal(err)
 		}
 		for _, line := range strings.Fields(string(text)) {
 			if len(line) >= 24 {
-				g.plant(file, line, "")
+				l.plant(file, line, "")
 			}
 		}
 	}
-	for name, address := range map[string]string{"Postgres": g.stack.DatabaseURL(), "Redis": g.stack.RedisURL()} {
+	for name, address := range map[string]string{"Postgres": l.stack.DatabaseURL(), "Redis": l.stack.RedisURL()} {
 		parsed, err := url.Parse(address)
 		if err != nil {
-			g.T.Fatal(err)
+			l.T.Fatal(err)
 		}
 		password, _ := parsed.User.Password()
-		g.plant("password of "+name, password, "")
+		l.plant("password of "+name, password, "")
 	}
 }
 
-// places are everywhere that a secret could have leaked to.
-func (g *garden) places() map[string][]byte {
-	places := e2e.Dumped(g.T, g.stack)
-	places["traces"] = g.traces.Place()
-	for call, text := range g.ear.heard {
+// places returns everything to which a secret could have leaked.
+func (l *leakTest) places() map[string][]byte {
+	places := e2e.Dumped(l.T, l.stack)
+	places["traces"] = l.traces.Place()
+	for call, text := range l.answers.all {
 		places[call] = text
 	}
-	logs := []string{g.stack.Postgres().LogFile(), g.stack.Redis().LogFile()}
-	for _, name := range g.stack.Names() {
-		logs = append(logs, g.stack.Log(name))
+	logs := []string{l.stack.Postgres().LogFile(), l.stack.Redis().LogFile()}
+	for _, name := range l.stack.Names() {
+		logs = append(logs, l.stack.Log(name))
 		for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
-			if resp, err := http.Get(g.stack.AdminURL(name) + path); err == nil {
+			if resp, err := http.Get(l.stack.AdminURL(name) + path); err == nil {
 				places[name+path], _ = io.ReadAll(resp.Body)
 				resp.Body.Close()
 			}
@@ -188,57 +219,66 @@ func (g *garden) places() map[string][]byte {
 	for _, log := range logs {
 		text, err := os.ReadFile(log)
 		if err != nil {
-			g.T.Fatal(err)
+			l.T.Fatal(err)
 		}
 		places["log "+filepath.Base(log)] = text
 	}
 	return places
 }
 
-// dig searches everything for everything.
-func (g *garden) dig() {
-	g.T.Helper()
-	places := g.places()
-	for _, p := range g.planted {
+// search searches all places for all secrets.
+func (l *leakTest) search() {
+	l.T.Helper()
+	places := l.places()
+	for _, p := range l.planted {
 		for _, found := range p.ShownIn(places) {
 			if p.may == "" || !strings.HasPrefix(found, p.may) {
-				g.T.Errorf("%s is shown in %s", p.Name, found)
+				l.T.Errorf("%s is shown in %s", p.Name, found)
 			}
 		}
 	}
-	// The files of Postgres hold its write-ahead log as well, and rows since deleted.
+	// The files of Postgres also contain its write-ahead log and deleted rows.
 	var patterns bytes.Buffer
-	for _, p := range g.planted {
+	for _, p := range l.planted {
 		if !strings.HasPrefix(p.Name, "password") {
 			fmt.Fprintln(&patterns, p.Text)
 		}
 	}
-	list := filepath.Join(g.T.TempDir(), "patterns")
+	list := filepath.Join(l.T.TempDir(), "patterns")
 	if err := os.WriteFile(list, patterns.Bytes(), 0o600); err != nil {
-		g.T.Fatal(err)
+		l.T.Fatal(err)
 	}
-	out, err := exec.Command("grep", "-rlaF", "-f", list, g.stack.Postgres().DataDir()).CombinedOutput()
+	out, err := exec.Command("grep", "-rlaF", "-f", list, l.stack.Postgres().DataDir()).CombinedOutput()
 	if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 1 {
-		g.T.Errorf("grep over the files of Postgres: %v\n%s", err, out)
+		l.T.Errorf("grep over the files of Postgres: %v\n%s", err, out)
 	}
-	g.T.Logf("%d secrets, %d places", len(g.planted), len(places))
+	l.T.Logf("%d secrets, %d places", len(l.planted), len(places))
 }
 
-// controls makes sure that the search would have found something: what is
-// public is where it belongs.
-func (g *garden) controls(d *e2e.Dealt, label string) {
-	g.T.Helper()
-	places := g.places()
+// checkSearch requires that the search finds public texts in their places, so that an empty
+// result means something.
+func (l *leakTest) checkSearch(d *e2e.Dealt, label string) {
+	l.T.Helper()
+	places := l.places()
 	for place, text := range map[string]string{
 		"table public.parties": label, "table public.commitments": d.ID, "table public.certificates": d.ID,
 		"log deal-api.log": d.ID, "log deadline-worker.log": `"level"`, "log log-server.log": `"level"`, "traces": d.ID,
 	} {
-		if !slices.Contains((e2e.Marker{Name: "", Text: text}).ShownIn(places), place) {
-			g.T.Errorf("%s is not found in %s: the search is broken", text, place)
+		if !slices.Contains((e2e.Marker{Text: text}).ShownIn(places), place) {
+			l.T.Errorf("%s is not found in %s: the search is broken", text, place)
 		}
 	}
-	shown := (e2e.Marker{Name: "", Text: label}).ShownIn(places)
+	copies := 0
+	for place := range places {
+		if strings.HasPrefix(place, "Redis fairpact:copy:") {
+			copies++
+		}
+	}
+	if rows := bytes.Count(places["table public.idempotency"], []byte("\n")); rows < 10 || copies < 10 {
+		l.T.Errorf("only %d stored responses and %d copies in Redis are searched", rows, copies)
+	}
+	shown := (e2e.Marker{Text: label}).ShownIn(places)
 	if !slices.ContainsFunc(shown, func(at string) bool { return strings.HasPrefix(at, "GET "+d.Path(" ")) }) {
-		g.T.Errorf("the label is found in %v and in no view: the search is broken", shown)
+		l.T.Errorf("the label is found in %v and in no view: the search is broken", shown)
 	}
 }
