@@ -15,7 +15,7 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// descriptors is how many files and connections deal-api has open.
+// descriptors returns the number of open files and connections of deal-api.
 func descriptors(t *testing.T, stack *localstack.Stack) int {
 	t.Helper()
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", stack.PID(localstack.DealAPI)))
@@ -25,8 +25,8 @@ func descriptors(t *testing.T, stack *localstack.Stack) int {
 	return len(open)
 }
 
-// One address opens more connections than it may hold: the longest idle ones make
-// room, also for bodies that do not arrive, and an honest client is served.
+// One address opens more connections than it may hold. deal-api closes those that were idle
+// the longest, also those that wait for a body, and serves another client.
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	const most, idle, slow = 1000, 2000, 200
@@ -61,8 +61,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 		dial("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n{")
 	}
 	survived(t, stack, c)
-	// Those that are being closed, those of the database and the deal's own.
+	// 100 for connections that are being closed, those of the database and those of the deal.
 	if now := descriptors(t, stack); now > before+most/2+100 {
-		t.Errorf("deal-api has %d descriptors open, and %d before the attack; one address may hold %d connections", now, before, most/2)
+		t.Errorf("deal-api has %d open descriptors, and had %d before the attack; one address may hold %d connections", now, before, most/2)
 	}
 }

@@ -1,5 +1,5 @@
-// Package abuse plays what a stranger can do for nothing against a deployment of
-// its own, and looks at what it costs.
+// Package abuse attacks deployments with calls that are free for the attacker, and
+// measures their cost.
 package abuse
 
 import (
@@ -15,11 +15,10 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// most is the memory that deal-api may have held at any time: half of the
-// chart's limit.
-const most = 512 << 20
+// mostMemory is the allowed peak of deal-api's memory in bytes: half of the chart's limit.
+const mostMemory = 512 << 20
 
-// peak is the most memory that deal-api has held, in bytes.
+// peak returns the peak of deal-api's memory so far, in bytes.
 func peak(t *testing.T, stack *localstack.Stack) int64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", stack.PID(localstack.DealAPI)))
@@ -39,15 +38,16 @@ func peak(t *testing.T, stack *localstack.Stack) int64 {
 	return 0
 }
 
-// survived plays a deal through and holds deal-api to its memory.
+// survived requires that deal-api still serves a whole deal, and that its memory has
+// stayed below mostMemory.
 func survived(t *testing.T, stack *localstack.Stack, c *e2e.Client) {
 	t.Helper()
 	d := c.Create(e2e.SplitBody(hour, 2*hour))
 	d.Play(e2e.AnnsValues, e2e.BobsValues)
 	d.Certified(e2e.Patience)
 	held := peak(t, stack)
-	t.Logf("deal-api has held at most %d MiB", held>>20)
-	if held > most {
-		t.Errorf("deal-api has held %d MiB, more than %d", held>>20, most>>20)
+	t.Logf("deal-api used at most %d MiB", held>>20)
+	if held > mostMemory {
+		t.Errorf("deal-api used %d MiB, more than %d", held>>20, mostMemory>>20)
 	}
 }

@@ -1,7 +1,6 @@
-// Package algorithms plays an algorithm that the product does not have. The
-// binaries are built with an overlay (go help build) that adds its file, its
-// schemas and its vectors to package algorithm and its line to the catalogue;
-// nothing else is changed.
+// Package algorithms tests binaries with an additional algorithm, max.v1. An overlay (go
+// help build) adds its file, its schemas and its vectors to package algorithm, and its
+// name to the catalogue. The other source files are unchanged.
 package algorithms
 
 import (
@@ -27,22 +26,22 @@ func TestMain(m *testing.M) {
 
 const before, after = "described(splitV1, randomV1, shapleyV1)", "described(splitV1, randomV1, shapleyV1, maxV1)"
 
-// writeOverlay returns the path of the overlay, the same each time, so that the
-// binaries are built once.
+// writeOverlay returns the path of the overlay. The path is the same in each run, so that
+// the binaries are built once.
 func writeOverlay() (string, error) {
 	catalogue, err := os.ReadFile(e2e.Repo("internal/algorithm/catalogue.go"))
 	if err != nil {
 		return "", err
 	}
 	if strings.Count(string(catalogue), before) != 1 {
-		return "", fmt.Errorf("the catalogue has no line %s: change this test with it", before)
+		return "", fmt.Errorf("catalogue.go does not contain %s: change this test to match it", before)
 	}
 	dir := e2e.Repo("bin/e2e/max.v1")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	line := filepath.Join(dir, "catalogue") // no .go: bin lies in the module
-	if err := os.WriteFile(line, []byte(strings.Replace(string(catalogue), before, after, 1)), 0o600); err != nil {
+	changed := filepath.Join(dir, "catalogue") // without .go, because bin is in the module
+	if err := os.WriteFile(changed, []byte(strings.Replace(string(catalogue), before, after, 1)), 0o600); err != nil {
 		return "", err
 	}
 	files := e2e.Repo("e2e/algorithms/testdata")
@@ -50,7 +49,7 @@ func writeOverlay() (string, error) {
 		e2e.Repo("internal/algorithm/max.go"):              filepath.Join(files, "max.go"),
 		e2e.Repo("internal/algorithm/schemas/max.v1.json"): filepath.Join(files, "schemas.json"),
 		e2e.Repo("internal/algorithm/vectors/max.v1.json"): filepath.Join(files, "vectors.json"),
-		e2e.Repo("internal/algorithm/catalogue.go"):        line,
+		e2e.Repo("internal/algorithm/catalogue.go"):        changed,
 	}})
 	if err != nil {
 		return "", err

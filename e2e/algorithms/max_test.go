@@ -28,7 +28,7 @@ func declared() e2e.Body {
 	return b
 }
 
-// checkCertificate requires the result and the flag that the algorithm brings.
+// checkCertificate requires the algorithm's result and its property.
 func checkCertificate(t *testing.T, text []byte) {
 	t.Helper()
 	var c struct {
@@ -46,15 +46,13 @@ func checkCertificate(t *testing.T, text []byte) {
 	}
 }
 
-// The client holds every request and answer to the deployment's OpenAPI document.
+// The client checks every call against this deployment's OpenAPI document.
 func TestOverREST(t *testing.T) {
 	c := e2e.NewClient(t, e2e.BaseURL(t))
 	d := c.Create(declared())
 	sealed := e2e.Seal(t, e2e.Body{"bid": -1})
-	other := c.Create(declared())
-	other.Commit(0, sealed)
-	other.Commit(1, sealed)
-	if a := c.Do("POST", other.Path("/reveal"), other.Tokens[0], `{"input":{"bid":-1},"salt":"`+sealed.Salt+`"}`); a.Code() != "INVALID_INPUT" || !strings.Contains(a.ErrorText(), "input.bid must be") {
+	other := c.Committed(declared(), sealed.Commitment, sealed)
+	if a := c.Do("POST", other.Path("/reveal"), other.Tokens[0], sealed.Act("reveal")); a.Code() != "INVALID_INPUT" || !strings.Contains(a.ErrorText(), "input.bid must be") {
 		t.Errorf("a negative bid: %d %s", a.Status, a.Body)
 	}
 	d.Play(bids...)
@@ -73,17 +71,13 @@ func TestOverREST(t *testing.T) {
 
 func TestOverMCP(t *testing.T) {
 	c := e2e.NewClient(t, e2e.BaseURL(t))
-	var key struct {
-		APIKey string `json:"api_key"`
-	}
-	c.Tool("create_key", e2e.Body{}).Into(t, &key)
-	b := declared()
-	b["api_key"] = key.APIKey
+	b, key := declared(), c.Key()
+	b["api_key"] = key
 	created := c.Tool("create_deal", b)
 	if why := created.Meta.Next.Why; !strings.Contains(why, `{"bid":70}`) {
 		t.Errorf("the next step shows no example of the input: %s", why)
 	}
-	d := c.Created(key.APIKey, e2e.Answer{Body: created.Structured})
+	d := c.Created(key, e2e.Answer{Body: created.Structured})
 	for i, bid := range bids {
 		var hashed struct{ Commitment string }
 		c.Tool("compute_commitment_tool", e2e.Body{"input": bid, "salt": fmt.Sprintf("%032d", i)}).Into(t, &hashed)
@@ -92,16 +86,10 @@ func TestOverMCP(t *testing.T) {
 	for i, bid := range bids {
 		c.Tool("reveal_input", e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[i], "input": bid, "salt": fmt.Sprintf("%032d", i)})
 	}
-	certID := ""
-	e2e.Eventually(t, "certificate_id", e2e.Patience, func() bool {
-		if v := d.View(); v.CertificateID != nil {
-			certID = *v.CertificateID
-		}
-		return certID != ""
-	})
+	d.Certified(e2e.Patience)
 	checkCertificate(t, c.Tool("get_certificate", e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[1]}).Structured)
 	var r e2e.Report
-	if c.Tool("verify_certificate", e2e.Body{"cert_id": certID}).Into(t, &r); !r.Valid {
+	if c.Tool("verify_certificate", e2e.Body{"cert_id": *d.View().CertificateID}).Into(t, &r); !r.Valid {
 		t.Errorf("%+v", r)
 	}
 }
@@ -131,7 +119,7 @@ func TestOverFairpactctl(t *testing.T) {
 	}
 }
 
-// The pages and descriptions that a client reads first name it too.
+// The catalogue, the pages and the tools describe the algorithm.
 func TestIsDescribed(t *testing.T) {
 	c := e2e.NewClient(t, e2e.BaseURL(t))
 	var catalogue struct {
@@ -148,12 +136,12 @@ func TestIsDescribed(t *testing.T) {
 	}
 	line := "- max.v1, who bids most for one thing, 2 to 5 parties: `{\"thing\":\"car\"}` -> `{\"bid\":70}`"
 	if page := c.Want(200, "GET", "/llms.txt", "", nil).Body; !strings.Contains(string(page), line) {
-		t.Error("/llms.txt does not say what it is for")
+		t.Error("/llms.txt does not describe it")
 	}
 	if page := c.Want(200, "GET", "/openapi.json", "", nil).Body; !strings.Contains(string(page), `"MaxParams"`) {
 		t.Error("/openapi.json has no schema of it")
 	}
 	if said := c.Post(`{"jsonrpc":"2.0","id":7,"method":"tools/list"}`).Body; !strings.Contains(string(said), "max.v1: thing (string: what the bids are for)") {
-		t.Error("no tool says what its params are")
+		t.Error("no tool describes its params")
 	}
 }

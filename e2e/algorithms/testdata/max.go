@@ -6,9 +6,8 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// maxV1 is not published. The tests build the binaries with it, to prove that an
-// algorithm needs no more than its file, its schemas, its vectors and its line in
-// the catalogue.
+// maxV1 is not published. Tests build the binaries with it, to prove that a new algorithm
+// only needs its file, its schemas, its vectors and its name in the catalogue.
 var maxV1 = &Algorithm{
 	ID:         "max.v1",
 	Name:       "Largest bid: the lower party index wins a tie",
@@ -32,7 +31,7 @@ var maxV1 = &Algorithm{
 			if err != nil {
 				return nil, ofParty(i, err)
 			}
-			if most, there := best["bid"].(int64); !there || bid > most {
+			if most, found := best["bid"].(int64); !found || bid > most {
 				best = map[string]any{"winner": int64(i), "label": labels[i], "bid": bid}
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,22 +18,22 @@ import (
 
 const hour = time.Hour
 
-// Anonymous calls of the largest size that a tool takes, many at once, with an
-// input that was once answered three times over.
+// Sixteen anonymous calls at once, of the largest size that a tool accepts. The response
+// does not repeat the input.
 func TestLargeToolCalls(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, nil)
 	c := e2e.NewClient(t, stack.BaseURL())
 	for name, row := range map[string]struct {
 		message string
-		status  int // beside 503 of a service that is busy
+		status  int // or 503 if the service is busy
 	}{
 		"an input with a short salt": {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"compute_commitment_tool","arguments":{"salt":"a","input":{"x":["` +
 			strings.Repeat("0123456789", 90_000) + `"]}}}}`, 200},
 		"an input over the limit": {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"compute_commitment_tool","arguments":{"salt":"a","input":{"x":"` +
 			strings.Repeat("0", 3_840_000) + `"}}}}`, 413},
-		"a ping full of _meta": {`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"x":[` + strings.Repeat(`{"a":[]},`, 400_000) + `0]}}}`, 413},
-		"a deal of no key":     {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"create_deal","arguments":{"api_key":"fp_x","party_labels":["` + strings.Repeat(`a","`, 120_000) + `b"]}}}`, 200},
+		"a ping full of _meta":       {`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"x":[` + strings.Repeat(`{"a":[]},`, 400_000) + `0]}}}`, 413},
+		"a deal with an unknown key": {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"create_deal","arguments":{"api_key":"fp_x","party_labels":["` + strings.Repeat(`a","`, 120_000) + `b"]}}}`, 200},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var all sync.WaitGroup
@@ -53,20 +54,20 @@ func TestLargeToolCalls(t *testing.T) {
 						t.Errorf("%d %v: %.200s", answer.StatusCode, err, body)
 					}
 					if len(body) > 16<<10 {
-						t.Errorf("%d bytes are answered", len(body))
+						t.Errorf("the response has %d bytes", len(body))
 					}
 				})
 			}
 			all.Wait()
 			if expected.Load() == 0 {
-				t.Error("every call was refused as one too many")
+				t.Error("every call was refused with 503")
 			}
 			survived(t, stack, c)
 		})
 	}
 }
 
-// Many connections send half of a large body and stop.
+// 400 connections send half of a large body and stop. deal-api closes them.
 func TestHalfSentBodies(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, nil)
@@ -93,13 +94,14 @@ func TestHalfSentBodies(t *testing.T) {
 	close(ended)
 	for err := range ended {
 		if timeout, ok := err.(net.Error); ok && timeout.Timeout() {
-			t.Fatal("a connection that stopped in the middle of a body is kept")
+			t.Fatal("a connection that stopped in the middle of a body stays open")
 		}
 	}
 	survived(t, stack, c)
 }
 
-// An API key creates deals until its budget is used up; another one's is whole.
+// An API key creates deals until its budget is used up. The budget of another key is
+// unaffected. The same holds without Redis.
 func TestBudgetOfDeals(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, nil)
@@ -132,7 +134,7 @@ func TestBudgetOfDeals(t *testing.T) {
 		d.Play(e2e.AnnsValues, e2e.BobsValues)
 	}
 	spent()
-	// Refusals have a line a minute, however many they are.
+	// Many refusals are logged once a minute.
 	for range 50 {
 		c.Refused(429, "RATE_LIMITED", "POST", "/v1/deals", greedy, large)
 	}
@@ -150,8 +152,8 @@ func TestBudgetOfDeals(t *testing.T) {
 	spent()
 }
 
-// What one API key has open is bounded however slowly it creates; a deal that ends
-// makes room.
+// The open deals of one API key are bounded, however slowly it creates them. The end of a
+// deal frees its share.
 func TestBudgetOfOpenDeals(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, nil)
@@ -170,8 +172,78 @@ func TestBudgetOfOpenDeals(t *testing.T) {
 	}
 	c.Create(body) // with another key
 	c.Want(200, "POST", first.Path("/cancel"), key, nil)
-	e2e.Eventually(t, "a deal that was cancelled makes room", e2e.Patience, func() bool {
+	e2e.Eventually(t, "a cancelled deal frees its share", e2e.Patience, func() bool {
 		return c.Do("POST", "/v1/deals", key, body).Status == 201
 	})
 	c.Refused(429, "RATE_LIMITED", "POST", "/v1/deals", key, body)
+}
+
+const attackTime = time.Second
+
+// Sixteen clients read the largest certificate that a stranger can make. The latency of
+// another client is logged and not judged, because it depends on the machine.
+func TestLargeCertificate(t *testing.T) {
+	t.Parallel()
+	stack := e2e.Own(t, nil)
+	c := e2e.NewClient(t, stack.BaseURL())
+	labels := make([]string, 10_000)
+	for i := range labels {
+		labels[i] = fmt.Sprintf("%05d%s", i, strings.Repeat("x", 45))
+	}
+	round := e2e.BeaconChain(t).RoundAt(time.Now().Add(3*hour).Unix()) + 1
+	body := e2e.RandomBody(2, round, 3*time.Second, hour)
+	body["party_labels"] = labels
+	d := c.Create(body)
+	d.Certified(e2e.Patience) // VOID, because no party commits
+	certID := *d.View().CertificateID
+
+	for _, attack := range []struct{ name, path string }{
+		{"status", "/v1/status"}, {"verify", "/v1/verify/" + certID}, {"certificate", d.Path("/certificate")}, {"view", d.Path("")},
+	} {
+		var stop atomic.Bool
+		var calls, answered, bytes atomic.Int64
+		var all sync.WaitGroup
+		for range 16 {
+			all.Go(func() {
+				client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
+				defer client.CloseIdleConnections()
+				for !stop.Load() {
+					r, _ := http.NewRequest("GET", c.Base+attack.path, nil)
+					r.Header.Set("Authorization", "Bearer "+d.Tokens[1])
+					answer, err := client.Do(r)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					n, _ := io.Copy(io.Discard, answer.Body)
+					answer.Body.Close()
+					if answer.StatusCode == 200 {
+						answered.Add(1)
+					}
+					if answer.StatusCode != 200 && answer.StatusCode != 503 {
+						t.Errorf("%s: %d", attack.name, answer.StatusCode)
+						return
+					}
+					calls.Add(1)
+					bytes.Add(n)
+				}
+			})
+		}
+		key := c.Key()
+		var took []time.Duration
+		began := time.Now()
+		for time.Since(began) < attackTime {
+			at := time.Now()
+			c.CreateWith(key, e2e.SplitBody(hour, 2*hour))
+			took = append(took, time.Since(at))
+		}
+		stop.Store(true)
+		all.Wait()
+		if answered.Load() == 0 {
+			t.Errorf("%s: every call was refused", attack.name)
+		}
+		slices.Sort(took)
+		t.Logf("%-12s %6.0f calls/s, %7d bytes each; another client's POST p50 %v, p99 %v", attack.name, float64(calls.Load())/attackTime.Seconds(), bytes.Load()/max(1, calls.Load()), took[len(took)/2], took[len(took)*99/100])
+	}
+	survived(t, stack, c)
 }
