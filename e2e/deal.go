@@ -214,3 +214,11 @@ func (c *Client) Nonces(chain interface{ RoundAt(int64) int64 }, commitDeadline,
 	}
 	return d, true
 }
+
+// Settled creates a split of two and plays it until it is COMPUTED.
+func (c *Client) Settled() *Dealt {
+	c.T.Helper()
+	d := c.Create(SplitBody(time.Hour, 2*time.Hour))
+	d.Play(AnnsValues, BobsValues)
+	return d
+}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -168,4 +169,14 @@ func TreeRoot(leaves [][]byte) []byte {
 	}
 	split := 1 << (bits.Len(uint(len(leaves)-1)) - 1)
 	return Hashed(1, TreeRoot(leaves[:split]), TreeRoot(leaves[split:]))
+}
+
+// NeverQuery returns one query of all that a converged database must not hold. Each row
+// is a description and an id.
+func NeverQuery() string {
+	var selects []string
+	for _, n := range never {
+		selects = append(selects, fmt.Sprintf("SELECT '%s', found::text FROM (%s) AS x(found)", strings.ReplaceAll(n.what, "'", "''"), n.query))
+	}
+	return strings.Join(selects, "\nUNION ALL ")
 }

@@ -294,3 +294,11 @@ func Pause(ctx context.Context, d time.Duration) {
 	case <-time.After(d):
 	}
 }
+
+// Must fails the test if err is not nil.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

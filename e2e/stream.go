@@ -1,0 +1,74 @@
+package e2e
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/localstack"
+)
+
+// Stream plays deals of every kind until Stop, each request through any of the
+// doors and sent again until it is answered.
+type Stream struct {
+	*Stubborn
+	stop    context.CancelFunc
+	players sync.WaitGroup
+	mu      sync.Mutex
+	all     []*Soaked
+}
+
+const streamPlayers = 8
+
+// StartStream starts the players. ctx bounds every deal.
+func StartStream(ctx context.Context, t testing.TB, stack *localstack.Stack, doors ...*Client) *Stream {
+	s := &Stream{Stubborn: &Stubborn{Doors: doors}}
+	more, stop := context.WithCancel(ctx)
+	s.stop = stop
+	t.Cleanup(func() { s.Stop() }) // a player must not report to a test that has ended
+	for i := range streamPlayers {
+		s.players.Go(func() {
+			for n := i; more.Err() == nil; n += streamPlayers {
+				d := &Soaked{T: t, S: s.Stubborn, Ctx: ctx, Past: stack.Chain().RoundAt(time.Now().Unix()) - 10}
+				if err := d.Play(n); err != nil {
+					t.Errorf("deal %d, %s: %v", n, d.Id, err)
+				}
+				s.mu.Lock()
+				s.all = append(s.all, d)
+				s.mu.Unlock()
+			}
+		})
+	}
+	return s
+}
+
+// Played returns the deals so far, the newest last.
+func (s *Stream) Played() []*Soaked {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.all)
+}
+
+// Stop stops the players and returns all deals.
+func (s *Stream) Stop() []*Soaked {
+	s.stop()
+	s.players.Wait()
+	return s.all
+}
+
+// End stops the players, waits until every deal has ended, and requires that all
+// acknowledged answers still hold and the database keeps its invariants.
+func (s *Stream) End(t testing.TB, stack *localstack.Stack) {
+	t.Helper()
+	all := s.Stop()
+	Database(t, stack).Converged()
+	for _, d := range all {
+		if err := d.Ended(); err != nil {
+			t.Errorf("deal %s: %v", d.Id, err)
+		}
+	}
+	Invariants(t, stack)
+	t.Logf("%d deals, %d requests", len(all), s.Attempts.Load())
+}
