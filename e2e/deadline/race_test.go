@@ -11,20 +11,19 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// racer is one party of a deal at one of the replicas.
+// racer is one party of a deal that acts through one of the replicas.
 type racer struct {
 	d       *e2e.Dealt
 	party   int
 	sealed  e2e.Sealed
 	through *e2e.Client
-	before  time.Duration // how long before the deadline it sets off; after it where negative
+	before  time.Duration // how long before the deadline it acts; negative after it
 
 	status int
 	code   string
 }
 
-// storm lets all racers act at their moments around the deadline and notes what
-// each was answered.
+// storm has all racers act around the deadline and stores their answers.
 func storm(t testing.TB, racers []*racer, action string, deadline int64) {
 	t.Helper()
 	var group sync.WaitGroup
@@ -41,9 +40,8 @@ func storm(t testing.TB, racers []*racer, action string, deadline int64) {
 	group.Wait()
 }
 
-// judge holds every deal against what its racers were answered: whoever was
-// acknowledged has acted, and everybody else is a flaker. It reports whether
-// there were racers on both sides of the deadline.
+// judge requires that the flakers of every deal are exactly the racers that were
+// refused. It reports whether some racers were accepted and some refused.
 func judge(t testing.TB, racers []*racer, unvoided string) (raced bool) {
 	t.Helper()
 	refused, statuses := map[*e2e.Dealt][]int{}, map[int]int{}
@@ -53,9 +51,9 @@ func judge(t testing.TB, racers []*racer, unvoided string) (raced bool) {
 		case r.status == 409 && r.code == "DEADLINE_PASSED":
 			refused[r.d] = append(refused[r.d], r.party)
 		case r.status == 200:
-			refused[r.d] = append(refused[r.d], nil...)
+			refused[r.d] = append(refused[r.d], nil...) // a deal without flakers is judged too
 		default:
-			t.Errorf("party %d of %s was answered %d %s", r.party, r.d.ID, r.status, r.code)
+			t.Errorf("party %d of %s got %d %s", r.party, r.d.ID, r.status, r.code)
 		}
 	}
 	t.Logf("answers: %v", statuses)
@@ -67,34 +65,37 @@ func judge(t testing.TB, racers []*racer, unvoided string) (raced bool) {
 			state = unvoided
 		}
 		if v.State != state || !slices.Equal(v.VoidFlakers, flakers) {
-			t.Errorf("%s is %s by %v, want %s by exactly those refused: %v", d.ID, v.State, v.VoidFlakers, state, flakers)
+			t.Errorf("%s is %s with flakers %v, want %s with those refused: %v", d.ID, v.State, v.VoidFlakers, state, flakers)
 		}
 	}
 	return statuses[200] > 0 && statuses[409] > 0
 }
 
-// An acknowledged commit or reveal is never named a flaker, and a refused one
-// always is, however many race the deadline at once: 400 parties of one deal
-// and 20 small deals, over two replicas and a worker.
+// A party whose commit or reveal was acknowledged is never named a flaker, and one
+// that was refused always is, and each deal has one certificate: while 400 parties of
+// one deal and those of 20 small deals race the deadline, over two replicas and two
+// workers.
 func TestRaceToTheDeadline(t *testing.T) {
 	t.Parallel()
 	const large, small, ofSmall = 400, 20, 4
-	stack := e2e.Own(t, func(o *localstack.Options) { o.Replicas = map[string]int{localstack.DealAPI: 2} })
+	stack := e2e.Own(t, func(o *localstack.Options) {
+		o.Replicas = map[string]int{localstack.DealAPI: 2, localstack.DeadlineWorker: 2}
+	})
 	clients := []*e2e.Client{e2e.NewClient(t, stack.BaseURL()), e2e.NewClient(t, stack.URL("deal-api-2"))}
 	c := clients[0]
 	key, round := c.Key(), stack.Chain().RoundAt(time.Now().Unix())
 	w := e2e.Database(t, stack)
-	// Each insert takes long between its look at the clock and its commit, as on
-	// a slow disk: those let in just before the deadline are committed after it.
+	// Each insert waits between reading the clock and its commit, as on a slow disk:
+	// one accepted just before the deadline commits after it.
 	w.Exec(0, `CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.2); RETURN NULL; END'`)
 	for _, table := range []string{"commitments", "reveals"} {
 		w.Exec(0, "CREATE TRIGGER linger AFTER INSERT ON "+table+" FOR EACH STATEMENT EXECUTE FUNCTION linger()")
 	}
 	nonce, items := e2e.Seal(t, e2e.Body{"nonce": "c0ffee"}), e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"car": 1}})
 
-	// Every fifth party sets off long before the deadline, so that whatever the
-	// machine's speed some are in time; most of the others so close to it that
-	// their inserts are under way when the deal ends.
+	// Every fifth party acts long before the deadline, so that some are in time on any
+	// machine. Most others act so close to it that their inserts are under way when the
+	// deal ends.
 	field := func(early time.Duration, commitDeadline, revealDeadline int64) (racers []*racer) {
 		enter := func(d *e2e.Dealt, s e2e.Sealed) {
 			for p := range d.Tokens {
@@ -118,8 +119,8 @@ func TestRaceToTheDeadline(t *testing.T) {
 		return racers
 	}
 
-	// Each stage is played again with more time where the machine was too slow for
-	// anybody to be early.
+	// Each stage is played again with more time if the machine was too slow for any
+	// party to be early.
 	t.Run("commit", func(t *testing.T) {
 		for lead := 4 * time.Second; ; lead *= 2 {
 			deadline := e2e.After(lead)
