@@ -2,7 +2,6 @@ package page
 
 import (
 	"context"
-	"encoding/json"
 	"net/url"
 	"os"
 	"os/exec"
@@ -11,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/chromedp/cdproto/browser"
+	cdbrowser "github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
@@ -21,18 +20,25 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// tab is a page in a Chromium of the test's own. It fails the test where the
-// page asks anything of another origin, writes an error to the console or
-// throws.
+// tab is a page in a Chromium of its own. It fails the test if the page sends a
+// request to another origin, writes a warning or an error to the console, or throws.
 type tab struct {
 	t      *testing.T
 	ctx    context.Context
 	origin string
 
-	bears string // what the browser may log: a refusal that the page is to survive
+	bears string // a text that the browser may log: of a refusal that the test causes
 
 	mu    sync.Mutex
 	asked int // requests to the origin
+}
+
+// browser starts a test in parallel, with a browser for the shared stack.
+func browser(t *testing.T) (*e2e.Client, *tab) {
+	t.Helper()
+	t.Parallel()
+	c := e2e.NewClient(t, e2e.BaseURL(t))
+	return c, newTab(t, c.Base)
 }
 
 func newTab(t *testing.T, origin string) *tab {
@@ -42,9 +48,7 @@ func newTab(t *testing.T, origin string) *tab {
 		t.Fatal("no chromium on this machine: hack/install-missing.sh chromium")
 	}
 	dir, err := os.MkdirTemp("", "fairpact-browser-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, err)
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(dir),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
@@ -65,7 +69,7 @@ func newTab(t *testing.T, origin string) *tab {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.asked == 0 {
-			t.Error("the browser has sent no request that was seen: what it did not ask proves nothing")
+			t.Error("no request of the browser was seen: that it sent none elsewhere proves nothing")
 		}
 	})
 	p.listen()
@@ -74,9 +78,7 @@ func newTab(t *testing.T, origin string) *tab {
 
 func (p *tab) listen() {
 	p.t.Helper()
-	if err := chromedp.Listen(p.ctx, p.watch); err != nil {
-		p.t.Fatal(err)
-	}
+	e2e.Must(p.t, chromedp.Listen(p.ctx, p.watch))
 	if _, err := chromedp.Call(p.ctx, network.Enable, network.EnableParams{}); err != nil {
 		p.t.Fatal(err)
 	}
@@ -102,7 +104,7 @@ func (p *tab) watch(event any) {
 			p.asked++
 			p.mu.Unlock()
 		case err != nil || to.Scheme != "data" && to.Scheme != "blob" && to.Scheme != "about":
-			p.t.Errorf("the page asks another origin: %s", e.Request.URL)
+			p.t.Errorf("the page sends a request to another origin: %s", e.Request.URL)
 		}
 	case *runtime.EventExceptionThrown:
 		p.t.Errorf("the page throws: %s", e.ExceptionDetails.Text)
@@ -121,12 +123,10 @@ func (p *tab) watch(event any) {
 
 func (p *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
-	if err := chromedp.Do(p.ctx, steps...); err != nil {
-		p.t.Fatal(err)
-	}
+	e2e.Must(p.t, chromedp.Do(p.ctx, steps...))
 }
 
-// eval runs an expression in the page and waits for what it promises.
+// eval runs an expression in the page and waits for its promise.
 func eval[T any](p *tab, expression string) T {
 	p.t.Helper()
 	value, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
@@ -136,7 +136,7 @@ func eval[T any](p *tab, expression string) T {
 	return value
 }
 
-// open shows a path in a window of that width, in "light" or "dark".
+// open shows a path in a window of that width, in the colour scheme "light" or "dark".
 func (p *tab) open(path string, width int64, scheme string) {
 	p.t.Helper()
 	if _, err := chromedp.Call(p.ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 800, DeviceScaleFactor: 1, Mobile: width < 600}); err != nil {
@@ -148,17 +148,18 @@ func (p *tab) open(path string, width int64, scheme string) {
 	p.do(chromedp.Navigate(p.origin + path))
 }
 
-// set gives a field its value, as pasting does.
+// set sets a field's value, as pasting does.
 func (p *tab) set(field, value string) {
 	p.t.Helper()
-	text, err := json.Marshal(value)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	eval[bool](p, "document.querySelector('"+field+"').value = "+string(text)+", true")
+	eval[bool](p, "document.querySelector('"+field+"').value = "+e2e.JsonText(p.t, value)+", true")
 }
 
-// hand gives a field for files one file of that text.
+func (p *tab) click(selector string) {
+	p.t.Helper()
+	eval[bool](p, "document.querySelector('"+selector+"').click(), true")
+}
+
+// hand chooses a file of that text in a file field.
 func (p *tab) hand(field, text string) {
 	p.t.Helper()
 	eval[bool](p, `(() => {
@@ -175,7 +176,7 @@ func (p *tab) hand(field, text string) {
 func (p *tab) download(button string) (path string) {
 	p.t.Helper()
 	dir := p.t.TempDir()
-	if _, err := chromedp.Call(p.ctx, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{Behavior: browser.SetDownloadBehaviorBehaviorAllow, DownloadPath: dir}); err != nil {
+	if _, err := chromedp.Call(p.ctx, cdbrowser.SetDownloadBehavior, cdbrowser.SetDownloadBehaviorParams{Behavior: cdbrowser.SetDownloadBehaviorBehaviorAllow, DownloadPath: dir}); err != nil {
 		p.t.Fatal(err)
 	}
 	p.do(chromedp.Focus(button), chromedp.KeyEvent("\r"))
@@ -195,7 +196,7 @@ func (p *tab) until(what, condition string) {
 	e2e.Eventually(p.t, what, e2e.Patience, func() bool { return eval[bool](p, "Boolean("+condition+")") })
 }
 
-// tabTo moves the focus by the Tab key alone.
+// tabTo presses the Tab key until the element has the focus.
 func (p *tab) tabTo(selector string) {
 	p.t.Helper()
 	for range 60 {
@@ -207,7 +208,7 @@ func (p *tab) tabTo(selector string) {
 	p.t.Fatalf("the Tab key does not reach %s", selector)
 }
 
-// enter types into a field that the Tab key reaches.
+// enter moves to a field by the Tab key and types into it.
 func (p *tab) enter(selector, keys string) {
 	p.t.Helper()
 	p.tabTo(selector)
@@ -216,19 +217,17 @@ func (p *tab) enter(selector, keys string) {
 
 var axe = sync.OnceValues(func() ([]byte, error) { return os.ReadFile(e2e.Repo("e2e/testdata/axe-core/axe.min.js")) })
 
-// accessible holds the page as it stands to WCAG A and AA, and to a window that
-// needs no scrolling to the side.
+// accessible fails the test if the page as shown violates WCAG A or AA, or needs
+// sideways scrolling.
 func (p *tab) accessible(name string) {
 	p.t.Helper()
 	script, err := axe()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	e2e.Must(p.t, err)
 	if !eval[bool](p, "Boolean(globalThis.axe)") {
 		eval[bool](p, string(script)+"; true")
 	}
 	found := eval[[]string](p, `axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'], resultTypes: ['violations']}).then((report) => {
-		if (report.passes.length < 10) throw new Error('axe has looked at next to nothing');
+		if (report.passes.length < 10) throw new Error('axe has checked fewer than ten rules');
 		return report.violations.flatMap((v) => v.nodes.map((n) => v.id + ': ' + n.target + ' ' + n.failureSummary));
 	})`)
 	for _, violation := range found {
@@ -236,23 +235,6 @@ func (p *tab) accessible(name string) {
 	}
 	if over := eval[int](p, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); over > 0 {
 		p.t.Errorf("%s: %d px wider than the window", name, over)
-	}
-	p.shoot(name)
-}
-
-// shoot saves the whole page as a picture where FAIRPACT_SHOTS names a folder.
-func (p *tab) shoot(name string) {
-	folder := os.Getenv("FAIRPACT_SHOTS")
-	if folder == "" {
-		return
-	}
-	p.t.Helper()
-	shot, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(100))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(folder, strings.ReplaceAll(strings.ReplaceAll(name, " ", "-"), "/", "_")+".png"), shot, 0o600); err != nil {
-		p.t.Fatal(err)
 	}
 }
 

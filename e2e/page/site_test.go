@@ -1,15 +1,10 @@
 package page
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"math/big"
-	"os/exec"
 	"reflect"
 	"slices"
 	"strings"
@@ -21,15 +16,21 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/signing"
 )
 
-// The deal of the page is real: both parties are played in the browser, by
-// keyboard alone, and its certificate verifies there and with a stranger.
-func TestPagePlaysADeal(t *testing.T) {
-	t.Parallel()
-	c := e2e.NewClient(t, e2e.BaseURL(t))
-	p := newTab(t, c.Base)
+// frontPage opens the front page in a new browser.
+func frontPage(t *testing.T) (*e2e.Client, *tab) {
+	t.Helper()
+	c, p := browser(t)
 	p.open("/", 1280, "light")
+	return c, p
+}
+
+// The front page plays both parties of a real deal, by keyboard only. The page
+// and the independent verifier accept its certificate.
+func TestPagePlaysADeal(t *testing.T) {
+	c, p := frontPage(t)
 	p.until("the page has read the status", "document.querySelector('#deployment span')")
 	p.do(chromedp.Focus("#try-go"), chromedp.KeyEvent("\r"))
 	p.until("the deal is settled", "document.querySelector('#try-load')")
@@ -37,7 +38,7 @@ func TestPagePlaysADeal(t *testing.T) {
 		t.Errorf("report: %s", p.text("#try-report"))
 	}
 	if steps := eval[int](p, "document.querySelectorAll('#try-story li').length"); steps != 10 {
-		t.Errorf("%d steps are told", steps)
+		t.Errorf("%d steps are shown", steps)
 	}
 	if story := p.text("#try-story"); strings.Contains(story, "fp_") && !strings.Contains(story, "fp_…") || !strings.Contains(story, "it_…") {
 		t.Errorf("credentials are on the screen: %s", story)
@@ -55,7 +56,7 @@ func TestPagePlaysADeal(t *testing.T) {
 	p.until("it verifies", "document.querySelector('#verify-report').dataset.valid === 'true'")
 }
 
-// A newcomer sees the newest checkpoint of the log, and who has cosigned it.
+// The front page shows the newest checkpoint of the log and who has cosigned it.
 func TestPageShowsTheLog(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) { o.Witnesses = 2 })
@@ -69,16 +70,13 @@ func TestPageShowsTheLog(t *testing.T) {
 		return strings.Contains(shown, "witness-1 (cosigned), ") && strings.Contains(shown, "their quorum has cosigned the first 1 certificates")
 	})
 	if shown, note := p.text("#log-checkpoint"), string(c.Want(200, "GET", "/checkpoint", "", nil).Body); !strings.Contains(shown, localstack.Origin) || !strings.Contains(p.text("#log-checkpoint pre"), strings.TrimSpace(note)) {
-		t.Errorf("%s\nshows not %s", shown, note)
+		t.Errorf("%s\ndoes not show %s", shown, note)
 	}
 }
 
-// The form offers what the catalogue has: an example of each algorithm that waits
-// for no beacon.
+// The form offers an example of each algorithm that does not wait for a beacon.
 func TestPagePlaysAPublishedExample(t *testing.T) {
-	t.Parallel()
-	p := newTab(t, e2e.NewClient(t, e2e.BaseURL(t)).Base)
-	p.open("/", 1280, "light")
+	_, p := frontPage(t)
 	p.until("the examples are offered", "document.querySelector('#try-example').length === 3")
 	eval[bool](p, `(() => {
 		const choice = document.querySelector('#try-example');
@@ -93,14 +91,14 @@ func TestPagePlaysAPublishedExample(t *testing.T) {
 	}
 }
 
-// runs waits until the front page has asked all that it asks by itself.
+// runs waits until the front page has sent the requests that it makes by itself.
 func (p *tab) runs() {
 	p.t.Helper()
 	p.until("the page runs", "document.querySelector('#deployment span') && !document.querySelector('#log-checkpoint').textContent.startsWith('Reading')")
 }
 
-// verdict fills the verifier's form, verifies, and gives the names of the checks
-// that failed. It fails where the checks ask the service anything.
+// verdict fills the verifier's form, presses its button, and returns the names of
+// the failed checks. It fails the test if verifying sends a request.
 func (p *tab) verdict(certificate, key, head, inputs, params string) (failed []string) {
 	p.t.Helper()
 	for field, value := range map[string]string{"certificate": certificate, "keys": key, "head": head, "inputs": inputs, "params": params} {
@@ -112,15 +110,15 @@ func (p *tab) verdict(certificate, key, head, inputs, params string) (failed []s
 	eval[bool](p, "document.querySelector('#verify-report').replaceChildren(), delete document.querySelector('#verify-report').dataset.valid, document.querySelector('#verify-go').click(), true")
 	p.until("a verdict: "+p.text("#verify-note"), "document.querySelector('#verify-report').dataset.valid || document.querySelector('#verify-note.bad')")
 	if note := p.text("#verify-note.bad"); note != "" {
-		p.t.Fatalf("the verifier refuses: %s", note)
+		p.t.Fatalf("the verifier cannot read the form: %s", note)
 	}
 	failed = eval[[]string](p, "[...document.querySelectorAll('#verify-report .fail')].map((row) => row.dataset.check)")
 	if valid := eval[string](p, "document.querySelector('#verify-report').dataset.valid"); valid != fmt.Sprint(len(failed) == 0) {
-		p.t.Errorf("failed are %v, and the verdict is %s", failed, valid)
+		p.t.Errorf("%v failed, and data-valid is %s", failed, valid)
 	}
 	red := eval[string](p, "getComputedStyle(document.querySelector('#verify-report .verdict strong')).color")
 	if bad := red == "rgb(168, 32, 26)"; bad != (len(failed) > 0) {
-		p.t.Errorf("failed are %v, and the verdict is shown in %s", failed, red)
+		p.t.Errorf("%v failed, and the verdict is shown in %s", failed, red)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,91 +128,49 @@ func (p *tab) verdict(certificate, key, head, inputs, params string) (failed []s
 	return failed
 }
 
-func TestPageVerifiesAndSeesForgeries(t *testing.T) {
-	t.Parallel()
-	c := e2e.NewClient(t, e2e.BaseURL(t))
+// The verifier's form accepts the certificate of a deal of each algorithm, rejects
+// changed ones, and shows why. TestModules compares the checks with those of the
+// independent verifier.
+func TestPageVerifiesCertificates(t *testing.T) {
+	c, p := frontPage(t)
 	past := e2e.BeaconChain(t).RoundAt(time.Now().Unix()) - 10
 	fetch := map[string]func() e2e.Finished{
-		"split":   c.Played(e2e.SplitBody(time.Hour, 2*time.Hour), e2e.Body{"valuations": e2e.Body{"car": 70, "boat": 30}}, e2e.Body{"valuations": e2e.Body{"car": 40, "boat": 60}}),
+		"split":   c.Played(e2e.SplitBody(time.Hour, 2*time.Hour), e2e.AnnsValues, e2e.BobsValues),
 		"random":  c.Played(e2e.RandomBody(3, past, time.Hour, 2*time.Hour), e2e.Body{"nonce": "aa"}, e2e.Body{"nonce": "bbb"}, e2e.Body{"nonce": "CC00"}),
 		"shapley": c.Played(e2e.ShapleyBody(time.Hour, 2*time.Hour), e2e.Body{"accept": true}, e2e.Body{"accept": true}),
-	}
-	for range 3 { // with three leaves behind it, a leaf's path has two nodes or more
-		c.Played(e2e.SplitBody(time.Hour, 2*time.Hour), e2e.Body{"valuations": e2e.Body{"car": 1}}, e2e.Body{"valuations": e2e.Body{"boat": 1}})
 	}
 	deals := map[string]e2e.Finished{}
 	for name := range fetch {
 		deals[name] = fetch[name]()
 	}
-	p := newTab(t, c.Base)
-	p.open("/", 1280, "light")
 	p.runs()
 	for name, d := range deals {
 		if failed := p.verdict(d.Text, d.Key, d.HeadText, d.InputsText, d.ParamsText); len(failed) > 0 {
 			t.Errorf("%s: %v failed: %s", name, failed, p.text("#verify-report"))
 		}
-		if failed := p.verdict(d.Text, d.Key, d.HeadText, "", ""); len(failed) > 0 {
-			t.Errorf("%s without inputs: %v failed", name, failed)
-		}
 		changed := strings.Replace(d.InputsText, `"salt":"`, `"salt":"0`, 1)
 		if failed := p.verdict(d.Text, d.Key, d.HeadText, changed, d.ParamsText); !slices.Equal(failed, []string{"commitments", "input_root", "result"}) {
 			t.Errorf("%s with another salt: %v failed", name, failed)
 		}
-		e2e.Independently(t, c, []byte(d.Text), true)
 	}
-
-	d, other := deals["split"], deals["shapley"]
-	foreign, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	forgeries := map[string]struct {
-		forge  func(cert, head e2e.Body)
-		failed []string
-	}{
-		"a changed field": {func(cert, _ e2e.Body) { cert["retention"] = "purge" }, []string{"signature", "key_in_force", "merkle_inclusion"}},
-		"the other s":     {func(cert, _ e2e.Body) { cert["signature"] = otherS(t, cert["signature"].(string)) }, []string{"signature", "key_in_force"}},
-		"upper-case hex": {func(cert, _ e2e.Body) {
-			cert["signature"] = "es256:" + strings.ToUpper(cert["signature"].(string)[6:])
-		}, []string{"shape", "signature", "key_in_force", "tree_size", "merkle_inclusion", "input_root_wellformed", "consistency"}},
-		"a swapped path": {func(cert, _ e2e.Body) {
-			path := cert["log_proof"].(e2e.Body)["inclusion_path"].([]any)
-			path[0], path[1] = path[1], path[0]
-		}, []string{"merkle_inclusion"}},
-		"another leaf's proof": {func(cert, head e2e.Body) {
-			proof := other.Certificate["log_proof"].(e2e.Body)
-			cert["log_proof"] = proof
-			for name, value := range other.Head {
-				head[name] = value
-			}
-		}, []string{"merkle_inclusion"}},
-		"a foreign tree head": {func(cert, head e2e.Body) {
-			leaf := foreignHead(t, foreign, cert)
-			head["tree_size"], head["root_hash"], head["signature"] = 1, leaf.root, leaf.signature
-			cert["log_proof"] = e2e.Body{"tree_size": 1, "leaf_index": 0, "inclusion_path": []string{}}
-		}, []string{"tree_head_signature", "key_in_force"}},
-	}
-	for name, f := range forgeries {
-		cert, head := e2e.AsBody(t, d.Text), e2e.AsBody(t, d.HeadText)
-		f.forge(cert, head)
-		if failed := p.verdict(e2e.JsonText(t, cert), d.Key, e2e.JsonText(t, head), "", ""); !slices.Equal(failed, f.failed) {
-			t.Errorf("%s: %v failed, want %v", name, failed, f.failed)
-		}
+	d := deals["split"]
+	cert := e2e.AsBody(t, d.Text)
+	cert["retention"] = "purge"
+	if failed := p.verdict(e2e.JsonText(t, cert), d.Key, d.HeadText, "", ""); !slices.Equal(failed, []string{"signature", "key_in_force", "merkle_inclusion"}) {
+		t.Errorf("a changed field: %v failed", failed)
 	}
 
 	// A certificate of an algorithm that the page does not know verifies, and the
 	// page says what it did not check.
-	cert, head := e2e.AsBody(t, d.Text), e2e.AsBody(t, d.HeadText)
+	uri, anotherKey := e2e.KeyFile(t)
 	cert["algorithm"] = "max.v1"
-	later := foreignHead(t, foreign, cert)
-	cert["signature"], cert["log_proof"] = later.certificate, e2e.Body{"tree_size": 1, "leaf_index": 0, "inclusion_path": []string{}}
-	head["tree_size"], head["root_hash"], head["signature"] = 1, later.root, later.signature
-	failed := p.verdict(e2e.JsonText(t, cert), labelOf(t, foreign), e2e.JsonText(t, head), d.InputsText, d.ParamsText)
+	text, head := signedBy(t, uri, cert)
+	failed := p.verdict(text, anotherKey, head, d.InputsText, d.ParamsText)
 	if said := p.text("#verify-report .verdict"); len(failed) > 0 || !strings.Contains(said, "does not know max.v1: it verified signature and log, and did not recompute the result") {
 		t.Errorf("an unknown algorithm: %v failed: %s", failed, said)
 	}
 
-	// The key set says what a key may have signed.
+	// The report says what a key of that state may have signed.
 	leaf, size := d.Certificate["log_proof"].(e2e.Body)["leaf_index"].(float64), d.Head["tree_size"].(float64)
 	for name, k := range map[string]struct {
 		row   e2e.Body
@@ -227,7 +183,7 @@ func TestPageVerifiesAndSeesForgeries(t *testing.T) {
 		"a leaf too late":    {e2e.Body{"state": "retired", "tree_size": leaf}, fmt.Sprintf("FAIL: the key of the certificate retired at tree size %v and this is leaf %v", leaf, leaf)},
 	} {
 		k.row["pubkey"] = d.Key
-		document := e2e.JsonText(t, e2e.Body{"keys": []e2e.Body{{"pubkey": labelOf(t, foreign), "state": "current"}, k.row}})
+		document := e2e.JsonText(t, e2e.Body{"keys": []e2e.Body{{"pubkey": anotherKey, "state": "current"}, k.row}})
 		failed := p.verdict(d.Text, document, d.HeadText, "", "")
 		said := "OK: "
 		if len(failed) > 0 {
@@ -239,18 +195,18 @@ func TestPageVerifiesAndSeesForgeries(t *testing.T) {
 		}
 	}
 
-	// Fetched on demand, the keys and the head are those of the service.
+	// The button fetches the keys and the head from the service.
 	p.set("#verify-certificate", d.Text)
 	p.set("#verify-keys", "")
 	p.set("#verify-head", "")
-	eval[bool](p, "document.querySelector('#fetch-trust').click(), true")
+	p.click("#fetch-trust")
 	p.until("keys and head are fetched", "document.querySelector('#verify-head').value")
 	keys, fetched := eval[string](p, "document.querySelector('#verify-keys').value"), eval[float64](p, "JSON.parse(document.querySelector('#verify-head').value).tree_size")
 	if want := (e2e.Body{"keys": []any{e2e.Body{"pubkey": d.Key, "state": "current"}}}); !reflect.DeepEqual(e2e.AsBody(t, keys), want) || fetched != size {
 		t.Errorf("fetched: %s and a head of %v leaves", keys, fetched)
 	}
 
-	// A deployment without that path still names its keys in the status.
+	// A deployment without /v1/pubkeys still names its keys in the status.
 	eval[bool](p, `(() => {
 		const real = window.fetch;
 		window.fetch = (path, options) => path === '/v1/pubkeys' ? Promise.resolve(new Response('{"error":"NOT_FOUND: no such path"}', {status: 404})) : real(path, options);
@@ -268,121 +224,70 @@ func TestPageVerifiesAndSeesForgeries(t *testing.T) {
 	}
 }
 
-// The page gives the independent verifier's verdict on every case of that
-// verifier's own tests, and names the same checks.
-func TestPageAgreesWithTheIndependentVerifier(t *testing.T) {
-	t.Parallel()
-	text, err := exec.Command("python3", e2e.Repo("e2e/verifier/cases.py")).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var cases []map[string]json.RawMessage
-	if err := json.Unmarshal(text, &cases); err != nil {
-		t.Fatal(err)
-	}
-	texts := make([]map[string]string, len(cases)) // read by the page's own reader
-	for i, x := range cases {
-		texts[i] = map[string]string{}
-		for name, value := range x {
-			texts[i][name] = string(value)
-		}
-	}
-	p := newTab(t, e2e.NewClient(t, e2e.BaseURL(t)).Base)
-	p.open("/", 1280, "light")
-	found := eval[[][]string](p, `(async () => {
-		const folder = document.querySelector('script[type=module]').src.replace('page.js', '');
-		const [{parse}, {keysOf}, {verifyCertificate}] = await Promise.all(['jcs', 'keys', 'verify'].map((name) => import(folder + name + '.js')));
-		const found = [];
-		for (const one of `+e2e.JsonText(t, texts)+`) {
-			const read = (name) => parse(one[name], 40);
-			let keys = read('keys');
-			try {
-				keys = Array.isArray(keys) ? keys.map((pubkey) => ({pubkey})) : keysOf(keys);
-			} catch {
-				found.push(['unreadable']);
-				continue;
-			}
-			const checks = await verifyCertificate({certificate: read('certificate'), head: read('tree_head'), keys, inputs: read('inputs'), params: read('params')});
-			found.push(checks.filter((check) => !check.ok).map((check) => check.name).sort());
-		}
-		return found;
-	})()`)
-	if len(found) != len(cases) {
-		t.Fatalf("%d verdicts on %d cases", len(found), len(cases))
-	}
-	verdicts := map[string]int{}
-	for i, x := range cases {
-		var want []string
-		if err := json.Unmarshal(x["failed"], &want); err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Equal(found[i], want) {
-			t.Errorf("case %d fails %v, the independent verifier fails %v\n%s", i, found[i], want, x["certificate"])
-		}
-		verdicts[strings.Join(found[i], " ")]++
-	}
-	if verdicts[""] < 10 || verdicts["unreadable"] < 30 || verdicts["key_in_force"] < 8 || len(cases) < 300 {
-		t.Errorf("of %d cases: %v: too few to mean anything", len(cases), verdicts)
-	}
-}
-
-// labelOf is the key's public half as a key set names it.
-func labelOf(t *testing.T, key *ecdsa.PrivateKey) string {
+// signedBy returns the certificate signed by the key at a URI, and a tree head of
+// that key in which the certificate is the only leaf.
+func signedBy(t *testing.T, uri string, cert e2e.Body) (certificate, head string) {
 	t.Helper()
-	point, err := key.PublicKey.Bytes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf("es256:%02x%x", 2+point[64]&1, point[1:33])
-}
-
-func otherS(t *testing.T, signature string) string {
-	t.Helper()
-	s, ok := new(big.Int).SetString(signature[6+64:], 16)
-	if !ok {
-		t.Fatal(signature)
-	}
-	return fmt.Sprintf("%s%064x", signature[:6+64], new(big.Int).Sub(elliptic.P256().Params().N, s))
-}
-
-type forged struct{ root, signature, certificate string }
-
-// foreignHead is a head over the certificate as the only leaf, and a signature of
-// the certificate, by a key that is not the deployment's: right in all but that.
-func foreignHead(t *testing.T, key *ecdsa.PrivateKey, cert e2e.Body) forged {
-	t.Helper()
-	payload := e2e.Body{}
-	for name, value := range cert {
-		if name != "signature" && name != "log_proof" {
-			payload[name] = value
-		}
-	}
-	signed, err := canon.ParseObject([]byte(e2e.JsonText(t, payload)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	entry := sha256.Sum256(canon.Encode(signed))
-	leaf := sha256.Sum256(append([]byte{0}, entry[:]...))
-	root := hex.EncodeToString(leaf[:])
+	key, err := signing.Open(t.Context(), uri)
+	e2e.Must(t, err)
 	sign := func(digest [32]byte) string {
-		r, s, err := ecdsa.Sign(rand.Reader, key, digest[:])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := elliptic.P256().Params().N; s.Cmp(new(big.Int).Rsh(n, 1)) > 0 {
-			s.Sub(n, s)
-		}
-		return fmt.Sprintf("es256:%064x%064x", r, s)
+		signature, err := key.Sign(t.Context(), digest)
+		e2e.Must(t, err)
+		return signature
 	}
-	return forged{root, sign(sha256.Sum256([]byte(`{"root_hash":"` + root + `","tree_size":1}`))), sign(entry)}
+	payload, err := canon.ParseObject([]byte(e2e.JsonText(t, cert)))
+	e2e.Must(t, err)
+	delete(payload, "signature")
+	delete(payload, "log_proof")
+	entry := sha256.Sum256(canon.Encode(payload))
+	root := hex.EncodeToString(e2e.Hashed(0, entry[:]))
+	cert["signature"], cert["log_proof"] = sign(entry), e2e.Body{"tree_size": 1, "leaf_index": 0, "inclusion_path": []string{}}
+	return e2e.JsonText(t, cert), e2e.JsonText(t, e2e.Body{"tree_size": 1, "root_hash": root, "signature": sign(sha256.Sum256([]byte(`{"root_hash":"` + root + `","tree_size":1}`)))})
 }
 
-// axe finds no violation of WCAG level A or AA, and nothing is cut off or needs
-// scrolling to the side, however the page is looked at.
+// A bundle of this deployment verifies in the form without other files, and the
+// report lists what it did not prove.
+func TestPageVerifiesABundle(t *testing.T) {
+	c, p := frontPage(t)
+	d := c.Played(e2e.SplitBody(time.Hour, 2*time.Hour), e2e.AnnsValues, e2e.BobsValues)()
+	p.runs()
+	if failed := p.verdict(string(d.Bundle), "", "", "", ""); len(failed) > 0 {
+		t.Errorf("%v failed: %s", failed, p.text("#verify-report"))
+	}
+	said := p.text("#verify-report .unproven")
+	for _, want := range []string{"no witness was checked", "the keys are those that the bundle names", "your input was not checked"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("the report lists as not proven %q, want %q", said, want)
+		}
+	}
+	var inputs []e2e.Body
+	e2e.Must(t, json.Unmarshal([]byte(d.InputsText), &inputs))
+	whole := e2e.AsBody(t, string(d.Bundle))
+	own := whole["own_input"].(e2e.Body)
+	own["input"], own["salt"] = inputs[0]["input"], inputs[0]["salt"]
+	bundle := e2e.JsonText(t, whole)
+	if failed := p.verdict(bundle, "", "", "", ""); len(failed) > 0 {
+		t.Errorf("with its input, %v failed: %s", failed, p.text("#verify-report"))
+	}
+	if said := p.text("#verify-report .unproven"); strings.Contains(said, "your input was not checked") {
+		t.Errorf("with an input, the report lists as not proven %q", said)
+	}
+	if failed := p.verdict(strings.Replace(bundle, `"salt":"`, `"salt":"0`, 1), d.Key, "", "", ""); !slices.Equal(failed, []string{"own_input", "input_path"}) {
+		t.Errorf("another salt: %v failed", failed)
+	}
+	p.set("#verify-policy", "log x")
+	p.set("#verify-certificate", bundle)
+	p.click("#verify-go")
+	p.until("the policy is refused", "document.querySelector('#verify-note.bad')")
+	if said := p.text("#verify-note.bad"); !strings.Contains(said, "The policy cannot be read") {
+		t.Errorf("a bad policy: %s", said)
+	}
+}
+
+// axe finds no violation of WCAG level A or AA at any width and in either colour
+// scheme, and no content is cut off or needs sideways scrolling.
 func TestPageIsAccessible(t *testing.T) {
-	t.Parallel()
-	c := e2e.NewClient(t, e2e.BaseURL(t))
-	p := newTab(t, c.Base)
+	_, p := browser(t)
 	for _, look := range []struct {
 		path, scheme string
 		width        int64
@@ -391,7 +296,7 @@ func TestPageIsAccessible(t *testing.T) {
 		p.open(look.path, look.width, look.scheme)
 		if look.path == "/" {
 			p.until(name+": the page runs", "document.querySelector('#deployment span')")
-			eval[bool](p, "document.querySelector('#try-go').click(), true")
+			p.click("#try-go")
 			p.until(name+": the deal is settled", "document.querySelector('#try-load')")
 			eval[bool](p, "document.querySelector('#try-load').click(), document.querySelector('#verify-certificate').value = document.querySelector('#verify-certificate').value.replace('sealed', 'open'), document.querySelector('#verify-go').click(), true")
 			p.until(name+": a red verdict", "document.querySelector('#verify-report .fail')")
@@ -400,42 +305,5 @@ func TestPageIsAccessible(t *testing.T) {
 		}
 		eval[bool](p, "document.querySelectorAll('details').forEach((one) => { one.open = true; }), true")
 		p.accessible(name)
-	}
-}
-
-// The page's own arithmetic gives every published vector, and its JSON reader
-// refuses what has no single meaning.
-func TestPageRecomputesTheVectors(t *testing.T) {
-	t.Parallel()
-	c := e2e.NewClient(t, e2e.BaseURL(t))
-	p := newTab(t, c.Base)
-	p.open("/", 1280, "light")
-	const modules = "const folder = document.querySelector('script[type=module]').src.replace('page.js', ''); const [{parse, canonical}, {result}] = await Promise.all([import(folder + 'jcs.js'), import(folder + 'algorithms.js')]);"
-	wrong := eval[[]string](p, `(async () => { `+modules+`
-		const {algorithms} = parse(await (await fetch('/v1/algorithms')).text(), 40);
-		const wrong = [];
-		let count = 0;
-		for (const v of algorithms.flatMap((a) => a.test_vectors)) {
-			count++;
-			const got = canonical(await result(v.algorithm, v.input.party_labels, v.input.algorithm_params, v.input.party_inputs, v.expected_output?.beacon));
-			if (got !== canonical(v.expected_output)) wrong.push(v.vector_id + ': ' + got);
-		}
-		if (count < 30) wrong.push('only ' + count + ' vectors');
-		return wrong;
-	})()`)
-	for _, vector := range wrong {
-		t.Error(vector)
-	}
-	refused := []string{``, `{"a":1,"a":1}`, `{"a":1,}`, `[1.0]`, `[1e3]`, `[9007199254740992]`, `[01]`, `["\ud800"]`, `["\x"]`, "[\"\n\"]", `[1] 2`, `{a:1}`, `[nul]`, `"`, strings.Repeat("[", 33) + strings.Repeat("]", 33), "\ufeff[]", `[+1]`, "[\u00a01]"}
-	read := eval[[]string](p, `(async () => { `+modules+` const read = [];
-		for (const text of `+e2e.JsonText(t, refused)+`) { try { parse(text); read.push(text); } catch {} }
-		return read; })()`)
-	for _, text := range read {
-		t.Errorf("%q is read", text)
-	}
-	for text, want := range map[string]string{`{"b":-0,"a":[true,null,"\u20ac\/\u0001\u007f"]}`: "{\"a\":[true,null,\"\u20ac/\\u0001\u007f\"],\"b\":0}", "{\"\U0001F600\":1,\"\ufb33\":2,\"__proto__\":3}": "{\"__proto__\":3,\"\U0001F600\":1,\"\ufb33\":2}", `[-9007199254740991]`: `[-9007199254740991]`} {
-		if got := eval[string](p, `(async () => { `+modules+` return canonical(parse(`+e2e.JsonText(t, text)+`)); })()`); got != want {
-			t.Errorf("%s: %s, want %s", text, got, want)
-		}
 	}
 }

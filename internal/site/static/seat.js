@@ -32,7 +32,13 @@ export class Seat {
     return (Date.now() + this.clock) / 1000;
   }
 
-  /** Ends the current wait, so that the deal is read at once. */
+  /** The signal that ends the current waits, of a read and of an action alike. */
+  get hurried() {
+    if (this.hurry.signal.aborted) this.hurry = new AbortController();
+    return this.hurry.signal;
+  }
+
+  /** Ends the current waits, so that the deal is read at once. */
   lookNow() {
     this.since = null;
     this.hurry.abort();
@@ -41,14 +47,14 @@ export class Seat {
   /** Returns {view, party, cautions} once the deal has changed since the last view, or after this many seconds. */
   async view(seconds = LONGEST_WAIT) {
     for (let failures = 0; ; failures++) {
-      this.hurry = new AbortController();
+      const { hurried } = this;
       const query = this.since ? `?wait=${Math.min(Math.max(Math.ceil(seconds), 1), LONGEST_WAIT)}&since=${encodeURIComponent(this.since)}` : '';
       let answer;
       try {
         const limit = AbortSignal.timeout((LONGEST_WAIT + 15) * 1000);
-        answer = await call('GET', this.path + query, { token: this.token, signal: AbortSignal.any([this.hurry.signal, limit]) });
+        answer = await call('GET', this.path + query, { token: this.token, signal: AbortSignal.any([hurried, limit]) });
       } catch {
-        if (this.hurry.signal.aborted) continue;
+        if (hurried.aborted) continue;
       }
       if (answer?.ok) {
         this.onTrouble(null);
@@ -77,10 +83,10 @@ export class Seat {
   }
 
   async pause(seconds) {
-    this.hurry = new AbortController();
+    const { hurried } = this;
     await new Promise((done) => {
       setTimeout(done, Math.min(seconds, LONGEST_PAUSE) * 1000);
-      this.hurry.signal.addEventListener('abort', done);
+      hurried.addEventListener('abort', done, { once: true });
     });
   }
 

@@ -1,0 +1,306 @@
+package page
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fairpact/fairpact/e2e"
+	"github.com/fairpact/fairpact/internal/algorithm"
+	"github.com/fairpact/fairpact/internal/canon"
+)
+
+// The page's JavaScript modules give the same answers as the service and the
+// independent verifier. All subtests share one browser.
+func TestModules(t *testing.T) {
+	_, p := frontPage(t)
+	for name, test := range map[string]func(t *testing.T, p *tab){
+		"verdicts on bundles":       verdictsOnBundles,
+		"verdicts on certificates":  verdictsOnCertificates,
+		"vectors of seat keys":      vectorsOfSeatKeys,
+		"vectors of the algorithms": vectorsOfTheAlgorithms,
+		"JSON":                      readsJSONStrictly,
+		"refused inputs":            refusesInputsLikeTheService,
+		"hurry":                     lookNowEndsEveryWait,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, p) })
+	}
+}
+
+// modules runs the body of an async function in the page. load returns the
+// exports of the named modules.
+func modules[T any](t *testing.T, p *tab, body string) T {
+	t.Helper()
+	here := tab{t: t, ctx: p.ctx}
+	return eval[T](&here, `(async () => {
+		const folder = document.querySelector('script[type=module]').src.replace('page.js', '');
+		const load = async (...names) => Object.assign({}, ...await Promise.all(names.map((name) => import(folder + name + '.js'))));
+		`+body+`
+	})()`)
+}
+
+// Each shared case of a bundle fails the checks that it names, with its message.
+func verdictsOnBundles(t *testing.T, p *tab) {
+	files, err := filepath.Glob(e2e.Repo("e2e/testdata/bundles/*.json"))
+	e2e.Must(t, err)
+	texts := make([]string, len(files)) // the page parses them itself
+	for i, file := range files {
+		text, err := os.ReadFile(file)
+		e2e.Must(t, err)
+		texts[i] = string(text)
+	}
+	type verdict struct {
+		Failed, Said, Notes []string
+	}
+	found := modules[[]verdict](t, p, `
+		const {parse, parsePolicy, verifyBundle, knownKeys} = await load('jcs', 'notes', 'bundle', 'seats');
+		const found = [];
+		for (const text of `+e2e.JsonText(t, texts)+`) {
+			const {bundle, pubkeys = [], policy, parties = {}} = parse(text, 36);
+			const known = knownKeys(Object.entries(parties).map(([party, key]) => party + '=' + key).join('\n'));
+			const {checks, notes} = await verifyBundle({bundle, keys: pubkeys.map((pubkey) => ({pubkey})), policy: policy ? await parsePolicy(policy) : null, known});
+			const bad = checks.filter((check) => !check.ok);
+			found.push({Failed: bad.map((check) => check.name), Said: bad.map((check) => check.detail), Notes: notes});
+		}
+		return found;`)
+	forged := 0
+	for i, v := range found {
+		var c struct {
+			Failed       []string
+			Says, Policy string
+			Unproven     string
+			Bundle       struct {
+				Own struct{ Input any } `json:"own_input"`
+			}
+		}
+		e2e.Must(t, json.Unmarshal([]byte(texts[i]), &c))
+		name, said, notes := filepath.Base(files[i]), strings.Join(v.Said, "\n"), strings.Join(v.Notes, ";")
+		want := c.Failed
+		if name == "beacon-signature.json" {
+			want = append(want, "beacon_signature") // the shared list lacks it: in Go only fairpactctl makes this check
+		}
+		slices.Sort(want)
+		slices.Sort(v.Failed)
+		if !slices.Equal(v.Failed, want) || !strings.Contains(said, c.Says) {
+			t.Errorf("%s: fails %v, want %v with %q\n%s", name, v.Failed, want, c.Says, said)
+		}
+		if len(c.Failed) > 0 {
+			forged++
+		} else if !strings.Contains(notes, c.Unproven) || strings.Contains(notes, "no witness was checked") != (c.Policy == "") ||
+			strings.Contains(notes, "your input was not checked") != (c.Bundle.Own.Input == nil) {
+			t.Errorf("%s: the verdict lists as not proven %q, want %q", name, v.Notes, c.Unproven)
+		}
+	}
+	if forged < 20 || len(found) != len(files) {
+		t.Errorf("%d verdicts on %d cases, %d of them forgeries", len(found), len(files), forged)
+	}
+
+	// A policy with a key on the wrong line, or with one key under two names, is refused.
+	said := modules[[]string](t, p, `
+		const {parse, parsePolicy} = await load('jcs', 'notes');
+		const {policy} = parse(`+e2e.JsonText(t, texts[slices.Index(files, e2e.Repo("e2e/testdata/bundles/good.json"))])+`, 36);
+		const [log, first] = policy.split('\n');
+		const [own, key] = [log.split(' ')[1], first.split(' ')[2]];
+		const policies = [policy, [log, first, 'witness again ' + key, 'quorum again'], ['log ' + key, 'quorum none'], [log, 'witness w ' + own, 'quorum w']];
+		return Promise.all(policies.map((lines) => parsePolicy([lines].flat().join('\n')).then(() => '', (fault) => fault.message)));`)
+	for i, what := range []string{"", "twice", "does not belong", "does not belong"} {
+		if !strings.Contains(said[i], what) || (said[i] == "") != (what == "") {
+			t.Errorf("policy %d: %q, want %q", i, said[i], what)
+		}
+	}
+}
+
+// The page fails the same checks as the independent verifier on every case of
+// that verifier's tests.
+func verdictsOnCertificates(t *testing.T, p *tab) {
+	text, err := exec.Command("python3", e2e.Repo("e2e/verifier/cases.py")).Output()
+	e2e.Must(t, err)
+	var cases []map[string]json.RawMessage
+	e2e.Must(t, json.Unmarshal(text, &cases))
+	texts := make([]map[string]string, len(cases)) // the page parses them itself
+	for i, x := range cases {
+		texts[i] = map[string]string{}
+		for name, value := range x {
+			texts[i][name] = string(value)
+		}
+	}
+	found := modules[[][]string](t, p, `
+		const {parse, keysOf, verifyCertificate} = await load('jcs', 'keys', 'verify');
+		const found = [];
+		for (const one of `+e2e.JsonText(t, texts)+`) {
+			const read = (name) => parse(one[name], 40);
+			let keys = read('keys');
+			try {
+				keys = Array.isArray(keys) ? keys.map((pubkey) => ({pubkey})) : keysOf(keys);
+			} catch {
+				found.push(['unreadable']);
+				continue;
+			}
+			const checks = await verifyCertificate({certificate: read('certificate'), head: read('tree_head'), keys, inputs: read('inputs'), params: read('params')});
+			found.push(checks.filter((check) => !check.ok).map((check) => check.name).sort());
+		}
+		return found;`)
+	if len(found) != len(cases) {
+		t.Fatalf("%d verdicts on %d cases", len(found), len(cases))
+	}
+	verdicts := map[string]int{}
+	for i, x := range cases {
+		var want []string
+		e2e.Must(t, json.Unmarshal(x["failed"], &want))
+		if !slices.Equal(found[i], want) {
+			t.Errorf("case %d fails %v, the independent verifier fails %v\n%s", i, found[i], want, x["certificate"])
+		}
+		verdicts[strings.Join(found[i], " ")]++
+	}
+	if verdicts[""] < 10 || verdicts["unreadable"] < 30 || verdicts["key_in_force"] < 8 || len(cases) < 300 {
+		t.Errorf("of %d cases: %v: too few of a kind", len(cases), verdicts)
+	}
+}
+
+// The page computes the digests and signed bytes of the shared vectors, and its
+// checks of attested_by accept them.
+func vectorsOfSeatKeys(t *testing.T, p *tab) {
+	text, err := os.ReadFile(e2e.Repo("e2e/testdata/attestations.json"))
+	e2e.Must(t, err)
+	wrong := modules[[]string](t, p, `
+		const {parse, canonical, attested, digestOf, seatMessage, verify} = await load('jcs', 'seats', 'p256');
+		const {declarations, seats} = parse(`+e2e.JsonText(t, string(text))+`, 36);
+		const wrong = declarations.length < 2 || seats.length < 2 ? ['too few vectors'] : [];
+		for (const d of declarations) {
+			if (canonical(d.declaration) !== d.canonical || await digestOf(d.declaration) !== d.sha256) wrong.push(d.canonical);
+		}
+		for (const s of seats) {
+			const by = attested(s.attested_by);
+			const bytes = seatMessage(by.origin, s.deal_id, s.party, s.commitment, s.declaration_sha256);
+			if (by.origin !== s.origin || new TextDecoder().decode(bytes) !== s.to_sign || !await verify(by.key, bytes, by.signature)) wrong.push(s.attested_by);
+			if (await verify(by.key, seatMessage(by.origin, s.deal_id, s.party + 1, s.commitment, s.declaration_sha256), by.signature)) wrong.push('another party');
+		}
+		return wrong;`)
+	if len(wrong) > 0 {
+		t.Errorf("these vectors fail: %q", wrong)
+	}
+}
+
+// The page computes the result of every published vector.
+func vectorsOfTheAlgorithms(t *testing.T, p *tab) {
+	wrong := modules[[]string](t, p, `
+		const {parse, canonical, result} = await load('jcs', 'algorithms');
+		const {algorithms} = parse(await (await fetch('/v1/algorithms')).text(), 40);
+		const wrong = [];
+		let count = 0;
+		for (const v of algorithms.flatMap((a) => a.test_vectors)) {
+			count++;
+			const got = canonical(await result(v.algorithm, v.input.party_labels, v.input.algorithm_params, v.input.party_inputs, v.expected_output?.beacon));
+			if (got !== canonical(v.expected_output)) wrong.push(v.vector_id + ': ' + got);
+		}
+		if (count < 30) wrong.push('only ' + count + ' vectors');
+		return wrong;`)
+	if len(wrong) > 0 {
+		t.Errorf("these vectors fail: %q", wrong)
+	}
+}
+
+// The page's JSON reader refuses texts that parsers read differently, and its
+// canonical form is that of RFC 8785.
+func readsJSONStrictly(t *testing.T, p *tab) {
+	refused := []string{``, `{"a":1,"a":1}`, `{"a":1,}`, `[1.0]`, `[1e3]`, `[9007199254740992]`, `[01]`, `["\ud800"]`, `["\x"]`, "[\"\n\"]", `[1] 2`, `{a:1}`, `[nul]`, `"`, strings.Repeat("[", 33) + strings.Repeat("]", 33), "\ufeff[]", `[+1]`, "[\u00a01]"}
+	read := modules[[]string](t, p, `
+		const {parse} = await load('jcs');
+		return `+e2e.JsonText(t, refused)+`.filter((text) => { try { parse(text); return true; } catch { return false; } });`)
+	if len(read) > 0 {
+		t.Errorf("accepted: %q", read)
+	}
+	for text, want := range map[string]string{`{"b":-0,"a":[true,null,"\u20ac\/\u0001\u007f"]}`: "{\"a\":[true,null,\"\u20ac/\\u0001\u007f\"],\"b\":0}", "{\"\U0001F600\":1,\"\ufb33\":2,\"__proto__\":3}": "{\"__proto__\":3,\"\U0001F600\":1,\"\ufb33\":2}", `[-9007199254740991]`: `[-9007199254740991]`} {
+		if got := modules[string](t, p, `const {parse, canonical} = await load('jcs'); return canonical(parse(`+e2e.JsonText(t, text)+`));`); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
+// The page refuses the inputs that the service refuses, with the same message.
+func refusesInputsLikeTheService(t *testing.T, p *tab) {
+	type checked struct {
+		Algorithm     string
+		MaxInput      int
+		Labels        []string
+		Params, Input json.RawMessage
+		said          string
+	}
+	var cases []checked
+	add := func(v algorithm.Vector, input map[string]any) {
+		a, _ := algorithm.Lookup(v.Algorithm)
+		params, err := canon.ParseObject([]byte(e2e.JsonText(t, v.Input.AlgorithmParams)))
+		e2e.Must(t, err)
+		said := ""
+		if err := a.CheckInput(v.Input.PartyLabels, params, input); err != nil {
+			said = err.Error()
+		}
+		cases = append(cases, checked{a.ID, a.MaxInput, v.Input.PartyLabels, canon.Encode(params), canon.Encode(input), said})
+	}
+	values := []any{nil, true, int64(-1), int64(7), canon.MaxInt + int64(0), "x", "0aF", strings.Repeat("a", 1025), strings.Repeat("a", 1024), strings.Repeat("é", 600), "xyz", strings.Repeat("b", 5000), []any{}, map[string]any{}, map[string]any{"no such item": int64(1)}}
+	for _, v := range algorithm.Vectors() {
+		var inputs []map[string]any
+		for _, raw := range v.Input.PartyInputs {
+			input, err := canon.ParseObject([]byte(e2e.JsonText(t, raw)))
+			e2e.Must(t, err)
+			inputs = append(inputs, input)
+			add(v, input)
+		}
+		add(v, map[string]any{})
+		for member := range inputs[0] {
+			for _, value := range values {
+				add(v, map[string]any{member: value, "extra": "ignored"})
+			}
+		}
+		if valuations, ok := inputs[0]["valuations"].(map[string]any); ok {
+			for item := range valuations {
+				for _, value := range values {
+					add(v, map[string]any{"valuations": map[string]any{item: value, "unknown": int64(1)}})
+					add(v, map[string]any{"valuations": map[string]any{item: value}})
+				}
+			}
+		}
+	}
+	said := modules[[]string](t, p, `
+		const {parse, inputProblem} = await load('jcs', 'inputcheck');
+		return parse(`+e2e.JsonText(t, e2e.JsonText(t, cases))+`).map((one) => inputProblem(one.Algorithm, one.MaxInput, one.Params, one.Input) ?? '');`)
+	refused := 0
+	for i, x := range cases {
+		if said[i] != x.said {
+			t.Errorf("%s %.200s: the page says %q, the service %q", x.Algorithm, x.Input, said[i], x.said)
+		}
+		if x.said != "" {
+			refused++
+		}
+	}
+	if refused < 100 || len(cases)-refused < 50 {
+		t.Errorf("%d of %d inputs are refused: too few of a kind", refused, len(cases))
+	}
+}
+
+// lookNow ends a read that waits for a change, even if an action has paused
+// between two tries meanwhile.
+func lookNowEndsEveryWait(t *testing.T, p *tab) {
+	ended := modules[bool](t, p, `
+		const {Seat} = await load('seat');
+		const online = window.fetch;
+		let read, posts = 0;
+		window.fetch = (path, {method, signal}) => {
+			if (method === 'POST') return posts++ ? Promise.resolve(Response.json({}, {status: 409})) : Promise.reject(new TypeError('offline'));
+			read = signal;
+			return new Promise(() => {});
+		};
+		const seat = new Seat('d', 'it_', () => {});
+		seat.view();
+		await seat.act('commit');
+		seat.lookNow();
+		window.fetch = online;
+		return read.aborted;`)
+	if !ended {
+		t.Error("the read still waits")
+	}
+}
