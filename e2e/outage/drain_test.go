@@ -23,13 +23,12 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
 )
 
-// A stop is felt by nobody: deal-api is not ready at once, serves on while load
-// balancers take note, sends its clients elsewhere, and answers what it has begun,
-// a reveal that waits for the database and then for a key service that hangs
-// included. The worker leaves what it attends to the next one.
+// A stop loses no call: deal-api answers the call under way, a reveal that waits for the
+// database and then for a key service that hangs, and the worker leaves its unfinished
+// certificate to the next worker. internal/service proves the drain delay.
 func TestDrain(t *testing.T) {
 	t.Parallel()
-	const delay = 3 * time.Second // of the 10 s that a call may wait for its deal's lock
+	const delay = time.Second // shorter than the 10 s that a call may wait for its deal's lock
 	kms := e2e.KeyService(t)
 	stack := e2e.Own(t, func(o *localstack.Options) {
 		o.Env[""] = append(o.Env[""], "FAIRPACT_SIGNING_KEY="+kms.URI(kms.NewKey()))
@@ -38,9 +37,7 @@ func TestDrain(t *testing.T) {
 	c, admin, w := e2e.NewClient(t, stack.BaseURL()), e2e.NewClient(t, stack.AdminURL(localstack.DealAPI)), e2e.Database(t, stack)
 	x := e2e.LastReveal(c, 0)
 	lock := w.HoldDeal(x.Deal.ID)
-	if err := kms.SetFault(kmstest.Hang); err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, kms.SetFault(kmstest.Hang))
 	status := func(c *e2e.Client, path string) int {
 		a, err := c.Try(t.Context(), "GET", path, "", nil)
 		if err != nil {
@@ -48,11 +45,6 @@ func TestDrain(t *testing.T) {
 		}
 		return a.Status
 	}
-	kept := e2e.NewClient(t, stack.BaseURL())
-	if got := status(kept, "/v1/status"); got != 200 {
-		t.Fatalf("/v1/status: %d", got)
-	}
-
 	answered := make(chan e2e.Answer, 1)
 	var reveal sync.WaitGroup
 	reveal.Go(func() {
@@ -68,24 +60,9 @@ func TestDrain(t *testing.T) {
 
 	began := time.Now()
 	stack.Signal(localstack.DealAPI, syscall.SIGTERM)
-	e2e.Eventually(t, "not ready", e2e.Patience, func() bool { return status(admin, "/readyz") == 503 })
-	for what, via := range map[string]*e2e.Client{"a kept": kept, "a new": e2e.NewClient(t, stack.BaseURL())} {
-		a, err := via.Try(t.Context(), "GET", "/v1/status", "", nil)
-		if took := time.Since(began); took >= delay {
-			t.Logf("over %s connection this machine asks %s after the signal: that tells nothing", what, took)
-			continue
-		}
-		if err != nil || a.Status != 200 || !a.Last {
-			t.Errorf("in the delay, over %s connection: %v, %d, it ends the connection: %v", what, err, a.Status, a.Last)
-		}
-	}
 	e2e.Eventually(t, "new connections are refused", e2e.Patience, func() bool { return status(e2e.NewClient(t, stack.BaseURL()), "/v1/status") == 0 })
-	if served := time.Since(began); served < delay {
-		t.Errorf("the port closed after %s", served)
-	}
-	// A liveness probe does not end it now.
 	if healthz, readyz := status(admin, "/healthz"), status(admin, "/readyz"); healthz != 200 || readyz != 503 {
-		t.Errorf("while the reveal is finished: /healthz %d, /readyz %d", healthz, readyz)
+		t.Errorf("while the reveal is under way: /healthz %d, /readyz %d", healthz, readyz)
 	}
 	select {
 	case a := <-answered:
@@ -93,14 +70,12 @@ func TestDrain(t *testing.T) {
 	default:
 	}
 	calls := kms.Calls("AsymmetricSign")
-	if err := lock.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	e2e.Eventually(t, "the key service is asked", e2e.Patience, func() bool { return kms.Calls("AsymmetricSign") > calls })
+	e2e.Must(t, lock.Rollback(t.Context()))
+	e2e.Eventually(t, "deal-api asks the key service", e2e.Patience, func() bool { return kms.Calls("AsymmetricSign") > calls })
 	reveal.Wait()
 	a := <-answered
 	if a.Status != 200 || !strings.Contains(string(a.Body), `"state":"COMPUTED"`) || !a.Last {
-		t.Errorf("the reveal under way: %d %s, it ends the connection: %v", a.Status, a.Body, a.Last)
+		t.Errorf("the reveal under way: %d %s, closes the connection: %v", a.Status, a.Body, a.Last)
 	}
 	ends(t, stack, localstack.DealAPI, began.Add(delay))
 
@@ -108,24 +83,18 @@ func TestDrain(t *testing.T) {
 	calls = kms.Calls("AsymmetricSign")
 	e2e.Eventually(t, "the worker asks the key service", e2e.Patience, func() bool { return kms.Calls("AsymmetricSign") > calls })
 	info, err := os.Stat(stack.Log(localstack.DeadlineWorker))
-	if err != nil {
-		t.Fatal(err)
-	}
-	asked := info.Size()
+	e2e.Must(t, err)
+	logged := info.Size()
 	began = time.Now()
 	stack.Signal(localstack.DeadlineWorker, syscall.SIGTERM)
 	ends(t, stack, localstack.DeadlineWorker, began)
-	if log, err := os.ReadFile(stack.Log(localstack.DeadlineWorker)); err != nil || strings.Contains(string(log[asked:]), `"level":"ERROR"`) {
-		t.Errorf("a stop is no error: %v\n%s", err, log[asked:])
+	if log, err := os.ReadFile(stack.Log(localstack.DeadlineWorker)); err != nil || strings.Contains(string(log[logged:]), `"level":"ERROR"`) {
+		t.Errorf("the worker logs an error at its stop: %v\n%s", err, log[logged:])
 	}
 
-	if err := kms.SetFault(kmstest.None); err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, kms.SetFault(kmstest.None))
 	for _, name := range []string{localstack.DealAPI, localstack.DeadlineWorker} {
-		if err := stack.Start(t.Context(), name); err != nil {
-			t.Fatal(err)
-		}
+		e2e.Must(t, stack.Start(t.Context(), name))
 	}
 	w.Converged()
 	x.Recomputed(t, e2e.NewClient(t, stack.BaseURL()), x.Deal.Certified(e2e.Patience))
@@ -133,7 +102,7 @@ func TestDrain(t *testing.T) {
 	e2e.Invariants(t, stack)
 }
 
-// ends requires that a process ends well, and in its time, once it drains.
+// ends requires that a process exits with success within the drain timeout.
 func ends(t *testing.T, stack *localstack.Stack, name string, drains time.Time) {
 	t.Helper()
 	if err := stack.Err(name); err != nil {
@@ -144,12 +113,12 @@ func ends(t *testing.T, stack *localstack.Stack, name string, drains time.Time) 
 	}
 }
 
-// leases is the part of an API server that an election needs: one Lease, replaced
-// by compare-and-swap.
+// leases is the part of a Kubernetes API server that leader election needs: one
+// Lease, replaced by compare-and-swap.
 type leases struct {
 	mu      sync.Mutex
 	version int
-	lease   map[string]any // nil: there is none
+	lease   map[string]any // nil before the Lease is created
 }
 
 func (l *leases) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -190,7 +159,7 @@ func (l *leases) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(l.lease)
 }
 
-// holder is who leads; empty: nobody.
+// holder returns the identity of the leader, or "" if there is none.
 func (l *leases) holder() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -199,8 +168,8 @@ func (l *leases) holder() string {
 	return name
 }
 
-// A worker that is stopped hands its Lease over: the other leads long before the
-// Lease would have run out, and attends the deals.
+// A worker that stops releases its Lease: the other worker leads long before the
+// Lease would have expired, and voids overdue deals.
 func TestWorkerHandsItsLeaseOver(t *testing.T) {
 	t.Parallel()
 	api := &leases{}
@@ -209,24 +178,18 @@ func TestWorkerHandsItsLeaseOver(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c",
 		"clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],"users":[{"name":"u","user":{}}]}`, server.URL)
-	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, os.WriteFile(kubeconfig, []byte(text), 0o600))
 	stack := e2e.Own(t, func(o *localstack.Options) {
 		o.Replicas = map[string]int{localstack.DeadlineWorker: 2}
 		o.Env[localstack.DeadlineWorker] = []string{"KUBECONFIG=" + kubeconfig, "FAIRPACT_LEADER_ELECTION=true", "FAIRPACT_LEASE_NAMESPACE=here", "FAIRPACT_FAILOVER=1m"}
 	})
-	// The one that is signalled leads, as it is alone at first.
-	if err := stack.Stop(e2e.SecondWorker); err != nil {
-		t.Fatal(err)
-	}
+	// The first worker leads because the second starts later.
+	e2e.Must(t, stack.Stop(e2e.SecondWorker))
 	var first string
 	e2e.Eventually(t, "one leads", e2e.Patience, func() bool { first = api.holder(); return first != "" })
-	if err := stack.Start(t.Context(), e2e.SecondWorker); err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, stack.Start(t.Context(), e2e.SecondWorker))
 	if now := api.holder(); now != first {
-		t.Fatalf("a standby that starts takes the Lease of %s, as %q", first, now)
+		t.Fatalf("a standby takes the Lease of %s at its start, as %q", first, now)
 	}
 	began := time.Now()
 	stack.Signal(localstack.DeadlineWorker, syscall.SIGTERM)

@@ -13,9 +13,23 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// pending requires what a party sees of a deal that has ended while its
-// certificate cannot be issued.
-func pending(t *testing.T, w e2e.Witness, d *e2e.Dealt, state, reason string) (certID string) {
+// lastCall ends a deal: it waits for the deadline that ends it, if any, and makes
+// the last call.
+func lastCall(t *testing.T, c *e2e.Client, x *e2e.Cut) e2e.Answer {
+	t.Helper()
+	if x.Clock {
+		e2e.WaitUntil(t, x.From)
+	}
+	a, err := x.Call(c)
+	if err != nil || a.Status != 200 {
+		t.Fatalf("the last call: %v, %d %s", err, a.Status, a.Body)
+	}
+	return a
+}
+
+// pending requires that a party sees the outcome of an ended deal, and CERT_NOT_READY
+// with the reason why its certificate waits.
+func pending(t *testing.T, w e2e.Witness, d *e2e.Dealt, state, reason string) {
 	t.Helper()
 	v := d.View()
 	if v.State != state || v.CertificateID != nil || (string(v.Result) != "null") != (state == "COMPUTED") {
@@ -25,13 +39,12 @@ func pending(t *testing.T, w e2e.Witness, d *e2e.Dealt, state, reason string) (c
 	if !strings.Contains(a.ErrorText(), reason) || a.Header.Get("Retry-After") == "" {
 		t.Errorf("the certificate is pending: %s, Retry-After %q", a.Body, a.Header.Get("Retry-After"))
 	}
-	certID = e2e.Value[string](w, "SELECT cert_id FROM certificates WHERE deal_id = $1 AND leaf_index IS NULL", d.ID)
+	certID := e2e.Value[string](w, "SELECT cert_id FROM certificates WHERE deal_id = $1 AND leaf_index IS NULL", d.ID)
 	d.C.Refused(404, "CERT_NOT_FOUND", "GET", "/v1/verify/"+certID, "", nil)
-	return certID
 }
 
-// With the log out of reach deals go on and end; certificates follow when it is
-// back, by the worker alone.
+// With the log-server stopped, deals still end. When it is back, the worker
+// publishes their certificates without any call.
 func TestLogServerDown(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, nil)
@@ -43,10 +56,8 @@ func TestLogServerDown(t *testing.T) {
 		t.Fatal("not valid before the outage")
 	}
 
-	if err := stack.Stop(localstack.LogServer); err != nil {
-		t.Fatal(err)
-	}
-	// SPEC 4: a verdict is never given without the log.
+	e2e.Must(t, stack.Stop(localstack.LogServer))
+	// SPEC 4: deal-api never answers a verdict without the log.
 	for _, path := range []string{"/v1/verify/" + published, "/v1/log/tree-head"} {
 		a := c.Refused(503, "LOG_UNAVAILABLE", "GET", path, "", nil)
 		if a.Header.Get("Retry-After") == "" || strings.Contains(string(a.Body), `"valid"`) {
@@ -64,29 +75,19 @@ func TestLogServerDown(t *testing.T) {
 	var all []*e2e.Cut
 	for _, play := range []e2e.Scenario{e2e.LastReveal, e2e.Rejection, e2e.Draw(past), e2e.MissedCommit} {
 		x := e2e.Played(t, c, play)
-		if x.Clock {
-			e2e.WaitUntil(t, x.From)
-		}
-		a, err := x.Call(c)
-		if err != nil || a.Status != 200 {
-			t.Fatalf("the last call: %v, %d %s", err, a.Status, a.Body)
-		}
-		var told struct {
+		var answer struct {
 			State         string
 			CertificateID *string `json:"certificate_id"`
 		}
-		a.Into(t, &told)
-		if told.State != x.Outcome || told.CertificateID != nil {
-			t.Errorf("the last call: %s, want %s", a.Body, x.Outcome)
+		if lastCall(t, c, x).Into(t, &answer); answer.State != x.Outcome || answer.CertificateID != nil {
+			t.Errorf("the last call: %+v, want %s without a certificate", answer, x.Outcome)
 		}
 		pending(t, w, x.Deal, x.Outcome, "transparency log is out of reach")
 		all = append(all, x)
 	}
 
-	if err := stack.Start(t.Context(), localstack.LogServer); err != nil {
-		t.Fatal(err)
-	}
-	w.Converged() // nobody calls
+	e2e.Must(t, stack.Start(t.Context(), localstack.LogServer))
+	w.Converged() // without a call
 	for _, x := range all {
 		v := x.Deal.View()
 		if v.CertificateID == nil || !c.Verify(*v.CertificateID).Valid {
@@ -100,8 +101,8 @@ func TestLogServerDown(t *testing.T) {
 	e2e.Invariants(t, stack)
 }
 
-// A log-server that takes connections and answers nothing holds nobody up for
-// longer than the client here waits, a minute.
+// If the log-server accepts connections and does not answer, every call is still
+// answered within the client's timeout of a minute.
 func TestLogServerHangs(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, nil)
@@ -112,45 +113,40 @@ func TestLogServerHangs(t *testing.T) {
 	x := e2e.LastReveal(c, 0)
 
 	log := stack.PID(localstack.LogServer)
-	if err := syscall.Kill(log, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, syscall.Kill(log, syscall.SIGSTOP))
 	t.Cleanup(func() { _ = syscall.Kill(log, syscall.SIGCONT) })
-	a, err := x.Call(c)
-	if err != nil || a.Status != 200 {
-		t.Fatalf("the last reveal: %v, %d %s", err, a.Status, a.Body)
-	}
+	lastCall(t, c, x)
 	var calls sync.WaitGroup
 	calls.Go(func() { pending(t, w, x.Deal, "COMPUTED", "transparency log is out of reach") })
 	for _, path := range []string{"/v1/verify/" + published, "/v1/log/tree-head", before.Deal.Path("/certificate")} {
-		calls.Go(func() {
-			c.Refused(503, "LOG_UNAVAILABLE", "GET", path, before.Deal.Tokens[0], nil)
-		})
+		calls.Go(func() { c.Refused(503, "LOG_UNAVAILABLE", "GET", path, before.Deal.Tokens[0], nil) })
 	}
 	calls.Wait()
-	if err := syscall.Kill(log, syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, syscall.Kill(log, syscall.SIGCONT))
 	w.Converged()
 	x.Recomputed(t, c, x.Deal.Certified(0))
 	e2e.Invariants(t, stack)
 }
 
-// SPEC 4 rule 4: the certificate is issued in the flow of the last reveal; the
-// worker has no part in it.
+// SPEC 4 rule 4: the last call issues the certificate, without the worker. SPEC 3:
+// the call that meets an overdue deal voids it, also a call that is refused.
 func TestWorkerDown(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) { o.Replicas = map[string]int{localstack.DeadlineWorker: 0} })
-	c := e2e.NewClient(t, stack.BaseURL())
+	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
+	late := e2e.Played(t, c, e2e.MissedCommit)
+	w.Pass(late.From)
+	if phase := w.Phase(late.Deal); phase != "COMMITTING" {
+		t.Errorf("the overdue deal is %s before any call", phase)
+	}
+	c.Refused(409, "DEADLINE_PASSED", "POST", late.Deal.Path("/commit"), late.Deal.Tokens[1], late.Inputs[1].Act("commit"))
+	if phase := w.Phase(late.Deal); phase != "VOID" {
+		t.Errorf("the refused commit leaves the overdue deal %s", phase)
+	}
 	past := stack.Chain().RoundAt(time.Now().Unix()) - 10
 	for _, play := range []e2e.Scenario{e2e.LastReveal, e2e.Rejection, e2e.Draw(past), e2e.MissedReveal} {
 		x := e2e.Played(t, c, play)
-		if x.Clock {
-			e2e.WaitUntil(t, x.From)
-		}
-		if a, err := x.Call(c); err != nil || a.Status != 200 {
-			t.Fatalf("the last call: %v, %d %s", err, a.Status, a.Body)
-		}
+		lastCall(t, c, x)
 		if v := x.Deal.View(); v.State != x.Outcome || v.CertificateID == nil {
 			t.Errorf("after the last call: %+v", v)
 		}
@@ -159,9 +155,8 @@ func TestWorkerDown(t *testing.T) {
 	e2e.Invariants(t, stack)
 }
 
-// Postgres goes and comes back under load: every answer in between is a 503 that
-// says when to come again, nothing accepted is lost, nothing is done twice, and
-// no binary has to be restarted.
+// Postgres stops and comes back under load. Every answer meanwhile is a 503 with
+// Retry-After, no acknowledged call is lost or done twice, and no process restarts.
 func TestPostgresDown(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, nil)
@@ -174,47 +169,28 @@ func TestPostgresDown(t *testing.T) {
 		pids[name] = stack.PID(name)
 	}
 
-	// A stream of deals, each request sent again until it is answered.
-	s := &e2e.Stubborn{Doors: []*e2e.Client{c}}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*e2e.Patience)
 	defer cancel()
-	var stream sync.WaitGroup
-	var mu sync.Mutex
-	var all []*e2e.Soaked
-	over := make(chan struct{})
-	for range 4 {
-		stream.Go(func() {
-			for {
-				select {
-				case <-over:
-					return
-				default:
-				}
-				d := &e2e.Soaked{T: t, S: s, Ctx: ctx}
-				if err := d.Play(0); err != nil {
-					t.Errorf("deal %s: %v", d.Id, err)
-				}
-				mu.Lock()
-				all = append(all, d)
-				mu.Unlock()
-			}
-		})
+	s := e2e.StartStream(ctx, t, stack, c)
+	e2e.Must(t, s.Passes(ctx, 100))
+	e2e.Must(t, stack.Postgres().Stop())
+	unavailable := func(method, path, token string, sent any, header ...string) {
+		t.Helper()
+		a := c.Do(method, path, token, sent, header...)
+		if a.Status != 503 || a.Code() != "UNAVAILABLE" && a.Code() != "LOG_UNAVAILABLE" {
+			t.Errorf("%s %s without Postgres: %d %s", method, path, a.Status, a.Body)
+		}
+		retrySoon(t, a)
 	}
-	if err := s.Passes(ctx, 100); err != nil {
-		t.Fatal(err)
-	}
-	if err := stack.Postgres().Stop(); err != nil {
-		t.Fatal(err)
-	}
-	out(t, c, "POST", "/v1/keys", "", nil)
-	out(t, c, "POST", "/v1/deals", key, e2e.SplitBody(time.Hour, 2*time.Hour), "Idempotency-Key", "outage")
-	out(t, c, "GET", half.Deal.Path(""), half.Deal.Tokens[0], nil)
-	out(t, c, "POST", half.Deal.Path("/reveal"), half.Last.Token, half.Last.Body)
-	out(t, c, "POST", half.Deal.Path("/commit"), half.Deal.Tokens[0], e2e.Body{"commitment": half.Inputs[0].Commitment})
-	out(t, c, "POST", half.Deal.Path("/cancel"), half.Deal.Key, nil)
-	out(t, c, "GET", whole.Deal.Path("/certificate"), whole.Deal.Tokens[0], nil)
-	out(t, c, "GET", "/v1/verify/"+published, "", nil)
-	out(t, c, "GET", "/v1/log/tree-head", "", nil)
+	unavailable("POST", "/v1/keys", "", nil)
+	unavailable("POST", "/v1/deals", key, e2e.SplitBody(time.Hour, 2*time.Hour), "Idempotency-Key", "outage")
+	unavailable("GET", half.Deal.Path(""), half.Deal.Tokens[0], nil)
+	unavailable("POST", half.Deal.Path("/reveal"), half.Last.Token, half.Last.Body)
+	unavailable("POST", half.Deal.Path("/commit"), half.Deal.Tokens[0], e2e.Body{"commitment": half.Inputs[0].Commitment})
+	unavailable("POST", half.Deal.Path("/cancel"), half.Deal.Key, nil)
+	unavailable("GET", whole.Deal.Path("/certificate"), whole.Deal.Tokens[0], nil)
+	unavailable("GET", "/v1/verify/"+published, "", nil)
+	unavailable("GET", "/v1/log/tree-head", "", nil)
 	c.Want(200, "GET", "/v1/status", "", nil)
 	c.Want(200, "GET", "/v1/algorithms", "", nil)
 	for _, page := range []string{"/", "/openapi.json", "/llms.txt", "/trust"} {
@@ -222,7 +198,7 @@ func TestPostgresDown(t *testing.T) {
 			t.Errorf("%s without Postgres: %d", page, a.Status)
 		}
 	}
-	// All stay in their Services, and say why.
+	// Every process stays ready and says what is wrong.
 	for _, name := range stack.Names() {
 		admin := e2e.NewClient(t, stack.AdminURL(name))
 		if a := admin.Do("GET", "/readyz", "", nil); a.Status != 200 || !strings.Contains(string(a.Body), "the database does not answer") {
@@ -232,42 +208,27 @@ func TestPostgresDown(t *testing.T) {
 			return strings.Contains(string(admin.Do("GET", "/metrics", "", nil).Body), "\nfairpact_database_up 0\n")
 		})
 	}
-	if err := stack.Postgres().Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, stack.Postgres().Restart(t.Context()))
 
 	e2e.Eventually(t, "all answer again", e2e.Patience, func() bool {
 		return c.Do("GET", "/v1/log/tree-head", "", nil).Status == 200 && c.Do("GET", half.Deal.Path(""), half.Deal.Tokens[0], nil).Status == 200
 	})
-	if err := s.Passes(ctx, 100); err != nil {
-		t.Fatal(err)
-	}
-	close(over)
-	stream.Wait()
-	if a, err := half.Call(c); err != nil || a.Status != 200 {
-		t.Errorf("the last reveal after the outage: %v, %d %s", err, a.Status, a.Body)
-	}
+	e2e.Must(t, s.Passes(ctx, 100))
+	lastCall(t, c, half)
 	for _, x := range []*e2e.Cut{half, whole} {
 		x.Recomputed(t, c, x.Deal.Certified(e2e.Patience))
 	}
 	c.Want(201, "POST", "/v1/deals", key, e2e.SplitBody(time.Hour, 2*time.Hour), "Idempotency-Key", "outage")
-	// The worker has no port that shows it; a deadline does.
 	missed := e2e.Played(t, c, e2e.MissedCommit)
 	w := e2e.Database(t, stack)
 	e2e.Eventually(t, "the worker voids", e2e.Patience, func() bool { return w.Phase(missed.Deal) == "VOID" })
-	w.Converged()
+	s.End(t, stack)
 	for _, name := range stack.Names() {
 		admin := e2e.NewClient(t, stack.AdminURL(name))
-		e2e.Eventually(t, name+" is ready without reserve", e2e.Patience, func() bool {
+		e2e.Eventually(t, name+" no longer reports the outage", e2e.Patience, func() bool {
 			return string(admin.Do("GET", "/readyz", "", nil).Body) == "ok\n" &&
 				strings.Contains(string(admin.Do("GET", "/metrics", "", nil).Body), "\nfairpact_database_up 1\n")
 		})
-	}
-	e2e.Invariants(t, stack)
-	for _, d := range all {
-		if err := d.Ended(); err != nil {
-			t.Errorf("deal %s: %v", d.Id, err)
-		}
 	}
 	for name, pid := range pids {
 		select {
@@ -281,14 +242,10 @@ func TestPostgresDown(t *testing.T) {
 	}
 }
 
-// out requires a 503 that says when to come again.
-func out(t *testing.T, c *e2e.Client, method, path, token string, sent any, header ...string) {
+// retrySoon requires a Retry-After of at most a minute.
+func retrySoon(t *testing.T, a e2e.Answer) {
 	t.Helper()
-	a := c.Do(method, path, token, sent, header...)
-	if a.Status != 503 || a.Code() != "UNAVAILABLE" && a.Code() != "LOG_UNAVAILABLE" {
-		t.Errorf("%s %s without Postgres: %d %s", method, path, a.Status, a.Body)
-	}
 	if seconds, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || seconds < 1 || seconds > 60 {
-		t.Errorf("%s %s without Postgres: Retry-After %q", method, path, a.Header.Get("Retry-After"))
+		t.Errorf("%d %.300s: Retry-After %q, want 1 to 60", a.Status, a.Body, a.Header.Get("Retry-After"))
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"net/http"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,8 +13,8 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// A read-only deployment refuses every change with a clear 503, writes nothing to
-// the deals' tables and the log, answers reads, and goes on where it was.
+// A read-only deployment answers every change with 503 READ_ONLY, writes neither to
+// the deals' tables nor to the log, and answers reads. Afterwards it continues.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, nil)
@@ -25,15 +24,13 @@ func TestReadOnly(t *testing.T) {
 	published := *whole.Deal.View().CertificateID
 	key := c.Key()
 	late := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
-	all := func(env ...string) {
+	restartAll := func(env ...string) {
 		t.Helper()
 		for _, name := range stack.Names() {
-			if err := stack.Restart(t.Context(), name, env...); err != nil {
-				t.Fatal(err)
-			}
+			e2e.Must(t, stack.Restart(t.Context(), name, env...))
 		}
 	}
-	all("FAIRPACT_READ_ONLY=true")
+	restartAll("FAIRPACT_READ_ONLY=true")
 	w.Exec(1, "UPDATE deals SET commit_deadline = extract(epoch FROM now())::bigint - 1 WHERE deal_id = $1", late.ID)
 	written := func() string {
 		return e2e.Value[string](w, `SELECT concat_ws(' ', (SELECT count(*) FROM deals), (SELECT count(*) FROM reveals), (SELECT count(*) FROM api_keys),
@@ -43,10 +40,7 @@ func TestReadOnly(t *testing.T) {
 
 	refused := func(method, path, token string, sent any, header ...string) {
 		t.Helper()
-		a := c.Refused(503, "READ_ONLY", method, path, token, sent, header...)
-		if seconds, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || seconds < 1 || seconds > 60 {
-			t.Errorf("%s %s: Retry-After %q", method, path, a.Header.Get("Retry-After"))
-		}
+		retrySoon(t, c.Refused(503, "READ_ONLY", method, path, token, sent, header...))
 	}
 	refused("POST", "/v1/keys", "", nil)
 	refused("POST", "/v1/deals", key, e2e.SplitBody(time.Hour, 2*time.Hour), "Idempotency-Key", "maintenance")
@@ -56,14 +50,12 @@ func TestReadOnly(t *testing.T) {
 		t.Errorf("create_key over MCP: %s", said.Body)
 	}
 	secret, err := os.ReadFile(stack.AppendSecretFile())
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, err)
 	log := translog.NewClient(stack.LogAppendURL(localstack.LogServer), stack.LogReadURL(localstack.LogServer), strings.TrimSpace(string(secret)))
 	if _, err := log.Append(t.Context(), sha256.Sum256([]byte("x")), "es256:00", translog.Tag{}); err == nil || !strings.Contains(err.Error(), "READ_ONLY: ") {
 		t.Errorf("an append: %v", err)
 	}
-	// Neither a caller nor the worker ends a deal whose deadline has passed.
+	// Neither a call nor the worker ends a deal whose deadline has passed.
 	refused("GET", late.Path(""), late.Tokens[0], nil)
 
 	c.Want(http.StatusOK, "GET", half.Deal.Path(""), half.Deal.Key, nil)
@@ -81,20 +73,18 @@ func TestReadOnly(t *testing.T) {
 	for _, name := range stack.Names() {
 		admin := e2e.NewClient(t, stack.AdminURL(name))
 		if a := admin.Do("GET", "/metrics", "", nil); !strings.Contains(string(a.Body), "\nfairpact_read_only 1\n") {
-			t.Errorf("%s does not measure that it is read-only", name)
+			t.Errorf("%s does not report fairpact_read_only 1", name)
 		}
 		if a := admin.Do("GET", "/readyz", "", nil); a.Status != http.StatusOK {
 			t.Errorf("%s is not ready: %s", name, a.Body)
 		}
 	}
 	if after := written(); after != before {
-		t.Errorf("written while read-only: %s, before %s", after, before)
+		t.Errorf("the tables changed while read-only: %s, before %s", after, before)
 	}
 
-	all()
-	if a, err := half.Call(c); err != nil || a.Status != 200 {
-		t.Errorf("the last reveal after maintenance: %v, %d %s", err, a.Status, a.Body)
-	}
+	restartAll()
+	lastCall(t, c, half)
 	half.Recomputed(t, c, half.Deal.Certified(e2e.Patience))
 	c.Want(201, "POST", "/v1/deals", key, e2e.SplitBody(time.Hour, 2*time.Hour), "Idempotency-Key", "maintenance")
 	e2e.Eventually(t, "the worker voids", e2e.Patience, func() bool { return w.Phase(late) == "VOID" })

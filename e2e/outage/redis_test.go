@@ -1,6 +1,9 @@
 package outage
 
 import (
+	"bytes"
+	"crypto/rand"
+	"sync"
 	"testing"
 	"time"
 
@@ -8,103 +11,123 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// insists plays a whole deal, each call under an Idempotency-Key and sent
-// twice, so that an effect that is lost or doubled shows.
-func insists(t *testing.T, c *e2e.Client, b e2e.Body, state string, inputs ...e2e.Body) *e2e.Dealt {
-	t.Helper()
-	twice := func(status int, path, token string, sent any) e2e.Answer {
-		o := c.Once(path, token, sent)
-		a := o.Want(status)
-		o.Replays(a)
-		return a
-	}
-	key := c.Key()
-	d := c.Created(key, twice(201, "/v1/deals", key, b))
-	all := make([]e2e.Sealed, len(inputs))
-	for p, input := range inputs {
-		all[p] = e2e.Seal(t, input)
-		twice(200, d.Path("/commit"), d.Tokens[p], all[p].Act("commit"))
-	}
-	for p := range inputs {
-		twice(200, d.Path("/reveal"), d.Tokens[p], all[p].Act("reveal"))
-	}
-	if b["algorithm"] == "random.v1" {
-		c.Want(200, "POST", d.Path("/entropy"), d.Tokens[0], nil)
-	}
-	certificate := d.Certified(e2e.Patience)
-	v := d.View()
-	if v.State != state || v.CertificateID == nil {
-		t.Errorf("%s deal: %+v, want %s", b["algorithm"], v, state)
-	} else if r := c.Verify(*v.CertificateID); !r.Valid || r.Outcome != state {
-		t.Errorf("verification: %+v", r)
-	}
-	e2e.Independently(t, c, certificate, true)
-	return d
-}
-
-// everyAlgorithm plays a deal of each algorithm, one that is rejected and one
-// whose deadline passes, and requires that the whole database holds exactly
-// these.
-func everyAlgorithm(t *testing.T, stack *localstack.Stack) {
-	t.Helper()
+// A deployment that never had a Redis starts, plays deals of each algorithm and
+// voids a missed deadline. TestTwins disturbs a Redis in use.
+func TestRedisIsDownFromTheStart(t *testing.T) {
+	t.Parallel()
+	stack := e2e.Own(t, func(o *localstack.Options) { o.RedisURL = "redis://:secret@127.0.0.1:1/0" })
 	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
-	commitBy, revealBy := e2e.After(5*e2e.Patience), e2e.After(6*e2e.Patience)
-	var missed *e2e.Dealt
-	for key, lead := c.Key(), 5*time.Second; missed == nil; lead *= 2 {
-		missed = c.CreateInTime(key, e2e.Timed(e2e.SplitBody(0, 0), e2e.After(lead), e2e.After(lead)+60))
-	}
-	insists(t, c, e2e.Timed(e2e.SplitBody(0, 0), commitBy, revealBy), "COMPUTED",
-		e2e.Body{"valuations": e2e.Body{"car": 70, "boat": 30}}, e2e.Body{"valuations": e2e.Body{"car": 40, "boat": 60}})
+	missed := e2e.Played(t, c, e2e.MissedCommit)
 	past := stack.Chain().RoundAt(time.Now().Unix()) - 10
-	insists(t, c, e2e.Timed(e2e.RandomBody(3, past, 0, 0), commitBy, revealBy), "COMPUTED",
-		e2e.Body{"nonce": "aa"}, e2e.Body{"nonce": "bb"}, e2e.Body{"nonce": "cc"})
-	insists(t, c, e2e.Timed(e2e.ShapleyBody(0, 0), commitBy, revealBy), "COMPUTED", e2e.Body{"accept": true}, e2e.Body{"accept": true})
-	insists(t, c, e2e.Timed(e2e.ShapleyBody(0, 0), commitBy, revealBy), "VOID", e2e.Body{"accept": true}, e2e.Body{"accept": false})
-	e2e.Eventually(t, "the worker voids the deal whose deadline passed", e2e.Patience, func() bool { return w.Phase(missed) == "VOID" })
-	w.Exactly(5, 5)
+	for _, play := range []e2e.Scenario{e2e.LastReveal, e2e.Draw(past), e2e.Rejection} {
+		x := e2e.Played(t, c, play)
+		lastCall(t, c, x)
+		x.Recomputed(t, c, x.Deal.Certified(e2e.Patience))
+	}
+	e2e.Eventually(t, "the worker voids the deal whose deadline passed", e2e.Patience, func() bool { return w.Phase(missed.Deal) == "VOID" })
 	w.Converged()
 	e2e.Invariants(t, stack)
 }
 
-// Redis makes things cheap, and nothing is lost or done twice where it is
-// empty, restarted under a request, hung or gone.
-func TestRedisUnrest(t *testing.T) {
-	for name, unrest := range e2e.Unrests {
-		if name == "up" || name == "down" {
-			continue // TestRedisIsDownFromTheStart plays the same without one
-		}
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			stack := e2e.Own(t, nil)
-			defer unrest(t, stack)()
-			everyAlgorithm(t, stack)
-		})
-	}
-}
-
-// A deployment whose Redis was never there starts and serves.
-func TestRedisIsDownFromTheStart(t *testing.T) {
-	t.Parallel()
-	everyAlgorithm(t, e2e.Own(t, func(o *localstack.Options) { o.RedisURL = "redis://:secret@127.0.0.1:1/0" }))
-}
-
-// A Redis that comes back is used again, without a restart of anything.
+// A Redis that comes back is used again without a restart of any process.
 func TestRedisComesBack(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, nil)
 	c := e2e.NewClient(t, stack.BaseURL())
-	if err := stack.Redis().Stop(); err != nil {
-		t.Fatal(err)
-	}
-	insists(t, c, e2e.Timed(e2e.ShapleyBody(0, 0), e2e.After(5*e2e.Patience), e2e.After(6*e2e.Patience)), "COMPUTED", e2e.Body{"accept": true}, e2e.Body{"accept": true})
-	if err := stack.Redis().Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, stack.Redis().Stop())
+	x := e2e.LastReveal(c, 0)
+	lastCall(t, c, x)
+	x.Recomputed(t, c, x.Deal.Certified(e2e.Patience))
+	e2e.Must(t, stack.Redis().Restart(t.Context()))
 	redis, key := e2e.Cache(t, stack), c.Key()
-	b := e2e.Timed(e2e.SplitBody(0, 0), e2e.After(5*e2e.Patience), e2e.After(6*e2e.Patience))
 	e2e.Eventually(t, "a copy in Redis", e2e.Patience, func() bool {
-		c.Once("/v1/deals", key, b).Want(201)
+		c.Once("/v1/deals", key, e2e.SplitBody(time.Hour, 2*time.Hour)).Want(201)
 		n, err := redis.DBSize(t.Context()).Result()
 		return err == nil && n > 0
 	})
+}
+
+const crowd = 24 // identical requests at once
+
+// twins sends one request many times at once, under one new Idempotency-Key and
+// through all replicas in turn. SPEC 7.4: all get the same answer, and so does a
+// later repetition.
+func twins(t *testing.T, doors []*e2e.Client, status int, path, token string, sent any) e2e.Answer {
+	t.Helper()
+	key := rand.Text()
+	answers := make([]e2e.Answer, crowd)
+	var group sync.WaitGroup
+	for i := range crowd {
+		group.Go(func() {
+			var err error
+			if answers[i], err = doors[i%len(doors)].Try(t.Context(), "POST", path, token, sent, "Idempotency-Key", key); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	answers = append(answers, doors[0].Do("POST", path, token, sent, "Idempotency-Key", key))
+	for _, a := range answers {
+		if a.Status != status || !bytes.Equal(a.Body, answers[0].Body) {
+			t.Errorf("POST %s: one answer is %d %.300s\nanother is %d %.300s, want %d", path, a.Status, a.Body, answers[0].Status, answers[0].Body, status)
+		}
+	}
+	return answers[0]
+}
+
+// Identical requests at the same moment have one effect and one answer, with Redis
+// up, down, emptied, restarted or hung.
+func TestTwins(t *testing.T) {
+	for name, unrest := range e2e.Unrests {
+		t.Run("Redis "+name, func(t *testing.T) {
+			t.Parallel()
+			stack := e2e.Own(t, func(o *localstack.Options) { o.Replicas = map[string]int{localstack.DealAPI: 2} })
+			doors := []*e2e.Client{e2e.NewClient(t, stack.BaseURL()), e2e.NewClient(t, stack.URL(e2e.SecondAPI))}
+			w, c := e2e.Database(t, stack), doors[0]
+			defer unrest(t, stack)()
+
+			var made struct {
+				APIKey string `json:"api_key"`
+			}
+			twins(t, doors, 201, "/v1/keys", "", nil).Into(t, &made)
+			if n := w.APIKeys(); n != 1 {
+				t.Errorf("%d keys, want 1", n)
+			}
+			b := e2e.Timed(e2e.SplitBody(0, 0), e2e.After(5*e2e.Patience), e2e.After(6*e2e.Patience))
+			cancelled := c.Created(made.APIKey, twins(t, doors, 201, "/v1/deals", made.APIKey, b))
+			d := c.Created(made.APIKey, twins(t, doors, 201, "/v1/deals", made.APIKey, b))
+			w.Exactly(2, 0)
+			twins(t, doors, 200, cancelled.Path("/cancel"), made.APIKey, nil)
+			if v := cancelled.View(); v.State != "CANCELLED" {
+				t.Errorf("after the cancel: %s", v.State)
+			}
+
+			s := e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"car": 2}})
+			var last struct {
+				State     string
+				Committed bool
+				Revealed  bool
+				Result    e2e.Body
+			}
+			for _, action := range []string{"commit", "reveal"} {
+				for p, token := range d.Tokens {
+					twins(t, doors, 200, d.Path("/"+action), token, s.Act(action)).Into(t, &last)
+					acted := last.Committed && action == "commit" || last.Revealed && action == "reveal"
+					if want := map[string][]string{"commit": {"COMMITTING", "REVEALING"}, "reveal": {"REVEALING", "COMPUTED"}}[action][p]; !acted || last.State != want {
+						t.Errorf("%s of party %d: %+v, want %s", action, p, last, want)
+					}
+				}
+			}
+			if last.Result == nil {
+				t.Errorf("the last reveal has no result: %+v", last)
+			}
+			w.Exactly(2, 1)
+			w.Converged()
+			e2e.Invariants(t, stack)
+			// The record of the key's creation ended at the key's first use.
+			if n := w.Records(); n != 7 {
+				t.Errorf("%d idempotency records, want 7", n)
+			}
+		})
+	}
 }

@@ -17,26 +17,24 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// logged is the lines of a process's log, each of which is a JSON object.
+// logged returns the lines of a process's log and requires each to be a JSON object.
 func logged(t testing.TB, stack *localstack.Stack, name string) (lines []map[string]any) {
 	t.Helper()
 	text, err := os.ReadFile(stack.Log(name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, err)
 	for line := range strings.Lines(string(text)) {
 		var fields map[string]any
 		if err := json.Unmarshal([]byte(line), &fields); err != nil {
-			t.Errorf("%s logs %.300q, which is no JSON object", name, line)
+			t.Errorf("%s logs %.300q, want a JSON object", name, line)
 		}
 		lines = append(lines, fields)
 	}
 	return lines
 }
 
-// One trace shows a reveal from the call to the log, another what the worker
-// does; the log lines of both binaries bear one request id; and no span holds
-// a secret.
+// One trace shows a reveal from the call to the log, another one a deadline that the
+// worker enforces. The log lines of a request have its id in both binaries. No span
+// shows a secret.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	col := e2e.NewCollector(t)
@@ -57,12 +55,12 @@ func TestTraces(t *testing.T) {
 		a := c.Want(200, "POST", d.Path("/reveal"), d.Tokens[1], inputs[1].Act("reveal"),
 			"X-Request-Id", id, "Traceparent", "00-"+stranger+"-b7ad6b7169203331-01", "Tracestate", "vendor="+d.Tokens[1])
 		if answered := a.Header.Get("X-Request-Id"); answered != id {
-			t.Errorf("X-Request-Id %q is answered to %q", answered, id)
+			t.Errorf("the answer has X-Request-Id %q, want %q", answered, id)
 		}
 		return d
 	}
-	// A reveal waits 3 s for its certificate, which the worker finishes otherwise:
-	// a busy machine takes another deal.
+	// A reveal waits at most 3 s for its certificate, which otherwise the worker
+	// finishes. On a busy machine it may take several deals to see the former.
 	var d *e2e.Dealt
 	e2e.Eventually(t, "a reveal whose certificate is issued within it", e2e.Patience, func() bool {
 		d = ended()
@@ -78,7 +76,7 @@ func TestTraces(t *testing.T) {
 	reveal := col.Whole("the trace of the last reveal", of(d.ID), "deal-api: POST /v1/deals/{id}/reveal", "deal-api: grouped statement", "deal-api: Postgres",
 		"deal-api: sign", "deal-api: POST /v1/append", "log-server: POST /v1/append", "log-server: Postgres")
 	if reveal.Name != "POST /v1/deals/{id}/reveal" || len(reveal.Links) != 1 || hex.EncodeToString(reveal.Links[0].TraceId) != stranger {
-		t.Errorf("the root is %v, want a reveal that is linked to its caller", reveal)
+		t.Errorf("the root is %v, want a reveal with a link to the caller's trace", reveal)
 	}
 	col.Whole("the trace of a missed deadline", of(late.ID), "deadline-worker: reconcile deal", "deadline-worker: Postgres",
 		"deadline-worker: sign", "deadline-worker: POST /v1/append", "log-server: POST /v1/append")
@@ -89,7 +87,7 @@ func TestTraces(t *testing.T) {
 			return s.Service == service && s.Name == "GET /v1/log/tree-head" && s.Kind == tracepb.Span_SPAN_KIND_SERVER
 		}
 	}
-	e2e.Eventually(t, "a read of the log, whose port is public, is linked to its caller's trace", e2e.Patience, func() bool {
+	e2e.Eventually(t, "a read of the log's public port has a link to its caller's trace", e2e.Patience, func() bool {
 		return slices.ContainsFunc(col.Find(reads("log-server")), func(read e2e.Span) bool {
 			return len(read.ParentSpanId) == 0 && len(read.Links) == 1 && slices.ContainsFunc(col.Find(reads("deal-api")), func(caller e2e.Span) bool {
 				return bytes.Equal(caller.TraceId, read.Links[0].TraceId)
@@ -97,11 +95,11 @@ func TestTraces(t *testing.T) {
 		})
 	})
 	for _, s := range col.Find(func(s e2e.Span) bool { return len(s.ParentSpanId) == 0 && s.Attr["db.system.name"] != "" }) {
-		t.Errorf("a statement is a trace of its own: %v", s)
+		t.Errorf("a statement is the root of a trace: %v", s)
 	}
 	for _, m := range secrets {
 		if m.ShownIn(map[string][]byte{"traces": col.Place()}) != nil {
-			t.Errorf("the %s is in a span", m.Name)
+			t.Errorf("a span shows the %s", m.Name)
 		}
 	}
 	if (e2e.Marker{Name: "", Text: d.ID}).ShownIn(map[string][]byte{"traces": col.Place()}) == nil {
@@ -119,36 +117,28 @@ func TestTraces(t *testing.T) {
 	if !slices.ContainsFunc(logged(t, stack, localstack.DeadlineWorker), func(line map[string]any) bool {
 		return line["msg"] == "deal ended" && line["deal_id"] == late.ID && line["request_id"] != nil && line["trace_id"] != nil
 	}) {
-		t.Error("the worker's line of the missed deadline is not whole")
+		t.Error("the worker does not log the missed deadline with its deal, request and trace")
 	}
 }
 
-// What waits in the process is sent when it stops, and a collector that hangs
-// delays neither a call nor a stop.
+// A process sends its buffered spans when it stops. A collector that hangs delays
+// neither a call nor a stop.
 func TestCollectorHangs(t *testing.T) {
 	t.Parallel()
 	col := e2e.NewCollector(t)
 	stack := e2e.Own(t, nil)
 	c := e2e.NewClient(t, stack.BaseURL())
-	if err := stack.Restart(t.Context(), localstack.DealAPI, append(col.Environment(), "OTEL_BSP_SCHEDULE_DELAY=3600000")...); err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, stack.Restart(t.Context(), localstack.DealAPI, append(col.Environment(), "OTEL_BSP_SCHEDULE_DELAY=3600000")...))
 	c.Want(200, "GET", "/v1/algorithms", "", nil)
-	if err := stack.Stop(localstack.DealAPI); err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, stack.Stop(localstack.DealAPI))
 	if len(col.Find(func(s e2e.Span) bool { return s.Name == "GET /v1/algorithms" })) != 1 {
-		t.Error("a stop does not send what was left")
+		t.Error("the buffered span was not sent at the stop")
 	}
 
 	hangs, err := net.Listen("tcp", "127.0.0.1:0") // and never accepts
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, err)
 	defer hangs.Close()
-	if err := stack.Start(t.Context(), localstack.DealAPI, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+hangs.Addr().String(), "OTEL_BSP_SCHEDULE_DELAY=1"); err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, stack.Start(t.Context(), localstack.DealAPI, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+hangs.Addr().String(), "OTEL_BSP_SCHEDULE_DELAY=1"))
 	d := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
 	d.Play(e2e.Body{"valuations": e2e.Body{"car": 1}}, e2e.Body{"valuations": e2e.Body{"boat": 1}})
 	d.Certified(e2e.Patience)
@@ -158,6 +148,6 @@ func TestCollectorHangs(t *testing.T) {
 	}
 	t.Logf("a stop takes %s with a collector that hangs", time.Since(began))
 	if lines := logged(t, stack, localstack.DealAPI); !slices.ContainsFunc(lines, func(line map[string]any) bool { return line["msg"] == "the last traces are lost" }) {
-		t.Error("lost traces are not told")
+		t.Error("the lost traces are not logged")
 	}
 }

@@ -14,26 +14,25 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-const longest = 45 * time.Second // of a wait
+const longest = 45 * time.Second // the longest wait that a call may ask for
 
-func twoReplicas(o *localstack.Options) { o.Replicas = map[string]int{localstack.DealAPI: 2} }
-
-// waitingCalls is how many calls wait at a deal-api.
+// waitingCalls returns the number of calls that wait at a deal-api.
 func waitingCalls(t *testing.T, stack *localstack.Stack, name string) float64 {
 	t.Helper()
 	return e2e.Sum(e2e.Scrape(t, stack, name)["fairpact_waiting_calls"])
 }
 
-// A call that waits at one replica is answered by what happens at another, by what
-// the worker does, and by a certificate, whatever Redis does meanwhile.
+// A call that waits at one replica is answered after a change through another
+// replica, after the worker voids the deal, and when the certificate is issued. Redis
+// is up, down, emptied, restarted or hung.
 func TestWaitingAcrossReplicas(t *testing.T) {
 	for name, unrest := range e2e.Unrests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			stack := e2e.Own(t, twoReplicas)
+			stack := e2e.Own(t, func(o *localstack.Options) { o.Replicas = map[string]int{localstack.DealAPI: 2} })
 			defer unrest(t, stack)()
 			here, there := e2e.NewClient(t, stack.BaseURL()), e2e.NewClient(t, stack.URL(e2e.SecondAPI))
-			d := here.Create(e2e.Timed(e2e.SplitBody(0, 0), e2e.After(5*e2e.Patience), e2e.After(6*e2e.Patience)))
+			d := here.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
 			sealed := []e2e.Sealed{e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"car": 1}}), e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"boat": 1}})}
 			for _, step := range []struct {
 				what string
@@ -54,7 +53,7 @@ func TestWaitingAcrossReplicas(t *testing.T) {
 					t.Errorf("%s: after %s: %d %s", step.what, time.Since(began), a.Status, a.Body)
 				}
 			}
-			d = here.Create(e2e.Timed(e2e.SplitBody(0, 0), e2e.After(5*e2e.Patience), e2e.After(6*e2e.Patience)))
+			d = here.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
 			certificate := answers(there, d.Path("/certificate?wait=45"), d.Tokens[0])
 			e2e.Eventually(t, "the call waits", e2e.Patience, func() bool { return waitingCalls(t, stack, e2e.SecondAPI) > 0 })
 			d.Play(sealed[0].Input, sealed[1].Input)
@@ -69,11 +68,15 @@ func TestWaitingAcrossReplicas(t *testing.T) {
 	}
 }
 
-// answers makes a call on another goroutine.
+// answers reads a path on another goroutine.
 func answers(c *e2e.Client, path, token string) <-chan e2e.Answer {
+	return answersTo(c, "GET", path, token, nil)
+}
+
+func answersTo(c *e2e.Client, method, path, token string, body any) <-chan e2e.Answer {
 	got := make(chan e2e.Answer, 1)
 	go func() {
-		a, err := c.Try(c.T.Context(), "GET", path, token, nil)
+		a, err := c.Try(c.T.Context(), method, path, token, body)
 		if err != nil {
 			a.Body = []byte(err.Error())
 		}
@@ -82,13 +85,13 @@ func answers(c *e2e.Client, path, token string) <-chan e2e.Answer {
 	return got
 }
 
-// A drain answers all calls that wait with the deal as it stands and sends them
-// elsewhere; callers that hang up leave nothing that waits.
+// A drain answers all waiting calls with the deal as it is and closes their
+// connections. A caller that hangs up no longer counts as waiting.
 func TestDrainEndsWaits(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, nil)
 	c := e2e.NewClient(t, stack.BaseURL())
-	d := c.Create(e2e.Timed(e2e.SplitBody(0, 0), e2e.After(5*e2e.Patience), e2e.After(6*e2e.Patience)))
+	d := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
 	tool := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_deal","arguments":{"deal_id":%q,"invite_token":%q,"wait_seconds":45}}}`, d.ID, d.Tokens[0])
 
 	gone, hangUp := context.WithCancel(t.Context())
@@ -99,28 +102,21 @@ func TestDrainEndsWaits(t *testing.T) {
 	e2e.Eventually(t, "three calls wait", e2e.Patience, func() bool { return waitingCalls(t, stack, localstack.DealAPI) == 3 })
 	hangUp()
 	left.Wait()
-	e2e.Eventually(t, "none waits", e2e.Patience, func() bool { return waitingCalls(t, stack, localstack.DealAPI) == 0 })
+	e2e.Eventually(t, "no call waits", e2e.Patience, func() bool { return waitingCalls(t, stack, localstack.DealAPI) == 0 })
 
 	const calls = 20
 	var all []<-chan e2e.Answer
 	for range calls {
 		all = append(all, answers(e2e.NewClient(t, stack.BaseURL()), d.Path("?wait=45&since=OPEN"), d.Tokens[0]))
 	}
-	called := make(chan e2e.Answer, 1)
-	go func() {
-		a, err := e2e.NewClient(t, stack.BaseURL()).Try(t.Context(), "POST", "/mcp", "", tool)
-		if err != nil {
-			a.Body = []byte(err.Error())
-		}
-		called <- a
-	}()
+	all = append(all, answersTo(e2e.NewClient(t, stack.BaseURL()), "POST", "/mcp", "", tool))
 	certificate := answers(e2e.NewClient(t, stack.BaseURL()), d.Path("/certificate?wait=45"), d.Tokens[0])
 	e2e.Eventually(t, "all calls wait", e2e.Patience, func() bool { return waitingCalls(t, stack, localstack.DealAPI) == calls+2 })
 	began := time.Now()
 	stack.Signal(localstack.DealAPI, syscall.SIGTERM)
-	for _, got := range append(all, called) {
+	for _, got := range all {
 		if a := <-got; a.Status != 200 || !strings.Contains(string(a.Body), `OPEN`) || !a.Last {
-			t.Errorf("%d %.300s, it ends the connection: %v", a.Status, a.Body, a.Last)
+			t.Errorf("%d %.300s, closes the connection: %v", a.Status, a.Body, a.Last)
 		}
 	}
 	if a := <-certificate; a.Code() != "CERT_NOT_READY" {
