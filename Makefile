@@ -79,7 +79,7 @@ test: ## prove the product: all tests but the long ones, and the time of each pa
 	  "go -C hack/faults test -timeout=$(TEST_TIMEOUT) ./..."
 
 .PHONY: test-long
-test-long: ## the tests that take minutes, their binaries under the race detector: rotation and kills under load, a minute without KMS, the upgrade from the previous release, 10,000 parties
+test-long: ## the tests that take minutes, their binaries under the race detector: key rotation under load, the upgrade from the previous release, database failover, 10,000 parties
 	@hack/install-missing.sh postgres redis gcc python3
 	@CGO_ENABLED=1 FAIRPACT_E2E_BUILD="-race -tags=crashpoints" hack/times.sh "go test -p 1 -timeout=40m -tags=long ./e2e/long ./e2e/failover"
 
