@@ -16,13 +16,13 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// The primary dies under load and its synchronous standby is promoted, there and
-// back. Nothing that was acknowledged is lost, every tree head stands, and the
-// binaries find the new primary by themselves.
+// The primary dies under load and its synchronous standby is promoted, twice. No
+// acknowledged answer and no tree head is lost, and the processes find the new
+// primary without a restart.
 func TestSynchronousStandbyLosesNothing(t *testing.T) {
 	t.Parallel()
 	primary, standby := pair(t)
-	must(t, primary.Synchronous(t.Context(), true))
+	e2e.Must(t, primary.Synchronous(t.Context(), true))
 	stack := e2e.Own(t, func(o *localstack.Options) {
 		o.DatabaseURL = localservers.PrimaryURL("fairpact", primary, standby)
 		o.Replicas = map[string]int{localstack.DealAPI: 2, localstack.LogServer: 2, localstack.DeadlineWorker: 2}
@@ -39,31 +39,31 @@ func TestSynchronousStandbyLosesNothing(t *testing.T) {
 	var seen heads
 	watching, over := context.WithCancel(ctx)
 	watched := seen.watch(watching, t, append(logs, doors...)...)
-	l := start(ctx, t, stack, doors...)
+	s := e2e.StartStream(ctx, t, stack, doors...)
 
 	for range 2 {
-		must(t, l.s.Passes(ctx, 400))
-		must(t, primary.Followed(ctx))
+		e2e.Must(t, s.Passes(ctx, 400))
+		e2e.Must(t, primary.Followed(ctx))
 		primary.Kill()
 		killed := time.Now()
-		must(t, standby.Promote(ctx))
+		e2e.Must(t, standby.Promote(ctx))
 		promoted := time.Now()
 		for _, door := range doors {
-			must(t, answers(ctx, door))
+			e2e.Must(t, answers(ctx, door))
 			t.Logf("%s: first success %s after the promotion, %s after the crash", door.Base,
 				time.Since(promoted).Round(time.Millisecond), time.Since(killed).Round(time.Millisecond))
 		}
-		must(t, l.s.Passes(ctx, 200))
+		e2e.Must(t, s.Passes(ctx, 200))
 		port := primary.Port()
-		must(t, primary.Close())
+		e2e.Must(t, primary.Close())
 		next, err := standby.StartStandby(ctx, localservers.Options{Port: port})
-		must(t, err)
-		t.Cleanup(func() { must(t, next.Close()) })
+		e2e.Must(t, err)
+		t.Cleanup(func() { e2e.Must(t, next.Close()) })
 		primary, standby = standby, next
-		must(t, primary.Synchronous(ctx, true))
+		e2e.Must(t, primary.Synchronous(ctx, true))
 	}
-	must(t, l.s.Passes(ctx, 200))
-	l.ended(t, stack)
+	e2e.Must(t, s.Passes(ctx, 200))
+	s.End(t, stack)
 	over()
 	watched()
 	seen.stand(e2e.Database(t, stack))
@@ -72,12 +72,11 @@ func TestSynchronousStandbyLosesNothing(t *testing.T) {
 			t.Errorf("%s was restarted", name)
 		}
 	}
-	t.Logf("%d deals, %d requests, %d heads", len(l.all), l.s.Attempts.Load(), len(seen.seen))
 }
 
-// An asynchronous standby lags and is promoted: the fork guard refuses to sign, and
-// says so. Nothing that contradicts a published head is ever published, and with
-// the old primary back everything goes on.
+// An asynchronous standby lags and is promoted. The fork guard refuses to sign and
+// logs why, and no head that contradicts a published one is published. With the old
+// primary back the service continues.
 func TestLaggingStandbyIsRefused(t *testing.T) {
 	t.Parallel()
 	primary, standby := pair(t)
@@ -91,62 +90,56 @@ func TestLaggingStandbyIsRefused(t *testing.T) {
 	var seen heads
 	watching, over := context.WithCancel(ctx)
 	watched := seen.watch(watching, t, door, e2e.NewClient(t, stack.LogReadURL(localstack.LogServer)))
-	play := func() *e2e.Dealt {
-		d := door.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
-		d.Play(e2e.AnnsValues, e2e.BobsValues)
-		return d
-	}
 
-	play().Certified(e2e.Patience)
-	admin := func(p *localservers.Postgres, sql string) {
+	door.Settled().Certified(e2e.Patience)
+	connected := func(p *localservers.Postgres, do func(*pgx.Conn) error) {
 		t.Helper()
 		conn, err := pgx.Connect(ctx, p.URL("fairpact"))
-		must(t, err)
+		e2e.Must(t, err)
 		defer conn.Close(ctx)
-		_, err = conn.Exec(ctx, sql)
-		must(t, err)
+		e2e.Must(t, do(conn))
 	}
 	published := func(p *localservers.Postgres) (size int64) {
 		t.Helper()
-		conn, err := pgx.Connect(ctx, p.URL("fairpact"))
-		must(t, err)
-		defer conn.Close(ctx)
-		must(t, conn.QueryRow(ctx, "SELECT max(tree_size) FROM translog.tree_heads").Scan(&size))
+		connected(p, func(conn *pgx.Conn) error {
+			return conn.QueryRow(ctx, "SELECT max(tree_size) FROM translog.tree_heads").Scan(&size)
+		})
 		return size
 	}
 	e2e.Eventually(t, "the standby has the first certificate", e2e.Patience, func() bool { return published(standby) == published(primary) })
-	admin(standby, "ALTER SYSTEM SET primary_conninfo = ''")
-	admin(standby, "SELECT pg_reload_conf()")
+	for _, statement := range []string{"ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()"} {
+		connected(standby, func(conn *pgx.Conn) error { _, err := conn.Exec(ctx, statement); return err })
+	}
 	e2e.Eventually(t, "the standby lags", e2e.Patience, func() bool {
-		play().Certified(e2e.Patience)
+		door.Settled().Certified(e2e.Patience)
 		return published(standby) < published(primary)-2
 	})
 	signed, lagging := published(primary), published(standby)
 
 	primary.Kill()
-	must(t, standby.Promote(ctx))
-	must(t, answers(ctx, door))
-	lost := play() // committed on the standby, in a leaf that may not be signed
+	e2e.Must(t, standby.Promote(ctx))
+	e2e.Must(t, answers(ctx, door))
+	lost := door.Settled() // its leaf takes an index that a published head already covers
 	e2e.Eventually(t, "the fork guard refuses, and the log says so", e2e.Patience, func() bool {
 		text, err := os.ReadFile(stack.Log(localstack.LogServer))
-		must(t, err)
+		e2e.Must(t, err)
 		return bytes.Contains(text, []byte("the database is older than what was signed")) &&
 			e2e.Sum(e2e.Scrape(t, stack, localstack.LogServer)["fairpact_log_guard_refusals_total"]) > 0 // alert FairpactForkGuardRefused
 	})
-	for range 3 { // and goes on refusing
+	for range 3 { // the guard keeps refusing
 		if a := door.Do("GET", lost.Path("/certificate"), lost.Tokens[0], nil); a.Code() != "CERT_NOT_READY" {
-			t.Fatalf("on the lagging standby a certificate is answered %d %s", a.Status, a.Body)
+			t.Fatalf("on the lagging standby a certificate request gets %d %s", a.Status, a.Body)
 		}
-		must(t, answers(ctx, door))
+		e2e.Must(t, answers(ctx, door))
 	}
 	if size := published(standby); size != lagging {
-		t.Errorf("the lagging standby had heads up to %d and now up to %d", lagging, size)
+		t.Errorf("the lagging standby had heads up to size %d, and now up to %d", lagging, size)
 	}
 
-	must(t, standby.Stop())
-	must(t, primary.Restart(ctx))
-	must(t, answers(ctx, door))
-	play().Certified(e2e.Patience)
+	e2e.Must(t, standby.Stop())
+	e2e.Must(t, primary.Restart(ctx))
+	e2e.Must(t, answers(ctx, door))
+	door.Settled().Certified(e2e.Patience)
 	over()
 	watched()
 	e2e.Database(t, stack).Converged()

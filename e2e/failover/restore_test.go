@@ -16,18 +16,18 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// The recovery drill of runbooks/restore.md: the database is restored to a moment
-// before the last certificates. The fork guard refuses to go on; the certificates
-// come back from the parties' copies, and the service resumes.
+// The recovery drill of runbooks/restore.md. The database is restored to a moment
+// before the last certificates, and the fork guard refuses to sign. The parties'
+// copies bring the certificates back, and the service continues.
 func TestRestoreToAnEarlierMoment(t *testing.T) {
 	t.Parallel()
-	// The archive lies beside the data: archive_command runs there.
+	// The archive is next to the data directory, in which archive_command runs.
 	primary, err := localservers.StartPostgres(t.Context(), localservers.Options{Settings: []string{
 		"archive_mode=on", "archive_command=mkdir -p ../archive && cp %p ../archive/%f"}})
-	must(t, err)
-	t.Cleanup(func() { must(t, primary.Close()) })
+	e2e.Must(t, err)
+	t.Cleanup(func() { e2e.Must(t, primary.Close()) })
 	url, err := primary.EnsureDatabase(t.Context(), "fairpact")
-	must(t, err)
+	e2e.Must(t, err)
 	stack := e2e.Own(t, func(o *localstack.Options) {
 		o.DatabaseURL, o.Env[localstack.LogServer] = url, guarded(t)
 	})
@@ -39,22 +39,21 @@ func TestRestoreToAnEarlierMoment(t *testing.T) {
 		t.Logf("%-58s %6.1f s", what, time.Since(begun).Seconds())
 	}
 	certified := func() (d *e2e.Dealt, copied []byte) {
-		d = c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
-		d.Play(e2e.AnnsValues, e2e.BobsValues)
+		d = c.Settled()
 		return d, d.Certified(e2e.Patience)
 	}
-	var kept [][]byte // the certificates, as parties have them
+	var kept [][]byte // the parties' copies of the certificates
 	_, before := certified()
 	kept = append(kept, before)
 
 	var backups [2]*localservers.Backup
-	step("base backup", func() { backups[0], err = primary.BaseBackup(t.Context()); must(t, err) })
+	step("base backup", func() { backups[0], err = primary.BaseBackup(t.Context()); e2e.Must(t, err) })
 	backups[1], err = primary.BaseBackup(t.Context())
-	must(t, err)
-	t.Cleanup(func() { must(t, backups[1].Close()) })
+	e2e.Must(t, err)
+	t.Cleanup(func() { e2e.Must(t, backups[1].Close()) })
 	_, archived := certified()
 	kept = append(kept, archived)
-	half := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour)) // all commit before the moment and reveal after it
+	half := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour)) // commits are before the moment, reveals after it
 	inputs := []e2e.Sealed{e2e.Seal(t, e2e.AnnsValues), e2e.Seal(t, e2e.BobsValues)}
 	for i, in := range inputs {
 		half.Commit(i, in)
@@ -79,20 +78,19 @@ func TestRestoreToAnEarlierMoment(t *testing.T) {
 	fetch := "cp " + filepath.Join(filepath.Dir(primary.DataDir()), "archive") + "/%f %p"
 	restore := func(b *localservers.Backup) *localservers.Postgres {
 		p, err := b.Restore(t.Context(), localservers.Options{Port: primary.Port()}, fetch, moment)
-		must(t, err)
-		t.Cleanup(func() { must(t, p.Close()) })
+		e2e.Must(t, err)
+		t.Cleanup(func() { e2e.Must(t, p.Close()) })
 		return p
 	}
 
-	// The database comes back while all is running: the guard refuses, and the leaf
-	// of a new deal takes the place of a lost one.
+	// The database is restored while all processes run. The guard refuses, because the
+	// leaf of a new deal takes the index of a lost one.
 	careless := restore(backups[0])
-	must(t, answers(t.Context(), c))
-	unsigned := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
-	unsigned.Play(e2e.AnnsValues, e2e.BobsValues)
+	e2e.Must(t, answers(t.Context(), c))
+	unsigned := c.Settled()
 	e2e.Eventually(t, "the fork guard refuses, and the log says so", e2e.Patience, func() bool {
 		text, err := os.ReadFile(stack.Log(localstack.LogServer))
-		must(t, err)
+		e2e.Must(t, err)
 		return bytes.Contains(text, []byte("the fork guard refuses"))
 	})
 	c.Refused(409, "CERT_NOT_READY", "GET", unsigned.Path("/certificate"), unsigned.Tokens[0], nil)
@@ -102,27 +100,27 @@ func TestRestoreToAnEarlierMoment(t *testing.T) {
 		copies = append(copies, e2e.File(t, certificate))
 	}
 	if said, err := stack.Fairpactctl(t.Context(), append(files, copies...)...); err == nil {
-		t.Fatalf("leaves came back into a log that went on: %s", said)
+		t.Fatalf("certificate return accepted leaves into a log with other leaves: %s", said)
 	}
 
-	// As the runbook says it.
+	// The steps of the runbook.
 	step("stop deal-api and deadline-worker", func() {
-		must(t, stack.Stop(localstack.DealAPI))
-		must(t, stack.Stop(localstack.DeadlineWorker))
+		e2e.Must(t, stack.Stop(localstack.DealAPI))
+		e2e.Must(t, stack.Stop(localstack.DeadlineWorker))
 	})
-	must(t, careless.Close())
+	e2e.Must(t, careless.Close())
 	var restored *localservers.Postgres
 	step("restore to the moment, same address", func() { restored = restore(backups[1]) })
-	must(t, stack.Redis().Restart(t.Context()))
+	e2e.Must(t, stack.Redis().Restart(t.Context()))
 	if said, err := stack.Fairpactctl(t.Context(), append(files, copies[:len(copies)-1]...)...); err == nil {
-		t.Fatalf("the log took leaves without the last one: %s", said)
+		t.Fatalf("certificate return accepted the leaves without the last one: %s", said)
 	}
 	step("fairpactctl certificate return", func() {
 		said, err := stack.Fairpactctl(t.Context(), append(files, copies...)...)
-		must(t, err)
+		e2e.Must(t, err)
 		t.Logf("%s", bytes.TrimSpace([]byte(said)))
 	})
-	step("start log-server, which signs the next head", func() { must(t, stack.Restart(t.Context(), localstack.LogServer)) })
+	step("start log-server, which signs the next head", func() { e2e.Must(t, stack.Restart(t.Context(), localstack.LogServer)) })
 	adopt := []string{"certificate", "adopt", "--keys", e2e.File(t, keys), "--tree-head", e2e.File(t, head), "--secret-file", filepath.Join(stack.Dir(), "server-secret")}
 	step("fairpactctl certificate adopt, for each deal", func() {
 		for i, file := range copies {
@@ -133,8 +131,8 @@ func TestRestoreToAnEarlierMoment(t *testing.T) {
 		}
 	})
 	step("start deal-api and deadline-worker", func() {
-		must(t, stack.Start(t.Context(), localstack.DealAPI))
-		must(t, stack.Start(t.Context(), localstack.DeadlineWorker))
+		e2e.Must(t, stack.Start(t.Context(), localstack.DealAPI))
+		e2e.Must(t, stack.Start(t.Context(), localstack.DeadlineWorker))
 	})
 	step("a new deal to its certificate", func() { certified() })
 
@@ -142,7 +140,7 @@ func TestRestoreToAnEarlierMoment(t *testing.T) {
 	if v := half.View(); v.State != "COMPUTED" {
 		t.Errorf("the deal that was revealed after the moment is %s", v.State)
 	}
-	c.Refused(401, "INVALID_CREDENTIAL", "GET", lost.Path(""), lost.Tokens[0], nil) // its deal is gone for good
+	c.Refused(401, "INVALID_CREDENTIAL", "GET", lost.Path(""), lost.Tokens[0], nil) // this deal cannot be restored
 	for i, certificate := range kept[:3] {
 		if r := c.Verify(e2e.Decoded(t, certificate)["cert_id"].(string)); !r.Valid {
 			t.Errorf("certificate %d: %+v", i, r)
@@ -153,10 +151,10 @@ func TestRestoreToAnEarlierMoment(t *testing.T) {
 		t.Errorf("%v\n%s", err, said)
 	}
 	conn, err := pgx.Connect(t.Context(), restored.URL("fairpact"))
-	must(t, err)
+	e2e.Must(t, err)
 	defer conn.Close(t.Context())
 	var deals, leaves int
-	must(t, conn.QueryRow(t.Context(), "SELECT (SELECT count(*) FROM deals), (SELECT count(*) FROM translog.leaves)").Scan(&deals, &leaves))
+	e2e.Must(t, conn.QueryRow(t.Context(), "SELECT (SELECT count(*) FROM deals), (SELECT count(*) FROM translog.leaves)").Scan(&deals, &leaves))
 	if deals != 4 || leaves != 5 {
 		t.Errorf("%d deals and %d leaves, want 4 and 5", deals, leaves)
 	}
