@@ -11,8 +11,8 @@ import (
 // at is a crash point and the stage that it leaves a deal in.
 type at struct{ point, stage string }
 
-// ending are the points on a deal's way from its last input to its published
-// certificate, in whichever process takes them.
+// ending holds the crash points from a deal's last input to its published certificate,
+// in any process.
 var ending = []at{
 	{"escrow.before-end", "active"},
 	{"escrow.ended", "ended"},
@@ -21,9 +21,9 @@ var ending = []at{
 	{"escrow.published", "published"},
 }
 
-// finisher is who brings the deal to its end after the crash: processes that
-// are started, and the deal-api that is called, if any. The killed process stays
-// dead where it is not among them.
+// finisher says how a deal gets to its end after the crash: the processes to start, and
+// the deal-api to call, or "" for none. The killed process stays dead unless it is
+// started.
 type finisher struct {
 	name  string
 	start []string
@@ -48,21 +48,21 @@ var finishers = map[string][]finisher{
 	},
 }
 
-// crashes is a scenario with the points that it is cut at. Every point meets
-// every finisher of the process, or where they take turns one of them.
+// crashes is a scenario with the points at which the process is killed. Each point is
+// combined with every finisher of the process, or, if turns is true, with one of them.
 type crashes struct {
 	name  string
 	play  e2e.Scenario
 	cuts  []at
 	turns bool
-	// locks leaves the dead process's locks in Redis, to be waited for. Otherwise
-	// Redis loses them at the same moment: it is allowed to.
+	// locks leaves the dead process's locks in Redis. Otherwise Redis is emptied at the
+	// crash, which it may be at any time.
 	locks bool
 }
 
-// SPEC 4 rule 4, and the design's pipeline: whichever process is killed, and
-// wherever, a deal that is COMPUTED or VOID ends with exactly one certificate,
-// one leaf and one signature, and with the state and result it had.
+// SPEC 4 rule 4: whichever process is killed at whichever point, a deal that is COMPUTED
+// or VOID ends with exactly one certificate, leaf and signature, and keeps its state and
+// result.
 
 func TestCrashDealAPI(t *testing.T) {
 	t.Parallel()
@@ -106,7 +106,7 @@ func TestCrashLogServer(t *testing.T) {
 	})
 }
 
-// crash plays every case on one stack, and then looks at what is left of all.
+// crash plays all cases on one stack, and checks the database after the last.
 func (y *yard) crash(all []crashes) {
 	turn := 0
 	var left []struckCase
@@ -117,7 +117,7 @@ func (y *yard) crash(all []crashes) {
 					continue
 				}
 				if c.name == "draw" && cut.stage == "active" && f.via == "" {
-					continue // for a minute a draw is left to its parties
+					continue // the worker leaves a draw to its parties for a minute
 				}
 				if y.victim == localstack.DealAPI && f.via == "" && !c.locks {
 					left = append(left, struckCase{c, cut})
@@ -134,4 +134,31 @@ func (y *yard) crash(all []crashes) {
 	y.start(y.victim)
 	e2e.Database(y.t, y.stack).Converged()
 	e2e.Invariants(y.t, y.stack)
+}
+
+func lastCommit(c *e2e.Client, _ time.Duration) *e2e.Cut {
+	x := e2e.Open(c, e2e.SplitBody(time.Hour, 2*time.Hour), 1, 0, e2e.AnnsValues, e2e.BobsValues)
+	return x.Ends("/commit", 1, e2e.Body{"commitment": x.Inputs[1].Commitment})
+}
+
+// lateLastCommit and lateLastReveal are complete before their deadline, and the next
+// call comes after it: no party is a flaker.
+func lateLastCommit(c *e2e.Client, lead time.Duration) *e2e.Cut {
+	at := e2e.After(lead)
+	x := e2e.Near(c, at, at+3600)
+	if x == nil || !x.Commits(1) {
+		return nil
+	}
+	x.From = at
+	return x.Ends("/commit", 1, e2e.Body{"commitment": x.Inputs[1].Commitment})
+}
+
+func lateLastReveal(c *e2e.Client, lead time.Duration) *e2e.Cut {
+	at := e2e.After(lead)
+	x := e2e.Near(c, at, at+1)
+	if x == nil || !x.Commits(2) || !x.Reveals(1) {
+		return nil
+	}
+	x.From = at + 1
+	return x.Revealing(1)
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// yard is a stack of two replicas of each binary on which one of them is
-// killed again and again. Between two cases all run but the workers, which would
-// finish what others have to.
+// yard is a stack of two replicas of each binary, one process of which is killed in
+// every case. Between two cases the workers are stopped, because they would finish the
+// deals that others must finish; the other processes run.
 type yard struct {
 	t      *testing.T
 	stack  *localstack.Stack
@@ -31,19 +31,13 @@ func newYard(t *testing.T, victim string) *yard {
 	stack := e2e.Own(t, func(o *localstack.Options) {
 		o.Replicas = map[string]int{localstack.DealAPI: 2, localstack.LogServer: 2, localstack.DeadlineWorker: 2}
 	})
-	options, err := redis.ParseURL(stack.RedisURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	y := &yard{stack: stack, redis: redis.NewClient(options), victim: victim}
-	t.Cleanup(func() { _ = y.redis.Close() })
-	y = y.at(t)
+	y := (&yard{stack: stack, redis: e2e.Cache(t, stack), victim: victim}).at(t)
 	y.rest()
 	y.start(e2e.SecondAPI, e2e.SecondLogOf(stack)...)
 	return y
 }
 
-// at is the yard for a subtest.
+// at returns the yard for a subtest.
 func (y *yard) at(t *testing.T) *yard {
 	here := *y
 	here.t, here.w = t, e2e.Database(t, y.stack)
@@ -51,29 +45,25 @@ func (y *yard) at(t *testing.T) *yard {
 	return &here
 }
 
-// start starts a process again.
+// start restarts a process.
 func (y *yard) start(name string, env ...string) {
 	y.t.Helper()
-	if err := y.stack.Restart(y.t.Context(), name, env...); err != nil {
-		y.t.Fatal(err)
-	}
+	e2e.Must(y.t, y.stack.Restart(y.t.Context(), name, env...))
 }
 
-// rest puts the yard into the state between two cases.
+// rest stops the workers, as between two cases.
 func (y *yard) rest() {
 	y.t.Helper()
 	for _, worker := range []string{localstack.DeadlineWorker, e2e.SecondWorker} {
-		if err := y.stack.Stop(worker); err != nil {
-			y.t.Fatal(err)
-		}
+		e2e.Must(y.t, y.stack.Stop(worker))
 	}
 }
 
-// one plays a deal up to the point, sees the process die there, lets the
-// finisher act and holds the outcome against what the deal was at the crash.
+// one plays a deal up to the crash point, lets the finisher act, and compares the
+// outcome with the deal at the crash.
 func (y *yard) one(c crashes, cut at, f finisher) {
 	y.t.Helper()
-	y.rest() // whatever the case before it left
+	y.rest() // the case before may have failed with workers running
 	x, before := y.kill(c, cut)
 	y.startAll(f.start)
 	y.finish(x, f.via)
@@ -84,15 +74,15 @@ func (y *yard) one(c crashes, cut at, f finisher) {
 	y.settled(x, before)
 }
 
-// struckCase is a crash whose deal the worker finishes.
+// struckCase is a crash after which the worker finishes the deal.
 type struckCase struct {
 	crashes
 	cut at
 }
 
-// together plays all cases up to their points before the worker starts, which
-// then finishes every deal: it leaves a deal to the call that may still be
-// issuing its certificate for seconds, and waits for all of them at once.
+// together plays all cases up to their crash points and then starts the worker, which
+// finishes all deals. The worker waits some seconds for a call that may still issue the
+// certificate: together, the cases wait once.
 func (y *yard) together(all []struckCase) {
 	y.t.Helper()
 	y.rest()
@@ -117,9 +107,9 @@ func (y *yard) together(all []struckCase) {
 	}
 }
 
-// kill plays a deal up to the point and sees the process die there. It returns
-// what the deal was at the crash, once a deadline that is to pass before the
-// recovery has passed.
+// kill plays a deal up to the point at which the process dies, and returns the deal's
+// fate at the crash. It waits for the deadline that must pass before the recovery, if
+// any.
 func (y *yard) kill(c crashes, cut at) (*e2e.Cut, fate) {
 	y.t.Helper()
 	y.start(y.victim, "FAIRPACT_CRASH_AT="+cut.point)
@@ -129,9 +119,7 @@ func (y *yard) kill(c crashes, cut at) (*e2e.Cut, fate) {
 		y.t.Errorf("the crash left the deal %s, want %s: %s", stage, cut.stage, before)
 	}
 	if !c.locks {
-		if err := y.redis.FlushAll(y.t.Context()).Err(); err != nil {
-			y.t.Fatal(err)
-		}
+		e2e.Must(y.t, y.redis.FlushAll(y.t.Context()).Err())
 	}
 	if !x.Clock && x.From > 0 {
 		e2e.WaitUntil(y.t, x.From)
@@ -143,14 +131,12 @@ func (y *yard) kill(c crashes, cut at) (*e2e.Cut, fate) {
 func (y *yard) startAll(names []string) {
 	y.t.Helper()
 	for _, name := range names {
-		if err := y.stack.Start(y.t.Context(), name); err != nil {
-			y.t.Fatal(err)
-		}
+		e2e.Must(y.t, y.stack.Start(y.t.Context(), name))
 	}
 }
 
-// strike plays a deal into the crash point, with more time where the machine
-// was too slow for its deadlines.
+// strike plays a deal into the crash point, again with later deadlines if the machine
+// was too slow for them.
 func (y *yard) strike(play e2e.Scenario) *e2e.Cut {
 	y.t.Helper()
 	dead := y.stack.Ended(y.victim)
@@ -174,7 +160,7 @@ func (y *yard) strike(play e2e.Scenario) *e2e.Cut {
 		select {
 		case <-dead:
 		case <-time.After(e2e.Patience):
-			y.t.Fatalf("%s never came to its crash point", y.victim)
+			y.t.Fatalf("%s has not reached its crash point", y.victim)
 		}
 		return x
 	}
@@ -182,8 +168,8 @@ func (y *yard) strike(play e2e.Scenario) *e2e.Cut {
 	return nil
 }
 
-// finish waits until the deal has its published certificate: by calls through
-// that deal-api, or where there is none by looking only.
+// finish waits until the deal's certificate is published, by calls through the deal-api
+// via, or, if via is empty, without any call.
 func (y *yard) finish(x *e2e.Cut, via string) {
 	y.t.Helper()
 	caller := y.calm
@@ -205,24 +191,29 @@ func (y *yard) finish(x *e2e.Cut, via string) {
 			return y.w.Published(d.ID) != ""
 		})
 	}
-	// The client tries again what got no answer.
+	// The client repeats the call that got no answer.
 	a, err := x.Call(caller)
 	if err != nil || a.Status != 200 {
 		y.t.Errorf("the same call again: %v, %d %s", err, a.Status, a.Body)
 	}
+	if x.Last.Action == "/commit" || x.Last.Action == "/reveal" {
+		if again, err := x.Call(y.calm); err != nil || !bytes.Equal(again.Body, a.Body) {
+			y.t.Errorf("%s replays %s (%v), and before %s", x.Last.Action, again.Body, err, a.Body)
+		}
+	}
 	d.Certified(e2e.Patience)
 }
 
-// fate is what the database holds of a deal's end.
+// fate is the end of a deal in the database.
 type fate struct {
 	phase     string
 	result    []byte
 	flakers   []int
 	payload   []byte
 	signature *string
-	index     *int64 // that the certificate names
-	leaf      *int64 // that holds the entry
-	headed    bool   // a published head covers it
+	index     *int64 // leaf index in the certificate's row
+	leaf      *int64 // index of the leaf with the certificate's entry
+	headed    bool   // a published head covers the leaf
 }
 
 func (y *yard) fate(x *e2e.Cut) (f fate) {
@@ -258,8 +249,9 @@ func (f fate) stage() string {
 	return "ended"
 }
 
-// settled holds the deal against what it was at the crash, what was to come of
-// it, and two strangers' eyes.
+// settled requires that the deal has its expected outcome, that nothing stored at the
+// crash has changed, and that deal-api and the independent verifier accept its
+// certificate.
 func (y *yard) settled(x *e2e.Cut, before fate) {
 	y.t.Helper()
 	after := y.fate(x)
@@ -277,9 +269,7 @@ func (y *yard) settled(x *e2e.Cut, before fate) {
 		Result json.RawMessage
 	}
 	text := x.Deal.Certified(e2e.Patience)
-	if err := json.Unmarshal(text, &shown); err != nil {
-		y.t.Fatal(err)
-	}
+	e2e.Must(y.t, json.Unmarshal(text, &shown))
 	if v.State != x.Outcome || !slices.Equal(v.VoidFlakers, x.Flakers) || !bytes.Equal(v.Result, shown.Result) || v.CertificateID == nil {
 		y.t.Fatalf("view %+v, certificate %s", v, text)
 	}
