@@ -17,16 +17,13 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
 )
 
-// A key that cannot sign, or is not the published one, ends each binary at its
-// start: with exit code 1 and one line that says what to correct. Nothing else of
-// the deployment has to be in reach for it.
-func TestStartEndsWithWhatToMend(t *testing.T) {
+// A binary whose key cannot sign, or is not the published key, exits at its start with
+// code 1. Its last log line says what to correct. It needs no other server for this.
+func TestStartWithABadKeyIsRefused(t *testing.T) {
 	t.Parallel()
 	google := e2e.KeyService(t)
 	amazon, err := kmstest.StartAWS()
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, err)
 	t.Cleanup(amazon.Close)
 	disabled := google.NewKey()
 	google.SetState(disabled, kmspb.CryptoKeyVersion_DISABLED)
@@ -55,7 +52,7 @@ func TestStartEndsWithWhatToMend(t *testing.T) {
 			var last struct{ Level, Err, Error string }
 			lines := strings.Split(strings.TrimSpace(said), "\n")
 			if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || last.Level != "ERROR" {
-				t.Fatalf("the last line is no JSON of an error (%v):\n%s", err, said)
+				t.Fatalf("the last line is not an error in JSON (%v):\n%s", err, said)
 			}
 			for _, part := range append(c.want, "FAIRPACT_SIGNING_KEY") {
 				if !strings.Contains(last.Err+last.Error, part) {
@@ -66,23 +63,21 @@ func TestStartEndsWithWhatToMend(t *testing.T) {
 	}
 }
 
-// started runs a binary that is to end by itself, with every other setting in
-// order and nothing behind it, and gives what it wrote and its exit code.
+// started runs a binary that must exit by itself, with valid settings except env and
+// without any server, and returns its output and exit code.
 func started(t *testing.T, binary string, env []string) (said string, code int) {
 	t.Helper()
 	secrets := t.TempDir()
 	for name, text := range map[string]string{"server": strings.Repeat("ab", 32), "append": strings.Repeat("x", 32)} {
-		if err := os.WriteFile(filepath.Join(secrets, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		e2e.Must(t, os.WriteFile(filepath.Join(secrets, name), []byte(text), 0o600))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), e2e.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(e2e.Bin, binary))
-	const nobody = "127.0.0.1:1"
+	const nowhere = "127.0.0.1:1"
 	cmd.Env = append([]string{
-		"DATABASE_URL=postgres://" + nobody + "/none", "REDIS_URL=redis://" + nobody, "GORACE=atexit_sleep_ms=0",
-		"FAIRPACT_LOG_READ_URL=http://" + nobody, "FAIRPACT_LOG_APPEND_URL=http://" + nobody,
+		"DATABASE_URL=postgres://" + nowhere + "/none", "REDIS_URL=redis://" + nowhere, "GORACE=atexit_sleep_ms=0",
+		"FAIRPACT_LOG_READ_URL=http://" + nowhere, "FAIRPACT_LOG_APPEND_URL=http://" + nowhere,
 		"FAIRPACT_SERVER_SECRET_FILE=" + secrets + "/server", "FAIRPACT_APPEND_SECRET_FILE=" + secrets + "/append",
 		"FAIRPACT_LISTEN=127.0.0.1:0", "FAIRPACT_ADMIN_LISTEN=127.0.0.1:0", "FAIRPACT_READ_LISTEN=127.0.0.1:0", "FAIRPACT_APPEND_LISTEN=127.0.0.1:0",
 	}, env...)
