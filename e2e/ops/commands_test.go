@@ -13,7 +13,7 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// The commands that the pages show exist, with the flags that they are given.
+// The fairpactctl commands and flags in the pages exist.
 func TestPagesShowCommandsThatExist(t *testing.T) {
 	shown := map[string][]string{} // flags by command
 	command := regexp.MustCompile(`fairpactctl ((?:[a-z]+ ?){1,2})([^\n` + "`" + `|;]*)`)
@@ -24,10 +24,11 @@ func TestPagesShowCommandsThatExist(t *testing.T) {
 		}
 	}
 	ctl := e2e.NewCtl(t, "http://127.0.0.1:1")
-	known := commands(ctl)
+	help, _ := ctl.Run(0, "--help")
+	known := matches(`(?m)^  ([a-z]+(?: [a-z]+)?)  `, help)
 	checked := 0
 	for name, flags := range shown {
-		if !slices.Contains(known, name) { // a word of the sentence, or an argument, follows the command
+		if !slices.Contains(known, name) { // the second word belongs to the sentence, or is an argument
 			name, _, _ = strings.Cut(name, " ")
 		}
 		if !slices.ContainsFunc(known, func(k string) bool { return k == name || strings.HasPrefix(k, name+" ") }) {
@@ -47,12 +48,7 @@ func TestPagesShowCommandsThatExist(t *testing.T) {
 	}
 }
 
-func commands(ctl *e2e.Ctl) []string {
-	help, _ := ctl.Run(0, "--help")
-	return matches(`(?m)^  ([a-z]+(?: [a-z]+)?)  `, help)
-}
-
-// What a runbook greps for in the logs is what the binaries write.
+// The source of the binaries has every log text that a runbook greps for.
 func TestRunbooksGrepForWhatIsLogged(t *testing.T) {
 	var source strings.Builder
 	for _, root := range []string{"internal", "services"} {
@@ -71,7 +67,7 @@ func TestRunbooksGrepForWhatIsLogged(t *testing.T) {
 	for _, page := range pages(t) {
 		for _, pattern := range matches(`logs -l .*\| grep (?:-E )?'([^']+)'`, text(t, page)) {
 			if strings.Contains(pattern, `"level"`) {
-				continue // of log/slog
+				continue // a level, which log/slog writes
 			}
 			pattern = strings.TrimSuffix(strings.TrimPrefix(pattern, `"msg":"`), `"`)
 			for _, alternative := range alternatives(pattern) {
@@ -87,7 +83,7 @@ func TestRunbooksGrepForWhatIsLogged(t *testing.T) {
 	}
 }
 
-// alternatives returns the texts that a pattern of the form a|b or a (b|c) stands for.
+// alternatives returns the texts that a pattern of the form a|b or a (b|c) matches.
 func alternatives(pattern string) []string {
 	group := regexp.MustCompile(`\(([^)]*)\)`)
 	if m := group.FindStringSubmatchIndex(pattern); m != nil {
@@ -105,7 +101,7 @@ func alternatives(pattern string) []string {
 	return strings.Split(pattern, "|")
 }
 
-// Every shell block parses, and names deployments that the chart makes.
+// Every shell block parses, and names only deployments that the chart creates.
 func TestShellBlocksOfThePages(t *testing.T) {
 	blocks := 0
 	for _, page := range pages(t) {
@@ -118,7 +114,7 @@ func TestShellBlocksOfThePages(t *testing.T) {
 			}
 			for _, name := range matches(`\b(fairpact-(?:deal|log|deadline|dev)[a-z-]*)`, block) {
 				if !slices.Contains([]string{"fairpact-deal-api", "fairpact-log-server", "fairpact-deadline-worker", "fairpact-dev-postgres", "fairpact-dev-redis"}, name) {
-					t.Errorf("%s names %s, which the chart does not make", page, name)
+					t.Errorf("%s names %s, which the chart does not create", page, name)
 				}
 			}
 		}
@@ -131,8 +127,6 @@ func TestShellBlocksOfThePages(t *testing.T) {
 func text(t *testing.T, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, err)
 	return string(b)
 }

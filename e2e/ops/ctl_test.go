@@ -17,7 +17,15 @@ import (
 
 var verifyOffline = []string{"verify", "cert.json", "--tree-head", "head.json", "--status", "status.json"}
 
-// failures are the checks of a printed report that do not hold.
+// says runs a command that must fail with an exit code and print a text on stderr.
+func says(t testing.TB, c *e2e.Ctl, code int, want string, args ...string) {
+	t.Helper()
+	if _, said := c.Run(code, args...); !strings.Contains(said, want) {
+		t.Errorf("fairpactctl %q prints %q, want %q", args, said, want)
+	}
+}
+
+// failures returns the failed checks of a report in JSON, sorted.
 func failures(t testing.TB, report string) []string {
 	t.Helper()
 	var r struct {
@@ -53,29 +61,17 @@ func TestCtlSplit(t *testing.T) {
 	}
 	c.Run(2, "deal", "create", "--algorithm", "split.v1", "--label", "a", "--label", "b", "--params", "params.json", "--out", "deal.json")
 
-	// An input that could never be revealed is not committed to.
+	// The command refuses to commit to an input that the deal could not accept.
 	c.Run(0, "commit", c.File("input.json", e2e.Body{"valuations": e2e.Body{"train": 1}}), "--out", "unfit.json")
-	if _, said := c.Run(1, "deal", "commit", "unfit.json", "--state", "party-0.json"); !strings.Contains(said, `"car"`) {
-		t.Errorf("said %s", said)
-	}
+	says(t, c, 1, `"car"`, "deal", "commit", "unfit.json", "--state", "party-0.json")
 	c.Seal(0, e2e.AnnsValues)
-	if _, said := c.Run(1, "deal", "reveal", "sealed-0.json", "--state", "party-0.json"); !strings.Contains(said, "COMMITS_MISSING") {
-		t.Errorf("said %s", said)
-	}
-	if _, said := c.Run(1, "deal", "certificate", "--state", "party-0.json"); !strings.Contains(said, "CERT_NOT_READY") {
-		t.Errorf("said %s", said)
-	}
+	says(t, c, 1, "COMMITS_MISSING", "deal", "reveal", "sealed-0.json", "--state", "party-0.json")
+	says(t, c, 1, "CERT_NOT_READY", "deal", "certificate", "--state", "party-0.json")
 	c.Seal(1, e2e.BobsValues)
-	if _, said := c.Run(1, "deal", "commit", "sealed-1.json", "--state", "party-1.json"); !strings.Contains(said, "ALREADY_COMMITTED") {
-		t.Errorf("said %s", said)
-	}
-	if _, said := c.Run(1, "deal", "cancel", "--state", "deal.json"); !strings.Contains(said, "CANNOT_CANCEL") {
-		t.Errorf("said %s", said)
-	}
+	says(t, c, 1, "ALREADY_COMMITTED", "deal", "commit", "sealed-1.json", "--state", "party-1.json")
+	says(t, c, 1, "CANNOT_CANCEL", "deal", "cancel", "--state", "deal.json")
 	c.Reveal(0)
-	if _, said := c.Run(1, "deal", "reveal", "sealed-0.json", "--state", "party-1.json"); !strings.Contains(said, "COMMITMENT_MISMATCH") {
-		t.Errorf("said %s", said)
-	}
+	says(t, c, 1, "COMMITMENT_MISMATCH", "deal", "reveal", "sealed-0.json", "--state", "party-1.json")
 	c.Reveal(1)
 	out, progress := c.Run(0, "deal", "watch", "--state", "party-1.json", "--json")
 	var v e2e.View
@@ -98,14 +94,12 @@ func TestCtlSplit(t *testing.T) {
 		t.Error(failed)
 	}
 	c.Run(0, "verify", "cert.json")                                                                                         // fetches head and keys
-	c.Run(2, "verify", "cert.json", "--base-url", e2e.BaseURL(t)+"/nothing")                                                // no Fairpact there
-	c.Run(1, "verify", "cert.json", "--pubkey", "es256:0281eb5f0949a7554f9fbe2bb1055882b1db99a3498d34cff345da2a4eafe7fc76") // another's key
+	c.Run(2, "verify", "cert.json", "--base-url", e2e.BaseURL(t)+"/nothing")                                                // a URL without Fairpact
+	c.Run(1, "verify", "cert.json", "--pubkey", "es256:0281eb5f0949a7554f9fbe2bb1055882b1db99a3498d34cff345da2a4eafe7fc76") // another key
 
 	out = c.Offline(0, "recompute", "cert.json", "--inputs", "inputs.json", "--params", "params.json")
 	var cert struct{ Result json.RawMessage }
-	if err := json.Unmarshal(c.Read("cert.json"), &cert); err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, json.Unmarshal(c.Read("cert.json"), &cert))
 	if _, result, ok := strings.Cut(out, "\nresult "); !ok || !sameJSON(t, []byte(result), cert.Result) {
 		t.Errorf("%s\n%s", out, cert.Result)
 	}
@@ -120,11 +114,11 @@ func TestCtlSplit(t *testing.T) {
 
 	secrets := c.Secrets()
 	if len(secrets) != 3 || !strings.HasPrefix(secrets[0], "fp_") || !strings.HasPrefix(secrets[2], "it_") {
-		t.Fatal("the secrets are not where this test looks for them")
+		t.Fatal("the state files do not hold the key and two tokens: there is nothing to search")
 	}
 	for _, secret := range secrets {
 		if strings.Contains(c.Said.String(), secret) {
-			t.Errorf("a credential was printed: %.6s…", secret)
+			t.Errorf("fairpactctl has printed a credential: %.6s…", secret)
 		}
 	}
 }
@@ -132,12 +126,8 @@ func TestCtlSplit(t *testing.T) {
 func sameJSON(t testing.TB, a, b []byte) bool {
 	t.Helper()
 	var x, y any
-	if err := json.Unmarshal(a, &x); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(b, &y); err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, json.Unmarshal(a, &x))
+	e2e.Must(t, json.Unmarshal(b, &y))
 	return fmt.Sprint(x) == fmt.Sprint(y)
 }
 
@@ -149,9 +139,7 @@ func TestCtlRandom(t *testing.T) {
 	for i, nonce := range []string{"aa", "0bb", ""} {
 		c.Seal(i, e2e.Body{"nonce": nonce})
 	}
-	if _, said := c.Run(1, "deal", "entropy", "--state", "deal.json"); !strings.Contains(said, "REVEALS_MISSING") {
-		t.Errorf("said %s", said)
-	}
+	says(t, c, 1, "REVEALS_MISSING", "deal", "entropy", "--state", "deal.json")
 	for i := range 3 {
 		c.Reveal(i)
 	}
@@ -169,33 +157,6 @@ func TestCtlRandom(t *testing.T) {
 		t.Error(out)
 	}
 	c.Offline(0, "recompute", "cert.json", "--inputs", "inputs.json", "--params", "params.json")
-}
-
-func TestCtlShapley(t *testing.T) {
-	for name, row := range map[string]struct {
-		accept  bool
-		outcome string
-	}{"accepted": {true, "COMPUTED"}, "rejected": {false, "VOID"}} {
-		t.Run(name, func(t *testing.T) {
-			c := e2e.NewCtl(t, e2e.BaseURL(t))
-			c.Create("shapley.v1", e2e.Body{"coalition_values": e2e.Body{"ann": 60, "bob": 0, "ann,bob": 120}}, "ann", "bob")
-			c.Seal(0, e2e.Body{"accept": true})
-			c.Seal(1, e2e.Body{"accept": row.accept})
-			c.Reveal(0)
-			c.Reveal(1)
-			var v e2e.View
-			c.Json(&v, "deal", "watch", "--state", "party-0.json", "--timeout", "1m")
-			if v.State != row.outcome {
-				t.Errorf("%+v", v)
-			}
-			c.Fetched()
-			c.Inputs(2)
-			c.Offline(0, append(verifyOffline, "--inputs", "inputs.json", "--params", "params.json")...)
-			if row.accept {
-				c.Offline(0, "recompute", "cert.json", "--inputs", "inputs.json", "--params", "params.json")
-			}
-		})
-	}
 }
 
 func TestCtlCancelAndStatus(t *testing.T) {
@@ -217,38 +178,28 @@ func TestCtlCancelAndStatus(t *testing.T) {
 	if v.State != "OPEN" || v.Mode != "open" || v.Retention != "purge" || v.Reveal-v.Commit != 600 {
 		t.Errorf("%+v", v)
 	}
-	if _, said := c.Run(1, "deal", "watch", "--state", "deal.json", "--timeout", "100ms", "--every", "10ms"); !strings.Contains(said, "has not ended within 100ms") {
-		t.Errorf("said %s", said)
-	}
-	// By id and key, without the state file; another's key is refused.
-	if _, said := c.Run(1, "deal", "cancel", "--deal", v.DealID, "--api-key-file", "other.key"); !strings.Contains(said, "FORBIDDEN") {
-		t.Errorf("said %s", said)
-	}
+	says(t, c, 1, "has not ended within 100ms", "deal", "watch", "--state", "deal.json", "--timeout", "100ms", "--every", "10ms")
+	// A deal can be cancelled by id and key, without the state file, and not with another key.
+	says(t, c, 1, "FORBIDDEN", "deal", "cancel", "--deal", v.DealID, "--api-key-file", "other.key")
 	if out, _ := c.Run(0, "deal", "cancel", "--deal", v.DealID, "--api-key-file", "key"); !strings.Contains(out, "CANCELLED") {
 		t.Error(out)
 	}
 	if out, _ := c.Run(0, "deal", "watch", "--state", "deal.json"); !strings.Contains(out, "CANCELLED") {
 		t.Error(out)
 	}
-	if _, said := c.Run(1, "deal", "create", "--algorithm", "no.v1", "--label", "a", "--label", "b", "--params", "p", "--out", "never.json"); !strings.Contains(said, "INVALID") {
-		t.Errorf("said %s", said)
-	}
+	says(t, c, 1, "INVALID", "deal", "create", "--algorithm", "no.v1", "--label", "a", "--label", "b", "--params", "p", "--out", "never.json")
 	if _, err := os.Stat(filepath.Join(c.Dir, "never.json")); err == nil {
 		t.Error("a refused creation leaves a state file")
 	}
 }
 
-// A service that is not there is no refusal.
+// A service out of reach is exit code 2; 1 is a refusal.
 func TestCtlOutOfReach(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, err)
 	address := listener.Addr().String()
 	listener.Close()
 	c := e2e.NewCtl(t, "http://"+address)
-	if _, said := c.Run(2, "key"); !strings.Contains(said, "unreachable") {
-		t.Errorf("said %s", said)
-	}
+	says(t, c, 2, "unreachable", "key")
 }

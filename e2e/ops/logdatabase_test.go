@@ -3,7 +3,6 @@ package ops
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -11,14 +10,13 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// The log may have a database of its own: neither database has the other's tables,
-// and the commands that need both find them.
+// The log may have a separate database. Neither database has the other's tables, and
+// the commands that need both find them.
 func TestLogInADatabaseOfItsOwn(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) { o.LogDatabase = true })
 	c := e2e.NewClient(t, stack.BaseURL())
-	d := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
-	d.Play(e2e.AnnsValues, e2e.BobsValues)
+	d := c.Settled()
 	e2e.Independently(t, c, d.Certified(e2e.Patience), true)
 
 	for url, want := range map[string]struct{ has, lacks string }{
@@ -26,9 +24,7 @@ func TestLogInADatabaseOfItsOwn(t *testing.T) {
 		stack.LogDatabaseURL(): {"translog.leaves", "deals"},
 	} {
 		db, err := pgx.Connect(t.Context(), url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e2e.Must(t, err)
 		defer db.Close(t.Context())
 		var has, lacks bool
 		if err := db.QueryRow(t.Context(), "SELECT to_regclass($1) IS NOT NULL, to_regclass($2) IS NULL", want.has, want.lacks).Scan(&has, &lacks); err != nil || !has || !lacks {

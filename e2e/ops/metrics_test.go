@@ -11,13 +11,13 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// listed is testdata/metrics.txt: what each binary serves, by name.
+// listed returns type, labels and "later" (or "") of each metric in
+// testdata/metrics.txt, by binary and name. A metric with "later" has no series until
+// its first event.
 func listed(t testing.TB) map[string]map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(e2e.Repo("e2e/testdata/metrics.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, err)
 	all := map[string]map[string][]string{}
 	for _, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
 		if strings.HasPrefix(line, "#") {
@@ -25,7 +25,7 @@ func listed(t testing.TB) map[string]map[string][]string {
 		}
 		fields := strings.Fields(line)
 		if len(fields) != 4 && (len(fields) != 5 || fields[4] != "later") {
-			t.Fatalf("testdata/metrics.txt: %q has not name, type, binaries and labels", line)
+			t.Fatalf("testdata/metrics.txt: %q is not name, type, binaries, labels and an optional later", line)
 		}
 		for _, binary := range strings.Split(fields[2], ",") {
 			if all[binary] == nil {
@@ -37,8 +37,8 @@ func listed(t testing.TB) map[string]map[string][]string {
 	return all
 }
 
-// The metrics are those of the list, with its types and labels, and count what
-// was done; a scrape answers while all that it could ask is down.
+// The binaries serve exactly the listed metrics, with their types and labels, and count
+// what they did. A scrape succeeds while Postgres, Redis and log-server are down.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, nil)
@@ -58,7 +58,7 @@ func TestMetrics(t *testing.T) {
 			break
 		}
 	}
-	e2e.Eventually(t, "the worker counts the deal that runs", e2e.Patience, func() bool {
+	e2e.Eventually(t, "the worker counts the active deal", e2e.Patience, func() bool {
 		f := e2e.Scrape(t, stack, localstack.DeadlineWorker)
 		return e2e.Sum(f["fairpact_deals"], "state", "COMMITTING") == 1 && e2e.Sum(f["fairpact_certificates_pending"]) == 0
 	})
@@ -93,7 +93,7 @@ func TestMetrics(t *testing.T) {
 			}
 		}
 		if e2e.Sum(families["fairpact_build_info"], "binary", binary) != 1 || families["go_goroutines"] == nil || families["process_resident_memory_bytes"] == nil {
-			t.Errorf("%s: no build_info, or nothing of Go and the process", binary)
+			t.Errorf("%s: build_info, or the metrics of Go or the process, are missing", binary)
 		}
 	}
 	api, log, worker := e2e.Scrape(t, stack, localstack.DealAPI), e2e.Scrape(t, stack, localstack.LogServer), e2e.Scrape(t, stack, localstack.DeadlineWorker)
@@ -119,32 +119,20 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 
-	// A deal-api and the worker may append the same certificate.
+	// deal-api and the worker may both append the same certificate.
 	if n := e2e.Sum(log["fairpact_log_append_duration_seconds"]); n < 3 {
 		t.Errorf("appends: %v, want 3 or more", n)
 	}
 
-	if err := stack.Stop(localstack.LogServer); err != nil {
-		t.Fatal(err)
-	}
-	if err := stack.Redis().Stop(); err != nil {
-		t.Fatal(err)
-	}
-	if err := stack.Postgres().Stop(); err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, stack.Stop(localstack.LogServer))
+	e2e.Must(t, stack.Redis().Stop())
+	e2e.Must(t, stack.Postgres().Stop())
 	for _, name := range []string{localstack.DealAPI, localstack.DeadlineWorker} {
-		began := time.Now()
 		e2e.Scrape(t, stack, name)
-		t.Logf("%s answers a scrape in %s with everything down", name, time.Since(began))
 	}
 	e2e.Eventually(t, "the metrics say that Redis is gone", e2e.Patience, func() bool {
 		return e2e.Sum(e2e.Scrape(t, stack, localstack.DealAPI)["fairpact_redis_up"]) == 0
 	})
-	if err := stack.Redis().Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := stack.Postgres().Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, stack.Redis().Restart(t.Context()))
+	e2e.Must(t, stack.Postgres().Restart(t.Context()))
 }

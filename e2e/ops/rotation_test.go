@@ -11,7 +11,7 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// roller is a stack whose secrets are files that are rolled out process by process.
+// roller is a stack whose secret files are changed and rolled out process by process.
 type roller struct {
 	t     *testing.T
 	stack *localstack.Stack
@@ -22,46 +22,40 @@ func (r roller) file(name string) string { return filepath.Join(r.stack.Dir(), n
 
 func (r roller) write(name, text string) {
 	r.t.Helper()
-	if err := os.WriteFile(r.file(name), []byte(text), 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	e2e.Must(r.t, os.WriteFile(r.file(name), []byte(text), 0o600))
 }
 
 func (r roller) read(name string) string {
 	r.t.Helper()
 	text, err := os.ReadFile(r.file(name))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	e2e.Must(r.t, err)
 	return strings.TrimSpace(string(text))
 }
 
 func (r roller) rollOut(names ...string) {
 	r.t.Helper()
 	for _, name := range names {
-		if err := r.stack.Restart(r.t.Context(), name); err != nil {
-			r.t.Fatal(err)
-		}
+		e2e.Must(r.t, r.stack.Restart(r.t.Context(), name))
 	}
 }
 
-// secret runs fairpactctl secret and returns all that it printed.
-func (r roller) secret(code int, command string) string {
+// secret runs fairpactctl secret and returns its output.
+func (r roller) secret(code int, args ...string) string {
 	r.t.Helper()
-	out, errs := r.ctl.Run(code, "secret", command)
+	out, errs := r.ctl.Run(code, append([]string{"secret"}, args...)...)
 	return out + errs
 }
 
 func (r roller) says(what, text string) {
 	r.t.Helper()
 	if !strings.Contains(text, what) {
-		r.t.Errorf("it does not say %q:\n%s", what, text)
+		r.t.Errorf("fairpactctl does not print %q:\n%s", what, text)
 	}
 }
 
-// The server secret is rotated in the middle of deals, over two deal-apis that are
-// rolled out one after the other: no deal, no replay and no input is lost, and no
-// step can be taken too early.
+// The server secret is rotated during deals, over two deal-apis that are rolled out
+// one after the other. No deal, replay or input is lost, and every step that comes too
+// early is refused. Then the secret is lost and another one adopted.
 func TestRotateServerSecret(t *testing.T) {
 	t.Parallel()
 	r := roller{t: t, stack: e2e.Own(t, func(o *localstack.Options) { o.Replicas = map[string]int{localstack.DealAPI: 2} }), ctl: e2e.NewCtl(t, "")}
@@ -94,13 +88,13 @@ func TestRotateServerSecret(t *testing.T) {
 		t.Fatal("secret add does not keep the old secret")
 	}
 
-	// Too early: a process would lack what another one writes under.
+	// Too early: another process would not have the secret that one writes under.
 	r.write("server-secret", both)
 	r.says("3 of 3 hold another set", r.secret(1, "rotate"))
 	r.rollOut(e2e.SecondAPI, localstack.DeadlineWorker)
 	r.says("1 of 3 hold another set", r.secret(1, "rotate"))
 	r.says("correct what failed", r.secret(1, "check"))
-	between := begun(two) // by a process that holds both: under the secret that the other one has
+	between := begun(two) // a process with both secrets writes under the one that all have
 	at(one, between).Reveal(1, bob)
 	between.Certified(e2e.Patience)
 	r.rollOut(localstack.DealAPI)
@@ -121,18 +115,23 @@ func TestRotateServerSecret(t *testing.T) {
 	r.says("wait", r.secret(0, "check"))
 
 	// Too early again: the former secret is still needed.
-	for _, text := range []string{next, old} {
+	other := filepath.Join(t.TempDir(), "server-secret")
+	e2e.Must(t, os.WriteFile(other, []byte(strings.Repeat("ab", 32)), 0o600))
+	r.says("1 of the deals and 0 of the pending certificates need the former secret", r.secret(1, "adopt", "--secret-file", other))
+	for _, text := range []string{next, old, strings.Repeat("ab", 32)} {
 		r.write("server-secret", text+"\n")
-		if err := r.stack.Restart(t.Context(), e2e.SecondAPI); err == nil {
-			t.Fatal("deal-api starts without a secret that is needed")
-		}
-		if said, err := os.ReadFile(r.stack.Log(e2e.SecondAPI)); err != nil || !strings.Contains(string(said), "put the former one back") {
-			t.Errorf("deal-api does not say what to do: %v", err)
+		for _, name := range []string{e2e.SecondAPI, localstack.DeadlineWorker} {
+			if err := r.stack.Restart(t.Context(), name); err == nil {
+				t.Fatalf("%s starts without a secret that is needed", name)
+			}
+			if said, err := os.ReadFile(r.stack.Log(name)); err != nil || !strings.Contains(string(said), "put the former one back") {
+				t.Errorf("%s does not log what to do: %v", name, err)
+			}
 		}
 	}
 	r.write("server-secret", both)
-	if err := r.stack.Start(t.Context(), e2e.SecondAPI); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{e2e.SecondAPI, localstack.DeadlineWorker} {
+		e2e.Must(t, r.stack.Start(t.Context(), name))
 	}
 
 	// A day later.
@@ -158,34 +157,41 @@ func TestRotateServerSecret(t *testing.T) {
 			t.Errorf("%s logs a server secret: %v", name, err)
 		}
 	}
+
+	// The secret is lost between two deals.
+	for _, name := range []string{localstack.DealAPI, e2e.SecondAPI, localstack.DeadlineWorker} {
+		e2e.Must(t, r.stack.Stop(name))
+	}
+	r.secret(0, "adopt", "--secret-file", other)
+	r.write("server-secret", strings.Repeat("ab", 32))
+	e2e.Must(t, r.stack.Start(t.Context(), localstack.DealAPI))
+	again := e2e.NewClient(t, r.stack.BaseURL()).Settled()
+	again.Certified(e2e.Patience)
 }
 
-// The append secret is rotated in the middle of deals: log-server takes both while
-// its callers change.
+// The append secret is rotated during deals. log-server accepts both secrets while its
+// callers change.
 func TestRotateAppendSecret(t *testing.T) {
 	t.Parallel()
 	r := roller{t: t, stack: e2e.Own(t, nil), ctl: e2e.NewCtl(t, "")}
-	processes := []string{localstack.DealAPI, localstack.LogServer, localstack.DeadlineWorker} // in no useful order
 	played := func() {
 		t.Helper()
-		d := e2e.NewClient(t, r.stack.BaseURL()).Create(e2e.SplitBody(time.Hour, 2*time.Hour))
-		d.Play(e2e.AnnsValues, e2e.BobsValues)
+		d := e2e.NewClient(t, r.stack.BaseURL()).Settled()
 		d.Certified(e2e.Patience)
 	}
 	old, next := r.read("append-secret"), strings.Repeat("cd", 32)
 	for _, file := range []string{old + "\n" + next + "\n", next + "\n" + old + "\n", next + "\n"} {
 		r.write("append-secret", file)
-		for _, name := range processes {
+		for _, name := range []string{localstack.DealAPI, localstack.LogServer, localstack.DeadlineWorker} {
 			r.rollOut(name)
 			played()
 		}
 	}
 	r.write("append-secret", old+"\n")
 	r.rollOut(localstack.DealAPI)
-	d := e2e.NewClient(t, r.stack.BaseURL()).Create(e2e.SplitBody(time.Hour, 2*time.Hour))
-	d.Play(e2e.AnnsValues, e2e.BobsValues)
+	d := e2e.NewClient(t, r.stack.BaseURL()).Settled()
 	if a := d.C.Do("GET", d.Path("/certificate"), d.Tokens[0], nil); a.Code() != "CERT_NOT_READY" {
-		t.Errorf("a certificate by the former append secret: %d %s", a.Status, a.Body)
+		t.Errorf("a certificate under the former append secret: %d %s", a.Status, a.Body)
 	}
 	r.write("append-secret", next+"\n")
 	r.rollOut(localstack.DealAPI)

@@ -13,8 +13,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// fakeKubectl keeps each Secret in a file of $STATE. $FAIL names the call that
-// fails; "partial" and "stale" are a secret add that succeeds and prints too little.
+// fakeKubectl keeps each Secret in a file of $STATE. $FAIL names the call that fails.
+// If it is "partial" or "stale", secret add succeeds and prints too little.
 const fakeKubectl = `#!/usr/bin/env bash
 [[ "$1 $2" == "-n fairpact" ]] && shift 2
 call="$1 $2"; [[ $1 == exec ]] && call="${*: -2}"
@@ -37,15 +37,15 @@ case $call in
 esac
 `
 
-// The blocks that rotate a secret change nothing where the call before fails, and
-// end before the next line is removed where a roll-out does.
+// A block that rotates a secret stops at the first call that fails: it leaves the
+// Secret as it is, or does not remove the former secret after a failed roll-out.
 func TestRotationBlocksStopAtTheFirstFailure(t *testing.T) {
 	first, second, added := strings.Repeat("1a", 32), strings.Repeat("2b", 32), strings.Repeat("3c", 32)
 	const remove = "remove all lines but the first from the file and roll it out: nothing needs [x]"
 	for _, x := range []struct {
-		name, heading, holds string // the block is the one of the heading that holds this
+		name, heading, holds string // selects the block: the heading, and a text of the block
 		secret, fails, next  string
-		want                 string // of the Secret afterwards; empty is as before
+		want                 string // the Secret afterwards; empty if unchanged
 		done                 bool
 	}{
 		{name: "add", heading: "Server secret", holds: "secret add", want: added + "\n" + first + "\n" + second + "\n", done: true},
@@ -78,21 +78,21 @@ func TestRotationBlocksStopAtTheFirstFailure(t *testing.T) {
 				t.Errorf("the Secret is %q, want %q", got, cmp.Or(x.want, secret))
 			}
 			if strings.Contains(out, first) || strings.Contains(out, added) {
-				t.Errorf("a secret is shown:\n%s", out)
+				t.Errorf("the block prints a secret:\n%s", out)
 			}
 		})
 	}
 }
 
-// A run that stops in the middle and is repeated ends in one new secret; at each
-// step every process accepts what another one may still send.
+// If the block stops in the middle and is run again, the Secret ends with one new
+// secret. At each step every process accepts the secret that others may still send.
 func TestRotationBlockOfTheAppendSecretIsRepeatable(t *testing.T) {
 	t.Parallel()
 	old := `100%\n-of-what-printf-reads`
 	cluster := newFakeCluster(t, old)
 	block := rotationBlock(t, "Append secret", "")
 	if out, err := cluster.run(block, "FAIL=rollout status"); err == nil || strings.Contains(out, "done") {
-		t.Errorf("the block goes on after a roll-out that failed:\n%s", out)
+		t.Errorf("the block continues after a failed roll-out:\n%s", out)
 	}
 	if out, err := cluster.run(block, "FAIL="); err != nil || !strings.HasSuffix(out, "done\n") {
 		t.Fatalf("%v\n%s", err, out)
@@ -107,7 +107,7 @@ func TestRotationBlockOfTheAppendSecretIsRepeatable(t *testing.T) {
 	for i := 1; i < len(steps); i++ {
 		before, after := strings.Split(steps[i-1], "\n"), strings.Split(steps[i], "\n")
 		if !slices.Contains(before, after[0]) || !slices.Contains(after, before[0]) {
-			t.Errorf("step %d: %q follows %q: one half of a roll-out refuses what the other half sends", i, after, before)
+			t.Errorf("step %d: %q follows %q: during the roll-out some processes refuse what the others send", i, after, before)
 		}
 	}
 	if last := steps[len(steps)-1]; !regexp.MustCompile(`^[0-9a-f]{64}$`).MatchString(last) {
@@ -128,14 +128,12 @@ func newFakeCluster(t *testing.T, secret string) fakeCluster {
 		filepath.Join(c.state, "fairpact-server"): secret,
 		filepath.Join(c.state, "fairpact-append"): secret,
 	} {
-		if err := os.WriteFile(path, []byte(content), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		e2e.Must(t, os.WriteFile(path, []byte(content), 0o700))
 	}
 	return c
 }
 
-// run pastes a block into a shell that has no options set.
+// run runs a block in a shell without options such as -e.
 func (c fakeCluster) run(block string, env ...string) (string, error) {
 	shell := exec.CommandContext(c.t.Context(), "bash")
 	shell.Dir = c.t.TempDir()

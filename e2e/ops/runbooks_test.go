@@ -11,7 +11,7 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// matches gives the first group of each match.
+// matches returns the first group of each match.
 func matches(pattern, text string) (all []string) {
 	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
 		all = append(all, m[1])
@@ -19,8 +19,8 @@ func matches(pattern, text string) (all []string) {
 	return all
 }
 
-// An alert has its page's place in the runbooks, its unit test for the fault and
-// for what looks alike, and a severity that somebody routes.
+// Every alert has its heading in runbooks/alerts.md, unit tests in which it fires and
+// in which it stays quiet, and severity page or ticket.
 func TestEveryAlertHasItsRunbook(t *testing.T) {
 	rules, tests, page := e2e.Read(t, "files/alerts.yaml"), e2e.Read(t, "files/alerts_test.yaml"), e2e.Read(t, "runbooks/alerts.md")
 	headings := matches(`(?m)^## (\S+)$`, page)
@@ -29,7 +29,7 @@ func TestEveryAlertHasItsRunbook(t *testing.T) {
 		name, _, _ := strings.Cut(rule, "\n")
 		alerts = append(alerts, name)
 		if !strings.Contains(rule, "runbook_url: RUNBOOKS/alerts.md#"+strings.ToLower(name)+"\n") {
-			t.Errorf("%s does not lead to its place in runbooks/alerts.md", name)
+			t.Errorf("the runbook_url of %s is not its heading in runbooks/alerts.md", name)
 		}
 		if severity := matches(`severity: (\w+)`, rule); len(severity) != 1 || severity[0] != "page" && severity[0] != "ticket" {
 			t.Errorf("%s: severity %v, want page or ticket", name, severity)
@@ -47,7 +47,7 @@ func TestEveryAlertHasItsRunbook(t *testing.T) {
 	}
 }
 
-// pages returns the runbooks and the other pages that link to files here.
+// pages returns the runbooks and the other pages that link to files of this repository.
 func pages(t *testing.T) []string {
 	t.Helper()
 	runbooks, err := filepath.Glob(e2e.Chart + "runbooks/*.md")
@@ -60,11 +60,7 @@ func pages(t *testing.T) []string {
 func TestLinksLeadToFilesAndHeadings(t *testing.T) {
 	checked := 0
 	for _, page := range pages(t) {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, link := range matches(`\]\(([^)\s]+)\)`, string(text)) {
+		for _, link := range matches(`\]\(([^)\s]+)\)`, text(t, page)) {
 			if strings.Contains(link, "://") {
 				continue
 			}
@@ -82,12 +78,8 @@ func TestLinksLeadToFilesAndHeadings(t *testing.T) {
 			if anchor == "" || there.IsDir() {
 				continue
 			}
-			text, err := os.ReadFile(target)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !slices.Contains(anchors(string(text)), anchor) {
-				t.Errorf("%s links to %s, and there is no such heading", page, link)
+			if !slices.Contains(anchors(text(t, target)), anchor) {
+				t.Errorf("%s links to %s, which has no such heading", page, link)
 			}
 		}
 	}
@@ -96,7 +88,7 @@ func TestLinksLeadToFilesAndHeadings(t *testing.T) {
 	}
 }
 
-// anchors are the places of a page's headings, as GitHub names them.
+// anchors returns the anchors that GitHub gives to a page's headings.
 func anchors(page string) (all []string) {
 	drop := regexp.MustCompile(`[^\p{L}\p{N}\- _]`)
 	for _, heading := range matches(`(?m)^#+ (.+)$`, page) {
@@ -105,7 +97,7 @@ func anchors(page string) (all []string) {
 	return all
 }
 
-// What the page of service levels promises is what the alerts look at.
+// The alerts check the promises of runbooks/slo.md.
 func TestServiceLevelsAreThoseOfTheAlerts(t *testing.T) {
 	rules := map[string]string{}
 	for _, rule := range strings.Split(e2e.Read(t, "files/alerts.yaml"), "- alert: ")[1:] {
@@ -118,8 +110,8 @@ func TestServiceLevelsAreThoseOfTheAlerts(t *testing.T) {
 			rows[strings.TrimPrefix(cells[0], "| ")] = line
 		}
 	}
-	for _, x := range []struct{ row, promise, alert, looks string }{
-		{"calls are answered", "99.9 %", "FairpactErrorBudgetFast", "> 14.4 * 0.001)"}, // 28 days by 14.4 is two
+	for _, x := range []struct{ row, promise, alert, checks string }{
+		{"calls are answered", "99.9 %", "FairpactErrorBudgetFast", "> 14.4 * 0.001)"}, // spends the budget of 28 days in two
 		{"calls are answered", "99.9 %", "FairpactErrorBudgetSlow", "> 6 * 0.001)"},
 		{"calls are quick", "`/v1/deals…` and `/mcp` under 1 s | 99 %", "FairpactSlow", "(rate(fairpact_http_request_duration_seconds_bucket{route=~\"/v1/deals.*|/mcp\"}[10m]))) > 1\n"},
 		{"calls are answered", "`outcome` failed in `fairpact_mcp_tool_calls_total`", "FairpactErrorBudgetFast", `or rate(fairpact_mcp_tool_calls_total{outcome="failed"}[5m])`},
@@ -131,13 +123,13 @@ func TestServiceLevelsAreThoseOfTheAlerts(t *testing.T) {
 		{"the log is true", "[page]", "FairpactProofFailures", "severity: page"},
 		{"signatures are true", "`fairpact_signing_requests_total{outcome=\"invalid\"}` | 0", "FairpactSignatureInvalid", "(increase(fairpact_signing_requests_total{outcome=\"invalid\"}[15m])) > 0\n"},
 	} {
-		if !strings.Contains(rows[x.row], x.promise) || !strings.Contains(rules[x.alert], x.looks) {
-			t.Errorf("runbooks/slo.md, %q, has %q, or %s has %q, no more: change both", x.row, x.promise, x.alert, x.looks)
+		if !strings.Contains(rows[x.row], x.promise) || !strings.Contains(rules[x.alert], x.checks) {
+			t.Errorf("row %q of runbooks/slo.md lacks %q, or alert %s lacks %q: change both", x.row, x.promise, x.alert, x.checks)
 		}
 	}
 }
 
-// Alerts and dashboard ask for metrics that there are, by labels that they have.
+// The queries of alerts and dashboard use metrics and labels that a binary serves.
 func TestAlertsAndDashboardAskForWhatIsMeasured(t *testing.T) {
 	labels := map[string][]string{}
 	for _, metrics := range listed(t) {
@@ -154,7 +146,7 @@ func TestAlertsAndDashboardAskForWhatIsMeasured(t *testing.T) {
 		for _, m := range metric.FindAllStringSubmatch(query, -1) {
 			asked++
 			if labels[m[1]] == nil {
-				t.Errorf("nothing measures %s, in %s", m[1], query)
+				t.Errorf("no binary serves %s, in %s", m[1], query)
 			}
 			for _, label := range matches(`(\w+)(?:=|!)`, m[2]) {
 				if !slices.Contains(labels[m[1]], label) {
@@ -168,32 +160,32 @@ func TestAlertsAndDashboardAskForWhatIsMeasured(t *testing.T) {
 	}
 }
 
-// No panel hides another, each asks for something within the namespace chosen,
-// and its legend names labels that its query keeps.
+// No panel overlaps another, each query selects the chosen namespace, and its legend
+// uses labels that the query keeps.
 func TestDashboard(t *testing.T) {
 	taken := map[[2]int]string{}
 	ids := map[int]bool{}
 	for _, p := range e2e.Panels(t) {
 		if ids[p.ID] || p.Title == "" || len(p.Targets) == 0 {
-			t.Errorf("panel %d, %q: its id is taken, or it has no title or no query", p.ID, p.Title)
+			t.Errorf("panel %d, %q: its id is not unique, or it has no title or no query", p.ID, p.Title)
 		}
 		ids[p.ID] = true
 		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
 			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
 				if other, is := taken[[2]int{x, y}]; is || x >= 24 {
-					t.Fatalf("%q lies over %q, or beyond the right edge", p.Title, other)
+					t.Fatalf("%q overlaps %q or the right edge", p.Title, other)
 				}
 				taken[[2]int{x, y}] = p.Title
 			}
 		}
 		for _, target := range p.Targets {
 			if !strings.Contains(target.Expr, `{namespace=~"$namespace"`) {
-				t.Errorf("%q is not of the namespace chosen: %s", p.Title, target.Expr)
+				t.Errorf("%q does not select the chosen namespace: %s", p.Title, target.Expr)
 			}
 			by := strings.Split(strings.Join(matches(`by \(([^)]*)\)`, target.Expr), ", "), ", ")
 			for _, label := range matches(`\{\{(\w+)\}\}`, target.LegendFormat) {
 				if !slices.Contains(by, label) {
-					t.Errorf("%q: its legend names %s, its query keeps %v", p.Title, label, by)
+					t.Errorf("%q: its legend uses %s, its query keeps %v", p.Title, label, by)
 				}
 			}
 		}
