@@ -18,14 +18,14 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
 )
 
-// nowhere is an address at which nobody listens.
+// nowhere is an address that refuses connections.
 const nowhere = "http://127.0.0.1:1"
 
-// unhastened is why FairpactWorkerBlind may fire first here: whether Postgres answers is looked at every 5 s, which this
-// clock does not hasten.
-const unhastened = "the worker lists nothing, and the outage is measured some seconds later"
+// unhastened is the reason why FairpactWorkerBlind may fire first: the processes check
+// Postgres every 5 s, an interval that these tests do not shorten.
+const unhastened = "the worker lists no deals, and fairpact_database_up follows some seconds later"
 
-// faults has one or more for each alert of the chart.
+// faults has at least one fault for each alert of the chart.
 var faults = []fault{
 	{alert: "FairpactProofFailures", what: "a leaf was changed in the database", do: func(s *site) func() {
 		v := &e2e.Vault{W: s.w}
@@ -36,10 +36,9 @@ var faults = []fault{
 		return func() { put(); s.restart(localstack.LogServer) }
 	}},
 	{alert: "FairpactSecondCertificate", what: "the phase of a certified deal was set back", also: map[string]string{
-		"FairpactCertificatesPending": "the second certificate waits for ever",
+		"FairpactCertificatesPending": "the second certificate can never be published",
 	}, do: func(s *site) func() {
-		d := s.c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
-		d.Play(e2e.AnnsValues, e2e.BobsValues)
+		d := s.c.Settled()
 		first := e2e.File(s.t, d.Certified(e2e.Patience))
 		(&e2e.Vault{W: s.w}).SetBack(s.t, d)
 		return func() {
@@ -67,13 +66,13 @@ var faults = []fault{
 		}
 	}},
 	{alert: "FairpactForkGuardRefused", what: "the database is an old backup", env: []string{guardBeside}, also: map[string]string{
-		"FairpactLogUnpublished": "leaves that came meanwhile have no head",
+		"FairpactLogUnpublished": "new leaves have no tree head",
 	}, do: func(s *site) func() {
 		backup := s.backup()
-		s.play()
+		s.c.Settled()
 		newest := s.backup()
 		s.restore(backup)
-		s.play() // the log takes the leaf and may not sign the head
+		s.c.Settled() // the log accepts the leaf, and the guard refuses its head
 		return func() { s.restore(newest); s.restart(localstack.LogServer) }
 	}},
 	{alert: "FairpactSignatureInvalid", what: "a signature of something else, once", do: func(s *site) func() {
@@ -82,17 +81,16 @@ var faults = []fault{
 		d.Commit(0, inputs[0])
 		d.Commit(1, inputs[1])
 		d.Reveal(0, inputs[0])
-		s.must(s.kms.FailTimes(kmstest.OtherDigest, 2)) // one that is wrong is asked for again
+		s.must(s.kms.FailTimes(kmstest.OtherDigest, 2)) // a wrong signature is requested again once
 		d.Reveal(1, inputs[1])
 		return func() { d.Certified(e2e.Patience) }
 	}},
-	{alert: "FairpactKeySetsDiffer", what: "a worker with a retired key that the others were not given", do: func(s *site) func() {
+	{alert: "FairpactKeySetsDiffer", what: "only the worker has another retired key", do: func(s *site) func() {
 		_, other := e2e.KeyFile(s.t)
-		s.must(s.stack.Restart(s.t.Context(), localstack.DeadlineWorker, "FAIRPACT_LEGACY_KEYS="+other))
-		return func() { s.restart(localstack.DeadlineWorker) }
+		return s.with([]string{localstack.DeadlineWorker}, "FAIRPACT_LEGACY_KEYS="+other)
 	}},
-	{alert: "FairpactKeyUnusable", what: "the file of a key that is to sign later is missing", also: map[string]string{
-		"FairpactKeySetsDiffer": "the others were not given it",
+	{alert: "FairpactKeyUnusable", what: "the file of a later key is missing", also: map[string]string{
+		"FairpactKeySetsDiffer": "only the worker has this key set",
 	}, do: func(s *site) func() {
 		label, err := signing.PublicKeyOf(s.t.Context(), s.uri)
 		s.must(err)
@@ -101,44 +99,36 @@ var faults = []fault{
 			{"pubkey": label, "uri": s.uri, "signs_from": 0},
 			{"pubkey": later, "uri": missing + ".missing", "signs_from": time.Now().Add(24 * time.Hour).Unix()},
 		}})
-		s.must(s.stack.Restart(s.t.Context(), localstack.DeadlineWorker, "FAIRPACT_SIGNING_KEY=", "FAIRPACT_KEY_SET_FILE="+set))
-		return func() { s.restart(localstack.DeadlineWorker) }
+		return s.with([]string{localstack.DeadlineWorker}, "FAIRPACT_SIGNING_KEY=", "FAIRPACT_KEY_SET_FILE="+set)
 	}},
 
 	{alert: "FairpactDown", what: "no deal-api", do: gone(localstack.DealAPI)},
 	{alert: "FairpactDown", what: "no log-server", do: gone(localstack.LogServer)},
 	{alert: "FairpactDown", what: "no deadline-worker", do: gone(localstack.DeadlineWorker)},
-	{alert: "FairpactErrorBudgetFast", what: "Postgres is down under load", also: map[string]string{
-		"FairpactErrorBudgetSlow": "what fails fast fails slowly as well",
-		"FairpactPostgresDown":    "it is why the calls fail",
-		"FairpactWorkerBlind":     unhastened,
-	}, do: func(s *site) func() {
-		stop := s.load(1)
-		s.must(s.stack.Postgres().Stop())
+	{alert: "FairpactErrorBudgetFast", what: "Postgres is down under load", also: callsFail, do: func(s *site) func() {
+		stop, back := s.load(1), s.withoutPostgres()
 		return func() {
 			for _, query := range e2e.DashboardQueries(s.t) {
 				if whenWell(query) && len(s.p.query(s.t, s.here(query))) == 0 {
-					s.t.Errorf("the dashboard shows no calls that fail: %s", query)
+					s.t.Errorf("the dashboard does not show the failing calls: %s", query)
 				}
 			}
-			s.must(s.stack.Postgres().Restart(s.t.Context()))
+			back()
 			stop()
 		}
 	}},
-	{alert: "FairpactErrorBudgetFast", what: "Postgres is down for who calls over MCP", also: map[string]string{
-		"FairpactErrorBudgetSlow": "what fails fast fails slowly as well",
-		"FairpactPostgresDown":    "it is why the calls fail",
-		"FairpactWorkerBlind":     unhastened,
-	}, do: func(s *site) func() {
+	{alert: "FairpactErrorBudgetFast", what: "Postgres is down for calls over MCP", also: callsFail, do: func(s *site) func() {
 		certID := s.published()
-		s.must(s.stack.Postgres().Stop())
+		back := s.withoutPostgres()
 		stop := s.again(1, func(ctx context.Context) {
 			_, _ = s.c.Try(ctx, "POST", "/mcp", "", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"verify_certificate","arguments":{"cert_id":"`+certID+`"}}}`)
 			e2e.Pause(ctx, 100*time.Millisecond)
 		})
-		return func() { stop(); s.must(s.stack.Postgres().Restart(s.t.Context())) }
+		return func() { stop(); back() }
 	}},
-	{alert: "FairpactErrorBudgetSlow", what: "one call in a hundred fails", do: func(s *site) func() {
+	{alert: "FairpactErrorBudgetSlow", what: "one call in a hundred fails", also: map[string]string{
+		"FairpactInputsUnopened": "the call fails because its input cannot be opened",
+	}, do: func(s *site) func() {
 		x := e2e.Open(s.c, e2e.Retained(e2e.SplitBody(time.Hour, 2*time.Hour), "open", "standard"), 2, 2, e2e.AnnsValues, e2e.BobsValues)
 		x.Deal.Certified(e2e.Patience)
 		s.w.Exec(1, `UPDATE reveals SET sealed = sealed || '\x00' WHERE deal_id = $1 AND party = 1`, x.Deal.ID)
@@ -157,14 +147,10 @@ var faults = []fault{
 	}},
 
 	{alert: "FairpactDeadlinesLate", what: "a transaction holds the row of a due deal", do: func(s *site) func() {
-		d := s.c.Create(e2e.SplitBody(3*time.Second, time.Hour))
-		held, err := s.w.Pool.Begin(s.t.Context())
-		s.must(err)
-		_, err = held.Exec(s.t.Context(), "SELECT FROM deals WHERE deal_id = $1 FOR UPDATE", d.ID)
-		s.must(err)
+		held := s.w.HoldDeal(s.c.Create(e2e.SplitBody(3*time.Second, time.Hour)).ID)
 		return func() { s.must(held.Rollback(s.t.Context())) }
 	}},
-	{alert: "FairpactDrawsWait", what: "no relay answers", env: []string{"FAIRPACT_BEACON_RELAYS=" + nowhere}, also: map[string]string{"FairpactBeaconFailing": "it is why draws wait"}, do: undrawn(10 * time.Minute)},
+	{alert: "FairpactDrawsWait", what: "no relay answers", env: []string{"FAIRPACT_BEACON_RELAYS=" + nowhere}, also: map[string]string{"FairpactBeaconFailing": "draws wait for the beacon"}, do: undrawn(10 * time.Minute)},
 	{alert: "FairpactWorkerBlind", what: "the deals are locked", do: func(s *site) func() {
 		held, err := s.w.Pool.Begin(s.t.Context())
 		s.must(err)
@@ -174,34 +160,26 @@ var faults = []fault{
 	}},
 	{alert: "FairpactPostgresDown", what: "Postgres is down", also: map[string]string{
 		"FairpactWorkerBlind":     unhastened,
-		"FairpactErrorBudgetFast": "no other call dilutes those of the processes for the tree head, if the outage lasts",
-		"FairpactErrorBudgetSlow": "no other call dilutes those of the processes for the tree head, if the outage lasts",
-	}, do: func(s *site) func() {
-		s.must(s.stack.Postgres().Stop())
-		return func() { s.must(s.stack.Postgres().Restart(s.t.Context())) }
-	}},
+		"FairpactErrorBudgetFast": "the only calls are those of the processes for the tree head, which fail",
+		"FairpactErrorBudgetSlow": "the only calls are those of the processes for the tree head, which fail",
+	}, do: (*site).withoutPostgres},
 	{alert: "FairpactReadOnly", what: "the release is read-only", do: func(s *site) func() {
-		for _, name := range []string{localstack.DealAPI, localstack.DeadlineWorker} {
-			s.restart(name, "FAIRPACT_READ_ONLY=true")
-		}
-		return func() { s.restart(localstack.DealAPI); s.restart(localstack.DeadlineWorker) }
+		return s.with([]string{localstack.DealAPI, localstack.DeadlineWorker}, "FAIRPACT_READ_ONLY=true")
 	}},
-	{alert: "FairpactCertificatesPending", what: "nobody reaches the append port", do: func(s *site) func() {
-		for _, name := range []string{localstack.DealAPI, localstack.DeadlineWorker} {
-			s.restart(name, "FAIRPACT_LOG_APPEND_URL="+nowhere)
-		}
-		s.play()
-		return func() { s.restart(localstack.DealAPI); s.restart(localstack.DeadlineWorker) }
+	{alert: "FairpactCertificatesPending", what: "no process reaches the append port", do: func(s *site) func() {
+		back := s.with([]string{localstack.DealAPI, localstack.DeadlineWorker}, "FAIRPACT_LOG_APPEND_URL="+nowhere)
+		s.c.Settled()
+		return back
 	}},
 	{alert: "FairpactLogUnpublished", what: "the fork guard is out of reach", env: []string{guardBeside}, also: map[string]string{
-		"FairpactSlow": "the last reveal waits three seconds for its certificate",
+		"FairpactSlow": "a last reveal waits three seconds for its certificate",
 	}, do: func(s *site) func() {
 		path := filepath.Join(s.dir, "guard.json")
 		s.must(os.Rename(path, path+".kept"))
 		s.must(os.Mkdir(path, 0o700))
 		stop := s.load(3)
 		return func() {
-			// Users are answered well meanwhile, and no other alert says otherwise.
+			// Calls of users succeed meanwhile, so no other alert may fire.
 			e2e.Eventually(s.t, "appends have failed for a while", e2e.Patience, func() bool {
 				return len(s.p.query(s.t, `fairpact_http_requests_total{route="/v1/append",status=~"5..",namespace="`+s.namespace+`"} offset 5s`)) > 0
 			})
@@ -212,28 +190,11 @@ var faults = []fault{
 	}},
 
 	{alert: "FairpactQuorumBehind", what: "all witnesses are gone", witnesses: 2, also: map[string]string{
-		"FairpactWitnessBehind": "each of them owes a cosignature",
-	}, do: func(s *site) func() {
-		s.stack.Witness(1, false)
-		s.stack.Witness(2, false)
-		s.play()
-		return func() { s.stack.Witness(1, true); s.stack.Witness(2, true) }
-	}},
-	{alert: "FairpactWitnessBehind", what: "one witness of three is gone", witnesses: 3, do: func(s *site) func() {
-		s.stack.Witness(3, false)
-		s.play()
-		return func() { s.stack.Witness(3, true) }
-	}},
-	{alert: "FairpactSigningDown", what: "the key service is down", also: map[string]string{"FairpactSigningFailing": "all signatures fail"}, do: func(s *site) func() {
-		s.must(s.kms.SetFault(kmstest.Down))
-		stop := s.load(1)
-		return func() { s.must(s.kms.SetFault(kmstest.None)); stop() }
-	}},
-	{alert: "FairpactSigningFailing", what: "the right to sign is taken away", do: func(s *site) func() {
-		s.must(s.kms.SetFault(kmstest.Denied))
-		stop := s.load(1)
-		return func() { s.must(s.kms.SetFault(kmstest.None)); stop() }
-	}},
+		"FairpactWitnessBehind": "each of them has not cosigned",
+	}, do: unwitnessed(1, 2)},
+	{alert: "FairpactWitnessBehind", what: "one witness of three is gone", witnesses: 3, do: unwitnessed(3)},
+	{alert: "FairpactSigningDown", what: "the key service is down", also: map[string]string{"FairpactSigningFailing": "all signatures fail"}, do: unsigned(kmstest.Down)},
+	{alert: "FairpactSigningFailing", what: "the key service denies the right to sign", do: unsigned(kmstest.Denied)},
 	{alert: "FairpactBeaconFailing", what: "no relay answers", env: []string{"FAIRPACT_BEACON_RELAYS=" + nowhere}, do: undrawn(time.Minute)},
 	{alert: "FairpactRedisDown", what: "Redis is down", do: func(s *site) func() {
 		s.must(s.stack.Redis().Stop())
@@ -241,9 +202,10 @@ var faults = []fault{
 	}},
 	{alert: "FairpactDatabasePoolFull", what: "calls wait for a locked table", env: []string{"FAIRPACT_DATABASE_CONNS=4"},
 		also: map[string]string{
-			"FairpactSlow":            "who waits for a connection waits long",
-			"FairpactErrorBudgetFast": "and is told so after ten seconds, when Postgres gives the lock up",
-			"FairpactErrorBudgetSlow": "and is told so after ten seconds, when Postgres gives the lock up",
+			"FairpactSlow":            "calls wait long for a connection",
+			"FairpactPostgresDown":    "the check of Postgres waits for a connection too, longer than the shortened for",
+			"FairpactErrorBudgetFast": "calls fail after ten seconds without the lock",
+			"FairpactErrorBudgetSlow": "calls fail after ten seconds without the lock",
 		}, do: func(s *site) func() {
 			unlock := s.again(1, func(ctx context.Context) { s.locked(ctx, "api_keys", time.Hour) })
 			stop := s.load(8)
@@ -251,8 +213,55 @@ var faults = []fault{
 		}},
 }
 
-// guardBeside has log-server keep a fork guard; {dir} is a directory of the site's own.
+// callsFail are the alerts that fire with the error budget while Postgres is down.
+var callsFail = map[string]string{
+	"FairpactErrorBudgetSlow": "the slow window sees the same failures",
+	"FairpactPostgresDown":    "the calls fail because Postgres is down",
+	"FairpactWorkerBlind":     unhastened,
+}
+
+// guardBeside gives log-server a fork guard in site.dir.
 const guardBeside = "FAIRPACT_FORK_GUARD=file://{dir}/guard.json"
+
+func (s *site) withoutPostgres() (back func()) {
+	s.must(s.stack.Postgres().Stop())
+	return func() { s.must(s.stack.Postgres().Restart(s.t.Context())) }
+}
+
+// with restarts processes under other settings.
+func (s *site) with(names []string, env ...string) (back func()) {
+	for _, name := range names {
+		s.restart(name, env...)
+	}
+	return func() {
+		for _, name := range names {
+			s.restart(name)
+		}
+	}
+}
+
+// unwitnessed stops witnesses and ends a deal.
+func unwitnessed(witnesses ...int) func(s *site) func() {
+	return func(s *site) func() {
+		answer := func(answers bool) {
+			for _, n := range witnesses {
+				s.stack.Witness(n, answers)
+			}
+		}
+		answer(false)
+		s.c.Settled()
+		return func() { answer(true) }
+	}
+}
+
+// unsigned plays deals while the key service has a fault.
+func unsigned(fault kmstest.Fault) func(s *site) func() {
+	return func(s *site) func() {
+		s.must(s.kms.SetFault(fault))
+		stop := s.load(1)
+		return func() { s.must(s.kms.SetFault(kmstest.None)); stop() }
+	}
+}
 
 func gone(kind string) func(s *site) func() {
 	return func(s *site) func() {
@@ -261,8 +270,9 @@ func gone(kind string) func(s *site) func() {
 	}
 }
 
-// undrawn plays a random.v1 deal whose last reveal was so long ago; the worker
-// draws after a minute. It is undone by a worker that reaches the beacon.
+// undrawn plays a random.v1 deal and moves its last reveal so far back that the worker
+// must draw, which it does from a minute after it. A worker that reaches the beacon
+// ends the fault.
 func undrawn(ago time.Duration) func(s *site) func() {
 	return func(s *site) func() {
 		d, inTime := s.c.Nonces(s.stack.Chain(), e2e.After(time.Hour), e2e.After(2*time.Hour))
@@ -283,20 +293,14 @@ func (s *site) restart(name string, env ...string) {
 	s.must(s.stack.Restart(s.t.Context(), name, env...))
 }
 
-// play plays a deal to its end, whatever becomes of its certificate.
-func (s *site) play() {
-	s.t.Helper()
-	s.c.Create(e2e.SplitBody(time.Hour, 2*time.Hour)).Play(e2e.AnnsValues, e2e.BobsValues)
-}
-
-// published is a certificate in the log.
+// published returns the id of the first certificate in the log.
 func (s *site) published() string {
 	s.t.Helper()
 	return e2e.Value[string](s.w, "SELECT cert_id FROM certificates WHERE leaf_index = 0")
 }
 
-// again does something over and over, as many times at once, until it is
-// stopped; what is under way is then finished.
+// again has each of the players call do repeatedly until stop, which waits for the
+// calls under way.
 func (s *site) again(players int, do func(ctx context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -312,8 +316,7 @@ func (s *site) again(players int, do func(ctx context.Context)) (stop func()) {
 	return stop
 }
 
-// locked holds the lock of a table, as a change of it does, for a time or until
-// ctx ends.
+// locked holds an exclusive lock on a table for a time or until ctx ends.
 func (s *site) locked(ctx context.Context, table string, hold time.Duration) {
 	_ = pgx.BeginFunc(ctx, s.w.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "LOCK TABLE "+pgx.Identifier{table}.Sanitize()); err != nil {
@@ -325,8 +328,7 @@ func (s *site) locked(ctx context.Context, table string, hold time.Duration) {
 	e2e.Pause(ctx, 50*time.Millisecond)
 }
 
-// load is as many players who play one deal after another, whatever they are
-// answered.
+// load has each of the players play deals, and ignores all errors.
 func (s *site) load(players int) (stop func()) {
 	return s.again(players, func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
@@ -362,10 +364,10 @@ func (s *site) oneDeal(ctx context.Context) {
 	call("GET", path, made.Invites[0].Token, nil, nil)
 }
 
-// logTables are the log's tables, as a backup has them.
+// logTables are the tables of the log that a backup holds.
 var logTables = []string{"log_head", "leaves", "nodes", "tree_heads", "tags"}
 
-// backup copies the log, and gives the copy's name.
+// backup copies the log's tables and returns the name of the copy.
 func (s *site) backup() string {
 	s.t.Helper()
 	name := "backup_" + e2e.Value[string](s.w, "SELECT count(*)::text FROM pg_namespace")
@@ -377,7 +379,7 @@ func (s *site) backup() string {
 	return name
 }
 
-// restore puts a backup in the place of the log.
+// restore replaces the log's tables by a backup.
 func (s *site) restore(name string) {
 	s.t.Helper()
 	var statements []string

@@ -3,35 +3,38 @@
 package alerts
 
 import (
+	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 
 	"github.com/fairpact/fairpact/e2e"
 	"github.com/fairpact/fairpact/internal/localstack"
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
 )
 
-// fault is something that goes wrong in a stack of its own, and the alert that
-// is to tell of it.
+// fault is a fault in a separate stack, and the alert that must fire on it.
 type fault struct {
 	alert string
 	what  string
-	// also are the alerts that may fire with it, and why the fault is theirs as
-	// well; any other that fires is wrong.
+	// also holds the other alerts that may fire, and the reason. Any other alert fails
+	// the test.
 	also map[string]string
 	env  []string // of all binaries; {dir} is site.dir
-	// witnesses is how many the stack has.
+	// witnesses is the number of the stack's witnesses.
 	witnesses int
-	// do makes the fault, and gives what undoes it.
+	// do makes the fault and returns a function that ends it.
 	do func(s *site) (undo func())
 }
 
 // site is the stack of a fault.
 type site struct {
 	t         *testing.T
-	dir       string // of its own, empty
+	dir       string // empty at the start
 	stack     *localstack.Stack
 	kms       *kmstest.GCP
 	uri       string // of the key that signs
@@ -41,15 +44,15 @@ type site struct {
 	namespace string
 }
 
-// Every alert of the chart fires on a fault that it is for, in a real Prometheus
-// that scrapes a real stack, with no other alert than those that the fault is of
-// as well; and it ends with the fault. Durations are shortened (hastened).
+// Every alert of the chart fires on its fault and ends with it, in a real Prometheus
+// that scrapes a real stack, and no unrelated alert fires. hastened shortens the
+// durations of the rules.
 func TestAlerts(t *testing.T) {
 	p := startPrometheus(t)
 	rules := p.rules(t)
 	for _, rule := range rules {
 		if !slices.ContainsFunc(faults, func(f fault) bool { return f.alert == rule.Name }) {
-			t.Errorf("%s has no fault in the table: it was never seen to fire", rule.Name)
+			t.Errorf("%s has no fault in the table: add one", rule.Name)
 		}
 	}
 	t.Run("healthy", func(t *testing.T) {
@@ -79,7 +82,7 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// siteOf starts the stack of a fault and sees that it is well.
+// siteOf starts the stack of a fault and requires that no alert fires before it.
 func siteOf(t *testing.T, p *prometheus, f fault) *site {
 	t.Helper()
 	s := &site{t: t, dir: t.TempDir(), kms: e2e.KeyService(t), p: p, namespace: strings.ToLower(strings.ReplaceAll(f.alert+"-"+f.what, " ", "-"))}
@@ -92,11 +95,10 @@ func siteOf(t *testing.T, p *prometheus, f fault) *site {
 		}
 	})
 	s.c, s.w = e2e.NewClient(t, s.stack.BaseURL()), e2e.Database(t, s.stack)
-	d := s.c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
-	d.Play(e2e.AnnsValues, e2e.BobsValues)
+	d := s.c.Settled()
 	d.Certified(e2e.Patience)
 	p.watch(t, s.stack, s.namespace)
-	e2e.Eventually(t, "Redis is seen", e2e.Patience, func() bool {
+	e2e.Eventually(t, "both users of Redis report it up", e2e.Patience, func() bool {
 		return len(p.query(t, `fairpact_redis_up{namespace="`+s.namespace+`"} == 1`)) == 2
 	})
 	if fired := p.fired(t, s.namespace); len(fired) > 0 {
@@ -111,4 +113,65 @@ func (s *site) must(err error) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// A healthy deployment under a light load has no alert, and a series for every query of
+// the alerts and the dashboard.
+func healthy(t *testing.T, p *prometheus, rules []promv1.AlertingRule) {
+	s := siteOf(t, p, fault{alert: "none", what: "all is well", env: []string{guardBeside}, witnesses: 2})
+	stop := s.load(2)
+	d, inTime := s.c.Nonces(s.stack.Chain(), e2e.After(time.Hour), e2e.After(2*time.Hour))
+	if !inTime {
+		t.Fatal("an hour was not enough to play a deal of two")
+	}
+	s.c.Want(200, "POST", d.Path("/entropy"), d.Tokens[0], nil)
+	s.c.Want(200, "POST", "/mcp", "", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_algorithms","arguments":{}}}`)
+	s.c.Create(e2e.SplitBody(2*time.Second, time.Hour)).Certified(e2e.Patience) // VOID, by the worker
+	for _, query := range e2e.DashboardQueries(t) {
+		e2e.Eventually(t, "data for "+query, e2e.Patience, func() bool {
+			return len(p.query(t, s.here(query))) > 0 || whenWell(query)
+		})
+	}
+	for _, rule := range rules {
+		for _, selector := range selectors(rule.Query) {
+			here := strings.TrimSuffix(strings.Replace(selector, "{}", "{", 1), "}")
+			here = strings.Replace(here+`,namespace="`+s.namespace+`"}`, "{,", "{", 1)
+			if n := len(p.query(t, here)); (n > 0) == whenWell(selector) {
+				t.Errorf("%s asks for %s, which has %d series where all is well", rule.Name, selector, n)
+			}
+		}
+	}
+	// The longest window of a rule, except those of the error budget, and its `for`.
+	began := time.Now()
+	e2e.Eventually(t, "every alert has had the time to fire", e2e.Patience, func() bool { return time.Since(began) > 20*time.Minute/faster })
+	stop()
+	if fired := p.fired(t, s.namespace); len(fired) > 0 {
+		t.Errorf("all is well, and these fire: %v", fired)
+	}
+	if n := len(p.query(t, fmt.Sprintf(`up{namespace=%q} == 1`, s.namespace))); n != len(s.stack.Names()) {
+		t.Errorf("%d targets are up, want %d", n, len(s.stack.Names()))
+	}
+}
+
+// here returns a query of the dashboard for this stack.
+func (s *site) here(query string) string {
+	return strings.ReplaceAll(hastened(query), "$namespace", s.namespace)
+}
+
+// whenWell reports whether a query has no result while all is well: a series of 5xx
+// begins with the first one.
+func whenWell(query string) bool { return strings.Contains(query, `status=~"5.."`) }
+
+// selector matches one of our metrics with or without its labels.
+var selector = regexp.MustCompile(`fairpact_[a-z_]+(\{[^}]*\})?`)
+
+// selectors returns the series that a query asks for, each with its braces.
+func selectors(query string) (all []string) {
+	for _, found := range selector.FindAllString(query, -1) {
+		if !strings.HasSuffix(found, "}") {
+			found += "{}"
+		}
+		all = append(all, found)
+	}
+	return all
 }

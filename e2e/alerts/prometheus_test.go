@@ -6,8 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,21 +17,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/api"
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
+
 	"github.com/fairpact/fairpact/e2e"
 	"github.com/fairpact/fairpact/internal/localservers"
 	"github.com/fairpact/fairpact/internal/localservers/child"
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// faster is by what every duration of the rules is divided, so that an hour's
-// window is two minutes. Numbers that are compared (seconds of lateness, parts
-// of all calls) stay as they are.
+// faster is the divisor of every duration of the rules: a window of an hour becomes two
+// minutes. Thresholds (seconds of lateness, shares of calls) stay unchanged.
 const faster = 30
 
 var duration = regexp.MustCompile(`(\[|for: )([0-9]+)([smhd])\b`)
 
-// hastened rewrites the durations of rules or of a query: those of ranges and of
-// `for`, and no others.
+// hastened shortens the durations of ranges and of `for` in rules or a query.
 func hastened(text string) string {
 	return duration.ReplaceAllStringFunc(text, func(found string) string {
 		part := duration.FindStringSubmatch(found)
@@ -54,35 +54,30 @@ scrape_configs:
     file_sd_configs: [{files: ["targets/*.json"]}]
 `
 
-// prometheus is a Prometheus with the chart's rules. Each stack that it scrapes
-// has a namespace of its own.
-type prometheus struct{ dir, base string }
+// prometheus is a Prometheus with the chart's rules. It scrapes each stack under a
+// separate namespace label.
+type prometheus struct {
+	dir string
+	api promv1.API
+}
 
 func startPrometheus(t testing.TB) *prometheus {
 	t.Helper()
 	rules, err := os.ReadFile(e2e.Repo("charts/fairpact/files/alerts.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, err)
 	p := &prometheus{dir: t.TempDir()}
 	for name, text := range map[string]string{"prometheus.yaml": prometheusConfig, "rules.yaml": hastened(string(rules))} {
-		if err := os.WriteFile(filepath.Join(p.dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		e2e.Must(t, os.WriteFile(filepath.Join(p.dir, name), []byte(text), 0o600))
 	}
-	if err := os.Mkdir(filepath.Join(p.dir, "targets"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, os.Mkdir(filepath.Join(p.dir, "targets"), 0o700))
 	port, err := localservers.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, err)
 	address := "127.0.0.1:" + strconv.Itoa(port)
-	p.base = "http://" + address
+	client, err := api.NewClient(api.Config{Address: "http://" + address})
+	e2e.Must(t, err)
+	p.api = promv1.NewAPI(client)
 	said, err := os.Create(filepath.Join(p.dir, "prometheus.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, err)
 	defer said.Close()
 	cmd := exec.Command("prometheus", "--config.file="+filepath.Join(p.dir, "prometheus.yaml"),
 		"--storage.tsdb.path="+filepath.Join(p.dir, "data"), "--web.listen-address="+address, "--log.level=warn")
@@ -101,18 +96,13 @@ func startPrometheus(t testing.TB) *prometheus {
 		if !process.Running() {
 			t.Fatalf("prometheus has ended: %v", process.Err())
 		}
-		resp, err := http.Get(p.base + "/-/ready")
-		if err != nil {
-			return false
-		}
-		resp.Body.Close()
-		return resp.StatusCode == http.StatusOK
+		_, err := p.api.Runtimeinfo(t.Context())
+		return err == nil
 	})
 	return p
 }
 
-// watch has the stack scraped from now on, under a namespace, until the end of
-// the test.
+// watch has Prometheus scrape the stack, under a namespace, until the end of the test.
 func (p *prometheus) watch(t testing.TB, stack *localstack.Stack, namespace string) {
 	t.Helper()
 	type group struct {
@@ -127,111 +117,74 @@ func (p *prometheus) watch(t testing.TB, stack *localstack.Stack, namespace stri
 		})
 	}
 	text, err := json.Marshal(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, err)
 	path := filepath.Join(p.dir, "targets", namespace+".json")
-	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, os.WriteFile(path+".new", text, 0o600))
+	e2e.Must(t, os.Rename(path+".new", path))
 	t.Cleanup(func() { _ = os.Remove(path) })
 	e2e.Eventually(t, "Prometheus scrapes "+namespace, e2e.Patience, func() bool {
 		return len(p.query(t, fmt.Sprintf(`fairpact_build_info{namespace=%q}`, namespace))) == len(all)
 	})
 }
 
-// alertRule is an alert as Prometheus has read it.
-type alertRule struct{ Name, Query string }
-
-func (p *prometheus) rules(t testing.TB) (all []alertRule) {
+// rules returns the alerting rules that Prometheus has loaded.
+func (p *prometheus) rules(t testing.TB) (all []promv1.AlertingRule) {
 	t.Helper()
-	var told struct {
-		Data struct{ Groups []struct{ Rules []alertRule } }
-	}
-	p.get(t, "/api/v1/rules?type=alert", &told)
-	for _, g := range told.Data.Groups {
-		all = append(all, g.Rules...)
+	loaded, err := p.api.Rules(t.Context(), nil)
+	e2e.Must(t, err)
+	for _, g := range loaded.Groups {
+		for _, rule := range g.Rules {
+			if alert, ok := rule.(promv1.AlertingRule); ok {
+				all = append(all, alert)
+			}
+		}
 	}
 	if len(all) == 0 {
-		t.Fatal("Prometheus has read no rules")
+		t.Fatal("Prometheus has loaded no rules")
 	}
 	return all
 }
 
-// sample is one series of an answer.
-type sample struct {
-	Metric map[string]string
-	Value  [2]any // unix time, and the value as text
-}
-
-// query asks for what an expression gives now.
-func (p *prometheus) query(t testing.TB, expression string) []sample {
-	t.Helper()
-	var told struct {
-		Status, Error string
-		Data          struct{ Result []sample }
-	}
-	p.get(t, "/api/v1/query?query="+url.QueryEscape(expression), &told)
-	if told.Status != "success" {
-		t.Fatalf("%s: %s", expression, told.Error)
-	}
-	return told.Data.Result
-}
-
-func (p *prometheus) get(t testing.TB, path string, into any) {
+// query returns the present series of an expression.
+func (p *prometheus) query(t testing.TB, expression string) model.Vector {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base+path, nil)
+	value, _, _, err := p.api.Query(ctx, expression, time.Now())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s: %v", expression, err)
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
+	return value.(model.Vector)
 }
 
-// firing names the alerts that fire in a namespace now.
+// firing returns the alerts that now fire in a namespace.
 func (p *prometheus) firing(t testing.TB, namespace string) []string {
 	t.Helper()
 	return names(p.query(t, fmt.Sprintf(`ALERTS{alertstate="firing",namespace=%q}`, namespace)))
 }
 
-// fired names the alerts that have fired in a namespace at any time.
+// fired returns the alerts that have ever fired in a namespace.
 func (p *prometheus) fired(t testing.TB, namespace string) []string {
 	t.Helper()
 	return names(p.query(t, fmt.Sprintf(`count_over_time(ALERTS{alertstate="firing",namespace=%q}[1h])`, namespace)))
 }
 
-func names(all []sample) (alerts []string) {
+func names(all model.Vector) (alerts []string) {
 	for _, s := range all {
-		alerts = append(alerts, s.Metric["alertname"])
+		alerts = append(alerts, string(s.Metric["alertname"]))
 	}
 	slices.Sort(alerts)
 	return slices.Compact(alerts)
 }
 
-// texts are the words of an alert that fires in a namespace: what a person who
-// is woken reads.
+// texts returns the summary and description of an alert that fires in a namespace.
 func (p *prometheus) texts(t testing.TB, namespace, alert string) string {
 	t.Helper()
-	var told struct {
-		Data struct {
-			Alerts []struct{ Labels, Annotations map[string]string }
-		}
-	}
-	p.get(t, "/api/v1/alerts", &told)
-	for _, a := range told.Data.Alerts {
-		if a.Labels["alertname"] == alert && a.Labels["namespace"] == namespace {
-			return a.Annotations["summary"] + " " + a.Annotations["description"]
+	all, err := p.api.Alerts(t.Context())
+	e2e.Must(t, err)
+	for _, a := range all.Alerts {
+		if string(a.Labels["alertname"]) == alert && string(a.Labels["namespace"]) == namespace {
+			return string(a.Annotations["summary"] + " " + a.Annotations["description"])
 		}
 	}
 	return ""
