@@ -1,18 +1,16 @@
 //go:build soak
 
-// Package soak plays mixed load for as long as it is told and reports what grows.
-// `make soak MINUTES=60` runs it.
+// Package soak plays deals of every kind at a fixed pace for FAIRPACT_SOAK and reports
+// what grows: memory, goroutines, connections, files and tables. hack/bench (the part
+// curve) measures speed as the database grows. `make soak MINUTES=60` runs it.
 package soak
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"maps"
-	"net/http"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -24,8 +22,8 @@ import (
 
 const (
 	players = 8
-	pace    = time.Second // of one player's deals
-	keeping = 50          // one of so many deals is held to its promises at the end
+	pace    = time.Second // from one deal of a player to its next
+	keeping = 50          // one deal in keeping repeats its requests at the end
 )
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
@@ -33,7 +31,7 @@ func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 func TestSoak(t *testing.T) {
 	length, err := time.ParseDuration(os.Getenv("FAIRPACT_SOAK"))
 	if err != nil {
-		t.Fatalf("FAIRPACT_SOAK is how long to play, such as 60m: %v", err)
+		t.Fatalf("set FAIRPACT_SOAK to the duration of the test, such as 60m: %v", err)
 	}
 	stack := e2e.Own(t, func(o *localstack.Options) {
 		o.Env[""] = append(o.Env[""], "FAIRPACT_LOG_LEVEL=info")
@@ -41,20 +39,18 @@ func TestSoak(t *testing.T) {
 	})
 	w := e2e.Database(t, stack)
 	door := e2e.NewClient(t, stack.BaseURL())
-	times := &stopwatch{next: door.Http.Transport, began: time.Now()}
-	door.Http.Transport = times
 	s := &e2e.Stubborn{Doors: []*e2e.Client{door}}
 	ctx, cancel := context.WithTimeout(t.Context(), length+10*e2e.Patience)
 	defer cancel()
 
-	rest := measure(t, stack)
+	rest, began := measure(t, stack), time.Now()
 	var mu sync.Mutex
 	var deals int
 	var kept []*e2e.Soaked
 	var all sync.WaitGroup
 	for i := range players {
 		all.Go(func() {
-			for n := i; time.Since(times.began) < length && ctx.Err() == nil; n += players {
+			for n := i; time.Since(began) < length && ctx.Err() == nil; n += players {
 				until := time.Now().Add(pace)
 				d := &e2e.Soaked{T: t, S: s, Ctx: ctx, Past: stack.Chain().RoundAt(time.Now().Unix()) - 10}
 				if err := d.Play(n); err != nil {
@@ -65,12 +61,11 @@ func TestSoak(t *testing.T) {
 					kept = append(kept, d)
 				}
 				mu.Unlock()
-				paths := []string{"/v1/log/tree-head"} // reads beside the writes
-				token := ""
-				if d.Id != "" { // its deadline may have come before it did
-					paths, token = append(paths, "/v1/deals/"+d.Id), d.Tokens[0]
+				reads := map[string]string{"/v1/log/tree-head": ""} // path to token
+				if d.Id != "" {                                     // empty if the deadline passed before the creation
+					reads["/v1/deals/"+d.Id] = d.Tokens[0]
 				}
-				for _, path := range paths {
+				for path, token := range reads {
 					if _, err := door.Try(ctx, "GET", path, token, nil); err != nil {
 						t.Error(err)
 					}
@@ -87,7 +82,6 @@ func TestSoak(t *testing.T) {
 	late := measure(t, stack)
 	all.Wait()
 	t.Logf("after %s: %d deals, %d requests\n%s%s", length, deals, s.Attempts.Load(), late, sizes(w))
-	t.Logf("latency of the first and the last %s:\n%s", window, times.report(window, length))
 	w.Converged()
 	for _, d := range kept {
 		if err := d.Ended(); err != nil {
@@ -96,7 +90,7 @@ func TestSoak(t *testing.T) {
 	}
 	e2e.Invariants(t, stack)
 	door.Http.CloseIdleConnections()
-	e2e.Eventually(t, "no goroutine is left over", e2e.Patience, func() bool {
+	e2e.Eventually(t, "the processes have no more goroutines than before", e2e.Patience, func() bool {
 		for name, now := range measure(t, stack) {
 			if now.goroutines > rest[name].goroutines+40 {
 				return false
@@ -107,7 +101,7 @@ func TestSoak(t *testing.T) {
 	t.Logf("at rest before:\n%sat rest after:\n%s", rest, measure(t, stack))
 }
 
-// usage is what a process holds.
+// usage is the use of resources by a process.
 type usage struct {
 	rssMiB, heapMiB                    float64
 	goroutines, connections, openFiles int
@@ -126,9 +120,13 @@ func measure(t *testing.T, stack *localstack.Stack) usages {
 			connections: int(e2e.Sum(m["fairpact_database_connections"], "state", "idle") + e2e.Sum(m["fairpact_database_connections"], "state", "acquired")),
 		}
 	}
-	for name, pid := range map[string]int{"postgres (postmaster)": stack.Postgres().PID(), "redis": stack.Redis().PID()} {
-		all[name] = usage{rssMiB: rss(t, pid)}
-	}
+	memory, err := e2e.Cache(t, stack).Info(t.Context(), "memory").Result()
+	e2e.Must(t, err)
+	_, rss, _ := strings.Cut(memory, "used_memory_rss:")
+	var bytes float64
+	_, err = fmt.Sscan(rss, &bytes)
+	e2e.Must(t, err)
+	all["redis"] = usage{rssMiB: bytes / (1 << 20)}
 	return all
 }
 
@@ -142,24 +140,7 @@ func (u usages) String() string {
 	return b.String()
 }
 
-func rss(t *testing.T, pid int) float64 {
-	t.Helper()
-	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if fields := strings.Fields(lines.Text()); fields[0] == "VmRSS:" {
-			kib, _ := strconv.ParseFloat(fields[1], 64)
-			return kib / 1024
-		}
-	}
-	t.Fatalf("process %d has no VmRSS", pid)
-	return 0
-}
-
-// sizes is every table with its rows and bytes, and bytes a row, which bloat raises.
+// sizes returns the rows, bytes and bytes per row of every table. Bloat raises the last.
 func sizes(w e2e.Witness) string {
 	w.T.Helper()
 	w.Exec(0, "ANALYZE")
@@ -167,63 +148,4 @@ func sizes(w e2e.Witness) string {
 			pg_table_size(relid) / 1024, pg_indexes_size(relid) / 1024, pg_total_relation_size(relid) / greatest(n_live_tup, 1))
 		FROM pg_stat_user_tables WHERE n_live_tup > 0 ORDER BY pg_total_relation_size(relid) DESC`)
 	return strings.Join(rows, "\n")
-}
-
-// stopwatch notes how long each request took.
-type stopwatch struct {
-	next  http.RoundTripper
-	began time.Time
-	mu    sync.Mutex
-	took  []lap
-}
-
-type lap struct {
-	call     string
-	at, took time.Duration
-}
-
-func (s *stopwatch) RoundTrip(r *http.Request) (*http.Response, error) {
-	next := s.next
-	if next == nil {
-		next = http.DefaultTransport
-	}
-	begun := time.Now()
-	resp, err := next.RoundTrip(r)
-	call := r.Method
-	for part := range strings.SplitSeq(r.URL.Path, "/") { // without identifiers
-		if part != "" && !strings.Contains(part, "_") {
-			call += " " + part
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.took = append(s.took, lap{call, begun.Sub(s.began), time.Since(begun)})
-	return resp, err
-}
-
-func (s *stopwatch) report(window, length time.Duration) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	first, last := map[string][]time.Duration{}, map[string][]time.Duration{}
-	for _, l := range s.took {
-		if l.at < window {
-			first[l.call] = append(first[l.call], l.took)
-		} else if l.at > length-window && l.at < length {
-			last[l.call] = append(last[l.call], l.took)
-		}
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%-32s %8s %9s %9s %9s %9s\n", "", "calls", "p50", "p99", "p50 end", "p99 end")
-	for _, call := range slices.Sorted(maps.Keys(last)) {
-		fmt.Fprintf(&b, "%-32s %8d %9s %9s %9s %9s\n", call, len(last[call]), percentile(first[call], 50), percentile(first[call], 99), percentile(last[call], 50), percentile(last[call], 99))
-	}
-	return b.String()
-}
-
-func percentile(all []time.Duration, p int) string {
-	if len(all) == 0 {
-		return "-"
-	}
-	slices.Sort(all)
-	return all[min(len(all)*p/100, len(all)-1)].Round(100 * time.Microsecond).String()
 }
