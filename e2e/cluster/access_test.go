@@ -5,14 +5,18 @@ package cluster
 import (
 	"cmp"
 	"fmt"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairpact/fairpact/e2e"
 )
 
-// Each ServiceAccount may do what its workload needs and nothing more: beyond
-// what every account may, exactly these.
+// Each ServiceAccount has exactly the rights that its workload needs, in addition to
+// those of every account.
 func rights(t *testing.T, _ *cluster) {
 	list := func(account string) []string {
 		var lines []string
@@ -21,7 +25,7 @@ func rights(t *testing.T, _ *cluster) {
 		}
 		return lines
 	}
-	anybody := list("default")
+	common := list("default")
 	for account, want := range map[string][]string{
 		release + "-deal-api":   nil,
 		release + "-migration":  nil,
@@ -32,7 +36,7 @@ func rights(t *testing.T, _ *cluster) {
 			"leases.coordination.k8s.io [] [fairpact-deadline-worker] [get update]",
 		},
 	} {
-		got := slices.DeleteFunc(list(account), func(line string) bool { return slices.Contains(anybody, line) })
+		got := slices.DeleteFunc(list(account), func(line string) bool { return slices.Contains(common, line) })
 		slices.Sort(got)
 		if !slices.Equal(got, want) {
 			t.Errorf("%s may %q, want %q", account, got, want)
@@ -40,8 +44,8 @@ func rights(t *testing.T, _ *cluster) {
 	}
 }
 
-// probes is a pod with the labels of a component, or none, that is never ready
-// and so behind no Service.
+// probes is a pod with the labels of a component, or without any. It is never ready,
+// so that no Service sends it traffic.
 const probes = `
 apiVersion: v1
 kind: Pod
@@ -59,9 +63,9 @@ spec:
     securityContext: {readOnlyRootFilesystem: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
 `
 
-// The policies let each workload reach what it needs and nothing else, and
-// nobody else in. The stranger, whom no policy covers, shows that all of it is
-// there to be reached.
+// The NetworkPolicies let each workload reach only the addresses that it needs, and
+// admit no other pod to them. A pod without labels, which no policy restricts, shows
+// that the other addresses can be reached at all.
 func policies(t *testing.T, c *cluster) {
 	const (
 		public = release + "-deal-api:8080"
@@ -72,14 +76,14 @@ func policies(t *testing.T, c *cluster) {
 		relay  = "beacon:8080"
 		api    = "kubernetes.default.svc:443"
 	)
-	// Of a node: an address that is no pod's, on a port that no rule names.
+	// The kubelet has a node's address and a port that no rule names.
 	kubelet := kubectl(t, "get", "nodes", "-o", `jsonpath={.items[0].status.addresses[?(@.type=="InternalIP")].address}`) + ":10250"
 	all := []string{public, read, add, sql, cache, relay, api, kubelet}
 	probed := []struct {
 		component string
 		open      []string
 	}{
-		// Postgres, Redis and the relay are the user's, and so are the policies of who enters them.
+		// The chart has no policy for ingress to Postgres, Redis and the relay: these are the user's.
 		{"", []string{public, sql, cache, relay, api, kubelet}},
 		{"deal-api", []string{read, add, sql, cache, relay}},
 		{"log-server", []string{sql, api}},
@@ -91,11 +95,11 @@ func policies(t *testing.T, c *cluster) {
 		if probe.component != "" {
 			labels = fmt.Sprintf("app.kubernetes.io/name: fairpact, app.kubernetes.io/instance: %s, app.kubernetes.io/component: %s", release, probe.component)
 		}
-		apply(t, fmt.Sprintf(probes, "probe-"+cmp.Or(probe.component, "stranger"), labels, c.old))
+		apply(t, namespace, fmt.Sprintf(probes, "probe-"+cmp.Or(probe.component, "stranger"), labels, c.old))
 	}
 	for _, probe := range probed {
 		name := "probe-" + cmp.Or(probe.component, "stranger")
-		eventually(t, name+" runs", 2*time.Minute, func() bool {
+		e2e.Eventually(t, name+" runs", 2*time.Minute, func() bool {
 			return kubectl(t, "get", "pod", name, "-o", "jsonpath={.status.phase}") == "Running"
 		})
 		var want []string
@@ -107,15 +111,68 @@ func policies(t *testing.T, c *cluster) {
 			want = append(want, verdict+address)
 		}
 		var got string
-		// An enforcer may need a moment to know a new pod.
+		// The network plugin may need a moment to learn of a new pod.
 		for end := time.Now().Add(30 * time.Second); got != strings.Join(want, "\n") && time.Now().Before(end); {
 			got = strings.TrimSpace(kubectl(t, append([]string{"exec", name, "--", "/clustertool", "probe"}, all...)...))
 		}
 		if got != strings.Join(want, "\n") {
-			t.Errorf("%s finds\n%s\nwant\n%s", name, got, strings.Join(want, "\n"))
+			t.Errorf("%s reaches\n%s\nwant\n%s", name, got, strings.Join(want, "\n"))
 		}
 		kubectl(t, "delete", "pod", name, "--wait=false")
 		denied := slices.DeleteFunc(slices.Clone(all), func(address string) bool { return slices.Contains(probe.open, address) })
 		c.shows(t, "%s reaches %s, not %s", name, strings.Join(probe.open, " "), strings.Join(denied, " "))
 	}
+}
+
+// The API server accepts what the chart renders under every combination of values that
+// `make chart` checks, knows every field, and admits the pods under the restricted Pod
+// Security Standard.
+func dryRun(t *testing.T, c *cluster) {
+	definitions := needed(t, "FAIRPACT_E2E_DEFINITIONS")
+	// Some are too long for the annotation that a client-side apply adds.
+	must(t, "kubectl", "apply", "--server-side", "-f", definitions)
+	must(t, "kubectl", "wait", "--for=condition=Established", "--timeout=60s", "-f", definitions)
+	const into = namespace + "-dry"
+	restricted(t, into)
+	try := func(manifest string) (said string, err error) {
+		cmd := exec.CommandContext(t.Context(), "kubectl", "-n", into, "create", "--dry-run=server", "--validate=strict", "-f", "-")
+		cmd.Stdin = strings.NewReader(manifest)
+		text, err := cmd.CombinedOutput()
+		return string(text), err
+	}
+	// For a moment after the definitions the API server may not know their kinds.
+	e2e.Eventually(t, "the custom kinds are known", time.Minute, func() bool {
+		_, err := run(t.Context(), "", "kubectl", "get", "httproutes,servicemonitors,podmonitors,prometheusrules", "-n", into)
+		return err == nil
+	})
+
+	minimal := chart + "/tests/values/kms.yaml"
+	var all []string
+	for _, pattern := range []string{"tests/values/*.yaml", "tests/combinations/*.yaml", "../../manifests/values-*.yaml"} {
+		files, err := filepath.Glob(filepath.Join(chart, pattern))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
+		}
+		for _, file := range files {
+			args := []string{"template", release, chart, "-n", into, "--set-string", "image.tag=v1.2.3"}
+			if strings.Contains(pattern, "combinations") {
+				args = append(args, "--values", minimal)
+			}
+			rendered := must(t, "helm", append(args, "--values", file)...)
+			said, err := try(rendered)
+			if err != nil || strings.Contains(said, "Warning") {
+				t.Errorf("%s: %v\n%s", file, err, said)
+			}
+			all = append(all, strings.TrimSuffix(filepath.Base(file), ".yaml"))
+		}
+	}
+	// The dry run does report a wrong field and a weaker security context.
+	rendered := must(t, "helm", "template", release, chart, "-n", into, "--values", minimal)
+	for right, wrong := range map[string]string{"readOnlyRootFilesystem:": "readOnlyRootFileSystem:", "runAsNonRoot: true": "runAsNonRoot: false"} {
+		if said, err := try(strings.ReplaceAll(rendered, right, wrong)); err == nil && !strings.Contains(said, "Warning") {
+			t.Errorf("%s: accepted without a warning\n%s", wrong, said)
+		}
+	}
+	must(t, "kubectl", "delete", "namespace", into, "--wait=false")
+	c.shows(t, "server-side dry run of %d combinations of values: %s", len(all), strings.Join(all, " "))
 }

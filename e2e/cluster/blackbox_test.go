@@ -4,7 +4,6 @@ package cluster
 
 import (
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,13 +13,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fairpact/fairpact/e2e"
 	"github.com/fairpact/fairpact/internal/beacon/devbeacon"
 )
 
 const (
 	seed = "the cluster tests"
 
-	// The nodes have no way to the public relays.
+	// The nodes cannot reach the public relays.
 	beaconPods = `
 apiVersion: apps/v1
 kind: Deployment
@@ -47,28 +47,20 @@ spec: {selector: {app: beacon}, ports: [{port: 8080}]}
 `
 )
 
-// beaconOf runs the development beacon and gives the values that pin it.
+// beaconOf runs the development beacon and returns a values file that pins its chain.
 func beaconOf(t *testing.T, tag string) (file string) {
 	t.Helper()
-	apply(t, fmt.Sprintf(beaconPods, tag, seed))
+	apply(t, namespace, fmt.Sprintf(beaconPods, tag, seed))
 	chain := devbeacon.New([]byte(seed)).Chain()
-	values, err := json.Marshal(object{"beacon": object{
+	return e2e.File(t, e2e.Body{"beacon": e2e.Body{
 		"relays": []string{"http://beacon:8080"}, "chainHash": chain.Hash, "publicKey": hex.EncodeToString(chain.PublicKey),
 		"period": chain.Period, "genesis": chain.Genesis,
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	file = filepath.Join(t.TempDir(), "beacon.json")
-	if err := os.WriteFile(file, values, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
 }
 
-// The black-box tests that need nothing but HTTP: REST and MCP, deals of each
-// algorithm, and the independent verifier on their certificates, their
-// forgeries included.
+// blackbox lists the tests of e2e/api, e2e/trust and e2e/mcp that need only HTTP: REST
+// and MCP, deals of each algorithm, and the independent verifier on certificates and
+// forgeries.
 var blackbox = []string{
 	"TestIndependentVerifierAcceptsEachKind", "TestPublishedVectors", "TestEntropy",
 	"TestMCP(NineTools|PlaysEachAlgorithm|IsTheRESTBody|Refusals|ReadsArgumentsStrictly|Draws|Idempotency|Protocol)",
@@ -97,7 +89,7 @@ func blackBox(t *testing.T, c *cluster) {
 	for _, pattern := range blackbox {
 		one := regexp.MustCompile("^" + pattern + "$")
 		if !slices.ContainsFunc(passed, one.MatchString) {
-			t.Errorf("%s has not run", pattern)
+			t.Errorf("%s has not run: correct the list blackbox", pattern)
 		}
 	}
 	c.shows(t, "black box against %s: %d tests passed: %s", c.base, len(passed), strings.Join(passed, " "))

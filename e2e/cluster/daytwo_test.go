@@ -3,29 +3,30 @@
 package cluster
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/fairpact/fairpact/e2e"
 )
 
-// ask makes one request through the Service.
+// ask makes one request through the Service, without a retry.
 func (c *cluster) ask(t *testing.T, method, path string) (status int, body string, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	s := &stream{base: c.base, http: newHTTP()}
-	defer s.http.CloseIdleConnections()
-	status, text, err := s.attempt(ctx, method, path, "", random(), []byte("{}"))
-	return status, string(text), err
+	client := newClient(t, c.base)
+	defer client.Http.CloseIdleConnections()
+	a, err := client.Try(t.Context(), method, path, "", nil)
+	return a.Status, string(a.Body), err
 }
 
-// restarts names each pod of the workloads and how often its container was restarted.
+// restarts returns each pod of the workloads, the restarts of its container, and
+// whether it is ready.
 func restarts(t *testing.T, in string) string {
 	t.Helper()
 	return must(t, "kubectl", "-n", in, "get", "pods", "-l", "app.kubernetes.io/component in (deal-api,log-server,deadline-worker)", "-o",
@@ -34,28 +35,24 @@ func restarts(t *testing.T, in string) string {
 
 const away = time.Minute
 
-// postgresAway takes Postgres away for a minute. Through the Service every call
-// that needs it is a 503 that says so, the others go on, no connection is refused,
-// and no pod leaves or restarts.
+// postgresAway makes Postgres unreachable for a minute. Through the Service, calls that
+// need it get a 503 UNAVAILABLE and the others still succeed. No connection is refused
+// and no pod becomes unready or restarts.
 func postgresAway(t *testing.T, c *cluster) {
 	before := restarts(t, namespace)
-	kubectl(t, "patch", "service", "postgres", "--type=merge", "-p", `{"spec":{"selector":{"app":"nobody"}}}`)
-	back := func() {
-		kubectl(t, "patch", "service", "postgres", "--type=merge", "-p", `{"spec":{"selector":{"app":"postgres"}}}`)
+	selects := func(app string) {
+		kubectl(t, "patch", "service", "postgres", "--type=merge", "-p", `{"spec":{"selector":{"app":"`+app+`"}}}`)
 	}
-	returned := false
-	defer func() {
-		if !returned {
-			back()
-		}
-	}()
+	selects("nothing")
+	back := sync.OnceFunc(func() { selects("postgres") })
+	defer back()
 	cut := func() {
 		kubectl(t, "exec", "deployment/postgres", "--", "psql", "-h", "127.0.0.1", "-U", "app", "-qAt", "-c",
 			"SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'app' AND pid <> pg_backend_pid()", "app")
 	}
 	cut()
-	eventually(t, "Postgres is missed", time.Minute, func() bool {
-		cut() // connections that were on their way
+	e2e.Eventually(t, "deal-api has no Postgres", time.Minute, func() bool {
+		cut() // connections opened since
 		status, _, err := c.ask(t, "POST", "/v1/keys")
 		return err == nil && status == 503
 	})
@@ -75,21 +72,18 @@ func postgresAway(t *testing.T, c *cluster) {
 	}
 	for _, pod := range podsOf(t, "deal-api") {
 		if !strings.Contains(metrics(t, pod), "\nfairpact_database_up 0\n") {
-			t.Errorf("%s does not measure that Postgres is away", pod)
+			t.Errorf("%s does not report fairpact_database_up 0", pod)
 		}
 	}
 	if after := restarts(t, namespace); after != before {
 		t.Errorf("pods without Postgres:\n%s\nbefore:\n%s", after, before)
 	}
 	back()
-	returned = true
-	eventually(t, "Postgres is back", time.Minute, func() bool {
+	e2e.Eventually(t, "Postgres is back", time.Minute, func() bool {
 		status, _, err := c.ask(t, "POST", "/v1/keys")
 		return err == nil && status == 201
 	})
-	s := startStream(t, c.base)
-	s.flows(t, 100)
-	s.stop(t, c, "after the outage of Postgres")
+	c.plays(t, "after the outage of Postgres")
 	c.shows(t, "Postgres away for %s: answers through the Service by status %v, no connection refused, no pod restarted", away, answers)
 }
 
@@ -98,22 +92,21 @@ func postgres(t *testing.T, args ...string) string {
 	return kubectl(t, append([]string{"exec", "deployment/postgres", "--"}, args...)...)
 }
 
-// settled waits until no earlier pod drains any more.
+// settled waits until no pod is terminating.
 func settled(t *testing.T) {
 	t.Helper()
-	eventually(t, "no pod is terminating", 2*time.Minute, func() bool {
+	e2e.Eventually(t, "no pod is terminating", 2*time.Minute, func() bool {
 		return strings.TrimSpace(kubectl(t, "get", "pods", "-o", `go-template={{range .items}}{{if .metadata.deletionTimestamp}}{{.metadata.name}} {{end}}{{end}}`)) == ""
 	})
 }
 
-// readOnlyAndRestore follows runbooks/restore.md: read-only, an older dump that the
-// fork guard refuses, the newest one, and traffic again.
+// readOnlyAndRestore follows runbooks/restore.md: it makes the release read-only,
+// restores an older dump, which the fork guard refuses, then the newest one, and
+// resumes traffic.
 func readOnlyAndRestore(t *testing.T, c *cluster) {
 	database := needed(t, "FAIRPACT_E2E_DATABASE")
 	postgres(t, "pg_dump", "--format=custom", "--file=/tmp/older.dump", database)
-	s := startStream(t, c.base)
-	s.flows(t, 100)
-	s.stop(t, c, "before the maintenance")
+	c.plays(t, "before the maintenance")
 
 	c.upgrade(t, c.old, "maintenance.readOnly=true")
 	settled(t)
@@ -136,19 +129,19 @@ func readOnlyAndRestore(t *testing.T, c *cluster) {
 		postgres(t, "pg_restore", "--clean", "--if-exists", "--exit-on-error", "--dbname="+database, "/tmp/"+dump+".dump")
 		kubectl(t, "exec", "deployment/redis", "--", "redis-cli", "flushall")
 		kubectl(t, "rollout", "restart", "deployment/"+release+"-log-server")
-		kubectl(t, "rollout", "status", "deployment/"+release+"-log-server", "--timeout=180s")
+		rolledOut(t, namespace, release+"-log-server")
 		settled(t)
 	}
-	refusals := func() (says int) {
+	refusals := func() (pods int) {
 		for _, pod := range podsOf(t, "log-server") {
 			if strings.Contains(kubectl(t, "logs", pod), "the database is older than what was signed") {
-				says++
+				pods++
 			}
 		}
-		return says
+		return pods
 	}
 	restore("older")
-	eventually(t, "the fork guard refuses the older dump", time.Minute, func() bool { return refusals() > 0 })
+	e2e.Eventually(t, "the fork guard refuses the older dump", time.Minute, func() bool { return refusals() > 0 })
 	readOnly()
 	restore("newest")
 	readOnly()
@@ -157,28 +150,25 @@ func readOnlyAndRestore(t *testing.T, c *cluster) {
 	}
 	c.upgrade(t, c.old)
 	settled(t)
-	s = startStream(t, c.base)
-	s.flows(t, 100)
-	s.stop(t, c, "after the restore")
+	c.plays(t, "after the restore")
 	if n := refusals(); n > 0 {
 		t.Errorf("%d log-servers refuse the newest dump", n)
 	}
 	c.shows(t, "read-only, an older dump refused, the newest restored: %s deals|certificates|leaves kept", kept)
 }
 
-// dataImage holds Postgres and Redis, as the manifest of FAIRPACT_E2E_DATA does.
+// dataImage returns the image of the release's Postgres, which has Redis too.
 func dataImage(t *testing.T) string {
 	t.Helper()
 	return strings.TrimSpace(kubectl(t, "get", "deployment", "postgres", "-o", "jsonpath={.spec.template.spec.containers[0].image}"))
 }
 
-// trial keeps its Postgres and Redis through a restart of the three workloads, and
-// takes no value of production.
+// A trial (dev.enabled) keeps its Postgres and Redis through a restart of the three
+// workloads, and refuses a database of production.
 func trial(t *testing.T, c *cluster) {
 	const in = "fairpact-trial"
-	must(t, "kubectl", "create", "namespace", in)
+	restricted(t, in)
 	defer must(t, "kubectl", "delete", "namespace", in, "--wait=false")
-	must(t, "kubectl", "label", "namespace", in, "pod-security.kubernetes.io/enforce=restricted")
 	args := []string{"upgrade", "--install", release, chart, "-n", in, "--wait", "--timeout", "5m", "--set-string", "image.tag=" + c.old,
 		"--set", "image.registry=localhost/fairpact,image.pullPolicy=Never,dev.enabled=true,dev.postgresImage=" + dataImage(t) + ",dev.redisImage=" + dataImage(t)}
 	must(t, "helm", args...)
@@ -191,54 +181,41 @@ func trial(t *testing.T, c *cluster) {
 			"SELECT count(*) FROM translog.leaves", "fairpact"))
 	}
 	before, pods := servers(), restarts(t, in)
-	must(t, "kubectl", "-n", in, "rollout", "restart", "deployment", release+"-deal-api", release+"-log-server", release+"-deadline-worker")
-	for _, component := range []string{"deal-api", "log-server", "deadline-worker"} {
-		must(t, "kubectl", "-n", in, "rollout", "status", "deployment/"+release+"-"+component, "--timeout=180s")
-	}
+	must(t, "kubectl", append([]string{"-n", in, "rollout", "restart", "deployment"}, workloads...)...)
+	rolledOut(t, in, workloads...)
 	if after := servers(); after != before || leaves() != "1" {
-		t.Errorf("the trial's servers: %s, before %s; %s leaves, want 1", after, before, leaves())
+		t.Errorf("pods of the trial's Postgres and Redis: %s, before %s; %s leaves, want 1", after, before, leaves())
 	}
 	if restarts(t, in) == pods {
 		t.Error("no workload was restarted")
 	}
 	must(t, "helm", "test", release, "-n", in, "--timeout", "3m")
 	if _, err := run(t.Context(), "", "helm", append(args, "--set", "secrets.database.existingSecret=db")...); err == nil || !strings.Contains(err.Error(), "dev.enabled is for trials") {
-		t.Errorf("dev.enabled beside a Secret of production: %v", err)
+		t.Errorf("dev.enabled with a Secret of production: %v", err)
 	}
 	c.shows(t, "a trial keeps its servers through a restart of the three workloads, and refuses the database of production")
 }
 
-// gitOps installs as a tool does that renders the chart: the hooks as plain objects
-// first, in the order of their weights, and the rest when the Job is through.
+// gitOps installs the chart as a GitOps tool does: it applies the rendered hooks in the
+// order of their weights, waits for the Job, and applies the other objects.
 func gitOps(t *testing.T, c *cluster) {
 	const in = "fairpact-gitops"
-	must(t, "kubectl", "create", "namespace", in)
+	restricted(t, in)
 	defer must(t, "kubectl", "delete", "namespace", in, "--wait=false")
-	must(t, "kubectl", "label", "namespace", in, "pod-security.kubernetes.io/enforce=restricted")
 	psql(t, "CREATE DATABASE gitops")
-	inNamespace := func(manifest string) {
-		t.Helper()
-		if _, err := run(t.Context(), manifest, "kubectl", "-n", in, "apply", "-f", "-"); err != nil {
-			t.Fatal(err)
-		}
-	}
 	url := strings.NewReplacer("@postgres:", "@postgres."+namespace+":", "/app?", "/gitops?").Replace(needed(t, "FAIRPACT_E2E_DATABASE"))
-	for name, of := range map[string][2]string{
+	secrets(t, in, map[string][2]string{
 		"db": {"url", url}, "redis": {"url", "redis://redis." + namespace + ":6379/1"}, "server": {"server-secret", random()},
 		"append": {"append-secret", random()}, "signing": {"key.pem", newKey(t)},
-	} {
-		must(t, "kubectl", "-n", in, "create", "secret", "generic", name, "--from-literal="+of[0]+"="+of[1])
-	}
+	})
 	rendered := must(t, "helm", "template", release, chart, "-n", in, "--values", "values.yaml", "--set-string", "image.tag="+c.old,
 		"--set-json", `networkPolicy={"egress":{"postgres":{"to":[]},"redis":{"to":[]}}}`)
 	hooks, rest := hooksOf(t, rendered)
-	inNamespace(hooks["-10"])
-	inNamespace(hooks["0"])
+	apply(t, in, hooks["-10"])
+	apply(t, in, hooks["0"])
 	must(t, "kubectl", "-n", in, "wait", "--for=condition=complete", "job/"+release+"-migration", "--timeout=120s")
-	inNamespace(rest)
-	for _, component := range []string{"deal-api", "log-server", "deadline-worker"} {
-		must(t, "kubectl", "-n", in, "rollout", "status", "deployment/"+release+"-"+component, "--timeout=180s")
-	}
+	apply(t, in, rest)
+	rolledOut(t, in, workloads...)
 	smoke := func() string {
 		return must(t, "kubectl", "-n", in, "exec", "deployment/"+release+"-deal-api", "--", "/fairpactctl", "smoke", "--base-url", "http://"+release+"-deal-api:8080", "--timeout", "60s")
 	}
@@ -247,7 +224,7 @@ func gitOps(t *testing.T, c *cluster) {
 		return must(t, "kubectl", "-n", in, "get", "configmap", release+"-fork-guard", "-o", "jsonpath={.data}")
 	}
 	record := guard()
-	inNamespace(rest) // the next sync
+	apply(t, in, rest) // the next sync
 	if after := guard(); after != record || !strings.Contains(record, "root") {
 		t.Errorf("the fork guard's record after a sync: %s, before %s", after, record)
 	}
@@ -255,30 +232,22 @@ func gitOps(t *testing.T, c *cluster) {
 	c.shows(t, "helm template, its hooks as a Job before the rest: a deal is played, and a second sync keeps the fork guard's record")
 }
 
-// hooksOf parts what was rendered into the objects of the migration's hook by weight,
-// and those that are no hook.
+// hooksOf splits rendered manifests into the pre-install hooks by weight and the
+// objects that are not hooks.
 func hooksOf(t *testing.T, rendered string) (hooks map[string]string, rest string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "rendered.yaml")
-	if err := os.WriteFile(file, []byte(rendered), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, os.WriteFile(file, []byte(rendered), 0o600))
 	out, err := exec.CommandContext(t.Context(), "kubectl", "create", "--dry-run=client", "-o", "json", "-f", file).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, err)
 	hooks = map[string]string{}
 	for decoder := json.NewDecoder(strings.NewReader(string(out))); decoder.More(); {
 		var text json.RawMessage
 		var object struct {
 			Metadata struct{ Annotations map[string]string }
 		}
-		if err := decoder.Decode(&text); err != nil {
-			t.Fatal(err)
-		}
-		if err := json.Unmarshal(text, &object); err != nil {
-			t.Fatal(err)
-		}
+		e2e.Must(t, decoder.Decode(&text))
+		e2e.Must(t, json.Unmarshal(text, &object))
 		switch a := object.Metadata.Annotations; {
 		case a["helm.sh/hook"] == "":
 			rest += string(text) + "\n---\n"

@@ -1,32 +1,28 @@
 //go:build cluster
 
-// Package cluster tries Fairpact on a Kubernetes cluster: the chart, installed
-// where the restricted Pod Security Standard is enforced, answers, keeps strangers
-// out, and is upgraded and disturbed under load. hack/e2e-cluster.sh runs it.
+// Package cluster tests Fairpact on a Kubernetes cluster. It installs the chart under
+// the restricted Pod Security Standard, checks access, and upgrades and disturbs the
+// release under load. hack/e2e-cluster.sh runs it.
 //
 // It needs kubectl and helm on the PATH, KUBECONFIG, and:
 //
 //	FAIRPACT_E2E_IMAGES       folder of the archives of hack/images
 //	FAIRPACT_E2E_TAGS         the two tags to upgrade between, "old new"; their versions differ
-//	FAIRPACT_E2E_REVISION     the commit that they were built from, where it is known
-//	FAIRPACT_E2E_BLACKBOX     test binary of e2e/
-//	FAIRPACT_E2E_DEFINITIONS  folder of the definitions of the custom kinds that the chart may make
+//	FAIRPACT_E2E_REVISION     the commit of the images, empty if unknown
+//	FAIRPACT_E2E_BLACKBOX     folder of the test binaries of e2e/api, e2e/trust and e2e/mcp
+//	FAIRPACT_E2E_DEFINITIONS  folder of the definitions of the custom kinds that the chart may render
 //	FAIRPACT_LOAD_IMAGES      command that loads one archive, such as `kind load image-archive`
 //	FAIRPACT_E2E_DATA         manifest of Postgres and Redis (redis://redis:6379)
 //	FAIRPACT_E2E_DATABASE     URL of that Postgres
-//	FAIRPACT_E2E_BASE_URL     where deal-api answers (default: its Service, for tests that run in the cluster's
-//	                          network; "node": a port of a node, where only those can be reached)
+//	FAIRPACT_E2E_BASE_URL     URL of deal-api (default: its Service, for tests that run in the cluster's
+//	                          network; "node": a NodePort, for tests outside of it)
 package cluster
 
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/x509"
 	"encoding/hex"
-	"encoding/pem"
 	"fmt"
 	"os"
 	"os/exec"
@@ -34,6 +30,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairpact/fairpact/e2e"
 )
 
 const (
@@ -47,14 +45,14 @@ type cluster struct {
 	old, new string // tags
 	base     string
 	values   []string // files
-	node     string   // address of a node, where deal-api is reached by its port
-	numbers  []string // what the phases have measured
+	node     string   // address of a node if base is a NodePort, else empty
+	numbers  []string // the measurements of the phases
 	overdue  *stream  // of deals that miss a deadline
-	dir      string   // for files of the test's own
-	keySet   string   // the document that the release has; empty: one key
+	dir      string   // for temporary files
+	keySet   string   // the release's key set; empty while it has a single key
 }
 
-// shows keeps a line of numbers for the end.
+// shows logs a measurement, now and at the end.
 func (c *cluster) shows(t *testing.T, format string, args ...any) {
 	t.Helper()
 	line := fmt.Sprintf(format, args...)
@@ -62,7 +60,7 @@ func (c *cluster) shows(t *testing.T, format string, args ...any) {
 	t.Log(line)
 }
 
-// run runs a program and gives what it printed.
+// run runs a program and returns its standard output.
 func run(ctx context.Context, stdin, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stdin = strings.NewReader(stdin)
@@ -77,22 +75,46 @@ func run(ctx context.Context, stdin, name string, args ...string) (string, error
 func must(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := run(t.Context(), "", name, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, err)
 	return out
 }
 
-// kubectl works in the release's namespace.
+// kubectl runs in the release's namespace.
 func kubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	return must(t, "kubectl", append([]string{"-n", namespace}, args...)...)
 }
 
-func apply(t *testing.T, manifest string) {
+func apply(t *testing.T, in, manifest string) {
 	t.Helper()
-	if _, err := run(t.Context(), manifest, "kubectl", "-n", namespace, "apply", "-f", "-"); err != nil {
+	if _, err := run(t.Context(), manifest, "kubectl", "-n", in, "apply", "-f", "-"); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// restricted creates a namespace under the restricted Pod Security Standard.
+func restricted(t *testing.T, name string) {
+	t.Helper()
+	must(t, "kubectl", "create", "namespace", name)
+	must(t, "kubectl", "label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted", "pod-security.kubernetes.io/warn=restricted")
+}
+
+// rolledOut waits until the pods of the workloads are ready.
+func rolledOut(t *testing.T, in string, workloads ...string) {
+	t.Helper()
+	for _, workload := range workloads {
+		must(t, "kubectl", "-n", in, "rollout", "status", "deployment/"+workload, "--timeout=180s")
+	}
+}
+
+// workloads are the Deployments of a release.
+var workloads = []string{release + "-deal-api", release + "-log-server", release + "-deadline-worker"}
+
+// secrets creates Secrets of one key each, by name.
+func secrets(t *testing.T, in string, all map[string][2]string) {
+	t.Helper()
+	for name, of := range all {
+		must(t, "kubectl", "-n", in, "create", "secret", "generic", name, "--from-literal="+of[0]+"="+of[1])
 	}
 }
 
@@ -105,7 +127,7 @@ func needed(t *testing.T, name string) string {
 	return value
 }
 
-// install makes the namespace, the servers and secrets that are the user's, and
+// install creates the namespace, the servers and Secrets that the chart expects, and
 // the release.
 func install(t *testing.T) *cluster {
 	t.Helper()
@@ -130,24 +152,18 @@ func install(t *testing.T) *cluster {
 			}
 		}
 	}
-	must(t, "kubectl", "create", "namespace", namespace)
-	must(t, "kubectl", "label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
+	restricted(t, namespace)
 	kubectl(t, "apply", "-f", needed(t, "FAIRPACT_E2E_DATA"))
-	secret := func(name, key, value string) {
-		kubectl(t, "create", "secret", "generic", name, "--from-literal="+key+"="+value)
-	}
-	secret("db", "url", needed(t, "FAIRPACT_E2E_DATABASE"))
-	secret("redis", "url", "redis://redis:6379/0")
-	secret("server", "server-secret", random())
-	secret("append", "append-secret", random())
+	secrets(t, namespace, map[string][2]string{
+		"db": {"url", needed(t, "FAIRPACT_E2E_DATABASE")}, "redis": {"url", "redis://redis:6379/0"},
+		"server": {"server-secret", random()}, "append": {"append-secret", random()},
+	})
 	kubectl(t, "create", "secret", "generic", "signing", "--from-literal=key.pem="+newKey(t), "--from-literal=next.pem="+newKey(t))
 	c.values = []string{"values.yaml", beaconOf(t, c.old)}
 	if c.base == "node" {
 		c.node = kubectl(t, "get", "nodes", "-o", `jsonpath={.items[0].status.addresses[?(@.type=="InternalIP")].address}`)
 	}
-	for _, name := range []string{"postgres", "redis", "beacon"} {
-		kubectl(t, "rollout", "status", "deployment/"+name, "--timeout=180s")
-	}
+	rolledOut(t, namespace, "postgres", "redis", "beacon")
 	c.upgrade(t, c.old)
 	if c.node != "" {
 		c.base = "http://" + c.node + ":" + kubectl(t, "get", "service", release+"-deal-api", "-o", "jsonpath={.spec.ports[0].nodePort}")
@@ -155,7 +171,7 @@ func install(t *testing.T) *cluster {
 	return c
 }
 
-// upgrade brings the release to a tag and waits until it is there.
+// upgrade upgrades the release to a tag and waits until its pods are ready.
 func (c *cluster) upgrade(t *testing.T, tag string, set ...string) {
 	t.Helper()
 	args := []string{"upgrade", "--install", release, chart, "-n", namespace, "--wait", "--timeout", "5m", "--set-string", "image.tag=" + tag}
@@ -171,10 +187,10 @@ func (c *cluster) upgrade(t *testing.T, tag string, set ...string) {
 	must(t, "helm", args...)
 }
 
-// explain logs what a reader needs who was not there.
+// explain logs the state of the release after a failure.
 func explain(t *testing.T) {
 	ask := func(args ...string) {
-		// The test's own context may have ended.
+		// The test's context may have ended.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
 		defer cancel()
 		out, err := run(ctx, "", "kubectl", append([]string{"-n", namespace}, args...)...)
@@ -198,23 +214,8 @@ func random() string {
 
 func newKey(t *testing.T) string {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
-}
-
-// eventually asks again until it is so.
-func eventually(t *testing.T, what string, within time.Duration, cond func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(within); !cond(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", within, what)
-		}
-	}
+	uri, _ := e2e.KeyFile(t)
+	text, err := os.ReadFile(strings.TrimPrefix(uri, "file://"))
+	e2e.Must(t, err)
+	return string(text)
 }

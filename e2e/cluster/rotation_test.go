@@ -9,57 +9,58 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairpact/fairpact/e2e"
 )
 
-// rotateIn is little more than the least that a rotation takes: two margins.
+// rotateIn is a little more than the shortest time of a rotation, two margins of five
+// minutes.
 const rotateIn = "11m"
 
-// keysCommand runs fairpactctl keys in a pod, as the runbook does. document is its
-// --file.
-func keysCommand(t *testing.T, document string, args ...string) string {
+// keysIn runs fairpactctl keys in a pod, as the runbook does. `--file -` reads document.
+func keysIn(t *testing.T, document string, args ...string) (string, error) {
 	t.Helper()
 	full := append([]string{"-n", namespace, "exec", "-i", "deploy/" + release + "-deal-api", "--", "/fairpactctl", "keys"}, args...)
-	out, err := run(t.Context(), document, "kubectl", full...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	return run(t.Context(), document, "kubectl", full...)
+}
+
+func keysCommand(t *testing.T, document string, args ...string) string {
+	t.Helper()
+	out, err := keysIn(t, document, args...)
+	e2e.Must(t, err)
 	return out
 }
 
-// rollOutKeys upgrades the release to a key set and waits until all pods have it.
+// rollOutKeys upgrades the release to a key set and waits until all pods have it and
+// keys check prints next.
 func (c *cluster) rollOutKeys(t *testing.T, document, next string) {
 	t.Helper()
 	values, err := json.Marshal(map[string]any{"signing": map[string]any{"keySet": json.RawMessage(document)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, err)
 	file := filepath.Join(c.dir, "keys.json")
-	if err := os.WriteFile(file, values, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, os.WriteFile(file, values, 0o600))
 	if c.keySet == "" {
 		c.values = append(c.values, file)
 	}
 	c.keySet = document
 	c.upgrade(t, c.old)
 	var said string
-	eventually(t, "all pods have the key set", time.Minute, func() bool { // pods of the last roll-out may still be stopping
-		out, err := run(t.Context(), document, "kubectl", "-n", namespace, "exec", "-i", "deploy/"+release+"-deal-api", "--",
-			"/fairpactctl", "keys", "check", "--base-url", "http://localhost:8080", "--file", "-")
-		said = out
-		return err == nil && strings.Contains(out, next)
+	e2e.Eventually(t, "all pods have the key set", time.Minute, func() bool { // pods of the last roll-out may still be stopping
+		var err error
+		said, err = keysIn(t, document, "check", "--base-url", "http://localhost:8080", "--file", "-")
+		return err == nil && strings.Contains(said, next)
 	})
 	t.Log(said)
 }
 
-// startRotation takes the release's key into a key set and rotates to another one,
-// by the runbook. The other phases go on meanwhile.
+// startRotation makes a key set of the release's key and rotates to another key, by the
+// runbook. The phases that follow run before the new key signs.
 func startRotation(t *testing.T, c *cluster) {
 	c.rollOutKeys(t, keysCommand(t, "", "init", "--signer", "file:///run/fairpact/key/key.pem"), "next: nothing")
 	c.rollOutKeys(t, keysCommand(t, c.keySet, "rotate", "--file", "-", "--to", "file:///run/fairpact/key/next.pem", "--in", rotateIn), "signs from")
 }
 
-// rotated waits for the switch under load and checks the keys after it.
+// rotated plays deals while the new key begins to sign, and checks the keys after it.
 func rotated(t *testing.T, c *cluster) {
 	var keys struct {
 		Keys []struct {
@@ -76,7 +77,7 @@ func rotated(t *testing.T, c *cluster) {
 	s.flows(t, 50)
 	s.stop(t, c, "key rotated to "+next.Pubkey[:14]+"…")
 	if _, pubkey := c.status(t); pubkey != next.Pubkey {
-		t.Errorf("the status shows %s and not %s", pubkey, next.Pubkey)
+		t.Errorf("the status shows %s, want %s", pubkey, next.Pubkey)
 	}
 	t.Log(keysCommand(t, c.keySet, "check", "--base-url", "http://localhost:8080", "--file", "-"))
 }

@@ -3,13 +3,11 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"regexp"
@@ -19,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairpact/fairpact/e2e"
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/signing"
 )
@@ -29,11 +28,10 @@ const (
 	retryAfter = time.Second
 )
 
-// stream plays deals one after another, as clients with one retry a request do,
-// and verifies each certificate.
+// stream plays deals as clients do that retry a request once, and verifies each
+// certificate.
 type stream struct {
-	base   string
-	http   *http.Client
+	client *e2e.Client
 	keys   *signing.KeySet
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -46,7 +44,7 @@ type stream struct {
 	slowest  time.Duration // from the first attempt of a request to its answer
 }
 
-// startStream begins the load; stop ends it.
+// startStream starts the load, which stop ends.
 func startStream(t *testing.T, base string) *stream {
 	t.Helper()
 	s, ctx := newStream(t, base)
@@ -54,7 +52,7 @@ func startStream(t *testing.T, base string) *stream {
 	for range streams {
 		s.done.Go(func() {
 			for ctx.Err() == nil {
-				// A deal that has begun is played to its end.
+				// stop lets the deals under way end.
 				s.failed(s.deal(context.WithoutCancel(ctx)))
 				time.Sleep(pace)
 			}
@@ -63,14 +61,20 @@ func startStream(t *testing.T, base string) *stream {
 	return s
 }
 
-// newStream has no load yet; it ends with the context that it gives.
+// plays plays deals for 100 requests and requires that none fails.
+func (c *cluster) plays(t *testing.T, when string) {
+	t.Helper()
+	s := startStream(t, c.base)
+	s.flows(t, 100)
+	s.stop(t, c, when)
+}
+
+// newStream returns a stream without load, and the context that stop ends.
 func newStream(t *testing.T, base string) (*stream, context.Context) {
 	t.Helper()
-	s := &stream{base: base, http: newHTTP()}
+	s := &stream{client: newClient(t, base)}
 	var published json.RawMessage
-	if err := s.call(t.Context(), "GET", "/v1/pubkeys", "", nil, 200, &published); err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, s.call(t.Context(), "GET", "/v1/pubkeys", "", nil, 200, &published))
 	all := regexp.MustCompile(`es256:[0-9a-f]{66}`).FindAllString(string(published), -1)
 	if len(all) == 0 {
 		t.Fatalf("no keys in %s", published)
@@ -84,7 +88,7 @@ func newStream(t *testing.T, base string) (*stream, context.Context) {
 	return s, ctx
 }
 
-// failed keeps what went wrong, if anything did.
+// failed records a failure unless err is nil.
 func (s *stream) failed(err error) {
 	if err == nil {
 		return
@@ -103,16 +107,18 @@ func (s *stream) flows(t *testing.T, more int) {
 		return s.requests
 	}
 	from := count()
-	eventually(t, fmt.Sprint(more, " requests"), time.Minute, func() bool { return count() >= from+more })
+	e2e.Eventually(t, fmt.Sprint(more, " requests"), time.Minute, func() bool { return count() >= from+more })
 }
 
-func newHTTP() *http.Client {
+func newClient(t *testing.T, base string) *e2e.Client {
 	dialer := &net.Dialer{Timeout: 2 * time.Second}
-	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: dialer.DialContext, MaxIdleConnsPerHost: 16}}
+	transport := &http.Transport{DialContext: dialer.DialContext, MaxIdleConnsPerHost: 16}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &e2e.Client{T: t, Base: base, Http: &http.Client{Timeout: 30 * time.Second, Transport: transport}}
 }
 
-// stop ends the load, shows its numbers and fails the test where a request
-// needed more than its one retry.
+// stop ends the load, reports its numbers, and fails the test if a request failed
+// after its retry.
 func (s *stream) stop(t *testing.T, c *cluster, what string) {
 	t.Helper()
 	s.cancel()
@@ -127,20 +133,15 @@ func (s *stream) stop(t *testing.T, c *cluster, what string) {
 	}
 }
 
-// call makes one request, with one retry where the answer did not come or says
-// to come again.
+// call makes one request, with one retry after a transport error or a 502, 503 or 504.
 func (s *stream) call(ctx context.Context, method, path, token string, body any, want int, into any) error {
-	text, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
 	key, began := rand.Text(), time.Now()
-	status, answer, err := s.attempt(ctx, method, path, token, key, text)
-	retried := err != nil || slices.Contains([]int{502, 503, 504}, status)
-	first := fmt.Sprint(status, " ", err)
+	a, err := s.client.Try(ctx, method, path, token, body, "Idempotency-Key", key)
+	retried := err != nil || slices.Contains([]int{502, 503, 504}, a.Status)
+	first := fmt.Sprint(a.Status, " ", err)
 	if retried {
 		time.Sleep(retryAfter)
-		status, answer, err = s.attempt(ctx, method, path, token, key, text)
+		a, err = s.client.Try(ctx, method, path, token, body, "Idempotency-Key", key)
 	}
 	s.mu.Lock()
 	s.requests++
@@ -152,92 +153,74 @@ func (s *stream) call(ctx context.Context, method, path, token string, body any,
 	if err != nil {
 		return fmt.Errorf("%s %s: %w (first: %s)", method, path, err, first)
 	}
-	if status != want {
-		return fmt.Errorf("%s %s: %d %.300s (first: %s)", method, path, status, answer, first)
+	if a.Status != want {
+		return fmt.Errorf("%s %s: %d %.300s (first: %s)", method, path, a.Status, a.Body, first)
 	}
 	if raw, ok := into.(*[]byte); ok {
-		*raw = answer
+		*raw = a.Body
 		return nil
 	}
 	if into == nil {
 		return nil
 	}
-	return json.Unmarshal(answer, into)
+	return json.Unmarshal(a.Body, into)
 }
 
-func (s *stream) attempt(ctx context.Context, method, path, token, key string, body []byte) (int, []byte, error) {
-	req, err := http.NewRequestWithContext(ctx, method, s.base+path, bytes.NewReader(body))
-	if err != nil {
-		return 0, nil, err
-	}
-	if method == http.MethodPost {
-		req.Header.Set("Idempotency-Key", key)
-	} else {
-		req.Body, req.ContentLength = nil, 0
-	}
-	req.GetBody = nil // net/http makes no retry of its own
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	resp, err := s.http.Do(req)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	return resp.StatusCode, answer, err
-}
-
-type object = map[string]any
-
-// deal plays a split of two parties to its verified certificate.
-func (s *stream) deal(ctx context.Context) error {
+// play creates a split and makes all commits, then all reveals. missing is the party
+// that does not act, by action; the deal is left after that action.
+func (s *stream) play(ctx context.Context, b e2e.Body, missing map[string]int) (dealID, token string, err error) {
 	var key struct {
 		APIKey string `json:"api_key"`
 	}
-	if err := s.call(ctx, "POST", "/v1/keys", "", object{}, 201, &key); err != nil {
-		return err
+	if err := s.call(ctx, "POST", "/v1/keys", "", e2e.Body{}, 201, &key); err != nil {
+		return "", "", err
 	}
 	var made struct {
 		DealID  string                   `json:"deal_id"`
 		Invites []struct{ Token string } `json:"invite_tokens"`
 	}
-	now := time.Now().Unix()
-	if err := s.call(ctx, "POST", "/v1/deals", key.APIKey, object{
-		"algorithm": "split.v1", "party_labels": []string{"ann", "bob"}, "algorithm_params": object{"items": []string{"car", "boat"}},
-		"commit_deadline": now + 300, "reveal_deadline": now + 600,
-	}, 201, &made); err != nil {
-		return err
+	if err := s.call(ctx, "POST", "/v1/deals", key.APIKey, b, 201, &made); err != nil {
+		return "", "", err
 	}
-	path, salts := "/v1/deals/"+made.DealID, []string{rand.Text(), rand.Text()}
-	inputs := []object{{"valuations": object{"car": 70, "boat": 30}}, {"valuations": object{"car": 20, "boat": 80}}}
-	for i, invite := range made.Invites {
-		text, err := canon.Marshal(inputs[i])
-		if err != nil {
-			return err
+	dealID, token = made.DealID, made.Invites[0].Token
+	input, err := e2e.NewSealed(e2e.AnnsValues)
+	if err != nil {
+		return dealID, token, err
+	}
+	for _, action := range []string{"commit", "reveal"} {
+		absent, misses := missing[action]
+		for i, invite := range made.Invites {
+			if misses && i == absent {
+				continue
+			}
+			if err := s.call(ctx, "POST", "/v1/deals/"+dealID+"/"+action, invite.Token, input.Act(action), 200, nil); err != nil {
+				return dealID, token, err
+			}
 		}
-		if err := s.call(ctx, "POST", path+"/commit", invite.Token, object{"commitment": canon.Commitment(text, []byte(salts[i]))}, 200, nil); err != nil {
-			return err
+		if misses {
+			break
 		}
 	}
-	for i, invite := range made.Invites {
-		if err := s.call(ctx, "POST", path+"/reveal", invite.Token, object{"input": inputs[i], "salt": salts[i]}, 200, nil); err != nil {
-			return err
-		}
+	return dealID, token, nil
+}
+
+// deal plays a split of two parties to its verified certificate.
+func (s *stream) deal(ctx context.Context) error {
+	id, token, err := s.play(ctx, e2e.SplitBody(5*time.Minute, 10*time.Minute), nil)
+	if err == nil {
+		_, err = s.certified(ctx, id, token)
 	}
-	_, err := s.certified(ctx, made.DealID, made.Invites[0].Token)
 	return err
 }
 
-// certified waits for the certificate, which may be finished by the worker, and
-// verifies it here and by the service.
+// certified waits for the certificate and verifies it here and through the service.
 func (s *stream) certified(ctx context.Context, dealID, token string) (text []byte, err error) {
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(250 * time.Millisecond) {
 		err = s.call(ctx, "GET", "/v1/deals/"+dealID+"/certificate", token, nil, 200, &text)
 		if err == nil {
 			break
 		}
-		if !bytes.Contains([]byte(err.Error()), []byte("CERT_NOT_READY")) || time.Now().After(deadline) {
+		if !strings.Contains(err.Error(), "CERT_NOT_READY") || time.Now().After(deadline) {
 			return nil, err
 		}
 	}
@@ -257,10 +240,91 @@ func (s *stream) certified(ctx context.Context, dealID, token string) (text []by
 		return nil, err
 	}
 	if !verdict.Valid {
-		return nil, errors.New("the service calls certificate " + id + " invalid")
+		return nil, errors.New("/v1/verify finds certificate " + id + " invalid")
 	}
 	s.mu.Lock()
 	s.deals = append(s.deals, dealID)
 	s.mu.Unlock()
 	return text, nil
+}
+
+// missed is a deal in which one party does not act in time.
+type missed struct {
+	id, token string
+	deadline  int64 // unix seconds: the deal is VOID from then on
+	flaker    int
+}
+
+// miss plays a split of three parties in which one does not commit, or, if commits is
+// true, one does not reveal.
+func (s *stream) miss(ctx context.Context, commits bool, deadline int64) (m missed, err error) {
+	m = missed{deadline: deadline, flaker: 1}
+	b, missing := e2e.Timed(e2e.SplitBody(0, 0), deadline, deadline+3600), map[string]int{"commit": 1}
+	if commits {
+		m.flaker = 2
+		b, missing = e2e.Timed(b, deadline-1, deadline), map[string]int{"reveal": 2}
+	}
+	b["party_labels"] = []string{"ann", "bob", "cy"}
+	m.id, m.token, err = s.play(ctx, b, missing)
+	return m, err
+}
+
+// judged requires that an overdue deal is VOID with exactly the missing party as
+// flaker, in its view and in a certificate that verifies.
+func (s *stream) judged(ctx context.Context, m missed) error {
+	var view struct {
+		State       string
+		VoidFlakers []int `json:"void_flakers"`
+	}
+	if err := s.call(ctx, "GET", "/v1/deals/"+m.id, m.token, nil, 200, &view); err != nil {
+		return err
+	}
+	text, err := s.certified(ctx, m.id, m.token)
+	if err != nil {
+		return err
+	}
+	var certificate struct {
+		Outcome     string
+		VoidFlakers []int `json:"void_flakers"`
+	}
+	if err := json.Unmarshal(text, &certificate); err != nil {
+		return err
+	}
+	flakers := []int{m.flaker}
+	if view.State != "VOID" || certificate.Outcome != "VOID" || !slices.Equal(view.VoidFlakers, flakers) || !slices.Equal(certificate.VoidFlakers, flakers) {
+		return fmt.Errorf("deal %s: view %+v, certificate %+v, want VOID with flakers %d", m.id, view, certificate, flakers)
+	}
+	return nil
+}
+
+const (
+	missEvery = 700 * time.Millisecond
+	missAfter = 20 // seconds from the creation to the deadline, enough for retried requests
+)
+
+// startOverdue starts a stream of deals that miss a deadline, many at a time. It runs
+// during the phases that follow, until stopOverdue.
+func startOverdue(t *testing.T, c *cluster) {
+	t.Helper()
+	s, ctx := newStream(t, c.base)
+	c.overdue = s
+	s.done.Go(func() {
+		for n := 0; ctx.Err() == nil; n++ {
+			s.done.Go(func() {
+				ctx := context.WithoutCancel(ctx)
+				m, err := s.miss(ctx, n%2 == 0, time.Now().Unix()+missAfter)
+				if err == nil {
+					// Two of four deals are read at their deadline, which voids them. The worker voids the others.
+					time.Sleep(time.Until(time.Unix(m.deadline, 0)) + time.Duration(n/2%2)*3*time.Second)
+					err = s.judged(ctx, m)
+				}
+				s.failed(err)
+			})
+			time.Sleep(missEvery)
+		}
+	})
+}
+
+func stopOverdue(t *testing.T, c *cluster) {
+	c.overdue.stop(t, c, "deals in which one party missed a deadline, during all these phases")
 }
