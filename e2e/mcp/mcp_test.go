@@ -39,7 +39,7 @@ func TestMCPNineTools(t *testing.T) {
 	}
 	want := map[string][]string{
 		"create_key":              {"idempotency_key"},
-		"list_algorithms":         {},
+		"list_algorithms":         {"vectors"},
 		"create_deal":             {"algorithm", "algorithm_params", "api_key", "commit_deadline", "commit_seconds", "idempotency_key", "mode", "party_keys", "party_labels", "retention", "reveal_deadline", "reveal_seconds"},
 		"compute_commitment_tool": {"commitment", "deal_id", "input", "invite_token", "salt"},
 		"commit_input":            {"commitment", "deal_id", "idempotency_key", "invite_token", "party_key", "party_signature"},
@@ -190,7 +190,12 @@ func TestMCPIsTheRESTBody(t *testing.T) {
 	}
 	id := d.View().CertificateID
 	e2e.Same(t, "report", c.Tool("verify_certificate", e2e.Body{"cert_id": *id}).Structured, c.Want(200, "GET", "/v1/verify/"+*id, "", nil).Body)
-	e2e.Same(t, "catalogue", c.Tool("list_algorithms", e2e.Body{}).Structured, c.Want(200, "GET", "/v1/algorithms", "", nil).Body)
+	algorithms := func(catalogue []byte) []byte {
+		var c struct{ Algorithms json.RawMessage }
+		e2e.Answer{Body: catalogue}.Into(t, &c)
+		return c.Algorithms
+	}
+	e2e.Same(t, "catalogue", algorithms(c.Tool("list_algorithms", e2e.Body{"vectors": true}).Structured), algorithms(c.Want(200, "GET", "/v1/algorithms", "", nil).Body))
 }
 
 // An agent without a clock creates a draw with the durations of its phases. The service

@@ -22,9 +22,10 @@ func TestMCPWaitsForTheOthers(t *testing.T) {
 	d.Commit(0, inputs[0])
 	before := c.Tool("get_deal", e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[0]})
 	next := before.Meta.Next
-	if next.Tool != "get_deal" || next.Arguments["wait_seconds"] != 45. || next.Arguments["since"] != "COMMITTING" {
+	if next.Tool != "get_deal" || next.Arguments["wait_seconds"] != 45. || next.Arguments["since"] != "COMMITTING" || next.Arguments["invite_token"] != "<INVITE_TOKEN>" {
 		t.Fatalf("next: %+v", next)
 	}
+	next.Arguments["invite_token"] = d.Tokens[0]
 	if look := fmt.Sprint(before.Meta.LookAt); look != fmt.Sprint(b["commit_deadline"]) || !strings.Contains(before.Content[1].Text, look) {
 		t.Errorf("look at %s, want %v; said %s", look, b["commit_deadline"], before.Content[1].Text)
 	}

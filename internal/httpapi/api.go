@@ -1,21 +1,21 @@
-// Package httpapi is the REST surface (SPEC 4). A handler finds who calls and
-// which deal is meant, reads the body, calls one use case of package escrow and
-// writes its answer. The rules are not here.
+// Package httpapi serves the REST surface (SPEC 4). A handler finds the caller and
+// the deal, reads the body, calls one use case of package escrow and writes its
+// answer. It holds no rules of the protocol.
 //
 // Every call is checked in one order: well-formed HTTP (400, 431, by package
-// answer below the router), route (404, 405), credential (401), deal
-// (403, 404), size (413), syntax and shape (400), idempotency (replay or 409),
-// state (409), and then what the use case finds (400).
+// answer below the router), route (404, 405), credential (401), deal (403, 404),
+// size (413), syntax and shape (400), idempotency (replay or 409), state (409), and
+// then the checks of the use case (400).
 package httpapi
 
 import (
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/fairpact/fairpact/internal/answer"
-	"github.com/fairpact/fairpact/internal/caller"
-	"github.com/fairpact/fairpact/internal/escrow"
-	"github.com/fairpact/fairpact/internal/idempotency"
+	"github.com/fairpact/fairpact/internal/calls"
+	"github.com/fairpact/fairpact/internal/httpcache"
 	"github.com/fairpact/fairpact/internal/limits"
 	"github.com/fairpact/fairpact/internal/telemetry"
 	"github.com/fairpact/fairpact/internal/wire"
@@ -33,15 +33,13 @@ type Status struct {
 	Note         string   `json:"note"`
 }
 
-// Config is what the surface needs.
+// Config holds what the surface needs.
 type Config struct {
-	Escrow     *escrow.Service
-	Guard      *idempotency.Guard
-	Status     func() Status // now: it changes with a rotation
-	KeySet     func() []byte // the published key set now (signing.KeySet.Published)
-	LogReadURL string        // log-server's read port
-	Callers    *caller.Policy
-	Pages      map[string]http.Handler // by path, served beside the REST surface: MCP, the docs
+	calls.Calls
+	Status     func() Status           // called for each request, because a key rotation changes it
+	KeySet     func() []byte           // the published key set, see signing.KeySet.Published
+	LogReadURL string                  // read port of log-server
+	Pages      map[string]http.Handler // other pages by path: MCP, the docs
 	Logger     *slog.Logger
 }
 
@@ -54,19 +52,19 @@ type API struct {
 	failures  *telemetry.Repeats
 }
 
+// Most bytes of a body.
 const (
-	maxCreation = 4 << 20  // 10,000 labels fit
-	maxReveal   = 4 << 20  // an input of 512 KiB, however it is escaped
-	maxHanded   = 8 << 20  // a certificate of 10,000 parties with seat keys and long labels
-	maxSmall    = 64 << 10 // all others
-	maxHeader   = 32 << 10
+	maxCreation = 4 << 20  // fits 10,000 labels
+	maxReveal   = 4 << 20  // fits an input of 512 KiB with every character escaped
+	maxHanded   = 8 << 20  // fits a certificate of 10,000 parties with seat keys and long labels
+	maxSmall    = 64 << 10 // all other bodies
 )
 
-// New gives the handler of the whole surface.
+// New returns the handler of the whole surface.
 func New(c Config) (http.Handler, error) {
 	a := &API{Config: c, limits: limits.New(), failures: telemetry.NewRepeats(c.Logger)}
 	var err error
-	if a.catalogue, err = wire.Catalogue(); err != nil {
+	if a.catalogue, err = wire.Catalogue(answer.REST, true); err != nil {
 		return nil, err
 	}
 	if a.openAPI, err = openAPI(); err != nil {
@@ -77,8 +75,8 @@ func New(c Config) (http.Handler, error) {
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	for path, methods := range a.routes(log) {
-		mux.Handle(path, methods)
+	for path, route := range a.routes(log) {
+		mux.Handle(path, route.handler())
 	}
 	for path, page := range c.Pages {
 		mux.Handle(path, page)
@@ -87,48 +85,62 @@ func New(c Config) (http.Handler, error) {
 	return a.observed(cleanPath(mux)), nil
 }
 
-// routes is the surface by path. The OpenAPI document has these paths with these
-// methods and no others; a test holds the two together.
+// routes returns the surface by path. A test compares it with the paths and methods
+// of the OpenAPI document. log-server sets the CORS header of the log's answers.
+//
+// Answers with a credential or an input have no cache class, so they are no-store and
+// never compressed: the compressed size would reveal something about a secret next to
+// text that another party chose.
 func (a *API) routes(log http.HandlerFunc) map[string]route {
+	const shared, owned = httpcache.Public, httpcache.Private
+	get := func(handle handler) http.HandlerFunc { return a.answers(http.StatusOK, handle) }
+	post := func(status int, handle handler) route {
+		return route{method: http.MethodPost, serve: a.answers(status, handle)}
+	}
 	return map[string]route{
-		"/v1/status":                 {http.MethodGet: public(a.status)},
-		"/v1/pubkeys":                {http.MethodGet: shared(public(a.pubkeys))},
-		"/v1/algorithms":             {http.MethodGet: shared(public(fixed(a.catalogue)))},
-		"/openapi.json":              {http.MethodGet: shared(public(fixed(a.openAPI)))},
-		"/v1/keys":                   {http.MethodPost: a.answers(http.StatusCreated, a.createKey)},
-		"/v1/deals":                  {http.MethodPost: a.answers(http.StatusCreated, a.createDeal)},
-		"/v1/deals/{id}":             {http.MethodGet: owned(a.answers(http.StatusOK, a.view))},
-		"/v1/deals/{id}/commit":      {http.MethodPost: a.answers(http.StatusOK, a.commit)},
-		"/v1/deals/{id}/reveal":      {http.MethodPost: a.answers(http.StatusOK, a.reveal)},
-		"/v1/deals/{id}/entropy":     {http.MethodPost: a.answers(http.StatusOK, a.entropy)},
-		"/v1/deals/{id}/cancel":      {http.MethodPost: a.answers(http.StatusOK, a.cancel)},
-		"/v1/deals/{id}/certificate": {http.MethodGet: owned(a.answers(http.StatusOK, a.certificate))},
-		"/v1/deals/{id}/bundle":      {http.MethodGet: owned(a.answers(http.StatusOK, a.bundle))},
-		"/v1/deals/{id}/declaration": {http.MethodGet: a.answers(http.StatusOK, a.declaration)},
-		"/v1/deals/{id}/inputs":      {http.MethodGet: a.answers(http.StatusOK, a.inputs)},
-		"/v1/verify":                 {http.MethodPost: a.answers(http.StatusOK, a.verifyHanded)},
-		"/v1/verify/{cert_id}":       {http.MethodGet: public(a.answers(http.StatusOK, a.verify))},
-		"/v1/log/tree-head":          {http.MethodGet: shared(log)},
-		"/v1/log/proof":              {http.MethodGet: log},
-		"/v1/log/tlog-proof":         {http.MethodGet: log},
-		"/v1/log/consistency":        {http.MethodGet: log},
-		"/v1/log/checkpoint":         {http.MethodGet: log},
-		"/v1/log/status":             {http.MethodGet: shared(log)},
-		"/v1/log/policy":             {http.MethodGet: shared(log)},
-		"/checkpoint":                {http.MethodGet: log},
-		"/tile/{level}/{index...}":   {http.MethodGet: log},
+		"/v1/status":                 {serve: get(a.status), public: true},
+		"/v1/pubkeys":                {serve: func(w http.ResponseWriter, _ *http.Request) { answer.JSON(w, http.StatusOK, a.KeySet()) }, public: true, cache: shared},
+		"/v1/algorithms":             {serve: fixed(a.catalogue), public: true, cache: shared},
+		"/openapi.json":              {serve: fixed(a.openAPI), public: true, cache: shared},
+		"/v1/keys":                   post(http.StatusCreated, a.createKey),
+		"/v1/deals":                  post(http.StatusCreated, a.createDeal),
+		"/v1/deals/{id}":             {serve: get(a.view), cache: owned},
+		"/v1/deals/{id}/commit":      post(http.StatusOK, a.commit),
+		"/v1/deals/{id}/reveal":      post(http.StatusOK, a.reveal),
+		"/v1/deals/{id}/entropy":     post(http.StatusOK, a.entropy),
+		"/v1/deals/{id}/cancel":      post(http.StatusOK, a.cancel),
+		"/v1/deals/{id}/certificate": {serve: get(a.certificate), cache: owned},
+		"/v1/deals/{id}/bundle":      {serve: get(a.bundle), cache: owned},
+		"/v1/deals/{id}/declaration": {serve: get(a.declaration)},
+		"/v1/deals/{id}/inputs":      {serve: get(a.inputs)},
+		"/v1/verify":                 post(http.StatusOK, a.verifyHanded),
+		"/v1/verify/{cert_id}":       {serve: get(a.verify), public: true},
+		"/v1/log/tree-head":          {serve: log, cache: shared},
+		"/v1/log/proof":              {serve: log},
+		"/v1/log/tlog-proof":         {serve: log},
+		"/v1/log/consistency":        {serve: log},
+		"/v1/log/checkpoint":         {serve: log},
+		"/v1/log/status":             {serve: log, cache: shared},
+		"/v1/log/policy":             {serve: log, cache: shared},
+		"/checkpoint":                {serve: log},
+		"/tile/{level}/{index...}":   {serve: log},
 	}
 }
 
-func (a *API) status(w http.ResponseWriter, _ *http.Request) {
-	body, err := wire.Encode(a.Status())
-	if err != nil {
-		answer.Error(w, err)
-		return
-	}
-	answer.JSON(w, http.StatusOK, body)
-}
+const (
+	readTimeout  = 30 * time.Second
+	writeTimeout = 60 * time.Second // longer than limits.CallTime
+)
 
-func (a *API) pubkeys(w http.ResponseWriter, _ *http.Request) {
-	answer.JSON(w, http.StatusOK, a.KeySet())
+// Server returns a server that bounds what a slow or greedy client can hold.
+func Server(h http.Handler, logger *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    32 << 10,
+		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+	}
 }

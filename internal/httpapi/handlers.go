@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/fairpact/fairpact/internal/answer"
+	"github.com/fairpact/fairpact/internal/calls"
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/idempotency"
@@ -17,25 +18,18 @@ import (
 	"github.com/fairpact/fairpact/internal/wire"
 )
 
-// createKey issues an API key. It has no caller, so that idempotency is scoped
-// by the client's address, and Authorization is not looked at.
+// handler returns the body of a success.
+type handler func(http.ResponseWriter, *http.Request) ([]byte, error)
+
+func (a *API) status(http.ResponseWriter, *http.Request) ([]byte, error) {
+	return answer.Encode(a.Status())
+}
+
+// createKey issues an API key. The call has no caller and ignores Authorization, so
+// the client's address is the scope of its idempotency key.
 func (a *API) createKey(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	address := a.Callers.Address(r)
-	if err := a.Callers.MayTakeKey(r.Context(), address); err != nil {
-		return nil, err
-	}
-	body, err := a.body(w, r, maxSmall, true)
-	if err != nil {
-		return nil, err
-	}
-	once, err := request(r, address, body)
-	if err != nil {
-		return nil, err
-	}
-	once.Status, once.Lifetime, once.NoCopy = http.StatusCreated, idempotency.KeyLifetime, true
-	return encoded(idempotency.Do(r.Context(), a.Guard, once,
-		func(rec *idempotency.Record) (escrow.NewKey, error) { return a.Escrow.CreateKey(r.Context(), rec) },
-		idempotency.Lost[escrow.NewKey]))
+	return encoded(a.CreateKey(r.Context(), address, a.request(w, r, address, maxSmall, true)))
 }
 
 func (a *API) createDeal(w http.ResponseWriter, r *http.Request) ([]byte, error) {
@@ -43,95 +37,36 @@ func (a *API) createDeal(w http.ResponseWriter, r *http.Request) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.Escrow.MayCreate(principal); err != nil {
-		return nil, err
-	}
-	body, err := a.body(w, r, maxCreation, false)
-	if err != nil {
-		return nil, err
-	}
-	declared, err := wire.Declared(body)
-	if err != nil {
-		return nil, err
-	}
-	once, err := request(r, credential(r), body)
-	if err != nil {
-		return nil, err
-	}
-	if err := limits.Answer(r.Context(), declared.AnswerBytes()); err != nil {
-		return nil, err
-	}
-	once.Status = http.StatusCreated
-	return encoded(idempotency.Do(r.Context(), a.Guard, once,
-		func(rec *idempotency.Record) (escrow.Created, error) {
-			if err := a.Callers.MayCreateDeal(r.Context(), principal.Key(), declared.Units()); err != nil {
-				return escrow.Created{}, err
-			}
-			return a.Escrow.Create(r.Context(), principal, declared, rec)
-		}, idempotency.Lost[escrow.Created]))
+	_, created, err := a.CreateDeal(r.Context(), principal, a.request(w, r, credential(r), maxCreation, false))
+	return encoded(created, err)
 }
 
 func (a *API) commit(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	access, body, err := a.dealBody(w, r, escrow.Act, maxSmall, false)
+	access, err := a.access(r, escrow.Act)
 	if err != nil {
 		return nil, err
 	}
-	commitment, err := wire.Commitment(body)
-	if err != nil {
-		return nil, err
-	}
-	once, err := request(r, credential(r), body)
-	if err != nil {
-		return nil, err
-	}
-	worded := func(c escrow.Committed, err error) (wire.CommittedBody, error) {
-		return wire.Committed(access.Deal(), c), err
-	}
-	return encoded(idempotency.Do(r.Context(), a.Guard, once,
-		func(rec *idempotency.Record) (wire.CommittedBody, error) {
-			return worded(a.Escrow.Commit(r.Context(), access, commitment, rec))
-		},
-		func() (wire.CommittedBody, error) { return worded(a.Escrow.Committed(r.Context(), access)) }))
+	return encoded(a.Commit(r.Context(), access, a.request(w, r, credential(r), maxSmall, false)))
 }
 
 func (a *API) reveal(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	access, body, err := a.dealBody(w, r, escrow.Act, maxReveal, false)
+	access, err := a.access(r, escrow.Act)
 	if err != nil {
 		return nil, err
 	}
-	opening, err := wire.Opening(body)
-	if err != nil {
-		return nil, err
-	}
-	once, err := request(r, credential(r), body)
-	if err != nil {
-		return nil, err
-	}
-	return encoded(idempotency.Do(r.Context(), a.Guard, once,
-		func(rec *idempotency.Record) (escrow.Revealed, error) {
-			return a.Escrow.Reveal(r.Context(), access, opening, rec)
-		},
-		func() (escrow.Revealed, error) { return a.Escrow.Revealed(r.Context(), access) }))
+	return encoded(a.Reveal(r.Context(), access, a.request(w, r, credential(r), maxReveal, false)))
 }
 
 func (a *API) cancel(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	access, body, err := a.dealBody(w, r, escrow.CancelDeal, maxSmall, true)
+	access, err := a.access(r, escrow.CancelDeal)
 	if err != nil {
 		return nil, err
 	}
-	once, err := request(r, credential(r), body)
-	if err != nil {
-		return nil, err
-	}
-	return encoded(idempotency.Do(r.Context(), a.Guard, once,
-		func(rec *idempotency.Record) (escrow.Cancelled, error) {
-			return a.Escrow.Cancel(r.Context(), access, rec)
-		},
-		func() (escrow.Cancelled, error) { return access.Cancelled(), nil }))
+	return encoded(a.Cancel(r.Context(), access, a.request(w, r, credential(r), maxSmall, true)))
 }
 
-// entropy draws. A draw is the same however often it is asked for, so that an
-// Idempotency-Key has nothing to add; only its syntax is checked.
+// entropy draws. Every call for a deal returns the same draw, so an Idempotency-Key
+// changes nothing and only its syntax is checked.
 func (a *API) entropy(_ http.ResponseWriter, r *http.Request) ([]byte, error) {
 	access, err := a.access(r, escrow.DrawEntropy)
 	if err != nil {
@@ -163,7 +98,7 @@ func (a *API) view(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		w.Header().Set("Fairpact-Party", strconv.Itoa(party))
 	}
 	for _, caution := range view.Cautions() {
-		w.Header().Add("Fairpact-Caution", caution+".") // they hold commas: the full stop ends each where a client joins them
+		w.Header().Add("Fairpact-Caution", caution+".") // a client may join them with commas, which they contain: the full stop ends each
 	}
 	return wire.View(view)
 }
@@ -224,7 +159,7 @@ func (a *API) verify(_ http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return encoded(a.Escrow.Verify(r.Context(), r.PathValue("cert_id")))
 }
 
-// verifyHanded checks the certificate in the body.
+// verifyHanded checks the certificate in the body of the request.
 func (a *API) verifyHanded(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	body, err := a.body(w, r, maxHanded, false)
 	if err != nil {
@@ -237,15 +172,15 @@ func (a *API) verifyHanded(w http.ResponseWriter, r *http.Request) ([]byte, erro
 	return encoded(a.Escrow.VerifyHanded(r.Context(), document, certID))
 }
 
-// encoded writes what a use case answered.
+// encoded encodes the answer of a use case.
 func encoded[T any](v T, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return wire.Encode(v)
+	return answer.Encode(v)
 }
 
-// principal finds who calls.
+// principal authenticates the caller.
 func (a *API) principal(r *http.Request) (escrow.Principal, error) {
 	presented := credential(r)
 	if presented == "" { // SPEC 5.5
@@ -254,41 +189,31 @@ func (a *API) principal(r *http.Request) (escrow.Principal, error) {
 	return a.Escrow.Authenticate(r.Context(), presented)
 }
 
-// access finds the caller and its permission for the path's deal.
+// access authorizes the caller for an action on the path's deal.
 func (a *API) access(r *http.Request, action escrow.Action) (escrow.Access, error) {
 	principal, err := a.principal(r)
 	if err != nil {
 		return escrow.Access{}, err
 	}
-	return a.Escrow.Authorize(r.Context(), principal, r.PathValue("id"), action)
-}
-
-func (a *API) dealBody(w http.ResponseWriter, r *http.Request, action escrow.Action, limit int64, empty bool) (escrow.Access, map[string]any, error) {
-	access, err := a.access(r, action)
-	if err != nil {
-		return access, nil, err
+	access, err := a.Escrow.Authorize(r.Context(), principal, r.PathValue("id"), action)
+	if err == nil {
+		limits.Party(r.Context())
 	}
-	body, err := a.body(w, r, limit, empty)
-	return access, body, err
+	return access, err
 }
 
-// body reads a JSON object of at most limit bytes, whatever its Content-Type.
+// body reads a JSON object of at most limit bytes, whatever its Content-Type. empty
+// reports whether the body may be left out.
 func (a *API) body(w http.ResponseWriter, r *http.Request, limit int64, empty bool) (map[string]any, error) {
 	raw, err := limits.ReadAll(w, r, limit)
-	if refused, ok := errors.AsType[*problem.Error](err); ok { // package limits
-		return nil, refused
-	}
-	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		return nil, problem.New(problem.BodyTooLarge, "the body is over %d bytes; send a smaller one", limit)
-	}
 	if err != nil {
-		return nil, problem.New(problem.InvalidJSON, "the body ended before it was complete; send it again").Because(err)
+		return nil, err
 	}
 	return wire.Object(raw, empty)
 }
 
-// credential is the Bearer credential, or nothing. RFC 6750 2.1; the scheme's
-// name is case-insensitive (RFC 9110 11.1).
+// credential returns the Bearer credential, or "". RFC 6750 2.1; the scheme's name is
+// case-insensitive (RFC 9110 11.1).
 func credential(r *http.Request) string {
 	scheme, value, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -297,7 +222,7 @@ func credential(r *http.Request) string {
 	return strings.TrimSpace(value)
 }
 
-// idempotencyKey is the request's Idempotency-Key, empty where it has none.
+// idempotencyKey returns the request's Idempotency-Key, or "" if it has none.
 func idempotencyKey(r *http.Request) (string, error) {
 	switch keys, sent := r.Header["Idempotency-Key"]; {
 	case !sent:
@@ -309,17 +234,27 @@ func idempotencyKey(r *http.Request) (string, error) {
 	}
 }
 
-// request is the call as idempotency sees it.
-func request(r *http.Request, caller string, body map[string]any) (idempotency.Request, error) {
-	key, err := idempotencyKey(r)
-	return idempotency.Request{
-		Key: key, Caller: caller, Method: r.Method, Path: r.URL.Path, Status: http.StatusOK,
-		Body: func() []byte { return canon.Encode(body) }, Lifetime: idempotency.Lifetime,
-	}, err
+// request describes the call to package calls. caller is the scope of the
+// idempotency key.
+func (a *API) request(w http.ResponseWriter, r *http.Request, caller string, limit int64, empty bool) calls.Request {
+	return calls.Request{
+		Body: func() (map[string]any, error) { return a.body(w, r, limit, empty) },
+		Once: func(body map[string]any) (idempotency.Request, error) {
+			key, err := idempotencyKey(r)
+			return idempotency.Request{
+				Key: key, Caller: caller, Method: r.Method, Path: r.URL.Path, Status: http.StatusOK,
+				Body: func() []byte { return canon.Encode(body) }, Lifetime: idempotency.Lifetime,
+			}, err
+		},
+		Copies: 1,
+		Next: func(d *escrow.Deal, c escrow.Committed) wire.CommittedBody {
+			return wire.Committed(d, c, answer.REST, "?wait=45&since=COMMITTING")
+		},
+	}
 }
 
-// answers serves a handler that returns the body of success.
-func (a *API) answers(status int, handle func(http.ResponseWriter, *http.Request) ([]byte, error)) http.HandlerFunc {
+// answers writes the body or the error that a handler returns.
+func (a *API) answers(status int, handle handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := handle(w, r)
 		if err == nil && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
@@ -333,7 +268,7 @@ func (a *API) answers(status int, handle func(http.ResponseWriter, *http.Request
 	}
 }
 
-// fail answers an error and logs what is behind a 5xx, once a minute for each code.
+// fail answers an error. It logs the cause of a 5xx once a minute for each code.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := problem.From(err)
 	if p.Status() >= 500 && p.Code != problem.Overloaded && !errors.Is(r.Context().Err(), context.Canceled) {

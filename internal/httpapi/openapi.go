@@ -10,9 +10,9 @@ import (
 	"github.com/fairpact/fairpact/internal/certificate"
 )
 
-// openAPIText is the OpenAPI 3.0 document, written by hand: the one truth of the
-// surface. SPEC 9.2: it carries interface version 0.1.0. What is said of the
-// algorithms in it they say themselves.
+// openAPIText is the hand-written OpenAPI 3.0 document, the authority on the surface.
+// SPEC 9.2: it carries interface version 0.1.0. openAPI fills in the texts and
+// schemas of the algorithms.
 //
 //go:embed openapi.json
 var openAPIText []byte
@@ -23,7 +23,7 @@ type object = map[string]any
 func openAPI() ([]byte, error) {
 	schemas, deals, reveals := object{}, object{}, object{}
 	var params, inputs, results []any
-	// The flag of the declaration has a pattern of its own.
+	// The document describes the flag declaration-sha256 by a pattern.
 	properties := []string{"inputs-committed-before-reveal", "deterministic-recomputable", "inputs-purged", "logged", certificate.MissedCommit, certificate.MissedReveal, certificate.Rejected}
 	for _, a := range algorithm.All() {
 		name := schemaName(a.ID)
@@ -55,8 +55,8 @@ func openAPI() ([]byte, error) {
 	return []byte(strings.Replace(string(text), first, first+string(joined[1:len(joined)-1])+",", 1)), nil
 }
 
-// schemaName is the part of a schema's name that is the algorithm's: Split of
-// split.v1, SplitV2 of split.v2.
+// schemaName returns the beginning of the names of an algorithm's schemas: Split for
+// split.v1, SplitV2 for split.v2.
 func schemaName(id string) string {
 	name, version, _ := strings.Cut(id, ".")
 	name = strings.ToUpper(name[:1]) + name[1:]

@@ -14,6 +14,7 @@ import (
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 
 	"github.com/fairpact/fairpact/internal/algorithm"
+	"github.com/fairpact/fairpact/internal/answer"
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/wire"
 )
@@ -51,9 +52,9 @@ func TestDocumentIsValid(t *testing.T) {
 	}
 }
 
-// A decoder that knows the 3.0 objects by name leaves nothing over: no member is
-// misspelt into an extension that nobody reads.
-func TestDocumentHasNoStrayMembers(t *testing.T) {
+// A decoder that knows the objects of OpenAPI 3.0 reads every member, so none is
+// misspelt.
+func TestDocumentHasNoUnknownMembers(t *testing.T) {
 	doc := document(t)
 	text, err := doc.MarshalJSON()
 	if err != nil {
@@ -91,31 +92,24 @@ func compare(t *testing.T, at string, given, understood any) {
 	}
 }
 
-// The routes and the document's paths are the same, both ways.
-func TestRoutesAreThePaths(t *testing.T) {
-	doc := document(t)
-	routes := map[string]route{}
-	for path, methods := range (&API{}).routes(nil) {
-		routes[strings.Replace(path, "...}", "}", 1)] = methods // OpenAPI has no name for a path of several parts
+func TestRoutesAreThePathsOfTheDocument(t *testing.T) {
+	var served, documented []string
+	for path, route := range (&API{}).routes(nil) {
+		served = append(served, route.verb()+" "+strings.Replace(path, "...}", "}", 1)) // OpenAPI has no parameter of several path segments
 	}
-	for path, methods := range routes {
-		item := doc.Paths.Value(path)
-		for method := range methods {
-			if item == nil || item.GetOperation(method) == nil {
-				t.Errorf("%s %s is served and not in the document", method, path)
-			}
-		}
-	}
-	for path, item := range doc.Paths.Map() {
+	for path, item := range document(t).Paths.Map() {
 		for method := range item.Operations() {
-			if _, served := routes[path][method]; !served {
-				t.Errorf("%s %s is in the document and not served", method, path)
-			}
+			documented = append(documented, method+" "+path)
 		}
+	}
+	slices.Sort(served)
+	slices.Sort(documented)
+	if !slices.Equal(served, documented) {
+		t.Errorf("served:\n%v\nin the document:\n%v", served, documented)
 	}
 }
 
-// What the contract's table of endpoints declares is declared (SPEC 4).
+// The document declares at least the statuses of SPEC 4.
 func TestContractStatuses(t *testing.T) {
 	doc := document(t)
 	for _, row := range []struct{ method, path, statuses string }{
@@ -138,15 +132,14 @@ func TestContractStatuses(t *testing.T) {
 				t.Errorf("%s %s does not declare %s", row.method, row.path, status)
 			}
 		}
-		// SPEC 5: no credential where the contract wants none.
+		// SPEC 5.4: public calls declare no credential.
 		if public := strings.Contains("/v1/status /v1/algorithms /v1/keys /v1/verify/{cert_id} /v1/log/tree-head", row.path); public != (op.Security == nil) {
 			t.Errorf("%s %s: security %v", row.method, row.path, op.Security)
 		}
 	}
 }
 
-// The document's codes are the error table's.
-func TestErrorCodesAreTheTable(t *testing.T) {
+func TestErrorCodesOfTheDocumentAreTheTable(t *testing.T) {
 	schema := document(t).Components.Schemas["ErrorCode"].Value
 	text, err := json.Marshal(schema.Extensions["x-error-codes"])
 	if err != nil {
@@ -159,21 +152,20 @@ func TestErrorCodesAreTheTable(t *testing.T) {
 	if !slices.Equal(rows, problem.Table) {
 		t.Errorf("x-error-codes is not problem.Table:\n%v\n%v", rows, problem.Table)
 	}
-	if len(schema.Enum) != len(problem.Table) {
-		t.Fatalf("%d codes in the enum, %d in the table", len(schema.Enum), len(problem.Table))
+	var codes []any
+	for _, row := range problem.Table {
+		codes = append(codes, string(row.Code))
 	}
-	for i, row := range problem.Table {
-		if schema.Enum[i] != string(row.Code) {
-			t.Errorf("enum[%d] is %v, the table has %s", i, schema.Enum[i], row.Code)
-		}
+	if !slices.Equal(schema.Enum, codes) {
+		t.Errorf("the enum is %v, the table has %v", schema.Enum, codes)
 	}
 }
 
 var listedCodes = regexp.MustCompile(`Error codes: ([A-Z_, ]+)\.`)
 
-// The codes that an operation names and the statuses that it declares belong
-// together, and every code is named by one, or is answered before there is an
-// operation, or on the private append port alone.
+// An operation declares exactly the statuses of the codes that it names. Every code is
+// named by an operation, except those that are answered before a route is found or only
+// on the private append port.
 func TestOperationsNameTheirCodes(t *testing.T) {
 	named := map[problem.Code]bool{problem.NotFound: true, problem.MethodNotAllowed: true, problem.HeadersTooLarge: true, problem.TagTaken: true}
 	for path, item := range document(t).Paths.Map() {
@@ -183,7 +175,7 @@ func TestOperationsNameTheirCodes(t *testing.T) {
 				for code := range strings.SplitSeq(list[1], ", ") {
 					row, ok := problem.Lookup(problem.Code(code))
 					if !ok {
-						t.Errorf("%s %s names %q, which is no code", method, path, code)
+						t.Errorf("%s %s names %q, which is not a code", method, path, code)
 					}
 					named[row.Code], want[row.Status] = true, true
 				}
@@ -207,7 +199,7 @@ func TestOperationsNameTheirCodes(t *testing.T) {
 	}
 }
 
-// The examples of params, inputs and results are those of one deal each.
+// The result in the examples follows from the params and inputs in them.
 func TestExamplesCompute(t *testing.T) {
 	doc := document(t)
 	for id, name := range map[string]string{algorithm.Split: "Split", algorithm.Shapley: "Shapley"} {
@@ -244,7 +236,7 @@ func exampleInto(t *testing.T, doc *openapi3.T, schema string, v any) {
 	}
 }
 
-// integers makes the floats of a decoded example the integers that they are.
+// integers converts the floats of a decoded example back to integers.
 func integers(v any) any {
 	switch v := v.(type) {
 	case float64:
@@ -261,9 +253,8 @@ func integers(v any) any {
 	return v
 }
 
-// The document matches what the catalogue really answers.
 func TestCatalogueMatchesItsSchema(t *testing.T) {
-	text, err := wire.Catalogue()
+	text, err := wire.Catalogue(answer.REST, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,5 +265,44 @@ func TestCatalogueMatchesItsSchema(t *testing.T) {
 	op := document(t).Paths.Value("/v1/algorithms").GetOperation(http.MethodGet)
 	if err := op.Responses.Status(200).Value.Content.Get("application/json").Schema.Value.VisitJSON(body, openapi3.VisitAsResponse()); err != nil {
 		t.Error(err)
+	}
+}
+
+const (
+	// G, 2G and 3G of P-256, and the key of RFC 8032 7.1, test 1.
+	labelG  = "es256:036b17d1f2e12c4247f8bce6e563a440f277037d812deb33a0f4a13945d898c296"
+	label2G = "es256:037cf27b188d034f7e8a52380304b51ac3c08969e277f21b35a60b48fc47669978"
+	label3G = "es256:025ecbe4d1a6330a44c8f7ef951d4bf165e6c6b721efada985fb41661bc6e7fd6c"
+	labelEd = "ed25519:d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
+
+	publishedKeys = `{"keys":[{"pubkey":"` + labelG + `","state":"current"},{"pubkey":"` + label2G + `","state":"next"},{"pubkey":"` + label3G + `","retired_at":1795257295,"state":"retired","tree_size":4711},{"pubkey":"` + labelEd + `","state":"retired"}]}`
+)
+
+func TestSchemaOfPublicKeys(t *testing.T) {
+	op := document(t).Paths.Value("/v1/pubkeys").Get
+	if op.Security != nil || op.Responses.Value("304") == nil || op.Responses.Value("200").Value.Headers["ETag"] == nil {
+		t.Errorf("security %v, responses %v", op.Security, op.Responses.Map())
+	}
+	key := func(members string) string { return `{"keys":[{"pubkey":"` + labelG + `"` + members + `}]}` }
+	for body, valid := range map[string]bool{
+		publishedKeys:             true,
+		key(`,"state":"current"`): true,
+		`{}`:                      false,
+		`{"keys":[]}`:             false,
+		key(""):                   false,
+		key(`,"state":"old"`):     false,
+		`{"keys":[{"pubkey":"es256:00","state":"current"}]}`:                                  false,
+		key(`,"state":"retired","tree_size":-1`):                                              false,
+		key(`,"state":"retired","tree_size":null`):                                            false,
+		key(`,"state":"retired","treesize":1`):                                                false,
+		`{"keys":[{"pubkey":"` + labelG + `","state":"current"}],"current":"` + labelG + `"}`: false,
+	} {
+		var value any
+		if err := json.Unmarshal([]byte(body), &value); err != nil {
+			t.Fatal(err)
+		}
+		if err := op.Responses.Value("200").Value.Content["application/json"].Schema.Value.VisitJSON(value); (err == nil) != valid {
+			t.Errorf("%s: %v, want it valid: %t", body, err, valid)
+		}
 	}
 }

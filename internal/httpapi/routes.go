@@ -9,54 +9,60 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"path"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/fairpact/fairpact/internal/answer"
 	"github.com/fairpact/fairpact/internal/caller"
+	"github.com/fairpact/fairpact/internal/httpcache"
 	"github.com/fairpact/fairpact/internal/limits"
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
-// route is what a path does, by method. HEAD is GET without its body.
-type route map[string]http.HandlerFunc
-
-func (m route) allow() string {
-	methods := []string{http.MethodOptions}
-	for method := range m {
-		methods = append(methods, method)
-		if method == http.MethodGet {
-			methods = append(methods, http.MethodHead)
-		}
-	}
-	slices.Sort(methods)
-	return strings.Join(methods, ", ")
+// route describes one path of the surface.
+type route struct {
+	method string // GET if empty, which also serves HEAD
+	serve  http.HandlerFunc
+	public bool   // pages of any origin may read the answer
+	cache  string // Cache-Control of a success, see package httpcache; empty: no-store
 }
 
-func (m route) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	method := r.Method
-	if method == http.MethodHead {
-		method = http.MethodGet
+// verb returns the route's method in the OpenAPI document.
+func (rt route) verb() string { return cmp.Or(rt.method, http.MethodGet) }
+
+func (rt route) handler() http.HandlerFunc {
+	serve, allow := rt.serve, "OPTIONS, POST"
+	reads := rt.verb() == http.MethodGet
+	if reads {
+		allow = "GET, HEAD, OPTIONS"
 	}
-	switch handler, ok := m[method]; {
-	case ok:
-		handler(w, r)
-	case method == http.MethodOptions:
-		w.Header().Set("Allow", m.allow())
-		if _, reads := m[http.MethodGet]; reads {
-			w.Header().Set("Access-Control-Allow-Origin", "*")
-			w.Header().Set("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS")
+	if rt.cache != "" {
+		serve = httpcache.Handler(rt.cache, rt.serve)
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == rt.verb(), reads && r.Method == http.MethodHead:
+			if rt.public {
+				allowAnyOrigin(w)
+			}
+			serve(w, r)
+		case r.Method == http.MethodOptions:
+			w.Header().Set("Allow", allow)
+			if reads {
+				allowAnyOrigin(w)
+				w.Header().Set("Access-Control-Allow-Methods", allow)
+			}
+			w.WriteHeader(http.StatusNoContent)
+		default:
+			w.Header().Set("Allow", allow)
+			answer.Error(w, problem.New(problem.MethodNotAllowed, "%s is not served at this path; use one of %s", methodName(r.Method), allow))
 		}
-		w.WriteHeader(http.StatusNoContent)
-	default:
-		w.Header().Set("Allow", m.allow())
-		answer.Error(w, problem.New(problem.MethodNotAllowed, "%s is not served at this path; use one of %s", methodName(r.Method), m.allow()))
 	}
 }
 
-// methodName keeps a made-up method from filling an error.
+func allowAnyOrigin(w http.ResponseWriter) { w.Header().Set("Access-Control-Allow-Origin", "*") }
+
+// methodName keeps a long made-up method out of errors and log lines.
 func methodName(method string) string {
 	if len(method) > 16 {
 		return "this method"
@@ -68,7 +74,8 @@ func notFound(w http.ResponseWriter, _ *http.Request) {
 	answer.Error(w, problem.New(problem.NotFound, "no such path; the paths are in GET /openapi.json"))
 }
 
-// cleanPath answers 404 where http.ServeMux would redirect with an HTML page, or answer nothing but a status.
+// cleanPath answers 404 to requests that http.ServeMux would answer with an HTML
+// redirect or with an empty body.
 func cleanPath(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != path.Clean(r.URL.Path) || r.URL.Path == "*" || r.Method == http.MethodConnect {
@@ -79,24 +86,16 @@ func cleanPath(next http.Handler) http.Handler {
 	})
 }
 
-// public lets a page of any origin read the answer.
-func public(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Access-Control-Allow-Origin", "*")
-		next(w, r)
-	}
-}
-
 func fixed(body []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { answer.JSON(w, http.StatusOK, body) }
 }
 
-// maxQuery is the most that is passed to log-server, whose bound of a header is
-// lower than here: it would close the connection in the middle of its refusal.
+// maxQuery bounds the query that is passed to log-server. log-server allows smaller
+// headers than deal-api and would close the connection instead of answering.
 const maxQuery = 4 << 10 // bytes
 
-// logProxy passes /v1/log/ to log-server, so that one base URL serves the
-// whole surface.
+// logProxy passes /v1/log/ to log-server, so that one base URL serves the whole
+// surface.
 func logProxy(readURL string) (http.HandlerFunc, error) {
 	target, err := url.Parse(readURL)
 	if err != nil {
@@ -105,25 +104,25 @@ func logProxy(readURL string) (http.HandlerFunc, error) {
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
-			r.Out.URL.RawQuery = r.In.URL.RawQuery                     // a parameter that cannot be read is refused, not dropped
+			r.Out.URL.RawQuery = r.In.URL.RawQuery                     // log-server refuses a malformed parameter; ReverseProxy would drop it
 			r.Out.Header = http.Header{"Accept": {"application/json"}} // no credential leaves deal-api
 			telemetry.Propagate(r.In.Context(), r.Out.Header)
 		},
 		ModifyResponse: func(resp *http.Response) error {
-			resp.Header.Del(telemetry.RequestIDHeader) // the answer has it already
+			resp.Header.Del(telemetry.RequestIDHeader) // deal-api has set it already
 			return nil
 		},
 		Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, ResponseHeaderTimeout: 10 * time.Second},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			p := problem.New(problem.LogUnavailable, "the transparency log is out of reach; call again in a few seconds").After(2).Because(err)
-			w.Header().Set("Access-Control-Allow-Origin", "*") // as log-server does
+			allowAnyOrigin(w) // as log-server does
 			answer.Error(w, p)
 		},
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		if len(r.URL.RawQuery) > maxQuery {
-			w.Header().Set("Access-Control-Allow-Origin", "*")
+			allowAnyOrigin(w)
 			answer.Error(w, problem.New(problem.InvalidRequest, "the query has %d bytes; send at most %d", len(r.URL.RawQuery), maxQuery))
 			return
 		}
@@ -131,24 +130,24 @@ func logProxy(readURL string) (http.HandlerFunc, error) {
 	}, nil
 }
 
-// observed logs each call by its route, never with a header, query or body, and
-// what fails or is refused for its rate at a level that is shown, once a minute;
-// turns a panic into a 500, and bounds what a call takes beside its wait for a change:
-// a database that hangs is out of reach.
+// observed wraps every call. It logs the route, never a header, query or body; a
+// failure or a rate limit once a minute at a visible level. It turns a panic into a
+// 500. It bounds the time of a call, plus the time that the call asked to wait, so
+// that a database that hangs counts as out of reach.
 func (a *API) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		r, call := telemetry.Begin(w, r, true)
 		wait := waitOf(r)
 		if wait > 0 {
-			_ = http.NewResponseController(w).SetWriteDeadline(began.Add(writeTimeout + wait)) // a writer without a connection has none
+			_ = http.NewResponseController(w).SetWriteDeadline(began.Add(writeTimeout + wait)) // fails only for a ResponseWriter without a connection, in tests
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), limits.CallTime+wait)
 		defer cancel()
 		r = r.WithContext(ctx)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		rec := &recorder{ResponseWriter: w}
-		rec.call, r = a.limits.Begin(rec, r, caller.Network(a.Callers.Address(r)), !strings.HasPrefix(r.URL.Path, "/v1/deals/"))
+		rec.call, r = a.limits.Begin(rec, r, caller.Network(a.Callers.Address(r)))
 		defer rec.call.End()
 		defer func() {
 			defer func() { call.End(routeOf(r), r.Method, cmp.Or(rec.status, http.StatusOK)) }()
@@ -170,14 +169,15 @@ func (a *API) observed(next http.Handler) http.Handler {
 	})
 }
 
-// routeOf is the pattern that served the call; empty where none did.
+// routeOf returns the pattern that served the call, or "" if no route did.
 func routeOf(r *http.Request) string {
-	if r.Pattern == "/" { // what is left over
+	if r.Pattern == "/" { // notFound
 		return ""
 	}
 	return r.Pattern
 }
 
+// recorder notes the status of an answer and when it begins.
 type recorder struct {
 	http.ResponseWriter
 	status int
@@ -192,11 +192,9 @@ func (r *recorder) WriteHeader(status int) {
 	r.ResponseWriter.WriteHeader(status)
 }
 
-// Write is the 200 of a handler that names no status.
 func (r *recorder) Write(b []byte) (int, error) {
 	if r.status == 0 {
-		r.status = http.StatusOK
-		r.call.Written()
+		r.WriteHeader(http.StatusOK)
 	}
 	return r.ResponseWriter.Write(b)
 }

@@ -15,11 +15,13 @@ import (
 	"github.com/fairpact/fairpact/internal/wire"
 )
 
-// nextLook is the header of a view with the unix time by which to look again.
+// nextLook is the response header of a view with the unix time by which something
+// happens in any case, such as a deadline.
 const nextLook = "Fairpact-Next-Look"
 
-// waitOf is what a call may take longer than others, as it waits for a change. Of
-// a tool call that stands in its body: package mcpapi bounds each by itself.
+// waitOf returns how long a call may wait for a change, in addition to
+// limits.CallTime. A tool call has its wait in the body, so every call of /mcp gets the
+// longest here, and package mcpapi bounds it.
 func waitOf(r *http.Request) time.Duration {
 	if r.URL.Path == "/mcp" {
 		return waiting.Longest
@@ -31,7 +33,7 @@ func waitOf(r *http.Request) time.Duration {
 	return min(max(time.Duration(seconds)*time.Second, 0), waiting.Longest)
 }
 
-// wait reads ?wait= and ?since=.
+// wait parses ?wait= and ?since=.
 func (a *API) wait(r *http.Request) (escrow.Wait, error) {
 	query := r.URL.Query()
 	if !query.Has("wait") {
@@ -51,7 +53,7 @@ func (a *API) wait(r *http.Request) (escrow.Wait, error) {
 	}
 	tag := httpcache.Known(since)
 	if tag == "" {
-		return wait, problem.New(problem.InvalidRequest, "since must be a state, such as %s, or the ETag of a view as it was answered", deal.Committing)
+		return wait, problem.New(problem.InvalidRequest, "since is neither a state nor the ETag of a view; send a state, such as %s, or an ETag unchanged", deal.Committing)
 	}
 	wait.Same = func(v escrow.View) bool {
 		body, err := wire.View(v)

@@ -8,23 +8,24 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/caller"
+	"github.com/fairpact/fairpact/internal/calls"
 	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/waiting"
 )
 
-func TestWaitIsRead(t *testing.T) {
-	a := &API{Config: Config{Callers: &caller.Policy{}}}
+func TestWaitIsParsed(t *testing.T) {
+	a := &API{Config: Config{Calls: calls.Calls{Callers: &caller.Policy{}}}}
 	tag := strings.Repeat("aB-_", 6)
 	for _, row := range []struct {
 		query string
-		long  time.Duration
+		wait  time.Duration
 		state deal.State
-		same  bool
+		same  bool // since is an ETag
 		bad   bool
 	}{
 		{"", 0, "", false, false},
-		{"since=COMMITTING", 0, "", false, false}, // without a wait it says nothing
+		{"since=COMMITTING", 0, "", false, false}, // without a wait, since is ignored
 		{"wait=1", time.Second, "", false, false},
 		{"wait=45", waiting.Longest, "", false, false},
 		{"wait=45&since=", waiting.Longest, "", false, false},
@@ -41,14 +42,14 @@ func TestWaitIsRead(t *testing.T) {
 		if problem.Is(err, problem.InvalidRequest) != row.bad || (err != nil) != row.bad {
 			t.Errorf("%s: %v", row.query, err)
 		}
-		if err == nil && (w.For != row.long || w.State != row.state || (w.Same != nil) != row.same) {
+		if err == nil && (w.For != row.wait || w.State != row.state || (w.Same != nil) != row.same) {
 			t.Errorf("%s: %+v", row.query, w)
 		}
 	}
 }
 
-// A call gets the time that it asks to wait and no more, and where the wait stands
-// in its body the most; a call that changes something gets none.
+// A read gets the time that it asks to wait, a tool call the longest, any other call
+// none.
 func TestWaitLengthensTheCall(t *testing.T) {
 	for target, want := range map[string]time.Duration{
 		"GET /v1/deals/d_1?wait=7": 7 * time.Second, "HEAD /v1/deals/d_1?wait=7": 7 * time.Second, "GET /v1/deals/d_1": 0, "GET /v1/deals/d_1?wait=9999999": waiting.Longest,

@@ -8,36 +8,36 @@ import (
 )
 
 const (
-	answerBytes  = 128 << 20 // of all large answers until they are sent: a client may read slowly
-	networkShare = 4         // one client network may hold one part in that many of them, and always one answer
+	answerBytes  = 128 << 20 // of all large answers that are being sent; clients may read slowly
+	networkShare = 4         // one client network may hold 1/networkShare of them, and always one answer
 )
 
 // answers counts the bytes of the large answers that are being sent.
 type answers struct {
-	most, each int64 // bytes: of all, and of one network
+	maxAll, maxNetwork int64 // bytes
 
 	mu sync.Mutex
 	// Both are guarded by mu.
-	sent     int64
+	total    int64
 	networks map[string]int64
 }
 
-func newAnswers(most int64) *answers {
-	return &answers{most: most, each: most / networkShare, networks: map[string]int64{}}
+func newAnswers(maxAll int64) *answers {
+	return &answers{maxAll: maxAll, maxNetwork: maxAll / networkShare, networks: map[string]int64{}}
 }
 
-// take adds more bytes to an answer that has some already.
+// take adds more bytes to an answer that already holds has bytes.
 func (a *answers) take(network string, has, more int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	others := a.networks[network] - has // of the network, in other answers
+	others := a.networks[network] - has // bytes of the network's other answers
 	switch {
-	case others > 0 && others+has+more > a.each:
+	case others > 0 && others+has+more > a.maxNetwork:
 		return problem.New(problem.Overloaded, "your network is still reading other large answers; read them to their end and send the same request again in a few seconds").After(2)
-	case a.sent+more > a.most:
+	case a.total+more > a.maxAll:
 		return problem.New(problem.Overloaded, "too many large answers are being read at the moment, some of them slowly; send the same request again in a few seconds").After(2)
 	}
-	a.sent += more
+	a.total += more
 	a.networks[network] += more
 	return nil
 }
@@ -48,18 +48,19 @@ func (a *answers) release(network string, bytes int64) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.sent -= bytes
+	a.total -= bytes
 	if a.networks[network] -= bytes; a.networks[network] == 0 {
 		delete(a.networks, network)
 	}
 }
 
-// Answer accounts for an answer of that many bytes until the end of the call; a
-// small one is not counted. Where its bytes are lost if they are refused, call it
-// before the effect with an estimate.
+// Answer accounts for an answer of that many bytes until the end of the call in ctx.
+// Small answers are not counted. If the answer cannot be made a second time, call
+// Answer with an estimate before the effect. A later call for the same answer adds
+// only the difference.
 func Answer(ctx context.Context, bytes int) error {
-	c, ok := ctx.Value(callKey{}).(*Call)
-	if !ok || bytes <= step {
+	c := callIn(ctx)
+	if c == nil || bytes <= step {
 		return nil
 	}
 	c.mu.Lock()
@@ -68,7 +69,7 @@ func Answer(ctx context.Context, bytes int) error {
 	if more <= 0 || c.ended {
 		return nil
 	}
-	if err := c.of.answers.take(c.network, c.answer, more); err != nil {
+	if err := c.process.answers.take(c.network, c.answer, more); err != nil {
 		return err
 	}
 	c.answer += more

@@ -10,40 +10,40 @@ import (
 	"github.com/fairpact/fairpact/internal/caller"
 )
 
-// Connections bounds the open connections of a port. Where there are too many, the
-// one that has been idle longest is closed for a new one: HTTP clients expect that
-// of a server at any time. Where none is idle the new one is refused, so that
-// those that are being served are not disturbed.
+// Connections bounds the open connections of a port. At the bound, the connection
+// that has been idle longest is closed for a new one: HTTP clients expect a server
+// to close idle connections at any time. If none is idle, the new one is refused.
 type Connections struct {
-	most    int                   // of all
-	each    int                   // of one address, but for those that speak for many
-	many    func(netip.Addr) bool // reports whether an address is a proxy
+	most    int                   // open connections of all networks
+	each    int                   // open connections of one network, except of proxies
+	proxy   func(netip.Addr) bool // reports whether an address is a proxy; nil: none is
 	refused func(net.Conn)        // answers a connection that is then closed
 
 	mu sync.Mutex
 	// All below are guarded by mu.
 	open  int
 	peers map[string]*peer // by network, see caller.Network
-	idle  *list.List       // of *connection, the longest idle first
+	idle  *list.List       // of *connection; the first has been idle longest
 }
 
 // peer is the connections of one network.
 type peer struct {
 	network string
 	open    int
-	idle    *list.List // as in Connections
+	idle    *list.List // like Connections.idle
 }
 
-// connection is one that was admitted. All but Conn is guarded by Connections.mu.
+// connection is an admitted connection. All fields except Conn are guarded by
+// Connections.mu.
 type connection struct {
 	net.Conn
-	peer   *peer         // nil: it counts no more
-	ofAll  *list.Element // nil: it is not idle
-	ofPeer *list.Element
+	peer   *peer         // nil: no longer counted
+	ofAll  *list.Element // in Connections.idle; nil: not idle
+	ofPeer *list.Element // in peer.idle
 }
 
-// CloseWrite ends what is sent. net/http does so before it closes a connection on
-// which a client still sends; without it the client may lose the answer.
+// CloseWrite shuts down the writing side. net/http calls it before it closes a
+// connection on which the client still sends; otherwise the client may lose the answer.
 func (c *connection) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -51,15 +51,15 @@ func (c *connection) CloseWrite() error {
 	return nil
 }
 
-// NewConnections bounds a port to most connections, of which one address may hold
-// half. many reports whether an address is a proxy, which may hold all; nil: none
-// is. refused writes to a connection that is then closed; it MUST NOT block.
-func NewConnections(most int, many func(netip.Addr) bool, refused func(net.Conn)) *Connections {
-	return &Connections{most: most, each: max(1, most/2), many: many, refused: refused, peers: make(map[string]*peer), idle: list.New()}
+// NewConnections bounds a port to most connections. One network may hold half of
+// them, a proxy all. proxy reports whether an address is a proxy; nil: none is.
+// refused writes to a connection that is then closed; it MUST NOT block.
+func NewConnections(most int, proxy func(netip.Addr) bool, refused func(net.Conn)) *Connections {
+	return &Connections{most: most, each: max(1, most/2), proxy: proxy, refused: refused, peers: make(map[string]*peer), idle: list.New()}
 }
 
-// Bound returns a listener that accepts connections under the bounds, for server
-// and no other.
+// Bound returns a listener that accepts connections under the bounds. Only server
+// may use it.
 func (c *Connections) Bound(l net.Listener, server *http.Server) net.Listener {
 	server.ConnState = c.note
 	return bounded{l, c}
@@ -70,7 +70,7 @@ type bounded struct {
 	in *Connections
 }
 
-// Accept waits for the next connection that is admitted.
+// Accept waits for the next connection that is within the bounds.
 func (b bounded) Accept() (net.Conn, error) {
 	for {
 		accepted, err := b.Listener.Accept()
@@ -85,9 +85,9 @@ func (b bounded) Accept() (net.Conn, error) {
 	}
 }
 
-// admit returns nil for a connection too many.
+// admit returns nil for a connection over the bounds.
 func (c *Connections) admit(accepted net.Conn) *connection {
-	var address netip.Addr // of no network: all that have none are one
+	var address netip.Addr // the zero address stands for all peers without one
 	if from, err := netip.ParseAddrPort(accepted.RemoteAddr().String()); err == nil {
 		address = from.Addr().Unmap()
 	}
@@ -98,7 +98,7 @@ func (c *Connections) admit(accepted net.Conn) *connection {
 	if !known {
 		p = &peer{network: network, idle: list.New()}
 	}
-	if p.open >= c.each && (c.many == nil || !c.many(address)) && !c.closeIdle(p.idle) || c.open >= c.most && !c.closeIdle(c.idle) {
+	if p.open >= c.each && (c.proxy == nil || !c.proxy(address)) && !c.closeIdle(p.idle) || c.open >= c.most && !c.closeIdle(c.idle) {
 		return nil
 	}
 	c.peers[network] = p
@@ -107,9 +107,10 @@ func (c *Connections) admit(accepted net.Conn) *connection {
 	return &connection{Conn: accepted, peer: p}
 }
 
-// closeIdle closes the connection that has been idle longest, if there is one.
-func (c *Connections) closeIdle(of *list.List) bool {
-	first := of.Front()
+// closeIdle closes the connection of the list that has been idle longest. It reports
+// whether there was one.
+func (c *Connections) closeIdle(idle *list.List) bool {
+	first := idle.Front()
 	if first == nil {
 		return false
 	}
@@ -119,7 +120,7 @@ func (c *Connections) closeIdle(of *list.List) bool {
 	return true
 }
 
-// note is the ConnState of the server.
+// note is the server's http.Server.ConnState.
 func (c *Connections) note(conn net.Conn, state http.ConnState) {
 	one, ok := conn.(*connection)
 	if !ok {
@@ -138,7 +139,7 @@ func (c *Connections) note(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// busy takes a connection out of the idle ones.
+// busy removes a connection from the idle lists.
 func (c *Connections) busy(one *connection) {
 	if one.ofAll != nil {
 		c.idle.Remove(one.ofAll)
@@ -147,7 +148,7 @@ func (c *Connections) busy(one *connection) {
 	}
 }
 
-// forget counts a connection no more.
+// forget stops counting a connection.
 func (c *Connections) forget(one *connection) {
 	c.busy(one)
 	c.open--

@@ -12,29 +12,14 @@ import (
 	"time"
 )
 
-// dial opens a connection from an address of the loopback network and sends request.
-func dial(t *testing.T, server *httptest.Server, from, request string) (net.Conn, *bufio.Reader) {
-	t.Helper()
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-	conn, err := dialer.DialContext(t.Context(), "tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	if _, err := io.WriteString(conn, request); err != nil {
-		t.Fatal(err)
-	}
-	return conn, bufio.NewReader(conn)
-}
-
 const (
 	quick = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 	long  = "GET /long HTTP/1.1\r\nHost: a\r\n\r\n"
 )
 
-// bound serves under bounds; /long begins an answer that never ends.
-func bound(t *testing.T, most int, many func(netip.Addr) bool) (*Connections, *httptest.Server) {
-	c := NewConnections(most, many, func(conn net.Conn) { fmt.Fprint(conn, "HTTP/1.1 503 Busy\r\nConnection: close\r\n\r\n") })
+// boundedServer starts a server under bounds; /long begins an answer that never ends.
+func boundedServer(t *testing.T, most int, proxy func(netip.Addr) bool) (*Connections, *httptest.Server) {
+	c := NewConnections(most, proxy, func(conn net.Conn) { fmt.Fprint(conn, "HTTP/1.1 503 Busy\r\nConnection: close\r\n\r\n") })
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/long" {
 			w.WriteHeader(200)
@@ -48,10 +33,20 @@ func bound(t *testing.T, most int, many func(netip.Addr) bool) (*Connections, *h
 	return c, server
 }
 
-// opens dials and returns the status of the answer; 0: the connection was refused.
+// opens sends a request on a new connection from a loopback address. It returns the
+// status of the answer; 0: the connection was refused.
 func opens(t *testing.T, server *httptest.Server, from, request string) (net.Conn, *bufio.Reader, int) {
 	t.Helper()
-	conn, r := dial(t, server, from, request)
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	conn, err := dialer.DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if _, err := io.WriteString(conn, request); err != nil {
+		t.Fatal(err)
+	}
+	r := bufio.NewReader(conn)
 	answer, err := http.ReadResponse(r, nil)
 	if err != nil {
 		return conn, r, 0
@@ -60,7 +55,7 @@ func opens(t *testing.T, server *httptest.Server, from, request string) (net.Con
 }
 
 func TestTheLongestIdleConnectionMakesRoom(t *testing.T) {
-	_, server := bound(t, 8, func(netip.Addr) bool { return true })
+	_, server := boundedServer(t, 8, func(netip.Addr) bool { return true })
 	var first *bufio.Reader
 	for i := range 100 {
 		_, r, status := opens(t, server, "127.0.0.1", quick)
@@ -76,11 +71,9 @@ func TestTheLongestIdleConnectionMakesRoom(t *testing.T) {
 	}
 }
 
-// An address that keeps all its connections busy is refused more, and no other one
-// is; a proxy may have more.
-func TestOneAddressHoldsHalf(t *testing.T) {
+func TestOneAddressHoldsHalfAndAProxyAll(t *testing.T) {
 	proxy := netip.MustParseAddr("127.0.0.9")
-	c, server := bound(t, 8, func(a netip.Addr) bool { return a == proxy })
+	c, server := boundedServer(t, 8, func(a netip.Addr) bool { return a == proxy })
 	for i := range 4 {
 		if _, _, status := opens(t, server, "127.0.0.1", long); status != 200 {
 			t.Fatalf("connection %d: %d", i, status)
@@ -100,7 +93,7 @@ func TestOneAddressHoldsHalf(t *testing.T) {
 	if _, _, status := opens(t, server, "127.0.0.2", quick); status == 200 {
 		t.Error("more connections are served than there may be")
 	}
-	// One that is closed makes room.
+	// A closed connection makes room.
 	last.Close()
 	for served := false; !served; {
 		_, _, status := opens(t, server, "127.0.0.2", quick)
@@ -108,7 +101,7 @@ func TestOneAddressHoldsHalf(t *testing.T) {
 	}
 	server.CloseClientConnections()
 	server.Close()
-	for { // the server reports the last ones after it has closed them
+	for { // the server reports the last connections after it has closed them
 		c.mu.Lock()
 		open, peers, idle := c.open, len(c.peers), c.idle.Len()
 		c.mu.Unlock()

@@ -1,12 +1,13 @@
-// Package limits bounds what all callers together can make one process hold and
-// compute, whoever they are: the bytes of bodies in memory, how slowly a body may
-// arrive, and how much large work is done at once. What one caller may take in a
-// minute is package caller's.
+// Package limits bounds what one process holds and computes for all its callers
+// together: the bytes of request bodies and answers in memory, how slowly a body
+// may arrive, large work at the same time, and open connections. Package caller
+// bounds what one caller may use in a minute.
 package limits
 
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"runtime"
@@ -19,103 +20,113 @@ import (
 )
 
 const (
-	bodyBytes = 64 << 20         // of all bodies of a room as far as they are small, and again of what large ones have more
-	step      = 64 << 10         // bytes that are accounted for at a time; a body with more is large
-	stepTime  = 5 * time.Second  // that a step may take to arrive
-	bodyTime  = 30 * time.Second // that a whole body may take
+	bodyBytes = 64 << 20         // for the first steps of all bodies in a room, and again for the further steps of large ones
+	step      = 64 << 10         // bytes accounted for at a time; a longer body is large
+	stepTime  = 5 * time.Second  // for one step to arrive
+	bodyTime  = 30 * time.Second // for a whole body to arrive
 	turnTime  = 5 * time.Second  // that large work waits for its turn
 )
 
-// CallTime bounds what a call may take, beside what it waits for others.
-const CallTime = 35 * time.Second // longer than a body may take, shorter than its answer
+// CallTime bounds a call, without the time that it waits for other parties. It is
+// longer than a body may take to arrive and shorter than the server's write timeout.
+const CallTime = 35 * time.Second
 
 // Process holds the bounds of one process.
 type Process struct {
-	known, strangers room
-	turns            *semaphore.Weighted // of large work, on half of the cores: the rest is for all others
-	answers          *answers
-	stepTime         time.Duration
-	bodyTime         time.Duration
+	parties, strangers room
+	turns              *semaphore.Weighted // large work, on half of the cores: the other half serves all other calls
+	answers            *answers
+	stepTime           time.Duration
+	bodyTime           time.Duration
 }
 
-// room is what the bodies of parties, or of all others, may take together:
-// strangers push out no party that reveals. Small bodies take no turn, so that
-// large ones push out none of them.
+// room bounds the bodies of parties, or of all other callers, so that strangers
+// cannot keep a party from revealing.
 type room struct {
 	small *semaphore.Weighted // bytes: the first step of each body, as it arrives
-	large *semaphore.Weighted // bytes: the further steps of large ones, so that these push out no small one
-	turns *semaphore.Weighted // of large bodies that are read as JSON
+	large *semaphore.Weighted // bytes: the further steps, counted apart so that large bodies cannot keep out small ones
+	turns *semaphore.Weighted // large bodies that are parsed as JSON at the same time
 }
 
-// New makes the bounds of one process.
+// New returns the bounds of one process.
 func New() *Process {
 	half := max(1, int64(runtime.GOMAXPROCS(0))/2)
-	bytes := func() *semaphore.Weighted { return semaphore.NewWeighted(bodyBytes) }
+	newRoom := func() room {
+		return room{semaphore.NewWeighted(bodyBytes), semaphore.NewWeighted(bodyBytes), semaphore.NewWeighted(half)}
+	}
 	return &Process{
-		known: room{bytes(), bytes(), semaphore.NewWeighted(half)}, strangers: room{bytes(), bytes(), semaphore.NewWeighted(half)},
-		turns: semaphore.NewWeighted(half), answers: newAnswers(answerBytes), stepTime: stepTime, bodyTime: bodyTime,
+		parties: newRoom(), strangers: newRoom(), turns: semaphore.NewWeighted(half),
+		answers: newAnswers(answerBytes), stepTime: stepTime, bodyTime: bodyTime,
 	}
 }
 
 // Call is one request under the bounds.
 type Call struct {
-	of      *Process
+	process *Process
 	network string // of the client
-	mu      sync.Mutex
-	// turn is where the call holds a turn, nil where it has none. After the end it
-	// gets none. Both are guarded by mu.
-	turn  *semaphore.Weighted
-	ended bool
-	body  *body
-	// answer is how many bytes the call holds for its answer, guarded by mu.
-	answer int64
+	body    *body  // nil: the request has none
+
+	mu sync.Mutex
+	// All below are guarded by mu.
+	turn   *semaphore.Weighted // the semaphore that the call holds one of; nil: it holds none
+	answer int64               // bytes that the call holds for its answer
+	ended  bool                // the call gets no more turns and no more bytes
 }
 
 type callKey struct{}
 
-// Begin accounts for a request from now on: its body as far as it is read, and its
-// turn. End MUST be called when it is answered. A body that is refused fails its
-// reader with a problem.Error. A stranger has shown no credential before its body
-// is read, or one that anybody gets for nothing. The network is the client's, see
-// caller.Network.
-func (p *Process) Begin(w http.ResponseWriter, r *http.Request, network string, stranger bool) (*Call, *http.Request) {
-	c := &Call{of: p, network: network}
+// callIn returns the call of a request's context, nil if there is none.
+func callIn(ctx context.Context) *Call {
+	c, _ := ctx.Value(callKey{}).(*Call)
+	return c
+}
+
+// Begin accounts for a request until End, which MUST be called when the request is
+// answered. Reading a body over the bounds fails with a problem.Error. network is
+// the client's, see caller.Network.
+func (p *Process) Begin(w http.ResponseWriter, r *http.Request, network string) (*Call, *http.Request) {
+	c := &Call{process: p, network: network}
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	if r.Body != nil && r.Body != http.NoBody {
-		in := &p.known
-		if stranger {
-			in = &p.strangers
-		}
-		c.body = &body{ReadCloser: r.Body, call: c, in: in, ctx: r.Context(), conn: http.NewResponseController(w), whole: r.ContentLength, until: time.Now().Add(p.bodyTime)}
+		c.body = &body{ReadCloser: r.Body, call: c, room: &p.strangers, ctx: r.Context(), conn: http.NewResponseController(w), size: r.ContentLength, until: time.Now().Add(p.bodyTime)}
 		r.Body = c.body
 	}
 	return c, r
 }
 
-// Turn waits until the call may do large work, at most a few seconds. The turn
-// ends when its answer begins to be written, since a client may read slowly. Take
-// it for the processor, and to have much read from the database; see Rest. Without
-// a call in ctx there is nothing to wait for.
-func Turn(ctx context.Context) error {
-	c, ok := ctx.Value(callKey{}).(*Call)
-	if !ok {
-		return nil
+// Party counts the body of the call in ctx in the room of parties. Call it before the
+// body is read, once the caller has shown a credential of a deal. An API key is not
+// enough: anyone can get one.
+func Party(ctx context.Context) {
+	if c := callIn(ctx); c != nil && c.body != nil {
+		c.body.room = &c.process.parties
 	}
-	return c.take(ctx, c.of.turns)
 }
 
-// Wait lets go of what the call in ctx holds, its turn and its body, before it
-// waits for others. The body MUST have been read.
+// Turn waits a few seconds at most until the call in ctx may do large work: use the
+// processor for long, or read much from the database. The turn ends when the answer
+// begins to be written, because a client may read slowly; see also Rest. Without a
+// call in ctx Turn returns at once.
+func Turn(ctx context.Context) error {
+	c := callIn(ctx)
+	if c == nil {
+		return nil
+	}
+	return c.take(ctx, c.process.turns)
+}
+
+// Wait releases the turn and the body of the call in ctx before it waits for other
+// parties. The body MUST have been read.
 func Wait(ctx context.Context) {
-	if c, ok := ctx.Value(callKey{}).(*Call); ok {
+	if c := callIn(ctx); c != nil {
 		c.Written()
 	}
 }
 
-// Rest ends the turn of the call in ctx before it asks another server; Turn gets it
-// another one.
+// Rest ends the turn of the call in ctx before it asks another server. Call Turn
+// again to continue with large work.
 func Rest(ctx context.Context) {
-	if c, ok := ctx.Value(callKey{}).(*Call); ok {
+	if c := callIn(ctx); c != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.rest()
@@ -144,7 +155,7 @@ func (c *Call) take(ctx context.Context, turns *semaphore.Weighted) error {
 	return nil
 }
 
-// Written ends the call's turn, and lets go of its body.
+// Written ends the call's turn and releases its body.
 func (c *Call) Written() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,58 +171,58 @@ func (c *Call) End() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = true
-	c.of.answers.release(c.network, c.answer)
+	c.process.answers.release(c.network, c.answer)
 	c.answer = 0
 }
 
-// body is a body as it arrives.
+// body counts the bytes of a request body as they arrive.
 type body struct {
 	io.ReadCloser
 	call  *Call
-	in    *room
+	room  *room
 	ctx   context.Context
 	conn  *http.ResponseController
-	until time.Time // it has arrived, or is cut
+	until time.Time // the deadline for the whole body
 
-	whole int64 // bytes that the request says there are; -1: it does not say
+	size  int64 // bytes by Content-Length; -1: not known
 	read  int64 // bytes
-	small int64 // bytes held of the first step, all that was read of it
-	large int64 // bytes held of further steps; read <= step + large
+	small int64 // bytes held for the first step
+	large int64 // bytes held for further steps; read <= step + large
 	ended bool
 }
 
-// Read reads at most to the end of a step.
+// Read reads at most to the end of the current step.
 func (b *body) Read(p []byte) (int, error) {
 	if b.ended {
 		return 0, io.EOF
 	}
 	end := step + b.large
 	if b.read == 0 || b.read == end {
-		if b.read == end && b.read != b.whole {
-			if !b.in.large.TryAcquire(step) {
+		if b.read == end && b.read != b.size {
+			if !b.room.large.TryAcquire(step) {
 				return 0, errBytes
 			}
 			b.large += step
 			end += step
 		}
-		deadline := time.Now().Add(b.call.of.stepTime)
+		deadline := time.Now().Add(b.call.process.stepTime)
 		if deadline.After(b.until) {
 			deadline = b.until
 		}
-		_ = b.conn.SetReadDeadline(deadline) // a writer without a connection has none
+		_ = b.conn.SetReadDeadline(deadline) // fails only for a ResponseWriter without a connection, in tests
 	}
 	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), max(end-b.read, 1))])
 	b.read += int64(n)
 	if b.read <= step {
-		if !b.in.small.TryAcquire(int64(n)) {
+		if !b.room.small.TryAcquire(int64(n)) {
 			return 0, errBytes
 		}
 		b.small += int64(n)
 	}
 	if err == io.EOF {
 		b.ended = true
-		if b.read > step { // what it costs to read JSON grows with it
-			if refused := b.call.take(b.ctx, b.in.turns); refused != nil {
+		if b.read > step { // parsing JSON takes longer the larger it is
+			if refused := b.call.take(b.ctx, b.room.turns); refused != nil {
 				return n, refused
 			}
 		}
@@ -222,16 +233,26 @@ func (b *body) Read(p []byte) (int, error) {
 var errBytes = problem.New(problem.Overloaded, "too many bytes are being sent to this service at the moment; send the same request again in a few seconds").After(2)
 
 func (b *body) release() {
-	b.in.small.Release(b.small)
-	b.in.large.Release(b.large)
+	b.room.small.Release(b.small)
+	b.room.large.Release(b.large)
 	b.small, b.large, b.ended = 0, 0, true
 }
 
-// ReadAll reads a body of at most limit bytes. A small one takes memory once; a
-// large one as it arrives, since its sender may stop.
+// ReadAll reads a body of at most limit bytes. It allocates a small body at once, and
+// a large one as it arrives, because the sender may stop. Its errors are
+// problem.Errors.
 func ReadAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	var all bytes.Buffer
 	all.Grow(int(min(max(r.ContentLength, 0), limit, step)) + bytes.MinRead)
 	_, err := all.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
-	return all.Bytes(), err
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+		return nil, problem.New(problem.BodyTooLarge, "the body is over %d bytes; send a smaller one", limit)
+	}
+	if refused, ok := errors.AsType[*problem.Error](err); ok {
+		return nil, refused
+	}
+	if err != nil {
+		return nil, problem.New(problem.InvalidJSON, "the body ended before it was complete; send it again").Because(err)
+	}
+	return all.Bytes(), nil
 }

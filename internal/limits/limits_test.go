@@ -17,170 +17,151 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// held reads the body of a request through b and releases nothing.
-func held(t *testing.T, b *Process, size int) (release func(), read int, err error) {
+// begin begins a call with a body of size bytes.
+func begin(p *Process, size int, network string) (*Call, *http.Request) {
+	return p.Begin(httptest.NewRecorder(), httptest.NewRequest("POST", "/", bytes.NewReader(make([]byte, size))), network)
+}
+
+// reads begins a call and reads its body; read bytes must arrive. It returns the call's
+// end.
+func reads(t *testing.T, p *Process, size, read int) (end func()) {
 	t.Helper()
-	call, r := b.Begin(httptest.NewRecorder(), httptest.NewRequest("POST", "/", bytes.NewReader(make([]byte, size))), "", true)
+	call, r := begin(p, size, "")
 	got, err := io.ReadAll(r.Body)
-	return call.End, len(got), err
+	if len(got) != read || (err == nil) != (read == size) || err != nil && !problem.Is(err, problem.Overloaded) {
+		t.Errorf("read %d of %d bytes, %v; want %d, and OVERLOADED if there are more", len(got), size, err, read)
+	}
+	return call.End
 }
 
 func TestBytesOfAllBodiesAreBounded(t *testing.T) {
-	b := New()
-	b.strangers.small, b.strangers.large = semaphore.NewWeighted(3*step), semaphore.NewWeighted(2*step)
-	refused := func(size, read int) (release func()) {
-		t.Helper()
-		release, n, err := held(t, b, size)
-		if n != read || !problem.Is(err, problem.Overloaded) {
-			t.Errorf("read %d of %d bytes, %v; want %d and OVERLOADED", n, size, err, read)
-		}
-		return release
-	}
-	taken := func(size int) (release func()) {
-		t.Helper()
-		release, n, err := held(t, b, size)
-		if n != size || err != nil {
-			t.Errorf("read %d of %d bytes, %v", n, size, err)
-		}
-		return release
-	}
-	first := taken(3*step - 1)
-	second := refused(2*step, step)
-	third := taken(step)
-	refused(1, 0)()
+	p := New()
+	p.strangers.small, p.strangers.large = semaphore.NewWeighted(3*step), semaphore.NewWeighted(2*step)
+	first := reads(t, p, 3*step-1, 3*step-1)
+	second := reads(t, p, 2*step, step)
+	third := reads(t, p, step, step)
+	reads(t, p, 1, 0)()
 	second()
-	second() // a second time is nothing
-	fourth := taken(step)
-	for _, release := range []func(){first, third, fourth} {
-		release()
+	second() // the second End releases nothing
+	fourth := reads(t, p, step, step)
+	for _, end := range []func(){first, third, fourth} {
+		end()
 	}
-	if !b.strangers.small.TryAcquire(3*step) || !b.strangers.large.TryAcquire(2*step) {
+	if !p.strangers.small.TryAcquire(3*step) || !p.strangers.large.TryAcquire(2*step) {
 		t.Error("bytes stay held")
 	}
 }
 
 func TestLargeBodiesTakeTurns(t *testing.T) {
-	b := New()
-	b.strangers.turns, b.known.turns = semaphore.NewWeighted(1), semaphore.NewWeighted(1)
-	release, _, err := held(t, b, step+1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The next one has no time to wait: it is refused, and not for ever.
+	p := New()
+	p.strangers.turns, p.parties.turns = semaphore.NewWeighted(1), semaphore.NewWeighted(1)
+	end := reads(t, p, step+1, step+1)
 	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	next, r := b.Begin(httptest.NewRecorder(), httptest.NewRequestWithContext(gone, "POST", "/", bytes.NewReader(make([]byte, step+1))), "", true)
+	cancel() // the next call has no time to wait for a turn
+	next, r := p.Begin(httptest.NewRecorder(), httptest.NewRequestWithContext(gone, "POST", "/", bytes.NewReader(make([]byte, step+1))), "")
 	if _, err := io.ReadAll(r.Body); !problem.Is(err, problem.Overloaded) {
 		t.Errorf("two large bodies at once: %v, want OVERLOADED", err)
 	}
 	next.End()
-	party, r := b.Begin(httptest.NewRecorder(), httptest.NewRequest("POST", "/", bytes.NewReader(make([]byte, step+1))), "", false)
+	party, r := begin(p, step+1, "")
+	Party(r.Context())
 	if _, err := io.ReadAll(r.Body); err != nil {
 		t.Errorf("a party waits for strangers: %v", err)
 	}
-	if b.known.turns.TryAcquire(1) {
+	if p.parties.turns.TryAcquire(1) {
 		t.Error("a party's large body takes no turn")
 	}
 	party.End()
-	small, _, err := held(t, b, step)
-	if err != nil {
-		t.Errorf("a small body waits for a turn: %v", err)
-	}
-	small()
-	release()
-	after, _, err := held(t, b, step+1)
-	if err != nil {
-		t.Errorf("the next one: %v", err)
-	}
-	after()
+	reads(t, p, step, step)() // a small body needs no turn
+	end()
+	reads(t, p, step+1, step+1)()
 }
 
-// What a call takes it gives back when its answer begins, and after its end it takes nothing.
+// A call holds one turn, gives it back when its answer begins, and gets none after its
+// end.
 func TestTurnsEnd(t *testing.T) {
-	b := New()
-	b.turns = semaphore.NewWeighted(1)
-	call, r := b.Begin(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), "", false)
-	for range 2 { // the second time it has one
+	p := New()
+	p.turns = semaphore.NewWeighted(1)
+	call, r := begin(p, 0, "")
+	for range 2 {
 		if err := Turn(r.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if b.turns.TryAcquire(1) {
-		t.Error("a turn is taken twice")
+	if p.turns.TryAcquire(1) {
+		t.Error("the call holds no turn")
 	}
 	call.Written()
 	call.End()
-	if err := Turn(r.Context()); err != nil || !b.turns.TryAcquire(1) {
+	if err := Turn(r.Context()); err != nil || !p.turns.TryAcquire(1) {
 		t.Errorf("the turn stays taken, %v", err)
 	}
 }
 
-// A sender that stops is cut; one that was quick is not, however long its answer takes.
+// A sender that stops is cut off. A sender that was quick is not, however long its
+// answer takes.
 func TestSlowSendersAreCut(t *testing.T) {
-	b := New()
-	b.stepTime = 100 * time.Millisecond
+	p := New()
+	p.stepTime = 100 * time.Millisecond
 	got := make(chan error, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		call, r := b.Begin(w, r, "", true)
+		call, r := p.Begin(w, r, "")
 		defer call.End()
 		_, err := io.ReadAll(r.Body)
 		if err == nil && r.URL.Path == "/long" {
 			select {
 			case <-r.Context().Done():
 				err = r.Context().Err()
-			case <-time.After(3 * b.stepTime):
+			case <-time.After(3 * p.stepTime):
 			}
 		}
 		got <- err
 	}))
 	defer server.Close()
-
-	conn, err := net.Dial("tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
+	send := func(request string) {
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		fmt.Fprint(conn, request)
 	}
-	defer conn.Close()
-	fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4000000\r\n\r\nhalf of it")
-	if err, ok := errors.AsType[net.Error](<-got); !ok || !err.Timeout() {
-		t.Errorf("a sender that stops: %v, want a timeout", err)
+	timesOut := func(sender string) {
+		if err, ok := errors.AsType[net.Error](<-got); !ok || !err.Timeout() {
+			t.Errorf("a sender that %s: %v, want a timeout", sender, err)
+		}
 	}
-	// Steps that each arrive in time, of a body that does not.
-	b.bodyTime, b.stepTime = 300*time.Millisecond, 250*time.Millisecond
-	slow, send := io.Pipe()
+	send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4000000\r\n\r\nhalf of it")
+	timesOut("stops")
+	// Each step arrives in time, the whole body does not.
+	p.bodyTime, p.stepTime = 300*time.Millisecond, 250*time.Millisecond
+	slow, writer := io.Pipe()
 	go func() {
 		for range 20 {
 			time.Sleep(50 * time.Millisecond)
-			if _, err := send.Write(make([]byte, step/2)); err != nil {
+			if _, err := writer.Write(make([]byte, step/2)); err != nil {
 				return
 			}
 		}
-		send.Close()
+		writer.Close()
 	}()
 	if answer, err := http.Post(server.URL, "", slow); err == nil {
 		answer.Body.Close()
 	}
-	if err, ok := errors.AsType[net.Error](<-got); !ok || !err.Timeout() {
-		t.Errorf("a sender that is slow on the whole: %v, want a timeout", err)
-	}
-	b.bodyTime, b.stepTime = bodyTime, 100*time.Millisecond
-	// Its body is there with its header, however slow the machine is.
-	long, err := net.Dial("tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer long.Close()
-	fmt.Fprintf(long, "POST /long HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nall of it")
+	timesOut("is slow on the whole")
+	p.bodyTime, p.stepTime = bodyTime, 100*time.Millisecond
+	send("POST /long HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nall of it") // the body arrives with the header, however slow the machine is
 	if err := <-got; err != nil {
 		t.Errorf("an answer that takes long: %v", err)
 	}
 }
 
-// A call that waits for others holds neither a turn nor the bytes of its body.
-func TestWaitHoldsNothing(t *testing.T) {
-	b := New()
-	b.turns, b.known.small, b.known.large = semaphore.NewWeighted(1), semaphore.NewWeighted(2*step), semaphore.NewWeighted(2*step)
-	call, r := b.Begin(httptest.NewRecorder(), httptest.NewRequest("POST", "/", bytes.NewReader(make([]byte, 2*step))), "", false)
+func TestCallsThatWaitHoldNothing(t *testing.T) {
+	p := New()
+	p.turns, p.parties.small, p.parties.large = semaphore.NewWeighted(1), semaphore.NewWeighted(2*step), semaphore.NewWeighted(2*step)
+	call, r := begin(p, 2*step, "")
 	defer call.End()
+	Party(r.Context())
 	if _, err := io.ReadAll(r.Body); err != nil {
 		t.Fatal(err)
 	}
@@ -188,12 +169,12 @@ func TestWaitHoldsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	Wait(r.Context())
-	if !b.turns.TryAcquire(1) || !b.known.small.TryAcquire(2*step) || !b.known.large.TryAcquire(2*step) {
+	if !p.turns.TryAcquire(1) || !p.parties.small.TryAcquire(2*step) || !p.parties.large.TryAcquire(2*step) {
 		t.Error("it holds something")
 	}
-	b.turns.Release(1)
-	if err := Turn(r.Context()); err != nil || b.turns.TryAcquire(1) {
+	p.turns.Release(1)
+	if err := Turn(r.Context()); err != nil || p.turns.TryAcquire(1) {
 		t.Errorf("it gets no turn to answer: %v", err)
 	}
-	Wait(context.Background()) // no call: nothing to let go
+	Wait(context.Background()) // without a call it does nothing
 }

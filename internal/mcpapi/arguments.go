@@ -5,24 +5,27 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/fairpact/fairpact/internal/caller"
+	"github.com/fairpact/fairpact/internal/calls"
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/idempotency"
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/waiting"
+	"github.com/fairpact/fairpact/internal/wire"
 )
 
-// arguments are a call's arguments as package canon reads them. As in REST
-// bodies an optional one that is null counts as left out.
+// arguments are a tool call's arguments, parsed by package canon. As in REST bodies, an
+// optional argument that is null counts as left out.
 type arguments map[string]any
 
-// parseArguments reads what the client wrote, with the strictness of REST bodies.
+// parseArguments parses arguments as strictly as REST bodies.
 func parseArguments(raw []byte) (arguments, error) {
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || string(raw) == "null" {
 		return arguments{}, nil
@@ -38,22 +41,22 @@ func parseArguments(raw []byte) (arguments, error) {
 	return object, nil
 }
 
-// wait is how long the call may wait for a change; 0: not at all.
+// wait returns how long the call may wait for a change; 0: not at all.
 func (a arguments) wait() (time.Duration, error) {
 	if a["wait_seconds"] == nil {
 		return 0, nil
 	}
 	seconds, ok := a["wait_seconds"].(int64)
 	if longest := int64(waiting.Longest / time.Second); !ok || seconds < 0 || seconds > longest {
-		return 0, problem.New(problem.InvalidRequest, "wait_seconds must be a whole number of seconds, at most %d; left out or 0: do not wait", longest)
+		return 0, problem.New(problem.InvalidRequest, "wait_seconds must be a whole number of seconds, at most %d; leave it out, or pass 0, not to wait", longest)
 	}
 	return time.Duration(seconds) * time.Second, nil
 }
 
-// waitSince is the wait and the state that it waits to see the end of.
+// waitSince returns the wait and the state whose end it waits for.
 func (a arguments) waitSince(ctx context.Context) (escrow.Wait, error) {
-	long, err := a.wait()
-	wait := escrow.Wait{For: long, Network: caller.Network(callerAddress(ctx))}
+	duration, err := a.wait()
+	wait := escrow.Wait{For: duration, Network: caller.Network(originOf(ctx).address)}
 	if err != nil || a["since"] == nil {
 		return wait, err
 	}
@@ -64,8 +67,8 @@ func (a arguments) waitSince(ctx context.Context) (escrow.Wait, error) {
 	return wait, nil
 }
 
-// quoted adds to a refusal what agents often get wrong: an object or array sent
-// as a string that holds its JSON.
+// quoted adds a hint to a refusal if an object or array was sent as a string of JSON,
+// which agents often do.
 func (a arguments) quoted(err error) error {
 	if !problem.Is(err, problem.InvalidRequest) {
 		return err
@@ -78,8 +81,8 @@ func (a arguments) quoted(err error) error {
 	return err
 }
 
-// known refuses an argument that the tool does not have: a name that is spelled
-// wrong would be taken for one left out.
+// known refuses an argument that the tool does not have. Otherwise a misspelt name
+// would count as left out.
 func (a arguments) known(t tool) error {
 	for _, name := range slices.Sorted(maps.Keys(a)) {
 		if !slices.Contains(t.arguments, name) {
@@ -89,7 +92,7 @@ func (a arguments) known(t tool) error {
 	return nil
 }
 
-// credential gives the first of the named arguments that is set.
+// credential returns the first of the named arguments that is set.
 // SPEC 4.1: secrets are passed as tool arguments.
 func (a arguments) credential(names ...string) (string, error) {
 	for _, name := range names {
@@ -105,35 +108,60 @@ func (a arguments) credential(names ...string) (string, error) {
 	return "", problem.New(problem.AuthRequired, "pass %s as a tool argument; %s", strings.Join(names, " or "), sources[names[0]])
 }
 
-// sources says where a credential comes from.
+// sources says how to get each credential.
 var sources = map[string]string{
 	"api_key":      "get one with create_key",
-	"invite_token": "create_deal answers one for each party (invite_tokens), and whoever created the deal hands you yours",
+	"invite_token": "create_deal returns one for each party in invite_tokens, and whoever created the deal hands you yours",
 }
 
-// text gives a required string argument.
+// text returns a required string argument; want describes it for the error.
 func (a arguments) text(name, want string) (string, error) {
 	text, ok := a[name].(string)
 	if !ok || text == "" {
-		return "", problem.New(problem.InvalidRequest, "%s is missing, empty or no string; it must be %s", name, want)
+		return "", problem.New(problem.InvalidRequest, "%s is missing, empty or not a string; it must be %s", name, want)
 	}
 	return text, nil
 }
 
-// body is what REST would get as the body: the arguments that are neither a
-// credential nor part of the path or a header.
-func (a arguments) body(but ...string) map[string]any {
-	body := make(map[string]any, len(a))
-	for name, value := range a {
-		body[name] = value
+// flag returns an optional boolean argument.
+func (a arguments) flag(name string) (bool, error) {
+	value, ok := a[name].(bool)
+	if a[name] != nil && !ok {
+		return false, problem.New(problem.InvalidRequest, "%s must be true or false", name)
 	}
-	for _, name := range append(but, "idempotency_key") {
+	return value, nil
+}
+
+// body returns the arguments without idempotency_key and those of the given names:
+// the ones that a REST body has.
+func (a arguments) body(without ...string) map[string]any {
+	body := maps.Clone(a)
+	for _, name := range append(without, "idempotency_key") {
 		delete(body, name)
 	}
 	return body
 }
 
-// idempotencyKey gives the optional key; empty where there is none.
+// request describes the call to package calls. caller is the scope of the idempotency
+// key; credentials are the arguments that are not part of the body.
+func (a arguments) request(tool, caller string, credentials ...string) calls.Request {
+	return calls.Request{
+		Body: func() (map[string]any, error) { return a, nil },
+		Once: func(map[string]any) (idempotency.Request, error) {
+			key, err := a.idempotencyKey()
+			return idempotency.Request{
+				Key: key, Caller: caller, Method: "MCP", Path: tool, Status: http.StatusOK,
+				Body: func() []byte { return canon.Encode(a.body(credentials...)) }, Lifetime: idempotency.Lifetime,
+			}, err
+		},
+		Copies: copies,
+		Next: func(d *escrow.Deal, c escrow.Committed) wire.CommittedBody {
+			return wire.Committed(d, c, words, " with wait_seconds 45 and since COMMITTING")
+		},
+	}
+}
+
+// idempotencyKey returns the optional key, or "" if it is left out.
 func (a arguments) idempotencyKey() (string, error) {
 	if a["idempotency_key"] == nil {
 		return "", nil
@@ -145,5 +173,5 @@ func (a arguments) idempotencyKey() (string, error) {
 	return key, nil
 }
 
-// String keeps arguments, which hold secrets, out of anything printed.
+// String keeps the secrets in arguments out of anything that is printed.
 func (a arguments) String() string { return fmt.Sprintf("%d arguments", len(a)) }

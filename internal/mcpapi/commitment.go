@@ -9,10 +9,11 @@ import (
 	"github.com/fairpact/fairpact/internal/wire"
 )
 
-// computeCommitment hashes as a party would by itself (SPEC 2.6). It changes no
-// deal and keeps nothing. With a deal_id it first checks the input against that
-// deal, since nothing can once it is committed, and answers what a seat key signs.
-// For that alone a commitment is enough, which the party hashed where it is.
+// computeCommitment hashes an input and a salt as a party would (SPEC 2.6). It changes
+// no deal and stores nothing. With a deal_id it first checks that the input fits the
+// deal, because a committed input cannot be corrected, and also returns the bytes that a
+// seat key signs. A party that hashed by itself passes the commitment instead of the
+// input to get those bytes.
 func (s *server) computeCommitment(ctx context.Context, args arguments) (result, error) {
 	type answer struct {
 		Commitment string `json:"commitment"`
@@ -54,7 +55,7 @@ func (s *server) computeCommitment(ctx context.Context, args arguments) (result,
 	}
 	return encoded(hashed, nil, func(a answer) next {
 		if given {
-			return afterToSign(args, a.Commitment)
+			return afterToSign(args["deal_id"], a.Commitment)
 		}
 		return afterHash(opening, a.Commitment)
 	})

@@ -8,13 +8,13 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// longestPhase is what a phase may take in seconds; the deal's own bound is
-// checked where all deadlines are.
+// longestPhase bounds commit_seconds and reveal_seconds. The rules of a deal bound its
+// deadlines again.
 const longestPhase = 366 * 24 * 3600
 
-// declaration returns the body of POST /v1/deals that create_deal stands for. An
-// agent may say how long a phase lasts where REST wants its deadline, and leave the
-// beacon round of a draw to the service: the first one after reveal_deadline.
+// declaration converts the arguments of create_deal to the REST body. An agent may pass
+// the length of a phase instead of its deadline, and leave out the beacon round of a
+// draw: the service then takes the first round after reveal_deadline.
 func (s *server) declaration(args arguments) (map[string]any, error) {
 	body := args.body("api_key", "commit_seconds", "reveal_seconds")
 	from := time.Now().Unix()
@@ -31,7 +31,7 @@ func (s *server) declaration(args arguments) (map[string]any, error) {
 			return nil, problem.New(problem.InvalidRequest, "pass %s, how long that phase lasts, or %s in unix seconds", phase.seconds, phase.deadline)
 		}
 		if at, ok := body[phase.deadline].(int64); ok {
-			from = at // the reveals begin where the commits end
+			from = at // the reveal phase begins at commit_deadline
 		}
 	}
 	id, _ := body["algorithm"].(string)

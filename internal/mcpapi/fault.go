@@ -16,17 +16,17 @@ import (
 
 const example = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
 
-// message is as much of a JSON-RPC message as is looked at here.
+// message holds the members of a JSON-RPC message that front checks.
 type message struct {
 	Version jsontext.Value `json:"jsonrpc"`
 	ID      jsontext.Value `json:"id"`
 	Method  string         `json:"method"`
 	Params  jsontext.Value `json:"params"`
-	Result  jsontext.Value `json:"result"` // of a response, which nobody here waits for
+	Result  jsontext.Value `json:"result"` // of a response, which this server ignores
 	Error   jsontext.Value `json:"error"`
 }
 
-// id is the id to answer: null where the message has none that is allowed.
+// id returns the id for the answer: null if the message has no valid id.
 func (m message) id() jsontext.Value {
 	if kind := m.ID.Kind(); kind == '"' || kind == '0' {
 		return m.ID
@@ -34,7 +34,7 @@ func (m message) id() jsontext.Value {
 	return jsontext.Value("null")
 }
 
-// call returns the tool that a large message calls, and the bytes of its arguments.
+// call returns the tool that a large message calls, and the size of its arguments.
 func (m message) call() (tool string, arguments int) {
 	if len(m.Params) <= maxPlain || m.Method != "tools/call" {
 		return "", 0
@@ -49,8 +49,8 @@ func (m message) call() (tool string, arguments int) {
 	return params.Name, len(params.Arguments)
 }
 
-// wrong says what is wrong with a message that the SDK refused with a code and a
-// text. That text is not passed on: it names types of Go, and quotes arguments.
+// wrong explains why the SDK refused a message with a code and a text. The SDK's text
+// is not passed on, because it names Go types and quotes arguments.
 func (m message) wrong(code int64, text string) *problem.Error {
 	invalid := func(format string, args ...any) *problem.Error {
 		return problem.New(problem.InvalidRequest, format, args...)
@@ -76,7 +76,7 @@ func (m message) wrong(code int64, text string) *problem.Error {
 	case code == jsonrpc.CodeInternalError:
 		return problem.From(nil)
 	case strings.HasPrefix(text, "unknown tool"):
-		return invalid("params.name is no tool of this server; send one of %s", toolNames())
+		return invalid("params.name is not a tool of this server; send one of %s", toolNames())
 	case m.Method == "tools/call":
 		return invalid(`params is missing or of the wrong type; send {"name":"list_algorithms","arguments":{}} or the like`)
 	case m.Method == "initialize":
@@ -86,7 +86,7 @@ func (m message) wrong(code int64, text string) *problem.Error {
 	case code == jsonrpc.CodeInvalidParams:
 		return invalid("params is of the wrong type; send an object, or leave it out")
 	}
-	return invalid("this is no message that the server takes; send %s or the like", example)
+	return invalid("the server does not accept this message; send %s or the like", example)
 }
 
 func toolNames() string {
@@ -97,14 +97,15 @@ func toolNames() string {
 	return strings.Join(names, ", ")
 }
 
-// wireError is an error of JSON-RPC. Data is for the client's code, not its reader.
+// wireError is a JSON-RPC error. Data is for the client's code.
 type wireError struct {
 	Code    int64          `json:"code"`
 	Message string         `json:"message"`
 	Data    jsontext.Value `json:"data,omitzero"`
 }
 
-// fault answers a JSON-RPC error whose message is `CODE: fix`. status 0: it is sent.
+// fault writes a JSON-RPC error whose message is `CODE: fix`. status 0: the HTTP status
+// has been written already.
 func (m message) fault(w http.ResponseWriter, status int, e wireError, p *problem.Error) {
 	answer.Count(p)
 	e.Message = p.In(words)
@@ -120,12 +121,12 @@ func (m message) fault(w http.ResponseWriter, status int, e wireError, p *proble
 	_, _ = w.Write(body)
 }
 
-// explained puts our words into what the SDK refuses, in plain text or as a
-// JSON-RPC error. The SDK writes either of them at once.
+// explained replaces the text of the SDK's refusals, which are plain text or JSON-RPC
+// errors. The SDK writes each in one Write.
 type explained struct {
 	http.ResponseWriter
 	message message
-	status  int // of a refusal whose text is still to come
+	status  int // of a refusal whose body is not written yet
 }
 
 func (x *explained) WriteHeader(status int) {
@@ -148,7 +149,7 @@ func (x *explained) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// refused reads a refusal; nil: the answer is a result.
+// refused parses a refusal. It returns nil if the answer is a result.
 func (x *explained) refused(b []byte) *wireError {
 	if x.status != 0 && strings.HasPrefix(x.Header().Get("Content-Type"), "text/plain") {
 		return &wireError{Code: jsonrpc.CodeInvalidRequest, Message: string(b)}
@@ -162,7 +163,7 @@ func (x *explained) refused(b []byte) *wireError {
 	if json.Unmarshal(b, &answer, jsontext.AllowInvalidUTF8(true)) != nil || answer.Error == nil {
 		return nil
 	}
-	if answer.Error.Code == 0 { // of initialize; JSON-RPC has no such code
+	if answer.Error.Code == 0 { // the SDK sends 0 for initialize, which JSON-RPC does not define
 		answer.Error.Code = jsonrpc.CodeInvalidParams
 	}
 	return answer.Error

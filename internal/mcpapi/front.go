@@ -3,7 +3,6 @@ package mcpapi
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -22,68 +21,61 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// What a message may have in bytes; a call of a tool that takes little, since it
-// may wait with its arguments in memory; and a call of one that takes much, of which
-// only what is in its arguments may be so large.
+// Bounds of a message in bytes.
 const (
 	maxMessage = 64 << 10
-	maxPlain   = 8 << 10
+	maxPlain   = 8 << 10 // a call of a tool without large arguments; it may wait with its message in memory
 )
 
+// maxCall bounds the arguments of the tools that take large ones. The rest of such a
+// message is bounded by maxMessage.
 var maxCall = map[string]int{"create_deal": 4 << 20, "reveal_input": 4 << 20, "compute_commitment_tool": 1 << 20, "verify_certificate": 8 << 20}
 
-// maxBody is the most that is read.
+// maxBody bounds the bytes that are read of any message.
 const maxBody = 8<<20 + maxMessage
 
-// newProtocol is the version from which an unknown method is an HTTP 404.
-const newProtocol = "2026-07-28"
+// Protocol versions, compared as text.
+const (
+	withStructured = "2025-06-18" // the first in which clients read structuredContent
+	newProtocol    = "2026-07-28" // the first in which an unknown method is an HTTP 404
+)
 
-// methods are the calls that this server has. The SDK would answer some more,
-// with empty lists or a stream that stays open.
+// methods are the methods of this server. The SDK would serve more, with empty lists
+// or a stream that stays open.
 var methods = []string{"initialize", "ping", "server/discover", "tools/list", "tools/call"}
 
-// front is what stands before the SDK: hosts, origins, HTTP methods, the bound
-// of a body, and JSON-RPC errors that say what to do.
+// front serves requests before the SDK sees them: it checks hosts, origins, HTTP
+// methods and sizes, and rewrites JSON-RPC errors so that they say what to do.
 type front struct {
 	hosts   hosts
 	address func(*http.Request) string
 	sdk     http.Handler
 }
 
-// origin is what a tool knows of its HTTP request. The SDK runs tools on a context
-// that does not end with the request's.
+// origin describes the HTTP request of a tool call.
 type origin struct {
-	address string // the network address that the call came from
-	ctx     context.Context
+	address    string          // network address of the client
+	structured bool            // the client reads structuredContent
+	ctx        context.Context // ends with the request; the SDK runs tools on another context
 }
 
 type originKey struct{}
 
-func originOf(ctx context.Context) origin {
-	from, ok := ctx.Value(originKey{}).(origin)
-	if !ok {
-		return origin{ctx: ctx}
-	}
-	return from
-}
-
-// callerAddress is the network address that a call came from.
-func callerAddress(ctx context.Context) string { return originOf(ctx).address }
+func originOf(ctx context.Context) origin { return ctx.Value(originKey{}).(origin) }
 
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("Vary", "Origin")
-	// A page that made its own name point here (DNS rebinding) has a foreign
-	// Host; a page of another site has a foreign Origin. Clients that are no
-	// browsers send none.
+	// DNS rebinding shows as a foreign Host, a page of another site as a foreign Origin.
+	// Clients other than browsers send no Origin.
 	if !f.hosts.allow(r.Host) {
 		answer.Error(w, problem.New(problem.Forbidden, "/mcp is not served under this Host; use the public name of the service, or localhost (the operator lists names in FAIRPACT_PUBLIC_HOSTS)"))
 		return
 	}
 	if origins := r.Header.Values("Origin"); len(origins) > 0 {
 		if len(origins) > 1 || !f.hosts.allowOrigin(origins[0]) {
-			answer.Error(w, problem.New(problem.Forbidden, "/mcp does not answer pages of this Origin; call it from a client that is no web page, or from a page of the service itself"))
+			answer.Error(w, problem.New(problem.Forbidden, "/mcp does not answer pages of this Origin; call it from a client other than a web page, or from a page of the service itself"))
 			return
 		}
 		h.Set("Access-Control-Allow-Origin", origins[0])
@@ -96,7 +88,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Set("Access-Control-Allow-Methods", "POST")
 		h.Set("Access-Control-Allow-Headers", "Accept, Content-Type, Mcp-Method, Mcp-Name, Mcp-Protocol-Version")
 		w.WriteHeader(http.StatusNoContent)
-	default: // stateless: no stream to GET, no session to DELETE
+	default: // the server is stateless: there is no stream to GET and no session to DELETE
 		h.Set("Allow", "OPTIONS, POST")
 		answer.Error(w, problem.New(problem.MethodNotAllowed, "/mcp is stateless MCP over Streamable HTTP: POST one JSON-RPC message, beginning with initialize"))
 	}
@@ -104,16 +96,8 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (f *front) post(w http.ResponseWriter, r *http.Request) {
 	body, err := limits.ReadAll(w, r, maxBody)
-	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		answer.Error(w, problem.New(problem.BodyTooLarge, "the body is over %d bytes; send a smaller one", maxBody))
-		return
-	}
-	if refused, ok := errors.AsType[*problem.Error](err); ok { // package limits
-		answer.Error(w, refused)
-		return
-	}
 	if err != nil {
-		answer.Error(w, problem.New(problem.InvalidJSON, "the body ended before it was complete; send it again"))
+		answer.Error(w, err)
 		return
 	}
 	var m message
@@ -121,12 +105,12 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 		message{}.fault(w, http.StatusBadRequest, wireError{Code: jsonrpc.CodeInvalidRequest}, problem.New(problem.InvalidRequest, "a batch is not served; send one JSON-RPC message a request"))
 		return
 	}
-	// What is wrong inside the arguments is the tool's to say.
+	// Lenient, because the tool reports errors inside its arguments.
 	if err := json.Unmarshal(body, &m, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
 		message{}.fault(w, http.StatusBadRequest, wireError{Code: jsonrpc.CodeParseError}, problem.New(problem.InvalidJSON, "the body is not one JSON-RPC message; send %s or the like", example))
 		return
 	}
-	if m.Method == "" && len(m.Result) == 0 && len(m.Error) == 0 { // the SDK would take it for a response, and answer nothing
+	if m.Method == "" && len(m.Result) == 0 && len(m.Error) == 0 { // the SDK would take it for a response and answer with an empty body
 		m.fault(w, http.StatusBadRequest, wireError{Code: jsonrpc.CodeInvalidRequest}, m.wrong(jsonrpc.CodeInvalidRequest, ""))
 		return
 	}
@@ -150,16 +134,15 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 		m.fault(w, status, wireError{Code: jsonrpc.CodeMethodNotFound}, problem.New(problem.NotFound, "this server has no such method; it has %s", strings.Join(methods, ", ")))
 		return
 	}
-	r = r.Clone(context.WithValue(r.Context(), originKey{}, origin{f.address(r), r.Context()}))
+	r = r.Clone(context.WithValue(r.Context(), originKey{}, origin{f.address(r), version >= withStructured, r.Context()}))
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	// As in REST a body is read as JSON whatever it is called, and there are
-	// only JSON answers to accept.
+	// As in REST, the body is JSON whatever its Content-Type, and so is every answer.
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	f.sdk.ServeHTTP(&explained{ResponseWriter: w, message: m}, r)
 }
 
-// hosts are the names under which clients may reach the tool server, beside
+// hosts are the names under which clients may reach the tool server, in addition to
 // loopback.
 type hosts map[string]bool
 
@@ -171,14 +154,14 @@ func newHosts(names []string) (hosts, error) {
 			continue
 		}
 		if strings.ContainsAny(name, "*/ ") {
-			return nil, fmt.Errorf("FAIRPACT_PUBLIC_HOSTS: %q is no host name; list each name, without scheme, path or wildcard", name)
+			return nil, fmt.Errorf("FAIRPACT_PUBLIC_HOSTS: %q is not a host name; list each name, without scheme, path or wildcard", name)
 		}
 		allowed[hostName(name)] = true
 	}
 	return allowed, nil
 }
 
-// allow takes a Host header: a name with or without a port.
+// allow reports whether a Host header, with or without a port, is allowed.
 func (h hosts) allow(host string) bool {
 	name := hostName(host)
 	if name == "localhost" || h[name] {
@@ -188,14 +171,14 @@ func (h hosts) allow(host string) bool {
 	return err == nil && address.Unmap().IsLoopback()
 }
 
-// allowOrigin takes an Origin header: scheme, name and port (RFC 6454 6.2).
+// allowOrigin reports whether an Origin header (RFC 6454 6.2) is allowed.
 func (h hosts) allowOrigin(origin string) bool {
 	u, err := url.Parse(origin)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" &&
 		u.User == nil && u.Path == "" && u.RawQuery == "" && u.Fragment == "" && h.allow(u.Host)
 }
 
-// hostName is the name without port and brackets, in lower case.
+// hostName returns the name without port and brackets, in lower case.
 func hostName(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

@@ -2,25 +2,27 @@ package mcpapi
 
 import (
 	"encoding/json"
+	"errors"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/fairpact/fairpact/internal/caller"
+	"github.com/fairpact/fairpact/internal/calls"
 )
 
 // oneSentence is `CODE: what is wrong; what to send instead`.
 var oneSentence = regexp.MustCompile(`^[A-Z_]+: [^;]+; [^;]+$`)
 
-// What is no call of a tool is refused in words of ours: the SDK's would name
-// types of Go and quote what the caller sent, secrets included.
+// A message that calls no tool is refused with a text of this package: the SDK's would
+// name Go types and quote what the caller sent, secrets included.
 func TestProtocolErrorsSayWhatToSend(t *testing.T) {
-	handler, err := New(Config{Callers: &caller.Policy{}, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	handler := handlerOf(t)
 	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
 	call := func(method, params string) string {
 		return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":` + params + `}`
@@ -28,7 +30,7 @@ func TestProtocolErrorsSayWhatToSend(t *testing.T) {
 	ping, listed := call("ping", "{}"), call("tools/list", "{"+meta+"}")
 	for what, row := range map[string]struct {
 		message string
-		headers string // name and value, by blanks
+		headers string // names and values, separated by blanks
 		status  int
 		code    int
 		says    string
@@ -45,7 +47,7 @@ func TestProtocolErrorsSayWhatToSend(t *testing.T) {
 		"no id":                     {`{"jsonrpc":"2.0","method":"ping"}`, "", 400, -32600, "id is missing"},
 		"an id of another type":     {`{"jsonrpc":"2.0","id":{"x":"fp_planted"},"method":"ping"}`, "", 400, -32600, "id is missing or neither"},
 		"an unknown method":         {call("resources/list", "{}"), "", 200, -32601, "tools/call"},
-		"an unknown notification":   {`{"jsonrpc":"2.0","method":"notifications/fp_planted"}`, "", 400, -32600, "no message"},
+		"an unknown notification":   {`{"jsonrpc":"2.0","method":"notifications/fp_planted"}`, "", 400, -32600, "does not accept this message"},
 		"params of another type":    {call("ping", `["fp_planted"]`), "", 200, -32602, "params"},
 		"a cursor of another type":  {call("tools/list", `{"cursor":["fp_planted"]}`), "", 200, -32602, "cursor"},
 		"a cursor":                  {call("tools/list", `{"cursor":"fp_planted"}`), "", 200, -32602, "cursor"},
@@ -73,13 +75,7 @@ func TestProtocolErrorsSayWhatToSend(t *testing.T) {
 		"a stream to go on with":   {ping, "Last-Event-Id fp_planted", 400, -32600, "Last-Event-ID"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			r := httptest.NewRequest("POST", "/mcp", strings.NewReader(row.message))
-			r.Host = "localhost"
-			for pair := strings.Fields(row.headers); len(pair) > 0; pair = pair[2:] {
-				r.Header.Set(pair[0], pair[1])
-			}
-			w := httptest.NewRecorder()
-			handler.ServeHTTP(w, r)
+			w := post(handler, row.message, strings.Fields(row.headers)...)
 			var answered struct {
 				ID    json.RawMessage
 				Error struct {
@@ -108,12 +104,85 @@ func TestProtocolErrorsSayWhatToSend(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a response is taken", func(t *testing.T) {
-		r := httptest.NewRequest("POST", "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"result":{}}`))
-		r.Host = "localhost"
-		w := httptest.NewRecorder()
-		if handler.ServeHTTP(w, r); w.Code != 202 {
-			t.Errorf("%d %s", w.Code, w.Body)
+	if w := post(handler, `{"jsonrpc":"2.0","id":1,"result":{}}`); w.Code != 202 {
+		t.Errorf("a response: %d %s", w.Code, w.Body)
+	}
+}
+
+// The catalogue comes without test vectors unless they are asked for. A large answer is
+// not sent a second time as text to a client that reads structuredContent.
+func TestVectorsAreSentOnceAndOnlyIfAskedFor(t *testing.T) {
+	handler := handlerOf(t)
+	for _, row := range []struct {
+		arguments, version string
+		vectors, copied    bool
+	}{
+		{`{}`, "2025-06-18", false, true},
+		{`{"vectors":false}`, "2025-11-25", false, true},
+		{`{"vectors":true}`, "2025-06-18", true, false},
+		{`{"vectors":true}`, "2025-11-25", true, false},
+		{`{"vectors":true}`, "2025-03-26", true, true},
+		{`{"vectors":true}`, "", true, true},
+	} {
+		var headers []string
+		if row.version != "" {
+			headers = []string{"Mcp-Protocol-Version", row.version}
 		}
-	})
+		w := post(handler, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_algorithms","arguments":`+row.arguments+`}}`, headers...)
+		var answered struct {
+			Result struct {
+				Content           []struct{ Text string }
+				StructuredContent json.RawMessage
+			}
+		}
+		var catalogue struct {
+			Algorithms []struct {
+				Vectors []any `json:"test_vectors"`
+			}
+		}
+		if err := errors.Join(json.Unmarshal(w.Body.Bytes(), &answered), json.Unmarshal(answered.Result.StructuredContent, &catalogue)); err != nil {
+			t.Fatalf("%+v: %d %.300s", row, w.Code, w.Body)
+		}
+		if a := catalogue.Algorithms; len(a) != 3 || a[0].Vectors == nil || (len(a[0].Vectors) > 0) != row.vectors {
+			t.Errorf("%+v: %.300s", row, answered.Result.StructuredContent)
+		}
+		if text := answered.Result.Content[0].Text; (text == string(answered.Result.StructuredContent)) != row.copied || !row.copied && len(text) > 100 {
+			t.Errorf("%+v: the text has %d bytes, the data %d", row, len(text), len(answered.Result.StructuredContent))
+		}
+	}
+	if w := post(handler, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_algorithms","arguments":{"vectors":"yes"}}}`); !strings.Contains(w.Body.String(), "INVALID_REQUEST: vectors must be true or false") {
+		t.Errorf("vectors that are a string: %s", w.Body)
+	}
+}
+
+// Tokens are shown once, so a large answer with tokens is sent as text too.
+func TestTokensAreInBothForms(t *testing.T) {
+	body := []byte(`"` + strings.Repeat("x", maxTextCopy) + `"`)
+	for _, once := range []bool{true, false} {
+		text := success(result{body: body, shownOnce: once}, true).Content[0].(*mcp.TextContent).Text
+		if (text == string(body)) != once {
+			t.Errorf("shown once %t: %.80s", once, text)
+		}
+	}
+}
+
+func handlerOf(t *testing.T) http.Handler {
+	t.Helper()
+	handler, err := New(Config{Calls: calls.Calls{Callers: &caller.Policy{}}, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return handler
+}
+
+// post sends one message; headers are names and values in turn.
+func post(handler http.Handler, message string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest("POST", "/mcp", strings.NewReader(message))
+	r.Host = "localhost"
+	for ; len(headers) > 0; headers = headers[2:] {
+		r.Header.Set(headers[0], headers[1])
+	}
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, r)
+	return w
 }

@@ -1,13 +1,12 @@
-// Package mcpapi serves the agent tool server (SPEC 4.1): MCP over Streamable
-// HTTP, stateless, JSON responses. Its nine tools call the use cases that REST
-// calls, with the same parsing, permissions and idempotency; the rules are not
-// here.
+// Package mcpapi serves the agent tool server (SPEC 4.1): MCP over Streamable HTTP,
+// stateless, with JSON responses. Its nine tools call the use cases that REST calls,
+// with the same parsing, permissions and idempotency. It holds no rules of the protocol.
 //
-// A tool's structuredContent is the REST body and nothing more, so that a
-// certificate verifies as it was received. What an agent should do next stands
-// beside it: in a second text block and in _meta. Arguments reach the parser as
-// the client wrote them and results leave as the use case wrote them: no number
-// passes through a float.
+// A tool's structuredContent is the REST body and nothing more, so that a certificate
+// verifies as it was received. The next step for the agent is in a second text block
+// and in _meta. It has placeholders instead of the caller's tokens, so that a secret is
+// in one answer only. Arguments reach the parser as the client wrote them and results
+// are sent as the use case wrote them: no number passes through a float.
 package mcpapi
 
 import (
@@ -24,30 +23,27 @@ import (
 
 	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/beacon"
-	"github.com/fairpact/fairpact/internal/caller"
-	"github.com/fairpact/fairpact/internal/escrow"
-	"github.com/fairpact/fairpact/internal/idempotency"
+	"github.com/fairpact/fairpact/internal/calls"
 	"github.com/fairpact/fairpact/internal/limits"
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/telemetry"
 	"github.com/fairpact/fairpact/internal/wire"
 )
 
-// Config is what the tool server needs.
+// Config holds what the tool server needs.
 type Config struct {
-	Escrow      *escrow.Service
-	Guard       *idempotency.Guard
-	Callers     *caller.Policy
+	calls.Calls
 	Chain       beacon.Chain // named in the instructions
 	Version     string       // of this build
-	PublicHosts []string     // host names, beside loopback, under which clients may reach /mcp
+	PublicHosts []string     // host names, in addition to loopback, under which clients may reach /mcp
 	PublicURL   string       // address of the service in invitations; "": not known
 	Logger      *slog.Logger
 }
 
 type server struct {
 	Config
-	catalogue []byte
+	catalogue []byte // without test vectors
+	vectors   []byte // the catalogue with them
 	failures  *telemetry.Repeats
 }
 
@@ -56,20 +52,22 @@ var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/mcpapi")
 //go:embed instructions.md
 var instructions string
 
-// New gives the handler of /mcp.
+// New returns the handler of /mcp.
 func New(c Config) (http.Handler, error) {
 	hosts, err := newHosts(c.PublicHosts)
 	if err != nil {
 		return nil, err
 	}
 	s := &server{Config: c, failures: telemetry.NewRepeats(c.Logger)}
-	if s.catalogue, err = wire.Catalogue(); err != nil {
+	if s.catalogue, err = wire.Catalogue(words, false); err != nil {
 		return nil, err
 	}
-	onboarding := c.Chain.Fill(algorithm.Fill(instructions))
-	// The SDK gets no logger: it would log messages, and these hold secrets.
+	if s.vectors, err = wire.Catalogue(words, true); err != nil {
+		return nil, err
+	}
+	// The SDK gets no logger, because it would log messages, which hold secrets.
 	m := mcp.NewServer(&mcp.Implementation{Name: "fairpact", Title: "Fairpact", Version: c.Version}, &mcp.ServerOptions{
-		Instructions: onboarding,
+		Instructions: c.Chain.Fill(algorithm.Fill(instructions)),
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 	})
 	for _, t := range tools {
@@ -86,14 +84,14 @@ func New(c Config) (http.Handler, error) {
 		hosts:   hosts,
 		address: c.Callers.Address,
 		sdk: mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m }, &mcp.StreamableHTTPOptions{
-			Stateless: true, JSONResponse: true, DisableLocalhostProtection: true, // front has the rules of hosts
+			Stateless: true, JSONResponse: true, DisableLocalhostProtection: true, // front checks hosts
 			MaxRequestBodyBytes: maxBody,
 		}),
 	}, nil
 }
 
-// handler runs one tool. Whatever goes wrong inside is a tool error, which the
-// agent sees; only an unknown tool or method is an error of the protocol.
+// handler runs one tool. Every error inside is a tool error, which the agent sees; only
+// an unknown tool or method is an error of the protocol.
 func (s *server) handler(t tool) mcp.ToolHandler {
 	measured := measure(t.name)
 	return func(ctx context.Context, req *mcp.CallToolRequest) (result *mcp.CallToolResult, _ error) {
@@ -103,7 +101,7 @@ func (s *server) handler(t tool) mcp.ToolHandler {
 		code := problem.Code("")
 		defer func() {
 			if fault := recover(); fault != nil {
-				// The SDK runs tools on goroutines of its own: an open panic would end the process.
+				// The SDK runs tools on its own goroutines, where a panic would end the process.
 				s.Logger.ErrorContext(ctx, "panic", "tool", t.name, "fault", fault)
 				code = problem.Internal
 				result = refusal(problem.From(fmt.Errorf("panic")))
@@ -127,7 +125,7 @@ func (s *server) handler(t tool) mcp.ToolHandler {
 			}
 			return refusal(p), nil
 		}
-		return success(done), nil
+		return success(done, originOf(ctx).structured), nil
 	}
 }
 
@@ -139,10 +137,10 @@ func (s *server) call(ctx context.Context, t tool, raw []byte) (result, error) {
 	if err := args.known(t); err != nil {
 		return result{}, err
 	}
-	wait, _ := args.wait() // its tool refuses a wrong one
+	wait, _ := args.wait() // the tool itself refuses a malformed one
 	ctx, cancel := context.WithTimeout(ctx, limits.CallTime+wait)
 	defer cancel()
-	defer context.AfterFunc(originOf(ctx).ctx, cancel)() // nobody is there any more
+	defer context.AfterFunc(originOf(ctx).ctx, cancel)() // the client has closed the connection
 	done, err := t.run(s, ctx, args)
 	return done, args.quoted(err)
 }

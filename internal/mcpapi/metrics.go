@@ -19,7 +19,7 @@ var (
 	}, []string{"tool"})
 )
 
-// measures are the series of one tool.
+// measures holds the metrics of one tool.
 type measures struct {
 	ok, refused, failed prometheus.Counter
 	duration            prometheus.Observer
@@ -32,7 +32,7 @@ func measure(tool string) measures {
 	}
 }
 
-// call counts a call that ended with the code; empty: well.
+// call counts a call that ended with an error code; empty: success.
 func (m measures) call(code problem.Code, took time.Duration) {
 	switch row, _ := problem.Lookup(code); {
 	case code == "":

@@ -2,43 +2,47 @@ package mcpapi
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/fairpact/fairpact/internal/answer"
 	"github.com/fairpact/fairpact/internal/problem"
-	"github.com/fairpact/fairpact/internal/wire"
 )
 
 // Members of a result's _meta.
 const (
 	metaNext   = "fairpact/next"    // the next call: {tool, arguments, why}
-	metaLookAt = "fairpact/look_at" // unix seconds: by when to look at the deal again, however little has happened
+	metaLookAt = "fairpact/look_at" // unix seconds: the next deadline or event, when to look at the deal again at the latest
 	metaError  = "fairpact/error"   // {code, status, retry_after}: status as in REST, retry_after in seconds
 )
 
-// success carries a REST body three ways: as structuredContent and as text for
-// the reader of either, and beside it what to do next.
-func success(r result) *mcp.CallToolResult {
-	meta, text := mcp.Meta{metaNext: r.next}, r.next.text()
+// maxTextCopy is the size in bytes up to which a body is sent as text too, to clients
+// that read structuredContent. Many of them show their model only text, and tokens are
+// shown once, so small answers stay complete in both forms.
+const maxTextCopy = 8 << 10
+
+// success sends a body as structuredContent and as text, and the next step in a second
+// text block and in _meta. structured reports whether the client reads
+// structuredContent; it then gets no text copy of a large body, which MCP permits
+// (2025-06-18, server/tools: SHOULD).
+func success(r result, structured bool) *mcp.CallToolResult {
+	meta, nextStep := mcp.Meta{metaNext: r.next}, r.next.text()
 	if r.lookAt > 0 {
 		meta[metaLookAt] = r.lookAt
 	}
 	if _, waits := r.next.Arguments["wait_seconds"]; waits && r.lookAt > 0 {
-		text += "\nSomething happens" + left(r.lookAt) + " at the latest, by itself: until then wait with this call, or sleep outside the model."
+		nextStep += "\nSomething happens by itself" + left(r.lookAt) + " at the latest: until then wait with this call, or sleep outside the model."
 	}
-	answered := &mcp.CallToolResult{
-		Meta:              meta,
-		Content:           []mcp.Content{&mcp.TextContent{Text: string(r.body)}, &mcp.TextContent{Text: text}},
-		StructuredContent: json.RawMessage(r.body),
+	body := string(r.body)
+	if structured && !r.shownOnce && len(body) > maxTextCopy {
+		body = fmt.Sprintf("The answer is in structuredContent, %d bytes of JSON.", len(body))
 	}
-	for _, text := range r.invitations {
-		answered.Content = append(answered.Content, &mcp.TextContent{Text: text})
+	content := []mcp.Content{&mcp.TextContent{Text: body}, &mcp.TextContent{Text: nextStep}}
+	for _, text := range r.blocks {
+		content = append(content, &mcp.TextContent{Text: text})
 	}
-	if r.bundle != nil {
-		answered.Content = append(answered.Content, &mcp.TextContent{Text: string(r.bundle)})
-	}
-	return answered
+	return &mcp.CallToolResult{Meta: meta, Content: content, StructuredContent: json.RawMessage(r.body)}
 }
 
 // refusal is a tool error. SPEC 4.1: it names the error code and the next action.
@@ -55,7 +59,7 @@ func refusal(p *problem.Error) *mcp.CallToolResult {
 	}
 }
 
-// words names a call by its tool.
+// words returns the tool that makes a call.
 func words(c problem.Call) string {
 	switch c.Op {
 	case problem.CreateKey:
@@ -66,7 +70,7 @@ func words(c problem.Call) string {
 		return "create_deal"
 	case problem.ReadDeal:
 		return "get_deal"
-	case problem.ReadDeclaration: // that answers the bytes to sign
+	case problem.ReadDeclaration: // compute_commitment_tool returns the bytes to sign
 		return "compute_commitment_tool"
 	case problem.Commit:
 		return "commit_input"
@@ -82,8 +86,8 @@ func words(c problem.Call) string {
 	return c.String()
 }
 
-// next is what an agent should do after a result. Arguments in angle brackets
-// are for the agent to fill in. An empty Tool: there is nothing left to call.
+// next is the step that an agent should take after a result. The agent fills in the
+// arguments in angle brackets. An empty Tool: there is nothing left to call.
 type next struct {
 	Tool      string         `json:"tool,omitempty"`
 	Arguments map[string]any `json:"arguments,omitempty"`
@@ -94,7 +98,7 @@ func (n next) text() string {
 	if n.Tool == "" {
 		return "NEXT: " + n.Why
 	}
-	arguments, err := wire.Encode(n.Arguments)
+	arguments, err := answer.Encode(n.Arguments)
 	if err != nil {
 		arguments = []byte("{}")
 	}

@@ -11,22 +11,20 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/fairpact/fairpact/internal/algorithm"
-	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/answer"
 	"github.com/fairpact/fairpact/internal/escrow"
-	"github.com/fairpact/fairpact/internal/idempotency"
 	"github.com/fairpact/fairpact/internal/invitation"
 	"github.com/fairpact/fairpact/internal/limits"
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/wire"
 )
 
-// tool is a name of SPEC 4.1 and what it does. Its description, schemas and
-// hints are tools/<name>.json.
+// tool is a tool of SPEC 4.1. Its description, schemas and hints are in
+// tools/<name>.json.
 type tool struct {
-	name string
-	run  func(*server, context.Context, arguments) (result, error)
-	// arguments are the names that the input schema has, in order.
-	arguments []string
+	name      string
+	run       func(*server, context.Context, arguments) (result, error)
+	arguments []string // the names in the input schema, sorted
 }
 
 // SPEC 4.1: nine tools cover the entire protocol.
@@ -45,8 +43,7 @@ var tools = []tool{
 //go:embed tools/*.json
 var descriptions embed.FS
 
-// describe reads a tool's description, with what the algorithms say of
-// themselves in it.
+// describe reads a tool's description and fills in the texts of the algorithms.
 func describe(name string) (*mcp.Tool, error) {
 	text, err := descriptions.ReadFile("tools/" + name + ".json")
 	if err != nil {
@@ -84,57 +81,43 @@ func argumentNames(described *mcp.Tool) ([]string, error) {
 	return slices.Sorted(maps.Keys(schema.Properties)), err
 }
 
-// copies is how often a result's bytes are held while it is sent: the body, in the
-// answer's text and structuredContent, and the SDK's own.
+// copies is how many times the bytes of an answer are in memory while it is sent: the
+// body, in the answer's text and structuredContent, and the SDK's own copy.
 const copies = 4
 
-// result is a tool's answer: the REST body, and what to do next.
+// result is the answer of a tool.
 type result struct {
-	body   []byte
+	body   []byte // the REST body
 	next   next
-	lookAt int64  // unix seconds: by when to look at the deal again; 0: nothing will change
-	bundle []byte // nil: not asked for
+	lookAt int64    // unix seconds: when to look at the deal again at the latest; 0: nothing will change
+	blocks []string // further text blocks: invitations, or the bundle
 
-	invitations []string // of the parties after the first
+	shownOnce bool // the body holds tokens that no other call returns
 }
 
-// encoded writes what a use case answered; advise says what to do next.
+// encoded encodes the answer of a use case; advise returns the next step.
 func encoded[T any](v T, err error, advise func(T) next) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	body, err := wire.Encode(v)
+	body, err := answer.Encode(v)
 	return result{body: body, next: advise(v)}, err
 }
 
-// request is the call as idempotency sees it. but are the arguments that REST
-// takes outside the body.
-func (a arguments) request(tool, caller string, but ...string) (idempotency.Request, error) {
-	key, err := a.idempotencyKey()
-	return idempotency.Request{
-		Key: key, Caller: caller, Method: "MCP", Path: tool, Status: 200,
-		Body: func() []byte { return canon.Encode(a.body(but...)) }, Lifetime: idempotency.Lifetime,
-	}, err
-}
-
 func (s *server) createKey(ctx context.Context, args arguments) (result, error) {
-	address := callerAddress(ctx)
-	if err := s.Callers.MayTakeKey(ctx, address); err != nil {
-		return result{}, err
-	}
-	once, err := args.request("create_key", address)
-	if err != nil {
-		return result{}, err
-	}
-	once.Lifetime, once.NoCopy = idempotency.KeyLifetime, true
-	key, err := idempotency.Do(ctx, s.Guard, once,
-		func(rec *idempotency.Record) (escrow.NewKey, error) { return s.Escrow.CreateKey(ctx, rec) },
-		idempotency.Lost[escrow.NewKey])
+	address := originOf(ctx).address
+	key, err := s.CreateKey(ctx, address, args.request("create_key", address))
 	return encoded(key, err, afterKey)
 }
 
-func (s *server) listAlgorithms(context.Context, arguments) (result, error) {
-	return result{body: s.catalogue, next: afterCatalogue()}, nil
+func (s *server) listAlgorithms(ctx context.Context, args arguments) (result, error) {
+	vectors, err := args.flag("vectors")
+	body := s.catalogue
+	if vectors {
+		body = s.vectors
+		err = limits.Answer(ctx, copies*len(body))
+	}
+	return result{body: body, next: afterCatalogue}, err
 }
 
 func (s *server) createDeal(ctx context.Context, args arguments) (result, error) {
@@ -146,47 +129,25 @@ func (s *server) createDeal(ctx context.Context, args arguments) (result, error)
 	if err != nil {
 		return result{}, err
 	}
-	if err := s.Escrow.MayCreate(principal); err != nil {
-		return result{}, err
-	}
-	body, err := s.declaration(args)
-	if err != nil {
-		return result{}, err
-	}
-	declared, err := wire.Declared(body)
-	if err != nil {
-		return result{}, err
-	}
-	once, err := args.request("create_deal", credential, "api_key")
-	if err != nil {
-		return result{}, err
-	}
-	if err := limits.Answer(ctx, copies*declared.AnswerBytes()); err != nil {
-		return result{}, err
-	}
-	created, err := idempotency.Do(ctx, s.Guard, once,
-		func(rec *idempotency.Record) (escrow.Created, error) {
-			if err := s.Callers.MayCreateDeal(ctx, principal.Key(), declared.Units()); err != nil {
-				return escrow.Created{}, err
-			}
-			return s.Escrow.Create(ctx, principal, declared, rec)
-		}, idempotency.Lost[escrow.Created])
+	request := args.request("create_deal", credential, "api_key")
+	request.Body = func() (map[string]any, error) { return s.declaration(args) }
+	declared, created, err := s.CreateDeal(ctx, principal, request)
 	if err != nil {
 		return result{}, err
 	}
 	invitations := s.invitations(ctx, principal, created)
 	r, err := encoded(created, nil, func(c escrow.Created) next { return afterCreation(declared, c, len(invitations) > 0) })
-	r.invitations = invitations
+	r.blocks, r.shownOnce = invitations, true
 	return r, err
 }
 
-// maxInvited is how many parties a deal may have for its invitations to be
-// answered: each has about 1 KiB.
+// maxInvited bounds the parties of a deal whose invitations are part of the answer. An
+// invitation has about 1 KiB.
 const maxInvited = 64
 
-// invitations words one for each party but the caller's. A creation that is
-// replayed says the deadlines of the first call, so they are the deal's own.
-// Where the deal cannot be read there are none: the tokens must reach the caller.
+// invitations returns the invitation of each party after the first, or nil if there
+// are too many. Deadlines are read from the deal, because a replayed call returns the
+// first one's. Errors are ignored, because the tokens must reach the caller.
 func (s *server) invitations(ctx context.Context, p escrow.Principal, c escrow.Created) (all []string) {
 	access, err := s.Escrow.Authorize(ctx, p, c.DealID, escrow.Read)
 	if err != nil || len(c.Invites) > maxInvited {
@@ -203,7 +164,7 @@ func (s *server) invitations(ctx context.Context, p escrow.Principal, c escrow.C
 	return all
 }
 
-// deal finds the caller and its permission for the deal that is meant.
+// deal authorizes the caller for an action on the deal_id of the arguments.
 func (s *server) deal(ctx context.Context, args arguments, action escrow.Action, credentials ...string) (credential string, access escrow.Access, err error) {
 	if credential, err = args.credential(credentials...); err != nil {
 		return
@@ -212,7 +173,7 @@ func (s *server) deal(ctx context.Context, args arguments, action escrow.Action,
 	if err != nil {
 		return
 	}
-	dealID, err := args.text("deal_id", "the deal_id that create_deal answered")
+	dealID, err := args.text("deal_id", "the deal_id that create_deal returned")
 	if err != nil {
 		return
 	}
@@ -225,23 +186,8 @@ func (s *server) commitInput(ctx context.Context, args arguments) (result, error
 	if err != nil {
 		return result{}, err
 	}
-	commitment, err := wire.Commitment(args)
-	if err != nil {
-		return result{}, err
-	}
-	once, err := args.request("commit_input", token, "invite_token")
-	if err != nil {
-		return result{}, err
-	}
-	worded := func(c escrow.Committed, err error) (wire.CommittedBody, error) {
-		return wire.Committed(access.Deal(), c), err
-	}
-	done, err := idempotency.Do(ctx, s.Guard, once,
-		func(rec *idempotency.Record) (wire.CommittedBody, error) {
-			return worded(s.Escrow.Commit(ctx, access, commitment, rec))
-		},
-		func() (wire.CommittedBody, error) { return worded(s.Escrow.Committed(ctx, access)) })
-	return encoded(done, err, func(c wire.CommittedBody) next { return afterCommit(token, c.Committed) })
+	committed, err := s.Commit(ctx, access, args.request("commit_input", token, "invite_token"))
+	return encoded(committed, err, func(c wire.CommittedBody) next { return afterCommit(c.Committed) })
 }
 
 func (s *server) revealInput(ctx context.Context, args arguments) (result, error) {
@@ -249,24 +195,12 @@ func (s *server) revealInput(ctx context.Context, args arguments) (result, error
 	if err != nil {
 		return result{}, err
 	}
-	opening, err := wire.Opening(args)
-	if err != nil {
-		return result{}, err
-	}
-	once, err := args.request("reveal_input", token, "invite_token")
-	if err != nil {
-		return result{}, err
-	}
-	done, err := idempotency.Do(ctx, s.Guard, once,
-		func(rec *idempotency.Record) (escrow.Revealed, error) {
-			return s.Escrow.Reveal(ctx, access, opening, rec)
-		},
-		func() (escrow.Revealed, error) { return s.Escrow.Revealed(ctx, access) })
-	return encoded(done, err, func(r escrow.Revealed) next { return afterReveal(token, r) })
+	revealed, err := s.Reveal(ctx, access, args.request("reveal_input", token, "invite_token"))
+	return encoded(revealed, err, afterReveal)
 }
 
 func (s *server) getDeal(ctx context.Context, args arguments) (result, error) {
-	credential, access, err := s.deal(ctx, args, escrow.Read, "invite_token", "api_key")
+	_, access, err := s.deal(ctx, args, escrow.Read, "invite_token", "api_key")
 	if err != nil {
 		return result{}, err
 	}
@@ -274,7 +208,7 @@ func (s *server) getDeal(ctx context.Context, args arguments) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	clear(args) // a call that waits keeps nothing that it does not need
+	clear(args) // while the call waits, its arguments need not stay in memory
 	view, err := s.Escrow.ViewAfter(ctx, access, wait)
 	if err != nil {
 		return result{}, err
@@ -284,11 +218,11 @@ func (s *server) getDeal(ctx context.Context, args arguments) (result, error) {
 		err = limits.Answer(ctx, copies*len(body))
 	}
 	at, _ := s.Escrow.LookAt(view)
-	return result{body: body, next: afterView(credential, access.Party(), view), lookAt: at}, err
+	return result{body: body, next: afterView(access.Party(), view), lookAt: at}, err
 }
 
-// getCertificate draws a deal with a beacon round first, where that is due: an agent has
-// no other tool for it.
+// getCertificate first makes the draw of a deal with a beacon round if it is due,
+// because no other tool does.
 func (s *server) getCertificate(ctx context.Context, args arguments) (result, error) {
 	_, access, err := s.deal(ctx, args, escrow.ReadCertificate, "invite_token")
 	if err != nil {
@@ -298,11 +232,11 @@ func (s *server) getCertificate(ctx context.Context, args arguments) (result, er
 	if err != nil {
 		return result{}, err
 	}
-	whole, given := args["bundle"].(bool)
-	if args["bundle"] != nil && !given {
-		return result{}, problem.New(problem.InvalidRequest, "bundle must be true or false")
+	whole, err := args.flag("bundle")
+	if err != nil {
+		return result{}, err
 	}
-	clear(args) // a call that waits keeps nothing that it does not need
+	clear(args) // while the call waits, its arguments need not stay in memory
 	issued, err := s.Escrow.CertificateAfter(ctx, access, wait, func() (escrow.Issued, error) {
 		if access.Deal().RoundTime != nil {
 			if err := s.draw(ctx, access); err != nil {
@@ -314,7 +248,7 @@ func (s *server) getCertificate(ctx context.Context, args arguments) (result, er
 	if err != nil {
 		return result{}, err
 	}
-	r := result{next: afterCertificate(issued)}
+	r, held := result{next: afterCertificate(issued)}, 0 // held: bytes of the bundle in memory
 	if whole {
 		r.next.Why += aboutBundle
 		bundle, err := s.Escrow.Bundle(ctx, access)
@@ -322,25 +256,27 @@ func (s *server) getCertificate(ctx context.Context, args arguments) (result, er
 			return result{}, err
 		}
 		issued = bundle.Issued // with the proof that is in the bundle
-		if r.bundle, err = wire.Bundle(bundle); err != nil {
+		text, err := wire.Bundle(bundle)
+		if err != nil {
 			return result{}, err
 		}
+		r.blocks, held = []string{string(text)}, 2*len(text)
 	}
 	if r.body, err = wire.Certificate(issued); err == nil {
-		err = limits.Answer(ctx, copies*len(r.body)+2*len(r.bundle))
+		err = limits.Answer(ctx, copies*len(r.body)+held)
 	}
 	return r, err
 }
 
-// draw runs the entropy call and ignores errors that mean that there is nothing to
-// draw: the certificate call then says why.
+// draw makes the draw. It ignores errors that mean that there is nothing to draw,
+// because the certificate call then says why.
 func (s *server) draw(ctx context.Context, access escrow.Access) error {
 	_, err := s.Escrow.Entropy(ctx, access)
 	switch {
 	case problem.Is(err, problem.RevealsMissing), problem.Is(err, problem.DealEnded):
 		return nil
 	case problem.Is(err, problem.BeaconNotReady):
-		// SPEC 7.3: a certificate that is not issued yet has one code.
+		// SPEC 7.3: CERT_NOT_READY is the one code for a certificate that is not issued yet.
 		early := problem.From(err)
 		return problem.New(problem.CertNotReady, "all have revealed and the draw waits for its beacon: %s", early.Fix(words)).After(early.RetryAfter)
 	}
@@ -356,7 +292,7 @@ func (s *server) verifyCertificate(ctx context.Context, args arguments) (result,
 		report, err := s.Escrow.VerifyHanded(ctx, document, certID)
 		return encoded(report, err, func(h escrow.Handed) next { return afterVerification(h.Verification) })
 	}
-	certID, err := args.text("cert_id", "the cert_id of a certificate or certificate_id of get_deal, unless you pass the document itself as certificate")
+	certID, err := args.text("cert_id", "the cert_id of a certificate or certificate_id of get_deal, unless you pass the whole document as certificate")
 	if err != nil {
 		return result{}, err
 	}

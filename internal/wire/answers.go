@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/answer"
 	"github.com/fairpact/fairpact/internal/certificate"
 	"github.com/fairpact/fairpact/internal/deal"
@@ -13,8 +14,8 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// Encode writes the answer of a use case that has the contract's members itself.
-func Encode(v any) ([]byte, error) { return answer.Encode(v) }
+// Words names a call in the terms of one surface.
+type Words func(problem.Call) string
 
 // CommittedBody is the answer to a commitment, with the next step.
 type CommittedBody struct {
@@ -22,13 +23,14 @@ type CommittedBody struct {
 	Next string `json:"next"`
 }
 
-// Committed words the next step after a commitment.
-func Committed(d *escrow.Deal, c escrow.Committed) CommittedBody {
-	read, reveal := answer.REST(problem.Call{Op: problem.ReadDeal, DealID: c.DealID}), answer.REST(problem.Call{Op: problem.Reveal, DealID: c.DealID})
+// Committed adds the next step in the words of a surface. wait is how the surface
+// makes the call that reads the deal wait for the end of COMMITTING.
+func Committed(d *escrow.Deal, c escrow.Committed, words Words, wait string) CommittedBody {
+	read, reveal := words(problem.Call{Op: problem.ReadDeal, DealID: c.DealID}), words(problem.Call{Op: problem.Reveal, DealID: c.DealID})
 	next := fmt.Sprintf("the deal is %s: read it with %s", c.State, read)
 	switch c.State {
 	case deal.Committing:
-		next = fmt.Sprintf("wait for the others: call %s?wait=45&since=COMMITTING until its state is REVEALING, then call %s with your input and salt before %d", read, reveal, d.RevealDeadline)
+		next = fmt.Sprintf("wait for the others: call %s%s until its state is REVEALING, then call %s with your input and salt before %d", read, wait, reveal, d.RevealDeadline)
 	case deal.Revealing:
 		next = fmt.Sprintf("all have committed: call %s with your input and salt before %d", reveal, d.RevealDeadline)
 	}
@@ -75,13 +77,13 @@ func View(v escrow.View) ([]byte, error) {
 	for i, p := range v.Parts {
 		body.Parties[i] = viewParty{i, v.Labels[i], p.Commitment != nil, p.Commitment, p.Revealed}
 	}
-	return Encode(body)
+	return answer.Encode(body)
 }
 
-// Certificate writes a certificate (SPEC 2.5): the signed bytes as they are, with
-// the two members that are not signed at their end.
+// Certificate writes a certificate (SPEC 2.5): the signed bytes unchanged, with the two
+// unsigned members appended.
 func Certificate(c escrow.Issued) ([]byte, error) {
-	end, err := Encode(struct {
+	end, err := answer.Encode(struct {
 		Proof     certificate.LogProof `json:"log_proof"`
 		Signature string               `json:"signature"`
 	}{c.Proof, c.Signature})
@@ -93,7 +95,7 @@ func Certificate(c escrow.Issued) ([]byte, error) {
 	return append(body, end[1:]...), nil
 }
 
-// Declaration writes what a deal declares.
+// Declaration writes the declaration of a deal.
 func Declaration(d escrow.Declaration) ([]byte, error) {
 	body := struct {
 		DealID     string          `json:"deal_id"`
@@ -109,7 +111,7 @@ func Declaration(d escrow.Declaration) ([]byte, error) {
 	if d.Party >= 0 {
 		body.Party = &d.Party
 	}
-	return Encode(body)
+	return answer.Encode(body)
 }
 
 // Inputs writes the inputs of an open deal.
@@ -123,16 +125,16 @@ func Inputs(dealID string, inputs []escrow.OpenInput) ([]byte, error) {
 	for i, in := range inputs {
 		rows[i] = row{i, in.Input, in.Salt}
 	}
-	return Encode(struct {
+	return answer.Encode(struct {
 		DealID string `json:"deal_id"`
 		Inputs []row  `json:"inputs"`
 	}{dealID, rows})
 }
 
-// BundleVersion is the form of a bundle.
+// BundleVersion is the version of the bundle format.
 const BundleVersion = "1"
 
-// Bundle writes a bundle: the certificate as it is served, and what proves it.
+// Bundle writes a certificate together with everything that proves it offline.
 func Bundle(b escrow.Bundle) ([]byte, error) {
 	type chain struct {
 		Hash      string `json:"chain_hash"`
@@ -164,5 +166,43 @@ func Bundle(b escrow.Bundle) ([]byte, error) {
 	if b.Own != nil {
 		body.Own = &own{b.Own.Party, b.Own.Path}
 	}
-	return Encode(body)
+	return answer.Encode(body)
+}
+
+const commitmentScheme = "sha256: followed by the lower-case hex of SHA-256(RFC 8785 canonical JSON of the party input ‖ salt bytes). " +
+	"Inputs hold integers only, within ±9007199254740991, nested at most 31 deep; " +
+	"the canonical JSON has at most so many bytes: {{input sizes}}. " +
+	"The salt bytes are the UTF-8 bytes of the salt string, at most 1024, empty by default; a salt that is an even number of hex digits is also accepted " +
+	"where the commitment was made over the bytes that they spell. " +
+	"Use 16 random bytes (32 hex digits): a commitment without salt to an input that can be guessed is opened by whoever sees it."
+
+// flow describes a deal. Its verbs are CreateKey, CreateDeal, Commit, Reveal, Draw,
+// ReadCertificate and Verify in the words of a surface.
+const flow = "1. Anyone gets an API key (%s). " +
+	"2. The initiator creates a deal (%s) and hands each party its invite token. " +
+	"3. Before commit_deadline each party sends the commitment to its input (%s). " +
+	"4. When all have committed, and before reveal_deadline, each party reveals input and salt (%s). " +
+	"5. With the last reveal the algorithm runs and the signed certificate is issued; " +
+	"a deal with a beacon round ({{with beacon}}) first waits for it (%s). " +
+	"6. Parties fetch the certificate (%s); anyone verifies it (%s) against the public transparency log. " +
+	"A missed deadline or a rejection ({{with reject}}) makes the deal VOID, and the certificate names who caused it."
+
+// Catalogue writes the algorithm catalogue (SPEC 2.10) in the words of a surface.
+// Without vectors each algorithm's test_vectors is empty.
+func Catalogue(words Words, vectors bool) ([]byte, error) {
+	var calls []any
+	for _, op := range []problem.Op{problem.CreateKey, problem.CreateDeal, problem.Commit, problem.Reveal, problem.Draw, problem.ReadCertificate, problem.Verify} {
+		calls = append(calls, words(problem.Call{Op: op}))
+	}
+	algorithms := algorithm.Catalogue()
+	if !vectors {
+		for i := range algorithms {
+			algorithms[i].TestVectors = []algorithm.Vector{}
+		}
+	}
+	return answer.Encode(struct {
+		Algorithms []algorithm.CatalogueEntry `json:"algorithms"`
+		Commitment string                     `json:"commitment"` // the commitment scheme
+		Protocol   string                     `json:"protocol"`   // the flow of a deal
+	}{algorithms, algorithm.Fill(commitmentScheme), algorithm.Fill(fmt.Sprintf(flow, calls...))})
 }

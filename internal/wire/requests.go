@@ -1,6 +1,6 @@
-// Package wire is the contract's JSON: it reads the bodies of requests and
-// writes those of answers, for REST and MCP alike. A tool's structured content
-// is the REST body, byte for byte.
+// Package wire reads and writes the JSON of the contract: the bodies of requests and
+// of answers, for REST and MCP alike. A tool's structured content is the REST body,
+// except for texts that name calls.
 package wire
 
 import (
@@ -13,13 +13,13 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// Bodies come as trees of package canon. A required member that is missing or
-// null is a 400, an optional one that is null counts as left out.
+// Bodies are trees of package canon. A required member that is missing or null is a
+// 400. An optional member that is null counts as left out.
 
 const maxSalt = 1024 // bytes
 
-// Object reads a JSON object; an error says where the text is wrong and shows
-// nothing of it. An empty text is refused unless empty is true.
+// Object parses a JSON object. Its errors say where the text is wrong and never quote
+// it. An empty text is refused unless empty is true.
 func Object(raw []byte, empty bool) (map[string]any, error) {
 	if empty && len(raw) == 0 {
 		return map[string]any{}, nil
@@ -35,7 +35,7 @@ func Object(raw []byte, empty bool) (map[string]any, error) {
 	return body, nil
 }
 
-// Declared reads a deal creation body (SPEC 2.2).
+// Declared parses the body that creates a deal (SPEC 2.2).
 func Declared(body map[string]any) (r escrow.Declared, err error) {
 	o := object{body, &err}
 	r.Algorithm = o.text("algorithm", "one of "+strings.Join(algorithm.IDs(), ", "))
@@ -75,8 +75,8 @@ func Declared(body map[string]any) (r escrow.Declared, err error) {
 	return r, err
 }
 
-// Commitment reads `{commitment, party_key, party_signature}`; the last two are there
-// together or not at all.
+// Commitment parses `{commitment, party_key, party_signature}`. The last two are
+// optional, and either requires the other.
 func Commitment(body map[string]any) (c escrow.Commitment, err error) {
 	o := object{body, &err}
 	text := o.text("commitment", "`sha256:` and 64 lower-case hex digits")
@@ -94,8 +94,8 @@ func Commitment(body map[string]any) (c escrow.Commitment, err error) {
 	return c, nil
 }
 
-// Handed reads `{certificate, cert_id}`: a certificate as somebody was handed it
-// and, if it is known, the id that it should have.
+// Handed parses `{certificate, cert_id}`: a certificate that the caller received from
+// somebody and, optionally, the id that it should have.
 func Handed(body map[string]any) (document map[string]any, certID string, err error) {
 	o := object{body, &err}
 	document = o.object("certificate", "the certificate as you were handed it, a JSON object")
@@ -105,7 +105,7 @@ func Handed(body map[string]any) (document map[string]any, certID string, err er
 	return document, certID, err
 }
 
-// Opening reads `{input, salt}`. Its errors never show either.
+// Opening parses `{input, salt}`. Its errors never quote either.
 func Opening(body map[string]any) (r escrow.Opening, err error) {
 	o := object{body, &err}
 	r.Input = o.object("input", "the object that was committed to")
@@ -122,7 +122,7 @@ func Opening(body map[string]any) (r escrow.Opening, err error) {
 	return r, err
 }
 
-// object reads members and keeps the first error.
+// object reads the members of a body and keeps the first error.
 type object struct {
 	members map[string]any
 	err     *error
@@ -134,7 +134,7 @@ func (o object) fail(format string, args ...any) {
 	}
 }
 
-// member reads a member of one type.
+// member reads a required member of one type.
 func member[T any](o object, name, want string) T {
 	v, ok := o.members[name].(T)
 	if !ok {
@@ -164,7 +164,7 @@ func (o object) optionalList(name string) []any {
 	return o.list(name, "an array")
 }
 
-// choice reads one of two words; the first is the default.
+// choice reads an optional member with two values. The default is first.
 func (o object) choice(name, first, second string) string {
 	switch v := o.members[name]; v {
 	case nil, first:

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fairpact/fairpact/internal/answer"
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/certificate"
 	"github.com/fairpact/fairpact/internal/deal"
@@ -20,8 +21,7 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
-// parsed reads a body as strictly as the service reads others: a duplicate
-// member is an error.
+// parsed parses a body as strictly as the service does.
 func parsed(t *testing.T, body []byte, err error) map[string]any {
 	t.Helper()
 	if err != nil {
@@ -34,7 +34,7 @@ func parsed(t *testing.T, body []byte, err error) map[string]any {
 	return tree
 }
 
-// members checks that an object has exactly these members.
+// members requires exactly these members of an object.
 func members(t *testing.T, object any, want string) {
 	t.Helper()
 	got := slices.Sorted(maps.Keys(object.(map[string]any)))
@@ -43,7 +43,7 @@ func members(t *testing.T, object any, want string) {
 	}
 }
 
-// Payloads by outcome and algorithm (SPEC 2.5).
+// payloads returns one payload for each outcome and algorithm (SPEC 2.5).
 func payloads() map[string]certificate.Payload {
 	hash := "sha256:" + strings.Repeat("0a", 32)
 	base := certificate.Payload{
@@ -76,8 +76,8 @@ func payloads() map[string]certificate.Payload {
 	}
 }
 
-// SPEC 2.5: the signed bytes with the two members that are not signed.
-func TestCertificateIsTheJSONOfTheWholeCertificate(t *testing.T) {
+// SPEC 2.5: a certificate is the signed bytes with the two unsigned members.
+func TestCertificateHoldsTheSignedBytes(t *testing.T) {
 	for name, payload := range payloads() {
 		for _, path := range [][]string{{}, {strings.Repeat("0", 64), strings.Repeat("f", 64)}} {
 			t.Run(fmt.Sprintf("%s, path of %d", name, len(path)), func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestCertificateIsTheJSONOfTheWholeCertificate(t *testing.T) {
 				members(t, got["log_proof"], "tree_size leaf_index inclusion_path")
 				members(t, got["timing"], "created_at commits_closed_at reveals_closed_at computed_at")
 				members(t, got["parties"].([]any)[0], "index label commitment attested_by")
-				// Whoever takes the two away has what was signed.
+				// Without the two unsigned members it is what was signed.
 				delete(got, "log_proof")
 				delete(got, "signature")
 				if string(canon.Encode(got)) != before || string(signed) != before {
@@ -124,8 +124,8 @@ func view(state deal.State, change func(*escrow.View)) escrow.View {
 	return v
 }
 
-// SPEC 2.4: all members are always there, and unused ones null.
-func TestView(t *testing.T) {
+// SPEC 2.4: every member is present, unused ones as null.
+func TestViewHasAllMembers(t *testing.T) {
 	hash := "sha256:" + strings.Repeat("0a", 32)
 	for name, row := range map[string]struct {
 		view escrow.View
@@ -168,7 +168,7 @@ func TestCommitted(t *testing.T) {
 		deal.Revealing:  "all have committed: call POST /v1/deals/d_1/reveal with your input and salt before 20",
 		deal.Void:       "the deal is VOID: read it with GET /v1/deals/d_1",
 	} {
-		body, err := wire.Encode(wire.Committed(d, escrow.Committed{DealID: "d_1", State: state, Party: 1, Committed: true}))
+		body, err := answer.Encode(wire.Committed(d, escrow.Committed{DealID: "d_1", State: state, Party: 1, Committed: true}, answer.REST, "?wait=45&since=COMMITTING"))
 		want := map[string]any{"deal_id": "d_1", "state": string(state), "party": int64(1), "committed": true, "next": next}
 		if got := parsed(t, body, err); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s\nwant %v", body, want)
@@ -176,7 +176,7 @@ func TestCommitted(t *testing.T) {
 	}
 }
 
-// SPEC 2.3, 2.9, 4: what use cases answer has the contract's members.
+// SPEC 2.3, 2.9, 4: the answers of use cases have the contract's members.
 func TestAnswersHaveTheContractsMembers(t *testing.T) {
 	for want, v := range map[string]any{
 		"api_key":                                          escrow.NewKey{},
@@ -188,131 +188,82 @@ func TestAnswersHaveTheContractsMembers(t *testing.T) {
 		"cert_id valid outcome checks note":                escrow.Verification{},
 		"signature input_root_wellformed merkle_inclusion": escrow.Checks{},
 	} {
-		body, err := wire.Encode(v)
+		body, err := answer.Encode(v)
 		members(t, parsed(t, body, err), want)
 	}
-	body, err := wire.Encode(escrow.Created{Warning: "w"})
+	body, err := answer.Encode(escrow.Created{Warning: "w"})
 	members(t, parsed(t, body, err), "deal_id state invite_tokens warning")
-	body, err = wire.Encode(escrow.Revealed{})
+	body, err = answer.Encode(escrow.Revealed{})
 	if got := parsed(t, body, err); got["result"] != nil {
 		t.Errorf("a reveal without a result: %s", body)
 	}
 }
 
-func TestInputs(t *testing.T) {
-	body, err := wire.Inputs("d_1", []escrow.OpenInput{{Input: []byte(`{"a":"<b>"}`), Salt: "s"}, {Input: []byte(`{}`)}})
-	want := map[string]any{"deal_id": "d_1", "inputs": []any{
-		map[string]any{"party": int64(0), "input": map[string]any{"a": "<b>"}, "salt": "s"},
-		map[string]any{"party": int64(1), "input": map[string]any{}, "salt": ""},
-	}}
-	if got := parsed(t, body, err); !reflect.DeepEqual(got, want) {
-		t.Errorf("%s\nwant %v", body, want)
-	}
-}
-
-func TestObject(t *testing.T) {
-	for _, row := range []struct {
-		body  string
-		empty bool
-		code  problem.Code // empty: read
-	}{
-		{`{}`, false, ""}, {`{"a":1}`, true, ""}, {``, true, ""},
-		{``, false, problem.InvalidJSON}, {`{"secret":1,"secret":2}`, false, problem.InvalidJSON}, {`{"secret":1.5}`, false, problem.InvalidJSON},
-		{`{"secret"`, true, problem.InvalidJSON}, {`["secret"]`, true, problem.InvalidRequest}, {`null`, true, problem.InvalidRequest}, {`"secret"`, true, problem.InvalidRequest},
-	} {
-		_, err := wire.Object([]byte(row.body), row.empty)
-		if row.code == "" && err != nil || row.code != "" && !problem.Is(err, row.code) {
-			t.Errorf("%q: %v, want %q", row.body, err, row.code)
-		}
-		if err != nil && strings.Contains(err.Error(), "secret") {
-			t.Errorf("%q: the error shows the body: %v", row.body, err)
-		}
-	}
-}
-
+// Defaults and seat keys of a declaration. The service reports unknown members in a
+// warning.
 func TestDeclared(t *testing.T) {
 	const good = `"algorithm":"split.v1","party_labels":["a","b"],"commit_deadline":10,"reveal_deadline":20`
-	for _, row := range []struct{ body, want string }{ // want: the declaration, or what the refusal says
-		{`{` + good + `}`, `{split.v1 sealed standard [a b] [] 10 20 map[] []}`},
-		{`{` + good + `,"mode":null,"retention":null,"algorithm_params":null}`, `{split.v1 sealed standard [a b] [] 10 20 map[] []}`},
-		{`{` + good + `,"mode":"open","retention":"purge","algorithm_params":{"items":["x"]}}`, `{split.v1 open purge [a b] [] 10 20 map[items:[x]] []}`},
-		{`{` + good + `,"z":1,"b":{}}`, `{split.v1 sealed standard [a b] [] 10 20 map[] [b z]}`},
-		{`{}`, "algorithm is missing or null"},
-		{`{` + strings.Replace(good, `"split.v1"`, `1`, 1) + `}`, "algorithm is a number; it must be one of"},
-		{`{` + strings.Replace(good, `["a","b"]`, `["a",null]`, 1) + `}`, "party_labels[1] must be a string"},
-		{`{` + strings.Replace(good, `["a","b"]`, `{}`, 1) + `}`, "party_labels is an object; it must be an array"},
-		{`{` + strings.Replace(good, `10`, `"10"`, 1) + `}`, "commit_deadline is a string; it must be an integer"},
-		{`{` + strings.Replace(good, `20`, `null`, 1) + `}`, "reveal_deadline is missing or null"},
-		{`{` + good + `,"mode":"closed"}`, `mode is "closed"; it must be "sealed" or "open"`},
-		{`{` + good + `,"retention":true}`, `retention is a boolean; it must be "standard" or "purge"`},
-		{`{` + good + `,"algorithm_params":[]}`, "algorithm_params is an array; it must be an object"},
-		{`{` + good + `,"party_keys":null}`, `{split.v1 sealed standard [a b] [] 10 20 map[] []}`},
-		{`{` + good + `,"party_keys":[null,null]}`, `{split.v1 sealed standard [a b] [<nil> <nil>] 10 20 map[] []}`},
-		{`{` + good + `,"party_keys":[null,1]}`, "party_keys[1] must be a string or null"},
-		{`{` + good + `,"party_keys":{}}`, "party_keys is an object; it must be an array"},
+	for _, row := range []struct{ more, want string }{ // want: the declaration, or what the refusal says
+		{``, `{split.v1 sealed standard [a b] [] 10 20 map[] []}`},
+		{`,"mode":null,"retention":null,"algorithm_params":null,"party_keys":null`, `{split.v1 sealed standard [a b] [] 10 20 map[] []}`},
+		{`,"mode":"open","retention":"purge","algorithm_params":{"items":["x"]}`, `{split.v1 open purge [a b] [] 10 20 map[items:[x]] []}`},
+		{`,"z":1,"b":{}`, `{split.v1 sealed standard [a b] [] 10 20 map[] [b z]}`},
+		{`,"party_keys":[null,null]`, `{split.v1 sealed standard [a b] [<nil> <nil>] 10 20 map[] []}`},
+		{`,"party_keys":[null,1]`, "party_keys[1] must be a string or null"},
+		{`,"party_keys":{}`, "party_keys is an object; it must be an array"},
 	} {
-		body, err := wire.Object([]byte(row.body), false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		declared, err := wire.Declared(body)
+		declared, err := wire.Declared(parsed(t, []byte(`{`+good+row.more+`}`), nil))
 		if got := fmt.Sprint(declared); err == nil && got != row.want {
-			t.Errorf("%s: %s, want %s", row.body, got, row.want)
+			t.Errorf("%s: %s, want %s", row.more, got, row.want)
 		}
 		if err != nil && (!problem.Is(err, problem.InvalidRequest) || !strings.Contains(err.Error(), row.want)) {
-			t.Errorf("%s: %v, want %s", row.body, err, row.want)
+			t.Errorf("%s: %v, want %s", row.more, err, row.want)
 		}
 	}
 }
 
-func TestCommitmentAndOpening(t *testing.T) {
-	hash := strings.Repeat("0a", 32)
-	for body, code := range map[string]problem.Code{
-		`{"commitment":"sha256:` + hash + `"}`:                  "",
-		`{"commitment":"sha256:` + strings.ToUpper(hash) + `"}`: problem.InvalidCommitment,
-		`{"commitment":"` + hash + `"}`:                         problem.InvalidCommitment,
-		`{"commitment":null}`:                                   problem.InvalidRequest,
-		`{}`:                                                    problem.InvalidRequest,
-		`{"commitment":"sha256:` + hash + `","party_key":"k","party_signature":"s"}`: "",
-		`{"commitment":"sha256:` + hash + `","party_key":"k"}`:                       problem.InvalidRequest,
-		`{"commitment":"sha256:` + hash + `","party_signature":"s"}`:                 problem.InvalidRequest,
-		`{"commitment":"sha256:` + hash + `","party_key":1,"party_signature":"s"}`:   problem.InvalidRequest,
+// party_key and party_signature require each other.
+func TestSeatKeyOfACommitment(t *testing.T) {
+	commitment := `{"commitment":"sha256:` + strings.Repeat("0a", 32) + `"`
+	for more, valid := range map[string]bool{
+		`}`: true, `,"party_key":"k","party_signature":"s"}`: true,
+		`,"party_key":"k"}`: false, `,"party_signature":"s"}`: false, `,"party_key":1,"party_signature":"s"}`: false,
 	} {
-		tree := parsed(t, []byte(body), nil)
-		got, err := wire.Commitment(tree)
-		if code == "" && (err != nil || got.Hash[0] != 10) || code != "" && !problem.Is(err, code) {
-			t.Errorf("%s: %x, %v; want %q", body, got, err, code)
-		}
-	}
-	for body, want := range map[string]string{
-		`{"input":{"a":1}}`:                                      "map[a:1] \"\"",
-		`{"input":{},"salt":null}`:                               "map[] \"\"",
-		`{"input":{},"salt":"secret"}`:                           "map[] \"secret\"",
-		`{"salt":"secret"}`:                                      "input is missing or null",
-		`{"input":"secret"}`:                                     "input is a string",
-		`{"input":{"secret":1},"salt":7}`:                        "salt must be a string",
-		`{"input":{},"salt":"` + strings.Repeat("é", 513) + `"}`: "salt has 1026 bytes; at most 1024",
-	} {
-		o, err := wire.Opening(parsed(t, []byte(body), nil))
-		if got := fmt.Sprintf("%v %q", o.Input, o.Salt); err == nil && got != want {
-			t.Errorf("%s: %s, want %s", body, got, want)
-		}
-		if err != nil && (!problem.Is(err, problem.InvalidRequest) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret")) {
-			t.Errorf("%s: %v, want %s", body, err, want)
+		got, err := wire.Commitment(parsed(t, []byte(commitment+more), nil))
+		if valid && (err != nil || got.Hash[0] != 10) || !valid && !problem.Is(err, problem.InvalidRequest) {
+			t.Errorf("%s: %x, %v; want it accepted: %t", more, got, err, valid)
 		}
 	}
 }
 
-// SPEC 2.10
+func TestErrorsNeverQuoteTheBody(t *testing.T) {
+	for _, body := range []string{`{"secret":1,"secret":2}`, `{"secret":1.5}`, `{"secret"`, `["secret"]`, `"secret"`,
+		`{"salt":"secret"}`, `{"input":"secret"}`, `{"input":{"secret":1},"salt":7}`, `{"input":{},"salt":"` + strings.Repeat("secret", 200) + `"}`} {
+		tree, err := wire.Object([]byte(body), false)
+		if err == nil {
+			_, err = wire.Opening(tree)
+		}
+		if err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%.60s: %v", body, err)
+		}
+	}
+}
+
+// SPEC 2.10: test_vectors is always a member. Without vectors it is empty.
 func TestCatalogue(t *testing.T) {
-	body, err := wire.Catalogue()
-	got := parsed(t, body, err)
-	members(t, got, "algorithms commitment protocol")
-	algorithms := got["algorithms"].([]any)
-	if len(algorithms) != 3 {
-		t.Errorf("%d algorithms", len(algorithms))
-	}
-	for _, a := range algorithms {
-		members(t, a, "id name parties algorithm_params party_input test_vectors")
+	for _, vectors := range []bool{true, false} {
+		body, err := wire.Catalogue(answer.REST, vectors)
+		got := parsed(t, body, err)
+		members(t, got, "algorithms commitment protocol")
+		algorithms := got["algorithms"].([]any)
+		if len(algorithms) != 3 || !strings.Contains(got["protocol"].(string), "(POST /v1/deals/{id}/commit)") {
+			t.Errorf("%d algorithms, %s", len(algorithms), got["protocol"])
+		}
+		for _, a := range algorithms {
+			members(t, a, "id name parties algorithm_params party_input test_vectors")
+			if n := len(a.(map[string]any)["test_vectors"].([]any)); (n > 0) != vectors {
+				t.Errorf("%d vectors, want any: %t", n, vectors)
+			}
+		}
 	}
 }

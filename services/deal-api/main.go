@@ -1,5 +1,5 @@
-// Command deal-api is the public face of Fairpact: REST and MCP. It is
-// stateless; any number of replicas may run.
+// Command deal-api serves the public port of Fairpact: REST and MCP. It is stateless, so
+// any number of replicas may run.
 package main
 
 import (
@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/assembly"
 	"github.com/fairpact/fairpact/internal/caller"
+	"github.com/fairpact/fairpact/internal/calls"
 	"github.com/fairpact/fairpact/internal/httpapi"
 	"github.com/fairpact/fairpact/internal/mcpapi"
 	"github.com/fairpact/fairpact/internal/service"
@@ -26,11 +27,11 @@ type config struct {
 	assembly.Config
 	Listen         string        `env:"FAIRPACT_LISTEN" default:":8080" help:"Address of the public port."`
 	TrustedProxies []string      `env:"FAIRPACT_TRUSTED_PROXIES" sep:"," help:"CIDRs of proxies whose X-Forwarded-For is believed."`
-	PublicHosts    []string      `env:"FAIRPACT_PUBLIC_HOSTS" sep:"," help:"Host names, beside loopback, under which /mcp is served, e.g. fairpact.example.com."`
+	PublicHosts    []string      `env:"FAIRPACT_PUBLIC_HOSTS" sep:"," help:"Host names, in addition to loopback, under which /mcp is served, e.g. fairpact.example.com."`
 	KeysPerMinute  int           `env:"FAIRPACT_KEYS_PER_MINUTE" default:"120" help:"API keys a minute for one client address; 0: no limit."`
 	UnitsPerMinute int           `env:"FAIRPACT_DEAL_UNITS_PER_MINUTE" default:"1200" help:"What one API key may create: a deal costs 1, and 1 for each 100 parties and each 10 KiB; 0: no limit."`
-	MaxConnections int           `env:"FAIRPACT_MAX_CONNECTIONS" default:"8192" help:"Open connections of the public port, of which one address that is no trusted proxy may hold half; three quarters may wait for a change, one quarter from one address. 0: no limit, and waits as with 8192."`
-	DrainDelay     time.Duration `env:"FAIRPACT_DRAIN_DELAY" default:"0s" help:"After SIGTERM, not ready any more: how long to serve on, so that load balancers take note."`
+	MaxConnections int           `env:"FAIRPACT_MAX_CONNECTIONS" default:"8192" help:"Open connections of the public port. One address, unless it is a trusted proxy, may hold half. Three quarters of them may wait for a change, one quarter from one address. 0: no limit, and waits as with 8192."`
+	DrainDelay     time.Duration `env:"FAIRPACT_DRAIN_DELAY" default:"0s" help:"How long to keep serving after SIGTERM, no longer ready, so that load balancers stop sending requests."`
 }
 
 func main() {
@@ -61,37 +62,33 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 			Note: "neutral escrow for sealed-input computation; start with POST /v1/keys, the surface is at /openapi.json",
 		}
 		if c.ReadOnly {
-			s.Note += "; in maintenance: every change is refused with READ_ONLY, reads go on, and deadlines stand"
+			s.Note += "; in maintenance: every change is refused with READ_ONLY, reads are served, and deadlines do not move"
 		}
 		if s.DevEphemeral {
 			s.Note += "; this deployment signs with a development key: its certificates prove nothing"
 		}
 		return s
 	}
-	callers := &caller.Policy{TrustedProxies: proxies, KeysPerMinute: c.KeysPerMinute, UnitsPerMinute: c.UnitsPerMinute, Limiter: parts.Redis}
+	shared := calls.Calls{Escrow: parts.Escrow, Guard: parts.Guard,
+		Callers: &caller.Policy{TrustedProxies: proxies, KeysPerMinute: c.KeysPerMinute, UnitsPerMinute: c.UnitsPerMinute, Limiter: parts.Redis}}
 	pages := texts.Pages(parts.Escrow.Chain())
 	maps.Copy(pages, site.Pages(parts.Escrow.Chain(), c.PublicURL))
-	tools, err := mcpapi.New(mcpapi.Config{
-		Escrow: parts.Escrow, Guard: parts.Guard, Callers: callers, Chain: parts.Escrow.Chain(), Version: version.Version,
-		PublicHosts: c.PublicHosts, PublicURL: c.PublicURL, Logger: logger,
+	pages["/mcp"], err = mcpapi.New(mcpapi.Config{
+		Calls: shared, Chain: parts.Escrow.Chain(), Version: version.Version, PublicHosts: c.PublicHosts, PublicURL: c.PublicURL, Logger: logger,
 	})
 	if err != nil {
 		return err
 	}
-	pages["/mcp"] = tools
-	api, err := httpapi.New(httpapi.Config{
-		Escrow: parts.Escrow, Guard: parts.Guard, Callers: callers, Status: status, KeySet: parts.Keys.Published,
-		LogReadURL: c.LogReadURL, Pages: pages, Logger: logger,
-	})
+	api, err := httpapi.New(httpapi.Config{Calls: shared, Status: status, KeySet: parts.Keys.Published, LogReadURL: c.LogReadURL, Pages: pages, Logger: logger})
 	if err != nil {
 		return err
 	}
 	public := httpapi.Server(api, logger)
-	public.RegisterOnShutdown(parts.Waits.End) // where its port has closed: the callers go on at another replica
+	public.RegisterOnShutdown(parts.Waits.End) // called once the port has closed: waiting callers retry at another replica
 	health := service.NewHealth(parts.Ready)
 	health.KeySet, health.Secrets = parts.Keys.Digest(), parts.Secrets.Digest()
 	health.Delay = c.DrainDelay
 	return health.Serve(ctx, logger,
 		service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()},
-		service.Port{Name: "public", Address: c.Listen, Server: public, MaxConnections: c.MaxConnections, Proxies: callers.Trusts})
+		service.Port{Name: "public", Address: c.Listen, Server: public, MaxConnections: c.MaxConnections, Proxies: shared.Callers.Trusts})
 }

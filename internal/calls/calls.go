@@ -1,0 +1,125 @@
+// Package calls runs the calls that have an effect, for REST and MCP alike: it reads
+// the body, checks what the caller may do, and runs the use case once for each
+// idempotency key. Because both surfaces run the same function, they refuse and
+// replay in the same order.
+package calls
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/fairpact/fairpact/internal/caller"
+	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/idempotency"
+	"github.com/fairpact/fairpact/internal/limits"
+	"github.com/fairpact/fairpact/internal/wire"
+)
+
+// Calls holds what the calls need.
+type Calls struct {
+	Escrow  *escrow.Service
+	Guard   *idempotency.Guard
+	Callers *caller.Policy
+}
+
+// Request is one call of a surface before its body is read.
+type Request struct {
+	Body   func() (map[string]any, error)                           // reads the JSON body
+	Once   func(body map[string]any) (idempotency.Request, error)   // refuses a malformed idempotency key
+	Copies int                                                      // how many times the surface holds the answer in memory
+	Next   func(*escrow.Deal, escrow.Committed) wire.CommittedBody // the answer to a commitment, with the next step in the surface's words
+}
+
+// read reads and parses the body, then the idempotency key.
+func read[T any](r Request, parse func(map[string]any) (T, error)) (parsed T, once idempotency.Request, err error) {
+	body, err := r.Body()
+	if err != nil {
+		return parsed, once, err
+	}
+	if parsed, err = parse(body); err != nil {
+		return parsed, once, err
+	}
+	once, err = r.Once(body)
+	return parsed, once, err
+}
+
+// anyObject parses the body of a call that has no members.
+func anyObject(body map[string]any) (map[string]any, error) { return body, nil }
+
+// CreateKey issues an API key to a network address.
+func (c *Calls) CreateKey(ctx context.Context, address string, r Request) (escrow.NewKey, error) {
+	if err := c.Callers.MayTakeKey(ctx, address); err != nil {
+		return escrow.NewKey{}, err
+	}
+	_, once, err := read(r, anyObject)
+	if err != nil {
+		return escrow.NewKey{}, err
+	}
+	once.Status, once.Lifetime, once.NoCopy = http.StatusCreated, idempotency.KeyLifetime, true
+	return idempotency.Do(ctx, c.Guard, once,
+		func(rec *idempotency.Record) (escrow.NewKey, error) { return c.Escrow.CreateKey(ctx, rec) },
+		idempotency.Lost[escrow.NewKey])
+}
+
+// CreateDeal creates a deal of an API key. It also returns what the body declared.
+func (c *Calls) CreateDeal(ctx context.Context, p escrow.Principal, r Request) (escrow.Declared, escrow.Created, error) {
+	var none escrow.Created
+	if err := c.Escrow.MayCreate(p); err != nil {
+		return escrow.Declared{}, none, err
+	}
+	declared, once, err := read(r, wire.Declared)
+	if err != nil {
+		return declared, none, err
+	}
+	once.Status = http.StatusCreated
+	// The tokens in the answer are shown once, so its memory is taken before the effect.
+	if err := limits.Answer(ctx, r.Copies*declared.AnswerBytes()); err != nil {
+		return declared, none, err
+	}
+	created, err := idempotency.Do(ctx, c.Guard, once,
+		func(rec *idempotency.Record) (escrow.Created, error) {
+			if err := c.Callers.MayCreateDeal(ctx, p.Key(), declared.Units()); err != nil {
+				return none, err
+			}
+			return c.Escrow.Create(ctx, p, declared, rec)
+		}, idempotency.Lost[escrow.Created])
+	return declared, created, err
+}
+
+// Commit stores a party's commitment.
+func (c *Calls) Commit(ctx context.Context, access escrow.Access, r Request) (wire.CommittedBody, error) {
+	commitment, once, err := read(r, wire.Commitment)
+	if err != nil {
+		return wire.CommittedBody{}, err
+	}
+	answered := func(committed escrow.Committed, err error) (wire.CommittedBody, error) {
+		return r.Next(access.Deal(), committed), err
+	}
+	return idempotency.Do(ctx, c.Guard, once,
+		func(rec *idempotency.Record) (wire.CommittedBody, error) {
+			return answered(c.Escrow.Commit(ctx, access, commitment, rec))
+		},
+		func() (wire.CommittedBody, error) { return answered(c.Escrow.Committed(ctx, access)) })
+}
+
+// Reveal stores a party's input and salt.
+func (c *Calls) Reveal(ctx context.Context, access escrow.Access, r Request) (escrow.Revealed, error) {
+	opening, once, err := read(r, wire.Opening)
+	if err != nil {
+		return escrow.Revealed{}, err
+	}
+	return idempotency.Do(ctx, c.Guard, once,
+		func(rec *idempotency.Record) (escrow.Revealed, error) { return c.Escrow.Reveal(ctx, access, opening, rec) },
+		func() (escrow.Revealed, error) { return c.Escrow.Revealed(ctx, access) })
+}
+
+// Cancel cancels the initiator's deal. MCP has no tool for it.
+func (c *Calls) Cancel(ctx context.Context, access escrow.Access, r Request) (escrow.Cancelled, error) {
+	_, once, err := read(r, anyObject)
+	if err != nil {
+		return escrow.Cancelled{}, err
+	}
+	return idempotency.Do(ctx, c.Guard, once,
+		func(rec *idempotency.Record) (escrow.Cancelled, error) { return c.Escrow.Cancel(ctx, access, rec) },
+		func() (escrow.Cancelled, error) { return access.Cancelled(), nil })
+}

@@ -1,0 +1,164 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/caller"
+	"github.com/fairpact/fairpact/internal/calls"
+	"github.com/fairpact/fairpact/internal/httpcache"
+	"github.com/fairpact/fairpact/internal/limits"
+	"github.com/fairpact/fairpact/internal/telemetry"
+)
+
+// observed returns an API that logs to w.
+func observed(w io.Writer) *API {
+	logger := slog.New(telemetry.LogHandler(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	return &API{Config: Config{Logger: logger, Calls: calls.Calls{Callers: &caller.Policy{}}}, limits: limits.New(), failures: telemetry.NewRepeats(logger)}
+}
+
+// observe serves one request and returns the answer and the log lines.
+func observe(t *testing.T, r *http.Request, pattern string, handler http.HandlerFunc) (*httptest.ResponseRecorder, []map[string]any) {
+	t.Helper()
+	var text bytes.Buffer
+	mux := http.NewServeMux()
+	mux.HandleFunc(pattern, handler)
+	w := httptest.NewRecorder()
+	observed(&text).observed(mux).ServeHTTP(w, r)
+	if strings.Contains(strings.ToLower(text.String()), "planted") {
+		t.Errorf("the log shows what the caller sent: %s", text.String())
+	}
+	var lines []map[string]any
+	for line := range strings.Lines(text.String()) {
+		var fields map[string]any
+		if err := json.Unmarshal([]byte(line), &fields); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		lines = append(lines, fields)
+	}
+	return w, lines
+}
+
+// A call ends by itself if what it waits for hangs: after a slow body has arrived and
+// before the connection is cut.
+func TestCallsAreBounded(t *testing.T) {
+	server := Server(nil, slog.New(slog.DiscardHandler))
+	begin := time.Now()
+	observe(t, httptest.NewRequest("GET", "/v1/status", nil), "/v1/status", func(_ http.ResponseWriter, r *http.Request) {
+		ends, bounded := r.Context().Deadline()
+		if !bounded || ends.Before(begin.Add(server.ReadTimeout)) || ends.After(time.Now().Add(server.WriteTimeout)) {
+			t.Errorf("the call ends at %s (%v), it began at %s", ends, bounded, begin)
+		}
+	})
+}
+
+// A call is logged by its route, without header, query, body, path or unknown method.
+func TestLogLinesShowNothingThatTheCallerSent(t *testing.T) {
+	for _, id := range []string{"planted", "d_planted", strings.Repeat("planted", 200), "fp_planted-instead-of-a-deal"} {
+		r := httptest.NewRequest("GET", "/v1/deals/"+id+"?token=planted", strings.NewReader(`{"input":"planted"}`))
+		r.Method = "PLANTED-" + strings.Repeat("X", 100)
+		r.Header.Set("Authorization", "Bearer it_planted")
+		r.Header.Set("Idempotency-Key", "planted")
+		r.Header.Set("User-Agent", "planted")
+		r.Header.Set("X-Request-Id", "it_planted")
+		w, lines := observe(t, r, "/v1/deals/{id}", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) })
+		if len(lines) != 2 || lines[0]["route"] != "/v1/deals/{id}" || lines[0]["status"] != 503. || lines[0]["level"] != "DEBUG" || lines[1]["level"] != "WARN" || lines[1]["route"] != "/v1/deals/{id}" {
+			t.Errorf("logged %v", lines)
+		}
+		if lines[0]["request_id"] != w.Header().Get("X-Request-Id") || len(w.Header().Get("X-Request-Id")) != 16 {
+			t.Errorf("request id %v, answered %q", lines[0]["request_id"], w.Header().Get("X-Request-Id"))
+		}
+	}
+	const id = "d_0123456789abcdefABCDEF"
+	r := httptest.NewRequest("GET", "/v1/deals/"+id, nil)
+	r.Header.Set("X-Request-Id", "3f2b9c1e-7a10-4d55-9b1e-0c5a8f6d2e41")
+	w, lines := observe(t, r, "/v1/deals/{id}", func(w http.ResponseWriter, r *http.Request) {
+		telemetry.NoteDeal(r.Context(), id)
+		_, _ = w.Write([]byte("{}"))
+	})
+	if lines[0]["deal_id"] != id || lines[0]["status"] != 200. || lines[0]["level"] != "DEBUG" {
+		t.Errorf("logged %v", lines)
+	}
+	if sent := r.Header.Get("X-Request-Id"); lines[0]["request_id"] != sent || w.Header().Get("X-Request-Id") != sent {
+		t.Errorf("request id %v, answered %q, sent %q", lines[0]["request_id"], w.Header().Get("X-Request-Id"), sent)
+	}
+}
+
+func TestAPanicIsAnsweredUnlessTheAnswerHasBegun(t *testing.T) {
+	w, lines := observe(t, httptest.NewRequest("GET", "/x", nil), "/x", func(http.ResponseWriter, *http.Request) { panic("a fault") })
+	if w.Code != 500 || !strings.HasPrefix(w.Body.String(), `{"error":"INTERNAL: `) || strings.Contains(w.Body.String(), "a fault") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if len(lines) != 3 || lines[0]["level"] != "ERROR" || lines[1]["status"] != 500. {
+		t.Errorf("logged %v", lines)
+	}
+	w, _ = observe(t, httptest.NewRequest("GET", "/x", nil), "/x", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("half"))
+		panic("a fault")
+	})
+	if w.Body.String() != "half" {
+		t.Errorf("an answer that had begun continues with %q", w.Body)
+	}
+	defer func() {
+		if recover() != http.ErrAbortHandler {
+			t.Error("an abort is not passed on")
+		}
+	}()
+	observe(t, httptest.NewRequest("GET", "/x", nil), "/x", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+}
+
+// The query is passed to log-server unchanged, and nothing that identifies the caller.
+func TestLogProxyPassesNoCredential(t *testing.T) {
+	var asked *http.Request
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = r.Clone(r.Context())
+		http.Error(w, "the log's own words", http.StatusNotFound)
+	}))
+	proxy, err := logProxy(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func() *httptest.ResponseRecorder {
+		r := httptest.NewRequest("GET", "/v1/log/proof?leaf_index=1&entry=%zz&x;y", nil)
+		for _, name := range []string{"Authorization", "Idempotency-Key", "Cookie", "X-Forwarded-For"} {
+			r.Header.Set(name, "secret")
+		}
+		w := httptest.NewRecorder()
+		proxy(w, r)
+		return w
+	}
+	if w := ask(); w.Code != 404 || w.Body.String() != "the log's own words\n" {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if asked.URL.Path != "/v1/log/proof" || asked.URL.RawQuery != "leaf_index=1&entry=%zz&x;y" || strings.Contains(fmt.Sprint(asked.Header), "secret") {
+		t.Errorf("log-server was asked %s with %v", asked.URL, asked.Header)
+	}
+	server.Close()
+	if w := ask(); w.Code != 503 || !strings.HasPrefix(w.Body.String(), `{"error":"LOG_UNAVAILABLE: `) || w.Header().Get("Retry-After") == "" {
+		t.Errorf("with log-server down: %d %s", w.Code, w.Body)
+	}
+}
+
+// The key set is published as it is configured, to pages of any origin, and may be
+// cached.
+func TestPublicKeysArePublishedUnchanged(t *testing.T) {
+	api, err := New(Config{KeySet: func() []byte { return []byte(publishedKeys) }, LogReadURL: "http://127.0.0.1:1", Calls: calls.Calls{Callers: &caller.Policy{}}, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequest("GET", "/v1/pubkeys", nil)
+	r.Header.Set("Authorization", "Bearer fp_unknown")
+	w := httptest.NewRecorder()
+	api.ServeHTTP(w, r)
+	if h := w.Header(); w.Code != 200 || w.Body.String() != publishedKeys || h.Get("Access-Control-Allow-Origin") != "*" || h.Get("Cache-Control") != httpcache.Public || h.Get("ETag") == "" {
+		t.Errorf("%d %v %s, want %s", w.Code, h, w.Body, publishedKeys)
+	}
+}
