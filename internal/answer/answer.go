@@ -1,5 +1,4 @@
-// Package answer writes JSON answers and errors over HTTP, the same way on every
-// port.
+// Package answer writes JSON answers and errors over HTTP for every port.
 package answer
 
 import (
@@ -7,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -25,7 +25,7 @@ var counted = func() map[problem.Code]prometheus.Counter {
 	return rows
 }()
 
-// Count counts an error that a caller is shown. Error counts by itself.
+// Count counts an error that is answered. Error calls Count.
 func Count(e *problem.Error) {
 	c, ok := counted[e.Code]
 	if !ok {
@@ -45,8 +45,8 @@ func Encode(v any) ([]byte, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }
 
-// JSON writes an encoded body. It is not to be stored by caches unless the
-// handler has said otherwise.
+// JSON writes an encoded body. It sets Cache-Control to no-store unless the handler has
+// set it.
 func JSON(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
@@ -70,43 +70,24 @@ func Error(w http.ResponseWriter, err error) {
 	if p.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.FormatInt(p.RetryAfter, 10))
 	}
-	JSON(w, p.Status(), text(p))
+	JSON(w, p.Status(), body(p))
 }
 
-func text(p *problem.Error) []byte {
-	body, _ := Encode(map[string]string{"error": p.In(REST)}) // a map of strings always encodes
-	return append(body, '\n')
+func body(p *problem.Error) []byte {
+	text, _ := Encode(map[string]string{"error": p.In(REST)}) // encoding a map of strings cannot fail
+	return append(text, '\n')
 }
 
 // REST names a call by its method and path.
 func REST(c problem.Call) string {
-	deal := c.DealID
-	if deal == "" {
-		deal = "{id}"
+	text := [...]string{
+		problem.CreateKey: "POST /v1/keys", problem.ListAlgorithms: "GET /v1/algorithms", problem.CreateDeal: "POST /v1/deals",
+		problem.ReadDeal: "GET /v1/deals/{id}", problem.ReadDeclaration: "GET /v1/deals/{id}/declaration",
+		problem.Commit: "POST /v1/deals/{id}/commit", problem.Reveal: "POST /v1/deals/{id}/reveal", problem.Draw: "POST /v1/deals/{id}/entropy",
+		problem.ReadCertificate: "GET /v1/deals/{id}/certificate", problem.Verify: "GET /v1/verify/{cert_id}", problem.IdempotencyKey: "Idempotency-Key",
+	}[c.Op]
+	if c.DealID != "" {
+		text = strings.Replace(text, "{id}", c.DealID, 1)
 	}
-	switch c.Op {
-	case problem.CreateKey:
-		return "POST /v1/keys"
-	case problem.ListAlgorithms:
-		return "GET /v1/algorithms"
-	case problem.CreateDeal:
-		return "POST /v1/deals"
-	case problem.ReadDeal:
-		return "GET /v1/deals/" + deal
-	case problem.ReadDeclaration:
-		return "GET /v1/deals/" + deal + "/declaration"
-	case problem.Commit:
-		return "POST /v1/deals/" + deal + "/commit"
-	case problem.Reveal:
-		return "POST /v1/deals/" + deal + "/reveal"
-	case problem.Draw:
-		return "POST /v1/deals/" + deal + "/entropy"
-	case problem.ReadCertificate:
-		return "GET /v1/deals/" + deal + "/certificate"
-	case problem.Verify:
-		return "GET /v1/verify/{cert_id}"
-	case problem.IdempotencyKey:
-		return "Idempotency-Key"
-	}
-	return c.String()
+	return text
 }

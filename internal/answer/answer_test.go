@@ -12,37 +12,26 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// Each operation is a method and a path of the contract (SPEC 4).
+// Each operation has its method and path (SPEC 4).
 func TestRESTNamesMethodAndPath(t *testing.T) {
-	for op, want := range map[problem.Op]string{
-		problem.CreateKey:       "POST /v1/keys",
-		problem.ListAlgorithms:  "GET /v1/algorithms",
-		problem.CreateDeal:      "POST /v1/deals",
-		problem.ReadDeal:        "GET /v1/deals/d_1",
-		problem.ReadDeclaration: "GET /v1/deals/d_1/declaration",
-		problem.Commit:          "POST /v1/deals/d_1/commit",
-		problem.Reveal:          "POST /v1/deals/d_1/reveal",
-		problem.Draw:            "POST /v1/deals/d_1/entropy",
-		problem.ReadCertificate: "GET /v1/deals/d_1/certificate",
-		problem.Verify:          "GET /v1/verify/{cert_id}",
-		problem.IdempotencyKey:  "Idempotency-Key",
-	} {
-		if got := answer.REST(problem.Call{Op: op, DealID: "d_1"}); got != want {
-			t.Errorf("%s: %s, want %s", problem.Ops[op], got, want)
-		}
-		if got := answer.REST(problem.Call{Op: op}); got != strings.Replace(want, "d_1", "{id}", 1) {
-			t.Errorf("%s of any deal: %s", problem.Ops[op], got)
-		}
+	want := map[problem.Op]string{
+		problem.CreateKey: "POST /v1/keys", problem.ListAlgorithms: "GET /v1/algorithms", problem.CreateDeal: "POST /v1/deals",
+		problem.ReadDeal: "GET /v1/deals/d_1", problem.ReadDeclaration: "GET /v1/deals/d_1/declaration",
+		problem.Commit: "POST /v1/deals/d_1/commit", problem.Reveal: "POST /v1/deals/d_1/reveal", problem.Draw: "POST /v1/deals/d_1/entropy",
+		problem.ReadCertificate: "GET /v1/deals/d_1/certificate", problem.Verify: "GET /v1/verify/{cert_id}", problem.IdempotencyKey: "Idempotency-Key",
 	}
-	for op := range problem.Ops {
-		call := problem.Call{Op: problem.Op(op)}
-		if answer.REST(call) == call.String() {
-			t.Errorf("REST has no words for %s", call)
+	for op, name := range problem.Ops {
+		text := want[problem.Op(op)]
+		if got := answer.REST(problem.Call{Op: problem.Op(op), DealID: "d_1"}); got == "" || got != text {
+			t.Errorf("%s: %q, want %q", name, got, text)
+		}
+		if got := answer.REST(problem.Call{Op: problem.Op(op)}); got != strings.Replace(text, "d_1", "{id}", 1) {
+			t.Errorf("%s of any deal: %s", name, got)
 		}
 	}
 }
 
-func TestErrors(t *testing.T) {
+func TestErrorsAreWrittenInTheWordsOfREST(t *testing.T) {
 	for _, row := range []struct {
 		err     error
 		status  int
@@ -54,7 +43,7 @@ func TestErrors(t *testing.T) {
 		{fmt.Errorf("a secret"), 500, `{"error":"INTERNAL: the service failed; nothing was lost: send the same request again with the same Idempotency-Key"}`, " "},
 	} {
 		w := httptest.NewRecorder()
-		w.Header().Set("Cache-Control", "public") // of the handler that then failed
+		w.Header().Set("Cache-Control", "public") // set by a handler that fails later
 		answer.Error(w, row.err)
 		h := w.Header()
 		if w.Code != row.status || strings.TrimSpace(w.Body.String()) != row.body || h.Get("Retry-After")+" "+h.Get("WWW-Authenticate") != row.headers {

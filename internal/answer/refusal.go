@@ -10,12 +10,12 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// net/http writes to the connection by itself where it cannot make a request of
-// what a client sent: a status line and these headers, which no handler's answer
-// has in that place.
-var canned = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
+// refusalHeaders follow the status line of the answer that net/http itself writes to a
+// connection if it cannot parse a request. A handler's answer never has them there.
+var refusalHeaders = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
 
-// Listener accepts connections on which these refusals, too, are errors of SPEC 7.1.
+// Listener accepts connections on which the refusals of net/http are errors of SPEC 7.1
+// too.
 type Listener struct{ net.Listener }
 
 // Accept waits for the next connection.
@@ -37,8 +37,8 @@ func (c conn) Write(b []byte) (int, error) {
 	return len(b), Refuse(c.TCPConn, p)
 }
 
-// Refuse writes an error to a connection that no handler serves and that is then
-// closed, and counts it.
+// Refuse counts an error and writes it to a connection that no handler serves. The
+// caller then closes the connection.
 func Refuse(conn net.Conn, p *problem.Error) error {
 	Count(p)
 	wait := ""
@@ -46,11 +46,12 @@ func Refuse(conn net.Conn, p *problem.Error) error {
 		wait = fmt.Sprintf("Retry-After: %d\r\n", p.RetryAfter)
 	}
 	_, err := fmt.Fprintf(conn, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n%sConnection: close\r\n\r\n%s",
-		p.Status(), http.StatusText(p.Status()), wait, text(p))
+		p.Status(), http.StatusText(p.Status()), wait, body(p))
 	return err
 }
 
-// refusal is what net/http refuses with this answer; nil: the answer is a handler's.
+// refusal returns the error for an answer that net/http itself wrote. It returns nil for
+// a handler's answer.
 func refusal(answer []byte) *problem.Error {
 	if !bytes.HasPrefix(answer, []byte("HTTP/1.")) {
 		return nil
@@ -58,9 +59,9 @@ func refusal(answer []byte) *problem.Error {
 	line, _, _ := bytes.Cut(answer, []byte("\r\n"))
 	_, status, _ := strings.Cut(string(line), " ")
 	switch {
-	case status == "417 Expectation Failed" && len(line) < len(answer): // no handler of ours has this status
-		return problem.New(problem.InvalidRequest, "the Expect header asks for what this server does not do; leave it out, or send Expect: 100-continue")
-	case !bytes.HasPrefix(answer[len(line):], canned):
+	case status == "417 Expectation Failed" && len(line) < len(answer): // no handler answers with this status
+		return problem.New(problem.InvalidRequest, "the value of the Expect header is not supported; leave the header out, or send Expect: 100-continue")
+	case !bytes.HasPrefix(answer[len(line):], refusalHeaders):
 		return nil
 	case strings.HasPrefix(status, "431 "):
 		return problem.New(problem.HeadersTooLarge, "the path and headers are over the limit of this port; send fewer or shorter ones")

@@ -1,32 +1,34 @@
-// Package caller bounds what one caller may take in a minute: a caller without a
-// credential by its network address, and an API key by its hash. REST and MCP share it, so that
-// a limit is one limit whichever way a call comes.
+// Package caller bounds what one caller may do in a minute. A caller without a
+// credential is identified by its network address, an API key by its hash. REST and MCP
+// share the counts.
 package caller
 
 import (
 	"context"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// Limiter limits how often a name may do something.
+// Limiter counts how often a name does something.
 type Limiter interface {
+	// Allow reports whether name may do it n more times at perMinute.
 	Allow(ctx context.Context, name string, perMinute, n int) (retryAfterSeconds int, ok bool)
 }
 
-// Policy is what a deployment lets one caller take.
+// Policy holds the limits of a deployment for one caller.
 type Policy struct {
-	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed
-	KeysPerMinute  int            // API keys for each address; 0: no limit
-	UnitsPerMinute int            // of deals for each API key, see escrow.Declared; 0: no limit
-	Limiter        Limiter        // may be nil where there is no limit
+	TrustedProxies []netip.Prefix // their X-Forwarded-For is trusted
+	KeysPerMinute  int            // API keys for each network; 0: no limit
+	UnitsPerMinute int            // cost of new deals for each API key, see escrow.Declared.Units; 0: no limit
+	Limiter        Limiter        // may be nil if there is no limit
 }
 
-// Address is the peer, or behind trusted proxies the right-most forwarded hop
-// that is not one of them: what is left of it a client can make up.
+// Address returns the peer's address or, behind trusted proxies, the right-most
+// forwarded hop that is not one of them. A client can make up the hops to its left.
 func (p *Policy) Address(r *http.Request) string {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -44,7 +46,7 @@ func (p *Policy) Address(r *http.Request) string {
 	return address.String()
 }
 
-// MayTakeKey refuses an address that has taken its API keys of this minute.
+// MayTakeKey refuses an address that has used up its API keys of this minute.
 func (p *Policy) MayTakeKey(ctx context.Context, address string) error {
 	if p.KeysPerMinute <= 0 {
 		return nil
@@ -56,9 +58,9 @@ func (p *Policy) MayTakeKey(ctx context.Context, address string) error {
 	return problem.New(problem.RateLimited, "at most %d keys a minute for one address; one key serves any number of deals: keep yours, or wait %d s", p.KeysPerMinute, wait).After(int64(wait))
 }
 
-// MayCreateDeal refuses an API key that has used up its units of this minute, of
-// which this deal costs some. A call with a credential is charged to that and never
-// to its address, which many honest agents may share.
+// MayCreateDeal refuses an API key that has used up its units of this minute. A call
+// with a credential is charged to the credential, never to the address, which many
+// honest agents may share.
 func (p *Policy) MayCreateDeal(ctx context.Context, key string, units int) error {
 	if p.UnitsPerMinute <= 0 {
 		return nil
@@ -71,7 +73,7 @@ func (p *Policy) MayCreateDeal(ctx context.Context, key string, units int) error
 		p.UnitsPerMinute, units, wait).After(int64(wait))
 }
 
-// parseHop reads an address; some proxies add the port.
+// parseHop parses an address. Some proxies add the port.
 func parseHop(text string) (netip.Addr, bool) {
 	if hop, err := netip.ParseAddr(text); err == nil {
 		return hop, true
@@ -80,8 +82,8 @@ func parseHop(text string) (netip.Addr, bool) {
 	return hop.Addr(), err == nil
 }
 
-// Network is what one caller can be expected to hold: an IPv4 address, or the
-// /64 of an IPv6 one.
+// Network returns the network that one caller can be expected to control: an IPv4
+// address, or the /64 of an IPv6 address.
 func Network(address string) string {
 	a, err := netip.ParseAddr(address)
 	if err != nil || a.Is4() {
@@ -94,12 +96,7 @@ func Network(address string) string {
 	return prefix.String()
 }
 
-// Trusts reports whether an address is a proxy that speaks for many callers.
+// Trusts reports whether an address is a trusted proxy.
 func (p *Policy) Trusts(address netip.Addr) bool {
-	for _, prefix := range p.TrustedProxies {
-		if prefix.Contains(address) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.TrustedProxies, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
 }

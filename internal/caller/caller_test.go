@@ -16,10 +16,10 @@ func TestAddress(t *testing.T) {
 		forwarded []string
 		want      string
 	}{
-		"a peer that is no proxy is not believed":         {"192.0.2.7:1", []string{"198.51.100.1"}, "192.0.2.7"},
+		"a peer that is not a trusted proxy":              {"192.0.2.7:1", []string{"198.51.100.1"}, "192.0.2.7"},
 		"nothing forwarded":                               {"10.1.1.1:1", nil, "10.1.1.1"},
 		"the hop that the proxy saw":                      {"10.1.1.1:1", []string{"198.51.100.1"}, "198.51.100.1"},
-		"what stands left of it was made up":              {"10.1.1.1:1", []string{"203.0.113.9, 198.51.100.1"}, "198.51.100.1"},
+		"hops left of it are ignored":                     {"10.1.1.1:1", []string{"203.0.113.9, 198.51.100.1"}, "198.51.100.1"},
 		"a chain of proxies":                              {"[::1]:1", []string{"198.51.100.1, 10.2.2.2", "10.3.3.3"}, "198.51.100.1"},
 		"a hop with its port":                             {"10.1.1.1:1", []string{"198.51.100.1:4711"}, "198.51.100.1"},
 		"an unreadable hop ends the search":               {"10.1.1.1:1", []string{"198.51.100.1, nonsense"}, "10.1.1.1"},
@@ -41,7 +41,7 @@ func (c *counter) Allow(context.Context, string, int, int) (int, bool) {
 	return 7, c.left >= 0
 }
 
-func TestMayTakeKey(t *testing.T) {
+func TestKeysOfOneAddressAreLimited(t *testing.T) {
 	p := &Policy{KeysPerMinute: 2, Limiter: &counter{left: 2}}
 	for range 2 {
 		if err := p.MayTakeKey(t.Context(), "192.0.2.7"); err != nil {
@@ -56,8 +56,7 @@ func TestMayTakeKey(t *testing.T) {
 	}
 }
 
-// An IPv6 customer holds a /64, so the limit counts that.
-func TestNetwork(t *testing.T) {
+func TestNetworkOfAnIPv6AddressIsItsPrefix(t *testing.T) {
 	for address, want := range map[string]string{
 		"192.0.2.7": "192.0.2.7", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64", "not an address": "not an address",
 	} {

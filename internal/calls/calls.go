@@ -24,9 +24,9 @@ type Calls struct {
 
 // Request is one call of a surface before its body is read.
 type Request struct {
-	Body   func() (map[string]any, error)                           // reads the JSON body
-	Once   func(body map[string]any) (idempotency.Request, error)   // refuses a malformed idempotency key
-	Copies int                                                      // how many times the surface holds the answer in memory
+	Body   func() (map[string]any, error)                          // reads the JSON body
+	Once   func(body map[string]any) (idempotency.Request, error)  // refuses a malformed idempotency key
+	Copies int                                                     // how many times the surface holds the answer in memory
 	Next   func(*escrow.Deal, escrow.Committed) wire.CommittedBody // the answer to a commitment, with the next step in the surface's words
 }
 
@@ -109,7 +109,9 @@ func (c *Calls) Reveal(ctx context.Context, access escrow.Access, r Request) (es
 		return escrow.Revealed{}, err
 	}
 	return idempotency.Do(ctx, c.Guard, once,
-		func(rec *idempotency.Record) (escrow.Revealed, error) { return c.Escrow.Reveal(ctx, access, opening, rec) },
+		func(rec *idempotency.Record) (escrow.Revealed, error) {
+			return c.Escrow.Reveal(ctx, access, opening, rec)
+		},
 		func() (escrow.Revealed, error) { return c.Escrow.Revealed(ctx, access) })
 }
 

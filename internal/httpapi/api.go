@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/answer"
 	"github.com/fairpact/fairpact/internal/calls"
+	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/httpcache"
 	"github.com/fairpact/fairpact/internal/limits"
 	"github.com/fairpact/fairpact/internal/telemetry"
@@ -104,15 +105,15 @@ func (a *API) routes(log http.HandlerFunc) map[string]route {
 		"/openapi.json":              {serve: fixed(a.openAPI), public: true, cache: shared},
 		"/v1/keys":                   post(http.StatusCreated, a.createKey),
 		"/v1/deals":                  post(http.StatusCreated, a.createDeal),
-		"/v1/deals/{id}":             {serve: get(a.view), cache: owned},
-		"/v1/deals/{id}/commit":      post(http.StatusOK, a.commit),
-		"/v1/deals/{id}/reveal":      post(http.StatusOK, a.reveal),
-		"/v1/deals/{id}/entropy":     post(http.StatusOK, a.entropy),
-		"/v1/deals/{id}/cancel":      post(http.StatusOK, a.cancel),
-		"/v1/deals/{id}/certificate": {serve: get(a.certificate), cache: owned},
-		"/v1/deals/{id}/bundle":      {serve: get(a.bundle), cache: owned},
-		"/v1/deals/{id}/declaration": {serve: get(a.declaration)},
-		"/v1/deals/{id}/inputs":      {serve: get(a.inputs)},
+		"/v1/deals/{id}":             {serve: get(a.deal(escrow.Read, a.view)), cache: owned},
+		"/v1/deals/{id}/commit":      post(http.StatusOK, a.deal(escrow.Act, a.commit)),
+		"/v1/deals/{id}/reveal":      post(http.StatusOK, a.deal(escrow.Act, a.reveal)),
+		"/v1/deals/{id}/entropy":     post(http.StatusOK, a.deal(escrow.DrawEntropy, a.entropy)),
+		"/v1/deals/{id}/cancel":      post(http.StatusOK, a.deal(escrow.CancelDeal, a.cancel)),
+		"/v1/deals/{id}/certificate": {serve: get(a.deal(escrow.ReadCertificate, a.certificate)), cache: owned},
+		"/v1/deals/{id}/bundle":      {serve: get(a.deal(escrow.ReadCertificate, a.bundle)), cache: owned},
+		"/v1/deals/{id}/declaration": {serve: get(a.deal(escrow.Read, a.declaration))},
+		"/v1/deals/{id}/inputs":      {serve: get(a.deal(escrow.ReadInputs, a.inputs))},
 		"/v1/verify":                 post(http.StatusOK, a.verifyHanded),
 		"/v1/verify/{cert_id}":       {serve: get(a.verify), public: true},
 		"/v1/log/tree-head":          {serve: log, cache: shared},

@@ -41,48 +41,28 @@ func (a *API) createDeal(w http.ResponseWriter, r *http.Request) ([]byte, error)
 	return encoded(created, err)
 }
 
-func (a *API) commit(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	access, err := a.access(r, escrow.Act)
-	if err != nil {
-		return nil, err
-	}
+func (a *API) commit(w http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {
 	return encoded(a.Commit(r.Context(), access, a.request(w, r, credential(r), maxSmall, false)))
 }
 
-func (a *API) reveal(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	access, err := a.access(r, escrow.Act)
-	if err != nil {
-		return nil, err
-	}
+func (a *API) reveal(w http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {
 	return encoded(a.Reveal(r.Context(), access, a.request(w, r, credential(r), maxReveal, false)))
 }
 
-func (a *API) cancel(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	access, err := a.access(r, escrow.CancelDeal)
-	if err != nil {
-		return nil, err
-	}
+func (a *API) cancel(w http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {
 	return encoded(a.Cancel(r.Context(), access, a.request(w, r, credential(r), maxSmall, true)))
 }
 
 // entropy draws. Every call for a deal returns the same draw, so an Idempotency-Key
 // changes nothing and only its syntax is checked.
-func (a *API) entropy(_ http.ResponseWriter, r *http.Request) ([]byte, error) {
-	access, err := a.access(r, escrow.DrawEntropy)
-	if err != nil {
-		return nil, err
-	}
+func (a *API) entropy(_ http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {
 	if _, err := idempotencyKey(r); err != nil {
 		return nil, err
 	}
 	return encoded(a.Escrow.Entropy(r.Context(), access))
 }
 
-func (a *API) view(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	access, err := a.access(r, escrow.Read)
-	if err != nil {
-		return nil, err
-	}
+func (a *API) view(w http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {
 	wait, err := a.wait(r)
 	if err != nil {
 		return nil, err
@@ -103,51 +83,23 @@ func (a *API) view(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return wire.View(view)
 }
 
-func (a *API) certificate(_ http.ResponseWriter, r *http.Request) ([]byte, error) {
-	access, err := a.access(r, escrow.ReadCertificate)
-	if err != nil {
-		return nil, err
-	}
+func (a *API) certificate(_ http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {
 	wait, err := a.wait(r)
 	if err != nil {
 		return nil, err
 	}
-	issued, err := a.Escrow.CertificateAfter(r.Context(), access, wait, func() (escrow.Issued, error) { return a.Escrow.Certificate(r.Context(), access) })
-	if err != nil {
-		return nil, err
-	}
-	return wire.Certificate(issued)
+	return written(wire.Certificate)(a.Escrow.CertificateAfter(r.Context(), access, wait, func() (escrow.Issued, error) { return a.Escrow.Certificate(r.Context(), access) }))
 }
 
-func (a *API) bundle(_ http.ResponseWriter, r *http.Request) ([]byte, error) {
-	access, err := a.access(r, escrow.ReadCertificate)
-	if err != nil {
-		return nil, err
-	}
-	bundle, err := a.Escrow.Bundle(r.Context(), access)
-	if err != nil {
-		return nil, err
-	}
-	return wire.Bundle(bundle)
+func (a *API) bundle(_ http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {
+	return written(wire.Bundle)(a.Escrow.Bundle(r.Context(), access))
 }
 
-func (a *API) declaration(_ http.ResponseWriter, r *http.Request) ([]byte, error) {
-	access, err := a.access(r, escrow.Read)
-	if err != nil {
-		return nil, err
-	}
-	declaration, err := a.Escrow.Declaration(r.Context(), access)
-	if err != nil {
-		return nil, err
-	}
-	return wire.Declaration(declaration)
+func (a *API) declaration(_ http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {
+	return written(wire.Declaration)(a.Escrow.Declaration(r.Context(), access))
 }
 
-func (a *API) inputs(_ http.ResponseWriter, r *http.Request) ([]byte, error) {
-	access, err := a.access(r, escrow.ReadInputs)
-	if err != nil {
-		return nil, err
-	}
+func (a *API) inputs(_ http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {
 	inputs, err := a.Escrow.Inputs(r.Context(), access)
 	if err != nil {
 		return nil, err
@@ -172,7 +124,17 @@ func (a *API) verifyHanded(w http.ResponseWriter, r *http.Request) ([]byte, erro
 	return encoded(a.Escrow.VerifyHanded(r.Context(), document, certID))
 }
 
-// encoded encodes the answer of a use case.
+// written returns a function that writes the answer of a use case.
+func written[T any](write func(T) ([]byte, error)) func(T, error) ([]byte, error) {
+	return func(v T, err error) ([]byte, error) {
+		if err != nil {
+			return nil, err
+		}
+		return write(v)
+	}
+}
+
+// encoded encodes the answer of a use case that has the contract's members.
 func encoded[T any](v T, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
@@ -189,17 +151,20 @@ func (a *API) principal(r *http.Request) (escrow.Principal, error) {
 	return a.Escrow.Authenticate(r.Context(), presented)
 }
 
-// access authorizes the caller for an action on the path's deal.
-func (a *API) access(r *http.Request, action escrow.Action) (escrow.Access, error) {
-	principal, err := a.principal(r)
-	if err != nil {
-		return escrow.Access{}, err
-	}
-	access, err := a.Escrow.Authorize(r.Context(), principal, r.PathValue("id"), action)
-	if err == nil {
+// deal authorizes the caller for an action on the path's deal before it runs a handler.
+func (a *API) deal(action escrow.Action, handle func(http.ResponseWriter, *http.Request, escrow.Access) ([]byte, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+		principal, err := a.principal(r)
+		if err != nil {
+			return nil, err
+		}
+		access, err := a.Escrow.Authorize(r.Context(), principal, r.PathValue("id"), action)
+		if err != nil {
+			return nil, err
+		}
 		limits.Party(r.Context())
+		return handle(w, r, access)
 	}
-	return access, err
 }
 
 // body reads a JSON object of at most limit bytes, whatever its Content-Type. empty

@@ -1,9 +1,10 @@
-// Package httpcache makes reads cheap to repeat: a strong entity tag, 304 where
-// the caller has the same bytes already (RFC 9110 13.1.2), and gzip.
+// Package httpcache makes repeated reads cheap: strong entity tags, 304 if the caller
+// already has the same bytes (RFC 9110 13.1.2), and gzip.
 package httpcache
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
@@ -13,26 +14,26 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// Cache-Control of answers that are asked for again with their tag.
+// Values of Cache-Control. Callers revalidate the first two with the entity tag.
 const (
 	Public  = "public, no-cache"
-	Private = "private, no-cache" // what a credential opens: no shared cache keeps it
+	Private = "private, no-cache" // for answers that require a credential: shared caches do not store them
 	Fixed   = "public, max-age=31536000, immutable"
 )
 
-// smallest is the size in bytes from which an answer is compressed. Below it
-// the processor pays more than the network saves: a certificate of two parties
-// has 1.5 kB, and compressing it costs as much as serving it.
+// smallest is the size in bytes from which an answer is compressed. Below it,
+// compression costs more time than it saves on the network: a certificate of two
+// parties has 1.5 kB, and compressing it takes as long as serving it.
 const smallest = 4096
 
-// suffix tells the tag of compressed bytes from that of the plain ones: a
-// strong tag names one representation (RFC 9110 8.8.3.3).
+// suffix marks the tag of compressed bytes: a strong tag identifies one representation
+// (RFC 9110 8.8.3.3).
 const suffix = "-gzip"
 
 const tagBytes = 18 // of the body's SHA-256
 
-// The fastest level: of 10,000 commitments, which are random, the others save
-// nothing more and take ten times as long.
+// compressed uses the fastest level. On 10,000 commitments, which are random, the other
+// levels save nothing more and take ten times as long.
 var compressed = func() func(http.Handler) http.HandlerFunc {
 	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(smallest), gzhttp.CompressionLevel(gzip.BestSpeed), gzhttp.SuffixETag(suffix), gzhttp.EnableZstd(false))
 	if err != nil {
@@ -41,10 +42,10 @@ var compressed = func() func(http.Handler) http.HandlerFunc {
 	return wrap
 }()
 
-// Handler gives every 200 that next answers to a GET or HEAD a tag and the
-// Cache-Control control; other answers pass as they are, and so does a 200 that
-// has a tag. next MUST NOT answer a secret of the caller's beside text that
-// somebody else chose: the size of compressed bytes tells of what they hold.
+// Handler adds an entity tag and the Cache-Control control to every 200 of next to a GET
+// or HEAD. Other answers pass unchanged, and so does a 200 that already has a tag. next
+// MUST NOT answer a secret of the caller together with text that somebody else chose:
+// the compressed size would reveal something about the secret.
 func Handler(control string, next http.Handler) http.HandlerFunc {
 	return compressed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -53,7 +54,7 @@ func Handler(control string, next http.Handler) http.HandlerFunc {
 		}
 		kept := &answer{header: w.Header()}
 		whole := r
-		if r.Method == http.MethodHead { // its tag is that of the body that GET would give
+		if r.Method == http.MethodHead { // the tag of HEAD is the tag of the body of GET
 			whole = r.WithContext(r.Context())
 			whole.Method = http.MethodGet
 		}
@@ -76,14 +77,14 @@ func Handler(control string, next http.Handler) http.HandlerFunc {
 	}))
 }
 
-// Tag is the tag of a body, as Handler answers it in quotes.
+// Tag returns the tag of a body without quotes.
 func Tag(body []byte) string {
 	sum := sha256.Sum256(body)
 	return base64.RawURLEncoding.EncodeToString(sum[:tagBytes])
 }
 
-// Known returns the tag that a caller sent back as it was answered, of compressed
-// bytes or of plain ones; empty where it has not the form of one.
+// Known returns the tag in an ETag that a caller sent back, of compressed or plain bytes.
+// It returns "" if the text is not such an ETag.
 func Known(sent string) string {
 	tag := strings.TrimSuffix(strings.Trim(strings.TrimPrefix(sent, "W/"), `"`), suffix)
 	if sum, err := base64.RawURLEncoding.DecodeString(tag); err != nil || len(sum) != tagBytes {
@@ -92,8 +93,8 @@ func Known(sent string) string {
 	return tag
 }
 
-// match finds the tag, plain or compressed, among those that the caller has.
-// The comparison is the weak one (RFC 9110 13.1.2).
+// match looks for the tag, plain or compressed, in If-None-Match headers, by weak
+// comparison (RFC 9110 13.1.2). It returns the matching entry.
 func match(headers []string, tag string) (string, bool) {
 	for known := range strings.SplitSeq(strings.Join(headers, ","), ",") {
 		known = strings.TrimPrefix(strings.TrimSpace(known), "W/")
@@ -107,7 +108,7 @@ func match(headers []string, tag string) (string, bool) {
 	return "", false
 }
 
-// answer keeps what a handler says until its tag is known.
+// answer holds the answer of a handler until its tag is known.
 type answer struct {
 	header http.Header
 	status int
@@ -128,9 +129,6 @@ func (a *answer) Write(b []byte) (int, error) {
 }
 
 func (a *answer) send(w http.ResponseWriter) {
-	if a.status == 0 {
-		a.status = http.StatusOK
-	}
-	w.WriteHeader(a.status)
+	w.WriteHeader(cmp.Or(a.status, http.StatusOK))
 	_, _ = w.Write(a.body.Bytes())
 }

@@ -39,7 +39,7 @@ func text(t *testing.T, r io.Reader) string {
 	return string(b)
 }
 
-func TestTagAndNotModified(t *testing.T) {
+func TestTheSameBytesAreNotSentAgain(t *testing.T) {
 	h := Handler(Private, says(200, `{"a":1}`))
 	first := ask(h, "GET")
 	tag := first.Header.Get("ETag")
@@ -64,7 +64,7 @@ func TestTagAndNotModified(t *testing.T) {
 	}
 }
 
-func TestCompressed(t *testing.T) {
+func TestLargeAnswersAreCompressed(t *testing.T) {
 	h := Handler(Public, says(200, large))
 	plain := ask(h, "GET")
 	if plain.Header.Get("Content-Encoding") != "" || text(t, plain.Body) != large || plain.Header.Get("Vary") != "Accept-Encoding" {
@@ -80,7 +80,7 @@ func TestCompressed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text(t, unpacked) != large {
-		t.Error("the compressed body is another")
+		t.Error("the compressed body differs")
 	}
 	again := ask(h, "GET", "Accept-Encoding", "gzip", "If-None-Match", tag)
 	if again.StatusCode != 304 || again.Header.Get("ETag") != tag || again.Header.Get("Content-Encoding") != "" || text(t, again.Body) != "" {
@@ -93,8 +93,8 @@ func TestCompressed(t *testing.T) {
 	}
 }
 
-// What is no 200 to a read keeps its own headers: an error is never cached.
-func TestOtherAnswersPass(t *testing.T) {
+// A response other than a 200 to a read keeps its headers: errors are never cached.
+func TestOtherAnswersPassUnchanged(t *testing.T) {
 	for _, status := range []int{201, 401, 404, 409, 503} {
 		a := ask(Handler(Public, says(status, `{"error":"X: y"}`)), "GET", "If-None-Match", "*")
 		if a.StatusCode != status || a.Header.Get("ETag") != "" || a.Header.Get("Cache-Control") != "no-store" || text(t, a.Body) != `{"error":"X: y"}` {

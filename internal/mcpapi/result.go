@@ -61,29 +61,13 @@ func refusal(p *problem.Error) *mcp.CallToolResult {
 
 // words returns the tool that makes a call.
 func words(c problem.Call) string {
-	switch c.Op {
-	case problem.CreateKey:
-		return "create_key"
-	case problem.ListAlgorithms:
-		return "list_algorithms"
-	case problem.CreateDeal:
-		return "create_deal"
-	case problem.ReadDeal:
-		return "get_deal"
-	case problem.ReadDeclaration: // compute_commitment_tool returns the bytes to sign
-		return "compute_commitment_tool"
-	case problem.Commit:
-		return "commit_input"
-	case problem.Reveal:
-		return "reveal_input"
-	case problem.Draw, problem.ReadCertificate: // get_certificate draws
-		return "get_certificate"
-	case problem.Verify:
-		return "verify_certificate"
-	case problem.IdempotencyKey:
-		return "idempotency_key"
-	}
-	return c.String()
+	return [...]string{
+		problem.CreateKey: "create_key", problem.ListAlgorithms: "list_algorithms", problem.CreateDeal: "create_deal", problem.ReadDeal: "get_deal",
+		problem.ReadDeclaration: "compute_commitment_tool", // it returns the bytes to sign
+		problem.Commit:          "commit_input", problem.Reveal: "reveal_input",
+		problem.Draw: "get_certificate", problem.ReadCertificate: "get_certificate", problem.Verify: "verify_certificate",
+		problem.IdempotencyKey: "idempotency_key",
+	}[c.Op]
 }
 
 // next is the step that an agent should take after a result. The agent fills in the

@@ -1,16 +1,16 @@
-// Package problem is the one table of error codes and the error that use cases
-// return. REST, MCP, log-server, the OpenAPI document and the docs page all read
-// it, so a code means the same thing everywhere. It is pure.
+// Package problem holds the table of error codes and the error type that use cases
+// return. REST, MCP, log-server, the OpenAPI document and the docs page all read the
+// table, so a code means the same everywhere. The package is pure.
 package problem
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
 )
 
-// Code is the upper-case name before the colon of an error message.
-// SPEC 7.1: the string begins with an upper-case code, a colon and a fix.
+// Code is the upper-case name at the beginning of an error message (SPEC 7.1).
 type Code string
 
 // Entry is a row of the table.
@@ -20,42 +20,39 @@ type Entry struct {
 	When   string // the condition, for the documents
 }
 
-// Error is what a use case returns when it refuses or fails: a code, the facts
-// (values, limits, parties, deadlines) and the call to make next. It names
-// calls as values of type Call, and each surface renders them in its own words
-// with In. Its text is safe to show to the caller: it MUST hold no input, salt,
-// token or key.
+// Error is returned by a use case that refuses or fails. Its text states the facts
+// (values, limits, parties, deadlines) and the call to make next. Calls are values of
+// type Call, which each surface renders in its own words with In. The text is shown to
+// the caller: it MUST NOT contain an input, salt, token or key.
 type Error struct {
 	Code       Code
 	RetryAfter int64 // seconds until the same call may succeed; 0: not known
 
 	format string
 	args   []any
-	cause  error // for the log only
+	cause  error // only for the log
 }
 
-// New returns an error with a code of the table. Arguments of type Call are
-// rendered by the surface that shows the error.
+// New returns an error with a code of the table.
 func New(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, format: format, args: args}
 }
 
-// After returns a copy that tells the caller to wait that many seconds.
+// After returns a copy that asks the caller to wait that many seconds.
 func (e *Error) After(seconds int64) *Error {
 	c := *e
 	c.RetryAfter = seconds
 	return &c
 }
 
-// Because returns a copy that keeps the inner cause for the log; the caller
-// never sees it.
+// Because returns a copy with an inner cause, which is logged and never answered.
 func (e *Error) Because(cause error) *Error {
 	c := *e
 	c.cause = cause
 	return &c
 }
 
-// Also returns a copy whose text goes on with a further hint.
+// Also returns a copy with a hint appended to its text.
 func (e *Error) Also(format string, args ...any) *Error {
 	c := *e
 	c.format += format
@@ -63,12 +60,12 @@ func (e *Error) Also(format string, args ...any) *Error {
 	return &c
 }
 
-// In returns `CODE: what to do next` with every Call in the words of a surface.
+// In returns `CODE: fix` with every Call in the words of a surface.
 func (e *Error) In(words func(Call) string) string {
 	return string(e.Code) + ": " + e.Fix(words)
 }
 
-// Fix is In without the code.
+// Fix returns the text without the code.
 func (e *Error) Fix(words func(Call) string) string {
 	args := make([]any, len(e.args))
 	for i, arg := range e.args {
@@ -80,18 +77,16 @@ func (e *Error) Fix(words func(Call) string) string {
 	return fmt.Sprintf(e.format, args...)
 }
 
-// Error is the text in the words of no surface, for logs.
+// Error returns the text in neutral words, for logs.
 func (e *Error) Error() string { return e.In(Call.String) }
 
 // Unwrap returns the inner cause.
 func (e *Error) Unwrap() error { return e.cause }
 
-// Status is the HTTP status of the code; 500 for one that is not in the table.
+// Status returns the HTTP status of the code, or 500 if the table lacks it.
 func (e *Error) Status() int {
-	if row, ok := Lookup(e.Code); ok {
-		return row.Status
-	}
-	return 500
+	row, _ := Lookup(e.Code)
+	return cmp.Or(row.Status, 500)
 }
 
 // From returns the *Error inside err; any other error becomes INTERNAL, with err
@@ -109,7 +104,7 @@ func Is(err error, code Code) bool {
 	return ok && p.Code == code
 }
 
-// Lookup finds a code's row.
+// Lookup returns the row of a code.
 func Lookup(code Code) (Entry, bool) {
 	for _, row := range Table {
 		if row.Code == code {
@@ -119,11 +114,11 @@ func Lookup(code Code) (Entry, bool) {
 	return Entry{}, false
 }
 
-// Op is an operation of the service that an error may send its reader to.
+// Op is an operation of the service that an error may refer its reader to.
 type Op int
 
-// The operations, and the name of the idempotency key, which the surfaces spell
-// differently too.
+// The operations. IdempotencyKey is the name of the idempotency key, which the surfaces
+// spell differently as well.
 const (
 	CreateKey Op = iota
 	ListAlgorithms
@@ -138,11 +133,11 @@ const (
 	IdempotencyKey
 )
 
-// Ops are all operations by their neutral names.
+// Ops are the neutral names of the operations.
 var Ops = [...]string{"create key", "list algorithms", "create deal", "read deal", "read declaration", "commit", "reveal", "draw", "read certificate", "verify", "idempotency key"}
 
-// Call is one operation on one deal; DealID is empty where the operation has
-// none or any deal is meant.
+// Call is one operation on one deal. DealID is empty if the operation has none or any
+// deal is meant.
 type Call struct {
 	Op     Op
 	DealID string
@@ -151,5 +146,5 @@ type Call struct {
 // KeyHeader stands for the name of the idempotency key.
 var KeyHeader = Call{Op: IdempotencyKey}
 
-// String names the call in the words of no surface.
+// String returns the neutral name of the call.
 func (c Call) String() string { return strings.TrimSpace(Ops[c.Op] + " " + c.DealID) }

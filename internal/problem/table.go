@@ -1,7 +1,7 @@
 package problem
 
-// The codes. AUTH_REQUIRED, CERT_NOT_READY and NO_CERTIFICATE are named by the
-// contract (SPEC 7.3); the others are ours.
+// The codes. The contract names AUTH_REQUIRED, CERT_NOT_READY and NO_CERTIFICATE
+// (SPEC 7.3).
 const (
 	InvalidJSON           Code = "INVALID_JSON"
 	InvalidRequest        Code = "INVALID_REQUEST"
@@ -55,7 +55,7 @@ const (
 	LogInconsistent   Code = "LOG_INCONSISTENT"
 )
 
-// Table is every code, its status and its condition.
+// Table lists every code with its status and its condition.
 var Table = []Entry{
 	{InvalidJSON, 400, "the body is not strict I-JSON: syntax, a duplicate member, a number that is no integer within ±(2^53−1), a lone surrogate, nesting over 32"},
 	{InvalidRequest, 400, "a member is missing, null, of the wrong type or out of range, or the request is not well-formed HTTP"},
