@@ -1,5 +1,5 @@
-// Package assembly puts the escrow together from a deployment's settings, the
-// same way in deal-api and deadline-worker.
+// Package assembly builds the escrow from the settings of a deployment, for deal-api and
+// deadline-worker.
 package assembly
 
 import (
@@ -31,15 +31,15 @@ import (
 	"github.com/fairpact/fairpact/internal/waiting"
 )
 
-// Config is the settings that deal-api and deadline-worker share.
+// Config holds the settings that deal-api and deadline-worker share.
 type Config struct {
 	signing.Settings
 	DatabaseURL      string `env:"DATABASE_URL" required:"" help:"Postgres, migrated by fairpactctl migrate."`
 	DatabaseConns    int32  `env:"FAIRPACT_DATABASE_CONNS" default:"16" help:"Most connections to Postgres of this process, 4 or more."`
 	ReadOnly         bool   `env:"FAIRPACT_READ_ONLY" help:"Maintenance: refuse every change with READ_ONLY (503), and write nothing to the database and the log. Set it for all three binaries."`
-	RedisURL         string `env:"REDIS_URL" required:"" help:"Redis, for locks and copies that may be lost."`
+	RedisURL         string `env:"REDIS_URL" required:"" help:"Redis, for best-effort locks and caches."`
 	ServerSecretFile string `env:"FAIRPACT_SERVER_SECRET_FILE" required:"" type:"path" help:"File with the server secrets, the same for all replicas: one a line, 64 hex digits, the newest first. The database names the one that writes."`
-	AppendSecretFile string `env:"FAIRPACT_APPEND_SECRET_FILE" required:"" type:"path" help:"File with the bearer secret of log-server's append port; of several lines the first is sent."`
+	AppendSecretFile string `env:"FAIRPACT_APPEND_SECRET_FILE" required:"" type:"path" help:"File with the bearer secret of log-server's append port; the first line is sent."`
 	LogReadURL       string `env:"FAIRPACT_LOG_READ_URL" required:"" help:"Read port of log-server."`
 	LogAppendURL     string `env:"FAIRPACT_LOG_APPEND_URL" required:"" help:"Append port of log-server."`
 	PublicURL        string `env:"FAIRPACT_PUBLIC_URL" help:"Address under which callers reach deal-api, e.g. https://fairpact.example.com: part of invitations and of what a seat key signs."`
@@ -47,45 +47,47 @@ type Config struct {
 
 	BeaconRelays    []string      `env:"FAIRPACT_BEACON_RELAYS" sep:"," default:"https://api.drand.sh,https://api2.drand.sh,https://api3.drand.sh,https://drand.cloudflare.com" help:"drand relays, raced."`
 	BeaconChainHash string        `env:"FAIRPACT_BEACON_CHAIN_HASH" help:"Chain other than drand quicknet, with the three below."`
-	BeaconPublicKey string        `env:"FAIRPACT_BEACON_PUBLIC_KEY" help:"Its public key, hex (BLS12-381 G2, compressed)."`
-	BeaconPeriod    int64         `env:"FAIRPACT_BEACON_PERIOD" help:"Its period in seconds."`
-	BeaconGenesis   int64         `env:"FAIRPACT_BEACON_GENESIS" help:"Its genesis, unix seconds."`
-	EntropyWindow   time.Duration `env:"FAIRPACT_ENTROPY_WINDOW" default:"168h" help:"After the later of reveal deadline and round time: until a random.v1 deal whose round cannot be fetched is EXPIRED."`
-	StrictBeacon    bool          `env:"FAIRPACT_STRICT_BEACON" help:"Refuse beacon rounds that are out before the reveals close."`
+	BeaconPublicKey string        `env:"FAIRPACT_BEACON_PUBLIC_KEY" help:"Public key of that chain, hex (BLS12-381 G2, compressed)."`
+	BeaconPeriod    int64         `env:"FAIRPACT_BEACON_PERIOD" help:"Period of that chain in seconds."`
+	BeaconGenesis   int64         `env:"FAIRPACT_BEACON_GENESIS" help:"Genesis of that chain, unix seconds."`
+	EntropyWindow   time.Duration `env:"FAIRPACT_ENTROPY_WINDOW" default:"168h" help:"How long after the reveal deadline and the round's time a random.v1 deal whose round cannot be fetched becomes EXPIRED."`
+	StrictBeacon    bool          `env:"FAIRPACT_STRICT_BEACON" help:"Refuse beacon rounds that are published before the reveal deadline."`
 	OpenUnits       int           `env:"FAIRPACT_OPEN_DEAL_UNITS" default:"10000" help:"What the open deals of one API key may cost together, in units as in FAIRPACT_DEAL_UNITS_PER_MINUTE; 0: no limit."`
 
 	LogLevel slog.Level `env:"FAIRPACT_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
 }
 
-// Parts are the escrow and what it is made of.
+// Parts are the escrow and its components.
 type Parts struct {
 	Escrow *escrow.Service
 	Guard  *idempotency.Guard
 	Store  *store.Store
 	Redis  *ephemeral.Redis
-	Waits  *waiting.Hub // of the calls of this process; see ServeWaits
+	Waits  *waiting.Hub // wakes waiting calls; see ServeWaits
 	Signer *signing.Ring
 	Keys   *signing.KeySet
 
 	Secrets *sealing.Secrets
 
-	watch *keywatch.Watch
-	end   context.CancelFunc // of the watch
+	watch    *keywatch.Watch
+	endWatch context.CancelFunc
 }
 
-// Open connects everything for a binary, or says which setting to correct.
+// Open connects everything for a binary. Its errors name the setting to correct.
 func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (*Parts, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	chain, err := c.chain()
-	if err != nil {
-		return nil, err
+	chain, err := beacon.Quicknet(), error(nil)
+	if c.BeaconChainHash != "" {
+		if chain, err = beacon.ParseChain(c.BeaconChainHash, c.BeaconPublicKey, c.BeaconPeriod, c.BeaconGenesis); err != nil {
+			return nil, fmt.Errorf("FAIRPACT_BEACON_CHAIN_HASH, _PUBLIC_KEY, _PERIOD, _GENESIS: %w", err)
+		}
 	}
 	if err := beacon.CheckRelays(c.BeaconRelays); err != nil {
 		return nil, fmt.Errorf("FAIRPACT_BEACON_RELAYS: %w", err)
 	}
 	if c.EntropyWindow < time.Second {
-		return nil, fmt.Errorf("FAIRPACT_ENTROPY_WINDOW is %s; give a random.v1 draw at least a second", c.EntropyWindow)
+		return nil, fmt.Errorf("FAIRPACT_ENTROPY_WINDOW is %s; set at least one second", c.EntropyWindow)
 	}
 	if err := checkOrigin(c.PublicURL); err != nil {
 		return nil, fmt.Errorf("FAIRPACT_PUBLIC_URL: %w", err)
@@ -96,7 +98,7 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 		}
 	}
 	if c.DatabaseConns < database.MinConns {
-		return nil, fmt.Errorf("FAIRPACT_DATABASE_CONNS is %d; give %d or more", c.DatabaseConns, database.MinConns)
+		return nil, fmt.Errorf("FAIRPACT_DATABASE_CONNS is %d; set %d or more", c.DatabaseConns, database.MinConns)
 	}
 	secrets, err := sealing.Load(c.ServerSecretFile)
 	if err != nil {
@@ -131,11 +133,11 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	log.Check = p.watch.Check
 	log.Trust(p.Keys)
 	watching, end := context.WithCancel(context.Background())
-	p.end = end
+	p.endWatch = end
 	go p.watch.Run(watching, func(ctx context.Context) error {
 		asking, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		_ = serversecret.Check(asking, p.Store, secrets) // Ready reports what is wrong
+		_ = serversecret.Check(asking, p.Store, secrets) // Ready reports the error
 		_, err := log.TreeHead(ctx)
 		return err
 	}, logger)
@@ -147,8 +149,8 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	return p, nil
 }
 
-// ServeWaits wakes the calls of this process that wait for a deal, until stop is
-// called. They are bounded by its connections, see waiting.Hub.Bound.
+// ServeWaits wakes the calls of this process that wait for a deal, until stop is called.
+// connections bounds the waiting calls, see waiting.Hub.Bound.
 func (p *Parts) ServeWaits(connections int) (stop func()) {
 	p.Waits.Bound(connections)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -161,9 +163,9 @@ func (p *Parts) ServeWaits(connections int) (stop func()) {
 	}
 }
 
-// Ready returns an error where this process lacks a key that the log signs with, the
-// database needs a server secret that this process lacks or its clock is too far from
-// this process's, and one that wraps database.ErrNoAnswer where it does not answer.
+// Ready returns an error if this process lacks a key that the log signs with or a server
+// secret that the database needs, or if the clocks of the two differ too much. The error
+// wraps database.ErrNoAnswer if the database does not answer.
 func (p *Parts) Ready(ctx context.Context) error {
 	if err := p.watch.Ready(); err != nil {
 		return err
@@ -183,29 +185,17 @@ func (p *Parts) Ready(ctx context.Context) error {
 
 // Close ends all connections.
 func (p *Parts) Close() {
-	p.end()
+	p.endWatch()
 	p.Store.Close()
 	_ = p.Redis.Close()
 	_ = p.Signer.Close()
 }
 
-func (c *Config) chain() (beacon.Chain, error) {
-	if c.BeaconChainHash == "" {
-		return beacon.Quicknet(), nil
-	}
-	chain, err := beacon.ParseChain(c.BeaconChainHash, c.BeaconPublicKey, c.BeaconPeriod, c.BeaconGenesis)
-	if err != nil {
-		return chain, fmt.Errorf("FAIRPACT_BEACON_CHAIN_HASH, _PUBLIC_KEY, _PERIOD, _GENESIS: %w", err)
-	}
-	return chain, nil
-}
-
 var hostForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$`)
 
-// checkOrigin returns an error unless the address is empty or an origin as browsers
-// write it: scheme and host in lower case, a port that is not the scheme's, no path
-// and no slash at the end. It is signed as it stands, so there is one form, and one
-// that attested_by can hold.
+// checkOrigin returns an error unless the address is empty or an origin as browsers write
+// it: scheme and host in lower case, no default port, no path and no slash at the end.
+// Seat keys sign this text, so it has one form, which attested_by can hold.
 func checkOrigin(address string) error {
 	if address == "" {
 		return nil
@@ -221,7 +211,7 @@ func checkOrigin(address string) error {
 		return fmt.Errorf("%q names a port that is not 1 to 65535 without leading zeros", address)
 	}
 	if port := u.Port(); strings.HasSuffix(u.Host, ":") || u.Scheme == "https" && port == "443" || u.Scheme == "http" && port == "80" {
-		return fmt.Errorf("%q names no port or its scheme's own: leave it out", address)
+		return fmt.Errorf("%q has an empty port or the default port of its scheme: leave the port out", address)
 	}
 	return nil
 }

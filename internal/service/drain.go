@@ -2,22 +2,65 @@ package service
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
-// The way out of a process that serves: readiness falls, and for Health.Delay
-// all is served as before, while load balancers learn of it. Each answer in that
-// time ends its connection, so that clients move to other replicas between two
-// requests and not in the middle of one. Then the listeners close and what is
-// under way is finished; the admin port, which says so, closes last. Work beside
-// the ports is told to stop at once, and they stay open until it has ended.
+// DrainTimeout bounds the requests in flight once a process stops. It is shorter than the
+// grace period of a pod.
+const DrainTimeout = 28 * time.Second
 
-// ServeBeside serves beside work, which ends with its context in a time of its
-// own. Where either fails the other ends, too.
+// Serve serves all ports until ctx ends or one of them fails. The admin port comes first.
+//
+// A stop begins with readiness: /readyz fails, and for h.Delay all ports serve as before
+// while load balancers notice. Every answer in that time closes its connection, so that
+// clients move to other replicas between two requests. Then all ports except the admin
+// port close at once and finish the requests in flight. The admin port closes last.
+func (h *Health) Serve(ctx context.Context, logger *slog.Logger, ports ...Port) error {
+	var listeners []net.Listener
+	for _, p := range ports {
+		listener, err := net.Listen("tcp", p.Address)
+		if err != nil {
+			return fmt.Errorf("listen on the %s port: %w", p.Name, err)
+		}
+		listeners = append(listeners, listener)
+	}
+	repeats, failed := telemetry.NewRepeats(logger), make(chan error, len(ports))
+	for i, p := range ports {
+		logger.Info("listening", "port", p.Name, "address", listeners[i].Addr().String())
+		p.Server.Handler = h.closing(p.Server.Handler)
+		go func() {
+			if err := p.Server.Serve(p.listener(listeners[i], repeats)); !errors.Is(err, http.ErrServerClosed) {
+				failed <- fmt.Errorf("serve the %s port: %w", p.Name, err)
+			}
+		}()
+	}
+	var cause error
+	select {
+	case <-ctx.Done():
+		logger.Info("draining", "delay", h.Delay.String())
+		h.draining.Store(true)
+		cause = h.linger(failed)
+	case cause = <-failed:
+	}
+	h.draining.Store(true)
+	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), DrainTimeout)
+	defer cancel()
+	admin := min(1, len(ports))
+	return errors.Join(cause, shut(finish, ports[admin:]), shut(finish, ports[:admin]))
+}
+
+// ServeBeside serves while work runs. When ctx ends, work stops at once and the ports stay
+// open until it has returned. If either fails, the other ends too.
 func (h *Health) ServeBeside(ctx context.Context, logger *slog.Logger, work func(context.Context) error, ports ...Port) error {
 	ended := make(chan struct{})
 	h.work = ended
@@ -30,9 +73,8 @@ func (h *Health) ServeBeside(ctx context.Context, logger *slog.Logger, work func
 	return group.Wait()
 }
 
-// parting ends a connection with the answer that it carries once a stop was
-// asked for.
-func (h *Health) parting(next http.Handler) http.Handler {
+// closing closes a connection with its next answer once the process drains.
+func (h *Health) closing(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h.draining.Load() {
 			w.Header().Set("Connection", "close")
@@ -41,15 +83,12 @@ func (h *Health) parting(next http.Handler) http.Handler {
 	})
 }
 
-// linger serves on for the delay and until the work beside has ended, or until a
-// port fails.
+// linger waits for h.Delay and for the end of the work, or until a port fails.
 func (h *Health) linger(failed <-chan error) error {
-	if h.Delay > 0 {
-		select {
-		case <-time.After(h.Delay):
-		case err := <-failed:
-			return err
-		}
+	select {
+	case <-time.After(h.Delay):
+	case err := <-failed:
+		return err
 	}
 	if h.work == nil {
 		return nil
@@ -60,4 +99,21 @@ func (h *Health) linger(failed <-chan error) error {
 	case err := <-failed:
 		return err
 	}
+}
+
+// shut closes ports to new requests at once and waits until those in flight are finished.
+// When ctx ends, it cuts them off.
+func shut(ctx context.Context, ports []Port) error {
+	errs := make([]error, len(ports))
+	var all sync.WaitGroup
+	for i, p := range ports {
+		all.Go(func() {
+			if err := p.Server.Shutdown(ctx); err != nil {
+				errs[i] = fmt.Errorf("drain the %s port: %w", p.Name, err)
+				_ = p.Server.Close()
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
 }

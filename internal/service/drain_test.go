@@ -13,233 +13,197 @@ import (
 	"github.com/fairpact/fairpact/internal/service"
 )
 
-// listening gives a logger for a service and what waits until that has named n
-// ports, and gives their addresses.
-func listening(t *testing.T, n int) (*slog.Logger, func() map[string]string) {
+// running is a service under test.
+type running struct {
+	t     *testing.T
+	at    map[string]string // base URLs by port name
+	stop  func()
+	ended <-chan error
+}
+
+// start serves an admin port and handlers by port name, beside work unless it is nil.
+func start(t *testing.T, health *service.Health, work func(context.Context) error, handlers map[string]http.Handler) *running {
 	t.Helper()
 	lines, logs := io.Pipe()
-	return slog.New(slog.NewJSONHandler(logs, nil)), func() map[string]string {
-		addresses, decoder := map[string]string{}, json.NewDecoder(lines)
-		for len(addresses) < n {
-			var line struct{ Port, Address string }
-			if err := decoder.Decode(&line); err != nil {
-				t.Fatal(err)
-			}
-			addresses[line.Port] = "http://" + line.Address
-		}
-		go func() { _, _ = io.Copy(io.Discard, lines) }()
-		return addresses
+	logger := slog.New(slog.NewJSONHandler(logs, nil))
+	ports := []service.Port{{Name: "admin", Address: "127.0.0.1:0", Server: health.AdminServer()}}
+	for name, handler := range handlers {
+		ports = append(ports, service.Port{Name: name, Address: "127.0.0.1:0", Server: &http.Server{Handler: handler, MaxHeaderBytes: 4096}})
 	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		if work != nil {
+			ended <- health.ServeBeside(ctx, logger, work, ports...)
+		} else {
+			ended <- health.Serve(ctx, logger, ports...)
+		}
+	}()
+	s := &running{t, map[string]string{}, stop, ended}
+	for decoder := json.NewDecoder(lines); len(s.at) < len(ports); {
+		var line struct{ Port, Address string }
+		if err := decoder.Decode(&line); err != nil {
+			t.Fatal(err)
+		}
+		s.at[line.Port] = "http://" + line.Address
+	}
+	go func() { _, _ = io.Copy(io.Discard, lines) }()
+	return s
 }
 
-// await asks again until it is so.
-func await(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for until := time.Now().Add(time.Minute); !cond(); time.Sleep(time.Millisecond) {
+// get returns the status and body of a GET on a new connection; 0: it failed. closes
+// reports whether the answer closes the connection.
+func (s *running) get(port, path string) (status int, body string, closes bool) {
+	resp, err := (&http.Client{Transport: &http.Transport{}}).Get(s.at[port] + path)
+	if err != nil {
+		return 0, err.Error(), false
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err.Error(), false
+	}
+	return resp.StatusCode, string(text), resp.Close
+}
+
+// becomes waits until a GET has the status.
+func (s *running) becomes(want int, port, path string) {
+	s.t.Helper()
+	for until := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		status, body, _ := s.get(port, path)
+		if status == want {
+			return
+		}
 		if time.Now().After(until) {
-			t.Fatalf("not within 20 s: %s", what)
+			s.t.Fatalf("%s%s is %d %s after a minute, want %d", port, path, status, body, want)
 		}
 	}
 }
 
-// A service that is told to stop is at once not ready, goes on answering for
-// its delay while it sends its clients elsewhere, and finishes what is under way.
-func TestServesOnUntilItsClientsAreGone(t *testing.T) {
-	t.Parallel()
-	began, release := make(chan bool), make(chan bool)
-	mux := http.NewServeMux()
-	mux.HandleFunc("/quick", func(http.ResponseWriter, *http.Request) {})
-	mux.HandleFunc("/slow", func(w http.ResponseWriter, _ *http.Request) {
+// ends waits for the end of the service, which must be without an error.
+func (s *running) ends() {
+	s.t.Helper()
+	if err := <-s.ended; err != nil {
+		s.t.Error(err)
+	}
+}
+
+func ready(context.Context) error { return nil }
+
+var quick = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "quick") })
+
+// slow returns a handler that reports when a request begins and finishes it on release.
+func slow() (handler http.Handler, began, release chan bool) {
+	began, release = make(chan bool), make(chan bool)
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		began <- true
 		<-release
 		_, _ = io.WriteString(w, "finished")
-	})
-	health := service.NewHealth(func(context.Context) error { return nil })
+	}), began, release
+}
+
+// During the delay a stopping service is not ready, but serves and closes connections.
+// Then its port refuses connections and finishes the requests in flight.
+func TestServesDuringTheDelayAndThenDrains(t *testing.T) {
+	t.Parallel()
+	handler, began, release := slow()
+	mux := http.NewServeMux()
+	mux.Handle("/quick", quick)
+	mux.Handle("/slow", handler)
+	health := service.NewHealth(ready)
 	health.Delay = 2 * time.Second
-
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	logger, addresses := listening(t, 2)
-	go func() {
-		ended <- health.Serve(ctx, logger,
-			service.Port{Name: "public", Address: "127.0.0.1:0", Server: &http.Server{Handler: mux}},
-			service.Port{Name: "admin", Address: "127.0.0.1:0", Server: health.AdminServer()})
-	}()
-	at := addresses()
-	client := &http.Client{Transport: &http.Transport{}}
-	get := func(url string) (*http.Response, error) {
-		resp, err := client.Get(url)
-		if err == nil {
-			_, err = io.Copy(io.Discard, resp.Body)
-			resp.Body.Close()
-		}
-		return resp, err
+	s := start(t, health, nil, map[string]http.Handler{"public": mux})
+	s.becomes(200, "admin", "/readyz")
+	if status, body, closes := s.get("public", "/quick"); status != 200 || closes {
+		t.Fatalf("before the stop: %d %s, closes %t", status, body, closes)
 	}
-	if resp, err := get(at["admin"] + "/readyz"); err != nil || resp.StatusCode != 200 {
-		t.Fatalf("%v %v", resp, err)
-	}
-	if resp, err := get(at["public"] + "/quick"); err != nil || resp.Close {
-		t.Fatalf("%v %v", resp, err)
-	}
-	slow := make(chan string, 1)
-	go func() {
-		resp, err := http.Get(at["public"] + "/slow")
-		if err != nil {
-			slow <- err.Error()
-			return
-		}
-		defer resp.Body.Close()
-		text, _ := io.ReadAll(resp.Body)
-		slow <- string(text)
-	}()
+	finished := make(chan string, 1)
+	go func() { _, body, _ := s.get("public", "/slow"); finished <- body }()
 	<-began
-
 	stopped := time.Now()
-	stop()
-	await(t, "not ready", func() bool {
-		resp, err := get(at["admin"] + "/readyz")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.StatusCode == http.StatusServiceUnavailable
-	})
-	resp, err := get(at["public"] + "/quick")
+	s.stop()
+	s.becomes(503, "admin", "/readyz")
+	status, body, closes := s.get("public", "/quick")
 	if took := time.Since(stopped); took >= health.Delay {
-		t.Logf("this machine asks %s after the stop, when the port may be closed", took)
-	} else if err != nil || resp.StatusCode != 200 || !resp.Close {
-		t.Errorf("during the delay: %v %v", resp, err)
+		t.Logf("the machine is slow: the request ended %s after the stop, when the port may be closed", took)
+	} else if status != 200 || !closes {
+		t.Errorf("during the delay: %d %s, closes %t", status, body, closes)
 	}
-	// The delay is over once a new connection is refused; the old one still runs.
-	await(t, "the port refuses", func() bool {
-		_, err := get(at["public"] + "/quick")
-		return err != nil
-	})
+	s.becomes(0, "public", "/quick")
 	if served := time.Since(stopped); served < health.Delay {
 		t.Errorf("the port closed after %s", served)
 	}
 	select {
-	case err := <-ended:
-		t.Errorf("ended with a request under way: %v", err)
+	case err := <-s.ended:
+		t.Errorf("ended with a request in flight: %v", err)
 	default:
 	}
 	close(release)
-	if text := <-slow; text != "finished" {
-		t.Errorf("the request under way: %s", text)
+	if body := <-finished; body != "finished" {
+		t.Errorf("the request in flight: %s", body)
 	}
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	s.ends()
 }
 
-// While one port finishes a request no other takes a new one, and the admin port,
-// opened first, tells of it.
+// While one port finishes a request, no other port accepts one, and the admin port still
+// serves.
 func TestAllPortsCloseAtOnce(t *testing.T) {
 	t.Parallel()
-	quick := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-	for _, busy := range []string{"read", "append"} {
-		began, release := make(chan bool), make(chan bool)
-		slow := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-			began <- true
-			<-release
-		})
-		health := service.NewHealth(func(context.Context) error { return nil })
-		logger, addresses := listening(t, 3)
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() {
-			handlers := map[string]http.Handler{"read": quick, "append": quick}
-			handlers[busy] = slow
-			ended <- health.Serve(ctx, logger,
-				service.Port{Name: "admin", Address: "127.0.0.1:0", Server: health.AdminServer()},
-				service.Port{Name: "read", Address: "127.0.0.1:0", Server: &http.Server{Handler: handlers["read"]}},
-				service.Port{Name: "append", Address: "127.0.0.1:0", Server: &http.Server{Handler: handlers["append"]}})
-		}()
-		at := addresses()
-		answers := func(url string) bool {
-			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-			resp, err := client.Get(url)
-			if err == nil {
-				resp.Body.Close()
-			}
-			return err == nil
-		}
-		finished := make(chan bool)
-		go func() { finished <- answers(at[busy]) }()
+	for busy, idle := range map[string]string{"read": "append", "append": "read"} {
+		handler, began, release := slow()
+		s := start(t, service.NewHealth(ready), nil, map[string]http.Handler{busy: handler, idle: quick})
+		finished := make(chan string, 1)
+		go func() { _, body, _ := s.get(busy, "/"); finished <- body }()
 		<-began
-		stop()
-		idle := at["read"]
-		if busy == "read" {
-			idle = at["append"]
-		}
-		await(t, "the other port refuses while the "+busy+" port finishes a request", func() bool { return !answers(idle) })
-		if !answers(at["admin"] + "/metrics") {
-			t.Errorf("/metrics is gone while the %s port finishes a request", busy)
+		s.stop()
+		s.becomes(0, idle, "/")
+		if status, body, _ := s.get("admin", "/metrics"); status != 200 {
+			t.Errorf("/metrics while the %s port finishes a request: %d %s", busy, status, body)
 		}
 		close(release)
-		if !<-finished {
-			t.Errorf("the request under way on the %s port was cut", busy)
+		if body := <-finished; body != "finished" {
+			t.Errorf("the request in flight on the %s port: %s", busy, body)
 		}
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		s.ends()
 	}
 }
 
-// Work beside the ports is told to stop with them, and they tell of it until it
-// has ended; where either fails the other ends, too.
+// Work is told to stop at once, and the admin port serves until the work has ended.
 func TestThePortsOutliveTheWork(t *testing.T) {
 	t.Parallel()
-	health := service.NewHealth(func(context.Context) error { return nil })
-	logger, addresses := listening(t, 1)
-	ctx, stop := context.WithCancel(t.Context())
-	told, release, ended := make(chan bool), make(chan bool), make(chan error, 1)
-	go func() {
-		ended <- health.ServeBeside(ctx, logger, func(ctx context.Context) error {
-			<-ctx.Done()
-			told <- true
-			<-release
-			return nil
-		}, service.Port{Name: "admin", Address: "127.0.0.1:0", Server: health.AdminServer()})
-	}()
-	admin := addresses()["admin"]
-	status := func(path string) int {
-		resp, err := http.Get(admin + path)
-		if err != nil {
-			return 0
-		}
-		resp.Body.Close()
-		return resp.StatusCode
-	}
-	if got := status("/readyz"); got != 200 {
-		t.Fatalf("/readyz: %d", got)
-	}
-	stop()
+	told, release := make(chan bool), make(chan bool)
+	s := start(t, service.NewHealth(ready), func(ctx context.Context) error {
+		<-ctx.Done()
+		told <- true
+		<-release
+		return nil
+	}, nil)
+	s.becomes(200, "admin", "/readyz")
+	s.stop()
 	<-told
-	await(t, "not ready", func() bool { return status("/readyz") != 200 })
-	// Ports that the work does not hold close within this.
+	s.becomes(503, "admin", "/readyz")
+	// A port that does not wait for the work would close within this time.
 	for until := time.Now().Add(200 * time.Millisecond); time.Now().Before(until); {
 		for path, want := range map[string]int{"/readyz": 503, "/healthz": 200, "/metrics": 200} {
-			if got := status(path); got != want {
-				t.Fatalf("%s while the work is finished: %d, want %d", path, got, want)
+			if got, body, _ := s.get("admin", path); got != want {
+				t.Fatalf("%s while the work ends: %d %s, want %d", path, got, body, want)
 			}
 		}
 	}
 	close(release)
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	if got := status("/healthz"); got != 0 {
-		t.Errorf("/healthz after the end: %d", got)
-	}
+	s.ends()
+	s.becomes(0, "admin", "/healthz")
+}
 
-	broken := errors.New("broken")
-	logger = slog.New(slog.DiscardHandler)
+func TestWorkAndPortsEndTogether(t *testing.T) {
+	t.Parallel()
+	broken, logger := errors.New("broken"), slog.New(slog.DiscardHandler)
 	if err := service.NewHealth(nil).ServeBeside(t.Context(), logger, func(context.Context) error { return broken }); !errors.Is(err, broken) {
 		t.Errorf("the work fails: %v", err)
 	}
 	err := service.NewHealth(nil).ServeBeside(t.Context(), logger, func(ctx context.Context) error { <-ctx.Done(); return nil },
-		service.Port{Name: "admin", Address: "256.0.0.1:1", Server: health.AdminServer()})
+		service.Port{Name: "admin", Address: "256.0.0.1:1", Server: &http.Server{}})
 	if err == nil {
-		t.Error("a port that is taken ends nothing")
+		t.Error("a port that cannot listen ends nothing")
 	}
 }

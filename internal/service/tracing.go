@@ -21,23 +21,22 @@ import (
 	"github.com/fairpact/fairpact/internal/version"
 )
 
-// flushBound is what the last spans may add to a stop. With DrainTimeout it MUST
-// stay within the grace period of a pod.
-const flushBound = 2 * time.Second
+// flushTimeout bounds the export of the last spans. Together with DrainTimeout it MUST be
+// shorter than the grace period of a pod.
+const flushTimeout = 2 * time.Second
 
-// startTracing sends spans to the OTLP/HTTP collector that the standard
-// environment names, and does nothing where it names none. Sampler, batches,
-// headers and resource are the environment's, too (OTEL_TRACES_SAMPLER,
-// OTEL_BSP_…, OTEL_EXPORTER_OTLP_HEADERS, OTEL_RESOURCE_ATTRIBUTES). Spans wait in
-// a bounded queue and are dropped where it is full, so that a collector that is
-// down or hangs costs nobody anything; what is wrong with tracing is logged and
-// stops no process. flush sends what is left.
+// startTracing exports spans to the OTLP/HTTP collector that the standard environment
+// variables name, if any. The environment also sets sampler, batches, headers and
+// resource (OTEL_TRACES_SAMPLER, OTEL_BSP_…, OTEL_EXPORTER_OTLP_HEADERS,
+// OTEL_RESOURCE_ATTRIBUTES). Spans wait in a bounded queue and are dropped if it is full,
+// so a collector that is down or hangs delays no call. Tracing errors are logged and stop
+// nothing. flush exports the remaining spans.
 func startTracing(name string, logger *slog.Logger) (flush func()) {
 	if os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" || os.Getenv("OTEL_SDK_DISABLED") == "true" {
 		return func() {}
 	}
-	otel.SetLogger(logr.Discard())                              // it shows a header that it cannot read, and headers hold keys
-	complain := rate.Sometimes{First: 1, Interval: time.Minute} // under load batches are many
+	otel.SetLogger(logr.Discard())                              // it would log a malformed header, and headers hold keys
+	complain := rate.Sometimes{First: 1, Interval: time.Minute} // many batches fail under load
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		complain.Do(func() { logger.Warn("traces are lost", "err", err) })
 	}))
@@ -47,14 +46,14 @@ func startTracing(name string, logger *slog.Logger) (flush func()) {
 		return func() {}
 	}
 	if protocol := os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"); protocol != "" && protocol != "http/protobuf" {
-		logger.Warn("traces are sent over http/protobuf: give the collector's port for that, 4318 as a rule", "OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+		logger.Warn("traces are sent over http/protobuf: set the collector's port for that, usually 4318", "OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
 	}
 	host, _ := os.Hostname()
 	about, err := resource.New(context.Background(), resource.WithTelemetrySDK(), resource.WithAttributes(
 		attribute.String("service.name", name), attribute.String("service.version", version.String()), attribute.String("service.instance.id", host),
 	), resource.WithFromEnv())
 	if err != nil {
-		logger.Warn("OTEL_RESOURCE_ATTRIBUTES is not read whole", "err", err)
+		logger.Warn("OTEL_RESOURCE_ATTRIBUTES is malformed", "err", err)
 	}
 	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(about))
 	otel.SetTracerProvider(provider)
@@ -62,7 +61,7 @@ func startTracing(name string, logger *slog.Logger) (flush func()) {
 	telemetry.Trace()
 	logger.Info("traces are sent")
 	return func() {
-		ctx, cancel := context.WithTimeout(context.Background(), flushBound)
+		ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 		defer cancel()
 		if err := provider.Shutdown(ctx); err != nil {
 			logger.Warn("the last traces are lost", "err", err)
@@ -70,8 +69,8 @@ func startTracing(name string, logger *slog.Logger) (flush func()) {
 	}
 }
 
-// collectorsProxy is the environment's proxy for a collector under https. One
-// under http lies inside, and its headers, which hold keys, go to it alone.
+// collectorsProxy returns the environment's proxy for a collector under https. A collector
+// under http is inside the deployment, and no proxy may see its headers, which hold keys.
 func collectorsProxy(r *http.Request) (*url.URL, error) {
 	if r.URL.Scheme == "http" {
 		return nil, nil

@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// logging are the methods of slog.Logger, and where each has its message.
+// logging maps the methods of slog.Logger to the index of the message argument.
 var logging = map[string]int{
 	"Debug": 0, "Info": 0, "Warn": 0, "Error": 0, "DebugContext": 1, "InfoContext": 1, "WarnContext": 1, "ErrorContext": 1, "Log": 2,
 }
 
-// A log line is found by its message, which is therefore never put together, and
-// its error by the key err, in all packages.
+// Log lines are searched by message and by the key err, so messages are constants and
+// errors have that key in all packages.
 func TestLogLinesHaveConstantMessagesAndOneKeyForErrors(t *testing.T) {
 	seen := 0
 	for _, root := range []string{"../../internal", "../../services"} {
@@ -46,7 +46,7 @@ func TestLogLinesHaveConstantMessagesAndOneKeyForErrors(t *testing.T) {
 				switch call.Args[message].(type) {
 				case *ast.BasicLit, *ast.Ident:
 				default:
-					t.Errorf("%s: the message is put together", set.Position(call.Pos()))
+					t.Errorf("%s: the message is not a constant", set.Position(call.Pos()))
 				}
 				for _, arg := range call.Args[message+1:] {
 					if key, ok := arg.(*ast.BasicLit); ok && (key.Value == `"error"` || key.Value == `"message"`) {
@@ -62,7 +62,7 @@ func TestLogLinesHaveConstantMessagesAndOneKeyForErrors(t *testing.T) {
 		}
 	}
 	if seen < 30 {
-		t.Errorf("only %d lines were looked at", seen)
+		t.Errorf("only %d log calls were checked", seen)
 	}
 }
 

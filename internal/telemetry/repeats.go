@@ -10,19 +10,19 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// sayEvery is how often one cause has a line. An outage fails every deal at every
-// retry, and a stranger can be refused as often as it likes: without a bound each
-// fills the disk of the logs.
-const sayEvery = time.Minute
+// logInterval is the time between two lines of one cause. An outage fails every deal at
+// every retry, and a stranger can provoke any number of refusals: without a bound either
+// fills the disk with log lines.
+const logInterval = time.Minute
 
 const (
 	maxCauses = 64
-	maxDeals  = 1 << 14 // that are told apart between two lines
+	maxDeals  = 1 << 14 // distinct deals counted between two lines
 )
 
-// Repeats logs what happens again and again: the first time of a cause at once,
-// then one line a minute, with how often it has happened since the line before. It
-// is safe for concurrent use.
+// Repeats logs recurring events: the first event of a cause at once, then one line a
+// minute with the number of events since the previous line. It is safe for concurrent
+// use.
 type Repeats struct {
 	logger *slog.Logger
 
@@ -30,10 +30,11 @@ type Repeats struct {
 	causes map[string]*repeated // by message and cause
 }
 
+// repeated counts the events of one cause since its last line.
 type repeated struct {
-	said  time.Time
-	times int
-	deals map[string]struct{}
+	logged time.Time // the time of the last line
+	times  int
+	deals  map[string]struct{}
 }
 
 // NewRepeats returns a Repeats that logs to logger.
@@ -41,12 +42,12 @@ func NewRepeats(logger *slog.Logger) *Repeats {
 	return &Repeats{logger: logger, causes: make(map[string]*repeated)}
 }
 
-// Failure logs or counts a failure; deal is empty where it is none of a deal. The
-// cause is what the error's text has before its first colon; that part should hold
-// no id. INTERNAL is logged each time: it stands for faults that nobody foresaw.
+// Failure logs or counts a failure; deal is empty if no deal is concerned. The cause is
+// the error's text up to the first colon, which should hold no id. INTERNAL is logged
+// each time, because it stands for unforeseen faults.
 func (r *Repeats) Failure(ctx context.Context, level slog.Level, message string, err error, deal string, attrs ...any) {
 	cause, _, _ := strings.Cut(err.Error(), ":")
-	if inner := problem.From(err).Unwrap(); inner != nil { // what is behind the words for callers
+	if inner := problem.From(err).Unwrap(); inner != nil { // the cause that callers do not see
 		err = inner
 	}
 	attrs = append(attrs, "err", err)
@@ -57,7 +58,7 @@ func (r *Repeats) Failure(ctx context.Context, level slog.Level, message string,
 	r.Log(ctx, level, message, cause, deal, attrs...)
 }
 
-// Log logs or counts one time. Past maxCauses all other causes are one.
+// Log logs or counts one event. After maxCauses causes, all others count as one.
 func (r *Repeats) Log(ctx context.Context, level slog.Level, message, cause, deal string, attrs ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,13 +74,13 @@ func (r *Repeats) Log(ctx context.Context, level slog.Level, message, cause, dea
 	if deal != "" && len(known.deals) < maxDeals {
 		known.deals[deal] = struct{}{}
 	}
-	if time.Since(known.said) < sayEvery {
+	if time.Since(known.logged) < logInterval {
 		return
 	}
-	said := append([]any{"cause", cause, "times", known.times}, attrs...)
+	all := append([]any{"cause", cause, "times", known.times}, attrs...)
 	if deal != "" {
-		said = append(said, "deals", len(known.deals))
+		all = append(all, "deals", len(known.deals))
 	}
-	r.logger.Log(ctx, level, message, said...)
-	*known = repeated{said: time.Now(), deals: make(map[string]struct{})}
+	r.logger.Log(ctx, level, message, all...)
+	*known = repeated{logged: time.Now(), deals: make(map[string]struct{})}
 }

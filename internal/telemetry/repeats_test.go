@@ -14,7 +14,7 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-func TestRepeatsAreOneLineACauseAndMinute(t *testing.T) {
+func TestRepeatsLogOneLineAMinuteForEachCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
 		r := NewRepeats(slog.New(slog.NewJSONHandler(&text, nil)))
@@ -23,19 +23,19 @@ func TestRepeatsAreOneLineACauseAndMinute(t *testing.T) {
 			r.Failure(t.Context(), slog.LevelWarn, "requests fail", overloaded, "")
 			r.Log(t.Context(), slog.LevelWarn, "requests fail", "429 /v1/deals", "")
 		}
-		time.Sleep(sayEvery)
-		r.Failure(t.Context(), slog.LevelWarn, "requests fail", overloaded.Because(errors.New("behind it")), "")
-		want := []string{"OVERLOADED 1 OVERLOADED: 7 are sent", "429 /v1/deals 1 ", "OVERLOADED 1000 behind it"}
+		time.Sleep(logInterval)
+		r.Failure(t.Context(), slog.LevelWarn, "requests fail", overloaded.Because(errors.New("the cause")), "")
+		want := []string{"OVERLOADED 1 OVERLOADED: 7 are sent", "429 /v1/deals 1 ", "OVERLOADED 1000 the cause"}
 		var got []string
 		for line := range strings.Lines(text.String()) {
-			var said struct {
+			var logged struct {
 				Cause, Err string
 				Times      int
 			}
-			if err := json.Unmarshal([]byte(line), &said); err != nil {
+			if err := json.Unmarshal([]byte(line), &logged); err != nil {
 				t.Fatal(err)
 			}
-			got = append(got, fmt.Sprintf("%s %d %s", said.Cause, said.Times, said.Err))
+			got = append(got, fmt.Sprintf("%s %d %s", logged.Cause, logged.Times, logged.Err))
 		}
 		if strings.Join(got, "\n") != strings.Join(want, "\n") {
 			t.Errorf("logged %q, want %q", got, want)
@@ -43,8 +43,8 @@ func TestRepeatsAreOneLineACauseAndMinute(t *testing.T) {
 	})
 }
 
-// Causes that a caller could make up take bounded memory and lines; what nobody
-// foresaw is logged each time.
+// Causes that a caller makes up take bounded memory and lines. INTERNAL is logged each
+// time.
 func TestRepeatsBoundCausesAndShowEachInternalFault(t *testing.T) {
 	var text bytes.Buffer
 	r := NewRepeats(slog.New(slog.NewJSONHandler(&text, nil)))

@@ -17,10 +17,10 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
-// A caller's request id is taken only where it cannot be a key or token of ours
-// and cannot disturb a log.
-func TestRequestIDs(t *testing.T) {
-	for sent, taken := range map[string]bool{
+// A caller's request id is used only if it cannot be an API key or token and cannot
+// break a log line.
+func TestRequestIDsOfCallersAreChecked(t *testing.T) {
+	for sent, accepted := range map[string]bool{
 		"a": true, "3f2b9c1e-7a10-4d55-9b1e-0c5a8f6d2e41": true, strings.Repeat("9", 36): true,
 		"": false, strings.Repeat("9", 37): false, "it_abc": false, "fp_abc": false, "a b": false, "a\"b": false, "é": false, "a\n": false, "a.b": false,
 	} {
@@ -30,14 +30,14 @@ func TestRequestIDs(t *testing.T) {
 		call.End("/", "GET", 200)
 		answered, passed := w.Header().Get(RequestIDHeader), http.Header{}
 		Propagate(r.Context(), passed)
-		if (answered == sent) != taken || !taken && len(answered) != 16 || passed.Get(RequestIDHeader) != answered {
+		if (answered == sent) != accepted || !accepted && len(answered) != 16 || passed.Get(RequestIDHeader) != answered {
 			t.Errorf("%q: answered %q, passed on %q", sent, answered, passed.Get(RequestIDHeader))
 		}
 	}
 }
 
-// Work that was begun elsewhere, or none at all, is no reason to fail.
-func TestLinesWithoutARequest(t *testing.T) {
+// A line without a request has none of its attributes.
+func TestLinesHaveTheAttributesOfTheirRequest(t *testing.T) {
 	var text bytes.Buffer
 	logger := slog.New(LogHandler(slog.NewJSONHandler(&text, nil)))
 	NoteDeal(t.Context(), "d_x")
@@ -64,9 +64,9 @@ func TestLinesWithoutARequest(t *testing.T) {
 	}
 }
 
-// A stranger's trace is linked to; one of our own is joined. Neither brings free
-// text into a span.
-func TestWhoseTraceItIs(t *testing.T) {
+// A stranger's trace is linked, another binary's is joined. Neither puts free text into a
+// span.
+func TestTracesOfStrangersAreLinkedAndOurOwnJoined(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	provider := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans))
 	Trace()
@@ -101,8 +101,7 @@ func TestWhoseTraceItIs(t *testing.T) {
 	}
 }
 
-// What a caller asked to wait is none of the time that its answer took.
-func TestWaitsDoNotCount(t *testing.T) {
+func TestTookDoesNotCountWaits(t *testing.T) {
 	began := time.Now().Add(-time.Minute)
 	ctx := WithRequestID(t.Context(), "id")
 	NoteWait(ctx, 40*time.Second)
@@ -110,7 +109,7 @@ func TestWaitsDoNotCount(t *testing.T) {
 	if took := Took(ctx, began); took < 5*time.Second || took >= 15*time.Second {
 		t.Errorf("took %s of a minute with waits of 55 s", took)
 	}
-	NoteWait(t.Context(), time.Hour) // no work: nothing to note it on
+	NoteWait(t.Context(), time.Hour) // without work it does nothing
 	if took := Took(t.Context(), began); took < time.Minute {
 		t.Errorf("took %s", took)
 	}

@@ -14,18 +14,17 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// RequestIDHeader names a request. It is taken over from who calls, answered,
-// and passed on to log-server.
+// RequestIDHeader holds the id of a request: the caller's or a new one. It is part of the
+// answer and is passed on to log-server.
 const RequestIDHeader = "X-Request-Id"
 
-// longestID is a UUID's length. Together with the characters that an id may have
-// it keeps our keys and tokens out, which are longer and hold an underscore. A
-// bare salt or nonce in hex has the form of an id: whoever sends one as the name
-// of a request has it logged.
+// longestID is the length of a UUID. API keys and tokens are longer and contain an
+// underscore, so they are never taken for a request id and logged. A salt or nonce in hex
+// has the form of an id: a caller that sends one in this header has it logged.
 const longestID = 36
 
-// work is what the log lines of one request, or of one turn of the worker at a
-// deal, have in common.
+// work holds the common attributes of the log lines of one request, or of one run of the
+// worker on a deal.
 type work struct {
 	id     string
 	deal   atomic.Pointer[string]
@@ -34,16 +33,16 @@ type work struct {
 
 type workKey struct{}
 
-// WithRequestID begins a piece of work.
+// WithRequestID begins work with a request id.
 func WithRequestID(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, workKey{}, &work{id: id})
 }
 
-// NewRequestID is a random id of 16 letters and digits.
+// NewRequestID returns a random id of 16 letters and digits.
 func NewRequestID() string { return rand.Text()[:16] }
 
-// requestID takes a caller's id where it is 1 to 36 letters, digits and dashes,
-// and makes one otherwise.
+// requestID returns the caller's id if it is 1 to 36 letters, digits and dashes, and a
+// new one otherwise.
 func requestID(h http.Header) string {
 	id := h.Get(RequestIDHeader)
 	if id == "" || len(id) > longestID {
@@ -57,10 +56,10 @@ func requestID(h http.Header) string {
 	return id
 }
 
-// NoteDeal says which deal the work is about, to its log lines from here on and
-// to its span. The id MUST have the form of one. It opens nothing without a
-// credential of the deal, and of the 128 bits that keep a log entry from being
-// guessed the certificate's own id holds as many; log-server is told neither.
+// NoteDeal adds the deal's id to the work's later log lines and to its span. dealID MUST
+// have the form of a deal id. The id is not a secret: it gives no access without a
+// credential of the deal. Log entries stay unguessable because the certificate's id has
+// another 128 random bits; log-server gets neither id.
 func NoteDeal(ctx context.Context, dealID string) {
 	if w, ok := ctx.Value(workKey{}).(*work); ok {
 		w.deal.Store(&dealID)
@@ -70,15 +69,15 @@ func NoteDeal(ctx context.Context, dealID string) {
 	}
 }
 
-// NoteWait says that the work has waited for others, as its caller asked: that is
-// none of the time that an answer takes.
+// NoteWait records time that the work waited for a change because its caller asked to.
+// Took does not count it.
 func NoteWait(ctx context.Context, d time.Duration) {
 	if w, ok := ctx.Value(workKey{}).(*work); ok {
 		w.waited.Add(int64(d))
 	}
 }
 
-// Took is the time since the work in ctx began at began, without what it waited.
+// Took returns the time since began without the waits of the work in ctx.
 func Took(ctx context.Context, began time.Time) time.Duration {
 	took := time.Since(began)
 	if w, ok := ctx.Value(workKey{}).(*work); ok {
@@ -87,8 +86,8 @@ func Took(ctx context.Context, began time.Time) time.Duration {
 	return took
 }
 
-// Propagate writes what joins a call to another of our binaries with the work
-// that it is part of: the request id, and the trace where there is one.
+// Propagate sets the headers of a call to another binary: the request id and, if there
+// is one, the trace.
 func Propagate(ctx context.Context, h http.Header) {
 	if w, ok := ctx.Value(workKey{}).(*work); ok {
 		h.Set(RequestIDHeader, w.id)
@@ -96,8 +95,8 @@ func Propagate(ctx context.Context, h http.Header) {
 	otel.GetTextMapPropagator().Inject(ctx, propagation.HeaderCarrier(h))
 }
 
-// LogHandler adds request_id, deal_id and trace_id to the lines of a request,
-// as far as the context that they were logged with knows them.
+// LogHandler adds request_id, deal_id and trace_id to log lines, if the context of the
+// line has them.
 func LogHandler(next slog.Handler) slog.Handler { return logHandler{next} }
 
 type logHandler struct{ slog.Handler }

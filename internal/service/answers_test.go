@@ -3,32 +3,54 @@ package service_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/fairpact/fairpact/internal/database"
 	"github.com/fairpact/fairpact/internal/service"
 )
 
-// What net/http refuses before a handler sees it is answered like any other
-// error, on every port.
-func TestRequestsThatCannotBeRead(t *testing.T) {
+// Losing the database does not change readiness; an answer of the database does.
+func TestReadinessWithoutTheDatabase(t *testing.T) {
 	t.Parallel()
-	ctx, stop := context.WithCancel(t.Context())
-	health := service.NewHealth(func(context.Context) error { return nil })
-	logger, addresses := listening(t, 2)
-	ended := make(chan error, 1)
+	gone, secret := fmt.Errorf("%w: refused", database.ErrNoAnswer), errors.New("another server secret")
+	var found atomic.Pointer[error]
+	h := service.NewHealth(func(context.Context) error { return *found.Load() }).Handler()
+	for i, step := range []struct {
+		found  error
+		status int
+		says   string
+	}{
+		{gone, 503, "does not answer"}, // at the start
+		{nil, 200, "ok"},
+		{gone, 200, "does not answer"},
+		{secret, 503, "another server secret"},
+		{gone, 503, "does not answer"},
+		{nil, 200, "ok"},
+	} {
+		found.Store(&step.found)
+		answered := httptest.NewRecorder()
+		h.ServeHTTP(answered, httptest.NewRequest("GET", "/readyz", nil))
+		if answered.Code != step.status || !strings.Contains(answered.Body.String(), step.says) {
+			t.Errorf("step %d: %d %q, want %d with %q", i, answered.Code, answered.Body, step.status, step.says)
+		}
+	}
+}
+
+// Requests that net/http refuses before a handler sees them get the usual error body, on
+// every port.
+func TestRequestsThatCannotBeParsed(t *testing.T) {
+	t.Parallel()
 	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
-	go func() {
-		ended <- health.Serve(ctx, logger,
-			service.Port{Name: "admin", Address: "127.0.0.1:0", Server: health.AdminServer()},
-			service.Port{Name: "public", Address: "127.0.0.1:0", Server: &http.Server{Handler: echo, MaxHeaderBytes: 4096}})
-	}()
-	at := addresses()
+	s := start(t, service.NewHealth(ready), nil, map[string]http.Handler{"public": echo})
 	for what, row := range map[string]struct {
 		request string
 		status  int
@@ -47,7 +69,7 @@ func TestRequestsThatCannotBeRead(t *testing.T) {
 	} {
 		for _, port := range []string{"public", "admin"} {
 			t.Run(what+" on the "+port+" port", func(t *testing.T) {
-				answered, body := send(t, strings.TrimPrefix(at[port], "http://"), row.request)
+				answered, body := send(t, strings.TrimPrefix(s.at[port], "http://"), row.request)
 				if want := regexp.MustCompile(`^\{"error":"` + row.error + `.*"\}\n$`); answered.StatusCode != row.status || !want.MatchString(body) {
 					t.Errorf("%d %q, want %d %s", answered.StatusCode, body, row.status, want)
 				}
@@ -57,20 +79,18 @@ func TestRequestsThatCannotBeRead(t *testing.T) {
 			})
 		}
 	}
-	// What a handler writes stays as it is, even where it looks like such a refusal.
+	// A handler's answer is never changed, even if it looks like such a refusal.
 	text := strings.Repeat("HTTP/1.1 417 Expectation Failed ", 4096)
-	answered, body := send(t, strings.TrimPrefix(at["public"], "http://"),
+	answered, body := send(t, strings.TrimPrefix(s.at["public"], "http://"),
 		fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(text), text))
 	if answered.StatusCode != 200 || body != text {
 		t.Errorf("%d with %d bytes, want the %d that were sent", answered.StatusCode, len(body), len(text))
 	}
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	s.stop()
+	s.ends()
 }
 
-// send writes a request as it is and reads the answer and its body.
+// send writes raw bytes to a new connection and reads the answer.
 func send(t *testing.T, address, request string) (*http.Response, string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
