@@ -14,25 +14,18 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-var counted = func() map[problem.Code]prometheus.Counter {
-	errors := promauto.NewCounterVec(prometheus.CounterOpts{
-		Name: "fairpact_errors_total", Help: "Errors answered over REST and MCP, by code.",
-	}, []string{"code"})
-	rows := make(map[problem.Code]prometheus.Counter, len(problem.Table))
-	for _, row := range problem.Table {
-		rows[row.Code] = errors.WithLabelValues(string(row.Code))
+var errorsTotal = promauto.NewCounterVec(prometheus.CounterOpts{
+	Name: "fairpact_errors_total", Help: "Errors answered over REST and MCP, by code.",
+}, []string{"code"})
+
+func init() {
+	for _, row := range problem.Table { // every series is 0 before its first error
+		errorsTotal.WithLabelValues(string(row.Code))
 	}
-	return rows
-}()
+}
 
 // Count counts an error that is answered. Error calls Count.
-func Count(e *problem.Error) {
-	c, ok := counted[e.Code]
-	if !ok {
-		c = counted[problem.Internal]
-	}
-	c.Inc()
-}
+func Count(e *problem.Error) { errorsTotal.WithLabelValues(string(e.Code)).Inc() }
 
 // Encode returns v as JSON without HTML escapes.
 func Encode(v any) ([]byte, error) {

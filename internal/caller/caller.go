@@ -48,10 +48,7 @@ func (p *Policy) Address(r *http.Request) string {
 
 // MayTakeKey refuses an address that has used up its API keys of this minute.
 func (p *Policy) MayTakeKey(ctx context.Context, address string) error {
-	if p.KeysPerMinute <= 0 {
-		return nil
-	}
-	wait, ok := p.Limiter.Allow(ctx, "keys:"+Network(address), p.KeysPerMinute, 1)
+	wait, ok := p.allow(ctx, "keys:"+Network(address), p.KeysPerMinute, 1)
 	if ok {
 		return nil
 	}
@@ -62,15 +59,19 @@ func (p *Policy) MayTakeKey(ctx context.Context, address string) error {
 // with a credential is charged to the credential, never to the address, which many
 // honest agents may share.
 func (p *Policy) MayCreateDeal(ctx context.Context, key string, units int) error {
-	if p.UnitsPerMinute <= 0 {
-		return nil
-	}
-	wait, ok := p.Limiter.Allow(ctx, "deals:"+key, p.UnitsPerMinute, units)
+	wait, ok := p.allow(ctx, "deals:"+key, p.UnitsPerMinute, units)
 	if ok {
 		return nil
 	}
 	return problem.New(problem.RateLimited, "this API key has used up its %d units of this minute, and this deal costs %d (one, and one for each 100 parties and each 10 KiB); wait %d s",
 		p.UnitsPerMinute, units, wait).After(int64(wait))
+}
+
+func (p *Policy) allow(ctx context.Context, name string, perMinute, n int) (wait int, ok bool) {
+	if perMinute <= 0 {
+		return 0, true
+	}
+	return p.Limiter.Allow(ctx, name, perMinute, n)
 }
 
 // parseHop parses an address. Some proxies add the port.

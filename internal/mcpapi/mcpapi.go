@@ -93,7 +93,7 @@ func New(c Config) (http.Handler, error) {
 // handler runs one tool. Every error inside is a tool error, which the agent sees; only
 // an unknown tool or method is an error of the protocol.
 func (s *server) handler(t tool) mcp.ToolHandler {
-	measured := measure(t.name)
+	zeroMetrics(t.name)
 	return func(ctx context.Context, req *mcp.CallToolRequest) (result *mcp.CallToolResult, _ error) {
 		began := time.Now()
 		ctx, span := tracer.Start(ctx, "tools/call "+t.name)
@@ -106,7 +106,7 @@ func (s *server) handler(t tool) mcp.ToolHandler {
 				code = problem.Internal
 				result = refusal(problem.From(fmt.Errorf("panic")))
 			}
-			measured.call(code, telemetry.Took(ctx, began))
+			countCall(t.name, code, telemetry.Took(ctx, began))
 			if code != "" {
 				span.SetAttributes(attribute.String("error.type", string(code)))
 			}

@@ -3,14 +3,12 @@ package mcpapi
 import (
 	"encoding/json"
 	"os/exec"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/deal"
@@ -90,35 +88,6 @@ func TestErrorsNameTools(t *testing.T) {
 		if got := words(problem.Call{Op: problem.Op(op)}); got != "idempotency_key" && !toolNamed(got) {
 			t.Errorf("%s is called %q, which is not a tool", problem.Ops[op], got)
 		}
-	}
-	p := problem.New(problem.CertNotReady, "poll %s", problem.Call{Op: problem.ReadDeal, DealID: "d_1"}).After(2)
-	refused := refusal(p)
-	if text := refused.Content[0].(*mcp.TextContent).Text; text != "CERT_NOT_READY: poll get_deal" || !refused.IsError {
-		t.Errorf("a tool error says %q", text)
-	}
-	want := map[string]any{"code": problem.CertNotReady, "status": 409, "retry_after": int64(2)}
-	if got := refused.Meta[metaError]; !reflect.DeepEqual(got, want) {
-		t.Errorf("its meta is %v, want %v", got, want)
-	}
-}
-
-func TestQuotedArgumentsAreNamed(t *testing.T) {
-	refused := problem.New(problem.InvalidRequest, "input is a string; it must be an object")
-	for _, row := range []struct {
-		args arguments
-		want string
-	}{
-		{arguments{"input": `{"accept":true}`}, refused.Error() + "; pass input as JSON itself, not as a string that holds JSON"},
-		{arguments{"party_labels": `["a"]`, "input": "x"}, refused.Error() + "; pass party_labels as JSON itself, not as a string that holds JSON"},
-		{arguments{"input": "x"}, refused.Error()},
-	} {
-		if got := row.args.quoted(refused).Error(); got != row.want {
-			t.Errorf("%v: %s\nwant %s", map[string]any(row.args), got, row.want)
-		}
-	}
-	other := problem.New(problem.Forbidden, "no")
-	if got := (arguments{"input": "{"}).quoted(other); got != error(other) {
-		t.Errorf("another error becomes %v", got)
 	}
 }
 

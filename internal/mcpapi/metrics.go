@@ -19,28 +19,23 @@ var (
 	}, []string{"tool"})
 )
 
-// measures holds the metrics of one tool.
-type measures struct {
-	ok, refused, failed prometheus.Counter
-	duration            prometheus.Observer
-}
-
-func measure(tool string) measures {
-	return measures{
-		toolCalls.WithLabelValues(tool, "ok"), toolCalls.WithLabelValues(tool, "refused"), toolCalls.WithLabelValues(tool, "failed"),
-		toolDurations.WithLabelValues(tool),
+// zeroMetrics makes the series of a tool, so that they are 0 before its first call.
+func zeroMetrics(tool string) {
+	for _, outcome := range []string{"ok", "refused", "failed"} {
+		toolCalls.WithLabelValues(tool, outcome)
 	}
+	toolDurations.WithLabelValues(tool)
 }
 
-// call counts a call that ended with an error code; empty: success.
-func (m measures) call(code problem.Code, took time.Duration) {
+// countCall counts a call that ended with an error code; empty: success.
+func countCall(tool string, code problem.Code, took time.Duration) {
+	outcome := "refused"
 	switch row, _ := problem.Lookup(code); {
 	case code == "":
-		m.ok.Inc()
+		outcome = "ok"
 	case row.Status >= 500:
-		m.failed.Inc()
-	default:
-		m.refused.Inc()
+		outcome = "failed"
 	}
-	m.duration.Observe(took.Seconds())
+	toolCalls.WithLabelValues(tool, outcome).Inc()
+	toolDurations.WithLabelValues(tool).Observe(took.Seconds())
 }
