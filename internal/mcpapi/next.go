@@ -58,20 +58,14 @@ func afterCreation(req escrow.Declared, c escrow.Created, invited bool) next {
 	if invited {
 		handOver = "The text blocks after this one are the invitations of the other parties, in party order, for an agent or a person: send each party its own unchanged, by your own channel; add the address of this server if the text has no link"
 	}
+	signed := ""
+	if slices.ContainsFunc(req.PartyKeys, func(key *string) bool { return key != nil }) {
+		signed = "A party with a declared key commits only with a signature by it (SEAT KEYS in the instructions). "
+	}
 	n.Why = "keep this answer: tokens are shown once. <INVITE_TOKEN> below is yours, invite_tokens[0]. " + handOver + "; whoever holds a token acts as that party. " +
-		"get_deal shows the deadlines. " + signedSeats(req) +
+		"get_deal shows the deadlines. " + signed +
 		"You are party 0: " + howToCommit(req.Algorithm, c.DealID)
 	return n
-}
-
-// signedSeats explains declared seat keys to the creator.
-func signedSeats(req escrow.Declared) string {
-	for _, key := range req.PartyKeys {
-		if key != nil {
-			return "A party with a declared key commits only with a signature by it (SEAT KEYS in the instructions). "
-		}
-	}
-	return ""
 }
 
 // howToCommit explains how to make a commitment.
@@ -94,19 +88,15 @@ func inputOf(algorithmID string) string {
 	return text
 }
 
-func freshHex(bytes int) string {
-	raw := make([]byte, bytes)
-	_, _ = rand.Read(raw)
-	return hex.EncodeToString(raw)
-}
-
 func afterHash(req escrow.Opening, commitment string) next {
 	if len(req.Salt) < strongSalt {
 		var input any = req.Input
 		if len(canon.Encode(input)) > maxEchoed {
 			input = "<the same input object>"
 		}
-		return next{"compute_commitment_tool", fields{"input": input, "salt": freshHex(strongSalt / 2)},
+		salt := make([]byte, strongSalt/2)
+		_, _ = rand.Read(salt)
+		return next{"compute_commitment_tool", fields{"input": input, "salt": hex.EncodeToString(salt)},
 			"this commitment has no salt, or a short one: whoever sees it can guess a guessable input before you reveal. Do not commit to it; hash again with a salt of 16 random bytes (here is one), and keep the salt: you cannot reveal without it."}
 	}
 	return next{"commit_input", fields{"deal_id": yourDeal, "invite_token": yourToken, "commitment": commitment},

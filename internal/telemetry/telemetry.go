@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -113,8 +114,7 @@ func (c Call) End(route, method string, status int) {
 }
 
 func known(method string) string {
-	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodOptions, http.MethodPut, http.MethodPatch, http.MethodDelete:
+	if slices.Contains([]string{"GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE"}, method) {
 		return method
 	}
 	return Other

@@ -43,126 +43,84 @@ func members(t *testing.T, object any, want string) {
 	}
 }
 
-// payloads returns one payload for each outcome and algorithm (SPEC 2.5).
-func payloads() map[string]certificate.Payload {
+// SPEC 2.5: a certificate is the signed bytes with the two unsigned members. Without them
+// it is what was signed, whatever texts are in it.
+func TestCertificateHoldsTheSignedBytes(t *testing.T) {
 	hash := "sha256:" + strings.Repeat("0a", 32)
-	base := certificate.Payload{
+	computed := certificate.Payload{
 		CertVersion: certificate.Version, CertID: "c_1", DealID: "d_1", Mode: "sealed", Retention: "standard",
 		Parties: []certificate.Party{
 			{Index: 0, Label: "<a> & \"b\"\u2028\\\x01", Commitment: &hash, AttestedBy: certificate.AttestedByInitiator},
 			{Index: 1, Label: "é", AttestedBy: certificate.AttestedByInitiator},
 		},
-		Timing: certificate.Timing{CreatedAt: 1},
+		Outcome: certificate.Computed, Algorithm: "split.v1", InputRoot: &hash, Result: json.RawMessage(`{"allocation":{"log_proof":{"tree_size":9007199254740991},"signature":"<item>"}}`),
+		Timing:     certificate.Timing{CreatedAt: 1, CommitsClosedAt: ptr(int64(2)), RevealsClosedAt: ptr(int64(3)), ComputedAt: ptr(int64(4))},
+		Properties: certificate.Properties(certificate.Facts{Algorithm: "split.v1", Retention: "standard", Revealed: true, Declaration: strings.Repeat("0", 64)}),
 	}
-	computed := func(algorithm, result string) certificate.Payload {
-		p := base
-		p.Outcome, p.Algorithm, p.InputRoot, p.Result = certificate.Computed, algorithm, &hash, json.RawMessage(result)
-		p.Timing = certificate.Timing{CreatedAt: 1, CommitsClosedAt: ptr(int64(2)), RevealsClosedAt: ptr(int64(3)), ComputedAt: ptr(int64(4))}
-		p.Properties = certificate.Properties(certificate.Facts{Algorithm: algorithm, Retention: "standard", Revealed: true, Declaration: strings.Repeat("0", 64)})
-		return p
-	}
-	void := func(root *string, flakers ...int) certificate.Payload {
-		p := base
-		p.Outcome, p.Algorithm, p.InputRoot, p.VoidFlakers, p.Retention = certificate.Void, "shapley.v1", root, flakers, "purge"
-		p.Properties = certificate.Properties(certificate.Facts{Algorithm: p.Algorithm, Retention: "purge", Void: certificate.Rejected, Revealed: true, Declaration: strings.Repeat("0", 64)})
-		return p
-	}
-	return map[string]certificate.Payload{
-		"split":           computed("split.v1", `{"allocation":{"log_proof":{"tree_size":0},"signature":"<item>"}}`),
-		"random":          computed("random.v1", `{"beacon":{"round":9007199254740991},"winner":1}`),
-		"shapley":         computed("shapley.v1", `{"shares":[{"denominator":2,"numerator":-1}]}`),
-		"missed deadline": void(nil, 0, 1),
-		"rejection":       void(&hash, 1),
-	}
-}
-
-// SPEC 2.5: a certificate is the signed bytes with the two unsigned members.
-func TestCertificateHoldsTheSignedBytes(t *testing.T) {
-	for name, payload := range payloads() {
+	void := computed
+	void.Outcome, void.InputRoot, void.Result, void.VoidFlakers, void.Timing = certificate.Void, nil, nil, []int{0, 1}, certificate.Timing{CreatedAt: 1}
+	for _, payload := range []certificate.Payload{computed, void} {
 		for _, path := range [][]string{{}, {strings.Repeat("0", 64), strings.Repeat("f", 64)}} {
-			t.Run(fmt.Sprintf("%s, path of %d", name, len(path)), func(t *testing.T) {
-				signed, err := payload.SigningBytes()
-				if err != nil {
-					t.Fatal(err)
-				}
-				before := string(signed)
-				whole := certificate.Certificate{Payload: payload, Signature: "es256:00", LogProof: certificate.LogProof{TreeSize: 7, LeafIndex: 3, InclusionPath: path}}
-				body, err := wire.Certificate(escrow.Issued{
-					CertID: payload.CertID, Outcome: payload.Outcome, Payload: slices.Clip(signed), Signature: whole.Signature, Proof: whole.LogProof,
-				})
-				got := parsed(t, body, err)
-				text, err := json.Marshal(whole)
-				if want := parsed(t, text, err); !reflect.DeepEqual(got, want) {
-					t.Errorf("%s\nwant %s", body, text)
-				}
-				members(t, got, "cert_version cert_id deal_id outcome algorithm mode retention parties input_root result void_flakers properties timing log_proof tee_attestation signature")
-				members(t, got["log_proof"], "tree_size leaf_index inclusion_path")
-				members(t, got["timing"], "created_at commits_closed_at reveals_closed_at computed_at")
-				members(t, got["parties"].([]any)[0], "index label commitment attested_by")
-				// Without the two unsigned members it is what was signed.
-				delete(got, "log_proof")
-				delete(got, "signature")
-				if string(canon.Encode(got)) != before || string(signed) != before {
-					t.Errorf("the signed bytes are not what was signed:\n%s\nwant %s", canon.Encode(got), before)
-				}
+			signed, err := payload.SigningBytes()
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := string(signed)
+			whole := certificate.Certificate{Payload: payload, Signature: "es256:00", LogProof: certificate.LogProof{TreeSize: 7, LeafIndex: 3, InclusionPath: path}}
+			body, err := wire.Certificate(escrow.Issued{
+				CertID: payload.CertID, Outcome: payload.Outcome, Payload: slices.Clip(signed), Signature: whole.Signature, Proof: whole.LogProof,
 			})
+			got := parsed(t, body, err)
+			text, err := json.Marshal(whole)
+			if want := parsed(t, text, err); !reflect.DeepEqual(got, want) {
+				t.Errorf("%s\nwant %s", body, text)
+			}
+			members(t, got, "cert_version cert_id deal_id outcome algorithm mode retention parties input_root result void_flakers properties timing log_proof tee_attestation signature")
+			members(t, got["log_proof"], "tree_size leaf_index inclusion_path")
+			members(t, got["timing"], "created_at commits_closed_at reveals_closed_at computed_at")
+			members(t, got["parties"].([]any)[0], "index label commitment attested_by")
+			delete(got, "log_proof")
+			delete(got, "signature")
+			if string(canon.Encode(got)) != before || string(signed) != before {
+				t.Errorf("without the unsigned members:\n%s\nwant %s", canon.Encode(got), before)
+			}
 		}
 	}
-}
-
-func view(state deal.State, change func(*escrow.View)) escrow.View {
-	v := escrow.View{
-		Deal: &escrow.Deal{Declaration: &store.Declaration{
-			DealID: "d_1", Algorithm: "split.v1", Params: []byte(`{"items":["<car>"]}`), Mode: "sealed", Retention: "standard",
-			Labels: []string{"a", "<b>"}, CommitDeadline: 10, RevealDeadline: 20, CreatedAt: 1, OwnerHash: []byte("owner"),
-		}},
-		Snapshot: &store.Snapshot{Parts: make([]store.Part, 2), Phase: state}, State: state,
-	}
-	if change != nil {
-		change(&v)
-	}
-	return v
 }
 
 // SPEC 2.4: every member is present, unused ones as null.
 func TestViewHasAllMembers(t *testing.T) {
 	hash := "sha256:" + strings.Repeat("0a", 32)
-	for name, row := range map[string]struct {
-		view escrow.View
-		want string
-	}{
-		"new": {view(deal.Open, nil), `{"deal_id":"d_1","algorithm":"split.v1","algorithm_params":{"items":["<car>"]},"mode":"sealed","retention":"standard",
-			"state":"OPEN","initiator":0,"parties":[{"index":0,"label":"a","committed":false,"commitment":null,"revealed":false},
-			{"index":1,"label":"<b>","committed":false,"commitment":null,"revealed":false}],"commit_deadline":10,"reveal_deadline":20,"created_at":1,
-			"commits_closed_at":null,"reveals_closed_at":null,"computed_at":null,"result":null,"void_flakers":null,"certificate_id":null}`},
-		"computed": {view(deal.Computed, func(v *escrow.View) {
-			v.Parts = []store.Part{{Commitment: &hash, Revealed: true}, {Commitment: &hash, Revealed: true}}
+	const declared = `{"deal_id":"d_1","algorithm":"split.v1","algorithm_params":{"items":["<car>"]},"mode":"sealed","retention":"standard","initiator":0,"commit_deadline":10,"reveal_deadline":20,"created_at":1,`
+	for want, change := range map[string]func(*escrow.View){
+		`"state":"OPEN","parties":[{"index":0,"label":"a","committed":false,"commitment":null,"revealed":false},{"index":1,"label":"<b>","committed":false,"commitment":null,"revealed":false}],
+			"commits_closed_at":null,"reveals_closed_at":null,"computed_at":null,"result":null,"void_flakers":null,"certificate_id":null}`: func(v *escrow.View) { v.State = deal.Open },
+		`"state":"COMPUTED","parties":[{"index":0,"label":"a","committed":true,"commitment":"` + hash + `","revealed":true},{"index":1,"label":"<b>","committed":true,"commitment":"` + hash + `","revealed":true}],
+			"commits_closed_at":2,"reveals_closed_at":3,"computed_at":4,"result":{"x":1},"void_flakers":null,"certificate_id":"c_1"}`: func(v *escrow.View) {
+			v.State, v.Parts = deal.Computed, []store.Part{{Commitment: &hash, Revealed: true}, {Commitment: &hash, Revealed: true}}
 			v.CommitsClosedAt, v.RevealsClosedAt, v.ComputedAt = ptr(int64(2)), ptr(int64(3)), ptr(int64(4))
-			v.Result, v.CertificateID = []byte(`{"x":1}`), ptr("c_1")
-			v.Sealed = [][]byte{[]byte("sealed input")}
-		}), `{"deal_id":"d_1","algorithm":"split.v1","algorithm_params":{"items":["<car>"]},"mode":"sealed","retention":"standard",
-			"state":"COMPUTED","initiator":0,"parties":[{"index":0,"label":"a","committed":true,"commitment":"` + hash + `","revealed":true},
-			{"index":1,"label":"<b>","committed":true,"commitment":"` + hash + `","revealed":true}],"commit_deadline":10,"reveal_deadline":20,"created_at":1,
-			"commits_closed_at":2,"reveals_closed_at":3,"computed_at":4,"result":{"x":1},"void_flakers":null,"certificate_id":"c_1"}`},
-		"void, certificate pending": {view(deal.Void, func(v *escrow.View) {
-			v.Parts[0].Commitment, v.VoidFlakers, v.CertID = &hash, []int{1}, ptr("c_1")
-		}), `{"deal_id":"d_1","algorithm":"split.v1","algorithm_params":{"items":["<car>"]},"mode":"sealed","retention":"standard",
-			"state":"VOID","initiator":0,"parties":[{"index":0,"label":"a","committed":true,"commitment":"` + hash + `","revealed":false},
-			{"index":1,"label":"<b>","committed":false,"commitment":null,"revealed":false}],"commit_deadline":10,"reveal_deadline":20,"created_at":1,
-			"commits_closed_at":null,"reveals_closed_at":null,"computed_at":null,"result":null,"void_flakers":[1],"certificate_id":null}`},
+			v.Result, v.CertificateID, v.Sealed = []byte(`{"x":1}`), ptr("c_1"), [][]byte{[]byte("sealed input")}
+		},
+		`"state":"VOID","parties":[{"index":0,"label":"a","committed":true,"commitment":"` + hash + `","revealed":false},{"index":1,"label":"<b>","committed":false,"commitment":null,"revealed":false}],
+			"commits_closed_at":null,"reveals_closed_at":null,"computed_at":null,"result":null,"void_flakers":[1],"certificate_id":null}`: func(v *escrow.View) { // the certificate is pending
+			v.State, v.Parts[0].Commitment, v.VoidFlakers, v.CertID = deal.Void, &hash, []int{1}, ptr("c_1")
+		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			body, err := wire.View(row.view)
-			if got, want := parsed(t, body, err), parsed(t, []byte(row.want), nil); !reflect.DeepEqual(got, want) {
-				t.Errorf("%s\nwant %s", body, row.want)
-			}
-		})
+		v := escrow.View{Deal: &escrow.Deal{Declaration: &store.Declaration{
+			DealID: "d_1", Algorithm: "split.v1", Params: []byte(`{"items":["<car>"]}`), Mode: "sealed", Retention: "standard",
+			Labels: []string{"a", "<b>"}, CommitDeadline: 10, RevealDeadline: 20, CreatedAt: 1, OwnerHash: []byte("owner"),
+		}}, Snapshot: &store.Snapshot{Parts: make([]store.Part, 2)}}
+		change(&v)
+		body, err := wire.View(v)
+		if got, want := parsed(t, body, err), parsed(t, []byte(declared+want), nil); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s\nwant %v", body, want)
+		}
 	}
 }
 
 // SPEC 4: `{deal_id, state, party, committed, next}`.
 func TestCommitted(t *testing.T) {
-	d := view(deal.Open, nil).Deal
+	d := &escrow.Deal{Declaration: &store.Declaration{RevealDeadline: 20}}
 	for state, next := range map[deal.State]string{
 		deal.Committing: "wait for the others: call GET /v1/deals/d_1?wait=45&since=COMMITTING until its state is REVEALING, then call POST /v1/deals/d_1/reveal with your input and salt before 20",
 		deal.Revealing:  "all have committed: call POST /v1/deals/d_1/reveal with your input and salt before 20",
