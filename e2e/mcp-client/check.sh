@@ -45,7 +45,7 @@ salt='"00112233445566778899aabbccddeeff"'
 commitment=$(tool compute_commitment_tool --tool-arg 'input={"accept":true}' "salt=$salt" | take r.commitment)
 for token in "$@"; do tool commit_input --tool-arg "deal_id=$id" "invite_token=$token" "commitment=$commitment" | take r.state; done
 for token in "$@"; do tool reveal_input --tool-arg "deal_id=$id" "invite_token=$token" 'input={"accept":true}' "salt=$salt" | take r.state; done
-test "$(tool get_deal --tool-arg "deal_id=$id" "api_key=$key" | take r.state)" = COMPUTED
+tool get_deal --tool-arg "deal_id=$id" "api_key=$key" | take r.state | grep -xE "COMPUTED|CERTIFIED"  # with witnesses it is CERTIFIED within a second
 certificate=$(tool get_certificate --tool-arg "deal_id=$id" "invite_token=$1" | take r.cert_id)
 test "$(tool verify_certificate --tool-arg "cert_id=$certificate" | take r.valid)" = true
 echo "all nine tools listed and called; certificate $certificate is valid"
