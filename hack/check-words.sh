@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# check-words.sh: texts for readers hold none of a few words that nobody searches
-# for. `make lint` runs it.
+# check-words.sh: no text contains a few words that nobody searches for, and the
+# subjects of the last commits have at most 72 characters. `make lint` runs it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 words='tells? whether|mend(s|ed|ing)?|nobody of|farewell|be had|of until now|which is as well|the word of|anew|whence|thereof|henceforth'
@@ -8,3 +8,5 @@ if git ls-files -z -- '*.md' '*.yaml' '*.gotmpl' '*.tpl' '*.txt' '*.html' '*.js'
   xargs -0 grep -nEio "(\S+ ){0,4}\b($words)\b.{0,30}"; then
   echo "use plain words: fix, correct, again, from, reports whether, the previous …"; exit 1
 fi
+long=$(git log --no-merges -n 30 --format=%s | grep -E '.{73,}' || true)
+if [ -n "$long" ]; then echo "commit subjects of more than 72 characters:"; echo "$long"; exit 1; fi
