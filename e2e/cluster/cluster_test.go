@@ -34,6 +34,7 @@ func TestCluster(t *testing.T) {
 		{"black box", blackBox},
 		{"Postgres is away", postgresAway},
 		{"read-only and a restore", readOnlyAndRestore},
+		{"uninstalled and installed again", uninstallAndBack},
 		{"a trial", trial},
 		{"GitOps", gitOps},
 		{"deals miss their deadlines from here", startOverdue},

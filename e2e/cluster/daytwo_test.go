@@ -120,7 +120,6 @@ func readOnlyAndRestore(t *testing.T, c *cluster) {
 		}
 	}
 	readOnly()
-	const count = "SELECT (SELECT count(*) FROM deals), (SELECT count(*) FROM certificates), (SELECT count(*) FROM translog.leaves)"
 	kept := psql(t, count)
 	postgres(t, "pg_dump", "--format=custom", "--file=/tmp/newest.dump", database)
 
@@ -155,6 +154,28 @@ func readOnlyAndRestore(t *testing.T, c *cluster) {
 		t.Errorf("%d log-servers refuse the newest dump", n)
 	}
 	c.shows(t, "read-only, an older dump refused, the newest restored: %s deals|certificates|leaves kept", kept)
+}
+
+const count = "SELECT (SELECT count(*) FROM deals), (SELECT count(*) FROM certificates), (SELECT count(*) FROM translog.leaves)"
+
+// uninstallAndBack follows runbooks/operations.md: the log continues after the release
+// was uninstalled, because the fork guard, the Secrets and the database stay.
+func uninstallAndBack(t *testing.T, c *cluster) {
+	guard := func() string {
+		return kubectl(t, "get", "configmap", release+"-fork-guard", "-o", "jsonpath={.data.size} {.data.root}")
+	}
+	c.plays(t, "before the release is uninstalled")
+	must(t, "helm", "uninstall", release, "-n", namespace, "--wait", "--timeout", "3m")
+	settled(t)
+	kept, guarded := psql(t, count), guard()
+	kubectl(t, "get", "secret", "server")
+	c.upgrade(t, c.old)
+	c.find(t)
+	if got, now := psql(t, count), guard(); got != kept || now != guarded {
+		t.Errorf("after the installation: %s and the guard at %s, want %s and %s", got, now, kept, guarded)
+	}
+	c.plays(t, "after the release is installed again")
+	c.shows(t, "uninstalled and installed again: %s deals|certificates|leaves kept, the guard at %s", kept, guarded)
 }
 
 // dataImage returns the image of the release's Postgres, which has Redis too.

@@ -165,10 +165,16 @@ func install(t *testing.T) *cluster {
 	}
 	rolledOut(t, namespace, "postgres", "redis", "beacon")
 	c.upgrade(t, c.old)
+	c.find(t)
+	return c
+}
+
+// find sets the address of deal-api. Each installation has another node port.
+func (c *cluster) find(t *testing.T) {
+	t.Helper()
 	if c.node != "" {
 		c.base = "http://" + c.node + ":" + kubectl(t, "get", "service", release+"-deal-api", "-o", "jsonpath={.spec.ports[0].nodePort}")
 	}
-	return c
 }
 
 // upgrade upgrades the release to a tag and waits until its pods are ready.
