@@ -186,7 +186,7 @@ func (k *Keyholder) Close(label string, more ...string) {
 	k.T.Helper()
 	Eventually(k.T, "the key may be closed", 2*Patience, func() bool {
 		code, out, errs := k.Ctl.try(k.Ctl.command(append([]string{"keys", "close", label, "--file", "keys.json", "--out", "keys.json"}, more...)...))
-		if said := out + errs; code != 0 && !strings.Contains(said, "only a key that signs nowhere any more") && !strings.Contains(said, "wait for the log") {
+		if said := out + errs; code != 0 && !strings.Contains(said, "cannot be closed") && !strings.Contains(said, "wait for the log") {
 			k.T.Fatalf("exit code %d: %s", code, said)
 		}
 		return code == 0

@@ -36,7 +36,6 @@ import (
 	"github.com/fairpact/fairpact/internal/checkpoint"
 	"github.com/fairpact/fairpact/internal/localstack"
 	"github.com/fairpact/fairpact/internal/signing"
-	"github.com/fairpact/fairpact/internal/signing/file"
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
@@ -69,15 +68,11 @@ func run(ctx context.Context, bin string, leaves int, keyFile, witness string) e
 	}
 	defer os.RemoveAll(dir)
 	keyFile = cmp.Or(keyFile, filepath.Join(dir, "log.pem"))
-	key, err := file.OpenDevEd25519(ctx, "//"+keyFile)
+	key, err := signing.OpenLogKey(ctx, "dev://"+keyFile)
 	if err != nil {
 		return err
 	}
-	public, _, err := key.Key(ctx)
-	if err != nil {
-		return err
-	}
-	own, err := checkpoint.Ed25519Key(origin, public)
+	own, err := checkpoint.Ed25519Key(origin, key.Public())
 	if err != nil {
 		return err
 	}

@@ -13,15 +13,18 @@ var (
 	offset, _ = time.ParseDuration(os.Getenv("FAIRPACT_CLOCK_OFFSET"))
 )
 
-// Now is the process's clock, which FAIRPACT_CLOCK_OFFSET ("-90s") sets apart.
+// Now returns the time plus FAIRPACT_CLOCK_OFFSET (for example "-90s").
 func Now() time.Time { return time.Now().Add(offset) }
 
-// Point ends the process as kill -9 would, with nothing flushed or closed,
-// where FAIRPACT_CRASH_AT names this point.
+// Setting returns the environment variable of that name.
+func Setting(name string) string { return os.Getenv(name) }
+
+// Point ends the process as kill -9 would, without flushing or closing anything,
+// if FAIRPACT_CRASH_AT is the name of this point.
 func Point(name string) {
 	if name != armed {
 		return
 	}
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-	select {} // the signal is on its way: nothing after the point may run
+	select {} // the signal is pending: no code after the point may run
 }

@@ -82,7 +82,7 @@ func (c sendCommitCommand) Run(ctx context.Context, t *terminal) error {
 	if err := fits(of.algorithm, of.params, of.labels, mine.members); err != nil {
 		return err
 	}
-	signed, err := of.sign(ctx, c.Key, commitment)
+	signed, err := of.sign(c.Key, commitment)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package ctl
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -129,23 +130,16 @@ func (c *call) declaration(ctx context.Context) (d declared, err error) {
 }
 
 // sign signs a commitment and the declaration with the key in a file.
-func (d declared) sign(ctx context.Context, path, commitment string) (map[string]string, error) {
-	private, err := file.OpenEd25519(ctx, "//"+path)
+func (d declared) sign(path, commitment string) (map[string]string, error) {
+	private, err := file.ReadEd25519(path)
 	if err != nil {
 		return nil, err
 	}
-	public, _, err := private.Key(ctx)
-	if err != nil {
-		return nil, err
-	}
-	key := "ed25519:" + hex.EncodeToString(public)
+	key := "ed25519:" + hex.EncodeToString(private.Public().(ed25519.PublicKey))
 	if d.key != nil && d.key != key {
 		return nil, refusal{fmt.Errorf("the deal declares another key for party %d: %v, and this is %s", d.party, d.key, key)}
 	}
 	seat := attestation.Seat{DealID: d.dealID, Party: d.party, Commitment: commitment, Declaration: d.digest}
-	signature, err := private.Sign(ctx, seat.Message(d.origin))
-	if err != nil {
-		return nil, err
-	}
+	signature := ed25519.Sign(private, seat.Message(d.origin))
 	return map[string]string{"commitment": commitment, "party_key": key, "party_signature": "ed25519:" + hex.EncodeToString(signature)}, nil
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/checkpoint"
 	"github.com/fairpact/fairpact/internal/checkpoint/devwitness"
-	"github.com/fairpact/fairpact/internal/signing/file"
+	"github.com/fairpact/fairpact/internal/signing"
 )
 
 // Origin is the name of the log's checkpoints; it stays the same whatever port the
@@ -30,15 +30,11 @@ type witness struct {
 // startWitnesses starts witnesses that cosign the log's checkpoints, and writes
 // the policy: more than half of them are its quorum.
 func (s *Stack) startWitnesses(ctx context.Context) error {
-	key, err := file.OpenDevEd25519(ctx, "//"+s.state.path(logKey))
+	key, err := signing.OpenLogKey(ctx, "dev://"+s.state.path(logKey))
 	if err != nil {
 		return err
 	}
-	public, _, err := key.Key(ctx)
-	if err != nil {
-		return err
-	}
-	log, err := checkpoint.Ed25519Key(Origin, public)
+	log, err := checkpoint.Ed25519Key(Origin, key.Public())
 	if err != nil {
 		return err
 	}

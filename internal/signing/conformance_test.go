@@ -2,6 +2,7 @@ package signing
 
 import (
 	"context"
+	"crypto/ed25519"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -14,8 +15,9 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
 )
 
-// What every provider does alike. The one of PKCS#11, whose build has a tag, is in
-// conformance_pkcs11_test.go.
+// These tests hold for every provider. conformance_pkcs11_test.go runs them for
+// PKCS#11, whose build needs a tag.
+
 func TestProvidersConform(t *testing.T) {
 	g, err := kmstest.StartGCP()
 	if err != nil {
@@ -24,161 +26,145 @@ func TestProvidersConform(t *testing.T) {
 	t.Cleanup(g.Close)
 	a := kmstest.NewAWS(t)
 	dir := t.TempDir()
-	dev := "dev://" + dir + "/keys/dev.pem"
-	mustOpen(t, dev) // makes the key
+	mustOpen(t, "dev://"+dir+"/p256.pem") // makes the key
+	if key, err := OpenLogKey(t.Context(), "dev://"+dir+"/ed25519.pem"); err != nil || key.Close() != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
-		uri    string
-		remote *remoteCase
+		p256, ed25519 string // key URIs
+		need          string // the kind of a log key, in errors
+		remote        *remoteCase
 	}{
-		"file": {uri: "file://" + dir + "/keys/dev.pem"},
-		"dev":  {uri: dev},
-		"gcpkms": {g.URI(g.NewKey()), &remoteCase{
+		"file": {"file://" + dir + "/p256.pem", "file://" + dir + "/ed25519.pem", "not an Ed25519 key", nil},
+		"dev":  {"dev://" + dir + "/p256.pem", "dev://" + dir + "/ed25519.pem", "not an Ed25519 key", nil},
+		"gcpkms": {g.URI(g.NewKey()), g.URI(g.NewLogKey()), "a log key needs EC_SIGN_ED25519", &remoteCase{
 			start: func() (remote, error) { return kmstest.StartGCP() },
 			sign:  "AsymmetricSign",
+			has:   []kmstest.Fault{kmstest.CorruptedCRC, kmstest.MissingCRC, kmstest.UnverifiedDigest},
 		}},
-		"awskms": {a.URI(a.NewKey()), &remoteCase{
+		"awskms": {a.URI(a.NewKey()), a.URI(a.NewLogKey()), "a log key needs ECC_NIST_EDWARDS25519", &remoteCase{
 			start: func() (remote, error) { return kmstest.StartAWS() },
 			sign:  "Sign",
-			lacks: []kmstest.Fault{kmstest.CorruptedCRC, kmstest.MissingCRC, kmstest.UnverifiedDigest},
 			has:   []kmstest.Fault{kmstest.OtherAlgorithm, kmstest.TruncatedBody, kmstest.KeyUnavailable, kmstest.Redirected},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			conformance(t, c.uri, name == "dev")
+			deploymentKeyConforms(t, c.p256, name == "dev")
+			logKeyConforms(t, c.ed25519)
+			if _, err := OpenLogKey(t.Context(), c.p256); err == nil || !strings.Contains(err.Error(), c.need) {
+				t.Errorf("a P-256 key as log key: %v", err)
+			}
+			if _, err := Open(t.Context(), c.ed25519); err == nil || !strings.Contains(err.Error(), "es256 needs ") {
+				t.Errorf("an Ed25519 key as deployment key: %v", err)
+			}
 			if c.remote != nil {
-				remoteConformance(t, *c.remote)
+				remoteConforms(t, *c.remote)
 			}
 		})
 	}
 }
 
-// conformance is what every provider must do, seen through Signer.
-func conformance(t *testing.T, uri string, ephemeral bool) {
+func deploymentKeyConforms(t *testing.T, uri string, ephemeral bool) {
 	t.Helper()
-	start := func() *Signer {
-		signer, err := open(t.Context(), uri, patient)
+	signer, again := mustOpen(t, uri), mustOpen(t, uri)
+	if again.PublicKey() != signer.PublicKey() || signer.Custody() == "" || signer.Ephemeral() != ephemeral {
+		t.Errorf("opened as %s, then %s; custody %q, ephemeral %v", signer.PublicKey(), again.PublicKey(), signer.Custody(), signer.Ephemeral())
+	}
+	keys := mustKeys(t, signer)
+	var all sync.WaitGroup
+	for i := range 200 {
+		all.Go(func() {
+			message := fmt.Appendf(nil, "message %d", i)
+			signature, err := signer.Sign(t.Context(), sha256.Sum256(message))
+			if err == nil {
+				err = keys.Verify(message, signature) // refuses a high s
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			if err := keys.Verify(append(message, 'x'), signature); !errors.Is(err, ErrNotVerified) {
+				t.Errorf("another message: %v, want ErrNotVerified", err)
+			}
+		})
+	}
+	all.Wait()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if signature, err := signer.Sign(gone, [32]byte{1}); signature != "" || !errors.Is(err, context.Canceled) {
+		t.Errorf("with a cancelled context: %q, %v; want context.Canceled", signature, err)
+	}
+}
+
+func logKeyConforms(t *testing.T, uri string) *LogKey {
+	t.Helper()
+	open := func() *LogKey {
+		key, err := OpenLogKey(t.Context(), uri)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if err := signer.Close(); err != nil {
+			if err := key.Close(); err != nil {
 				t.Error(err)
 			}
 		})
-		return signer
+		return key
 	}
-	signer := start()
-	keys, err := NewKeySet(signer.PublicKey(), nil)
-	if err != nil {
-		t.Fatalf("the label of the signer is not one a key set takes: %v", err)
+	key, again := open(), open()
+	if !again.Public().Equal(key.Public()) || key.Custody() == "" {
+		t.Errorf("opened as %x, then %x; custody %q", key.Public(), again.Public(), key.Custody())
 	}
-
-	t.Run("the key is the same at each opening", func(t *testing.T) {
-		if again := start().PublicKey(); again != signer.PublicKey() {
-			t.Errorf("first %s, then %s", signer.PublicKey(), again)
-		}
-	})
-
-	t.Run("custody is told", func(t *testing.T) {
-		if signer.Custody() == "" || signer.Ephemeral() != ephemeral {
-			t.Errorf("custody %q, ephemeral: %v", signer.Custody(), signer.Ephemeral())
-		}
-	})
-
-	t.Run("signatures verify, with low s", func(t *testing.T) {
-		for i := range 200 {
-			message := fmt.Appendf(nil, "message %d", i)
-			signature, err := signer.Sign(t.Context(), sha256.Sum256(message))
-			if err != nil {
-				t.Fatal(err)
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Go(func() {
+			message := fmt.Appendf(nil, "fairpact.example.com\n%d\n", i)
+			signature, err := key.Sign(t.Context(), message)
+			if err != nil || !ed25519.Verify(again.Public(), message, signature) {
+				t.Errorf("message %d: %x, %v", i, signature, err)
 			}
-			scheme, raw, err := parseSignature(signature) // refuses a high s
-			if err != nil || scheme != schemeES256 || len(raw) != 64 {
-				t.Fatalf("%s: scheme %q, %d bytes, %v", signature, scheme, len(raw), err)
-			}
-			if err := keys.Verify(message, signature); err != nil {
-				t.Fatalf("message %d: %v", i, err)
-			}
-			if _, err := keys.SignedBy(sha256.Sum256(message), signature); err != nil {
-				t.Fatalf("digest %d: %v", i, err)
-			}
-			if err := keys.Verify(append(message, 'x'), signature); !errors.Is(err, ErrNotVerified) {
-				t.Fatalf("another message: %v, want ErrNotVerified", err)
-			}
-		}
-	})
-
-	t.Run("64 at once", func(t *testing.T) {
-		var all sync.WaitGroup
-		for i := range 64 {
-			all.Go(func() {
-				digest := sha256.Sum256(fmt.Appendf(nil, "at once %d", i))
-				signature, err := signer.Sign(t.Context(), digest)
-				if err != nil {
-					t.Error(err)
-				} else if _, err := keys.SignedBy(digest, signature); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		all.Wait()
-	})
-
-	t.Run("a cancelled context signs nothing", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		signature, err := signer.Sign(ctx, [32]byte{1})
-		if signature != "" || !errors.Is(err, context.Canceled) {
-			t.Errorf("%q, %v; want context.Canceled", signature, err)
-		}
-	})
-
-	t.Run("the label is compressed SEC1 in lower case", func(t *testing.T) {
-		label := signer.PublicKey()
-		digits, ok := strings.CutPrefix(label, "es256:0")
-		if !ok || len(digits) != 65 || (digits[0] != '2' && digits[0] != '3') || strings.ToLower(digits) != digits {
-			t.Errorf("label %q", label)
-		}
-	})
+		})
+	}
+	all.Wait()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if signature, err := key.Sign(gone, []byte("message")); signature != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("with a cancelled context: %x, %v", signature, err)
+	}
+	return key
 }
 
-// remote is a key service that the conformance test can make misbehave.
+// remote is a key service that a test can make fail.
 type remote interface {
-	NewKey() string // a name or ARN
+	NewKey() string // returns a name or ARN
+	NewLogKey() string
 	URI(key string) string
-	SetFault(kmstest.Fault) error           // until the next one
-	FailTimes(f kmstest.Fault, n int) error // for the next n signing calls
+	SetFault(kmstest.Fault) error
+	FailTimes(f kmstest.Fault, n int) error
 	Calls(method string) int
 	Close()
 }
 
-// remoteCase plugs a provider into remoteConformance.
 type remoteCase struct {
 	start func() (remote, error)
-	sign  string // the method that Calls counts for a signature
-	lacks []kmstest.Fault
-	has   []kmstest.Fault // besides the common ones; each makes a provider unavailable
+	sign  string          // the method that Calls counts for a signature
+	has   []kmstest.Fault // in addition to faults; each makes the provider unavailable
 }
 
-// patient are limits that a slow machine does not meet. The breaker is out of the
-// way: it has tests of its own.
+// patient are limits that a slow machine does not reach. Its breaker does not
+// open: breaker_test.go tests that.
 var patient = limits{deadline: time.Minute, attempt: 10 * time.Second, concurrency: 32, tries: 4, trip: 1000, open: time.Second}
 
-// quick are limits with which a hang costs a test little.
+// quick are limits for tests with a provider that hangs.
 var quick = limits{deadline: 15 * time.Second, attempt: time.Second, concurrency: 32, tries: 4, trip: 1000, open: time.Second}
 
-// What Sign must make of a fault that lasts. Where it is gone by the second try
-// it always signs.
+// faultCase says how Sign ends while a fault lasts. After one call with the fault,
+// the second try always succeeds.
 type faultCase struct {
 	fault   kmstest.Fault
-	lasting error // nil: it signs all the same
-	tries   int   // calls of the provider while the fault lasts
+	lasting error // nil: it succeeds
+	tries   int   // calls of the provider
 }
 
 var faults = []faultCase{
-	{kmstest.CorruptedCRC, ErrUnavailable, 4},
-	{kmstest.MissingCRC, ErrUnavailable, 4},
-	{kmstest.UnverifiedDigest, ErrUnavailable, 4},
 	{kmstest.OtherKeyName, ErrUnavailable, 4},
 	{kmstest.HighS, nil, 1},
 	{kmstest.GarbageDER, ErrProvider, 2},
@@ -191,29 +177,34 @@ var faults = []faultCase{
 	{kmstest.Hang, ErrUnavailable, 4},
 }
 
-// remoteConformance is what every provider behind a network must do beyond
-// conformance.
-func remoteConformance(t *testing.T, c remoteCase) {
-	start := func(t *testing.T, l limits) (remote, *Signer, *KeySet) {
+func remoteConforms(t *testing.T, c remoteCase) {
+	serve := func(t *testing.T) remote {
 		t.Helper()
 		r, err := c.start()
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(r.Close)
+		return r
+	}
+	start := func(t *testing.T, l limits) (remote, *Signer, *KeySet) {
+		t.Helper()
+		r := serve(t)
 		signer, err := open(t.Context(), r.URI(r.NewKey()), l)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = signer.Close() })
-		keys, err := NewKeySet(signer.PublicKey(), nil)
-		if err != nil {
+		return r, signer, mustKeys(t, signer)
+	}
+	set := func(t *testing.T, r remote, fault kmstest.Fault, times int) {
+		t.Helper()
+		if err := r.FailTimes(fault, times); err != nil {
 			t.Fatal(err)
 		}
-		return r, signer, keys
 	}
 
-	t.Run("the public key is asked for once", func(t *testing.T) {
+	t.Run("the public key is read once", func(t *testing.T) {
 		t.Parallel()
 		r, signer, _ := start(t, patient)
 		for i := range byte(10) {
@@ -222,67 +213,53 @@ func remoteConformance(t *testing.T, c remoteCase) {
 			}
 			_ = signer.PublicKey()
 		}
-		if n := r.Calls("GetPublicKey"); n != 1 {
-			t.Errorf("it was asked for %d times, want 1", n)
-		}
-		if n := r.Calls(c.sign); n != 11 { // one at the opening
-			t.Errorf("%s was called %d times for 10 signatures and the check at the start", c.sign, n)
+		if keys, signatures := r.Calls("GetPublicKey"), r.Calls(c.sign); keys != 1 || signatures != 11 {
+			t.Errorf("%d calls for the key, %d of %s; want 1, and 10 after the one at the opening", keys, signatures, c.sign)
 		}
 	})
 
-	t.Run("a refusal is final and named", func(t *testing.T) {
+	t.Run("a refusal is not retried", func(t *testing.T) {
 		t.Parallel()
 		r, signer, _ := start(t, patient)
-		if err := r.SetFault(kmstest.Denied); err != nil {
-			t.Fatal(err)
-		}
+		set(t, r, kmstest.Denied, -1)
 		before := r.Calls(c.sign)
 		_, err := signer.Sign(t.Context(), [32]byte{1})
 		if err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrProvider) || outcome(err) != "refused" {
 			t.Errorf("%v", err)
 		}
 		if n := r.Calls(c.sign) - before; n != 1 {
-			t.Errorf("asked %d times, want 1", n)
+			t.Errorf("called %d times, want 1", n)
 		}
 	})
 
-	t.Run("a caller that goes away ends the call", func(t *testing.T) {
+	t.Run("a caller that leaves ends the call", func(t *testing.T) {
 		t.Parallel()
 		r, signer, _ := start(t, patient)
-		if err := r.SetFault(kmstest.Hang); err != nil {
-			t.Fatal(err)
-		}
+		set(t, r, kmstest.Hang, -1)
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(20*time.Millisecond, cancel)
 		if _, err := signer.Sign(ctx, [32]byte{1}); !errors.Is(err, context.Canceled) || errors.Is(err, ErrUnavailable) {
-			t.Errorf("%v; want context.Canceled alone", err)
+			t.Errorf("%v; want only context.Canceled", err)
 		}
 	})
 
 	t.Run("down and back on the same port", func(t *testing.T) {
 		t.Parallel()
 		r, signer, keys := start(t, patient)
-		if err := r.SetFault(kmstest.Down); err != nil {
-			t.Fatal(err)
-		}
+		set(t, r, kmstest.Down, -1)
 		if _, err := signer.Sign(t.Context(), [32]byte{1}); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("down: %v; want ErrUnavailable", err)
 		}
-		if err := r.SetFault(kmstest.None); err != nil {
-			t.Fatal(err)
+		set(t, r, kmstest.None, -1)
+		signature, err := "", errors.New("not tried")
+		for end := time.Now().Add(time.Minute); err != nil && time.Now().Before(end); {
+			signature, err = signer.Sign(t.Context(), [32]byte{2})
 		}
-		back := time.Now().Add(time.Minute)
-		for {
-			signature, err := signer.Sign(t.Context(), [32]byte{2})
-			if err == nil {
-				if _, err := keys.SignedBy([32]byte{2}, signature); err != nil {
-					t.Error(err)
-				}
-				return
-			}
-			if time.Now().After(back) {
-				t.Fatalf("a minute after it came back: %v", err)
-			}
+		if err == nil {
+			_, err = keys.SignedBy([32]byte{2}, signature)
+		}
+		if err != nil {
+			t.Errorf("a minute after it came back: %v", err)
 		}
 	})
 
@@ -291,9 +268,6 @@ func remoteConformance(t *testing.T, c remoteCase) {
 		all = append(all, faultCase{fault, ErrUnavailable, 4})
 	}
 	for _, f := range all {
-		if slices.Contains(c.lacks, f.fault) {
-			continue
-		}
 		t.Run(string(f.fault), func(t *testing.T) {
 			t.Parallel()
 			l := patient
@@ -301,45 +275,75 @@ func remoteConformance(t *testing.T, c remoteCase) {
 				l = quick
 			}
 			r, signer, keys := start(t, l)
-			// Once: the second try succeeds, or none was needed.
-			if err := r.FailTimes(f.fault, 1); err != nil {
-				t.Fatal(err)
-			}
 			digest := sha256.Sum256([]byte(f.fault))
-			signature, err := signer.Sign(t.Context(), digest)
-			if err != nil {
-				t.Fatalf("once: %v", err)
-			}
-			if _, err := keys.SignedBy(digest, signature); err != nil {
-				t.Errorf("once: %v", err)
-			}
-			// For good: never a bad signature, and not asked without end.
-			if err := r.SetFault(f.fault); err != nil {
-				t.Fatal(err)
-			}
-			before := r.Calls(c.sign)
-			signature, err = signer.Sign(t.Context(), digest)
-			if !errors.Is(err, f.lasting) || err != nil && signature != "" {
-				t.Errorf("lasting: %q, %v; want %v", signature, err, f.lasting)
-			}
-			if err == nil {
-				if _, err := keys.SignedBy(digest, signature); err != nil {
-					t.Errorf("lasting: %v", err)
+			sign := func(when string, want error) {
+				t.Helper()
+				signature, err := signer.Sign(t.Context(), digest)
+				if !errors.Is(err, want) || err != nil && signature != "" {
+					t.Errorf("%s: %q, %v; want %v", when, signature, err, want)
+				}
+				if f.fault == kmstest.Hang && err != nil && !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%s: a hang is a timeout too: %v", when, err)
+				}
+				if _, bad := keys.SignedBy(digest, signature); err == nil && bad != nil {
+					t.Errorf("%s: %v", when, bad)
 				}
 			}
+			set(t, r, f.fault, 1)
+			sign("one fault", nil)
+			set(t, r, f.fault, -1)
+			before := r.Calls(c.sign)
+			sign("a lasting fault", f.lasting)
 			if n := r.Calls(c.sign) - before; n < 1 || n > f.tries || f.fault != kmstest.CutConnection && n != f.tries {
-				t.Errorf("asked %d times, want %d", n, f.tries)
+				t.Errorf("called %d times, want %d", n, f.tries)
 			}
-			if f.fault == kmstest.Hang && !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("a hang is a timeout too: %v", err)
-			}
-			// And all is well when it is over.
-			if err := r.SetFault(kmstest.None); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := signer.Sign(t.Context(), digest); err != nil {
-				t.Errorf("afterwards: %v", err)
-			}
+			set(t, r, kmstest.None, -1)
+			sign("afterwards", nil)
 		})
+	}
+
+	t.Run("a log key retries what passes and never returns a bad signature", func(t *testing.T) {
+		t.Parallel()
+		r := serve(t)
+		key := logKeyConforms(t, r.URI(r.NewLogKey()))
+		own := c.has[:min(3, len(c.has))]
+		for _, fault := range append([]kmstest.Fault{kmstest.Throttled, kmstest.CutConnection}, own...) {
+			set(t, r, fault, 1)
+			if _, err := key.Sign(t.Context(), []byte(fault)); err != nil {
+				t.Errorf("%s, once: %v", fault, err)
+			}
+		}
+		for _, fault := range append([]kmstest.Fault{kmstest.OtherKeyName, kmstest.OtherDigest, kmstest.OtherKey, kmstest.Denied}, own...) {
+			set(t, r, fault, -1)
+			if signature, err := key.Sign(t.Context(), []byte(fault)); err == nil || signature != nil {
+				t.Errorf("%s: signed", fault)
+			}
+		}
+	})
+}
+
+func TestOpenRefuses(t *testing.T) {
+	dir := t.TempDir()
+	for uri, want := range map[string]string{
+		"":                                     "dev://PATH",
+		"key.pem":                              "file://PATH",
+		"vault://secret-1234":                  "dev://PATH",
+		"pkcs11:token=x?pin-value=secret-1234": "pin-source=file:/path",
+		"gcpkms://":                            "cryptoKeyVersions/N",
+		"awskms:///alias/a":                    "alias",
+		"secret-1234 ://x":                     "no scheme",
+		"FILE:///x":                            "no scheme",
+		"file:/etc/key.pem":                    "file://PATH",
+		"dev://":                               "dev://PATH",
+		"file://" + dir:                        "not a regular file",
+		"file://" + dir + "/missing.pem":       "no such file",
+	} {
+		_, signer := Open(t.Context(), uri)
+		_, logKey := OpenLogKey(t.Context(), uri)
+		for _, err := range []error{signer, logKey} {
+			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret-1234") {
+				t.Errorf("%q: error %q; want %q in it, and nothing after the scheme", uri, err, want)
+			}
+		}
 	}
 }

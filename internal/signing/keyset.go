@@ -16,70 +16,67 @@ import (
 )
 
 var (
-	// ErrMalformed is returned for a signature that is not of the form of SPEC 5.6,
-	// whatever the keys are.
+	// ErrMalformed is returned when a signature does not have the form of SPEC 5.6.
 	ErrMalformed = errors.New("malformed signature")
 
-	// ErrNotVerified is returned for a well-formed signature that no accepted key
-	// made over what was given.
+	// ErrNotVerified is returned when a well-formed signature verifies under none of
+	// the accepted keys.
 	ErrNotVerified = errors.New("the signature verifies under no key of the set")
 )
 
-// The states that a key is published in, in the order of its life.
+// The published states of a key, in the order of its life.
 const (
-	StateNext    = "next"    // will sign; not accepted yet
-	StateCurrent = "current" // signs now; exactly one
-	StateRetired = "retired" // signed once; verifies for ever
+	StateNext    = "next"    // will sign; not yet accepted
+	StateCurrent = "current" // signs now; exactly one key has this state
+	StateRetired = "retired" // no longer signs; its signatures verify for ever
 )
 
-// Key is a key of the set. State is its published state at the time of the call
-// that returned it.
+// Key is a key of a set. State is its published state when the Key was returned.
 type Key struct {
 	PublicKey string // its label, es256:HEX or ed25519:HEX
 	State     string
 
-	// SignsFrom is when the key begins to sign, unix seconds. nil: it never signs
-	// again, and URI is empty.
+	// SignsFrom is when the key begins to sign, in unix seconds. nil: the key does
+	// not sign any more, and URI is empty.
 	SignsFrom *int64
-	URI       string // where the key signs; see Open
+	URI       string // of the private key; see Open
 
-	// RetiredAt is when a retired key stopped signing, unix seconds; nil: unknown.
+	// RetiredAt is when a retired key stopped signing, in unix seconds; nil: unknown.
 	RetiredAt *int64
 
-	// TreeSize closes a retired key: no leaf at this index or above is its own,
-	// whoever holds it now. nil: what was pending when it retired may still be
-	// logged under it.
+	// TreeSize closes a retired key: its signatures do not count for leaves with
+	// this index or above. nil: certificates that were pending when it retired may
+	// still enter the log under it.
 	TreeSize *int64
 
-	// Disowned says that the key signed above TreeSize and that this was meant: it
-	// was stolen.
+	// Disowned says that the operator closed a stolen key below leaves that it
+	// signed, on purpose.
 	Disowned bool
 }
 
-// MayHold reports whether the leaf at the index may be of a certificate that this
-// key signed.
+// MayHold reports whether the key may have signed the certificate of a leaf.
 func (k Key) MayHold(leafIndex int64) bool { return k.TreeSize == nil || leafIndex < *k.TreeSize }
 
-// Closed reports whether the key has a last leaf: nothing new may be signed with
-// it.
+// Closed reports whether TreeSize closes the key.
 func (k Key) Closed() bool { return k.TreeSize != nil }
 
-// KeySet is the keys of a deployment and when each signs. It comes from
-// configuration, never from a table that a database writer could add to. It does
-// not change and is safe for concurrent use. rotation.go has its rules of time.
+// KeySet holds the keys of a deployment and when each signs. It comes from
+// configuration, never from a table, to which a database writer could add a key.
+// It does not change and is safe for concurrent use. rotation.go defines which key
+// signs when.
 type KeySet struct {
 	keys    []Key
 	signs   []int               // indexes of the keys that sign, by SignsFrom; at least one
-	es256   []*ecdsa.PublicKey  // beside keys; nil where the key is of the other scheme
-	ed25519 []ed25519.PublicKey // likewise
+	es256   []*ecdsa.PublicKey  // by the index of keys; nil for a key of the other scheme
+	ed25519 []ed25519.PublicKey // by the index of keys; nil for a key of the other scheme
 	margin  int64               // seconds
 	now     func() time.Time
 
 	verified *[256]atomic.Pointer[verified] // by the first byte of the digest
 }
 
-// NewKeySet returns the set of a deployment with one key that signs and labelled
-// keys that only verify. A legacy label that repeats another is left out.
+// NewKeySet returns a set of one key that signs and of legacy keys that only verify,
+// all by their labels. It ignores repeated labels.
 func NewKeySet(current string, legacy []string) (*KeySet, error) {
 	return NewKeySetOf(current, "", legacy)
 }
@@ -87,7 +84,7 @@ func NewKeySet(current string, legacy []string) (*KeySet, error) {
 // NewKeySetOf is NewKeySet with the URI of the key that signs.
 func NewKeySetOf(current, uri string, legacy []string) (*KeySet, error) {
 	if !strings.HasPrefix(current, schemeES256+":") {
-		return nil, errors.New("the current public key is not an es256 one: ed25519 keys only verify old certificates, list them as legacy keys")
+		return nil, errors.New("the current public key is not an es256 key: ed25519 keys only verify old certificates, list them as legacy keys")
 	}
 	k, err := newKeySet(Key{PublicKey: current, URI: uri, SignsFrom: new(int64)})
 	if err != nil {
@@ -104,8 +101,8 @@ func NewKeySetOf(current, uri string, legacy []string) (*KeySet, error) {
 	return k, nil
 }
 
-// NewVerifyingKey returns a set of one labelled key of either scheme, for a reader
-// who trusts the key and does not care whether it signs now.
+// NewVerifyingKey returns a set of one labelled key of either scheme. It is for
+// readers that trust the key, whether it signs now or not.
 func NewVerifyingKey(label string) (*KeySet, error) {
 	return newKeySet(Key{PublicKey: label, SignsFrom: new(int64)})
 }
@@ -120,17 +117,17 @@ func newKeySet(keys ...Key) (*KeySet, error) {
 	return k, nil
 }
 
-// find returns the index of a label, -1 if the set does not have it.
+// find returns the index of a label, or -1.
 func (k *KeySet) find(label string) int {
 	return slices.IndexFunc(k.keys, func(key Key) bool { return key.PublicKey == label })
 }
 
-// MaxKeys is the most keys of a set. Verifiers refuse a longer list.
+// MaxKeys is the most keys of a set: verifiers refuse a longer list.
 const MaxKeys = 1000
 
 func (k *KeySet) add(key Key) error {
 	if len(k.keys) == MaxKeys {
-		return fmt.Errorf("a set holds at most %d keys, as verifiers read no more", MaxKeys)
+		return fmt.Errorf("a set may have at most %d keys, because verifiers refuse more: remove retired keys that signed nothing", MaxKeys)
 	}
 	es, ed, err := parseLabel(key.PublicKey)
 	if err != nil {
@@ -144,16 +141,16 @@ func (k *KeySet) add(key Key) error {
 	return nil
 }
 
-// Verify checks a signature of a message: es256 over SHA-256(message), ed25519
-// over the message itself. Any accepted key of the signature's scheme may have
-// made it. The error is nil, ErrMalformed or ErrNotVerified.
+// Verify checks that an accepted key signed a message: es256 signs
+// SHA-256(message), ed25519 the message. The error wraps ErrMalformed or
+// ErrNotVerified.
 // SPEC 5.6: verification accepts the current key and those legacy keys.
 func (k *KeySet) Verify(message []byte, signature string) error {
 	_, err := k.SignerOf(message, signature)
 	return err
 }
 
-// SignerOf is Verify and returns the key that made the signature.
+// SignerOf returns the key that signed a message. Its errors are those of Verify.
 func (k *KeySet) SignerOf(message []byte, signature string) (Key, error) {
 	scheme, raw, err := parseSignature(signature)
 	if err != nil {
@@ -172,9 +169,9 @@ func (k *KeySet) SignerOf(message []byte, signature string) (Key, error) {
 	return Key{}, ErrNotVerified
 }
 
-// SignedBy returns the key of an es256 signature of a SHA-256 digest. An ed25519
-// signature is ErrNotVerified, as it signs a message and not a digest. The error
-// is nil, ErrMalformed or ErrNotVerified.
+// SignedBy returns the key that signed a SHA-256 digest with es256. An ed25519
+// signature is ErrNotVerified, because it signs a message, not a digest. The error
+// wraps ErrMalformed or ErrNotVerified.
 func (k *KeySet) SignedBy(digest [32]byte, signature string) (Key, error) {
 	scheme, raw, err := parseSignature(signature)
 	if err != nil {
@@ -201,15 +198,15 @@ func (k *KeySet) signerES256(digest [32]byte, raw []byte) (Key, error) {
 	return Key{}, ErrNotVerified
 }
 
-// verified is an es256 signature that verified under the key at an index of the
-// set. A few are remembered: a process meets its own signature again at once.
+// verified is an es256 signature that verified. KeySet caches a few, because a
+// process soon checks the signature again that it has just made.
 type verified struct {
 	digest [32]byte
 	raw    string
-	key    int
+	key    int // index of the key
 }
 
-// remember notes a signature that its signer has just verified under the key.
+// remember caches a signature that its signer has just verified under the key.
 func (k *KeySet) remember(digest [32]byte, signature, label string) {
 	_, raw, err := parseSignature(signature)
 	for i, key := range k.keys {
@@ -219,8 +216,8 @@ func (k *KeySet) remember(digest [32]byte, signature, label string) {
 	}
 }
 
-// accepted returns the key at i as it is now, or ErrNotVerified where its time is
-// yet to come.
+// accepted returns the key at index i as published now, or ErrNotVerified if it is
+// not accepted yet.
 func (k *KeySet) accepted(i int) (Key, error) {
 	key := k.at(i, k.now().Unix())
 	if key.State == StateNext {
@@ -229,5 +226,5 @@ func (k *KeySet) accepted(i int) (Key, error) {
 	return key, nil
 }
 
-// clock renders unix seconds for people.
+// clock formats unix seconds for errors.
 func clock(unix int64) string { return time.Unix(unix, 0).UTC().Format(time.RFC3339) }

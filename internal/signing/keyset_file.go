@@ -12,7 +12,7 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// maxKeySet bounds a key set's document; MaxKeys fit.
+// maxKeySet is the most bytes of a key set document; MaxKeys keys fit.
 const maxKeySet = 1 << 20
 
 const keySetExample = `{"keys":[{"pubkey":"es256:…","uri":"gcpkms://…","signs_from":0}, …]}`
@@ -23,14 +23,12 @@ const keySetExample = `{"keys":[{"pubkey":"es256:…","uri":"gcpkms://…","sign
 //	         {"pubkey":"es256:…","uri":"gcpkms://…/2","signs_from":1795257295},
 //	         {"pubkey":"es256:…","retired_at":1700000000,"tree_size":4711}]}
 //
-// A key with a URI signs from a second on; the others are retired. A retired key
-// may name when it retired, the size of the log from which on it holds no leaf,
-// and that it is disowned there. The document is read strictly, as a misspelt
-// word would be a key that is not trusted or never closed. Order has no meaning
-// and is kept.
+// A key with a URI signs from signs_from on; the others are retired. Key describes
+// the members of retired keys. Unknown members are errors, because a misspelt one
+// would leave a key open. The order of keys has no meaning and is kept.
 func ParseKeySet(document []byte) (*KeySet, error) {
 	if len(document) > maxKeySet {
-		return nil, fmt.Errorf("the key set has %d bytes, and %d are the most: it is another file", len(document), maxKeySet)
+		return nil, fmt.Errorf("the key set has %d bytes, more than the allowed %d: check that this is the right file", len(document), maxKeySet)
 	}
 	object, err := canon.ParseObject(document)
 	if err != nil {
@@ -57,11 +55,11 @@ func ParseKeySet(document []byte) (*KeySet, error) {
 		}
 	}
 	if len(k.signs) == 0 {
-		return nil, errors.New(`no key of the set signs: give one "uri" and "signs_from"`)
+		return nil, errors.New(`no key of the set signs: add "uri" and "signs_from" to one`)
 	}
 	for p, i := range k.signs[1:] {
 		if *k.keys[k.signs[p]].SignsFrom == *k.keys[i].SignsFrom {
-			return nil, fmt.Errorf("%s and %s sign from the same second on: only one may", k.keys[k.signs[p]].PublicKey, k.keys[i].PublicKey)
+			return nil, fmt.Errorf("%s and %s have the same signs_from: change one of them", k.keys[k.signs[p]].PublicKey, k.keys[i].PublicKey)
 		}
 	}
 	return k, nil
@@ -73,7 +71,7 @@ func parseMember(entry any) (key Key, err error) {
 		return key, errors.New("is not an object: write " + keySetExample)
 	}
 	if _, old := object["state"]; old {
-		return key, errors.New(`has a "state", as releases before this one wrote: give the current key "uri" and "signs_from":0 instead, and leave it out of retired ones`)
+		return key, errors.New(`has a "state", which only earlier releases read: give the current key "uri" and "signs_from":0 instead, and remove "state" from retired keys`)
 	}
 	if err := only(object, "pubkey", "uri", "signs_from", "retired_at", "tree_size", "disowned"); err != nil {
 		return key, err
@@ -81,7 +79,7 @@ func parseMember(entry any) (key Key, err error) {
 	for name, to := range map[string]*string{"pubkey": &key.PublicKey, "uri": &key.URI} {
 		if value, given := object[name]; given {
 			if *to, ok = value.(string); !ok {
-				return key, fmt.Errorf("has %q of another kind than text", name)
+				return key, fmt.Errorf("has a %q that is not a string: write a string", name)
 			}
 		}
 	}
@@ -98,36 +96,36 @@ func parseMember(entry any) (key Key, err error) {
 	}
 	disowned, given := object["disowned"]
 	if key.Disowned, ok = disowned.(bool); given && !ok {
-		return key, errors.New(`has "disowned" that is neither true nor false`)
+		return key, errors.New(`has a "disowned" that is neither true nor false: write true, or leave it out`)
 	}
 	switch {
 	case key.PublicKey == "":
 		return key, errors.New(`has no "pubkey": write the key's label, es256:HEX`)
 	case (key.URI == "") != (key.SignsFrom == nil):
-		return key, errors.New(`has one of "uri" and "signs_from": a key that signs has both, a retired one neither`)
+		return key, errors.New(`has only one of "uri" and "signs_from": write both for a key that signs, neither for a retired one`)
 	case key.URI != "" && (key.RetiredAt != nil || key.TreeSize != nil):
-		return key, errors.New(`has "uri" and what only a retired key has: remove "uri" and "signs_from", or "retired_at" and "tree_size"`)
+		return key, errors.New(`has "uri" and members of a retired key: remove either "uri" and "signs_from", or "retired_at" and "tree_size"`)
 	case key.Disowned && key.TreeSize == nil:
-		return key, errors.New(`is disowned and has no "tree_size"`)
+		return key, errors.New(`is disowned and has no "tree_size": add the tree size that closes it`)
 	case key.URI != "" && strings.HasPrefix(key.PublicKey, schemeEd25519+":"):
-		return key, errors.New("is an ed25519 key with a URI: nothing signs with one, it is retired")
+		return key, errors.New(`is an ed25519 key with a URI, but ed25519 keys only verify: remove "uri" and "signs_from"`)
 	case strings.Contains(key.URI, "pin-value"):
-		return key, errors.New("has a PIN in its URI: every reader of the document would have it; use pin-source")
+		return key, errors.New("has a PIN in its URI, which every reader of the document would see: use pin-source")
 	}
 	return key, nil
 }
 
-// only refuses members that have no meaning.
+// only returns an error if the object has other members than known.
 func only(object map[string]any, known ...string) error {
 	for _, name := range slices.Sorted(maps.Keys(object)) {
 		if !slices.Contains(known, name) {
-			return fmt.Errorf("has the unknown member %.40q: its members are %s", name, strings.Join(known, ", "))
+			return fmt.Errorf("has the unknown member %.40q: remove it; the known members are %s", name, strings.Join(known, ", "))
 		}
 	}
 	return nil
 }
 
-// Document returns the set as ParseKeySet reads it, in its RFC 8785 form.
+// Document returns the RFC 8785 form of the document that ParseKeySet reads.
 func (k *KeySet) Document() []byte {
 	return encodeKeys(k.keys, func(key Key, entry map[string]any) {
 		if key.SignsFrom != nil {
@@ -139,14 +137,14 @@ func (k *KeySet) Document() []byte {
 	})
 }
 
-// Digest names the document: processes with one digest have the same one.
+// Digest returns 12 hex digits that identify the document.
 func (k *KeySet) Digest() string {
 	sum := sha256.Sum256(k.Document())
 	return hex.EncodeToString(sum[:6])
 }
 
-// Published returns what GET /v1/pubkeys answers now: the state of each key and
-// no URI.
+// Published returns the body that GET /v1/pubkeys answers now: each key with its
+// state and without its URI.
 func (k *KeySet) Published() []byte {
 	return encodeKeys(k.Keys(), func(key Key, entry map[string]any) { entry["state"] = key.State })
 }

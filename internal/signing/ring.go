@@ -1,13 +1,72 @@
 package signing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 )
+
+// Settings names the keys of a deployment, in the same way in every binary that
+// signs. The tags are those of the command line (kong). Settings are read once,
+// at the start.
+type Settings struct {
+	KeySetFile string   `env:"FAIRPACT_KEY_SET_FILE" type:"path" help:"File with the key set, JSON: where each key signs and from when, and the retired ones. One document for all processes; fairpactctl keys writes it."`
+	SigningKey string   `env:"FAIRPACT_SIGNING_KEY" help:"Without a key set file: the one key that signs, as a URI: file://key.pem, dev://FILE, or a key of a KMS."`
+	PublicKey  string   `env:"FAIRPACT_PUBLIC_KEY" help:"Without a key set file: the published public key, <scheme>:<hex>; the start fails if the signing key is another one."`
+	LegacyKeys []string `env:"FAIRPACT_LEGACY_KEYS" sep:"," help:"Without a key set file: retired public keys that still verify, <scheme>:<hex>, comma-separated."`
+}
+
+// Open returns the keys and a ring that signs with them. Its errors name the
+// setting to correct. ctx bounds the calls to a remote provider.
+func (c *Settings) Open(ctx context.Context, logger *slog.Logger) (*Ring, *KeySet, error) {
+	if c.KeySetFile == "" {
+		return c.openOne(ctx)
+	}
+	if c.SigningKey != "" || c.PublicKey != "" || len(c.LegacyKeys) > 0 {
+		return nil, nil, errors.New("FAIRPACT_KEY_SET_FILE is set, and so is FAIRPACT_SIGNING_KEY, FAIRPACT_PUBLIC_KEY or FAIRPACT_LEGACY_KEYS: the file names all keys, unset the others")
+	}
+	var keys *KeySet
+	var ring *Ring
+	document, err := os.ReadFile(c.KeySetFile)
+	if err == nil {
+		keys, err = ParseKeySet(document)
+	}
+	if err == nil {
+		ring, err = OpenRing(ctx, keys, logger)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("FAIRPACT_KEY_SET_FILE: %s: %w", c.KeySetFile, err)
+	}
+	return ring, keys, nil
+}
+
+func (c *Settings) openOne(ctx context.Context) (*Ring, *KeySet, error) {
+	if c.SigningKey == "" {
+		return nil, nil, errors.New("neither FAIRPACT_KEY_SET_FILE nor FAIRPACT_SIGNING_KEY is set: name the key that signs, " + knownURIs())
+	}
+	signer, err := Open(ctx, c.SigningKey)
+	if err != nil {
+		return nil, nil, fmt.Errorf("FAIRPACT_SIGNING_KEY: %w", err)
+	}
+	keys, err := NewKeySet(cmp.Or(c.PublicKey, signer.PublicKey()), c.LegacyKeys)
+	if err != nil {
+		err = fmt.Errorf("FAIRPACT_PUBLIC_KEY, FAIRPACT_LEGACY_KEYS: %w", err)
+	} else if keys.Current() != signer.PublicKey() {
+		err = fmt.Errorf("FAIRPACT_SIGNING_KEY is not the key of FAIRPACT_PUBLIC_KEY: the signer (%s) holds %s and the published key is %s; correct one of them, or rotate with fairpactctl keys", signer.Custody(), signer.PublicKey(), c.PublicKey)
+	}
+	if err != nil {
+		_ = signer.Close()
+		return nil, nil, err
+	}
+	ring := newRing(keys, nil)
+	ring.open[signer.PublicKey()] = signer
+	return ring, keys, nil
+}
 
 // Ring signs with the key of the set whose time has come. It opens that key and
 // the later ones, never a retired one. It is safe for concurrent use.
@@ -19,7 +78,7 @@ type Ring struct {
 
 	mu     sync.Mutex
 	open   map[string]*Signer // by label
-	failed map[string]error   // why a key could not be opened
+	failed map[string]error   // by label: why the key could not be opened
 }
 
 const (
@@ -27,9 +86,9 @@ const (
 	openPause   = 30 * time.Second
 )
 
-// OpenRing opens the key that signs now, which MUST succeed. The later keys are
-// opened in the background: one that cannot be used is logged, counted in
-// fairpact_signing_keys_unusable, and tried again until it can.
+// OpenRing opens the key that signs now, and fails if it cannot. It opens the later
+// keys in the background. It logs those that it cannot open, counts them in
+// fairpact_signing_keys_unusable, and tries them again until they open.
 func OpenRing(ctx context.Context, keys *KeySet, logger *slog.Logger) (*Ring, error) {
 	r := newRing(keys, logger)
 	now := keys.Signs(keys.now())
@@ -42,20 +101,13 @@ func OpenRing(ctx context.Context, keys *KeySet, logger *slog.Logger) (*Ring, er
 	return r, nil
 }
 
-// ringOf returns a ring of one signer that is open.
-func ringOf(signer *Signer, keys *KeySet) *Ring {
-	r := newRing(keys, nil)
-	r.open[signer.PublicKey()] = signer
-	return r
-}
-
 func newRing(keys *KeySet, logger *slog.Logger) *Ring {
 	keySetInfo.Reset()
 	keySetInfo.WithLabelValues(keys.Digest()).Set(1)
 	return &Ring{keys: keys, logger: logger, end: func() {}, open: map[string]*Signer{}, failed: map[string]error{}}
 }
 
-// try opens a key and keeps it, or why it could not.
+// try opens a key and stores its signer, or the error.
 func (r *Ring) try(ctx context.Context, key Key) error {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -76,8 +128,7 @@ func (r *Ring) try(ctx context.Context, key Key) error {
 	return err
 }
 
-// openLater opens the keys that sign later, and those whose time came before they
-// could be opened, until it has them all.
+// openLater opens the key that signs now and the later ones, until all are open.
 func (r *Ring) openLater(ctx context.Context) {
 	for {
 		missing := 0
@@ -109,7 +160,7 @@ func (r *Ring) signer(label string) *Signer {
 }
 
 // Sign signs a SHA-256 digest with the key whose time has come; see Signer.Sign.
-// It returns ErrUnavailable where that key could not be opened.
+// It returns ErrUnavailable if that key could not be opened.
 func (r *Ring) Sign(ctx context.Context, digest [32]byte) (string, error) {
 	label := r.keys.Signs(r.keys.now()).PublicKey
 	if signer := r.signer(label); signer != nil {
@@ -121,11 +172,11 @@ func (r *Ring) Sign(ctx context.Context, digest [32]byte) (string, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return "", fmt.Errorf("%w: %s is to sign and could not be opened: %v", ErrUnavailable, label, r.failed[label])
+	return "", fmt.Errorf("%w: the key that signs now, %s, could not be opened: %v", ErrUnavailable, label, r.failed[label])
 }
 
-// Custody says in words where the key lives that is published as the current one
-// (SPEC 2.8, key_custody).
+// Custody says in words where the published current key is kept (SPEC 2.8,
+// key_custody).
 func (r *Ring) Custody() string {
 	if signer := r.signer(r.keys.Current()); signer != nil {
 		return signer.Custody()
@@ -133,8 +184,8 @@ func (r *Ring) Custody() string {
 	return "a key that this process cannot use"
 }
 
-// Ephemeral reports whether that is a development key (SPEC 2.8,
-// dev_ephemeral_key).
+// Ephemeral reports whether the published current key is a development key
+// (SPEC 2.8, dev_ephemeral_key).
 func (r *Ring) Ephemeral() bool {
 	signer := r.signer(r.keys.Current())
 	return signer != nil && signer.Ephemeral()

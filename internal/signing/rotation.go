@@ -4,18 +4,28 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/fairpact/fairpact/internal/crash"
 )
 
-// The rules of a rotation. Each key that signs names the second from which it
-// does; at any time the latest one whose second has come signs, and before the
-// first of them the first. From the margin before that second on, the key is
-// accepted and published as the current one, and the key before it as a retired
-// one, which is accepted for ever. So where two clocks are at most the margin
-// apart, what one process signs is accepted by the other and covered by its
-// status.
+// The rules of a rotation. Each key that signs has a time from which it signs.
+// At any time the latest key whose time has come signs; before the first of
+// these times the first key does. One margin before its time, a key is accepted
+// and published as the current one. The key before it is then published as
+// retired, and stays accepted for ever. So if two clocks differ by at most the
+// margin, each process accepts what the other signs, and its status lists the key.
 
-// signer returns the place, among the keys that sign, of the one that signs at t,
-// unix seconds.
+// Margin is how far the clocks of processes and clients may differ. It is 5
+// minutes, except that the rotation tests shorten it.
+func Margin() time.Duration {
+	if d, err := time.ParseDuration(crash.Setting("FAIRPACT_TEST_KEY_MARGIN")); err == nil {
+		return d
+	}
+	return 5 * time.Minute
+}
+
+// signer returns which of the keys that sign does so at t, in unix seconds. The
+// result is an index of k.signs.
 func (k *KeySet) signer(t int64) int {
 	place := 0
 	for p, i := range k.signs {
@@ -26,7 +36,7 @@ func (k *KeySet) signer(t int64) int {
 	return place
 }
 
-// at returns the key at i as it is published at t, unix seconds.
+// at returns the key at index i as published at t, in unix seconds.
 func (k *KeySet) at(i int, t int64) Key {
 	key, current := k.keys[i], k.signer(t+k.margin)
 	switch place := slices.Index(k.signs, i); {
@@ -42,7 +52,7 @@ func (k *KeySet) at(i int, t int64) Key {
 	return key
 }
 
-// successor returns when the key after that at i begins to sign, nil if none does.
+// successor returns when the key after the one at index i begins to sign, or nil.
 func (k *KeySet) successor(i int) *int64 {
 	place := slices.Index(k.signs, i)
 	if place < 0 || place+1 == len(k.signs) {
@@ -56,8 +66,8 @@ func (k *KeySet) Signs(t time.Time) Key {
 	return k.at(k.signs[k.signer(t.Unix())], t.Unix())
 }
 
-// At returns all keys as they are published at t, in the order of the document.
-// Exactly one is current.
+// At returns all keys as published at t, in the order of the document. Exactly one
+// is current.
 func (k *KeySet) At(t time.Time) []Key {
 	keys := make([]Key, len(k.keys))
 	for i := range keys {
@@ -66,15 +76,15 @@ func (k *KeySet) At(t time.Time) []Key {
 	return keys
 }
 
-// Keys returns all keys as they are published now.
+// Keys returns all keys as published now.
 func (k *KeySet) Keys() []Key { return k.At(k.now()) }
 
-// Current returns the label of the key that is published as the current one now.
+// Current returns the label of the key that is published as current now.
 func (k *KeySet) Current() string {
 	return k.keys[k.signs[k.signer(k.now().Unix()+k.margin)]].PublicKey
 }
 
-// Legacy returns the labels of the keys that are retired now; never nil.
+// Legacy returns the labels of the keys that are retired now. It is never nil.
 // SPEC 2.8: legacy_pubkeys are retired keys still accepted by verification.
 func (k *KeySet) Legacy() []string {
 	labels := []string{}
@@ -86,8 +96,8 @@ func (k *KeySet) Legacy() []string {
 	return labels
 }
 
-// Due returns the labels of the keys whose time to sign has come, the one that
-// signs among them.
+// Due returns the labels of the keys whose time to sign has come. The last one
+// signs now.
 func (k *KeySet) Due() []string {
 	var labels []string
 	for _, i := range k.signs[:k.signer(k.now().Unix())+1] {
@@ -102,8 +112,8 @@ func (k *KeySet) Accepts(label string) bool {
 	return i >= 0 && k.at(i, k.now().Unix()).State != StateNext
 }
 
-// CheckClock returns an error where this process's clock is further than the
-// margin from the database's, unix seconds.
+// CheckClock returns an error if this process's clock differs from the database's
+// (in unix seconds) by more than the margin.
 func (k *KeySet) CheckClock(database int64) error {
 	ahead := k.now().Unix() - database
 	if ahead > k.margin || -ahead > k.margin {
@@ -112,24 +122,24 @@ func (k *KeySet) CheckClock(database int64) error {
 	return nil
 }
 
-// Rotate returns the set in which the key signs from a second on. A key of the
-// set that has yet to sign is postponed or brought forward; another is added.
-// Keys that are out of use give up their URIs.
+// Rotate returns the set in which the key signs from a time on, in unix seconds. It
+// adds a new key, and moves the time of a key that does not sign yet. Keys that no
+// process signs with any more lose their URIs.
 func (k *KeySet) Rotate(label, uri string, from, now int64) (*KeySet, error) {
 	soonest := now + 2*k.margin
 	if from < soonest {
-		return nil, fmt.Errorf("the key is to sign from %s on, and that leaves too little time to roll the document out: take %s or later", clock(from), clock(soonest))
+		return nil, fmt.Errorf("%s leaves too little time to roll the document out: choose %s or later", clock(from), clock(soonest))
 	}
 	next := k.settled(now)
 	for i, key := range next {
 		switch {
 		case key.PublicKey == label && (key.SignsFrom == nil || *key.SignsFrom <= now):
-			return nil, fmt.Errorf("%s has signed already: a key is used once; make a new one", label)
+			return nil, fmt.Errorf("%s has signed before, and a key is used once: make a new one", label)
 		case key.SignsFrom == nil || *key.SignsFrom <= now:
 		case *key.SignsFrom-k.margin <= now:
-			return nil, fmt.Errorf("%s signs from %s on and is accepted already: it is too late to change that; wait until it signs", key.PublicKey, clock(*key.SignsFrom))
+			return nil, fmt.Errorf("%s signs from %s on and is already accepted, so its time can no longer change: wait until it signs", key.PublicKey, clock(*key.SignsFrom))
 		case key.PublicKey != label:
-			return nil, fmt.Errorf("%s is to sign from %s on: postpone that key, or wait until it signs", key.PublicKey, clock(*key.SignsFrom))
+			return nil, fmt.Errorf("%s already waits to sign from %s on: postpone that key, or wait until it signs", key.PublicKey, clock(*key.SignsFrom))
 		default:
 			next[i].SignsFrom, next[i].URI = &from, uri
 			return newKeySet(next...)
@@ -138,15 +148,15 @@ func (k *KeySet) Rotate(label, uri string, from, now int64) (*KeySet, error) {
 	return newKeySet(append(next, Key{PublicKey: label, URI: uri, SignsFrom: &from})...)
 }
 
-// RotateNow returns the set in which the key signs at once, for a stolen or lost
-// key: all keys that signed until now are closed at the tree size.
+// RotateNow returns the set in which the key signs at once, because the current key
+// is stolen or lost. It closes all keys that signed before at the tree size.
 func (k *KeySet) RotateNow(label, uri string, treeSize, now int64) (*KeySet, error) {
 	next := slices.DeleteFunc(k.settled(now), func(key Key) bool {
 		return key.PublicKey == label && key.SignsFrom != nil && *key.SignsFrom > now
 	})
 	for i, key := range next {
 		if key.PublicKey == label {
-			return nil, fmt.Errorf("%s has signed already: a key is used once; make a new one", label)
+			return nil, fmt.Errorf("%s has signed before, and a key is used once: make a new one", label)
 		}
 		if key.SignsFrom != nil && *key.SignsFrom <= now {
 			next[i].SignsFrom, next[i].URI, next[i].RetiredAt, next[i].TreeSize = nil, "", &now, &treeSize
@@ -155,8 +165,8 @@ func (k *KeySet) RotateNow(label, uri string, treeSize, now int64) (*KeySet, err
 	return newKeySet(append(next, Key{PublicKey: label, URI: uri, SignsFrom: &now})...)
 }
 
-// settled returns the keys in which those that no clock within the margin signs
-// with are retired for good.
+// settled returns the keys. It retires those that no process signs with any more,
+// even if its clock is one margin behind.
 func (k *KeySet) settled(now int64) []Key {
 	keys := slices.Clone(k.keys)
 	for i := range keys {
@@ -167,7 +177,8 @@ func (k *KeySet) settled(now int64) []Key {
 	return keys
 }
 
-// Close returns the set in which a retired key is closed at the tree size.
+// Close returns the set in which the retired key is closed at the tree size.
+// disown says that the key signed leaves above it, which are disowned.
 func (k *KeySet) Close(label string, treeSize int64, disown bool, now int64) (*KeySet, error) {
 	i := k.find(label)
 	if i < 0 {
@@ -176,11 +187,11 @@ func (k *KeySet) Close(label string, treeSize int64, disown bool, now int64) (*K
 	next := k.settled(now)
 	switch key := next[i]; {
 	case key.SignsFrom != nil && k.successor(i) != nil:
-		return nil, fmt.Errorf("only a key that signs nowhere any more can be closed: %s stops at %s; close it %d s after that", label, clock(*k.successor(i)), k.margin)
+		return nil, fmt.Errorf("%s cannot be closed: it signs until %s; close it %d s after that", label, clock(*k.successor(i)), k.margin)
 	case key.SignsFrom != nil:
-		return nil, fmt.Errorf("only a key that signs nowhere any more can be closed: %s signs now or later; rotate to another key first", label)
+		return nil, fmt.Errorf("%s cannot be closed: it signs now or later; rotate to another key first", label)
 	case key.TreeSize != nil && *key.TreeSize != treeSize:
-		return nil, fmt.Errorf("%s is closed at tree size %d: another size would change the verdict on certificates that were judged before", label, *key.TreeSize)
+		return nil, fmt.Errorf("%s is already closed at tree size %d: give that size, because another would change the verdict on certificates that were already verified", label, *key.TreeSize)
 	}
 	next[i].TreeSize, next[i].Disowned = &treeSize, disown || next[i].Disowned
 	return newKeySet(next...)

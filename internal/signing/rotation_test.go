@@ -13,17 +13,18 @@ import (
 	"time"
 )
 
-// points are labels of keys that exist, for sets that nothing signs with.
+// points returns labels of n public keys, for sets that only verify.
 func points(n int) (labels []string) {
 	for x := 0; len(labels) < n; x++ {
-		if label := fmt.Sprintf("es256:02%064x", x); mayAdd(label) {
+		if label := fmt.Sprintf("es256:02%064x", x); CheckLabel(label) == nil {
 			labels = append(labels, label)
 		}
 	}
 	return labels
 }
 
-// rotating returns a set whose keys sign from the seconds on, with a margin of 5.
+// rotating returns a set whose keys sign from the given seconds on, with a margin
+// of 5 s.
 func rotating(t *testing.T, from ...int64) *KeySet {
 	t.Helper()
 	var keys []Key
@@ -38,7 +39,7 @@ func rotating(t *testing.T, from ...int64) *KeySet {
 	return k
 }
 
-// at returns the set at a second.
+// when returns the set with its clock at t.
 func (k *KeySet) when(t int64) *KeySet {
 	at := *k
 	at.now = func() time.Time { return time.Unix(t, 0) }
@@ -77,11 +78,10 @@ func TestRotationInTime(t *testing.T) {
 	}
 }
 
-// Whatever second a process signs at, each process and each status whose clock is
-// within the margin accepts the key; and no key is used or accepted before its
-// margin begins. That holds for keys that follow each other closer than the
-// margin, too.
-func TestEveryPairOfClocksWithinTheMargin(t *testing.T) {
+// Whenever a process signs, each process whose clock is within the margin accepts the
+// key and lists it in its status. No key is accepted more than the margin before its
+// time. Both also hold for keys that follow each other within the margin.
+func TestClocksWithinTheMarginAgree(t *testing.T) {
 	t.Parallel()
 	for _, from := range [][]int64{{0, 50}, {50, 0}, {20, 50}, {0, 50, 53}, {0, 50, 55, 60}, {60, 61}, {0, 30, 60}} {
 		k := rotating(t, from...)
@@ -119,12 +119,12 @@ func TestRotate(t *testing.T) {
 		says      string // of the error, or of the document
 	}{
 		"the first":                   {[]int64{0}, labels[1], 1000, 500, `{"pubkey":"` + labels[1] + `","signs_from":1000,"uri":"dev://new"}`},
-		"too soon":                    {[]int64{0}, labels[1], 509, 500, "take 1970-01-01T00:08:30Z or later"},
+		"too soon":                    {[]int64{0}, labels[1], 509, 500, "choose 1970-01-01T00:08:30Z or later"},
 		"soonest":                     {[]int64{0}, labels[1], 510, 500, `"signs_from":510`},
 		"postponed":                   {[]int64{0, 1000}, labels[1], 2000, 994, `"signs_from":2000,"uri":"dev://new"}]`},
 		"brought forward":             {[]int64{0, 1000}, labels[1], 510, 500, `"signs_from":510`},
-		"postponed in the margin":     {[]int64{0, 1000}, labels[1], 2000, 995, "it is too late to change that"},
-		"another beside":              {[]int64{0, 1000}, labels[2], 2000, 500, "postpone that key"},
+		"postponed in the margin":     {[]int64{0, 1000}, labels[1], 2000, 995, "its time can no longer change"},
+		"a second new key":            {[]int64{0, 1000}, labels[2], 2000, 500, "postpone that key"},
 		"to the key that signs":       {[]int64{0}, labels[0], 2000, 500, "a key is used once"},
 		"back to a key":               {[]int64{0, 100}, labels[0], 2000, 500, "a key is used once"},
 		"after one, still near":       {[]int64{0, 498}, labels[2], 2000, 500, `{"pubkey":"` + labels[0] + `","signs_from":0,"uri":"dev://0"}`},
@@ -157,7 +157,7 @@ func TestRotateNow(t *testing.T) {
 		`{"pubkey":"`+labels[2]+`","signs_from":500,"uri":"dev://new"}`)); got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
-	// A clock that is behind signs with the new key all the same, and never with a closed one.
+	// A process whose clock is behind also signs with the new key, not with a closed one.
 	if key := next.Signs(time.Unix(0, 0)); key.PublicKey != labels[2] {
 		t.Errorf("%+v signs", key)
 	}
@@ -178,10 +178,10 @@ func TestCloseKey(t *testing.T) {
 		says  string
 	}{
 		"retired":            {labels[0], 105, `{"pubkey":"` + labels[0] + `","retired_at":100,"tree_size":7}`},
-		"in the margin":      {labels[0], 104, "stops at 1970-01-01T00:01:40Z; close it 5 s after that"},
-		"before it retires":  {labels[0], 50, "stops at 1970-01-01T00:01:40Z; close it 5 s after that"},
+		"in the margin":      {labels[0], 104, "it signs until 1970-01-01T00:01:40Z; close it 5 s after that"},
+		"before it retires":  {labels[0], 50, "it signs until 1970-01-01T00:01:40Z; close it 5 s after that"},
 		"the one that signs": {labels[1], 105, "rotate to another key first"},
-		"a stranger":         {labels[2], 105, "is not in the set"},
+		"an unknown key":     {labels[2], 105, "is not in the set"},
 	} {
 		next, err := rotating(t, 0, 100).Close(row.label, 7, false, row.now)
 		said := fmt.Sprint(err)
@@ -210,8 +210,8 @@ func TestCheckClock(t *testing.T) {
 	}
 }
 
-// A ring signs with the key of the moment. A later key that cannot be used does
-// not stop it, shows, and is used once it can be; a retired one is never opened.
+// A later key that cannot be opened does not stop the ring, which reports it and
+// uses it as soon as it opens. A retired key is never opened.
 func TestRing(t *testing.T) {
 	labels, uris := newLabels(t, 2)
 	path := strings.TrimPrefix(uris[1], "file://")
@@ -233,7 +233,7 @@ func TestRing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ring.end() // the test tries again by itself
+	ring.end() // the test calls try instead
 	ring.loop.Wait()
 	defer ring.Close()
 	digest := sha256.Sum256(nil)

@@ -2,6 +2,7 @@ package signing
 
 import (
 	"context"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -13,6 +14,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
 func newP256(t *testing.T) *ecdsa.PrivateKey {
@@ -26,10 +32,15 @@ func newP256(t *testing.T) *ecdsa.PrivateKey {
 
 func mustOpen(t *testing.T, uri string) *Signer {
 	t.Helper()
-	signer, err := Open(t.Context(), uri)
+	signer, err := open(t.Context(), uri, patient)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := signer.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return signer
 }
 
@@ -39,153 +50,135 @@ func newDev(t *testing.T) *Signer {
 	return mustOpen(t, "dev://"+t.TempDir()+"/key.pem")
 }
 
-// fake is a provider whose answers a test chooses.
-type fake struct {
-	key    *ecdsa.PrivateKey
-	answer func(ctx context.Context, key *ecdsa.PrivateKey, digest [32]byte) ([]byte, error)
-}
-
-func (f *fake) Key(context.Context) (*ecdsa.PublicKey, string, error) {
-	return &f.key.PublicKey, "fake", nil
-}
-func (f *fake) Sign(ctx context.Context, digest [32]byte) ([]byte, error) {
-	return f.answer(ctx, f.key, digest)
-}
-func (f *fake) Close() error { return nil }
-
-var fakeHome = home{scheme: "fake"}
-
-func honest(_ context.Context, key *ecdsa.PrivateKey, digest [32]byte) ([]byte, error) {
-	return ecdsa.SignASN1(rand.Reader, key, digest[:])
-}
-
-type integers struct{ R, S *big.Int }
-
-// reshaped signs honestly and then lets change rewrite the answer.
-func reshaped(change func(integers) any) func(context.Context, *ecdsa.PrivateKey, [32]byte) ([]byte, error) {
-	return func(ctx context.Context, key *ecdsa.PrivateKey, digest [32]byte) ([]byte, error) {
-		der, err := honest(ctx, key, digest)
-		if err != nil {
-			return nil, err
-		}
-		var sig integers
-		if _, err := asn1.Unmarshal(der, &sig); err != nil {
-			return nil, err
-		}
-		return asn1.Marshal(change(sig))
-	}
-}
-
-func TestHighSIsBroughtLow(t *testing.T) {
-	p := &fake{newP256(t), reshaped(func(sig integers) any {
-		if sig.S.Cmp(halfOrder) <= 0 {
-			sig.S = new(big.Int).Sub(order, sig.S)
-		}
-		return sig
-	})}
-	signer := mustSigner(t, p, time.Minute, 4)
+func mustKeys(t *testing.T, signer *Signer) *KeySet {
+	t.Helper()
 	keys, err := NewKeySet(signer.PublicKey(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range byte(50) {
-		digest := [32]byte{i}
-		signature, err := signer.Sign(t.Context(), digest)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := keys.SignedBy(digest, signature); err != nil {
-			t.Fatal(err)
-		}
-	}
+	return keys
 }
 
-func TestMisbehavingProviders(t *testing.T) {
-	type integersAndMore struct {
-		R, S *big.Int
-		More int
+type answer func(ctx context.Context, key *ecdsa.PrivateKey, digest []byte) ([]byte, error)
+
+// fake is a provider whose answers a test chooses.
+type fake struct {
+	key    *ecdsa.PrivateKey
+	answer answer
+}
+
+func (f *fake) Key(context.Context) (crypto.PublicKey, string, error) {
+	return &f.key.PublicKey, "fake", nil
+}
+func (f *fake) Sign(ctx context.Context, digest []byte) ([]byte, error) {
+	return f.answer(ctx, f.key, digest)
+}
+func (f *fake) Close() error { return nil }
+
+func mustSigner(t *testing.T, p provider.Provider, l limits) *Signer {
+	t.Helper()
+	signer, err := newSigner(t.Context(), p, store{scheme: "fake"}, l)
+	if err != nil {
+		t.Fatal(err)
 	}
-	unavailable := errors.New("the vault is sealed")
+	return signer
+}
+
+func honest(_ context.Context, key *ecdsa.PrivateKey, digest []byte) ([]byte, error) {
+	return ecdsa.SignASN1(rand.Reader, key, digest)
+}
+
+// TestInvalidAnswers tries DER that a lax reader would accept. Signatures of another
+// digest or by another key are in the conformance tests.
+func TestInvalidAnswers(t *testing.T) {
+	type integers struct{ R, S *big.Int }
+	reshaped := func(change func(integers) any) answer {
+		return func(ctx context.Context, key *ecdsa.PrivateKey, digest []byte) ([]byte, error) {
+			der, err := honest(ctx, key, digest)
+			if err != nil {
+				return nil, err
+			}
+			var sig integers
+			if _, err := asn1.Unmarshal(der, &sig); err != nil {
+				return nil, err
+			}
+			return asn1.Marshal(change(sig))
+		}
+	}
+	edited := func(change func([]byte) []byte) answer {
+		return func(ctx context.Context, key *ecdsa.PrivateKey, digest []byte) ([]byte, error) {
+			der, err := honest(ctx, key, digest)
+			return change(der), err
+		}
+	}
+	sealed := errors.New("the vault is sealed")
 	for name, c := range map[string]struct {
-		answer func(context.Context, *ecdsa.PrivateKey, [32]byte) ([]byte, error)
+		answer answer
 		want   error
 	}{
-		"nothing": {func(context.Context, *ecdsa.PrivateKey, [32]byte) ([]byte, error) { return nil, nil }, ErrProvider},
-		"garbage": {func(context.Context, *ecdsa.PrivateKey, [32]byte) ([]byte, error) { return []byte("garbage"), nil }, ErrProvider},
-		"trailing byte": {func(ctx context.Context, k *ecdsa.PrivateKey, d [32]byte) ([]byte, error) {
-			der, err := honest(ctx, k, d)
-			return append(der, 0), err
-		}, ErrProvider},
-		"cut short": {func(ctx context.Context, k *ecdsa.PrivateKey, d [32]byte) ([]byte, error) {
-			der, err := honest(ctx, k, d)
-			return der[:len(der)-1], err
-		}, ErrProvider},
-		"long form of the length": {func(ctx context.Context, k *ecdsa.PrivateKey, d [32]byte) ([]byte, error) {
-			der, err := honest(ctx, k, d)
-			return append([]byte{der[0], 0x81}, der[1:]...), err
-		}, ErrProvider},
-		"third integer":   {reshaped(func(s integers) any { return integersAndMore{s.R, s.S, 1} }), ErrProvider},
+		"nothing":                 {edited(func([]byte) []byte { return nil }), ErrProvider},
+		"trailing byte":           {edited(func(der []byte) []byte { return append(der, 0) }), ErrProvider},
+		"cut short":               {edited(func(der []byte) []byte { return der[:len(der)-1] }), ErrProvider},
+		"long form of the length": {edited(func(der []byte) []byte { return append([]byte{der[0], 0x81}, der[1:]...) }), ErrProvider},
+		"third integer": {reshaped(func(s integers) any {
+			return struct {
+				R, S *big.Int
+				More int
+			}{s.R, s.S, 1}
+		}), ErrProvider},
 		"r and s swapped": {reshaped(func(s integers) any { return integers{s.S, s.R} }), ErrProvider},
 		"zero r":          {reshaped(func(s integers) any { return integers{new(big.Int), s.S} }), ErrProvider},
-		"zero s":          {reshaped(func(s integers) any { return integers{s.R, new(big.Int)} }), ErrProvider},
 		"s is n":          {reshaped(func(s integers) any { return integers{s.R, order} }), ErrProvider},
 		"r plus n":        {reshaped(func(s integers) any { return integers{s.R.Add(s.R, order), s.S} }), ErrProvider},
 		"negative s":      {reshaped(func(s integers) any { return integers{s.R, s.S.Neg(s.S)} }), ErrProvider},
-		"another digest": {func(ctx context.Context, k *ecdsa.PrivateKey, d [32]byte) ([]byte, error) {
-			d[0] ^= 1
-			return honest(ctx, k, d)
-		}, ErrProvider},
-		"another key": {func(ctx context.Context, _ *ecdsa.PrivateKey, d [32]byte) ([]byte, error) {
-			return honest(ctx, newP256(t), d)
-		}, ErrProvider},
-		"an error": {func(context.Context, *ecdsa.PrivateKey, [32]byte) ([]byte, error) { return nil, unavailable }, unavailable},
-		"an error and a signature": {func(ctx context.Context, k *ecdsa.PrivateKey, d [32]byte) ([]byte, error) {
+		"an error and a signature": {func(ctx context.Context, k *ecdsa.PrivateKey, d []byte) ([]byte, error) {
 			der, _ := honest(ctx, k, d)
-			return der, unavailable
-		}, unavailable},
+			return der, sealed
+		}, sealed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			signer := mustSigner(t, &fake{newP256(t), c.answer}, time.Minute, 1)
-			signature, err := signer.Sign(t.Context(), [32]byte{7})
-			if signature != "" || !errors.Is(err, c.want) {
-				t.Errorf("%q, %v; want %v", signature, err, c.want)
-			}
-			// One slot: it must have come free again.
-			if _, err := signer.Sign(t.Context(), [32]byte{8}); !errors.Is(err, c.want) {
-				t.Errorf("second call: %v; want %v", err, c.want)
+			l := patient
+			l.concurrency = 1
+			signer := mustSigner(t, &fake{newP256(t), c.answer}, l)
+			for range 2 { // the second call needs the slot of the first
+				if signature, err := signer.Sign(t.Context(), [32]byte{7}); signature != "" || !errors.Is(err, c.want) {
+					t.Errorf("%q, %v; want %v", signature, err, c.want)
+				}
 			}
 		})
 	}
 }
 
-func TestOtherCurveIsNoSigner(t *testing.T) {
+func TestSignerNeedsP256(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newSigner(t.Context(), &fake{key, honest}, fakeHome, defaultLimits); err == nil || !strings.Contains(err.Error(), "P-256") {
-		t.Errorf("%v; want an error naming P-256", err)
+	if _, err := newSigner(t.Context(), &fake{key, honest}, store{}, defaultLimits); err == nil || !strings.Contains(err.Error(), "P-256") {
+		t.Errorf("%v; want an error that names P-256", err)
 	}
 }
 
-// A provider that ignores its context blocks for ever: the caller gets its deadline,
-// the next one finds the slot still held, and once the provider wakes all is well.
+// A provider ignores its context and hangs. Its caller returns at the deadline, the
+// next caller finds the slot taken, and both succeed once the provider continues.
 func TestStuckProvider(t *testing.T) {
 	key := newP256(t)
 	synctest.Test(t, func(t *testing.T) {
 		wake := make(chan struct{})
-		signer := mustSigner(t, &fake{key, func(ctx context.Context, k *ecdsa.PrivateKey, d [32]byte) ([]byte, error) {
+		l := defaultLimits
+		l.attempt, l.concurrency = l.deadline, 1
+		signer := mustSigner(t, &fake{key, func(ctx context.Context, k *ecdsa.PrivateKey, d []byte) ([]byte, error) {
 			<-wake
 			return honest(ctx, k, d)
-		}}, defaultLimits.deadline, 1)
+		}}, l)
 
 		start := time.Now()
 		_, err := signer.Sign(t.Context(), [32]byte{1})
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no answer") {
 			t.Errorf("stuck provider: %v", err)
 		}
-		if took := time.Since(start); took != defaultLimits.deadline {
-			t.Errorf("gave up after %v, want %v", took, defaultLimits.deadline)
+		if took := time.Since(start); took != l.deadline {
+			t.Errorf("returned after %v, want %v", took, l.deadline)
 		}
 		_, err = signer.Sign(t.Context(), [32]byte{2})
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "slots") {
@@ -194,19 +187,16 @@ func TestStuckProvider(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		if _, err = signer.Sign(ctx, [32]byte{3}); !errors.Is(err, context.Canceled) {
-			t.Errorf("caller gave up: %v", err)
+			t.Errorf("caller left: %v", err)
 		}
-
+		if err := signer.Close(); err == nil || time.Since(start) < 2*l.deadline {
+			t.Errorf("closed after %v although a call is running: %v", time.Since(start), err)
+		}
 		close(wake)
-		synctest.Wait()
-		if _, err := signer.Sign(t.Context(), [32]byte{4}); err != nil {
-			t.Errorf("after it woke: %v", err)
-		}
 	})
 }
 
 func TestConcurrencyIsBounded(t *testing.T) {
-	const limit = 3
 	key := newP256(t)
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -217,12 +207,14 @@ func TestConcurrencyIsBounded(t *testing.T) {
 			now += n
 			most = max(most, now)
 		}
-		signer := mustSigner(t, &fake{key, func(ctx context.Context, k *ecdsa.PrivateKey, d [32]byte) ([]byte, error) {
+		l := patient
+		l.concurrency = 3
+		signer := mustSigner(t, &fake{key, func(ctx context.Context, k *ecdsa.PrivateKey, d []byte) ([]byte, error) {
 			enter(1)
-			time.Sleep(time.Millisecond) // of the bubble's clock: all who may enter have
+			time.Sleep(time.Millisecond) // in the bubble: passes when every other goroutine waits
 			enter(-1)
 			return honest(ctx, k, d)
-		}}, time.Minute, limit)
+		}}, l)
 		var all sync.WaitGroup
 		for i := range byte(64) {
 			all.Go(func() {
@@ -232,35 +224,50 @@ func TestConcurrencyIsBounded(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if most != limit {
-			t.Errorf("%d calls at once, want %d", most, limit)
+		if most != l.concurrency {
+			t.Errorf("%d calls at once, want %d", most, l.concurrency)
 		}
 	})
 }
 
-func mustSigner(t *testing.T, p Provider, deadline time.Duration, concurrency int) *Signer {
-	t.Helper()
-	l := defaultLimits
-	l.deadline, l.attempt, l.concurrency = deadline, deadline, concurrency
-	signer, err := newSigner(t.Context(), p, fakeHome, l)
-	if err != nil {
-		t.Fatal(err)
+func TestClose(t *testing.T) {
+	signer := mustSigner(t, &fake{newP256(t), honest}, patient)
+	for range 2 {
+		if err := signer.Close(); err != nil {
+			t.Error(err)
+		}
 	}
-	return signer
+	if _, err := signer.Sign(t.Context(), [32]byte{1}); !errors.Is(err, errClosed) {
+		t.Errorf("after closing: %v", err)
+	}
 }
 
-func BenchmarkSign(b *testing.B) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		b.Fatal(err)
+// An alert on the increase of a series would miss its first failure if the series
+// began with 1.
+func TestEveryOutcomeStartsAtZero(t *testing.T) {
+	if _, err := newSigner(t.Context(), &fake{newP256(t), honest}, store{scheme: "fresh"}, patient); err != nil {
+		t.Fatal(err)
 	}
-	signer, err := newSigner(b.Context(), &fake{key, honest}, fakeHome, defaultLimits)
-	if err != nil {
-		b.Fatal(err)
+	found := make(chan prometheus.Metric, 1000)
+	requests.Collect(found)
+	close(found)
+	counts := map[string]float64{}
+	for metric := range found {
+		var m dto.Metric
+		if err := metric.Write(&m); err != nil {
+			t.Fatal(err)
+		}
+		labels := map[string]string{}
+		for _, l := range m.GetLabel() {
+			labels[l.GetName()] = l.GetValue()
+		}
+		if labels["provider"] == "fresh" {
+			counts[labels["outcome"]] = m.GetCounter().GetValue()
+		}
 	}
-	for b.Loop() {
-		if _, err := signer.Sign(b.Context(), [32]byte{1}); err != nil {
-			b.Fatal(err)
+	for _, err := range []error{nil, ErrProvider, context.Canceled, context.DeadlineExceeded, ErrUnavailable, errClosed, errors.New("no permission")} {
+		if n, there := counts[outcome(err)]; !there || n != 0 {
+			t.Errorf("%v: outcome %q is %v (exists: %v), want 0", err, outcome(err), n, there)
 		}
 	}
 }

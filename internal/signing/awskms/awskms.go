@@ -1,12 +1,11 @@
-// Package awskms signs with a key in AWS KMS. It needs kms:GetPublicKey and
-// kms:Sign on that key and nothing else.
+// Package awskms signs with a key in AWS KMS. It needs only the permissions
+// kms:GetPublicKey and kms:Sign on that key.
 package awskms
 
 import (
 	"context"
-	"crypto/ecdsa"
+	"crypto"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -20,21 +19,37 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kms/types"
 	"github.com/aws/smithy-go/logging"
 
-	"github.com/fairpact/fairpact/internal/signing/transient"
+	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// Provider is a key in AWS KMS.
-type Provider struct {
+// key is a key in AWS KMS.
+type key struct {
+	kind      provider.Kind
 	client    *kms.Client
 	transport *http.Transport
 	named     address
 	arn       string // of the key, as the service returned it
 }
 
-// Open prepares the calls for the key that an awskms URI names; rest is what
-// follows its scheme and colon. Credentials are those of the default chain (in
-// EKS: IRSA or Pod Identity).
-func Open(ctx context.Context, rest string) (*Provider, error) {
+// spec and algorithm return the AWS names of the key's kind.
+func (k *key) spec() types.KeySpec {
+	if k.kind == provider.Ed25519 {
+		return types.KeySpecEccNistEdwards25519
+	}
+	return types.KeySpecEccNistP256
+}
+
+func (k *key) algorithm() types.SigningAlgorithmSpec {
+	if k.kind == provider.Ed25519 {
+		return types.SigningAlgorithmSpecEd25519Sha512
+	}
+	return types.SigningAlgorithmSpecEcdsaSha256
+}
+
+// Open prepares the calls for the key of an awskms URI. rest is the URI after its
+// scheme and colon. Credentials come from the default chain (in EKS: IRSA or Pod
+// Identity).
+func Open(ctx context.Context, rest string, kind provider.Kind) (provider.Provider, error) {
 	a, err := parse(strings.TrimPrefix(rest, "//"))
 	if err != nil {
 		return nil, err
@@ -45,42 +60,42 @@ func Open(ctx context.Context, rest string) (*Provider, error) {
 	}
 	settings, err := config.LoadDefaultConfig(ctx, options...)
 	if err != nil {
-		return nil, fmt.Errorf("AWS KMS: the AWS settings of this process (environment, profile) do not load: %w", err)
+		return nil, fmt.Errorf("AWS KMS: cannot load the AWS settings of this process (environment, profile): %w", err)
 	}
 	if settings.Region == "" {
 		return nil, fmt.Errorf("AWS KMS: no region for the key %s: name the key by its ARN, or add ?region=REGION to the awskms URI", a.key)
 	}
 	a.region = settings.Region
-	p := &Provider{transport: newTransport(settings), named: a}
+	k := &key{kind: kind, transport: newTransport(settings), named: a}
 	settings.Credentials = marked{settings.Credentials}
-	p.client = kms.NewFromConfig(settings, func(o *kms.Options) {
-		// The Signer retries. STS, which issues the credentials, keeps the retries of
-		// the SDK.
+	k.client = kms.NewFromConfig(settings, func(o *kms.Options) {
+		// Package signing retries. Calls to STS, which issues the credentials, keep
+		// the SDK's retries.
 		o.Retryer, o.RetryMaxAttempts = aws.NopRetryer{}, 0
 		o.HTTPClient = &http.Client{
-			Transport:     p.transport,
+			Transport:     k.transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
-		o.Logger = logging.Nop{} // what matters is in the errors
+		o.Logger = logging.Nop{} // the errors say what matters
 		if a.endpoint != "" {
 			o.BaseEndpoint = &a.endpoint
 		}
 	})
-	return p, nil
+	return k, nil
 }
 
-// maxCalls is how many calls a Signer makes at once.
+// maxCalls is the most calls that a signing.Signer makes at the same time.
 const maxCalls = 32
 
-// newTransport returns the SDK's transport (with its proxies and AWS_CA_BUNDLE),
-// with timeouts that leave room for a second try within a Signer's deadline, and
-// an idle connection for each call that may run at once.
+// newTransport returns the SDK's transport, which knows proxies and AWS_CA_BUNDLE.
+// Its timeouts leave time for a second try within a Signer's deadline. It keeps an
+// idle connection for each concurrent call.
 func newTransport(settings aws.Config) *http.Transport {
 	client, ok := settings.HTTPClient.(*awshttp.BuildableClient)
 	if !ok {
 		client = awshttp.NewBuildableClient()
 	}
-	client = client.WithDialerOptions() // a copy of its own
+	client = client.WithDialerOptions() // returns a copy
 	dialer := client.GetDialer()
 	dialer.Timeout = time.Second
 	transport := client.GetTransport()
@@ -91,7 +106,7 @@ func newTransport(settings aws.Config) *http.Transport {
 	return transport
 }
 
-// marked marks the errors of getting credentials as such.
+// marked wraps the errors of fetching credentials in noCredentials.
 type marked struct{ aws.CredentialsProvider }
 
 func (m marked) Retrieve(ctx context.Context) (aws.Credentials, error) {
@@ -106,71 +121,61 @@ type noCredentials struct{ error }
 
 func (n noCredentials) Unwrap() error { return n.error }
 
-// Key reads the public key, and refuses a key that cannot sign by ECDSA_SHA_256.
-func (p *Provider) Key(ctx context.Context) (*ecdsa.PublicKey, string, error) {
-	parsed, custody, err := p.read(ctx, "es256", types.KeySpecEccNistP256, types.SigningAlgorithmSpecEcdsaSha256)
-	if err != nil {
-		return nil, "", err
-	}
-	key, ok := parsed.(*ecdsa.PublicKey)
-	if !ok {
-		return nil, "", errors.New("AWS KMS: the public key is not an elliptic curve one: es256 needs P-256")
-	}
-	return key, custody, nil
-}
-
-// read reads the public key, and refuses a key of another spec or algorithm than its
-// purpose needs.
-func (p *Provider) read(ctx context.Context, purpose string, spec types.KeySpec, algorithm types.SigningAlgorithmSpec) (public any, custody string, err error) {
+// Key implements provider.Provider. It refuses a key of another spec, usage or
+// algorithm than the kind needs.
+func (k *key) Key(ctx context.Context) (crypto.PublicKey, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	named := p.named.key
-	answer, err := p.client.GetPublicKey(ctx, &kms.GetPublicKeyInput{KeyId: &named})
-	if err != nil {
-		return nil, "", explain(named+" in "+p.named.region, "kms:GetPublicKey", err)
+	named, purpose := k.named.key, "es256"
+	if k.kind == provider.Ed25519 {
+		purpose = "a log key"
 	}
-	make := fmt.Sprintf("make one with aws kms create-key --key-spec %s --key-usage SIGN_VERIFY", spec)
+	answer, err := k.client.GetPublicKey(ctx, &kms.GetPublicKeyInput{KeyId: &named})
+	if err != nil {
+		return nil, "", explain(named+" in "+k.named.region, "kms:GetPublicKey", err)
+	}
+	remedy := fmt.Sprintf("make one with aws kms create-key --key-spec %s --key-usage SIGN_VERIFY", k.spec())
 	arn := aws.ToString(answer.KeyId)
 	switch {
-	case arn != named && (p.named.isARN || !keyARN.MatchString(arn) || !strings.HasSuffix(arn, ":key/"+named)):
-		return nil, "", transient.Error(fmt.Errorf("AWS KMS returned the public key of %q and not of %q", arn, named))
+	case arn != named && (k.named.isARN || !keyARN.MatchString(arn) || !strings.HasSuffix(arn, ":key/"+named)):
+		return nil, "", provider.Transient(fmt.Errorf("AWS KMS returned the public key of %q instead of %q", arn, named))
 	case answer.KeyUsage != types.KeyUsageTypeSignVerify:
-		return nil, "", fmt.Errorf("AWS KMS: the key %s is for %s and not for SIGN_VERIFY; %s", named, answer.KeyUsage, make)
-	case answer.KeySpec != spec:
-		return nil, "", fmt.Errorf("AWS KMS: the key %s is of spec %s and %s needs %s; %s", named, answer.KeySpec, purpose, spec, make)
-	case !slices.Contains(answer.SigningAlgorithms, algorithm):
-		return nil, "", fmt.Errorf("AWS KMS: the key %s does not sign by %s (only %v); %s", named, algorithm, answer.SigningAlgorithms, make)
+		return nil, "", fmt.Errorf("AWS KMS: the key %s is for %s, not for SIGN_VERIFY; %s", named, answer.KeyUsage, remedy)
+	case answer.KeySpec != k.spec():
+		return nil, "", fmt.Errorf("AWS KMS: the key %s is of spec %s and %s needs %s; %s", named, answer.KeySpec, purpose, k.spec(), remedy)
+	case !slices.Contains(answer.SigningAlgorithms, k.algorithm()):
+		return nil, "", fmt.Errorf("AWS KMS: the key %s does not sign with %s (only %v); %s", named, k.algorithm(), answer.SigningAlgorithms, remedy)
 	}
-	parsed, err := x509.ParsePKIXPublicKey(answer.PublicKey)
+	public, err := x509.ParsePKIXPublicKey(answer.PublicKey)
 	if err != nil {
-		return nil, "", transient.Error(fmt.Errorf("AWS KMS: the public key of %s does not parse: %w", named, err))
+		return nil, "", provider.Transient(fmt.Errorf("AWS KMS: the public key of %s does not parse: %w", named, err))
 	}
-	p.arn = arn
-	return parsed, "AWS KMS, key …" + arn[strings.LastIndex(arn, "/"):] + " in " + strings.Split(arn, ":")[3], nil
+	k.arn = arn
+	return public, "AWS KMS, key …" + arn[strings.LastIndex(arn, "/"):] + " in " + strings.Split(arn, ":")[3], nil
 }
 
-// Sign sends the digest, not the message.
-func (p *Provider) Sign(ctx context.Context, digest [32]byte) ([]byte, error) {
-	return p.sign(ctx, digest[:], types.MessageTypeDigest, types.SigningAlgorithmSpecEcdsaSha256)
-}
-
-// sign checks that this very key signed. AWS sends no checksums: any other damage
-// shows when the signature is verified.
-func (p *Provider) sign(ctx context.Context, message []byte, kind types.MessageType, algorithm types.SigningAlgorithmSpec) ([]byte, error) {
-	answer, err := p.client.Sign(ctx, &kms.SignInput{KeyId: &p.arn, Message: message, MessageType: kind, SigningAlgorithm: algorithm})
+// Sign implements provider.Provider. It checks that this key signed. AWS sends no
+// checksums, so other damage shows only when the signature is verified. AWS takes
+// Ed25519 messages of at most 4,096 bytes.
+func (k *key) Sign(ctx context.Context, data []byte) ([]byte, error) {
+	form := types.MessageTypeDigest
+	if k.kind == provider.Ed25519 {
+		form = types.MessageTypeRaw
+	}
+	answer, err := k.client.Sign(ctx, &kms.SignInput{KeyId: &k.arn, Message: data, MessageType: form, SigningAlgorithm: k.algorithm()})
 	switch {
 	case err != nil:
-		return nil, explain(p.arn, "kms:Sign", err)
-	case aws.ToString(answer.KeyId) != p.arn:
-		return nil, transient.Error(fmt.Errorf("AWS KMS signed with %q and not with %q", aws.ToString(answer.KeyId), p.arn))
-	case answer.SigningAlgorithm != algorithm:
-		return nil, transient.Error(fmt.Errorf("AWS KMS signed by %q and not by %s", answer.SigningAlgorithm, algorithm))
+		return nil, explain(k.arn, "kms:Sign", err)
+	case aws.ToString(answer.KeyId) != k.arn:
+		return nil, provider.Transient(fmt.Errorf("AWS KMS signed with %q instead of %q", aws.ToString(answer.KeyId), k.arn))
+	case answer.SigningAlgorithm != k.algorithm():
+		return nil, provider.Transient(fmt.Errorf("AWS KMS signed with the algorithm %q instead of %s", answer.SigningAlgorithm, k.algorithm()))
 	}
 	return answer.Signature, nil
 }
 
-// Close closes the idle connections.
-func (p *Provider) Close() error {
-	p.transport.CloseIdleConnections()
+// Close implements provider.Provider.
+func (k *key) Close() error {
+	k.transport.CloseIdleConnections()
 	return nil
 }

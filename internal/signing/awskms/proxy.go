@@ -8,15 +8,15 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 )
 
-// nodeNets is where a node serves credentials, its own (IMDS) and its pods' (Pod
-// Identity), over plain HTTP.
+// nodeNets are the addresses at which a node serves credentials over plain HTTP:
+// its own (IMDS) and those of its pods (Pod Identity).
 var nodeNets = []netip.Prefix{
 	netip.MustParsePrefix("169.254.0.0/16"),
 	netip.MustParsePrefix("fd00:ec2::/32"),
 }
 
-// newHTTP is the SDK's client, but what it asks of the node goes to no proxy: a
-// token and the credentials would pass it in clear.
+// newHTTP returns the SDK's client, which sends requests to the node past any
+// proxy: a token and the credentials would pass it unencrypted.
 func newHTTP() *awshttp.BuildableClient {
 	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) { t.Proxy = nodeDirectly(t.Proxy) })
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 )
 
-// The proxy's variables are read once a process: the answers are those of a
-// process of their own.
-func TestAWSCredentialsOfTheNodeGoToNoProxy(t *testing.T) {
+// The standard library reads the proxy variables once, so a child process makes the
+// checks.
+func TestNodeCredentialsBypassTheProxy(t *testing.T) {
 	const inner = "FAIRPACT_TEST_BEHIND_A_PROXY"
 	if os.Getenv(inner) == "" {
 		t.Parallel()
@@ -45,7 +45,7 @@ func TestAWSCredentialsOfTheNodeGoToNoProxy(t *testing.T) {
 				t.Fatal(err)
 			}
 			if proxy, err := transport.Proxy(r); err != nil || (proxy != nil) != proxied {
-				t.Errorf("%s, %s: by the proxy %v, %v; want a proxy: %t", name, address, proxy, err, proxied)
+				t.Errorf("%s, %s: proxy %v, %v; want one: %t", name, address, proxy, err, proxied)
 			}
 		}
 	}

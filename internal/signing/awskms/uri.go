@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// address is what an awskms URI names.
+// address is a parsed awskms URI.
 type address struct {
 	key      string // an ARN, or an id
 	isARN    bool
-	region   string // of the ARN or the query; empty where neither has one
+	region   string // of the ARN or the query; empty if neither names one
 	endpoint string // URL, empty for Amazon's own
 }
 
@@ -24,8 +24,8 @@ var (
 	regionShape = regexp.MustCompile(`^[a-z]{2,}(-[a-z]+)+-[0-9]+$`)
 )
 
-// parse reads what follows awskms:// in a URI. Its errors show nothing that
-// may be a credential: no value of an option, and no text with an '@'.
+// parse reads the part of a URI after awskms://. Its errors MUST NOT show what may
+// be a credential: the value of an option, or text with an '@'.
 func parse(text string) (address, error) {
 	if strings.Contains(text, "@") {
 		return address{}, errors.New("the awskms URI holds an '@' (its text is not shown, it may hold a password): it names a key and takes no credentials; those come from AWS's own chain (IRSA, Pod Identity, the environment)")
@@ -34,7 +34,7 @@ func parse(text string) (address, error) {
 	key, slash := strings.CutPrefix(path, "/")
 	a := address{key: key}
 	if !slash || key == "" {
-		return a, fmt.Errorf("the awskms URI is to be awskms:///KEY with three slashes and KEY a key ARN or id, and what follows the second slash is %q", path)
+		return a, fmt.Errorf("after its second slash the awskms URI has %q: write awskms:///KEY with three slashes, where KEY is a key ARN or id", path)
 	}
 	arn := keyARN.FindStringSubmatch(key)
 	switch {
@@ -42,25 +42,25 @@ func parse(text string) (address, error) {
 		a.isARN, a.region = true, arn[1]
 	case keyID.MatchString(key):
 	case strings.HasPrefix(key, "alias/") || strings.Contains(key, ":alias/"):
-		return a, fmt.Errorf("the awskms URI names the alias %q, which may be moved to another key under a running service: name the key itself by the ARN that aws kms describe-key shows", key)
+		return a, fmt.Errorf("the awskms URI names the alias %q, which may be moved to another key while the service runs: name the key itself by the ARN that aws kms describe-key shows", key)
 	default:
 		return a, fmt.Errorf("the awskms URI holds %q: give a key ARN (arn:aws:kms:REGION:ACCOUNT:key/ID) or a key id (a UUID, or mrk- and 32 hex digits)", key)
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return a, errors.New("the query of the awskms URI does not parse: it is ?region=REGION&endpoint=https://HOST or a part of that")
+		return a, errors.New("the query of the awskms URI does not parse: write ?region=REGION, &endpoint=https://HOST, or both")
 	}
 	for option, all := range values {
 		switch {
 		case len(all) == 1 && option == "region" && regionShape.MatchString(all[0]):
 			if a.isARN && all[0] != a.region {
-				return a, fmt.Errorf("the awskms URI says region=%s, and its key lives in %s: leave region out, the ARN has it", all[0], a.region)
+				return a, fmt.Errorf("the awskms URI says region=%s, and its key is in %s: leave region out, the ARN names it", all[0], a.region)
 			}
 			a.region = all[0]
 		case len(all) == 1 && option == "endpoint" && isEndpoint(all[0]):
 			a.endpoint = all[0]
 		default:
-			return a, fmt.Errorf("the awskms URI takes ?region=REGION and &endpoint=https://HOST (a private endpoint or an emulator), each once, and has a %q that is not so", option)
+			return a, fmt.Errorf("the option %q of the awskms URI is unknown, repeated or malformed: write ?region=REGION and &endpoint=https://HOST (a private endpoint or an emulator), each once", option)
 		}
 	}
 	return a, nil

@@ -1,11 +1,12 @@
-// Package file signs with a private key in a PEM file: one that an operator put
-// there (file://PATH), or one for development that is made at first use
-// (dev://PATH). A deployment key is on P-256, a log key is an Ed25519 one.
+// Package file signs with a private key in a PEM file: an existing file
+// (file://PATH), or a development key that is made at first use (dev://PATH).
 package file
 
 import (
 	"context"
+	"crypto"
 	"crypto/ecdsa"
+	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
@@ -13,31 +14,72 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
+
+	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// Provider is a key in this process's memory.
-type Provider struct {
-	key     *ecdsa.PrivateKey
+// key is a private key in this process's memory.
+type key struct {
+	private crypto.Signer
 	custody string
 }
 
-// Open reads the key that a file URI names; rest is what follows its scheme and
-// colon.
-func Open(_ context.Context, rest string) (*Provider, error) {
+// Open reads the key of a file URI. rest is the URI after its scheme and colon.
+func Open(_ context.Context, rest string, kind provider.Kind) (provider.Provider, error) {
 	path, err := pathOf("file", rest)
 	if err != nil {
 		return nil, err
 	}
-	key, err := loadKey(path, p256)
+	private, err := load(path, kind)
 	if err != nil {
 		return nil, err
 	}
-	return &Provider{key, custodyFile}, nil
+	return key{private, "software key in a file of the service"}, nil
 }
 
-const custodyFile = "software key in a file of the service"
+// OpenDev reads the development key of a dev URI. If the file does not exist,
+// OpenDev makes the key. Processes that start at the same time get the same key:
+// the first one to link its file wins, and all read that file.
+func OpenDev(_ context.Context, rest string, kind provider.Kind) (provider.Provider, error) {
+	path, err := pathOf("dev", rest)
+	if err != nil {
+		return nil, err
+	}
+	private, err := load(path, kind)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := create(path, kind); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, fmt.Errorf("make the development signing key: %w", err)
+		}
+		private, err = load(path, kind)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return key{private, "development key in a file, made by the service itself: not for production"}, nil
+}
+
+// ReadEd25519 reads an Ed25519 private key, PKCS#8 in PEM.
+func ReadEd25519(path string) (ed25519.PrivateKey, error) {
+	private, err := load(path, provider.Ed25519)
+	if err != nil {
+		return nil, err
+	}
+	return private.(ed25519.PrivateKey), nil
+}
+
+// MakeEd25519 writes a new Ed25519 key to a file that MUST NOT exist yet, and
+// returns the public key.
+func MakeEd25519(path string) (ed25519.PublicKey, error) {
+	private, err := create(path, provider.Ed25519)
+	if err != nil {
+		return nil, err
+	}
+	return private.Public().(ed25519.PublicKey), nil
+}
 
 func pathOf(scheme, rest string) (string, error) {
 	path, ok := strings.CutPrefix(rest, "//")
@@ -47,40 +89,41 @@ func pathOf(scheme, rest string) (string, error) {
 	return path, nil
 }
 
-// Key returns the public half.
-func (p *Provider) Key(context.Context) (*ecdsa.PublicKey, string, error) {
-	return &p.key.PublicKey, p.custody, nil
+// Key implements provider.Provider.
+func (k key) Key(context.Context) (crypto.PublicKey, string, error) {
+	return k.private.Public(), k.custody, nil
 }
 
-// Sign signs the digest, unless ctx has ended.
-func (p *Provider) Sign(ctx context.Context, digest [32]byte) ([]byte, error) {
+// Sign implements provider.Provider.
+func (k key) Sign(ctx context.Context, data []byte) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return ecdsa.SignASN1(rand.Reader, p.key, digest[:])
+	hash := crypto.Hash(0) // data is the message
+	if _, ok := k.private.(*ecdsa.PrivateKey); ok {
+		hash = crypto.SHA256
+	}
+	return k.private.Sign(rand.Reader, data, hash)
 }
 
-// Close has nothing to release.
-func (p *Provider) Close() error { return nil }
+// Close implements provider.Provider.
+func (k key) Close() error { return nil }
 
-// maxKeyFile bounds what is read of a key file; a P-256 key takes 250 bytes.
+// maxKeyFile is the most bytes of a key file; a P-256 key takes 250.
 const maxKeyFile = 64 << 10
 
-// loadKey reads a private key in PEM of the kind that check accepts. Its errors
-// name the file and what to do about it, and never hold a byte of its contents.
-func loadKey[K any](path string, check func(any) (K, error)) (key K, err error) {
+// load reads a private key in PEM. Its errors name the file and the remedy. They
+// MUST NOT contain any part of the file's contents.
+func load(path string, kind provider.Kind) (crypto.Signer, error) {
 	text, err := readKeyFile(path)
 	if err != nil {
-		return key, err
+		return nil, err
 	}
-	parsed, err := parseKey(text)
-	if err == nil {
-		key, err = check(parsed)
-	}
+	private, err := parseKey(text, kind)
 	if err != nil {
-		return key, fmt.Errorf("signing key %s: %w", path, err)
+		return nil, fmt.Errorf("signing key %s: %w", path, err)
 	}
-	return key, nil
+	return private, nil
 }
 
 func readKeyFile(path string) ([]byte, error) {
@@ -97,71 +140,103 @@ func readKeyFile(path string) ([]byte, error) {
 		return nil, fmt.Errorf("signing key %s: not a regular file", path)
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return nil, fmt.Errorf("signing key %s: others than its owner may open it (mode %04o): run chmod 600 %s", path, mode, path)
+		return nil, fmt.Errorf("signing key %s: its mode %04o lets other users open it: run chmod 600 %s", path, mode, path)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("signing key: %w", err)
 	}
 	if len(text) > maxKeyFile {
-		return nil, fmt.Errorf("signing key %s: over %d bytes, this is no key file", path, maxKeyFile)
+		return nil, fmt.Errorf("signing key %s: larger than %d bytes, so not a key file: name the PEM file of the key", path, maxKeyFile)
 	}
 	return text, nil
 }
 
-// parseKey finds the one private key in PEM text; other blocks, such as the
-// EC PARAMETERS that openssl writes first, are passed over.
-func parseKey(text []byte) (any, error) {
+// parseKey returns the one private key in PEM text. It skips other blocks, such
+// as the EC PARAMETERS that openssl writes first.
+func parseKey(text []byte, kind provider.Kind) (crypto.Signer, error) {
 	var found any
 	for {
 		var block *pem.Block
 		if block, text = pem.Decode(text); block == nil {
 			break
 		}
-		if block.Type == "ENCRYPTED PRIVATE KEY" || block.Headers["Proc-Type"] != "" {
+		parse := func(der []byte) (any, error) { return x509.ParseECPrivateKey(der) }
+		switch {
+		case block.Type == "ENCRYPTED PRIVATE KEY" || block.Headers["Proc-Type"] != "":
 			return nil, errors.New("the key is encrypted and the service has no passphrase: decrypt it with openssl pkcs8 -in KEY -out PLAIN")
-		}
-		if block.Type != "PRIVATE KEY" && block.Type != "EC PRIVATE KEY" {
+		case block.Type == "PRIVATE KEY":
+			parse = x509.ParsePKCS8PrivateKey
+		case block.Type != "EC PRIVATE KEY":
 			continue
 		}
-		key, err := parseBlock(block)
+		private, err := parse(block.Bytes)
 		if err != nil {
-			return nil, err
+			// err is left out because it is made from the key's bytes.
+			return nil, fmt.Errorf("the %s block is damaged, cut short or of an unknown kind: write the key file again", block.Type)
 		}
 		if found != nil {
 			return nil, errors.New("more than one private key: keep one")
 		}
-		found = key
+		found = private
 	}
-	if found == nil {
+	switch private := found.(type) {
+	case nil:
 		return nil, errors.New("no PEM block of type PRIVATE KEY (PKCS#8) or EC PRIVATE KEY (SEC1): make one with openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256")
+	case *ecdsa.PrivateKey:
+		if kind == provider.P256 && private.Curve != elliptic.P256() {
+			return nil, fmt.Errorf("a key on %s: es256 needs P-256", private.Curve.Params().Name)
+		}
+		if kind == provider.P256 {
+			return private, nil
+		}
+	case ed25519.PrivateKey:
+		if kind == provider.Ed25519 {
+			return private, nil
+		}
 	}
-	return found, nil
+	if kind == provider.Ed25519 {
+		return nil, errors.New("not an Ed25519 key: make a log key with fairpactctl log key, a seat key with fairpactctl key new, or openssl genpkey -algorithm ED25519")
+	}
+	return nil, errors.New("not an elliptic curve key: es256 needs ECDSA on P-256")
 }
 
-func parseBlock(block *pem.Block) (any, error) {
-	var parsed any
-	var err error
-	if block.Type == "PRIVATE KEY" {
-		parsed, err = x509.ParsePKCS8PrivateKey(block.Bytes)
+// create makes a key and writes it to path, complete and synced. The error is
+// fs.ErrExist if the file exists by then.
+func create(path string, kind provider.Kind) (private crypto.Signer, err error) {
+	if kind == provider.Ed25519 {
+		_, private, err = ed25519.GenerateKey(rand.Reader)
 	} else {
-		parsed, err = x509.ParseECPrivateKey(block.Bytes)
+		private, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	}
 	if err != nil {
-		// The inner error stays out: it is made from the key's bytes.
-		return nil, fmt.Errorf("the %s block is not a private key of a known kind, whole and undamaged", block.Type)
+		return nil, err
 	}
-	return parsed, nil
-}
-
-// p256 takes what a deployment key must be.
-func p256(parsed any) (*ecdsa.PrivateKey, error) {
-	key, ok := parsed.(*ecdsa.PrivateKey)
-	if !ok {
-		return nil, errors.New("not an elliptic curve key: es256 needs ECDSA on P-256")
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return nil, err
 	}
-	if key.Curve != elliptic.P256() {
-		return nil, fmt.Errorf("a key on %s: es256 needs P-256", key.Curve.Params().Name)
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
 	}
-	return key, nil
+	temporary, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // mode 0600
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(temporary.Name())
+	err = pem.Encode(temporary, &pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	if err = errors.Join(err, temporary.Sync(), temporary.Close()); err != nil {
+		return nil, err
+	}
+	// A link fails if the file exists, where a rename would replace a key that
+	// another process may already sign with.
+	if err := os.Link(temporary.Name(), path); err != nil {
+		return nil, err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	return private, errors.Join(d.Sync(), d.Close())
 }

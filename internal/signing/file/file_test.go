@@ -12,19 +12,18 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-)
 
-func newP256(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
-	return newKey(t, elliptic.P256())
-}
+	"github.com/fairpact/fairpact/internal/signing/provider"
+)
 
 func newKey(t *testing.T, curve elliptic.Curve) *ecdsa.PrivateKey {
 	t.Helper()
@@ -66,7 +65,7 @@ func writeFile(t *testing.T, text []byte, mode os.FileMode) string {
 }
 
 func TestKeyFileForms(t *testing.T) {
-	key := newP256(t)
+	key := newKey(t, elliptic.P256())
 	parameters := pem.EncodeToMemory(&pem.Block{Type: "EC PARAMETERS", Bytes: []byte{6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7}})
 	for name, path := range map[string]string{
 		"PKCS#8":                      writeFile(t, pkcs8(t, key), 0o600),
@@ -75,17 +74,17 @@ func TestKeyFileForms(t *testing.T) {
 		"readable only, by its owner": writeFile(t, pkcs8(t, key), 0o400),
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := Open(t.Context(), "//"+path)
-			if err != nil || !p.key.Equal(key) {
+			private, err := load(path, provider.P256)
+			if err != nil || !key.Equal(private) {
 				t.Errorf("another key, or %v", err)
 			}
 		})
 	}
 }
 
-// Each refused key file: the error says what to do, and shows nothing of the key.
+// The error for each refused file says what to do and shows no part of the key.
 func TestKeyFilesRefused(t *testing.T) {
-	key := newP256(t)
+	key := newKey(t, elliptic.P256())
 	p384 := newKey(t, elliptic.P384())
 	_, ed, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -107,28 +106,27 @@ func TestKeyFilesRefused(t *testing.T) {
 		mode os.FileMode
 		want string
 	}{
-		"readable by all":      {pkcs8(t, key), 0o644, "chmod 600 "},
-		"readable by group":    {pkcs8(t, key), 0o640, "chmod 600 "},
-		"writable by others":   {pkcs8(t, key), 0o602, "chmod 600 "},
-		"P-384 in PKCS#8":      {pkcs8(t, p384), 0o600, "P-384"},
-		"P-384 in SEC1":        {sec1(t, p384), 0o600, "P-384"},
-		"Ed25519":              {pkcs8(t, ed), 0o600, "P-256"},
-		"RSA":                  {pkcs8(t, rsaKey), 0o600, "P-256"},
-		"empty":                {nil, 0o600, "no PEM block"},
-		"hex without PEM":      {[]byte(hex.EncodeToString(block.Bytes)), 0o600, "no PEM block"},
-		"a public key":         {as("PUBLIC KEY", block.Bytes, nil), 0o600, "no PEM block"},
-		"cut short":            {as("PRIVATE KEY", block.Bytes[:60], nil), 0o600, "undamaged"},
-		"damaged":              {as("PRIVATE KEY", damaged, nil), 0o600, "undamaged"},
-		"PKCS#8 said SEC1":     {as("EC PRIVATE KEY", block.Bytes, nil), 0o600, "undamaged"},
-		"encrypted PKCS#8":     {as("ENCRYPTED PRIVATE KEY", block.Bytes, nil), 0o600, "decrypt"},
-		"encrypted old style":  {as("EC PRIVATE KEY", block.Bytes, map[string]string{"Proc-Type": "4,ENCRYPTED"}), 0o600, "decrypt"},
-		"two keys":             {append(pkcs8(t, key), sec1(t, newP256(t))...), 0o600, "more than one"},
-		"far too long for one": {append(pkcs8(t, key), make([]byte, maxKeyFile)...), 0o600, "no key file"},
+		"readable by all":          {pkcs8(t, key), 0o644, "chmod 600 "},
+		"readable by group":        {pkcs8(t, key), 0o640, "chmod 600 "},
+		"writable by others":       {pkcs8(t, key), 0o602, "chmod 600 "},
+		"P-384 in PKCS#8":          {pkcs8(t, p384), 0o600, "P-384"},
+		"Ed25519":                  {pkcs8(t, ed), 0o600, "P-256"},
+		"RSA":                      {pkcs8(t, rsaKey), 0o600, "P-256"},
+		"empty":                    {nil, 0o600, "no PEM block"},
+		"hex without PEM":          {[]byte(hex.EncodeToString(block.Bytes)), 0o600, "no PEM block"},
+		"a public key":             {as("PUBLIC KEY", block.Bytes, nil), 0o600, "no PEM block"},
+		"cut short":                {as("PRIVATE KEY", block.Bytes[:60], nil), 0o600, "is damaged"},
+		"damaged":                  {as("PRIVATE KEY", damaged, nil), 0o600, "is damaged"},
+		"PKCS#8 said SEC1":         {as("EC PRIVATE KEY", block.Bytes, nil), 0o600, "is damaged"},
+		"encrypted PKCS#8":         {as("ENCRYPTED PRIVATE KEY", block.Bytes, nil), 0o600, "decrypt"},
+		"encrypted with Proc-Type": {as("EC PRIVATE KEY", block.Bytes, map[string]string{"Proc-Type": "4,ENCRYPTED"}), 0o600, "decrypt"},
+		"two keys":                 {append(pkcs8(t, key), sec1(t, newKey(t, elliptic.P256()))...), 0o600, "more than one"},
+		"far too long for one":     {append(pkcs8(t, key), make([]byte, maxKeyFile)...), 0o600, "not a key file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := writeFile(t, c.text, c.mode)
-			for scheme, open := range map[string]func(context.Context, string) (*Provider, error){"file": Open, "dev": OpenDev} {
-				_, err := open(t.Context(), "//"+path)
+			for scheme, open := range map[string]func(context.Context, string, provider.Kind) (provider.Provider, error){"file": Open, "dev": OpenDev} {
+				_, err := open(t.Context(), "//"+path, provider.P256)
 				if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
 					t.Fatalf("%s: error %q; want one naming %q and the file", scheme, err, c.want)
 				}
@@ -143,8 +141,8 @@ func TestKeyFilesRefused(t *testing.T) {
 	}
 }
 
-// leak finds eight characters in a row that message shares with the key file,
-// with its base64 body or with the hex of its DER.
+// leak returns eight consecutive characters of the key file, of its base64 body or of
+// the hex of its DER that the message contains.
 func leak(message string, file []byte) string {
 	var secrets []string
 	for rest := file; ; {
@@ -167,42 +165,47 @@ func leak(message string, file []byte) string {
 	return ""
 }
 
-func TestDevKeyFile(t *testing.T) {
+func TestMadeKeyFiles(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := OpenDev(t.Context(), "//"+dir+"/dev.pem"); err != nil {
+	if _, err := OpenDev(t.Context(), "//"+dir+"/dev.pem", provider.P256); err != nil {
 		t.Fatal(err)
 	}
-	info, err := os.Stat(dir + "/dev.pem")
+	public, err := MakeEd25519(dir + "/log.pem")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %04o, want 0600", info.Mode().Perm())
+	if _, err := MakeEd25519(dir + "/log.pem"); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a key file was overwritten: %v", err)
+	}
+	if read, err := ReadEd25519(dir + "/log.pem"); err != nil || !public.Equal(read.Public()) {
+		t.Errorf("read another key: %v", err)
 	}
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || len(entries) != 2 {
+		t.Errorf("%v, want only the two keys: %v", entries, err)
 	}
-	if len(entries) != 1 {
-		t.Errorf("%d files left in the folder, want the key alone: %v", len(entries), entries)
+	for _, entry := range entries {
+		if info, err := entry.Info(); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %v, want 0600: %v", entry.Name(), info.Mode(), err)
+		}
 	}
 }
 
-// Processes that start at once, as the binaries of a local stack do, and calls in
-// one process.
+// Processes that start together, as in a local stack, get one development key, and
+// so do concurrent calls in one process.
 func TestDevKeyRace(t *testing.T) {
 	const path, out = "FILE_TEST_DEV_KEY", "FILE_TEST_OUT"
 	open := func(path string) string {
-		p, err := OpenDev(t.Context(), "//"+path)
+		p, err := OpenDev(t.Context(), "//"+path, provider.Ed25519)
 		if err != nil {
 			t.Error(err)
 			return ""
 		}
-		point, err := p.key.PublicKey.Bytes()
+		public, _, err := p.Key(t.Context())
 		if err != nil {
 			t.Error(err)
 		}
-		return hex.EncodeToString(point)
+		return fmt.Sprintf("%x", public)
 	}
 	if os.Getenv(path) != "" {
 		if err := os.WriteFile(os.Getenv(out), []byte(open(os.Getenv(path))), 0o600); err != nil {

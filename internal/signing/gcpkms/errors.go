@@ -8,11 +8,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/fairpact/fairpact/internal/signing/transient"
+	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// explain says what an error of Google Cloud KMS means and how to correct it, and
-// marks those that may pass.
+// explain adds to an error of Google Cloud KMS what it means and what to do, and
+// marks errors that may pass.
 func explain(name, action string, err error) error {
 	s, _ := status.FromError(err)
 	wrap := func(what string) error {
@@ -20,39 +20,39 @@ func explain(name, action string, err error) error {
 	}
 	switch s.Code() {
 	case codes.Unavailable:
-		return transient.Error(wrap("the API is out of reach; if this lasts, see that the process may connect to cloudkms.googleapis.com:443 (or the endpoint of the URI), DNS and proxies included"))
+		return provider.Transient(wrap("the API is out of reach; if this lasts, check that the process can connect to cloudkms.googleapis.com:443 (or the endpoint of the URI), DNS and proxies included"))
 	case codes.DeadlineExceeded:
-		// The server's clock may run out a moment before the caller's.
-		return transient.Error(fmt.Errorf("%w: %w", context.DeadlineExceeded, wrap("the API did not answer in time; if this lasts, see that the process may connect to cloudkms.googleapis.com:443 (or the endpoint of the URI): a network policy drops without a word")))
+		// The server's deadline may end a moment before the caller's.
+		return provider.Transient(fmt.Errorf("%w: %w", context.DeadlineExceeded, wrap("the API did not answer in time; if this lasts, check that the process can connect to cloudkms.googleapis.com:443 (or the endpoint of the URI): a network policy drops packets silently")))
 	case codes.ResourceExhausted:
-		return transient.Error(wrap("the quota of the project is used up; if this lasts, raise the quota of cryptographic requests"))
+		return provider.Transient(wrap("the quota of the project is used up; if this lasts, raise the quota of cryptographic requests"))
 	case codes.Internal, codes.Unknown, codes.Aborted, codes.DataLoss, codes.Canceled:
-		return transient.Error(wrap("the API failed"))
+		return provider.Transient(wrap("the API failed"))
 	case codes.Unauthenticated:
-		// A token that could not be fetched or has just run out: the metadata server
-		// is away for a moment on every node that starts.
-		return transient.Error(wrap("the credentials were not taken; if this lasts, look at the Workload Identity binding, or at GOOGLE_APPLICATION_CREDENTIALS"))
+		// A token could not be fetched or has just expired: the metadata server is
+		// away for a moment on every node that starts.
+		return provider.Transient(wrap("the API refused the credentials; if this lasts, check the Workload Identity binding, or at GOOGLE_APPLICATION_CREDENTIALS"))
 	case codes.PermissionDenied:
 		key, _, _ := strings.Cut(name, "/cryptoKeyVersions/")
-		return wrap("permission denied (or no such key): grant roles/cloudkms.signerVerifier on the key " + key + " to the service account of this process, and see that the Cloud KMS API is enabled in its project")
+		return wrap("permission denied (or no such key): grant roles/cloudkms.signerVerifier on the key " + key + " to the service account of this process, and check that the Cloud KMS API is enabled in its project")
 	case codes.NotFound:
-		return wrap("no such key version: compare with gcloud kms keys versions list; location, key ring and project count")
+		return wrap("no such key version: compare project, location and key ring with gcloud kms keys versions list")
 	case codes.FailedPrecondition:
 		return wrap(notUsable(s.Message()))
 	case codes.InvalidArgument:
 		if strings.HasPrefix(s.Message(), "digest") || strings.Contains(s.Message(), "crc32c") {
-			return transient.Error(wrap("the request was damaged on its way"))
+			return provider.Transient(wrap("the request was damaged on its way"))
 		}
 		return wrap("refused: es256 needs a key of purpose asymmetric-signing and algorithm ec-sign-p256-sha256")
 	}
 	return wrap("refused")
 }
 
-// notUsable says how to correct a key version by the state that the API names.
+// notUsable returns what to do about a key version in the state that the API names.
 func notUsable(message string) string {
 	switch {
 	case strings.Contains(message, "DESTROY_SCHEDULED"):
-		return "the key version is to be destroyed: run gcloud kms keys versions restore and then gcloud kms keys versions enable, at once, or name an enabled version"
+		return "the key version is scheduled to be destroyed: run gcloud kms keys versions restore and then gcloud kms keys versions enable, at once, or name an enabled version"
 	case strings.Contains(message, "DESTROYED"):
 		return "the key version is destroyed and never comes back: name an enabled version, and publish its key first (runbooks/stolen-key.md, a key is lost)"
 	case strings.Contains(message, "PENDING"):
@@ -60,5 +60,5 @@ func notUsable(message string) string {
 	case strings.Contains(message, "not enabled"):
 		return "the key version is not enabled: run gcloud kms keys versions enable, or name an enabled version"
 	}
-	return "the key version cannot be used so: see its state, and that it is of purpose asymmetric-signing and algorithm ec-sign-p256-sha256 (gcloud kms keys versions describe)"
+	return "the key version cannot be used: check its state, and that it is of purpose asymmetric-signing and algorithm ec-sign-p256-sha256 (gcloud kms keys versions describe)"
 }

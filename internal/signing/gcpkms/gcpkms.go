@@ -3,7 +3,7 @@ package gcpkms
 
 import (
 	"context"
-	"crypto/ecdsa"
+	"crypto"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -21,19 +21,20 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/fairpact/fairpact/internal/signing/transient"
+	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// Provider is a key version in Google Cloud KMS.
-type Provider struct {
+// key is a key version in Google Cloud KMS.
+type key struct {
+	kind   provider.Kind
 	client *kms.KeyManagementClient
 	name   string // projects/…/cryptoKeyVersions/N
 }
 
-// Open connects to the KMS of the key version that a gcpkms URI names; rest is
-// what follows its scheme and colon. It uses the Application Default Credentials
-// (in GKE: Workload Identity).
-func Open(ctx context.Context, rest string) (*Provider, error) {
+// Open connects to the KMS of the key version that a gcpkms URI names. rest is
+// the URI after its scheme and colon. Open uses the Application Default
+// Credentials (in GKE: Workload Identity).
+func Open(ctx context.Context, rest string, kind provider.Kind) (provider.Provider, error) {
 	a, err := parse(strings.TrimPrefix(rest, "//"))
 	if err != nil {
 		return nil, err
@@ -42,24 +43,24 @@ func Open(ctx context.Context, rest string) (*Provider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("no usable credentials for Google Cloud KMS: in GKE bind the pod's service account by Workload Identity, elsewhere set GOOGLE_APPLICATION_CREDENTIALS or run gcloud auth application-default login: %w", err)
 	}
-	// The client would retry for 60 s by itself. The Signer retries.
+	// Package signing retries. By default the client retries for 60 s.
 	client.CallOptions.AsymmetricSign = nil
 	client.CallOptions.GetPublicKey = nil
-	return &Provider{client, a.name}, nil
+	return &key{kind, client, a.name}, nil
 }
 
 func options(a address) []option.ClientOption {
 	list := []option.ClientOption{
-		// By itself gRPC waits up to 2 minutes between two attempts to connect.
-		// Signing is to go on seconds after the service is back.
+		// By default gRPC waits up to 2 minutes between two attempts to connect.
+		// Signing must resume within seconds after the service is back.
 		option.WithGRPCDialOption(grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           grpcbackoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: 2 * time.Second,
 		})),
-		// Timeout is also the connection's TCP_USER_TIMEOUT: one that has silently
-		// died is closed 5 s after a request, not 15 minutes. Pings are as rare as
-		// every server allows (more often is too_many_pings), and no call lasts that
-		// long. An idle connection is closed before a NAT gateway forgets it.
+		// Timeout is also the connection's TCP_USER_TIMEOUT: a silently broken
+		// connection is closed 5 s after a request, not after 15 minutes. By
+		// default a server refuses pings that are less than 5 minutes apart
+		// (too_many_pings). An idle connection is closed before a NAT gateway drops it.
 		option.WithGRPCDialOption(grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 6 * time.Minute, Timeout: 5 * time.Second})),
 		option.WithGRPCDialOption(grpc.WithIdleTimeout(5 * time.Minute)),
 	}
@@ -73,72 +74,61 @@ func options(a address) []option.ClientOption {
 	return list
 }
 
-// Key reads the public key.
-func (p *Provider) Key(ctx context.Context) (*ecdsa.PublicKey, string, error) {
-	parsed, custody, err := p.read(ctx, "es256", kmspb.CryptoKeyVersion_EC_SIGN_P256_SHA256, "ec-sign-p256-sha256")
-	if err != nil {
-		return nil, "", err
-	}
-	key, ok := parsed.(*ecdsa.PublicKey)
-	if !ok {
-		return nil, "", fmt.Errorf("the public key of %s from Google Cloud KMS is a %T and not an elliptic curve one: es256 needs P-256", p.name, parsed)
-	}
-	return key, custody, nil
-}
-
-// read reads the public key, with its checksum, and refuses a key version of
-// another algorithm than its purpose needs.
-func (p *Provider) read(ctx context.Context, purpose string, needed kmspb.CryptoKeyVersion_CryptoKeyVersionAlgorithm, option string) (public any, where string, err error) {
+// Key implements provider.Provider. It checks the answer's checksum and refuses a
+// key version of another algorithm than the kind needs.
+func (k *key) Key(ctx context.Context) (crypto.PublicKey, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	answer, err := p.client.GetPublicKey(ctx, &kmspb.GetPublicKeyRequest{Name: p.name})
+	purpose, needed, option := "es256", kmspb.CryptoKeyVersion_EC_SIGN_P256_SHA256, "ec-sign-p256-sha256"
+	if k.kind == provider.Ed25519 {
+		purpose, needed, option = "a log key", kmspb.CryptoKeyVersion_EC_SIGN_ED25519, "ec-sign-ed25519"
+	}
+	answer, err := k.client.GetPublicKey(ctx, &kmspb.GetPublicKeyRequest{Name: k.name})
 	switch {
 	case err != nil:
-		return nil, "", explain(p.name, "read the public key of", err)
-	case answer.Name != p.name:
-		return nil, "", transient.Error(fmt.Errorf("the public key that Google Cloud KMS returned is of %q and not of %q", answer.Name, p.name))
+		return nil, "", explain(k.name, "read the public key of", err)
+	case answer.Name != k.name:
+		return nil, "", provider.Transient(fmt.Errorf("Google Cloud KMS returned the public key of %q instead of %q", answer.Name, k.name))
 	case answer.PemCrc32C == nil || answer.PemCrc32C.Value != crc32c([]byte(answer.Pem)):
-		return nil, "", transient.Error(fmt.Errorf("the public key of %s came from Google Cloud KMS without a right checksum", p.name))
+		return nil, "", provider.Transient(fmt.Errorf("Google Cloud KMS returned the public key of %s with a wrong or missing checksum", k.name))
 	case answer.Algorithm != needed:
-		return nil, "", fmt.Errorf("the key version %s in Google Cloud KMS is of algorithm %s and %s needs %s: make a key with gcloud kms keys create --purpose=asymmetric-signing --default-algorithm=%s", p.name, answer.Algorithm, purpose, needed, option)
+		return nil, "", fmt.Errorf("the key version %s in Google Cloud KMS is of algorithm %s and %s needs %s: make a key with gcloud kms keys create --purpose=asymmetric-signing --default-algorithm=%s", k.name, answer.Algorithm, purpose, needed, option)
 	}
 	block, _ := pem.Decode([]byte(answer.Pem))
 	if block == nil {
-		return nil, "", fmt.Errorf("the public key of %s from Google Cloud KMS is not PEM", p.name)
+		return nil, "", fmt.Errorf("the public key of %s from Google Cloud KMS is not PEM", k.name)
 	}
-	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
+	public, err := x509.ParsePKIXPublicKey(block.Bytes)
 	if err != nil {
-		return nil, "", fmt.Errorf("the public key of %s from Google Cloud KMS: %w", p.name, err)
+		return nil, "", fmt.Errorf("the public key of %s from Google Cloud KMS does not parse: %w", k.name, err)
 	}
-	return parsed, custody(p.name, answer.ProtectionLevel), nil
+	return public, custody(k.name, answer.ProtectionLevel), nil
 }
 
-// Sign asks for a signature of a digest.
-func (p *Provider) Sign(ctx context.Context, digest [32]byte) ([]byte, error) {
-	return p.sign(ctx, &kmspb.AsymmetricSignRequest{
-		Name:         p.name,
-		Digest:       &kmspb.Digest{Digest: &kmspb.Digest_Sha256{Sha256: digest[:]}},
-		DigestCrc32C: wrapperspb.Int64(crc32c(digest[:])),
-	})
-}
-
-// sign asks for a signature and checks all that Google lets a client check: the
-// digest or data arrived whole, this very version signed, the signature arrived
-// whole. Each failure is damage on the way, and may pass.
+// Sign implements provider.Provider. It makes every check that Google offers:
+// the data arrived undamaged, this key version signed, the signature arrived
+// undamaged. Each failed check is damage on the way and may pass.
 // https://cloud.google.com/kms/docs/data-integrity-guidelines
-func (p *Provider) sign(ctx context.Context, request *kmspb.AsymmetricSignRequest) ([]byte, error) {
-	answer, err := p.client.AsymmetricSign(ctx, request)
+func (k *key) Sign(ctx context.Context, data []byte) ([]byte, error) {
+	request := &kmspb.AsymmetricSignRequest{Name: k.name}
+	if k.kind == provider.Ed25519 {
+		request.Data, request.DataCrc32C = data, wrapperspb.Int64(crc32c(data))
+	} else {
+		request.Digest = &kmspb.Digest{Digest: &kmspb.Digest_Sha256{Sha256: data}}
+		request.DigestCrc32C = wrapperspb.Int64(crc32c(data))
+	}
+	answer, err := k.client.AsymmetricSign(ctx, request)
 	switch {
 	case err != nil:
-		return nil, explain(p.name, "sign with", err)
+		return nil, explain(k.name, "sign with", err)
 	case answer.VerifiedDigestCrc32C != (request.DigestCrc32C != nil) || answer.VerifiedDataCrc32C != (request.DataCrc32C != nil):
-		return nil, transient.Error(errors.New("the KMS did not verify the checksum of what it signed"))
-	case answer.Name != p.name:
-		return nil, transient.Error(fmt.Errorf("the KMS signed with %q and not with %q", answer.Name, p.name))
+		return nil, provider.Transient(errors.New("the KMS did not verify the checksum of the data that it signed"))
+	case answer.Name != k.name:
+		return nil, provider.Transient(fmt.Errorf("the KMS signed with %q instead of %q", answer.Name, k.name))
 	case answer.SignatureCrc32C == nil:
-		return nil, transient.Error(errors.New("the KMS sent its signature without a checksum"))
+		return nil, provider.Transient(errors.New("the KMS sent its signature without a checksum"))
 	case answer.SignatureCrc32C.Value != crc32c(answer.Signature):
-		return nil, transient.Error(errors.New("the signature was damaged on its way from the KMS"))
+		return nil, provider.Transient(errors.New("the signature was damaged on its way from the KMS"))
 	}
 	return answer.Signature, nil
 }
@@ -147,11 +137,11 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func crc32c(data []byte) int64 { return int64(crc32.Checksum(data, castagnoli)) }
 
-// Close closes the connection.
-func (p *Provider) Close() error { return p.client.Close() }
+// Close implements provider.Provider.
+func (k *key) Close() error { return k.client.Close() }
 
-// custody leaves out the project, the location and the key ring, as the status
-// is public.
+// custody describes where the key is. It leaves out project, location and key
+// ring, because the status is public.
 func custody(name string, level kmspb.ProtectionLevel) string {
 	words := "unknown"
 	switch level {

@@ -34,6 +34,11 @@ func refuses(t *testing.T, ctx context.Context, uri string, want ...string) {
 			t.Errorf("%v\nwants %q", err, part)
 		}
 	}
+	for _, secret := range []string{"hunter2", "%hu"} {
+		if strings.Contains(err.Error(), secret) {
+			t.Errorf("%q is shown by %v", secret, err)
+		}
+	}
 }
 
 func TestCustody(t *testing.T) {
@@ -48,7 +53,7 @@ func TestCustody(t *testing.T) {
 	}
 }
 
-// A key that cannot sign stops the start, and the message says what to do.
+// Each error says what to do.
 func TestStartRefused(t *testing.T) {
 	t.Parallel()
 	g := start(t)
@@ -62,7 +67,7 @@ func TestStartRefused(t *testing.T) {
 		g.SetAlgorithm(name, algorithm)
 		return g.URI(name)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel connects; nobody accepts
+	l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel completes handshakes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,17 +86,15 @@ func TestStartRefused(t *testing.T) {
 		uri  string
 		want []string
 	}{
-		"P-384":               {of(kmspb.CryptoKeyVersion_EC_SIGN_P384_SHA384), []string{"EC_SIGN_P384_SHA384", "ec-sign-p256-sha256"}},
-		"RSA":                 {of(kmspb.CryptoKeyVersion_RSA_SIGN_PKCS1_2048_SHA256), []string{"is of algorithm RSA_SIGN_PKCS1_2048_SHA256", "EC_SIGN_P256_SHA256", "gcloud kms keys create"}},
+		"RSA":                 {of(kmspb.CryptoKeyVersion_RSA_SIGN_PKCS1_2048_SHA256), []string{"is of algorithm RSA_SIGN_PKCS1_2048_SHA256", "EC_SIGN_P256_SHA256", "gcloud kms keys create", "ec-sign-p256-sha256"}},
 		"disabled":            {in(kmspb.CryptoKeyVersion_DISABLED), []string{"not enabled", "gcloud kms keys versions enable"}},
-		"to be destroyed":     {in(kmspb.CryptoKeyVersion_DESTROY_SCHEDULED), []string{"to be destroyed", "gcloud kms keys versions restore", "gcloud kms keys versions enable"}},
+		"to be destroyed":     {in(kmspb.CryptoKeyVersion_DESTROY_SCHEDULED), []string{"scheduled to be destroyed", "gcloud kms keys versions restore", "gcloud kms keys versions enable"}},
 		"destroyed":           {in(kmspb.CryptoKeyVersion_DESTROYED), []string{"never comes back", "name an enabled version"}},
 		"still being made":    {in(kmspb.CryptoKeyVersion_PENDING_GENERATION), []string{"still being made", "gcloud kms keys versions list"}},
 		"no such version":     {g.URI(name + "/cryptoKeyVersions/7"), []string{"no such key version"}},
 		"no version":          {"gcpkms://" + name, []string{"add /cryptoKeyVersions/N"}},
 		"a version that is 0": {"gcpkms://" + name + "/cryptoKeyVersions/0", []string{"gcpkms://projects/P"}},
 		"a version in words":  {"gcpkms://" + name + "/cryptoKeyVersions/latest", []string{"gcpkms://projects/P"}},
-		"nothing":             {"gcpkms://", []string{"gcpkms://projects/P"}},
 		"an unknown option":   {"gcpkms://" + version + "?tls=no", []string{"tls"}},
 		"plaintext to Google": {"gcpkms://" + version + "?plaintext=true", []string{"endpoint=HOST:PORT"}},
 		"out of reach":        {at(unused), []string{"out of reach"}},
@@ -129,9 +132,9 @@ func TestNoCredentials(t *testing.T) {
 	refuses(t, t.Context(), "gcpkms://projects/p/locations/l/keyRings/r/cryptoKeys/k/cryptoKeyVersions/1", "Workload Identity")
 }
 
-// Who puts a credential into a key's URI is told that it does not belong there,
-// and does not find it in the log.
-func TestURIsWithACredentialAreNotShown(t *testing.T) {
+// An operator may put a credential into a key's URI. The error says what is wrong
+// and does not copy the credential into the log.
+func TestCredentialsInURIsAreNotShown(t *testing.T) {
 	t.Parallel()
 	const gcp = "gcpkms://projects/p/locations/l/keyRings/r/cryptoKeys/k/cryptoKeyVersions/1"
 	for uri, says := range map[string]string{
@@ -140,19 +143,9 @@ func TestURIsWithACredentialAreNotShown(t *testing.T) {
 		gcp + "?endpoint=u:hunter2@127.0.0.1:1":                    "'@'",
 		gcp + "?plaintext=true&endpoint=u%3Ahunter2%40127.0.0.1:1": `"endpoint"`,
 		gcp + "?endpoint=127.0.0.1:1&endpoint=hunter2":             `"endpoint"`,
-		gcp + "?token=hunter2%zz":                                  "does not parse",
 		gcp + "?token=x%hu":                                        "does not parse",
 		strings.Replace(gcp, "//", "//user:hunter2@", 1):           "'@'",
-		"gcpkms://user:hunter2@projects/p":                         "'@'",
 	} {
-		_, err := signing.Open(t.Context(), uri)
-		switch {
-		case err == nil:
-			t.Errorf("%s: opened", uri)
-		case strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "%hu"):
-			t.Errorf("%s: shown by %q", uri, err)
-		case !strings.Contains(err.Error(), says):
-			t.Errorf("%s: %q, want a word on %s", uri, err, says)
-		}
+		refuses(t, t.Context(), uri, says)
 	}
 }

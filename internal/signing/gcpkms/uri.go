@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// address is what a gcpkms URI names.
+// address is a parsed gcpkms URI.
 type address struct {
 	name      string
 	endpoint  string // host:port, empty for Google's own
@@ -20,24 +20,24 @@ var (
 	keyName     = regexp.MustCompile(`^projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+/?$`)
 )
 
-// parse reads what follows gcpkms:// in a URI. Its errors show nothing that
-// may be a credential: no value of an option, and no text with an '@'.
+// parse reads the part of a URI after gcpkms://. Its errors MUST NOT show what may
+// be a credential: the value of an option, or text with an '@'.
 func parse(text string) (address, error) {
 	if strings.Contains(text, "@") {
-		return address{}, errors.New("the gcpkms URI holds an '@' (its text is not shown, it may hold a password): it names a key version and takes no credentials; those are the pod's by Workload Identity, or in GOOGLE_APPLICATION_CREDENTIALS")
+		return address{}, errors.New("the gcpkms URI holds an '@' (its text is not shown, it may hold a password): it names a key version and takes no credentials; those come from Workload Identity or GOOGLE_APPLICATION_CREDENTIALS")
 	}
 	name, query, _ := strings.Cut(text, "?")
 	a := address{name: name}
 	switch {
 	case versionName.MatchString(name):
 	case keyName.MatchString(name):
-		return a, fmt.Errorf("the gcpkms URI names a key and not one version of it: add /cryptoKeyVersions/N, for a certificate must name the key that signed it (gcloud kms keys versions list shows them): %q", name)
+		return a, fmt.Errorf("the gcpkms URI names a key and not one version of it: add /cryptoKeyVersions/N, because each version is another key (gcloud kms keys versions list shows them): %q", name)
 	default:
-		return a, fmt.Errorf("the gcpkms URI is to be gcpkms://projects/P/locations/L/keyRings/R/cryptoKeys/K/cryptoKeyVersions/N with a number N, and holds %q", name)
+		return a, fmt.Errorf("the gcpkms URI names %q: write gcpkms://projects/P/locations/L/keyRings/R/cryptoKeys/K/cryptoKeyVersions/N with a number N", name)
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return a, errors.New("the query of the gcpkms URI does not parse: it is ?endpoint=HOST:PORT&plaintext=true or a part of that")
+		return a, errors.New("the query of the gcpkms URI does not parse: write ?endpoint=HOST:PORT, &plaintext=true, or both")
 	}
 	for option, all := range values {
 		switch {
@@ -46,11 +46,11 @@ func parse(text string) (address, error) {
 		case len(all) == 1 && option == "plaintext" && (all[0] == "true" || all[0] == "false"):
 			a.plaintext = all[0] == "true"
 		default:
-			return a, fmt.Errorf("the gcpkms URI takes ?endpoint=HOST:PORT and &plaintext=true (an emulator), each once, and has a %q that is not so", option)
+			return a, fmt.Errorf("the option %q of the gcpkms URI is unknown, repeated or malformed: write ?endpoint=HOST:PORT and &plaintext=true (an emulator), each once", option)
 		}
 	}
 	if a.plaintext && a.endpoint == "" {
-		return a, errors.New("plaintext=true in the gcpkms URI needs endpoint=HOST:PORT: Google's own endpoint speaks TLS alone")
+		return a, errors.New("plaintext=true in the gcpkms URI needs endpoint=HOST:PORT: Google's own endpoint requires TLS")
 	}
 	return a, nil
 }

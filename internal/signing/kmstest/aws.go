@@ -2,8 +2,6 @@ package kmstest
 
 import (
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/hex"
@@ -24,8 +22,8 @@ const (
 )
 
 // AWS serves Sign and GetPublicKey of AWS KMS (the JSON 1.1 protocol, version
-// 2014-11-01) over HTTP on the loopback. Of a request's SigV4 header it checks
-// the shape and the region, not the signature: any credentials do.
+// 2014-11-01) over HTTP on the loopback. It checks the shape and the region of a
+// request's SigV4 header, but not its signature, so any credentials work.
 type AWS struct {
 	server
 	keys map[string]*awsKey // by id; guarded by server.mu
@@ -33,10 +31,10 @@ type AWS struct {
 
 type awsKey struct {
 	arn, spec, usage, state string
-	private                 crypto.Signer // of P-256, or Ed25519
+	private                 crypto.Signer
 }
 
-// StartAWS serves on a free port until Close.
+// StartAWS starts the server on a free port.
 func StartAWS() (*AWS, error) {
 	a := &AWS{keys: map[string]*awsKey{}}
 	return a, a.start(func(l net.Listener) func() {
@@ -46,8 +44,8 @@ func StartAWS() (*AWS, error) {
 	})
 }
 
-// NewAWS is StartAWS for a test, with credentials for its process. So such tests
-// are not parallel.
+// NewAWS starts the server for a test and sets credentials in the environment, so
+// the test must not be parallel.
 func NewAWS(t testing.TB) *AWS {
 	t.Helper()
 	a, err := StartAWS()
@@ -67,10 +65,10 @@ func NewAWS(t testing.TB) *AWS {
 	return a
 }
 
-// URL is the endpoint, the same for as long as the server lives.
+// URL returns the endpoint. It does not change.
 func (a *AWS) URL() string { return "http://" + a.Addr() }
 
-// Env is credentials for a process that calls the server.
+// Env returns credentials for a process that calls the server.
 func (a *AWS) Env() []string {
 	return []string{"AWS_ACCESS_KEY_ID=AKIATESTTESTTESTTEST", "AWS_SECRET_ACCESS_KEY=of-no-account", "AWS_EC2_METADATA_DISABLED=true"}
 }
@@ -78,13 +76,12 @@ func (a *AWS) Env() []string {
 // NewKey makes an enabled ECC_NIST_P256 key for signing and returns its ARN.
 func (a *AWS) NewKey() string { return a.NewKeyOf("ECC_NIST_P256", "SIGN_VERIFY", false) }
 
-// NewLogKey makes an enabled ECC_NIST_EDWARDS25519 key for signing and returns its
-// ARN.
+// NewLogKey does the same for ECC_NIST_EDWARDS25519.
 func (a *AWS) NewLogKey() string { return a.NewKeyOf(specEd25519, "SIGN_VERIFY", false) }
 
 const specEd25519 = "ECC_NIST_EDWARDS25519"
 
-// algorithm is how the key signs.
+// algorithm returns the signing algorithm of the key.
 func (k awsKey) algorithm() string {
 	if k.spec == specEd25519 {
 		return "ED25519_SHA_512"
@@ -92,8 +89,8 @@ func (k awsKey) algorithm() string {
 	return "ECDSA_SHA_256"
 }
 
-// NewKeyOf makes a key that is said to be of a spec and a usage and returns its
-// ARN. In truth all but those of Ed25519 are of P-256.
+// NewKeyOf makes a key that claims a spec and a usage and returns its ARN. The key
+// itself is on P-256 unless the spec is Ed25519.
 func (a *AWS) NewKeyOf(spec, usage string, multiRegion bool) string {
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // documented never to fail
@@ -105,15 +102,14 @@ func (a *AWS) NewKeyOf(spec, usage string, multiRegion bool) string {
 	arn := "arn:aws:kms:" + awsTestRegion + ":" + awsTestAccount + ":key/" + id
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.keys[id] = &awsKey{arn, spec, usage, "Enabled", newKey()}
+	a.keys[id] = &awsKey{arn, spec, usage, "Enabled", newP256()}
 	if spec == specEd25519 {
 		a.keys[id].private = newEd25519()
 	}
 	return arn
 }
 
-// SetState moves a key to a state: Enabled, Disabled, PendingDeletion,
-// PendingImport and so on.
+// SetState sets the state of a key: Enabled, Disabled, PendingDeletion and so on.
 func (a *AWS) SetState(arn, state string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -122,12 +118,12 @@ func (a *AWS) SetState(arn, state string) {
 
 func idOf(arn string) string { return arn[strings.LastIndex(arn, "/")+1:] }
 
-// URI is the FAIRPACT_SIGNING_KEY of a key, by its ARN or its id, on this server.
+// URI returns the FAIRPACT_SIGNING_KEY of a key on this server, by its ARN or id.
 func (a *AWS) URI(key string) string {
 	return "awskms:///" + key + "?region=" + awsTestRegion + "&endpoint=" + url.QueryEscape(a.URL())
 }
 
-// awsRefusal is an error of the service: HTTP status, error type and message.
+// awsRefusal is an error answer: HTTP status, error type and message.
 type awsRefusal struct {
 	status        int
 	kind, message string
@@ -135,7 +131,7 @@ type awsRefusal struct {
 
 var sigV4 = regexp.MustCompile(`^AWS4-HMAC-SHA256 Credential=[A-Za-z0-9]{16,128}/[0-9]{8}/([a-z0-9-]+)/kms/aws4_request, ?SignedHeaders=[a-z0-9;-]+, ?Signature=[0-9a-f]{64}$`)
 
-// ServeHTTP answers one operation, by the member names of the service's model.
+// ServeHTTP answers one operation.
 func (a *AWS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer, fault, refusal := a.operate(r)
 	if fault == Redirected {
@@ -162,8 +158,8 @@ func (a *AWS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(text)
 }
 
-// operate runs the operation that a request names. The fault is one that the
-// HTTP side has to bring about.
+// operate runs the operation that a request names. ServeHTTP must bring about the
+// returned fault.
 func (a *AWS) operate(r *http.Request) (map[string]any, Fault, *awsRefusal) {
 	operation := strings.TrimPrefix(r.Header.Get("X-Amz-Target"), "TrentService.")
 	a.mu.Lock()
@@ -208,7 +204,7 @@ func (a *AWS) operate(r *http.Request) (map[string]any, Fault, *awsRefusal) {
 	return map[string]any{"KeyId": key.arn, "PublicKey": der, "KeySpec": key.spec, "KeyUsage": key.usage, "SigningAlgorithms": []string{key.algorithm()}}, None, nil
 }
 
-// find returns a key that may be used.
+// find returns the key if it may be used.
 func (a *AWS) find(operation, id string) (awsKey, *awsRefusal) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -252,15 +248,9 @@ func (a *AWS) sign(r *http.Request, key awsKey, message []byte) (map[string]any,
 	case CutConnection:
 		panic(http.ErrAbortHandler) // closes the connection without an answer
 	}
-	var signature []byte
-	switch private := key.private.(type) {
-	case ed25519.PrivateKey:
-		signature = signMessage(private, message, fault)
-	case *ecdsa.PrivateKey:
-		var err error
-		if signature, err = sign(private, message, fault); err != nil {
-			panic(err)
-		}
+	signature, err := signed(key.private, message, fault)
+	if err != nil {
+		panic(err)
 	}
 	answer := map[string]any{"KeyId": key.arn, "Signature": signature, "SigningAlgorithm": key.algorithm()}
 	switch fault {

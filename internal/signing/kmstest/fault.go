@@ -1,10 +1,11 @@
-// Package kmstest holds key stores for tests: servers on the loopback that speak
-// as much of the protocols of cloud KMSs as the clouds' own Go clients use, with
-// real keys and states, which misbehave when told to; and a SoftHSM token. The
-// product reaches them by what URI returns.
+// Package kmstest provides key stores for tests: a SoftHSM token, and loopback
+// servers for the parts of the cloud KMS protocols that the clouds' Go clients
+// use. The servers have real keys and key states, and fail as a test tells them.
+// URI returns the key URI that the product opens.
 package kmstest
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -18,17 +19,16 @@ import (
 	"time"
 )
 
-// Fault is a way to misbehave. A server that has no such field in its protocol
-// does not have the fault.
+// Fault is how a server fails. A server ignores the fault if its protocol lacks the
+// field.
 type Fault string
 
-// What a server may be told to do, at each call of its signing method unless it
-// says otherwise.
+// The faults of calls of the signing method, except where noted.
 const (
 	None             Fault = ""
 	CorruptedCRC     Fault = "corrupted CRC"
 	MissingCRC       Fault = "missing CRC"
-	UnverifiedDigest Fault = "unverified digest" // it did not check the digest's CRC
+	UnverifiedDigest Fault = "unverified digest" // the server did not check the digest's CRC
 	OtherKeyName     Fault = "wrong key version name"
 	HighS            Fault = "high s"
 	GarbageDER       Fault = "garbage DER"
@@ -38,26 +38,26 @@ const (
 	ServerError      Fault = "internal server error"
 	Overloaded       Fault = "service unavailable"
 	Denied           Fault = "permission denied"
-	Hang             Fault = "hang"               // no answer
-	CutConnection    Fault = "cut connection"     // in the middle of the call
-	Down             Fault = "connection refused" // every method; the port comes back with the next fault
+	Hang             Fault = "hang"
+	CutConnection    Fault = "cut connection"     // during the call
+	Down             Fault = "connection refused" // of every method, until the next fault is set
 
-	// Of HTTP alone:
+	// Only in HTTP:
 	OtherAlgorithm Fault = "another signing algorithm in the answer"
 	TruncatedBody  Fault = "truncated body"
 	KeyUnavailable Fault = "key unavailable"
 	Redirected     Fault = "redirect"
 )
 
-// server is what the servers have in common.
+// server holds what the servers have in common.
 type server struct {
 	serve func(net.Listener) (stop func())
 
 	mu      sync.Mutex
-	address string // the port of the first time is kept
+	address string // does not change when the server comes back
 	stop    func()
 	fault   Fault
-	left    int           // calls the fault lasts for; negative: until the next one is set
+	left    int           // number of calls with the fault; negative: all until the next fault is set
 	changed chan struct{} // closed when the fault changes
 	calls   map[string]int
 	denied  map[string]bool
@@ -71,7 +71,7 @@ func (s *server) start(serve func(net.Listener) (stop func())) error {
 
 func (s *server) listen() error {
 	l, err := net.Listen("tcp", s.address)
-	// After Down, another process's connection may sit on the port for a while.
+	// After Down, a connection of another process may use the port for a while.
 	for until := time.Now().Add(30 * time.Second); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(until); {
 		time.Sleep(50 * time.Millisecond)
 		l, err = net.Listen("tcp", s.address)
@@ -86,7 +86,7 @@ func (s *server) listen() error {
 	return nil
 }
 
-// Close ends the server and all connections.
+// Close stops the server and closes all connections.
 func (s *server) Close() {
 	_ = s.SetFault(None)
 	s.mu.Lock()
@@ -94,28 +94,28 @@ func (s *server) Close() {
 	s.stop()
 }
 
-// Addr is HOST:PORT, the same for as long as the server lives.
+// Addr returns HOST:PORT. It does not change.
 func (s *server) Addr() string { return s.address }
 
-// Calls counts the calls of a method that have arrived, refused ones included.
+// Calls returns how many calls of a method have arrived, including refused ones.
 func (s *server) Calls(method string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls[method]
 }
 
-// Deny refuses a method to everyone, or grants it again.
+// Deny makes the server refuse a method, or grant it again.
 func (s *server) Deny(method string, denied bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.denied[method] = denied
 }
 
-// SetFault misbehaves so until the next SetFault.
+// SetFault sets the fault of all calls until the next SetFault or FailTimes.
 func (s *server) SetFault(f Fault) error { return s.FailTimes(f, -1) }
 
-// FailTimes misbehaves so for the next n signing calls. The error is that the port
-// could not be taken again after Down.
+// FailTimes sets the fault of the next n signing calls. It returns an error if the
+// server cannot listen on its port again after Down.
 func (s *server) FailTimes(f Fault, n int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,26 +145,7 @@ func (s *server) take() (Fault, <-chan struct{}) {
 	return s.fault, s.changed
 }
 
-func newEd25519() ed25519.PrivateKey {
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		panic(err) // documented never to happen
-	}
-	return key
-}
-
-// signMessage signs by Ed25519 as the fault wants it.
-func signMessage(key ed25519.PrivateKey, message []byte, fault Fault) []byte {
-	switch fault {
-	case OtherKey:
-		key = newEd25519()
-	case OtherDigest:
-		message = append([]byte("x"), message...)
-	}
-	return ed25519.Sign(key, message)
-}
-
-func newKey() *ecdsa.PrivateKey {
+func newP256() crypto.Signer {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		panic(err) // documented never to happen
@@ -172,17 +153,35 @@ func newKey() *ecdsa.PrivateKey {
 	return key
 }
 
-// sign signs as the fault wants it, in DER.
-func sign(key *ecdsa.PrivateKey, digest []byte, fault Fault) ([]byte, error) {
+func newEd25519() crypto.Signer {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		panic(err) // documented never to happen
+	}
+	return key
+}
+
+// signed returns the signature of a message by Ed25519, or of a digest by ECDSA in
+// DER, with the fault in it.
+func signed(key crypto.Signer, data []byte, fault Fault) ([]byte, error) {
+	if _, is := key.(ed25519.PrivateKey); is {
+		switch fault {
+		case OtherKey:
+			key = newEd25519()
+		case OtherDigest:
+			data = append([]byte("x"), data...)
+		}
+		return key.Sign(rand.Reader, data, crypto.Hash(0))
+	}
 	switch fault {
 	case GarbageDER:
 		return []byte("0\x06\x02\x01\x01\x02\x02\x00"), nil
 	case OtherKey:
-		key = newKey()
+		key = newP256()
 	case OtherDigest:
-		digest = make([]byte, len(digest))
+		data = make([]byte, len(data))
 	}
-	signature, err := ecdsa.SignASN1(rand.Reader, key, digest)
+	signature, err := key.Sign(rand.Reader, data, crypto.SHA256)
 	if err != nil || fault != HighS {
 		return signature, err
 	}
@@ -190,7 +189,7 @@ func sign(key *ecdsa.PrivateKey, digest []byte, fault Fault) ([]byte, error) {
 	if _, err := asn1.Unmarshal(signature, &sig); err != nil {
 		return nil, err
 	}
-	n := key.Params().N
+	n := elliptic.P256().Params().N
 	if sig.S.Cmp(new(big.Int).Rsh(n, 1)) <= 0 {
 		sig.S.Sub(n, sig.S)
 	}

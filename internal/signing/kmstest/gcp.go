@@ -3,7 +3,6 @@ package kmstest
 import (
 	"context"
 	"crypto"
-	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/x509"
 	"encoding/pem"
@@ -22,7 +21,7 @@ import (
 
 // GCP serves AsymmetricSign and GetPublicKey of
 // google.cloud.kms.v1.KeyManagementService over plaintext gRPC on the loopback.
-// Its keepalive policy is gRPC's own, the strictest that a client meets.
+// Its keepalive policy is gRPC's default.
 type GCP struct {
 	kmspb.UnimplementedKeyManagementServiceServer
 	server
@@ -30,12 +29,12 @@ type GCP struct {
 }
 
 type gcpKey struct {
-	private   crypto.Signer // of P-256, or Ed25519
+	private   crypto.Signer
 	state     kmspb.CryptoKeyVersion_CryptoKeyVersionState
 	algorithm kmspb.CryptoKeyVersion_CryptoKeyVersionAlgorithm
 }
 
-// StartGCP serves on a free port until Close.
+// StartGCP starts the server on a free port.
 func StartGCP() (*GCP, error) {
 	g := &GCP{keys: map[string]*gcpKey{}}
 	return g, g.start(func(l net.Listener) func() {
@@ -46,13 +45,13 @@ func StartGCP() (*GCP, error) {
 	})
 }
 
-// NewKey makes a key of EC_SIGN_P256_SHA256 with one enabled version in an HSM
-// (that is, in memory) and returns the name of the version.
+// NewKey makes a key of EC_SIGN_P256_SHA256 with one enabled version and returns the
+// name of the version.
 func (g *GCP) NewKey() string {
-	return g.add(newKey(), kmspb.CryptoKeyVersion_EC_SIGN_P256_SHA256)
+	return g.add(newP256(), kmspb.CryptoKeyVersion_EC_SIGN_P256_SHA256)
 }
 
-// NewLogKey is NewKey for EC_SIGN_ED25519.
+// NewLogKey does the same for EC_SIGN_ED25519.
 func (g *GCP) NewLogKey() string {
 	return g.add(newEd25519(), kmspb.CryptoKeyVersion_EC_SIGN_ED25519)
 }
@@ -65,26 +64,26 @@ func (g *GCP) add(private crypto.Signer, algorithm kmspb.CryptoKeyVersion_Crypto
 	return name
 }
 
-// SetState moves a version to a state: ENABLED, DISABLED, DESTROYED and so on.
+// SetState sets the state of a version.
 func (g *GCP) SetState(name string, state kmspb.CryptoKeyVersion_CryptoKeyVersionState) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.keys[name].state = state
 }
 
-// SetAlgorithm lies about a version's algorithm: its key stays what it is.
+// SetAlgorithm sets the algorithm that the server claims. The key does not change.
 func (g *GCP) SetAlgorithm(name string, algorithm kmspb.CryptoKeyVersion_CryptoKeyVersionAlgorithm) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.keys[name].algorithm = algorithm
 }
 
-// URI is the FAIRPACT_SIGNING_KEY of a version on this server.
+// URI returns the FAIRPACT_SIGNING_KEY of a version on this server.
 func (g *GCP) URI(name string) string {
 	return "gcpkms://" + name + "?endpoint=" + url.QueryEscape(g.Addr()) + "&plaintext=true"
 }
 
-// version returns a usable version and counts the call.
+// version counts the call and returns the version if it may be used.
 func (g *GCP) version(method, permission, name string) (gcpKey, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -105,7 +104,7 @@ func denied(permission, name string) error {
 	return status.Errorf(codes.PermissionDenied, "Permission 'cloudkms.cryptoKeyVersions.%s' denied on resource '%s' (or it may not exist).", permission, name)
 }
 
-// GetPublicKey returns the key in PEM with its checksum.
+// GetPublicKey implements the service.
 func (g *GCP) GetPublicKey(_ context.Context, r *kmspb.GetPublicKeyRequest) (*kmspb.PublicKey, error) {
 	key, err := g.version("GetPublicKey", "viewPublicKey", r.Name)
 	if err != nil {
@@ -122,19 +121,18 @@ func (g *GCP) GetPublicKey(_ context.Context, r *kmspb.GetPublicKeyRequest) (*km
 	}, nil
 }
 
-// AsymmetricSign signs a SHA-256 digest, or data by Ed25519, with a right checksum
-// and answers with checksums, unless a fault is set.
+// AsymmetricSign implements the service, with the fault that is set.
 func (g *GCP) AsymmetricSign(_ context.Context, r *kmspb.AsymmetricSignRequest) (*kmspb.AsymmetricSignResponse, error) {
 	key, err := g.version("AsymmetricSign", "useToSign", r.Name)
 	if err != nil {
 		return nil, err
 	}
-	digest := r.GetDigest().GetSha256()
-	edwards, signsData := key.private.(ed25519.PrivateKey)
+	data := r.GetDigest().GetSha256()
+	_, signsData := key.private.(ed25519.PrivateKey)
 	switch {
-	case signsData && (len(digest) != 0 || r.DataCrc32C.GetValue() != checksum(r.Data).Value):
+	case signsData && (len(data) != 0 || r.DataCrc32C.GetValue() != checksum(r.Data).Value):
 		return nil, status.Error(codes.InvalidArgument, "The checksum in field data_crc32c did not match the data in field data.")
-	case !signsData && (len(digest) != 32 || r.DigestCrc32C.GetValue() != checksum(digest).Value):
+	case !signsData && (len(data) != 32 || r.DigestCrc32C.GetValue() != checksum(data).Value):
 		return nil, status.Error(codes.InvalidArgument, "The checksum in field digest_crc32c did not match the data in field digest.")
 	}
 	fault, changed := g.take()
@@ -148,8 +146,8 @@ func (g *GCP) AsymmetricSign(_ context.Context, r *kmspb.AsymmetricSignRequest) 
 	case Denied:
 		return nil, denied("useToSign", r.Name)
 	case Hang:
-		// gRPC sends the caller's deadline along, and an answer at that moment could
-		// overtake the caller's own clock: what hangs does not answer then either.
+		// Not until the context ends: gRPC sends the caller's deadline along, and an
+		// answer at that moment could arrive before the caller's own deadline.
 		<-changed
 		return nil, status.Error(codes.Unavailable, "The service is currently unavailable.")
 	case CutConnection:
@@ -158,12 +156,10 @@ func (g *GCP) AsymmetricSign(_ context.Context, r *kmspb.AsymmetricSignRequest) 
 		g.stop()
 		return nil, g.listen()
 	}
-	var signature []byte
 	if signsData {
-		signature = signMessage(edwards, r.Data, fault)
-	} else {
-		signature, err = sign(key.private.(*ecdsa.PrivateKey), digest, fault)
+		data = r.Data
 	}
+	signature, err := signed(key.private, data, fault)
 	answer := &kmspb.AsymmetricSignResponse{
 		Signature: signature, SignatureCrc32C: checksum(signature), VerifiedDigestCrc32C: !signsData, VerifiedDataCrc32C: signsData,
 		Name: r.Name, ProtectionLevel: kmspb.ProtectionLevel_HSM,

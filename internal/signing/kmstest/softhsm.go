@@ -12,11 +12,11 @@ import (
 // SoftHSMLibrary is where the package softhsm2 puts its PKCS#11 library.
 const SoftHSMLibrary = "/usr/lib/softhsm/libsofthsm2.so"
 
-// SoftHSM is a PKCS#11 token "fairpact" of a test, in a folder.
+// SoftHSM is a PKCS#11 token named "fairpact" in a folder of a test.
 type SoftHSM struct{ Dir, PIN string }
 
-// StartSoftHSM makes the token, and names it to this process. So such tests are
-// not parallel.
+// StartSoftHSM makes the token and sets SOFTHSM2_CONF, so the test must not be
+// parallel.
 func StartSoftHSM(t testing.TB) *SoftHSM {
 	t.Helper()
 	s := &SoftHSM{t.TempDir(), "secret-1234"}
@@ -36,7 +36,7 @@ func (s *SoftHSM) util(t testing.TB, args ...string) {
 	}
 }
 
-// Write writes a file of the test beside the token and returns its path.
+// Write writes a file into the folder and returns its path.
 func (s *SoftHSM) Write(t testing.TB, name, text string) string {
 	t.Helper()
 	path := filepath.Join(s.Dir, name)
@@ -46,7 +46,7 @@ func (s *SoftHSM) Write(t testing.TB, name, text string) string {
 	return path
 }
 
-// Import puts a private key into the token; id is CKA_ID in hex.
+// Import copies a private key into the token; id is CKA_ID in hex.
 func (s *SoftHSM) Import(t testing.TB, label, id string, key any) {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(key)
@@ -57,12 +57,12 @@ func (s *SoftHSM) Import(t testing.TB, label, id string, key any) {
 	s.util(t, "--import", path, "--token", "fairpact", "--label", label, "--id", id, "--pin", s.PIN)
 }
 
-// URI is the FAIRPACT_SIGNING_KEY of a key in the token, named by object= or id=.
+// URI returns the FAIRPACT_SIGNING_KEY of a key, which object= or id= names.
 func (s *SoftHSM) URI(key string) string {
 	return "pkcs11:token=fairpact;" + key + "?module-path=" + SoftHSMLibrary + "&pin-source=file:" + s.Dir + "/pin"
 }
 
-// Away takes the token away, or puts it back.
+// Away removes the token, or puts it back.
 func (s *SoftHSM) Away(t testing.TB, away bool) {
 	t.Helper()
 	tokens, hidden := s.Dir+"/tokens", s.Dir+"/away"

@@ -19,8 +19,11 @@ import (
 	cryptoki "github.com/miekg/pkcs11"
 
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
-	"github.com/fairpact/fairpact/internal/signing/transient"
+	"github.com/fairpact/fairpact/internal/signing/provider"
 )
+
+// digest is signed in these tests.
+var digest = make([]byte, 32)
 
 func newKey(t *testing.T, curve elliptic.Curve) *ecdsa.PrivateKey {
 	t.Helper()
@@ -31,7 +34,7 @@ func newKey(t *testing.T, curve elliptic.Curve) *ecdsa.PrivateKey {
 	return key
 }
 
-// inToken logs in to the token beside the product and lets do work there.
+// inToken runs do in a login of the test to the token.
 func inToken(t *testing.T, s *kmstest.SoftHSM, do func(*library, cryptoki.SessionHandle) error) {
 	t.Helper()
 	l := libraryAt(kmstest.SoftHSMLibrary)
@@ -41,7 +44,7 @@ func inToken(t *testing.T, s *kmstest.SoftHSM, do func(*library, cryptoki.Sessio
 		t.Fatal(err)
 	}
 	defer l.release()
-	slot, _, err := (&Provider{at: address{token: "fairpact"}, library: l}).findToken()
+	slot, _, err := (&key{at: address{token: "fairpact"}, library: l}).findToken()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,25 +87,25 @@ func generate(t *testing.T, s *kmstest.SoftHSM, label string, id byte, sign, sen
 	})
 }
 
-// read opens a provider and reads its key.
-func read(t *testing.T, uri string) (*Provider, string, error) {
+// read opens a key and reads its public half.
+func read(t *testing.T, uri string) (*key, error) {
 	t.Helper()
-	p, err := Open(t.Context(), strings.TrimPrefix(uri, "pkcs11:"))
+	p, err := Open(t.Context(), strings.TrimPrefix(uri, "pkcs11:"), provider.P256)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.Close() })
-	_, custody, err := p.Key(t.Context())
-	return p, custody, err
+	_, _, err = p.Key(t.Context())
+	return p.(*key), err
 }
 
-func mustRead(t *testing.T, uri string) (p *Provider, custody string) {
+func mustRead(t *testing.T, uri string) *key {
 	t.Helper()
-	p, custody, err := read(t, uri)
+	k, err := read(t, uri)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p, custody
+	return k
 }
 
 func TestPKCS11Custody(t *testing.T) {
@@ -117,13 +120,13 @@ func TestPKCS11Custody(t *testing.T) {
 		"plain":    "PKCS#11 token fairpact (SoftHSM project SoftHSM v2), key NOT protected: the token gives it out in plain (not sensitive)",
 		"imported": "PKCS#11 token fairpact (SoftHSM project SoftHSM v2), key not extractable, but it once was or was made elsewhere",
 	} {
-		if _, got := mustRead(t, s.URI("object="+key)); got != want {
+		if got := mustRead(t, s.URI("object="+key)).custody; got != want {
 			t.Errorf("%s: %q, want %q", key, got, want)
 		}
 	}
 }
 
-// Each start that must fail: the error says what to do, and shows no PIN.
+// Each error says what to do and shows no PIN.
 func TestPKCS11RefusedAtStart(t *testing.T) {
 	s := kmstest.StartSoftHSM(t)
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -159,7 +162,7 @@ func TestPKCS11RefusedAtStart(t *testing.T) {
 		"PIN file is long": {with(s.Dir+"/pin", s.Write(t, "long", strings.Repeat("secret-1", 200))), "1024 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := read(t, c.uri)
+			_, err := read(t, c.uri)
 			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret-") {
 				t.Errorf("%v; want an error with %q and without a PIN", err, c.want)
 			}
@@ -167,7 +170,7 @@ func TestPKCS11RefusedAtStart(t *testing.T) {
 	}
 	mustRead(t, s.URI("object=twice;id=%05"))
 	s.Away(t, true)
-	if _, _, err := read(t, good); err == nil || !strings.Contains(err.Error(), "set SOFTHSM2_CONF") {
+	if _, err := read(t, good); err == nil || !strings.Contains(err.Error(), "set SOFTHSM2_CONF") {
 		t.Errorf("a library without a token: %v", err)
 	}
 }
@@ -175,38 +178,37 @@ func TestPKCS11RefusedAtStart(t *testing.T) {
 func TestPKCS11Sessions(t *testing.T) {
 	s := kmstest.StartSoftHSM(t)
 	s.Import(t, "deployment", "01", newKey(t, elliptic.P256()))
-	works := func(t *testing.T, p *Provider) {
+	works := func(t *testing.T, p *key) {
 		t.Helper()
-		digest := [32]byte{7}
 		der, err := p.Sign(t.Context(), digest)
-		if err != nil || !ecdsa.VerifyASN1(p.public.(*ecdsa.PublicKey), digest[:], der) {
+		if err != nil || !ecdsa.VerifyASN1(p.public.(*ecdsa.PublicKey), digest, der) {
 			t.Errorf("after the fault: %v", err)
 		}
 	}
-	start := func(t *testing.T) *Provider {
+	start := func(t *testing.T) *key {
 		t.Helper()
-		p, _ := mustRead(t, s.URI("object=deployment"))
+		p := mustRead(t, s.URI("object=deployment"))
 		works(t, p)
 		return p
 	}
 
-	t.Run("lost ones are an error that passes, and are opened again", func(t *testing.T) {
+	t.Run("a lost session is a transient error and is opened again", func(t *testing.T) {
 		p := start(t)
 		loseSessions(t, s)
-		_, err := p.Sign(t.Context(), [32]byte{7})
-		if !transient.Is(err) || !errors.Is(err, cryptoki.Error(cryptoki.CKR_SESSION_HANDLE_INVALID)) {
+		_, err := p.Sign(t.Context(), digest)
+		if !provider.IsTransient(err) || !errors.Is(err, cryptoki.Error(cryptoki.CKR_SESSION_HANDLE_INVALID)) {
 			t.Errorf("%v; want a transient error with the code", err)
 		}
 		works(t, p)
 	})
 
-	t.Run("lost again and again under load", func(t *testing.T) {
+	t.Run("sessions are lost repeatedly under load", func(t *testing.T) {
 		p := start(t)
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() {
 				for range 20 {
-					if _, err := p.Sign(t.Context(), [32]byte{7}); err != nil && !transient.Is(err) {
+					if _, err := p.Sign(t.Context(), digest); err != nil && !provider.IsTransient(err) {
 						t.Error(err)
 					}
 				}
@@ -216,11 +218,11 @@ func TestPKCS11Sessions(t *testing.T) {
 			loseSessions(t, s)
 		}
 		all.Wait()
-		_, _ = p.Sign(t.Context(), [32]byte{7}) // may find them lost
+		_, _ = p.Sign(t.Context(), digest) // may find its session lost
 		works(t, p)
 	})
 
-	t.Run("of an earlier start of the library are not used", func(t *testing.T) {
+	t.Run("a session from before a restart is not used", func(t *testing.T) {
 		first, second := start(t), start(t)
 		if err := first.library.restart(); err != nil {
 			t.Fatal(err)
@@ -230,53 +232,52 @@ func TestPKCS11Sessions(t *testing.T) {
 		works(t, first)
 	})
 
-	t.Run("another key under the name", func(t *testing.T) {
+	t.Run("another key under the name is refused", func(t *testing.T) {
 		p := start(t)
 		p.public = &newKey(t, elliptic.P256()).PublicKey
 		loseSessions(t, s)
-		_, _ = p.Sign(t.Context(), [32]byte{7})
-		if _, err := p.Sign(t.Context(), [32]byte{7}); err == nil || !strings.Contains(err.Error(), "another key") {
+		_, _ = p.Sign(t.Context(), digest)
+		if _, err := p.Sign(t.Context(), digest); err == nil || !strings.Contains(err.Error(), "another key") {
 			t.Errorf("%v", err)
 		}
 	})
 
-	t.Run("the last try of a PIN is left to a person", func(t *testing.T) {
+	t.Run("the last try of a PIN is not used", func(t *testing.T) {
 		p := start(t)
 		for flag, want := range map[uint]string{cryptoki.CKF_USER_PIN_FINAL_TRY: "by hand", cryptoki.CKF_USER_PIN_LOCKED: "security officer"} {
-			// The PIN is right: offered, it would be taken.
+			// The PIN is right: the token would accept it.
 			if err := p.offerPIN(cryptoki.TokenInfo{Flags: flag}); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v; want %q", err, want)
 			}
 		}
 	})
 
-	// Last, as it changes the PIN.
-	t.Run("a PIN that is refused later is offered once", func(t *testing.T) {
+	// This is the last subtest because it changes the PIN.
+	t.Run("a refused PIN is sent once", func(t *testing.T) {
 		p := start(t)
 		s.Write(t, "pin", "secret-9999")
 		refused := func() {
 			t.Helper()
-			_, err := p.Sign(t.Context(), [32]byte{7})
-			if err == nil || transient.Is(err) || !strings.Contains(err.Error(), "not tried again") {
+			_, err := p.Sign(t.Context(), digest)
+			if err == nil || provider.IsTransient(err) || !strings.Contains(err.Error(), "not tried again") {
 				t.Errorf("%v; want an error that is not tried again", err)
 			}
 		}
 		loseSessions(t, s)
-		_, _ = p.Sign(t.Context(), [32]byte{7})
+		_, _ = p.Sign(t.Context(), digest)
 		refused()
 		inToken(t, s, func(l *library, session cryptoki.SessionHandle) error { return l.SetPIN(session, s.PIN, "secret-9999") })
-		refused() // offered a second time, it would be taken
+		refused() // the token would accept it now
 		s.PIN = "secret-9999"
-		s.Write(t, "pin", s.PIN+"\n\n") // another file is no other PIN
+		s.Write(t, "pin", s.PIN+"\n\n") // the file changes, the PIN does not
 		refused()
-		p, _ = mustRead(t, s.URI("object=deployment"))
+		p = mustRead(t, s.URI("object=deployment"))
 		works(t, p)
 	})
 }
 
-// The codes of a token or a login that is away pass, those of the key and the PIN
-// do not.
-func TestPKCS11CodesThatPass(t *testing.T) {
+// A missing token or login may come back. A wrong key or PIN stays wrong.
+func TestPKCS11TransientCodes(t *testing.T) {
 	for code, passes := range map[uint]bool{
 		cryptoki.CKR_SESSION_HANDLE_INVALID: true, cryptoki.CKR_DEVICE_REMOVED: true, cryptoki.CKR_TOKEN_NOT_PRESENT: true,
 		cryptoki.CKR_DEVICE_ERROR: true, cryptoki.CKR_USER_NOT_LOGGED_IN: true, cryptoki.CKR_KEY_HANDLE_INVALID: true,
@@ -285,21 +286,22 @@ func TestPKCS11CodesThatPass(t *testing.T) {
 		cryptoki.CKR_FUNCTION_NOT_SUPPORTED: false,
 	} {
 		err := explain("sign", cryptoki.Error(code))
-		if transient.Is(err) != passes || !errors.Is(err, cryptoki.Error(code)) {
-			t.Errorf("%v: transient is %v", err, transient.Is(err))
+		if provider.IsTransient(err) != passes || !errors.Is(err, cryptoki.Error(code)) {
+			t.Errorf("%v: transient is %v", err, provider.IsTransient(err))
 		}
 	}
 }
 
-// A library that hangs holds the start no longer than its caller waits, and what
-// is opened too late is closed.
+// A library hangs while a key opens. Key and Close return, and the key is closed as
+// soon as the library answers.
 func TestPKCS11HangsAtStart(t *testing.T) {
 	s := kmstest.StartSoftHSM(t)
 	s.Import(t, "deployment", "01", newKey(t, elliptic.P256()))
-	p, err := Open(t.Context(), strings.TrimPrefix(s.URI("object=deployment"), "pkcs11:"))
+	opened, err := Open(t.Context(), strings.TrimPrefix(s.URI("object=deployment"), "pkcs11:"), provider.P256)
 	if err != nil {
 		t.Fatal(err)
 	}
+	p := opened.(*key)
 	p.library.mu.Lock() // as if another call hung
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -317,18 +319,18 @@ func TestPKCS11HangsAtStart(t *testing.T) {
 	}
 	for end := time.Now().Add(time.Minute); !closed(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("what was opened too late stays open")
+			t.Fatal("the key is not closed")
 		}
 	}
-	if _, err := p.Sign(t.Context(), [32]byte{7}); err == nil {
-		t.Error("signs although it is closed")
+	if _, err := p.Sign(t.Context(), digest); err == nil {
+		t.Error("a closed key signs")
 	}
 	if users := p.library.users; users != 0 {
 		t.Errorf("%d users of the library are left", users)
 	}
 }
 
-// A library that hangs holds up its own keys only.
+// A library that hangs does not block keys of another library.
 func TestPKCS11HangsAlone(t *testing.T) {
 	s := kmstest.StartSoftHSM(t)
 	s.Import(t, "deployment", "01", newKey(t, elliptic.P256()))
@@ -337,14 +339,14 @@ func TestPKCS11HangsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	uri := s.URI("object=deployment")
-	first, _ := mustRead(t, uri)
-	second, _ := mustRead(t, strings.Replace(uri, kmstest.SoftHSMLibrary, s.Write(t, "another.so", string(module)), 1))
+	first := mustRead(t, uri)
+	second := mustRead(t, strings.Replace(uri, kmstest.SoftHSMLibrary, s.Write(t, "another.so", string(module)), 1))
 	link := s.Dir + "/link.so"
 	if err := os.Symlink(kmstest.SoftHSMLibrary, link); err != nil {
 		t.Fatal(err)
 	}
-	if linked, _ := mustRead(t, strings.Replace(uri, kmstest.SoftHSMLibrary, link, 1)); linked.library != first.library {
-		t.Error("one library counts as two, which lock apart")
+	if linked := mustRead(t, strings.Replace(uri, kmstest.SoftHSMLibrary, link, 1)); linked.library != first.library {
+		t.Error("one library counts as two")
 	}
 	second.library.mu.Lock() // as if a call hung
 	patience, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -352,24 +354,24 @@ func TestPKCS11HangsAlone(t *testing.T) {
 	if _, _, err := first.Key(patience); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := first.Sign(t.Context(), [32]byte{7}); err != nil {
+	if _, err := first.Sign(t.Context(), digest); err != nil {
 		t.Error(err)
 	}
 	second.library.mu.Unlock()
-	if _, err := second.Sign(t.Context(), [32]byte{7}); err != nil {
+	if _, err := second.Sign(t.Context(), digest); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestPKCS11PublicKeys(t *testing.T) {
-	key := newKey(t, elliptic.P256())
-	point, err := key.PublicKey.Bytes()
+	private := newKey(t, elliptic.P256())
+	point, err := private.PublicKey.Bytes()
 	if err != nil {
 		t.Fatal(err)
 	}
 	wrapped := append([]byte{4, 65}, point...)
 	for _, good := range [][]byte{point, wrapped} {
-		if got, err := parsePublic(paramsP256, good); err != nil || !got.Equal(&key.PublicKey) {
+		if got, err := parseP256(paramsP256, good); err != nil || !got.Equal(&private.PublicKey) {
 			t.Errorf("%d bytes: %v", len(good), err)
 		}
 	}
@@ -379,11 +381,11 @@ func TestPKCS11PublicKeys(t *testing.T) {
 		"nothing": nil, "cut short": wrapped[:66], "a byte more": append(bytes.Clone(wrapped), 0), "compressed": append([]byte{2}, point[1:33]...),
 		"not on the curve": off, "another tag": append([]byte{3, 65}, point...), "infinity": {4, 1, 0},
 	} {
-		if _, err := parsePublic(paramsP256, bad); err == nil {
+		if _, err := parseP256(paramsP256, bad); err == nil {
 			t.Errorf("%s: taken", name)
 		}
 	}
-	if _, err := parsePublic([]byte{5, 0}, wrapped); err == nil {
+	if _, err := parseP256([]byte{5, 0}, wrapped); err == nil {
 		t.Error("no curve named: taken")
 	}
 }

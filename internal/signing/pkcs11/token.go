@@ -4,10 +4,7 @@ package pkcs11
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/sha256"
-	"encoding/asn1"
 	"errors"
 	"fmt"
 	"os"
@@ -15,32 +12,32 @@ import (
 
 	cryptoki "github.com/miekg/pkcs11"
 
-	"github.com/fairpact/fairpact/internal/signing/transient"
+	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// logIn opens a session on the one token of the URI, logs in, and finds the key.
-func (p *Provider) logIn() error {
-	slot, token, err := p.findToken()
+// logIn opens a session on the token of the URI, logs in, and finds the key.
+func (k *key) logIn() error {
+	slot, token, err := k.findToken()
 	if err != nil {
 		return err
 	}
-	session, err := p.library.OpenSession(slot, cryptoki.CKF_SERIAL_SESSION)
+	session, err := k.library.OpenSession(slot, cryptoki.CKF_SERIAL_SESSION)
 	if err != nil {
 		return explain("open a session", err)
 	}
-	p.session, p.epoch = session, p.library.epoch
-	if err = p.offerPIN(token); err == nil {
-		err = p.findKey(token)
+	k.session, k.epoch = session, k.library.epoch
+	if err = k.offerPIN(token); err == nil {
+		err = k.findKey(token)
 	}
 	if err != nil {
-		p.drop()
+		k.drop()
 	}
 	return err
 }
 
 // findToken returns the slot of the one token that the URI names.
-func (p *Provider) findToken() (slot uint, token cryptoki.TokenInfo, err error) {
-	slots, err := p.library.GetSlotList(true)
+func (k *key) findToken() (slot uint, token cryptoki.TokenInfo, err error) {
+	slots, err := k.library.GetSlotList(true)
 	if err != nil {
 		return 0, token, explain("list the tokens", err)
 	}
@@ -48,12 +45,12 @@ func (p *Provider) findToken() (slot uint, token cryptoki.TokenInfo, err error) 
 	var present []string
 	same := func(want, is string) bool { return want == "" || want == is }
 	for _, s := range slots {
-		info, err := p.library.GetTokenInfo(s)
+		info, err := k.library.GetTokenInfo(s)
 		if err != nil || info.Flags&cryptoki.CKF_TOKEN_INITIALIZED == 0 {
 			continue
 		}
 		present = append(present, fmt.Sprintf("%q", info.Label))
-		if info.Label == p.at.token && same(p.at.manufacturer, info.ManufacturerID) && same(p.at.model, info.Model) && same(p.at.serial, info.SerialNumber) {
+		if info.Label == k.at.token && same(k.at.manufacturer, info.ManufacturerID) && same(k.at.model, info.Model) && same(k.at.serial, info.SerialNumber) {
 			slot, token = s, info
 			matches++
 		}
@@ -62,49 +59,49 @@ func (p *Provider) findToken() (slot uint, token cryptoki.TokenInfo, err error) 
 	case matches == 1:
 		return slot, token, nil
 	case matches > 1:
-		return 0, token, fmt.Errorf("%d tokens are named %q: add serial= to the URI", matches, p.at.token)
+		return 0, token, fmt.Errorf("%d tokens are named %q: add serial= to the URI", matches, k.at.token)
 	case len(present) == 0:
-		return 0, token, transient.Error(fmt.Errorf("no token %q: the library shows no token at all; connect it, or tell the library where it is (SoftHSM: set SOFTHSM2_CONF)", p.at.token))
+		return 0, token, provider.Transient(fmt.Errorf("no token %q: the library shows none at all; connect it, or tell the library where it is (SoftHSM: set SOFTHSM2_CONF)", k.at.token))
 	}
-	return 0, token, transient.Error(fmt.Errorf("no token %q: the library shows [%s]; name one of them, or connect the token", p.at.token, strings.Join(present, ", ")))
+	return 0, token, provider.Transient(fmt.Errorf("no token %q: the library shows [%s]; name one of them, or connect the token", k.at.token, strings.Join(present, ", ")))
 }
 
-// offerPIN logs in. A PIN that was refused is not offered again, and the last
-// try before a token locks is left to a person.
-func (p *Provider) offerPIN(token cryptoki.TokenInfo) error {
+// offerPIN logs in. It does not repeat a PIN that was refused, and does not use
+// the last try before the token locks.
+func (k *key) offerPIN(token cryptoki.TokenInfo) error {
 	switch {
 	case token.Flags&cryptoki.CKF_USER_PIN_LOCKED != 0:
 		return explain("log in", cryptoki.Error(cryptoki.CKR_PIN_LOCKED))
 	case token.Flags&cryptoki.CKF_USER_PIN_FINAL_TRY != 0:
 		return fmt.Errorf("log in: one more wrong PIN locks the token %q: log in once by hand with the right one (pkcs11-tool --login --list-objects), correct pin-source, and restart", token.Label)
 	}
-	pin, err := readPIN(p.at.pinFile)
+	pin, err := readPIN(k.at.pinFile)
 	if err != nil {
 		return fmt.Errorf("pin-source: %w", err)
 	}
 	sum := sha256.Sum256([]byte(pin))
-	if sum == p.rejected {
+	if sum == k.rejected {
 		return explain("log in", cryptoki.Error(cryptoki.CKR_PIN_INCORRECT))
 	}
-	err = p.library.Login(p.session, cryptoki.CKU_USER, pin)
+	err = k.library.Login(k.session, cryptoki.CKU_USER, pin)
 	switch {
 	case err == nil, errors.Is(err, cryptoki.Error(cryptoki.CKR_USER_ALREADY_LOGGED_IN)): // by another provider of this process
 		return nil
 	case errors.Is(err, cryptoki.Error(cryptoki.CKR_PIN_INCORRECT)):
-		p.rejected = sum
+		k.rejected = sum
 	}
 	return explain("log in", err)
 }
 
-// readPIN reads the user PIN at each login, so that a corrected file is used.
-// The PIN is never kept, and no error holds any of it.
+// readPIN reads the user PIN. Each login reads it again, so that a corrected file
+// is used. The PIN MUST NOT be stored or shown in an error.
 func readPIN(path string) (string, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
 		return "", err
 	case !info.Mode().IsRegular() || info.Mode().Perm()&0o007 != 0:
-		return "", fmt.Errorf("%s: it must be a regular file that not everybody may open (mode %04o): run chmod 600 on it", path, info.Mode().Perm())
+		return "", fmt.Errorf("%s: not a regular file, or its mode %04o lets every user open it: run chmod 600 on it", path, info.Mode().Perm())
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -112,51 +109,51 @@ func readPIN(path string) (string, error) {
 	}
 	pin := strings.TrimRight(string(text), "\r\n")
 	if pin == "" || len(text) > 1024 {
-		return "", fmt.Errorf("%s: it is empty or over 1024 bytes; it must hold the PIN and nothing else", path)
+		return "", fmt.Errorf("%s: it is empty or larger than 1024 bytes: write the PIN and nothing else into it", path)
 	}
 	return pin, nil
 }
 
-// findKey finds the private key and the public one of the same CKA_ID.
-func (p *Provider) findKey(token cryptoki.TokenInfo) error {
+// findKey finds the private key and the public key with the same CKA_ID.
+func (k *key) findKey(token cryptoki.TokenInfo) error {
 	var named []*cryptoki.Attribute
-	if p.at.object != "" {
-		named = append(named, cryptoki.NewAttribute(cryptoki.CKA_LABEL, p.at.object))
+	if k.at.object != "" {
+		named = append(named, cryptoki.NewAttribute(cryptoki.CKA_LABEL, k.at.object))
 	}
-	if p.at.id != "" {
-		named = append(named, cryptoki.NewAttribute(cryptoki.CKA_ID, []byte(p.at.id)))
+	if k.at.id != "" {
+		named = append(named, cryptoki.NewAttribute(cryptoki.CKA_ID, []byte(k.at.id)))
 	}
 	var err error
-	if p.key, err = p.findOne("private", append(named, cryptoki.NewAttribute(cryptoki.CKA_CLASS, cryptoki.CKO_PRIVATE_KEY))); err != nil {
+	if k.object, err = k.findOne("private", append(named, cryptoki.NewAttribute(cryptoki.CKA_CLASS, cryptoki.CKO_PRIVATE_KEY))); err != nil {
 		return err
 	}
-	// A token need not have an attribute, or tell it.
+	// attribute returns nil if the token lacks the attribute or does not show it.
 	attribute := func(object cryptoki.ObjectHandle, kind uint) []byte {
-		got, err := p.library.GetAttributeValue(p.session, object, []*cryptoki.Attribute{cryptoki.NewAttribute(kind, nil)})
+		got, err := k.library.GetAttributeValue(k.session, object, []*cryptoki.Attribute{cryptoki.NewAttribute(kind, nil)})
 		if err != nil || len(got) != 1 {
 			return nil
 		}
 		return got[0].Value
 	}
 	is := func(kind uint, value any) bool {
-		return bytes.Equal(attribute(p.key, kind), cryptoki.NewAttribute(kind, value).Value)
+		return bytes.Equal(attribute(k.object, kind), cryptoki.NewAttribute(kind, value).Value)
 	}
 	switch {
-	case !is(cryptoki.CKA_KEY_TYPE, p.kind.keyType):
-		return errors.New("the key is of another type: " + p.kind.need)
+	case !is(cryptoki.CKA_KEY_TYPE, k.keyType):
+		return errors.New("the key is of another type: " + k.need)
 	case !is(cryptoki.CKA_SIGN, true):
 		return errors.New("the key may not sign (CKA_SIGN is false): make a key that may")
 	case is(cryptoki.CKA_ALWAYS_AUTHENTICATE, true):
-		return errors.New("the key wants the PIN at each signature (CKA_ALWAYS_AUTHENTICATE), which no service can give: make a key without it")
+		return errors.New("the key requires the PIN for each signature (CKA_ALWAYS_AUTHENTICATE), which a service cannot enter: make a key without it")
 	}
-	if id := attribute(p.key, cryptoki.CKA_ID); len(id) > 0 {
+	if id := attribute(k.object, cryptoki.CKA_ID); len(id) > 0 {
 		named = []*cryptoki.Attribute{cryptoki.NewAttribute(cryptoki.CKA_ID, id)}
 	}
-	object, err := p.findOne("public", append(named, cryptoki.NewAttribute(cryptoki.CKA_CLASS, cryptoki.CKO_PUBLIC_KEY)))
+	object, err := k.findOne("public", append(named, cryptoki.NewAttribute(cryptoki.CKA_CLASS, cryptoki.CKO_PUBLIC_KEY)))
 	if err != nil {
 		return err
 	}
-	// What the token does not tell of its key's protection counts as the worse.
+	// A protection that the token does not state counts as absent.
 	kept := "key not extractable"
 	switch {
 	case !is(cryptoki.CKA_SENSITIVE, true):
@@ -166,66 +163,39 @@ func (p *Provider) findKey(token cryptoki.TokenInfo) error {
 	case !is(cryptoki.CKA_NEVER_EXTRACTABLE, true):
 		kept = "key not extractable, but it once was or was made elsewhere"
 	}
-	public, err := p.kind.parse(attribute(object, cryptoki.CKA_EC_PARAMS), attribute(object, cryptoki.CKA_EC_POINT))
+	public, err := k.parse(attribute(object, cryptoki.CKA_EC_PARAMS), attribute(object, cryptoki.CKA_EC_POINT))
 	switch {
 	case err != nil:
 		return err
-	case p.public != nil && !p.public.Equal(public):
-		return fmt.Errorf("the token %q now holds another key under that name: put the old one back, or restart with the new key published", p.at.token)
+	case k.public != nil && !k.public.Equal(public):
+		return fmt.Errorf("the token %q now holds another key under that name: put the old one back, or restart with the new key published", k.at.token)
 	}
-	p.public = public
-	p.custody = strings.ToValidUTF8(fmt.Sprintf("PKCS#11 token %s (%s %s), %s", token.Label, token.ManufacturerID, token.Model, kept), "?")
+	k.public = public
+	k.custody = strings.ToValidUTF8(fmt.Sprintf("PKCS#11 token %s (%s %s), %s", token.Label, token.ManufacturerID, token.Model, kept), "?")
 	return nil
 }
 
-func (p *Provider) findOne(kind string, template []*cryptoki.Attribute) (cryptoki.ObjectHandle, error) {
-	if err := p.library.FindObjectsInit(p.session, template); err != nil {
+func (k *key) findOne(kind string, template []*cryptoki.Attribute) (cryptoki.ObjectHandle, error) {
+	if err := k.library.FindObjectsInit(k.session, template); err != nil {
 		return 0, explain("look for the key", err)
 	}
-	found, _, err := p.library.FindObjects(p.session, 2)
-	if err = errors.Join(err, p.library.FindObjectsFinal(p.session)); err != nil {
+	found, _, err := k.library.FindObjects(k.session, 2)
+	if err = errors.Join(err, k.library.FindObjectsFinal(k.session)); err != nil {
 		return 0, explain("look for the key", err)
 	}
 	var named []string
-	if p.at.object != "" {
-		named = append(named, fmt.Sprintf("object=%q", p.at.object))
+	if k.at.object != "" {
+		named = append(named, fmt.Sprintf("object=%q", k.at.object))
 	}
-	if p.at.id != "" {
-		named = append(named, fmt.Sprintf("id=%x", p.at.id))
+	if k.at.id != "" {
+		named = append(named, fmt.Sprintf("id=%x", k.at.id))
 	}
 	key := kind + " key with " + strings.Join(named, " and ")
 	switch len(found) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return 0, fmt.Errorf("the token %q holds no %s: pkcs11-tool --login --list-objects shows what it has", p.at.token, key)
+		return 0, fmt.Errorf("the token %q holds no %s: pkcs11-tool --login --list-objects shows what it has", k.at.token, key)
 	}
-	return 0, fmt.Errorf("the token %q holds more than one %s: name one by its id, id=%%01 say", p.at.token, key)
-}
-
-var p256 = kind{cryptoki.CKK_EC, cryptoki.CKM_ECDSA, needP256, func(params, point []byte) (publicKey, error) { return parsePublic(params, point) }}
-
-const needP256 = "es256 needs ECDSA on P-256 (pkcs11-tool --keypairgen --key-type EC:prime256v1)"
-
-// paramsP256 is CKA_EC_PARAMS of P-256: the DER form of its object identifier
-// (RFC 5480 2.1.1.1).
-var paramsP256 = []byte{6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7}
-
-// parsePublic reads a public key object: CKA_EC_POINT is an OCTET STRING in DER
-// around the uncompressed point (PKCS#11 2.3.3). Some tokens leave the wrapping
-// out, which the length shows.
-func parsePublic(params, point []byte) (*ecdsa.PublicKey, error) {
-	if !bytes.Equal(params, paramsP256) {
-		var curve asn1.ObjectIdentifier
-		_, _ = asn1.Unmarshal(params, &curve)
-		return nil, fmt.Errorf("the key's CKA_EC_PARAMS (%x, curve %s) do not name P-256: %s", params, curve, needP256)
-	}
-	if len(point) == 67 && point[0] == 4 && point[1] == 65 {
-		point = point[2:]
-	}
-	public, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), point)
-	if err != nil {
-		return nil, fmt.Errorf("the key's CKA_EC_POINT of %d bytes is no uncompressed point of P-256: %w", len(point), err)
-	}
-	return public, nil
+	return 0, fmt.Errorf("the token %q holds more than one %s: name one by its id, for example id=%%01", k.at.token, key)
 }

@@ -1,5 +1,5 @@
 // Package pkcs11 signs with a key that stays in a PKCS#11 token. It needs cgo and
-// the build tag pkcs11; without them it only says so.
+// the build tag pkcs11; without them Open returns an error.
 package pkcs11
 
 import (
@@ -10,19 +10,19 @@ import (
 	"strings"
 )
 
-// address is what a URI of RFC 7512 says of a key. Empty fields were left out.
+// address is a parsed URI of RFC 7512. Fields that the URI omits are empty.
 type address struct {
-	token, manufacturer, model, serial string // of the token, whole matches
+	token, manufacturer, model, serial string // of the token; each must be equal
 	object, id                         string // CKA_LABEL and CKA_ID (raw bytes) of the key
 	module                             string // the token's library, absolute
 	pinFile                            string // holds the user PIN, absolute
 }
 
-const form = "pkcs11:token=LABEL;object=KEY?module-path=/usr/lib/…/lib….so&pin-source=file:/path/to/pin"
+const uriForm = "pkcs11:token=LABEL;object=KEY?module-path=/usr/lib/…/lib….so&pin-source=file:/path/to/pin"
 
-// parse reads what follows `pkcs11:` (RFC 7512 2.3). It knows less than the RFC
-// and refuses the rest, as an attribute that is ignored could pick another key.
-// No error shows a value: one of them might be a PIN.
+// parse reads the part of a URI after `pkcs11:` (RFC 7512 2.3). It refuses the
+// RFC's other attributes, because ignoring one could select another key. Errors
+// MUST NOT show a value, because it may be a PIN.
 func parse(rest string) (address, error) {
 	var a address
 	var kind, pinSource string
@@ -38,11 +38,11 @@ func parse(rest string) (address, error) {
 	switch {
 	case err != nil:
 	case a.token == "":
-		err = errors.New("the PKCS#11 URI names no token: write " + form)
+		err = errors.New("the PKCS#11 URI names no token: write " + uriForm)
 	case a.object == "" && a.id == "":
-		err = errors.New("the PKCS#11 URI names no key: add object=LABEL or id=%.., or both")
+		err = errors.New("the PKCS#11 URI names no key: add object=LABEL, id=%.., or both")
 	case kind != "" && kind != "private":
-		err = errors.New("the PKCS#11 URI has another type than private: only a private key signs")
+		err = errors.New("the PKCS#11 URI has a type other than private: write type=private or leave it out")
 	case !filepath.IsAbs(a.module):
 		err = errors.New("the PKCS#11 URI needs module-path=/…, the absolute path of the token's library")
 	case !filepath.IsAbs(a.pinFile):
@@ -51,7 +51,7 @@ func parse(rest string) (address, error) {
 	return a, err
 }
 
-// assign puts the attributes of a part of the URI where known says.
+// assign stores the attributes of one part of the URI in the variables of known.
 func assign(part, separator string, known map[string]*string) error {
 	for attribute := range strings.SplitSeq(part, separator) {
 		if part == "" {
@@ -62,15 +62,15 @@ func assign(part, separator string, known map[string]*string) error {
 		value, err := url.PathUnescape(escaped)
 		switch {
 		case !ok:
-			return errors.New("the PKCS#11 URI has an attribute without '=': write " + form)
+			return errors.New("the PKCS#11 URI has an attribute without '=': write " + uriForm)
 		case name == "pin-value":
 			return errors.New("the PKCS#11 URI has pin-value, and a URI ends up in process lists and manifests: put the PIN into a file and name it with pin-source=file:/path")
 		case !isKnown:
-			return fmt.Errorf("the PKCS#11 URI has an attribute that is not known here in that place: write %s; the token may also be named by manufacturer, model and serial, the key by id", form)
+			return fmt.Errorf("the PKCS#11 URI has an attribute that is not known in that place: write %s; manufacturer, model and serial may also name the token, and id the key", uriForm)
 		case *to != "":
 			return fmt.Errorf("the PKCS#11 URI has %s twice", name)
 		case err != nil || value == "":
-			return fmt.Errorf("the PKCS#11 URI: the value of %s is empty or has a '%%' that two hex digits do not follow", name)
+			return fmt.Errorf("the PKCS#11 URI: the value of %s is empty, or a '%%' in it is not followed by two hex digits", name)
 		}
 		*to = value
 	}

@@ -1,0 +1,217 @@
+package signing
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"encoding/asn1"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+
+	"github.com/fairpact/fairpact/internal/canon"
+)
+
+// The schemes of labels and signatures (SPEC 5.6).
+const (
+	schemeES256   = "es256"
+	schemeEd25519 = "ed25519"
+)
+
+var (
+	order     = elliptic.P256().Params().N
+	halfOrder = new(big.Int).Rsh(order, 1)
+)
+
+// inRange reports whether v is in [1, n−1].
+func inRange(v *big.Int) bool { return v.Sign() > 0 && v.Cmp(order) < 0 }
+
+// parseDER reads an ECDSA signature in DER (RFC 3279 2.2.3). It returns r and the
+// lower of s and n−s. Both verify, so without one accepted form anyone could make
+// a second signature from a first.
+func parseDER(der []byte) (r, s *big.Int, err error) {
+	var sig struct{ R, S *big.Int }
+	if rest, err := asn1.Unmarshal(der, &sig); err != nil || len(rest) != 0 {
+		return nil, nil, errors.New("not one DER sequence of two integers")
+	}
+	// encoding/asn1 ignores further elements inside the sequence. Encoding again
+	// shows them and any form that is not the shortest.
+	if again, err := asn1.Marshal(sig); err != nil || !bytes.Equal(again, der) {
+		return nil, nil, errors.New("not strict DER")
+	}
+	if !inRange(sig.R) || !inRange(sig.S) {
+		return nil, nil, errors.New("r or s is outside [1, n-1]")
+	}
+	if sig.S.Cmp(halfOrder) > 0 {
+		sig.S.Sub(order, sig.S)
+	}
+	return sig.R, sig.S, nil
+}
+
+// formatES256 returns the text of a signature.
+// SPEC 5.6: a raw r||s signature, low-S form, 128 hex characters.
+func formatES256(r, s *big.Int) string {
+	var raw [64]byte
+	r.FillBytes(raw[:32])
+	s.FillBytes(raw[32:])
+	return schemeES256 + ":" + hex.EncodeToString(raw[:])
+}
+
+// parseSignature reads `<scheme>:<128 lower-case hex>`. An es256 signature MUST have
+// r and s in [1, n−1] and a low s. The error is ErrMalformed with the reason.
+func parseSignature(text string) (scheme string, raw []byte, err error) {
+	scheme, digits, ok := strings.Cut(text, ":")
+	if !ok || (scheme != schemeES256 && scheme != schemeEd25519) {
+		return "", nil, fmt.Errorf("%w: write es256:HEX or ed25519:HEX", ErrMalformed)
+	}
+	raw, err = canon.ParseHex(digits, 64)
+	if err != nil {
+		return "", nil, fmt.Errorf("%w: after the colon it has %w", ErrMalformed, err)
+	}
+	if scheme == schemeES256 {
+		r, s := rawES256(raw)
+		if !inRange(r) || !inRange(s) {
+			return "", nil, fmt.Errorf("%w: r or s is outside [1, n-1]", ErrMalformed)
+		}
+		if s.Cmp(halfOrder) > 0 {
+			return "", nil, fmt.Errorf("%w: s is in the upper half of the order; the low-S form is n-s", ErrMalformed)
+		}
+	}
+	return scheme, raw, nil
+}
+
+func rawES256(raw []byte) (r, s *big.Int) {
+	return new(big.Int).SetBytes(raw[:32]), new(big.Int).SetBytes(raw[32:])
+}
+
+// ES256 returns the public key of an es256 label.
+func ES256(label string) (*ecdsa.PublicKey, error) {
+	public, _, err := parseLabel(label)
+	if err == nil && public == nil {
+		err = errors.New("not an es256 key")
+	}
+	return public, err
+}
+
+// DER returns an es256 signature as an ASN.1 sequence (RFC 3279 2.2.3), the form
+// that X.509 and signed notes use.
+func DER(signature string) ([]byte, error) {
+	scheme, raw, err := parseSignature(signature)
+	if err != nil {
+		return nil, err
+	}
+	if scheme != schemeES256 {
+		return nil, errors.New("not an es256 signature")
+	}
+	r, s := rawES256(raw)
+	return asn1.Marshal(struct{ R, S *big.Int }{r, s})
+}
+
+// es256Label returns `es256:` and the compressed SEC1 form of a P-256 key.
+// SPEC 2.8: es256 is an ECDSA P-256 key in compressed SEC1 form.
+func es256Label(public *ecdsa.PublicKey) (string, error) {
+	if public == nil || public.Curve != elliptic.P256() {
+		return "", errors.New("not a P-256 key: es256 signs with P-256 keys only")
+	}
+	point, err := public.Bytes() // 04 ‖ x ‖ y, checked to be on the curve
+	if err != nil {
+		return "", fmt.Errorf("public key: %w", err)
+	}
+	compressed := append([]byte{2 | point[64]&1}, point[1:33]...)
+	return schemeES256 + ":" + hex.EncodeToString(compressed), nil
+}
+
+// parseLabel reads a labelled public key. It sets one of its first two results.
+func parseLabel(label string) (*ecdsa.PublicKey, ed25519.PublicKey, error) {
+	scheme, digits, _ := strings.Cut(label, ":")
+	switch scheme {
+	case schemeES256:
+		raw, err := canon.ParseHex(digits, 33)
+		if err != nil {
+			return nil, nil, fmt.Errorf("after the colon it has %w", err)
+		}
+		x, y := elliptic.UnmarshalCompressed(elliptic.P256(), raw)
+		if x == nil {
+			return nil, nil, errors.New("not a compressed point of P-256")
+		}
+		point := make([]byte, 65)
+		point[0] = 4
+		x.FillBytes(point[1:33])
+		y.FillBytes(point[33:])
+		public, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), point)
+		return public, nil, err
+	case schemeEd25519:
+		raw, err := canon.ParseHex(digits, ed25519.PublicKeySize)
+		if err != nil {
+			return nil, nil, fmt.Errorf("after the colon it has %w", err)
+		}
+		if err := checkEd25519(raw); err != nil {
+			return nil, nil, err
+		}
+		return nil, raw, nil
+	default:
+		return nil, nil, errors.New("a key label is es256:HEX or ed25519:HEX")
+	}
+}
+
+// CheckLabel returns an error if the label is not that of a public key.
+func CheckLabel(label string) error {
+	_, _, err := parseLabel(label)
+	return err
+}
+
+// VerifyLabel checks a signature of a message under one labelled key. The error is
+// that of CheckLabel, ErrMalformed or ErrNotVerified.
+func VerifyLabel(label string, message []byte, signature string) error {
+	key, err := NewVerifyingKey(label)
+	if err != nil {
+		return err
+	}
+	return key.Verify(message, signature)
+}
+
+// smallOrder holds the y coordinates of the eight points of Ed25519 whose order
+// divides 8, encoded by RFC 8032 5.1.2, without the sign of x.
+var smallOrder = []string{
+	"0000000000000000000000000000000000000000000000000000000000000000",
+	"0100000000000000000000000000000000000000000000000000000000000000",
+	"ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+	"26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+	"c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+}
+
+// checkEd25519 refuses keys that crypto/ed25519 accepts: bytes that are not a point
+// (RFC 8032 5.1.3), a y that is not reduced, and points of small order. Under a
+// point of small order anyone can make signatures. All zeros, the usual
+// placeholder, is such a point.
+func checkEd25519(key []byte) error {
+	littleEndian := slices.Clone(key)
+	littleEndian[31] &= 0x7f
+	if slices.Contains(smallOrder, hex.EncodeToString(littleEndian)) {
+		return errors.New("a point of small order, under which anyone can sign: use a generated key")
+	}
+	slices.Reverse(littleEndian)
+	y := new(big.Int).SetBytes(littleEndian)
+	p := new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 255), big.NewInt(19))
+	if y.Cmp(p) >= 0 {
+		return errors.New("the y coordinate is not below 2^255-19")
+	}
+
+	// A point has x² = (y²−1) / (d·y²+1) = u/v with d = −121665/121666. u/v is a
+	// square if and only if u·v is.
+	one := big.NewInt(1)
+	d := new(big.Int).ModInverse(big.NewInt(121666), p)
+	d.Mul(d, big.NewInt(-121665))
+	y2 := new(big.Int).Mul(y, y)
+	u := new(big.Int).Sub(y2, one)
+	v := d.Mul(d, y2).Add(d, one)
+	uv := u.Mul(u, v).Mod(u, p)
+	if big.Jacobi(uv, p) != 1 {
+		return errors.New("not a point of Ed25519")
+	}
+	return nil
+}
