@@ -1,6 +1,6 @@
-// Package beacon reads rounds of a drand randomness beacon and believes none of
-// the relays it asks: a round counts once its BLS signature verifies under the
-// chain's pinned public key, and the randomness is computed from that signature.
+// Package beacon reads rounds of a drand randomness beacon. It does not trust the
+// relays: it accepts a round only if its BLS signature verifies under the chain's
+// pinned public key, and computes the randomness from that signature.
 //
 // The scheme is drand's bls-unchained-g1-rfc9380: signature in G1 (48 bytes),
 // public key in G2 (96 bytes), message SHA-256(round as u64 big-endian).
@@ -20,23 +20,23 @@ import (
 	bls "github.com/consensys/gnark-crypto/ecc/bls12-381"
 )
 
-// DST is the domain separation tag of the hash to G1 (RFC 9380 3.1), as
-// drand's scheme bls-unchained-g1-rfc9380 has it.
+// DST is the domain separation tag of the hash to G1 (RFC 9380 3.1) in drand's
+// scheme bls-unchained-g1-rfc9380.
 const DST = "BLS_SIG_BLS12381G1_XMD:SHA-256_SSWU_RO_NUL_"
 
-// MaxRound is the last round that can be asked for, 2^53−1: the rounds of a deal
-// are JSON integers.
+// MaxRound is the last round, 2^53−1, because the round of a deal is a JSON integer.
 const MaxRound = 1<<53 - 1
 
-// ErrBadRound marks a round outside [1, MaxRound]. Round 0 means "latest" to a
-// relay, so it is never asked for.
+// ErrBadRound is returned for a round outside [1, MaxRound]. A relay takes round 0
+// as "latest", so the client never asks for it.
 var ErrBadRound = errors.New("a beacon round is an integer of 1 to 2^53-1")
 
-// ErrBadSignature marks a signature that is not the chain's on the round.
+// ErrBadSignature is returned when a signature is not the chain's signature of the
+// round.
 var ErrBadSignature = errors.New("the beacon signature does not verify")
 
-// Chain is what pins a beacon: nobody can make a round of it without the key
-// behind PublicKey, and nothing a relay says changes the four values.
+// Chain identifies a beacon. Only the holder of the private key of PublicKey can
+// make its rounds. The values come from configuration, never from a relay.
 type Chain struct {
 	Hash      string // 64 lower-case hex digits, drand's name of the chain
 	PublicKey []byte // 96 bytes, a compressed point of G2
@@ -44,7 +44,7 @@ type Chain struct {
 	Genesis   int64  // unix seconds, the time of round 1
 }
 
-// Quicknet is drand's unchained mainnet, the default chain.
+// Quicknet returns drand's unchained mainnet, the default chain.
 func Quicknet() Chain {
 	chain, err := ParseChain(
 		"52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971",
@@ -59,9 +59,8 @@ func Quicknet() Chain {
 }
 
 // ParseChain reads a chain from configuration: hash and public key in lower-case
-// hex, period in seconds, genesis in unix seconds. It checks each value by
-// itself; that hash and key belong together is the operator's word (see
-// InfoHash for how drand derives the one from the other).
+// hex, period in seconds, genesis in unix seconds. It checks each value alone. The
+// operator MUST make sure that hash and key belong together; InfoHash says how.
 func ParseChain(hash, publicKey string, period, genesis int64) (Chain, error) {
 	key, err := hex.DecodeString(publicKey)
 	if err != nil || publicKey != strings.ToLower(publicKey) {
@@ -71,7 +70,7 @@ func ParseChain(hash, publicKey string, period, genesis int64) (Chain, error) {
 	return chain, chain.Check()
 }
 
-// Check refuses a chain that cannot be one.
+// Check returns an error if a value of the chain is invalid.
 func (c Chain) Check() error {
 	if raw, err := hex.DecodeString(c.Hash); err != nil || len(raw) != 32 || c.Hash != strings.ToLower(c.Hash) {
 		return fmt.Errorf("the beacon chain hash %.80q is not 64 lower-case hex digits", c.Hash)
@@ -80,15 +79,15 @@ func (c Chain) Check() error {
 		return fmt.Errorf("a beacon period of %d s is outside [1, 2^32-1]", c.Period)
 	}
 	if c.Genesis < 0 {
-		return fmt.Errorf("the beacon genesis %d lies before 1970", c.Genesis)
+		return fmt.Errorf("the beacon genesis %d is before 1970: write unix seconds", c.Genesis)
 	}
 	_, err := parseKey(c.PublicKey)
 	return err
 }
 
-// RoundTime is when a round comes out, in unix seconds; math.MaxInt64 where that
-// is later than an int64 can say. Round 1 comes out at the genesis, and so does
-// anything below 1. The chain MUST be one that Check accepts.
+// RoundTime returns when a round is published, in unix seconds, or math.MaxInt64 if
+// an int64 is too small. For rounds below 1 it returns the time of round 1. The
+// chain MUST be one that Check accepts.
 func (c Chain) RoundTime(round int64) int64 {
 	if round <= 1 {
 		return c.Genesis
@@ -99,8 +98,8 @@ func (c Chain) RoundTime(round int64) int64 {
 	return c.Genesis + (round-1)*c.Period
 }
 
-// RoundAt is the newest round that is out at a time in unix seconds; 0 before
-// the genesis. The chain MUST be one that Check accepts.
+// RoundAt returns the newest round that is published at a time in unix seconds, or 0
+// before the genesis. The chain MUST be one that Check accepts.
 func (c Chain) RoundAt(unix int64) int64 {
 	if unix < c.Genesis {
 		return 0
@@ -108,17 +107,16 @@ func (c Chain) RoundAt(unix int64) int64 {
 	return (unix-c.Genesis)/c.Period + 1
 }
 
-// Fill puts the chain into a published text, in place of {chain}, {key},
-// {genesis} and {period}.
+// Fill replaces {chain}, {key}, {genesis} and {period} in a text.
 func (c Chain) Fill(text string) string {
 	return strings.NewReplacer("{chain}", c.Hash, "{key}", hex.EncodeToString(c.PublicKey),
 		"{genesis}", strconv.FormatInt(c.Genesis, 10), "{period}", strconv.FormatInt(c.Period, 10)).Replace(text)
 }
 
-// Verify checks the signature of a round and gives the round's randomness,
-// SHA-256(signature). It accepts one byte string a round and no other: a second
-// one would be a second randomness. The error is ErrBadRound, ErrBadSignature or
-// says that the chain's own key is none.
+// Verify checks the signature of a round and returns the round's randomness,
+// SHA-256(signature). It accepts exactly one byte string for each round: a second
+// one would be a second randomness. The error wraps ErrBadRound or ErrBadSignature,
+// or says that the chain's key is invalid.
 func (c Chain) Verify(round int64, signature []byte) (randomness [32]byte, err error) {
 	key, err := parseKey(c.PublicKey)
 	if err != nil {
@@ -153,7 +151,7 @@ func verify(key *bls.G2Affine, round int64, signature []byte) (randomness [32]by
 	return sha256.Sum256(signature), nil
 }
 
-// Message is what a round's signature signs, before it is hashed to the curve.
+// Message returns the message of a round's signature, before the hash to the curve.
 func Message(round int64) [32]byte {
 	var number [8]byte
 	binary.BigEndian.PutUint64(number[:], uint64(round))
@@ -161,9 +159,9 @@ func Message(round int64) [32]byte {
 }
 
 // parseSignature reads a compressed point of G1 that is not infinity. SetBytes
-// checks the curve and the subgroup (a point outside it would give a second
-// signature that the pairing can't tell from the first), but it overlooks
-// trailing bytes and takes infinity.
+// checks the curve and the subgroup. A point outside the subgroup could be a second
+// signature that the pairing accepts. SetBytes ignores trailing bytes and accepts
+// infinity.
 func parseSignature(signature []byte) (point bls.G1Affine, err error) {
 	if len(signature) != bls.SizeOfG1AffineCompressed {
 		return point, fmt.Errorf("%d bytes, want %d", len(signature), bls.SizeOfG1AffineCompressed)
@@ -175,7 +173,7 @@ func parseSignature(signature []byte) (point bls.G1Affine, err error) {
 		return point, errors.New("the point at infinity")
 	}
 	if encoded := point.Bytes(); !slices.Equal(encoded[:], signature) {
-		return point, errors.New("not the one encoding of its point")
+		return point, errors.New("not the canonical encoding of its point")
 	}
 	return point, nil
 }
@@ -193,10 +191,9 @@ func parseKey(publicKey []byte) (point bls.G2Affine, err error) {
 	return point, nil
 }
 
-// InfoHash is drand's chain hash: SHA-256(period u32be ‖ genesis i64be ‖ public
-// key ‖ group hash ‖ beacon id), all of which a relay tells at /{chain}/info
-// (drand v2, common/chain, Info.Hash; the id of drand's first chain, "default",
-// is left out).
+// InfoHash returns drand's chain hash: SHA-256(period u32be ‖ genesis i64be ‖ public
+// key ‖ group hash ‖ beacon id). A relay lists these values at /{chain}/info. The id
+// of drand's first chain, "default", is left out (drand v2, common/chain, Info.Hash).
 func InfoHash(period, genesis int64, publicKey, groupHash []byte, beaconID string) [32]byte {
 	var b []byte
 	b = binary.BigEndian.AppendUint32(b, uint32(period))

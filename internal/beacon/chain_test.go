@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"math"
-	"math/big"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A round of quicknet as its relays give it.
+// A round of quicknet from its relays.
 const (
 	realRound      = 12040883
 	realSignature  = "929906c959032ab363c9f26570d215d66f5c06cb0c44fe508c12bb5839f04ec895bb6868e5b9ff13ab289bdb5266b394"
@@ -50,8 +49,8 @@ func TestQuicknetRound(t *testing.T) {
 	}
 }
 
-// The pinned values belong together: drand's hash of quicknet's parameters, with
-// the group hash and the id that its relays tell, is the pinned chain hash.
+// The pinned values belong together: drand's hash of quicknet's parameters, with the
+// group hash and the id from its relays, is the pinned chain hash.
 func TestQuicknetInfoHash(t *testing.T) {
 	q := Quicknet()
 	group := unhex(t, "f477d5c89f21a17c863a7f937c6a6d15859414d2be09cd448d4279af331c5d3e")
@@ -84,25 +83,15 @@ func TestMisshapenSignaturesAreRefused(t *testing.T) {
 		"nothing":                nil,
 		"one byte short":         signature[:47],
 		"one byte long":          append(bytes.Clone(signature), 0),
-		"twice":                  append(bytes.Clone(signature), signature...),
 		"uncompressed":           uncompressed[:],
-		"half of uncompressed":   uncompressed[:48],
 		"infinity":               infinity,
 		"infinity, larger y":     append([]byte{0xe0}, make([]byte, 47)...),
 		"infinity, uncompressed": append([]byte{0x40}, make([]byte, 95)...),
 		"infinity, with bits":    append(bytes.Clone(infinity[:47]), 1),
-		"zeros":                  make([]byte, 48),
 		"ones":                   bytes.Repeat([]byte{0xff}, 48),
-		"x is p":                 compressedX(fp.Modulus()),
 	} {
 		t.Run(name, func(t *testing.T) { refused(t, realRound, forged) })
 	}
-}
-
-func compressedX(x *big.Int) []byte {
-	raw := x.FillBytes(make([]byte, 48))
-	raw[0] |= 0x80
-	return raw
 }
 
 func TestOtherRoundsAreRefused(t *testing.T) {
@@ -117,7 +106,7 @@ func TestOtherRoundsAreRefused(t *testing.T) {
 	}
 }
 
-// offSubgroup finds a point of the curve that is not in G1.
+// offSubgroup returns a point of the curve that is not in G1.
 func offSubgroup(t *testing.T) bls.G1Affine {
 	t.Helper()
 	for i := uint64(1); i < 100; i++ {
@@ -134,18 +123,12 @@ func offSubgroup(t *testing.T) bls.G1Affine {
 	return bls.G1Affine{}
 }
 
-func TestPointOutsideTheSubgroupIsRefused(t *testing.T) {
-	p := offSubgroup(t)
-	encoded := p.Bytes()
-	refused(t, realRound, encoded[:])
-}
-
-// The subgroup check is what keeps a round from having two signatures: adding a
-// point whose order divides the cofactor changes the bytes, and with them the
-// randomness, but not the pairing.
+// Only the subgroup check prevents a second signature of a round. Adding a point
+// whose order divides the cofactor changes the bytes, and so the randomness, but
+// not the pairing.
 func TestSecondSignatureByCofactorIsRefused(t *testing.T) {
-	// r·P has an order that divides the cofactor. Doubling and adding by hand,
-	// as the library's multiplication holds inside the subgroup only.
+	// r·P has an order that divides the cofactor. The library's multiplication is
+	// valid only inside the subgroup, so this doubles and adds.
 	var base, torsion bls.G1Jac
 	p := offSubgroup(t)
 	base.FromAffine(&p)
@@ -182,7 +165,7 @@ func TestSecondSignatureByCofactorIsRefused(t *testing.T) {
 	var negated bls.G1Affine
 	negated.Neg(&forged)
 	if ok, err := bls.PairingCheck([]bls.G1Affine{negated, hashed}, []bls.G2Affine{g2, key}); err != nil || !ok {
-		t.Fatalf("the forgery no longer fools the bare pairing (%v, %v): the test shows nothing", ok, err)
+		t.Fatalf("the pairing no longer accepts the forgery (%v, %v): the test shows nothing", ok, err)
 	}
 	encoded := forged.Bytes()
 	refused(t, realRound, encoded[:])
@@ -218,7 +201,6 @@ func TestParseChainRefuses(t *testing.T) {
 		"short hash":           {q.Hash[:62], key, 3, 0},
 		"upper-case hash":      {strings.ToUpper(q.Hash), key, 3, 0},
 		"hash is no hex":       {q.Hash[:63] + "g", key, 3, 0},
-		"hash is a path":       {"../" + q.Hash[:61], key, 3, 0},
 		"no key":               {q.Hash, "", 3, 0},
 		"upper-case key":       {q.Hash, strings.ToUpper(key), 3, 0},
 		"short key":            {q.Hash, key[:190], 3, 0},
@@ -228,8 +210,7 @@ func TestParseChainRefuses(t *testing.T) {
 		"key off the subgroup": {q.Hash, hex.EncodeToString(outsideKey[:]), 3, 0},
 		"key of G1":            {q.Hash, realSignature, 3, 0},
 		"no period":            {q.Hash, key, 0, 0},
-		"negative period":      {q.Hash, key, -3, 0},
-		"endless period":       {q.Hash, key, 1 << 32, 0},
+		"period over 2^32":     {q.Hash, key, 1 << 32, 0},
 		"negative genesis":     {q.Hash, key, 3, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -299,22 +280,6 @@ func TestRoundAt(t *testing.T) {
 			t.Fatalf("round %d of %d..%d at %d", round, c.RoundTime(round), c.RoundTime(round+1), now)
 		}
 	})
-}
-
-func TestCacheIsBounded(t *testing.T) {
-	c := NewClient(Quicknet(), nil, nil)
-	for round := int64(1); round <= cachedRounds+10; round++ {
-		c.keep(Round{Round: round})
-		c.keep(Round{Round: round})
-	}
-	if len(c.known) != cachedRounds || len(c.order) != cachedRounds {
-		t.Errorf("%d rounds and %d places, want %d", len(c.known), len(c.order), cachedRounds)
-	}
-	for round, want := range map[int64]bool{1: false, 10: false, 11: true, cachedRounds + 10: true} {
-		if _, ok := c.lookup(round); ok != want {
-			t.Errorf("round %d kept: %v, want %v", round, ok, want)
-		}
-	}
 }
 
 func BenchmarkVerify(b *testing.B) {

@@ -7,28 +7,28 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	bls "github.com/consensys/gnark-crypto/ecc/bls12-381"
+	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/fairpact/fairpact/internal/crash"
 )
 
 var (
-	// ErrNotYet means that the round has not come out: every relay says so, or
-	// some do, none has it, and by the local clock its time lies ahead.
+	// ErrNotYet is returned when the round is not published yet. Either every relay
+	// says so, or some do, none has the round, and it is not due by the local clock.
 	ErrNotYet = errors.New("the beacon round is not out yet")
 
-	// ErrUnavailable means that no relay gave a round that verifies. Its text
-	// names each relay by host, with what was wrong.
-	ErrUnavailable = errors.New("no beacon relay gave a valid round")
+	// ErrUnavailable is returned when no relay returned a round that verifies. Its
+	// text names the host and the failure of each relay.
+	ErrUnavailable = errors.New("no beacon relay returned a valid round")
 )
 
 const (
-	relayTimeout = 5 * time.Second        // for one relay's whole answer
-	hedgeDelay   = 400 * time.Millisecond // before the next relay is asked as well
+	relayTimeout = 5 * time.Second        // for the complete answer of one relay
+	hedgeDelay   = 400 * time.Millisecond // until the next relay is asked too
 	cachedRounds = 1024                   // verified rounds kept in memory
 )
 
@@ -43,27 +43,21 @@ type Round struct {
 // concurrent use.
 type Client struct {
 	chain  Chain
-	broken error // what is wrong with the chain
+	broken error // why the chain is invalid
 	key    bls.G2Affine
 	relays []relay
 	http   *http.Client
 	flight singleflight.Group
 	now    func() time.Time
-
-	mu    sync.Mutex
-	known map[int64]Round
-	order []int64 // of known, oldest first
+	known  *lru.Cache[int64, Round]
 }
 
-// NewClient makes a client of a chain. The relays are base addresses, such as
-// https://api.drand.sh, asked in this order. A nil hc stands for
-// http.DefaultClient. A chain or a list that Chain.Check or CheckRelays refuses
-// makes every Fetch fail.
+// NewClient returns a client of a chain. The relays are base addresses, such as
+// https://api.drand.sh, and are asked in this order. If Chain.Check or CheckRelays
+// refuses the arguments, every Fetch fails.
 func NewClient(chain Chain, relays []string, hc *http.Client) *Client {
-	if hc == nil {
-		hc = http.DefaultClient
-	}
-	c := &Client{chain: chain, http: hc, now: crash.Now, known: map[int64]Round{}}
+	known, _ := lru.New[int64, Round](cachedRounds) // fails only for a size below 1
+	c := &Client{chain: chain, http: hc, now: crash.Now, known: known}
 	if c.broken = chain.Check(); c.broken == nil {
 		c.key, c.broken = parseKey(chain.PublicKey)
 	}
@@ -73,19 +67,18 @@ func NewClient(chain Chain, relays []string, hc *http.Client) *Client {
 	return c
 }
 
-// Chain is the chain that the client was made for.
+// Chain returns the client's chain.
 func (c *Client) Chain() Chain { return c.chain }
 
-// Fetch gives a verified round. Callers that ask for one round at the same time
-// share one race of the relays; the race goes on where a caller gives up, so the
-// others, and later ones, have its answer. The error wraps ErrBadRound,
-// ErrNotYet, ErrUnavailable or the context's own error. It is over within
-// seconds.
+// Fetch returns a verified round. Concurrent callers of one round share one race of
+// the relays. The race continues when a caller gives up, so that other and later
+// callers get its answer. The error wraps ErrBadRound, ErrNotYet, ErrUnavailable or
+// the context's error. A race lasts seconds.
 func (c *Client) Fetch(ctx context.Context, round int64) (Round, error) {
 	if round < 1 || round > MaxRound {
 		return Round{}, fmt.Errorf("%w, got %d", ErrBadRound, round)
 	}
-	if known, ok := c.lookup(round); ok {
+	if known, ok := c.known.Get(round); ok {
 		return known, nil
 	}
 	if err := ctx.Err(); err != nil {
@@ -93,14 +86,14 @@ func (c *Client) Fetch(ctx context.Context, round int64) (Round, error) {
 	}
 	shared := context.WithoutCancel(ctx)
 	answer := c.flight.DoChan(strconv.FormatInt(round, 10), func() (any, error) {
-		// A race that ended between the look-up above and this one has it.
-		if known, ok := c.lookup(round); ok {
+		// A race may have ended since the first look-up.
+		if known, ok := c.known.Get(round); ok {
 			return known, nil
 		}
 		fetched, err := c.race(shared, round)
 		count(err)
 		if err == nil {
-			c.keep(fetched)
+			c.known.Add(round, fetched)
 		}
 		return fetched, err
 	})
@@ -112,9 +105,9 @@ func (c *Client) Fetch(ctx context.Context, round int64) (Round, error) {
 	}
 }
 
-// race asks the first relay, one more after each hedgeDelay, and all that are
-// left as soon as one has failed. The first round that verifies wins and the
-// other requests end.
+// race asks the first relay, another one after each hedgeDelay, and all remaining
+// ones as soon as one has failed. It returns the first round that verifies and
+// cancels the other requests.
 func (c *Client) race(ctx context.Context, round int64) (Round, error) {
 	if c.broken != nil {
 		return Round{}, fmt.Errorf("%w: %w", ErrUnavailable, c.broken)
@@ -168,7 +161,7 @@ func (c *Client) race(ctx context.Context, round int64) (Round, error) {
 	return Round{}, c.verdict(round, failures, notDue)
 }
 
-// verdict is the error of a race that nobody won.
+// verdict returns the error of a race in which every relay failed.
 func (c *Client) verdict(round int64, failures []error, notDue bool) error {
 	notOut := 0
 	reasons := make([]string, len(failures))
@@ -176,36 +169,14 @@ func (c *Client) verdict(round int64, failures []error, notDue bool) error {
 		if errors.Is(err, errNotOut) {
 			notOut++
 		}
-		// Cut short: a reason may quote what the relay sent.
+		// Limited in length, because it may quote what the relay sent.
 		reasons[i] = fmt.Sprintf("%s: %.200s", c.relays[i].host, err.Error())
 	}
-	// Where relays disagree the clock decides: one dead relay must not make an
-	// early question look like a broken beacon, and one that always says "not
-	// yet" must not hide that the others are broken.
+	// If the relays disagree, the clock decides. One dead relay must not make an
+	// early request look like a broken beacon. One relay that always says "not yet"
+	// must not hide that the others are broken.
 	if notOut == len(failures) || notOut > 0 && notDue {
 		return fmt.Errorf("%w: round %d is due at unix time %d", ErrNotYet, round, c.chain.RoundTime(round))
 	}
 	return fmt.Errorf("%w for %d: %s", ErrUnavailable, round, strings.Join(reasons, "; "))
-}
-
-func (c *Client) lookup(round int64) (Round, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	known, ok := c.known[round]
-	return known, ok
-}
-
-// keep remembers a verified round, and forgets the oldest beyond cachedRounds.
-func (c *Client) keep(r Round) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, ok := c.known[r.Round]; ok {
-		return
-	}
-	if len(c.order) == cachedRounds {
-		delete(c.known, c.order[0])
-		c.order = c.order[1:]
-	}
-	c.known[r.Round] = r
-	c.order = append(c.order, r.Round)
 }

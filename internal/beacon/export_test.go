@@ -2,12 +2,12 @@ package beacon
 
 import "time"
 
-// For the tests outside the package, which need devbeacon.
+// The tests are outside the package because they import devbeacon, which imports it.
 const (
 	RelayTimeout = relayTimeout
 	HedgeDelay   = hedgeDelay
 	MaxBody      = maxBody
 )
 
-// SetNow sets the clock that says whether a round is due.
+// SetNow sets the clock that decides whether a round is due.
 func (c *Client) SetNow(now func() time.Time) { c.now = now }

@@ -13,7 +13,7 @@ var fetches = promauto.NewCounterVec(prometheus.CounterOpts{
 
 var fetchedOK, fetchedEarly, fetchFailed = fetches.WithLabelValues("ok"), fetches.WithLabelValues("too_early"), fetches.WithLabelValues("failed")
 
-// count notes how a race of the relays ended.
+// count counts the result of a race of the relays.
 func count(err error) {
 	switch {
 	case err == nil:

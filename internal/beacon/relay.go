@@ -15,17 +15,17 @@ import (
 	bls "github.com/consensys/gnark-crypto/ecc/bls12-381"
 )
 
-// maxBody bounds a relay's answer; a round takes 250 bytes.
+// maxBody is the most bytes of a relay's answer; a round takes 250.
 const maxBody = 8 << 10
 
-// errNotOut is a relay's word that the round has not come out.
+// errNotOut is returned when a relay says that the round is not published.
 var errNotOut = errors.New("says the round is not out yet")
 
-// relay is one server that passes a chain's rounds on. It can withhold a round;
-// it cannot alter one.
+// relay is a server that serves a chain's rounds. It can withhold a round but cannot
+// change one.
 type relay struct {
 	base string // without a trailing slash
-	host string // all that an error shows: a path or a user may hold a secret
+	host string // shown in errors; the rest of base may contain a secret
 }
 
 func newRelay(base string) relay {
@@ -36,7 +36,7 @@ func newRelay(base string) relay {
 	return r
 }
 
-// CheckRelays refuses a list that no round could come from.
+// CheckRelays returns an error if the list is empty or an address is invalid.
 func CheckRelays(relays []string) error {
 	if len(relays) == 0 {
 		return errors.New("no beacon relay is configured: name at least one, such as https://api.drand.sh")
@@ -50,10 +50,9 @@ func CheckRelays(relays []string) error {
 	return nil
 }
 
-// round asks for one round and verifies the answer. notDue tells that by the
-// local clock the round lies ahead: then a 404 means "not out yet" too, which is
-// what older drand relays say; else it means that the relay does not carry the
-// chain.
+// round asks for one round and verifies the answer. notDue says that the round is
+// not due by the local clock. Older drand relays answer 404 for such a round. For a
+// round that is due, 404 means that the relay does not serve the chain.
 func (r relay) round(ctx context.Context, hc *http.Client, chain string, key *bls.G2Affine, round int64, notDue bool) (Round, error) {
 	address := r.base + "/" + chain + "/public/" + strconv.FormatInt(round, 10)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
@@ -82,7 +81,7 @@ func (r relay) round(ctx context.Context, hc *http.Client, chain string, key *bl
 	return parseRound(body, key, round)
 }
 
-// transportError drops the address that net/http puts into its errors.
+// transportError removes the address that net/http adds to its errors.
 func transportError(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("no answer within %v", relayTimeout)
@@ -93,9 +92,8 @@ func transportError(err error) error {
 	return err
 }
 
-// parseRound believes nothing in a relay's answer but a signature that verifies.
-// A randomness may be left out, as drand's newer interface does; where it is
-// given it must be the right one.
+// parseRound trusts only the signature in a relay's answer, once it verifies. The
+// randomness MUST be right or absent, as in drand's newer interface.
 func parseRound(body []byte, key *bls.G2Affine, round int64) (Round, error) {
 	var answer struct {
 		Round      int64   `json:"round"`
