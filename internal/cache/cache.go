@@ -1,5 +1,5 @@
-// Package cache keeps what never changes, bounded in bytes. Whoever adds a value
-// says how many bytes it holds; the least recently used ones make room.
+// Package cache caches immutable values up to a limit in bytes. It evicts the least
+// recently used ones. The caller says how many bytes a value has.
 package cache
 
 import (
@@ -8,16 +8,16 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// overhead is about what an entry costs beside its value: list and map nodes.
+// overhead approximates the cost of an entry in addition to its value: list and map
+// nodes.
 const overhead = 200 // bytes
 
 // Cache is safe for concurrent use.
 type Cache[K comparable, V any] struct {
 	limit int
 
-	mu sync.Mutex
-	// used is guarded by mu, and is the sum of the sizes of what entries holds.
-	used    int
+	mu      sync.Mutex // guards the fields below
+	used    int        // sum of the sizes of entries
 	entries *simplelru.LRU[K, sized[V]]
 }
 
@@ -26,14 +26,14 @@ type sized[V any] struct {
 	bytes int
 }
 
-// New makes a cache of at most limit bytes.
+// New returns a cache of at most limit bytes.
 func New[K comparable, V any](limit int) *Cache[K, V] {
 	c := &Cache[K, V]{limit: limit}
-	c.entries, _ = simplelru.NewLRU(1<<31-1, func(_ K, v sized[V]) { c.used -= v.bytes }) // fails on sizes below 1 only
+	c.entries, _ = simplelru.NewLRU(1<<31-1, func(_ K, v sized[V]) { c.used -= v.bytes }) // fails only for sizes below 1
 	return c
 }
 
-// Get returns the value of key, if it is kept.
+// Get returns the value of key, if it is cached.
 func (c *Cache[K, V]) Get(key K) (V, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,8 +41,8 @@ func (c *Cache[K, V]) Get(key K) (V, bool) {
 	return found.value, ok
 }
 
-// Add keeps a value that holds that many bytes. One that alone is over an eighth
-// of the limit is not kept: it would drive out all others.
+// Add caches a value of that many bytes. It does not cache a value of more than an
+// eighth of the limit, which would evict too many others.
 func (c *Cache[K, V]) Add(key K, value V, bytes int) {
 	bytes += overhead
 	c.mu.Lock()
@@ -58,7 +58,7 @@ func (c *Cache[K, V]) Add(key K, value V, bytes int) {
 	}
 }
 
-// Purge forgets everything.
+// Purge removes all values.
 func (c *Cache[K, V]) Purge() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

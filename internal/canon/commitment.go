@@ -9,10 +9,10 @@ import (
 
 const commitmentPrefix = "sha256:"
 
-// ErrCommitment says how a commitment is written.
+// ErrCommitment is returned for a string that is not a commitment.
 var ErrCommitment = errors.New("a commitment is \"sha256:\" followed by 64 lower-case hex digits")
 
-// Commitment is "sha256:" and the lower-case hex of SHA-256(input ‖ salt).
+// Commitment returns "sha256:" and the lower-case hex of SHA-256(input ‖ salt).
 // input MUST be the RFC 8785 bytes of the party input.
 func Commitment(input, salt []byte) string {
 	// SPEC 2.6: SHA-256 of the canonical JSON of the party input and the salt bytes.
@@ -22,8 +22,8 @@ func Commitment(input, salt []byte) string {
 	return commitmentPrefix + hex.EncodeToString(h.Sum(nil))
 }
 
-// ParseCommitment gives the digest of a commitment, or ErrCommitment where s is
-// not written as Commitment writes it.
+// ParseCommitment returns the digest of a commitment, or ErrCommitment unless s has
+// the form that Commitment returns.
 func ParseCommitment(s string) (digest [32]byte, err error) {
 	digits, ok := strings.CutPrefix(s, commitmentPrefix)
 	if digest, err = ParseHash(digits); !ok || err != nil {
@@ -33,11 +33,11 @@ func ParseCommitment(s string) (digest [32]byte, err error) {
 }
 
 // Open reports whether input and salt open the commitment, and returns the salt
-// bytes of the reading that does. The salt's own UTF-8 bytes are tried first;
-// then, where the salt is an even number of hex digits of either case, the bytes
-// that they spell, because a party may have committed over those. input MUST be
-// the RFC 8785 bytes of an object: an object ends where its brace closes, so
-// both readings bind the party to the same input.
+// bytes that do. It tries the salt's UTF-8 bytes first. If the salt consists of an
+// even number of hex digits, it also tries the bytes that they encode, because a
+// party may have committed to those. input MUST be the RFC 8785 bytes of an object.
+// An object ends at its closing brace, so both readings bind the party to the same
+// input.
 func Open(commitment string, input []byte, salt string) (saltBytes []byte, ok bool) {
 	literal := []byte(salt)
 	if Commitment(input, literal) == commitment {

@@ -66,16 +66,11 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-func TestParseCommitment(t *testing.T) {
+func TestParseCommitmentRefuses(t *testing.T) {
 	t.Parallel()
 	digits := strings.Repeat("0a", 31) + "7f"
-	digest, err := ParseCommitment("sha256:" + digits)
-	if err != nil || digest[0] != 0x0a || digest[31] != 0x7f {
-		t.Errorf("got %x, %v", digest, err)
-	}
 	for _, s := range []string{"", "sha256:", digits, "sha256:" + digits[1:], "sha256:" + digits + "00", "SHA256:" + digits,
-		"sha256:" + strings.ToUpper(digits), "sha256:" + strings.Repeat("0g", 32), "sha512:" + digits,
-		" sha256:" + digits, "sha256:" + digits + "\n", "sha256:0x" + digits[2:]} {
+		"sha256:" + strings.ToUpper(digits), "sha256:" + strings.Repeat("0g", 32), "sha512:" + digits, "sha256:" + digits + "\n"} {
 		if _, err := ParseCommitment(s); !errors.Is(err, ErrCommitment) {
 			t.Errorf("ParseCommitment(%q): %v", s, err)
 		}

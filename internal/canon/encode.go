@@ -3,6 +3,7 @@ package canon
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"unicode/utf8"
@@ -12,17 +13,16 @@ import (
 	jsonv1 "github.com/go-json-experiment/json/v1"
 )
 
-// Encode gives the RFC 8785 bytes of a tree. It panics on a type that Parse
-// does not make, on an integer beyond ±MaxInt and on a string that is not
-// valid UTF-8: those are programming errors, for which there is no JSON.
+// Encode returns the RFC 8785 bytes of a tree. It panics if v is not a tree, or has
+// an integer beyond ±MaxInt or a string that is not valid UTF-8. Those are
+// programming errors.
 func Encode(v any) []byte {
 	return appendValue(nil, v)
 }
 
-// Marshal gives the RFC 8785 bytes of any Go value by its json tags, with the
-// rules of encoding/json (a nil slice is null), and as strict as Parse: a float
-// with a fraction, an integer beyond ±MaxInt or a string that is not valid
-// UTF-8 is an error.
+// Marshal returns the RFC 8785 bytes of a Go value by its json tags and the rules of
+// encoding/json (a nil slice is null). It is as strict as Parse: a float with a
+// fraction, an integer beyond ±MaxInt or invalid UTF-8 is an error.
 func Marshal(v any) ([]byte, error) {
 	data, err := json.Marshal(v, jsonv1.DefaultOptionsV1(),
 		jsontext.AllowInvalidUTF8(false), jsontext.AllowDuplicateNames(false))
@@ -61,18 +61,13 @@ func appendValue(b []byte, v any) []byte {
 	case map[string]any:
 		return appendObject(b, v)
 	}
-	panic(fmt.Sprintf("canon: a tree holds no %T", v))
+	panic(fmt.Sprintf("canon: %T is not part of a tree", v))
 }
 
 func appendObject(b []byte, object map[string]any) []byte {
-	names := make([]string, 0, len(object))
-	for name := range object {
-		names = append(names, name)
-	}
-	// RFC 8785 3.2.3: members are sorted by the UTF-16 code units of their names.
-	slices.SortFunc(names, compareUTF16)
 	b = append(b, '{')
-	for i, name := range names {
+	// RFC 8785 3.2.3: members are sorted by the UTF-16 code units of their names.
+	for i, name := range slices.SortedFunc(maps.Keys(object), compareUTF16) {
 		if i > 0 {
 			b = append(b, ',')
 		}
@@ -82,31 +77,23 @@ func appendObject(b []byte, object map[string]any) []byte {
 	return append(b, '}')
 }
 
-// compareUTF16 orders two valid UTF-8 strings as their UTF-16 code units. That
-// differs from the order of the bytes only where a character beyond U+FFFF,
-// whose units begin at 0xD800, meets one of U+E000 to U+FFFF.
+// compareUTF16 compares two valid UTF-8 strings by their UTF-16 code units. The
+// order differs from that of the bytes only between characters beyond U+FFFF, whose
+// code units begin at 0xD800, and characters of U+E000 to U+FFFF.
 func compareUTF16(x, y string) int {
-	n := min(len(x), len(y))
-	i := 0
-	for i < n && x[i] == y[i] {
-		i++
+	for x != "" && y != "" {
+		rx, nx := utf8.DecodeRuneInString(x)
+		ry, ny := utf8.DecodeRuneInString(y)
+		if rx != ry {
+			return cmp.Or(cmp.Compare(firstUnit(rx), firstUnit(ry)), cmp.Compare(rx, ry))
+		}
+		x, y = x[nx:], y[ny:]
 	}
-	if i == n {
-		return cmp.Compare(len(x), len(y))
-	}
-	for i > 0 && !utf8.RuneStart(x[i]) {
-		i--
-	}
-	rx, _ := utf8.DecodeRuneInString(x[i:])
-	ry, _ := utf8.DecodeRuneInString(y[i:])
-	if (rx > 0xFFFF) != (ry > 0xFFFF) {
-		return cmp.Compare(firstUnit(rx), firstUnit(ry))
-	}
-	return cmp.Compare(rx, ry)
+	return cmp.Compare(len(x), len(y))
 }
 
-// firstUnit is the first UTF-16 code unit of r; for r beyond U+FFFF any high
-// surrogate will do, since it is compared with a character that is none.
+// firstUnit returns the first UTF-16 code unit of r, or 0xD800 for every r beyond
+// U+FFFF. Valid UTF-8 does not contain U+D800.
 func firstUnit(r rune) rune {
 	if r > 0xFFFF {
 		return 0xD800
@@ -114,38 +101,11 @@ func firstUnit(r rune) rune {
 	return r
 }
 
-// appendString writes a string with the escapes of RFC 8785 3.2.2.2 and no
-// others: U+007F, U+2028, '<' and '/' stand for themselves.
+// appendString appends a string with the escapes of RFC 8785 3.2.2.2.
 func appendString(b []byte, s string) []byte {
-	if !utf8.ValidString(s) {
+	b, err := jsontext.AppendQuote(b, s)
+	if err != nil {
 		panic("canon: a string is not valid UTF-8")
 	}
-	b = append(b, '"')
-	start := 0
-	for i := range len(s) {
-		c := s[i]
-		if c >= ' ' && c != '"' && c != '\\' {
-			continue
-		}
-		b = append(b, s[start:i]...)
-		start = i + 1
-		switch c {
-		case '"', '\\':
-			b = append(b, '\\', c)
-		case '\b':
-			b = append(b, '\\', 'b')
-		case '\t':
-			b = append(b, '\\', 't')
-		case '\n':
-			b = append(b, '\\', 'n')
-		case '\f':
-			b = append(b, '\\', 'f')
-		case '\r':
-			b = append(b, '\\', 'r')
-		default:
-			const hex = "0123456789abcdef"
-			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
-		}
-	}
-	return append(append(b, s[start:]...), '"')
+	return b
 }

@@ -21,7 +21,7 @@ func canonical(t *testing.T, in string) string {
 	return string(Encode(tree))
 }
 
-// The examples of RFC 8785, their numbers left out where they are no integers.
+// The examples of RFC 8785, without numbers that are not integers.
 func TestEncodeRFC8785(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ section, in, want string }{
@@ -52,7 +52,7 @@ func TestEncodeRFC8785(t *testing.T) {
 	}
 }
 
-func TestEncodePanicsOnWhatIsNoTree(t *testing.T) {
+func TestEncodePanicsUnlessGivenATree(t *testing.T) {
 	t.Parallel()
 	for _, v := range []any{1, 1.0, []string{"a"}, map[string]int64{}, MaxInt + 1, -MaxInt - 1, "\xff",
 		map[string]any{"\xff": nil}, []any{struct{}{}}} {
@@ -94,7 +94,7 @@ func TestMarshal(t *testing.T) {
 	}
 }
 
-// text draws strings in which the characters that matter are frequent.
+// text draws strings in which special characters are frequent.
 func text() *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
 		r := rapid.OneOf(
@@ -124,7 +124,7 @@ func tree(depth int) *rapid.Generator[any] {
 func TestEncodeAgreesWithAnotherImplementation(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		// jcs takes an object or an array at the top only.
+		// jcs accepts only an object or an array at the top.
 		own := Encode([]any{tree(4).Draw(t, "tree")})
 		theirs, err := jcs.Transform(own)
 		if err != nil || !bytes.Equal(own, theirs) {

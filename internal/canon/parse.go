@@ -12,11 +12,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// SyntaxError tells why a text is not the JSON that Parse takes. Neither the
-// reason nor the text of the error holds anything that stood in the body: the
-// body may hold sealed inputs, salts and names chosen by a party.
+// SyntaxError says why Parse refuses a text. It MUST NOT contain any part of the
+// text, which may contain sealed inputs, salts and names that a party chose.
 type SyntaxError struct {
-	Offset int64  // bytes before the place where it is wrong
+	Offset int64  // bytes before the error
 	Reason string // what is wrong and what is allowed
 }
 
@@ -28,9 +27,9 @@ const (
 	reasonEmpty     = "there is no JSON value"
 	reasonTruncated = "the text ends inside a value"
 	reasonTrailing  = "something follows the end of the value"
-	reasonDuplicate = "a member name stands twice in one object"
+	reasonDuplicate = "a member name occurs twice in one object"
 	reasonName      = "a member name must be a string in double quotes"
-	reasonMany      = "it holds more than 131072 values"
+	reasonMany      = "the text has more than 131072 values"
 	reasonDepth     = "arrays and objects are nested more than 32 deep"
 	reasonFraction  = "a number has a fraction or an exponent; only integers are allowed"
 	reasonRange     = "an integer is beyond ±(2^53−1), that is ±9007199254740991"
@@ -38,20 +37,19 @@ const (
 	reasonBOM       = "the text begins with a byte order mark; leave it out"
 	reasonSurrogate = "a \\u escape is half of a surrogate pair"
 	reasonEscape    = "a string holds an unknown or unfinished escape"
-	reasonControl   = "a control character must be escaped in a string and is not allowed outside of one"
+	reasonControl   = "a control character is not allowed here; escape it in a string"
 	reasonObject    = "the value must be a JSON object"
 )
 
-// Parse reads one JSON value (RFC 8259) that is also I-JSON (RFC 7493): valid
-// UTF-8 without a byte order mark or lone surrogates, no member name twice in
-// an object however it is escaped, nothing after the value, MaxDepth levels at
-// most. Numbers MUST be integers within ±MaxInt, written without fraction or
-// exponent; -0 reads as 0. There are MaxValues values at most, so that a small
-// text cannot take a lot of memory. No Unicode normalisation is done.
-// The error is a *SyntaxError.
+// Parse reads one JSON value (RFC 8259) that is also I-JSON (RFC 7493). The text
+// MUST be valid UTF-8 without a byte order mark, lone surrogates, equal member
+// names in one object (after unescaping) or anything after the value. It has at
+// most MaxDepth levels. Numbers MUST be integers within ±MaxInt without fraction
+// or exponent; -0 is read as 0. MaxValues bounds the memory that a small text can
+// take. Parse does not normalise Unicode. The error is a *SyntaxError.
 func Parse(data []byte) (any, error) { return ParseWithin(data, 0) }
 
-// ParseWithin is Parse for a text that wraps others in so many levels more.
+// ParseWithin does the same for a text that may have levels more than MaxDepth.
 func ParseWithin(data []byte, levels int) (any, error) {
 	p := parser{data: data, dec: jsontext.NewDecoder(bytes.NewBuffer(data)), depth: MaxDepth + levels}
 	v, err := p.value()
@@ -65,7 +63,7 @@ func ParseWithin(data []byte, levels int) (any, error) {
 	return v, nil
 }
 
-// ParseObject is Parse for a text that must be an object.
+// ParseObject does the same for a text that MUST be an object.
 func ParseObject(data []byte) (map[string]any, error) {
 	v, err := Parse(data)
 	if err != nil {
@@ -81,11 +79,11 @@ func ParseObject(data []byte) (map[string]any, error) {
 type parser struct {
 	data  []byte
 	dec   *jsontext.Decoder
-	depth int // at most
-	read  int // values so far
+	depth int // the most levels
+	read  int // number of values so far
 }
 
-// value reads the next value. Its recursion is bounded by depth.
+// value reads the next value. depth bounds its recursion.
 func (p *parser) value() (any, error) {
 	token, err := p.dec.ReadToken()
 	if err != nil {
@@ -104,8 +102,8 @@ func (p *parser) value() (any, error) {
 	case '0':
 		return p.integer(token.String())
 	}
-	// A closing bracket in the place of a value is a syntax error of the
-	// tokenizer, so what is left is an opening one.
+	// The tokenizer refuses a closing bracket in the place of a value, so this is an
+	// opening one.
 	if p.dec.StackDepth() > p.depth {
 		return nil, &SyntaxError{p.dec.InputOffset() - 1, reasonDepth}
 	}
@@ -134,7 +132,7 @@ func (p *parser) object() (any, error) {
 		if err != nil {
 			return nil, p.syntax(err)
 		}
-		key := name.String() // the token dies with the next read
+		key := name.String() // before the next read invalidates the token
 		if object[key], err = p.value(); err != nil {
 			return nil, err
 		}
@@ -160,8 +158,7 @@ func (p *parser) integer(text string) (any, error) {
 	return n, nil
 }
 
-// syntax gives the tokenizer's error in words of our own: its text quotes the
-// body.
+// syntax replaces the tokenizer's error, because its text quotes the body.
 func (p *parser) syntax(err error) *SyntaxError {
 	if err == io.EOF {
 		return &SyntaxError{int64(len(p.data)), reasonEmpty}
@@ -184,7 +181,7 @@ func (p *parser) syntax(err error) *SyntaxError {
 	return e
 }
 
-// reasonAt tells what is wrong with the first character of rest, at which the
+// reasonAt returns what is wrong with the first character of rest, where the
 // tokenizer stopped.
 func reasonAt(rest []byte) string {
 	r, size := utf8.DecodeRune(rest)
@@ -202,9 +199,9 @@ func reasonAt(rest []byte) string {
 	case r == '\\':
 		return reasonEscape
 	case strings.ContainsRune(`,:[]{}'`, r):
-		return fmt.Sprintf("a %q stands where it must not", r)
+		return fmt.Sprintf("unexpected %q", r)
 	}
-	return "a character stands where it must not"
+	return "unexpected character"
 }
 
 func isUnicodeEscape(rest []byte) bool {

@@ -20,12 +20,9 @@ func TestParseAccepts(t *testing.T) {
 		want any
 	}{
 		{`null`, nil},
-		{`true`, true},
 		{`false`, false},
-		{` 1 `, int64(1)},
 		{"\t\r\n1\n", int64(1)},
 		{`-0`, int64(0)},
-		{`0`, int64(0)},
 		{`-1`, int64(-1)},
 		{`9007199254740991`, MaxInt},
 		{`-9007199254740991`, -MaxInt},
@@ -34,15 +31,10 @@ func TestParseAccepts(t *testing.T) {
 		{`"\"\\\/\b\f\n\r\t"`, "\"\\/\b\f\n\r\t"},
 		{`"\uD83D\ude02"`, "😂"},
 		{`"😂"`, "😂"},
-		{`"\u20ac"`, "€"},
 		{"\"\u2028\x7f\"", "\u2028\x7f"},
-		{`"\uFEFF"`, "\uFEFF"},
 		{`"\uFFFE\uFDD0"`, "\uFFFE\uFDD0"},
 		{"\"e\u0301\"", "e\u0301"},
-		{`[]`, []any{}},
 		{`[null,[],{}]`, []any{nil, []any{}, object{}}},
-		{`{}`, object{}},
-		{`{"":0}`, object{"": int64(0)}},
 		{`{"a":1,"A":2,"\u00e1":3,"a\u0301":4}`, object{"a": int64(1), "A": int64(2), "\u00e1": int64(3), "a\u0301": int64(4)}},
 		{`{"a":{"a":1},"b":{"a":1}}`, object{"a": object{"a": int64(1)}, "b": object{"a": int64(1)}}},
 		{`{"__proto__":{},"constructor":null}`, object{"__proto__": object{}, "constructor": nil}},
@@ -59,8 +51,8 @@ func TestParseAccepts(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
-	const misplaced = "a character stands where it must not"
-	at := func(c rune) string { return fmt.Sprintf("a %q stands where it must not", c) }
+	const misplaced = "unexpected character"
+	at := func(c rune) string { return fmt.Sprintf("unexpected %q", c) }
 	for _, tc := range []struct {
 		in     string
 		offset int64
@@ -74,12 +66,9 @@ func TestParseRefuses(t *testing.T) {
 		{`1.0`, 0, reasonFraction},
 		{`[1,2.5]`, 3, reasonFraction},
 		{`1e2`, 0, reasonFraction},
-		{`1E+2`, 0, reasonFraction},
 		{`-0.0`, 0, reasonFraction},
-		{`0e0`, 0, reasonFraction},
 		{`9007199254740992`, 0, reasonRange},
 		{`{"a":-9007199254740992}`, 5, reasonRange},
-		{`99999999999999999999999999999999`, 0, reasonRange},
 		{`01`, 1, reasonTrailing},
 		{`-`, 1, reasonTruncated},
 		{`-a`, 1, misplaced},
@@ -87,13 +76,8 @@ func TestParseRefuses(t *testing.T) {
 		{`[1.]`, 3, at(']')},
 		{`.5`, 0, misplaced},
 		{`+1`, 0, misplaced},
-		{`[--1]`, 2, misplaced},
-		{`0x10`, 1, reasonTrailing},
-		{`1_000`, 1, reasonTrailing},
 		{`NaN`, 0, misplaced},
-		{`Infinity`, 0, misplaced},
 		{`-Infinity`, 1, misplaced},
-		{`１`, 0, misplaced},
 		// names
 		{`{"a":1,"a":1}`, 7, reasonDuplicate},
 		{`{"a":1,"\u0061":2}`, 7, reasonDuplicate},
@@ -101,21 +85,15 @@ func TestParseRefuses(t *testing.T) {
 		{`{"":1,"":2}`, 6, reasonDuplicate},
 		{`[{"b":{"a":1,"c":2,"a":3}}]`, 19, reasonDuplicate},
 		{`{1:2}`, 1, reasonName},
-		{`{null:2}`, 1, reasonName},
-		{`{[]:2}`, 1, reasonName},
 		{`{a:2}`, 1, misplaced},
 		{`{'a':2}`, 1, at('\'')},
 		// strings
 		{`"\ud800"`, 1, reasonSurrogate},
 		{`"\udc00"`, 1, reasonSurrogate},
 		{`"\ud800\u0041"`, 1, reasonSurrogate},
-		{`"\udc00\ud800"`, 1, reasonSurrogate},
-		{`"\ud800x"`, 1, reasonSurrogate},
 		{`{"\ud800":1}`, 2, reasonSurrogate},
 		{"\"\xed\xa0\x80\"", 1, reasonUTF8},
 		{"\"\xff\"", 1, reasonUTF8},
-		{"\"\xc0\x80\"", 1, reasonUTF8},
-		{"\"\xf4\x90\x80\x80\"", 1, reasonUTF8},
 		{"\"ab\xe2\x82\"", 3, reasonUTF8},
 		{"{\"\xff\":1}", 2, reasonUTF8},
 		{"[\xff]", 1, reasonUTF8},
@@ -123,11 +101,9 @@ func TestParseRefuses(t *testing.T) {
 		{"{\x00}\x00", 1, reasonControl},
 		{`"\x41"`, 1, reasonEscape},
 		{`"\u12"`, 1, reasonEscape},
-		{`"\u00zz"`, 1, reasonEscape},
 		{`"\'"`, 1, reasonEscape},
 		{"\"a\nb\"", 2, reasonControl},
 		{"\"\x00\"", 1, reasonControl},
-		{"\"\x1f\"", 1, reasonControl},
 		{`"abc`, 4, reasonTruncated},
 		{`"\`, 2, reasonTruncated},
 		{`'a'`, 0, at('\'')},
@@ -136,29 +112,20 @@ func TestParseRefuses(t *testing.T) {
 		{`[,1]`, 1, at(',')},
 		{`[1 2]`, 3, misplaced},
 		{`[1`, 2, reasonTruncated},
-		{`[`, 1, reasonTruncated},
 		{`]`, 0, at(']')},
 		{`[}`, 1, at('}')},
-		{`[1}`, 2, at('}')},
 		{`{"a":1]`, 6, at(']')},
 		{`{"a":1,}`, 6, at(',')},
 		{`{"a"}`, 4, at('}')},
 		{`{"a":}`, 5, at('}')},
 		{`{"a" 1}`, 5, misplaced},
 		{`{"a":1 "b":2}`, 7, misplaced},
-		{`{"a":1,,"b":2}`, 7, at(',')},
-		{`{,}`, 1, at(',')},
 		{`{"a"`, 4, reasonTruncated},
 		{`{`, 1, reasonTruncated},
 		{`nul`, 3, reasonTruncated},
-		{`nulL`, 3, misplaced},
-		{`TRUE`, 0, misplaced},
-		{`undefined`, 0, misplaced},
 		{`[1]//x`, 3, reasonTrailing},
 		{`/*x*/[1]`, 0, misplaced},
 		{`1 2`, 2, reasonTrailing},
-		{`{}{}`, 2, reasonTrailing},
-		{`{} ,`, 3, reasonTrailing},
 		{"1\x00", 1, reasonTrailing},
 		{"[1]\f", 3, reasonTrailing},
 		{"\f[1]", 0, reasonControl},
@@ -175,7 +142,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// A body may hold a salt or a sealed input wherever the caller put it.
+// A body may contain a salt or a sealed input at any place.
 func TestSyntaxErrorEchoesNothing(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{
@@ -185,7 +152,7 @@ func TestSyntaxErrorEchoesNothing(t *testing.T) {
 	} {
 		_, err := Parse([]byte(in))
 		if err == nil {
-			t.Errorf("Parse(%q) takes it", in)
+			t.Errorf("Parse(%q) accepts it", in)
 		} else if strings.Contains(err.Error(), "SECRET") || strings.Contains(err.Error(), "999999") {
 			t.Errorf("Parse(%q): %v", in, err)
 		}
@@ -200,12 +167,12 @@ func TestParseObject(t *testing.T) {
 	}
 	for _, in := range []string{`[]`, `null`, `1`, `"a"`, `true`, ``, `{`} {
 		if _, err := ParseObject([]byte(in)); err == nil {
-			t.Errorf("ParseObject(%q) takes it", in)
+			t.Errorf("ParseObject(%q) accepts it", in)
 		}
 	}
 }
 
-func TestParseLeavesItsInputAlone(t *testing.T) {
+func TestParseCopiesItsInput(t *testing.T) {
 	t.Parallel()
 	const in = `{"a\u0062":"\ud83d\ude02","c":[1,true]}`
 	data := []byte(in)

@@ -1,8 +1,46 @@
-// Package version is what this build calls itself.
+// Package version holds the version of this build.
 package version
 
-// Set by the linker in a release: -X …/internal/version.Version=v1.2.3.
+import (
+	"runtime/debug"
+	"sync"
+)
+
+// The linker sets these in a release: -X …/internal/version.Version=v1.2.3.
 var (
 	Version  = "0.1.0-dev"
-	Revision = "" // the commit, 40 hex digits; empty: see what the Go toolchain stamped
+	Revision = "" // the commit, 40 hex digits
 )
+
+// Commit returns the commit of this build: 12 hex digits, and "-dirty" if the
+// checkout had changes. Without Revision it is what the Go toolchain recorded, or
+// "".
+var Commit = sync.OnceValue(func() string {
+	commit, dirty := Revision, ""
+	if commit == "" {
+		info, _ := debug.ReadBuildInfo()
+		if info == nil {
+			return ""
+		}
+		for _, s := range info.Settings {
+			switch {
+			case s.Key == "vcs.revision":
+				commit = s.Value
+			case s.Key == "vcs.modified" && s.Value == "true":
+				dirty = "-dirty"
+			}
+		}
+	}
+	if commit == "" {
+		return ""
+	}
+	return commit[:min(12, len(commit))] + dirty
+})
+
+// String returns the version and, as SemVer build metadata, the commit.
+func String() string {
+	if c := Commit(); c != "" {
+		return Version + "+" + c
+	}
+	return Version
+}
