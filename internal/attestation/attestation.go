@@ -1,6 +1,6 @@
-// Package attestation is how a party vouches for its own commitment with a seat
-// key: what a deal declares and the digest of it, the bytes that are signed, and
-// the text of attested_by. It is pure.
+// Package attestation defines how a party signs its own commitment with a seat key:
+// the declaration of a deal and its digest, the signed bytes, and the text of
+// attested_by. It is pure.
 package attestation
 
 import (
@@ -14,21 +14,21 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// Declaration is everything that the initiator declares of a deal. Deadlines are
-// unix seconds.
+// Declaration holds what the initiator declares about a deal. Deadlines are in unix
+// seconds.
 type Declaration struct {
 	Algorithm      string
 	Params         map[string]any // a tree of package canon, as declared, unknown members included
-	BeaconChain    *string        // chain hash; nil where no beacon is drawn from
+	BeaconChain    *string        // chain hash; nil if the algorithm uses no beacon
 	CommitDeadline int64
 	Mode           string
-	PartyKeys      []*string // one a party, nil where none is declared; nil: of nobody
+	PartyKeys      []*string // by party; nil for a party without a declared key; may be nil for none at all
 	PartyLabels    []string
 	Retention      string
 	RevealDeadline int64
 }
 
-// Bytes returns the RFC 8785 form.
+// Bytes returns the RFC 8785 form of the declaration.
 func (d Declaration) Bytes() []byte {
 	labels, keys := make([]any, len(d.PartyLabels)), make([]any, len(d.PartyLabels))
 	for i, label := range d.PartyLabels {
@@ -47,22 +47,22 @@ func (d Declaration) Bytes() []byte {
 	})
 }
 
-// Digest returns 64 hex digits, the SHA-256 of the RFC 8785 form of a declaration.
+// Digest returns the SHA-256 of the bytes of a declaration, in 64 hex digits.
 func Digest(declaration []byte) string {
 	sum := sha256.Sum256(declaration)
 	return hex.EncodeToString(sum[:])
 }
 
-// property names the digest in the properties of a certificate.
+// property precedes the digest in the properties of a certificate.
 const property = "declaration-sha256:"
 
 var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// Property is the flag of a certificate that names the declaration.
+// Property returns the flag of a certificate that names the declaration.
 func Property(digest string) string { return property + digest }
 
-// DigestIn returns the digest that the properties of a certificate name, or "" where
-// they name none. Certificates of earlier releases name none.
+// DigestIn returns the digest that the properties of a certificate name. It is "" for
+// certificates of earlier releases.
 func DigestIn(properties []string) (digest string, err error) {
 	for _, p := range properties {
 		named, ok := strings.CutPrefix(p, property)
@@ -79,10 +79,10 @@ func DigestIn(properties []string) (digest string, err error) {
 	return digest, nil
 }
 
-// domain keeps a signature from meaning anything else.
+// domain separates these signatures from all others by the same key.
 const domain = "fairpact seat v1"
 
-// Seat is one party's seat in a deal, and what it commits to.
+// Seat is a party's place in a deal with its commitment.
 type Seat struct {
 	DealID      string
 	Party       int
@@ -90,21 +90,19 @@ type Seat struct {
 	Declaration string // Digest
 }
 
-// Message returns the bytes that a seat key signs at a deployment: six lines, each
-// with its line end. No line can hold another, since none of these values holds a
-// line end and their number is fixed.
+// Message returns the bytes that a seat key signs at the deployment of that origin:
+// six lines. The message is unambiguous, because no value contains a line end.
 func (s Seat) Message(origin string) []byte {
 	return fmt.Appendf(nil, "%s\n%s\n%s\n%d\n%s\n%s\n", domain, origin, s.DealID, s.Party, s.Commitment, s.Declaration)
 }
 
-// Attestation is what attested_by says of a party. The zero value is `initiator`:
-// the initiator says that the party of this label exists, and nobody else says
-// anything.
+// Attestation is the parsed attested_by of a party. The zero value is `initiator`:
+// only the initiator says that the party of this label exists.
 type Attestation struct {
-	Declared  bool   // the initiator named Key when it created the deal; else the commit brought it
+	Declared  bool   // true: the initiator declared Key with the deal; false: the commit brought it
 	Key       string // es256:HEX or ed25519:HEX; "": the seat has no key
-	Signature string // of Seat.Message by Key; "": Key has signed nothing
-	Origin    string // of the deployment, as it was signed
+	Signature string // of Seat.Message by Key; "": not signed
+	Origin    string // of the deployment, as signed
 }
 
 const (
@@ -113,7 +111,7 @@ const (
 	brought   = "brought"
 )
 
-// String is the text of attested_by.
+// String returns the text of attested_by.
 func (a Attestation) String() string {
 	switch {
 	case a.Key == "":
@@ -126,12 +124,12 @@ func (a Attestation) String() string {
 	return strings.Join([]string{brought, a.Key, a.Signature, a.Origin}, " ")
 }
 
-// originPattern is printable ASCII without white space.
+// originPattern allows printable ASCII without white space or `/` after the scheme.
 const originPattern = `https?://[!-.0-~]{1,255}`
 
 var originForm = regexp.MustCompile(`^` + originPattern + `$`)
 
-// ValidOrigin reports whether attested_by can hold the origin of a deployment.
+// ValidOrigin reports whether the origin of a deployment may be in attested_by.
 func ValidOrigin(origin string) bool { return originForm.MatchString(origin) }
 
 var form = regexp.MustCompile(`^(?:initiator(?: ((?:es256:[0-9a-f]{66}|ed25519:[0-9a-f]{64})))?|(declared|brought) ((?:es256:[0-9a-f]{66}|ed25519:[0-9a-f]{64})) ((?:es256|ed25519):[0-9a-f]{128}) (` + originPattern + `))$`)
@@ -148,8 +146,8 @@ func Parse(text string) (Attestation, error) {
 	return Attestation{Declared: parts[2] == declared, Key: parts[3], Signature: parts[4], Origin: parts[5]}, nil
 }
 
-// Verify checks the signature of the seat. holds verifies one signature of a message
-// under a labelled key, as strictly as those of certificates.
+// Verify checks the signature of the seat. holds verifies a signature of a message
+// under a labelled key. It MUST be as strict as for certificates.
 func (a Attestation) Verify(s Seat, holds func(key string, message []byte, signature string) error) error {
 	return holds(a.Key, s.Message(a.Origin), a.Signature)
 }

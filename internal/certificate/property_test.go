@@ -36,7 +36,7 @@ func anyPayload(t *rapid.T) Payload {
 	return p
 }
 
-// What is stored are the signing bytes; what is read from them signs the same.
+// The signing bytes are stored. A payload that is read from them has the same ones.
 func TestParseAndSigningBytesRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		before, err := anyPayload(t).SigningBytes()
@@ -71,7 +71,7 @@ func moved(n *int64) *int64 {
 	return nil
 }
 
-// changes are one for every member of SPEC 2.5 that is signed.
+// changes has a change of each signed member of SPEC 2.5.
 var changes = map[string]func(*Payload){
 	"cert_version":        func(p *Payload) { p.CertVersion += "x" },
 	"cert_id":             func(p *Payload) { p.CertID += "x" },
@@ -99,7 +99,7 @@ var changes = map[string]func(*Payload){
 	"parties in disorder": func(p *Payload) { p.Parties[0], p.Parties[1] = p.Parties[1], p.Parties[0] },
 }
 
-// other turns null into an empty array and the other way round.
+// other exchanges null and an empty array.
 func other(list []int) []int {
 	if list == nil {
 		return []int{}
@@ -125,7 +125,7 @@ func TestAnyChangeChangesTheEntry(t *testing.T) {
 				t.Fatal(err)
 			}
 			if Entry(after) == Entry(before) {
-				t.Fatalf("another %s leaves the entry as it was: %s", what, after)
+				t.Fatalf("a changed %s does not change the entry: %s", what, after)
 			}
 		}
 	})

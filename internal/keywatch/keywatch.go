@@ -1,10 +1,11 @@
 // Package keywatch lets the processes of a deployment see each other's key sets.
 //
 // log-server names in each answer the keys whose time to sign has come. A process
-// that does not accept one of them was left out of a rotation: it cannot judge
-// what that key signed, takes the log for out of reach and is not ready, until it
-// gets the document. Each process names its key set to Postgres as well, where
-// fairpactctl keys looks who runs. None of this makes anybody trust a key.
+// that does not accept one of them has missed a rotation. It cannot verify what
+// that key signed, so it treats the log as unavailable and is not ready until it
+// gets the new key set. Each process also puts the digest of its key set into its
+// application_name in Postgres, where fairpactctl keys reads which processes run.
+// A key that is named in these ways does not become trusted.
 package keywatch
 
 import (
@@ -24,7 +25,7 @@ import (
 
 const header = "Fairpact-Signing-Keys"
 
-// Tell names the keys in each answer of a handler.
+// Tell adds the keys that are due to each answer of next.
 func Tell(keys *signing.KeySet, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(header, strings.Join(keys.Due(), ","))
@@ -34,11 +35,11 @@ func Tell(keys *signing.KeySet, next http.Handler) http.Handler {
 
 const (
 	poll   = 5 * time.Second
-	memory = 3 * poll // several log-servers answer in turn: one good answer does not cancel a bad one
+	memory = 3 * poll // several log-servers answer in turn, so a good answer does not cancel a bad one
 )
 
-// Watch compares the keys of log-servers with those of this process. It is safe
-// for concurrent use.
+// Watch compares the keys of log-servers with those of this process. It is safe for
+// concurrent use.
 type Watch struct {
 	keys *signing.KeySet
 
@@ -47,17 +48,18 @@ type Watch struct {
 	at    time.Time
 }
 
-// New returns a Watch over the keys.
+// New returns a Watch for a process with these keys.
 func New(keys *signing.KeySet) *Watch { return &Watch{keys: keys} }
 
-// Check is for translog.Client. It returns an error where this process lacks a key
-// of the log, and where the log, which failed, lacks one of this process.
+// Check inspects an answer of the log for translog.Client. It returns an error if this
+// process lacks a key of the log, or if the answer is an error and the log lacks the
+// key that this process signs with.
 func (w *Watch) Check(r *http.Response) error {
-	told := r.Header.Get(header)
-	if told == "" { // of a release before this one
+	named := r.Header.Get(header)
+	if named == "" { // sent by an earlier release
 		return nil
 	}
-	theirs := strings.Split(told, ",")
+	theirs := strings.Split(named, ",")
 	for _, label := range theirs {
 		if !w.keys.Accepts(label) {
 			err := fmt.Errorf("log-server signs with %.80q, which is not accepted here: roll the key set of log-server out to this process", label)
@@ -73,8 +75,8 @@ func (w *Watch) Check(r *http.Response) error {
 	return nil
 }
 
-// Ready returns an error where this process lacks a key that a log-server signs
-// with, as of the last 15 s.
+// Ready returns an error if Check found in the last 15 s that this process lacks a key
+// of a log-server.
 func (w *Watch) Ready() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -84,12 +86,12 @@ func (w *Watch) Ready() error {
 	return nil
 }
 
-// Run asks the log again and again, until ctx ends, so that a process that serves
-// nobody learns of keys too.
+// Run asks the log every 5 s until ctx ends, so that a process without requests also
+// learns of keys.
 func (w *Watch) Run(ctx context.Context, ask func(context.Context) error, logger *slog.Logger) {
 	lacking := false
 	for {
-		_ = ask(ctx) // Check sees the answer; a log out of reach says nothing
+		_ = ask(ctx) // Check sees the answer, if there is one
 		if err := w.Ready(); err != nil && !lacking {
 			logger.ErrorContext(ctx, "this process lacks a key, not ready", "err", err)
 		}
@@ -102,17 +104,17 @@ func (w *Watch) Run(ctx context.Context, ask func(context.Context) error, logger
 	}
 }
 
-// maxName is the longest application_name of Postgres.
+// maxName is the longest application_name of Postgres, in bytes.
 const maxName = 63
 
 const namePrefix = "fairpact/"
 
-// noSecrets stands for the server secrets of a process that has none.
+// noSecrets replaces the digest for a process without server secrets.
 const noSecrets = "-"
 
-// Name is how a process names itself to Postgres: binary, key set, set of server
-// secrets (empty: it has none), and the end of its host's name, which for a pod is
-// what is its own.
+// Name returns the application_name of a process: binary, digest of the key set,
+// digest of the server secrets (secrets may be empty), and the end of the host name,
+// which differs between pods.
 func Name(binary string, keys *signing.KeySet, secrets string) string {
 	host, _ := os.Hostname()
 	name := namePrefix + binary + "/" + keys.Digest() + "/" + cmp.Or(secrets, noSecrets) + "/"
@@ -120,11 +122,11 @@ func Name(binary string, keys *signing.KeySet, secrets string) string {
 	return name + self[max(0, len(self)-(maxName-len(name))):]
 }
 
-// Process is a process that runs. Secrets is the digest of its server secrets, or
-// empty: it has none, or is of a release before this one.
+// Process is a parsed application_name. Secrets is the digest of the server secrets,
+// or empty if the process has none or is of an earlier release.
 type Process struct{ Binary, KeySet, Secrets, Host string }
 
-// Parse reads an application_name; ok is false where it is of something else.
+// Parse reads an application_name. ok is false if Name did not make it.
 func Parse(name string) (p Process, ok bool) {
 	parts := strings.SplitN(strings.TrimPrefix(name, namePrefix), "/", 3)
 	if !strings.HasPrefix(name, namePrefix) || len(parts) != 3 {

@@ -19,8 +19,8 @@ const (
 	two = "es256:037cf27b188d034f7e8a52380304b51ac3c08969e277f21b35a60b48fc47669978"
 )
 
-// keys is a set whose first key signs, and whose second does from some time from
-// now on; none: it has no second.
+// keys returns a set whose first key signs. Unless none, a second key signs from the
+// given time after now.
 func keys(t *testing.T, second time.Duration, none bool) *signing.KeySet {
 	t.Helper()
 	text := fmt.Sprintf(`{"keys":[{"pubkey":"%s","uri":"dev://1","signs_from":0}`, one)
@@ -46,7 +46,7 @@ func TestKeysOfTheLog(t *testing.T) {
 		"this process lacks the key":           {keys(t, 0, true), keys(t, -time.Hour, false), 200, two, false},
 		"here its time is much later":          {keys(t, time.Hour, false), keys(t, -time.Hour, false), 200, two, false},
 		"here its time is a little later":      {keys(t, time.Minute, false), keys(t, -time.Minute, false), 200, "", true},
-		"there it is yet to come":              {keys(t, 0, true), keys(t, time.Hour, false), 200, "", true},
+		"there its time is to come":            {keys(t, 0, true), keys(t, time.Hour, false), 200, "", true},
 		"the log lacks the key and answers":    {keys(t, -time.Hour, false), keys(t, 0, true), 200, "", true},
 		"the log lacks the key and refuses":    {keys(t, -time.Hour, false), keys(t, 0, true), 403, "does not know of " + two, true},
 		"the log has the key and refuses":      {keys(t, -time.Hour, false), keys(t, -time.Hour, false), 403, "", true},
@@ -76,8 +76,7 @@ func TestKeysOfTheLog(t *testing.T) {
 	}
 }
 
-// A process that nobody calls learns of keys too, and stops asking with its end.
-func TestRunAsksTheLog(t *testing.T) {
+func TestRunAsksTheLogUntilTheEnd(t *testing.T) {
 	t.Parallel()
 	w := New(keys(t, 0, true))
 	ctx, stop := context.WithCancel(t.Context())
@@ -106,7 +105,7 @@ func TestNameOfAProcess(t *testing.T) {
 		}
 	}
 	if p, ok := Parse("fairpact/deal-api/0a1b2c3d/host.7"); !ok || p != (Process{Binary: "deal-api", KeySet: "0a1b2c3d", Host: "host.7"}) {
-		t.Errorf("a process of the release before is read as %+v", p)
+		t.Errorf("a process of an earlier release is read as %+v", p)
 	}
 	for _, other := range []string{"", "psql", "fairpact/x", "fairpact"} {
 		if _, ok := Parse(other); ok {
