@@ -1,13 +1,11 @@
-// Package algorithm holds the published algorithms: what they take, what they
-// refuse, what they compute, the catalogue and the published vectors. An
-// algorithm describes itself: adding one is its file, its schemas, its vectors
-// and its line in the catalogue. The package is pure: the same arguments give the same bytes for ever, on any machine, so
-// that anyone can recompute a result. Arithmetic is exact; a fraction is a
-// string in lowest terms ("5/7", "-3/2", "1"), because JSON numbers past 2^53
-// do not survive.
+// Package algorithm holds the published algorithms, the catalogue and the published
+// vectors. A new algorithm needs its own file, schemas and vectors, and a place in
+// the catalogue.
 //
-// Trees are those of package canon: nil, bool, int64, string, []any,
-// map[string]any.
+// The package is pure: equal arguments give equal bytes on any machine for ever, so
+// that anyone can recompute a result. Arithmetic is exact. A fraction is a string
+// in lowest terms ("5/7", "-3/2", "1"), because JSON readers do not keep numbers
+// beyond 2^53 exact. Params and inputs are trees of package canon.
 package algorithm
 
 import (
@@ -25,25 +23,24 @@ const (
 	Shapley = "shapley.v1"
 )
 
-// ErrRejected is what Compute answers where a party rejected: such a deal is
-// VOID and has no result.
+// ErrRejected is returned by Compute if a party rejected. Such a deal is VOID and has
+// no result.
 var ErrRejected = errors.New("a party rejected, so there is no result")
 
-// Algorithm is an entry of the catalogue with the rules behind it.
+// Algorithm is an entry of the catalogue with its rules.
 type Algorithm struct {
 	ID         string
 	Name       string
-	Purpose    string // what it settles, in the words of the pages for agents
+	Purpose    string // what it decides, for the pages for agents
 	MinParties int    // inclusive
 	MaxParties int    // inclusive
 	MaxInput   int    // bytes of a party input in its RFC 8785 form
 
-	// NeedsBeacon says that the result is computed with a beacon round: the deal
-	// declares it as algorithm_params.beacon_round and waits for it after the
-	// reveals, and the result shows it as its member beacon.
+	// NeedsBeacon says that the result depends on a beacon round. The deal declares
+	// the round in algorithm_params.beacon_round and waits for it after the reveals.
+	// The result has it in its member beacon.
 	NeedsBeacon bool
-	// Properties are the guarantee flags that a COMPUTED certificate has because
-	// of the algorithm.
+	// Properties are flags that the algorithm adds to COMPUTED certificates.
 	Properties []string
 
 	// Params, Input and Result come from schemas/<ID>.json.
@@ -53,12 +50,12 @@ type Algorithm struct {
 	checkParams  func(labels []string, params map[string]any) (warnings []string, err error)
 	checkInput   func(labels []string, params, input map[string]any) error
 	compute      func(labels []string, params map[string]any, inputs []map[string]any, b *Beacon) (result any, err error)
-	rejects      func(input map[string]any) bool                      // nil where no input rejects
-	redraw       func(labels []string, result []byte) ([]byte, error) // nil where only the inputs give the result
+	rejects      func(input map[string]any) bool                      // nil if no input rejects
+	redraw       func(labels []string, result []byte) ([]byte, error) // nil if the result needs the inputs
 }
 
-// Beacon is a round of a public randomness beacon, its hex in lower case. It is
-// part of the result of random.v1.
+// Beacon is a round of a public randomness beacon, with lower-case hex. It is part of
+// the result of random.v1.
 type Beacon struct {
 	ChainHash  string `json:"chain_hash"` // 32 bytes
 	Round      int64  `json:"round"`
@@ -68,10 +65,10 @@ type Beacon struct {
 
 const maxParams = 1 << 20 // bytes of algorithm_params in their RFC 8785 form
 
-// CheckParams reports whether a deal with these labels and algorithm_params can
-// be created, and warns of what is legal but odd. Params are declared in the
-// open and can be corrected, so the check is strict. It includes CheckLabels. The
-// error and the warnings say what is wrong with which member and what to send.
+// CheckParams checks the labels and algorithm_params of a new deal, and warns of
+// legal values that are probably mistakes. It is strict, because params are public
+// and can be corrected. It includes CheckLabels. Errors and warnings name the
+// member and say what to send.
 func (a *Algorithm) CheckParams(labels []string, params map[string]any) (warnings []string, err error) {
 	if err := CheckLabels(a, labels); err != nil {
 		return nil, err
@@ -86,10 +83,10 @@ func (a *Algorithm) CheckParams(labels []string, params map[string]any) (warning
 	return append(warnings, unknownMembers(a, params)...), nil
 }
 
-// CheckInput reports whether a party's input can be computed with. A committed
-// input cannot be corrected, so whatever has only one meaning is taken; members
-// that the algorithm does not know are ignored. The error names the rule and the
-// member and MUST hold nothing of the input itself.
+// CheckInput checks that a party's input can be used. A committed input cannot be
+// corrected, so CheckInput accepts every input with only one meaning and ignores
+// unknown members. The error names the rule and the member. It MUST NOT contain any
+// part of the input.
 func (a *Algorithm) CheckInput(labels []string, params, input map[string]any) error {
 	if n := len(canon.Encode(input)); n > a.MaxInput {
 		return fmt.Errorf("the input has %d bytes in its RFC 8785 form; %s takes at most %d", n, a.ID, a.MaxInput)
@@ -97,7 +94,7 @@ func (a *Algorithm) CheckInput(labels []string, params, input map[string]any) er
 	return a.checkInput(labels, params, input)
 }
 
-// Known is algorithm_params without the members that mean nothing.
+// Known returns algorithm_params without unknown members.
 func (a *Algorithm) Known(params map[string]any) map[string]any {
 	known := make(map[string]any, len(a.Params.Members))
 	for name := range a.Params.Members {
@@ -108,7 +105,7 @@ func (a *Algorithm) Known(params map[string]any) map[string]any {
 	return known
 }
 
-// Rejects reports whether an input that CheckInput takes makes the deal VOID.
+// Rejects reports whether an input that CheckInput accepts makes the deal VOID.
 func (a *Algorithm) Rejects(input map[string]any) bool {
 	return a.rejects != nil && a.rejects(input)
 }
@@ -116,13 +113,13 @@ func (a *Algorithm) Rejects(input map[string]any) bool {
 // MayReject reports whether an input of the algorithm can make a deal VOID.
 func (a *Algorithm) MayReject() bool { return a.rejects != nil }
 
-// Redraws reports whether what a certificate shows of a result is enough to
-// compute it again.
+// Redraws reports whether a result contains enough to compute it again without the
+// inputs.
 func (a *Algorithm) Redraws() bool { return a.redraw != nil }
 
-// Redraw returns the RFC 8785 bytes of the result that follows from what a
-// certificate shows of it. It is how a draw is checked by those who were never
-// given the inputs.
+// Redraw computes a result again from what a certificate contains of it, and returns
+// its RFC 8785 bytes. Verifiers without the inputs check a draw in this way. It does
+// not check that the beacon signed the round.
 func (a *Algorithm) Redraw(labels []string, result []byte) ([]byte, error) {
 	if err := CheckLabels(a, labels); err != nil {
 		return nil, err
@@ -130,11 +127,11 @@ func (a *Algorithm) Redraw(labels []string, result []byte) ([]byte, error) {
 	return a.redraw(labels, result)
 }
 
-// Compute gives the RFC 8785 bytes of the deal's result. inputs are in the
-// order of the parties; b is the pinned round where the algorithm needs one and is
-// not looked at otherwise. All is checked again, as CheckParams and CheckInput do but for null valuations, so that a
-// recomputation needs no trust in where its arguments came from; the errors are
-// theirs, prefixed with the party, or ErrRejected.
+// Compute returns the RFC 8785 bytes of the deal's result. inputs are in the order of
+// the parties. b is the pinned round; algorithms that need none ignore it. Compute
+// repeats the checks of CheckParams and CheckInput, except that it accepts null
+// valuations. So the arguments of a recomputation may come from anywhere. It
+// returns the errors of these checks, prefixed with the party, or ErrRejected.
 func (a *Algorithm) Compute(labels []string, params map[string]any, inputs []map[string]any, b *Beacon) ([]byte, error) {
 	if err := CheckLabels(a, labels); err != nil {
 		return nil, err
@@ -149,7 +146,7 @@ func (a *Algorithm) Compute(labels []string, params map[string]any, inputs []map
 	return canon.Marshal(result)
 }
 
-// ofParty says which party's input an error is about.
+// ofParty adds the party whose input caused an error.
 func ofParty(i int, err error) error {
 	return fmt.Errorf("party %d: %w", i, err)
 }

@@ -7,14 +7,14 @@ import (
 	"fmt"
 )
 
-// algorithms is the catalogue, in its published order.
+// algorithms is the catalogue in its published order.
 var algorithms = described(splitV1, randomV1, shapleyV1)
 
-// All returns the algorithms in the order of the catalogue. The caller MUST NOT
-// change them.
+// All returns the algorithms in the order of the catalogue. The caller MUST NOT change
+// them.
 func All() []*Algorithm { return algorithms }
 
-// Lookup finds an algorithm by its id.
+// Lookup returns the algorithm with that id.
 func Lookup(id string) (*Algorithm, bool) {
 	for _, a := range algorithms {
 		if a.ID == id {
@@ -29,13 +29,13 @@ type CatalogueEntry struct {
 	ID              string            `json:"id"`
 	Name            string            `json:"name"`
 	Parties         string            `json:"parties"`          // "2 to 16"
-	AlgorithmParams map[string]string `json:"algorithm_params"` // what each member holds
-	PartyInput      map[string]string `json:"party_input"`      // what each member holds
+	AlgorithmParams map[string]string `json:"algorithm_params"` // description by member
+	PartyInput      map[string]string `json:"party_input"`      // description by member
 	TestVectors     []Vector          `json:"test_vectors"`
 }
 
-// Catalogue returns the published description of every algorithm, the same each
-// time. The caller MUST NOT change what it holds.
+// Catalogue returns the published description of every algorithm. The caller MUST NOT
+// change what it contains.
 func Catalogue() []CatalogueEntry {
 	var entries []CatalogueEntry
 	for _, a := range algorithms {
@@ -55,11 +55,11 @@ func Catalogue() []CatalogueEntry {
 type Schema struct {
 	JSON        json.RawMessage
 	Description string
-	Members     map[string]string // what each member holds
+	Members     map[string]string // description by member
 	Example     json.RawMessage   // compact
 }
 
-// UnmarshalJSON reads a schema.
+// UnmarshalJSON implements json.Unmarshaler.
 func (s *Schema) UnmarshalJSON(text []byte) error {
 	var parts struct {
 		Description string
@@ -83,12 +83,12 @@ func (s *Schema) UnmarshalJSON(text []byte) error {
 //go:embed schemas/*.json
 var schemaFiles embed.FS
 
-// described reads the schemas of algorithms.
+// described adds the schemas to the algorithms.
 func described(all ...*Algorithm) []*Algorithm {
 	for _, a := range all {
 		text, err := schemaFiles.ReadFile("schemas/" + a.ID + ".json")
 		if err != nil {
-			panic(err) // embedded with the algorithm, like the vectors
+			panic(err) // the file is embedded
 		}
 		parts := struct{ Params, Input, Result *Schema }{&a.Params, &a.Input, &a.Result}
 		if err := json.Unmarshal(text, &parts); err != nil {

@@ -10,13 +10,12 @@ import (
 
 const (
 	maxLabelBytes = 200
-	maxListed     = 8 // how many names an error or a warning lists
+	maxListed     = 8 // names in an error or a warning
 )
 
-// CheckLabels reports whether a deal of the algorithm may have these parties: as
-// many as it takes, each label 1 to 200 bytes of UTF-8 without control
-// characters; for shapley.v1, whose coalition keys are made of them, also
-// unique and without comma.
+// CheckLabels checks the number of parties, and that each label has 1 to 200 bytes of
+// UTF-8 without control characters. shapley.v1 makes coalition keys of labels, so
+// its labels are also unique and without comma.
 func CheckLabels(a *Algorithm, labels []string) error {
 	// SPEC 8: the party counts.
 	if n := len(labels); n < a.MinParties || n > a.MaxParties {
@@ -46,7 +45,7 @@ func CheckLabels(a *Algorithm, labels []string) error {
 	return nil
 }
 
-// unknownMembers warns of members of algorithm_params that mean nothing.
+// unknownMembers warns of unknown members of algorithm_params.
 func unknownMembers(a *Algorithm, params map[string]any) []string {
 	unknown := slices.Sorted(maps.Keys(params))
 	unknown = slices.DeleteFunc(unknown, func(name string) bool { _, known := a.Params.Members[name]; return known })
@@ -56,7 +55,7 @@ func unknownMembers(a *Algorithm, params map[string]any) []string {
 	return []string{fmt.Sprintf("algorithm_params: %s does not know and ignores %s", a.ID, listed(unknown))}
 }
 
-// listed quotes names for a message: the first few, then how many more.
+// listed quotes the first names for a message and counts the others.
 func listed(names []string) string {
 	var b strings.Builder
 	for i, name := range names {
@@ -72,8 +71,7 @@ func listed(names []string) string {
 	return b.String()
 }
 
-// quoted quotes text of the caller's, cut where it is longer than any name that
-// is allowed.
+// quoted quotes text of the caller, cut to the longest allowed name.
 func quoted(s string) string {
 	if len(s) > maxLabelBytes {
 		s = strings.ToValidUTF8(s[:maxLabelBytes], "") + "…"
@@ -81,7 +79,7 @@ func quoted(s string) string {
 	return fmt.Sprintf("%q", s)
 }
 
-// kind names the JSON type of a tree's node.
+// kind returns the JSON type of a node.
 func kind(v any) string {
 	switch v.(type) {
 	case nil:
@@ -100,7 +98,7 @@ func kind(v any) string {
 	return "not JSON"
 }
 
-// member gives a member of a JSON object that must be there with the type T.
+// member returns a required member of type T of an object.
 // SPEC 2.2: a required member that is null is refused like a missing one.
 func member[T any](object map[string]any, where, name, want string) (T, error) {
 	v, there := object[name]

@@ -10,23 +10,22 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// game is a characteristic function: the worth of each coalition.
+// game is the worth of each coalition (a characteristic function).
 type game struct {
-	worth []int64  // by the bits of the members' party indexes; worth[0] is 0
-	given []bool   // whether the params name the coalition
-	names []string // what the keys call the parties
+	worth []int64  // by coalition: bit i is set if party i is a member; worth[0] is 0
+	given []bool   // by coalition: whether the params name it
+	names []string // by party: its name in keys
 }
 
-// readGame reads algorithm_params.coalition_values. One reading holds for the
-// whole map: the keys name parties by label, or, where that fails and this
-// does not, by party index. Index keys are in ascending order; with 8 parties at
-// most each index is one digit, so that is the order of the bytes too.
+// readGame reads algorithm_params.coalition_values. All keys name parties in the same
+// way: by index if fewer keys then have unknown names, else by label. With at most
+// 8 parties each index is one digit, so ascending indexes are sorted by bytes too.
 func readGame(labels []string, params map[string]any) (*game, error) {
 	values, err := member[map[string]any](params, "algorithm_params", "coalition_values", "an object from coalition key to non-negative integer")
 	if err != nil {
 		return nil, err
 	}
-	keys := slices.Sorted(maps.Keys(values)) // so that the same mistake is told each time
+	keys := slices.Sorted(maps.Keys(values)) // so that equal params have equal errors
 	g := &game{worth: make([]int64, 1<<len(labels)), given: make([]bool, 1<<len(labels)), names: labels}
 	if indexes := indexNames(len(labels)); misfits(keys, indexes) < misfits(keys, labels) {
 		g.names = indexes
@@ -53,7 +52,7 @@ func indexNames(n int) []string {
 	return names
 }
 
-// misfits counts the keys that name somebody who is none of the parties.
+// misfits returns how many keys contain a name that is not in names.
 func misfits(keys, names []string) int {
 	g := game{names: names}
 	n := 0
@@ -65,8 +64,8 @@ func misfits(keys, names []string) int {
 	return n
 }
 
-// members gives the parties that a key names, whatever their order, as bits,
-// and whether it names anybody else.
+// members returns the coalition that a key names, in any order, and whether the key
+// contains an unknown name.
 func (g *game) members(key string) (members int, unknown bool) {
 	for name := range strings.SplitSeq(key, ",") {
 		i := slices.Index(g.names, name)
@@ -78,7 +77,7 @@ func (g *game) members(key string) (members int, unknown bool) {
 	return members, false
 }
 
-// key gives the one key of a coalition.
+// key returns the key of a coalition.
 // SPEC 1: the sorted member identifiers joined by the comma character.
 func (g *game) key(members int) string {
 	var names []string
@@ -91,8 +90,8 @@ func (g *game) key(members int) string {
 	return strings.Join(names, ",")
 }
 
-// keyError shows the right key for a wrong one. Blanks around names are the
-// usual mistake, so they are forgiven here, though not in a key.
+// keyError returns an error that shows the right key. Blanks around names are the
+// usual mistake, so it ignores them to find that key.
 func (g *game) keyError(key string) error {
 	if key == "" {
 		return fmt.Errorf("algorithm_params.coalition_values has the empty key: the empty coalition is worth 0 and has no key, leave it out")
@@ -112,7 +111,7 @@ func (g *game) keyError(key string) error {
 		return fmt.Errorf("algorithm_params.coalition_values: the key %s must be %q: its members sorted by their UTF-8 bytes, each once, joined by ',' without blanks",
 			quoted(key), g.key(known))
 	}
-	return fmt.Errorf("algorithm_params.coalition_values: the key %s names %s, which is no party; the key of all parties is %q, and that of a smaller coalition leaves names out of it",
+	return fmt.Errorf("algorithm_params.coalition_values: the key %s names %s, which is not a party; the key of all parties is %q, and that of a smaller coalition leaves names out of it",
 		quoted(key), quoted(stranger), g.key(len(g.worth)-1))
 }
 
@@ -136,8 +135,8 @@ func (g *game) warnings() []string {
 	return warnings
 }
 
-// ambiguity warns where labels look like the indexes of other parties: the keys
-// are labels then, and may have been meant otherwise.
+// ambiguity returns a warning if a label equals the index of another party. The keys
+// are read as labels then, but may be meant as indexes.
 func (g *game) ambiguity() string {
 	n := len(g.names)
 	indexes := indexNames(n)

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// adjustedWinner divides between two parties (S. J. Brams and A. D. Taylor,
-// Fair Division, Cambridge 1996, chapter 4). Both valuations are scaled to a
-// common total; the valued items are ordered by the falling ratio of party 0's
-// scaled value to party 1's, infinite where party 1's is 0, ties in the order of
-// the params; party 0 takes from the top and the cut falls where both get the
-// same part of their total. At most one valued item is split.
+// adjustedWinner divides between two parties (S. J. Brams and A. D. Taylor, Fair
+// Division, Cambridge 1996, chapter 4). It scales both valuations to a common total.
+// It orders the valued items by the ratio of party 0's scaled value to party 1's,
+// largest first, infinite if party 1's is 0, ties in the order of the params. Party
+// 0 takes items from the top until both parties get the same part of their total.
+// At most one valued item is split.
 func (d division) adjustedWinner() [][]*big.Rat {
 	shares := d.equalShares()
-	give := func(item int, part *big.Rat) { // party 0 gets part of it, party 1 the rest
+	give := func(item int, part *big.Rat) { // to party 0; party 1 gets the rest
 		shares[0][item] = part
 		shares[1][item] = new(big.Rat).Sub(big.NewRat(1, 1), part)
 	}
@@ -25,8 +25,7 @@ func (d division) adjustedWinner() [][]*big.Rat {
 			order = append(order, i)
 		}
 	}
-	// A party whose total is 0 gets nothing of what the other values: there is
-	// nothing to scale.
+	// A total of 0 cannot be scaled: that party gets no valued item.
 	if d.totals[0].Sign() == 0 || d.totals[1].Sign() == 0 {
 		for _, i := range order {
 			part := one
@@ -44,15 +43,14 @@ func (d division) adjustedWinner() [][]*big.Rat {
 		a[i] = new(big.Int).Mul(d.values[0][i], d.totals[1])
 		b[i] = new(big.Int).Mul(d.values[1][i], d.totals[0])
 	}
-	// a/b falling, by cross products: where b is 0, a is not, so two infinite
-	// ratios are a tie and any other is smaller.
+	// Compare a/b by cross products, largest first. If b is 0, a is not, so two
+	// infinite ratios are equal and every other ratio is smaller.
 	slices.SortStableFunc(order, func(i, j int) int {
 		return new(big.Int).Mul(a[j], b[i]).Cmp(new(big.Int).Mul(a[i], b[j]))
 	})
 
-	// gap is what party 1 gets more than party 0 where the cut is above the item
-	// at hand: the common total at first, and each item that crosses the cut
-	// closes a[i]+b[i] of it, in the end twice the total.
+	// gap is how much more party 1 gets than party 0, if party 0 takes only the items
+	// before i. It begins with the common total. Item i reduces it by a[i]+b[i].
 	gap := new(big.Int).Mul(d.totals[0], d.totals[1])
 	for _, i := range order {
 		closes := new(big.Int).Add(a[i], b[i])
@@ -69,13 +67,12 @@ func (d division) adjustedWinner() [][]*big.Rat {
 	return shares
 }
 
-// proportional divides each item in proportion to what the parties' scaled
-// valuations give it. A party with a total gets at least 1/n of it (by the
-// Cauchy-Schwarz inequality); one whose total is 0 gets nothing of what another
-// values.
+// proportional divides each item in proportion to the parties' scaled valuations of
+// it. A party gets at least 1/n of its total (by the Cauchy-Schwarz inequality). A
+// party with a total of 0 gets no valued item.
 func (d division) proportional() [][]*big.Rat {
 	shares := d.equalShares()
-	common := big.NewInt(1) // the product of the totals, to which all are scaled
+	common := big.NewInt(1) // the product of the totals above 0; each total is scaled to it
 	for _, t := range d.totals {
 		if t.Sign() > 0 {
 			common.Mul(common, t)

@@ -8,9 +8,8 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// FuzzCompute plays an arbitrary tree as a deal of each algorithm: nothing may
-// panic, Compute takes exactly what the checks take, and gives the same bytes
-// twice.
+// FuzzCompute computes an arbitrary tree as a deal of each algorithm. Nothing panics,
+// Compute accepts exactly what the checks accept, and its bytes do not vary.
 func FuzzCompute(f *testing.F) {
 	for _, v := range Vectors() {
 		seed, err := canon.Marshal(v.Input)

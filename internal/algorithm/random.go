@@ -43,7 +43,7 @@ type randomResult struct {
 	Winner      int     `json:"winner"` // party index
 	Label       string  `json:"label"`
 	Ticket      string  `json:"ticket"`       // the winner's, the lowest: 64 hex
-	NonceDigest string  `json:"nonce_digest"` // SHA-256 of the XOR of the nonces: the XOR itself would give one of two parties the other's
+	NonceDigest string  `json:"nonce_digest"` // SHA-256 of the XOR of the nonces; with two parties the XOR would reveal each nonce to the other
 	Beacon      *Beacon `json:"beacon"`
 }
 
@@ -58,8 +58,8 @@ func readBeaconRound(params map[string]any) (int64, error) {
 	return round, nil
 }
 
-// readNonce gives the nonce's bytes; an odd number of digits gets a 0 on the
-// left. Its errors hold nothing of the nonce.
+// readNonce returns the nonce's bytes. It adds a 0 on the left of an odd number of
+// digits. Its errors MUST NOT contain any part of the nonce.
 func readNonce(input map[string]any) ([]byte, error) {
 	digits, err := member[string](input, "input", "nonce", "a string of hex digits")
 	if err != nil {
@@ -78,7 +78,8 @@ func readNonce(input map[string]any) ([]byte, error) {
 	return nonce, nil
 }
 
-// xorNonces combines nonces right-aligned, padded with zero bytes to the longest.
+// xorNonces returns the XOR of the nonces, which it pads on the left with zero bytes
+// to the longest.
 func xorNonces(nonces [][]byte) []byte {
 	size := 0
 	for _, nonce := range nonces {
@@ -112,8 +113,7 @@ func computeRandom(labels []string, params map[string]any, inputs []map[string]a
 	return drawn(labels, chain, randomness, sha256.Sum256(xorNonces(nonces)), b), nil
 }
 
-// redrawRandom draws again from what a result shows. That the beacon signed its
-// value is for those to check who know the beacon's key.
+// redrawRandom draws again with the nonce digest and the beacon round of a result.
 func redrawRandom(labels []string, result []byte) ([]byte, error) {
 	var shown struct {
 		NonceDigest string  `json:"nonce_digest"`
@@ -125,7 +125,7 @@ func redrawRandom(labels []string, result []byte) ([]byte, error) {
 	if shown.Beacon == nil {
 		return nil, errors.New("`beacon` is missing")
 	}
-	// drand quicknet: a signature of 48 bytes, and its SHA-256.
+	// In drand quicknet a signature has 48 bytes, and the randomness is its SHA-256.
 	raw, err := hex.DecodeString(shown.Beacon.Signature)
 	if err != nil || len(raw) != 48 {
 		return nil, errors.New("beacon.signature is not 96 lower-case hex digits")
@@ -133,27 +133,18 @@ func redrawRandom(labels []string, result []byte) ([]byte, error) {
 	if sum := sha256.Sum256(raw); hex.EncodeToString(sum[:]) != shown.Beacon.Randomness {
 		return nil, errors.New("beacon.randomness is not SHA-256 of beacon.signature")
 	}
-	return drawAgain(labels, shown.NonceDigest, shown.Beacon)
-}
-
-// drawAgain returns the RFC 8785 bytes of a random.v1 result from the pinned round
-// and the digest of the nonces' XOR (64 lower-case hex digits).
-func drawAgain(labels []string, nonceDigest string, b *Beacon) ([]byte, error) {
-	if b == nil {
-		return nil, errors.New("the beacon round is missing")
-	}
-	chain, randomness, err := readBeacon(b, b.Round)
+	chain, randomness, err := readBeacon(shown.Beacon, shown.Beacon.Round)
 	if err != nil {
 		return nil, err
 	}
-	digest, err := readHash("nonce_digest", nonceDigest)
+	digest, err := readHash("nonce_digest", shown.NonceDigest)
 	if err != nil {
 		return nil, errors.New("nonce_digest is not 64 lower-case hex digits")
 	}
-	return canon.Marshal(drawn(labels, chain, randomness, digest, b))
+	return canon.Marshal(drawn(labels, chain, randomness, digest, shown.Beacon))
 }
 
-// drawn gives the ticket of each party and the winner.
+// drawn computes each party's ticket and returns the result.
 func drawn(labels []string, chain, randomness, digest [32]byte, b *Beacon) randomResult {
 	seed := drawSeed(chain, b.Round, randomness, digest)
 
@@ -175,7 +166,7 @@ func drawn(labels []string, chain, randomness, digest [32]byte, b *Beacon) rando
 	}
 }
 
-// drawSeed is SHA-256("fairpact/random.v1" ‖ 0x00 ‖ chain hash ‖ round as u64
+// drawSeed returns SHA-256("fairpact/random.v1" ‖ 0x00 ‖ chain hash ‖ round as u64
 // big-endian ‖ randomness ‖ SHA-256 of the XOR of the nonces).
 func drawSeed(chain [32]byte, round int64, randomness, nonceDigest [32]byte) [32]byte {
 	message := append([]byte(randomDomain), chain[:]...)
@@ -185,7 +176,7 @@ func drawSeed(chain [32]byte, round int64, randomness, nonceDigest [32]byte) [32
 	return sha256.Sum256(message)
 }
 
-// drawTicket is SHA-256(seed ‖ party index as u32 big-endian).
+// drawTicket returns SHA-256(seed ‖ party index as u32 big-endian).
 func drawTicket(seed [32]byte, party int) [32]byte {
 	var message [36]byte
 	copy(message[:], seed[:])
@@ -193,8 +184,8 @@ func drawTicket(seed [32]byte, party int) [32]byte {
 	return sha256.Sum256(message[:])
 }
 
-// readBeacon checks the form of a pinned round. Whether the beacon ever signed
-// it is for the one who pinned it to know.
+// readBeacon reads a pinned round. It does not check that the beacon signed it; the
+// service does that before it pins a round.
 func readBeacon(b *Beacon, round int64) (chain, randomness [32]byte, err error) {
 	if b == nil {
 		return chain, randomness, fmt.Errorf("beacon round %d is not pinned yet, and random.v1 draws with it", round)

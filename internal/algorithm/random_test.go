@@ -45,8 +45,7 @@ func hexNonce() *rapid.Generator[string] {
 	return rapid.OneOf(rapid.StringMatching(`[0-9a-fA-F]{0,6}`), rapid.StringMatching(`[0-9a-f]{64}`), rapid.StringMatching(`0{0,5}[0-9A-F]{1,70}`))
 }
 
-// The draw is the lowest ticket of a seed that is made again here, by the text of
-// the definition.
+// The test computes the seed and the tickets from the text of the definition.
 func TestRandomDrawsTheLowestTicket(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -87,7 +86,7 @@ func TestRandomDrawsTheLowestTicket(t *testing.T) {
 	})
 }
 
-// Whoever changes its nonce changes the seed, and so does the beacon.
+// Another nonce or beacon value changes the seed.
 func TestRandomEveryNonceCounts(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -150,32 +149,29 @@ func BenchmarkRandom10000(b *testing.B) {
 	}
 }
 
-// What a certificate shows is enough to draw again.
-func TestDrawFromWhatACertificateShows(t *testing.T) {
+func TestRedraw(t *testing.T) {
 	t.Parallel()
 	for _, v := range VectorsOf(Random) {
-		var shown randomResult
-		if err := json.Unmarshal(v.ExpectedOutput, &shown); err != nil {
-			t.Fatal(err)
-		}
-		got, err := drawAgain(v.Input.PartyLabels, shown.NonceDigest, v.Beacon())
-		if err != nil || string(got) != string(v.ExpectedOutput) {
+		if got, err := randomV1.Redraw(v.Input.PartyLabels, v.ExpectedOutput); err != nil || string(got) != string(v.ExpectedOutput) {
 			t.Errorf("%s: %s, %v", v.VectorID, got, err)
 		}
 	}
-	digest := strings.Repeat("0", 64)
-	for _, bad := range []Beacon{
-		{Round: 1}, {ChainHash: digest, Randomness: digest[1:], Signature: "00"}, {ChainHash: "A" + digest[1:], Randomness: digest, Signature: "00"},
-		{ChainHash: digest, Randomness: digest, Signature: "AA"},
+	good := draw(t, []string{"", ""}, quicknetRound)
+	for want, change := range map[string]func(*randomResult, *Beacon){
+		"`beacon` is missing":              func(r *randomResult, _ *Beacon) { r.Beacon = nil },
+		"beacon.signature is not 96":       func(_ *randomResult, b *Beacon) { b.Signature = b.Signature[2:] },
+		"beacon.randomness is not SHA-256": func(_ *randomResult, b *Beacon) { b.Randomness = strings.Repeat("0", 64) },
+		"chain_hash is not 64":             func(_ *randomResult, b *Beacon) { b.ChainHash = strings.ToUpper(b.ChainHash) },
+		"nonce_digest is not 64":           func(r *randomResult, _ *Beacon) { r.NonceDigest += "00" },
 	} {
-		if got, err := drawAgain([]string{"a", "b"}, digest, &bad); err == nil {
-			t.Errorf("%+v draws %s", bad, got)
+		result, b := good, *good.Beacon
+		result.Beacon = &b
+		change(&result, &b)
+		text, err := json.Marshal(result)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if _, err := drawAgain([]string{"a", "b"}, digest, nil); err == nil {
-		t.Error("draws without a beacon")
-	}
-	if _, err := drawAgain([]string{"a", "b"}, digest+"00", &quicknetRound); err == nil {
-		t.Error("draws with a longer digest")
+		_, err = randomV1.Redraw(labelsN(2), text)
+		says(t, want, err, want)
 	}
 }

@@ -33,8 +33,8 @@ var splitV1 = &Algorithm{
 		if _, err := readValuations(items, input); err != nil {
 			return err
 		}
-		// SPEC 1: a valuation is a non-negative integer. Deals that ended before
-		// this was refused may hold null, so only a reveal is: see readValuations.
+		// SPEC 1: a valuation is a non-negative integer. Earlier releases accepted
+		// null, so Compute still does: see readValuations.
 		valuations := input["valuations"].(map[string]any)
 		for _, item := range items {
 			if v, there := valuations[item]; there && v == nil {
@@ -48,19 +48,19 @@ var splitV1 = &Algorithm{
 
 type splitResult struct {
 	Method string       `json:"method"` // adjusted_winner or proportional
-	Shares []splitShare `json:"shares"` // one a party, in their order
+	Shares []splitShare `json:"shares"` // by party
 }
 
 type splitShare struct {
 	Party    int         `json:"party"`
 	Label    string      `json:"label"`
-	Items    []splitItem `json:"items"`     // in the order of the params, zero shares left out
-	ValuePPB int64       `json:"value_ppb"` // part of the party's own total that it gets, in billionths
+	Items    []splitItem `json:"items"`     // in the order of the params, without shares of 0
+	ValuePPB int64       `json:"value_ppb"` // what the party gets of its own total, in billionths
 }
 
 type splitItem struct {
 	Item  string `json:"item"`
-	Share string `json:"share"` // exact part of the item, more than 0 and at most 1
+	Share string `json:"share"` // exact part of the item, above 0 and at most 1
 }
 
 func readItems(labels []string, params map[string]any) ([]string, error) {
@@ -88,7 +88,7 @@ func readItems(labels []string, params map[string]any) ([]string, error) {
 			return nil, fmt.Errorf("algorithm_params.items[%d] has %d bytes: an item identifier has at most %d", i, len(item), maxItemBytes)
 		}
 		if j, twice := first[item]; twice {
-			return nil, fmt.Errorf("algorithm_params.items[%d] is the same as items[%d]: each item stands once", i, j)
+			return nil, fmt.Errorf("algorithm_params.items[%d] is the same as items[%d]: list each item once", i, j)
 		}
 		first[item] = i
 		items[i] = item
@@ -96,8 +96,8 @@ func readItems(labels []string, params map[string]any) ([]string, error) {
 	return items, nil
 }
 
-// readValuations gives a party's values in the order of the items. Its errors
-// hold item identifiers of the params and nothing of the input.
+// readValuations returns a party's values in the order of the items. Its errors may
+// contain items of the params, but MUST NOT contain any part of the input.
 func readValuations(items []string, input map[string]any) ([]int64, error) {
 	given, err := member[map[string]any](input, "input", "valuations", "an object from item identifier to non-negative integer")
 	if err != nil {
@@ -111,7 +111,7 @@ func readValuations(items []string, input map[string]any) ([]int64, error) {
 			continue
 		}
 		known++
-		if v == nil { // counts 0 for ever in what was revealed before CheckInput refused it
+		if v == nil { // was revealed before CheckInput refused null; counts 0
 			continue
 		}
 		n, ok := v.(int64)
@@ -162,21 +162,21 @@ func computeSplit(labels []string, params map[string]any, inputs []map[string]an
 	return result, nil
 }
 
-// division is what the parties want: values[party][item] and each party's total.
+// division is the problem to solve: values[party][item] and each party's total.
 type division struct {
 	values [][]*big.Int
 	totals []*big.Int
 	items  int
 }
 
-// valued reports whether any party values the item. One that nobody values is
-// outside both methods and is shared equally.
+// valued reports whether any party values the item. The other items are shared
+// equally.
 func (d division) valued(item int) bool {
 	return slices.ContainsFunc(d.values, func(of []*big.Int) bool { return of[item].Sign() > 0 })
 }
 
-// equalShares gives everybody 1/n of every item: what both methods start from,
-// and what stays where nobody values an item.
+// equalShares returns 1/n of every item for each party. Both methods start from it and
+// change only the shares of valued items.
 func (d division) equalShares() [][]*big.Rat {
 	shares := make([][]*big.Rat, len(d.values))
 	for p := range shares {
@@ -187,8 +187,8 @@ func (d division) equalShares() [][]*big.Rat {
 	return shares
 }
 
-// valuePPB is the sum of floor(10^18 × share × value ÷ total) over the items,
-// divided by 10^9 rounding down; 0 where the total is 0.
+// valuePPB returns the sum of floor(10^18 × share × value ÷ total) over the items,
+// divided by 10^9 and rounded down. It is 0 if the total is 0.
 func (d division) valuePPB(party int, parts []*big.Rat) int64 {
 	if d.totals[party].Sign() == 0 {
 		return 0

@@ -18,8 +18,7 @@ func IDs() []string {
 	return ids
 }
 
-// Fill puts what the algorithms say of themselves into a published text, in
-// place of {{ids}} and the other names of texts.
+// Fill replaces {{ids}} and the other names of texts in a published text.
 func Fill(text string) string {
 	for name, words := range texts() {
 		text = strings.ReplaceAll(text, "{{"+name+"}}", words)
@@ -27,8 +26,8 @@ func Fill(text string) string {
 	return text
 }
 
-// FillJSON does the same inside the strings of a JSON document, and puts each of
-// values, encoded, in place of the whole string "{{name}}".
+// FillJSON does the same inside the strings of a JSON document. It also replaces the
+// whole string "{{name}}" by each of values, encoded.
 func FillJSON(document []byte, values map[string]any) ([]byte, error) {
 	text := string(document)
 	for name, value := range values {
@@ -46,12 +45,12 @@ func FillJSON(document []byte, values map[string]any) ([]byte, error) {
 		text = strings.ReplaceAll(text, "{{"+name+"}}", string(encoded[1:len(encoded)-1]))
 	}
 	if at := strings.Index(text, "{{"); at >= 0 || !json.Valid([]byte(text)) {
-		return nil, fmt.Errorf("the document is no JSON or holds an unknown placeholder: %.40s", text[max(at, 0):])
+		return nil, fmt.Errorf("the document is not JSON or has an unknown placeholder: %.40s", text[max(at, 0):])
 	}
 	return []byte(text), nil
 }
 
-// texts are the words about all algorithms, by the name of their placeholder.
+// texts returns texts about all algorithms, by the name of their placeholder.
 var texts = sync.OnceValue(func() map[string]string {
 	each := func(separator string, words func(*Algorithm) string) string {
 		var all []string

@@ -7,8 +7,8 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// The examples that the surfaces show of an algorithm are a deal of it.
-func TestExamplesAreTaken(t *testing.T) {
+// The examples of an algorithm in the API and its pages are valid.
+func TestExamplesAreValid(t *testing.T) {
 	t.Parallel()
 	labels := []string{"ann", "bob"}
 	for _, a := range All() {

@@ -13,17 +13,17 @@ import (
 //go:embed vectors/*.json
 var vectorFiles embed.FS
 
-// Vector is a published example: a deal with its inputs, and the result that
-// every implementation MUST get. Each can be played as a deal.
+// Vector is a published example: a deal with its inputs, and the result that every
+// implementation MUST compute. Each can be played as a deal.
 type Vector struct {
 	VectorID       string          `json:"vector_id"`
 	Algorithm      string          `json:"algorithm"`
 	Description    string          `json:"description"`
 	Input          VectorInput     `json:"input"`
-	ExpectedOutput json.RawMessage `json:"expected_output"` // RFC 8785 bytes of the result; null where the deal ends VOID
+	ExpectedOutput json.RawMessage `json:"expected_output"` // RFC 8785 bytes of the result; null if the deal ends VOID
 }
 
-// VectorInput is what a deal of the vector is made of.
+// VectorInput holds what a deal of the vector declares and reveals.
 type VectorInput struct {
 	PartyLabels     []string         `json:"party_labels"`
 	AlgorithmParams map[string]any   `json:"algorithm_params"`
@@ -33,8 +33,7 @@ type VectorInput struct {
 // Void reports whether the vector's deal ends VOID.
 func (v Vector) Void() bool { return string(v.ExpectedOutput) == "null" }
 
-// Beacon returns the beacon round that the expected output of a vector carries,
-// nil where the algorithm needs none.
+// Beacon returns the beacon round in the expected output, or nil if there is none.
 func (v Vector) Beacon() *Beacon {
 	if a, ok := Lookup(v.Algorithm); !ok || !a.NeedsBeacon || v.Void() {
 		return nil
@@ -43,16 +42,16 @@ func (v Vector) Beacon() *Beacon {
 		Beacon *Beacon `json:"beacon"`
 	}
 	if err := json.Unmarshal(v.ExpectedOutput, &output); err != nil {
-		panic(err) // it was read from the embedded files already
+		panic(err) // the file is embedded
 	}
 	return output.Beacon
 }
 
-// Vectors gives the published vectors in the order of the catalogue. The caller
-// MUST NOT change what they hold.
+// Vectors returns the published vectors in the order of the catalogue. The caller MUST
+// NOT change what they contain.
 func Vectors() []Vector { return slices.Clone(loadVectors()) }
 
-// VectorsOf gives the published vectors of one algorithm.
+// VectorsOf returns the published vectors of one algorithm.
 func VectorsOf(id string) []Vector {
 	return slices.DeleteFunc(Vectors(), func(v Vector) bool { return v.Algorithm != id })
 }
@@ -74,8 +73,8 @@ var loadVectors = sync.OnceValue(func() []Vector {
 	return all
 })
 
-// readVectors reads a file of vectors. Trees come from canon, because a decoder
-// that makes floats would round 2^53−1.
+// readVectors reads a file of vectors. canon reads the trees, because a decoder that
+// makes floats is not exact.
 func readVectors(data []byte) ([]Vector, error) {
 	tree, err := canon.Parse(data)
 	if err != nil {

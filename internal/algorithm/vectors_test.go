@@ -1,8 +1,6 @@
 package algorithm
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"reflect"
@@ -13,7 +11,7 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// The expected outputs were made by testdata/recompute.py, not by this package.
+// e2e/verifier computes the same outputs from the protocol alone.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -59,33 +57,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-func TestVectorBeaconsAreWhole(t *testing.T) {
-	t.Parallel()
-	for _, v := range VectorsOf(Random) {
-		b := v.Beacon()
-		signature, err := hex.DecodeString(b.Signature)
-		randomness := sha256.Sum256(signature)
-		if err != nil || b.Randomness != hex.EncodeToString(randomness[:]) || b.ChainHash != quicknetRound.ChainHash {
-			t.Errorf("%s: %+v", v.VectorID, b)
-		}
-	}
-	for _, v := range slices.Concat(VectorsOf(Split), VectorsOf(Shapley)) {
-		if v.Beacon() != nil {
-			t.Errorf("%s carries a beacon", v.VectorID)
-		}
-	}
-}
-
-func TestReadVectorsRefuses(t *testing.T) {
-	t.Parallel()
-	for _, text := range []string{`[`, `{}`, `[{"input":{}}]`, `[{"input":{"algorithm_params":{},"party_inputs":[1]}}]`, `[{"expected_output":1.5}]`} {
-		if v, err := readVectors([]byte(text)); err == nil {
-			t.Errorf("%s: %+v", text, v)
-		}
-	}
-}
-
-// SPEC 2.10: the members of the catalogue, and no others.
+// SPEC 2.10: the catalogue has only these members.
 func TestCatalogue(t *testing.T) {
 	t.Parallel()
 	data, err := canon.Marshal(map[string]any{"algorithms": Catalogue()})
@@ -120,12 +92,17 @@ func TestCatalogue(t *testing.T) {
 			}
 		}
 	}
+	for _, id := range []string{"", "split", "SPLIT.V1", "split.v2"} {
+		if _, ok := Lookup(id); ok {
+			t.Errorf("Lookup(%q) finds an algorithm", id)
+		}
+	}
 	for i, want := range []string{"2 to 16", "2 to 10000", "2 to 8"} {
 		if got := entries[i].(map[string]any)["parties"]; got != want {
 			t.Errorf("parties: %v, want %s", got, want)
 		}
 	}
-	// encoding/json, which serves it, must not lose anything either.
+	// encoding/json serves the catalogue. It must not lose anything.
 	plain, err := json.Marshal(map[string]any{"algorithms": Catalogue()})
 	if err != nil {
 		t.Fatal(err)
