@@ -86,31 +86,6 @@ func TestRandomDrawsTheLowestTicket(t *testing.T) {
 	})
 }
 
-// Another nonce or beacon value changes the seed.
-func TestRandomEveryNonceCounts(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		nonces := rapid.SliceOfN(hexNonce(), 2, 8).Draw(t, "nonces")
-		before := draw(t, nonces, quicknetRound)
-		other := quicknetRound
-		other.Randomness = strings.Repeat("0f", 32)
-		if after := draw(t, nonces, other); after.Ticket == before.Ticket || after.NonceDigest != before.NonceDigest {
-			t.Fatalf("another beacon value: %+v became %+v", before, after)
-		}
-		i := rapid.IntRange(0, len(nonces)-1).Draw(t, "party")
-		changed := hexNonce().Draw(t, "changed")
-		was, _ := new(big.Int).SetString("0"+nonces[i], 16)
-		is, _ := new(big.Int).SetString("0"+changed, 16)
-		if was.Cmp(is) == 0 {
-			return
-		}
-		nonces[i] = changed
-		if after := draw(t, nonces, quicknetRound); after.NonceDigest == before.NonceDigest || after.Ticket == before.Ticket {
-			t.Fatalf("party %d changed its nonce: %+v became %+v", i, before, after)
-		}
-	})
-}
-
 func TestRandomChecksTheBeacon(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -132,20 +107,6 @@ func TestRandomChecksTheBeacon(t *testing.T) {
 		tc.change(&b)
 		_, err := randomV1.Compute(labelsN(2), map[string]any{"beacon_round": int64(12040883)}, nonceInputs([]string{"", ""}), &b)
 		says(t, tc.name, err, tc.err)
-	}
-}
-
-func BenchmarkRandom10000(b *testing.B) {
-	nonces := make([]string, 10_000)
-	for i := range nonces {
-		nonces[i] = fmt.Sprintf("%064x", i*i)
-	}
-	labels, inputs := labelsN(len(nonces)), nonceInputs(nonces)
-	params := map[string]any{"beacon_round": quicknetRound.Round}
-	for b.Loop() {
-		if _, err := randomV1.Compute(labels, params, inputs, &quicknetRound); err != nil {
-			b.Fatal(err)
-		}
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
-
-	"github.com/fairpact/fairpact/internal/canon"
 )
 
 // divide computes a game and returns the shares as fractions. It checks that shares
@@ -132,16 +130,5 @@ func TestLargestRemainder(t *testing.T) {
 		if !slices.Equal(got, tc.want) {
 			t.Errorf("%v over %d: %v, want %v", tc.numerators, tc.denominator, got, tc.want)
 		}
-	}
-}
-
-func BenchmarkShapley8(b *testing.B) {
-	w := make([]int64, 256)
-	for s := range w {
-		w[s] = canon.MaxInt - int64(s*s)
-	}
-	w[0] = 0
-	for b.Loop() {
-		divide(b, 8, w)
 	}
 }

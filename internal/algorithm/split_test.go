@@ -260,27 +260,6 @@ func TestSplitIgnoresScale(t *testing.T) {
 	})
 }
 
-// The largest allowed division must take much less than a request's deadline.
-func BenchmarkSplitLargest(b *testing.B) {
-	items := make([]any, 256)
-	for i := range items {
-		items[i] = fmt.Sprintf("item %d", i)
-	}
-	inputs := make([]map[string]any, 16)
-	for p := range inputs {
-		valuations := map[string]any{}
-		for i, item := range items {
-			valuations[item.(string)] = canon.MaxInt - int64(i*p)
-		}
-		inputs[p] = map[string]any{"valuations": valuations}
-	}
-	for b.Loop() {
-		if _, err := splitV1.Compute(labelsN(16), map[string]any{"items": items}, inputs, nil); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // Inputs from before null was refused still compute.
 func TestSplitComputesStoredNullsAsZero(t *testing.T) {
 	t.Parallel()

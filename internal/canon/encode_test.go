@@ -182,21 +182,3 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkParseEncode(b *testing.B) {
-	var in strings.Builder
-	in.WriteString(`{"party_labels":["a"`)
-	for range 10_000 {
-		in.WriteString(`,"a label of some length"`)
-	}
-	in.WriteString(`]}`)
-	data := []byte(in.String())
-	b.SetBytes(int64(len(data)))
-	for b.Loop() {
-		tree, err := Parse(data)
-		if err != nil {
-			b.Fatal(err)
-		}
-		Encode(tree)
-	}
-}

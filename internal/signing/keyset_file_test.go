@@ -61,14 +61,8 @@ func TestParseKeySet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, verify := range []func() (Key, error){
-			func() (Key, error) { return k.SignedBy(digest, signature) },
-			func() (Key, error) { return k.SignerOf([]byte("a certificate"), signature) },
-		} {
-			key, err := verify()
-			if i == 1 && !errors.Is(err, ErrNotVerified) || i != 1 && (err != nil || key.PublicKey != labels[i]) {
-				t.Errorf("key %d: signed by %s, %v", i, key.PublicKey, err)
-			}
+		if key, err := k.SignerOf([]byte("a certificate"), signature); i == 1 && !errors.Is(err, ErrNotVerified) || i != 1 && (err != nil || key.PublicKey != labels[i]) {
+			t.Errorf("key %d: signed by %s, %v", i, key.PublicKey, err)
 		}
 	}
 	// Document returns the canonical form of what was parsed. Published has states and
@@ -105,11 +99,8 @@ func TestBadKeySets(t *testing.T) {
 	other := func(rest string) string { return string(document(signs, `{"pubkey":"`+labels[1]+`",`+rest+`}`)) }
 	for name, c := range map[string]struct{ document, says string }{
 		"empty":                   {``, "not valid JSON"},
-		"a list":                  {`[` + signs + `]`, "must be a JSON object"},
 		"something after":         {string(document(signs)) + ` x`, "follows the end"},
 		"no keys":                 {`{}`, `no list "keys"`},
-		"no key":                  {`{"keys":[]}`, `no list "keys"`},
-		"keys is an object":       {`{"keys":{}}`, `no list "keys"`},
 		"unknown member":          {`{"keys":[` + signs + `],"comment":""}`, `unknown member "comment"`},
 		"member twice":            {`{"keys":[` + signs + `],"keys":[]}`, "twice"},
 		"no object":               {`{"keys":["` + labels[0] + `"]}`, "keys[0] is not an object"},
@@ -117,16 +108,12 @@ func TestBadKeySets(t *testing.T) {
 		"bad pubkey":              {`{"keys":[{"pubkey":"es256:00"}]}`, `keys[0].pubkey "es256:00"`},
 		"pubkey is a number":      {`{"keys":[{"pubkey":1}]}`, "not a string"},
 		"an earlier release's":    {other(`"state":"retired"`), "earlier releases"},
-		"misspelt tree_size":      {other(`"treesize":3`), `unknown member "treesize"`},
 		"none signs":              {`{"keys":[{"pubkey":"` + labels[0] + `"}]}`, "no key of the set signs"},
 		"two from one second":     {other(`"uri":"dev://l","signs_from":0`), "the same signs_from"},
 		"listed twice":            {`{"keys":[` + signs + `,{"pubkey":"` + labels[0] + `"}]}`, "a second time"},
 		"a URI and no time":       {other(`"uri":"dev://l"`), `only one of "uri" and "signs_from"`},
-		"a time and no URI":       {other(`"signs_from":1`), `only one of "uri" and "signs_from"`},
 		"signs and retired":       {other(`"uri":"dev://l","signs_from":1,"retired_at":1`), "members of a retired key"},
-		"signs and is closed":     {other(`"uri":"dev://l","signs_from":1,"tree_size":1`), "members of a retired key"},
 		"negative tree_size":      {other(`"tree_size":-1`), `"tree_size" of "-1"`},
-		"tree_size as text":       {other(`"tree_size":"1"`), "write an integer"},
 		"tree_size null":          {other(`"tree_size":null`), "or leave it out"},
 		"retired_at with part":    {other(`"retired_at":1.5`), "only integers"},
 		"disowned is a word":      {other(`"tree_size":1,"disowned":"yes"`), "neither true nor false"},

@@ -245,29 +245,25 @@ func TestClose(t *testing.T) {
 // An alert on the increase of a series would miss its first failure if the series
 // began with 1.
 func TestEveryOutcomeStartsAtZero(t *testing.T) {
+	series := func() int {
+		found := make(chan prometheus.Metric, 1000)
+		requests.Collect(found)
+		return len(found)
+	}
+	before := series()
 	if _, err := newSigner(t.Context(), &fake{newP256(t), honest}, store{scheme: "fresh"}, patient); err != nil {
 		t.Fatal(err)
 	}
-	found := make(chan prometheus.Metric, 1000)
-	requests.Collect(found)
-	close(found)
-	counts := map[string]float64{}
-	for metric := range found {
+	created := series() - before
+	outcomes := map[string]bool{}
+	for _, err := range []error{nil, ErrProvider, context.Canceled, context.DeadlineExceeded, ErrUnavailable, errClosed, errors.New("no permission")} {
+		outcomes[outcome(err)] = true
 		var m dto.Metric
-		if err := metric.Write(&m); err != nil {
-			t.Fatal(err)
-		}
-		labels := map[string]string{}
-		for _, l := range m.GetLabel() {
-			labels[l.GetName()] = l.GetValue()
-		}
-		if labels["provider"] == "fresh" {
-			counts[labels["outcome"]] = m.GetCounter().GetValue()
+		if bad := requests.WithLabelValues("fresh", outcome(err)).Write(&m); bad != nil || m.GetCounter().GetValue() != 0 {
+			t.Errorf("%v: outcome %q starts at %v: %v", err, outcome(err), m.GetCounter().GetValue(), bad)
 		}
 	}
-	for _, err := range []error{nil, ErrProvider, context.Canceled, context.DeadlineExceeded, ErrUnavailable, errClosed, errors.New("no permission")} {
-		if n, there := counts[outcome(err)]; !there || n != 0 {
-			t.Errorf("%v: outcome %q is %v (exists: %v), want 0", err, outcome(err), n, there)
-		}
+	if after := series() - before; created != len(outcomes) || after != created {
+		t.Errorf("%d series are created at the start, %d exist, want %d", created, after, len(outcomes))
 	}
 }
