@@ -2,6 +2,7 @@ package localstack
 
 import (
 	"context"
+	"crypto/ed25519"
 	"fmt"
 	"net"
 	"net/http"
@@ -12,7 +13,8 @@ import (
 
 	"github.com/fairpact/fairpact/internal/checkpoint"
 	"github.com/fairpact/fairpact/internal/checkpoint/devwitness"
-	"github.com/fairpact/fairpact/internal/signing"
+	"github.com/fairpact/fairpact/internal/signing/file"
+	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
 // Origin is the name of the log's checkpoints; it stays the same whatever port the
@@ -30,11 +32,15 @@ type witness struct {
 // startWitnesses starts witnesses that cosign the log's checkpoints, and writes
 // the policy: more than half of them are its quorum.
 func (s *Stack) startWitnesses(ctx context.Context) error {
-	key, err := signing.OpenLogKey(ctx, "dev://"+s.state.path(logKey))
+	key, err := file.OpenDev(ctx, "//"+s.state.path(logKey), provider.Ed25519)
 	if err != nil {
 		return err
 	}
-	log, err := checkpoint.Ed25519Key(Origin, key.Public())
+	public, _, err := key.Key(ctx)
+	if err != nil {
+		return err
+	}
+	log, err := checkpoint.Ed25519Key(Origin, public.(ed25519.PublicKey))
 	if err != nil {
 		return err
 	}
