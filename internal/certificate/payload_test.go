@@ -81,15 +81,6 @@ func TestSigningBytesNeverChange(t *testing.T) {
 	}
 }
 
-func members(t *testing.T, text []byte) map[string]json.RawMessage {
-	t.Helper()
-	var m map[string]json.RawMessage
-	if err := json.Unmarshal(text, &m); err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
 // SPEC 2.5: a holder removes log_proof and signature, canonicalises and gets the
 // signed bytes.
 func TestCertificateContainsWhatIsSigned(t *testing.T) {

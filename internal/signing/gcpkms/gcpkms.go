@@ -88,9 +88,9 @@ func (k *key) Key(ctx context.Context) (crypto.PublicKey, string, error) {
 	case err != nil:
 		return nil, "", explain(k.name, "read the public key of", err)
 	case answer.Name != k.name:
-		return nil, "", provider.Transient(fmt.Errorf("Google Cloud KMS returned the public key of %q instead of %q", answer.Name, k.name))
+		return nil, "", provider.Transient(fmt.Errorf("the public key that Google Cloud KMS returned is of %q instead of %q", answer.Name, k.name))
 	case answer.PemCrc32C == nil || answer.PemCrc32C.Value != crc32c([]byte(answer.Pem)):
-		return nil, "", provider.Transient(fmt.Errorf("Google Cloud KMS returned the public key of %s with a wrong or missing checksum", k.name))
+		return nil, "", provider.Transient(fmt.Errorf("the public key of %s came from Google Cloud KMS with a wrong or missing checksum", k.name))
 	case answer.Algorithm != needed:
 		return nil, "", fmt.Errorf("the key version %s in Google Cloud KMS is of algorithm %s and %s needs %s: make a key with gcloud kms keys create --purpose=asymmetric-signing --default-algorithm=%s", k.name, answer.Algorithm, purpose, needed, option)
 	}
