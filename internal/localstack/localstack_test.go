@@ -127,8 +127,8 @@ func TestStack(t *testing.T) {
 	if s.URL("deal-api") == s.URL("deal-api-2") {
 		t.Error("two replicas share a port")
 	}
-	if info := get(t, s.BeaconURL()+"/"+s.Chain().Hash+"/info"); !strings.Contains(info, s.Chain().Hash) {
-		t.Errorf("the development beacon answered %s", info)
+	if round := get(t, s.BeaconURL()+"/"+s.Chain().Hash+"/public/1"); !strings.Contains(round, `"round":1,`) {
+		t.Errorf("the development beacon answered %s", round)
 	}
 	if out, err := s.Fairpactctl(t.Context(), "migrate"); err != nil || !strings.Contains(out, s.DatabaseURL()) {
 		t.Errorf("fairpactctl said %s, %v", out, err)
