@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 
@@ -12,11 +11,10 @@ import (
 )
 
 var (
-	lockSQL     = query("lock")
-	lockWaitSQL = query("lock_wait")
-	commitSQL   = query("commit")
-	revealSQL   = query("reveal")
-
+	lockSQL       = query("lock")
+	lockWaitSQL   = query("lock_wait")
+	commitSQL     = query("commit")
+	revealSQL     = query("reveal")
 	commitmentSQL = query("commitment")
 )
 
@@ -24,25 +22,25 @@ var (
 type Act struct {
 	DealID     string
 	Party      int
-	Commitment [32]byte // to store, or for a reveal: that it opens
-	AttestedBy *string  // of a commitment: what the certificate says of who made it; nil: a token alone
-	Sealed     []byte   // a reveal's input and salt, encrypted
-	Secret     []byte   // fingerprint of the server secret that Sealed is under
-	// First is the first party that the caller does not know to have acted: where
-	// the search for one that is missing begins, so that n arrivals cost n looks
-	// and not n².
+	Commitment [32]byte // the commitment to store, or the one that a reveal opens
+	AttestedBy *string  // commitment only: the attested_by member of a seat key's certificate entry; nil: an invite token committed
+	Sealed     []byte   // reveal only: the encrypted input and salt
+	Secret     []byte   // reveal only: fingerprint of the server secret that encrypted Sealed
+	// First is a hint: the first party that the caller does not know to have acted.
+	// The search for a missing party starts there, so that the acts of n parties
+	// cost n lookups together and not n².
 	First  int
 	Replay *Replay
 }
 
-// Acted is what an act did. Where Done is false nothing was done: the party has
-// acted already, or the deal takes no such act (any more).
+// Acted is the outcome of an act.
 type Acted struct {
-	Done    bool
-	All     bool // nobody is missing: all parties have acted
-	Missing int  // the first party that has yet to act, where All is false
-	// Inputs is the deal WithInputs, for the last reveal of a deal that waits for no
-	// beacon round; nil where they are large.
+	Done    bool // false: nothing was stored, because the party has acted already or the deal does not accept this act
+	All     bool // every party has acted
+	Missing int  // the first party that has yet to act, if All is false
+	// Inputs is the snapshot WithInputs that the result is computed from. Only the
+	// last reveal of a deal without a beacon round gets it, and only if the inputs
+	// are not large.
 	Inputs *Snapshot
 
 	locked, moved bool
@@ -52,7 +50,8 @@ type Acted struct {
 // same transaction.
 func (s *Store) Commit(ctx context.Context, a Act) (Acted, error) { return s.commits.do(ctx, a) }
 
-// Reveal stores a reveal of the stored commitment, or returns ErrSecretMoved.
+// Reveal stores a reveal if it opens the stored commitment. It may return
+// ErrSecretMoved.
 func (s *Store) Reveal(ctx context.Context, a Act) (Acted, error) {
 	done, err := s.reveals.do(ctx, a)
 	if err == nil && done.moved {
@@ -61,22 +60,19 @@ func (s *Store) Reveal(ctx context.Context, a Act) (Acted, error) {
 	return done, err
 }
 
-// Commitment reads a party's commitment, or ErrNotFound.
+// Commitment returns a party's commitment, or ErrNotFound.
 func (s *Store) Commitment(ctx context.Context, dealID string, party int) (commitment [32]byte, err error) {
 	var raw []byte
 	err = s.pool.QueryRow(ctx, commitmentSQL, dealID, party).Scan(&raw)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return commitment, ErrNotFound
-	case err == nil && len(raw) != len(commitment):
-		return commitment, fmt.Errorf("store: the commitment of party %d of deal %s has %d bytes", party, dealID, len(raw))
+	if err == nil && len(raw) != len(commitment) {
+		return commitment, fmt.Errorf("store: the commitment of party %d of deal %s has %d bytes, want %d", party, dealID, len(raw), len(commitment))
 	}
 	copy(commitment[:], raw)
-	return commitment, outage(err)
+	return commitment, translate(err)
 }
 
-// acts makes the coalescer of a statement that stores acts.
-func (s *Store) acts(statement string, columns func([]Act) []any, scan func(*Acted, pgx.CollectableRow) error) *coalescer[Act, Acted] {
+// newActs returns the coalescer of a statement that stores acts.
+func (s *Store) newActs(statement string, columns func([]Act) []any, scan func(*Acted, pgx.CollectableRow) error) *coalescer[Act, Acted] {
 	c := &coalescer[Act, Acted]{
 		row:     func(a Act) string { return a.DealID + " " + strconv.Itoa(a.Party) },
 		deal:    func(a Act) string { return a.DealID },
@@ -96,6 +92,7 @@ func (s *Store) acts(statement string, columns func([]Act) []any, scan func(*Act
 	return c.start(s.budget)
 }
 
+// scan reads the columns that commit.sql and reveal.sql have in common, and more.
 func (a *Acted) scan(row pgx.CollectableRow, more ...any) error {
 	var missing *int
 	var locked *bool
@@ -149,14 +146,12 @@ func commitColumns(acts []Act) []any {
 func revealColumns(acts []Act) []any {
 	n := len(acts)
 	parties, sealed, commitments, first := make([]int, n), make([][]byte, n), make([][]byte, n), make([]int, n)
-	for i := range acts {
-		parties[i], sealed[i], commitments[i], first[i] = acts[i].Party, acts[i].Sealed, acts[i].Commitment[:], acts[i].First
-	}
 	secrets := make([][]byte, 0, 2*n)
 	for i := range acts {
-		secrets = append(secrets, acts[i].Secret, acts[i].Replay.secretOf())
+		parties[i], sealed[i], commitments[i], first[i] = acts[i].Party, acts[i].Sealed, acts[i].Commitment[:], acts[i].First
+		secrets = append(secrets, acts[i].Secret, acts[i].Replay.secret())
 	}
-	return append(append([]any{dealsOf(acts), parties, sealed, commitments, first}, replayColumns(acts)...), maxGroupSize, secretsOf(secrets...))
+	return append(append([]any{dealsOf(acts), parties, sealed, commitments, first}, replayColumns(acts)...), maxGroupSize, distinctSecrets(secrets...))
 }
 
 func replayColumns(acts []Act) []any {
@@ -168,8 +163,9 @@ func replayColumns(acts []Act) []any {
 	return []any{scopes, bodies, lifetimes}
 }
 
-// locked runs a statement right after the lock of its deals, in one implicit
-// transaction and one round trip.
+// locked locks the deals and then runs a statement, in one implicit transaction
+// and one round trip. Unless wait is set it skips deals that another transaction
+// holds.
 func (s *Store) locked(ctx context.Context, deals []string, wait bool, statement string, args []any, scan func(pgx.CollectableRow) error) error {
 	lock := lockSQL
 	if wait {
@@ -181,8 +177,8 @@ func (s *Store) locked(ctx context.Context, deals []string, wait bool, statement
 	return s.pool.SendBatch(ctx, batch).Close()
 }
 
-// each reads all rows with scan. A panic in scan becomes an error here already: it
-// would leave the batch open, and its connection would never go back to the pool.
+// each calls scan for each row. It turns a panic in scan into an error: a panic
+// would leave the batch open, and its connection would never return to the pool.
 func each(scan func(pgx.CollectableRow) error) func(pgx.Rows) error {
 	return func(rows pgx.Rows) (err error) {
 		defer recovered(&err)

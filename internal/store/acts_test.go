@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"bytes"
+	"context"
 	"reflect"
 	"testing"
 
@@ -9,7 +10,7 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// stored holds the answer to an act against whether it should have been stored.
+// stored checks whether an act was stored.
 func stored(t *testing.T, what string, want bool) func(store.Acted, error) {
 	t.Helper()
 	return func(got store.Acted, err error) {
@@ -20,7 +21,7 @@ func stored(t *testing.T, what string, want bool) func(store.Acted, error) {
 	}
 }
 
-// did is stored for a call that answers a boolean.
+// did checks the result of a call that returns a boolean.
 func did(t *testing.T, what string, want bool) func(bool, error) {
 	t.Helper()
 	return func(done bool, err error) {
@@ -46,7 +47,7 @@ func TestEachActInItsPhaseOnly(t *testing.T) {
 	stored(t, "another commit of the same party", false)(f.Commit(ctx, other))
 	did(t, "cancel after a counterparty's commit", false)(f.Cancel(ctx, d.DealID, nil))
 	check(t, f.CatchUp(ctx, d.DealID))
-	if now := f.stands(t, d); now.Phase != deal.Committing || now.CommitsClosedAt != nil || now.Commits != 1 {
+	if now := f.current(t, d); now.Phase != deal.Committing || now.CommitsClosedAt != nil || now.Commits != 1 {
 		t.Errorf("after one commit of two: %+v", now)
 	}
 	stored(t, "reveal before all have committed", false)(f.Reveal(ctx, act(d, 1)))
@@ -62,15 +63,15 @@ func TestEachActInItsPhaseOnly(t *testing.T) {
 
 	f.end(t, d, deal.Void)
 	stored(t, "reveal of an ended deal", false)(f.Reveal(ctx, same))
-	if now := f.stands(t, d); now.Commits != 2 || now.Reveals != 1 {
+	if now := f.current(t, d); now.Commits != 2 || now.Reveals != 1 {
 		t.Errorf("at the end: %+v", now)
 	}
 }
 
 // The last commitment advances the deal, and the last reveal of random.v1 closes
-// the reveals, in the transaction that stores it: there is no time in between. The
-// last reveal is answered what a read of the deal finds after it, unless the deal
-// waits for its beacon round or its inputs are large.
+// the reveals, in the transaction that stores it. The last reveal returns the
+// snapshot that a read would return after it, unless the deal waits for its beacon
+// round or its inputs are large.
 func TestTheLastActAdvancesTheDeal(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -95,7 +96,7 @@ func TestTheLastActAdvancesTheDeal(t *testing.T) {
 				first := 0
 				for _, step := range steps {
 					a := act(d, step.party)
-					a.First = first // as a caller that remembers the last answer
+					a.First = first // what the last answer said
 					a.Sealed = bytes.Repeat([]byte{byte(step.party)}, test.size*(step.party+1))
 					var err error
 					if got, err = do(a); err != nil || got.Done != step.want.Done || got.All != step.want.All || got.Missing != step.want.Missing || got.Inputs != nil && !got.All {
@@ -106,7 +107,7 @@ func TestTheLastActAdvancesTheDeal(t *testing.T) {
 				return got
 			}
 			run(func(a store.Act) (store.Acted, error) { return f.Commit(ctx, a) })
-			if now := f.stands(t, d); now.Phase != deal.Revealing || now.CommitsClosedAt == nil || now.RevealsClosedAt != nil {
+			if now := f.current(t, d); now.Phase != deal.Revealing || now.CommitsClosedAt == nil || now.RevealsClosedAt != nil {
 				t.Errorf("after the last commit: %+v", now)
 			}
 			if f.count(t, "SELECT count(*) FROM deals d JOIN commitments a USING (deal_id) WHERE deal_id = $1 AND party = 2 AND d.xmin = a.xmin AND commits_closed_at = committed_at", d.DealID) != 1 {
@@ -114,7 +115,7 @@ func TestTheLastActAdvancesTheDeal(t *testing.T) {
 			}
 			last := run(func(a store.Act) (store.Acted, error) { return f.Reveal(ctx, a) }).Inputs
 			if (last != nil) != test.answered {
-				t.Fatalf("the last reveal is answered the inputs: %v, want %v", last != nil, test.answered)
+				t.Fatalf("the last reveal returns the inputs: %v, want %v", last != nil, test.answered)
 			}
 			if last != nil {
 				read := f.snapshot(t, d, store.WithInputs)
@@ -123,10 +124,10 @@ func TestTheLastActAdvancesTheDeal(t *testing.T) {
 				}
 				read.Now, read.NowMilli = last.Now, last.NowMilli
 				if !reflect.DeepEqual(last, read) {
-					t.Errorf("the last reveal is answered %+v, and %+v is stored", last, read)
+					t.Errorf("the last reveal returns %+v, and %+v is stored", last, read)
 				}
 			}
-			now := f.stands(t, d)
+			now := f.current(t, d)
 			if now.Phase != deal.Revealing || now.Reveals != 4 || (now.RevealsClosedAt != nil) != (d.ChainHash != nil) {
 				t.Errorf("after the last reveal: %+v", now)
 			}
@@ -137,7 +138,7 @@ func TestTheLastActAdvancesTheDeal(t *testing.T) {
 	}
 }
 
-// First is a hint of the caller: one that is too high costs no correctness.
+// Act.First is only a hint: one that is too high changes no decision.
 func TestAHintThatIsTooHighAdvancesNothing(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -148,39 +149,36 @@ func TestAHintThatIsTooHighAdvancesNothing(t *testing.T) {
 			a.First = first
 			return a
 		}
-		for _, party := range []int{3, 2, 1} { // party 0 is missing all the time
-			if got, err := f.Commit(ctx, hinted(party)); err != nil || !got.Done || got.All {
-				t.Errorf("first %d, commit of party %d: %+v, %v", first, party, got, err)
+		for _, do := range []func(context.Context, store.Act) (store.Acted, error){f.Commit, f.Reveal} {
+			before := f.current(t, d).Phase
+			for _, party := range []int{3, 2, 1} { // party 0 is missing all the time
+				if got, err := do(ctx, hinted(party)); err != nil || !got.Done || got.All {
+					t.Errorf("%s, first %d, party %d: %+v, %v", before, first, party, got, err)
+				}
+				if now := f.current(t, d); now.Phase != before || now.RevealsClosedAt != nil {
+					t.Fatalf("%s, first %d: advanced without party 0: %+v", before, first, now)
+				}
 			}
-			if now := f.stands(t, d); now.Phase != deal.Committing || now.CommitsClosedAt != nil {
-				t.Fatalf("first %d: advanced without party 0: %+v", first, now)
-			}
-		}
-		f.commit(t, d, 0)
-		for _, party := range []int{3, 2, 1} {
-			if got, err := f.Reveal(ctx, hinted(party)); err != nil || !got.Done || got.All {
-				t.Errorf("first %d, reveal of party %d: %+v, %v", first, party, got, err)
-			}
-			if f.stands(t, d).RevealsClosedAt != nil {
-				t.Fatalf("first %d: reveals closed without party 0", first)
+			if before == deal.Committing {
+				f.commit(t, d, 0)
 			}
 		}
 		last := hinted(0)
 		last.First = min(first, 3)
-		if got, err := f.Reveal(ctx, last); err != nil || !got.Done || !got.All || f.stands(t, d).RevealsClosedAt == nil {
+		if got, err := f.Reveal(ctx, last); err != nil || !got.Done || !got.All || f.current(t, d).RevealsClosedAt == nil {
 			t.Errorf("first %d: the last reveal answers %+v, %v", first, got, err)
 		}
 	}
 }
 
-// Of a party's twin acts the first is stored; the hint is the highest of the
-// group; each call is answered for itself.
+// Of two acts of one party the first is stored. The highest hint of the group
+// counts. Each call gets its own answer.
 func TestActsOfOneGroup(t *testing.T) {
 	f := newFixture(t)
 	d, e, unknown := f.create(t, parties(3)), f.create(t, nil), &store.Declaration{DealID: "d_unknown"}
-	twin := act(d, 0)
-	twin.Commitment[0]++
-	got, errs := f.CommitTogether(act(d, 0), act(e, 0), act(unknown, 0), act(d, 2), act(e, 1), act(e, 7), twin)
+	second := act(d, 0)
+	second.Commitment[0]++
+	got, errs := f.CommitTogether(act(d, 0), act(e, 0), act(unknown, 0), act(d, 2), act(e, 1), act(e, 7), second)
 	checkAll(t, errs)
 	for i, want := range []store.Acted{{Done: true, Missing: 1}, {Done: true, All: true}, {}, {Done: true, Missing: 1}, {Done: true, All: true}, {All: true}, {Missing: 1}} {
 		if got[i].Done != want.Done || got[i].All != want.All || got[i].Missing != want.Missing {
@@ -188,7 +186,7 @@ func TestActsOfOneGroup(t *testing.T) {
 		}
 	}
 	if c := f.snapshot(t, d, store.Only(0)).Parts[0].Commitment; *c != store.CommitmentText(ptr(act(d, 0).Commitment)[:]) {
-		t.Error("the second of two twins was stored")
+		t.Error("the second of two commitments was stored")
 	}
 	f.commit(t, d, 1)
 
@@ -200,11 +198,11 @@ func TestActsOfOneGroup(t *testing.T) {
 		}
 	}
 	for deal, reveals := range map[*store.Declaration]int{d: 2, e: 1} {
-		if now := f.stands(t, deal); now.Reveals != reveals {
+		if now := f.current(t, deal); now.Reveals != reveals {
 			t.Errorf("%d reveals are stored, want %d", now.Reveals, reveals)
 		}
 	}
-	// What the group before answered about who is missing may be the hint of the next.
+	// The missing party that one group returns may be the hint for the next.
 	last := act(d, 1)
 	last.First = got[3].Missing
 	if got, err := f.Reveal(t.Context(), last); err != nil || !got.All {
@@ -212,7 +210,7 @@ func TestActsOfOneGroup(t *testing.T) {
 	}
 }
 
-// The deadline is decided in the statement itself, on the database's clock.
+// The statement itself checks the deadline, by the database's clock.
 func TestLateActsAreNotStored(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -221,7 +219,7 @@ func TestLateActsAreNotStored(t *testing.T) {
 	f.exec(t, "UPDATE deals SET commit_deadline = floor(extract(epoch FROM clock_timestamp())) WHERE deal_id = $1", d.DealID)
 	stored(t, "commit in the second of the deadline", false)(f.Commit(ctx, act(d, 1)))
 	did(t, "cancel in the second of the deadline", false)(f.Cancel(ctx, d.DealID, nil))
-	if now := f.stands(t, d); now.Phase != deal.Committing || now.Commits != 1 {
+	if now := f.current(t, d); now.Phase != deal.Committing || now.Commits != 1 {
 		t.Errorf("a late commit changed the deal: %+v", now)
 	}
 
@@ -230,7 +228,7 @@ func TestLateActsAreNotStored(t *testing.T) {
 	f.exec(t, `UPDATE deals SET commit_deadline = 1, reveal_deadline = floor(extract(epoch FROM clock_timestamp())) WHERE deal_id = $1`, d.DealID)
 	stored(t, "reveal in the second of the deadline", false)(f.Reveal(ctx, act(d, 0)))
 	did(t, "rejection in the second of the deadline", false)(f.Reject(ctx, f.ending(t, d, deal.Void), act(d, 0)))
-	if now := f.stands(t, d); now.Phase != deal.Revealing || now.Reveals != 0 {
+	if now := f.current(t, d); now.Phase != deal.Revealing || now.Reveals != 0 {
 		t.Errorf("a late reveal changed the deal: %+v", now)
 	}
 }
@@ -244,16 +242,16 @@ func TestCancelBeforeAnyCounterpartyCommitted(t *testing.T) {
 		did(t, "cancel", true)(f.Cancel(ctx, d.DealID, nil))
 		did(t, "a second cancel", false)(f.Cancel(ctx, d.DealID, nil))
 		stored(t, "commit to a cancelled deal", false)(f.Commit(ctx, act(d, 1)))
-		if now := f.stands(t, d); now.Phase != deal.Cancelled || now.CertID != nil {
+		if now := f.current(t, d); now.Phase != deal.Cancelled || now.CertID != nil {
 			t.Errorf("cancelled: %+v", now)
 		}
 	}
 	did(t, "cancel of an unknown deal", false)(f.Cancel(ctx, "d_unknown", nil))
 }
 
-// A process of an older release that died before the change of phase leaves a
-// deal that CatchUp moves on, with the times at which the last ones acted.
-func TestCatchUpFinishesWhatAnOlderReleaseLeft(t *testing.T) {
+// CatchUp advances a deal that the previous release left when it died before the
+// change of phase. The deal gets the time of its last act.
+func TestCatchUpAdvancesADealOfThePreviousRelease(t *testing.T) {
 	f := newFixture(t)
 	for what, declare := range map[string]func(*store.Declaration){"split.v1": nil, "random.v1": random} {
 		t.Run(what, func(t *testing.T) {
@@ -261,26 +259,26 @@ func TestCatchUpFinishesWhatAnOlderReleaseLeft(t *testing.T) {
 			f.leave(t, d, true)
 			for range 2 { // the second does nothing
 				check(t, f.CatchUp(t.Context(), d.DealID))
-				if now := f.stands(t, d); now.Phase != deal.Revealing || now.CommitsClosedAt == nil || *now.CommitsClosedAt != 1001 || now.RevealsClosedAt != nil {
+				if now := f.current(t, d); now.Phase != deal.Revealing || now.CommitsClosedAt == nil || *now.CommitsClosedAt != 1001 || now.RevealsClosedAt != nil {
 					t.Fatalf("after the last commit: %+v", now)
 				}
 			}
 			f.reveal(t, d, 0)
 			check(t, f.CatchUp(t.Context(), d.DealID))
-			if now := f.stands(t, d); now.RevealsClosedAt != nil {
+			if now := f.current(t, d); now.RevealsClosedAt != nil {
 				t.Fatalf("closed with one reveal: %+v", now)
 			}
 			f.leave(t, d, false)
 			f.exec(t, "UPDATE reveals SET revealed_at = 2000 + party WHERE deal_id = $1", d.DealID)
 			for range 2 {
 				check(t, f.CatchUp(t.Context(), d.DealID))
-				if now := f.stands(t, d); (now.RevealsClosedAt != nil) != (d.ChainHash != nil) || d.ChainHash != nil && *now.RevealsClosedAt != 2001 {
+				if now := f.current(t, d); (now.RevealsClosedAt != nil) != (d.ChainHash != nil) || d.ChainHash != nil && *now.RevealsClosedAt != 2001 {
 					t.Fatalf("after the last reveal: %+v", now)
 				}
 			}
 			f.end(t, d, deal.Computed)
 			check(t, f.CatchUp(t.Context(), d.DealID))
-			if now := f.stands(t, d); now.Phase != deal.Computed {
+			if now := f.current(t, d); now.Phase != deal.Computed {
 				t.Errorf("an ended deal was advanced: %+v", now)
 			}
 		})

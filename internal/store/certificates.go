@@ -12,33 +12,39 @@ var (
 	certificatesSQL = query("certificates")
 	setSignatureSQL = query("set_signature")
 	publishSQL      = query("publish")
+	publishedSQL    = query("published")
+	signedFromSQL   = query("signed_from")
 )
 
 // Certificate is a stored certificate. It is pending while LeafIndex is nil.
 type Certificate struct {
 	CertID    string
 	DealID    string
-	Payload   []byte // the signing bytes
-	MAC       []byte // over CertID and Payload, under the server secret
+	Payload   []byte // the bytes that are signed
+	MAC       []byte // of CertID and Payload, with the server secret
 	Signature *string
 	LeafIndex *int64
 }
 
-// Certificate reads one by its id, pending or not, or ErrNotFound.
+// Certificate returns the certificate with this id, pending or published, or
+// ErrNotFound.
 func (s *Store) Certificate(ctx context.Context, certID string) (*Certificate, error) {
 	return s.certificate(ctx, certificateBy{cert: certID})
 }
 
-// CertificateOf reads the certificate of a deal, pending or not, or ErrNotFound.
+// CertificateOf returns the certificate of a deal, pending or published, or
+// ErrNotFound.
 func (s *Store) CertificateOf(ctx context.Context, dealID string) (*Certificate, error) {
 	return s.certificate(ctx, certificateBy{deal: dealID})
 }
 
-// certificateBy names a certificate by one of the two; the other is empty.
+// certificateBy identifies a certificate by its own id or by its deal's. The
+// other field is empty.
 type certificateBy struct{ cert, deal string }
 
-// certificateSize is more than a certificate of a few parties has, in bytes. One
-// of 10,000 parties has 50 times as much: a group of them stays bounded.
+// certificateSize is an upper bound, in bytes, for a certificate of a few
+// parties. One of 10,000 parties is 50 times as large, so that a full group of
+// those still has a bounded size.
 const certificateSize = 32 << 10
 
 func (s *Store) certificate(ctx context.Context, by certificateBy) (*Certificate, error) {
@@ -51,39 +57,49 @@ func (s *Store) certificate(ctx context.Context, by certificateBy) (*Certificate
 
 func (s *Store) newCertificates() *coalescer[certificateBy, *Certificate] {
 	c := &coalescer[certificateBy, *Certificate]{size: func(certificateBy) int { return certificateSize }}
-	c.run = func(ctx context.Context, calls []certificateBy, _ bool) ([]*Certificate, error) {
-		unique, at := distinct(calls)
+	c.run = reads(s, certificatesSQL, func(unique []certificateBy) []any {
 		certs, deals := make([]string, len(unique)), make([]string, len(unique))
 		for i, q := range unique {
 			certs[i], deals[i] = q.cert, q.deal
 		}
-		rows, err := s.pool.Query(ctx, certificatesSQL, certs, deals)
-		if err != nil {
-			return nil, err
-		}
-		found := make([]*Certificate, len(unique))
-		err = each(func(row pgx.CollectableRow) error {
-			var n int
-			var c Certificate
-			err := row.Scan(&n, &c.CertID, &c.DealID, &c.Payload, &c.MAC, &c.Signature, &c.LeafIndex)
-			found[n-1] = &c
-			return err
-		})(rows)
-		answers := make([]*Certificate, len(calls))
-		for i, n := range at {
-			answers[i] = found[n]
-		}
-		return answers, err
-	}
+		return []any{certs, deals}
+	}, func(row pgx.CollectableRow, n *int, _ []certificateBy) (c *Certificate, err error) {
+		c = &Certificate{}
+		return c, row.Scan(n, &c.CertID, &c.DealID, &c.Payload, &c.MAC, &c.Signature, &c.LeafIndex)
+	})
 	return c.start(s.budget)
 }
 
-// SetSignature keeps a signature for a certificate that the log did not take
-// yet, in the place of old (nil: none), so that an outage of the log costs no
-// second signature. Where somebody else was faster it does nothing.
+// Published returns the published certificates of the given leaves, as far as
+// they exist.
+func (s *Store) Published(ctx context.Context, leaves []int64) ([]Logged, error) {
+	return rows(ctx, s.pool, pgx.RowToStructByPos[Logged], publishedSQL, leaves)
+}
+
+// Logged is a published certificate.
+type Logged struct {
+	Payload   []byte // the bytes that are signed
+	LeafIndex int64
+}
+
+// SignedFrom calls each with every signed certificate that has no leaf yet or
+// whose leaf index is at least leafIndex. DealID and MAC are not set.
+func (s *Store) SignedFrom(ctx context.Context, leafIndex int64, each func(Certificate)) error {
+	found, _ := s.pool.Query(ctx, signedFromSQL, leafIndex) // ForEachRow returns the error
+	var c Certificate
+	_, err := pgx.ForEachRow(found, []any{&c.CertID, &c.Payload, &c.Signature, &c.LeafIndex}, func() error {
+		each(c)
+		return nil
+	})
+	return translate(err)
+}
+
+// SetSignature stores a signature of a certificate that has no leaf yet, so that
+// an outage of the log costs no second signature. It replaces only the signature
+// old (nil: none); otherwise it does nothing.
 func (s *Store) SetSignature(ctx context.Context, certID, signature string, old *string) error {
 	_, err := s.pool.Exec(ctx, setSignatureSQL, certID, signature, old)
-	return outage(err)
+	return translate(err)
 }
 
 // Publication is a certificate's signature and the index of its leaf.
@@ -93,8 +109,9 @@ type Publication struct {
 	LeafIndex int64
 }
 
-// Publish stores signature and leaf. It is false where somebody else has
-// published the certificate: what they stored stands.
+// Publish stores a certificate's signature and leaf index, the last step of a
+// deal: from then on the deal's view shows certificate_id. It returns false if the
+// certificate is published already; the stored values then stay.
 func (s *Store) Publish(ctx context.Context, p Publication) (bool, error) {
 	return s.publications.do(ctx, p)
 }
@@ -102,17 +119,14 @@ func (s *Store) Publish(ctx context.Context, p Publication) (bool, error) {
 func (s *Store) newPublications() *coalescer[Publication, bool] {
 	c := &coalescer[Publication, bool]{row: func(p Publication) string { return p.CertID }}
 	c.run = func(ctx context.Context, all []Publication, _ bool) ([]bool, error) {
-		// In the order of their ids, or two groups of two processes deadlock.
+		// Sorted by id: otherwise groups of two processes could deadlock.
 		sorted := slices.SortedFunc(slices.Values(all), func(a, b Publication) int { return strings.Compare(a.CertID, b.CertID) })
 		certs, signatures, leaves := make([]string, len(all)), make([]string, len(all)), make([]int64, len(all))
 		for i, p := range sorted {
 			certs[i], signatures[i], leaves[i] = p.CertID, p.Signature, p.LeafIndex
 		}
-		rows, err := s.pool.Query(ctx, publishSQL, certs, signatures, leaves)
-		if err != nil {
-			return nil, err
-		}
-		published, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		found, _ := s.pool.Query(ctx, publishSQL, certs, signatures, leaves) // CollectRows returns the error
+		published, err := pgx.CollectRows(found, pgx.RowTo[string])
 		done := make([]bool, len(all))
 		for i, p := range all {
 			done[i] = slices.Contains(published, p.CertID)

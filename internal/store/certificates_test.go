@@ -10,11 +10,13 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
+// pending returns the ending of a new deal whose certificate is pending.
 func (f *fixture) pending(t *testing.T) *store.Ending {
 	t.Helper()
 	return f.end(t, f.create(t, nil), deal.Void)
 }
 
+// holds checks the stored certificate of a deal.
 func (f *fixture) holds(t *testing.T, e *store.Ending, signature *string, leaf *int64) {
 	t.Helper()
 	byID, err := f.Certificate(t.Context(), *e.CertID)
@@ -55,8 +57,8 @@ func TestTheFirstSignatureStands(t *testing.T) {
 	set("third", ptr("second"), "second", ptr(int64(7)))
 }
 
-// The first publication stands. A signature without a leaf was handed to nobody
-// and is replaced.
+// The first publication stands. A signature without a leaf may be replaced, because
+// no caller has received it.
 func TestTheFirstPublicationStands(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -82,15 +84,7 @@ func TestTheFirstPublicationStands(t *testing.T) {
 		f.holds(t, other, ptr("b"), ptr(int64(21)))
 		f.holds(t, unsigned, ptr("a"), ptr(int64(0)))
 	})
-	t.Run("twins in one group", func(t *testing.T) {
-		e := f.pending(t)
-		done, errs := f.PublishTogether(store.Publication{CertID: *e.CertID, Signature: "a", LeafIndex: 30}, store.Publication{CertID: *e.CertID, Signature: "b", LeafIndex: 30})
-		checkAll(t, errs)
-		if done[0] == done[1] {
-			t.Errorf("two publications of one certificate are answered %v, want one of them", done)
-		}
-	})
-	t.Run("a leaf that another certificate holds spoils no other", func(t *testing.T) {
+	t.Run("a leaf that another certificate has fails its own call only", func(t *testing.T) {
 		one, other := f.pending(t), f.pending(t)
 		done, errs := f.PublishTogether(store.Publication{CertID: *one.CertID, Signature: "a", LeafIndex: 0}, store.Publication{CertID: *other.CertID, Signature: "b", LeafIndex: 31})
 		if errs[0] == nil || errs[1] != nil || !done[1] {
@@ -99,8 +93,8 @@ func TestTheFirstPublicationStands(t *testing.T) {
 	})
 }
 
-// Groups of two processes that publish the same certificates, in any order, do
-// not deadlock, and each is published once.
+// Two processes that publish the same certificates in different orders do not
+// deadlock, and each certificate is published once.
 func TestPublishersOfTheSameCertificates(t *testing.T) {
 	f := newFixture(t)
 	const n = 41
@@ -114,7 +108,7 @@ func TestPublishersOfTheSameCertificates(t *testing.T) {
 		s := []*store.Store{f.Store, f.replica}[k%2]
 		all := make([]store.Publication, n)
 		for i := range all {
-			j := (i*(2*k+3) + k) % n // each in another order
+			j := (i*(2*k+3) + k) % n // a different order for each k
 			all[i] = store.Publication{CertID: *pending[j].CertID, Signature: fmt.Sprint(k), LeafIndex: int64(j)}
 		}
 		group.Go(func() {

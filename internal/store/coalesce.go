@@ -10,48 +10,49 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
 )
 
 const (
-	maxGroup     = 512     // calls of one statement
-	maxGroupSize = 1 << 20 // bytes of one statement's arguments or answers, unless a single call has more
-	statements   = 2       // under way at once: the next groups fill meanwhile
-	slowDeals    = 4       // that may wait for a lock at once, each on a connection of its own
+	maxGroup     = 512     // most calls in one statement
+	maxGroupSize = 1 << 20 // most bytes of arguments or answers in one statement, unless a single call has more
+	statements   = 2       // most statements under way at once; the next groups fill meanwhile
+	slowDeals    = 4       // most deals whose locks are waited for at once, each on its own connection
 	groupTimeout = 20 * time.Second
 )
 
 var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/store")
 
-// budget bounds what a store's coalescers have under way at once. Under load the
-// calls that wait for a turn make larger groups.
+// budget bounds how many statements a store's coalescers have under way at once.
+// Under load, calls that wait for their turn form larger groups.
 type budget struct {
 	statements, slowDeals chan struct{}
-	answered              *atomic.Int64 // unix milliseconds: when the database last answered
+	answered              *atomic.Int64 // time of the database's last answer, unix milliseconds
 }
 
 func newBudget() budget {
 	return budget{make(chan struct{}, statements), make(chan struct{}, slowDeals), new(atomic.Int64)}
 }
 
-// coalescer runs the calls that wait at the same moment, of any deals, as one
-// statement: the round trips, wakeups and flushes of one serve all. Nothing
-// waits for a timer, so a lone call goes at once.
+// coalescer runs calls that wait at the same moment as one statement, which may
+// concern many deals. They share one round trip and one flush of the write-ahead
+// log. No call waits for a timer, so a single call starts at once.
 //
-// Where a statement skipped a deal because another transaction holds its row,
-// that deal's calls wait for it together, aside, and slowDeals of them at once: a
-// slow deal holds up no other, unless there are that many.
+// A statement skips a deal whose row another transaction holds. The calls of such
+// a deal are put aside and wait for its lock together. Up to slowDeals deals wait
+// at once, so that these calls do not delay those of other deals.
 type coalescer[Q, A any] struct {
-	// run executes the calls in one transaction and one round trip and returns an
-	// answer for each. wait says to wait for locks instead of skipping; the calls
-	// are then of one deal.
+	// run executes the calls in one transaction and one round trip and returns one
+	// answer for each. If wait is set, it waits for locks instead of skipping deals;
+	// all calls are then of one deal.
 	run     func(ctx context.Context, calls []Q, wait bool) ([]A, error)
-	size    func(Q) int    // bytes that a call sends or is answered, at most; nil: not worth counting
-	row     func(Q) string // what a call writes: two of one row go into two groups; nil: the statement reads
-	deal    func(Q) string // whose lock a call needs; nil: none
-	skipped func(A) bool   // whether the lock was held by another; nil with deal
+	size    func(Q) int    // most bytes that a call sends or receives; nil: too few to count
+	row     func(Q) string // the row that a call writes; two calls with the same row go into two groups; nil: the statement only reads
+	deal    func(Q) string // the deal whose lock a call needs; nil: no lock
+	skipped func(A) bool   // whether another transaction held the lock; nil if deal is nil
 
 	queue  chan *call[Q, A]
 	budget budget
@@ -59,16 +60,16 @@ type coalescer[Q, A any] struct {
 	loops  sync.WaitGroup
 
 	mu sync.Mutex
-	// aside holds, guarded by mu, the calls of each deal that somebody waits for
-	// aside. A deal is a key as long as its goroutine runs.
+	// aside holds the calls that were put aside, by deal. Guarded by mu. A deal is a
+	// key while a goroutine (waitFor) waits for it.
 	aside map[string][]*call[Q, A]
 }
 
-// call is what one caller waits for. done holds one answer, so that no loop
-// ever blocks on a caller that gave up.
+// call is one caller's query. done has room for one outcome, so that the loops
+// never block on a caller that gave up.
 type call[Q, A any] struct {
 	query Q
-	span  trace.Span // the caller's wait
+	span  trace.Span // covers the caller's wait
 	done  chan outcome[A]
 }
 
@@ -77,7 +78,7 @@ type outcome[A any] struct {
 	err    error
 }
 
-// start begins to serve calls.
+// start starts the loop that serves calls.
 func (c *coalescer[Q, A]) start(b budget) *coalescer[Q, A] {
 	ctx, stop := context.WithCancel(context.Background())
 	c.stop, c.budget, c.aside = stop, b, make(map[string][]*call[Q, A])
@@ -86,14 +87,14 @@ func (c *coalescer[Q, A]) start(b budget) *coalescer[Q, A] {
 	return c
 }
 
-// close breaks off the statements under way. No call may be waiting any more.
+// close interrupts the statements under way. Callers must not wait any more.
 func (c *coalescer[Q, A]) close() {
 	c.stop()
 	c.loops.Wait()
 }
 
-// do adds a call to the next group and waits for its answer. Where ctx ends
-// first the call may take place all the same.
+// do adds a call to the next group and waits for its answer. If ctx ends first,
+// the call may still take effect.
 func (c *coalescer[Q, A]) do(ctx context.Context, query Q) (answer A, err error) {
 	_, span := tracer.Start(ctx, "grouped statement")
 	defer span.End()
@@ -101,13 +102,13 @@ func (c *coalescer[Q, A]) do(ctx context.Context, query Q) (answer A, err error)
 	select {
 	case c.queue <- one:
 	case <-ctx.Done():
-		return answer, outage(ctx.Err())
+		return answer, translate(ctx.Err())
 	}
 	select {
 	case got := <-one.done:
-		return got.answer, outage(replayed(got.err))
+		return got.answer, translate(got.err)
 	case <-ctx.Done():
-		return answer, outage(ctx.Err())
+		return answer, translate(ctx.Err())
 	}
 }
 
@@ -128,7 +129,7 @@ func (c *coalescer[Q, A]) serve(ctx context.Context) {
 		}
 		group := c.newGroup(next)
 		next = c.drain(group)
-		if c.row != nil { // one group of writes at a time: the next one would meet its locks
+		if c.row != nil { // writes: one group at a time, because the next group could wait for its locks
 			c.execute(ctx, group.calls, false)
 			<-c.budget.statements
 			continue
@@ -140,7 +141,7 @@ func (c *coalescer[Q, A]) serve(ctx context.Context) {
 	}
 }
 
-// group is calls that fit into one statement.
+// group is a set of calls that fit into one statement.
 type group[Q, A any] struct {
 	calls []*call[Q, A]
 	size  int
@@ -153,7 +154,8 @@ func (c *coalescer[Q, A]) newGroup(first *call[Q, A]) *group[Q, A] {
 	return g
 }
 
-// add adds a call to a group, or reports that it belongs into the next one.
+// add adds a call to a group. It returns false if the call must go into the next
+// group.
 func (c *coalescer[Q, A]) add(g *group[Q, A], one *call[Q, A]) bool {
 	size := g.size
 	if c.size != nil {
@@ -164,13 +166,38 @@ func (c *coalescer[Q, A]) add(g *group[Q, A], one *call[Q, A]) bool {
 	}
 	if c.row != nil {
 		row := c.row(one.query)
-		if _, twin := g.rows[row]; twin {
+		if _, taken := g.rows[row]; taken {
 			return false
 		}
 		g.rows[row] = struct{}{}
 	}
 	g.calls, g.size = append(g.calls, one), size
 	return true
+}
+
+// reads returns the run function of a statement that only reads. It sends each
+// distinct query once. scan reads a row, and into n the number of the row's query
+// in unique, counted from 1. A call without a row is answered nil.
+func reads[Q comparable, A any](s *Store, statement string, columns func(unique []Q) []any,
+	scan func(row pgx.CollectableRow, n *int, unique []Q) (*A, error)) func(context.Context, []Q, bool) ([]*A, error) {
+	return func(ctx context.Context, calls []Q, _ bool) ([]*A, error) {
+		unique, at := distinct(calls)
+		found := make([]*A, len(unique))
+		rows, _ := s.pool.Query(ctx, statement, columns(unique)...) // each returns the error
+		err := each(func(row pgx.CollectableRow) error {
+			var n int
+			one, err := scan(row, &n, unique)
+			if err == nil {
+				found[n-1] = one
+			}
+			return err
+		})(rows)
+		answers := make([]*A, len(calls))
+		for i, n := range at {
+			answers[i] = found[n]
+		}
+		return answers, err
+	}
 }
 
 // distinct returns each query once, and for each call the index of its query in
@@ -190,7 +217,7 @@ func distinct[Q comparable](calls []Q) (unique []Q, at []int) {
 	return unique, at
 }
 
-// drain adds what waits now and returns the first call that did not fit.
+// drain adds the calls that wait now, and returns the first one that does not fit.
 func (c *coalescer[Q, A]) drain(g *group[Q, A]) *call[Q, A] {
 	for {
 		select {
@@ -204,16 +231,16 @@ func (c *coalescer[Q, A]) drain(g *group[Q, A]) *call[Q, A] {
 	}
 }
 
-// execute runs a group and answers it. Where one call spoiled it for the others
-// (a replayed Idempotency-Key, a deadlock) nothing of it was done, and each is
-// tried alone. Where the time ran out or the connection broke the outcome is
-// unknown, and a second try could call a caller's own insert a stranger's.
+// execute runs a group and answers its calls. If one call made the transaction
+// roll back (a replayed Idempotency-Key, a deadlock), it runs each call separately.
+// After a timeout or a broken connection it does not try again: the outcome is
+// unknown, and a second try would take a call's own insert for another caller's.
 func (c *coalescer[Q, A]) execute(ctx context.Context, group []*call[Q, A], wait bool) {
 	queries := make([]Q, len(group))
 	for i, one := range group {
 		queries[i] = one.query
 	}
-	answers, err := c.attempt(trace.ContextWithSpan(ctx, group[0].span), queries, wait) // one trace shows the statements
+	answers, err := c.attempt(trace.ContextWithSpan(ctx, group[0].span), queries, wait) // the trace of the first call shows the statement
 	switch {
 	case err != nil && len(group) > 1 && retriable(err):
 		for _, one := range group {
@@ -235,8 +262,9 @@ func (c *coalescer[Q, A]) execute(ctx context.Context, group []*call[Q, A], wait
 	}
 }
 
-// attempt is one bounded run. A panic in it is an error of its group's calls: these
-// run on goroutines of no request, where it would end the process.
+// attempt runs the statement once, within groupTimeout. It turns a panic into an
+// error: it runs on a goroutine of the coalescer, where a panic would end the
+// process.
 func (c *coalescer[Q, A]) attempt(ctx context.Context, queries []Q, wait bool) (answers []A, err error) {
 	ctx, cancel := context.WithTimeout(ctx, groupTimeout)
 	defer cancel()
@@ -244,7 +272,7 @@ func (c *coalescer[Q, A]) attempt(ctx context.Context, queries []Q, wait bool) (
 	return c.run(ctx, queries, wait)
 }
 
-// errPanicked means that the store's own code panicked. It is a fault of ours, not
+// errPanicked is returned when the store's own code panicked. It does not count as
 // an outage.
 var errPanicked = errors.New("store: panic")
 
@@ -256,14 +284,15 @@ func recovered(err *error) {
 	}
 }
 
-// retriable reports whether the transaction was rolled back for a reason that a
-// call alone may not meet.
+// retriable reports whether the transaction was rolled back for a reason that may
+// not apply to each of its calls.
 func retriable(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (strings.HasPrefix(pg.Code, "22") || strings.HasPrefix(pg.Code, "23") || strings.HasPrefix(pg.Code, "40"))
 }
 
-// putAside lets a call wait for its deal's row together with the deal's other calls.
+// putAside makes a call wait for its deal's lock, together with the deal's other
+// calls.
 func (c *coalescer[Q, A]) putAside(ctx context.Context, one *call[Q, A]) {
 	deal := c.deal(one.query)
 	c.mu.Lock()
@@ -275,7 +304,7 @@ func (c *coalescer[Q, A]) putAside(ctx context.Context, one *call[Q, A]) {
 	}
 }
 
-// waitFor runs the calls that were put aside for a deal until none is left.
+// waitFor runs the calls that were put aside for a deal, until none is left.
 func (c *coalescer[Q, A]) waitFor(ctx context.Context, deal string) {
 	c.budget.slowDeals <- struct{}{}
 	defer func() { <-c.budget.slowDeals }()

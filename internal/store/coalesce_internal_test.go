@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 	"testing"
@@ -14,7 +15,7 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// ask is a call of the statement below.
+// ask is a call in these tests.
 type ask struct {
 	deal  string
 	n     int
@@ -26,16 +27,16 @@ type answered struct {
 	skip bool
 }
 
-// statement is a coalescer over a statement that answers each call its number.
+// statement is a coalescer whose statement returns the number of each call.
 type statement struct {
 	*coalescer[ask, answered]
 	hold chan struct{}            // groups wait until it is closed
-	fail func(group []ask) error  // nil: none fails
-	free map[string]chan struct{} // by deal whose row another transaction holds; closed when that ends
+	fail func(group []ask) error  // nil: no group fails
+	free map[string]chan struct{} // by slow deal: closed when the other transaction frees the deal's row
 
 	mu     sync.Mutex
-	groups [][]ask
-	aside  [][]ask // groups that waited for their deal's row
+	groups [][]ask // groups that were run without waiting for rows
+	aside  [][]ask // groups that were run with waiting for their deal's row
 }
 
 func newStatement(t *testing.T) *statement {
@@ -88,7 +89,8 @@ func closed(c chan struct{}) bool {
 	}
 }
 
-// behind sends calls in order while the first one is under way, lets it go and returns what each is answered.
+// behind sends calls in order while a first one is under way, then lets that one
+// finish. It returns the answers of the calls.
 func (s *statement) behind(t *testing.T, first ask, calls ...ask) ([]answered, []error) {
 	t.Helper()
 	answers, errs := make([]answered, len(calls)+1), make([]error, len(calls)+1)
@@ -104,7 +106,7 @@ func (s *statement) behind(t *testing.T, first ask, calls ...ask) ([]answered, [
 
 func (s *statement) queued() int { return len(s.queue) }
 
-// await waits until the condition, asked under the mutex, is true.
+// await waits until the condition is true. It is evaluated under mu.
 func (s *statement) await(t *testing.T, condition func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Microsecond) {
@@ -115,7 +117,7 @@ func (s *statement) await(t *testing.T, condition func() bool) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the calls do not get to where they should")
+			t.Fatal("the calls do not reach the expected state")
 		}
 	}
 }
@@ -173,10 +175,10 @@ func TestGroupsAreBoundedAndAnsweredInFull(t *testing.T) {
 	}
 }
 
-// A group that one call spoils is run one by one; a group with an unknown
-// outcome is not run again.
+// If one call rolls its group back, each call is run separately. A group with an
+// unknown outcome is not run again.
 func TestOnlyARolledBackGroupIsRunAgain(t *testing.T) {
-	const n, spoiler = 10, 4
+	const n, failing = 10, 4
 	for _, row := range []struct {
 		err   error
 		again bool
@@ -184,21 +186,21 @@ func TestOnlyARolledBackGroupIsRunAgain(t *testing.T) {
 		{&pgconn.PgError{Code: "23505", ConstraintName: "idempotency_pkey"}, true},
 		{&pgconn.PgError{Code: "40P01"}, true},
 		{&pgconn.PgError{Code: "40001"}, true},
-		{&pgconn.PgError{Code: "55P03"}, false}, // the rest would wait as long again
+		{&pgconn.PgError{Code: "55P03"}, false}, // each of the others would wait as long again
 		{&pgconn.PgError{Code: "57014"}, false},
 		{errors.New("connection reset"), false},
 	} {
 		t.Run(fmt.Sprint(row.err), func(t *testing.T) {
 			s := newStatement(t)
 			s.fail = func(group []ask) error {
-				if slices.ContainsFunc(group, func(a ask) bool { return a.n == spoiler }) {
+				if slices.ContainsFunc(group, func(a ask) bool { return a.n == failing }) {
 					return row.err
 				}
 				return nil
 			}
 			answers, errs := s.behind(t, ask{deal: "d", n: -1}, numbered(n, 0)...)
 			for i := range answers {
-				if fails := !row.again || i == spoiler; (errs[i] != nil) != fails || !fails && answers[i].n != i {
+				if fails := !row.again || i == failing; (errs[i] != nil) != fails || !fails && answers[i].n != i {
 					t.Errorf("call %d: %+v, %v", i, answers[i], errs[i])
 				}
 			}
@@ -213,8 +215,8 @@ func TestOnlyARolledBackGroupIsRunAgain(t *testing.T) {
 	}
 }
 
-// Calls on deals whose row is held wait aside, those of one deal together, and
-// all others go on. No more than slowDeals of them occupy a connection.
+// Calls on deals whose row is held are put aside and wait, those of one deal
+// together. At most slowDeals deals wait at once. All other calls proceed.
 func TestCallsOnHeldDealsWaitAside(t *testing.T) {
 	const each, slow = 5, slowDeals + 3
 	s := newStatement(t)
@@ -264,7 +266,7 @@ func TestCallsOnHeldDealsWaitAside(t *testing.T) {
 			t.Errorf("a group that waits is of more than one deal: %v", g)
 		}
 	}
-	if got := len(s.aside); got > 2*slow { // the first alone, then the rest
+	if got := len(s.aside); got > 2*slow { // for each deal the first call, then the rest
 		t.Errorf("%d groups waited for %d deals of %d calls each", got, slow, each)
 	}
 	s.await(t, func() bool {
@@ -274,11 +276,11 @@ func TestCallsOnHeldDealsWaitAside(t *testing.T) {
 	})
 }
 
-// A caller whose context ends is answered at once, wherever its call is.
+// A caller whose context ends gets its answer at once, wherever its call is.
 func TestACallEndsWithItsContext(t *testing.T) {
 	s := newStatement(t)
 	s.free["slow"] = make(chan struct{})
-	given := func(a ask, reached func() bool) {
+	cancelled := func(a ask, reached func() bool) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
 		failed := make(chan error, 1)
@@ -289,8 +291,8 @@ func TestACallEndsWithItsContext(t *testing.T) {
 			t.Errorf("%v, want UNAVAILABLE", err)
 		}
 	}
-	given(ask{deal: "slow"}, func() bool { return len(s.groups) == 1 }) // under way
-	given(ask{deal: "slow"}, func() bool { return s.queued() == 1 })    // queued
+	cancelled(ask{deal: "slow"}, func() bool { return len(s.groups) == 1 }) // under way
+	cancelled(ask{deal: "slow"}, func() bool { return s.queued() == 1 })    // queued
 	for len(s.queue) < cap(s.queue) {
 		s.queue <- &call[ask, answered]{query: ask{deal: "slow"}, done: make(chan outcome[answered], 1)}
 	}
@@ -303,52 +305,38 @@ func TestACallEndsWithItsContext(t *testing.T) {
 		<-s.queue
 	}
 	close(s.hold)
-	given(ask{deal: "slow"}, func() bool { return len(s.aside) == 1 }) // aside
+	cancelled(ask{deal: "slow"}, func() bool { return len(s.aside) == 1 }) // aside
 	close(s.free["slow"])
 }
 
-// close breaks off the statements under way, those that wait for a row included.
-func TestCloseBreaksOffWhatIsUnderWay(t *testing.T) {
-	for what, aside := range map[string]bool{"under way": false, "aside": true} {
-		t.Run(what, func(t *testing.T) {
-			const n = slowDeals + 2
-			s := newStatement(t)
-			for i := range n {
-				s.free[fmt.Sprint(i)] = make(chan struct{})
-			}
-			if aside {
-				close(s.hold)
-			}
-			ctx, giveUp := context.WithTimeout(t.Context(), time.Minute)
-			defer giveUp()
-			var group sync.WaitGroup
-			for i := range n {
-				group.Go(func() {
-					if _, err := s.do(ctx, ask{fmt.Sprint(i), i, 0}); !problem.Is(err, problem.Unavailable) {
-						t.Errorf("%v, want UNAVAILABLE", err)
-					}
-				})
-			}
-			s.await(t, func() bool {
-				s.coalescer.mu.Lock()
-				defer s.coalescer.mu.Unlock()
-				return !aside && len(s.groups) > 0 || len(s.coalescer.aside) == n && len(s.aside) == slowDeals
-			})
-			if !aside { // its callers have given up, as in a process that has drained
-				giveUp()
-				group.Wait()
-			}
-			s.close()
-			group.Wait()
-			if aside && ctx.Err() != nil {
-				t.Error("calls that wait aside are answered by their own time limit only")
+// close also interrupts statements that wait for a row. (TestPostgresHangs closes a
+// store with all other statements under way.)
+func TestCloseInterruptsStatementsThatWait(t *testing.T) {
+	const n = slowDeals + 2
+	s := newStatement(t)
+	close(s.hold)
+	for i := range n {
+		s.free[fmt.Sprint(i)] = make(chan struct{})
+	}
+	var group sync.WaitGroup
+	for i := range n {
+		group.Go(func() {
+			if _, err := s.do(t.Context(), ask{fmt.Sprint(i), i, 0}); !problem.Is(err, problem.Unavailable) {
+				t.Errorf("%v, want UNAVAILABLE", err)
 			}
 		})
 	}
+	s.await(t, func() bool {
+		s.coalescer.mu.Lock()
+		defer s.coalescer.mu.Unlock()
+		return len(s.coalescer.aside) == n && len(s.aside) == slowDeals
+	})
+	s.close()
+	group.Wait()
 }
 
-// A panic in a statement fails the calls of its group; the process and the other
-// calls go on, and the group's share of the budget is free again.
+// A panic in a statement fails the calls of its group only, and the group's share
+// of the budget is freed.
 func TestAPanicFailsItsGroupOnly(t *testing.T) {
 	for what, aside := range map[string]bool{"in a group": false, "aside": true} {
 		t.Run(what, func(t *testing.T) {
@@ -379,5 +367,36 @@ func TestAPanicFailsItsGroupOnly(t *testing.T) {
 			}
 			s.await(t, func() bool { return len(s.budget.statements) == 0 && len(s.budget.slowDeals) == 0 })
 		})
+	}
+}
+
+// Errors that mean "the database is out of reach" become a 503 with Retry-After.
+// Faults of this program stay as they are. SQLSTATEs: Postgres documentation,
+// appendix A.
+func TestOnlyAnOutageIsUnavailable(t *testing.T) {
+	pg := func(code string) error { return fmt.Errorf("wrapped: %w", &pgconn.PgError{Code: code}) }
+	for _, row := range []struct {
+		err  error
+		code problem.Code // empty: the error stays as it is
+	}{
+		{pg("08006"), problem.Unavailable}, // connection failure
+		{pg("53300"), problem.Unavailable}, // too many connections
+		{pg("57014"), problem.Unavailable}, // statement timeout
+		{pg("55P03"), problem.Unavailable}, // lock timeout
+		{pg("40P01"), problem.Unavailable}, // deadlock
+		{io.ErrUnexpectedEOF, problem.Unavailable},
+		{context.DeadlineExceeded, problem.Unavailable},
+		{pg("25006"), problem.ReadOnly}, // maintenance, or a failover
+		{pg("23505"), ""},               // unique violation
+		{pg("42P01"), ""},               // undefined table
+		{pg("22021"), ""},               // invalid byte sequence
+	} {
+		got := translate(row.err)
+		if !errors.Is(got, row.err) || row.code == "" && got != row.err {
+			t.Errorf("%v becomes %v", row.err, got)
+		}
+		if row.code != "" && (!problem.Is(got, row.code) || problem.From(got).RetryAfter <= 0) {
+			t.Errorf("%v becomes %v, want %v with Retry-After", row.err, got, row.code)
+		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Many deals are one statement, and each is decided and answered for itself.
+// One statement creates many deals, and decides and answers each separately.
 func TestCreationsOfOneGroup(t *testing.T) {
 	f := newFixture(t)
 	taken, fresh := newReplay(), newReplay()
@@ -72,19 +72,4 @@ func TestCreationsOfOneGroup(t *testing.T) {
 	}
 	all[5].Replay = taken
 	createAll(all, 5)
-}
-
-// Of two creations with one Idempotency-Key in one group one takes place.
-func TestTwinCreationsOfOneGroup(t *testing.T) {
-	f := newFixture(t)
-	r := newReplay()
-	one, other := f.declare(t, nil), f.declare(t, nil)
-	one.Replay, other.Replay = r, r
-	created, errs := f.CreateTogether(one, other)
-	if created[0].OK == created[1].OK || errors.Is(errs[0], store.ErrReplayed) == errors.Is(errs[1], store.ErrReplayed) {
-		t.Errorf("%+v, %v", created, errs)
-	}
-	if n := f.count(t, "SELECT count(*) FROM deals"); n != 1 {
-		t.Errorf("%d deals are stored, want 1", n)
-	}
 }

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -12,8 +11,8 @@ var (
 	declarationSQL = query("declaration")
 )
 
-// Declaration is what never changes about a deal once it is created. Times are
-// unix seconds.
+// Declaration is the part of a deal that never changes after its creation. Times
+// are unix seconds.
 type Declaration struct {
 	DealID         string
 	OwnerHash      []byte // SHA-256 of the API key that created it
@@ -22,7 +21,7 @@ type Declaration struct {
 	Mode           string
 	Retention      string
 	Labels         []string
-	SeatKeys       []*string // public keys of the parties, nil where none is declared; nil: of nobody
+	SeatKeys       []*string // declared public keys by party, nil for a party without one; nil: no party has one
 	CommitDeadline int64
 	RevealDeadline int64
 	CreatedAt      int64
@@ -38,15 +37,15 @@ type NewDeal struct {
 	Replay       *Replay
 }
 
-// Created is what became of a new deal.
+// Created is the outcome of a creation.
 type Created struct {
-	Now int64 // unix seconds; its created_at
-	OK  bool  // false where commit_deadline is not after Now: nothing was done
+	Now int64 // unix seconds; the deal's created_at
+	OK  bool  // false: commit_deadline is not after Now, and nothing was stored
 
-	Moved bool // CreateDeal returns ErrSecretMoved
+	Moved bool // the server secret has moved; CreateDeal returns ErrSecretMoved
 }
 
-// CreateDeal inserts a deal and its parties, or returns ErrSecretMoved.
+// CreateDeal stores a deal and its parties, or returns ErrSecretMoved.
 func (s *Store) CreateDeal(ctx context.Context, d NewDeal) (Created, error) {
 	created, err := s.creations.do(ctx, d)
 	if err == nil && created.Moved {
@@ -60,11 +59,8 @@ func (s *Store) newCreations() *coalescer[NewDeal, Created] {
 		size: func(d NewDeal) int { return len(d.Params) + 300*len(d.Labels) + 72*len(d.SeatKeys) },
 	}
 	c.run = func(ctx context.Context, deals []NewDeal, _ bool) ([]Created, error) {
-		rows, err := s.pool.Query(ctx, createDealSQL, creationColumns(deals)...)
-		if err != nil {
-			return nil, err
-		}
-		return pgx.CollectRows(rows, pgx.RowToStructByPos[Created])
+		created, _ := s.pool.Query(ctx, createDealSQL, creationColumns(deals)...) // CollectRows returns the error
+		return pgx.CollectRows(created, pgx.RowToStructByPos[Created])
 	}
 	return c.start(s.budget)
 }
@@ -83,17 +79,17 @@ func creationColumns(deals []NewDeal) []any {
 		commitBy, revealBy = append(commitBy, d.CommitDeadline), append(revealBy, d.RevealDeadline)
 		chains, rounds, times = append(chains, d.ChainHash), append(rounds, d.BeaconRound), append(times, d.RoundTime)
 		scopes, bodies, responses, lifetimes = append(scopes, scope), append(bodies, body), append(responses, response), append(lifetimes, lifetime)
-		secrets = append(secrets, d.Replay.secretOf())
+		secrets = append(secrets, d.Replay.secret())
 		for i, label := range d.Labels {
 			seatDeals, seats, labels, tokens = append(seatDeals, d.DealID), append(seats, i), append(labels, label), append(tokens, d.TokenHashes[i])
 			keys = append(keys, d.SeatKey(i))
 		}
 	}
 	return []any{ids, owners, algorithms, params, modes, retentions, counts, commitBy, revealBy, chains, rounds, times,
-		scopes, bodies, responses, lifetimes, seatDeals, seats, labels, tokens, keys, secretsOf(secrets...)}
+		scopes, bodies, responses, lifetimes, seatDeals, seats, labels, tokens, keys, distinctSecrets(secrets...)}
 }
 
-// SeatKey is the public key that was declared for a party, nil where there is none.
+// SeatKey returns the public key that was declared for a party, nil if there is none.
 func (d *Declaration) SeatKey(party int) *string {
 	if d.SeatKeys == nil {
 		return nil
@@ -101,13 +97,13 @@ func (d *Declaration) SeatKey(party int) *string {
 	return d.SeatKeys[party]
 }
 
-// Declaration reads what never changes about a deal, or ErrNotFound.
+// Declaration returns a deal's declaration, or ErrNotFound.
 func (s *Store) Declaration(ctx context.Context, dealID string) (*Declaration, error) {
 	d := &Declaration{DealID: dealID}
 	err := s.pool.QueryRow(ctx, declarationSQL, dealID).Scan(&d.OwnerHash, &d.Algorithm, &d.Params, &d.Mode, &d.Retention, &d.CommitDeadline,
 		&d.RevealDeadline, &d.CreatedAt, &d.ChainHash, &d.BeaconRound, &d.RoundTime, &d.Labels, &d.SeatKeys)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, ErrNotFound
+	if err != nil {
+		return nil, translate(err)
 	}
-	return d, outage(err)
+	return d, nil
 }

@@ -15,11 +15,12 @@ var (
 	rejectSQL  = query("reject")
 	cancelSQL  = query("cancel")
 	catchUpSQL = query("catch_up")
+	adoptSQL   = query("adopt")
 )
 
-// Ending is the end of a deal: its last state, and the certificate where there
-// will be one. It was worked out from the counts Commits and Reveals, and End
-// does nothing where they are no longer true.
+// Ending is the end of a deal: its final state, and its certificate if it gets
+// one. The caller computed it from a snapshot with Commits commitments and Reveals
+// reveals.
 type Ending struct {
 	DealID          string
 	Parties         int
@@ -31,12 +32,13 @@ type Ending struct {
 	Result          []byte
 	VoidFlakers     []int
 	CertID          *string // nil: no certificate
-	Payload         []byte  // the certificate's signing bytes
-	MAC             []byte  // over CertID and Payload, under the server secret
+	Payload         []byte  // the certificate's bytes that are signed
+	MAC             []byte  // of CertID and Payload, with the server secret
 	At              int64   // unix seconds
 }
 
-// End writes an ending. False means that the deal has changed since: read it again.
+// End writes an ending. It returns false and does nothing if the deal has changed
+// since the ending was computed: the caller must read the deal again.
 func (s *Store) End(ctx context.Context, e *Ending) (bool, error) {
 	done, err := s.endings.do(ctx, e)
 	return done.ended, err
@@ -73,7 +75,8 @@ func (s *Store) newEndings() *coalescer[*Ending, ended] {
 	return c.start(s.budget)
 }
 
-// allRevealed reports whether nothing can be inserted any more into any of the deals.
+// allRevealed reports whether every party of every deal has revealed. Such deals
+// accept no further insert, so end.sql needs no lock before it.
 func allRevealed(endings []*Ending) bool {
 	for _, e := range endings {
 		if e.Reveals < e.Parties {
@@ -100,7 +103,8 @@ func endingColumns(endings []*Ending) (deals []string, args []any) {
 	return deals, []any{deals, from, to, commits, reveals, closed, computed, results, flakers, certs, payloads, macs, at}
 }
 
-// intArray is the text of an int[]: arrays of different lengths are no array in SQL.
+// intArray returns numbers as the text of an int[]. The flakers of several deals
+// cannot be one SQL array of arrays, because their lengths differ.
 func intArray(numbers []int) *string {
 	if numbers == nil {
 		return nil
@@ -113,23 +117,30 @@ func intArray(numbers []int) *string {
 	return &text
 }
 
-// Reject inserts a reveal that rejects and ends the deal VOID, in one
-// transaction: nothing can be computed in between. e.Reveals is the count
-// before this reveal. False as in End; ErrSecretMoved as in Reveal.
+// Reject stores a reveal that rejects and ends the deal VOID, in one transaction,
+// so that nothing can be computed in between. e.Reveals does not count this
+// reveal. Reject returns false as End does, or ErrSecretMoved as Reveal does.
 func (s *Store) Reject(ctx context.Context, e *Ending, a Act) (bool, error) {
 	scope, body, _, lifetime := a.Replay.columns()
 	return s.decide(ctx, e.DealID, rejectSQL, e.DealID, a.Party, a.Sealed, e.At, scope, body, lifetime,
-		e.Commits, e.Reveals, e.RevealsClosedAt, e.VoidFlakers, e.CertID, e.Payload, e.MAC, secretsOf(a.Secret, a.Replay.secretOf()))
+		e.Commits, e.Reveals, e.RevealsClosedAt, e.VoidFlakers, e.CertID, e.Payload, e.MAC, distinctSecrets(a.Secret, a.Replay.secret()))
 }
 
-// Cancel ends a deal that no counterparty has committed to; false where it is
-// too late for that.
+// Cancel ends a deal to which no counterparty has committed. It returns false if
+// one has, or if the deal is past its commit deadline or has ended.
 func (s *Store) Cancel(ctx context.Context, dealID string, r *Replay) (bool, error) {
 	scope, body, response, lifetime := r.columns()
 	return s.decide(ctx, dealID, cancelSQL, dealID, scope, body, response, lifetime)
 }
 
-// decide locks a deal and runs a statement that answers one boolean; null is
+// Adopt restores the end of a deal and its published certificate, and overwrites
+// what the database has instead. It returns false if the deal does not exist.
+func (s *Store) Adopt(ctx context.Context, e *Ending, commitsClosedAt *int64, p Publication) (bool, error) {
+	return s.decide(ctx, e.DealID, adoptSQL, e.DealID, e.CertID, e.Payload, e.MAC, p.Signature, p.LeafIndex,
+		e.To, commitsClosedAt, e.RevealsClosedAt, e.ComputedAt, e.Result, e.VoidFlakers)
+}
+
+// decide locks a deal and runs a statement that returns one boolean, or null for
 // ErrSecretMoved.
 func (s *Store) decide(ctx context.Context, dealID, statement string, args ...any) (bool, error) {
 	var done *bool
@@ -137,12 +148,13 @@ func (s *Store) decide(ctx context.Context, dealID, statement string, args ...an
 	if err == nil && done == nil {
 		err = ErrSecretMoved
 	}
-	return done != nil && *done, outage(replayed(err))
+	return done != nil && *done, translate(err)
 }
 
-// CatchUp moves on a deal in which all have acted and whose phase does not show
-// it: a process of an older release died in between. It does nothing to any other.
+// CatchUp takes the step of a deal in which all have acted and which was not
+// moved on. Only a process of the previous release leaves such a deal, if it dies
+// between its last insert and its change of phase. CatchUp changes no other deal.
 func (s *Store) CatchUp(ctx context.Context, dealID string) error {
 	_, err := s.pool.Exec(ctx, catchUpSQL, dealID)
-	return outage(err)
+	return translate(err)
 }

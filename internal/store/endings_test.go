@@ -7,7 +7,7 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// An ending is written only where everything that it was worked out from stands.
+// An ending is written only if the deal has not changed since it was computed.
 func TestAStaleEndingDoesNothing(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -22,7 +22,7 @@ func TestAStaleEndingDoesNothing(t *testing.T) {
 	f.reveal(t, d, 0)
 	did(t, "an end from before a reveal", false)(f.End(ctx, stale))
 	did(t, "a rejection from before a reveal", false)(f.Reject(ctx, stale, act(d, 1)))
-	if now := f.stands(t, d); now.Phase != deal.Revealing || now.CertID != nil || now.Reveals != 1 {
+	if now := f.current(t, d); now.Phase != deal.Revealing || now.CertID != nil || now.Reveals != 1 {
 		t.Errorf("a refused end changed the deal: %+v", now)
 	}
 	if n := f.count(t, "SELECT count(*) FROM certificates"); n != 0 {
@@ -31,14 +31,14 @@ func TestAStaleEndingDoesNothing(t *testing.T) {
 	f.reveal(t, d, 1)
 	wrongPhase, first, other := f.ending(t, d, deal.Computed), f.ending(t, d, deal.Computed), f.ending(t, d, deal.Computed)
 	wrongPhase.From = deal.Committing
-	did(t, "an end worked out for another phase", false)(f.End(ctx, wrongPhase))
+	did(t, "an end computed for another phase", false)(f.End(ctx, wrongPhase))
 	did(t, "the end", true)(f.End(ctx, first))
 	did(t, "a second end", false)(f.End(ctx, other))
 	did(t, "an end of an unknown deal", false)(f.End(ctx, &store.Ending{DealID: "d_unknown", Parties: 2, From: deal.Revealing, To: deal.Void}))
 }
 
-// Endings of many deals are one statement: each is decided for itself, whether
-// all have revealed in it or not, and flakers lists differ in length.
+// One statement ends many deals, and decides each separately: deals in which all
+// have revealed and others, with flakers of different numbers.
 func TestEndingsOfOneGroup(t *testing.T) {
 	f := newFixture(t)
 	computed, nobody, stale, expired := f.create(t, nil), f.create(t, parties(3)), f.create(t, nil), f.create(t, random)
@@ -56,7 +56,7 @@ func TestEndingsOfOneGroup(t *testing.T) {
 		}
 	}
 	for i, d := range []*store.Declaration{computed, nobody, stale, expired} {
-		now, e := f.stands(t, d), endings[i]
+		now, e := f.current(t, d), endings[i]
 		if done[i] && (now.Phase != e.To || (now.CertID == nil) != (e.CertID == nil) || len(now.VoidFlakers) != len(e.VoidFlakers) || string(now.Result) != string(e.Result)) {
 			t.Errorf("ending %d reads back as %+v", i, now)
 		}
@@ -67,14 +67,12 @@ func TestEndingsOfOneGroup(t *testing.T) {
 	}
 }
 
-// One deal ends once, also where both of its endings are in one group: a draw
-// and an expiry meet in one process at the end of the entropy window.
+// A deal ends once even if two of its endings are in one group. A draw and an expiry
+// can meet so at the end of the entropy window.
 func TestOfTwoEndingsInOneGroupOneTakesPlace(t *testing.T) {
 	f := newFixture(t)
 	for what, to := range map[string][2]deal.State{
 		"two VOID":             {deal.Void, deal.Void},
-		"two COMPUTED":         {deal.Computed, deal.Computed},
-		"two EXPIRED":          {deal.Expired, deal.Expired},
 		"COMPUTED and EXPIRED": {deal.Computed, deal.Expired},
 		"EXPIRED and COMPUTED": {deal.Expired, deal.Computed},
 	} {
@@ -94,7 +92,7 @@ func TestOfTwoEndingsInOneGroupOneTakesPlace(t *testing.T) {
 			if done[1] {
 				e = endings[1]
 			}
-			now := f.stands(t, d)
+			now := f.current(t, d)
 			if now.Phase != e.To || (now.CertID == nil) != (e.CertID == nil) || e.CertID != nil && *now.CertID != *e.CertID {
 				t.Errorf("the deal is %s with certificate %s, and %s with %s was answered", now.Phase, shown(now.CertID), e.To, shown(e.CertID))
 			}
@@ -105,8 +103,8 @@ func TestOfTwoEndingsInOneGroupOneTakesPlace(t *testing.T) {
 	}
 }
 
-// Retention purge: the transaction that ends a deal deletes the inputs, however
-// the deal ends; nothing else does. Who revealed stays known.
+// Retention purge: the transaction that ends a deal deletes its inputs, however the
+// deal ends, and no other transaction does. The reveals stay recorded.
 func TestPurge(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()

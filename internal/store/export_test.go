@@ -7,8 +7,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// The functions below run calls as one group, which otherwise depends on timing.
-// Retries and the wait for locked deals take place as in production.
+// The functions below run calls as one group; elsewhere the grouping depends on
+// timing. Retries and the wait for locked deals work as in production.
 
 func (s *Store) CreateTogether(all ...NewDeal) ([]Created, []error) {
 	return together(s.creations, all)
@@ -53,12 +53,12 @@ func together[Q, A any](c *coalescer[Q, A], queries []Q) ([]A, []error) {
 	answers, errs := make([]A, len(all)), make([]error, len(all))
 	for i, one := range all {
 		got := <-one.done
-		answers[i], errs[i] = got.answer, outage(replayed(got.err))
+		answers[i], errs[i] = got.answer, translate(got.err)
 	}
 	return answers, errs
 }
 
-// PanicInScan runs a statement whose answer cannot be read without a panic.
+// PanicInScan runs a statement and panics while it reads the answer.
 func (s *Store) PanicInScan(ctx context.Context) error {
 	return s.locked(ctx, []string{"d_none"}, false, "SELECT 1", nil, func(pgx.CollectableRow) error { panic("a fault") })
 }

@@ -1,11 +1,6 @@
 package store
 
-import (
-	"context"
-	"errors"
-
-	"github.com/jackc/pgx/v5"
-)
+import "context"
 
 var (
 	insertKeySQL    = query("insert_key")
@@ -14,39 +9,37 @@ var (
 	partyByTokenSQL = query("party_by_token")
 )
 
-// InsertKey stores an API key by its SHA-256, or returns ErrSecretMoved. SPEC 2.1:
-// only its hash is stored.
+// InsertKey stores the SHA-256 of an API key (SPEC 2.1: only its hash is stored),
+// or returns ErrSecretMoved.
 func (s *Store) InsertKey(ctx context.Context, keyHash []byte, r *Replay) error {
 	scope, body, response, lifetime := r.columns()
 	var done bool
-	err := s.pool.QueryRow(ctx, insertKeySQL, keyHash, scope, body, response, lifetime, r.secretOf()).Scan(&done)
+	err := s.pool.QueryRow(ctx, insertKeySQL, keyHash, scope, body, response, lifetime, r.secret()).Scan(&done)
 	if err == nil && !done {
 		err = ErrSecretMoved
 	}
-	return outage(replayed(err))
+	return translate(err)
 }
 
 // UseKey reports whether the API key is known, and ends the replay of its
-// creation: from its first use on, nobody gets it out of the service again. open is
-// about what its open deals cost in units, of which it counts at most that many
-// deals.
-func (s *Store) UseKey(ctx context.Context, keyHash []byte, most int) (known bool, open int, err error) {
-	err = s.pool.QueryRow(ctx, useKeySQL, keyHash, most).Scan(&known, &open)
-	return known, open, outage(err)
+// creation: after a key's first use the service never returns it again. open is
+// the cost of the key's open deals in units (see escrow/account.go), of which at
+// most maxDeals are counted.
+func (s *Store) UseKey(ctx context.Context, keyHash []byte, maxDeals int) (known bool, open int, err error) {
+	err = s.pool.QueryRow(ctx, useKeySQL, keyHash, maxDeals).Scan(&known, &open)
+	return known, open, translate(err)
 }
 
-// KnownKey reports whether the API key is known where UseKey fails with READ_ONLY.
+// KnownKey reports whether the API key is known. Unlike UseKey it works on a
+// read-only database.
 func (s *Store) KnownKey(ctx context.Context, keyHash []byte) (known bool, err error) {
 	err = s.pool.QueryRow(ctx, knownKeySQL, keyHash).Scan(&known)
-	return known, outage(err)
+	return known, translate(err)
 }
 
-// PartyByToken finds the deal and party index of an invite token's SHA-256, or
+// PartyByToken returns the deal and party index of an invite token's SHA-256, or
 // ErrNotFound.
 func (s *Store) PartyByToken(ctx context.Context, tokenHash []byte) (dealID string, party int, err error) {
 	err = s.pool.QueryRow(ctx, partyByTokenSQL, tokenHash).Scan(&dealID, &party)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return "", 0, ErrNotFound
-	}
-	return dealID, party, outage(err)
+	return dealID, party, translate(err)
 }

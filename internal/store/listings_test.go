@@ -26,7 +26,7 @@ func (f *fixture) due(t *testing.T, d *store.Declaration, horizon int64) (in int
 	return 0, false
 }
 
-// lists holds both listings of a deal against what they should show.
+// lists checks whether Due and Complete list a deal.
 func (f *fixture) lists(t *testing.T, what string, d *store.Declaration, due, complete bool) {
 	t.Helper()
 	if _, listed := f.due(t, d, horizon); listed != due {
@@ -39,14 +39,14 @@ func (f *fixture) lists(t *testing.T, what string, d *store.Declaration, due, co
 	}
 }
 
-// deadlines moves a deal's deadlines to so many seconds from now.
+// deadlines moves a deal's deadlines to some seconds from now.
 func (f *fixture) deadlines(t *testing.T, d *store.Declaration, commit, reveal int64) {
 	t.Helper()
 	now := f.now(t)
 	f.exec(t, "UPDATE deals SET commit_deadline = $2, reveal_deadline = $3 WHERE deal_id = $1", d.DealID, now+commit, now+reveal)
 }
 
-// acted moves what parties have done so far back by some seconds.
+// acted moves all commitments and reveals back by some seconds.
 func (f *fixture) acted(t *testing.T, seconds int64) {
 	t.Helper()
 	f.exec(t, "UPDATE commitments SET committed_at = committed_at - $1::bigint", seconds)
@@ -118,24 +118,24 @@ func TestListingsOfADraw(t *testing.T) {
 	f.commit(t, d, 0, 1)
 	f.reveal(t, d, 1)
 	f.lists(t, "one of two has revealed", d, false, false)
-	for _, early := range []int64{3600, -3600} {
-		at(early, -3600)
+	for _, round := range []int64{3600, -3600} {
+		at(round, -3600)
 		f.deadlines(t, d, -10, -1)
-		f.lists(t, "one is missing, overdue, whenever the round is out", d, true, false)
+		f.lists(t, "one is missing, overdue, whether or not the round is published", d, true, false)
 	}
 	f.deadlines(t, d, -10, 3600)
 	f.leave(t, d, false)
 	f.acted(t, 5)
-	f.lists(t, "complete, not noted as that", d, false, true)
+	f.lists(t, "complete, reveals not closed", d, false, true)
 	check(t, f.CatchUp(t.Context(), d.DealID))
 	for _, revealDeadline := range []int64{3600, 1, -1, -3600} {
 		f.deadlines(t, d, -7200, revealDeadline)
 		at(3600, -3600)
-		f.lists(t, "complete, the round is to come", d, false, false)
+		f.lists(t, "complete, the round is not published yet", d, false, false)
 		at(1-deal.DrawDelay+20, -3600)
-		f.lists(t, "complete, the round is out and left to the parties", d, false, false)
+		f.lists(t, "complete, the round has just been published: the parties may draw", d, false, false)
 		at(-3600, -deal.DrawDelay+20)
-		f.lists(t, "complete, the round is long out and the last reveal is new", d, false, false)
+		f.lists(t, "complete, the round was published long ago and the last reveal is new", d, false, false)
 		at(-deal.DrawDelay, -deal.DrawDelay)
 		f.lists(t, "complete, the draw is due", d, true, false)
 	}
@@ -143,30 +143,56 @@ func TestListingsOfADraw(t *testing.T) {
 
 func TestListingsAreLimited(t *testing.T) {
 	f := newFixture(t)
-	var complete []string
 	for range 5 {
-		overdue, left := f.create(t, nil), f.create(t, nil)
-		f.deadlines(t, overdue, -10, 3600)
-		f.leave(t, left, true)
-		complete = append(complete, left.DealID)
-	}
-	due, err := f.Due(t.Context(), horizon, 3, deal.DrawDelay, nil)
-	if err != nil || len(due) != 3 {
-		t.Errorf("3 of 5 overdue deals: %d, %v", len(due), err)
+		d := f.create(t, nil)
+		f.deadlines(t, d, -10, 3600)
+		f.leave(t, d, true)
 	}
 	f.acted(t, 5)
-	some, err := f.Complete(t.Context(), 3)
-	if err != nil || len(some) != 3 {
-		t.Errorf("3 of 5 complete deals: %d, %v", len(some), err)
+	if due, err := f.Due(t.Context(), horizon, 3, deal.DrawDelay, nil); err != nil || len(due) != 3 {
+		t.Errorf("3 of 5 overdue deals: %d, %v", len(due), err)
 	}
-	for _, dealID := range some {
-		if !slices.Contains(complete, dealID) {
-			t.Errorf("%s is not complete", dealID)
+	if complete, err := f.Complete(t.Context(), 3); err != nil || len(complete) != 3 {
+		t.Errorf("3 of 5 complete deals: %d, %v", len(complete), err)
+	}
+}
+
+// Load counts without reading the deals that have ended.
+func TestLoad(t *testing.T) {
+	const ended = 20_000
+	f := newFixture(t)
+	if empty, err := f.Load(t.Context(), deal.DrawDelay); err != nil || empty != (store.Load{}) {
+		t.Fatalf("without deals: %+v, %v", empty, err)
+	}
+	f.burst(t, f.create(t, nil).DealID, ended)
+	f.commit(t, f.create(t, nil), 0, 1)
+	f.exec(t, `UPDATE deals SET created_at = created_at - 100, commit_deadline = extract(epoch FROM now())::bigint - 50 WHERE deal_id = $1`, f.create(t, nil).DealID)
+	f.exec(t, `UPDATE deals SET phase = 'REVEALING', reveals_closed_at = extract(epoch FROM now())::bigint - $2::bigint - 70, round_time = 1 WHERE deal_id = $1`, f.create(t, nil).DealID, deal.DrawDelay)
+	e := f.end(t, f.create(t, nil), deal.Void)
+	f.exec(t, "UPDATE certificates SET created_at = extract(epoch FROM now())::bigint - 30 WHERE cert_id = $1", e.CertID)
+
+	l, err := f.Load(t.Context(), deal.DrawDelay)
+	if err != nil || l.Committing != 2 || l.Revealing != 2 || l.Pending != 1 {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	for name, age := range map[string][2]float64{"committing": {l.CommittingAge, 100}, "pending": {l.PendingAge, 30}, "overdue": {l.Overdue, 50}, "draw": {l.DrawOverdue, 70}} {
+		if age[0] < age[1]-1 || age[0] > age[1]+60 {
+			t.Errorf("%s for %.1f s, want about %.0f", name, age[0], age[1])
+		}
+	}
+	p := f.planner(t)
+	p.prepare(t, "load")
+	for _, analysed := range []bool{false, true} {
+		if analysed {
+			f.exec(t, "ANALYZE deals, certificates")
+		}
+		if n := p.touched(t, "load", "60"); n > 200 {
+			t.Errorf("Load reads %.0f rows where 5 deals are open and %d have ended (analysed: %v)", n, ended, analysed)
 		}
 	}
 }
 
-// SPEC 2.2 names no latest deadline: the largest integer of I-JSON works.
+// SPEC 2.2 names no latest deadline, so the largest integer of I-JSON must work.
 func TestTheLatestDeadlines(t *testing.T) {
 	f := newFixture(t)
 	d := f.create(t, func(d *store.Declaration) {

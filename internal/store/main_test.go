@@ -18,28 +18,27 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
-// fixture is a migrated database with a store over it, and the store's tables
-// as a test sees them.
+// fixture is a migrated database with two stores.
 type fixture struct {
 	*store.Store
-	replica *store.Store // another process with the same database
+	replica *store.Store // stands for another process
 	url     string
-	sql     *pgx.Conn
+	sql     *pgx.Conn // reads and changes the tables directly
 }
 
-// newFixture makes the test parallel: it has a database of its own.
+// newFixture returns a fixture with its own database, and makes the test parallel.
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	t.Parallel()
 	f := &fixture{url: servertest.Postgres(t)}
 	check(t, store.Migrate(t.Context(), f.url))
-	f.Store, f.replica, f.sql = f.open(t), f.open(t), f.connect(t)
+	f.Store, f.replica, f.sql = open(t, f.url), open(t, f.url), f.connect(t)
 	return f
 }
 
-func (f *fixture) open(t *testing.T) *store.Store {
+func open(t *testing.T, url string) *store.Store {
 	t.Helper()
-	s, err := store.Open(t.Context(), f.url, 0)
+	s, err := store.Open(t.Context(), url, 16)
 	check(t, err)
 	t.Cleanup(s.Close)
 	return s
@@ -65,7 +64,6 @@ func checkAll(t *testing.T, errs []error) {
 	check(t, errors.Join(errs...))
 }
 
-// exec changes the tables behind the store's back.
 func (f *fixture) exec(t *testing.T, statement string, args ...any) {
 	t.Helper()
 	if _, err := f.sql.Exec(t.Context(), statement, args...); err != nil {
@@ -99,7 +97,8 @@ func ptr[T any](v T) *T { return &v }
 func second[A any](_ A, err error) error        { return err }
 func third[A, B any](_ A, _ B, err error) error { return err }
 
-// declare returns a split.v1 deal of two parties with an hour for each phase.
+// declare returns a split.v1 deal of two parties with an hour for each phase, as
+// changed by change, which may be nil. It stores the owner's API key.
 func (f *fixture) declare(t *testing.T, change func(*store.Declaration)) store.NewDeal {
 	t.Helper()
 	d := newDeal(f.now(t), change)
@@ -131,7 +130,7 @@ func (f *fixture) create(t *testing.T, change func(*store.Declaration)) *store.D
 	return d.Declaration
 }
 
-// parties declares n of them.
+// parties changes a declaration to n parties.
 func parties(n int) func(*store.Declaration) {
 	return func(d *store.Declaration) {
 		d.Labels = make([]string, n)
@@ -141,16 +140,17 @@ func parties(n int) func(*store.Declaration) {
 	}
 }
 
+// random changes a declaration to random.v1.
 func random(d *store.Declaration) {
 	d.Algorithm, d.ChainHash, d.BeaconRound, d.RoundTime = "random.v1", ptr("00"), ptr(int64(1)), ptr(d.RevealDeadline+60)
 }
 
-// act is a party's commitment, and its reveal of that commitment.
+// act returns a party's commitment, which is also its reveal of that commitment.
 func act(d *store.Declaration, party int) store.Act {
 	return store.Act{DealID: d.DealID, Party: party, Commitment: sha256.Sum256(fmt.Appendf(nil, "%s %d", d.DealID, party)), Sealed: []byte{byte(party)}}
 }
 
-// wrong is a reveal of another commitment than the party's.
+// wrong returns a reveal of another commitment than the party's.
 func wrong(a store.Act) store.Act {
 	a.Commitment[0]++
 	return a
@@ -174,8 +174,8 @@ func (f *fixture) reveal(t *testing.T, d *store.Declaration, parties ...int) {
 	}
 }
 
-// leave stores all commitments, or all reveals, as a process of an older release
-// does that dies before it changes the phase.
+// leave stores all commitments, or all reveals, without a change of phase: the
+// previous release leaves this if it dies before that change.
 func (f *fixture) leave(t *testing.T, d *store.Declaration, commitments bool) {
 	t.Helper()
 	for p := range d.Labels {
@@ -195,24 +195,16 @@ func (f *fixture) snapshot(t *testing.T, d *store.Declaration, want store.Want) 
 	return s
 }
 
-func (f *fixture) stands(t *testing.T, d *store.Declaration) *store.Snapshot {
+// current returns the deal's row.
+func (f *fixture) current(t *testing.T, d *store.Declaration) *store.Snapshot {
 	t.Helper()
 	return f.snapshot(t, d, store.Nobody)
 }
 
-// ending works out an end of the deal as it stands.
+// ending computes an end of the deal from its current state.
 func (f *fixture) ending(t *testing.T, d *store.Declaration, to deal.State) *store.Ending {
 	t.Helper()
-	e, err := ending(t.Context(), f.Store, d, to)
-	check(t, err)
-	return e
-}
-
-func ending(ctx context.Context, s *store.Store, d *store.Declaration, to deal.State) (*store.Ending, error) {
-	now, err := s.Snapshot(ctx, d.DealID, store.Everyone(len(d.Labels)))
-	if err != nil {
-		return nil, err
-	}
+	now := f.snapshot(t, d, store.Everyone(len(d.Labels)))
 	e := &store.Ending{DealID: d.DealID, Parties: len(d.Labels), From: now.Phase, To: to, Commits: now.Commits, Reveals: now.Reveals, At: now.Now}
 	if to == deal.Void || to == deal.Computed {
 		e.CertID, e.Payload, e.MAC = ptr("c_"+rand.Text()), []byte(`{"payload":1}`), random32()
@@ -228,10 +220,10 @@ func ending(ctx context.Context, s *store.Store, d *store.Declaration, to deal.S
 			}
 		}
 	}
-	return e, nil
+	return e
 }
 
-// end ends the deal as it stands.
+// end ends the deal.
 func (f *fixture) end(t *testing.T, d *store.Declaration, to deal.State) *store.Ending {
 	t.Helper()
 	e := f.ending(t, d, to)

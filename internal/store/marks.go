@@ -10,20 +10,21 @@ import (
 
 var marksSQL = query("marks")
 
-// Mark is what a call that waits for a change of a deal compares. It differs
-// wherever two views of the deal do: commitments and reveals are only added.
+// Mark is a summary of a deal that changes whenever a view of the deal changes. A
+// call that waits for a change compares marks. Counts suffice, because
+// commitments and reveals are never removed.
 type Mark struct {
 	Phase     deal.State
-	Acted     int  // how many have committed (COMMITTING) or revealed (REVEALING); else 0
+	Acted     int  // number of commitments in COMMITTING, of reveals in REVEALING, else 0
 	Drawing   bool // all have revealed, and the deal waits for its beacon round
 	Published bool // the certificate has its leaf
 }
 
-// State is the state that a view shows.
+// State returns the state that a view shows.
 func (m Mark) State() deal.State { return deal.Deal{Phase: m.Phase, Commits: m.Acted}.State() }
 
-// Same reports whether nothing has changed between the two; with stateOnly, nothing
-// but who has committed or revealed.
+// Same reports whether two marks are equal. With stateOnly it ignores how many
+// parties have committed or revealed.
 func (m Mark) Same(other Mark, stateOnly bool) bool {
 	if stateOnly {
 		return m.State() == other.State() && m.Drawing == other.Drawing && m.Published == other.Published
@@ -31,7 +32,7 @@ func (m Mark) Same(other Mark, stateOnly bool) bool {
 	return m == other
 }
 
-// Mark is the mark of the deal as the snapshot has it.
+// Mark returns the mark of the deal at the time of the snapshot.
 func (s *Snapshot) Mark() Mark {
 	m := Mark{Phase: s.Phase, Published: s.Published}
 	switch s.Phase {
@@ -43,22 +44,16 @@ func (s *Snapshot) Mark() Mark {
 	return m
 }
 
-// Marked is a deal with its mark. Due: a deadline has passed and nobody took the
-// step that it brings.
+// Marked is a deal with its mark.
 type Marked struct {
 	DealID string
 	Mark
-	Due bool
+	Due bool // a deadline has passed and its step has not been taken
 }
 
-// Marks reads the marks of deals, of all in one statement. Unknown ones are left out.
+// Marks returns the marks of deals. It leaves out unknown deals.
 func (s *Store) Marks(ctx context.Context, dealIDs []string) ([]Marked, error) {
-	rows, err := s.pool.Query(ctx, marksSQL, dealIDs)
-	if err != nil {
-		return nil, outage(err)
-	}
-	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (m Marked, err error) {
+	return rows(ctx, s.pool, func(row pgx.CollectableRow) (m Marked, err error) {
 		return m, row.Scan(&m.DealID, &m.Phase, &m.Acted, &m.Drawing, &m.Published, &m.Due)
-	})
-	return all, outage(err)
+	}, marksSQL, dealIDs)
 }

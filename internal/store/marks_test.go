@@ -7,7 +7,7 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// A deal has the same mark by itself and in a snapshot, and another one after each
+// Marks and Snapshot return the same mark of a deal, and another mark after each
 // change that a view shows.
 func TestMarksChangeWithTheView(t *testing.T) {
 	f := newFixture(t)
@@ -26,8 +26,8 @@ func TestMarksChangeWithTheView(t *testing.T) {
 				t.Errorf("the other deal: %+v", m)
 			}
 		}
-		if len(all) != 2 || found.Mark != f.stands(t, d).Mark() {
-			t.Errorf("%d marks, %+v, want %+v", len(all), found, f.stands(t, d).Mark())
+		if len(all) != 2 || found.Mark != f.current(t, d).Mark() {
+			t.Errorf("%d marks, %+v, want %+v", len(all), found, f.current(t, d).Mark())
 		}
 		return found.Mark, found.Due
 	}
@@ -40,7 +40,7 @@ func TestMarksChangeWithTheView(t *testing.T) {
 		what  string
 		take  func()
 		state deal.State
-		quiet bool // where only states are compared
+		same  bool // if only states are compared
 	}{
 		{"the first commit", func() { f.commit(t, d, 0) }, deal.Committing, false},
 		{"a second commit", func() { f.commit(t, d, 2) }, deal.Committing, true},
@@ -55,14 +55,14 @@ func TestMarksChangeWithTheView(t *testing.T) {
 	} {
 		step.take()
 		now, due := marks()
-		if now.Same(before, false) || now.Same(before, true) != step.quiet || now.State() != step.state || due {
+		if now.Same(before, false) || now.Same(before, true) != step.same || now.State() != step.state || due {
 			t.Errorf("after %s: %+v, before %+v, due %v", step.what, now, before, due)
 		}
 		before = now
 	}
 }
 
-// A deal is due once its deadline has passed and nobody has taken the step.
+// A deal is due once its deadline has passed, until the step is taken.
 func TestMarksOfOverdueDeals(t *testing.T) {
 	f := newFixture(t)
 	d := f.create(t, nil)
@@ -80,7 +80,7 @@ func TestMarksOfOverdueDeals(t *testing.T) {
 	f.commit(t, d, 0, 1)
 	f.deadlines(t, d, -2, 3600)
 	if due() {
-		t.Error("due while it may be revealed")
+		t.Error("due before the reveal deadline")
 	}
 	f.deadlines(t, d, -2, -1)
 	if !due() {

@@ -2,6 +2,8 @@ package store_test
 
 import (
 	"context"
+	"net"
+	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -12,11 +14,11 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// calls are all that a store can be asked about its tables.
+// calls returns a call of each method that uses the tables.
 func calls(s *store.Store, dealID string) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"InsertKey":    func(ctx context.Context) error { return s.InsertKey(ctx, random32(), nil) },
-		"UseKey":       func(ctx context.Context) error { _, _, err := s.UseKey(ctx, random32(), 1); return err },
+		"UseKey":       func(ctx context.Context) error { return third(s.UseKey(ctx, random32(), 1)) },
 		"PartyByToken": func(ctx context.Context) error { return third(s.PartyByToken(ctx, random32())) },
 		"CreateDeal":   func(ctx context.Context) error { return second(s.CreateDeal(ctx, newDeal(0, nil))) },
 		"Declaration":  func(ctx context.Context) error { return second(s.Declaration(ctx, dealID)) },
@@ -54,31 +56,32 @@ func unavailable(t *testing.T, what string, err error) {
 	}
 }
 
-// outOfReach holds every call to a 503, all at once.
-func outOfReach(t *testing.T, s *store.Store, dealID string, bound time.Duration) {
+// allUnavailable makes all calls at once and expects UNAVAILABLE from each.
+func allUnavailable(t *testing.T, s *store.Store, dealID string, timeout time.Duration) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	var group sync.WaitGroup
 	for what, call := range calls(s, dealID) {
 		group.Go(func() { unavailable(t, what, call(ctx)) })
 	}
 	group.Wait()
-	ctx, cancel = context.WithTimeout(t.Context(), bound)
+	ctx, cancel = context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	if s.Ready(ctx) == nil {
-		t.Error("it is ready")
+		t.Error("the store is ready")
 	}
 }
 
-// comesBack waits until the database takes the last commit and holds it.
-func comesBack(t *testing.T, f *fixture, d *store.Declaration) {
+// recovers waits until the database stores the deal's last commitment.
+func recovers(t *testing.T, f *fixture, d *store.Declaration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
-		now, err := (*store.Snapshot)(nil), error(nil)
-		if _, err = f.Commit(ctx, act(d, 1)); err == nil { // an earlier try may have been stored and its answer lost
+		var now *store.Snapshot
+		_, err := f.Commit(ctx, act(d, 1)) // Done may be false: an earlier try was stored and its answer lost
+		if err == nil {
 			now, err = f.Snapshot(ctx, d.DealID, store.Only(1))
 		}
 		if err == nil {
@@ -93,36 +96,99 @@ func comesBack(t *testing.T, f *fixture, d *store.Declaration) {
 	}
 }
 
-func TestPostgresIsOutOfReach(t *testing.T) {
+func TestPostgresIsStopped(t *testing.T) {
 	server := servertest.StartPostgres(t)
 	url, err := server.EnsureDatabase(t.Context(), "fairpact")
 	check(t, err)
 	check(t, store.Migrate(t.Context(), url))
-	f := &fixture{url: url}
-	f.Store = f.open(t)
+	f := &fixture{Store: open(t, url)}
+	d, before := f.create(t, nil), f.Server()
+	f.commit(t, d, 0)
+	check(t, server.Stop())
+	allUnavailable(t, f.Store, d.DealID, time.Minute)
+	check(t, server.Restart(t.Context()))
+	recovers(t, f, d)
+	if f.Server() == before {
+		t.Errorf("after a restart the server is still identified as %s", before)
+	}
+}
 
-	t.Run("stopped", func(t *testing.T) {
-		d, before := f.create(t, nil), f.Server()
-		f.commit(t, d, 0)
-		check(t, server.Stop())
-		outOfReach(t, f.Store, d.DealID, time.Minute)
-		check(t, server.Restart(t.Context()))
-		comesBack(t, f, d)
-		if f.Server() == before {
-			t.Errorf("after a restart the server is still identified as %s", before)
+// Close does not wait for a database that hangs. Each kind of statement is under
+// way, and their callers have given up.
+func TestPostgresHangs(t *testing.T) {
+	f := newFixture(t)
+	proxied, freeze, thaw := freezable(t, f.url)
+	f.Store = open(t, proxied)
+	called, d := f.create(t, nil), f.create(t, nil) // a call that was answered with a 503 may still take effect
+	f.commit(t, d, 0)
+	freeze()
+	allUnavailable(t, f.Store, called.DealID, 200*time.Millisecond)
+	thaw()
+	recovers(t, f, d)
+	freeze()
+	defer thaw()
+	allUnavailable(t, f.Store, called.DealID, 200*time.Millisecond)
+	began := time.Now()
+	f.Close()
+	if took := time.Since(began); took > 18*time.Second { // the statements under way would last 20 s
+		t.Errorf("Close took %s", took)
+	}
+}
+
+// freezable returns the URL of a proxy before the database. Between freeze and
+// thaw it passes on no answer.
+func freezable(t *testing.T, database string) (proxied string, freeze, thaw func()) {
+	t.Helper()
+	address, err := url.Parse(database)
+	check(t, err)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	t.Cleanup(func() { listener.Close() })
+	server := address.Host
+	address.Host = listener.Addr().String()
+	var passing sync.RWMutex
+	pass := func(to, from net.Conn, gate sync.Locker) {
+		defer to.Close()
+		for buffer := make([]byte, 4096); ; {
+			n, err := from.Read(buffer)
+			gate.Lock()
+			_, _ = to.Write(buffer[:n])
+			gate.Unlock()
+			if err != nil {
+				return
+			}
 		}
-	})
-	// Every table is locked: a database that takes calls and answers none. What is
-	// answered with a 503 may take place later, so the calls are about another deal.
-	t.Run("hung", func(t *testing.T) {
-		asked, d := f.create(t, nil), f.create(t, nil)
-		f.commit(t, d, 0)
-		tx, err := f.connect(t).Begin(t.Context())
-		check(t, err)
-		_, err = tx.Exec(t.Context(), "LOCK TABLE deals, parties, commitments, reveals, certificates, api_keys, idempotency, beacon_rounds, goose_db_version")
-		check(t, err)
-		outOfReach(t, f.Store, asked.DealID, 200*time.Millisecond)
-		check(t, tx.Rollback(t.Context()))
-		comesBack(t, f, d)
-	})
+	}
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			upstream, err := net.Dial("tcp", server)
+			if err != nil {
+				client.Close()
+				continue
+			}
+			go pass(upstream, client, new(sync.Mutex))
+			go pass(client, upstream, passing.RLocker())
+		}
+	}()
+	return address.String(), passing.Lock, passing.Unlock
+}
+
+// A panic while an answer is read is an error, and returns its connection to the
+// pool.
+func TestAPanicInAScanFreesItsConnection(t *testing.T) {
+	f := newFixture(t)
+	const connections = 2
+	s, err := store.Open(t.Context(), f.url, connections)
+	check(t, err)
+	t.Cleanup(s.Close)
+	for range 2 * connections {
+		if err := s.PanicInScan(t.Context()); problem.From(err).Code != problem.Internal {
+			t.Fatalf("%v, want INTERNAL", err)
+		}
+	}
+	check(t, second(s.Now(t.Context())))
 }

@@ -3,6 +3,7 @@ package store_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,7 +15,8 @@ import (
 	"github.com/fairpact/fairpact/internal/deal"
 )
 
-// planner is a session of the store's, which prepares its statements itself.
+// planner is a session with the store's settings, in which a test prepares the
+// statements.
 type planner struct{ *pgxpool.Conn }
 
 func (f *fixture) planner(t *testing.T) planner {
@@ -25,12 +27,12 @@ func (f *fixture) planner(t *testing.T) planner {
 	conn, err := pool.Acquire(t.Context())
 	check(t, err)
 	t.Cleanup(conn.Release)
-	_, err = conn.Exec(t.Context(), "SELECT set_config('fairpact.locked', '', false)") // what the lock before a statement sets
+	_, err = conn.Exec(t.Context(), "SELECT set_config('fairpact.locked', '', false)") // lock.sql sets it before each statement
 	check(t, err)
 	return planner{conn}
 }
 
-// statements are the names of all files in sql/.
+// statements returns the names of all files in sql/.
 func statements(t *testing.T) (names []string) {
 	t.Helper()
 	files, err := filepath.Glob("sql/*.sql")
@@ -44,6 +46,13 @@ func statements(t *testing.T) (names []string) {
 	return names
 }
 
+func statement(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile("sql/" + name + ".sql")
+	check(t, err)
+	return string(text)
+}
+
 func (p planner) prepare(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -52,7 +61,7 @@ func (p planner) prepare(t *testing.T, names ...string) {
 	}
 }
 
-// explain explains a prepared statement; args is SQL text.
+// explain returns the plan of a prepared statement; args is SQL text.
 func (p planner) explain(t *testing.T, options, name, args string) (plan step, jit bool) {
 	t.Helper()
 	var text []byte
@@ -85,7 +94,7 @@ type step struct {
 	Plans    []step
 }
 
-// touched returns how many rows a prepared statement looks at. It executes it.
+// touched executes a prepared statement and returns how many rows it looked at.
 func (p planner) touched(t *testing.T, name, args string) float64 {
 	t.Helper()
 	plan, _ := p.explain(t, "ANALYZE, ", name, args)
@@ -100,9 +109,9 @@ func (s step) touched() float64 {
 	return n
 }
 
-// scans returns the nodes that read more of a table than a key asks for.
+// scans returns the nodes that read a table without a key.
 func (s step) scans() (bad []string) {
-	partial := []string{"deals_committing", "deals_revealing", "deals_drawing", "certificates_pending"} // only what is active
+	partial := []string{"deals_committing", "deals_revealing", "deals_drawing", "certificates_pending"} // small: they index active deals and pending certificates only
 	switch {
 	case s.Node == "Seq Scan":
 		bad = append(bad, "scans "+s.Table)
@@ -115,8 +124,8 @@ func (s step) scans() (bad []string) {
 	return bad
 }
 
-// Every statement reads by index and compiles nothing on a server with stock
-// settings, whatever the planner knows of the tables.
+// Every statement reads by index and is not compiled by JIT, on a server with stock
+// settings and whatever statistics the planner has.
 func TestPlansReadByIndex(t *testing.T) {
 	f := newFixture(t)
 	var jit string
@@ -130,7 +139,7 @@ func TestPlansReadByIndex(t *testing.T) {
 	}
 	first := f.planner(t)
 	first.prepare(t, statements(t)...)
-	hold := func(what string) {
+	byIndex := func(what string) {
 		t.Helper()
 		now := f.planner(t)
 		now.prepare(t, statements(t)...)
@@ -145,24 +154,24 @@ func TestPlansReadByIndex(t *testing.T) {
 			}
 		}
 	}
-	hold("empty, never analysed")
+	byIndex("empty, never analysed")
 	d := f.create(t, nil)
 	f.commit(t, d, 0, 1)
 	f.reveal(t, d, 0, 1)
 	f.end(t, d, deal.Computed)
 	f.create(t, nil)
 	f.exec(t, "ANALYZE "+strings.Join(tables, ", "))
-	hold("tiny, analysed")
+	byIndex("tiny, analysed")
 	const burst = 5000
 	f.burst(t, d.DealID, burst)
-	hold("after a burst")
+	byIndex("after a burst")
 	reads := map[string]string{
 		"declaration": "'e_7'", "snapshot": "ARRAY['e_7', 'e_8'], ARRAY[0, 0], ARRAY[9, 9], ARRAY[true, true], ARRAY[true, true]", "party_by_token": "sha256('7 0')",
 		"certificates": "ARRAY['c_7', NULL], ARRAY[NULL, 'e_8']", "find_replay": "sha256('7'), ARRAY[sha256('8')]", "due": "3, 100, 60, ARRAY['e_7']", "complete": "100",
 		"lock": "ARRAY['e_7', 'e_8']", "lock_wait": "ARRAY['e_7', 'e_8']", "get_round": "'7', 7", "use_key": "sha256('7'), 100",
 		"marks": "ARRAY['e_7', 'e_8']",
 	}
-	look := func(what string) {
+	fewRows := func(what string) {
 		t.Helper()
 		for name, args := range reads {
 			if n := first.touched(t, name, args); n > 100 {
@@ -170,13 +179,13 @@ func TestPlansReadByIndex(t *testing.T) {
 			}
 		}
 	}
-	look("after a burst, by the plans of before")
+	fewRows("after a burst, with the plans made before it")
 	f.exec(t, "ANALYZE "+strings.Join(tables, ", "))
-	hold("after a burst, analysed")
-	look("after a burst, analysed")
+	byIndex("after a burst, analysed")
+	fewRows("after a burst, analysed")
 }
 
-// burst stores n ended deals like another one, and their certificates.
+// burst stores n ended deals, copied from another one, and their certificates.
 func (f *fixture) burst(t *testing.T, like string, n int) {
 	t.Helper()
 	for _, statement := range []string{
@@ -193,10 +202,10 @@ func (f *fixture) burst(t *testing.T, like string, n int) {
 	}
 }
 
-// What each of n calls asks must not cost n itself, nor what the last one asks
-// n²: also in a deal that is too new for Postgres to have counted its rows, and
-// by a plan that was made before there were any.
-func TestLargeDealsAreReadByTheRow(t *testing.T) {
+// In a deal of n parties one act must not read n rows, and the last act must not
+// read n² rows. This holds without statistics of the deal's rows, and with a plan
+// that was made before there were any rows.
+func TestActsOfALargeDealReadFewRows(t *testing.T) {
 	const size, acted = 4000, 2000
 	f := newFixture(t)
 	for _, table := range []string{"deals", "parties", "commitments", "reveals"} {
@@ -212,7 +221,7 @@ func TestLargeDealsAreReadByTheRow(t *testing.T) {
 	}
 	f.exec(t, "INSERT INTO commitments SELECT $1, i, sha256('x'), 1 FROM generate_series(0, $2::int - 1) i", revealing.DealID, size)
 	act(0, acted)
-	act(acted+10, size) // the next ten are on their way
+	act(acted+10, size) // the ten before have not acted yet
 	// touched runs a statement after the lock, in a transaction that is rolled back.
 	touched := func(name, dealID, args string) float64 {
 		t.Helper()
@@ -238,10 +247,10 @@ func TestLargeDealsAreReadByTheRow(t *testing.T) {
 		}
 		for name, one := range map[string]func(party, first int) float64{"commit": commit, "reveal": reveal} {
 			if n := one(acted+5, acted-50); n > 700 {
-				t.Errorf("%s looks at %.0f rows to find the missing one 50 further on (rows counted: %v)", name, n, counted)
+				t.Errorf("%s looks at %.0f rows to find the missing party 50 further on (rows counted: %v)", name, n, counted)
 			}
 			if n := one(acted+5, 0); n > 12*acted {
-				t.Errorf("%s looks at %.0f rows to find the missing one %d further on (rows counted: %v)", name, n, acted, counted)
+				t.Errorf("%s looks at %.0f rows to find the missing party %d further on (rows counted: %v)", name, n, acted, counted)
 			}
 		}
 		if n := touched("catch_up", committing.DealID, "'"+committing.DealID+"'"); n > 5*size {

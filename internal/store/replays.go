@@ -1,59 +1,57 @@
 package store
 
-import (
-	"context"
-	"errors"
-
-	"github.com/jackc/pgx/v5"
-)
+import "context"
 
 var (
 	findReplaySQL   = query("find_replay")
 	setResponseSQL  = query("set_response")
 	expireReplaySQL = query("expire_replay")
+	sweepSQL        = query("sweep")
 	putRoundSQL     = query("put_round")
 	getRoundSQL     = query("get_round")
 )
 
-// FindReplay reads an idempotency record that has not expired, by its scope or by
-// what that is under former server secrets, or ErrNotFound. A nil Response means
-// that the effect took place and its answer was not stored.
+// FindReplay returns the idempotency record of a scope that has not expired, or
+// ErrNotFound. former holds the same scope as made with former server secrets. A
+// nil Response means that the effect took place and its response was not stored.
 func (s *Store) FindReplay(ctx context.Context, scope []byte, former [][]byte) (r Replay, err error) {
 	err = s.pool.QueryRow(ctx, findReplaySQL, scope, former).Scan(&r.Scope, &r.Body, &r.Response)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return r, ErrNotFound
-	}
-	return r, outage(err)
+	return r, translate(err)
 }
 
-// SetResponse stores a record's response unless it has one, and gives the one
-// that stands. ErrNotFound: the record has expired.
-func (s *Store) SetResponse(ctx context.Context, scope, response []byte) (stands []byte, err error) {
-	err = s.pool.QueryRow(ctx, setResponseSQL, scope, response).Scan(&stands)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, ErrNotFound
-	}
-	return stands, outage(err)
+// SetResponse stores a record's response unless it has one, and returns the
+// stored response. It returns ErrNotFound if the record is gone.
+func (s *Store) SetResponse(ctx context.Context, scope, response []byte) (stored []byte, err error) {
+	err = s.pool.QueryRow(ctx, setResponseSQL, scope, response).Scan(&stored)
+	return stored, translate(err)
 }
 
-// ExpireReplay deletes the record if its time is over, so that its key can be
-// used again before the sweep comes by.
+// ExpireReplay deletes the record if it has expired, so that its key can be used
+// again before the next sweep.
 func (s *Store) ExpireReplay(ctx context.Context, scope []byte) error {
 	_, err := s.pool.Exec(ctx, expireReplaySQL, scope)
-	return outage(err)
+	return translate(err)
 }
 
-// PutRound keeps a verified beacon round for ever.
+// Sweep deletes all expired idempotency records, in several statements.
+func (s *Store) Sweep(ctx context.Context) (deleted int64, err error) {
+	for {
+		tag, err := s.pool.Exec(ctx, sweepSQL)
+		deleted += tag.RowsAffected()
+		if err != nil || tag.RowsAffected() == 0 {
+			return deleted, translate(err)
+		}
+	}
+}
+
+// PutRound stores a verified beacon round. Rounds are never deleted.
 func (s *Store) PutRound(ctx context.Context, chainHash string, round int64, randomness, signature string) error {
 	_, err := s.pool.Exec(ctx, putRoundSQL, chainHash, round, randomness, signature)
-	return outage(err)
+	return translate(err)
 }
 
-// Round reads a kept beacon round, or ErrNotFound.
+// Round returns a stored beacon round, or ErrNotFound.
 func (s *Store) Round(ctx context.Context, chainHash string, round int64) (randomness, signature string, err error) {
 	err = s.pool.QueryRow(ctx, getRoundSQL, chainHash, round).Scan(&randomness, &signature)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return "", "", ErrNotFound
-	}
-	return randomness, signature, outage(err)
+	return randomness, signature, translate(err)
 }

@@ -2,13 +2,11 @@ package store
 
 import (
 	"context"
-	"errors"
 
 	"github.com/jackc/pgx/v5"
 )
 
 var (
-	rotateSecretSQL  = query("rotate_secret")
 	rotationSQL      = query("rotation")
 	resealNextSQL    = query("reseal_next")
 	resealSQL        = query("reseal")
@@ -17,39 +15,38 @@ var (
 	forgetSecretsSQL = query("forget_secrets")
 )
 
-// Rotation is how far a rotation of the server secret is.
+// Rotation is the progress of a rotation of the server secret.
 type Rotation struct {
 	SecretState
 	After   *SealedInput // the last input that was resealed; nil: all are
 	Now     int64        // unix seconds
-	Replays int          // that may be under a former secret
-	Inputs  int          // after After
+	Replays int          // replays that may need a former secret
+	Inputs  int          // inputs that follow After and are not resealed
 }
 
-// Rotation reads it, or ErrNotFound. replayTime is the longest that a replay
-// lasts, in seconds; replays and inputs are counted up to most.
-func (s *Store) Rotation(ctx context.Context, replayTime int64, most int) (r Rotation, err error) {
+// Rotation returns the progress of a rotation, or ErrNotFound if no secret is
+// recorded. replayTime is the longest lifetime of a replay, in seconds. It counts
+// at most limit replays and limit inputs.
+func (s *Store) Rotation(ctx context.Context, replayTime int64, limit int) (r Rotation, err error) {
 	var deal *string
 	var party int
-	err = s.pool.QueryRow(ctx, rotationSQL, replayTime, most).Scan(&r.Fingerprint, &r.Former, &r.Since, &deal, &party, &r.Now, &r.Replays, &r.Inputs)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return r, ErrNotFound
-	}
+	err = s.pool.QueryRow(ctx, rotationSQL, replayTime, limit).Scan(&r.Fingerprint, &r.Former, &r.Since, &deal, &party, &r.Now, &r.Replays, &r.Inputs)
 	if deal != nil {
 		r.After = &SealedInput{DealID: *deal, Party: party}
 	}
-	return r, outage(err)
+	return r, translate(err)
 }
 
-// InputsAfter reads the inputs that follow one in the order of their key, at most
-// rows of them and not many more than bytes.
-func (s *Store) InputsAfter(ctx context.Context, last SealedInput, rows, bytes int) ([]SealedInput, error) {
-	return s.sealedInputs(ctx, resealNextSQL, last.DealID, last.Party, rows, bytes)
+// InputsAfter returns the inputs that follow last in the order of their key: at
+// most limit of them, and no further one once they have that many bytes.
+func (s *Store) InputsAfter(ctx context.Context, last SealedInput, limit, bytes int) ([]SealedInput, error) {
+	return rows(ctx, s.pool, pgx.RowToStructByPos[SealedInput], resealNextSQL, last.DealID, last.Party, limit, bytes)
 }
 
-// Reseal replaces inputs by the same ones resealed, where they are still what
-// was read, and notes the last one that was looked at; nil: none is left. Where
-// another secret than fingerprint is in force it does nothing.
+// Reseal replaces the inputs in read by fresh, which are the same inputs encrypted
+// under the secret in force. It leaves an input that has changed since it was
+// read. last is the last input that was looked at, nil if none is left; the next
+// batch starts there. Reseal does nothing if fingerprint is not in force.
 func (s *Store) Reseal(ctx context.Context, fingerprint []byte, read []SealedInput, fresh [][]byte, last *SealedInput) error {
 	deals, parties, sealed := make([]string, len(read)), make([]int, len(read)), make([][]byte, len(read))
 	for i, in := range read {
@@ -61,37 +58,33 @@ func (s *Store) Reseal(ctx context.Context, fingerprint []byte, read []SealedInp
 		deal, party = &last.DealID, &last.Party
 	}
 	_, err := s.pool.Exec(ctx, resealSQL, deals, parties, sealed, fresh, fingerprint, deal, party)
-	return outage(err)
+	return translate(err)
 }
 
 // PendingMAC is a pending certificate and its MAC.
 type PendingMAC struct {
-	CreatedAt int64
+	CreatedAt int64 // unix seconds
 	CertID    string
 	Payload   []byte
 	MAC       []byte
 }
 
-// PendingMACs reads the pending certificates after one, in the order of their
-// making.
-func (s *Store) PendingMACs(ctx context.Context, last PendingMAC, most int) ([]PendingMAC, error) {
-	rows, err := s.pool.Query(ctx, pendingMACsSQL, last.CreatedAt, last.CertID, most)
-	if err != nil {
-		return nil, outage(err)
-	}
-	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[PendingMAC])
-	return all, outage(err)
+// PendingMACs returns the pending certificates that follow last, in the order of
+// their creation; at most limit.
+func (s *Store) PendingMACs(ctx context.Context, last PendingMAC, limit int) ([]PendingMAC, error) {
+	return rows(ctx, s.pool, pgx.RowToStructByPos[PendingMAC], pendingMACsSQL, last.CreatedAt, last.CertID, limit)
 }
 
 // SetMAC replaces the MAC of a certificate that is still pending.
 func (s *Store) SetMAC(ctx context.Context, p PendingMAC, mac []byte) error {
 	_, err := s.pool.Exec(ctx, setMACSQL, p.CertID, p.MAC, mac)
-	return outage(err)
+	return translate(err)
 }
 
-// ForgetSecrets ends a rotation to the secret in force: former ones are no longer
-// needed. It is false where inputs are left, or nothing was to be ended.
+// ForgetSecrets ends a rotation to the secret in force: stored data no longer
+// needs former ones. It returns false if inputs are left to reseal, or if there
+// is no rotation to end.
 func (s *Store) ForgetSecrets(ctx context.Context, fingerprint []byte) (bool, error) {
 	tag, err := s.pool.Exec(ctx, forgetSecretsSQL, fingerprint)
-	return tag.RowsAffected() > 0, outage(err)
+	return tag.RowsAffected() > 0, translate(err)
 }

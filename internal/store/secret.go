@@ -15,34 +15,32 @@ var (
 	liveInputSQL    = query("live_input")
 	liveSQL         = query("live")
 	loseDealsSQL    = query("lose_deals")
+	rotateSecretSQL = query("rotate_secret")
 )
 
-// ErrSecretMoved means that another server secret is in force than the one that a
-// call wrote under; nothing was changed.
+// ErrSecretMoved is returned when the server secret that a call used is no longer
+// the one in force. The call changed nothing.
 var ErrSecretMoved = errors.New("store: another server secret is in force")
 
-// SecretState is what a database says about its server secrets.
+// SecretState names the server secrets of a database.
 type SecretState struct {
-	Fingerprint []byte   // of the one in force, which writes
-	Former      [][]byte // of those that something stored still needs; nil: never rotated
-	Since       int64    // unix seconds, of Fingerprint
+	Fingerprint []byte   // of the secret in force, which encrypts what is written
+	Former      [][]byte // of former secrets that stored data still needs; nil: never rotated
+	Since       int64    // unix seconds: when Fingerprint came into force
 }
 
-// ServerSecret reads which server secrets this database is sealed under, or
-// ErrNotFound where none is recorded yet.
+// ServerSecret returns the server secrets of this database, or ErrNotFound if
+// none is recorded yet.
 func (s *Store) ServerSecret(ctx context.Context) (state SecretState, err error) {
 	err = s.pool.QueryRow(ctx, serverSecretSQL).Scan(&state.Fingerprint, &state.Former, &state.Since)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return state, ErrNotFound
-	}
-	return state, outage(err)
+	return state, translate(err)
 }
 
-// ClaimSecret records a fingerprint. Unless replace is true it does nothing
-// where there is one.
+// ClaimSecret records a secret as the one in force. If one is recorded already,
+// it replaces that only if replace is true.
 func (s *Store) ClaimSecret(ctx context.Context, fingerprint []byte, replace bool) error {
 	_, err := s.pool.Exec(ctx, claimSecretSQL, fingerprint, replace)
-	return outage(err)
+	return translate(err)
 }
 
 // SealedInput is one party's input as it is stored.
@@ -52,45 +50,36 @@ type SealedInput struct {
 	Sealed []byte // nil: purged
 }
 
-// LiveInputs reads a few sealed inputs of deals that have not ended.
+// LiveInputs returns a few sealed inputs of deals that have not ended.
 func (s *Store) LiveInputs(ctx context.Context) ([]SealedInput, error) {
-	return s.sealedInputs(ctx, liveInputSQL)
+	return rows(ctx, s.pool, pgx.RowToStructByPos[SealedInput], liveInputSQL)
 }
 
-func (s *Store) sealedInputs(ctx context.Context, statement string, args ...any) ([]SealedInput, error) {
-	rows, err := s.pool.Query(ctx, statement, args...)
-	if err != nil {
-		return nil, outage(err)
-	}
-	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[SealedInput])
-	return all, outage(err)
-}
-
-// Live counts what needs the server secret that it was sealed under: deals that
-// hold an input and have not ended, and pending certificates.
+// Live counts what cannot be finished without its server secret: deals that hold
+// an input and have not ended, and pending certificates.
 func (s *Store) Live(ctx context.Context) (deals, certificates int, err error) {
 	err = s.pool.QueryRow(ctx, liveSQL).Scan(&deals, &certificates)
-	return deals, certificates, outage(err)
+	return deals, certificates, translate(err)
 }
 
-// LoseDeals ends the deals that Live counts as EXPIRED.
+// LoseDeals sets the deals that Live counts to EXPIRED.
 func (s *Store) LoseDeals(ctx context.Context) error {
 	_, err := s.pool.Exec(ctx, loseDealsSQL)
-	return outage(err)
+	return translate(err)
 }
 
-// rotateTries bounds how often RotateSecret waits for the writes under way.
+// rotateTries bounds how often RotateSecret tries to get its lock.
 const rotateTries = 30
 
-// RotateSecret puts another server secret in force in the place of one. No write
-// under the latter commits afterwards together with a record of a replay, and
-// none that begins afterwards: such a call gets ErrSecretMoved. It waits for the
-// calls under way, and new ones wait for it, for 2 seconds at most; it is false
-// where another one than from is in force.
+// RotateSecret puts the secret to in force instead of from. It returns false if
+// another secret than from is in force. After it returns true, no call that used
+// from commits an idempotency record or begins a write: such a call gets
+// ErrSecretMoved. RotateSecret waits for the writes under way, and new writes wait
+// for it, for at most 2 seconds a try.
 func (s *Store) RotateSecret(ctx context.Context, from, to []byte) (done bool, err error) {
 	for range rotateTries {
 		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-			// Longer than Postgres takes to cancel an automatic vacuum in its way.
+			// 2 s is longer than Postgres takes to cancel an autovacuum that holds the table.
 			if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '2s'"); err != nil {
 				return err
 			}
@@ -102,13 +91,13 @@ func (s *Store) RotateSecret(ctx context.Context, from, to []byte) (done bool, e
 			return err
 		})
 		if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != "55P03" {
-			return done, outage(err)
+			return done, translate(err)
 		}
 		select {
 		case <-ctx.Done():
 			return false, ctx.Err()
-		case <-time.After(time.Second): // for the calls that waited
+		case <-time.After(time.Second): // lets the writes that waited pass
 		}
 	}
-	return false, outage(err)
+	return false, translate(err)
 }

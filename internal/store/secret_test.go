@@ -10,13 +10,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// rotate puts a secret in force in the place of another one.
+// rotate puts the secret to in force instead of from.
 func (f *fixture) rotate(t *testing.T, from, to []byte) {
 	t.Helper()
 	if done, err := f.RotateSecret(t.Context(), from, to); err != nil || !done {
@@ -24,9 +25,9 @@ func (f *fixture) rotate(t *testing.T, from, to []byte) {
 	}
 }
 
-// Nothing is written under a secret that is not in force: neither what only that
-// one opens nor a record that a process with another view would not look for.
-func TestNothingIsWrittenUnderAnotherSecret(t *testing.T) {
+// A call that used a secret which is not in force stores nothing: no input that only
+// this secret opens, and no record that other processes would not find.
+func TestWritesUnderAFormerSecretAreRefused(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
 	old, now := random32(), random32()
@@ -64,68 +65,58 @@ func TestNothingIsWrittenUnderAnotherSecret(t *testing.T) {
 			t.Errorf("%s under the former secret: %v, want ErrSecretMoved", what, err)
 		}
 		if after := stored(); after != before {
-			t.Errorf("%s under the former secret leaves %s rows, before it %s", what, after, before)
+			t.Errorf("%s under the former secret: %s rows, before it %s", what, after, before)
 		}
 		check(t, write(now))
 	}
 	state, err := f.ServerSecret(ctx)
 	if err != nil || !bytes.Equal(state.Fingerprint, now) || len(state.Former) != 1 || !bytes.Equal(state.Former[0], old) {
-		t.Errorf("the database says %+v, %v", state, err)
+		t.Errorf("after the rotation: %+v, %v", state, err)
 	}
 	if done, err := f.RotateSecret(ctx, old, random32()); done || err != nil {
 		t.Errorf("a rotation from a secret that is not in force: %v, %v", done, err)
 	}
 }
 
-// A rotation in the middle of the load: each call is stored under the secret in
-// force at its time or refused, and none with a record of the former one comes
-// after it.
-func TestARotationIsAFence(t *testing.T) {
+// A rotation under load: until it, calls with the former secret are stored. After it
+// they are refused, and no record of the former secret is added.
+func TestARotationFencesTheFormerSecret(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
 	old, now := random32(), random32()
 	check(t, f.ClaimSecret(ctx, old, false))
-	var group sync.WaitGroup
-	var mu sync.Mutex
-	refused, stored := 0, 0
-	began := make(chan struct{}, 8)
+	var group, began sync.WaitGroup
+	var stored atomic.Int64
 	for range 8 {
+		began.Add(1)
+		started := sync.OnceFunc(began.Done)
 		group.Go(func() {
-			for n := 0; ; n++ {
+			defer started()
+			for {
 				r := newReplay()
 				r.Secret = old
 				err := f.InsertKey(ctx, random32(), r)
-				mu.Lock()
-				if err == nil {
-					stored++
-				} else {
-					refused++
-				}
-				mu.Unlock()
-				if n == 3 {
-					began <- struct{}{}
-				}
 				if err != nil {
 					if !errors.Is(err, store.ErrSecretMoved) {
 						t.Error(err)
 					}
 					return
 				}
+				stored.Add(1)
+				started()
 			}
 		})
 	}
-	for range 8 {
-		<-began
-	}
+	began.Wait()
 	f.rotate(t, old, now)
 	atRotation := f.count(t, "SELECT count(*) FROM idempotency")
 	group.Wait()
-	if after := f.count(t, "SELECT count(*) FROM idempotency"); after != atRotation || after != stored || refused != 8 {
-		t.Errorf("%d records at the rotation, %d at the end; %d calls were told that they are stored and %d refused", atRotation, after, stored, refused)
+	if after := f.count(t, "SELECT count(*) FROM idempotency"); after != atRotation || int64(after) != stored.Load() {
+		t.Errorf("%d records at the rotation, %d at the end; %d calls were told that they are stored", atRotation, after, stored.Load())
 	}
 }
 
-// A process of the release before this one names no secret: it is let in.
+// A process of the previous release names no secret. Its writes are accepted.
 func TestRecordsWithoutASecret(t *testing.T) {
 	f := newFixture(t)
 	check(t, f.ClaimSecret(t.Context(), random32(), false))
@@ -135,9 +126,9 @@ func TestRecordsWithoutASecret(t *testing.T) {
 	f.reveal(t, d, 0)
 }
 
-// Inputs are read in the order of their key, each once, and bounded; a replaced
-// one is the one that was read.
-func TestResealByPortions(t *testing.T) {
+// Batches of inputs follow the order of their key, hold each input once and are
+// bounded. An input that has changed since it was read is not replaced.
+func TestResealInBatches(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
 	old, now := random32(), random32()
@@ -158,7 +149,7 @@ func TestResealByPortions(t *testing.T) {
 		t.Errorf("after the rotation %+v", r)
 	}
 	if done, err := f.ForgetSecrets(ctx, now); done || err != nil {
-		t.Errorf("the former secret may go with inputs left: %v, %v", done, err)
+		t.Errorf("the rotation ended with inputs left: %v, %v", done, err)
 	}
 	seen, last := 0, *r.After
 	for {
@@ -175,11 +166,11 @@ func TestResealByPortions(t *testing.T) {
 				continue
 			}
 			if len(in.Sealed) == 100 && i < len(inputs)-1 {
-				t.Errorf("a portion goes on after 100 bytes of 50")
+				t.Errorf("a batch of 50 bytes continues after 100")
 			}
 			read, fresh = append(read, in), append(fresh, []byte("fresh"))
 		}
-		// One is purged meanwhile: its row stays as it is now.
+		// One input is purged after it was read: its row must not change.
 		if seen == 0 && len(read) > 0 {
 			f.exec(t, "UPDATE reveals SET sealed = NULL WHERE deal_id = $1", read[0].DealID)
 		}
@@ -193,7 +184,7 @@ func TestResealByPortions(t *testing.T) {
 		r, err := f.Rotation(ctx, 60, 100)
 		check(t, err)
 		if r.After == nil || r.After.DealID != last.DealID {
-			t.Errorf("noted is %+v, looked at was %+v", r.After, last)
+			t.Errorf("the recorded progress is %+v, want %+v", r.After, last)
 		}
 	}
 	if seen != deals {
@@ -203,15 +194,15 @@ func TestResealByPortions(t *testing.T) {
 		t.Errorf("%d are resealed and %d purged, want %d and 2", fresh, purged, deals-2)
 	}
 	if done, err := f.ForgetSecrets(ctx, now); !done || err != nil {
-		t.Errorf("the former secret may not go: %v, %v", done, err)
+		t.Errorf("the rotation does not end: %v, %v", done, err)
 	}
 	state, err := f.ServerSecret(ctx)
 	if err != nil || state.Former == nil || len(state.Former) != 0 {
-		t.Errorf("the database says %+v, %v; want that it was rotated and needs no former secret", state, err)
+		t.Errorf("%+v, %v; want an empty list of former secrets", state, err)
 	}
 }
 
-// Replays from before the rotation count until they expire, later ones do not.
+// Rotation counts the replays from before the rotation until they expire.
 func TestReplaysUnderAFormerSecret(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -237,7 +228,7 @@ func TestReplaysUnderAFormerSecret(t *testing.T) {
 	}
 }
 
-// Of deals whose secret is lost those that hold an input end at once.
+// LoseDeals ends the deals that hold an input, and no others.
 func TestLoseDeals(t *testing.T) {
 	f := newFixture(t)
 	open, committed, revealing, drawing, purged := f.create(t, nil), f.create(t, nil), f.create(t, nil), f.create(t, random), f.create(t, func(d *store.Declaration) { d.Retention = "purge" })
@@ -249,17 +240,17 @@ func TestLoseDeals(t *testing.T) {
 	f.reveal(t, drawing, 0, 1)
 	check(t, f.LoseDeals(context.WithoutCancel(t.Context())))
 	for d, want := range map[*store.Declaration]deal.State{open: deal.Committing, committed: deal.Revealing, revealing: deal.Expired, drawing: deal.Expired, purged: deal.Expired} {
-		if got := f.stands(t, d).Phase; got != want {
+		if got := f.current(t, d).Phase; got != want {
 			t.Errorf("a deal is %s, want %s", got, want)
 		}
 	}
 	if n := f.count(t, "SELECT count(*) FROM reveals WHERE deal_id = $1 AND sealed IS NOT NULL", purged.DealID); n != 0 {
-		t.Error("the inputs of a deal with retention purge are kept")
+		t.Error("an input of a deal with retention purge is left")
 	}
 }
 
-// A rotation of the database password: a second role that acts as the owner of the
-// tables does all that the first one did, rotates, and sees who runs.
+// A rotation of the database password (see secrets.md): a second role that acts as
+// the owner of the tables can write, rotate the secret and list the clients.
 func TestASecondDatabaseUser(t *testing.T) {
 	f := newFixture(t)
 	owner, second := "owner_"+strings.ToLower(rand.Text()), "second_"+strings.ToLower(rand.Text())

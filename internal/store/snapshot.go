@@ -13,7 +13,7 @@ import (
 
 var snapshotSQL = query("snapshot")
 
-// Snapshot is what changes about a deal, read at one moment. Times are unix
+// Snapshot is the changing part of a deal, read at one moment. Times are unix
 // seconds of the database's clock.
 type Snapshot struct {
 	Phase           deal.State
@@ -24,19 +24,16 @@ type Snapshot struct {
 	VoidFlakers     []int
 	CertID          *string
 	Published       bool   // the certificate has its leaf
-	LeafIndex       *int64 // that leaf; nil also where the caller has just published it
-	Commits         int
-	Reveals         int
-	LastReveal      int64 // 0: nobody has revealed
+	LeafIndex       *int64 // the index of that leaf; nil also after the caller itself has just published it
+	Commits         int    // number of commitments
+	Reveals         int    // number of reveals
+	LastReveal      int64  // time of the last reveal; 0: none yet
 	Now             int64
-	NowMilli        int64 // the same in milliseconds
+	NowMilli        int64 // Now in milliseconds
 
-	Parts  []Part   // of the parties that were asked for, in order
-	Sealed [][]byte // the encrypted inputs of those that have revealed, in party order, where asked for; nil entries were purged
-
-	// AttestedBy is what the certificate says of who made each commitment, by party,
-	// where asked for; nil: a token alone, or not committed.
-	AttestedBy []*string
+	Parts      []Part    // of the parties in Want, in order
+	Sealed     [][]byte  // the encrypted inputs in party order, if wanted; nil: purged
+	AttestedBy []*string // attested_by of each commitment by party, if wanted; nil: made with an invite token, or missing
 }
 
 // Part is one party's part in a deal.
@@ -45,34 +42,35 @@ type Part struct {
 	Revealed   bool
 }
 
-// Want is how much of a deal a snapshot holds beside its own row.
+// Want says which parts of a deal a snapshot reads in addition to the deal's row.
 type Want struct {
-	first, last int
-	inputs      bool
-	attested    bool
-	bytes       int // of the answer, roughly and where it is much
+	first, last int  // parties whose Part is wanted
+	inputs      bool // Snapshot.Sealed
+	attested    bool // Snapshot.AttestedBy
+	bytes       int  // rough size of a large answer; 0: small
 }
 
-// What may be wanted beside Only and Everyone. How large the sealed inputs are is
-// not known before, so they are read alone.
 var (
-	Nobody     = Want{0, -1, false, false, 0}
-	WithInputs = Want{0, math.MaxInt32, true, true, maxGroupSize} // and who made the commitments
+	// Nobody reads the deal's row only.
+	Nobody = Want{last: -1}
+	// WithInputs reads the parts of all parties, their inputs and AttestedBy. The size
+	// of the inputs is not known before the read, so no two such calls share a group.
+	WithInputs = Want{last: math.MaxInt32, inputs: true, attested: true, bytes: maxGroupSize}
 )
+
+// Everyone reads the parts of all parties of a deal that has this many.
+func Everyone(parties int) Want { return Want{last: parties - 1, bytes: 128 * parties} }
+
+// Attested reads the parts of all parties and AttestedBy.
+func Attested(parties int) Want { return Want{last: parties - 1, attested: true, bytes: 512 * parties} }
+
+// Only reads one party's part.
+func Only(party int) Want { return Want{first: party, last: party} }
 
 // More reports whether more than the parts of the parties is wanted.
 func (w Want) More() bool { return w.inputs || w.attested }
 
-// Everyone wants the parts of all parties, which are that many.
-func Everyone(parties int) Want { return Want{0, parties - 1, false, false, 128 * parties} }
-
-// Attested wants the parts of all parties and who made their commitments.
-func Attested(parties int) Want { return Want{0, parties - 1, false, true, 512 * parties} }
-
-// Only wants one party's part.
-func Only(party int) Want { return Want{party, party, false, false, 0} }
-
-// Snapshot reads a deal as it stands, or ErrNotFound.
+// Snapshot returns the current state of a deal, or ErrNotFound.
 func (s *Store) Snapshot(ctx context.Context, dealID string, want Want) (*Snapshot, error) {
 	snapshot, err := s.snapshots.do(ctx, snapshotOf{dealID, want})
 	if err == nil && snapshot == nil {
@@ -88,52 +86,34 @@ type snapshotOf struct {
 
 func (s *Store) newSnapshots() *coalescer[snapshotOf, *Snapshot] {
 	c := &coalescer[snapshotOf, *Snapshot]{size: func(q snapshotOf) int { return q.want.bytes }}
-	c.run = func(ctx context.Context, all []snapshotOf, _ bool) ([]*Snapshot, error) {
-		calls, at := distinct(all)
+	c.run = reads(s, snapshotSQL, func(calls []snapshotOf) []any {
 		deals, inputs, attested := make([]string, len(calls)), make([]bool, len(calls)), make([]bool, len(calls))
 		first, last := make([]int, len(calls)), make([]int, len(calls))
 		for i, q := range calls {
 			deals[i], first[i], last[i] = q.dealID, q.want.first, q.want.last
 			inputs[i], attested[i] = q.want.inputs, q.want.attested
 		}
-		found := make([]*Snapshot, len(calls))
-		rows, err := s.pool.Query(ctx, snapshotSQL, deals, first, last, inputs, attested)
-		if err != nil {
-			return nil, err
-		}
-		err = each(func(row pgx.CollectableRow) error {
-			var n int
-			one := &Snapshot{}
-			if err := one.scan(row, &n, calls); err != nil {
-				return err
-			}
-			found[n-1] = one
-			return nil
-		})(rows)
-		answers := make([]*Snapshot, len(all))
-		for i, n := range at {
-			answers[i] = found[n]
-		}
-		return answers, err
-	}
+		return []any{deals, first, last, inputs, attested}
+	}, scanSnapshot)
 	return c.start(s.budget)
 }
 
-func (s *Snapshot) scan(row pgx.CollectableRow, n *int, calls []snapshotOf) error {
+func scanSnapshot(row pgx.CollectableRow, n *int, calls []snapshotOf) (*Snapshot, error) {
 	var parties int
 	var committed, revealed []int
 	var commitments [][]byte
 	var attested []*string
+	s := &Snapshot{}
 	err := row.Scan(n, &parties, &s.Phase, &s.CommitsClosedAt, &s.RevealsClosedAt, &s.ComputedAt, &s.Result, &s.VoidFlakers, &s.CertID, &s.LeafIndex,
 		&s.Commits, &s.Reveals, &s.LastReveal, &s.NowMilli, &committed, &commitments, &revealed, &s.Sealed, &attested)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s.Now, s.Published = s.NowMilli/1000, s.LeafIndex != nil
 	want := calls[*n-1].want
 	s.Parts = make([]Part, max(0, min(want.last+1, parties)-want.first))
-	if n := want.first + len(s.Parts); len(committed) > 0 && committed[len(committed)-1] >= n || len(revealed) > 0 && revealed[len(revealed)-1] >= n {
-		return fmt.Errorf("store: a deal of %d parties has rows of others", parties)
+	if end := want.first + len(s.Parts); len(committed) > 0 && committed[len(committed)-1] >= end || len(revealed) > 0 && revealed[len(revealed)-1] >= end {
+		return nil, fmt.Errorf("store: a deal of %d parties has a commitment or reveal of a party beyond them", parties)
 	}
 	for i, party := range committed {
 		text := CommitmentText(commitments[i])
@@ -148,8 +128,8 @@ func (s *Snapshot) scan(row pgx.CollectableRow, n *int, calls []snapshotOf) erro
 	for _, party := range revealed {
 		s.Parts[party-want.first].Revealed = true
 	}
-	return nil
+	return s, nil
 }
 
-// CommitmentText is a commitment as the contract writes it (SPEC 2.6).
+// CommitmentText returns a commitment in the form of the contract (SPEC 2.6).
 func CommitmentText(raw []byte) string { return "sha256:" + hex.EncodeToString(raw) }

@@ -8,9 +8,9 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// A snapshot holds what was asked for and nothing more; those of one group are
-// answered each for its own deal.
-func TestSnapshotHoldsWhatIsWanted(t *testing.T) {
+// A snapshot holds the wanted parts only, both in a separate call and in a group of
+// calls for several deals.
+func TestSnapshotHoldsTheWantedParts(t *testing.T) {
 	f := newFixture(t)
 	before := f.now(t)
 	open, d := f.create(t, parties(3)), f.create(t, func(d *store.Declaration) { parties(4)(d); d.Retention = "purge" })
@@ -70,12 +70,12 @@ func TestSnapshotHoldsWhatIsWanted(t *testing.T) {
 	e := f.end(t, d, deal.Void)
 	now := f.snapshot(t, d, store.WithInputs)
 	if now.Phase != deal.Void || !reflect.DeepEqual(now.VoidFlakers, []int{0, 2}) || *now.CertID != *e.CertID || now.Published || now.Result != nil {
-		t.Errorf("the end reads as %+v", now)
+		t.Errorf("after the end: %+v", now)
 	}
 	if !reflect.DeepEqual(now.Sealed, [][]byte{nil, nil}) || !now.Parts[1].Revealed {
-		t.Errorf("purged inputs read as %v of %+v", now.Sealed, now.Parts)
+		t.Errorf("purged inputs are %v of %+v", now.Sealed, now.Parts)
 	}
-	if done, err := f.Publish(t.Context(), store.Publication{CertID: *e.CertID, Signature: "s", LeafIndex: 0}); err != nil || !done || !f.stands(t, d).Published {
+	if done, err := f.Publish(t.Context(), store.Publication{CertID: *e.CertID, Signature: "s", LeafIndex: 0}); err != nil || !done || !f.current(t, d).Published {
 		t.Errorf("after the publication: %v, %v", done, err)
 	}
 }

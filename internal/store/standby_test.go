@@ -11,9 +11,9 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// A commit whose wait for the synchronous standby was cancelled ends with a warning
-// only. It may be lost in a failover, so its caller is not told that it is done;
-// nor is one who asks again under the same Idempotency-Key, until a standby has it.
+// Postgres reports a commit whose wait for the synchronous standby was cancelled by
+// a warning only. A failover may lose that commit, so its caller gets UNAVAILABLE,
+// and so does a retry with the same Idempotency-Key until a standby has the commit.
 func TestUnreplicatedCommitIsUnknown(t *testing.T) {
 	primary := servertest.StartPostgres(t)
 	url, err := primary.EnsureDatabase(t.Context(), "fairpact")
@@ -23,8 +23,7 @@ func TestUnreplicatedCommitIsUnknown(t *testing.T) {
 	check(t, err)
 	t.Cleanup(func() { check(t, standby.Close()) })
 	check(t, primary.Synchronous(t.Context(), true))
-	f := &fixture{url: url}
-	f.Store = f.open(t)
+	f := &fixture{Store: open(t, url)}
 	d := f.create(t, nil)
 	admin, err := pgx.Connect(t.Context(), primary.AdminURL())
 	check(t, err)
@@ -54,11 +53,12 @@ func TestUnreplicatedCommitIsUnknown(t *testing.T) {
 	}
 	acted, err := f.Commit(t.Context(), act(d, 0))
 	if err != nil || acted.Done {
-		t.Errorf("the commitment of unknown outcome is not there: %+v, %v", acted, err)
+		t.Errorf("the commitment of unknown outcome was not stored: %+v, %v", acted, err)
 	}
 }
 
-// interrupted starts a write and ends its wait for the standby.
+// interrupted starts a write, interrupts its wait for the standby with the
+// function by, and returns the write's error.
 func interrupted(t *testing.T, admin *pgx.Conn, by string, write func(context.Context) error) error {
 	t.Helper()
 	ended := make(chan error, 1)

@@ -1,17 +1,17 @@
-// Package store keeps deals in Postgres, which is the truth; its clock is the
-// clock. Every method is one round trip unless it says otherwise, and every
-// write is one transaction. What many callers want at the same moment is one
-// statement (coalescer).
+// Package store keeps deals in Postgres. Postgres holds the truth, and its clock
+// decides every deadline. Each method is one round trip unless its comment says
+// otherwise, and each write is one transaction. Calls of the same kind that wait
+// at the same moment run as one statement (see coalescer).
 //
-// Locks: a commitment or reveal and a change of phase lock the deal's row, and
-// each decides in the statement after the lock. So a phase change waits for
-// every insert that was let in before it and sees it, and an insert that comes
-// later sees the new phase: an acknowledged commit is never named a flaker, and
-// of two last reveals the second sees the first. No lock is held across a client
-// round trip.
+// Locks: a commitment, a reveal and a change of phase first lock the deal's row,
+// and decide in the statement after the lock. A change of phase therefore waits
+// for each insert that got the lock before it, and sees that insert. An insert
+// that gets the lock later sees the new phase. So an acknowledged commitment is
+// never named a flaker, and of two last reveals the second one sees the first. No
+// lock is held across a round trip of the client.
 //
-// Plans: every statement reaches its tables by key, from arrays or scalar
-// subqueries, and each session plans it once (see database.Open).
+// Plans: every statement finds its rows by key, from arrays or scalar subqueries.
+// A session plans each statement once (see database.Open).
 package store
 
 import (
@@ -31,10 +31,16 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-//go:embed sql/*.sql
-var sqlFiles embed.FS
+var (
+	//go:embed sql/*.sql
+	sqlFiles embed.FS
+	//go:embed migrations/*.sql
+	migrations embed.FS
 
-// query reads an embedded statement; a missing file is a programming error.
+	schema = database.NewSchema("public", migrations)
+)
+
+// query returns an embedded statement. It panics if the file is missing.
 func query(name string) string {
 	b, err := sqlFiles.ReadFile("sql/" + name + ".sql")
 	if err != nil {
@@ -43,7 +49,12 @@ func query(name string) string {
 	return string(b)
 }
 
-// Store is the escrow's part of the database. It is safe for concurrent use.
+var (
+	nowSQL          = query("now")
+	applicationsSQL = query("applications")
+)
+
+// Store reads and writes the escrow's tables. It is safe for concurrent use.
 type Store struct {
 	pool   *pgxpool.Pool
 	budget budget
@@ -56,15 +67,15 @@ type Store struct {
 	publications     *coalescer[Publication, bool]
 }
 
-// DefaultConns are the connections of a pool where nobody says otherwise. They do not
-// follow the cores: those of a node say nothing about a pod or its database.
-const DefaultConns = 16
+// Migrate brings the escrow's tables to this binary's version. It may be run
+// again, and by several processes at once.
+func Migrate(ctx context.Context, databaseURL string) error {
+	return schema.Migrate(ctx, databaseURL)
+}
 
-// Open connects a pool of at most maxConns connections (0: DefaultConns) and checks that the database answers and has this version's schema.
+// Open connects a pool of at most maxConns connections. It returns an error if
+// the database does not answer or its schema is older than this binary needs.
 func Open(ctx context.Context, databaseURL string, maxConns int32, options ...database.Option) (*Store, error) {
-	if maxConns == 0 {
-		maxConns = DefaultConns
-	}
 	pool, err := database.Open(ctx, databaseURL, maxConns, options...)
 	if err != nil {
 		return nil, err
@@ -75,14 +86,14 @@ func Open(ctx context.Context, databaseURL string, maxConns int32, options ...da
 		return nil, err
 	}
 	s.creations = s.newCreations()
-	s.commits, s.reveals = s.acts(commitSQL, commitColumns, (*Acted).scanCommit), s.acts(revealSQL, revealColumns, (*Acted).scanReveal)
+	s.commits, s.reveals = s.newActs(commitSQL, commitColumns, (*Acted).scanCommit), s.newActs(revealSQL, revealColumns, (*Acted).scanReveal)
 	s.snapshots, s.endings = s.newSnapshots(), s.newEndings()
 	s.certificates, s.publications = s.newCertificates(), s.newPublications()
 	return s, nil
 }
 
-// Close ends all connections. No call may be under way; an insert whose caller
-// gave up is broken off, as in a crash.
+// Close ends all connections. Callers MUST NOT wait for an answer any more. An
+// insert whose caller gave up is interrupted, as in a crash.
 func (s *Store) Close() {
 	for _, c := range []interface{ close() }{s.creations, s.commits, s.reveals, s.snapshots, s.endings, s.certificates, s.publications} {
 		c.close()
@@ -93,11 +104,12 @@ func (s *Store) Close() {
 // Server identifies the database server; see database.Server.
 func (s *Store) Server() string { return database.Server() }
 
-// serverAge is how long a server that answered counts as the one that is there.
+// serverAge is how long after an answer Confirm does not ask again.
 const serverAge = time.Second
 
-// Confirm asks the database something where it has not answered for a second:
-// what only caches answer would not notice that another server took its place.
+// Confirm sends a query if the database has not answered for a second. A caller
+// that answers from caches would otherwise not notice that another server has
+// taken the database's place.
 func (s *Store) Confirm(ctx context.Context) {
 	now := time.Now().UnixMilli()
 	last := s.budget.answered.Load()
@@ -106,37 +118,39 @@ func (s *Store) Confirm(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, serverAge)
 	defer cancel()
-	_, _ = s.Now(ctx) // a failed connection is replaced by one that tells its server
+	_, _ = s.Now(ctx) // the pool replaces a failed connection, and the new one identifies its server
 }
 
-// Ready reports whether the database answers and holds the schema that this
-// version needs.
+// Ready returns an error if the database does not answer or its schema is older
+// than this binary needs.
 func (s *Store) Ready(ctx context.Context) error { return schema.Current(ctx, s.pool) }
 
-// Now is the database's clock, in unix seconds.
+// Now returns the database's clock, in unix seconds.
 func (s *Store) Now(ctx context.Context) (now int64, err error) {
 	err = s.pool.QueryRow(ctx, nowSQL).Scan(&now)
-	return now, outage(err)
+	return now, translate(err)
 }
 
-var nowSQL = query("now")
+// Applications returns the application names of all clients of this database.
+func Applications(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
+	return rows(ctx, pool, pgx.RowTo[string], applicationsSQL)
+}
 
-// ErrNotFound means that no row has the asked identifier.
-var ErrNotFound = errors.New("store: not found")
+// rows runs a query and returns its rows.
+func rows[T any](ctx context.Context, pool *pgxpool.Pool, scan pgx.RowToFunc[T], statement string, args ...any) ([]T, error) {
+	found, _ := pool.Query(ctx, statement, args...) // CollectRows returns the error
+	all, err := pgx.CollectRows(found, scan)
+	return all, translate(err)
+}
 
-// ErrReplayed means that the Idempotency-Key has a record already; nothing was
-// changed.
-var ErrReplayed = errors.New("store: idempotency record exists")
-
-// Replay is the idempotency record that an effect's transaction writes beside
-// the effect, or nothing where it is nil. Response is what to store at once, or
-// nil where it is only known later.
+// Replay is the idempotency record that a transaction writes together with its
+// effect. A nil *Replay writes no record.
 type Replay struct {
 	Scope    []byte // 32-byte HMAC
 	Body     []byte // 32-byte HMAC
-	Response []byte // encrypted
+	Response []byte // encrypted; nil if the response is stored later
 	Lifetime int64  // seconds
-	Secret   []byte // fingerprint of the server secret that Scope, Body and Response are under
+	Secret   []byte // fingerprint of the server secret that Scope, Body and Response were made with
 }
 
 func (r *Replay) columns() (scope, body, response []byte, lifetime int64) {
@@ -146,16 +160,17 @@ func (r *Replay) columns() (scope, body, response []byte, lifetime int64) {
 	return r.Scope, r.Body, r.Response, r.Lifetime
 }
 
-// secretOf is what a record is under, as what a statement is to be checked for.
-func (r *Replay) secretOf() []byte {
+// secret returns the fingerprint of the record's server secret, or nil if there
+// is no record.
+func (r *Replay) secret() []byte {
 	if r == nil {
 		return nil
 	}
 	return r.Secret
 }
 
-// secretsOf are the distinct server secrets that some calls are under.
-func secretsOf(all ...[]byte) (distinct [][]byte) {
+// distinctSecrets returns each fingerprint once, without nil.
+func distinctSecrets(all ...[]byte) (distinct [][]byte) {
 	distinct = [][]byte{}
 	for _, one := range all {
 		if one != nil && !slices.ContainsFunc(distinct, func(other []byte) bool { return bytes.Equal(one, other) }) {
@@ -165,23 +180,31 @@ func secretsOf(all ...[]byte) (distinct [][]byte) {
 	return distinct
 }
 
-func replayed(err error) error {
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "23505" && pg.ConstraintName == "idempotency_pkey" {
-		return ErrReplayed
-	}
-	return err
-}
+// ErrNotFound is returned when no row has the given identifier.
+var ErrNotFound = errors.New("store: not found")
 
-// outage turns whatever means "the database is out of reach" into UNAVAILABLE
-// (503), a write that it does not take into READ_ONLY (503), and leaves the rest,
-// which are faults of ours, as they are.
-func outage(err error) error {
-	switch {
-	case err == nil, errors.Is(err, ErrReplayed), errors.Is(err, ErrNotFound), errors.Is(err, ErrSecretMoved), errors.Is(err, pgx.ErrNoRows), errors.Is(err, errPanicked):
+// ErrReplayed is returned when the Idempotency-Key already has a record. The call
+// changed nothing.
+var ErrReplayed = errors.New("store: idempotency record exists")
+
+// translate turns the errors of pgx into those of this package: ErrNotFound,
+// ErrReplayed, READ_ONLY (503) for a write that the database refuses, UNAVAILABLE
+// (503) for a database that is out of reach. It leaves all other errors as they
+// are: they are faults of this program.
+func translate(err error) error {
+	if err == nil || errors.Is(err, ErrSecretMoved) || errors.Is(err, errPanicked) {
 		return err
 	}
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "25006" {
-		return problem.New(problem.ReadOnly, "the service takes no changes now, for maintenance or while its database fails over; nothing was changed: send the same request again later").After(10).Because(err)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return ErrNotFound
+	}
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch {
+		case pg.Code == "23505" && pg.ConstraintName == "idempotency_pkey":
+			return ErrReplayed
+		case pg.Code == "25006":
+			return problem.New(problem.ReadOnly, "the service takes no changes now, for maintenance or while its database fails over; nothing was changed: send the same request again later").After(10).Because(err)
+		}
 	}
 	if !database.Outage(err) {
 		return err

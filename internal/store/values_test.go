@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/fairpact/fairpact/internal/deal"
+	"github.com/fairpact/fairpact/internal/localservers/servertest"
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// What is stored comes back byte for byte: nothing is normalised, trimmed or
-// refused for a U+0000.
-func TestBytesComeBackAsTheyWere(t *testing.T) {
+// Stored values are read back byte for byte: they are not normalised or trimmed, and
+// a U+0000 is accepted.
+func TestValuesAreReadBackUnchanged(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
 	labels := []string{
@@ -52,10 +53,10 @@ func TestBytesComeBackAsTheyWere(t *testing.T) {
 		}
 	}
 	if by := f.snapshot(t, d, store.Everyone(2)).AttestedBy; by != nil {
-		t.Errorf("who committed is read where nobody wants it: %v", by)
+		t.Errorf("AttestedBy was not wanted and is %v", by)
 	}
 	if !reflect.DeepEqual(now.Sealed, inputs) {
-		t.Error("sealed inputs do not come back")
+		t.Error("sealed inputs are read back changed")
 	}
 	for p, want := range []string{"sha256:" + strings.Repeat("0", 64), "sha256:" + strings.Repeat("f", 64)} {
 		if *now.Parts[p].Commitment != want {
@@ -65,15 +66,18 @@ func TestBytesComeBackAsTheyWere(t *testing.T) {
 	e := f.ending(t, d, deal.Computed)
 	e.Result, e.Payload = []byte("{\"\x00\":\"é\"}"), []byte("{\"\x00\":\"é\"}")
 	did(t, "end", true)(f.End(ctx, e))
-	if now := f.stands(t, d); !bytes.Equal(now.Result, e.Result) || *now.CertID != *e.CertID || now.Published || *now.ComputedAt != *e.ComputedAt || *now.RevealsClosedAt != *e.RevealsClosedAt {
+	if now := f.current(t, d); !bytes.Equal(now.Result, e.Result) || *now.CertID != *e.CertID || now.Published || *now.ComputedAt != *e.ComputedAt || *now.RevealsClosedAt != *e.RevealsClosedAt {
 		t.Errorf("the end reads as %+v", now)
 	}
 	f.holds(t, e, nil, nil)
 }
 
-func TestWhatIsNotThere(t *testing.T) {
+func TestMissingRows(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
+	if _, err := store.Open(ctx, servertest.Postgres(t), 2); err == nil || !strings.Contains(err.Error(), "fairpactctl migrate") {
+		t.Errorf("a database that was never migrated: %v", err)
+	}
 	for what, err := range map[string]error{
 		"declaration":         second(f.Declaration(ctx, "d_none")),
 		"snapshot":            second(f.Snapshot(ctx, "d_none", store.Everyone(2))),
@@ -89,7 +93,7 @@ func TestWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// A beacon round is kept for ever as it was first stored.
+// A stored beacon round never changes.
 func TestTheFirstRoundStands(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()

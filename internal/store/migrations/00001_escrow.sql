@@ -1,15 +1,15 @@
 -- +goose Up
 
--- Times are unix seconds of this database's clock. JSON is kept as its RFC 8785
--- bytes (bytea): jsonb and text refuse U+0000 and rewrite bytes.
+-- Times are unix seconds of this database's clock. JSON is stored as its RFC 8785
+-- bytes (bytea): jsonb and text reject U+0000, and jsonb rewrites the bytes.
 
 CREATE TABLE api_keys (
     key_hash   bytea  PRIMARY KEY CHECK (length(key_hash) = 32), -- SHA-256 of the key
     created_at bigint NOT NULL
 );
 
--- The row changes only when the phase does. OPEN and COMMITTING are one phase,
--- or the first commits would deadlock while upgrading their locks.
+-- A row changes only when the phase does. OPEN and COMMITTING are one phase:
+-- otherwise the first commitments would deadlock when they upgrade their locks.
 CREATE TABLE deals (
     deal_id           text   PRIMARY KEY,
     owner_hash        bytea  NOT NULL REFERENCES api_keys,
@@ -35,7 +35,7 @@ CREATE TABLE deals (
 );
 CREATE INDEX deals_committing ON deals (commit_deadline) WHERE phase = 'COMMITTING';
 CREATE INDEX deals_revealing ON deals (reveal_deadline) WHERE phase = 'REVEALING' AND reveals_closed_at IS NULL;
--- random.v1: all have revealed, the draw is due after the later of the two
+-- random.v1 deals in which all have revealed; the draw is due after the later of the two times
 CREATE INDEX deals_drawing ON deals (greatest(reveals_closed_at, round_time)) WHERE phase = 'REVEALING' AND reveals_closed_at IS NOT NULL;
 
 CREATE TABLE parties (
@@ -46,7 +46,7 @@ CREATE TABLE parties (
     PRIMARY KEY (deal_id, party)
 );
 
--- Once a party, by the primary key. Insert-only.
+-- One commitment for each party, by the primary key. Insert-only.
 CREATE TABLE commitments (
     deal_id      text   NOT NULL,
     party        int    NOT NULL,
@@ -56,7 +56,7 @@ CREATE TABLE commitments (
     FOREIGN KEY (deal_id, party) REFERENCES parties
 );
 
--- sealed is the input and its salt, encrypted under the server secret; the
+-- sealed is the input and its salt, encrypted under the server secret. The
 -- transaction that ends a deal with retention purge sets it to null.
 CREATE TABLE reveals (
     deal_id     text   NOT NULL,
@@ -67,32 +67,32 @@ CREATE TABLE reveals (
     FOREIGN KEY (deal_id, party) REFERENCES commitments
 );
 
--- A certificate exists from the commit that ends its deal; leaf_index is null
--- while it is pending.
+-- The transaction that ends a deal inserts its certificate. leaf_index is null while
+-- the certificate is pending.
 CREATE TABLE certificates (
     cert_id    text   PRIMARY KEY,
     deal_id    text   NOT NULL UNIQUE REFERENCES deals,
-    payload    bytea  NOT NULL,        -- the signing bytes
-    mac        bytea  NOT NULL,        -- over cert_id and payload under the server secret: what has none is never signed
+    payload    bytea  NOT NULL,        -- the bytes that are signed
+    mac        bytea  NOT NULL,        -- of cert_id and payload, with the server secret; a payload without a valid MAC is never signed
     signature  text,
     leaf_index bigint UNIQUE,
     created_at bigint NOT NULL
 );
 CREATE INDEX certificates_pending ON certificates (created_at) WHERE leaf_index IS NULL;
 
--- scope and body are HMACs under the server secret. response is encrypted under
--- a key that the caller's header and credential are part of.
+-- scope and body are HMACs with the server secret. response is encrypted with a key
+-- that is derived from the server secret, the caller's header and its credential.
 CREATE TABLE idempotency (
     scope      bytea  PRIMARY KEY,
     body       bytea  NOT NULL,
     response   bytea,
-    api_key    bytea,                  -- POST keys: the replay ends at this key's first use
+    api_key    bytea,                  -- POST /v1/keys: the replay ends at this key's first use
     expires_at bigint NOT NULL
 );
 CREATE INDEX idempotency_expires ON idempotency (expires_at);
 CREATE INDEX idempotency_api_key ON idempotency (api_key) WHERE api_key IS NOT NULL;
 
--- Verified beacon rounds, kept for ever.
+-- Verified beacon rounds. They are never deleted.
 CREATE TABLE beacon_rounds (
     chain_hash text   NOT NULL,
     round      bigint NOT NULL,

@@ -1,10 +1,10 @@
 -- +goose Up
 
--- A foreign key is a query for each row, and these refuse nothing: a statement that
--- inserts a row has locked or inserted the deal that it refers to in the same
--- transaction, no statement deletes one, and an API key was read before it creates
--- a deal. (After a restore to before a key was made it may create deals for a second
--- that nobody can cancel.)
+-- A foreign key costs a query for each row, and these never refuse a row: a statement
+-- that inserts a row has locked or inserted the row's deal in the same transaction, no
+-- statement deletes a deal, and an API key was read before it creates a deal. (If a
+-- restore goes back to before a key was made, replicas may accept the key from their
+-- caches for a second. Nobody can cancel the deals that it creates then.)
 ALTER TABLE deals DROP CONSTRAINT IF EXISTS deals_owner_hash_fkey;
 ALTER TABLE parties DROP CONSTRAINT IF EXISTS parties_deal_id_fkey;
 ALTER TABLE commitments DROP CONSTRAINT IF EXISTS commitments_deal_id_party_fkey;

@@ -1,8 +1,7 @@
 -- +goose Up
 
--- The server secret that everything in this database is sealed under, as a
--- fingerprint that does not lead to it. One row; absent until a process of a
--- release that knows the table has started.
+-- The fingerprint of the server secret that encrypts this database; the secret cannot
+-- be computed from it. One row, which the first process that knows this table inserts.
 CREATE TABLE server_secret (
     singleton   boolean PRIMARY KEY DEFAULT true CHECK (singleton),
     fingerprint bytea   NOT NULL,

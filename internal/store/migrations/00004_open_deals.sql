@@ -1,9 +1,10 @@
 -- +goose NO TRANSACTION
 -- +goose Up
 
--- What one API key has open is bounded, and counted when it may be too much. IS NOT
--- FALSE keeps the planner from using this index for any other condition on the phase.
--- What an interrupted migration left behind is not valid, and is made again.
+-- An API key may have a limited number of open deals; this index counts them (see
+-- use_key.sql). IS NOT FALSE keeps the planner from using the index for other
+-- conditions on the phase. The DROP removes an invalid index that an interrupted run
+-- of this migration may have left.
 DROP INDEX CONCURRENTLY IF EXISTS deals_open;
 CREATE INDEX CONCURRENTLY deals_open ON deals (owner_hash) WHERE (phase IN ('COMMITTING', 'REVEALING')) IS NOT FALSE;
 

@@ -1,10 +1,10 @@
 -- +goose Up
 
--- What waits for a lock on a table makes all others wait: it gives up soon, and fairpactctl migrate tries again.
+-- All other statements queue behind one that waits for this lock. So it gives up soon, and fairpactctl migrate tries again.
 SET LOCAL lock_timeout = '2s';
 
--- former: fingerprints of the secrets that wrote before and that something stored still needs; null: this database was
--- never rotated, and inputs carry no mark. resealed_deal and resealed_party: the last input that the worker has sealed
+-- former: fingerprints of former secrets that stored data still needs; null: this database was never rotated, and its
+-- inputs carry no mark of their secret. resealed_deal and resealed_party: the last input that the worker has resealed
 -- under the secret in force; null: all are.
 ALTER TABLE server_secret ADD COLUMN former bytea[];
 ALTER TABLE server_secret ADD COLUMN resealed_deal text;

@@ -1,11 +1,11 @@
 -- +goose Up
 
--- What waits for a lock on a table makes all others wait: it gives up soon, and fairpactctl migrate tries again.
+-- All other statements queue behind one that waits for this lock. So it gives up soon, and fairpactctl migrate tries again.
 SET LOCAL lock_timeout = '2s';
 
--- seat_key is the public key that the initiator declared for a party. attested_by is
--- what the certificate says of a commitment that a seat key signed, whole. Null: none;
--- a release that does not know the columns leaves them so.
+-- seat_key is the public key that the initiator declared for a party. attested_by is the
+-- certificate's member of that name, for a commitment that a seat key signed. Null: no
+-- seat key; a release that does not know the columns leaves them null.
 ALTER TABLE parties ADD COLUMN seat_key text;
 ALTER TABLE commitments ADD COLUMN attested_by text;
 

@@ -1,5 +1,6 @@
--- What a process of an older release leaves behind when it dies between the last insert of a phase and the change of
--- phase. One UPDATE wins. SPEC 2.4: closed when the last one was accepted.
+-- Takes the step of a deal in which all have acted. Only a process of the previous release leaves such a deal, if it dies
+-- between its last insert and its change of phase. Of two such statements at once one changes the row. SPEC 2.4:
+-- commits_closed_at and reveals_closed_at are the times of the last commitment and the last reveal.
 WITH committed AS (
     UPDATE deals SET phase = 'REVEALING', commits_closed_at = (SELECT max(committed_at) FROM commitments WHERE deal_id = $1)
     WHERE deal_id = $1 AND phase = 'COMMITTING' AND parties = (SELECT count(*) FROM commitments WHERE deal_id = $1)

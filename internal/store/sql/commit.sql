@@ -1,15 +1,17 @@
--- A group of commitments, of any deals, after lock.sql. $1 deals, $2 parties, $3 commitments, $4 for each the first
--- party that the caller does not know to have committed; idempotency: $5 scopes (null: none), $6 bodies, $7 lifetimes;
--- $8 what the certificate says of who commits (null: a token alone).
--- It answers for each: whether its deal was locked, whether it was inserted, and the first party that has yet to
--- commit (null: none). The last commitment of a deal moves it to REVEALING in this same statement.
+-- Stores a group of commitments of any deals. Runs after lock.sql. $1 deals, $2 parties, $3 commitments, $4 for each call the
+-- first party that the caller does not know to have committed; idempotency: $5 scopes (null: no record), $6 bodies,
+-- $7 lifetimes; $8 attested_by (null: an invite token committed).
+-- Returns for each call: whether its deal was locked, whether its commitment was inserted, and the first party that has yet
+-- to commit (null: none). The last commitment of a deal moves it to REVEALING in this same statement.
+--
+-- held: the deals that lock.sql locked and that accept commitments now. missing: their first missing party.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
 locked AS MATERIALIZED (SELECT string_to_array(current_setting('fairpact.locked', true), ' ') AS deals),
 wanted AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::int[], $3::bytea[], $4::int[], $5::bytea[], $6::bytea[], $7::bigint[], $8::text[])
         WITH ORDINALITY AS w (deal_id, party, commitment, first, scope, body, lifetime, attested_by, n)
 ),
--- By key: with its phase inside, the subquery may become a scan of all active deals.
+-- OFFSET 0 makes the planner look a deal up by key. With the phase in the subquery it may scan all active deals.
 held AS MATERIALIZED (
     SELECT d.deal_id, d.parties, acting.parties AS acting, least(acting.first, d.parties - 1) AS first
     FROM unnest((SELECT deals FROM locked)) AS l (deal_id)
@@ -31,7 +33,8 @@ recorded AS (
     SELECT scope, body, committed_at + lifetime FROM inserted JOIN wanted USING (deal_id, party)
     WHERE scope IS NOT NULL ORDER BY scope
 ),
--- From party to party by scalar subqueries, one probe of an index each: EXISTS may become a hash of the whole table.
+-- Walks from party to party, with one index lookup each. The lookup is a scalar subquery, because EXISTS may become a hash
+-- of the whole table.
 missing AS MATERIALIZED (
     SELECT deal_id, parties, (
         WITH RECURSIVE walk (party, acted) AS (
@@ -48,9 +51,9 @@ missing AS MATERIALIZED (
 advanced AS (
     UPDATE deals d SET phase = 'REVEALING', commits_closed_at = now FROM missing m, clock
     WHERE d.deal_id = ANY($1) AND d.deal_id = m.deal_id AND m.party IS NULL
-      -- by this statement: else the last one was accepted before (catch_up.sql)
+      -- Only if this statement stored the last one: otherwise catch_up.sql advances the deal, with an earlier time.
       AND (SELECT count(*) FROM inserted i WHERE i.deal_id = m.deal_id) > 0
-      -- the caller's word on who has committed is not enough to move a deal
+      -- $4 is only a hint, so all commitments are counted before the deal advances.
       AND m.parties = (SELECT count(*) FROM commitments c WHERE c.deal_id = m.deal_id) + (SELECT count(*) FROM inserted i WHERE i.deal_id = m.deal_id)
     RETURNING d.deal_id
 )

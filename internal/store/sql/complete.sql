@@ -1,6 +1,8 @@
--- Complete but not advanced: a process died between the last insert and the
--- phase change. The last party is one probe; only where it has acted are all
--- counted. Within 3 seconds of the last act its caller is still at it.
+-- Recovers deals after a crash: lists those in which every party has acted and whose next step has not been taken.
+-- REVEALING: all have revealed, and the process died before it computed and stored the end of the deal.
+-- COMMITTING: only a process of the previous release leaves such a deal (see catch_up.sql).
+-- The party with the highest index is looked up first; only if it has acted are all acts counted. A deal is left out for
+-- 3 seconds after its last act, because the call that made this act is still working on it. $1: most deals.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now)
 SELECT deal_id FROM deals d
 WHERE phase = 'COMMITTING'

@@ -1,9 +1,9 @@
--- The ends of a group of deals and the births of their certificates, each only where nothing has changed since it was
--- worked out. $1 deals, $2 from, $3 to, $4 commits, $5 reveals, $6 reveals_closed_at, $7 computed_at, $8 results,
+-- Ends a group of deals and stores their certificates. Each deal ends only if nothing has changed since its ending was
+-- computed. $1 deals, $2 from, $3 to, $4 commits, $5 reveals, $6 reveals_closed_at, $7 computed_at, $8 results,
 -- $9 void_flakers (as text of an int[]), $10 cert_ids, $11 payloads, $12 their MACs, $13 certificates' created_at.
--- A deal in which all have revealed changes no more, and its phase alone decides. Any other end needs lock.sql before
--- this statement: an insert may have been let in after the ending was worked out.
--- It answers for each whether its deal was free and whether it ended.
+-- A deal in which all have revealed accepts no more inserts, so the check of its phase suffices. Any other deal must be
+-- locked by lock.sql before this statement: an insert may have got the lock after the ending was computed.
+-- Returns for each whether its deal was free (no other transaction held it) and whether it ended.
 WITH locked AS MATERIALIZED (SELECT string_to_array(current_setting('fairpact.locked', true), ' ') AS deals),
 wanted AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::int[], $6::bigint[], $7::bigint[], $8::bytea[],

@@ -1,2 +1,2 @@
--- Whether an API key is known, for a database that takes no changes. $1 its hash.
+-- Reports whether an API key is known, without the write of use_key.sql. $1 its hash.
 SELECT EXISTS (SELECT FROM api_keys WHERE key_hash = $1)

@@ -1,4 +1,4 @@
--- What needs the server secret: deals that have not ended and hold a sealed input, and pending certificates.
+-- Counts what needs its server secret: deals that have not ended and hold a sealed input, and pending certificates.
 SELECT (SELECT count(*) FROM deals d WHERE phase = 'REVEALING' AND reveals_closed_at IS NULL
             AND (SELECT r.party FROM reveals r WHERE r.deal_id = d.deal_id LIMIT 1) IS NOT NULL)
      + (SELECT count(*) FROM deals WHERE phase = 'REVEALING' AND reveals_closed_at IS NOT NULL),

@@ -1,4 +1,4 @@
--- Sealed inputs of deals that have not ended, the latest first, at most 8. Each half has an index of its own.
+-- Reads at most 8 sealed inputs of deals that have not ended, newest deals first. Each half of the union has its own index.
 WITH revealing AS (
     (SELECT deal_id FROM deals WHERE phase = 'REVEALING' AND reveals_closed_at IS NULL ORDER BY reveal_deadline DESC LIMIT 8)
     UNION ALL

@@ -1,7 +1,8 @@
--- Publishes a group of certificates: signature and leaf belong together. The first to store a leaf stands; a signature
--- without a leaf was handed to nobody and is replaced. $1 cert_ids, $2 signatures, $3 leaf indexes.
+-- Publishes a group of certificates. $1 cert_ids, $2 signatures, $3 leaf indexes. The first call that stores a leaf index wins,
+-- with the signature that belongs to this leaf: no caller has received an earlier signature yet. Returns the ids that this
+-- statement published.
 UPDATE certificates c SET signature = w.signature, leaf_index = w.leaf_index
 FROM unnest($1::text[], $2::text[], $3::bigint[]) AS w (cert_id, signature, leaf_index)
 WHERE c.cert_id = ANY($1) AND c.cert_id = w.cert_id
-  AND coalesce(c.leaf_index, -1) = -1 -- IS NULL may become a scan of all pending ones
+  AND coalesce(c.leaf_index, -1) = -1 -- with IS NULL the planner may scan all pending certificates
 RETURNING c.cert_id

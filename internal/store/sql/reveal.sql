@@ -1,9 +1,23 @@
--- A group of reveals, of any deals, after lock.sql. $1 deals, $2 parties, $3 sealed inputs, $4 the commitments that they
--- open, $5 for each the first party that the caller does not know to have revealed; idempotency: $6 scopes (null: none),
--- $7 bodies, $8 lifetimes; $9 how many bytes of inputs it may answer; $10 the server secrets that the calls are under:
--- where another one is in force nothing is done. It answers for each: whether its deal was locked (null: another server
--- secret is in force), whether it was inserted, the first party that has yet to reveal (null: none). The last reveal of a random.v1 deal
--- closes its reveals in this same statement; that of any other deal is answered with what the deal is computed from.
+-- Stores a group of reveals of any deals. Runs after lock.sql. $1 deals, $2 parties, $3 sealed inputs, $4 the commitments that
+-- they open, $5 for each call the first party that the caller does not know to have revealed; idempotency: $6 scopes (null:
+-- no record), $7 bodies, $8 lifetimes; $9 the most bytes of inputs to return; $10 the server secrets that the calls used: if
+-- another one is in force, the statement stores nothing.
+--
+-- It does three things in one round trip:
+-- 1. It inserts each reveal whose deal is locked and REVEALING, and whose commitment is the stored one (held, inserted).
+-- 2. It finds out whether a party is missing (missing, complete). If not, it closes the reveals of a random.v1 deal (closed),
+--    which then waits for its beacon round.
+-- 3. The last reveal of any other deal ends the deal: the caller computes the result from all inputs. So its answer holds the
+--    snapshot that snapshot.sql would return after this commit, inputs included, and the caller saves that round trip. A CTE
+--    does not see rows that another CTE of its statement inserts, so the inputs of the snapshot are those stored before
+--    united with those of inserted.
+--
+-- Returns for each call, in order:
+-- * whether its deal was locked (null: another server secret is in force), whether it was inserted, and the first party that
+--   has yet to reveal (null: none);
+-- * for one call of each deal that is complete without a beacon, null for all others: the time, the time of the last reveal,
+--   commits_closed_at, and by party the commitments, attested_by and sealed inputs. If the deals of a group have more than $9
+--   bytes of inputs together, those beyond get nulls, and their callers read the snapshot themselves.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
 secret AS MATERIALIZED (SELECT ((SELECT fingerprint FROM server_secret WHERE singleton) = ALL ($10::bytea[])) IS NOT FALSE AS writes),
 locked AS MATERIALIZED (SELECT string_to_array(current_setting('fairpact.locked', true), ' ') AS deals),
@@ -11,7 +25,7 @@ wanted AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::int[], $3::bytea[], $4::bytea[], $5::int[], $6::bytea[], $7::bytea[], $8::bigint[])
         WITH ORDINALITY AS w (deal_id, party, sealed, commitment, first, scope, body, lifetime, n)
 ),
--- By key: with its phase inside, the subquery may become a scan of all active deals.
+-- OFFSET 0 makes the planner look a deal up by key. With the phase in the subquery it may scan all active deals.
 held AS MATERIALIZED (
     SELECT d.deal_id, d.parties, acting.parties AS acting, least(acting.first, d.parties - 1) AS first
     FROM unnest((SELECT deals FROM locked)) AS l (deal_id)
@@ -33,6 +47,7 @@ recorded AS (
     SELECT scope, body, revealed_at + lifetime FROM inserted JOIN wanted USING (deal_id, party)
     WHERE scope IS NOT NULL ORDER BY scope
 ),
+-- As in commit.sql.
 missing AS MATERIALIZED (
     SELECT deal_id, parties, (
         WITH RECURSIVE walk (party, acted) AS (
@@ -46,6 +61,8 @@ missing AS MATERIALIZED (
     ) AS party
     FROM held
 ),
+-- The deals in which all have revealed. n: the call that gets the snapshot. total: bytes of inputs of this deal and those
+-- before it. before and here: reveals stored before this statement, and by it.
 complete AS MATERIALIZED (
     SELECT d.*, now, greatest(before.last, now) AS last_reveal, (SELECT max(w.n) FROM wanted w WHERE w.deal_id = m.deal_id) AS n,
            sum(before.bytes + here.bytes) OVER (ORDER BY m.deal_id) AS total
@@ -57,12 +74,12 @@ complete AS MATERIALIZED (
     ) AS before
     CROSS JOIN LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(sealed)), 0) AS bytes FROM inserted i WHERE i.deal_id = m.deal_id) AS here
     WHERE m.party IS NULL
-      AND m.parties = before.n + here.n -- the caller's word on who has revealed is not enough
+      AND m.parties = before.n + here.n -- $5 is only a hint, so all reveals are counted
 ),
 closed AS (
     UPDATE deals d SET reveals_closed_at = now FROM complete
     WHERE d.deal_id = ANY($1) AND d.deal_id = complete.deal_id AND d.chain_hash IS NOT NULL AND d.reveals_closed_at IS NULL
-      -- by this statement: else the last one was accepted before (catch_up.sql)
+      -- Only if this statement stored the last one: otherwise catch_up.sql closes the reveals, with an earlier time.
       AND (SELECT count(*) FROM inserted i WHERE i.deal_id = d.deal_id) > 0
 )
 SELECT CASE WHEN (SELECT writes FROM secret) THEN w.deal_id = ANY((SELECT deals FROM locked)::text[]) END, i.party IS NOT NULL,
@@ -80,5 +97,5 @@ FROM wanted w
 LEFT JOIN inserted i ON i.deal_id = w.deal_id AND i.party = w.party
 LEFT JOIN missing m ON m.deal_id = w.deal_id
 LEFT JOIN complete c ON c.deal_id = w.deal_id
-LEFT JOIN complete e ON e.n = w.n AND e.chain_hash IS NULL AND e.total <= $9 -- once for each deal
+LEFT JOIN complete e ON e.n = w.n AND e.chain_hash IS NULL AND e.total <= $9 -- the last call of each deal that has its inputs within $9
 ORDER BY w.n

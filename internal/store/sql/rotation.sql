@@ -1,6 +1,6 @@
--- How far a rotation is. $1: the longest that a replay lasts, in seconds. Of the replays that were recorded before the
--- rotation none outlasts replays_until, so those that expire later do not count; some that count were recorded after it.
--- $2: how many rows are counted at most.
+-- Reads the progress of a rotation. $1: the longest lifetime of a replay, in seconds. $2: most replays and most inputs counted.
+-- A replay from before the rotation expires at most $1 after it, so later ones are not counted. Some that are counted were
+-- recorded after the rotation.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
 secret AS MATERIALIZED (SELECT fingerprint, former, since, resealed_deal, resealed_party FROM server_secret WHERE singleton)
 SELECT fingerprint, former, since, resealed_deal, coalesce(resealed_party, -1), (SELECT now FROM clock),
