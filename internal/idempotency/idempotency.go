@@ -1,23 +1,22 @@
-// Package idempotency makes a POST repeatable: the same Idempotency-Key with
-// the same body replays the stored response, with another body it is a 409
-// (SPEC 4, 7.4).
+// Package idempotency makes a POST repeatable. The same Idempotency-Key with the
+// same body replays the stored answer; with another body it is a 409 (SPEC 4, 7.4).
 //
 // The effect's transaction writes the record, so that effect and record exist
-// together or not at all. Where the response is only known later it is stored
-// in a second step, and a replay that finds none (the process died in between)
-// renders it again. Only success is stored: a refused call changed nothing and
-// may be corrected and sent again under the same key.
+// together or not at all. If the answer is known only after the effect, it is
+// stored in a second step. A replay that finds a record without an answer (the
+// process died in between) renders the answer from the deal. Only success is
+// stored: a refused call changed nothing, and may be corrected and sent again
+// with the same key.
 //
-// A record is looked up under all server secrets of the process and written under
-// the one in force. An effect that could take place twice is refused by the
-// database where another one has come into force meanwhile (store.ErrSecretMoved),
-// and then the call begins again.
+// A record is looked up under all server secrets of the process, and written under
+// the one in force. If another secret comes into force in between, the database
+// refuses the effect (store.ErrSecretMoved) and the call starts again.
 //
-//	fault                                  what a retry meets
-//	died before the effect's commit        no record: runs the effect
-//	died after it, before the answer       a record: replays or renders
-//	Redis down, empty, restarted           the database alone decides: one unique scope
-//	database gone                          503, nothing done
+//	fault                                    a retry
+//	crash before the effect's commit         finds no record, runs the effect
+//	crash after it, before the answer        finds a record, replays or renders
+//	Redis down, emptied or restarted         the database decides: a scope is unique
+//	database down                            gets 503, nothing is done
 package idempotency
 
 import (
@@ -39,20 +38,24 @@ import (
 )
 
 const (
-	// Lifetime is how long a response is replayed.
+	// Lifetime is how long an answer is replayed.
 	Lifetime = 24 * time.Hour
-	// KeyLifetime is the same for POST /v1/keys, where the header is the only
-	// secret of the caller; there a replay also ends at the key's first use.
+	// KeyLifetime is the same for POST /v1/keys, whose caller has no secret but the
+	// header. There a replay also ends at the key's first use.
 	KeyLifetime = 10 * time.Minute
 
-	lockTime = 4 * time.Second       // below waitTime: a retry outlives the lock of a killed process
-	waitTime = 5 * time.Second       // for a twin in flight, then 409
-	pollTime = 10 * time.Millisecond // before the first look at a twin; doubled up to half a second
-	copyTime = 10 * time.Minute      // of a response in Redis
-	attempts = 4                     // of an effect that an expired record keeps out
+	// lockTime must be less than waitTime: a retry then outlives the lock of a killed
+	// process, and runs the call instead of answering 409.
+	lockTime = 4 * time.Second
+	waitTime = 5 * time.Second       // how long a call waits for another with its key that is running; then 409
+	pollTime = 10 * time.Millisecond // first pause of that wait; doubled up to half a second
+	copyTime = 10 * time.Minute      // lifetime of a copy in Redis
+	attempts = 4                     // of a call whose secret has moved, and of an effect that an expired record prevents
+
+	_ = uint64(waitTime - lockTime - pollTime - 1) // does not compile if lockTime is too long
 )
 
-// Guard runs effects at most once a key.
+// Guard runs an effect at most once for each key.
 type Guard struct {
 	store   *store.Store
 	redis   *ephemeral.Redis
@@ -64,29 +67,29 @@ func New(s *store.Store, r *ephemeral.Redis, secrets *sealing.Secrets) *Guard {
 	return &Guard{store: s, redis: r, secrets: secrets}
 }
 
-// Request is one call as idempotency sees it.
+// Request is a call with its Idempotency-Key.
 type Request struct {
-	Key      string // the header; empty: the call runs as it is
-	Caller   string // the Bearer credential, or the client's address where there is none
+	Key      string // the header; empty: the call has none, and runs without a record
+	Caller   string // the Bearer credential, or the client's address if there is none
 	Method   string
 	Path     string
-	Body     func() []byte // RFC 8785; asked for only where there is a key
-	Status   int           // HTTP, of success
+	Body     func() []byte // returns the body in its RFC 8785 form; called only if there is a key
+	Status   int           // HTTP status of success; see envelope
 	Lifetime time.Duration
-	NoCopy   bool // keep no copy in Redis
+	NoCopy   bool // do not copy the answer to Redis
 }
 
-// Record is handed to an effect, which writes it in its own transaction.
+// Record is passed to an effect, which writes it in its own transaction.
 type Record struct {
 	req    Request
-	secret *sealing.Secret // that the next three are under
+	secret *sealing.Secret // used for scope and body
 	scope  []byte
 	body   []byte
 	former [][]byte // the scope under the other secrets of the process
 }
 
-// Replay is the record without an answer, for effects whose answer is known
-// later. A nil Record (no Idempotency-Key) returns nil.
+// Replay returns the record without an answer, for an effect whose answer is known
+// later. It returns nil for a nil Record (no Idempotency-Key).
 func (r *Record) Replay() *store.Replay {
 	if r == nil {
 		return nil
@@ -94,7 +97,8 @@ func (r *Record) Replay() *store.Replay {
 	return &store.Replay{Scope: r.scope, Body: r.body, Lifetime: int64(r.req.Lifetime / time.Second), Secret: r.secret.Fingerprint()}
 }
 
-// ReplayWith is the record with its answer: the effect and its answer are one commit.
+// ReplayWith returns the record with its answer, for an effect that stores its
+// answer in its own transaction. It returns nil for a nil Record.
 func (r *Record) ReplayWith(answer any) (*store.Replay, error) {
 	if r == nil {
 		return nil, nil
@@ -118,16 +122,18 @@ func ValidKey(key string) bool {
 	return len(key) >= 1 && len(key) <= 255
 }
 
-// envelope is how an answer is kept: as the release before this one reads it.
+// envelope is the stored form of an answer. This release does not read Status: the
+// previous one does, and takes an answer without it for none, so a rolling upgrade
+// needs it.
 type envelope struct {
 	Status int             `json:"status"` // HTTP
 	Body   json.RawMessage `json:"body"`   // the answer
 }
 
-// Do runs effect at most once for the request's key, or replays what it
-// answered. render makes the answer from the deal as it stands; it is used
-// where the effect took place and its answer was lost. The answer is kept as
-// JSON: T MUST survive that.
+// Do runs effect at most once for the request's key, or replays its answer. If
+// the effect took place and its answer was lost, render makes the answer from the
+// current state of the deal. The answer is stored as JSON: T MUST survive the
+// round trip.
 func Do[T any](ctx context.Context, g *Guard, req Request, effect func(*Record) (T, error), render func() (T, error)) (answer T, err error) {
 	for range attempts {
 		answer, err = do(ctx, g, req, effect, render)
@@ -154,8 +160,8 @@ func do[T any](ctx context.Context, g *Guard, req Request, effect func(*Record) 
 	return answer, err
 }
 
-// Lost renders an answer that is stored with its effect: a record without one
-// cannot be.
+// Lost is the render function of an effect whose answer is always stored with it
+// (ReplayWith), so that its record cannot lack the answer.
 func Lost[T any]() (answer T, err error) {
 	return answer, errors.New("idempotency: a record without its answer")
 }
@@ -179,11 +185,11 @@ func (r *Record) under(secret *sealing.Secret) {
 	r.secret, r.scope, r.body = secret, r.req.scope(secret), secret.MAC([]byte("body"), r.req.Body())
 }
 
-// name is the record's in Redis.
+// name returns the record's name in Redis.
 func (r *Record) name() string { return base64.RawURLEncoding.EncodeToString(r.scope) }
 
-// find looks the record up; from then on rec is under the secret that it was
-// stored under.
+// find returns the stored record, and moves rec to the secret under which it was
+// stored.
 func (g *Guard) find(ctx context.Context, rec *Record) (body, sealed []byte, err error) {
 	found, err := g.store.FindReplay(ctx, rec.scope, rec.former)
 	if err != nil {
@@ -199,7 +205,7 @@ func (g *Guard) find(ctx context.Context, rec *Record) (body, sealed []byte, err
 	return found.Body, found.Response, nil
 }
 
-// once returns the stored answer as JSON.
+// once runs the effect or finds its answer, and returns the stored answer as JSON.
 func (g *Guard) once(ctx context.Context, rec *Record, effect, render func() (any, error)) ([]byte, error) {
 	name := rec.name()
 	if text, err := g.copied(ctx, rec, name); err != nil || text != nil {
@@ -232,7 +238,7 @@ func (g *Guard) once(ctx context.Context, rec *Record, effect, render func() (an
 	}
 }
 
-// copied finds an answer that Redis still has; nil where it has none.
+// copied returns the answer in Redis, or nil if there is none.
 func (g *Guard) copied(ctx context.Context, rec *Record, name string) ([]byte, error) {
 	if rec.req.NoCopy {
 		return nil, nil
@@ -243,12 +249,13 @@ func (g *Guard) copied(ctx context.Context, rec *Record, name string) ([]byte, e
 	}
 	text, err := g.open(rec, both[:len(rec.body)], both[len(rec.body):])
 	if err != nil && !problem.Is(err, problem.IdempotencyKeyReused) {
-		return nil, nil // the database knows
+		return nil, nil // the copy is damaged; the database has the answer
 	}
 	return text, err
 }
 
-// open decrypts a stored answer for the same body and refuses another body.
+// open refuses another body than the stored one, and decrypts the stored answer. It
+// returns nil if sealed is nil.
 func (g *Guard) open(rec *Record, body, sealed []byte) ([]byte, error) {
 	if !hmac.Equal(body, rec.body) {
 		return nil, problem.New(problem.IdempotencyKeyReused, "this %s was used with another body; send the same body to replay its answer, or a new key for a new request", problem.KeyHeader)
@@ -265,10 +272,11 @@ func (g *Guard) open(rec *Record, body, sealed []byte) ([]byte, error) {
 	return kept.Body, err
 }
 
-// run holds the lock, or Redis is gone and a twin may run beside it: the
-// database lets one of them through. So the record is looked for before the
-// effect and again where the effect fails: a twin that came first may be why (it
-// has committed, so this one may not), and then its answer is this one's too.
+// run runs the effect, unless there is a record. Its caller has the lock. Without
+// Redis another call with this key may run at the same time, and the database lets
+// one of them take effect. So run looks for the record before the effect, and
+// again after the effect fails: if the other call has made it fail (it has
+// committed for this party, for example), run returns the other call's answer.
 func (g *Guard) run(ctx context.Context, rec *Record, effect, render func() (any, error)) ([]byte, error) {
 	var failure error
 	for try := 1; ; try++ {
@@ -282,7 +290,7 @@ func (g *Guard) run(ctx context.Context, rec *Record, effect, render func() (any
 			return nil, failure
 		case !errors.Is(err, store.ErrNotFound):
 			return nil, err
-		case failure != nil: // the scope is taken by a record that has expired
+		case failure != nil: // a record that has expired, and was not deleted yet, has the scope
 			if err := g.store.ExpireReplay(ctx, rec.scope); err != nil {
 				return nil, err
 			}
@@ -307,27 +315,26 @@ func (g *Guard) rendered(ctx context.Context, rec *Record, body []byte, render f
 	return g.keep(ctx, rec, answer)
 }
 
-// keep stores an answer and returns the one that stands: the first one stored.
+// keep stores an answer and returns the stored one, which is the first.
 func (g *Guard) keep(ctx context.Context, rec *Record, answer any) ([]byte, error) {
 	sealed, err := rec.seal(answer)
 	if err != nil {
 		return nil, err
 	}
-	stands, err := g.store.SetResponse(context.WithoutCancel(ctx), rec.scope, sealed)
-	if errors.Is(err, store.ErrNotFound) { // swept, or ended by the key's first use
+	stored, err := g.store.SetResponse(context.WithoutCancel(ctx), rec.scope, sealed)
+	if errors.Is(err, store.ErrNotFound) { // swept, or deleted at the key's first use
 		return answers.Encode(answer)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if !rec.req.NoCopy {
-		g.redis.Put(ctx, rec.name(), append(append([]byte{}, rec.body...), stands...), copyTime)
+		g.redis.Put(ctx, rec.name(), append(append([]byte{}, rec.body...), stored...), copyTime)
 	}
-	return g.open(rec, rec.body, stands)
+	return g.open(rec, rec.body, stored)
 }
 
-// seal encrypts an answer for this record alone: under another scope it does
-// not open.
+// seal encrypts an answer for this record: it does not open under another scope.
 func (r *Record) seal(answer any) ([]byte, error) {
 	body, err := answers.Encode(answer)
 	if err != nil {

@@ -22,70 +22,55 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
-// bench is two replicas of a guard over one database and one Redis, and an
-// effect that can be counted: an API key is inserted.
+// bench is two replicas over one database and one Redis. Their effects insert an
+// API key, so that effects can be counted.
 type bench struct {
-	guards []*idempotency.Guard
-	secret *sealing.Secret
-	all    []*sealing.Secret // that each replica holds
+	guards []*idempotency.Guard // one for each replica
+	secret *sealing.Secret      // in force at first
 	store  *store.Store
 	server *localservers.Redis
-	redis  *redis.Client // what Redis holds, as a test sees it
-	sql    *pgx.Conn
-	calls  atomic.Int64 // of effects and renders, each of which answers its number
+	redis  *redis.Client // reads and changes Redis directly
+	sql    *pgx.Conn     // reads and changes the tables directly
+	calls  atomic.Int64  // number of effects and renders; each answers its number
 }
 
-func newBench(t *testing.T) *bench {
+// newBench returns a bench whose replicas have the newer secrets in addition to
+// the bench's.
+func newBench(t *testing.T, newer ...*sealing.Secret) *bench {
 	t.Helper()
-	return newBenchOn(t, servertest.Postgres(t))
-}
-
-func newBenchOn(t *testing.T, url string) *bench {
-	t.Helper()
+	url := servertest.Postgres(t)
+	check(t, store.Migrate(t.Context(), url))
 	b := &bench{server: servertest.StartRedis(t)}
-	if err := store.Migrate(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
 	var err error
-	if b.secret, err = sealing.New(make([]byte, 32)); err != nil {
-		t.Fatal(err)
+	b.secret, err = sealing.New(make([]byte, 32))
+	check(t, err)
+	for range 2 {
+		b.store, err = store.Open(t.Context(), url, 16)
+		check(t, err)
+		t.Cleanup(b.store.Close)
+		check(t, b.store.ClaimSecret(t.Context(), b.secret.Fingerprint(), false))
+		r, err := ephemeral.Open(b.server.URL() + servertest.PatientRedis)
+		check(t, err)
+		t.Cleanup(func() { _ = r.Close() })
+		secrets, err := sealing.NewSecrets(append(newer, b.secret)...)
+		check(t, err)
+		secrets.Use(b.secret, false)
+		b.guards = append(b.guards, idempotency.New(b.store, r, secrets))
 	}
-	b.all = []*sealing.Secret{b.secret}
-	b.replicas(t, url, b.server.URL()+servertest.PatientRedis)
 	options, err := redis.ParseURL(b.server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	b.redis = redis.NewClient(options)
 	t.Cleanup(func() { _ = b.redis.Close() })
-	if b.sql, err = pgx.Connect(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
+	b.sql, err = pgx.Connect(t.Context(), url)
+	check(t, err)
 	t.Cleanup(func() { _ = b.sql.Close(context.Background()) })
 	return b
 }
 
-// replicas makes two guards over a database and a Redis.
-func (b *bench) replicas(t *testing.T, url, redisURL string) {
+func check(t *testing.T, err error) {
 	t.Helper()
-	b.guards = nil
-	for range 2 {
-		s, err := store.Open(t.Context(), url, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.Close)
-		r, err := ephemeral.Open(redisURL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = r.Close() })
-		b.store = s
-		secrets, err := sealing.NewSecrets(b.all...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.guards = append(b.guards, idempotency.New(s, r, secrets))
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -102,10 +87,9 @@ func random32() []byte {
 	return b
 }
 
-// reply is what an effect answers: its number, so that no two are the same.
+// reply is the answer of an effect. Each has a different number.
 type reply struct {
-	Number int64  `json:"number"`
-	Text   string `json:"text,omitempty"`
+	Number int64 `json:"number"`
 }
 
 type (
@@ -133,10 +117,9 @@ func (b *bench) atOnce(rec *idempotency.Record) (reply, error) {
 	return answer, b.store.InsertKey(context.Background(), random32(), replay)
 }
 
-// render makes the answer.
 func (b *bench) render() (reply, error) { return b.reply(), nil }
 
-// never is what must not be called.
+// never returns a render that must not be called.
 func never(t *testing.T, what string) render {
 	return func() (reply, error) {
 		t.Helper()
@@ -149,41 +132,64 @@ func noEffect(t *testing.T) effect {
 	return func(*idempotency.Record) (reply, error) { return never(t, "the effect")() }
 }
 
-// try runs one call on a replica.
+// try makes a call at a replica.
 func (b *bench) try(t *testing.T, replica int, req idempotency.Request, e effect, r render) (reply, error) {
 	return idempotency.Do(t.Context(), b.guards[replica], req, e, r)
 }
 
-// do runs one call that succeeds.
+// do makes a call that succeeds.
 func (b *bench) do(t *testing.T, replica int, req idempotency.Request, e effect, r render) reply {
 	t.Helper()
 	answer, err := b.try(t, replica, req, e, r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return answer
 }
 
-// took is how many effects took place.
-func (b *bench) took(t *testing.T) (n int) {
+// replays checks that each replica replays an answer.
+func (b *bench) replays(t *testing.T, what string, req idempotency.Request, want reply) {
 	t.Helper()
-	if err := b.sql.QueryRow(t.Context(), "SELECT count(*) FROM api_keys").Scan(&n); err != nil {
-		t.Fatal(err)
+	for replica := range b.guards {
+		if got := b.do(t, replica, req, noEffect(t), never(t, "render")); got != want {
+			t.Errorf("%s: replica %d replays %v, want %v", what, replica, got, want)
+		}
 	}
-	return n
 }
 
-func (b *bench) exec(t *testing.T, statement string) {
+// dies makes a call whose process dies after the effect.
+func (b *bench) dies(t *testing.T, req idempotency.Request, e effect) (answer reply) {
 	t.Helper()
-	if _, err := b.sql.Exec(t.Context(), statement); err != nil {
-		t.Fatal(err)
+	defer func() {
+		if recover() == nil {
+			t.Error("the effect did not run")
+		}
+	}()
+	_, _ = b.try(t, 0, req, func(rec *idempotency.Record) (reply, error) {
+		var err error
+		answer, err = e(rec)
+		check(t, err)
+		panic("dies here")
+	}, never(t, "render"))
+	return answer
+}
+
+// effects checks how many effects took place.
+func (b *bench) effects(t *testing.T, want int) {
+	t.Helper()
+	var n int
+	check(t, b.sql.QueryRow(t.Context(), "SELECT count(*) FROM api_keys").Scan(&n))
+	if n != want {
+		t.Errorf("%d effects took place, want %d", n, want)
 	}
+}
+
+func (b *bench) exec(t *testing.T, statement string, args ...any) {
+	t.Helper()
+	_, err := b.sql.Exec(t.Context(), statement, args...)
+	check(t, err)
 }
 
 // forget empties Redis.
 func (b *bench) forget(t *testing.T) {
 	t.Helper()
-	if err := b.redis.FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.redis.FlushAll(t.Context()).Err())
 }

@@ -1,54 +1,37 @@
 package idempotency_test
 
 import (
-	"bytes"
-	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/fairpact/fairpact/internal/idempotency"
-	"github.com/fairpact/fairpact/internal/localservers/servertest"
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// The copy in Redis and the record in Postgres replay alike.
-func TestReplays(t *testing.T) {
+func TestReplayFromRedisAndFromPostgres(t *testing.T) {
 	b := newBench(t)
 	req := request("k", "{}")
 	first := b.do(t, 0, req, b.later, never(t, "render"))
-	if got := b.do(t, 1, req, noEffect(t), never(t, "render")); got != first {
-		t.Errorf("by Redis: %v, want %v", got, first)
-	}
+	b.replays(t, "from Redis", req, first)
 	b.forget(t)
-	if got := b.do(t, 1, req, noEffect(t), never(t, "render")); got != first {
-		t.Errorf("by Postgres: %v, want %v", got, first)
-	}
-	// A copy that somebody has spoilt counts as none.
+	b.replays(t, "from Postgres", req, first)
 	for _, key := range b.redis.Keys(t.Context(), "*").Val() {
 		text, err := b.redis.Get(t.Context(), key).Bytes()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		text[len(text)-1] ^= 1
-		if err := b.redis.Set(t.Context(), key, text, time.Hour).Err(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, b.redis.Set(t.Context(), key, text, time.Hour).Err())
 	}
-	if got := b.do(t, 0, req, noEffect(t), never(t, "render")); got != first {
-		t.Errorf("past a spoilt copy: %v, want %v", got, first)
-	}
+	b.replays(t, "with a damaged copy", req, first)
 	b.server.Kill()
-	if got := b.do(t, 0, req, noEffect(t), never(t, "render")); got != first {
-		t.Errorf("without Redis: %v, want %v", got, first)
-	}
+	b.replays(t, "without Redis", req, first)
 }
 
-// SPEC 7.4: the same key with another body gives 409, wherever the first is.
-func TestAnotherBody(t *testing.T) {
+// SPEC 7.4: the same key with another body gives 409, wherever the record is.
+func TestAnotherBodyIsRefused(t *testing.T) {
 	b := newBench(t)
 	b.do(t, 0, request("k", "{}"), b.later, b.render)
 	refused := func(where string) {
@@ -59,19 +42,17 @@ func TestAnotherBody(t *testing.T) {
 			}
 		}
 	}
-	refused("copied")
+	refused("in Redis")
 	b.forget(t)
-	refused("stored")
+	refused("in Postgres")
 	b.exec(t, "UPDATE idempotency SET response = NULL")
 	b.forget(t)
-	refused("without a response")
-	if n := b.took(t); n != 1 {
-		t.Errorf("the effect took place %d times", n)
-	}
+	refused("without an answer")
+	b.effects(t, 1)
 }
 
-// A scope is caller, method, path and key: what differs in one of them is
-// another call.
+// A scope is caller, method, path and key. Calls that differ in one of them are
+// different calls.
 func TestScopes(t *testing.T) {
 	b := newBench(t)
 	seen := map[reply]string{}
@@ -92,12 +73,10 @@ func TestScopes(t *testing.T) {
 		}
 		seen[answer] = fmt.Sprintf("%+v", req)
 	}
-	if n := b.took(t); n != len(seen) {
-		t.Errorf("%d effects for %d calls", n, len(seen))
-	}
+	b.effects(t, len(seen))
 }
 
-// A refused call changed nothing: it may be corrected and sent again under its key.
+// A refused call changed nothing. It may be corrected and sent again with its key.
 func TestARefusedCallIsNotStored(t *testing.T) {
 	b := newBench(t)
 	refusal := problem.New(problem.CommitmentMismatch, "correct it")
@@ -112,123 +91,61 @@ func TestARefusedCallIsNotStored(t *testing.T) {
 	if keys := b.redis.Keys(t.Context(), "*").Val(); len(keys) != 0 {
 		t.Errorf("Redis holds %v", keys)
 	}
-	first := b.do(t, 1, request("k", `{"right":1}`), b.later, b.render)
-	if got := b.do(t, 0, request("k", `{"right":1}`), noEffect(t), never(t, "render")); got != first {
-		t.Errorf("%v, want %v", got, first)
-	}
+	b.replays(t, "corrected", request("k", `{"right":1}`), b.do(t, 1, request("k", `{"right":1}`), b.later, b.render))
 }
 
-// The process died between the effect's commit and the answer: the record has no
-// response, so a replay renders one, once.
+// If the process dies between the effect's commit and the answer, the record has no
+// answer. A replay renders one, once.
 func TestALostAnswerIsRenderedOnce(t *testing.T) {
 	b := newBench(t)
 	req := request("k", "{}")
-	func() {
-		defer func() {
-			if recover() == nil {
-				t.Error("the effect did not die")
-			}
-		}()
-		_, _ = b.try(t, 0, req, func(rec *idempotency.Record) (reply, error) {
-			_, _ = b.later(rec)
-			panic("dies here")
-		}, never(t, "render"))
-	}()
+	b.dies(t, req, b.later)
 	if _, err := b.try(t, 1, req, noEffect(t), func() (reply, error) {
 		return reply{}, problem.New(problem.Unavailable, "not now")
 	}); !problem.Is(err, problem.Unavailable) {
 		t.Errorf("an answer that cannot be rendered: %v", err)
 	}
 	first := b.do(t, 1, req, noEffect(t), b.render)
-	for range 2 {
-		if got := b.do(t, 0, req, noEffect(t), never(t, "render")); got != first {
-			t.Errorf("%v, want what was rendered first, %v", got, first)
-		}
-		b.forget(t)
-	}
-	if n := b.took(t); n != 1 {
-		t.Errorf("the effect took place %d times", n)
-	}
+	b.replays(t, "after the render", req, first)
+	b.forget(t)
+	b.replays(t, "from Postgres", req, first)
+	b.effects(t, 1)
 }
 
-// An answer that is stored with its effect is not rendered: a key's text is
-// nowhere else.
+// An answer that is stored with its effect is replayed, never rendered: nothing
+// else holds the text of an API key. With NoCopy it is not in Redis.
 func TestAnAnswerStoredWithTheEffectIsReplayed(t *testing.T) {
 	b := newBench(t)
 	req := request("k", "{}")
 	req.NoCopy = true
-	var answered reply
-	func() {
-		defer func() { _ = recover() }()
-		_, _ = b.try(t, 0, req, func(rec *idempotency.Record) (reply, error) {
-			var err error
-			if answered, err = b.atOnce(rec); err != nil {
-				t.Error(err)
-			}
-			panic("dies here")
-		}, never(t, "render"))
-	}()
-	for replica := range b.guards {
-		if got := b.do(t, replica, req, noEffect(t), never(t, "render")); got != answered {
-			t.Errorf("%v, want %v", got, answered)
-		}
-	}
+	var answer reply
+	b.dies(t, req, func(rec *idempotency.Record) (_ reply, err error) {
+		answer, err = b.atOnce(rec)
+		return answer, err
+	})
+	b.replays(t, "stored with the effect", req, answer)
 	if keys := b.redis.Keys(t.Context(), "*").Val(); len(keys) != 0 {
 		t.Errorf("NoCopy, and Redis holds %v", keys)
 	}
 }
 
-// After its lifetime a key is free again, before any sweep.
-func TestAnExpiredRecordIsUsedAnew(t *testing.T) {
+// An expired key can be used again before it is swept.
+func TestAnExpiredRecordIsReplaced(t *testing.T) {
 	b := newBench(t)
 	first := b.do(t, 0, request("k", "{}"), b.later, b.render)
 	b.exec(t, "UPDATE idempotency SET expires_at = 1")
 	b.forget(t)
-	second := b.do(t, 0, request("k", `{"other":1}`), b.later, never(t, "render"))
+	another := request("k", `{"other":1}`)
+	second := b.do(t, 0, another, b.later, never(t, "render"))
 	if second == first {
 		t.Error("an expired record is replayed")
 	}
-	if got := b.do(t, 1, request("k", `{"other":1}`), noEffect(t), never(t, "render")); got != second {
-		t.Errorf("%v, want %v", got, second)
-	}
-	if n := b.took(t); n != 2 {
-		t.Errorf("the effect took place %d times, want 2", n)
-	}
+	b.replays(t, "the new record", another, second)
+	b.effects(t, 2)
 }
 
-// What is kept tells nothing: not the header, the caller, the body or the answer.
-func TestWhatIsKeptTellsNothing(t *testing.T) {
-	b := newBench(t)
-	req := request("header-text", `{"body":"body-text"}`)
-	req.Caller = "caller-text"
-	b.do(t, 0, req, func(rec *idempotency.Record) (reply, error) {
-		answer, err := b.later(rec)
-		answer.Text = "answer-text"
-		return answer, err
-	}, b.render)
-	var scope, body, response []byte
-	if err := b.sql.QueryRow(t.Context(), "SELECT scope, body, response FROM idempotency").Scan(&scope, &body, &response); err != nil {
-		t.Fatal(err)
-	}
-	kept := [][]byte{scope, body, response}
-	for _, key := range b.redis.Keys(t.Context(), "*").Val() {
-		kept = append(kept, []byte(key), []byte(b.redis.Get(t.Context(), key).Val()))
-	}
-	if len(kept) != 5 {
-		t.Errorf("%d texts are kept, want a record and a copy", len(kept))
-	}
-	for _, text := range kept {
-		for _, plain := range []string{"header-text", "body-text", "caller-text", "answer-text", "number"} {
-			if bytes.Contains(text, []byte(plain)) {
-				t.Errorf("%q is in what is kept", plain)
-			}
-		}
-	}
-}
-
-// Without the header a call runs as it is, every time, and its body is not
-// computed.
-func TestWithoutAKeyNothingIsKept(t *testing.T) {
+// Without the header a call has no record, and its body is not computed.
+func TestACallWithoutAKeyHasNoRecord(t *testing.T) {
 	b := newBench(t)
 	req := request("", "")
 	req.Body = func() []byte {
@@ -237,53 +154,64 @@ func TestWithoutAKeyNothingIsKept(t *testing.T) {
 	}
 	for range 2 {
 		b.do(t, 0, req, func(rec *idempotency.Record) (reply, error) {
-			if rec != nil || rec.Replay() != nil {
-				t.Error("a call without a key has a record")
-			}
-			if replay, err := rec.ReplayWith(reply{}); replay != nil || err != nil {
-				t.Error("a call without a key has a record with an answer")
+			if replay, err := rec.ReplayWith(reply{}); rec != nil || rec.Replay() != nil || replay != nil || err != nil {
+				t.Errorf("it has a record: %v, %v", rec, err)
 			}
 			return b.later(rec)
 		}, never(t, "render"))
 	}
-	if n := b.took(t); n != 2 {
-		t.Errorf("the effect took place %d times, want 2", n)
+	b.effects(t, 2)
+}
+
+// scopeOf returns the record's scope as every release computes it.
+func (b *bench) scopeOf(req idempotency.Request) []byte {
+	return b.secret.MAC([]byte("scope"), []byte(req.Caller), []byte(req.Method), []byte(req.Path), []byte(req.Key))
+}
+
+// In a rolling upgrade the previous release reads what this release stores.
+func TestThePreviousReleaseReadsARecord(t *testing.T) {
+	b := newBench(t)
+	for name, effect := range map[string]effect{"stored later": b.later, "stored at once": b.atOnce} {
+		req := request(name, "{}")
+		answer := b.do(t, 0, req, effect, never(t, "render"))
+		var body, sealed []byte
+		check(t, b.sql.QueryRow(t.Context(), "SELECT body, response FROM idempotency WHERE scope = $1", b.scopeOf(req)).Scan(&body, &sealed))
+		if string(body) != string(b.secret.MAC([]byte("body"), []byte("{}"))) {
+			t.Errorf("%s: the MAC of the body is different", name)
+		}
+		text, err := b.secret.Unsealed(sealed, []byte(req.Key), []byte(req.Caller), b.scopeOf(req))
+		check(t, err)
+		var stored struct { // as in the previous release
+			Status int             `json:"status"`
+			Body   json.RawMessage `json:"body"`
+		}
+		check(t, json.Unmarshal(text, &stored))
+		var inside reply
+		if err := json.Unmarshal(stored.Body, &inside); err != nil || stored.Status != 201 || inside != answer {
+			t.Errorf("%s: stored is %s, answered was %v", name, text, answer)
+		}
 	}
 }
 
-// With the database gone nothing is done and nothing is promised.
-func TestDatabaseGone(t *testing.T) {
-	server := servertest.StartPostgres(t)
-	b := newBenchOn(t, server.AdminURL())
-	if err := server.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	for replica := range b.guards {
-		if _, err := b.try(t, replica, request("k", "{}"), noEffect(t), never(t, "render")); !problem.Is(err, problem.Unavailable) {
-			t.Errorf("%v, want UNAVAILABLE", err)
+// In a rolling upgrade this release reads what the previous one stored.
+func TestARecordOfThePreviousReleaseIsReplayed(t *testing.T) {
+	b := newBench(t)
+	for place, put := range map[string]func(scope, body, sealed []byte){
+		"Postgres": func(scope, body, sealed []byte) {
+			b.exec(t, "INSERT INTO idempotency (scope, body, response, expires_at) VALUES ($1, $2, $3, extract(epoch FROM now())::bigint + 600)", scope, body, sealed)
+		},
+		"Redis": func(scope, body, sealed []byte) {
+			check(t, b.redis.Set(t.Context(), "fairpact:copy:"+base64.RawURLEncoding.EncodeToString(scope), append(body, sealed...), time.Hour).Err())
+		},
+	} {
+		req := request(place, "{}")
+		// The previous release stored the whole REST body, with members that this one renders.
+		sealed, err := b.secret.Sealed([]byte(`{"status":201,"body":{"number":4711,"next":"wait"}}`), []byte(req.Key), []byte(req.Caller), b.scopeOf(req))
+		check(t, err)
+		put(b.scopeOf(req), b.secret.MAC([]byte("body"), []byte("{}")), sealed)
+		b.replays(t, place, req, reply{Number: 4711})
+		if _, err := b.try(t, 0, request(place, `{"other":1}`), noEffect(t), never(t, "render")); !problem.Is(err, problem.IdempotencyKeyReused) {
+			t.Errorf("%s, another body: %v", place, err)
 		}
-	}
-	if err := server.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	// The same request again, as the error says: the pool may still hold a
-	// connection that broke.
-	for {
-		_, err := b.try(t, 0, request("k", "{}"), b.later, b.render)
-		if err == nil {
-			break
-		}
-		if !problem.Is(err, problem.Unavailable) {
-			t.Fatal(err)
-		}
-	}
-	var n int
-	sql, err := pgx.Connect(t.Context(), server.AdminURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sql.Close(context.Background())
-	if err := sql.QueryRow(t.Context(), "SELECT count(*) FROM api_keys").Scan(&n); err != nil || n != 1 {
-		t.Errorf("the effect took place %d times, %v", n, err)
 	}
 }

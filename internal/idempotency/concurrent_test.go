@@ -1,0 +1,108 @@
+package idempotency_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/idempotency"
+	"github.com/fairpact/fairpact/internal/problem"
+)
+
+// A second call with a key waits for the first one and gets its answer.
+func TestASecondCallWaitsForTheFirst(t *testing.T) {
+	b := newBench(t)
+	running, finish := make(chan struct{}), make(chan struct{})
+	answers := make(chan reply, 2)
+	call := func(replica int, e effect, r render) {
+		answer, err := b.try(t, replica, request("k", "{}"), e, r)
+		if err != nil {
+			t.Error(err)
+		}
+		answers <- answer
+	}
+	go call(0, func(rec *idempotency.Record) (reply, error) {
+		close(running)
+		<-finish
+		return b.later(rec)
+	}, b.render)
+	<-running
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := idempotency.Do(gone, b.guards[1], request("k", "{}"), noEffect(t), never(t, "render")); err == nil {
+		t.Error("a call whose context has ended is answered")
+	}
+	go call(1, noEffect(t), never(t, "render"))
+	close(finish)
+	if one, other := <-answers, <-answers; one != other {
+		t.Errorf("the calls are answered %v and %v", one, other)
+	}
+}
+
+// If the lock is not released and there is no record, the call gets a 409.
+func TestASecondCallDoesNotWaitForEver(t *testing.T) {
+	b := newBench(t)
+	ctx := t.Context()
+	var lock string
+	_, err := b.try(t, 0, request("k", "{}"), func(*idempotency.Record) (reply, error) {
+		keys, err := b.redis.Keys(ctx, "*").Result()
+		if err != nil || len(keys) != 1 || !strings.Contains(keys[0], "lock") {
+			t.Errorf("while the effect runs Redis holds %v, %v", keys, err)
+			return reply{}, errors.New("no lock")
+		}
+		lock = keys[0]
+		return reply{}, problem.New(problem.InvalidRequest, "refused")
+	}, never(t, "render"))
+	if !problem.Is(err, problem.InvalidRequest) {
+		t.Fatal(err)
+	}
+	check(t, b.redis.Set(ctx, lock, "another process", time.Hour).Err())
+	if _, err := b.try(t, 0, request("k", "{}"), noEffect(t), never(t, "render")); !problem.Is(err, problem.IdempotencyInProgress) {
+		t.Errorf("%v, want IDEMPOTENCY_IN_PROGRESS", err)
+	}
+	if got := b.redis.Get(ctx, lock).Val(); got != "another process" {
+		t.Errorf("the other process's lock is now %q", got)
+	}
+}
+
+// Without Redis a second call with a key can take effect between the first one's
+// look for a record and its effect. The first one's effect then fails, and it
+// returns the second one's answer.
+func TestAnotherCallTakesEffectFirst(t *testing.T) {
+	for what, row := range map[string]struct {
+		expired bool  // an expired record has the key's scope, so that the effect is tried twice
+		failure error // of the first call's effect; nil: the scope is taken
+	}{
+		"the scope is taken":                              {false, nil},
+		"the party has committed":                         {false, problem.New(problem.AlreadyCommitted, "refused")},
+		"the scope is taken instead of an expired record": {true, nil},
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := newBench(t)
+			b.server.Kill()
+			effects, tryOfOther := 1, 1
+			if row.expired {
+				b.do(t, 0, request("k", "{}"), b.later, b.render)
+				b.exec(t, "UPDATE idempotency SET expires_at = 1")
+				effects, tryOfOther = 2, 2
+			}
+			var other reply
+			tries := 0
+			answer := b.do(t, 0, request("k", "{}"), func(rec *idempotency.Record) (reply, error) {
+				if tries++; tries == tryOfOther {
+					other = b.do(t, 1, request("k", "{}"), b.later, b.render)
+				}
+				if row.failure != nil {
+					return reply{}, row.failure
+				}
+				return b.later(rec)
+			}, b.render)
+			if answer != other {
+				t.Errorf("answered %v, the other call %v", answer, other)
+			}
+			b.effects(t, effects)
+		})
+	}
+}
