@@ -1,8 +1,8 @@
-// Package deadline is the worker's controller: it attends each deal at the
-// exact second of its deadline and finishes what a dead process left. The rules
-// are in package escrow; a call that meets an overdue deal applies them as well,
-// so the worker is never late for anyone who asks. Two workers at once do no
-// harm: every step is decided by the database.
+// Package deadline is the worker's controller. It attends each deal at the exact
+// second of its deadline, and finishes deals and certificates that a crash left.
+// The rules are in package escrow. A call for an overdue deal applies them too, so
+// no caller depends on the worker. Two workers at once are harmless, because the
+// database decides every step.
 package deadline
 
 import (
@@ -30,17 +30,17 @@ import (
 
 const (
 	relistEvery   = 500 * time.Millisecond
-	horizon       = 3 * time.Second // ahead of now: several relists see a deadline before it comes
-	completeEvery = 4               // relists; the look at every active deal
+	horizon       = 3 * time.Second // how far ahead a relist looks: several relists see a deadline before it passes
+	completeEvery = 4               // one relist in 4 also calls Complete, which looks at every active deal
 	sweepEvery    = time.Minute
 	resealEvery   = 10 * time.Second
-	resealPause   = 50 * time.Millisecond // between two batches: deals come first
-	attendBound   = 20 * time.Second
-	firstRetry    = 100 * time.Millisecond
+	resealPause   = 50 * time.Millisecond // between two batches: leaves the database to the deals
+	attendTimeout = 20 * time.Second
+	firstRetry    = 100 * time.Millisecond // pause after the first failure of a deal, doubled up to lastRetry
 	lastRetry     = 5 * time.Second
 )
 
-// Deals is what the worker needs of the escrow.
+// Deals are the use cases of package escrow that the worker calls.
 type Deals interface {
 	Due(ctx context.Context, horizon time.Duration) ([]store.Due, error)
 	Complete(ctx context.Context) ([]string, error)
@@ -57,17 +57,16 @@ type Controller struct {
 	deals    Deals
 	logger   *slog.Logger
 	failures *telemetry.Repeats
-	listed   atomic.Bool // the first relist has succeeded
+	listed   atomic.Bool // whether a relist has succeeded since the start
 }
 
-// New makes a Controller.
+// New returns a Controller.
 func New(deals Deals, logger *slog.Logger) *Controller {
 	return &Controller{deals: deals, logger: logger, failures: telemetry.NewRepeats(logger)}
 }
 
-// Ready reports whether a relist has succeeded since the start. A worker that
-// waits for its lease has not listed and is not needed either: the caller
-// decides what that means.
+// Ready returns an error until a relist has succeeded. A standby, which waits for
+// its Lease, lists nothing: its caller must not ask.
 func (c *Controller) Ready() error {
 	if !c.listed.Load() {
 		return errors.New("no listing of due deals has succeeded yet")
@@ -75,8 +74,8 @@ func (c *Controller) Ready() error {
 	return nil
 }
 
-// SetupWithManager adds the controller and the sweep to a manager. workers is
-// how many deals are attended at once.
+// SetupWithManager adds the controller and its loops to a manager. At most workers
+// deals are attended at once.
 func (c *Controller) SetupWithManager(mgr manager.Manager, workers int) error {
 	for _, loop := range []manager.RunnableFunc{c.sweep, c.measure, c.reseal} {
 		if err := mgr.Add(loop); err != nil {
@@ -91,7 +90,7 @@ func (c *Controller) SetupWithManager(mgr manager.Manager, workers int) error {
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
 		}).
 		WithLogConstructor(func(deal *string) logr.Logger {
-			if deal != nil { // each failure has been counted in failures; controller-runtime would log it again
+			if deal != nil { // c.failures has logged each failure; controller-runtime would log it again
 				return logr.Discard()
 			}
 			return mgr.GetLogger().WithValues("controller", "deal")
@@ -99,17 +98,17 @@ func (c *Controller) SetupWithManager(mgr manager.Manager, workers int) error {
 		Complete(c)
 }
 
-// Reconcile attends one deal. The queue keeps the smaller delay of two adds, so
-// the row is read again and says when it is due.
+// Reconcile attends one deal. If a deal is added twice the queue keeps the smaller
+// delay, which may be too early: so Attend reads the deal and returns its next time.
 func (c *Controller) Reconcile(running context.Context, dealID string) (reconcile.Result, error) {
-	ctx, cancel := context.WithTimeout(running, attendBound)
+	ctx, cancel := context.WithTimeout(running, attendTimeout)
 	defer cancel()
 	ctx = telemetry.WithRequestID(ctx, cmp.Or(string(controller.ReconcileIDFromContext(ctx)), telemetry.NewRequestID()))
 	ctx, span := tracer.Start(ctx, "reconcile deal", trace.WithNewRoot())
 	defer span.End()
 	again, err := c.deals.Attend(ctx, dealID)
 	if running.Err() != nil {
-		return reconcile.Result{}, nil // told to stop: the next worker attends it
+		return reconcile.Result{}, nil // the process stops; the next worker attends the deal
 	}
 	if err != nil {
 		span.SetStatus(codes.Error, "")
@@ -117,13 +116,13 @@ func (c *Controller) Reconcile(running context.Context, dealID string) (reconcil
 		return reconcile.Result{}, err
 	}
 	if again > horizon {
-		again = 0 // the relist brings it back in time
+		again = 0 // a relist adds the deal again in time
 	}
 	return reconcile.Result{RequeueAfter: again}, nil
 }
 
-// feed lists until ctx ends. The list is the truth: whatever a crash, a lost
-// notification or another worker did, the next one shows what is due.
+// feed adds the deals that are due to the queue, until ctx ends. It keeps no state:
+// each relist shows all that is due, whatever a crash or another worker did before.
 func (c *Controller) feed(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string]) error {
 	go func() {
 		tick := time.NewTicker(relistEvery)
@@ -142,6 +141,8 @@ func (c *Controller) feed(ctx context.Context, queue workqueue.TypedRateLimiting
 	return nil
 }
 
+// relist adds the deals that are due to the queue. If all is set it also adds the
+// deals of Complete.
 func (c *Controller) relist(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], all bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -151,7 +152,7 @@ func (c *Controller) relist(ctx context.Context, queue workqueue.TypedRateLimiti
 	}
 	for _, d := range due {
 		if queue.NumRequeues(d.DealID) > 0 {
-			continue // it failed lately and waits its turn
+			continue // it has failed, and its retry is scheduled
 		}
 		queue.AddAfter(d.DealID, time.Duration(d.In)*time.Millisecond)
 	}
@@ -171,11 +172,14 @@ func (c *Controller) relist(ctx context.Context, queue workqueue.TypedRateLimiti
 	return nil
 }
 
-// reseal does what a rotation of the server secret leaves to do.
+// reseal encrypts stored inputs again after a rotation of the server secret, until
+// ctx ends.
 func (c *Controller) reseal(ctx context.Context) error {
 	for {
 		pause := resealEvery
-		more, err := c.resealOnce(ctx)
+		once, cancel := context.WithTimeout(ctx, attendTimeout)
+		more, err := c.deals.Reseal(once)
+		cancel()
 		switch {
 		case err != nil && ctx.Err() == nil:
 			c.failures.Failure(ctx, slog.LevelWarn, "stored inputs are not resealed, retrying", err, "")
@@ -190,12 +194,7 @@ func (c *Controller) reseal(ctx context.Context) error {
 	}
 }
 
-func (c *Controller) resealOnce(ctx context.Context) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, attendBound)
-	defer cancel()
-	return c.deals.Reseal(ctx)
-}
-
+// sweep deletes expired idempotency records, until ctx ends.
 func (c *Controller) sweep(ctx context.Context) error {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()

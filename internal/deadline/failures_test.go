@@ -15,9 +15,9 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// An outage that fails every deal at every retry has one line a cause and minute,
-// by whomever it could be logged, and the lines count all of it.
-func TestAnOutageIsOneLineACauseAndMinute(t *testing.T) {
+// An outage that fails every retry of every deal is logged once a minute for each
+// cause. The lines count all failures.
+func TestAnOutageIsLoggedOnceAMinuteForEachCause(t *testing.T) {
 	const each = 200
 	due := map[string]time.Duration{}
 	for i := range each {
@@ -35,7 +35,7 @@ func TestAnOutageIsOneLineACauseAndMinute(t *testing.T) {
 		}
 	}, func(t *testing.T, d *deals, _ *Controller) {
 		const minutes = 3
-		time.Sleep(minutes*time.Minute + 10*time.Second) // the longest pause between two tries is 5 s
+		time.Sleep(minutes*time.Minute + 10*time.Second) // lastRetry is 5 s
 		synctest.Wait()
 		counted := map[string]int{}
 		lines := map[string]int{}
@@ -52,7 +52,7 @@ func TestAnOutageIsOneLineACauseAndMinute(t *testing.T) {
 			if want := map[string]string{"signing": "signing: try unsigned ", "BEACON_UNAVAILABLE": "no relay"}[said.Cause]; said.Msg != "deals wait, retrying" || want == "" || !strings.HasPrefix(said.Err, want) {
 				t.Errorf("%s", line)
 			}
-			if want := map[bool]int{true: 1, false: each}[lines[said.Cause] == 1]; said.Deals != want { // the first failure is logged at once
+			if want := map[bool]int{true: 1, false: each}[lines[said.Cause] == 1]; said.Deals != want { // the first line reports one failure
 				t.Errorf("%d deals, want %d: %s", said.Deals, want, line)
 			}
 		}
@@ -60,7 +60,7 @@ func TestAnOutageIsOneLineACauseAndMinute(t *testing.T) {
 			t.Errorf("%v lines in %d minutes", lines, minutes)
 		}
 		if tries := d.tries("unsigned "); counted["signing"] > tries || counted["signing"] < tries*9/10 {
-			t.Errorf("%d failures are counted of %d tries", counted["signing"], tries)
+			t.Errorf("%d failures are logged of %d tries", counted["signing"], tries)
 		}
 	})
 }

@@ -28,9 +28,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The tests run in a bubble of package synctest: its clock stands still while
-// anything can run, so what is said here about times is exact on any machine,
-// and a goroutine that outlives its controller fails the test.
+// The tests run in a bubble of package synctest. Its clock stands still while any
+// goroutine can run, so that the times in these tests are exact on any machine. A
+// goroutine that outlives its controller fails the test.
 
 // attendance is one call of Attend.
 type attendance struct {
@@ -38,13 +38,13 @@ type attendance struct {
 	at   time.Duration // since the start
 }
 
-// deals are an escrow of deals that end by being attended at their deadline or
+// deals is an escrow in which a deal ends when it is attended at its deadline or
 // later.
 type deals struct {
 	began time.Time
 
 	mu       sync.Mutex
-	due      map[string]time.Duration // by deal: its deadline, since the start
+	due      map[string]time.Duration // deadline of each deal, since the start
 	complete map[string]bool
 	ended    map[string]int
 	calls    []attendance
@@ -52,9 +52,9 @@ type deals struct {
 	listing  error
 	sweeping error
 	reseals  []time.Duration
-	toReseal int // batches
+	toReseal int // number of batches
 	log      slog.Handler
-	attend   func(ctx context.Context, deal string) (again time.Duration, err error, mine bool) // may be nil
+	attend   func(ctx context.Context, deal string) (again time.Duration, err error, final bool) // replaces Attend if it returns final; may be nil
 }
 
 func newDeals(due map[string]time.Duration) *deals {
@@ -95,7 +95,7 @@ func (d *deals) Attend(ctx context.Context, deal string) (time.Duration, error) 
 	attend := d.attend
 	d.mu.Unlock()
 	if attend != nil {
-		if again, err, mine := attend(ctx, deal); mine {
+		if again, err, final := attend(ctx, deal); final {
 			return again, err
 		}
 	}
@@ -108,7 +108,7 @@ func (d *deals) Attend(ctx context.Context, deal string) (time.Duration, error) 
 	return 0, nil
 }
 
-// end ends a deal that has not ended: the database lets one through.
+// end ends a deal, once.
 func (d *deals) end(deal string) {
 	_, waits := d.due[deal]
 	if waits || d.complete[deal] {
@@ -133,7 +133,7 @@ func (d *deals) Reseal(context.Context) (more bool, err error) {
 	return d.toReseal > 0, d.sweeping
 }
 
-// times are when a deal was attended.
+// times returns when a deal was attended.
 func (d *deals) times(deal string) (all []time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -169,8 +169,8 @@ func (d *deals) endings(deal string) int {
 	return d.ended[deal]
 }
 
-// bubble runs a test with a controller over the deals, as prepare (which may be
-// nil) leaves them, and ends it.
+// bubble runs a test with a controller. prepare may change the deals before the
+// start; it may be nil.
 func bubble(t *testing.T, due map[string]time.Duration, prepare func(*deals), test func(*testing.T, *deals, *Controller)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -184,7 +184,7 @@ func bubble(t *testing.T, due map[string]time.Duration, prepare func(*deals), te
 	})
 }
 
-// start starts a controller as deadline-worker does where there is no API server.
+// start starts a controller as deadline-worker does without leader election.
 func start(t *testing.T, d *deals) (c *Controller, stop func()) {
 	t.Helper()
 	anyName := true

@@ -14,8 +14,8 @@ import (
 
 const measureEvery = 5 * time.Second
 
-// Only the worker that leads sets these. They are read now and then and not at
-// a scrape, which a database that hangs must not hold up; how old they are is
+// Only the leading worker sets these gauges. It measures them every measureEvery and
+// not at a scrape, which a hanging database would delay. Their age shows in
 // fairpact_deadline_last_relist_timestamp_seconds.
 var (
 	running = promauto.NewGaugeVec(prometheus.GaugeOpts{
@@ -38,14 +38,19 @@ var (
 	})
 )
 
-// measure reads what the gauges show until ctx ends. A worker that no longer
-// leads shows nothing: the one that does shows it all.
+// measure sets the gauges until ctx ends, and then resets them: a worker that no
+// longer leads must show nothing.
 func (c *Controller) measure(ctx context.Context) error {
-	defer forget()
+	defer reset()
 	tick := time.NewTicker(measureEvery)
 	defer tick.Stop()
 	for {
-		if err := c.measureOnce(ctx); err != nil && ctx.Err() == nil {
+		once, cancel := context.WithTimeout(ctx, measureEvery)
+		l, err := c.deals.Load(once)
+		cancel()
+		if err == nil {
+			show(l)
+		} else if ctx.Err() == nil {
 			c.failures.Failure(ctx, slog.LevelWarn, "deals cannot be counted, retrying", err, "")
 		}
 		select {
@@ -54,16 +59,6 @@ func (c *Controller) measure(ctx context.Context) error {
 		case <-tick.C:
 		}
 	}
-}
-
-func (c *Controller) measureOnce(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, measureEvery)
-	defer cancel()
-	l, err := c.deals.Load(ctx)
-	if err == nil {
-		show(l)
-	}
-	return err
 }
 
 func show(l store.Load) {
@@ -77,7 +72,7 @@ func show(l store.Load) {
 	pendingAge.Set(l.PendingAge)
 }
 
-func forget() {
+func reset() {
 	running.Reset()
 	oldest.Reset()
 	overdue.Reset()

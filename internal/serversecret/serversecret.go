@@ -1,8 +1,8 @@
-// Package serversecret keeps a process in step with the server secrets of its
-// database. The database names the one that writes and the former ones that
-// something stored still needs. A process that lacks one of them writes nothing
-// and is not ready: what it stored would open beside nothing, or it could not open
-// what is stored.
+// Package serversecret compares the server secrets of a process with those that its
+// database names: the one in force, under which everything is written, and former
+// ones that stored data still needs. A process that lacks one of them is not ready
+// and writes nothing. Other processes could not open what it would write, or it
+// could not open what is stored.
 package serversecret
 
 import (
@@ -16,10 +16,9 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Check makes the secret that the database has in force the writer, and returns an
-// error where this process lacks it or a former one that is still needed. The first
-// process of a database records its newest. A database of the release before has no
-// record: there an input of a deal that has not ended has to open.
+// Check makes the secret in force the one that own writes with. It returns an error
+// if own lacks this secret or a former one that is still needed. If the database
+// names no secret yet, Check records one: see claim.
 func Check(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	state, err := s.ServerSecret(ctx)
 	if errors.Is(err, store.ErrNotFound) {
@@ -44,8 +43,8 @@ func Check(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	return nil
 }
 
-// Refresh is Check for a call that met store.ErrSecretMoved; its error is for the
-// caller.
+// Refresh calls Check after store.ErrSecretMoved. Its error is UNAVAILABLE, for the
+// caller of the service.
 func Refresh(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	err := Check(ctx, s, own)
 	if err == nil || problem.Is(err, problem.Unavailable) {
@@ -54,6 +53,9 @@ func Refresh(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	return problem.New(problem.Unavailable, "this replica lacks a server secret and changed nothing; send the same request again in a few seconds").After(2).Because(err)
 }
 
+// claim records the secret in force of a database that names none: the newest of
+// own. If the database already holds inputs (a release that recorded no secret wrote
+// them), claim records the secret that opens one of them.
 func claim(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	live, err := s.LiveInputs(ctx)
 	if err != nil {
