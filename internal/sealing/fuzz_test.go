@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzOpenInput: bytes that were not sealed here never open and never panic,
-// and those that were, whatever they say inside, never panic either.
+// FuzzOpenInput checks that arbitrary bytes never open and never panic. Sealed
+// under the secret, they may be malformed inside and must not panic either.
 func FuzzOpenInput(f *testing.F) {
 	s := secretOf(f, 1)
 	whole := s.SealInput("d_1", 0, Input{Canonical: []byte("{}"), Salt: "s", SaltBytes: []byte("s")})

@@ -1,6 +1,7 @@
-// Package sealing is what a server secret does: it encrypts revealed inputs at
-// rest and keys the idempotency records. All replicas hold the same secrets
-// (Secrets); whoever holds only the database reads nothing of either.
+// Package sealing encrypts with the server secrets: revealed inputs at rest, and
+// idempotency records. All replicas have the same secrets (Secrets). The database
+// without them shows neither inputs nor stored answers. The package also makes
+// tokens and identifiers.
 package sealing
 
 import (
@@ -15,27 +16,29 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"strings"
 )
 
-// Secret is one server secret. It MUST NOT be logged; its text forms show nothing.
+// Secret is one server secret. It MUST NOT be logged; its text form is always
+// "sealing.Secret".
 type Secret struct {
 	inputs      cipher.AEAD
 	mac         []byte
 	root        []byte
 	fingerprint []byte
-	mark        []byte // names it in front of a sealed input
+	mark        []byte // prefix of a sealed input that names the secret
 	marks       bool   // whether SealInput writes the mark
 }
 
-// Format shows nothing of the secret, whatever the verb, of a pointer or a value.
+// Format hides the secret from every verb of package fmt.
 func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "sealing.Secret") }
 
 // New derives the keys from a secret of at least 32 bytes.
 func New(secret []byte) (*Secret, error) {
 	if len(secret) < 32 {
-		return nil, errors.New("server secret: less than 32 bytes")
+		return nil, errors.New("server secret: it has less than 32 bytes")
 	}
 	root, err := hkdf.Key(sha256.New, secret, nil, "fairpact server secret v1", 32)
 	if err != nil {
@@ -57,13 +60,14 @@ func New(secret []byte) (*Secret, error) {
 	return s, err
 }
 
-// Fingerprint names the secret in 16 bytes, and does not lead to it.
+// Fingerprint returns 16 bytes that identify the secret. The secret cannot be
+// computed from them.
 func (s *Secret) Fingerprint() []byte { return s.fingerprint }
 
-// ID is how people and inputs name the secret: the first bytes of its fingerprint.
+// ID returns the short form of the fingerprint, for people and for marks.
 func (s *Secret) ID() string { return ShortID(s.fingerprint) }
 
-// AES-256-GCM with a random 96-bit nonce before the ciphertext.
+// newAEAD returns AES-256-GCM that puts a random 96-bit nonce before the ciphertext.
 func newAEAD(key []byte) (cipher.AEAD, error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {
@@ -72,15 +76,14 @@ func newAEAD(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// Input is a revealed input as it is kept: its RFC 8785 bytes, the salt as it
-// was sent, and the salt bytes that opened the commitment.
+// Input is a revealed input as it is stored.
 type Input struct {
-	Canonical []byte
-	Salt      string
-	SaltBytes []byte
+	Canonical []byte // RFC 8785
+	Salt      string // as it was sent
+	SaltBytes []byte // the reading of Salt that opened the commitment
 }
 
-// SealInput encrypts a party's input; the deal and the party are bound to it.
+// SealInput encrypts a party's input. It opens only for the same deal and party.
 func (s *Secret) SealInput(dealID string, party int, in Input) []byte {
 	plain := binary.BigEndian.AppendUint32(nil, uint32(len(in.Salt)))
 	plain = append(plain, in.Salt...)
@@ -97,24 +100,25 @@ func (s *Secret) SealInput(dealID string, party int, in Input) []byte {
 // Marked reports whether a sealed input names this secret.
 func (s *Secret) Marked(sealed []byte) bool { return bytes.HasPrefix(sealed, s.mark) }
 
-// OpenInput decrypts what SealInput made for the same deal and party, marked or not.
+// OpenInput decrypts an input of the same deal and party, with or without a mark.
 func (s *Secret) OpenInput(dealID string, party int, sealed []byte) (Input, error) {
 	body, _ := bytes.CutPrefix(sealed, s.mark)
 	plain, err := s.inputs.Open(nil, nil, body, place(dealID, party))
-	if err != nil && len(body) < len(sealed) { // one without a mark may begin like a mark
+	if err != nil && len(body) < len(sealed) { // an input without a mark may begin with the same bytes
 		plain, err = s.inputs.Open(nil, nil, sealed, place(dealID, party))
 	}
 	if err != nil {
-		return Input{}, fmt.Errorf("a stored input does not open: party %d of deal %s: another server secret, or a changed row", party, dealID)
+		return Input{}, fmt.Errorf("a stored input does not open: that of party %d of deal %s was sealed under another server secret, or its row was changed", party, dealID)
 	}
 	salt, rest, ok := cut(plain)
 	saltBytes, canonical, ok2 := cut(rest)
 	if !ok || !ok2 {
-		return Input{}, fmt.Errorf("a stored input is malformed: party %d of deal %s", party, dealID)
+		return Input{}, fmt.Errorf("a stored input is malformed: that of party %d of deal %s", party, dealID)
 	}
 	return Input{Canonical: canonical, Salt: string(salt), SaltBytes: saltBytes}, nil
 }
 
+// cut splits off a part that follows its length in 4 bytes.
 func cut(b []byte) (head, rest []byte, ok bool) {
 	if len(b) < 4 || uint64(len(b)-4) < uint64(binary.BigEndian.Uint32(b)) {
 		return nil, nil, false
@@ -123,13 +127,17 @@ func cut(b []byte) (head, rest []byte, ok bool) {
 	return b[4 : 4+n], b[4+n:], true
 }
 
+// place returns the additional data that binds an input to its deal and party.
 func place(dealID string, party int) []byte {
 	return binary.BigEndian.AppendUint32([]byte("input\x00"+dealID+"\x00"), uint32(party))
 }
 
-// MAC is an HMAC-SHA-256 over the length-prefixed parts.
+// MAC returns an HMAC-SHA-256 of the parts, each with its length before it.
 func (s *Secret) MAC(parts ...[]byte) []byte {
-	h := hmac.New(sha256.New, s.mac)
+	return sum(hmac.New(sha256.New, s.mac), parts)
+}
+
+func sum(h hash.Hash, parts [][]byte) []byte {
 	for _, part := range parts {
 		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
 		h.Write(part)
@@ -137,8 +145,9 @@ func (s *Secret) MAC(parts ...[]byte) []byte {
 	return h.Sum(nil)
 }
 
-// Sealed encrypts text under a key that needs the server secret and all of
-// keyed, which the server does not keep.
+// Sealed encrypts text with a key that is derived from the server secret and from
+// keyed. The server does not store keyed, so the server secret does not suffice to
+// open it.
 func (s *Secret) Sealed(text []byte, keyed ...[]byte) ([]byte, error) {
 	aead, err := s.keyedAEAD(keyed)
 	if err != nil {
@@ -147,7 +156,7 @@ func (s *Secret) Sealed(text []byte, keyed ...[]byte) ([]byte, error) {
 	return aead.Seal(nil, nil, text, nil), nil
 }
 
-// Unsealed decrypts what Sealed made with the same keyed.
+// Unsealed decrypts a text that Sealed encrypted with the same keyed.
 func (s *Secret) Unsealed(sealed []byte, keyed ...[]byte) ([]byte, error) {
 	aead, err := s.keyedAEAD(keyed)
 	if err != nil {
@@ -155,48 +164,39 @@ func (s *Secret) Unsealed(sealed []byte, keyed ...[]byte) ([]byte, error) {
 	}
 	text, err := aead.Open(nil, nil, sealed, nil)
 	if err != nil {
-		return nil, errors.New("a stored response does not open: another server secret, or a changed row")
+		return nil, errors.New("a stored response does not open: it was sealed under another server secret, or its row was changed")
 	}
 	return text, nil
 }
 
 func (s *Secret) keyedAEAD(keyed [][]byte) (cipher.AEAD, error) {
-	salt := sha256.New()
-	for _, part := range keyed {
-		salt.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
-		salt.Write(part)
-	}
-	key, err := hkdf.Key(sha256.New, s.root, salt.Sum(nil), "idempotency response", 32)
+	key, err := hkdf.Key(sha256.New, s.root, sum(sha256.New(), keyed), "idempotency response", 32)
 	if err != nil {
 		return nil, err
 	}
 	return newAEAD(key)
 }
 
-// Token makes a credential: the prefix and 32 random bytes in base64url.
-func Token(prefix string) string {
-	var b [32]byte
-	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
-	return prefix + encode(b[:])
+// Token returns a new credential: the prefix and 32 random bytes in base64url.
+func Token(prefix string) string { return prefix + random(32) }
+
+// ID returns a new opaque identifier: the prefix and 16 random bytes in base64url.
+func ID(prefix string) string { return prefix + random(16) }
+
+func random(n int) string {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // crypto/rand.Read never returns an error
+	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// ID makes an opaque identifier: the prefix and 16 random bytes in base64url.
-func ID(prefix string) string {
-	var b [16]byte
-	_, _ = rand.Read(b[:])
-	return prefix + encode(b[:])
-}
-
-// ValidID reports whether an identifier has the form that ID gives.
+// ValidID reports whether an identifier has the form of those that ID returns.
 func ValidID(prefix, id string) bool {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(strings.TrimPrefix(id, prefix))
 	return err == nil && len(raw) == 16 && len(id) == len(prefix)+22 && strings.HasPrefix(id, prefix)
 }
 
-// TokenHash is how a credential is stored. SPEC 2.1, 2.3: only hashed.
+// TokenHash returns the SHA-256 of a credential, its stored form (SPEC 2.1, 2.3).
 func TokenHash(token string) []byte {
 	sum := sha256.Sum256([]byte(token))
 	return sum[:]
 }
-
-func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }

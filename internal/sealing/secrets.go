@@ -13,15 +13,15 @@ import (
 	"sync/atomic"
 )
 
-// Secrets are the server secrets of a process: those of one file, newest first.
-// It opens what was sealed under any of them. The database names the one that
-// writes (Use), so that no process writes under a secret that another one lacks.
+// Secrets are the server secrets of a process, newest first. They open inputs that
+// were sealed under any of them. The database names the one to write with (Use), so
+// that no process writes under a secret that another process lacks.
 type Secrets struct {
 	all    []*Secret
 	writer atomic.Pointer[Secret]
 }
 
-// Load reads the secrets from a file of one line for each, 64 hex digits or more.
+// Load reads the secrets from a file. Each line holds one, in 64 hex digits or more.
 func Load(path string) (*Secrets, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -48,11 +48,11 @@ func Load(path string) (*Secrets, error) {
 	return NewSecrets(all...)
 }
 
-// NewSecrets returns a set of which the first one writes, until Use.
+// NewSecrets returns a set that writes with its first secret until Use is called.
 func NewSecrets(all ...*Secret) (*Secrets, error) {
 	for i, one := range all {
 		if slices.ContainsFunc(all[:i], func(other *Secret) bool { return bytes.Equal(one.fingerprint, other.fingerprint) }) {
-			return nil, errors.New("server secret: a secret is there twice")
+			return nil, errors.New("server secret: the file has a secret twice: remove one of the two lines")
 		}
 	}
 	s := &Secrets{all: all}
@@ -60,13 +60,13 @@ func NewSecrets(all ...*Secret) (*Secrets, error) {
 	return s, nil
 }
 
-// Format shows nothing of the secrets, whatever the verb.
+// Format hides the secrets from every verb of package fmt.
 func (*Secrets) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "sealing.Secrets") }
 
 // All returns the secrets, newest first. The caller MUST NOT change the slice.
 func (s *Secrets) All() []*Secret { return s.all }
 
-// Writer returns the secret that everything is written under at the moment.
+// Writer returns the secret to write with.
 func (s *Secrets) Writer() *Secret { return s.writer.Load() }
 
 // Find returns the secret with the fingerprint, or nil.
@@ -79,9 +79,9 @@ func (s *Secrets) Find(fingerprint []byte) *Secret {
 	return nil
 }
 
-// Use makes a secret of the set the writer. marked says whether inputs carry its
-// id: not before the first rotation of a database, since the release before this
-// one does not know the mark.
+// Use makes a secret of the set the writer. marked says whether sealed inputs carry
+// its id. They do only after the first rotation of a database, because the previous
+// release does not know the mark.
 func (s *Secrets) Use(secret *Secret, marked bool) {
 	if now := s.writer.Load(); bytes.Equal(now.fingerprint, secret.fingerprint) && now.marks == marked {
 		return
@@ -91,8 +91,8 @@ func (s *Secrets) Use(secret *Secret, marked bool) {
 	s.writer.Store(&writer)
 }
 
-// OpenInput decrypts what any of the secrets sealed for the same deal and party.
-// An error names the secret that is missing, where the input does.
+// OpenInput decrypts an input of the same deal and party that any of the secrets
+// sealed. Its error names the missing secret if the input has a mark.
 func (s *Secrets) OpenInput(dealID string, party int, sealed []byte) (in Input, err error) {
 	for _, one := range s.all {
 		if in, err = one.OpenInput(dealID, party, sealed); err == nil {
@@ -105,7 +105,7 @@ func (s *Secrets) OpenInput(dealID string, party int, sealed []byte) (in Input, 
 	return Input{}, err
 }
 
-// Digest names the set, whatever its order, in 8 hex digits.
+// Digest returns 8 hex digits that identify the set, whatever its order.
 func (s *Secrets) Digest() string {
 	var prints []string
 	for _, one := range s.all {
@@ -122,12 +122,12 @@ const (
 	idSize     = 4
 )
 
-// ShortID is how a fingerprint is shown to people.
+// ShortID returns the short form of a fingerprint, for people.
 func ShortID(fingerprint []byte) string {
 	return hex.EncodeToString(fingerprint[:min(idSize, len(fingerprint))])
 }
 
-// markedBy returns the id that a sealed input names, if it does.
+// markedBy returns the secret's id in the mark of a sealed input, if it has one.
 func markedBy(sealed []byte) (id string, ok bool) {
 	rest, ok := bytes.CutPrefix(sealed, []byte(markPrefix))
 	return ShortID(rest), ok && len(rest) > idSize
