@@ -1,5 +1,5 @@
-// Package database is how the escrow and the log reach Postgres: a pool with the
-// session settings that both rely on, and the migrations of a schema.
+// Package database connects the escrow and the log to Postgres: it opens a pool with
+// the session settings that both need, and migrates a schema.
 package database
 
 import (
@@ -32,16 +32,17 @@ var (
 	noTimeoutsSQL string
 )
 
-// MinConns is the least that a binary's pool works well with: statements that hold a
-// connection each wait for others.
+// MinConns is the smallest pool that a binary works well with: a statement may hold a
+// connection while it waits for another statement.
 const MinConns = 4
 
-// Open connects a pool of at most maxConns connections (0: as the URL says). A
-// commit is durable before it is seen, and a transaction READ COMMITTED, whatever
-// the server's defaults; a process that vanishes loses its locks after 10
-// seconds; every read goes by its key. The settings need a session: PgBouncer in
-// transaction mode will not do. It fails where the database cannot be reached
-// before ctx ends. Errors never show the URL, which may hold a password.
+// Open connects a pool of at most maxConns connections (0: as the URL says), with
+// the settings in sql/session_settings.sql. They belong to a session, so PgBouncer
+// in transaction mode does not work. Whatever the server's defaults, a commit is
+// durable before others see it, a transaction is READ COMMITTED, a process that
+// vanishes loses its locks after 10 seconds, and reads use indexes. Open returns an
+// error if the database cannot be reached before ctx ends. No error shows the URL,
+// which may hold a password.
 func Open(ctx context.Context, databaseURL string, maxConns int32, options ...Option) (*pgxpool.Pool, error) {
 	config, err := Config(databaseURL)
 	if err != nil {
@@ -69,7 +70,7 @@ func Open(ctx context.Context, databaseURL string, maxConns int32, options ...Op
 // Option changes the configuration of a pool.
 type Option func(*pgxpool.Config)
 
-// ReadOnly makes the server refuse every write of the pool, with SQLSTATE 25006.
+// ReadOnly is an Option: the server refuses every write of the pool (SQLSTATE 25006).
 func ReadOnly(config *pgxpool.Config) {
 	settings := config.AfterConnect
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
@@ -81,12 +82,11 @@ func ReadOnly(config *pgxpool.Config) {
 	}
 }
 
-// ErrNoAnswer is wrapped by errors that mean that the database is out of reach; see
-// Outage.
+// ErrNoAnswer is wrapped by the errors that Outage reports.
 var ErrNoAnswer = errors.New("the database does not answer")
 
-// Outage reports whether an error of a statement means that the database is out of
-// reach or cannot take it now, rather than that it is wrong.
+// Outage reports whether a statement failed because the database is out of reach or
+// cannot run it now. Other errors mean that the statement is wrong.
 func Outage(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
@@ -99,12 +99,11 @@ func Outage(err error) bool {
 	return pg.Code == lockTimeout
 }
 
-// server tells the database server that the newest connection reached from any
-// other, and from itself before a restart.
 var server atomic.Pointer[string]
 
-// Server identifies the database server of the newest connection; it changes
-// with a restart, a restore and a failover. It is empty before the first one.
+// Server returns a text that identifies the database server of the newest
+// connection. It changes with a restart, a restore and a failover. It is empty before
+// the first connection.
 func Server() string {
 	if name := server.Load(); name != nil {
 		return *name
@@ -112,12 +111,9 @@ func Server() string {
 	return ""
 }
 
-// closeBound is what a database that does not answer may add to a stop.
-const closeBound = 250 * time.Millisecond
-
-// Close ends the connections of a pool that nobody uses any more. The goodbye to
-// a server that does not answer takes up to 15 seconds and is not waited for: the
-// process ends, and its connections with it.
+// Close ends the connections of a pool that is no longer used. If the server does
+// not answer, pgx waits up to 15 seconds for it. Close returns after 250 ms: the
+// process then ends, and its connections with it.
 func Close(pool *pgxpool.Pool) {
 	closed := make(chan struct{})
 	go func() {
@@ -126,15 +122,15 @@ func Close(pool *pgxpool.Pool) {
 	}()
 	select {
 	case <-closed:
-	case <-time.After(closeBound):
+	case <-time.After(250 * time.Millisecond):
 	}
 }
 
-// Application is how this process names itself to Postgres, unless the URL does.
-// Set it before Open.
+// Application is the application name of this process's connections, unless the
+// URL has one. Set it before Open.
 var Application string
 
-// Config is the pool's configuration that Open uses.
+// Config returns the configuration of a pool for Open.
 func Config(databaseURL string) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(databaseURL)
 	if err != nil {
@@ -146,7 +142,7 @@ func Config(databaseURL string) (*pgxpool.Config, error) {
 	if params := config.ConnConfig.RuntimeParams; Application != "" && params["application_name"] == "" {
 		params["application_name"] = Application
 	}
-	config.PingTimeout = 2 * time.Second // a connection whose server vanished is found out in that time
+	config.PingTimeout = 2 * time.Second // how long it takes to notice that a connection's server vanished
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		var started string
 		if err := conn.QueryRow(ctx, sessionSettingsSQL).Scan(&started); err != nil {
@@ -162,35 +158,35 @@ func Config(databaseURL string) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// breakUnreplicated makes an unknown outcome of a commit whose wait for the
-// synchronous standby was cancelled. Postgres reports that by a warning alone: the
-// transaction is committed on this server, and a failover may lose it. The
-// statement must not succeed, so the connection ends before its result is read.
-// The warning is known by its place in Postgres: its text is translated and its
-// SQLSTATE is that of all warnings.
+// breakUnreplicated makes a commit fail if its wait for the synchronous standby was
+// cancelled. Postgres reports that by a warning only: the transaction is committed on
+// this server, and a failover may lose it. breakUnreplicated closes the connection
+// before the result is read, so that the outcome counts as unknown. It recognises
+// the warning by the routine in Postgres that sent it, because the text is
+// translated and the SQLSTATE is that of all warnings.
 func breakUnreplicated(conn *pgconn.PgConn, notice *pgconn.Notice) {
 	if notice.Routine != "SyncRepWaitForLSN" {
 		return
 	}
 	slog.Error("commit not replicated, outcome unknown", "err", notice.Message)
 	_ = conn.Conn().Close()
-	for { // what was received already holds the result
+	for { // drops what was received already: it contains the result
 		if _, err := conn.Frontend().Receive(); err != nil {
 			return
 		}
 	}
 }
 
-// Schema is a schema of Postgres with the migrations that lead to it, files
-// named NUMBER_name.sql, of which those after the first keep to MIGRATIONS.md.
-// Its version table lies in it.
+// Schema is a Postgres schema with its migrations: files named NUMBER_name.sql.
+// Those after the first must keep the rules of MIGRATIONS.md. The schema contains its
+// own version table.
 type Schema struct {
 	Name       string
 	Migrations fs.FS
 }
 
-// NewSchema is the schema with the migrations that a package embeds from its
-// folder migrations.
+// NewSchema returns a schema with the migrations that a package embeds from its
+// folder "migrations".
 func NewSchema(name string, embedded embed.FS) Schema {
 	files, err := fs.Sub(embedded, "migrations")
 	if err != nil {
@@ -199,8 +195,8 @@ func NewSchema(name string, embedded embed.FS) Schema {
 	return Schema{Name: name, Migrations: files}
 }
 
-// Migrate brings the schema up to the newest migration. It may be run again,
-// and by several processes at once.
+// Migrate runs the migrations that the schema lacks. It may be run again, and by
+// several processes at once.
 func (s Schema) Migrate(ctx context.Context, databaseURL string) error {
 	config, err := pgx.ParseConfig(databaseURL)
 	if err != nil {
@@ -212,13 +208,13 @@ func (s Schema) Migrate(ctx context.Context, databaseURL string) error {
 	}))
 	defer db.Close()
 
-	// The lock lives in its own session and ends with it.
+	// The lock belongs to this session and ends with it.
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("reach the database: %w", err)
 	}
 	defer conn.Close()
-	if err := lockMigrations(ctx, conn); err != nil {
+	if err := waitForLock(ctx, conn); err != nil {
 		return fmt.Errorf("lock the migrations: %w", err)
 	}
 	if _, err := conn.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS "+s.quoted()); err != nil {
@@ -241,10 +237,10 @@ func (s Schema) Migrate(ctx context.Context, databaseURL string) error {
 	}
 }
 
-// lockMigrations asks for the lock until it has it. A statement that waits for it
-// would hold a snapshot, and CREATE INDEX CONCURRENTLY of the process that has the
-// lock waits for all snapshots: both would wait for ever.
-func lockMigrations(ctx context.Context, conn *sql.Conn) error {
+// waitForLock tries to take the migration lock until it succeeds. A statement that
+// waits for the lock would hold a snapshot, and CREATE INDEX CONCURRENTLY in the
+// process with the lock waits for all snapshots: the two would wait for ever.
+func waitForLock(ctx context.Context, conn *sql.Conn) error {
 	for {
 		var mine bool
 		if err := conn.QueryRowContext(ctx, tryLockMigrationsSQL).Scan(&mine); err != nil || mine {
@@ -260,12 +256,12 @@ func lockMigrations(ctx context.Context, conn *sql.Conn) error {
 
 const (
 	lockPause = 100 * time.Millisecond
-	lockTries = 60 // of a migration that waits for a table, 2 s each
+	lockTries = 60 // tries of a migration that waits for a table's lock, 2 s each
 
 	lockTimeout = "55P03" // SQLSTATE
 )
 
-// Version is the newest migration's number.
+// Version returns the number of the newest migration.
 func (s Schema) Version() int64 {
 	files, err := fs.Glob(s.Migrations, "*.sql")
 	if err != nil || len(files) == 0 {
@@ -278,9 +274,9 @@ func (s Schema) Version() int64 {
 	return version
 }
 
-// Current fails where the schema is missing or older than this binary needs. A
-// newer one is fine: migrations run before the binaries are replaced, and stay
-// when these are rolled back.
+// Current returns an error if the schema is missing or older than this binary needs.
+// A newer schema is fine: migrations run before the binaries are replaced, and stay
+// when the binaries are rolled back.
 func (s Schema) Current(ctx context.Context, pool *pgxpool.Pool) error {
 	var version int64
 	err := pool.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM "+s.quoted()+".goose_db_version WHERE is_applied").Scan(&version)
@@ -298,7 +294,7 @@ func (s Schema) Current(ctx context.Context, pool *pgxpool.Pool) error {
 
 func (s Schema) quoted() string { return pgx.Identifier{s.Name}.Sanitize() }
 
-// Now returns the database's clock, unix seconds.
+// Now returns the database's clock, in unix seconds.
 func Now(ctx context.Context, pool *pgxpool.Pool) (now int64, err error) {
 	err = pool.QueryRow(ctx, "SELECT floor(extract(epoch FROM clock_timestamp()))::bigint").Scan(&now)
 	return now, noAnswer(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// newest is the pool that is measured: a process has one.
+// newest is the pool that is measured. A process has one pool.
 var newest atomic.Pointer[pgxpool.Pool]
 
 func init() { prometheus.MustRegister(poolStats{}) }
@@ -26,7 +26,9 @@ var up = promauto.NewGauge(prometheus.GaugeOpts{
 	Name: "fairpact_database_up", Help: "1 while Postgres answers this process within 3 s, checked every 5 s.",
 })
 
-// watch asks the database now and then whether it is there, until the pool is closed.
+// watch sets the gauge up until the pool is closed. The readiness check cannot set it:
+// outside a cluster nothing probes a process, and the check may return before it asks
+// the database.
 func watch(pool *pgxpool.Pool) {
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), watchBound)
@@ -45,7 +47,7 @@ func watch(pool *pgxpool.Pool) {
 	}
 }
 
-// poolStats reads the pool's own counters at each scrape; it asks no database.
+// poolStats collects the pool's own counters at each scrape, without a query.
 type poolStats struct{}
 
 var (

@@ -10,15 +10,16 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// tracer makes a span of each statement inside a span: its SQL, never a
-// parameter, which are inputs and hashes, and of an error the SQLSTATE alone.
+// tracer records a span for each statement that runs inside a span. The span has
+// the SQL but no parameters, which are inputs and hashes. Of an error it has the
+// SQLSTATE only.
 type tracer struct{ *otelpgx.Tracer }
 
-// failure is what a span may hold of an error. Postgres' own words quote the
-// values that it minds, and those of a connection that fails name the user.
-type failure struct{ pg *pgconn.PgError } // nil: the answer is none of Postgres'
+// failure replaces an error in a span. Postgres quotes values in its messages, and
+// a connection error names the user.
+type failure struct{ pg *pgconn.PgError } // nil: not an error of Postgres
 
-func told(err error) error {
+func redacted(err error) error {
 	if err == nil || errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
@@ -35,7 +36,7 @@ func (f failure) Error() string {
 	return "SQLSTATE " + f.pg.Code
 }
 
-// As gives otelpgx the SQLSTATE, for an attribute.
+// As lets otelpgx read the SQLSTATE for its attribute.
 func (f failure) As(target any) bool {
 	pg, ok := target.(**pgconn.PgError)
 	if ok = ok && f.pg != nil; ok {
@@ -45,31 +46,31 @@ func (f failure) As(target any) bool {
 }
 
 func (t tracer) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryEndData) {
-	data.Err = told(data.Err)
+	data.Err = redacted(data.Err)
 	t.Tracer.TraceQueryEnd(ctx, conn, data)
 }
 
 func (t tracer) TraceBatchQuery(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchQueryData) {
-	data.Err = told(data.Err)
+	data.Err = redacted(data.Err)
 	t.Tracer.TraceBatchQuery(ctx, conn, data)
 }
 
 func (t tracer) TraceBatchEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchEndData) {
-	data.Err = told(data.Err)
+	data.Err = redacted(data.Err)
 	t.Tracer.TraceBatchEnd(ctx, conn, data)
 }
 
 func (t tracer) TraceCopyFromEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceCopyFromEndData) {
-	data.Err = told(data.Err)
+	data.Err = redacted(data.Err)
 	t.Tracer.TraceCopyFromEnd(ctx, conn, data)
 }
 
 func (t tracer) TracePrepareEnd(ctx context.Context, conn *pgx.Conn, data pgx.TracePrepareEndData) {
-	data.Err = told(data.Err)
+	data.Err = redacted(data.Err)
 	t.Tracer.TracePrepareEnd(ctx, conn, data)
 }
 
 func (t tracer) TraceConnectEnd(ctx context.Context, data pgx.TraceConnectEndData) {
-	data.Err = told(data.Err)
+	data.Err = redacted(data.Err)
 	t.Tracer.TraceConnectEnd(ctx, data)
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
-// A span tells that a statement failed and by which SQLSTATE. Postgres' own words
-// quote values, and those of a connection that fails quote user and database.
+// A span reports that a statement failed and its SQLSTATE. It does not have the
+// message, in which Postgres quotes values, user and database.
 func TestSpansOfFailures(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	provider := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans))
@@ -59,7 +59,7 @@ func TestSpansOfFailures(t *testing.T) {
 			return nowhere.Ping(ctx)
 		},
 	} {
-		before, told := len(spans.Ended()), 0
+		before, failed := len(spans.Ended()), 0
 		if err := fail(); err == nil {
 			t.Errorf("%s: no error", name)
 		}
@@ -76,14 +76,14 @@ func TestSpansOfFailures(t *testing.T) {
 				want = "no answer of Postgres"
 			}
 			if s.Status().Code == codes.Error {
-				told++
+				failed++
 				if !strings.HasPrefix(s.Status().Description, want) || strings.Contains(string(text), "pgx.sql_state") != (name != "connect") {
 					t.Errorf("%s: want %s: %s", name, want, text)
 				}
 			}
 		}
-		if told == 0 {
-			t.Errorf("%s: no span tells of it", name)
+		if failed == 0 {
+			t.Errorf("%s: no span reports the failure", name)
 		}
 	}
 	span.End()

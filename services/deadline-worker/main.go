@@ -1,6 +1,6 @@
-// Command deadline-worker fires the deadlines of deals and finishes interrupted
-// certificates. It is a controller-runtime manager; in a cluster one of its
-// replicas leads by a Lease, which saves work and guards nothing.
+// Command deadline-worker ends deals at their deadlines and finishes interrupted
+// certificates. It is a controller-runtime manager. In a cluster a Lease elects one
+// leading replica; this only saves work, because several leaders do no harm.
 package main
 
 import (
@@ -32,9 +32,9 @@ type config struct {
 	assembly.Config
 	Workers        int           `env:"FAIRPACT_WORKERS" default:"8" help:"Deals attended at once."`
 	LeaderElection bool          `env:"FAIRPACT_LEADER_ELECTION" help:"Elect a leader by a Lease; needs a Kubernetes API server."`
-	LeaseName      string        `env:"FAIRPACT_LEASE_NAME" default:"fairpact-deadline-worker" help:"Name of the Lease: one for each deployment in a namespace."`
+	LeaseName      string        `env:"FAIRPACT_LEASE_NAME" default:"fairpact-deadline-worker" help:"Name of the Lease; each deployment in a namespace needs its own."`
 	LeaseNamespace string        `env:"FAIRPACT_LEASE_NAMESPACE" help:"Namespace of the Lease; empty: the pod's own."`
-	Failover       time.Duration `env:"FAIRPACT_FAILOVER" default:"15s" help:"The longest that nobody leads after a leader has died; 5s or more."`
+	Failover       time.Duration `env:"FAIRPACT_FAILOVER" default:"15s" help:"Longest time without a leader after a leader dies; 5s to 1h."`
 }
 
 func main() {
@@ -45,7 +45,7 @@ func main() {
 
 func run(ctx context.Context, c config, logger *slog.Logger) error {
 	ctrl.SetLogger(logr.FromSlogHandler(logger.Handler()))
-	klog.SetSlogLogger(logger) // of client-go: the Lease
+	klog.SetSlogLogger(logger) // for client-go, which holds the Lease
 	parts, err := c.Open(ctx, "deadline-worker", logger)
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		return err
 	}
 	controller := deadline.New(parts.Escrow, logger)
-	if !c.ReadOnly { // else it leads and attends nothing
+	if !c.ReadOnly { // a read-only worker leads, but attends no deals
 		if err := controller.SetupWithManager(mgr, c.Workers); err != nil {
 			return fmt.Errorf("controller: %w", err)
 		}
@@ -72,10 +72,10 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		case <-mgr.Elected():
 			return controller.Ready()
 		default:
-			return nil // a standby waits for its Lease
+			return nil // a standby is ready while it waits for the Lease
 		}
 	})
-	// controller-runtime's registry has collectors of Go and the process of its own.
+	// controller-runtime's registry has its own Go and process collectors.
 	prometheus.Unregister(collectors.NewGoCollector())
 	prometheus.Unregister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	health.Measure(runtimemetrics.Registry)
@@ -83,8 +83,8 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	return health.ServeBeside(ctx, logger, mgr.Start, service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()})
 }
 
-// newManager needs an API server only for the Lease: without election its
-// configuration leads nowhere and its mapper knows no kind.
+// newManager returns a manager. It uses an API server only for the Lease. Without
+// election the manager gets an address that is never called and an empty mapper.
 func newManager(c config) (manager.Manager, error) {
 	drain := service.DrainTimeout
 	options := manager.Options{
@@ -97,7 +97,7 @@ func newManager(c config) (manager.Manager, error) {
 		if err != nil {
 			return nil, fmt.Errorf("FAIRPACT_LEADER_ELECTION needs a Kubernetes API server: %w", err)
 		}
-		if cluster.Proxy == nil { // HTTPS_PROXY is for what lies outside the cluster
+		if cluster.Proxy == nil { // HTTPS_PROXY is for addresses outside the cluster
 			cluster.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
 		}
 		options.LeaderElection = true
@@ -115,16 +115,16 @@ func newManager(c config) (manager.Manager, error) {
 	return manager.New(&rest.Config{Host: "http://127.0.0.1:1", Timeout: time.Second}, options)
 }
 
-// election divides the failover time. A standby looks every retry × (1 to 2.2):
-// it may see the last renewal so much late, waits from then on until the Lease
-// has run out, and may find that out so much late again. That makes at most
-// 0.6 + 2 × 2.2/15 = 0.89 of the time; the rest is for the API server.
+// election divides the failover time into the three periods of the election. A
+// standby reads the Lease every retry × (1 to 2.2). It may see the leader's last
+// renewal that late, then waits for the lease duration, and may notice the end of
+// the Lease that late again. The sum is at most 0.6 + 2 × 2.2/15 = 0.89 of the
+// failover time. The rest is for the API server.
 func (c config) election(options *manager.Options) error {
 	if c.Failover < 5*time.Second || c.Failover > time.Hour {
-		return fmt.Errorf("FAIRPACT_FAILOVER is %s: give 5s to 1h", c.Failover)
+		return fmt.Errorf("FAIRPACT_FAILOVER is %s: set it to 5s to 1h", c.Failover)
 	}
-	// A Lease counts in whole seconds.
-	lease := (c.Failover * 3 / 5).Truncate(time.Second)
+	lease := (c.Failover * 3 / 5).Truncate(time.Second) // a Lease has whole seconds
 	renew, retry := c.Failover*2/5, c.Failover/15
 	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = &lease, &renew, &retry
 	return nil

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// Whatever failover time may be set, the worst case of client-go's election
-// stays under it, and its own rules for the three periods hold.
+// For each valid failover time the worst case of client-go's election is shorter,
+// and the three periods keep client-go's rules.
 func TestElectionIsWithinTheFailoverTime(t *testing.T) {
 	t.Parallel()
 	for failover := 5 * time.Second; failover <= time.Hour; failover += 250 * time.Millisecond {
@@ -22,7 +22,7 @@ func TestElectionIsWithinTheFailoverTime(t *testing.T) {
 		}
 		look := time.Duration((1 + leaderelection.JitterFactor) * float64(*o.RetryPeriod))
 		if worst := look + *o.LeaseDuration + look; worst > failover*9/10 {
-			t.Errorf("%s: nobody leads for up to %s", failover, worst)
+			t.Errorf("%s: up to %s without a leader", failover, worst)
 		}
 		if *o.LeaseDuration <= *o.RenewDeadline || *o.RenewDeadline <= look || *o.LeaseDuration%time.Second != 0 {
 			t.Errorf("%s: lease %s, renewed within %s, tried every %s", failover, *o.LeaseDuration, *o.RenewDeadline, *o.RetryPeriod)
@@ -30,14 +30,14 @@ func TestElectionIsWithinTheFailoverTime(t *testing.T) {
 	}
 	for _, failover := range []time.Duration{0, -1, 5*time.Second - 1, time.Hour + 1} {
 		if (config{Failover: failover}).election(new(manager.Options)) == nil {
-			t.Errorf("%s was taken", failover)
+			t.Errorf("%s is accepted", failover)
 		}
 	}
 }
 
-// The API server lies inside the cluster: HTTPS_PROXY, which a key service may
-// need, would lead nowhere.
-func TestTheAPIServerIsReachedByNoProxy(t *testing.T) {
+// The worker calls the API server directly: it is inside the cluster, where the
+// proxy of HTTPS_PROXY (which a key service may need) cannot reach it.
+func TestTheAPIServerIsCalledWithoutAProxy(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config")
 	if err := os.WriteFile(file, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"a",
 "clusters":[{"name":"a","cluster":{"server":"https://api.test"}}],"contexts":[{"name":"a","context":{"cluster":"a"}}]}`), 0o600); err != nil {

@@ -1,5 +1,5 @@
--- Lifts the timeouts that a role or a database may have, for a session that migrates: a migration takes as long as it
--- takes, the session that holds the lock of the migrations idles meanwhile, and CREATE INDEX CONCURRENTLY that is cut
--- leaves an invalid index. Older servers lack some of them.
+-- Removes the timeouts that a role or a database may set, for a session that migrates. A migration may take long, the session
+-- with the migration lock idles meanwhile, and an interrupted CREATE INDEX CONCURRENTLY leaves an invalid index. Older
+-- servers lack some of these settings.
 SELECT set_config(name, '0', false) FROM pg_settings
 WHERE name IN ('statement_timeout', 'lock_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')
