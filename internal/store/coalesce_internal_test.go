@@ -145,11 +145,10 @@ func TestGroupsAreBoundedAndAnsweredInFull(t *testing.T) {
 		calls []ask
 		sizes []int // of the groups after the first
 	}{
-		"what waits is one group":      {numbered(200, 0), []int{200}},
+		"all that wait are one group":  {numbered(200, 0), []int{200}},
 		"a bound on calls":             {numbered(2*maxGroup+10, 0), []int{maxGroup, maxGroup, 10}},
 		"a bound on bytes":             {numbered(7, 300*kib), []int{3, 3, 1}},
 		"a call above the bound":       {append(numbered(1, 2*maxGroupSize), numbered(3, kib)...), []int{1, 3}},
-		"the same behind others":       {append(numbered(2, kib), append(numbered(1, 2*maxGroupSize), numbered(1, kib)...)...), []int{2, 1, 1}},
 		"calls that fill it to a byte": {numbered(4, maxGroupSize/2), []int{2, 2}},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -49,10 +49,7 @@ func query(name string) string {
 	return string(b)
 }
 
-var (
-	nowSQL          = query("now")
-	applicationsSQL = query("applications")
-)
+var applicationsSQL = query("applications")
 
 // Store reads and writes the escrow's tables. It is safe for concurrent use.
 type Store struct {
@@ -126,8 +123,8 @@ func (s *Store) Confirm(ctx context.Context) {
 func (s *Store) Ready(ctx context.Context) error { return schema.Current(ctx, s.pool) }
 
 // Now returns the database's clock, in unix seconds.
-func (s *Store) Now(ctx context.Context) (now int64, err error) {
-	err = s.pool.QueryRow(ctx, nowSQL).Scan(&now)
+func (s *Store) Now(ctx context.Context) (int64, error) {
+	now, err := database.Now(ctx, s.pool)
 	return now, translate(err)
 }
 

@@ -1,1 +1,0 @@
-SELECT floor(extract(epoch FROM clock_timestamp()))::bigint
