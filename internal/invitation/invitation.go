@@ -1,5 +1,5 @@
-// Package invitation words what an initiator sends to each party: one text from
-// which a person and an agent alike can take their seat in a deal.
+// Package invitation writes the text that an initiator sends to each party. A person or an
+// agent can join the deal with it.
 package invitation
 
 import (
@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// Seat is what an invitation says.
+// Seat holds the values of an invitation.
 type Seat struct {
 	DealID         string
-	Algorithm      string // its id
-	Purpose        string // what that algorithm settles
+	Algorithm      string // id of the algorithm
+	Purpose        string // what the algorithm decides
 	Party          int
 	Label          string
 	Token          string
-	CommitDeadline int64 // unix seconds, like the next
-	RevealDeadline int64
+	CommitDeadline int64 // unix seconds
+	RevealDeadline int64 // unix seconds
 }
 
 const (
@@ -48,12 +48,12 @@ Whoever sends this names the address of the Fairpact server. You need no account
 This text is a secret: whoever has it can act as you.`
 )
 
-// Template is the text with {name} where Text puts a value. The creation page
-// fills it in for the deals that it makes.
+// Template is the text with a {name} for each value. The page that creates deals fills it
+// in itself.
 const Template = head + linked + tail
 
-// Text returns the invitation to a seat. base is the address of the service;
-// where it is empty, the text names paths alone.
+// Text returns the invitation to a seat. base is the address of the service; if it is "",
+// the text contains only paths.
 func Text(base string, s Seat) string {
 	text := Template
 	if base == "" {
