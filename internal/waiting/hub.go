@@ -1,20 +1,21 @@
-// Package waiting lets calls wait for a change of a deal and costs nothing but
-// memory meanwhile: a waiting call holds no connection to a server.
+// Package waiting lets calls wait for a change of a deal. A waiting call costs only memory:
+// it uses no connection to the database or Redis. The hub looks at deals when:
 //
-//	a use case changes a deal   Changed: looked at, and announced to the other replicas
-//	another replica announces   Heard: looked at
-//	every lookSlowly            all deals that are waited for are looked at
-//	every lookEvery             the same, while no announcements can arrive
+//	a use case of this process changes a deal   Changed; it also announces the change
+//	another replica announces a change          Heard
+//	lookSlowly lookEvery have passed            all deals with waiting calls
+//	lookEvery has passed                        the same, while no announcements arrive
 //
-// To look is one statement for all deals together (store.Marks). It wakes the
-// calls whose deal is not as they saw it, and each reads the deal for itself. So
-// an announcement that is lost delays an answer and loses nothing, and a change
-// that was made by hand or by an older release is found as well.
+// A look is one statement for all of the deals (store.Marks). It wakes the calls whose
+// deal differs from what they know; each then reads its deal. A lost announcement
+// therefore only delays an answer, and a look also finds a change made by hand.
 package waiting
 
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,23 +24,23 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Longest is the longest that a call may wait: with its answer it is below the
-// 60 s after which most clients and proxies give up.
+// Longest is the longest time that a call can wait. Most clients and proxies give up after
+// 60 s, so there is time left for the answer.
 const Longest = 45 * time.Second
 
 const (
 	lookEvery   = time.Second
-	lookSlowly  = 5                     // of lookEvery, while announcements arrive
-	betweenTwo  = 10 * time.Millisecond // looks: under load one serves more deals
+	lookSlowly  = 5                     // times lookEvery, while announcements arrive
+	betweenTwo  = 10 * time.Millisecond // pause after a look; under load one look serves more deals
 	lookTimeout = 5 * time.Second
 
-	// Connections is the default of FAIRPACT_MAX_CONNECTIONS. Of the connections of a
-	// process three quarters may wait, about 30 kB each, and of one client network a
-	// quarter: the rest is for other calls.
+	// Connections is the default of FAIRPACT_MAX_CONNECTIONS. Calls on three quarters of a
+	// process's connections can wait, at about 30 kB each, and those of one client network
+	// on one quarter. The rest is for other calls.
 	Connections = 8192
 )
 
-// Hub holds the calls of a process that wait. It is safe for concurrent use.
+// Hub holds the waiting calls of a process. It is safe for concurrent use.
 type Hub struct {
 	read      func(ctx context.Context, dealIDs []string) ([]store.Marked, error)
 	announce  func(dealID string)
@@ -53,13 +54,13 @@ type Hub struct {
 	networks map[string]int
 	calls    int
 	touched  map[string]struct{} // deals to look at
-	look     chan struct{}       // holds one where touched is not empty
+	look     chan struct{}       // has an element if touched is not empty
 	ended    chan struct{}
 	end      func()
 }
 
-// New makes a hub for a process that serves Connections. read is store.Marks; announce tells the other replicas of a
-// change and does not block; nil: there are no others.
+// New returns a hub for a process that serves Connections. read is store.Marks. announce
+// tells the other replicas about a change and does not block; nil if there are none.
 func New(read func(context.Context, []string) ([]store.Marked, error), announce func(dealID string), logger *slog.Logger) *Hub {
 	ended := make(chan struct{})
 	h := &Hub{
@@ -71,8 +72,8 @@ func New(read func(context.Context, []string) ([]store.Marked, error), announce 
 	return h
 }
 
-// Bound lets as many calls wait as a process may that serves that many
-// connections; 0: as many as one that serves Connections. Call it before Join.
+// Bound sets how many connections the process serves, which bounds the waiting calls; 0
+// means Connections. Call it before Join.
 func (h *Hub) Bound(connections int) {
 	if connections <= 0 {
 		connections = Connections
@@ -80,7 +81,7 @@ func (h *Hub) Bound(connections int) {
 	h.maxCalls, h.maxNetwork = max(1, connections/4*3), max(1, connections/4)
 }
 
-// Changed says that this process has changed a deal. It does not block.
+// Changed tells the hub that this process has changed a deal. It does not block.
 func (h *Hub) Changed(dealID string) {
 	h.Heard(dealID)
 	if h.announce != nil {
@@ -88,7 +89,7 @@ func (h *Hub) Changed(dealID string) {
 	}
 }
 
-// Heard says that deals may have changed.
+// Heard tells the hub that deals may have changed.
 func (h *Hub) Heard(dealIDs ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -107,8 +108,8 @@ func (h *Hub) touch(dealID string) {
 	}
 }
 
-// Connected notes whether announcements of other replicas arrive from now on.
-// Earlier ones may be lost.
+// Connected tells the hub whether announcements of other replicas arrive from now on. When
+// they begin to arrive, the hub looks at all deals, since it may have missed some.
 func (h *Hub) Connected(now bool) {
 	if h.connected.Swap(now) == now || !now {
 		return
@@ -120,10 +121,10 @@ func (h *Hub) Connected(now bool) {
 	}
 }
 
-// End ends all waits, also those to come: the process drains.
+// End ends all waits, also later ones, because the process drains.
 func (h *Hub) End() { h.end() }
 
-// Run looks at the deals that are waited for until ctx ends.
+// Run looks at the deals with waiting calls until ctx ends.
 func (h *Hub) Run(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -138,18 +139,23 @@ func (h *Hub) Run(ctx context.Context) {
 			if n++; h.connected.Load() && !failed && n%lookSlowly != 0 {
 				continue
 			}
-			wanted, all = h.waitedFor(), true
+			h.mu.Lock()
+			wanted, all = slices.Collect(maps.Keys(h.deals)), true
+			h.mu.Unlock()
 		case <-h.look:
-			wanted = h.takeTouched()
+			h.mu.Lock()
+			wanted = slices.Collect(maps.Keys(h.touched))
+			clear(h.touched)
+			h.mu.Unlock()
 		}
 		if len(wanted) == 0 {
 			continue
 		}
 		err := h.lookAt(ctx, wanted)
 		if err != nil && !failed && ctx.Err() == nil {
-			h.logger.WarnContext(ctx, "deals that are waited for cannot be looked at, retrying", "err", err)
+			h.logger.WarnContext(ctx, "cannot read the deals with waiting calls, retrying", "err", err)
 		}
-		failed = err != nil || failed && !all // what a failed look missed, one at all deals finds
+		failed = err != nil || failed && !all // after a failed look, keep looking at all deals until one look succeeds
 		select {
 		case <-ctx.Done():
 		case <-time.After(betweenTwo):
@@ -157,28 +163,7 @@ func (h *Hub) Run(ctx context.Context) {
 	}
 }
 
-func (h *Hub) waitedFor() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	ids := make([]string, 0, len(h.deals))
-	for id := range h.deals {
-		ids = append(ids, id)
-	}
-	return ids
-}
-
-func (h *Hub) takeTouched() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	ids := make([]string, 0, len(h.touched))
-	for id := range h.touched {
-		ids = append(ids, id)
-	}
-	clear(h.touched)
-	return ids
-}
-
-// lookAt reads deals and wakes the calls whose deal is not as they saw it.
+// lookAt reads deals and wakes the calls whose deal differs from what they know.
 func (h *Hub) lookAt(ctx context.Context, dealIDs []string) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -196,26 +181,26 @@ func (h *Hub) lookAt(ctx context.Context, dealIDs []string) error {
 	return err
 }
 
-// Call is one call that waits for a deal.
+// Call is one call that can wait for a deal.
 type Call struct {
 	hub             *Hub
 	dealID, network string
-	changed         chan struct{} // holds one where the deal may have changed
+	changed         chan struct{} // has an element if the deal may have changed
 
-	// What the caller has seen, and whether it waits for another state only.
-	// Guarded by hub.mu; nothing is seen at first.
-	seen      *store.Mark
+	// known is what the caller knows of the deal, nil before the first Wait. With
+	// stateOnly it waits only for another state. Both are guarded by hub.mu.
+	known     *store.Mark
 	stateOnly bool
 }
 
-// Join begins to watch a deal for a call from a client network. Leave MUST
-// follow. A change after Join ends the next Wait.
+// Join begins to watch a deal for a call from a client network. The caller MUST call Leave
+// afterwards. A change after Join ends the next Wait.
 func (h *Hub) Join(dealID, network string) (*Call, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case h.networks[network] >= h.maxNetwork:
-		return nil, problem.New(problem.RateLimited, "%d calls from your network wait at this replica already; send the same request again in a few seconds, or without a wait", h.maxNetwork).After(5)
+		return nil, problem.New(problem.RateLimited, "%d calls from your network already wait at this replica; send the same request again in a few seconds, or without a wait", h.maxNetwork).After(5)
 	case h.calls >= h.maxCalls:
 		return nil, problem.New(problem.Overloaded, "too many calls wait at this replica; send the same request again in a few seconds, or without a wait").After(5)
 	}
@@ -247,12 +232,12 @@ func (c *Call) Leave() {
 	waitingCalls.Dec()
 }
 
-// Wait waits until the deal is not as the caller saw it: with stateOnly, until
-// its state is another or its certificate is published. It is false where the
-// time is up, ctx has ended or the process drains.
-func (c *Call) Wait(ctx context.Context, seen store.Mark, stateOnly bool, timeUp <-chan time.Time) bool {
+// Wait waits until the deal may differ from known: with stateOnly, until its state has
+// changed or its certificate is published. It returns false if the time is up, ctx has
+// ended or the process drains.
+func (c *Call) Wait(ctx context.Context, known store.Mark, stateOnly bool, timeUp <-chan time.Time) bool {
 	c.hub.mu.Lock()
-	c.seen, c.stateOnly = &seen, stateOnly
+	c.known, c.stateOnly = &known, stateOnly
 	c.hub.mu.Unlock()
 	select {
 	case <-c.hub.ended:
@@ -269,12 +254,12 @@ func (c *Call) Wait(ctx context.Context, seen store.Mark, stateOnly bool, timeUp
 	return false
 }
 
-// knows reports whether the caller has seen the deal so.
+// knows reports whether the deal is as the caller knows it.
 func (c *Call) knows(now store.Mark) bool {
-	return c.seen != nil && c.seen.Same(now, c.stateOnly)
+	return c.known != nil && c.known.Same(now, c.stateOnly)
 }
 
-// Wake ends the next Wait, or the one under way, as a change does.
+// Wake ends the current or next Wait, as a change does.
 func (c *Call) Wake() {
 	select {
 	case c.changed <- struct{}{}:
