@@ -6,26 +6,26 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// Party is one party's part in a deal.
+// Party is what one party has done in a deal.
 type Party struct {
 	Index     int
 	Committed bool
 	Revealed  bool
 }
 
-// The rules below are asked of a deal whose due steps have been taken (Next is
-// None or Draw), with now the time at which the answer is given. Every refusal
-// is a 409 of the error table; nil means that the action may go ahead.
+// The rules below apply to a deal whose due steps have been taken (Next is None or
+// Draw). now is the time of the answer. Every refusal is a 409 of the error table; nil
+// allows the action.
 
-// Commit returns why p cannot commit at now.
+// Commit returns the reason why p cannot commit at now, or nil.
 // SPEC 3: OPEN -> COMMITTING by the first, COMMITTING -> REVEALING by the last.
 func (d Deal) Commit(p Party, now int64) *problem.Error {
 	switch {
 	case d.Ended():
 		return d.ended(p)
-	case p.Committed || d.Phase == Revealing: // in REVEALING all have
+	case p.Committed || d.Phase == Revealing: // in REVEALING all have committed
 		return problem.New(problem.AlreadyCommitted, "party %d has committed and a commitment cannot be changed; wait for the others, then call %s. "+
-			"If you did not commit, or the commitment in %s is not yours, somebody used this invite token (whoever created the deal holds all of them): do not reveal, let the deal pass its deadline or have it cancelled, and settle in a new deal whose party_keys name your key",
+			"If you did not commit, or the commitment in %s is not yours, somebody used this invite token (the creator of the deal has all of them): do not reveal. Let the deal miss its deadline or have it cancelled, and create a new deal whose party_keys name your key",
 			p.Index, d.call(problem.Reveal), d.call(problem.ReadDeal))
 	case now >= d.CommitDeadline:
 		return problem.New(problem.DeadlinePassed, "commit_deadline %d has passed (now %d); create a new deal with %s", d.CommitDeadline, now, d.call(problem.CreateDeal))
@@ -33,7 +33,7 @@ func (d Deal) Commit(p Party, now int64) *problem.Error {
 	return nil
 }
 
-// Reveal returns why p cannot reveal at now.
+// Reveal returns the reason why p cannot reveal at now, or nil.
 func (d Deal) Reveal(p Party, now int64) *problem.Error {
 	switch {
 	case d.Ended():
@@ -50,8 +50,8 @@ func (d Deal) Reveal(p Party, now int64) *problem.Error {
 	return nil
 }
 
-// Entropy returns why the draw cannot be made at now, or nil where it can or has
-// been made. SPEC 4 rule 2: repeat calls after COMPUTED report the result.
+// Entropy returns the reason why there can be no draw at now, or nil. It is nil also
+// after the draw. SPEC 4 rule 2: repeat calls after COMPUTED report the result.
 func (d Deal) Entropy(now int64) *problem.Error {
 	switch {
 	case !d.Random:
@@ -68,9 +68,9 @@ func (d Deal) Entropy(now int64) *problem.Error {
 	return nil
 }
 
-// Cancel returns why the initiator cannot cancel. The initiator is party 0; its
-// own commitment does not stand in the way.
-// SPEC 3: no counterparty has committed yet.
+// Cancel returns the reason why the initiator, party 0, cannot cancel, or nil.
+// SPEC 3: no counterparty has committed yet. The initiator's own commitment does not
+// count.
 func (d Deal) Cancel(initiatorCommitted bool) *problem.Error {
 	others := d.Commits
 	if initiatorCommitted {
@@ -78,9 +78,9 @@ func (d Deal) Cancel(initiatorCommitted bool) *problem.Error {
 	}
 	switch {
 	case d.Ended():
-		return problem.New(problem.CannotCancel, "the deal is %s already; read it with %s", d.Phase, d.call(problem.ReadDeal))
+		return problem.New(problem.CannotCancel, "the deal is already %s; read it with %s", d.Phase, d.call(problem.ReadDeal))
 	case d.Phase == Revealing || others > 0:
-		return problem.New(problem.CannotCancel, "counterparties that have committed: %d; let the deal run or pass its deadlines", others)
+		return problem.New(problem.CannotCancel, "other parties have committed (%d), so the deal can no longer be cancelled; let the deal run until it ends or misses a deadline", others)
 	}
 	return nil
 }

@@ -1,22 +1,22 @@
-// Package deal is the state machine of a deal, held against the contract's
-// section 3. It is pure: it takes a deal and a time and says what comes next.
+// Package deal is the state machine of a deal (SPEC 3). It is pure: it takes a deal
+// and a time, and returns the next step or the reason for a refusal.
 //
-//	phase        what has happened                               next
-//	COMMITTING   all have committed                              Advance  -> REVEALING
-//	COMMITTING   now >= commit_deadline and someone is missing   Void     -> VOID, the missing are the flakers
-//	REVEALING    all have revealed, not random.v1                Compute  -> COMPUTED
-//	REVEALING    all have revealed, random.v1, draw time reached Draw     -> COMPUTED
-//	REVEALING    the same, entropy window over                   Expire   -> EXPIRED
-//	REVEALING    all have revealed, an input does not open       None until reveal_deadline (random.v1: the end of
+//	phase        condition                                       step    -> next phase
+//	COMMITTING   all have committed                              Advance -> REVEALING
+//	COMMITTING   now >= commit_deadline, a party is missing      Void    -> VOID, the missing parties are the flakers
+//	REVEALING    all have revealed, not random.v1                Compute -> COMPUTED
+//	REVEALING    all have revealed, random.v1, draw time reached Draw    -> COMPUTED
+//	REVEALING    the same, entropy window over                   Expire  -> EXPIRED
+//	REVEALING    all have revealed, an input cannot be decrypted None until reveal_deadline (random.v1: the end of
 //	                                                             the entropy window), then Expire -> EXPIRED
-//	REVEALING    now >= reveal_deadline and someone is missing   Void     -> VOID, the missing are the flakers
+//	REVEALING    now >= reveal_deadline, a party is missing      Void    -> VOID, the missing parties are the flakers
 //	any ended    -                                               None
 //
-// A shapley.v1 rejection (REVEALING -> VOID) and a cancel (COMMITTING ->
-// CANCELLED) come with the call that makes them: see Reveal and Cancel.
+// Two changes of phase are calls and not steps: a shapley.v1 rejection (REVEALING ->
+// VOID) and a cancel (COMMITTING -> CANCELLED). See Reveal and Cancel.
 //
-// Whoever is missing is asked before the clock: a deal that is complete but was
-// not advanced, because a process died in between, is never voided.
+// Next looks for missing parties before it looks at the clock. A deal that is complete,
+// but was not advanced because a process died, is therefore never voided.
 package deal
 
 import "math"
@@ -24,9 +24,9 @@ import "math"
 // State is what a deal view shows (SPEC 3).
 type State string
 
-// The states. Open is shown, never stored: a deal is OPEN while it is in the
-// phase Committing and nobody has committed. CERTIFIED follows COMPUTED only
-// where witnesses are configured.
+// The states. Open and Certified are shown and never stored: a deal is OPEN while its
+// phase is Committing and no party has committed. A COMPUTED deal shows CERTIFIED once
+// a quorum of witnesses has cosigned its leaf.
 const (
 	Open       State = "OPEN"
 	Committing State = "COMMITTING"
@@ -38,14 +38,14 @@ const (
 	Cancelled  State = "CANCELLED"
 )
 
-// States are all of them.
+// States lists all states.
 var States = []State{Open, Committing, Revealing, Computed, Certified, Void, Expired, Cancelled}
 
-// DrawDelay is how many seconds after the later of the last reveal and the
-// beacon round's time the worker draws by itself.
+// DrawDelay is the time in seconds that the parties have for a draw. It begins at the
+// last reveal or the beacon round's time, whichever is later; then the worker draws.
 const DrawDelay = 60
 
-// Deal is what decides what may happen to a deal. Times are unix seconds.
+// Deal holds the facts that the rules need. Times are unix seconds.
 type Deal struct {
 	ID             string
 	Phase          State // never Open
@@ -54,17 +54,17 @@ type Deal struct {
 	Reveals        int // how many parties have revealed
 	CommitDeadline int64
 	RevealDeadline int64
-	LastReveal     int64 // when the newest reveal was accepted; 0 where there is none
+	LastReveal     int64 // when the newest reveal was accepted; 0 if there is none
 
 	Random        bool  // random.v1: waits for its beacon round after the reveals
 	RoundTime     int64 // when the beacon round is due; random.v1 only
-	EntropyWindow int64 // seconds that an unpinned round may take before EXPIRED
+	EntropyWindow int64 // seconds until a deal whose round cannot be fetched is EXPIRED
 
-	Unopened    bool  // an input that was revealed is lost: nothing can be computed
+	InputLost   bool  // a revealed input cannot be decrypted, so no result can be computed
 	VoidFlakers []int // ascending; VOID only
 }
 
-// Step is what a deal needs before anything else may happen to it.
+// Step is a change that a deal needs before it takes any other action.
 type Step int
 
 // The steps of the table above.
@@ -78,7 +78,7 @@ const (
 	VoidReveals
 )
 
-// State is the state that a view shows.
+// State returns the state that a view shows.
 func (d Deal) State() State {
 	// SPEC 3: the initial state is OPEN.
 	if d.Phase == Committing && d.Commits == 0 {
@@ -87,13 +87,13 @@ func (d Deal) State() State {
 	return d.Phase
 }
 
-// Ended reports whether nothing can happen to the deal any more but its certificate.
+// Ended reports whether the deal is final. Its certificate may still be pending.
 func (d Deal) Ended() bool { return d.Phase != Committing && d.Phase != Revealing }
 
-// AllRevealed reports whether the algorithm has all its inputs.
+// AllRevealed reports whether the deal waits only for its result.
 func (d Deal) AllRevealed() bool { return d.Phase == Revealing && d.Reveals == d.Parties }
 
-// Next is the step that is due at now.
+// Next returns the step that is due at now.
 func (d Deal) Next(now int64) Step {
 	switch d.Phase {
 	case Committing:
@@ -109,7 +109,7 @@ func (d Deal) Next(now int64) Step {
 			return VoidReveals
 		case d.Reveals < d.Parties:
 			return None
-		case !d.Random && !d.Unopened:
+		case !d.Random && !d.InputLost:
 			return Compute
 		case !d.Random && now >= d.RevealDeadline:
 			return Expire
@@ -124,8 +124,8 @@ func (d Deal) Next(now int64) Step {
 	return None
 }
 
-// DueAt is the first time at which the clock alone brings a step, and false
-// where it brings none.
+// DueAt returns the first time at which the clock makes a step due. It is false if
+// the next step, if any, does not depend on the clock.
 func (d Deal) DueAt() (int64, bool) {
 	switch {
 	case d.Phase == Committing && d.Commits < d.Parties:
@@ -138,9 +138,9 @@ func (d Deal) DueAt() (int64, bool) {
 	return 0, false
 }
 
-// LookAt is the time by which to look at the deal again, however little has
-// happened to it: its next deadline, the time from which it can be drawn, or when
-// the worker draws it. It is false where the clock brings nothing more.
+// LookAt returns the time by which a caller should read the deal again even if no
+// party acts: its next deadline, the time from which it can be drawn, or the time of
+// the worker's draw. It is false if the clock changes the deal no more.
 func (d Deal) LookAt(now int64) (int64, bool) {
 	if d.Random && d.AllRevealed() && now < d.RoundTime {
 		return d.RoundTime, true
@@ -148,13 +148,14 @@ func (d Deal) LookAt(now int64) (int64, bool) {
 	return d.DueAt()
 }
 
-// DrawAt is when the worker draws a random.v1 deal that nobody has asked for.
+// DrawAt returns when the worker draws a random.v1 deal, if no party did before.
 func (d Deal) DrawAt() int64 { return later(max(d.LastReveal, d.RoundTime), DrawDelay) }
 
-// ExpiresAt is when a random.v1 deal ends without a draw: its round could not
-// be pinned, and no party is at fault.
+// ExpiresAt returns when a random.v1 deal ends without a draw, because its round could
+// not be fetched. No party is at fault.
 func (d Deal) ExpiresAt() int64 { return later(max(d.RevealDeadline, d.RoundTime), d.EntropyWindow) }
 
+// later adds seconds to t without overflow.
 func later(t, seconds int64) int64 {
 	if t > math.MaxInt64-seconds {
 		return math.MaxInt64

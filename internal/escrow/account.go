@@ -8,38 +8,41 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// What a deal costs beside one unit.
+// A deal costs one unit, and one for each of these.
 const (
 	partiesPerUnit = 100
 	bytesPerUnit   = 10 << 10
 )
 
 const (
-	recountEvery = 10 * time.Second // of a key that has used up its units
-	recountAfter = 16               // one part in that many of the bound was created here since the count: other replicas create too
+	// recountEvery is the shortest time between two counts of a key that has used up its
+	// units. recountAfter is the fraction (1/16) of the bound that this process creates
+	// for a key before it counts again, since other replicas create deals too.
+	recountEvery = 10 * time.Second
+	recountAfter = 16
 )
 
-// account is what this process knows of one API key's open deals, in units. A
-// creation is charged from memory and costs no statement: what has ended, and what
-// other replicas have created, shows at the next count. N replicas together let a
-// key have at most N sixteenths more than the bound.
+// account holds what this process knows about one API key's open deals, in units. A
+// creation is charged from memory, without a statement. Only the next count sees deals
+// that have ended and deals of other replicas. N replicas together allow a key at most
+// N/16 more than the bound.
 type account struct {
 	mu      sync.Mutex
-	open    int // as last counted, and what was created here since
-	created int // since the count
-	pending int // of creations under way, which a count does not see
+	open    int // as last counted, plus what this process has created since
+	created int // since the last count
+	pending int // of creations in flight, which a count does not include
 	counted time.Time
 }
 
-// charge refuses a deal where the key's open deals would cost more than the bound.
-// settled MUST be called when the deal is made, or is not. A deal that is made while
-// the key is counted may be charged twice, until the next count.
-func (s *Service) charge(ctx context.Context, p Principal, units int) (settled func(), err error) {
+// charge adds a deal to the key's open deals, or refuses it if they would cost more than
+// the bound. The caller MUST call done after the creation, also if it failed. A deal
+// that is stored while the key is counted may be charged twice, until the next count.
+func (s *Service) charge(ctx context.Context, p Principal, units int) (done func(), err error) {
 	most, a := s.options.OpenUnits, p.account
 	if most <= 0 {
 		return func() {}, nil
 	}
-	units = min(units, most) // each key may have one deal of any size
+	units = min(units, most) // a key may have one open deal of any size
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	full := a.open+units > most
@@ -51,7 +54,7 @@ func (s *Service) charge(ctx context.Context, p Principal, units int) (settled f
 		a.open, a.created, a.counted = open+a.pending, 0, time.Now()
 	}
 	if a.open+units > most {
-		return nil, problem.New(problem.RateLimited, "the open deals of this API key cost %d of its %d units, and this deal costs %d (one, and one for each %d parties and each %d KiB): wait until some have ended, or cancel those that nobody has joined",
+		return nil, problem.New(problem.RateLimited, "the open deals of this API key cost %d of its %d units, and this deal costs %d (one, and one for each %d parties and each %d KiB): wait until some have ended, or cancel those without a commitment",
 			a.open, most, units, partiesPerUnit, bytesPerUnit>>10).After(int64(recountEvery / time.Second))
 	}
 	a.open += units

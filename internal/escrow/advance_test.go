@@ -25,7 +25,7 @@ var meets = map[string]func(*testing.T, *game) error{
 	"certificate": func(t *testing.T, g *game) error { return g.certificate(t, g.replica()).err },
 	"inputs": func(t *testing.T, g *game) error {
 		svc := g.replica()
-		_, err := svc.Inputs(t.Context(), g.access(t, svc, g.tokens[0], escrow.ReadInputs))
+		_, err := svc.Inputs(t.Context(), g.access(t, svc, g.tokens[0], escrow.AsParty))
 		return err
 	},
 	"cancel": func(t *testing.T, g *game) error {
@@ -35,7 +35,7 @@ var meets = map[string]func(*testing.T, *game) error{
 	},
 	"a wrong reveal": func(t *testing.T, g *game) error {
 		svc := g.replica()
-		_, err := svc.Reveal(t.Context(), g.access(t, svc, g.tokens[0], escrow.Act), escrow.Opening{Input: map[string]any{"x": int64(1)}}, nil)
+		_, err := svc.Reveal(t.Context(), g.access(t, svc, g.tokens[0], escrow.AsParty), escrow.Opening{Input: map[string]any{"x": int64(1)}}, nil)
 		return err
 	},
 	"attend": func(t *testing.T, g *game) error {
@@ -251,7 +251,7 @@ func TestInputRootUsesTheReadingThatMatched(t *testing.T) {
 		for party, input := range g.inputs {
 			commitment := of(canon.ParseCommitment(canon.Commitment([]byte(input), []byte(saltBytes)))).ok(t)
 			svc := h.replica()
-			of(svc.Commit(t.Context(), g.access(t, svc, g.tokens[party], escrow.Act), escrow.Commitment{Hash: commitment}, nil)).ok(t)
+			of(svc.Commit(t.Context(), g.access(t, svc, g.tokens[party], escrow.AsParty), escrow.Commitment{Hash: commitment}, nil)).ok(t)
 			leaves = append(leaves, []byte(input+saltBytes))
 		}
 		for party := range g.inputs {
@@ -276,7 +276,7 @@ func TestALostAnswerIsRenderedFromTheDealAsItStands(t *testing.T) {
 	checkCommitted := func(name string, g *game, state deal.State) {
 		t.Helper()
 		svc := h.replica()
-		got := of(svc.Committed(t.Context(), g.access(t, svc, g.tokens[0], escrow.Act))).ok(t)
+		got := of(svc.ReplayCommit(t.Context(), g.access(t, svc, g.tokens[0], escrow.AsParty))).ok(t)
 		if got != (escrow.Committed{DealID: g.id, State: state, Committed: true}) {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -284,7 +284,7 @@ func TestALostAnswerIsRenderedFromTheDealAsItStands(t *testing.T) {
 	checkRevealed := func(name string, g *game, state deal.State) {
 		t.Helper()
 		svc := h.replica()
-		got := of(svc.Revealed(t.Context(), g.access(t, svc, g.tokens[0], escrow.Act))).ok(t)
+		got := of(svc.ReplayReveal(t.Context(), g.access(t, svc, g.tokens[0], escrow.AsParty))).ok(t)
 		if got.State != state || !got.Revealed || got.Party != 0 || (got.Result != nil) != (state == deal.Computed) {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -313,7 +313,7 @@ func TestInputsOfAnOpenDeal(t *testing.T) {
 	g := h.split(t, func(d *escrow.Declared) { d.Mode = "open" }).committed(t)
 	inputs := func() answer[[]escrow.OpenInput] {
 		svc := h.replica()
-		return of(svc.Inputs(t.Context(), g.access(t, svc, g.tokens[1], escrow.ReadInputs)))
+		return of(svc.Inputs(t.Context(), g.access(t, svc, g.tokens[1], escrow.AsParty)))
 	}
 	g.reveal(t, h.replica(), 1).ok(t)
 	inputs().refused(t, problem.InputsNotReady)

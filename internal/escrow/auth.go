@@ -20,16 +20,16 @@ const (
 	tokenPrefix = "it_"
 )
 
-// Principal is who a credential speaks for: an API key, or one party of one deal.
+// Principal is the holder of a credential: of an API key, or of one party's invite token.
 type Principal struct {
-	keyHash []byte   // API key
-	account *account // API key
-	seat    seat     // invite token
+	keyHash []byte   // nil for an invite token
+	account *account // nil for an invite token
+	seat    seat     // of an invite token
 }
 
 func (p Principal) isParty() bool { return p.keyHash == nil }
 
-// Key names an API key without showing it; empty for an invite token.
+// Key returns an identifier of an API key that is no secret; "" for an invite token.
 func (p Principal) Key() string { return hex.EncodeToString(p.keyHash) }
 
 // NewKey is an API key, shown once (SPEC 2.1).
@@ -47,8 +47,8 @@ func (s *Service) CreateKey(ctx context.Context, rec *idempotency.Record) (NewKe
 	return key, s.store.InsertKey(ctx, sealing.TokenHash(key.APIKey), replay)
 }
 
-// Authenticate finds who a Bearer credential speaks for. An unknown one is
-// refused with INVALID_CREDENTIAL.
+// Authenticate returns the holder of a Bearer credential. It refuses an unknown
+// credential with INVALID_CREDENTIAL.
 func (s *Service) Authenticate(ctx context.Context, credential string) (Principal, error) {
 	s.sameServer(ctx)
 	sum := sealing.TokenHash(credential)
@@ -58,8 +58,8 @@ func (s *Service) Authenticate(ctx context.Context, credential string) (Principa
 			return Principal{keyHash: sum, account: a}, nil
 		}
 		known, open, err := s.store.UseKey(ctx, sum, max(0, s.options.OpenUnits))
-		reading := problem.Is(err, problem.ReadOnly)
-		if reading {
+		readOnly := problem.Is(err, problem.ReadOnly)
+		if readOnly {
 			known, err = s.store.KnownKey(ctx, sum)
 		}
 		if err != nil {
@@ -67,7 +67,7 @@ func (s *Service) Authenticate(ctx context.Context, credential string) (Principa
 		}
 		if known {
 			a := &account{open: open, counted: time.Now()}
-			if !reading { // else this was not the first use, which ends the replay of the key
+			if !readOnly { // UseKey must still record the first use, which ends the replay of the key
 				s.apiKeys.Add(hash(sum), a, 0)
 			}
 			return Principal{keyHash: sum, account: a}, nil
@@ -98,17 +98,15 @@ func (s *Service) seatOf(ctx context.Context, tokenHash []byte) (seat, error) {
 	return at, nil
 }
 
-// Action is what a principal wants of a deal.
+// Action is a kind of request about a deal.
 type Action int
 
-// The actions and who may take them (SPEC 4, 5).
+// The actions, with the credentials that permit them (SPEC 4, 5).
 const (
-	Read            Action = iota // the initiator's key or any invite token
-	Act                           // commit, reveal: an invite token
-	ReadCertificate               // an invite token
-	ReadInputs                    // an invite token
-	DrawEntropy                   // any invite token or the initiator's key
-	CancelDeal                    // the initiator's key
+	Read        Action = iota // any invite token or the initiator's key
+	AsParty                   // commit, reveal, read the certificate or the inputs: any invite token
+	DrawEntropy               // any invite token or the initiator's key
+	CancelDeal                // the initiator's key
 )
 
 // Access is a principal's permission for one action on one deal.
@@ -117,14 +115,14 @@ type Access struct {
 	party int // -1: the initiator's API key
 }
 
-// Deal is what was declared of the deal.
+// Deal returns the deal as it was declared.
 func (a Access) Deal() *Deal { return a.deal }
 
-// Party is whose invite token gave access; -1: the initiator's API key.
+// Party returns the party whose invite token gave access, or -1 for the initiator's API key.
 func (a Access) Party() int { return a.party }
 
-// Authorize permits an action on a deal. An unknown deal is DEAL_NOT_FOUND on
-// Read and FORBIDDEN elsewhere.
+// Authorize permits an action on a deal, or refuses it with FORBIDDEN. For Read, an
+// unknown deal is DEAL_NOT_FOUND.
 func (s *Service) Authorize(ctx context.Context, p Principal, dealID string, action Action) (Access, error) {
 	create := problem.Call{Op: problem.CreateDeal}
 	d, err := s.dealOf(ctx, dealID)
@@ -137,7 +135,6 @@ func (s *Service) Authorize(ctx context.Context, p Principal, dealID string, act
 	if err != nil {
 		return Access{}, err
 	}
-	partyOnly := action == Act || action == ReadCertificate || action == ReadInputs
 	switch {
 	case p.isParty() && action == CancelDeal:
 		return Access{}, problem.New(problem.Forbidden, "only the initiator can cancel; pass the API key that created the deal")
@@ -145,7 +142,7 @@ func (s *Service) Authorize(ctx context.Context, p Principal, dealID string, act
 		return Access{}, problem.New(problem.Forbidden, "this invite token is for another deal; use the token that belongs to this deal_id")
 	case p.isParty():
 		return Access{d, p.seat.party}, nil
-	case partyOnly:
+	case action == AsParty:
 		return Access{}, problem.New(problem.Forbidden, "pass an invite token of this deal, not an API key; the initiator is party 0 and uses that party's token")
 	case !bytes.Equal(p.keyHash, d.OwnerHash) && action == CancelDeal:
 		return Access{}, problem.New(problem.Forbidden, "this API key did not create this deal; pass the initiator's key")

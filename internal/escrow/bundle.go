@@ -2,32 +2,30 @@ package escrow
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/certificate"
 	"github.com/fairpact/fairpact/internal/limits"
-	"github.com/fairpact/fairpact/internal/sealing"
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Bundle is a certificate with all that it takes to verify it without the service.
-// What does not exist is nil.
+// Bundle is a certificate with everything that is needed to verify it offline. Parts that
+// do not exist are nil.
 type Bundle struct {
 	Issued
 	TLogProof   []byte        // a .tlog-proof file
 	Keys        []byte        // the answer of GET /v1/pubkeys
-	Declaration []byte        // that the certificate names; those of earlier releases name none
-	Chain       *beacon.Chain // that the result was drawn from
-	Own         *OwnInput     // of the party that asks, where it revealed and its place can be proven
+	Declaration []byte        // nil if the certificate, of an earlier release, does not name its digest
+	Chain       *beacon.Chain // of the round that a random.v1 result was drawn with
+	Own         *OwnInput     // of the party that asks; nil if it did not reveal or its input is purged
 }
 
-// OwnInput is where a party's input is in input_root. It has no place for the input
-// and salt: an invite token does not prove who asks, since the initiator held all of
-// them.
+// OwnInput proves that a party's input is in input_root. It does not contain the input
+// and the salt, since an invite token does not prove who asks: the initiator had all of
+// the tokens.
 type OwnInput struct {
 	Party int
-	Path  []string // nil where not all have revealed, so that there is no input_root
+	Path  []string // nil if there is no input_root, because not all have revealed
 }
 
 // Bundle returns a deal's bundle for one of its parties.
@@ -44,7 +42,7 @@ func (s *Service) Bundle(ctx context.Context, a Access) (Bundle, error) {
 	if chain := s.beacon.Chain(); issued.Outcome == certificate.Computed && a.deal.RoundTime != nil && a.deal.ChainHash != nil && *a.deal.ChainHash == chain.Hash {
 		b.Chain = &chain
 	}
-	// A turn for a small declaration too: the inputs may be large.
+	// Take a turn also for a small declaration: the inputs may be large.
 	if err := limits.Turn(ctx); err != nil {
 		return Bundle{}, err
 	}
@@ -62,26 +60,19 @@ func (s *Service) ownInput(ctx context.Context, a Access) (*OwnInput, error) {
 	if err != nil || !part(now, a.party).Revealed {
 		return nil, err
 	}
-	own := &OwnInput{Party: a.party}
 	if now.Reveals < len(a.deal.Labels) {
-		return own, nil
+		return &OwnInput{Party: a.party}, nil
 	}
-	// The path takes the leaves of all, hence their inputs.
+	if a.deal.Retention == "purge" {
+		return nil, nil
+	}
+	// The path needs the leaves of all parties.
 	if now, err = s.store.Snapshot(ctx, a.deal.DealID, store.WithInputs); err != nil {
 		return nil, err
 	}
-	if len(now.Sealed) != len(a.deal.Labels) {
-		return nil, fmt.Errorf("deal %s has %d inputs and %d parties", a.deal.DealID, len(now.Sealed), len(a.deal.Labels))
+	inputs, err := s.inputs(a.deal, now.Sealed)
+	if err != nil {
+		return nil, err
 	}
-	inputs := make([]sealing.Input, len(now.Sealed))
-	for i, sealed := range now.Sealed {
-		if sealed == nil {
-			return nil, nil // purged
-		}
-		if inputs[i], err = s.secrets.OpenInput(a.deal.DealID, i, sealed); err != nil {
-			return nil, unopened(err)
-		}
-	}
-	own.Path = certificate.InputPath(leavesOf(inputs), a.party)
-	return own, nil
+	return &OwnInput{a.party, certificate.InputPath(leavesOf(inputs), a.party)}, nil
 }

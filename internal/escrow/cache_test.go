@@ -62,7 +62,7 @@ func TestARefusedCommitmentIsNotCached(t *testing.T) {
 	h := newHouse(t)
 	g, svc := h.split(t, nil).committed(t), h.replica()
 	wrong := g.commitment(t, 1) // of the other party
-	of(svc.Commit(t.Context(), g.access(t, svc, g.tokens[0], escrow.Act), escrow.Commitment{Hash: wrong}, nil)).refused(t, problem.AlreadyCommitted)
+	of(svc.Commit(t.Context(), g.access(t, svc, g.tokens[0], escrow.AsParty), escrow.Commitment{Hash: wrong}, nil)).refused(t, problem.AlreadyCommitted)
 	g.reveal(t, svc, 0).ok(t)
 }
 
@@ -113,7 +113,7 @@ func TestThePublishedDealShowsWithoutTheDatabase(t *testing.T) { // not parallel
 	active := h.split(t, nil)
 	active.view(t, svc)
 	certID := g.certID(t)
-	access := g.access(t, svc, g.tokens[0], escrow.ReadCertificate)
+	access := g.access(t, svc, g.tokens[0], escrow.AsParty)
 	check(t, server.Stop())
 	same(t, g.view(t, svc), before)
 	for name, err := range map[string]error{

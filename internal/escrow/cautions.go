@@ -5,60 +5,51 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"unicode"
 
 	"golang.org/x/text/cases"
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/store"
 )
 
 const (
-	longest      = 366 * 24 * 3600 // seconds that a deal may wait for a deadline, or for its beacon round after the last
-	shortest     = 60              // seconds of a phase below which a party may come too late
-	labelBytes   = 512 << 10       // of all labels of a deal
-	maxCautioned = 3               // pairs of labels that are named
+	longest      = 366 * 24 * 3600 // seconds until the last deadline, and from there to the beacon round, at most
+	shortest     = 60              // seconds; the parties are warned of a shorter phase
+	labelBytes   = 512 << 10       // of all labels of a deal together, at most
+	maxCautioned = 3               // pairs of similar labels that are named
 )
 
-// Cautions are what each party should know of a deal before it commits. The
-// initiator, who may be the one to gain, is told at the creation.
-func (d *Deal) Cautions() []string {
-	d.cautions.once.Do(func() { d.cautions.all = append(cautionsOf(d, d.CreatedAt), d.odd()...) })
-	return d.cautions.all
-}
+// Cautions returns what each party should know about a deal before it commits. The
+// initiator, who may gain from it, is told at creation.
+func (d *Deal) Cautions() []string { return d.cautions() }
 
-// cautions are found when they are first asked for.
-type cautions struct {
-	once sync.Once
-	all  []string
-}
-
-// cautionsOf finds them. from is when parties can begin to commit. No word of the
-// initiator's stands in them: they go into the advice to the others' agents.
-func cautionsOf(d *Deal, from int64) (all []string) {
+// cautionsOf returns the cautions. from is the time from which parties can commit. They
+// quote no text of the initiator, because the other parties' agents read them as advice.
+func cautionsOf(d *store.Declaration, from int64) (all []string) {
 	if d.RoundTime != nil && *d.RoundTime <= d.RevealDeadline {
-		all = append(all, fmt.Sprintf("beacon_round %d is out at %d, not after reveal_deadline %d, so the last to reveal can know the winner first", *d.BeaconRound, *d.RoundTime, d.RevealDeadline))
+		all = append(all, fmt.Sprintf("beacon_round %d is published at %d, not after reveal_deadline %d, so the last to reveal can know the winner first", *d.BeaconRound, *d.RoundTime, d.RevealDeadline))
 	}
 	if commits, reveals := d.CommitDeadline-from, d.RevealDeadline-d.CommitDeadline; commits < shortest || reveals < shortest {
-		all = append(all, fmt.Sprintf("the parties have %d s to commit and %d s to reveal; who is late makes the deal VOID", commits, reveals))
+		all = append(all, fmt.Sprintf("the parties have %d s to commit and %d s to reveal; a party that is late makes the deal VOID", commits, reveals))
 	}
 	return append(all, alike(d.Labels)...)
 }
 
-// odd counts what the creator was warned of about the params.
-func (d *Deal) odd() []string {
+// unusualParams says how many warnings about the params the initiator got at creation.
+func (d *Deal) unusualParams() []string {
 	warnings, err := d.algorithm.CheckParams(d.Labels, d.params)
-	if err != nil || len(warnings) == 0 { // an older release may have accepted more
+	if err != nil || len(warnings) == 0 { // an error: an earlier release accepted params that this one refuses
 		return nil
 	}
 	return []string{fmt.Sprintf("algorithm_params are legal and unusual, and the initiator was warned of them %d times; read them closely", len(warnings))}
 }
 
-// seen is what a reader sees of a character: nothing of joiners and variation
-// selectors, and of Cyrillic and Greek letters the Latin one that has their shape
-// (Unicode TR39, confusables.txt).
-var seen = func() map[rune]rune {
+// lookalikes maps a character to the one that a reader takes it for: Cyrillic and Greek
+// letters to the Latin letter of the same shape (Unicode TR39, confusables.txt), and
+// joiners and variation selectors to -1, because they are invisible.
+var lookalikes = func() map[rune]rune {
 	m := map[rune]rune{'\u200c': -1, '\u200d': -1}
 	for r := '\ufe00'; r <= '\ufe0f'; r++ {
 		m[r] = -1
@@ -77,17 +68,16 @@ var seen = func() map[rune]rune {
 	return m
 }()
 
-func shape(r rune) rune {
-	if as, ok := seen[r]; ok {
-		return as
-	}
-	return r
-}
-
-// alike names labels that a reader may take for each other: they differ by case,
-// width, joiners, white space or the script of a letter alone.
+// alike returns cautions about labels that a reader can confuse: they differ only by
+// case, width, joiners, white space or the script of a letter.
 func alike(labels []string) (all []string) {
 	fold := cases.Fold()
+	shape := func(r rune) rune {
+		if as, ok := lookalikes[r]; ok {
+			return as
+		}
+		return r
+	}
 	first := make(map[string]int, len(labels))
 	for i, label := range labels {
 		look := strings.Join(strings.Fields(fold.String(strings.Map(shape, norm.NFKC.String(label)))), " ")
@@ -102,14 +92,13 @@ func alike(labels []string) (all []string) {
 	return all
 }
 
-// legible refuses text that does not show as it is: format characters turn its
-// order around or are not seen.
+// legible refuses texts with characters that are invisible or reverse the text order.
 func legible(what string, value any) error {
 	switch v := value.(type) {
 	case string:
-		if i := strings.IndexFunc(v, unseen); i >= 0 {
+		if i := strings.IndexFunc(v, invisible); i >= 0 {
 			r := []rune(v[i:])[0]
-			return problem.New(problem.InvalidParams, "%s holds the character U+%04X, which does not show or turns text around; leave it out", what, r)
+			return problem.New(problem.InvalidParams, "%s contains the character U+%04X, which is invisible or reverses text; remove it", what, r)
 		}
 	case []any:
 		for _, one := range v {
@@ -130,11 +119,11 @@ func legible(what string, value any) error {
 	return nil
 }
 
-// What joins letters in Persian, in Sinhala and in emoji.
+// joiners join letters in Persian, in Sinhala and in emoji.
 const joiners = "\u200c\u200d"
 
-// unseen reports whether a character is of the class Cf (format) and no joiner, or
-// a filler.
-func unseen(r rune) bool {
+// invisible reports whether a character is a filler, or of the class Cf (format) and not
+// a joiner.
+func invisible(r rune) bool {
 	return unicode.Is(unicode.Cf, r) && !strings.ContainsRune(joiners, r) || r == '\u034f' || r == '\u115f' || r == '\u1160' || r == '\u3164' || r == '\uffa0'
 }

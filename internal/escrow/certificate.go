@@ -22,13 +22,13 @@ type Issued struct {
 	Payload   []byte // the signing bytes, RFC 8785
 	Signature string
 	Proof     certificate.LogProof
-	Head      translog.TreeHead // that Proof leads to
+	Head      translog.TreeHead // of the tree that Proof is for
 
-	declaration string // the digest that the certificate names, "" where it names none
+	declaration string // the declaration's digest in the certificate; "": it has none
 }
 
-// Certificate returns a deal's certificate with a proof against the newest
-// published tree head. Everything but the proof is the same bytes on every read.
+// Certificate returns a deal's certificate with a proof against the newest published tree
+// head. Everything except the proof is the same bytes on every read.
 func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 	if err := a.deal.turn(ctx); err != nil {
 		return Issued{}, err
@@ -36,7 +36,7 @@ func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 	c, err := s.store.CertificateOf(ctx, a.deal.DealID)
 	limits.Rest(ctx)
 	if errors.Is(err, store.ErrNotFound) {
-		c, err = s.certificateOfDue(ctx, a)
+		c, err = s.certificateAfterSteps(ctx, a)
 	}
 	if err == nil && c.LeafIndex == nil {
 		c, err = s.issuePending(ctx, c)
@@ -44,8 +44,8 @@ func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 	if err != nil {
 		return Issued{}, err
 	}
-	// The proof first: where this process lacks a key of the log, the log counts
-	// as out of reach and the certificate not as a bad one.
+	// The proof first: if this process lacks the log's key, it reports that the log is
+	// out of reach, not that the certificate is invalid.
 	proof, head, err := s.prove(ctx, c)
 	if err != nil {
 		return Issued{}, err
@@ -60,9 +60,9 @@ func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 	return Issued{c.CertID, facts.outcome, c.Payload, *c.Signature, proof, head, facts.declaration}, nil
 }
 
-// certificateOfDue takes the deal's due steps and reads the certificate that
-// they bring about, or says why there is none.
-func (s *Service) certificateOfDue(ctx context.Context, a Access) (*store.Certificate, error) {
+// certificateAfterSteps takes the steps that are due and returns the certificate that they
+// create, or the reason why there is none.
+func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.Certificate, error) {
 	now, err := s.advance(ctx, a.deal, store.Nobody)
 	if err != nil {
 		return nil, err
@@ -74,48 +74,48 @@ func (s *Service) certificateOfDue(ctx context.Context, a Access) (*store.Certif
 	case d.Ended():
 		return nil, problem.New(problem.NoCertificate, "the deal is %s: it has no certificate and never will; create a new deal with %s", d.State(), problem.Call{Op: problem.CreateDeal})
 	case d.Random && d.AllRevealed() && now.Now >= d.RoundTime:
-		return nil, problem.New(problem.CertNotReady, "all have revealed and the beacon round is out; draw with %s", a.call(problem.Draw))
+		return nil, problem.New(problem.CertNotReady, "all have revealed and the beacon round is published; draw with %s", a.call(problem.Draw))
 	}
 	return nil, problem.New(problem.CertNotReady, "the deal is %s; a certificate is issued when it ends: ask again with a wait (45 s at most), or follow %s", d.State(), a.call(problem.ReadDeal))
 }
 
-// issuePending issues a pending certificate in the caller's own time, or says what it
-// waits for.
+// issuePending issues a pending certificate within the caller's request, or returns the
+// reason why it is still pending.
 func (s *Service) issuePending(ctx context.Context, c *store.Certificate) (*store.Certificate, error) {
-	if s.options.ReadOnly { // nothing would come of a signature
+	if s.options.ReadOnly { // a signature could not be stored
 		return nil, problem.New(problem.CertNotReady, "the deal has ended and its certificate is pending: the service takes no changes now, for maintenance; call again later").After(10)
 	}
 	cause := s.tryIssue(ctx, c)
-	// Read what it waits for from where it stands: somebody else may have issued it.
+	// Read the row again: another process may have issued the certificate.
 	c, err := s.store.Certificate(ctx, c.CertID)
 	if err != nil || c.LeafIndex != nil {
 		return c, err
 	}
 	if errors.Is(cause, translog.ErrTagTaken) {
-		return nil, problem.New(problem.LogInconsistent, "the log has another certificate of this deal, and this service has lost it: give your copy of it, if you have one, to the operator of this deployment").Because(cause)
+		return nil, problem.New(problem.LogInconsistent, "the log has another certificate of this deal, and this service has lost that one: if you have a copy of it, send it to the operator of this deployment").Because(cause)
 	}
 	reason := "the transparency log is out of reach"
 	switch {
 	case errors.Is(cause, translog.ErrRefused), errors.Is(cause, translog.ErrInconsistent):
-		reason = "the transparency log did not take it; the operator has to look"
+		reason = "the transparency log refused it, and its operator must find out why"
 	case c.Signature == nil:
 		reason = "the signing key is out of reach"
 	}
 	return nil, problem.New(problem.CertNotReady, "the deal has ended and its certificate is pending: %s; call again in a few seconds", reason).After(2)
 }
 
-// checked is what verified bytes say. It holds for these bytes for ever.
+// checked holds the facts of a payload whose signature was verified.
 type checked struct {
 	certID, dealID string
 	outcome        string
 	rootWellFormed bool
-	declaration    string      // the digest that it names; "": none
-	key            signing.Key // of the signature over them
+	declaration    string      // the declaration's digest; "": none
+	key            signing.Key // that signed the payload
 }
 
-// check reads a stored certificate's signing bytes and verifies its signature,
-// once for the same bytes. The payload's facts are valid where only the
-// signature fails: the error is then errSignature.
+// check parses a stored certificate's payload and verifies its signature. The result of
+// the same bytes is cached. If only the signature is invalid, check returns the
+// payload's facts with an error.
 func (s *Service) check(c *store.Certificate) (checked, error) {
 	h := sha256.New()
 	h.Write(c.Payload)
@@ -134,80 +134,75 @@ func (s *Service) check(c *store.Certificate) (checked, error) {
 		return checked{}, err
 	}
 	if facts.key, err = s.keys.SignerOf(c.Payload, *c.Signature); err != nil {
-		return facts, fmt.Errorf("%w: %w", errSignature, err)
+		return facts, fmt.Errorf("the signature verifies under no key of the set: %w", err)
 	}
 	s.verified.Add(sum, facts, 256)
 	return facts, nil
 }
 
-var errSignature = errors.New("the signature verifies under no key of the set")
-
-// intact refuses to hand out a stored certificate that does not verify or is
-// another deal's.
+// intact returns the facts of a stored certificate. It refuses one that does not verify
+// or belongs to another deal.
 func (s *Service) intact(c *store.Certificate, dealID string) (facts checked, err error) {
 	if c.Signature == nil {
 		err = fmt.Errorf("certificate %s has a leaf and no signature", c.CertID)
 	} else if facts, err = s.check(c); err == nil {
 		switch {
 		case facts.certID != c.CertID || facts.dealID != dealID:
-			err = fmt.Errorf("the row of certificate %s holds %s of deal %s", c.CertID, facts.certID, facts.dealID)
+			err = fmt.Errorf("the row of certificate %s contains certificate %s of deal %s", c.CertID, facts.certID, facts.dealID)
 		case !facts.key.MayHold(*c.LeafIndex):
 			err = fmt.Errorf("leaf %d is by %s, which retired at tree size %d", *c.LeafIndex, facts.key.PublicKey, *facts.key.TreeSize)
 		}
 	}
 	if err != nil {
-		err = problem.New(problem.LogInconsistent, "the stored certificate does not verify and is not handed out; tell the operator of this deployment").Because(err)
+		err = problem.New(problem.LogInconsistent, "the stored certificate does not verify; tell the operator of this deployment").Because(err)
 	}
 	return facts, err
 }
 
-// prove gets a proof from the log and checks it, and the head it leads to,
-// before anybody else sees it.
-func (s *Service) prove(ctx context.Context, c *store.Certificate) (proof certificate.LogProof, head translog.TreeHead, err error) {
+// prove asks the log for a proof of the certificate's leaf, and verifies the proof and the
+// signature of its tree head.
+func (s *Service) prove(ctx context.Context, c *store.Certificate) (certificate.LogProof, translog.TreeHead, error) {
 	entry := certificate.Entry(c.Payload)
 	in, err := s.log.Inclusion(ctx, entry, *c.LeafIndex)
+	if err == nil {
+		err = s.checkHead(in.TreeHead)
+	}
+	proof := certificate.LogProof{TreeSize: in.TreeSize, LeafIndex: *c.LeafIndex, InclusionPath: append([]string{}, in.Path...)}
+	if err == nil {
+		if wrong := certificate.VerifyInclusion(entry, proof, in.RootHash); wrong != nil {
+			err = fmt.Errorf("%w: %w", translog.ErrInconsistent, wrong)
+		}
+	}
 	if err != nil {
-		return proof, head, logTrouble(err)
-	}
-	proof = certificate.LogProof{TreeSize: in.TreeSize, LeafIndex: in.LeafIndex, InclusionPath: in.Path}
-	if proof.InclusionPath == nil {
-		proof.InclusionPath = []string{}
-	}
-	key, err := s.signerOfHead(in.TreeHead)
-	// The log has verified its head under its own keys. One that is foreign here
-	// says that the two are configured apart (a rotation half done), which is no
-	// verdict on a certificate.
-	if err != nil {
-		return proof, head, logTrouble(fmt.Errorf("tree head of size %d: %w", in.TreeHead.TreeSize, err))
-	}
-	if !key.MayHold(in.TreeHead.TreeSize - 1) {
-		return proof, head, logTrouble(fmt.Errorf("%w: its tree head of size %d is by %s, which retired at tree size %d: every verifier refuses it", translog.ErrInconsistent, in.TreeHead.TreeSize, key.PublicKey, *key.TreeSize))
-	}
-	if proof.LeafIndex != *c.LeafIndex {
-		return proof, head, logTrouble(fmt.Errorf("%w: the log proved leaf %d and not %d", translog.ErrInconsistent, proof.LeafIndex, *c.LeafIndex))
-	}
-	if err := certificate.VerifyInclusion(entry, proof, in.TreeHead.RootHash); err != nil {
-		return proof, head, logTrouble(fmt.Errorf("%w: %w", translog.ErrInconsistent, err))
+		return certificate.LogProof{}, translog.TreeHead{}, logTrouble(err)
 	}
 	return proof, in.TreeHead, nil
 }
 
-// signerOfHead verifies a tree head, once for the same bytes.
-func (s *Service) signerOfHead(head translog.TreeHead) (signing.Key, error) {
+// checkHead verifies the signature of a tree head. The result of the same bytes is cached.
+//
+// The log has verified its head under its own keys. If the signature is by no key of this
+// process, the two are configured differently (in the middle of a rotation), which says
+// nothing about a certificate. A head by a key that had retired is the log's fault.
+func (s *Service) checkHead(head translog.TreeHead) error {
 	message := head.Message()
 	sum := hash(sha256.Sum256(append(append([]byte("head\x00"), message...), head.Signature...)))
-	if known, ok := s.verified.Get(sum); ok {
-		return known.key, nil
+	known, ok := s.verified.Get(sum)
+	if !ok {
+		var err error
+		if known.key, err = s.keys.SignerOf(message, head.Signature); err != nil {
+			return fmt.Errorf("tree head of size %d: %w", head.TreeSize, err)
+		}
+		s.verified.Add(sum, known, 256)
 	}
-	key, err := s.keys.SignerOf(message, head.Signature)
-	if err == nil {
-		s.verified.Add(sum, checked{key: key}, 256)
+	if key := known.key; !key.MayHold(head.TreeSize - 1) {
+		return fmt.Errorf("%w: its tree head of size %d is by %s, which retired at tree size %d: every verifier refuses it", translog.ErrInconsistent, head.TreeSize, key.PublicKey, *key.TreeSize)
 	}
-	return key, err
+	return nil
 }
 
-// logTrouble tells a log that is out of reach from one that contradicts itself
-// or this certificate.
+// logTrouble returns LOG_INCONSISTENT if the log contradicts itself or the certificate,
+// and LOG_UNAVAILABLE for any other error.
 func logTrouble(err error) error {
 	if errors.Is(err, translog.ErrInconsistent) || errors.Is(err, translog.ErrNotFound) {
 		return problem.New(problem.LogInconsistent, "the transparency log does not prove this certificate; tell the operator of this deployment").Because(err)

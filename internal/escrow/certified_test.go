@@ -43,13 +43,13 @@ func TestQuorumShowsCertified(t *testing.T) {
 	if again := drawn.entropy(t, svc).ok(t); again.State != deal.Certified || again.Result == nil {
 		t.Errorf("entropy of a certified deal: %+v", again)
 	}
-	if again := of(svc.Revealed(t.Context(), first.access(t, svc, first.tokens[0], escrow.Act))).ok(t); again.State != deal.Certified || again.Result == nil {
+	if again := of(svc.ReplayReveal(t.Context(), first.access(t, svc, first.tokens[0], escrow.AsParty))).ok(t); again.State != deal.Certified || again.Result == nil {
 		t.Errorf("the reveal again: %+v", again)
 	}
-	if again := of(svc.Committed(t.Context(), first.access(t, svc, first.tokens[0], escrow.Act))).ok(t); again.State != deal.Certified {
+	if again := of(svc.ReplayCommit(t.Context(), first.access(t, svc, first.tokens[0], escrow.AsParty))).ok(t); again.State != deal.Certified {
 		t.Errorf("the commit again: %+v", again)
 	}
-	if inputs := of(svc.Inputs(t.Context(), first.access(t, svc, first.tokens[1], escrow.ReadInputs))).ok(t); len(inputs) != 2 {
+	if inputs := of(svc.Inputs(t.Context(), first.access(t, svc, first.tokens[1], escrow.AsParty))).ok(t); len(inputs) != 2 {
 		t.Errorf("%d inputs", len(inputs))
 	}
 	first.reveal(t, svc, 0).refused(t, problem.DealEnded)

@@ -2,15 +2,17 @@ package escrow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/fairpact/fairpact/internal/crash"
 	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/idempotency"
+	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Committed is a commitment that stands.
+// Committed is the answer to a commitment.
 type Committed struct {
 	DealID    string     `json:"deal_id"`
 	State     deal.State `json:"state"`
@@ -18,48 +20,111 @@ type Committed struct {
 	Committed bool       `json:"committed"` // true
 }
 
-// Commit stores a party's commitment (SPEC 4). Where the party has a declared key,
-// only one that this key has signed.
+// Commit stores a party's commitment (SPEC 4). A party with a declared seat key must
+// have signed it.
 func (s *Service) Commit(ctx context.Context, a Access, c Commitment, rec *idempotency.Record) (Committed, error) {
 	attestedBy, err := s.attest(a, c)
 	if err != nil {
-		return Committed{}, s.late(ctx, a, err)
+		return Committed{}, s.lateFirst(ctx, a, deal.Deal.Commit, err)
 	}
 	act := store.Act{DealID: a.deal.DealID, Party: a.party, Commitment: c.Hash, AttestedBy: attestedBy, Replay: rec.Replay()}
-	for range attempts {
-		act.First = int(a.deal.committed.Load())
-		done, err := s.store.Commit(ctx, act)
-		if err != nil {
-			return Committed{}, err
-		}
-		if done.Done {
-			crash.Point("escrow.committed")
-			s.options.Waits.Changed(a.deal.DealID)
-			s.commitments.Add(seat{a.deal.DealID, a.party}, c.Hash, len(a.deal.DealID))
-			if done.All {
-				return a.committed(deal.Revealing), nil
-			}
-			raise(&a.deal.committed, done.Missing)
-			return a.committed(deal.Committing), nil
-		}
-		// Kept out by the party's own commitment, the deadline or the phase.
-		if err := s.refused(ctx, a, deal.Deal.Commit); err != nil {
-			return Committed{}, err
-		}
+	var stored store.Acted
+	err = s.attempt(ctx, a, deal.Deal.Commit, func() (bool, error) {
+		act.First = int(a.deal.firstUncommitted.Load())
+		stored, err = s.store.Commit(ctx, act)
+		return stored.Done, err
+	})
+	if err != nil {
+		return Committed{}, err
 	}
-	return Committed{}, fmt.Errorf("deal %s: commitment still not accepted after %d attempts", a.deal.DealID, attempts)
+	crash.Point("escrow.committed")
+	s.options.Waits.Changed(a.deal.DealID)
+	s.commitments.Add(seat{a.deal.DealID, a.party}, c.Hash, len(a.deal.DealID))
+	if stored.All {
+		return Committed{a.deal.DealID, deal.Revealing, a.party, true}, nil
+	}
+	raise(&a.deal.firstUncommitted, stored.Missing)
+	return Committed{a.deal.DealID, deal.Committing, a.party, true}, nil
 }
 
-// Committed is the answer to a commitment that stands, from the deal as it
-// stands now.
-func (s *Service) Committed(ctx context.Context, a Access) (Committed, error) {
+// ReplayCommit returns the answer to a commitment that was stored before, from the deal
+// as it now stands.
+func (s *Service) ReplayCommit(ctx context.Context, a Access) (Committed, error) {
 	now, err := s.advance(ctx, a.deal, store.Nobody)
 	if err != nil {
 		return Committed{}, err
 	}
-	return a.committed(s.rules(a.deal, now).State()), nil
+	return Committed{a.deal.DealID, s.rules(a.deal, now).State(), a.party, true}, nil
 }
 
-func (a Access) committed(state deal.State) Committed {
-	return Committed{a.deal.DealID, state, a.party, true}
+// Cancelled is the answer to a cancel.
+type Cancelled struct {
+	DealID string     `json:"deal_id"`
+	State  deal.State `json:"state"`
+}
+
+// Cancel ends a deal if no counterparty has committed (SPEC 3).
+func (s *Service) Cancel(ctx context.Context, a Access, rec *idempotency.Record) (Cancelled, error) {
+	answer := a.ReplayCancel()
+	replay, err := rec.ReplayWith(answer)
+	if err != nil {
+		return Cancelled{}, err
+	}
+	rule := func(d deal.Deal, p deal.Party, _ int64) *problem.Error { return d.Cancel(p.Committed) }
+	err = s.attempt(ctx, Access{a.deal, 0}, rule, func() (bool, error) { return s.store.Cancel(ctx, a.deal.DealID, replay) })
+	if err != nil {
+		return Cancelled{}, err
+	}
+	s.noteEnd(ctx, &store.Ending{DealID: a.deal.DealID, To: deal.Cancelled})
+	return answer, nil
+}
+
+// ReplayCancel returns the answer to a cancel that was stored before.
+func (a Access) ReplayCancel() Cancelled { return Cancelled{a.deal.DealID, deal.Cancelled} }
+
+// rule is a rule of package deal about a party's action: nil allows it.
+type rule func(d deal.Deal, p deal.Party, now int64) *problem.Error
+
+// attempts is how often an action is tried that the rules allow and the store does not
+// accept, because the deal changes in between.
+const attempts = 4
+
+// attempt runs try until it stores the action, fails, or the rule refuses the action.
+func (s *Service) attempt(ctx context.Context, a Access, rule rule, try func() (stored bool, err error)) error {
+	for range attempts {
+		stored, err := try()
+		if stored || err != nil {
+			return err
+		}
+		if err := s.refused(ctx, a, rule); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("deal %s: the store did not accept an action that the rules allow, %d times in a row", a.deal.DealID, attempts)
+}
+
+// refused takes the steps that are due and returns the rule's refusal, or nil if the
+// party can try again.
+func (s *Service) refused(ctx context.Context, a Access, rule rule) error {
+	now, err := s.advance(ctx, a.deal, store.Only(a.party))
+	if err != nil {
+		return err
+	}
+	if refusal := rule(s.rules(a.deal, now), part(now, a.party), now.Now); refusal != nil {
+		return refusal
+	}
+	return nil
+}
+
+// lateFirst returns the rule's refusal if there is one, else err: that a call is late
+// or the deal in the wrong state is reported before what is wrong with the request. An
+// err that is no verdict on the request is returned as it is.
+func (s *Service) lateFirst(ctx context.Context, a Access, rule rule, err error) error {
+	if _, verdict := errors.AsType[*problem.Error](err); !verdict || problem.Is(err, problem.Unavailable) || problem.Is(err, problem.ReadOnly) {
+		return err
+	}
+	if late := s.refused(ctx, a, rule); late != nil {
+		return late
+	}
+	return err
 }

@@ -23,15 +23,15 @@ type Declared struct {
 	Mode           string // sealed, open
 	Retention      string // standard, purge
 	Labels         []string
-	PartyKeys      []*string // seat keys, nil where a party has none; nil: of nobody
-	CommitDeadline int64     // unix seconds, like the next
-	RevealDeadline int64
+	PartyKeys      []*string // seat keys by party, an entry is nil if the party has none; nil if none has
+	CommitDeadline int64     // unix seconds
+	RevealDeadline int64     // unix seconds
 	Params         map[string]any
 	Unknown        []string // members that the service does not know
 }
 
-// Units is what it costs: a unit, and another for each 100 parties and each 10 KiB,
-// about what it takes to store it.
+// Units returns what the deal costs its API key: one, plus one for each 100 parties and
+// each 10 KiB, in proportion to its storage.
 func (d Declared) Units() int {
 	bytes := len(canon.Encode(d.Params))
 	for _, label := range d.Labels {
@@ -45,16 +45,16 @@ func (d Declared) Units() int {
 	return 1 + len(d.Labels)/partiesPerUnit + bytes/bytesPerUnit
 }
 
-// AnswerBytes is about how many bytes the answer to its creation has.
+// AnswerBytes returns the approximate size of the answer to the creation.
 func (d Declared) AnswerBytes() int {
 	bytes := 0
 	for _, label := range d.Labels {
-		bytes += len(label) + 100 // a token and the names of the members
+		bytes += len(label) + 100 // a token and the member names
 	}
 	return bytes
 }
 
-// Created is a new deal (SPEC 2.3). Its tokens are shown once.
+// Created is the answer to a creation (SPEC 2.3). It shows the tokens once.
 type Created struct {
 	DealID  string     `json:"deal_id"`
 	State   deal.State `json:"state"`
@@ -69,21 +69,20 @@ type Invite struct {
 	Token string `json:"token"`
 }
 
-const saltTip = "commit with a salt of 16 random bytes: without one, whoever sees a commitment can guess a guessable input"
+const saltTip = "commit with a salt of 16 random bytes: without a salt, anyone who sees a commitment can guess a simple input"
 
-// Create makes a deal and its invite tokens. Its answer is part of the
-// transaction that makes the deal: the tokens are stored only hashed and could
-// not be shown a second time.
+// Create stores a deal and returns its invite tokens. A replay is stored in the same
+// transaction, since the tokens are stored only as hashes.
 func (s *Service) Create(ctx context.Context, p Principal, r Declared, rec *idempotency.Record) (Created, error) {
 	declaration, warnings, err := s.declare(p, r)
 	if err != nil {
 		return Created{}, err
 	}
-	settled, err := s.charge(ctx, p, r.Units())
+	done, err := s.charge(ctx, p, r.Units())
 	if err != nil {
 		return Created{}, err
 	}
-	defer settled()
+	defer done()
 	made := Created{declaration.DealID, deal.Open, make([]Invite, len(r.Labels)), strings.Join(warnings, ". ")}
 	hashes := make([][]byte, len(r.Labels))
 	for i, label := range r.Labels {
@@ -122,7 +121,8 @@ func (s *Service) MayCreate(p Principal) error {
 	return nil
 }
 
-// declare validates everything except the deadlines against the current time.
+// declare checks the request and returns the declaration, with warnings for the initiator.
+// The store checks commit_deadline against the database's clock.
 func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string, error) {
 	alg, ok := algorithm.Lookup(r.Algorithm)
 	if !ok {
@@ -145,7 +145,7 @@ func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string
 		return nil, nil, err
 	}
 	if !slices.ContainsFunc(r.PartyKeys, func(key *string) bool { return key != nil }) {
-		r.PartyKeys = nil // as it reads back
+		r.PartyKeys = nil // as the store returns it
 	}
 	if err := legible("algorithm_params", r.Params); err != nil {
 		return nil, nil, err
@@ -161,12 +161,12 @@ func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string
 	if err != nil {
 		return nil, nil, problem.New(problem.InvalidParams, "%s", err)
 	}
-	d := &Deal{algorithm: alg, params: r.Params, Declaration: &store.Declaration{
+	d := &store.Declaration{
 		DealID: sealing.ID(dealPrefix), OwnerHash: p.keyHash, Algorithm: r.Algorithm, Params: canon.Encode(r.Params),
 		Mode: r.Mode, Retention: r.Retention, Labels: r.Labels, SeatKeys: r.PartyKeys, CommitDeadline: r.CommitDeadline, RevealDeadline: r.RevealDeadline,
-	}}
+	}
 	if alg.NeedsBeacon {
-		advice, err := s.pinBeacon(d.Declaration, r.Params)
+		advice, err := s.pinBeacon(d, r.Params)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -179,28 +179,28 @@ func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string
 	if r.Mode == "open" && r.Retention == "purge" {
 		warnings = append(warnings, "mode open with retention purge leaves no inputs to fetch once the deal has ended")
 	}
-	return d.Declaration, append(warnings, saltTip), nil
+	return d, append(warnings, saltTip), nil
 }
 
-// pinBeacon declares the beacon round: its chain and its time belong to the
-// deal from here on.
+// pinBeacon adds the beacon round, with its chain and time, to the declaration, and
+// returns advice about an early round.
 func (s *Service) pinBeacon(d *store.Declaration, params map[string]any) (advice []string, err error) {
 	chain := s.beacon.Chain()
-	round := params["beacon_round"].(int64) // CheckParams has seen it
+	round := params["beacon_round"].(int64) // CheckParams has checked it
 	at, first := chain.RoundTime(round), chain.RoundAt(d.RevealDeadline)+1
 	d.ChainHash, d.BeaconRound, d.RoundTime = &chain.Hash, &round, &at
 	switch {
 	case at > d.RevealDeadline+longest:
-		return nil, problem.New(problem.InvalidParams, "beacon_round %d is out more than a year after reveal_deadline %d; use round %d, the first after it", round, d.RevealDeadline, first)
+		return nil, problem.New(problem.InvalidParams, "beacon_round %d is published more than a year after reveal_deadline %d; use round %d, the first after it", round, d.RevealDeadline, first)
 	case at > d.RevealDeadline:
 		return nil, nil
 	case s.options.StrictBeacon:
-		return nil, problem.New(problem.InvalidParams, "beacon_round %d is out at %d, not after reveal_deadline %d, so the last to reveal can know the winner first; use round %d or later", round, at, d.RevealDeadline, first)
+		return nil, problem.New(problem.InvalidParams, "beacon_round %d is published at %d, not after reveal_deadline %d, so the last to reveal can know the winner first; use round %d or later", round, at, d.RevealDeadline, first)
 	}
 	return []string{fmt.Sprintf("use round %d or later", first)}, nil
 }
 
-// Shown quotes a declared text, cut to a readable length.
+// Shown returns a declared text in quotes, cut to a readable length.
 func Shown(text string) string {
 	if len(text) > 60 {
 		text = strings.ToValidUTF8(text[:60], "") + "…"

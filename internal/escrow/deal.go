@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/algorithm"
+	"github.com/fairpact/fairpact/internal/attestation"
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/limits"
@@ -22,21 +23,17 @@ const (
 	certPrefix = "c_"
 )
 
-// Deal is a deal as it was declared, ready for use. It never changes.
+// Deal is a deal as it was declared. The declaration never changes.
 type Deal struct {
 	*store.Declaration
 	algorithm *algorithm.Algorithm
-	params    map[string]any
-	cautions  cautions
-	declared  struct { // what digest returns
-		once   sync.Once
-		digest string
-		err    error
-	}
+	params    map[string]any // without members that the algorithm does not know
+	cautions  func() []string
+	digest    func() (string, error) // of what was declared, see attestation.Digest
 
-	// The first parties that are not known to have committed or revealed: all
-	// before them have, for ever. They only save work.
-	committed, revealed atomic.Int64
+	// All parties before firstUncommitted have committed, and all before
+	// firstUnrevealed have revealed. They only save the store work.
+	firstUncommitted, firstUnrevealed atomic.Int64
 }
 
 // dealOf returns a deal's declaration, or store.ErrNotFound.
@@ -48,7 +45,7 @@ func (s *Service) dealOf(ctx context.Context, dealID string) (*Deal, error) {
 	if d, ok := s.deals.Get(dealID); ok {
 		return d, nil
 	}
-	// The first calls on a deal of 10,000 parties read its labels once, together.
+	// Concurrent first calls on a deal of 10,000 parties read its labels once.
 	loaded, err, _ := s.loads.Do(dealID, func() (any, error) {
 		ctx, cancel := detached(ctx)
 		defer cancel()
@@ -64,7 +61,7 @@ func (s *Service) dealOf(ctx context.Context, dealID string) (*Deal, error) {
 	return loaded.(*Deal), nil
 }
 
-// NewDeal makes a stored declaration ready for use.
+// NewDeal returns the deal of a stored declaration.
 func NewDeal(declaration *store.Declaration) (*Deal, error) {
 	alg, ok := algorithm.Lookup(declaration.Algorithm)
 	if !ok {
@@ -74,7 +71,13 @@ func NewDeal(declaration *store.Declaration) (*Deal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("stored params: deal %s: %w", declaration.DealID, err)
 	}
-	return &Deal{Declaration: declaration, algorithm: alg, params: alg.Known(params)}, nil
+	d := &Deal{Declaration: declaration, algorithm: alg, params: alg.Known(params)}
+	d.cautions = sync.OnceValue(func() []string { return append(cautionsOf(declaration, d.CreatedAt), d.unusualParams()...) })
+	d.digest = sync.OnceValues(func() (string, error) {
+		text, err := d.declaration()
+		return attestation.Digest(text), err
+	})
+	return d, nil
 }
 
 // keep caches the deal of a declaration.
@@ -83,7 +86,7 @@ func (s *Service) keep(declaration *store.Declaration) (*Deal, error) {
 	if err != nil {
 		return nil, err
 	}
-	bytes := 512 + 3*len(d.Params) // as text and as tree
+	bytes := 512 + 3*len(d.Params) // held as text and as a tree
 	for _, label := range d.Labels {
 		bytes += len(label) + 16
 	}
@@ -92,7 +95,7 @@ func (s *Service) keep(declaration *store.Declaration) (*Deal, error) {
 	return d, nil
 }
 
-// rules is a deal as package deal judges it.
+// rules returns the facts by which package deal decides.
 func (s *Service) rules(d *Deal, now *store.Snapshot) deal.Deal {
 	phase := now.Phase
 	if s.mayBeCertified(now) && *now.LeafIndex < s.log.Certified() {
@@ -109,40 +112,33 @@ func (s *Service) rules(d *Deal, now *store.Snapshot) deal.Deal {
 	return v
 }
 
-// mayBeCertified reports whether the deal shows CERTIFIED once a quorum of
-// witnesses has cosigned its leaf. COMPUTED is what is stored; nothing is written.
+// mayBeCertified reports whether the deal shows CERTIFIED once a quorum of witnesses has
+// cosigned its leaf. The stored phase stays COMPUTED.
 func (s *Service) mayBeCertified(now *store.Snapshot) bool {
 	return now.Phase == deal.Computed && now.LeafIndex != nil
 }
 
-// learnCertified asks the log how far its witnesses are, where the deal shows
-// CERTIFIED if they are far enough.
+// learnCertified asks the log which tree size its witnesses have cosigned, if that
+// decides whether the deal shows CERTIFIED.
 func (s *Service) learnCertified(ctx context.Context, now *store.Snapshot) {
 	if s.mayBeCertified(now) && *now.LeafIndex >= s.log.Certified() {
 		s.log.LearnCertified(ctx)
 	}
 }
 
-// part is the part of the one party that a snapshot was asked for, as package
-// deal judges it.
+// part returns what a party has done, from a snapshot that includes it.
 func part(now *store.Snapshot, party int) deal.Party {
-	p := now.Parts[0]
-	if len(now.Parts) > 1 { // of everyone
-		p = now.Parts[party]
-	}
+	p := now.Parts[party-now.First]
 	return deal.Party{Index: party, Committed: p.Commitment != nil, Revealed: p.Revealed}
 }
 
-// partBytes is about what a party's part takes in memory.
+// partBytes is the approximate memory of one party's part.
 const partBytes = 128
 
-// everyone wants the parts of all parties.
-func (d *Deal) everyone() store.Want { return store.Everyone(len(d.Labels)) }
-
-// large is the number of bytes from which a deal's answers are large work.
+// large is the number of bytes from which an answer is large work.
 const large = 64 << 10
 
-// turn waits for a turn to answer with all that was declared of a large deal.
+// turn waits for a turn of the processor if the deal's declaration is large.
 func (d *Deal) turn(ctx context.Context) error {
 	if len(d.Params)+partBytes*len(d.Labels) < large {
 		return nil
@@ -150,11 +146,11 @@ func (d *Deal) turn(ctx context.Context) error {
 	return limits.Turn(ctx)
 }
 
-// raise moves a mark up, never down.
-func raise(mark *atomic.Int64, to int) {
+// raise sets a number unless it is higher already.
+func raise(number *atomic.Int64, to int) {
 	for {
-		at := mark.Load()
-		if int64(to) <= at || mark.CompareAndSwap(at, int64(to)) {
+		old := number.Load()
+		if int64(to) <= old || number.CompareAndSwap(old, int64(to)) {
 			return
 		}
 	}

@@ -15,45 +15,66 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// errMoved means that a deal changed while an ending was worked out.
-var errMoved = errors.New("escrow: the deal moved on")
+// errMoved is returned when a deal changed while its ending was computed.
+var errMoved = errors.New("escrow: the deal changed meanwhile")
 
-// endDeal takes a step that ends a deal and issues its certificate, and returns
-// the deal as it then stands. now is the deal with what the step needs, nil where
-// the caller has not read it. It returns errMoved where somebody else took a step
-// first. Calls that meet the same step at the same moment take it once.
-func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, drawn *algorithm.Beacon, now *store.Snapshot) (*store.Snapshot, error) {
-	ended, err, _ := s.steps.Do(fmt.Sprint(d.DealID, " ", step), func() (any, error) {
+// endDeal takes a step that ends a deal, issues its certificate, and returns the deal as
+// it then stands, with the parts of all parties. now is the deal with what the step
+// needs; nil makes endDeal read it. endDeal returns errMoved if the step is not due any
+// more.
+//
+// Calls of one process that meet the same step share one run, which uses the now of the
+// first caller. This is sound, because store.End writes nothing if the phase, the
+// commitments or the reveals have changed since now was read.
+func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, now *store.Snapshot) (*store.Snapshot, error) {
+	after, err, _ := s.steps.Do(fmt.Sprint(d.DealID, " ", step), func() (any, error) {
 		ctx, cancel := detached(ctx)
 		defer cancel()
-		return s.endOnce(ctx, d, step, drawn, now)
+		var drawn *algorithm.Beacon
+		var err error
+		if step == deal.Draw { // first: without the round there is no need for the inputs
+			if drawn, err = s.pinnedRound(ctx, d); err != nil {
+				return nil, err
+			}
+		}
+		if now == nil {
+			want := store.Attested(len(d.Labels))
+			if step == deal.Compute || step == deal.Draw {
+				want = store.WithInputs
+			}
+			if now, err = s.store.Snapshot(ctx, d.DealID, want); err != nil {
+				return nil, err
+			}
+		}
+		if !s.stillDue(d, now, step) {
+			return nil, errMoved
+		}
+		e, err := s.ending(d, now, step, drawn)
+		if err != nil {
+			return nil, err
+		}
+		return s.storeEnding(ctx, d, now, e)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return ended.(*store.Snapshot), nil
+	return after.(*store.Snapshot), nil
 }
 
-func (s *Service) endOnce(ctx context.Context, d *Deal, step deal.Step, drawn *algorithm.Beacon, now *store.Snapshot) (*store.Snapshot, error) {
-	if now == nil {
-		want := store.Attested(len(d.Labels))
-		if step == deal.Compute || step == deal.Draw {
-			want = store.WithInputs
-		}
-		var err error
-		if now, err = s.store.Snapshot(ctx, d.DealID, want); err != nil {
-			return nil, err
-		}
-	}
+// stillDue reports whether a step may end the deal. A party may draw as soon as all have
+// revealed, which is before the draw is due for the worker.
+func (s *Service) stillDue(d *Deal, now *store.Snapshot, step deal.Step) bool {
 	rules := s.rules(d, now)
-	rules.Unopened = step == deal.Expire // its caller has tried to draw or compute
-	if drawn == nil && rules.Next(now.Now) != step || drawn != nil && !rules.AllRevealed() {
-		return nil, errMoved
+	if step == deal.Draw {
+		return rules.AllRevealed()
 	}
-	e, err := s.ending(d, now, step, drawn)
-	if err != nil {
-		return nil, err
-	}
+	rules.InputLost = step == deal.Expire // without a draw, only a lost input makes a deal expire
+	return rules.Next(now.Now) == step
+}
+
+// storeEnding stores an ending, issues its certificate, and returns the deal as it then
+// stands without another read.
+func (s *Service) storeEnding(ctx context.Context, d *Deal, now *store.Snapshot, e *store.Ending) (*store.Snapshot, error) {
 	crash.Point("escrow.before-end")
 	done, err := s.store.End(ctx, e)
 	if err != nil {
@@ -62,92 +83,80 @@ func (s *Service) endOnce(ctx context.Context, d *Deal, step deal.Step, drawn *a
 	if !done {
 		return nil, errMoved
 	}
-	if at, ok := rules.DueAt(); ok && step != deal.Compute {
-		noteLateness(at, now.NowMilli)
+	if at, ok := s.rules(d, now).DueAt(); ok && now.NowMilli >= at*1000 { // a party may draw before that
+		lateness.Observe(float64(now.NowMilli-at*1000) / 1000)
 	}
 	s.noteEnd(ctx, e)
 	crash.Point("escrow.ended")
 	after := *now
 	after.Phase, after.RevealsClosedAt, after.ComputedAt = e.To, e.RevealsClosedAt, e.ComputedAt
-	after.Result, after.VoidFlakers, after.CertID, after.Sealed = e.Result, e.VoidFlakers, e.CertID, nil
-	after.AttestedBy = nil
+	after.Result, after.VoidFlakers, after.CertID = e.Result, e.VoidFlakers, e.CertID
+	after.Sealed, after.AttestedBy = nil, nil
 	if e.CertID != nil {
 		after.Published = s.tryIssue(ctx, certificateOf(e)) == nil
 	}
 	return &after, nil
 }
 
-// ending works out how a step ends the deal.
+// ending computes how a step ends the deal.
 func (s *Service) ending(d *Deal, now *store.Snapshot, step deal.Step, drawn *algorithm.Beacon) (*store.Ending, error) {
 	e := &store.Ending{DealID: d.DealID, Parties: len(d.Labels), From: now.Phase, Commits: now.Commits, Reveals: now.Reveals, At: now.Now}
 	if s.rules(d, now).AllRevealed() {
 		e.RevealsClosedAt = &now.LastReveal
 	}
-	var inputs []sealing.Input
-	void := ""
 	switch step {
-	case deal.VoidCommits, deal.VoidReveals:
-		e.To, void = deal.Void, certificate.MissedReveal
-		if step == deal.VoidCommits {
-			void = certificate.MissedCommit
-		}
-		for i, p := range now.Parts {
-			if step == deal.VoidCommits && p.Commitment == nil || step == deal.VoidReveals && !p.Revealed {
-				e.VoidFlakers = append(e.VoidFlakers, i)
-			}
-		}
 	case deal.Expire: // SPEC 3: EXPIRED has no certificate
 		e.To = deal.Expired
 		return e, nil
 	case deal.Compute, deal.Draw:
 		e.To, e.ComputedAt = deal.Computed, &now.Now
-		var err error
-		if inputs, err = s.inputs(d, now, nil, 0); err != nil {
+		inputs, err := s.inputs(d, now.Sealed)
+		if err != nil {
 			return nil, err
 		}
 		if e.Result, err = compute(d, inputs, drawn); err != nil {
 			return nil, err
 		}
+		return e, s.certify(d, now, inputs, "", e)
 	}
-	return e, s.certify(d, now, inputs, void, e)
+	e.To = deal.Void
+	cause, failed := certificate.MissedReveal, func(p store.Part) bool { return !p.Revealed }
+	if step == deal.VoidCommits {
+		cause, failed = certificate.MissedCommit, func(p store.Part) bool { return p.Commitment == nil }
+	}
+	for i, p := range now.Parts {
+		if failed(p) {
+			e.VoidFlakers = append(e.VoidFlakers, i)
+		}
+	}
+	return e, s.certify(d, now, nil, cause, e)
 }
 
-// inputs decrypts what all parties have revealed, in party order. own is the
-// input of the party at index, where its reveal is not stored yet.
-func (s *Service) inputs(d *Deal, now *store.Snapshot, own *sealing.Input, index int) ([]sealing.Input, error) {
-	all := make([]sealing.Input, 0, len(d.Labels))
-	for _, sealed := range now.Sealed {
-		if own != nil && len(all) == index {
-			all = append(all, *own)
-		}
-		if sealed == nil {
-			return nil, errMoved // purged: the deal has ended
-		}
-		in, err := s.secrets.OpenInput(d.DealID, len(all), sealed)
-		if err != nil {
-			return nil, unopened(err)
-		}
-		all = append(all, in)
-	}
-	if own != nil && len(all) == index {
-		all = append(all, *own)
-	}
-	if len(all) != len(d.Labels) {
+// inputs decrypts the inputs of all parties, in party order. It returns errMoved if the
+// deal has ended and its inputs are purged.
+func (s *Service) inputs(d *Deal, sealed [][]byte) ([]sealing.Input, error) {
+	if len(sealed) != len(d.Labels) {
 		return nil, errMoved
+	}
+	all := make([]sealing.Input, len(sealed))
+	for i := range sealed {
+		if sealed[i] == nil {
+			return nil, errMoved
+		}
+		var err error
+		if all[i], err = s.secrets.OpenInput(d.DealID, i, sealed[i]); err != nil {
+			inputsLost.Inc()
+			return nil, problem.New(problem.Unavailable, "this service cannot decrypt a stored input of the deal at present, and its operator is alerted; send the same request again later").
+				After(60).Because(fmt.Errorf("%w: %w", errInputLost, err))
+		}
 	}
 	return all, nil
 }
 
-// errUnopened means that a stored input does not open: its server secret is lost,
-// or its row was changed. Callers are told to come again, since an operator may put
-// the secret back; at its deadline the deal is EXPIRED (deal.Expire).
-var errUnopened = errors.New("escrow: input lost")
-
-func unopened(cause error) error {
-	inputsUnopened.Inc()
-	return problem.New(problem.Unavailable, "this service cannot open a stored input of the deal at present, and its operator is alerted; send the same request again later").
-		After(60).Because(fmt.Errorf("%w: %w", errUnopened, cause))
-}
+// errInputLost is returned when a stored input cannot be decrypted: its server secret is
+// lost, or its row was changed. An operator can put the secret back until the deal's
+// deadline; then the deal is EXPIRED (deal.Expire).
+var errInputLost = errors.New("escrow: input lost")
 
 // compute runs the algorithm. SPEC 1: the engine is deterministic and pure.
 func compute(d *Deal, inputs []sealing.Input, drawn *algorithm.Beacon) ([]byte, error) {
@@ -161,8 +170,8 @@ func compute(d *Deal, inputs []sealing.Input, drawn *algorithm.Beacon) ([]byte, 
 	return d.algorithm.Compute(d.Labels, d.params, objects, drawn)
 }
 
-// certify writes the unsigned certificate into an ending. SPEC 2.5. void is the flag
-// that says why a deal is VOID.
+// certify adds the unsigned certificate to an ending (SPEC 2.5). void is the property
+// that says why a deal is VOID, or "". inputs are those of all parties, or nil.
 func (s *Service) certify(d *Deal, now *store.Snapshot, inputs []sealing.Input, void string, e *store.Ending) error {
 	digest, err := d.digest()
 	if err != nil {
@@ -183,11 +192,10 @@ func (s *Service) certify(d *Deal, now *store.Snapshot, inputs []sealing.Input, 
 	p.Properties = certificate.Properties(certificate.Facts{
 		Algorithm: d.Algorithm, Retention: d.Retention, Void: void, Revealed: now.Reveals > 0 || void == certificate.Rejected, Declaration: digest,
 	})
-	for i, one := range now.Parts {
-		p.Parties[i] = certificate.Party{Index: i, Label: d.Labels[i], Commitment: one.Commitment, AttestedBy: d.attested(i, now.AttestedBy[i])}
+	for i, part := range now.Parts {
+		p.Parties[i] = certificate.Party{Index: i, Label: d.Labels[i], Commitment: part.Commitment, AttestedBy: d.attested(i, now.AttestedBy[i])}
 	}
-	// SPEC 2.5: null for a VOID deal with insufficient reveals.
-	if len(inputs) == len(now.Parts) {
+	if inputs != nil { // SPEC 2.5: null for a VOID deal with insufficient reveals
 		root := certificate.InputRoot(leavesOf(inputs))
 		p.InputRoot = &root
 	}
@@ -199,7 +207,7 @@ func (s *Service) certify(d *Deal, now *store.Snapshot, inputs []sealing.Input, 
 	return nil
 }
 
-// leavesOf are the leaves of input_root.
+// leavesOf returns the leaves of input_root.
 func leavesOf(inputs []sealing.Input) [][]byte {
 	leaves := make([][]byte, len(inputs))
 	for i, in := range inputs {
@@ -208,17 +216,18 @@ func leavesOf(inputs []sealing.Input) [][]byte {
 	return leaves
 }
 
-// payloadMAC marks a payload as made here. The signature says that this service
-// decided so; a row that somebody else wrote into the database must not get one.
+// payloadMAC returns the mark of a payload that this service wrote. Only a marked payload
+// is signed, so that a row written into the database by others gets no signature.
 func payloadMAC(secret *sealing.Secret, certID string, payload []byte) []byte {
 	return secret.MAC([]byte("certificate"), []byte(certID), payload)
 }
 
-// certificateOf is the pending certificate that an ending stored.
+// certificateOf returns the pending certificate that an ending stored.
 func certificateOf(e *store.Ending) *store.Certificate {
 	return &store.Certificate{CertID: *e.CertID, DealID: e.DealID, Payload: e.Payload, MAC: e.MAC}
 }
 
+// noteEnd counts, announces and logs the end of a deal.
 func (s *Service) noteEnd(ctx context.Context, e *store.Ending) {
 	endedBy[e.To].Inc()
 	s.options.Waits.Changed(e.DealID)

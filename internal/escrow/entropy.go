@@ -14,7 +14,7 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Drawn is a random.v1 deal after its draw.
+// Drawn is the answer to a draw.
 type Drawn struct {
 	DealID        string          `json:"deal_id"`
 	State         deal.State      `json:"state"`
@@ -22,8 +22,8 @@ type Drawn struct {
 	CertificateID *string         `json:"certificate_id"` // nil: not published yet
 }
 
-// Entropy draws a random.v1 deal: the service fetches the declared beacon
-// round itself, pins it and computes (SPEC 4 rule 2).
+// Entropy draws a random.v1 deal: the service itself fetches the declared beacon round,
+// pins it and computes the result (SPEC 4 rule 2).
 func (s *Service) Entropy(ctx context.Context, a Access) (Drawn, error) {
 	for range attempts {
 		now, err := s.advance(ctx, a.deal, store.Nobody)
@@ -35,7 +35,7 @@ func (s *Service) Entropy(ctx context.Context, a Access) (Drawn, error) {
 			return Drawn{}, refusal
 		}
 		if !d.Ended() {
-			now, err = s.draw(ctx, a.deal)
+			now, err = s.endDeal(ctx, a.deal, deal.Draw, nil)
 		}
 		if errors.Is(err, errMoved) {
 			continue
@@ -43,32 +43,23 @@ func (s *Service) Entropy(ctx context.Context, a Access) (Drawn, error) {
 		if err != nil {
 			return Drawn{}, err
 		}
-		return Drawn{a.deal.DealID, s.rules(a.deal, now).State(), now.Result, published(now)}, nil
+		return Drawn{a.deal.DealID, s.rules(a.deal, now).State(), now.Result, publishedID(now)}, nil
 	}
-	return Drawn{}, fmt.Errorf("deal %s: draw still not settled after %d attempts", a.deal.DealID, attempts)
+	return Drawn{}, fmt.Errorf("deal %s: it changed during the draw, %d times in a row", a.deal.DealID, attempts)
 }
 
-// draw pins the deal's beacon round and ends the deal with it.
-func (s *Service) draw(ctx context.Context, d *Deal) (*store.Snapshot, error) {
-	drawn, err := s.pinnedRound(ctx, d)
-	if err != nil {
-		return nil, err
-	}
-	return s.endDeal(ctx, d, deal.Draw, drawn, nil)
-}
-
-// pinnedRound returns the deal's round from the store, or else from a relay; a
-// verified round is kept for ever.
+// pinnedRound returns the deal's beacon round from the store, or from a relay if it is
+// not stored. A verified round is stored for ever.
 func (s *Service) pinnedRound(ctx context.Context, d *Deal) (*algorithm.Beacon, error) {
 	drawn := &algorithm.Beacon{ChainHash: *d.ChainHash, Round: *d.BeaconRound}
 	chain := s.beacon.Chain()
 	if chain.Hash != drawn.ChainHash {
-		return nil, problem.New(problem.BeaconUnavailable, "the deal's beacon chain %s is not the one this deployment asks (%s); ask its operator", drawn.ChainHash, chain.Hash)
+		return nil, problem.New(problem.BeaconUnavailable, "the deal's beacon chain %s is not the chain that this deployment uses (%s); ask its operator", drawn.ChainHash, chain.Hash)
 	}
 	var err error
 	drawn.Randomness, drawn.Signature, err = s.store.Round(ctx, drawn.ChainHash, drawn.Round)
 	switch {
-	case err == nil && verifies(chain, drawn): // a row of the table is not trusted
+	case err == nil && verifies(chain, drawn): // a stored row is not trusted
 		return drawn, nil
 	case err == nil:
 		s.logger.ErrorContext(ctx, "a kept beacon round does not verify", "round", drawn.Round)
@@ -78,7 +69,7 @@ func (s *Service) pinnedRound(ctx context.Context, d *Deal) (*algorithm.Beacon, 
 	round, err := s.beacon.Fetch(ctx, drawn.Round)
 	switch {
 	case errors.Is(err, beacon.ErrNotYet):
-		return nil, problem.New(problem.BeaconNotReady, "beacon round %d was due at %d and no relay has it yet; call again in a few seconds", drawn.Round, *d.RoundTime).After(3)
+		return nil, problem.New(problem.BeaconNotReady, "beacon round %d was due at %d and no relay has published it yet; call again in a few seconds", drawn.Round, *d.RoundTime).After(3)
 	case err != nil:
 		return nil, problem.New(problem.BeaconUnavailable, "no relay returned a verified value of beacon round %d; nothing changed: call again in a few seconds", drawn.Round).Because(err)
 	}
@@ -86,6 +77,7 @@ func (s *Service) pinnedRound(ctx context.Context, d *Deal) (*algorithm.Beacon, 
 	return drawn, s.store.PutRound(ctx, drawn.ChainHash, drawn.Round, drawn.Randomness, drawn.Signature)
 }
 
+// verifies reports whether a round has a valid signature and the randomness of it.
 func verifies(chain beacon.Chain, drawn *algorithm.Beacon) bool {
 	signature, err := hex.DecodeString(drawn.Signature)
 	if err != nil {

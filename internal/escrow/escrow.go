@@ -1,35 +1,53 @@
-// Package escrow holds the use cases: what a caller can do to a deal, and what
-// the deal does by itself when its time comes. REST, MCP and the worker call
-// these and nothing below. They take and return Go values; their refusals are
-// errors of package problem. Statuses, JSON and wording belong to the surfaces.
+// Package escrow holds the use cases: what a caller can do to a deal, and the steps that
+// a deal takes when a deadline passes. REST, MCP and the worker call only this package.
+// Use cases take and return Go values, and refuse with errors of package problem. The
+// surfaces own statuses, JSON and wording.
+//
+// # Order of reading
+//
+//	escrow.go     Service: its parts and its caches
+//	auth.go       who calls, and which actions they may take
+//	deal.go       a deal as it was declared, and its facts for the rules of package deal
+//	create.go     Create; account.go bounds a key's open deals, cautions.go warns the parties
+//	commit.go     Commit and Cancel; seat.go checks the signature of a seat key
+//	reveal.go     Reveal, and the rejection of a shapley.v1 deal
+//	advance.go    takes the steps that are due; entropy.go draws a random.v1 deal
+//	end.go        computes the result and stores it with the unsigned certificate
+//	issue.go      signs the certificate, appends it to the log, publishes it
+//	view.go, wait.go, certificate.go, bundle.go, verify.go, handed.go    the reads
+//	worker.go, reseal.go    what only the worker calls
 //
 // # The life of a deal
 //
 //	Create                                   OPEN
 //	Commit    one transaction; the last one  REVEALING
-//	Reveal    one transaction; the last one goes on:
+//	Reveal    one transaction; the last one continues with:
 //	  endDeal           decrypts all inputs, computes, and writes state, result and
 //	                    unsigned certificate in one transaction    COMPUTED, VOID
 //	  issueCertificate  signs, appends to the log, stores signature and leaf
 //	Certificate, Verify read the row and the leaf, and check them
 //
-// ViewAfter and CertificateAfter wait for a change first (package waiting): every
-// use case that changes a deal says so once its transaction has committed.
+// The deadline decides, not the worker. A read of a deal that has not ended first takes
+// the steps that are due (advance), and so does an action that the store did not accept.
+// A crash can interrupt a deal at any point. Any process can repeat the step that was
+// interrupted.
 //
-// Whoever meets a deal whose deadline has passed, or in which all have acted and
-// nobody went on, takes the step that is due before it answers (advance): the
-// deadline decides and not the worker. A crash may cut this anywhere; each step
-// can be repeated, by any process.
+// Every use case that changes a deal announces the change after its transaction has
+// committed. ViewAfter and CertificateAfter wait for such a change (package waiting).
 //
-// # What is carried along and what is read again
+// # Caches
 //
-// A call carries what it knows. What cannot change is cached in the process,
-// with a bound in bytes: whose a token is, a deal's declaration, a party's
-// commitment, a deal that has ended with its certificate published, and that
-// certain bytes verified under a certain key. Each use case reads the deal once;
-// a certificate's row and leaf are read at every call, so that a changed row is
-// found. When the database is another one than before (a restore, a failover)
-// the caches start again.
+// The process caches only what never changes: the seat of a token, a deal's declaration,
+// a party's commitment, a deal that has ended with its certificate published, and that
+// certain bytes verified under a certain key. Each cache is bounded in bytes. A
+// certificate's row and leaf are read at every call, so that a changed row is found. The
+// caches are emptied when the database server changes (a restore, a failover).
+//
+// # Large work
+//
+// limits.Turn bounds how many calls do large work at once. This package takes and ends
+// turns, because only it knows when large work begins and when a call waits for another
+// server. The surfaces call limits.Answer, because only they know an answer's bytes.
 package escrow
 
 import (
@@ -54,31 +72,21 @@ type Signer interface {
 	Sign(ctx context.Context, digest [32]byte) (string, error)
 }
 
-// Keys verifies under the current and the legacy keys of the deployment.
-type Keys interface {
-	// SignerOf returns the key under which the signature over the message verifies.
-	SignerOf(message []byte, signature string) (signing.Key, error)
-	// Keys returns all of them as they stand now.
-	Keys() []signing.Key
-	// Published returns the answer of GET /v1/pubkeys.
-	Published() []byte
-}
-
 // Log is the transparency log.
 type Log interface {
 	Append(ctx context.Context, entry [32]byte, signature string, tag translog.Tag) (leafIndex int64, err error)
 	Inclusion(ctx context.Context, entry [32]byte, leafIndex int64) (translog.Inclusion, error)
 	TreeHeadAt(ctx context.Context, size int64) (translog.TreeHead, error)
-	// Certified is the largest tree size that a quorum of witnesses has cosigned, as
-	// far as is known here; it never falls. LearnCertified asks the log for it,
-	// unless that was asked a moment ago.
+	// Certified returns the largest tree size that this process knows to be cosigned by
+	// a quorum of witnesses. It never falls. LearnCertified asks the log for it, unless
+	// this process asked a moment ago.
 	Certified() int64
 	LearnCertified(ctx context.Context)
-	// TLogProof returns the .tlog-proof of a leaf, nil where no checkpoint covers it.
+	// TLogProof returns the .tlog-proof of a leaf, or nil if no checkpoint covers it.
 	TLogProof(ctx context.Context, entry [32]byte, leafIndex int64) ([]byte, error)
 }
 
-// Beacon is the public randomness beacon; the rounds it returns are verified.
+// Beacon is the public randomness beacon. It verifies the rounds that it returns.
 type Beacon interface {
 	Chain() beacon.Chain
 	Fetch(ctx context.Context, round int64) (beacon.Round, error)
@@ -86,20 +94,20 @@ type Beacon interface {
 
 // Options are the deployment's choices.
 type Options struct {
-	EntropyWindow time.Duration // until an unpinned random.v1 deal is EXPIRED
-	StrictBeacon  bool          // refuse rounds that are out before the reveals close
-	OpenUnits     int           // that the open deals of one API key may cost, see Declared.Units; 0: no limit
+	EntropyWindow time.Duration // after which a random.v1 deal without its beacon round is EXPIRED
+	StrictBeacon  bool          // refuse rounds that are published before the reveals close
+	OpenUnits     int           // limit of the units that one API key's open deals cost, see Declared.Units; 0: no limit
 	PublicURL     string        // origin under which callers reach deal-api; "": not known
 	ReadOnly      bool          // the database and the log take no changes
-	Waits         *waiting.Hub  // of this process; nil: one that no other process announces to
+	Waits         *waiting.Hub  // the process's hub; nil: a new one that hears of no other process
 }
 
-// Service is the use cases over their parts. It is safe for concurrent use.
+// Service runs the use cases. It is safe for concurrent use.
 type Service struct {
 	store   *store.Store
 	secrets *sealing.Secrets
 	signer  Signer
-	keys    Keys
+	keys    *signing.KeySet
 	log     Log
 	beacon  Beacon
 	options Options
@@ -110,18 +118,18 @@ type Service struct {
 	tokens      *cache.Cache[hash, seat]
 	deals       *cache.Cache[string, *Deal]
 	commitments *cache.Cache[seat, [32]byte]
-	ended       *cache.Cache[string, *store.Snapshot] // with its certificate published
+	ended       *cache.Cache[string, *store.Snapshot] // deals whose certificate is published
 	verified    *cache.Cache[hash, checked]
-	server      atomic.Value // the database server that the caches were filled from
+	server      atomic.Value // the database server that filled the caches
 
-	loads  singleflight.Group // by deal
-	steps  singleflight.Group // by deal and step
-	issues singleflight.Group // by certificate
+	loads  singleflight.Group // keyed by deal
+	steps  singleflight.Group // keyed by deal and step
+	issues singleflight.Group // keyed by certificate
 
 	contradicted contradictions
 }
 
-// hash is the SHA-256 of what a cache is asked for.
+// hash is a SHA-256 digest, the key of a cache.
 type hash [32]byte
 
 // seat is one party of one deal.
@@ -130,16 +138,17 @@ type seat struct {
 	party  int
 }
 
-// What the caches hold at most, in bytes.
+// The bounds of the caches, in bytes.
 const (
 	smallCache = 8 << 20
 	largeCache = 32 << 20
 )
 
-const issueBound = 3 * time.Second // what issuing may add to a reveal or entropy call
+// issueBound is the longest time that issuing adds to a reveal or entropy call.
+const issueBound = 3 * time.Second
 
-// New wires the use cases.
-func New(s *store.Store, secrets *sealing.Secrets, signer Signer, keys Keys, log Log, b Beacon, o Options, logger *slog.Logger) *Service {
+// New returns a Service.
+func New(s *store.Store, secrets *sealing.Secrets, signer Signer, keys *signing.KeySet, log Log, b Beacon, o Options, logger *slog.Logger) *Service {
 	if o.Waits == nil {
 		o.Waits = waiting.New(s.Marks, nil, logger)
 	}
@@ -154,12 +163,11 @@ func New(s *store.Store, secrets *sealing.Secrets, signer Signer, keys Keys, log
 	}
 }
 
-// Chain is the beacon chain that new random.v1 deals declare their round of.
+// Chain returns the beacon chain of new random.v1 deals.
 func (s *Service) Chain() beacon.Chain { return s.beacon.Chain() }
 
-// sameServer empties the caches where the database server is another one than
-// before: what it holds may be older than what was cached. It is noticed within
-// a second.
+// sameServer empties the caches if the database server has changed: its data may be
+// older than the caches. The store notices a change within a second.
 func (s *Service) sameServer(ctx context.Context) {
 	s.store.Confirm(ctx)
 	now := s.store.Server()
@@ -167,7 +175,7 @@ func (s *Service) sameServer(ctx context.Context) {
 		return
 	}
 	s.forget()
-	time.AfterFunc(forgetAgain, s.forget) // what calls under way still add from the server before
+	time.AfterFunc(forgetAgain, s.forget) // calls in flight still add data of the previous server
 }
 
 // forgetAgain is longer than any call takes.
@@ -181,8 +189,8 @@ func (s *Service) forget() {
 	s.ended.Purge()
 }
 
-// detached returns a context that goes on when the caller hangs up: what was
-// accepted is finished.
+// detached returns a context that stays alive when the caller hangs up, so that an
+// accepted action is finished.
 func detached(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 }

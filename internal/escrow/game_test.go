@@ -119,13 +119,13 @@ func (g *game) commitment(t *testing.T, party int) [32]byte {
 
 func (g *game) commit(t *testing.T, svc *escrow.Service, party int) answer[escrow.Committed] {
 	t.Helper()
-	return of(svc.Commit(t.Context(), g.access(t, svc, g.tokens[party], escrow.Act), escrow.Commitment{Hash: g.commitment(t, party)}, nil))
+	return of(svc.Commit(t.Context(), g.access(t, svc, g.tokens[party], escrow.AsParty), escrow.Commitment{Hash: g.commitment(t, party)}, nil))
 }
 
 func (g *game) reveal(t *testing.T, svc *escrow.Service, party int) answer[escrow.Revealed] {
 	t.Helper()
 	input := of(canon.ParseObject([]byte(g.inputs[party]))).ok(t)
-	return of(svc.Reveal(t.Context(), g.access(t, svc, g.tokens[party], escrow.Act), escrow.Opening{Input: input, Salt: salt}, nil))
+	return of(svc.Reveal(t.Context(), g.access(t, svc, g.tokens[party], escrow.AsParty), escrow.Opening{Input: input, Salt: salt}, nil))
 }
 
 func (g *game) view(t *testing.T, svc *escrow.Service) escrow.View {
@@ -135,7 +135,7 @@ func (g *game) view(t *testing.T, svc *escrow.Service) escrow.View {
 
 func (g *game) certificate(t *testing.T, svc *escrow.Service) answer[certificate.Certificate] {
 	t.Helper()
-	issued, err := svc.Certificate(t.Context(), g.access(t, svc, g.tokens[0], escrow.ReadCertificate))
+	issued, err := svc.Certificate(t.Context(), g.access(t, svc, g.tokens[0], escrow.AsParty))
 	if err != nil {
 		return answer[certificate.Certificate]{err: err}
 	}

@@ -18,53 +18,53 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// What a report repeats of a document at most.
+// Bounds of what a report quotes from a document.
 const (
 	longestText   = 200     // bytes of one text
 	longestResult = 4 << 10 // bytes of the result
 	mostParties   = 16
 )
 
-// Handed is the report on a certificate that somebody was handed. The checks are
-// made from the document's own bytes.
+// Handed is the report on a certificate that the caller sent. The checks use the bytes
+// that were sent.
 type Handed struct {
 	Verification
 	Findings []verification.Check `json:"findings"`
 	Stored   string               `json:"stored"` // one of the constants below
-	Says     *Says                `json:"says"`   // null where the document has not the form of a certificate
-	PubKey   *string              `json:"pubkey"` // who signed it; null where no key of this deployment did
+	Says     *Says                `json:"says"`   // null if the document does not have the form of a certificate
+	PubKey   *string              `json:"pubkey"` // that signed it; null if no key of this deployment did
 	TreeHead *translog.TreeHead   `json:"tree_head"`
 }
 
-// How a document compares with the certificate that this service has stored.
+// The values of Handed.Stored: how the document compares with the stored certificate.
 const (
-	StoredSame    = "same"    // byte for byte, but for the proof
+	StoredSame    = "same"    // the same bytes, except the proof
 	StoredDiffers = "differs" // the document is forged or damaged
 	StoredUnknown = "unknown" // no certificate with this id is published here
 )
 
-// Says is what a certificate says, cut where it is long.
+// Says is the contents of a certificate, with long parts cut.
 type Says struct {
 	DealID      string          `json:"deal_id"`
 	Algorithm   string          `json:"algorithm"`
 	Outcome     string          `json:"outcome"`
 	Parties     int             `json:"parties"`
-	Labels      []string        `json:"labels"` // of the first parties
+	Labels      []string        `json:"labels"` // of the first 16 parties
 	VoidFlakers []int           `json:"void_flakers"`
-	Result      json.RawMessage `json:"result"` // null where it is longer than 4,096 bytes
+	Result      json.RawMessage `json:"result"` // null if it is longer than 4,096 bytes
 }
 
-// VerifyHanded checks a certificate as anyone would who was handed it: its form,
-// its signature, and that its proof leads to a tree head that the log has
-// published. It then compares the document with what is stored under its cert_id,
-// and with certID, unless that is empty. With the log or the database out of reach
-// it fails and never says that a certificate is not valid.
+// VerifyHanded checks a certificate that the caller sent: its form, its signature, and its
+// proof against a tree head that the log has published. It then compares the document
+// with the stored certificate of its cert_id, and its cert_id with certID unless that is
+// "". If the log or the database is out of reach, it returns an error and never a report
+// that the certificate is invalid.
 func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, certID string) (Handed, error) {
 	if err := limits.Turn(ctx); err != nil {
 		return Handed{}, err
 	}
 	text := canon.Encode(document)
-	// A document of another form leaves these empty, and its shape is refused below.
+	// A document of another form leaves c empty. The shape check below then fails.
 	var c certificate.Certificate
 	formed := json.Unmarshal(text, &c) == nil
 	limits.Rest(ctx)
@@ -80,11 +80,16 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 		return Handed{}, err
 	}
 
-	evidence := verification.Evidence{Certificate: document, Keys: verifying(s.keys.Keys())}
-	// Seat keys may be thousands: they are looked at in what this service signed.
+	var trusted []verification.Trusted
+	for _, k := range s.keys.Keys() {
+		trusted = append(trusted, verification.Trusted{Label: k.PublicKey, State: k.State, RetiredAt: k.RetiredAt, TreeSize: k.TreeSize})
+	}
+	evidence := verification.Evidence{Certificate: document, Keys: verifyingKeys(trusted)}
+	// A document can name thousands of seat keys. They are checked only if this service
+	// signed the document.
 	signer, unsigned := s.keys.SignerOf(verification.Signed(document), c.Signature)
 	if unsigned == nil {
-		evidence.Open = opened
+		evidence.Open = verifyingKeys
 	}
 	if head != nil {
 		evidence.TreeHead = map[string]any{"tree_size": head.TreeSize, "root_hash": head.RootHash, "signature": head.Signature}
@@ -97,7 +102,7 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 		return Handed{}, problem.New(problem.Overloaded, "the certificate was not checked to the end; send the same request again in a few seconds").After(2).Because(err)
 	}
 	if stored == StoredDiffers {
-		report.Add(verification.Check{Name: "stored", Detail: "the certificate that this service issued under this cert_id is another one: this document is forged or damaged"})
+		report.Add(verification.Check{Name: "stored", Detail: "this service issued another certificate under this cert_id: the document is forged or damaged"})
 	}
 	if certID != "" && certID != c.CertID {
 		report.Add(verification.Check{Name: "cert_id", Detail: "the document is not the certificate that cert_id names"})
@@ -141,7 +146,7 @@ func whileRunning(ctx context.Context, open func([]verification.Trusted) []verif
 	}
 }
 
-// headOf returns the published tree head of a size, or nil where there is none.
+// headOf returns the published tree head of a size, or nil if there is none.
 func (s *Service) headOf(ctx context.Context, size int64) (*translog.TreeHead, error) {
 	if size <= 0 {
 		return nil, nil
@@ -156,8 +161,8 @@ func (s *Service) headOf(ctx context.Context, size int64) (*translog.TreeHead, e
 	return &head, nil
 }
 
-// storedAs compares a document with the published certificate of its id. The
-// proof is made again at each read, so it is left out.
+// storedAs compares a document with the published certificate of its cert_id, without
+// the proof, which differs from read to read.
 func (s *Service) storedAs(ctx context.Context, certID string, document map[string]any) (string, error) {
 	stored, err := s.published(ctx, certID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -172,19 +177,11 @@ func (s *Service) storedAs(ctx context.Context, certID string, document map[stri
 	return StoredSame, nil
 }
 
-// opened makes keys that verify of labels.
-func opened(named []verification.Trusted) []verification.Key {
-	keys := make([]signing.Key, len(named))
-	for i, k := range named {
-		keys[i].PublicKey = k.Label
-	}
-	return verifying(keys)
-}
-
-func verifying(keys []signing.Key) (all []verification.Key) {
-	for _, k := range keys {
-		one := verification.Key{Trusted: verification.Trusted{Label: k.PublicKey, State: k.State, RetiredAt: k.RetiredAt, TreeSize: k.TreeSize}}
-		set, err := signing.NewVerifyingKey(k.PublicKey)
+// verifyingKeys returns keys that verify signatures.
+func verifyingKeys(trusted []verification.Trusted) (all []verification.Key) {
+	for _, t := range trusted {
+		one := verification.Key{Trusted: t}
+		set, err := signing.NewVerifyingKey(t.Label)
 		if one.Problem = err; err == nil {
 			one.Verify = set.Verify
 		}
@@ -193,7 +190,7 @@ func verifying(keys []signing.Key) (all []verification.Key) {
 	return all
 }
 
-// failed names the checks that failed and why.
+// failed returns the names and details of the checks that failed.
 func failed(findings []verification.Check) string {
 	var why []string
 	for _, f := range findings {
@@ -204,6 +201,7 @@ func failed(findings []verification.Check) string {
 	return strings.Join(why, "; ")
 }
 
+// saysOf returns the contents of a certificate, with long parts cut.
 func saysOf(p certificate.Payload) *Says {
 	says := &Says{DealID: cut(p.DealID), Algorithm: cut(p.Algorithm), Outcome: p.Outcome, Parties: len(p.Parties), Labels: []string{}, Result: p.Result}
 	for _, party := range p.Parties[:min(mostParties, len(p.Parties))] {
@@ -216,7 +214,7 @@ func saysOf(p certificate.Payload) *Says {
 	return says
 }
 
-// cut shortens a text that comes from strangers.
+// cut shortens a text of an untrusted document.
 func cut(text string) string {
 	if len(text) <= longestText {
 		return text

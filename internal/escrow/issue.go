@@ -1,22 +1,28 @@
 package escrow
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/fairpact/fairpact/internal/certificate"
 	"github.com/fairpact/fairpact/internal/crash"
+	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/sealing"
+	"github.com/fairpact/fairpact/internal/serversecret"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/store"
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// tryIssue issues a certificate within a request, in issueBound. What fails here
-// the worker finishes.
+// tryIssue issues a certificate within a request, in issueBound. If it fails, the worker
+// finishes the certificate.
 func (s *Service) tryIssue(ctx context.Context, c *store.Certificate) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), issueBound)
 	defer cancel()
@@ -27,31 +33,29 @@ func (s *Service) tryIssue(ctx context.Context, c *store.Certificate) error {
 	return err
 }
 
-// issueCertificate takes a pending certificate, as it was just read or written,
-// to published:
+// issueCertificate publishes a pending certificate. c is its row as just read or written.
 //
 //	stored unsigned -> signed -> entry in the log -> signature and leaf stored
 //
-// What a crash or an outage leaves, and who goes on:
+// After a crash or an outage, the next process continues:
 //
-//	cut after                 leaves                     the next one
+//	interrupted after         state                      the next process
 //	the deal's end            no signature               signs
-//	the signature             the same                   signs again: nobody has seen the first
-//	an append that failed     the signature, stored      appends it, without a call to the KMS
-//	the append                a leaf, no row names it    signs again and appends: the log finds
-//	                                                     the digest and answers the same leaf
+//	the signature             no signature               signs again: nobody has seen the first
+//	an append that failed     signature stored           appends it, without a call to the KMS
+//	the append                leaf in the log, no leaf   signs again and appends: the log finds
+//	                          in the row                 the digest and returns the same leaf
 //
-// The leaf is the digest, the same under any signature, so any number of
-// processes may be at it: the first to store signature and leaf stands, and
-// nobody is handed a certificate without a stored leaf. Calls of one process
-// that want the same certificate issue it once.
+// Any number of processes can issue one certificate: the leaf is the digest, whatever the
+// signature, and the first signature and leaf that are stored stay. No caller receives a
+// certificate before its leaf is stored. Concurrent calls of one process issue it once.
 //
-// The log takes one certificate of a deal. Where it has another one, the deal's
-// rows were changed or restored after it was issued: the error is
-// translog.ErrTagTaken, and Adopt puts the one of the log back.
+// The log accepts one certificate per deal. If it has another one, the deal's rows were
+// changed or restored after that was issued: issueCertificate returns
+// translog.ErrTagTaken, and Adopt stores the certificate that the log has.
 func (s *Service) issueCertificate(ctx context.Context, c *store.Certificate) error {
 	_, err, _ := s.issues.Do(c.CertID, func() (any, error) {
-		if err := s.contradicted.of(c.DealID, c.CertID); err != nil {
+		if err := s.contradicted.errorOf(c.DealID, c.CertID); err != nil {
 			return nil, err
 		}
 		err := s.issueOnce(ctx, c)
@@ -72,14 +76,14 @@ func (s *Service) issueOnce(ctx context.Context, c *store.Certificate) error {
 		signature = *c.Signature
 		facts, err = s.check(c)
 	}
-	if c.Signature == nil || err != nil { // none, or one that verifies under no key of the set
+	if c.Signature == nil || err != nil { // err: the signature verifies under no key of the set
 		if signature, facts, err = s.sign(ctx, c); err != nil {
 			return err
 		}
 	}
-	entry, tag := certificate.Entry(c.Payload), certificate.Tag(facts.dealID) // what was signed, whatever the row says
+	entry, tag := certificate.Entry(c.Payload), certificate.Tag(facts.dealID) // of the signed deal_id; the row may have another one
 	index, err := s.log.Append(ctx, entry, signature, tag)
-	// A key that was retired in between may hold no new leaf: sign with the current one.
+	// A key that was retired in between cannot sign for a new leaf: sign with the current one.
 	if err == nil && !facts.key.MayHold(index) || errors.Is(err, translog.ErrRefused) && facts.key.State != signing.StateCurrent {
 		if signature, _, err = s.sign(ctx, c); err != nil {
 			return err
@@ -87,7 +91,7 @@ func (s *Service) issueOnce(ctx context.Context, c *store.Certificate) error {
 		index, err = s.log.Append(ctx, entry, signature, tag)
 	}
 	if err != nil {
-		// The signature of a second certificate is dropped: it was shown to nobody.
+		// Keep the signature, except that of a deal's second certificate.
 		if !errors.Is(err, translog.ErrTagTaken) && (c.Signature == nil || *c.Signature != signature) {
 			keeping, cancel := context.WithTimeout(context.WithoutCancel(ctx), issueBound)
 			defer cancel()
@@ -110,15 +114,16 @@ func (s *Service) issueOnce(ctx context.Context, c *store.Certificate) error {
 	return nil
 }
 
-// made reports whether this service wrote a payload, under any of its secrets.
+// made reports whether this service wrote a payload, under any of its server secrets.
 func (s *Service) made(certID string, payload, mac []byte) bool {
 	return slices.ContainsFunc(s.secrets.All(), func(one *sealing.Secret) bool { return hmac.Equal(mac, payloadMAC(one, certID, payload)) })
 }
 
-// sign signs what this service decided, and returns the signature and what it says.
+// sign signs a payload that this service wrote. It returns the signature and the
+// payload's facts.
 func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, checked, error) {
 	if !s.made(c.CertID, c.Payload, c.MAC) {
-		return "", checked{}, fmt.Errorf("foreign certificate: %s was not written by this service, or under a lost server secret, and is never signed", c.CertID)
+		return "", checked{}, fmt.Errorf("foreign certificate: %s was not written by this service, or under another server secret; it is not signed", c.CertID)
 	}
 	signature, err := s.signer.Sign(ctx, certificate.Entry(c.Payload))
 	if err != nil {
@@ -127,6 +132,81 @@ func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, check
 	crash.Point("escrow.signed")
 	signed := *c
 	signed.Signature = &signature
-	facts, err := s.check(&signed) // the next reader of the certificate finds it checked
+	facts, err := s.check(&signed) // caches the check for the next reader
 	return signature, facts, err
+}
+
+// contradictedFor is how long a process does not retry a certificate that the log refused
+// because it has another one of the deal. The log never accepts this one. The retry only
+// reports the contradiction again, until an operator has resolved it.
+const contradictedFor = time.Hour
+
+// contradictions holds the deals with such a certificate, in memory only: a new process
+// tries each of them once.
+type contradictions struct {
+	mu    sync.Mutex
+	known map[string]contradiction // by deal
+}
+
+type contradiction struct {
+	certID string
+	until  time.Time
+	err    error
+}
+
+func (c *contradictions) add(dealID, certID string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known == nil {
+		c.known = make(map[string]contradiction)
+	}
+	c.known[dealID] = contradiction{certID, time.Now().Add(contradictedFor), err}
+}
+
+// errorOf returns the log's refusal of a certificate, or nil.
+func (c *contradictions) errorOf(dealID, certID string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known, ok := c.known[dealID]; ok && known.certID == certID && time.Now().Before(known.until) {
+		return known.err
+	}
+	return nil
+}
+
+// deals returns the deals that are not retried yet, and drops the others.
+func (c *contradictions) deals() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(c.known, func(_ string, known contradiction) bool { return !now.Before(known.until) })
+	return slices.Collect(maps.Keys(c.known))
+}
+
+// Adopt stores the certificate that the log has of a deal, and the end of the deal that
+// it states, from a copy that a party kept. The caller MUST have verified the copy's
+// signature, and that the log has it at that leaf under the deal's tag. Adopt does not
+// restore commitments and reveals.
+func Adopt(ctx context.Context, s *store.Store, secrets *sealing.Secrets, payload []byte, signature string, leafIndex int64) error {
+	if err := serversecret.Check(ctx, s, secrets); err != nil {
+		return err
+	}
+	p, err := certificate.Parse(payload)
+	if err != nil {
+		return err
+	}
+	e := &store.Ending{
+		DealID: p.DealID, To: deal.Void, RevealsClosedAt: p.Timing.RevealsClosedAt, ComputedAt: p.Timing.ComputedAt, VoidFlakers: p.VoidFlakers,
+		CertID: &p.CertID, Payload: payload, MAC: payloadMAC(secrets.Writer(), p.CertID, payload),
+	}
+	if p.Outcome == certificate.Computed {
+		e.To = deal.Computed
+	}
+	if !bytes.Equal(p.Result, []byte("null")) {
+		e.Result = p.Result
+	}
+	done, err := s.Adopt(ctx, e, p.Timing.CommitsClosedAt, store.Publication{CertID: p.CertID, Signature: signature, LeafIndex: leafIndex})
+	if err == nil && !done {
+		err = fmt.Errorf("the database has no deal %s: restore its row from a backup first", p.DealID)
+	}
+	return err
 }

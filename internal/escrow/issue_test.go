@@ -249,7 +249,7 @@ func TestOneProcessSignsOnce(t *testing.T) { // not parallel: it looks at all go
 		return ctx.Err()
 	})
 	svc := h.replica()
-	access := g.access(t, svc, g.tokens[0], escrow.ReadCertificate)
+	access := g.access(t, svc, g.tokens[0], escrow.AsParty)
 	var group sync.WaitGroup
 	for i := range callers {
 		group.Go(func() {

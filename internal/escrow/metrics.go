@@ -19,24 +19,16 @@ var (
 		Name: "fairpact_deadline_lateness_seconds", Help: "Delay between a deadline and its processing, by the database's clock.",
 		Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600},
 	})
-	inputsUnopened = promauto.NewCounter(prometheus.CounterOpts{
-		Name: "fairpact_inputs_unopened_total", Help: "Attempts to use a stored input that failed because it does not open.",
+	inputsLost = promauto.NewCounter(prometheus.CounterOpts{
+		Name: "fairpact_inputs_unopened_total", Help: "Attempts to use a stored input that could not be decrypted.",
 	})
 	inputsResealed = promauto.NewCounter(prometheus.CounterOpts{
-		Name: "fairpact_inputs_resealed_total", Help: "Stored inputs that this process resealed under the server secret in force.",
+		Name: "fairpact_inputs_resealed_total", Help: "Stored inputs that this process encrypted again under the active server secret.",
 	})
 	formerSecrets = promauto.NewGauge(prometheus.GaugeOpts{
-		Name: "fairpact_former_server_secrets", Help: "Former server secrets that something stored still needs; 0 after a rotation has ended, and on a standby.",
+		Name: "fairpact_former_server_secrets", Help: "Former server secrets that stored data still needs; 0 after a rotation has ended, and on a standby.",
 	})
 	certificatesIssued = promauto.NewCounter(prometheus.CounterOpts{
 		Name: "fairpact_certificates_issued_total", Help: "Certificates whose leaf this process stored.",
 	})
 )
-
-// noteLateness measures a step of the clock that was due at dueAt (unix seconds)
-// and is taken at atMilli.
-func noteLateness(dueAt, atMilli int64) {
-	if late := atMilli - dueAt*1000; late >= 0 {
-		lateness.Observe(float64(late) / 1000)
-	}
-}

@@ -109,10 +109,10 @@ func TestAllMeetACompleteDealAtOnce(t *testing.T) {
 			if i%2 == 1 {
 				svc = other
 			}
-			access := g.access(t, svc, g.tokens[i/2%2], escrow.Act)
+			access := g.access(t, svc, g.tokens[i/2%2], escrow.AsParty)
 			group.Go(func() {
 				var err error
-				if answers[i], err = svc.Revealed(bounded(t), access); err != nil {
+				if answers[i], err = svc.ReplayReveal(bounded(t), access); err != nil {
 					t.Error(err)
 				}
 			})

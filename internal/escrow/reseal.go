@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	resealRows  = 200     // of one batch
-	resealBytes = 4 << 20 // the same; one more input may come
-	pendingRows = 16      // a payload may have megabytes
-	// settleTime is longer than a statement takes that began before a rotation: what it
-	// sealed under the former secret is stored by then.
+	resealRows  = 200     // inputs of one batch
+	resealBytes = 4 << 20 // of one batch, plus at most one more input
+	pendingRows = 16      // certificates of one page; a payload can have megabytes
+	// settleTime is longer than any statement: a statement that began before a rotation
+	// has stored its rows by then.
 	settleTime = time.Minute
 )
 
-// ReplayTime is the longest that a replay lasts, in seconds.
+// ReplayTime is the longest lifetime of a replay, in seconds.
 const ReplayTime = int64(idempotency.Lifetime / time.Second)
 
-// Reseal does the next part of what a rotation of the server secret leaves to do,
-// and reports whether there may be more at once: it seals the next stored inputs
-// again under the secret in force. When all are, no replay is under a former secret
-// and no pending certificate has its MAC, it notes that former ones may go. Cut
-// anywhere, and by any number of processes at once, it goes on where it was.
+// Reseal does the next part of a rotation of the server secret, and reports whether the
+// caller should call again at once. It encrypts a batch of stored inputs under the active
+// secret. After the last batch it waits until no replay is under a former secret, renews
+// the MACs of pending certificates, and records that the former secrets can be removed.
+// It can be interrupted at any point and run by any number of processes at once.
 func (s *Service) Reseal(ctx context.Context) (more bool, err error) {
 	r, err := s.store.Rotation(ctx, ReplayTime, 1)
 	if errors.Is(err, store.ErrNotFound) {
@@ -61,6 +61,7 @@ func (s *Service) Reseal(ctx context.Context) (more bool, err error) {
 	return false, err
 }
 
+// resealInputs encrypts the next batch of inputs after last under the active secret.
 func (s *Service) resealInputs(ctx context.Context, last store.SealedInput) error {
 	inputs, err := s.store.InputsAfter(ctx, last, resealRows, resealBytes)
 	if err != nil {
@@ -74,15 +75,15 @@ func (s *Service) resealInputs(ctx context.Context, last store.SealedInput) erro
 		if in.Sealed == nil || writer.Marked(in.Sealed) {
 			continue
 		}
-		opened, err := s.secrets.OpenInput(in.DealID, in.Party, in.Sealed)
-		if err != nil { // no secret here opens it, so none of them is needed for it
+		input, err := s.secrets.OpenInput(in.DealID, in.Party, in.Sealed)
+		if err != nil { // no secret of this process decrypts it, so it needs none of them
 			lost++
 			continue
 		}
-		read, fresh = append(read, in), append(fresh, writer.SealInput(in.DealID, in.Party, opened))
+		read, fresh = append(read, in), append(fresh, writer.SealInput(in.DealID, in.Party, input))
 	}
 	if lost > 0 {
-		s.logger.WarnContext(ctx, "stored inputs open under no server secret and stay as they are", "count", lost, "last_deal_id", inputs[len(inputs)-1].DealID)
+		s.logger.WarnContext(ctx, "stored inputs cannot be decrypted, not resealed", "count", lost, "last_deal_id", inputs[len(inputs)-1].DealID)
 	}
 	var end *store.SealedInput
 	if len(inputs) > 0 {
@@ -95,11 +96,11 @@ func (s *Service) resealInputs(ctx context.Context, last store.SealedInput) erro
 	return err
 }
 
-// renewMACs gives every pending certificate of this service the MAC of the secret
-// in force, the writer.
+// renewMACs stores the MAC under the active secret (writer) for every pending certificate
+// that this service wrote.
 func (s *Service) renewMACs(ctx context.Context, writer *sealing.Secret) error {
 	if writer == nil {
-		return errUnopened // rotated since Check
+		return errors.New("the server secret was rotated meanwhile")
 	}
 	var last store.PendingMAC
 	for {

@@ -404,8 +404,8 @@ func TestVerifyBeyondRetirement(t *testing.T) {
 	}{
 		{-1, ""},
 		{4, ""},
-		{3, "the key " + key + " retired when the log had 3 leaves and signed nothing from leaf 3 on, and this certificate is leaf 3: do not rely on it, and tell the operator of this deployment"},
-		{0, "the key " + key + " retired when the log had 0 leaves and signed nothing from leaf 0 on, and this certificate is leaf 3: do not rely on it, and tell the operator of this deployment"},
+		{3, "the key " + key + " retired when the log had 3 leaves and must not sign leaf 3 or later ones, and this certificate is leaf 3: do not rely on it, and tell the operator of this deployment"},
+		{0, "the key " + key + " retired when the log had 0 leaves and must not sign leaf 0 or later ones, and this certificate is leaf 3: do not rely on it, and tell the operator of this deployment"},
 	} {
 		h.keys = keySetOf(t, next.PublicKey(), key, row.closed)
 		report := h.verify(t, id).ok(t)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fairpact/fairpact/internal/canon"
@@ -17,13 +18,13 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Opening is what a party reveals: its input and the salt.
+// Opening opens a commitment: the input and the salt that were hashed.
 type Opening struct {
 	Input map[string]any
 	Salt  string
 }
 
-// Revealed is a reveal that stands.
+// Revealed is the answer to a reveal.
 type Revealed struct {
 	DealID   string          `json:"deal_id"`
 	State    deal.State      `json:"state"`
@@ -32,73 +33,83 @@ type Revealed struct {
 	Result   json.RawMessage `json:"result"`   // null until COMPUTED
 }
 
-// Reveal stores a party's input where it opens the commitment and fits the
-// algorithm. SPEC 4 rule 4: with the last one the algorithm runs and the
-// certificate is issued in the same flow.
+// Reveal stores a party's input if it opens the commitment and fits the algorithm.
+// SPEC 4 rule 4: with the last reveal the algorithm runs and the certificate is issued
+// in the same flow.
 func (s *Service) Reveal(ctx context.Context, a Access, o Opening, rec *idempotency.Record) (Revealed, error) {
-	act := store.Act{DealID: a.deal.DealID, Party: a.party, Replay: rec.Replay()}
-	in, err := s.open(ctx, a, o, &act)
-	if _, invalid := errors.AsType[*problem.Error](err); invalid && !databaseAway(err) {
-		// Late or in the wrong state comes first, whatever a reveal opens to.
-		if late := s.refused(ctx, a, deal.Deal.Reveal); late != nil {
-			return Revealed{}, late
-		}
+	act, err := s.checkOpening(ctx, a, o)
+	if err != nil {
+		return Revealed{}, s.lateFirst(ctx, a, deal.Deal.Reveal, err)
 	}
+	act.Replay = rec.Replay()
+	if a.deal.algorithm.Rejects(o.Input) {
+		return s.reject(ctx, a, act)
+	}
+	var stored store.Acted
+	err = s.attempt(ctx, a, deal.Deal.Reveal, func() (bool, error) {
+		act.First = int(a.deal.firstUnrevealed.Load())
+		stored, err = s.store.Reveal(ctx, act)
+		return stored.Done, err
+	})
 	if err != nil {
 		return Revealed{}, err
 	}
-	if a.deal.algorithm.Rejects(o.Input) {
-		return s.reject(ctx, a, in, act)
-	}
-	for range attempts {
-		act.First = int(a.deal.revealed.Load())
-		done, err := s.store.Reveal(ctx, act)
-		switch {
-		case err != nil:
-			return Revealed{}, err
-		case done.Done && done.All:
-			crash.Point("escrow.revealed")
-			return s.afterLastReveal(ctx, a, done.Inputs)
-		case done.Done:
-			crash.Point("escrow.revealed")
-			s.options.Waits.Changed(a.deal.DealID)
-			raise(&a.deal.revealed, done.Missing)
-			return a.revealed(deal.Revealing, nil), nil
+	crash.Point("escrow.revealed")
+	if stored.All && a.deal.RoundTime == nil {
+		now, err := s.endDeal(ctx, a.deal, deal.Compute, stored.Inputs)
+		if errors.Is(err, errMoved) || errors.Is(err, errInputLost) { // the reveal is stored all the same
+			return s.ReplayReveal(ctx, a)
 		}
-		if err := s.refused(ctx, a, deal.Deal.Reveal); err != nil {
+		if err != nil {
 			return Revealed{}, err
 		}
+		return Revealed{a.deal.DealID, now.Phase, a.party, true, now.Result}, nil
 	}
-	return Revealed{}, fmt.Errorf("deal %s: reveal still not accepted after %d attempts", a.deal.DealID, attempts)
+	s.options.Waits.Changed(a.deal.DealID)
+	if !stored.All {
+		raise(&a.deal.firstUnrevealed, stored.Missing)
+	}
+	return Revealed{a.deal.DealID, deal.Revealing, a.party, true, nil}, nil
 }
 
-// open checks a reveal against the commitment and then against the algorithm,
-// and puts what it opens and its encrypted form into act.
-func (s *Service) open(ctx context.Context, a Access, o Opening, act *store.Act) (sealing.Input, error) {
-	in := sealing.Input{Canonical: canon.Encode(o.Input), Salt: o.Salt}
+// ReplayReveal returns the answer to a reveal that was stored before, from the deal as
+// it now stands.
+func (s *Service) ReplayReveal(ctx context.Context, a Access) (Revealed, error) {
+	now, err := s.advance(ctx, a.deal, store.Nobody)
+	if err != nil {
+		return Revealed{}, err
+	}
+	return Revealed{a.deal.DealID, s.rules(a.deal, now).State(), a.party, true, now.Result}, nil
+}
+
+// checkOpening checks an opening against the commitment and then the input against the
+// algorithm. It returns the act to store, with the encrypted input.
+func (s *Service) checkOpening(ctx context.Context, a Access, o Opening) (store.Act, error) {
 	commitment, err := s.commitmentOf(ctx, a)
 	if errors.Is(err, store.ErrNotFound) {
-		return in, problem.New(problem.CommitsMissing, "party %d has not committed; call %s first", a.party, a.call(problem.Commit))
+		return store.Act{}, problem.New(problem.CommitsMissing, "party %d has not committed; call %s first", a.party, a.call(problem.Commit))
 	}
 	if err != nil {
-		return in, err
+		return store.Act{}, err
 	}
+	in := sealing.Input{Canonical: canon.Encode(o.Input), Salt: o.Salt}
 	text := store.CommitmentText(commitment[:])
-	salt, ok := canon.Open(text, in.Canonical, o.Salt)
-	if !ok {
-		return in, problem.New(problem.CommitmentMismatch, "input and salt do not hash to the commitment %s of party %d; send exactly the input and the salt that were committed%s", text, a.party, saltHint(o.Salt))
+	var opens bool
+	if in.SaltBytes, opens = canon.Open(text, in.Canonical, o.Salt); !opens {
+		return store.Act{}, problem.New(problem.CommitmentMismatch, "input and salt do not hash to the commitment %s of party %d; send exactly the input and the salt that were committed%s", text, a.party, saltHint(o.Salt))
 	}
-	in.SaltBytes = salt
 	if err := a.deal.algorithm.CheckInput(a.deal.Labels, a.deal.params, o.Input); err != nil {
-		return in, problem.New(problem.InvalidInput, "%s. This is what was committed, and a commitment cannot be changed: the deal becomes VOID at reveal_deadline %d; create a new one with %s", err, a.deal.RevealDeadline, problem.Call{Op: problem.CreateDeal})
+		return store.Act{}, problem.New(problem.InvalidInput, "%s. The party committed to this input, and a commitment cannot be changed: the deal becomes VOID at reveal_deadline %d; create a new one with %s", err, a.deal.RevealDeadline, problem.Call{Op: problem.CreateDeal})
 	}
 	writer := s.secrets.Writer()
-	act.Commitment, act.Sealed, act.Secret = commitment, writer.SealInput(a.deal.DealID, a.party, in), writer.Fingerprint()
-	return in, nil
+	return store.Act{
+		DealID: a.deal.DealID, Party: a.party, Commitment: commitment,
+		Sealed: writer.SealInput(a.deal.DealID, a.party, in), Secret: writer.Fingerprint(),
+	}, nil
 }
 
-// CheckInput returns INVALID_INPUT where the input does not fit what the deal
-// declares. It changes nothing.
+// CheckInput returns INVALID_INPUT if the input does not fit the declared deal. It stores
+// nothing.
 func (a Access) CheckInput(input map[string]any) error {
 	if err := a.deal.algorithm.CheckInput(a.deal.Labels, a.deal.params, input); err != nil {
 		return problem.New(problem.InvalidInput, "%s. Nothing is committed yet: correct the input, then hash it", err)
@@ -119,7 +130,7 @@ func (s *Service) commitmentOf(ctx context.Context, a Access) (commitment [32]by
 	return commitment, nil
 }
 
-// saltHint names what most often goes wrong with a salt, and nothing of it.
+// saltHint names a likely mistake with the salt. It never quotes the salt.
 func saltHint(salt string) string {
 	switch {
 	case salt == "":
@@ -130,43 +141,16 @@ func saltHint(salt string) string {
 	return ""
 }
 
-// afterLastReveal ends the deal, unless it waits for its beacon round.
-func (s *Service) afterLastReveal(ctx context.Context, a Access, inputs *store.Snapshot) (Revealed, error) {
-	if a.deal.RoundTime != nil {
-		s.options.Waits.Changed(a.deal.DealID)
-		return a.revealed(deal.Revealing, nil), nil
-	}
-	now, err := s.endDeal(ctx, a.deal, deal.Compute, nil, inputs)
-	if errors.Is(err, errMoved) || errors.Is(err, errUnopened) { // the reveal stands, whatever becomes of the deal
-		return s.Revealed(ctx, a)
-	}
-	if err != nil {
-		return Revealed{}, err
-	}
-	return a.revealed(now.Phase, now.Result), nil
-}
-
-// Revealed is the answer to a reveal that stands, from the deal as it stands now.
-func (s *Service) Revealed(ctx context.Context, a Access) (Revealed, error) {
-	now, err := s.advance(ctx, a.deal, store.Nobody)
-	if err != nil {
-		return Revealed{}, err
-	}
-	return a.revealed(s.rules(a.deal, now).State(), now.Result), nil
-}
-
-func (a Access) revealed(state deal.State, result []byte) Revealed {
-	return Revealed{a.deal.DealID, state, a.party, true, result}
-}
-
+// call returns a call about the deal, for the text of an error.
 func (a Access) call(op problem.Op) problem.Call { return problem.Call{Op: op, DealID: a.deal.DealID} }
 
 // reject stores a shapley.v1 rejection and ends the deal in one transaction.
 // SPEC 3: any rejection makes the deal VOID, the rejector is named.
-func (s *Service) reject(ctx context.Context, a Access, in sealing.Input, act store.Act) (Revealed, error) {
+func (s *Service) reject(ctx context.Context, a Access, act store.Act) (Revealed, error) {
 	ctx, cancel := detached(ctx)
 	defer cancel()
-	for range attempts + len(a.deal.Labels) { // each other reveal may move the deal under it once
+	tries := attempts + len(a.deal.Labels) // each other reveal can interrupt the rejection once
+	for range tries {
 		now, err := s.advance(ctx, a.deal, store.WithInputs)
 		if err != nil {
 			return Revealed{}, err
@@ -181,7 +165,8 @@ func (s *Service) reject(ctx context.Context, a Access, in sealing.Input, act st
 		var inputs []sealing.Input
 		if now.Reveals+1 == len(a.deal.Labels) {
 			e.RevealsClosedAt = &now.Now
-			if inputs, err = s.inputs(a.deal, now, &in, a.party); err != nil {
+			sealed := slices.Concat(now.Sealed[:a.party], [][]byte{act.Sealed}, now.Sealed[a.party:])
+			if inputs, err = s.inputs(a.deal, sealed); err != nil {
 				return Revealed{}, err
 			}
 		}
@@ -195,9 +180,9 @@ func (s *Service) reject(ctx context.Context, a Access, in sealing.Input, act st
 		if done {
 			s.noteEnd(ctx, e)
 			crash.Point("escrow.ended")
-			_ = s.tryIssue(ctx, certificateOf(e))
-			return a.revealed(deal.Void, nil), nil
+			_ = s.tryIssue(ctx, certificateOf(e)) // the worker issues it otherwise
+			return Revealed{a.deal.DealID, deal.Void, a.party, true, nil}, nil
 		}
 	}
-	return Revealed{}, fmt.Errorf("deal %s: rejection still not accepted after %d attempts", a.deal.DealID, attempts+len(a.deal.Labels))
+	return Revealed{}, fmt.Errorf("deal %s: rejection not accepted, %d times in a row", a.deal.DealID, tries)
 }

@@ -100,7 +100,7 @@ func TestRotationInTheMiddleOfADeal(t *testing.T) {
 	waits.as(after).attended(t).published(t)
 	for _, g := range []*game{begun, ended} {
 		g = g.as(after)
-		if inputs := of(after.replica().Inputs(t.Context(), g.access(t, after.replica(), g.tokens[0], escrow.ReadInputs))).ok(t); len(inputs) != 2 {
+		if inputs := of(after.replica().Inputs(t.Context(), g.access(t, after.replica(), g.tokens[0], escrow.AsParty))).ok(t); len(inputs) != 2 {
 			t.Errorf("%d inputs", len(inputs))
 		}
 	}
@@ -231,6 +231,6 @@ func TestADealThatCannotBeOpened(t *testing.T) {
 		h := newRotation(t).house
 		g := h.split(t, func(d *escrow.Declared) { d.Mode = "open" }).revealed(t)
 		spoil(g, t, 1)
-		of(h.replica().Inputs(t.Context(), g.access(t, h.replica(), g.tokens[0], escrow.ReadInputs))).refused(t, problem.Unavailable)
+		of(h.replica().Inputs(t.Context(), g.access(t, h.replica(), g.tokens[0], escrow.AsParty))).refused(t, problem.Unavailable)
 	})
 }

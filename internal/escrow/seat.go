@@ -2,45 +2,42 @@ package escrow
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/fairpact/fairpact/internal/attestation"
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/certificate"
-	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Commitment is what a party commits to. Key and Signature are those of its seat key;
-// both are empty where it commits by its invite token alone.
+// Commitment is a party's commitment. Key and Signature are of its seat key; both are ""
+// if the party commits with its invite token only.
 type Commitment struct {
 	Hash      [32]byte
 	Key       string // es256:HEX or ed25519:HEX
-	Signature string // by Key, of the bytes that Seat returns
+	Signature string // by Key, of the bytes that ToSign returns
 }
 
-// noOrigin refuses seat keys of a deployment that cannot say what they sign for.
-func (s *Service) noOrigin() error {
-	return problem.New(problem.InvalidRequest, "this deployment has not set its public address, which a seat key signs: leave out party_keys, party_key and party_signature, or ask its operator to set FAIRPACT_PUBLIC_URL")
-}
+// errNoOrigin is returned for a seat key if the deployment does not know its public
+// address, which is a part of what a seat key signs.
+var errNoOrigin = problem.New(problem.InvalidRequest, "this deployment has not set its public address, which a seat key signs: leave out party_keys, party_key and party_signature, or ask its operator to set FAIRPACT_PUBLIC_URL")
 
-// checkSeatKeys returns why the keys that a creation declares cannot be used.
+// checkSeatKeys returns an error if a creation declares unusable seat keys.
 func (s *Service) checkSeatKeys(keys []*string, parties int) error {
 	if keys == nil {
 		return nil
 	}
 	if len(keys) != parties {
-		return problem.New(problem.InvalidParams, "party_keys has %d entries for %d parties; send one for each party, null where it has none", len(keys), parties)
+		return problem.New(problem.InvalidParams, "party_keys has %d entries for %d parties; send one for each party, null for a party without a key", len(keys), parties)
 	}
 	for i, key := range keys {
 		switch {
 		case key == nil:
 			continue
 		case s.options.PublicURL == "":
-			return s.noOrigin()
+			return errNoOrigin
 		}
 		if err := signing.CheckLabel(*key); err != nil {
 			return problem.New(problem.InvalidParams, "party_keys[%d] is not a public key: %s", i, err)
@@ -49,54 +46,55 @@ func (s *Service) checkSeatKeys(keys []*string, parties int) error {
 	return nil
 }
 
-// attest checks who commits, and returns what the certificate will say of it; nil
-// where the party commits by its invite token alone.
+// attest checks the seat key's signature of a commitment. It returns the certificate's
+// attested_by, or nil if the party commits with its invite token only.
 func (s *Service) attest(a Access, c Commitment) (*string, error) {
 	declared := a.deal.SeatKey(a.party)
 	switch {
 	case declared != nil && c.Key != *declared:
-		return nil, problem.New(problem.SeatKeyRequired, "party %d has the declared key %s, and only a commitment that it signs is taken: sign the bytes of %s with it and send party_key and party_signature", a.party, *declared, a.call(problem.ReadDeclaration))
+		return nil, problem.New(problem.SeatKeyRequired, "party %d has the declared key %s, and a commitment needs its signature: sign the bytes of %s with it and send party_key and party_signature", a.party, *declared, a.call(problem.ReadDeclaration))
 	case c.Key == "":
 		return nil, nil
 	case s.options.PublicURL == "":
-		return nil, s.noOrigin()
+		return nil, errNoOrigin
 	}
 	if err := signing.CheckLabel(c.Key); err != nil {
 		return nil, problem.New(problem.InvalidRequest, "party_key is not a public key: %s", err)
 	}
-	seat, err := a.Seat(store.CommitmentText(c.Hash[:]))
+	seat, err := a.signedSeat(store.CommitmentText(c.Hash[:]))
 	if err != nil {
 		return nil, err
 	}
 	by := attestation.Attestation{Declared: declared != nil, Key: c.Key, Signature: c.Signature, Origin: s.options.PublicURL}
 	if err := by.Verify(seat, signing.VerifyLabel); err != nil {
-		return nil, problem.New(problem.InvalidPartySignature, "party_signature is not one of party_key over these bytes, in which every line ends with a line feed (%s): %q", err, seat.Message(by.Origin))
+		return nil, problem.New(problem.InvalidPartySignature, "party_signature is not a signature by party_key of these bytes, in which every line ends with a line feed (%s): %q", err, seat.Message(by.Origin))
 	}
 	text := by.String()
 	return &text, nil
 }
 
-// attested returns what the certificate says of who made a party's commitment.
+// attested returns the certificate's attested_by of a party. stored is what attest
+// returned for its commitment.
 func (d *Deal) attested(party int, stored *string) string {
 	switch declared := d.SeatKey(party); {
 	case stored != nil:
 		return *stored
-	case declared != nil: // it signed nothing
+	case declared != nil: // the key signed nothing
 		return attestation.Attestation{Declared: true, Key: *declared}.String()
 	}
 	return certificate.AttestedByInitiator
 }
 
-// Seat is the seat of the party that has access, with a commitment.
-func (a Access) Seat(commitment string) (attestation.Seat, error) {
+// signedSeat returns what the party's seat key signs to make a commitment.
+func (a Access) signedSeat(commitment string) (attestation.Seat, error) {
 	digest, err := a.deal.digest()
 	return attestation.Seat{DealID: a.deal.DealID, Party: a.party, Commitment: commitment, Declaration: digest}, err
 }
 
-// ToSign returns the bytes that the party's seat key signs to make a commitment; nil
-// where this deployment takes no seat keys.
+// ToSign returns the bytes that the party's seat key signs to make a commitment, or nil if
+// this deployment accepts no seat keys.
 func (s *Service) ToSign(a Access, commitment string) ([]byte, error) {
-	seat, err := a.Seat(commitment)
+	seat, err := a.signedSeat(commitment)
 	if err != nil || s.options.PublicURL == "" || a.party < 0 {
 		return nil, err
 	}
@@ -105,7 +103,7 @@ func (s *Service) ToSign(a Access, commitment string) ([]byte, error) {
 
 // declaration returns the RFC 8785 form of what was declared.
 func (d *Deal) declaration() ([]byte, error) {
-	params, err := canon.ParseObject(d.Params) // as declared: d.params holds only what the algorithm knows
+	params, err := canon.ParseObject(d.Params) // d.params lacks the members that the algorithm does not know
 	if err != nil {
 		return nil, fmt.Errorf("stored params: deal %s: %w", d.DealID, err)
 	}
@@ -115,27 +113,17 @@ func (d *Deal) declaration() ([]byte, error) {
 	}.Bytes(), nil
 }
 
-// digest returns the digest of what was declared. It is made once.
-func (d *Deal) digest() (string, error) {
-	d.declared.once.Do(func() {
-		var text []byte
-		text, d.declared.err = d.declaration()
-		d.declared.digest = attestation.Digest(text)
-	})
-	return d.declared.digest, d.declared.err
-}
-
-// Declaration is what a deal declares, and who has vouched for which commitment.
+// Declaration is a deal's declaration, with the attested_by of each commitment.
 type Declaration struct {
 	DealID     string
-	Party      int      // that asks; -1: the initiator's API key
-	Origin     string   // that seat keys sign for; "": this deployment takes none
+	Party      int      // of the caller; -1: the initiator's API key
+	Origin     string   // that seat keys sign; "": this deployment accepts no seat keys
 	Digest     string   // of Declared
 	Declared   []byte   // RFC 8785
-	AttestedBy []string // one a party, as the certificate would say it now
+	AttestedBy []string // by party, as a certificate would state it now
 }
 
-// Declaration returns what a party should read before it commits.
+// Declaration returns the declaration, which a party should read before it commits.
 func (s *Service) Declaration(ctx context.Context, a Access) (Declaration, error) {
 	now, err := s.advance(ctx, a.deal, store.Attested(len(a.deal.Labels)))
 	if err != nil {
@@ -150,22 +138,10 @@ func (s *Service) Declaration(ctx context.Context, a Access) (Declaration, error
 	}
 	d.Digest = attestation.Digest(d.Declared)
 	if len(now.AttestedBy) != len(d.AttestedBy) {
-		return Declaration{}, fmt.Errorf("deal %s has %d parties and %d in the store", a.deal.DealID, len(d.AttestedBy), len(now.AttestedBy))
+		return Declaration{}, fmt.Errorf("deal %s declares %d parties, and the store has %d", a.deal.DealID, len(d.AttestedBy), len(now.AttestedBy))
 	}
 	for i, stored := range now.AttestedBy {
 		d.AttestedBy[i] = a.deal.attested(i, stored)
 	}
 	return d, nil
-}
-
-// late returns why the deal takes no commitment of the party any more, else err: late
-// or in the wrong state comes before what is wrong with a commitment.
-func (s *Service) late(ctx context.Context, a Access, err error) error {
-	if _, refused := errors.AsType[*problem.Error](err); !refused {
-		return err
-	}
-	if late := s.refused(ctx, a, deal.Deal.Commit); late != nil {
-		return late
-	}
-	return err
 }

@@ -55,7 +55,7 @@ func (h *house) keyedGame(t *testing.T, change func(*escrow.Declared)) *game {
 // signed commits with a seat key, whatever the deal says of it.
 func (g *game) signed(t *testing.T, svc *escrow.Service, party int, key string, sign func([]byte) string) answer[escrow.Committed] {
 	t.Helper()
-	access := g.access(t, svc, g.tokens[party], escrow.Act)
+	access := g.access(t, svc, g.tokens[party], escrow.AsParty)
 	hash := g.commitment(t, party)
 	message := of(svc.ToSign(access, store.CommitmentText(hash[:]))).ok(t)
 	return of(svc.Commit(t.Context(), access, escrow.Commitment{Hash: hash, Key: key, Signature: sign(message)}, nil))
@@ -118,7 +118,7 @@ func TestCertificateNamesWhoSigned(t *testing.T) {
 			t.Errorf("party %d: %q, %v", i, c.Parties[i].AttestedBy, err)
 		}
 	}
-	bundle := of(fresh.Bundle(t.Context(), g.access(t, fresh, g.tokens[0], escrow.ReadCertificate))).ok(t)
+	bundle := of(fresh.Bundle(t.Context(), g.access(t, fresh, g.tokens[0], escrow.AsParty))).ok(t)
 	if string(bundle.Declaration) != string(declaration.Declared) {
 		t.Errorf("the bundle declares %s", bundle.Declaration)
 	}
@@ -174,11 +174,11 @@ func TestSeatKeysThatCannotBe(t *testing.T) {
 	create(h.replica(), "", "").ok(t)
 	create(h.replica(), "", key).refused(t, problem.InvalidRequest)
 	g := h.split(t, nil)
-	access := g.access(t, svc, g.tokens[0], escrow.Act)
+	access := g.access(t, svc, g.tokens[0], escrow.AsParty)
 	hash := g.commitment(t, 0)
 	of(svc.Commit(t.Context(), access, escrow.Commitment{Hash: hash, Key: "key", Signature: sign(nil)}, nil)).refused(t, problem.InvalidRequest)
 	plain := h.replica()
-	of(plain.Commit(t.Context(), g.access(t, plain, g.tokens[0], escrow.Act), escrow.Commitment{Hash: hash, Key: key, Signature: sign(nil)}, nil)).refused(t, problem.InvalidRequest)
+	of(plain.Commit(t.Context(), g.access(t, plain, g.tokens[0], escrow.AsParty), escrow.Commitment{Hash: hash, Key: key, Signature: sign(nil)}, nil)).refused(t, problem.InvalidRequest)
 }
 
 // The properties of a VOID say why, and nothing that is not so.

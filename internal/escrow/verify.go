@@ -12,7 +12,7 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Verification is a verification report (SPEC 2.9).
+// Verification is the report of a verification (SPEC 2.9).
 type Verification struct {
 	CertID  string `json:"cert_id"`
 	Valid   bool   `json:"valid"`
@@ -21,18 +21,18 @@ type Verification struct {
 	Note    string `json:"note"`
 }
 
-// Checks are the parts of a verification.
+// Checks are the single checks of a verification.
 type Checks struct {
 	Signature bool `json:"signature"`
 	InputRoot bool `json:"input_root_wellformed"`
 	Inclusion bool `json:"merkle_inclusion"`
 }
 
-var errNoCertificate = problem.New(problem.CertNotFound, "no published certificate has this id; use certificate_id of %s", problem.Call{Op: problem.ReadDeal})
+var errNoCertificate = problem.New(problem.CertNotFound, "no published certificate has this id; use the certificate_id of %s", problem.Call{Op: problem.ReadDeal})
 
-// Verify recomputes every check from the stored certificate and the log's
-// leaves and nodes. With the log or the database out of reach it fails and never
-// says that a certificate is not valid, which is a verdict.
+// Verify makes every check anew from the stored certificate and the log's leaves and
+// nodes. If the log or the database is out of reach, it returns an error and never a
+// report that the certificate is invalid.
 func (s *Service) Verify(ctx context.Context, certID string) (Verification, error) {
 	c, err := s.published(ctx, certID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -45,9 +45,9 @@ func (s *Service) Verify(ctx context.Context, certID string) (Verification, erro
 		return Verification{}, err
 	}
 	facts, err := s.check(c)
-	readable := facts.certID == certID
+	ownPayload := facts.certID == certID
 	v := Verification{
-		CertID: certID, Outcome: facts.outcome, Checks: Checks{Signature: readable && err == nil, InputRoot: readable && facts.rootWellFormed},
+		CertID: certID, Outcome: facts.outcome, Checks: Checks{Signature: ownPayload && err == nil, InputRoot: ownPayload && facts.rootWellFormed},
 		Note: "the signature, the form of input_root and the log inclusion were checked against what is stored now; check it yourself with the published keys",
 	}
 	if v.Outcome != certificate.Computed && v.Outcome != certificate.Void {
@@ -65,16 +65,16 @@ func (s *Service) Verify(ctx context.Context, certID string) (Verification, erro
 	if !v.Valid {
 		v.Note = "at least one check failed: do not rely on this certificate, and tell the operator of this deployment"
 	}
-	// The three checks are worded by SPEC 2.9, and what a retired key signed after
-	// its time passes them; whoever stole it could have made such a one.
+	// A certificate that a retired key signed after its retirement passes the three checks
+	// of SPEC 2.9. A thief of the key could have made it.
 	if v.Checks.Signature && !facts.key.MayHold(*c.LeafIndex) {
 		v.Valid = false
-		v.Note = fmt.Sprintf("the key %s retired when the log had %d leaves and signed nothing from leaf %d on, and this certificate is leaf %d: do not rely on it, and tell the operator of this deployment", facts.key.PublicKey, *facts.key.TreeSize, *facts.key.TreeSize, *c.LeafIndex)
+		v.Note = fmt.Sprintf("the key %s retired when the log had %d leaves and must not sign leaf %d or later ones, and this certificate is leaf %d: do not rely on it, and tell the operator of this deployment", facts.key.PublicKey, *facts.key.TreeSize, *facts.key.TreeSize, *c.LeafIndex)
 	}
 	return v, nil
 }
 
-// published returns a certificate that has its leaf, or store.ErrNotFound.
+// published returns a certificate that is in the log, or store.ErrNotFound.
 func (s *Service) published(ctx context.Context, certID string) (*store.Certificate, error) {
 	if !sealing.ValidID(certPrefix, certID) {
 		return nil, store.ErrNotFound

@@ -90,8 +90,9 @@ func TestVerifyAndTheLog(t *testing.T) {
 			in.Path = in.Path[1:]
 			return nil
 		}, ""},
-		{"another leaf", func(in *translog.Inclusion) error {
+		{"the proof of another leaf", func(in *translog.Inclusion) error {
 			in.LeafIndex--
+			in.Path = path(int(in.LeafIndex), h.log.leaves)
 			return nil
 		}, ""},
 	} {

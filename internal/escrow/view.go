@@ -8,20 +8,20 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// View is a deal as its parties see it (SPEC 2.4). It has no place for inputs.
+// View is a deal as its parties see it (SPEC 2.4). It contains no inputs.
 type View struct {
 	*Deal
-	*store.Snapshot            // of everyone
-	State           deal.State // that shows
+	*store.Snapshot            // with the parts of all parties
+	State           deal.State // as shown
 	CertificateID   *string    // nil until the certificate is published
 }
 
-// View returns the deal as it stands, after what is due was done.
+// View takes the steps that are due and returns the deal.
 func (s *Service) View(ctx context.Context, a Access) (View, error) {
 	now, ok := s.ended.Get(a.deal.DealID)
 	if !ok {
 		var err error
-		if now, err = s.advance(ctx, a.deal, a.deal.everyone()); err != nil {
+		if now, err = s.advance(ctx, a.deal, store.Everyone(len(a.deal.Labels))); err != nil {
 			return View{}, err
 		}
 		if now.LeafIndex != nil {
@@ -29,25 +29,25 @@ func (s *Service) View(ctx context.Context, a Access) (View, error) {
 		}
 	}
 	s.learnCertified(ctx, now)
-	return View{a.deal, now, s.rules(a.deal, now).State(), published(now)}, a.deal.turn(ctx)
+	return View{a.deal, now, s.rules(a.deal, now).State(), publishedID(now)}, a.deal.turn(ctx)
 }
 
-// published is the certificate's id once it is in the log.
-func published(now *store.Snapshot) *string {
+// publishedID returns the certificate's id, or nil until it is in the log.
+func publishedID(now *store.Snapshot) *string {
 	if now.Published {
 		return now.CertID
 	}
 	return nil
 }
 
-// OpenInput is one party's input as it was revealed.
+// OpenInput is a party's revealed input in a deal of mode open.
 type OpenInput struct {
 	Input []byte // RFC 8785
 	Salt  string
 }
 
-// Inputs returns the revealed inputs of an open deal, in party order, to its
-// parties once it is COMPUTED. A sealed or purged deal never gives them out.
+// Inputs returns the revealed inputs in party order, once the deal is COMPUTED. It refuses
+// them for a deal of mode sealed or retention purge.
 func (s *Service) Inputs(ctx context.Context, a Access) ([]OpenInput, error) {
 	now, err := s.advance(ctx, a.deal, store.Nobody)
 	if err != nil {
@@ -55,14 +55,14 @@ func (s *Service) Inputs(ctx context.Context, a Access) ([]OpenInput, error) {
 	}
 	switch d := s.rules(a.deal, now); {
 	case a.deal.Mode != "open" || a.deal.Retention == "purge":
-		return nil, problem.New(problem.InputsSealed, "mode %s with retention %s never gives inputs out; only mode open with retention standard does", a.deal.Mode, a.deal.Retention)
+		return nil, problem.New(problem.InputsSealed, "a deal of mode %s and retention %s never shows its inputs; only mode open with retention standard does", a.deal.Mode, a.deal.Retention)
 	case d.State() != deal.Computed && d.State() != deal.Certified:
-		return nil, problem.New(problem.InputsNotReady, "the deal is %s; inputs are given out once it is COMPUTED", d.State())
+		return nil, problem.New(problem.InputsNotReady, "the deal is %s; it shows its inputs once it is COMPUTED", d.State())
 	}
 	if now, err = s.store.Snapshot(ctx, a.deal.DealID, store.WithInputs); err != nil {
 		return nil, err
 	}
-	inputs, err := s.inputs(a.deal, now, nil, 0)
+	inputs, err := s.inputs(a.deal, now.Sealed)
 	if err != nil {
 		return nil, err
 	}

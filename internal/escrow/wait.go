@@ -9,31 +9,30 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/store"
 	"github.com/fairpact/fairpact/internal/telemetry"
+	"github.com/fairpact/fairpact/internal/waiting"
 )
 
-// Wait is how long a read may wait for a change of its deal, and since what. At
-// most one of State and Same is set; without either it is since the call.
+// Wait says how long a read may wait for a change of its deal, and what counts as one. At
+// most one of State and Same is set; without either, any change since the call counts.
 type Wait struct {
 	For     time.Duration   // 0: do not wait
-	Network string          // of the caller
-	State   deal.State      // wait for another state, or for the certificate
-	Same    func(View) bool // whether the caller has this view
+	Network string          // client network of the caller
+	State   deal.State      // wait for another state than this, or for the certificate
+	Same    func(View) bool // reports whether the caller already has this view
 }
 
-// ViewAfter returns the deal as it stands once it has changed, and at the latest
-// when the wait is over or the process drains. A deal that changes no more is
-// returned at once.
+// ViewAfter waits for a change of the deal and returns the deal. It returns at the latest
+// when the wait is over or the process drains, and at once if the deal is final.
 func (s *Service) ViewAfter(ctx context.Context, a Access, w Wait) (View, error) {
-	if _, ended := s.ended.Get(a.deal.DealID); w.For > 0 && !ended {
-		if err := s.changed(ctx, a, w); err != nil {
+	if _, final := s.ended.Get(a.deal.DealID); w.For > 0 && !final {
+		if err := s.awaitChange(ctx, a, w); err != nil {
 			return View{}, err
 		}
 	}
 	return s.View(ctx, a)
 }
 
-// changed waits until the deal is another than the caller has seen.
-func (s *Service) changed(ctx context.Context, a Access, w Wait) error {
+func (s *Service) awaitChange(ctx context.Context, a Access, w Wait) error {
 	call, err := s.options.Waits.Join(a.deal.DealID, w.Network)
 	if err != nil {
 		return err
@@ -41,13 +40,13 @@ func (s *Service) changed(ctx context.Context, a Access, w Wait) error {
 	defer call.Leave()
 	timeUp := time.NewTimer(w.For)
 	defer timeUp.Stop()
-	seen, err := s.seen(ctx, a, w)
-	if err != nil || seen == nil {
+	known, err := s.knownMark(ctx, a, w)
+	if err != nil || known == nil {
 		return err
 	}
 	stateOnly := w.State != ""
-	for now := *seen; now.Same(*seen, stateOnly) && !settled(now); {
-		if !waits(ctx, func() bool { return call.Wait(ctx, now, stateOnly, timeUp.C) }) {
+	for now := *known; now.Same(*known, stateOnly) && !final(now); {
+		if !pause(ctx, call, now, stateOnly, timeUp.C) {
 			return ctx.Err()
 		}
 		snapshot, err := s.advance(ctx, a.deal, store.Nobody)
@@ -59,8 +58,9 @@ func (s *Service) changed(ctx context.Context, a Access, w Wait) error {
 	return nil
 }
 
-// seen is the deal as the caller has seen it, or nil where it is another by now.
-func (s *Service) seen(ctx context.Context, a Access, w Wait) (*store.Mark, error) {
+// knownMark returns the mark of the deal that the caller knows, or nil if the deal has
+// changed since.
+func (s *Service) knownMark(ctx context.Context, a Access, w Wait) (*store.Mark, error) {
 	var now *store.Snapshot
 	if w.Same != nil {
 		view, err := s.View(ctx, a)
@@ -81,26 +81,26 @@ func (s *Service) seen(ctx context.Context, a Access, w Wait) (*store.Mark, erro
 	return &mark, nil
 }
 
-// settled reports whether the deal changes no more.
-func settled(now store.Mark) bool {
+// final reports whether the deal cannot change any more.
+func final(now store.Mark) bool {
 	return now.Published || now.Phase == deal.Expired || now.Phase == deal.Cancelled
 }
 
-// waits runs a wait. Meanwhile the call holds nothing that others need, and its
-// time does not count as the service's.
-func waits(ctx context.Context, wait func() bool) bool {
+// pause waits until the deal differs from known. Meanwhile the call holds no turn and no
+// body, and its time does not count as the service's.
+func pause(ctx context.Context, call *waiting.Call, known store.Mark, stateOnly bool, timeUp <-chan time.Time) bool {
 	limits.Wait(ctx)
 	began := time.Now()
 	defer func() { telemetry.NoteWait(ctx, time.Since(began)) }()
-	return wait()
+	return call.Wait(ctx, known, stateOnly, timeUp)
 }
 
-// CertificateAfter tries until the answer is another than CERT_NOT_READY, at the
-// latest when the wait is over or the process drains. It tries again when the deal
-// has changed its state or its certificate is published, and, where the deal waits
-// for its draw, when the refusal says.
-func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, try func() (Issued, error)) (Issued, error) {
-	issued, err := try()
+// CertificateAfter returns the deal's certificate. While that is CERT_NOT_READY it tries
+// again at each change of the deal's state, until the wait is over or the process drains.
+// If the deal waits for its draw, it also tries again when the refusal says. before runs
+// before each try, unless it is nil; its error ends the try.
+func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, before func() error) (Issued, error) {
+	issued, err := s.tryCertificate(ctx, a, before)
 	if w.For <= 0 || !problem.Is(err, problem.CertNotReady) {
 		return issued, err
 	}
@@ -111,35 +111,37 @@ func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, try fu
 	defer call.Leave()
 	timeUp := time.NewTimer(w.For)
 	defer timeUp.Stop()
-	asked := false
-	for again := true; again && problem.Is(err, problem.CertNotReady); {
-		snapshot, failed := s.advance(ctx, a.deal, store.Nobody)
+	for inTime := true; inTime && problem.Is(err, problem.CertNotReady); {
+		// Read the deal before the try, so that a change after the read ends the pause.
+		now, failed := s.advance(ctx, a.deal, store.Nobody)
 		if failed != nil {
 			return Issued{}, failed
 		}
-		now := snapshot.Mark()
-		if again = !settled(now); again {
-			retry, drawing := time.Duration(problem.From(err).RetryAfter)*time.Second, s.rules(a.deal, snapshot).AllRevealed()
-			if retry > 0 && drawing {
-				defer time.AfterFunc(retry, call.Wake).Stop()
-			} else if drawing && !asked { // the last reveal came after the refusal
-				asked = true
-				issued, err = try()
-				continue
+		if issued, err = s.tryCertificate(ctx, a, before); problem.Is(err, problem.CertNotReady) {
+			if retry := problem.From(err).RetryAfter; retry > 0 && s.rules(a.deal, now).AllRevealed() {
+				defer time.AfterFunc(time.Duration(retry)*time.Second, call.Wake).Stop()
 			}
-			again = waits(ctx, func() bool { return call.Wait(ctx, now, true, timeUp.C) })
+			inTime = pause(ctx, call, now.Mark(), true, timeUp.C)
 		}
-		issued, err = try()
 	}
 	return issued, err
 }
 
-// pendingLook is how many seconds a certificate that is not issued with its deal's
-// end may take, where nothing is out of reach.
+func (s *Service) tryCertificate(ctx context.Context, a Access, before func() error) (Issued, error) {
+	if before != nil {
+		if err := before(); err != nil {
+			return Issued{}, err
+		}
+	}
+	return s.Certificate(ctx, a)
+}
+
+// pendingLook is the time in seconds after which a caller should look again for a
+// certificate that was not issued together with the end of its deal.
 const pendingLook = 5
 
-// LookAt is the unix time by which to look at the deal again, and false where
-// nothing will change.
+// LookAt returns the unix time by which a caller should read the deal again. It is false
+// if the deal is final.
 func (s *Service) LookAt(v View) (int64, bool) {
 	if v.CertID != nil && !v.Published {
 		return v.Now + pendingLook, true

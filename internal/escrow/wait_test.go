@@ -109,15 +109,14 @@ func TestWaitEndsWithoutAChange(t *testing.T) {
 	if v := (<-g.follows(t, svc, escrow.Wait{For: time.Millisecond})).ok(t); v.State != deal.Open {
 		t.Errorf("after its time: %s", v.State)
 	}
-	access := g.access(t, svc, g.tokens[0], escrow.ReadCertificate)
-	try := func() (escrow.Issued, error) { return svc.Certificate(t.Context(), access) }
-	of(svc.CertificateAfter(t.Context(), access, escrow.Wait{For: time.Millisecond}, try)).refused(t, problem.CertNotReady)
+	access := g.access(t, svc, g.tokens[0], escrow.AsParty)
+	of(svc.CertificateAfter(t.Context(), access, escrow.Wait{For: time.Millisecond}, nil)).refused(t, problem.CertNotReady)
 	got := g.follows(t, svc, escrow.Wait{For: time.Hour, State: deal.Open})
 	hub.End()
 	if v := (<-got).ok(t); v.State != deal.Open {
 		t.Errorf("at the drain: %s", v.State)
 	}
-	of(svc.CertificateAfter(t.Context(), access, escrow.Wait{For: time.Hour}, try)).refused(t, problem.CertNotReady)
+	of(svc.CertificateAfter(t.Context(), access, escrow.Wait{For: time.Hour}, nil)).refused(t, problem.CertNotReady)
 }
 
 // A wait ends when a deadline passes, even if no worker runs.
@@ -136,10 +135,10 @@ func TestCertificateIsWaitedFor(t *testing.T) {
 	h := newHouse(t)
 	g := h.split(t, nil).committed(t)
 	svc, _ := h.waitable(t)
-	access := g.access(t, svc, g.tokens[0], escrow.ReadCertificate)
+	access := g.access(t, svc, g.tokens[0], escrow.AsParty)
 	got := make(chan answer[escrow.Issued], 1)
 	go func() {
-		got <- of(svc.CertificateAfter(t.Context(), access, escrow.Wait{For: patience}, func() (escrow.Issued, error) { return svc.Certificate(t.Context(), access) }))
+		got <- of(svc.CertificateAfter(t.Context(), access, escrow.Wait{For: patience}, nil))
 	}()
 	for party := range g.tokens {
 		g.reveal(t, h.replica(), party).ok(t)

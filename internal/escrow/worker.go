@@ -10,31 +10,32 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-const listLimit = 1000 // of each kind in one listing; the next one brings more
+// listLimit bounds each kind of deal in one listing. The next listing returns more.
+const listLimit = 1000
 
-// Due lists the deals that need the worker within the horizon, without those
-// whose certificate the log refused for good.
+// Due lists the deals that need the worker within the horizon, without those whose
+// certificate the log refused because it has another one.
 func (s *Service) Due(ctx context.Context, horizon time.Duration) ([]store.Due, error) {
 	return s.store.Due(ctx, int64(horizon/time.Second), listLimit, deal.DrawDelay, s.contradicted.deals())
 }
 
-// Complete lists deals in which nobody is missing and that a dead process did
-// not move on. It looks at every active deal.
+// Complete lists deals without a missing party that a dead process did not advance. It
+// reads every active deal.
 func (s *Service) Complete(ctx context.Context) ([]string, error) {
 	return s.store.Complete(ctx, listLimit)
 }
 
-// Load is what runs and what waits, for the metrics.
+// Load returns the numbers of active and pending deals for the metrics.
 func (s *Service) Load(ctx context.Context) (store.Load, error) {
 	return s.store.Load(ctx, deal.DrawDelay)
 }
 
-// Sweep deletes the idempotency records whose time is over.
+// Sweep deletes the idempotency records that have expired.
 func (s *Service) Sweep(ctx context.Context) (int64, error) { return s.store.Sweep(ctx) }
 
-// Attend does all that is due for a deal: its steps, its draw, its certificate.
-// again is when the clock brings its next step (0: nothing more to come); an
-// error means that something is out of reach: try again.
+// Attend does everything that is due for a deal: its steps, its draw, its certificate.
+// again is the time until the clock makes its next step due, or 0 if it does not. After
+// an error the worker tries again.
 func (s *Service) Attend(ctx context.Context, dealID string) (again time.Duration, err error) {
 	s.sameServer(ctx)
 	d, err := s.dealOf(ctx, dealID)
@@ -44,15 +45,10 @@ func (s *Service) Attend(ctx context.Context, dealID string) (again time.Duratio
 	if err != nil {
 		return 0, err
 	}
-	now, err := s.advance(ctx, d, store.Nobody)
-	if err == nil && s.rules(d, now).Next(now.Now) == deal.Compute { // advance could not, and said so to nobody
-		if now, err = s.endDeal(ctx, d, deal.Compute, nil, nil); errors.Is(err, errMoved) {
-			return 0, nil
-		}
-	}
+	now, err := s.takeSteps(ctx, d, store.Nobody)
 	if err == nil && s.rules(d, now).Next(now.Now) == deal.Draw {
-		if now, err = s.draw(ctx, d); errors.Is(err, errMoved) {
-			now, err = s.advance(ctx, d, store.Nobody)
+		if now, err = s.endDeal(ctx, d, deal.Draw, nil); errors.Is(err, errMoved) {
+			now, err = s.takeSteps(ctx, d, store.Nobody)
 		}
 	}
 	if err != nil {
@@ -64,7 +60,7 @@ func (s *Service) Attend(ctx context.Context, dealID string) (again time.Duratio
 			return 0, err
 		}
 		err = s.issueCertificate(ctx, c)
-		if errors.Is(err, translog.ErrTagTaken) { // trying again does not help
+		if errors.Is(err, translog.ErrTagTaken) { // a retry does not help
 			return 0, nil
 		}
 		return 0, err

@@ -88,7 +88,7 @@ func (a *API) certificate(_ http.ResponseWriter, r *http.Request, access escrow.
 	if err != nil {
 		return nil, err
 	}
-	return written(wire.Certificate)(a.Escrow.CertificateAfter(r.Context(), access, wait, func() (escrow.Issued, error) { return a.Escrow.Certificate(r.Context(), access) }))
+	return written(wire.Certificate)(a.Escrow.CertificateAfter(r.Context(), access, wait, nil))
 }
 
 func (a *API) bundle(_ http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {

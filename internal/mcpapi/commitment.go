@@ -38,7 +38,7 @@ func (s *server) computeCommitment(ctx context.Context, args arguments) (result,
 		hashed.Commitment = canon.Commitment(canon.Encode(opening.Input), []byte(opening.Salt))
 	}
 	if args["deal_id"] != nil {
-		_, access, err := s.deal(ctx, args, escrow.Act, "invite_token")
+		_, access, err := s.deal(ctx, args, escrow.AsParty, "invite_token")
 		if err != nil {
 			return result{}, err
 		}

@@ -182,7 +182,7 @@ func (s *server) deal(ctx context.Context, args arguments, action escrow.Action,
 }
 
 func (s *server) commitInput(ctx context.Context, args arguments) (result, error) {
-	token, access, err := s.deal(ctx, args, escrow.Act, "invite_token")
+	token, access, err := s.deal(ctx, args, escrow.AsParty, "invite_token")
 	if err != nil {
 		return result{}, err
 	}
@@ -191,7 +191,7 @@ func (s *server) commitInput(ctx context.Context, args arguments) (result, error
 }
 
 func (s *server) revealInput(ctx context.Context, args arguments) (result, error) {
-	token, access, err := s.deal(ctx, args, escrow.Act, "invite_token")
+	token, access, err := s.deal(ctx, args, escrow.AsParty, "invite_token")
 	if err != nil {
 		return result{}, err
 	}
@@ -224,7 +224,7 @@ func (s *server) getDeal(ctx context.Context, args arguments) (result, error) {
 // getCertificate first makes the draw of a deal with a beacon round if it is due,
 // because no other tool does.
 func (s *server) getCertificate(ctx context.Context, args arguments) (result, error) {
-	_, access, err := s.deal(ctx, args, escrow.ReadCertificate, "invite_token")
+	_, access, err := s.deal(ctx, args, escrow.AsParty, "invite_token")
 	if err != nil {
 		return result{}, err
 	}
@@ -237,14 +237,11 @@ func (s *server) getCertificate(ctx context.Context, args arguments) (result, er
 		return result{}, err
 	}
 	clear(args) // while the call waits, its arguments need not stay in memory
-	issued, err := s.Escrow.CertificateAfter(ctx, access, wait, func() (escrow.Issued, error) {
-		if access.Deal().RoundTime != nil {
-			if err := s.draw(ctx, access); err != nil {
-				return escrow.Issued{}, err
-			}
-		}
-		return s.Escrow.Certificate(ctx, access)
-	})
+	var draw func() error
+	if access.Deal().RoundTime != nil {
+		draw = func() error { return s.draw(ctx, access) }
+	}
+	issued, err := s.Escrow.CertificateAfter(ctx, access, wait, draw)
 	if err != nil {
 		return result{}, err
 	}

@@ -32,6 +32,7 @@ type Snapshot struct {
 	NowMilli        int64 // Now in milliseconds
 
 	Parts      []Part    // of the parties in Want, in order
+	First      int       // the party of Parts[0]
 	Sealed     [][]byte  // the encrypted inputs in party order, if wanted; nil: purged
 	AttestedBy []*string // attested_by of each commitment by party, if wanted; nil: made with an invite token, or missing
 }
@@ -111,6 +112,7 @@ func scanSnapshot(row pgx.CollectableRow, n *int, calls []snapshotOf) (*Snapshot
 	}
 	s.Now, s.Published = s.NowMilli/1000, s.LeafIndex != nil
 	want := calls[*n-1].want
+	s.First = want.first
 	s.Parts = make([]Part, max(0, min(want.last+1, parties)-want.first))
 	if end := want.first + len(s.Parts); len(committed) > 0 && committed[len(committed)-1] >= end || len(revealed) > 0 && revealed[len(revealed)-1] >= end {
 		return nil, fmt.Errorf("store: a deal of %d parties has a commitment or reveal of a party beyond them", parties)
