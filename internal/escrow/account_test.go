@@ -2,7 +2,6 @@ package escrow_test
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"testing"
 
@@ -10,19 +9,19 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// bounding is a replica that bounds the units of what an API key has open.
+// bounding returns a replica that bounds the units of one API key's open deals.
 func (h *house) bounding(most int) *escrow.Service {
-	return escrow.New(h.store, h.secrets, h.pen, h.keys, h.log, h.well, escrow.Options{EntropyWindow: window, OpenUnits: most}, slog.New(slog.DiscardHandler))
+	return h.replicaOn(h.store, escrow.Options{OpenUnits: most})
 }
 
-// declared is a deal of so many parties.
+// declared returns a declaration with so many parties.
 func (h *house) declared(now int64, parties int) escrow.Declared {
 	return escrow.Declared{Algorithm: "random.v1", Params: map[string]any{"beacon_round": h.well.Chain().RoundAt(now+7200) + 9},
 		Mode: "sealed", Retention: "standard", CommitDeadline: now + 3600, RevealDeadline: now + 7200, Labels: slices.Repeat([]string{"a"}, parties)}
 }
 
-// What one API key has open is bounded, on all replicas together, and what has
-// ended makes room.
+// The open deals of one API key are bounded, on all replicas together, and a deal that
+// has ended makes room.
 func TestOpenDealsOfOneKeyAreBounded(t *testing.T) {
 	const most = 32
 	h := newHouse(t)
@@ -63,9 +62,8 @@ func TestOpenDealsOfOneKeyAreBounded(t *testing.T) {
 	}
 }
 
-// A count does not see the deals whose creation is under way; they are charged all
-// the same.
-func TestOpenDealsUnderWayAreCounted(t *testing.T) {
+// Deals whose creation is in flight are charged, although a count does not include them.
+func TestCreationsInFlightAreCharged(t *testing.T) {
 	const most = 4 // so few that each creation counts again
 	h := newHouse(t)
 	on, deal := h.bounding(most), h.declared(h.now(t), 2)
@@ -84,7 +82,7 @@ func TestOpenDealsUnderWayAreCounted(t *testing.T) {
 	for range most {
 		(<-answers).ok(t)
 	}
-	// What is under way no more is not charged twice.
+	// A creation that has finished is not charged twice.
 	h.exec(t, "UPDATE deals SET phase = 'CANCELLED' WHERE deal_id = (SELECT min(deal_id) FROM deals)")
 	later := h.bounding(most)
 	owner = of(later.Authenticate(t.Context(), key)).ok(t)

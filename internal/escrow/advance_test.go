@@ -3,7 +3,6 @@ package escrow_test
 import (
 	"testing"
 
-	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/problem"
@@ -11,13 +10,11 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// meets are all calls that meet a deal, each with a process that has never seen
-// it. The answers differ; what they do to the deal first does not.
+// meets are the kinds of call that reach a deal, each at a process that does not know it.
 var meets = map[string]func(*testing.T, *game) error{
 	"view": func(t *testing.T, g *game) error {
 		svc := g.replica()
-		_, err := svc.View(t.Context(), g.access(t, svc, g.key, escrow.Read))
-		return err
+		return of(svc.View(t.Context(), g.access(t, svc, g.key, escrow.Read))).err
 	},
 	"commit":      func(t *testing.T, g *game) error { return g.commit(t, g.replica(), 1).err },
 	"reveal":      func(t *testing.T, g *game) error { return g.reveal(t, g.replica(), 0).err },
@@ -25,37 +22,21 @@ var meets = map[string]func(*testing.T, *game) error{
 	"certificate": func(t *testing.T, g *game) error { return g.certificate(t, g.replica()).err },
 	"inputs": func(t *testing.T, g *game) error {
 		svc := g.replica()
-		_, err := svc.Inputs(t.Context(), g.access(t, svc, g.tokens[0], escrow.AsParty))
-		return err
+		return of(svc.Inputs(t.Context(), g.access(t, svc, g.tokens[0], escrow.AsParty))).err
 	},
 	"cancel": func(t *testing.T, g *game) error {
 		svc := g.replica()
-		_, err := svc.Cancel(t.Context(), g.access(t, svc, g.key, escrow.CancelDeal), nil)
-		return err
+		return of(svc.Cancel(t.Context(), g.access(t, svc, g.key, escrow.CancelDeal), nil)).err
 	},
 	"a wrong reveal": func(t *testing.T, g *game) error {
 		svc := g.replica()
-		_, err := svc.Reveal(t.Context(), g.access(t, svc, g.tokens[0], escrow.AsParty), escrow.Opening{Input: map[string]any{"x": int64(1)}}, nil)
-		return err
+		return of(svc.Reveal(t.Context(), g.access(t, svc, g.tokens[0], escrow.AsParty), escrow.Opening{Input: map[string]any{"x": int64(1)}}, nil)).err
 	},
-	"attend": func(t *testing.T, g *game) error {
-		_, err := g.replica().Attend(t.Context(), g.id)
-		return err
-	},
+	"attend": func(t *testing.T, g *game) error { return of(g.replica().Attend(t.Context(), g.id)).err },
 }
 
-// checkRefusal checks what a call that met a deal was answered; an empty code:
-// success.
-func checkRefusal(t *testing.T, err error, want problem.Code) {
-	t.Helper()
-	if want == "" && err != nil || want != "" && !problem.Is(err, want) {
-		t.Errorf("answered %v, want %q", err, want)
-	}
-}
-
-// abandoned brings a deal to where its last commit (as a process of an older
-// release stores it) or its last reveal is stored, and the process died before
-// anything followed from it.
+// abandoned returns a deal whose last commit (as a process of an older release stores it)
+// or last reveal is stored, and whose process died before it took the next step.
 func abandoned(t *testing.T, h *house, revealed bool) *game {
 	t.Helper()
 	g := h.split(t, nil)
@@ -75,44 +56,71 @@ func abandoned(t *testing.T, h *house, revealed bool) *game {
 	return g
 }
 
-// stored is a party's reveal as it is stored.
+// stored returns a party's reveal as the store takes it.
 func (g *game) stored(t *testing.T, party int) store.Act {
 	t.Helper()
 	in := sealing.Input{Canonical: []byte(g.inputs[party]), Salt: salt, SaltBytes: []byte(salt)}
 	return store.Act{DealID: g.id, Party: party, Commitment: g.commitment(t, party), Sealed: g.secret.SealInput(g.id, party, in)}
 }
 
-// Complete but not advanced is a normal state: every call that meets it advances
-// it first, one that is then refused included.
-func TestEveryCallAdvances(t *testing.T) {
+// Every call that reaches a deal first takes the steps that are due, also a call that is
+// then refused. A complete deal goes on however late it is reached; a deadline makes a deal
+// VOID only if a party is missing, and names the missing parties.
+func TestEveryCallTakesTheStepsThatAreDue(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	for name, meet := range meets {
-		t.Run("all have committed, "+name, func(t *testing.T) {
-			g := abandoned(t, h, false)
-			err := meet(t, g)
-			if g.phase(t) != "REVEALING" {
-				t.Errorf("the deal is %s after %v", g.phase(t), err)
-			}
-			checkRefusal(t, err, map[string]problem.Code{
-				"commit": problem.AlreadyCommitted, "entropy": problem.WrongAlgorithm, "certificate": problem.CertNotReady,
-				"inputs": problem.InputsSealed, "cancel": problem.CannotCancel, "a wrong reveal": problem.CommitmentMismatch,
-			}[name])
-		})
-		t.Run("all have revealed, "+name, func(t *testing.T) {
-			g := abandoned(t, h, true)
-			err := meet(t, g)
-			if g.phase(t) != "COMPUTED" {
-				t.Errorf("the deal is %s after %v", g.phase(t), err)
-			}
-			checkRefusal(t, err, map[string]problem.Code{
-				"commit": problem.DealEnded, "reveal": problem.DealEnded, "a wrong reveal": problem.DealEnded, "entropy": problem.WrongAlgorithm,
-				"inputs": problem.InputsSealed, "cancel": problem.CannotCancel,
-			}[name])
-			if c := g.attended(t).published(t); c.Outcome != "COMPUTED" {
-				t.Errorf("certified as %s", show(c))
-			}
-		})
+	played := func(commits, reveals []int) *game {
+		g := h.split(t, nil)
+		for _, party := range commits {
+			g.commit(t, h.replica(), party).ok(t)
+		}
+		for _, party := range reveals {
+			g.reveal(t, h.replica(), party).ok(t)
+		}
+		return g
+	}
+	both := []int{0, 1}
+	for _, row := range []struct {
+		name    string
+		game    func() *game
+		later   int64
+		phase   string
+		flakers string
+		reveal  problem.Code // the answer to any reveal of party 0; "" is not checked
+	}{
+		{"all have committed", func() *game { return abandoned(t, h, false) }, 0, "REVEALING", "", ""},
+		{"all have revealed", func() *game { return abandoned(t, h, true) }, 0, "COMPUTED", "", problem.DealEnded},
+		{"all had committed in time", func() *game { return abandoned(t, h, false) }, 4000, "REVEALING", "", ""},
+		{"all had revealed in time", func() *game { return abandoned(t, h, true) }, 10_000, "COMPUTED", "", problem.DealEnded},
+		{"all had committed in time, and none revealed", func() *game { return abandoned(t, h, false) }, 10_000, "VOID", "[0,1]", problem.DeadlinePassed},
+		{"nobody committed", func() *game { return played(nil, nil) }, 3600, "VOID", "[0,1]", problem.DeadlinePassed},
+		{"party 1 did not commit", func() *game { return played([]int{0}, nil) }, 3600, "VOID", "[1]", problem.DealEnded},
+		{"party 0 did not reveal", func() *game { return played(both, []int{1}) }, 7200, "VOID", "[0]", problem.DeadlinePassed},
+		{"nobody revealed", func() *game { return played(both, nil) }, 9999, "VOID", "[0,1]", problem.DeadlinePassed},
+	} {
+		for name, meet := range meets {
+			t.Run(row.name+", "+name, func(t *testing.T) {
+				g := row.game().later(t, row.later)
+				err := meet(t, g)
+				if phase := g.phase(t); phase != row.phase {
+					t.Fatalf("the deal is %s after %v, want %s", phase, err, row.phase)
+				}
+				if (name == "reveal" || name == "a wrong reveal") && row.reveal != "" && !problem.Is(err, row.reveal) {
+					t.Errorf("answered %v, want %s", err, row.reveal)
+				}
+				if row.phase == "REVEALING" {
+					return
+				}
+				c := g.attended(t).published(t)
+				committed, computed := len(row.flakers) == 0 || c.Parties[0].Commitment != nil && c.Parties[1].Commitment != nil, row.phase == "COMPUTED"
+				if c.Outcome != row.phase || !computed && show(c.VoidFlakers) != row.flakers || (c.InputRoot != nil) != computed || (string(c.Result) != "null") != computed {
+					t.Errorf("certified as %s", show(c))
+				}
+				if (c.Timing.CommitsClosedAt != nil) != committed || (c.Timing.RevealsClosedAt != nil) != computed || (c.Timing.ComputedAt != nil) != computed {
+					t.Errorf("timing %s", show(c.Timing))
+				}
+			})
+		}
 	}
 }
 
@@ -133,190 +141,42 @@ func TestRevealsOfARandomDealAreClosed(t *testing.T) {
 	}
 }
 
-// A deadline voids only where someone is missing: a deal that was complete in
-// time goes its way however late it is met.
-func TestALateProcessVoidsNoCompleteDeal(t *testing.T) {
+// A replay without a stored answer is answered from the deal as it now stands, after the
+// steps that are due.
+func TestReplayShowsTheDealAsItStands(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	for name, meet := range meets {
-		t.Run(name, func(t *testing.T) {
-			g := abandoned(t, h, true).later(t, 10_000)
-			_ = meet(t, g)
-			if g.phase(t) != "COMPUTED" {
-				t.Errorf("all had revealed in time, and the deal is %s", g.phase(t))
-			}
-			g = abandoned(t, h, false).later(t, 4000) // past the commit deadline only
-			_ = meet(t, g)
-			if g.phase(t) != "REVEALING" {
-				t.Errorf("all had committed in time, and the deal is %s", g.phase(t))
-			}
-			// Both deadlines are over: it advances, and then the reveals are missing.
-			g = abandoned(t, h, false).later(t, 10_000)
-			_ = meet(t, g)
-			if c := g.attended(t).published(t); c.Outcome != "VOID" || show(c.VoidFlakers) != "[0,1]" || c.Timing.CommitsClosedAt == nil {
-				t.Errorf("nobody revealed in time: %s", show(c))
-			}
-		})
-	}
-}
-
-// The deadline decides, not the worker: any call that meets an overdue deal voids
-// it first, and names who failed.
-func TestEveryCallVoidsAnOverdueDeal(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t)
-	for name, meet := range meets {
-		t.Run(name, func(t *testing.T) {
-			for _, row := range []struct {
-				name     string
-				commits  []int
-				reveals  []int
-				later    int64
-				flakers  string
-				fromOpen bool
-			}{
-				{"nobody committed", nil, nil, 3600, "[0,1]", true},
-				{"party 1 did not commit", []int{0}, nil, 3600, "[1]", true},
-				{"party 0 did not reveal", []int{0, 1}, []int{1}, 7200, "[0]", false},
-				{"nobody revealed", []int{0, 1}, nil, 9999, "[0,1]", false},
-			} {
-				g := h.split(t, nil)
-				for _, party := range row.commits {
-					g.commit(t, h.replica(), party).ok(t)
-				}
-				for _, party := range row.reveals {
-					g.reveal(t, h.replica(), party).ok(t)
-				}
-				err := meet(t, g.later(t, row.later))
-				if g.phase(t) != "VOID" {
-					t.Fatalf("%s: the deal is %s after %v", row.name, g.phase(t), err)
-				}
-				if name == "reveal" || name == "a wrong reveal" {
-					if wasFlaker := row.flakers != "[1]"; problem.Is(err, problem.DeadlinePassed) != wasFlaker {
-						t.Errorf("%s: party 0 is answered %v", row.name, err)
-					}
-				}
-				c := g.attended(t).published(t)
-				if c.Outcome != "VOID" || show(c.VoidFlakers) != row.flakers || c.Result != nil && string(c.Result) != "null" || c.InputRoot != nil {
-					t.Errorf("%s: %s", row.name, show(c))
-				}
-				if (c.Timing.CommitsClosedAt == nil) != row.fromOpen || c.Timing.RevealsClosedAt != nil || c.Timing.ComputedAt != nil {
-					t.Errorf("%s: timing %s", row.name, show(c.Timing))
-				}
-			}
-		})
-	}
-}
-
-// A rejection ends the deal at once; what was to come is refused. SPEC 3: the
-// rejector is named.
-func TestRejection(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t)
-	for name, row := range map[string]struct {
-		first     int // who reveals first; party 1 rejects
-		inputRoot bool
-	}{"after all others": {0, true}, "before the others": {1, false}} {
-		t.Run(name, func(t *testing.T) {
-			g := h.shapley(t, `{"accept":true}`, `{"accept":false}`).committed(t)
-			svc := h.replica()
-			rejection := g.reveal(t, svc, row.first).ok(t)
-			if row.first == 0 {
-				rejection = g.reveal(t, svc, 1).ok(t)
-			}
-			if rejection.State != deal.Void || rejection.Result != nil || !rejection.Revealed {
-				t.Errorf("the rejection is answered %+v", rejection)
-			}
-			if row.first == 1 {
-				g.reveal(t, svc, 0).refused(t, problem.DealEnded)
-			}
-			g.reveal(t, svc, 1).refused(t, problem.DealEnded)
-			c := g.attended(t).published(t)
-			if c.Outcome != "VOID" || show(c.VoidFlakers) != "[1]" || (c.InputRoot != nil) != row.inputRoot || (c.Timing.RevealsClosedAt != nil) != row.inputRoot {
-				t.Errorf("certified as %s", show(c))
-			}
-		})
-	}
-}
-
-// The two readings of a salt: its own bytes, and the bytes that its hex spells.
-// input_root is made of the reading that matched.
-func TestInputRootUsesTheReadingThatMatched(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t)
-	roots := map[string]bool{}
-	for _, saltBytes := range []string{salt, "\x01\x23\x45\x67\x89\xab\xcd\xef"} {
-		g := h.split(t, nil)
-		var leaves [][]byte
-		for party, input := range g.inputs {
-			commitment := of(canon.ParseCommitment(canon.Commitment([]byte(input), []byte(saltBytes)))).ok(t)
-			svc := h.replica()
-			of(svc.Commit(t.Context(), g.access(t, svc, g.tokens[party], escrow.AsParty), escrow.Commitment{Hash: commitment}, nil)).ok(t)
-			leaves = append(leaves, []byte(input+saltBytes))
-		}
-		for party := range g.inputs {
-			g.reveal(t, h.replica(), party).ok(t)
-		}
-		c := g.attended(t).published(t)
-		if *c.InputRoot != rootOfTwo(leaves) {
-			t.Errorf("input_root is %s, want %s", *c.InputRoot, rootOfTwo(leaves))
-		}
-		roots[*c.InputRoot] = true
-	}
-	if len(roots) != 2 {
-		t.Error("both readings have one root")
-	}
-}
-
-// A replay whose answer was lost is rendered from the deal as it stands, and the
-// deadline decides there as anywhere.
-func TestALostAnswerIsRenderedFromTheDealAsItStands(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t)
-	checkCommitted := func(name string, g *game, state deal.State) {
-		t.Helper()
+	party := func(g *game) (*escrow.Service, escrow.Access) {
 		svc := h.replica()
-		got := of(svc.ReplayCommit(t.Context(), g.access(t, svc, g.tokens[0], escrow.AsParty))).ok(t)
-		if got != (escrow.Committed{DealID: g.id, State: state, Committed: true}) {
+		return svc, g.access(t, svc, g.tokens[0], escrow.AsParty)
+	}
+	committed := func(name string, g *game, state deal.State) {
+		t.Helper()
+		svc, access := party(g)
+		if got := of(svc.ReplayCommit(t.Context(), access)).ok(t); got != (escrow.Committed{DealID: g.id, State: state, Committed: true}) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	checkRevealed := func(name string, g *game, state deal.State) {
+	revealed := func(name string, g *game, state deal.State) {
 		t.Helper()
-		svc := h.replica()
-		got := of(svc.ReplayReveal(t.Context(), g.access(t, svc, g.tokens[0], escrow.AsParty))).ok(t)
+		svc, access := party(g)
+		got := of(svc.ReplayReveal(t.Context(), access)).ok(t)
 		if got.State != state || !got.Revealed || got.Party != 0 || (got.Result != nil) != (state == deal.Computed) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
 	g := h.split(t, nil)
 	g.commit(t, h.replica(), 0).ok(t)
-	checkCommitted("one of two has committed", g, deal.Committing)
-	checkCommitted("the other one missed the deadline", g.later(t, 3600), deal.Void)
+	committed("one of two has committed", g, deal.Committing)
+	committed("the other one missed the deadline", g.later(t, 3600), deal.Void)
 
 	g = h.split(t, nil).committed(t)
-	checkCommitted("both have committed", g, deal.Revealing)
+	committed("both have committed", g, deal.Revealing)
 	g.reveal(t, h.replica(), 0).ok(t)
-	checkRevealed("one of two has revealed", g, deal.Revealing)
-	checkRevealed("the other one missed the deadline", g.later(t, 7200), deal.Void)
-	checkCommitted("the commit of a VOID deal", g, deal.Void)
+	revealed("one of two has revealed", g, deal.Revealing)
+	revealed("the other one missed the deadline", g.later(t, 7200), deal.Void)
 
 	g = h.split(t, nil).revealed(t)
-	checkRevealed("both have revealed", g, deal.Computed)
-	checkCommitted("the commit of a COMPUTED deal", g, deal.Computed)
-}
-
-// An open deal hands its inputs to its parties once it is COMPUTED.
-func TestInputsOfAnOpenDeal(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t)
-	g := h.split(t, func(d *escrow.Declared) { d.Mode = "open" }).committed(t)
-	inputs := func() answer[[]escrow.OpenInput] {
-		svc := h.replica()
-		return of(svc.Inputs(t.Context(), g.access(t, svc, g.tokens[1], escrow.AsParty)))
-	}
-	g.reveal(t, h.replica(), 1).ok(t)
-	inputs().refused(t, problem.InputsNotReady)
-	g.reveal(t, h.replica(), 0).ok(t)
-	same(t, inputs().ok(t), []escrow.OpenInput{{Input: []byte(g.inputs[0]), Salt: salt}, {Input: []byte(g.inputs[1]), Salt: salt}})
+	revealed("both have revealed", g, deal.Computed)
+	committed("the commit of a COMPUTED deal", g, deal.Computed)
 }

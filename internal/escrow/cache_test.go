@@ -13,11 +13,11 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// What one process does the other sees at once, whatever it has cached.
-func TestTwoProcessesSeeEachOther(t *testing.T) {
+// A process sees at once what another one does, whatever it has cached.
+func TestProcessesSeeEachOther(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	one, other := h.replica(), h.replicaOn(openStore(t, h.sql.Config().ConnString()))
+	one, other := h.replica(), h.replicaOn(openStore(t, h.sql.Config().ConnString()), escrow.Options{})
 	g := h.split(t, nil)
 	sees := func(state deal.State, commits, reveals int) {
 		t.Helper()
@@ -56,7 +56,7 @@ func TestTwoProcessesSeeEachOther(t *testing.T) {
 	cancelled.certificate(t, other).refused(t, problem.NoCertificate)
 }
 
-// A commitment is cached only once it stands.
+// Only a stored commitment is cached.
 func TestARefusedCommitmentIsNotCached(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -66,43 +66,9 @@ func TestARefusedCommitmentIsNotCached(t *testing.T) {
 	g.reveal(t, svc, 0).ok(t)
 }
 
-// A row that somebody changed is found at every call, although the process has
-// verified its bytes before.
-func TestATamperedRowIsFoundByAProcessThatKnowsIt(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t)
-	stranger := newPen(t)
-	for _, row := range []struct {
-		name, change string
-		arg          any
-		failing      int
-	}{
-		{"signature", "signature = $2", foreign(t, stranger), signature},
-		{"payload", "payload = convert_to(replace(convert_from(payload, 'UTF8'), $2, 'proportional'), 'UTF8')", "adjusted_winner", signature | inclusion},
-		{"leaf_index", "leaf_index = leaf_index + $2", -1, inclusion},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			g, id := certified(t, h)
-			svc := h.replica()
-			healthy := g.certificate(t, svc).ok(t)
-			stored := g.pendingCertificate(t)
-			for range 2 {
-				checkReport(t, "healthy", of(svc.Verify(t.Context(), id)).ok(t), 0)
-				same(t, g.certificate(t, svc).ok(t), healthy)
-				g.exec(t, "UPDATE certificates SET "+row.change+" WHERE cert_id = $1", id, row.arg)
-				for range 2 {
-					checkReport(t, "tampered", of(svc.Verify(t.Context(), id)).ok(t), row.failing)
-					g.certificate(t, svc).refused(t, problem.LogInconsistent)
-				}
-				g.exec(t, "UPDATE certificates SET payload = $2, signature = $3, leaf_index = $4 WHERE cert_id = $1", id, stored.Payload, stored.Signature, stored.LeafIndex)
-			}
-		})
-	}
-}
-
-// An ended deal whose certificate is published shows without a statement; what
-// may change, or is verified, needs the database.
-func TestThePublishedDealShowsWithoutTheDatabase(t *testing.T) { // not parallel: other tests reach other servers
+// The view of a deal with a published certificate needs no database. Answers that can
+// change, or that are verified, do.
+func TestPublishedDealShowsWithoutTheDatabase(t *testing.T) { // not parallel: other tests reach other servers
 	server := servertest.StartPostgres(t)
 	h := newHouseOn(t, server.AdminURL())
 	svc := h.replica()
@@ -128,9 +94,9 @@ func TestThePublishedDealShowsWithoutTheDatabase(t *testing.T) { // not parallel
 	}
 }
 
-// After a restore the database is older than what was cached. A restore restarts
-// the server; a second later nothing of before is served.
-func TestARestoredDatabaseIsBelieved(t *testing.T) { // not parallel: other tests reach other servers
+// A restored database is older than the caches. A restore restarts the server, and within a
+// second the caches are emptied.
+func TestCachesAreEmptiedAfterARestore(t *testing.T) { // not parallel: other tests reach other servers
 	server := servertest.StartPostgres(t)
 	h := newHouseOn(t, server.AdminURL())
 	svc := h.replica()
@@ -149,7 +115,7 @@ func TestARestoredDatabaseIsBelieved(t *testing.T) { // not parallel: other test
 	owner := of(svc.Authenticate(t.Context(), back.key)).ok(t)
 	backAccess := back.access(t, svc, back.key, escrow.Read)
 
-	// One deal was not there yet, nobody had acted in the other.
+	// The backup has not one deal, and no commitment of the other.
 	h.exec(t, "DELETE FROM api_keys WHERE key_hash = (SELECT owner_hash FROM deals WHERE deal_id = $1)", gone.id)
 	for _, table := range []string{"parties", "deals"} {
 		h.exec(t, "DELETE FROM "+table+" WHERE deal_id = $1", gone.id)
@@ -163,7 +129,7 @@ func TestARestoredDatabaseIsBelieved(t *testing.T) { // not parallel: other test
 	check(t, server.Restart(t.Context()))
 	h.sql.Reset()
 
-	// No call but those that caches answer: it is noticed within a second all the same.
+	// The process notices it although only caches answer its calls.
 	for until := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := svc.Authenticate(t.Context(), gone.key); problem.Is(err, problem.InvalidCredential) {
 			break
@@ -200,9 +166,9 @@ func TestARestoredDatabaseIsBelieved(t *testing.T) { // not parallel: other test
 	})
 }
 
-// The error says what this caller can do: an API key that did not create the
-// deal does not become able to cancel it by an invite token.
-func TestCancelByAnotherKey(t *testing.T) {
+// The refusal of an API key that did not create the deal names an invite token only for
+// actions that a token permits.
+func TestRefusalOfAnotherKeyNamesWhatHelps(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	g, svc := h.split(t, nil), h.replica()

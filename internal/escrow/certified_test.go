@@ -8,9 +8,9 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// A COMPUTED deal shows CERTIFIED in every answer once a quorum of witnesses has
-// cosigned a tree that covers its leaf, in a process that has kept the deal and in
-// one that has not; nothing is written and the certificate stays the same bytes.
+// A COMPUTED deal shows CERTIFIED in every answer once a quorum of witnesses has cosigned
+// a tree that covers its leaf, whether the process has cached the deal or not. The stored
+// phase and the certificate stay the same.
 func TestQuorumShowsCertified(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -32,7 +32,7 @@ func TestQuorumShowsCertified(t *testing.T) {
 	for _, g := range []*game{first, second, drawn} {
 		show(g, deal.Computed)
 	}
-	h.log.cosigned.Store(1) // covers leaf 0 alone
+	h.log.cosigned.Store(1) // covers only leaf 0
 	show(first, deal.Certified)
 	show(second, deal.Computed)
 	h.log.cosigned.Store(4)
@@ -59,7 +59,7 @@ func TestQuorumShowsCertified(t *testing.T) {
 	}
 }
 
-// What is pending is not certified, whatever its leaf will be.
+// A deal whose certificate is pending does not show CERTIFIED.
 func TestPendingIsNotCertified(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

@@ -10,30 +10,29 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/transparency-dev/merkle/rfc6962"
+	"github.com/transparency-dev/merkle/testonly"
+
 	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/beacon/devbeacon"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// The outside parts, each with a hook that a test sets to make it fail. Without
-// a hook they do their work.
+// The servers around the escrow. A test can set a hook that makes one fail; without a
+// hook they work.
 
 // pen signs with a real key.
 type pen struct {
 	*signing.Signer
 	mu     sync.Mutex
-	before func(ctx context.Context) error // an error is the signer's
+	before func(ctx context.Context) error // its error fails the signature
 	signed int
 }
 
 func newPen(t *testing.T) *pen {
 	t.Helper()
-	s, err := signing.Open(t.Context(), "dev://"+filepath.Join(t.TempDir(), "key.pem"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &pen{Signer: s}
+	return &pen{Signer: of(signing.Open(t.Context(), "dev://"+filepath.Join(t.TempDir(), "key.pem"))).ok(t)}
 }
 
 func (p *pen) fail(before func(context.Context) error) {
@@ -42,7 +41,7 @@ func (p *pen) fail(before func(context.Context) error) {
 	p.before = before
 }
 
-// signatures is how often it was asked to sign.
+// signatures returns how often it was asked to sign.
 func (p *pen) signatures() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,17 +61,17 @@ func (p *pen) Sign(ctx context.Context, digest [32]byte) (string, error) {
 	return p.Signer.Sign(ctx, digest)
 }
 
-// ledger is a transparency log in memory: RFC 6962 2.1 as it is written there.
+// ledger is a transparency log in memory.
 type ledger struct {
 	pen       *signing.Signer // signs the heads
 	mu        sync.Mutex
 	leaves    [][32]byte
-	taken     []string // the signature of each leaf
+	taken     []string // the signature of each leaf, in order
 	tags      map[translog.Tag][32]byte
 	appending func(add func()) error // add appends the entry
 	reading   func(*translog.Inclusion) error
 
-	cosigned, certified atomic.Int64 // the size that a quorum has cosigned, and what was learned of it
+	cosigned, certified atomic.Int64 // the size that a quorum has cosigned, and the size that the client knows of
 }
 
 func (l *ledger) Certified() int64 { return l.certified.Load() }
@@ -88,8 +87,6 @@ func (l *ledger) fail(appending func(add func()) error, reading func(*translog.I
 func (l *ledger) Append(_ context.Context, entry [32]byte, signature string, tag translog.Tag) (int64, error) {
 	l.mu.Lock()
 	hook := l.appending
-	l.mu.Unlock()
-	l.mu.Lock()
 	owner, tagged := l.tags[tag]
 	l.mu.Unlock()
 	if tagged && owner != entry {
@@ -98,9 +95,6 @@ func (l *ledger) Append(_ context.Context, entry [32]byte, signature string, tag
 	add := func() int64 {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.tags == nil {
-			l.tags = make(map[translog.Tag][32]byte)
-		}
 		if tag != (translog.Tag{}) {
 			l.tags[tag] = entry
 		}
@@ -117,7 +111,7 @@ func (l *ledger) Append(_ context.Context, entry [32]byte, signature string, tag
 	return add(), nil
 }
 
-// TLogProof is none: the ledger signs no checkpoints.
+// TLogProof returns nil, because the ledger signs no checkpoints.
 func (l *ledger) TLogProof(context.Context, [32]byte, int64) ([]byte, error) { return nil, nil }
 
 func (l *ledger) Inclusion(ctx context.Context, entry [32]byte, index int64) (translog.Inclusion, error) {
@@ -126,15 +120,9 @@ func (l *ledger) Inclusion(ctx context.Context, entry [32]byte, index int64) (tr
 	if index < 0 || index >= int64(len(l.leaves)) || l.leaves[index] != entry {
 		return translog.Inclusion{}, translog.ErrNotFound
 	}
-	in := translog.Inclusion{
-		TreeHead:  translog.TreeHead{TreeSize: int64(len(l.leaves)), RootHash: hex.EncodeToString(treeHash(l.leaves))},
-		LeafIndex: index, Entry: hex.EncodeToString(entry[:]), Path: path(int(index), l.leaves),
-	}
-	var err error
-	if in.TreeHead.Signature, err = l.pen.Sign(ctx, in.Digest()); err != nil {
-		return in, err
-	}
-	if l.reading != nil {
+	head, err := l.head(ctx, int64(len(l.leaves)))
+	in := translog.Inclusion{TreeHead: head, LeafIndex: index, Entry: hex.EncodeToString(entry[:]), Path: l.path(index)}
+	if err == nil && l.reading != nil {
 		err = l.reading(&in)
 	}
 	return in, err
@@ -146,16 +134,39 @@ func (l *ledger) TreeHeadAt(ctx context.Context, size int64) (translog.TreeHead,
 	if size > int64(len(l.leaves)) {
 		return translog.TreeHead{}, translog.ErrNotFound
 	}
-	head := translog.TreeHead{TreeSize: size, RootHash: hex.EncodeToString(treeHash(l.leaves[:size]))}
-	var err error
+	return l.head(ctx, size)
+}
+
+// tree, head and path need l.mu.
+func (l *ledger) tree() *testonly.Tree {
+	tree := testonly.New(rfc6962.DefaultHasher)
+	for _, leaf := range l.leaves {
+		tree.AppendData(leaf[:])
+	}
+	return tree
+}
+
+func (l *ledger) head(ctx context.Context, size int64) (head translog.TreeHead, err error) {
+	head.TreeSize, head.RootHash = size, hex.EncodeToString(l.tree().HashAt(uint64(size)))
 	head.Signature, err = l.pen.Sign(ctx, head.Digest())
 	return head, err
+}
+
+func (l *ledger) path(index int64) (path []string) {
+	proof, err := l.tree().InclusionProof(uint64(index), uint64(len(l.leaves)))
+	if err != nil {
+		panic(err)
+	}
+	for _, node := range proof {
+		path = append(path, hex.EncodeToString(node))
+	}
+	return path
 }
 
 func (l *ledger) empty() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.leaves, l.taken, l.tags = nil, nil, nil
+	l.leaves, l.taken, l.tags = nil, nil, map[translog.Tag][32]byte{}
 }
 
 func (l *ledger) size() int {
@@ -164,36 +175,7 @@ func (l *ledger) size() int {
 	return len(l.leaves)
 }
 
-func treeHash(leaves [][32]byte) []byte {
-	if len(leaves) == 1 {
-		sum := sha256.Sum256(append([]byte{0}, leaves[0][:]...))
-		return sum[:]
-	}
-	k := half(len(leaves))
-	sum := sha256.Sum256(slices.Concat([]byte{1}, treeHash(leaves[:k]), treeHash(leaves[k:])))
-	return sum[:]
-}
-
-func path(m int, leaves [][32]byte) []string {
-	if len(leaves) == 1 {
-		return nil
-	}
-	k := half(len(leaves))
-	if m < k {
-		return append(path(m, leaves[:k]), hex.EncodeToString(treeHash(leaves[k:])))
-	}
-	return append(path(m-k, leaves[k:]), hex.EncodeToString(treeHash(leaves[:k])))
-}
-
-func half(n int) int {
-	k := 1
-	for 2*k < n {
-		k *= 2
-	}
-	return k
-}
-
-// well is a beacon of its own chain, with real rounds.
+// well is a beacon with its own chain and real rounds.
 type well struct {
 	server *devbeacon.Server
 	mu     sync.Mutex
@@ -235,11 +217,4 @@ func (w *well) Fetch(_ context.Context, round int64) (beacon.Round, error) {
 	signature := w.server.Sign(round)
 	randomness := sha256.Sum256(signature)
 	return beacon.Round{Round: round, Randomness: hex.EncodeToString(randomness[:]), Signature: hex.EncodeToString(signature)}, nil
-}
-
-// rootOfTwo is the input_root of two leaves.
-func rootOfTwo(leaves [][]byte) string {
-	one, other := sha256.Sum256(append([]byte{0}, leaves[0]...)), sha256.Sum256(append([]byte{0}, leaves[1]...))
-	root := sha256.Sum256(slices.Concat([]byte{1}, one[:], other[:]))
-	return "sha256:" + hex.EncodeToString(root[:])
 }

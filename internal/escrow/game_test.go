@@ -14,7 +14,7 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// game is a deal and all that its parties hold.
+// game is a deal with the keys, tokens and inputs of its parties.
 type game struct {
 	*house
 	id     string
@@ -26,7 +26,7 @@ type game struct {
 
 const salt = "0123456789abcdef"
 
-// split is a deal with an hour for each phase. change edits its declaration.
+// split creates a deal with an hour for each phase. change edits its declaration.
 func (h *house) split(t *testing.T, change func(*escrow.Declared)) *game {
 	t.Helper()
 	return h.create(t, escrow.Declared{Algorithm: "split.v1", Params: map[string]any{"items": []any{"car", "boat"}}},
@@ -41,7 +41,7 @@ func (h *house) shapley(t *testing.T, inputs ...string) *game {
 	}, inputs, nil)
 }
 
-// random is a deal whose round comes ten minutes after the reveal deadline.
+// random creates a deal whose round is published ten minutes after the reveal deadline.
 func (h *house) random(t *testing.T, change func(*escrow.Declared)) *game {
 	t.Helper()
 	round := h.well.Chain().RoundAt(h.now(t)+7200+600) + 1
@@ -60,7 +60,7 @@ func (h *house) now(t *testing.T) int64 {
 	return now
 }
 
-// create makes a deal of as many parties as there are inputs.
+// create creates a deal with one party for each input.
 func (h *house) create(t *testing.T, d escrow.Declared, inputs []string, change func(*escrow.Declared)) *game {
 	t.Helper()
 	now := h.now(t)
@@ -82,7 +82,7 @@ func (h *house) create(t *testing.T, d escrow.Declared, inputs []string, change 
 	return g
 }
 
-// answer is what a use case returned.
+// answer is the result of a use case.
 type answer[T any] struct {
 	value T
 	err   error
@@ -151,7 +151,7 @@ func (g *game) entropy(t *testing.T, svc *escrow.Service) answer[escrow.Drawn] {
 	return of(svc.Entropy(t.Context(), g.access(t, svc, g.tokens[1], escrow.DrawEntropy)))
 }
 
-// committed and revealed bring a deal to where all have.
+// committed and revealed play a deal until all have committed or revealed.
 func (g *game) committed(t *testing.T) *game {
 	t.Helper()
 	svc := g.replica()
@@ -170,8 +170,8 @@ func (g *game) revealed(t *testing.T) *game {
 	return g
 }
 
-// later lets so many seconds pass for a deal: all its times move back. Processes
-// that know the deal remember its deadlines, so ask a new replica.
+// later makes so many seconds pass for a deal, by moving all its times back. Processes cache
+// the deadlines of a deal, so ask a new replica afterwards.
 func (g *game) later(t *testing.T, seconds int64) *game {
 	t.Helper()
 	g.exec(t, `UPDATE deals SET created_at = created_at - $2, commit_deadline = commit_deadline - $2, reveal_deadline = reveal_deadline - $2,
@@ -186,7 +186,7 @@ func (g *game) phase(t *testing.T) string {
 	return g.text(t, "SELECT phase FROM deals WHERE deal_id = $1", g.id)
 }
 
-// certID is the id of the deal's certificate, pending or not.
+// certID returns the id of the deal's certificate, pending or not.
 func (g *game) certID(t *testing.T) string {
 	t.Helper()
 	return g.text(t, "SELECT cert_id FROM certificates WHERE deal_id = $1", g.id)
@@ -197,15 +197,15 @@ func (g *game) pendingCertificate(t *testing.T) *store.Certificate {
 	return of(g.store.CertificateOf(t.Context(), g.id)).ok(t)
 }
 
-// attended does all that is due for the deal.
+// attended lets a worker do everything that is due for the deal.
 func (g *game) attended(t *testing.T) *game {
 	t.Helper()
 	of(g.replica().Attend(t.Context(), g.id)).ok(t)
 	return g
 }
 
-// published checks that exactly one certificate was issued, with one leaf, and
-// that it verifies; it returns the certificate.
+// published returns the deal's certificate. It checks that there is exactly one, with one
+// leaf, and that it verifies.
 func (g *game) published(t *testing.T) certificate.Certificate {
 	t.Helper()
 	svc := g.replica()
@@ -222,7 +222,7 @@ func (g *game) published(t *testing.T) certificate.Certificate {
 	return c
 }
 
-// bounded keeps a test that hangs from hanging the run.
+// bounded returns a context that ends before the test run times out.
 func bounded(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -230,7 +230,7 @@ func bounded(t *testing.T) context.Context {
 	return ctx
 }
 
-// same compares two answers down to what their pointers lead to.
+// same compares two values, also behind pointers.
 func same(t *testing.T, got, want any) {
 	t.Helper()
 	if !reflect.DeepEqual(got, want) {

@@ -24,8 +24,8 @@ var errKeyAway = errors.New("the key is away")
 
 func keyAway(context.Context) error { return errKeyAway }
 
-// lastReveal plays a deal whose last reveal meets an outside part that fails:
-// it is answered all the same, with its result, and the certificate is pending.
+// lastReveal plays a deal while the signer or the log fails. The last reveal is answered
+// with the result, and the certificate is pending.
 func lastReveal(t *testing.T, h *house) *game {
 	t.Helper()
 	g := h.split(t, nil).committed(t)
@@ -42,7 +42,7 @@ func lastReveal(t *testing.T, h *house) *game {
 	return g
 }
 
-// pending is a deal whose certificate is not signed yet, with all parts well.
+// pending returns a deal whose certificate is not signed yet. The signer works again.
 func pending(t *testing.T, h *house) *game {
 	t.Helper()
 	h.pen.fail(keyAway)
@@ -50,7 +50,7 @@ func pending(t *testing.T, h *house) *game {
 	return lastReveal(t, h)
 }
 
-// checkPending checks what the endpoints say of a certificate that is not in the log.
+// checkPending checks the answers about a certificate that is not in the log.
 func checkPending(t *testing.T, g *game, reason string) {
 	t.Helper()
 	svc := g.replica()
@@ -77,25 +77,8 @@ func TestSignerDown(t *testing.T) {
 	}
 }
 
-// A signer that never answers costs a reveal a bounded time, whatever its caller
-// would wait.
-func TestSignerHangs(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t)
-	h.pen.fail(func(ctx context.Context) error {
-		if _, bound := ctx.Deadline(); !bound {
-			t.Error("the signer is asked without a bound")
-			return errors.New("no bound")
-		}
-		<-ctx.Done()
-		return ctx.Err()
-	})
-	g := lastReveal(t, h)
-	h.pen.fail(nil)
-	g.attended(t).published(t)
-}
-
-// An outage of the log costs one signature, however often the append is tried.
+// During an outage of the log a certificate is signed once, however often the append is
+// tried.
 func TestLogDown(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -118,7 +101,7 @@ func TestLogDown(t *testing.T) {
 	}
 }
 
-// The log has the entry and its answer is lost.
+// An append whose answer is lost adds one leaf.
 func TestLogAnswerLost(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -134,8 +117,8 @@ func TestLogAnswerLost(t *testing.T) {
 	}
 }
 
-// A process that died after the append leaves a leaf that no row names: the next
-// one signs again and gets the same leaf.
+// After a crash between the append and the store of the leaf, the next process signs again
+// and gets the same leaf.
 func TestCrashAfterTheAppend(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -157,9 +140,9 @@ func TestCrashAfterTheAppend(t *testing.T) {
 	}
 }
 
-// Where the log has another certificate of the deal, the second one is tried once
-// by each process, its signature is not kept, and readers are told.
-func TestASecondCertificateIsLeftAlone(t *testing.T) {
+// If the log has another certificate of the deal, each process tries the second one once,
+// its signature is not stored, and readers get an error.
+func TestSecondCertificateIsTriedOnce(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	g := pending(t, h)
@@ -180,8 +163,8 @@ func TestASecondCertificateIsLeftAlone(t *testing.T) {
 	}
 }
 
-// The log is told the deal that was signed, whatever the certificate's row says.
-func TestTheTagIsOfTheSignedDeal(t *testing.T) {
+// The log gets the tag of the signed deal_id, even if the row has another deal_id.
+func TestTagIsOfTheSignedDeal(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.log.fail(func(func()) error { return translog.ErrUnavailable }, nil)
@@ -192,7 +175,7 @@ func TestTheTagIsOfTheSignedDeal(t *testing.T) {
 	h.exec(t, "UPDATE deals SET cert_id = (SELECT cert_id FROM deals WHERE deal_id = $1) WHERE deal_id = $2", g.id, other.id)
 	of(h.replica().Attend(t.Context(), other.id)).ok(t)
 	if _, ok := h.log.tags[certificate.Tag(g.id)]; !ok || len(h.log.tags) != 1 {
-		t.Errorf("tags %v, want that of %s alone", h.log.tags, g.id)
+		t.Errorf("tags %v, want only that of %s", h.log.tags, g.id)
 	}
 }
 
@@ -213,7 +196,7 @@ func counted(t *testing.T, name, label string) float64 {
 }
 
 // A certificate is counted once, by the process that stored its leaf.
-func TestIssuedOnceIsCountedOnce(t *testing.T) {
+func TestIssuedCertificateIsCountedOnce(t *testing.T) {
 	h := newHouse(t)
 	issued := func() float64 { return counted(t, "fairpact_certificates_issued_total", "") }
 	before := issued()
@@ -234,7 +217,7 @@ func TestIssuedOnceIsCountedOnce(t *testing.T) {
 	}
 }
 
-// Calls of one process that want the same certificate at once sign it once.
+// Concurrent calls of one process for the same certificate sign it once.
 func TestOneProcessSignsOnce(t *testing.T) { // not parallel: it looks at all goroutines
 	h := newHouse(t)
 	g := pending(t, h)
@@ -283,22 +266,8 @@ func TestOneProcessSignsOnce(t *testing.T) { // not parallel: it looks at all go
 	g.published(t)
 }
 
-// What follows a pending certificate does not change it: the payload is that of
-// the transaction that ended the deal.
-func TestIssuingChangesNoPayload(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t)
-	g := pending(t, h)
-	before := string(g.pendingCertificate(t).Payload)
-	c := g.attended(t).published(t)
-	if after := string(g.pendingCertificate(t).Payload); after != before {
-		t.Errorf("the payload was %s and is %s", before, after)
-	}
-	same(t, g.published(t), c)
-}
-
-// A stored signature that verifies under no key, and has no leaf, is replaced.
-func TestAForeignSignatureIsReplaced(t *testing.T) {
+// A stored signature without a leaf is replaced if it verifies under no key.
+func TestForeignSignatureIsReplaced(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	for _, stored := range []string{"es256:", "es256:" + strings.Repeat("0", 128), foreign(t, newPen(t))} {
@@ -315,13 +284,14 @@ func foreign(t *testing.T, stranger *pen) string {
 	return of(stranger.Signer.Sign(t.Context(), [32]byte{1})).ok(t)
 }
 
-// Any number of processes may issue one certificate: one signature stands, and
-// one leaf.
-func TestIssuingAtOnce(t *testing.T) {
+// Any number of processes can issue one certificate concurrently: it gets one signature and
+// one leaf, and its payload stays the one that was stored with the deal's end.
+func TestConcurrentIssuing(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	for range 8 {
 		g, leaves := pending(t, h), h.log.size()
+		payload := string(g.pendingCertificate(t).Payload)
 		var group sync.WaitGroup
 		for range 8 {
 			group.Go(func() {
@@ -334,6 +304,9 @@ func TestIssuingAtOnce(t *testing.T) {
 		c := g.published(t)
 		if h.log.size() != leaves+1 {
 			t.Errorf("%d leaves for one certificate", h.log.size()-leaves)
+		}
+		if after := string(g.pendingCertificate(t).Payload); after != payload {
+			t.Errorf("the payload was %s and is %s", payload, after)
 		}
 		same(t, g.published(t), c)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/fairpact/fairpact/internal/sealing"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/store"
+	"github.com/fairpact/fairpact/internal/translog"
 )
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
@@ -24,12 +25,15 @@ type house struct {
 	store   *store.Store
 	sql     *pgxpool.Pool
 	secret  *sealing.Secret
-	secrets *sealing.Secrets // secret alone
+	secrets *sealing.Secrets // only secret
 	pen     *pen
 	keys    *signing.KeySet
 	log     *ledger
 	well    *well
-	origin  string // of the deployment; "": not known
+	origin  string // public origin of the deployment; "": not known
+
+	signer escrow.Signer // pen, unless a test replaces it
+	client escrow.Log    // log, unless a test replaces it
 }
 
 func newHouse(t *testing.T) *house {
@@ -40,26 +44,21 @@ func newHouse(t *testing.T) *house {
 func newHouseOn(t *testing.T, url string) *house {
 	t.Helper()
 	h := &house{pen: newPen(t), well: newWell()}
-	h.log = &ledger{pen: h.pen.Signer}
+	h.log = &ledger{pen: h.pen.Signer, tags: map[translog.Tag][32]byte{}}
+	h.signer, h.client = h.pen, h.log
 	check(t, store.Migrate(t.Context(), url))
 	h.store = openStore(t, url)
-	var err error
-	h.sql, err = pgxpool.New(t.Context(), url)
-	check(t, err)
+	h.sql = of(pgxpool.New(t.Context(), url)).ok(t)
 	t.Cleanup(h.sql.Close)
-	h.secret, err = sealing.New(make([]byte, 32))
-	check(t, err)
-	h.secrets, err = sealing.NewSecrets(h.secret)
-	check(t, err)
-	h.keys, err = signing.NewKeySet(h.pen.PublicKey(), nil)
-	check(t, err)
+	h.secret = of(sealing.New(make([]byte, 32))).ok(t)
+	h.secrets = of(sealing.NewSecrets(h.secret)).ok(t)
+	h.keys = of(signing.NewKeySet(h.pen.PublicKey(), nil)).ok(t)
 	return h
 }
 
 func openStore(t *testing.T, url string) *store.Store {
 	t.Helper()
-	s, err := store.Open(t.Context(), url, 8)
-	check(t, err)
+	s := of(store.Open(t.Context(), url, 8)).ok(t)
 	t.Cleanup(s.Close)
 	return s
 }
@@ -71,11 +70,12 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// replica is another process of the escrow: it knows only what is stored.
-func (h *house) replica() *escrow.Service { return h.replicaOn(h.store) }
+// replica returns another process of the escrow. It knows only what is stored.
+func (h *house) replica() *escrow.Service { return h.replicaOn(h.store, escrow.Options{}) }
 
-func (h *house) replicaOn(s *store.Store) *escrow.Service {
-	return escrow.New(s, h.secrets, h.pen, h.keys, h.log, h.well, escrow.Options{EntropyWindow: window}, slog.New(slog.DiscardHandler))
+func (h *house) replicaOn(s *store.Store, o escrow.Options) *escrow.Service {
+	o.EntropyWindow = window
+	return escrow.New(s, h.secrets, h.signer, h.keys, h.client, h.well, o, slog.New(slog.DiscardHandler))
 }
 
 func (h *house) exec(t *testing.T, statement string, args ...any) {

@@ -11,13 +11,13 @@ import (
 
 const endedTotal = "fairpact_deals_ended_total"
 
-// Last reveals at the same moment end the deal exactly once. Who was the last to
-// be stored, or was stored together with the last, is answered the result.
-func TestLastRevealsAtOnce(t *testing.T) { // not parallel: it counts what ends in this process
+// Concurrent last reveals end the deal exactly once. The last one to be stored, and any
+// stored in the same statement, is answered with the result.
+func TestConcurrentLastReveals(t *testing.T) { // not parallel: it counts what ends in this process
 	h := newHouse(t)
 	another := openStore(t, h.sql.Config().ConnString())
 	for name, replicas := range map[string][2]*escrow.Service{
-		"in one process": {h.replica(), nil}, "in two processes": {h.replica(), h.replicaOn(another)},
+		"in one process": {h.replica(), nil}, "in two processes": {h.replica(), h.replicaOn(another, escrow.Options{})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if replicas[1] == nil {
@@ -46,13 +46,13 @@ func TestLastRevealsAtOnce(t *testing.T) { // not parallel: it counts what ends 
 	}
 }
 
-// skippedSince counts connections that have run the statement of reveals since $1
-// and hold no lock: it skipped the deal that is held.
+// skippedSince counts connections that have run the statement of reveals since $1 and are
+// idle again: the statement skipped the locked deal.
 const skippedSince = `SELECT count(*)::text FROM pg_stat_activity
 	WHERE datname = current_database() AND state = 'idle' AND query LIKE '-- A group of reveals%' AND query_start > $1::timestamptz`
 
-// Two reveals that are stored in one statement are both the last one: both are
-// answered COMPUTED with the same result.
+// Two last reveals that are stored in one statement are both answered COMPUTED with the
+// same result.
 func TestLastRevealsInOneStatement(t *testing.T) {
 	h := newHouse(t)
 	for try := 1; ; try++ {
@@ -60,8 +60,8 @@ func TestLastRevealsInOneStatement(t *testing.T) {
 			[]string{`{"valuations":{"car":1}}`, `{"valuations":{"car":2}}`, `{"valuations":{"car":3}}`}, nil).committed(t)
 		before, leaves := counted(t, endedTotal, "COMPUTED"), h.log.size()
 		svc := h.replica()
-		// While another transaction holds the deal, the first reveal waits for it, and
-		// the ones that come meanwhile wait together behind that one.
+		// While another transaction locks the deal, the first reveal waits for it. The
+		// later ones wait together behind the first.
 		holder := of(h.sql.Begin(t.Context())).ok(t)
 		of(holder.Exec(t.Context(), "SELECT FROM deals WHERE deal_id = $1 FOR UPDATE", g.id)).ok(t)
 		var first sync.WaitGroup
@@ -89,19 +89,19 @@ func TestLastRevealsInOneStatement(t *testing.T) {
 			return
 		}
 		if try == 20 {
-			t.Fatalf("in %d tries never both are COMPUTED: %+v", try, last)
+			t.Fatalf("the two reveals never shared a statement in %d tries: %+v", try, last)
 		}
 	}
 }
 
-// A deal that is complete and not ended is ended once, by whoever meets it first.
-func TestAllMeetACompleteDealAtOnce(t *testing.T) {
+// Concurrent calls that reach a complete deal end it once.
+func TestConcurrentCallsEndACompleteDealOnce(t *testing.T) {
 	h := newHouse(t)
 	another := openStore(t, h.sql.Config().ConnString())
 	for range 5 {
 		g := abandoned(t, h, true)
 		before, leaves := counted(t, endedTotal, "COMPUTED"), h.log.size()
-		one, other := h.replica(), h.replicaOn(another)
+		one, other := h.replica(), h.replicaOn(another, escrow.Options{})
 		answers := make([]escrow.Revealed, 12)
 		var group sync.WaitGroup
 		for i := range answers {
@@ -127,7 +127,7 @@ func TestAllMeetACompleteDealAtOnce(t *testing.T) {
 	}
 }
 
-// revealAtOnce reveals for each of the parties, each at one of the replicas.
+// revealAtOnce reveals for the parties concurrently, at the replicas in turn.
 func revealAtOnce(t *testing.T, g *game, replicas []*escrow.Service, parties ...int) []escrow.Revealed {
 	t.Helper()
 	answers := make([]answer[escrow.Revealed], len(parties))
@@ -146,7 +146,7 @@ func revealAtOnce(t *testing.T, g *game, replicas []*escrow.Service, parties ...
 	return all
 }
 
-// checkEndedOnce checks the ending against the counters of before.
+// checkEndedOnce checks that one deal has ended and one leaf was added since.
 func checkEndedOnce(t *testing.T, g *game, ended float64, leaves int) {
 	t.Helper()
 	g.attended(t).published(t)

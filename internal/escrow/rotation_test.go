@@ -14,7 +14,7 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// rotation is a house whose server secret is rotated.
+// rotation is a house with a second server secret.
 type rotation struct {
 	*house
 	old, next *sealing.Secret
@@ -28,7 +28,7 @@ func newRotation(t *testing.T) rotation {
 	return r
 }
 
-// holding is a process with some secrets, as it starts.
+// holding returns a process that starts with these secrets.
 func (r rotation) holding(t *testing.T, all ...*sealing.Secret) *house {
 	t.Helper()
 	h := *r.house
@@ -44,7 +44,7 @@ func (r rotation) rotate(t *testing.T) {
 	}
 }
 
-// resealed lets a worker do all that the rotation leaves to do, a minute after it.
+// resealed lets a worker finish a rotation, a minute after it.
 func (r rotation) resealed(t *testing.T, h *house) {
 	t.Helper()
 	r.exec(t, "UPDATE server_secret SET since = since - 61")
@@ -53,6 +53,7 @@ func (r rotation) resealed(t *testing.T, h *house) {
 	}
 }
 
+// refused checks that a process with these secrets does not start.
 func (r rotation) refused(t *testing.T, all ...*sealing.Secret) {
 	t.Helper()
 	if err := serversecret.Check(t.Context(), r.store, of(sealing.NewSecrets(all...)).ok(t)); err == nil || !strings.Contains(err.Error(), "put the former one back") {
@@ -60,8 +61,8 @@ func (r rotation) refused(t *testing.T, all ...*sealing.Secret) {
 	}
 }
 
-// A deal goes on over a rotation, at processes that have learned of it and at one
-// that has not, and ends after the former secret has gone.
+// A deal continues during a rotation, at processes that know of it and at one that does
+// not, and ends after the former secret was removed.
 func TestRotationInTheMiddleOfADeal(t *testing.T) {
 	t.Parallel()
 	r := newRotation(t)
@@ -107,8 +108,8 @@ func TestRotationInTheMiddleOfADeal(t *testing.T) {
 	r.refused(t, r.old)
 }
 
-// A process that lacks the secret in force ends no deal that others can open.
-func TestAProcessThatLacksTheSecretEndsNoDeal(t *testing.T) {
+// A process without the active secret does not end a deal that others can decrypt.
+func TestProcessWithoutTheSecretEndsNoDeal(t *testing.T) {
 	t.Parallel()
 	r := newRotation(t)
 	whole, lacking := r.holding(t, r.next, r.old), r.holding(t, r.old)
@@ -126,15 +127,15 @@ func TestAProcessThatLacksTheSecretEndsNoDeal(t *testing.T) {
 	g.attended(t).published(t)
 }
 
-// as is the game played at another process.
+// as returns the game at another process.
 func (g *game) as(h *house) *game {
 	other := *g
 	other.house = h
 	return &other
 }
 
-// The former secret stays while a record of a replay may be under it.
-func TestFormerSecretStaysForReplays(t *testing.T) {
+// The former secret is needed while a replay may be under it.
+func TestFormerSecretIsNeededForReplays(t *testing.T) {
 	t.Parallel()
 	r := newRotation(t)
 	check(t, r.store.InsertKey(t.Context(), bytes.Repeat([]byte("k"), 32), &store.Replay{Scope: []byte("s"), Body: []byte("b"), Lifetime: escrow.ReplayTime}))
@@ -147,7 +148,8 @@ func TestFormerSecretStaysForReplays(t *testing.T) {
 	r.holding(t, r.next)
 }
 
-// Until the first rotation a process of the release before opens what is stored.
+// Inputs are marked with their secret only after the first rotation, so that an earlier
+// release can decrypt them until then.
 func TestInputsAreMarkedAfterTheFirstRotation(t *testing.T) {
 	t.Parallel()
 	r := newRotation(t)
@@ -169,68 +171,55 @@ func TestInputsAreMarkedAfterTheFirstRotation(t *testing.T) {
 	}
 }
 
-// A stored input that does not open: the deal shows as it is, waits for its
-// operator until its deadline, and ends with nobody at fault.
-func TestADealThatCannotBeOpened(t *testing.T) {
-	t.Parallel()
-	spoil := func(g *game, t *testing.T, party int) {
+// A deal with an input that cannot be decrypted is shown as it is until its deadline, and
+// then ends with no party at fault. An operator can put the secret back until then.
+func TestDealWithALostInput(t *testing.T) { // not parallel: it counts decryptions
+	spoil := func(g *game, party int) *game {
 		g.exec(t, "UPDATE reveals SET sealed = sealed || '\\x00'::bytea WHERE deal_id = $1 AND party = $2", g.id, party)
+		return g
 	}
-	t.Run("split.v1", func(t *testing.T) {
-		t.Parallel()
-		h := newRotation(t).house
-		g := h.split(t, nil).committed(t)
+	h := newRotation(t).house
+	g, restored := h.split(t, nil).committed(t), h.split(t, nil).committed(t)
+	for _, g := range []*game{g, restored} {
 		g.reveal(t, h.replica(), 0).ok(t)
-		spoil(g, t, 0)
-		if last := g.reveal(t, h.replica(), 1).ok(t); last.State != deal.Revealing || !last.Revealed {
+		if last := spoil(g, 0).reveal(t, h.replica(), 1).ok(t); last.State != deal.Revealing || !last.Revealed {
 			t.Errorf("the last reveal is answered %+v", last)
 		}
-		if v := g.view(t, h.replica()); v.State != deal.Revealing {
-			t.Errorf("it shows as %s", show(v))
-		}
-		g.certificate(t, h.replica()).refused(t, problem.CertNotReady)
-		if _, err := h.replica().Attend(t.Context(), g.id); err == nil {
-			t.Error("the worker is not told")
-		}
-		g.later(t, 7201)
-		if v := g.view(t, h.replica()); v.State != deal.Expired || v.CertificateID != nil {
-			t.Errorf("after its deadline it shows as %s", show(v))
-		}
-		g.certificate(t, h.replica()).refused(t, problem.NoCertificate)
-		g.attended(t)
-	})
-	t.Run("the secret is put back in time", func(t *testing.T) {
-		t.Parallel()
-		h := newRotation(t).house
-		g := h.split(t, nil).committed(t)
-		g.reveal(t, h.replica(), 0).ok(t)
-		spoil(g, t, 0)
-		g.reveal(t, h.replica(), 1).ok(t)
-		g.exec(t, "UPDATE reveals SET sealed = substr(sealed, 1, length(sealed) - 1) WHERE deal_id = $1 AND party = 0", g.id)
-		g.attended(t).published(t)
-	})
-	t.Run("random.v1", func(t *testing.T) {
-		t.Parallel()
-		h := newRotation(t).house
-		g := h.random(t, nil).committed(t)
-		g.reveal(t, h.replica(), 0).ok(t)
-		g.reveal(t, h.replica(), 1).ok(t)
-		spoil(g, t, 1)
-		g.later(t, drawTime+1)
-		g.entropy(t, h.replica()).refused(t, problem.Unavailable)
-		if v := g.view(t, h.replica()); v.State != deal.Revealing {
-			t.Errorf("it shows as %s", show(v))
-		}
-		g.later(t, int64(window.Seconds()))
-		if v := g.view(t, h.replica()); v.State != deal.Expired {
-			t.Errorf("after the entropy window it shows as %s", show(v))
-		}
-	})
-	t.Run("inputs of an ended deal", func(t *testing.T) {
-		t.Parallel()
-		h := newRotation(t).house
-		g := h.split(t, func(d *escrow.Declared) { d.Mode = "open" }).revealed(t)
-		spoil(g, t, 1)
-		of(h.replica().Inputs(t.Context(), g.access(t, h.replica(), g.tokens[0], escrow.AsParty))).refused(t, problem.Unavailable)
-	})
+	}
+	if v := g.view(t, h.replica()); v.State != deal.Revealing {
+		t.Errorf("it shows as %s", show(v))
+	}
+	g.certificate(t, h.replica()).refused(t, problem.CertNotReady)
+	const lost = "fairpact_inputs_unopened_total"
+	before := counted(t, lost, "")
+	if _, err := h.replica().Attend(t.Context(), g.id); !problem.Is(err, problem.Unavailable) || counted(t, lost, "") != before+1 {
+		t.Errorf("the worker gets %v after %v decryptions that failed, want UNAVAILABLE after one", err, counted(t, lost, "")-before)
+	}
+	if v := g.later(t, 7201).view(t, h.replica()); v.State != deal.Expired || v.CertificateID != nil {
+		t.Errorf("after its deadline it shows as %s", show(v))
+	}
+	g.certificate(t, h.replica()).refused(t, problem.NoCertificate)
+	restored.exec(t, "UPDATE reveals SET sealed = substr(sealed, 1, length(sealed) - 1) WHERE deal_id = $1 AND party = 0", restored.id)
+	restored.attended(t).published(t)
+
+	draw := spoil(h.random(t, nil).revealed(t), 1).later(t, drawTime+1)
+	draw.entropy(t, h.replica()).refused(t, problem.Unavailable)
+	if v := draw.view(t, h.replica()); v.State != deal.Revealing {
+		t.Errorf("random.v1: it shows as %s", show(v))
+	}
+	if v := draw.later(t, int64(window.Seconds())).view(t, h.replica()); v.State != deal.Expired {
+		t.Errorf("random.v1: after the entropy window it shows as %s", show(v))
+	}
+}
+
+// A database of a release without recorded secrets, with a stored input, accepts only the
+// secret that decrypts the input.
+func TestFirstRecordedSecretDecryptsWhatIsStored(t *testing.T) {
+	t.Parallel()
+	r := rotation{house: newHouse(t)}
+	other := of(sealing.New(bytes.Repeat([]byte("n"), 32))).ok(t)
+	r.split(t, nil).committed(t).reveal(t, r.replica(), 0).ok(t)
+	r.refused(t, other)
+	check(t, serversecret.Check(t.Context(), r.store, r.secrets))
+	r.refused(t, other)
 }
