@@ -1,13 +1,12 @@
 package deal
 
 import (
-	"fmt"
 	"math"
 	"testing"
 )
 
-// The deals of the tables: two parties, commits until 100, reveals until 200,
-// and for random.v1 a round at 300 that may take until 1300.
+// The deals of the tables have two parties, commits until 100 and reveals until 200. For
+// random.v1 the round is at 300 and the window ends at 1300.
 
 func committing(commits int) Deal {
 	return Deal{ID: "d_1", Phase: Committing, Parties: 2, Commits: commits, CommitDeadline: 100, RevealDeadline: 200}
@@ -34,32 +33,14 @@ func ended(phase State) Deal {
 	return d
 }
 
-var endedPhases = []State{Computed, Certified, Void, Expired, Cancelled}
-
-// Who waits looks again when a deadline passes, when the deal can be drawn, and
-// when the worker draws it.
-func TestLookAt(t *testing.T) {
-	for _, row := range []struct {
-		what string
-		deal Deal
-		now  int64
-		want int64 // 0: nothing more to come
-	}{
-		{"commits are missing", committing(1), 50, 100},
-		{"reveals are missing", revealing(1), 150, 200},
-		{"reveals are missing of a draw", drawing(1), 150, 200},
-		{"the round is not out", drawing(2), 150, 300},
-		{"the round is out", drawing(2), 300, 300 + DrawDelay},
-		{"computed", ended(Computed), 150, 0},
-		{"cancelled", ended(Cancelled), 50, 0},
-	} {
-		if at, more := row.deal.LookAt(row.now); at != row.want || more != (row.want != 0) {
-			t.Errorf("%s: %d %v, want %d", row.what, at, more, row.want)
-		}
-	}
+func lost(d Deal) Deal {
+	d.InputLost = true
+	return d
 }
 
-// SPEC 3, the rows that a clock or a last party brings about.
+var endedPhases = []State{Computed, Certified, Void, Expired, Cancelled}
+
+// SPEC 3: the transitions by the clock or by the last party.
 func TestNext(t *testing.T) {
 	for _, row := range []struct {
 		what string
@@ -73,7 +54,7 @@ func TestNext(t *testing.T) {
 		{"one is missing, at the deadline", committing(1), 100, VoidCommits},
 		{"one is missing, after the reveal deadline as well", committing(1), 250, VoidCommits},
 		{"all have committed, in time", committing(2), 99, Advance},
-		{"all have committed and nobody advanced it until late", committing(2), 100, Advance},
+		{"all have committed, not advanced until late", committing(2), 100, Advance},
 		{"the same, after the reveal deadline", committing(2), 250, Advance},
 
 		{"no reveal, in time", revealing(0), 199, None},
@@ -81,16 +62,21 @@ func TestNext(t *testing.T) {
 		{"no reveal, at the deadline", revealing(0), 200, VoidReveals},
 		{"one is missing, at the deadline", revealing(1), 200, VoidReveals},
 		{"all have revealed", revealing(2), 150, Compute},
-		{"all have revealed and nobody computed it until late", revealing(2), 1_000_000, Compute},
+		{"all have revealed, not computed until late", revealing(2), 1_000_000, Compute},
 
 		{"random.v1, one is missing, in time", drawing(1), 199, None},
 		{"random.v1, one is missing, at the deadline", drawing(1), 200, VoidReveals},
-		{"random.v1, complete, the round is not out", drawing(2), 299, None},
-		{"random.v1, complete, the round is out and left to the parties", drawing(2), 300, None},
-		{"random.v1, complete, the last second of the parties", drawing(2), 359, None},
+		{"random.v1, complete, the round is not published", drawing(2), 299, None},
+		{"random.v1, complete, the round is published and the parties can draw", drawing(2), 300, None},
+		{"random.v1, complete, the last second before the worker draws", drawing(2), 359, None},
 		{"random.v1, complete, the worker's turn", drawing(2), 360, Draw},
 		{"random.v1, complete, the last second of the window", drawing(2), 1299, Draw},
 		{"random.v1, complete, the window is over", drawing(2), 1300, Expire},
+
+		{"an input is lost, in time", lost(revealing(2)), 199, None},
+		{"an input is lost, at the deadline", lost(revealing(2)), 200, Expire},
+		{"random.v1, an input is lost, the last second of the window", lost(drawing(2)), 1299, Draw},
+		{"random.v1, an input is lost, the window is over", lost(drawing(2)), 1300, Expire},
 	} {
 		t.Run(row.what, func(t *testing.T) {
 			if got := row.deal.Next(row.now); got != row.want {
@@ -107,21 +93,17 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// A draw is left to the parties for DrawDelay after whichever comes later.
-func TestDrawWaitsForTheLaterOfRevealAndRound(t *testing.T) {
-	d := drawing(2)
-	d.RoundTime, d.LastReveal = 120, 150
-	if got := d.DrawAt(); got != 150+DrawDelay {
-		t.Errorf("round before the last reveal: DrawAt = %d, want %d", got, 150+DrawDelay)
-	}
-	d.RoundTime = 300
-	if got := d.DrawAt(); got != 300+DrawDelay {
-		t.Errorf("round after the last reveal: DrawAt = %d, want %d", got, 300+DrawDelay)
-	}
-	// The window runs from the later of reveal deadline and round.
-	d.RoundTime = 120
-	if got := d.ExpiresAt(); got != 200+1000 {
-		t.Errorf("round before the reveal deadline: ExpiresAt = %d, want 1200", got)
+// The parties have DrawDelay for the draw, from the last reveal or the round, whichever is
+// later. The window begins at the reveal deadline or the round, whichever is later.
+func TestDrawTimes(t *testing.T) {
+	for _, row := range []struct{ round, draw, expiry int64 }{
+		{120, 150 + DrawDelay, 200 + 1000}, {300, 300 + DrawDelay, 300 + 1000},
+	} {
+		d := drawing(2) // last reveal at 150
+		d.RoundTime = row.round
+		if d.DrawAt() != row.draw || d.ExpiresAt() != row.expiry {
+			t.Errorf("round at %d: DrawAt %d, ExpiresAt %d, want %d and %d", row.round, d.DrawAt(), d.ExpiresAt(), row.draw, row.expiry)
+		}
 	}
 }
 
@@ -143,46 +125,47 @@ func TestTimesSaturate(t *testing.T) {
 	}
 }
 
-func TestDueAt(t *testing.T) {
+// A caller looks again at the next step of the clock, and when a draw becomes possible.
+func TestDueAtAndLookAt(t *testing.T) {
 	short := drawing(2)
 	short.EntropyWindow = 10 // over before the worker's turn
 	for _, row := range []struct {
-		what string
-		deal Deal
-		want string
+		what      string
+		deal      Deal
+		now       int64
+		due, look int64 // 0: no time
 	}{
-		{"someone has yet to commit", committing(1), "100 true"},
-		{"all have committed: no clock brings the advance", committing(2), "0 false"},
-		{"someone has yet to reveal", revealing(1), "200 true"},
-		{"random.v1, someone has yet to reveal", drawing(1), "200 true"},
-		{"all have revealed: no clock brings the result", revealing(2), "0 false"},
-		{"random.v1, complete", drawing(2), "360 true"},
-		{"random.v1, complete, a window shorter than DrawDelay", short, "310 true"},
-		{"ended", ended(Computed), "0 false"},
+		{"commits are missing", committing(1), 50, 100, 100},
+		{"all have committed: the advance waits for no time", committing(2), 50, 0, 0},
+		{"reveals are missing", revealing(1), 150, 200, 200},
+		{"random.v1, reveals are missing", drawing(1), 150, 200, 200},
+		{"all have revealed: the result waits for no time", revealing(2), 150, 0, 0},
+		{"random.v1, the round is not published", drawing(2), 150, 360, 300},
+		{"random.v1, the round is published", drawing(2), 300, 360, 360},
+		{"random.v1, a window shorter than DrawDelay", short, 300, 310, 310},
+		{"ended", ended(Computed), 150, 0, 0},
 	} {
-		at, ok := row.deal.DueAt()
-		if got := fmt.Sprint(at, ok); got != row.want {
-			t.Errorf("%s: DueAt = %s, want %s", row.what, got, row.want)
+		if at, ok := row.deal.DueAt(); at != row.due || ok != (row.due != 0) {
+			t.Errorf("%s: DueAt = %d %t, want %d", row.what, at, ok, row.due)
+		}
+		if at, ok := row.deal.LookAt(row.now); at != row.look || ok != (row.look != 0) {
+			t.Errorf("%s: LookAt = %d %t, want %d", row.what, at, ok, row.look)
 		}
 	}
 }
 
 // SPEC 3: the initial state is OPEN; OPEN and COMMITTING are one phase.
 func TestState(t *testing.T) {
-	if got := committing(0).State(); got != Open {
-		t.Errorf("nobody has committed: %s", got)
-	}
-	if got := committing(1).State(); got != Committing {
-		t.Errorf("one has committed: %s", got)
-	}
-	if got := drawing(2).State(); got != Revealing {
-		t.Errorf("random.v1 waiting for its round: %s", got)
+	for want, d := range map[State]Deal{Open: committing(0), Committing: committing(1), Revealing: drawing(2)} {
+		if d.State() != want || d.Ended() {
+			t.Errorf("%+v shows %s, ended %t; want %s", d, d.State(), d.Ended(), want)
+		}
 	}
 	for _, phase := range endedPhases {
 		d := ended(phase)
 		d.Commits = 0
 		if d.State() != phase || !d.Ended() {
-			t.Errorf("%s shows as %s, ended %v", phase, d.State(), d.Ended())
+			t.Errorf("%s shows as %s, ended %t", phase, d.State(), d.Ended())
 		}
 	}
 }
