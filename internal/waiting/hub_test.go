@@ -15,7 +15,7 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// deals is what a database would answer, and counts how often it is asked.
+// deals stands for the database and counts how often it is read.
 type deals struct {
 	mu    sync.Mutex
 	marks map[string]store.Marked
@@ -35,7 +35,7 @@ func (d *deals) read(_ context.Context, ids []string) (found []store.Marked, err
 	return found, d.err
 }
 
-// set stores a deal in which so many have acted.
+// set stores a deal in which that many parties have acted.
 func (d *deals) set(id string, phase deal.State, acted int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -63,7 +63,7 @@ func (d *deals) fails(err error) {
 	d.err = err
 }
 
-// bubble runs a test on a clock of its own, beside a hub.
+// bubble runs a test with a fake clock and a running hub.
 func bubble(t *testing.T, test func(t *testing.T, h *Hub, d *deals)) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &deals{}
@@ -77,7 +77,7 @@ func bubble(t *testing.T, test func(t *testing.T, h *Hub, d *deals)) {
 	})
 }
 
-// waiter waits for a deal as it stands in d, and reports whether it was woken.
+// waiter waits for a change of a deal in d. The channel reports whether it was woken.
 func waiter(t *testing.T, h *Hub, d *deals, id string, stateOnly bool, long time.Duration) <-chan bool {
 	t.Helper()
 	c, err := h.Join(id, "")
@@ -155,8 +155,8 @@ func TestChangeBeforeTheWaitEndsIt(t *testing.T) {
 	})
 }
 
-// Where nothing is announced, one statement a second reads for all calls. While
-// announcements arrive it is one in five, and none where nobody waits.
+// Without announcements, one statement a second reads for all calls. While announcements
+// arrive there is one in five seconds, and without waiting calls none.
 func TestOneStatementReadsForAll(t *testing.T) {
 	const calls = 5000
 	for _, c := range []struct {
@@ -166,7 +166,7 @@ func TestOneStatementReadsForAll(t *testing.T) {
 		t.Run(fmt.Sprintf("connected %v", c.connected), func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *Hub, d *deals) {
 				h.Connected(c.connected)
-				time.Sleep(time.Minute)
+				time.Sleep(time.Minute + lookEvery/2) // between two looks: one that finds a call before its Wait wakes it
 				if n := d.asked(); n != 0 {
 					t.Errorf("%d statements where nobody waits", n)
 				}
@@ -198,7 +198,7 @@ func TestOneStatementReadsForAll(t *testing.T) {
 	}
 }
 
-// What a look that failed has missed, the next one finds.
+// After a failed look the next one finds the change.
 func TestFailedLookIsRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T, h *Hub, d *deals) {
 		h.Connected(true)
@@ -216,7 +216,7 @@ func TestFailedLookIsRepeated(t *testing.T) {
 	})
 }
 
-// After a time without announcements all deals are looked at.
+// When announcements begin to arrive again, all deals are looked at.
 func TestReconnectedLooksAtAll(t *testing.T) {
 	bubble(t, func(t *testing.T, h *Hub, d *deals) {
 		d.set("d_1", deal.Committing, 1)
@@ -230,7 +230,7 @@ func TestReconnectedLooksAtAll(t *testing.T) {
 	})
 }
 
-// A deadline that has passed wakes its calls: each takes the step that is due.
+// A deadline that has passed wakes the calls, each of which takes the due step.
 func TestOverdueDealWakes(t *testing.T) {
 	bubble(t, func(t *testing.T, h *Hub, d *deals) {
 		d.set("d_1", deal.Committing, 1)
@@ -246,7 +246,7 @@ func TestOverdueDealWakes(t *testing.T) {
 	})
 }
 
-// A drain ends all waits at once, and those that come later.
+// A drain ends all waits at once, also later ones.
 func TestEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, h *Hub, d *deals) {
 		d.set("d_1", deal.Committing, 1)
