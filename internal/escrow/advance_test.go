@@ -141,6 +141,29 @@ func TestRevealsOfARandomDealAreClosed(t *testing.T) {
 	}
 }
 
+// A shapley.v1 rejection ends the deal at once and names the rejector (SPEC 3). There is an
+// input_root only if all others had revealed.
+func TestRejection(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	for name, reveals := range map[string][]int{"after all others": {0, 1}, "before the others": {1}} {
+		g := h.shapley(t, `{"accept":true}`, `{"accept":false}`).committed(t)
+		var last escrow.Revealed
+		for _, party := range reveals {
+			last = g.reveal(t, h.replica(), party).ok(t)
+		}
+		if last.State != deal.Void || last.Result != nil || !last.Revealed {
+			t.Errorf("%s: the rejection is answered %+v", name, last)
+		}
+		g.reveal(t, h.replica(), 0).refused(t, problem.DealEnded)
+		g.reveal(t, h.replica(), 1).refused(t, problem.DealEnded)
+		c, all := g.attended(t).published(t), len(reveals) == 2
+		if c.Outcome != "VOID" || show(c.VoidFlakers) != "[1]" || (c.InputRoot != nil) != all || (c.Timing.RevealsClosedAt != nil) != all {
+			t.Errorf("%s: certified as %s", name, show(c))
+		}
+	}
+}
+
 // A replay without a stored answer is answered from the deal as it now stands, after the
 // steps that are due.
 func TestReplayShowsTheDealAsItStands(t *testing.T) {

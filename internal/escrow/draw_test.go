@@ -29,7 +29,16 @@ const (
 func TestEntropy(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	g := h.random(t, nil).revealed(t)
+	g := h.random(t, nil)
+	g.entropy(t, h.replica()).refused(t, problem.RevealsMissing)
+	g.committed(t).reveal(t, h.replica(), 1).ok(t)
+	g.entropy(t, h.replica()).refused(t, problem.RevealsMissing)
+	if last := g.reveal(t, h.replica(), 0).ok(t); last.State != deal.Revealing || last.Result != nil {
+		t.Errorf("the last reveal is answered %+v", last)
+	}
+	if v := g.view(t, h.replica()); v.State != deal.Revealing || v.RevealsClosedAt == nil || v.ComputedAt != nil {
+		t.Errorf("before the draw it shows as %s", show(v))
+	}
 	if p := g.entropy(t, h.replica()).refused(t, problem.BeaconNotReady); p.RetryAfter <= 3600 {
 		t.Errorf("a round that is due in two hours: retry after %d", p.RetryAfter)
 	}

@@ -212,14 +212,28 @@ func TestDealWithALostInput(t *testing.T) { // not parallel: it counts decryptio
 	}
 }
 
-// A database of a release without recorded secrets, with a stored input, accepts only the
-// secret that decrypts the input.
-func TestFirstRecordedSecretDecryptsWhatIsStored(t *testing.T) {
+// The first process records its secret, and no process with another one starts. A database
+// of a release that recorded none accepts only the secret that decrypts its inputs. A
+// secret is replaced without a rotation once no deal needs it.
+func TestAnotherServerSecretIsRefused(t *testing.T) {
 	t.Parallel()
 	r := rotation{house: newHouse(t)}
-	other := of(sealing.New(bytes.Repeat([]byte("n"), 32))).ok(t)
-	r.split(t, nil).committed(t).reveal(t, r.replica(), 0).ok(t)
-	r.refused(t, other)
+	r.next = of(sealing.New(bytes.Repeat([]byte("n"), 32))).ok(t)
+	needed := func(want int) {
+		t.Helper()
+		if deals, certificates, err := r.store.Live(t.Context()); int(deals) != want || certificates != 0 || err != nil {
+			t.Errorf("%d deals and %d certificates need the secret, %v; want %d and 0", deals, certificates, err, want)
+		}
+	}
+	g := r.split(t, nil).committed(t)
+	g.reveal(t, r.replica(), 0).ok(t)
+	r.refused(t, r.next)
 	check(t, serversecret.Check(t.Context(), r.store, r.secrets))
-	r.refused(t, other)
+	r.refused(t, r.next)
+	needed(1)
+	g.reveal(t, r.replica(), 1).ok(t)
+	needed(0)
+	check(t, r.store.ClaimSecret(t.Context(), r.next.Fingerprint(), true))
+	r.holding(t, r.next)
+	r.refused(t, r.secret)
 }

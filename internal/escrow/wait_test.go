@@ -21,6 +21,48 @@ func (g *game) follows(t *testing.T, svc *escrow.Service, w escrow.Wait) <-chan 
 	return got
 }
 
+// waitable returns a replica whose hub runs.
+func (h *house) waitable(t *testing.T) *escrow.Service {
+	t.Helper()
+	hub := waiting.New(h.store.Marks, nil, slog.New(slog.DiscardHandler))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		hub.Run(t.Context())
+	}()
+	t.Cleanup(func() { <-done }) // t.Context has ended
+	return h.replicaOn(h.store, escrow.Options{Waits: hub})
+}
+
+// Each change of a deal ends a wait, at the process that made it and at one that does not
+// hear of it.
+func TestViewWaitsForEachChange(t *testing.T) {
+	h := newHouse(t)
+	g := h.split(t, nil)
+	here, there := h.waitable(t), h.waitable(t)
+	for _, step := range []struct {
+		what             string
+		take             func()
+		state            deal.State
+		commits, reveals int
+	}{
+		{"a commit", func() { g.commit(t, here, 0).ok(t) }, deal.Committing, 1, 0},
+		{"the last commit", func() { g.commit(t, here, 1).ok(t) }, deal.Revealing, 2, 0},
+		{"a reveal", func() { g.reveal(t, here, 1).ok(t) }, deal.Revealing, 2, 1},
+		{"the last reveal", func() { g.reveal(t, here, 0).ok(t) }, deal.Computed, 2, 2},
+	} {
+		before := g.view(t, here).Snapshot.Mark()
+		same := escrow.Wait{Same: func(v escrow.View) bool { return v.Snapshot.Mark() == before }}
+		local, remote := g.follows(t, here, same), g.follows(t, there, same)
+		step.take()
+		for _, v := range []escrow.View{(<-local).ok(t), (<-remote).ok(t)} {
+			if v.State != step.state || v.Commits != step.commits || v.Reveals != step.reveals {
+				t.Fatalf("%s: %s with %d commits and %d reveals", step.what, v.State, v.Commits, v.Reveals)
+			}
+		}
+	}
+}
+
 // A wait ends at once if the deal has already changed or is final.
 func TestViewDoesNotWaitInVain(t *testing.T) {
 	h := newHouse(t)
@@ -52,15 +94,7 @@ func TestViewDoesNotWaitInVain(t *testing.T) {
 func TestDeadlineEndsAWait(t *testing.T) {
 	h := newHouse(t)
 	g := h.split(t, nil).later(t, 3600-2)
-	hub := waiting.New(h.store.Marks, nil, slog.New(slog.DiscardHandler))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		hub.Run(t.Context())
-	}()
-	t.Cleanup(func() { <-done }) // t.Context has ended
-	svc := h.replicaOn(h.store, escrow.Options{Waits: hub})
-	if v := (<-g.follows(t, svc, escrow.Wait{State: deal.Open})).ok(t); v.State != deal.Void {
+	if v := (<-g.follows(t, h.waitable(t), escrow.Wait{State: deal.Open})).ok(t); v.State != deal.Void {
 		t.Errorf("%s after its deadline", v.State)
 	}
 }
@@ -88,5 +122,25 @@ func TestCertificateWaitsForTheDraw(t *testing.T) {
 	issued := of(svc.CertificateAfter(t.Context(), access, escrow.Wait{For: waiting.Longest}, before)).ok(t)
 	if tries != 3 || issued.CertID != g.certID(t) {
 		t.Errorf("certificate %s after %d tries, want %s after 3", issued.CertID, tries, g.certID(t))
+	}
+}
+
+// A view names the time by which to look again, also while its certificate is pending.
+// Package deal tests the phases.
+func TestLookAt(t *testing.T) {
+	h := newHouse(t)
+	svc := h.replica()
+	for name, row := range map[string]struct {
+		g    *game
+		want func(escrow.View) int64 // 0: no time
+	}{
+		"revealing": {h.split(t, nil).committed(t), func(v escrow.View) int64 { return v.RevealDeadline }},
+		"pending":   {pending(t, h), func(v escrow.View) int64 { return v.Now + 5 }},
+		"published": {h.split(t, nil).revealed(t), func(escrow.View) int64 { return 0 }},
+	} {
+		v := row.g.view(t, svc)
+		if at, more := svc.LookAt(v); at != row.want(v) || more != (at != 0) {
+			t.Errorf("%s: %d %t, want %d", name, at, more, row.want(v))
+		}
 	}
 }
