@@ -20,8 +20,9 @@ run: build ## run everything here until Ctrl-C (PORT=8080, WITNESSES=0, DATABASE
 
 .PHONY: demo
 demo: ## play a deal of each algorithm against the running `make run` (or BASE_URL=)
-	@go -C hack build -buildvcs=false -o ../bin/demo ./demo
-	@exec ./bin/demo
+	@go build -buildvcs=$(BUILDVCS) -o bin/ ./services/fairpactctl
+	@./bin/fairpactctl smoke --algorithm all --show --base-url \
+	  "$(or $(BASE_URL),$(shell cat .run/base-url 2>/dev/null),$(error start `make run` in another terminal first or give BASE_URL=))"
 
 .PHONY: bench
 bench: ## measure what a deal costs and write hack/bench/report.md (QUICK=1: a minute, into bin/bench-quick; BENCH= flags)

@@ -8,20 +8,29 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/fairpact/fairpact/e2e"
+	"github.com/fairpact/fairpact/internal/algorithm"
 )
 
-// fairpactctl smoke, which `helm test` runs, plays a deal and finds its certificate valid.
+// fairpactctl smoke, which `helm test` runs, plays a deal of each algorithm, finds the
+// certificates valid and shows no token, key or salt in full.
 func TestSmoke(t *testing.T) {
 	t.Parallel()
-	out, said := e2e.NewCtl(t, e2e.BaseURL(t)).Run(0, "smoke")
+	out, said := e2e.NewCtl(t, e2e.BaseURL(t)).Run(0, "smoke", "--algorithm", "all", "--show")
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if lines[len(lines)-1] != "valid" || strings.Contains(out, "FAIL") || !strings.Contains(said, "deal d_") || strings.Contains(out, "without its state") {
 		t.Errorf("%s\n%s", out, said)
+	}
+	if n := strings.Count(out, "\nvalid\n"); n != len(algorithm.All()) || strings.Count(said, "> POST /v1/deals ") != n {
+		t.Errorf("%d valid certificates, want one for each of %d algorithms; %s", n, len(algorithm.All()), said)
+	}
+	if regexp.MustCompile(`\b(fp|it)_[0-9A-Za-z_-]{7,}|"salt":\s*"[0-9a-f]{9}`).MatchString(said) {
+		t.Errorf("a secret is shown in full:\n%s", said)
 	}
 	for _, check := range []string{"signature", "key_in_force", "merkle_inclusion", "tree_head_signature", "commitments", "result"} {
 		if !strings.Contains(out, "OK   "+check) {

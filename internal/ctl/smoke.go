@@ -4,56 +4,120 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/fairpact/fairpact/internal/algorithm"
+	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/restclient"
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
 type smokeCommand struct {
-	BaseURL string        `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"The deployment, like https://fairpact.example."`
-	Timeout time.Duration `default:"2m" help:"Give up after this long."`
+	BaseURL   string        `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"The deployment, like https://fairpact.example."`
+	Algorithm []string      `default:"split.v1" placeholder:"ID" help:"Play a deal of this algorithm: one of ${algorithms}; repeatable. all: a deal of each."`
+	Show      bool          `help:"Print each request and its answer to standard error, with tokens, keys and salts shortened."`
+	Timeout   time.Duration `default:"2m" help:"Give up if a deal has no verified certificate after this long."`
 }
 
 func (smokeCommand) Help() string {
-	return `A split.v1 deal of two parties, both played here, from the API key to the certificate. The certificate is then checked as fairpactctl verify does, against the deployment's own keys, and its result is recomputed. It leaves one finished deal behind.
+	return `Plays the first published test vector of the algorithm as a deal, for all its parties, from the API key to the certificate. The certificate is then checked as fairpactctl verify does, against the deployment's own keys, and its result is recomputed. It leaves a finished deal behind. A draw waits about half a minute for its beacon round.
 
 Examples:
 
-    fairpactctl smoke --base-url https://fairpact.example`
+    fairpactctl smoke --base-url https://fairpact.example
+    fairpactctl smoke --base-url https://fairpact.example --algorithm all --show`
 }
 
-var (
-	smokeParams = map[string]any{"items": []any{"car", "boat"}}
-	smokeInputs = []map[string]any{
-		{"valuations": map[string]any{"boat": int64(40), "car": int64(60)}},
-		{"valuations": map[string]any{"boat": int64(70), "car": int64(30)}},
-	}
-)
-
 func (c smokeCommand) Run(ctx context.Context, t *terminal) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, refusal{fmt.Errorf("no verified certificate within %s", c.Timeout)})
-	defer cancel()
 	client, err := restclient.New(c.BaseURL)
 	if err != nil {
 		return err
 	}
-	deal := createCommand{Algorithm: "split.v1", Label: []string{"smoke one", "smoke two"}, CommitIn: 10 * time.Minute, RevealIn: 20 * time.Minute, Mode: "sealed", Retention: "standard"}
-	s, made, err := deal.create(ctx, client, "", smokeParams)
+	if c.Show {
+		client.Observe(t.exchange)
+	}
+	ids := c.Algorithm
+	if slices.Equal(ids, []string{"all"}) {
+		ids = algorithm.IDs()
+	}
+	var played []*algorithm.Algorithm
+	for _, id := range ids {
+		a, known := algorithm.Lookup(id)
+		if !known {
+			return fmt.Errorf("--algorithm %q is unknown: give %s, or all", id, strings.Join(algorithm.IDs(), ", "))
+		}
+		played = append(played, a)
+	}
+	for _, a := range played {
+		if err := c.play(ctx, t, client, a); err != nil {
+			return fmt.Errorf("%s: %w", a.ID, err)
+		}
+	}
+	return nil
+}
+
+// play plays and verifies one deal.
+func (c smokeCommand) play(ctx context.Context, t *terminal, client *restclient.Client, a *algorithm.Algorithm) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, refusal{fmt.Errorf("no verified certificate within %s", c.Timeout)})
+	defer cancel()
+	example := algorithm.VectorsOf(a.ID)[0]
+	params := example.Input.AlgorithmParams
+	deal := createCommand{Algorithm: a.ID, Label: example.Input.PartyLabels, CommitIn: 10 * time.Minute, RevealIn: 20 * time.Minute, Mode: "sealed", Retention: "standard"}
+	var round int64 // of the beacon; 0 if the algorithm needs none
+	if a.NeedsBeacon {
+		// The round is published after the last possible reveal, so that no party
+		// knows it while it can still reveal. The draw waits for it: the deadlines
+		// are short.
+		now := time.Now().Unix()
+		deal.CommitDeadline, deal.RevealDeadline = now+15, now+20
+		round = beacon.Quicknet().RoundAt(deal.RevealDeadline) + 1
+		params = maps.Clone(params)
+		params["beacon_round"] = round
+	}
+	if c.Show {
+		t.note("## %s: %s", a.ID, example.Description)
+	}
+	s, made, err := deal.create(ctx, client, "", params)
 	if err != nil {
 		return cause(ctx, err)
 	}
-	if len(s.Invites) != len(smokeInputs) {
-		return fmt.Errorf("the service gave %d invite tokens for %d parties", len(s.Invites), len(smokeInputs))
+	if len(s.Invites) != len(deal.Label) {
+		return fmt.Errorf("the service gave %d invite tokens for %d parties", len(s.Invites), len(deal.Label))
 	}
 	t.note("deal %s", made.DealID)
-	cert, opened, err := playBoth(ctx, s)
+	opened, err := commitAndReveal(ctx, client, s, example.Input.PartyInputs)
 	if err != nil {
 		return cause(ctx, err)
+	}
+	first := &call{client, s.DealID, s.Invites[0].Token, s}
+	if a.NeedsBeacon {
+		due := time.Until(time.Unix(beacon.Quicknet().RoundTime(round), 0))
+		t.note("beacon round %d is published after the reveal deadline, in %d s", round, max(0, int(due.Seconds())))
+		select {
+		case <-ctx.Done():
+		case <-time.After(due):
+		}
+		if _, err := until(ctx, "BEACON_NOT_READY", func() ([]byte, error) {
+			return client.Post(ctx, first.path("/entropy"), first.token, nil)
+		}); err != nil {
+			return cause(ctx, err)
+		}
+	}
+	body, err := until(ctx, "CERT_NOT_READY", func() ([]byte, error) {
+		return client.Get(ctx, first.path("/certificate"), first.token)
+	})
+	if err != nil {
+		return cause(ctx, err)
+	}
+	cert, err := canon.Parse(body)
+	if err != nil {
+		return fmt.Errorf("the certificate is unreadable: %w", err)
 	}
 	head, err := fetchHead(ctx, client, cert)
 	if err != nil {
@@ -63,37 +127,42 @@ func (c smokeCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return cause(ctx, err)
 	}
-	report := verification.Verify(verification.Evidence{Certificate: cert, TreeHead: head, Keys: keys, Inputs: opened, Params: smokeParams})
+	report := verification.Verify(verification.Evidence{Certificate: cert, TreeHead: head, Keys: keys, Inputs: opened, Params: params})
+	checkBeacon(&report, cert, nil)
 	return t.report(report, report, verdict(report))
 }
 
-// playBoth commits and reveals for both parties and waits for the certificate;
-// opened is what a verifier needs to open the commitments.
-func playBoth(ctx context.Context, s state) (cert any, opened []any, err error) {
-	salts := make([]string, len(smokeInputs))
-	calls := make([]*call, len(smokeInputs))
-	for i, in := range smokeInputs {
+// commitAndReveal commits and reveals for all parties. It returns their inputs
+// and salts, with which the commitments can be checked.
+func commitAndReveal(ctx context.Context, client *restclient.Client, s state, inputs []map[string]any) (opened []any, err error) {
+	salts := make([]string, len(inputs))
+	for i, input := range inputs {
 		random := make([]byte, 16)
 		rand.Read(random)
 		salts[i] = hex.EncodeToString(random)
-		if calls[i], err = s.call(s.Invites[i].Token); err != nil {
-			return nil, nil, err
-		}
-		commitment := map[string]string{"commitment": canon.Commitment(canon.Encode(in), []byte(salts[i]))}
-		if _, err := calls[i].client.Post(ctx, calls[i].path("/commit"), calls[i].token, commitment); err != nil {
-			return nil, nil, err
+		commitment := map[string]string{"commitment": canon.Commitment(canon.Encode(input), []byte(salts[i]))}
+		party := call{client, s.DealID, s.Invites[i].Token, s}
+		if _, err := client.Post(ctx, party.path("/commit"), party.token, commitment); err != nil {
+			return nil, err
 		}
 	}
-	for i, in := range smokeInputs {
-		if _, err := calls[i].client.Post(ctx, calls[i].path("/reveal"), calls[i].token, sealedFile{canon.Encode(in), salts[i]}); err != nil {
-			return nil, nil, err
+	for i, input := range inputs {
+		party := call{client, s.DealID, s.Invites[i].Token, s}
+		if _, err := client.Post(ctx, party.path("/reveal"), party.token, sealedFile{canon.Encode(input), salts[i]}); err != nil {
+			return nil, err
 		}
-		opened = append(opened, map[string]any{"input": in, "salt": salts[i]})
+		opened = append(opened, map[string]any{"input": input, "salt": salts[i]})
 	}
-	var pending error // why there is no certificate yet, as the service says
+	return opened, nil
+}
+
+// until repeats a request every half second while the service refuses it with
+// this code. If ctx ends first, the error includes the last refusal.
+func until(ctx context.Context, code string, send func() ([]byte, error)) ([]byte, error) {
+	var pending error
 	for {
-		body, err := calls[0].client.Get(ctx, calls[0].path("/certificate"), calls[0].token)
-		if refused, ok := errors.AsType[*restclient.Refused](err); ok && refused.Code() == "CERT_NOT_READY" {
+		body, err := send()
+		if refused, ok := errors.AsType[*restclient.Refused](err); ok && refused.Code() == code {
 			pending = refused
 			select {
 			case <-ctx.Done():
@@ -102,15 +171,8 @@ func playBoth(ctx context.Context, s state) (cert any, opened []any, err error) 
 			}
 		}
 		if ctx.Err() != nil && pending != nil {
-			return nil, nil, fmt.Errorf("%w; the service says: %w", context.Cause(ctx), pending)
+			return nil, fmt.Errorf("%w; the service says: %w", context.Cause(ctx), pending)
 		}
-		if err != nil {
-			return nil, nil, err
-		}
-		if !json.Valid(body) {
-			return nil, nil, errors.New("the certificate is not JSON")
-		}
-		cert, err = canon.Parse(body)
-		return cert, opened, err
+		return body, err
 	}
 }

@@ -48,6 +48,16 @@ type Client struct {
 	base string
 	http *http.Client
 	wait func(ctx context.Context, d time.Duration) error
+
+	observe func(Exchange) // nil: no observer
+}
+
+// Exchange is a request that succeeded, and its answer.
+type Exchange struct {
+	Method, Path, Token string
+	Body                []byte // empty for GET
+	Status              int
+	Answer              []byte
 }
 
 // New returns a client of a base URL like https://fairpact.example. It follows no
@@ -69,6 +79,10 @@ func New(baseURL string) (*Client, error) {
 
 // BaseURL returns the base URL without a trailing slash.
 func (c *Client) BaseURL() string { return c.base }
+
+// Observe calls f with each exchange that succeeds. Call it before the first
+// request.
+func (c *Client) Observe(f func(Exchange)) { c.observe = f }
 
 // Reconnect makes the next call open a new connection, which a load balancer may route to
 // another replica.
@@ -169,6 +183,9 @@ func (c *Client) once(ctx context.Context, method, path, token, key string, body
 		return got, fmt.Errorf("the answer of %s has more than %d bytes", path, maxAnswer)
 	}
 	if resp.StatusCode < 300 {
+		if c.observe != nil {
+			c.observe(Exchange{method, path, token, body, resp.StatusCode, text})
+		}
 		return answer{body: text, tag: resp.Header.Get("ETag")}, nil
 	}
 	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
