@@ -13,22 +13,20 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// statement is what a deal costs in one statement of Postgres.
+// statement is the cost of one SQL statement in a deal.
 type statement struct {
 	Service string  `json:"service"`
 	Query   string  `json:"query"`
 	Calls   float64 `json:"calls"`   // a deal
 	ExecUS  float64 `json:"exec_us"` // a deal
-	PlanUS  float64 `json:"plan_us"` // a deal
 }
 
-// counts are what the services have asked Postgres for since the last reset.
+// counts are the numbers of pg_stat_statements and of the proxies since the last
+// reset.
 type counts struct {
-	statements   map[string]float64 // by service, without transaction control
-	transactions float64            // BEGIN, COMMIT and ROLLBACK
-	plans        float64
-	execMS       float64
-	roundTrips   map[string]float64 // by service
+	statements map[string]float64 // by service, without BEGIN, COMMIT and ROLLBACK
+	execMS     float64
+	roundTrips map[string]float64 // by service
 }
 
 // counting is a stack whose statements and round trips are counted: Postgres
@@ -39,8 +37,8 @@ type counting struct {
 	proxies map[string]*roundTripCounter // by service
 }
 
-// startCounting restarts Postgres and the services. There is no way back: it
-// is the last part of a run.
+// startCounting restarts Postgres and the services. It cannot be undone, so it is
+// the last part of a run.
 func (b *bench) startCounting() (*counting, error) {
 	c := &counting{b, map[string]*roundTripCounter{}}
 	server, err := url.Parse(b.stack.DatabaseURL())
@@ -60,8 +58,7 @@ func (b *bench) startCounting() (*counting, error) {
 		if err := b.stack.Postgres().Restart(b.ctx); err != nil {
 			return err
 		}
-		statements := []string{"CREATE EXTENSION pg_stat_statements",
-			"ALTER SYSTEM SET pg_stat_statements.track_planning = on", "SELECT pg_reload_conf()"}
+		statements := []string{"CREATE EXTENSION pg_stat_statements"}
 		for _, service := range services {
 			statements = append(statements, fmt.Sprintf("CREATE ROLE %s SUPERUSER LOGIN PASSWORD '%s'", role(service), password))
 		}
@@ -83,7 +80,7 @@ func (c *counting) close() {
 func role(service string) string { return "bench_" + strings.ReplaceAll(service, "-", "_") }
 
 // countDeals adds the statements and round trips of a deal with n clients.
-// What the services do by themselves is measured first, and subtracted.
+// What the services do while idle is measured first, and subtracted.
 func (c *counting) countDeals(clients int, idle time.Duration) ([]statement, error) {
 	// Connections are opened and statements prepared before anything is counted.
 	if _, err := c.playDeals(clients, time.Second); err != nil {
@@ -129,8 +126,6 @@ func (c *counting) countDeals(clients int, idle time.Duration) ([]statement, err
 	}
 	c.samples.add(name+".statements", statements)
 	c.samples.add(name+".round_trips", roundTrips)
-	c.samples.add(name+".transaction_control", a(busy.transactions, quiet.transactions))
-	c.samples.add(name+".plans", a(busy.plans, quiet.plans))
 	c.samples.add(name+".exec_us", 1000*a(busy.execMS, quiet.execMS))
 	return top, nil
 }
@@ -155,17 +150,15 @@ func (c *counting) counts() (*counts, error) {
 	}
 	defer conn.Close(context.WithoutCancel(c.ctx))
 	for _, service := range services {
-		var calls, control, plans, execMS float64
+		var calls, execMS float64
 		err := conn.QueryRow(c.ctx, `SELECT
-				coalesce(sum(calls) FILTER (WHERE NOT `+isTransactionControl+`), 0)::float8,
-				coalesce(sum(calls) FILTER (WHERE `+isTransactionControl+`), 0)::float8,
-				coalesce(sum(plans), 0)::float8, coalesce(sum(total_exec_time), 0)
-			FROM pg_stat_statements WHERE userid = $1::text::regrole`, role(service)).Scan(&calls, &control, &plans, &execMS)
+				coalesce(sum(calls) FILTER (WHERE NOT `+isTransactionControl+`), 0)::float8, coalesce(sum(total_exec_time), 0)
+			FROM pg_stat_statements WHERE userid = $1::text::regrole`, role(service)).Scan(&calls, &execMS)
 		if err != nil {
 			return nil, err
 		}
 		n.statements[service] = calls
-		n.transactions, n.plans, n.execMS = n.transactions+control, n.plans+plans, n.execMS+execMS
+		n.execMS += execMS
 	}
 	return n, nil
 }
@@ -179,7 +172,7 @@ func (c *counting) top(deals float64) ([]statement, error) {
 	defer conn.Close(context.WithoutCancel(c.ctx))
 	var list []statement
 	for _, service := range services {
-		rows, err := conn.Query(c.ctx, `SELECT $2::text, query, calls / $3::float8, 1000 * total_exec_time / $3, 1000 * total_plan_time / $3
+		rows, err := conn.Query(c.ctx, `SELECT $2::text, query, calls / $3::float8, 1000 * total_exec_time / $3
 			FROM pg_stat_statements WHERE userid = $1::text::regrole`, role(service), service, deals)
 		if err != nil {
 			return nil, err
@@ -195,10 +188,10 @@ func (c *counting) top(deals float64) ([]statement, error) {
 
 const maxStatements = 20
 
-// costliest returns the statements of most time.
+// costliest returns the statements that take the most time.
 func costliest(list []statement) []statement {
 	slices.SortFunc(list, func(a, b statement) int {
-		return cmp.Compare(b.ExecUS+b.PlanUS, a.ExecUS+a.PlanUS)
+		return cmp.Compare(b.ExecUS, a.ExecUS)
 	})
 	list = list[:min(len(list), maxStatements)]
 	for i := range list {

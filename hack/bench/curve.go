@@ -7,11 +7,14 @@ import (
 	"time"
 )
 
+// curvePoints are the numbers of ended deals at which the curve is measured.
+var curvePoints = []int{1_000, 100_000, 1_000_000}
+
 // measureCurve measures what a deal costs in databases of different sizes, each
 // in a stack of its own.
 func measureCurve(ctx context.Context, o options, r *results) error {
 	s := samples{}
-	for _, n := range o.curve {
+	for _, n := range curvePoints {
 		if err := measurePoint(ctx, o, r, s, n); err != nil {
 			return fmt.Errorf("curve at %d: %w", n, err)
 		}

@@ -20,15 +20,17 @@ type floor struct {
 	processes map[string]*child.Process
 }
 
+// floorName names the samples of the floor. It ends with the style that the floor
+// had when it had others.
+const floorName = "floor.grp"
+
 const (
 	floorDeals = "floor"
 	floorLog   = "floor log"
 )
 
-var floorStyles = []string{"naive", "rows", "grp"}
-
-// startFloor builds the floor programs and starts them on a database of their
-// own on the same server.
+// startFloor builds the floor and starts its two processes. They use a separate
+// database of the same Postgres.
 func (b *bench) startFloor() error {
 	program := filepath.Join(b.dir, "floor")
 	build := exec.CommandContext(b.ctx, "go", "build", "-buildvcs=false", "-o", program, "./floor")
@@ -99,8 +101,8 @@ func (f *floor) close() {
 	}
 }
 
-// playFloor plays deals of a floor style.
-func (b *bench) playFloor(style string, clients int, d time.Duration) (*timed, error) {
+// playFloor plays deals of the floor.
+func (b *bench) playFloor(clients int, d time.Duration) (*timed, error) {
 	if b.floor == nil {
 		if err := b.startFloor(); err != nil {
 			return nil, err
@@ -120,7 +122,7 @@ func (b *bench) playFloor(style string, clients int, d time.Duration) (*timed, e
 	t, err := b.load(clients, d, func(i int, note func(string, time.Duration)) error {
 		begin := time.Now()
 		var made call
-		if _, err := pool[i].call(200, "POST", "/"+style+"/create", "", call{}, &made); err != nil {
+		if _, err := pool[i].call(200, "POST", "/create", "", call{}, &made); err != nil {
 			return err
 		}
 		for _, step := range []struct {
@@ -128,7 +130,7 @@ func (b *bench) playFloor(style string, clients int, d time.Duration) (*timed, e
 			party int
 		}{{"commit", 1}, {"commit", 2}, {"reveal", 1}, {"reveal", 2}} {
 			var answer call
-			if _, err := pool[i].call(200, "POST", "/"+style+"/"+step.name, "", call{made.Deal, step.party, hash}, &answer); err != nil {
+			if _, err := pool[i].call(200, "POST", "/"+step.name, "", call{made.Deal, step.party, hash}, &answer); err != nil {
 				return err
 			}
 		}

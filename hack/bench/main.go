@@ -1,9 +1,10 @@
-// Bench measures Fairpact beside pgbench's INSERT, a floor of throw-away deal
-// services and Tessera, in interleaved rounds of one run, and writes a report.
+// Bench measures Fairpact beside pgbench's INSERT, a minimal deal service (the
+// floor) and Tessera, in interleaved rounds of one run, and writes a report.
 // `make bench` runs it. README.md says how to read the report.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -20,13 +21,12 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// options are the flags.
+// options say what is measured, how often and where the report goes.
 type options struct {
 	rounds, seconds int
 	parts           []string
-	finished        int
-	curve           []int
-	parties         int
+	finished        int // ended deals that the database has before the run
+	parties         int // of the draw
 	out             string
 	binaries        string // as given; empty: those of this checkout
 	bin             string // directory of the binaries
@@ -61,51 +61,29 @@ func readFlags() (options, error) {
 	if err != nil {
 		return options{}, err
 	}
-	var o options
-	var parts, curve string
+	o := options{rounds: 5, seconds: 2, parties: 10_000}
 	quick := flag.Bool("quick", false, "one round of a second each, a small draw, no curve; the report goes to bin/bench-quick")
-	flag.IntVar(&o.rounds, "rounds", 5, "interleaved rounds; the report shows their median")
-	flag.IntVar(&o.seconds, "seconds", 2, "seconds of each measurement in a round")
-	flag.StringVar(&parts, "parts", strings.Join(allParts, ","), "what to measure; the report keeps the earlier numbers of the rest")
+	parts := flag.String("parts", "", "what to measure: some of "+strings.Join(allParts, ",")+"; the report keeps the earlier numbers of the rest")
 	flag.IntVar(&o.finished, "finished", 0, "ended deals and leaves to fill the database with first")
-	flag.StringVar(&curve, "curve", "1000,100000,1000000", "ended deals at the points of the cost curve")
-	flag.IntVar(&o.parties, "parties", 10_000, "parties of the draw")
 	flag.StringVar(&o.binaries, "bin", "", "directory of built binaries to measure; empty: build this checkout")
-	flag.StringVar(&o.out, "out", dir, "directory of the report")
+	flag.StringVar(&o.out, "out", "", "directory of the report; empty: hack/bench")
 	flag.Parse()
+	o.parts = allParts
 	if *quick {
-		setUnlessGiven(map[string]string{
-			"rounds": "1", "seconds": "1", "parties": "1000", "parts": "rounds,draw,tessera,count",
-			"out": filepath.Join(dir, "../../bin/bench-quick"),
-		})
+		o.rounds, o.seconds, o.parties = 1, 1, 1000
+		o.parts = []string{partRounds, partDraw, partTessera, partCount}
+		dir = filepath.Join(dir, "../../bin/bench-quick")
 	}
-	o.parts = strings.Split(parts, ",")
+	o.out = cmp.Or(o.out, dir)
+	if *parts != "" {
+		o.parts = strings.Split(*parts, ",")
+	}
 	for _, part := range o.parts {
 		if !slices.Contains(allParts, part) {
-			return o, fmt.Errorf("-parts names %q; it takes %s", part, strings.Join(allParts, ","))
+			return o, fmt.Errorf("-parts names %q: give some of %s", part, strings.Join(allParts, ","))
 		}
-	}
-	for text := range strings.SplitSeq(curve, ",") {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 {
-			return o, fmt.Errorf("-curve has %q; it takes numbers above 0", text)
-		}
-		o.curve = append(o.curve, n)
-	}
-	if o.rounds < 1 || o.seconds < 1 || o.parties < 2 {
-		return o, errors.New("-rounds and -seconds start at 1, -parties at 2")
 	}
 	return o, nil
-}
-
-// setUnlessGiven sets flags that the command line leaves out.
-func setUnlessGiven(values map[string]string) {
-	flag.Visit(func(f *flag.Flag) { delete(values, f.Name) })
-	for name, value := range values {
-		if err := flag.Set(name, value); err != nil {
-			panic(err)
-		}
-	}
 }
 
 // benchDir is this program's folder in the checkout.
@@ -154,7 +132,7 @@ func run(ctx context.Context, o options) (err error) {
 	return os.WriteFile(filepath.Join(o.out, "report.svg"), []byte(plot(r)), 0o644)
 }
 
-// measure does all parts but the curve, on one stack.
+// measure measures all parts except the curve, on one stack.
 func measure(ctx context.Context, o options, r *results) (err error) {
 	s := samples{}
 	say("starting a stack")

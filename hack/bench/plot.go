@@ -26,10 +26,9 @@ const (
 
 // plot draws deals and INSERTs a second on a logarithmic scale, as SVG.
 func plot(r *results) string {
-	bars := []bar{{"pgbench INSERT, 64 clients", r.Samples["insert.64.per_second"], insertFill}}
-	for _, style := range []string{"grp", "rows", "naive"} {
-		bars = append(bars, bar{"floor " + style + ", 64 clients", r.Samples["floor."+style+".per_second"], floorFill})
-	}
+	bars := []bar{
+		{"pgbench INSERT, 64 clients", r.Samples["insert.64.per_second"], insertFill},
+		{"floor, 64 clients", r.Samples[floorName+".per_second"], floorFill}}
 	for i := range clientCounts {
 		clients := clientCounts[len(clientCounts)-1-i]
 		bars = append(bars, bar{fmt.Sprintf("product, %d clients", clients), r.Samples[fmt.Sprintf("deals.%d.per_second", clients)], productFill})

@@ -15,8 +15,8 @@ import (
 // clientCounts are the numbers of clients that play deals.
 var clientCounts = []int{1, 8, 64}
 
-// rounds measures everything that is compared, one after the other, and that
-// again in each round: a machine that slows down slows all of it.
+// rounds measures everything that is compared, one after the other in each
+// round, so that a machine that slows down slows all of it.
 func (b *bench) rounds(n int) error {
 	time.Sleep(time.Second)
 	if err := b.memory("rest"); err != nil {
@@ -44,10 +44,7 @@ func (b *bench) round() error {
 		name    string
 		measure func() (*timed, error)
 	}
-	var steps []step
-	for _, style := range floorStyles {
-		steps = append(steps, step{"floor." + style, func() (*timed, error) { return b.playFloor(style, 64, b.seconds) }})
-	}
+	steps := []step{{floorName, func() (*timed, error) { return b.playFloor(64, b.seconds) }}}
 	for _, clients := range clientCounts {
 		steps = append(steps, step{"deals." + strconv.Itoa(clients), func() (*timed, error) { return b.playDeals(clients, b.seconds) }})
 	}
@@ -90,7 +87,7 @@ func (b *bench) provenance(o options) (p provenance, err error) {
 		return p, err
 	}
 	defer conn.Close(b.ctx)
-	// What is set otherwise than Postgres does by itself.
+	// The settings that differ from those of Postgres.
 	err = conn.QueryRow(b.ctx, `SELECT 'Postgres ' || current_setting('server_version') || ', jit ' || current_setting('jit') ||
 			', fsync ' || current_setting('fsync') || ', synchronous_commit ' || current_setting('synchronous_commit') ||
 			', shared_buffers ' || current_setting('shared_buffers') || '; set on the command line: ' ||

@@ -6,6 +6,17 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
+// document is the content of a new deal.
+const document = `{"id":"x","algorithm":{"name":"sealed-bid","params":{"reserve":1000}},
+"parties":{"p1":{"commit":null,"reveal":null},"p2":{"commit":null,"reveal":null}},"state":"open",
+"pad":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}`
+
+// The kinds of an action.
+const (
+	committed = 1
+	revealed  = 2
+)
+
 const (
 	maxGroup   = 256
 	committers = 2 // groups in flight at once
@@ -50,6 +61,7 @@ func (g *grouped) create(_ context.Context, deal int64) error { return g.deals.d
 
 func (g *grouped) commit(_ context.Context, c call) error { return g.actions.do(action{c, committed}) }
 
+// reveal stores a reveal. That of party 2 is the last and ends the deal.
 func (g *grouped) reveal(ctx context.Context, c call) error {
 	if err := g.actions.do(action{c, revealed}); err != nil || c.Party != 2 {
 		return err

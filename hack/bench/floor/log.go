@@ -84,17 +84,13 @@ func newLog(pool *pgxpool.Pool) *merkleLog {
 
 func (l *merkleLog) register(mux *http.ServeMux) {
 	together := newGroup(1, l.append)
-	handle := func(path string, add func(entry []byte) error) {
-		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
-			entry, err := io.ReadAll(r.Body)
-			if err == nil {
-				err = add(entry)
-			}
-			answer(w, map[string]bool{"appended": true}, err)
-		})
-	}
-	handle("/append-one", func(entry []byte) error { return l.append([][]byte{entry}) })
-	handle("/append", together.do)
+	mux.HandleFunc("POST /append", func(w http.ResponseWriter, r *http.Request) {
+		entry, err := io.ReadAll(r.Body)
+		if err == nil {
+			err = together.do(entry)
+		}
+		answer(w, map[string]bool{"appended": true}, err)
+	})
 }
 
 func (l *merkleLog) append(entries [][]byte) error {

@@ -3,11 +3,8 @@
 // beside the product to show what the machine can do. It is not a model of how
 // to build the product.
 //
-// It serves three styles on one port:
-//
-//	naive   a transaction with client round trips a call, one leaf a transaction
-//	rows    one statement a call, leaves in batches
-//	grp     as rows, and inserts that wait at the same moment share a statement
+// INSERTs that wait at the same moment share a statement, and so do the leaves of
+// its log.
 //
 // Its log is a second process of this program (-log), which also makes the
 // tables.
@@ -37,13 +34,6 @@ type call struct {
 	Deal  int64  `json:"deal"`
 	Party int    `json:"party"` // 1 or 2
 	Hash  string `json:"hash"`
-}
-
-// style is one way to store a deal. The last reveal is party 2's.
-type style interface {
-	create(ctx context.Context, deal int64) error
-	commit(ctx context.Context, c call) error
-	reveal(ctx context.Context, c call) error
 }
 
 func main() {
@@ -76,9 +66,7 @@ func run(asLog bool, database, listen, logURL string) error {
 		}
 		newLog(pool).register(mux)
 	} else {
-		register(mux, "naive", &naive{pool, newSigner(logURL + "/append-one")})
-		register(mux, "rows", &rows{pool, newSigner(logURL + "/append")})
-		register(mux, "grp", newGrouped(pool, newSigner(logURL+"/append")))
+		register(mux, newGrouped(pool, newSigner(logURL+"/append")))
 	}
 	listener, err := net.Listen("tcp4", listen)
 	if err != nil {
@@ -93,9 +81,9 @@ var lastDeal atomic.Int64
 
 func init() { lastDeal.Store(time.Now().UnixMicro()) }
 
-func register(mux *http.ServeMux, name string, s style) {
+func register(mux *http.ServeMux, s *grouped) {
 	handle := func(path string, do func(context.Context, *call) error) {
-		mux.HandleFunc("POST /"+name+"/"+path, func(w http.ResponseWriter, r *http.Request) {
+		mux.HandleFunc("POST /"+path, func(w http.ResponseWriter, r *http.Request) {
 			var c call
 			body, err := io.ReadAll(r.Body)
 			if err == nil {

@@ -1,10 +1,10 @@
--- Autovacuum leaves these tables alone: its CPU time would count as the product's,
--- which is measured next.
+-- Autovacuum is off: its CPU time would count as that of the product, which is
+-- measured next.
 CREATE TABLE deals (
     id    bigint PRIMARY KEY,
     state text   NOT NULL,
     doc   jsonb  NOT NULL
-) WITH (fillfactor = 60, autovacuum_enabled = off); -- naive rewrites the document in place
+) WITH (autovacuum_enabled = off);
 
 CREATE TABLE actions (
     deal  bigint NOT NULL,
@@ -13,13 +13,6 @@ CREATE TABLE actions (
     hash  bytea  NOT NULL,
     at    timestamptz DEFAULT now(),
     PRIMARY KEY (deal, kind, party)
-) WITH (autovacuum_enabled = off);
-
-CREATE TABLE audit (
-    id    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    deal  bigint NOT NULL,
-    event text,
-    at    timestamptz DEFAULT now()
 ) WITH (autovacuum_enabled = off);
 
 CREATE TABLE log_head (
