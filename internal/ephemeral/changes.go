@@ -12,23 +12,25 @@ import (
 )
 
 const (
-	maxChanges    = 4096            // that wait to be announced
-	maxAnnounced  = 256             // deals of one message
-	listenTimeout = 3 * time.Second // without a message, until Redis is asked whether it is there, and again for its answer
+	maxChanges   = 4096 // deals that may wait to be announced
+	maxAnnounced = 256  // deals in one message
+	// listenTimeout is how long a listener waits for a message before it sends a
+	// ping, and then for the answer.
+	listenTimeout = 3 * time.Second
 )
 
-// changes is the channel on which processes announce to each other which deals
-// they have changed. Channels are one for all databases of a server.
+// changes returns the channel on which processes announce changed deals. It includes
+// the database number, because a server has one set of channels for all databases.
 func (r *Redis) changes() string {
-	database := 0 // a cluster has no other
+	database := 0 // the only one of a cluster
 	if one, ok := r.client.(*redis.Client); ok {
 		database = one.Options().DB
 	}
 	return fmt.Sprintf("fairpact:changes:%d", database)
 }
 
-// Announce tells the other processes that a deal has changed, sometime soon. It
-// does not block: where Redis is gone or slow the announcement is dropped.
+// Announce queues an announcement that a deal has changed. It does not block: if
+// Redis is down or slow the announcement is dropped.
 func (r *Redis) Announce(dealID string) {
 	select {
 	case r.announcements <- dealID:
@@ -37,8 +39,8 @@ func (r *Redis) Announce(dealID string) {
 	}
 }
 
-// announce sends what was announced, what waits at one moment as one message:
-// the name of this process and the deals.
+// announce sends queued announcements. All that wait at the same moment share one
+// message: the name of this process, then the ids of the deals.
 func (r *Redis) announce(ctx context.Context) {
 	for {
 		words := []string{r.name}
@@ -62,7 +64,7 @@ func (r *Redis) announce(ctx context.Context) {
 	}
 }
 
-var errDown = errors.New("Redis failed a moment ago")
+var errDown = errors.New("Redis is down: not asked for a second after a failure")
 
 func (r *Redis) publish(ctx context.Context, message string) error {
 	if !r.up() {
@@ -71,16 +73,16 @@ func (r *Redis) publish(ctx context.Context, message string) error {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	err := r.client.Publish(ctx, r.changes(), message).Err()
-	// A Redis that refuses this one command (an ACL without the channel) is up.
+	// An error reply to this command (an ACL without the channel) is no outage.
 	if _, refused := errors.AsType[redis.Error](err); !refused {
 		r.noteFailure(context.WithoutCancel(ctx), err)
 	}
 	return err
 }
 
-// Listen calls heard with the deals that other processes announce until ctx ends,
-// and connected when announcements begin or cease to arrive. It comes back to a
-// Redis that was gone.
+// Listen calls heard with the deals that other processes announce, until ctx ends. It
+// calls connected(true) when it is subscribed and connected(false) when the
+// subscription breaks, and subscribes again.
 func (r *Redis) Listen(ctx context.Context, heard func(dealIDs ...string), connected func(bool)) {
 	for ctx.Err() == nil {
 		r.listen(ctx, heard, connected)
@@ -92,7 +94,7 @@ func (r *Redis) Listen(ctx context.Context, heard func(dealIDs ...string), conne
 	}
 }
 
-// listen returns when the subscription is broken.
+// listen subscribes once and returns when the subscription breaks.
 func (r *Redis) listen(ctx context.Context, heard func(...string), connected func(bool)) {
 	subscription := r.client.Subscribe(ctx, r.changes())
 	defer subscription.Close()

@@ -5,21 +5,19 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/fairpact/fairpact/internal/localservers/servertest"
 )
 
-// listener is one that listens, and what it heard.
+// listener records what Listen reports.
 type listener struct {
 	mu        sync.Mutex
 	ids       []string
 	connected bool
-	times     int // that it was connected
 }
 
-func listens(t *testing.T, r *Redis) *listener {
+func listen(t *testing.T, r *Redis) *listener {
 	t.Helper()
 	l := &listener{}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -32,9 +30,7 @@ func listens(t *testing.T, r *Redis) *listener {
 		}, func(now bool) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			if l.connected = now; now {
-				l.times++
-			}
+			l.connected = now
 		})
 	})
 	t.Cleanup(func() { cancel(); loop.Wait() })
@@ -57,13 +53,13 @@ func (l *listener) heard(id string) func() bool {
 	}
 }
 
-// What one process announces all others hear, and it does not hear itself.
-func TestOthersHearWhatIsAnnounced(t *testing.T) {
+// Every other process receives an announcement; the sender does not.
+func TestAnnouncementsReachTheOthers(t *testing.T) {
 	url := servertest.Redis(t)
-	one, other, third := patient(t, url), patient(t, url), patient(t, url)
-	self, first, second := listens(t, one), listens(t, other), listens(t, third)
+	one, other, third := openSlow(t, url), openSlow(t, url), openSlow(t, url)
+	self, first, second := listen(t, one), listen(t, other), listen(t, third)
 	for _, l := range []*listener{self, first, second} {
-		until(t, "all listen", l.is(true))
+		eventually(t, "all listen", l.is(true))
 	}
 	const many = 3*maxAnnounced + 1
 	for i := range many {
@@ -72,43 +68,41 @@ func TestOthersHearWhatIsAnnounced(t *testing.T) {
 	other.Announce("d_other")
 	for i := range many {
 		for _, l := range []*listener{first, second} {
-			until(t, "each deal is heard", l.heard(fmt.Sprint("d_", i)))
+			eventually(t, "each deal is heard", l.heard(fmt.Sprint("d_", i)))
 		}
 	}
-	until(t, "the other's is heard", self.heard("d_other"))
+	eventually(t, "the other's is heard", self.heard("d_other"))
 	if self.heard("d_0")() {
 		t.Error("a process hears itself")
 	}
 }
 
-// A listener notices that Redis is gone or hangs, and comes back.
-func TestListenerComesBack(t *testing.T) {
+// A listener notices that Redis is down or hangs, and subscribes again.
+func TestListenerReconnects(t *testing.T) {
 	server := servertest.StartRedis(t)
-	speaker, l := patient(t, server.URL()), listens(t, patient(t, server.URL()))
-	until(t, "it listens", l.is(true))
+	speaker, l := openSlow(t, server.URL()), listen(t, openSlow(t, server.URL()))
+	eventually(t, "it listens", l.is(true))
 	server.Kill()
-	until(t, "it notices that Redis is gone", l.is(false))
+	eventually(t, "it notices that Redis is gone", l.is(false))
 	if err := server.Restart(bounded(t)); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "it is back", l.is(true))
-	until(t, "it hears again", func() bool {
-		speaker.Announce("d_1") // dropped while the speaker leaves Redis alone
+	eventually(t, "it is back", l.is(true))
+	eventually(t, "it hears again", func() bool {
+		speaker.Announce("d_1") // dropped while the speaker does not ask Redis
 		return l.heard("d_1")()
 	})
-	signal(t, server, syscall.SIGSTOP)
-	t.Cleanup(func() { signal(t, server, syscall.SIGCONT) })
-	until(t, "it notices that Redis hangs", l.is(false))
-	signal(t, server, syscall.SIGCONT)
-	until(t, "it is back again", l.is(true))
+	thaw := freeze(t, server)
+	eventually(t, "it notices that Redis hangs", l.is(false))
+	thaw()
+	eventually(t, "it is back again", l.is(true))
 }
 
-// Whoever announces does not wait: without Redis, and with more than fits.
+// Announce does not wait if Redis is down or hangs, even if the queue is full.
 func TestAnnounceDoesNotBlock(t *testing.T) {
 	server := servertest.StartRedis(t)
-	signal(t, server, syscall.SIGSTOP)
-	t.Cleanup(func() { signal(t, server, syscall.SIGCONT) })
-	for what, r := range map[string]*Redis{"none": hasty(t, "redis://127.0.0.1:1/0"), "one that hangs": patient(t, server.URL())} {
+	freeze(t, server)
+	for what, r := range map[string]*Redis{"none": open(t, "redis://127.0.0.1:1/0"), "one that hangs": openSlow(t, server.URL())} {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)

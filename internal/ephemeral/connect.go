@@ -9,11 +9,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// connect makes the client that a URL names and returns the timeout of one
-// command:
+// connect returns the client for a URL and the timeout of one command:
 //
 //	redis://[USER:PASSWORD@]HOST:PORT/DB                            one server
-//	redis://[USER:PASSWORD@]HOST:PORT/DB?master_name=NAME&addr=…    Sentinels; username= and password= are those of Redis itself
+//	redis://[USER:PASSWORD@]HOST:PORT/DB?master_name=NAME&addr=…    Sentinels; username= and password= are those of Redis
 //	redis://[USER:PASSWORD@]HOST:PORT?cluster=true&addr=…           a cluster
 //
 // rediss:// is the same over TLS. addr=HOST:PORT names another Sentinel or node and
@@ -27,7 +26,7 @@ func connect(text string) (client redis.UniversalClient, timeout time.Duration, 
 	query := u.Query()
 	switch {
 	case query.Get("cluster") == "true" && query.Has("master_name"):
-		return nil, 0, errors.New("a cluster has no master_name")
+		return nil, 0, errors.New("cluster=true and master_name exclude each other: give one")
 	case query.Get("cluster") == "true":
 		query.Del("cluster") // unknown to go-redis
 		u.RawQuery = query.Encode()
@@ -56,7 +55,7 @@ func connect(text string) (client redis.UniversalClient, timeout time.Duration, 
 	return redis.NewClient(o), o.ReadTimeout, nil
 }
 
-// bound sets the timeouts that the URL left out.
+// bound sets timeouts that the URL does not set.
 func bound(timeouts ...*time.Duration) {
 	for _, t := range timeouts {
 		*t = cmp.Or(*t, commandTimeout)

@@ -1,7 +1,6 @@
-// Package ephemeral is what may be lost at any moment: short locks and copies
-// kept in Redis to make things cheap. Nothing here is needed for a right
-// answer. With Redis empty, slow or gone every call returns at once and the
-// caller goes on by the database alone.
+// Package ephemeral keeps best-effort locks, copies, rate limits and announcements
+// in Redis. They save work; no answer depends on them. If Redis is empty, slow or
+// down, every call returns within its timeout and the caller uses the database.
 package ephemeral
 
 import (
@@ -22,9 +21,9 @@ import (
 
 const (
 	commandTimeout = 250 * time.Millisecond
-	pause          = time.Second // without Redis, after it failed
+	pause          = time.Second // how long Redis is not asked after a failure
 	maxCopy        = 64 << 10    // bytes
-	maxLocal       = 1 << 14     // names that are counted without Redis
+	maxLocal       = 1 << 14     // names whose uses a process counts while Redis is down
 )
 
 // Redis is a client that never makes its caller wait for a Redis that is down.
@@ -32,23 +31,23 @@ const (
 type Redis struct {
 	client  redis.UniversalClient
 	limiter *redis_rate.Limiter
-	local   *lru.Cache[string, *rate.Limiter] // of the names that were counted without Redis
+	local   *lru.Cache[string, *rate.Limiter] // by name, used while Redis is down
 	timeout time.Duration                     // of one command
 	// downUntil is the time (unix nanoseconds) before which Redis is not asked.
 	downUntil atomic.Int64
 
-	name          string      // of this process among those that announce
-	announcements chan string // deals
+	name          string      // identifies this process to those that listen
+	announcements chan string // ids of deals
 	stop          context.CancelFunc
 	loops         sync.WaitGroup
 }
 
-// Open makes a client of a URL; see connect for its forms. It fails on a malformed
-// URL only; a Redis that is out of reach is not an error.
+// Open returns a client for a URL; connect lists the forms. It fails only if the URL
+// is malformed, not if Redis is down.
 func Open(url string) (*Redis, error) {
 	client, timeout, err := connect(url)
 	if err != nil {
-		return nil, errors.New("REDIS_URL is not a redis:// or rediss:// URL of one server, of Sentinels (?master_name=NAME) or of a cluster (?cluster=true) (its text is not shown, it may hold a password)")
+		return nil, errors.New("REDIS_URL is not a redis:// or rediss:// URL of one server, of Sentinels (?master_name=NAME) or of a cluster (?cluster=true); its text is not shown because it may contain a password")
 	}
 	local, err := lru.New[string, *rate.Limiter](maxLocal)
 	if err != nil {
@@ -65,8 +64,8 @@ func Open(url string) (*Redis, error) {
 	return r, nil
 }
 
-// LogTo gives the logger what go-redis has to say: of connections that cannot be
-// made, never of keys or values.
+// LogTo sends the messages of go-redis to the logger. They are about connections and
+// never contain keys or values.
 func LogTo(logger *slog.Logger) { redis.SetLogger(messages{logger}) }
 
 type messages struct{ logger *slog.Logger }
@@ -92,8 +91,8 @@ func (r *Redis) Ping(ctx context.Context) error {
 // up reports whether Redis is worth asking now.
 func (r *Redis) up() bool { return time.Now().UnixNano() >= r.downUntil.Load() }
 
-// noteFailure stops asking for a moment after a failure of Redis itself, and
-// reports whether err was one. A caller that gave up says nothing about Redis.
+// noteFailure reports whether err is a failure. It then marks Redis as down for a
+// moment, unless ctx has ended: a caller that gave up proves nothing about Redis.
 func (r *Redis) noteFailure(ctx context.Context, err error) bool {
 	if err == nil || errors.Is(err, redis.Nil) {
 		return false
@@ -107,9 +106,9 @@ func (r *Redis) noteFailure(ctx context.Context, err error) bool {
 
 var release = redis.NewScript(`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`)
 
-// Lock asks for a lock of at most ttl. free is false only where somebody else
-// certainly holds it; without Redis it is true, as the lock saves work and
-// guards nothing. unlock MUST be called where free is true.
+// Lock takes a lock for at most ttl. free is false only if another caller certainly
+// holds it. While Redis is down free is true, because the lock only saves work.
+// Call unlock if free is true.
 func (r *Redis) Lock(ctx context.Context, name string, ttl time.Duration) (unlock func(), free bool) {
 	if !r.up() {
 		return func() {}, true
@@ -129,14 +128,16 @@ func (r *Redis) Lock(ctx context.Context, name string, ttl time.Duration) (unloc
 	}, true
 }
 
-// Put keeps a copy of at most 64 KiB for at most ttl, if Redis is there.
+// Put stores a copy of at most 64 KiB for at most ttl. A larger one, or any while
+// Redis is down, is dropped.
 func (r *Redis) Put(ctx context.Context, name string, value []byte, ttl time.Duration) {
 	if r.up() && len(value) <= maxCopy {
 		r.noteFailure(ctx, r.client.Set(ctx, key("copy", name), value, ttl).Err())
 	}
 }
 
-// Get finds a copy.
+// Get returns the copy stored under name. found is false if there is none or Redis is
+// down.
 func (r *Redis) Get(ctx context.Context, name string) (value []byte, found bool) {
 	if !r.up() {
 		return nil, false
@@ -148,8 +149,9 @@ func (r *Redis) Get(ctx context.Context, name string) (value []byte, found bool)
 
 func key(kind, name string) string { return fmt.Sprintf("fairpact:%s:%s", kind, name) }
 
-// Allow counts n uses of name against a limit a minute (GCRA), which all
-// processes share. Without Redis each process counts by itself.
+// Allow counts n uses of name against a limit per minute (GCRA) that all processes
+// share. While Redis is down each process counts on its own. If n exceeds the limit,
+// it counts as the whole limit.
 func (r *Redis) Allow(ctx context.Context, name string, perMinute, n int) (retryAfterSeconds int, ok bool) {
 	n = min(n, perMinute)
 	if r.up() {

@@ -12,9 +12,9 @@ import (
 	"github.com/fairpact/fairpact/internal/localservers/servertest"
 )
 
-func TestLockIsForOne(t *testing.T) {
+func TestLockHasOneOwner(t *testing.T) {
 	url := servertest.Redis(t)
-	replicas := []*Redis{patient(t, url), patient(t, url)}
+	replicas := []*Redis{openSlow(t, url), openSlow(t, url)}
 	ctx := bounded(t)
 	for range 5 {
 		var group sync.WaitGroup
@@ -42,17 +42,17 @@ func TestLockIsForOne(t *testing.T) {
 	}
 }
 
-// Who was too slow and lost its lock by its time does not end its successor's.
+// An owner whose lock has expired does not release the lock of the next owner.
 func TestOnlyTheOwnerUnlocks(t *testing.T) {
 	url := servertest.Redis(t)
-	slow, next := patient(t, url), patient(t, url)
+	slow, next := openSlow(t, url), openSlow(t, url)
 	ctx := bounded(t)
 	lateUnlock, free := slow.Lock(ctx, "deal", time.Millisecond)
 	if !free {
 		t.Fatal("the first lock is not free")
 	}
 	var unlock func()
-	until(t, "the lock ends by its time", func() (taken bool) {
+	eventually(t, "the lock ends by its time", func() (taken bool) {
 		unlock, taken = next.Lock(ctx, "deal", time.Hour)
 		return taken
 	})
@@ -68,22 +68,22 @@ func TestOnlyTheOwnerUnlocks(t *testing.T) {
 
 func TestCopies(t *testing.T) {
 	url := servertest.Redis(t)
-	r, other := patient(t, url), patient(t, url)
+	r, other := openSlow(t, url), openSlow(t, url)
 	ctx := bounded(t)
 	value := []byte("\x00\xff response \r\n")
 	if _, found := r.Get(ctx, "a"); found {
-		t.Error("a copy that nobody put is found")
+		t.Error("a copy is found before Put")
 	}
 	r.Put(ctx, "a", value, time.Hour)
 	if got, found := other.Get(ctx, "a"); !found || !bytes.Equal(got, value) {
 		t.Errorf("got %q, %v", got, found)
 	}
-	// A lock and a copy of one name have nothing to do with each other.
+	// Locks and copies have separate names.
 	if held(ctx, r, "a") {
-		t.Error("a copy is a lock")
+		t.Error("a copy counts as a lock of the same name")
 	}
 	r.Put(ctx, "b", value, time.Millisecond)
-	until(t, "a copy ends by its time", func() bool {
+	eventually(t, "a copy ends by its time", func() bool {
 		_, found := r.Get(ctx, "b")
 		return !found
 	})
@@ -91,7 +91,7 @@ func TestCopies(t *testing.T) {
 
 func TestAllowCounts(t *testing.T) {
 	url := servertest.Redis(t)
-	replicas := []*Redis{patient(t, url), patient(t, url)}
+	replicas := []*Redis{openSlow(t, url), openSlow(t, url)}
 	ctx := bounded(t)
 	if _, ok := replicas[0].Allow(ctx, "keys:192.0.2.1", 1, 1); !ok {
 		t.Fatal("the first of one a minute is refused")
@@ -119,9 +119,9 @@ func TestAllowCounts(t *testing.T) {
 	}
 }
 
-// A caller that gives up says nothing about Redis: the next one asks it.
-func TestACallerThatGivesUpIsNoOutage(t *testing.T) {
-	r := patient(t, servertest.Redis(t))
+// A caller that gives up does not mark Redis as down.
+func TestCancelledCallIsNoOutage(t *testing.T) {
+	r := openSlow(t, servertest.Redis(t))
 	ctx := bounded(t)
 	unlock, free := r.Lock(ctx, "deal", time.Hour)
 	if !free {
@@ -131,12 +131,12 @@ func TestACallerThatGivesUpIsNoOutage(t *testing.T) {
 	cancel()
 	r.Put(gone, "a", []byte("x"), time.Hour)
 	if _, free := r.Lock(gone, "other", time.Hour); !free {
-		t.Error("a lock that was not asked for is held")
+		t.Error("a cancelled Lock reports the lock as held")
 	}
 	if !held(ctx, r, "deal") {
-		t.Error("after a caller gave up Redis is not asked any more")
+		t.Error("Redis is not asked any more after a cancelled call")
 	}
-	// An unlock goes through although its caller has hung up meanwhile.
+	// An unlock works after its caller's context has ended.
 	caller, hangUp := context.WithCancel(ctx)
 	unlock()
 	unlock, free = r.Lock(caller, "deal", time.Hour)

@@ -11,15 +11,15 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
-// patient gives commands the time that a slow machine may take for them, so that
-// a test of what Redis answers is none of how fast it does.
-func patient(t *testing.T, url string) *Redis {
+// openSlow opens a client with long timeouts, so that a test of Redis's answers does
+// not depend on the machine's speed.
+func openSlow(t *testing.T, url string) *Redis {
 	t.Helper()
-	return hasty(t, url+servertest.PatientRedis)
+	return open(t, url+servertest.PatientRedis)
 }
 
-// hasty is the client as it is deployed.
-func hasty(t *testing.T, url string) *Redis {
+// open opens a client with the timeouts of a deployment.
+func open(t *testing.T, url string) *Redis {
 	t.Helper()
 	r, err := Open(url)
 	if err != nil {
@@ -29,8 +29,8 @@ func hasty(t *testing.T, url string) *Redis {
 	return r
 }
 
-// bounded is a context that no call here should outlive, however slow the
-// machine: a call that hangs fails its test and not the whole run.
+// bounded returns a context that ends after 30 s, so that a call that hangs fails its
+// test and not the whole run.
 func bounded(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -38,8 +38,7 @@ func bounded(t *testing.T) context.Context {
 	return ctx
 }
 
-// until waits for a condition.
-func until(t *testing.T, what string, is func() bool) {
+func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	ctx := bounded(t)
 	for !is() {
@@ -51,7 +50,7 @@ func until(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// held reports whether Redis keeps others from a lock; it takes none itself.
+// held reports whether another caller holds the lock.
 func held(ctx context.Context, r *Redis, name string) bool {
 	unlock, free := r.Lock(ctx, name, time.Hour)
 	if free {

@@ -22,8 +22,8 @@ var (
 	})
 )
 
-// watch asks Redis now and then whether it is there, as an idle process asks
-// nothing else.
+// watch pings Redis every watchEvery, so that the gauge is right in an idle process
+// too.
 func (r *Redis) watch(ctx context.Context) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()

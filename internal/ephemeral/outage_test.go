@@ -5,17 +5,20 @@ import (
 	"crypto/rand"
 	"net"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/fairpact/fairpact/internal/localservers"
 	"github.com/fairpact/fairpact/internal/localservers/servertest"
 )
 
-// goesOn holds every call to the promise of a Redis that is not there: it
-// returns, long before its caller's context ends, and lets the caller go on.
-func goesOn(t *testing.T, r *Redis) {
+// checkWithoutRedis checks that every call returns long before its context ends and
+// that locks are free, while Redis is down.
+func checkWithoutRedis(t *testing.T, r *Redis) {
 	t.Helper()
 	ctx := bounded(t)
 	for range 3 {
@@ -37,7 +40,7 @@ func goesOn(t *testing.T, r *Redis) {
 				t.Fatalf("without Redis, use %d of 2 a minute: allowed %v", i+1, ok)
 			}
 		}
-		// What a caller meets once the pause is over and Redis is still away.
+		// Ask Redis again, as after the pause.
 		r.downUntil.Store(0)
 	}
 	if r.Ping(ctx) == nil {
@@ -48,11 +51,11 @@ func goesOn(t *testing.T, r *Redis) {
 	}
 }
 
-// comesBack waits until Redis is asked again: only then is a lock held.
-func comesBack(t *testing.T, r *Redis) {
+// waitUntilBack waits until Redis is used again: only then is a lock held.
+func waitUntilBack(t *testing.T, r *Redis) {
 	t.Helper()
 	ctx := bounded(t)
-	until(t, "locks hold again", func() bool {
+	eventually(t, "locks hold again", func() bool {
 		unlock, free := r.Lock(ctx, "afterwards", time.Hour)
 		if !free {
 			return false
@@ -60,57 +63,46 @@ func comesBack(t *testing.T, r *Redis) {
 		defer unlock()
 		return held(ctx, r, "afterwards")
 	})
-	until(t, "Redis answers a ping", func() bool { return r.Ping(ctx) == nil })
+	eventually(t, "Redis answers a ping", func() bool { return r.Ping(ctx) == nil })
 }
 
 func TestRedisHangs(t *testing.T) {
 	server := servertest.StartRedis(t)
-	r := hasty(t, server.URL())
+	r := open(t, server.URL())
 	ctx := bounded(t)
 	if _, free := r.Lock(ctx, "deal", time.Hour); !free {
 		t.Fatal("the first lock is not free")
 	}
-	signal(t, server, syscall.SIGSTOP)
-	t.Cleanup(func() { signal(t, server, syscall.SIGCONT) })
-	goesOn(t, r)
-	signal(t, server, syscall.SIGCONT)
-	comesBack(t, r)
-	until(t, "the lock from before is held, as Redis only slept", func() bool { return held(ctx, r, "deal") })
+	thaw := freeze(t, server)
+	checkWithoutRedis(t, r)
+	thaw()
+	waitUntilBack(t, r)
+	eventually(t, "the lock from before is held: Redis lost no data", func() bool { return held(ctx, r, "deal") })
 }
 
-func TestRedisHungFromTheStart(t *testing.T) {
+func TestRedisRestartsEmpty(t *testing.T) {
 	server := servertest.StartRedis(t)
-	signal(t, server, syscall.SIGSTOP)
-	t.Cleanup(func() { signal(t, server, syscall.SIGCONT) })
-	r := hasty(t, server.URL())
-	goesOn(t, r)
-	signal(t, server, syscall.SIGCONT)
-	comesBack(t, r)
-}
-
-func TestRedisDiesAndComesBackEmpty(t *testing.T) {
-	server := servertest.StartRedis(t)
-	r := hasty(t, server.URL())
+	r := open(t, server.URL())
 	ctx := bounded(t)
 	unlock, free := r.Lock(ctx, "deal", time.Hour)
 	if !free {
 		t.Fatal("the first lock is not free")
 	}
 	server.Kill()
-	unlock() // neither hangs nor fails
-	goesOn(t, r)
+	unlock() // must not hang
+	checkWithoutRedis(t, r)
 	if err := server.Restart(ctx); err != nil {
 		t.Fatal(err)
 	}
-	comesBack(t, r)
+	waitUntilBack(t, r)
 	if held(ctx, r, "deal") {
 		t.Error("an empty Redis holds a lock")
 	}
 }
 
-// A Redis that takes connections and says nothing, and one that refuses this
-// client, are as good as none.
-func TestNoRedisAtAll(t *testing.T) {
+// A Redis that accepts connections without answering, and one that refuses the
+// password, count as down.
+func TestUnusableRedis(t *testing.T) {
 	mute, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -118,19 +110,19 @@ func TestNoRedisAtAll(t *testing.T) {
 	t.Cleanup(func() { _ = mute.Close() })
 	_, at, _ := strings.Cut(servertest.Redis(t), "@")
 	for what, url := range map[string]string{
-		"nobody listens": "redis://:x@127.0.0.1:1/0",
-		"it is mute":     "redis://" + mute.Addr().String() + "/0",
+		"nothing listens": "redis://:x@127.0.0.1:1/0",
+		"no answer":      "redis://" + mute.Addr().String() + "/0",
 		"wrong password": "redis://:wrong@" + at,
 		"no password":    "redis://" + at,
 	} {
-		t.Run(what, func(t *testing.T) { goesOn(t, hasty(t, url)) })
+		t.Run(what, func(t *testing.T) { checkWithoutRedis(t, open(t, url)) })
 	}
 }
 
-// After a failure Redis is left alone for a moment: a crowd of callers does not
-// wait one by one.
+// After a failure Redis is not asked for a moment, so that many callers do not each
+// wait for a timeout.
 func TestRedisIsNotAskedRightAfterAFailure(t *testing.T) {
-	r := hasty(t, "redis://127.0.0.1:1/0")
+	r := open(t, "redis://127.0.0.1:1/0")
 	r.Put(t.Context(), "a", nil, time.Hour)
 	if r.downUntil.Load() == 0 {
 		t.Fatal("a failure is not noted")
@@ -154,14 +146,76 @@ func TestRedisIsNotAskedRightAfterAFailure(t *testing.T) {
 	}
 }
 
-func signal(t *testing.T, server *localservers.Redis, sig syscall.Signal) {
+// freeze stops a server's process until thaw is called or the test ends.
+func freeze(t *testing.T, server *localservers.Redis) (thaw func()) {
 	t.Helper()
-	select {
-	case <-server.Done():
-		return
-	default:
+	signal := func(sig syscall.Signal) {
+		if err := syscall.Kill(server.PID(), sig); err != nil {
+			t.Errorf("%v: %v", sig, err)
+		}
 	}
-	if err := syscall.Kill(server.PID(), sig); err != nil {
-		t.Errorf("%v: %v", sig, err)
+	signal(syscall.SIGSTOP)
+	thaw = sync.OnceFunc(func() { signal(syscall.SIGCONT) })
+	t.Cleanup(thaw)
+	return thaw
+}
+
+// checkShared checks locks, copies and limits of two clients of one Redis. The names
+// spread over all nodes of a cluster.
+func checkShared(t *testing.T, url string) {
+	t.Helper()
+	url += "&" + strings.TrimPrefix(servertest.PatientRedis, "?")
+	replicas := []*Redis{open(t, url), open(t, url)}
+	ctx := bounded(t)
+	for range 20 {
+		name := rand.Text()
+		unlock, free := replicas[0].Lock(ctx, name, time.Hour)
+		if !free || !held(ctx, replicas[1], name) {
+			t.Fatal("a lock is not free, or does not exclude the other client")
+		}
+		unlock()
+		if held(ctx, replicas[1], name) {
+			t.Fatal("an unlocked lock is held")
+		}
+		replicas[0].Put(ctx, name, []byte(name), time.Hour)
+		if got, found := replicas[1].Get(ctx, name); !found || string(got) != name {
+			t.Fatalf("the copy is %q, %v", got, found)
+		}
+		for i := range 3 {
+			if _, ok := replicas[i%2].Allow(ctx, name, 2, 1); ok != (i < 2) {
+				t.Fatalf("use %d of 2 a minute: allowed %v", i+1, ok)
+			}
+		}
 	}
+	for _, r := range replicas {
+		if r.downUntil.Load() != 0 {
+			t.Error("a command failed")
+		}
+	}
+}
+
+func TestCluster(t *testing.T) {
+	for _, nodes := range []int{1, 3} {
+		url, servers := servertest.RedisCluster(t, nodes)
+		checkShared(t, url)
+		r := open(t, url)
+		if _, cluster := r.client.(*redis.ClusterClient); !cluster {
+			t.Errorf("the client is a %T, want a cluster client", r.client)
+		}
+		for _, s := range servers {
+			s.Kill()
+		}
+		checkWithoutRedis(t, r)
+	}
+}
+
+// When the primary is gone, Sentinel names the new one and the same client uses it.
+func TestSentinel(t *testing.T) {
+	url, primary := servertest.RedisSentinel(t)
+	checkShared(t, url)
+	r := open(t, url)
+	r.Put(bounded(t), "before", nil, time.Hour)
+	primary.Kill()
+	checkWithoutRedis(t, r)
+	waitUntilBack(t, r)
 }
