@@ -22,7 +22,7 @@ import (
 
 const players = 8
 
-// campaign is one run: deals on the one hand, faults on the other.
+// campaign is one run: players play deals while faults happen.
 type campaign struct {
 	seed  uint64
 	bound time.Duration // from the end of the last fault to the end of every deal
@@ -30,15 +30,15 @@ type campaign struct {
 	h     *history
 	c     *client
 	dir   string
-	past  int64  // a beacon round that is out
+	past  int64  // a beacon round that is published
 	key   string // API key of all deals
 
 	mu    sync.Mutex
 	games []*game
 }
 
-// runCampaign runs the faults of a seed for a while against binaries, waits for
-// the end of every deal within a bound, and leaves history, logs and files in dir.
+// runCampaign injects the faults of a seed for a time, then waits up to bound for the
+// end of every deal. It leaves the history and the logs in dir.
 func runCampaign(ctx context.Context, seed uint64, length, bound time.Duration, bin, dir string) (events []*Event, err error) {
 	h, files := &history{}, filepath.Join(dir, "stack")
 	if err := errors.Join(os.RemoveAll(files), os.MkdirAll(files, 0o755)); err != nil {
@@ -47,8 +47,8 @@ func runCampaign(ctx context.Context, seed uint64, length, bound time.Duration, 
 	life, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s, err := startStack(life, seed, bin, files, func(f localstack.Failure) {
-		say("%s ended unasked: %v", f.Name, f.Err)
-		h.add(&Event{Op: opFault, Via: "ended unasked", Note: f.Name, Call: now(), Return: now()})
+		say("%s ended by itself: %v", f.Name, f.Err)
+		h.add(&Event{Op: opFault, Via: "ended by itself", Note: f.Name, Call: now(), Return: now()})
 	})
 	if err != nil {
 		return nil, err
@@ -79,13 +79,13 @@ func (c *campaign) takeKey(ctx context.Context) error {
 	return err
 }
 
-// disturb plays deals and strikes until the time is over and all faults are
-// lifted. Deals under way are played on to their end, within a bound.
+// disturb plays deals and injects faults until the time is over and all faults have
+// ended. Deals that have begun are played to their end, within a bound.
 func (c *campaign) disturb(ctx context.Context, length time.Duration) error {
 	began := time.Now()
 	playing, stop := context.WithTimeout(ctx, length+c.bound)
 	defer stop()
-	all, ctx := errgroup.WithContext(ctx) // a fault that cannot be lifted ends the run
+	all, ctx := errgroup.WithContext(ctx) // a fault that cannot be ended ends the run
 	for i := range players {
 		all.Go(func() error {
 			random := rand.New(rand.NewPCG(c.seed, uint64(i)+2))
@@ -96,7 +96,7 @@ func (c *campaign) disturb(ctx context.Context, length time.Duration) error {
 		})
 	}
 	all.Go(func() error { c.watchHeads(ctx, began.Add(length)); return nil })
-	all.Go(func() error { c.tell(ctx, began.Add(length)); return nil })
+	all.Go(func() error { c.progress(ctx, began.Add(length)); return nil })
 	for i, f := range schedule(c.seed, length) {
 		all.Go(func() error {
 			pause(ctx, time.Until(began.Add(f.At)))
@@ -106,11 +106,11 @@ func (c *campaign) disturb(ctx context.Context, length time.Duration) error {
 	return all.Wait()
 }
 
-// play plays a deal and keeps it for the end.
+// play plays a deal and keeps it for settle.
 func (c *campaign) play(ctx context.Context, kind string) {
 	g, err := newGame(c.c, kind, c.past)
 	if err != nil {
-		panic(err) // an input of ours that is no JSON
+		panic(err) // an input of newGame is not JSON
 	}
 	if g.play(ctx, c.key) {
 		c.mu.Lock()
@@ -119,8 +119,8 @@ func (c *campaign) play(ctx context.Context, kind string) {
 	}
 }
 
-// strike carries out a fault and then measures until a deal that begins after it
-// has its certificate.
+// strike injects a fault and ends it. It then measures how long a new deal takes to
+// its certificate.
 func (c *campaign) strike(ctx context.Context, f Fault, n int) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -143,7 +143,7 @@ func (c *campaign) strike(ctx context.Context, f Fault, n int) error {
 	return nil
 }
 
-// watchHeads asks for tree heads at both deal-apis and both log-servers.
+// watchHeads reads tree heads from both deal-apis and both log-servers.
 func (c *campaign) watchHeads(ctx context.Context, until time.Time) {
 	for time.Now().Before(until) && ctx.Err() == nil {
 		var all sync.WaitGroup
@@ -155,7 +155,7 @@ func (c *campaign) watchHeads(ctx context.Context, until time.Time) {
 	}
 }
 
-// heads is a client of whoever answers tree heads.
+// heads returns a client of all processes that serve tree heads.
 func (c *campaign) heads() *client {
 	all := &client{h: c.h, doors: slices.Clone(c.c.doors), names: slices.Clone(c.c.names), final: c.c.final}
 	for _, name := range []string{"log-server", "log-server-2"} {
@@ -165,8 +165,7 @@ func (c *campaign) heads() *client {
 	return all
 }
 
-// settle reads everything once more when all is calm: heads and their proofs, and
-// each deal.
+// settle reads all deals, tree heads and proofs once more after the faults.
 func (c *campaign) settle(ctx context.Context) {
 	for _, name := range processes {
 		c.stack.run(ctx, name)
@@ -196,7 +195,7 @@ func (c *campaign) settle(ctx context.Context) {
 	c.prove(ctx)
 }
 
-// prove asks for the proofs that each head which was seen extends the one before.
+// prove reads the consistency proofs between successive heads of the history.
 func (c *campaign) prove(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.bound)
 	defer cancel()
@@ -218,8 +217,8 @@ func (c *campaign) prove(ctx context.Context) {
 	}
 }
 
-// tell says once a minute how far the run is.
-func (c *campaign) tell(ctx context.Context, until time.Time) {
+// progress prints counts once a minute.
+func (c *campaign) progress(ctx context.Context, until time.Time) {
 	for pause(ctx, min(time.Minute, time.Until(until))); time.Now().Before(until) && ctx.Err() == nil; pause(ctx, min(time.Minute, time.Until(until))) {
 		events := c.h.all()
 		counts := map[string]int{}
@@ -235,7 +234,7 @@ func (c *campaign) tell(ctx context.Context, until time.Time) {
 	}
 }
 
-// writeJSON writes a value into a file of its own, its bytes where it is JSON.
+// writeJSON writes a value as JSON to a new file.
 func writeJSON(dir string, content any) (path string, err error) {
 	text, err := json.Marshal(content)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// Violation is a promise that the history breaks, with the events that show it.
+// Violation is a broken rule, with the events that show it.
 type Violation struct {
 	Rule, Deal, Text string
 	Events           []*Event
@@ -27,7 +27,7 @@ const everyDealEnds = "every deal ends"
 // modelBound is the longest search for a legal order of one deal's events.
 const modelBound = 10 * time.Second
 
-// check holds a whole history against what Fairpact promises.
+// check returns the violations in a history.
 func check(events []*Event) (found []Violation) {
 	slices.SortStableFunc(events, func(a, b *Event) int { return cmp.Compare(a.Call, b.Call) })
 	deals, plans := map[string][]*Event{}, map[string]*Plan{}
@@ -51,8 +51,8 @@ func check(events []*Event) (found []Violation) {
 	return found
 }
 
-// acknowledged: every act that was acknowledged stands, and nobody whose act was
-// acknowledged is a flaker. An act that was never answered may count either way.
+// acknowledged checks that every acknowledged act stands and that its party is not
+// named as a flaker for it. An unanswered act may count or not.
 func acknowledged(plan *Plan, events []*Event) (found []Violation) {
 	for _, act := range events {
 		if !act.acknowledged() || act.Op != opCommit && act.Op != opReveal {
@@ -81,7 +81,7 @@ func acknowledged(plan *Plan, events []*Event) (found []Violation) {
 	return found
 }
 
-// outcomes: no deal has two outcomes or two certificates, whoever asks.
+// outcomes checks that all answers show the same outcome and certificate of a deal.
 func outcomes(events []*Event) (found []Violation) {
 	seen := map[string]*Event{}
 	same := func(what string, value any, e *Event) {
@@ -123,7 +123,7 @@ func outcomes(events []*Event) (found []Violation) {
 	return found
 }
 
-// certified is what the checker reads of a certificate (SPEC 2.5).
+// certified has the members of a certificate (SPEC 2.5) that are checked.
 type certified struct {
 	ID      string `json:"cert_id"`
 	Outcome string
@@ -135,12 +135,12 @@ type certified struct {
 }
 
 func (e *Event) certificate() (c certified) {
-	_ = json.Unmarshal(e.Body, &c) // what does not fit differs from what does
+	_ = json.Unmarshal(e.Body, &c) // an unreadable certificate differs from a readable one
 	return c
 }
 
-// refusals: nobody is refused for what is not so, every deal ends, and every
-// certificate is valid to a stranger.
+// refusals checks that no legal request is called wrong, that every deal ends and that
+// the Python verifier accepts every certificate.
 func refusals(events []*Event) (found []Violation) {
 	for _, e := range events {
 		switch {
@@ -155,18 +155,18 @@ func refusals(events []*Event) (found []Violation) {
 	return found
 }
 
-// linearizable: there is an order of all calls in which each answer is legal.
+// linearizable checks that the calls have an order in which each answer is legal.
 func linearizable(plan *Plan, events []*Event) []Violation {
 	switch porcupine.CheckOperationsTimeout(model(plan), operations(plan, events), modelBound) {
 	case porcupine.Illegal:
 		return []Violation{{Rule: "a deal is linearizable", Text: "no order of these events explains all answers", Events: events}}
 	case porcupine.Unknown:
-		return []Violation{{Rule: "a deal is linearizable", Text: fmt.Sprintf("no verdict within %s: the checker must become faster", modelBound), Events: events}}
+		return []Violation{{Rule: "a deal is linearizable", Text: fmt.Sprintf("no verdict within %s: make the checker faster", modelBound), Events: events}}
 	}
 	return nil
 }
 
-// replays: one key has one answer, and another body under it is refused.
+// replays checks that a key has one answer, and that another body under it is refused.
 func replays(events []*Event) (found []Violation) {
 	first := map[string]*Event{}
 	for _, e := range events {
@@ -184,11 +184,11 @@ func replays(events []*Event) (found []Violation) {
 	return found
 }
 
-// heads: every head is consistent with every other, and none is older than one
-// that was answered before it was asked for.
+// heads checks that all tree heads are consistent, and that no head is older than one
+// that was answered before its request.
 func heads(events []*Event) (found []Violation) {
 	roots := map[int64]*Event{}
-	var newest *Event // of those that were answered, in the order of their answers
+	var newest *Event // the largest head that was answered before the request of e
 	answered := slices.DeleteFunc(slices.Clone(events), func(e *Event) bool { return e.Op != opHead || !e.acknowledged() })
 	byReturn := slices.SortedStableFunc(slices.Values(answered), func(a, b *Event) int { return cmp.Compare(a.Return, b.Return) })
 	for _, e := range answered { // in the order of their calls
@@ -219,11 +219,11 @@ func heads(events []*Event) (found []Violation) {
 }
 
 func (e *Event) head() (h head) {
-	_ = json.Unmarshal(e.Body, &h) // the size of what is no head is 0, which is older than all
+	_ = json.Unmarshal(e.Body, &h) // an unreadable head has size 0, which is older than any other
 	return h
 }
 
-// consistent checks a consistency proof. One that is refused proves nothing.
+// consistent checks a consistency proof. A refused request for one is an error.
 func consistent(e *Event) error {
 	if !e.acknowledged() {
 		return fmt.Errorf("no proof: %d %s %s", e.Status, e.Code, e.Note)
@@ -245,8 +245,8 @@ func consistent(e *Event) error {
 	return proof.VerifyConsistency(rfc6962.DefaultHasher, uint64(e.First.Size), uint64(e.Last.Size), raw[2:], raw[0], raw[1])
 }
 
-// leaves: no two deals share a leaf, and in the end the log has no more leaves
-// than there are certificates.
+// leaves checks that no two deals share a leaf and that the final log has no more
+// leaves than there are certificates.
 func leaves(events []*Event) (found []Violation) {
 	at := map[int64]*Event{}
 	for _, e := range events {
@@ -261,7 +261,7 @@ func leaves(events []*Event) (found []Violation) {
 		}
 	}
 	var last *Event
-	created := map[string]bool{} // by key: whether it was ever answered
+	created := map[string]bool{} // by key: whether an attempt was answered
 	for _, e := range events {
 		switch {
 		case e.Op == opHead && e.Final && e.acknowledged():
@@ -272,7 +272,7 @@ func leaves(events []*Event) (found []Violation) {
 	}
 	for _, answered := range created {
 		if !answered {
-			return found // it may have made a deal that nobody knows
+			return found // it may have created a deal that is not in the history
 		}
 	}
 	if last != nil && last.head().Size > int64(len(at)) {

@@ -12,7 +12,7 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// client sends requests through both doors and records each attempt.
+// client sends requests to both deal-apis (the doors) and records each attempt.
 type client struct {
 	h     *history
 	doors []*e2e.Client
@@ -30,7 +30,7 @@ func newClient(h *history, s *stack) *client {
 	return c
 }
 
-// request is what is sent: over REST, or where it has a tool over MCP.
+// request is a request over REST or, if it has a tool, over MCP.
 type request struct {
 	op, deal string
 	party    int
@@ -43,8 +43,8 @@ type request struct {
 	arguments e2e.Body
 }
 
-// timeouts of an attempt: most are longer than any bound of the service, some
-// so short that a client is gone before the answer comes.
+// timeouts are those of an attempt. Most are longer than any timeout of the service;
+// some are so short that the client gives up before the answer.
 var timeouts = []time.Duration{6 * time.Second, 6 * time.Second, 6 * time.Second, 1500 * time.Millisecond, 150 * time.Millisecond}
 
 // try sends a request once through a door and records it.
@@ -72,7 +72,8 @@ func (c *client) try(ctx context.Context, r request, door int) *Event {
 		e.Note = err.Error()
 	} else {
 		e.Status, e.Code = a.Status, a.Code()
-		// A 5xx says nothing of the effect; the other two say that there was none.
+		// After a 5xx the effect is unknown. After the two codes there was none, and the
+		// request is sent again.
 		if a.Status < 500 && e.Code != "IDEMPOTENCY_IN_PROGRESS" && e.Code != "RATE_LIMITED" {
 			e.Return = now()
 		}
@@ -83,7 +84,7 @@ func (c *client) try(ctx context.Context, r request, door int) *Event {
 	return e
 }
 
-// call calls a tool and answers what REST would.
+// call calls a tool and converts the result to an answer of REST.
 func (c *client) call(ctx context.Context, r request, door int) (e2e.Answer, error) {
 	arguments := e2e.Body{}
 	for name, value := range r.arguments {
@@ -109,8 +110,8 @@ func (c *client) call(ctx context.Context, r request, door int) (e2e.Answer, err
 	return e2e.Answer{Status: failed.Status, Body: text}, err
 }
 
-// until sends a request again under its key, through either door, until it is
-// answered. It returns nil when ctx ends first.
+// until sends a request under one key, to the doors in turn, until it is answered. It
+// returns nil if ctx ends first.
 func (c *client) until(ctx context.Context, r request, edit func(*Event)) *Event {
 	for door := rand.IntN(len(c.doors)); ctx.Err() == nil; door++ {
 		e := c.try(ctx, r, door%len(c.doors))
@@ -126,12 +127,12 @@ func (c *client) until(ctx context.Context, r request, edit func(*Event)) *Event
 	return nil
 }
 
-// get is a request that changes nothing, or only what is due.
+// get returns a request that changes nothing, except that it may take due steps.
 func get(op, deal, token, path string) request {
 	return request{op: op, deal: deal, method: http.MethodGet, path: path, token: token}
 }
 
-// overMCP makes half of all requests that have a tool go over MCP.
+// overMCP sends half of the requests over MCP.
 func (r request) overMCP(tool string, arguments e2e.Body) request {
 	if rand.IntN(2) == 0 {
 		r.tool, r.arguments = tool, arguments
@@ -142,7 +143,7 @@ func (r request) overMCP(tool string, arguments e2e.Body) request {
 	return r
 }
 
-// state is what an answer says of a deal.
+// state is the state of a deal in an answer.
 type state struct {
 	DealID  string `json:"deal_id"`
 	State   string
@@ -155,7 +156,7 @@ type state struct {
 }
 
 func (e *Event) state() (s state) {
-	_ = json.Unmarshal(e.Body, &s) // whatever is no such answer has none
+	_ = json.Unmarshal(e.Body, &s) // the zero state for any other answer
 	return s
 }
 

@@ -18,15 +18,15 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
 )
 
-// lies of the key service: what looks like a signature and is none, or is one
-// of something else.
+// lies are wrong answers of the key service: invalid signatures, or signatures of
+// another digest or key.
 var lies = []kmstest.Fault{kmstest.OtherDigest, kmstest.OtherKey, kmstest.GarbageDER, kmstest.CorruptedCRC, kmstest.UnverifiedDigest, kmstest.OtherKeyName}
 
-// failures of the key service.
+// failures are errors of the key service.
 var failures = []kmstest.Fault{kmstest.ServerError, kmstest.Overloaded, kmstest.Throttled, kmstest.CutConnection, kmstest.Down, kmstest.Denied}
 
-// strike begins a fault and returns what ends it. n tells apart the faults of a
-// kind that has several forms.
+// strike begins a fault and returns the function that ends it. n selects the form of a
+// kind that has several.
 func (s *stack) strike(ctx context.Context, f Fault, n int) (lift func() error, err error) {
 	signer := func(fault kmstest.Fault) (func() error, error) {
 		return func() error { return s.kms.SetFault(kmstest.None) }, s.kms.SetFault(fault)
@@ -108,13 +108,13 @@ func startRelay(to string) (*relay, error) {
 	r := &relay{url: "http://" + listener.Addr().String()}
 	r.mode.Store("")
 	forward := httputil.NewSingleHostReverseProxy(target)
-	forward.ErrorLog = log.New(io.Discard, "", 0) // callers that leave, and there are many
+	forward.ErrorLog = log.New(io.Discard, "", 0) // many callers give up, which is expected
 	r.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		switch r.mode.Load() {
 		case beaconFails:
-			http.Error(w, "no luck", http.StatusInternalServerError)
+			http.Error(w, "injected failure", http.StatusInternalServerError)
 			return
-		case beaconLies: // the signature of the round before, which is valid there
+		case beaconLies: // the previous round, whose signature is valid for that round
 			if m := publicRound.FindStringSubmatchIndex(q.URL.Path); m != nil {
 				round, _ := strconv.ParseInt(q.URL.Path[m[2]:], 10, 64)
 				q.URL.Path = q.URL.Path[:m[2]] + strconv.FormatInt(round-1, 10)

@@ -11,14 +11,14 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// What an event is about. The first six change a deal.
+// The operations of events. The first six change a deal.
 const (
 	opCreate      = "create"
 	opCommit      = "commit"
 	opReveal      = "reveal"
 	opEntropy     = "entropy"
 	opCancel      = "cancel"
-	opReuse       = "reuse" // another body under the key of an act that was acknowledged
+	opReuse       = "reuse" // another body under the key of an acknowledged act
 	opView        = "view"
 	opCertificate = "certificate"
 	opHead        = "tree head"
@@ -28,25 +28,25 @@ const (
 	opFault       = "fault"
 )
 
-// Event is one attempt of a client, from its start to its answer, or one fault.
+// Event is one attempt of a client to make a request, or one fault.
 type Event struct {
 	Op    string
 	Deal  string `json:",omitempty"`
 	Party int
 	Key   string `json:",omitempty"` // Idempotency-Key; attempts of one request share it
-	Via   string `json:",omitempty"` // surface and door, or the kind of a fault
-	Final bool   `json:",omitempty"` // asked after all faults were over
+	Via   string `json:",omitempty"` // surface and process, or the kind of a fault
+	Final bool   `json:",omitempty"` // requested after all faults had ended
 
 	Call   int64 // unix nanoseconds
-	Return int64 // 0: no answer came, or one that says nothing of the effect
+	Return int64 // 0: no answer, or one after which the effect is unknown
 	Status int   `json:",omitempty"`
 	Code   string
 	Body   json.RawMessage `json:",omitempty"`
 	Note   string          `json:",omitempty"`
 
-	Recovered int64 `json:",omitempty"` // of a fault: when a deal that began after it had its certificate
+	Recovered int64 `json:",omitempty"` // of a fault: when the first deal after it had its certificate
 
-	Plan        *Plan `json:",omitempty"` // of a creation that was answered
+	Plan        *Plan `json:",omitempty"` // of an answered creation
 	First, Last *head `json:",omitempty"` // of a consistency proof
 }
 
@@ -57,7 +57,7 @@ type head struct {
 	Signature string `json:"signature"`
 }
 
-// Plan is what the checker must know of a deal beforehand.
+// Plan has the facts of a deal that the checker needs.
 type Plan struct {
 	Kind                           string
 	Random                         bool
@@ -67,13 +67,13 @@ type Plan struct {
 	Rejects                        []bool // by party
 }
 
-// answered reports whether the event says what became of the request.
+// answered reports whether the effect of the request is known.
 func (e *Event) answered() bool { return e.Return != 0 }
 
-// acknowledged reports whether the request was answered with success.
+// acknowledged reports whether the request succeeded.
 func (e *Event) acknowledged() bool { return e.answered() && e.Status >= 200 && e.Status < 300 }
 
-// history is what all clients sent and saw.
+// history records the requests and answers of all clients, and the faults.
 type history struct {
 	mu     sync.Mutex
 	events []*Event

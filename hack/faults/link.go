@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// linkMode is what a link does to the bytes on it.
+// linkMode is the state of a link.
 type linkMode int
 
 const (
 	linkOpen  linkMode = iota
 	linkCut            // connections break, new ones are refused
-	linkSlow           // each read is passed on later
-	linkStuck          // connections stand, and nothing moves
+	linkSlow           // each read is delayed
+	linkStuck          // connections stay open and no byte is passed on
 )
 
 const slowBy = 100 * time.Millisecond
 
-// link is a TCP way from one process to another that can be disturbed. With
-// several targets it goes to the next one that accepts, as a Service of
-// Kubernetes does.
+// link is a TCP proxy from one process to another, which faults can disturb. With
+// several targets it uses the next one that accepts a connection, like a Service of
+// Kubernetes.
 type link struct {
 	listener net.Listener
 
@@ -46,7 +46,7 @@ func newLink(targets ...string) (*link, error) {
 
 func (l *link) address() string { return l.listener.Addr().String() }
 
-// set changes the mode. A link that is cut loses its connections.
+// set changes the mode. linkCut also closes all connections.
 func (l *link) set(mode linkMode) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,8 +60,8 @@ func (l *link) set(mode linkMode) {
 	}
 }
 
-// lead makes the link go to another target. Its connections end.
-func (l *link) lead(to string) {
+// retarget makes the link use another target and closes its connections.
+func (l *link) retarget(to string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.targets = []string{to}
@@ -121,7 +121,7 @@ func (l *link) dial() (far net.Conn, err error) {
 	return far, err
 }
 
-// carry passes on what one end writes until either is closed, and closes both.
+// carry copies bytes in one direction until either end is closed, and closes both.
 func (l *link) carry(to, from net.Conn) {
 	defer to.Close()
 	defer from.Close()
@@ -137,7 +137,7 @@ func (l *link) carry(to, from net.Conn) {
 	}
 }
 
-// pass reports whether bytes may go on, when that is known.
+// pass waits while the link is stuck. It reports false if the link is cut.
 func (l *link) pass() bool {
 	for {
 		l.mu.Lock()

@@ -1,6 +1,5 @@
-// Faults plays deals against two replicas of everything while a seeded schedule
-// kills, pauses, cuts, delays and lies, and checks what the clients saw. See
-// README.md.
+// Faults plays deals against two replicas of every process while a seeded schedule
+// injects faults, and checks what the clients saw. See README.md.
 package main
 
 import (
@@ -17,16 +16,16 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// settleBound is how long after the last fault every deal has its end.
+// settleBound is the time after the last fault within which every deal must end.
 const settleBound = 90 * time.Second
 
 func main() {
 	seed := flag.Uint64("seed", 1, "seed of the schedule of faults and of the deals")
 	minutes := flag.Float64("minutes", 2, "how long deals are played while faults happen")
 	seeds := flag.Int("seeds", 1, "how many seeds are played, one after the other")
-	written := flag.String("report", "", "file of a summary in Markdown")
+	written := flag.String("report", "", "write a summary in Markdown to this file")
 	bin := flag.String("bin", "", "directory of built binaries; empty: build this checkout")
-	out := flag.String("out", "", "directory of the history, the logs and what else is left; empty: bin/faults")
+	out := flag.String("out", "", "directory of the history and the logs; empty: bin/faults")
 	plant := flag.String("plant", "", "directory of patches: plant each bug in a copy of HEAD and fail unless a violation is found")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -58,7 +57,7 @@ func run(ctx context.Context, seed uint64, seeds int, length time.Duration, bin,
 	}
 	sum := summary{length: length, faults: map[string]int{}}
 	for seed := seed; len(sum.rows) < seeds; seed++ {
-		say("seed %d, %s; everything is left in %s", seed, length, out)
+		say("seed %d, %s; history and logs are in %s", seed, length, out)
 		events, err := runCampaign(ctx, seed, length, settleBound, bin, out)
 		if err != nil {
 			return err

@@ -10,24 +10,24 @@ import (
 
 const maxParties = 8
 
-// dealState is a deal as the model has it.
+// dealState is the state of a deal in the model.
 type dealState struct {
-	phase                        string // OPEN is COMMITTING without a commit
+	phase                        string // COMMITTING for OPEN too
 	committed, revealed, flakers [maxParties]bool
-	commits, reveals             [maxParties]string // the keys of those who acted
+	commits, reveals             [maxParties]string // Idempotency-Keys of the acts that took effect
 	cancel                       string
 }
 
-// Steps that the clock or the worker takes, and no client.
+// Steps that the clock or the worker takes, not a client.
 const (
 	stepCommitDeadline = "commit deadline"
 	stepRevealDeadline = "reveal deadline"
 	stepDraw           = "draw"
 )
 
-// model is the sequential specification of one deal (SPEC 3): what each call may
-// be answered in each state. A request without an answer takes effect where it
-// can: put last, it has none that anybody saw.
+// model returns the sequential specification of one deal (SPEC 3): the legal answers
+// to each call in each state. A request without an answer takes effect if it can. The
+// checker may place it last, where no view shows its effect.
 func model(plan *Plan) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return dealState{phase: "COMMITTING"} },
@@ -39,7 +39,7 @@ func model(plan *Plan) porcupine.Model {
 	}
 }
 
-// step takes the event and reports whether its answer is legal here.
+// step applies the event and reports whether its answer is legal in this state.
 func (s *dealState) step(plan *Plan, e *Event) bool {
 	over := ended(s.phase)
 	switch e.Op {
@@ -105,13 +105,14 @@ func (s *dealState) step(plan *Plan, e *Event) bool {
 	return true
 }
 
-// answer reports whether an answer is one of those that are legal.
+// answer reports whether the event has no answer or a legal one: a success if success
+// is true, or one of the codes that are true.
 func answer(e *Event, success bool, codes map[string]bool) bool {
 	return !e.answered() || e.acknowledged() && success || !e.acknowledged() && codes[e.Code]
 }
 
-// before reports whether the request was sent before the deadline. The clocks are
-// those of one machine.
+// before reports whether the request was sent before the deadline. Clients and
+// database share the machine's clock.
 func before(e *Event, deadline int64) bool { return e.Call < deadline*int64(time.Second) }
 
 func full(plan *Plan, acted [maxParties]bool) bool {
@@ -125,8 +126,8 @@ func (s *dealState) void(plan *Plan, acted [maxParties]bool) {
 	}
 }
 
-// shows reports whether a view shows this state. The deadline decides: a view
-// that was asked for after it shows no deal that waits for it.
+// shows reports whether a view shows this state. A view that was requested after a
+// deadline must not show a deal that still waits for it.
 func (s *dealState) shows(plan *Plan, e *Event) bool {
 	if !e.acknowledged() {
 		return false
@@ -151,9 +152,9 @@ func (s *dealState) shows(plan *Plan, e *Event) bool {
 
 const never = math.MaxInt64
 
-// operations are a deal's events as the model takes them, with the steps of the
-// clock. Of all attempts of one request that were not answered only the first is
-// kept: it may take effect whenever one of the others may, and one of them does.
+// operations returns a deal's events for the checker, with the steps of the clock. Of
+// the unanswered attempts of one request it keeps only the first: at most one attempt
+// takes effect, and the first may do so at any time that a later one may.
 func operations(plan *Plan, events []*Event) (ops []porcupine.Operation) {
 	add := func(e *Event, until int64) {
 		ops = append(ops, porcupine.Operation{Input: e, Call: e.Call, Return: until})

@@ -14,12 +14,12 @@ import (
 
 const (
 	plantLength = 25 * time.Second
-	plantSettle = 15 * time.Second // a slow machine ends no deal by then: that is not what is planted
+	plantSettle = 15 * time.Second // a slow machine may not end all deals by then, which does not count
 	plantRounds = 4
 )
 
-// plantAll plants the bug of each patch in a copy of HEAD and runs campaigns until
-// one finds a violation. A bug that no campaign finds is an error.
+// plantAll applies each patch to a copy of HEAD and runs campaigns until one finds a
+// violation. It returns an error if no campaign finds one.
 func plantAll(ctx context.Context, root, patches, out string, seed uint64) error {
 	all, err := filepath.Glob(filepath.Join(patches, "*.patch"))
 	if err != nil || len(all) == 0 {
@@ -54,7 +54,7 @@ func plantOne(ctx context.Context, root, patch, out string, seed uint64) (caught
 	remove := func() error {
 		return command(context.WithoutCancel(ctx), root, "git", "worktree", "remove", "--force", tree)
 	}
-	if _, err := os.Stat(tree); err == nil { // of a run that was killed
+	if _, err := os.Stat(tree); err == nil { // left by a run that was killed
 		if err := remove(); err != nil {
 			return false, err
 		}

@@ -13,24 +13,24 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// game is one deal and those who play it.
+// game is one deal and its players.
 type game struct {
 	c      *client
 	plan   Plan
 	body   e2e.Body
-	late   string // "commit" or "reveal": the last party acts when the deadline has passed
-	absent string // the last party does not act
-	cancel bool   // the initiator cancels while the other one commits
+	late   string // opCommit or opReveal: the last party acts after the deadline
+	absent string // opCommit or opReveal: the last party does not act
+	cancel bool   // the initiator cancels while the other party commits
 
 	id, key string
 	tokens  []string
 	mu      sync.Mutex
-	kept    []request // acknowledged under a key, to be sent again
+	kept    []request // acknowledged requests, which settle sends again
 }
 
 var gameKinds = []string{"split", "purge", "random", "shapley", "reject", "no commit", "no reveal", "late commit", "late reveal", "cancel"}
 
-// newGame makes a deal of a kind. past is a beacon round that is out.
+// newGame prepares a deal of a kind. past is a beacon round that is published.
 func newGame(c *client, kind string, past int64) (*game, error) {
 	far, soon := time.Hour, 2*time.Second+mathrand.N(time.Second)
 	g := &game{c: c, body: e2e.SplitBody(far, 2*far)}
@@ -74,15 +74,15 @@ func newGame(c *client, kind string, past int64) (*game, error) {
 	return g, nil
 }
 
-// play takes the deal to its end as far as ctx lets it, and reports whether it
-// exists.
+// play creates the deal and plays it to its end, or until ctx ends. It reports whether
+// the deal was created.
 func (g *game) play(ctx context.Context, apiKey string) bool {
 	g.key = apiKey
 	create := request{op: opCreate, key: rand.Text(), method: http.MethodPost, path: "/v1/deals", token: apiKey, body: g.body}
 	create = create.overMCP("create_deal", e2e.Body{"api_key": apiKey})
 	e := g.c.until(ctx, create, func(e *Event) { e.Deal, e.Plan = e.state().DealID, &g.plan })
 	if e == nil || !e.acknowledged() {
-		return false // its deadline came first
+		return false // ctx ended, or the commit deadline passed before the creation
 	}
 	made := e.state()
 	g.id = made.DealID
@@ -127,8 +127,8 @@ func (g *game) acts(ctx context.Context) {
 	}
 }
 
-// everybody has all parties act at once, but for those who do not or come too
-// late, and reports whether all were acknowledged.
+// everybody lets all parties act at the same time, except the absent and the late. It
+// reports whether all were acknowledged.
 func (g *game) everybody(ctx context.Context, op string, deadline int64) bool {
 	var parties sync.WaitGroup
 	done := make([]bool, len(g.tokens))
@@ -158,8 +158,8 @@ func (g *game) everybody(ctx context.Context, op string, deadline int64) bool {
 	return true
 }
 
-// act sends an act until it is answered, and then now and then once more, or
-// with another body.
+// act sends an act until it is answered. In some cases it then sends the act again, or
+// another body under the same key.
 func (g *game) act(ctx context.Context, r request, tool string) *Event {
 	r.deal, r.key, r.method, r.path = g.id, rand.Text(), http.MethodPost, "/v1/deals/"+g.id+r.path
 	if tool != "" {
@@ -189,7 +189,7 @@ func (g *game) keep(r request) {
 	g.kept = append(g.kept, r)
 }
 
-// watch reads the deal until it is over.
+// watch reads the deal until the channel over is closed.
 func (g *game) watch(ctx context.Context, over <-chan struct{}) {
 	for {
 		select {
@@ -213,8 +213,8 @@ func (g *game) certificate(ctx context.Context) *Event {
 	return g.c.until(ctx, r.overMCP("get_certificate", e2e.Body{"deal_id": g.id, "invite_token": g.tokens[0]}), nil)
 }
 
-// settle waits for the deal's end after all faults, reads it through both doors,
-// sends again all that was acknowledged, and asks the Python verifier.
+// settle waits for the deal's end after all faults. It reads the deal again, repeats
+// each acknowledged request and has the Python verifier check the certificate.
 func (g *game) settle(ctx context.Context, c *client, dir string) {
 	g.c = c
 	for {
@@ -241,8 +241,8 @@ func (g *game) settle(ctx context.Context, c *client, dir string) {
 	}
 }
 
-// verified is the verdict of the Python verifier, which also computes the result
-// again where all have revealed.
+// verified runs the Python verifier on a certificate. The verifier also recomputes the
+// result if all parties have revealed.
 func (g *game) verified(certificate *Event, dir string) *Event {
 	e := &Event{Op: opVerify, Deal: g.id, Final: true, Call: now()}
 	var shown struct {

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -61,7 +63,7 @@ func tally(events []*Event) (ends map[string]string, faults map[string][]*Event)
 	return ends, faults
 }
 
-// p95 is the 95th percentile and the number of values, "-" where there is none.
+// p95 returns the 95th percentile and the number of values, or "-" if there is none.
 func p95(all []time.Duration) string {
 	if len(all) == 0 {
 		return "-"
@@ -77,7 +79,7 @@ func counted(counts map[string]int) (text string) {
 	return text
 }
 
-// excerpt is an event on one line.
+// excerpt returns an event as one line.
 func excerpt(e *Event) string {
 	took := "no answer"
 	if e.answered() {
@@ -91,4 +93,41 @@ func excerpt(e *Event) string {
 	}
 	return fmt.Sprintf("%s %s party %d key %.8s via %s, %s: %d %s %s %.200s",
 		time.Unix(0, e.Call).Format("15:04:05.000"), e.Op, e.Party, e.Key, e.Via, took, e.Status, e.Code, body, e.Note)
+}
+
+// summary has the results of the campaigns of several seeds.
+type summary struct {
+	length     time.Duration
+	rows       []string
+	deals      int
+	faults     map[string]int
+	violations int
+}
+
+func (s *summary) add(seed uint64, events []*Event, found []Violation) {
+	ends, faults := tally(events)
+	outcomes, n := map[string]int{}, 0
+	for _, state := range ends {
+		outcomes[state]++
+	}
+	for kind, all := range faults {
+		s.faults[kind] += len(all)
+		n += len(all)
+	}
+	s.rows = append(s.rows, fmt.Sprintf("| %d | %d | %d |%s | %d | %d |", seed, len(events), len(ends), counted(outcomes), n, len(found)))
+	s.deals += len(ends)
+	s.violations += len(found)
+}
+
+// write writes the report as Markdown.
+func (s *summary) write(path string) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Report of a campaign\n\n`make faults-report` wrote this on %s: %d seeds of %s each, %d deals, **%d violations**.\n\n",
+		time.Now().UTC().Format(time.DateOnly), len(s.rows), s.length, s.deals, s.violations)
+	b.WriteString("| seed | requests | deals | by outcome | faults | violations |\n|---|---|---|---|---|---|\n" + strings.Join(s.rows, "\n") + "\n\n")
+	b.WriteString("| fault | times |\n|---|---|\n")
+	for _, kind := range slices.Sorted(maps.Keys(s.faults)) {
+		fmt.Fprintf(&b, "| %s | %d |\n", kind, s.faults[kind])
+	}
+	return os.WriteFile(path, []byte(b.String()), 0o644)
 }

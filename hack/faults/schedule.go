@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Fault is one disturbance: what happens to whom, when after the start of the
-// campaign, and for how long.
+// Fault is one fault: its kind and target, when it begins after the start of the
+// campaign, and how long it lasts.
 type Fault struct {
 	Kind, Target string
 	At, For      time.Duration
@@ -44,8 +44,8 @@ const (
 	beaconHangs   = "beacon hangs"
 )
 
-// kinds is every kind of fault. A process that is paused for longer than the lock
-// of an idempotent request and the timeout of a client wakes up in another world.
+// kinds returns every kind of fault. A pause may be longer than the lock of an
+// idempotent request and the timeout of a client.
 func kinds() []kind {
 	ms := time.Millisecond
 	servers, links := []string{"postgres", "redis"}, linkNames()

@@ -24,7 +24,7 @@ var (
 	doors     = []string{"deal-api", "deal-api-2"}
 )
 
-// linkNames are all ways that can be disturbed, "from>to".
+// linkNames returns the names of all links, "from>to".
 func linkNames() (names []string) {
 	for _, door := range doors {
 		names = append(names, "client>"+door)
@@ -38,25 +38,25 @@ func linkNames() (names []string) {
 	return names
 }
 
-// stack is two replicas of everything, with a link on each way between them, a
-// fake cloud KMS and a relay of the beacon that can lie.
+// stack is two replicas of every process, with a link for each connection between
+// them, a fake cloud KMS and a relay of the beacon that can return wrong rounds.
 type stack struct {
 	*localstack.Stack
 	links map[string]*link
-	env   map[string][]string // by process, what it is told of its links
+	env   map[string][]string // by process: the addresses of its links
 	kms   *kmstest.GCP
 	relay *relay
 
-	databases        sync.Mutex // held while a fault of Postgres lasts
+	databases        sync.Mutex // held during a fault of Postgres
 	primary, standby *localservers.Postgres
 
-	clocks   *rand.Rand             // sets each process's clock apart
-	starting map[string]*sync.Mutex // by process
-	unasked  func(localstack.Failure)
+	clocks    *rand.Rand             // the source of the clock offset of each process
+	starting  map[string]*sync.Mutex // by process
+	onFailure func(localstack.Failure)
 }
 
-func startStack(ctx context.Context, seed uint64, bin, dir string, unasked func(localstack.Failure)) (_ *stack, err error) {
-	s := &stack{clocks: rand.New(rand.NewPCG(seed, 0)), links: map[string]*link{}, env: map[string][]string{}, starting: map[string]*sync.Mutex{}, unasked: unasked}
+func startStack(ctx context.Context, seed uint64, bin, dir string, onFailure func(localstack.Failure)) (_ *stack, err error) {
+	s := &stack{clocks: rand.New(rand.NewPCG(seed, 0)), links: map[string]*link{}, env: map[string][]string{}, starting: map[string]*sync.Mutex{}, onFailure: onFailure}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -92,7 +92,7 @@ func startStack(ctx context.Context, seed uint64, bin, dir string, unasked func(
 			return nil, err
 		}
 	}
-	// Now that all addresses are known, each process is told its links instead.
+	// All addresses are known now: restart each process with those of its links.
 	for _, name := range processes {
 		s.starting[name] = &sync.Mutex{}
 		if s.env[name], err = s.linked(name); err != nil {
@@ -109,7 +109,7 @@ func startStack(ctx context.Context, seed uint64, bin, dir string, unasked func(
 	return s, nil
 }
 
-// targets are the addresses that a link leads to.
+// targets returns the addresses behind a link.
 func (s *stack) targets(link string) []string {
 	_, to, _ := strings.Cut(link, ">")
 	host := func(text string) string {
@@ -132,7 +132,7 @@ func (s *stack) targets(link string) []string {
 	return []string{host(s.URL(to))}
 }
 
-// linked is the environment that leads a process over its links.
+// linked returns the environment by which a process uses its links.
 func (s *stack) linked(name string) (env []string, err error) {
 	over := func(variable, text, to string) {
 		u, failed := url.Parse(text)
@@ -148,15 +148,15 @@ func (s *stack) linked(name string) (env []string, err error) {
 		over("FAIRPACT_LOG_READ_URL", s.LogReadURL("log-server"), "log read")
 		env = append(env, "FAIRPACT_BEACON_RELAYS="+s.relay.url)
 	} else if name == localstack.LogServer {
-		// A guard in a file serves one publisher; the other replica has none.
+		// A fork guard in a file serves one publisher, so only the first replica has one.
 		env = append(env, "FAIRPACT_FORK_GUARD=file://"+s.guard())
 	}
-	// The margin of the key set allows five minutes either way.
+	// The key set tolerates clocks that are up to five minutes off.
 	env = append(env, fmt.Sprintf("FAIRPACT_CLOCK_OFFSET=%ds", s.clocks.IntN(481)-240))
 	return env, err
 }
 
-// follow starts a new synchronous standby of the primary.
+// follow starts a synchronous standby of the primary.
 func (s *stack) follow(ctx context.Context) (err error) {
 	s.standby, err = s.primary.StartStandby(ctx, localservers.Options{Settings: []string{"wal_retrieve_retry_interval=100ms"}})
 	if err != nil {
@@ -165,8 +165,9 @@ func (s *stack) follow(ctx context.Context) (err error) {
 	return s.primary.Synchronous(ctx, true)
 }
 
-// failOver kills the primary and promotes the standby, which must follow it: what
-// a restarted primary shows before that, its standby need not have.
+// failOver kills the primary and promotes the standby. It first waits until the
+// standby has caught up: a restarted primary may show commits that its standby does
+// not have yet.
 func (s *stack) failOver(ctx context.Context) error {
 	if err := s.primary.Followed(ctx); err != nil {
 		return err
@@ -178,7 +179,7 @@ func (s *stack) failOver(ctx context.Context) error {
 	s.primary, s.standby = s.standby, nil
 	for name, l := range s.links {
 		if strings.HasSuffix(name, ">postgres") {
-			l.lead(net.JoinHostPort("127.0.0.1", strconv.Itoa(s.primary.Port())))
+			l.retarget(net.JoinHostPort("127.0.0.1", strconv.Itoa(s.primary.Port())))
 		}
 	}
 	return nil
@@ -186,8 +187,8 @@ func (s *stack) failOver(ctx context.Context) error {
 
 func (s *stack) guard() string { return filepath.Join(s.Dir(), "guard.json") }
 
-// blockGuard keeps the fork guard from being written, as a full disk does, for
-// root too: a directory lies where its next record is to be written.
+// blockGuard makes writes of the fork guard fail, as a full disk does. It makes a
+// directory with the name of the file that is written next, which stops root too.
 func (s *stack) blockGuard(blocked bool) error {
 	beside := s.guard() + ".new"
 	if err := os.RemoveAll(beside); err != nil || !blocked {
@@ -196,8 +197,8 @@ func (s *stack) blockGuard(blocked bool) error {
 	return os.Mkdir(beside, 0o700)
 }
 
-// run starts a process unless it runs, as often as it takes: what it needs may be
-// away too.
+// run starts a process unless it is running. It retries until the start succeeds,
+// because what the process needs may be down too.
 func (s *stack) run(ctx context.Context, name string) {
 	s.starting[name].Lock()
 	defer s.starting[name].Unlock()
@@ -214,14 +215,14 @@ func (s *stack) run(ctx context.Context, name string) {
 	}
 }
 
-// supervise starts again what ended by itself.
+// supervise restarts processes that end by themselves.
 func (s *stack) supervise(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case f := <-s.Failed():
-			s.unasked(f)
+			s.onFailure(f)
 			go s.run(ctx, f.Name)
 		}
 	}

@@ -1,24 +1,21 @@
 package localservers
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 )
 
 const throwawayPrefix = "fairpact-server-"
 
-// serverDir is where one server keeps its files. A throwaway one is locked
-// while its process lives, so that a later process can tell and remove what a
+// serverDir is the directory of a server. A throwaway directory is locked while the
+// process that made it runs, so that a later process can recognize and remove what a
 // killed one left.
 type serverDir struct {
 	path string
-	lock *os.File // nil: not a throwaway
+	lock *os.File // nil if the directory is kept
 }
 
 func openServerDir(o Options, kind string, acct account) (*serverDir, error) {
@@ -39,7 +36,7 @@ func openServerDir(o Options, kind string, acct account) (*serverDir, error) {
 		return nil, err
 	}
 	if err := acct.canEnter(path); err != nil {
-		return nil, fmt.Errorf("%s server: %w; choose a directory it can", kind, err)
+		return nil, fmt.Errorf("%s server: %w; choose a directory that it can enter", kind, err)
 	}
 	return &serverDir{path: path}, nil
 }
@@ -57,7 +54,7 @@ func newThrowaway(kind string, acct account) (*serverDir, error) {
 		}
 		lock, err := lockDir(path)
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.EWOULDBLOCK) {
-			continue // a sweeper took it for an orphan between the two steps
+			continue // another process swept it before it was locked
 		}
 		if err == nil {
 			err = acct.own(path)
@@ -70,14 +67,14 @@ func newThrowaway(kind string, acct account) (*serverDir, error) {
 	}
 }
 
-// A throwaway holds 40 MB in a thousand files when it is empty, and Postgres lets
-// its log grow to 1 GB. In memory it starts in half the time.
+// An empty throwaway has 40 MB in a thousand files, and Postgres lets its log grow to
+// 1 GB. In memory it starts in half the time.
 const (
 	memory     = "/dev/shm"
 	memoryFree = 2 << 30
 )
 
-// tempBases are the directories that may hold a throwaway, the best first.
+// tempBases returns the directories for throwaways, the fastest first.
 func tempBases() []string {
 	bases := []string{os.TempDir(), "/tmp", "/var/tmp"}
 	var fs syscall.Statfs_t
@@ -88,7 +85,7 @@ func tempBases() []string {
 	return bases
 }
 
-// tempBase is the first temporary directory that the account can enter.
+// tempBase returns the first of them that the account can enter.
 func tempBase(acct account) (string, error) {
 	var errs []error
 	for _, base := range tempBases() {
@@ -101,7 +98,7 @@ func tempBase(acct account) (string, error) {
 	return "", errors.Join(errs...)
 }
 
-// lockDir locks a directory and makes sure that it is still the one at path.
+// lockDir locks a directory, and fails if path is another one by then.
 func lockDir(path string) (*os.File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -124,8 +121,8 @@ func lockDir(path string) (*os.File, error) {
 	return f, nil
 }
 
-// sweep removes throwaway directories whose process is gone. What it may not
-// open belongs to someone else.
+// sweep removes throwaway directories whose process has ended. It skips those that it
+// may not open, which belong to another user.
 func sweep(base string) {
 	found, _ := filepath.Glob(filepath.Join(base, throwawayPrefix+"*-*"))
 	for _, path := range found {
@@ -150,35 +147,3 @@ func (d *serverDir) remove() error {
 }
 
 func (d *serverDir) join(name string) string { return filepath.Join(d.path, name) }
-
-// openLog opens a log for appending and says at which offset it stands.
-func openLog(path string) (*os.File, int64, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, 0, err
-	}
-	end, err := f.Seek(0, io.SeekEnd)
-	if err != nil {
-		f.Close()
-		return nil, 0, err
-	}
-	return f, end, nil
-}
-
-// logSince gives what was logged after offset, its last 4 KiB.
-func logSince(path string, offset int64) string {
-	f, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	if end, err := f.Seek(0, io.SeekEnd); err == nil && end-offset > 4096 {
-		offset = end - 4096
-	}
-	if _, err := f.Seek(offset, io.SeekStart); err != nil {
-		return ""
-	}
-	var b bytes.Buffer
-	_, _ = io.Copy(&b, f)
-	return strings.TrimSpace(b.String())
-}

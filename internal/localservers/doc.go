@@ -1,10 +1,9 @@
 // Package localservers starts private Postgres and Redis servers for `make
-// run` and for the tests: on free loopback ports, with random passwords, out
-// of the way of whatever else the machine runs, and gone when the process
-// that started them is gone, however it ended.
+// run` and for the tests, on free loopback ports and with random passwords. They
+// end with the process that started them, also if that is killed.
 //
-// Postgres refuses to run as root, so when started by root both servers run
-// as the user postgres, or nobody where there is none.
+// Postgres refuses to run as root. If root starts them, both servers run as the user
+// postgres, or as nobody if there is no such user.
 package localservers
 
 import (
@@ -18,27 +17,27 @@ import (
 // Options of a server. The zero value is a throwaway server.
 type Options struct {
 	// Dir keeps the server's files from one start to the next. It is made if
-	// missing, and given to the user the server runs as. Empty: a temporary
+	// missing, and its owner becomes the user of the server. Empty: a temporary
 	// directory that Close removes.
 	Dir string
 	// Durable makes Postgres flush to disk before it acknowledges a commit.
-	// Without it a crash of the machine, though not of the server, may lose
-	// data. Redis keeps nothing on disk either way: to Fairpact it is a cache.
+	// Without it a crash of the machine may lose data; a crash of the server does
+	// not. Redis keeps nothing on disk either way, because Fairpact uses it as a cache.
 	Durable bool
 	// Port is the loopback port; 0 picks a free one.
 	Port int
-	// Settings are added to those of the server: "name=value" for Postgres, lines
-	// of the configuration for Redis.
+	// Settings are further settings: "name=value" for Postgres, lines of the
+	// configuration for Redis.
 	Settings []string
-	// Password is that of Redis; empty: a random one.
+	// Password is the password of Redis. Empty: a random one.
 	Password string
 }
 
-// MissingError says that a server is not installed, or not in working order.
+// MissingError is returned when no working installation of a server is found.
 type MissingError struct {
 	Server  string   // "Postgres" or "Redis"
-	Package string   // the Debian and Ubuntu package that brings it
-	Tried   []string // what was found or looked at, and what was wrong with it
+	Package string   // the Debian and Ubuntu package of it
+	Tried   []string // where it was searched for, and why each find does not work
 }
 
 func (e *MissingError) Error() string {
@@ -53,7 +52,7 @@ const (
 	portTries  = 10
 )
 
-// randomHex gives n random bytes in hex.
+// randomHex returns n random bytes in hex.
 func randomHex(n int) string {
 	b := make([]byte, n)
 	rand.Read(b)

@@ -3,7 +3,6 @@ package localservers
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -14,7 +13,7 @@ import (
 	"time"
 )
 
-// pgInstall is one installation of Postgres that answers.
+// pgInstall is an installation of Postgres that works.
 type pgInstall struct {
 	postgres, initdb string // paths
 	major            int    // 15 for 15.18
@@ -22,8 +21,8 @@ type pgInstall struct {
 
 var pgVersion = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
 
-// findPostgres gives the working installations: the one in PATH first, then
-// the newest.
+// findPostgres returns the working installations: first the one in PATH, then the
+// newest.
 func findPostgres(ctx context.Context) ([]pgInstall, error) {
 	var dirs []string
 	if p, err := exec.LookPath("postgres"); err == nil {
@@ -73,12 +72,12 @@ func askVersion(ctx context.Context, program string) (int, error) {
 	}
 	m := pgVersion.FindSubmatch(out)
 	if m == nil {
-		return 0, fmt.Errorf("%s --version names no version", program)
+		return 0, fmt.Errorf("%s --version prints no version", program)
 	}
 	return strconv.Atoi(string(m[1]))
 }
 
-// findRedis gives the path of a working redis-server.
+// findRedis returns the path of a working redis-server.
 func findRedis(ctx context.Context) (string, error) {
 	tried := []string{"PATH, /usr/bin and /usr/local/bin were searched for redis-server"}
 	for _, name := range []string{"redis-server", "/usr/bin/redis-server", "/usr/local/bin/redis-server"} {
@@ -95,17 +94,4 @@ func findRedis(ctx context.Context) (string, error) {
 		tried = append(tried, path+" --version: "+strings.TrimSpace(string(out)))
 	}
 	return "", &MissingError{"Redis", "redis-server", tried}
-}
-
-// Missing says which of the two servers are not installed, without starting
-// any.
-func Missing(ctx context.Context) (missing []*MissingError) {
-	_, errPostgres := findPostgres(ctx)
-	_, errRedis := findRedis(ctx)
-	for _, err := range []error{errPostgres, errRedis} {
-		if m := (*MissingError)(nil); errors.As(err, &m) {
-			missing = append(missing, m)
-		}
-	}
-	return missing
 }

@@ -28,8 +28,8 @@ type Postgres struct {
 	program  string // path of postgres
 }
 
-// StartPostgres starts a private Postgres and returns when it answers. A
-// *MissingError says that none is installed. Call Close at the end.
+// StartPostgres starts a private Postgres and returns when it answers. The error is
+// a *MissingError if none is installed. Call Close at the end.
 func StartPostgres(ctx context.Context, o Options) (*Postgres, error) {
 	installs, err := findPostgres(ctx)
 	if err != nil {
@@ -86,14 +86,14 @@ func startPostgresIn(ctx context.Context, o Options, installs []pgInstall, acct 
 	return p, nil
 }
 
-// postgresArgs returns the settings of the command line, which an old data
-// directory follows too. None of them tunes the server: what runs fast here runs
-// fast on the Postgres that an operator has. Without Durable nothing is flushed.
+// postgresArgs returns the settings of the command line, which apply to an old data
+// directory too. None of them makes the server faster than an operator's, except that
+// without Durable nothing is flushed.
 func postgresArgs(o Options, data string, port int) []string {
 	settings := []string{
 		"listen_addresses=127.0.0.1",
 		"port=" + strconv.Itoa(port),
-		"unix_socket_directories=", // none: no path to be too long, no lock in /tmp
+		"unix_socket_directories=", // none: a path may be too long, and /tmp gets no lock file
 		"max_connections=300",
 		"timezone=UTC",
 		"log_timezone=UTC",
@@ -110,8 +110,8 @@ func postgresArgs(o Options, data string, port int) []string {
 	return args
 }
 
-// initCluster makes the data directory if there is none yet, and gives the
-// installation that fits it.
+// initCluster makes the data directory if there is none yet, and returns the
+// installation for it.
 func initCluster(ctx context.Context, o Options, installs []pgInstall, acct account, dir *serverDir) (pgInstall, error) {
 	version, err := os.ReadFile(dir.join("data/PG_VERSION"))
 	if err == nil {
@@ -139,7 +139,7 @@ func initCluster(ctx context.Context, o Options, installs []pgInstall, acct acco
 }
 
 func initdb(ctx context.Context, o Options, in pgInstall, acct account, dir *serverDir) error {
-	// Under another name until it is whole: an interrupted one starts again.
+	// It has another name until it is complete: an interrupted initdb starts again.
 	fresh := dir.join("data.new")
 	if err := os.RemoveAll(fresh); err != nil {
 		return err
@@ -156,7 +156,7 @@ func initdb(ctx context.Context, o Options, in pgInstall, acct account, dir *ser
 	if !o.Durable {
 		args = append(args, "--no-sync")
 	}
-	said, offset, err := openLog(dir.join("initdb.log"))
+	said, offset, err := child.OpenLog(dir.join("initdb.log"))
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func initdb(ctx context.Context, o Options, in pgInstall, acct account, dir *ser
 		return ctx.Err()
 	}
 	if err := proc.Err(); err != nil {
-		return fmt.Errorf("%s: %w; it said:\n%s", in.initdb, err, logSince(said.Name(), offset))
+		return fmt.Errorf("%s: %w; the end of its log:\n%s", in.initdb, err, tail(said.Name(), offset))
 	}
 	return os.Rename(fresh, dir.join("data"))
 }
@@ -189,17 +189,16 @@ func (p *Postgres) url(port int, database string) string {
 	return u.String()
 }
 
-// URL is the connection URL of a database, as a superuser. It holds the
-// password.
+// URL returns the connection URL of a database, with the superuser's password.
 func (p *Postgres) URL(database string) string { return p.url(p.port, database) }
 
-// AdminURL is the URL of the database postgres, from which others are made.
+// AdminURL returns the URL of the database postgres, from which others are made.
 func (p *Postgres) AdminURL() string { return p.URL("postgres") }
 
-// DataDir is the directory of the cluster's files.
+// DataDir returns the directory of the cluster's files.
 func (p *Postgres) DataDir() string { return filepath.Join(p.dir.path, "data") }
 
-// EnsureDatabase makes a database unless it is there, and gives its URL.
+// EnsureDatabase makes a database if there is none of this name, and returns its URL.
 func (p *Postgres) EnsureDatabase(ctx context.Context, name string) (string, error) {
 	conn, err := pgx.Connect(ctx, p.AdminURL())
 	if err != nil {

@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// Redis is a private Redis server. It keeps nothing on disk: a restart
-// empties it.
+// Redis is a private Redis server. It keeps nothing on disk, so it is empty after a
+// restart.
 type Redis struct {
 	server
 	password string
 }
 
-// StartRedis starts a private Redis and returns when it answers. A
-// *MissingError says that none is installed. Call Close at the end.
+// StartRedis starts a private Redis and returns when it answers. The error is a
+// *MissingError if none is installed. Call Close at the end.
 func StartRedis(ctx context.Context, o Options) (*Redis, error) {
 	program, err := findRedis(ctx)
 	if err != nil {
@@ -43,8 +43,8 @@ func StartRedis(ctx context.Context, o Options) (*Redis, error) {
 		onDeath: syscall.SIGKILL,
 		stopBy:  []syscall.Signal{syscall.SIGTERM},
 		command: func(port int) *exec.Cmd {
-			// The configuration comes by standard input, so that ps does not
-			// show the password.
+			// The configuration is on standard input, so that ps does not show the
+			// password.
 			cmd := exec.Command(program, "-")
 			cmd.Stdin = strings.NewReader(redisConfig(port, r.password, o.Settings))
 			cmd.Dir, cmd.Env = dir.path, cleanEnv(dir.path, program)
@@ -62,15 +62,15 @@ func redisConfig(port int, password string, settings []string) string {
 	return fmt.Sprintf("bind 127.0.0.1\nport %d\nunixsocket \"\"\nrequirepass %s\nsave \"\"\nappendonly no\ndaemonize no\nlogfile \"\"\n", port, password) + strings.Join(settings, "\n") + "\n"
 }
 
-// URL is the connection URL. It holds the password.
+// URL returns the connection URL, with the password.
 func (r *Redis) URL() string { return r.urlAt(r.port) }
 
 func (r *Redis) urlAt(port int) string {
 	return "redis://:" + r.password + "@" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) + "/0"
 }
 
-// pingAt speaks the two commands itself: the client library logs and retries
-// while a server is not up yet.
+// pingAt sends two commands over its own connection, because the client library
+// logs and retries while a server is starting.
 func (r *Redis) pingAt(ctx context.Context, port int) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

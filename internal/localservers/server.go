@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -14,15 +17,15 @@ import (
 	"github.com/fairpact/fairpact/internal/localservers/child"
 )
 
-// server is what Postgres and Redis have in common: a child process on a
-// loopback port, restartable there.
+// server is the common part of Postgres and Redis: a child process on a loopback
+// port, on which it can be restarted.
 type server struct {
 	name    string // for messages
 	acct    account
 	dir     *serverDir
 	log     string // path of the log file
 	port    int
-	fixed   bool // the port may no longer change: someone knows it
+	fixed   bool // a caller knows the port, so it must not change
 	onDeath syscall.Signal
 	stopBy  []syscall.Signal // tried in turn, before SIGKILL
 
@@ -32,12 +35,12 @@ type server struct {
 	proc *child.Process
 }
 
-var errPortTaken = errors.New("the port was taken in between")
+var errPortTaken = errors.New("another process took the port")
 
 // start starts the process and returns when it answers.
 func (s *server) start(ctx context.Context) error {
 	if s.proc != nil && s.proc.Running() {
-		return fmt.Errorf("%s runs already (pid %d)", s.name, s.proc.PID())
+		return fmt.Errorf("%s is already running (pid %d)", s.name, s.proc.PID())
 	}
 	ctx, cancel := context.WithTimeout(ctx, startBound)
 	defer cancel()
@@ -54,8 +57,7 @@ func (s *server) start(ctx context.Context) error {
 			s.fixed = true
 			return nil
 		}
-		// With a fixed port, or a predecessor that is still on its way out,
-		// waiting is what helps: a free port has just as many tries.
+		// A fixed port may be free again soon, when its previous process has ended.
 		if !errors.Is(err, errPortTaken) || (!s.fixed && try == portTries) {
 			return err
 		}
@@ -66,7 +68,7 @@ func (s *server) start(ctx context.Context) error {
 }
 
 func (s *server) startOnce(ctx context.Context) error {
-	logFile, offset, err := openLog(s.log)
+	logFile, offset, err := child.OpenLog(s.log)
 	if err != nil {
 		return err
 	}
@@ -85,8 +87,8 @@ func (s *server) startOnce(ctx context.Context) error {
 		}
 		select {
 		case <-s.proc.Done():
-			said := logSince(s.log, offset)
-			err := fmt.Errorf("%s ended at its start (%v); it said:\n%s", s.name, s.proc.Err(), said)
+			said := tail(s.log, offset)
+			err := fmt.Errorf("%s ended while it was starting (%v); the end of its log:\n%s", s.name, s.proc.Err(), said)
 			for _, sign := range []string{"ddress already in use", `"postmaster.pid" already exists`, "pre-existing shared memory block"} {
 				if strings.Contains(said, sign) {
 					return fmt.Errorf("%w: %w", errPortTaken, err)
@@ -95,10 +97,16 @@ func (s *server) startOnce(ctx context.Context) error {
 			return err
 		case <-ctx.Done():
 			s.proc.Kill()
-			return fmt.Errorf("%s did not answer in time (%w; last: %v); it said:\n%s", s.name, ctx.Err(), last, logSince(s.log, offset))
+			return fmt.Errorf("%s did not answer in time (%w; last error: %v); the end of its log:\n%s", s.name, ctx.Err(), last, tail(s.log, offset))
 		case <-time.After(pollEvery):
 		}
 	}
+}
+
+// tail returns the end of a log, for an error text.
+func tail(path string, offset int64) string {
+	text, _ := child.Tail(path, offset, 40)
+	return text
 }
 
 // wait pauses for d and reports false when ctx ended first.
@@ -123,8 +131,8 @@ func (s *server) Done() <-chan struct{} { return s.proc.Done() }
 // LogFile is the path of the server's log.
 func (s *server) LogFile() string { return s.log }
 
-// Stop stops the process cleanly, and by force after a bound. The data stay:
-// Restart brings them back. Stopping a stopped server is no error.
+// Stop stops the process cleanly, and by force after a bound. The data are kept for
+// Restart. It returns nil if the server is stopped already.
 func (s *server) Stop() error {
 	if !s.proc.Running() {
 		return nil
@@ -151,8 +159,8 @@ func (s *server) Restart(ctx context.Context) error {
 	return s.start(ctx)
 }
 
-// Close stops the server and removes its directory if it was a throwaway, whose
-// last state nobody needs on disk.
+// Close stops the server. It removes the directory of a throwaway server, which it
+// stops without a checkpoint.
 func (s *server) Close() error {
 	stop := s.Stop
 	if s.dir.lock != nil {
@@ -161,10 +169,30 @@ func (s *server) Close() error {
 	return errors.Join(stop(), s.dir.remove())
 }
 
-// cleanEnv is the environment of a server: nothing of ours, PG* least of all.
-func cleanEnv(home string, program string) []string {
+// cleanEnv returns the environment of a server. It inherits nothing, because PG*
+// variables would change what the server does.
+func cleanEnv(home, program string) []string {
 	return []string{
 		"PATH=" + filepath.Dir(program) + string(os.PathListSeparator) + "/usr/local/bin:/usr/bin:/bin",
 		"HOME=" + home, "LANG=C", "LC_ALL=C", "TZ=UTC",
 	}
+}
+
+// Ports are picked below the range of outgoing connections on Linux (from 32768),
+// so that a server which restarts finds its port free.
+const firstPort, lastPort = 20000, 32000
+
+// FreePort returns a loopback TCP port on which nothing listens. Another process may
+// take it before the caller does: callers retry.
+func FreePort() (int, error) {
+	for range 1000 {
+		port := firstPort + rand.IntN(lastPort-firstPort)
+		l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			continue
+		}
+		l.Close()
+		return port, nil
+	}
+	return 0, fmt.Errorf("found no free port on 127.0.0.1 between %d and %d", firstPort, lastPort)
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localservers/child"
 )
 
-// StandbyName is what a standby calls itself to its primary.
-const StandbyName = "standby"
+// standbyName is the application_name of a standby.
+const standbyName = "standby"
 
 // StartStandby makes a base backup of p, starts it as a streaming standby and
 // returns when it answers. It follows p asynchronously until p.Synchronous.
@@ -27,11 +27,11 @@ func (p *Postgres) StartStandby(ctx context.Context, o Options) (*Postgres, erro
 	if err != nil {
 		return nil, err
 	}
-	conninfo := fmt.Sprintf("host=127.0.0.1 port=%d user=%s password=%s application_name=%s", p.port, pgUser, p.password, StandbyName)
+	conninfo := fmt.Sprintf("host=127.0.0.1 port=%d user=%s password=%s application_name=%s", p.port, pgUser, p.password, standbyName)
 	return b.start(ctx, o, "standby.signal", "primary_conninfo = '"+conninfo+"'")
 }
 
-// Backup is a base backup of a server, which can be started once.
+// Backup is a base backup of a server. It can be started once.
 type Backup struct {
 	of  *Postgres
 	dir *serverDir
@@ -53,8 +53,8 @@ func (p *Postgres) BaseBackup(ctx context.Context) (*Backup, error) {
 // Close removes the backup.
 func (b *Backup) Close() error { return b.dir.remove() }
 
-// Restore starts a server on the backup, which replays the write-ahead log that
-// restoreCommand fetches up to a time, and returns when it takes writes.
+// Restore starts a server on the backup and returns when it accepts writes. The server
+// first replays the write-ahead log up to a time; restoreCommand fetches the log.
 func (b *Backup) Restore(ctx context.Context, o Options, restoreCommand, until string) (*Postgres, error) {
 	p, err := b.start(ctx, o, "recovery.signal", "restore_command = '"+restoreCommand+"'",
 		"recovery_target_time = '"+until+"'", "recovery_target_action = 'promote'")
@@ -72,7 +72,7 @@ func (b *Backup) Restore(ctx context.Context, o Options, restoreCommand, until s
 	}
 }
 
-// start starts a server on the backup. It waits for no standby of its own.
+// start starts a server on the backup, without a synchronous standby.
 func (b *Backup) start(ctx context.Context, o Options, signal string, settings ...string) (p *Postgres, err error) {
 	defer func() {
 		if err != nil {
@@ -89,8 +89,8 @@ func (b *Backup) start(ctx context.Context, o Options, signal string, settings .
 	return startPostgresIn(ctx, o, installs, b.of.acct, b.dir)
 }
 
-// configure adds settings to those that win over postgresql.conf. The copy has the
-// password of its origin.
+// configure adds settings that take precedence over postgresql.conf, and the password
+// of the original.
 func (b *Backup) configure(signal string, settings []string) error {
 	f, err := os.OpenFile(b.dir.join("data/postgresql.auto.conf"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
@@ -103,7 +103,7 @@ func (b *Backup) configure(signal string, settings []string) error {
 }
 
 func (b *Backup) take(ctx context.Context) error {
-	real, err := filepath.EvalSymlinks(b.of.program) // PATH may have a link to postgres alone
+	real, err := filepath.EvalSymlinks(b.of.program) // PATH may have a link to postgres only
 	if err != nil {
 		return err
 	}
@@ -123,21 +123,21 @@ func (b *Backup) take(ctx context.Context) error {
 		return ctx.Err()
 	}
 	if err := proc.Err(); err != nil {
-		return fmt.Errorf("%s: %w; it said:\n%s", program, err, said.String())
+		return fmt.Errorf("%s: %w; it printed:\n%s", program, err, said.String())
 	}
 	return nil
 }
 
-// Synchronous makes commits wait until the standby has them, or no longer.
+// Synchronous sets whether commits wait until the standby has them.
 func (p *Postgres) Synchronous(ctx context.Context, on bool) error {
 	names := ""
 	if on {
-		names = StandbyName
+		names = standbyName
 	}
 	return p.admin(ctx, "ALTER SYSTEM SET synchronous_standby_names = '"+names+"'", "SELECT pg_reload_conf()")
 }
 
-// Followed returns when the synchronous standby streams what p commits.
+// Followed returns when the synchronous standby streams from p.
 func (p *Postgres) Followed(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, p.AdminURL())
 	if err != nil {
@@ -156,7 +156,7 @@ func (p *Postgres) Followed(ctx context.Context) error {
 	}
 }
 
-// Promote makes a standby a primary and returns when it takes writes.
+// Promote makes a standby a primary and returns when it accepts writes.
 func (p *Postgres) Promote(ctx context.Context) error {
 	return p.admin(ctx, "SELECT pg_promote(true, 60)")
 }
@@ -175,8 +175,8 @@ func (p *Postgres) admin(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// PrimaryURL is the connection URL of a database on whichever of the servers
-// takes writes. They have one password, as a server and its copies do.
+// PrimaryURL returns the connection URL of a database on the one of the servers that
+// accepts writes. The servers must have the same password, as copies do.
 func PrimaryURL(database string, servers ...*Postgres) string {
 	var hosts []string
 	for _, p := range servers {

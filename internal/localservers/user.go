@@ -15,7 +15,8 @@ type account struct {
 	cred *syscall.Credential // nil: the user of this process
 }
 
-// serverAccount is the own user, or for root the user postgres, else nobody.
+// serverAccount returns the user of this process. For root it returns the user
+// postgres, or nobody if there is no such user.
 func serverAccount() (account, error) {
 	if os.Geteuid() != 0 {
 		return account{name: "uid " + strconv.Itoa(os.Geteuid())}, nil
@@ -32,14 +33,14 @@ func serverAccount() (account, error) {
 		}
 		return account{name, &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, nil
 	}
-	return account{}, fmt.Errorf("Postgres refuses to run as root, and there is neither a user postgres nor a user nobody: run as another user")
+	return account{}, fmt.Errorf("Postgres refuses to run as root, and there is no user postgres or nobody: run as another user")
 }
 
 func (a account) attr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: a.cred}
 }
 
-// own gives path to the account.
+// own makes the account the owner of path.
 func (a account) own(path string) error {
 	if a.cred == nil {
 		return nil
@@ -47,7 +48,7 @@ func (a account) own(path string) error {
 	return os.Chown(path, int(a.cred.Uid), int(a.cred.Gid))
 }
 
-// canEnter says whether the account may pass through dir and all above it.
+// canEnter returns an error if the account may not enter dir or one of its parents.
 func (a account) canEnter(dir string) error {
 	if a.cred == nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Root is the directory of the checkout that the working directory lies in.
+// Root returns the top directory of the checkout that contains the working directory.
 func Root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -25,7 +25,7 @@ func Root() (string, error) {
 			return "", err
 		}
 		if dir == filepath.Dir(dir) {
-			return "", errors.New("not inside a checkout of fairpact")
+			return "", errors.New("the working directory is not in a checkout of fairpact")
 		}
 	}
 }

@@ -8,24 +8,23 @@ import (
 	"github.com/fairpact/fairpact/internal/localservers"
 )
 
-// The methods here take the name of a process, such as "deal-api" or
-// "deal-api-2", and panic at one that the stack does not have.
+// The methods in this file take the name of a process, such as "deal-api" or
+// "deal-api-2", and panic if the stack has no such process.
 
-// Start starts a process that was stopped, killed or ended by itself, on the
-// ports it had, and returns when it is ready. env ("NAME=value") counts for
-// this start alone, and over everything else.
+// Start starts a process that has ended, on the same ports, and returns when it is
+// ready. env ("NAME=value") applies to this start only and takes precedence.
 func (s *Stack) Start(ctx context.Context, name string, env ...string) error {
 	p := s.mustProcess(name)
 	return p.start(ctx, func() []string { return s.environment(p, env) }, func(f Failure) {
 		select {
 		case s.failed <- f:
-		default: // nobody reads them, and there are enough to tell
+		default: // no reader, and the channel is full
 		}
 	})
 }
 
-// Exchange has a process run the binary in another directory than Options.Bin,
-// from its next start on.
+// Exchange sets the directory of a process's binary for its next starts, in place of
+// Options.Bin.
 func (s *Stack) Exchange(name, bin string) {
 	p := s.mustProcess(name)
 	p.mu.Lock()
@@ -33,13 +32,13 @@ func (s *Stack) Exchange(name, bin string) {
 	p.bin = bin
 }
 
-// Stop asks a process to end, and kills it after 35 s, which is an error.
+// Stop asks a process to end. After 35 s it kills the process and returns an error.
 func (s *Stack) Stop(name string) error { return s.mustProcess(name).stop() }
 
 // Kill ends a process as kill -9 does.
 func (s *Stack) Kill(name string) { s.mustProcess(name).kill() }
 
-// Signal sends a signal to a process, which may end of it.
+// Signal sends a signal to a process. If the process then ends, that is no Failure.
 func (s *Stack) Signal(name string, sig syscall.Signal) {
 	if r := s.mustProcess(name).end(); r != nil {
 		r.Signal(sig)
@@ -54,8 +53,8 @@ func (s *Stack) Restart(ctx context.Context, name string, env ...string) error {
 	return s.Start(ctx, name, env...)
 }
 
-// Ended is closed when the process that runs under the name at the moment has
-// ended, at a crash point for instance.
+// Ended returns a channel that is closed when the current run of the process has
+// ended, for example at a crash point.
 func (s *Stack) Ended(name string) <-chan struct{} {
 	p := s.mustProcess(name)
 	p.mu.Lock()
@@ -63,8 +62,8 @@ func (s *Stack) Ended(name string) <-chan struct{} {
 	return p.run.Done()
 }
 
-// Err says how the process that ran last under the name ended: nil for exit
-// status 0. It waits for the end.
+// Err waits for the end of the last run of the process. It returns nil for exit status
+// 0.
 func (s *Stack) Err(name string) error {
 	p := s.mustProcess(name)
 	p.mu.Lock()
@@ -73,7 +72,7 @@ func (s *Stack) Err(name string) error {
 	return run.Err()
 }
 
-// PID is the process id of the process that runs under the name, or ran last.
+// PID returns the process id of the current or last run.
 func (s *Stack) PID(name string) int {
 	p := s.mustProcess(name)
 	p.mu.Lock()
@@ -81,10 +80,10 @@ func (s *Stack) PID(name string) int {
 	return p.run.PID()
 }
 
-// Failed tells of processes that ended unasked.
+// Failed returns the channel of processes that ended without being told to.
 func (s *Stack) Failed() <-chan Failure { return s.failed }
 
-// Names gives the names of all processes, in the order of their start.
+// Names returns the names of all processes, in the order of their start.
 func (s *Stack) Names() []string {
 	var names []string
 	for _, p := range s.processes {
@@ -93,53 +92,53 @@ func (s *Stack) Names() []string {
 	return names
 }
 
-// Log is the path of a process's log, over all its starts in this stack.
+// Log returns the path of a process's log, which has all its starts in this stack.
 func (s *Stack) Log(name string) string { return s.mustProcess(name).log }
 
-// BaseURL is the public base URL, that of the first deal-api.
+// BaseURL returns the public URL of the first deal-api.
 func (s *Stack) BaseURL() string { return s.URL(DealAPI) }
 
-// URL is the public URL of a deal-api.
+// URL returns the public URL of a deal-api.
 func (s *Stack) URL(name string) string { return s.mustProcess(name).url("FAIRPACT_LISTEN") }
 
-// AdminURL is where a process serves /healthz, /readyz and /metrics.
+// AdminURL returns the URL on which a process serves /healthz, /readyz and /metrics.
 func (s *Stack) AdminURL(name string) string {
 	return s.mustProcess(name).url("FAIRPACT_ADMIN_LISTEN")
 }
 
-// LogReadURL is the public read port of a log-server.
+// LogReadURL returns the URL of the public read port of a log-server.
 func (s *Stack) LogReadURL(name string) string {
 	return s.mustProcess(name).url("FAIRPACT_READ_LISTEN")
 }
 
-// LogAppendURL is the private append port of a log-server.
+// LogAppendURL returns the URL of the private append port of a log-server.
 func (s *Stack) LogAppendURL(name string) string {
 	return s.mustProcess(name).url("FAIRPACT_APPEND_LISTEN")
 }
 
-// AppendSecretFile is the path of the append port's bearer secret.
+// AppendSecretFile returns the path of the append port's bearer secret.
 func (s *Stack) AppendSecretFile() string { return s.state.path(appendSecret) }
 
-// Dir is where keys, secrets and logs lie.
+// Dir returns the directory of keys, secrets and logs.
 func (s *Stack) Dir() string { return s.state.dir }
 
-// DatabaseURL holds the password of a superuser where Postgres is private.
+// DatabaseURL returns the product's database. It includes the password.
 func (s *Stack) DatabaseURL() string { return s.databaseURL }
 
-// RedisURL holds the password where Redis is private.
+// RedisURL returns the URL of Redis. It includes the password.
 func (s *Stack) RedisURL() string { return s.redisURL }
 
-// LogDatabaseURL is likewise of the log's own database, empty where it has none.
+// LogDatabaseURL returns the log's separate database, or "" if it has none.
 func (s *Stack) LogDatabaseURL() string { return s.logDatabaseURL }
 
-// Postgres is the private server, nil where DatabaseURL was given.
+// Postgres returns the private server, or nil if Options has a DatabaseURL.
 func (s *Stack) Postgres() *localservers.Postgres { return s.postgres }
 
-// Redis is the private server, nil where RedisURL was given.
+// Redis returns the private server, or nil if Options has a RedisURL.
 func (s *Stack) Redis() *localservers.Redis { return s.redis }
 
-// Chain is the development beacon's chain.
+// Chain returns the development beacon's chain.
 func (s *Stack) Chain() beacon.Chain { return s.beacon.Chain() }
 
-// BeaconURL is the development beacon's address, as a relay.
+// BeaconURL returns the URL of the development beacon, which has the API of a relay.
 func (s *Stack) BeaconURL() string { return s.beaconURL }

@@ -1,9 +1,8 @@
-// Package localstack runs all of Fairpact on this machine: private Postgres
-// and Redis, the development beacon, and the real binaries as processes of
-// their own on loopback ports. `make run` and the black-box tests start the
-// same stack.
+// Package localstack runs all of Fairpact on this machine: private Postgres and
+// Redis, the development beacon, and the real binaries as processes on loopback
+// ports. `make run` and the black-box tests start the same stack.
 //
-// Every process ends with the one that started it, however that ends.
+// All processes end with the one that started them, even if that is killed.
 package localstack
 
 import "time"
@@ -16,39 +15,37 @@ const (
 	DeadlineWorker = "deadline-worker"
 )
 
-// Options of a stack. Bin alone is required.
+// Options of a stack. Only Bin is required.
 type Options struct {
 	// Bin is the directory that holds the built binaries; see Build.
 	Bin string
 	// Dir keeps keys, secrets and logs from one start to the next. Empty: a
 	// temporary directory that Close removes.
 	Dir string
-	// PostgresDir keeps the database. Empty: a throwaway that is faster but
-	// would not survive a crash of the machine. The user that Postgres runs as
-	// must be able to enter it.
+	// PostgresDir keeps the database. Empty: a temporary directory, and Postgres does
+	// not flush to disk. The user that Postgres runs as must be able to enter it.
 	PostgresDir string
-	// DatabaseURL and RedisURL use servers that run already.
+	// DatabaseURL and RedisURL name running servers to use in place of private ones.
 	DatabaseURL, RedisURL string
-	// LogDatabase keeps the log in a database of its own, beside that of the private
-	// Postgres.
+	// LogDatabase keeps the log in a separate database of the private Postgres.
 	LogDatabase bool
 	// Port is deal-api's public port on 127.0.0.1; 0 picks a free one.
 	Port int
-	// Replicas is how many processes of a kind to start; a kind that is not
-	// named gets one, and 0 means none.
+	// Replicas is the number of processes of a kind. A kind that is missing here gets
+	// one.
 	Replicas map[string]int
-	// Witnesses is how many small witnesses cosign the log's checkpoints, in this
-	// process; more than half of them make the quorum. 0: deals are never CERTIFIED.
+	// Witnesses is the number of small witnesses in this process that cosign the log's
+	// checkpoints. More than half of them are the quorum. 0: deals are never CERTIFIED.
 	Witnesses int
-	// Env adds environment variables ("NAME=value") to the process of that
-	// name, or to all replicas of that kind, or by "" to every process; the
-	// narrower wins.
+	// Env adds environment variables ("NAME=value") to a process by its name, to all
+	// replicas of a kind by the kind, or to every process by "". A name takes
+	// precedence over a kind, and a kind over "".
 	Env map[string][]string
-	// Progress is told what is being done and how long it took. May be nil.
+	// Progress, if set, is called after each step with its duration.
 	Progress func(step string, took time.Duration)
 }
 
-// Failure says that a process ended which nobody had asked to.
+// Failure is a process that ended without being told to.
 type Failure struct {
 	Name string
 	Err  error  // how it ended
@@ -57,7 +54,7 @@ type Failure struct {
 
 const (
 	readyBound = 3 * time.Minute       // from exec to the first 200 of /readyz
-	stopBound  = 35 * time.Second      // from SIGTERM to SIGKILL; longer than they drain
+	stopBound  = 35 * time.Second      // from SIGTERM to SIGKILL; longer than their drain
 	pollEvery  = 20 * time.Millisecond // between two looks at /readyz
 	portTries  = 10
 )

@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// Under the names of the binaries the test binary plays them: it serves what
-// the stack asks of them and tells its environment.
+// Under the name of a binary the test binary replaces it: it answers /readyz and shows
+// its environment.
 func TestMain(m *testing.M) {
 	name := filepath.Base(os.Args[0])
 	if variables, known := listens[name]; known {
@@ -134,7 +134,7 @@ func TestStack(t *testing.T) {
 		t.Errorf("fairpactctl said %s, %v", out, err)
 	}
 
-	// What was asked for is no failure; what was not is.
+	// Only an end without Stop or Kill is a failure.
 	url, pid := s.BaseURL(), s.PID("deal-api")
 	s.Kill("deal-api")
 	if err := s.Start(t.Context(), "deal-api", "WIDTH=this start"); err != nil {
@@ -196,7 +196,7 @@ func TestTakenPort(t *testing.T) {
 	port := l.Addr().(*net.TCPAddr).Port
 	_, err = Start(t.Context(), Options{Bin: fakeBin(t), Port: port})
 	if taken := (*PortTakenError)(nil); !errors.As(err, &taken) || taken.Port != port {
-		t.Errorf("error %v does not tell that the port is taken", err)
+		t.Errorf("error %v does not say that the port is taken", err)
 	}
 }
 

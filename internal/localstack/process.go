@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -21,27 +19,26 @@ import (
 	"github.com/fairpact/fairpact/internal/localservers/child"
 )
 
-// process is one replica of a binary: where it listens, and the process that
-// runs at the moment.
+// process is one replica of a binary, with its ports and its current run.
 type process struct {
 	name, kind string
 	log        string         // path
 	ports      map[string]int // by the name of the environment variable
-	fixed      map[string]int // ports that were asked for
+	fixed      map[string]int // ports that Options names
 
 	mu  sync.Mutex
 	bin string // directory of the binary
-	run *run   // the last one; nil before the first start
+	run *run   // the current or last run; nil before the first start
 }
 
-// run is one life of a process.
+// run is a process from its start to its end.
 type run struct {
 	*child.Process
-	asked atomic.Bool // its end was asked for
+	asked atomic.Bool // it was told to end
 }
 
-// listens are the environment variables by which a kind is told where to
-// listen, the admin port first.
+// listens are the environment variables for the ports of each kind, the admin port
+// first.
 var listens = map[string][]string{
 	LogServer:      {"FAIRPACT_ADMIN_LISTEN", "FAIRPACT_READ_LISTEN", "FAIRPACT_APPEND_LISTEN"},
 	DealAPI:        {"FAIRPACT_ADMIN_LISTEN", "FAIRPACT_LISTEN"},
@@ -52,7 +49,7 @@ func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.It
 
 func (p *process) url(variable string) string { return "http://" + loopback(p.ports[variable]) }
 
-// pickPorts gives the process its ports, which it keeps over restarts.
+// pickPorts sets the ports, which stay the same over restarts.
 func (p *process) pickPorts() error {
 	p.ports = map[string]int{}
 	for _, variable := range listens[p.kind] {
@@ -68,13 +65,13 @@ func (p *process) pickPorts() error {
 	return nil
 }
 
-// start runs the binary and returns when /readyz answers 200. env is computed
-// again for each try, as the first start may have to change ports.
+// start runs the binary and returns when /readyz answers 200. env is called
+// for each attempt, because an attempt may change the ports.
 func (p *process) start(ctx context.Context, env func() []string, onEnd func(Failure)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.run != nil && p.run.Running() {
-		return fmt.Errorf("%s runs already", p.name)
+		return fmt.Errorf("%s is already running", p.name)
 	}
 	first := p.run == nil
 	for try := 1; ; try++ {
@@ -90,20 +87,16 @@ func (p *process) start(ctx context.Context, env func() []string, onEnd func(Fai
 	}
 }
 
-var errPortTaken = errors.New("a port was taken in between")
+var errPortTaken = errors.New("another process took a port")
 
 func (p *process) startOnce(ctx context.Context, program string, env []string, onEnd func(Failure)) error {
 	ctx, cancel := context.WithTimeout(ctx, readyBound)
 	defer cancel()
-	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	out, offset, err := child.OpenLog(p.log)
 	if err != nil {
 		return err
 	}
 	defer out.Close()
-	offset, err := out.Seek(0, io.SeekEnd)
-	if err != nil {
-		return err
-	}
 	cmd := exec.Command(program)
 	cmd.Env, cmd.Stdout, cmd.Stderr = env, out, out
 	for _, variable := range listens[p.kind] {
@@ -117,7 +110,7 @@ func (p *process) startOnce(ctx context.Context, program string, env []string, o
 	p.run = this
 	if err := p.waitReady(ctx, proc); err != nil {
 		proc.Kill()
-		said, _ := tail(p.log, offset, 20)
+		said, _ := child.Tail(p.log, offset, 20)
 		if strings.Contains(said, "address already in use") {
 			err = errors.Join(errPortTaken, err)
 		}
@@ -158,7 +151,8 @@ func (p *process) waitReady(ctx context.Context, proc *child.Process) error {
 	}
 }
 
-// end marks the end as asked for and gives the run if there is one.
+// end records that the process was told to end. It returns the run, or nil if there
+// is none.
 func (p *process) end() *run {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -182,24 +176,5 @@ func (p *process) kill() {
 	}
 }
 
-// tail gives the last lines of a file, those after offset.
-func tail(path string, offset int64, lines int) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	end, err := f.Seek(0, io.SeekEnd)
-	if err != nil {
-		return "", err
-	}
-	data := make([]byte, min(end-offset, 64<<10))
-	if _, err := f.ReadAt(data, end-int64(len(data))); err != nil && err != io.EOF {
-		return "", err
-	}
-	all := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
-	return strings.Join(all[max(0, len(all)-lines):], "\n"), nil
-}
-
-// Tail gives the last lines of a log file.
-func Tail(path string, lines int) (string, error) { return tail(path, 0, lines) }
+// Tail returns the last lines of a log file.
+func Tail(path string, lines int) (string, error) { return child.Tail(path, 0, lines) }

@@ -38,8 +38,8 @@ type Stack struct {
 	failed    chan Failure
 }
 
-// Start starts everything and returns when every binary is ready. On an error
-// it has stopped what it had started.
+// Start starts everything and returns when every binary is ready. If it returns an
+// error, it has stopped everything again.
 func Start(ctx context.Context, o Options) (*Stack, error) {
 	st, err := openState(o.Dir)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *Stack) start(ctx context.Context) error {
 			return err
 		}
 	}
-	// deal-api and the worker are told where log-server listens.
+	// deal-api and the worker need the address of log-server.
 	for _, kind := range []string{LogServer, DealAPI, DeadlineWorker} {
 		if err := s.startKind(ctx, kind); err != nil {
 			return err
@@ -89,7 +89,7 @@ func (s *Stack) start(ctx context.Context) error {
 	return nil
 }
 
-// step does something and tells how long it took.
+// step calls do and reports how long it took.
 func (s *Stack) step(what string, do func() error) error {
 	begin := time.Now()
 	if err := do(); err != nil {
@@ -101,7 +101,7 @@ func (s *Stack) step(what string, do func() error) error {
 	return nil
 }
 
-// PortTakenError says that the port asked for is not free.
+// PortTakenError is returned when Options.Port is not free.
 type PortTakenError struct{ Port int }
 
 func (e *PortTakenError) Error() string {
@@ -203,8 +203,8 @@ func (s *Stack) startKind(ctx context.Context, kind string) error {
 
 const serverSecret, appendSecret = "server-secret", "append-secret"
 
-// environment is what a binary is told, from the general to the particular:
-// of two values for one name the later counts.
+// environment returns the environment of a process. If a name occurs twice, the later
+// value applies.
 func (s *Stack) environment(p *process, extra []string) []string {
 	env := []string{
 		"DATABASE_URL=" + s.databaseURL,
@@ -268,7 +268,7 @@ func (s *Stack) process(name string) (*process, error) {
 	return nil, fmt.Errorf("the stack has no process %q", name)
 }
 
-// mustProcess is for methods whose wrong name is a mistake in the program.
+// mustProcess panics if the stack has no such process.
 func (s *Stack) mustProcess(name string) *process {
 	p, err := s.process(name)
 	if err != nil {
@@ -277,23 +277,22 @@ func (s *Stack) mustProcess(name string) *process {
 	return p
 }
 
-// Fairpactctl runs the command line against the stack's database and gives
-// what it printed.
+// Fairpactctl runs fairpactctl against the stack's database and returns its output.
 func (s *Stack) Fairpactctl(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(s.o.Bin, "fairpactctl"), args...)
 	cmd.Env = append(os.Environ(), "DATABASE_URL="+s.databaseURL, "FAIRPACT_LOG_DATABASE_URL="+s.logDatabaseURL)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return string(out), fmt.Errorf("fairpactctl %s: %w; it said:\n%s", strings.Join(args, " "), err, out)
+		return string(out), fmt.Errorf("fairpactctl %s: %w; it printed:\n%s", strings.Join(args, " "), err, out)
 	}
 	return string(out), nil
 }
 
-// Close stops everything, the binaries before what they need, and removes
-// what was temporary.
+// Close stops everything, the binaries before the servers that they need, and removes
+// temporary files.
 func (s *Stack) Close() error {
 	var errs []error
-	// In the reverse order of their start, replicas of a kind together.
+	// In the reverse order of their start; replicas of a kind at the same time.
 	for i := len(s.processes); i > 0; {
 		kind := s.processes[i-1].kind
 		var wg sync.WaitGroup

@@ -28,7 +28,7 @@ func openState(dir string) (*state, error) {
 		return nil, err
 	}
 	logs := filepath.Join(dir, "log")
-	// The logs are those of the run at hand.
+	// Logs of earlier runs are removed.
 	if err := os.RemoveAll(logs); err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (s *state) remove() error {
 
 func (s *state) path(name string) string { return filepath.Join(s.dir, name) }
 
-// secret gives the 64 hex digits in a file, made at random the first time.
+// secret returns the 64 hex digits in a file, which it makes at random the first time.
 func (s *state) secret(name string) (string, error) {
 	path := s.path(name)
 	have, err := os.ReadFile(path)

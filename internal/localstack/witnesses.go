@@ -17,20 +17,19 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// Origin is the name of the log's checkpoints; it stays the same whatever port the
-// stack gets.
+// Origin is the name of the log in its checkpoints. It does not depend on the ports.
 const Origin = "localhost/fairpact"
 
 const logKey, witnessPolicy = "log-key.pem", "witness-policy"
 
-// witness is a witness of the log, in this process.
+// witness is an HTTP server in this process that cosigns checkpoints.
 type witness struct {
 	server *http.Server
 	down   atomic.Bool
 }
 
-// startWitnesses starts witnesses that cosign the log's checkpoints, and writes
-// the policy: more than half of them are its quorum.
+// startWitnesses starts the witnesses and writes a policy whose quorum is more than
+// half of them.
 func (s *Stack) startWitnesses(ctx context.Context) error {
 	key, err := file.OpenDev(ctx, "//"+s.state.path(logKey), provider.Ed25519)
 	if err != nil {
@@ -61,7 +60,7 @@ func (s *Stack) startWitnesses(ctx context.Context) error {
 		w := &witness{}
 		w.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 			if w.down.Load() {
-				panic(http.ErrAbortHandler) // as a process that is gone
+				panic(http.ErrAbortHandler) // drop the connection
 			}
 			of.ServeHTTP(out, r)
 		})}
@@ -74,8 +73,8 @@ func (s *Stack) startWitnesses(ctx context.Context) error {
 	return os.WriteFile(s.state.path(witnessPolicy), []byte(policy.String()), 0o600)
 }
 
-// Witness takes the i-th witness, from 1, down or up.
+// Witness stops or starts the i-th witness, counted from 1.
 func (s *Stack) Witness(i int, up bool) { s.witnesses[i-1].down.Store(!up) }
 
-// PolicyFile is the witness policy of a stack with witnesses.
+// PolicyFile returns the path of the witness policy of a stack with witnesses.
 func (s *Stack) PolicyFile() string { return s.state.path(witnessPolicy) }

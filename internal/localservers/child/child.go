@@ -1,7 +1,5 @@
-// Package child starts processes that cannot outlive the one that started
-// them, not even when that one is ended by kill -9.
-//
-// Linux only: it rests on the parent-death signal of prctl(2).
+// Package child starts processes that end with the process that started them, even
+// if that is ended by kill -9. It needs the parent-death signal of Linux (prctl(2)).
 package child
 
 import (
@@ -20,9 +18,9 @@ type Process struct {
 	err  error // of Wait; read only after done
 }
 
-// starter hands functions to one OS thread that lives as long as the process.
-// The kernel sends the parent-death signal when the thread that forked ends,
-// and Go ends threads as it likes; this one it cannot.
+// starter runs functions on one OS thread that exists as long as the process. The
+// kernel sends the parent-death signal when the thread that forked ends, and Go may
+// end any thread that no goroutine is locked to.
 var starter = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())
 	go func() {
@@ -34,12 +32,12 @@ var starter = sync.OnceValue(func() chan<- func() {
 	return work
 })
 
-// Start starts cmd in a process group of its own, so that a Ctrl-C in the
-// terminal reaches only the parent, which then stops its children in order.
-// The kernel sends onParentDeath to the child as soon as the parent is gone.
+// Start starts cmd in a separate process group, so that a Ctrl-C in the terminal
+// reaches only the parent, which then stops its children in order. The kernel sends
+// onParentDeath to the child when the parent ends.
 //
-// Standard output and error of cmd should be files: a pipe is copied by this
-// process and would break with it.
+// Standard output and error of cmd should be files: a pipe would break when this
+// process ends.
 func Start(cmd *exec.Cmd, onParentDeath syscall.Signal) (*Process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -60,7 +58,7 @@ func Start(cmd *exec.Cmd, onParentDeath syscall.Signal) (*Process, error) {
 	return p, nil
 }
 
-// PID is the process id.
+// PID returns the process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Done is closed when the process has ended and has been waited for.
@@ -76,14 +74,13 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Err says how an ended process ended: nil for exit status 0. It blocks until
-// the end.
+// Err waits for the end of the process. It returns nil for exit status 0.
 func (p *Process) Err() error {
 	<-p.done
 	return p.err
 }
 
-// Signal sends sig; a process that has ended already is no error.
+// Signal sends sig, if the process still runs.
 func (p *Process) Signal(sig syscall.Signal) {
 	_ = p.cmd.Process.Signal(sig)
 }
@@ -94,8 +91,8 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Stop sends sig and waits. After bound it kills, and says so in the error;
-// how the process ended is otherwise no error.
+// Stop sends sig and waits for the end. If the process runs longer than bound, Stop
+// kills it and returns an error. The exit status is not an error.
 func (p *Process) Stop(sig syscall.Signal, bound time.Duration) error {
 	p.Signal(sig)
 	timer := time.NewTimer(bound)

@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	slots        = 16384 // of a Redis Cluster
+	slots        = 16384 // in a Redis Cluster
 	testPassword = "of-all-its-nodes"
 )
 
-// RedisCluster returns the URL of a Redis Cluster of the test's own, and its nodes.
+// RedisCluster starts a Redis Cluster and returns its URL and its nodes.
 func RedisCluster(t testing.TB, nodes int) (string, []*localservers.Redis) {
 	t.Helper()
 	var servers []*localservers.Redis
@@ -55,8 +55,8 @@ func RedisCluster(t testing.TB, nodes int) (string, []*localservers.Redis) {
 	return url, servers
 }
 
-// RedisSentinel returns the URL of a Redis with a replica and a Sentinel that fails
-// over within seconds, and the primary.
+// RedisSentinel starts a Redis with a replica and a Sentinel that fails over within
+// seconds. It returns the URL and the primary.
 func RedisSentinel(t testing.TB) (string, *localservers.Redis) {
 	t.Helper()
 	primary := startRedis(t, localservers.Options{Password: testPassword})

@@ -1,11 +1,11 @@
-// Package servertest gives tests a real Postgres and Redis of their own.
+// Package servertest starts real Postgres and Redis servers for tests.
 //
 // A package that uses it has
 //
 //	func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 //
-// Where the servers are not installed the tests fail and say what to install;
-// they never skip.
+// If the servers are not installed, the tests fail and say what to install. They are
+// never skipped.
 package servertest
 
 import (
@@ -29,8 +29,8 @@ import (
 // database of a user that may create others.
 const PostgresEnv = "FAIRPACT_TEST_POSTGRES_URL"
 
-// PatientRedis is added to a Redis URL for a client that gives commands the time
-// that a slow machine may take for them.
+// PatientRedis is a query with long timeouts, for the Redis URL of a client that must
+// not fail on a slow machine.
 const PatientRedis = "?dial_timeout=30s&read_timeout=30s&write_timeout=30s&pool_timeout=30s"
 
 var shared struct {
@@ -38,8 +38,7 @@ var shared struct {
 	postgres *localservers.Postgres
 }
 
-// Main runs the tests and then stops what they shared. It gives the exit
-// code.
+// Main runs the tests and then stops the shared Postgres. It returns the exit code.
 func Main(m *testing.M) int {
 	code := m.Run()
 	shared.Lock()
@@ -71,8 +70,8 @@ func adminURL(t testing.TB) string {
 	return shared.postgres.AdminURL()
 }
 
-// Postgres gives the URL of a fresh empty database, dropped at the end of the
-// test. The server is one for the whole test process.
+// Postgres returns the URL of a new empty database, which is dropped at the end of the
+// test. All tests of a process share one server.
 func Postgres(t testing.TB) string {
 	t.Helper()
 	admin := adminURL(t)
@@ -81,7 +80,7 @@ func Postgres(t testing.TB) string {
 	t.Cleanup(func() { execute(t, admin, "DROP DATABASE "+name+" WITH (FORCE)") })
 	u, err := url.Parse(admin)
 	if err != nil {
-		t.Fatalf("servertest: %s is no URL: %v", PostgresEnv, err)
+		t.Fatalf("servertest: %s is not a URL: %v", PostgresEnv, err)
 	}
 	u.Path = "/" + name
 	return u.String()
@@ -101,7 +100,7 @@ func execute(t testing.TB, admin, sql string) {
 	}
 }
 
-// StartPostgres gives the test a whole server, to stop and restart. It is
+// StartPostgres starts a separate server, which the test may stop and restart. It is
 // closed at the end of the test.
 func StartPostgres(t testing.TB) *localservers.Postgres {
 	t.Helper()
@@ -117,13 +116,13 @@ func StartPostgres(t testing.TB) *localservers.Postgres {
 	return p
 }
 
-// Redis gives the URL of an empty Redis that only this test uses.
+// Redis returns the URL of an empty Redis that only this test uses.
 func Redis(t testing.TB) string {
 	t.Helper()
 	return StartRedis(t).URL()
 }
 
-// StartRedis gives the test a Redis to stop and restart. It is closed at the
+// StartRedis starts a Redis, which the test may stop and restart. It is closed at the
 // end of the test.
 func StartRedis(t testing.TB) *localservers.Redis {
 	t.Helper()

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/fairpact/fairpact/internal/localservers/servertest"
 )
@@ -35,19 +34,5 @@ func execute(t *testing.T, url, sql string) {
 	defer conn.Close(context.Background())
 	if _, err := conn.Exec(t.Context(), sql); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func TestRedisIsPrivate(t *testing.T) {
-	for range 2 {
-		opt, err := redis.ParseURL(servertest.Redis(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := redis.NewClient(opt)
-		defer c.Close()
-		if ok, err := c.SetNX(t.Context(), "mine", "1", 0).Result(); err != nil || !ok {
-			t.Fatalf("SETNX on a fresh Redis: %v, %v", ok, err)
-		}
 	}
 }
