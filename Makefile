@@ -1,7 +1,7 @@
-# `make run` and `make test` are all that a new Debian or Ubuntu machine with Go
-# needs. `make help` lists the rest.
+# A new Debian or Ubuntu machine with Go needs only `make run` and `make test`.
+# `make help` lists the rest.
 
-# A checkout that belongs to another user has no readable history to stamp.
+# Git refuses to read a checkout of another user, so the build cannot stamp its commit.
 BUILDVCS := $(if $(shell git rev-parse HEAD 2>/dev/null),auto,false)
 # The longest that the tests of one package may take.
 TEST_TIMEOUT := 25m
@@ -31,7 +31,7 @@ bench: ## measure what a deal costs and write hack/bench/report.md (QUICK=1: a m
 	@./bin/bench $(if $(QUICK),-quick) $(BENCH)
 
 .PHONY: faults
-faults: ## play deals while a seeded schedule kills, cuts and lies, and check what the clients saw (SEED=1 MINUTES=2)
+faults: ## play deals under a seeded schedule of faults and check what the clients saw (SEED=1 MINUTES=2)
 	@hack/install-missing.sh postgres redis python3
 	@go -C hack/faults build -buildvcs=false -o ../../bin/faults/faults .
 	@./bin/faults/faults -seed $(or $(SEED),1) -minutes $(or $(MINUTES),2)
@@ -43,7 +43,7 @@ faults-report: ## play ten seeds of `make faults` and write hack/faults/report.m
 	@./bin/faults/faults -seeds $(or $(SEEDS),10) -minutes $(or $(MINUTES),3) -report hack/faults/report.md
 
 .PHONY: faults-planted
-faults-planted: ## plant bugs in copies of HEAD and see that `make faults` finds each
+faults-planted: ## plant bugs in copies of HEAD and check that `make faults` finds each
 	@hack/install-missing.sh git postgres redis python3
 	@go -C hack/faults build -buildvcs=false -o ../../bin/faults/faults .
 	@./bin/faults/faults -plant hack/faults/plant $(if $(SEED),-seed $(SEED))
@@ -65,12 +65,12 @@ images: ## build the container images into bin/images (TAG= their tag; no Docker
 	@go -C hack build -buildvcs=false -o ../bin/build-images ./images
 	./bin/build-images -tag "$(TAG)" -revision "$$(git rev-parse HEAD 2>/dev/null)"
 
-# The packages whose tests run without the race detector: the black-box suite,
-# whose binaries run under it in test-long, and those without goroutines.
+# Packages whose tests run without the race detector: the black-box suite (test-long
+# runs its binaries under it) and packages without goroutines.
 PLAIN := /e2e|/internal/(algorithm|canon|certificate|checkpoint|crash|ctl|deal|problem|purity|sealing|site|texts|verification|version|wire)$$
 
 .PHONY: test
-test: ## prove the product: all tests but the long ones, and the time of each package
+test: ## run all tests except the long ones, and print the time of each package
 	@hack/install-missing.sh postgres redis gcc softhsm python3 chromium
 	@all=$$(go list ./...) && hack/times.sh \
 	  "go test -p 4 -timeout=$(TEST_TIMEOUT) $$(echo "$$all" | grep -E '$(PLAIN)' | tr '\n' ' ')" -- \
@@ -85,12 +85,12 @@ test-long: ## the tests that take minutes, their binaries under the race detecto
 	@CGO_ENABLED=1 FAIRPACT_E2E_BUILD="-race -tags=crashpoints" hack/times.sh "go test -p 1 -timeout=40m -tags=long ./e2e/long ./e2e/failover"
 
 .PHONY: drill
-drill: ## rehearse the restore of charts/fairpact/runbooks/restore.md, and how long each step takes
+drill: ## rehearse the restore of charts/fairpact/runbooks/restore.md, and print the time of each step
 	@hack/install-missing.sh postgres redis
 	@go test -count=1 -v -tags=long -run=TestRestoreToAnEarlierMoment ./e2e/failover
 
 .PHONY: soak
-soak: ## mixed load for an hour, and what grows meanwhile (MINUTES=60)
+soak: ## run mixed load for an hour and report what grows (MINUTES=60)
 	@hack/install-missing.sh postgres redis
 	@FAIRPACT_E2E_BUILD= FAIRPACT_SOAK=$(or $(MINUTES),60)m go test -count=1 -v -timeout=0 -tags=soak ./e2e/soak
 
@@ -99,10 +99,10 @@ e2e-cluster: ## install the chart on a real cluster of this machine and disturb 
 	hack/e2e-cluster.sh
 
 .PHONY: e2e-kind
-e2e-kind: ## the same on kind, where Docker, kind, kubectl and helm are
+e2e-kind: ## the same on kind; needs Docker, kind, kubectl and helm
 	hack/e2e-kind.sh
 
-# Each of these tags adds a package of e2e and takes nothing away.
+# Each of these tags adds a package of e2e and removes nothing.
 SUITES := cluster,long,alerts,soak
 
 .PHONY: lint
@@ -143,7 +143,7 @@ chart: ## check the Helm chart: lint, schemas of Kubernetes and Grafana, unit te
 	hack/check-chart.sh
 
 .PHONY: alerts
-alerts: ## check the alerts with promtool, and see each fire in a Prometheus on the fault that it is for
+alerts: ## check the alerts with promtool, and see each fire in a Prometheus on its fault
 	@hack/install-missing.sh postgres redis prometheus
 	promtool check rules charts/fairpact/files/alerts.yaml
 	promtool test rules charts/fairpact/files/alerts_test.yaml
@@ -163,24 +163,24 @@ generate: ## regenerate the generated files
 	go generate ./...
 
 .PHONY: vulncheck
-vulncheck: ## look for known vulnerabilities (asks vuln.go.dev, or VULNDB=)
+vulncheck: ## look for known vulnerabilities (reads vuln.go.dev, or VULNDB=)
 	go -C hack build -buildvcs=false -o ../bin/govulncheck golang.org/x/vuln/cmd/govulncheck
 	./bin/govulncheck $(if $(VULNDB),-db $(VULNDB)) ./...
 
-# What gosec is not asked, as it would be of no use here:
-#   G104  errors not handled: it finds files and connections that are closed or removed after the failure was reported
-#   G115  integer conversions: lengths, and sizes and times that are bounded where they are read (0 to 2^53-1)
+# Rules of gosec that are off, because they find only correct code here:
+#   G104  errors not handled: closing or removing a file or connection after a failure that was reported
+#   G115  integer conversions: lengths, and sizes and times that are limited when they are read (0 to 2^53-1)
 #   G304  files by variable: their names come from the operator's settings or command line, never from a caller
-# and the private servers and fakes of `make run` and of the tests. Exceptions for one line stand there, with the reason.
+# The servers and fakes of `make run` and of the tests are excluded. An exception for one line has its reason there.
 GOSEC := -exclude=G104,G115,G304 -exclude-dir=internal/localservers -exclude-dir=internal/localstack \
   -exclude-dir=internal/signing/kmstest -exclude-dir=internal/beacon/devbeacon
 
 .PHONY: gosec
-gosec: ## look for insecure code in what is shipped
+gosec: ## look for insecure code in the product
 	go -C hack/gosec build -buildvcs=false -o ../../bin/gosec github.com/securego/gosec/v2/cmd/gosec
 	./bin/gosec -quiet $(GOSEC) ./internal/... ./services/...
 
 .PHONY: clean
-clean: ## remove what was built, and all that `make run` has kept
+clean: ## remove build results and all data of `make run`
 	@if [ -e .run ]; then go -C hack run ./stack -reset; fi
 	rm -rf bin

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# check-chart.sh: the chart under every combination of values that matters is
-# linted, rendered, and held against the schemas of Kubernetes and of the custom
-# kinds that it may make; its unit tests; its README; the dashboard
-# against Grafana's schema. `make chart` runs it. No cluster, and no network
-# beyond Go's module proxy.
+# check-chart.sh: lints and renders the chart with each set of values and checks the
+# result against the schemas of Kubernetes and of its custom kinds. Then it runs the
+# unit tests and checks the README, and the dashboard against Grafana's schema.
+# `make chart` runs it. It needs no cluster, and of the network only Go's module proxy.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 chart=charts/fairpact
@@ -18,7 +17,7 @@ trap 'rm -rf "$work"' EXIT
 
 conform() { bin/kubeconform -strict -schema-location 'bin/schemas/{{.ResourceKind}}_{{.Group}}_{{.ResourceAPIVersion}}.json' "$@"; }
 
-# A whole set of values stands alone; a combination lies upon a minimal set.
+# values/ has complete sets. A combination is added to a minimal set.
 minimal=$chart/tests/values/kms.yaml
 for values in $chart/tests/values/*.yaml manifests/values-{gcp,aws}.yaml $chart/tests/combinations/*.yaml; do
   set -- --values "$values"
@@ -28,11 +27,11 @@ for values in $chart/tests/values/*.yaml manifests/values-{gcp,aws}.yaml $chart/
 done
 conform -summary "$work"
 
-# A check that sees nothing wrong anywhere sees nothing: fields that there are not must be found.
+# kubeconform must find planted unknown fields, or its checks prove nothing.
 planted() { # FILE FIELD WRONG
   sed "s/\b$2:/$3:/" "$work/$1" > "$work/planted.yaml"
   if conform "$work/planted.yaml" > "$work/said" || ! grep -q "$3" "$work/said"; then
-    echo "kubeconform does not mind the field $3 in $1"; cat "$work/said"; exit 1
+    echo "kubeconform accepts the unknown field $3 in $1"; cat "$work/said"; exit 1
   fi
 }
 planted kms.yaml readOnlyRootFilesystem readOnlyRootFileSystem
@@ -53,7 +52,7 @@ if [ "$(grep -c 'fairpact.dev/key-set: ' "$work/most.txt")" != 1 ] || [ "$(wc -c
   echo "a key set of 1,000 keys does not fit into annotations"; exit 1
 fi
 if keys 1001 > /dev/null 2> "$work/said" || ! grep -q maxItems "$work/said"; then
-  echo "the chart does not mind a key set of 1,001 keys"; cat "$work/said"; exit 1
+  echo "the chart accepts a key set of 1,001 keys; the limit is 1,000"; cat "$work/said"; exit 1
 fi
 
 # commonAnnotations are on every object.
@@ -69,13 +68,13 @@ done
 
 bin/helm-unittest --strict $chart
 
-# The README is what helm-docs makes of README.md.gotmpl and values.yaml.
+# helm-docs generates the README from README.md.gotmpl and values.yaml.
 if ! bin/helm-docs --log-level warning --chart-search-root $chart --sort-values-order file --dry-run | diff - $chart/README.md; then
-  echo "$chart/README.md is not what helm-docs makes: change README.md.gotmpl or values.yaml and run make chart-docs"; exit 1
+  echo "$chart/README.md is stale: change README.md.gotmpl or values.yaml and run make chart-docs"; exit 1
 fi
 
 bin/dashboardcheck $chart/files/dashboard.json
 sed 's/"legendFormat"/"legend"/' $chart/files/dashboard.json > "$work/planted.json"
 if bin/dashboardcheck "$work/planted.json" 2> "$work/said" || ! grep -q "'legend'" "$work/said"; then
-  echo "dashboardcheck does not mind the field legend in a query"; cat "$work/said"; exit 1
+  echo "dashboardcheck accepts the unknown field legend in a query"; cat "$work/said"; exit 1
 fi

@@ -1,6 +1,5 @@
-# e2e-build.sh: what the cluster tests need, wherever the cluster is; sourced by
-# e2e-cluster.sh and e2e-kind.sh. Two versions of the images are built, to upgrade
-# between.
+# e2e-build.sh: builds the images and tests for the cluster tests. e2e-cluster.sh and
+# e2e-kind.sh source it. It builds two versions of the images, for the upgrade.
 # shellcheck shell=bash
 images=$PWD/bin/images-e2e
 revision=$(git rev-parse HEAD 2>/dev/null || true)

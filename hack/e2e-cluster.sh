@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# e2e-cluster.sh: the cluster tests on a single-node cluster of this machine,
-# which CLUSTER (a command with up, down, load, data-image and run) makes.
+# e2e-cluster.sh: runs the cluster tests on a single-node cluster of this machine. The
+# command CLUSTER makes it; it has the subcommands up, down, load, data-image and run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cluster=$(realpath "${CLUSTER:-../shared/cluster/cluster}")

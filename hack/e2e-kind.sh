@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # e2e-kind.sh: the cluster tests on kind. It needs Docker, kind, kubectl, helm and python3.
-# Hosted CI runs it (.github/workflows/e2e.yaml). Where the tests were written there
-# is no Docker: by e2e-cluster.sh all of them ran on Kubernetes 1.35, on kind none yet.
+# Hosted CI runs it (.github/workflows/e2e.yaml). The tests were run on Kubernetes 1.35
+# by e2e-cluster.sh, and not yet on kind.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for tool in docker kind kubectl helm python3; do

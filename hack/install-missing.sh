@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# install-missing.sh NEED...: installs by apt what this Debian or Ubuntu machine
-# lacks of postgres, pgbench, redis, gcc, softhsm, python3, chromium, prometheus (with
-# promtool), make and git. It does nothing, and needs no network, where all is there.
+# install-missing.sh NEED...: installs by apt those of postgres, pgbench, redis, gcc,
+# softhsm, python3, chromium, prometheus (with promtool), make and git that this Debian
+# or Ubuntu machine lacks. If all are installed it does nothing and needs no network.
 #
-# The packages postgresql and prometheus start a default server. It is neither
-# used nor touched: ours run on other ports, with no socket and no shared
-# directory.
+# The packages postgresql and prometheus start a default server. It is not used: the
+# servers of this repository have other ports and separate directories.
 set -euo pipefail
 
 has() {
@@ -52,7 +51,7 @@ done
 
 by_hand="apt-get update && apt-get install -y ${packages[*]}"
 if ! command -v apt-get >/dev/null; then
-  echo "This machine lacks: ${packages[*]} (names as in Debian). It has no apt-get: install them by its own means." >&2
+  echo "This machine lacks: ${packages[*]} (names as in Debian). It has no apt-get: install them with the package manager that it has." >&2
   exit 1
 fi
 as_root=()
@@ -70,7 +69,7 @@ apt() {
 echo "installing ${packages[*]} with apt (a minute or two)"
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT
-# Where the update fails the lists at hand may still do.
+# If the update fails, the installed lists may be recent enough.
 if ! { apt update || true; apt install -y --no-install-recommends "${packages[@]}"; } >"$said" 2>&1; then
   tail -n 30 "$said" >&2
   echo "Could not install: ${packages[*]}. By hand, as root: $by_hand" >&2

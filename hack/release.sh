@@ -6,9 +6,9 @@
 # where the cluster's nodes reach it as localhost:
 #   HELM_FLAGS=--plain-http COSIGN_FLAGS="--key cosign.key --tlog-upload=false" hack/release.sh v0.1.0 localhost:5000/fairpact
 #   helm install fairpact oci://localhost:5000/fairpact/charts/fairpact --version 0.1.0 --plain-http …
-# It needs go, and cosign on the PATH; who may push is what `docker login` or `crane auth login` and `helm registry login`
-# have left. ARCHS are the architectures (amd64 arm64). COSIGN_FLAGS are for cosign: empty signs without a key, as the workflow that runs this. HELM_FLAGS are for
-# `helm push`: --plain-http for a registry of this machine.
+# It needs go, and cosign on the PATH. Log in first with `docker login` or `crane auth login`, and `helm registry login`.
+# ARCHS are the architectures (amd64 arm64). COSIGN_FLAGS are for cosign: empty signs without a key, as the workflow does.
+# HELM_FLAGS are for `helm push`: --plain-http for a registry of this machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=${1:?the version, such as v1.2.3} registry=${2:?the registry, such as ghcr.io/fairpact}

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# times.sh COMMAND... [-- COMMAND...]: runs `go test` commands from its arguments,
-# each one a string, shows their output as it comes, and prints the time of each
-# package at the end, slowest first. The two lists run at the same time: one that
-# waits for processes, one that needs the CPU. It fails if any command fails.
+# times.sh COMMAND... [-- COMMAND...]: runs `go test` commands, each one an argument,
+# and shows their output. At the end it prints the time of each package, slowest first.
+# The two lists run at the same time: one mostly waits, the other needs the CPU. It
+# fails if any command fails.
 set -uo pipefail
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT

@@ -30,7 +30,7 @@ type counts struct {
 }
 
 // counting is a stack whose statements and round trips are counted: Postgres
-// has pg_stat_statements, each service has a role of its own and reaches
+// has pg_stat_statements, each service has a separate role and reaches
 // Postgres through a roundTripCounter. Nothing is timed in it.
 type counting struct {
 	*bench

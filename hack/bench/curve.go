@@ -11,7 +11,7 @@ import (
 var curvePoints = []int{1_000, 100_000, 1_000_000}
 
 // measureCurve measures what a deal costs in databases of different sizes, each
-// in a stack of its own.
+// in a separate stack.
 func measureCurve(ctx context.Context, o options, r *results) error {
 	s := samples{}
 	for _, n := range curvePoints {

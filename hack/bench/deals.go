@@ -45,8 +45,8 @@ func (b *bench) makeWorkers() error {
 	return nil
 }
 
-// playDeals plays two-party deals with n clients for a while. The heads that
-// their certificates lead to are still to be verified, by verifyHeads.
+// playDeals plays two-party deals with n clients for a time. Call verifyHeads after the
+// measurement: it verifies the heads of the certificates.
 func (b *bench) playDeals(clients int, d time.Duration) (*timed, error) {
 	if err := b.makeWorkers(); err != nil {
 		return nil, err

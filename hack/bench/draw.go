@@ -33,7 +33,7 @@ func (b *bench) draw(parties int) error {
 	var deal createdDeal
 	if _, err := lead.call(201, "POST", "/v1/deals", lead.apiKey, map[string]any{
 		"algorithm": "random.v1", "party_labels": labels,
-		// A round that is out: the draw waits for nothing.
+		// A published round, so that the draw does not wait.
 		"algorithm_params": map[string]any{"beacon_round": b.stack.Chain().RoundAt(begin.Unix()) - 10},
 		"commit_deadline":  begin.Unix() + 1800, "reveal_deadline": begin.Unix() + 3600,
 	}, &deal); err != nil {

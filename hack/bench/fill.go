@@ -12,8 +12,7 @@ import (
 	"github.com/transparency-dev/merkle/rfc6962"
 )
 
-// This file is all of the benchmark that knows the product's tables. Who
-// changes them changes it.
+// This is the only file of the benchmark that depends on the product's tables.
 
 // fillTables fills the product's tables from the table filler, which has a row
 // for each ended deal: its number from 0 and 32 random-looking bytes. The sizes
@@ -51,7 +50,7 @@ func (b *bench) fill(n int) error {
 		if err := fillTree(b.ctx, conn, digests); err != nil {
 			return err
 		}
-		// What autovacuum would do in its own time, and in the middle of a measurement.
+		// Otherwise autovacuum would do this during a measurement.
 		for _, statement := range []string{"VACUUM (ANALYZE)", "CHECKPOINT"} {
 			if _, err := conn.Exec(b.ctx, statement); err != nil {
 				return err

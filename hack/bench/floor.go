@@ -79,7 +79,7 @@ func (f *floor) start(dir, name, program string, args ...string) (string, error)
 		time.Sleep(10 * time.Millisecond)
 	}
 	text, _ := os.ReadFile(path)
-	return "", fmt.Errorf("the %s did not start; it said:\n%s", name, text)
+	return "", fmt.Errorf("the %s did not start; it printed:\n%s", name, text)
 }
 
 func firstLine(path string) (string, error) {

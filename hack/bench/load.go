@@ -2,14 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 )
 
-// timed is what one measurement of a load yields.
+// timed is the result of one measurement of a load.
 type timed struct {
-	n       int // how many things were done
+	n       int // number of things done
 	elapsed time.Duration
 	calls   map[string]latencies // by the name of the call
 	before  cpuTimes
@@ -22,10 +23,10 @@ func (t *timed) perSecond() float64 { return float64(t.n) / t.elapsed.Seconds() 
 type do func(client int, note func(call string, took time.Duration)) error
 
 // errDone ends a client before its time is over.
-var errDone = fmt.Errorf("nothing is left to do")
+var errDone = errors.New("nothing is left to do")
 
-// load has clients do a thing again and again for d. What is under way at the
-// end is finished and counts, and so does its time.
+// load lets clients do a thing repeatedly for d. Each client finishes the last one, which
+// counts with its time.
 func (b *bench) load(clients int, d time.Duration, thing do) (*timed, error) {
 	t := &timed{calls: map[string]latencies{}}
 	var err error
@@ -70,7 +71,7 @@ func (b *bench) load(clients int, d time.Duration, thing do) (*timed, error) {
 	return t, err
 }
 
-// add adds what a load has measured to the samples.
+// addLoad adds the rate, the CPU times and the latencies of a load.
 func (s samples) addLoad(name string, t *timed) {
 	s.add(name+".per_second", t.perSecond())
 	s.addCPU(name, t)

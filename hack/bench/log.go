@@ -18,7 +18,7 @@ import (
 )
 
 // appendsPerSecond is how many signed digests are made for each second of a
-// measurement. Where they run out the measurement ends early.
+// measurement. If they run out, the measurement ends early.
 const appendsPerSecond = 10_000
 
 // entry is a digest with its signature, as log-server's append port takes it.
@@ -27,7 +27,7 @@ type entry struct {
 	Signature string `json:"signature"`
 }
 
-// appendEntries appends from 64 clients to log-server alone, without deal-api.
+// appendEntries appends from 64 clients to log-server, without deal-api.
 // With proof each client also fetches the inclusion proof and verifies it.
 func (b *bench) appendEntries(proof bool, d time.Duration) (*timed, error) {
 	secret, err := os.ReadFile(b.stack.AppendSecretFile())

@@ -20,14 +20,14 @@ import (
 // pgbench runs single-row INSERTs beside the product, on the same server.
 type pgbench struct {
 	program string
-	url     *url.URL // of a database of its own
+	url     *url.URL // of a separate database
 	insert  string   // path of a script
 	guarded string   // path of a script
 }
 
 var (
 	insertScript = fmt.Sprintf("INSERT INTO inserted VALUES ('\\x%s');\n", strings.Repeat("2c26b46b68ffc68f", 8)) // 64 bytes
-	// guardedScript gives each transaction a row of its own: transaction n of
+	// guardedScript gives each transaction another row: transaction n of
 	// client c writes party 64n+c.
 	guardedScript = `\set n :n + 1
 \set party :n * 64 + :client_id
@@ -58,8 +58,8 @@ func newPgbench(ctx context.Context, server *localservers.Postgres, dir string) 
 	return p, p.prepare(ctx)
 }
 
-// prepare makes the tables. Autovacuum leaves them alone, since its CPU time
-// would count as the product's, which is measured next.
+// prepare makes the tables. Autovacuum is off, because its CPU time would count as that
+// of the product, which is measured next.
 func (p *pgbench) prepare(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, p.url.String())
 	if err != nil {
@@ -119,11 +119,11 @@ func (p *pgbench) run(ctx context.Context, clients int, args ...string) (perSeco
 		"PGUSER="+p.url.User.Username(), "PGPASSWORD="+password, "PGDATABASE="+filepath.Base(p.url.Path))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return 0, 0, fmt.Errorf("pgbench: %w; it said:\n%s", err, out)
+		return 0, 0, fmt.Errorf("pgbench: %w; it printed:\n%s", err, out)
 	}
 	tps, latency := tpsLine.FindSubmatch(out), latencyLine.FindSubmatch(out)
 	if tps == nil || latency == nil {
-		return 0, 0, fmt.Errorf("pgbench said nothing of tps and latency:\n%s", out)
+		return 0, 0, fmt.Errorf("pgbench printed no tps or latency:\n%s", out)
 	}
 	perSecond, _ = strconv.ParseFloat(string(tps[1]), 64)
 	ms, _ = strconv.ParseFloat(string(latency[1]), 64)

@@ -12,7 +12,7 @@ import (
 )
 
 // samples holds every measured value by name, one a round, such as
-// "deals.64.per_second": [431, 428, 440]. The report is made of it alone.
+// "deals.64.per_second": [431, 428, 440]. It is the only source of the report.
 type samples map[string][]float64
 
 func (s samples) add(name string, value float64) { s[name] = append(s[name], value) }
@@ -28,7 +28,7 @@ func (s samples) median(name string) float64 {
 }
 
 // ratio returns the median of a/b over the rounds, or the quotient of the
-// medians where the two were not measured in the same rounds.
+// medians if the two were not measured in the same rounds.
 func (s samples) ratio(a, b string) float64 {
 	if len(s[a]) != len(s[b]) {
 		return s.median(a) / s.median(b)
@@ -66,7 +66,7 @@ func (s samples) addLatencies(name string, l latencies) {
 	s.add(name+".p99_ms", l.milliseconds(99))
 }
 
-// results is what a run writes beside its report.
+// results has the measured values and their origin. A run writes it as report.json.
 type results struct {
 	Parts   map[string]provenance `json:"parts"`
 	Samples samples               `json:"samples"`
@@ -74,7 +74,7 @@ type results struct {
 	Statements map[string][]statement `json:"statements"`
 }
 
-// provenance says where the numbers of a part come from.
+// provenance is the origin of the numbers of a part.
 type provenance struct {
 	Commit   string `json:"commit"`
 	Time     string `json:"time"`
@@ -110,7 +110,7 @@ func (r *results) write(path string) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
-// replace takes over new samples. A part that was measured again replaces its
+// replace stores new samples. A part that was measured again replaces its
 // earlier numbers; the curve is replaced as a whole.
 func (r *results) replace(s samples) {
 	if _, found := s["curve.ended"]; found {

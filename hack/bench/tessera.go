@@ -39,12 +39,12 @@ func (b *bench) tessera() error {
 
 func tesseraName(interval time.Duration) string { return "tessera." + interval.String() }
 
-// appendTessera appends to a log of Tessera, built on its POSIX driver with
-// its default options but for the interval, from 64 callers in this process. Each waits until a
-// published checkpoint covers its entry. There is no HTTP in between.
+// appendTessera appends to a log of Tessera from 64 callers in this process, without
+// HTTP. The log has the POSIX driver and default options except the interval. Each
+// caller waits until a published checkpoint covers its entry.
 func (b *bench) appendTessera(interval, d time.Duration) (t *timed, err error) {
 	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard) // Tessera tells of every start and stop
+	klog.SetOutput(io.Discard) // Tessera logs every start and stop
 	dir, err := os.MkdirTemp(b.dir, "tessera-")
 	if err != nil {
 		return nil, err

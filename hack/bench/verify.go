@@ -14,9 +14,8 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// verifyCertificate checks a certificate as its reader would: its deal, its
-// signature, its input root and its inclusion path. The root that the path
-// leads to is noted in heads, where it is compared with the signed head.
+// verifyCertificate checks a certificate's deal, signature, input root and inclusion
+// path. It notes the root of the path in heads, which compares it with the signed head.
 func verifyCertificate(text []byte, keys *signing.KeySet, heads *heads, dealID, inputRoot string) (certID string, err error) {
 	members, err := canon.ParseObject(text)
 	if err != nil {
@@ -42,7 +41,7 @@ func verifyCertificate(text []byte, keys *signing.KeySet, heads *heads, dealID, 
 	return certID, heads.note(size, root)
 }
 
-// rootOf returns the root hash that an inclusion path leads to.
+// rootOf returns the root hash that follows from an inclusion path.
 func rootOf(entry [32]byte, logProof map[string]any) (size int64, root string, err error) {
 	size, _ = logProof["tree_size"].(int64)
 	index, _ := logProof["leaf_index"].(int64)
@@ -61,7 +60,7 @@ func rootOf(entry [32]byte, logProof map[string]any) (size int64, root string, e
 	return size, hex.EncodeToString(hash), nil
 }
 
-// heads are the roots that inclusion paths have led to, by tree size.
+// heads are the roots of inclusion paths, by tree size.
 type heads struct {
 	mu    sync.Mutex
 	roots map[int64]string

@@ -1,15 +1,18 @@
-// Command clustertool is what the cluster tests run in pods of their own: a
-// development beacon, a probe that reports whether an address can be reached, and
-// what ends a container's processes as a crash does.
+// Command clustertool runs in separate pods of the cluster tests: as a development
+// beacon, to probe addresses, and to kill the processes of a container.
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -20,7 +23,7 @@ const usage = `usage: clustertool beacon SEED ADDRESS   serve the development be
        clustertool probe HOST:PORT...    print "open" or "closed" for each, by a TCP connection within two seconds
        clustertool kill CONTAINER        SIGKILL to the processes of a container of this node, by its id, and print when;
                                          needs root and the node's process ids
-       clustertool wait                  until it is told to stop
+       clustertool wait                  until SIGTERM
        clustertool fail                  exit code 1`
 
 func main() {
@@ -69,8 +72,7 @@ func probeAll(addresses []string) []string {
 	return lines
 }
 
-// probe reports whether a connection can be made. A refusal is an answer of the
-// other side, so it is not what a policy does.
+// probe reports whether a connection can be made.
 func probe(address string) string {
 	conn, err := net.DialTimeout("tcp", address, 2*time.Second)
 	if err != nil {
@@ -78,4 +80,36 @@ func probe(address string) string {
 	}
 	_ = conn.Close()
 	return "open"
+}
+
+// kill sends SIGKILL to the processes whose control group has the container's id in
+// its name, as a node does that runs out of memory.
+func kill(proc, container string) error {
+	if len(container) < 32 {
+		return fmt.Errorf("%q is not a container id", container)
+	}
+	groups, err := filepath.Glob(filepath.Join(proc, "[0-9]*", "cgroup"))
+	if err != nil {
+		return err
+	}
+	killed := 0
+	for _, file := range groups {
+		// The file is missing if the process has just ended.
+		text, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(text), container) {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err != nil {
+			return err
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("kill %d: %w", pid, err)
+		}
+		killed++
+	}
+	if killed == 0 {
+		return fmt.Errorf("%[2]s has no process of container %[1]s", container, proc)
+	}
+	return nil
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// The same source gives the same archive and bill of materials, byte for byte,
-// whatever the environment asks of the compiler.
-func TestTheSameSourceGivesTheSameBytes(t *testing.T) {
+// The same source gives the same archive and bill of materials, byte for byte. Settings
+// of the environment do not matter.
+func TestBuildsAreReproducible(t *testing.T) {
 	ca := filepath.Join(t.TempDir(), "ca.crt")
 	if err := os.WriteFile(ca, []byte("a bundle\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -73,15 +73,15 @@ func TestTheSameSourceGivesTheSameBytes(t *testing.T) {
 		if strings.HasPrefix(c.Purl, "pkg:golang/std@") {
 			continue
 		}
-		// h1 is a hash of hashes: no scanner would find it as that of a file.
+		// go:h1 is a hash of hashes, so it must not be listed as the hash of a file.
 		if len(c.Hashes) != 0 || len(c.Properties) != 1 || c.Properties[0].Name != "go:h1" || !strings.Contains(string(sums), " "+c.Properties[0].Value+"\n") {
 			t.Errorf("%s: hashes %v, properties %v; want its line of go.sum as go:h1", c.Purl, c.Hashes, c.Properties)
 		}
 	}
 }
 
-// The linker says nothing about a variable that does not exist, so the values
-// are looked for in a binary, and the Dockerfile must have the same flags.
+// The linker ignores a variable that does not exist, so the test searches a binary for
+// the values. The Dockerfile must have the same flags.
 func TestVersionAndRevisionAreLinked(t *testing.T) {
 	t.Parallel()
 	o := options{root: "../..", version: "v9.9.9-linked", revision: "5e4d5e4d5e4d5e4d5e4d", arch: runtime.GOARCH}
@@ -111,7 +111,7 @@ func TestATagIsRequired(t *testing.T) {
 	t.Parallel()
 	for _, tag := range []string{"", "latest"} {
 		if err := (options{tag: tag}).check(); err == nil {
-			t.Errorf("%q was taken", tag)
+			t.Errorf("tag %q was accepted", tag)
 		}
 	}
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// assemble puts two layers on an empty image: what seldom changes, and the binaries.
+// assemble puts two layers on an empty image: files that seldom change, and the
+// binaries.
 func (o options) assemble(binaries []string, bill []byte) (v1.Image, error) {
 	ca, err := os.ReadFile(o.ca)
 	if err != nil {
@@ -61,7 +62,7 @@ func (o options) assemble(binaries []string, bill []byte) (v1.Image, error) {
 	return mutate.AppendLayers(img, base, top)
 }
 
-// layer packs files, which belong to root and have no time.
+// layer packs files, owned by root and without modification times.
 func layer(files fstest.MapFS) (v1.Layer, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)

@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -18,11 +19,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// image is what one archive holds; the first binary is the entrypoint.
+// image has the binaries of one archive; the first is the entrypoint.
 type image struct {
 	name     string
 	binaries []string // folders of the checkout, each a program
-	test     bool     // only for clusters that are tried, never for a deployment
+	test     bool     // only for cluster tests
 }
 
 var images = []image{
@@ -48,12 +49,12 @@ func run() error {
 	var o options
 	flag.StringVar(&o.root, "root", ".", "the checkout")
 	flag.StringVar(&o.out, "out", "bin/images", "folder of the archives and their bills of materials")
-	flag.StringVar(&o.repository, "repository", "localhost/fairpact", "what the images are named under")
-	flag.StringVar(&o.tag, "tag", "", "tag of the images; each build needs one of its own")
-	flag.StringVar(&o.version, "version", "", "what the binaries call themselves (default: the tag)")
+	flag.StringVar(&o.repository, "repository", "localhost/fairpact", "prefix of the names of the images")
+	flag.StringVar(&o.tag, "tag", "", "tag of the images, different for each build")
+	flag.StringVar(&o.version, "version", "", "version that the binaries report (default: the tag)")
 	flag.StringVar(&o.revision, "revision", "", "the commit that is built, for the image's labels")
 	flag.StringVar(&o.arch, "arch", runtime.GOARCH, "GOARCH of the images")
-	flag.StringVar(&o.ca, "ca", "/etc/ssl/certs/ca-certificates.crt", "bundle of CA certificates that goes into the images, and into their digests")
+	flag.StringVar(&o.ca, "ca", "/etc/ssl/certs/ca-certificates.crt", "bundle of CA certificates for the images; it changes their digests")
 	test := flag.Bool("test", false, "also build the image of the cluster tests")
 	flag.Parse()
 	if err := o.check(); err != nil {
@@ -74,8 +75,8 @@ func run() error {
 	return nil
 }
 
-// check wants a tag that tells builds apart: pods are not replaced because a
-// tag means something else now.
+// check requires a tag that differs between builds: Kubernetes does not replace pods
+// when an existing tag names another image.
 func (o options) check() error {
 	if o.tag == "" || o.tag == "latest" {
 		return fmt.Errorf("-tag %q: give a tag that names this build, such as v1.2.3", o.tag)
@@ -122,5 +123,26 @@ func (o options) build(i image) error {
 		return err
 	}
 	fmt.Printf("%s %s %s\n", ref, digest, base+".tar")
+	return nil
+}
+
+// ldflags returns the linker's flags that set the version and the revision without
+// git. The Dockerfile has the same.
+func ldflags(version, revision string) string {
+	const pkg = "github.com/fairpact/fairpact/internal/version"
+	return fmt.Sprintf("-s -w -buildid= -X %s.Version=%s -X %s.Revision=%s", pkg, version, pkg, revision)
+}
+
+// compile links the program of a folder of the checkout into a static file.
+func (o options) compile(folder, file string) error {
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags(o.version, o.revision), "-o", file, ".")
+	cmd.Dir = filepath.Join(o.root, folder)
+	// The defaults of Go in place of this machine's settings: the same source gives the
+	// same file.
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+o.arch, "GOFLAGS=-mod=readonly",
+		"GOWORK=off", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOFIPS140=off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build in %s: %w\n%s", folder, err, out)
+	}
 	return nil
 }

@@ -12,10 +12,9 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// billOfMaterials is a CycloneDX document of the modules that are linked into
-// the binaries, from what the Go linker wrote into them. The property go:h1 of a
-// module is its sum in go.sum: a hash over the hashes of its files, and so of no
-// file that a scanner could compare.
+// billOfMaterials returns a CycloneDX document of the modules that the binaries
+// contain, from their build information. The property go:h1 of a module is its sum in
+// go.sum. It is a property and not a hash, because it is the hash of no single file.
 func billOfMaterials(image, version string, files []string) ([]byte, error) {
 	components := make(map[string]cdx.Component)
 	for _, file := range files {
@@ -47,8 +46,8 @@ func billOfMaterials(image, version string, files []string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// component is a linked module; a replacement stands in the place of what it
-// replaces, and one from the checkout is the product itself.
+// component describes a linked module, or its replacement if it has one. ok is false for
+// a module of the checkout, which is the product itself.
 func component(module *debug.Module) (cdx.Component, bool) {
 	if module.Replace != nil {
 		module = module.Replace

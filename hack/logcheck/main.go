@@ -1,11 +1,10 @@
-// Logcheck grows a log of this checkout under load and has code of other authors
-// judge it, unmodified: tessera's client and fsck read its checkpoint, tiles and
+// Logcheck grows a log of this checkout under load and verifies it with unmodified
+// code of other authors: tessera's client and fsck read its checkpoint, tiles and
 // entry bundles and compute proofs from them. `make log-check` runs it.
 //
-// With -witness, a witness of another author must cosign the checkpoints too. The
-// one of transparency-dev/witness names versions of its libraries that are not on
-// every module proxy, so it is started apart: give the log line that is printed at
-// the start to its configuration.
+// With -witness, a witness of another author must cosign the checkpoints too. Start
+// the witness separately, with the log line that Logcheck prints at its start in the
+// configuration.
 package main
 
 import (
@@ -41,17 +40,17 @@ import (
 
 const origin = "localhost/log-check"
 
-// waiters append at once, so that the log batches them.
+// waiters is the number of concurrent appends, which the log batches.
 const waiters = 256
 
-// attempts at one append.
+// attempts is the largest number of attempts at one append.
 const attempts = 10
 
 func main() {
 	leaves := flag.Int("leaves", 200_000, "leaves to append")
-	witness := flag.String("witness", "", "`VKEY URL` of a witness that must cosign, and that knows the log key of -key")
-	key := flag.String("key", "", "`file` of the log key, made where there is none; empty: a temporary one")
-	bin := flag.String("bin", "bin", "where the built binaries are")
+	witness := flag.String("witness", "", "`VKEY URL` of a witness that must cosign; it must have the log key of -key")
+	key := flag.String("key", "", "`file` of the log key, made if it is missing; empty: a temporary one")
+	bin := flag.String("bin", "bin", "directory of the built binaries")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -111,10 +110,10 @@ func run(ctx context.Context, bin string, leaves int, keyFile, witness string) e
 	if err != nil {
 		return err
 	}
-	return judge(ctx, stack.LogReadURL(localstack.LogServer), own, older, newer)
+	return verify(ctx, stack.LogReadURL(localstack.LogServer), own, older, newer)
 }
 
-// grow appends entries [first, end) from many callers at once.
+// grow appends the entries [first, end) from many concurrent callers.
 func grow(ctx context.Context, stack *localstack.Stack, first, end int) error {
 	secret, err := os.ReadFile(stack.AppendSecretFile())
 	if err != nil {
@@ -136,7 +135,7 @@ func grow(ctx context.Context, stack *localstack.Stack, first, end int) error {
 			for n := next.Add(1) - 1; n < int64(end) && failed.Load() == nil; n = next.Add(1) - 1 {
 				entry := sha256.Sum256(binary.BigEndian.AppendUint64([]byte("log-check"), uint64(n)))
 				err := errors.New("not tried")
-				for range attempts { // a machine that is busy answers late, and an append may be repeated
+				for range attempts { // a busy machine answers late, and repeating an append is safe
 					var signature string
 					if signature, err = signer.Sign(ctx, entry); err == nil {
 						if _, err = log.Append(ctx, entry, signature, translog.Tag{}); err == nil {
@@ -159,7 +158,7 @@ func grow(ctx context.Context, stack *localstack.Stack, first, end int) error {
 	return nil
 }
 
-// cosigned waits for a checkpoint of the size that meets the policy.
+// cosigned waits for a checkpoint of a size that meets the policy.
 func cosigned(ctx context.Context, stack *localstack.Stack, policyText string, size int64) (checkpoint.Checkpoint, error) {
 	policy, err := checkpoint.ParsePolicy([]byte(policyText))
 	if err != nil {
@@ -195,8 +194,8 @@ func cosigned(ctx context.Context, stack *localstack.Stack, policyText string, s
 	}
 }
 
-// judge has tessera verify the log.
-func judge(ctx context.Context, base string, own checkpoint.Key, older, newer checkpoint.Checkpoint) error {
+// verify verifies the log with tessera.
+func verify(ctx context.Context, base string, own checkpoint.Key, older, newer checkpoint.Checkpoint) error {
 	verifier, err := note.NewVerifier(own.String())
 	if err != nil {
 		return err
@@ -214,7 +213,7 @@ func judge(ctx context.Context, base string, own checkpoint.Key, older, newer ch
 	if err := check.Check(ctx); err != nil {
 		return fmt.Errorf("tessera fsck: %w", err)
 	}
-	fmt.Printf("tessera fsck: %d leaves, every entry bundle and tile is as the checkpoint says, %.1fs\n", newer.Size, time.Since(began).Seconds())
+	fmt.Printf("tessera fsck: %d leaves, every entry bundle and tile matches the checkpoint, %.1fs\n", newer.Size, time.Since(began).Seconds())
 
 	builder, err := client.NewProofBuilder(ctx, uint64(newer.Size), fetcher.ReadTile)
 	if err != nil {

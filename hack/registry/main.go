@@ -1,4 +1,4 @@
-// Command registry is an OCI registry with files on a disk, for trials of
+// Command registry is an OCI registry that stores files on disk, for trials of
 // hack/release.sh on one machine: registry serve CONFIG.yaml.
 package main
 

@@ -13,8 +13,7 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// home is the directory .run of a checkout. It is locked while a stack runs
-// from it.
+// home is the directory .run of a checkout. It is locked while its stack runs.
 type home struct {
 	dir  string
 	lock *os.File
@@ -31,16 +30,16 @@ func openHome(dir string) (*home, error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		lock.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("a `make run` of this checkout is running already%s: use that one, or stop it first", where(dir))
+			return nil, fmt.Errorf("`make run` of this checkout is already running%s: use it, or stop it first", where(dir))
 		}
 		return nil, err
 	}
 	h := &home{dir, lock}
-	h.withdraw() // what a killed run announced
+	h.withdraw() // a killed run has left its files
 	return h, nil
 }
 
-// where tells the base URL of the stack that holds the lock, if it is up.
+// where returns " at URL" for the stack that has the lock, or "" if it is starting.
 func where(dir string) string {
 	url, err := os.ReadFile(filepath.Join(dir, "base-url"))
 	if err != nil {
@@ -49,20 +48,19 @@ func where(dir string) string {
 	return " at " + strings.TrimSpace(string(url))
 }
 
-// postgresAt is the file that names the database's directory where that is not
-// in the checkout.
+// postgresAt is a file with the path of the database's directory, if that is outside
+// the checkout.
 const postgresAt = "postgres-at"
 
-// postgresDir is where the database lies: in the checkout, but for root
-// elsewhere, as Postgres then runs as a user that may not be able to enter the
-// checkout.
+// postgresDir returns the directory of the database. It is in the checkout, except for
+// root: Postgres then runs as a user that may not be able to enter the checkout.
 func (h *home) postgresDir() (string, error) {
 	if os.Geteuid() != 0 {
 		return filepath.Join(h.dir, "postgres"), nil
 	}
 	sum := sha256.Sum256([]byte(h.dir))
 	dir := filepath.Join("/var/tmp", "fairpact-run-"+hex.EncodeToString(sum[:6]))
-	// The name can be guessed, so what is there already must be ours.
+	// Another user can guess the name, so an existing directory is checked.
 	if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, os.ErrExist) {
 		return "", err
 	}
@@ -71,7 +69,7 @@ func (h *home) postgresDir() (string, error) {
 		return "", err
 	}
 	if st := info.Sys().(*syscall.Stat_t); !info.IsDir() || st.Uid != 0 || info.Mode().Perm()&0o022 != 0 {
-		return "", fmt.Errorf("%s is not a directory of root's that only root can write: look at it and remove it", dir)
+		return "", fmt.Errorf("%s must be a directory that belongs to root and that only root can write: check its contents and remove it", dir)
 	}
 	if err := os.Chmod(dir, 0o711); err != nil { // whatever the umask
 		return "", err
@@ -80,8 +78,8 @@ func (h *home) postgresDir() (string, error) {
 	return postgres, os.WriteFile(filepath.Join(h.dir, postgresAt), []byte(postgres+"\n"), 0o600)
 }
 
-// announce tells other programs of this checkout where the stack is: base-url
-// holds the URL alone, env holds shell assignments.
+// announce writes the address of the stack for other programs of this checkout:
+// base-url has only the URL, env has shell assignments.
 func (h *home) announce(s *localstack.Stack) error {
 	env := fmt.Sprintf("BASE_URL='%s'\nDATABASE_URL='%s'\nREDIS_URL='%s'\n", s.BaseURL(), s.DatabaseURL(), s.RedisURL())
 	return errors.Join(
@@ -89,19 +87,19 @@ func (h *home) announce(s *localstack.Stack) error {
 		os.WriteFile(filepath.Join(h.dir, "base-url"), []byte(s.BaseURL()+"\n"), 0o644))
 }
 
-// withdraw takes the announcement back.
+// withdraw removes the files of announce.
 func (h *home) withdraw() {
 	os.Remove(filepath.Join(h.dir, "base-url"))
 	os.Remove(filepath.Join(h.dir, "env"))
 }
 
-// close lets the next run in.
+// close ends the announcement and unlocks the directory.
 func (h *home) close() {
 	h.withdraw()
 	h.lock.Close()
 }
 
-// remove removes everything, the database too.
+// remove removes the directory and the database.
 func (h *home) remove() error {
 	defer h.lock.Close()
 	if at, err := os.ReadFile(filepath.Join(h.dir, postgresAt)); err == nil {

@@ -1,16 +1,16 @@
-// Stack runs all of Fairpact on this machine until Ctrl-C; it is what
-// `make run` runs. It starts the binaries that make has put into bin/.
+// Stack runs all of Fairpact on this machine until Ctrl-C, from the binaries in bin/.
+// `make run` runs it.
 //
 // Environment:
 //
 //	PORT           the public port on 127.0.0.1 (8080)
 //	DATABASE_URL   a Postgres to use instead of a private one
 //	REDIS_URL      a Redis to use instead of a private one
-//	WITNESSES      how many small witnesses cosign the log (0), so that deals become CERTIFIED
+//	WITNESSES      number of small witnesses that cosign the log, so that deals become CERTIFIED (0)
 //	FAIRPACT_LOG_KEY, FAIRPACT_LOG_ORIGIN, FAIRPACT_LOG_RETIRED_KEYS, FAIRPACT_WITNESS_POLICY_FILE,
 //	FAIRPACT_LOG_LEVEL, FAIRPACT_SIGNING_KEY, FAIRPACT_KEY_SET_FILE,
 //	FAIRPACT_LEGACY_KEYS, FAIRPACT_BEACON_…, OTEL_…   passed on to the binaries
-//	AWS_…, GOOGLE_…, SOFTHSM2_CONF, HTTP_PROXY, HTTPS_PROXY, NO_PROXY   passed on, too
+//	AWS_…, GOOGLE_…, SOFTHSM2_CONF, HTTP_PROXY, HTTPS_PROXY, NO_PROXY   passed on too
 package main
 
 import (
@@ -32,8 +32,8 @@ import (
 )
 
 func main() {
-	reset := flag.Bool("reset", false, "remove what earlier runs of this checkout have kept, and end")
-	withParent := flag.Bool("exit-with-parent", false, "stop when the parent process is gone")
+	reset := flag.Bool("reset", false, "remove the data of earlier runs of this checkout, and end")
+	withParent := flag.Bool("exit-with-parent", false, "stop when the parent process ends")
 	flag.Parse()
 	if *withParent {
 		exitWithParent()
@@ -101,7 +101,7 @@ func run(reset bool) error {
 	fmt.Printf("  logs: %s   stop: Ctrl-C\n", filepath.Join(home.dir, "log"))
 
 	failure := untilEnd(ctx, s)
-	stop() // a second Ctrl-C ends at once; the children end with us
+	stop() // a second Ctrl-C ends this process at once, and its children with it
 	fmt.Println("\nstopping")
 	err = errors.Join(failure, s.Close())
 	if err == nil {
@@ -110,8 +110,8 @@ func run(reset bool) error {
 	return err
 }
 
-// untilEnd waits for the signal, which is no error, or for a process that
-// ends unasked.
+// untilEnd waits for the signal and returns nil, or for a process that ends by itself
+// and returns an error.
 func untilEnd(ctx context.Context, s *localstack.Stack) error {
 	var postgres, redis <-chan struct{}
 	if s.Postgres() != nil {
@@ -160,8 +160,8 @@ func publicPort() (int, error) {
 	return int(port), nil
 }
 
-// passedOn returns the variables of an environment that the binaries read: what
-// configures their keys, and what the key providers' clients need to reach them.
+// passedOn returns the variables that are passed on to the binaries: their settings
+// and those of the key providers' clients.
 func passedOn(environ []string) (env []string) {
 	for _, variable := range environ {
 		name, _, _ := strings.Cut(variable, "=")
@@ -180,20 +180,19 @@ func passedOn(environ []string) (env []string) {
 	return env
 }
 
-// explain adds what to do about an error of the start.
+// explain adds to an error of the start what to do about it.
 func explain(err error, port int) error {
 	if taken := (*localstack.PortTakenError)(nil); errors.As(err, &taken) {
 		return fmt.Errorf("%w: choose another with PORT=%d make run", taken, port+1)
 	}
 	if missing := (*localservers.MissingError)(nil); errors.As(err, &missing) {
-		return fmt.Errorf("%w, or name a running one by DATABASE_URL and REDIS_URL", err)
+		return fmt.Errorf("%w, or give the URL of a running one in DATABASE_URL or REDIS_URL", err)
 	}
 	return err
 }
 
-// exitWithParent has the kernel end this process as Ctrl-C would once its
-// parent is gone. The request belongs to the thread that makes it, which must
-// therefore live.
+// exitWithParent makes the kernel send SIGTERM to this process when its parent ends.
+// The request applies to the thread that makes it, so that thread must not end.
 func exitWithParent() {
 	asked := make(chan struct{})
 	go func() {

@@ -1,5 +1,5 @@
-// Command dashboardcheck holds a dashboard to Grafana's own schema: every member
-// known, every required one there, the panels' options and the queries included.
+// Command dashboardcheck checks a dashboard against Grafana's schema: it has no unknown
+// member and all required ones, in the panels' options and the queries too.
 package main
 
 import (
@@ -17,7 +17,7 @@ func main() {
 		os.Exit(2)
 	}
 	if err := run(os.Args[1]); err != nil {
-		fmt.Fprintf(os.Stderr, "dashboardcheck: %s is not as Grafana's schema says:\n%v\n", os.Args[1], err)
+		fmt.Fprintf(os.Stderr, "dashboardcheck: %s does not match Grafana's schema:\n%v\n", os.Args[1], err)
 		os.Exit(1)
 	}
 }
@@ -36,16 +36,16 @@ func run(path string) error {
 		return err
 	}
 	if len(board.Panels) == 0 {
-		return fmt.Errorf("it has no panels")
+		return fmt.Errorf("the dashboard has no panels")
 	}
 	for i, p := range board.Panels {
 		if p.Panel == nil {
-			return fmt.Errorf("panels[%d] is a row and no panel", i)
+			return fmt.Errorf("panels[%d] is a row: use panels only", i)
 		}
 		for j, target := range p.Panel.Targets {
-			// Of a data source that it does not know the schema lets all pass.
+			// The schema accepts anything for a data source that it does not know.
 			if _, ok := target.(*prometheus.Dataquery); !ok {
-				return fmt.Errorf("panels[%d].targets[%d] is a %T and no query of Prometheus", i, j, target)
+				return fmt.Errorf("panels[%d].targets[%d] is a %T: use a Prometheus query", i, j, target)
 			}
 		}
 	}

@@ -1,9 +1,9 @@
-// Command kubeschemas writes JSON schemas for kubeconform into a folder: of every
-// kind of the Kubernetes version below from its published OpenAPI document,
-// and of the custom kinds that the chart may make from their definitions. All
-// come from Go modules, so no web site is asked. Unlike the API server, which
-// drops a field that it does not know, the schemas refuse it. Or it writes those
-// definitions as they are, for a cluster.
+// Command kubeschemas writes JSON schemas for kubeconform into a folder: one for each
+// kind of the Kubernetes version below, from its published OpenAPI document, and one
+// for each custom kind of the chart, from its CustomResourceDefinition. All come from
+// Go modules. The API server drops unknown fields; the schemas refuse them.
+//
+// With -definitions it writes the CustomResourceDefinitions, for a cluster.
 package main
 
 import (
@@ -95,7 +95,7 @@ func write(folder string) error {
 	return nil
 }
 
-// read gives a file of a module, after a check of the module's hash.
+// read returns a file of a module whose hash it has checked.
 func read(m module, file string) ([]byte, error) {
 	cmd := exec.Command("go", "mod", "download", "-json", m.path+"@"+m.version)
 	cmd.Env = append(os.Environ(), "GO111MODULE=on", "GOWORK=off")
@@ -110,8 +110,8 @@ func read(m module, file string) ([]byte, error) {
 	return os.ReadFile(filepath.Join(got.Dir, file))
 }
 
-// builtIn writes the schema of every kind of Kubernetes, and gives the shared
-// definitions that they refer to.
+// builtIn writes the schema of every kind of Kubernetes. It returns the shared
+// definitions.
 func builtIn(folder string) (definitions schema, err error) {
 	text, err := read(kubernetes, "api/openapi-spec/swagger.json")
 	if err != nil {
@@ -122,13 +122,13 @@ func builtIn(folder string) (definitions schema, err error) {
 		return nil, err
 	}
 	definitions = document.Definitions
-	// Both are text to the document, which cannot say what they are.
+	// The document has only strings for these two, which may be numbers too.
 	definitions["io.k8s.apimachinery.pkg.api.resource.Quantity"] = schema{"type": []any{"string", "number"}}
 	definitions["io.k8s.apimachinery.pkg.util.intstr.IntOrString"] = schema{"type": []any{"string", "integer"}}
 	seal(definitions)
 	for _, name := range slices.Sorted(maps.Keys(definitions)) {
 		kinds, _ := definitions[name].(schema)["x-kubernetes-group-version-kind"].([]any)
-		// Several kinds in one definition are parts of a request, such as options of a deletion.
+		// A definition with several kinds is part of a request, such as the options of a deletion.
 		if len(kinds) != 1 {
 			continue
 		}
@@ -177,7 +177,7 @@ func custom(folder string, m module, file string, definitions schema) error {
 	return nil
 }
 
-// seal makes a schema, with all below it, refuse fields that it does not name.
+// seal makes a schema and its parts refuse unknown fields.
 func seal(node any) {
 	switch node := node.(type) {
 	case schema:
@@ -216,7 +216,7 @@ func save(folder, group, version, kind string, whole, definitions schema) error 
 	if err != nil {
 		return err
 	}
-	// kubeconform takes v1, the whole apiVersion of the core kinds, for their group.
+	// For kubeconform the group of the core kinds is v1, their whole apiVersion.
 	if group == "" {
 		group = version
 	}
@@ -224,7 +224,7 @@ func save(folder, group, version, kind string, whole, definitions schema) error 
 	return os.WriteFile(filepath.Join(folder, name), text, 0o644)
 }
 
-// collect puts what a schema refers to, directly or not, into needed.
+// collect puts all definitions to which a schema refers, directly or not, into needed.
 func collect(node any, definitions, needed schema) {
 	switch node := node.(type) {
 	case schema:

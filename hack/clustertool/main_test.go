@@ -10,8 +10,7 @@ import (
 	"testing"
 )
 
-// A container's processes are killed, and nobody else's.
-func TestKill(t *testing.T) {
+func TestKillEndsOnlyTheContainersProcesses(t *testing.T) {
 	t.Parallel()
 	container, other := strings.Repeat("ab", 32), strings.Repeat("cd", 32)
 	proc := t.TempDir()
