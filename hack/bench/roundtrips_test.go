@@ -30,37 +30,32 @@ func TestRoundTripsAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
-	trips := func(do func() error) int64 {
-		before := counter.count.Load()
-		if err := do(); err != nil {
-			t.Fatal(err)
-		}
-		return counter.count.Load() - before
-	}
-	prepared := func() error {
+	statement := func() error {
 		_, err := conn.Exec(t.Context(), "SELECT $1::int", 1)
 		return err
 	}
-	if n := trips(prepared); n != 2 {
-		t.Errorf("the first use of a statement takes %d round trips, want 2", n)
-	}
-	if n := trips(prepared); n != 1 {
-		t.Errorf("a prepared statement takes %d round trips, want 1", n)
-	}
-	batch := func() error {
-		b := &pgx.Batch{}
-		for range 3 {
-			b.Queue("SELECT $1::int", 1)
+	for _, c := range []struct {
+		what string
+		want int64
+		do   func() error
+	}{
+		{"the first use of a statement", 2, statement},
+		{"a prepared statement", 1, statement},
+		{"a batch of three", 1, func() error {
+			b := &pgx.Batch{}
+			for range 3 {
+				b.Queue("SELECT $1::int", 1)
+			}
+			return conn.SendBatch(t.Context(), b).Close()
+		}},
+		{"an empty transaction", 2, func() error { return pgx.BeginFunc(t.Context(), conn, func(pgx.Tx) error { return nil }) }},
+	} {
+		before := counter.count.Load()
+		if err := c.do(); err != nil {
+			t.Fatal(err)
 		}
-		return conn.SendBatch(t.Context(), b).Close()
-	}
-	if n := trips(batch); n != 1 {
-		t.Errorf("a batch of three takes %d round trips, want 1", n)
-	}
-	transaction := func() error {
-		return pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error { return nil })
-	}
-	if n := trips(transaction); n != 2 {
-		t.Errorf("an empty transaction takes %d round trips, want 2", n)
+		if n := counter.count.Load() - before; n != c.want {
+			t.Errorf("%s takes %d round trips, want %d", c.what, n, c.want)
+		}
 	}
 }
