@@ -111,9 +111,9 @@ func TestUnusableRedis(t *testing.T) {
 	_, at, _ := strings.Cut(servertest.Redis(t), "@")
 	for what, url := range map[string]string{
 		"nothing listens": "redis://:x@127.0.0.1:1/0",
-		"no answer":      "redis://" + mute.Addr().String() + "/0",
-		"wrong password": "redis://:wrong@" + at,
-		"no password":    "redis://" + at,
+		"no answer":       "redis://" + mute.Addr().String() + "/0",
+		"wrong password":  "redis://:wrong@" + at,
+		"no password":     "redis://" + at,
 	} {
 		t.Run(what, func(t *testing.T) { checkWithoutRedis(t, open(t, url)) })
 	}
