@@ -30,7 +30,7 @@ type Checks struct {
 
 var errNoCertificate = problem.New(problem.CertNotFound, "no published certificate has this id; use the certificate_id of %s", problem.Call{Op: problem.ReadDeal})
 
-// Verify makes every check anew from the stored certificate and the log's leaves and
+// Verify makes every check from the stored certificate and the log's leaves and
 // nodes. If the log or the database is out of reach, it returns an error and never a
 // report that the certificate is invalid.
 func (s *Service) Verify(ctx context.Context, certID string) (Verification, error) {
