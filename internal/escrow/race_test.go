@@ -49,7 +49,7 @@ func TestConcurrentLastReveals(t *testing.T) { // not parallel: it counts what e
 // skippedSince counts connections that have run the statement of reveals since $1 and are
 // idle again: the statement skipped the locked deal.
 const skippedSince = `SELECT count(*)::text FROM pg_stat_activity
-	WHERE datname = current_database() AND state = 'idle' AND query LIKE '-- A group of reveals%' AND query_start > $1::timestamptz`
+	WHERE datname = current_database() AND state = 'idle' AND query LIKE '-- Stores a group of reveals%' AND query_start > $1::timestamptz`
 
 // Two last reveals that are stored in one statement are both answered COMPUTED with the
 // same result.
