@@ -215,3 +215,13 @@ func TestARecordOfThePreviousReleaseIsReplayed(t *testing.T) {
 		}
 	}
 }
+
+// The table proves the control characters, which MCP can send; e2e/api sends the
+// other forms.
+func TestValidKey(t *testing.T) {
+	for key, want := range map[string]bool{"": false, "!~": true, "a b": false, "a\t": false, "a\x00": false, "a\x7f": false, "\xff": false} {
+		if got := idempotency.ValidKey(key); got != want {
+			t.Errorf("%q: %v, want %v", key, got, want)
+		}
+	}
+}
