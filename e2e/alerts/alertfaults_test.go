@@ -220,7 +220,7 @@ var callsFail = map[string]string{
 	"FairpactWorkerBlind":     unhastened,
 }
 
-// guardBeside gives log-server a fork guard in site.dir.
+// guardBeside is the setting of a log-server whose fork guard is a file in site.dir.
 const guardBeside = "FAIRPACT_FORK_GUARD=file://{dir}/guard.json"
 
 func (s *site) withoutPostgres() (back func()) {

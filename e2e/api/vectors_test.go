@@ -74,8 +74,8 @@ func (v vector) play(t *testing.T, key string) {
 	}
 }
 
-// draw draws the deal and recomputes its result and the vector's own. Both were made
-// of the same nonces.
+// draw draws the deal and recomputes two results: the deal's and the published one of the vector.
+// Both come from the same nonces, so their nonce_digest must be equal.
 func (v vector) draw(t *testing.T, c *e2e.Client, d *e2e.Dealt) {
 	var drawn entropy
 	c.Want(200, "POST", d.Path("/entropy"), d.Key, nil).Into(t, &drawn)

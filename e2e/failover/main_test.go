@@ -78,7 +78,7 @@ func (h *heads) note(t *testing.T, text []byte) {
 	h.seen[head.Size] = head.Root
 }
 
-// stand requires that the log has every head that was shown. e2e.Invariants computes
+// stand requires that the log still has every head that a client was shown. e2e.Invariants computes
 // their roots from the leaves.
 func (h *heads) stand(w e2e.Witness) {
 	w.T.Helper()

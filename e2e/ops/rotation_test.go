@@ -88,7 +88,7 @@ func TestRotateServerSecret(t *testing.T) {
 		t.Fatal("secret add does not keep the old secret")
 	}
 
-	// Too early: another process would not have the secret that one writes under.
+	// Too early: one process would write under a secret that another process lacks.
 	r.write("server-secret", both)
 	r.says("3 of 3 hold another set", r.secret(1, "rotate"))
 	r.rollOut(e2e.SecondAPI, localstack.DeadlineWorker)

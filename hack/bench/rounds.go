@@ -95,7 +95,7 @@ func (b *bench) provenance(o options) (p provenance, err error) {
 	return p, err
 }
 
-// commit returns the commit at hand, marked if files other than the report differ from it.
+// commit returns the checked-out commit, with a mark if files other than the report differ from it.
 func commit(ctx context.Context) (string, error) {
 	git := func(args ...string) (string, error) {
 		out, err := exec.CommandContext(ctx, "git", args...).Output()

@@ -51,8 +51,8 @@ func check(events []*Event) (found []Violation) {
 	return found
 }
 
-// acknowledged checks that every acknowledged act stands and that its party is not
-// named as a flaker for it. An unanswered act may count or not.
+// acknowledged checks that every acknowledged act counts and that its party is not named as a
+// flaker for it. An unanswered act may count or not.
 func acknowledged(plan *Plan, events []*Event) (found []Violation) {
 	for _, act := range events {
 		if !act.acknowledged() || act.Op != opCommit && act.Op != opReveal {

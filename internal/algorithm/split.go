@@ -55,7 +55,7 @@ type splitShare struct {
 	Party    int         `json:"party"`
 	Label    string      `json:"label"`
 	Items    []splitItem `json:"items"`     // in the order of the params, without shares of 0
-	ValuePPB int64       `json:"value_ppb"` // what the party gets of its own total, in billionths
+	ValuePPB int64       `json:"value_ppb"` // the party's value of its items, in billionths of its total
 }
 
 type splitItem struct {

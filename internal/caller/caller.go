@@ -15,7 +15,7 @@ import (
 
 // Limiter counts how often a name does something.
 type Limiter interface {
-	// Allow reports whether name may do it n more times at perMinute.
+	// Allow counts n uses by name and reports whether they are within perMinute uses a minute. If not, the caller may try again after retryAfterSeconds.
 	Allow(ctx context.Context, name string, perMinute, n int) (retryAfterSeconds int, ok bool)
 }
 

@@ -217,14 +217,14 @@ func lacking(own *sealing.Secrets, now store.Rotation) (ids []string) {
 // haveSecrets checks that all processes have the set of server secrets with this digest.
 // log-server has none.
 func haveSecrets(all []keywatch.Process, err error, digest string) verification.Check {
-	check := verification.Check{Name: "processes", Detail: "none is connected to this database: it is another database"}
+	check := verification.Check{Name: "processes", Detail: "no deal-api or deadline-worker is connected to this database: check that DATABASE_URL names the deployment's database"}
 	processes := slices.DeleteFunc(all, func(p keywatch.Process) bool { return p.Binary == "log-server" })
 	var lacks []string
 	for _, p := range processes {
 		switch p.Secrets {
 		case digest:
 		case "":
-			lacks = append(lacks, fmt.Sprintf("%s %s is of an earlier release, which knows one secret alone", p.Binary, p.Host))
+			lacks = append(lacks, fmt.Sprintf("%s %s is of an earlier release, which reads only one secret", p.Binary, p.Host))
 		default:
 			lacks = append(lacks, fmt.Sprintf("%s %s has the set %s", p.Binary, p.Host, p.Secrets))
 		}

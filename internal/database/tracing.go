@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// tracer records a span for each statement that runs inside a span. The span has
-// the SQL but no parameters, which are inputs and hashes. Of an error it has the
-// SQLSTATE only.
+// tracer records a span for each statement that runs inside a span. The span has the SQL but no
+// parameters, which are inputs and hashes. If the statement fails, the span has only the SQLSTATE
+// of the error.
 type tracer struct{ *otelpgx.Tracer }
 
 // failure replaces an error in a span. Postgres quotes values in its messages, and

@@ -64,7 +64,7 @@ func (r *Redis) announce(ctx context.Context) {
 	}
 }
 
-var errDown = errors.New("Redis is down: not asked for a second after a failure")
+var errDown = errors.New("Redis failed less than a second ago and is not asked again yet")
 
 func (r *Redis) publish(ctx context.Context, message string) error {
 	if !r.up() {

@@ -11,9 +11,9 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// advance takes the steps that are due and returns the deal as it then stands. If a
-// step creates a certificate, advance issues it within issueBound; the worker finishes
-// what fails. A deal with a lost input is returned as it is until its deadline.
+// advance takes the steps that are due and returns the deal after them. If a step creates a
+// certificate, advance issues it within issueBound; the worker retries what fails. Until its
+// deadline, a deal with a lost input is returned unchanged.
 func (s *Service) advance(ctx context.Context, d *Deal, want store.Want) (*store.Snapshot, error) {
 	now, err := s.takeSteps(ctx, d, want)
 	if now != nil && errors.Is(err, errInputLost) {

@@ -63,9 +63,9 @@ func (g *game) stored(t *testing.T, party int) store.Act {
 	return store.Act{DealID: g.id, Party: party, Commitment: g.commitment(t, party), Sealed: g.secret.SealInput(g.id, party, in)}
 }
 
-// Every call that reaches a deal first takes the steps that are due, also a call that is
-// then refused. A complete deal goes on however late it is reached; a deadline makes a deal
-// VOID only if a party is missing, and names the missing parties.
+// Every call that reaches a deal first takes the steps that are due, even a call that is then
+// refused. A deal in which all parties acted advances, however late a call reaches it. A deadline
+// makes a deal VOID only if a party is missing, and names the missing parties.
 func TestEveryCallTakesTheStepsThatAreDue(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

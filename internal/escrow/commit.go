@@ -116,9 +116,9 @@ func (s *Service) refused(ctx context.Context, a Access, rule rule) error {
 	return nil
 }
 
-// lateFirst returns the rule's refusal if there is one, else err: that a call is late
-// or the deal in the wrong state is reported before what is wrong with the request. An
-// err that is no verdict on the request is returned as it is.
+// lateFirst returns the rule's refusal if there is one, else err: a call that is late or meets the
+// deal in the wrong state gets that refusal, even if its request is invalid too. An err that does
+// not judge the request is returned unchanged.
 func (s *Service) lateFirst(ctx context.Context, a Access, rule rule, err error) error {
 	if _, verdict := errors.AsType[*problem.Error](err); !verdict || problem.Is(err, problem.Unavailable) || problem.Is(err, problem.ReadOnly) {
 		return err

@@ -24,7 +24,7 @@ const (
 	step      = 64 << 10         // bytes accounted for at a time; a longer body is large
 	stepTime  = 5 * time.Second  // for one step to arrive
 	bodyTime  = 30 * time.Second // for a whole body to arrive
-	turnTime  = 5 * time.Second  // that large work waits for its turn
+	turnTime  = 5 * time.Second  // how long large work may wait for its turn
 )
 
 // CallTime bounds a call, without the time that it waits for other parties. It is

@@ -24,8 +24,7 @@ func Margin() time.Duration {
 	return 5 * time.Minute
 }
 
-// signer returns which of the keys that sign does so at t, in unix seconds. The
-// result is an index of k.signs.
+// signer returns the key that signs at t, in unix seconds, as an index of k.signs.
 func (k *KeySet) signer(t int64) int {
 	place := 0
 	for p, i := range k.signs {

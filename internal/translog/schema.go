@@ -32,9 +32,9 @@ const (
 	sqlNodesBetween  = `SELECT node_index, hash FROM translog.nodes WHERE level = $3 AND node_index >= $1 AND node_index < $2 ORDER BY node_index`
 )
 
-// sqlReplicated gives a transaction that only reads a commit record in the write-ahead
-// log, after all data that it reads. So its commit waits until the synchronous standby has
-// that data too. The commit that wrote the data may not have waited.
+// sqlReplicated makes a transaction that only reads write a commit record to the write-ahead log,
+// after all data that it has read. Its commit then waits until the synchronous standby has that
+// data too. The commit that wrote the data may not have waited.
 const sqlReplicated = `SELECT pg_logical_emit_message(true, 'fairpact', '')`
 
 // sqlAppendBatch appends a batch to the tree that the caller knows ($1 to $3), or does
@@ -172,8 +172,9 @@ FROM unnest($1::smallint[], $2::bigint[], $3::bytea[]) AS w (level, node_index, 
 LEFT JOIN translog.nodes n USING (level, node_index)
 WHERE n.hash IS DISTINCT FROM w.hash ORDER BY w.level, w.node_index`
 
-	// sqlFsckBeyond returns, for each table, the first index or size that a tree of $1
-	// leaves cannot have. For nodes it returns their number if it is not $2.
+	// sqlFsckBeyond returns, for each table, the first index or size that a tree of $1 leaves
+	// cannot have. For the table nodes it returns the number of rows, and only if that differs from
+	// $2.
 	sqlFsckBeyond = `
 SELECT 'leaves', min(leaf_index) FROM translog.leaves WHERE leaf_index >= $1
 UNION ALL SELECT 'tree_heads', min(tree_size) FROM translog.tree_heads WHERE tree_size > $1

@@ -167,7 +167,7 @@ func everyPlaceCounts(t *testing.T, name string) {
 		each := func(key any, v any) {
 			at := fmt.Sprint(path, "/", key)
 			if strings.HasPrefix(at, "/keys/") || strings.HasPrefix(at, "/beacon/") && at != "/beacon/chain_hash" {
-				return // compared only if trusted keys are given, and by the check of the beacon's signature
+				return // keys are compared only with given trusted keys, and the beacon's members only by the check of its signature
 			}
 			var other any
 			switch v := v.(type) {

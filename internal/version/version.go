@@ -12,9 +12,8 @@ var (
 	Revision = "" // the commit, 40 hex digits
 )
 
-// Commit returns the commit of this build: 12 hex digits, and "-dirty" if the
-// checkout had changes. Without Revision it is what the Go toolchain recorded, or
-// "".
+// Commit returns the commit of this build: 12 hex digits, and "-dirty" if the checkout had changes.
+// If Revision is empty, Commit returns the commit that the Go toolchain recorded, or "".
 var Commit = sync.OnceValue(func() string {
 	commit, dirty := Revision, ""
 	if commit == "" {

@@ -43,8 +43,8 @@ func members(t *testing.T, object any, want string) {
 	}
 }
 
-// SPEC 2.5: a certificate is the signed bytes with the two unsigned members. Without them
-// it is what was signed, whatever texts are in it.
+// SPEC 2.5: a certificate is the signed bytes with the two unsigned members. Removing these two
+// yields exactly the signed bytes, whatever texts the certificate contains.
 func TestCertificateHoldsTheSignedBytes(t *testing.T) {
 	hash := "sha256:" + strings.Repeat("0a", 32)
 	computed := certificate.Payload{

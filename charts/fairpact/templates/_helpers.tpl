@@ -32,7 +32,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- end }}
 {{- end }}
 
-{{/* Annotations of an object, from maps of which a later one wins: (list $ $map …). */}}
+{{/* Annotations of an object, merged from maps; a later map overrides an earlier one: (list $ $map …). */}}
 {{- define "fairpact.annotations" -}}
 {{- $all := dict -}}
 {{- range prepend (rest .) (index . 0).Values.commonAnnotations }}{{ $all = merge (dict) (. | default dict) $all }}{{ end }}
@@ -73,7 +73,7 @@ annotations:
 {{- end -}}
 {{- end }}
 
-{{/* A trial makes all of this itself: beside a value of production, one of both was not meant. */}}
+{{/* Fails if dev.enabled is set together with a production value: a trial makes its own secrets and keys, so one of the two is a mistake. */}}
 {{- define "fairpact.trial" -}}
 {{- if .Values.dev.enabled -}}
 {{- $s := .Values.signing -}}
@@ -100,7 +100,7 @@ annotations:
 {{- (get (index . 0).Values.secrets (index . 1)).key -}}
 {{- end }}
 
-{{/* Name of the Secret with private keys; empty where a KMS signs. */}}
+{{/* Name of the Secret with private keys; empty if a KMS signs. */}}
 {{- define "fairpact.signingSecret" -}}
 {{- $s := .Values.signing -}}
 {{- if and $s.keySet (or $s.uri $s.publicKey $s.legacyKeys) -}}
@@ -117,12 +117,12 @@ annotations:
 {{- end -}}
 {{- end }}
 
-{{/* Name of the log in checkpoints; empty where it publishes none. A trial has one that says so. */}}
+{{/* Name of the log in checkpoints; empty if the log publishes none. The name of a trial's log ends with .invalid. */}}
 {{- define "fairpact.logOrigin" -}}
 {{- .Values.log.origin | default (ternary (printf "%s.%s.invalid" (include "fairpact.fullname" .) .Release.Namespace) "" .Values.dev.enabled) -}}
 {{- end }}
 
-{{/* Name of the Secret with the log key; empty where a KMS holds it. */}}
+{{/* Name of the Secret with the log key; empty if a KMS holds the key. */}}
 {{- define "fairpact.logKeySecret" -}}
 {{- if .Values.log.key.existingSecret -}}
 {{- .Values.log.key.existingSecret -}}
@@ -131,7 +131,7 @@ annotations:
 {{- end -}}
 {{- end }}
 
-{{/* "yes" where the log publishes checkpoints. */}}
+{{/* "yes" if the log publishes checkpoints, else empty. */}}
 {{- define "fairpact.checkpoints" -}}
 {{- $l := .Values.log -}}
 {{- $origin := include "fairpact.logOrigin" . -}}
@@ -147,12 +147,12 @@ yes
 {{- end -}}
 {{- end }}
 
-{{/* hook, startup or manual; none where nothing may be written. */}}
+{{/* How migrations run: hook, startup or manual; none in read-only maintenance. */}}
 {{- define "fairpact.migrationMode" -}}
 {{- if .Values.maintenance.readOnly }}none{{ else if .Values.dev.enabled }}startup{{ else }}{{ .Values.migration.mode }}{{ end -}}
 {{- end }}
 
-{{/* The most connections to Postgres, one pod beyond the replicas for each roll-out: how many, and how they add up. */}}
+{{/* The most connections to Postgres during a roll-out of all three workloads (maxReplicas plus maxSurge pods each): the sum and its terms. */}}
 {{- define "fairpact.connections" -}}
 {{- $sum := 0 }}{{ $terms := list }}
 {{- range $c := list "deal-api" "log-server" "deadline-worker" }}
@@ -165,7 +165,7 @@ yes
 {{- printf "%d (%s)" $sum (join ", " $terms) }}
 {{- end }}
 
-{{/* Name of the guard's ConfigMap; empty where there is no guard. */}}
+{{/* Name of the fork guard's ConfigMap; empty if there is no fork guard. */}}
 {{- define "fairpact.guard" -}}
 {{- if and .Values.forkGuard.enabled (not .Values.dev.enabled) -}}
 {{- .Values.forkGuard.existingConfigMap | default (printf "%s-fork-guard" (include "fairpact.fullname" .)) -}}

@@ -45,7 +45,7 @@ tolerations: {{ toJson . }}
 {{- end }}
 {{- end }}
 
-{{/* A list of variables, as YAML; none may be there twice, since an upgrade would then lose one, and none may outlast the grace period. */}}
+{{/* A list of variables, as YAML. Fails on a duplicate name, because an upgrade would lose one of the two, and on FAIRPACT_DRAIN_DELAY, which could exceed the grace period. */}}
 {{- define "fairpact.env" -}}
 {{- $seen := dict }}
 {{- range . }}
@@ -71,8 +71,8 @@ tolerations: {{ toJson . }}
       key: {{ include "fairpact.secretKey" (list $root $part) }}
 {{- end }}
 
-{{/* The key-set document. It lies in the pod template: a ConfigMap would change under the pods of the revision before, and one
-that restarts would not be rolled back with its revision. */}}
+{{/* The key-set document. It is part of the pod template, so that it is rolled out and rolled back with the revision. A ConfigMap would also change
+for the pods of the previous revision when they restart. */}}
 {{- define "fairpact.keySet" -}}
 {{- toJson .Values.signing.keySet -}}
 {{- end }}
@@ -169,7 +169,7 @@ that restarts would not be rolled back with its revision. */}}
   {{- end }}
 {{- end }}
 {{- if include "fairpact.signingSecret" $root }}
-# A file:// key must be its owner's alone, and a Secret volume gives it to a group.
+# Only its owner may read a file:// key, but a Secret volume makes its files readable for a group. So copy the keys.
 - name: key-files
   image: {{ include "fairpact.image" (list $root "deal-api") }}
   imagePullPolicy: {{ $root.Values.image.pullPolicy }}
@@ -331,7 +331,7 @@ spec:
       {{- include "fairpact.pullSecrets" $root | nindent 6 }}
       securityContext:
         {{- include "fairpact.podSecurity" $root | nindent 8 }}
-      # The pause before SIGTERM, the 28 s of draining, and what the database and the last spans may take then.
+      # The pause before SIGTERM, 28 s for draining, and 4 s to close the database connections and send the last spans.
       terminationGracePeriodSeconds: {{ add $v.preStopSeconds 32 }}
       {{- with concat (include "fairpact.initContainers" $at | fromYamlArray) $v.extraInitContainers }}
       initContainers:
@@ -349,7 +349,7 @@ spec:
             {{- $conns := list (dict "name" "FAIRPACT_DATABASE_CONNS" "value" (toString $v.databaseConns)) }}
             {{- $env := concat (include "fairpact.databaseEnv" $at | fromYamlArray) (include "fairpact.commonEnv" $root | fromYamlArray) (.env | fromYamlArray) $conns $root.Values.extraEnv $v.extraEnv }}
             {{- include "fairpact.env" $env | nindent 12 }}
-          # Startup and liveness look at the process alone: a restart does not bring a database back.
+          # Startup and liveness check only the process: a restart does not bring a database back.
           startupProbe: {{ include "fairpact.probe" (list $root .component "startup" (dict "periodSeconds" 1 "failureThreshold" 60)) }}
           livenessProbe: {{ include "fairpact.probe" (list $root .component "liveness" (dict "periodSeconds" 10 "timeoutSeconds" 5 "failureThreshold" 3)) }}
           readinessProbe: {{ include "fairpact.probe" (list $root .component "readiness" (dict "periodSeconds" 3 "timeoutSeconds" 3 "failureThreshold" 2)) }}

@@ -104,7 +104,7 @@ func denied(permission, name string) error {
 	return status.Errorf(codes.PermissionDenied, "Permission 'cloudkms.cryptoKeyVersions.%s' denied on resource '%s' (or it may not exist).", permission, name)
 }
 
-// GetPublicKey implements the service.
+// GetPublicKey implements kmspb.KeyManagementServiceServer.
 func (g *GCP) GetPublicKey(_ context.Context, r *kmspb.GetPublicKeyRequest) (*kmspb.PublicKey, error) {
 	key, err := g.version("GetPublicKey", "viewPublicKey", r.Name)
 	if err != nil {
@@ -121,7 +121,7 @@ func (g *GCP) GetPublicKey(_ context.Context, r *kmspb.GetPublicKeyRequest) (*km
 	}, nil
 }
 
-// AsymmetricSign implements the service, with the fault that is set.
+// AsymmetricSign implements kmspb.KeyManagementServiceServer. It applies the fault that is set, if any.
 func (g *GCP) AsymmetricSign(_ context.Context, r *kmspb.AsymmetricSignRequest) (*kmspb.AsymmetricSignResponse, error) {
 	key, err := g.version("AsymmetricSign", "useToSign", r.Name)
 	if err != nil {

@@ -26,11 +26,11 @@ export function signingBytes(certificate) {
 }
 
 /**
- * All checks. keys: what keysOf gives, of each {pubkey} and what it may sign. inputs:
- * list of {input, salt} in party order, null where unknown; params: algorithm_params.
- * known: of knownKeys, the seat keys that the reader knows. notes gets what is not proven.
- * chain: the beacon of a bundle, for a chain other than drand quicknet.
- * What is not given is not checked; a missing head or no keys is a failure.
+ * Makes all checks. keys: from keysOf, each {pubkey} and what it may sign. inputs: list of {input,
+ * salt} in party order, null for unknown ones; params: algorithm_params. known: from knownKeys, the
+ * seat keys that the reader knows. What is not proven is added to notes. chain: the beacon of a
+ * bundle, for a chain other than drand quicknet. An argument that is left out is not checked, but a
+ * missing head or no keys is a failure.
  */
 export async function verifyCertificate({ certificate, head, keys, inputs = null, params = null, known = new Map(), notes = [], chain = null }) {
   const checks = [];
