@@ -96,35 +96,45 @@ func pause(ctx context.Context, call *waiting.Call, known store.Mark, stateOnly 
 }
 
 // CertificateAfter returns the deal's certificate. While that is CERT_NOT_READY it tries
-// again at each change of the deal's state, until the wait is over or the process drains.
-// If the deal waits for its draw, it also tries again when the refusal says. before runs
-// before each try, unless it is nil; its error ends the try.
+// again at each change of the deal's state, and once more when the wait is over or the
+// process drains. If the deal waits for its draw, it also tries again when the refusal says.
+// before runs before each try, unless it is nil; its error ends the try.
 func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, before func() error) (Issued, error) {
-	issued, err := s.tryCertificate(ctx, a, before)
-	if w.For <= 0 || !problem.Is(err, problem.CertNotReady) {
-		return issued, err
+	if w.For <= 0 {
+		return s.tryCertificate(ctx, a, before)
 	}
 	call, refused := s.options.Waits.Join(a.deal.DealID, w.Network)
-	if refused != nil {
-		return Issued{}, refused
+	if refused != nil { // a certificate that is ready needs no wait
+		issued, err := s.tryCertificate(ctx, a, before)
+		if problem.Is(err, problem.CertNotReady) {
+			err = refused
+		}
+		return issued, err
 	}
 	defer call.Leave()
 	timeUp := time.NewTimer(w.For)
 	defer timeUp.Stop()
-	for inTime := true; inTime && problem.Is(err, problem.CertNotReady); {
+	for {
 		// Read the deal before the try, so that a change after the read ends the pause.
-		now, failed := s.advance(ctx, a.deal, store.Nobody)
-		if failed != nil {
-			return Issued{}, failed
+		now, err := s.advance(ctx, a.deal, store.Nobody)
+		if err != nil {
+			return Issued{}, err
 		}
-		if issued, err = s.tryCertificate(ctx, a, before); problem.Is(err, problem.CertNotReady) {
-			if retry := problem.From(err).RetryAfter; retry > 0 && s.rules(a.deal, now).AllRevealed() {
-				defer time.AfterFunc(time.Duration(retry)*time.Second, call.Wake).Stop()
-			}
-			inTime = pause(ctx, call, now.Mark(), true, timeUp.C)
+		issued, err := s.tryCertificate(ctx, a, before)
+		if !problem.Is(err, problem.CertNotReady) {
+			return issued, err
 		}
+		if retry := problem.From(err).RetryAfter; retry > 0 && s.rules(a.deal, now).AllRevealed() {
+			defer time.AfterFunc(time.Duration(retry)*time.Second, call.Wake).Stop()
+		}
+		if pause(ctx, call, now.Mark(), true, timeUp.C) {
+			continue
+		}
+		if ctx.Err() != nil {
+			return Issued{}, err
+		}
+		return s.tryCertificate(ctx, a, before) // a change just before the end may not have woken the call
 	}
-	return issued, err
 }
 
 func (s *Service) tryCertificate(ctx context.Context, a Access, before func() error) (Issued, error) {

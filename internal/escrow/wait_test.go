@@ -99,13 +99,13 @@ func TestDeadlineEndsAWait(t *testing.T) {
 	}
 }
 
-// A draw whose deal completes after the first refusal is tried at once, and then when its
-// refusal says.
+// A draw whose deal completes during the first try is tried again once that is seen, and
+// then when its refusal says.
 func TestCertificateWaitsForTheDraw(t *testing.T) {
 	h := newHouse(t)
 	g := h.random(t, nil).committed(t)
 	g.reveal(t, h.replica(), 0).ok(t)
-	svc := h.replica() // its hub does not run: only the retry of a refusal ends a wait
+	svc := h.waitable(t)
 	access := g.access(t, svc, g.tokens[0], escrow.AsParty)
 	tries := 0
 	before := func() error {
@@ -122,6 +122,36 @@ func TestCertificateWaitsForTheDraw(t *testing.T) {
 	issued := of(svc.CertificateAfter(t.Context(), access, escrow.Wait{For: waiting.Longest}, before)).ok(t)
 	if tries != 3 || issued.CertID != g.certID(t) {
 		t.Errorf("certificate %s after %d tries, want %s after 3", issued.CertID, tries, g.certID(t))
+	}
+}
+
+// A call tries for its certificate once before it waits, and once more when its time is up
+// or the process drains.
+func TestCertificateIsTriedAtTheStartAndTheEndOfAWait(t *testing.T) {
+	h := newHouse(t)
+	drained := waiting.New(h.store.Marks, nil, slog.New(slog.DiscardHandler))
+	drained.End()
+	for what, row := range map[string]struct {
+		svc   *escrow.Service // no hub runs, so nothing else ends a wait
+		wait  time.Duration
+		tries int
+	}{
+		"no wait":     {h.replica(), 0, 1},
+		"time is up":  {h.replica(), time.Millisecond, 2},
+		"drain began": {h.replicaOn(h.store, escrow.Options{Waits: drained}), waiting.Longest, 2},
+	} {
+		g := h.split(t, nil).committed(t)
+		g.reveal(t, h.replica(), 0).ok(t)
+		tries := 0
+		_, err := row.svc.CertificateAfter(t.Context(), g.access(t, row.svc, g.tokens[0], escrow.AsParty), escrow.Wait{For: row.wait}, func() error {
+			if tries++; tries == 2 {
+				g.reveal(t, h.replica(), 1).ok(t)
+			}
+			return nil
+		})
+		if tries != row.tries || (err == nil) != (tries == 2) || err != nil && !problem.Is(err, problem.CertNotReady) {
+			t.Errorf("%s: %v after %d tries, want %d", what, err, tries, row.tries)
+		}
 	}
 }
 
