@@ -16,7 +16,7 @@ import (
 // does a call whose caller left.
 type breaker struct {
 	circuit *gobreaker.CircuitBreaker[string]
-	cause   atomic.Value // string: the newest failure that counted
+	cause   atomic.Value // string: the newest failure that counted and is the provider's
 }
 
 // uncounted marks a failure that says nothing about the provider, because the
@@ -62,7 +62,7 @@ func (b *breaker) closed() bool { return b.circuit.State() == gobreaker.StateClo
 func (b *breaker) call(f func() (string, error)) (string, error) {
 	signature, err := b.circuit.Execute(func() (string, error) {
 		signature, err := f()
-		if failed(err) {
+		if failed(err) && !errors.Is(err, errBusy) { // the provider was not called
 			b.cause.Store(err.Error())
 		}
 		return signature, err

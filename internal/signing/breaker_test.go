@@ -93,12 +93,53 @@ func TestBreakerOpensOnAHang(t *testing.T) {
 			begun = time.Now()
 			if _, err := signer.Sign(t.Context(), [32]byte{1}); !errors.Is(err, ErrUnavailable) || time.Since(begun) > longest {
 				t.Errorf("after the probe: %v, %v", time.Since(begun), err)
+			} else if longest == 0 && strings.Contains(err.Error(), errBusy.Error()) {
+				t.Errorf("open: %v; a call that never reached the provider is quoted", err)
 			}
 		}
 		close(wake)
 		time.Sleep(defaultLimits.open + time.Millisecond)
 		if _, err := signer.Sign(t.Context(), [32]byte{1}); err != nil {
 			t.Errorf("it answers again: %v", err)
+		}
+	})
+}
+
+// A call that waited for its slot does not call a provider that is down by then.
+func TestBreakerStopsCallsThatWaitForASlot(t *testing.T) {
+	key := newP256(t)
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int32
+		wake := make(chan struct{})
+		one := defaultLimits
+		one.concurrency = 1
+		signer := mustSigner(t, &fake{key, func(ctx context.Context, k *ecdsa.PrivateKey, d []byte) ([]byte, error) {
+			calls.Add(1)
+			<-wake
+			return honest(ctx, k, d)
+		}}, one)
+		failed := make(chan error, 3)
+		for range cap(failed) {
+			go func() {
+				_, err := signer.Sign(t.Context(), [32]byte{1})
+				failed <- err
+			}()
+		}
+		synctest.Wait() // one call is at the provider, the others wait
+		for range one.trip {
+			_, _ = signer.breaker.call(func() (string, error) { return "", provider.Transient(errors.New("refused by the vault")) })
+		}
+		close(wake)
+		unavailable := 0
+		for range cap(failed) {
+			if err := <-failed; errors.Is(err, ErrUnavailable) && strings.Contains(err.Error(), "refused by the vault") {
+				unavailable++
+			} else if err != nil {
+				t.Error(err)
+			}
+		}
+		if calls.Load() != 1 || unavailable != cap(failed)-1 {
+			t.Errorf("%d calls reached the provider, %d others failed with the cause", calls.Load(), unavailable)
 		}
 	})
 }

@@ -13,7 +13,11 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-var errClosed = errors.New("the signer is closed")
+var (
+	errClosed = errors.New("the signer is closed")
+	errBusy   = errors.New("all slots stayed busy")
+	errDown   = errors.New("the provider went down while the call waited for a slot")
+)
 
 // calls bounds the concurrent calls of a provider.
 type calls struct {
@@ -29,8 +33,9 @@ func newCalls(p provider.Provider, concurrency int, seconds prometheus.Observer)
 }
 
 // sign calls the provider once and returns when ctx ends, even if the provider
-// ignores ctx. asked is how long the provider had; 0: no slot was free.
-func (c *calls) sign(ctx context.Context, data []byte) (signature []byte, asked time.Duration, err error) {
+// ignores ctx. asked is how long the provider had; 0: it was not called, because no
+// slot was free (errBusy) or down is true once one is (errDown).
+func (c *calls) sign(ctx context.Context, data []byte, down func() bool) (signature []byte, asked time.Duration, err error) {
 	select {
 	case <-c.closed:
 		return nil, 0, errClosed
@@ -41,7 +46,11 @@ func (c *calls) sign(ctx context.Context, data []byte) (signature []byte, asked 
 	case <-c.closed:
 		return nil, 0, errClosed
 	case <-ctx.Done():
-		return nil, 0, fmt.Errorf("all %d slots stayed busy: %w", cap(c.slots), ctx.Err())
+		return nil, 0, fmt.Errorf("%w: %w", errBusy, ctx.Err())
+	}
+	if down() {
+		<-c.slots
+		return nil, 0, errDown
 	}
 	begun := time.Now()
 	done := make(chan struct{})

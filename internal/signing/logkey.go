@@ -63,7 +63,7 @@ func (k *LogKey) Sign(ctx context.Context, message []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, defaultLimits.deadline)
 	defer cancel()
 	return retry(ctx, defaultLimits.tries, provider.IsTransient, func() ([]byte, error) {
-		signature, _, err := k.calls.sign(ctx, message)
+		signature, _, err := k.calls.sign(ctx, message, func() bool { return false })
 		if err == nil && !ed25519.Verify(k.public, message, signature) {
 			return nil, errors.New("the provider's signature does not verify under the public key")
 		}

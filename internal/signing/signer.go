@@ -1,9 +1,9 @@
 // Package signing signs digests with the deployment's key, wherever that key is
-// kept, and verifies signatures by it and by the keys that it replaced.
+// kept, and verifies signatures by it, by the keys that it replaced and by seat keys.
 //
 // Labels and signatures are text. `es256` is ECDSA over P-256: the key is
 // compressed SEC1 in hex, the signature raw r‖s in hex with s in the lower half
-// of the order. `ed25519` only verifies old certificates. A log key (LogKey) is
+// of the order. `ed25519` only verifies: old certificates and seat keys. A log key (LogKey) is
 // an Ed25519 key that signs checkpoints, not certificates.
 package signing
 
@@ -51,9 +51,10 @@ type limits struct {
 //
 // Five consecutive failures, of any callers, open the breaker: one caller needs
 // about a second for that, many need milliseconds, and 1.5 s if the provider
-// hangs. For the next 2 s every call fails at once. Then one call probes the
-// provider while the others still fail at once. So a reveal waits up to 2.5 s
-// only if it begins before the breaker opens or if it is the probe. Signing
+// hangs. For the next 2 s every call that begins fails at once, and so does one
+// that waited for a slot, when it gets it. Then one call probes the provider while
+// the others still fail at once. So a reveal waits up to 2.5 s only if it begins
+// before the breaker opens or if it is the probe. Signing
 // resumes at most 2 s and one call after the provider is back. e2e/long and
 // e2e/outage measure these waits.
 var defaultLimits = limits{
@@ -173,9 +174,12 @@ func (s *Signer) signOnce(caller context.Context, digest [32]byte) (string, erro
 	}
 	ctx, cancel := context.WithTimeout(caller, s.limits.attempt)
 	defer cancel()
-	der, asked, err := s.calls.sign(ctx, digest[:])
+	began := s.breaker.closed()
+	der, asked, err := s.calls.sign(ctx, digest[:], func() bool { return began && !s.breaker.closed() })
 	switch {
 	case err == nil:
+	case errors.Is(err, errDown):
+		return "", uncounted{provider.Transient(err)}
 	case errors.Is(caller.Err(), context.Canceled):
 		return "", uncounted{caller.Err()}
 	case ctx.Err() == nil:

@@ -31,7 +31,7 @@ func explain(name, action string, err error) error {
 	case codes.Unauthenticated:
 		// A token could not be fetched or has just expired: the metadata server is
 		// away for a moment on every node that starts.
-		return provider.Transient(wrap("the API refused the credentials; if this lasts, check the Workload Identity binding, or at GOOGLE_APPLICATION_CREDENTIALS"))
+		return provider.Transient(wrap("the API refused the credentials; if this lasts, check the Workload Identity binding, or GOOGLE_APPLICATION_CREDENTIALS"))
 	case codes.PermissionDenied:
 		key, _, _ := strings.Cut(name, "/cryptoKeyVersions/")
 		return wrap("permission denied (or no such key): grant roles/cloudkms.signerVerifier on the key " + key + " to the service account of this process, and check that the Cloud KMS API is enabled in its project")
