@@ -10,7 +10,9 @@
 //
 // A record is looked up under all server secrets of the process, and written under
 // the one in force. If another secret comes into force in between, the database
-// refuses the effect (store.ErrSecretMoved) and the call starts again.
+// refuses to create a deal or key and to reveal or reject (store.ErrSecretMoved), and
+// the call starts again. A commit or cancellation is stored: a deal takes each only
+// once, whichever record it has.
 //
 //	fault                                    a retry
 //	crash before the effect's commit         finds no record, runs the effect

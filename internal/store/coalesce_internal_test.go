@@ -386,9 +386,11 @@ func TestOnlyAnOutageIsUnavailable(t *testing.T) {
 		{io.ErrUnexpectedEOF, problem.Unavailable},
 		{context.DeadlineExceeded, problem.Unavailable},
 		{pg("25006"), problem.ReadOnly}, // maintenance, or a failover
-		{pg("23505"), ""},               // unique violation
-		{pg("42P01"), ""},               // undefined table
-		{pg("22021"), ""},               // invalid byte sequence
+		{ErrNotFound, ""},
+		{ErrReplayed, ""},
+		{pg("23505"), ""}, // unique violation
+		{pg("42P01"), ""}, // undefined table
+		{pg("22021"), ""}, // invalid byte sequence
 	} {
 		got := translate(row.err)
 		if !errors.Is(got, row.err) || row.code == "" && got != row.err {

@@ -72,10 +72,11 @@ func (s *Store) LoseDeals(ctx context.Context) error {
 const rotateTries = 30
 
 // RotateSecret puts the secret to in force instead of from. It returns false if
-// another secret than from is in force. After it returns true, no call that used
-// from commits an idempotency record or begins a write: such a call gets
-// ErrSecretMoved. RotateSecret waits for the writes under way, and new writes wait
-// for it, for at most 2 seconds a try.
+// another secret than from is in force. After it returns true, CreateDeal, InsertKey,
+// Reveal and Reject with from store nothing and return ErrSecretMoved. Commit and
+// Cancel do not compare the secret: they store nothing under it except their
+// idempotency record, and a deal takes each of them only once. RotateSecret waits for
+// the writes under way, and new writes wait for it, for at most 2 seconds a try.
 func (s *Store) RotateSecret(ctx context.Context, from, to []byte) (done bool, err error) {
 	for range rotateTries {
 		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {

@@ -189,8 +189,10 @@ var ErrReplayed = errors.New("store: idempotency record exists")
 // (503) for a database that is out of reach. It leaves all other errors as they
 // are: they are faults of this program.
 func translate(err error) error {
-	if err == nil || errors.Is(err, ErrSecretMoved) || errors.Is(err, errPanicked) {
-		return err
+	for _, own := range []error{ErrNotFound, ErrReplayed, ErrSecretMoved, errPanicked} {
+		if errors.Is(err, own) {
+			return err
+		}
 	}
 	if errors.Is(err, pgx.ErrNoRows) {
 		return ErrNotFound

@@ -29,7 +29,8 @@ func (s *Store) Due(ctx context.Context, horizon int64, limit int, drawDelay int
 }
 
 // Complete lists deals in which every party has acted and whose next step has
-// not been taken: the process that had to take it died. It looks at every active
+// not been taken: the process that had to take it died, or an input is lost and the
+// deal waits for its deadline. It looks at every active
 // deal, so call it less often than Due.
 func (s *Store) Complete(ctx context.Context, limit int) ([]string, error) {
 	return rows(ctx, s.pool, pgx.RowTo[string], completeSQL, limit)

@@ -1,5 +1,6 @@
 -- Recovers deals after a crash: lists those in which every party has acted and whose next step has not been taken.
--- REVEALING: all have revealed, and the process died before it computed and stored the end of the deal.
+-- REVEALING: all have revealed, and the process died before it computed and stored the end of the deal. Also a deal with a
+-- lost input, which has no next step until its deadline.
 -- COMMITTING: only a process of the previous release leaves such a deal (see catch_up.sql).
 -- The party with the highest index is looked up first; only if it has acted are all acts counted. A deal is left out for
 -- 3 seconds after its last act, because the call that made this act is still working on it. $1: most deals.
