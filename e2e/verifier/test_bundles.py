@@ -44,6 +44,16 @@ class Bundles(unittest.TestCase):
         self.assertGreaterEqual(forged, 20)
         self.assertGreaterEqual(good, 4)
 
+    def test_foreign_beacon_chain(self):
+        """The key of a foreign chain verifies nothing if the chain's period or genesis is out of range."""
+        drawn = {"beacon": {"chain_hash": "0" * 64, "round": 7, "signature": "00"}}
+        for period, genesis, good in ((3, 0, True), (1, 1, True), (2**32 - 1, 2**40, True), (0, 1, False), (-3, 1, False),
+                                      (2**32, 1, False), (3, -1, False), (True, 1, False), (3, None, False), (None, 1, False)):
+            report = verify.Report()
+            with unittest.mock.patch.object(verify.bls, "signed", return_value=True):
+                verify.check_beacon(report, drawn, {"chain_hash": "0" * 64, "public_key": "x", "period": period, "genesis_time": genesis})
+            self.assertEqual([check["ok"] for check in report.checks], [good], (period, genesis))
+
     def test_policies(self):
         with open(os.path.join(os.path.dirname(CASES), "good.json"), "rb") as file:
             case = json.load(file)

@@ -219,6 +219,11 @@ def check_beacon(report, result, chain):
             report.notes.append("the beacon's signature was not checked: the key of its chain is not known here")
             return
         name, key = "the chain of the bundle, whose key is not known here,", chain["public_key"]
+        period, genesis = chain.get("period"), chain.get("genesis_time")
+        if type(period) is not int or not 1 <= period < 2**32:
+            problem = "the beacon period %s is outside [1, 2^32-1]" % period
+        elif type(genesis) is not int or genesis < 0:
+            problem = "the beacon genesis %s is no unix time" % genesis
     elif chain and chain["public_key"] != key:
         problem = "the bundle has another public key than drand quicknet"
     number, signature = shown.get("round"), shown.get("signature")

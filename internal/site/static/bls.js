@@ -219,13 +219,19 @@ function miller(p, q) {
 }
 
 /** Reports whether the signature (hex, 48 bytes in G1) of the round is by the public key (hex, 96 bytes in G2). */
-export function signed(key, round, signature) {
+export async function signed(key, round, signature) {
+  if (typeof key !== 'string' || typeof signature !== 'string') return false;
   const id = [key, round, signature].join();
-  if (!verdicts.has(id)) verdicts.set(id, verified(key, round, signature));
+  if (!verdicts.has(id)) {
+    if (verdicts.size >= 100) verdicts.delete(verdicts.keys().next().value); // the oldest
+    const verdict = verified(key, round, signature);
+    verdicts.set(id, verdict);
+    verdict.catch(() => verdicts.delete(id));
+  }
   return verdicts.get(id);
 }
 
-const verdicts = new Map(); // a verification takes most of a second
+const verdicts = new Map(); // of promises, because a verification takes most of a second
 
 async function verified(key, round, signature) {
   if (!/^[0-9a-f]{192}$/.test(key) || !/^[0-9a-f]{96}$/.test(signature)) return false;

@@ -94,10 +94,12 @@ async function addBeacon(add, notes, beacon, chain) {
       return;
     }
     [name, key] = ['the chain of the bundle, whose key is not known here,', chain.public_key];
+    if (!(Number.isSafeInteger(chain.period) && chain.period >= 1 && chain.period < 2 ** 32)) problem = `the beacon period ${shown(chain.period)} is outside [1, 2^32-1]`;
+    else if (!(Number.isSafeInteger(chain.genesis_time) && chain.genesis_time >= 0)) problem = `the beacon genesis ${shown(chain.genesis_time)} is no unix time`;
   } else if (chain && chain.public_key !== key) {
     problem = 'the bundle has another public key than drand quicknet';
   }
-  if (!problem && !(Number.isSafeInteger(beacon?.round) && beacon.round > 0 && await signed(key, beacon.round, beacon.signature))) {
+  if (!problem && !(Number.isSafeInteger(beacon?.round) && beacon.round > 0 && typeof beacon.signature === 'string' && await signed(key, beacon.round, beacon.signature))) {
     problem = 'the signature of the round does not verify';
   }
   add('beacon_signature', 'The beacon signed its round', problem, `${name} signed round ${shown(beacon?.round)}`);
