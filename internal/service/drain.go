@@ -30,6 +30,9 @@ func (h *Health) Serve(ctx context.Context, logger *slog.Logger, ports ...Port) 
 	for _, p := range ports {
 		listener, err := net.Listen("tcp", p.Address)
 		if err != nil {
+			for _, opened := range listeners {
+				_ = opened.Close()
+			}
 			return fmt.Errorf("listen on the %s port: %w", p.Name, err)
 		}
 		listeners = append(listeners, listener)

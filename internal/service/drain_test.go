@@ -6,7 +6,9 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -206,4 +208,26 @@ func TestWorkAndPortsEndTogether(t *testing.T) {
 	if err == nil {
 		t.Error("a port that cannot listen ends nothing")
 	}
+}
+
+// If a port is taken, the ports that were opened before it are closed.
+func TestATakenPortClosesTheOthers(t *testing.T) {
+	listen := func(address string) net.Listener {
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = listener.Close() })
+		return listener
+	}
+	taken := listen("127.0.0.1:0").Addr().String()
+	first := listen("127.83.19.7:0") // an address that other processes do not take ports of
+	_ = first.Close()
+	err := service.NewHealth(ready).Serve(t.Context(), slog.New(slog.DiscardHandler),
+		service.Port{Name: "admin", Address: first.Addr().String(), Server: &http.Server{}},
+		service.Port{Name: "read", Address: taken, Server: &http.Server{}})
+	if err == nil || !strings.Contains(err.Error(), "read port") {
+		t.Errorf("%v, want that the read port is taken", err)
+	}
+	listen(first.Addr().String())
 }

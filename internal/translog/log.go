@@ -57,6 +57,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys *signing.
 	l.sequencer = newSequencer(&l.store, &l.checks, l.tree, l.publisher.hand)
 	for _, option := range options {
 		if err := option(l); err != nil {
+			l.end()
 			return nil, err
 		}
 	}

@@ -203,3 +203,17 @@ func waitForHead(t testing.TB, l *Log, size int64) TreeHead {
 	})
 	return head
 }
+
+// A replica that an option refuses leaves nothing behind.
+func TestRefusingOptionEndsTheReplica(t *testing.T) {
+	d := newDeployment(t)
+	refusal := errors.New("refused")
+	var opened *Log
+	_, err := Open(t.Context(), openPool(t, d.url), d.signer, d.keys, quiet, func(l *Log) error {
+		opened = l
+		return refusal
+	})
+	if !errors.Is(err, refusal) || opened.closed.Err() == nil {
+		t.Errorf("%v; the context ended with %v", err, opened.closed.Err())
+	}
+}
