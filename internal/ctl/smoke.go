@@ -4,9 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -69,14 +72,19 @@ func (c smokeCommand) play(ctx context.Context, t *terminal, client *restclient.
 	example := algorithm.VectorsOf(a.ID)[0]
 	params := example.Input.AlgorithmParams
 	deal := createCommand{Algorithm: a.ID, Label: example.Input.PartyLabels, CommitIn: 10 * time.Minute, RevealIn: 20 * time.Minute, Mode: "sealed", Retention: "standard"}
-	var round int64 // of the beacon; 0 if the algorithm needs none
+	var chain beacon.Chain // with genesis and period only
+	var round int64        // of the beacon; 0 if the algorithm needs none
 	if a.NeedsBeacon {
 		// The round is published after the last possible reveal, so that no party
 		// knows it while it can still reveal. The draw waits for it: the deadlines
 		// are short.
+		var err error
+		if chain, err = c.chain(ctx); err != nil {
+			return cause(ctx, err)
+		}
 		now := time.Now().Unix()
 		deal.CommitDeadline, deal.RevealDeadline = now+15, now+20
-		round = beacon.Quicknet().RoundAt(deal.RevealDeadline) + 1
+		round = chain.RoundAt(deal.RevealDeadline) + 1
 		params = maps.Clone(params)
 		params["beacon_round"] = round
 	}
@@ -97,7 +105,7 @@ func (c smokeCommand) play(ctx context.Context, t *terminal, client *restclient.
 	}
 	first := &call{client, s.DealID, s.Invites[0].Token, s}
 	if a.NeedsBeacon {
-		due := time.Until(time.Unix(beacon.Quicknet().RoundTime(round), 0))
+		due := time.Until(time.Unix(chain.RoundTime(round), 0))
 		t.note("beacon round %d is published after the reveal deadline, in %d s", round, max(0, int(due.Seconds())))
 		select {
 		case <-ctx.Done():
@@ -130,6 +138,31 @@ func (c smokeCommand) play(ctx context.Context, t *terminal, client *restclient.
 	report := verification.Verify(verification.Evidence{Certificate: cert, TreeHead: head, Keys: keys, Inputs: opened, Params: params})
 	checkBeacon(&report, cert, nil)
 	return t.report(report, report, verdict(report))
+}
+
+var pageFacts = regexp.MustCompile(`<template id="facts">([^<]*)</template>`)
+
+// chain returns genesis and period of the deployment's beacon chain. Its page for new deals
+// has them, as it computes a round too. The client is not the observed one: --show prints
+// the requests of the deal only.
+func (c smokeCommand) chain(ctx context.Context) (beacon.Chain, error) {
+	client, err := restclient.New(c.BaseURL)
+	if err != nil {
+		return beacon.Chain{}, err
+	}
+	page, err := client.Get(ctx, "/new", "")
+	if err != nil {
+		return beacon.Chain{}, fmt.Errorf("read the beacon's times from the page /new: %w", err)
+	}
+	var facts struct {
+		Genesis int64 `json:"beacon_genesis"`
+		Period  int64 `json:"beacon_period"`
+	}
+	found := pageFacts.FindSubmatch(page)
+	if found == nil || json.Unmarshal([]byte(html.UnescapeString(string(found[1]))), &facts) != nil || facts.Genesis < 0 || facts.Period < 1 {
+		return beacon.Chain{}, errors.New("the page /new has no times of a beacon: check that --base-url is a deployment of this release")
+	}
+	return beacon.Chain{Genesis: facts.Genesis, Period: facts.Period}, nil
 }
 
 // commitAndReveal commits and reveals for all parties. It returns their inputs
