@@ -162,7 +162,9 @@ func (a *API) deal(action escrow.Action, handle func(http.ResponseWriter, *http.
 		if err != nil {
 			return nil, err
 		}
-		limits.Party(r.Context())
+		if access.Party() >= 0 {
+			limits.Party(r.Context())
+		}
 		return handle(w, r, access)
 	}
 }

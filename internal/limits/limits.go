@@ -40,8 +40,9 @@ type Process struct {
 	bodyTime           time.Duration
 }
 
-// room bounds the bodies of parties, or of all other callers, so that strangers
-// cannot keep a party from revealing.
+// room bounds the bodies of parties, or of all other callers, so that callers without an
+// invite token cannot keep a party from revealing over REST. Over MCP the token is in the
+// body, so all bodies share the room of strangers.
 type room struct {
 	small *semaphore.Weighted // bytes: the first step of each body, as it arrives
 	large *semaphore.Weighted // bytes: the further steps, counted apart so that large bodies cannot keep out small ones
@@ -95,8 +96,8 @@ func (p *Process) Begin(w http.ResponseWriter, r *http.Request, network string) 
 }
 
 // Party counts the body of the call in ctx in the room of parties. Call it before the
-// body is read, once the caller has shown a credential of a deal. An API key is not
-// enough: anyone can get one.
+// body is read, once the caller has shown an invite token of the deal that it calls. An
+// API key is not enough, also not the one that created the deal: anyone can get one.
 func Party(ctx context.Context) {
 	if c := callIn(ctx); c != nil && c.body != nil {
 		c.body.room = &c.process.parties
