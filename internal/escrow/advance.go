@@ -22,8 +22,9 @@ func (s *Service) advance(ctx context.Context, d *Deal, want store.Want) (*store
 	return now, err
 }
 
-// takeSteps is advance for the worker: for a deal with a lost input it returns the deal
-// together with errInputLost.
+// takeSteps is advance, except that for a deal with a lost input it returns the deal
+// together with errInputLost. Attend returns that error, so
+// that the worker logs it and tries again.
 func (s *Service) takeSteps(ctx context.Context, d *Deal, want store.Want) (*store.Snapshot, error) {
 	ctx, cancel := detached(ctx)
 	defer cancel()
@@ -63,8 +64,10 @@ func (s *Service) takeSteps(ctx context.Context, d *Deal, want store.Want) (*sto
 	return nil, fmt.Errorf("advance: deal %s still has a step that is due after 8 steps", d.DealID)
 }
 
-// drawOrExpire ends a random.v1 deal whose entropy window is over. It still tries the
-// draw, since the round may be available and only the deployment was down.
+// drawOrExpire ends a random.v1 deal whose entropy window is over. It first tries the
+// draw, since the round may be available and only the deployment was down. The deal
+// expires only if no relay has the round. Any other error leaves it as it is, and the
+// next call tries again.
 func (s *Service) drawOrExpire(ctx context.Context, d *Deal) (*store.Snapshot, error) {
 	drawn, err := s.endDeal(ctx, d, deal.Draw, nil)
 	if !problem.Is(err, problem.BeaconUnavailable) && !problem.Is(err, problem.BeaconNotReady) {

@@ -37,11 +37,13 @@
 //
 // # Caches
 //
-// The process caches only what never changes: the seat of a token, a deal's declaration,
-// a party's commitment, a deal that has ended with its certificate published, and that
-// certain bytes verified under a certain key. Each cache is bounded in bytes. A
-// certificate's row and leaf are read at every call, so that a changed row is found. The
-// caches are emptied when the database server changes (a restore, a failover).
+// The process caches what never changes: the seat of a token, a deal's declaration, a
+// party's commitment, a deal that has ended with its certificate published, and that
+// certain bytes verified under a certain key. It also caches that an API key exists, with
+// an estimate of its open deals, which account.go counts again. Each cache is bounded in
+// bytes. A certificate's row and leaf are read at every call, so that a changed row is
+// found. When the database server changes (a restore, a failover), all caches are emptied
+// except that of verified bytes, which does not depend on the database.
 //
 // # Large work
 //
@@ -113,7 +115,7 @@ type Service struct {
 	options Options
 	logger  *slog.Logger
 
-	// Only what never changes is cached.
+	// See Caches in the package comment.
 	apiKeys     *cache.Cache[hash, *account]
 	tokens      *cache.Cache[hash, seat]
 	deals       *cache.Cache[string, *Deal]
