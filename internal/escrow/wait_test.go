@@ -129,22 +129,29 @@ func TestCertificateWaitsForTheDraw(t *testing.T) {
 // or the process drains.
 func TestCertificateIsTriedAtTheStartAndTheEndOfAWait(t *testing.T) {
 	h := newHouse(t)
-	drained := waiting.New(h.store.Marks, nil, slog.New(slog.DiscardHandler))
-	drained.End()
+	const wait = 50 * time.Millisecond
 	for what, row := range map[string]struct {
-		svc   *escrow.Service // no hub runs, so nothing else ends a wait
-		wait  time.Duration
-		tries int
+		wait, drain time.Duration // 0: none
+		tries       int
 	}{
-		"no wait":     {h.replica(), 0, 1},
-		"time is up":  {h.replica(), time.Millisecond, 2},
-		"drain began": {h.replicaOn(h.store, escrow.Options{Waits: drained}), waiting.Longest, 2},
+		"no wait":     {0, 0, 1},
+		"time is up":  {wait, 0, 2},
+		"drain began": {waiting.Longest, wait, 2},
 	} {
 		g := h.split(t, nil).committed(t)
 		g.reveal(t, h.replica(), 0).ok(t)
-		tries := 0
-		_, err := row.svc.CertificateAfter(t.Context(), g.access(t, row.svc, g.tokens[0], escrow.AsParty), escrow.Wait{For: row.wait}, func() error {
+		hub := waiting.New(h.store.Marks, nil, slog.New(slog.DiscardHandler)) // does not run, so a change ends no wait
+		svc := h.replicaOn(h.store, escrow.Options{Waits: hub})
+		access := g.access(t, svc, g.tokens[0], escrow.AsParty)
+		began, tries := time.Now(), 0
+		if row.drain > 0 {
+			time.AfterFunc(row.drain, hub.End)
+		}
+		_, err := svc.CertificateAfter(t.Context(), access, escrow.Wait{For: row.wait}, func() error {
 			if tries++; tries == 2 {
+				if time.Since(began) < wait {
+					t.Errorf("%s: the second try is not at the end of the wait", what)
+				}
 				g.reveal(t, h.replica(), 1).ok(t)
 			}
 			return nil
