@@ -70,7 +70,7 @@ func afterCreation(req escrow.Declared, c escrow.Created, invited bool) next {
 
 // howToCommit explains how to make a commitment.
 func howToCommit(algorithmID, dealID string) string {
-	return fmt.Sprintf("decide on your input, e.g. %s. Decide on a salt of 16 random bytes as %d hex digits; keep both secret until you reveal. "+
+	return fmt.Sprintf("decide on your input, in the form of %s. Decide on a salt of 16 random bytes as %d hex digits; keep both secret until you reveal. "+
 		"Hash them where you are (sha256 of the canonical JSON of the input followed by the salt) or with compute_commitment_tool; then commit to deal %s.", inputOf(algorithmID), strongSalt, dealID)
 }
 
@@ -83,7 +83,7 @@ func inputOf(algorithmID string) string {
 	}
 	text := string(a.Input.Example)
 	for _, name := range slices.Sorted(maps.Keys(a.Input.Members)) {
-		text += "; " + name + " is " + a.Input.Members[name]
+		text += "; " + name + ": " + a.Input.Members[name]
 	}
 	return text
 }
@@ -118,7 +118,7 @@ func afterCommit(c escrow.Committed) next {
 }
 
 func reveal(dealID, why string) next {
-	return next{"reveal_input", fields{"deal_id": dealID, "invite_token": yourToken, "input": fields{"<member>": "<the input object that you committed to>"}, "salt": yourSalt}, why}
+	return next{"reveal_input", fields{"deal_id": dealID, "invite_token": yourToken, "input": fields{"<your input>": "<the members of the object that you committed to>"}, "salt": yourSalt}, why}
 }
 
 // poll waits for the deal to leave a state. party reports whether the caller has an
@@ -143,7 +143,7 @@ func afterReveal(r escrow.Revealed) next {
 	case deal.Void:
 		return certificate(r.DealID, "the deal is VOID. Its certificate names the parties that caused it.")
 	}
-	return poll(r.DealID, true, r.State, "you have revealed; the deal has not ended. Wait until state is COMPUTED, CERTIFIED or VOID. In a deal with a beacon_round, call get_certificate once all have revealed: it makes the draw.")
+	return poll(r.DealID, true, r.State, "you have revealed; the deal has not ended. Wait until state is COMPUTED, CERTIFIED or VOID. Only in a deal with a beacon_round: call get_certificate once all have revealed, which makes the draw.")
 }
 
 // afterView follows get_deal by a party; -1: by the initiator's API key.
@@ -248,15 +248,15 @@ func afterCertificate(c escrow.Issued) next {
 	if c.Outcome == pact.Void {
 		why = "keep the certificate as it is: any added member breaks its signature. The deal is VOID: void_flakers are the parties that caused it, and nothing was settled."
 	}
-	return next{"verify_certificate", fields{"cert_id": c.CertID}, why + " Anyone can verify it, you first."}
+	return next{"verify_certificate", fields{"cert_id": c.CertID}, why + " Anyone can verify it, you first. To check this very document, pass it as certificate instead of cert_id."}
 }
 
 // aboutBundle is added to the next step after a certificate with its bundle.
-const aboutBundle = " Save the bundle, the last text block. If it has no log_proof, or if witnesses cosign the log, fetch it again once get_deal shows CERTIFIED. It holds no input: to have yours checked too, add the members input and salt to own_input, only in your own copy."
+const aboutBundle = " Save the bundle, the last text block. If it has no log_proof, or get_deal shows COMPUTED and not yet CERTIFIED on a log with witnesses, fetch it again later for a complete proof. verify_certificate takes its member certificate, not the bundle. It holds no input: to have yours checked too, add the members input and salt to own_input, only in your own copy."
 
 func afterVerification(r escrow.Verification) next {
 	if !r.Valid {
 		return next{Why: "do not rely on this certificate, and tell the operator of this deployment. There is nothing left to call."}
 	}
-	return next{Why: "done, there is nothing left to call. Give the cert_id to whoever should check it. To trust nobody, verify it offline: get_certificate with bundle true returns all that this takes."}
+	return next{Why: "done, there is nothing left to call. Give the whole certificate, or the bundle, to whoever should check it: a cert_id alone shows no result. To trust nobody, verify it offline: get_certificate with bundle true returns all that this takes."}
 }

@@ -32,7 +32,7 @@ func success(r result, structured bool) *mcp.CallToolResult {
 		meta[metaLookAt] = r.lookAt
 	}
 	if _, waits := r.next.Arguments["wait_seconds"]; waits && r.lookAt > 0 {
-		nextStep += "\nSomething happens by itself" + left(r.lookAt) + " at the latest: until then wait with this call, or sleep outside the model."
+		nextStep += "\nThe deal or its certificate changes" + left(r.lookAt) + " at the latest, even if nobody acts: until then wait with this call, or sleep outside the model."
 	}
 	body := string(r.body)
 	if structured && !r.shownOnce && len(body) > maxTextCopy {

@@ -289,7 +289,7 @@ func (s *server) verifyCertificate(ctx context.Context, args arguments) (result,
 		report, err := s.Escrow.VerifyHanded(ctx, document, certID)
 		return encoded(report, err, func(h escrow.Handed) next { return afterVerification(h.Verification) })
 	}
-	certID, err := args.text("cert_id", "the cert_id of a certificate or certificate_id of get_deal, unless you pass the whole document as certificate")
+	certID, err := args.text("cert_id", "the cert_id of a certificate or the certificate_id of get_deal; or leave it out and pass the whole document as certificate")
 	if err != nil {
 		return result{}, err
 	}

@@ -99,6 +99,9 @@ func Commitment(body map[string]any) (c escrow.Commitment, err error) {
 func Handed(body map[string]any) (document map[string]any, certID string, err error) {
 	o := object{body, &err}
 	document = o.object("certificate", "the certificate as you were handed it, a JSON object")
+	if document["bundle_version"] != nil {
+		o.fail("certificate is a bundle: pass its member certificate; fairpactctl, the Python verifier and the page verify whole bundles")
+	}
 	if body["cert_id"] != nil {
 		certID = o.text("cert_id", "a string, the id that the certificate should have, or left out")
 	}
