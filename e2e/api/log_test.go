@@ -141,7 +141,8 @@ func (r tiles) ReadTiles(all []tlog.Tile) ([][]byte, error) {
 	return data, nil
 }
 
-// Refusals of the log reach the caller of deal-api. internal/translog tests each rule.
+// Refusals of the log reach the caller of deal-api. internal/translog tests each rule of a
+// parameter.
 func TestRefusedLogReads(t *testing.T) {
 	c := newClient(t)
 	computed(c)
@@ -155,8 +156,6 @@ func TestRefusedLogReads(t *testing.T) {
 		"/v1/log/consistency?first=0&first=0&second=0":          "INVALID_REQUEST",
 		"/v1/log/consistency?first=0&second=9007199254740991":   "HEAD_NOT_FOUND",
 		"/v1/log/consistency?first=2&second=1":                  "INVALID_REQUEST",
-		"/tile/0/999":                                           "TILE_NOT_FOUND",
-		"/tile/64/000":                                          "TILE_NOT_FOUND",
 		"/v1/log/checkpoint?tree_size=9007199254740991":         "CHECKPOINT_NOT_FOUND",
 		"/v1/log/checkpoint?tree_size=x":                        "INVALID_REQUEST",
 	} {
@@ -165,5 +164,12 @@ func TestRefusedLogReads(t *testing.T) {
 			status = 400
 		}
 		c.Refused(status, code, "GET", path, "", nil)
+	}
+}
+
+func TestRefusedTiles(t *testing.T) {
+	c := newClient(t)
+	for _, path := range []string{"/tile/0/999", "/tile/64/000"} {
+		c.Refused(404, "TILE_NOT_FOUND", "GET", path, "", nil)
 	}
 }

@@ -59,8 +59,7 @@ func beaconOf(t *testing.T, tag string) (file string) {
 }
 
 // blackbox lists the tests of e2e/api, e2e/trust and e2e/mcp that need only HTTP: REST
-// and MCP, deals of each algorithm, and the independent verifier on certificates and
-// forgeries.
+// and MCP, deals of each algorithm, and the independent verifier on certificates.
 var blackbox = []string{
 	"TestIndependentVerifierAcceptsEachKind", "TestPublishedVectors", "TestEntropy",
 	"TestMCP(NineTools|PlaysEachAlgorithm|IsTheRESTBody|Refusals|ReadsArgumentsStrictly|Draws|Idempotency|Protocol)",

@@ -18,16 +18,19 @@ import (
 // independent verifier. All subtests share one browser.
 func TestModules(t *testing.T) {
 	_, p := frontPage(t)
-	for name, test := range map[string]func(t *testing.T, p *tab){
-		"verdicts on bundles":       verdictsOnBundles,
-		"verdicts on certificates":  verdictsOnCertificates,
-		"vectors of seat keys":      vectorsOfSeatKeys,
-		"vectors of the algorithms": vectorsOfTheAlgorithms,
-		"JSON":                      readsJSONStrictly,
-		"refused inputs":            refusesInputsLikeTheService,
-		"hurry":                     lookNowEndsEveryWait,
+	for _, module := range []struct {
+		name string
+		test func(t *testing.T, p *tab)
+	}{
+		{"verdicts on bundles", verdictsOnBundles},
+		{"verdicts on certificates", verdictsOnCertificates},
+		{"vectors of seat keys", vectorsOfSeatKeys},
+		{"vectors of the algorithms", vectorsOfTheAlgorithms},
+		{"JSON", readsJSONStrictly},
+		{"refused inputs", refusesInputsLikeTheService},
+		{"hurry", lookNowEndsEveryWait},
 	} {
-		t.Run(name, func(t *testing.T) { test(t, p) })
+		t.Run(module.name, func(t *testing.T) { module.test(t, p) })
 	}
 }
 

@@ -152,6 +152,7 @@ func TestUnusableSeatKeysAreRefused(t *testing.T) {
 		return of(svc.Commit(t.Context(), g.access(t, svc, g.tokens[0], escrow.AsParty), escrow.Commitment{Hash: g.commitment(t, 0), Key: key, Signature: sign(nil)}, nil))
 	}
 	create(svc, key, key, key).refused(t, problem.InvalidParams)
+	create(svc, key).refused(t, problem.InvalidParams)
 	if said := create(svc, "", "key").refused(t, problem.InvalidParams).Error(); !strings.Contains(said, "party_keys[1]") {
 		t.Errorf("the refusal does not name the entry: %s", said)
 	}

@@ -250,8 +250,8 @@ func TestEveryOutcomeStartsAtZero(t *testing.T) {
 		requests.Collect(found)
 		return len(found)
 	}
-	before := series()
-	if _, err := newSigner(t.Context(), &fake{newP256(t), honest}, store{scheme: "fresh"}, patient); err != nil {
+	before, fresh := series(), "fresh-"+rand.Text() // another one for each run of -count
+	if _, err := newSigner(t.Context(), &fake{newP256(t), honest}, store{scheme: fresh}, patient); err != nil {
 		t.Fatal(err)
 	}
 	created := series() - before
@@ -259,7 +259,7 @@ func TestEveryOutcomeStartsAtZero(t *testing.T) {
 	for _, err := range []error{nil, ErrProvider, context.Canceled, context.DeadlineExceeded, ErrUnavailable, errClosed, errors.New("no permission")} {
 		outcomes[outcome(err)] = true
 		var m dto.Metric
-		if bad := requests.WithLabelValues("fresh", outcome(err)).Write(&m); bad != nil || m.GetCounter().GetValue() != 0 {
+		if bad := requests.WithLabelValues(fresh, outcome(err)).Write(&m); bad != nil || m.GetCounter().GetValue() != 0 {
 			t.Errorf("%v: outcome %q starts at %v: %v", err, outcome(err), m.GetCounter().GetValue(), bad)
 		}
 	}

@@ -27,7 +27,7 @@ func send(t *testing.T, method, url string) (*http.Response, string) {
 	return response, string(body)
 }
 
-// Package e2e/api tests the parameters of these routes.
+// The read port serves heads and proofs, and refuses each parameter that breaks a rule.
 func TestReadPort(t *testing.T) {
 	t.Parallel()
 	d, l := newLog(t)
@@ -83,6 +83,16 @@ func TestReadPort(t *testing.T) {
 		{"DELETE", "/v1/log/proof", 405, "METHOD_NOT_ALLOWED"},
 		{"GET", "/v1/log/proof?entry=" + strings.Repeat("A", 64), 400, "INVALID_REQUEST"},
 		{"GET", "/v1/log/proof?leaf_index=3", 404, "LEAF_NOT_FOUND"},
+		{"GET", "/v1/log/proof?leaf_index=2&tree_size=2", 404, "LEAF_NOT_FOUND"},
+		{"GET", "/v1/log/proof", 400, "INVALID_REQUEST"},
+		{"GET", "/v1/log/proof?leaf_index=%zz", 400, "INVALID_REQUEST"},
+		{"GET", "/v1/log/consistency?second=2", 400, "INVALID_REQUEST"},
+		{"GET", "/v1/log/tree-head?tree_size=-1", 400, "INVALID_REQUEST"},
+		{"GET", "/v1/log/tree-head?tree_size=%2B3", 400, "INVALID_REQUEST"},
+		{"GET", "/v1/log/tree-head?tree_size=03", 400, "INVALID_REQUEST"},
+		{"GET", "/v1/log/tree-head?tree_size=-0", 400, "INVALID_REQUEST"},
+		{"GET", "/v1/log/tree-head?tree_size=", 400, "INVALID_REQUEST"},
+		{"GET", "/v1/log/tree-head?tree_size=9007199254740992", 400, "INVALID_REQUEST"},
 	} {
 		response, body := send(t, c.method, server.URL+c.url)
 		if response.StatusCode != c.status || !strings.HasPrefix(body, `{"error":"`+c.code+": ") {
