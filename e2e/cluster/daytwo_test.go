@@ -92,9 +92,13 @@ func postgres(t *testing.T, args ...string) string {
 	return kubectl(t, append([]string{"exec", "deployment/postgres", "--"}, args...)...)
 }
 
-// settled waits until no pod is terminating.
+// settled waits until the old pods are gone. helm --wait returns when the new ones are
+// ready; rollout status waits for the old ones to be deleted too.
 func settled(t *testing.T) {
 	t.Helper()
+	if kubectl(t, "get", "deployment", "-o", "name", "--ignore-not-found", release+"-deal-api") != "" {
+		rolledOut(t, namespace, workloads...)
+	}
 	e2e.Eventually(t, "no pod is terminating", 2*time.Minute, func() bool {
 		return strings.TrimSpace(kubectl(t, "get", "pods", "-o", `go-template={{range .items}}{{if .metadata.deletionTimestamp}}{{.metadata.name}} {{end}}{{end}}`)) == ""
 	})
