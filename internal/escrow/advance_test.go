@@ -108,6 +108,18 @@ func TestEveryCallTakesTheStepsThatAreDue(t *testing.T) {
 				if (name == "reveal" || name == "a wrong reveal") && row.reveal != "" && !problem.Is(err, row.reveal) {
 					t.Errorf("answered %v, want %s", err, row.reveal)
 				}
+				// A step that was due is no error to the call that takes it. Calls that need
+				// another phase are refused for the phase that the deal has now.
+				want := map[string]problem.Code{"entropy": problem.WrongAlgorithm, "cancel": problem.CannotCancel}[name]
+				if row.phase == "REVEALING" && name == "certificate" {
+					want = problem.CertNotReady
+				}
+				switch name {
+				case "view", "attend", "entropy", "cancel", "certificate":
+					if want == "" && err != nil || want != "" && !problem.Is(err, want) {
+						t.Errorf("%s in a deal that becomes %s: %v, want %q", name, row.phase, err, want)
+					}
+				}
 				if row.phase == "REVEALING" {
 					return
 				}
