@@ -156,8 +156,6 @@ func TestRefusedLogReads(t *testing.T) {
 		"/v1/log/consistency?first=0&first=0&second=0":          "INVALID_REQUEST",
 		"/v1/log/consistency?first=0&second=9007199254740991":   "HEAD_NOT_FOUND",
 		"/v1/log/consistency?first=2&second=1":                  "INVALID_REQUEST",
-		"/v1/log/checkpoint?tree_size=9007199254740991":         "CHECKPOINT_NOT_FOUND",
-		"/v1/log/checkpoint?tree_size=x":                        "INVALID_REQUEST",
 	} {
 		status := 404
 		if code == "INVALID_REQUEST" {
@@ -167,9 +165,12 @@ func TestRefusedLogReads(t *testing.T) {
 	}
 }
 
-func TestRefusedTiles(t *testing.T) {
+// A log without a key publishes neither tiles nor checkpoints.
+func TestRefusedTilesAndCheckpoints(t *testing.T) {
 	c := newClient(t)
 	for _, path := range []string{"/tile/0/999", "/tile/64/000"} {
 		c.Refused(404, "TILE_NOT_FOUND", "GET", path, "", nil)
 	}
+	c.Refused(404, "CHECKPOINT_NOT_FOUND", "GET", "/v1/log/checkpoint?tree_size=9007199254740991", "", nil)
+	c.Refused(400, "INVALID_REQUEST", "GET", "/v1/log/checkpoint?tree_size=x", "", nil)
 }
