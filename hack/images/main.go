@@ -137,7 +137,7 @@ func ldflags(version, revision string) string {
 func (o options) compile(folder, file string) error {
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags(o.version, o.revision), "-o", file, ".")
 	cmd.Dir = filepath.Join(o.root, folder)
-	// The defaults of Go in place of this machine's settings: the same source gives the
+	// Go's defaults replace this machine's settings, so that the same source gives the
 	// same file.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+o.arch, "GOFLAGS=-mod=readonly",
 		"GOWORK=off", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOFIPS140=off")

@@ -66,17 +66,21 @@ func TestLastRevealsInOneStatement(t *testing.T) {
 		of(holder.Exec(t.Context(), "SELECT FROM deals WHERE deal_id = $1 FOR UPDATE", g.id)).ok(t)
 		var first sync.WaitGroup
 		first.Go(func() { revealAtOnce(t, g, []*escrow.Service{svc}, 2) })
-		for g.text(t, "SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == "0" {
-			time.Sleep(time.Millisecond)
+		seen := func(query string, args ...any) {
+			t.Helper()
+			for end := time.Now().Add(time.Minute); g.text(t, query, args...) == "0"; time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatalf("not seen within a minute: %s", query)
+				}
+			}
 		}
+		seen("SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
 		last := make([]escrow.Revealed, 2)
 		var group sync.WaitGroup
 		for party := range last {
 			mark := g.text(t, "SELECT clock_timestamp()::text")
 			group.Go(func() { last[party] = revealAtOnce(t, g, []*escrow.Service{svc}, party)[0] })
-			for g.text(t, skippedSince, mark) == "0" {
-				time.Sleep(time.Millisecond)
-			}
+			seen(skippedSince, mark)
 		}
 		check(t, holder.Rollback(t.Context()))
 		first.Wait()
