@@ -77,11 +77,13 @@ func TestSoak(t *testing.T) {
 	window := min(5*time.Minute, length/4)
 	e2e.Pause(ctx, window)
 	tables, early := sizes(w), measure(t, stack)
-	t.Logf("after %s: %d deals\n%s%s", window, w.Number("SELECT count(*) FROM deals"), early, tables)
-	e2e.Pause(ctx, length-window-time.Second)
+	t.Logf("after %s: %d deals\n%s%s%s", window, w.Number("SELECT count(*) FROM deals"), early, early.latency(rest), tables)
+	e2e.Pause(ctx, length-2*window)
+	before := measure(t, stack)
+	e2e.Pause(ctx, window-time.Second)
 	late := measure(t, stack)
 	all.Wait()
-	t.Logf("after %s: %d deals, %d requests\n%s%s", length, deals, s.Attempts.Load(), late, sizes(w))
+	t.Logf("after %s: %d deals, %d requests\n%s%s%s", length, deals, s.Attempts.Load(), late, late.latency(before), sizes(w))
 	w.Converged()
 	for _, d := range kept {
 		if err := d.Ended(); err != nil {
@@ -105,7 +107,11 @@ func TestSoak(t *testing.T) {
 type usage struct {
 	rssMiB, heapMiB                    float64
 	goroutines, connections, openFiles int
+	calls                              map[string]call // by method and route
 }
+
+// call counts the answered requests of a route and the seconds that they took.
+type call struct{ count, seconds float64 }
 
 type usages map[string]usage
 
@@ -113,11 +119,20 @@ func measure(t *testing.T, stack *localstack.Stack) usages {
 	t.Helper()
 	all := usages{}
 	for _, name := range stack.Names() {
-		m := e2e.Scrape(t, stack, name)
+		m, calls := e2e.Scrape(t, stack, name), map[string]call{}
 		all[name] = usage{
 			rssMiB: e2e.Sum(m["process_resident_memory_bytes"]) / (1 << 20), heapMiB: e2e.Sum(m["go_memstats_heap_inuse_bytes"]) / (1 << 20),
 			goroutines: int(e2e.Sum(m["go_goroutines"])), openFiles: int(e2e.Sum(m["process_open_fds"])),
 			connections: int(e2e.Sum(m["fairpact_database_connections"], "state", "idle") + e2e.Sum(m["fairpact_database_connections"], "state", "acquired")),
+			calls:       calls,
+		}
+		for _, m := range m["fairpact_http_request_duration_seconds"].GetMetric() {
+			var name []string
+			for _, label := range m.GetLabel() {
+				name = append(name, label.GetValue())
+			}
+			h := m.GetHistogram()
+			calls[strings.Join(name, " ")] = call{float64(h.GetSampleCount()), h.GetSampleSum()}
 		}
 	}
 	memory, err := e2e.Cache(t, stack).Info(t.Context(), "memory").Result()
@@ -136,6 +151,18 @@ func (u usages) String() string {
 	for _, name := range slices.Sorted(maps.Keys(u)) {
 		one := u[name]
 		fmt.Fprintf(&b, "%-22s %8.0f %8.0f %11d %11d %6d\n", name, one.rssMiB, one.heapMiB, one.goroutines, one.connections, one.openFiles)
+	}
+	return b.String()
+}
+
+// latency returns the mean time of each call of deal-api since earlier.
+func (u usages) latency(earlier usages) string {
+	var b strings.Builder
+	now, then := u[localstack.DealAPI].calls, earlier[localstack.DealAPI].calls
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		if n := now[name].count - then[name].count; n > 0 {
+			fmt.Fprintf(&b, "%-48s %8.0f calls %8.2f ms\n", name, n, 1000*(now[name].seconds-then[name].seconds)/n)
+		}
 	}
 	return b.String()
 }
