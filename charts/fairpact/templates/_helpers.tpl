@@ -63,23 +63,23 @@ annotations:
 {{- $own := (include "fairpact.values" . | fromJson).image -}}
 {{- $repository := $own.repository -}}
 {{- if not $repository -}}
-{{- $registry := required "image.registry is required: where the images are, without their names, such as registry.example.com/fairpact" $root.Values.image.registry -}}
+{{- $registry := required "image.registry is required: set registry and path of the images, such as registry.example.com/fairpact" $root.Values.image.registry -}}
 {{- $repository = printf "%s/%s" (trimSuffix "/" $registry) (index . 1) -}}
 {{- end -}}
 {{- if $own.digest -}}
 {{- printf "%s@%s" $repository $own.digest -}}
 {{- else -}}
-{{- printf "%s:%s" $repository (required "image.tag is required: the version to run, never latest" ($own.tag | default $root.Values.image.tag)) -}}
+{{- printf "%s:%s" $repository (required "image.tag is required: set the version to run, not latest" ($own.tag | default $root.Values.image.tag)) -}}
 {{- end -}}
 {{- end }}
 
-{{/* Fails if dev.enabled is set together with a production value: a trial makes its own secrets and keys, so one of the two is a mistake. */}}
+{{/* Fails if dev.enabled is set together with a production value: a trial generates its secrets and keys, so one of the two is a mistake. */}}
 {{- define "fairpact.trial" -}}
 {{- if .Values.dev.enabled -}}
 {{- $s := .Values.signing -}}
-{{- range $part, $of := .Values.secrets }}{{ if $of.existingSecret }}{{ fail (printf "dev.enabled is for trials, and secrets.%s.existingSecret is set: a trial would run without the fork guard on secrets of its own. Leave one of both out" $part) }}{{ end }}{{ end -}}
-{{- if or $s.uri $s.keySet $s.publicKey $s.legacyKeys $s.existingSecret.name }}{{ fail "dev.enabled is for trials, and signing names a key: leave one of both out" }}{{ end -}}
-{{- if .Values.forkGuard.existingConfigMap }}{{ fail "dev.enabled is for trials, which have no fork guard, and forkGuard.existingConfigMap is set: leave one of both out" }}{{ end -}}
+{{- range $part, $of := .Values.secrets }}{{ if $of.existingSecret }}{{ fail (printf "dev.enabled is for trials, and secrets.%s.existingSecret is set: a trial generates its secrets and has no fork guard. Remove one of the two settings" $part) }}{{ end }}{{ end -}}
+{{- if or $s.uri $s.keySet $s.publicKey $s.legacyKeys $s.existingSecret.name }}{{ fail "dev.enabled is for trials, and signing names a key: remove one of the two settings" }}{{ end -}}
+{{- if .Values.forkGuard.existingConfigMap }}{{ fail "dev.enabled is for trials, which have no fork guard, and forkGuard.existingConfigMap is set: remove one of the two settings" }}{{ end -}}
 {{- end -}}
 {{- end }}
 
@@ -91,7 +91,7 @@ annotations:
 {{- if and (not $given) $root.Values.dev.enabled -}}
 {{- include "fairpact.fullname" $root }}-dev-{{ $part }}
 {{- else -}}
-{{- required (printf "secrets.%s.existingSecret is required: the name of a Secret that you made (README.md, For real)" $part) $given -}}
+{{- required (printf "secrets.%s.existingSecret is required: make the Secret and set its name (README.md, For real)" $part) $given -}}
 {{- end -}}
 {{- end }}
 
@@ -106,7 +106,7 @@ annotations:
 {{- if and $s.keySet (or $s.uri $s.publicKey $s.legacyKeys) -}}
 {{- fail "signing.keySet replaces signing.uri, signing.publicKey and signing.legacyKeys: leave those empty" -}}
 {{- else if and $s.uri $s.existingSecret.name -}}
-{{- fail "signing.uri and signing.existingSecret.name are both set: keep the one that holds the key" -}}
+{{- fail "signing.uri and signing.existingSecret.name are both set: keep the one with the key" -}}
 {{- else if $s.existingSecret.name -}}
 {{- $s.existingSecret.name -}}
 {{- else if or $s.uri $s.keySet -}}
@@ -137,11 +137,11 @@ annotations:
 {{- $origin := include "fairpact.logOrigin" . -}}
 {{- $key := or $l.key.uri (include "fairpact.logKeySecret" .) -}}
 {{- if and (not $origin) (or $key $l.retiredKeys $l.witnessPolicy) -}}
-{{- fail "log.origin is empty: name the log by its public URL without scheme, such as fairpact.example.com, or leave all of log empty" -}}
+{{- fail "log.origin is empty: set the public URL without scheme, such as fairpact.example.com, or leave all values of log empty" -}}
 {{- else if and $origin (not $key) -}}
-{{- fail "log.key.uri or log.key.existingSecret is required with log.origin: make the key in a KMS, or with fairpactctl log key and a Secret of it" -}}
+{{- fail "log.key.uri or log.key.existingSecret is required with log.origin: make the key in a KMS, or with fairpactctl log key, and put it into a Secret" -}}
 {{- else if and $l.key.uri $l.key.existingSecret -}}
-{{- fail "log.key has a uri and an existingSecret: the log has one key, set one of them" -}}
+{{- fail "log.key has a uri and an existingSecret, but the log has one key: set one of them" -}}
 {{- else if $origin -}}
 yes
 {{- end -}}
@@ -152,7 +152,7 @@ yes
 {{- if .Values.maintenance.readOnly }}none{{ else if .Values.dev.enabled }}startup{{ else }}{{ .Values.migration.mode }}{{ end -}}
 {{- end }}
 
-{{/* The most connections to Postgres during a roll-out of all three workloads (maxReplicas plus maxSurge pods each): the sum and its terms. */}}
+{{/* The most connections to Postgres while all three workloads roll out (maxReplicas plus maxSurge pods each): the sum and its terms. */}}
 {{- define "fairpact.connections" -}}
 {{- $sum := 0 }}{{ $terms := list }}
 {{- range $c := list "deal-api" "log-server" "deadline-worker" }}

@@ -50,10 +50,10 @@ tolerations: {{ toJson . }}
 {{- $seen := dict }}
 {{- range . }}
 {{- if hasKey $seen .name }}
-{{- fail (printf "the variable %s is set twice: by extraEnv, and by the chart or by the extraEnv of the workload. Use the chart's value for it, or name it once" .name) }}
+{{- fail (printf "the variable %s is set twice, by extraEnv and by the chart or the workload's extraEnv: use the chart's value, or set it once" .name) }}
 {{- end }}
 {{- if eq .name "FAIRPACT_DRAIN_DELAY" }}
-{{- fail "FAIRPACT_DRAIN_DELAY cannot be set in extraEnv, as the pod's grace period does not know of it: use preStopSeconds of the workload, which does the same" }}
+{{- fail "FAIRPACT_DRAIN_DELAY cannot be set in extraEnv, because it would not be part of the pod's grace period: use preStopSeconds of the workload" }}
 {{- end }}
 {{- $_ := set $seen .name true }}
 {{- end }}
@@ -169,7 +169,7 @@ for the pods of the previous revision when they restart. */}}
   {{- end }}
 {{- end }}
 {{- if include "fairpact.signingSecret" $root }}
-# Only its owner may read a file:// key, but a Secret volume makes its files readable for a group. So copy the keys.
+# Only its owner may read a file:// key, but a Secret volume lets a group read its files. So copy the keys.
 - name: key-files
   image: {{ include "fairpact.image" (list $root "deal-api") }}
   imagePullPolicy: {{ $root.Values.image.pullPolicy }}
@@ -331,7 +331,7 @@ spec:
       {{- include "fairpact.pullSecrets" $root | nindent 6 }}
       securityContext:
         {{- include "fairpact.podSecurity" $root | nindent 8 }}
-      # The pause before SIGTERM, 28 s for draining, and 4 s to close the database connections and send the last spans.
+      # The pause before SIGTERM, 28 s to drain, and 4 s to close database connections and send the last spans.
       terminationGracePeriodSeconds: {{ add $v.preStopSeconds 32 }}
       {{- with concat (include "fairpact.initContainers" $at | fromYamlArray) $v.extraInitContainers }}
       initContainers:
