@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -134,7 +135,7 @@ var Application string
 func Config(databaseURL string) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(databaseURL)
 	if err != nil {
-		return nil, errors.New("DATABASE_URL is not a Postgres URL (its text is not shown, it may hold a password)")
+		return nil, unusable(err)
 	}
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = 5 * time.Second
@@ -156,6 +157,15 @@ func Config(databaseURL string) (*pgxpool.Config, error) {
 		config.ConnConfig.Tracer = tracer{otelpgx.NewTracer(otelpgx.WithDisableConnectionDetailsInAttributes(), otelpgx.WithDisableAcquireTracer())}
 	}
 	return config, nil
+}
+
+// unusable converts an error of pgx about a URL. Its text is not shown, because it may
+// contain the password, unless the URL is fine and its TLS settings are not.
+func unusable(err error) error {
+	if cause := errors.Unwrap(err); cause != nil && strings.HasSuffix(err.Error(), ": failed to configure TLS ("+cause.Error()+")") {
+		return fmt.Errorf("DATABASE_URL is not usable: %w: correct sslmode, sslrootcert, sslcert and sslkey, or the files that they name", cause)
+	}
+	return errors.New("DATABASE_URL is not a Postgres URL (its text is not shown, it may hold a password)")
 }
 
 // breakUnreplicated makes a commit fail if its wait for the synchronous standby was
@@ -200,7 +210,7 @@ func NewSchema(name string, embedded embed.FS) Schema {
 func (s Schema) Migrate(ctx context.Context, databaseURL string) error {
 	config, err := pgx.ParseConfig(databaseURL)
 	if err != nil {
-		return errors.New("DATABASE_URL is not a Postgres URL (its text is not shown, it may hold a password)")
+		return unusable(err)
 	}
 	db := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, noTimeoutsSQL)

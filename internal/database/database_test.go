@@ -2,6 +2,7 @@ package database_test
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -128,6 +129,27 @@ func TestErrorsHideThePassword(t *testing.T) {
 		}
 		if err := (database.Schema{Name: "x"}).Migrate(t.Context(), url); err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%v", err)
+		}
+	}
+}
+
+// An error about TLS settings names the file or setting, and not the password.
+func TestErrorsNameTheTLSSetting(t *testing.T) {
+	const url = "postgres://u:hunter2@127.0.0.1:1/none?sslmode="
+	missing, noPEM := filepath.Join(t.TempDir(), "ca.crt"), filepath.Join(t.TempDir(), "ca.crt")
+	check(t, os.WriteFile(noPEM, []byte("not a certificate"), 0o600))
+	for query, want := range map[string]string{
+		"verify-full&sslrootcert=" + missing: missing,
+		"verify-full&sslrootcert=" + noPEM:   "CA",
+		"verify-full&sslcert=" + noPEM:       "sslkey",
+		"verify":                             "sslmode",
+	} {
+		_, err := database.Config(url + query)
+		migrated := (database.Schema{Name: "x"}).Migrate(t.Context(), url+query)
+		for _, err := range []error{err, migrated} {
+			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("%s: %v, want the error to name %s", query, err, want)
+			}
 		}
 	}
 }
