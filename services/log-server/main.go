@@ -84,7 +84,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	database.Application = keywatch.Name("log-server", keys, "")
 	pool, err := database.Open(starting, c.DatabaseURL, c.DatabaseConns)
 	if err != nil {
-		return fmt.Errorf("DATABASE_URL: %w", err)
+		return err
 	}
 	defer database.Close(pool)
 	var options []translog.Option
