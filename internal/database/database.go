@@ -208,11 +208,11 @@ func NewSchema(name string, embedded embed.FS) Schema {
 // Migrate runs the migrations that the schema lacks. It may be run again, and by
 // several processes at once.
 func (s Schema) Migrate(ctx context.Context, databaseURL string) error {
-	config, err := pgx.ParseConfig(databaseURL)
+	config, err := Config(databaseURL)
 	if err != nil {
-		return unusable(err)
+		return err
 	}
-	db := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
+	db := stdlib.OpenDB(*config.ConnConfig, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, noTimeoutsSQL)
 		return err
 	}))

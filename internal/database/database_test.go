@@ -1,6 +1,8 @@
 package database_test
 
 import (
+	"context"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -152,4 +154,17 @@ func TestErrorsNameTheTLSSetting(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A host that accepts connections and never answers, as a frozen server does, does not
+// stop a migration: the next host is used.
+func TestMigrationsPassOverASilentHost(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp4", "127.0.0.1:0") // the kernel completes handshakes
+	check(t, err)
+	defer silent.Close()
+	url := strings.Replace(servertest.Postgres(t), "@", "@"+silent.Addr().String()+",", 1)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	check(t, database.Schema{Name: "empty", Migrations: fstest.MapFS{"00001_one.sql": {Data: []byte("-- +goose Up\nSELECT 1;\n")}}}.Migrate(ctx, url))
 }
