@@ -96,10 +96,9 @@ func (c *campaign) disturb(ctx context.Context, length time.Duration) error {
 		})
 	}
 	all.Go(func() error { c.watchHeads(ctx, began.Add(length)); return nil })
-	all.Go(func() error { c.progress(ctx, began.Add(length)); return nil })
 	for i, f := range schedule(c.seed, length) {
 		all.Go(func() error {
-			pause(ctx, time.Until(began.Add(f.At)))
+			e2e.Pause(ctx, time.Until(began.Add(f.At)))
 			return c.strike(ctx, f, i)
 		})
 	}
@@ -130,7 +129,7 @@ func (c *campaign) strike(ctx context.Context, f Fault, n int) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", f, err)
 	}
-	pause(ctx, f.For)
+	e2e.Pause(ctx, f.For)
 	e.Return = now()
 	if err := lift(); err != nil {
 		return fmt.Errorf("end %s: %w", f, err)
@@ -151,7 +150,7 @@ func (c *campaign) watchHeads(ctx context.Context, until time.Time) {
 			all.Go(func() { c.h.add(c.heads().try(ctx, get(opHead, "", "", "/v1/log/tree-head"), i)) })
 		}
 		all.Wait()
-		pause(ctx, 50*time.Millisecond)
+		e2e.Pause(ctx, 50*time.Millisecond)
 	}
 }
 
@@ -214,23 +213,6 @@ func (c *campaign) prove(ctx context.Context) {
 			c.h.add(&Event{Op: opConsistency, Call: now(), Return: now(), Note: "not answered in time: " + path})
 			return
 		}
-	}
-}
-
-// progress prints counts once a minute.
-func (c *campaign) progress(ctx context.Context, until time.Time) {
-	for pause(ctx, min(time.Minute, time.Until(until))); time.Now().Before(until) && ctx.Err() == nil; pause(ctx, min(time.Minute, time.Until(until))) {
-		events := c.h.all()
-		counts := map[string]int{}
-		for _, e := range events {
-			counts[e.Op]++
-			if e.Op != opFault && !e.answered() {
-				counts["unanswered"]++
-			}
-		}
-		c.mu.Lock()
-		say("%d deals, %d requests of which %d without an answer, %d faults", len(c.games), len(events), counts["unanswered"], counts[opFault])
-		c.mu.Unlock()
 	}
 }
 

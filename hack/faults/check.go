@@ -43,39 +43,9 @@ func check(events []*Event) (found []Violation) {
 	found = append(found, heads(events)...)
 	found = append(found, leaves(events)...)
 	for id, plan := range plans {
-		for _, v := range slices.Concat(acknowledged(plan, deals[id]), outcomes(deals[id]), refusals(deals[id]), linearizable(plan, deals[id])) {
+		for _, v := range slices.Concat(outcomes(deals[id]), refusals(deals[id]), linearizable(plan, deals[id])) {
 			v.Deal = id
 			found = append(found, v)
-		}
-	}
-	return found
-}
-
-// acknowledged checks that every acknowledged act counts and that its party is not named as a
-// flaker for it. An unanswered act may count or not.
-func acknowledged(plan *Plan, events []*Event) (found []Violation) {
-	for _, act := range events {
-		if !act.acknowledged() || act.Op != opCommit && act.Op != opReveal {
-			continue
-		}
-		for _, e := range events {
-			v := e.state()
-			if e.Op != opView || !e.acknowledged() || len(v.Parties) <= act.Party {
-				continue
-			}
-			p := v.Parties[act.Party]
-			if e.Call > act.Return && (act.Op == opCommit && !p.Committed || act.Op == opReveal && !p.Revealed) {
-				found = append(found, Violation{Rule: "an acknowledged " + act.Op + " stands", Text: "a later view does not show it", Events: []*Event{act, e}})
-				break
-			}
-			missed := opReveal
-			if v.Closed == nil {
-				missed = opCommit
-			}
-			if act.Op == missed && slices.Contains(v.Flakers, act.Party) && !(act.Op == opReveal && plan.Rejects[act.Party]) {
-				found = append(found, Violation{Rule: "no flaker's act was acknowledged", Text: fmt.Sprintf("party %d is named", act.Party), Events: []*Event{act, e}})
-				break
-			}
 		}
 	}
 	return found

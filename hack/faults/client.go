@@ -122,7 +122,7 @@ func (c *client) until(ctx context.Context, r request, edit func(*Event)) *Event
 		if e.answered() {
 			return e
 		}
-		pause(ctx, 20*time.Millisecond+rand.N(100*time.Millisecond))
+		e2e.Pause(ctx, 20*time.Millisecond+rand.N(100*time.Millisecond))
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fairpact/fairpact/e2e"
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
 )
 
@@ -120,7 +121,7 @@ func startRelay(to string) (*relay, error) {
 				q.URL.Path = q.URL.Path[:m[2]] + strconv.FormatInt(round-1, 10)
 			}
 		case beaconHangs:
-			pause(q.Context(), 10*time.Second)
+			e2e.Pause(q.Context(), 10*time.Second)
 		}
 		forward.ServeHTTP(w, q)
 	})}

@@ -104,7 +104,7 @@ func (g *game) acts(ctx context.Context) {
 	var canceling sync.WaitGroup
 	if g.cancel {
 		canceling.Go(func() {
-			pause(ctx, mathrand.N(200*time.Millisecond))
+			e2e.Pause(ctx, mathrand.N(200*time.Millisecond))
 			g.act(ctx, request{op: opCancel, path: "/cancel", token: g.key, body: e2e.Body{}}, "")
 		})
 	}
@@ -116,14 +116,14 @@ func (g *game) acts(ctx context.Context) {
 			if e == nil || e.acknowledged() || e.Code == "DEAL_ENDED" {
 				break
 			}
-			pause(ctx, 100*time.Millisecond)
+			e2e.Pause(ctx, 100*time.Millisecond)
 		}
 	}
 	for ctx.Err() == nil {
 		if e := g.certificate(ctx); e == nil || e.Code != "CERT_NOT_READY" || g.absent != "" {
 			return
 		}
-		pause(ctx, 100*time.Millisecond)
+		e2e.Pause(ctx, 100*time.Millisecond)
 	}
 }
 
@@ -139,10 +139,10 @@ func (g *game) everybody(ctx context.Context, op string, deadline int64) bool {
 		}
 		parties.Go(func() {
 			if g.cancel && op == opCommit {
-				pause(ctx, mathrand.N(200*time.Millisecond))
+				e2e.Pause(ctx, mathrand.N(200*time.Millisecond))
 			}
 			if last && g.late == op {
-				pause(ctx, time.Until(time.Unix(deadline, 0))+mathrand.N(50*time.Millisecond))
+				e2e.Pause(ctx, time.Until(time.Unix(deadline, 0))+mathrand.N(50*time.Millisecond))
 			}
 			tool := map[string]string{opCommit: "commit_input", opReveal: "reveal_input"}[op]
 			e := g.act(ctx, request{op: op, path: "/" + op, party: i, token: token, body: g.plan.Inputs[i].Act(op)}, tool)
@@ -226,7 +226,7 @@ func (g *game) settle(ctx context.Context, c *client, dir string) {
 			c.h.add(&Event{Op: opUnfinished, Deal: g.id, Call: now(), Return: now(), Final: true, Note: fmt.Sprintf("last seen: %+v", e)})
 			return
 		}
-		pause(ctx, 200*time.Millisecond)
+		e2e.Pause(ctx, 200*time.Millisecond)
 	}
 	var certificate *Event
 	for range 2 {

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairpact/fairpact/e2e"
 	"github.com/fairpact/fairpact/internal/localservers"
 	"github.com/fairpact/fairpact/internal/localstack"
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
@@ -211,7 +212,7 @@ func (s *stack) run(ctx context.Context, name string) {
 		if err := s.Start(ctx, name, s.env[name]...); err == nil {
 			return
 		}
-		pause(ctx, 200*time.Millisecond)
+		e2e.Pause(ctx, 200*time.Millisecond)
 	}
 }
 
@@ -248,11 +249,4 @@ func (s *stack) close() error {
 		s.kms.Close()
 	}
 	return err
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }
