@@ -128,8 +128,9 @@ func TestRejection(t *testing.T) {
 	}
 }
 
-// A malformed commitment is refused without an echo. Two parties may commit to the
-// same value. internal/canon tests the form.
+// A malformed commitment is refused without an echo, and so is one without the signature
+// of the seat's declared key. Two parties may commit to the same value. internal/canon
+// tests the form, internal/escrow the signatures.
 func TestCommitments(t *testing.T) {
 	c := newClient(t)
 	d := c.Create(split())
@@ -153,4 +154,10 @@ func TestCommitments(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
+	seat := c.Create(changed(split(), "party_keys", []any{seatKey, nil}))
+	c.Refused(403, "SEAT_KEY_REQUIRED", "POST", seat.Path("/commit"), seat.Tokens[0], e2e.Body{"commitment": good})
+	c.Refused(400, "INVALID_PARTY_SIGNATURE", "POST", seat.Path("/commit"), seat.Tokens[0],
+		e2e.Body{"commitment": good, "party_key": seatKey, "party_signature": "ed25519:" + strings.Repeat("0", 128)})
 }
+
+const seatKey = "ed25519:d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a" // RFC 8032, test 1
