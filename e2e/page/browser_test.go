@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
@@ -20,8 +21,37 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// tab is a page in a Chromium of its own. It fails the test if the page sends a
-// request to another origin, writes a warning or an error to the console, or throws.
+// chromium starts the browser of all tests. TestMain closes it.
+var chromium = sync.OnceValues(func() (context.Context, error) {
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		return nil, fmt.Errorf("hack/install-missing.sh chromium installs it: %w", err)
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
+		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-dev-shm-usage", true))
+	ctx, _ := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, _ = chromedp.NewContext(ctx)
+	started = ctx
+	return ctx, chromedp.Do(ctx)
+})
+
+var started context.Context // of chromium, or nil
+
+func TestMain(m *testing.M) {
+	code := e2e.Main(m)
+	if started != nil {
+		if err := chromedp.Cancel(started); err != nil {
+			fmt.Fprintln(os.Stderr, "closing the browser:", err)
+		}
+	}
+	os.Exit(code)
+}
+
+// tab is a page in a browser session that shares no storage with others. It fails the
+// test if the page sends a request to another origin, writes a warning or an error to
+// the console, or throws.
 type tab struct {
 	t      *testing.T
 	ctx    context.Context
@@ -33,7 +63,7 @@ type tab struct {
 	asked int // requests to the origin
 }
 
-// browser starts a test in parallel, with a browser for the shared stack.
+// browser starts a test in parallel, with a tab for the shared stack.
 func browser(t *testing.T) (*e2e.Client, *tab) {
 	t.Helper()
 	t.Parallel()
@@ -43,29 +73,12 @@ func browser(t *testing.T) (*e2e.Client, *tab) {
 
 func newTab(t *testing.T, origin string) *tab {
 	t.Helper()
-	path, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Fatal("no chromium on this machine: hack/install-missing.sh chromium")
-	}
-	dir, err := os.MkdirTemp("", "fairpact-browser-")
+	ctx, err := chromium()
 	e2e.Must(t, err)
-	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(dir),
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
-		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-dev-shm-usage", true))
-	ctx, stop := context.WithTimeout(context.Background(), 5*e2e.Patience) // outlives t.Context(), to close in order
-	ctx, stopBrowser := chromedp.NewExecAllocator(ctx, options...)
-	ctx, stopTab := chromedp.NewContext(ctx)
+	ctx, stop := chromedp.NewContext(ctx, chromedp.WithNewBrowserContext())
 	p := &tab{t: t, ctx: ctx, origin: origin}
 	t.Cleanup(func() {
-		if err := chromedp.Cancel(ctx); err != nil {
-			t.Logf("closing the browser: %v", err)
-		}
-		stopTab()
-		stopBrowser()
 		stop()
-		// Chromium's children may still write for a moment.
-		e2e.Eventually(t, "the browser's folder is removed", e2e.Patience, func() bool { return os.RemoveAll(dir) == nil })
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.asked == 0 {
@@ -82,9 +95,12 @@ func (p *tab) listen() {
 	if _, err := chromedp.Call(p.ctx, network.Enable, network.EnableParams{}); err != nil {
 		p.t.Fatal(err)
 	}
+	if _, err := chromedp.Call(p.ctx, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true}); err != nil {
+		p.t.Fatal(err)
+	}
 }
 
-// beside opens another tab of the same browser.
+// beside opens another tab of the same session.
 func (p *tab) beside() *tab {
 	p.t.Helper()
 	ctx, stop := chromedp.NewContext(p.ctx)
@@ -176,7 +192,7 @@ func (p *tab) hand(field, text string) {
 func (p *tab) download(button string) (path string) {
 	p.t.Helper()
 	dir := p.t.TempDir()
-	if _, err := chromedp.Call(p.ctx, cdbrowser.SetDownloadBehavior, cdbrowser.SetDownloadBehaviorParams{Behavior: cdbrowser.SetDownloadBehaviorBehaviorAllow, DownloadPath: dir}); err != nil {
+	if _, err := chromedp.Call(p.ctx, cdbrowser.SetDownloadBehavior, cdbrowser.SetDownloadBehaviorParams{Behavior: cdbrowser.SetDownloadBehaviorBehaviorAllow, BrowserContextID: chromedp.FromContext(p.ctx).BrowserContextID, DownloadPath: dir}); err != nil {
 		p.t.Fatal(err)
 	}
 	p.do(chromedp.Focus(button), chromedp.KeyEvent("\r"))
