@@ -3,7 +3,9 @@ package e2e
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,7 +14,7 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// Marker is a secret that must not show.
+// Marker is a secret of at least nine bytes that must not show.
 type Marker struct{ Name, Text string }
 
 // needles returns all forms in which a marker may show: as it is, in hex, and in base64
@@ -43,14 +45,27 @@ func (m Marker) needles() (all [][]byte) {
 	return all
 }
 
-// ShownIn returns the names of the places that show the marker.
-func (m Marker) ShownIn(places map[string][]byte) (found []string) {
-	needles := m.needles()
+// Shown returns the places that show each marker: its index, and the names of the places.
+// It reads every place once.
+func Shown(markers []Marker, places map[string][]byte) map[int][]string {
+	type needle struct {
+		marker int
+		text   []byte
+	}
+	byPrefix := map[uint64][]needle{}
+	for i, m := range markers {
+		for _, text := range m.needles() {
+			prefix := binary.LittleEndian.Uint64(text)
+			byPrefix[prefix] = append(byPrefix[prefix], needle{i, text})
+		}
+	}
+	found := map[int][]string{}
 	for name, place := range places {
-		for _, needle := range needles {
-			if bytes.Contains(place, needle) {
-				found = append(found, name)
-				break
+		for at := 0; at+8 <= len(place); at++ {
+			for _, n := range byPrefix[binary.LittleEndian.Uint64(place[at:])] {
+				if bytes.HasPrefix(place[at:], n.text) && !slices.Contains(found[n.marker], name) {
+					found[n.marker] = append(found[n.marker], name)
+				}
 			}
 		}
 	}
