@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,15 +13,34 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/e2e"
+	"github.com/fairpact/fairpact/internal/localstack"
 )
 
 const hour = time.Hour
 
-// Sixteen anonymous calls at once, of the largest size that a tool accepts. The response
-// does not repeat the input.
-func TestLargeToolCalls(t *testing.T) {
+// deal-api survives each attack, one after the other, with a bounded use of memory.
+func TestAttacks(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, nil)
+	for _, attack := range []struct {
+		name string
+		test func(*testing.T, *localstack.Stack)
+	}{
+		{"large tool calls", largeToolCalls},
+		{"half-sent bodies", halfSentBodies},
+		{"a large certificate", largeCertificate},
+		{"many connections", manyConnections},
+	} {
+		t.Run(attack.name, func(t *testing.T) {
+			attack.test(t, stack)
+			survived(t, stack)
+		})
+	}
+}
+
+// Sixteen anonymous calls at once, of the largest size that a tool accepts. The response
+// does not repeat the input.
+func largeToolCalls(t *testing.T, stack *localstack.Stack) {
 	c := e2e.NewClient(t, stack.BaseURL())
 	for name, row := range map[string]struct {
 		message string
@@ -62,17 +80,13 @@ func TestLargeToolCalls(t *testing.T) {
 			if expected.Load() == 0 {
 				t.Error("every call was refused with 503")
 			}
-			survived(t, stack, c)
 		})
 	}
 }
 
 // 400 connections send half of a large body and stop. deal-api closes them.
-func TestHalfSentBodies(t *testing.T) {
-	t.Parallel()
-	stack := e2e.Own(t, nil)
-	c := e2e.NewClient(t, stack.BaseURL())
-	address := strings.TrimPrefix(c.Base, "http://")
+func halfSentBodies(t *testing.T, stack *localstack.Stack) {
+	address := strings.TrimPrefix(stack.BaseURL(), "http://")
 	half := strings.Repeat(" ", 2<<20)
 	var all sync.WaitGroup
 	ended := make(chan error, 400)
@@ -89,7 +103,7 @@ func TestHalfSentBodies(t *testing.T) {
 			ended <- err
 		})
 	}
-	survived(t, stack, c)
+	survived(t, stack)
 	all.Wait()
 	close(ended)
 	for err := range ended {
@@ -97,20 +111,17 @@ func TestHalfSentBodies(t *testing.T) {
 			t.Fatal("a connection that stopped in the middle of a body stays open")
 		}
 	}
-	survived(t, stack, c)
 }
 
 // An API key creates deals until its budget is used up. The budget of another key is
-// unaffected. The same holds without Redis.
-func TestBudgetOfDeals(t *testing.T) {
+// unaffected. The same holds without Redis. The open deals of one API key are bounded,
+// however slowly it creates them. The end of a deal frees its share.
+func TestBudgetsOfDeals(t *testing.T) {
 	t.Parallel()
-	stack := e2e.Own(t, nil)
-	if err := stack.Restart(t.Context(), "deal-api", "FAIRPACT_DEAL_UNITS_PER_MINUTE=20"); err != nil {
-		t.Fatal(err)
-	}
+	stack := e2e.Own(t, func(o *localstack.Options) { o.Env[localstack.DealAPI] = []string{"FAIRPACT_DEAL_UNITS_PER_MINUTE=20"} })
 	c := e2e.NewClient(t, stack.BaseURL())
 	greedy, frugal := c.Key(), c.Key()
-	round := e2e.BeaconChain(t).RoundAt(time.Now().Add(3*hour).Unix()) + 1
+	round := stack.Chain().RoundAt(time.Now().Add(3*hour).Unix()) + 1
 	large := e2e.RandomBody(500, round, hour, 2*hour)
 	spent := func() {
 		t.Helper()
@@ -139,28 +150,16 @@ func TestBudgetOfDeals(t *testing.T) {
 		c.Refused(429, "RATE_LIMITED", "POST", "/v1/deals", greedy, large)
 	}
 	text, err := os.ReadFile(stack.Log("deal-api"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, err)
 	if n := strings.Count(string(text), `"msg":"requests fail"`); n < 1 || n > 2 {
 		t.Errorf("%d warnings for 51 refusals", n)
 	}
-	if err := stack.Redis().Stop(); err != nil {
-		t.Fatal(err)
-	}
+	e2e.Must(t, stack.Redis().Stop())
 	greedy = c.Key()
 	spent()
-}
 
-// The open deals of one API key are bounded, however slowly it creates them. The end of a
-// deal frees its share.
-func TestBudgetOfOpenDeals(t *testing.T) {
-	t.Parallel()
-	stack := e2e.Own(t, nil)
-	if err := stack.Restart(t.Context(), "deal-api", "FAIRPACT_OPEN_DEAL_UNITS=20"); err != nil {
-		t.Fatal(err)
-	}
-	c := e2e.NewClient(t, stack.BaseURL())
+	e2e.Must(t, stack.Redis().Restart(t.Context()))
+	e2e.Must(t, stack.Restart(t.Context(), "deal-api", "FAIRPACT_DEAL_UNITS_PER_MINUTE=0", "FAIRPACT_OPEN_DEAL_UNITS=20"))
 	key := c.Key()
 	body := e2e.SplitBody(hour, 2*hour)
 	first := c.CreateWith(key, body)
@@ -178,72 +177,39 @@ func TestBudgetOfOpenDeals(t *testing.T) {
 	c.Refused(429, "RATE_LIMITED", "POST", "/v1/deals", key, body)
 }
 
-const attackTime = time.Second
-
-// Sixteen clients read the largest certificate that a stranger can make. The latency of
-// another client is logged and not judged, because it depends on the machine.
-func TestLargeCertificate(t *testing.T) {
-	t.Parallel()
-	stack := e2e.Own(t, nil)
+// Sixteen clients read the largest certificate that a stranger can make.
+func largeCertificate(t *testing.T, stack *localstack.Stack) {
 	c := e2e.NewClient(t, stack.BaseURL())
 	labels := make([]string, 10_000)
 	for i := range labels {
 		labels[i] = fmt.Sprintf("%05d%s", i, strings.Repeat("x", 45))
 	}
-	round := e2e.BeaconChain(t).RoundAt(time.Now().Add(3*hour).Unix()) + 1
+	round := stack.Chain().RoundAt(time.Now().Add(3*hour).Unix()) + 1
 	body := e2e.RandomBody(2, round, 3*time.Second, hour)
 	body["party_labels"] = labels
 	d := c.Create(body)
 	d.Certified(e2e.Patience) // VOID, because no party commits
-	certID := *d.View().CertificateID
-
-	for _, attack := range []struct{ name, path string }{
-		{"status", "/v1/status"}, {"verify", "/v1/verify/" + certID}, {"certificate", d.Path("/certificate")}, {"view", d.Path("")},
-	} {
-		var stop atomic.Bool
-		var calls, answered, bytes atomic.Int64
+	for _, path := range []string{"/v1/verify/" + *d.View().CertificateID, d.Path("/certificate"), d.Path("")} {
+		var answered atomic.Int64
 		var all sync.WaitGroup
 		for range 16 {
 			all.Go(func() {
-				client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
-				defer client.CloseIdleConnections()
-				for !stop.Load() {
-					r, _ := http.NewRequest("GET", c.Base+attack.path, nil)
-					r.Header.Set("Authorization", "Bearer "+d.Tokens[1])
-					answer, err := client.Do(r)
-					if err != nil {
-						t.Error(err)
+				for range 5 {
+					a, err := c.Try(t.Context(), "GET", path, d.Tokens[1], nil, "Accept-Encoding", "identity")
+					if err != nil || a.Status != 200 && a.Status != 503 {
+						t.Errorf("%s: %d %v", path, a.Status, err)
 						return
 					}
-					n, _ := io.Copy(io.Discard, answer.Body)
-					answer.Body.Close()
-					if answer.StatusCode == 200 {
+					if a.Status == 200 {
 						answered.Add(1)
 					}
-					if answer.StatusCode != 200 && answer.StatusCode != 503 {
-						t.Errorf("%s: %d", attack.name, answer.StatusCode)
-						return
-					}
-					calls.Add(1)
-					bytes.Add(n)
 				}
 			})
 		}
-		key := c.Key()
-		var took []time.Duration
-		began := time.Now()
-		for time.Since(began) < attackTime {
-			at := time.Now()
-			c.CreateWith(key, e2e.SplitBody(hour, 2*hour))
-			took = append(took, time.Since(at))
-		}
-		stop.Store(true)
+		c.Create(e2e.SplitBody(hour, 2*hour)) // of another client
 		all.Wait()
 		if answered.Load() == 0 {
-			t.Errorf("%s: every call was refused", attack.name)
+			t.Errorf("%s: every call was refused", path)
 		}
-		slices.Sort(took)
-		t.Logf("%-12s %6.0f calls/s, %7d bytes each; another client's POST p50 %v, p99 %v", attack.name, float64(calls.Load())/attackTime.Seconds(), bytes.Load()/max(1, calls.Load()), took[len(took)/2], took[len(took)*99/100])
 	}
-	survived(t, stack, c)
 }

@@ -27,16 +27,11 @@ func descriptors(t *testing.T, stack *localstack.Stack) int {
 
 // One address opens more connections than it may hold. deal-api closes those that were idle
 // the longest, also those that wait for a body, and serves another client.
-func TestConnectionsAreBounded(t *testing.T) {
-	t.Parallel()
+func manyConnections(t *testing.T, stack *localstack.Stack) {
 	const most, idle, slow = 1000, 2000, 200
-	stack := e2e.Own(t, nil)
-	if err := stack.Restart(t.Context(), "deal-api", fmt.Sprintf("FAIRPACT_MAX_CONNECTIONS=%d", most)); err != nil {
-		t.Fatal(err)
-	}
-	c := e2e.NewClient(t, stack.BaseURL())
+	e2e.Must(t, stack.Restart(t.Context(), "deal-api", fmt.Sprintf("FAIRPACT_MAX_CONNECTIONS=%d", most)))
 	before := descriptors(t, stack)
-	address := strings.TrimPrefix(c.Base, "http://")
+	address := strings.TrimPrefix(stack.BaseURL(), "http://")
 	dial := func(request string) net.Conn {
 		t.Helper()
 		conn, err := net.Dial("tcp", address)
@@ -60,7 +55,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	for range slow {
 		dial("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n{")
 	}
-	survived(t, stack, c)
+	survived(t, stack)
 	// 100 for connections that are being closed, those of the database and those of the deal.
 	if now := descriptors(t, stack); now > before+most/2+100 {
 		t.Errorf("deal-api has %d open descriptors, and had %d before the attack; one address may hold %d connections", now, before, most/2)

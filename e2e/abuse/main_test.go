@@ -1,5 +1,4 @@
-// Package abuse attacks deployments with calls that are free for the attacker, and
-// measures their cost.
+// Package abuse attacks deployments with calls that are free for the attacker.
 package abuse
 
 import (
@@ -40,11 +39,9 @@ func peak(t *testing.T, stack *localstack.Stack) int64 {
 
 // survived requires that deal-api still serves a whole deal, and that its memory has
 // stayed below mostMemory.
-func survived(t *testing.T, stack *localstack.Stack, c *e2e.Client) {
+func survived(t *testing.T, stack *localstack.Stack) {
 	t.Helper()
-	d := c.Create(e2e.SplitBody(hour, 2*hour))
-	d.Play(e2e.AnnsValues, e2e.BobsValues)
-	d.Certified(e2e.Patience)
+	e2e.NewClient(t, stack.BaseURL()).Settled().Certified(e2e.Patience)
 	held := peak(t, stack)
 	t.Logf("deal-api used at most %d MiB", held>>20)
 	if held > mostMemory {

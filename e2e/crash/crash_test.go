@@ -1,12 +1,15 @@
 package crash
 
 import (
+	"os"
 	"testing"
 	"time"
 
 	"github.com/fairpact/fairpact/e2e"
 	"github.com/fairpact/fairpact/internal/localstack"
 )
+
+func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
 // at is a crash point and the stage that it leaves a deal in.
 type at struct{ point, stage string }
@@ -76,11 +79,12 @@ func TestCrashDealAPI(t *testing.T) {
 		{name: "last reveal", play: e2e.LastReveal, cuts: append([]at{revealed, {"idempotency.effect", "published"}}, ending...)},
 		{name: "last reveal, locked", play: e2e.LastReveal, cuts: waits, turns: true, locks: true},
 		{name: "last reveal, late", play: lateLastReveal, cuts: []at{revealed}, turns: true},
-		{name: "rejection", play: e2e.Rejection, cuts: ending[1:]},
-		{name: "draw", play: e2e.Draw(past), cuts: ending},
+		{name: "rejection", play: e2e.Rejection, cuts: ending[1:], turns: true},
+		{name: "draw", play: e2e.Draw(past), cuts: ending, turns: true},
 		{name: "missed commit", play: e2e.MissedCommit, cuts: ending, turns: true},
 		{name: "missed reveal", play: e2e.MissedReveal, cuts: ending[:2], turns: true},
 	})
+	y.replays()
 }
 
 func TestCrashWorker(t *testing.T) {

@@ -68,9 +68,6 @@ func (y *yard) one(c crashes, cut at, f finisher) {
 	y.startAll(f.start)
 	y.finish(x, f.via)
 	y.rest()
-	if !slices.Contains(f.start, y.victim) && y.victim != localstack.DeadlineWorker {
-		y.start(y.victim)
-	}
 	y.settled(x, before)
 }
 

@@ -1,21 +1,12 @@
 package outage
 
 import (
-	"encoding/json"
-	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
-
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/fairpact/fairpact/e2e"
 	"github.com/fairpact/fairpact/internal/localstack"
@@ -100,6 +91,7 @@ func TestDrain(t *testing.T) {
 	x.Recomputed(t, e2e.NewClient(t, stack.BaseURL()), x.Deal.Certified(e2e.Patience))
 	w.Exactly(1, 1)
 	e2e.Invariants(t, stack)
+	drainEndsWaits(t, stack)
 }
 
 // ends requires that a process exits with success within the drain timeout.
@@ -111,95 +103,4 @@ func ends(t *testing.T, stack *localstack.Stack, name string, drains time.Time) 
 	if took := time.Since(drains); took > service.DrainTimeout {
 		t.Errorf("%s took %s to stop", name, took)
 	}
-}
-
-// leases is the part of a Kubernetes API server that leader election needs: one
-// Lease, replaced by compare-and-swap.
-type leases struct {
-	mu      sync.Mutex
-	version int
-	lease   map[string]any // nil before the Lease is created
-}
-
-func (l *leases) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	const all = "/apis/coordination.k8s.io/v1/namespaces/here/leases"
-	status := http.StatusOK
-	next, metadata := map[string]any(nil), map[string]any(nil)
-	sent, err := io.ReadAll(r.Body)
-	if err == nil && len(sent) > 0 {
-		var object runtime.Object // sent as protobuf
-		if object, _, err = scheme.Codecs.UniversalDeserializer().Decode(sent, nil, nil); err == nil {
-			next, err = runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-		}
-		metadata, _ = next["metadata"].(map[string]any)
-	}
-	switch {
-	case err != nil:
-		status = http.StatusBadRequest
-	case r.Method == http.MethodPost && r.URL.Path == all && l.lease == nil:
-		status = http.StatusCreated
-	case !strings.HasPrefix(r.URL.Path, all+"/") || l.lease == nil:
-		status = http.StatusNotFound
-	case r.Method == http.MethodPut && metadata["resourceVersion"] != fmt.Sprint(l.version):
-		status = http.StatusConflict
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	if status >= 300 {
-		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q}`, status, strings.ReplaceAll(http.StatusText(status), " ", ""))
-		return
-	}
-	if next != nil {
-		l.version++
-		metadata["resourceVersion"] = fmt.Sprint(l.version)
-		l.lease = next
-	}
-	_ = json.NewEncoder(w).Encode(l.lease)
-}
-
-// holder returns the identity of the leader, or "" if there is none.
-func (l *leases) holder() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	spec, _ := l.lease["spec"].(map[string]any)
-	name, _ := spec["holderIdentity"].(string)
-	return name
-}
-
-// A worker that stops releases its Lease: the other worker leads long before the
-// Lease would have expired, and voids overdue deals.
-func TestWorkerHandsItsLeaseOver(t *testing.T) {
-	t.Parallel()
-	api := &leases{}
-	server := httptest.NewServer(api)
-	t.Cleanup(server.Close)
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c",
-		"clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],"users":[{"name":"u","user":{}}]}`, server.URL)
-	e2e.Must(t, os.WriteFile(kubeconfig, []byte(text), 0o600))
-	stack := e2e.Own(t, func(o *localstack.Options) {
-		o.Replicas = map[string]int{localstack.DeadlineWorker: 2}
-		o.Env[localstack.DeadlineWorker] = []string{"KUBECONFIG=" + kubeconfig, "FAIRPACT_LEADER_ELECTION=true", "FAIRPACT_LEASE_NAMESPACE=here", "FAIRPACT_FAILOVER=1m"}
-	})
-	// The first worker leads because the second starts later.
-	e2e.Must(t, stack.Stop(e2e.SecondWorker))
-	var first string
-	e2e.Eventually(t, "one leads", e2e.Patience, func() bool { first = api.holder(); return first != "" })
-	e2e.Must(t, stack.Start(t.Context(), e2e.SecondWorker))
-	if now := api.holder(); now != first {
-		t.Fatalf("a standby takes the Lease of %s at its start, as %q", first, now)
-	}
-	began := time.Now()
-	stack.Signal(localstack.DeadlineWorker, syscall.SIGTERM)
-	ends(t, stack, localstack.DeadlineWorker, began)
-	if now := api.holder(); now == first {
-		t.Errorf("a worker that has ended still holds the Lease, as %s", now)
-	}
-	e2e.Eventually(t, "the other leads", e2e.Patience, func() bool { now := api.holder(); return now != "" && now != first })
-	t.Logf("the other led %s after the signal", time.Since(began).Round(time.Millisecond))
-	w := e2e.Database(t, stack)
-	missed := e2e.Played(t, e2e.NewClient(t, stack.BaseURL()), e2e.MissedCommit)
-	e2e.Eventually(t, "the other voids", e2e.Patience, func() bool { return w.Phase(missed.Deal) == "VOID" })
 }

@@ -66,7 +66,7 @@ func (w *wire) carry(to, from net.Conn) {
 // is known, and never longer than the bound. Each certificate follows, once.
 func TestKeyServiceOutage(t *testing.T) {
 	t.Parallel()
-	const players, deals = 4, 40
+	const players, deals = 4, 20
 	kms := e2e.KeyService(t)
 	uri := kms.URI(kms.NewKey())
 	logs, others := newWire(t, kms.Addr()), newWire(t, kms.Addr())

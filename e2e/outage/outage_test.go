@@ -2,6 +2,7 @@ package outage
 
 import (
 	"context"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,6 +13,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 	"github.com/fairpact/fairpact/internal/localstack"
 )
+
+func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
 // lastCall ends a deal: it waits for the deadline that ends it, if any, and makes
 // the last call.
@@ -43,11 +46,31 @@ func pending(t *testing.T, w e2e.Witness, d *e2e.Dealt, state, reason string) {
 	d.C.Refused(404, "CERT_NOT_FOUND", "GET", "/v1/verify/"+certID, "", nil)
 }
 
-// With the log-server stopped, deals still end. When it is back, the worker
-// publishes their certificates without any call.
-func TestLogServerDown(t *testing.T) {
+// One process or server after the other fails and comes back, in one stack.
+func TestOutages(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, nil)
+	for _, outage := range []struct {
+		name string
+		test func(*testing.T, *localstack.Stack)
+	}{
+		{"log-server stopped", logServerStopped},
+		{"log-server hangs", logServerHangs},
+		{"Postgres down", postgresDown},
+		{"read-only", readOnly},
+		{"worker stopped", workerStopped},
+	} {
+		if !t.Run(outage.name, func(t *testing.T) { outage.test(t, stack) }) {
+			return
+		}
+	}
+	e2e.Database(t, stack).Converged()
+	e2e.Invariants(t, stack)
+}
+
+// With the log-server stopped, deals still end. When it is back, the worker
+// publishes their certificates without any call.
+func logServerStopped(t *testing.T, stack *localstack.Stack) {
 	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
 	before := e2e.LastReveal(c, 0)
 	before.Call(c)
@@ -98,14 +121,11 @@ func TestLogServerDown(t *testing.T) {
 	if !c.Verify(published).Valid {
 		t.Error("not valid after the outage")
 	}
-	e2e.Invariants(t, stack)
 }
 
 // If the log-server accepts connections and does not answer, every call is still
 // answered within the client's timeout of a minute.
-func TestLogServerHangs(t *testing.T) {
-	t.Parallel()
-	stack := e2e.Own(t, nil)
+func logServerHangs(t *testing.T, stack *localstack.Stack) {
 	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
 	before := e2e.LastReveal(c, 0)
 	before.Call(c)
@@ -125,14 +145,12 @@ func TestLogServerHangs(t *testing.T) {
 	e2e.Must(t, syscall.Kill(log, syscall.SIGCONT))
 	w.Converged()
 	x.Recomputed(t, c, x.Deal.Certified(0))
-	e2e.Invariants(t, stack)
 }
 
 // SPEC 4 rule 4: the last call issues the certificate, without the worker. SPEC 3:
 // the call that meets an overdue deal voids it, also a call that is refused.
-func TestWorkerDown(t *testing.T) {
-	t.Parallel()
-	stack := e2e.Own(t, func(o *localstack.Options) { o.Replicas = map[string]int{localstack.DeadlineWorker: 0} })
+func workerStopped(t *testing.T, stack *localstack.Stack) {
+	e2e.Must(t, stack.Stop(localstack.DeadlineWorker))
 	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
 	late := e2e.Played(t, c, e2e.MissedCommit)
 	w.Pass(late.From)
@@ -152,14 +170,12 @@ func TestWorkerDown(t *testing.T) {
 		}
 		x.Recomputed(t, c, x.Deal.Certified(0))
 	}
-	e2e.Invariants(t, stack)
+	e2e.Must(t, stack.Start(t.Context(), localstack.DeadlineWorker))
 }
 
 // Postgres stops and comes back under load. Every answer meanwhile is a 503 with
 // Retry-After, no acknowledged call is lost or done twice, and no process restarts.
-func TestPostgresDown(t *testing.T) {
-	t.Parallel()
-	stack := e2e.Own(t, nil)
+func postgresDown(t *testing.T, stack *localstack.Stack) {
 	c := e2e.NewClient(t, stack.BaseURL())
 	whole, half := e2e.LastReveal(c, 0), e2e.LastReveal(c, 0)
 	whole.Call(c)

@@ -12,7 +12,7 @@ import (
 )
 
 // A deployment that never had a Redis starts, plays deals of each algorithm and
-// voids a missed deadline. TestTwins disturbs a Redis in use.
+// voids a missed deadline. TestRedisUnrest disturbs a Redis in use.
 func TestRedisIsDownFromTheStart(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) { o.RedisURL = "redis://:secret@127.0.0.1:1/0" })
@@ -27,24 +27,6 @@ func TestRedisIsDownFromTheStart(t *testing.T) {
 	e2e.Eventually(t, "the worker voids the deal whose deadline passed", e2e.Patience, func() bool { return w.Phase(missed.Deal) == "VOID" })
 	w.Converged()
 	e2e.Invariants(t, stack)
-}
-
-// A Redis that comes back is used again without a restart of any process.
-func TestRedisComesBack(t *testing.T) {
-	t.Parallel()
-	stack := e2e.Own(t, nil)
-	c := e2e.NewClient(t, stack.BaseURL())
-	e2e.Must(t, stack.Redis().Stop())
-	x := e2e.LastReveal(c, 0)
-	lastCall(t, c, x)
-	x.Recomputed(t, c, x.Deal.Certified(e2e.Patience))
-	e2e.Must(t, stack.Redis().Restart(t.Context()))
-	redis, key := e2e.Cache(t, stack), c.Key()
-	e2e.Eventually(t, "a copy in Redis", e2e.Patience, func() bool {
-		c.Once("/v1/deals", key, e2e.SplitBody(time.Hour, 2*time.Hour)).Want(201)
-		n, err := redis.DBSize(t.Context()).Result()
-		return err == nil && n > 0
-	})
 }
 
 const crowd = 24 // identical requests at once
@@ -75,59 +57,78 @@ func twins(t *testing.T, doors []*e2e.Client, status int, path, token string, se
 	return answers[0]
 }
 
-// Identical requests at the same moment have one effect and one answer, with Redis
-// up, down, emptied, restarted or hung.
-func TestTwins(t *testing.T) {
+// With Redis up, down, emptied, restarted or hung, identical requests have one effect and
+// waiting calls are answered. A Redis that comes back is used again, without a restart of
+// any process.
+func TestRedisUnrest(t *testing.T) {
 	for name, unrest := range e2e.Unrests {
-		t.Run("Redis "+name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			stack := e2e.Own(t, func(o *localstack.Options) { o.Replicas = map[string]int{localstack.DealAPI: 2} })
-			doors := []*e2e.Client{e2e.NewClient(t, stack.BaseURL()), e2e.NewClient(t, stack.URL(e2e.SecondAPI))}
-			w, c := e2e.Database(t, stack), doors[0]
-			defer unrest(t, stack)()
-
-			var made struct {
-				APIKey string `json:"api_key"`
+			stop := unrest(t, stack)
+			twinsActOnce(t, stack)
+			waitingAcrossReplicas(t, stack)
+			stop()
+			if name == "down" {
+				e2e.Must(t, stack.Redis().Restart(t.Context()))
 			}
-			twins(t, doors, 201, "/v1/keys", "", nil).Into(t, &made)
-			if n := w.APIKeys(); n != 1 {
-				t.Errorf("%d keys, want 1", n)
-			}
-			b := e2e.Timed(e2e.SplitBody(0, 0), e2e.After(5*e2e.Patience), e2e.After(6*e2e.Patience))
-			cancelled := c.Created(made.APIKey, twins(t, doors, 201, "/v1/deals", made.APIKey, b))
-			d := c.Created(made.APIKey, twins(t, doors, 201, "/v1/deals", made.APIKey, b))
-			w.Exactly(2, 0)
-			twins(t, doors, 200, cancelled.Path("/cancel"), made.APIKey, nil)
-			if v := cancelled.View(); v.State != "CANCELLED" {
-				t.Errorf("after the cancel: %s", v.State)
-			}
-
-			s := e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"car": 2}})
-			var last struct {
-				State     string
-				Committed bool
-				Revealed  bool
-				Result    e2e.Body
-			}
-			for _, action := range []string{"commit", "reveal"} {
-				for p, token := range d.Tokens {
-					twins(t, doors, 200, d.Path("/"+action), token, s.Act(action)).Into(t, &last)
-					acted := last.Committed && action == "commit" || last.Revealed && action == "reveal"
-					if want := map[string][]string{"commit": {"COMMITTING", "REVEALING"}, "reveal": {"REVEALING", "COMPUTED"}}[action][p]; !acted || last.State != want {
-						t.Errorf("%s of party %d: %+v, want %s", action, p, last, want)
-					}
-				}
-			}
-			if last.Result == nil {
-				t.Errorf("the last reveal has no result: %+v", last)
-			}
-			w.Exactly(2, 1)
-			w.Converged()
-			e2e.Invariants(t, stack)
-			// The record of the key's creation ended at the key's first use.
-			if n := w.Records(); n != 7 {
-				t.Errorf("%d idempotency records, want 7", n)
-			}
+			redis, c := e2e.Cache(t, stack), e2e.NewClient(t, stack.BaseURL())
+			e2e.Must(t, redis.FlushAll(t.Context()).Err())
+			key := c.Key()
+			e2e.Eventually(t, "a copy in Redis", e2e.Patience, func() bool {
+				c.Once("/v1/deals", key, e2e.SplitBody(time.Hour, 2*time.Hour)).Want(201)
+				n, err := redis.DBSize(t.Context()).Result()
+				return err == nil && n > 0
+			})
 		})
+	}
+}
+
+// twinsActOnce requires that identical requests at the same moment have one effect and
+// one answer.
+func twinsActOnce(t *testing.T, stack *localstack.Stack) {
+	doors := []*e2e.Client{e2e.NewClient(t, stack.BaseURL()), e2e.NewClient(t, stack.URL(e2e.SecondAPI))}
+	w, c := e2e.Database(t, stack), doors[0]
+	var made struct {
+		APIKey string `json:"api_key"`
+	}
+	twins(t, doors, 201, "/v1/keys", "", nil).Into(t, &made)
+	if n := w.APIKeys(); n != 1 {
+		t.Errorf("%d keys, want 1", n)
+	}
+	b := e2e.Timed(e2e.SplitBody(0, 0), e2e.After(5*e2e.Patience), e2e.After(6*e2e.Patience))
+	cancelled := c.Created(made.APIKey, twins(t, doors, 201, "/v1/deals", made.APIKey, b))
+	d := c.Created(made.APIKey, twins(t, doors, 201, "/v1/deals", made.APIKey, b))
+	w.Exactly(2, 0)
+	twins(t, doors, 200, cancelled.Path("/cancel"), made.APIKey, nil)
+	if v := cancelled.View(); v.State != "CANCELLED" {
+		t.Errorf("after the cancel: %s", v.State)
+	}
+
+	s := e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"car": 2}})
+	var last struct {
+		State     string
+		Committed bool
+		Revealed  bool
+		Result    e2e.Body
+	}
+	for _, action := range []string{"commit", "reveal"} {
+		for p, token := range d.Tokens {
+			twins(t, doors, 200, d.Path("/"+action), token, s.Act(action)).Into(t, &last)
+			acted := last.Committed && action == "commit" || last.Revealed && action == "reveal"
+			if want := map[string][]string{"commit": {"COMMITTING", "REVEALING"}, "reveal": {"REVEALING", "COMPUTED"}}[action][p]; !acted || last.State != want {
+				t.Errorf("%s of party %d: %+v, want %s", action, p, last, want)
+			}
+		}
+	}
+	if last.Result == nil {
+		t.Errorf("the last reveal has no result: %+v", last)
+	}
+	w.Exactly(2, 1)
+	w.Converged()
+	e2e.Invariants(t, stack)
+	// The record of the key's creation ended at the key's first use.
+	if n := w.Records(); n != 7 {
+		t.Errorf("%d idempotency records, want 7", n)
 	}
 }

@@ -22,49 +22,42 @@ func waitingCalls(t *testing.T, stack *localstack.Stack, name string) float64 {
 	return e2e.Sum(e2e.Scrape(t, stack, name)["fairpact_waiting_calls"])
 }
 
-// A call that waits at one replica is answered after a change through another
-// replica, after the worker voids the deal, and when the certificate is issued. Redis
-// is up, down, emptied, restarted or hung.
-func TestWaitingAcrossReplicas(t *testing.T) {
-	for name, unrest := range e2e.Unrests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			stack := e2e.Own(t, func(o *localstack.Options) { o.Replicas = map[string]int{localstack.DealAPI: 2} })
-			defer unrest(t, stack)()
-			here, there := e2e.NewClient(t, stack.BaseURL()), e2e.NewClient(t, stack.URL(e2e.SecondAPI))
-			d := here.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
-			sealed := []e2e.Sealed{e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"car": 1}}), e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"boat": 1}})}
-			for _, step := range []struct {
-				what string
-				take func()
-				says string
-			}{
-				{"a commit", func() { d.Commit(0, sealed[0]) }, `"state":"COMMITTING"`},
-				{"the last commit", func() { d.Commit(1, sealed[1]) }, `"state":"REVEALING"`},
-				{"a reveal", func() { d.Reveal(0, sealed[0]) }, `"revealed":true`},
-				{"the last reveal", func() { d.Reveal(1, sealed[1]) }, `"state":"COMPUTED"`},
-			} {
-				tag := there.Want(200, "GET", d.Path(""), d.Tokens[0], nil).Header.Get("ETag")
-				began := time.Now()
-				got := answers(there, d.Path("?wait=45&since="+url.QueryEscape(tag)), d.Tokens[0])
-				e2e.Eventually(t, "the call waits", e2e.Patience, func() bool { return waitingCalls(t, stack, e2e.SecondAPI) > 0 })
-				step.take()
-				if a := <-got; a.Status != 200 || !strings.Contains(string(a.Body), step.says) || time.Since(began) >= longest {
-					t.Errorf("%s: after %s: %d %s", step.what, time.Since(began), a.Status, a.Body)
-				}
-			}
-			d = here.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
-			certificate := answers(there, d.Path("/certificate?wait=45"), d.Tokens[0])
-			e2e.Eventually(t, "the call waits", e2e.Patience, func() bool { return waitingCalls(t, stack, e2e.SecondAPI) > 0 })
-			d.Play(sealed[0].Input, sealed[1].Input)
-			e2e.Independently(t, there, (<-certificate).Body, true)
+// waitingAcrossReplicas requires that a call that waits at one replica is answered after a
+// change through another replica, after the worker voids the deal, and when the
+// certificate is issued.
+func waitingAcrossReplicas(t *testing.T, stack *localstack.Stack) {
+	here, there := e2e.NewClient(t, stack.BaseURL()), e2e.NewClient(t, stack.URL(e2e.SecondAPI))
+	d := here.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
+	sealed := []e2e.Sealed{e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"car": 1}}), e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"boat": 1}})}
+	for _, step := range []struct {
+		what string
+		take func()
+		says string
+	}{
+		{"a commit", func() { d.Commit(0, sealed[0]) }, `"state":"COMMITTING"`},
+		{"the last commit", func() { d.Commit(1, sealed[1]) }, `"state":"REVEALING"`},
+		{"a reveal", func() { d.Reveal(0, sealed[0]) }, `"revealed":true`},
+		{"the last reveal", func() { d.Reveal(1, sealed[1]) }, `"state":"COMPUTED"`},
+	} {
+		tag := there.Want(200, "GET", d.Path(""), d.Tokens[0], nil).Header.Get("ETag")
+		began := time.Now()
+		got := answers(there, d.Path("?wait=45&since="+url.QueryEscape(tag)), d.Tokens[0])
+		e2e.Eventually(t, "the call waits", e2e.Patience, func() bool { return waitingCalls(t, stack, e2e.SecondAPI) > 0 })
+		step.take()
+		if a := <-got; a.Status != 200 || !strings.Contains(string(a.Body), step.says) || time.Since(began) >= longest {
+			t.Errorf("%s: after %s: %d %s", step.what, time.Since(began), a.Status, a.Body)
+		}
+	}
+	d = here.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
+	certificate := answers(there, d.Path("/certificate?wait=45"), d.Tokens[0])
+	e2e.Eventually(t, "the call waits", e2e.Patience, func() bool { return waitingCalls(t, stack, e2e.SecondAPI) > 0 })
+	d.Play(sealed[0].Input, sealed[1].Input)
+	e2e.Independently(t, there, (<-certificate).Body, true)
 
-			missed := here.Create(e2e.Timed(e2e.SplitBody(0, 0), e2e.After(2*time.Second), e2e.After(e2e.Patience)))
-			began := time.Now()
-			if a := <-answers(there, missed.Path("?wait=45&since=OPEN"), missed.Tokens[0]); !strings.Contains(string(a.Body), `"state":"VOID"`) || time.Since(began) >= longest {
-				t.Errorf("a missed deadline: after %s: %d %s", time.Since(began), a.Status, a.Body)
-			}
-		})
+	missed := here.Create(e2e.Timed(e2e.SplitBody(0, 0), e2e.After(2*time.Second), e2e.After(e2e.Patience)))
+	began := time.Now()
+	if a := <-answers(there, missed.Path("?wait=45&since=OPEN"), missed.Tokens[0]); !strings.Contains(string(a.Body), `"state":"VOID"`) || time.Since(began) >= longest {
+		t.Errorf("a missed deadline: after %s: %d %s", time.Since(began), a.Status, a.Body)
 	}
 }
 
@@ -85,11 +78,10 @@ func answersTo(c *e2e.Client, method, path, token string, body any) <-chan e2e.A
 	return got
 }
 
-// A drain answers all waiting calls with the deal as it is and closes their
-// connections. A caller that hangs up no longer counts as waiting.
-func TestDrainEndsWaits(t *testing.T) {
-	t.Parallel()
-	stack := e2e.Own(t, nil)
+// drainEndsWaits requires that a drain answers all waiting calls with the deal as it is
+// and closes their connections. A caller that hangs up no longer counts as waiting.
+func drainEndsWaits(t *testing.T, stack *localstack.Stack) {
+	t.Helper()
 	c := e2e.NewClient(t, stack.BaseURL())
 	d := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
 	tool := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_deal","arguments":{"deal_id":%q,"invite_token":%q,"wait_seconds":45}}}`, d.ID, d.Tokens[0])
