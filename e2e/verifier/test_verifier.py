@@ -1,5 +1,7 @@
+import contextlib
 import copy
 import http.server
+import io
 import json
 import os
 import subprocess
@@ -341,13 +343,19 @@ class CommandLine(unittest.TestCase):
         return path
 
     def run_verifier(self, *arguments):
-        # -S leaves site-packages out: nothing but the standard library is there.
-        done = subprocess.run([sys.executable, "-S", "-E", os.path.join(HERE, "verify.py"), *arguments],
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=60)
-        return done.returncode, done.stdout, done.stderr
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                code = verify.main(list(arguments))
+            except SystemExit as usage:
+                code = usage.code
+        return code, out.getvalue(), err.getvalue()
 
     def test_offline(self):
-        code, out, err = self.run_verifier(*self.offline)
+        # -S leaves site-packages out: nothing but the standard library is there.
+        program = [sys.executable, "-S", "-E", os.path.join(HERE, "verify.py")]
+        done = subprocess.run(program + self.offline, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=60)
+        code, out, err = done.returncode, done.stdout, done.stderr
         self.assertEqual((code, err), (0, ""))
         self.assertEqual([line.split()[0] for line in out.splitlines()], ["OK"] * 9 + ["not", "valid"])
         self.assertIn("not proven: who committed as party 0, 1", out)
