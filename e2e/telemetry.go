@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"encoding/hex"
-	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -206,34 +205,20 @@ func Read(t testing.TB, path string) string {
 	return string(text)
 }
 
-// panel is the part of a dashboard panel that tests read.
-type panel struct {
-	ID          int
-	Type, Title string
-	GridPos     struct{ H, W, X, Y int }
-	Targets     []struct{ Expr, LegendFormat string }
-}
-
-// Panels returns the panels of the chart's dashboard.
-func Panels(t testing.TB) []panel {
-	t.Helper()
-	var board struct{ Panels []panel }
-	if err := json.Unmarshal([]byte(Read(t, "files/dashboard.json")), &board); err != nil {
-		t.Fatal(err)
-	}
-	if len(board.Panels) == 0 {
-		t.Fatal("the dashboard has no panels")
-	}
-	return board.Panels
-}
-
-// DashboardQueries returns the queries of all panels.
+// DashboardQueries returns the queries of all panels of the chart's dashboard.
 func DashboardQueries(t testing.TB) (all []string) {
 	t.Helper()
-	for _, p := range Panels(t) {
+	var board struct {
+		Panels []struct{ Targets []struct{ Expr string } }
+	}
+	Answer{Body: []byte(Read(t, "files/dashboard.json"))}.Into(t, &board)
+	for _, p := range board.Panels {
 		for _, target := range p.Targets {
 			all = append(all, target.Expr)
 		}
+	}
+	if len(all) == 0 {
+		t.Fatal("the dashboard has no queries")
 	}
 	return all
 }

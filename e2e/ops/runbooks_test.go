@@ -11,6 +11,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
+func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
+
 // matches returns the first group of each match.
 func matches(pattern, text string) (all []string) {
 	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
@@ -97,38 +99,6 @@ func anchors(page string) (all []string) {
 	return all
 }
 
-// The alerts check the promises of runbooks/slo.md.
-func TestServiceLevelsAreThoseOfTheAlerts(t *testing.T) {
-	rules := map[string]string{}
-	for _, rule := range strings.Split(e2e.Read(t, "files/alerts.yaml"), "- alert: ")[1:] {
-		name, rest, _ := strings.Cut(rule, "\n")
-		rules[name] = rest
-	}
-	rows := map[string]string{}
-	for _, line := range strings.Split(e2e.Read(t, "runbooks/slo.md"), "\n") {
-		if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| ") && len(cells) == 4 {
-			rows[strings.TrimPrefix(cells[0], "| ")] = line
-		}
-	}
-	for _, x := range []struct{ row, promise, alert, checks string }{
-		{"calls are answered", "99.9 %", "FairpactErrorBudgetFast", "> 14.4 * 0.001)"}, // spends the budget of 28 days in two
-		{"calls are answered", "99.9 %", "FairpactErrorBudgetSlow", "> 6 * 0.001)"},
-		{"calls are quick", "`/v1/deals…` and `/mcp` under 1 s | 99 %", "FairpactSlow", "(rate(fairpact_http_request_duration_seconds_bucket{route=~\"/v1/deals.*|/mcp\"}[10m]))) > 1\n"},
-		{"calls are answered", "`outcome` failed in `fairpact_mcp_tool_calls_total`", "FairpactErrorBudgetFast", `or rate(fairpact_mcp_tool_calls_total{outcome="failed"}[5m])`},
-		{"calls are answered", "`/v1/append` apart", "FairpactErrorBudgetSlow", `fairpact_http_requests_total{route!="/v1/append"}[6h]`},
-		{"calls are quick", "99 %", "FairpactSlow", "histogram_quantile(0.99,"},
-		{"deadlines are kept", "[page](alerts.md#fairpactdeadlineslate), when one has waited for 15 s", "FairpactDeadlinesLate", "{step=\"deadline\"}) > 15\n"},
-		{"certificates follow", "`fairpact_certificates_pending_oldest_age_seconds` under 60 s", "FairpactCertificatesPending", "(fairpact_certificates_pending_oldest_age_seconds) > 60\n"},
-		{"the log is true", "`fairpact_log_proof_failures_total` | 0,", "FairpactProofFailures", "(fairpact_log_proof_failures_total) > 0\n"},
-		{"the log is true", "[page]", "FairpactProofFailures", "severity: page"},
-		{"signatures are true", "`fairpact_signing_requests_total{outcome=\"invalid\"}` | 0", "FairpactSignatureInvalid", "(increase(fairpact_signing_requests_total{outcome=\"invalid\"}[15m])) > 0\n"},
-	} {
-		if !strings.Contains(rows[x.row], x.promise) || !strings.Contains(rules[x.alert], x.checks) {
-			t.Errorf("row %q of runbooks/slo.md lacks %q, or alert %s lacks %q: change both", x.row, x.promise, x.alert, x.checks)
-		}
-	}
-}
-
 // The queries of alerts and dashboard use metrics and labels that a binary serves.
 func TestAlertsAndDashboardAskForWhatIsMeasured(t *testing.T) {
 	labels := map[string][]string{}
@@ -157,37 +127,5 @@ func TestAlertsAndDashboardAskForWhatIsMeasured(t *testing.T) {
 	}
 	if asked < 40 {
 		t.Errorf("only %d metrics were found in alerts and dashboard", asked)
-	}
-}
-
-// No panel overlaps another, each query selects the chosen namespace, and its legend
-// uses labels that the query keeps.
-func TestDashboard(t *testing.T) {
-	taken := map[[2]int]string{}
-	ids := map[int]bool{}
-	for _, p := range e2e.Panels(t) {
-		if ids[p.ID] || p.Title == "" || len(p.Targets) == 0 {
-			t.Errorf("panel %d, %q: its id is not unique, or it has no title or no query", p.ID, p.Title)
-		}
-		ids[p.ID] = true
-		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
-			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
-				if other, is := taken[[2]int{x, y}]; is || x >= 24 {
-					t.Fatalf("%q overlaps %q or the right edge", p.Title, other)
-				}
-				taken[[2]int{x, y}] = p.Title
-			}
-		}
-		for _, target := range p.Targets {
-			if !strings.Contains(target.Expr, `{namespace=~"$namespace"`) {
-				t.Errorf("%q does not select the chosen namespace: %s", p.Title, target.Expr)
-			}
-			by := strings.Split(strings.Join(matches(`by \(([^)]*)\)`, target.Expr), ", "), ", ")
-			for _, label := range matches(`\{\{(\w+)\}\}`, target.LegendFormat) {
-				if !slices.Contains(by, label) {
-					t.Errorf("%q: its legend uses %s, its query keeps %v", p.Title, label, by)
-				}
-			}
-		}
 	}
 }
