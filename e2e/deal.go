@@ -30,14 +30,6 @@ func (c *Client) CreateInTime(key string, b Body) *Dealt {
 	return c.Created(key, a)
 }
 
-// Trio creates a split of three parties, or returns nil if its deadline has passed.
-func (c *Client) Trio(key string, commitDeadline, revealDeadline int64) *Dealt {
-	c.T.Helper()
-	b := Timed(SplitBody(0, 0), commitDeadline, revealDeadline)
-	b["party_labels"] = []string{"ann", "bob", "cem"}
-	return c.CreateInTime(key, b)
-}
-
 // Attempt sends a commit or reveal that may be late, and reports whether it was
 // accepted. The only allowed refusal is DEADLINE_PASSED (SPEC 3).
 func (d *Dealt) Attempt(action string, party int, b Body) bool {

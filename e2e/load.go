@@ -365,23 +365,3 @@ func (s *Stubborn) Passes(ctx context.Context, requests int64) error {
 	}
 	return nil
 }
-
-// Valid requires that the service verifies the certificate that the parties received.
-func (d *Soaked) Valid() error {
-	var certificate struct {
-		ID string `json:"cert_id"`
-	}
-	given := d.Promises[len(d.Promises)-1].Answer.Body
-	if err := json.Unmarshal(given, &certificate); err != nil {
-		return err
-	}
-	p, err := d.S.send(d.Ctx, "GET", "/v1/verify/"+certificate.ID, "", nil)
-	if err != nil {
-		return err
-	}
-	var verdict Report
-	if err := json.Unmarshal(p.Answer.Body, &verdict); err != nil || !verdict.Valid {
-		return fmt.Errorf("verification of the certificate %s: %s (%v)", given, p.Answer.Body, err)
-	}
-	return nil
-}

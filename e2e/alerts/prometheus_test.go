@@ -27,6 +27,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
+func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
+
 // faster is the divisor of every duration of the rules: a window of an hour becomes two
 // minutes. Thresholds (seconds of lateness, shares of calls) stay unchanged.
 const faster = 30

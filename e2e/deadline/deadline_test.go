@@ -1,6 +1,7 @@
 package deadline
 
 import (
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -8,6 +9,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 	"github.com/fairpact/fairpact/internal/localstack"
 )
+
+func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
 // SPEC 1.4, 3: a missed deadline makes the deal VOID, and its certificate names
 // exactly those who failed to act. The worker publishes it without any call.

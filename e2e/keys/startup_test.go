@@ -17,6 +17,8 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
 )
 
+func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
+
 // A binary whose key cannot sign, or is not the published key, exits at its start with
 // code 1. Its last log line says what to correct. It needs no other server for this.
 func TestStartWithABadKeyIsRefused(t *testing.T) {

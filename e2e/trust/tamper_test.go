@@ -1,3 +1,5 @@
+// Package trust tests what the parties can verify without trusting the service, and what
+// the service refuses after somebody has changed its database.
 package trust
 
 import (
@@ -15,6 +17,8 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/translog"
 )
+
+func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
 // tampering is a change that needs write access to the database, and the expected checks
 // of the certificate at leaf 0.
