@@ -75,12 +75,13 @@ GO_TEST := go test -vet=off -p 4 -timeout=$(TEST_TIMEOUT)
 .PHONY: test
 test: ## run all tests except the long ones, and print the time of each package
 	@hack/install-missing.sh postgres redis gcc softhsm python3 chromium
-	@all=$$(go list ./...) && hack/times.sh \
-	  "$(GO_TEST) $$(echo "$$all" | grep -E '$(PLAIN)' | tr '\n' ' ')" -- \
-	  "CGO_ENABLED=1 $(GO_TEST) -race $$(echo "$$all" | grep -Ev '$(PLAIN)' | tr '\n' ' ')" \
-	  "CGO_ENABLED=1 $(GO_TEST) -tags=pkcs11 -run=PKCS11 ./internal/signing/..." \
+	@mkdir -p bin/e2e && go build -buildvcs=false -tags=crashpoints -o bin/e2e/ ./services/...
+	@all=$$(go list ./...) && FAIRPACT_E2E_BIN=$(CURDIR)/bin/e2e hack/times.sh \
+	  "$(GO_TEST) $$(echo "$$all" | grep -E '$(PLAIN)' | tr '\n' ' ')" \
+	  "CGO_ENABLED=1 $(GO_TEST) -tags=pkcs11 -run=PKCS11 ./internal/signing ./internal/signing/pkcs11" \
 	  "cd hack && $(GO_TEST) ./..." \
-	  "cd hack/faults && $(GO_TEST) ./..."
+	  "cd hack/faults && $(GO_TEST) ./..." -- \
+	  "CGO_ENABLED=1 $(GO_TEST) -race $$(echo "$$all" | grep -Ev '$(PLAIN)' | tr '\n' ' ')"
 
 .PHONY: test-long
 test-long: ## the tests that take minutes, their binaries under the race detector: key rotation under load, the upgrade from the previous release, database failover, 10,000 parties

@@ -27,7 +27,9 @@ import (
 )
 
 // Bin holds the binaries under test, built with their crash points.
-// FAIRPACT_E2E_BUILD replaces those arguments of go build.
+// FAIRPACT_E2E_BUILD replaces those arguments of go build. Without it, FAIRPACT_E2E_BIN
+// may name the directory of binaries that were just built: make test builds them once for
+// all packages.
 var Bin string
 
 // Main runs the tests of a package. More tests run at once than there are processors,
@@ -64,6 +66,8 @@ func build() (string, error) {
 	args := []string{"-tags=crashpoints"}
 	if given, ok := os.LookupEnv("FAIRPACT_E2E_BUILD"); ok {
 		args = strings.Fields(given)
+	} else if built := os.Getenv("FAIRPACT_E2E_BIN"); built != "" {
+		return built, nil
 	}
 	root, err := localstack.Root()
 	if err != nil {
@@ -98,6 +102,7 @@ func Repo(path string) string {
 // reuse a cached result after a change. The cache ignores files that TestMain reads.
 var sources = sync.OnceValue(func() error {
 	os.LookupEnv("FAIRPACT_E2E_BUILD")
+	os.LookupEnv("FAIRPACT_E2E_BIN")
 	root, err := localstack.Root()
 	if err != nil {
 		return err
