@@ -43,7 +43,7 @@ var faults = []fault{
 		(&e2e.Vault{W: s.w}).SetBack(s.t, d)
 		return func() {
 			_, err := s.stack.Fairpactctl(s.t.Context(), "certificate", "adopt", first, "--base-url", s.stack.BaseURL(), "--secret-file", filepath.Join(s.stack.Dir(), "server-secret"))
-			s.must(err)
+			e2e.Must(s.t, err)
 			d.Certified(e2e.Patience)
 			s.restart(localstack.LogServer)
 		}
@@ -56,7 +56,7 @@ var faults = []fault{
 		d.Reveal(0, ann)
 		change := func(sealed string) {
 			_, err := s.w.Pool.Exec(s.t.Context(), "UPDATE reveals SET sealed = "+sealed+" WHERE deal_id = $1 AND party = 0", d.ID)
-			s.must(err)
+			e2e.Must(s.t, err)
 		}
 		change("sealed || '\\x00'::bytea")
 		d.Reveal(1, bob)
@@ -81,7 +81,7 @@ var faults = []fault{
 		d.Commit(0, inputs[0])
 		d.Commit(1, inputs[1])
 		d.Reveal(0, inputs[0])
-		s.must(s.kms.FailTimes(kmstest.OtherDigest, 2)) // a wrong signature is requested again once
+		e2e.Must(s.t, s.kms.FailTimes(kmstest.OtherDigest, 2)) // a wrong signature is requested again once
 		d.Reveal(1, inputs[1])
 		return func() { d.Certified(e2e.Patience) }
 	}},
@@ -93,7 +93,7 @@ var faults = []fault{
 		"FairpactKeySetsDiffer": "only the worker has this key set",
 	}, do: func(s *site) func() {
 		label, err := signing.PublicKeyOf(s.t.Context(), s.uri)
-		s.must(err)
+		e2e.Must(s.t, err)
 		missing, later := e2e.KeyFile(s.t)
 		set := e2e.File(s.t, e2e.Body{"keys": []e2e.Body{
 			{"pubkey": label, "uri": s.uri, "signs_from": 0},
@@ -148,15 +148,15 @@ var faults = []fault{
 
 	{alert: "FairpactDeadlinesLate", what: "a transaction holds the row of a due deal", do: func(s *site) func() {
 		held := s.w.HoldDeal(s.c.Create(e2e.SplitBody(3*time.Second, time.Hour)).ID)
-		return func() { s.must(held.Rollback(s.t.Context())) }
+		return func() { e2e.Must(s.t, held.Rollback(s.t.Context())) }
 	}},
 	{alert: "FairpactDrawsWait", what: "no relay answers", env: []string{"FAIRPACT_BEACON_RELAYS=" + nowhere}, also: map[string]string{"FairpactBeaconFailing": "draws wait for the beacon"}, do: undrawn(10 * time.Minute)},
 	{alert: "FairpactWorkerBlind", what: "the deals are locked", do: func(s *site) func() {
 		held, err := s.w.Pool.Begin(s.t.Context())
-		s.must(err)
+		e2e.Must(s.t, err)
 		_, err = held.Exec(s.t.Context(), "LOCK TABLE deals")
-		s.must(err)
-		return func() { s.must(held.Rollback(s.t.Context())) }
+		e2e.Must(s.t, err)
+		return func() { e2e.Must(s.t, held.Rollback(s.t.Context())) }
 	}},
 	{alert: "FairpactPostgresDown", what: "Postgres is down", also: map[string]string{
 		"FairpactWorkerBlind":     unhastened,
@@ -175,16 +175,16 @@ var faults = []fault{
 		"FairpactSlow": "a last reveal waits three seconds for its certificate",
 	}, do: func(s *site) func() {
 		path := filepath.Join(s.dir, "guard.json")
-		s.must(os.Rename(path, path+".kept"))
-		s.must(os.Mkdir(path, 0o700))
+		e2e.Must(s.t, os.Rename(path, path+".kept"))
+		e2e.Must(s.t, os.Mkdir(path, 0o700))
 		stop := s.load(3)
 		return func() {
 			// Calls of users succeed meanwhile, so no other alert may fire.
 			e2e.Eventually(s.t, "appends have failed for a while", e2e.Patience, func() bool {
 				return len(s.p.query(s.t, `fairpact_http_requests_total{route="/v1/append",status=~"5..",namespace="`+s.namespace+`"} offset 5s`)) > 0
 			})
-			s.must(os.Remove(path))
-			s.must(os.Rename(path+".kept", path))
+			e2e.Must(s.t, os.Remove(path))
+			e2e.Must(s.t, os.Rename(path+".kept", path))
 			stop()
 		}
 	}},
@@ -197,8 +197,8 @@ var faults = []fault{
 	{alert: "FairpactSigningFailing", what: "the key service denies the right to sign", do: unsigned(kmstest.Denied)},
 	{alert: "FairpactBeaconFailing", what: "no relay answers", env: []string{"FAIRPACT_BEACON_RELAYS=" + nowhere}, do: undrawn(time.Minute)},
 	{alert: "FairpactRedisDown", what: "Redis is down", do: func(s *site) func() {
-		s.must(s.stack.Redis().Stop())
-		return func() { s.must(s.stack.Redis().Restart(s.t.Context())) }
+		e2e.Must(s.t, s.stack.Redis().Stop())
+		return func() { e2e.Must(s.t, s.stack.Redis().Restart(s.t.Context())) }
 	}},
 	{alert: "FairpactDatabasePoolFull", what: "calls wait for a locked table", env: []string{"FAIRPACT_DATABASE_CONNS=4"},
 		also: map[string]string{
@@ -224,8 +224,8 @@ var callsFail = map[string]string{
 const guardBeside = "FAIRPACT_FORK_GUARD=file://{dir}/guard.json"
 
 func (s *site) withoutPostgres() (back func()) {
-	s.must(s.stack.Postgres().Stop())
-	return func() { s.must(s.stack.Postgres().Restart(s.t.Context())) }
+	e2e.Must(s.t, s.stack.Postgres().Stop())
+	return func() { e2e.Must(s.t, s.stack.Postgres().Restart(s.t.Context())) }
 }
 
 // with restarts processes under other settings.
@@ -257,16 +257,16 @@ func unwitnessed(witnesses ...int) func(s *site) func() {
 // unsigned plays deals while the key service has a fault.
 func unsigned(fault kmstest.Fault) func(s *site) func() {
 	return func(s *site) func() {
-		s.must(s.kms.SetFault(fault))
+		e2e.Must(s.t, s.kms.SetFault(fault))
 		stop := s.load(1)
-		return func() { s.must(s.kms.SetFault(kmstest.None)); stop() }
+		return func() { e2e.Must(s.t, s.kms.SetFault(kmstest.None)); stop() }
 	}
 }
 
 func gone(kind string) func(s *site) func() {
 	return func(s *site) func() {
-		s.must(s.stack.Stop(kind))
-		return func() { s.must(s.stack.Start(s.t.Context(), kind)) }
+		e2e.Must(s.t, s.stack.Stop(kind))
+		return func() { e2e.Must(s.t, s.stack.Start(s.t.Context(), kind)) }
 	}
 }
 
@@ -290,7 +290,7 @@ func undrawn(ago time.Duration) func(s *site) func() {
 
 func (s *site) restart(name string, env ...string) {
 	s.t.Helper()
-	s.must(s.stack.Restart(s.t.Context(), name, env...))
+	e2e.Must(s.t, s.stack.Restart(s.t.Context(), name, env...))
 }
 
 // published returns the id of the first certificate in the log.

@@ -107,14 +107,6 @@ func siteOf(t *testing.T, p *prometheus, f fault) *site {
 	return s
 }
 
-// must fails the test at an error.
-func (s *site) must(err error) {
-	s.t.Helper()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-}
-
 // A healthy deployment under a light load has no alert, and a series for every query of
 // the alerts and the dashboard.
 func healthy(t *testing.T, p *prometheus, rules []promv1.AlertingRule) {
