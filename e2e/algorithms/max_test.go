@@ -2,6 +2,7 @@ package algorithms
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -65,6 +66,31 @@ func TestOverREST(t *testing.T) {
 	}
 	if a := c.Do("POST", "/v1/deals", d.Key, `{"algorithm":"min.v1","party_labels":["a","b"],"commit_deadline":1,"reveal_deadline":2,"algorithm_params":{}}`); !strings.Contains(a.ErrorText(), "shapley.v1, "+id) {
 		t.Errorf("an unknown algorithm: %s", a.Body)
+	}
+}
+
+func TestOverMCP(t *testing.T) {
+	c := e2e.NewClient(t, e2e.BaseURL(t))
+	b, key := declared(), c.Key()
+	b["api_key"] = key
+	created := c.Tool("create_deal", b)
+	if why := created.Meta.Next.Why; !strings.Contains(why, `{"bid":70}`) {
+		t.Errorf("the next step shows no example of the input: %s", why)
+	}
+	d := c.Created(key, e2e.Answer{Body: created.Structured})
+	for i, bid := range bids {
+		var hashed struct{ Commitment string }
+		c.Tool("compute_commitment_tool", e2e.Body{"input": bid, "salt": fmt.Sprintf("%032d", i)}).Into(t, &hashed)
+		c.Tool("commit_input", e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[i], "commitment": hashed.Commitment})
+	}
+	for i, bid := range bids {
+		c.Tool("reveal_input", e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[i], "input": bid, "salt": fmt.Sprintf("%032d", i)})
+	}
+	d.Certified(e2e.Patience)
+	checkCertificate(t, c.Tool("get_certificate", e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[1]}).Structured)
+	var r e2e.Report
+	if c.Tool("verify_certificate", e2e.Body{"cert_id": *d.View().CertificateID}).Into(t, &r); !r.Valid {
+		t.Errorf("%+v", r)
 	}
 }
 
