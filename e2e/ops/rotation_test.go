@@ -97,9 +97,9 @@ func (r roller) serverSecret() {
 
 	// Too early: one process would write under a secret that another process lacks.
 	r.write("server-secret", both)
-	r.says("3 of 3 hold another set", r.secret(1, "rotate"))
+	r.says("3 of 3 have another set", r.secret(1, "rotate"))
 	r.rollOut(e2e.SecondAPI, localstack.DeadlineWorker)
-	r.says("1 of 3 hold another set", r.secret(1, "rotate"))
+	r.says("1 of 3 have another set", r.secret(1, "rotate"))
 	r.says("correct what failed", r.secret(1, "check"))
 	between := begun(two) // a process with both secrets writes under the one that all have
 	at(one, between).Reveal(1, bob)

@@ -75,22 +75,7 @@ func TestVerifyAgreesWithTheIndependentVerifier(t *testing.T) {
 		if code == ExitUsage {
 			continue
 		}
-		var report struct {
-			Valid  bool
-			Checks []struct {
-				Name string
-				OK   bool
-			}
-		}
-		if err := json.Unmarshal([]byte(r.out), &report); err != nil {
-			t.Fatalf("%v in %s", err, r.out)
-		}
-		failed := []string{}
-		for _, check := range report.Checks {
-			if !check.OK {
-				failed = append(failed, check.Name)
-			}
-		}
+		report, failed := r.report(t)
 		slices.Sort(failed)
 		if !slices.Equal(failed, x.Failed) || report.Valid != (len(failed) == 0) {
 			t.Errorf("case %d fails %v, the independent verifier fails %v", i, failed, x.Failed)

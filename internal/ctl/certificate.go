@@ -62,30 +62,35 @@ func (a certificateAdoptCommand) Run(ctx context.Context, t *terminal) error {
 	if report := verification.Verify(evidence); notALeaf(report) != nil {
 		return t.report(report, report, verdict(report))
 	}
-	members := evidence.Certificate.(map[string]any) // verified: it has all members, of the right types
-	signature, leaf := members["signature"].(string), members["log_proof"].(map[string]any)["leaf_index"].(int64)
-	signed := maps.Clone(members)
-	delete(signed, "signature")
-	delete(signed, "log_proof")
-	dealID, payload := members["deal_id"].(string), canon.Encode(signed)
+	members, leaf, payload := leafOf(evidence)
+	dealID := members["deal_id"]
 	err = inDatabases(ctx, a.databases, func(s *store.Store, log *pgxpool.Pool) error {
-		without, err := translog.TagLeaves(ctx, log, []translog.TaggedLeaf{{Index: leaf, Entry: certificate.Entry(payload), Tag: certificate.Tag(dealID)}})
+		without, err := translog.TagLeaves(ctx, log, []translog.TaggedLeaf{leaf})
 		if err != nil {
 			return err
 		}
 		if len(without) > 0 {
-			return refusal{fmt.Errorf("the log of this database has another certificate of deal %s, or another entry at leaf %d: ask another party for its copy", dealID, leaf)}
+			return refusal{fmt.Errorf("the log of this database has another certificate of deal %s, or another entry at leaf %d: ask another party for its copy", dealID, leaf.Index)}
 		}
-		return escrow.Adopt(ctx, s, secret, payload, signature, leaf)
+		return escrow.Adopt(ctx, s, secret, payload, members["signature"].(string), leaf.Index)
 	})
 	if err != nil {
 		return err
 	}
-	if t.json {
-		return t.value(map[string]any{"deal_id": dealID, "cert_id": members["cert_id"], "leaf_index": leaf})
-	}
-	t.line("deal %s has its certificate %s of leaf %d", dealID, members["cert_id"], leaf)
-	return nil
+	return t.show(map[string]any{"deal_id": dealID, "cert_id": members["cert_id"], "leaf_index": leaf.Index},
+		"deal %s has its certificate %s of leaf %d", dealID, members["cert_id"], leaf.Index)
+}
+
+// leafOf returns the members of a certificate that was verified, its leaf and what its
+// signature signs.
+func leafOf(e verification.Evidence) (members map[string]any, leaf translog.TaggedLeaf, payload []byte) {
+	members = e.Certificate.(map[string]any) // verified: it has all members, of the right types
+	signed := maps.Clone(members)
+	delete(signed, "signature")
+	delete(signed, "log_proof")
+	payload = canon.Encode(signed)
+	index := members["log_proof"].(map[string]any)["leaf_index"].(int64)
+	return members, translog.TaggedLeaf{Index: index, Entry: certificate.Entry(payload), Tag: certificate.Tag(members["deal_id"].(string))}, payload
 }
 
 // inDatabases calls do with the databases of the deals and of the log.

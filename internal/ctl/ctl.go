@@ -88,7 +88,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 		}()
 		k, err := parser.Parse(args)
 		if err != nil {
-			return fmt.Errorf("%w (see fairpactctl %s--help)", err, subject(err))
+			return fmt.Errorf("%w (see %s --help)", err, subject(err))
 		}
 		return k.Run(&terminal{stdin, stdout, stderr, c.JSON, parser.Model})
 	}()
@@ -113,17 +113,13 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 
 type exitPanic struct{}
 
-// subject returns the command of a usage error, with a blank after it.
+// subject returns the command of a usage error.
 func subject(err error) string {
 	parse, ok := errors.AsType[*kong.ParseError](err)
 	if !ok || parse.Context == nil || parse.Context.Selected() == nil {
-		return ""
+		return "fairpactctl"
 	}
-	var names []string
-	for n := parse.Context.Selected(); n != nil && n.Type != kong.ApplicationNode; n = n.Parent {
-		names = append([]string{n.Name}, names...)
-	}
-	return strings.Join(names, " ") + " "
+	return parse.Context.Selected().FullPath()
 }
 
 var secret = regexp.MustCompile(`\b(fp|it)_[A-Za-z0-9_-]{4,}`)

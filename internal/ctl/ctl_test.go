@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairpact/fairpact/internal/verification"
 )
 
 // ran is the result of one command.
@@ -23,6 +25,21 @@ func run(t *testing.T, stdin string, args ...string) ran {
 	var out, errs bytes.Buffer
 	code := Main(t.Context(), args, strings.NewReader(stdin), &out, &errs)
 	return ran{code, out.String(), errs.String()}
+}
+
+// report returns the report that a command printed as JSON, and the names of its failed
+// checks.
+func (r ran) report(t *testing.T) (report verification.Report, failed []string) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(r.out), &report); err != nil {
+		t.Fatalf("%v in %+v", err, r)
+	}
+	for _, check := range report.Checks {
+		if !check.OK {
+			failed = append(failed, check.Name)
+		}
+	}
+	return report, failed
 }
 
 func write(t *testing.T, name, content string) string {
@@ -121,7 +138,8 @@ func TestLogKey(t *testing.T) {
 // Each command has help with examples of itself.
 func TestHelpHasExamples(t *testing.T) {
 	for _, command := range []string{"key", "key new", "commit", "verify", "recompute", "migrate", "smoke", "key-files", "completion", "deal create", "deal invite",
-		"deal commit", "deal reveal", "deal status", "deal watch", "deal entropy", "deal certificate", "deal cancel", "log key", "log audit", "log mirror", "log watch", "log fsck"} {
+		"deal commit", "deal reveal", "deal status", "deal watch", "deal entropy", "deal certificate", "deal cancel", "log key", "log audit", "log mirror", "log watch", "log fsck",
+		"keys show", "keys check", "keys init", "keys rotate", "keys close"} {
 		r := run(t, "", append(strings.Fields(command), "--help")...)
 		if r.code != 0 || !strings.Contains(r.out, "Examples:") || !strings.Contains(r.out, "fairpactctl "+command) {
 			t.Errorf("%s: %+v", command, r)

@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,14 +39,25 @@ type invite struct {
 	Token string `json:"token"`
 }
 
-// party holds the flags that name a deal and the caller.
+// place holds the flags that name a deal.
+type place struct {
+	State   string `env:"FAIRPACT_STATE" placeholder:"FILE" help:"State file of deal create or deal invite; it holds deployment, deal and tokens."`
+	BaseURL string `env:"FAIRPACT_URL" placeholder:"URL" help:"The deployment, where there is no state file."`
+	Deal    string `env:"FAIRPACT_DEAL" placeholder:"ID" help:"The deal, where there is no state file."`
+}
+
+// party holds the flags of a command that a party may call.
 type party struct {
-	State     string `env:"FAIRPACT_STATE" placeholder:"FILE" help:"State file of deal create or deal invite; it holds deployment, deal and tokens."`
+	place
 	Party     *int   `placeholder:"N" help:"Which invite token of the state file to use: 0 is the initiator. Not needed where it holds one."`
-	BaseURL   string `env:"FAIRPACT_URL" placeholder:"URL" help:"The deployment, where there is no state file."`
-	Deal      string `env:"FAIRPACT_DEAL" placeholder:"ID" help:"The deal, where there is no state file."`
 	Token     string `env:"FAIRPACT_TOKEN" placeholder:"TOKEN" help:"Invite token. Others on this machine can see arguments: prefer --token-file or the environment."`
 	TokenFile string `placeholder:"FILE" help:"File whose first line is the invite token; - reads standard input."`
+}
+
+// initiator holds the flags of a command that the initiator may call by its API key.
+type initiator struct {
+	APIKey     string `env:"FAIRPACT_API_KEY" placeholder:"KEY" help:"The initiator's API key, where there is no state file or no invite token."`
+	APIKeyFile string `placeholder:"FILE" help:"File whose first line is the API key."`
 }
 
 // call holds what a request about a deal needs: client, deal and credential.
@@ -53,10 +65,9 @@ type call struct {
 	client *restclient.Client
 	dealID string
 	token  string
-	state  state
 }
 
-func (p party) load(t *terminal) (s state, err error) {
+func (p place) load(t *terminal) (s state, err error) {
 	if p.State != "" {
 		data, err := t.read(p.State)
 		if err != nil {
@@ -66,16 +77,17 @@ func (p party) load(t *terminal) (s state, err error) {
 			return s, fmt.Errorf("%s is not a state file of deal create", p.State)
 		}
 	}
-	if p.BaseURL != "" {
-		s.BaseURL = p.BaseURL
-	}
-	if p.Deal != "" {
-		s.DealID = p.Deal
-	}
+	s.BaseURL, s.DealID = cmp.Or(p.BaseURL, s.BaseURL), cmp.Or(p.Deal, s.DealID)
 	if s.BaseURL == "" || s.DealID == "" {
 		return s, errors.New("which deal? Give --state, or --base-url and --deal")
 	}
 	return s, nil
+}
+
+// key returns the API key of the flags, else of the state file, else "".
+func (i initiator) key(t *terminal, s state) (string, error) {
+	key, err := t.secretOf(i.APIKey, i.APIKeyFile)
+	return cmp.Or(key, s.APIKey), err
 }
 
 // asParty returns a call with an invite token.
@@ -101,24 +113,30 @@ func (s state) call(token string) (*call, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &call{client, s.DealID, token, s}, nil
+	return &call{client, s.DealID, token}, nil
 }
 
+// token returns the invite token of a party, or for nil the only one.
 func (s state) token(party *int) (string, error) {
 	switch {
-	case party == nil && len(s.Invites) == 1:
-		return s.Invites[0].Token, nil
-	case party == nil && len(s.Invites) > 1:
-		return "", fmt.Errorf("the state file holds %d invite tokens: say which with --party", len(s.Invites))
-	case party == nil:
+	case party != nil:
+		i, err := s.invite(*party)
+		return i.Token, err
+	case len(s.Invites) == 0:
 		return "", errors.New("no invite token: give --state, --token-file or FAIRPACT_TOKEN")
+	case len(s.Invites) > 1:
+		return "", fmt.Errorf("the state file holds %d invite tokens: say which with --party", len(s.Invites))
 	}
+	return s.Invites[0].Token, nil
+}
+
+func (s state) invite(party int) (invite, error) {
 	for _, i := range s.Invites {
-		if i.Party == *party {
-			return i.Token, nil
+		if i.Party == party {
+			return i, nil
 		}
 	}
-	return "", fmt.Errorf("the state file holds no invite token of party %d", *party)
+	return invite{}, fmt.Errorf("the state file holds no invite token of party %d", party)
 }
 
 func (c *call) path(suffix string) string { return "/v1/deals/" + url.PathEscape(c.dealID) + suffix }
@@ -172,41 +190,40 @@ func (c createCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	file, err := reserve(c.Out)
-	if err != nil {
-		return err
-	}
-	s, answer, err := c.create(ctx, client, key, params)
-	if err != nil {
-		discard(file)
-		return err
-	}
-	text, err := json.MarshalIndent(s, "", "  ")
-	if err == nil {
-		err = fill(file, append(text, '\n'))
-	}
-	if err != nil {
+	var made created
+	err = keepMade(c.Out, func() (text []byte, err error) {
+		var s state
+		if s, made, err = c.create(ctx, client, key, params); err != nil {
+			return nil, err
+		}
+		return s.file()
+	})
+	switch {
+	case err != nil && made.DealID != "":
 		return fmt.Errorf("the deal was created, but its tokens could not be written and are lost: create another deal: %w", err)
+	case err != nil:
+		return err
 	}
-	answer.StateFile = c.Out
-	if t.json {
-		return t.value(answer)
+	made.StateFile = c.Out
+	shown, err := json.Marshal(made)
+	if err != nil {
+		return err
 	}
-	t.line("%-18s %s", "deal id", answer.DealID)
-	t.line("%-18s %s", "state", answer.State)
-	t.line("%-18s %s", "state file", c.Out)
-	if answer.Warning != "" {
-		t.line("%-18s %s", "warning", answer.Warning)
-	}
-	return nil
+	return t.answer(shown)
+}
+
+// file returns the content of the state file.
+func (s state) file() ([]byte, error) {
+	text, err := json.MarshalIndent(s, "", "  ")
+	return append(text, '\n'), err
 }
 
 // created is the printed part of a creation, without its secrets.
 type created struct {
 	DealID    string `json:"deal_id"`
 	State     string `json:"state"`
-	Warning   string `json:"warning,omitempty"`
 	StateFile string `json:"state_file"`
+	Warning   string `json:"warning,omitempty"`
 }
 
 func (c createCommand) create(ctx context.Context, client *restclient.Client, key string, params map[string]any) (s state, made created, err error) {
@@ -262,26 +279,16 @@ Examples:
 }
 
 func (c inviteCommand) Run(t *terminal) error {
-	s, err := party{State: c.State}.load(t)
+	s, err := place{State: c.State}.load(t)
 	if err != nil {
 		return err
 	}
-	for _, i := range s.Invites {
-		if i.Party != c.Party {
-			continue
-		}
-		text, err := json.MarshalIndent(state{BaseURL: s.BaseURL, DealID: s.DealID, Invites: []invite{i}}, "", "  ")
-		if err == nil {
-			err = keep(c.Out, append(text, '\n'))
-		}
-		if err != nil {
-			return err
-		}
-		if t.json {
-			return t.value(map[string]string{"state_file": c.Out})
-		}
-		t.line("%s is for party %d, %s", c.Out, i.Party, i.Label)
-		return nil
+	i, err := s.invite(c.Party)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("the state file holds no invite token of party %d", c.Party)
+	if err := keepMade(c.Out, state{BaseURL: s.BaseURL, DealID: s.DealID, Invites: []invite{i}}.file); err != nil {
+		return err
+	}
+	return t.show(map[string]string{"state_file": c.Out}, "%s is for party %d, %s", c.Out, i.Party, i.Label)
 }

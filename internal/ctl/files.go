@@ -1,15 +1,12 @@
 package ctl
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
-
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/fairpact/fairpact/internal/canon"
 )
@@ -60,75 +57,70 @@ func (t *terminal) object(path string) (map[string]any, error) {
 	return o, nil
 }
 
-// inputs reads an array of {input, salt}. It parses each input separately, because the
-// limit of depth is that of a revealed input, without the two levels around it.
+// inputLevels is how much deeper a document may be than the limit of the input in it.
+const inputLevels = 2
+
+// inputs reads an array of {input, salt}.
 func (t *terminal) inputs(path string) ([]any, error) {
 	data, err := t.read(path)
 	if err != nil {
 		return nil, err
 	}
-	wrong := func(err error) ([]any, error) { return nil, fmt.Errorf("%s: %w", path, err) }
-	var rows []jsontext.Value
-	if err := json.Unmarshal(data, &rows); err != nil || rows == nil {
-		if _, parse := canon.Parse(data); parse != nil {
-			return wrong(parse)
-		}
-		return wrong(errors.New("not a JSON array of {input, salt}"))
+	v, err := canon.ParseWithin(data, inputLevels)
+	rows, ok := v.([]any)
+	if err == nil && !ok {
+		err = errors.New("not a JSON array of {input, salt}")
 	}
-	all := make([]any, len(rows))
-	for i, row := range rows {
-		if row.Kind() != '{' {
-			if all[i], err = canon.Parse(row); err != nil {
-				return wrong(err)
-			}
-			continue
-		}
-		var members map[string]jsontext.Value
-		if err := json.Unmarshal(row, &members); err != nil {
-			return wrong(errors.New("not strict JSON"))
-		}
-		tree := map[string]any{}
-		for name, v := range members {
-			if tree[name], err = canon.Parse(v); err != nil {
-				return wrong(err)
-			}
-		}
-		all[i] = tree
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return all, nil
+	return rows, nil
 }
 
-// keep writes and syncs a new file that only its owner may read. It refuses an existing
-// file, which may hold the only copy of a secret.
+// keep writes a new file that only its owner may read.
 func keep(path string, content []byte) error {
-	file, err := reserve(path)
+	return keepMade(path, func() ([]byte, error) { return content, nil })
+}
+
+// keepMade does the same with what produce returns. The file exists before produce asks the
+// service for a secret, and is removed if produce fails. An existing file is refused: it may
+// hold the only copy of a secret.
+func keepMade(path string, produce func() ([]byte, error)) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("%s exists and may hold the only copy of a salt or token: name another file", path)
+	}
 	if err != nil {
+		return err
+	}
+	content, err := produce()
+	if err != nil {
+		file.Close()
+		os.Remove(path)
 		return err
 	}
 	return fill(file, content)
 }
 
-// reserve creates the file before the service is asked for the secret that goes into it.
-func reserve(path string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, os.ErrExist) {
-		return nil, fmt.Errorf("%s exists and may hold the only copy of a salt or token: name another file", path)
+// replace writes a file atomically.
+func replace(path string, content []byte, mode os.FileMode) error {
+	file, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
 	}
-	return file, err
+	defer os.Remove(file.Name()) // fails once it is renamed
+	if err := errors.Join(file.Chmod(mode), fill(file, content)); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), path)
 }
 
 func fill(file *os.File, content []byte) error {
-	_, err := io.Copy(file, bytes.NewReader(content))
+	_, err := file.Write(content)
 	if err == nil {
 		err = file.Sync()
 	}
 	return errors.Join(err, file.Close())
-}
-
-// discard removes a reserved file that is still empty.
-func discard(file *os.File) {
-	file.Close()
-	os.Remove(file.Name())
 }
 
 // secretOf returns a credential from its flag or environment variable, or the first line of

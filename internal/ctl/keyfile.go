@@ -50,13 +50,5 @@ func copyKey(from, to string) error {
 	if len(content) == 0 {
 		return errors.New(from + " is empty: put the private key as PEM into the Secret")
 	}
-	file, err := os.CreateTemp(filepath.Dir(to), ".key-*") // 0600
-	if err != nil {
-		return err
-	}
-	if err := fill(file, content); err != nil {
-		os.Remove(file.Name())
-		return err
-	}
-	return os.Rename(file.Name(), to)
+	return replace(to, content, 0o600)
 }

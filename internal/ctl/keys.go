@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/fairpact/fairpact/internal/restclient"
@@ -46,6 +44,14 @@ func (p published) in(state string) (found published) {
 	return found
 }
 
+// keys returns the keys as a key set does.
+func (p published) keys() (keys []signing.Key) {
+	for _, k := range p {
+		keys = append(keys, signing.Key{PublicKey: k.Label, State: k.State, RetiredAt: k.RetiredAt, TreeSize: k.TreeSize})
+	}
+	return keys
+}
+
 // publishedBy returns what a process with this key set publishes now.
 func publishedBy(set *signing.KeySet) (keys published) {
 	for _, k := range set.Keys() {
@@ -67,23 +73,6 @@ func (t *terminal) keySet(path string) (*signing.KeySet, error) {
 	return keys, nil
 }
 
-// replace writes a file atomically.
-func replace(path string, content []byte) (err error) {
-	file, err := os.CreateTemp(filepath.Dir(path), ".keys-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(file.Name())
-		}
-	}()
-	if err := errors.Join(file.Chmod(0o644), fill(file, content)); err != nil { // 0644: the file holds only public keys
-		return err
-	}
-	return os.Rename(file.Name(), path)
-}
-
 type keysShowCommand struct {
 	BaseURL string `env:"FAIRPACT_URL" placeholder:"URL" help:"The deployment, like https://fairpact.example."`
 	File    string `placeholder:"FILE" help:"Show this key set instead; - reads standard input."`
@@ -100,19 +89,10 @@ Examples:
 
 // shownKeys is the output of keys show --json.
 type shownKeys struct {
-	Keys      []shownKey `json:"keys"`
-	KeySet    string     `json:"key_set,omitempty"`
-	Custody   string     `json:"key_custody,omitempty"`
-	Ephemeral bool       `json:"dev_ephemeral_key,omitempty"`
-}
-
-type shownKey struct {
-	Pubkey    string `json:"pubkey"`
-	State     string `json:"state"`
-	URI       string `json:"uri,omitempty"`
-	SignsFrom *int64 `json:"signs_from,omitempty"`
-	RetiredAt *int64 `json:"retired_at,omitempty"`
-	TreeSize  *int64 `json:"tree_size,omitempty"`
+	Keys      []signing.Key `json:"keys"`
+	KeySet    string        `json:"key_set,omitempty"`
+	Custody   string        `json:"key_custody,omitempty"`
+	Ephemeral bool          `json:"dev_ephemeral_key,omitempty"`
 }
 
 func (c keysShowCommand) Run(ctx context.Context, t *terminal) error {
@@ -123,10 +103,7 @@ func (c keysShowCommand) Run(ctx context.Context, t *terminal) error {
 		if err != nil {
 			return err
 		}
-		shown.KeySet = set.Digest()
-		for _, k := range set.Keys() {
-			shown.Keys = append(shown.Keys, shownKey{k.PublicKey, k.State, k.URI, k.SignsFrom, k.RetiredAt, k.TreeSize})
-		}
+		shown.Keys, shown.KeySet = set.Keys(), set.Digest()
 	case c.BaseURL == "":
 		return errors.New("give --base-url or --file")
 	default:
@@ -149,9 +126,7 @@ func (c keysShowCommand) Run(ctx context.Context, t *terminal) error {
 		if err != nil {
 			return unreadable(err)
 		}
-		for _, k := range keys {
-			shown.Keys = append(shown.Keys, shownKey{Pubkey: k.Label, State: k.State, RetiredAt: k.RetiredAt, TreeSize: k.TreeSize})
-		}
+		shown.Keys = keys.keys()
 	}
 	if t.json {
 		return t.value(shown)
@@ -164,7 +139,7 @@ func (c keysShowCommand) Run(ctx context.Context, t *terminal) error {
 		} else if k.State == verification.Retired {
 			size = "open"
 		}
-		t.line("%-8s %-20s %-20s %-10s %s", k.State, instant(k.SignsFrom), instant(k.RetiredAt), size, k.Pubkey)
+		t.line("%-8s %-20s %-20s %-10s %s", k.State, instant(k.SignsFrom), instant(k.RetiredAt), size, k.PublicKey)
 	}
 	if shown.Custody != "" {
 		t.line("custody of the current key: %s", shown.Custody)

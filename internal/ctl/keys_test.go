@@ -82,7 +82,7 @@ func TestKeysThroughARotation(t *testing.T) {
 	step(2, "0 to 2^53-1", "rotate", "--file", file, "--to", third.uri, "--now", "--tree-size=-1", "--out", file)
 	step(0, `"tree_size":7}`, "rotate", "--file", file, "--to", second.uri, "--now", "--tree-size", "7", "--out", file)
 	step(2, "no such file", "rotate", "--file", file+"x", "--to", third.uri)
-	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(file), ".keys-*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(file), ".new-*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 }
@@ -154,6 +154,8 @@ func serving(t *testing.T, current string, heads map[string]string, documents ..
 	return server.URL
 }
 
+// The empty tree head proves nothing about growth, because any tree continues it. The check
+// asks for another head, or for --tree-head none.
 func TestKeysCheck(t *testing.T) {
 	t.Parallel()
 	first, second := newKeyed(t), newKeyed(t)
@@ -162,29 +164,49 @@ func TestKeysCheck(t *testing.T) {
 	after := func(more string) string {
 		return `{"keys":[{"pubkey":"` + b + `","state":"current"},{"pubkey":"` + a + `","retired_at":5,"state":"retired"` + more + `}]}`
 	}
-	rotating := write(t, "rotating", set(first.entry(-time.Hour), second.entry(time.Hour)))
+	// grown returns a deployment with a log of a size that answers older heads too.
+	grown := func(size int, older ...int) string {
+		heads := map[string]string{"": headOf(t, first, size)}
+		for _, size := range older {
+			heads[fmt.Sprint("tree_size=", size)] = headOf(t, first, size)
+		}
+		return serving(t, a, heads, before)
+	}
+	kept := func(size int) []string {
+		return []string{"--tree-head", write(t, fmt.Sprint("head-", size), headOf(t, first, size))}
+	}
+	file := []string{"--file", write(t, "rotating", set(first.entry(-time.Hour), second.entry(time.Hour)))}
+	forged := write(t, "forged", strings.ReplaceAll(headOf(t, first, 1), `"tree_size":1`, `"tree_size":2`))
+	rotated := deployed(t, b, second, after(""))
 	for _, row := range []struct {
-		what      string
-		current   string
-		by        keyed
-		documents []string
-		args      []string
-		code      int
-		says      []string
+		what string
+		url  string
+		args []string
+		code int
+		says []string
 	}{
-		{"the next key is published", a, first, []string{before}, []string{"--file", rotating}, 0,
+		{"the next key is published", deployed(t, a, first, before), file, 0,
 			[]string{"4 answers, all the same", "size 2 continues the one of size 1", "OK   file_agrees", "next: nothing: " + b + " signs from "}},
-		{"rotated", b, second, []string{after("")}, nil, 0, []string{"signed by the current key", "keys close " + a}},
-		{"closed", b, second, []string{after(`,"tree_size":2`)}, nil, 0, []string{"next: nothing: one key signs"}},
-		{"half rolled out", a, first, []string{before, after("")}, nil, 1, []string{"FAIL replicas_agree", "wait until the roll-out is done"}},
-		{"another file", b, second, []string{after("")}, []string{"--file", rotating}, 1, []string{"FAIL file_agrees", "correct what failed"}},
-		{"a status of another key", b, first, []string{before}, nil, 1, []string{"FAIL status_agrees"}},
-		{"a closed key signs heads", b, first, []string{after(`,"tree_size":1`)}, nil, 1, []string{"FAIL tree_head", "retired at tree size 1 and it is of size 2"}},
-		{"a strange head", a, newKeyed(t), []string{before}, nil, 1, []string{"FAIL tree_head"}},
+		{"rotated", rotated, nil, 0, []string{"signed by the current key", "keys close " + a}},
+		{"closed", deployed(t, b, second, after(`,"tree_size":2`)), nil, 0, []string{"next: nothing: one key signs"}},
+		{"half rolled out", deployed(t, a, first, before, after("")), nil, 1, []string{"FAIL replicas_agree", "wait until the roll-out is done"}},
+		{"another file", rotated, file, 1, []string{"FAIL file_agrees", "correct what failed"}},
+		{"a status of another key", deployed(t, b, first, before), nil, 1, []string{"FAIL status_agrees"}},
+		{"a closed key signs heads", deployed(t, b, first, after(`,"tree_size":1`)), nil, 1, []string{"FAIL tree_head", "retired at tree size 1 and it is of size 2"}},
+		{"a strange head", deployed(t, a, newKeyed(t), before), nil, 1, []string{"FAIL tree_head"}},
+		{"the log answers an earlier head", grown(2, 0, 1), nil, 0, []string{"OK   consistency", "the tree of size 2 continues the one of size 1, which the log answered itself"}},
+		{"the log answers only that of the empty tree", grown(2, 0), nil, 1,
+			[]string{"FAIL consistency", "nothing to compare the tree of size 2 with, because the log has no earlier head: give one that you kept with --tree-head FILE"}},
+		{"the log has one leaf", grown(1, 0), nil, 1, []string{"FAIL consistency", "nothing to compare the tree of size 1 with"}},
+		{"the log is empty", grown(0, 0), nil, 1, []string{"FAIL consistency", "nothing to compare the tree of size 0 with"}},
+		{"nobody has an earlier head", grown(2, 0), []string{"--tree-head", "none"}, 0, []string{"OK   consistency", "not checked, as --tree-head none asks"}},
+		{"one was kept", grown(2, 0), kept(1), 0, []string{"OK   consistency", "the tree of size 2 continues the one of size 1"}},
+		{"that of the empty tree was kept", grown(2, 0, 1), kept(0), 1, []string{"FAIL consistency", "is the head of the empty tree, which any tree continues"}},
+		{"the log was set back", grown(1, 0), kept(2), 1, []string{"FAIL consistency", "the log was set back"}},
+		{"a kept head that is not signed", grown(2, 0, 1), []string{"--tree-head", forged}, 1, []string{"FAIL consistency", "the tree head"}},
 	} {
 		t.Run(row.what, func(t *testing.T) {
-			url := deployed(t, row.current, row.by, row.documents...)
-			r := run(t, "", append([]string{"keys", "check", "--base-url", url, "--times", "4"}, row.args...)...)
+			r := run(t, "", append([]string{"keys", "check", "--base-url", row.url, "--times", "4"}, row.args...)...)
 			if r.code != row.code {
 				t.Errorf("%+v", r)
 			}
@@ -195,8 +217,7 @@ func TestKeysCheck(t *testing.T) {
 			}
 		})
 	}
-	url := deployed(t, b, second, after(""))
-	if r := run(t, "", "keys", "show", "--base-url", url); r.code != 0 || !strings.Contains(r.out, "custody of the current key: a test") || !strings.Contains(r.out, "1970-01-01T00:00:05Z") {
+	if r := run(t, "", "keys", "show", "--base-url", rotated); r.code != 0 || !strings.Contains(r.out, "custody of the current key: a test") || !strings.Contains(r.out, "1970-01-01T00:00:05Z") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -305,60 +326,5 @@ func TestClosingIsChecked(t *testing.T) {
 	t.Cleanup(admin.Close)
 	if r := run(t, "", "keys", "check", "--base-url", url, "--file", file, "--replica", admin.URL, "--times", "1"); !strings.Contains(r.out, "1 run (1 replica), all with the key set "+keys.Digest()) {
 		t.Errorf("%+v", r)
-	}
-}
-
-// The empty tree head proves nothing about growth, because any tree continues it. The check
-// asks for another head, or for --tree-head none.
-func TestKeysCheckAsksForAnEarlierHead(t *testing.T) {
-	t.Parallel()
-	key := newKeyed(t)
-	label := key.PublicKey()
-	document := `{"keys":[{"pubkey":"` + label + `","state":"current"},{"pubkey":"` + newKeyed(t).PublicKey() + `","state":"next"}]}`
-	kept := func(size int) string { return write(t, fmt.Sprint("head-", size), headOf(t, key, size)) }
-	forked := write(t, "forked", headOf(t, key, 1))
-	if err := os.WriteFile(forked, []byte(strings.ReplaceAll(headOf(t, key, 1), `"tree_size":1`, `"tree_size":2`)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, row := range []struct {
-		what  string
-		size  int
-		older []int // tree heads that the log has
-		head  string
-		good  bool
-		says  string
-	}{
-		{"the log answers one", 2, []int{0, 1}, "", true, "the tree of size 2 continues the one of size 1, which the log answered itself"},
-		{"the log answers that of the empty tree alone", 2, []int{0}, "", false, "nothing to compare the tree of size 2 with, because the log has no earlier head: give one that you kept with --tree-head FILE"},
-		{"the log has one leaf", 1, []int{0}, "", false, "nothing to compare the tree of size 1 with"},
-		{"the log is empty", 0, []int{0}, "", false, "nothing to compare the tree of size 0 with"},
-		{"nobody has one", 2, []int{0}, "none", true, "not checked, as --tree-head none asks"},
-		{"one was kept", 2, []int{0}, kept(1), true, "the tree of size 2 continues the one of size 1"},
-		{"that of the empty tree was kept", 2, []int{0, 1}, kept(0), false, "is the head of the empty tree, which any tree continues"},
-		{"the log was set back", 1, []int{0}, kept(2), false, "the log was set back"},
-		{"a kept head that is no head", 2, []int{0, 1}, forked, false, "the tree head"},
-	} {
-		heads := map[string]string{"": headOf(t, key, row.size)}
-		for _, size := range row.older {
-			heads[fmt.Sprint("tree_size=", size)] = headOf(t, key, size)
-		}
-		args := []string{"keys", "check", "--base-url", serving(t, label, heads, document), "--times", "1"}
-		if row.head != "" {
-			args = append(args, "--tree-head", row.head)
-		}
-		r := run(t, "", args...)
-		word := map[bool]string{true: "OK   consistency ", false: "FAIL consistency "}[row.good]
-		if !strings.Contains(r.out, word) || !strings.Contains(r.out, row.says) || (r.code == 0) != row.good {
-			t.Errorf("%s: %+v", row.what, r)
-		}
-	}
-}
-
-// Each command has help with examples of it.
-func TestKeysHelpHasExamples(t *testing.T) {
-	for _, command := range []string{"show", "check", "init", "rotate", "close"} {
-		if r := run(t, "", "keys", command, "--help"); r.code != 0 || !strings.Contains(r.out, "Examples:") || !strings.Contains(r.out, "fairpactctl keys "+command) {
-			t.Errorf("%s: %+v", command, r)
-		}
 	}
 }

@@ -239,13 +239,9 @@ func next(file *signing.KeySet, keys published, agreed bool) string {
 	if !agreed {
 		return "correct what failed before any further step of a rotation"
 	}
-	var all []signing.Key
+	all := keys.keys()
 	if file != nil {
 		all = file.Keys()
-	} else {
-		for _, k := range keys {
-			all = append(all, signing.Key{PublicKey: k.Label, State: k.State, TreeSize: k.TreeSize})
-		}
 	}
 	for _, k := range all {
 		switch {

@@ -25,7 +25,7 @@ func (e edited) write(t *terminal, keys *signing.KeySet, err error) error {
 		return fmt.Errorf("this would leave no usable key set: %w", err)
 	}
 	if e.Out != "" {
-		return replace(e.Out, text)
+		return replace(e.Out, text, 0o644) // it holds only public keys
 	}
 	_, err = t.out.Write(text)
 	return err

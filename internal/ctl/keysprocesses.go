@@ -71,35 +71,40 @@ func (r running) processes(ctx context.Context) (found []keywatch.Process, err e
 // haveKeySet checks that all processes have the key set with this digest, or all the same
 // one if the digest is "".
 func haveKeySet(processes []keywatch.Process, err error, digest string) verification.Check {
-	check := verification.Check{Name: "processes", OK: err == nil && len(processes) > 0}
-	switch {
-	case err != nil:
-		check.Detail = err.Error()
-		return check
-	case len(processes) == 0:
-		check.Detail = "none is connected to this database: it is another database, or all are of an earlier release"
-		return check
-	case digest == "":
+	if digest == "" && len(processes) > 0 {
 		digest = processes[0].KeySet
+	}
+	return agree(processes, err, "key set", digest, func(p keywatch.Process) string { return p.KeySet })
+}
+
+// haveSecrets checks that all processes have the set of server secrets with this digest.
+// log-server has none.
+func haveSecrets(processes []keywatch.Process, err error, digest string) verification.Check {
+	processes = slices.DeleteFunc(processes, func(p keywatch.Process) bool { return p.Binary == "log-server" })
+	return agree(processes, err, "set of server secrets", digest, func(p keywatch.Process) string { return p.Secrets })
+}
+
+// agree checks that the digest of what is the same in all processes.
+func agree(processes []keywatch.Process, err error, what, digest string, of func(keywatch.Process) string) verification.Check {
+	if err == nil && len(processes) == 0 {
+		err = errors.New("none is connected to this database: it is another database, or all are of an earlier release")
 	}
 	kinds := map[string]int{}
 	var lacking []string
 	for _, p := range processes {
 		kinds[p.Binary]++
-		if p.KeySet != digest {
-			lacking = append(lacking, fmt.Sprintf("%s %s has %q", p.Binary, p.Host, p.KeySet))
+		if of(p) != digest {
+			lacking = append(lacking, fmt.Sprintf("%s %s has %q", p.Binary, p.Host, of(p)))
 		}
 	}
-	if len(lacking) > 0 {
-		check.OK, check.Detail = false, fmt.Sprintf("%d of %d have another key set than %s: %s", len(lacking), len(processes), digest, strings.Join(lacking, ", "))
-		return check
+	if err == nil && len(lacking) > 0 {
+		err = fmt.Errorf("%d of %d have another %s than %s (a process of an earlier release has none): %s", len(lacking), len(processes), what, digest, strings.Join(lacking, ", "))
 	}
 	var counts []string
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		counts = append(counts, fmt.Sprintf("%d %s", kinds[kind], kind))
 	}
-	check.Detail = fmt.Sprintf("%d run (%s), all with the key set %s", len(processes), strings.Join(counts, ", "), digest)
-	return check
+	return checked("processes", err, "%d run (%s), all with the %s %s", len(processes), strings.Join(counts, ", "), what, digest)
 }
 
 // mostHeads is the most tree heads checked above the tree size of each closed key; each

@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -56,6 +57,16 @@ func (l logTrust) read(t *terminal) (*checkpoint.Policy, error) {
 	return policy, nil
 }
 
+// open reads the policy and opens the log at a place.
+func (l logTrust) open(t *terminal, place string) (*checkpoint.Policy, *logaudit.Source, error) {
+	policy, err := l.read(t)
+	if err != nil {
+		return nil, nil, err
+	}
+	from, err := logaudit.Open(place)
+	return policy, from, err
+}
+
 // logReport is the output of a log command.
 type logReport struct {
 	Verdict   string             `json:"verdict"` // good, contradiction or quorum
@@ -73,33 +84,24 @@ func (t *terminal) judged(head logaudit.Head, policy *checkpoint.Policy, err err
 	if err != nil && !contradiction {
 		return err
 	}
-	r := logReport{Verdict: "good", Witnesses: append([]string{}, head.Witnesses...)}
+	r, exit := logReport{Verdict: "good", Witnesses: append([]string{}, head.Witnesses...)}, error(nil)
 	if head.Note != nil {
 		r.Origin, r.TreeSize, r.RootHash = head.Origin, head.Size, hex.EncodeToString(head.Root[:])
 	}
 	switch {
 	case contradiction:
-		r.Verdict, r.Findings = "contradiction", found.Findings
+		r.Verdict, r.Findings, exit = "contradiction", found.Findings, errForged
 		for _, signed := range found.Notes {
 			r.Notes = append(r.Notes, string(signed))
 		}
 	case head.Quorum != nil:
-		r.Verdict = "quorum"
+		r.Verdict, exit = "quorum", errFailed
 	}
 	if t.json {
-		if err := t.value(r); err != nil {
-			return err
-		}
-	} else {
-		t.logLines(r, head, policy)
+		return cmp.Or(t.value(r), exit)
 	}
-	switch {
-	case contradiction:
-		return errForged
-	case head.Quorum != nil:
-		return errFailed
-	}
-	return nil
+	t.logLines(r, head, policy)
+	return exit
 }
 
 func (t *terminal) logLines(r logReport, head logaudit.Head, policy *checkpoint.Policy) {
@@ -144,11 +146,7 @@ Examples:
 }
 
 func (c logAuditCommand) Run(ctx context.Context, t *terminal) error {
-	policy, err := c.read(t)
-	if err != nil {
-		return err
-	}
-	from, err := logaudit.Open(c.Place)
+	policy, from, err := c.open(t, c.Place)
 	if err != nil {
 		return err
 	}
@@ -203,11 +201,7 @@ Examples:
 }
 
 func (c logMirrorCommand) Run(ctx context.Context, t *terminal) error {
-	policy, err := c.read(t)
-	if err != nil {
-		return err
-	}
-	from, err := logaudit.Open(c.URL)
+	policy, from, err := c.open(t, c.URL)
 	if err != nil {
 		return err
 	}
@@ -239,11 +233,7 @@ func (c logWatchCommand) Run(ctx context.Context, t *terminal) error {
 	if c.Every <= 0 {
 		return fmt.Errorf("--every is %s and must be more than 0", c.Every)
 	}
-	policy, err := c.read(t)
-	if err != nil {
-		return err
-	}
-	from, err := logaudit.Open(c.URL)
+	policy, from, err := c.open(t, c.URL)
 	if err != nil {
 		return err
 	}

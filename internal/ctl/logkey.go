@@ -51,9 +51,5 @@ func (c logKeyCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	if t.json {
-		return t.value(map[string]string{"vkey": key.String()})
-	}
-	t.line("%s", key)
-	return nil
+	return t.show(map[string]string{"vkey": key.String()}, "%s", key)
 }

@@ -44,13 +44,7 @@ func (m migrateCommand) Run(ctx context.Context, t *terminal) error {
 	if err := inDatabases(ctx, m.databases, func(s *store.Store, log *pgxpool.Pool) error { return tagLeaves(ctx, t, s, log) }); err != nil {
 		return err
 	}
-	if t.json {
-		return t.value(struct {
-			Migrated bool `json:"migrated"`
-		}{true})
-	}
-	t.line("the schema is up to date")
-	return nil
+	return t.show(map[string]bool{"migrated": true}, "the schema is up to date")
 }
 
 type keyCommand struct {
@@ -76,32 +70,19 @@ func (k keyCommand) Run(ctx context.Context, t *terminal) error {
 	}
 	if k.Out == "" {
 		key, err := newKey(ctx, client)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case t.json:
-			return t.value(map[string]string{"api_key": key})
 		}
-		t.line("%s", key)
-		return nil
+		return t.show(map[string]string{"api_key": key}, "%s", key)
 	}
-	file, err := reserve(k.Out)
+	err = keepMade(k.Out, func() ([]byte, error) {
+		key, err := newKey(ctx, client)
+		return []byte(key + "\n"), err
+	})
 	if err != nil {
 		return err
 	}
-	key, err := newKey(ctx, client)
-	if err != nil {
-		discard(file)
-		return err
-	}
-	if err := fill(file, []byte(key+"\n")); err != nil {
-		return err
-	}
-	if t.json {
-		return t.value(map[string]string{"api_key_file": k.Out})
-	}
-	t.line("%s", k.Out)
-	return nil
+	return t.show(map[string]string{"api_key_file": k.Out}, "%s", k.Out)
 }
 
 func newKey(ctx context.Context, client *restclient.Client) (string, error) {

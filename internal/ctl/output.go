@@ -25,6 +25,15 @@ func (t *terminal) value(v any) error {
 	return enc.Encode(v)
 }
 
+// show writes a value with --json, otherwise one line of text.
+func (t *terminal) show(value any, format string, args ...any) error {
+	if t.json {
+		return t.value(value)
+	}
+	t.line(format, args...)
+	return nil
+}
+
 // answer prints an answer of the service: unchanged with --json, otherwise one line per
 // member, with nested values as JSON.
 func (t *terminal) answer(body []byte) error {

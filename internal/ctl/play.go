@@ -156,8 +156,7 @@ type statusCommand struct{ reader }
 // call.
 type reader struct {
 	party
-	APIKey     string `env:"FAIRPACT_API_KEY" placeholder:"KEY" help:"The initiator's API key, instead of an invite token."`
-	APIKeyFile string `placeholder:"FILE" help:"File whose first line is the API key."`
+	initiator
 }
 
 // call takes the credential from the flags first, then from the state file.
@@ -180,11 +179,8 @@ func (r reader) credential(t *terminal, s state) (string, error) {
 	if r.Party != nil {
 		return s.token(r.Party)
 	}
-	if key, err := t.secretOf(r.APIKey, r.APIKeyFile); err != nil || key != "" {
+	if key, err := r.key(t, s); err != nil || key != "" {
 		return key, err
-	}
-	if s.APIKey != "" {
-		return s.APIKey, nil
 	}
 	return s.token(nil)
 }
@@ -227,11 +223,8 @@ func (c entropyCommand) Run(ctx context.Context, t *terminal) error {
 }
 
 type cancelCommand struct {
-	State      string `env:"FAIRPACT_STATE" placeholder:"FILE" help:"State file of deal create."`
-	BaseURL    string `env:"FAIRPACT_URL" placeholder:"URL" help:"The deployment, where there is no state file."`
-	Deal       string `env:"FAIRPACT_DEAL" placeholder:"ID" help:"The deal, where there is no state file."`
-	APIKey     string `env:"FAIRPACT_API_KEY" placeholder:"KEY" help:"The initiator's API key, where there is no state file."`
-	APIKeyFile string `placeholder:"FILE" help:"File whose first line is the API key."`
+	place
+	initiator
 }
 
 func (cancelCommand) Help() string {
@@ -241,19 +234,16 @@ func (cancelCommand) Help() string {
 }
 
 func (c cancelCommand) Run(ctx context.Context, t *terminal) error {
-	s, err := party{State: c.State, BaseURL: c.BaseURL, Deal: c.Deal}.load(t)
+	s, err := c.load(t)
 	if err != nil {
 		return err
 	}
-	key, err := t.secretOf(c.APIKey, c.APIKeyFile)
+	key, err := c.key(t, s)
+	if err == nil && key == "" {
+		err = errors.New("no API key: give --state, --api-key-file or FAIRPACT_API_KEY")
+	}
 	if err != nil {
 		return err
-	}
-	if key == "" {
-		key = s.APIKey
-	}
-	if key == "" {
-		return errors.New("no API key: give --state, --api-key-file or FAIRPACT_API_KEY")
 	}
 	call, err := s.call(key)
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/fairpact/fairpact/internal/canon"
-	"github.com/fairpact/fairpact/internal/certificate"
 	"github.com/fairpact/fairpact/internal/database"
 	"github.com/fairpact/fairpact/internal/translog"
 	"github.com/fairpact/fairpact/internal/verification"
@@ -48,12 +47,8 @@ func (a certificateReturnCommand) Run(ctx context.Context, t *terminal) error {
 		if err := json.Unmarshal(canon.Encode(evidence.TreeHead), &head); err != nil {
 			return err
 		}
-		members := evidence.Certificate.(map[string]any) // its shape was checked
-		leaf := members["log_proof"].(map[string]any)["leaf_index"].(int64)
-		dealID := members["deal_id"].(string)
-		delete(members, "signature")
-		delete(members, "log_proof")
-		leaves = append(leaves, translog.TaggedLeaf{Index: leaf, Entry: certificate.Entry(canon.Encode(members)), Tag: certificate.Tag(dealID)})
+		_, leaf, _ := leafOf(evidence)
+		leaves = append(leaves, leaf)
 	}
 	log, err := database.Open(ctx, a.log(), 1)
 	if err != nil {
@@ -67,11 +62,8 @@ func (a certificateReturnCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	if t.json {
-		return t.value(map[string]any{"returned": returned, "tree_size": head.TreeSize})
-	}
-	t.line("%d leaves are back: the log has the %d of the tree head, and its root", returned, head.TreeSize)
-	return nil
+	return t.show(map[string]any{"returned": returned, "tree_size": head.TreeSize},
+		"%d leaves are back: the log has the %d of the tree head, and its root", returned, head.TreeSize)
 }
 
 // notALeaf returns the failed checks of a certificate except its inclusion proof, whose

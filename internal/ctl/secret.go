@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/fairpact/fairpact/internal/escrow"
-	"github.com/fairpact/fairpact/internal/keywatch"
 	"github.com/fairpact/fairpact/internal/sealing"
 	"github.com/fairpact/fairpact/internal/store"
 	"github.com/fairpact/fairpact/internal/verification"
@@ -91,11 +90,9 @@ func (r secretRotateCommand) Run(ctx context.Context, t *terminal) error {
 		if !done {
 			return refusal{errors.New("another rotation came first: see fairpactctl secret check")}
 		}
-		if t.json {
-			return t.value(map[string]string{"in_force": newest.ID(), "former": sealing.ShortID(now.Fingerprint)})
-		}
-		t.line("%s is in force; keep %s in the file until fairpactctl secret check says that it may go", newest.ID(), sealing.ShortID(now.Fingerprint))
-		return nil
+		former := sealing.ShortID(now.Fingerprint)
+		return t.show(map[string]string{"in_force": newest.ID(), "former": former},
+			"%s is in force; keep %s in the file until fairpactctl secret check says that it may go", newest.ID(), former)
 	})
 }
 
@@ -214,32 +211,6 @@ func lacking(own *sealing.Secrets, now store.Rotation) (ids []string) {
 	return ids
 }
 
-// haveSecrets checks that all processes have the set of server secrets with this digest.
-// log-server has none.
-func haveSecrets(all []keywatch.Process, err error, digest string) verification.Check {
-	check := verification.Check{Name: "processes", Detail: "no deal-api or deadline-worker is connected to this database: check that DATABASE_URL names the deployment's database"}
-	processes := slices.DeleteFunc(all, func(p keywatch.Process) bool { return p.Binary == "log-server" })
-	var lacks []string
-	for _, p := range processes {
-		switch p.Secrets {
-		case digest:
-		case "":
-			lacks = append(lacks, fmt.Sprintf("%s %s is of an earlier release, which reads only one secret", p.Binary, p.Host))
-		default:
-			lacks = append(lacks, fmt.Sprintf("%s %s has the set %s", p.Binary, p.Host, p.Secrets))
-		}
-	}
-	switch {
-	case err != nil:
-		check.Detail = err.Error()
-	case len(lacks) > 0:
-		check.Detail = fmt.Sprintf("%d of %d hold another set of secrets than the file (%s): %s", len(lacks), len(processes), digest, strings.Join(lacks, ", "))
-	case len(processes) > 0:
-		check.OK, check.Detail = true, fmt.Sprintf("%d run, all with the secrets of the file (%s)", len(processes), digest)
-	}
-	return check
-}
-
 type secretAdoptCommand struct {
 	DatabaseURL string `env:"DATABASE_URL" required:"" help:"Postgres of the deployment."`
 	secretFile
@@ -288,9 +259,6 @@ func (a secretAdoptCommand) Run(ctx context.Context, t *terminal) error {
 	if err := s.ClaimSecret(ctx, newest.Fingerprint(), true); err != nil {
 		return err
 	}
-	if t.json {
-		return t.value(map[string]string{"fingerprint": fmt.Sprintf("%x", newest.Fingerprint())})
-	}
-	t.line("the database has the server secret with the fingerprint %x: start the processes with it", newest.Fingerprint())
-	return nil
+	fingerprint := fmt.Sprintf("%x", newest.Fingerprint())
+	return t.show(map[string]string{"fingerprint": fingerprint}, "the database has the server secret with the fingerprint %s: start the processes with it", fingerprint)
 }

@@ -103,7 +103,7 @@ func (c smokeCommand) play(ctx context.Context, t *terminal, client *restclient.
 	if err != nil {
 		return cause(ctx, err)
 	}
-	first := &call{client, s.DealID, s.Invites[0].Token, s}
+	first := &call{client, s.DealID, s.Invites[0].Token}
 	if a.NeedsBeacon {
 		due := time.Until(time.Unix(chain.RoundTime(round), 0))
 		t.note("beacon round %d is published after the reveal deadline, in %d s", round, max(0, int(due.Seconds())))
@@ -174,13 +174,13 @@ func commitAndReveal(ctx context.Context, client *restclient.Client, s state, in
 		rand.Read(random)
 		salts[i] = hex.EncodeToString(random)
 		commitment := map[string]string{"commitment": canon.Commitment(canon.Encode(input), []byte(salts[i]))}
-		party := call{client, s.DealID, s.Invites[i].Token, s}
+		party := call{client, s.DealID, s.Invites[i].Token}
 		if _, err := client.Post(ctx, party.path("/commit"), party.token, commitment); err != nil {
 			return nil, err
 		}
 	}
 	for i, input := range inputs {
-		party := call{client, s.DealID, s.Invites[i].Token, s}
+		party := call{client, s.DealID, s.Invites[i].Token}
 		if _, err := client.Post(ctx, party.path("/reveal"), party.token, sealedFile{canon.Encode(input), salts[i]}); err != nil {
 			return nil, err
 		}

@@ -57,7 +57,7 @@ func (v verifyCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	given, err := canon.ParseWithin(text, bundleLevels)
+	given, err := canon.ParseWithin(text, inputLevels)
 	if members, ok := given.(map[string]any); ok && members["bundle_version"] != nil {
 		return v.bundle(t, members)
 	}
@@ -87,9 +87,6 @@ func (v verifyCommand) Run(ctx context.Context, t *terminal) error {
 	checkBeacon(&report, evidence.Certificate, nil)
 	return t.report(report, report, notProven(report)...)
 }
-
-// bundleLevels is how much deeper a bundle may be than the limit of the input in it.
-const bundleLevels = 2
 
 // bundle verifies a bundle from files only.
 func (v verifyCommand) bundle(t *terminal, bundle map[string]any) error {

@@ -33,25 +33,25 @@ const (
 
 // Key is a key of a set. State is its published state when the Key was returned.
 type Key struct {
-	PublicKey string // its label, es256:HEX or ed25519:HEX
-	State     string
+	PublicKey string `json:"pubkey"` // its label, es256:HEX or ed25519:HEX
+	State     string `json:"state,omitempty"`
 
 	// SignsFrom is when the key begins to sign, in unix seconds. nil: the key does
 	// not sign any more, and URI is empty.
-	SignsFrom *int64
-	URI       string // of the private key; see Open
+	SignsFrom *int64 `json:"signs_from,omitempty"`
+	URI       string `json:"uri,omitempty"` // of the private key; see Open
 
 	// RetiredAt is when a retired key stopped signing, in unix seconds; nil: unknown.
-	RetiredAt *int64
+	RetiredAt *int64 `json:"retired_at,omitempty"`
 
 	// TreeSize closes a retired key: its signatures do not count for leaves with
 	// this index or above. nil: certificates that were pending when it retired may
 	// still enter the log under it.
-	TreeSize *int64
+	TreeSize *int64 `json:"tree_size,omitempty"`
 
 	// Disowned says that the operator closed a stolen key below leaves that it
 	// signed, on purpose.
-	Disowned bool
+	Disowned bool `json:"disowned,omitempty"`
 }
 
 // MayHold reports whether the key may have signed the certificate of a leaf.

@@ -3,6 +3,7 @@ package signing
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -126,16 +127,7 @@ func only(object map[string]any, known ...string) error {
 }
 
 // Document returns the RFC 8785 form of the document that ParseKeySet reads.
-func (k *KeySet) Document() []byte {
-	return encodeKeys(k.keys, func(key Key, entry map[string]any) {
-		if key.SignsFrom != nil {
-			entry["uri"], entry["signs_from"] = key.URI, *key.SignsFrom
-		}
-		if key.Disowned {
-			entry["disowned"] = true
-		}
-	})
-}
+func (k *KeySet) Document() []byte { return encodeKeys(k.keys) }
 
 // Digest returns 12 hex digits that identify the document.
 func (k *KeySet) Digest() string {
@@ -146,21 +138,21 @@ func (k *KeySet) Digest() string {
 // Published returns the body that GET /v1/pubkeys answers now: each key with its
 // state and without its URI.
 func (k *KeySet) Published() []byte {
-	return encodeKeys(k.Keys(), func(key Key, entry map[string]any) { entry["state"] = key.State })
+	keys := k.Keys()
+	for i := range keys {
+		keys[i].URI, keys[i].SignsFrom, keys[i].Disowned = "", nil, false
+	}
+	return encodeKeys(keys)
 }
 
-func encodeKeys(keys []Key, more func(Key, map[string]any)) []byte {
-	list := make([]any, len(keys))
-	for i, key := range keys {
-		entry := map[string]any{"pubkey": key.PublicKey}
-		if key.RetiredAt != nil {
-			entry["retired_at"] = *key.RetiredAt
-		}
-		if key.TreeSize != nil {
-			entry["tree_size"] = *key.TreeSize
-		}
-		more(key, entry)
-		list[i] = entry
+func encodeKeys(keys []Key) []byte {
+	text, err := json.Marshal(map[string][]Key{"keys": keys})
+	if err != nil {
+		panic(err) // strings and integers always have a form
 	}
-	return canon.Encode(map[string]any{"keys": list})
+	document, err := canon.Parse(text)
+	if err != nil {
+		panic(err)
+	}
+	return canon.Encode(document)
 }
