@@ -48,10 +48,6 @@ func where(dir string) string {
 	return " at " + strings.TrimSpace(string(url))
 }
 
-// postgresAt is a file with the path of the database's directory, if that is outside
-// the checkout.
-const postgresAt = "postgres-at"
-
 // postgresDir returns the directory of the database. It is in the checkout, except for
 // root: Postgres then runs as a user that may not be able to enter the checkout.
 func (h *home) postgresDir() (string, error) {
@@ -74,8 +70,7 @@ func (h *home) postgresDir() (string, error) {
 	if err := os.Chmod(dir, 0o711); err != nil { // whatever the umask
 		return "", err
 	}
-	postgres := filepath.Join(dir, "postgres")
-	return postgres, os.WriteFile(filepath.Join(h.dir, postgresAt), []byte(postgres+"\n"), 0o600)
+	return filepath.Join(dir, "postgres"), nil
 }
 
 // announce writes the address of the stack for other programs of this checkout:
@@ -102,17 +97,9 @@ func (h *home) close() {
 // remove removes the directory and the database.
 func (h *home) remove() error {
 	defer h.lock.Close()
-	if at, err := os.ReadFile(filepath.Join(h.dir, postgresAt)); err == nil {
-		dir, err := h.postgresDir()
-		if err != nil {
-			return err
-		}
-		if strings.TrimSpace(string(at)) != dir {
-			return fmt.Errorf("the database of this checkout was left at %s when the checkout moved: remove that directory by hand, then %s", strings.TrimSpace(string(at)), filepath.Join(h.dir, postgresAt))
-		}
-		if err := os.RemoveAll(filepath.Dir(dir)); err != nil {
-			return err
-		}
+	dir, err := h.postgresDir()
+	if err != nil {
+		return err
 	}
-	return os.RemoveAll(h.dir)
+	return errors.Join(os.RemoveAll(dir), os.RemoveAll(h.dir))
 }

@@ -49,11 +49,11 @@ func run(reset bool) error {
 	if err != nil {
 		return err
 	}
-	port, err := publicPort()
+	port, err := number("PORT", 8080, 1, 65535)
 	if err != nil {
 		return err
 	}
-	witnesses, err := witnessCount()
+	witnesses, err := number("WITNESSES", 0, 0, 9)
 	if err != nil {
 		return err
 	}
@@ -136,28 +136,17 @@ func untilEnd(ctx context.Context, s *localstack.Stack) error {
 	}
 }
 
-func witnessCount() (int, error) {
-	text := os.Getenv("WITNESSES")
+// number returns the value of an environment variable, or standard if it is not set.
+func number(name string, standard, least, most int) (int, error) {
+	text := os.Getenv(name)
 	if text == "" {
-		return 0, nil
+		return standard, nil
 	}
-	count, err := strconv.Atoi(text)
-	if err != nil || count < 0 || count > 9 {
-		return 0, fmt.Errorf("WITNESSES is %q: it must be a number of 0 to 9", text)
+	n, err := strconv.Atoi(text)
+	if err != nil || n < least || n > most {
+		return 0, fmt.Errorf("%s is %q: it must be a number of %d to %d", name, text, least, most)
 	}
-	return count, nil
-}
-
-func publicPort() (int, error) {
-	text := os.Getenv("PORT")
-	if text == "" {
-		return 8080, nil
-	}
-	port, err := strconv.ParseUint(text, 10, 16)
-	if err != nil || port == 0 {
-		return 0, fmt.Errorf("PORT is %q: it must be a number of 1 to 65535", text)
-	}
-	return int(port), nil
+	return n, nil
 }
 
 // passedOn returns the variables that are passed on to the binaries: their settings

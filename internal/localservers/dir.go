@@ -1,11 +1,10 @@
 package localservers
 
 import (
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 )
 
 const throwawayPrefix = "fairpact-server-"
@@ -29,42 +28,25 @@ func openServerDir(o Options, kind string, acct account) (*serverDir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(path, 0o700); err != nil {
-		return nil, err
-	}
-	if err := acct.own(path); err != nil {
-		return nil, err
-	}
-	if err := acct.canEnter(path); err != nil {
-		return nil, fmt.Errorf("%s server: %w; choose a directory that it can enter", kind, err)
-	}
-	return &serverDir{path: path}, nil
+	return &serverDir{path: path}, acct.own(path)
 }
 
 func newThrowaway(kind string, acct account) (*serverDir, error) {
-	base, err := tempBase(acct)
+	base := tempBase(acct)
+	sweep(base)
+	path, err := os.MkdirTemp(base, throwawayPrefix+kind+"-")
 	if err != nil {
 		return nil, err
 	}
-	sweep(base)
-	for {
-		path, err := os.MkdirTemp(base, throwawayPrefix+kind+"-")
-		if err != nil {
-			return nil, err
-		}
-		lock, err := lockDir(path)
-		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.EWOULDBLOCK) {
-			continue // another process swept it before it was locked
-		}
-		if err == nil {
-			err = acct.own(path)
-		}
-		if err != nil {
-			os.Remove(path)
-			return nil, err
-		}
-		return &serverDir{path, lock}, nil
+	lock, err := lockDir(path)
+	if err == nil {
+		err = acct.own(path)
 	}
+	if err != nil {
+		os.Remove(path)
+		return nil, err
+	}
+	return &serverDir{path, lock}, nil
 }
 
 // An empty throwaway has 40 MB in a thousand files, and Postgres lets its log grow to
@@ -74,31 +56,19 @@ const (
 	memoryFree = 2 << 30
 )
 
-// tempBases returns the directories for throwaways, the fastest first.
-func tempBases() []string {
-	bases := []string{os.TempDir(), "/tmp", "/var/tmp"}
+// tempBase returns the directory for throwaways: in memory if there is room.
+func tempBase(acct account) string {
 	var fs syscall.Statfs_t
 	const tmpfs = 0x01021994 // TMPFS_MAGIC of statfs(2)
 	if err := syscall.Statfs(memory, &fs); err == nil && fs.Type == tmpfs && fs.Bavail*uint64(fs.Bsize) >= memoryFree {
-		bases = append([]string{memory}, bases...)
+		return memory
 	}
-	return bases
+	if acct.cred != nil {
+		return "/tmp" // another user may not be able to enter root's TMPDIR
+	}
+	return os.TempDir()
 }
 
-// tempBase returns the first of them that the account can enter.
-func tempBase(acct account) (string, error) {
-	var errs []error
-	for _, base := range tempBases() {
-		err := acct.canEnter(base)
-		if err == nil {
-			return base, nil
-		}
-		errs = append(errs, err)
-	}
-	return "", errors.Join(errs...)
-}
-
-// lockDir locks a directory, and fails if path is another one by then.
 func lockDir(path string) (*os.File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -108,25 +78,19 @@ func lockDir(path string) (*os.File, error) {
 		f.Close()
 		return nil, err
 	}
-	opened, err := f.Stat()
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	now, err := os.Lstat(path)
-	if err != nil || !os.SameFile(opened, now) {
-		f.Close()
-		return nil, os.ErrNotExist
-	}
 	return f, nil
 }
+
+// settled is the age from which a throwaway without a lock is abandoned: a new one is
+// locked a moment after it is made.
+const settled = time.Minute
 
 // sweep removes throwaway directories whose process has ended. It skips those that it
 // may not open, which belong to another user.
 func sweep(base string) {
 	found, _ := filepath.Glob(filepath.Join(base, throwawayPrefix+"*-*"))
 	for _, path := range found {
-		if info, err := os.Lstat(path); err != nil || !info.IsDir() {
+		if info, err := os.Lstat(path); err != nil || !info.IsDir() || time.Since(info.ModTime()) < settled {
 			continue
 		}
 		if lock, err := lockDir(path); err == nil {

@@ -10,15 +10,14 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
-	"strings"
 	"time"
 )
 
 // Options of a server. The zero value is a throwaway server.
 type Options struct {
 	// Dir keeps the server's files from one start to the next. It is made if
-	// missing, and its owner becomes the user of the server. Empty: a temporary
-	// directory that Close removes.
+	// missing, and its owner becomes the user of the server, who must be able to enter
+	// the directories above it. Empty: a temporary directory that Close removes.
 	Dir string
 	// Durable makes Postgres flush to disk before it acknowledges a commit.
 	// Without it a crash of the machine may lose data; a crash of the server does
@@ -33,16 +32,14 @@ type Options struct {
 	Password string
 }
 
-// MissingError is returned when no working installation of a server is found.
+// MissingError is returned when a server is not installed.
 type MissingError struct {
-	Server  string   // "Postgres" or "Redis"
-	Package string   // the Debian and Ubuntu package of it
-	Tried   []string // where it was searched for, and why each find does not work
+	Server  string // "Postgres" or "Redis"
+	Package string // the Debian and Ubuntu package of it
 }
 
 func (e *MissingError) Error() string {
-	return fmt.Sprintf("no working %s found (%s); install it: apt-get install -y %s",
-		e.Server, strings.Join(e.Tried, "; "), e.Package)
+	return fmt.Sprintf("%s is not installed: apt-get install -y %s", e.Server, e.Package)
 }
 
 const (

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -14,8 +13,7 @@ import (
 	"syscall"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/fairpact/fairpact/internal/localservers/child"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // pgUser is the superuser of a private Postgres.
@@ -25,16 +23,12 @@ const pgUser = "fairpact"
 type Postgres struct {
 	server
 	password string
-	program  string // path of postgres
+	programs string // directory
 }
 
 // StartPostgres starts a private Postgres and returns when it answers. The error is
 // a *MissingError if none is installed. Call Close at the end.
 func StartPostgres(ctx context.Context, o Options) (*Postgres, error) {
-	installs, err := findPostgres(ctx)
-	if err != nil {
-		return nil, err
-	}
 	acct, err := serverAccount()
 	if err != nil {
 		return nil, err
@@ -43,37 +37,44 @@ func StartPostgres(ctx context.Context, o Options) (*Postgres, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := startPostgresIn(ctx, o, installs, acct, dir)
-	if err != nil {
-		return nil, errors.Join(err, dir.remove())
-	}
-	return p, nil
+	return startPostgresIn(ctx, o, acct, dir)
 }
 
-func startPostgresIn(ctx context.Context, o Options, installs []pgInstall, acct account, dir *serverDir) (*Postgres, error) {
-	in, err := initCluster(ctx, o, installs, acct, dir)
+// startPostgresIn removes a throwaway directory if it fails.
+func startPostgresIn(ctx context.Context, o Options, acct account, dir *serverDir) (p *Postgres, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, dir.remove())
+		}
+	}()
+	data := dir.join("data")
+	major, _ := os.ReadFile(filepath.Join(data, "PG_VERSION"))
+	programs, err := findPostgres(strings.TrimSpace(string(major)))
 	if err != nil {
 		return nil, err
+	}
+	if major == nil {
+		if err := initdb(ctx, o, programs, acct, dir); err != nil {
+			return nil, err
+		}
 	}
 	password, err := os.ReadFile(dir.join("password"))
 	if err != nil {
 		return nil, err
 	}
-	p := &Postgres{password: strings.TrimSpace(string(password)), program: in.postgres}
+	p = &Postgres{password: strings.TrimSpace(string(password)), programs: programs}
 	p.server = server{
 		name: "Postgres", acct: acct, dir: dir, log: dir.join("postgres.log"),
 		port: o.Port, fixed: o.Port != 0,
 		// Immediate shutdown: the postmaster takes its children with it, and
 		// the next start recovers from the log.
 		onDeath: syscall.SIGQUIT,
-		stopBy:  []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT}, // fast, then immediate
+		stopBy:  syscall.SIGINT, // fast shutdown
 		command: func(port int) *exec.Cmd {
-			cmd := exec.Command(in.postgres, postgresArgs(o, dir.join("data"), port)...)
-			cmd.Dir, cmd.Env = dir.path, cleanEnv(dir.path, in.postgres)
-			return cmd
+			return acct.command(dir, filepath.Join(programs, "postgres"), postgresArgs(o, data, port)...)
 		},
 		ping: func(ctx context.Context, port int) error {
-			conn, err := pgx.Connect(ctx, p.url(port, "postgres"))
+			conn, err := pgx.Connect(ctx, postgresURL(p.password, "postgres", "", port))
 			if err != nil {
 				return err
 			}
@@ -110,109 +111,69 @@ func postgresArgs(o Options, data string, port int) []string {
 	return args
 }
 
-// initCluster makes the data directory if there is none yet, and returns the
-// installation for it.
-func initCluster(ctx context.Context, o Options, installs []pgInstall, acct account, dir *serverDir) (pgInstall, error) {
-	version, err := os.ReadFile(dir.join("data/PG_VERSION"))
-	if err == nil {
-		had, _ := strconv.Atoi(strings.TrimSpace(string(version)))
-		for _, in := range installs {
-			if in.major == had {
-				return in, nil
-			}
-		}
-		return pgInstall{}, fmt.Errorf("%s was made by Postgres %d, but the one installed is %d: install postgresql-%d, or remove that directory to start empty",
-			dir.join("data"), had, installs[0].major, had)
-	}
-	if !errors.Is(err, os.ErrNotExist) {
-		return pgInstall{}, err
-	}
-	var errs []error
-	for _, in := range installs {
-		err := initdb(ctx, o, in, acct, dir)
-		if err == nil {
-			return in, nil
-		}
-		errs = append(errs, err)
-	}
-	return pgInstall{}, errors.Join(errs...)
-}
-
-func initdb(ctx context.Context, o Options, in pgInstall, acct account, dir *serverDir) error {
+// initdb makes the data directory.
+func initdb(ctx context.Context, o Options, programs string, acct account, dir *serverDir) error {
 	// It has another name until it is complete: an interrupted initdb starts again.
-	fresh := dir.join("data.new")
+	fresh, password := dir.join("data.new"), dir.join("password")
 	if err := os.RemoveAll(fresh); err != nil {
 		return err
 	}
-	pwfile := dir.join("password")
-	if err := os.WriteFile(pwfile, []byte(randomHex(16)+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(password, []byte(randomHex(16)+"\n"), 0o600); err != nil {
 		return err
 	}
-	if err := acct.own(pwfile); err != nil {
+	if err := acct.own(password); err != nil {
 		return err
 	}
-	args := []string{"-D", fresh, "-U", pgUser, "--auth=scram-sha-256", "--pwfile=" + pwfile,
+	args := []string{"-D", fresh, "-U", pgUser, "--auth=scram-sha-256", "--pwfile=" + password,
 		"--encoding=UTF8", "--no-locale", "--no-instructions"}
 	if !o.Durable {
 		args = append(args, "--no-sync")
 	}
-	said, offset, err := child.OpenLog(dir.join("initdb.log"))
-	if err != nil {
+	if err := run(ctx, acct.command(dir, filepath.Join(programs, "initdb"), args...)); err != nil {
 		return err
-	}
-	defer said.Close()
-	cmd := exec.Command(in.initdb, args...)
-	cmd.Dir, cmd.Env, cmd.SysProcAttr = dir.path, cleanEnv(dir.path, in.initdb), acct.attr()
-	cmd.Stdout, cmd.Stderr = said, said
-	proc, err := child.Start(cmd, syscall.SIGKILL)
-	if err != nil {
-		return err
-	}
-	select {
-	case <-proc.Done():
-	case <-ctx.Done():
-		proc.Kill()
-		return ctx.Err()
-	}
-	if err := proc.Err(); err != nil {
-		return fmt.Errorf("%s: %w; the end of its log:\n%s", in.initdb, err, tail(said.Name(), offset))
 	}
 	return os.Rename(fresh, dir.join("data"))
 }
 
-func (p *Postgres) url(port int, database string) string {
-	u := url.URL{
-		Scheme: "postgres", User: url.UserPassword(pgUser, p.password),
-		Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Path: "/" + database,
-		RawQuery: "sslmode=disable",
+// postgresURL returns a connection URL of servers on these ports that have one password.
+func postgresURL(password, database, query string, ports ...int) string {
+	var hosts []string
+	for _, port := range ports {
+		hosts = append(hosts, fmt.Sprintf("127.0.0.1:%d", port))
 	}
+	u := url.URL{Scheme: "postgres", User: url.UserPassword(pgUser, password), Host: strings.Join(hosts, ","), Path: "/" + database, RawQuery: "sslmode=disable" + query}
 	return u.String()
 }
 
 // URL returns the connection URL of a database, with the superuser's password.
-func (p *Postgres) URL(database string) string { return p.url(p.port, database) }
+func (p *Postgres) URL(database string) string { return postgresURL(p.password, database, "", p.port) }
 
 // AdminURL returns the URL of the database postgres, from which others are made.
 func (p *Postgres) AdminURL() string { return p.URL("postgres") }
 
 // DataDir returns the directory of the cluster's files.
-func (p *Postgres) DataDir() string { return filepath.Join(p.dir.path, "data") }
+func (p *Postgres) DataDir() string { return p.dir.join("data") }
 
 // EnsureDatabase makes a database if there is none of this name, and returns its URL.
 func (p *Postgres) EnsureDatabase(ctx context.Context, name string) (string, error) {
+	err := p.admin(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize())
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == "42P04" { // duplicate_database
+		err = nil
+	}
+	return p.URL(name), err
+}
+
+// admin runs statements in the database postgres.
+func (p *Postgres) admin(ctx context.Context, statements ...string) error {
 	conn, err := pgx.Connect(ctx, p.AdminURL())
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	var there bool
-	if err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)`, name).Scan(&there); err != nil {
-		return "", err
-	}
-	if !there {
-		if _, err := conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()); err != nil {
-			return "", err
+	for _, s := range statements {
+		if _, err := conn.Exec(ctx, s); err != nil {
+			return err
 		}
 	}
-	return p.URL(name), nil
+	return nil
 }

@@ -1,14 +1,13 @@
 package localservers
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os/exec"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -24,7 +23,7 @@ type Redis struct {
 // StartRedis starts a private Redis and returns when it answers. The error is a
 // *MissingError if none is installed. Call Close at the end.
 func StartRedis(ctx context.Context, o Options) (*Redis, error) {
-	program, err := findRedis(ctx)
+	program, err := findRedis()
 	if err != nil {
 		return nil, err
 	}
@@ -41,16 +40,15 @@ func StartRedis(ctx context.Context, o Options) (*Redis, error) {
 		name: "Redis", acct: acct, dir: dir, log: dir.join("redis.log"),
 		port: o.Port, fixed: o.Port != 0,
 		onDeath: syscall.SIGKILL,
-		stopBy:  []syscall.Signal{syscall.SIGTERM},
+		stopBy:  syscall.SIGTERM,
 		command: func(port int) *exec.Cmd {
 			// The configuration is on standard input, so that ps does not show the
 			// password.
-			cmd := exec.Command(program, "-")
+			cmd := acct.command(dir, program, "-")
 			cmd.Stdin = strings.NewReader(redisConfig(port, r.password, o.Settings))
-			cmd.Dir, cmd.Env = dir.path, cleanEnv(dir.path, program)
 			return cmd
 		},
-		ping: func(ctx context.Context, port int) error { return r.pingAt(ctx, port) },
+		ping: r.ping,
 	}
 	if err := r.start(ctx); err != nil {
 		return nil, errors.Join(err, dir.remove())
@@ -63,37 +61,27 @@ func redisConfig(port int, password string, settings []string) string {
 }
 
 // URL returns the connection URL, with the password.
-func (r *Redis) URL() string { return r.urlAt(r.port) }
+func (r *Redis) URL() string { return fmt.Sprintf("redis://:%s@127.0.0.1:%d/0", r.password, r.port) }
 
-func (r *Redis) urlAt(port int) string {
-	return "redis://:" + r.password + "@" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) + "/0"
-}
-
-// pingAt sends two commands over its own connection, because the client library
-// logs and retries while a server is starting.
-func (r *Redis) pingAt(ctx context.Context, port int) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+// ping sends two commands over its own connection, because the client library logs and
+// retries while a server is starting.
+func (r *Redis) ping(_ context.Context, port int) error {
+	conn, err := net.DialTimeout("tcp4", fmt.Sprintf("127.0.0.1:%d", port), time.Second)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	if until, ok := ctx.Deadline(); ok {
-		_ = conn.SetDeadline(until)
-	}
+	_ = conn.SetDeadline(time.Now().Add(time.Second))
 	if _, err := fmt.Fprintf(conn, "AUTH %s\r\nPING\r\n", r.password); err != nil {
 		return err
 	}
-	answers := bufio.NewReader(conn)
-	for _, want := range []string{"+OK\r\n", "+PONG\r\n"} {
-		got, err := answers.ReadString('\n')
-		if err != nil {
-			return err
-		}
-		if got != want {
-			return fmt.Errorf("Redis answered %q", got)
-		}
+	const want = "+OK\r\n+PONG\r\n"
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(conn, got); err != nil {
+		return err
+	}
+	if string(got) != want {
+		return fmt.Errorf("Redis answered %q", got)
 	}
 	return nil
 }

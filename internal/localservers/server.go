@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -27,7 +25,7 @@ type server struct {
 	port    int
 	fixed   bool // a caller knows the port, so it must not change
 	onDeath syscall.Signal
-	stopBy  []syscall.Signal // tried in turn, before SIGKILL
+	stopBy  syscall.Signal
 
 	command func(port int) *exec.Cmd
 	ping    func(ctx context.Context, port int) error
@@ -75,7 +73,6 @@ func (s *server) startOnce(ctx context.Context) error {
 	defer logFile.Close()
 	cmd := s.command(s.port)
 	cmd.Stdout, cmd.Stderr = logFile, logFile
-	cmd.SysProcAttr = s.acct.attr()
 	s.proc, err = child.Start(cmd, s.onDeath)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", s.name, err)
@@ -134,18 +131,14 @@ func (s *server) LogFile() string { return s.log }
 // Stop stops the process cleanly, and by force after a bound. The data are kept for
 // Restart. It returns nil if the server is stopped already.
 func (s *server) Stop() error {
+	return s.stop(s.stopBy)
+}
+
+func (s *server) stop(by syscall.Signal) error {
 	if !s.proc.Running() {
 		return nil
 	}
-	for _, sig := range s.stopBy[:len(s.stopBy)-1] {
-		s.proc.Signal(sig)
-		select {
-		case <-s.proc.Done():
-			return nil
-		case <-time.After(stopBound):
-		}
-	}
-	return s.proc.Stop(s.stopBy[len(s.stopBy)-1], stopBound)
+	return s.proc.Stop(by, stopBound)
 }
 
 // Kill ends the process as a crash would.
@@ -162,20 +155,11 @@ func (s *server) Restart(ctx context.Context) error {
 // Close stops the server. It removes the directory of a throwaway server, which it
 // stops without a checkpoint.
 func (s *server) Close() error {
-	stop := s.Stop
+	by := s.stopBy
 	if s.dir.lock != nil {
-		stop = func() error { return s.proc.Stop(s.onDeath, stopBound) }
+		by = s.onDeath
 	}
-	return errors.Join(stop(), s.dir.remove())
-}
-
-// cleanEnv returns the environment of a server. It inherits nothing, because PG*
-// variables would change what the server does.
-func cleanEnv(home, program string) []string {
-	return []string{
-		"PATH=" + filepath.Dir(program) + string(os.PathListSeparator) + "/usr/local/bin:/usr/bin:/bin",
-		"HOME=" + home, "LANG=C", "LC_ALL=C", "TZ=UTC",
-	}
+	return errors.Join(s.stop(by), s.dir.remove())
 }
 
 // Ports are picked below the range of outgoing connections on Linux (from 32768),

@@ -4,17 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/fairpact/fairpact/internal/localservers/child"
 )
 
 // standbyName is the application_name of a standby.
@@ -44,7 +39,10 @@ func (p *Postgres) BaseBackup(ctx context.Context) (*Backup, error) {
 		return nil, err
 	}
 	b := &Backup{p, dir}
-	if err := b.take(ctx); err != nil {
+	cmd := p.acct.command(dir, filepath.Join(p.programs, "pg_basebackup"),
+		"-D", dir.join("data"), "-h", "127.0.0.1", "-p", strconv.Itoa(p.port), "-U", pgUser, "-w", "-X", "stream", "-c", "fast", "--no-sync")
+	cmd.Env = append(cmd.Env, "PGPASSWORD="+p.password)
+	if err := run(ctx, cmd); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
@@ -73,20 +71,11 @@ func (b *Backup) Restore(ctx context.Context, o Options, restoreCommand, until s
 }
 
 // start starts a server on the backup, without a synchronous standby.
-func (b *Backup) start(ctx context.Context, o Options, signal string, settings ...string) (p *Postgres, err error) {
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, b.Close())
-		}
-	}()
+func (b *Backup) start(ctx context.Context, o Options, signal string, settings ...string) (*Postgres, error) {
 	if err := b.configure(signal, append(settings, "synchronous_standby_names = ''")); err != nil {
-		return nil, err
+		return nil, errors.Join(err, b.Close())
 	}
-	installs, err := findPostgres(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return startPostgresIn(ctx, o, installs, b.of.acct, b.dir)
+	return startPostgresIn(ctx, o, b.of.acct, b.dir)
 }
 
 // configure adds settings that take precedence over postgresql.conf, and the password
@@ -100,32 +89,6 @@ func (b *Backup) configure(signal string, settings []string) error {
 	return errors.Join(err, f.Close(),
 		os.WriteFile(b.dir.join("password"), []byte(b.of.password+"\n"), 0o600),
 		os.WriteFile(b.dir.join("data/"+signal), nil, 0o600), b.of.acct.own(b.dir.join("data/"+signal)))
-}
-
-func (b *Backup) take(ctx context.Context) error {
-	real, err := filepath.EvalSymlinks(b.of.program) // PATH may have a link to postgres only
-	if err != nil {
-		return err
-	}
-	program := filepath.Join(filepath.Dir(real), "pg_basebackup")
-	cmd := exec.Command(program, "-D", b.dir.join("data"), "-h", "127.0.0.1", "-p", strconv.Itoa(b.of.port), "-U", pgUser, "-w", "-X", "stream", "-c", "fast", "--no-sync")
-	cmd.Dir, cmd.Env, cmd.SysProcAttr = b.dir.path, append(cleanEnv(b.dir.path, program), "PGPASSWORD="+b.of.password), b.of.acct.attr()
-	var said strings.Builder
-	cmd.Stdout, cmd.Stderr = &said, &said
-	proc, err := child.Start(cmd, syscall.SIGKILL)
-	if err != nil {
-		return err
-	}
-	select {
-	case <-proc.Done():
-	case <-ctx.Done():
-		proc.Kill()
-		return ctx.Err()
-	}
-	if err := proc.Err(); err != nil {
-		return fmt.Errorf("%s: %w; it printed:\n%s", program, err, said.String())
-	}
-	return nil
 }
 
 // Synchronous sets whether commits wait until the standby has them.
@@ -161,30 +124,12 @@ func (p *Postgres) Promote(ctx context.Context) error {
 	return p.admin(ctx, "SELECT pg_promote(true, 60)")
 }
 
-func (p *Postgres) admin(ctx context.Context, statements ...string) error {
-	conn, err := pgx.Connect(ctx, p.AdminURL())
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	for _, s := range statements {
-		if _, err := conn.Exec(ctx, s); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // PrimaryURL returns the connection URL of a database on the one of the servers that
 // accepts writes. The servers must have the same password, as copies do.
 func PrimaryURL(database string, servers ...*Postgres) string {
-	var hosts []string
+	var ports []int
 	for _, p := range servers {
-		hosts = append(hosts, fmt.Sprintf("127.0.0.1:%d", p.port))
+		ports = append(ports, p.port)
 	}
-	u := url.URL{
-		Scheme: "postgres", User: url.UserPassword(pgUser, servers[0].password), Host: strings.Join(hosts, ","), Path: "/" + database,
-		RawQuery: "sslmode=disable&target_session_attrs=read-write",
-	}
-	return u.String()
+	return postgresURL(servers[0].password, database, "&target_session_attrs=read-write", ports...)
 }

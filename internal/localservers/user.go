@@ -1,17 +1,21 @@
 package localservers
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/user"
-	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
+
+	"github.com/fairpact/fairpact/internal/localservers/child"
 )
 
 // account is the user that the servers run as.
 type account struct {
-	name string
 	cred *syscall.Credential // nil: the user of this process
 }
 
@@ -19,7 +23,7 @@ type account struct {
 // postgres, or nobody if there is no such user.
 func serverAccount() (account, error) {
 	if os.Geteuid() != 0 {
-		return account{name: "uid " + strconv.Itoa(os.Geteuid())}, nil
+		return account{}, nil
 	}
 	for _, name := range []string{"postgres", "nobody"} {
 		u, err := user.Lookup(name)
@@ -28,16 +32,11 @@ func serverAccount() (account, error) {
 		}
 		uid, err1 := strconv.ParseUint(u.Uid, 10, 32)
 		gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
-		if err1 != nil || err2 != nil || uid == 0 {
-			continue
+		if err1 == nil && err2 == nil && uid != 0 {
+			return account{&syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, nil
 		}
-		return account{name, &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, nil
 	}
-	return account{}, fmt.Errorf("Postgres refuses to run as root, and there is no user postgres or nobody: run as another user")
-}
-
-func (a account) attr() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Credential: a.cred}
+	return account{}, errors.New("Postgres refuses to run as root, and there is no user postgres or nobody: run as another user")
 }
 
 // own makes the account the owner of path.
@@ -48,33 +47,31 @@ func (a account) own(path string) error {
 	return os.Chown(path, int(a.cred.Uid), int(a.cred.Gid))
 }
 
-// canEnter returns an error if the account may not enter dir or one of its parents.
-func (a account) canEnter(dir string) error {
-	if a.cred == nil {
-		return nil
-	}
-	dir, err := filepath.Abs(dir)
+// command returns a command that the account runs in a directory. Its environment
+// inherits nothing, because PG* variables would change what a server does.
+func (a account) command(dir *serverDir, program string, args ...string) *exec.Cmd {
+	cmd := exec.Command(program, args...)
+	cmd.Dir, cmd.SysProcAttr = dir.path, &syscall.SysProcAttr{Credential: a.cred}
+	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + dir.path, "LANG=C", "LC_ALL=C", "TZ=UTC"}
+	return cmd
+}
+
+// run runs a command to its end, or kills it when ctx ends.
+func run(ctx context.Context, cmd *exec.Cmd) error {
+	var said strings.Builder
+	cmd.Stdout, cmd.Stderr = &said, &said
+	process, err := child.Start(cmd, syscall.SIGKILL)
 	if err != nil {
 		return err
 	}
-	for ; ; dir = filepath.Dir(dir) {
-		info, err := os.Stat(dir)
-		if err != nil {
-			return err
-		}
-		st := info.Sys().(*syscall.Stat_t)
-		need := os.FileMode(0o001)
-		switch {
-		case st.Uid == a.cred.Uid:
-			need = 0o100
-		case st.Gid == a.cred.Gid:
-			need = 0o010
-		}
-		if info.Mode().Perm()&need == 0 {
-			return fmt.Errorf("the user %s cannot enter %s", a.name, dir)
-		}
-		if dir == filepath.Dir(dir) {
-			return nil
-		}
+	select {
+	case <-process.Done():
+	case <-ctx.Done():
+		process.Kill()
+		return ctx.Err()
 	}
+	if err := process.Err(); err != nil {
+		return fmt.Errorf("%s: %w; it printed:\n%s", cmd.Path, err, said.String())
+	}
+	return nil
 }

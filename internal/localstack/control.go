@@ -56,29 +56,15 @@ func (s *Stack) Restart(ctx context.Context, name string, env ...string) error {
 // Ended returns a channel that is closed when the current run of the process has
 // ended, for example at a crash point.
 func (s *Stack) Ended(name string) <-chan struct{} {
-	p := s.mustProcess(name)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.run.Done()
+	return s.mustProcess(name).last().Done()
 }
 
 // Err waits for the end of the last run of the process. It returns nil for exit status
 // 0.
-func (s *Stack) Err(name string) error {
-	p := s.mustProcess(name)
-	p.mu.Lock()
-	run := p.run
-	p.mu.Unlock()
-	return run.Err()
-}
+func (s *Stack) Err(name string) error { return s.mustProcess(name).last().Err() }
 
 // PID returns the process id of the current or last run.
-func (s *Stack) PID(name string) int {
-	p := s.mustProcess(name)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.run.PID()
-}
+func (s *Stack) PID(name string) int { return s.mustProcess(name).last().PID() }
 
 // Failed returns the channel of processes that ended without being told to.
 func (s *Stack) Failed() <-chan Failure { return s.failed }

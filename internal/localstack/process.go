@@ -151,6 +151,12 @@ func (p *process) waitReady(ctx context.Context, proc *child.Process) error {
 	}
 }
 
+func (p *process) last() *run {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.run
+}
+
 // end records that the process was told to end. It returns the run, or nil if there
 // is none.
 func (p *process) end() *run {

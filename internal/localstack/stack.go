@@ -13,8 +13,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/fairpact/fairpact/internal/beacon/devbeacon"
 	"github.com/fairpact/fairpact/internal/localservers"
@@ -117,30 +118,22 @@ func checkPort(port int) error {
 }
 
 func (s *Stack) startServers(ctx context.Context) error {
-	var wg sync.WaitGroup
-	var errPostgres, errRedis error
+	var servers errgroup.Group
 	s.databaseURL, s.redisURL = s.o.DatabaseURL, s.o.RedisURL
 	if s.databaseURL == "" {
-		wg.Go(func() {
-			errPostgres = s.step("started Postgres", func() error { return s.startPostgres(ctx) })
-		})
+		servers.Go(func() error { return s.step("started Postgres", func() error { return s.startPostgres(ctx) }) })
 	}
 	if s.redisURL == "" {
-		wg.Go(func() {
-			errRedis = s.step("started Redis", func() (err error) {
-				s.redis, err = localservers.StartRedis(ctx, localservers.Options{})
-				return err
-			})
-		})
+		servers.Go(func() error { return s.step("started Redis", func() error { return s.startRedis(ctx) }) })
 	}
-	wg.Wait()
-	if err := errors.Join(errPostgres, errRedis); err != nil {
-		return err
-	}
-	if s.redis != nil {
+	return servers.Wait()
+}
+
+func (s *Stack) startRedis(ctx context.Context) (err error) {
+	if s.redis, err = localservers.StartRedis(ctx, localservers.Options{}); err == nil {
 		s.redisURL = s.redis.URL()
 	}
-	return nil
+	return err
 }
 
 func (s *Stack) startPostgres(ctx context.Context) (err error) {
@@ -292,22 +285,14 @@ func (s *Stack) Fairpactctl(ctx context.Context, args ...string) (string, error)
 // temporary files.
 func (s *Stack) Close() error {
 	var errs []error
-	// In the reverse order of their start; replicas of a kind at the same time.
-	for i := len(s.processes); i > 0; {
-		kind := s.processes[i-1].kind
-		var wg sync.WaitGroup
-		var mu sync.Mutex
-		for ; i > 0 && s.processes[i-1].kind == kind; i-- {
-			p := s.processes[i-1]
-			wg.Go(func() {
-				if err := p.stop(); err != nil {
-					mu.Lock()
-					errs = append(errs, err)
-					mu.Unlock()
-				}
-			})
+	for _, kind := range []string{DeadlineWorker, DealAPI, LogServer} { // the reverse of their start
+		var replicas errgroup.Group
+		for _, p := range s.processes {
+			if p.kind == kind {
+				replicas.Go(p.stop)
+			}
 		}
-		wg.Wait()
+		errs = append(errs, replicas.Wait())
 	}
 	for _, w := range s.witnesses {
 		errs = append(errs, w.server.Close())
