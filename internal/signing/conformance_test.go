@@ -19,12 +19,7 @@ import (
 // PKCS#11, whose build needs a tag.
 
 func TestProvidersConform(t *testing.T) {
-	g, err := kmstest.StartGCP()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(g.Close)
-	a := kmstest.NewAWS(t)
+	g, a := startGCP(t), kmstest.NewAWS(t)
 	dir := t.TempDir()
 	mustOpen(t, "dev://"+dir+"/p256.pem") // makes the key
 	if key, err := OpenLogKey(t.Context(), "dev://"+dir+"/ed25519.pem"); err != nil || key.Close() != nil {

@@ -81,12 +81,12 @@ func (a *AWS) NewLogKey() string { return a.NewKeyOf(specEd25519, "SIGN_VERIFY",
 
 const specEd25519 = "ECC_NIST_EDWARDS25519"
 
-// algorithm returns the signing algorithm of the key.
-func (k awsKey) algorithm() string {
+// signs returns the signing algorithm of the key and the type of the messages that it signs.
+func (k awsKey) signs() (algorithm, messageType string) {
 	if k.spec == specEd25519 {
-		return "ED25519_SHA_512"
+		return "ED25519_SHA_512", "RAW"
 	}
-	return "ECDSA_SHA_256"
+	return "ECDSA_SHA_256", "DIGEST"
 }
 
 // NewKeyOf makes a key that claims a spec and a usage and returns its ARN. The key
@@ -129,42 +129,35 @@ type awsRefusal struct {
 	kind, message string
 }
 
+var awsRefusals = map[Fault]awsRefusal{
+	Throttled:      {400, "ThrottlingException", "You have exceeded the rate at which you may call KMS. Reduce the frequency of your calls."},
+	ServerError:    {500, "KMSInternalException", "Internal failure"},
+	Overloaded:     {503, "ServiceUnavailableException", "Service is unable to handle request."},
+	KeyUnavailable: {500, "KeyUnavailableException", "The key is currently not available."},
+	Denied:         {400, "AccessDeniedException", "User: arn:aws:sts::" + awsTestAccount + ":assumed-role/fairpact/test is not authorized to perform this action, because no identity-based policy allows it"},
+	Redirected:     {status: http.StatusTemporaryRedirect},
+}
+
 var sigV4 = regexp.MustCompile(`^AWS4-HMAC-SHA256 Credential=[A-Za-z0-9]{16,128}/[0-9]{8}/([a-z0-9-]+)/kms/aws4_request, ?SignedHeaders=[a-z0-9;-]+, ?Signature=[0-9a-f]{64}$`)
 
 // ServeHTTP answers one operation.
 func (a *AWS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	answer, fault, refusal := a.operate(r)
-	if fault == Redirected {
-		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
-		return
-	}
-	status := http.StatusOK
-	if refusal != nil {
-		status, answer = refusal.status, map[string]any{"__type": refusal.kind, "message": refusal.message}
-		w.Header().Set("x-amzn-ErrorType", refusal.kind)
-	}
-	text, err := json.Marshal(answer)
-	if err != nil {
-		panic(err)
-	}
 	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
-	w.Header().Set("Content-Length", fmt.Sprint(len(text)))
-	w.WriteHeader(status)
-	if fault == TruncatedBody {
-		_, _ = w.Write(text[:len(text)/2])
-		_ = http.NewResponseController(w).Flush()
-		panic(http.ErrAbortHandler)
+	answer, refusal := a.operate(w, r)
+	if refusal.status != 0 {
+		answer = map[string]any{"__type": refusal.kind, "message": refusal.message}
+		w.Header().Set("x-amzn-ErrorType", refusal.kind)
+		w.Header().Set("Location", "/elsewhere") // of a redirect
+		w.WriteHeader(refusal.status)
 	}
-	_, _ = w.Write(text)
+	if err := json.NewEncoder(w).Encode(answer); err != nil {
+		panic(http.ErrAbortHandler) // the client is gone
+	}
 }
 
-// operate runs the operation that a request names. ServeHTTP must bring about the
-// returned fault.
-func (a *AWS) operate(r *http.Request) (map[string]any, Fault, *awsRefusal) {
+// operate runs the operation that a request names.
+func (a *AWS) operate(w http.ResponseWriter, r *http.Request) (map[string]any, awsRefusal) {
 	operation := strings.TrimPrefix(r.Header.Get("X-Amz-Target"), "TrentService.")
-	a.mu.Lock()
-	a.calls[operation]++
-	a.mu.Unlock()
 	var q struct {
 		KeyID            string `json:"KeyId"`
 		Message          []byte
@@ -172,73 +165,32 @@ func (a *AWS) operate(r *http.Request) (map[string]any, Fault, *awsRefusal) {
 		SigningAlgorithm string
 	}
 	authorization := sigV4.FindStringSubmatch(r.Header.Get("Authorization"))
-	switch err := json.NewDecoder(r.Body).Decode(&q); {
-	case err != nil:
-		return nil, None, &awsRefusal{400, "SerializationException", ""}
-	case authorization == nil:
-		return nil, None, &awsRefusal{400, "MissingAuthenticationTokenException", "Missing Authentication Token"}
-	case authorization[1] != awsTestRegion:
-		return nil, None, &awsRefusal{400, "InvalidSignatureException", "Credential should be scoped to a valid region."}
-	}
+	err := json.NewDecoder(r.Body).Decode(&q)
 	key, refusal := a.find(operation, q.KeyID)
-	if refusal != nil {
-		return nil, None, refusal
-	}
-	if operation == "Sign" {
-		ofDigest, wellFormed := key.spec != specEd25519, q.MessageType == "RAW"
-		if ofDigest {
-			wellFormed = q.MessageType == "DIGEST" && len(q.Message) == 32
-		}
-		if !wellFormed || q.SigningAlgorithm != key.algorithm() || key.usage != "SIGN_VERIFY" {
-			return nil, None, &awsRefusal{400, "ValidationException", "Digest is invalid length for algorithm " + q.SigningAlgorithm + "."}
-		}
-		return a.sign(r, key, q.Message)
-	}
-	if key.usage == "ENCRYPT_DECRYPT" {
-		return nil, None, &awsRefusal{400, "UnsupportedOperationException", "GetPublicKey is not supported for symmetric keys"}
-	}
-	der, err := x509.MarshalPKIXPublicKey(key.private.Public())
-	if err != nil {
-		panic(err)
-	}
-	return map[string]any{"KeyId": key.arn, "PublicKey": der, "KeySpec": key.spec, "KeyUsage": key.usage, "SigningAlgorithms": []string{key.algorithm()}}, None, nil
-}
-
-// find returns the key if it may be used.
-func (a *AWS) find(operation, id string) (awsKey, *awsRefusal) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	key, ok := a.keys[idOf(id)]
+	algorithm, messageType := key.signs()
 	switch {
-	case !ok || strings.HasPrefix(id, "arn:") && id != key.arn:
-		return awsKey{}, &awsRefusal{400, "NotFoundException", "Key '" + id + "' does not exist"}
-	case a.denied[operation]:
-		return awsKey{}, accessDenied(operation, key.arn)
-	case key.state == "Disabled":
-		return awsKey{}, &awsRefusal{400, "DisabledException", key.arn + " is disabled."}
-	case key.state != "Enabled":
-		return awsKey{}, &awsRefusal{400, "KMSInvalidStateException", key.arn + " is in state " + key.state + "."}
+	case err != nil:
+		return nil, awsRefusal{400, "SerializationException", ""}
+	case authorization == nil:
+		return nil, awsRefusal{400, "MissingAuthenticationTokenException", "Missing Authentication Token"}
+	case authorization[1] != awsTestRegion:
+		return nil, awsRefusal{400, "InvalidSignatureException", "Credential should be scoped to a valid region."}
+	case refusal.status != 0:
+		return nil, refusal
+	case operation != "Sign" && key.usage == "ENCRYPT_DECRYPT":
+		return nil, awsRefusal{400, "UnsupportedOperationException", "GetPublicKey is not supported for symmetric keys"}
+	case operation != "Sign":
+		der, err := x509.MarshalPKIXPublicKey(key.private.Public())
+		if err != nil {
+			panic(err)
+		}
+		return map[string]any{"KeyId": key.arn, "PublicKey": der, "KeySpec": key.spec, "KeyUsage": key.usage, "SigningAlgorithms": []string{algorithm}}, refusal
+	case q.SigningAlgorithm != algorithm || q.MessageType != messageType || messageType == "DIGEST" && len(q.Message) != 32 || key.usage != "SIGN_VERIFY":
+		return nil, awsRefusal{400, "ValidationException", "Digest is invalid length for algorithm " + q.SigningAlgorithm + "."}
 	}
-	return *key, nil
-}
-
-func accessDenied(operation, arn string) *awsRefusal {
-	return &awsRefusal{400, "AccessDeniedException", fmt.Sprintf("User: arn:aws:sts::%s:assumed-role/fairpact/test is not authorized to perform: kms:%s on resource: %s because no identity-based policy allows the kms:%s action", awsTestAccount, operation, arn, operation)}
-}
-
-func (a *AWS) sign(r *http.Request, key awsKey, message []byte) (map[string]any, Fault, *awsRefusal) {
 	fault, changed := a.take()
+	answer := map[string]any{"KeyId": key.arn, "Signature": signed(key.private, q.Message, fault), "SigningAlgorithm": algorithm}
 	switch fault {
-	case Throttled:
-		return nil, fault, &awsRefusal{400, "ThrottlingException", "You have exceeded the rate at which you may call KMS. Reduce the frequency of your calls."}
-	case ServerError:
-		return nil, fault, &awsRefusal{500, "KMSInternalException", "Internal failure"}
-	case Overloaded:
-		return nil, fault, &awsRefusal{503, "ServiceUnavailableException", "Service is unable to handle request."}
-	case KeyUnavailable:
-		return nil, fault, &awsRefusal{500, "KeyUnavailableException", key.arn + " is currently not available."}
-	case Denied:
-		return nil, fault, accessDenied("Sign", key.arn)
 	case Hang:
 		select {
 		case <-r.Context().Done():
@@ -247,17 +199,33 @@ func (a *AWS) sign(r *http.Request, key awsKey, message []byte) (map[string]any,
 		panic(http.ErrAbortHandler)
 	case CutConnection:
 		panic(http.ErrAbortHandler) // closes the connection without an answer
-	}
-	signature, err := signed(key.private, message, fault)
-	if err != nil {
-		panic(err)
-	}
-	answer := map[string]any{"KeyId": key.arn, "Signature": signature, "SigningAlgorithm": key.algorithm()}
-	switch fault {
+	case TruncatedBody:
+		_, _ = w.Write([]byte(`{"KeyId":`))
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
 	case OtherKeyName:
 		answer["KeyId"] = "arn:aws:kms:" + awsTestRegion + ":" + awsTestAccount + ":key/00000000-0000-0000-0000-000000000000"
 	case OtherAlgorithm:
 		answer["SigningAlgorithm"] = "ECDSA_SHA_512"
 	}
-	return answer, fault, nil
+	return answer, awsRefusals[fault]
+}
+
+// find counts the call and returns the key if it may be used.
+func (a *AWS) find(operation, id string) (awsKey, awsRefusal) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.calls[operation]++
+	key, ok := a.keys[idOf(id)]
+	switch {
+	case !ok || strings.HasPrefix(id, "arn:") && id != key.arn:
+		return awsKey{}, awsRefusal{400, "NotFoundException", "Key '" + id + "' does not exist"}
+	case a.denied[operation]:
+		return awsKey{}, awsRefusals[Denied]
+	case key.state == "Disabled":
+		return awsKey{}, awsRefusal{400, "DisabledException", key.arn + " is disabled."}
+	case key.state != "Enabled":
+		return awsKey{}, awsRefusal{400, "KMSInvalidStateException", key.arn + " is in state " + key.state + "."}
+	}
+	return *key, awsRefusal{}
 }

@@ -163,35 +163,39 @@ func newEd25519() crypto.Signer {
 
 // signed returns the signature of a message by Ed25519, or of a digest by ECDSA in
 // DER, with the fault in it.
-func signed(key crypto.Signer, data []byte, fault Fault) ([]byte, error) {
-	if _, is := key.(ed25519.PrivateKey); is {
-		switch fault {
-		case OtherKey:
-			key = newEd25519()
-		case OtherDigest:
-			data = append([]byte("x"), data...)
-		}
-		return key.Sign(rand.Reader, data, crypto.Hash(0))
+func signed(key crypto.Signer, data []byte, fault Fault) []byte {
+	hash := crypto.SHA256
+	_, ofMessage := key.(ed25519.PrivateKey)
+	if ofMessage {
+		hash = crypto.Hash(0)
 	}
-	switch fault {
-	case GarbageDER:
-		return []byte("0\x06\x02\x01\x01\x02\x02\x00"), nil
-	case OtherKey:
+	switch {
+	case fault == GarbageDER:
+		return []byte("0\x06\x02\x01\x01\x02\x02\x00")
+	case fault == OtherKey && ofMessage:
+		key = newEd25519()
+	case fault == OtherKey:
 		key = newP256()
-	case OtherDigest:
-		data = make([]byte, len(data))
+	case fault == OtherDigest:
+		data = make([]byte, 32)
 	}
-	signature, err := key.Sign(rand.Reader, data, crypto.SHA256)
-	if err != nil || fault != HighS {
-		return signature, err
+	signature, err := key.Sign(rand.Reader, data, hash)
+	if err != nil {
+		panic(err) // the caller has checked the length of data
+	}
+	if fault != HighS || ofMessage {
+		return signature
 	}
 	var sig struct{ R, S *big.Int }
 	if _, err := asn1.Unmarshal(signature, &sig); err != nil {
-		return nil, err
+		panic(err)
 	}
 	n := elliptic.P256().Params().N
 	if sig.S.Cmp(new(big.Int).Rsh(n, 1)) <= 0 {
 		sig.S.Sub(n, sig.S)
 	}
-	return asn1.Marshal(sig)
+	if signature, err = asn1.Marshal(sig); err != nil {
+		panic(err)
+	}
+	return signature
 }

@@ -137,29 +137,23 @@ func (g *GCP) AsymmetricSign(_ context.Context, r *kmspb.AsymmetricSignRequest) 
 	}
 	fault, changed := g.take()
 	switch fault {
-	case Throttled:
-		return nil, status.Error(codes.ResourceExhausted, "Quota exceeded for quota metric 'Cryptographic requests' and limit 'Cryptographic requests per minute' of service 'cloudkms.googleapis.com'.")
-	case ServerError:
-		return nil, status.Error(codes.Internal, "Internal error encountered.")
-	case Overloaded:
-		return nil, status.Error(codes.Unavailable, "The service is currently unavailable.")
-	case Denied:
-		return nil, denied("useToSign", r.Name)
 	case Hang:
 		// Not until the context ends: gRPC sends the caller's deadline along, and an
 		// answer at that moment could arrive before the caller's own deadline.
 		<-changed
-		return nil, status.Error(codes.Unavailable, "The service is currently unavailable.")
+		return nil, gcpRefusals[Overloaded]
 	case CutConnection:
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.stop()
 		return nil, g.listen()
+	case Denied:
+		return nil, denied("useToSign", r.Name)
 	}
 	if signsData {
 		data = r.Data
 	}
-	signature, err := signed(key.private, data, fault)
+	signature := signed(key.private, data, fault)
 	answer := &kmspb.AsymmetricSignResponse{
 		Signature: signature, SignatureCrc32C: checksum(signature), VerifiedDigestCrc32C: !signsData, VerifiedDataCrc32C: signsData,
 		Name: r.Name, ProtectionLevel: kmspb.ProtectionLevel_HSM,
@@ -174,7 +168,13 @@ func (g *GCP) AsymmetricSign(_ context.Context, r *kmspb.AsymmetricSignRequest) 
 	case OtherKeyName:
 		answer.Name = strings.TrimSuffix(r.Name, "1") + "2"
 	}
-	return answer, err
+	return answer, gcpRefusals[fault]
+}
+
+var gcpRefusals = map[Fault]error{
+	Throttled:   status.Error(codes.ResourceExhausted, "Quota exceeded for quota metric 'Cryptographic requests' and limit 'Cryptographic requests per minute' of service 'cloudkms.googleapis.com'."),
+	ServerError: status.Error(codes.Internal, "Internal error encountered."),
+	Overloaded:  status.Error(codes.Unavailable, "The service is currently unavailable."),
 }
 
 func checksum(data []byte) *wrapperspb.Int64Value {

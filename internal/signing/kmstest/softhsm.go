@@ -3,6 +3,7 @@ package kmstest
 import (
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -66,19 +67,13 @@ func (s *SoftHSM) URI(key string) string {
 func (s *SoftHSM) Away(t testing.TB, away bool) {
 	t.Helper()
 	tokens, hidden := s.Dir+"/tokens", s.Dir+"/away"
-	from, to := tokens, hidden
-	if !away {
-		from, to = hidden, tokens
-		if err := os.Remove(tokens); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.Rename(from, to); err != nil {
-		t.Fatal(err)
-	}
+	var err error
 	if away {
-		if err := os.Mkdir(tokens, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		err = errors.Join(os.Rename(tokens, hidden), os.Mkdir(tokens, 0o700))
+	} else {
+		err = errors.Join(os.Remove(tokens), os.Rename(hidden, tokens))
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
