@@ -62,7 +62,7 @@ func (b *breaker) closed() bool { return b.circuit.State() == gobreaker.StateClo
 func (b *breaker) call(f func() (string, error)) (string, error) {
 	signature, err := b.circuit.Execute(func() (string, error) {
 		signature, err := f()
-		if failed(err) && !errors.Is(err, errBusy) { // the provider was not called
+		if failed(err) {
 			b.cause.Store(err.Error())
 		}
 		return signature, err

@@ -13,9 +13,9 @@ import (
 // LogKey is an open Ed25519 key. The log signs its checkpoints with it, in
 // addition to the deployment key. It is safe for concurrent use.
 type LogKey struct {
-	calls   *calls
-	public  ed25519.PublicKey
-	custody string
+	provider provider.Provider
+	public   ed25519.PublicKey
+	custody  string
 }
 
 // OpenLogKey returns the Ed25519 key that a URI names, after it has signed once.
@@ -34,7 +34,7 @@ func OpenLogKey(ctx context.Context, uri string) (*LogKey, error) {
 }
 
 func newLogKey(ctx context.Context, p provider.Provider) (*LogKey, error) {
-	k := &LogKey{calls: newCalls(p, 1, nil)}
+	k := &LogKey{provider: p}
 	public, err := retry(ctx, defaultLimits.tries, provider.IsTransient, func() (public crypto.PublicKey, err error) {
 		public, k.custody, err = p.Key(ctx)
 		return public, err
@@ -63,7 +63,7 @@ func (k *LogKey) Sign(ctx context.Context, message []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, defaultLimits.deadline)
 	defer cancel()
 	return retry(ctx, defaultLimits.tries, provider.IsTransient, func() ([]byte, error) {
-		signature, _, err := k.calls.sign(ctx, message, func() bool { return false })
+		signature, err := ask(ctx, k.provider, message)
 		if err == nil && !ed25519.Verify(k.public, message, signature) {
 			return nil, errors.New("the provider's signature does not verify under the public key")
 		}
@@ -72,4 +72,4 @@ func (k *LogKey) Sign(ctx context.Context, message []byte) ([]byte, error) {
 }
 
 // Close releases what the provider holds.
-func (k *LogKey) Close() error { return k.calls.close(defaultLimits.deadline) }
+func (k *LogKey) Close() error { return k.provider.Close() }

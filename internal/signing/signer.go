@@ -12,12 +12,14 @@ import (
 	"crypto/ecdsa"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
@@ -38,7 +40,7 @@ var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/signing")
 type limits struct {
 	deadline    time.Duration // of one Sign, with retries and waiting
 	attempt     time.Duration // of one call to the provider, with the wait for a slot
-	concurrency int           // concurrent calls to the provider
+	concurrency int64         // concurrent calls to the provider
 	tries       uint          // calls to the provider for one Sign
 	trip        uint32        // consecutive failures that open the breaker
 	open        time.Duration // how long the breaker stays open before one call probes
@@ -51,9 +53,8 @@ type limits struct {
 //
 // Five consecutive failures, of any callers, open the breaker: one caller needs
 // about a second for that, many need milliseconds, and 1.5 s if the provider
-// hangs. For the next 2 s every call that begins fails at once, and so does one
-// that waited for a slot, when it gets it. Then one call probes the provider while
-// the others still fail at once. So a reveal waits up to 2.5 s only if it begins
+// hangs. For the next 2 s every call that begins fails at once. Then one call
+// probes the provider while the others still fail at once. So a reveal waits up to 2.5 s only if it begins
 // before the breaker opens or if it is the probe. Signing
 // resumes at most 2 s and one call after the provider is back. e2e/long and
 // e2e/outage measure these waits.
@@ -68,7 +69,9 @@ var defaultLimits = limits{
 
 // Signer signs digests with one P-256 key. It is safe for concurrent use.
 type Signer struct {
-	calls     *calls
+	provider  provider.Provider
+	slots     *semaphore.Weighted // for concurrent calls of the provider
+	closed    atomic.Bool
 	scheme    string           // of the URI: the provider's name in metrics
 	public    *ecdsa.PublicKey // pinned when the signer opened
 	label     string
@@ -85,7 +88,8 @@ func newSigner(ctx context.Context, p provider.Provider, s store, l limits) (*Si
 	}
 	countFromZero(s.scheme)
 	return &Signer{
-		calls:     newCalls(p, l.concurrency, callSeconds.WithLabelValues(s.scheme)),
+		provider:  p,
+		slots:     semaphore.NewWeighted(l.concurrency),
 		scheme:    s.scheme,
 		public:    public,
 		label:     label,
@@ -107,10 +111,17 @@ func (s *Signer) Custody() string { return s.custody }
 // dev_ephemeral_key).
 func (s *Signer) Ephemeral() bool { return s.ephemeral }
 
+var errClosed = errors.New("the signer is closed")
+
 // Close waits for running calls, at most the deadline of one, and releases what
 // the provider holds. Sign fails from then on.
 func (s *Signer) Close() error {
-	if err := s.calls.close(s.limits.deadline); err != nil {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.limits.deadline)
+	defer cancel()
+	if err := errors.Join(s.slots.Acquire(ctx, s.limits.concurrency), s.provider.Close()); err != nil { // the slots are never released
 		return fmt.Errorf("close the signer (%s): %w", s.custody, err)
 	}
 	return nil
@@ -172,21 +183,26 @@ func (s *Signer) signOnce(caller context.Context, digest [32]byte) (string, erro
 	if err := caller.Err(); err != nil {
 		return "", uncounted{err}
 	}
+	if s.closed.Load() {
+		return "", errClosed
+	}
 	ctx, cancel := context.WithTimeout(caller, s.limits.attempt)
 	defer cancel()
-	began := s.breaker.closed()
-	der, asked, err := s.calls.sign(ctx, digest[:], func() bool { return began && !s.breaker.closed() })
+	if err := s.slots.Acquire(ctx, 1); err != nil { // there are many callers
+		return "", uncounted{provider.Transient(fmt.Errorf("all slots stayed busy: %w", err))}
+	}
+	defer s.slots.Release(1)
+	asked := time.Now()
+	der, err := ask(ctx, s.provider, digest[:])
+	took := time.Since(asked)
+	callSeconds.WithLabelValues(s.scheme).Observe(took.Seconds())
 	switch {
 	case err == nil:
-	case errors.Is(err, errDown):
-		return "", uncounted{provider.Transient(err)}
 	case errors.Is(caller.Err(), context.Canceled):
 		return "", uncounted{caller.Err()}
 	case ctx.Err() == nil:
 		return "", err
-	case asked == 0 && s.breaker.closed(), asked > 0 && asked < s.limits.attempt/2:
-		// Busy slots mean many callers. They count against the provider only in a
-		// probe, when calls from before hold them.
+	case took < s.limits.attempt/2: // the caller allowed too little time
 		return "", uncounted{provider.Transient(err)}
 	default:
 		return "", provider.Transient(err)

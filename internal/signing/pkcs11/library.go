@@ -21,11 +21,11 @@ import (
 type library struct {
 	path string
 
-	// mu is held during every call of the library. It guards the fields below and
-	// the library's keys. Parallel calls would gain little: a token signs in about
-	// a millisecond and mostly one signature at a time. They are also a risk:
-	// SoftHSM 2.6 crashes when a session is closed while it signs.
-	mu            sync.Mutex
+	// lock has one element during every call of the library. It guards the fields
+	// below and the library's keys. Parallel calls would gain little: a token signs
+	// in about a millisecond and mostly one signature at a time. They are also a
+	// risk: SoftHSM 2.6 crashes when a session is closed while it signs.
+	lock          chan struct{}
 	*cryptoki.Ctx // nil until the library is loaded
 	users         int
 	epoch         int // number of starts, from 1; a handle is valid in one epoch only
@@ -38,19 +38,25 @@ func libraryAt(path string) *library {
 	if file, err := filepath.EvalSymlinks(path); err == nil {
 		path = file
 	}
-	l, _ := libraries.LoadOrStore(path, &library{path: path})
+	l, _ := libraries.LoadOrStore(path, &library{path: path, lock: make(chan struct{}, 1)})
 	return l.(*library)
 }
 
-// call runs do with mu held and waits for it until ctx ends. A library cannot be
-// interrupted: while it hangs, mu stays locked and later calls wait too.
+// call runs do with the lock held and waits for it until ctx ends. A library cannot
+// be interrupted: while it hangs, it keeps the lock and later calls wait in vain.
 func (l *library) call(ctx context.Context, token string, do func() error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	done := make(chan error, 1)
-	go func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		done <- do()
-	}()
+	select {
+	case l.lock <- struct{}{}:
+		go func() {
+			defer func() { <-l.lock }()
+			done <- do()
+		}()
+	case <-ctx.Done(): // done stays empty
+	}
 	select {
 	case err := <-done:
 		return err

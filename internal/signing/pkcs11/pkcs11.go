@@ -7,6 +7,7 @@ import (
 	"crypto"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"time"
 
 	cryptoki "github.com/miekg/pkcs11"
@@ -14,7 +15,7 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// key is a key in a PKCS#11 token. Its fields are guarded by library.mu.
+// key is a key in a PKCS#11 token. Its fields are guarded by library.lock.
 type key struct {
 	form
 	at      address
@@ -84,19 +85,23 @@ func (k *key) drop() {
 	k.epoch = 0
 }
 
-// Sign implements provider.Provider. It waits for library.mu and for the library
-// even after ctx has ended, so that its caller knows how many calls hang.
+// Sign implements provider.Provider.
 func (k *key) Sign(ctx context.Context, data []byte) ([]byte, error) {
-	k.library.mu.Lock()
-	defer k.library.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	var raw []byte
+	if err := k.library.call(ctx, k.at.token, func() (err error) {
+		raw, err = k.sign(data)
+		return err
+	}); err != nil {
+		return nil, err // raw may be written later, if the library hangs
 	}
+	return k.signature(raw)
+}
+
+func (k *key) sign(data []byte) (raw []byte, err error) {
 	if err := k.connect(); err != nil {
 		return nil, err
 	}
-	var raw []byte
-	err := k.library.SignInit(k.session, []*cryptoki.Mechanism{cryptoki.NewMechanism(k.mechanism, nil)}, k.object)
+	err = k.library.SignInit(k.session, []*cryptoki.Mechanism{cryptoki.NewMechanism(k.mechanism, nil)}, k.object)
 	if err == nil {
 		raw, err = k.library.Sign(k.session, data)
 	}
@@ -104,21 +109,28 @@ func (k *key) Sign(ctx context.Context, data []byte) ([]byte, error) {
 		k.drop() // the session's state is unknown
 		return nil, explain("sign", err)
 	}
-	return k.signature(raw)
+	return raw, nil
 }
 
 // Close implements provider.Provider. It ends the session; closing the token's
 // last session logs out (PKCS#11 5.6.2). It waits 1 s for a library that hangs:
 // the session is then closed as soon as the library answers.
 func (k *key) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	return k.library.call(ctx, k.at.token, func() error {
-		k.drop()
-		if k.uses {
-			k.library.release()
-		}
-		k.uses, k.closed = false, true
-		return nil
-	})
+	closed := make(chan error, 1)
+	go func() {
+		closed <- k.library.call(context.Background(), k.at.token, func() error {
+			k.drop()
+			if k.uses {
+				k.library.release()
+			}
+			k.uses, k.closed = false, true
+			return nil
+		})
+	}()
+	select {
+	case err := <-closed:
+		return err
+	case <-time.After(time.Second):
+		return fmt.Errorf("the token %q does not answer: %w", k.at.token, context.DeadlineExceeded)
+	}
 }

@@ -38,8 +38,8 @@ func newKey(t *testing.T, curve elliptic.Curve) *ecdsa.PrivateKey {
 func inToken(t *testing.T, s *kmstest.SoftHSM, do func(*library, cryptoki.SessionHandle) error) {
 	t.Helper()
 	l := libraryAt(kmstest.SoftHSMLibrary)
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.lock <- struct{}{}
+	defer func() { <-l.lock }()
 	if err := l.use(); err != nil {
 		t.Fatal(err)
 	}
@@ -286,19 +286,21 @@ func TestPKCS11HangsAtStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := opened.(*key)
-	p.library.mu.Lock() // as if another call hung
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, _, err := p.Key(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), `"fairpact" does not answer`) || strings.Contains(err.Error(), s.PIN) {
-		t.Errorf("%v", err)
+	p.library.lock <- struct{}{} // as if another call hung
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, _, read := p.Key(ctx)
+	_, signed := p.Sign(ctx, digest)
+	if !errors.Is(signed, context.DeadlineExceeded) || !errors.Is(read, context.DeadlineExceeded) || !strings.Contains(read.Error(), `"fairpact" does not answer`) || strings.Contains(read.Error(), s.PIN) {
+		t.Errorf("Key: %v, Sign: %v", read, signed)
 	}
 	if err := p.Close(); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
-	p.library.mu.Unlock()
+	<-p.library.lock
 	closed := func() bool {
-		p.library.mu.Lock()
-		defer p.library.mu.Unlock()
+		p.library.lock <- struct{}{}
+		defer func() { <-p.library.lock }()
 		return p.closed
 	}
 	for end := time.Now().Add(time.Minute); !closed(); time.Sleep(time.Millisecond) {
@@ -332,7 +334,7 @@ func TestPKCS11HangsAlone(t *testing.T) {
 	if linked := mustRead(t, strings.Replace(uri, kmstest.SoftHSMLibrary, link, 1)); linked.library != first.library {
 		t.Error("one library counts as two")
 	}
-	second.library.mu.Lock() // as if a call hung
+	second.library.lock <- struct{}{} // as if a call hung
 	patience, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if _, _, err := first.Key(patience); err != nil {
@@ -341,7 +343,7 @@ func TestPKCS11HangsAlone(t *testing.T) {
 	if _, err := first.Sign(t.Context(), digest); err != nil {
 		t.Error(err)
 	}
-	second.library.mu.Unlock()
+	<-second.library.lock
 	if _, err := second.Sign(t.Context(), digest); err != nil {
 		t.Error(err)
 	}

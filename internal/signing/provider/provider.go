@@ -28,8 +28,8 @@ type Provider interface {
 	Key(ctx context.Context) (public crypto.PublicKey, custody string, err error)
 
 	// Sign signs data. For P256, data is a SHA-256 digest and the signature is
-	// ASN.1 DER with low or high s. For Ed25519, data is the message. Sign SHOULD
-	// return early when ctx ends.
+	// ASN.1 DER with low or high s. For Ed25519, data is the message. Sign MUST
+	// return when ctx ends, even if the store hangs.
 	Sign(ctx context.Context, data []byte) (signature []byte, err error)
 
 	// Close releases connections and sessions. Package signing calls it last.

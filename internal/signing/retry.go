@@ -1,0 +1,52 @@
+package signing
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/fairpact/fairpact/internal/signing/provider"
+)
+
+// ask calls the provider once. If ctx ends first, the error wraps that of ctx.
+func ask(ctx context.Context, p provider.Provider, data []byte) ([]byte, error) {
+	signature, err := p.Sign(ctx, data)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("no answer: %w", ctx.Err())
+	}
+	return signature, err
+}
+
+// retry calls once up to tries times, until it succeeds, again refuses its error,
+// or ctx ends. It returns the result of the last call.
+func retry[T any](ctx context.Context, tries uint, again func(error) bool, once func() (T, error)) (T, error) {
+	var last error // backoff returns ctx's error if ctx ends between two calls
+	result, err := backoff.Retry(ctx, func() (T, error) {
+		var result T
+		if result, last = once(); last != nil && !again(last) {
+			return result, backoff.Permanent(last)
+		}
+		return result, last
+	}, backoff.WithMaxTries(tries), backoff.WithBackOff(fullJitter()))
+	if err != nil && last != nil {
+		err = last
+	}
+	return result, err
+}
+
+// The pauses between tries are uniform in [0, ceiling), so that callers that failed
+// together do not return together. The ceiling doubles from first to last.
+const (
+	firstCeiling = 100 * time.Millisecond
+	lastCeiling  = 800 * time.Millisecond
+)
+
+// fullJitter returns pauses in [0, ceiling): an interval of half the ceiling that
+// varies by its whole length.
+func fullJitter() *backoff.ExponentialBackOff {
+	return &backoff.ExponentialBackOff{
+		InitialInterval: firstCeiling / 2, MaxInterval: lastCeiling / 2, Multiplier: 2, RandomizationFactor: 1,
+	}
+}
