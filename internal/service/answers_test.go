@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -46,37 +45,20 @@ func TestReadinessWithoutTheDatabase(t *testing.T) {
 }
 
 // Requests that net/http refuses before a handler sees them get the usual error body, on
-// every port.
+// the admin port too. e2e/api has more of them.
 func TestRequestsThatCannotBeParsed(t *testing.T) {
 	t.Parallel()
 	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
 	s := start(t, service.NewHealth(ready), nil, map[string]http.Handler{"public": echo})
-	for what, row := range map[string]struct {
-		request string
-		status  int
-		error   string
-	}{
-		"a broken escape":         {"GET /v1/deals/%zz HTTP/1.1\r\nHost: x\r\n\r\n", 400, `INVALID_REQUEST: .*percent`},
-		"no host":                 {"GET / HTTP/1.1\r\n\r\n", 400, `INVALID_REQUEST: .*missing required Host header`},
-		"two hosts":               {"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", 400, `INVALID_REQUEST: .*Host`},
-		"no method":               {"(GET) / HTTP/1.1\r\nHost: x\r\n\r\n", 400, `INVALID_REQUEST: `},
-		"no header line":          {"GET / HTTP/1.1\r\nHost: x\r\nnonsense\r\n\r\n", 400, `INVALID_REQUEST: `},
-		"a bad length":            {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", 400, `INVALID_REQUEST: `},
-		"another version":         {"GET / HTTP/3.0\r\nHost: x\r\n\r\n", 400, `INVALID_REQUEST: .*unsupported protocol version`},
-		"another transfer coding": {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n", 400, `INVALID_REQUEST: .*Content-Length`},
-		"another expectation":     {"POST / HTTP/1.1\r\nHost: x\r\nExpect: more\r\nContent-Length: 1\r\n\r\nx", 400, `INVALID_REQUEST: .*Expect`},
-		"headers too large":       {"GET / HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", 2<<20) + "\r\n\r\n", 431, `HEADERS_TOO_LARGE: `},
+	for request, says := range map[string]string{
+		"GET /v1/deals/%zz HTTP/1.1\r\nHost: x\r\n\r\n": `percent`,
+		"GET / HTTP/1.1\r\nHost: x\r\nnonsense\r\n\r\n": `a header cannot be read`,
+		"GET / HTTP/3.0\r\nHost: x\r\n\r\n":             `unsupported protocol version`,
 	} {
-		for _, port := range []string{"public", "admin"} {
-			t.Run(what+" on the "+port+" port", func(t *testing.T) {
-				answered, body := send(t, strings.TrimPrefix(s.at[port], "http://"), row.request)
-				if want := regexp.MustCompile(`^\{"error":"` + row.error + `.*"\}\n$`); answered.StatusCode != row.status || !want.MatchString(body) {
-					t.Errorf("%d %q, want %d %s", answered.StatusCode, body, row.status, want)
-				}
-				if h := answered.Header; h.Get("Content-Type") != "application/json" || h.Get("Cache-Control") != "no-store" || !answered.Close {
-					t.Errorf("headers %v", h)
-				}
-			})
+		answered, body := send(t, strings.TrimPrefix(s.at["admin"], "http://"), request)
+		if answered.StatusCode != 400 || !strings.HasPrefix(body, `{"error":"INVALID_REQUEST: `) || !strings.Contains(body, says) ||
+			answered.Header.Get("Cache-Control") != "no-store" || !answered.Close {
+			t.Errorf("%q: %d %q %v, want %q", request, answered.StatusCode, body, answered.Header, says)
 		}
 	}
 	// A handler's answer is never changed, even if it looks like such a refusal.
