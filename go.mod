@@ -4,6 +4,7 @@ go 1.26.8
 
 require (
 	cloud.google.com/go/kms v1.35.0
+	filippo.io/edwards25519 v1.2.0
 	github.com/KimMachineGun/automemlimit v0.7.5
 	github.com/alecthomas/kong v1.17.0
 	github.com/aws/aws-sdk-go-v2 v1.47.7

@@ -170,7 +170,8 @@ func offCurve(t *testing.T) string {
 	return ""
 }
 
-// Every generated key passes. About half of all byte strings are not points.
+// Every generated key passes. RFC 8032 5.1.3 refuses a y that is not below p = 2^255-19,
+// also if y-p is that of a point: it would be a second label of one key.
 func TestCheckEd25519(t *testing.T) {
 	for range 100 {
 		public, _, err := ed25519.GenerateKey(rand.Reader)
@@ -181,21 +182,6 @@ func TestCheckEd25519(t *testing.T) {
 			t.Fatalf("%x: %v", public, err)
 		}
 	}
-	points := 0
-	for i := range 200 {
-		candidate := sha256.Sum256([]byte{byte(i)})
-		if checkEd25519(candidate[:]) == nil {
-			points++
-		}
-	}
-	if points < 60 || points > 140 {
-		t.Errorf("%d of 200 byte strings are points, want about half", points)
-	}
-}
-
-// RFC 8032 5.1.3 refuses a y that is not below p = 2^255−19, also if y−p is that of
-// a point: it would be a second label of one key.
-func TestEd25519UnreducedY(t *testing.T) {
 	points := 0
 	for k := range byte(19) {
 		reduced, unreduced := make([]byte, 32), bytes.Repeat([]byte{0xff}, 32)
@@ -210,40 +196,23 @@ func TestEd25519UnreducedY(t *testing.T) {
 	if points == 0 {
 		t.Error("no y below 19 has a point: the test shows nothing")
 	}
-}
-
-// Under each point of smallOrder the standard library accepts signatures that were
-// made without a private key, for one or two messages in eight.
-func TestSmallOrderKeysAreForgeable(t *testing.T) {
-	var all [][]byte
-	for _, encoding := range smallOrder {
+	// The y coordinates of the points whose order divides 8, with both signs of x.
+	for _, y := range []string{
+		"0000000000000000000000000000000000000000000000000000000000000000",
+		"0100000000000000000000000000000000000000000000000000000000000000",
+		"ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+		"26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+		"c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+	} {
 		for _, sign := range []byte{0, 0x80} {
-			key, err := hex.DecodeString(encoding)
+			key, err := hex.DecodeString(y)
 			if err != nil {
 				t.Fatal(err)
 			}
 			key[31] |= sign
-			all = append(all, key)
-			if err := checkEd25519(key); err == nil {
+			if checkEd25519(key) == nil {
 				t.Errorf("%x passed", key)
 			}
-		}
-	}
-	for _, encoding := range smallOrder {
-		key, err := hex.DecodeString(encoding)
-		if err != nil {
-			t.Fatal(err)
-		}
-		forged := false
-		for i := range 64 {
-			for _, r := range all {
-				if ed25519.Verify(key, []byte{byte(i)}, append(slices.Clone(r), make([]byte, 32)...)) {
-					forged = true
-				}
-			}
-		}
-		if !forged {
-			t.Errorf("%s is in smallOrder and is not of small order", encoding)
 		}
 	}
 }
