@@ -65,18 +65,15 @@ func (k *KeySet) Signs(t time.Time) Key {
 	return k.at(k.signs[k.signer(t.Unix())], t.Unix())
 }
 
-// At returns all keys as published at t, in the order of the document. Exactly one
-// is current.
-func (k *KeySet) At(t time.Time) []Key {
-	keys := make([]Key, len(k.keys))
+// Keys returns all keys as published now, in the order of the document. Exactly one is
+// current.
+func (k *KeySet) Keys() []Key {
+	keys, now := make([]Key, len(k.keys)), k.now().Unix()
 	for i := range keys {
-		keys[i] = k.at(i, t.Unix())
+		keys[i] = k.at(i, now)
 	}
 	return keys
 }
-
-// Keys returns all keys as published now.
-func (k *KeySet) Keys() []Key { return k.At(k.now()) }
 
 // Current returns the label of the key that is published as current now.
 func (k *KeySet) Current() string {
