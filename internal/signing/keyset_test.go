@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"math/big"
 	"slices"
 	"strings"
@@ -138,7 +137,7 @@ func TestBadLabels(t *testing.T) {
 		"prefix 04":        "es256:04" + digits[2:],
 		"infinity":         "es256:" + strings.Repeat("0", 66),
 		"x is not below p": "es256:02" + strings.Repeat("f", 64),
-		"x is on no point": "es256:02" + offCurve(t),
+		"x is on no point": "es256:02" + strings.Repeat("0", 63) + "1",
 		"ed25519 zeros":    "ed25519:" + strings.Repeat("0", 64),
 		"ed25519 no point": "ed25519:02" + strings.Repeat("0", 62),
 		"ed25519 short":    "ed25519:" + strings.Repeat("a", 62),
@@ -155,19 +154,6 @@ func TestBadLabels(t *testing.T) {
 	if _, err := NewKeySet(newFixture(t).keys.Legacy()[1], nil); err == nil || !strings.Contains(err.Error(), "legacy") {
 		t.Errorf("an ed25519 key as the current one: %v; want an error that names the legacy keys", err)
 	}
-}
-
-// offCurve finds an x of P-256 that has no y.
-func offCurve(t *testing.T) string {
-	t.Helper()
-	for i := range 100 {
-		x := fmt.Sprintf("%064x", i)
-		if _, _, err := parseLabel("es256:02" + x); err != nil {
-			return x
-		}
-	}
-	t.Fatal("each of 100 x coordinates has a point: the check does nothing")
-	return ""
 }
 
 // Every generated key passes. RFC 8032 5.1.3 refuses a y that is not below p = 2^255-19,

@@ -3,6 +3,7 @@ package file
 import (
 	"bytes"
 	"context"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -12,10 +13,8 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -33,22 +32,23 @@ func newKey(t *testing.T, curve elliptic.Curve) *ecdsa.PrivateKey {
 	return key
 }
 
-// inPEM returns a key in PKCS#8 ("PRIVATE KEY") or SEC1 ("EC PRIVATE KEY").
-func inPEM(t *testing.T, kind string, key any) []byte {
+func pkcs8(t *testing.T, key any) []byte {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if kind == "EC PRIVATE KEY" {
-		der, err = x509.MarshalECPrivateKey(key.(*ecdsa.PrivateKey))
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-func pkcs8(t *testing.T, key any) []byte { return inPEM(t, "PRIVATE KEY", key) }
-
-func sec1(t *testing.T, key any) []byte { return inPEM(t, "EC PRIVATE KEY", key) }
+func sec1(t *testing.T, key *ecdsa.PrivateKey) []byte {
+	t.Helper()
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
+}
 
 func writeFile(t *testing.T, text []byte, mode os.FileMode) string {
 	t.Helper()
@@ -182,55 +182,27 @@ func TestMadeKeyFiles(t *testing.T) {
 	}
 }
 
-// Processes that start together, as in a local stack, get one development key, and
-// so do concurrent calls in one process.
+// Processes that start together, as in a local stack, get one development key. Nothing but
+// the file connects these calls.
 func TestDevKeyRace(t *testing.T) {
-	const path, out = "FILE_TEST_DEV_KEY", "FILE_TEST_OUT"
-	open := func(path string) string {
-		p, err := OpenDev(t.Context(), "//"+path, provider.Ed25519)
-		if err != nil {
-			t.Error(err)
-			return ""
-		}
-		public, _, err := p.Key(t.Context())
-		if err != nil {
-			t.Error(err)
-		}
-		return fmt.Sprintf("%x", public)
-	}
-	if os.Getenv(path) != "" {
-		if err := os.WriteFile(os.Getenv(out), []byte(open(os.Getenv(path))), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	dir := t.TempDir()
-	keys := make([]string, 20)
+	path := t.TempDir() + "/new/dev.pem"
+	keys := make([]crypto.PublicKey, 20)
 	var all sync.WaitGroup
 	for i := range keys {
 		all.Go(func() {
-			if i >= 3 {
-				keys[i] = open(dir + "/new/dev.pem")
-				return
+			p, err := OpenDev(t.Context(), "//"+path, provider.Ed25519)
+			if err == nil {
+				keys[i], _, err = p.Key(t.Context())
 			}
-			written := fmt.Sprintf("%s/%d", dir, i)
-			child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDevKeyRace$")
-			child.Env = append(os.Environ(), path+"="+dir+"/new/dev.pem", out+"="+written)
-			if said, err := child.CombinedOutput(); err != nil {
-				t.Errorf("%v\n%s", err, said)
-				return
-			}
-			key, err := os.ReadFile(written)
 			if err != nil {
 				t.Error(err)
 			}
-			keys[i] = string(key)
 		})
 	}
 	all.Wait()
 	for _, key := range keys {
-		if key == "" || key != keys[0] {
-			t.Fatalf("two keys from one file: %v", keys)
+		if keys[0] == nil || !keys[0].(ed25519.PublicKey).Equal(key) {
+			t.Fatalf("two keys from one file: %x", keys)
 		}
 	}
 }
