@@ -14,15 +14,9 @@ var ErrQuorum = errors.New("the quorum of witnesses is not met")
 // Policy says which logs a verifier accepts and which witnesses must have
 // cosigned a checkpoint (c2sp.org/tlog-policy). It is immutable.
 type Policy struct {
-	Logs      []Log
+	Logs      []Key
 	Witnesses []Witness
 	quorum    *group // nil if no cosignature is demanded
-}
-
-// Log is a log line. URL may be empty.
-type Log struct {
-	Key Key
-	URL string
 }
 
 // Witness is a witness line. Name is used only inside the policy. URL, the submission
@@ -78,8 +72,8 @@ func (r *policyReader) line(line string) error {
 		return nil
 	}
 	switch keyword, n := fields[0], len(fields); {
-	case keyword == "log" && (n == 2 || n == 3):
-		return r.log(fields[1], strings.Join(fields[2:], ""))
+	case keyword == "log" && (n == 2 || n == 3): // the URL is not used
+		return r.log(fields[1])
 	case keyword == "witness" && (n == 3 || n == 4):
 		return r.witness(fields[1], fields[2], strings.Join(fields[3:], ""))
 	case keyword == "group" && n >= 4:
@@ -90,7 +84,7 @@ func (r *policyReader) line(line string) error {
 	return errors.New("write log VKEY [URL], witness NAME VKEY [URL], group NAME all|any|K MEMBER…, or quorum NAME")
 }
 
-func (r *policyReader) log(vkey, url string) error {
+func (r *policyReader) log(vkey string) error {
 	key, err := ParseKey(vkey)
 	if err != nil {
 		return err
@@ -98,12 +92,12 @@ func (r *policyReader) log(vkey, url string) error {
 	if key.kind != TypeEd25519 && key.kind != TypeECDSA {
 		return fmt.Errorf("a log's key is of type 0x01 or 0x02, not 0x%02x", key.kind)
 	}
-	for _, l := range r.policy.Logs {
-		if l.Key.public == key.public {
+	for _, other := range r.policy.Logs {
+		if other.public == key.public {
 			return errors.New("another log line has the same public key")
 		}
 	}
-	r.policy.Logs = append(r.policy.Logs, Log{key, url})
+	r.policy.Logs = append(r.policy.Logs, key)
 	return nil
 }
 
@@ -215,14 +209,11 @@ func (g *group) String() string {
 // cosigned it. witnesses are the names of those that did, also when the error is
 // ErrQuorum.
 func (p *Policy) Verify(signedNote []byte) (c Checkpoint, witnesses []string, err error) {
-	logs, cosigners := make([]Key, len(p.Logs)), make([]Key, len(p.Witnesses))
-	for i, l := range p.Logs {
-		logs[i] = l.Key
-	}
+	cosigners := make([]Key, len(p.Witnesses))
 	for i, w := range p.Witnesses {
 		cosigners[i] = w.Key
 	}
-	c, signed, err := Open(signedNote, logs, cosigners)
+	c, signed, err := Open(signedNote, p.Logs, cosigners)
 	if err != nil {
 		return c, nil, err
 	}

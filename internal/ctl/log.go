@@ -52,7 +52,7 @@ func (l logTrust) read(t *terminal) (*checkpoint.Policy, error) {
 		if err != nil {
 			return nil, err
 		}
-		policy.Logs = append(policy.Logs, checkpoint.Log{Key: key})
+		policy.Logs = append(policy.Logs, key)
 	}
 	return policy, nil
 }

@@ -66,7 +66,7 @@ func newOperator(t testing.TB) *operator {
 
 // policy trusts the operator's key and demands no witness.
 func (o *operator) policy() *checkpoint.Policy {
-	return &checkpoint.Policy{Logs: []checkpoint.Log{{Key: o.key}}}
+	return &checkpoint.Policy{Logs: []checkpoint.Key{o.key}}
 }
 
 // fork returns an operator with the same key and the same first leaves.

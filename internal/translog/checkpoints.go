@@ -98,7 +98,7 @@ func newCheckpoints(l *Log, config Checkpoints) (*checkpoints, error) {
 		return c, nil
 	}
 	for _, listed := range c.Policy.Logs {
-		if listed.Key.String() == c.own.String() {
+		if listed.String() == c.own.String() {
 			return c, nil
 		}
 	}

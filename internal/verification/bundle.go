@@ -147,9 +147,7 @@ func (r *Report) logProof(members map[string]any, c certificate.Certificate, key
 func checkpointSigner(signedNote []byte, c checkpoint.Checkpoint, keys []Key, policy *checkpoint.Policy) (problem, good string) {
 	var logs []checkpoint.Key
 	if policy != nil {
-		for _, l := range policy.Logs {
-			logs = append(logs, l.Key)
-		}
+		logs = append(logs, policy.Logs...)
 	}
 	ofPolicy := len(logs)
 	deployment := map[string]Trusted{} // by verifier key
