@@ -6,10 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-
-	"golang.org/x/mod/sumdb/tlog"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/fairpact/fairpact/internal/checkpoint"
 )
@@ -35,68 +31,27 @@ func Mirror(ctx context.Context, from *Source, dir string, policy *checkpoint.Po
 	if err := Extends(ctx, from, head, have); err != nil { // before the first write
 		return head, err
 	}
-	t := newTiles(ctx, from, head)
-	t.local = to
-	for n := have.Size / checkpoint.TileWidth; n*checkpoint.TileWidth < head.Size; n += ahead {
-		if err := t.mirror(n); err != nil {
-			return head, err
-		}
+	t, err := openTree(ctx, from, head, to, 1)
+	if err == nil {
+		err = t.walk(ctx, have.Size/checkpoint.TileWidth)
+	}
+	if err := t.verdict(err); err != nil {
+		return head, err
 	}
 	return head, Replace(filepath.Join(dir, checkpointPath), head.Note)
 }
 
-// mirror fetches a window of level-0 tiles from the given one on, the tiles above
-// them, and their entry bundles.
-func (t *tiles) mirror(first int64) error {
-	from, end := first*checkpoint.TileWidth, min((first+ahead)*checkpoint.TileWidth, t.head.Size)
-	indexes := make([]int64, 0, end-from)
-	for i := from; i < end; i++ {
-		indexes = append(indexes, tlog.StoredHashIndex(0, i))
-	}
-	leaves, err := t.ReadHashes(indexes)
-	if err != nil {
-		return err
-	}
-	group, ctx := errgroup.WithContext(t.ctx)
-	group.SetLimit(parallel)
-	for chunk := range slices.Chunk(leaves, checkpoint.TileWidth) {
-		n := first
-		first++
-		group.Go(func() error { return t.bundle(ctx, n, chunk) })
-	}
-	return group.Wait()
-}
-
-// bundle fetches an entry bundle unless the mirror has it. leaves are the verified leaf
-// hashes of its entries.
-func (t *tiles) bundle(ctx context.Context, n int64, leaves []tlog.Hash) error {
-	tile := tileAt(-1, n, t.head.Size)
-	if have, err := t.local.read(ctx, tile); err == nil && slices.Equal(have.hashes, leaves) {
-		return nil
-	}
-	c, err := t.from.read(ctx, tile)
-	switch {
-	case err != nil:
-		return err
-	case c.problem != "":
-		return contradicts(c.path(), nil, "%s", c.problem)
-	case !slices.Equal(c.hashes, leaves):
-		return contradicts(c.path(), nil, "its entries are not those of %s, which the checkpoint proves", checkpoint.TilePath(tileAt(0, n, t.head.Size)))
-	}
-	return t.write(tile, c.data)
-}
-
-// write stores a file of the mirror. A full tile replaces its partial ones.
-func (t *tiles) write(tile tlog.Tile, data []byte) error {
-	path := filepath.Join(t.local.Place, filepath.FromSlash(checkpoint.TilePath(tile)))
+// write stores a file of a mirror. A full tile replaces its partial ones.
+func (s *Source) write(c content) error {
+	path := filepath.Join(s.Place, filepath.FromSlash(c.path()))
 	// #nosec G301 -- public, for a file server
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	if err := Replace(path, data); err != nil {
+	if err := Replace(path, c.data); err != nil {
 		return err
 	}
-	if tile.W == checkpoint.TileWidth {
+	if c.W == checkpoint.TileWidth {
 		return os.RemoveAll(path + ".p")
 	}
 	return nil

@@ -9,8 +9,8 @@
 //   - Any other error: no verdict, because a file could not be read or the log did not
 //     sign the checkpoint.
 //
-// Memory holds one tile of each level and a window of prefetched tiles, whatever the
-// size of the log.
+// Memory holds two tiles of each level and a window of tiles and entry bundles, whatever
+// the size of the log.
 package logaudit
 
 import (
@@ -142,8 +142,8 @@ func tileAt(level int, n, size int64) tlog.Tile {
 type content struct {
 	tlog.Tile
 	data    []byte
-	hashes  []tlog.Hash // the leaf hashes of an entry bundle; nil if problem is set
-	problem string      // why data is malformed, or empty
+	hashes  []tlog.Hash // the leaf hashes of an entry bundle; nil if data is malformed
+	problem string      // why the file is wrong, or empty
 }
 
 func (c content) path() string { return checkpoint.TilePath(c.Tile) }

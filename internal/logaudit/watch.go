@@ -36,15 +36,36 @@ func Extends(ctx context.Context, from *Source, head, older Head) error {
 	}
 	root := tlog.Hash(head.Root)
 	if older.Size < head.Size {
-		var err error
-		if root, err = tlog.TreeHash(older.Size, newTiles(ctx, from, head)); err != nil {
-			return err
+		t, err := openTree(ctx, from, head, nil, 1)
+		if err == nil {
+			root, err = t.rootAt(ctx, older.Size)
+		}
+		if err != nil {
+			return t.verdict(err)
 		}
 	}
 	if root != tlog.Hash(older.Root) {
 		return contradicts(checkpointPath, notes, "the log is forked: its first %d leaves have the root %v, and had %v", older.Size, root, tlog.Hash(older.Root))
 	}
 	return nil
+}
+
+// rootAt returns the root that the tree had at a smaller size.
+func (t *tree) rootAt(ctx context.Context, size int64) (tlog.Hash, error) {
+	var levels [][]tlog.Hash
+	for l := 0; size>>(checkpoint.TileHeight*l) > 0; l++ {
+		last := tileAt(l, size>>(checkpoint.TileHeight*(l+1)), size)
+		var nodes []tlog.Hash
+		if last.W > 0 {
+			c, err := t.tile(ctx, l, last.N)
+			if err != nil {
+				return tlog.Hash{}, err
+			}
+			nodes = c.hashes[:last.W]
+		}
+		levels = append(levels, nodes)
+	}
+	return rootOf(levels), nil
 }
 
 const (
