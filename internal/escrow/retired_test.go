@@ -47,7 +47,7 @@ func (e *estate) serve(t *testing.T, p *pen, keys *signing.KeySet) {
 		e.stop()
 	}
 	pool := of(pgxpool.New(t.Context(), e.sql.Config().ConnString())).ok(t)
-	l := of(translog.Open(t.Context(), pool, p, keys, slog.New(slog.DiscardHandler))).ok(t)
+	l := of(translog.Open(t.Context(), pool, p, keys, slog.New(slog.DiscardHandler), translog.Options{})).ok(t)
 	appends, reads := httptest.NewServer(l.AppendHandler("secret")), httptest.NewServer(l.ReadHandler())
 	connected := severed{translog.NewClient(appends.URL, reads.URL, "secret"), e}
 	e.pen, e.keys, e.signer, e.client = p, keys, connected, connected

@@ -97,24 +97,16 @@ func (k *kubernetes) Load(ctx context.Context) (Record, error) {
 // Store sends back the whole loaded object with the new record. The API server
 // refuses it if the object's resourceVersion has changed.
 func (k *kubernetes) Store(ctx context.Context, loaded, next Record) error {
-	var object map[string]json.RawMessage
-	var data map[string]string
+	var object map[string]any
 	if err := json.Unmarshal([]byte(loaded.state), &object); err != nil {
 		return fmt.Errorf("the loaded fork guard %s is not an object: %w", k.name, err)
 	}
-	if given, ok := object["data"]; ok {
-		if err := json.Unmarshal(given, &data); err != nil {
-			return fmt.Errorf("data of the fork guard %s: %w", k.name, err)
-		}
-	}
+	data, _ := object["data"].(map[string]any)
 	if data == nil {
-		data = make(map[string]string)
+		data = map[string]any{}
+		object["data"] = data
 	}
 	data["size"], data["root"] = strconv.FormatInt(next.Size, 10), next.Root
-	var err error
-	if object["data"], err = json.Marshal(data); err != nil {
-		return err
-	}
 	body, err := json.Marshal(object)
 	if err != nil {
 		return err

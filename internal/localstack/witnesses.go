@@ -48,11 +48,10 @@ func (s *Stack) startWitnesses(ctx context.Context) error {
 	var names []string
 	for i := 1; i <= s.o.Witnesses; i++ {
 		name := fmt.Sprintf("witness-%d", i)
-		of, err := devwitness.Open(s.state.path(name), "localhost/"+name)
+		of, err := devwitness.Open(s.state.path(name), "localhost/"+name, log)
 		if err != nil {
 			return err
 		}
-		of.Watch(log)
 		l, err := net.Listen("tcp4", "127.0.0.1:0")
 		if err != nil {
 			return err

@@ -18,8 +18,8 @@ func TestConcurrentAppends(t *testing.T) {
 	const distinct, callers = 120, 480
 	d := newDeployment(t)
 	g := &memoryGuard{}
-	one, _ := d.guarded(t, g)
-	two, _ := d.guarded(t, g)
+	one, _ := d.guarded(t, g, nil)
+	two, _ := d.guarded(t, g, nil)
 	replicas := []*Log{one, two}
 	signatures := make([]string, distinct)
 	for n := range signatures {

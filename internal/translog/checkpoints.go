@@ -32,16 +32,6 @@ type Checkpoints struct {
 	PolicyText []byte
 }
 
-// WithCheckpoints makes the log publish checkpoints and tiles.
-func WithCheckpoints(config Checkpoints) Option {
-	return func(l *Log) (err error) {
-		if l.checkpoints, err = newCheckpoints(l, config); err != nil {
-			return fmt.Errorf("checkpoints: %w", err)
-		}
-		return nil
-	}
-}
-
 const (
 	checkpointEvery   = time.Second // also in sqlDueCheckpoint and sqlInsertCheckpoint
 	checkpointTimeout = 10 * time.Second
@@ -54,7 +44,7 @@ type checkpoints struct {
 	own        checkpoint.Key
 	deployment map[string]checkpoint.Key // the verifier key of each deployment key, by its label
 	known      []checkpoint.Key          // all keys that may have signed a stored note
-	reads      *group[struct{}, signedCheckpoint]
+	reads      *group[struct{}, *signedCheckpoint]
 	bundles    chan struct{} // a semaphore of maxBundles
 
 	size      atomic.Int64           // the size of the newest checkpoint that was read, plus one; never falls
@@ -203,10 +193,10 @@ func (c *checkpoints) sign(ctx context.Context, of checkpoint.Checkpoint) (strin
 // newest reads the newest checkpoint. Concurrent calls share a statement.
 func (c *checkpoints) newest(ctx context.Context) (*signedCheckpoint, error) {
 	newest, err := c.reads.do(ctx, struct{}{})
-	return &newest, c.log.checks.note(ctx, err)
+	return newest, c.log.checks.note(ctx, err)
 }
 
-func (c *checkpoints) readNewest(ctx context.Context, calls []struct{}) ([]signedCheckpoint, error) {
+func (c *checkpoints) readNewest(ctx context.Context, calls []struct{}) ([]*signedCheckpoint, error) {
 	ctx, cancel := context.WithTimeout(ctx, readsBudget)
 	defer cancel()
 	newest, err := c.read(ctx, sqlNewestCheckpoint)
@@ -218,11 +208,7 @@ func (c *checkpoints) readNewest(ctx context.Context, calls []struct{}) ([]signe
 	if err := c.certify(ctx, newest); err != nil {
 		return nil, err
 	}
-	answers := make([]signedCheckpoint, len(calls))
-	for i := range answers {
-		answers[i] = *newest
-	}
-	return answers, nil
+	return slices.Repeat([]*signedCheckpoint{newest}, len(calls)), nil
 }
 
 // at reads the checkpoint of a size.

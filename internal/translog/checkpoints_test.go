@@ -30,8 +30,7 @@ const testOrigin = "log.example/test"
 
 func newLogKey(t testing.TB) *signing.LogKey {
 	t.Helper()
-	key := of(signing.OpenLogKey(t.Context(), "dev://"+filepath.Join(t.TempDir(), "log.pem"))).ok(t)
-	return key
+	return of(signing.OpenLogKey(t.Context(), "dev://"+filepath.Join(t.TempDir(), "log.pem"))).ok(t)
 }
 
 // withCheckpoints opens a replica that publishes checkpoints.
@@ -41,9 +40,7 @@ func (d *deployment) withCheckpoints(t testing.TB, pool *pgxpool.Pool, config Ch
 	if config.Key == nil {
 		config.Key = newLogKey(t)
 	}
-	l := of(Open(t.Context(), pool, d.signer, d.keys, quiet, WithCheckpoints(config))).ok(t)
-	t.Cleanup(l.Close)
-	return l
+	return d.openWith(t, pool, nil, quiet, Options{Checkpoints: &config})
 }
 
 // waitForCheckpoint waits for a checkpoint of at least the size.
@@ -62,115 +59,82 @@ func waitForCheckpoint(t testing.TB, l *Log, size int64) *signedCheckpoint {
 type tiles struct {
 	t    *testing.T
 	base string
-	seen atomic.Int64
 }
 
-func (r *tiles) Height() int { return 8 }
+func (r tiles) Height() int { return 8 }
 
-func (r *tiles) SaveTiles([]tlog.Tile, [][]byte) {}
+func (r tiles) SaveTiles([]tlog.Tile, [][]byte) {}
 
-func (r *tiles) ReadTiles(all []tlog.Tile) ([][]byte, error) {
-	data := make([][]byte, len(all))
-	for i, t := range all {
-		r.seen.Add(1)
+func (r tiles) ReadTiles(all []tlog.Tile) (data [][]byte, err error) {
+	for _, t := range all {
 		response, body := send(r.t, "GET", r.base+"/"+checkpoint.TilePath(t))
 		if response.StatusCode != 200 || response.Header.Get("Content-Type") != "application/octet-stream" || !strings.Contains(response.Header.Get("Cache-Control"), "immutable") {
 			return nil, fmt.Errorf("%s: %d %v", checkpoint.TilePath(t), response.StatusCode, response.Header)
 		}
-		data[i] = []byte(body)
+		data = append(data, []byte(body))
 	}
 	return data, nil
 }
 
 // The packages sumdb/note and sumdb/tlog verify the checkpoints and tiles of a log of three
-// tile levels, both from memory and from the tables.
+// tile levels, from memory and then from the tables, also the old partial tiles.
 func TestTilesProveTheLogElsewhere(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
 	key := newLogKey(t)
 	l := d.withCheckpoints(t, d.pool, Checkpoints{Key: key})
 	server := readPort(t, l)
-	vkey := of(note.NewEd25519VerifierKey(testOrigin, key.Public())).ok(t)
-	verifier := of(note.NewVerifier(vkey)).ok(t)
-
-	newest := func(base string, size int64) tlog.Tree {
+	verifier := of(note.NewVerifier(of(note.NewEd25519VerifierKey(testOrigin, key.Public())).ok(t))).ok(t)
+	prove := func(base string, tree tlog.Tree, leaf int64) {
 		t.Helper()
-		waitForCheckpoint(t, l, size)
-		response, body := send(t, "GET", base+"/checkpoint")
-		if response.StatusCode != 200 || response.Header.Get("Content-Type") != "text/plain; charset=utf-8" || response.Header.Get("Cache-Control") != "no-store" {
-			t.Fatalf("/checkpoint: %d %v", response.StatusCode, response.Header)
+		entry := entryOf(int(leaf))
+		proof := of(tlog.ProveRecord(tree.N, leaf, tlog.TileHashReader(tree, tiles{t, base}))).ok(t)
+		check(t, tlog.CheckRecord(proof, tree.N, tree.Hash, leaf, tlog.RecordHash(entry[:])))
+		bundle := tlog.Tile{H: 8, L: -1, N: leaf / 256, W: int(min(256, tree.N-leaf/256*256))}
+		data := of(tiles{t, base}.ReadTiles([]tlog.Tile{bundle})).ok(t)
+		if entries := of(checkpoint.ParseEntryBundle(data[0], bundle.W)).ok(t); [32]byte(entries[leaf%256]) != entry {
+			t.Errorf("%s holds another entry at %d", checkpoint.TilePath(bundle), leaf)
 		}
-		opened := of(note.Open([]byte(body), note.VerifierList(verifier))).ok(t)
-		c := of(checkpoint.Parse(opened.Text)).ok(t)
-		return tlog.Tree{N: c.Size, Hash: c.Root}
 	}
 
-	const most = 256*256 + 300
-	sizes := []int{1, 2, 255, 256, 257, 512, 700, 256*256 + 1, most}
-	fill(t, l, 0, 1)
 	var before []tlog.Tree
-	for i, size := range sizes {
+	for _, size := range []int{1, 2, 255, 256, 257, 512, 700, 256*256 + 1, 256*256 + 300} {
 		for from := int(l.publisher.seen()); from < size; from += 4096 {
 			fill(t, l, from, min(from+4096, size))
 		}
-		tree := newest(server, int64(size))
+		waitForCheckpoint(t, l, int64(size))
+		response, body := send(t, "GET", server+"/checkpoint")
+		if response.StatusCode != 200 || response.Header.Get("Content-Type") != "text/plain; charset=utf-8" || response.Header.Get("Cache-Control") != "no-store" {
+			t.Fatalf("/checkpoint: %d %v", response.StatusCode, response.Header)
+		}
+		c := of(checkpoint.Parse(of(note.Open([]byte(body), note.VerifierList(verifier))).ok(t).Text)).ok(t)
+		tree := tlog.Tree{N: c.Size, Hash: c.Root}
 		if tree.N != int64(size) {
 			t.Fatalf("a checkpoint of size %d, want %d", tree.N, size)
 		}
-		reader := &tiles{t: t, base: server}
-		hashes := tlog.TileHashReader(tree, reader)
 		for _, n := range []int{0, size / 3, size - 1} {
-			proof := of(tlog.ProveRecord(tree.N, int64(n), hashes)).ok(t)
-			leaf := entryOf(n)
-			check(t, tlog.CheckRecord(proof, tree.N, tree.Hash, int64(n), tlog.RecordHash(leaf[:])))
-			checkBundle(t, server, int64(size), n)
+			prove(server, tree, int64(n))
 		}
 		for _, older := range before {
-			proof := of(tlog.ProveTree(tree.N, older.N, hashes)).ok(t)
+			proof := of(tlog.ProveTree(tree.N, older.N, tlog.TileHashReader(tree, tiles{t, server}))).ok(t)
 			check(t, tlog.CheckTree(proof, tree.N, tree.Hash, older.N, older.Hash))
 		}
 		before = append(before, tree)
-		if i > 0 && reader.seen.Load() == 0 {
-			t.Error("no tile was read")
-		}
 	}
-
-	// A replica without tiles in memory serves the same, also the old partial tiles.
 	fresh := d.withCheckpoints(t, d.pool, Checkpoints{Key: key})
 	second := readPort(t, fresh)
 	for _, tree := range before {
-		hashes := tlog.TileHashReader(tree, &tiles{t: t, base: second})
-		proof := of(tlog.ProveRecord(tree.N, tree.N/2, hashes)).ok(t)
-		leaf := entryOf(int(tree.N / 2))
-		check(t, tlog.CheckRecord(proof, tree.N, tree.Hash, tree.N/2, tlog.RecordHash(leaf[:])))
-		checkBundle(t, second, tree.N, int(tree.N/2))
+		prove(second, tree, tree.N/2)
 	}
-	for _, wrong := range []string{"/tile/0/x000/001", "/tile/0/x001/000", "/tile/0/257.p/45", "/tile/entries/257.p/45", "/tile/0/257", "/tile/1/001.p/2", "/tile/2/000.p/2", "/tile/3/000.p/1", "/tile/63/000.p/1",
-		"/tile/0/x999/x999/x999/x999/x999/999", "/tile/", "/tile", "/tile/0/000.p/0", "/tile/0/000.p/256", "/tile/entries/x", "/tile//0/000"} {
+	for _, wrong := range []string{"/tile/0/x000/001", "/tile/0/257.p/45", "/tile/entries/257.p/45", "/tile/0/257", "/tile/1/001.p/2", "/tile/2/000.p/2", "/tile/63/000.p/1",
+		"/tile/0/x999/x999/x999/x999/x999/999", "/tile/", "/tile", "/tile/0/000.p/0", "/tile/entries/x"} {
 		for _, base := range []string{server, second} {
 			if response, body := send(t, "GET", base+wrong); response.StatusCode != 404 {
 				t.Errorf("%s: %d %.80s", wrong, response.StatusCode, body)
 			}
 		}
 	}
-	if response, body := send(t, "POST", server+"/tile/0/000"); response.StatusCode != 405 {
-		t.Errorf("POST of a tile: %d %s", response.StatusCode, body)
-	}
 	requireNoContradiction(t, l, fresh)
-}
-
-// checkBundle checks the entry bundle of a leaf.
-func checkBundle(t *testing.T, base string, size int64, leaf int) {
-	t.Helper()
-	tile := tlog.Tile{H: 8, L: -1, N: int64(leaf) / 256, W: int(min(256, size-int64(leaf)/256*256))}
-	response, body := send(t, "GET", base+"/"+checkpoint.TilePath(tile))
-	if response.StatusCode != 200 {
-		t.Fatalf("%s: %d %s", checkpoint.TilePath(tile), response.StatusCode, body)
-	}
-	entries := of(checkpoint.ParseEntryBundle([]byte(body), tile.W)).ok(t)
-	if want := entryOf(leaf); string(entries[leaf%256]) != string(want[:]) {
-		t.Errorf("%s holds another entry at %d", checkpoint.TilePath(tile), leaf)
-	}
 }
 
 // The digest of a checkpoint is public and has a valid signature of the deployment key. The
@@ -295,8 +259,7 @@ func newWitnesses(t *testing.T, key *signing.LogKey, quorum string, count int) *
 	ws := &witnesses{faults: make([]atomic.Pointer[http.HandlerFunc], count)}
 	text := fmt.Sprintf("log %s\n", own)
 	for i := range count {
-		w := of(devwitness.Open(t.TempDir(), fmt.Sprintf("witness.example/%d", i))).ok(t)
-		w.Watch(own)
+		w := of(devwitness.Open(t.TempDir(), fmt.Sprintf("witness.example/%d", i), own)).ok(t)
 		server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 			if fault := ws.faults[i].Load(); fault != nil {
 				(*fault)(out, r)
@@ -369,8 +332,7 @@ func TestQuorumCertifies(t *testing.T) {
 	}
 
 	// A faulty witness delays only the quorum.
-	stranger := of(devwitness.Open(t.TempDir(), "witness.example/1")).ok(t)
-	stranger.Watch(l.checkpoints.own)
+	stranger := of(devwitness.Open(t.TempDir(), "witness.example/1", l.checkpoints.own)).ok(t)
 	hang := make(chan struct{})
 	t.Cleanup(func() { close(hang) })
 	for name, fault := range map[string]http.HandlerFunc{
@@ -513,7 +475,7 @@ func TestCheckpointSettingsAreChecked(t *testing.T) {
 		"the policy of another log":           {Origin: testOrigin, Key: key, Policy: policy},
 		"a retired key with another log name": {Origin: testOrigin, Key: key, Retired: []checkpoint.Key{other}},
 	} {
-		if err := WithCheckpoints(c)(&Log{checks: checks{keys: keys, logger: quiet}}); err == nil {
+		if _, err := newCheckpoints(&Log{checks: checks{keys: keys, logger: quiet}}, c); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}

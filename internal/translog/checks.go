@@ -20,9 +20,6 @@ type checks struct {
 	keys     *signing.KeySet
 	logger   *slog.Logger
 	failures atomic.Int64
-	// verified caches the heads that verified last, each at its size modulo the length.
-	// A hit needs the very same bytes, so a changed head in the database is still found.
-	verified [8]atomic.Pointer[TreeHead]
 }
 
 // errRetired marks a head by a key that was not allowed to sign it, or that was closed
@@ -31,10 +28,6 @@ var errRetired = errors.New("no verifier accepts it")
 
 // head verifies the head's signature, and that its key may sign a head of its size.
 func (c *checks) head(h TreeHead) error {
-	memo := &c.verified[uint64(h.TreeSize)%uint64(len(c.verified))]
-	if last := memo.Load(); last != nil && *last == h {
-		return nil
-	}
 	key, err := c.keys.SignerOf(h.Message(), h.Signature)
 	if err != nil {
 		return fmt.Errorf("%w: the stored head of size %d: %w (if its key was retired, list it as a legacy key)", ErrInconsistent, h.TreeSize, err)
@@ -42,7 +35,6 @@ func (c *checks) head(h TreeHead) error {
 	if !key.MayHold(h.TreeSize - 1) {
 		return fmt.Errorf("%w: the stored head of size %d is signed by %s, which retired at tree size %d: %w", ErrInconsistent, h.TreeSize, key.PublicKey, *key.TreeSize, errRetired)
 	}
-	memo.Store(&h)
 	return nil
 }
 

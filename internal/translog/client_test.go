@@ -57,47 +57,38 @@ func TestClientErrorsSayWhatTheLogDecided(t *testing.T) {
 		}
 	}
 
-	expect := func(what string, err, want error) {
-		t.Helper()
-		if !errors.Is(err, want) {
-			t.Errorf("%s: %v, want %v", what, err, want)
-		}
-	}
-	_, err = client.Inclusion(ctx, entryOf(1), 2)
-	expect("another entry's index", err, ErrNotFound)
-	_, err = client.Inclusion(ctx, entryOf(9), 9)
-	expect("an index past the log", err, ErrNotFound)
-	_, err = client.Inclusion(ctx, entryOf(9), AnyIndex)
-	expect("an entry that is not there", err, ErrNotFound)
-	_, err = client.Append(ctx, entryOf(9), d.sign(t, entryOf(8)), Tag{})
-	expect("a wrong signature", err, ErrRefused)
 	tag := Tag(entryOf(1000))
 	check(t, isAt(3)(client.Append(ctx, entryOf(3), d.sign(t, entryOf(3)), tag)))
-	_, err = client.Append(ctx, entryOf(9), d.sign(t, entryOf(9)), tag)
-	if expect("another entry with the tag", err, ErrTagTaken); !strings.Contains(fmt.Sprint(err), "leaf 3:") {
+	gone, leave := context.WithCancel(ctx)
+	leave()
+	append9 := func(c *Client, tag Tag) error { return second(c.Append(ctx, entryOf(9), d.sign(t, entryOf(9)), tag)) }
+	swapped := NewClient(readURL, appendURL, secret)
+	for what, c := range map[string]struct{ err, want error }{
+		"another entry's index":      {second(client.Inclusion(ctx, entryOf(1), 2)), ErrNotFound},
+		"an index past the log":      {second(client.Inclusion(ctx, entryOf(9), 9)), ErrNotFound},
+		"an entry that is not there": {second(client.Inclusion(ctx, entryOf(9), AnyIndex)), ErrNotFound},
+		"a wrong signature":          {second(client.Append(ctx, entryOf(9), d.sign(t, entryOf(8)), Tag{})), ErrRefused},
+		"another entry with the tag": {append9(client, tag), ErrTagTaken},
+		// A misconfigured client gets no verdict.
+		"a wrong secret":            {append9(NewClient(appendURL, readURL, "another secret"), Tag{}), ErrUnavailable},
+		"append to the read port":   {append9(swapped, Tag{}), ErrUnavailable},
+		"read from the append port": {second(swapped.Inclusion(ctx, entryOf(1), 1)), ErrUnavailable},
+		"no server at the address":  {second(NewClient("", "http://127.0.0.1:1", "").TreeHead(ctx)), ErrUnavailable},
+		"no address":                {second(NewClient(":", ":", secret).TreeHead(ctx)), ErrUnavailable},
+		"a caller that has left":    {second(client.TreeHead(gone)), ErrUnavailable},
+	} {
+		if !errors.Is(c.err, c.want) {
+			t.Errorf("%s: %v, want %v", what, c.err, c.want)
+		}
+	}
+	if err := append9(client, tag); !strings.Contains(fmt.Sprint(err), "leaf 3:") {
 		t.Errorf("the error does not name the leaf: %v", err)
 	}
 
-	// A misconfigured client gets no verdict.
-	_, err = NewClient(appendURL, readURL, "another secret").Append(ctx, entryOf(9), d.sign(t, entryOf(9)), Tag{})
-	expect("a wrong secret", err, ErrUnavailable)
-	swapped := NewClient(readURL, appendURL, secret)
-	_, err = swapped.Append(ctx, entryOf(9), d.sign(t, entryOf(9)), Tag{})
-	expect("append to the read port", err, ErrUnavailable)
-	_, err = swapped.Inclusion(ctx, entryOf(1), 1)
-	expect("read from the append port", err, ErrUnavailable)
-	_, err = NewClient("http://127.0.0.1:1", "http://127.0.0.1:1", secret).TreeHead(ctx)
-	expect("no server at the address", err, ErrUnavailable)
-	_, err = NewClient(":", ":", secret).TreeHead(ctx)
-	expect("no address", err, ErrUnavailable)
-	gone, leave := context.WithCancel(ctx)
-	leave()
-	_, err = client.TreeHead(gone)
-	expect("a caller that has left", err, ErrUnavailable)
-
 	asOwner(t, d, flip("leaves", "entry", "leaf_index = 1"))
-	_, err = client.Inclusion(ctx, entryOf(1), 1)
-	expect("the tampered leaf", err, ErrInconsistent)
+	if _, err := client.Inclusion(ctx, entryOf(1), 1); !errors.Is(err, ErrInconsistent) {
+		t.Errorf("the tampered leaf: %v", err)
+	}
 }
 
 // An answer that no log-server sends is not a verdict.

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"net"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -114,51 +112,11 @@ func (f *failingSigner) Sign(ctx context.Context, digest [32]byte) (string, erro
 	return f.Signer.Sign(ctx, digest)
 }
 
-// Of two heads of one size, both replicas answer the one that was stored first.
-func TestTwoPublishersShareTheHeadOfASize(t *testing.T) {
-	t.Parallel()
-	d := newDeployment(t)
-	gates := [2]*gatedSigner{}
-	replicas := [2]*Log{}
-	for i := range replicas {
-		gates[i] = &gatedSigner{Signer: d.signer, entered: make(chan struct{}, 100), pass: make(chan struct{}, 100)}
-		replicas[i] = d.open(t, openPool(t, d.url), gates[i])
-	}
-	for _, g := range gates {
-		<-g.entered // both sign size 0
-	}
-	var group sync.WaitGroup
-	signature := d.sign(t, entryOf(0))
-	for _, l := range replicas {
-		group.Go(func() {
-			if _, err := l.Append(within(t, time.Minute), entryOf(0), signature, Tag{}); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	for _, g := range gates {
-		g.pass <- struct{}{}
-	}
-	for _, g := range gates {
-		<-g.entered // both sign size 1: neither has stored it
-	}
-	for _, g := range gates {
-		g.pass <- struct{}{}
-	}
-	group.Wait()
-	for _, size := range []int64{0, 1} {
-		a, b := waitForHead(t, replicas[0], size), waitForHead(t, replicas[1], size)
-		if a != b {
-			t.Errorf("two heads of size %d: %+v and %+v", size, a, b)
-		}
-	}
-}
-
 // A replica is ready on a schema of its version, with a published head and a database.
 // Package store tests the shared checks of schemas.
 func TestReady(t *testing.T) {
 	t.Parallel()
-	if _, err := Open(t.Context(), openPool(t, servertest.Postgres(t)), nil, nil, quiet); err == nil || !strings.Contains(err.Error(), "fairpactctl migrate") {
+	if _, err := Open(t.Context(), openPool(t, servertest.Postgres(t)), nil, nil, quiet, Options{}); err == nil || !strings.Contains(err.Error(), "fairpactctl migrate") {
 		t.Errorf("open without a schema: %v, want a hint at fairpactctl migrate", err)
 	}
 	d := newDeployment(t)

@@ -87,11 +87,8 @@ func (f *fsck) run() error {
 	if err := committed.check(); err != nil {
 		f.find("the committed head", "%v", err)
 	}
-	if err := f.signed(-1, emptyState, nil); err != nil { // size 0
-		return err
-	}
-	for f.at.size < committed.size {
-		if err := f.page(min(f.at.size+fsckPage, committed.size)); err != nil {
+	for above := int64(-1); above < committed.size; above = f.at.size { // also size 0
+		if err := f.page(above, min(f.at.size+fsckPage, committed.size)); err != nil {
 			return err
 		}
 	}
@@ -123,27 +120,60 @@ func (f *fsck) run() error {
 
 const beyond = "one is for %d, beyond the committed size %d"
 
-// page reads the leaves up to a size, and checks the nodes, heads and checkpoints that
-// they complete.
-func (f *fsck) page(end int64) error {
-	from := f.at
-	rows, _ := f.tx.Query(f.ctx, sqlLeavesBetween, from.size, end)
-	entries, err := collect(rows, 0, uint64(from.size), uint64(end))
+// page reads the leaves up to a size. It checks the nodes that they complete, and the
+// heads and checkpoints of the sizes above the given one.
+func (f *fsck) page(above, end int64) error {
+	rows, _ := f.tx.Query(f.ctx, sqlLeavesBetween, f.at.size, end)
+	entries, err := collect(rows, 0, uint64(f.at.size), uint64(end))
 	if err != nil {
 		return err
 	}
-	g, err := from.grow(entries)
+	rows, _ = f.tx.Query(f.ctx, sqlFsckHeads, above, end)
+	heads, err := pgx.CollectRows(rows, pgx.RowToStructByPos[storedHead])
 	if err != nil {
 		return err
 	}
-	if err := f.nodes(g); err != nil {
+	rows, _ = f.tx.Query(f.ctx, sqlFsckCheckpoints, above, end)
+	checkpoints, err := pgx.CollectRows(rows, pgx.RowToStructByPos[storedCheckpoint])
+	if err != nil {
 		return err
 	}
-	if err := f.signed(from.size, from, entries); err != nil {
+	f.report.Heads, f.report.Checkpoints = f.report.Heads+int64(len(heads)), f.report.Checkpoints+int64(len(checkpoints))
+	var sizes []int64
+	for _, h := range heads {
+		sizes = append(sizes, h.Size)
+	}
+	for _, c := range checkpoints {
+		sizes = append(sizes, c.Size)
+	}
+	roots, err := f.grow(entries, sizes)
+	if err != nil {
 		return err
 	}
-	f.at = g.to
+	for _, h := range heads {
+		f.head(h, roots[h.Size])
+	}
+	for _, c := range checkpoints {
+		f.checkpoint(c, roots[c.Size])
+	}
 	return nil
+}
+
+// grow appends entries, checks the nodes that they complete, and returns the roots that
+// the tree has at the sizes.
+func (f *fsck) grow(entries [][]byte, sizes []int64) (roots map[int64][]byte, err error) {
+	slices.Sort(sizes)
+	roots = map[int64][]byte{}
+	first, all := f.at.size, &growth{}
+	for _, size := range append(sizes, first+int64(len(entries))) {
+		g, err := f.at.grow(entries[f.at.size-first : size-first])
+		if err != nil {
+			return nil, err
+		}
+		f.at, roots[size] = g.to, g.to.hash
+		all.nodes = append(all.nodes, g.nodes...)
+	}
+	return roots, f.nodes(all)
 }
 
 // nodes compares the stored nodes with those that the growth completes.
@@ -163,54 +193,6 @@ func (f *fsck) nodes(g *growth) error {
 		return nil
 	})
 	return err
-}
-
-// signed checks the heads and checkpoints of the sizes that the tree has while the entries
-// are appended.
-func (f *fsck) signed(above int64, from state, entries [][]byte) error {
-	end := from.size + int64(len(entries))
-	rows, _ := f.tx.Query(f.ctx, sqlFsckHeads, above, end)
-	heads, err := pgx.CollectRows(rows, pgx.RowToStructByPos[storedHead])
-	if err != nil {
-		return err
-	}
-	rows, _ = f.tx.Query(f.ctx, sqlFsckCheckpoints, above, end)
-	checkpoints, err := pgx.CollectRows(rows, pgx.RowToStructByPos[storedCheckpoint])
-	if err != nil {
-		return err
-	}
-	f.report.Heads, f.report.Checkpoints = f.report.Heads+int64(len(heads)), f.report.Checkpoints+int64(len(checkpoints))
-	roots := map[int64][]byte{} // by size; first the sizes to compute
-	for _, h := range heads {
-		roots[h.Size] = nil
-	}
-	for _, c := range checkpoints {
-		roots[c.Size] = nil
-	}
-	tree, err := ranges.NewRange(0, uint64(from.size), slices.Clone(from.hashes))
-	if err != nil {
-		return err
-	}
-	for i := 0; ; i++ {
-		if _, wanted := roots[from.size+int64(i)]; wanted {
-			if roots[from.size+int64(i)], err = rootOf(tree); err != nil {
-				return err
-			}
-		}
-		if i == len(entries) {
-			break
-		}
-		if err := tree.Append(hasher.HashLeaf(entries[i]), nil); err != nil {
-			return err
-		}
-	}
-	for _, h := range heads {
-		f.head(h, roots[h.Size])
-	}
-	for _, c := range checkpoints {
-		f.checkpoint(c, roots[c.Size])
-	}
-	return nil
 }
 
 type storedHead struct {

@@ -2,15 +2,12 @@ package translog
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/fairpact/fairpact/internal/database"
+	"github.com/jackc/pgx/v5"
 )
 
 func TestFsckNamesChangedRows(t *testing.T) {
@@ -75,31 +72,13 @@ func TestFsckNamesChangedRows(t *testing.T) {
 // Reading the whole log may take longer than the statement timeout of a service.
 func TestReadingTheWholeLogHasNoTimeout(t *testing.T) {
 	t.Parallel()
-	for name, read := range map[string]func(context.Context, *pgxpool.Pool) error{
-		"Fsck":     func(ctx context.Context, pool *pgxpool.Pool) error { return second(Fsck(ctx, pool, FsckOptions{})) },
-		"Untagged": func(ctx context.Context, pool *pgxpool.Pool) error { return second(Untagged(ctx, pool)) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d, l := newLog(t)
-			d.mustAppend(t, l, 0)
-			l.Close()
-			pool := of(database.Open(t.Context(), d.url, 1)).ok(t)
-			t.Cleanup(pool.Close)
-			check(t, second(pool.Exec(t.Context(), "SET statement_timeout = '1s'")))
-			tx := of(d.pool.Begin(t.Context())).ok(t)
-			check(t, second(tx.Exec(t.Context(), "LOCK TABLE translog.leaves IN ACCESS EXCLUSIVE MODE")))
-			done := make(chan error, 1)
-			go func() { done <- read(t.Context(), pool) }()
-			waited := false // whether it waited for the table longer than the timeout
-			eventually(t, "it waits or ends", func() bool {
-				check(t, tx.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'translog.leaves'::regclass AND clock_timestamp() - waitstart > interval '1500 milliseconds')").Scan(&waited))
-				return waited || len(done) > 0
-			})
-			check(t, tx.Rollback(t.Context()))
-			if err := <-done; err != nil || !waited {
-				t.Errorf("it waited for the table: %v, and ended with %v", waited, err)
-			}
-		})
-	}
+	d := newDeployment(t)
+	check(t, readSnapshot(t.Context(), d.pool, func(tx pgx.Tx) error {
+		var timeout, isolation string
+		err := tx.QueryRow(t.Context(), "SELECT current_setting('statement_timeout'), current_setting('transaction_isolation')").Scan(&timeout, &isolation)
+		if timeout != "0" || isolation != "repeatable read" {
+			t.Errorf("the timeout is %s, the isolation %s", timeout, isolation)
+		}
+		return err
+	}))
 }

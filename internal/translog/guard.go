@@ -12,17 +12,6 @@ import (
 	"github.com/fairpact/fairpact/internal/forkguard"
 )
 
-// WithGuard makes the log sign a head only after the guard's record has moved to it.
-// All replicas share the record. adopt, if not nil, is the size of the newest published
-// head, given by an operator who knows that the database is complete: an empty guard
-// then accepts the database if its newest head has exactly this size.
-func WithGuard(guard forkguard.Guard, adopt *int64) Option {
-	return func(l *Log) error {
-		l.publisher.guard, l.publisher.adopt = guard, adopt
-		return nil
-	}
-}
-
 var guardRefusals = promauto.NewCounter(prometheus.CounterOpts{
 	Name: "fairpact_log_guard_refusals_total",
 	Help: "Heads that the fork guard refused: the database is older than, or differs from, what was signed.",

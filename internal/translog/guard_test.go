@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/fairpact/fairpact/internal/forkguard"
@@ -84,22 +82,18 @@ func (g *memoryGuard) size() int64 {
 }
 
 // guarded starts a replica with the guard and a signer that counts.
-func (d *deployment) guarded(t *testing.T, g forkguard.Guard, more ...Option) (*Log, *gatedSigner) {
+func (d *deployment) guarded(t *testing.T, g forkguard.Guard, adopt *int64) (*Log, *gatedSigner) {
 	t.Helper()
 	gate := newGate(d)
 	close(gate.pass)
-	l := of(Open(t.Context(), openPool(t, d.url), gate, d.keys, quiet, append([]Option{WithGuard(g, nil)}, more...)...)).ok(t)
-	t.Cleanup(l.Close)
-	return l, gate
+	return d.openWith(t, openPool(t, d.url), gate, quiet, Options{Guard: g, Adopt: adopt}), gate
 }
 
 // logging starts a replica with the guard that logs to the builder. Read it after the
 // replica is closed.
 func (d *deployment) logging(t *testing.T, logged *strings.Builder, g forkguard.Guard) *Log {
 	t.Helper()
-	l := of(Open(t.Context(), openPool(t, d.url), d.signer, d.keys, slog.New(slog.NewTextHandler(logged, nil)), WithGuard(g, nil))).ok(t)
-	t.Cleanup(l.Close)
-	return l
+	return d.openWith(t, openPool(t, d.url), nil, slog.New(slog.NewTextHandler(logged, nil)), Options{Guard: g})
 }
 
 // A failed Store, persisted or not, only delays the head, and the guard is at each head
@@ -116,7 +110,7 @@ func TestFailedStoreOfTheGuardIsRetried(t *testing.T) {
 			t.Parallel()
 			d := newDeployment(t)
 			g := &memoryGuard{}
-			l, _ := d.guarded(t, g)
+			l, _ := d.guarded(t, g, nil)
 			d.mustAppend(t, l, 0)
 			g.set(func() { arm(g) })
 			got, head := d.mustAppend(t, l, 1), waitForHead(t, l, 2)
@@ -134,7 +128,7 @@ func TestNothingIsSignedWithoutTheGuard(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
 	g := &memoryGuard{}
-	l, gate := d.guarded(t, g)
+	l, gate := d.guarded(t, g, nil)
 	d.mustAppend(t, l, 0)
 	g.set(func() { g.load = func() error { return errors.New("the guard is down") } })
 	signed := gate.count.Load()
@@ -204,7 +198,7 @@ func TestLostRaceIsNoFailure(t *testing.T) {
 	d := newDeployment(t)
 	var logged strings.Builder
 	g := &memoryGuard{}
-	other, _ := d.guarded(t, g)
+	other, _ := d.guarded(t, g, nil)
 	l := d.logging(t, &logged, g)
 	d.mustAppend(t, l, 0)
 	before, signature := failuresCounted(t), d.sign(t, entryOf(2))
@@ -227,32 +221,14 @@ func TestCommittedLeavesArePublishedAtStart(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
 	check(t, third((&store{d.pool}).commit(t.Context(), candidatesOf(0, 300))))
-	l, _ := d.guarded(t, &memoryGuard{})
+	l, _ := d.guarded(t, &memoryGuard{}, nil)
 	waitForHead(t, l, 0)
 	checkHeadAndPaths(t, l, leavesOf(0, 300), []int{0, 255, 256, 299})
 	l.Close()
 
 	check(t, third((&store{d.pool}).commit(t.Context(), candidatesOf(300, 305))))
-	l, _ = d.guarded(t, &memoryGuard{held: forkguard.Record{Size: 305, Root: root{305, refRoot(leavesOf(0, 305))}.head("").RootHash}})
+	l, _ = d.guarded(t, &memoryGuard{held: forkguard.Record{Size: 305, Root: root{305, refRoot(leavesOf(0, 305))}.head("").RootHash}}, nil)
 	waitForHead(t, l, 305)
-}
-
-// copyOf returns a copy of the deployment's database.
-func (d *deployment) copyOf(t *testing.T) *deployment {
-	t.Helper()
-	d.pool.Close()
-	at := of(url.Parse(d.url)).ok(t)
-	name := strings.TrimPrefix(at.Path, "/")
-	admin, restored := *at, *at
-	admin.Path, restored.Path = "/postgres", "/"+name+"_restored"
-	conn := of(pgx.Connect(t.Context(), admin.String())).ok(t)
-	defer conn.Close(t.Context())
-	eventually(t, "the database is copied", func() bool { // needs all connections to have ended
-		_, err := conn.Exec(t.Context(), "CREATE DATABASE "+pgx.Identifier{name + "_restored"}.Sanitize()+" TEMPLATE "+pgx.Identifier{name}.Sanitize())
-		return err == nil
-	})
-	d.pool = openPool(t, d.url)
-	return &deployment{url: restored.String(), pool: openPool(t, restored.String()), signer: d.signer, keys: d.keys}
 }
 
 // lastFailure returns the error of the publisher's last round.
@@ -262,50 +238,16 @@ func (l *Log) lastFailure() error {
 	return l.publisher.lastErr
 }
 
-// A restored backup is refused while it is smaller than the signed head, and after it has
-// grown by other leaves to that size and beyond. The newest database works again.
-func TestRestoredBackupIsRefused(t *testing.T) {
+// The database is swapped for an older copy. A running replica does not answer an index
+// that the copy gives out again. A new replica is refused while the copy is smaller than the
+// signed head, and after it has grown by other leaves to that size and beyond.
+func TestOlderCopyIsRefused(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
 	g := &memoryGuard{}
-	l, _ := d.guarded(t, g)
+	l, gate := d.guarded(t, g, nil)
 	fill(t, l, 0, 3)
-	l.Close()
-	l.store.pool.Close()
-	old := d.copyOf(t)
-	l, _ = d.guarded(t, g)
-	fill(t, l, 3, 5)
-
-	refusedBy := func(name string) {
-		t.Helper()
-		r, gate := old.guarded(t, g)
-		eventually(t, name+" is refused", func() bool { return errors.Is(r.lastFailure(), errGuarded) })
-		d.failAppend(t, r, 100, ErrInconsistent)
-		if n := gate.count.Load(); n != 0 {
-			t.Errorf("%s: %d heads were signed", name, n)
-		}
-		requireNoContradiction(t, r) // no proof was wrong
-		r.Close()
-	}
-	refusedBy("older")
-	check(t, third((&store{old.pool}).commit(t.Context(), candidatesOf(101, 102))))
-	refusedBy("of the same size")
-	check(t, third((&store{old.pool}).commit(t.Context(), candidatesOf(102, 104))))
-	refusedBy("bigger")
-	if got := d.mustAppend(t, l, 5); got.LeafIndex != 5 {
-		t.Errorf("the newest database: %+v", got)
-	}
-}
-
-// The database is swapped for an older copy under a running replica. An index that the
-// copy gives out again is not answered as published.
-func TestFailoverToAnOlderCopyIsRefused(t *testing.T) {
-	t.Parallel()
-	d := newDeployment(t)
-	l, gate := d.guarded(t, &memoryGuard{})
-	fill(t, l, 0, 3)
-	d.mustAppend(t, l, 3)
-	d.mustAppend(t, l, 4)
+	d.mustAppend(t, l, 3, 4)
 	signed := gate.count.Load()
 	asOwner(t, d, "DELETE FROM translog.leaves WHERE leaf_index >= 3", "DELETE FROM translog.tree_heads WHERE tree_size > 3")
 	setCommitted(t, d, leavesOf(0, 3))
@@ -313,13 +255,27 @@ func TestFailoverToAnOlderCopyIsRefused(t *testing.T) {
 	if got, err := l.Inclusion(t.Context(), LeafQuery{LeafIndex: &four}); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a leaf that is only in memory: %+v, %v; want ErrNotFound", got, err)
 	}
-	d.failAppend(t, l, 100, ErrInconsistent)
-	if n := gate.count.Load(); n != signed {
-		t.Errorf("%d heads were signed", n-signed)
+	refusedBy := func(name string, l *Log, gate *gatedSigner, signed int64) {
+		t.Helper()
+		d.failAppend(t, l, 100, ErrInconsistent)
+		if why := l.lastFailure(); !errors.Is(why, errGuarded) || gate.count.Load() != signed {
+			t.Errorf("%s: %v, %d heads were signed", name, why, gate.count.Load()-signed)
+		}
+		requireNoContradiction(t, l) // no proof was wrong
+		l.Close()
 	}
-	requireNoContradiction(t, l)
-	if why := l.lastFailure(); !errors.Is(why, errGuarded) {
-		t.Errorf("the refusal is %v", why)
+	refusedBy("swapped under a replica", l, gate, signed)
+	for _, c := range []struct {
+		name string
+		end  int // of the other leaves
+	}{{"smaller", 101}, {"of the same size", 102}, {"bigger", 104}} {
+		check(t, third((&store{d.pool}).commit(t.Context(), candidatesOf(100, c.end))))
+		l, gate := d.guarded(t, g, nil)
+		eventually(t, c.name+" is refused", func() bool { return errors.Is(l.lastFailure(), errGuarded) })
+		refusedBy(c.name, l, gate, 0)
+	}
+	if g.size() != 5 {
+		t.Errorf("the guard is at %d, want 5", g.size())
 	}
 }
 
@@ -331,7 +287,7 @@ func TestGuardWithoutRecordNeedsTheOperator(t *testing.T) {
 	fill(t, l, 0, 3)
 	l.Close()
 	g := &memoryGuard{}
-	r, gate := d.guarded(t, g)
+	r, gate := d.guarded(t, g, nil)
 	_, err := r.Append(within(t, time.Minute), entryOf(3), d.sign(t, entryOf(3)), Tag{})
 	if !errors.Is(err, ErrInconsistent) || !strings.Contains(err.Error(), "FAIRPACT_FORK_GUARD_INIT") || gate.count.Load() != 0 || g.stores != 0 {
 		t.Errorf("%v, %d signed", err, gate.count.Load())
@@ -341,14 +297,13 @@ func TestGuardWithoutRecordNeedsTheOperator(t *testing.T) {
 	// The setting is for one size, that of the newest published head. If it is left on, it
 	// has no effect when the record is lost again.
 	adopt := int64(4)
-	adopting := WithGuard(g, &adopt)
-	r, gate = d.guarded(t, g, adopting)
+	r, gate = d.guarded(t, g, &adopt)
 	if _, err := r.Append(within(t, time.Minute), entryOf(3), d.sign(t, entryOf(3)), Tag{}); !errors.Is(err, ErrInconsistent) || gate.count.Load() != 0 {
 		t.Errorf("adopting size 4 while 3 is published: %v", err)
 	}
 	r.Close()
 	adopt = 3
-	r, _ = d.guarded(t, g, adopting)
+	r, _ = d.guarded(t, g, &adopt)
 	waitForHead(t, r, 4)
 	if g.size() != 4 {
 		t.Errorf("the guard is at %d, want 4", g.size())
@@ -362,6 +317,6 @@ func TestGuardWithoutRecordNeedsTheOperator(t *testing.T) {
 	}
 	lost()
 	r.Close()
-	r, _ = d.guarded(t, g, adopting)
+	r, _ = d.guarded(t, g, &adopt)
 	lost()
 }

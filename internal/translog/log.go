@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fairpact/fairpact/internal/forkguard"
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
@@ -20,10 +21,10 @@ type Log struct {
 	store     store
 	checks    checks
 	tree      *tree
-	reads     *group[LeafQuery, *reading]
+	reads     *group[question, *reading]
 	sequencer *sequencer
 	publisher *publisher
-	readOnly  bool // see ReadOnly
+	readOnly  bool // see Options
 	// checkpoints is nil if the log publishes none.
 	checkpoints *checkpoints
 
@@ -32,35 +33,42 @@ type Log struct {
 	loop   sync.WaitGroup // the goroutines of the publisher and the checkpoints
 }
 
-// Option changes how a replica is opened.
-type Option func(*Log) error
-
-// ReadOnly is the Option that makes the log refuse every append over HTTP. Leaves that
-// are committed without a head are still published, which completes a restore.
-func ReadOnly(l *Log) error {
-	l.readOnly = true
-	return nil
+// Options are the parts of a log that a deployment may leave out.
+type Options struct {
+	// ReadOnly makes the log refuse every append over HTTP. Leaves that are committed
+	// without a head are still published, which completes a restore.
+	ReadOnly bool
+	// Guard, if not nil, makes the log sign a head only after the guard's record has
+	// moved to it. All replicas share the record.
+	Guard forkguard.Guard
+	// Adopt, if not nil, is the size of the newest published head, given by an operator
+	// who knows that the database is complete: an empty guard then accepts the database
+	// if its newest head has exactly this size.
+	Adopt *int64
+	// Checkpoints, if not nil, makes the log publish checkpoints and tiles.
+	Checkpoints *Checkpoints
 }
 
 // Open starts a replica on a migrated database. Use a pool of database.Open. The replica
 // first publishes what is committed but not published: on a new log, the head of size 0.
-func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys *signing.KeySet, logger *slog.Logger, options ...Option) (*Log, error) {
+func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys *signing.KeySet, logger *slog.Logger, o Options) (*Log, error) {
 	if err := schema.Current(ctx, pool); err != nil {
 		return nil, err
 	}
 	registerMetrics()
-	l := &Log{store: store{pool}, checks: checks{keys: keys, logger: logger}}
-	l.closed, l.end = context.WithCancel(context.Background())
+	l := &Log{store: store{pool}, checks: checks{keys: keys, logger: logger}, readOnly: o.ReadOnly}
 	l.tree = newTree(&l.store, cacheBytes)
-	l.reads = newGroup(maxReads, maxAsked, maxQueue, l.readLeaves)
 	l.publisher = newPublisher(&l.store, &l.checks, l.tree, signer)
-	l.sequencer = newSequencer(&l.store, &l.checks, l.tree, l.publisher.hand)
-	for _, option := range options {
-		if err := option(l); err != nil {
-			l.end()
-			return nil, err
+	l.publisher.guard, l.publisher.adopt = o.Guard, o.Adopt
+	if o.Checkpoints != nil {
+		var err error
+		if l.checkpoints, err = newCheckpoints(l, *o.Checkpoints); err != nil {
+			return nil, fmt.Errorf("checkpoints: %w", err)
 		}
 	}
+	l.reads = newGroup(maxReads, maxAsked, maxQueue, l.readTables)
+	l.sequencer = newSequencer(&l.store, &l.checks, l.tree, l.publisher.hand)
+	l.closed, l.end = context.WithCancel(context.Background())
 	l.loop.Go(func() { l.publisher.run(l.closed) })
 	if l.checkpoints != nil {
 		l.loop.Go(func() { l.checkpoints.run(l.closed) })

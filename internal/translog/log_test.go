@@ -101,10 +101,15 @@ func openPool(t testing.TB, url string) *pgxpool.Pool {
 // open starts a replica. A nil signer means the deployment's own.
 func (d *deployment) open(t testing.TB, pool *pgxpool.Pool, signer Signer) *Log {
 	t.Helper()
+	return d.openWith(t, pool, signer, quiet, Options{})
+}
+
+func (d *deployment) openWith(t testing.TB, pool *pgxpool.Pool, signer Signer, logger *slog.Logger, o Options) *Log {
+	t.Helper()
 	if signer == nil {
 		signer = d.signer
 	}
-	l := of(Open(t.Context(), pool, signer, d.keys, quiet)).ok(t)
+	l := of(Open(t.Context(), pool, signer, d.keys, logger, o)).ok(t)
 	t.Cleanup(l.Close)
 	return l
 }
@@ -202,18 +207,4 @@ func waitForHead(t testing.TB, l *Log, size int64) TreeHead {
 		return err == nil
 	})
 	return head
-}
-
-// A replica that an option refuses leaves nothing behind.
-func TestRefusingOptionEndsTheReplica(t *testing.T) {
-	d := newDeployment(t)
-	refusal := errors.New("refused")
-	var opened *Log
-	_, err := Open(t.Context(), openPool(t, d.url), d.signer, d.keys, quiet, func(l *Log) error {
-		opened = l
-		return refusal
-	})
-	if !errors.Is(err, refusal) || opened.closed.Err() == nil {
-		t.Errorf("%v; the context ended with %v", err, opened.closed.Err())
-	}
 }

@@ -1,115 +1,39 @@
 package translog
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/fairpact/fairpact/internal/database"
 )
 
-// statements counts the statements of a pool.
-type statements struct{ count atomic.Int64 }
-
-func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
-	s.count.Add(1)
-	return ctx
-}
-func (*statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
-func (s *statements) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
-	return ctx
-}
-func (s *statements) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {
-	s.count.Add(1)
-}
-func (*statements) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
-
-func countedPool(t *testing.T, url string) (*pgxpool.Pool, *statements) {
-	t.Helper()
-	config := of(database.Config(url)).ok(t)
-	counted := &statements{}
-	config.ConnConfig.Tracer = counted
-	pool := of(pgxpool.NewWithConfig(t.Context(), config)).ok(t)
-	t.Cleanup(pool.Close)
-	return pool, counted
-}
-
-// Once a process has appended, a single append takes one statement and its head another. A
-// proof and the newest head take one each.
-func TestStatementsOfASingleCaller(t *testing.T) {
+// Once a process has appended, a single append takes one round trip to the database and its
+// head another. A proof and the newest head take one each.
+func TestRoundTripsOfASingleCaller(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
-	pool, counted := countedPool(t, d.url)
-	l := d.open(t, pool, nil)
+	var sent atomic.Int64
+	l := d.open(t, wiredPool(t, d.url, func(net.Conn, []byte) bool { sent.Add(1); return false }), nil)
 	d.mustAppend(t, l, 0, 1, 2)
+	check(t, prove(t, l, 2))
+	takes := func(what string, want int64, call func() error) {
+		t.Helper()
+		before := sent.Load()
+		check(t, call())
+		if got := sent.Load() - before; got != want {
+			t.Errorf("%s: %d round trips, want %d", what, got, want)
+		}
+	}
 	for n := 3; n < 300; n++ { // beyond a tile
 		signature := d.sign(t, entryOf(n))
-		before := counted.count.Load()
-		appended := of(l.Append(t.Context(), entryOf(n), signature, Tag(entryOf(n)))).ok(t)
-		if got := counted.count.Load() - before; got != 2 {
-			t.Errorf("append %d: %d statements, want 2", n, got)
-		}
-		before = counted.count.Load()
-		check(t, prove(t, l, appended.LeafIndex))
-		if got := counted.count.Load() - before; got != 1 {
-			t.Errorf("proof %d: %d statements, want 1", n, got)
-		}
+		takes(fmt.Sprint("append ", n), 2, func() error { return second(l.Append(t.Context(), entryOf(n), signature, Tag(entryOf(n)))) })
+		takes(fmt.Sprint("proof ", n), 1, func() error { return prove(t, l, int64(n)) })
 	}
-	before := counted.count.Load()
-	check(t, second(l.TreeHead(t.Context())))
-	if got := counted.count.Load() - before; got != 1 {
-		t.Errorf("tree head: %d statements, want 1", got)
-	}
-}
-
-// Concurrent reads share a statement, and a read never gets the answer of a statement that
-// was sent before it.
-func TestReadsShareStatements(t *testing.T) {
-	t.Parallel()
-	d := newDeployment(t)
-	var held atomic.Bool
-	entered, pass := make(chan struct{}, 100), make(chan struct{})
-	l := d.open(t, wiredPool(t, d.url, func(net.Conn, []byte) bool {
-		if held.Load() {
-			entered <- struct{}{}
-			<-pass
-		}
-		return false
-	}), nil)
-	other := d.open(t, d.pool, nil)
-	fill(t, other, 0, 50)
-	check(t, prove(t, l, 0))
-	held.Store(true)
-	var group sync.WaitGroup
-	ask := func(index int64) { group.Go(func() { _ = prove(t, l, index) }) }
-	for n := range maxReads {
-		ask(int64(n))
-		<-entered
-	}
-	held.Store(false)
-	appended := d.mustAppend(t, other, 50)
-	for n := range 51 {
-		ask(int64(n))
-	}
-	group.Go(func() {
-		if head, err := l.TreeHead(t.Context()); err != nil || head.TreeSize < appended.TreeSize {
-			t.Errorf("%+v, %v: older than what was answered before the call", head, err)
-		}
-	})
-	eventually(t, "all wait", func() bool {
-		l.reads.mu.Lock()
-		defer l.reads.mu.Unlock()
-		return len(l.reads.waiting) == 52
-	})
-	close(pass)
-	group.Wait()
-	requireNoContradiction(t, l)
+	takes("tree head", 1, func() error { return second(l.TreeHead(t.Context())) })
 }
 
 // Two replicas append in turn. Each can prove at once what the other has appended.

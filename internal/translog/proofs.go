@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
-	"errors"
 	"fmt"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // Inclusion is the proof that a leaf is under a published head.
@@ -36,27 +33,19 @@ type LeafQuery struct {
 // TreeHead returns the newest published head. It reads the database after the call
 // began, so the head is never older than one that any replica has answered before.
 func (l *Log) TreeHead(ctx context.Context) (TreeHead, error) {
-	read, err := l.reads.do(ctx, LeafQuery{})
-	if err == nil {
-		err = read.headErr
-	}
-	if err != nil {
-		return TreeHead{}, l.checks.note(ctx, err)
-	}
-	return read.head, nil
+	return l.headAt(ctx, nil)
 }
 
 // TreeHeadAt returns the published head of that size. Not every size was
 // published.
 func (l *Log) TreeHeadAt(ctx context.Context, size int64) (TreeHead, error) {
-	head, err := l.headAt(ctx, size)
-	return head, l.checks.note(ctx, err)
+	return l.headAt(ctx, &size)
 }
 
-func (l *Log) headAt(ctx context.Context, size int64) (TreeHead, error) {
-	heads, err := l.heads(ctx, &size)
+func (l *Log) headAt(ctx context.Context, size *int64) (TreeHead, error) {
+	_, heads, err := l.ask(ctx, LeafQuery{}, size)
 	if err != nil {
-		return TreeHead{}, err
+		return TreeHead{}, l.checks.note(ctx, err)
 	}
 	return heads[0], nil
 }
@@ -73,17 +62,11 @@ func (l *Log) Inclusion(ctx context.Context, q LeafQuery) (Inclusion, error) {
 }
 
 func (l *Log) inclusion(ctx context.Context, q LeafQuery) (Inclusion, error) {
-	read, err := l.reads.do(ctx, q)
+	read, heads, err := l.ask(ctx, q, q.TreeSize)
 	if err != nil {
 		return Inclusion{}, err
 	}
-	head, err := read.head, read.headErr
-	if q.TreeSize != nil {
-		head, err = l.headAt(ctx, *q.TreeSize)
-	}
-	if err != nil {
-		return Inclusion{}, err
-	}
+	head := heads[0]
 	index, entry, found := read.leaf(q)
 	if q.LeafIndex != nil && (*q.LeafIndex < 0 || *q.LeafIndex >= head.TreeSize) || found && index >= head.TreeSize {
 		return Inclusion{}, fmt.Errorf("%w: leaf %d is not under the head of size %d", ErrNotFound, index, head.TreeSize)
@@ -107,7 +90,7 @@ func (l *Log) inclusion(ctx context.Context, q LeafQuery) (Inclusion, error) {
 // Consistency proves that the published head of size second extends that of size first,
 // which must not be larger. A nil second means the newest head.
 func (l *Log) Consistency(ctx context.Context, first int64, second *int64) (Consistency, error) {
-	heads, err := l.heads(ctx, &first, second)
+	_, heads, err := l.ask(ctx, LeafQuery{}, &first, second)
 	if err != nil {
 		return Consistency{}, l.checks.note(ctx, err)
 	}
@@ -117,42 +100,6 @@ func (l *Log) Consistency(ctx context.Context, first int64, second *int64) (Cons
 	}
 	return Consistency{First: heads[0], Second: heads[1], Path: toHex(path)}, nil
 }
-
-// heads returns the verified published heads of the sizes in one round trip. A nil size
-// means the newest head.
-func (l *Log) heads(ctx context.Context, sizes ...*int64) (heads []TreeHead, err error) {
-	batch := &pgx.Batch{}
-	found := make([]*TreeHead, len(sizes))
-	for i, size := range sizes {
-		if size == nil {
-			batch.Queue(sqlNewestHead).Query(oneHead(&found[i]))
-		} else {
-			batch.Queue(sqlHeadAt, *size).Query(oneHead(&found[i]))
-		}
-	}
-	if err := l.store.pool.SendBatch(ctx, batch).Close(); err != nil {
-		return nil, fromDatabase(err)
-	}
-	for i, head := range found {
-		switch {
-		case head == nil && sizes[i] == nil:
-			return nil, errNoneYet
-		case head == nil:
-			return nil, fmt.Errorf("%w: %d", errNoHead, *sizes[i])
-		}
-		switch err := l.checks.head(*head); {
-		case err == nil:
-		case errors.Is(err, errRetired) && sizes[i] != nil: // only this answer depends on the old head
-			return nil, fmt.Errorf("%w that verifiers accept: %d", errNoHead, *sizes[i])
-		default:
-			return nil, err
-		}
-		heads = append(heads, *head)
-	}
-	return heads, nil
-}
-
-var errNoneYet = fmt.Errorf("%w: no head is published yet", ErrUnavailable)
 
 func toHex(hashes [][]byte) []string {
 	path := make([]string, len(hashes))

@@ -28,7 +28,7 @@ type publisher struct {
 	tree   *tree
 	signer Signer
 	guard  forkguard.Guard // nil if the deployment has none
-	adopt  *int64          // see WithGuard
+	adopt  *int64          // see Options
 	// passed says that the guard has accepted this database. proven is the tree of the
 	// last round, nil if that failed. Only run uses these two.
 	passed bool
@@ -48,13 +48,7 @@ type publisher struct {
 type waiter struct {
 	index int64
 	span  trace.Span
-	done  chan publication // buffered, so that the publisher never blocks
-}
-
-// publication is the answer to a waiter: the size of a published head, or an error.
-type publication struct {
-	size int64
-	err  error
+	done  chan outcome[int64] // the size of a published head; buffered, so that the publisher never blocks
 }
 
 func newPublisher(s *store, c *checks, t *tree, signer Signer) *publisher {
@@ -75,7 +69,7 @@ func (p *publisher) hand(g *growth) {
 // If the last round got no signature and no head covers the leaf, wait returns an error at
 // once.
 func (p *publisher) wait(ctx, closed context.Context, index int64) (int64, error) {
-	w := &waiter{index: index, span: trace.SpanFromContext(ctx), done: make(chan publication, 1)}
+	w := &waiter{index: index, span: trace.SpanFromContext(ctx), done: make(chan outcome[int64], 1)}
 	p.mu.Lock()
 	p.wanted = max(p.wanted, index+1)
 	why := p.lastErr
@@ -90,7 +84,7 @@ func (p *publisher) wait(ctx, closed context.Context, index int64) (int64, error
 	}
 	select {
 	case done := <-w.done:
-		return done.size, done.err
+		return done.answer, done.err
 	case <-ctx.Done():
 		return 0, p.leave(w, ctx.Err())
 	case <-closed.Done():
@@ -193,11 +187,11 @@ func (p *publisher) answer(size int64, err error) {
 	for w := range p.waiting {
 		switch {
 		case (err == nil || unsigned(err)) && w.index < size:
-			w.done <- publication{size: size}
+			w.done <- outcome[int64]{answer: size}
 		case errors.Is(err, ErrInconsistent):
-			w.done <- publication{err: err}
+			w.done <- outcome[int64]{err: err}
 		case unsigned(err) && w.index >= p.size:
-			w.done <- publication{err: uncovered(w.index, err)}
+			w.done <- outcome[int64]{err: uncovered(w.index, err)}
 		default:
 			continue
 		}

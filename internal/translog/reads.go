@@ -2,6 +2,8 @@ package translog
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -10,15 +12,22 @@ import (
 
 const (
 	maxReads    = 2    // most statements at once
-	maxAsked    = 1024 // most queries of one statement
+	maxAsked    = 1024 // most questions of one statement
 	readsBudget = 10 * time.Second
 )
 
-// reading is the newest head and the leaves that were asked for, from one statement.
+// question is what a call reads besides the newest head.
+type question struct {
+	leaf  LeafQuery
+	sizes []*int64 // of heads; nil means the newest one
+}
+
+// reading has the newest head, and the heads and leaves that were asked for, from one
+// statement.
 type reading struct {
-	head    TreeHead
-	headErr error // why the head must not be answered
-	leaves  []leafRow
+	heads  map[int64]TreeHead // by size
+	newest int64              // -1 if no head is published
+	leaves []leafRow
 }
 
 type leafRow struct {
@@ -44,21 +53,26 @@ func (r *reading) leaf(q LeafQuery) (index int64, entry []byte, found bool) {
 	return 0, nil, false
 }
 
-// readLeaves answers all queries with one reading.
-func (l *Log) readLeaves(ctx context.Context, queries []LeafQuery) ([]*reading, error) {
+// readTables answers all questions with one reading.
+func (l *Log) readTables(ctx context.Context, questions []question) ([]*reading, error) {
 	ctx, cancel := context.WithTimeout(ctx, readsBudget)
 	defer cancel()
-	indexes, entries := []int64{}, [][]byte{}
-	for _, q := range queries {
+	sizes, indexes, entries := []int64{}, []int64{}, [][]byte{}
+	for _, q := range questions {
+		for _, size := range q.sizes {
+			if size != nil {
+				sizes = append(sizes, *size)
+			}
+		}
 		switch {
-		case q.LeafIndex != nil:
-			indexes = append(indexes, *q.LeafIndex)
-		case q.Entry != nil:
-			entries = append(entries, q.Entry[:])
+		case q.leaf.LeafIndex != nil:
+			indexes = append(indexes, *q.leaf.LeafIndex)
+		case q.leaf.Entry != nil:
+			entries = append(entries, q.leaf.Entry[:])
 		}
 	}
-	rows, _ := l.store.pool.Query(ctx, sqlNewestHeadAndLeaves, indexes, entries)
-	got := &reading{headErr: errNoneYet}
+	rows, _ := l.store.pool.Query(ctx, sqlHeadsAndLeaves, sizes, indexes, entries)
+	got := &reading{heads: map[int64]TreeHead{}, newest: -1}
 	var at int64
 	var value []byte
 	var signature *string
@@ -67,12 +81,49 @@ func (l *Log) readLeaves(ctx context.Context, queries []LeafQuery) ([]*reading, 
 			got.leaves = append(got.leaves, leafRow{at, slices.Clone(value)})
 			return nil
 		}
-		got.head = root{at, value}.head(*signature)
-		got.headErr = l.checks.head(got.head)
+		got.heads[at], got.newest = root{at, value}.head(*signature), max(got.newest, at)
 		return nil
 	})
 	if err != nil {
 		return nil, fromDatabase(err)
 	}
-	return slices.Repeat([]*reading{got}, len(queries)), nil
+	return slices.Repeat([]*reading{got}, len(questions)), nil
 }
+
+// ask reads a leaf and the verified heads of the sizes. Concurrent calls share a
+// statement.
+func (l *Log) ask(ctx context.Context, leaf LeafQuery, sizes ...*int64) (*reading, []TreeHead, error) {
+	read, err := l.reads.do(ctx, question{leaf, sizes})
+	if err != nil {
+		return nil, nil, err
+	}
+	heads := make([]TreeHead, len(sizes))
+	for i, size := range sizes {
+		if heads[i], err = l.published(read, size); err != nil {
+			return nil, nil, err
+		}
+	}
+	return read, heads, nil
+}
+
+// published returns the head of the size, or the newest one if the size is nil.
+func (l *Log) published(read *reading, size *int64) (TreeHead, error) {
+	at := read.newest
+	if size != nil {
+		at = *size
+	}
+	head, found := read.heads[at]
+	switch {
+	case !found && size == nil:
+		return TreeHead{}, errNoneYet
+	case !found:
+		return TreeHead{}, fmt.Errorf("%w: %d", errNoHead, at)
+	}
+	err := l.checks.head(head)
+	if size != nil && errors.Is(err, errRetired) { // only this answer depends on the old head
+		err = fmt.Errorf("%w that verifiers accept: %d", errNoHead, at)
+	}
+	return head, err
+}
+
+var errNoneYet = fmt.Errorf("%w: no head is published yet", ErrUnavailable)

@@ -2,11 +2,12 @@ package translog
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -58,13 +59,7 @@ func newRing(t *testing.T, closedAt ...int64) *ring {
 // append appends entry n with a signature of the named key.
 func (r *ring) append(t *testing.T, l *Log, key string, n int) (Appended, error) {
 	t.Helper()
-	return l.Append(within(t, time.Minute), entryOf(n), r.signed(t, key, n), Tag{})
-}
-
-func (r *ring) signed(t *testing.T, key string, n int) string {
-	t.Helper()
-	signature := of(r.by[key].Sign(t.Context(), entryOf(n))).ok(t)
-	return signature
+	return l.Append(within(t, time.Minute), entryOf(n), of(r.by[key].Sign(t.Context(), entryOf(n))).ok(t), Tag{})
 }
 
 // A closed key gets leaves only below its tree size. An entry in the log keeps its index
@@ -124,56 +119,22 @@ func TestClosedKeyGetsNoLaterLeaf(t *testing.T) {
 // would get, and of several signatures for one entry the one with the highest limit counts.
 func TestBatchOfMixedKeys(t *testing.T) {
 	t.Parallel()
-	r := newRing(t, 2)
-	l := r.open(t, r.pool, nil)
-	waitForHead(t, l, 0)
-
-	// While the row is locked, the first append is a batch that waits, and the others are
-	// queued.
-	lock := of(r.pool.Begin(t.Context())).ok(t)
-	check(t, second(lock.Exec(t.Context(), sqlLockHead)))
-	steps := []struct {
-		key   string
-		entry int
-		index int64
+	_, l := newLog(t)
+	var batch []candidate
+	var want []place
+	for _, c := range []struct {
+		entry          int
+		ceiling, index int64
 	}{
-		{"current", 0, 0},
-		{"closed at 2", 1, 1},
-		{"closed at 2", 2, late},
-		{"open", 3, 2},
-		{"closed at 2", 4, 3}, // would be late with only this signature
-		{"current", 4, 3},
-		{"closed at 2", 5, late},
-		{"current", 6, 4},
-		{"closed at 2", 1, 1},
-		{"closed at 2", 6, 4},
+		{0, math.MaxInt64, 0}, {1, 2, 1}, {2, 2, late}, {3, math.MaxInt64, 2},
+		{4, 2, 3}, {4, math.MaxInt64, 3}, // the first alone would be late
+		{5, 2, late}, {6, math.MaxInt64, 4}, {1, 2, 1}, {6, 2, 4},
+	} {
+		batch = append(batch, candidate{entryOf(c.entry), c.ceiling, Tag{}})
+		want = append(want, place{index: c.index})
 	}
-	places := make([]Appended, len(steps))
-	errs := make([]error, len(steps))
-	var group sync.WaitGroup
-	for i, step := range steps {
-		signature := r.signed(t, step.key, step.entry)
-		group.Go(func() {
-			places[i], errs[i] = l.Append(within(t, time.Minute), entryOf(step.entry), signature, Tag{})
-		})
-		eventually(t, "the append is taken or queued", func() bool {
-			l.sequencer.mu.Lock()
-			defer l.sequencer.mu.Unlock()
-			return i == 0 && len(l.sequencer.waiting) == 0 && lockWaiters(t, r.deployment) == 1 || i > 0 && len(l.sequencer.waiting) == i
-		})
-	}
-	check(t, lock.Rollback(t.Context()))
-	group.Wait()
-	for i, step := range steps {
-		switch {
-		case step.index == late && !errors.Is(errs[i], ErrRefused):
-			t.Errorf("step %d, entry %d by %s: %+v, %v; want ErrRefused", i, step.entry, step.key, places[i], errs[i])
-		case step.index != late && (errs[i] != nil || places[i].LeafIndex != step.index):
-			t.Errorf("step %d, entry %d by %s: %+v, %v; want index %d", i, step.entry, step.key, places[i], errs[i], step.index)
-		}
-	}
-	if size := committedSize(t, r.deployment); size != 5 {
-		t.Errorf("size %d, want 5", size)
+	if got := of(l.sequencer.sequence(t.Context(), batch)).ok(t); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 
@@ -240,15 +201,8 @@ func TestNoNewHeadIsByAClosedOrUnknownKey(t *testing.T) {
 	r.by["unknown"], _ = newKey(t)
 	for key, want := range map[string]string{"closed at 0": "a closed key signs no new head", "closed at 100": "a closed key signs no new head", "unknown": "verify the signature"} {
 		l := r.open(t, openPool(t, r.url), r.by[key])
-		var why error
-		eventually(t, "a round has failed with the key "+key, func() bool {
-			l.publisher.mu.Lock()
-			defer l.publisher.mu.Unlock()
-			why = l.publisher.lastErr
-			_, err := l.TreeHead(t.Context())
-			return why != nil || err == nil
-		})
-		if why == nil || !strings.Contains(why.Error(), want) {
+		eventually(t, "a round has failed with the key "+key, func() bool { return l.lastFailure() != nil })
+		if why := l.lastFailure(); !strings.Contains(why.Error(), want) {
 			t.Errorf("%s: %v", key, why)
 		}
 		l.Close()
@@ -259,10 +213,7 @@ func TestNoNewHeadIsByAClosedOrUnknownKey(t *testing.T) {
 	}
 
 	first := emptyRoot.head("")
-	var err error
-	if first.Signature, err = r.by["open"].Sign(context.WithoutCancel(t.Context()), first.Digest()); err != nil {
-		t.Fatal(err)
-	}
+	first.Signature = of(r.by["open"].Sign(t.Context(), first.Digest())).ok(t)
 	check(t, second((&store{r.pool}).insertHead(t.Context(), first, nil)))
 	l := r.open(t, r.pool, nil)
 	if head := waitForHead(t, l, 0); head != first {

@@ -77,14 +77,16 @@ SELECT digest, -1 FROM translog.checkpoints WHERE digest = ANY ($1::bytea[])`
 
 const sqlLookUpTags = `SELECT tag, leaf_index FROM translog.tags WHERE tag = ANY ($1::bytea[])`
 
-// sqlNewestHeadAndLeaves returns the newest head, as the row with a signature, and the
-// leaves with the indexes $1 and the entries $2.
-const sqlNewestHeadAndLeaves = `
+// sqlHeadsAndLeaves returns the newest head and the heads of the sizes $1, as rows with a
+// signature, and the leaves with the indexes $2 and the entries $3.
+const sqlHeadsAndLeaves = `
 (SELECT tree_size AS at, root AS value, signature FROM translog.tree_heads ORDER BY tree_size DESC LIMIT 1)
 UNION ALL
-SELECT leaf_index, entry, NULL FROM translog.leaves WHERE leaf_index = ANY ($1::bigint[])
+SELECT tree_size, root, signature FROM translog.tree_heads WHERE tree_size = ANY ($1::bigint[])
 UNION ALL
-SELECT leaf_index, entry, NULL FROM translog.leaves WHERE entry = ANY ($2::bytea[])`
+SELECT leaf_index, entry, NULL FROM translog.leaves WHERE leaf_index = ANY ($2::bigint[])
+UNION ALL
+SELECT leaf_index, entry, NULL FROM translog.leaves WHERE entry = ANY ($3::bytea[])`
 
 // sqlInsertHead stores a head unless its size has one. $5 is the last entry under the
 // head if the caller knows it: a database that was swapped for an older copy has another
@@ -134,10 +136,10 @@ ON CONFLICT DO NOTHING`
 
 const sqlInsertWitnessed = `INSERT INTO translog.witnessed (tree_size) VALUES ($1) ON CONFLICT DO NOTHING`
 
-// sqlCosigned returns the largest size that each witness is known to have cosigned, -1
-// if there is none.
+// sqlCosigned returns the largest size that one of the witnesses is known to have
+// cosigned, 0 if there is none.
 const sqlCosigned = `
-SELECT w.witness, coalesce((SELECT s.tree_size FROM translog.cosignatures s WHERE s.witness = w.witness ORDER BY s.tree_size DESC LIMIT 1), -1)
+SELECT coalesce(max((SELECT s.tree_size FROM translog.cosignatures s WHERE s.witness = w.witness ORDER BY s.tree_size DESC LIMIT 1)), 0)
 FROM unnest($1::text[]) AS w (witness)`
 
 const sqlLockWitnesses = `SELECT pg_try_advisory_lock(hashtextextended('fairpact witnesses', 0))`

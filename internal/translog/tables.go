@@ -2,7 +2,6 @@ package translog
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -20,24 +19,18 @@ func (s *store) heads(ctx context.Context) (committed root, newest *TreeHead, er
 	// would be ahead of the database for ever.
 	batch.Queue(sqlReplicated)
 	// The published head is read first, so the committed one is as new or newer.
-	batch.Queue(sqlNewestHead).Query(oneHead(&newest))
+	batch.Queue(sqlNewestHead).Query(func(rows pgx.Rows) error {
+		heads, err := pgx.CollectRows(rows, scanHead)
+		if len(heads) > 0 {
+			newest = &heads[0]
+		}
+		return err
+	})
 	batch.Queue(sqlCommittedHead).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&committed.size, &committed.hash, nil)
 	})
 	err = s.pool.SendBatch(ctx, batch).Close()
 	return committed, newest, fromDatabase(err)
-}
-
-// oneHead reads a head from a query of at most one row.
-func oneHead(to **TreeHead) func(pgx.Rows) error {
-	return func(rows pgx.Rows) error {
-		head, err := pgx.CollectExactlyOneRow(rows, scanHead)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		*to = &head
-		return err
-	}
 }
 
 func scanHead(row pgx.CollectableRow) (TreeHead, error) {
@@ -138,23 +131,16 @@ func CheckClosed(ctx context.Context, pool *pgxpool.Pool, keys []signing.Key, mo
 		if err != nil {
 			return err
 		}
-		rows, err := pool.Query(ctx, sqlHeadsAbove, *key.TreeSize, most)
+		rows, _ := pool.Query(ctx, sqlHeadsAbove, *key.TreeSize, most)
+		heads, err := pgx.CollectRows(rows, scanHead)
 		if err != nil {
 			return fromDatabase(err)
 		}
-		defer rows.Close()
-		for rows.Next() {
-			head, err := scanHead(rows)
-			if err != nil {
-				return err
-			}
+		for _, head := range heads {
 			if by.Verify(head.Message(), head.Signature) == nil {
 				return fmt.Errorf("the key set closes %s at tree size %d, but that key signed the head of size %d: give the key a tree_size of %d or more, or \"disowned\":true if it was stolen and that head is not to count",
 					key.PublicKey, *key.TreeSize, head.TreeSize, head.TreeSize)
 			}
-		}
-		if err := rows.Err(); err != nil {
-			return fromDatabase(err)
 		}
 	}
 	return nil

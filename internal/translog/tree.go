@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -91,94 +90,86 @@ func (t *tree) replace(other *tree) {
 // nodes returns nodes that are complete in the tree of the root. It reads the tiles that
 // are not in memory.
 func (t *tree) nodes(ctx context.Context, under root, ids []compact.NodeID) ([][]byte, error) {
-	var loaded map[tileID]*tile // keeps tiles that the cache may drop again
-	for {
-		hashes, absent, behind := t.lookup(under, ids, loaded)
-		switch {
-		case !behind && len(absent) == 0:
-			return hashes, nil
-		case loaded == nil: // then look again: another caller may have read them
-			select {
-			case t.loads <- struct{}{}:
-				defer func() { <-t.loads }()
-			case <-ctx.Done():
-				return nil, unavailable(ctx.Err())
-			}
-			loaded = map[tileID]*tile{}
-		case behind:
-			if err := t.follow(ctx, under); err != nil {
-				return nil, err
-			}
-		default:
-			if err := t.load(ctx, absent, loaded); err != nil {
+	if hashes := t.inMemory(under, ids); hashes != nil {
+		return hashes, nil
+	}
+	select {
+	case t.loads <- struct{}{}:
+		defer func() { <-t.loads }()
+	case <-ctx.Done():
+		return nil, unavailable(ctx.Err())
+	}
+	if err := t.follow(ctx, under); err != nil {
+		return nil, err
+	}
+	var in *tile
+	hashes := make([][]byte, len(ids))
+	for i, id := range ids {
+		if at := tileOf(id); in == nil || in.tileID != at {
+			var err error
+			if in, err = t.load(ctx, at); err != nil {
 				return nil, err
 			}
 		}
+		hashes[i] = in.node(id)
 	}
+	return hashes, nil
 }
 
-// lookup returns the nodes, or the absent tiles, each after the absent tiles above it.
-// loaded are more tiles than those in memory. behind reports that the edge has not
-// reached the tree of the root.
-func (t *tree) lookup(under root, ids []compact.NodeID, loaded map[tileID]*tile) (hashes [][]byte, absent []tileID, behind bool) {
+// inMemory returns the nodes, or nil if one of them is not in memory.
+func (t *tree) inMemory(under root, ids []compact.NodeID) [][]byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.at.size < under.size {
-		return nil, nil, true
+		return nil
 	}
-	hashes = make([][]byte, 0, len(ids))
-	var in *tile
-	for _, id := range ids {
-		at := tileOf(id)
-		if in == nil || in.tileID != at {
-			in = t.tile(at, loaded)
+	hashes := make([][]byte, len(ids))
+	for i, id := range ids {
+		in := t.tile(tileOf(id))
+		if in == nil {
+			return nil
 		}
-		if in != nil {
-			hashes = append(hashes, in.node(id))
-			continue
-		}
-		for chain := len(absent); !slices.Contains(absent, at) && t.tile(at, loaded) == nil; at = tileOf(at.root()) {
-			absent = slices.Insert(absent, chain, at)
-		}
+		hashes[i] = in.node(id)
 	}
-	return hashes, absent, false
+	return hashes
 }
 
 // tile returns a tile in memory, or nil. The caller holds mu.
-func (t *tree) tile(id tileID, loaded map[tileID]*tile) *tile {
+func (t *tree) tile(id tileID) *tile {
 	if last := t.edge[id.level]; last != nil && last.tileID == id {
 		return last
 	}
-	if in, ok := t.complete.Get(id); ok {
-		return in
-	}
-	return loaded[id]
+	in, _ := t.complete.Get(id)
+	return in
 }
 
-// load reads complete tiles, listed from the top down, and verifies each against the
-// tile above it. It leaves out a tile if the cache has dropped the one above.
-func (t *tree) load(ctx context.Context, ids []tileID, loaded map[tileID]*tile) error {
+// load returns a tile from memory, or reads it and verifies it against the tile above it.
+func (t *tree) load(ctx context.Context, id tileID) (*tile, error) {
 	t.mu.Lock()
-	size := uint64(t.at.size)
+	in, size := t.tile(id), uint64(t.at.size)
 	t.mu.Unlock()
-	read, err := t.store.readTiles(ctx, size, ids)
+	if in != nil {
+		return in, nil
+	}
+	if !id.complete(size) {
+		return nil, fmt.Errorf("%w: tile %d of level %d is not in a tree of size %d", ErrInconsistent, id.index, id.level, size)
+	}
+	above, err := t.load(ctx, tileOf(id.root()))
 	if err != nil {
-		return err
+		return nil, err
+	}
+	read, err := t.store.readTiles(ctx, size, []tileID{id})
+	if err != nil {
+		return nil, err
+	}
+	in = read[0]
+	if !bytes.Equal(in.top(), above.node(id.root())) {
+		return nil, fmt.Errorf("%w: tile %d of level %d does not lead to the node above it", ErrInconsistent, id.index, id.level)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, in := range read {
-		above := t.tile(tileOf(in.root()), loaded)
-		if above == nil {
-			continue
-		}
-		if !in.tileID.complete(size) || !bytes.Equal(in.top(), above.node(in.root())) {
-			return fmt.Errorf("%w: tile %d of level %d does not lead to the node above it", ErrInconsistent, in.index, in.level)
-		}
-		loaded[in.tileID] = in
-		t.complete.Add(in.tileID, in)
-	}
-	return nil
+	t.complete.Add(id, in)
+	return in, nil
 }
 
 // follow brings the edge to a tree that is at least as large as the root's.

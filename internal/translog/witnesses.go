@@ -171,25 +171,19 @@ func ping(ctx context.Context, conn *pgx.Conn) error {
 
 // recall reads the sizes that the witnesses are known to have cosigned.
 func (c *checkpoints) recall(ctx context.Context, conn *pgx.Conn, places []*submission) error {
-	var ids []string
-	by := map[string]*submission{}
-	for _, place := range places {
-		place.size, place.done, place.conflict = 0, -1, 0
-		for _, w := range place.witnesses {
-			ids = append(ids, w.Key.ID())
-			by[w.Key.ID()] = place
-		}
-	}
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
-	rows, _ := conn.Query(ctx, sqlCosigned, ids)
-	var id string
-	var size int64
-	_, err := pgx.ForEachRow(rows, []any{&id, &size}, func() error {
-		by[id].size = max(by[id].size, size)
-		return nil
-	})
-	return fromDatabase(err)
+	for _, place := range places {
+		var ids []string
+		for _, w := range place.witnesses {
+			ids = append(ids, w.Key.ID())
+		}
+		place.done, place.conflict = -1, 0
+		if err := conn.QueryRow(ctx, sqlCosigned, ids).Scan(&place.size); err != nil {
+			return fromDatabase(err)
+		}
+	}
+	return nil
 }
 
 // aim makes the newest checkpoint the target if the last target is done or too old.
@@ -320,7 +314,7 @@ func (a *asking) proof(ctx context.Context, old int64, target *signedCheckpoint)
 	if old == 0 || old == target.Size {
 		return nil, nil
 	}
-	head, err := a.log.headAt(ctx, old)
+	head, err := a.log.TreeHeadAt(ctx, old)
 	if err != nil {
 		return nil, fmt.Errorf("the witness has cosigned size %d: %w", old, err)
 	}

@@ -87,33 +87,27 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		return err
 	}
 	defer database.Close(pool)
-	var options []translog.Option
-	if service.ReadOnly(c.ReadOnly, logger); c.ReadOnly {
-		options = append(options, translog.ReadOnly)
-	}
+	service.ReadOnly(c.ReadOnly, logger)
+	options := translog.Options{ReadOnly: c.ReadOnly, Adopt: c.ForkGuardInit}
 	if c.ForkGuard == "" {
 		logger.Warn("no fork guard, so a database restored from a backup would be signed: set FAIRPACT_FORK_GUARD")
 	} else {
-		guard, err := forkguard.Open(c.ForkGuard)
-		if err != nil {
+		if options.Guard, err = forkguard.Open(c.ForkGuard); err != nil {
 			return fmt.Errorf("FAIRPACT_FORK_GUARD: %w", err)
 		}
-		defer guard.Close()
-		options = append(options, translog.WithGuard(guard, c.ForkGuardInit))
+		defer options.Guard.Close()
 	}
-	checkpoints, err := c.checkpoints(starting, logger)
-	if err != nil {
+	if options.Checkpoints, err = c.checkpoints(starting, logger); err != nil {
 		return err
 	}
-	if checkpoints != nil {
-		defer func() { _ = checkpoints.Key.Close() }()
-		options = append(options, translog.WithCheckpoints(*checkpoints))
+	if options.Checkpoints != nil {
+		defer func() { _ = options.Checkpoints.Key.Close() }()
 	}
 	logger.Info("signing key", "pubkey", keys.Current(), "custody", signer.Custody(), "ephemeral", signer.Ephemeral())
 	if err := translog.CheckClosed(starting, pool, keys.Keys(), closedHeads); err != nil {
 		return err
 	}
-	l, err := translog.Open(starting, pool, signer, keys, logger, options...)
+	l, err := translog.Open(starting, pool, signer, keys, logger, options)
 	if err != nil {
 		return err
 	}

@@ -9,12 +9,10 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -28,20 +26,22 @@ import (
 	"github.com/fairpact/fairpact/internal/logaudit"
 )
 
-// Witness keeps the newest checkpoint of each log that it knows in a file.
+// Witness cosigns the checkpoints of one log. It keeps the newest one in a file.
 type Witness struct {
 	signer *formats.Signer
 	key    checkpoint.Key
-	path   string // of the file that keeps state
+	log    checkpoint.Key
+	path   string // of the file with newest
 
-	mu   sync.Mutex
-	logs map[string][]checkpoint.Key // by origin
-	// state holds the newest cosigned note of each origin, with the cosignature.
-	state map[string]string
+	mu     sync.Mutex
+	newest checkpoint.Checkpoint // that it cosigned
 }
 
-// Open reads the witness in a directory, or creates one with that name.
-func Open(dir, name string) (*Witness, error) {
+var empty = sha256.Sum256(nil) // the root of the empty tree
+
+// Open reads the witness in a directory, or creates one with that name. It cosigns what
+// the log key has signed.
+func Open(dir, name string, log checkpoint.Key) (*Witness, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func Open(dir, name string) (*Witness, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Witness{path: filepath.Join(dir, "state.json"), logs: map[string][]checkpoint.Key{}, state: map[string]string{}}
+	w := &Witness{log: log, path: filepath.Join(dir, "newest"), newest: checkpoint.Checkpoint{Origin: log.Name(), Root: empty}}
 	if w.signer, err = formats.NewSignerForCosignatureV1(string(secret)); err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func Open(dir, name string) (*Witness, error) {
 		return w, nil
 	}
 	if err == nil {
-		err = json.Unmarshal(text, &w.state)
+		w.newest, err = checkpoint.Parse(string(text))
 	}
 	return w, err
 }
@@ -93,15 +93,6 @@ func keyOf(skey string) (checkpoint.Key, error) {
 
 // Key returns the key to list in a log's witness policy.
 func (w *Witness) Key() checkpoint.Key { return w.key }
-
-// Watch makes the witness cosign checkpoints that these log keys signed.
-func (w *Witness) Watch(keys ...checkpoint.Key) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, key := range keys {
-		w.logs[key.Name()] = append(w.logs[key.Name()], key)
-	}
-}
 
 // ServeHTTP serves add-checkpoint.
 func (w *Witness) ServeHTTP(out http.ResponseWriter, r *http.Request) {
@@ -135,56 +126,34 @@ func (w *Witness) add(body []byte) (status int, text string) {
 	if err != nil {
 		return http.StatusBadRequest, err.Error()
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	keys := w.logs[unverified.Origin]
-	if len(keys) == 0 {
+	if unverified.Origin != w.log.Name() {
 		return http.StatusNotFound, "unknown origin"
 	}
-	next, _, err := checkpoint.Open(request.Note, keys, nil)
+	next, _, err := checkpoint.Open(request.Note, []checkpoint.Key{w.log}, nil)
 	if err != nil {
 		return http.StatusForbidden, err.Error()
 	}
 	if request.Old > next.Size {
 		return http.StatusBadRequest, fmt.Sprintf("old size %d is above the checkpoint's %d", request.Old, next.Size)
 	}
-	empty := sha256.Sum256(nil)
-	known := checkpoint.Checkpoint{Origin: next.Origin, Root: empty}
-	if have, ok := w.state[next.Origin]; ok {
-		if known, err = checkpoint.ParseNote(have); err != nil {
-			return http.StatusInternalServerError, "the state file is damaged: " + err.Error()
-		}
-	}
-	if request.Old != known.Size {
-		return http.StatusConflict, fmt.Sprint(known.Size)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if request.Old != w.newest.Size {
+		return http.StatusConflict, fmt.Sprint(w.newest.Size)
 	}
 	if next.Size == 0 && next.Root != empty {
 		return http.StatusUnprocessableEntity, "not the root of the empty tree"
 	}
-	if err := checkpoint.VerifyConsistency(known, next, request.Proof); err != nil {
+	if err := checkpoint.VerifyConsistency(w.newest, next, request.Proof); err != nil {
 		return http.StatusUnprocessableEntity, err.Error()
 	}
 	signature, err := w.signer.Sign([]byte(next.Text()))
+	if err == nil {
+		err = logaudit.Replace(w.path, []byte(next.Text()))
+	}
 	if err != nil {
 		return http.StatusInternalServerError, err.Error()
 	}
-	line := w.key.Line(signature)
-	if err := w.save(next.Origin, string(request.Note)+line); err != nil {
-		return http.StatusInternalServerError, err.Error()
-	}
-	return http.StatusOK, strings.TrimSuffix(line, "\n")
-}
-
-// save replaces the state file atomically and durably, or changes nothing.
-func (w *Witness) save(origin, signed string) error {
-	next := maps.Clone(w.state)
-	next[origin] = signed
-	text, err := json.Marshal(next)
-	if err == nil {
-		err = logaudit.Replace(w.path, text)
-	}
-	if err == nil {
-		w.state = next
-	}
-	return err
+	w.newest = next
+	return http.StatusOK, strings.TrimSuffix(w.key.Line(signature), "\n")
 }
