@@ -1,0 +1,113 @@
+// Package logcheck verifies a log of this checkout with unmodified code of other authors.
+// `make log-check` runs it.
+package logcheck
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"log/slog"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/transparency-dev/merkle/rfc6962"
+	"github.com/transparency-dev/tessera/api"
+	"github.com/transparency-dev/tessera/client"
+	"github.com/transparency-dev/tessera/fsck"
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fairpact/fairpact/internal/checkpoint"
+	"github.com/fairpact/fairpact/internal/database"
+	"github.com/fairpact/fairpact/internal/localservers/servertest"
+	"github.com/fairpact/fairpact/internal/signing"
+	"github.com/fairpact/fairpact/internal/translog"
+)
+
+const (
+	origin  = "localhost/log-check"
+	callers = 256 // concurrent appends, which the log batches
+)
+
+func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+// Tessera's fsck computes the tree from the entry bundles that the log serves, and compares
+// its tiles and its checkpoint.
+func TestTesseraVerifiesAGrownLog(t *testing.T) {
+	leaves := 20_000
+	if given := os.Getenv("LEAVES"); given != "" {
+		leaves = must(strconv.Atoi(given))
+	}
+	ctx, address := t.Context(), servertest.Postgres(t)
+	if err := translog.Migrate(ctx, address); err != nil {
+		t.Fatal(err)
+	}
+	pool := must(database.Open(ctx, address, 0))
+	defer pool.Close()
+	signer := must(signing.Open(ctx, "dev://"+t.TempDir()+"/key.pem"))
+	logKey := must(signing.OpenLogKey(ctx, "dev://"+t.TempDir()+"/log.pem"))
+	l := must(translog.Open(ctx, pool, signer, must(signing.NewKeySet(signer.PublicKey(), nil)), slog.New(slog.DiscardHandler),
+		translog.Options{Checkpoints: &translog.Checkpoints{Origin: origin, Key: logKey}}))
+	defer l.Close()
+
+	began := time.Now()
+	var group errgroup.Group
+	group.SetLimit(callers)
+	for n := range leaves {
+		group.Go(func() error {
+			entry := sha256.Sum256(binary.BigEndian.AppendUint64([]byte("log-check"), uint64(n)))
+			signature, err := signer.Sign(ctx, entry)
+			if err == nil {
+				_, err = l.Append(ctx, entry, signature, translog.Tag{})
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("appended %d leaves in %s", leaves, time.Since(began))
+
+	server := httptest.NewServer(l.ReadHandler())
+	defer server.Close()
+	fetcher := must(client.NewHTTPFetcher(must(url.Parse(server.URL+"/")), nil))
+	own := must(checkpoint.Ed25519Key(origin, logKey.Public()))
+	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		text, err := fetcher.ReadCheckpoint(ctx)
+		if err == nil {
+			c, _, err := checkpoint.Open(text, []checkpoint.Key{own}, nil)
+			if err == nil && c.Size == int64(leaves) {
+				break
+			}
+		}
+		if time.Now().After(end) {
+			t.Fatalf("no checkpoint of size %d within a minute: %s, %v", leaves, text, err)
+		}
+	}
+	verifier := must(note.NewVerifier(own.String()))
+	if err := fsck.New(origin, verifier, fetcher, leafHashes, fsck.Opts{N: 4}).Check(ctx); err != nil {
+		t.Errorf("tessera fsck: %v", err)
+	}
+}
+
+func leafHashes(bundle []byte) ([][]byte, error) {
+	var entries api.EntryBundle
+	if err := entries.UnmarshalText(bundle); err != nil {
+		return nil, err
+	}
+	hashes := make([][]byte, len(entries.Entries))
+	for i, entry := range entries.Entries {
+		hashes[i] = rfc6962.DefaultHasher.HashLeaf(entry)
+	}
+	return hashes, nil
+}
