@@ -195,41 +195,38 @@ func TestOpenRefusesUnusableURIs(t *testing.T) {
 	}
 }
 
-// silentListener accepts connections that can fall silent, like those to a machine
-// that lost its power: the server neither answers nor closes them.
-type silentListener struct {
+// silent is a listener whose connections can fall silent, like those to a machine that lost
+// its power: no answer arrives, and no end of the connection.
+type silent struct {
 	net.Listener
-	mu    sync.Mutex
-	conns []*silentConn
+	now atomic.Pointer[chan struct{}] // of the connections that are accepted now; closed when they fall silent
 }
 
 type silentConn struct {
 	net.Conn
-	silent atomic.Bool
+	fell chan struct{}
 }
 
-func (l *silentListener) Accept() (net.Conn, error) {
+func (l *silent) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
-	accepted := &silentConn{Conn: conn}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.conns = append(l.conns, accepted)
-	return accepted, err
+	return &silentConn{conn, *l.now.Load()}, err
 }
 
-// Read discards what arrives on a silent connection.
-func (c *silentConn) Read(b []byte) (n int, err error) {
-	for n, err = c.Conn.Read(b); err == nil && c.silent.Load(); {
-		n, err = c.Conn.Read(b)
+// fall makes the connections silent that were accepted since the last call.
+func (l *silent) fall() {
+	next := make(chan struct{})
+	if last := l.now.Swap(&next); last != nil {
+		close(*last)
 	}
-	return n, err
 }
 
 func (c *silentConn) Write(b []byte) (int, error) {
-	if c.silent.Load() {
+	select {
+	case <-c.fell:
 		return len(b), nil
+	default:
+		return c.Conn.Write(b)
 	}
-	return c.Conn.Write(b)
 }
 
 // Pings find an API server that died silently: the guard opens a new connection
@@ -239,18 +236,16 @@ func TestKubernetesGuardReplacesADeadConnection(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"metadata":{"resourceVersion":"1"}}`)
 	}))
-	listener := &silentListener{Listener: server.Listener}
+	listener := &silent{Listener: server.Listener}
+	listener.fall()
 	server.Listener, server.EnableHTTP2 = listener, true
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	k := guardOf(t, server)
 	k.ping = 250 * time.Millisecond
-	check(t, errOf(k.Load(t.Context())))
-	listener.mu.Lock()
-	for _, conn := range listener.conns {
-		conn.silent.Store(true)
-	}
-	listener.mu.Unlock()
+	_, err := k.Load(t.Context())
+	check(t, err)
+	listener.fall()
 	for end := time.Now().Add(time.Minute); ; {
 		_, err := k.Load(t.Context()) // fails after callTimeout on the dead connection
 		if err == nil {
@@ -261,5 +256,3 @@ func TestKubernetesGuardReplacesADeadConnection(t *testing.T) {
 		}
 	}
 }
-
-func errOf(_ Record, err error) error { return err }

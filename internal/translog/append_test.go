@@ -11,11 +11,11 @@ import (
 )
 
 // Hundreds of callers append to two replicas that share a database and a fork guard, each
-// entry several times. The indexes are dense, each entry has one leaf, each answer can be
-// proved at once, and the race for the guard is not a contradiction.
+// entry several times, and beyond a tile. The indexes are dense, each entry has one leaf,
+// each answer can be proved at once, and the race for the guard is not a contradiction.
 func TestConcurrentAppends(t *testing.T) {
 	t.Parallel()
-	const distinct, callers = 120, 480
+	const distinct, callers = 300, 600
 	d := newDeployment(t)
 	g := &memoryGuard{}
 	one, _ := d.guarded(t, g, nil)
@@ -58,14 +58,10 @@ func TestConcurrentAppends(t *testing.T) {
 
 	holder := make(map[int64]int)
 	for c, a := range answers {
-		n := c % distinct
-		if a.LeafIndex < 0 || a.LeafIndex >= distinct {
-			t.Errorf("entry %d has index %d: not dense", n, a.LeafIndex)
+		if a.LeafIndex >= distinct || answers[c%distinct].LeafIndex != a.LeafIndex {
+			t.Errorf("entry %d has the indexes %d and %d", c%distinct, answers[c%distinct].LeafIndex, a.LeafIndex)
 		}
-		if other, taken := holder[a.LeafIndex]; taken && other != n {
-			t.Errorf("entries %d and %d share index %d", n, other, a.LeafIndex)
-		}
-		holder[a.LeafIndex] = n
+		holder[a.LeafIndex] = c % distinct
 	}
 	if len(holder) != distinct {
 		t.Errorf("%d indexes for %d entries", len(holder), distinct)
@@ -175,32 +171,19 @@ func TestUnstoredHeadIsRefused(t *testing.T) {
 	}
 }
 
-// An append whose caller has left is not sequenced, and one that waits at Close gets an
-// error.
-func TestAppendEndsWithItsCallerOrTheLog(t *testing.T) {
+// An append that waits at Close gets an error, and so does one after it.
+func TestAppendEndsWithTheLog(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
-	gate := newGate(d)
-	l := d.open(t, d.pool, gate)
-	gone, leave := context.WithCancel(t.Context())
-	leave()
-	if _, err := l.Append(gone, entryOf(1), d.sign(t, entryOf(1)), Tag{}); !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.Canceled) {
-		t.Errorf("a caller that has left: %v", err)
-	}
+	l := d.open(t, d.pool, newGate(d))
 	result := make(chan error)
 	go func() {
-		_, err := l.Append(t.Context(), entryOf(2), d.sign(t, entryOf(2)), Tag{})
-		result <- err
+		result <- second(l.Append(t.Context(), entryOf(0), of(d.signer.Sign(t.Context(), entryOf(0))).value, Tag{}))
 	}()
 	eventually(t, "sequenced", func() bool { return committedSize(t, d) > 0 })
-	if size := committedSize(t, d); size != 1 {
-		t.Errorf("size %d, want 1: the caller of the first entry has left", size)
-	}
 	l.Close()
 	if err := <-result; !errors.Is(err, ErrUnavailable) {
 		t.Errorf("waiting at Close: %v", err)
 	}
-	if _, err := l.Append(t.Context(), entryOf(3), d.sign(t, entryOf(3)), Tag{}); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("after Close: %v", err)
-	}
+	d.failAppend(t, l, 1, ErrUnavailable)
 }

@@ -45,15 +45,13 @@ type checkpoints struct {
 	deployment map[string]checkpoint.Key // the verifier key of each deployment key, by its label
 	known      []checkpoint.Key          // all keys that may have signed a stored note
 	reads      *group[struct{}, *signedCheckpoint]
-	bundles    chan struct{} // a semaphore of maxBundles
 
-	size      atomic.Int64           // the size of the newest checkpoint that was read, plus one; never falls
-	certified atomic.Int64           // the largest size whose quorum was verified, or 0; never falls
-	verified  atomic.Pointer[string] // the note that verified last
+	latest    atomic.Pointer[signedCheckpoint] // the newest one at the last read, or nil
+	certified atomic.Int64                     // the largest size whose quorum was verified, or 0; never falls
 }
 
 func newCheckpoints(l *Log, config Checkpoints) (*checkpoints, error) {
-	c := &checkpoints{Checkpoints: config, log: l, deployment: map[string]checkpoint.Key{}, bundles: make(chan struct{}, maxBundles)}
+	c := &checkpoints{Checkpoints: config, log: l, deployment: map[string]checkpoint.Key{}}
 	c.reads = newGroup(maxReads, maxAsked, maxQueue, c.readNewest)
 	if err := checkpoint.CheckOrigin(c.Origin); err != nil {
 		return nil, err
@@ -127,7 +125,7 @@ func (c *checkpoints) run(ctx context.Context) {
 			}
 		}
 		if demands { // also after an error: the wait continues
-			quorumBehind.Set(waiting.follow(c.size.Load()-1, c.certified.Load(), time.Now()).Seconds())
+			quorumBehind.Set(waiting.follow(c.latestSize(), c.certified.Load(), time.Now()).Seconds())
 		}
 		if !pause(ctx, checkpointEvery) {
 			return
@@ -203,12 +201,20 @@ func (c *checkpoints) readNewest(ctx context.Context, calls []struct{}) ([]*sign
 	if err != nil {
 		return nil, err
 	}
-	raise(&c.size, newest.Size+1)
+	c.latest.Store(newest)
 	checkpointSize.Set(float64(newest.Size))
 	if err := c.certify(ctx, newest); err != nil {
 		return nil, err
 	}
 	return slices.Repeat([]*signedCheckpoint{newest}, len(calls)), nil
+}
+
+// latestSize returns the size of the newest checkpoint at the last read, or -1.
+func (c *checkpoints) latestSize() int64 {
+	if latest := c.latest.Load(); latest != nil {
+		return latest.Size
+	}
+	return -1
 }
 
 // at reads the checkpoint of a size.
@@ -231,10 +237,10 @@ func (c *checkpoints) read(ctx context.Context, query string, args ...any) (*sig
 	// Strict verifiers refuse the whole note if one line is not canonical.
 	s.lines = slices.DeleteFunc(s.lines, func(line string) bool { return !checkpoint.IsSignatureLine(line) })
 	size := s.Size
-	if last := c.verified.Load(); last != nil && *last == s.note {
-		s.Checkpoint, err = checkpoint.ParseNote(s.note)
-	} else if s.Checkpoint, _, err = checkpoint.Open([]byte(s.note), c.known, nil); err == nil {
-		c.verified.Store(&s.note)
+	if last := c.latest.Load(); last != nil && last.note == s.note {
+		s.Checkpoint = last.Checkpoint
+	} else {
+		s.Checkpoint, _, err = checkpoint.Open([]byte(s.note), c.known, nil)
 	}
 	switch {
 	case err != nil:

@@ -53,26 +53,8 @@ func (s *store) commit(ctx context.Context, entries []candidate) (places []place
 	// that the lock's last holder committed.
 	look.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	look.Queue(sqlLockHead).QueryRow(func(row pgx.Row) error { return row.Scan(&head.size, &head.hash, &head.hashes) })
-	look.Queue(sqlLookUp, all).Query(func(rows pgx.Rows) error {
-		var entry []byte
-		var index int64
-		_, err := pgx.ForEachRow(rows, []any{&entry, &index}, func() error {
-			if leaves[[32]byte(entry)] != refused {
-				leaves[[32]byte(entry)] = index
-			}
-			return nil
-		})
-		return err
-	})
-	look.Queue(sqlLookUpTags, named).Query(func(rows pgx.Rows) error {
-		var tag []byte
-		var index int64
-		_, err := pgx.ForEachRow(rows, []any{&tag, &index}, func() error {
-			tags[Tag(tag)] = index
-			return nil
-		})
-		return err
-	})
+	look.Queue(sqlLookUp, all).Query(leafIndexes(leaves))
+	look.Queue(sqlLookUpTags, named).Query(leafIndexes(tags))
 	results := s.pool.SendBatch(ctx, look)
 	tx := results.Tx()
 	defer func() { // no effect after the commit
@@ -100,6 +82,21 @@ func (s *store) commit(ctx context.Context, entries []candidate) (places []place
 	}
 	crash.Point("log.before-commit")
 	return places, g, fromDatabase(tx.Commit(ctx))
+}
+
+// leafIndexes returns a function that reads rows of an entry or tag and its leaf index.
+func leafIndexes[K ~[32]byte](into map[K]int64) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		var key []byte
+		var index int64
+		_, err := pgx.ForEachRow(rows, []any{&key, &index}, func() error {
+			if into[K(key)] != refused { // a digest stays refused, also if it has a leaf
+				into[K(key)] = index
+			}
+			return nil
+		})
+		return err
+	}
 }
 
 // admit returns the place of each candidate and the growth of the log. leaves and tags

@@ -36,32 +36,6 @@ func TestRoundTripsOfASingleCaller(t *testing.T) {
 	takes("tree head", 1, func() error { return second(l.TreeHead(t.Context())) })
 }
 
-// Two replicas append in turn. Each can prove at once what the other has appended.
-func TestAppendsOfAnotherReplicaAreProved(t *testing.T) {
-	t.Parallel()
-	d := newDeployment(t)
-	replicas := []*Log{d.open(t, d.pool, nil), d.open(t, openPool(t, d.url), nil)}
-	n := 0
-	for _, run := range []int{1, 1, 3, 1, 2, 260, 1, 1} { // also several in a row, and beyond a tile
-		for range run {
-			if got := d.mustAppend(t, replicas[0], n); got.LeafIndex != int64(n) {
-				t.Fatalf("entry %d has index %d", n, got.LeafIndex)
-			}
-			n++
-		}
-		for _, l := range replicas {
-			for _, index := range []int64{0, int64(n) / 2, int64(n) - 1} {
-				if err := prove(t, l, index); err != nil {
-					t.Errorf("leaf %d of %d: %v", index, n, err)
-				}
-			}
-		}
-		replicas[0], replicas[1] = replicas[1], replicas[0]
-	}
-	checkHeadAndPaths(t, replicas[0], leavesOf(0, n), []int{0, 255, 256, n - 1})
-	requireNoContradiction(t, replicas...)
-}
-
 // The database is replaced by one with another history, whose heads the same key has
 // signed. Proofs follow the database and not the memory.
 func TestMemoryOfAnotherHistoryIsReplaced(t *testing.T) {
@@ -120,40 +94,5 @@ func TestCacheIsBounded(t *testing.T) {
 	group.Wait()
 	if n := l.tree.complete.Len(); n != 3 {
 		t.Errorf("%d tiles are kept, want 3", n)
-	}
-}
-
-// The statement that appends a batch does nothing if the log has one of the entries, one is
-// the digest of a head, or a tag is taken.
-func TestAppendStatementDoesNothingIfInDoubt(t *testing.T) {
-	t.Parallel()
-	d, l := newLog(t)
-	fill(t, l, 0, 3)
-	_, met, err := l.store.commit(t.Context(), nil)
-	check(t, err)
-	head := waitForHead(t, l, 3).Digest()
-	old := met.to
-	known, fresh := entryOf(1), entryOf(3)
-	for what, entries := range map[string][][]byte{"an entry of the log": {fresh[:], known[:]}, "the digest of a head": {head[:]}} {
-		g := of(old.grow(entries)).ok(t)
-		if moved, err := appendTo(t.Context(), d.pool, g); err != nil || moved {
-			t.Errorf("%s: moved %t, %v", what, moved, err)
-		}
-	}
-	g := of(old.grow([][]byte{fresh[:]})).ok(t)
-	tag := entryOf(1000)
-	check(t, second(TagLeaves(t.Context(), d.pool, []TaggedLeaf{{1, known, tag}})))
-	g.tags, g.tagged = [][]byte{tag[:]}, []int64{3}
-	if moved, err := appendTo(t.Context(), d.pool, g); err != nil || moved {
-		t.Errorf("a tag that is taken: moved %t, %v", moved, err)
-	}
-	g.tags, g.tagged = nil, nil
-	for attempt, want := range []bool{true, false} {
-		if moved, err := appendTo(t.Context(), d.pool, g); err != nil || moved != want {
-			t.Errorf("attempt %d: moved %t, %v", attempt, moved, err)
-		}
-	}
-	if size := committedSize(t, d); size != 4 {
-		t.Errorf("size %d, want 4", size)
 	}
 }

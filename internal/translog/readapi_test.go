@@ -87,6 +87,11 @@ func TestReadPort(t *testing.T) {
 		{"GET", "/v1/log/proof", 400, "INVALID_REQUEST"},
 		{"GET", "/v1/log/proof?leaf_index=%zz", 400, "INVALID_REQUEST"},
 		{"GET", "/v1/log/consistency?second=2", 400, "INVALID_REQUEST"},
+		{"GET", "/checkpoint", 404, "CHECKPOINT_NOT_FOUND"}, // this log has no log key
+		{"GET", "/tile/0/000.p/1", 404, "CHECKPOINT_NOT_FOUND"},
+		{"GET", "/v1/log/checkpoint", 404, "CHECKPOINT_NOT_FOUND"},
+		{"GET", "/v1/log/policy", 404, "CHECKPOINT_NOT_FOUND"},
+		{"GET", "/v1/log/tlog-proof?leaf_index=0", 404, "CHECKPOINT_NOT_FOUND"},
 		{"GET", "/v1/log/tree-head?tree_size=-1", 400, "INVALID_REQUEST"},
 		{"GET", "/v1/log/tree-head?tree_size=%2B3", 400, "INVALID_REQUEST"},
 		{"GET", "/v1/log/tree-head?tree_size=03", 400, "INVALID_REQUEST"},
@@ -104,6 +109,12 @@ func TestReadPort(t *testing.T) {
 		if c.status == 405 && response.Header.Get("Allow") != "GET, HEAD, OPTIONS" {
 			t.Errorf("%s %s: Allow is %q", c.method, c.url, response.Header.Get("Allow"))
 		}
+	}
+	if response, body := send(t, "GET", server.URL+"/v1/log/status"); response.StatusCode != 200 || !strings.Contains(body, `"origin":null`) {
+		t.Errorf("status: %d %s", response.StatusCode, body)
+	}
+	if text, err := NewClient("", server.URL, "").TLogProof(t.Context(), [32]byte(leaves[0]), 0); err != nil || text != nil {
+		t.Errorf("tlog-proof: %q, %v", text, err)
 	}
 	response, body := send(t, "OPTIONS", server.URL+"/v1/log/proof")
 	if response.StatusCode != 204 || body != "" || response.Header.Get("Allow") != "GET, HEAD, OPTIONS" || response.Header.Get("Access-Control-Allow-Methods") != "GET, HEAD, OPTIONS" {

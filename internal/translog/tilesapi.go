@@ -17,9 +17,6 @@ import (
 
 var errNoTile = errors.New("no such tile")
 
-// maxBundles is the most entry bundles that are read from the database at once.
-const maxBundles = 4
-
 // serveTile serves a tile or an entry bundle (c2sp.org/tlog-tiles) under the newest
 // checkpoint. Tiles never change, also partial ones, so a cache may keep them for ever.
 func (l *Log) serveTile(r *http.Request) (any, error) {
@@ -39,28 +36,32 @@ func (l *Log) serveTile(r *http.Request) (any, error) {
 }
 
 func (c *checkpoints) tile(ctx context.Context, t tlog.Tile) ([]byte, error) {
-	if !covered(t, c.size.Load()-1) { // another replica may have signed since
-		newest, err := c.newest(ctx)
-		if err != nil {
+	under := c.latest.Load()
+	if under == nil || !covered(t, under.Size) { // another replica may have signed since
+		var err error
+		if under, err = c.newest(ctx); err != nil {
 			return nil, err
 		}
-		if !covered(t, newest.Size) {
-			return nil, fmt.Errorf("%w: %s is not complete under the newest checkpoint, of size %d", errNoTile, checkpoint.TilePath(t), newest.Size)
+		if !covered(t, under.Size) {
+			return nil, fmt.Errorf("%w: %s is not complete under the newest checkpoint, of size %d", errNoTile, checkpoint.TilePath(t), under.Size)
 		}
 	}
-	hashes, err := c.hashes(ctx, t)
+	ids := make([]compact.NodeID, t.W) // of the leaves for an entry bundle
+	for i := range ids {
+		ids[i] = compact.NewNodeID(uint(max(t.L, 0))*checkpoint.TileHeight, uint64(t.N)*checkpoint.TileWidth+uint64(i))
+	}
+	hashes, err := c.log.tree.nodes(ctx, root{under.Size, under.Root[:]}, ids)
 	if err != nil {
 		return nil, err
 	}
 	if t.L >= 0 {
 		return bytes.Join(hashes, nil), nil
 	}
-	select {
-	case c.bundles <- struct{}{}:
-		defer func() { <-c.bundles }()
-	case <-ctx.Done():
-		return nil, unavailable(ctx.Err())
+	done, err := c.log.tree.turn(ctx)
+	if err != nil {
+		return nil, err
 	}
+	defer done()
 	first := uint64(t.N) * checkpoint.TileWidth
 	entries, err := c.log.store.readEntries(ctx, first, first+uint64(t.W))
 	if err != nil {
@@ -74,29 +75,9 @@ func (c *checkpoints) tile(ctx context.Context, t tlog.Tile) ([]byte, error) {
 	return checkpoint.EntryBundle(entries), nil
 }
 
-// hashes returns the hashes of a tile, or of the level-0 tile with the leaves of an entry
-// bundle. They come from memory, or are read and verified against the tree above them.
-func (c *checkpoints) hashes(ctx context.Context, t tlog.Tile) ([][]byte, error) {
-	ids := make([]compact.NodeID, t.W)
-	for i := range ids {
-		ids[i] = compact.NewNodeID(uint(max(t.L, 0))*checkpoint.TileHeight, uint64(t.N)*checkpoint.TileWidth+uint64(i))
-	}
-	c.log.tree.mu.Lock()
-	at := c.log.tree.at.root
-	c.log.tree.mu.Unlock()
-	if !covered(t, at.size) { // the memory is behind the checkpoint
-		newest, err := c.newest(ctx)
-		if err != nil {
-			return nil, err
-		}
-		at = root{newest.Size, newest.Root[:]}
-	}
-	return c.log.tree.nodes(ctx, at, ids)
-}
-
 // covered reports whether all hashes of the tile are complete in a tree of the size.
 func covered(t tlog.Tile, size int64) bool {
 	level := uint(max(t.L, 0)) * checkpoint.TileHeight
-	have := uint64(max(size, 0)) >> level
+	have := uint64(size) >> level
 	return uint64(t.N) <= have/checkpoint.TileWidth && uint64(t.N)*checkpoint.TileWidth+uint64(t.W) <= have
 }

@@ -24,35 +24,29 @@ func (l *Log) TLogProof(ctx context.Context, q LeafQuery) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	q.TreeSize = &of.Size
+	if certified := c.certified.Load(); certified > 0 {
+		better, err := c.at(ctx, certified) // newest may lack the last cosignature
+		if err != nil {
+			return nil, l.checks.note(ctx, err)
+		}
+		if proof, err := l.tlogProof(ctx, q, better); !errors.Is(err, ErrNotFound) {
+			return proof, err
+		}
+	}
+	return l.tlogProof(ctx, q, of)
+}
+
+func (l *Log) tlogProof(ctx context.Context, q LeafQuery, under *signedCheckpoint) ([]byte, error) {
+	q.TreeSize = &under.Size
 	in, err := l.Inclusion(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	if better, err := c.cosigned(ctx, of, in.LeafIndex); err != nil {
-		return nil, l.checks.note(ctx, err)
-	} else if better != of {
-		of, q.TreeSize = better, &better.Size
-		if in, err = l.Inclusion(ctx, q); err != nil {
-			return nil, err
-		}
-	}
-	proof := checkpoint.Proof{Index: in.LeafIndex, Path: make([][32]byte, len(in.Path)), Note: of.text()}
+	proof := checkpoint.Proof{Index: in.LeafIndex, Path: make([][32]byte, len(in.Path)), Note: under.text()}
 	for i, hash := range in.Path {
 		proof.Path[i], _ = canon.ParseHash(hash)
 	}
 	return proof.Marshal(), nil
-}
-
-// cosigned returns the largest checkpoint that met the quorum if it covers the leaf, and
-// otherwise read, the newest one. If both have one size, read may still lack the last
-// cosignature, because that was stored after it was read.
-func (c *checkpoints) cosigned(ctx context.Context, read *signedCheckpoint, leaf int64) (*signedCheckpoint, error) {
-	certified := c.certified.Load()
-	if leaf >= certified || certified == read.Size && c.met(read) {
-		return read, nil
-	}
-	return c.at(ctx, certified)
 }
 
 func (l *Log) serveTLogProof(r *http.Request) (any, error) {

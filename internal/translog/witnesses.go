@@ -272,8 +272,8 @@ func (a *asking) ask(ctx context.Context, place *submission, target *signedCheck
 		if err == nil && size == request.Old {
 			err = errors.New("it names the size that the request already had")
 		}
-		if err == nil && size > a.size.Load()-1 {
-			err = fmt.Errorf("it has cosigned size %d of a log whose newest checkpoint is of size %d: the log forked, or its database is an older copy", size, a.size.Load()-1)
+		if err == nil && size > a.latestSize() {
+			err = fmt.Errorf("it has cosigned size %d of a log whose newest checkpoint is of size %d: the log forked, or its database is an older copy", size, a.latestSize())
 		}
 		if err != nil {
 			return outcomeRefused, fmt.Errorf("status 409: %w", err)
