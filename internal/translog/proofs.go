@@ -67,24 +67,26 @@ func (l *Log) inclusion(ctx context.Context, q LeafQuery) (Inclusion, error) {
 		return Inclusion{}, err
 	}
 	head := heads[0]
-	index, entry, found := read.leaf(q)
-	if q.LeafIndex != nil && (*q.LeafIndex < 0 || *q.LeafIndex >= head.TreeSize) || found && index >= head.TreeSize {
-		return Inclusion{}, fmt.Errorf("%w: leaf %d is not under the head of size %d", ErrNotFound, index, head.TreeSize)
+	leaf, found := read.leaf(q)
+	if q.LeafIndex != nil {
+		leaf.index = *q.LeafIndex
 	}
-	if !found && q.LeafIndex != nil {
-		return Inclusion{}, missing(0, uint64(index))
-	}
-	if !found {
+	switch {
+	case (found || q.LeafIndex != nil) && (leaf.index < 0 || leaf.index >= head.TreeSize):
+		return Inclusion{}, fmt.Errorf("%w: leaf %d is not under the head of size %d", ErrNotFound, leaf.index, head.TreeSize)
+	case !found && q.LeafIndex != nil:
+		return Inclusion{}, missing(0, uint64(leaf.index))
+	case !found:
 		return Inclusion{}, fmt.Errorf("%w: no leaf has the entry", ErrNotFound)
 	}
-	path, err := l.tree.inclusion(ctx, index, entry, treeOf(head))
+	path, err := l.tree.inclusion(ctx, leaf.index, leaf.entry, treeOf(head))
 	if err != nil {
 		return Inclusion{}, err
 	}
-	if q.Entry != nil && !bytes.Equal(entry, q.Entry[:]) {
-		return Inclusion{}, fmt.Errorf("%w: leaf %d has another entry", ErrNotFound, index)
+	if q.Entry != nil && !bytes.Equal(leaf.entry, q.Entry[:]) {
+		return Inclusion{}, fmt.Errorf("%w: leaf %d has another entry", ErrNotFound, leaf.index)
 	}
-	return Inclusion{TreeHead: head, LeafIndex: index, Entry: hex.EncodeToString(entry), Path: toHex(path)}, nil
+	return Inclusion{TreeHead: head, LeafIndex: leaf.index, Entry: hex.EncodeToString(leaf.entry), Path: toHex(path)}, nil
 }
 
 // Consistency proves that the published head of size second extends that of size first,

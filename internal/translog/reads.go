@@ -35,22 +35,19 @@ type leafRow struct {
 	entry []byte
 }
 
-// leaf returns the row that the query names, by its index if it has one. found is false
-// if there is no such row; index is then the index of the query.
-func (r *reading) leaf(q LeafQuery) (index int64, entry []byte, found bool) {
+// leaf returns the row that the query names, by its index if it has one. If there is no such
+// row, found is false.
+func (r *reading) leaf(q LeafQuery) (row leafRow, found bool) {
 	at := slices.IndexFunc(r.leaves, func(row leafRow) bool {
 		if q.LeafIndex != nil {
 			return row.index == *q.LeafIndex
 		}
 		return q.Entry != nil && [32]byte(row.entry) == *q.Entry
 	})
-	switch {
-	case at >= 0:
-		return r.leaves[at].index, r.leaves[at].entry, true
-	case q.LeafIndex != nil:
-		return *q.LeafIndex, nil, false
+	if at < 0 {
+		return leafRow{}, false
 	}
-	return 0, nil, false
+	return r.leaves[at], true
 }
 
 // readTables answers all questions with one reading.

@@ -2,7 +2,6 @@ package translog
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -28,30 +27,19 @@ type ring struct {
 func newRing(t *testing.T, closedAt ...int64) *ring {
 	t.Helper()
 	r := &ring{newDeployment(t), map[string]*signing.Signer{}}
-	var list []map[string]any
-	add := func(name, state string, size *int64) {
-		signer, _ := newKey(t)
-		r.by[name] = signer
-		entry := map[string]any{"pubkey": signer.PublicKey()}
-		switch state {
-		case signing.StateCurrent:
-			entry["uri"], entry["signs_from"] = "dev://key", time.Now().Unix()-1000
-		case signing.StateNext: // accepted before it signs
-			entry["uri"], entry["signs_from"] = "dev://next", time.Now().Unix()+100
-		}
-		if size != nil {
-			entry["tree_size"] = *size
-		}
-		list = append(list, entry)
+	var keys []string
+	add := func(name, more string) {
+		r.by[name], _ = newKey(t)
+		keys = append(keys, fmt.Sprintf(`{"pubkey":%q%s}`, r.by[name].PublicKey(), more))
 	}
-	add("current", signing.StateCurrent, nil)
-	add("next", signing.StateNext, nil)
-	add("open", signing.StateRetired, nil)
+	now := time.Now().Unix()
+	add("current", fmt.Sprintf(`,"uri":"dev://key","signs_from":%d`, now-1000))
+	add("next", fmt.Sprintf(`,"uri":"dev://next","signs_from":%d`, now+100)) // accepted before it signs
+	add("open", "")
 	for _, size := range closedAt {
-		add(fmt.Sprint("closed at ", size), signing.StateRetired, &size)
+		add(fmt.Sprint("closed at ", size), fmt.Sprintf(`,"tree_size":%d`, size))
 	}
-	document := of(json.Marshal(map[string]any{"keys": list})).ok(t)
-	r.keys = of(signing.ParseKeySet(document)).ok(t)
+	r.keys = of(signing.ParseKeySet(fmt.Appendf(nil, `{"keys":[%s]}`, strings.Join(keys, ",")))).ok(t)
 	r.signer = r.by["current"]
 	return r
 }

@@ -100,11 +100,13 @@ func start(t *testing.T, c config) *running {
 			s.ports[line.Port] = line.Address
 		}
 	}
+	closed := make(chan struct{})
 	go func() {
+		defer close(closed)
 		_, _ = io.Copy(io.Discard, text)
 		s.ended <- <-result
 	}()
-	t.Cleanup(stop)
+	t.Cleanup(func() { stop(); <-closed })
 	return s
 }
 
