@@ -231,16 +231,3 @@ func (p *Policy) Verify(signedNote []byte) (c Checkpoint, witnesses []string, er
 	}
 	return c, witnesses, nil
 }
-
-// VerifyProof checks a .tlog-proof file of an entry: its checkpoint by Verify, then
-// its path.
-func (p *Policy) VerifyProof(text, entry []byte) (c Checkpoint, index int64, witnesses []string, err error) {
-	proof, err := ParseProof(text)
-	if err != nil {
-		return c, 0, nil, err
-	}
-	if c, witnesses, err = p.Verify(proof.Note); err != nil {
-		return c, proof.Index, witnesses, err
-	}
-	return c, proof.Index, witnesses, proof.VerifyInclusion(entry, c)
-}

@@ -24,7 +24,8 @@ func (p Proof) Marshal() []byte {
 	return tlogproof.TLogProof{Index: uint64(p.Index), Hashes: p.Path, Checkpoint: p.Note}.Marshal()
 }
 
-// ParseProof reads a .tlog-proof file without verifying it; see Policy.VerifyProof.
+// ParseProof reads a .tlog-proof file without verifying it; see Policy.Verify and
+// VerifyInclusion.
 func ParseProof(text []byte) (Proof, error) {
 	var read tlogproof.TLogProof
 	if len(text) > 2*MaxNote {

@@ -107,8 +107,6 @@ type Head struct {
 	Quorum    error    // checkpoint.ErrQuorum if these are too few
 }
 
-func (h Head) tree() tlog.Tree { return tlog.Tree{N: h.Size, Hash: tlog.Hash(h.Root)} }
-
 // Head reads the log's checkpoint and verifies its signatures.
 func (s *Source) Head(ctx context.Context, policy *checkpoint.Policy) (Head, error) {
 	signed, err := s.get(ctx, checkpointPath)

@@ -553,11 +553,11 @@ func TestTLogProofPrefersTheQuorum(t *testing.T) {
 	}{0: {1, true}, 1: {2, false}} {
 		entry := entryOf(int(leaf))
 		text := of(client.TLogProof(t.Context(), entry, leaf)).ok(t)
-		c, index, _, err := ws.policy.Policy.VerifyProof(text, entry[:])
-		if index != leaf || c.Size != want.size || (err == nil) != want.met {
-			t.Errorf("leaf %d: proven at %d under size %d, %v", leaf, index, c.Size, err)
-		}
 		proof := of(checkpoint.ParseProof(text)).ok(t)
+		c, _, err := ws.policy.Policy.Verify(proof.Note)
+		if proof.Index != leaf || c.Size != want.size || (err == nil) != want.met {
+			t.Errorf("leaf %d: proven at %d under size %d, %v", leaf, proof.Index, c.Size, err)
+		}
 		check(t, proof.VerifyInclusion(entry[:], c))
 	}
 

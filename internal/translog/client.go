@@ -130,19 +130,16 @@ func (c *Client) treeHead(ctx context.Context, query url.Values) (TreeHead, erro
 	return head, nil
 }
 
-// AnyIndex asks for the leaf with the entry at any index.
-const AnyIndex = -1
-
 // Inclusion returns the newest published head with the path of the leaf under it.
-// leafIndex is the index that Append returned, or AnyIndex. Inclusion returns ErrNotFound
-// if no published head covers the leaf or the leaf has another entry, and ErrInconsistent
-// if the log found that its tables do not lead to the head.
+// leafIndex is the index that Append returned. Inclusion returns ErrNotFound if no
+// published head covers the leaf or the leaf has another entry, and ErrInconsistent if the
+// log found that its tables do not lead to the head.
 func (c *Client) Inclusion(ctx context.Context, entry [32]byte, leafIndex int64) (Inclusion, error) {
 	inclusion, err := c.inclusion(ctx, entry, leafIndex)
 	if err != nil {
 		return Inclusion{}, err
 	}
-	if inclusion.Entry != hex.EncodeToString(entry[:]) || (leafIndex != AnyIndex && inclusion.LeafIndex != leafIndex) {
+	if inclusion.Entry != hex.EncodeToString(entry[:]) || inclusion.LeafIndex != leafIndex {
 		return Inclusion{}, misshapen(errors.New("the proof is for another leaf"))
 	}
 	if err := inclusion.checkShape(); err != nil {
@@ -154,7 +151,7 @@ func (c *Client) Inclusion(ctx context.Context, entry [32]byte, leafIndex int64)
 func (c *Client) inclusion(ctx context.Context, entry [32]byte, leafIndex int64) (inclusion Inclusion, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	if c.appendURL != "" && leafIndex != AnyIndex {
+	if c.appendURL != "" {
 		got, err := c.proofs.do(ctx, provedLeaf{leafIndex, hex.EncodeToString(entry[:])})
 		switch {
 		case err == nil && got.Error != "":
@@ -167,10 +164,7 @@ func (c *Client) inclusion(ctx context.Context, entry [32]byte, leafIndex int64)
 			return inclusion, err
 		}
 	}
-	query := url.Values{"entry": {hex.EncodeToString(entry[:])}}
-	if leafIndex != AnyIndex {
-		query.Set("leaf_index", strconv.FormatInt(leafIndex, 10))
-	}
+	query := url.Values{"entry": {hex.EncodeToString(entry[:])}, "leaf_index": {strconv.FormatInt(leafIndex, 10)}}
 	err = c.get(ctx, "/v1/log/proof", query, &inclusion)
 	return inclusion, err
 }
