@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/transparency-dev/merkle/proof"
 	"github.com/transparency-dev/merkle/rfc6962"
 	"github.com/transparency-dev/tessera/api"
 	"github.com/transparency-dev/tessera/client"
@@ -29,7 +30,8 @@ import (
 
 const (
 	origin  = "localhost/log-check"
-	callers = 256 // concurrent appends, which the log batches
+	callers = 256  // concurrent appends, which the log batches
+	proofs  = 1000 // inclusion proofs, over the whole log
 )
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
@@ -42,7 +44,7 @@ func must[T any](value T, err error) T {
 }
 
 // Tessera's fsck computes the tree from the entry bundles that the log serves, and compares
-// its tiles and its checkpoint.
+// its tiles and its checkpoint. Its client proves consistency and inclusion from the tiles.
 func TestTesseraVerifiesAGrownLog(t *testing.T) {
 	leaves := 20_000
 	if given := os.Getenv("LEAVES"); given != "" {
@@ -59,44 +61,62 @@ func TestTesseraVerifiesAGrownLog(t *testing.T) {
 	l := must(translog.Open(ctx, pool, signer, must(signing.NewKeySet(signer.PublicKey(), nil)), slog.New(slog.DiscardHandler),
 		translog.Options{Checkpoints: &translog.Checkpoints{Origin: origin, Key: logKey}}))
 	defer l.Close()
-
-	began := time.Now()
-	var group errgroup.Group
-	group.SetLimit(callers)
-	for n := range leaves {
-		group.Go(func() error {
-			entry := sha256.Sum256(binary.BigEndian.AppendUint64([]byte("log-check"), uint64(n)))
-			signature, err := signer.Sign(ctx, entry)
-			if err == nil {
-				_, err = l.Append(ctx, entry, signature, translog.Tag{})
-			}
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("appended %d leaves in %s", leaves, time.Since(began))
-
 	server := httptest.NewServer(l.ReadHandler())
 	defer server.Close()
 	fetcher := must(client.NewHTTPFetcher(must(url.Parse(server.URL+"/")), nil))
 	own := must(checkpoint.Ed25519Key(origin, logKey.Public()))
-	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		text, err := fetcher.ReadCheckpoint(ctx)
-		if err == nil {
-			c, _, err := checkpoint.Open(text, []checkpoint.Key{own}, nil)
-			if err == nil && c.Size == int64(leaves) {
-				break
+
+	grow := func(from, size int) checkpoint.Checkpoint {
+		began := time.Now()
+		var group errgroup.Group
+		group.SetLimit(callers)
+		for n := from; n < size; n++ {
+			group.Go(func() error {
+				entry := sha256.Sum256(binary.BigEndian.AppendUint64([]byte("log-check"), uint64(n)))
+				signature, err := signer.Sign(ctx, entry)
+				if err == nil {
+					_, err = l.Append(ctx, entry, signature, translog.Tag{})
+				}
+				return err
+			})
+		}
+		if err := group.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("appended leaves %d to %d in %s", from, size-1, time.Since(began))
+		for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+			text, err := fetcher.ReadCheckpoint(ctx)
+			if err == nil {
+				c, _, err := checkpoint.Open(text, []checkpoint.Key{own}, nil)
+				if err == nil && c.Size == int64(size) {
+					t.Logf("%s", text)
+					return c
+				}
+			}
+			if time.Now().After(end) {
+				t.Fatalf("no checkpoint of size %d within a minute: %s, %v", size, text, err)
 			}
 		}
-		if time.Now().After(end) {
-			t.Fatalf("no checkpoint of size %d within a minute: %s, %v", leaves, text, err)
-		}
 	}
+	older := grow(0, leaves/2)
+	newer := grow(leaves/2, leaves)
+
 	verifier := must(note.NewVerifier(own.String()))
 	if err := fsck.New(origin, verifier, fetcher, leafHashes, fsck.Opts{N: 4}).Check(ctx); err != nil {
 		t.Errorf("tessera fsck: %v", err)
+	}
+	builder := must(client.NewProofBuilder(ctx, uint64(leaves), fetcher.ReadTile))
+	path := must(builder.ConsistencyProof(ctx, uint64(older.Size), uint64(newer.Size)))
+	if err := proof.VerifyConsistency(rfc6962.DefaultHasher, uint64(older.Size), uint64(newer.Size), path, older.Root[:], newer.Root[:]); err != nil {
+		t.Errorf("tessera client: %v", err)
+	}
+	for i := range proofs {
+		index := uint64(i * (leaves - 1) / (proofs - 1))
+		bundle := must(client.GetEntryBundle(ctx, fetcher.ReadEntryBundle, index/checkpoint.TileWidth, uint64(leaves)))
+		leaf := rfc6962.DefaultHasher.HashLeaf(bundle.Entries[index%checkpoint.TileWidth])
+		if err := proof.VerifyInclusion(rfc6962.DefaultHasher, index, uint64(leaves), leaf, must(builder.InclusionProof(ctx, index)), newer.Root[:]); err != nil {
+			t.Fatalf("tessera client, leaf %d: %v", index, err)
+		}
 	}
 }
 
