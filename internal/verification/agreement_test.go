@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/fairpact/fairpact/internal/canon"
-	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
@@ -25,17 +24,7 @@ func keysOf(t *testing.T, given any) (keys []verification.Key, problem string) {
 	} else if named, problem = verification.ReadKeys(given); problem != "" {
 		return nil, problem
 	}
-	for _, k := range named {
-		key := verification.Key{Trusted: k}
-		set, err := signing.NewVerifyingKey(k.Label)
-		if err != nil {
-			key.Problem = err
-		} else {
-			key.Verify = set.Verify
-		}
-		keys = append(keys, key)
-	}
-	return keys, ""
+	return trustedKeys(named), ""
 }
 
 // sharedCase is a case of the Python verifier's tests, with the checks that failed there.

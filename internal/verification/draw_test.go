@@ -119,6 +119,21 @@ func TestDrawIsCheckedWithoutInputs(t *testing.T) {
 	}
 }
 
+// A certificate does not contain its declaration, so without it the signed params and
+// deadlines are not proven.
+func TestACertificateAloneLeavesTheDeclarationUnchecked(t *testing.T) {
+	t.Parallel()
+	const note = "the params and deadlines were not checked"
+	cert := drawn(t, algorithm.VectorsOf(algorithm.Random)[0])
+	if notes := strings.Join(verification.Verify(verification.Evidence{Certificate: cert}).Notes, "; "); strings.Count(notes, note) != 1 {
+		t.Errorf("of a certificate that names a declaration: %q", notes)
+	}
+	cert["properties"] = []any{"logged"}
+	if notes := strings.Join(verification.Verify(verification.Evidence{Certificate: cert}).Notes, "; "); strings.Contains(notes, note) {
+		t.Errorf("of a certificate that names none: %q", notes)
+	}
+}
+
 // Verify returns a verdict for any input: with one value of a good certificate replaced,
 // the certificate is not valid.
 func TestVerifyAnswersWhateverItIsGiven(t *testing.T) {
