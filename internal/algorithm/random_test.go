@@ -109,30 +109,3 @@ func TestRandomChecksTheBeacon(t *testing.T) {
 		says(t, tc.name, err, tc.err)
 	}
 }
-
-func TestRedraw(t *testing.T) {
-	t.Parallel()
-	for _, v := range VectorsOf(Random) {
-		if got, err := randomV1.Redraw(v.Input.PartyLabels, v.ExpectedOutput); err != nil || string(got) != string(v.ExpectedOutput) {
-			t.Errorf("%s: %s, %v", v.VectorID, got, err)
-		}
-	}
-	good := draw(t, []string{"", ""}, quicknetRound)
-	for want, change := range map[string]func(*randomResult, *Beacon){
-		"`beacon` is missing":              func(r *randomResult, _ *Beacon) { r.Beacon = nil },
-		"beacon.signature is not 96":       func(_ *randomResult, b *Beacon) { b.Signature = b.Signature[2:] },
-		"beacon.randomness is not SHA-256": func(_ *randomResult, b *Beacon) { b.Randomness = strings.Repeat("0", 64) },
-		"chain_hash is not 64":             func(_ *randomResult, b *Beacon) { b.ChainHash = strings.ToUpper(b.ChainHash) },
-		"nonce_digest is not 64":           func(r *randomResult, _ *Beacon) { r.NonceDigest += "00" },
-	} {
-		result, b := good, *good.Beacon
-		result.Beacon = &b
-		change(&result, &b)
-		text, err := json.Marshal(result)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = randomV1.Redraw(labelsN(2), text)
-		says(t, want, err, want)
-	}
-}

@@ -231,35 +231,6 @@ func TestProportionalProperties(t *testing.T) {
 	})
 }
 
-// Only the proportions of a party's values count.
-func TestSplitIgnoresScale(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.IntRange(2, 5).Draw(t, "parties")
-		values := make([][]int64, n)
-		items := rapid.IntRange(1, 5).Draw(t, "items")
-		for p := range values {
-			values[p] = rapid.SliceOfN(rapid.Int64Range(0, 1000), items, items).Draw(t, "values")
-		}
-		before := computeDivision(t, values)
-		scaled := make([][]int64, n)
-		for p := range values {
-			factor := rapid.Int64Range(1, 1_000_000).Draw(t, "factor")
-			for _, v := range values[p] {
-				scaled[p] = append(scaled[p], v*factor)
-			}
-		}
-		after := computeDivision(t, scaled)
-		for p := range values {
-			for i := range before.items {
-				if before.shares[p][i].Cmp(after.shares[p][i]) != 0 {
-					t.Fatalf("party %d, item %d: %s became %s", p, i, before.shares[p][i], after.shares[p][i])
-				}
-			}
-		}
-	})
-}
-
 // Inputs from before null was refused still compute.
 func TestSplitComputesStoredNullsAsZero(t *testing.T) {
 	t.Parallel()

@@ -3,10 +3,8 @@ package canon
 import (
 	"bytes"
 	"math"
-	"slices"
 	"strings"
 	"testing"
-	"unicode/utf16"
 
 	"github.com/gowebpki/jcs"
 	"pgregory.net/rapid"
@@ -137,17 +135,6 @@ func TestEncodeAgreesWithAnotherImplementation(t *testing.T) {
 		viaTags, err := Marshal(back)
 		if err != nil || !bytes.Equal(viaTags, own) {
 			t.Fatalf("Marshal gives %s, %v; want %s", viaTags, err, own)
-		}
-	})
-}
-
-func TestCompareUTF16(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		x, y := text().Draw(t, "x"), text().Draw(t, "y")
-		want := slices.Compare(utf16.Encode([]rune(x)), utf16.Encode([]rune(y)))
-		if got := compareUTF16(x, y); got != want {
-			t.Fatalf("compareUTF16(%q, %q) = %d, want %d", x, y, got, want)
 		}
 	})
 }
