@@ -1,10 +1,13 @@
 package deadline
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,7 +68,8 @@ func TestADealIsAttendedAgain(t *testing.T) {
 }
 
 // The pauses after failures double, although each relist lists the deal. They start
-// from the beginning after a success.
+// from the beginning after a success. The log has one line a minute (package telemetry
+// proves the bound for each cause).
 func TestFailuresBackOff(t *testing.T) {
 	const failures = 11
 	fail := func(d *deals, first int) {
@@ -76,7 +80,11 @@ func TestFailuresBackOff(t *testing.T) {
 			return 0, nil, false
 		}
 	}
-	bubble(t, map[string]time.Duration{"failing": 0}, func(d *deals) { fail(d, 0) }, func(t *testing.T, d *deals, _ *Controller) {
+	var log bytes.Buffer
+	bubble(t, map[string]time.Duration{"failing": 0}, func(d *deals) {
+		d.log = slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})
+		fail(d, 0)
+	}, func(t *testing.T, d *deals, _ *Controller) {
 		for round := range 2 {
 			before := len(d.times("failing"))
 			if round > 0 {
@@ -102,6 +110,9 @@ func TestFailuresBackOff(t *testing.T) {
 			}
 		}
 	})
+	if lines := strings.Count(log.String(), "\n"); lines < 2 || lines > 4 || strings.Count(log.String(), `"msg":"deals wait, retrying"`) != lines {
+		t.Errorf("%d failures are logged as\n%s", 2*failures, &log)
+	}
 }
 
 // Deals that fail or take long do not delay the others.

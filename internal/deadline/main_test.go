@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -143,18 +142,6 @@ func (d *deals) times(deal string) (all []time.Duration) {
 		}
 	}
 	return all
-}
-
-// tries counts the calls of Attend for deals of this prefix.
-func (d *deals) tries(prefix string) (n int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, call := range d.calls {
-		if strings.HasPrefix(call.deal, prefix) {
-			n++
-		}
-	}
-	return n
 }
 
 func (d *deals) change(do func()) {
