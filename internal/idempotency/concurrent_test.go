@@ -2,10 +2,7 @@ package idempotency_test
 
 import (
 	"context"
-	"errors"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/fairpact/fairpact/internal/idempotency"
 	"github.com/fairpact/fairpact/internal/problem"
@@ -38,32 +35,6 @@ func TestASecondCallWaitsForTheFirst(t *testing.T) {
 	close(finish)
 	if one, other := <-answers, <-answers; one != other {
 		t.Errorf("the calls are answered %v and %v", one, other)
-	}
-}
-
-// If the lock is not released and there is no record, the call gets a 409.
-func TestASecondCallDoesNotWaitForEver(t *testing.T) {
-	b := newBench(t)
-	ctx := t.Context()
-	var lock string
-	_, err := b.try(t, 0, request("k", "{}"), func(*idempotency.Record) (reply, error) {
-		keys, err := b.redis.Keys(ctx, "*").Result()
-		if err != nil || len(keys) != 1 || !strings.Contains(keys[0], "lock") {
-			t.Errorf("while the effect runs Redis holds %v, %v", keys, err)
-			return reply{}, errors.New("no lock")
-		}
-		lock = keys[0]
-		return reply{}, problem.New(problem.InvalidRequest, "refused")
-	}, never(t, "render"))
-	if !problem.Is(err, problem.InvalidRequest) {
-		t.Fatal(err)
-	}
-	check(t, b.redis.Set(ctx, lock, "another process", time.Hour).Err())
-	if _, err := b.try(t, 0, request("k", "{}"), noEffect(t), never(t, "render")); !problem.Is(err, problem.IdempotencyInProgress) {
-		t.Errorf("%v, want IDEMPOTENCY_IN_PROGRESS", err)
-	}
-	if got := b.redis.Get(ctx, lock).Val(); got != "another process" {
-		t.Errorf("the other process's lock is now %q", got)
 	}
 }
 
