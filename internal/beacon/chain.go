@@ -18,6 +18,8 @@ import (
 	"strings"
 
 	bls "github.com/consensys/gnark-crypto/ecc/bls12-381"
+
+	"github.com/fairpact/fairpact/internal/canon"
 )
 
 // DST is the domain separation tag of the hash to G1 (RFC 9380 3.1) in drand's
@@ -42,6 +44,8 @@ type Chain struct {
 	PublicKey []byte // 96 bytes, a compressed point of G2
 	Period    int64  // seconds between rounds
 	Genesis   int64  // unix seconds, the time of round 1
+
+	key bls.G2Affine // PublicKey, as ParseChain has checked it
 }
 
 // Quicknet returns drand's unchained mainnet, the default chain.
@@ -62,32 +66,31 @@ func Quicknet() Chain {
 // hex, period in seconds, genesis in unix seconds. It checks each value alone. The
 // operator MUST make sure that hash and key belong together; InfoHash says how.
 func ParseChain(hash, publicKey string, period, genesis int64) (Chain, error) {
-	key, err := hex.DecodeString(publicKey)
-	if err != nil || publicKey != strings.ToLower(publicKey) {
-		return Chain{}, errors.New("the beacon public key is not lower-case hex")
+	if _, err := canon.ParseHash(hash); err != nil {
+		return Chain{}, fmt.Errorf("the beacon chain hash %.80q has %w", hash, err)
 	}
-	chain := Chain{Hash: hash, PublicKey: key, Period: period, Genesis: genesis}
-	return chain, chain.Check()
-}
-
-// Check returns an error if a value of the chain is invalid.
-func (c Chain) Check() error {
-	if raw, err := hex.DecodeString(c.Hash); err != nil || len(raw) != 32 || c.Hash != strings.ToLower(c.Hash) {
-		return fmt.Errorf("the beacon chain hash %.80q is not 64 lower-case hex digits", c.Hash)
+	raw, err := canon.ParseHex(publicKey, bls.SizeOfG2AffineCompressed)
+	if err != nil {
+		return Chain{}, fmt.Errorf("the beacon public key has %w", err)
 	}
-	if c.Period < 1 || c.Period > math.MaxUint32 {
-		return fmt.Errorf("a beacon period of %d s is outside [1, 2^32-1]", c.Period)
+	if period < 1 || period > math.MaxUint32 {
+		return Chain{}, fmt.Errorf("a beacon period of %d s is outside [1, 2^32-1]", period)
 	}
-	if c.Genesis < 0 {
-		return fmt.Errorf("the beacon genesis %d is before 1970: write unix seconds", c.Genesis)
+	if genesis < 0 {
+		return Chain{}, fmt.Errorf("the beacon genesis %d is before 1970: write unix seconds", genesis)
 	}
-	_, err := parseKey(c.PublicKey)
-	return err
+	c := Chain{Hash: hash, PublicKey: raw, Period: period, Genesis: genesis}
+	if _, err := c.key.SetBytes(raw); err != nil {
+		return Chain{}, fmt.Errorf("the beacon public key is not a compressed point of G2: %w", err)
+	}
+	if c.key.IsInfinity() {
+		return Chain{}, errors.New("the beacon public key is the point at infinity")
+	}
+	return c, nil
 }
 
 // RoundTime returns when a round is published, in unix seconds, or math.MaxInt64 if
-// an int64 is too small. For rounds below 1 it returns the time of round 1. The
-// chain MUST be one that Check accepts.
+// an int64 is too small. For rounds below 1 it returns the time of round 1.
 func (c Chain) RoundTime(round int64) int64 {
 	if round <= 1 {
 		return c.Genesis
@@ -99,7 +102,7 @@ func (c Chain) RoundTime(round int64) int64 {
 }
 
 // RoundAt returns the newest round that is published at a time in unix seconds, or 0
-// before the genesis. The chain MUST be one that Check accepts.
+// before the genesis.
 func (c Chain) RoundAt(unix int64) int64 {
 	if unix < c.Genesis {
 		return 0
@@ -115,17 +118,8 @@ func (c Chain) Fill(text string) string {
 
 // Verify checks the signature of a round and returns the round's randomness,
 // SHA-256(signature). It accepts exactly one byte string for each round: a second
-// one would be a second randomness. The error wraps ErrBadRound or ErrBadSignature,
-// or says that the chain's key is invalid.
+// one would be a second randomness. The error wraps ErrBadRound or ErrBadSignature.
 func (c Chain) Verify(round int64, signature []byte) (randomness [32]byte, err error) {
-	key, err := parseKey(c.PublicKey)
-	if err != nil {
-		return randomness, err
-	}
-	return verify(&key, round, signature)
-}
-
-func verify(key *bls.G2Affine, round int64, signature []byte) (randomness [32]byte, err error) {
 	if round < 1 || round > MaxRound {
 		return randomness, fmt.Errorf("%w, got %d", ErrBadRound, round)
 	}
@@ -141,7 +135,7 @@ func verify(key *bls.G2Affine, round int64, signature []byte) (randomness [32]by
 	// e(signature, g2) = e(hashed, key), as one product that must be 1.
 	_, _, _, g2 := bls.Generators()
 	point.Neg(&point)
-	ok, err := bls.PairingCheck([]bls.G1Affine{point, hashed}, []bls.G2Affine{g2, *key})
+	ok, err := bls.PairingCheck([]bls.G1Affine{point, hashed}, []bls.G2Affine{g2, c.key})
 	if err != nil {
 		return randomness, fmt.Errorf("pairing: %w", err)
 	}
@@ -174,19 +168,6 @@ func parseSignature(signature []byte) (point bls.G1Affine, err error) {
 	}
 	if encoded := point.Bytes(); !slices.Equal(encoded[:], signature) {
 		return point, errors.New("not the canonical encoding of its point")
-	}
-	return point, nil
-}
-
-func parseKey(publicKey []byte) (point bls.G2Affine, err error) {
-	if len(publicKey) != bls.SizeOfG2AffineCompressed {
-		return point, fmt.Errorf("the beacon public key has %d bytes, want %d", len(publicKey), bls.SizeOfG2AffineCompressed)
-	}
-	if _, err := point.SetBytes(publicKey); err != nil {
-		return point, fmt.Errorf("the beacon public key is not a compressed point of G2: %w", err)
-	}
-	if point.IsInfinity() {
-		return point, errors.New("the beacon public key is the point at infinity")
 	}
 	return point, nil
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	bls "github.com/consensys/gnark-crypto/ecc/bls12-381"
 	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/singleflight"
 
@@ -43,8 +42,6 @@ type Round struct {
 // concurrent use.
 type Client struct {
 	chain  Chain
-	broken error // why the chain is invalid
-	key    bls.G2Affine
 	relays []relay
 	http   *http.Client
 	flight singleflight.Group
@@ -53,14 +50,10 @@ type Client struct {
 }
 
 // NewClient returns a client of a chain. The relays are base addresses, such as
-// https://api.drand.sh, and are asked in this order. If Chain.Check or CheckRelays
-// refuses the arguments, every Fetch fails.
+// https://api.drand.sh, and are asked in this order. CheckRelays MUST accept them.
 func NewClient(chain Chain, relays []string, hc *http.Client) *Client {
 	known, _ := lru.New[int64, Round](cachedRounds) // fails only for a size below 1
 	c := &Client{chain: chain, http: hc, now: crash.Now, known: known}
-	if c.broken = chain.Check(); c.broken == nil {
-		c.key, c.broken = parseKey(chain.PublicKey)
-	}
 	for _, base := range relays {
 		c.relays = append(c.relays, newRelay(base))
 	}
@@ -109,12 +102,6 @@ func (c *Client) Fetch(ctx context.Context, round int64) (Round, error) {
 // ones as soon as one has failed. It returns the first round that verifies and
 // cancels the other requests.
 func (c *Client) race(ctx context.Context, round int64) (Round, error) {
-	if c.broken != nil {
-		return Round{}, fmt.Errorf("%w: %w", ErrUnavailable, c.broken)
-	}
-	if len(c.relays) == 0 {
-		return Round{}, fmt.Errorf("%w: no relay is configured", ErrUnavailable)
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	notDue := c.now().Unix() < c.chain.RoundTime(round)
@@ -132,7 +119,7 @@ func (c *Client) race(ctx context.Context, round int64) (Round, error) {
 		go func() {
 			ctx, cancel := context.WithTimeout(ctx, relayTimeout)
 			defer cancel()
-			r, err := c.relays[i].round(ctx, c.http, c.chain.Hash, &c.key, round, notDue)
+			r, err := c.relays[i].round(ctx, c.http, c.chain, round, notDue)
 			outcomes <- outcome{i, r, err}
 		}()
 	}

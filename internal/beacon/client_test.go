@@ -384,21 +384,6 @@ func TestOneRaceForAllCallers(t *testing.T) {
 	})
 }
 
-func TestMisconfiguredClients(t *testing.T) {
-	noKey, noPeriod := good.Chain(), good.Chain()
-	noKey.PublicKey, noPeriod.Period = nil, 0
-	for name, client := range map[string]*beacon.Client{
-		"no relays": beacon.NewClient(good.Chain(), nil, http.DefaultClient),
-		"no key":    beacon.NewClient(noKey, []string{"http://a"}, http.DefaultClient),
-		"no period": beacon.NewClient(noPeriod, []string{"http://a"}, http.DefaultClient),
-		"no URL":    beacon.NewClient(good.Chain(), []string{"http://a b/%zz"}, http.DefaultClient),
-	} {
-		if _, err := client.Fetch(t.Context(), testRound); !errors.Is(err, beacon.ErrUnavailable) {
-			t.Errorf("%s: %v, want ErrUnavailable", name, err)
-		}
-	}
-}
-
 func TestCheckRelays(t *testing.T) {
 	if err := beacon.CheckRelays([]string{"https://api.drand.sh", "http://127.0.0.1:8090/", "https://x/with/path"}); err != nil {
 		t.Error(err)

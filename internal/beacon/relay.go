@@ -11,8 +11,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-
-	bls "github.com/consensys/gnark-crypto/ecc/bls12-381"
 )
 
 // maxBody is the most bytes of a relay's answer; a round takes 250.
@@ -53,8 +51,8 @@ func CheckRelays(relays []string) error {
 // round asks for one round and verifies the answer. notDue says that the round is
 // not due by the local clock. Older drand relays answer 404 for such a round. For a
 // round that is due, 404 means that the relay does not serve the chain.
-func (r relay) round(ctx context.Context, hc *http.Client, chain string, key *bls.G2Affine, round int64, notDue bool) (Round, error) {
-	address := r.base + "/" + chain + "/public/" + strconv.FormatInt(round, 10)
+func (r relay) round(ctx context.Context, hc *http.Client, chain Chain, round int64, notDue bool) (Round, error) {
+	address := r.base + "/" + chain.Hash + "/public/" + strconv.FormatInt(round, 10)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return Round{}, errors.New("its address is not a URL")
@@ -78,7 +76,7 @@ func (r relay) round(ctx context.Context, hc *http.Client, chain string, key *bl
 	if len(body) > maxBody {
 		return Round{}, fmt.Errorf("its answer is over %d bytes", maxBody)
 	}
-	return parseRound(body, key, round)
+	return parseRound(body, chain, round)
 }
 
 // transportError removes the address that net/http adds to its errors.
@@ -94,7 +92,7 @@ func transportError(err error) error {
 
 // parseRound trusts only the signature in a relay's answer, once it verifies. The
 // randomness MUST be right or absent, as in drand's newer interface.
-func parseRound(body []byte, key *bls.G2Affine, round int64) (Round, error) {
+func parseRound(body []byte, chain Chain, round int64) (Round, error) {
 	var answer struct {
 		Round      int64   `json:"round"`
 		Randomness *string `json:"randomness"`
@@ -110,7 +108,7 @@ func parseRound(body []byte, key *bls.G2Affine, round int64) (Round, error) {
 	if err != nil {
 		return Round{}, errors.New("its signature is not hex")
 	}
-	digest, err := verify(key, round, signature)
+	digest, err := chain.Verify(round, signature)
 	if err != nil {
 		return Round{}, err
 	}

@@ -48,22 +48,18 @@ func New(seed []byte) *Server {
 	public.ScalarMultiplicationBase(&s.secret)
 	key := public.Bytes()
 
-	s.chain = beacon.Quicknet()
-	s.chain.PublicKey = key[:]
-	group := sha256.Sum256(key[:])
-	hash := beacon.InfoHash(s.chain.Period, s.chain.Genesis, key[:], group[:], beaconID)
-	s.chain.Hash = hex.EncodeToString(hash[:])
+	like, group := beacon.Quicknet(), sha256.Sum256(key[:])
+	hash := beacon.InfoHash(like.Period, like.Genesis, key[:], group[:], beaconID)
+	if s.chain, err = beacon.ParseChain(hex.EncodeToString(hash[:]), hex.EncodeToString(key[:]), like.Period, like.Genesis); err != nil {
+		panic(err) // only if the scalar is 0
+	}
 
 	s.mux.HandleFunc("GET /{chain}/public/{round}", s.public)
 	return s
 }
 
-// Chain returns a copy of the chain, for a client to pin.
-func (s *Server) Chain() beacon.Chain {
-	chain := s.chain
-	chain.PublicKey = append([]byte(nil), chain.PublicKey...)
-	return chain
-}
+// Chain returns the chain, for a client to pin. The caller MUST NOT change its key.
+func (s *Server) Chain() beacon.Chain { return s.chain }
 
 // Sign returns the signature of a round, 48 bytes, even before it is published.
 func (s *Server) Sign(round int64) []byte {
