@@ -73,39 +73,22 @@ var loadVectors = sync.OnceValue(func() []Vector {
 	return all
 })
 
-// readVectors reads a file of vectors. canon reads the trees, because a decoder that
-// makes floats is not exact.
-func readVectors(data []byte) ([]Vector, error) {
+// readVectors reads a file of vectors. The params and inputs are trees of canon, because
+// a decoder that makes floats is not exact.
+func readVectors(data []byte) (vectors []Vector, err error) {
 	tree, err := canon.Parse(data)
 	if err != nil {
 		return nil, err
 	}
-	var files []struct {
-		Vector
-		Input struct {
-			PartyLabels     []string          `json:"party_labels"`
-			AlgorithmParams json.RawMessage   `json:"algorithm_params"`
-			PartyInputs     []json.RawMessage `json:"party_inputs"`
-		} `json:"input"`
-	}
-	if err := json.Unmarshal(canon.Encode(tree), &files); err != nil {
+	if err := json.Unmarshal(canon.Encode(tree), &vectors); err != nil {
 		return nil, err
 	}
-	vectors := make([]Vector, len(files))
-	for i, file := range files {
-		v := file.Vector
-		v.Input.PartyLabels = file.Input.PartyLabels
-		if v.Input.AlgorithmParams, err = canon.ParseObject(file.Input.AlgorithmParams); err != nil {
-			return nil, err
+	for i, v := range tree.([]any) {
+		input := v.(map[string]any)["input"].(map[string]any)
+		vectors[i].Input.AlgorithmParams = input["algorithm_params"].(map[string]any)
+		for party, own := range input["party_inputs"].([]any) {
+			vectors[i].Input.PartyInputs[party] = own.(map[string]any)
 		}
-		for _, raw := range file.Input.PartyInputs {
-			input, err := canon.ParseObject(raw)
-			if err != nil {
-				return nil, err
-			}
-			v.Input.PartyInputs = append(v.Input.PartyInputs, input)
-		}
-		vectors[i] = v
 	}
 	return vectors, nil
 }

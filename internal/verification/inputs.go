@@ -1,7 +1,6 @@
 package verification
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -92,16 +91,11 @@ func Recompute(p certificate.Payload, inputs []map[string]any, params map[string
 	if !ok {
 		return nil, fmt.Errorf("no algorithm %q", p.Algorithm)
 	}
-	labels := labelsOf(p)
-	var shown struct {
-		Beacon *algorithm.Beacon `json:"beacon"`
+	var drawn *algorithm.Beacon
+	if shown := shownBeacon(p.Result); shown.ChainHash != "" {
+		drawn = &shown
 	}
-	if a.NeedsBeacon && len(p.Result) > 0 {
-		if err := json.Unmarshal(p.Result, &shown); err != nil {
-			return nil, fmt.Errorf("the beacon of the certificate is unreadable: %w", err)
-		}
-	}
-	result, err := a.Compute(labels, params, inputs, shown.Beacon)
+	result, err := a.Compute(labelsOf(p), params, inputs, drawn)
 	if errors.Is(err, algorithm.ErrRejected) {
 		return []byte("null"), nil
 	}

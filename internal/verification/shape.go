@@ -29,6 +29,13 @@ func text(v any) string {
 	return "is not a non-empty string"
 }
 
+func anyText(v any) string {
+	if _, ok := v.(string); ok {
+		return ""
+	}
+	return "is not a string"
+}
+
 func object(v any) string {
 	if _, ok := v.(map[string]any); ok {
 		return ""
@@ -162,12 +169,7 @@ var (
 	// SPEC 2.7
 	treeHeadShape = record(map[string]rule{"tree_size": integer, "root_hash": hash, "signature": signature})
 
-	inputsShape = array(nullable(record(map[string]rule{"input": object, "salt?": func(v any) string {
-		if _, ok := v.(string); ok || v == nil {
-			return ""
-		}
-		return "is not a string"
-	}})))
+	inputsShape = array(nullable(record(map[string]rule{"input": object, "salt?": nullable(anyText)})))
 )
 
 // readHead returns a tree head, or what is wrong with it.
