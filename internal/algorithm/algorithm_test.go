@@ -237,33 +237,3 @@ func TestCheckInput(t *testing.T) {
 		says(t, a.ID+" without input", a.CheckInput([]string{"a", "b"}, object(t, someParams[a.ID]), nil), "is missing")
 	}
 }
-
-func TestComputeRefuses(t *testing.T) {
-	t.Parallel()
-	ab := []string{"a", "b"}
-	for _, tc := range []struct {
-		name, id string
-		labels   []string
-		params   string
-		inputs   []string
-		err      string
-	}{
-		{"labels", Split, []string{"a"}, someParams[Split], []string{`{}`}, "party_labels has 1 items"},
-		{"too few inputs", Split, ab, someParams[Split], []string{`{"valuations":{}}`}, "1 inputs for 2 parties"},
-		{"params", Split, ab, `{}`, []string{`{"valuations":{}}`, `{"valuations":{}}`}, "items is missing"},
-		{"input", Split, ab, someParams[Split], []string{`{"valuations":{}}`, `{}`}, "party 1: input.valuations is missing"},
-		{"params", Random, ab, `{}`, []string{`{"nonce":""}`, `{"nonce":""}`}, "beacon_round is missing"},
-		{"no beacon", Random, ab, someParams[Random], []string{`{"nonce":""}`, `{"nonce":""}`}, "beacon round 7 is not pinned"},
-		{"params", Shapley, ab, `{}`, []string{`{"accept":true}`, `{"accept":true}`}, "coalition_values is missing"},
-		{"input", Shapley, ab, someParams[Shapley], []string{`{"accept":false}`, `{}`}, "party 1: input.accept is missing"},
-		{"rejected", Shapley, ab, someParams[Shapley], []string{`{"accept":true}`, `{"accept":false}`}, ErrRejected.Error()},
-	} {
-		a, _ := Lookup(tc.id)
-		inputs := make([]map[string]any, len(tc.inputs))
-		for i, in := range tc.inputs {
-			inputs[i] = object(t, in)
-		}
-		_, err := a.Compute(tc.labels, object(t, tc.params), inputs, nil)
-		says(t, tc.id+" "+tc.name, err, tc.err)
-	}
-}

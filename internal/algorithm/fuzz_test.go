@@ -18,7 +18,16 @@ func FuzzCompute(f *testing.F) {
 		}
 		f.Add(seed)
 	}
-	f.Add([]byte(`{"party_labels":["a","b"],"algorithm_params":{"coalition_values":{"b,a":1," a":-2,"":0}},"party_inputs":[{},[]]}`))
+	for _, seed := range []string{
+		`{"party_labels":["a","b"],"algorithm_params":{"coalition_values":{"b,a":1," a":-2,"":0}},"party_inputs":[{},[]]}`,
+		`{"party_labels":["a"],"algorithm_params":{"items":["x"]},"party_inputs":[{"valuations":{}}]}`,
+		`{"party_labels":["a","b"],"algorithm_params":{"items":["x"]},"party_inputs":[{"valuations":{}}]}`,
+		`{"party_labels":["a","b"],"algorithm_params":{"items":["x"]},"party_inputs":[{"valuations":{}},{}]}`,
+		`{"party_labels":["a","b"],"algorithm_params":{},"party_inputs":[{"valuations":{},"nonce":"","accept":true},{"valuations":{},"nonce":"","accept":true}]}`,
+		`{"party_labels":["a","b"],"algorithm_params":{"coalition_values":{}},"party_inputs":[{"accept":false},{}]}`,
+	} {
+		f.Add([]byte(seed))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		deal, err := canon.ParseObject(data)
 		if err != nil {

@@ -230,39 +230,6 @@ func TestReconnectedLooksAtAll(t *testing.T) {
 	})
 }
 
-// A deadline that has passed wakes the calls, each of which takes the due step.
-func TestOverdueDealWakes(t *testing.T) {
-	bubble(t, func(t *testing.T, h *Hub, d *deals) {
-		d.set("d_1", deal.Committing, 1)
-		woken := waiter(t, h, d, "d_1", true, Longest)
-		d.mu.Lock()
-		overdue := d.marks["d_1"]
-		overdue.Due = true
-		d.marks["d_1"] = overdue
-		d.mu.Unlock()
-		if !<-woken {
-			t.Error("not woken")
-		}
-	})
-}
-
-// A drain ends all waits at once, also later ones.
-func TestEnd(t *testing.T) {
-	bubble(t, func(t *testing.T, h *Hub, d *deals) {
-		d.set("d_1", deal.Committing, 1)
-		began := time.Now()
-		before := waiter(t, h, d, "d_1", false, Longest)
-		h.End()
-		if <-before || <-waiter(t, h, d, "d_1", false, Longest) {
-			t.Error("a wait that the end ended says that the deal has changed")
-		}
-		if took := time.Since(began); took > 0 {
-			t.Errorf("it took %s", took)
-		}
-		h.End()
-	})
-}
-
 // A caller that hangs up leaves nothing behind.
 func TestLeave(t *testing.T) {
 	h := New((&deals{}).read, nil, slog.New(slog.DiscardHandler))
