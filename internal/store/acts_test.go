@@ -32,42 +32,6 @@ func did(t *testing.T, what string, want bool) func(bool, error) {
 	}
 }
 
-func TestEachActInItsPhaseOnly(t *testing.T) {
-	f := newFixture(t)
-	ctx := t.Context()
-	d := f.create(t, nil)
-	other := act(d, 1)
-	other.Commitment = [32]byte(random32())
-
-	stored(t, "reveal before any commit", false)(f.Reveal(ctx, act(d, 0)))
-	stored(t, "commit to an unknown deal", false)(f.Commit(ctx, store.Act{DealID: "d_unknown"}))
-	stored(t, "commit of a party that the deal does not have", false)(f.Commit(ctx, act(d, 2)))
-	stored(t, "commit of party 1", true)(f.Commit(ctx, act(d, 1)))
-	stored(t, "the same commit again", false)(f.Commit(ctx, act(d, 1)))
-	stored(t, "another commit of the same party", false)(f.Commit(ctx, other))
-	did(t, "cancel after a counterparty's commit", false)(f.Cancel(ctx, d.DealID, nil))
-	check(t, f.CatchUp(ctx, d.DealID))
-	if now := f.current(t, d); now.Phase != deal.Committing || now.CommitsClosedAt != nil || now.Commits != 1 {
-		t.Errorf("after one commit of two: %+v", now)
-	}
-	stored(t, "reveal before all have committed", false)(f.Reveal(ctx, act(d, 1)))
-	same := act(d, 0)
-	same.Commitment = act(d, 1).Commitment
-	stored(t, "commit of party 0 to the same hash", true)(f.Commit(ctx, same))
-
-	stored(t, "commit while REVEALING", false)(f.Commit(ctx, act(d, 0)))
-	did(t, "cancel while REVEALING", false)(f.Cancel(ctx, d.DealID, nil))
-	stored(t, "reveal of another commitment than the party's", false)(f.Reveal(ctx, act(d, 0)))
-	stored(t, "reveal", true)(f.Reveal(ctx, act(d, 1)))
-	stored(t, "the same reveal again", false)(f.Reveal(ctx, act(d, 1)))
-
-	f.end(t, d, deal.Void)
-	stored(t, "reveal of an ended deal", false)(f.Reveal(ctx, same))
-	if now := f.current(t, d); now.Commits != 2 || now.Reveals != 1 {
-		t.Errorf("at the end: %+v", now)
-	}
-}
-
 // The last commitment advances the deal, and the last reveal of random.v1 closes
 // the reveals, in the transaction that stores it. The last reveal returns the
 // snapshot that a read would return after it, unless the deal waits for its beacon
@@ -197,15 +161,23 @@ func TestActsOfOneGroup(t *testing.T) {
 			t.Errorf("reveal %d: %+v, want done %v and somebody missing", i, got[i], done)
 		}
 	}
+	// Both last reveals of a deal are told so, and one of them gets the inputs.
+	both := f.create(t, nil)
+	f.commit(t, both, 0, 1)
+	last, errs := f.RevealTogether(act(both, 0), act(both, 1))
+	checkAll(t, errs)
+	if !last[0].Done || !last[0].All || !last[1].Done || !last[1].All || (last[0].Inputs == nil) == (last[1].Inputs == nil) {
+		t.Errorf("the last reveals in one group: %+v", last)
+	}
 	for deal, reveals := range map[*store.Declaration]int{d: 2, e: 1} {
 		if now := f.current(t, deal); now.Reveals != reveals {
 			t.Errorf("%d reveals are stored, want %d", now.Reveals, reveals)
 		}
 	}
 	// The missing party that one group returns may be the hint for the next.
-	last := act(d, 1)
-	last.First = got[3].Missing
-	if got, err := f.Reveal(t.Context(), last); err != nil || !got.All {
+	third := act(d, 1)
+	third.First = got[3].Missing
+	if got, err := f.Reveal(t.Context(), third); err != nil || !got.All {
 		t.Errorf("the last reveal: %+v, %v", got, err)
 	}
 }
@@ -233,54 +205,30 @@ func TestLateActsAreNotStored(t *testing.T) {
 	}
 }
 
-func TestCancelBeforeAnyCounterpartyCommitted(t *testing.T) {
-	f := newFixture(t)
-	ctx := t.Context()
-	for _, committed := range [][]int{nil, {0}} {
-		d := f.create(t, nil)
-		f.commit(t, d, committed...)
-		did(t, "cancel", true)(f.Cancel(ctx, d.DealID, nil))
-		did(t, "a second cancel", false)(f.Cancel(ctx, d.DealID, nil))
-		stored(t, "commit to a cancelled deal", false)(f.Commit(ctx, act(d, 1)))
-		if now := f.current(t, d); now.Phase != deal.Cancelled || now.CertID != nil {
-			t.Errorf("cancelled: %+v", now)
-		}
-	}
-	did(t, "cancel of an unknown deal", false)(f.Cancel(ctx, "d_unknown", nil))
-}
-
 // CatchUp advances a deal that the previous release left when it died before the
 // change of phase. The deal gets the time of its last act.
 func TestCatchUpAdvancesADealOfThePreviousRelease(t *testing.T) {
 	f := newFixture(t)
-	for what, declare := range map[string]func(*store.Declaration){"split.v1": nil, "random.v1": random} {
-		t.Run(what, func(t *testing.T) {
-			d := f.create(t, declare)
-			f.leave(t, d, true)
-			for range 2 { // the second does nothing
-				check(t, f.CatchUp(t.Context(), d.DealID))
-				if now := f.current(t, d); now.Phase != deal.Revealing || now.CommitsClosedAt == nil || *now.CommitsClosedAt != 1001 || now.RevealsClosedAt != nil {
-					t.Fatalf("after the last commit: %+v", now)
-				}
-			}
-			f.reveal(t, d, 0)
+	d := f.create(t, random)
+	caughtUp := func(phase deal.State, closed int64) { // closed: when the reveals were; 0: they were not
+		t.Helper()
+		for range 2 { // the second does nothing
 			check(t, f.CatchUp(t.Context(), d.DealID))
-			if now := f.current(t, d); now.RevealsClosedAt != nil {
-				t.Fatalf("closed with one reveal: %+v", now)
+			now := f.current(t, d)
+			if now.Phase != phase || (now.CommitsClosedAt == nil) != (phase == deal.Committing) || (now.RevealsClosedAt == nil) != (closed == 0) ||
+				now.CommitsClosedAt != nil && *now.CommitsClosedAt != 1001 || closed != 0 && *now.RevealsClosedAt != closed {
+				t.Fatalf("%+v, want %s and the reveals closed at %d", now, phase, closed)
 			}
-			f.leave(t, d, false)
-			f.exec(t, "UPDATE reveals SET revealed_at = 2000 + party WHERE deal_id = $1", d.DealID)
-			for range 2 {
-				check(t, f.CatchUp(t.Context(), d.DealID))
-				if now := f.current(t, d); (now.RevealsClosedAt != nil) != (d.ChainHash != nil) || d.ChainHash != nil && *now.RevealsClosedAt != 2001 {
-					t.Fatalf("after the last reveal: %+v", now)
-				}
-			}
-			f.end(t, d, deal.Computed)
-			check(t, f.CatchUp(t.Context(), d.DealID))
-			if now := f.current(t, d); now.Phase != deal.Computed {
-				t.Errorf("an ended deal was advanced: %+v", now)
-			}
-		})
+		}
 	}
+	f.commit(t, d, 0)
+	f.exec(t, "UPDATE commitments SET committed_at = 1000")
+	caughtUp(deal.Committing, 0)
+	f.leave(t, d, true)
+	caughtUp(deal.Revealing, 0)
+	f.reveal(t, d, 0)
+	caughtUp(deal.Revealing, 0)
+	f.leave(t, d, false)
+	f.exec(t, "UPDATE reveals SET revealed_at = 2000 + party")
+	caughtUp(deal.Revealing, 2001)
 }

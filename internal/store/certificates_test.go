@@ -1,9 +1,7 @@
 package store_test
 
 import (
-	"errors"
 	"fmt"
-	"sync"
 	"testing"
 
 	"github.com/fairpact/fairpact/internal/deal"
@@ -91,44 +89,4 @@ func TestTheFirstPublicationStands(t *testing.T) {
 			t.Errorf("%v, %v", done, errs)
 		}
 	})
-}
-
-// Two processes that publish the same certificates in different orders do not
-// deadlock, and each certificate is published once.
-func TestPublishersOfTheSameCertificates(t *testing.T) {
-	f := newFixture(t)
-	const n = 41
-	pending := make([]*store.Ending, n)
-	for i := range pending {
-		pending[i] = f.pending(t)
-	}
-	var group sync.WaitGroup
-	published := make([][]bool, 4)
-	for k := range published {
-		s := []*store.Store{f.Store, f.replica}[k%2]
-		all := make([]store.Publication, n)
-		for i := range all {
-			j := (i*(2*k+3) + k) % n // a different order for each k
-			all[i] = store.Publication{CertID: *pending[j].CertID, Signature: fmt.Sprint(k), LeafIndex: int64(j)}
-		}
-		group.Go(func() {
-			var errs []error
-			published[k], errs = s.PublishTogether(all...)
-			if err := errors.Join(errs...); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	group.Wait()
-	total := 0
-	for _, answers := range published {
-		for _, done := range answers {
-			if done {
-				total++
-			}
-		}
-	}
-	if total != n || f.count(t, "SELECT count(*) FROM certificates WHERE leaf_index IS NOT NULL") != n {
-		t.Errorf("%d publications of %d certificates are answered with true", total, n)
-	}
 }

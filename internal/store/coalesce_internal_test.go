@@ -275,39 +275,6 @@ func TestCallsOnHeldDealsWaitAside(t *testing.T) {
 	})
 }
 
-// A caller whose context ends gets its answer at once, wherever its call is.
-func TestACallEndsWithItsContext(t *testing.T) {
-	s := newStatement(t)
-	s.free["slow"] = make(chan struct{})
-	cancelled := func(a ask, reached func() bool) {
-		t.Helper()
-		ctx, cancel := context.WithCancel(t.Context())
-		failed := make(chan error, 1)
-		go func() { _, err := s.do(ctx, a); failed <- err }()
-		s.await(t, reached)
-		cancel()
-		if err := <-failed; !problem.Is(err, problem.Unavailable) || !errors.Is(err, context.Canceled) {
-			t.Errorf("%v, want UNAVAILABLE", err)
-		}
-	}
-	cancelled(ask{deal: "slow"}, func() bool { return len(s.groups) == 1 }) // under way
-	cancelled(ask{deal: "slow"}, func() bool { return s.queued() == 1 })    // queued
-	for len(s.queue) < cap(s.queue) {
-		s.queue <- &call[ask, answered]{query: ask{deal: "slow"}, done: make(chan outcome[answered], 1)}
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := s.do(ctx, ask{deal: "slow"}); !problem.Is(err, problem.Unavailable) { // the queue is full
-		t.Errorf("%v, want UNAVAILABLE", err)
-	}
-	for len(s.queue) > 0 {
-		<-s.queue
-	}
-	close(s.hold)
-	cancelled(ask{deal: "slow"}, func() bool { return len(s.aside) == 1 }) // aside
-	close(s.free["slow"])
-}
-
 // close also interrupts statements that wait for a row. (TestPostgresHangs closes a
 // store with all other statements under way.)
 func TestCloseInterruptsStatementsThatWait(t *testing.T) {

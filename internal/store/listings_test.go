@@ -8,10 +8,7 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-const (
-	horizon   = 3
-	farFuture = 1<<53 - 1
-)
+const horizon = 3
 
 // due returns when a deal is listed, in milliseconds from now.
 func (f *fixture) due(t *testing.T, d *store.Declaration, horizon int64) (in int64, listed bool) {
@@ -190,29 +187,4 @@ func TestLoad(t *testing.T) {
 			t.Errorf("Load reads %.0f rows where 5 deals are open and %d have ended (analysed: %v)", n, ended, analysed)
 		}
 	}
-}
-
-// SPEC 2.2 names no latest deadline, so the largest integer of I-JSON must work.
-func TestTheLatestDeadlines(t *testing.T) {
-	f := newFixture(t)
-	d := f.create(t, func(d *store.Declaration) {
-		random(d)
-		d.CommitDeadline, d.RevealDeadline, d.BeaconRound, d.RoundTime = farFuture-1, farFuture, ptr(int64(farFuture)), ptr(int64(1<<63-1))
-	})
-	got, err := f.Declaration(t.Context(), d.DealID)
-	if err != nil || got.CommitDeadline != farFuture-1 || got.RevealDeadline != farFuture || *got.BeaconRound != farFuture || *got.RoundTime != 1<<63-1 {
-		t.Errorf("read back: %+v, %v", got, err)
-	}
-	f.lists(t, "COMMITTING", d, false, false)
-	if in, listed := f.due(t, d, farFuture); !listed || in <= 1<<52*1000 {
-		t.Errorf("with a horizon that reaches it: %v, in %d ms", listed, in)
-	}
-	f.commit(t, d, 0, 1)
-	f.reveal(t, d, 0)
-	f.lists(t, "REVEALING", d, false, false)
-	if _, listed := f.due(t, d, farFuture); !listed {
-		t.Error("with a horizon that reaches it the reveal deadline is not listed")
-	}
-	f.reveal(t, d, 1)
-	f.lists(t, "complete", d, false, false)
 }

@@ -61,33 +61,3 @@ func TestMarksChangeWithTheView(t *testing.T) {
 		before = now
 	}
 }
-
-// A deal is due once its deadline has passed, until the step is taken.
-func TestMarksOfOverdueDeals(t *testing.T) {
-	f := newFixture(t)
-	d := f.create(t, nil)
-	due := func() bool {
-		t.Helper()
-		all, err := f.Marks(t.Context(), []string{d.DealID})
-		check(t, err)
-		return all[0].Due
-	}
-	f.deadlines(t, d, -1, 3600)
-	if !due() {
-		t.Error("not due after the commit deadline")
-	}
-	f.deadlines(t, d, 3600, 7200)
-	f.commit(t, d, 0, 1)
-	f.deadlines(t, d, -2, 3600)
-	if due() {
-		t.Error("due before the reveal deadline")
-	}
-	f.deadlines(t, d, -2, -1)
-	if !due() {
-		t.Error("not due after the reveal deadline")
-	}
-	f.end(t, d, deal.Void)
-	if due() {
-		t.Error("due after its end")
-	}
-}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/deal"
-	"github.com/fairpact/fairpact/internal/localservers/servertest"
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/store"
 )
@@ -93,23 +92,6 @@ func recovers(t *testing.T, f *fixture, d *store.Declaration) {
 		if !problem.Is(err, problem.Unavailable) || ctx.Err() != nil {
 			t.Fatalf("after the outage: %v", err)
 		}
-	}
-}
-
-func TestPostgresIsStopped(t *testing.T) {
-	server := servertest.StartPostgres(t)
-	url, err := server.EnsureDatabase(t.Context(), "fairpact")
-	check(t, err)
-	check(t, store.Migrate(t.Context(), url))
-	f := &fixture{Store: open(t, url)}
-	d, before := f.create(t, nil), f.Server()
-	f.commit(t, d, 0)
-	check(t, server.Stop())
-	allUnavailable(t, f.Store, d.DealID, time.Minute)
-	check(t, server.Restart(t.Context()))
-	recovers(t, f, d)
-	if f.Server() == before {
-		t.Errorf("after a restart the server is still identified as %s", before)
 	}
 }
 

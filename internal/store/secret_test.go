@@ -202,32 +202,6 @@ func TestResealInBatches(t *testing.T) {
 	}
 }
 
-// Rotation counts the replays from before the rotation until they expire.
-func TestReplaysUnderAFormerSecret(t *testing.T) {
-	f := newFixture(t)
-	ctx := t.Context()
-	old, now := random32(), random32()
-	check(t, f.ClaimSecret(ctx, old, false))
-	check(t, f.InsertKey(ctx, random32(), newReplay())) // an hour
-	f.rotate(t, old, now)
-	f.exec(t, "UPDATE server_secret SET since = since - 10")
-	f.exec(t, "UPDATE idempotency SET expires_at = expires_at - 10")
-	check(t, f.InsertKey(ctx, random32(), newReplay()))
-	count := func() int {
-		r, err := f.Rotation(ctx, 3600, 100)
-		check(t, err)
-		return r.Replays
-	}
-	if n := count(); n != 1 {
-		t.Errorf("%d replays, want the one from before the rotation", n)
-	}
-	f.exec(t, "UPDATE server_secret SET since = since - 3600")
-	f.exec(t, "UPDATE idempotency SET expires_at = expires_at - 3600")
-	if n := count(); n != 0 {
-		t.Errorf("%d replays after their time", n)
-	}
-}
-
 // LoseDeals ends the deals that hold an input, and no others.
 func TestLoseDeals(t *testing.T) {
 	f := newFixture(t)

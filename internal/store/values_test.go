@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/fairpact/fairpact/internal/deal"
-	"github.com/fairpact/fairpact/internal/localservers/servertest"
 	"github.com/fairpact/fairpact/internal/store"
 )
 
@@ -70,27 +69,6 @@ func TestValuesAreReadBackUnchanged(t *testing.T) {
 		t.Errorf("the end reads as %+v", now)
 	}
 	f.holds(t, e, nil, nil)
-}
-
-func TestMissingRows(t *testing.T) {
-	f := newFixture(t)
-	ctx := t.Context()
-	if _, err := store.Open(ctx, servertest.Postgres(t), 2); err == nil || !strings.Contains(err.Error(), "fairpactctl migrate") {
-		t.Errorf("a database that was never migrated: %v", err)
-	}
-	for what, err := range map[string]error{
-		"declaration":         second(f.Declaration(ctx, "d_none")),
-		"snapshot":            second(f.Snapshot(ctx, "d_none", store.Everyone(2))),
-		"certificate":         second(f.Certificate(ctx, "c_none")),
-		"certificate of deal": second(f.CertificateOf(ctx, "d_none")),
-		"token":               third(f.PartyByToken(ctx, random32())),
-		"round":               third(f.Round(ctx, "00", 1)),
-		"replay":              second(f.FindReplay(ctx, random32(), nil)),
-	} {
-		if !errors.Is(err, store.ErrNotFound) {
-			t.Errorf("%s: %v, want ErrNotFound", what, err)
-		}
-	}
 }
 
 // A stored beacon round never changes.
