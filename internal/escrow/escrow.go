@@ -58,6 +58,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/expirable"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/fairpact/fairpact/internal/beacon"
@@ -128,7 +129,7 @@ type Service struct {
 	steps  singleflight.Group // keyed by deal and step
 	issues singleflight.Group // keyed by certificate
 
-	contradicted contradictions
+	contradicted *expirable.LRU[string, contradiction] // keyed by deal
 }
 
 // hash is a SHA-256 digest, the key of a cache.
@@ -144,6 +145,8 @@ type seat struct {
 const (
 	smallCache = 8 << 20
 	largeCache = 32 << 20
+
+	mostContradicted = 1 << 14 // deals
 )
 
 // issueBound is the longest time that issuing adds to a reveal or entropy call.
@@ -162,6 +165,8 @@ func New(s *store.Store, secrets *sealing.Secrets, signer Signer, keys *signing.
 		commitments: cache.New[seat, [32]byte](smallCache),
 		ended:       cache.New[string, *store.Snapshot](largeCache),
 		verified:    cache.New[hash, checked](smallCache),
+
+		contradicted: expirable.NewLRU[string, contradiction](mostContradicted, nil, contradictedFor),
 	}
 }
 

@@ -6,9 +6,7 @@ import (
 	"crypto/hmac"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/fairpact/fairpact/internal/certificate"
@@ -55,12 +53,12 @@ func (s *Service) tryIssue(ctx context.Context, c *store.Certificate) error {
 // translog.ErrTagTaken, and Adopt stores the certificate that the log has.
 func (s *Service) issueCertificate(ctx context.Context, c *store.Certificate) error {
 	_, err, _ := s.issues.Do(c.CertID, func() (any, error) {
-		if err := s.contradicted.errorOf(c.DealID, c.CertID); err != nil {
-			return nil, err
+		if known, ok := s.contradicted.Get(c.DealID); ok && known.certID == c.CertID {
+			return nil, known.err
 		}
 		err := s.issueOnce(ctx, c)
 		if errors.Is(err, translog.ErrTagTaken) {
-			s.contradicted.add(c.DealID, c.CertID, err)
+			s.contradicted.Add(c.DealID, contradiction{c.CertID, err})
 			s.logger.ErrorContext(ctx, "the log has another certificate of this deal", "deal_id", c.DealID, "cert_id", c.CertID, "err", err)
 		}
 		return nil, err
@@ -138,48 +136,14 @@ func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, check
 
 // contradictedFor is how long a process does not retry a certificate that the log refused
 // because it has another one of the deal. The log never accepts this one. The retry only
-// reports the contradiction again, until an operator has resolved it.
+// reports the contradiction again, until an operator has resolved it. A new process tries
+// each of them once.
 const contradictedFor = time.Hour
 
-// contradictions holds the deals with such a certificate, in memory only: a new process
-// tries each of them once.
-type contradictions struct {
-	mu    sync.Mutex
-	known map[string]contradiction // by deal
-}
-
+// contradiction is such a certificate, with the log's refusal.
 type contradiction struct {
 	certID string
-	until  time.Time
 	err    error
-}
-
-func (c *contradictions) add(dealID, certID string, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.known == nil {
-		c.known = make(map[string]contradiction)
-	}
-	c.known[dealID] = contradiction{certID, time.Now().Add(contradictedFor), err}
-}
-
-// errorOf returns the log's refusal of a certificate, or nil.
-func (c *contradictions) errorOf(dealID, certID string) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if known, ok := c.known[dealID]; ok && known.certID == certID && time.Now().Before(known.until) {
-		return known.err
-	}
-	return nil
-}
-
-// deals returns the deals that are not retried yet, and drops the others.
-func (c *contradictions) deals() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := time.Now()
-	maps.DeleteFunc(c.known, func(_ string, known contradiction) bool { return !now.Before(known.until) })
-	return slices.Collect(maps.Keys(c.known))
 }
 
 // Adopt stores the certificate that the log has of a deal, and the end of the deal that

@@ -16,7 +16,7 @@ const listLimit = 1000
 // Due lists the deals that need the worker within the horizon, without those whose
 // certificate the log refused because it has another one.
 func (s *Service) Due(ctx context.Context, horizon time.Duration) ([]store.Due, error) {
-	return s.store.Due(ctx, int64(horizon/time.Second), listLimit, deal.DrawDelay, s.contradicted.deals())
+	return s.store.Due(ctx, int64(horizon/time.Second), listLimit, deal.DrawDelay, s.contradicted.Keys())
 }
 
 // Complete lists deals without a missing party that a dead process did not advance. It
