@@ -64,6 +64,7 @@ func (p *pen) Sign(ctx context.Context, digest [32]byte) (string, error) {
 // ledger is a transparency log in memory.
 type ledger struct {
 	pen       *signing.Signer // signs the heads
+	keys      *signing.KeySet // if set, the log refuses other signatures
 	mu        sync.Mutex
 	leaves    [][32]byte
 	taken     []string // the signature of each leaf, in order
@@ -92,23 +93,28 @@ func (l *ledger) Append(_ context.Context, entry [32]byte, signature string, tag
 	if tagged && owner != entry {
 		return 0, translog.ErrTagTaken
 	}
-	add := func() int64 {
+	add := func() (int64, error) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
+		if l.keys != nil && !slices.Contains(l.leaves, entry) {
+			if key, err := l.keys.SignedBy(entry, signature); err != nil || !key.MayHold(int64(len(l.leaves))) {
+				return 0, translog.ErrRefused
+			}
+		}
 		if tag != (translog.Tag{}) {
 			l.tags[tag] = entry
 		}
 		if !slices.Contains(l.leaves, entry) {
 			l.leaves, l.taken = append(l.leaves, entry), append(l.taken, signature)
 		}
-		return int64(slices.Index(l.leaves, entry))
+		return int64(slices.Index(l.leaves, entry)), nil
 	}
 	if hook != nil {
-		if err := hook(func() { add() }); err != nil {
+		if err := hook(func() { _, _ = add() }); err != nil {
 			return 0, err
 		}
 	}
-	return add(), nil
+	return add()
 }
 
 // TLogProof returns nil, because the ledger signs no checkpoints.

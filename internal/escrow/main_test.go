@@ -31,9 +31,6 @@ type house struct {
 	log     *ledger
 	well    *well
 	origin  string // public origin of the deployment; "": not known
-
-	signer escrow.Signer // pen, unless a test replaces it
-	client escrow.Log    // log, unless a test replaces it
 }
 
 func newHouse(t *testing.T) *house {
@@ -45,7 +42,6 @@ func newHouseOn(t *testing.T, url string) *house {
 	t.Helper()
 	h := &house{pen: newPen(t), well: newWell()}
 	h.log = &ledger{pen: h.pen.Signer, tags: map[translog.Tag][32]byte{}}
-	h.signer, h.client = h.pen, h.log
 	check(t, store.Migrate(t.Context(), url))
 	h.store = openStore(t, url)
 	h.sql = of(pgxpool.New(t.Context(), url)).ok(t)
@@ -75,7 +71,7 @@ func (h *house) replica() *escrow.Service { return h.replicaOn(h.store, escrow.O
 
 func (h *house) replicaOn(s *store.Store, o escrow.Options) *escrow.Service {
 	o.EntropyWindow = window
-	return escrow.New(s, h.secrets, h.signer, h.keys, h.client, h.well, o, slog.New(slog.DiscardHandler))
+	return escrow.New(s, h.secrets, h.pen, h.keys, h.log, h.well, o, slog.New(slog.DiscardHandler))
 }
 
 func (h *house) exec(t *testing.T, statement string, args ...any) {

@@ -2,70 +2,29 @@ package escrow_test
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net/http/httptest"
-	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/fairpact/fairpact/internal/certificate"
-	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// estate is a house with a real log in its database, whose signing key is replaced.
-type estate struct {
-	*house
-	old  *pen
-	stop func() // stops the log
-	mu   sync.Mutex
-	cut  func(step string) error // see severed
-}
-
-func newEstate(t *testing.T) *estate {
-	t.Helper()
-	e := &estate{house: newHouse(t)}
-	e.old = e.pen
-	check(t, translog.Migrate(t.Context(), e.sql.Config().ConnString()))
-	e.serve(t, e.pen, e.keys)
-	return e
-}
-
-// serve starts the log again with a key and a key set.
-func (e *estate) serve(t *testing.T, p *pen, keys *signing.KeySet) {
-	t.Helper()
-	if e.stop != nil {
-		e.stop()
-	}
-	pool := of(pgxpool.New(t.Context(), e.sql.Config().ConnString())).ok(t)
-	l := of(translog.Open(t.Context(), pool, p, keys, slog.New(slog.DiscardHandler), translog.Options{})).ok(t)
-	appends, reads := httptest.NewServer(l.AppendHandler("secret")), httptest.NewServer(l.ReadHandler())
-	connected := severed{translog.NewClient(appends.URL, reads.URL, "secret"), e}
-	e.pen, e.keys, e.signer, e.client = p, keys, connected, connected
-	e.stop = sync.OnceFunc(func() {
-		appends.Close()
-		reads.Close()
-		l.Close()
-		pool.Close()
-	})
-	t.Cleanup(e.stop)
-}
-
 // retire makes another key current and closes the old one at a tree size; -1 leaves it
-// open.
-func (e *estate) retire(t *testing.T, treeSize int64) {
+// open. From then on the log checks signatures. It returns the old pen. e2e/long rotates the
+// key of a real log.
+func (h *house) retire(t *testing.T, treeSize int64) (old *pen) {
 	t.Helper()
-	next := newPen(t)
-	e.serve(t, next, keySetOf(t, next.PublicKey(), e.old.PublicKey(), treeSize))
+	old, h.pen = h.pen, newPen(t)
+	h.keys = keySetOf(t, h.pen.PublicKey(), old.PublicKey(), treeSize)
+	h.log.pen, h.log.keys = h.pen.Signer, h.keys
+	return old
 }
 
 func keySetOf(t *testing.T, current, retired string, treeSize int64) *signing.KeySet {
@@ -78,125 +37,74 @@ func keySetOf(t *testing.T, current, retired string, treeSize int64) *signing.Ke
 	return of(signing.ParseKeySet(document)).ok(t)
 }
 
-// severed is a replica's signer and log. A test fails a call with estate.cut, which is
-// asked at "sign" after a signature, at "append" before an append and at "logged" after.
-type severed struct {
-	*translog.Client
-	e *estate
-}
-
-func (s severed) at(step string) error {
-	s.e.mu.Lock()
-	defer s.e.mu.Unlock()
-	if s.e.cut == nil {
-		return nil
-	}
-	return s.e.cut(step)
-}
-
-func (s severed) Sign(ctx context.Context, digest [32]byte) (string, error) {
-	signature, err := s.e.pen.Sign(ctx, digest)
-	return signature, errors.Join(err, s.at("sign"))
-}
-
-func (s severed) Append(ctx context.Context, entry [32]byte, signature string, tag translog.Tag) (int64, error) {
-	if err := s.at("append"); err != nil {
-		return 0, err
-	}
-	index, err := s.Client.Append(ctx, entry, signature, tag)
-	return index, errors.Join(err, s.at("logged"))
-}
-
-func (e *estate) cutAt(cut func(step string) error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.cut = cut
-}
-
 var errCut = fmt.Errorf("%w: the process was killed", translog.ErrUnavailable)
 
-// left plays a deal whose process dies at the nth call of a step.
-func (e *estate) left(t *testing.T, step string, nth int) *game {
-	t.Helper()
-	g := e.split(t, nil).committed(t)
-	e.die(step, nth)
-	svc := e.replica()
-	g.reveal(t, svc, 0).ok(t)
-	if last := g.reveal(t, svc, 1).ok(t); last.State != deal.Computed {
-		t.Fatalf("the last reveal is answered %+v", last)
-	}
-	e.cutAt(nil)
-	return g
-}
-
-// die fails the nth call of a step and every call of any step after it.
-func (e *estate) die(step string, nth int) {
+// die fails the nth call of a step and every call of any step after it: "sign", "append"
+// before the log has the entry, "logged" after.
+func (h *house) die(step string, nth int) {
 	seen := 0
-	e.cutAt(func(at string) error {
-		if at == step {
+	at := func(now string) error {
+		if now == step {
 			seen++
 		}
 		if seen >= nth {
 			return errCut
 		}
 		return nil
-	})
+	}
+	h.pen.fail(func(context.Context) error { return at("sign") })
+	h.log.fail(func(add func()) error {
+		if err := at("append"); err != nil {
+			return err
+		}
+		add()
+		return at("logged")
+	}, nil)
 }
 
-// fill appends n entries that are no certificates.
-func (e *estate) fill(t *testing.T, n int) {
+func (h *house) live() {
+	h.pen.fail(nil)
+	h.log.fail(nil, nil)
+}
+
+// left plays a deal whose process dies at the first call of a step.
+func (h *house) left(t *testing.T, step string) *game {
 	t.Helper()
-	for range n {
-		entry := certificate.Entry([]byte(rand.Text()))
-		signature := of(e.pen.Signer.Sign(t.Context(), entry)).ok(t)
-		of(e.client.Append(bounded(t), entry, signature, translog.Tag{})).ok(t)
+	h.die(step, 1)
+	defer h.live()
+	return lastReveal(t, h)
+}
+
+// fill appends entries that are no certificates.
+func (h *house) fill(t *testing.T, n byte) {
+	t.Helper()
+	for i := range n {
+		of(h.log.Append(t.Context(), [32]byte{i + 1}, "es256:00", translog.Tag{})).ok(t)
 	}
 }
 
-func (e *estate) leaves(t *testing.T) int {
+// issuedBy finishes a deal and checks its certificate: signed by that pen, the same on every
+// read, and so many leaves in the log.
+func (g *game) issuedBy(t *testing.T, by *pen, leaves int) certificate.Certificate {
 	t.Helper()
-	return of(strconv.Atoi(e.text(t, "SELECT size::text FROM translog.log_head"))).ok(t)
-}
-
-func (e *estate) signature(t *testing.T, g *game) string {
-	t.Helper()
-	return e.text(t, "SELECT coalesce(signature, '') FROM certificates WHERE deal_id = $1", g.id)
-}
-
-// issued finishes a deal and checks its certificate: signed by that pen, valid, the same on
-// every read, and so many leaves in the log.
-func (e *estate) issued(t *testing.T, g *game, by *pen, leaves int) certificate.Certificate {
-	t.Helper()
-	of(e.replica().Attend(bounded(t), g.id)).ok(t)
-	c := g.certificate(t, e.replica()).ok(t)
-	if report := of(e.replica().Verify(t.Context(), c.CertID)).ok(t); !report.Valid {
-		t.Errorf("reported as %+v", report)
+	c := g.attended(t).published(t)
+	stored := g.pendingCertificate(t)
+	if key := of(g.keys.SignerOf(stored.Payload, c.Signature)).ok(t); key.PublicKey != by.PublicKey() || c.Signature != *stored.Signature {
+		t.Errorf("%s by %s is published and %s stored, want one by %s", c.Signature, key.PublicKey, *stored.Signature, by.PublicKey())
 	}
-	if key := e.signerOf(t, g, c.Signature); key.PublicKey != by.PublicKey() {
-		t.Errorf("signed by %s, want %s", key.PublicKey, by.PublicKey())
-	}
-	same(t, g.certificate(t, e.replica()).ok(t), c)
-	if stored := e.signature(t, g); c.Signature != stored {
-		t.Errorf("%s is published and %s stored", c.Signature, stored)
-	}
-	if n := e.leaves(t); n != leaves {
+	same(t, g.published(t), c)
+	if n := g.log.size(); n != leaves {
 		t.Errorf("the log has %d leaves, want %d", n, leaves)
 	}
 	return c
-}
-
-// signerOf returns the key under which a signature of the deal's certificate verifies.
-func (e *estate) signerOf(t *testing.T, g *game, signature string) signing.Key {
-	t.Helper()
-	return of(e.keys.SignerOf(g.pendingCertificate(t).Payload, signature)).ok(t)
 }
 
 // A pending certificate whose signing key was closed meanwhile is signed again. Wherever the
 // process dies, one signature is published and there is one leaf.
 func TestPendingUnderAClosedKeyIsSignedAgain(t *testing.T) {
 	t.Parallel()
-	e := newEstate(t)
-	e.fill(t, 2)
+	h := newHouse(t)
+	h.fill(t, 2)
 	steps := []struct {
 		step string
 		nth  int
@@ -204,143 +112,96 @@ func TestPendingUnderAClosedKeyIsSignedAgain(t *testing.T) {
 		more int    // leaves
 	}{
 		{"append", 1, "old", 0}, // before the log refuses the old signature
-		{"sign", 1, "old", 0},   // the new signature is not stored
+		{"sign", 1, "old", 0},   // there is no new signature
 		{"append", 2, "new", 0}, // it is stored
 		{"logged", 2, "new", 1}, // it is in the log, and its index is not stored
 	}
 	var games []*game
 	for range steps {
-		games = append(games, e.left(t, "append", 1))
+		games = append(games, h.left(t, "append"))
 	}
-	e.retire(t, 2)
+	h.retire(t, 2)
 	for i, s := range steps {
-		g, leaves := games[i], e.leaves(t)
-		old := e.signature(t, g)
-		if key := e.signerOf(t, g, old); !key.Closed() {
+		g, leaves := games[i], h.log.size()
+		before := g.pendingCertificate(t)
+		if key := of(h.keys.SignerOf(before.Payload, *before.Signature)).ok(t); !key.Closed() {
 			t.Fatalf("pending under %+v, want the closed key", key)
 		}
-		e.die(s.step, s.nth)
-		if _, err := e.replica().Attend(bounded(t), g.id); !errors.Is(err, translog.ErrUnavailable) {
+		h.die(s.step, s.nth)
+		if _, err := h.replica().Attend(t.Context(), g.id); !errors.Is(err, translog.ErrUnavailable) {
 			t.Fatalf("cut at %s %d: %v", s.step, s.nth, err)
 		}
-		e.cutAt(nil)
-		stored := e.signature(t, g)
-		if (stored == old) != (s.was == "old") || e.leaves(t) != leaves+s.more {
-			t.Errorf("cut at %s %d: the old signature stands: %v, %d new leaves; want %+v", s.step, s.nth, stored == old, e.leaves(t)-leaves, s)
+		h.live()
+		stored := *g.pendingCertificate(t).Signature
+		if (stored == *before.Signature) != (s.was == "old") || h.log.size() != leaves+s.more {
+			t.Errorf("cut at %s %d: %d new leaves, and the signature is %s; want %+v", s.step, s.nth, h.log.size()-leaves, stored, s)
 		}
-		c := e.issued(t, g, e.pen, leaves+1)
+		c := g.issuedBy(t, h.pen, leaves+1)
 		if s.was == "new" && c.Signature != stored {
 			t.Errorf("cut at %s %d: signed a second time, though the first new signature was stored", s.step, s.nth)
 		}
 	}
 }
 
-// Many replicas sign such a certificate again concurrently: one new signature is published.
-func TestReplicasSignAgainConcurrently(t *testing.T) {
-	t.Parallel()
-	e := newEstate(t)
-	const rounds, replicas = 3, 6
-	var games []*game
-	for range rounds {
-		games = append(games, e.left(t, "append", 1))
-	}
-	e.retire(t, 0)
-	for i, g := range games {
-		var group sync.WaitGroup
-		for range replicas {
-			svc := e.replica()
-			group.Go(func() {
-				if _, err := svc.Attend(bounded(t), g.id); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		group.Wait()
-		e.issued(t, g, e.pen, i+1)
-	}
-}
-
 // A replica that is slow to sign again does not replace the signature of a faster one.
 func TestFirstPublishedSignatureStays(t *testing.T) {
 	t.Parallel()
-	e := newEstate(t)
-	g := e.left(t, "append", 1)
-	e.retire(t, 0)
-	signed, resume := make(chan struct{}), make(chan struct{})
-	first := true
-	e.cutAt(func(step string) error {
-		if step == "sign" && first {
-			first = false
-			e.mu.Unlock() // other replicas continue
-			close(signed)
+	h := newHouse(t)
+	g := h.left(t, "append")
+	h.retire(t, 0)
+	began, resume := make(chan struct{}), make(chan struct{})
+	var first atomic.Bool
+	h.pen.fail(func(context.Context) error {
+		if first.CompareAndSwap(false, true) {
+			close(began)
 			<-resume
-			e.mu.Lock()
 		}
 		return nil
 	})
 	var slow sync.WaitGroup
 	slow.Go(func() {
-		if _, err := e.replica().Attend(bounded(t), g.id); err != nil {
+		if _, err := h.replica().Attend(bounded(t), g.id); err != nil {
 			t.Error(err)
 		}
 	})
-	<-signed
-	published := e.issued(t, g, e.pen, 1)
+	<-began
+	published := g.issuedBy(t, h.pen, 1)
 	close(resume)
 	slow.Wait()
-	same(t, e.issued(t, g, e.pen, 1), published)
+	same(t, g.issuedBy(t, h.pen, 1), published)
 }
 
-// A pending certificate keeps its signature if its leaf is below the tree size at which its
-// key was closed. Otherwise the signature is replaced and the leaf, a digest, stays. The
-// head that covers the leaf is then by the closed key too, so that there is no proof until
-// the next head.
-func TestPendingWithALeafUnderARetiredKey(t *testing.T) {
+// A pending certificate keeps its signature while its retired key is open, or if its leaf is
+// below the tree size at which the key was closed. Otherwise the signature is replaced and the
+// leaf, a digest, stays.
+func TestPendingUnderARetiredKey(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		closed int64 // where the leaf has index 1
+		step   string // at which the first process died
+		closed int64  // where the leaf has index 1
 		kept   bool
 	}{
-		"open":                {-1, true},
-		"closed far above it": {100, true},
-		"closed right above":  {2, true},
-		"closed at it":        {1, false},
-		"closed below":        {0, false},
+		"open, not in the log": {"append", -1, true},
+		"open":                 {"logged", -1, true},
+		"closed far above it":  {"logged", 100, true},
+		"closed right above":   {"logged", 2, true},
+		"closed at it":         {"logged", 1, false},
+		"closed below":         {"logged", 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := newEstate(t)
-			e.fill(t, 1)
-			g := e.left(t, "logged", 1)
-			signature := e.signature(t, g)
-			e.retire(t, row.closed)
-			by, leaves := e.old, 2
+			h := newHouse(t)
+			h.fill(t, 1)
+			g := h.left(t, row.step)
+			signature := *g.pendingCertificate(t).Signature
+			by := h.retire(t, row.closed)
 			if !row.kept {
-				by, leaves = e.pen, 3
-				of(e.replica().Attend(bounded(t), g.id)).ok(t)
-				g.certificate(t, e.replica()).refused(t, problem.LogInconsistent)
-				e.fill(t, 1)
+				by = h.pen
 			}
-			c := e.issued(t, g, by, leaves)
-			if (c.Signature == signature) != row.kept {
-				t.Errorf("kept: %v, want %v", c.Signature == signature, row.kept)
-			}
-			if c.LogProof.LeafIndex != 1 {
-				t.Errorf("the proof is of leaf %d, want 1", c.LogProof.LeafIndex)
+			if c := g.issuedBy(t, by, 2); (c.Signature == signature) != row.kept || c.LogProof.LeafIndex != 1 {
+				t.Errorf("leaf %d, kept: %v; want leaf 1, kept: %v", c.LogProof.LeafIndex, c.Signature == signature, row.kept)
 			}
 		})
-	}
-}
-
-// While a retired key is open, a certificate that is pending under it keeps its signature.
-func TestPendingUnderAnOpenRetiredKeyIsKept(t *testing.T) {
-	t.Parallel()
-	e := newEstate(t)
-	g := e.left(t, "append", 1)
-	signature := e.signature(t, g)
-	e.retire(t, -1)
-	if c := e.issued(t, g, e.old, 1); c.Signature != signature {
-		t.Error("signed again")
 	}
 }
 
