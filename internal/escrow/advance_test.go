@@ -153,49 +153,23 @@ func TestRevealsOfARandomDealAreClosed(t *testing.T) {
 	}
 }
 
-// A shapley.v1 rejection ends the deal at once and names the rejector (SPEC 3). There is an
-// input_root only if all others had revealed.
-func TestRejection(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t)
-	for name, reveals := range map[string][]int{"after all others": {0, 1}, "before the others": {1}} {
-		g := h.shapley(t, `{"accept":true}`, `{"accept":false}`).committed(t)
-		var last escrow.Revealed
-		for _, party := range reveals {
-			last = g.reveal(t, h.replica(), party).ok(t)
-		}
-		if last.State != deal.Void || last.Result != nil || !last.Revealed {
-			t.Errorf("%s: the rejection is answered %+v", name, last)
-		}
-		g.reveal(t, h.replica(), 0).refused(t, problem.DealEnded)
-		g.reveal(t, h.replica(), 1).refused(t, problem.DealEnded)
-		c, all := g.attended(t).published(t), len(reveals) == 2
-		if c.Outcome != "VOID" || show(c.VoidFlakers) != "[1]" || (c.InputRoot != nil) != all || (c.Timing.RevealsClosedAt != nil) != all {
-			t.Errorf("%s: certified as %s", name, show(c))
-		}
-	}
-}
-
 // A replay without a stored answer is answered from the deal as it now stands, after the
 // steps that are due.
 func TestReplayShowsTheDealAsItStands(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	party := func(g *game) (*escrow.Service, escrow.Access) {
-		svc := h.replica()
-		return svc, g.access(t, svc, g.tokens[0], escrow.AsParty)
-	}
 	committed := func(name string, g *game, state deal.State) {
 		t.Helper()
-		svc, access := party(g)
-		if got := of(svc.ReplayCommit(t.Context(), access)).ok(t); got != (escrow.Committed{DealID: g.id, State: state, Committed: true}) {
+		svc := h.replica()
+		got := of(svc.ReplayCommit(t.Context(), g.access(t, svc, g.tokens[0], escrow.AsParty))).ok(t)
+		if got != (escrow.Committed{DealID: g.id, State: state, Committed: true}) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
 	revealed := func(name string, g *game, state deal.State) {
 		t.Helper()
-		svc, access := party(g)
-		got := of(svc.ReplayReveal(t.Context(), access)).ok(t)
+		svc := h.replica()
+		got := of(svc.ReplayReveal(t.Context(), g.access(t, svc, g.tokens[0], escrow.AsParty))).ok(t)
 		if got.State != state || !got.Revealed || got.Party != 0 || (got.Result != nil) != (state == deal.Computed) {
 			t.Errorf("%s: %+v", name, got)
 		}

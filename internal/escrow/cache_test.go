@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	rest "github.com/fairpact/fairpact/internal/answer"
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/escrow"
@@ -164,22 +163,4 @@ func TestCachesAreEmptiedAfterARestore(t *testing.T) { // not parallel: other te
 			t.Errorf("certified as %s", show(c))
 		}
 	})
-}
-
-// The refusal of an API key that did not create the deal names an invite token only for
-// actions that a token permits.
-func TestRefusalOfAnotherKeyNamesWhatHelps(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t)
-	g, svc := h.split(t, nil), h.replica()
-	other := of(svc.CreateKey(t.Context(), nil)).ok(t)
-	who := of(svc.Authenticate(t.Context(), other.APIKey)).ok(t)
-	for action, want := range map[escrow.Action]string{
-		escrow.CancelDeal: "FORBIDDEN: this API key did not create this deal; pass the initiator's key",
-		escrow.Read:       "FORBIDDEN: this API key did not create this deal; pass the initiator's key or an invite token of the deal",
-	} {
-		if got := of(svc.Authorize(t.Context(), who, g.id, action)).refused(t, problem.Forbidden).In(rest.REST); got != want {
-			t.Errorf("%s\nwant %s", got, want)
-		}
-	}
 }

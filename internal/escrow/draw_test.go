@@ -1,15 +1,12 @@
 package escrow_test
 
 import (
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	rest "github.com/fairpact/fairpact/internal/answer"
 	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/beacon/devbeacon"
 	"github.com/fairpact/fairpact/internal/deal"
@@ -23,44 +20,6 @@ const (
 	roundOut = 7200 + 600 + 6
 	drawTime = roundOut + deal.DrawDelay
 )
-
-// SPEC 4 rule 2: the service fetches the round once, when it is due, and pins it; repeat
-// calls report the result.
-func TestEntropy(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t)
-	g := h.random(t, nil)
-	g.entropy(t, h.replica()).refused(t, problem.RevealsMissing)
-	g.committed(t).reveal(t, h.replica(), 1).ok(t)
-	g.entropy(t, h.replica()).refused(t, problem.RevealsMissing)
-	if last := g.reveal(t, h.replica(), 0).ok(t); last.State != deal.Revealing || last.Result != nil {
-		t.Errorf("the last reveal is answered %+v", last)
-	}
-	if v := g.view(t, h.replica()); v.State != deal.Revealing || v.RevealsClosedAt == nil || v.ComputedAt != nil {
-		t.Errorf("before the draw it shows as %s", show(v))
-	}
-	if p := g.entropy(t, h.replica()).refused(t, problem.BeaconNotReady); p.RetryAfter <= 3600 {
-		t.Errorf("a round that is due in two hours: retry after %d", p.RetryAfter)
-	}
-	if h.well.fetched() != 0 {
-		t.Error("the beacon is asked for a round that is not due")
-	}
-	g.later(t, roundOut)
-	out := g.certificate(t, h.replica()).refused(t, problem.CertNotReady)
-	if text, want := out.In(rest.REST), "draw with POST /v1/deals/"+g.id+"/entropy"; !strings.HasSuffix(text, want) {
-		t.Errorf("%s; want %s", text, want)
-	}
-	drawn := g.entropy(t, h.replica()).ok(t)
-	if pinned := beaconOf(t, drawn); drawn.State != deal.Computed || pinned.ChainHash != h.well.Chain().Hash || pinned.Signature != hex.EncodeToString(h.well.server.Sign(g.round)) {
-		t.Errorf("%s with %+v", drawn.State, pinned)
-	}
-	h.well.set(h.well.Chain(), beacon.ErrUnavailable)
-	c := g.attended(t).published(t)
-	again := g.entropy(t, h.replica()).ok(t)
-	if string(again.Result) != string(drawn.Result) || string(c.Result) != string(drawn.Result) || *again.CertificateID != c.CertID || h.well.fetched() != 1 {
-		t.Errorf("a repeat call reports %+v after %d fetches", again, h.well.fetched())
-	}
-}
 
 // beaconOf returns the round of a draw.
 func beaconOf(t *testing.T, d escrow.Drawn) (pinned struct {
@@ -129,31 +88,6 @@ func TestStoredRounds(t *testing.T) {
 	if got := beaconOf(t, drawn).Randomness; got != want.Randomness {
 		t.Errorf("a row that lies is pinned: %s, want %s", got, want.Randomness)
 	}
-}
-
-// The worker draws only after the parties had DrawDelay to do it.
-func TestTheWorkerDraws(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t)
-	g := h.random(t, nil).revealed(t)
-	for _, when := range []struct {
-		later int64
-		most  time.Duration
-	}{{0, time.Hour + time.Second}, {roundOut, deal.DrawDelay * time.Second}} {
-		g := h.random(t, nil).revealed(t).later(t, when.later)
-		again, err := h.replica().Attend(t.Context(), g.id)
-		if err != nil || again <= 0 || again > when.most || g.phase(t) != "REVEALING" {
-			t.Errorf("%d s on: again in %v, %v, and the deal is %s", when.later, again, err, g.phase(t))
-		}
-	}
-	if h.well.fetched() != 0 {
-		t.Error("the worker asks the beacon before its turn")
-	}
-	again, err := h.replica().Attend(t.Context(), g.later(t, drawTime).id)
-	if err != nil || again != 0 || g.phase(t) != "COMPUTED" {
-		t.Errorf("on its turn: again in %v, %v, and the deal is %s", again, err, g.phase(t))
-	}
-	g.published(t)
 }
 
 // A deal whose round cannot be fetched is EXPIRED at the end of the window, by any call. It

@@ -61,82 +61,56 @@ func checkPending(t *testing.T, g *game, reason string) {
 	of(svc.Verify(t.Context(), g.certID(t))).refused(t, problem.CertNotFound)
 }
 
-func TestSignerDown(t *testing.T) {
+// A certificate that an outage or a crash left pending is issued by the next worker, with one
+// leaf. Meanwhile callers are told why it is pending. An outage of the log, or an answer that
+// it loses, costs no second signature.
+func TestPendingCertificateIsFinished(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.pen.fail(keyAway)
-	g := lastReveal(t, h)
-	checkPending(t, g, "the signing key is out of reach")
-	if _, err := h.replica().Attend(t.Context(), g.id); !errors.Is(err, errKeyAway) {
-		t.Errorf("the worker is told %v", err)
-	}
-	h.pen.fail(nil)
-	g.attended(t).published(t)
-	if h.log.size() != 1 {
-		t.Errorf("%d leaves", h.log.size())
-	}
-}
-
-// During an outage of the log a certificate is signed once, however often the append is
-// tried.
-func TestLogDown(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t)
-	h.log.fail(func(func()) error { return translog.ErrUnavailable }, nil)
-	g := lastReveal(t, h)
-	checkPending(t, g, "transparency log is out of reach")
-	stored := g.pendingCertificate(t).Signature
-	if stored == nil {
-		t.Fatal("the signature is not stored where the append fails")
-	}
-	for range 3 {
-		if _, err := h.replica().Attend(t.Context(), g.id); !errors.Is(err, translog.ErrUnavailable) {
-			t.Errorf("the worker is told %v", err)
-		}
-	}
-	h.log.fail(nil, nil)
-	c := g.attended(t).published(t)
-	if c.Signature != *stored || h.log.taken[0] != *stored || h.pen.signatures() != 1 {
-		t.Errorf("signed %d times; stored %s, in the log %s, in the certificate %s", h.pen.signatures(), *stored, h.log.taken[0], c.Signature)
-	}
-}
-
-// An append whose answer is lost adds one leaf.
-func TestLogAnswerLost(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t)
-	h.log.fail(func(add func()) error {
+	down := func(func()) error { return translog.ErrUnavailable }
+	lost := func(add func()) error {
 		add()
 		return translog.ErrUnavailable
-	}, nil)
-	g := lastReveal(t, h)
-	h.log.fail(nil, nil)
-	g.attended(t).published(t)
-	if h.log.size() != 1 || h.pen.signatures() != 1 {
-		t.Errorf("%d leaves and %d signatures for one certificate", h.log.size(), h.pen.signatures())
 	}
-}
-
-// After a crash between the append and the store of the leaf, the next process signs again
-// and gets the same leaf.
-func TestCrashAfterTheAppend(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t)
-	of(h.log.Append(t.Context(), [32]byte{1}, "es256:00", translog.Tag{})).ok(t)
-	h.log.fail(func(add func()) error {
-		add()
-		return translog.ErrUnavailable
-	}, nil)
-	g := lastReveal(t, h) // leaf 1
-	h.log.fail(nil, nil)
-	g.exec(t, "UPDATE certificates SET signature = NULL") // the process did not live to store it
-	c := g.attended(t).published(t)
-	if h.pen.signatures() != 2 || h.log.size() != 2 || c.LogProof.LeafIndex != 1 {
-		t.Errorf("%d signatures, %d leaves, leaf %d; want 2, 2 and leaf 1", h.pen.signatures(), h.log.size(), c.LogProof.LeafIndex)
-	}
-	same(t, g.attended(t).published(t), c)
-	if h.pen.signatures() != 2 {
-		t.Error("a published certificate is signed again")
+	for name, row := range map[string]struct {
+		pen        func(context.Context) error
+		log        func(add func()) error
+		died       bool   // the process did not live to store the signature
+		reason     string // that callers are told
+		err        error  // that the worker gets
+		signatures int    // 0: any number
+	}{
+		"the key is away":          {keyAway, nil, false, "the signing key is out of reach", errKeyAway, 0},
+		"the log is down":          {nil, down, false, "transparency log is out of reach", translog.ErrUnavailable, 1},
+		"the log's answer is lost": {nil, lost, false, "transparency log is out of reach", translog.ErrUnavailable, 1},
+		"a crash after the append": {nil, lost, true, "transparency log is out of reach", translog.ErrUnavailable, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			of(h.log.Append(t.Context(), [32]byte{1}, "es256:00", translog.Tag{})).ok(t)
+			h.pen.fail(row.pen)
+			h.log.fail(row.log, nil)
+			g := lastReveal(t, h)
+			checkPending(t, g, row.reason)
+			for range 3 {
+				if _, err := h.replica().Attend(t.Context(), g.id); !errors.Is(err, row.err) {
+					t.Errorf("the worker is told %v", err)
+				}
+			}
+			if row.died {
+				g.exec(t, "UPDATE certificates SET signature = NULL")
+			}
+			h.pen.fail(nil)
+			h.log.fail(nil, nil)
+			c := g.attended(t).published(t)
+			same(t, g.attended(t).published(t), c)
+			if n := h.pen.signatures(); row.signatures > 0 && n != row.signatures || h.log.size() != 2 || c.LogProof.LeafIndex != 1 {
+				t.Errorf("%d signatures, %d leaves, leaf %d; want %d, 2 and leaf 1", n, h.log.size(), c.LogProof.LeafIndex, row.signatures)
+			}
+			if (c.Signature == h.log.taken[1]) == row.died {
+				t.Errorf("the certificate has %s, the log took %s", c.Signature, h.log.taken[1])
+			}
+		})
 	}
 }
 
@@ -193,28 +167,6 @@ func counted(t *testing.T, name, label string) float64 {
 	}
 	t.Fatalf("there is no counter %s", name)
 	return 0
-}
-
-// A certificate is counted once, by the process that stored its leaf.
-func TestIssuedCertificateIsCountedOnce(t *testing.T) {
-	h := newHouse(t)
-	issued := func() float64 { return counted(t, "fairpact_certificates_issued_total", "") }
-	before := issued()
-	h.split(t, nil).revealed(t).published(t)
-	if n := issued() - before; n != 1 {
-		t.Errorf("%v are counted, want 1", n)
-	}
-	g := pending(t, h)
-	h.log.fail(func(func()) error {
-		h.log.fail(nil, nil)
-		g.attended(t) // another process is faster
-		return nil
-	}, nil)
-	before = issued()
-	g.attended(t).published(t)
-	if n := issued() - before; n != 1 {
-		t.Errorf("%v are counted where two processes issued, want 1", n)
-	}
 }
 
 // Concurrent calls of one process for the same certificate sign it once.

@@ -3,7 +3,6 @@ package escrow_test
 import (
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/escrow"
@@ -46,58 +45,6 @@ func TestConcurrentLastReveals(t *testing.T) { // not parallel: it counts what e
 	}
 }
 
-// skippedSince counts connections that have run the statement of reveals since $1 and are
-// idle again: the statement skipped the locked deal.
-const skippedSince = `SELECT count(*)::text FROM pg_stat_activity
-	WHERE datname = current_database() AND state = 'idle' AND query LIKE '-- Stores a group of reveals%' AND query_start > $1::timestamptz`
-
-// Two last reveals that are stored in one statement are both answered COMPUTED with the
-// same result.
-func TestLastRevealsInOneStatement(t *testing.T) {
-	h := newHouse(t)
-	for try := 1; ; try++ {
-		g := h.create(t, escrow.Declared{Algorithm: "split.v1", Params: map[string]any{"items": []any{"car"}}},
-			[]string{`{"valuations":{"car":1}}`, `{"valuations":{"car":2}}`, `{"valuations":{"car":3}}`}, nil).committed(t)
-		before, leaves := counted(t, endedTotal, "COMPUTED"), h.log.size()
-		svc := h.replica()
-		// While another transaction locks the deal, the first reveal waits for it. The
-		// later ones wait together behind the first.
-		holder := of(h.sql.Begin(t.Context())).ok(t)
-		of(holder.Exec(t.Context(), "SELECT FROM deals WHERE deal_id = $1 FOR UPDATE", g.id)).ok(t)
-		var first sync.WaitGroup
-		first.Go(func() { revealAtOnce(t, g, []*escrow.Service{svc}, 2) })
-		seen := func(query string, args ...any) {
-			t.Helper()
-			for end := time.Now().Add(time.Minute); g.text(t, query, args...) == "0"; time.Sleep(time.Millisecond) {
-				if time.Now().After(end) {
-					t.Fatalf("not seen within a minute: %s", query)
-				}
-			}
-		}
-		seen("SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
-		last := make([]escrow.Revealed, 2)
-		var group sync.WaitGroup
-		for party := range last {
-			mark := g.text(t, "SELECT clock_timestamp()::text")
-			group.Go(func() { last[party] = revealAtOnce(t, g, []*escrow.Service{svc}, party)[0] })
-			seen(skippedSince, mark)
-		}
-		check(t, holder.Rollback(t.Context()))
-		first.Wait()
-		group.Wait()
-		checkEndedOnce(t, g, before, leaves)
-		if last[0].State == deal.Computed && last[1].State == deal.Computed {
-			if string(last[0].Result) != string(last[1].Result) || last[0].Result == nil {
-				t.Errorf("the results differ: %s and %s", last[0].Result, last[1].Result)
-			}
-			return
-		}
-		if try == 20 {
-			t.Fatalf("the two reveals never shared a statement in %d tries: %+v", try, last)
-		}
-	}
-}
-
 // Concurrent calls that reach a complete deal end it once.
 func TestConcurrentCallsEndACompleteDealOnce(t *testing.T) {
 	h := newHouse(t)
@@ -105,6 +52,7 @@ func TestConcurrentCallsEndACompleteDealOnce(t *testing.T) {
 	for range 5 {
 		g := abandoned(t, h, true)
 		before, leaves := counted(t, endedTotal, "COMPUTED"), h.log.size()
+		issued := counted(t, "fairpact_certificates_issued_total", "")
 		one, other := h.replica(), h.replicaOn(another, escrow.Options{})
 		answers := make([]escrow.Revealed, 12)
 		var group sync.WaitGroup
@@ -128,6 +76,9 @@ func TestConcurrentCallsEndACompleteDealOnce(t *testing.T) {
 			}
 		}
 		checkEndedOnce(t, g, before, leaves)
+		if n := counted(t, "fairpact_certificates_issued_total", "") - issued; n != 1 {
+			t.Errorf("the certificate is counted %v times", n)
+		}
 	}
 }
 

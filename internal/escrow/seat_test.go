@@ -9,7 +9,6 @@ import (
 
 	"github.com/fairpact/fairpact/internal/attestation"
 	"github.com/fairpact/fairpact/internal/canon"
-	"github.com/fairpact/fairpact/internal/certificate"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/signing"
@@ -160,37 +159,6 @@ func TestUnusableSeatKeysAreRefused(t *testing.T) {
 	create(keyless, "", key).refused(t, problem.InvalidRequest)
 	commit(svc, "key").refused(t, problem.InvalidRequest)
 	commit(keyless, key).refused(t, problem.InvalidRequest)
-}
-
-// The properties of a VOID certificate state its cause, and only guarantees that are true.
-func TestPropertiesOfAVoid(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t)
-	svc := h.replica()
-	for name, row := range map[string]struct {
-		g       *game
-		commits int
-		reveals int
-		later   int64
-		want    []string
-	}{
-		"a missed commit":           {h.split(t, purge), 1, 0, 3600, []string{"void:missed-commit", "logged"}},
-		"no reveal":                 {h.split(t, purge), 2, 0, 7200, []string{"void:missed-reveal", "logged"}},
-		"one of two reveals":        {h.split(t, purge), 2, 1, 7200, []string{"inputs-committed-before-reveal", "void:missed-reveal", "inputs-purged", "logged"}},
-		"a rejection, first reveal": {h.shapley(t, `{"accept":false}`, `{"accept":true}`), 2, 1, 0, []string{"inputs-committed-before-reveal", "void:rejected", "logged"}},
-	} {
-		for party := range row.commits {
-			row.g.commit(t, svc, party).ok(t)
-		}
-		for party := range row.reveals {
-			row.g.reveal(t, svc, party).ok(t)
-		}
-		c := row.g.later(t, row.later).certificate(t, h.replica()).ok(t)
-		got := slices.DeleteFunc(slices.Clone(c.Properties), func(p string) bool { return strings.HasPrefix(p, "declaration-sha256:") })
-		if c.Outcome != certificate.Void || !slices.Equal(got, row.want) || len(got)+1 != len(c.Properties) {
-			t.Errorf("%s: %s with %v, want %v", name, c.Outcome, c.Properties, row.want)
-		}
-	}
 }
 
 // The declaration of the largest deal is within the bounds of a text that is parsed.

@@ -43,20 +43,6 @@ func checkReport(t *testing.T, name string, r escrow.Verification, failing int) 
 	}
 }
 
-func TestVerify(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t)
-	_, id := certified(t, h)
-	report := h.verify(t, id).ok(t)
-	checkReport(t, "as issued", report, 0)
-	if report.CertID != id || report.Outcome != "COMPUTED" {
-		t.Errorf("the report is %+v", report)
-	}
-	for _, unknown := range []string{"", "c_none", "c_" + strings.Repeat("A", 22)} {
-		h.verify(t, unknown).refused(t, problem.CertNotFound)
-	}
-}
-
 // A log that contradicts the certificate makes it invalid. A log that is out of reach,
 // refuses to answer or uses other keys is a 503 and never valid:false.
 func TestVerifyAndTheLog(t *testing.T) {
@@ -124,39 +110,6 @@ func TestAHeadOfAClosedKeyProvesNothing(t *testing.T) {
 	h.log.pen = current.Signer
 	checkReport(t, "a later head by the current key", h.verify(t, id).ok(t), 0)
 	g.certificate(t, h.replica()).ok(t)
-}
-
-// A changed row is found at every call, also by a process that has verified its bytes
-// before, and is not returned as a certificate.
-func TestVerifyAndTheRow(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t)
-	stranger := newPen(t)
-	g, id := certified(t, h)
-	stored := g.pendingCertificate(t)
-	knowing := h.replica()
-	for _, row := range []struct {
-		name, change string
-		arg          any
-		failing      int
-	}{
-		{"another signature", "signature = $2", foreign(t, stranger), signature},
-		{"no signature at all", "signature = $2", "es256:", signature},
-		{"another result", "payload = convert_to(replace(convert_from(payload, 'UTF8'), $2, 'proportional'), 'UTF8')", "adjusted_winner", signature | inclusion},
-		{"no root", "payload = convert_to(replace(convert_from(payload, 'UTF8'), $2, ''), 'UTF8')", "sha256:", signature | inclusion | inputRoot},
-		{"no payload", "payload = convert_to($2, 'UTF8')", "{}", signature | inclusion | inputRoot},
-		{"no JSON", "payload = convert_to($2, 'UTF8')", "x", signature | inclusion | inputRoot},
-		{"another leaf", "leaf_index = leaf_index + $2", -1, inclusion},
-	} {
-		checkReport(t, row.name+", before", of(knowing.Verify(t.Context(), id)).ok(t), 0)
-		g.certificate(t, knowing).ok(t)
-		g.exec(t, "UPDATE certificates SET "+row.change+" WHERE cert_id = $1", id, row.arg)
-		for _, svc := range []*escrow.Service{knowing, knowing, h.replica()} {
-			checkReport(t, row.name, of(svc.Verify(t.Context(), id)).ok(t), row.failing)
-			g.certificate(t, svc).refused(t, problem.LogInconsistent)
-		}
-		g.exec(t, "UPDATE certificates SET payload = $2, signature = $3, leaf_index = $4 WHERE cert_id = $1", id, stored.Payload, stored.Signature, stored.LeafIndex)
-	}
 }
 
 // A payload that this service did not write is never signed.

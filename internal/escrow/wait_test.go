@@ -93,9 +93,10 @@ func TestViewDoesNotWaitInVain(t *testing.T) {
 // A wait ends when a deadline passes, even if no worker runs.
 func TestDeadlineEndsAWait(t *testing.T) {
 	h := newHouse(t)
-	g := h.split(t, nil).later(t, 3600-2)
-	if v := (<-g.follows(t, h.waitable(t), escrow.Wait{State: deal.Open})).ok(t); v.State != deal.Void {
-		t.Errorf("%s after its deadline", v.State)
+	for state, g := range map[deal.State]*game{deal.Open: h.split(t, nil).later(t, 3600-2), deal.Revealing: h.split(t, nil).committed(t).later(t, 7200-2)} {
+		if v := (<-g.follows(t, h.waitable(t), escrow.Wait{State: state})).ok(t); v.State != deal.Void {
+			t.Errorf("%s after its deadline", v.State)
+		}
 	}
 }
 
