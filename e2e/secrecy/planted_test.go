@@ -24,7 +24,7 @@ func TestSecretsStaySecret(t *testing.T) {
 	split2 := []e2e.Body{{"valuations": e2e.Body{"car": 7}}, {"valuations": e2e.Body{"boat": 6}}}
 
 	label := "label " + strings.Repeat("x", 20)
-	// The outages come first, because a restarted Redis has lost its copies of stored responses.
+	// The outages come first: a restarted Redis is empty, and what follows is searched in it.
 	l.faults(by(e2e.SplitBody(0, 0)), []e2e.Body{{"valuations": e2e.Body{"car": 5}}, {"valuations": e2e.Body{"boat": 5}}})
 
 	public := by(e2e.SplitBody(0, 0))

@@ -272,14 +272,8 @@ func (l *leakTest) checkSearch(d *e2e.Dealt, label string) {
 			}
 		}
 	}
-	copies := 0
-	for place := range places {
-		if strings.HasPrefix(place, "Redis fairpact:copy:") {
-			copies++
-		}
-	}
-	if rows := bytes.Count(places["table public.idempotency"], []byte("\n")); rows < 10 || copies < 10 {
-		l.T.Errorf("only %d stored responses and %d copies in Redis are searched", rows, copies)
+	if rows := bytes.Count(places["table public.idempotency"], []byte("\n")); rows < 10 {
+		l.T.Errorf("only %d stored responses are searched", rows)
 	}
 	if !slices.ContainsFunc(shown[0], func(at string) bool { return strings.HasPrefix(at, "GET "+d.Path(" ")) }) {
 		l.T.Errorf("the label is found in %v and in no view: the search is broken", shown[0])

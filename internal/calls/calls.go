@@ -55,7 +55,7 @@ func (c *Calls) CreateKey(ctx context.Context, address string, r Request) (escro
 	if err != nil {
 		return escrow.NewKey{}, err
 	}
-	once.Status, once.Lifetime, once.NoCopy = http.StatusCreated, idempotency.KeyLifetime, true
+	once.Status, once.Lifetime = http.StatusCreated, idempotency.KeyLifetime
 	return idempotency.Do(ctx, c.Guard, once,
 		func(rec *idempotency.Record) (escrow.NewKey, error) { return c.Escrow.CreateKey(ctx, rec) },
 		idempotency.Lost[escrow.NewKey])

@@ -1,6 +1,6 @@
-// Package ephemeral keeps best-effort locks, copies, rate limits and announcements
-// in Redis. They save work; no answer depends on them. If Redis is empty, slow or
-// down, every call returns within its timeout and the caller uses the database.
+// Package ephemeral keeps best-effort locks, rate limits and announcements in Redis.
+// They save work; no answer depends on them. If Redis is empty, slow or down, every
+// call returns within its timeout and the caller does without it.
 package ephemeral
 
 import (
@@ -22,7 +22,6 @@ import (
 const (
 	commandTimeout = 250 * time.Millisecond
 	pause          = time.Second // how long Redis is not asked after a failure
-	maxCopy        = 64 << 10    // bytes
 	maxLocal       = 1 << 14     // names whose uses a process counts while Redis is down
 )
 
@@ -114,7 +113,8 @@ func (r *Redis) Lock(ctx context.Context, name string, ttl time.Duration) (unloc
 		return func() {}, true
 	}
 	owner := rand.Text()
-	err := r.client.SetArgs(ctx, key("lock", name), owner, redis.SetArgs{Mode: "NX", TTL: ttl}).Err()
+	key := "fairpact:lock:" + name
+	err := r.client.SetArgs(ctx, key, owner, redis.SetArgs{Mode: "NX", TTL: ttl}).Err()
 	if errors.Is(err, redis.Nil) {
 		return nil, false
 	}
@@ -124,30 +124,9 @@ func (r *Redis) Lock(ctx context.Context, name string, ttl time.Duration) (unloc
 	return func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout)
 		defer cancel()
-		r.noteFailure(ctx, release.Run(ctx, r.client, []string{key("lock", name)}, owner).Err())
+		r.noteFailure(ctx, release.Run(ctx, r.client, []string{key}, owner).Err())
 	}, true
 }
-
-// Put stores a copy of at most 64 KiB for at most ttl. A larger one, or any while
-// Redis is down, is dropped.
-func (r *Redis) Put(ctx context.Context, name string, value []byte, ttl time.Duration) {
-	if r.up() && len(value) <= maxCopy {
-		r.noteFailure(ctx, r.client.Set(ctx, key("copy", name), value, ttl).Err())
-	}
-}
-
-// Get returns the copy stored under name. found is false if there is none or Redis is
-// down.
-func (r *Redis) Get(ctx context.Context, name string) (value []byte, found bool) {
-	if !r.up() {
-		return nil, false
-	}
-	value, err := r.client.Get(ctx, key("copy", name)).Bytes()
-	r.noteFailure(ctx, err)
-	return value, err == nil
-}
-
-func key(kind, name string) string { return fmt.Sprintf("fairpact:%s:%s", kind, name) }
 
 // Allow counts n uses of name against a limit per minute (GCRA) that all processes
 // share. While Redis is down each process counts on its own. If n exceeds the limit,

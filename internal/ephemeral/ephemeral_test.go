@@ -1,7 +1,6 @@
 package ephemeral
 
 import (
-	"bytes"
 	"context"
 	"strings"
 	"sync"
@@ -66,29 +65,6 @@ func TestOnlyTheOwnerUnlocks(t *testing.T) {
 	}
 }
 
-func TestCopies(t *testing.T) {
-	url := servertest.Redis(t)
-	r, other := openSlow(t, url), openSlow(t, url)
-	ctx := bounded(t)
-	value := []byte("\x00\xff response \r\n")
-	if _, found := r.Get(ctx, "a"); found {
-		t.Error("a copy is found before Put")
-	}
-	r.Put(ctx, "a", value, time.Hour)
-	if got, found := other.Get(ctx, "a"); !found || !bytes.Equal(got, value) {
-		t.Errorf("got %q, %v", got, found)
-	}
-	// Locks and copies have separate names.
-	if held(ctx, r, "a") {
-		t.Error("a copy counts as a lock of the same name")
-	}
-	r.Put(ctx, "b", value, time.Millisecond)
-	eventually(t, "a copy ends by its time", func() bool {
-		_, found := r.Get(ctx, "b")
-		return !found
-	})
-}
-
 func TestAllowCounts(t *testing.T) {
 	url := servertest.Redis(t)
 	replicas := []*Redis{openSlow(t, url), openSlow(t, url)}
@@ -129,7 +105,6 @@ func TestCancelledCallIsNoOutage(t *testing.T) {
 	}
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
-	r.Put(gone, "a", []byte("x"), time.Hour)
 	if _, free := r.Lock(gone, "other", time.Hour); !free {
 		t.Error("a cancelled Lock reports the lock as held")
 	}

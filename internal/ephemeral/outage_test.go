@@ -30,10 +30,6 @@ func checkWithoutRedis(t *testing.T, r *Redis) {
 			t.Fatal("without Redis a lock is held by the first")
 		}
 		unlock()
-		r.Put(ctx, "a", []byte("x"), time.Hour)
-		if _, found := r.Get(ctx, "a"); found {
-			t.Fatal("without Redis a copy is found")
-		}
 		name := rand.Text()
 		for i := range 3 {
 			if _, ok := r.Allow(ctx, name, 2, 1); ok != (i < 2) {
@@ -123,7 +119,7 @@ func TestUnusableRedis(t *testing.T) {
 // wait for a timeout.
 func TestRedisIsNotAskedRightAfterAFailure(t *testing.T) {
 	r := open(t, "redis://127.0.0.1:1/0")
-	r.Put(t.Context(), "a", nil, time.Hour)
+	_, _ = r.Lock(t.Context(), "a", time.Hour)
 	if r.downUntil.Load() == 0 {
 		t.Fatal("a failure is not noted")
 	}
@@ -138,8 +134,7 @@ func TestRedisIsNotAskedRightAfterAFailure(t *testing.T) {
 		t.Error("a lock is held while Redis is not asked")
 	}
 	before := r.downUntil.Load()
-	r.Put(t.Context(), "a", nil, time.Hour)
-	_, _ = r.Get(t.Context(), "a")
+	_, _ = r.Lock(t.Context(), "a", time.Hour)
 	_, _ = r.Allow(t.Context(), "a", 1, 1)
 	if r.downUntil.Load() != before {
 		t.Error("Redis is asked during the pause")
@@ -160,7 +155,7 @@ func freeze(t *testing.T, server *localservers.Redis) (thaw func()) {
 	return thaw
 }
 
-// checkShared checks locks, copies and limits of two clients of one Redis. The names
+// checkShared checks locks and limits of two clients of one Redis. The names
 // spread over all nodes of a cluster.
 func checkShared(t *testing.T, url string) {
 	t.Helper()
@@ -176,10 +171,6 @@ func checkShared(t *testing.T, url string) {
 		unlock()
 		if held(ctx, replicas[1], name) {
 			t.Fatal("an unlocked lock is held")
-		}
-		replicas[0].Put(ctx, name, []byte(name), time.Hour)
-		if got, found := replicas[1].Get(ctx, name); !found || string(got) != name {
-			t.Fatalf("the copy is %q, %v", got, found)
 		}
 		for i := range 3 {
 			if _, ok := replicas[i%2].Allow(ctx, name, 2, 1); ok != (i < 2) {
@@ -214,7 +205,7 @@ func TestSentinel(t *testing.T) {
 	url, primary := servertest.RedisSentinel(t)
 	checkShared(t, url)
 	r := open(t, url)
-	r.Put(bounded(t), "before", nil, time.Hour)
+	_, _ = r.Lock(bounded(t), "before", time.Hour)
 	primary.Kill()
 	checkWithoutRedis(t, r)
 	waitUntilBack(t, r)

@@ -51,7 +51,6 @@ const (
 	lockTime = 4 * time.Second
 	waitTime = 5 * time.Second       // how long a call waits for another with its key that is running; then 409
 	pollTime = 10 * time.Millisecond // first pause of that wait; doubled up to half a second
-	copyTime = 10 * time.Minute      // lifetime of a copy in Redis
 	attempts = 4                     // of a call whose secret has moved, and of an effect that an expired record prevents
 
 	_ = uint64(waitTime - lockTime - pollTime - 1) // does not compile if lockTime is too long
@@ -78,7 +77,6 @@ type Request struct {
 	Body     func() []byte // returns the body in its RFC 8785 form; called only if there is a key
 	Status   int           // HTTP status of success; see envelope
 	Lifetime time.Duration
-	NoCopy   bool // do not copy the answer to Redis
 }
 
 // Record is passed to an effect, which writes it in its own transaction.
@@ -187,9 +185,6 @@ func (r *Record) under(secret *sealing.Secret) {
 	r.secret, r.scope, r.body = secret, r.req.scope(secret), secret.MAC([]byte("body"), r.req.Body())
 }
 
-// name returns the record's name in Redis.
-func (r *Record) name() string { return base64.RawURLEncoding.EncodeToString(r.scope) }
-
 // find returns the stored record, and moves rec to the secret under which it was
 // stored.
 func (g *Guard) find(ctx context.Context, rec *Record) (body, sealed []byte, err error) {
@@ -209,10 +204,7 @@ func (g *Guard) find(ctx context.Context, rec *Record) (body, sealed []byte, err
 
 // once runs the effect or finds its answer, and returns the stored answer as JSON.
 func (g *Guard) once(ctx context.Context, rec *Record, effect, render func() (any, error)) ([]byte, error) {
-	name := rec.name()
-	if text, err := g.copied(ctx, rec, name); err != nil || text != nil {
-		return text, err
-	}
+	name := base64.RawURLEncoding.EncodeToString(rec.scope)
 	deadline, wait := time.Now().Add(waitTime), pollTime
 	for {
 		unlock, free := g.redis.Lock(ctx, name, lockTime)
@@ -238,22 +230,6 @@ func (g *Guard) once(ctx context.Context, rec *Record, effect, render func() (an
 			wait = min(2*wait, time.Second/2)
 		}
 	}
-}
-
-// copied returns the answer in Redis, or nil if there is none.
-func (g *Guard) copied(ctx context.Context, rec *Record, name string) ([]byte, error) {
-	if rec.req.NoCopy {
-		return nil, nil
-	}
-	both, found := g.redis.Get(ctx, name)
-	if !found || len(both) <= len(rec.body) {
-		return nil, nil
-	}
-	text, err := g.open(rec, both[:len(rec.body)], both[len(rec.body):])
-	if err != nil && !problem.Is(err, problem.IdempotencyKeyReused) {
-		return nil, nil // the copy is damaged; the database has the answer
-	}
-	return text, err
 }
 
 // open refuses another body than the stored one, and decrypts the stored answer. It
@@ -329,9 +305,6 @@ func (g *Guard) keep(ctx context.Context, rec *Record, answer any) ([]byte, erro
 	}
 	if err != nil {
 		return nil, err
-	}
-	if !rec.req.NoCopy {
-		g.redis.Put(ctx, rec.name(), append(append([]byte{}, rec.body...), stored...), copyTime)
 	}
 	return g.open(rec, rec.body, stored)
 }

@@ -187,9 +187,3 @@ func (b *bench) exec(t *testing.T, statement string, args ...any) {
 	_, err := b.sql.Exec(t.Context(), statement, args...)
 	check(t, err)
 }
-
-// forget empties Redis.
-func (b *bench) forget(t *testing.T) {
-	t.Helper()
-	check(t, b.redis.FlushAll(t.Context()).Err())
-}

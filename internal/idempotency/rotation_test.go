@@ -34,13 +34,10 @@ func TestReplaysAfterARotation(t *testing.T) {
 	if got := b.do(t, 0, request("replica 0 learns of the rotation", "{}"), b.atOnce, b.render); got == first {
 		t.Errorf("a new call replays %v", got)
 	}
-	b.forget(t)
 	rendered := b.do(t, 0, lost, noEffect(t), b.render)
-	for _, from := range []string{"from Postgres", "from Redis"} {
-		b.replays(t, from, later, first)
-		b.replays(t, from, atOnce, second)
-		b.replays(t, from, lost, rendered)
-	}
+	b.replays(t, "stored later", later, first)
+	b.replays(t, "stored at once", atOnce, second)
+	b.replays(t, "rendered", lost, rendered)
 	for replica := range b.guards {
 		if _, err := b.try(t, replica, request("later", `{"a":1}`), noEffect(t), never(t, "render")); !problem.Is(err, problem.IdempotencyKeyReused) {
 			t.Errorf("replica %d, another body: %v", replica, err)
