@@ -147,11 +147,3 @@ func TestInputRootWellFormed(t *testing.T) {
 		}
 	}
 }
-
-func TestParseRefuses(t *testing.T) {
-	for _, text := range []string{"", "null bytes", "[]", `{"parties":1}`, `{"cert_id":`, `{"timing":{"created_at":"1"}}`} {
-		if p, err := Parse([]byte(text)); err == nil {
-			t.Errorf("%q is read as %+v", text, p)
-		}
-	}
-}

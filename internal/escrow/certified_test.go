@@ -58,13 +58,3 @@ func TestQuorumShowsCertified(t *testing.T) {
 		t.Errorf("%s is stored", phase)
 	}
 }
-
-// A deal whose certificate is pending does not show CERTIFIED.
-func TestPendingIsNotCertified(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t)
-	h.log.cosigned.Store(1000)
-	if v := pending(t, h).view(t, h.replica()); v.State != deal.Computed {
-		t.Errorf("shows %s", v.State)
-	}
-}

@@ -43,6 +43,20 @@ func checkReport(t *testing.T, name string, r escrow.Verification, failing int) 
 	}
 }
 
+func TestVerify(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	_, id := certified(t, h)
+	report := h.verify(t, id).ok(t)
+	checkReport(t, "as issued", report, 0)
+	if report.CertID != id || report.Outcome != "COMPUTED" {
+		t.Errorf("the report is %+v", report)
+	}
+	for _, unknown := range []string{"", "c_none", "c_" + strings.Repeat("A", 22)} {
+		h.verify(t, unknown).refused(t, problem.CertNotFound)
+	}
+}
+
 // A log that contradicts the certificate makes it invalid. A log that is out of reach,
 // refuses to answer or uses other keys is a 503 and never valid:false.
 func TestVerifyAndTheLog(t *testing.T) {
