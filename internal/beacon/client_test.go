@@ -137,14 +137,12 @@ func checkRound(t *testing.T, got beacon.Round, err error) {
 	}
 }
 
-// badRelays returns the ways in which a relay can fail, and what the error says.
-func badRelays() map[string]struct {
-	relay http.Handler
-	says  string
-} {
-	return map[string]struct {
+// One good relay is enough, in any order. Without one, the error names each relay by
+// its host, without path and user.
+func TestRelaysThatFail(t *testing.T) {
+	for name, bad := range map[string]struct {
 		relay http.Handler
-		says  string
+		says  string // part of the error
 	}{
 		"dead":                     {nil, "connection refused"},
 		"silent":                   {silent, "no answer within"},
@@ -165,13 +163,7 @@ func badRelays() map[string]struct {
 		"valid, of another round": {
 			says(roundJSON(testRound+1, nil, hex.EncodeToString(good.Sign(testRound+1)))), "round 1001"},
 		"wrong randomness": {says(roundJSON(testRound, strings.Repeat("0", 64), goodSig)), "randomness"},
-	}
-}
-
-// One good relay is enough, in any order. Without one, the error names each relay by
-// its host, without path and user.
-func TestRelaysThatFail(t *testing.T) {
-	for name, bad := range badRelays() {
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				for _, order := range [][]string{{"bad", "good"}, {"good", "bad"}, {"bad", "bad2", "good"}} {

@@ -3,43 +3,11 @@ package ephemeral
 import (
 	"context"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/fairpact/fairpact/internal/localservers/servertest"
 )
-
-func TestLockHasOneOwner(t *testing.T) {
-	url := servertest.Redis(t)
-	replicas := []*Redis{openSlow(t, url), openSlow(t, url)}
-	ctx := bounded(t)
-	for range 5 {
-		var group sync.WaitGroup
-		var got atomic.Int32
-		var unlock atomic.Value
-		for i := range 16 {
-			group.Go(func() {
-				if release, free := replicas[i%2].Lock(ctx, "deal", time.Hour); free {
-					got.Add(1)
-					unlock.Store(release)
-				}
-			})
-		}
-		group.Wait()
-		if got.Load() != 1 {
-			t.Fatalf("%d of 16 hold the lock, want 1", got.Load())
-		}
-		if held(ctx, replicas[0], "another deal") {
-			t.Fatal("one lock holds another")
-		}
-		unlock.Load().(func())()
-		if held(ctx, replicas[1], "deal") {
-			t.Fatal("an unlocked lock is held")
-		}
-	}
-}
 
 // An owner whose lock has expired does not release the lock of the next owner.
 func TestOnlyTheOwnerUnlocks(t *testing.T) {

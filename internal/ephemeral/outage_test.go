@@ -185,6 +185,8 @@ func checkShared(t *testing.T, url string) {
 	}
 }
 
+func TestOneServer(t *testing.T) { checkShared(t, servertest.Redis(t)+"?") }
+
 func TestCluster(t *testing.T) {
 	for _, nodes := range []int{1, 3} {
 		url, servers := servertest.RedisCluster(t, nodes)
