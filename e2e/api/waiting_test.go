@@ -3,6 +3,8 @@ package api
 import (
 	"fmt"
 	"net/url"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -90,6 +92,48 @@ func TestWaitEnds(t *testing.T) {
 	if a := <-refused; a.Code() != "NO_CERTIFICATE" {
 		t.Errorf("the certificate of a cancelled deal: %d %s", a.Status, a.Body)
 	}
+}
+
+// Waits end when the beacon round of a deal is due, although the deal does not change then,
+// and the answers name the call that draws.
+func TestTheRoundEndsWaits(t *testing.T) {
+	t.Parallel()
+	c := newClient(t)
+	chain := e2e.BeaconChain(t)
+	round := chain.RoundAt(time.Now().Unix()) + 6
+	d := c.Create(random(2, round))
+	d.Play(e2e.Body{"nonce": "00"}, e2e.Body{"nonce": "01"})
+	early := c.Refused(409, "CERT_NOT_READY", "GET", d.Path("/certificate"), d.Tokens[0], nil)
+	if said := early.ErrorText(); !strings.Contains(said, fmt.Sprintf("due at %d", chain.RoundTime(round))) || early.Header.Get("Retry-After") == "" {
+		t.Errorf("before the round: %s", said)
+	}
+	began := time.Now()
+	var waits sync.WaitGroup
+	waits.Go(func() {
+		a := c.Do("GET", d.Path("/certificate?wait=45"), d.Tokens[0], nil)
+		if said := a.ErrorText(); a.Code() != "CERT_NOT_READY" || !strings.HasSuffix(said, "draw with POST "+d.Path("/entropy")) || a.Header.Get("Retry-After") == "" {
+			t.Errorf("the certificate: %d %s", a.Status, a.Body)
+		}
+	})
+	waits.Go(func() {
+		var v e2e.View
+		if c.Do("GET", d.Path("?wait=45&since=REVEALING"), d.Tokens[0], nil).Into(t, &v); v.State != "REVEALING" {
+			t.Errorf("the view: %+v", v)
+		}
+	})
+	waits.Go(func() {
+		v := c.Raw("get_deal", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q,"wait_seconds":45,"since":"REVEALING"}`, d.ID, d.Tokens[1]))
+		if v.Meta.Next.Tool != "get_certificate" {
+			t.Errorf("the view over MCP: %+v", v.Meta.Next)
+		}
+	})
+	waits.Wait()
+	c.Refused(409, "CERT_NOT_READY", "GET", d.Path("/certificate?wait=45"), d.Tokens[0], nil) // at once, because the caller can draw
+	if now := time.Now(); now.Unix() < chain.RoundTime(round) || now.Sub(began) >= 45*time.Second {
+		t.Errorf("the waits ended after %s, at %d; the round was due at %d", now.Sub(began), now.Unix(), chain.RoundTime(round))
+	}
+	c.Want(200, "POST", d.Path("/entropy"), d.Tokens[0], nil)
+	e2e.Independently(t, c, c.Want(200, "GET", d.Path("/certificate?wait=45"), d.Tokens[0], nil).Body, true)
 }
 
 // The query of a wait is checked after the credential and the deal.

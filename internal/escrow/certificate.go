@@ -60,6 +60,9 @@ func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 	return Issued{c.CertID, facts.outcome, c.Payload, *c.Signature, proof, head, facts.declaration}, nil
 }
 
+// errDrawable is the cause of CERT_NOT_READY if the caller can draw the deal.
+var errDrawable = errors.New("the deal can be drawn")
+
 // certificateAfterSteps takes the steps that are due and returns the certificate that they
 // create, or the reason why there is none.
 func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.Certificate, error) {
@@ -74,7 +77,11 @@ func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.C
 	case d.Ended():
 		return nil, problem.New(problem.NoCertificate, "the deal is %s: it has no certificate and never will; create a new deal with %s", d.State(), problem.Call{Op: problem.CreateDeal})
 	case d.Random && d.AllRevealed() && now.Now >= d.RoundTime:
-		return nil, problem.New(problem.CertNotReady, "all have revealed and the beacon round is published; draw with %s", a.call(problem.Draw))
+		return nil, problem.New(problem.CertNotReady, "all have revealed and the beacon round is published; draw with %s", a.call(problem.Draw)).
+			After(max(d.DrawAt()-now.Now, 1)).Because(errDrawable)
+	case d.Random && d.AllRevealed():
+		return nil, problem.New(problem.CertNotReady, "all have revealed, and the beacon round is due at %d (now %d); then draw with %s", d.RoundTime, now.Now, a.call(problem.Draw)).
+			After(min(d.RoundTime-now.Now, 86_400))
 	}
 	return nil, problem.New(problem.CertNotReady, "the deal is %s; a certificate is issued when it ends: ask again with a wait (45 s at most), or follow %s", d.State(), a.call(problem.ReadDeal))
 }

@@ -2,6 +2,7 @@ package escrow
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/fairpact/fairpact/internal/deal"
@@ -22,7 +23,8 @@ type Wait struct {
 }
 
 // ViewAfter waits for a change of the deal and returns the deal. It returns at the latest
-// when the wait is over or the process drains, and at once if the deal is final.
+// when the wait is over or the process drains, and at once if the deal is final. The time
+// of the beacon round counts as a change, because from then on the deal can be drawn.
 func (s *Service) ViewAfter(ctx context.Context, a Access, w Wait) (View, error) {
 	if _, final := s.ended.Get(a.deal.DealID); w.For > 0 && !final {
 		if err := s.awaitChange(ctx, a, w); err != nil {
@@ -38,19 +40,18 @@ func (s *Service) awaitChange(ctx context.Context, a Access, w Wait) error {
 		return err
 	}
 	defer call.Leave()
-	timeUp := time.NewTimer(w.For)
-	defer timeUp.Stop()
-	known, err := s.knownMark(ctx, a, w)
-	if err != nil || known == nil {
+	snapshot, err := s.known(ctx, a, w)
+	if err != nil || snapshot == nil {
 		return err
 	}
-	stateOnly := w.State != ""
-	for now := *known; now.Same(*known, stateOnly) && !final(now); {
+	timeUp := time.NewTimer(s.untilRound(a.deal, snapshot, w.For))
+	defer timeUp.Stop()
+	known, stateOnly := snapshot.Mark(), w.State != ""
+	for now := known; now.Same(known, stateOnly) && !final(now); {
 		if !pause(ctx, call, now, stateOnly, timeUp.C) {
 			return ctx.Err()
 		}
-		snapshot, err := s.advance(ctx, a.deal, store.Nobody)
-		if err != nil {
+		if snapshot, err = s.advance(ctx, a.deal, store.Nobody); err != nil {
 			return err
 		}
 		now = snapshot.Mark()
@@ -58,27 +59,30 @@ func (s *Service) awaitChange(ctx context.Context, a Access, w Wait) error {
 	return nil
 }
 
-// knownMark returns the mark of the deal that the caller knows, or nil if the deal has
-// changed since.
-func (s *Service) knownMark(ctx context.Context, a Access, w Wait) (*store.Mark, error) {
-	var now *store.Snapshot
+// known returns the deal that the caller knows, or nil if the deal has changed since.
+func (s *Service) known(ctx context.Context, a Access, w Wait) (*store.Snapshot, error) {
 	if w.Same != nil {
 		view, err := s.View(ctx, a)
 		if err != nil || !w.Same(view) {
 			return nil, err
 		}
-		now = view.Snapshot
-	} else {
-		var err error
-		if now, err = s.advance(ctx, a.deal, store.Nobody); err != nil {
-			return nil, err
-		}
+		return view.Snapshot, nil
 	}
-	mark := now.Mark()
-	if w.State != "" && mark.State() != w.State {
-		return nil, nil
+	now, err := s.advance(ctx, a.deal, store.Nobody)
+	if err != nil || w.State != "" && now.Mark().State() != w.State {
+		return nil, err
 	}
-	return &mark, nil
+	return now, nil
+}
+
+// untilRound returns the time until the beacon round if the deal waits only for it, at most
+// longest.
+func (s *Service) untilRound(d *Deal, now *store.Snapshot, longest time.Duration) time.Duration {
+	rules := s.rules(d, now)
+	if left := rules.RoundTime - now.Now; !rules.AllRevealed() || left <= 0 || left > int64(waiting.Longest/time.Second) {
+		return longest
+	}
+	return min(time.Duration(rules.RoundTime*1000-now.NowMilli)*time.Millisecond, longest)
 }
 
 // final reports whether the deal cannot change any more.
@@ -98,7 +102,8 @@ func pause(ctx context.Context, call *waiting.Call, known store.Mark, stateOnly 
 // CertificateAfter returns the deal's certificate. While that is CERT_NOT_READY it tries
 // again at each change of the deal's state, and once more when the wait is over or the
 // process drains. If the deal waits for its draw, it also tries again when the refusal says.
-// before runs before each try, unless it is nil; its error ends the try.
+// before runs before each try, unless it is nil; its error ends the try. Without before, a
+// deal that the caller can draw ends the wait.
 func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, before func() error) (Issued, error) {
 	if w.For <= 0 {
 		return s.tryCertificate(ctx, a, before)
@@ -121,7 +126,7 @@ func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, before
 			return Issued{}, err
 		}
 		issued, err := s.tryCertificate(ctx, a, before)
-		if !problem.Is(err, problem.CertNotReady) {
+		if !problem.Is(err, problem.CertNotReady) || before == nil && errors.Is(err, errDrawable) {
 			return issued, err
 		}
 		if retry := problem.From(err).RetryAfter; retry > 0 && s.rules(a.deal, now).AllRevealed() {
