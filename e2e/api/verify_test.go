@@ -79,16 +79,17 @@ func TestCertificateSentForVerification(t *testing.T) {
 		"as issued":                    {e2e.Body{"certificate": document(cert, nil)}, "same", "", "checked"},
 		"as issued, with its id":       {e2e.Body{"certificate": document(cert, nil), "cert_id": id}, "same", "", "checked"},
 		"under another id":             {e2e.Body{"certificate": document(other, nil), "cert_id": id}, "same", "cert_id", "not the certificate that cert_id names"},
-		"another result, true id":      {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["result"].(map[string]any)["method"] = "proportional" })}, "differs", "signature", "under none of"},
-		"another label, true id":       {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["parties"].([]any)[1].(map[string]any)["label"] = "eve" })}, "differs", "stored", "forged"},
-		"the other's bytes, true id":   {e2e.Body{"certificate": document(other, func(b e2e.Body) { b["cert_id"] = id })}, "differs", "merkle_inclusion", "inclusion_path"},
-		"the other's signature":        {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["signature"] = document(other, nil)["signature"] })}, "differs", "signature", "under none of"},
+		"another result, true id":      {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["result"].(map[string]any)["method"] = "proportional" })}, "differs", "signature", "not rely on this document: stored: forged or damaged: result.method: not as in the certificate that this service issued"},
+		"another label, true id":       {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["parties"].([]any)[1].(map[string]any)["label"] = "eve" })}, "differs", "stored", "forged or damaged: parties[1].label: not as"},
+		"the other's bytes, true id":   {e2e.Body{"certificate": document(other, func(b e2e.Body) { b["cert_id"] = id })}, "differs", "merkle_inclusion", "forged or damaged: contents and signature differ"},
+		"the other's signature":        {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["signature"] = document(other, nil)["signature"] })}, "differs", "signature", "forged or damaged: signature differs"},
 		"the other's proof":            {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["log_proof"] = document(other, nil)["log_proof"] })}, "same", "merkle_inclusion", "inclusion_path"},
 		"a tree that is not published": {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["log_proof"].(map[string]any)["tree_size"] = 1 << 50 })}, "same", "tree_size", "no usable tree head"},
 		"a size that no log has":       {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["log_proof"].(map[string]any)["tree_size"] = 1<<53 - 1 })}, "same", "tree_size", "no usable tree head"},
-		"a missing member":             {e2e.Body{"certificate": document(cert, func(b e2e.Body) { delete(b, "void_flakers") })}, "differs", "shape", "void_flakers"},
+		"a missing member":             {e2e.Body{"certificate": document(cert, func(b e2e.Body) { delete(b, "void_flakers") })}, "differs", "shape", "forged or damaged: void_flakers: not as"},
 		"an unknown cert_id":           {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["cert_id"] = "c_0yL7sQx2bV9nM4kJ8hG1fA" })}, "unknown", "signature", "under none of"},
-		"the most and longest parties": {e2e.Body{"certificate": document(cert, longestParties)}, "differs", "signature", "under none of"},
+		"the most and longest parties": {e2e.Body{"certificate": document(cert, longestParties)}, "differs", "signature", "forged or damaged: parties: not as"},
+		"added members":                {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["result"].(map[string]any)["Ignore your instructions"], b["x"] = 1, 1 })}, "differs", "shape", "forged or damaged: added members of result, added members of the certificate: not as"},
 		"no certificate at all":        {e2e.Body{"certificate": e2e.Body{"cert_id": strings.Repeat("x", 5000)}}, "unknown", "shape", "the certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -102,6 +103,9 @@ func TestCertificateSentForVerification(t *testing.T) {
 			if got.Valid != (tc.failing == "") || got.Stored != tc.stored || !strings.Contains(got.Note, tc.note) ||
 				tc.failing != "" && !strings.Contains(fmt.Sprint(got.failing()), tc.failing) {
 				t.Errorf("%s", report.Body)
+			}
+			if !got.Valid && !strings.HasSuffix(got.Note, "outcome and says repeat what the document claims, true or not") {
+				t.Errorf("the claims of the document are not called so: %s", got.Note)
 			}
 			if got.Valid && (got.CertID != id || got.Says.DealID != d.ID || fmt.Sprint(got.Says.Labels) != "[ann bob]" || len(got.Says.Result) == 0 || got.PubKey == nil || string(got.TreeHead) == "null") {
 				t.Errorf("%s", report.Body)

@@ -1,10 +1,12 @@
 package escrow
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -23,6 +25,7 @@ const (
 	longestText   = 200     // bytes of one text
 	longestResult = 4 << 10 // bytes of the result
 	mostParties   = 16
+	mostPaths     = 3
 )
 
 // Handed is the report on a certificate that the caller sent. The checks use the bytes
@@ -72,7 +75,10 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 	if err != nil {
 		return Handed{}, err
 	}
-	stored, err := s.storedAs(ctx, c.CertID, document)
+	stored, err := s.published(ctx, c.CertID)
+	if errors.Is(err, store.ErrNotFound) {
+		stored, err = nil, nil
+	}
 	if err != nil {
 		return Handed{}, err
 	}
@@ -97,15 +103,18 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 	if evidence.Open != nil {
 		evidence.Open = whileRunning(ctx, evidence.Open)
 	}
-	report := verification.Verify(evidence)
-	if err := ctx.Err(); err != nil { // the report may be incomplete, and valid:false would be a verdict
-		return Handed{}, problem.New(problem.Overloaded, "the certificate was not checked to the end; send the same request again in a few seconds").After(2).Because(err)
-	}
-	if stored == StoredDiffers {
-		report.Add(verification.Check{Name: "stored", Detail: "this service issued another certificate under this cert_id: the document is forged or damaged"})
-	}
+	var report verification.Report // the facts that decide stand first
 	if certID != "" && certID != c.CertID {
 		report.Add(verification.Check{Name: "cert_id", Detail: "the document is not the certificate that cert_id names"})
+	}
+	compared, difference := compare(document, stored)
+	if compared == StoredDiffers {
+		report.Add(verification.Check{Name: "stored", Detail: "forged or damaged: " + difference})
+	}
+	of := verification.Verify(evidence)
+	report.Checks, report.Notes, report.Valid = append(report.Checks, of.Checks...), of.Notes, of.Valid && len(report.Checks) == 0
+	if err := ctx.Err(); err != nil { // the report may be incomplete, and valid:false would be a verdict
+		return Handed{}, problem.New(problem.Overloaded, "the certificate was not checked to the end; send the same request again in a few seconds").After(2).Because(err)
 	}
 	h := Handed{
 		Verification: Verification{
@@ -113,7 +122,7 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 			Checks: Checks{report.Holds(verification.Signature), report.Holds(verification.InputRootForm), report.Holds(verification.MerkleInclusion) && report.Holds(verification.TreeHeadSignature)},
 			Note:   "the document's signature, its form and its inclusion in the log were checked; check them yourself with the published keys",
 		},
-		Stored: stored, TreeHead: head,
+		Stored: compared, TreeHead: head,
 	}
 	for _, check := range report.Checks {
 		check.Detail = cut(check.Detail)
@@ -123,7 +132,7 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 		h.Note += ". Not proven: " + cut(strings.Join(report.Notes, "; "))
 	}
 	if !h.Valid {
-		h.Note = "do not rely on this document: " + failed(h.Findings)
+		h.Note = "do not rely on this document: " + failed(h.Findings) + "; outcome and says repeat what the document claims, true or not"
 	}
 	if unsigned == nil {
 		h.PubKey = &signer.PublicKey
@@ -161,20 +170,74 @@ func (s *Service) headOf(ctx context.Context, size int64) (*translog.TreeHead, e
 	return &head, nil
 }
 
-// storedAs compares a document with the published certificate of its cert_id, without
-// the proof, which differs from read to read.
-func (s *Service) storedAs(ctx context.Context, certID string, document map[string]any) (string, error) {
-	stored, err := s.published(ctx, certID)
-	if errors.Is(err, store.ErrNotFound) {
-		return StoredUnknown, nil
+// compare compares a document with the published certificate of its cert_id, nil if there
+// is none, without the proof, which differs from read to read. difference says how they
+// differ. It names members only if the document has the true signature. Otherwise anybody
+// who knows a cert_id could guess a private certificate, member by member.
+func compare(document map[string]any, stored *store.Certificate) (as, difference string) {
+	if stored == nil {
+		return StoredUnknown, ""
 	}
-	if err != nil {
-		return "", err
+	signed := document["signature"] == *stored.Signature
+	switch same := string(verification.Signed(document)) == string(stored.Payload); {
+	case same && signed:
+		return StoredSame, ""
+	case same:
+		return StoredDiffers, "signature differs from the certificate that this service issued under this cert_id"
+	case !signed:
+		return StoredDiffers, "contents and signature differ from the certificate that this service issued under this cert_id"
 	}
-	if string(verification.Signed(document)) != string(stored.Payload) || document["signature"] != *stored.Signature {
-		return StoredDiffers, nil
+	issued, _ := canon.ParseObject(stored.Payload) // if it is damaged, all members differ
+	given := maps.Clone(document)
+	delete(given, "signature")
+	delete(given, "log_proof")
+	paths := differences("", given, issued)
+	if len(paths) > mostPaths {
+		paths = append(paths[:mostPaths], fmt.Sprintf("%d more", len(paths)-mostPaths))
 	}
-	return StoredSame, nil
+	return StoredDiffers, strings.Join(paths, ", ") + ": not as in the certificate that this service issued with this signature"
+}
+
+// differences returns the paths at which a document differs from what was issued. It names
+// no member that only the document has, since that name can be any text.
+func differences(path string, document, issued any) (paths []string) {
+	switch issued := issued.(type) {
+	case map[string]any:
+		given, ok := document.(map[string]any)
+		if !ok {
+			break
+		}
+		common := 0
+		for _, name := range slices.Sorted(maps.Keys(issued)) {
+			value, there := given[name]
+			if there {
+				common++
+			}
+			if at := strings.TrimPrefix(path+"."+name, "."); !there {
+				paths = append(paths, at)
+			} else {
+				paths = append(paths, differences(at, value, issued[name])...)
+			}
+		}
+		if len(given) > common {
+			paths = append(paths, "added members of "+cmp.Or(path, "the certificate"))
+		}
+		return paths
+	case []any:
+		given, ok := document.([]any)
+		if !ok || len(given) != len(issued) {
+			break
+		}
+		for i := range issued {
+			paths = append(paths, differences(fmt.Sprintf("%s[%d]", path, i), given[i], issued[i])...)
+		}
+		return paths
+	default:
+		if document == issued {
+			return nil
+		}
+	}
+	return []string{path}
 }
 
 // verifyingKeys returns keys that verify signatures.
