@@ -147,6 +147,9 @@ func TestMCPIsTheRESTBody(t *testing.T) {
 		arguments := token(i)
 		arguments["input"], arguments["salt"], arguments["idempotency_key"] = s.Input, s.Salt, "two"
 		first := c.Tool("reveal_input", arguments)
+		if next := first.Meta.Next; e2e.AsBody(t, string(first.Structured))["next"] != strings.TrimPrefix(first.Content[1].Text, "NEXT: ") || next.Tool == "" {
+			t.Errorf("a reveal's next step: %s, _meta %+v", first.Structured, next)
+		}
 		e2e.Same(t, "a reveal sent again", c.Tool("reveal_input", arguments).Structured, first.Structured)
 		view()
 	}
@@ -221,6 +224,17 @@ func TestMCPCreatesByDurations(t *testing.T) {
 	c.Tool("get_deal", e2e.Body{"deal_id": created.DealID, "api_key": key}).Into(t, &v)
 	if v.CommitDeadline < began+900 || v.CommitDeadline > time.Now().Unix()+900 || v.RevealDeadline != v.CommitDeadline+600 || v.Params.Round != chain.RoundAt(v.RevealDeadline)+1 {
 		t.Errorf("created after %d: %+v", began, v)
+	}
+	var said struct {
+		CommitDeadline int64 `json:"commit_deadline"`
+		RevealDeadline int64 `json:"reveal_deadline"`
+		Warning        string
+	}
+	made.Into(t, &said)
+	why := made.Meta.Next.Why
+	if said.CommitDeadline != v.CommitDeadline || said.RevealDeadline != v.RevealDeadline || said.Warning != "" || made.Meta.LookAt != v.CommitDeadline ||
+		!strings.Contains(why, fmt.Sprintf("commit_deadline (%d, in ", v.CommitDeadline)) || !strings.Contains(why, fmt.Sprintf("reveal_deadline (%d, in ", v.RevealDeadline)) {
+		t.Errorf("the answer has the deadlines %+v and says %s", said, why)
 	}
 	again := c.Tool("create_deal", arguments)
 	e2e.Same(t, "the creation sent again", again.Structured, made.Structured)

@@ -69,8 +69,6 @@ type Invite struct {
 	Token string `json:"token"`
 }
 
-const saltTip = "commit with a salt of 16 random bytes: without a salt, anyone who sees a commitment can guess a simple input"
-
 // Create stores a deal and returns its invite tokens. A replay is stored in the same
 // transaction, since the tokens are stored only as hashes.
 func (s *Service) Create(ctx context.Context, p Principal, r Declared, rec *idempotency.Record) (Created, error) {
@@ -179,7 +177,7 @@ func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string
 	if r.Mode == "open" && r.Retention == "purge" {
 		warnings = append(warnings, "mode open with retention purge leaves no inputs to fetch once the deal has ended")
 	}
-	return d, append(warnings, saltTip), nil
+	return d, warnings, nil
 }
 
 // pinBeacon adds the beacon round, with its chain and time, to the declaration, and

@@ -2,9 +2,9 @@
 // stateless, with JSON responses. Its nine tools call the use cases that REST calls,
 // with the same parsing, permissions and idempotency. It holds no rules of the protocol.
 //
-// A tool's structuredContent is the REST body and nothing more, so that a certificate
-// verifies as it was received. The next step for the agent is in a second text block
-// and in _meta. It has placeholders instead of the caller's tokens, so that a secret is
+// A tool's structuredContent is the REST body, so that a certificate verifies as it was
+// received. Only the answers of create_deal and reveal_input have more members. The next
+// step for the agent is in a second text block and in _meta. It has placeholders instead of the caller's tokens, so that a secret is
 // in one answer only. Arguments reach the parser as the client wrote them and results
 // are sent as the use case wrote them: no number passes through a float.
 package mcpapi

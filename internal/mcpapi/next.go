@@ -52,7 +52,7 @@ func afterKey(escrow.NewKey) next {
 
 var afterCatalogue = next{"create_key", fields{}, "choose an algorithm and note its algorithm_params (for create_deal) and party_input (for commit_input and reveal_input). If you have an API key, continue with create_deal."}
 
-func afterCreation(req escrow.Declared, c escrow.Created, invited bool) next {
+func afterCreation(req escrow.Declared, c createdBody, invited bool) next {
 	n := next{Tool: "commit_input", Arguments: fields{"deal_id": c.DealID, "invite_token": yourToken, "commitment": yourCommitment}}
 	handOver := "Give each other party, by your own channel, the address of this server, the deal_id and its own token of invite_tokens"
 	if invited {
@@ -62,9 +62,16 @@ func afterCreation(req escrow.Declared, c escrow.Created, invited bool) next {
 	if slices.ContainsFunc(req.PartyKeys, func(key *string) bool { return key != nil }) {
 		signed = "A party with a declared key commits only with a signature by it (SEAT KEYS in the instructions). "
 	}
-	n.Why = "keep this answer: tokens are shown once. <INVITE_TOKEN> below is yours, invite_tokens[0]. " + handOver + "; whoever holds a token acts as that party. " +
-		"get_deal shows the deadlines. " + signed +
-		"You are party 0: " + howToCommit(req.Algorithm, c.DealID)
+	deadlines := "get_deal shows the deadlines. "
+	if c.CommitDeadline > 0 {
+		deadlines = "All must commit before commit_deadline" + left(c.CommitDeadline) + " and reveal before reveal_deadline" + left(c.RevealDeadline) + ". "
+	}
+	warned := ""
+	if c.Warning != "" {
+		warned = "READ warning FIRST: it says what is odd about this deal. "
+	}
+	n.Why = warned + "keep this answer: tokens are shown once. <INVITE_TOKEN> below is yours, invite_tokens[0]. " + handOver + "; whoever holds a token acts as that party. " +
+		deadlines + signed + "You are party 0: " + howToCommit(req.Algorithm, c.DealID)
 	return n
 }
 
@@ -253,6 +260,13 @@ func afterCertificate(c escrow.Issued) next {
 
 // aboutBundle is added to the next step after a certificate with its bundle.
 const aboutBundle = " Save the bundle, the last text block. If it has no log_proof, or get_deal shows COMPUTED and not yet CERTIFIED on a log with witnesses, fetch it again later for a complete proof. verify_certificate takes its member certificate, not the bundle. It holds no input: to have yours checked too, add the members input and salt to own_input, only in your own copy."
+
+func afterHanded(h escrow.Handed) next {
+	if !h.Valid {
+		return next{Why: "do not rely on this document: note says what decides against it, and outcome and says are only what it claims. A party of the deal gets the true certificate with get_certificate; ask one for it. There is nothing left to call."}
+	}
+	return afterVerification(h.Verification)
+}
 
 func afterVerification(r escrow.Verification) next {
 	if !r.Valid {

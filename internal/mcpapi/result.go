@@ -78,13 +78,16 @@ type next struct {
 	Why       string         `json:"why"`
 }
 
-func (n next) text() string {
+func (n next) text() string { return "NEXT: " + n.call() }
+
+// call returns the step in words.
+func (n next) call() string {
 	if n.Tool == "" {
-		return "NEXT: " + n.Why
+		return n.Why
 	}
 	arguments, err := answer.Encode(n.Arguments)
 	if err != nil {
 		arguments = []byte("{}")
 	}
-	return "NEXT: " + n.Why + "\nCall " + n.Tool + " with " + string(arguments)
+	return n.Why + "\nCall " + n.Tool + " with " + string(arguments)
 }

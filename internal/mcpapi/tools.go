@@ -135,10 +135,25 @@ func (s *server) createDeal(ctx context.Context, args arguments) (result, error)
 	if err != nil {
 		return result{}, err
 	}
-	invitations := s.invitations(ctx, principal, created)
-	r, err := encoded(created, nil, func(c escrow.Created) next { return afterCreation(declared, c, len(invitations) > 0) })
-	r.blocks, r.shownOnce = invitations, true
+	made := createdBody{Created: created}
+	var invitations []string
+	// Deadlines are read from the deal, because a replayed call returns the first one's. An
+	// error is ignored, because the tokens must reach the caller.
+	if access, err := s.Escrow.Authorize(ctx, principal, created.DealID, escrow.Read); err == nil {
+		made.CommitDeadline, made.RevealDeadline = access.Deal().CommitDeadline, access.Deal().RevealDeadline
+		invitations = s.invitations(made, access.Deal().Algorithm)
+	}
+	r, err := encoded(made, nil, func(c createdBody) next { return afterCreation(declared, c, len(invitations) > 0) })
+	r.blocks, r.shownOnce, r.lookAt = invitations, true, made.CommitDeadline
 	return r, err
+}
+
+// createdBody is the answer to a creation with the deadlines, which the caller may have
+// named by their distance.
+type createdBody struct {
+	escrow.Created
+	CommitDeadline int64 `json:"commit_deadline,omitzero"`
+	RevealDeadline int64 `json:"reveal_deadline,omitzero"`
 }
 
 // maxInvited bounds the parties of a deal whose invitations are part of the answer. An
@@ -146,19 +161,16 @@ func (s *server) createDeal(ctx context.Context, args arguments) (result, error)
 const maxInvited = 64
 
 // invitations returns the invitation of each party after the first, or nil if there
-// are too many. Deadlines are read from the deal, because a replayed call returns the
-// first one's. Errors are ignored, because the tokens must reach the caller.
-func (s *server) invitations(ctx context.Context, p escrow.Principal, c escrow.Created) (all []string) {
-	access, err := s.Escrow.Authorize(ctx, p, c.DealID, escrow.Read)
-	if err != nil || len(c.Invites) > maxInvited {
+// are too many.
+func (s *server) invitations(c createdBody, algorithmID string) (all []string) {
+	if len(c.Invites) > maxInvited {
 		return nil
 	}
-	d := access.Deal()
-	alg, _ := algorithm.Lookup(d.Algorithm)
+	alg, _ := algorithm.Lookup(algorithmID)
 	for _, invite := range c.Invites[1:] {
 		all = append(all, invitation.Text(s.PublicURL, invitation.Seat{
 			DealID: c.DealID, Algorithm: alg.ID, Purpose: alg.Purpose, Party: invite.Party, Label: invite.Label,
-			Token: invite.Token, CommitDeadline: d.CommitDeadline, RevealDeadline: d.RevealDeadline,
+			Token: invite.Token, CommitDeadline: c.CommitDeadline, RevealDeadline: c.RevealDeadline,
 		}))
 	}
 	return all
@@ -196,7 +208,15 @@ func (s *server) revealInput(ctx context.Context, args arguments) (result, error
 		return result{}, err
 	}
 	revealed, err := s.Reveal(ctx, access, args.request("reveal_input", token, "invite_token"))
-	return encoded(revealed, err, afterReveal)
+	step := afterReveal(revealed)
+	return encoded(revealedBody{revealed, step.call()}, err, func(revealedBody) next { return step })
+}
+
+// revealedBody is the answer to a reveal with the next step, as the answer to a commitment
+// has it: some clients show their model only structuredContent.
+type revealedBody struct {
+	escrow.Revealed
+	Next string `json:"next"`
 }
 
 func (s *server) getDeal(ctx context.Context, args arguments) (result, error) {
@@ -287,7 +307,7 @@ func (s *server) verifyCertificate(ctx context.Context, args arguments) (result,
 			return result{}, err
 		}
 		report, err := s.Escrow.VerifyHanded(ctx, document, certID)
-		return encoded(report, err, func(h escrow.Handed) next { return afterVerification(h.Verification) })
+		return encoded(report, err, afterHanded)
 	}
 	certID, err := args.text("cert_id", "the cert_id of a certificate or the certificate_id of get_deal; or leave it out and pass the whole document as certificate")
 	if err != nil {

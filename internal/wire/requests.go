@@ -1,6 +1,6 @@
 // Package wire reads and writes the JSON of the contract: the bodies of requests and
 // of answers, for REST and MCP alike. A tool's structured content is the REST body,
-// except for texts that name calls.
+// except for texts that name calls and the members that package mcpapi adds.
 package wire
 
 import (

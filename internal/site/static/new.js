@@ -120,10 +120,8 @@ function showMade({ deal, own, warning, texts }) {
   const ownLink = byId('own-seat').href;
   byId('own-link').value = ownLink;
   byId('copy-own').replaceChildren(copyButton('your own link', () => ownLink));
-  // Drop the advice about computing a commitment by hand: the page does that.
-  const advice = (warning ?? '').split('. ').filter((text) => !text.startsWith('commit with a salt')).join('. ');
-  byId('advice').hidden = !advice;
-  byId('advice').querySelector('p').textContent = advice && `${advice}.`;
+  byId('advice').hidden = !warning;
+  byId('advice').querySelector('p').textContent = warning ? `${warning}.` : '';
   byId('invitations').replaceChildren(...texts.slice(0, MOST_SHOWN).map(({ label, text }) => {
     const share = navigator.share ? element('button', { type: 'button', class: 'copy', 'aria-label': `Share the invitation of ${isolated(label)}`, onclick: () => navigator.share({ text }).catch(() => {}) }, 'Share') : null;
     return element('li', { class: 'card' }, element('h2', {}, name(label)), element('p', { class: 'actions' }, copyButton(`the invitation of ${isolated(label)}`, () => text), share),
