@@ -82,7 +82,9 @@ func TestCtlSplit(t *testing.T) {
 	c.Fetched()
 	c.Inputs(2)
 	lines := strings.Split(strings.TrimSpace(c.Offline(0, verifyOffline...)), "\n")
-	if len(lines) != 12 || !strings.HasPrefix(lines[9], "not proven: who committed as party 0, 1") || !strings.HasPrefix(lines[10], "not proven: the params and deadlines") || lines[11] != "valid" {
+	development := strings.Contains(string(c.Read("status.json")), `"dev_ephemeral_key":true`)
+	if notes := strings.Join(lines[9:], "\n"); !strings.Contains(notes, "not proven: who committed as party 0, 1") || !strings.Contains(notes, "\nnot proven: the params and deadlines") ||
+		strings.Contains(notes, "declares this key a development key") != development || !strings.HasSuffix(notes, "\nvalid") {
 		t.Errorf("%q", lines)
 	}
 	for _, line := range lines[:9] {

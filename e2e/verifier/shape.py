@@ -130,7 +130,7 @@ def key_set_problem(document):
 
 
 def contradictions(c):
-    """What a certificate of the right shape says that cannot be true together."""
+    """What a certificate of the right shape says that cannot be true together; what is inside result, draw and result check."""
     computed, n, flakers = c["outcome"] == "COMPUTED", len(c["parties"]), c["void_flakers"]
     missing = [i for i, p in enumerate(c["parties"]) if p["commitment"] is None]
     timing, flags = c["timing"], c["properties"]

@@ -357,7 +357,8 @@ class CommandLine(unittest.TestCase):
         done = subprocess.run(program + self.offline, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=60)
         code, out, err = done.returncode, done.stdout, done.stderr
         self.assertEqual((code, err), (0, ""))
-        self.assertEqual([line.split()[0] for line in out.splitlines()], ["OK"] * 9 + ["not", "valid"])
+        self.assertEqual([line.split()[0] for line in out.splitlines()], ["OK"] * 9 + ["not", "not", "valid"])
+        self.assertIn("development key", out)  # as the status declares
         self.assertIn("not proven: who committed as party 0, 1", out)
 
     def test_inputs_and_json(self):

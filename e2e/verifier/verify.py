@@ -77,7 +77,8 @@ def keys_of(document):
         return document["keys"]
     if shape.STATUS(document):
         raise jcs.Refused("neither a key set with `keys` nor a status: " + shape.STATUS(document))
-    return [document["pubkey"]] + document["legacy_pubkeys"]
+    current = {"pubkey": document["pubkey"], "development": document.get("dev_ephemeral_key") is True}
+    return [current] + document["legacy_pubkeys"]
 
 
 def signed_by(keys, message, signature):
@@ -142,6 +143,9 @@ def verify(certificate, head, keys, inputs=None, params=None, known=None, chain=
 
     proof = certificate["log_proof"]
     report.add("key_in_force", *in_force(key, head_key, proof["leaf_index"], 0 if bad_head else head["tree_size"]))
+    if key and key.get("development"):
+        report.notes.append("whose certificate it is: the deployment declares this key a development key, "
+                            "whose certificates prove nothing")
     if bad_head:
         report.add("tree_size", "no usable tree head")
         report.add("merkle_inclusion", "no usable tree head")
@@ -442,14 +446,16 @@ def fetch_head(base, certificate):
 
 
 def fetch_keys(base):
-    """The key set, or the status where the deployment has no such path."""
+    """The keys of the key set, or of the status where the deployment has no such path; only the status tells a development key."""
     import urllib.error
+    declared = keys_of(fetch(base + "/v1/status"))
     try:
-        return fetch(base + "/v1/pubkeys")
+        keys = keys_of(fetch(base + "/v1/pubkeys"))
     except urllib.error.HTTPError as e:
         if e.code != 404:
             raise
-        return fetch(base + "/v1/status")
+        return declared
+    return [dict(key, **declared[0]) if key["pubkey"] == declared[0]["pubkey"] else key for key in keys]
 
 
 def printable(line):
@@ -503,7 +509,7 @@ def main(arguments=None):
         keys = given.pubkey
         if not keys:
             file = given.keys or given.status
-            keys = keys_of(read(file) if file else fetch_keys(base))
+            keys = keys_of(read(file)) if file else fetch_keys(base)
         inputs = read(given.inputs, 34) if given.inputs else None  # two levels around each input
         params = read(given.params) if given.params else None
         if given.inputs and type(inputs) is not list or given.params and type(params) is not dict:

@@ -144,7 +144,7 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	relays := beacon.NewClient(chain, c.BeaconRelays, &http.Client{Timeout: 10 * time.Second})
 	p.Guard = idempotency.New(p.Store, p.Redis, secrets)
 	p.Escrow = escrow.New(p.Store, secrets, p.Signer, p.Keys, log, relays,
-		escrow.Options{EntropyWindow: c.EntropyWindow, StrictBeacon: c.StrictBeacon, OpenUnits: c.OpenUnits, Waits: p.Waits, PublicURL: c.PublicURL, ReadOnly: c.ReadOnly}, logger)
+		escrow.Options{EntropyWindow: c.EntropyWindow, StrictBeacon: c.StrictBeacon, OpenUnits: c.OpenUnits, Waits: p.Waits, PublicURL: c.PublicURL, ReadOnly: c.ReadOnly, Development: p.Signer.Development}, logger)
 	logger.Info("signing key", "pubkey", p.Keys.Current(), "custody", p.Signer.Custody(), "ephemeral", p.Signer.Ephemeral())
 	return p, nil
 }

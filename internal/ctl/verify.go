@@ -210,16 +210,27 @@ func trusted(named []verification.Trusted) []verification.Key {
 }
 
 // fetchKeys returns the keys of /v1/pubkeys, or of /v1/status if the deployment is too old
-// to have that path.
+// to have that path. Only the status declares a development key.
 func fetchKeys(ctx context.Context, from *restclient.Client) ([]verification.Key, error) {
+	status, err := fetch(ctx, from, "/v1/status")
+	if err != nil {
+		return nil, err
+	}
+	declared, err := keysOfStatus(status)
+	if err != nil {
+		return nil, err
+	}
 	document, err := fetch(ctx, from, "/v1/pubkeys")
 	if refused, ok := errors.AsType[*restclient.Refused](err); ok && refused.Status == http.StatusNotFound {
-		document, err = fetch(ctx, from, "/v1/status")
+		return trusted(declared), nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	keys, err := keysOfStatus(document)
+	for i := range keys {
+		keys[i].Development = declared[0].Development && keys[i].Label == declared[0].Label
+	}
 	return trusted(keys), err
 }
 

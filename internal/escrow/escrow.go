@@ -103,6 +103,8 @@ type Options struct {
 	PublicURL     string        // origin under which callers reach deal-api; "": not known
 	ReadOnly      bool          // the database and the log take no changes
 	Waits         *waiting.Hub  // the process's hub; nil: a new one that hears of no other process
+
+	Development func(label string) bool // reports whether a key is a development key; nil: none is
 }
 
 // Service runs the use cases. It is safe for concurrent use.
@@ -156,6 +158,9 @@ const issueBound = 3 * time.Second
 func New(s *store.Store, secrets *sealing.Secrets, signer Signer, keys *signing.KeySet, log Log, b Beacon, o Options, logger *slog.Logger) *Service {
 	if o.Waits == nil {
 		o.Waits = waiting.New(s.Marks, nil, logger)
+	}
+	if o.Development == nil {
+		o.Development = func(string) bool { return false }
 	}
 	return &Service{
 		store: s, secrets: secrets, signer: signer, keys: keys, log: log, beacon: b, options: o, logger: logger,

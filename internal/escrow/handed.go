@@ -88,7 +88,7 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 
 	var trusted []verification.Trusted
 	for _, k := range s.keys.Keys() {
-		trusted = append(trusted, verification.Trusted{Label: k.PublicKey, State: k.State, RetiredAt: k.RetiredAt, TreeSize: k.TreeSize})
+		trusted = append(trusted, verification.Trusted{Label: k.PublicKey, State: k.State, RetiredAt: k.RetiredAt, TreeSize: k.TreeSize, Development: s.options.Development(k.PublicKey)})
 	}
 	evidence := verification.Evidence{Certificate: document, Keys: verifyingKeys(trusted)}
 	// A document can name thousands of seat keys. They are checked only if this service

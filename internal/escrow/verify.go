@@ -61,6 +61,9 @@ func (s *Service) Verify(ctx context.Context, certID string) (Verification, erro
 	default:
 		return Verification{}, err
 	}
+	if v.Checks.Signature && s.options.Development(facts.key.PublicKey) {
+		v.Note += "; this deployment signs with a development key: its certificates prove nothing"
+	}
 	v.Valid = v.Checks.Signature && v.Checks.InputRoot && v.Checks.Inclusion
 	if !v.Valid {
 		v.Note = "at least one check failed: do not rely on this certificate, and tell the operator of this deployment"

@@ -52,6 +52,10 @@ func TestVerify(t *testing.T) {
 	if report.CertID != id || report.Outcome != "COMPUTED" {
 		t.Errorf("the report is %+v", report)
 	}
+	dev := h.replicaOn(h.store, escrow.Options{Development: func(label string) bool { return label == h.pen.PublicKey() }})
+	if by := of(dev.Verify(t.Context(), id)).ok(t); strings.Contains(report.Note, "development key") || !strings.Contains(by.Note, "development key") {
+		t.Errorf("by a development key: %s; else: %s", by.Note, report.Note)
+	}
 	for _, unknown := range []string{"", "c_none", "c_" + strings.Repeat("A", 22)} {
 		h.verify(t, unknown).refused(t, problem.CertNotFound)
 	}

@@ -186,8 +186,12 @@ func (r *Ring) Custody() string {
 
 // Ephemeral reports whether the published current key is a development key
 // (SPEC 2.8, dev_ephemeral_key).
-func (r *Ring) Ephemeral() bool {
-	signer := r.signer(r.keys.Current())
+func (r *Ring) Ephemeral() bool { return r.Development(r.keys.Current()) }
+
+// Development reports whether the key with this label is a development key of this
+// process.
+func (r *Ring) Development(label string) bool {
+	signer := r.signer(label)
 	return signer != nil && signer.Ephemeral()
 }
 

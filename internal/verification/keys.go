@@ -18,7 +18,12 @@ type Trusted struct {
 	State     string // "" if the document has no states
 	RetiredAt *int64 // unix seconds at which a retired key was replaced; nil if unknown
 	TreeSize  *int64 // a closed key is not accepted for leaves at this index or above; nil if it is not closed
+
+	Development bool // the deployment declares that it signs with a development key; only a status says so
 }
+
+// developmentKey is the note on a certificate by such a key.
+const developmentKey = "whose certificate it is: the deployment declares this key a development key, whose certificates prove nothing"
 
 // mayHold reports whether the key may have signed the leaf.
 func (t Trusted) mayHold(leafIndex int64) bool {
@@ -69,7 +74,7 @@ func ReadKeys(document any) (keys []Trusted, problem string) {
 	if wrong := legacyShape(members["legacy_pubkeys"]); wrong != "" {
 		return nil, "`legacy_pubkeys` " + wrong
 	}
-	keys = []Trusted{{Label: current.(string)}}
+	keys = []Trusted{{Label: current.(string), Development: members["dev_ephemeral_key"] == true}}
 	for _, label := range members["legacy_pubkeys"].([]any) {
 		keys = append(keys, Trusted{Label: label.(string)})
 	}

@@ -29,7 +29,7 @@ const (
 	TreeSize          = "tree_size"             // proof and tree head have the same size
 	MerkleInclusion   = "merkle_inclusion"      // the certificate's entry is in the tree
 	InputRootForm     = "input_root_wellformed" // SPEC 2.9
-	Consistency       = "consistency"           // no member contradicts another
+	Consistency       = "consistency"           // no member contradicts another; Draw and Result prove the members of result
 	Draw              = "draw"                  // the winner follows from the beacon value and nonce_digest
 	Commitments       = "commitments"           // each given input and salt opens its commitment
 	InputRoot         = "input_root"            // the root over the openings is input_root
@@ -112,6 +112,9 @@ func verify(e Evidence) (Report, *certificate.Certificate) {
 		return *r, nil
 	}
 	r.inForce(signer, headSigner, c.LogProof.LeafIndex, head.TreeSize)
+	if signer != nil && signer.Development {
+		r.Notes = append(r.Notes, developmentKey)
+	}
 	r.inclusion(c.LogProof, sha256.Sum256(signed), head, badHead)
 	root := "null, VOID"
 	if c.InputRoot != nil {

@@ -4,7 +4,7 @@
 import { isBundle, verifyBundle } from './bundle.js';
 import { element } from './dom.js';
 import { parse } from './jcs.js';
-import { fetchKeys, keysOf } from './keys.js';
+import { originKeys } from './keys.js';
 import { showReport } from './report.js';
 
 /** Shows the report on a bundle, or why the text is not a bundle. */
@@ -14,7 +14,7 @@ export async function verifyText(text, out) {
   try {
     const bundle = parse(text, 34); // two levels around the input
     if (!isBundle(bundle)) throw new Error('it is not a bundle. A certificate alone can be checked on the front page, with the key and the tree head');
-    const keys = await fetchKeys().then(keysOf).catch(() => []); // without keys, the report says so
+    const keys = await originKeys().catch(() => []); // without keys, the report says so
     const { checks, notes } = await verifyBundle({ bundle, keys });
     showReport(out, checks, bundle.certificate, notes, keys.length > 0);
   } catch (fault) {

@@ -1,5 +1,5 @@
-// The trusted keys, and what each may have signed. A key is a row of the key set, or only
-// {pubkey}.
+// The trusted keys, and what each may have signed. A key is a row of the key set, or
+// {pubkey, development}, of which only the first is required.
 
 import { call, problemOf } from './dom.js';
 import { parse } from './jcs.js';
@@ -16,7 +16,7 @@ export function keysOf(document) {
   }
   const problem = STATUS(document);
   if (problem) throw new Error(`it is neither a key set with “keys” nor a status: it ${problem}`);
-  return [document.pubkey, ...document.legacy_pubkeys].map((pubkey) => ({ pubkey }));
+  return [document.pubkey, ...document.legacy_pubkeys].map((pubkey, i) => ({ pubkey, development: i === 0 && document.dev_ephemeral_key === true }));
 }
 
 /** Fetches the published key set of this origin, or the status if there is none. */
@@ -25,6 +25,13 @@ export async function fetchKeys() {
   if (answer.status === 404) answer = await call('GET', '/v1/status');
   if (!answer.ok) throw new Error(problemOf(answer));
   return parse(answer.text);
+}
+
+/** Fetches the keys of this origin. Only the status declares a development key. */
+export async function originKeys() {
+  const [keys, status] = await Promise.all([fetchKeys().then(keysOf), call('GET', '/v1/status')]);
+  const [{ pubkey, development }] = keysOf(status.json);
+  return keys.map((key) => (key.pubkey === pubkey ? { ...key, development } : key));
 }
 
 /** Reports whether the key may have signed this leaf. A key closed at a tree size may not from that leaf on. */

@@ -107,7 +107,7 @@ export function keySetProblem(document) {
   return current === 1 ? null : `has ${current} current keys instead of one`;
 }
 
-/** Returns the contradictions between members of a well-formed certificate. */
+/** Returns the contradictions between members of a well-formed certificate. The checks draw and result prove what is inside result. */
 export function contradictions(c) {
   const [n, computed, flakers, { timing }] = [c.parties.length, c.outcome === 'COMPUTED', c.void_flakers, c];
   const missing = c.parties.flatMap((p, i) => (p.commitment === null ? [i] : []));

@@ -67,6 +67,7 @@ export async function verifyCertificate({ certificate, head, keys, inputs = null
   }
 
   add('key_in_force', IN_FORCE, ...inForce(signed.key, signedHead.key, certificate.log_proof.leaf_index, headProblem ? 0 : head.tree_size));
+  if (signed.key?.development) notes.push('whose certificate it is: the deployment declares this key a development key, whose certificates prove nothing');
   await addInclusion(add, certificate.log_proof, headProblem ? null : head, headProblem, entry);
   const [root, computed] = [certificate.input_root, certificate.outcome === 'COMPUTED'];
   add('input_root_wellformed', 'The root over the inputs is well-formed',
