@@ -15,6 +15,7 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/invitation"
+	"github.com/fairpact/fairpact/internal/signing"
 )
 
 // reaches waits until the page of a deal shows a phase.
@@ -444,19 +445,56 @@ func TestCreationPageMakesEachKind(t *testing.T) {
 	}
 }
 
-// A seat with a declared key has no form: the service would refuse its commitment.
-func TestPageAsksForTheSeatKey(t *testing.T) {
+// A person seals with the file of the private key that the deal declares for the seat. With
+// a file of another key nothing is sent.
+func TestPersonSignsWithASeatKey(t *testing.T) {
 	c, p := browser(t)
-	key := "ed25519:d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a" // RFC 8032, test 1
+	dir := t.TempDir()
+	made := func(name string) (label, text string) {
+		path := filepath.Join(dir, name)
+		label, err := signing.MakeSeatKey(path, "es256")
+		e2e.Must(t, err)
+		private, err := os.ReadFile(path)
+		e2e.Must(t, err)
+		return label, string(private)
+	}
+	key, own := made("own.pem")
+	_, other := made("other.pem")
 	request := e2e.SplitBody(time.Hour, 2*time.Hour)
 	request["party_keys"] = []any{nil, key}
 	d := c.Create(request)
 	p.take(d, 1, 320, "light")
 	p.reaches("keyed")
-	if said := p.text("#action"); !strings.Contains(said, key) || eval[bool](p, "Boolean(document.querySelector('#seal'))") {
+	if said := p.text("#action"); !strings.Contains(said, key) {
 		t.Errorf("for a seat with a key the page says %s", said)
 	}
 	p.accessible("keyed phone light")
+	p.enter("#points-0", "40")
+	p.enter("#points-1", "60")
+	p.hand("#seat-key", other)
+	p.enter("#seal", "\r")
+	p.until("another key is refused", "document.querySelector('#problem').textContent.includes('another key')")
+	p.hand("#seat-key", own)
+	p.enter("#seal", "\r")
+	p.reaches("sealed")
+	ann := e2e.Seal(t, e2e.AnnsValues)
+	d.Commit(0, ann)
+	p.reaches("opened")
+	d.Reveal(0, ann)
+	p.reaches("done")
+	d.Certified(e2e.Patience)
+	bundle := c.Want(200, "GET", d.Path("/bundle"), d.Tokens[1], nil).Body
+	if good, said := e2e.Stranger(t, "--bundle", e2e.File(t, bundle), "--party", "1="+key); !good {
+		t.Errorf("the commitment is not signed by %s: %s", key, said)
+	}
+	// WebCrypto returns a high s in half of the cases. sign fails if what it returns does not verify.
+	if n := eval[int](p, `(async () => {
+		const {sign} = await import(document.querySelector('script[type=module]').src.replace('deal.js', 'p256.js'));
+		for (let i = 0; i < 16; i++) await sign(`+e2e.JsonText(t, own)+", "+e2e.JsonText(t, key)+`, new Uint8Array([i]));
+		return 16;
+	})()`); n != 16 {
+		t.Errorf("%d signatures", n)
+	}
 }
 
 // In mode open the page shows the worth of every part to every party.

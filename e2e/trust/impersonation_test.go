@@ -48,7 +48,7 @@ func TestInitiatorCannotImpersonateASeatWithAKey(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
 	ctl := e2e.NewCtl(t, c.Base)
-	made, _ := ctl.Run(0, "key", "new", "bob.pem")
+	made, _ := ctl.Run(0, "key", "new", "bob.pem", "--type", "es256")
 	bobs := strings.TrimSpace(made)
 	made, _ = ctl.Run(0, "key", "new", "initiator.pem")
 	own := strings.TrimSpace(made)

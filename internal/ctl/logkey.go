@@ -8,6 +8,7 @@ import (
 	"github.com/fairpact/fairpact/internal/checkpoint"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/signing/file"
+	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
 type logKeyCommand struct {
@@ -34,11 +35,11 @@ func (c logKeyCommand) Run(ctx context.Context, t *terminal) error {
 	}
 	var public ed25519.PublicKey
 	if c.Out != "" {
-		made, err := file.MakeEd25519(c.Out)
+		made, err := file.Make(c.Out, provider.Ed25519)
 		if err != nil {
 			return err
 		}
-		public = made
+		public = made.(ed25519.PublicKey)
 	} else {
 		key, err := signing.OpenLogKey(ctx, c.Of)
 		if err != nil {

@@ -2,8 +2,6 @@ package ctl
 
 import (
 	"context"
-	"crypto/ed25519"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -12,7 +10,6 @@ import (
 	"github.com/fairpact/fairpact/internal/attestation"
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/signing"
-	"github.com/fairpact/fairpact/internal/signing/file"
 )
 
 type keyCommands struct {
@@ -21,24 +18,25 @@ type keyCommands struct {
 }
 
 type newKeyCommand struct {
-	Out string `arg:"" help:"New file for the private key, readable by you alone: PEM (PKCS#8)."`
+	Out  string `arg:"" help:"New file for the private key, readable by you alone: PEM (PKCS#8)."`
+	Type string `enum:"ed25519,es256" default:"ed25519" help:"ed25519, or es256 (ECDSA on P-256), which every browser can sign with."`
 }
 
 func (newKeyCommand) Help() string {
-	return `Prints the public key, ed25519:HEX. Give it to whoever creates the deal (deal create --party-key) and to whoever is to know that you signed (verify --party). One key serves any number of deals. The private key never leaves the file.
+	return `Prints the public key, ed25519:HEX or es256:HEX. Give it to whoever creates the deal (deal create --party-key) and to whoever is to know that you signed (verify --party). One key serves any number of deals. The private key never leaves the file.
 
 Examples:
 
     fairpactctl key new seat.pem
+    fairpactctl key new seat.pem --type es256
     fairpactctl deal commit sealed.json --state bob.json --key seat.pem`
 }
 
 func (c newKeyCommand) Run(t *terminal) error {
-	public, err := file.MakeEd25519(c.Out)
+	label, err := signing.MakeSeatKey(c.Out, c.Type)
 	if err != nil {
 		return err
 	}
-	label := "ed25519:" + hex.EncodeToString(public)
 	if t.json {
 		return t.value(map[string]string{"party_key": label, "key_file": c.Out})
 	}
@@ -131,15 +129,14 @@ func (c *call) declaration(ctx context.Context) (d declared, err error) {
 
 // sign signs a commitment and the declaration with the key in a file.
 func (d declared) sign(path, commitment string) (map[string]string, error) {
-	private, err := file.ReadEd25519(path)
+	key, err := signing.ReadSeatKey(path)
 	if err != nil {
 		return nil, err
 	}
-	key := "ed25519:" + hex.EncodeToString(private.Public().(ed25519.PublicKey))
-	if d.key != nil && d.key != key {
-		return nil, refusal{fmt.Errorf("the deal declares another key for party %d: %v, and this is %s", d.party, d.key, key)}
+	if d.key != nil && d.key != key.Label {
+		return nil, refusal{fmt.Errorf("the deal declares another key for party %d: %v, and this is %s", d.party, d.key, key.Label)}
 	}
 	seat := attestation.Seat{DealID: d.dealID, Party: d.party, Commitment: commitment, Declaration: d.digest}
-	signature := ed25519.Sign(private, seat.Message(d.origin))
-	return map[string]string{"commitment": commitment, "party_key": key, "party_signature": "ed25519:" + hex.EncodeToString(signature)}, nil
+	signature, err := key.Sign(seat.Message(d.origin))
+	return map[string]string{"commitment": commitment, "party_key": key.Label, "party_signature": signature}, err
 }

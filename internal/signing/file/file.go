@@ -62,23 +62,29 @@ func OpenDev(_ context.Context, rest string, kind provider.Kind) (provider.Provi
 	return key{private, "development key in a file, made by the service itself: not for production"}, nil
 }
 
-// ReadEd25519 reads an Ed25519 private key, PKCS#8 in PEM.
-func ReadEd25519(path string) (ed25519.PrivateKey, error) {
-	private, err := load(path, provider.Ed25519)
+// Read reads a private key of either kind.
+func Read(path string) (crypto.Signer, error) {
+	text, err := readKeyFile(path)
 	if err != nil {
 		return nil, err
 	}
-	return private.(ed25519.PrivateKey), nil
+	private, err := parseKey(text, provider.Ed25519)
+	if err != nil {
+		private, err = parseKey(text, provider.P256)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("key %s: %w", path, err)
+	}
+	return private, nil
 }
 
-// MakeEd25519 writes a new Ed25519 key to a file that MUST NOT exist yet, and
-// returns the public key.
-func MakeEd25519(path string) (ed25519.PublicKey, error) {
-	private, err := create(path, provider.Ed25519)
+// Make writes a new key to a file that MUST NOT exist yet, and returns the public key.
+func Make(path string, kind provider.Kind) (crypto.PublicKey, error) {
+	private, err := create(path, kind)
 	if err != nil {
 		return nil, err
 	}
-	return private.Public().(ed25519.PublicKey), nil
+	return private.Public(), nil
 }
 
 func pathOf(scheme, rest string) (string, error) {
@@ -196,7 +202,7 @@ func parseKey(text []byte, kind provider.Kind) (crypto.Signer, error) {
 		}
 	}
 	if kind == provider.Ed25519 {
-		return nil, errors.New("not an Ed25519 key: make a log key with fairpactctl log key, a seat key with fairpactctl key new, or openssl genpkey -algorithm ED25519")
+		return nil, errors.New("not an Ed25519 key: make a log key with fairpactctl log key, or openssl genpkey -algorithm ED25519")
 	}
 	return nil, errors.New("not an elliptic curve key: es256 needs ECDSA on P-256")
 }

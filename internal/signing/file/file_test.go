@@ -161,14 +161,14 @@ func TestMadeKeyFiles(t *testing.T) {
 	if _, err := OpenDev(t.Context(), "//"+dir+"/dev.pem", provider.P256); err != nil {
 		t.Fatal(err)
 	}
-	public, err := MakeEd25519(dir + "/log.pem")
+	public, err := Make(dir+"/log.pem", provider.Ed25519)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := MakeEd25519(dir + "/log.pem"); !errors.Is(err, fs.ErrExist) {
+	if _, err := Make(dir+"/log.pem", provider.Ed25519); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("a key file was overwritten: %v", err)
 	}
-	if read, err := ReadEd25519(dir + "/log.pem"); err != nil || !public.Equal(read.Public()) {
+	if read, err := Read(dir + "/log.pem"); err != nil || !public.(ed25519.PublicKey).Equal(read.Public()) {
 		t.Errorf("read another key: %v", err)
 	}
 	entries, err := os.ReadDir(dir)

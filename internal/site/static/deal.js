@@ -10,6 +10,7 @@ import { drafts, onSealedElsewhere, saveFile, sealed, tokens } from './keep.js';
 import { parse } from './jcs.js';
 import { showResult } from './outcome.js';
 import { commitmentOf, seal } from './seal.js';
+import { signSeat } from './seats.js';
 import { Refused, Seat } from './seat.js';
 import { localTime } from './words.js';
 
@@ -21,7 +22,7 @@ const LOOKS_AFTER_END = 3; // waits for the witnesses of the certificate; then t
 let seat;
 let now = null; // {view, party, cautions}, the newest answer
 let phase = null;
-let seatKey; // the key that the deal declares for the seat, or null; undefined until it is read
+let declared; // {declaration, origin} of the deal; undefined until it is read
 
 /** Removes the token from the address bar, so that no screenshot or bookmark shows it. The browser's history may contain the opened link. */
 function takeToken() {
@@ -36,7 +37,7 @@ function takeToken() {
 function phaseOf({ view, party }) {
   if (ENDED[view.state]) return ENDED[view.state];
   const { committed, commitment, revealed } = view.parties[party];
-  if (!committed) return seatKey ? 'keyed' : 'seal';
+  if (!committed) return declared?.declaration.party_keys[party] ? 'keyed' : 'seal';
   if (!revealed && !sealed.get(id, commitment) && !unkept[commitment]) return 'elsewhere';
   if (view.state !== 'REVEALING') return 'sealed';
   if (!revealed) return 'opening';
@@ -92,33 +93,8 @@ function copyOf({ input, salt, commitment }, saved = () => {}) {
 }
 
 const panels = {
-  seal() {
-    const form = formOf(now.view, now.party);
-    const problem = element('p', { class: 'say bad', id: 'problem', role: 'alert' });
-    const button = element('button', { class: 'button', id: 'seal' }, form.button);
-    const node = element('form', { class: 'card', novalidate: true, id: 'input-form' }, form.fields, problem, element('p', { class: 'actions' }, button,
-      element('span', { class: 'hint' }, 'It is final: what is sealed cannot be changed. Only a hash leaves this browser now.')));
-    node.addEventListener('input', () => { problem.textContent = ''; });
-    node.addEventListener('submit', async (event) => {
-      event.preventDefault();
-      problem.textContent = '';
-      button.disabled = true;
-      try {
-        const one = await seal(form.read());
-        if (keep(one)) await commit(one); // kept before anything is sent: an answer may be lost
-        else saveFirst(one);
-      } catch (fault) {
-        problem.textContent = fault.message;
-      }
-      button.disabled = false;
-    });
-    panel('Your input', form.intro, node, whatIfLeft());
-    remember(node, form.refresh);
-  },
-  keyed() {
-    panel('This seat needs its key', element('p', {}, 'The deal takes only a commitment that this key signs, and this page does not hold it: ', element('code', {}, seatKey), '.'),
-      element('p', {}, 'Use ', element('code', {}, 'fairpactctl'), ' or your agent. This page follows the deal.'));
-  },
+  seal: () => ask(),
+  keyed: () => ask(element('input', { type: 'file', id: 'seat-key' })),
   sealed() {
     const { commitment } = now.view.parties[now.party];
     const one = { ...held(commitment), commitment };
@@ -151,6 +127,32 @@ const panels = {
   expired: unsettled,
 };
 
+/** Shows the form of the input. keyFile: the field for the private key, for a seat that has one. */
+function ask(keyFile = null) {
+  const form = formOf(now.view, now.party);
+  const problem = element('p', { class: 'say bad', id: 'problem', role: 'alert' });
+  const button = element('button', { class: 'button', id: 'seal' }, form.button);
+  const node = element('form', { class: 'card', novalidate: true, id: 'input-form' }, form.fields, keyFile && [element('label', { for: 'seat-key' }, 'The file of your private key'), keyFile, element('p', { class: 'hint' }, 'This seat takes only an input that this key signs: ', element('code', {}, declared.declaration.party_keys[now.party]), '. The file stays in this browser.')], problem, element('p', { class: 'actions' }, button,
+    element('span', { class: 'hint' }, 'It is final: what is sealed cannot be changed. Only a hash leaves this browser now.')));
+  node.addEventListener('input', () => { problem.textContent = ''; });
+  node.addEventListener('submit', async (event) => {
+    event.preventDefault();
+    problem.textContent = '';
+    button.disabled = true;
+    try {
+      const one = await seal(form.read());
+      if (keyFile) one.signed = await signSeat(await keyFile.files[0]?.text(), declared, now.view, now.party, one.commitment);
+      if (keep(one)) await commit(one); // kept before anything is sent: an answer may be lost
+      else saveFirst(one);
+    } catch (fault) {
+      problem.textContent = fault.message;
+    }
+    button.disabled = false;
+  });
+  panel('Your input', form.intro, node, whatIfLeft());
+  remember(node, form.refresh);
+}
+
 function unsettled() {
   panel('Nothing was settled', element('p', {}, 'There is no certificate. ', element('a', { href: '/new' }, 'Make a new deal'), '.'), forget());
 }
@@ -172,7 +174,7 @@ function forget() {
 
 /** Keeps the typed values for a reload of this tab. */
 function remember(form, refresh = () => {}) {
-  const fields = [...form.querySelectorAll('input, textarea')];
+  const fields = [...form.querySelectorAll('input:not([type=file]), textarea')];
   const on = (field) => (field.type === 'radio' ? 'checked' : 'value');
   const typed = drafts.get(id) ?? [];
   fields.forEach((field, i) => { field[on(field)] = typed[i] ?? field[on(field)]; });
@@ -205,7 +207,7 @@ function settleSent(commitment) {
 
 async function commit(one) {
   try {
-    await seat.act('commit', { commitment: one.commitment });
+    await seat.act('commit', { commitment: one.commitment, ...one.signed });
   } catch (fault) {
     if (fault.final) sealed.drop(id, one.commitment);
     throw fault;
@@ -244,12 +246,12 @@ async function due() {
   return false;
 }
 
-/** Returns the key that the deal declares for a party, undefined if it cannot be read now. */
-async function declaredKey(party) {
+/** Returns what the deal declares, undefined if it cannot be read now. */
+async function readDeclared() {
   try {
-    return parse(await seat.fetch('declaration'), 40).declaration.party_keys[party];
+    return parse(await seat.fetch('declaration'), 40);
   } catch {
-    return undefined; // the service checks the key anyway
+    return undefined; // the service checks the seat key anyway
   }
 }
 
@@ -259,10 +261,10 @@ async function follow(own) {
     try {
       const next = await own.view(phase === 'draw' ? drawTime(now.view) - own.now() : undefined);
       if (seat !== own) return;
-      if (seatKey === undefined && !next.view.parties[next.party].committed) {
-        const key = await declaredKey(next.party);
+      if (declared === undefined && !next.view.parties[next.party].committed) {
+        const read = await readDeclared();
         if (seat !== own) return;
-        seatKey = key;
+        declared = read;
       }
       now = next;
       byId('stranger').hidden = true;
@@ -292,7 +294,7 @@ function stranger(refusal) {
 function start(token) {
   now = null;
   phase = null;
-  seatKey = undefined;
+  declared = undefined;
   seat = new Seat(id, token, (trouble) => {
     byId('trouble').hidden = !trouble;
     byId('trouble').textContent = trouble ?? '';

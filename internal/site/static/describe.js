@@ -80,7 +80,7 @@ export function status(view, phase) {
   const closed = view.parties.filter((p) => !p.revealed).map((p) => p.label);
   const words = {
     seal: ['It is your turn: seal your input.'],
-    keyed: ['It is your turn: commit with the key of your seat.'],
+    keyed: ['It is your turn: seal your input, signed with the key of your seat.'],
     elsewhere: ['Your seat has sealed an input, and this browser does not hold it.'],
     sealed: ['You have sealed. Waiting for ', ...names(open), '.'],
     opening: ['Everybody has sealed. Opening yours…'],

@@ -1,6 +1,6 @@
 // Labelled signatures: es256 (ECDSA P-256 with SHA-256, low-S, raw r‖s) and
-// ed25519 (older development certificates). WebCrypto verifies; what it does not
-// ask for is asked here: lower-case hex, low-S, the point of a compressed key, and
+// ed25519 (seat keys, older development certificates). WebCrypto verifies and signs; what
+// it does not ask for is asked here: lower-case hex, low-S, the point of a compressed key, and
 // whether an ed25519 key is one.
 
 import { bigEndian, concat, fromHex, toBigInt, toHex } from './bytes.js';
@@ -19,6 +19,12 @@ const SMALL_ORDER = [
   '26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05',
   'c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a',
 ];
+
+/** Each scheme as WebCrypto names its keys and signatures. */
+const ALGORITHMS = {
+  es256: { form: { name: 'ECDSA', namedCurve: 'P-256' }, how: { name: 'ECDSA', hash: 'SHA-256' } },
+  ed25519: { form: { name: 'Ed25519' }, how: { name: 'Ed25519' } },
+};
 
 const KEY = /^(?:es256:[0-9a-f]{66}|ed25519:[0-9a-f]{64})$/;
 export const signatureForm = /^(?:es256|ed25519):[0-9a-f]{128}$/;
@@ -81,9 +87,7 @@ export async function verify(key, message, signature) {
   const [signedAs, signatureHex] = split(signature);
   if (scheme !== signedAs) return false;
   const raw = fromHex(keyHex);
-  const [form, how] = scheme === 'es256'
-    ? [{ name: 'ECDSA', namedCurve: 'P-256' }, { name: 'ECDSA', hash: 'SHA-256' }]
-    : [{ name: 'Ed25519' }, { name: 'Ed25519' }];
+  const { form, how } = ALGORITHMS[scheme];
   try {
     const imported = await crypto.subtle.importKey('raw', scheme === 'es256' ? decompress(raw) : raw, form, false, ['verify']);
     return await crypto.subtle.verify(how, imported, fromHex(signatureHex), message);
@@ -91,6 +95,25 @@ export async function verify(key, message, signature) {
     if (fault.name === 'NotSupportedError') throw new Error(`this browser cannot check ${scheme} signatures`);
     return false; // WebCrypto refuses the key
   }
+}
+
+/** Signs a message with the private key in PEM (PKCS#8) of a labelled public key. */
+export async function sign(pem, key, message) {
+  const body = /-----BEGIN PRIVATE KEY-----([A-Za-z0-9+/=\s]+)-----END PRIVATE KEY-----/.exec(pem ?? '');
+  if (!body) throw new Error('Choose the file of your private key, PEM that begins with BEGIN PRIVATE KEY');
+  const [scheme] = split(key);
+  const { form, how } = ALGORITHMS[scheme];
+  let made;
+  try {
+    const der = Uint8Array.from(atob(body[1].replace(/\s/g, '')), (c) => c.charCodeAt(0));
+    const own = await crypto.subtle.importKey('pkcs8', der, form, false, ['sign']);
+    made = `${scheme}:${toHex(new Uint8Array(await crypto.subtle.sign(how, own, message)))}`;
+  } catch (fault) {
+    throw new Error(fault.name === 'NotSupportedError' ? `This browser cannot sign with ${scheme} keys` : `The file holds no ${scheme} key that this browser can read`);
+  }
+  if (signatureProblem(made)) made = otherS(made); // WebCrypto returns either s
+  if (!await verify(key, message, made)) throw new Error(`The file holds another key than that of ${key}`);
+  return made;
 }
 
 /** Returns the signature with the other s, which ECDSA accepts and this verifier refuses. */

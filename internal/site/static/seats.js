@@ -3,7 +3,7 @@
 
 import { bytesOf, sha256, toHex } from './bytes.js';
 import { encode } from './jcs.js';
-import { keyProblem, verify as holds } from './p256.js';
+import { keyProblem, sign, verify as holds } from './p256.js';
 
 const DOMAIN = 'fairpact seat v1';
 const KEY = '(es256:[0-9a-f]{66}|ed25519:[0-9a-f]{64})';
@@ -25,6 +25,19 @@ export function digestIn(properties) {
 /** Returns the message that a seat key signs. */
 export const seatMessage = (origin, dealId, party, commitment, declaration) =>
   bytesOf([DOMAIN, origin, dealId, party, commitment, declaration].map((line) => `${line}\n`).join(''));
+
+/**
+ * Returns the members of a commit that sign it. declared: the answer of the deal's declaration. What
+ * the person has seen, the view, is signed. pem: the private key of the party's declared key.
+ */
+export async function signSeat(pem, declared, view, party, commitment) {
+  const { declaration, origin } = declared;
+  if (origin !== location.origin) throw new Error(`A seat key signs for ${origin}: open this page there`);
+  const { algorithm, algorithm_params, commit_deadline, mode, retention, reveal_deadline, parties } = view;
+  const seen = { ...declaration, algorithm, algorithm_params, commit_deadline, mode, party_labels: parties.map((p) => p.label), retention, reveal_deadline };
+  const key = declaration.party_keys[party];
+  return { party_key: key, party_signature: await sign(pem, key, seatMessage(origin, view.deal_id, party, commitment, await digestOf(seen))) };
+}
 
 /** Parses attested_by to {declared, key, signature, origin}. Returns null for an unknown form. */
 export function attested(text) {
