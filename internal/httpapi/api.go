@@ -40,7 +40,8 @@ type Config struct {
 	Status     func() Status           // called for each request, because a key rotation changes it
 	KeySet     func() []byte           // the published key set, see signing.KeySet.Published
 	LogReadURL string                  // read port of log-server
-	Pages      map[string]http.Handler // other pages by path: MCP, the docs
+	Pages      map[string]http.Handler // read-only pages by path
+	MCP        http.Handler
 	Logger     *slog.Logger
 }
 
@@ -80,7 +81,10 @@ func New(c Config) (http.Handler, error) {
 		mux.Handle(path, route.handler())
 	}
 	for path, page := range c.Pages {
-		mux.Handle(path, page)
+		mux.Handle(path, route{serve: page.ServeHTTP}.handler())
+	}
+	if c.MCP != nil {
+		mux.Handle("/mcp", c.MCP)
 	}
 	mux.HandleFunc("/", notFound)
 	return a.observed(cleanPath(mux)), nil

@@ -43,7 +43,7 @@ var kinds = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// Pages returns the handlers by path. publicURL is the address of the deployment, "" if it
+// Pages returns the handlers of reads by path. publicURL is the address of the deployment, "" if it
 // is not known.
 func Pages(chain beacon.Chain, publicURL string) map[string]http.Handler {
 	files := map[string][]byte{}
@@ -69,20 +69,20 @@ func Pages(chain beacon.Chain, publicURL string) map[string]http.Handler {
 		"/reference":               page("reference.html"),
 		"/new":                     page("new.html"),
 		"/d/{deal_id}":             page("deal.html"),
-		"/favicon.ico":             reads(httpcache.Handler(httpcache.Public, file("icon.svg", files["icon.svg"]))),
-		"/assets/{version}/{file}": reads(assets(files, version)),
+		"/favicon.ico":             httpcache.Handler(httpcache.Public, file("icon.svg", files["icon.svg"])),
+		"/assets/{version}/{file}": assets(files, version),
 	}
 }
 
 func page(body []byte) http.Handler {
-	return reads(httpcache.Handler(httpcache.Public, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return httpcache.Handler(httpcache.Public, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Add("Link", `</openapi.json>; rel="service-desc"`)
 		file("index.html", body).ServeHTTP(w, r)
-	})))
+	}))
 }
 
 // algorithms renders the catalogue as list items.
@@ -153,21 +153,5 @@ func file(name string, body []byte) http.Handler {
 		w.Header().Set("Content-Type", kinds[path.Ext(name)])
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		_, _ = w.Write(body)
-	})
-}
-
-func reads(next http.Handler) http.Handler {
-	const allow = "GET, HEAD, OPTIONS"
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.Method {
-		case http.MethodGet, http.MethodHead:
-			next.ServeHTTP(w, r)
-		case http.MethodOptions:
-			w.Header().Set("Allow", allow)
-			w.WriteHeader(http.StatusNoContent)
-		default:
-			w.Header().Set("Allow", allow)
-			answer.Error(w, problem.New(problem.MethodNotAllowed, "this path serves pages; use one of %s", allow))
-		}
 	})
 }

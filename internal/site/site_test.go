@@ -101,13 +101,3 @@ func TestPageIsCompressedAndRevalidated(t *testing.T) {
 		t.Errorf("%d", again.StatusCode)
 	}
 }
-
-func TestMethods(t *testing.T) {
-	m := mux()
-	if a := ask(m, "POST", "/"); a.StatusCode != 405 || a.Header.Get("Allow") == "" || !strings.HasPrefix(text(t, a.Body), `{"error":"METHOD_NOT_ALLOWED: `) {
-		t.Errorf("%d %v", a.StatusCode, a.Header)
-	}
-	if a := ask(m, "OPTIONS", "/"); a.StatusCode != 204 || a.Header.Get("Allow") != "GET, HEAD, OPTIONS" {
-		t.Errorf("%d %v", a.StatusCode, a.Header)
-	}
-}

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/fairpact/fairpact/internal/algorithm"
-	"github.com/fairpact/fairpact/internal/answer"
 	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/httpcache"
@@ -47,7 +46,7 @@ func Full(chain beacon.Chain) string {
 // Vectors returns all published vectors as one JSON array.
 func Vectors() ([]byte, error) { return canon.Marshal(algorithm.Vectors()) }
 
-// Pages returns the handlers of this package by path. The answers are readable from any
+// Pages returns the handlers of reads of this package by path. The answers are readable from any
 // origin and have an ETag.
 func Pages(chain beacon.Chain) map[string]http.Handler {
 	vectors, err := Vectors()
@@ -63,27 +62,11 @@ func Pages(chain beacon.Chain) map[string]http.Handler {
 	}
 }
 
-const methods = "GET, HEAD, OPTIONS"
-
-// page returns a handler that serves fixed bytes.
+// page returns a handler of reads that serves fixed bytes.
 func page(contentType string, body []byte) http.Handler {
-	cached := httpcache.Handler(httpcache.Public, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	return httpcache.Handler(httpcache.Public, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Access-Control-Allow-Origin", "*")
 		w.Header().Set("Content-Type", contentType)
 		_, _ = w.Write(body)
 	}))
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("Access-Control-Allow-Origin", "*")
-		switch r.Method {
-		case http.MethodGet, http.MethodHead:
-			cached(w, r)
-		case http.MethodOptions:
-			h.Set("Allow", methods)
-			h.Set("Access-Control-Allow-Methods", methods)
-			w.WriteHeader(http.StatusNoContent)
-		default:
-			h.Set("Allow", methods)
-			answer.Error(w, problem.New(problem.MethodNotAllowed, "this page is read only; use one of %s", methods))
-		}
-	})
 }

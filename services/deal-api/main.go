@@ -73,13 +73,13 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		Callers: &caller.Policy{TrustedProxies: proxies, KeysPerMinute: c.KeysPerMinute, UnitsPerMinute: c.UnitsPerMinute, Limiter: parts.Redis}}
 	pages := texts.Pages(parts.Escrow.Chain())
 	maps.Copy(pages, site.Pages(parts.Escrow.Chain(), c.PublicURL))
-	pages["/mcp"], err = mcpapi.New(mcpapi.Config{
+	tools, err := mcpapi.New(mcpapi.Config{
 		Calls: shared, Chain: parts.Escrow.Chain(), Version: version.Version, PublicHosts: c.PublicHosts, PublicURL: c.PublicURL, Logger: logger,
 	})
 	if err != nil {
 		return err
 	}
-	api, err := httpapi.New(httpapi.Config{Calls: shared, Status: status, KeySet: parts.Keys.Published, LogReadURL: c.LogReadURL, Pages: pages, Logger: logger})
+	api, err := httpapi.New(httpapi.Config{Calls: shared, Status: status, KeySet: parts.Keys.Published, LogReadURL: c.LogReadURL, Pages: pages, MCP: tools, Logger: logger})
 	if err != nil {
 		return err
 	}
