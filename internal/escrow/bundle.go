@@ -24,8 +24,8 @@ type Bundle struct {
 // and the salt, since an invite token does not prove who asks: the initiator had all of
 // the tokens.
 type OwnInput struct {
-	Party int
-	Path  []string // nil if there is no input_root, because not all have revealed
+	Party int      `json:"party"`
+	Path  []string `json:"input_path,omitzero"` // nil if there is no input_root, because not all have revealed
 }
 
 // Bundle returns a deal's bundle for one of its parties.

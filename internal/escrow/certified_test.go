@@ -49,7 +49,7 @@ func TestQuorumShowsCertified(t *testing.T) {
 	if again := of(svc.ReplayCommit(t.Context(), first.access(t, svc, first.tokens[0], escrow.AsParty))).ok(t); again.State != deal.Certified {
 		t.Errorf("the commit again: %+v", again)
 	}
-	if inputs := of(svc.Inputs(t.Context(), first.access(t, svc, first.tokens[1], escrow.AsParty))).ok(t); len(inputs) != 2 {
+	if inputs := of(svc.Inputs(t.Context(), first.access(t, svc, first.tokens[1], escrow.AsParty))).ok(t).Inputs; len(inputs) != 2 {
 		t.Errorf("%d inputs", len(inputs))
 	}
 	first.reveal(t, svc, 0).refused(t, problem.DealEnded)

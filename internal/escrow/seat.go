@@ -2,6 +2,7 @@ package escrow
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/fairpact/fairpact/internal/attestation"
@@ -115,12 +116,12 @@ func (d *Deal) declaration() ([]byte, error) {
 
 // Declaration is a deal's declaration, with the attested_by of each commitment.
 type Declaration struct {
-	DealID     string
-	Party      int      // of the caller; -1: the initiator's API key
-	Origin     string   // that seat keys sign; "": this deployment accepts no seat keys
-	Digest     string   // of Declared
-	Declared   []byte   // RFC 8785
-	AttestedBy []string // by party, as a certificate would state it now
+	DealID     string          `json:"deal_id"`
+	Party      *int            `json:"party"`  // of the caller; nil: the initiator's API key
+	Origin     *string         `json:"origin"` // that seat keys sign; nil: this deployment accepts no seat keys
+	Digest     string          `json:"declaration_sha256"`
+	Declared   json.RawMessage `json:"declaration"` // RFC 8785
+	AttestedBy []string        `json:"attested_by"` // by party, as a certificate would state it now
 }
 
 // Declaration returns the declaration, which a party should read before it commits.
@@ -129,7 +130,13 @@ func (s *Service) Declaration(ctx context.Context, a Access) (Declaration, error
 	if err != nil {
 		return Declaration{}, err
 	}
-	d := Declaration{DealID: a.deal.DealID, Party: a.party, Origin: s.options.PublicURL, AttestedBy: make([]string, len(a.deal.Labels))}
+	d := Declaration{DealID: a.deal.DealID, AttestedBy: make([]string, len(a.deal.Labels))}
+	if a.party >= 0 {
+		d.Party = &a.party
+	}
+	if s.options.PublicURL != "" {
+		d.Origin = &s.options.PublicURL
+	}
 	if err := a.deal.turn(ctx); err != nil {
 		return Declaration{}, err
 	}

@@ -91,7 +91,7 @@ func TestCertificateContainsSeatSignatures(t *testing.T) {
 	brought, signBrought := seatKey("a")
 	g := h.split(t, keyed("", declared))
 	before := of(svc.Declaration(t.Context(), g.access(t, svc, g.tokens[1], escrow.Read))).ok(t)
-	if want := []string{"initiator", "initiator " + declared}; !slices.Equal(before.AttestedBy, want) || before.Party != 1 || before.Origin != origin {
+	if want := []string{"initiator", "initiator " + declared}; !slices.Equal(before.AttestedBy, want) || *before.Party != 1 || *before.Origin != origin {
 		t.Errorf("before the commits: %+v", before)
 	}
 	g.signed(t, svc, 0, brought, signBrought).ok(t)

@@ -2,6 +2,7 @@ package escrow
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/problem"
@@ -42,33 +43,37 @@ func publishedID(now *store.Snapshot) *string {
 
 // OpenInput is a party's revealed input in a deal of mode open.
 type OpenInput struct {
-	Input []byte // RFC 8785
-	Salt  string
+	Party int             `json:"party"`
+	Input json.RawMessage `json:"input"` // RFC 8785
+	Salt  string          `json:"salt"`
 }
 
-// Inputs returns the revealed inputs in party order, once the deal is COMPUTED. It refuses
-// them for a deal of mode sealed or retention purge.
-func (s *Service) Inputs(ctx context.Context, a Access) ([]OpenInput, error) {
+// OpenInputs is the answer with the revealed inputs.
+type OpenInputs struct {
+	DealID string      `json:"deal_id"`
+	Inputs []OpenInput `json:"inputs"` // in party order
+}
+
+// Inputs returns the revealed inputs, once the deal is COMPUTED. It refuses them for a deal
+// of mode sealed or retention purge.
+func (s *Service) Inputs(ctx context.Context, a Access) (all OpenInputs, err error) {
 	now, err := s.advance(ctx, a.deal, store.Nobody)
 	if err != nil {
-		return nil, err
+		return all, err
 	}
 	switch d := s.rules(a.deal, now); {
 	case a.deal.Mode != "open" || a.deal.Retention == "purge":
-		return nil, problem.New(problem.InputsSealed, "a deal of mode %s and retention %s never shows its inputs; only mode open with retention standard does", a.deal.Mode, a.deal.Retention)
+		return all, problem.New(problem.InputsSealed, "a deal of mode %s and retention %s never shows its inputs; only mode open with retention standard does", a.deal.Mode, a.deal.Retention)
 	case d.State() != deal.Computed && d.State() != deal.Certified:
-		return nil, problem.New(problem.InputsNotReady, "the deal is %s; it shows its inputs once it is COMPUTED", d.State())
+		return all, problem.New(problem.InputsNotReady, "the deal is %s; it shows its inputs once it is COMPUTED", d.State())
 	}
 	if now, err = s.store.Snapshot(ctx, a.deal.DealID, store.WithInputs); err != nil {
-		return nil, err
+		return all, err
 	}
 	inputs, err := s.inputs(a.deal, now.Sealed)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]OpenInput, len(inputs))
+	all.DealID = a.deal.DealID
 	for i, in := range inputs {
-		all[i] = OpenInput{in.Canonical, in.Salt}
+		all.Inputs = append(all.Inputs, OpenInput{i, in.Canonical, in.Salt})
 	}
-	return all, nil
+	return all, err
 }

@@ -96,15 +96,11 @@ func (a *API) bundle(_ http.ResponseWriter, r *http.Request, access escrow.Acces
 }
 
 func (a *API) declaration(_ http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {
-	return written(wire.Declaration)(a.Escrow.Declaration(r.Context(), access))
+	return encoded(a.Escrow.Declaration(r.Context(), access))
 }
 
 func (a *API) inputs(_ http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {
-	inputs, err := a.Escrow.Inputs(r.Context(), access)
-	if err != nil {
-		return nil, err
-	}
-	return wire.Inputs(access.Deal().DealID, inputs)
+	return encoded(a.Escrow.Inputs(r.Context(), access))
 }
 
 func (a *API) verify(_ http.ResponseWriter, r *http.Request) ([]byte, error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/translog"
+	"github.com/fairpact/fairpact/internal/verification"
 )
 
 // Words names a call in the terms of one surface.
@@ -95,45 +96,6 @@ func Certificate(c escrow.Issued) ([]byte, error) {
 	return append(body, end[1:]...), nil
 }
 
-// Declaration writes the declaration of a deal.
-func Declaration(d escrow.Declaration) ([]byte, error) {
-	body := struct {
-		DealID     string          `json:"deal_id"`
-		Party      *int            `json:"party"`
-		Origin     *string         `json:"origin"`
-		Digest     string          `json:"declaration_sha256"`
-		Declared   json.RawMessage `json:"declaration"`
-		AttestedBy []string        `json:"attested_by"`
-	}{d.DealID, nil, nil, d.Digest, d.Declared, d.AttestedBy}
-	if d.Origin != "" {
-		body.Origin = &d.Origin
-	}
-	if d.Party >= 0 {
-		body.Party = &d.Party
-	}
-	return answer.Encode(body)
-}
-
-// Inputs writes the inputs of an open deal.
-func Inputs(dealID string, inputs []escrow.OpenInput) ([]byte, error) {
-	type row struct {
-		Party int             `json:"party"`
-		Input json.RawMessage `json:"input"`
-		Salt  string          `json:"salt"`
-	}
-	rows := make([]row, len(inputs))
-	for i, in := range inputs {
-		rows[i] = row{i, in.Input, in.Salt}
-	}
-	return answer.Encode(struct {
-		DealID string `json:"deal_id"`
-		Inputs []row  `json:"inputs"`
-	}{dealID, rows})
-}
-
-// BundleVersion is the version of the bundle format.
-const BundleVersion = "1"
-
 // Bundle writes a certificate together with everything that proves it offline.
 func Bundle(b escrow.Bundle) ([]byte, error) {
 	type chain struct {
@@ -141,10 +103,6 @@ func Bundle(b escrow.Bundle) ([]byte, error) {
 		PublicKey string `json:"public_key"`
 		Genesis   int64  `json:"genesis_time"`
 		Period    int64  `json:"period"`
-	}
-	type own struct {
-		Party int      `json:"party"`
-		Path  []string `json:"input_path,omitzero"`
 	}
 	body := struct {
 		Version     string            `json:"bundle_version"`
@@ -154,17 +112,14 @@ func Bundle(b escrow.Bundle) ([]byte, error) {
 		LogProof    string            `json:"log_proof,omitempty"`
 		Declaration json.RawMessage   `json:"declaration,omitempty"`
 		Beacon      *chain            `json:"beacon,omitempty"`
-		Own         *own              `json:"own_input,omitempty"`
-	}{Version: BundleVersion, TreeHead: b.Head, Keys: b.Keys, LogProof: string(b.TLogProof), Declaration: b.Declaration}
+		Own         *escrow.OwnInput  `json:"own_input,omitempty"`
+	}{Version: verification.BundleVersion, TreeHead: b.Head, Keys: b.Keys, LogProof: string(b.TLogProof), Declaration: b.Declaration, Own: b.Own}
 	var err error
 	if body.Certificate, err = Certificate(b.Issued); err != nil {
 		return nil, err
 	}
 	if b.Chain != nil {
 		body.Beacon = &chain{b.Chain.Hash, hex.EncodeToString(b.Chain.PublicKey), b.Chain.Genesis, b.Chain.Period}
-	}
-	if b.Own != nil {
-		body.Own = &own{b.Own.Party, b.Own.Path}
 	}
 	return answer.Encode(body)
 }
