@@ -12,25 +12,6 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// Each operation has its method and path (SPEC 4).
-func TestRESTNamesMethodAndPath(t *testing.T) {
-	want := map[problem.Op]string{
-		problem.CreateKey: "POST /v1/keys", problem.ListAlgorithms: "GET /v1/algorithms", problem.CreateDeal: "POST /v1/deals",
-		problem.ReadDeal: "GET /v1/deals/d_1", problem.ReadDeclaration: "GET /v1/deals/d_1/declaration",
-		problem.Commit: "POST /v1/deals/d_1/commit", problem.Reveal: "POST /v1/deals/d_1/reveal", problem.Draw: "POST /v1/deals/d_1/entropy",
-		problem.ReadCertificate: "GET /v1/deals/d_1/certificate", problem.Verify: "GET /v1/verify/{cert_id}", problem.IdempotencyKey: "Idempotency-Key",
-	}
-	for op, name := range problem.Ops {
-		text := want[problem.Op(op)]
-		if got := answer.REST(problem.Call{Op: problem.Op(op), DealID: "d_1"}); got == "" || got != text {
-			t.Errorf("%s: %q, want %q", name, got, text)
-		}
-		if got := answer.REST(problem.Call{Op: problem.Op(op)}); got != strings.Replace(text, "d_1", "{id}", 1) {
-			t.Errorf("%s of any deal: %s", name, got)
-		}
-	}
-}
-
 func TestErrorsAreWrittenInTheWordsOfREST(t *testing.T) {
 	for _, row := range []struct {
 		err     error

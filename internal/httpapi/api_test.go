@@ -150,6 +150,7 @@ func TestLogProxyPassesNoCredential(t *testing.T) {
 // The key set is published as it is configured, to pages of any origin, and may be
 // cached.
 func TestPublicKeysArePublishedUnchanged(t *testing.T) {
+	const publishedKeys = `{"keys":[{"pubkey":"es256:02","state":"current"}]}`
 	api, err := New(Config{KeySet: func() []byte { return []byte(publishedKeys) }, LogReadURL: "http://127.0.0.1:1", Calls: calls.Calls{Callers: &caller.Policy{}}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

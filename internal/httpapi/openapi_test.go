@@ -13,6 +13,7 @@ import (
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 
 	"github.com/fairpact/fairpact/internal/algorithm"
+	"github.com/fairpact/fairpact/internal/answer"
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/problem"
 )
@@ -229,41 +230,14 @@ func TestExamplesCompute(t *testing.T) {
 	}
 }
 
-const (
-	// G, 2G and 3G of P-256, and the key of RFC 8032 7.1, test 1.
-	labelG  = "es256:036b17d1f2e12c4247f8bce6e563a440f277037d812deb33a0f4a13945d898c296"
-	label2G = "es256:037cf27b188d034f7e8a52380304b51ac3c08969e277f21b35a60b48fc47669978"
-	label3G = "es256:025ecbe4d1a6330a44c8f7ef951d4bf165e6c6b721efada985fb41661bc6e7fd6c"
-	labelEd = "ed25519:d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
-
-	publishedKeys = `{"keys":[{"pubkey":"` + labelG + `","state":"current"},{"pubkey":"` + label2G + `","state":"next"},{"pubkey":"` + label3G + `","retired_at":1795257295,"state":"retired","tree_size":4711},{"pubkey":"` + labelEd + `","state":"retired"}]}`
-)
-
-func TestSchemaOfPublicKeys(t *testing.T) {
-	op := document(t).Paths.Value("/v1/pubkeys").Get
-	if op.Security != nil || op.Responses.Value("304") == nil || op.Responses.Value("200").Value.Headers["ETag"] == nil {
-		t.Errorf("security %v, responses %v", op.Security, op.Responses.Map())
-	}
-	key := func(members string) string { return `{"keys":[{"pubkey":"` + labelG + `"` + members + `}]}` }
-	for body, valid := range map[string]bool{
-		publishedKeys:             true,
-		key(`,"state":"current"`): true,
-		`{}`:                      false,
-		`{"keys":[]}`:             false,
-		key(""):                   false,
-		key(`,"state":"old"`):     false,
-		`{"keys":[{"pubkey":"es256:00","state":"current"}]}`:                                  false,
-		key(`,"state":"retired","tree_size":-1`):                                              false,
-		key(`,"state":"retired","tree_size":null`):                                            false,
-		key(`,"state":"retired","treesize":1`):                                                false,
-		`{"keys":[{"pubkey":"` + labelG + `","state":"current"}],"current":"` + labelG + `"}`: false,
-	} {
-		var value any
-		if err := json.Unmarshal([]byte(body), &value); err != nil {
-			t.Fatal(err)
-		}
-		if err := op.Responses.Value("200").Value.Content["application/json"].Schema.Value.VisitJSON(value); (err == nil) != valid {
-			t.Errorf("%s: %v, want it valid: %t", body, err, valid)
+// The words of errors name operations of the document.
+func TestErrorsNameOperationsOfTheDocument(t *testing.T) {
+	doc := document(t)
+	for op, name := range problem.Ops {
+		words := answer.REST(problem.Call{Op: problem.Op(op)})
+		method, path, _ := strings.Cut(words, " ")
+		if item := doc.Paths.Value(path); words != "Idempotency-Key" && (item == nil || item.GetOperation(method) == nil) {
+			t.Errorf("%s is called %q, which is not in the document", name, words)
 		}
 	}
 }

@@ -134,29 +134,6 @@ func TestCommitted(t *testing.T) {
 	}
 }
 
-// SPEC 2.3, 2.9, 4: the answers of use cases have the contract's members.
-func TestAnswersHaveTheContractsMembers(t *testing.T) {
-	for want, v := range map[string]any{
-		"api_key":                                          escrow.NewKey{},
-		"deal_id state invite_tokens":                      escrow.Created{Invites: []escrow.Invite{}},
-		"party label token":                                escrow.Invite{},
-		"deal_id state party revealed result":              escrow.Revealed{},
-		"deal_id state result certificate_id":              escrow.Drawn{},
-		"deal_id state":                                    escrow.Cancelled{},
-		"cert_id valid outcome checks note":                escrow.Verification{},
-		"signature input_root_wellformed merkle_inclusion": escrow.Checks{},
-	} {
-		body, err := answer.Encode(v)
-		members(t, parsed(t, body, err), want)
-	}
-	body, err := answer.Encode(escrow.Created{Warning: "w"})
-	members(t, parsed(t, body, err), "deal_id state invite_tokens warning")
-	body, err = answer.Encode(escrow.Revealed{})
-	if got := parsed(t, body, err); got["result"] != nil {
-		t.Errorf("a reveal without a result: %s", body)
-	}
-}
-
 // Defaults and seat keys of a declaration. The service reports unknown members in a
 // warning.
 func TestDeclared(t *testing.T) {
@@ -203,25 +180,6 @@ func TestErrorsNeverQuoteTheBody(t *testing.T) {
 		}
 		if err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%.60s: %v", body, err)
-		}
-	}
-}
-
-// SPEC 2.10: test_vectors is always a member. Without vectors it is empty.
-func TestCatalogue(t *testing.T) {
-	for _, vectors := range []bool{true, false} {
-		body, err := wire.Catalogue(answer.REST, vectors)
-		got := parsed(t, body, err)
-		members(t, got, "algorithms commitment protocol")
-		algorithms := got["algorithms"].([]any)
-		if len(algorithms) != 3 || !strings.Contains(got["protocol"].(string), "(POST /v1/deals/{id}/commit)") {
-			t.Errorf("%d algorithms, %s", len(algorithms), got["protocol"])
-		}
-		for _, a := range algorithms {
-			members(t, a, "id name parties algorithm_params party_input test_vectors")
-			if n := len(a.(map[string]any)["test_vectors"].([]any)); (n > 0) != vectors {
-				t.Errorf("%d vectors, want any: %t", n, vectors)
-			}
 		}
 	}
 }
