@@ -43,18 +43,27 @@ var tools = []tool{
 //go:embed tools/*.json
 var descriptions embed.FS
 
-// describe reads a tool's description and fills in the texts of the algorithms.
+// describe reads a tool's description. It fills in the members that tools share, from
+// shared.json, and the texts of the algorithms.
 func describe(name string) (*mcp.Tool, error) {
 	text, err := descriptions.ReadFile("tools/" + name + ".json")
 	if err != nil {
+		return nil, err
+	}
+	shared, err := descriptions.ReadFile("tools/shared.json")
+	if err != nil {
+		return nil, err
+	}
+	var values map[string]any
+	if err := json.Unmarshal(shared, &values); err != nil {
 		return nil, err
 	}
 	var params, inputs []json.RawMessage
 	for _, a := range algorithm.All() {
 		params, inputs = append(params, a.Params.Example), append(inputs, a.Input.Example)
 	}
-	text, err = algorithm.FillJSON(text, map[string]any{"enum": algorithm.IDs(), "example params": params, "example inputs": inputs})
-	if err != nil {
+	values["enum"], values["example params"], values["example inputs"] = algorithm.IDs(), params, inputs
+	if text, err = algorithm.FillJSON(text, values); err != nil {
 		return nil, err
 	}
 	var d struct {
