@@ -180,5 +180,3 @@ func everyPlaceCounts(t *testing.T, name string) {
 		t.Errorf("%d places were changed, or the bundle is not what it was", places)
 	}
 }
-
-// ---- The cases are made here
