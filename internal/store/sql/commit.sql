@@ -14,11 +14,10 @@ wanted AS MATERIALIZED (
 -- OFFSET 0 makes the planner look a deal up by key. With the phase in the subquery it may scan all active deals.
 held AS MATERIALIZED (
     SELECT d.deal_id, d.parties, acting.parties AS acting, least(acting.first, d.parties - 1) AS first
-    FROM unnest((SELECT deals FROM locked)) AS l (deal_id)
+    FROM (SELECT deal_id, array_agg(party) AS parties, max(first) AS first FROM wanted GROUP BY deal_id) AS acting
     CROSS JOIN clock
-    CROSS JOIN LATERAL (SELECT deal_id, parties, phase, commit_deadline FROM deals WHERE deal_id = l.deal_id OFFSET 0) AS d
-    CROSS JOIN LATERAL (SELECT array_agg(w.party) AS parties, max(w.first) AS first FROM wanted w WHERE w.deal_id = l.deal_id) AS acting
-    WHERE d.phase = 'COMMITTING' AND now < d.commit_deadline
+    CROSS JOIN LATERAL (SELECT deal_id, parties, phase, commit_deadline FROM deals WHERE deal_id = acting.deal_id OFFSET 0) AS d
+    WHERE acting.deal_id = ANY ((SELECT deals FROM locked)::text[]) AND d.phase = 'COMMITTING' AND now < d.commit_deadline
 ),
 inserted AS (
     INSERT INTO commitments (deal_id, party, commitment, committed_at, attested_by)
@@ -37,24 +36,20 @@ recorded AS (
 -- of the whole table.
 missing AS MATERIALIZED (
     SELECT deal_id, parties, (
-        WITH RECURSIVE walk (party, acted) AS (
-            SELECT first, first = ANY(acting) OR (SELECT c.party FROM commitments c WHERE c.deal_id = held.deal_id AND c.party = first) IS NOT NULL
-            UNION ALL
-            SELECT walk.party + 1, walk.party + 1 = ANY(acting)
-                OR (SELECT c.party FROM commitments c WHERE c.deal_id = held.deal_id AND c.party = walk.party + 1) IS NOT NULL
-            FROM walk WHERE acted AND walk.party + 1 < parties
-        )
-        SELECT party FROM walk WHERE NOT acted
+        SELECT party FROM (SELECT generate_series(held.first, held.parties - 1) AS party) AS each
+        WHERE party <> ALL (held.acting)
+          AND (SELECT c.party FROM commitments c WHERE c.deal_id = held.deal_id AND c.party = each.party) IS NULL
+        LIMIT 1
     ) AS party
     FROM held
 ),
 advanced AS (
-    UPDATE deals d SET phase = 'REVEALING', commits_closed_at = now FROM missing m, clock
+    UPDATE deals d SET phase = 'REVEALING', commits_closed_at = now
+    -- Only if this statement stored the last one: otherwise catch_up.sql advances the deal, with an earlier time.
+    FROM missing m JOIN (SELECT deal_id, count(*) AS n FROM inserted GROUP BY deal_id) AS here USING (deal_id), clock
     WHERE d.deal_id = ANY($1) AND d.deal_id = m.deal_id AND m.party IS NULL
-      -- Only if this statement stored the last one: otherwise catch_up.sql advances the deal, with an earlier time.
-      AND (SELECT count(*) FROM inserted i WHERE i.deal_id = m.deal_id) > 0
       -- $4 is only a hint, so all commitments are counted before the deal advances.
-      AND m.parties = (SELECT count(*) FROM commitments c WHERE c.deal_id = m.deal_id) + (SELECT count(*) FROM inserted i WHERE i.deal_id = m.deal_id)
+      AND m.parties = here.n + (SELECT count(*) FROM commitments c WHERE c.deal_id = m.deal_id)
     RETURNING d.deal_id
 )
 SELECT w.deal_id = ANY((SELECT deals FROM locked)::text[]), i.party IS NOT NULL,

@@ -28,11 +28,10 @@ wanted AS MATERIALIZED (
 -- OFFSET 0 makes the planner look a deal up by key. With the phase in the subquery it may scan all active deals.
 held AS MATERIALIZED (
     SELECT d.deal_id, d.parties, acting.parties AS acting, least(acting.first, d.parties - 1) AS first
-    FROM unnest((SELECT deals FROM locked)) AS l (deal_id)
+    FROM (SELECT deal_id, array_agg(party) AS parties, max(first) AS first FROM wanted GROUP BY deal_id) AS acting
     CROSS JOIN clock
-    CROSS JOIN LATERAL (SELECT deal_id, parties, phase, reveal_deadline FROM deals WHERE deal_id = l.deal_id OFFSET 0) AS d
-    CROSS JOIN LATERAL (SELECT array_agg(w.party) AS parties, max(w.first) AS first FROM wanted w WHERE w.deal_id = l.deal_id) AS acting
-    WHERE d.phase = 'REVEALING' AND now < d.reveal_deadline AND (SELECT writes FROM secret)
+    CROSS JOIN LATERAL (SELECT deal_id, parties, phase, reveal_deadline FROM deals WHERE deal_id = acting.deal_id OFFSET 0) AS d
+    WHERE acting.deal_id = ANY ((SELECT deals FROM locked)::text[]) AND d.phase = 'REVEALING' AND now < d.reveal_deadline AND (SELECT writes FROM secret)
 ),
 inserted AS (
     INSERT INTO reveals (deal_id, party, sealed, revealed_at)
@@ -50,37 +49,34 @@ recorded AS (
 -- As in commit.sql.
 missing AS MATERIALIZED (
     SELECT deal_id, parties, (
-        WITH RECURSIVE walk (party, acted) AS (
-            SELECT first, first = ANY(acting) OR (SELECT r.party FROM reveals r WHERE r.deal_id = held.deal_id AND r.party = first) IS NOT NULL
-            UNION ALL
-            SELECT walk.party + 1, walk.party + 1 = ANY(acting)
-                OR (SELECT r.party FROM reveals r WHERE r.deal_id = held.deal_id AND r.party = walk.party + 1) IS NOT NULL
-            FROM walk WHERE acted AND walk.party + 1 < parties
-        )
-        SELECT party FROM walk WHERE NOT acted
+        SELECT party FROM (SELECT generate_series(held.first, held.parties - 1) AS party) AS each
+        WHERE party <> ALL (held.acting)
+          AND (SELECT r.party FROM reveals r WHERE r.deal_id = held.deal_id AND r.party = each.party) IS NULL
+        LIMIT 1
     ) AS party
     FROM held
 ),
 -- The deals in which all have revealed. n: the call that gets the snapshot. total: bytes of inputs of this deal and those
 -- before it. before and here: reveals stored before this statement, and by it.
 complete AS MATERIALIZED (
-    SELECT d.*, now, greatest(before.last, now) AS last_reveal, (SELECT max(w.n) FROM wanted w WHERE w.deal_id = m.deal_id) AS n,
-           sum(before.bytes + here.bytes) OVER (ORDER BY m.deal_id) AS total
+    SELECT d.*, now, greatest(before.last, now) AS last_reveal, here.n AS stored, acting.n,
+           sum(before.bytes + coalesce(here.bytes, 0)) OVER (ORDER BY m.deal_id) AS total
     FROM missing m
     CROSS JOIN clock
     CROSS JOIN LATERAL (SELECT deal_id, chain_hash, commits_closed_at FROM deals WHERE deal_id = m.deal_id OFFSET 0) AS d
     CROSS JOIN LATERAL (
         SELECT count(*) AS n, coalesce(sum(octet_length(sealed)), 0) AS bytes, max(revealed_at) AS last FROM reveals r WHERE r.deal_id = m.deal_id
     ) AS before
-    CROSS JOIN LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(sealed)), 0) AS bytes FROM inserted i WHERE i.deal_id = m.deal_id) AS here
+    JOIN (SELECT deal_id, max(n) AS n FROM wanted GROUP BY deal_id) AS acting ON acting.deal_id = m.deal_id
+    LEFT JOIN (SELECT deal_id, count(*) AS n, sum(octet_length(sealed)) AS bytes FROM inserted GROUP BY deal_id) AS here ON here.deal_id = m.deal_id
     WHERE m.party IS NULL
-      AND m.parties = before.n + here.n -- $5 is only a hint, so all reveals are counted
+      AND m.parties = before.n + coalesce(here.n, 0) -- $5 is only a hint, so all reveals are counted
 ),
 closed AS (
     UPDATE deals d SET reveals_closed_at = now FROM complete
     WHERE d.deal_id = ANY($1) AND d.deal_id = complete.deal_id AND d.chain_hash IS NOT NULL AND d.reveals_closed_at IS NULL
       -- Only if this statement stored the last one: otherwise catch_up.sql closes the reveals, with an earlier time.
-      AND (SELECT count(*) FROM inserted i WHERE i.deal_id = d.deal_id) > 0
+      AND complete.stored > 0
 )
 SELECT CASE WHEN (SELECT writes FROM secret) THEN w.deal_id = ANY((SELECT deals FROM locked)::text[]) END, i.party IS NOT NULL,
        CASE WHEN c.deal_id IS NULL THEN coalesce(m.party, 0) END,
