@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	maxChanges   = 4096 // deals that may wait to be announced
-	maxAnnounced = 256  // deals in one message
+	maxChanges   = 4096                  // deals that may wait to be announced
+	maxAnnounced = 256                   // deals in one message
+	betweenTwo   = 10 * time.Millisecond // pause after a message; under load one message announces more deals
 	// listenTimeout is how long a listener waits for a message before it sends a
 	// ping, and then for the answer.
 	listenTimeout = 3 * time.Second
@@ -60,6 +61,10 @@ func (r *Redis) announce(ctx context.Context) {
 		}
 		if err := r.publish(ctx, strings.Join(words, " ")); err != nil {
 			dropped.Add(float64(len(words) - 1))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(betweenTwo):
 		}
 	}
 }
