@@ -10,10 +10,10 @@ import (
 // uses no timer, so a single call runs at once. A run starts after its calls were made,
 // so none is answered with older data.
 type group[Q, A any] struct {
-	run  func(ctx context.Context, calls []Q) ([]A, error) // an answer for each call
-	runs int                                               // most runs at once
-	most int                                               // most calls of one run
-	room int                                               // most calls that wait for a run
+	run  func(ctx context.Context, queries []Q) ([]A, error) // an answer for each query
+	runs int                                                 // most runs at once
+	most int                                                 // queries from which a run takes no more calls
+	room int                                                 // most calls that wait for a run
 
 	ctx   context.Context // ends at close, with the runs
 	stop  context.CancelFunc
@@ -26,10 +26,11 @@ type group[Q, A any] struct {
 	closed  bool
 }
 
+// call is a caller's queries, which share one run.
 type call[Q, A any] struct {
-	query Q
-	ctx   context.Context // the caller's
-	done  chan outcome[A] // buffered, so that no run blocks
+	queries []Q
+	ctx     context.Context   // the caller's
+	done    chan outcome[[]A] // buffered, so that no run blocks
 }
 
 type outcome[A any] struct {
@@ -43,20 +44,29 @@ func newGroup[Q, A any](runs, most, room int, run func(context.Context, []Q) ([]
 	return g
 }
 
-// do adds a call to the next run and waits for its answer. If ctx ends first, the call
-// may still run.
+// do is all for one query.
 func (g *group[Q, A]) do(ctx context.Context, query Q) (answer A, err error) {
-	one := &call[Q, A]{query, ctx, make(chan outcome[A], 1)}
-	if err := g.add(one); err != nil {
+	answers, err := g.all(ctx, []Q{query})
+	if err != nil {
 		return answer, err
+	}
+	return answers[0], nil
+}
+
+// all adds a call to the next run and waits for its answers. If ctx ends first, the call
+// may still run.
+func (g *group[Q, A]) all(ctx context.Context, queries []Q) ([]A, error) {
+	one := &call[Q, A]{queries, ctx, make(chan outcome[[]A], 1)}
+	if err := g.add(one); err != nil {
+		return nil, err
 	}
 	select {
 	case got := <-one.done:
 		return got.answer, got.err
 	case <-ctx.Done():
-		return answer, fmt.Errorf("%w: no answer in time: %w", ErrUnavailable, ctx.Err())
+		return nil, fmt.Errorf("%w: no answer in time: %w", ErrUnavailable, ctx.Err())
 	case <-g.ctx.Done():
-		return answer, errClosed
+		return nil, errClosed
 	}
 }
 
@@ -80,9 +90,9 @@ func (g *group[Q, A]) add(one *call[Q, A]) error {
 // serve runs waiting calls until none is left.
 func (g *group[Q, A]) serve() {
 	for calls := g.take(); len(calls) > 0; calls = g.take() {
-		queries := make([]Q, len(calls))
-		for i, one := range calls {
-			queries[i] = one.query
+		queries := make([]Q, 0, len(calls))
+		for _, one := range calls {
+			queries = append(queries, one.queries...)
 		}
 		// The run has the trace and request id of its first call, but outlives that call.
 		ctx, cancel := context.WithCancel(context.WithoutCancel(calls[0].ctx))
@@ -90,12 +100,14 @@ func (g *group[Q, A]) serve() {
 		answers, err := g.run(ctx, queries)
 		release()
 		cancel()
-		for i, one := range calls {
+		for _, one := range calls {
 			if err != nil {
-				one.done <- outcome[A]{err: err}
+				one.done <- outcome[[]A]{err: err}
 				continue
 			}
-			one.done <- outcome[A]{answer: answers[i]}
+			n := len(one.queries)
+			one.done <- outcome[[]A]{answer: answers[:n:n]}
+			answers = answers[n:]
 		}
 	}
 }
@@ -104,9 +116,10 @@ func (g *group[Q, A]) serve() {
 func (g *group[Q, A]) take() (calls []*call[Q, A]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for len(g.waiting) > 0 && len(calls) < g.most && !g.closed {
+	for queries := 0; len(g.waiting) > 0 && queries < g.most && !g.closed; {
 		if one := g.waiting[0]; one.ctx.Err() == nil {
 			calls = append(calls, one)
+			queries += len(one.queries)
 		}
 		g.waiting[0] = nil
 		g.waiting = g.waiting[1:]

@@ -62,11 +62,19 @@ func (l *Log) Inclusion(ctx context.Context, q LeafQuery) (Inclusion, error) {
 }
 
 func (l *Log) inclusion(ctx context.Context, q LeafQuery) (Inclusion, error) {
-	read, heads, err := l.ask(ctx, q, q.TreeSize)
+	read, err := l.reads.do(ctx, question{q, []*int64{q.TreeSize}})
 	if err != nil {
 		return Inclusion{}, err
 	}
-	head := heads[0]
+	return l.prove(ctx, q, read)
+}
+
+// prove proves a leaf from a reading that was made for the query.
+func (l *Log) prove(ctx context.Context, q LeafQuery, read *reading) (Inclusion, error) {
+	head, err := l.published(read, q.TreeSize)
+	if err != nil {
+		return Inclusion{}, err
+	}
 	leaf, found := read.leaf(q)
 	if q.LeafIndex != nil {
 		leaf.index = *q.LeafIndex

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxReads    = 2    // most statements at once
+	maxReads    = 1    // most statements at once
 	maxAsked    = 1024 // most questions of one statement
 	readsBudget = 10 * time.Second
 )
