@@ -19,6 +19,7 @@ import (
 const (
 	maxGroup     = 512     // most calls in one statement
 	maxGroupSize = 1 << 20 // most bytes of arguments or answers in one statement, unless a single call has more
+	largeRead    = 1 << 18 // bytes from which a read runs beside the next group
 	statements   = 2       // most statements under way at once; the next groups fill meanwhile
 	slowDeals    = 4       // most deals whose locks are waited for at once, each on its own connection
 	groupTimeout = 20 * time.Second
@@ -129,15 +130,16 @@ func (c *coalescer[Q, A]) serve(ctx context.Context) {
 		}
 		group := c.newGroup(next)
 		next = c.drain(group)
-		if c.row != nil { // writes: one group at a time, because the next group could wait for its locks
-			c.execute(ctx, group.calls, false)
-			<-c.budget.statements
+		if c.row == nil && len(group.calls) == 1 && group.size >= largeRead { // the next small reads do not wait for it
+			c.loops.Go(func() {
+				defer func() { <-c.budget.statements }()
+				c.execute(ctx, group.calls, false)
+			})
 			continue
 		}
-		c.loops.Go(func() {
-			defer func() { <-c.budget.statements }()
-			c.execute(ctx, group.calls, false)
-		})
+		// One group at a time: the next one fills meanwhile, and one of writes could wait for the locks of this one.
+		c.execute(ctx, group.calls, false)
+		<-c.budget.statements
 	}
 }
 
