@@ -1,17 +1,17 @@
 package translog
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/fairpact/fairpact/internal/answer"
 	"github.com/fairpact/fairpact/internal/canon"
@@ -20,8 +20,8 @@ import (
 
 const (
 	appendPath = "/v1/append"
-	// maxAppendBody is many times the size of the digests and signatures of maxAppends.
-	maxAppendBody = maxAppends << 10
+	// maxAppendBody is many times the size of the two digests and the signature.
+	maxAppendBody = 4096
 	appendTimeout = 25 * time.Second
 )
 
@@ -73,85 +73,36 @@ func (l *Log) serveAppend(r *http.Request) (any, error) {
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxAppendBody))
 	if _, over := errors.AsType[*http.MaxBytesError](err); over {
-		return nil, problem.New(problem.BodyTooLarge, "the body is over %d bytes: send only {\"entry\": …, \"signature\": …, \"tag\": …}, or a list of at most %d of them", maxAppendBody, maxAppends)
+		return nil, problem.New(problem.BodyTooLarge, "the body is over %d bytes: send only {\"entry\": …, \"signature\": …, \"tag\": …}", maxAppendBody)
 	}
 	if err != nil {
 		return nil, problem.New(problem.InvalidJSON, "the body is incomplete: send it again")
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), appendTimeout)
-	defer cancel()
-	if bytes.HasPrefix(body, []byte("[")) {
-		return l.appendList(ctx, body)
 	}
 	var request appendRequest
 	if err := json.Unmarshal(body, &request); err != nil {
 		return nil, problem.New(problem.InvalidJSON, "the body is not JSON of the form {\"entry\": string, \"signature\": string, \"tag\": string}: correct it and send it again")
 	}
-	one, err := request.parse()
+	entry, err := canon.ParseHash(request.Entry)
 	if err != nil {
-		return nil, err
+		return nil, problem.New(problem.InvalidRequest, "entry has %v: send a SHA-256 digest in hex", err)
 	}
-	return l.Append(ctx, one.entry, one.signature, one.tag)
-}
-
-func (r appendRequest) parse() (one signedEntry, err error) {
-	if one.entry, err = canon.ParseHash(r.Entry); err != nil {
-		return one, problem.New(problem.InvalidRequest, "entry has %v: send a SHA-256 digest in hex", err)
+	if request.Signature == "" {
+		return nil, problem.New(problem.InvalidRequest, "signature is missing: send the es256 signature over the digest in entry")
 	}
-	if one.signature = r.Signature; r.Signature == "" {
-		return one, problem.New(problem.InvalidRequest, "signature is missing: send the es256 signature over the digest in entry")
-	}
-	if r.Tag != "" {
-		if one.tag, err = canon.ParseHash(r.Tag); err != nil {
-			return one, problem.New(problem.InvalidRequest, "tag has %v: send a SHA-256 digest in hex, or no tag", err)
+	var tag Tag
+	if request.Tag != "" {
+		if tag, err = canon.ParseHash(request.Tag); err != nil {
+			return nil, problem.New(problem.InvalidRequest, "tag has %v: send a SHA-256 digest in hex, or no tag", err)
 		}
 	}
-	return one, nil
+	ctx, cancel := context.WithTimeout(r.Context(), appendTimeout)
+	defer cancel()
+	return l.Append(ctx, entry, request.Signature, tag)
 }
 
-// A process of the deployment asks for many appends and proofs at once: the calls that wait
-// at the same moment share one request to the append port.
-
-const (
-	maxAppends     = 64 // most entries of one request
-	appendRequests = 2  // most requests with entries of one client at once
-)
-
-// answered is the answer to an entry of a list, or the error text that the entry alone
-// would get.
-type answered struct {
-	*Appended
-	Error string `json:"error,omitempty"`
-}
-
-// appendList appends the entries of a list. If the log could not take them all, as in an
-// outage, the whole request fails: an entry is logged once, however often it is sent.
-func (l *Log) appendList(ctx context.Context, body []byte) (any, error) {
-	var requests []appendRequest
-	if err := json.Unmarshal(body, &requests); err != nil || len(requests) == 0 || len(requests) > maxAppends {
-		return nil, problem.New(problem.InvalidJSON, "the body is not a list of 1 to %d objects of the form {\"entry\": string, \"signature\": string, \"tag\": string}: correct it and send it again", maxAppends)
-	}
-	entries := make([]signedEntry, len(requests))
-	for i, request := range requests {
-		var err error
-		if entries[i], err = request.parse(); err != nil {
-			return nil, err
-		}
-	}
-	results, err := l.appendAll(ctx, entries)
-	if err != nil {
-		return nil, err
-	}
-	answers := make([]answered, len(results))
-	for i, r := range results {
-		if answers[i].Appended = &r.Appended; r.err != nil {
-			answers[i] = answered{Error: toProblem(r.err).In(answer.REST)}
-		}
-	}
-	return answers, nil
-}
-
-// The public read port proves one leaf a request.
+// A process of the deployment asks for many proofs at once: the calls that wait at the
+// same moment share one request to the append port. The public read port proves one leaf
+// a request.
 
 const (
 	proofsPath    = "/v1/proofs"
@@ -192,11 +143,17 @@ func (l *Log) serveProofs(r *http.Request) (any, error) {
 		return nil, l.checks.note(r.Context(), err)
 	}
 	all := make([]proved, len(leaves))
+	var group errgroup.Group
+	group.SetLimit(maxLoads) // each may have to read a tile
 	for i, q := range questions {
-		in, err := l.prove(r.Context(), q.leaf, read[i])
-		if all[i].Inclusion = &in; l.checks.note(r.Context(), err) != nil {
-			all[i] = proved{Error: toProblem(err).In(answer.REST)}
-		}
+		group.Go(func() error {
+			in, err := l.prove(r.Context(), q.leaf, read[i])
+			if all[i].Inclusion = &in; l.checks.note(r.Context(), err) != nil {
+				all[i] = proved{Error: toProblem(err).In(answer.REST)}
+			}
+			return nil
+		})
 	}
+	_ = group.Wait()
 	return all, nil
 }

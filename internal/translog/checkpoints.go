@@ -45,13 +45,14 @@ type checkpoints struct {
 	deployment map[string]checkpoint.Key // the verifier key of each deployment key, by its label
 	known      []checkpoint.Key          // all keys that may have signed a stored note
 	reads      *group[struct{}, *signedCheckpoint]
+	bundles    chan struct{} // a semaphore of maxBundles
 
 	latest    atomic.Pointer[signedCheckpoint] // the newest one at the last read, or nil
 	certified atomic.Int64                     // the largest size whose quorum was verified, or 0; never falls
 }
 
 func newCheckpoints(l *Log, config Checkpoints) (*checkpoints, error) {
-	c := &checkpoints{Checkpoints: config, log: l, deployment: map[string]checkpoint.Key{}}
+	c := &checkpoints{Checkpoints: config, log: l, deployment: map[string]checkpoint.Key{}, bundles: make(chan struct{}, maxBundles)}
 	c.reads = newGroup(maxReads, maxAsked, maxQueue, c.readNewest)
 	if err := checkpoint.CheckOrigin(c.Origin); err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,11 +12,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -30,7 +28,6 @@ import (
 type Client struct {
 	appendURL, readURL, secret string
 	http                       *http.Client
-	appends                    *group[toAppend, appendAnswer]
 	proofs                     *group[provedLeaf, proved] // through the append port
 	certified                  certified
 	heads                      *checks // set by Trust
@@ -68,7 +65,6 @@ func NewClient(appendURL, readURL, secret string) *Client {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
-	c.appends = newGroup(appendRequests, maxAppends, maxWaiting, c.appendsOf)
 	c.proofs = newGroup(proofRequests, maxProofs, maxWaiting, c.proofsOf)
 	return c
 }
@@ -96,73 +92,21 @@ func CheckURL(address string) error {
 // published head covers it. The caller MUST repeat it after ErrUnavailable: the entry may
 // already be in the log, and then keeps its index.
 func (c *Client) Append(ctx context.Context, entry [32]byte, signature string, tag Tag) (int64, error) {
+	var appended struct {
+		LeafIndex *int64 `json:"leaf_index"`
+		TreeSize  *int64 `json:"tree_size"`
+	}
 	request := appendRequest{Entry: hex.EncodeToString(entry[:]), Signature: signature}
 	if tag != (Tag{}) {
 		request.Tag = hex.EncodeToString(tag[:])
 	}
-	got, err := c.appends.do(ctx, toAppend{request, ctx})
-	if err == nil {
-		err = got.err
-	}
-	switch {
-	case err != nil:
+	if err := c.post(ctx, appendPath, request, &appended); err != nil {
 		return 0, err
-	case got.Error != "":
-		return 0, fromError(got.Error)
-	case got.LeafIndex == nil || got.TreeSize == nil || *got.LeafIndex < 0 || *got.LeafIndex >= *got.TreeSize:
+	}
+	if appended.LeafIndex == nil || appended.TreeSize == nil || *appended.LeafIndex < 0 || *appended.LeafIndex >= *appended.TreeSize {
 		return 0, misshapen(errors.New("leaf_index is not below tree_size"))
 	}
-	return *got.LeafIndex, nil
-}
-
-// toAppend is an entry to append, with its caller's context.
-type toAppend struct {
-	appendRequest
-	ctx context.Context
-}
-
-// appendAnswer is what the client reads of the answer to an entry.
-type appendAnswer struct {
-	LeafIndex *int64 `json:"leaf_index"`
-	TreeSize  *int64 `json:"tree_size"`
-	Error     string `json:"error"`
-	err       error
-}
-
-// appendsOf sends entries in one request, which ends when all callers have left. If the
-// log refuses the request as a whole, each entry is sent alone: an earlier release takes
-// one entry a request.
-func (c *Client) appendsOf(ctx context.Context, entries []toAppend) ([]appendAnswer, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var left atomic.Int64
-	for _, one := range entries {
-		defer context.AfterFunc(one.ctx, func() {
-			if left.Add(1) == int64(len(entries)) {
-				cancel()
-			}
-		})()
-	}
-	if len(entries) == 1 {
-		var one appendAnswer
-		err := c.post(ctx, appendPath, entries[0], &one)
-		return []appendAnswer{one}, err
-	}
-	var all []appendAnswer
-	err := c.post(ctx, appendPath, entries, &all)
-	if err == nil && len(all) != len(entries) {
-		err = misshapen(fmt.Errorf("it has %d answers for %d entries", len(all), len(entries)))
-	}
-	if !errors.Is(err, ErrRefused) {
-		return all, err
-	}
-	all = make([]appendAnswer, len(entries))
-	var each sync.WaitGroup
-	for i, one := range entries {
-		each.Go(func() { all[i].err = c.post(one.ctx, appendPath, one, &all[i]) })
-	}
-	each.Wait()
-	return all, nil
+	return *appended.LeafIndex, nil
 }
 
 // TreeHead returns the newest published head.

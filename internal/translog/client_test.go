@@ -1,7 +1,6 @@
 package translog
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,9 +14,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/fairpact/fairpact/internal/answer"
-	"github.com/fairpact/fairpact/internal/problem"
 )
 
 const secret = "correct horse battery staple"
@@ -171,8 +167,7 @@ func TestAppendPortAnswers(t *testing.T) {
 		{"a wrong secret", "POST", "/v1/append", "Bearer " + secret + "r", good, 401, `{"error":"INVALID_CREDENTIAL: `},
 		{"a wrong secret before a bad body", "POST", "/v1/append", "Bearer x", "{", 401, `{"error":"INVALID_CREDENTIAL: `},
 		{"no JSON", "POST", "/v1/append", bearer, "{", 400, `{"error":"INVALID_JSON: `},
-		{"an empty list", "POST", "/v1/append", bearer, "[]", 400, `{"error":"INVALID_JSON: `},
-		{"a list with a malformed entry", "POST", "/v1/append", bearer, "[" + good + `,{"entry":"ab","signature":"s"}]`, 400, `{"error":"INVALID_REQUEST: entry`},
+		{"a list", "POST", "/v1/append", bearer, "[]", 400, `{"error":"INVALID_JSON: `},
 		{"two values", "POST", "/v1/append", bearer, good + good, 400, `{"error":"INVALID_JSON: `},
 		{"no entry", "POST", "/v1/append", bearer, "{}", 400, `{"error":"INVALID_REQUEST: entry`},
 		{"a short entry", "POST", "/v1/append", bearer, `{"entry":"ab","signature":"s"}`, 400, `{"error":"INVALID_REQUEST: entry`},
@@ -180,7 +175,7 @@ func TestAppendPortAnswers(t *testing.T) {
 		{"a bad signature", "POST", "/v1/append", bearer, fmt.Sprintf(`{"entry":"%x","signature":"s"}`, entryOf(0)), 403, `{"error":"FORBIDDEN: `},
 		{"a short tag", "POST", "/v1/append", bearer, tagged("00"), 400, `{"error":"INVALID_REQUEST: tag`},
 		{"a tag in upper case", "POST", "/v1/append", bearer, tagged(strings.Repeat("A", 64)), 400, `{"error":"INVALID_REQUEST: tag`},
-		{"a large body", "POST", "/v1/append", bearer, good + strings.Repeat(" ", maxAppendBody), 413, `{"error":"BODY_TOO_LARGE: `},
+		{"a large body", "POST", "/v1/append", bearer, good + strings.Repeat(" ", 5000), 413, `{"error":"BODY_TOO_LARGE: `},
 		{"GET", "GET", "/v1/append", bearer, "", 405, `{"error":"METHOD_NOT_ALLOWED: `},
 		{"a read path", "GET", "/v1/log/tree-head", bearer, "", 404, `{"error":"NOT_FOUND: `},
 		{"OPTIONS", "OPTIONS", "/v1/append", "", "", 204, ``},
@@ -311,102 +306,5 @@ func TestClientAsksForProofsTogether(t *testing.T) {
 		if _, err := client.Inclusion(t.Context(), entryOf(0), 0); err != nil || requests["/v1/log/proof"].Load() != before+1 {
 			t.Errorf("%s: %v", what, err)
 		}
-	}
-}
-
-// Calls that wait at the same moment share a request, and each gets its own answer. A
-// log-server of an earlier release takes one entry a request.
-func TestClientAppendsTogether(t *testing.T) {
-	t.Parallel()
-	const callers = 40
-	for name, earlier := range map[string]bool{"this release": false, "an earlier release": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := newDeployment(t)
-			gate := newGate(d)
-			l := d.open(t, d.pool, gate)
-			<-gate.entered // the head of size 0
-			var requests atomic.Int64
-			port := l.AppendHandler(secret)
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				requests.Add(1)
-				body, err := io.ReadAll(r.Body)
-				if r.Body = io.NopCloser(bytes.NewReader(body)); earlier && bytes.HasPrefix(body, []byte("[")) {
-					err = problem.New(problem.InvalidJSON, "the body is not an object")
-				}
-				if err != nil {
-					answer.Error(w, err)
-					return
-				}
-				port.ServeHTTP(w, r)
-			}))
-			t.Cleanup(server.Close)
-			client := NewClient(server.URL, "", secret)
-			ctx := within(t, time.Minute)
-
-			var all sync.WaitGroup
-			var indexes sync.Map
-			for n := range callers {
-				all.Go(func() {
-					index, err := client.Append(ctx, entryOf(n), d.sign(t, entryOf(n)), Tag(entryOf(1000+n)))
-					if _, taken := indexes.LoadOrStore(index, n); err != nil || taken {
-						t.Errorf("entry %d: index %d (taken: %t), %v", n, index, taken, err)
-					}
-				})
-				if n < appendRequests { // each of these requests waits for the head of size 0
-					eventually(t, "the request arrives", func() bool { return requests.Load() == int64(n+1) })
-				}
-			}
-			all.Go(func() {
-				if err := second(client.Append(ctx, entryOf(500), d.sign(t, entryOf(0)), Tag{})); !errors.Is(err, ErrRefused) {
-					t.Errorf("a wrong signature: %v", err)
-				}
-			})
-			all.Go(func() {
-				if err := second(client.Append(ctx, entryOf(501), d.sign(t, entryOf(501)), Tag(entryOf(1000)))); !errors.Is(err, ErrTagTaken) {
-					t.Errorf("another entry with the tag: %v", err)
-				}
-			})
-			eventually(t, "the calls wait", func() bool {
-				client.appends.mu.Lock()
-				defer client.appends.mu.Unlock()
-				return len(client.appends.waiting) == callers-appendRequests+2
-			})
-			close(gate.pass)
-			all.Wait()
-			if n := requests.Load(); !earlier && n != appendRequests+1 {
-				t.Errorf("%d requests, want %d", n, appendRequests+1)
-			}
-			if size := committedSize(t, d); size != callers {
-				t.Errorf("size %d, want %d", size, callers)
-			}
-		})
-	}
-}
-
-// A request ends when all of its callers have left, so that one without an answer does not
-// hold up later appends.
-func TestAppendRequestEndsWithItsCallers(t *testing.T) {
-	t.Parallel()
-	began, ended := make(chan struct{}), make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		close(began)
-		<-r.Context().Done()
-		close(ended)
-	}))
-	t.Cleanup(server.Close)
-	ctx, leave := context.WithCancel(t.Context())
-	go func() {
-		<-began
-		leave()
-	}()
-	if err := second(NewClient(server.URL, "", secret).Append(ctx, entryOf(0), "s", Tag{})); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("%v, want ErrUnavailable", err)
-	}
-	select {
-	case <-ended:
-	case <-within(t, time.Minute).Done():
-		t.Fatal("the request did not end")
 	}
 }

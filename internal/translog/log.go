@@ -107,93 +107,30 @@ type Appended struct {
 //   - ErrUnavailable if ctx ends before the leaf is published, or the signer returns no
 //     signature. The leaf may be in the log nevertheless.
 func (l *Log) Append(ctx context.Context, entry [32]byte, signature string, tag Tag) (Appended, error) {
-	results, err := l.appendAll(ctx, []signedEntry{{entry, signature, tag}})
+	key, err := l.checks.keys.SignedBy(entry, signature)
+	if err != nil {
+		return Appended{}, fmt.Errorf("%w: its signature: %w", ErrRefused, err)
+	}
+	began := time.Now()
+	at, err := l.sequencer.do(ctx, candidate{entry, ceiling(key), tag})
+	switch {
+	case err != nil:
+		return Appended{}, err
+	case at.taken:
+		tagsTaken.Inc()
+		l.checks.logger.ErrorContext(ctx, "another entry has this tag", "leaf_index", at.index, "entry", hex.EncodeToString(entry[:]))
+		return Appended{}, fmt.Errorf("%w: leaf %d", ErrTagTaken, at.index)
+	case at.index == refused:
+		return Appended{}, fmt.Errorf("%w: it is the digest of a head or checkpoint of this log", ErrRefused)
+	case at.index == late:
+		return Appended{}, fmt.Errorf("%w: it is new, but its signature is by a retired key that may hold no leaf from index %d on; sign it again with the current key", ErrRefused, ceiling(key))
+	}
+	size, err := l.publisher.wait(ctx, l.closed, at.index)
 	if err != nil {
 		return Appended{}, err
 	}
-	return results[0].Appended, results[0].err
-}
-
-// signedEntry is an entry to append.
-type signedEntry struct {
-	entry     [32]byte
-	signature string
-	tag       Tag
-}
-
-// appendResult is the answer to an entry. err is ErrRefused or ErrTagTaken, or nil.
-type appendResult struct {
-	Appended
-	err error
-}
-
-// appendAll appends entries together: one batch, and one head that covers all of them. If
-// it returns an error, any of them may be in the log nevertheless.
-func (l *Log) appendAll(ctx context.Context, all []signedEntry) ([]appendResult, error) {
-	results, keys := make([]appendResult, len(all)), make([]signing.Key, len(all))
-	verify := func(i int) {
-		var err error
-		if keys[i], err = l.checks.keys.SignedBy(all[i].entry, all[i].signature); err != nil {
-			results[i].err = fmt.Errorf("%w: its signature: %w", ErrRefused, err)
-		}
-	}
-	var others sync.WaitGroup
-	for i := 1; i < len(all); i++ {
-		others.Go(func() { verify(i) })
-	}
-	verify(0)
-	others.Wait()
-	var admitted []int
-	var candidates []candidate
-	for i, one := range all {
-		if results[i].err == nil {
-			admitted, candidates = append(admitted, i), append(candidates, candidate{one.entry, ceiling(keys[i]), one.tag})
-		}
-	}
-	if len(admitted) == 0 {
-		return results, nil
-	}
-	began := time.Now()
-	places, err := l.sequencer.all(ctx, candidates)
-	if err != nil {
-		return nil, err
-	}
-	newest := int64(-1)
-	for n, i := range admitted {
-		results[i].LeafIndex = places[n].index
-		if results[i].err = l.verdict(ctx, candidates[n], places[n]); results[i].err == nil {
-			newest = max(newest, places[n].index)
-		}
-	}
-	if newest < 0 {
-		return results, nil
-	}
-	size, err := l.publisher.wait(ctx, l.closed, newest)
-	if err != nil {
-		return nil, err
-	}
-	for _, i := range admitted {
-		if results[i].err == nil {
-			results[i].TreeSize = size
-			appendDuration.Observe(time.Since(began).Seconds())
-		}
-	}
-	return results, nil
-}
-
-// verdict returns why the log does not take an entry, or nil.
-func (l *Log) verdict(ctx context.Context, c candidate, at place) error {
-	switch {
-	case at.taken:
-		tagsTaken.Inc()
-		l.checks.logger.ErrorContext(ctx, "another entry has this tag", "leaf_index", at.index, "entry", hex.EncodeToString(c.entry[:]))
-		return fmt.Errorf("%w: leaf %d", ErrTagTaken, at.index)
-	case at.index == refused:
-		return fmt.Errorf("%w: it is the digest of a head or checkpoint of this log", ErrRefused)
-	case at.index == late:
-		return fmt.Errorf("%w: it is new, but its signature is by a retired key that may hold no leaf from index %d on; sign it again with the current key", ErrRefused, c.ceiling)
-	}
-	return nil
+	appendDuration.Observe(time.Since(began).Seconds())
+	return Appended{LeafIndex: at.index, TreeSize: size}, nil
 }
 
 // Ready returns an error while this replica cannot serve: the schema is not current, no

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	maxReads    = 1    // most statements at once
-	maxAsked    = 1024 // most questions of one statement
+	maxReads    = 2    // most statements at once
+	maxAsked    = 1024 // questions from which a statement takes no more calls
 	readsBudget = 10 * time.Second
 )
 

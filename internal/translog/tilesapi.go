@@ -15,10 +15,13 @@ import (
 	"github.com/fairpact/fairpact/internal/httpcache"
 )
 
+// maxBundles is the most entry bundles that are read from the database at once.
+const maxBundles = 4
+
 var errNoTile = errors.New("no such tile")
 
-// serveTile serves a tile or an entry bundle (c2sp.org/tlog-tiles) under the newest
-// checkpoint. Tiles never change, also partial ones, so a cache may keep them for ever.
+// serveTile serves a tile or an entry bundle (c2sp.org/tlog-tiles) under the
+// checkpoint that was read last. Tiles never change, also partial ones, so a cache may keep them for ever.
 func (l *Log) serveTile(r *http.Request) (any, error) {
 	c, err := l.checkpointing()
 	if err != nil {
@@ -57,11 +60,12 @@ func (c *checkpoints) tile(ctx context.Context, t tlog.Tile) ([]byte, error) {
 	if t.L >= 0 {
 		return bytes.Join(hashes, nil), nil
 	}
-	done, err := c.log.tree.turn(ctx)
-	if err != nil {
-		return nil, err
+	select { // not the turns of tiles, which private proofs need
+	case c.bundles <- struct{}{}:
+		defer func() { <-c.bundles }()
+	case <-ctx.Done():
+		return nil, unavailable(ctx.Err())
 	}
-	defer done()
 	first := uint64(t.N) * checkpoint.TileWidth
 	entries, err := c.log.store.readEntries(ctx, first, first+uint64(t.W))
 	if err != nil {

@@ -29,7 +29,7 @@ func (l *Log) TLogProof(ctx context.Context, q LeafQuery) ([]byte, error) {
 		if err != nil {
 			return nil, l.checks.note(ctx, err)
 		}
-		if proof, err := l.tlogProof(ctx, q, better); !errors.Is(err, ErrNotFound) {
+		if proof, err := l.tlogProof(ctx, q, better); !errors.Is(err, ErrNotFound) && !errors.Is(err, errNoHead) {
 			return proof, err
 		}
 	}

@@ -14,8 +14,7 @@ const (
 	// cacheBytes is the most memory for complete tiles. 64 MiB hold the tiles of a
 	// million leaves.
 	cacheBytes = 64 << 20
-	// maxLoads is the most callers that read tiles or entry bundles at once. The others
-	// wait.
+	// maxLoads is the most callers that read tiles at once. The others wait.
 	maxLoads = 4
 	// maxCatchUp is the most leaves that are read to bring the edge to the head of
 	// another replica. Beyond that the whole edge is read again.
@@ -93,11 +92,12 @@ func (t *tree) nodes(ctx context.Context, under root, ids []compact.NodeID) ([][
 	if hashes := t.inMemory(under, ids); hashes != nil {
 		return hashes, nil
 	}
-	done, err := t.turn(ctx)
-	if err != nil {
-		return nil, err
+	select {
+	case t.loads <- struct{}{}:
+		defer func() { <-t.loads }()
+	case <-ctx.Done():
+		return nil, unavailable(ctx.Err())
 	}
-	defer done()
 	if err := t.follow(ctx, under); err != nil {
 		return nil, err
 	}
@@ -105,6 +105,7 @@ func (t *tree) nodes(ctx context.Context, under root, ids []compact.NodeID) ([][
 	hashes := make([][]byte, len(ids))
 	for i, id := range ids {
 		if at := tileOf(id); in == nil || in.tileID != at {
+			var err error
 			if in, err = t.load(ctx, at); err != nil {
 				return nil, err
 			}
@@ -112,17 +113,6 @@ func (t *tree) nodes(ctx context.Context, under root, ids []compact.NodeID) ([][
 		hashes[i] = in.node(id)
 	}
 	return hashes, nil
-}
-
-// turn waits until the caller may read tiles or entries for a public call. The caller must
-// call done.
-func (t *tree) turn(ctx context.Context) (done func(), err error) {
-	select {
-	case t.loads <- struct{}{}:
-		return func() { <-t.loads }, nil
-	case <-ctx.Done():
-		return nil, unavailable(ctx.Err())
-	}
 }
 
 // inMemory returns the nodes, or nil if one of them is not in memory.
