@@ -19,10 +19,13 @@ import (
 const (
 	maxGroup     = 512     // most calls in one statement
 	maxGroupSize = 1 << 20 // most bytes of arguments or answers in one statement, unless a single call has more
-	largeRead    = 1 << 18 // bytes from which a read runs beside the next group
+	largeRead    = 1 << 18 // bytes of a single read from which the next group does not wait for it
 	statements   = 2       // most statements under way at once; the next groups fill meanwhile
 	slowDeals    = 4       // most deals whose locks are waited for at once, each on its own connection
 	groupTimeout = 20 * time.Second
+	// fillTime is how long a group of reads waits for the one before it, so that it grows
+	// meanwhile. A statement without an answer delays the others no longer.
+	fillTime = 250 * time.Millisecond
 )
 
 var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/store")
@@ -51,7 +54,8 @@ type coalescer[Q, A any] struct {
 	// all calls are then of one deal.
 	run     func(ctx context.Context, calls []Q, wait bool) ([]A, error)
 	size    func(Q) int    // most bytes that a call sends or receives; nil: too few to count
-	row     func(Q) string // the row that a call writes; two calls with the same row go into two groups; nil: the statement only reads
+	row     func(Q) string // the row that a call writes; two calls with the same row go into two groups; nil: groups may run beside each other
+	fills   bool           // a group waits up to fillTime for the one before it
 	deal    func(Q) string // the deal whose lock a call needs; nil: no lock
 	skipped func(A) bool   // whether another transaction held the lock; nil if deal is nil
 
@@ -130,16 +134,22 @@ func (c *coalescer[Q, A]) serve(ctx context.Context) {
 		}
 		group := c.newGroup(next)
 		next = c.drain(group)
-		if c.row == nil && len(group.calls) == 1 && group.size >= largeRead { // the next small reads do not wait for it
-			c.loops.Go(func() {
-				defer func() { <-c.budget.statements }()
-				c.execute(ctx, group.calls, false)
-			})
+		if c.row != nil { // the next group could wait for the locks of this one
+			c.execute(ctx, group.calls, false)
+			<-c.budget.statements
 			continue
 		}
-		// One group at a time: the next one fills meanwhile, and one of writes could wait for the locks of this one.
-		c.execute(ctx, group.calls, false)
-		<-c.budget.statements
+		done := make(chan struct{})
+		c.loops.Go(func() {
+			defer func() { <-c.budget.statements; close(done) }()
+			c.execute(ctx, group.calls, false)
+		})
+		if c.fills && (len(group.calls) > 1 || group.size < largeRead) {
+			select {
+			case <-done:
+			case <-time.After(fillTime):
+			}
+		}
 	}
 }
 

@@ -86,7 +86,7 @@ type snapshotOf struct {
 }
 
 func (s *Store) newSnapshots() *coalescer[snapshotOf, *Snapshot] {
-	c := &coalescer[snapshotOf, *Snapshot]{size: func(q snapshotOf) int { return q.want.bytes }}
+	c := &coalescer[snapshotOf, *Snapshot]{size: func(q snapshotOf) int { return q.want.bytes }, fills: true}
 	c.run = reads(s, snapshotSQL, func(calls []snapshotOf) []any {
 		deals, inputs, attested := make([]string, len(calls)), make([]bool, len(calls)), make([]bool, len(calls))
 		first, last := make([]int, len(calls)), make([]int, len(calls))
