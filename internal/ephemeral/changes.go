@@ -46,10 +46,12 @@ func (r *Redis) announce(ctx context.Context) {
 	for {
 		words := []string{r.name}
 		select {
-		case <-ctx.Done():
-			return
 		case id := <-r.announcements:
 			words = append(words, id)
+		case <-ctx.Done():
+			if len(r.announcements) == 0 {
+				return
+			}
 		}
 		for more := true; more && len(words) <= maxAnnounced; {
 			select {
@@ -59,11 +61,11 @@ func (r *Redis) announce(ctx context.Context) {
 				more = false
 			}
 		}
-		if err := r.publish(ctx, strings.Join(words, " ")); err != nil {
+		if err := r.publish(context.WithoutCancel(ctx), strings.Join(words, " ")); err != nil {
 			dropped.Add(float64(len(words) - 1))
 		}
 		select {
-		case <-ctx.Done():
+		case <-ctx.Done(): // announce what is queued without the pause
 		case <-time.After(betweenTwo):
 		}
 	}
