@@ -60,8 +60,13 @@ func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 	return Issued{c.CertID, facts.outcome, c.Payload, *c.Signature, proof, head, facts.declaration}, nil
 }
 
-// errDrawable is the cause of CERT_NOT_READY if the caller can draw the deal.
+// errDrawable is the cause of CERT_NOT_READY if the caller can draw the deal before the
+// service does.
 var errDrawable = errors.New("the deal can be drawn")
+
+// drawLook is the time in seconds after which a caller should look again for a draw that
+// the service could not make in time.
+const drawLook = 15
 
 // certificateAfterSteps takes the steps that are due and returns the certificate that they
 // create, or the reason why there is none.
@@ -77,8 +82,11 @@ func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.C
 	case d.Ended():
 		return nil, problem.New(problem.NoCertificate, "the deal is %s: it has no certificate and never will; create a new deal with %s", d.State(), problem.Call{Op: problem.CreateDeal})
 	case d.Random && d.AllRevealed() && now.Now >= d.RoundTime:
-		return nil, problem.New(problem.CertNotReady, "all have revealed and the beacon round is published; draw with %s", a.call(problem.Draw)).
-			After(max(d.DrawAt()-now.Now, 1)).Because(errDrawable)
+		refusal := problem.New(problem.CertNotReady, "all have revealed and the beacon round is published; draw with %s", a.call(problem.Draw))
+		if left := d.DrawAt() - now.Now; left > 0 && !s.options.ReadOnly {
+			return nil, refusal.After(left).Because(errDrawable)
+		}
+		return nil, refusal.After(drawLook) // the service draws, as soon as it can
 	case d.Random && d.AllRevealed():
 		return nil, problem.New(problem.CertNotReady, "all have revealed, and the beacon round is due at %d (now %d); then draw with %s", d.RoundTime, now.Now, a.call(problem.Draw)).
 			After(min(d.RoundTime-now.Now, 86_400))

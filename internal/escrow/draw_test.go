@@ -66,6 +66,32 @@ func TestBeaconFailures(t *testing.T) {
 	}
 }
 
+// Before its time the round is not asked for. CERT_NOT_READY then says when to look again:
+// at the round, when the service draws, and from then on without haste.
+func TestLookAgainForADraw(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	g := h.random(t, nil).revealed(t)
+	h.well.set(h.well.Chain(), beacon.ErrUnavailable)
+	g.entropy(t, h.replica()).refused(t, problem.BeaconNotReady)
+	if n := h.well.fetched(); n != 0 {
+		t.Errorf("a round that is not due was fetched %d times", n)
+	}
+	for _, row := range []struct {
+		later       int64
+		least, most int64
+	}{
+		{roundOut - 100, 1, 100},
+		{100, 1, deal.DrawDelay},
+		{deal.DrawDelay, 15, 15},
+	} {
+		err := g.later(t, row.later).certificate(t, h.replica()).err
+		if retry := int64(problem.From(err).RetryAfter); !problem.Is(err, problem.CertNotReady) || retry < row.least || retry > row.most {
+			t.Errorf("%d s later: %v, again after %d s", row.later, err, retry)
+		}
+	}
+}
+
 // A stored round is used without the beacon, and only if it verifies.
 func TestStoredRounds(t *testing.T) {
 	t.Parallel()

@@ -23,8 +23,8 @@ type Wait struct {
 }
 
 // ViewAfter waits for a change of the deal and returns the deal. It returns at the latest
-// when the wait is over or the process drains, and at once if the deal is final. The time
-// of the beacon round counts as a change, because from then on the deal can be drawn.
+// when the wait is over or the process drains, and at once if the deal is final. A wait that
+// began before the time of the beacon round ends then, because the deal can be drawn.
 func (s *Service) ViewAfter(ctx context.Context, a Access, w Wait) (View, error) {
 	if _, final := s.ended.Get(a.deal.DealID); w.For > 0 && !final {
 		if err := s.awaitChange(ctx, a, w); err != nil {
@@ -103,7 +103,7 @@ func pause(ctx context.Context, call *waiting.Call, known store.Mark, stateOnly 
 // again at each change of the deal's state, and once more when the wait is over or the
 // process drains. If the deal waits for its draw, it also tries again when the refusal says.
 // before runs before each try, unless it is nil; its error ends the try. Without before, a
-// deal that the caller can draw ends the wait.
+// deal that the caller can draw before the service does ends the wait.
 func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, before func() error) (Issued, error) {
 	if w.For <= 0 {
 		return s.tryCertificate(ctx, a, before)
