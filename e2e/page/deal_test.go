@@ -100,6 +100,9 @@ func TestPeopleSettleASplit(t *testing.T) {
 	}
 	ben.enter("#seal", "\r")
 	ben.reaches("sealed")
+	if focus := eval[string](ben, "document.activeElement.textContent"); focus != "Sealed" {
+		t.Errorf("after sealing, the focus is on %q", focus)
+	}
 	ben.accessible("4 sealed phone dark")
 
 	ann.enter("#own-seat", "\r")
@@ -136,6 +139,9 @@ func TestPeopleSettleASplit(t *testing.T) {
 	}
 	ben.enter("#verify-bundle", "\r")
 	ben.until("it verifies", "document.querySelector('#report').dataset.valid === 'true'")
+	if !eval[bool](ben, "document.activeElement.matches('#verify-bundle')") {
+		t.Error("the button that verifies loses the focus")
+	}
 	if said := ben.text("#report .verdict strong"); said != "Valid" {
 		t.Errorf("the verdict on the deal's own proof is %q", said)
 	}

@@ -4,7 +4,7 @@
 
 import { verifyFile } from './handed.js';
 import { countdown, describe, drawTime, status } from './describe.js';
-import { byId, copyButton, element } from './dom.js';
+import { byId, copyButton, element, once } from './dom.js';
 import { formOf } from './forms.js';
 import { drafts, onSealedElsewhere, saveFile, sealed, tokens } from './keep.js';
 import { parse } from './jcs.js';
@@ -22,6 +22,7 @@ const LOOKS_AFTER_END = 3; // waits for the witnesses of the certificate; then t
 let seat;
 let now = null; // {view, party, cautions}, the newest answer
 let phase = null;
+let acted = false; // the person has acted, and no panel has answered that yet
 let declared; // {declaration, origin} of the deal; undefined until it is read
 
 /** Removes the token from the address bar, so that no screenshot or bookmark shows it. The browser's history may contain the opened link. */
@@ -70,12 +71,13 @@ function tick() {
   if (now) countdown(now.view, phase, seat.now());
 }
 
-/** Shows the panel of the phase. A change that the person caused moves the focus there. */
+/** Shows the panel of the phase. A change that the person caused moves the focus there, also where a tap does not focus a button. */
 function panel(title, ...content) {
   const had = byId('action').contains(document.activeElement);
   const heading = element('h2', { tabindex: '-1' }, title);
   byId('action').replaceChildren(heading, ...content.flat(Infinity).filter(Boolean));
-  if (had) heading.focus({ preventScroll: false });
+  if (had || acted) heading.focus();
+  acted = false;
 }
 
 const whatIfLeft = () => element('p', {}, 'While this page is open and awake, it opens your input by itself as soon as all have sealed. A locked phone or a sleeping computer does not count: be here after all have sealed and before ',
@@ -135,19 +137,19 @@ function ask(keyFile = null) {
   const node = element('form', { class: 'card', novalidate: true, id: 'input-form' }, form.fields, keyFile && [element('label', { for: 'seat-key' }, 'The file of your private key'), keyFile, element('p', { class: 'hint' }, 'This seat takes only an input that this key signs: ', element('code', {}, declared.declaration.party_keys[now.party]), '. The file stays in this browser.')], problem, element('p', { class: 'actions' }, button,
     element('span', { class: 'hint' }, 'It is final: what is sealed cannot be changed. Only a hash leaves this browser now.')));
   node.addEventListener('input', () => { problem.textContent = ''; });
-  node.addEventListener('submit', async (event) => {
+  node.addEventListener('submit', (event) => {
     event.preventDefault();
-    problem.textContent = '';
-    button.disabled = true;
-    try {
-      const one = await seal(form.read());
-      if (keyFile) one.signed = await signSeat(await keyFile.files[0]?.text(), declared, now.view, now.party, one.commitment);
-      if (keep(one)) await commit(one); // kept before anything is sent: an answer may be lost
-      else saveFirst(one);
-    } catch (fault) {
-      problem.textContent = fault.message;
-    }
-    button.disabled = false;
+    once(button, async () => {
+      problem.textContent = '';
+      try {
+        const one = await seal(form.read());
+        if (keyFile) one.signed = await signSeat(await keyFile.files[0]?.text(), declared, now.view, now.party, one.commitment);
+        if (keep(one)) await commit(one); // kept before anything is sent: an answer may be lost
+        else saveFirst(one);
+      } catch (fault) {
+        problem.textContent = fault.message;
+      }
+    });
   });
   panel('Your input', form.intro, node, whatIfLeft());
   remember(node, form.refresh);
@@ -186,11 +188,8 @@ function remember(form, refresh = () => {}) {
 function saveFirst(one) {
   const problem = element('p', { class: 'say bad', role: 'alert' });
   const button = element('button', {
-    type: 'button', class: 'button', id: 'seal-saved', disabled: true, onclick: async () => {
-      button.disabled = true;
-      await commit(one).catch((fault) => { problem.textContent = fault.message; });
-      button.disabled = false;
-    },
+    type: 'button', class: 'button', id: 'seal-saved', disabled: true,
+    onclick: () => once(button, () => commit(one).catch((fault) => { problem.textContent = fault.message; })),
   }, 'I have the copy: seal it');
   panel('Save a copy first', element('p', {}, 'This browser does not keep data, and nothing is sent yet. Without the copy your input is lost with this page: the deal would be void, and the certificate would name you.'),
     copyOf(one, () => { button.disabled = false; }), problem, element('p', { class: 'actions' }, button));
@@ -213,6 +212,7 @@ async function commit(one) {
     throw fault;
   }
   sent = one.commitment;
+  acted = true;
   drafts.drop(id);
   seat.lookNow(); // the deal shows whether this commitment was accepted
 }

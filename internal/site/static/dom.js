@@ -29,6 +29,17 @@ export function copyButton(what, text, label = 'Copy', refused = 'Select and cop
   return button;
 }
 
+/** Runs act, unless an earlier press of the button still runs. A disabled button would lose the focus. */
+export async function once(button, act) {
+  if (button.hasAttribute('aria-disabled')) return;
+  button.setAttribute('aria-disabled', 'true');
+  try {
+    await act();
+  } finally {
+    button.removeAttribute('aria-disabled');
+  }
+}
+
 /** Calls this origin. Returns status, headers, text and JSON of the answer. */
 export async function call(method, path, { token, body, header = {}, signal } = {}) {
   const headers = { ...header };

@@ -1,7 +1,7 @@
 // The creation page: creates a deal and shows its invitations.
 
 import { byteOrder } from './algorithms.js';
-import { byId, call, copyButton, element, problemOf } from './dom.js';
+import { byId, call, copyButton, element, once, problemOf } from './dom.js';
 import { algorithmOf, facts, roundAfter } from './facts.js';
 import { invitation } from './invite.js';
 import { parse } from './jcs.js';
@@ -132,16 +132,16 @@ function showMade({ deal, own, warning, texts }) {
   byId('made-title').focus();
 }
 
-byId('new-form').addEventListener('submit', async (event) => {
+byId('new-form').addEventListener('submit', (event) => {
   event.preventDefault();
-  byId('new-problem').textContent = '';
-  byId('create').disabled = true;
-  try {
-    await make();
-  } catch (fault) {
-    byId('new-problem').textContent = fault instanceof TypeError ? 'The connection is lost. Try again.' : fault.message;
-  }
-  byId('create').disabled = false;
+  once(byId('create'), async () => {
+    byId('new-problem').textContent = '';
+    try {
+      await make();
+    } catch (fault) {
+      byId('new-problem').textContent = fault instanceof TypeError ? 'The connection is lost. Try again.' : fault.message;
+    }
+  });
 });
 byId('another').addEventListener('click', () => {
   created.drop();

@@ -1,7 +1,7 @@
 // The panel of an ended deal: a picture of the result, the bundle, and its verification in
 // this browser.
 
-import { element } from './dom.js';
+import { element, once } from './dom.js';
 import { verifyText } from './handed.js';
 import { parse } from './jcs.js';
 import { saveFile } from './keep.js';
@@ -33,15 +33,13 @@ export async function showResult({ view, party, seat, own, forget }, panel) {
 function proof(view, party, seat, own) {
   const report = element('div', { class: 'report', id: 'report', 'aria-live': 'polite' });
   const act = (id, words, does) => element('button', {
-    type: 'button', class: 'second', id, onclick: async (event) => {
-      event.target.disabled = true;
+    type: 'button', class: 'second', id, onclick: (event) => once(event.target, async () => {
       try {
         await does(await seat.fetch('bundle'));
       } catch (fault) {
         report.replaceChildren(element('p', { class: 'say bad' }, fault.message));
       }
-      event.target.disabled = false;
-    },
+    }),
   }, words);
   return [
     element('h2', {}, 'Proof'),

@@ -1,7 +1,7 @@
 // Plays a two-party deal against this origin. The page plays both parties and seals both
 // inputs before it sends anything.
 
-import { byId, call, element, problemOf } from './dom.js';
+import { byId, call, element, once, problemOf } from './dom.js';
 import { canonical, parse } from './jcs.js';
 import { keysOf } from './keys.js';
 import { showReport } from './report.js';
@@ -145,8 +145,7 @@ function picture(result, items) {
 }
 
 async function run() {
-  const [go, note, story, outcome] = ['try-go', 'try-note', 'try-story', 'try-outcome'].map(byId);
-  go.disabled = true;
+  const [note, story, outcome] = ['try-note', 'try-story', 'try-outcome'].map(byId);
   outcome.replaceChildren();
   note.classList.remove('bad');
   note.textContent = 'Playing…';
@@ -174,7 +173,6 @@ async function run() {
     note.classList.add('bad');
     note.textContent = fault.message;
   }
-  go.disabled = false;
 }
 
 export function start() {
@@ -182,6 +180,6 @@ export function start() {
   byId('try-example').addEventListener('change', () => { byId('try-items').hidden = byId('try-example').value !== ''; });
   byId('try-form').addEventListener('submit', (event) => {
     event.preventDefault();
-    run();
+    once(byId('try-go'), run);
   });
 }
