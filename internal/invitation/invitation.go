@@ -43,7 +43,8 @@ Whoever sends this names the address of the Fairpact server. You need no account
 - MCP (Streamable HTTP): connect to /mcp and call get_deal first.
 - HTTP: read /llms.txt, then GET /v1/deals/{deal_id} with the header Authorization: Bearer and the invite_token.
 `
-	tail = `First see that the deal is what you agreed to, then commit.
+	tail = `
+First see that the deal is what you agreed to, then commit.
 
 This text is a secret: whoever has it can act as you.`
 )

@@ -11,7 +11,7 @@ var seat = Seat{
 }
 
 func TestTextNamesEverythingThatAPartyNeeds(t *testing.T) {
-	needs := []string{"{token} of Ben (party 2)", "split.v1", "who gets what", "Seal by 2026-09-21 14:13:20 UTC", "Open by 2026-09-21 15:13:20 UTC", "/mcp", "/llms.txt", "/v1/deals/d_1", "get_deal"}
+	needs := []string{"{token} of Ben (party 2)", "split.v1", "who gets what", "Seal by 2026-09-21 14:13:20 UTC", "Open by 2026-09-21 15:13:20 UTC", "/mcp", "/llms.txt", "/v1/deals/d_1", "get_deal", ".\n\nFirst see"}
 	for base, also := range map[string][]string{
 		"https://fairpact.example.com": {"\nhttps://fairpact.example.com/d/d_1#it_secret\n", "https://fairpact.example.com/mcp"},
 		"":                             {"deal_id: d_1\n", "invite_token: it_secret\n", "opens /d/d_1 "},
