@@ -2,6 +2,7 @@
 
 import { element } from './dom.js';
 import { recomputes } from './shape.js';
+import { statement } from './statement.js';
 import { valid } from './verify.js';
 
 /** Shows the verdict and every check in a container. trusted: the keys do not come from the bundle itself. */
@@ -14,6 +15,7 @@ export function showReport(container, checks, certificate, notes = [], trusted =
       element('span', {}, good
         ? `All ${checks.length} checks hold. They were made in this browser.`
         : `${failed} of ${checks.length} checks failed. Do not rely on this certificate.`)),
+    ...(good && recomputes(certificate.algorithm) ? [statement(certificate)].filter(Boolean) : []),
     element('ol', { class: 'checks' }, checks.map(row)),
     ...(notes.length ? [element('p', {}, 'Not proven by this:'), element('ul', { class: 'unproven' }, notes.map((note) => element('li', {}, note)))] : []),
   );
@@ -21,9 +23,7 @@ export function showReport(container, checks, certificate, notes = [], trusted =
   if (good && !recomputes(certificate?.algorithm)) {
     container.firstChild.lastChild.append(` This page does not know ${certificate.algorithm}: it verified signature and log, and did not recompute the result.`);
   }
-  if (good && certificate?.outcome === 'VOID') {
-    container.firstChild.lastChild.append(' The deal ended VOID; void_flakers names who failed to act.');
-  }
+  container.firstChild.scrollIntoView({ block: 'nearest' });
 }
 
 function row({ name, title, ok, detail, facts }) {
