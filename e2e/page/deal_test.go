@@ -39,8 +39,20 @@ func TestPeopleSettleASplit(t *testing.T) {
 	ann.open("/new", 1280, "light")
 	ann.until("the form is there", "document.querySelector('#kinds input:checked')")
 	ann.accessible("1 new split desk")
-	ann.enter("#names", "Ann\rBen")
+	ann.enter("#names", "Ann")
 	ann.enter("#items", "car\rboat\rpiano")
+	for _, wrong := range []struct{ keys, said string }{
+		{"", "Give 2 to 16 names, one a line. You gave 1."},
+		{"\rAnn", "“Ann” is there twice: give each its own name."},
+	} {
+		ann.enter("#names", wrong.keys)
+		ann.enter("#create", "\r")
+		ann.until("the focus goes to the names", "document.activeElement.matches('#names')")
+		if said := eval[string](ann, "document.activeElement.validationMessage"); said != wrong.said {
+			t.Errorf("the field says %q, want %q", said, wrong.said)
+		}
+	}
+	ann.set("#names", "Ann\nBen")
 	ann.enter("#create", "\r")
 	ann.until("the deal is made", "!document.querySelector('#made').hidden")
 	ann.accessible("2 made desk")
@@ -49,6 +61,14 @@ func TestPeopleSettleASplit(t *testing.T) {
 	link, err := url.Parse(regexp.MustCompile(`https?://\S+#it_\S+`).FindString(text))
 	if err != nil || link.Fragment == "" {
 		t.Fatalf("no link in %s", text)
+	}
+	if only := eval[string](ann, `(async () => {
+		let copied;
+		navigator.clipboard.writeText = async (text) => { copied = text; };
+		document.querySelector('#invitations .copy:nth-child(2)').click();
+		return copied;
+	})()`); only != link.String() {
+		t.Errorf("the button for the link alone copies %q", only)
 	}
 	token, id := link.Fragment, strings.TrimPrefix(link.Path, "/d/")
 	var view struct {
@@ -87,7 +107,7 @@ func TestPeopleSettleASplit(t *testing.T) {
 	}
 	ben.enter("#seal", "\r")
 	ben.until("a half is refused", "document.querySelector('#problem').textContent")
-	if said := ben.text("#problem"); said != `input.valuations: the value of item "boat" must be an integer of 0 to 9007199254740991` {
+	if said := ben.text("#problem"); said != "The points for \u2068boat\u2069 must be a whole number, 0 or more." {
 		t.Errorf("problem: %s", said)
 	}
 	eval[bool](ben, "document.querySelector('#points-1').value = '', true")
@@ -144,6 +164,9 @@ func TestPeopleSettleASplit(t *testing.T) {
 	}
 	if said := ben.text("#report .verdict strong"); said != "Valid" {
 		t.Errorf("the verdict on the deal's own proof is %q", said)
+	}
+	if said := ben.text("#report"); !strings.Contains(said, "the things were divided.Ann: car, 50 % of pianoBen: boat, 50 % of piano") {
+		t.Errorf("the report does not say what the certificate says: %s", said)
 	}
 	if notes := ben.text("#report .unproven"); strings.Contains(notes, "your input was not checked") {
 		t.Errorf("the report lists as not proven %q", notes)
@@ -243,6 +266,11 @@ func TestPersonAnswersTerms(t *testing.T) {
 				t.Errorf("status: %s", said)
 			}
 			p.until("the proof is there", "document.querySelector('#verify-bundle')")
+			p.enter("#verify-bundle", "\r")
+			p.until("it verifies", "document.querySelector('#report').dataset.valid === 'true'")
+			if said := p.text("#report"); !strings.Contains(said, "It says: nothing was settled, since bob rejected the terms.") {
+				t.Errorf("the report: %s", said)
+			}
 			p.accessible("terms void desk dark")
 		}
 	}

@@ -237,6 +237,10 @@ func TestPageVerifiesABundle(t *testing.T) {
 	}
 	var inputs []e2e.Body
 	e2e.Must(t, json.Unmarshal([]byte(d.InputsText), &inputs))
+	p.set("#verify-certificate", "")
+	eval[bool](p, "delete document.querySelector('#verify-report').dataset.valid")
+	p.hand("#verify-file", string(d.Bundle))
+	p.until("the file verifies", "document.querySelector('#verify-report').dataset.valid === 'true'")
 	whole := e2e.AsBody(t, string(d.Bundle))
 	own := whole["own_input"].(e2e.Body)
 	own["input"], own["salt"] = inputs[0]["input"], inputs[0]["salt"]

@@ -76,12 +76,15 @@ function panel(title, ...content) {
   const had = byId('action').contains(document.activeElement);
   const heading = element('h2', { tabindex: '-1' }, title);
   byId('action').replaceChildren(heading, ...content.flat(Infinity).filter(Boolean));
-  if (had || acted) heading.focus();
+  if (had || acted) {
+    heading.focus({ preventScroll: true });
+    byId('status-box').scrollIntoView({ block: 'nearest' }); // directly above the heading
+  }
   acted = false;
 }
 
 const whatIfLeft = () => element('p', {}, 'While this page is open and awake, it opens your input by itself as soon as all have sealed. A locked phone or a sleeping computer does not count: be here after all have sealed and before ',
-  element('strong', {}, localTime(now.view.reveal_deadline)), '. Otherwise the deal is void and the certificate names you.');
+  element('strong', {}, localTime(now.view.reveal_deadline)), '. Otherwise the deal is void and the certificate names you. No message is sent: ask the others to tell you when they have sealed.');
 
 function copyOf({ input, salt, commitment }, saved = () => {}) {
   const { party } = now;
@@ -121,7 +124,7 @@ const panels = {
     panel('Opened', element('p', {}, 'Your part is done. You may close this page and come back for the result.'));
   },
   draw() {
-    panel('Opened', element('p', {}, 'All have opened. This page makes the draw as soon as the beacon value is out; if everybody closes it, the service does so a minute later.'));
+    panel('Opened', element('p', {}, 'Your part is done. You may close this page and come back for the result: the draw follows from a public random value (the beacon), which is out at the time above. If nobody’s page is open then, the service makes the draw a minute later.'));
   },
   done: ended,
   void: ended,
@@ -135,7 +138,7 @@ function ask(keyFile = null) {
   const problem = element('p', { class: 'say bad', id: 'problem', role: 'alert' });
   const button = element('button', { class: 'button', id: 'seal' }, form.button);
   const node = element('form', { class: 'card', novalidate: true, id: 'input-form' }, form.fields, keyFile && [element('label', { for: 'seat-key' }, 'The file of your private key'), keyFile, element('p', { class: 'hint' }, 'This seat takes only an input that this key signs: ', element('code', {}, declared.declaration.party_keys[now.party]), '. The file stays in this browser.')], problem, element('p', { class: 'actions' }, button,
-    element('span', { class: 'hint' }, 'It is final: what is sealed cannot be changed. Only a hash leaves this browser now.')));
+    element('span', { class: 'hint' }, 'It is final: what is sealed cannot be changed. Your input stays in this browser until all have sealed; now only its fingerprint (a hash) is sent.')));
   node.addEventListener('input', () => { problem.textContent = ''; });
   node.addEventListener('submit', (event) => {
     event.preventDefault();
@@ -166,12 +169,12 @@ function ended() {
 
 /** Returns a button that deletes the deal's inputs from this browser, or null if it keeps none. */
 function forget() {
-  return sealed.any(id) ? element('p', { class: 'fine' }, element('button', {
+  return sealed.any(id) ? element('p', { class: 'actions' }, element('button', {
     type: 'button', class: 'second', id: 'forget', onclick: (event) => {
       sealed.dropAll(id);
       event.target.closest('p').textContent = 'This browser has forgotten what you sealed.';
     },
-  }, 'Delete my sealed input from this browser')) : null;
+  }, 'Delete my sealed input from this browser'), element('span', { class: 'hint' }, 'Result and proof stay. A later check here leaves out your input.')) : null;
 }
 
 /** Keeps the typed values for a reload of this tab. */

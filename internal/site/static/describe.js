@@ -25,7 +25,7 @@ export function title(view) {
 /** Returns the facts of the deal: parties, deadlines, rules. */
 export function describe({ view, party, cautions }) {
   const you = view.parties[party];
-  byId('kicker').replaceChildren('You are ', element('strong', {}, name(you.label)), ` (party ${party})`);
+  byId('kicker').replaceChildren('You are ', element('strong', {}, name(you.label)));
   byId('title').replaceChildren(...title(view));
   byId('cautions').hidden = cautions.length === 0 || you.committed;
   byId('cautions').querySelector('ul').replaceChildren(...cautions.map((text) => element('li', {}, inWords(text, view))));
@@ -33,6 +33,7 @@ export function describe({ view, party, cautions }) {
   byId('times').replaceChildren(
     ...fact('Seal by', localTime(view.commit_deadline)),
     ...fact('Open by', localTime(view.reveal_deadline)),
+    ...(drawTime(view) ? fact('Draw at', localTime(drawTime(view))) : []),
     ...fact('If a party is late', 'the deal is void, and the signed certificate names who was late.'));
   const about = algorithmOf(view.algorithm);
   byId('rules').replaceChildren(
@@ -59,7 +60,7 @@ function showParties(view, party) {
   const order = [view.parties[party], ...view.parties.filter((p) => p.index !== party)];
   byId('parties').replaceChildren(...order.slice(0, MOST_LISTED).map((p) => element('li', { class: p.index === party ? 'you' : null },
     element('span', { class: 'label' }, name(p.label), p.index === party ? ' (you)' : '', element('span', { class: 'hint' }, ` party ${p.index}`)),
-    element('span', { class: `badge ${p.revealed || p.committed ? 'on' : ''}` }, p.revealed ? 'opened' : p.committed ? 'sealed' : 'not sealed yet'))));
+    element('span', { class: `badge ${p.revealed || p.committed ? 'on' : ''}` }, p.revealed ? 'opened' : p.committed ? 'sealed' : view.state === 'VOID' ? 'not sealed' : 'not sealed yet'))));
   const rest = view.parties.length - MOST_LISTED;
   byId('more-parties').hidden = rest <= 0;
   byId('more-parties').textContent = `and ${rest} more; ${view.parties.filter((p) => p.committed).length} of all ${view.parties.length} have sealed`;
@@ -104,10 +105,12 @@ function whyVoid(view) {
   return view.algorithm === 'shapley.v1' ? 'rejected the terms' : 'gave an input that does not fit the rules';
 }
 
-/** Returns the time left in the phase. */
+const LEFT_TO = { seal: ' to seal', keyed: ' to seal', sealed: ' to seal', opening: ' to open', opened: ' to open', draw: ' to the draw' };
+
+/** Shows the time left in the phase. */
 export function countdown(view, phase, now) {
   const until = { seal: view.commit_deadline, keyed: view.commit_deadline, elsewhere: view.commits_closed_at ? view.reveal_deadline : view.commit_deadline, sealed: view.commit_deadline, opening: view.reveal_deadline, opened: view.reveal_deadline, draw: drawTime(view) }[phase];
   const out = byId('countdown');
   out.hidden = !until;
-  if (until) out.textContent = until > now ? `${duration(until - now)} left, until ${localTime(until)}` : `${phase === 'draw' ? 'The beacon round is due' : 'The time is up'} (${localTime(until)})`;
+  if (until) out.textContent = until > now ? `${duration(until - now)} left${LEFT_TO[phase] ?? ''}, until ${localTime(until)}` : `${phase === 'draw' ? 'The beacon round is due' : 'The time is up'} (${localTime(until)})`;
 }

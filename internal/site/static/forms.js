@@ -46,8 +46,8 @@ function points(view) {
   }
   total();
   return {
-    intro: [element('p', {}, 'Give each thing points: what it is worth to you. Only the proportions count, so any total will do; 100 is handy. A thing left empty counts 0.'),
-      element('p', {}, 'Say what is true for you: nobody sees your points before all are sealed.')],
+    intro: [element('p', {}, 'Give each thing points: the more points, the more you want to get it. Only the proportions count, so any total will do; 100 is handy. A thing left empty counts 0.'),
+      element('p', {}, 'Say what is true for you: ', view.mode === 'open' ? 'nobody sees your points before all are sealed. Once the result is there, the others may read them.' : 'the others never see your points, only the result.')],
     fields: element('table', { class: 'points' },
       element('caption', { class: 'unseen' }, 'Your points'),
       element('thead', {}, element('tr', {}, ['Thing', 'Points', 'Part'].map((head) => element('th', { scope: 'col', class: head === 'Part' ? 'number' : null }, head)))),
@@ -59,7 +59,10 @@ function points(view) {
     read() {
       total();
       const wrong = fields.findIndex((field) => field.hasAttribute('aria-invalid'));
-      if (wrong >= 0) fields[wrong].focus();
+      if (wrong >= 0) {
+        fields[wrong].focus();
+        throw new Error(`The points for ${isolated(items[wrong])} ${valueOf(fields[wrong]) > Number.MAX_SAFE_INTEGER ? 'are too many' : 'must be a whole number, 0 or more'}.`);
+      }
       return checked(view, { valuations: Object.fromEntries(items.map((item, i) => [item, valueOf(fields[i])])) });
     },
   };

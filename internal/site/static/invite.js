@@ -6,6 +6,8 @@ const address = facts.public_url || location.origin;
 
 const utc = (seconds) => `${new Date(seconds * 1000).toISOString().slice(0, 19).replace('T', ' ')} UTC`;
 
+export const linkOf = (deal, token) => `${address}/d/${deal}#${token}`;
+
 /** Returns the text for one party: {deal, algorithm, invite, commitDeadline, revealDeadline}. */
 export function invitation({ deal, algorithm, invite, commitDeadline, revealDeadline }) {
   const values = {

@@ -3,14 +3,14 @@
 import { byteOrder } from './algorithms.js';
 import { byId, call, copyButton, element, once, problemOf } from './dom.js';
 import { algorithmOf, facts, roundAfter } from './facts.js';
-import { invitation } from './invite.js';
+import { invitation, linkOf } from './invite.js';
 import { parse } from './jcs.js';
 import { apiKey, created, saveFile } from './keep.js';
 import { randomHex } from './seal.js';
 import { isolated, name } from './words.js';
 
 const LENGTHS = [[300, '5 minutes'], [900, '15 minutes'], [3600, '1 hour'], [86400, '1 day'], [3 * 86400, '3 days'], [7 * 86400, '1 week']];
-const TITLES = { 'split.v1': 'Divide things', 'random.v1': 'Draw one party', 'shapley.v1': 'Share a joint gain' };
+const TITLES = { 'split.v1': 'Divide things', 'random.v1': 'Draw one of you', 'shapley.v1': 'Share a joint gain' };
 
 const MOST_SHOWN = 100; // invitations; the saved file has all
 
@@ -31,6 +31,7 @@ function showParts() {
   const id = kind();
   byId('items-part').hidden = id !== 'split.v1';
   byId('items').required = id === 'split.v1';
+  byId('draw-part').hidden = id !== 'random.v1';
   byId('worth-part').hidden = id !== 'shapley.v1';
   byId('params-part').hidden = Object.hasOwn(TITLES, id);
   byId('params').placeholder = JSON.stringify(algorithmOf(id).example_params);
@@ -54,6 +55,19 @@ function offerWorths() {
     return element('div', {}, element('label', { for: id }, name(group.join(' + ')), group.length === 1 ? ' alone' : ''),
       element('input', { id, type: 'number', inputmode: 'numeric', min: '0', step: '1', 'data-key': joined, value: before.get(joined) ?? '' }));
   }));
+}
+
+/** Says at the field what is wrong with its list, before the service does in its own terms. */
+function checkLists() {
+  const { min_parties: least, max_parties: most } = algorithmOf(kind());
+  const names = lines('names');
+  byId('names').setCustomValidity(names.length < least || names.length > most ? `Give ${least} to ${most} names, one a line. You gave ${names.length}.` : repeated(names));
+  byId('items').setCustomValidity(kind() === 'split.v1' ? repeated(lines('items')) : '');
+}
+
+function repeated(list) {
+  const twice = list.find((one, i) => list.indexOf(one) < i);
+  return twice === undefined ? '' : `“${twice}” is there twice: give each its own name.`;
 }
 
 function params() {
@@ -105,7 +119,7 @@ async function make() {
   if (!answer.ok) throw new Error(problemOf(answer));
   const { deal_id: deal, invite_tokens: invites, warning } = answer.json;
   const texts = invites.slice(1).map((invite) => ({
-    label: invite.label, text: invitation({ deal, algorithm, invite, commitDeadline, revealDeadline }),
+    label: invite.label, link: linkOf(deal, invite.token), text: invitation({ deal, algorithm, invite, commitDeadline, revealDeadline }),
   }));
   const made = { deal, own: invites[0].token, warning, texts };
   created.set('', made); // a reload of this tab shows them again
@@ -122,9 +136,9 @@ function showMade({ deal, own, warning, texts }) {
   byId('copy-own').replaceChildren(copyButton('your own link', () => ownLink));
   byId('advice').hidden = !warning;
   byId('advice').querySelector('p').textContent = warning ? `${warning}.` : '';
-  byId('invitations').replaceChildren(...texts.slice(0, MOST_SHOWN).map(({ label, text }) => {
+  byId('invitations').replaceChildren(...texts.slice(0, MOST_SHOWN).map(({ label, link, text }) => {
     const share = navigator.share ? element('button', { type: 'button', class: 'copy', 'aria-label': `Share the invitation of ${isolated(label)}`, onclick: () => navigator.share({ text }).catch(() => {}) }, 'Share') : null;
-    return element('li', { class: 'card' }, element('h2', {}, name(label)), element('p', { class: 'actions' }, copyButton(`the invitation of ${isolated(label)}`, () => text), share),
+    return element('li', { class: 'card' }, element('h3', {}, name(label)), element('p', { class: 'actions' }, copyButton(`the invitation of ${isolated(label)}`, () => text, 'Copy the invitation'), link && copyButton(`only the link of ${isolated(label)}`, () => link, 'Copy only the link'), share),
       element('textarea', { readonly: true, rows: '6', 'aria-label': `Invitation of ${isolated(label)}` }, text));
   }));
   if (texts.length > MOST_SHOWN) byId('invitations').append(element('li', { class: 'fine' }, `and ${texts.length - MOST_SHOWN} more: save all invitations now, since a reload may lose them.`));
@@ -147,6 +161,7 @@ byId('another').addEventListener('click', () => {
   created.drop();
   location.reload();
 });
+byId('create').addEventListener('click', checkLists);
 byId('kinds').addEventListener('change', showParts);
 byId('names').addEventListener('input', showParts);
 

@@ -23,7 +23,7 @@ export async function showResult({ view, party, seat, own, forget }, panel) {
     if (shown !== key) return; // a newer state replaced the panel
   }
   const result = view.state === 'VOID'
-    ? [element('p', {}, 'Nothing was settled. The signed certificate says who caused that.')]
+    ? [element('p', {}, `Nothing was settled. The signed certificate says who caused that.${view.commits_closed_at ? '' : ' What was sealed has not been opened.'} `, element('a', { href: '/new' }, 'Make a new deal'), '.')]
     : await picture(view, party, inputs);
   if (shown !== key) return;
   panel(view.state === 'VOID' ? 'The deal is void' : 'The result', result, view.certificate_id ? proof(view, party, seat, own) : element('p', {}, 'The certificate is being signed…'), forget);
@@ -32,6 +32,7 @@ export async function showResult({ view, party, seat, own, forget }, panel) {
 /** Returns the buttons that save and verify the bundle. */
 function proof(view, party, seat, own) {
   const report = element('div', { class: 'report', id: 'report', 'aria-live': 'polite' });
+  const saved = element('p', { class: 'hint', id: 'saved', role: 'status' });
   const act = (id, words, does) => element('button', {
     type: 'button', class: 'second', id, onclick: (event) => once(event.target, async () => {
       try {
@@ -45,9 +46,13 @@ function proof(view, party, seat, own) {
     element('h2', {}, 'Proof'),
     element('p', {}, 'One file proves this result to anybody who knows this service’s key, without this service: the signed certificate and its place in the public log. It holds no input.'),
     element('p', { class: 'actions' },
-      act('save-bundle', 'Download the proof', (text) => saveFile(`fairpact-${view.deal_id}-proof.json`, text)),
+      act('save-bundle', 'Download the proof', (text) => {
+        const file = `fairpact-${view.deal_id}-proof.json`;
+        saveFile(file, text);
+        saved.textContent = `Saved as ${file}. Whoever gets it can check it at ${location.host}${location.pathname}.`;
+      }),
       act('verify-bundle', 'Check it in this browser', (text) => verifyText(withInput(text, own), report))),
-    report,
+    saved, report,
   ];
 }
 

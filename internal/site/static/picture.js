@@ -39,6 +39,7 @@ function division(view, labels, party, inputs) {
   return [
     element('p', { class: 'headline' }, 'You get what is worth ', element('strong', {}, percent(mine.value_ppb / 1e9)), ' of everything to you.'),
     element('ul', { class: 'cards' }, cards),
+    shares.some(({ items }) => items.some(({ share: part }) => part !== '1')) ? element('p', {}, 'A thing that you share: take turns, sell it, or let one keep it and pay the other for that part.') : '',
     ...fairDivision(view, labels, party, inputs),
   ];
 }
@@ -48,8 +49,8 @@ function fairDivision(view, labels, party, inputs) {
   const { shares, method } = view.result;
   const judges = labels.map((_, i) => i).filter((i) => total(inputs[i]) > 0);
   const rule = element('p', {}, method === 'adjusted_winner'
-    ? 'Two parties: things go in order of how much more one of you values them than the other. The line falls where both have the same part of their own points, and at most one thing is cut. So each party with points has at least half by their own points, and neither would rather have what the other has.'
-    : `Each thing is shared in proportion to the points given to it, all points counted alike. So each party with points gets at least ${percent(1 / labels.length)} of everything, by their own points.`);
+    ? 'Two parties: things go in order of how much more one of you values them than the other. The line falls where both have the same part of their own points, and at most one thing with points is cut. A thing without points is halved. So each party with points has at least half by their own points, and neither would rather have what the other has.'
+    : `Each thing is shared in proportion to the points given to it, all points counted alike; a thing without points is shared equally. So each party with points gets at least ${percent(1 / labels.length)} of everything, by their own points.`);
   if (judges.length === 0) return [element('h2', {}, 'Why it is fair'), rule];
   const worthOf = (judge, owner) => shares[owner].items.reduce((sum, { item, share }) => sum + ratio(share) * (valuations(inputs[judge])[item] ?? 0), 0) / total(inputs[judge]);
   const columns = [party, ...labels.map((_, i) => i).filter((i) => i !== party)];

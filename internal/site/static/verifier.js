@@ -68,7 +68,7 @@ async function verify() {
     return;
   }
   const head = read('head', 'tree head');
-  if (certificate === null) throw new Error('Paste a certificate first, or fetch one.');
+  if (certificate === null) throw new Error('Paste a certificate first, choose its file, or fetch it.');
   if (head === null || keys.length === 0) {
     field('keys').closest('details').open = true;
     throw new Error('Two things are missing to check against: the verifying key and a signed tree head. Paste them, or fetch them from this service.');
@@ -149,6 +149,11 @@ export function start() {
     }
   });
   on('verify-go', verify);
+  byId('verify-file').addEventListener('change', async ({ target }) => {
+    if (!target.files.length) return;
+    field('certificate').value = await target.files[0].text();
+    byId('verify-go').click();
+  });
   on('fetch-trust', fillTrust);
   on('fetch-certificate', fillCertificate);
 }
