@@ -62,7 +62,7 @@ function show() {
   phase = phaseOf(now);
   settleSent(now.view.parties[now.party].commitment);
   describe(now);
-  status(now.view, phase);
+  status(now.view, phase, now.party);
   tick();
   if (phase !== before || phase in { done: 1, void: 1 }) panels[phase](before);
 }

@@ -69,7 +69,7 @@ function showParties(view, party) {
 const STEP = { OPEN: 0, COMMITTING: 0, REVEALING: 1, COMPUTED: 2, CERTIFIED: 2 };
 
 /** Returns the state in plain words and its place among the phases. */
-export function status(view, phase) {
+export function status(view, phase, party) {
   const step = STEP[view.state];
   for (const [i, item] of [...byId('progress').children].entries()) {
     item.classList.toggle('past', step !== undefined && (i < step || view.state in { COMPUTED: 1, CERTIFIED: 1 }));
@@ -88,7 +88,7 @@ export function status(view, phase) {
     opened: ['Everybody has sealed, and yours is open. Waiting for ', ...names(closed), '.'],
     draw: ['Everybody has opened. Waiting for the public beacon to draw.'],
     done: [view.certificate_id ? 'Settled. The result is signed and in the public log.' : 'Settled. The result is there; its certificate is being signed.'],
-    void: ['Void: ', ...names((view.void_flakers ?? []).map((i) => view.parties[i].label)), ` ${whyVoid(view)}.`],
+    void: ['Void: ', ...names((view.void_flakers ?? []).map((i) => (i === party ? 'you' : view.parties[i].label))), ` ${whyVoid(view)}.`],
     cancelled: ['Cancelled by its initiator before anybody else had sealed.'],
     expired: [`Ended without a result: ${view.algorithm === 'random.v1' ? 'the public beacon could not be read in time' : 'the service could not open an input'}. No party is at fault.`],
   }[phase];
