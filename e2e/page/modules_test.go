@@ -29,6 +29,7 @@ func TestModules(t *testing.T) {
 		{"JSON", readsJSONStrictly},
 		{"refused inputs", refusesInputsLikeTheService},
 		{"hurry", lookNowEndsEveryWait},
+		{"keys without a status", keysNeedNoStatus},
 	} {
 		t.Run(module.name, func(t *testing.T) { module.test(t, p) })
 	}
@@ -305,5 +306,35 @@ func lookNowEndsEveryWait(t *testing.T, p *tab) {
 		return read.aborted;`)
 	if !ended {
 		t.Error("the read still waits")
+	}
+}
+
+// originKeys returns the published keys even if the status cannot be read.
+// Without keys, a bundle forged under its own keys would look consistent.
+func keysNeedNoStatus(t *testing.T, p *tab) {
+	type key struct {
+		Pubkey      string
+		Development *bool
+	}
+	found := modules[[][]key](t, p, `
+		const {originKeys} = await load('keys');
+		const online = window.fetch;
+		const answers = [
+			() => online('/v1/status'),
+			() => Promise.resolve(Response.json({error: 'RATE_LIMITED: slow down'}, {status: 429})),
+			() => Promise.resolve(new Response('<h1>unavailable</h1>', {status: 503})),
+			() => Promise.reject(new TypeError('offline')),
+		];
+		const found = [];
+		for (const answer of answers) {
+			window.fetch = (path, options) => path === '/v1/status' ? answer() : online(path, options);
+			found.push((await originKeys().catch(() => [])).map(({pubkey, development}) => ({Pubkey: pubkey, Development: development ?? null})));
+		}
+		window.fetch = online;
+		return found;`)
+	for i, keys := range found {
+		if len(keys) != 1 || keys[0].Pubkey != found[0][0].Pubkey || (keys[0].Development != nil) != (i == 0) {
+			t.Errorf("with answer %d for the status: %+v", i, keys)
+		}
 	}
 }

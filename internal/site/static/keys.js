@@ -27,11 +27,22 @@ export async function fetchKeys() {
   return parse(answer.text);
 }
 
-/** Fetches the keys of this origin. Only the status declares a development key. */
+/** Fetches {pubkey, development} of this origin's current key. Returns null if the status cannot be read, because keys verify without it. */
+export async function fetchCurrent() {
+  try {
+    return keysOf((await call('GET', '/v1/status')).json)[0];
+  } catch {
+    return null;
+  }
+}
+
+/** Returns the keys, the current one with its development mark, which a key set lacks. current: from fetchCurrent. */
+export const marked = (keys, current) => keys.map((key) => (key.pubkey === current?.pubkey ? { ...key, development: current.development } : key));
+
+/** Fetches the keys of this origin. Throws if there are none to read: the status alone may fail. */
 export async function originKeys() {
-  const [keys, status] = await Promise.all([fetchKeys().then(keysOf), call('GET', '/v1/status')]);
-  const [{ pubkey, development }] = keysOf(status.json);
-  return keys.map((key) => (key.pubkey === pubkey ? { ...key, development } : key));
+  const [keys, current] = await Promise.all([fetchKeys().then(keysOf), fetchCurrent()]);
+  return marked(keys, current);
 }
 
 /** Reports whether the key may have signed this leaf. A key closed at a tree size may not from that leaf on. */
