@@ -27,15 +27,33 @@ func frontPage(t *testing.T) (*e2e.Client, *tab) {
 	return c, p
 }
 
+// declares makes the page read a status that declares the signing key a
+// development key, or one that does not.
+func (p *tab) declares(development bool) {
+	p.t.Helper()
+	eval[bool](p, `(() => {
+		const real = globalThis.online ??= window.fetch;
+		window.fetch = async (path, options) => path === '/v1/status'
+			? Response.json({...await (await real(path, options)).json(), dev_ephemeral_key: `+fmt.Sprint(development)+`}) : real(path, options);
+		return true;
+	})()`)
+}
+
+const developmentNote = "the deployment declares this key a development key"
+
 // The front page plays both parties of a real deal, by keyboard only. The page
 // and the independent verifier accept its certificate.
 func TestPagePlaysADeal(t *testing.T) {
 	c, p := frontPage(t)
 	p.until("the page has read the status", "document.querySelector('#deployment span')")
+	p.declares(true)
 	p.do(chromedp.Focus("#try-go"), chromedp.KeyEvent("\r"))
 	p.until("the deal is settled", "document.querySelector('#try-load')")
 	if p.text("#try-report .verdict strong") != "Valid" || eval[int](p, "document.querySelectorAll('#try-report .ok').length") != 12 {
 		t.Errorf("report: %s", p.text("#try-report"))
+	}
+	if said := p.text("#try-report .unproven"); !strings.Contains(said, developmentNote) {
+		t.Errorf("the report lists as not proven %q", said)
 	}
 	if steps := eval[int](p, "document.querySelectorAll('#try-story li').length"); steps != 10 {
 		t.Errorf("%d steps are shown", steps)
@@ -54,6 +72,9 @@ func TestPagePlaysADeal(t *testing.T) {
 	e2e.Independently(t, c, []byte(eval[string](p, "document.querySelector('#verify-certificate').value")), true)
 	p.do(chromedp.Focus("#verify-go"), chromedp.KeyEvent("\r"))
 	p.until("it verifies", "document.querySelector('#verify-report').dataset.valid === 'true'")
+	if said := p.text("#verify-report .unproven"); !strings.Contains(said, developmentNote) {
+		t.Errorf("opened in the verifier, the report lists as not proven %q", said)
+	}
 }
 
 // The front page shows the newest checkpoint of the log and who has cosigned it.
@@ -179,6 +200,18 @@ func TestPageVerifiesCertificates(t *testing.T) {
 	keys, fetched := eval[string](p, "document.querySelector('#verify-keys').value"), eval[float64](p, "JSON.parse(document.querySelector('#verify-head').value).tree_size")
 	if want := (e2e.Body{"keys": []any{e2e.Body{"pubkey": d.Key, "state": "current"}}}); !reflect.DeepEqual(e2e.AsBody(t, keys), want) || fetched != d.Head["tree_size"] {
 		t.Errorf("fetched: %s and a head of %v leaves", keys, fetched)
+	}
+
+	// The key set does not say that a key is a development key. The button fetches that too.
+	for _, development := range []bool{true, false} {
+		p.declares(development)
+		p.set("#verify-head", "")
+		p.click("#fetch-trust")
+		p.until("keys and head are fetched", "document.querySelector('#verify-head').value")
+		failed := p.verdict(d.Text, keys, d.HeadText, "", "")
+		if said := p.text("#verify-report .unproven"); len(failed) > 0 || strings.Contains(said, developmentNote) != development {
+			t.Errorf("development key %v: %v failed, and the report lists as not proven %q", development, failed, said)
+		}
 	}
 
 	// A deployment without /v1/pubkeys still names its keys in the status.

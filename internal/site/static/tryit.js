@@ -3,7 +3,7 @@
 
 import { byId, call, element, once, problemOf } from './dom.js';
 import { canonical, parse } from './jcs.js';
-import { keysOf } from './keys.js';
+import { keysOf, marked } from './keys.js';
 import { showReport } from './report.js';
 import { seal } from './seal.js';
 import { verifyCertificate } from './verify.js';
@@ -152,10 +152,11 @@ async function run() {
   try {
     const told = new Story(story);
     const { certificate, params, sealed, result, own, bundle } = await play(told);
-    const { keys, head } = await fetchTrust(certificate);
-    const checks = await verifyCertificate({ certificate, head, keys: keysOf(keys), inputs: sealed, params });
+    const { keys, current, head } = await fetchTrust(certificate);
+    const notes = [];
+    const checks = await verifyCertificate({ certificate, head, keys: marked(keysOf(keys), current), inputs: sealed, params, notes });
     const report = element('div', { id: 'try-report' });
-    showReport(report, checks, certificate);
+    showReport(report, checks, certificate, notes);
     const shown = own ? picture(result, params.items) : [element('h3', {}, 'The result'), element('pre', {}, JSON.stringify(result, null, 2))];
     outcome.replaceChildren(...shown, element('h3', {}, 'The certificate, verified here'), report,
       element('button', {

@@ -4,11 +4,13 @@
 import { isBundle, verifyBundle } from './bundle.js';
 import { byId, call, problemOf } from './dom.js';
 import { parse } from './jcs.js';
-import { fetchKeys, keysOf } from './keys.js';
+import { fetchCurrent, fetchKeys, keysOf, marked } from './keys.js';
 import { parsePolicy } from './notes.js';
 import { showReport } from './report.js';
 import { knownKeys } from './seats.js';
 import { verifyCertificate } from './verify.js';
+
+let current = null; // {pubkey, development} of this origin's current key, once fetched: the key set in the form does not say it
 
 const field = (name) => byId(`verify-${name}`);
 
@@ -37,7 +39,7 @@ function readKeys() {
   if (!text.startsWith('{')) return text.split(/[\s,]+/).filter(Boolean).map((pubkey) => ({ pubkey }));
   const document = read('keys', 'key set');
   try {
-    return keysOf(document);
+    return marked(keysOf(document), current);
   } catch (fault) {
     field('keys').closest('details').open = true;
     field('keys').focus();
@@ -98,9 +100,10 @@ async function verifyWhole(out, bundle, keys, known) {
   say('Checked the bundle, by itself and in this browser.');
 }
 
-/** Fetches the keys of this origin and the tree head of the certificate's proof, if the log still has it. */
+/** Fetches the keys of this origin, which of them is current, and the tree head of the certificate's proof, if the log still has it. */
 export async function fetchTrust(certificate) {
-  const keys = await fetchKeys();
+  const [keys, own] = await Promise.all([fetchKeys(), fetchCurrent()]);
+  current = own ?? current;
   let head = await call('GET', '/v1/log/tree-head');
   const size = certificate?.log_proof?.tree_size;
   if (head.ok && Number.isSafeInteger(size) && size >= 0 && size < head.json.tree_size) {
@@ -108,7 +111,7 @@ export async function fetchTrust(certificate) {
     if (older.ok) head = older;
   }
   if (!head.ok) throw new Error(problemOf(head));
-  return { keys, head: parse(head.text) };
+  return { keys, current, head: parse(head.text) };
 }
 
 async function fillTrust() {
