@@ -493,13 +493,28 @@ func TestPersonSignsWithASeatKey(t *testing.T) {
 		return label, string(private)
 	}
 	key, own := made("own.pem")
-	_, other := made("other.pem")
+	otherKey, other := made("other.pem")
 	request := e2e.SplitBody(time.Hour, 2*time.Hour)
-	request["party_keys"] = []any{nil, key}
+
+	// The keys of the other parties are shown before anything is signed, to a party
+	// without a key as well.
+	request["party_labels"] = []string{"Ann", "Ben", "Cho"}
+	for phase, own := range map[string]any{"seal": nil, "keyed": key} {
+		request["party_keys"] = []any{nil, own, otherKey}
+		p.take(c.Create(request), 1, 320, "light")
+		p.reaches(phase)
+		want := "A seat key is declared for one other: compare it with what they told youCho (party 2): " + otherKey
+		if said := p.text("#other-keys[open]"); said != want {
+			t.Errorf("in the phase %s the page says %q, want %q", phase, said, want)
+		}
+		p.accessible(phase + " with the key of another phone light")
+	}
+
+	request["party_labels"], request["party_keys"] = []string{"Ann", "Ben"}, []any{nil, key}
 	d := c.Create(request)
 	p.take(d, 1, 320, "light")
 	p.reaches("keyed")
-	if said := p.text("#action"); !strings.Contains(said, key) {
+	if said := p.text("#action"); !strings.Contains(said, key) || strings.Contains(said, "declared for") {
 		t.Errorf("for a seat with a key the page says %s", said)
 	}
 	p.accessible("keyed phone light")

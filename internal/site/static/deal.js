@@ -12,11 +12,12 @@ import { showResult } from './outcome.js';
 import { commitmentOf, seal } from './seal.js';
 import { signSeat } from './seats.js';
 import { Refused, Seat } from './seat.js';
-import { localTime } from './words.js';
+import { localTime, name } from './words.js';
 
 const id = decodeURIComponent(location.pathname.split('/')[2]);
 const ENDED = { COMPUTED: 'done', CERTIFIED: 'done', VOID: 'void', CANCELLED: 'cancelled', EXPIRED: 'expired' };
 const LONG = 6 * 86400; // seconds; Safari deletes the data of an unvisited page after seven days
+const MOST_KEYS = 8; // more keys of others are folded away
 const LOOKS_AFTER_END = 3; // waits for the witnesses of the certificate; then the page stops asking
 
 let seat;
@@ -132,6 +133,14 @@ const panels = {
   expired: unsettled,
 };
 
+/** Returns the seat keys that the deal declares for others, or null. The person compares them before the own key signs the declaration. */
+function otherKeys() {
+  const keys = (declared?.declaration.party_keys ?? []).map((key, party) => ({ key, party })).filter(({ key, party }) => key !== null && party !== now.party);
+  const summary = keys.length === 1 ? 'A seat key is declared for one other: compare it with what they told you' : `Seat keys are declared for ${keys.length} others: compare them with what they told you`;
+  return keys.length ? element('details', { id: 'other-keys', open: keys.length <= MOST_KEYS }, element('summary', {}, summary),
+    element('ul', {}, keys.map(({ key, party }) => element('li', {}, name(now.view.parties[party].label), ` (party ${party}): `, element('code', {}, key))))) : null;
+}
+
 /** Shows the form of the input. keyFile: the field for the private key, for a seat that has one. */
 function ask(keyFile = null) {
   const form = formOf(now.view, now.party);
@@ -154,7 +163,7 @@ function ask(keyFile = null) {
       }
     });
   });
-  panel('Your input', form.intro, node, whatIfLeft());
+  panel('Your input', form.intro, otherKeys(), node, whatIfLeft());
   remember(node, form.refresh);
 }
 

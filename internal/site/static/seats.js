@@ -27,8 +27,10 @@ export const seatMessage = (origin, dealId, party, commitment, declaration) =>
   bytesOf([DOMAIN, origin, dealId, party, commitment, declaration].map((line) => `${line}\n`).join(''));
 
 /**
- * Returns the members of a commit that sign it. declared: the answer of the deal's declaration. What
- * the person has seen, the view, is signed. pem: the private key of the party's declared key.
+ * Returns the members of a commit that sign it. declared: the answer of the deal's declaration. The
+ * terms are signed as the view showed them. The seat keys and the beacon chain, which the view
+ * lacks, are signed as declared: the deal's page lists the keys, and not the chain. pem: the
+ * private key of the party's declared key.
  */
 export async function signSeat(pem, declared, view, party, commitment) {
   const { declaration, origin } = declared;
