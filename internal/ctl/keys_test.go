@@ -178,6 +178,7 @@ func TestKeysCheck(t *testing.T) {
 	file := []string{"--file", write(t, "rotating", set(first.entry(-time.Hour), second.entry(time.Hour)))}
 	forged := write(t, "forged", strings.ReplaceAll(headOf(t, first, 1), `"tree_size":1`, `"tree_size":2`))
 	rotated := deployed(t, b, second, after(""))
+	soon := strings.Replace(after(""), `"retired_at":5`, fmt.Sprintf(`"retired_at":%d`, time.Now().Add(time.Hour).Unix()), 1)
 	for _, row := range []struct {
 		what string
 		url  string
@@ -188,6 +189,7 @@ func TestKeysCheck(t *testing.T) {
 		{"the next key is published", deployed(t, a, first, before), file, 0,
 			[]string{"4 answers, all the same", "size 2 continues the one of size 1", "OK   file_agrees", "next: nothing: " + b + " signs from "}},
 		{"rotated", rotated, nil, 0, []string{"signed by the current key", "keys close " + a}},
+		{"published as retired, and still signs", deployed(t, b, first, soon), nil, 0, []string{"signed by the retired key", "next: wait: " + a + " may sign until "}},
 		{"closed", deployed(t, b, second, after(`,"tree_size":2`)), nil, 0, []string{"next: nothing: one key signs"}},
 		{"half rolled out", deployed(t, a, first, before, after("")), nil, 1, []string{"FAIL replicas_agree", "wait until the roll-out is done"}},
 		{"another file", rotated, file, 1, []string{"FAIL file_agrees", "correct what failed"}},

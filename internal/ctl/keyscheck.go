@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/transparency-dev/merkle/proof"
 	"github.com/transparency-dev/merkle/rfc6962"
@@ -243,6 +244,12 @@ func next(file *signing.KeySet, keys published, agreed bool) string {
 		case k.State == signing.StateNext:
 			return fmt.Sprintf("nothing: %s is to sign; give --file to see from when", k.PublicKey)
 		case k.State == signing.StateRetired && !k.Closed():
+			// A key is published as retired one margin before it stops signing.
+			if k.RetiredAt != nil {
+				if open := time.Unix(*k.RetiredAt, 0).Add(signing.Margin()); time.Now().Before(open) {
+					return fmt.Sprintf("wait: %s may sign until %s; then check again and close it", k.PublicKey, open.UTC().Format(time.RFC3339))
+				}
+			}
 			return fmt.Sprintf("%s is retired and open: close it, with fairpactctl keys close %s, and roll the file out", k.PublicKey, k.PublicKey)
 		}
 	}
