@@ -330,3 +330,16 @@ func TestClosingIsChecked(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// The key set file of the processes is often called keys.json too. The refusal says which
+// document to give.
+func TestVerifyRefusesTheKeySetFileOfTheProcesses(t *testing.T) {
+	t.Parallel()
+	key := newKeyed(t)
+	file := write(t, "keys.json", set(key.entry(-time.Hour)))
+	cert, head := write(t, "cert.json", `{}`), write(t, "head.json", headOf(t, key, 2))
+	r := run(t, "", "verify", cert, "--tree-head", head, "--keys", file)
+	if r.code != ExitUsage || !strings.Contains(r.err, "give the answer of GET /v1/pubkeys") {
+		t.Errorf("%+v", r)
+	}
+}

@@ -181,7 +181,7 @@ func (v verifyCommand) keys(ctx context.Context, t *terminal, source *restclient
 	}
 	keys, err := keysOfStatus(document)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", from, err)
+		return nil, fmt.Errorf("%s: %w: give the answer of GET /v1/pubkeys or GET /v1/status, which is not the key set file of the processes", from, err)
 	}
 	return trusted(keys), nil
 }
