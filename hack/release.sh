@@ -3,7 +3,7 @@
 # materials and a signature, and pushes a signed chart whose default images are these, by digest.
 #   hack/release.sh v1.2.3 ghcr.io/fairpact
 # A trial on one machine, with `go -C hack/registry build -o ../../bin/ .` and `bin/registry serve hack/registry/config.yaml`
-# where the cluster's nodes reach it as localhost:
+# where the cluster's nodes reach it as localhost, and a key from `cosign generate-key-pair`:
 #   HELM_FLAGS=--plain-http COSIGN_FLAGS="--key cosign.key --tlog-upload=false" hack/release.sh v0.1.0 localhost:5000/fairpact
 #   helm install fairpact oci://localhost:5000/fairpact/charts/fairpact --version 0.1.0 --plain-http …
 # It needs go, and cosign on the PATH. Log in first with `docker login` or `crane auth login`, and `helm registry login`.
