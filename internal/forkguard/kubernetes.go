@@ -120,7 +120,7 @@ func (k *kubernetes) call(ctx context.Context, method string, body []byte) ([]by
 	defer cancel()
 	token, err := os.ReadFile(k.tokenFile) // Kubernetes renews it about every hour
 	if err != nil {
-		return nil, fmt.Errorf("the pod's token for the fork guard: %w (set automountServiceAccountToken)", err)
+		return nil, fmt.Errorf("cannot read the pod's token for the fork guard: %w: set automountServiceAccountToken", err)
 	}
 	client, err := k.currentClient()
 	if err != nil {

@@ -28,7 +28,7 @@ func Extends(ctx context.Context, from *Source, head, older Head) error {
 	notes := [][]byte{older.Note, head.Note}
 	switch {
 	case older.Note != nil && older.Origin != head.Origin:
-		return fmt.Errorf("the checkpoints are of two logs: %q, and %q before", head.Origin, older.Origin)
+		return fmt.Errorf("the checkpoints are of different logs: %q now, %q before", head.Origin, older.Origin)
 	case older.Size > head.Size:
 		return contradicts(checkpointPath, notes, "the log went back from %d to %d leaves", older.Size, head.Size)
 	case older.Size == 0:

@@ -124,7 +124,7 @@ func toProblem(err error) *problem.Error {
 	case errors.Is(err, ErrTagTaken):
 		return problem.New(problem.TagTaken, "the log has another certificate of this deal, %s: do not send this one again, and adopt the one that was logged with `fairpactctl certificate adopt`", detail(err, ErrTagTaken)).Because(err)
 	case errors.Is(err, ErrUnavailable):
-		return problem.New(problem.Unavailable, "the log's database or signer did not answer in time; send the same request again: an entry is never logged twice").After(1).Because(err)
+		return problem.New(problem.Unavailable, "the log cannot answer now; send the same request again: repeating it never logs an entry twice").After(1).Because(err)
 	}
 	return problem.From(err)
 }

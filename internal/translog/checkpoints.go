@@ -167,12 +167,12 @@ func (c *checkpoints) sign(ctx context.Context, of checkpoint.Checkpoint) (strin
 	text := of.Text()
 	first, err := c.Key.Sign(ctx, []byte(text))
 	if err != nil {
-		return "", fmt.Errorf("the log key: %w", err)
+		return "", fmt.Errorf("sign with the log key: %w", err)
 	}
 	digest := of.Digest()
 	second, err := c.log.publisher.signer.Sign(ctx, digest)
 	if err != nil {
-		return "", fmt.Errorf("the deployment key: %w", err)
+		return "", fmt.Errorf("sign with the deployment key: %w", err)
 	}
 	key, err := c.log.checks.keys.SignedBy(digest, second)
 	if err != nil {
@@ -245,7 +245,7 @@ func (c *checkpoints) read(ctx context.Context, query string, args ...any) (*sig
 	}
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%w: the stored checkpoint of size %d: %w (if the log's key was replaced, list the old one in FAIRPACT_LOG_RETIRED_KEYS)", ErrInconsistent, size, err)
+		return nil, fmt.Errorf("%w: the stored checkpoint of size %d cannot be verified: %w (if the log's key was replaced, list the old one in FAIRPACT_LOG_RETIRED_KEYS)", ErrInconsistent, size, err)
 	case s.Size != size:
 		return nil, fmt.Errorf("%w: the stored checkpoint of size %d is of size %d", ErrInconsistent, size, s.Size)
 	}

@@ -104,7 +104,7 @@ func (c *Client) Append(ctx context.Context, entry [32]byte, signature string, t
 		return 0, err
 	}
 	if appended.LeafIndex == nil || appended.TreeSize == nil || *appended.LeafIndex < 0 || *appended.LeafIndex >= *appended.TreeSize {
-		return 0, misshapen(errors.New("leaf_index is not below tree_size"))
+		return 0, misshapen(errors.New("leaf_index or tree_size is missing, or leaf_index is not from 0 to tree_size-1"))
 	}
 	return *appended.LeafIndex, nil
 }

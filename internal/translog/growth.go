@@ -36,7 +36,7 @@ type node struct {
 func (s state) check() error {
 	tree, err := ranges.NewRange(0, uint64(s.size), s.hashes)
 	if err != nil {
-		return fmt.Errorf("%w: the committed head of size %d: %w", ErrInconsistent, s.size, err)
+		return fmt.Errorf("%w: the compact range of the committed head of size %d is malformed: %w", ErrInconsistent, s.size, err)
 	}
 	computed, err := rootOf(tree)
 	if err == nil && !bytes.Equal(computed, s.hash) {

@@ -54,15 +54,15 @@ func (p *publisher) pass(ctx context.Context, r root, tree *tree) error {
 	return fmt.Errorf("%w: its record was written by somebody else before each of %d attempts to move it: only log-servers of this log may write it (runbooks/fork-guard.md)", errBehind, guardAttempts)
 }
 
-// compare reports whether the guard is already at r. An error means that it must not be
-// moved there.
+// compare reports whether the guard is already at r. If it returns an error, the guard must
+// not be moved to r.
 func (p *publisher) compare(ctx context.Context, loaded forkguard.Record, r root, tree *tree) (there bool, err error) {
 	if loaded.Empty() {
 		return false, p.mayAdopt(ctx, r)
 	}
 	hash, err := canon.ParseHash(loaded.Root)
 	if err != nil {
-		return false, fmt.Errorf("%w: the fork guard's root has %w", ErrUnavailable, err)
+		return false, fmt.Errorf("%w: the fork guard's root has %w (runbooks/fork-guard.md)", ErrUnavailable, err)
 	}
 	recorded := root{size: loaded.Size, hash: hash[:]}
 	switch {

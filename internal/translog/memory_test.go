@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Once a process has appended, a single append takes one round trip to the database and its
-// head another. A proof and the newest head take one each.
+// After its first append, a process needs two round trips to the database for a single
+// append (one for the leaf, one for the head), and one for a proof or the newest head.
 func TestRoundTripsOfASingleCaller(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)

@@ -63,11 +63,11 @@ func (p *publisher) hand(g *growth) {
 }
 
 // wait returns the size of a published head that covers the leaf. It waits for a round
-// that ends after the call began, and does not trust the memory: the database may have
-// been swapped for an older one, which gave the index to another leaf.
+// that ends after the call began, even if p.size is already above index: the database may
+// have been replaced by an older copy that gave the index to another leaf.
 //
-// If the last round got no signature and no head covers the leaf, wait returns an error at
-// once.
+// If the last round got no signature and p.size does not cover the leaf, wait returns an
+// error at once.
 func (p *publisher) wait(ctx, closed context.Context, index int64) (int64, error) {
 	w := &waiter{index: index, span: trace.SpanFromContext(ctx), done: make(chan outcome[int64], 1)}
 	p.mu.Lock()
@@ -175,10 +175,10 @@ func (p *publisher) awaited() bool {
 	return len(p.waiting) > 0 || p.wanted > p.size
 }
 
-// answer answers waiters after a round: those whose leaf is published; after a
-// contradiction all of them, because waiting longer does not help; and after a round
-// without a signature those whose leaf has no head, because they would wait too long.
-// Their leaves stay, and a later round covers them.
+// answer answers waiters after a round. A waiter whose leaf is published gets the size. A
+// contradiction fails all waiters, because waiting longer does not help. A round without a
+// signature fails the waiters whose leaf has no head, because they would wait too long:
+// their leaves stay, and a later round covers them.
 func (p *publisher) answer(size int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

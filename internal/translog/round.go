@@ -69,9 +69,9 @@ func (p *publisher) roundFromTables(ctx context.Context) (committed root, size i
 	}
 	if seen := p.seen(); committed.size < seen {
 		if p.guard != nil { // report it like the guard, which would refuse the next head
-			return root{}, 0, refuse("the database is older than what was signed: it has %d leaves, and this process has seen a head of size %d", committed.size, seen)
+			return root{}, 0, refuse("the database is older than what was signed: it has %d leaves, but this process has seen a head of size %d", committed.size, seen)
 		}
-		return root{}, 0, fmt.Errorf("%w: the database has %d leaves, and this process has seen a head of size %d: it is an older copy", ErrInconsistent, committed.size, seen)
+		return root{}, 0, fmt.Errorf("%w: the database has %d leaves, but this process has seen a head of size %d: the database is an older copy; restore the newer one (runbooks/restore.md)", ErrInconsistent, committed.size, seen)
 	}
 	if err := p.extends(ctx, *newest, committed, tree); err != nil {
 		return root{}, 0, err

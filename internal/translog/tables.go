@@ -117,9 +117,9 @@ func missing(level uint, index uint64) error {
 }
 
 // CheckClosed returns an error if a closed key that is not disowned signed a head above
-// its tree size, because valid certificates would become invalid. It checks only the
-// first heads above that size, at most most of them.
-func CheckClosed(ctx context.Context, pool *pgxpool.Pool, keys []signing.Key, most int64) error {
+// its tree size: closing it there would invalidate certificates. It checks only the first
+// limit heads above that size.
+func CheckClosed(ctx context.Context, pool *pgxpool.Pool, keys []signing.Key, limit int64) error {
 	if err := schema.Current(ctx, pool); err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func CheckClosed(ctx context.Context, pool *pgxpool.Pool, keys []signing.Key, mo
 		if err != nil {
 			return err
 		}
-		rows, _ := pool.Query(ctx, sqlHeadsAbove, *key.TreeSize, most)
+		rows, _ := pool.Query(ctx, sqlHeadsAbove, *key.TreeSize, limit)
 		heads, err := pgx.CollectRows(rows, scanHead)
 		if err != nil {
 			return fromDatabase(err)

@@ -270,7 +270,7 @@ func (a *asking) ask(ctx context.Context, place *submission, target *signedCheck
 	case status == http.StatusConflict:
 		size, err := checkpoint.ParseSize(strings.TrimSuffix(answer, "\n"))
 		if err == nil && size == request.Old {
-			err = errors.New("it names the size that the request already had")
+			err = fmt.Errorf("it names size %d, but the request already had that size", size)
 		}
 		if err == nil && size > a.latestSize() {
 			err = fmt.Errorf("it has cosigned size %d of a log whose newest checkpoint is of size %d: the log forked, or its database is an older copy", size, a.latestSize())
