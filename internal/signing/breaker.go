@@ -16,7 +16,7 @@ import (
 // does a call whose caller left.
 type breaker struct {
 	circuit *gobreaker.CircuitBreaker[string]
-	cause   atomic.Value // string: the newest failure that counted and is the provider's
+	cause   atomic.Value // string: the text of the newest failure that counted
 }
 
 // uncounted marks a failure that says nothing about the provider, because the
@@ -69,7 +69,7 @@ func (b *breaker) call(f func() (string, error)) (string, error) {
 	})
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
 		// The cause is quoted, not wrapped: it is the error of another call.
-		return "", fmt.Errorf("%w: not called, because it failed several times in a row, last with: %v", ErrUnavailable, b.cause.Load())
+		return "", fmt.Errorf("%w: it was not called, because it failed several times in a row; the last failure: %v", ErrUnavailable, b.cause.Load())
 	}
 	return signature, err
 }

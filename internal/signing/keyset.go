@@ -36,17 +36,17 @@ type Key struct {
 	PublicKey string `json:"pubkey"` // its label, es256:HEX or ed25519:HEX
 	State     string `json:"state,omitempty"`
 
-	// SignsFrom is when the key begins to sign, in unix seconds. nil: the key does
+	// SignsFrom is the unix time at which the key begins to sign. nil: the key does
 	// not sign any more, and URI is empty.
 	SignsFrom *int64 `json:"signs_from,omitempty"`
 	URI       string `json:"uri,omitempty"` // of the private key; see Open
 
-	// RetiredAt is when a retired key stopped signing, in unix seconds; nil: unknown.
+	// RetiredAt is the unix time at which a retired key stopped signing. nil: unknown.
 	RetiredAt *int64 `json:"retired_at,omitempty"`
 
 	// TreeSize closes a retired key: its signatures do not count for leaves with
-	// this index or above. nil: certificates that were pending when it retired may
-	// still enter the log under it.
+	// this index or above. nil: certificates that were pending when the key
+	// retired may still enter the log under it.
 	TreeSize *int64 `json:"tree_size,omitempty"`
 
 	// Disowned says that the operator closed a stolen key below leaves that it
@@ -88,14 +88,14 @@ func NewKeySetOf(current, uri string, legacy []string) (*KeySet, error) {
 	}
 	k, err := newKeySet(Key{PublicKey: current, URI: uri, SignsFrom: new(int64)})
 	if err != nil {
-		return nil, fmt.Errorf("the current public key: %w", err)
+		return nil, fmt.Errorf("the current public key %.80q cannot be used: %w", current, err)
 	}
 	for i, label := range legacy {
 		if k.find(label) >= 0 {
 			continue
 		}
 		if err := k.add(Key{PublicKey: label}); err != nil {
-			return nil, fmt.Errorf("legacy public key %d: %w", i, err)
+			return nil, fmt.Errorf("legacy public key %d, %.80q, cannot be used: %w", i, label, err)
 		}
 	}
 	return k, nil

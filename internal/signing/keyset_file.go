@@ -33,7 +33,7 @@ func ParseKeySet(document []byte) (*KeySet, error) {
 	}
 	object, err := canon.ParseObject(document)
 	if err != nil {
-		return nil, fmt.Errorf(`the key set: %w; write %s`, err, keySetExample)
+		return nil, fmt.Errorf(`the key set cannot be parsed: %w; write %s`, err, keySetExample)
 	}
 	list, ok := object["keys"].([]any)
 	if !ok || len(list) == 0 {

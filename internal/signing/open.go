@@ -127,7 +127,7 @@ func readP256(ctx context.Context, p provider.Provider, l limits) (public *ecdsa
 	}
 	public, _ = read.(*ecdsa.PublicKey)
 	if label, err = es256Label(public); err != nil {
-		return nil, "", "", fmt.Errorf("the signing key (%s): %w", custody, err)
+		return nil, "", "", fmt.Errorf("the signing key (%s) cannot be used: %w", custody, err)
 	}
 	return public, label, custody, nil
 }

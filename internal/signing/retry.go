@@ -19,8 +19,9 @@ func ask(ctx context.Context, p provider.Provider, data []byte) ([]byte, error) 
 	return signature, err
 }
 
-// retry calls once up to tries times, until it succeeds, again refuses its error,
-// or ctx ends. It returns the result of the last call.
+// retry calls the function once up to tries times. It stops when a call succeeds, when
+// again returns false for the call's error, or when ctx ends. It returns the result of
+// the last call.
 func retry[T any](ctx context.Context, tries uint, again func(error) bool, once func() (T, error)) (T, error) {
 	var last error // backoff returns ctx's error if ctx ends between two calls
 	result, err := backoff.Retry(ctx, func() (T, error) {

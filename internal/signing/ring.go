@@ -93,7 +93,7 @@ func OpenRing(ctx context.Context, keys *KeySet, logger *slog.Logger) (*Ring, er
 	r := newRing(keys, logger)
 	now := keys.Signs(keys.now())
 	if err := r.try(ctx, now); err != nil {
-		return nil, fmt.Errorf("%s, the key that signs now: %w", now.PublicKey, err)
+		return nil, fmt.Errorf("cannot open %s, the key that signs now: %w", now.PublicKey, err)
 	}
 	background, end := context.WithCancel(context.Background())
 	r.end = end

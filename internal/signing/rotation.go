@@ -51,7 +51,8 @@ func (k *KeySet) at(i int, t int64) Key {
 	return key
 }
 
-// successor returns when the key after the one at index i begins to sign, or nil.
+// successor returns the unix time at which the key after keys[i] begins to sign, or nil if
+// there is no such key.
 func (k *KeySet) successor(i int) *int64 {
 	place := slices.Index(k.signs, i)
 	if place < 0 || place+1 == len(k.signs) {

@@ -54,8 +54,9 @@ func (k *key) Key(ctx context.Context) (crypto.PublicKey, string, error) {
 	return k.public, k.custody, nil
 }
 
-// connect logs in unless the login is valid. If the token was there before, it may
-// have been removed and put back: connect then restarts the library.
+// connect logs in unless the login is still valid. If a token that was found before
+// does not answer now, it may have been removed and put back: connect restarts the
+// library and logs in again.
 func (k *key) connect() error {
 	switch {
 	case k.closed:
