@@ -215,7 +215,7 @@ func TestNotYet(t *testing.T) {
 	for name, c := range map[string]struct {
 		now  time.Time
 		a, b http.Handler
-		want error // nil: the round
+		want error // nil if Fetch returns the round
 	}{
 		"all say 425":                       {early, status(425), status(425), beacon.ErrNotYet},
 		"all say 425, our clock is ahead":   {late, status(425), status(425), beacon.ErrNotYet},

@@ -163,7 +163,7 @@ func (s *Service) intact(c *store.Certificate, dealID string) (facts checked, er
 	} else if facts, err = s.check(c); err == nil {
 		switch {
 		case facts.certID != c.CertID || facts.dealID != dealID:
-			err = fmt.Errorf("the row of certificate %s contains certificate %s of deal %s", c.CertID, facts.certID, facts.dealID)
+			err = fmt.Errorf("the row of certificate %s of deal %s contains certificate %s of deal %s", c.CertID, dealID, facts.certID, facts.dealID)
 		case !facts.key.MayHold(*c.LeafIndex):
 			err = fmt.Errorf("leaf %d is by %s, which retired at tree size %d", *c.LeafIndex, facts.key.PublicKey, *facts.key.TreeSize)
 		}

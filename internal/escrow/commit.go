@@ -85,8 +85,8 @@ func (a Access) ReplayCancel() Cancelled { return Cancelled{a.deal.DealID, deal.
 // rule is a rule of package deal about a party's action: nil allows it.
 type rule func(d deal.Deal, p deal.Party, now int64) *problem.Error
 
-// attempts is how often an action is tried that the rules allow and the store does not
-// accept, because the deal changes in between.
+// attempts is how many times an action is tried. The store may not accept an action that
+// the rules allow, because the deal changes between the check and the write.
 const attempts = 4
 
 // attempt runs try until it stores the action, fails, or the rule refuses the action.

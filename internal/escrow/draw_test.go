@@ -21,7 +21,7 @@ const (
 	drawTime = roundOut + deal.DrawDelay
 )
 
-// beaconOf returns the round of a draw.
+// beaconOf returns the beacon value in a draw's result.
 func beaconOf(t *testing.T, d escrow.Drawn) (pinned struct {
 	ChainHash  string `json:"chain_hash"`
 	Randomness string `json:"randomness"`

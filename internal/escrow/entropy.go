@@ -45,7 +45,7 @@ func (s *Service) Entropy(ctx context.Context, a Access) (Drawn, error) {
 		}
 		return Drawn{a.deal.DealID, s.rules(a.deal, now).State(), now.Result, publishedID(now)}, nil
 	}
-	return Drawn{}, fmt.Errorf("deal %s: it changed during the draw, %d times in a row", a.deal.DealID, attempts)
+	return Drawn{}, fmt.Errorf("deal %s changed during the draw, %d times in a row", a.deal.DealID, attempts)
 }
 
 // pinnedRound returns the deal's beacon round from the store, or from a relay if it is
@@ -62,7 +62,7 @@ func (s *Service) pinnedRound(ctx context.Context, d *Deal) (*algorithm.Beacon, 
 	case err == nil && verifies(chain, drawn): // a stored row is not trusted
 		return drawn, nil
 	case err == nil:
-		s.logger.ErrorContext(ctx, "a kept beacon round does not verify", "round", drawn.Round)
+		s.logger.ErrorContext(ctx, "stored beacon round does not verify, fetching it again", "chain", drawn.ChainHash, "round", drawn.Round)
 	case !errors.Is(err, store.ErrNotFound):
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (s *Service) pinnedRound(ctx context.Context, d *Deal) (*algorithm.Beacon, 
 	return drawn, s.store.PutRound(ctx, drawn.ChainHash, drawn.Round, drawn.Randomness, drawn.Signature)
 }
 
-// verifies reports whether a round has a valid signature and the randomness of it.
+// verifies reports whether the signature of a round is valid and yields its randomness.
 func verifies(chain beacon.Chain, drawn *algorithm.Beacon) bool {
 	signature, err := hex.DecodeString(drawn.Signature)
 	if err != nil {

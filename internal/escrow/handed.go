@@ -143,9 +143,9 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 	return h, nil
 }
 
-// whileRunning returns open until ctx ends; then it opens no key. The signatures of 10,000
-// seat keys take more than a second to check, and nobody reads the report of a call that
-// has ended.
+// whileRunning returns a function that calls open until ctx ends. After that the function
+// opens no key: the signatures of 10,000 seat keys take more than a second to check, and
+// nobody reads the report of a call that has ended.
 func whileRunning(ctx context.Context, open func([]verification.Trusted) []verification.Key) func([]verification.Trusted) []verification.Key {
 	return func(named []verification.Trusted) []verification.Key {
 		if err := ctx.Err(); err != nil {
@@ -170,10 +170,10 @@ func (s *Service) headOf(ctx context.Context, size int64) (*translog.TreeHead, e
 	return &head, nil
 }
 
-// compare compares a document with the published certificate of its cert_id, nil if there
-// is none, without the proof, which differs from read to read. difference says how they
-// differ. It names members only if the document has the true signature. Otherwise anybody
-// who knows a cert_id could guess a private certificate, member by member.
+// compare compares a document with the published certificate of its cert_id. stored is nil
+// if there is none. compare ignores the proof, which differs from read to read. difference
+// says how the two differ. It names members only if the document has the true signature.
+// Otherwise anybody who knows a cert_id could guess a private certificate, member by member.
 func compare(document map[string]any, stored *store.Certificate) (as, difference string) {
 	if stored == nil {
 		return StoredUnknown, ""

@@ -135,9 +135,9 @@ func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, check
 }
 
 // contradictedFor is how long a process does not retry a certificate that the log refused
-// because it has another one of the deal. The log never accepts this one. The retry only
-// reports the contradiction again, until an operator has resolved it. A new process tries
-// each of them once.
+// because the log has another one of the deal. The log never accepts the refused one. The
+// retry only reports the contradiction again, until an operator has resolved it. A new
+// process tries each refused certificate once.
 const contradictedFor = time.Hour
 
 // contradiction is such a certificate, with the log's refusal.

@@ -68,7 +68,7 @@ func (s *Service) attest(a Access, c Commitment) (*string, error) {
 	}
 	by := attestation.Attestation{Declared: declared != nil, Key: c.Key, Signature: c.Signature, Origin: s.options.PublicURL}
 	if err := by.Verify(seat, signing.VerifyLabel); err != nil {
-		return nil, problem.New(problem.InvalidPartySignature, "party_signature is not a signature by party_key of these bytes, in which every line ends with a line feed (%s): %q", err, seat.Message(by.Origin))
+		return nil, problem.New(problem.InvalidPartySignature, "party_signature does not verify under party_key (%s): sign exactly these bytes, in which every line ends with a line feed: %q", err, seat.Message(by.Origin))
 	}
 	text := by.String()
 	return &text, nil
@@ -145,7 +145,7 @@ func (s *Service) Declaration(ctx context.Context, a Access) (Declaration, error
 	}
 	d.Digest = attestation.Digest(d.Declared)
 	if len(now.AttestedBy) != len(d.AttestedBy) {
-		return Declaration{}, fmt.Errorf("deal %s declares %d parties, and the store has %d", a.deal.DealID, len(d.AttestedBy), len(now.AttestedBy))
+		return Declaration{}, fmt.Errorf("deal %s declares %d parties, but the store returned %d", a.deal.DealID, len(d.AttestedBy), len(now.AttestedBy))
 	}
 	for i, stored := range now.AttestedBy {
 		d.AttestedBy[i] = a.deal.attested(i, stored)

@@ -99,11 +99,12 @@ func pause(ctx context.Context, call *waiting.Call, known store.Mark, stateOnly 
 	return call.Wait(ctx, known, stateOnly, timeUp)
 }
 
-// CertificateAfter returns the deal's certificate. While that is CERT_NOT_READY it tries
-// again at each change of the deal's state, and once more when the wait is over or the
-// process drains. If the deal waits for its draw, it also tries again when the refusal says.
-// before runs before each try, unless it is nil; its error ends the try. Without before, a
-// deal that the caller can draw before the service does ends the wait.
+// CertificateAfter returns the deal's certificate. While the answer is CERT_NOT_READY, it
+// tries again at each change of the deal's state, and once more when the wait is over or
+// the process drains. If the deal waits for its draw, it also tries again after the
+// RetryAfter of the refusal. If before is not nil, it runs before each try, and its error
+// ends the try. If before is nil, a deal that the caller can draw before the service does
+// ends the wait.
 func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, before func() error) (Issued, error) {
 	if w.For <= 0 {
 		return s.tryCertificate(ctx, a, before)
@@ -155,8 +156,8 @@ func (s *Service) tryCertificate(ctx context.Context, a Access, before func() er
 // certificate that was not issued together with the end of its deal.
 const pendingLook = 5
 
-// LookAt returns the unix time by which a caller should read the deal again. It is false
-// if the deal is final.
+// LookAt returns the unix time by which a caller should read the deal again. The second
+// result is false if the deal is final.
 func (s *Service) LookAt(v View) (int64, bool) {
 	if v.CertID != nil && !v.Published {
 		return v.Now + pendingLook, true

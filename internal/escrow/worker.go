@@ -13,8 +13,8 @@ import (
 // listLimit bounds each kind of deal in one listing. The next listing returns more.
 const listLimit = 1000
 
-// Due lists the deals that need the worker within the horizon, without those whose
-// certificate the log refused because it has another one.
+// Due lists the deals that need the worker within the horizon. It leaves out those whose
+// certificate the log refused because the log has another one of the deal.
 func (s *Service) Due(ctx context.Context, horizon time.Duration) ([]store.Due, error) {
 	return s.store.Due(ctx, int64(horizon/time.Second), listLimit, deal.DrawDelay, s.contradicted.Keys())
 }

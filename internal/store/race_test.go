@@ -228,9 +228,9 @@ func TestASlowDealDelaysNoOther(t *testing.T) {
 	}
 }
 
-// If a deal's row becomes free between the lock statement that skipped it and
-// end.sql, end.sql must not report that the deal was free and has changed: the
-// caller would take this for a lost race.
+// A deal's row may become free after the lock statement skipped it and before
+// end.sql runs. end.sql must not return free and not ended then: the caller would
+// take that for a lost race.
 func TestADealThatTheLockSkippedIsNotDecidedOn(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
