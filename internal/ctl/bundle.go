@@ -81,7 +81,7 @@ func (c certificateCommand) bundle(ctx context.Context, t *terminal, call *call)
 	case c.LogProof == "":
 		return nil
 	case bundle.LogProof == "":
-		return refusal{errors.New("no checkpoint covers the certificate yet: try again in a few seconds, or the log publishes none")}
+		return refusal{errors.New("no checkpoint covers the certificate: try again in a few seconds, unless the log publishes no checkpoints (GET /v1/log/status)")}
 	}
 	return os.WriteFile(c.LogProof, []byte(bundle.LogProof), 0o644) // #nosec G306 -- public evidence
 }

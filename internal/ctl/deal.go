@@ -74,7 +74,7 @@ func (p place) load(t *terminal) (s state, err error) {
 			return s, err
 		}
 		if err := json.Unmarshal(data, &s); err != nil {
-			return s, fmt.Errorf("%s is not a state file of deal create", p.State)
+			return s, fmt.Errorf("%s is not a state file: give the file that deal create or deal invite wrote", p.State)
 		}
 	}
 	s.BaseURL, s.DealID = cmp.Or(p.BaseURL, s.BaseURL), cmp.Or(p.Deal, s.DealID)
@@ -136,7 +136,7 @@ func (s state) invite(party int) (invite, error) {
 			return i, nil
 		}
 	}
-	return invite{}, fmt.Errorf("the state file holds no invite token of party %d", party)
+	return invite{}, fmt.Errorf("the state file has no invite token of party %d: correct --party, or give that party's state file", party)
 }
 
 func (c *call) path(suffix string) string { return "/v1/deals/" + url.PathEscape(c.dealID) + suffix }

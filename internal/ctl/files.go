@@ -52,7 +52,7 @@ func (t *terminal) object(path string) (map[string]any, error) {
 	}
 	o, ok := v.(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("%s: not a JSON object", path)
+		return nil, fmt.Errorf("%s is not a JSON object", path)
 	}
 	return o, nil
 }

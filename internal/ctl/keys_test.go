@@ -271,7 +271,7 @@ func TestClosingIsChecked(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	attempt(1, "none is connected to this database")
+	attempt(1, "no process is connected to this database")
 	good := process(keys.Digest())
 	stale := process("0123456789ab")
 	attempt(1, `deal-api pod-0123456789ab has "0123456789ab"`)

@@ -38,7 +38,7 @@ Examples:
 
 func (c keysCheckCommand) Run(ctx context.Context, t *terminal) error {
 	if c.Times < 1 {
-		return fmt.Errorf("--times is %d: ask once at least", c.Times)
+		return fmt.Errorf("--times is %d: give 1 or more", c.Times)
 	}
 	client, err := restclient.New(c.BaseURL)
 	if err != nil {
@@ -92,7 +92,7 @@ func (c keysCheckCommand) published(ctx context.Context, client *restclient.Clie
 		}
 		answer := string(canon.Encode(document))
 		if first = cmp.Or(first, answer); answer != first {
-			differs = fmt.Errorf("one answers %s, another %s", first, answer)
+			differs = fmt.Errorf("/v1/pubkeys answered %s at first and %s later", first, answer)
 		}
 		status, err := fetch(ctx, client, "/v1/status")
 		if err != nil {
@@ -103,7 +103,7 @@ func (c keysCheckCommand) published(ctx context.Context, client *restclient.Clie
 			return nil, err
 		}
 		if current := keys.in(verification.Current)[0].Label; listed[0].Label != current || len(listed) != 1+len(keys.in(verification.Retired)) {
-			misfits = fmt.Errorf("the status names %s as the current key and %d legacy keys; the key set %s and %d retired keys", listed[0].Label, len(listed)-1, current, len(keys.in(verification.Retired)))
+			misfits = fmt.Errorf("/v1/status names the current key %s and %d legacy keys, but /v1/pubkeys names %s and %d retired keys", listed[0].Label, len(listed)-1, current, len(keys.in(verification.Retired)))
 		}
 	}
 	report.Add(checked("replicas_agree", differs, "%d answers, all the same", c.Times))
@@ -114,7 +114,7 @@ func (c keysCheckCommand) published(ctx context.Context, client *restclient.Clie
 	if file != nil {
 		var other error
 		if given := string(file.Published()); given != first {
-			other = fmt.Errorf("published is %s, the file gives %s", first, given)
+			other = fmt.Errorf("/v1/pubkeys answers %s, but the file requires %s", first, given)
 		}
 		report.Add(checked("file_agrees", other, "what is published is that of %s", c.File))
 	}

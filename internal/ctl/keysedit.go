@@ -181,7 +181,7 @@ func (c keysCloseCommand) Run(ctx context.Context, t *terminal) error {
 		c.TreeSize = &head.size
 	}
 	if *c.TreeSize > head.size {
-		return refusal{fmt.Errorf("the log has %d leaves: a tree size of %d would let the key sign further leaves", head.size, *c.TreeSize)}
+		return refusal{fmt.Errorf("the log has %d leaves: a tree size of %d would let the key sign further leaves: give a smaller --tree-size or none", head.size, *c.TreeSize)}
 	}
 	closed, err := set.Close(c.Pubkey, *c.TreeSize, c.Disown, time.Now().Unix())
 	if err != nil {

@@ -87,7 +87,7 @@ func haveSecrets(processes []keywatch.Process, err error, digest string) verific
 // agree checks that the digest of what is the same in all processes.
 func agree(processes []keywatch.Process, err error, what, digest string, of func(keywatch.Process) string) verification.Check {
 	if err == nil && len(processes) == 0 {
-		err = errors.New("none is connected to this database: it is another database, or all are of an earlier release")
+		err = errors.New("no process is connected to this database: correct --database-url, unless all processes are of an earlier release")
 	}
 	kinds := map[string]int{}
 	var lacking []string

@@ -78,7 +78,7 @@ type logReport struct {
 	Notes     []string           `json:"notes,omitempty"` // signed checkpoints: the evidence
 }
 
-// judged prints a verdict on a log. It returns other errors unchanged.
+// judged prints a verdict on a log. It returns err unchanged if it is not a Contradiction.
 func (t *terminal) judged(head logaudit.Head, policy *checkpoint.Policy, err error) error {
 	found, contradiction := errors.AsType[*logaudit.Contradiction](err)
 	if err != nil && !contradiction {

@@ -42,7 +42,7 @@ func (r recomputeCommand) Run(t *terminal) error {
 	}
 	members, ok := cert.(map[string]any)
 	if !ok {
-		return errors.New(r.Certificate + ": not a JSON object")
+		return errors.New(r.Certificate + " is not a JSON object")
 	}
 	full := verification.Verify(verification.Evidence{Certificate: cert, Inputs: inputs, Params: params})
 	report := verification.Report{Valid: true}

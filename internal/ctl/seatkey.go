@@ -51,7 +51,7 @@ func seatKeys(given []string) (map[int]string, error) {
 		index, key, _ := strings.Cut(one, "=")
 		party, err := strconv.Atoi(index)
 		if err == nil && party < 0 {
-			err = errors.New("a party has an index of 0 or more")
+			err = errors.New("the index of a party is 0 or more")
 		}
 		if err == nil {
 			err = signing.CheckLabel(key)
@@ -60,7 +60,7 @@ func seatKeys(given []string) (map[int]string, error) {
 			return nil, fmt.Errorf("%q is not N=KEY, a party and its key: %w", one, err)
 		}
 		if _, twice := keys[party]; twice {
-			return nil, fmt.Errorf("two keys for party %d", party)
+			return nil, fmt.Errorf("party %d has two keys: give one", party)
 		}
 		keys[party] = key
 	}
@@ -115,7 +115,7 @@ func (c *call) declaration(ctx context.Context) (d declared, err error) {
 	case !signs:
 		return d, errors.New("this deployment does not accept seat keys: leave out --key")
 	case !isParty || party < 0 || party >= int64(len(labels)) || len(keys) != len(labels):
-		return d, errors.New("the declaration is unreadable")
+		return d, errors.New("the declaration is unreadable: its party, party_labels and party_keys do not fit together")
 	}
 	d = declared{dealID: c.dealID, origin: origin, party: int(party), key: keys[party], digest: attestation.Digest(canon.Encode(of))}
 	d.algorithm, _ = of["algorithm"].(string)
