@@ -194,7 +194,10 @@ function product(f, g) {
 
 const ONE = [1n, ...new Array(11).fill(0n)];
 
-/** The line of slope m through t of the twist at p, times w³: a factor that the final exponentiation removes. */
+/**
+ * Returns the line of slope m through the point t of the twist, evaluated at p and multiplied by w³. The final
+ * exponentiation removes the factor w³.
+ */
 function line(m, t, p) {
   const value = new Array(12).fill(0n);
   for (const [at, [a, b]] of [[0, minus(times(m, t[0]), t[1])], [2, minus(ZERO, times(m, p[0]))], [3, p[1]]]) {

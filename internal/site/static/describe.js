@@ -51,7 +51,7 @@ function inWords(text, view) {
   return text[0].toUpperCase() + text.slice(1);
 }
 
-/** Returns when the beacon round of a draw is published, undefined for other deals. */
+/** Returns the unix time at which the beacon round of a draw is published, undefined for other deals. */
 export const drawTime = ({ algorithm_params: { beacon_round: round } }) => round && roundTime(round);
 
 const fact = (what, value) => [element('dt', {}, what), element('dd', {}, value)];

@@ -9,7 +9,7 @@ import { picture } from './picture.js';
 
 let shown = ''; // state and certificate of the panel on the page
 
-/** end: {view, party, seat, own, forget}. own is the party's input in this browser, forget the node that offers to delete it. */
+/** Shows the panel of an ended deal. own: the party's input in this browser; forget: the node that offers to delete it. */
 export async function showResult({ view, party, seat, own, forget }, panel) {
   const key = `${view.state === 'VOID'} ${view.certificate_id}`;
   if (key === shown) return;

@@ -91,9 +91,9 @@ export class Seat {
   }
 
   /**
-   * Sends an action until the service answers it. 2xx and 409 are both an end:
-   * the next view says what holds. Anything else that repeating does not help is
-   * an Error in the service's words.
+   * Sends an action until the service answers it. It returns an answer of 2xx or 409:
+   * the next view shows whether the action took effect. It repeats the call after a
+   * 5xx, a 429 or no answer, and throws an Error in the service's words otherwise.
    */
   async act(action, body) {
     for (let failures = 0; ; failures++) {
@@ -104,7 +104,7 @@ export class Seat {
         return answer;
       }
       if (answer && answer.status < 500 && answer.status !== 429) {
-        // Final: refused by the service itself, and no earlier try of it can have had an effect.
+        // Final: the service itself refused the action, and no earlier try can have had an effect.
         throw Object.assign(new Error(problemOf(answer)), { final: failures === 0 && codeOf(answer) !== undefined });
       }
       await this.retry(answer, failures);

@@ -27,7 +27,7 @@ export const seatMessage = (origin, dealId, party, commitment, declaration) =>
   bytesOf([DOMAIN, origin, dealId, party, commitment, declaration].map((line) => `${line}\n`).join(''));
 
 /**
- * Returns the members of a commit that sign it. declared: the answer of the deal's declaration. The
+ * Returns party_key and party_signature for a commit. declared: the answer of the deal's declaration. The
  * terms are signed as the view showed them. The seat keys and the beacon chain, which the view
  * lacks, are signed as declared: the deal's page lists the keys, and not the chain. pem: the
  * private key of the party's declared key.
@@ -57,7 +57,7 @@ export function knownKeys(text) {
     const [, party, key] = /^([0-9]{1,5})=(.+)$/.exec(line) ?? [];
     const problem = party === undefined ? 'is not a party and its key, like 1=ed25519:…' : keyProblem(key);
     if (problem) throw new Error(`“${line.slice(0, 80)}” ${problem}`);
-    if (known.has(Number(party))) throw new Error(`party ${party} stands twice`);
+    if (known.has(Number(party))) throw new Error(`party ${party} is listed twice`);
     known.set(Number(party), key);
   }
   return known;
@@ -104,14 +104,14 @@ export async function addSeats(add, notes, certificate, known) {
   }
 }
 
-/** Returns how the result's beacon differs from the declared one. */
+/** Returns how the result's beacon differs from the declared one, or null. */
 function otherDraw({ beacon_chain: chain, algorithm_params: { beacon_round: round } }, drawn) {
   if (drawn?.chain_hash === undefined) return null;
   if (chain !== drawn.chain_hash) return 'it declares another beacon than the result was drawn from';
   return round === drawn.round ? null : `it declares beacon round ${round}, and the result was drawn from ${drawn.round}`;
 }
 
-/** Returns the phase that closed after its deadline, if any. An act at the deadline is too late; a phase that missed its deadline has no closing time. */
+/** Returns what is wrong if a phase closed at or after its deadline, or null. A phase that missed its deadline has no closing time. */
 function late(declaration, timing) {
   const phase = ['commit', 'reveal'].find((name) => timing[`${name}s_closed_at`] !== null && timing[`${name}s_closed_at`] >= declaration[`${name}_deadline`]);
   return phase ? `it declares ${phase}_deadline ${declaration[`${phase}_deadline`]}, and the ${phase}s closed at ${timing[`${phase}s_closed_at`]}` : null;

@@ -85,7 +85,7 @@ export async function verifyCertificate({ certificate, head, keys, inputs = null
 
 export const valid = (checks) => checks.length > 0 && checks.every((check) => check.ok);
 
-/** Checks the beacon's signature: of drand quicknet under its pinned key, of another chain under the key in the bundle. */
+/** Checks the beacon's signature: under the pinned key for drand quicknet, under the bundle's key for any other chain. */
 async function addBeacon(add, notes, beacon, chain) {
   let [name, key] = ['drand quicknet', QUICKNET.key];
   let problem = null;
@@ -180,7 +180,7 @@ async function addInputs(add, certificate, inputs, params) {
   else add('result', titles.result, ...await recomputed(certificate, inputs.map((sealed) => sealed.input), params));
 }
 
-/** [problem, good words, facts] */
+/** Returns [problem, good words, facts]. */
 async function recomputed(certificate, inputs, params) {
   const [shown, labels] = [certificate.result, certificate.parties.map((p) => p.label)];
   try {
