@@ -29,8 +29,8 @@ func KeyService(t testing.TB) *kmstest.GCP {
 // IssueBound is the longest time that a reveal waits for its certificate (internal/escrow).
 const IssueBound = 3 * time.Second
 
-// PlayedWithoutKey plays a deal while the key service is down, so that its certificate is
-// not ready. It returns the duration of the last reveal.
+// PlayedWithoutKey plays a deal and checks that its certificate is not ready. The caller
+// has made the key service fail before. It returns the duration of the last reveal.
 func PlayedWithoutKey(c *Client) (*Cut, time.Duration) {
 	x, took := PlayedAndTimed(c)
 	c.Refused(409, "CERT_NOT_READY", "GET", x.Deal.Path("/certificate"), x.Deal.Tokens[0], nil)

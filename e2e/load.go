@@ -359,7 +359,7 @@ func (s *Stubborn) Passes(ctx context.Context, requests int64) error {
 	for until := s.Attempts.Load() + requests; s.Attempts.Load() < until; {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("no further requests are sent: %w", ctx.Err())
+			return fmt.Errorf("fewer than %d further requests were sent: %w", requests, ctx.Err())
 		case <-time.After(time.Millisecond):
 		}
 	}

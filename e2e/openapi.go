@@ -90,17 +90,17 @@ func (s *surface) Describes(r *http.Request, a Answer) error {
 		return nil // MCP and the HTML pages are not in the document
 	case errors.Is(err, routers.ErrPathNotFound):
 		if a.Status != http.StatusNotFound || r.Method != http.MethodHead && a.Code() != string(problem.NotFound) {
-			return fmt.Errorf("%d %s for an unknown path", a.Status, a.Code())
+			return fmt.Errorf("an unknown path answers %d %s, want 404 NOT_FOUND", a.Status, a.Code())
 		}
 		return nil
 	case r.Method == http.MethodOptions:
 		if a.Status != http.StatusNoContent || a.Header.Get("Allow") == "" || len(a.Body) > 0 {
-			return fmt.Errorf("OPTIONS answers %d, Allow %q, %d bytes", a.Status, a.Header.Get("Allow"), len(a.Body))
+			return fmt.Errorf("OPTIONS answers %d, Allow %q, %d bytes; want 204, an Allow header and no body", a.Status, a.Header.Get("Allow"), len(a.Body))
 		}
 		return nil
 	case errors.Is(err, routers.ErrMethodNotAllowed):
 		if a.Status != http.StatusMethodNotAllowed || r.Method != http.MethodHead && a.Code() != string(problem.MethodNotAllowed) || a.Header.Get("Allow") == "" {
-			return fmt.Errorf("%d %s, Allow %q for an unknown method", a.Status, a.Code(), a.Header.Get("Allow"))
+			return fmt.Errorf("an unknown method answers %d %s, Allow %q; want 405 METHOD_NOT_ALLOWED and an Allow header", a.Status, a.Code(), a.Header.Get("Allow"))
 		}
 		return nil
 	case err != nil:

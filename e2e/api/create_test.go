@@ -152,7 +152,7 @@ func TestEarliestCommitDeadline(t *testing.T) {
 		deadline := time.Now().Unix() + 1
 		a := c.Do("POST", "/v1/deals", key, changed(e2e.SplitBody(0, time.Hour), "commit_deadline", deadline))
 		if a.Status == 400 {
-			return false // that second has begun
+			return false // the deadline's second has begun: try again
 		}
 		var v struct {
 			CreatedAt int64 `json:"created_at"`

@@ -45,7 +45,7 @@ func (c *cluster) rollOutKeys(t *testing.T, document, next string) {
 	c.keySet = document
 	c.upgrade(t, c.old)
 	var said string
-	e2e.Eventually(t, "all pods have the key set", time.Minute, func() bool { // pods of the last roll-out may still be stopping
+	e2e.Eventually(t, "all pods have the key set", time.Minute, func() bool { // pods of the previous release may still answer while they stop
 		var err error
 		said, err = keysIn(t, document, "check", "--base-url", "http://localhost:8080", "--file", "-")
 		return err == nil && strings.Contains(said, next)

@@ -157,7 +157,7 @@ func (b *bench) playDeal(w *worker, note func(string, time.Duration)) (endedDeal
 	return endedDeal{deal.DealID, certID, deal.InviteTokens[0].Token}, err
 }
 
-// fetchCertificate waits for a certificate that is not published yet.
+// fetchCertificate returns the certificate. It polls until it is published.
 func fetchCertificate(c *client, path, token string) ([]byte, error) {
 	for {
 		text, err := c.call(200, "GET", path+"/certificate", token, nil, nil)

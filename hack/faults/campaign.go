@@ -69,7 +69,7 @@ func runCampaign(ctx context.Context, seed uint64, length, bound time.Duration, 
 func (c *campaign) takeKey(ctx context.Context) error {
 	e := c.c.until(ctx, request{op: "key", method: http.MethodPost, path: "/v1/keys"}, nil)
 	if e == nil || !e.acknowledged() {
-		return fmt.Errorf("no API key: %+v", e)
+		return fmt.Errorf("POST /v1/keys returned no API key: %+v", e)
 	}
 	var k struct {
 		APIKey string `json:"api_key"`

@@ -109,8 +109,8 @@ func (e *Event) certificate() (c certified) {
 	return c
 }
 
-// refusals checks that no legal request is called wrong, that every deal ends and that
-// the Python verifier accepts every certificate.
+// refusals checks that the service refuses no legal request as wrong, that every deal ends
+// and that the Python verifier accepts every certificate.
 func refusals(events []*Event) (found []Violation) {
 	for _, e := range events {
 		switch {
@@ -196,7 +196,7 @@ func (e *Event) head() (h head) {
 // consistent checks a consistency proof. A refused request for one is an error.
 func consistent(e *Event) error {
 	if !e.acknowledged() {
-		return fmt.Errorf("no proof: %d %s %s", e.Status, e.Code, e.Note)
+		return fmt.Errorf("the log returned no consistency proof: %d %s %s", e.Status, e.Code, e.Note)
 	}
 	var body struct {
 		Path []string `json:"consistency_path"`

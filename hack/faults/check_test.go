@@ -10,14 +10,14 @@ import (
 
 const second = int64(1e9)
 
-// twoParties is a deal whose commit deadline is second 10 and whose reveal
+// twoParties returns a deal whose commit deadline is second 10 and whose reveal
 // deadline is second 20.
 func twoParties() *Plan {
 	return &Plan{CommitDeadline: 10, RevealDeadline: 20, Inputs: make([]e2e.Sealed, 2), Rejects: make([]bool, 2)}
 }
 
-// at is an event of deal d that begins at a time in tenths of a second, is
-// answered at once, and has a body.
+// at returns an event of deal d that begins at a time in tenths of a second and is
+// answered at once with the body.
 func at(tenths int64, op string, party, status int, body string) *Event {
 	e := &Event{Op: op, Deal: "d", Party: party, Call: tenths * second / 10, Return: tenths*second/10 + 1, Status: status, Body: []byte(body)}
 	if op == opCommit || op == opReveal || op == opCreate {

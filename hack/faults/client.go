@@ -72,8 +72,8 @@ func (c *client) try(ctx context.Context, r request, door int) *Event {
 		e.Note = err.Error()
 	} else {
 		e.Status, e.Code = a.Status, a.Code()
-		// After a 5xx the effect is unknown. After the two codes there was none, and the
-		// request is sent again.
+		// After a 5xx the effect is unknown. A request that gets one of these two codes
+		// had no effect, and is sent again.
 		if a.Status < 500 && e.Code != "IDEMPOTENCY_IN_PROGRESS" && e.Code != "RATE_LIMITED" {
 			e.Return = now()
 		}

@@ -105,8 +105,8 @@ func (s *dealState) step(plan *Plan, e *Event) bool {
 	return true
 }
 
-// answer reports whether the event has no answer or a legal one: a success if success
-// is true, or one of the codes that are true.
+// answer reports whether the event has no answer or a legal one. A success is legal if
+// success is true, and an error is legal if its code is true in codes.
 func answer(e *Event, success bool, codes map[string]bool) bool {
 	return !e.answered() || e.acknowledged() && success || !e.acknowledged() && codes[e.Code]
 }
@@ -152,9 +152,9 @@ func (s *dealState) shows(plan *Plan, e *Event) bool {
 
 const never = math.MaxInt64
 
-// operations returns a deal's events for the checker, with the steps of the clock. Of
-// the unanswered attempts of one request it keeps only the first: at most one attempt
-// takes effect, and the first may do so at any time that a later one may.
+// operations converts a deal's events to operations for the checker and adds the two
+// deadlines and the draw. It keeps only the first unanswered attempt of a request: at most
+// one attempt takes effect, and the first one's interval contains those of the later ones.
 func operations(plan *Plan, events []*Event) (ops []porcupine.Operation) {
 	add := func(e *Event, until int64) {
 		ops = append(ops, porcupine.Operation{Input: e, Call: e.Call, Return: until})

@@ -23,7 +23,7 @@ const (
 func plantAll(ctx context.Context, root, patches, out string, seed uint64) error {
 	all, err := filepath.Glob(filepath.Join(patches, "*.patch"))
 	if err != nil || len(all) == 0 {
-		return errors.Join(err, fmt.Errorf("no *.patch in %s", patches))
+		return errors.Join(err, fmt.Errorf("%s has no file *.patch", patches))
 	}
 	var missed []string
 	for _, patch := range all {
@@ -37,7 +37,7 @@ func plantAll(ctx context.Context, root, patches, out string, seed uint64) error
 		}
 	}
 	if len(missed) > 0 {
-		return fmt.Errorf("not caught: %s", strings.Join(missed, ", "))
+		return fmt.Errorf("no campaign found the planted bugs %s", strings.Join(missed, ", "))
 	}
 	say("%d planted bugs, all caught", len(all))
 	return nil
