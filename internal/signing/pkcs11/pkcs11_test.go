@@ -375,3 +375,31 @@ func TestPKCS11PublicKeys(t *testing.T) {
 		t.Error("no curve named: taken")
 	}
 }
+
+// A call that hangs ends with its context and keeps the lock: until the library returns, later
+// calls fail without reaching it.
+func TestPKCS11CallThatHangs(t *testing.T) {
+	l := &library{lock: make(chan struct{}, 1)}
+	release := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	err := l.call(ctx, "fairpact", func() error {
+		cancel()
+		select {
+		case <-release:
+		case <-time.After(time.Minute): // the call did not end with its context
+		}
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), `"fairpact" does not answer`) {
+		t.Fatalf("a call that hangs: %v", err)
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := l.call(ctx, "fairpact", func() error { t.Error("a call runs beside one that hangs"); return nil }); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a call behind it: %v", err)
+	}
+	close(release)
+	if err := l.call(t.Context(), "fairpact", func() error { return nil }); err != nil {
+		t.Errorf("after it: %v", err)
+	}
+}
