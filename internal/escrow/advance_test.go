@@ -1,8 +1,11 @@
 package escrow_test
 
 import (
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/fairpact/fairpact/internal/certificate"
 	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/problem"
@@ -133,6 +136,48 @@ func TestEveryCallTakesTheStepsThatAreDue(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// The certificate of a deal in which nobody revealed claims nothing about inputs: neither that
+// they were committed before, nor that they are purged.
+func TestVoidWithoutRevealsClaimsNothingAboutInputs(t *testing.T) {
+	t.Parallel()
+	g := newHouse(t).split(t, purge).committed(t).later(t, 7200)
+	got := g.attended(t).published(t).Properties
+	if len(got) != 3 || got[0] != certificate.MissedReveal || !strings.HasPrefix(got[1], "declaration-sha256:") || got[2] != "logged" {
+		t.Errorf("the properties are %v", got)
+	}
+}
+
+// Attend returns the time until the deal's next step, at most an hour.
+func TestAttendSaysWhenToComeBack(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	attend := func(g *game, at func(now int64) int64) {
+		t.Helper()
+		before := h.now(t)
+		again := of(h.replica().Attend(t.Context(), g.id)).ok(t)
+		after := h.now(t)
+		if least, most := at(before)-after-1, at(after)-before; again <= time.Duration(least)*time.Second || again > time.Duration(most)*time.Second {
+			t.Errorf("%s: again in %v, want more than %d s and at most %d s", g.phase(t), again, least, most)
+		}
+	}
+	column := func(g *game, name string, plus int64) func(int64) int64 {
+		var at int64
+		check(t, h.sql.QueryRow(t.Context(), "SELECT "+name+" FROM deals WHERE deal_id = $1", g.id).Scan(&at))
+		return func(int64) int64 { return at + plus }
+	}
+	open := h.split(t, nil).later(t, 3000)
+	attend(open, column(open, "commit_deadline", 0))
+	attend(h.split(t, nil).later(t, -86400), func(now int64) int64 { return now + 3600 })
+	drawn := h.random(t, nil).revealed(t).later(t, roundOut) // the parties can draw, the worker does not yet
+	attend(drawn, column(drawn, "round_time", deal.DrawDelay))
+	if drawn.phase(t) != "REVEALING" || h.well.fetched() != 0 {
+		t.Errorf("the worker drew: %s after %d fetches", drawn.phase(t), h.well.fetched())
+	}
+	if again := of(h.replica().Attend(t.Context(), h.split(t, nil).revealed(t).id)).ok(t); again != 0 {
+		t.Errorf("an ended deal: again in %v", again)
 	}
 }
 

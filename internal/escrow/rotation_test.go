@@ -2,6 +2,7 @@ package escrow_test
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 
@@ -77,6 +78,28 @@ func TestProcessWithoutTheSecretEndsNoDeal(t *testing.T) {
 		t.Errorf("the worker of the process: %v", err)
 	}
 	g.attended(t).published(t)
+}
+
+// A process that still writes under the former secret after a rotation stores no input, and
+// does after it learned the secret in force.
+func TestAStaleProcessStoresNoReveal(t *testing.T) {
+	t.Parallel()
+	r := newRotation(t)
+	stale := r.holding(t, r.next, r.old)
+	reveal := r.split(t, nil).committed(t).as(stale)
+	rejection := r.shapley(t, `{"accept":false}`, `{"accept":true}`).committed(t).as(stale)
+	r.rotate(t)
+	for _, g := range []*game{reveal, rejection} {
+		if err := g.reveal(t, stale.replica(), 0).err; !errors.Is(err, store.ErrSecretMoved) {
+			t.Errorf("under the former secret: %v, want ErrSecretMoved", err)
+		}
+	}
+	if n := r.text(t, "SELECT count(*)::text FROM reveals"); n != "0" {
+		t.Errorf("%s inputs are stored under the former secret", n)
+	}
+	check(t, serversecret.Refresh(t.Context(), r.store, stale.secrets))
+	reveal.reveal(t, stale.replica(), 0).ok(t)
+	rejection.reveal(t, stale.replica(), 0).ok(t)
 }
 
 // as returns the game at another process.
