@@ -275,6 +275,33 @@ func TestCallsOnHeldDealsWaitAside(t *testing.T) {
 	})
 }
 
+// A caller whose context ends gets its answer at once, wherever its call is.
+func TestACallEndsWithItsContext(t *testing.T) {
+	s := newStatement(t)
+	s.free["slow"] = make(chan struct{})
+	cancelled := func(where string, c *coalescer[ask, answered], a ask, reached func() bool) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error, 1)
+		go func() { _, err := c.do(ctx, a); failed <- err }()
+		s.await(t, reached)
+		cancel()
+		select {
+		case err := <-failed:
+			if !problem.Is(err, problem.Unavailable) || !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v, want UNAVAILABLE", where, err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("%s: the call does not end with its context", where)
+		}
+	}
+	cancelled("under way", s.coalescer, ask{deal: "quick"}, func() bool { return len(s.groups) == 1 })
+	full := &coalescer[ask, answered]{queue: make(chan *call[ask, answered])} // nobody takes a call from it
+	cancelled("before a full queue", full, ask{}, func() bool { return true })
+	close(s.hold)
+	cancelled("aside", s.coalescer, ask{deal: "slow"}, func() bool { return len(s.aside) == 1 })
+}
+
 // close also interrupts statements that wait for a row. (TestPostgresHangs closes a
 // store with all other statements under way.)
 func TestCloseInterruptsStatementsThatWait(t *testing.T) {

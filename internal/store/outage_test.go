@@ -4,11 +4,13 @@ import (
 	"context"
 	"net"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/fairpact/fairpact/internal/deal"
+	"github.com/fairpact/fairpact/internal/localservers/servertest"
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/store"
 )
@@ -173,4 +175,18 @@ func TestAPanicInAScanFreesItsConnection(t *testing.T) {
 		}
 	}
 	check(t, second(s.Now(t.Context())))
+}
+
+// A process without the tables of its version does not start and is not ready. The error
+// names the command to run.
+func TestReadyNeedsTheSchema(t *testing.T) {
+	_, empty := store.Open(t.Context(), servertest.Postgres(t), 1)
+	f := newFixture(t)
+	check(t, f.Ready(t.Context()))
+	f.exec(t, "UPDATE goose_db_version SET version_id = 0")
+	for what, err := range map[string]error{"open without tables": empty, "ready with older tables": f.Ready(t.Context())} {
+		if err == nil || !strings.Contains(err.Error(), "fairpactctl migrate") {
+			t.Errorf("%s: %v, want a hint at fairpactctl migrate", what, err)
+		}
+	}
 }
