@@ -108,6 +108,42 @@ func TestRoutesAreThePathsOfTheDocument(t *testing.T) {
 	}
 }
 
+// An answer has no member beyond those of the document, and lacks none but the optional ones
+// below. Only what callers send is open: requests, and the params and inputs of algorithms.
+func TestAnswerSchemasAreClosed(t *testing.T) {
+	var optional []string
+	var walk func(at string, ref *openapi3.SchemaRef)
+	walk = func(at string, ref *openapi3.SchemaRef) {
+		if ref == nil || ref.Value == nil || ref.Ref != "" {
+			return
+		}
+		s := ref.Value
+		if closed := s.AdditionalProperties.Has != nil && !*s.AdditionalProperties.Has; len(s.Properties) > 0 && !closed {
+			t.Errorf("%s has no additionalProperties: false", at)
+		}
+		for name, member := range s.Properties {
+			if !slices.Contains(s.Required, name) {
+				optional = append(optional, at+"."+name)
+			}
+			walk(at+"."+name, member)
+		}
+		walk(at, s.Items)
+		for _, one := range slices.Concat(s.OneOf, s.AnyOf, s.AllOf) {
+			walk(at, one)
+		}
+	}
+	for name, schema := range document(t).Components.Schemas {
+		if !regexp.MustCompile("(Request|Params|Input)$").MatchString(name) {
+			walk(name, schema)
+		}
+	}
+	slices.Sort(optional)
+	want := []string{"Bundle.beacon", "Bundle.declaration", "Bundle.log_proof", "Bundle.own_input", "Bundle.own_input.input_path", "DealCreated.warning", "KeySet.keys.retired_at", "KeySet.keys.tree_size"}
+	if !slices.Equal(optional, want) {
+		t.Errorf("optional members are %v, want %v", optional, want)
+	}
+}
+
 // The document declares at least the statuses of SPEC 4.
 func TestContractStatuses(t *testing.T) {
 	doc := document(t)
@@ -238,6 +274,11 @@ func TestErrorsNameOperationsOfTheDocument(t *testing.T) {
 		method, path, _ := strings.Cut(words, " ")
 		if item := doc.Paths.Value(path); words != "Idempotency-Key" && (item == nil || item.GetOperation(method) == nil) {
 			t.Errorf("%s is called %q, which is not in the document", name, words)
+		}
+	}
+	for op, want := range map[problem.Op]string{problem.Commit: "/commit", problem.Reveal: "/reveal", problem.Draw: "/entropy"} {
+		if words := answer.REST(problem.Call{Op: op}); words != "POST /v1/deals/{id}"+want {
+			t.Errorf("%s is called %q", problem.Ops[op], words)
 		}
 	}
 }
