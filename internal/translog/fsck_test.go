@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fairpact/fairpact/internal/database"
 )
 
 func TestFsckNamesChangedRows(t *testing.T) {
@@ -81,4 +83,28 @@ func TestReadingTheWholeLogHasNoTimeout(t *testing.T) {
 		}
 		return err
 	}))
+}
+
+// Fsck itself survives the statement timeout of its role.
+func TestFsckOutlastsTheStatementTimeout(t *testing.T) {
+	t.Parallel()
+	d, l := newLog(t)
+	d.mustAppend(t, l, 0)
+	l.Close()
+	pool := of(database.Open(t.Context(), d.url, 1)).ok(t)
+	t.Cleanup(pool.Close)
+	check(t, second(pool.Exec(t.Context(), "SET statement_timeout = '1s'")))
+	tx := of(d.pool.Begin(t.Context())).ok(t)
+	check(t, second(tx.Exec(t.Context(), "LOCK TABLE translog.leaves IN ACCESS EXCLUSIVE MODE")))
+	done := make(chan error, 1)
+	go func() { done <- second(Fsck(t.Context(), pool, FsckOptions{})) }()
+	waited := false // longer than the timeout
+	eventually(t, "Fsck waits or ends", func() bool {
+		check(t, tx.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'translog.leaves'::regclass AND clock_timestamp() - waitstart > interval '1500 milliseconds')").Scan(&waited))
+		return waited || len(done) > 0
+	})
+	check(t, tx.Rollback(t.Context()))
+	if err := <-done; err != nil || !waited {
+		t.Errorf("it waited for the table: %v, and ended with %v", waited, err)
+	}
 }
