@@ -43,6 +43,7 @@ func TestCluster(t *testing.T) {
 		{"pods deleted", podsDeleted},
 		{"lease handed over", leaseHandedOver},
 		{"leader killed", leaderKilled},
+		{"the server secret", serverSecret},
 		{"deals have missed their deadlines", stopOverdue},
 		{"the key has been rotated", rotated},
 		{"the invariants of the database", invariants},
