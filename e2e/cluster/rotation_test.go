@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -75,9 +77,29 @@ func rotated(t *testing.T, c *cluster) {
 	s := startStream(t, c.base)
 	time.Sleep(time.Until(time.Unix(next.SignsFrom, 0)))
 	s.flows(t, 50)
+	c.connections(t)
 	s.stop(t, c, "key rotated to "+next.Pubkey[:14]+"…")
 	if _, pubkey := c.status(t); pubkey != next.Pubkey {
 		t.Errorf("the status shows %s, want %s", pubkey, next.Pubkey)
 	}
 	t.Log(keysCommand(t, c.keySet, "check", "--base-url", "http://localhost:8080", "--file", "-"))
+}
+
+// connections requires that the pods have no more connections to Postgres than the
+// notes of the chart say.
+func (c *cluster) connections(t *testing.T) {
+	t.Helper()
+	notes := must(t, "helm", "get", "notes", release, "-n", namespace)
+	most := regexp.MustCompile(`opens at most (\d+) `).FindStringSubmatch(notes)
+	if most == nil {
+		t.Fatalf("the notes name no number of connections:\n%s", notes)
+	}
+	allowed, err := strconv.Atoi(most[1])
+	e2e.Must(t, err)
+	open, err := strconv.Atoi(psql(t, "SELECT count(*) FROM pg_stat_activity WHERE usename = 'app' AND pid <> pg_backend_pid()"))
+	e2e.Must(t, err)
+	if open == 0 || open > allowed {
+		t.Errorf("%d connections to Postgres under load, want 1 to %d", open, allowed)
+	}
+	c.shows(t, "%d connections to Postgres under load, at most %d by the notes", open, allowed)
 }
