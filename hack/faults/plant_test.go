@@ -1,14 +1,19 @@
 package main
 
 import (
+	"encoding/json"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// An edit that breaks a patch is noticed at once and not by the next campaign.
+// An edit that breaks a patch fails here, and not first in the next campaign: each patch
+// applies and the packages that it changes compile.
 func TestPatchesApply(t *testing.T) {
 	root, err := localstack.Root()
 	if err != nil {
@@ -19,10 +24,46 @@ func TestPatchesApply(t *testing.T) {
 		t.Fatalf("%d patches, %v", len(patches), err)
 	}
 	for _, patch := range patches {
-		cmd := exec.Command("git", "apply", "--check", patch)
-		cmd.Dir = root
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%s: %v\n%s", filepath.Base(patch), err, out)
-		}
+		t.Run(filepath.Base(patch), func(t *testing.T) {
+			command := func(dir, name string, args ...string) string {
+				t.Helper()
+				cmd := exec.Command(name, args...)
+				cmd.Dir = dir
+				out, err := cmd.CombinedOutput()
+				if err != nil {
+					t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+				}
+				return string(out)
+			}
+			planted := t.TempDir()
+			overlay := struct{ Replace map[string]string }{make(map[string]string)}
+			var packages []string
+			for stat := range strings.Lines(command(root, "git", "apply", "--numstat", patch)) {
+				file := strings.Fields(stat)[2]
+				overlay.Replace[filepath.Join(root, file)] = filepath.Join(planted, file)
+				if text, err := os.ReadFile(filepath.Join(root, file)); err != nil {
+					t.Fatal(err)
+				} else if err := os.MkdirAll(filepath.Join(planted, filepath.Dir(file)), 0o755); err != nil {
+					t.Fatal(err)
+				} else if err := os.WriteFile(filepath.Join(planted, file), text, 0o644); err != nil {
+					t.Fatal(err)
+				}
+				if filepath.Ext(file) == ".go" {
+					packages = append(packages, "./"+filepath.Dir(file))
+				}
+			}
+			command(planted, "git", "apply", patch)
+			if len(packages) == 0 { // only SQL
+				return
+			}
+			text, err := json.Marshal(overlay)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(planted, "overlay.json"), text, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			command(root, "go", append([]string{"build", "-overlay", filepath.Join(planted, "overlay.json")}, slices.Compact(packages)...)...)
+		})
 	}
 }
