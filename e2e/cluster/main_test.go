@@ -49,7 +49,9 @@ type cluster struct {
 	numbers  []string // the measurements of the phases
 	overdue  *stream  // of deals that miss a deadline
 	dir      string   // for temporary files
-	keySet   string   // the release's key set; empty while it has a single key
+	keySet   string   // the key set of the release; empty while it has a single key
+	// formerSet is the key set before the rotation, which the worker gets by mistake.
+	formerSet string
 }
 
 // shows logs a measurement, now and at the end.

@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -47,22 +48,26 @@ func (c *cluster) rollOutKeys(t *testing.T, document, next string) {
 	c.keySet = document
 	c.upgrade(t, c.old)
 	var said string
+	defer func() { t.Log(said) }()
 	e2e.Eventually(t, "all pods have the key set", time.Minute, func() bool { // pods of the previous release may still answer while they stop
-		var err error
-		said, err = keysIn(t, document, "check", "--base-url", "http://localhost:8080", "--file", "-")
-		return err == nil && strings.Contains(said, next)
+		out, err := keysIn(t, document, "check", "--base-url", "http://localhost:8080", "--file", "-")
+		said = fmt.Sprint(out, err)
+		return err == nil && strings.Contains(out, next)
 	})
-	t.Log(said)
 }
 
 // startRotation makes a key set of the release's key and rotates to another key, by the
 // runbook. The phases that follow run before the new key signs.
 func startRotation(t *testing.T, c *cluster) {
 	c.rollOutKeys(t, keysCommand(t, "", "init", "--signer", "file:///run/fairpact/key/key.pem"), "next: nothing")
+	c.formerSet = c.keySet
 	c.rollOutKeys(t, keysCommand(t, c.keySet, "rotate", "--file", "-", "--to", "file:///run/fairpact/key/next.pem", "--in", rotateIn), "signs from")
 }
 
 // rotated plays deals while the new key begins to sign, and checks the keys after it.
+// Before that it makes two mistakes: it closes the key that still signs, which is
+// refused, and rolls the former key set out to the worker, which the next roll-out of
+// the newest one repairs.
 func rotated(t *testing.T, c *cluster) {
 	var keys struct {
 		Keys []struct {
@@ -73,16 +78,31 @@ func rotated(t *testing.T, c *cluster) {
 	if err := json.Unmarshal([]byte(c.keySet), &keys); err != nil || len(keys.Keys) != 2 {
 		t.Fatalf("%v: %s", err, c.keySet)
 	}
-	next := keys.Keys[len(keys.Keys)-1]
+	former, next := keys.Keys[0], keys.Keys[1]
 	s := startStream(t, c.base)
+	if out, err := keysIn(t, c.keySet, "close", former.Pubkey, "--file", "-"); err == nil {
+		t.Errorf("the key that signs was closed: %s", out)
+	} else {
+		t.Logf("closing the key that signs: %v", err)
+	}
+	annotation, err := json.Marshal(c.formerSet)
+	e2e.Must(t, err)
+	kubectl(t, "patch", "deployment", workloads[2], "--type=merge", "-p",
+		fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"fairpact.dev/key-set":%s}}}}}`, annotation))
+	rolledOut(t, namespace, workloads[2])
+	settled(t)
+	check := []string{"check", "--base-url", "http://localhost:8080", "--file", "-"}
+	if out, err := keysIn(t, c.keySet, check...); err == nil || !strings.Contains(out+err.Error(), "2 of 6 have another key set") {
+		t.Errorf("the worker has the former key set, and keys check says: %v\n%s", err, out)
+	}
 	time.Sleep(time.Until(time.Unix(next.SignsFrom, 0)))
 	s.flows(t, 50)
 	c.connections(t)
-	s.stop(t, c, "key rotated to "+next.Pubkey[:14]+"…")
 	if _, pubkey := c.status(t); pubkey != next.Pubkey {
 		t.Errorf("the status shows %s, want %s", pubkey, next.Pubkey)
 	}
-	t.Log(keysCommand(t, c.keySet, "check", "--base-url", "http://localhost:8080", "--file", "-"))
+	c.rollOutKeys(t, c.keySet, "next: ")
+	s.stop(t, c, "key rotated to "+next.Pubkey[:14]+"… while the worker had the former key set, and that repaired")
 }
 
 // connections requires that the pods have no more connections to Postgres than the
