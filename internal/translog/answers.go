@@ -15,7 +15,6 @@ import (
 	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
-// route serves a path of a port.
 type route struct {
 	methods string // the Allow header
 	serve   func(*http.Request) (any, error)
@@ -35,7 +34,6 @@ func (rs routes) find(path string) string {
 	return ""
 }
 
-// plain is an answer other than JSON.
 type plain struct {
 	contentType string
 	cache       string // Cache-Control
@@ -90,7 +88,6 @@ func (rs routes) handler(logger *slog.Logger, public bool) http.Handler {
 	})
 }
 
-// recorder records the status of an answer.
 type recorder struct {
 	http.ResponseWriter
 	status int

@@ -35,7 +35,7 @@ func TestConcurrentAppends(t *testing.T) {
 			l := replicas[rand.IntN(2)]
 			appended, err := l.Append(ctx, entryOf(n), signatures[n], Tag{})
 			if err != nil {
-				t.Errorf("entry %d: %v", n, err)
+				t.Errorf("append entry %d: %v, want no error", n, err)
 				return
 			}
 			answers[c] = appended
@@ -44,9 +44,9 @@ func TestConcurrentAppends(t *testing.T) {
 			for _, l := range replicas {
 				proof, err := l.Inclusion(ctx, LeafQuery{LeafIndex: &appended.LeafIndex, Entry: &entry})
 				if err != nil {
-					t.Errorf("prove entry %d at %d: %v", n, appended.LeafIndex, err)
+					t.Errorf("prove entry %d at leaf %d: %v, want a proof", n, appended.LeafIndex, err)
 				} else if err := verify(proof, entry); err != nil || proof.TreeSize < appended.TreeSize {
-					t.Errorf("entry %d: proof under %d, answered under %d: %v", n, proof.TreeSize, appended.TreeSize, err)
+					t.Errorf("entry %d: the proof is under size %d and the append was answered under %d (%v), want a valid proof under the same size or a larger one", n, proof.TreeSize, appended.TreeSize, err)
 				}
 			}
 		})
@@ -59,12 +59,12 @@ func TestConcurrentAppends(t *testing.T) {
 	holder := make(map[int64]int)
 	for c, a := range answers {
 		if a.LeafIndex >= distinct || answers[c%distinct].LeafIndex != a.LeafIndex {
-			t.Errorf("entry %d has the indexes %d and %d", c%distinct, answers[c%distinct].LeafIndex, a.LeafIndex)
+			t.Errorf("entry %d has the indexes %d and %d, want one index below %d", c%distinct, answers[c%distinct].LeafIndex, a.LeafIndex, distinct)
 		}
 		holder[a.LeafIndex] = c % distinct
 	}
 	if len(holder) != distinct {
-		t.Errorf("%d indexes for %d entries", len(holder), distinct)
+		t.Errorf("%d indexes for %d entries, want one index for each", len(holder), distinct)
 	}
 	if size := committedSize(t, d); size != distinct || g.size() != distinct {
 		t.Errorf("size %d, guard at %d, want %d", size, g.size(), distinct)
@@ -90,7 +90,7 @@ func TestAppendsShareBatchesAndHeads(t *testing.T) {
 		signature := d.sign(t, entryOf(n))
 		group.Go(func() {
 			if _, err := l.Append(within(t, time.Minute), entryOf(n), signature, Tag{}); err != nil {
-				t.Error(err)
+				t.Errorf("append entry %d: %v, want no error", n, err)
 			}
 		})
 	}
@@ -98,7 +98,7 @@ func TestAppendsShareBatchesAndHeads(t *testing.T) {
 	close(gate.pass)
 	group.Wait()
 	if n := gate.count.Load(); n > 3 { // sizes 0 and 50, and perhaps one between
-		t.Errorf("%d signatures for 50 appends that waited together", n)
+		t.Errorf("%d signatures for 50 appends that waited together, want at most 3", n)
 	}
 }
 
@@ -167,7 +167,7 @@ func TestUnstoredHeadIsRefused(t *testing.T) {
 	head := root{5, refRoot(leavesOf(0, 5))}.head("")
 	_, err := l.Append(within(t, time.Minute), head.Digest(), d.sign(t, head.Digest()), Tag{})
 	if !errors.Is(err, ErrRefused) {
-		t.Errorf("%v, want ErrRefused", err)
+		t.Errorf("append the digest of the unstored head: %v, want ErrRefused", err)
 	}
 }
 
@@ -183,7 +183,7 @@ func TestAppendEndsWithTheLog(t *testing.T) {
 	eventually(t, "sequenced", func() bool { return committedSize(t, d) > 0 })
 	l.Close()
 	if err := <-result; !errors.Is(err, ErrUnavailable) {
-		t.Errorf("waiting at Close: %v", err)
+		t.Errorf("an append that waits at Close: %v, want ErrUnavailable", err)
 	}
 	d.failAppend(t, l, 1, ErrUnavailable)
 }

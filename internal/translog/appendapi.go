@@ -20,7 +20,8 @@ import (
 
 const (
 	appendPath = "/v1/append"
-	// maxAppendBody is many times the size of the two digests and the signature.
+	// maxAppendBody is the most bytes of an append request, many times the two digests
+	// and the signature.
 	maxAppendBody = 4096
 	appendTimeout = 25 * time.Second
 )
@@ -50,7 +51,8 @@ func (l *Log) AppendHandler(secrets ...string) http.Handler {
 	return routes{appendPath: private(l.serveAppend), proofsPath: private(l.serveProofs)}.handler(l.checks.logger, false)
 }
 
-// authorize compares digests of the secrets, in constant time and independent of length.
+// authorize returns nil if the request has the secret of one of the digests. It compares
+// digests, in constant time and independent of the secrets' lengths.
 func authorize(r *http.Request, want [][32]byte) error {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || token == "" {
@@ -100,9 +102,9 @@ func (l *Log) serveAppend(r *http.Request) (any, error) {
 	return l.Append(ctx, entry, request.Signature, tag)
 }
 
-// A process of the deployment asks for many proofs at once: the calls that wait at the
-// same moment share one request to the append port. The public read port proves one leaf
-// a request.
+// A process of the deployment asks for many proofs in one request to the append port:
+// calls that wait at the same moment share it. The public read port proves one leaf a
+// request.
 
 const (
 	proofsPath    = "/v1/proofs"
@@ -112,7 +114,6 @@ const (
 	proofRequests = 2               // most requests of one client at once
 )
 
-// provedLeaf names a leaf to prove.
 type provedLeaf struct {
 	LeafIndex int64  `json:"leaf_index"`
 	Entry     string `json:"entry"` // 64 lower-case hex digits

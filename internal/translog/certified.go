@@ -14,26 +14,27 @@ import (
 const (
 	certifiedEvery   = time.Second
 	certifiedRarely  = 10 * time.Second       // if the log has no witnesses, or is of an earlier release
-	certifiedTimeout = 250 * time.Millisecond // so that a log that hangs delays a view only this long
+	certifiedTimeout = 250 * time.Millisecond // the longest that a log that hangs delays a view of a deal
 )
 
-// certified is the largest size that a client knows to be cosigned.
+// certified is the largest size that a client knows to be cosigned by a quorum.
 type certified struct {
 	size   atomic.Int64 // never falls
 	next   atomic.Int64 // when to ask again, in unix nanoseconds
 	asking singleflight.Group
 }
 
-// Trust sets the keys that LearnCertified verifies heads with. Without them the client
-// believes no certified size. Use it before the first call.
+// Trust sets the keys that LearnCertified verifies heads with. Without keys the client
+// believes no certified size. Call Trust before the first LearnCertified.
 func (c *Client) Trust(keys *signing.KeySet) { c.heads = &checks{keys: keys} }
 
 // Certified returns the largest tree size that this client knows a quorum of witnesses
 // to have cosigned, or 0. It never falls.
 func (c *Client) Certified() int64 { return c.certified.size.Load() }
 
-// LearnCertified asks the log for that size, at most once a second for all callers. It
-// returns within certifiedTimeout, even if the log does not answer.
+// LearnCertified asks the log for the size that Certified returns, at most once a
+// second for all callers. It returns within certifiedTimeout, even if the log does not
+// answer.
 //
 // The client has no witness policy, so it trusts the log on which sizes met the quorum.
 // But it believes no size above the newest head, which a key of the deployment must have
@@ -63,8 +64,8 @@ func (c *Client) LearnCertified(ctx context.Context) {
 	})
 }
 
-// covered reports whether the newest head, by a trusted key, covers a size that this
-// client does not know yet.
+// covered reports whether the size is new to this client and the newest head, by a
+// trusted key, covers it.
 func (c *Client) covered(ctx context.Context, size int64) bool {
 	if size <= c.Certified() || c.heads == nil {
 		return false

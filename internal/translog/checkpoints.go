@@ -27,7 +27,7 @@ type Checkpoints struct {
 	Origin  string
 	Key     *signing.LogKey
 	Retired []checkpoint.Key // former Ed25519 keys of the log
-	// Policy is nil if there are no witnesses. PolicyText is its file.
+	// Policy is nil if there are no witnesses. PolicyText is the file it was read from.
 	Policy     *checkpoint.Policy
 	PolicyText []byte
 }
@@ -37,7 +37,6 @@ const (
 	checkpointTimeout = 10 * time.Second
 )
 
-// checkpoints signs and reads the checkpoints of a log.
 type checkpoints struct {
 	Checkpoints
 	log        *Log
@@ -47,7 +46,7 @@ type checkpoints struct {
 	reads      *group[struct{}, *signedCheckpoint]
 	bundles    chan struct{} // a semaphore of maxBundles
 
-	latest    atomic.Pointer[signedCheckpoint] // the newest one at the last read, or nil
+	latest    atomic.Pointer[signedCheckpoint] // the newest checkpoint at the last read, or nil
 	certified atomic.Int64                     // the largest size whose quorum was verified, or 0; never falls
 }
 
@@ -94,20 +93,18 @@ func newCheckpoints(l *Log, config Checkpoints) (*checkpoints, error) {
 	return nil, fmt.Errorf("the witness policy does not list this log: add the line log %s", c.own)
 }
 
-// signedCheckpoint is a stored checkpoint.
 type signedCheckpoint struct {
 	checkpoint.Checkpoint
 	note  string   // the note with the log's signatures
 	lines []string // the witnesses' signature lines
-	// witnessed is the largest size whose quorum was met, according to the tables when
-	// this was read; -1 if there was none.
+	// witnessed is the largest size that met the quorum according to the tables, -1 if
+	// there was none.
 	witnessed int64
 }
 
 // text returns the note with the witnesses' lines, as it is served.
 func (s *signedCheckpoint) text() []byte { return []byte(s.note + strings.Join(s.lines, "")) }
 
-// run signs checkpoints until ctx ends.
 func (c *checkpoints) run(ctx context.Context) {
 	var asking sync.WaitGroup
 	asking.Go(func() { c.askWitnesses(ctx) })
@@ -120,7 +117,7 @@ func (c *checkpoints) run(ctx context.Context) {
 			checkpointFailures.Inc()
 			c.log.checks.logger.WarnContext(ctx, "no checkpoint was signed, retrying", "err", c.log.checks.note(ctx, err))
 		}
-		if (first || demands) && ctx.Err() == nil { // at first, to know the last process's checkpoint
+		if (first || demands) && ctx.Err() == nil { // first: find the checkpoint of the previous process
 			if _, err := c.newest(ctx); err != nil && !errors.Is(err, errNoCheckpoint) && ctx.Err() == nil {
 				c.log.checks.logger.WarnContext(ctx, "reading the newest checkpoint failed, retrying", "err", err)
 			}
@@ -162,7 +159,6 @@ func (c *checkpoints) signDue(ctx context.Context) error {
 	return err
 }
 
-// sign returns the note with the signatures of both keys.
 func (c *checkpoints) sign(ctx context.Context, of checkpoint.Checkpoint) (string, error) {
 	text := of.Text()
 	first, err := c.Key.Sign(ctx, []byte(text))
@@ -218,7 +214,6 @@ func (c *checkpoints) latestSize() int64 {
 	return -1
 }
 
-// at reads the checkpoint of a size.
 func (c *checkpoints) at(ctx context.Context, size int64) (*signedCheckpoint, error) {
 	return c.read(ctx, sqlCheckpointAt, size)
 }
@@ -252,8 +247,9 @@ func (c *checkpoints) read(ctx context.Context, query string, args ...any) (*sig
 	return &s, nil
 }
 
-// certify verifies the quorum of the largest size that has one according to the tables. It
-// does not believe a row without valid cosignatures by witnesses of the current policy.
+// certify raises c.certified to the largest size that met the quorum according to the
+// tables. The size counts only if valid cosignatures by witnesses of the current policy
+// meet the quorum.
 func (c *checkpoints) certify(ctx context.Context, newest *signedCheckpoint) error {
 	if c.Policy == nil || !c.Policy.Demands() || newest.witnessed <= c.certified.Load() {
 		return nil
@@ -286,14 +282,16 @@ func (c *checkpoints) met(of *signedCheckpoint) bool {
 }
 
 // quorumWait measures how long a checkpoint has waited for its quorum. Every replica
-// measures it, because the one that asks the witnesses may be dead or cut off.
+// measures this wait, because the replica that asks the witnesses may be dead or cut
+// off.
 type quorumWait struct {
 	since     time.Time
 	certified int64 // the largest size with a quorum at the last call
 }
 
-// follow takes the newest sizes and returns the wait, 0 if no checkpoint waits. The wait
-// starts again whenever a checkpoint gets its quorum.
+// follow takes the sizes of the newest checkpoint and of the newest one with a quorum.
+// It returns the wait, 0 if no checkpoint waits. The wait starts again whenever a
+// checkpoint gets its quorum.
 func (q *quorumWait) follow(newest, certified int64, now time.Time) time.Duration {
 	if newest <= certified || q.since.IsZero() || certified > q.certified {
 		q.since = now
@@ -302,7 +300,7 @@ func (q *quorumWait) follow(newest, certified int64, now time.Time) time.Duratio
 	return now.Sub(q.since)
 }
 
-// raise sets a number that never falls to the larger of itself and to.
+// raise sets number to the value of to if to is larger.
 func raise(number *atomic.Int64, to int64) {
 	for {
 		at := number.Load()

@@ -33,7 +33,6 @@ func newLogKey(t testing.TB) *signing.LogKey {
 	return of(signing.OpenLogKey(t.Context(), "dev://"+filepath.Join(t.TempDir(), "log.pem"))).ok(t)
 }
 
-// withCheckpoints opens a replica that publishes checkpoints.
 func (d *deployment) withCheckpoints(t testing.TB, pool *pgxpool.Pool, config Checkpoints) *Log {
 	t.Helper()
 	config.Origin = testOrigin
@@ -69,7 +68,7 @@ func (r tiles) ReadTiles(all []tlog.Tile) (data [][]byte, err error) {
 	for _, t := range all {
 		response, body := send(r.t, "GET", r.base+"/"+checkpoint.TilePath(t))
 		if response.StatusCode != 200 || response.Header.Get("Content-Type") != "application/octet-stream" || !strings.Contains(response.Header.Get("Cache-Control"), "immutable") {
-			return nil, fmt.Errorf("%s: %d %v", checkpoint.TilePath(t), response.StatusCode, response.Header)
+			return nil, fmt.Errorf("GET %s: status %d, headers %v", checkpoint.TilePath(t), response.StatusCode, response.Header)
 		}
 		data = append(data, []byte(body))
 	}
@@ -93,7 +92,7 @@ func TestTilesProveTheLogElsewhere(t *testing.T) {
 		bundle := tlog.Tile{H: 8, L: -1, N: leaf / 256, W: int(min(256, tree.N-leaf/256*256))}
 		data := of(tiles{t, base}.ReadTiles([]tlog.Tile{bundle})).ok(t)
 		if entries := of(checkpoint.ParseEntryBundle(data[0], bundle.W)).ok(t); [32]byte(entries[leaf%256]) != entry {
-			t.Errorf("%s holds another entry at %d", checkpoint.TilePath(bundle), leaf)
+			t.Errorf("%s has another entry at leaf %d, want the appended one", checkpoint.TilePath(bundle), leaf)
 		}
 	}
 
@@ -105,7 +104,7 @@ func TestTilesProveTheLogElsewhere(t *testing.T) {
 		waitForCheckpoint(t, l, int64(size))
 		response, body := send(t, "GET", server+"/checkpoint")
 		if response.StatusCode != 200 || response.Header.Get("Content-Type") != "text/plain; charset=utf-8" || response.Header.Get("Cache-Control") != "no-store" {
-			t.Fatalf("/checkpoint: %d %v", response.StatusCode, response.Header)
+			t.Fatalf("GET /checkpoint: status %d, headers %v; want 200, text/plain and no-store", response.StatusCode, response.Header)
 		}
 		c := of(checkpoint.Parse(of(note.Open([]byte(body), note.VerifierList(verifier))).ok(t).Text)).ok(t)
 		tree := tlog.Tree{N: c.Size, Hash: c.Root}
@@ -130,7 +129,7 @@ func TestTilesProveTheLogElsewhere(t *testing.T) {
 		"/tile/0/x999/x999/x999/x999/x999/999", "/tile/", "/tile", "/tile/0/000.p/0", "/tile/entries/x"} {
 		for _, base := range []string{server, second} {
 			if response, body := send(t, "GET", base+wrong); response.StatusCode != 404 {
-				t.Errorf("%s: %d %.80s", wrong, response.StatusCode, body)
+				t.Errorf("GET %s: status %d, body %.80s; want 404", wrong, response.StatusCode, body)
 			}
 		}
 	}
@@ -153,12 +152,12 @@ func TestCheckpointDigestIsRefusedAsEntry(t *testing.T) {
 	d.mustAppend(t, l, 1) // the head is in memory now
 	for name, by := range map[string]*Log{"in one statement": l, "under the lock": d.open(t, openPool(t, d.url), nil)} {
 		if _, err := by.Append(t.Context(), newest.Digest(), signature, Tag{}); err == nil || !strings.Contains(err.Error(), "head or checkpoint") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("append the digest of a checkpoint %s: %v, want a refusal that says why", name, err)
 		}
 		batch := append(candidatesOf(10, 12), candidate{newest.Digest(), 1 << 50, Tag{}})
 		places, err := by.sequencer.sequence(t.Context(), batch)
 		if err != nil || places[2].index != refused || places[0].index < 0 || places[1].index < 0 {
-			t.Errorf("%s, in a batch: %v, %v", name, places, err)
+			t.Errorf("append the digest of a checkpoint in a batch %s: places %v, %v; want only the last one refused", name, places, err)
 		}
 	}
 	requireNoContradiction(t, l)
@@ -189,10 +188,10 @@ func TestReplicasShareOneCheckpointASecond(t *testing.T) {
 	})
 	// At most one a second, and one more if two replicas stored one at the same moment.
 	if float64(made) > span+2 {
-		t.Errorf("%d checkpoints in %.1f s", made, span)
+		t.Errorf("%d checkpoints in %.1f s, want at most one a second", made, span)
 	}
 	if waitForCheckpoint(t, replicas[0], int64(size)).note != waitForCheckpoint(t, replicas[1], int64(size)).note {
-		t.Error("the replicas serve two checkpoints of one size")
+		t.Error("the replicas serve two checkpoints of one size, want one")
 	}
 	requireNoContradiction(t, replicas...)
 }
@@ -211,18 +210,18 @@ func TestRetiredLogKeyStaysValid(t *testing.T) {
 	retired := of(checkpoint.Ed25519Key(testOrigin, old.Public())).ok(t)
 	next := d.withCheckpoints(t, d.pool, Checkpoints{Retired: []checkpoint.Key{retired}})
 	if kept, err := next.checkpoints.newest(t.Context()); err != nil || kept.note != signed.note {
-		t.Errorf("the old checkpoint: %v", err)
+		t.Errorf("read the checkpoint of the old log key: %v, want the same note as before", err)
 	}
 	d.mustAppend(t, next, 1)
 	if _, _, err := checkpoint.Open([]byte(waitForCheckpoint(t, next, 2).note), []checkpoint.Key{next.checkpoints.own}, nil); err != nil {
-		t.Error(err)
+		t.Errorf("the new checkpoint does not verify under the new log key: %v", err)
 	}
 	requireNoContradiction(t, next)
 
 	// A changed note is not served.
 	asOwner(t, d, "UPDATE translog.checkpoints SET note = replace(note, E'\\n2\\n', E'\\n3\\n')")
 	if _, err := next.checkpoints.newest(t.Context()); err == nil || next.ProofFailures() == 0 {
-		t.Errorf("a changed note was read: %v", err)
+		t.Errorf("read a changed note: %v, %d failures counted; want an error and a counted failure", err, next.ProofFailures())
 	}
 }
 
@@ -265,7 +264,6 @@ func witnessed(t *testing.T, quorum string, count int) (*deployment, *witnesses,
 	return d, ws, d.withCheckpoints(t, d.pool, ws.policy)
 }
 
-// readPort serves the read port and returns its URL.
 func readPort(t *testing.T, l *Log) string {
 	t.Helper()
 	server := httptest.NewServer(l.ReadHandler())
@@ -298,7 +296,7 @@ func TestQuorumCertifies(t *testing.T) {
 	_, body := send(t, "GET", server+"/v1/log/status")
 	check(t, json.Unmarshal([]byte(body), &status))
 	if *status.Origin != testOrigin || *status.CheckpointSize != size || *status.CertifiedSize != size || !status.Quorum || len(status.Keys) != 2 {
-		t.Errorf("%s", body)
+		t.Errorf("GET /v1/log/status: %s, want size %d with its quorum and two keys", body, size)
 	}
 
 	// A faulty witness delays only the quorum.
@@ -357,7 +355,7 @@ func TestQuorumNoneCertifiesNothing(t *testing.T) {
 		return err == nil && newest.Size == 1 && len(newest.lines) == 1
 	})
 	if n := l.checkpoints.certified.Load(); n != 0 {
-		t.Errorf("certified %d", n)
+		t.Errorf("certified size %d with quorum none, want 0", n)
 	}
 }
 
@@ -395,14 +393,14 @@ func TestStoredQuorumIsVerified(t *testing.T) {
 	asOwner(t, d, "INSERT INTO translog.cosignatures VALUES ('x', 1, '"+ws.all[0].Key().Line(make([]byte, 72))+"')")
 	newest, err := l.checkpoints.newest(t.Context())
 	if err != nil || l.checkpoints.certified.Load() != 0 || len(newest.lines) != 1 {
-		t.Errorf("certified %d, %d lines, %v", l.checkpoints.certified.Load(), len(newest.lines), err)
+		t.Errorf("certified size %d, %d lines, %v; want size 0, because the stored cosignature is not valid", l.checkpoints.certified.Load(), len(newest.lines), err)
 	}
 
 	// Lines that strict verifiers cannot read are not served.
 	asOwner(t, d, "INSERT INTO translog.cosignatures VALUES ('y', 1, E'— w.example/1 AAAAAAB=\\n'), ('z', 1, E'— w.example/1 AAAA\\rAAAA\\n')")
 	newest, err = l.checkpoints.newest(t.Context())
 	if err != nil || len(newest.lines) != 1 {
-		t.Errorf("%v, %q", err, newest.lines)
+		t.Errorf("after lines that are not canonical were stored: %v, lines %q; want only the canonical one", err, newest.lines)
 	}
 }
 
@@ -418,7 +416,7 @@ func TestCheckpointSettingsAreChecked(t *testing.T) {
 		"a retired key with another log name": {Origin: testOrigin, Key: key, Retired: []checkpoint.Key{other}},
 	} {
 		if _, err := newCheckpoints(&Log{checks: checks{keys: keys, logger: quiet}}, c); err == nil {
-			t.Errorf("%s: accepted", name)
+			t.Errorf("%s: accepted, want an error", name)
 		}
 	}
 }
@@ -430,7 +428,7 @@ func TestSecondConflictForOneCheckpointIsAFailure(t *testing.T) {
 	ws := newWitnesses(t, newLogKey(t), "quorum w0", 1)
 	config, silent := ws.policy, *ws.policy.Policy
 	silent.Witnesses = slices.Clone(silent.Witnesses)
-	silent.Witnesses[0].URL = "" // so that the log itself does not ask
+	silent.Witnesses[0].URL = "" // so that only this test asks the witness
 	config.Policy = &silent
 	l := d.withCheckpoints(t, d.pool, config)
 	for n := range 2 {
@@ -450,13 +448,13 @@ func TestSecondConflictForOneCheckpointIsAFailure(t *testing.T) {
 	for n := range 3 {
 		outcome, err := a.ask(t.Context(), place, target)
 		if outcome != outcomeConflict || (err != nil) != (n > 0) {
-			t.Errorf("call %d: %s, %v", n, outcome, err)
+			t.Errorf("call %d: outcome %s, %v; want conflict, with an error from the second call on", n, outcome, err)
 		}
 	}
 	ws.heal(0)
 	place.size = 0
 	if outcome, err := a.ask(t.Context(), place, target); outcome != outcomeCosigned || err != nil || place.done != 2 {
-		t.Errorf("without the fault: %s, %v", outcome, err)
+		t.Errorf("after the conflicts: outcome %s, %v; want cosigned", outcome, err)
 	}
 }
 
@@ -487,10 +485,10 @@ func TestWitnessLockEndsWithASilentSession(t *testing.T) {
 	var idle string
 	check(t, conn.QueryRow(t.Context(), "SHOW idle_session_timeout").Scan(&idle))
 	if idle != "15s" {
-		t.Errorf("idle_session_timeout is %s", idle)
+		t.Errorf("idle_session_timeout is %s, want 15s", idle)
 	}
 	if other, err := l.checkpoints.lock(t.Context()); other != nil || err != nil {
-		t.Errorf("a second session has the lock: %v", err)
+		t.Errorf("the lock for a second session: taken %t, %v; want neither", other != nil, err)
 	}
 	check(t, conn.Close(t.Context()))
 }
@@ -521,12 +519,12 @@ func TestCertifiedSizeIsCappedByASignedHead(t *testing.T) {
 	otherKeys.Trust(newDeployment(t).keys)
 	for _, claim := range []int64{canon.MaxInt, 1 << 60, 4, -1} {
 		if got := learned(client, claim); got != 0 {
-			t.Errorf("claimed %d: believed %d", claim, got)
+			t.Errorf("the log claimed size %d: the client believed %d, want 0", claim, got)
 		}
 	}
 	eventually(t, "sizes that a signed head covers are believed", func() bool { return learned(client, 2) == 2 && learned(client, 3) == 3 })
 	if got := learned(client, canon.MaxInt); got != 3 {
-		t.Errorf("believed %d", got)
+		t.Errorf("the log claimed %d: the client believed %d, want the previous size 3", got, got)
 	}
 	if learned(withoutKeys, 3) != 0 || learned(otherKeys, 3) != 0 {
 		t.Error("believed a head by an unknown key")
@@ -556,7 +554,7 @@ func TestTLogProofPrefersTheQuorum(t *testing.T) {
 		proof := of(checkpoint.ParseProof(text)).ok(t)
 		c, _, err := ws.policy.Policy.Verify(proof.Note)
 		if proof.Index != leaf || c.Size != want.size || (err == nil) != want.met {
-			t.Errorf("leaf %d: proven at %d under size %d, %v", leaf, proof.Index, c.Size, err)
+			t.Errorf("leaf %d: the proof is for leaf %d under size %d, %v; want size %d, with quorum: %t", leaf, proof.Index, c.Size, err, want.size, want.met)
 		}
 		check(t, proof.VerifyInclusion(entry[:], c))
 	}
@@ -564,14 +562,14 @@ func TestTLogProofPrefersTheQuorum(t *testing.T) {
 	// There is no proof for a leaf that no checkpoint covers, nor for another entry.
 	another := entryOf(7)
 	if text, err := client.TLogProof(t.Context(), another, 5); err != nil || text != nil {
-		t.Errorf("a leaf beyond the log: %q, %v", text, err)
+		t.Errorf("a leaf that the log does not have: proof %q, %v; want none and no error", text, err)
 	}
 	if text, err := client.TLogProof(t.Context(), another, 0); err != nil || text != nil {
-		t.Errorf("another entry at the leaf: %q, %v", text, err)
+		t.Errorf("another entry than the leaf's: proof %q, %v; want none and no error", text, err)
 	}
 	for query, code := range map[string]string{"": "INVALID_REQUEST", "?leaf_index=x": "INVALID_REQUEST", "?leaf_index=9": "LEAF_NOT_FOUND"} {
 		if response, body := send(t, "GET", server+"/v1/log/tlog-proof"+query); response.StatusCode < 400 || !strings.Contains(body, code+":") {
-			t.Errorf("%q: %d %s, want %s", query, response.StatusCode, body, code)
+			t.Errorf("GET /v1/log/tlog-proof%s: status %d, body %s; want %s", query, response.StatusCode, body, code)
 		}
 	}
 }

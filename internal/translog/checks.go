@@ -15,7 +15,6 @@ type Signer interface {
 	Sign(ctx context.Context, digest [32]byte) (string, error)
 }
 
-// checks verifies heads and counts contradictions.
 type checks struct {
 	keys     *signing.KeySet
 	logger   *slog.Logger

@@ -32,14 +32,14 @@ type Client struct {
 	certified                  certified
 	heads                      *checks // set by Trust
 
-	// Check, if set, checks each answer before it is read. Its error means that the log
-	// is out of reach. Set it before the first call.
+	// Check, if set, checks each answer before its body is read. If Check returns an
+	// error, the call returns ErrUnavailable. Set it before the first call.
 	Check func(*http.Response) error
 }
 
 const (
 	// clientTimeout is for a caller whose context has no deadline. The server gives up
-	// earlier and says so.
+	// earlier and answers with an error.
 	clientTimeout = appendTimeout + 10*time.Second
 	// readTimeout is for heads and proofs, which normally take milliseconds.
 	readTimeout = 5 * time.Second
@@ -140,7 +140,7 @@ func (c *Client) Inclusion(ctx context.Context, entry [32]byte, leafIndex int64)
 		return Inclusion{}, err
 	}
 	if inclusion.Entry != hex.EncodeToString(entry[:]) || inclusion.LeafIndex != leafIndex {
-		return Inclusion{}, misshapen(errors.New("the proof is for another leaf"))
+		return Inclusion{}, misshapen(fmt.Errorf("the proof is for leaf %d with entry %.64q, not for leaf %d with entry %x", inclusion.LeafIndex, inclusion.Entry, leafIndex, entry))
 	}
 	if err := inclusion.checkShape(); err != nil {
 		return Inclusion{}, misshapen(err)
@@ -159,7 +159,7 @@ func (c *Client) inclusion(ctx context.Context, entry [32]byte, leafIndex int64)
 		case err == nil && got.Inclusion != nil:
 			return *got.Inclusion, nil
 		case err == nil:
-			return inclusion, misshapen(errors.New("neither a proof nor an error"))
+			return inclusion, misshapen(errors.New("it has neither a proof nor an error"))
 		case !errors.Is(err, errNotServed):
 			return inclusion, err
 		}
@@ -199,7 +199,6 @@ func (i Inclusion) checkShape() error {
 	return nil
 }
 
-// post sends a body to the append port.
 func (c *Client) post(ctx context.Context, path string, body, into any) error {
 	text, err := json.Marshal(body)
 	if err != nil {

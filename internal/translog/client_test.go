@@ -36,20 +36,20 @@ func TestClientErrorsSayWhatTheLogDecided(t *testing.T) {
 		for range 2 {
 			index, err := client.Append(ctx, entryOf(n), d.sign(t, entryOf(n)), Tag{})
 			if err != nil || index != int64(n) {
-				t.Fatalf("entry %d: index %d, %v", n, index, err)
+				t.Fatalf("append entry %d: index %d, %v; want its number as index", n, index, err)
 			}
 		}
 	}
 	head, err := client.TreeHead(ctx)
 	if err != nil || head.TreeSize != 3 {
-		t.Fatalf("%+v, %v", head, err)
+		t.Fatalf("newest head %+v, %v; want size 3", head, err)
 	}
 	if err := d.keys.Verify(head.Message(), head.Signature); err != nil {
-		t.Error(err)
+		t.Errorf("the signature of the head does not verify: %v", err)
 	}
 	inclusion, err := client.Inclusion(ctx, entryOf(1), 1)
 	if err != nil || inclusion.TreeHead != head || inclusion.LeafIndex != 1 {
-		t.Fatalf("%+v, %v", inclusion, err)
+		t.Fatalf("proof of leaf 1: %+v, %v; want it under the newest head", inclusion, err)
 	}
 	check(t, verify(inclusion, entryOf(1)))
 
@@ -82,7 +82,7 @@ func TestClientErrorsSayWhatTheLogDecided(t *testing.T) {
 
 	asOwner(t, d, flip("leaves", "entry", "leaf_index = 1"))
 	if _, err := client.Inclusion(ctx, entryOf(1), 1); !errors.Is(err, ErrInconsistent) {
-		t.Errorf("the tampered leaf: %v", err)
+		t.Errorf("the tampered leaf: %v, want ErrInconsistent", err)
 	}
 }
 
@@ -108,7 +108,7 @@ func TestMalformedAnswersAreNoVerdict(t *testing.T) {
 
 	answer.Store(fmt.Sprintf(inclusion, "2", hash, "0", entry, `"`+hash+`"`))
 	if _, err := client.Inclusion(t.Context(), entry, 0); err != nil {
-		t.Fatalf("a good answer: %v", err)
+		t.Fatalf("inclusion with a good answer: %v, want no error", err)
 	}
 	for _, bad := range []string{
 		"", "<html>", "[]", "{}", "null",
@@ -126,26 +126,26 @@ func TestMalformedAnswersAreNoVerdict(t *testing.T) {
 	} {
 		answer.Store(bad)
 		if _, err := client.Inclusion(t.Context(), entry, 0); !errors.Is(err, ErrUnavailable) {
-			t.Errorf("inclusion, answer %s: %v", bad, err)
+			t.Errorf("inclusion, answer %s: %v, want ErrUnavailable", bad, err)
 		}
 		if _, err := client.TreeHead(t.Context()); !errors.Is(err, ErrUnavailable) && !strings.HasPrefix(bad, `{"tree_size":2,"root_hash":"`+hash) && !strings.HasPrefix(bad, `{"tree_size":0`) {
-			t.Errorf("tree head, answer %s: %v", bad, err)
+			t.Errorf("tree head, answer %s: %v, want ErrUnavailable", bad, err)
 		}
 		if _, err := client.Append(t.Context(), entry, "s", Tag{}); !errors.Is(err, ErrUnavailable) && !strings.HasPrefix(bad, `{"tree_size"`) {
-			t.Errorf("append, answer %s: %v", bad, err)
+			t.Errorf("append, answer %s: %v, want ErrUnavailable", bad, err)
 		}
 	}
 	together := NewClient(server.URL, server.URL, secret)
 	for _, bad := range []string{"", "[]", "[{}]", "[null]", "{}", `[{"error":"what"}]`, `[{"leaf_index":0}]`} {
 		answer.Store(bad)
 		if _, err := together.Inclusion(t.Context(), entry, 0); !errors.Is(err, ErrUnavailable) {
-			t.Errorf("proofs, answer %s: %v", bad, err)
+			t.Errorf("proofs, answer %s: %v, want ErrUnavailable", bad, err)
 		}
 	}
 	for _, bad := range []string{`{"leaf_index":1,"tree_size":1}`, `{"leaf_index":-1,"tree_size":1}`, `{"leaf_index":0}`, `{"tree_size":1}`} {
 		answer.Store(bad)
 		if _, err := client.Append(t.Context(), entry, "s", Tag{}); !errors.Is(err, ErrUnavailable) {
-			t.Errorf("append, answer %s: %v", bad, err)
+			t.Errorf("append, answer %s: %v, want ErrUnavailable", bad, err)
 		}
 	}
 }
@@ -194,7 +194,7 @@ func TestAppendPortAnswers(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d %s", c.what, response.StatusCode, body, c.status, c.answer)
 		}
 		if strings.Contains(string(body), secret) || response.Header.Get("Access-Control-Allow-Origin") != "" {
-			t.Errorf("%s: the secret or a CORS header is in the answer", c.what)
+			t.Errorf("%s: the answer has the secret or a CORS header, want neither", c.what)
 		}
 	}
 }
@@ -207,16 +207,16 @@ func TestTheAppendSecretGoesToNoProxy(t *testing.T) {
 	if os.Getenv(inner) != "" {
 		client := NewClient("http://0.0.0.0:1", "http://0.0.0.0:1", secret)
 		if _, err := client.Append(t.Context(), entryOf(0), "es256:AA", Tag{}); !errors.Is(err, ErrUnavailable) {
-			t.Errorf("append: %v", err)
+			t.Errorf("append to a closed port: %v, want ErrUnavailable", err)
 		}
 		if _, err := client.TreeHead(t.Context()); !errors.Is(err, ErrUnavailable) {
-			t.Errorf("tree head: %v", err)
+			t.Errorf("tree head from a closed port: %v, want ErrUnavailable", err)
 		}
 		return
 	}
 	t.Parallel()
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		t.Errorf("the proxy was sent %s %s, Authorization: %q", r.Method, r.URL, r.Header.Get("Authorization"))
+		t.Errorf("the proxy got %s %s with Authorization %q, want no request", r.Method, r.URL, r.Header.Get("Authorization"))
 		w.WriteHeader(http.StatusBadGateway)
 	}))
 	defer proxy.Close()
@@ -224,7 +224,7 @@ func TestTheAppendSecretGoesToNoProxy(t *testing.T) {
 	child := exec.CommandContext(t.Context(), program, "-test.run=^"+t.Name()+"$")
 	child.Env = append(os.Environ(), inner+"=1", "HTTP_PROXY="+proxy.URL, "http_proxy="+proxy.URL, "NO_PROXY=", "no_proxy=")
 	if out, err := child.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("the child process: %v, want success; it printed:\n%s", err, out)
 	}
 }
 
@@ -239,22 +239,22 @@ func TestCheckURL(t *testing.T) {
 	} {
 		err := CheckURL(address)
 		if (err == nil) != good {
-			t.Errorf("%q: %v", address, err)
+			t.Errorf("CheckURL(%q): %v, want valid: %t", address, err, good)
 		}
 		if err == nil {
 			continue
 		}
 		if strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "http://HOST:PORT") {
-			t.Errorf("%q: %v", address, err)
+			t.Errorf("CheckURL(%q): %v, want the form http://HOST:PORT and no password", address, err)
 		}
 		if !strings.Contains(address, "@") && !strings.Contains(err.Error(), `"`+address+`"`) {
-			t.Errorf("%q is not shown: %v", address, err)
+			t.Errorf("CheckURL(%q) does not show the address: %v", address, err)
 		}
 	}
 }
 
-// Concurrent calls share requests to the append port. If that does not serve proofs, the
-// client asks the read port for each one.
+// Concurrent calls share requests to the append port. If that port does not serve
+// proofs, the client asks the read port for each proof.
 func TestClientAsksForProofsTogether(t *testing.T) {
 	t.Parallel()
 	const leaves, callers = 5, 200
@@ -283,18 +283,18 @@ func TestClientAsksForProofsTogether(t *testing.T) {
 				err = verify(in, entryOf(i%leaves))
 			}
 			if err != nil {
-				t.Errorf("leaf %d: %v", i%leaves, err)
+				t.Errorf("prove leaf %d: %v, want a valid proof", i%leaves, err)
 			}
 		})
 		all.Go(func() {
 			if _, err := client.Inclusion(t.Context(), entryOf(i%leaves), leaves+1); !errors.Is(err, ErrNotFound) {
-				t.Errorf("a leaf beyond the log: %v", err)
+				t.Errorf("a leaf that the log does not have: %v, want ErrNotFound", err)
 			}
 		})
 	}
 	all.Wait()
 	if n := requests[proofsPath].Load(); n == 0 || n > callers {
-		t.Errorf("%d requests for %d calls", n, 2*callers)
+		t.Errorf("%d requests for %d calls, want 1 to %d", n, 2*callers, callers)
 	}
 
 	for what, client := range map[string]*Client{
@@ -304,7 +304,7 @@ func TestClientAsksForProofsTogether(t *testing.T) {
 	} {
 		before := requests["/v1/log/proof"].Load()
 		if _, err := client.Inclusion(t.Context(), entryOf(0), 0); err != nil || requests["/v1/log/proof"].Load() != before+1 {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: %v, want a proof through one request to the read port", what, err)
 		}
 	}
 }

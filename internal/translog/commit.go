@@ -14,7 +14,6 @@ import (
 	"github.com/fairpact/fairpact/internal/crash"
 )
 
-// store reads and writes the tables of the log.
 type store struct{ pool *pgxpool.Pool }
 
 const (
@@ -75,7 +74,7 @@ func (s *store) commit(ctx context.Context, entries []candidate) (places []place
 	// Since the look-up, a publisher stored a head with this digest, or an old leaf was
 	// tagged.
 	if err == nil && !moved {
-		err = unavailable(errors.New("an entry became the digest of a head, or its tag was taken"))
+		err = unavailable(errors.New("since the look-up an entry became the digest of a head, or its tag was taken"))
 	}
 	if err != nil {
 		return nil, nil, err
@@ -103,7 +102,8 @@ func leafIndexes[K ~[32]byte](into map[K]int64) func(pgx.Rows) error {
 // map the entries and tags that the log has to their leaves; admit adds the new ones.
 // Repeated entries and tags in the batch are decided in the given order.
 func (s state) admit(batch []candidate, leaves map[[32]byte]int64, tags map[Tag]int64) ([]place, *growth, error) {
-	// The committed head may already be signed but not stored.
+	// Refuse the digest of the committed head: the head may be signed and not yet
+	// stored.
 	leaves[s.head("").Digest()] = refused
 	var entries, added [][]byte
 	var tagged []int64

@@ -1,22 +1,23 @@
 // Package translog is the transparency log: an RFC 6962 Merkle tree over 32-byte
-// entries, kept in Postgres, whose heads the deployment key signs.
+// entries, kept in Postgres. The deployment key signs its heads.
 //
-// An append takes two steps. First the sequencer, on any replica, gives a batch of
-// entries their indexes, in one transaction that holds the row lock of log_head. Then
-// the publisher signs the committed head outside that lock and stores the signature. The
+// An append takes two steps. First the sequencer, on any replica, assigns indexes to a
+// batch of entries, in one transaction that holds the row lock of log_head. Then the
+// publisher signs the committed head outside that lock and stores the signature. The
 // append is answered once a stored head covers its leaf. An entry is in the log at most
-// once, so repeating an append is always safe, and it is the answer to every fault below.
+// once, so a caller may always repeat an append, and does so after each of the faults
+// below.
 //
 // # Tags
 //
 // An entry may have a tag: a hash of the id of the deal that the entry certifies. The log
-// takes one entry with a tag and refuses every other one for ever (ErrTagTaken). So a deal
-// has one certificate, whatever happens to the tables of the deals. The transaction that
-// appends the leaf inserts its tag, and the primary key of the table decides between
-// concurrent transactions. If an entry without a tag is sent again with one, its leaf gets
-// that tag. The previous release sends no tags, and this one accepts that. `fairpactctl
-// migrate` tags those leaves (TagLeaves), so run it again once no process of the previous
-// release is left.
+// takes one entry with a tag and refuses every other entry with it for ever (ErrTagTaken).
+// So a deal has one certificate, whatever happens to the tables of the deals. The
+// transaction that appends the leaf inserts its tag, and the primary key of the table
+// decides between concurrent transactions. If an entry without a tag is sent again with
+// one, its leaf gets that tag. The previous release sends no tags, and this one accepts
+// that. `fairpactctl migrate` tags those leaves (TagLeaves), so run it again once no
+// process of the previous release is left.
 //
 // # What is in memory
 //
@@ -26,9 +27,9 @@
 //
 //   - The sequencer sends the batch with the head in memory. The statement appends it only
 //     if the table has this very head and none of the entries and tags. Otherwise, after an
-//     error and at the start, the batch takes the locked way: lock the head, look the
+//     error and at the start, the batch takes the locked path: lock the head, look the
 //     entries up, append the new ones by the same statement. While another replica appends,
-//     every batch takes the locked way.
+//     every batch takes the locked path.
 //   - The publisher proves from tiles in memory that the new tree extends the one of its last
 //     round, and stores the head only if the database has the last leaf. The first round, a
 //     round after another replica's append or a failure, and a round without new leaves
@@ -40,8 +41,8 @@
 // Only leaf rows and the roots of complete subtrees at levels 8, 16, … are stored, and they
 // never change. A tile is verified once, when it is read, against the signed head or the
 // node above it. So a tampered leaf row is found whenever a client asks for that leaf. Any
-// other tampered row is found when a process reads its tile, which after a start is before
-// the first proof from it.
+// other tampered row is found when a process reads its tile, at the latest for its first
+// proof from that tile.
 //
 // # Faults
 //
@@ -49,13 +50,13 @@
 //
 //	step                    fails and did not persist           fails but persisted
 //	----------------------  ----------------------------------  ----------------------------------
-//	append in one           no change; the memory is dropped    the locked way finds every entry
+//	append in one           no change; the memory is dropped    the locked path finds every entry
 //	statement               and the same batch takes the        in leaves and answers its index
-//	                        locked way
+//	                        locked path
 //	— appends nothing       another head, a known entry or a    (not possible)
-//	                        taken tag; the locked way
+//	                        taken tag; the locked path
 //	— a tag is taken while  the primary key fails the           (not possible)
-//	it runs                 statement; the locked way
+//	it runs                 statement; the locked path
 //	— still waits for the   (not possible)                      the retry waits behind it and finds
 //	lock after its caller                                       its entries; or the retry is first,
 //	gave up                                                     and the statement appends nothing
@@ -84,8 +85,8 @@
 // A process that dies between two steps leaves the same states. Leaves without a head are
 // published by the next append, or when any replica starts.
 //
-// A contradiction needs a person: a stored root that does not match its compact range, a
-// committed head that does not extend the newest published one or the fork guard's record,
-// or a head whose signature no trusted key made. The log then answers ErrInconsistent,
-// counts it (Log.ProofFailures), signs nothing, and waits.
+// An operator must resolve a contradiction: a stored root that does not match its compact
+// range, a committed head that does not extend the newest published one or the fork
+// guard's record, or a head with a signature by no trusted key. The log then answers
+// ErrInconsistent, counts it (Log.ProofFailures), signs nothing, and waits.
 package translog

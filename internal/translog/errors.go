@@ -38,14 +38,14 @@ var (
 // unavailable marks a failure of the database or the network.
 func unavailable(err error) error { return fmt.Errorf("%w: %w", ErrUnavailable, err) }
 
-// errNotServed is returned when a log-server does not serve a path to this client. It
-// runs an earlier release, or has another append secret.
+// errNotServed is returned when a log-server does not serve a path to this client,
+// because the server runs an earlier release or has another append secret.
 var errNotServed = errors.New("not served")
 
 // misshapen marks an answer that no log-server sends: another program listens at the
 // address.
 func misshapen(err error) error {
-	return fmt.Errorf("%w: the answer is not that of a log-server, check the address: %w", ErrUnavailable, err)
+	return fmt.Errorf("%w: the answer is not from a log-server: check the address: %w", ErrUnavailable, err)
 }
 
 // fromAnswer converts an error answer. Only an error code of the log itself is a verdict

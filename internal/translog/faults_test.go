@@ -26,13 +26,13 @@ func TestUnknownCommitOutcomeLeavesOneLeaf(t *testing.T) {
 		"the backend is terminated before the commit": func(t *testing.T, d *deployment, wire net.Conn, message []byte) {
 			if _, err := d.pool.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 				WHERE datname = current_database() AND pid <> pg_backend_pid()`); err != nil {
-				t.Error(err)
+				t.Errorf("terminate the backend: %v, want no error", err)
 			}
 			_, _ = wire.Write(message)
 		},
 		"the answer to the commit is lost": func(t *testing.T, d *deployment, wire net.Conn, message []byte) {
 			if _, err := wire.Write(message); err != nil {
-				t.Error(err)
+				t.Errorf("pass the commit on: %v, want no error", err)
 			}
 			_, _ = wire.Read(make([]byte, 1024)) // the server has committed
 			wire.Close()
@@ -65,7 +65,7 @@ func TestUnknownCommitOutcomeLeavesOneLeaf(t *testing.T) {
 				}
 				again := d.mustAppend(t, l, 1)
 				if first.LeafIndex != 0 || second.LeafIndex != 1 || again.LeafIndex != 1 || committedSize(t, d) != 2 {
-					t.Errorf("indexes %d, %d, %d, size %d", first.LeafIndex, second.LeafIndex, again.LeafIndex, committedSize(t, d))
+					t.Errorf("indexes %d, %d, %d and size %d, want 0, 1, 1 and 2", first.LeafIndex, second.LeafIndex, again.LeafIndex, committedSize(t, d))
 				}
 				checkHeadAndPaths(t, l, leavesOf(0, 2), []int{0, 1})
 			})
@@ -124,17 +124,17 @@ func TestReady(t *testing.T) {
 	signer.down.Store(true)
 	l := d.open(t, d.pool, signer)
 	if err := l.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "no head is published") {
-		t.Errorf("ready before the first head: %v", err)
+		t.Errorf("Ready before the first head: %v, want an error that no head is published", err)
 	}
 	signer.down.Store(false)
 	waitForHead(t, l, 0)
 	check(t, l.Ready(t.Context()))
 	asOwner(t, d, "UPDATE translog.goose_db_version SET version_id = 0")
 	if err := l.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "fairpactctl migrate") {
-		t.Errorf("an older schema: %v", err)
+		t.Errorf("Ready on an older schema: %v, want a hint at fairpactctl migrate", err)
 	}
 	d.pool.Close()
 	if err := l.Ready(t.Context()); err == nil {
-		t.Error("ready without a database")
+		t.Error("Ready without a database: no error, want one")
 	}
 }

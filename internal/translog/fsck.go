@@ -18,7 +18,8 @@ type Finding struct {
 	Problem string `json:"problem"`
 }
 
-// FsckOptions verify signatures. A nil option skips those checks.
+// FsckOptions says how Fsck verifies signatures. A nil field skips the checks of its
+// rows.
 type FsckOptions struct {
 	Heads       func(TreeHead) error
 	Checkpoints []checkpoint.Key
@@ -33,7 +34,7 @@ type FsckReport struct {
 }
 
 const (
-	fsckPage    = 1 << 16 // most leaves or tags of one statement
+	fsckPage    = 1 << 16 // most leaves or tags that one statement reads
 	maxFindings = 100
 )
 
@@ -106,7 +107,7 @@ func (f *fsck) run() error {
 		switch {
 		case first == nil:
 		case table == "nodes":
-			f.find(table, "there are %d, but a tree of %d leaves has %d", *first, committed.size, nodes)
+			f.find(table, "the table has %d nodes, but a tree of %d leaves has %d", *first, committed.size, nodes)
 		default:
 			f.find(table, beyond, *first, committed.size)
 		}
@@ -118,10 +119,10 @@ func (f *fsck) run() error {
 	return f.tags()
 }
 
-const beyond = "one is for %d, beyond the committed size %d"
+const beyond = "a row is for leaf or size %d, but the committed size is %d"
 
-// page reads the leaves up to a size. It checks the nodes that they complete, and the
-// heads and checkpoints of the sizes above the given one.
+// page reads the next leaves, up to index end-1. It checks the nodes that these leaves
+// complete, and the heads and checkpoints with sizes of above+1 to end.
 func (f *fsck) page(above, end int64) error {
 	rows, _ := f.tx.Query(f.ctx, sqlLeavesBetween, f.at.size, end)
 	entries, err := collect(rows, 0, uint64(f.at.size), uint64(end))
@@ -159,8 +160,8 @@ func (f *fsck) page(above, end int64) error {
 	return nil
 }
 
-// grow appends entries, checks the nodes that they complete, and returns the roots that
-// the tree has at the sizes.
+// grow appends entries, checks the nodes that they complete, and returns the root of
+// the tree at each of the sizes.
 func (f *fsck) grow(entries [][]byte, sizes []int64) (roots map[int64][]byte, err error) {
 	slices.Sort(sizes)
 	roots = map[int64][]byte{}
@@ -176,7 +177,6 @@ func (f *fsck) grow(entries [][]byte, sizes []int64) (roots map[int64][]byte, er
 	return roots, f.nodes(all)
 }
 
-// nodes compares the stored nodes with those that the growth completes.
 func (f *fsck) nodes(g *growth) error {
 	levels, indexes, hashes := g.rows()
 	rows, _ := f.tx.Query(f.ctx, sqlFsckNodes, levels, indexes, hashes)
@@ -186,9 +186,9 @@ func (f *fsck) nodes(g *growth) error {
 	_, err := pgx.ForEachRow(rows, []any{&level, &index, &want, &stored}, func() error {
 		row := fmt.Sprintf("node %d of level %d", index, level)
 		if stored == nil {
-			f.find(row, "it is missing")
+			f.find(row, "the row is missing")
 		} else {
-			f.find(row, "the leaves lead to %x, but it is %x", want, stored)
+			f.find(row, "the leaves lead to the hash %x, but the row has %x", want, stored)
 		}
 		return nil
 	})

@@ -16,7 +16,7 @@ func TestFsckNamesChangedRows(t *testing.T) {
 	t.Parallel()
 	d, l := newLog(t)
 	if report, err := Fsck(t.Context(), d.pool, FsckOptions{}); err != nil || len(report.Findings) > 0 {
-		t.Fatalf("an empty log: %+v %v", report, err)
+		t.Fatalf("an empty log: %+v, %v; want no finding", report, err)
 	}
 	fill(t, l, 0, 70_000)
 	head := waitForHead(t, l, 70_000)
@@ -26,7 +26,7 @@ func TestFsckNamesChangedRows(t *testing.T) {
 	}}
 	report, err := Fsck(t.Context(), d.pool, options)
 	if err != nil || len(report.Findings) > 0 || report.Size != head.TreeSize || report.Heads < 2 {
-		t.Fatalf("a good log: %+v %v", report, err)
+		t.Fatalf("a good log: %+v, %v; want no finding", report, err)
 	}
 	for name, c := range map[string]struct {
 		change, back string
@@ -58,16 +58,16 @@ func TestFsckNamesChangedRows(t *testing.T) {
 				t.Errorf("%s: found %v, want %s (%v)", name, report.Findings, want, err)
 			}
 		}
-		back := cmp.Or(c.back, c.change) // a flip restores itself
+		back := cmp.Or(c.back, c.change) // a second flip restores the row
 		asOwner(t, d, back)
 	}
 	asOwner(t, d, "UPDATE translog.leaves SET leaf_index = 1000000 WHERE leaf_index = 20")
 	if _, err := Fsck(t.Context(), d.pool, options); !errors.Is(err, ErrInconsistent) || !strings.Contains(err.Error(), "node 20 at level 0 is missing") {
-		t.Errorf("a missing leaf: %v", err)
+		t.Errorf("Fsck of a log without leaf 20: %v, want ErrInconsistent that names the row", err)
 	}
 	asOwner(t, d, "UPDATE translog.leaves SET leaf_index = 20 WHERE leaf_index = 1000000")
 	if report, err := Fsck(t.Context(), d.pool, options); err != nil || len(report.Findings) > 0 {
-		t.Errorf("restored: %+v %v", report, err)
+		t.Errorf("the restored log: %+v, %v; want no finding", report, err)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestReadingTheWholeLogHasNoTimeout(t *testing.T) {
 		var timeout, isolation string
 		err := tx.QueryRow(t.Context(), "SELECT current_setting('statement_timeout'), current_setting('transaction_isolation')").Scan(&timeout, &isolation)
 		if timeout != "0" || isolation != "repeatable read" {
-			t.Errorf("the timeout is %s, the isolation %s", timeout, isolation)
+			t.Errorf("the statement timeout is %s and the isolation %s, want 0 and repeatable read", timeout, isolation)
 		}
 		return err
 	}))
@@ -105,6 +105,6 @@ func TestFsckOutlastsTheStatementTimeout(t *testing.T) {
 	})
 	check(t, tx.Rollback(t.Context()))
 	if err := <-done; err != nil || !waited {
-		t.Errorf("it waited for the table: %v, and ended with %v", waited, err)
+		t.Errorf("Fsck waited longer than the timeout for the table: %v, and ended with %v; want true and no error", waited, err)
 	}
 }

@@ -8,11 +8,11 @@ import (
 
 // group coalesces concurrent calls: those that wait at the same moment share one run. It
 // uses no timer, so a single call runs at once. A run starts after its calls were made,
-// so none is answered with older data.
+// so no call gets data that is older than the call.
 type group[Q, A any] struct {
 	run  func(ctx context.Context, queries []Q) ([]A, error) // an answer for each query
 	runs int                                                 // most runs at once
-	most int                                                 // queries from which a run takes no more calls
+	most int                                                 // a run takes no more calls once it has this many queries
 	room int                                                 // most calls that wait for a run
 
 	ctx   context.Context // ends at close, with the runs
@@ -44,7 +44,6 @@ func newGroup[Q, A any](runs, most, room int, run func(context.Context, []Q) ([]
 	return g
 }
 
-// do is all for one query.
 func (g *group[Q, A]) do(ctx context.Context, query Q) (answer A, err error) {
 	answers, err := g.all(ctx, []Q{query})
 	if err != nil {
@@ -53,8 +52,9 @@ func (g *group[Q, A]) do(ctx context.Context, query Q) (answer A, err error) {
 	return answers[0], nil
 }
 
-// all adds a call to the next run and waits for its answers. If ctx ends first, the call
-// may still run.
+// all adds a call to the next run and returns an answer for each query. It returns
+// ErrUnavailable if too many calls wait, the group is closed, or ctx ends first. In the
+// last case the call may still run.
 func (g *group[Q, A]) all(ctx context.Context, queries []Q) ([]A, error) {
 	one := &call[Q, A]{queries, ctx, make(chan outcome[[]A], 1)}
 	if err := g.add(one); err != nil {
@@ -77,7 +77,7 @@ func (g *group[Q, A]) add(one *call[Q, A]) error {
 	case g.closed:
 		return errClosed
 	case len(g.waiting) >= g.room:
-		return fmt.Errorf("%w: %d calls are waiting", ErrUnavailable, g.room)
+		return fmt.Errorf("%w: %d calls are waiting already, the most allowed", ErrUnavailable, g.room)
 	}
 	g.waiting = append(g.waiting, one)
 	if g.running < g.runs {

@@ -25,7 +25,7 @@ func TestGroupIsBoundedAndEndsAtClose(t *testing.T) {
 	for n := range 5 {
 		all.Go(func() {
 			if got, err := g.do(t.Context(), n); err != nil || got != n {
-				t.Errorf("call %d: %d, %v", n, got, err)
+				t.Errorf("call %d: answer %d, %v; want its own number", n, got, err)
 			}
 		})
 		eventually(t, "the call runs or waits", func() bool {
@@ -37,7 +37,7 @@ func TestGroupIsBoundedAndEndsAtClose(t *testing.T) {
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	if err := second(g.do(gone, 5)); !errors.Is(err, context.Canceled) {
-		t.Errorf("a call whose caller has left: %v", err)
+		t.Errorf("a call whose caller has left: %v, want context.Canceled", err)
 	}
 	if err := second(g.do(gone, 6)); !errors.Is(err, ErrUnavailable) || errors.Is(err, context.Canceled) {
 		t.Errorf("a call beyond the limit: %v, want ErrUnavailable at once", err)

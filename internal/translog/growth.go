@@ -45,11 +45,10 @@ func (s state) check() error {
 	return err
 }
 
-// grow returns the growth of the tree by the entries.
 func (s state) grow(entries [][]byte) (*growth, error) {
 	tree, err := ranges.NewRange(0, uint64(s.size), slices.Clone(s.hashes)) // Append writes into it
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInconsistent, err)
+		return nil, fmt.Errorf("%w: the compact range of size %d is malformed: %w", ErrInconsistent, s.size, err)
 	}
 	g := &growth{from: s, entries: entries, nodes: make([]node, 0, 2*len(entries)+64)}
 	for _, entry := range entries {
@@ -57,7 +56,7 @@ func (s state) grow(entries [][]byte) (*growth, error) {
 			g.nodes = append(g.nodes, node{id, hash})
 		})
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrInconsistent, err)
+			return nil, fmt.Errorf("%w: append to the compact range of size %d: %w", ErrInconsistent, s.size, err)
 		}
 	}
 	hash, err := rootOf(tree)
@@ -71,7 +70,7 @@ func rootOf(tree *compact.Range) ([]byte, error) {
 	}
 	hash, err := tree.GetRootHash(nil)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInconsistent, err)
+		return nil, fmt.Errorf("%w: compute the root of size %d: %w", ErrInconsistent, tree.End(), err)
 	}
 	return hash, nil
 }

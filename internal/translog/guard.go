@@ -17,7 +17,8 @@ var guardRefusals = promauto.NewCounter(prometheus.CounterOpts{
 	Help: "Heads that the fork guard refused: the database is older than, or differs from, what was signed.",
 })
 
-// guardAttempts is how often one round tries to move the guard while others move it too.
+// guardAttempts is how often one round tries to move the guard while other replicas move
+// it.
 const guardAttempts = 5
 
 // errBehind is returned when another publisher of the same database was faster, or
@@ -26,10 +27,10 @@ var errBehind = fmt.Errorf("%w: the race for the fork guard was lost", ErrUnavai
 
 // pass moves the guard to r, so that r may be signed, or refuses.
 //
-// The guard's record (S, R) is the biggest head that was signed or is about to be. A
-// larger tree must extend it, which the tiles of tree prove. At the size S the root must
-// be R: signing it again after a crash is harmless. A tree smaller than S means that the
-// database has lost signed leaves.
+// The guard's record, of size S and root R, is the largest head that was signed or is
+// about to be signed. A tree larger than S must extend that head, which the tiles of
+// tree prove. At size S the root must be R: signing the same head again after a crash is
+// harmless. A tree smaller than S means that the database has lost signed leaves.
 func (p *publisher) pass(ctx context.Context, r root, tree *tree) error {
 	if p.guard == nil {
 		return nil
@@ -51,7 +52,7 @@ func (p *publisher) pass(ctx context.Context, r root, tree *tree) error {
 			return fmt.Errorf("%w: the fork guard was not advanced: %w", ErrUnavailable, err)
 		}
 	}
-	return fmt.Errorf("%w: its record was written by somebody else before each of %d attempts to move it: only log-servers of this log may write it (runbooks/fork-guard.md)", errBehind, guardAttempts)
+	return fmt.Errorf("%w: another program wrote the guard's record before each of %d attempts to move it: only log-servers of this log may write the record (runbooks/fork-guard.md)", errBehind, guardAttempts)
 }
 
 // compare reports whether the guard is already at r. If it returns an error, the guard must
@@ -80,7 +81,7 @@ func (p *publisher) compare(ctx context.Context, loaded forkguard.Record, r root
 		if committed.size < recorded.size {
 			return false, refuse("the database is older than what was signed: it has %d leaves, and a head of size %d was signed", committed.size, recorded.size)
 		}
-		return false, fmt.Errorf("%w: another replica has signed a bigger head since", errBehind)
+		return false, fmt.Errorf("%w: another replica has signed a larger head since", errBehind)
 	case recorded.size == 0:
 		if loaded.Root != emptyRoot.head("").RootHash {
 			return false, refuse("its record of size 0 is not the empty tree")
@@ -97,8 +98,8 @@ func (p *publisher) compare(ctx context.Context, loaded forkguard.Record, r root
 }
 
 // mayAdopt returns nil if an empty guard may start with this database: the log is new,
-// or the operator has named its newest published head. If heads are published, the
-// record was lost or the guard is new to the log, and only the operator can decide.
+// or the operator has named its newest published head. If heads are published, either
+// the record was lost or the log had no guard before. Only the operator knows which.
 func (p *publisher) mayAdopt(ctx context.Context, r root) error {
 	_, newest, err := p.store.heads(ctx)
 	if err != nil {
@@ -122,6 +123,6 @@ func refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: %w: %s (runbooks/fork-guard.md)", ErrInconsistent, errGuarded, fmt.Sprintf(format, args...))
 }
 
-// errGuarded marks a refusal by the fork guard. Nothing that was published is
-// contradicted yet, because the guard prevents that.
+// errGuarded marks a refusal by the fork guard. The published heads do not contradict
+// each other yet, because the guard prevents that.
 var errGuarded = errors.New("the fork guard refuses to have a head signed")

@@ -58,7 +58,6 @@ func do(hook func() error) error {
 	return hook()
 }
 
-// once returns a function that calls f at its first call only.
 func once(f func() error) func() error {
 	var did atomic.Bool
 	return func() error {
@@ -89,8 +88,8 @@ func (d *deployment) guarded(t *testing.T, g forkguard.Guard, adopt *int64) (*Lo
 	return d.openWith(t, openPool(t, d.url), gate, quiet, Options{Guard: g, Adopt: adopt}), gate
 }
 
-// logging starts a replica with the guard that logs to the builder. Read it after the
-// replica is closed.
+// logging starts a replica that has the guard and logs to the builder. Close the
+// replica before you read the builder.
 func (d *deployment) logging(t *testing.T, logged *strings.Builder, g forkguard.Guard) *Log {
 	t.Helper()
 	return d.openWith(t, openPool(t, d.url), nil, slog.New(slog.NewTextHandler(logged, nil)), Options{Guard: g})
@@ -116,7 +115,7 @@ func TestFailedStoreOfTheGuardIsRetried(t *testing.T) {
 			got, head := d.mustAppend(t, l, 1), waitForHead(t, l, 2)
 			g.set(func() {
 				if got.LeafIndex != 1 || g.held.Size != 2 || g.held.Root != head.RootHash {
-					t.Errorf("%+v, %+v, guard at %+v", got, head, g.held)
+					t.Errorf("appended %+v, head %+v, guard at %+v; want leaf 1 and the guard at the head of size 2", got, head, g.held)
 				}
 			})
 			requireNoContradiction(t, l)
@@ -133,17 +132,17 @@ func TestNothingIsSignedWithoutTheGuard(t *testing.T) {
 	g.set(func() { g.load = func() error { return errors.New("the guard is down") } })
 	signed := gate.count.Load()
 	if _, err := l.Append(within(t, 500*time.Millisecond), entryOf(1), d.sign(t, entryOf(1)), Tag{}); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("%v, want ErrUnavailable", err)
+		t.Errorf("append without the guard: %v, want ErrUnavailable", err)
 	}
 	if gate.count.Load() != signed {
-		t.Error("signed without the guard")
+		t.Error("a head was signed without the guard, want none")
 	}
 	if err := prove(t, l, 0); err != nil {
 		t.Errorf("reading needs no guard: %v", err)
 	}
 	g.set(func() { g.load = nil })
 	if got := d.mustAppend(t, l, 1); got.LeafIndex != 1 {
-		t.Errorf("%+v", got)
+		t.Errorf("with the guard back: %+v, want leaf 1", got)
 	}
 	requireNoContradiction(t, l)
 }
@@ -171,17 +170,17 @@ func TestGuardThatIsAlwaysMovedIsAFailure(t *testing.T) {
 		}
 	})
 	leave()
-	if err := <-answered; !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "written by somebody else") {
-		t.Errorf("append: %v", err)
+	if err := <-answered; !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "another program wrote") {
+		t.Errorf("append: %v, want ErrUnavailable that says who moved the guard", err)
 	}
 	g.set(func() { g.before = nil })
 	if got := d.mustAppend(t, l, 1); got.LeafIndex != 1 {
-		t.Errorf("%+v", got)
+		t.Errorf("with the guard writable again: %+v, want leaf 1", got)
 	}
 	requireNoContradiction(t, l)
 	l.Close()
-	if !strings.Contains(logged.String(), "no head was published") || !strings.Contains(logged.String(), "written by somebody else") {
-		t.Errorf("the replica logged:\n%s", logged.String())
+	if !strings.Contains(logged.String(), "no head was published") || !strings.Contains(logged.String(), "another program wrote") {
+		t.Errorf("the replica logged, without the failed round and its reason:\n%s", logged.String())
 	}
 }
 
@@ -192,8 +191,8 @@ func failuresCounted(t *testing.T) float64 {
 	return read.GetCounter().GetValue()
 }
 
-// A replica whose head is overtaken by another replica's reads the database again at once,
-// without a warning and without backoff.
+// If another replica publishes a larger head first, a replica reads the database again at
+// once, without a warning and without backoff.
 func TestLostRaceIsNoFailure(t *testing.T) {
 	d := newDeployment(t)
 	var logged strings.Builder
@@ -211,7 +210,7 @@ func TestLostRaceIsNoFailure(t *testing.T) {
 		t.Errorf("the replica was not overtaken: the guard is at %d", g.size())
 	}
 	if n := failuresCounted(t) - before; n != 0 || strings.Contains(logged.String(), "level=WARN") {
-		t.Errorf("%v failures; the replica logged:\n%s", n, logged.String())
+		t.Errorf("%v failures, want 0 and no warning; the replica logged:\n%s", n, logged.String())
 	}
 }
 
@@ -231,7 +230,6 @@ func TestCommittedLeavesArePublishedAtStart(t *testing.T) {
 	waitForHead(t, l, 305)
 }
 
-// lastFailure returns the error of the publisher's last round.
 func (l *Log) lastFailure() error {
 	l.publisher.mu.Lock()
 	defer l.publisher.mu.Unlock()
@@ -259,7 +257,7 @@ func TestOlderCopyIsRefused(t *testing.T) {
 		t.Helper()
 		d.failAppend(t, l, 100, ErrInconsistent)
 		if why := l.lastFailure(); !errors.Is(why, errGuarded) || gate.count.Load() != signed {
-			t.Errorf("%s: %v, %d heads were signed", name, why, gate.count.Load()-signed)
+			t.Errorf("%s: %v, %d heads were signed; want a refusal by the guard and no signature", name, why, gate.count.Load()-signed)
 		}
 		requireNoContradiction(t, l) // no proof was wrong
 		l.Close()
@@ -290,7 +288,7 @@ func TestGuardWithoutRecordNeedsTheOperator(t *testing.T) {
 	r, gate := d.guarded(t, g, nil)
 	_, err := r.Append(within(t, time.Minute), entryOf(3), d.sign(t, entryOf(3)), Tag{})
 	if !errors.Is(err, ErrInconsistent) || !strings.Contains(err.Error(), "FAIRPACT_FORK_GUARD_INIT") || gate.count.Load() != 0 || g.stores != 0 {
-		t.Errorf("%v, %d signed", err, gate.count.Load())
+		t.Errorf("an empty guard on a published log: %v, %d heads signed; want ErrInconsistent that names FAIRPACT_FORK_GUARD_INIT, and none", err, gate.count.Load())
 	}
 	r.Close()
 
@@ -299,7 +297,7 @@ func TestGuardWithoutRecordNeedsTheOperator(t *testing.T) {
 	adopt := int64(4)
 	r, gate = d.guarded(t, g, &adopt)
 	if _, err := r.Append(within(t, time.Minute), entryOf(3), d.sign(t, entryOf(3)), Tag{}); !errors.Is(err, ErrInconsistent) || gate.count.Load() != 0 {
-		t.Errorf("adopting size 4 while 3 is published: %v", err)
+		t.Errorf("adopting size 4 while 3 is published: %v, want ErrInconsistent", err)
 	}
 	r.Close()
 	adopt = 3
@@ -312,7 +310,7 @@ func TestGuardWithoutRecordNeedsTheOperator(t *testing.T) {
 		t.Helper()
 		g.set(func() { g.held = forkguard.Record{} })
 		if _, err := r.Append(within(t, time.Minute), entryOf(4), d.sign(t, entryOf(4)), Tag{}); !errors.Is(err, ErrInconsistent) || g.size() != 0 {
-			t.Errorf("%v; the guard is at %d", err, g.size())
+			t.Errorf("append after the record was lost: %v, the guard is at %d; want ErrInconsistent and an empty guard", err, g.size())
 		}
 	}
 	lost()

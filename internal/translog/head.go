@@ -17,10 +17,11 @@ var hasher = rfc6962.DefaultHasher
 // TreeHead is a published head, in the form that certificates are verified with.
 type TreeHead = certificate.TreeHead
 
-// checkShape returns an error if this cannot be a head, whoever signed it.
+// checkShape returns an error if a field of the head is malformed. It verifies no
+// signature.
 func checkShape(h TreeHead) error {
 	if h.TreeSize < 0 || h.TreeSize > canon.MaxInt {
-		return fmt.Errorf("tree_size %d is out of range", h.TreeSize)
+		return fmt.Errorf("tree_size %d is not from 0 to 2^53-1", h.TreeSize)
 	}
 	if _, err := canon.ParseHash(h.RootHash); err != nil {
 		return fmt.Errorf("root_hash has %w", err)

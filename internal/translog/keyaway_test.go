@@ -32,10 +32,10 @@ func TestAppendsDoNotWaitForAnUnreachableKey(t *testing.T) {
 	signer.down.Store(true)
 	_, err := l.Append(within(t, time.Minute), entryOf(1), d.sign(t, entryOf(1)), Tag{})
 	if refused(1, err); !errors.Is(err, why) {
-		t.Errorf("%v, want the signer's reason", err)
+		t.Errorf("the refused append: %v, want the signer's reason", err)
 	}
 	if again := d.mustAppend(t, l, 0); again.LeafIndex != 0 || again.TreeSize != 1 {
-		t.Errorf("a leaf that the old head covers: %+v", again)
+		t.Errorf("a leaf that the old head covers: %+v, want leaf 0 under size 1", again)
 	}
 	signer.down.Store(false)
 	<-gate.entered // the next round: the signer hangs
@@ -52,7 +52,7 @@ func TestAppendsDoNotWaitForAnUnreachableKey(t *testing.T) {
 	waitForHead(t, l, 3)
 	for n := range 3 {
 		if again := d.mustAppend(t, l, n); again.LeafIndex != int64(n) {
-			t.Errorf("entry %d has index %d", n, again.LeafIndex)
+			t.Errorf("entry %d has index %d, want its number", n, again.LeafIndex)
 		}
 	}
 	requireNoContradiction(t, l)

@@ -45,12 +45,11 @@ func TagLeaves(ctx context.Context, pool *pgxpool.Pool, leaves []TaggedLeaf) (un
 	return untagged, fromDatabase(err)
 }
 
-// Return puts back the leaves that a database lost, as a restored backup lacks the
-// newest ones, and returns their number. The caller MUST have verified the signature of
-// head. The leaves must continue the committed tree without a gap and lead to the head's
-// root; leaves that the log has are skipped. Then the log is the signed one again, and
-// the fork guard allows new heads. Otherwise Return changes nothing and returns
-// ErrRefused.
+// Return appends the newest leaves again after a restored backup lacked them, and
+// returns their number. The caller MUST have verified the signature of head. The leaves
+// must continue the committed tree without a gap and lead to the head's root; leaves
+// that the log has are skipped. Afterwards the fork guard allows new heads. If a leaf
+// does not fit, Return changes nothing and returns ErrRefused.
 func Return(ctx context.Context, pool *pgxpool.Pool, leaves []TaggedLeaf, head TreeHead) (returned int, err error) {
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		var committed state
@@ -77,8 +76,8 @@ func Return(ctx context.Context, pool *pgxpool.Pool, leaves []TaggedLeaf, head T
 	return returned, nil
 }
 
-// growTo returns the growth by those leaves that are above the tree, if it leads to the
-// head.
+// growTo returns the growth by those leaves that the tree lacks. It returns ErrRefused
+// if they have a gap or do not lead to the head.
 func (s state) growTo(head TreeHead, leaves []TaggedLeaf) (*growth, error) {
 	leaves = slices.DeleteFunc(slices.Clone(leaves), func(l TaggedLeaf) bool { return l.Index < s.size })
 	slices.SortFunc(leaves, func(a, b TaggedLeaf) int { return cmp.Compare(a.Index, b.Index) })
@@ -87,7 +86,7 @@ func (s state) growTo(head TreeHead, leaves []TaggedLeaf) (*growth, error) {
 	var tagged []int64
 	for i := range leaves {
 		if next := s.size + int64(i); leaves[i].Index != next {
-			return nil, fmt.Errorf("%w: leaf %d is missing: the next given one is leaf %d", ErrRefused, next, leaves[i].Index)
+			return nil, fmt.Errorf("%w: leaf %d is missing: the next given leaf is %d", ErrRefused, next, leaves[i].Index)
 		}
 		entries, tags, tagged = append(entries, leaves[i].Entry[:]), append(tags, leaves[i].Tag[:]), append(tagged, leaves[i].Index)
 	}
@@ -97,7 +96,7 @@ func (s state) growTo(head TreeHead, leaves []TaggedLeaf) (*growth, error) {
 	}
 	g.tags, g.tagged = tags, tagged
 	if g.to.size != head.TreeSize {
-		return nil, fmt.Errorf("%w: with these leaves the log has %d, but the tree head covers %d", ErrRefused, g.to.size, head.TreeSize)
+		return nil, fmt.Errorf("%w: with these leaves the log has %d leaves, but the tree head covers %d", ErrRefused, g.to.size, head.TreeSize)
 	}
 	if !g.to.same(treeOf(head)) {
 		return nil, fmt.Errorf("%w: with these leaves the log of %d leaves does not have the root of the tree head", ErrRefused, head.TreeSize)

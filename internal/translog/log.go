@@ -41,9 +41,9 @@ type Options struct {
 	// Guard, if not nil, makes the log sign a head only after the guard's record has
 	// moved to it. All replicas share the record.
 	Guard forkguard.Guard
-	// Adopt, if not nil, is the size of the newest published head, given by an operator
-	// who knows that the database is complete: an empty guard then accepts the database
-	// if its newest head has exactly this size.
+	// Adopt, if not nil, lets an empty guard accept a database whose newest published
+	// head has exactly this size. Only an operator who knows that the database is
+	// complete may set it.
 	Adopt *int64
 	// Checkpoints, if not nil, makes the log publish checkpoints and tiles.
 	Checkpoints *Checkpoints
@@ -51,6 +51,7 @@ type Options struct {
 
 // Open starts a replica on a migrated database. Use a pool of database.Open. The replica
 // first publishes what is committed but not published: on a new log, the head of size 0.
+// Open returns an error if the schema is not current or o.Checkpoints is not valid.
 func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys *signing.KeySet, logger *slog.Logger, o Options) (*Log, error) {
 	if err := schema.Current(ctx, pool); err != nil {
 		return nil, err
@@ -121,9 +122,9 @@ func (l *Log) Append(ctx context.Context, entry [32]byte, signature string, tag 
 		l.checks.logger.ErrorContext(ctx, "another entry has this tag", "leaf_index", at.index, "entry", hex.EncodeToString(entry[:]))
 		return Appended{}, fmt.Errorf("%w: leaf %d", ErrTagTaken, at.index)
 	case at.index == refused:
-		return Appended{}, fmt.Errorf("%w: it is the digest of a head or checkpoint of this log", ErrRefused)
+		return Appended{}, fmt.Errorf("%w: the entry is the digest of a head or checkpoint of this log", ErrRefused)
 	case at.index == late:
-		return Appended{}, fmt.Errorf("%w: it is new, but its signature is by a retired key that may hold no leaf from index %d on; sign it again with the current key", ErrRefused, ceiling(key))
+		return Appended{}, fmt.Errorf("%w: the entry is new, but its signature is by a retired key that may hold no leaf from index %d on; sign it again with the current key", ErrRefused, ceiling(key))
 	}
 	size, err := l.publisher.wait(ctx, l.closed, at.index)
 	if err != nil {
@@ -143,7 +144,7 @@ func (l *Log) Ready(ctx context.Context) error {
 	if err == nil {
 		sizePublished.Set(float64(head.TreeSize))
 	}
-	if errors.Is(err, errRetired) { // only an append makes a better head
+	if errors.Is(err, errRetired) { // only an append makes a head by the current key
 		return nil
 	}
 	return err

@@ -43,7 +43,6 @@ func newDeployment(t testing.TB) *deployment {
 	return d
 }
 
-// newLog returns a deployment and a replica on it.
 func newLog(t testing.TB) (*deployment, *Log) {
 	t.Helper()
 	d := newDeployment(t)
@@ -79,7 +78,7 @@ func requireNoContradiction(t *testing.T, replicas ...*Log) {
 	t.Helper()
 	for _, l := range replicas {
 		if n := l.ProofFailures(); n != 0 {
-			t.Errorf("%d contradictions are counted", n)
+			t.Errorf("%d contradictions are counted, want 0", n)
 		}
 	}
 }
@@ -153,13 +152,12 @@ func (d *deployment) mustAppend(t testing.TB, l *Log, numbers ...int) (last Appe
 	for _, n := range numbers {
 		var err error
 		if last, err = l.Append(within(t, time.Minute), entryOf(n), d.sign(t, entryOf(n)), Tag{}); err != nil {
-			t.Fatalf("append entry %d: %v", n, err)
+			t.Fatalf("append entry %d: %v, want no error", n, err)
 		}
 	}
 	return last
 }
 
-// failAppend checks that appending entry n fails with an error.
 func (d *deployment) failAppend(t testing.TB, l *Log, n int, want error) {
 	t.Helper()
 	if at, err := l.Append(within(t, time.Minute), entryOf(n), d.sign(t, entryOf(n)), Tag{}); !errors.Is(err, want) {
@@ -175,7 +173,6 @@ func fill(t testing.TB, l *Log, first, end int) {
 	check(t, second(l.publisher.wait(ctx, l.closed, int64(end-1))))
 }
 
-// verify checks the path of an inclusion proof of the entry.
 func verify(in Inclusion, entry [32]byte) error {
 	proof := certificate.LogProof{TreeSize: in.TreeSize, LeafIndex: in.LeafIndex, InclusionPath: in.Path}
 	return certificate.VerifyInclusion(entry, proof, in.RootHash)
@@ -197,7 +194,6 @@ func eventually(t testing.TB, what string, condition func() bool) {
 	}
 }
 
-// waitForHead waits for a published head of the size.
 func waitForHead(t testing.TB, l *Log, size int64) TreeHead {
 	t.Helper()
 	var head TreeHead

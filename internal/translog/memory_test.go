@@ -36,8 +36,8 @@ func TestRoundTripsOfASingleCaller(t *testing.T) {
 	takes("tree head", 1, func() error { return second(l.TreeHead(t.Context())) })
 }
 
-// The database is replaced by one with another history, whose heads the same key has
-// signed. Proofs follow the database and not the memory.
+// The database is replaced by one with another history and heads by the same key.
+// Proofs follow the database, not the memory.
 func TestMemoryOfAnotherHistoryIsReplaced(t *testing.T) {
 	t.Parallel()
 	d, l := newLog(t)
@@ -50,7 +50,7 @@ func TestMemoryOfAnotherHistoryIsReplaced(t *testing.T) {
 	head := root{300, refRoot(history)}.head("")
 	head.Signature = d.sign(t, head.Digest())
 	check(t, second(l.store.insertHead(t.Context(), head, nil)))
-	checkHeadAndPaths(t, l, history, []int{299, 0, 199, 200, 255, 256}) // the first leaf has all its tiles in memory
+	checkHeadAndPaths(t, l, history, []int{299, 0, 199, 200, 255, 256}) // leaf 299 comes first because all its tiles are in memory
 	requireNoContradiction(t, l)
 }
 
@@ -66,7 +66,7 @@ func TestHeadNeedsItsLastLeaf(t *testing.T) {
 		t.Errorf("another last leaf: %v, want pgx.ErrNoRows", err)
 	}
 	if stored, err := l.store.insertHead(t.Context(), head, last[:]); err != nil || stored != head {
-		t.Errorf("%+v, %v", stored, err)
+		t.Errorf("insert the head of size 2: %+v, %v; want it stored", stored, err)
 	}
 	second := head
 	second.Signature = d.sign(t, head.Digest())
@@ -86,13 +86,13 @@ func TestCacheIsBounded(t *testing.T) {
 		group.Go(func() {
 			for index := int64(worker); index < 10_000; index += 399 {
 				if err := prove(t, l, index); err != nil {
-					t.Errorf("leaf %d: %v", index, err)
+					t.Errorf("prove leaf %d: %v, want a proof", index, err)
 				}
 			}
 		})
 	}
 	group.Wait()
 	if n := l.tree.complete.Len(); n != 3 {
-		t.Errorf("%d tiles are kept, want 3", n)
+		t.Errorf("the cache has %d tiles, want 3", n)
 	}
 }

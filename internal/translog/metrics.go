@@ -11,7 +11,7 @@ import (
 // Each replica reports the sizes that it last read, so the largest one is current.
 var (
 	sizes = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "fairpact_log_tree_size", Help: "Leaves of the log: committed, under the newest published head, the newest checkpoint and the newest checkpoint that met the witnesses' quorum, as this replica last read them.",
+		Name: "fairpact_log_tree_size", Help: "Leaves of the log as this replica last read them: committed, or under the newest head (published), checkpoint (checkpoint) or checkpoint that met the witnesses' quorum (certified).",
 	}, []string{"of"})
 	sizeCommitted, sizePublished = sizes.WithLabelValues("committed"), sizes.WithLabelValues("published")
 
@@ -45,10 +45,10 @@ var (
 		Name: "fairpact_log_witness_requests_total", Help: "Calls to witnesses by outcome: cosigned, conflict (409, answered with another proof), refused, invalid, unreachable.",
 	}, []string{"witness", "outcome"})
 	witnessBehind = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "fairpact_log_witness_behind_seconds", Help: "For how long a witness has owed a cosignature; 0 if it owes none. Only the replica that asks the witnesses reports it.",
+		Name: "fairpact_log_witness_behind_seconds", Help: "Time since a witness was asked for a cosignature that it has not given; 0 if none is open. Only the replica that asks the witnesses reports this metric.",
 	}, []string{"witness"})
 	quorumBehind = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "fairpact_log_quorum_behind_seconds", Help: "For how long a checkpoint has waited for the quorum of its witnesses; 0 if none waits.",
+		Name: "fairpact_log_quorum_behind_seconds", Help: "Time for which a checkpoint has waited for the quorum of its witnesses; 0 if none waits.",
 	})
 )
 

@@ -36,8 +36,8 @@ func (l *Log) TreeHead(ctx context.Context) (TreeHead, error) {
 	return l.headAt(ctx, nil)
 }
 
-// TreeHeadAt returns the published head of that size. Not every size was
-// published.
+// TreeHeadAt returns the published head of a size. It returns an error if no head of
+// this size was published.
 func (l *Log) TreeHeadAt(ctx context.Context, size int64) (TreeHead, error) {
 	return l.headAt(ctx, &size)
 }

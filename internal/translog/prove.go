@@ -10,8 +10,8 @@ import (
 	"github.com/transparency-dev/merkle/proof"
 )
 
-// inclusion returns the verified path of a leaf to the head's root. The leaf must be the
-// hash of the entry.
+// inclusion returns the verified path of a leaf to the head's root. It returns
+// ErrInconsistent if the leaf is not the hash of the entry.
 func (t *tree) inclusion(ctx context.Context, index int64, entry []byte, head root) (path [][]byte, err error) {
 	at, size := uint64(index), uint64(head.size)
 	nodes, err := proof.Inclusion(at, size)
@@ -36,8 +36,8 @@ func (t *tree) inclusion(ctx context.Context, index int64, entry []byte, head ro
 	return path, err
 }
 
-// consistency returns the verified proof that the tree of the second root extends that of
-// the first. From the empty tree the proof is empty and proves nothing.
+// consistency returns the verified proof that the tree of the second root extends the
+// tree of the first. If the first tree is empty, the proof is empty and proves nothing.
 func (t *tree) consistency(ctx context.Context, first, second root) (path [][]byte, err error) {
 	nodes, err := proof.Consistency(uint64(first.size), uint64(second.size))
 	if err != nil {
@@ -48,7 +48,7 @@ func (t *tree) consistency(ctx context.Context, first, second root) (path [][]by
 			err = proof.VerifyConsistency(hasher, uint64(first.size), uint64(second.size), path, first.hash, second.hash)
 		}
 		if err != nil {
-			return fmt.Errorf("%w: sizes %d and %d: %w", ErrInconsistent, first.size, second.size, shortly(err))
+			return fmt.Errorf("%w: the tree of size %d does not extend the tree of size %d: %w", ErrInconsistent, second.size, first.size, shortly(err))
 		}
 		return nil
 	})
@@ -77,7 +77,7 @@ func (t *tree) prove(ctx context.Context, under root, ids []compact.NodeID, veri
 	return nil
 }
 
-// shortly shortens the library's error for a mismatch, which prints both roots.
+// shortly replaces the library's error for two different roots, which prints both.
 func shortly(err error) error {
 	if _, ok := errors.AsType[proof.RootMismatchError](err); ok {
 		return errors.New("the computed root differs")

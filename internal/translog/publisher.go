@@ -30,7 +30,7 @@ type publisher struct {
 	guard  forkguard.Guard // nil if the deployment has none
 	adopt  *int64          // see Options
 	// passed says that the guard has accepted this database. proven is the tree of the
-	// last round, nil if that failed. Only run uses these two.
+	// last round, nil if that round failed. Only run uses these two fields.
 	passed bool
 	proven *root
 
@@ -40,7 +40,7 @@ type publisher struct {
 	wanted  int64 // the size that covers every leaf that was ever waited for
 	waiting map[*waiter]struct{}
 	lastErr error   // the error of the last round
-	handed  *growth // the sequencer's last growth, nil if it may not continue the one before
+	handed  *growth // the sequencer's last growth, nil if it may not extend the previous one
 
 	kick chan struct{} // has a token if a waiter came after the last round began
 }
@@ -55,7 +55,8 @@ func newPublisher(s *store, c *checks, t *tree, signer Signer) *publisher {
 	return &publisher{store: s, checks: c, tree: t, signer: signer, waiting: make(map[*waiter]struct{}), kick: make(chan struct{}, 1)}
 }
 
-// hand takes the growth that the sequencer committed, or nil.
+// hand takes the growth that the sequencer committed, or nil if the last one no longer
+// counts.
 func (p *publisher) hand(g *growth) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,7 +105,7 @@ func (p *publisher) leave(w *waiter, why error) error {
 
 // errUnsigned marks a round whose signer returned no signature. Either the key's provider
 // is out of reach, also after the signer's retries, or the key is disabled or forbidden.
-// Waiting longer helps in neither case.
+// In both cases waiting longer does not help.
 var errUnsigned = errors.New("the signer returned no signature")
 
 func unsigned(err error) bool { return errors.Is(err, errUnsigned) }
@@ -199,7 +200,8 @@ func (p *publisher) answer(size int64, err error) {
 	}
 }
 
-// signal puts a token into a channel of capacity one, unless it has one.
+// signal puts a token into a channel of capacity one, unless the channel already has a
+// token.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

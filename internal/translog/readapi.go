@@ -35,7 +35,6 @@ func (l *Log) ReadHandler() http.Handler {
 	})
 }
 
-// SPEC 4: GET /v1/log/tree-head, 200, tree head (2.7).
 func (l *Log) serveTreeHead(r *http.Request) (any, error) {
 	q := readQuery(r)
 	size := q.integer("tree_size")
@@ -73,8 +72,8 @@ func (l *Log) serveConsistency(r *http.Request) (any, error) {
 	return l.Consistency(r.Context(), *first, second)
 }
 
-// query reads the parameters of a request. Unknown ones are ignored. err is the first
-// error that was found.
+// query reads the parameters of a request. Unknown parameters are ignored. err is the
+// first error that was found.
 type query struct {
 	values url.Values
 	err    error
@@ -119,7 +118,8 @@ func (q *query) integer(name string) *int64 {
 	return &n
 }
 
-// leaf returns the leaf that the parameters name.
+// leaf returns the leaf that leaf_index, entry or both name. A query with neither is an
+// error.
 func (q *query) leaf() (leaf LeafQuery) {
 	leaf.LeafIndex = q.integer("leaf_index")
 	if text, given := q.one("entry"); given {

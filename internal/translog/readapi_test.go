@@ -60,11 +60,11 @@ func TestReadPort(t *testing.T) {
 			t.Errorf("GET %s: %d %s\nwant %s", c.url, response.StatusCode, body, want)
 		}
 		if h := response.Header; h.Get("Content-Type") != "application/json" || h.Get("Access-Control-Allow-Origin") != "*" || h.Get("Cache-Control") != "no-store" {
-			t.Errorf("GET %s: headers %v", c.url, h)
+			t.Errorf("GET %s: headers %v, want JSON, any origin and no-store", c.url, h)
 		}
 		same, empty := send(t, "HEAD", server.URL+c.url)
 		if same.StatusCode != 200 || empty != "" || same.ContentLength != response.ContentLength {
-			t.Errorf("HEAD %s: %d, %d bytes announced, body %q", c.url, same.StatusCode, same.ContentLength, empty)
+			t.Errorf("HEAD %s: status %d, Content-Length %d, body %q; want 200, the length of GET and no body", c.url, same.StatusCode, same.ContentLength, empty)
 		}
 	}
 
@@ -101,35 +101,35 @@ func TestReadPort(t *testing.T) {
 	} {
 		response, body := send(t, c.method, server.URL+c.url)
 		if response.StatusCode != c.status || !strings.HasPrefix(body, `{"error":"`+c.code+": ") {
-			t.Errorf("%s %s: %d %s, want %d %s", c.method, c.url, response.StatusCode, body, c.status, c.code)
+			t.Errorf("%s %s: status %d, body %s; want %d %s", c.method, c.url, response.StatusCode, body, c.status, c.code)
 		}
 		if response.Header.Get("Access-Control-Allow-Origin") != "*" {
-			t.Errorf("%s %s: no CORS header", c.method, c.url)
+			t.Errorf("%s %s: no CORS header, want any origin allowed", c.method, c.url)
 		}
 		if c.status == 405 && response.Header.Get("Allow") != "GET, HEAD, OPTIONS" {
-			t.Errorf("%s %s: Allow is %q", c.method, c.url, response.Header.Get("Allow"))
+			t.Errorf("%s %s: Allow is %q, want GET, HEAD, OPTIONS", c.method, c.url, response.Header.Get("Allow"))
 		}
 	}
 	if response, body := send(t, "GET", server.URL+"/v1/log/status"); response.StatusCode != 200 || !strings.Contains(body, `"origin":null`) {
-		t.Errorf("status: %d %s", response.StatusCode, body)
+		t.Errorf("GET /v1/log/status: status %d, body %s; want 200 and a null origin", response.StatusCode, body)
 	}
 	if text, err := NewClient("", server.URL, "").TLogProof(t.Context(), [32]byte(leaves[0]), 0); err != nil || text != nil {
-		t.Errorf("tlog-proof: %q, %v", text, err)
+		t.Errorf("tlog-proof of a log without checkpoints: %q, %v; want none and no error", text, err)
 	}
 	response, body := send(t, "OPTIONS", server.URL+"/v1/log/proof")
 	if response.StatusCode != 204 || body != "" || response.Header.Get("Allow") != "GET, HEAD, OPTIONS" || response.Header.Get("Access-Control-Allow-Methods") != "GET, HEAD, OPTIONS" {
-		t.Errorf("OPTIONS: %d %v", response.StatusCode, response.Header)
+		t.Errorf("OPTIONS: status %d, headers %v; want 204 and the allowed methods", response.StatusCode, response.Header)
 	}
 
 	asOwner(t, d, flip("leaves", "entry", "leaf_index = 1"))
 	response, body = send(t, "GET", server.URL+"/v1/log/proof?leaf_index=1")
 	if response.StatusCode != 503 || !strings.HasPrefix(body, `{"error":"LOG_INCONSISTENT: `) {
-		t.Errorf("a tampered leaf: %d %s", response.StatusCode, body)
+		t.Errorf("a tampered leaf: status %d, body %s; want 503 LOG_INCONSISTENT", response.StatusCode, body)
 	}
 	d.pool.Close()
 	response, body = send(t, "GET", server.URL+"/v1/log/tree-head")
 	if response.StatusCode != 503 || !strings.HasPrefix(body, `{"error":"UNAVAILABLE: `) || response.Header.Get("Retry-After") != "1" {
-		t.Errorf("without a database: %d %s", response.StatusCode, body)
+		t.Errorf("without a database: status %d, body %s; want 503 UNAVAILABLE with Retry-After", response.StatusCode, body)
 	}
 }
 
@@ -157,7 +157,7 @@ func TestOnlyThePrivatePortJoinsTraces(t *testing.T) {
 		}
 		span := ended[len(ended)-1]
 		if joined := span.SpanContext().TraceID().String() == from; joined != port.joins || len(span.Links()) == 1 == port.joins {
-			t.Errorf("%s port: joined %t, %d links", name, joined, len(span.Links()))
+			t.Errorf("%s port: joined the caller's trace: %t, %d links; want joined: %t", name, joined, len(span.Links()), port.joins)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 const (
 	maxReads    = 2    // most statements at once
-	maxAsked    = 1024 // questions from which a statement takes no more calls
+	maxAsked    = 1024 // a statement takes no more calls once it has this many questions
 	readsBudget = 10 * time.Second
 )
 
@@ -103,7 +103,8 @@ func (l *Log) ask(ctx context.Context, leaf LeafQuery, sizes ...*int64) (*readin
 	return read, heads, nil
 }
 
-// published returns the head of the size, or the newest one if the size is nil.
+// published returns the verified head of the size, or the newest one if the size is
+// nil. It returns an error if the head is not published or verifiers refuse it.
 func (l *Log) published(read *reading, size *int64) (TreeHead, error) {
 	at := read.newest
 	if size != nil {
@@ -117,7 +118,8 @@ func (l *Log) published(read *reading, size *int64) (TreeHead, error) {
 		return TreeHead{}, fmt.Errorf("%w: %d", errNoHead, at)
 	}
 	err := l.checks.head(head)
-	if size != nil && errors.Is(err, errRetired) { // only this answer depends on the old head
+	// An old head by a retired key is no contradiction in the log: only this call named it.
+	if size != nil && errors.Is(err, errRetired) {
 		err = fmt.Errorf("%w that verifiers accept: %d", errNoHead, at)
 	}
 	return head, err

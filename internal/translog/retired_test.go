@@ -44,7 +44,6 @@ func newRing(t *testing.T, closedAt ...int64) *ring {
 	return r
 }
 
-// append appends entry n with a signature of the named key.
 func (r *ring) append(t *testing.T, l *Log, key string, n int) (Appended, error) {
 	t.Helper()
 	return l.Append(within(t, time.Minute), entryOf(n), of(r.by[key].Sign(t.Context(), entryOf(n))).ok(t), Tag{})
@@ -65,7 +64,7 @@ func TestClosedKeyGetsNoLaterLeaf(t *testing.T) {
 		{"closed at 5", 1},
 		{"closed at 2", refused}, // the tree has 2 leaves now
 		{"open", 2},
-		{"next", 3}, // a replica may use it before this one does
+		{"next", 3}, // another replica may already sign with it, by its own clock
 		{"closed at 5", 4},
 		{"closed at 5", refused},
 		{"current", 5},
@@ -85,26 +84,27 @@ func TestClosedKeyGetsNoLaterLeaf(t *testing.T) {
 			t.Errorf("step %d, %s: %v, want ErrRefused that names index %s and what to do", n, step.key, err, limit)
 		}
 		if size := committedSize(t, r.deployment); size != before {
-			t.Errorf("step %d: size %d after a refusal, was %d", n, size, before)
+			t.Errorf("step %d: size %d after a refusal, want %d", n, size, before)
 		}
 	}
 	// Entry 1 is leaf 0, which any key may sign again, also a closed one.
 	for key := range r.by {
 		if again, err := r.append(t, l, key, 1); err != nil || again.LeafIndex != 0 {
-			t.Errorf("an entry that the log has, by the key %s: %+v, %v", key, again, err)
+			t.Errorf("an entry that the log has, signed by the key %s: %+v, %v; want leaf 0", key, again, err)
 		}
 	}
 	// A refused entry is accepted with the current key's signature.
 	if appended, err := r.append(t, l, "current", 3); err != nil || appended.LeafIndex != 7 {
-		t.Errorf("signed again: %+v, %v", appended, err)
+		t.Errorf("the refused entry, signed by the current key: %+v, %v; want leaf 7", appended, err)
 	}
 	if r := l.ProofFailures(); r != 0 {
-		t.Errorf("%d contradictions: a refusal is none", r)
+		t.Errorf("%d contradictions are counted, want 0, because a refusal is none", r)
 	}
 }
 
-// One batch has signatures by keys of all states. Each counts for the index that its entry
-// would get, and of several signatures for one entry the one with the highest limit counts.
+// One batch has signatures by keys of all states. Each signature must be allowed at the
+// index that its entry would get. Of several signatures for one entry, the one with the
+// highest ceiling counts.
 func TestBatchOfMixedKeys(t *testing.T) {
 	t.Parallel()
 	_, l := newLog(t)
@@ -122,7 +122,7 @@ func TestBatchOfMixedKeys(t *testing.T) {
 		want = append(want, place{index: c.index})
 	}
 	if got := of(l.sequencer.sequence(t.Context(), batch)).ok(t); !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
+		t.Errorf("places %v, want %v", got, want)
 	}
 }
 
@@ -163,7 +163,7 @@ func TestCeilingIsDecidedUnderTheLock(t *testing.T) {
 			var group sync.WaitGroup
 			group.Go(func() {
 				if appended, err := r.append(t, growing, "current", 0); err != nil || appended.LeafIndex != int64(leaves) {
-					t.Errorf("the growing replica: %+v, %v", appended, err)
+					t.Errorf("the growing replica: %+v, %v; want leaf %d", appended, err, leaves)
 				}
 			})
 			<-holds // its leaf is written but not committed
@@ -191,13 +191,13 @@ func TestNoNewHeadIsByAClosedOrUnknownKey(t *testing.T) {
 		l := r.open(t, openPool(t, r.url), r.by[key])
 		eventually(t, "a round has failed with the key "+key, func() bool { return l.lastFailure() != nil })
 		if why := l.lastFailure(); !strings.Contains(why.Error(), want) {
-			t.Errorf("%s: %v", key, why)
+			t.Errorf("a head signed with the key %s: %v, want %q", key, why, want)
 		}
 		l.Close()
 	}
 	var heads int
 	if err := r.pool.QueryRow(t.Context(), "SELECT count(*) FROM translog.tree_heads").Scan(&heads); err != nil || heads != 0 {
-		t.Errorf("%d heads are stored (%v)", heads, err)
+		t.Errorf("%d heads are stored (%v), want 0", heads, err)
 	}
 
 	first := emptyRoot.head("")
@@ -205,17 +205,17 @@ func TestNoNewHeadIsByAClosedOrUnknownKey(t *testing.T) {
 	check(t, second((&store{r.pool}).insertHead(t.Context(), first, nil)))
 	l := r.open(t, r.pool, nil)
 	if head := waitForHead(t, l, 0); head != first {
-		t.Errorf("%+v, want the head that the retired key signed", head)
+		t.Errorf("head of size 0: %+v, want the one that the retired key signed", head)
 	}
 	r.mustAppend(t, l, 0)
 	head := waitForHead(t, l, 1)
 	if key, err := r.keys.SignedBy(head.Digest(), head.Signature); err != nil || key.PublicKey != r.by["current"].PublicKey() || l.ProofFailures() != 0 {
-		t.Errorf("the next head is by %+v (%v), %d contradictions", key, err, l.ProofFailures())
+		t.Errorf("the next head is by %+v (%v), with %d contradictions; want the current key and 0", key, err, l.ProofFailures())
 	}
 }
 
 // If a key is closed below its newest head, verifiers refuse that head, so neither the head
-// nor a proof that leads to it is answered. The next head, by the current key, is.
+// nor a proof that leads to it is answered. The next head, by the current key, is answered.
 func TestHeadOfAClosedKeyIsNotAnswered(t *testing.T) {
 	t.Parallel()
 	r := newRing(t, 1, 2)
@@ -237,10 +237,10 @@ func TestHeadOfAClosedKeyIsNotAnswered(t *testing.T) {
 		case !answered && (!errors.Is(err, ErrInconsistent) || !errors.Is(proved, ErrInconsistent) || l.ProofFailures() != 2):
 			t.Errorf("%s: %+v, %v, %v, %d contradictions; want ErrInconsistent twice", key, got, err, proved, l.ProofFailures())
 		case !answered && !errors.Is(at, errNoHead):
-			t.Errorf("%s: a proof to its head by size: %+v, %v", key, sized, at)
+			t.Errorf("%s: a proof to its head by size: %+v, %v; want errNoHead", key, sized, at)
 		}
 		if err := l.Ready(t.Context()); err != nil {
-			t.Errorf("%s: not ready for the append that leads to another head: %v", key, err)
+			t.Errorf("%s: Ready: %v, want no error, because the next append makes a valid head", key, err)
 		}
 		l.Close()
 	}
@@ -249,9 +249,9 @@ func TestHeadOfAClosedKeyIsNotAnswered(t *testing.T) {
 	l = r.open(t, r.pool, nil)
 	r.mustAppend(t, l, 2)
 	if head, err := l.TreeHead(t.Context()); err != nil || head.TreeSize != 3 {
-		t.Errorf("after one more leaf: %+v, %v", head, err)
+		t.Errorf("newest head after one more leaf: %+v, %v; want size 3", head, err)
 	}
 	if err := prove(t, l, 0); err != nil {
-		t.Errorf("after one more leaf: %v", err)
+		t.Errorf("prove leaf 0 after one more leaf: %v, want a proof", err)
 	}
 }

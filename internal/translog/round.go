@@ -14,9 +14,9 @@ import (
 
 const publishTimeout = 30 * time.Second
 
-// round publishes a head that covers the committed leaves, and returns the size of the
-// newest published head: the previous one if the signer failed, and 0 if the database
-// could not be read.
+// round publishes a head that covers the committed leaves, and returns its size. With
+// an error, size is that of the newest published head, or 0 if the round has not read
+// one.
 func (p *publisher) round(ctx context.Context) (size int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
@@ -29,8 +29,8 @@ func (p *publisher) round(ctx context.Context) (size int64, err error) {
 	known := p.proven
 	p.proven = nil
 	if known != nil && handed != nil && handed.to.size > known.size {
-		// The fast way: prove from memory that the sequencer's tree extends that of the
-		// last round.
+		// The fast path: prove from memory that the sequencer's tree extends the tree
+		// of the last round.
 		if _, err = p.tree.consistency(ctx, *known, handed.to.root); err == nil {
 			var head TreeHead
 			head, err = p.sign(ctx, handed.to.root, p.tree, handed.entries[len(handed.entries)-1])
@@ -95,7 +95,8 @@ func (p *publisher) roundFromTables(ctx context.Context) (committed root, size i
 
 // extends verifies that the committed tree is the published one with leaves appended.
 func (p *publisher) extends(ctx context.Context, head TreeHead, committed root, tree *tree) error {
-	// A head by a retired key must not keep the log from publishing a valid one.
+	// A head by a retired key does not stop the publisher, because the next head is by
+	// the current key.
 	if err := p.checks.head(head); err != nil && !errors.Is(err, errRetired) {
 		return err
 	}
@@ -115,10 +116,10 @@ func (p *publisher) extends(ctx context.Context, head TreeHead, committed root, 
 	return err
 }
 
-// sign signs and stores a head. If another replica has stored one of the same size, sign
-// returns that one. tree has the tiles to prove that the head extends the guard's record.
-// last is the last entry under the head, or nil if the caller has just read the head from
-// the database.
+// sign signs and stores a head. If another replica has stored a head of the same size,
+// sign returns the stored one. tree has the tiles to prove that the head extends the
+// guard's record. last is the last entry under the head, or nil if the caller has just
+// read the head from the database.
 func (p *publisher) sign(ctx context.Context, r root, tree *tree, last []byte) (TreeHead, error) {
 	head := r.head("")
 	digest := head.Digest()

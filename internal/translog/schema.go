@@ -37,14 +37,14 @@ const (
 // data too. The commit that wrote the data may not have waited.
 const sqlReplicated = `SELECT pg_logical_emit_message(true, 'fairpact', '')`
 
-// sqlAppendBatch appends a batch to the tree that the caller knows ($1 to $3), or does
+// sqlAppendBatch appends a batch to the tree that the caller knows ($1 to $3). It does
 // nothing if the committed head is another one, an entry is in the log or is the digest
 // of a head or checkpoint, or a tag is taken.
 //
 // An UPDATE that waits for the row sees what the row's last holder committed. If the
-// head has not changed, the leaves have not changed either. The tags may have, because
-// old leaves can be tagged: the primary key then fails the statement. $11 are the tags
-// and $12 their leaves, which may be old ones.
+// head has not changed, the leaves have not changed either. The tags may have changed,
+// because old leaves can be tagged: then the primary key fails the statement. $11 are
+// tags, and $12 are the new or old leaves that get them.
 const sqlAppendBatch = `
 WITH moved AS (
     UPDATE translog.log_head SET size = $4, root = $5, hashes = $6
@@ -88,10 +88,10 @@ SELECT leaf_index, entry, NULL FROM translog.leaves WHERE leaf_index = ANY ($2::
 UNION ALL
 SELECT leaf_index, entry, NULL FROM translog.leaves WHERE entry = ANY ($3::bytea[])`
 
-// sqlInsertHead stores a head unless its size has one. $5 is the last entry under the
-// head if the caller knows it: a database that was swapped for an older copy has another
-// entry there. It names no conflict target, because either of two unique indexes may
-// report the conflict of concurrent inserts.
+// sqlInsertHead stores a head unless a head of its size is stored. $5 is the last entry
+// under the head if the caller knows it: a database that was swapped for an older copy
+// has another entry there. It names no conflict target, because either of two unique
+// indexes may report the conflict of concurrent inserts.
 const sqlInsertHead = `
 INSERT INTO translog.tree_heads (tree_size, root, digest, signature)
 SELECT $1, $2, $3, $4
@@ -107,8 +107,9 @@ WHERE NOT EXISTS (
     SELECT FROM (SELECT tree_size, signed_at FROM translog.checkpoints ORDER BY tree_size DESC LIMIT 1) c
     WHERE c.tree_size >= h.tree_size OR c.signed_at > clock_timestamp() - interval '1 second')`
 
-// sqlInsertCheckpoint stores a checkpoint unless another replica has made it
-// unnecessary meanwhile. It names no conflict target, like sqlInsertHead.
+// sqlInsertCheckpoint stores a checkpoint under the condition of sqlDueCheckpoint,
+// because another replica may have stored one since. It names no conflict target, for
+// the reason given at sqlInsertHead.
 const sqlInsertCheckpoint = `
 INSERT INTO translog.checkpoints (tree_size, digest, note)
 SELECT $1, $2, $3
@@ -167,7 +168,8 @@ const (
 	sqlFsckCheckpoints = `SELECT tree_size, digest, note FROM translog.checkpoints WHERE tree_size > $1 AND tree_size <= $2 ORDER BY tree_size`
 	sqlFsckTags        = `SELECT tag, leaf_index FROM translog.tags WHERE tag > $1 ORDER BY tag LIMIT $2` // a page after the tag $1
 
-	// sqlFsckNodes returns the nodes whose stored hash is not the given one, or NULL.
+	// sqlFsckNodes returns the nodes with another stored hash than the given one. The
+	// stored hash is NULL if the row is missing.
 	sqlFsckNodes = `
 SELECT w.level, w.node_index, w.hash, n.hash
 FROM unnest($1::smallint[], $2::bigint[], $3::bytea[]) AS w (level, node_index, hash)

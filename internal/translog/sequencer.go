@@ -19,7 +19,7 @@ const (
 	batchBackoff  = 50 * time.Millisecond
 )
 
-// sequencer gives entries their indexes, a batch at a time. Entries that arrive while one
+// sequencer assigns indexes to entries, a batch at a time. Entries that arrive while one
 // batch runs form the next batch.
 type sequencer struct {
 	*group[candidate, place]
@@ -27,21 +27,21 @@ type sequencer struct {
 	checks *checks
 	tree   *tree
 	// hand passes a committed growth to the publisher. A nil growth withdraws the last
-	// one: it may no longer be part of the log's history.
+	// growth, which may no longer be part of the log's history.
 	hand func(*growth)
 
 	// known is the committed head as this process left it, nil if the outcome of the
-	// last batch is unknown. alone is false while other replicas move that head. Only
-	// the running batch uses these two.
+	// last batch is unknown. alone is false while other replicas move the head. Only
+	// the running batch uses these two fields.
 	known *state
 	alone bool
 }
 
-// Tag identifies what an entry is logged for, such as a hash of a deal's id. The log
-// takes one entry with a tag. The zero Tag means no tag.
+// Tag identifies what an entry is logged for: a hash of a deal's id. The log takes one
+// entry with each tag. The zero Tag means no tag.
 type Tag [32]byte
 
-// candidate is an entry to append. A new leaf gets only an index below the ceiling.
+// candidate is an entry to append. It gets no new leaf at or above the ceiling.
 type candidate struct {
 	entry   [32]byte
 	ceiling int64
@@ -115,7 +115,8 @@ func (s *sequencer) appendOptimistic(ctx context.Context, entries []candidate) [
 		return nil
 	}
 	places, g, err := s.known.admit(entries, make(map[[32]byte]int64, len(entries)+1), make(map[Tag]int64, len(entries)))
-	if err != nil || slices.ContainsFunc(places, func(p place) bool { return p.index < 0 }) { // the log may have it
+	// A candidate that is refused or late may have a leaf, which only the tables show.
+	if err != nil || slices.ContainsFunc(places, func(p place) bool { return p.index < 0 }) {
 		return nil
 	}
 	crash.Point("log.before-commit")

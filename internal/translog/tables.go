@@ -15,8 +15,8 @@ import (
 // is nil if no head is published.
 func (s *store) heads(ctx context.Context) (committed root, newest *TreeHead, err error) {
 	batch := &pgx.Batch{}
-	// Leaves that a standby lacks must not be signed: after a failover to it, the guard
-	// would be ahead of the database for ever.
+	// Leaves that a standby lacks must not be signed: after a failover to that standby,
+	// the guard would be ahead of the database for ever.
 	batch.Queue(sqlReplicated)
 	// The published head is read first, so the committed one is as new or newer.
 	batch.Queue(sqlNewestHead).Query(func(rows pgx.Rows) error {
@@ -40,9 +40,9 @@ func scanHead(row pgx.CollectableRow) (TreeHead, error) {
 	return r.head(signature), err
 }
 
-// insertHead stores the head unless its size has one, and returns the stored one. last is
-// the last entry under the head, or nil if unknown. If the database has another entry
-// there, insertHead stores nothing and returns pgx.ErrNoRows.
+// insertHead stores the head unless a head of its size is stored, and returns the stored
+// head. last is the last entry under the head, or nil if unknown. If the database has
+// another entry at that leaf, insertHead stores nothing and returns pgx.ErrNoRows.
 func (s *store) insertHead(ctx context.Context, head TreeHead, last []byte) (TreeHead, error) {
 	r := treeOf(head)
 	digest := head.Digest()
@@ -85,14 +85,14 @@ func (s *store) readTiles(ctx context.Context, size uint64, ids []tileID) ([]*ti
 	return tiles, nil
 }
 
-// readEntries reads the entries of the leaves [first, end).
 func (s *store) readEntries(ctx context.Context, first, end uint64) ([][]byte, error) {
 	rows, _ := s.pool.Query(ctx, sqlLeavesBetween, int64(first), int64(end)) // pgx returns the error again when rows is read
 	entries, err := collect(rows, 0, first, end)
 	return entries, fromDatabase(err)
 }
 
-// collect returns the values of rows whose indexes must be first, …, end-1.
+// collect returns the values of rows whose indexes must be first, …, end-1. It returns
+// ErrInconsistent if a row is missing.
 func collect(rows pgx.Rows, level uint, first, end uint64) ([][]byte, error) {
 	var index int64
 	var value []byte
@@ -117,8 +117,8 @@ func missing(level uint, index uint64) error {
 }
 
 // CheckClosed returns an error if a closed key that is not disowned signed a head above
-// its tree size: closing it there would invalidate certificates. It checks only the first
-// limit heads above that size.
+// its tree size, because certificates under that head would no longer verify. It checks
+// only the first limit heads above that size.
 func CheckClosed(ctx context.Context, pool *pgxpool.Pool, keys []signing.Key, limit int64) error {
 	if err := schema.Current(ctx, pool); err != nil {
 		return err

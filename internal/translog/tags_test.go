@@ -36,7 +36,8 @@ func isAt(leaf int64) func(int64, error) error {
 	}
 }
 
-// The log takes one entry with a tag, however the next one arrives.
+// The log takes one entry with a tag, on any replica, in any batch and whether the head
+// is in memory or not.
 func TestATagHasOneEntry(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -88,13 +89,13 @@ func TestATagHasOneEntry(t *testing.T) {
 	t.Run("an entry that is refused for its key does not take the tag", func(t *testing.T) {
 		places := of(l.sequencer.sequence(t.Context(), []candidate{{entryOf(900), 0, tag(900)}, {entryOf(901), math.MaxInt64, tag(900)}})).ok(t)
 		if places[0].index != late || places[1].taken || places[1].index < 0 {
-			t.Errorf("%v", places)
+			t.Errorf("places %v, want the first entry late and the second one with a leaf", places)
 		}
 	})
 	requireNoContradiction(t, l, other)
 }
 
-// Of many concurrent entries with one tag, sent to two replicas, one is logged.
+// Two replicas get many concurrent entries with one tag and log one of them.
 func TestConcurrentEntriesWithOneTag(t *testing.T) {
 	t.Parallel()
 	const tags, each = 12, 8
@@ -106,7 +107,7 @@ func TestConcurrentEntriesWithOneTag(t *testing.T) {
 		group.Go(func() {
 			_, err := d.tagged(t, replicas[n%2], n, Tag(entryOf(1000+n/each)))
 			if err != nil && !errors.Is(err, ErrTagTaken) {
-				t.Errorf("entry %d: %v", n, err)
+				t.Errorf("append entry %d: %v, want a leaf or ErrTagTaken", n, err)
 			}
 			logged[n/each][n%each] = err == nil
 		})
@@ -120,11 +121,11 @@ func TestConcurrentEntriesWithOneTag(t *testing.T) {
 			}
 		}
 		if won != 1 {
-			t.Errorf("tag %d: %d entries of %d were logged", n, won, each)
+			t.Errorf("tag %d: %d entries of %d were logged, want 1", n, won, each)
 		}
 	}
 	if size := committedSize(t, d); size != tags {
-		t.Errorf("%d leaves for %d tags", size, tags)
+		t.Errorf("%d leaves, want one for each of %d tags", size, tags)
 	}
 	requireNoContradiction(t, replicas...)
 }
@@ -148,11 +149,11 @@ func TestATagIsTakenDuringAnAppend(t *testing.T) {
 		eventually(t, "the append waits, "+way, func() bool { return lockWaiters(t, d) > 0 })
 		check(t, tx.Commit(t.Context()))
 		if err := <-answered; err != nil {
-			t.Errorf("%s: %v", way, err)
+			t.Errorf("append %s while its tag is taken: %v, want ErrTagTaken with the leaf", way, err)
 		}
 	}
 	if size := committedSize(t, d); size != 2 || l.ProofFailures() != 0 {
-		t.Errorf("%d leaves, %d contradictions", size, l.ProofFailures())
+		t.Errorf("%d leaves and %d contradictions, want 2 and 0", size, l.ProofFailures())
 	}
 	check(t, isAt(2)(d.tagged(t, l, 2, Tag(entryOf(1002)))))
 }
@@ -176,17 +177,17 @@ func TestTagLeaves(t *testing.T) {
 	} {
 		without := of(TagLeaves(t.Context(), d.pool, []TaggedLeaf{x.leaf, {2, entryOf(2), tag(2)}})).ok(t)
 		if len(without) != x.without || x.without == 1 && without[0] != x.leaf.Index {
-			t.Errorf("%s: untagged are %v", x.what, without)
+			t.Errorf("%s: the untagged leaves are %v, want %d", x.what, without, x.without)
 		}
 	}
 	if untagged, err := Untagged(t.Context(), d.pool); err != nil || fmt.Sprint(untagged) != "[1]" {
-		t.Errorf("untagged: %v, %v", untagged, err)
+		t.Errorf("the untagged leaves are %v, %v; want [1]", untagged, err)
 	}
 	check(t, takenBy(2)(d.tagged(t, l, 3, tag(2))))
 }
 
-// A database that was restored without its newest leaves takes back all of them or none,
-// and only as they were signed.
+// Return appends all leaves that a restored database lacks, or none if they do not lead
+// to the signed head.
 func TestReturn(t *testing.T) {
 	t.Parallel()
 	whole, restored := newDeployment(t), newDeployment(t)
@@ -215,11 +216,11 @@ func TestReturn(t *testing.T) {
 		"another order":    changed(func(l []TaggedLeaf) { l[3].Entry, l[4].Entry = l[4].Entry, l[3].Entry }),
 	} {
 		if n, err := Return(t.Context(), restored.pool, leaves, head); !errors.Is(err, ErrRefused) || n != 0 {
-			t.Errorf("%s: %d leaves returned, %v", what, n, err)
+			t.Errorf("%s: %d leaves returned, %v; want 0 and ErrRefused", what, n, err)
 		}
 	}
 	if size := committedSize(t, restored); size != 2 {
-		t.Fatalf("the log has refused leaves: its size is %d", size)
+		t.Fatalf("the log has %d leaves, want 2: it took refused ones", size)
 	}
 	slices.Reverse(all)
 	for i, want := range []int{3, 0} {
@@ -228,7 +229,7 @@ func TestReturn(t *testing.T) {
 		}
 	}
 	if next := restored.mustAppend(t, r, 5); next.LeafIndex != 5 {
-		t.Errorf("the next leaf is %d", next.LeafIndex)
+		t.Errorf("the next leaf is %d, want 5", next.LeafIndex)
 	}
 	check(t, takenBy(3)(restored.tagged(t, r, 7, tag(3))))
 	requireNoContradiction(t, l, r)

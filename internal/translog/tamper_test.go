@@ -16,10 +16,10 @@ func asOwner(t *testing.T, d *deployment, statements ...string) {
 	for _, statement := range append([]string{"SET LOCAL session_replication_role = replica"}, statements...) {
 		tag, err := tx.Exec(t.Context(), statement)
 		if err != nil {
-			t.Fatalf("%s: %v", statement, err)
+			t.Fatalf("execute %s: %v", statement, err)
 		}
 		if (tag.Update() || tag.Delete()) && tag.RowsAffected() == 0 {
-			t.Fatalf("%s: changed nothing", statement)
+			t.Fatalf("%s: changed no row, want at least one", statement)
 		}
 	}
 	check(t, tx.Commit(t.Context()))
@@ -32,7 +32,7 @@ func flip(table, column, where string) string {
 
 // Every changed row that the proof of leaf 10 of 70,000 depends on is found each time, until
 // it is restored. The leaf and the head are read at each call. The other rows are verified
-// when they are read: a process that has them in memory answers what was signed, and one
+// when they are read: a process that has them in memory still proves the leaf, and a process
 // that reads them now refuses.
 func TestTamperedTables(t *testing.T) {
 	t.Parallel()
@@ -78,14 +78,14 @@ func TestTamperedTables(t *testing.T) {
 			finds := l
 			if c.cached {
 				if err := prove(t, l, 10); err != nil {
-					t.Errorf("from memory: %v", err)
+					t.Errorf("prove leaf 10 from memory: %v, want a proof", err)
 				}
 				finds = d.open(t, openPool(t, d.url), nil)
 			}
 			for range 2 {
 				before := finds.ProofFailures()
 				if err := prove(t, finds, 10); !errors.Is(err, ErrInconsistent) {
-					t.Errorf("%v, want ErrInconsistent", err)
+					t.Errorf("prove leaf 10 of changed tables: %v, want ErrInconsistent", err)
 				}
 				if got := finds.ProofFailures(); got != before+1 {
 					t.Errorf("%d failures counted, want 1 more than %d", got, before)
@@ -94,7 +94,7 @@ func TestTamperedTables(t *testing.T) {
 			asOwner(t, d, c.back...)
 			for _, l := range []*Log{l, finds} {
 				if err := prove(t, l, 10); err != nil {
-					t.Errorf("restored: %v", err)
+					t.Errorf("prove leaf 10 of the restored tables: %v, want a proof", err)
 				}
 			}
 		})
@@ -126,7 +126,7 @@ func TestTamperedConsistency(t *testing.T) {
 	} {
 		asOwner(t, d, change)
 		if _, err := l.Consistency(t.Context(), 300, nil); cached != (err == nil) {
-			t.Errorf("%s: %v", change, err)
+			t.Errorf("%s: consistency proof: %v, want a proof from memory: %t", change, err, cached)
 		}
 		if _, err := d.open(t, openPool(t, d.url), nil).Consistency(t.Context(), 300, nil); !errors.Is(err, ErrInconsistent) {
 			t.Errorf("%s: %v, want ErrInconsistent", change, err)
@@ -186,10 +186,10 @@ func TestTamperedCommittedHead(t *testing.T) {
 				t.Errorf("append: %v, want ErrInconsistent", err)
 			}
 			if n := gate.count.Load(); n != signed {
-				t.Errorf("%d heads were signed", n-signed)
+				t.Errorf("%d heads were signed, want 0", n-signed)
 			}
 			if l.ProofFailures() == 0 {
-				t.Error("not counted")
+				t.Error("the contradiction is not counted, want ProofFailures above 0")
 			}
 			if now, err := l.TreeHead(t.Context()); err != nil || now != head {
 				t.Errorf("head %+v (%v), want the old one", now, err)
@@ -200,7 +200,7 @@ func TestTamperedCommittedHead(t *testing.T) {
 	}
 }
 
-// setCommitted makes the committed head the consistent one of a tree with the leaves.
+// setCommitted sets the committed head to that of a tree with the leaves.
 func setCommitted(t *testing.T, d *deployment, leaves [][]byte) {
 	t.Helper()
 	now := of(emptyState.grow(leaves)).ok(t)
@@ -214,7 +214,7 @@ func TestTablesAreInsertOnly(t *testing.T) {
 	for _, table := range []string{"leaves", "nodes", "tree_heads", "log_head"} {
 		for _, statement := range []string{"DELETE FROM translog." + table, "TRUNCATE translog." + table} {
 			if _, err := d.pool.Exec(t.Context(), statement); err == nil {
-				t.Errorf("%s: allowed", statement)
+				t.Errorf("%s: allowed, want an error", statement)
 			}
 		}
 	}
@@ -222,7 +222,7 @@ func TestTablesAreInsertOnly(t *testing.T) {
 		flip("leaves", "entry", "leaf_index = 1"), flip("nodes", "hash", "level = 8"), flip("tree_heads", "root", "tree_size = 256"),
 	} {
 		if _, err := d.pool.Exec(t.Context(), statement); err == nil {
-			t.Errorf("%s: allowed", statement)
+			t.Errorf("%s: allowed, want an error", statement)
 		}
 	}
 }

@@ -17,7 +17,6 @@ type tileID struct {
 	index uint64 // its stored nodes begin at 256*index
 }
 
-// tileOf returns the tile that contains the node.
 func tileOf(id compact.NodeID) tileID {
 	above := id.Level % tileHeight
 	return tileID{level: id.Level - above, index: id.Index >> (tileHeight - above)}
@@ -67,7 +66,6 @@ func newTile(id tileID, stored [][]byte) *tile {
 	return t
 }
 
-// top returns the root of a complete tile.
 func (t *tile) top() []byte {
 	return hasher.HashChildren(t.nodes[tileNodes-2][:], t.nodes[tileNodes-1][:])
 }

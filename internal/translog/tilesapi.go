@@ -20,8 +20,8 @@ const maxBundles = 4
 
 var errNoTile = errors.New("no such tile")
 
-// serveTile serves a tile or an entry bundle (c2sp.org/tlog-tiles) under the
-// checkpoint that was read last. Tiles never change, also partial ones, so a cache may keep them for ever.
+// serveTile serves a tile or an entry bundle (c2sp.org/tlog-tiles) under the checkpoint that was read
+// last. Tiles, also partial ones, never change, so a cache may keep them for ever.
 func (l *Log) serveTile(r *http.Request) (any, error) {
 	c, err := l.checkpointing()
 	if err != nil {
@@ -60,7 +60,7 @@ func (c *checkpoints) tile(ctx context.Context, t tlog.Tile) ([]byte, error) {
 	if t.L >= 0 {
 		return bytes.Join(hashes, nil), nil
 	}
-	select { // not the turns of tiles, which private proofs need
+	select { // a limit of its own, so that public bundles do not delay the tiles for private proofs
 	case c.bundles <- struct{}{}:
 		defer func() { <-c.bundles }()
 	case <-ctx.Done():

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -13,8 +14,8 @@ import (
 )
 
 // TLogProof proves a leaf as a .tlog-proof file (c2sp.org/tlog-proof). The proof is under
-// the largest checkpoint that met the witnesses' quorum, or under the newest checkpoint
-// if that one does not cover the leaf.
+// the largest checkpoint that met the witnesses' quorum. If that does not cover the leaf,
+// the proof is under the newest checkpoint.
 func (l *Log) TLogProof(ctx context.Context, q LeafQuery) ([]byte, error) {
 	c, err := l.checkpointing()
 	if err != nil {
@@ -77,7 +78,7 @@ func (c *Client) TLogProof(ctx context.Context, entry [32]byte, leafIndex int64)
 	}
 	of, err := checkpoint.ParseNote(string(proof.Note))
 	if err == nil && proof.Index != leafIndex {
-		err = errors.New("the proof is for another leaf")
+		err = fmt.Errorf("the proof is for leaf %d, not for leaf %d", proof.Index, leafIndex)
 	}
 	if err == nil {
 		err = proof.VerifyInclusion(entry[:], of)

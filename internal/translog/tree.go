@@ -25,16 +25,16 @@ const (
 // tile of each level and grows as leaves are committed, and complete tiles, which never
 // change.
 //
-// Tiles are verified once, when they are read. The edge must lead to the root that it is
-// read for, and a complete tile to the node above it.
+// Tiles are verified once, when they are read. The edge must lead to the root of its
+// tree, and a complete tile to the node above it.
 type tree struct {
 	store *store
-	fresh bool // whether all its tiles were read after freshTree made it
+	fresh bool // whether it began empty, so that all its tiles come from the tables as they are now
 	loads chan struct{}
 
 	mu sync.Mutex
-	// mu guards the fields below. at is the tree that the edge leads to. A node that was
-	// complete under mu may be read without it.
+	// mu guards the fields below. at is the tree that the edge leads to. A complete node
+	// never changes, so after it was found under mu it may be read without mu.
 	at       state
 	edge     map[uint]*tile // by level
 	complete *simplelru.LRU[tileID, *tile]
@@ -43,7 +43,7 @@ type tree struct {
 func newTree(s *store, bytes int) *tree {
 	complete, err := simplelru.NewLRU[tileID, *tile](max(1, bytes/tileBytes), nil)
 	if err != nil {
-		panic(err) // the size is positive
+		panic(err) // not possible: the size is positive
 	}
 	return &tree{store: s, loads: make(chan struct{}, maxLoads), at: emptyState, edge: map[uint]*tile{}, complete: complete}
 }
@@ -55,8 +55,8 @@ func freshTree(s *store) *tree {
 	return t
 }
 
-// grow adds a committed batch if the memory is at the tree that the batch extends, and
-// reports whether it is.
+// grow adds a committed batch to the edge. It reports false and adds nothing if the
+// batch extends another tree than the one in memory.
 func (t *tree) grow(g *growth) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -79,7 +79,6 @@ func (t *tree) grow(g *growth) bool {
 	return true
 }
 
-// replace takes over the tiles of another tree.
 func (t *tree) replace(other *tree) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -171,7 +170,8 @@ func (t *tree) load(ctx context.Context, id tileID) (*tile, error) {
 	return in, nil
 }
 
-// follow brings the edge to a tree that is at least as large as the root's.
+// follow extends the edge to a tree that is at least as large as the root's. It reads
+// the missing leaves or, if they are too many, the whole edge.
 func (t *tree) follow(ctx context.Context, to root) error {
 	t.mu.Lock()
 	from := t.at

@@ -81,7 +81,7 @@ func checkTree(t *testing.T, l *Log, tree *testonly.Tree, leaves [][]byte, index
 		entry, index := [32]byte(leaves[n]), int64(n)
 		got, err := l.Inclusion(t.Context(), LeafQuery{LeafIndex: &index, TreeSize: &size})
 		if err != nil {
-			t.Fatalf("leaf %d in size %d: %v", n, size, err)
+			t.Fatalf("prove leaf %d in size %d: %v", n, size, err)
 		}
 		path := of(tree.InclusionProof(uint64(n), uint64(size))).ok(t)
 		want := Inclusion{TreeHead: head, LeafIndex: index, Entry: hex.EncodeToString(leaves[n]), Path: toHex(path)}
@@ -89,11 +89,11 @@ func checkTree(t *testing.T, l *Log, tree *testonly.Tree, leaves [][]byte, index
 			t.Fatalf("leaf %d in size %d:\n got %+v\nwant %+v", n, size, got, want)
 		}
 		if err := verify(got, entry); err != nil {
-			t.Fatalf("leaf %d in size %d: %v", n, size, err)
+			t.Fatalf("the proof of leaf %d in size %d does not verify: %v", n, size, err)
 		}
 		byEntry, err := l.Inclusion(t.Context(), LeafQuery{Entry: &entry})
 		if err != nil || byEntry.LeafIndex != index || !slices.Equal(byEntry.Path, want.Path) {
-			t.Fatalf("entry of leaf %d in size %d: %+v (%v)", n, size, byEntry, err)
+			t.Fatalf("prove the entry of leaf %d in size %d: %+v (%v), want the same path", n, size, byEntry, err)
 		}
 	}
 	if _, err := l.Inclusion(t.Context(), LeafQuery{LeafIndex: &size}); !errors.Is(err, ErrNotFound) {
@@ -106,7 +106,7 @@ func checkConsistency(t *testing.T, l *Log, tree *testonly.Tree, first int) {
 	second := int64(tree.Size())
 	got, err := l.Consistency(t.Context(), int64(first), &second)
 	if err != nil {
-		t.Fatalf("consistency of %d and %d: %v", first, second, err)
+		t.Fatalf("prove that size %d is extended by size %d: %v", first, second, err)
 	}
 	var path [][]byte // from the empty tree it is empty
 	if first > 0 {

@@ -18,14 +18,13 @@ import (
 	"github.com/fairpact/fairpact/internal/checkpoint"
 )
 
-// Witnesses cosign checkpoints (c2sp.org/tlog-witness). The replica that holds an advisory
-// lock asks them, only to avoid asking twice. No append, head or checkpoint waits for a
-// witness.
+// Witnesses cosign checkpoints (c2sp.org/tlog-witness). Only the replica that holds an
+// advisory lock asks them, so that no witness is asked twice. No append, head or
+// checkpoint waits for a witness.
 //
-// A quorum must cosign the same size, but witnesses answer at different speeds. So all are
-// asked for one checkpoint, the target, until it has its quorum or patience has passed.
-// Then the newest checkpoint becomes the target. A witness that answers late still cosigns
-// the target that it was asked for.
+// A quorum must cosign the same size, but witnesses answer at different speeds. So the
+// replica asks all witnesses for one checkpoint, the target, until the target has its
+// quorum or patience has passed. Then the newest checkpoint becomes the target.
 
 const (
 	witnessTimeout = 10 * time.Second
@@ -61,16 +60,16 @@ type asking struct {
 type submission struct {
 	url       string
 	witnesses []checkpoint.Witness
-	size      int64     // the size that it is known to have cosigned last
+	size      int64     // the size that the witness is known to have cosigned last
 	done      int64     // the largest target that need not be asked for again, or -1
 	conflict  int64     // the target of its last conflict answer, or 0
-	owes      time.Time // since when it owes a cosignature; zero if it owes none
+	owes      time.Time // since when a cosignature is due; zero if none is
 }
 
-// name returns the name of its first witness in the policy.
+// name returns the name of the first witness with this URL in the policy.
 func (s *submission) name() string { return s.witnesses[0].Name }
 
-// askWitnesses asks the witnesses while this replica has the lock, until ctx ends.
+// askWitnesses asks the witnesses whenever this replica has the lock, until ctx ends.
 func (c *checkpoints) askWitnesses(ctx context.Context) {
 	places := c.submissions()
 	if len(places) == 0 {
@@ -117,7 +116,8 @@ func (c *checkpoints) lock(ctx context.Context) (*pgx.Conn, error) {
 	}
 	conn := pooled.Hijack()
 	// If this node dies, the database ends the session and so the lock; TCP alone would
-	// take hours to notice. Postgres before 14 does not have the setting.
+	// take hours to notice. Postgres before 14 does not have the setting, so an error
+	// is ignored.
 	_, _ = conn.Exec(ctx, "SET idle_session_timeout = '15s'")
 	return conn, nil
 }
@@ -201,7 +201,7 @@ func (a *asking) aim(newest *signedCheckpoint, now time.Time) {
 	a.moved = make(chan struct{})
 }
 
-// serve asks one URL for each target, and retries after a failure.
+// serve asks one URL to cosign each target, and retries after a failure.
 func (a *asking) serve(ctx context.Context, place *submission) {
 	behind := witnessBehind.WithLabelValues(place.name())
 	defer behind.Set(0)
@@ -229,7 +229,7 @@ func (a *asking) serve(ctx context.Context, place *submission) {
 		}
 		witnessRequests.WithLabelValues(place.name(), outcome).Inc()
 		if outcome == outcomeCosigned {
-			place.owes = time.Now() // for the next target, if there is one
+			place.owes = time.Now() // from when the next target's cosignature is due, if there is one
 		}
 		behind.Set(time.Since(place.owes).Seconds())
 		if err == nil {
@@ -252,7 +252,8 @@ const (
 )
 
 // ask submits the target once. A first conflict is not an error, because its answer
-// names the size that the witness has. A second conflict for the same target is one.
+// names the size that the witness has. A second conflict for the same target is an
+// error.
 func (a *asking) ask(ctx context.Context, place *submission, target *signedCheckpoint) (outcome string, err error) {
 	if place.size > target.Size { // it has cosigned a newer checkpoint, so it refuses older ones
 		place.done = target.Size
@@ -260,7 +261,7 @@ func (a *asking) ask(ctx context.Context, place *submission, target *signedCheck
 	}
 	request := checkpoint.AddCheckpoint{Old: place.size, Note: []byte(target.note)}
 	if request.Proof, err = a.proof(ctx, place.size, target); err != nil {
-		place.size = 0 // makes the witness name its size
+		place.size = 0 // so that the witness answers with its size
 		return outcomeRefused, err
 	}
 	status, answer, err := a.post(ctx, place.url+checkpoint.AddCheckpointPath, request.Marshal())
@@ -270,24 +271,24 @@ func (a *asking) ask(ctx context.Context, place *submission, target *signedCheck
 	case status == http.StatusConflict:
 		size, err := checkpoint.ParseSize(strings.TrimSuffix(answer, "\n"))
 		if err == nil && size == request.Old {
-			err = fmt.Errorf("it names size %d, but the request already had that size", size)
+			err = fmt.Errorf("the witness names size %d, but the request already had that size", size)
 		}
 		if err == nil && size > a.latestSize() {
-			err = fmt.Errorf("it has cosigned size %d of a log whose newest checkpoint is of size %d: the log forked, or its database is an older copy", size, a.latestSize())
+			err = fmt.Errorf("the witness has cosigned size %d, but the newest checkpoint of this log is of size %d: the log forked, or its database is an older copy", size, a.latestSize())
 		}
 		if err != nil {
-			return outcomeRefused, fmt.Errorf("status 409: %w", err)
+			return outcomeRefused, fmt.Errorf("the witness answered status 409: %w", err)
 		}
 		again := place.conflict == target.Size
 		place.size, place.conflict = size, target.Size
 		if again {
-			return outcomeConflict, fmt.Errorf("it got a proof from the size that it had named, but now names %d", size)
+			return outcomeConflict, fmt.Errorf("the witness got a proof from the size that it had named, but now names %d", size)
 		}
 		return outcomeConflict, nil
 	case status == http.StatusForbidden, status == http.StatusNotFound, status == http.StatusUnprocessableEntity, status == http.StatusBadRequest:
-		return outcomeRefused, fmt.Errorf("status %d: %.200q", status, answer)
+		return outcomeRefused, fmt.Errorf("the witness answered status %d: %.200q", status, answer)
 	case status != http.StatusOK:
-		return outcomeUnreachable, fmt.Errorf("status %d", status)
+		return outcomeUnreachable, fmt.Errorf("the witness answered status %d", status)
 	}
 	keys := make([]checkpoint.Key, len(place.witnesses))
 	for i, w := range place.witnesses {
@@ -308,8 +309,9 @@ func (a *asking) ask(ctx context.Context, place *submission, target *signedCheck
 	return outcomeCosigned, nil
 }
 
-// proof proves that the target extends the tree that the witness has, whose size was a
-// checkpoint's and so has a published head.
+// proof proves that the target extends the witness's tree of size old. The proof is
+// empty if old is 0 or the target's size. Any other size that a witness has cosigned
+// was a checkpoint's, so it has a published head.
 func (a *asking) proof(ctx context.Context, old int64, target *signedCheckpoint) ([][32]byte, error) {
 	if old == 0 || old == target.Size {
 		return nil, nil
@@ -344,7 +346,8 @@ func (a *asking) post(ctx context.Context, address string, body []byte) (status 
 	return response.StatusCode, string(text), err
 }
 
-// keep stores verified cosignatures, and the size if they complete its quorum.
+// keep stores verified cosignatures, and records the target's size as certified if its
+// quorum is now met.
 func (a *asking) keep(ctx context.Context, target *signedCheckpoint, lines map[string]string) error {
 	var ids, texts []string
 	for id, line := range lines {
