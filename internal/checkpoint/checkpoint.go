@@ -41,15 +41,16 @@ func (c Checkpoint) Text() string {
 }
 
 // Digest returns the SHA-256 hash of the text, which an ECDSA note signature signs.
-// So every published checkpoint is a digest with a deployment key's signature, and
-// the log must never admit that digest as an entry.
+// Every published checkpoint shows this digest with a signature of the deployment key,
+// so the log must never admit the digest as an entry.
 func (c Checkpoint) Digest() [32]byte { return sha256.Sum256([]byte(c.Text())) }
 
-// MaxNote is the most bytes of a signed checkpoint. It fits 32 ML-DSA-44 cosignatures.
+// MaxNote is the most bytes of a signed checkpoint. 32 ML-DSA-44 cosignatures fit in
+// it.
 const MaxNote = 256 << 10
 
-// Parse reads the body of a note. It refuses extension lines, because this log
-// writes none and some cosignatures do not cover them.
+// Parse reads the body of a note. It refuses extension lines, because this log writes
+// none and some kinds of cosignatures do not cover them.
 func Parse(text string) (Checkpoint, error) {
 	var read log.Checkpoint
 	rest, err := read.Unmarshal([]byte(text))
@@ -135,10 +136,9 @@ func CheckOrigin(origin string) error {
 	return nil
 }
 
-// encode64 returns the base64 of all C2SP formats (RFC 4648, section 4).
+// encode64 returns b in the base64 that all C2SP formats use (RFC 4648, section 4).
 func encode64(b []byte) string { return base64.StdEncoding.EncodeToString(b) }
 
-// decodeHash reads a hash in canonical base64.
 func decodeHash(text string) (hash [32]byte, err error) {
 	b, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(b) != len(hash) || encode64(b) != text {

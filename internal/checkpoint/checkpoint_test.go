@@ -40,12 +40,11 @@ func (r result[T]) ok(t testing.TB) T {
 	return r.value
 }
 
-// logKeys are the two key pairs of a log.
 type logKeys struct {
 	ed    ed25519.PrivateKey
 	ec    *ecdsa.PrivateKey
 	first Key // of ed
-	other Key // of ec
+	other Key // the verifier key of ec
 }
 
 func newLogKeys(t *testing.T, name string) logKeys {
@@ -67,7 +66,7 @@ func (k logKeys) sign(t *testing.T, c Checkpoint) string {
 	return c.Text() + "\n" + k.first.Line(ed25519.Sign(k.ed, []byte(c.Text()))) + k.other.Line(der)
 }
 
-// witness cosigns with the code of the library.
+// witness cosigns with the code of transparency-dev/formats.
 type witness struct {
 	*formats.Signer
 	key Key
@@ -98,7 +97,7 @@ func TestParseReadsTheStandardFormOnly(t *testing.T) {
 	const text = "example.com/behind-the-sofa\n20852163\nCsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=\n"
 	c, err := Parse(text)
 	if err != nil || c.Origin != "example.com/behind-the-sofa" || c.Size != 20852163 || c.Text() != text {
-		t.Fatalf("%+v, %v", c, err)
+		t.Fatalf("parse the example of the standard: %+v, %v; want its origin, size and text", c, err)
 	}
 	if c.Digest() != sha256.Sum256([]byte(text)) {
 		t.Error("the digest is not that of the text")
@@ -113,7 +112,7 @@ func TestParseReadsTheStandardFormOnly(t *testing.T) {
 		"size over 2^63": strings.Replace(text, "20852163", "9223372036854775808", 1),
 	} {
 		if _, err := Parse(wrong); err == nil {
-			t.Errorf("%s: accepted", name)
+			t.Errorf("%s: accepted, want an error", name)
 		}
 	}
 }
@@ -125,13 +124,13 @@ func TestKeyOfTheStandardVerifiesItsNote(t *testing.T) {
 	const line = "— example.com/foo Uw2QOkn8srV1yJGh2VYRlL1Tnagv1YEq6TfXppzi2ONncAlTgK7Ztg1ERYNZXsYjOBH3mFXmRKuwHjG1Yu72IneyaQM=\n"
 	key, err := ParseKey(vkey)
 	if err != nil || key.String() != vkey || key.Type() != TypeEd25519 || key.ID() != "example.com/foo+530d903a" {
-		t.Fatalf("%v, %v", key, err)
+		t.Fatalf("parse the example's key: %v, %v; want the same key", key, err)
 	}
 	if mine, err := key.Signed(text, line); !mine || err != nil {
-		t.Errorf("%t, %v", mine, err)
+		t.Errorf("signature line of the key: named %t, %v; want true and no error", mine, err)
 	}
 	if mine, err := key.Signed(text+"\n", line); !mine || err == nil {
-		t.Errorf("another text: %t, %v", mine, err)
+		t.Errorf("signature line over another text: named %t, %v; want true and an error", mine, err)
 	}
 	for name, wrong := range map[string]string{
 		"another key ID": strings.Replace(vkey, "530d903a", "530d903b", 1),
@@ -143,7 +142,7 @@ func TestKeyOfTheStandardVerifiesItsNote(t *testing.T) {
 		"space in name":  strings.Replace(vkey, "/foo", "/f oo", 1),
 	} {
 		if _, err := ParseKey(wrong); err == nil {
-			t.Errorf("%s: accepted", name)
+			t.Errorf("%s: accepted, want an error", name)
 		}
 	}
 }
@@ -156,7 +155,7 @@ func TestOpenNeedsAValidLogSignature(t *testing.T) {
 
 	got, by, err := Open([]byte(signed+w.line(t, c.Text())), []Key{keys.first, keys.other}, []Key{w.key})
 	if err != nil || got != c || len(by) != 3 {
-		t.Fatalf("%+v by %v, %v", got, by, err)
+		t.Fatalf("opened %+v signed by %v, %v; want the same checkpoint by 3 keys", got, by, err)
 	}
 	if _, by, err = Open([]byte(signed+w.line(t, c.Text())), []Key{keys.first}, nil); err != nil || len(by) != 1 {
 		t.Errorf("unknown lines are not ignored: signed by %v, %v", by, err)
@@ -173,7 +172,7 @@ func TestOpenNeedsAValidLogSignature(t *testing.T) {
 		"too long":                     signed + strings.Repeat("— x AAAAAAAA\n", MaxNote/8),
 	} {
 		if _, _, err := Open([]byte(wrong), []Key{keys.first, keys.other, others.first}, []Key{w.key}); err == nil {
-			t.Errorf("%s: accepted", name)
+			t.Errorf("%s: accepted, want an error", name)
 		}
 	}
 }
@@ -199,7 +198,7 @@ func TestPolicyDemandsItsQuorum(t *testing.T) {
 	}
 	p := policyOf(t, keys, ws...)
 	if !p.Demands() || len(p.Witnesses) != 4 || p.Witnesses[1].URL != "https://w1.example" {
-		t.Errorf("%+v", p)
+		t.Errorf("policy %+v, want 4 witnesses, a quorum and the URL of w1", p)
 	}
 	for _, set := range []struct {
 		by   []int
@@ -214,7 +213,7 @@ func TestPolicyDemandsItsQuorum(t *testing.T) {
 		}
 		got, names, err := p.Verify([]byte(signed))
 		if (err == nil) != set.good || err != nil && !errors.Is(err, ErrQuorum) || got != c {
-			t.Errorf("by %v: %v, cosigned by %v", set.by, err, names)
+			t.Errorf("cosigned by %v: %v, counted %v; want the quorum met: %t", set.by, err, names, set.good)
 		}
 	}
 	if _, _, err := p.Verify([]byte(ws[0].line(t, c.Text()))); err == nil || errors.Is(err, ErrQuorum) {
@@ -250,12 +249,12 @@ func TestParsePolicyRefusesMalformedFiles(t *testing.T) {
 		"comment behind":         "quorum a # and b\n",
 	} {
 		if _, err := ParsePolicy([]byte(start + rest)); err == nil {
-			t.Errorf("%s: accepted", name)
+			t.Errorf("%s: accepted, want an error", name)
 		}
 	}
 	p, err := ParsePolicy([]byte("quorum none"))
 	if err != nil || p.Demands() || !p.Met(nil) {
-		t.Errorf("quorum none: %v", err)
+		t.Errorf("policy with quorum none: %v, want one that demands no cosignature", err)
 	}
 }
 
@@ -268,10 +267,10 @@ func TestMLDSACosignatureCounts(t *testing.T) {
 	signature := of(signer.Sign([]byte(c.Text()))).ok(t)
 	signed := keys.sign(t, c)
 	if _, _, err := p.Verify([]byte(signed)); !errors.Is(err, ErrQuorum) {
-		t.Errorf("without: %v", err)
+		t.Errorf("without the cosignature: %v, want ErrQuorum", err)
 	}
 	if _, names, err := p.Verify([]byte(signed + p.Witnesses[0].Key.Line(signature))); err != nil || len(names) != 1 {
-		t.Errorf("%v, %v", names, err)
+		t.Errorf("cosigned with quorum none: %v, %v; want 1 witness and no error", names, err)
 	}
 }
 
@@ -279,7 +278,7 @@ func TestAddCheckpointHasOneForm(t *testing.T) {
 	a := AddCheckpoint{Old: 20852014, Proof: [][32]byte{{1}, {2}, {3}}, Note: []byte(newLogKeys(t, origin).sign(t, checkpointOf(7)))}
 	read, err := ParseAddCheckpoint(a.Marshal())
 	if err != nil || read.Old != a.Old || len(read.Proof) != 3 || read.Proof[2] != a.Proof[2] || !bytes.Equal(read.Note, a.Note) {
-		t.Fatalf("%+v, %v", read, err)
+		t.Fatalf("parsed request %+v, %v; want the marshalled one", read, err)
 	}
 	whole := string(a.Marshal())
 	for name, wrong := range map[string]string{
@@ -294,7 +293,7 @@ func TestAddCheckpointHasOneForm(t *testing.T) {
 		"carriage returns": strings.ReplaceAll(whole, "\n", "\r\n"),
 	} {
 		if _, err := ParseAddCheckpoint([]byte(wrong)); err == nil {
-			t.Errorf("%s: accepted", name)
+			t.Errorf("%s: accepted, want an error", name)
 		}
 	}
 }
@@ -330,10 +329,10 @@ func TestSignatureLinesNeedCanonicalBase64(t *testing.T) {
 		"at the end":      strings.TrimSuffix(line, "\n") + "\r\n",
 	} {
 		if lines, err := Cosignatures(c.Text(), loose, []Key{w.key}); err != nil || len(lines) != 0 {
-			t.Errorf("%s: %v, %v", name, lines, err)
+			t.Errorf("cosignatures of a line with %s: %v, %v; want none and no error", name, lines, err)
 		}
 		if IsSignatureLine(loose) {
-			t.Errorf("%s: accepted as a signature line", name)
+			t.Errorf("%s: accepted as a signature line, want it refused", name)
 		}
 	}
 }
@@ -346,7 +345,7 @@ func TestWitnessNamesFollowSignedNote(t *testing.T) {
 		key := append([]byte{TypeCosignature}, public...)
 		id := sha256.Sum256(append([]byte(name+"\n"), key...))
 		if _, err := ParseKey(fmt.Sprintf("%s+%x+%s", name, id[:4], encode64(key))); (err == nil) != good {
-			t.Errorf("%.20q: %v", name, err)
+			t.Errorf("key name %.20q: %v, want accepted: %t", name, err, good)
 		}
 	}
 }
@@ -355,15 +354,15 @@ func TestCosignaturesAreOfKnownKeysOnly(t *testing.T) {
 	a, b, c := newWitness(t, "w.example/a"), newWitness(t, "w.example/b"), checkpointOf(9)
 	lines, err := Cosignatures(c.Text(), a.line(t, c.Text())+b.line(t, c.Text()), []Key{a.key})
 	if err != nil || len(lines) != 1 || lines[a.key.ID()] == "" {
-		t.Errorf("%v, %v", lines, err)
+		t.Errorf("cosignatures of one line by the key: %v, %v; want that line", lines, err)
 	}
 	more := "hello\n— w.example/other/ AAAAAAAA\n— " + a.key.Name() + " AAAA\n\n"
 	if lines, err = Cosignatures(c.Text(), more+a.line(t, c.Text())+more, []Key{a.key}); err != nil || len(lines) != 1 {
-		t.Errorf("with other lines: %v, %v", lines, err)
+		t.Errorf("cosignatures among other lines: %v, %v; want one line", lines, err)
 	}
 	zero, cosignedAt := timed(t, "w.example/zero", c.Text())
 	if lines, err = Cosignatures(c.Text(), zero.Line(cosignedAt(1)), []Key{zero}); err != nil || len(lines) != 1 {
-		t.Errorf("at time 1: %v, %v", lines, err)
+		t.Errorf("cosignature with the time 1: %v, %v; want one line", lines, err)
 	}
 	for name, answer := range map[string]string{
 		"of another checkpoint": a.line(t, checkpointOf(8).Text()),
@@ -372,7 +371,7 @@ func TestCosignaturesAreOfKnownKeysOnly(t *testing.T) {
 		"at time 0":             zero.Line(cosignedAt(0)),
 	} {
 		if _, err := Cosignatures(c.Text(), answer, []Key{a.key, zero}); err == nil {
-			t.Errorf("%s: accepted", name)
+			t.Errorf("%s: accepted, want an error", name)
 		}
 	}
 }

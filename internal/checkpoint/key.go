@@ -35,8 +35,8 @@ type Key struct {
 	public string // the key material; one key may have two vkeys
 }
 
-// ParseKey reads a vkey. Its key ID must be the one that the standard derives for a
-// key of its type.
+// ParseKey reads a vkey. It refuses a key ID other than the one that signed-note
+// derives from the key.
 func ParseKey(vkey string) (Key, error) {
 	name, rest, _ := strings.Cut(vkey, "+")
 	id, material, _ := strings.Cut(rest, "+")
@@ -76,11 +76,11 @@ func Ed25519Key(name string, public ed25519.PublicKey) (Key, error) {
 	return ParseKey(vkey)
 }
 
-// ECDSAKey returns the key of a log's P-256 signatures (type 0x02), whose key ID
-// is the truncated SHA-256 of the key in DER.
+// ECDSAKey returns the key of a log's P-256 signatures (type 0x02). Its key ID is the
+// first 4 bytes of the SHA-256 hash of the public key in DER.
 func ECDSAKey(name string, public *ecdsa.PublicKey) (Key, error) {
 	if public.Curve != elliptic.P256() {
-		return Key{}, errors.New("not a P-256 key")
+		return Key{}, fmt.Errorf("the key is of curve %s, not P-256", public.Curve.Params().Name)
 	}
 	der, err := x509.MarshalPKIXPublicKey(public)
 	if err != nil {
@@ -91,7 +91,7 @@ func ECDSAKey(name string, public *ecdsa.PublicKey) (Key, error) {
 }
 
 // isKeyName reports whether signed-note allows the name of a key. CheckOrigin is
-// stricter for this log's own name. A signed note has no control characters.
+// stricter for this log's own name.
 func isKeyName(name string) bool {
 	return name != "" && utf8.ValidString(name) && !strings.Contains(name, "+") &&
 		!strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || unicode.IsSpace(r) })
@@ -114,7 +114,7 @@ func (k Key) String() string { return k.vkey }
 // Type returns the signature type.
 func (k Key) Type() byte { return k.kind }
 
-// ID returns the name and key ID, a short identifier of the key.
+// ID returns NAME+KEY ID, a short identifier of the key.
 func (k Key) ID() string { return fmt.Sprintf("%s+%08x", k.Name(), k.KeyHash()) }
 
 // Line returns the note's signature line. signature does not include the key ID.
@@ -122,8 +122,8 @@ func (k Key) Line(signature []byte) string {
 	return "— " + k.Name() + " " + encode64(append(binary.BigEndian.AppendUint32(nil, k.KeyHash()), signature...)) + "\n"
 }
 
-// Signed reports whether the line names this key. The error says that the line is
-// malformed or that its signature over text is invalid.
+// Signed reports whether the line names this key. It returns an error if the line is
+// malformed, or names this key and its signature over text is invalid.
 func (k Key) Signed(text, line string) (mine bool, err error) {
 	name, signature, err := readLine(line)
 	if err != nil || name != k.Name() || binary.BigEndian.Uint32(signature) != k.KeyHash() {
@@ -143,8 +143,9 @@ func IsSignatureLine(line string) bool {
 }
 
 // readLine splits a signature line into the name, and the key ID followed by the
-// signature. The base64 must be canonical: decoders disagree on line feeds and on
-// spare bits, and a verifier that cannot read one line refuses the whole note.
+// signature. It refuses base64 that is not canonical, because decoders disagree on line
+// feeds and spare bits, and a verifier that cannot read one line refuses the whole
+// note.
 func readLine(line string) (name string, signature []byte, err error) {
 	body, dash := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "— ")
 	name, text, space := strings.Cut(body, " ")

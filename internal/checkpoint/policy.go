@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// ErrQuorum is returned for a checkpoint that its log signed, but fewer witnesses
-// cosigned than the policy demands.
+// ErrQuorum is returned if a log signed a checkpoint, but fewer witnesses cosigned it
+// than the policy demands.
 var ErrQuorum = errors.New("the quorum of witnesses is not met")
 
 // Policy says which logs a verifier accepts and which witnesses must have
@@ -19,15 +19,16 @@ type Policy struct {
 	quorum    *group // nil if no cosignature is demanded
 }
 
-// Witness is a witness line. Name is used only inside the policy. URL, the submission
-// prefix, may be empty.
+// Witness is a witness line of a policy. Name is used only inside the policy. URL is
+// the submission prefix and may be empty.
 type Witness struct {
 	Name string
 	Key  Key
 	URL  string
 }
 
-// group is a group line, or a witness if it has no members.
+// group is a group line, or a witness if it has no members. A group is met if at least
+// needs of its members are met.
 type group struct {
 	name    string
 	needs   int
@@ -37,7 +38,7 @@ type group struct {
 // MaxPolicy is the most bytes of a policy file. An ML-DSA-44 key takes 1.8 kB.
 const MaxPolicy = 256 << 10
 
-// ParsePolicy reads a policy file.
+// ParsePolicy reads a policy file. Its errors name the line.
 func ParsePolicy(text []byte) (*Policy, error) {
 	if len(text) > MaxPolicy {
 		return nil, fmt.Errorf("the policy is over %d bytes", MaxPolicy)
@@ -56,9 +57,9 @@ func ParsePolicy(text []byte) (*Policy, error) {
 
 type policyReader struct {
 	policy  *Policy
-	named   map[string]*group
-	member  map[string]bool // the names that a group lists
-	decided bool            // whether the quorum line was read
+	named   map[string]*group // witnesses and groups
+	member  map[string]bool   // the names that a group lists
+	decided bool              // whether the quorum line was read
 }
 
 func (r *policyReader) line(line string) error {
@@ -94,7 +95,7 @@ func (r *policyReader) log(vkey string) error {
 	}
 	for _, other := range r.policy.Logs {
 		if other.public == key.public {
-			return errors.New("another log line has the same public key")
+			return errors.New("another log line has the same public key: list each key once")
 		}
 	}
 	r.policy.Logs = append(r.policy.Logs, key)
@@ -111,7 +112,7 @@ func (r *policyReader) witness(name, vkey, url string) error {
 	}
 	for _, w := range r.policy.Witnesses {
 		if w.Key.public == key.public {
-			return fmt.Errorf("witness %s has the same public key", w.Name)
+			return fmt.Errorf("witness %s has the same public key: list each key once", w.Name)
 		}
 	}
 	if err := r.define(&group{name: name}); err != nil {
@@ -126,10 +127,10 @@ func (r *policyReader) group(name, threshold string, members []string) error {
 	for _, member := range members {
 		of, defined := r.named[member]
 		if !defined {
-			return fmt.Errorf("%q is not defined on an earlier line", member)
+			return fmt.Errorf("group %q lists %q, which no earlier line defines", name, member)
 		}
 		if r.member[member] {
-			return fmt.Errorf("%q is already in a group", member)
+			return fmt.Errorf("%q is in a group already: list it in one group only", member)
 		}
 		r.member[member] = true
 		g.members = append(g.members, of)
@@ -166,13 +167,13 @@ func (r *policyReader) quorum(name string) error {
 		return nil
 	}
 	if r.policy.quorum = r.named[name]; r.policy.quorum == nil {
-		return fmt.Errorf("%q is not defined on an earlier line", name)
+		return fmt.Errorf("the quorum is %q, which no earlier line defines", name)
 	}
 	return nil
 }
 
-// Demands reports whether the policy demands any cosignature. A policy with quorum
-// none does not.
+// Demands reports whether the policy demands any cosignature. It is false for "quorum
+// none".
 func (p *Policy) Demands() bool { return p.quorum != nil }
 
 // Met reports whether the witnesses with these names meet the quorum.
@@ -206,7 +207,7 @@ func (g *group) String() string {
 }
 
 // Verify checks that a log of the policy signed the checkpoint and that the quorum
-// cosigned it. witnesses are the names of those that did, also when the error is
+// cosigned it. witnesses are the names of those that cosigned it, also if the error is
 // ErrQuorum.
 func (p *Policy) Verify(signedNote []byte) (c Checkpoint, witnesses []string, err error) {
 	cosigners := make([]Key, len(p.Witnesses))

@@ -39,7 +39,6 @@ func (g *grown) checkpoint(t *testing.T) Checkpoint {
 
 func entry(i int64) [32]byte { return sha256.Sum256(fmt.Appendf(nil, "entry %d", i)) }
 
-// verifyProof verifies a .tlog-proof file of an entry.
 func verifyProof(p *Policy, text []byte, entry [32]byte) (Checkpoint, error) {
 	proof, err := ParseProof(text)
 	if err != nil {
@@ -68,10 +67,10 @@ func TestProofsAgreeWithTheReference(t *testing.T) {
 				proof.Path = append(proof.Path, h)
 			}
 			if got, err := verifyProof(p, proof.Marshal(), entry(index)); err != nil || got != c {
-				t.Fatalf("leaf %d of %d: %v", index, tree.size, err)
+				t.Fatalf("prove leaf %d of %d: %v, want no error", index, tree.size, err)
 			}
 			if _, err := verifyProof(p, proof.Marshal(), entry(index+1)); err == nil {
-				t.Fatalf("leaf %d of %d proved another entry", index, tree.size)
+				t.Fatalf("the proof of leaf %d of %d proves another entry, want it refused", index, tree.size)
 			}
 		}
 		for _, older := range before {
@@ -81,12 +80,12 @@ func TestProofsAgreeWithTheReference(t *testing.T) {
 				hashes[i] = h
 			}
 			if err := VerifyConsistency(older, c, hashes); err != nil {
-				t.Fatalf("%d to %d: %v", older.Size, c.Size, err)
+				t.Fatalf("prove that size %d is extended by size %d: %v, want no error", older.Size, c.Size, err)
 			}
 			forked := older
 			forked.Root[0] ^= 1
 			if VerifyConsistency(forked, c, hashes) == nil {
-				t.Fatalf("a fork at %d is consistent with %d", older.Size, c.Size)
+				t.Fatalf("a fork at size %d is consistent with size %d, want it refused", older.Size, c.Size)
 			}
 		}
 		before = append(before, c)
@@ -114,7 +113,7 @@ func TestProofsInOtherFormsAreRefused(t *testing.T) {
 	good := string(proof.Marshal())
 	read, err := ParseProof([]byte(good))
 	if err != nil || read.Index != 2 || len(read.Path) != len(path) || !bytes.Equal(read.Note, proof.Note) {
-		t.Fatalf("%+v, %v", read, err)
+		t.Fatalf("parsed proof %+v, %v; want the marshalled one", read, err)
 	}
 	open := of(ParsePolicy(fmt.Appendf(nil, "log %s\nquorum none\n", keys.other))).ok(t)
 	if _, err := verifyProof(open, []byte(good), entry(2)); err != nil {
@@ -136,7 +135,7 @@ func TestProofsInOtherFormsAreRefused(t *testing.T) {
 		"empty":             "",
 	} {
 		if _, err := verifyProof(open, []byte(wrong), entry(2)); err == nil || errors.Is(err, ErrQuorum) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v, want a refusal other than ErrQuorum", name, err)
 		}
 	}
 }
@@ -148,16 +147,16 @@ func FuzzParsers(f *testing.F) {
 	f.Add("example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k")
 	f.Fuzz(func(t *testing.T, text string) {
 		if p, err := ParseProof([]byte(text)); err == nil && string(p.Marshal()) != text {
-			t.Errorf("proof %q has two forms", text)
+			t.Errorf("the proof %q is accepted and is not canonical", text)
 		}
 		if a, err := ParseAddCheckpoint([]byte(text)); err == nil && string(a.Marshal()) != text {
-			t.Errorf("request %q has two forms", text)
+			t.Errorf("the request %q is accepted and is not canonical", text)
 		}
 		if tile, err := ParseTilePath(text); err == nil && TilePath(tile) != text {
-			t.Errorf("path %q has two forms", text)
+			t.Errorf("the path %q is accepted and is not canonical", text)
 		}
 		if c, err := Parse(text); err == nil && c.Text() != text {
-			t.Errorf("checkpoint %q has two forms", text)
+			t.Errorf("the checkpoint %q is accepted and is not canonical", text)
 		}
 		if _, err := ParsePolicy([]byte(text)); err == nil {
 			_, _ = ParseKey(text)
@@ -176,10 +175,10 @@ func TestTilePathsHaveOneForm(t *testing.T) {
 		"tile/0/x999/x999/x999/999.p/9": {H: 8, L: 0, N: 999_999_999_999, W: 9},
 	} {
 		if got := TilePath(tile); got != path {
-			t.Errorf("%+v: %s, want %s", tile, got, path)
+			t.Errorf("path of %+v: %s, want %s", tile, got, path)
 		}
 		if got, err := ParseTilePath(path); err != nil || got != tile {
-			t.Errorf("%s: %+v, %v", path, got, err)
+			t.Errorf("ParseTilePath(%q): %+v, %v; want %+v", path, got, err, tile)
 		}
 	}
 	for _, wrong := range []string{
@@ -189,7 +188,7 @@ func TestTilePathsHaveOneForm(t *testing.T) {
 		"tile/0/x999/x999/x999/x999/x999/x999/x999/999",
 	} {
 		if got, err := ParseTilePath(wrong); err == nil {
-			t.Errorf("%q: accepted as %+v", wrong, got)
+			t.Errorf("the path %q is accepted as %+v, want an error", wrong, got)
 		}
 	}
 }
@@ -199,16 +198,16 @@ func TestEntryBundlesRoundTrip(t *testing.T) {
 	bundle := EntryBundle(entries)
 	got, err := ParseEntryBundle(bundle, 3)
 	if err != nil || !bytes.Equal(got[0], entries[0]) || len(got[1]) != 0 || !bytes.Equal(got[2], entries[2]) {
-		t.Fatalf("%v, %v", got, err)
+		t.Fatalf("parsed bundle %v, %v; want the three entries", got, err)
 	}
 	for _, count := range []int{0, 2, 4} {
 		if _, err := ParseEntryBundle(bundle, count); err == nil {
-			t.Errorf("accepted as %d entries", count)
+			t.Errorf("accepted as a bundle of %d entries, want an error", count)
 		}
 	}
 	for _, end := range []int{1, 33, 35, len(bundle) - 1} {
 		if _, err := ParseEntryBundle(bundle[:end], 3); err == nil {
-			t.Errorf("cut after %d bytes: accepted", end)
+			t.Errorf("a bundle cut after %d bytes is accepted, want an error", end)
 		}
 	}
 }

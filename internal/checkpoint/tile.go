@@ -7,15 +7,15 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// A tile of c2sp.org/tlog-tiles is 256 hashes wide. This package uses tlog.Tile of
-// golang.org/x/mod/sumdb/tlog with H = TileHeight; L = -1 means an entry bundle.
+// TileHeight and TileWidth are those of c2sp.org/tlog-tiles. This package uses
+// tlog.Tile of golang.org/x/mod/sumdb/tlog with H = TileHeight; L = -1 means an entry
+// bundle.
 const (
 	TileHeight = 8
 	TileWidth  = 1 << TileHeight
 )
 
-// Paths of package tlog differ from tlog-tiles in two points: they contain the
-// height, and they say "data" instead of "entries".
+// Paths of package tlog contain the height, and "data" instead of "entries".
 const (
 	tlogTile, tlogEntries = "tile/8/", "tile/8/data/"
 	tilePath, entriesPath = "tile/", "tile/entries/"
@@ -31,8 +31,7 @@ func TilePath(t tlog.Tile) string {
 	return tilePath + strings.TrimPrefix(path, tlogTile)
 }
 
-// ParseTilePath is the inverse of TilePath. It refuses a path that TilePath does not
-// write.
+// ParseTilePath reads a path of TilePath. It refuses every other path.
 func ParseTilePath(path string) (tlog.Tile, error) {
 	rest, ok := strings.CutPrefix(path, entriesPath)
 	inner := tlogEntries + rest
@@ -58,7 +57,8 @@ func EntryBundle(entries [][]byte) []byte {
 	return out
 }
 
-// ParseEntryBundle reads a bundle of exactly count entries.
+// ParseEntryBundle reads a bundle. It returns an error if the bundle does not have
+// exactly count entries.
 func ParseEntryBundle(bundle []byte, count int) ([][]byte, error) {
 	var all [][]byte
 	for rest := bundle; len(rest) > 0; {

@@ -15,13 +15,13 @@ type AddCheckpoint struct {
 	Note  []byte
 }
 
-// Path and media type of tlog-witness.
+// AddCheckpointPath and SizeType are the path and the media type of tlog-witness.
 const (
 	AddCheckpointPath = "/add-checkpoint"
 	SizeType          = "text/x.tlog.size" // the type of a 409 answer, whose body is the witness's size
 )
 
-// maxProof is the most hashes that a consistency proof may have.
+// maxProof is the most hashes that tlog-witness allows in a consistency proof.
 const maxProof = 63
 
 // Marshal writes the request.
@@ -45,7 +45,7 @@ func ParseAddCheckpoint(body []byte) (a AddCheckpoint, err error) {
 	lines := strings.Split(head, "\n")
 	old, ok := strings.CutPrefix(lines[0], "old ")
 	if a.Old, err = ParseSize(old); !ok || err != nil {
-		return a, errors.New("the first line is not \"old SIZE\"")
+		return a, fmt.Errorf("the first line is %.40q: write \"old SIZE\"", lines[0])
 	}
 	if len(lines)-1 > maxProof {
 		return a, fmt.Errorf("the consistency proof has more than %d hashes", maxProof)
@@ -70,14 +70,14 @@ func ParseSize(text string) (int64, error) {
 	return size, nil
 }
 
-// Cosignatures returns the signature lines by the keys in a witness's answer. A line
-// by one of the keys that does not verify over text is an error. Lines by other keys
-// are ignored.
+// Cosignatures returns the signature lines by the keys in a witness's answer, mapped by
+// key ID. It returns an error if a line by one of the keys does not verify over text.
+// It ignores lines by other keys.
 func Cosignatures(text, answer string, keys []Key) (lines map[string]string, err error) {
 	if !strings.HasSuffix(answer, "\n") {
 		return nil, errors.New("the answer does not end with a line feed")
 	}
-	lines = map[string]string{} // from the key's ID
+	lines = map[string]string{}
 	for line := range strings.Lines(answer) {
 		_, signature, err := readLine(line)
 		if err != nil {
@@ -89,7 +89,7 @@ func Cosignatures(text, answer string, keys []Key) (lines map[string]string, err
 				return nil, err
 			}
 			if mine {
-				lines[key.ID()] = key.Line(signature[4:]) // written again, so that it is canonical
+				lines[key.ID()] = key.Line(signature[4:]) // in canonical form
 			}
 		}
 	}

@@ -1,7 +1,6 @@
-// Package forkguard keeps one record of the biggest tree head that was ever
-// signed. The record is kept apart from the log's database, so that a database
-// that was restored from a backup, or a replica that lags, cannot start a second
-// history.
+// Package forkguard keeps one record of the largest tree head that was ever signed. The
+// record is kept apart from the log's database, so that a database that was restored
+// from a backup, or a standby that lags, cannot start a second history.
 package forkguard
 
 import (
@@ -37,7 +36,7 @@ func (r Record) check() error {
 	return nil
 }
 
-// Guard is one record that is changed by compare-and-swap.
+// Guard keeps one record that changes only by compare-and-swap.
 type Guard interface {
 	Load(ctx context.Context) (Record, error)
 	// Store replaces the loaded record. It returns ErrMoved if the record has changed
@@ -56,5 +55,5 @@ func Open(uri string) (Guard, error) {
 	case "kubernetes":
 		return openKubernetes(rest)
 	}
-	return nil, errors.New("unknown fork guard: write file://PATH (one log-server) or kubernetes://NAMESPACE/NAME (a ConfigMap, any number)")
+	return nil, fmt.Errorf("unknown fork guard %.80q: write file://PATH (one log-server) or kubernetes://NAMESPACE/NAME (a ConfigMap, any number of log-servers)", uri)
 }

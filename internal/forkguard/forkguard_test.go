@@ -27,12 +27,11 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// testCompareAndSwap checks what every kind of guard must do.
 func testCompareAndSwap(t *testing.T, g Guard) {
 	t.Helper()
 	empty, err := g.Load(t.Context())
 	if err != nil || !empty.Empty() {
-		t.Fatalf("%+v, %v; want no record", empty, err)
+		t.Fatalf("Load of a new guard: %+v, %v; want no record", empty, err)
 	}
 	check(t, g.Store(t.Context(), empty, record(0)))
 	if err := g.Store(t.Context(), empty, record(1)); !errors.Is(err, ErrMoved) {
@@ -40,11 +39,11 @@ func testCompareAndSwap(t *testing.T, g Guard) {
 	}
 	first, err := g.Load(t.Context())
 	if err != nil || first.Size != 0 || first.Root != record(0).Root {
-		t.Errorf("%+v, %v", first, err)
+		t.Errorf("Load after the first Store: %+v, %v; want the record of size 0", first, err)
 	}
 	check(t, g.Store(t.Context(), first, record(7)))
 	if got, err := g.Load(t.Context()); err != nil || got.Size != 7 || got.Root != record(7).Root {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("Load: %+v, %v; want the record of size 7", got, err)
 	}
 }
 
@@ -54,19 +53,19 @@ func TestFileGuardLocksPersistsAndRefusesDamage(t *testing.T) {
 	check(t, err)
 	testCompareAndSwap(t, g)
 	if _, err := Open("file://" + path); err == nil || !strings.Contains(err.Error(), "another log-server") {
-		t.Errorf("a second guard on the file: %v", err)
+		t.Errorf("a second guard on the file: %v, want an error that another log-server has it", err)
 	}
 	check(t, g.Close())
 	again, err := Open("file://" + path)
 	check(t, err)
 	if got, err := again.Load(t.Context()); err != nil || got.Size != 7 {
-		t.Errorf("after a restart: %+v, %v", got, err)
+		t.Errorf("Load after a restart: %+v, %v; want size 7", got, err)
 	}
 	_ = again.Close()
 	for _, damaged := range []string{"", "{", `{"root":"` + record(1).Root + `"}`, `{"size":-1,"root":"` + record(1).Root + `"}`, `{"size":1,"root":"zz"}`, `{"size":1}`} {
 		check(t, os.WriteFile(path, []byte(damaged), 0o600))
 		if g, err := Open("file://" + path); err == nil {
-			t.Errorf("accepted the damaged record %q", damaged)
+			t.Errorf("the damaged record %q is accepted, want an error", damaged)
 			_ = g.Close()
 		}
 	}
@@ -129,7 +128,6 @@ func newCluster(t *testing.T) (*apiServer, *kubernetes) {
 	return s, guardOf(t, server)
 }
 
-// guardOf returns the guard in the ConfigMap that the server serves.
 func guardOf(t *testing.T, server *httptest.Server) *kubernetes {
 	t.Helper()
 	dir := t.TempDir()
@@ -145,7 +143,7 @@ func TestKubernetesGuardKeepsTheRestOfTheObject(t *testing.T) {
 	testCompareAndSwap(t, k)
 	labels, _ := s.object["metadata"].(map[string]any)["labels"].(map[string]any)
 	if labels["kept"] != "yes" {
-		t.Errorf("a Store changed the rest of the object: %v", s.object)
+		t.Errorf("Store changed the rest of the object: %v, want the label kept", s.object)
 	}
 }
 
@@ -156,30 +154,30 @@ func TestKubernetesGuardReportsFaults(t *testing.T) {
 	for status, want := range map[int]string{401: "Role", 403: "Role", 404: "the chart makes it", 500: "500", 302: "302"} {
 		s.answer = status
 		if _, err := k.Load(t.Context()); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "token-1") {
-			t.Errorf("%d: %v; want %q", status, err, want)
+			t.Errorf("Load answered with status %d: %v, want %q", status, err, want)
 		}
 		s.answer = status
 		if err := k.Store(t.Context(), loaded, record(1)); err == nil || errors.Is(err, ErrMoved) {
-			t.Errorf("%d to a Store: %v", status, err)
+			t.Errorf("Store answered with status %d: %v, want an error other than ErrMoved", status, err)
 		}
 	}
 	s.lose = true
 	if err := k.Store(t.Context(), loaded, record(1)); err == nil {
-		t.Error("the lost answer to a Store is an error")
+		t.Error("Store with a lost answer: no error, want one")
 	}
 	if got, err := k.Load(t.Context()); err != nil || got.Size != 1 {
-		t.Errorf("it persisted: %+v, %v", got, err)
+		t.Errorf("Load after a Store that persisted: %+v, %v; want size 1", got, err)
 	}
 	if err := k.Store(t.Context(), loaded, record(1)); !errors.Is(err, ErrMoved) {
 		t.Errorf("a repeat: %v, want ErrMoved", err)
 	}
 	check(t, os.WriteFile(k.tokenFile, []byte("token-2"), 0o600))
 	if _, err := k.Load(t.Context()); err == nil {
-		t.Error("the token is read again at each call")
+		t.Error("Load after the token file changed: no error, want one, because each call reads the token")
 	}
 	check(t, os.WriteFile(k.caFile, []byte("none"), 0o600))
 	if _, err := k.Load(t.Context()); err == nil {
-		t.Error("the authority is read again at each call")
+		t.Error("Load after the authority's file was damaged: no error, want one, because each call reads the file")
 	}
 }
 
@@ -252,7 +250,7 @@ func TestKubernetesGuardReplacesADeadConnection(t *testing.T) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("no new connection is made: %v", err)
+			t.Fatalf("no new connection is made after the pings fail: %v", err)
 		}
 	}
 }

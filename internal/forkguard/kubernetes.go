@@ -27,14 +27,14 @@ const (
 
 var objectName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
 
-// kubernetes keeps the record in a ConfigMap. Its resourceVersion makes a
-// replacement conditional. The chart creates the object, so the Role needs only
-// get and update on this one name.
+// kubernetes keeps the record in a ConfigMap. The object's resourceVersion makes a
+// replacement conditional. The chart creates the object, so the Role needs only get and
+// update on this one name.
 type kubernetes struct {
 	url, name         string
 	tokenFile, caFile string
-	// ping is both how long a connection may be silent before an HTTP/2 ping is
-	// sent, and how long the ping may stay unanswered before the connection is closed.
+	// ping is how long a connection may be silent before an HTTP/2 ping is sent, and
+	// also how long the ping may stay unanswered before the connection is closed.
 	ping time.Duration
 
 	mu     sync.Mutex   // guards client and ca
@@ -94,8 +94,8 @@ func (k *kubernetes) Load(ctx context.Context) (Record, error) {
 	return record, record.check()
 }
 
-// Store sends back the whole loaded object with the new record. The API server
-// refuses it if the object's resourceVersion has changed.
+// Store sends the whole loaded object with the new record. The API server refuses the
+// request if the object's resourceVersion has changed.
 func (k *kubernetes) Store(ctx context.Context, loaded, next Record) error {
 	var object map[string]any
 	if err := json.Unmarshal([]byte(loaded.state), &object); err != nil {
@@ -118,7 +118,7 @@ func (k *kubernetes) Store(ctx context.Context, loaded, next Record) error {
 func (k *kubernetes) call(ctx context.Context, method string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	token, err := os.ReadFile(k.tokenFile) // Kubernetes renews it about every hour
+	token, err := os.ReadFile(k.tokenFile) // at each call, because Kubernetes renews the token about every hour
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the pod's token for the fork guard: %w: set automountServiceAccountToken", err)
 	}
@@ -160,7 +160,7 @@ func (k *kubernetes) call(ctx context.Context, method string, body []byte) ([]by
 func (k *kubernetes) currentClient() (*http.Client, error) {
 	ca, err := os.ReadFile(k.caFile)
 	if err != nil {
-		return nil, fmt.Errorf("the cluster's certificate authority for the fork guard: %w", err)
+		return nil, fmt.Errorf("read the cluster's certificate authority for the fork guard: %w", err)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()

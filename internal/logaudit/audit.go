@@ -12,8 +12,8 @@ import (
 
 const maxFindings = 20 // after which an audit stops
 
-// Audit verifies every tile and entry of a log. If a tile is wrong, it continues with the
-// hashes that the files below it have.
+// Audit verifies every tile and entry of a log. If a tile is wrong, Audit continues with
+// the hashes of the files below that tile.
 func Audit(ctx context.Context, from *Source, head Head) error {
 	t, err := openTree(ctx, from, head, nil, maxFindings)
 	if err == nil {
@@ -22,8 +22,8 @@ func Audit(ctx context.Context, from *Source, head Head) error {
 	return t.verdict(err)
 }
 
-// repairEdge finds which partial tiles are wrong, and replaces their hashes by those that
-// the files below them have.
+// repairEdge finds which partial tiles are wrong, and replaces their hashes with those of
+// the files below.
 func (t *tree) repairEdge(ctx context.Context) error {
 	served := slices.Clone(t.edge)
 	for l, c := range served {
@@ -62,8 +62,8 @@ func (t *tree) repairEdge(ctx context.Context) error {
 	return nil
 }
 
-// rebuild returns a wrong tile with the hashes of the files below it. If a file below is
-// malformed, it keeps the hash of the tile.
+// rebuild returns a wrong tile with the hashes of the files below it. Where a file below
+// is malformed, the hash of the tile stays.
 func (t *tree) rebuild(ctx context.Context, c content) (content, error) {
 	built := content{Tile: c.Tile, hashes: make([]tlog.Hash, c.W)}
 	if c.L == 0 {

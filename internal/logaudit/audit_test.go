@@ -18,7 +18,7 @@ func TestAuditAcceptsALogOfAnySize(t *testing.T) {
 	for _, size := range []int{0, 1, 2, 255, 256, 257, 511, 512, 8192, 65535, 65536, 65537} {
 		o.grow(t, size, "entry")
 		if err := o.audit(t, o.folder(t)); err != nil {
-			t.Errorf("%d leaves: %v", size, err)
+			t.Errorf("audit of a good log of %d leaves: %v, want no error", size, err)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func TestAuditHasNoVerdictOnAMissingFile(t *testing.T) {
 		check(t, os.Remove(filepath.Join(dir, path)))
 		err := o.audit(t, dir)
 		if _, verdict := errors.AsType[*logaudit.Contradiction](err); verdict || !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("without %s: %v", path, err)
+			t.Errorf("without %s: %v, want fs.ErrNotExist and no Contradiction", path, err)
 		}
 	}
 }
@@ -110,7 +110,7 @@ func TestFullTileReplacesAPartialOne(t *testing.T) {
 	dir := o.grow(t, 600, "entry").folder(t)
 	write(t, dir, "checkpoint", old)
 	if err := o.audit(t, dir); err == nil || !strings.Contains(err.Error(), "tile/1/000.p/1") {
-		t.Fatalf("without the partial tile of level 1: %v", err)
+		t.Fatalf("without the partial tile of level 1: %v, want an error that names tile/1/000.p/1", err)
 	}
 	write(t, dir, "tile/1/000.p/1", read(t, dir, "tile/1/000.p/2")[:32])
 	if err := o.audit(t, dir); err != nil {
@@ -118,8 +118,8 @@ func TestFullTileReplacesAPartialOne(t *testing.T) {
 	}
 }
 
-// A signed checkpoint with another root convicts the log. A checkpoint that the log
-// did not sign gives no verdict.
+// A signed checkpoint with another root than the tiles is a Contradiction. A checkpoint
+// that the log did not sign gives no verdict.
 func TestAuditRefusesAForgedCheckpoint(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t).grow(t, 600, "entry")
@@ -128,7 +128,7 @@ func TestAuditRefusesAForgedCheckpoint(t *testing.T) {
 	err := o.audit(t, dir)
 	found, ok := errors.AsType[*logaudit.Contradiction](err)
 	if !ok || found.Findings[0].Path != "checkpoint" || len(found.Notes) != 1 || !strings.Contains(err.Error(), "the tiles lead to the root") {
-		t.Errorf("a root of another tree: %v", err)
+		t.Errorf("audit under a root of another tree: %v, want a Contradiction with the checkpoint", err)
 	}
 
 	for name, text := range map[string]string{
@@ -140,7 +140,7 @@ func TestAuditRefusesAForgedCheckpoint(t *testing.T) {
 		write(t, dir, "checkpoint", []byte(text))
 		err := o.audit(t, dir)
 		if _, verdict := errors.AsType[*logaudit.Contradiction](err); err == nil || verdict {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v, want an error that is not a Contradiction", name, err)
 		}
 	}
 }

@@ -104,7 +104,6 @@ func (o *operator) signed(t testing.TB) []byte {
 	return signed
 }
 
-// writeTo writes the whole log into a folder.
 func (o *operator) writeTo(t testing.TB, dir string) {
 	t.Helper()
 	size := int64(len(o.entries))
@@ -120,7 +119,6 @@ func (o *operator) writeTo(t testing.TB, dir string) {
 	write(t, dir, "checkpoint", o.signed(t))
 }
 
-// folder returns a new folder with the whole log.
 func (o *operator) folder(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()

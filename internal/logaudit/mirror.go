@@ -11,9 +11,9 @@ import (
 )
 
 // Mirror updates a folder to the log's newest checkpoint. Any static file server can
-// serve the folder as the log. Mirror writes a file only once it is proven under that
-// checkpoint, and the checkpoint last, so the folder is a valid log at any moment. An
-// interrupted Mirror continues at the next call.
+// serve the folder as the log. Mirror writes each file only after it was verified under
+// that checkpoint, and the checkpoint last, so the folder is a valid log at any moment.
+// An interrupted Mirror continues at the next call.
 func Mirror(ctx context.Context, from *Source, dir string, policy *checkpoint.Policy) (Head, error) {
 	// #nosec G301 -- public, for a file server
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -64,7 +64,7 @@ func Replace(path string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(file.Name()) // fails once it is renamed
+	defer os.Remove(file.Name()) // no effect after the rename
 	_, err = file.Write(data)
 	if err == nil {
 		err = file.Chmod(0o644)

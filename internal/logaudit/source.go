@@ -55,7 +55,6 @@ func (c *Contradiction) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// contradicts returns a Contradiction with one finding.
 func contradicts(path string, notes [][]byte, format string, args ...any) error {
 	return &Contradiction{[]Finding{{path, fmt.Sprintf(format, args...)}}, notes}
 }
@@ -67,7 +66,7 @@ type Source struct {
 	get    func(ctx context.Context, path string) ([]byte, error)
 }
 
-// Open returns the log at a base URL or in a folder.
+// Open returns the log at a base URL or in a folder. It reads no file of the log yet.
 func Open(place string) (*Source, error) {
 	if !strings.HasPrefix(place, "http://") && !strings.HasPrefix(place, "https://") {
 		if info, err := os.Stat(place); err != nil {
@@ -126,8 +125,8 @@ func ReadHead(signed []byte, policy *checkpoint.Policy) (Head, error) {
 	return Head{c, signed, witnesses, err}, nil
 }
 
-// tileAt returns the n-th tile of a level in a tree of the size. Level -1 means an
-// entry bundle.
+// tileAt returns the n-th tile of a level in a tree of the size, partial if it is the
+// last one. Level -1 means an entry bundle.
 func tileAt(level int, n, size int64) tlog.Tile {
 	t := tlog.Tile{H: checkpoint.TileHeight, L: level, N: n, W: checkpoint.TileWidth}
 	if left := size>>(checkpoint.TileHeight*max(level, 0)) - n*checkpoint.TileWidth; left < checkpoint.TileWidth {
@@ -146,8 +145,8 @@ type content struct {
 
 func (c content) path() string { return checkpoint.TilePath(c.Tile) }
 
-// read reads a tile or entry bundle. A log may drop a partial tile once it has the
-// full one, so read falls back to that.
+// read reads a tile or entry bundle. A log may drop a partial tile once it has the full
+// tile, so read falls back to the full tile.
 func (s *Source) read(ctx context.Context, t tlog.Tile) (content, error) {
 	c, full := content{Tile: t}, t
 	full.W = checkpoint.TileWidth

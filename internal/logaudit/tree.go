@@ -15,13 +15,13 @@ import (
 // ahead is how many tiles of level 0 are read at once, with their entry bundles.
 const ahead = 32
 
-// tree reads the files of a log and verifies them from the top down. The partial tiles,
-// which are at the right edge, lead to the checkpoint only together. A full tile leads to
-// a hash of the tile above it, and an entry bundle has the leaf hashes of its tile.
+// tree reads the files of a log and verifies them from the top down. The root of the
+// checkpoint proves all partial tiles, at the right edge, together. A hash of the tile
+// above proves a full tile, and the tile of level 0 proves its entry bundle.
 type tree struct {
 	from   *Source
 	head   Head
-	mirror *Source // read first and written to; nil if there is none
+	mirror *Source // a folder to read first and to write verified files to; nil if there is none
 
 	edge  []content       // the verified partial tile of each level, without hashes if it has none
 	known map[int]content // the last full tile that was verified of each level
@@ -31,8 +31,8 @@ type tree struct {
 	notes    [][]byte // see Contradiction
 }
 
-// openTree returns the tree of the head with its edge verified. The error may leave
-// findings, so pass it to verdict.
+// openTree returns the tree of the head with its edge verified. The tree may have
+// findings even with an error, so pass the error to verdict.
 func openTree(ctx context.Context, from *Source, head Head, mirror *Source, most int) (*tree, error) {
 	t := &tree{from: from, head: head, mirror: mirror, known: map[int]content{}, most: most}
 	return t, t.readEdge(ctx)
@@ -40,7 +40,8 @@ func openTree(ctx context.Context, from *Source, head Head, mirror *Source, most
 
 var errEnough = errors.New("too many files are wrong")
 
-// find reports a wrong file. Its error ends the work, because enough files are wrong.
+// find records a wrong file. It returns errEnough if so many files are wrong that the
+// work must end.
 func (t *tree) find(c content) error {
 	t.findings = append(t.findings, Finding{c.path(), c.problem})
 	if len(t.findings) >= t.most {
@@ -49,8 +50,8 @@ func (t *tree) find(c content) error {
 	return nil
 }
 
-// verdict returns the error of the work on a tree: a Contradiction if a file is wrong,
-// also if the work could not finish.
+// verdict returns a Contradiction if a file is wrong, and err otherwise. err is why the
+// work on the tree ended, or nil.
 func (t *tree) verdict(err error) error {
 	if len(t.findings) > 0 {
 		return &Contradiction{t.findings, t.notes}
@@ -58,8 +59,8 @@ func (t *tree) verdict(err error) error {
 	return err
 }
 
-// read reads a file and sets its problem if it is wrong. check returns the problem of the
-// hashes, or an empty text.
+// read reads a file, from the mirror if it is right there, and sets its problem if it is
+// wrong. check returns the problem of the hashes, or an empty text.
 func (t *tree) read(ctx context.Context, want tlog.Tile, check func([]tlog.Hash) string) (content, error) {
 	if t.mirror != nil {
 		if c, err := t.mirror.read(ctx, want); err == nil && c.problem == "" && check(c.hashes) == "" {
@@ -79,7 +80,7 @@ func (t *tree) read(ctx context.Context, want tlog.Tile, check func([]tlog.Hash)
 	return c, err
 }
 
-// readEdge reads and verifies the partial tiles.
+// readEdge reads the partial tiles and verifies that they lead to the checkpoint.
 func (t *tree) readEdge(ctx context.Context) error {
 	for l := 0; t.head.Size>>(checkpoint.TileHeight*l) > 0; l++ {
 		c := content{Tile: tileAt(l, t.head.Size>>(checkpoint.TileHeight*(l+1)), t.head.Size)}
@@ -112,7 +113,8 @@ func (t *tree) edgeRoot() tlog.Hash {
 	return rootOf(levels)
 }
 
-// tile returns a verified tile.
+// tile returns the n-th tile of level l, verified. It records a wrong tile and returns
+// one rebuilt from the files below.
 func (t *tree) tile(ctx context.Context, l int, n int64) (content, error) {
 	want := tileAt(l, n, t.head.Size)
 	if want.W < checkpoint.TileWidth {
@@ -151,7 +153,7 @@ func (t *tree) leads(ctx context.Context, l int, n int64) (func([]tlog.Hash) str
 	}, nil
 }
 
-// walk verifies the tiles of level 0 from the first one on, their entry bundles, and the
+// walk verifies the tiles of level 0 from index first on, their entry bundles, and the
 // tiles above them.
 func (t *tree) walk(ctx context.Context, first int64) error {
 	tiles := (t.head.Size + checkpoint.TileWidth - 1) / checkpoint.TileWidth
@@ -206,7 +208,7 @@ func (t *tree) leaves(ctx context.Context, n int64, leads func([]tlog.Hash) stri
 			return tile, bundle, err
 		}
 	}
-	check := leads // if the tile is wrong
+	check := leads // used only if the tile is wrong
 	if tile.problem == "" {
 		check = func(hashes []tlog.Hash) string {
 			for i := range hashes {

@@ -11,9 +11,9 @@ import (
 )
 
 // Watch reads the log's newest checkpoint and proves from tiles that its tree extends
-// the one that was seen before. If the log forked or became shorter, the error is a
-// Contradiction with both checkpoints. To find a log that shows different trees to
-// different watchers, two watchers compare the heads that they have seen.
+// the tree that was seen before. If the log forked or became shorter, the error is a
+// Contradiction with both checkpoints. A log may show different trees to different
+// watchers. To find such a log, watchers compare the heads that they have seen.
 func Watch(ctx context.Context, from *Source, policy *checkpoint.Policy, seen Head) (Head, error) {
 	head, err := from.headAfter(ctx, policy, seen.Size)
 	if err != nil {
@@ -22,8 +22,8 @@ func Watch(ctx context.Context, from *Source, policy *checkpoint.Policy, seen He
 	return head, Extends(ctx, from, head, seen)
 }
 
-// Extends proves that the tree of head extends the tree of older, as Watch does. It
-// refuses checkpoints of two logs, but that is not a Contradiction.
+// Extends proves that the tree of head extends the tree of older, and returns a
+// Contradiction if not. Checkpoints of two different logs are another error.
 func Extends(ctx context.Context, from *Source, head, older Head) error {
 	notes := [][]byte{older.Note, head.Note}
 	switch {
@@ -73,8 +73,9 @@ const (
 	retryAfter = time.Second
 )
 
-// headAfter reads the checkpoint. It retries a checkpoint of fewer leaves than the last
-// one, because it may come from a cache or a replica that lags.
+// headAfter reads the checkpoint. If the checkpoint has fewer leaves than size,
+// headAfter retries, because the answer may come from a cache or a replica that lags.
+// It returns the last answer.
 func (s *Source) headAfter(ctx context.Context, policy *checkpoint.Policy, size int64) (Head, error) {
 	for attempt := 1; ; attempt++ {
 		head, err := s.Head(ctx, policy)

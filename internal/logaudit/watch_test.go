@@ -28,7 +28,7 @@ func TestWatchFollowsAGrowingLog(t *testing.T) {
 		dir := o.grow(t, size, "entry").folder(t)
 		head, err := logaudit.Watch(t.Context(), source(t, dir), o.policy(), seen)
 		if err != nil || head.Size != int64(size) {
-			t.Fatalf("from %d to %d leaves: %v", seen.Size, size, err)
+			t.Fatalf("Watch from %d to %d leaves: %v, want the new head", seen.Size, size, err)
 		}
 		seen = head
 	}
@@ -40,11 +40,11 @@ func (o *operator) requireFork(t *testing.T, err error, what string, notes ...[]
 	t.Helper()
 	found, ok := errors.AsType[*logaudit.Contradiction](err)
 	if !ok || !strings.Contains(err.Error(), what) || len(found.Notes) != len(notes) {
-		t.Fatalf("%v", err)
+		t.Fatalf("got %v, want a Contradiction that says %q and has %d checkpoints", err, what, len(notes))
 	}
 	for i, signed := range found.Notes {
 		if _, err := logaudit.ReadHead(signed, o.policy()); err != nil || !bytes.Equal(signed, notes[i]) {
-			t.Errorf("note %d of the evidence: %v", i, err)
+			t.Errorf("note %d of the evidence: %v, want the signed checkpoint", i, err)
 		}
 	}
 }
@@ -86,7 +86,7 @@ func TestTwoLogsAreNoFork(t *testing.T) {
 		older.Origin, older.Size = "log.example/another", size
 		err := logaudit.Extends(t.Context(), source(t, o.folder(t)), head, older)
 		if _, verdict := errors.AsType[*logaudit.Contradiction](err); err == nil || verdict {
-			t.Errorf("of %d leaves: %v", size, err)
+			t.Errorf("checkpoints of two logs of %d leaves: %v, want an error that is not a Contradiction", size, err)
 		}
 	}
 }
@@ -113,11 +113,12 @@ func TestRewrittenAndShrunkLogsAreFound(t *testing.T) {
 	write(t, dir, "checkpoint", o.grow(t, 501, "entry").signed(t))
 	_, err = logaudit.Watch(t.Context(), source(t, dir), o.policy(), seen)
 	if _, ok := errors.AsType[*logaudit.Contradiction](err); !ok || !strings.Contains(err.Error(), "tile/0/001.p/245: it has 7808 bytes instead of 7840") {
-		t.Errorf("a stale tile: %v", err)
+		t.Errorf("a stale tile: %v, want a Contradiction that names it", err)
 	}
 }
 
-// served serves a folder over HTTP and counts the requests. It fails all after limit.
+// served serves a folder over HTTP and counts the requests. It fails every request
+// after the first limit ones.
 func served(t *testing.T, dir string, limit int64) (url string, asked *atomic.Int64) {
 	asked = &atomic.Int64{}
 	files := http.FileServer(http.Dir(dir))
@@ -140,7 +141,7 @@ func TestMirrorIsALogAndResumes(t *testing.T) {
 	url, _ := served(t, dir, 60)
 	_, err := logaudit.Mirror(t.Context(), source(t, url), to, o.policy())
 	if _, verdict := errors.AsType[*logaudit.Contradiction](err); err == nil || verdict {
-		t.Fatalf("a server that stops half-way: %v", err)
+		t.Fatalf("a server that stops half-way: %v, want an error that is not a Contradiction", err)
 	}
 	if _, err := os.Stat(filepath.Join(to, "checkpoint")); err == nil {
 		t.Fatal("an unfinished mirror has a checkpoint")
@@ -153,11 +154,11 @@ func TestMirrorIsALogAndResumes(t *testing.T) {
 	}
 	files := int64(79 + 1 + 79 + 1) // tiles of levels 0 and 1, bundles, checkpoint
 	if n := asked.Load(); n >= files {
-		t.Errorf("%d requests for a mirror that was half done, and the log has %d files", n, files)
+		t.Errorf("%d requests for a mirror that was half done, want fewer than the %d files of the log", n, files)
 	}
 	mirror, _ := served(t, to, 1<<30)
 	if err := o.audit(t, mirror); err != nil {
-		t.Errorf("audit of the mirror: %v", err)
+		t.Errorf("audit of the mirror: %v, want no error", err)
 	}
 
 	// The next run fetches only new files and drops partial tiles that are full now.
@@ -167,14 +168,14 @@ func TestMirrorIsALogAndResumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := asked.Load() - before; n > 12 {
-		t.Errorf("%d requests for 500 new leaves", n)
+		t.Errorf("%d requests for 500 new leaves, want at most 12", n)
 	}
 	if err := o.audit(t, to); err != nil {
 		t.Error(err)
 	}
 	for _, path := range []string{"tile/0/078.p", "tile/entries/078.p"} {
 		if _, err := os.Stat(filepath.Join(to, path)); err == nil {
-			t.Errorf("%s is left", path)
+			t.Errorf("the mirror still has %s, want it dropped", path)
 		}
 	}
 }
@@ -191,21 +192,21 @@ func TestMirrorVerifiesBeforeItWrites(t *testing.T) {
 		write(t, dir, path, bad)
 		_, err := logaudit.Mirror(t.Context(), source(t, dir), to, o.policy())
 		if _, ok := errors.AsType[*logaudit.Contradiction](err); !ok || !strings.Contains(err.Error(), path+":") {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("mirror of a log with a wrong %s: %v, want a Contradiction that names it", path, err)
 		}
 		for _, name := range []string{path, "checkpoint"} {
 			if _, err := os.Stat(filepath.Join(to, name)); err == nil {
-				t.Errorf("%s is damaged, and %s was written", path, name)
+				t.Errorf("%s is wrong and %s was written, want only proven files", path, name)
 			}
 		}
 
 		write(t, to, path, bad)
 		write(t, dir, path, good)
 		if _, err := logaudit.Mirror(t.Context(), source(t, dir), to, o.policy()); err != nil {
-			t.Errorf("a damaged mirror of a good log: %v", err)
+			t.Errorf("mirror again over damaged files: %v, want no error", err)
 		}
 		if err := o.audit(t, to); err != nil {
-			t.Errorf("the mirror is not repaired: %v", err)
+			t.Errorf("the damaged mirror after the next run: %v, want no error", err)
 		}
 	}
 }
@@ -222,6 +223,6 @@ func TestMirrorDoesNotFollowAFork(t *testing.T) {
 	_, err := logaudit.Mirror(t.Context(), source(t, fork), to, o.policy())
 	o.requireFork(t, err, "the log is forked", seen, read(t, fork, "checkpoint"))
 	if err := o.audit(t, to); err != nil || !bytes.Equal(seen, read(t, to, "checkpoint")) {
-		t.Errorf("the mirror changed: %v", err)
+		t.Errorf("the mirror changed: %v, want it as before", err)
 	}
 }

@@ -26,7 +26,8 @@ import (
 	"github.com/fairpact/fairpact/internal/logaudit"
 )
 
-// Witness cosigns the checkpoints of one log. It keeps the newest one in a file.
+// Witness cosigns the checkpoints of one log. It keeps the newest checkpoint that it
+// cosigned in a file.
 type Witness struct {
 	signer *formats.Signer
 	key    checkpoint.Key
@@ -39,8 +40,8 @@ type Witness struct {
 
 var empty = sha256.Sum256(nil) // the root of the empty tree
 
-// Open reads the witness in a directory, or creates one with that name. It cosigns what
-// the log key has signed.
+// Open reads the witness in a directory, or creates a witness with that name there. The
+// witness cosigns what the log key has signed.
 func Open(dir, name string, log checkpoint.Key) (*Witness, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -79,7 +80,7 @@ func keyOf(skey string) (checkpoint.Key, error) {
 	fields := strings.SplitN(skey, "+", 5) // PRIVATE+KEY+name+id+base64(type ‖ seed)
 	seed, err := base64.StdEncoding.DecodeString(fields[len(fields)-1])
 	if err != nil || len(fields) != 5 || len(seed) != 1+ed25519.SeedSize {
-		return checkpoint.Key{}, errors.New("the key file has no private key")
+		return checkpoint.Key{}, errors.New("the witness's key file has no private key of sumdb/note: delete the file to make a new key")
 	}
 	vkey, err := note.NewEd25519VerifierKey(fields[2], ed25519.NewKeyFromSeed(seed[1:]).Public().(ed25519.PublicKey))
 	if err == nil {
