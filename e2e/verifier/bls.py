@@ -1,6 +1,6 @@
 """Verifies rounds of drand's scheme bls-unchained-g1-rfc9380: BLS12-381, signatures in G1, keys in G2.
 
-No secret is involved, so nothing here is constant-time. One verification takes about a second.
+This module handles no secret, so nothing runs in constant time. One verification takes about a second.
 """
 
 import functools
@@ -36,7 +36,7 @@ class F2:
         return self * F2(o.a * n, -o.b * n)
 
     def root(self):
-        """A square root, or None."""
+        """Returns a square root, or None."""
         if not self.b:
             a = root(self.a)
             return F2(a) if a is not None else F2(0, root(-self.a))
@@ -49,7 +49,7 @@ class F2:
 
 
 def root(a):
-    """A square root in Fp, or None."""
+    """Returns a square root in Fp, or None."""
     found = pow(a, (P + 1) // 4, P)
     return found if found * found % P == a % P else None
 
@@ -92,7 +92,7 @@ G2 = (F2(0x024AA2B2F08F0A91260805272DC51051C6E47AD4FA403B02B4510B647AE3D1770BAC0
 
 
 def point(encoded, size):
-    """The point of a compressed encoding of 48 (G1) or 96 bytes (G2), None unless it is in the group of order R."""
+    """Returns the point of a compressed encoding of 48 (G1) or 96 bytes (G2), or None if it is not in the group of order R."""
     if len(encoded) != size or encoded[0] >> 5 not in (4, 5):
         return None
     parts = [int.from_bytes(encoded[i:i + 48], "big") for i in range(0, size, 48)]
@@ -107,10 +107,10 @@ def point(encoded, size):
     return p if times(R, p) is None else None
 
 
-# ---- The hash to G1: RFC 9380, BLS12381G1_XMD:SHA-256_SSWU_RO_
+# ---- The hash to G1 (RFC 9380, suite BLS12381G1_XMD:SHA-256_SSWU_RO_)
 
 def expanded(message, length):
-    """expand_message_xmd, RFC 9380 5.3.1."""
+    """Returns expand_message_xmd of a message (RFC 9380 5.3.1)."""
     tail = DST + bytes([len(DST)])
     first = hashlib.sha256(bytes(64) + message + length.to_bytes(2, "big") + b"\0" + tail).digest()
     out = block = hashlib.sha256(first + b"\1" + tail).digest()
@@ -178,7 +178,7 @@ X_NUM, X_DEN, Y_NUM, Y_DEN = ([next(COEFFICIENTS) for _ in range(n)] + rest for 
 
 
 def mapped(u):
-    """map_to_curve, RFC 9380 6.6.2 and 6.6.3."""
+    """Returns map_to_curve of a field element (RFC 9380 6.6.2 and 6.6.3)."""
     v = Z * u * u % P
     if (v * v + v) % P:
         x = -B * pow(A, -1, P) * (1 + pow(v * v + v, -1, P)) % P
@@ -224,7 +224,7 @@ ONE = [1] + [0] * 11
 
 
 def line(m, t, p):
-    """The line of slope m through t of the twist at p, times w^3: a factor that the final exponentiation removes."""
+    """Returns the line of slope m through t of the twist, evaluated at p, times w^3. The final exponentiation removes that factor."""
     value = [0] * 12
     for power, c in ((0, m * t[0] - t[1]), (2, F2(0) - m * p[0]), (3, p[1])):
         value[power], value[power + 6] = c.a - c.b, c.b
@@ -232,7 +232,7 @@ def line(m, t, p):
 
 
 def miller(p, q):
-    """The Miller loop of p in G1 and q in G2, up to a conjugation, because it uses X for -X."""
+    """Returns the Miller loop of p in G1 and q in G2, up to a conjugation, because it uses X instead of -X."""
     f, t = ONE, q
     for bit in bin(X)[3:]:
         f = product(product(f, f), line(slope(t, t), t, p))
@@ -245,7 +245,7 @@ def miller(p, q):
 
 @functools.lru_cache
 def signed(key, number, signature):
-    """Whether the signature (hex, 48 bytes in G1) of the round is by the public key (hex, 96 bytes in G2)."""
+    """Reports whether the signature (hex, 48 bytes in G1) of the round is by the public key (hex, 96 bytes in G2)."""
     if not re.fullmatch("[0-9a-f]{192}", key) or not re.fullmatch("[0-9a-f]{96}", signature):
         return False
     key, signature = point(bytes.fromhex(key), 96), point(bytes.fromhex(signature), 48)

@@ -1,8 +1,8 @@
 """Prints every case of test_verifier.py as a JSON array, for verifiers that must agree with this one.
 
-Each is {certificate, tree_head, keys, inputs, params, failed}: what was verified and the names of the
-checks that did not hold. keys is an array of labels or a document to read them from; where that is neither a
-key set nor a status, failed is ["unreadable"] alone. inputs and params are null where the case has none.
+Each case is {certificate, tree_head, keys, inputs, params, failed}: what was verified and the names of the
+failed checks. keys is an array of labels or a document with the keys. If that document is neither a
+key set nor a status, failed is ["unreadable"] alone. inputs and params are null if the case has none.
 """
 
 import json
@@ -17,7 +17,7 @@ decide = toys.failed
 
 def recorded(certificate, head, keys=toys.KEYS, inputs=None, params=None):
     names = decide(certificate, head, keys, inputs=inputs, params=params)
-    # Written at once, because a test may change what it handed in.
+    # Copy the arguments now, because a test may change them later.
     CASES.append(json.dumps({"certificate": certificate, "tree_head": head, "keys": keys, "inputs": inputs,
                              "params": params, "failed": sorted(names)}))
     return names

@@ -1,6 +1,6 @@
 """Canonical JSON (RFC 8785) for values whose only numbers are integers.
 
-parse() is strict: it refuses what has no single meaning (RFC 7493) and every number that is not an
+parse() is strict: it refuses text with more than one reading (RFC 7493) and every number that is not an
 integer within ±(2^53-1). encode() writes the one canonical form of what parse() returns.
 """
 
@@ -10,11 +10,11 @@ MAX_INTEGER = 2**53 - 1
 
 
 class Refused(ValueError):
-    """The bytes are not JSON with integers only; the text says what is wrong."""
+    """Raised for bytes that are not JSON with integers only. The text says what is wrong."""
 
 
 def parse(data, max_depth=32):
-    """Reads UTF-8 bytes. max_depth counts nested objects and arrays."""
+    """Returns the value of UTF-8 bytes, or raises Refused. max_depth is the most levels of objects and arrays."""
     try:
         value = json.loads(
             data.decode("utf-8"),
@@ -34,7 +34,7 @@ def parse(data, max_depth=32):
 
 
 def encode(value):
-    """The RFC 8785 bytes of None, bool, int, str, list and dict."""
+    """Returns the RFC 8785 bytes of None, bool, int, str, list and dict."""
     return _text(value).encode("utf-8")
 
 

@@ -11,7 +11,7 @@ import signatures
 
 ED25519, ECDSA, COSIGNATURE, ML_DSA = 0x01, 0x02, 0x04, 0x06
 SIZES = {ED25519: 32, ECDSA: 91, COSIGNATURE: 32, ML_DSA: 1312}  # of the public keys
-DER_P256 = bytes.fromhex("3059301306072a8648ce3d020106082a8648ce3d030107034200")  # before the uncompressed point
+DER_P256 = bytes.fromhex("3059301306072a8648ce3d020106082a8648ce3d030107034200")  # the DER prefix of an uncompressed P-256 point
 NAME = re.compile(r"[^\s+]+")
 
 
@@ -20,7 +20,7 @@ class Refused(ValueError):
 
 
 def b64(text):
-    """Bytes of base64 in its only form."""
+    """Returns the bytes of base64, which must be canonical."""
     try:
         data = base64.b64decode(text, validate=True)
     except ValueError:
@@ -31,7 +31,7 @@ def b64(text):
 
 
 class Key:
-    """A verifier key: its name, type, key ID and public key."""
+    """A verifier key (vkey): its name, type, key ID and public key."""
 
     def __init__(self, name, kind, public):
         self.name, self.kind, self.public = name, kind, public
@@ -50,7 +50,7 @@ class Key:
         if self.kind == COSIGNATURE and len(signature) == 72:
             time = int.from_bytes(signature[:8], "big")
             return time > 0 and signatures.ed25519_verify(self.public, b"cosignature/v1\ntime %d\n" % time + text, signature[8:])
-        return False  # ML-DSA-44 is not checked here: such a cosignature counts for nothing
+        return False  # ML-DSA-44 is not supported here, so such a cosignature does not count
 
 
 def parse_key(vkey):
@@ -66,7 +66,7 @@ def parse_key(vkey):
 
 
 def deployment_key(name, label):
-    """The key of an es256 label as a log's, None for another scheme."""
+    """Returns the verifier key of an es256 label, or None for another scheme."""
     scheme, _, digits = label.partition(":")
     point = signatures.p256_point(bytes.fromhex(digits)) if scheme == "es256" else None
     if point is None:
@@ -79,7 +79,7 @@ def compressed(der):
 
 
 def der_signature(der):
-    """r and s, 32 bytes each and s the smaller of the two, of an ASN.1 signature; None where it is none."""
+    """Returns r and the lower s, 32 bytes each, of an ASN.1 signature, or None if it is malformed."""
     match = re.fullmatch(rb"\x30(.)\x02(.)(.*)", der, re.S)
     if not match or match[1][0] != len(der) - 2:
         return None
@@ -100,13 +100,13 @@ class Note:
         self.text = body + "\n"
         parts = self.text.split("\n")
         if not blank or not lines.endswith("\n") or len(parts) != 4 or not parts[0]:
-            raise Refused("not a signed checkpoint")
+            raise Refused("not a signed checkpoint: it has no blank line before the signatures")
         self.origin, size, root = parts[:3]
         if not re.fullmatch("0|[1-9][0-9]{0,18}", size):
-            raise Refused("its size is not a number")
+            raise Refused("the checkpoint's size %.40r is not a number" % size)
         self.size, self.root, self.lines = int(size), b64(root), []
         if len(self.root) != 32:
-            raise Refused("its root is not 32 bytes")
+            raise Refused("the checkpoint's root is not 32 bytes")
         for line in lines[:-1].split("\n"):
             match = re.fullmatch("— ([^\\s+]+) ([A-Za-z0-9+/=]+)", line)
             data = b64(match[2]) if match else b""
@@ -115,7 +115,7 @@ class Note:
             self.lines.append((match[1], data[:4], data[4:]))
 
     def signed(self, keys):
-        """Those of the keys that signed; Refused where a signature under one of them does not hold."""
+        """Returns those of the keys that signed. Raises Refused if a line by one of the keys does not verify."""
         by = []
         for name, key_id, signature in self.lines:
             for key in keys:
@@ -142,7 +142,7 @@ class Policy:
             except (Refused, ValueError, IndexError) as e:
                 raise Refused("policy line %d: %s" % (number, e)) from None
         if self.quorum is None:
-            raise Refused("the policy has no quorum line")
+            raise Refused("the policy has no quorum line: add quorum NAME, or quorum none")
 
     def line(self, fields):
         kind, name, rest = fields[0], fields[1], fields[2:]
@@ -156,15 +156,15 @@ class Policy:
             inside = [m for of, _ in self.groups.values() for m in of]
             if any(m not in self.witnesses and m not in self.groups or m in inside for m in members) \
                     or len(set(members)) != len(members):
-                raise Refused("a member is not defined before, or is in a group already")
+                raise Refused("a member of group %r is not defined on an earlier line, or is in a group already" % name)
             needs = {"all": len(members), "any": 1}.get(rest[0]) or int(rest[0])
             if not 1 <= needs <= len(members):
-                raise Refused("a threshold that cannot be")
+                raise Refused("the threshold of group %r is %s: write all, any or 1 to %d" % (name, rest[0], len(members)))
             self.groups[name] = (members, needs)
         elif kind == "quorum" and not rest and self.quorum is None and (name == "none" or taken):
             self.quorum = name
         else:
-            raise Refused("not a line of a policy, or a name that is taken or not defined")
+            raise Refused("%r is not a keyword of a policy with these fields, or the name %r is taken or not defined" % (kind, name))
 
     @staticmethod
     def key(vkey, kinds, others):
@@ -187,13 +187,13 @@ class Policy:
         return [name for name, key in self.witnesses.items() if key in by]
 
     def unchecked(self, note):
-        """The witnesses under whose ML-DSA-44 key the note has a line: it may hold or not."""
+        """Returns the witnesses with an ML-DSA-44 key that the note has a line by, valid or not."""
         lines = {(name, key_id) for name, key_id, _ in note.lines}
         return [name for name, key in self.witnesses.items() if key.kind == ML_DSA and (key.name, key.id) in lines]
 
 
 def parse_proof(text):
-    """(index, path, note) of a tlog-proof@v1 without extra data."""
+    """Returns (index, path, note) of a tlog-proof@v1 without extra data."""
     head, blank, note = text.partition("\n\n")
     lines = head.split("\n")
     if not blank or lines[0] != "c2sp.org/tlog-proof@v1" or len(lines) < 2:

@@ -1,6 +1,6 @@
-"""The three algorithms once more, in exact fractions, from the published description alone.
+"""The three algorithms in exact fractions, written only from the published description.
 
-Each returns the certificate's `result`. What no deal could have held raises ValueError.
+Each returns the certificate's `result`, or raises ValueError for inputs that no deal accepts.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ from math import factorial
 
 
 def result(algorithm, labels, params, inputs, beacon):
-    """beacon is needed by random.v1 alone. None where a shapley.v1 party rejects: the deal is VOID."""
+    """Returns the result, or None if a shapley.v1 party rejects, because the deal is then VOID. Only random.v1 needs beacon."""
     if algorithm == "split.v1":
         return split(labels, params, inputs)
     if algorithm == "shapley.v1":
@@ -43,10 +43,11 @@ def split(labels, params, inputs):
         valuations = member(sealed, "valuations", dict)
         if set(valuations) - set(items):
             raise ValueError("party %d values an item that the deal does not have" % party)
-        row = [valuations.get(i) for i in items]  # left out counts 0, and so does the null of a deal revealed before it was refused
+        # An item left out counts 0, and so does null, which earlier releases accepted in a reveal.
+        row = [valuations.get(i) for i in items]
         values.append([0 if v is None else natural(v, "a valuation of party %d" % party) for v in row])
     totals = [sum(row) for row in values]
-    # own[p][i]: the part of party p's total that item i is worth to it; 0 where the total is 0.
+    # own[p][i] is the value of item i to party p as a part of p's total; 0 if the total is 0.
     own = [[Fraction(v, total or 1) for v in row] for row, total in zip(values, totals)]
     shares = (adjusted_winner if len(labels) == 2 else proportional)(own, len(items))
     rows = []
@@ -62,7 +63,7 @@ def split(labels, params, inputs):
 
 
 def proportional(own, items):
-    """Each item in proportion to what it is worth to each; one that nobody values in equal parts."""
+    """Shares each item in proportion to its value to each party, and an item that nobody values equally."""
     columns = []
     for column in zip(*own):
         worth = sum(column)
@@ -74,13 +75,13 @@ def adjusted_winner(own, items):
     a, b = own
     first = [Fraction(1, 2)] * items  # party 0's share of each item
     valued = [i for i in range(items) if a[i] or b[i]]
-    # Falling a/b, infinite where b is 0; sorted() keeps the order of the items among equals.
+    # By falling a/b, infinite if b is 0. sorted() keeps the order of items with equal ratios.
     valued.sort(key=lambda i: (0, 0) if not b[i] else (1, -a[i] / b[i]))
-    # With x of item i, party 0 has before+x*a[i] and party 1 has its own total less what is gone.
-    # Both are equal at x = (left) / (a[i] + b[i]), where `left` shrinks by a[i]+b[i] an item.
+    # With the part x of item i, party 0 has before+x*a[i], and party 1 has its total less what party 0 took.
+    # Both are equal at x = left / (a[i] + b[i]). After each item, left shrinks by a[i] + b[i].
     left = Fraction(1) if sum(a) and sum(b) else None
     for i in valued:
-        if left is None:  # one of the two values nothing: the other gets all that it values
+        if left is None:  # one party values nothing: the other gets all that it values
             first[i] = Fraction(1 if a[i] else 0)
             continue
         first[i] = min(Fraction(1), left / (a[i] + b[i]))
@@ -91,7 +92,7 @@ def adjusted_winner(own, items):
 # ---- random.v1
 
 def nonce_digest(inputs):
-    """Lower-case hex of SHA-256 over the XOR of all nonces, right-aligned to the longest."""
+    """Returns the SHA-256 in hex of the XOR of all nonces, right-aligned to the longest."""
     total, longest = 0, 0
     for party, sealed in enumerate(inputs):
         nonce = member(sealed, "nonce", str)
@@ -103,7 +104,7 @@ def nonce_digest(inputs):
 
 
 def draw(labels, beacon, digest):
-    """The whole result from the beacon and the nonces' digest, both of which a certificate shows."""
+    """Returns the whole result from the beacon and the nonces' digest, which a certificate shows."""
     for name, digits in (("chain_hash", 64), ("randomness", 64), ("signature", 96)):
         if not re.fullmatch("[0-9a-f]{%d}" % digits, member(beacon, name, str)):
             raise ValueError("beacon.%s is not %d lower-case hex digits" % (name, digits))
@@ -126,7 +127,7 @@ def draw(labels, beacon, digest):
 # ---- shapley.v1
 
 def rejectors(inputs):
-    """The parties that answered accept:false, ascending."""
+    """Returns the parties that answered accept:false, ascending."""
     return [i for i, sealed in enumerate(inputs) if not member(sealed, "accept", bool)]
 
 
@@ -153,7 +154,7 @@ def shapley(labels, params):
 
 
 def coalitions(labels, values):
-    """Bit set of members -> value. Keys are sorted labels, or else party indexes, for the whole map."""
+    """Returns the value of each coalition by the bit set of its members. The keys are all sorted labels or all party indexes."""
     for names in (labels, [str(i) for i in range(len(labels))]):
         bits = {name: 1 << i for i, name in enumerate(names)}
         keys = {key: key.split(",") for key in values}

@@ -1,4 +1,4 @@
-"""Who committed: what a deal declares, what a seat key signs, and what attested_by says of it."""
+"""Who committed: the declaration of a deal, the bytes that a seat key signs, and attested_by."""
 
 import hashlib
 import re
@@ -18,7 +18,7 @@ def digest(declaration):
 
 
 def digest_in(properties):
-    """(the digest that the properties of a certificate name or None, what is wrong or None)."""
+    """Returns (digest, problem): the declaration's digest in a certificate's properties, and what is wrong; each may be None."""
     named = [p[len(PROPERTY):] for p in properties if p.startswith(PROPERTY)]
     if len(named) > 1:
         return None, "two declarations are named"
@@ -28,12 +28,12 @@ def digest_in(properties):
 
 
 def message(origin, deal_id, party, commitment, declaration):
-    """The bytes that a seat key signs."""
+    """Returns the bytes that a seat key signs."""
     return "".join("%s\n" % line for line in (DOMAIN, origin, deal_id, party, commitment, declaration)).encode("utf-8")
 
 
 def attested(text):
-    """{declared, key, signature, origin} of attested_by, None where it is of no known form. key, signature: None where there is none."""
+    """Returns {declared, key, signature, origin} of attested_by, or None for an unknown form. key and signature may be None."""
     found = FORM.fullmatch(text)
     if found is None:
         return None
@@ -44,7 +44,7 @@ def attested(text):
 
 
 def check(report, certificate, known):
-    """known: by party index, the seat key that the reader knows to be the party's."""
+    """Checks the seat signatures. known: by party index, the seat key that the verifier knows to be the party's."""
     rows, (named, bad) = certificate["parties"], digest_in(certificate["properties"])
     wrong, mismatched, alone, unknown, keyed = [], [], [], [], False
     for i, row in enumerate(rows):
@@ -98,7 +98,7 @@ def indexes(rows):
 
 
 def check_declaration(report, declaration, certificate):
-    """Of a bundle: the declaration is the one that the certificate names, and fits it."""
+    """Checks that the declaration in a bundle is the one that the certificate names, and fits the certificate."""
     named, bad = digest_in(certificate["properties"])
     if declaration is None:
         if named:
@@ -106,9 +106,9 @@ def check_declaration(report, declaration, certificate):
         return
     rows, problem = certificate["parties"], None
     if named is None:
-        problem = "the certificate does not name one"
+        problem = "the certificate names no declaration"
     elif digest(declaration) != named:
-        problem = "it is another one than the certificate names"
+        problem = "the declaration is another one than the certificate names"
     elif any(declaration[name] != certificate[name] for name in ("algorithm", "mode", "retention")) or not (
             len(declaration["party_labels"]) == len(declaration["party_keys"]) == len(rows)):
         problem = "it is not of this deal: algorithm, mode, retention or the number of parties differ"
@@ -123,12 +123,12 @@ def check_declaration(report, declaration, certificate):
 
 
 def other_draw(declaration, result):
-    """How the beacon of a result differs from the declared one."""
+    """Returns how the beacon of a result differs from the declared one, or None."""
     beacon = (result or {}).get("beacon")
     if type(beacon) is not dict or "chain_hash" not in beacon:
         return None
     if declaration["beacon_chain"] != beacon["chain_hash"]:
-        return "it declares another beacon than the result was drawn from"
+        return "the declaration names another beacon than the result was drawn from"
     declared, drawn = declaration["algorithm_params"].get("beacon_round"), beacon.get("round")
     if type(declared) is not int or type(drawn) is not int or declared != drawn:
         return "it declares beacon round %s, and the result was drawn from %s" % (declared, drawn)
@@ -136,8 +136,8 @@ def other_draw(declaration, result):
 
 
 def late(declaration, timing):
-    """Which phase closed after its deadline. What comes at a deadline is too late, and a
-    phase that missed its own never closed."""
+    """Returns which phase closed after its deadline, or None. An act at the deadline is too late, and a
+    phase that missed its deadline has no closing time."""
     for phase in ("commit", "reveal"):
         by, closed = declaration[phase + "_deadline"], timing[phase + "s_closed_at"]
         if closed is not None and closed >= by:

@@ -1,6 +1,6 @@
-"""What a certificate, a tree head, a status and a key set must look like, and what a certificate must not claim.
+"""The shapes of a certificate, a tree head, a status and a key set, and contradictions inside a certificate.
 
-A rule takes a value and returns None, or the words for what is wrong with it.
+A rule takes a value and returns what is wrong with it, or None.
 """
 
 import re
@@ -8,8 +8,8 @@ import re
 import seats
 import signatures
 
-MOST_KEYS = 1000  # of a deployment, so that a verdict takes a time that a reader can bear
-# Least and most parties of each algorithm.
+MOST_KEYS = 1000  # most keys of a deployment: bounds the time of a verification
+# Least and most parties of each algorithm
 PARTIES = {"split.v1": (2, 16), "random.v1": (2, 10000), "shapley.v1": (2, 8)}
 
 
@@ -114,7 +114,7 @@ INPUTS = array(nullable(record(optional=("salt",), input=thing, salt=salt)))
 
 
 def key_set_problem(document):
-    """What is wrong with the answer of /v1/pubkeys, or None."""
+    """Returns what is wrong with an answer of /v1/pubkeys, or None."""
     bad = KEY_SET(document)
     if bad:
         return bad
@@ -130,7 +130,7 @@ def key_set_problem(document):
 
 
 def contradictions(c):
-    """What a certificate of the right shape says that cannot be true together; what is inside result, draw and result check."""
+    """Returns contradictions between the members of a well-formed certificate. Other checks cover the inside of `result`."""
     computed, n, flakers = c["outcome"] == "COMPUTED", len(c["parties"]), c["void_flakers"]
     missing = [i for i, p in enumerate(c["parties"]) if p["commitment"] is None]
     timing, flags = c["timing"], c["properties"]

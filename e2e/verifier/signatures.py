@@ -1,6 +1,6 @@
 """Verifies labelled signatures: es256 (ECDSA P-256 with SHA-256, low-S) and ed25519 (RFC 8032).
 
-Verification only, so nothing here is secret and nothing has to run in constant time.
+This module only verifies: it handles no secret, so nothing has to run in constant time.
 """
 
 import functools
@@ -12,7 +12,7 @@ SIGNATURE_FORM = re.compile("(es256|ed25519):[0-9a-f]{128}")
 
 
 def key_problem(key):
-    """None for a usable "<scheme>:<hex>" public key, else what is wrong with it."""
+    """Returns None for a usable "<scheme>:<hex>" public key, and otherwise what is wrong with it."""
     scheme = key.partition(":")[0]
     if scheme not in KEY_FORM or not KEY_FORM[scheme].fullmatch(key):
         return "not es256: with 66 or ed25519: with 64 lower-case hex digits"
@@ -27,7 +27,7 @@ def key_problem(key):
 
 @functools.lru_cache
 def verify(key, message, signature):
-    """True where signature over message holds under key; the schemes of the two must be the same."""
+    """Reports whether the signature of the message verifies under the key. Key and signature must have the same scheme."""
     scheme = key.partition(":")[0]
     if key_problem(key) or not SIGNATURE_FORM.fullmatch(signature) or signature.partition(":")[0] != scheme:
         return False
@@ -45,7 +45,7 @@ G = (0x6B17D1F2E12C4247F8BCE6E563A440F277037D812DEB33A0F4A13945D898C296,
 
 
 def p256_point(compressed):
-    """The point of a 33-byte compressed SEC1 encoding, None where it is not on the curve."""
+    """Returns the point of a 33-byte compressed SEC1 encoding, or None if it is not on the curve."""
     x = int.from_bytes(compressed[1:], "big")
     if len(compressed) != 33 or compressed[0] not in (2, 3) or x >= P:
         return None
@@ -57,7 +57,7 @@ def p256_point(compressed):
 
 
 def p256_verify(key, message, signature):
-    """key: 33 bytes SEC1; signature: r and s, 32 bytes each. The larger of s and N-s is refused."""
+    """Verifies ECDSA. key: 33 bytes SEC1; signature: r and s, 32 bytes each. Only the lower of s and N-s is accepted."""
     q = p256_point(key)
     r, s = int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:], "big")
     if q is None or len(signature) != 64 or not 0 < r < N or not 0 < s <= N // 2:
@@ -106,7 +106,7 @@ D = -121665 * pow(121666, -1, Q) % Q
 
 
 def ed25519_point(encoded):
-    """The point of a 32-byte encoding, None where it is not on the curve or y is not reduced."""
+    """Returns the point of a 32-byte encoding, or None if it is not on the curve or y is not reduced."""
     y = int.from_bytes(encoded, "little")
     sign, y = y >> 255, y & (2**255 - 1)
     if len(encoded) != 32 or y >= Q:
@@ -122,14 +122,14 @@ def ed25519_point(encoded):
 
 
 def ed25519_small(point):
-    """Whether eight times the point is the identity."""
+    """Reports whether eight times the point is the identity."""
     for _ in range(3):
         point = _ed25519_add(point, point)
     return point[0] == 0 and point[1] == point[2]
 
 
 def ed25519_verify(key, message, signature):
-    """key: 32 bytes; signature: R and S, 32 bytes each. S >= L is refused; no cofactor."""
+    """Verifies Ed25519 without the cofactor. key: 32 bytes; signature: R and S, 32 bytes each. S >= L is refused."""
     a, s = ed25519_point(key), int.from_bytes(signature[32:], "little")
     if a is None or len(signature) != 64 or s >= L:
         return False

@@ -18,7 +18,7 @@ def vkey(name, kind, public):
 
 
 class Bundles(unittest.TestCase):
-    """The cases that fairpactctl and the page run too: each forgery is refused, and the checks that fail are the same."""
+    """Runs the cases that fairpactctl and the page run too. Each forgery fails the same checks."""
 
     def test_cases(self):
         forged = good = 0
@@ -45,7 +45,7 @@ class Bundles(unittest.TestCase):
         self.assertGreaterEqual(good, 4)
 
     def test_foreign_beacon_chain(self):
-        """The key of a foreign chain verifies nothing if the chain's period or genesis is out of range."""
+        """A signature under the key of another chain is refused if the chain's period or genesis is out of range."""
         drawn = {"beacon": {"chain_hash": "0" * 64, "round": 7, "signature": "00"}}
         for period, genesis, good in ((3, 0, True), (1, 1, True), (2**32 - 1, 2**40, True), (0, 1, False), (-3, 1, False),
                                       (2**32, 1, False), (3, -1, False), (True, 1, False), (3, None, False), (None, 1, False)):
@@ -78,7 +78,7 @@ class Bundles(unittest.TestCase):
         self.assertFalse(policy.met([]))
 
     def test_ml_dsa_is_not_checked(self):
-        """A quorum that hangs on cosignatures that cannot be verified here is neither met nor missed."""
+        """If the quorum depends on cosignatures that this verifier does not support, it says so and gives no verdict on the quorum."""
         with open(os.path.join(os.path.dirname(CASES), "good.json"), "rb") as file:
             case = json.load(file)
         name, public = "pq.example", bytes(1312)

@@ -62,7 +62,7 @@ class P256(unittest.TestCase):
             raw = r.to_bytes(32, "big") + s.to_bytes(32, "big")
             self.assertFalse(signatures.p256_verify(self.KEY, b"sample", raw))
         r_plus_n = int.from_bytes(self.low()[:32], "big") + signatures.N
-        self.assertGreater(r_plus_n, 2**256)  # this r has no second spelling in 32 bytes
+        self.assertGreater(r_plus_n, 2**256)  # r + N does not fit into 32 bytes
 
     def test_points(self):
         self.assertEqual(signatures.p256_point(self.KEY)[1] & 1, 1)
@@ -73,7 +73,7 @@ class P256(unittest.TestCase):
             self.assertIsNone(signatures.p256_point(raw))
 
     def test_against_the_toy_signer(self):
-        # A key equal to the base point, and one opposite to it, meet the special cases of addition.
+        # The base point and its negative as keys reach the special cases of point addition.
         for secret in (1, 2, signatures.N - 1, 3, 0xDEADBEEF):
             key = ToyKey(secret)
             for message in (b"", b"a", b"b" * 200):

@@ -36,7 +36,7 @@ class Algorithms(unittest.TestCase):
         self.assertEqual(self.split("abc", [50, 30, 20], [20, 30, 50]),
                          [({"a": "1", "b": half}, 650000000), ({"b": half, "c": "1"}, 650000000)])
 
-        # b is worth nothing to party 1, so it comes before a.
+        # Party 1 gives b the value 0, so item b comes before item a.
         self.assertEqual(self.split("ab", [3, 1], [3, 0]), [({"a": "3/7", "b": "1"}, 571428571),
                                                             ({"a": "4/7"}, 571428571)])
 

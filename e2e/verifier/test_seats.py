@@ -10,7 +10,7 @@ VECTORS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "testda
 
 
 class Seats(unittest.TestCase):
-    """The vectors that fairpactctl and the page run too."""
+    """Runs the vectors that fairpactctl and the page run too."""
 
     def setUp(self):
         with open(VECTORS, encoding="utf-8") as file:

@@ -25,7 +25,7 @@ UNREVEALED = dict(VOID, parties=COMPUTED["parties"], void_flakers=[0, 1],
 
 
 def places(value, where=()):
-    """The path of every member and element inside value."""
+    """Yields the path of every member and element inside value."""
     for key in list(value) if isinstance(value, dict) else range(len(value)):
         yield where + (key,)
         if isinstance(value[key], (dict, list)):
@@ -39,7 +39,7 @@ def parent(value, where):
 
 
 def other(value):
-    """Another value of the same type where there is one."""
+    """Returns another value, of the same type if there is one."""
     if value is None:
         return 7
     if isinstance(value, int):
@@ -180,11 +180,11 @@ class Certificates(unittest.TestCase):
             self.assertIn("shape", failed(rubbish, self.head))
             self.assertIn("tree_head_signature", failed(self.certificate, rubbish))
             for name in self.certificate:
-                failed(dict(self.certificate, **{name: rubbish}), self.head)  # answers, whatever it finds
+                failed(dict(self.certificate, **{name: rubbish}), self.head)  # returns a verdict on any value
 
 
 class KeySets(unittest.TestCase):
-    """What a key may hold: leaf 11 of 21, signed by OLD_KEY, under a head of KEY or of OLD_KEY."""
+    """Which leaves a key may sign: leaf 11 of 21, signed by OLD_KEY, under a head by KEY or by OLD_KEY."""
 
     @staticmethod
     def retired(**more):
@@ -204,7 +204,7 @@ class KeySets(unittest.TestCase):
             with self.subTest(size=size):
                 closed = self.retired(retired_at=1795257295, tree_size=size)
                 self.assertEqual(failed(*old, closed), {"key_in_force"} if bad else set())
-        # The first leaf is one too.
+        # The rule holds for leaf 0 too.
         self.assertEqual(failed(*issue(COMPUTED, 0, 1, OLD_KEY), self.retired(tree_size=0)), {"key_in_force"})
         self.assertEqual(failed(*issue(COMPUTED, 0, 1, OLD_KEY), self.retired(tree_size=1)), set())
 
@@ -233,7 +233,7 @@ class KeySets(unittest.TestCase):
 
     def test_keys_of_nobody(self):
         # The eight points of small order, two of them with the other sign of x = 0; y not below 2^255-19; no point.
-        # Under the first, R = itself and S = 0 is a signature of everything.
+        # Under the first point, R = that point and S = 0 is a signature of every message.
         eighth = ("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc%02x",
                   "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03%02x")
         usual = "%02x" + "ff" * 30 + "%02x"
@@ -255,7 +255,7 @@ class KeySets(unittest.TestCase):
     def test_how_many(self):
         issued = issue(COMPUTED)
         for more, want in ((999, {"keys"}), (1000, {"unreadable"})):
-            labels = ["%d" % i for i in range(more)]  # distinct, and no keys
+            labels = ["%d" % i for i in range(more)]  # distinct labels that are not keys
             document = key_set((KEY, "current"))
             document["keys"] += [{"pubkey": label, "state": "retired"} for label in labels]
             self.assertEqual(failed(*issued, document), want)
@@ -352,13 +352,13 @@ class CommandLine(unittest.TestCase):
         return code, out.getvalue(), err.getvalue()
 
     def test_offline(self):
-        # -S leaves site-packages out: nothing but the standard library is there.
+        # With -S there are no site-packages, only the standard library.
         program = [sys.executable, "-S", "-E", os.path.join(HERE, "verify.py")]
         done = subprocess.run(program + self.offline, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=60)
         code, out, err = done.returncode, done.stdout, done.stderr
         self.assertEqual((code, err), (0, ""))
         self.assertEqual([line.split()[0] for line in out.splitlines()], ["OK"] * 9 + ["not", "not", "valid"])
-        self.assertIn("development key", out)  # as the status declares
+        self.assertIn("development key", out)  # the status declares it
         self.assertIn("not proven: who committed as party 0, 1", out)
 
     def test_inputs_and_json(self):
@@ -412,7 +412,7 @@ class CommandLine(unittest.TestCase):
             self.assertEqual(self.run_verifier(*arguments)[0], 2)
 
     def serve(self, newest, older, keys=None):
-        """A server of /v1/status, /v1/log/tree-head and, with keys, /v1/pubkeys; older: size -> head."""
+        """Starts a server of /v1/status, /v1/log/tree-head and, if keys is given, /v1/pubkeys. older: heads by size."""
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
                 url = urlsplit(self.path)

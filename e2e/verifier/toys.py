@@ -1,4 +1,4 @@
-"""A toy signer, a toy log and one deal, for the tests only."""
+"""A signer, a log and one deal for the tests only."""
 
 import hashlib
 import os
@@ -12,7 +12,7 @@ import verify  # noqa: E402
 
 
 def toy_add(a, b):
-    """Affine P-256 addition, None is infinity."""
+    """Adds affine points of P-256. None is the point at infinity."""
     if a is None or b is None:
         return a or b
     p = signatures.P
@@ -76,7 +76,7 @@ def H(data):
 
 
 def tree(leaves):
-    """RFC 6962 2.1 MTH over leaf data."""
+    """Returns the Merkle tree hash of leaf data (RFC 6962 2.1, MTH)."""
     if len(leaves) == 1:
         return H(b"\x00" + leaves[0])
     k = 1
@@ -86,7 +86,7 @@ def tree(leaves):
 
 
 def path(m, leaves):
-    """RFC 6962 2.1.1 PATH(m, D[n])."""
+    """Returns the audit path PATH(m, D[n]) of RFC 6962 2.1.1."""
     if len(leaves) == 1:
         return []
     k = 1
@@ -104,7 +104,7 @@ STATUS = {"status": "ok", "service": "fairpact", "version": "0", "pubkey": KEYS[
 
 
 def key_set(*rows):
-    """A key set of rows (key, state) or (key, state, more members)."""
+    """Returns a key set of rows (key, state) or (key, state, more members)."""
     return {"keys": [dict({"pubkey": row[0].public, "state": row[1]}, **(row[2] if row[2:] else {})) for row in rows]}
 
 
@@ -166,7 +166,7 @@ VOID = dict(
 
 
 def failed(certificate, head, keys=KEYS, **more):
-    """The names of the checks that fail. keys: labels, or a document to read them from; "unreadable" where it is none."""
+    """Returns the names of the failed checks. keys: labels, or a document with the keys; ["unreadable"] if it cannot be read."""
     try:
         keys = keys if type(keys) is list else verify.keys_of(keys)
     except jcs.Refused:

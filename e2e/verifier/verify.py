@@ -28,7 +28,7 @@ def node_hash(left, right):
 
 
 def root_of(leaves):
-    """The tree head over leaf hashes, RFC 6962 2.1."""
+    """Returns the root over leaf hashes (RFC 6962 2.1)."""
     if len(leaves) < 2:
         return leaves[0] if leaves else hashlib.sha256().digest()
     split = 1 << (len(leaves) - 1).bit_length() - 1
@@ -36,7 +36,7 @@ def root_of(leaves):
 
 
 def included(leaf, leaf_index, tree_size, path, root):
-    """RFC 9162 2.1.3.2, step by step. All hashes are raw bytes."""
+    """Verifies an inclusion path with the steps of RFC 9162 2.1.3.2. All hashes are raw bytes."""
     if leaf_index >= tree_size:
         return False
     fn, sn, r = leaf_index, tree_size - 1, leaf
@@ -61,7 +61,7 @@ class Report:
         self.notes = []  # what was not checked
 
     def add(self, name, problem, good=""):
-        """problem is what is wrong, or None (or "") where the check passed."""
+        """Adds a check. problem says what is wrong, and is None or "" if the check passed."""
         self.checks.append({"name": name, "ok": not problem, "detail": problem or good})
 
     def valid(self):
@@ -69,7 +69,7 @@ class Report:
 
 
 def keys_of(document):
-    """The keys of the answer of /v1/pubkeys, or of /v1/status, which tells no states; raises jcs.Refused."""
+    """Returns the keys in the answer of /v1/pubkeys, or of /v1/status, which has no states. Raises jcs.Refused for any other document."""
     if type(document) is dict and "keys" in document:
         bad = shape.key_set_problem(document)
         if bad:
@@ -82,7 +82,7 @@ def keys_of(document):
 
 
 def signed_by(keys, message, signature):
-    """(problem, key that verifies, words for it)."""
+    """Returns (problem, None, "") or (None, the key that verifies, its description)."""
     if shape.SIGNATURE(signature):
         return "the signature " + shape.SIGNATURE(signature), None, ""
     for i, key in enumerate(keys):
@@ -92,12 +92,12 @@ def signed_by(keys, message, signature):
 
 
 def may_hold(key, leaf_index):
-    """Whether the key may have signed this leaf: a key that retired at a tree size none from there on."""
+    """Reports whether the key was allowed to sign this leaf. A key that retired at a tree size may sign only leaves below that index."""
     return key.get("state") != "retired" or "tree_size" not in key or leaf_index < key["tree_size"]
 
 
 def in_force(key, head_key, leaf_index, head_size):
-    """(problem, good words). A head of n leaves vouches for the leaves 0 to n-1."""
+    """Returns (problem, description) of the keys that signed certificate and head. A head of n leaves covers the leaves 0 to n-1."""
     for what, of in (("certificate", key), ("tree head", head_key)):
         if of is None:
             return "not checked, because no key made the %s's signature" % what, ""
@@ -112,10 +112,10 @@ def in_force(key, head_key, leaf_index, head_size):
 
 
 def verify(certificate, head, keys, inputs=None, params=None, known=None, chain=None):
-    """All checks on parsed JSON. keys: the rows of a key set, or labels of which no more is known.
+    """Makes all checks of a certificate in parsed JSON. keys: rows of a key set, or labels without a state.
 
-    inputs: list of {input, salt} or null. known: by party index, the seat key known to be the party's.
-    chain: the beacon of a bundle, for a chain other than drand quicknet.
+    inputs: list of {input, salt} in party order, with null for an unknown one. known: seat key by party index.
+    chain: the `beacon` member of a bundle, needed for a chain other than drand quicknet.
     """
     report = Report()
     keys = [{"pubkey": k} if type(k) is str else k for k in keys]
@@ -174,7 +174,10 @@ def verify(certificate, head, keys, inputs=None, params=None, known=None, chain=
 # ---- Bundles
 
 def verify_bundle(bundle, keys=None, policy=None, known=None):
-    """All checks of a bundle. keys: labels of the deployment's keys, None for those of the bundle; policy: notes.Policy; known as in verify."""
+    """Makes all checks of a bundle.
+
+    keys: labels of the deployment's keys, or None to take those in the bundle. policy: notes.Policy or None. known: as in verify.
+    """
     report = Report()
     bad = shape.BUNDLE(bundle)
     if not bad:
@@ -214,7 +217,7 @@ QUICKNET = ("52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971",
 
 
 def check_beacon(report, result, chain):
-    """The beacon's signature: of drand quicknet under its pinned key, of another chain under the key in the bundle."""
+    """Checks the beacon's signature: of drand quicknet under its pinned key, of another chain under the key in the bundle."""
     shown = result.get("beacon") if type(result) is dict else None
     shown = shown if type(shown) is dict else {}
     name, key, problem = "drand quicknet", QUICKNET[1], None
@@ -284,7 +287,10 @@ def check_log_proof(report, bundle, keys, policy):
 
 
 def checkpoint_signer(note, keys, policy):
-    """(problem, good words). A log of the policy or, without a policy, a key of the deployment in its time."""
+    """Returns (problem, description) of the checkpoint's signer.
+
+    The signer must be a log of the policy, or without a policy a key of the deployment that was valid for this size.
+    """
     logs = [k for k in policy.logs if k.name == note.origin] if policy else []
     deployment = [(k, notes.deployment_key(note.origin, k["pubkey"])) for k in keys if not signatures.key_problem(k["pubkey"])]
     try:
@@ -311,14 +317,14 @@ def check_own_input(report, own, certificate):
         return
     party, parties = own["party"], certificate["parties"]
     if party >= len(parties):
-        report.add("own_input", "it is of party %d, and there are %d" % (party, len(parties)))
+        report.add("own_input", "the input is that of party %d, but there are %d parties" % (party, len(parties)))
         return
     held = [name for name in ("input", "salt") if name in own]
     if not held:
         report.notes.append(unchecked)
         return
     if len(held) == 1:
-        report.add("own_input", "it has only one of input and salt")
+        report.add("own_input", "own_input has only one of input and salt")
         return
     data = opening(parties[party]["commitment"], own)
     report.add("own_input", None if data is not None else
@@ -352,7 +358,7 @@ def draw_problem(certificate):
 
 
 def opening(commitment, sealed):
-    """The bytes (canonical input, then salt) that the commitment is the hash of, else None."""
+    """Returns the bytes (canonical input, then salt) whose hash is the commitment, or None."""
     salt = sealed.get("salt") or ""
     readings = [salt.encode("utf-8")]
     if re.fullmatch("([0-9a-fA-F]{2})+", salt):
@@ -430,7 +436,7 @@ def fetch(url):
 
 
 def fetch_head(base, certificate):
-    """The newest head, or the one of the proof's size where the log still answers it."""
+    """Returns the head of the proof's size if the log answers it, and otherwise the newest head."""
     import urllib.error
     head = fetch(base + "/v1/log/tree-head")
     proof = certificate.get("log_proof") if type(certificate) is dict else None
@@ -442,11 +448,11 @@ def fetch_head(base, certificate):
     except urllib.error.HTTPError as e:
         if e.code >= 500 or e.code == 429:
             raise
-        return head  # the log knows no head of that size: the check of the sizes says so
+        return head  # the log has no head of that size: the check tree_size fails and says so
 
 
 def fetch_keys(base):
-    """The keys of the key set, or of the status where the deployment has no such path; only the status tells a development key."""
+    """Returns the keys of /v1/pubkeys, or those of /v1/status if the deployment has no such path. Only the status says which key is a development key."""
     import urllib.error
     declared = keys_of(fetch(base + "/v1/status"))
     try:
@@ -459,7 +465,7 @@ def fetch_keys(base):
 
 
 def printable(line):
-    """Labels and member names come from strangers: none of them may begin a new line or colour it."""
+    """Returns the line without control characters: labels and member names come from strangers and must not forge a line or colour it."""
     return "".join(c if " " <= c <= "~" else ascii(c)[1:-1] for c in line).rstrip()
 
 
@@ -475,18 +481,18 @@ def main(arguments=None):
                                      "1 a check failed, 2 wrong usage or something unreadable.")
     parser.add_argument("--certificate", metavar="FILE")
     parser.add_argument("--bundle", metavar="FILE", help="the answer of /v1/deals/{id}/bundle: nothing is fetched")
-    parser.add_argument("--policy", metavar="FILE", help="of a bundle: the trust policy (c2sp.org/tlog-policy)")
+    parser.add_argument("--policy", metavar="FILE", help="trust policy for a bundle's witnesses (c2sp.org/tlog-policy)")
     parser.add_argument("--tree-head", metavar="FILE")
     parser.add_argument("--keys", metavar="FILE", help="the key set: the answer of /v1/pubkeys (or of /v1/status)")
     parser.add_argument("--status", metavar="FILE", help="the answer of /v1/status: keys without their states")
-    parser.add_argument("--base-url", metavar="URL", help="fetches what is not given as a file")
+    parser.add_argument("--base-url", metavar="URL", help="fetch from this deployment what is not given as a file")
     parser.add_argument("--pubkey", action="append", metavar="KEY",
-                        help="trust this key, whatever it signed, instead of a key set; repeatable")
+                        help="trust this key for every leaf, instead of a key set; repeatable")
     parser.add_argument("--inputs", metavar="FILE", help="JSON list of {input, salt} in party order, null if unknown")
     parser.add_argument("--params", metavar="FILE", help="algorithm_params of the deal: recomputes the result too")
     parser.add_argument("--party", action="append", metavar="N=KEY", type=party_key, default=[],
-                        help="party N is known to you by this seat key; repeatable")
-    parser.add_argument("--json", action="store_true", help="a report for machines")
+                        help="require that party N signed with this seat key; repeatable")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
     given = parser.parse_args(arguments)
     if bool(given.certificate) == bool(given.bundle):
         parser.error("give --certificate or --bundle")
@@ -510,10 +516,10 @@ def main(arguments=None):
         if not keys:
             file = given.keys or given.status
             keys = keys_of(read(file)) if file else fetch_keys(base)
-        inputs = read(given.inputs, 34) if given.inputs else None  # two levels around each input
+        inputs = read(given.inputs, 34) if given.inputs else None  # the list and {input, salt} are two levels around each input
         params = read(given.params) if given.params else None
         if given.inputs and type(inputs) is not list or given.params and type(params) is not dict:
-            raise jcs.Refused("--inputs wants a JSON array, --params a JSON object")
+            raise jcs.Refused("--inputs must name a file with a JSON array, --params one with a JSON object")
     except (OSError, ValueError) as e:
         print("verify: %s" % e, file=sys.stderr)
         return EXIT_UNREADABLE
@@ -524,7 +530,7 @@ def bundle_main(parser, given):
     if given.tree_head or given.inputs or given.params or given.base_url:
         parser.error("a bundle has its tree head and its input, and nothing is fetched")
     try:
-        bundle = read(given.bundle, 34)  # two levels around the input
+        bundle = read(given.bundle, 34)  # the bundle and own_input are two levels around the input
         keys = given.pubkey
         if not keys and (given.keys or given.status):
             keys = keys_of(read(given.keys or given.status))

@@ -19,10 +19,10 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// Version is the version of the certificate format. SPEC 9.3: the current form is "1".
+// Version is the version of the certificate format (SPEC 9.3).
 const Version = "1"
 
-// Outcomes. SPEC 2.5.
+// Computed and Void are the outcomes of a deal (SPEC 2.5).
 const (
 	Computed = "COMPUTED"
 	Void     = "VOID"
@@ -59,8 +59,8 @@ type Party struct {
 // attests. Package attestation defines the other values.
 const AttestedByInitiator = "initiator"
 
-// Flags that say why a certificate is VOID. With MissedReveal or Rejected, all parties
-// committed.
+// MissedCommit, MissedReveal and Rejected are the flags that say why a certificate is
+// VOID. With the last two, all parties committed.
 const (
 	MissedCommit = "void:missed-commit"
 	MissedReveal = "void:missed-reveal"
@@ -90,11 +90,11 @@ type Certificate struct {
 	Signature string   `json:"signature"`
 }
 
-// SigningBytes returns the RFC 8785 form of the payload (SPEC 2.5). The signature and
-// the log entry are both made from its SHA-256.
+// SigningBytes returns the RFC 8785 form of the payload (SPEC 2.5). Its SHA-256 hash is
+// the log entry and the digest that is signed.
 func (p Payload) SigningBytes() ([]byte, error) { return canon.Marshal(p) }
 
-// Parse reads signing bytes.
+// Parse returns the payload of signing bytes, or an error if they are not its JSON.
 func Parse(signingBytes []byte) (Payload, error) {
 	var p Payload
 	if err := json.Unmarshal(signingBytes, &p); err != nil {
@@ -120,7 +120,7 @@ type Facts struct {
 	Declaration string // attestation.Digest
 }
 
-// Properties returns the flags of a certificate.
+// Properties returns the flags of a certificate with these facts.
 func Properties(f Facts) (flags []string) {
 	if f.Revealed {
 		flags = append(flags, "inputs-committed-before-reveal")

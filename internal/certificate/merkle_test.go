@@ -23,7 +23,6 @@ func nodeHash(left, right []byte) []byte {
 	return sum[:]
 }
 
-// split returns the largest power of two below n.
 func split(n int) int {
 	k := 1
 	for k<<1 < n {
@@ -78,10 +77,10 @@ func TestInputRootOfPublishedLeaves(t *testing.T) {
 		"5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328",
 	} {
 		if got := InputRoot(leaves[:n]); got != "sha256:"+want {
-			t.Errorf("%d leaves: %s, want %s", n, got, want)
+			t.Errorf("root of %d leaves: %s, want %s", n, got, want)
 		}
 		if got := hex.EncodeToString(treeHash(leaves[:n])); got != want {
-			t.Errorf("%d leaves: the reference gives %s, want %s", n, got, want)
+			t.Errorf("reference root of %d leaves: %s, want %s", n, got, want)
 		}
 	}
 }
@@ -104,7 +103,7 @@ func TestVerifyInclusionIsStrict(t *testing.T) {
 		t.Fatal(err)
 	}
 	if VerifyInclusion(entries[3], good, root) == nil {
-		t.Error("another entry verifies")
+		t.Error("the proof of one entry verifies for another, want it refused")
 	}
 	for what, change := range map[string]func(*LogProof){
 		"a node too many":          func(p *LogProof) { p.InclusionPath = append(p.InclusionPath, zero) },
@@ -121,12 +120,12 @@ func TestVerifyInclusionIsStrict(t *testing.T) {
 		wrong.InclusionPath = slices.Clone(good.InclusionPath)
 		change(&wrong)
 		if VerifyInclusion(entry, wrong, root) == nil {
-			t.Errorf("%s verifies", what)
+			t.Errorf("a proof with %s verifies, want it refused", what)
 		}
 	}
 	for _, wrong := range []string{"", "sha256:" + root, root[:62], root + "00", root + "\n", zero, strings.ToUpper(root)} {
 		if VerifyInclusion(entry, good, wrong) == nil {
-			t.Errorf("root %q verifies", wrong)
+			t.Errorf("a proof under the root %q verifies, want it refused", wrong)
 		}
 	}
 }
@@ -139,7 +138,7 @@ func TestInputRootAndPathsAreThoseOfRFC6962(t *testing.T) {
 		}
 		root := InputRoot(leaves)
 		if want := "sha256:" + hex.EncodeToString(treeHash(leaves)); root != want {
-			t.Fatalf("%d leaves: %s, want %s", n, root, want)
+			t.Fatalf("root of %d leaves: %s, want %s", n, root, want)
 		}
 		for i, leaf := range leaves {
 			path := InputPath(leaves, i)
@@ -147,10 +146,10 @@ func TestInputRootAndPathsAreThoseOfRFC6962(t *testing.T) {
 				t.Fatalf("party %d of %d: %v, want %v", i, n, path, want)
 			}
 			if err := VerifyInput(leaf, i, n, path, root); err != nil {
-				t.Fatalf("party %d of %d: %v", i, n, err)
+				t.Fatalf("the input of party %d of %d does not verify: %v", i, n, err)
 			}
 			if VerifyInput([]byte("another"), i, n, path, root) == nil || n > 1 && VerifyInput(leaf, (i+1)%n, n, path, root) == nil {
-				t.Fatalf("party %d of %d: another input or party verifies", i, n)
+				t.Fatalf("party %d of %d: another input or party verifies, want both refused", i, n)
 			}
 		}
 	}

@@ -72,7 +72,7 @@ func TestSigningBytesNeverChange(t *testing.T) {
 		}
 		// Stored bytes are read and written again.
 		if read, err := Parse(got); err != nil || string(signingBytes(t, read)) != row.want {
-			t.Errorf("read and written again: %s, %v", signingBytes(t, read), err)
+			t.Errorf("parsed and written again: %s, %v; want the same bytes", signingBytes(t, read), err)
 		}
 		sum := sha256.Sum256([]byte(row.want))
 		if Entry(got) != sum {
@@ -94,12 +94,12 @@ func TestCertificateContainsWhatIsSigned(t *testing.T) {
 			t.Fatal(err)
 		}
 		if proof, signature := string(members["log_proof"]), string(members["signature"]); proof != `{"tree_size":1,"leaf_index":0,"inclusion_path":[]}` || signature != `"es256:00"` {
-			t.Errorf("log_proof is %s, signature %s", proof, signature)
+			t.Errorf("log_proof is %s and signature %s, want those of the certificate", proof, signature)
 		}
 		delete(members, "log_proof")
 		delete(members, "signature")
 		if rest, err := canon.Marshal(members); err != nil || string(rest) != string(signingBytes(t, p)) {
-			t.Errorf("certificate %s without log_proof and signature is %s, %v", p.CertID, rest, err)
+			t.Errorf("certificate %s without log_proof and signature is %s (%v), want its signing bytes", p.CertID, rest, err)
 		}
 	}
 }
@@ -117,7 +117,7 @@ func TestProperties(t *testing.T) {
 		{Facts{"shapley.v1", "purge", Rejected, true, "0d"}, "inputs-committed-before-reveal void:rejected inputs-purged declaration-sha256:0d logged"},
 	} {
 		if got := strings.Join(Properties(row.facts), " "); got != row.want {
-			t.Errorf("%+v: %s, want %s", row.facts, got, row.want)
+			t.Errorf("properties of %+v: %s, want %s", row.facts, got, row.want)
 		}
 	}
 }

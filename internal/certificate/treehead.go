@@ -12,12 +12,12 @@ type TreeHead struct {
 	Signature string `json:"signature"` // `<scheme>:<hex>` by the deployment key, over Message
 }
 
-// Message returns the signed bytes.
-// SPEC 2.7: the canonical JSON (RFC 8785) of {tree_size, root_hash}.
+// Message returns the signed bytes: the RFC 8785 form of {tree_size, root_hash} (SPEC
+// 2.7).
 func (h TreeHead) Message() []byte {
-	// RFC 8785 3.2.3 sorts members by name. For a hash in hex and an integer below
-	// 2^53, encoding/json writes the canonical bytes. Unlike canon.Encode it does not
-	// panic on a larger integer, which a damaged database or a file may have.
+	// For a hash in hex and an integer below 2^53, encoding/json writes the canonical
+	// bytes if the members are in the order of their names. Unlike canon.Encode it does
+	// not panic on a larger integer, which a damaged database or a file may have.
 	message, err := json.Marshal(struct {
 		RootHash string `json:"root_hash"`
 		TreeSize int64  `json:"tree_size"`

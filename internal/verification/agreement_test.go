@@ -35,7 +35,7 @@ type sharedCase struct {
 	Failed                      []string
 }
 
-// theirs runs the Python tests once.
+// theirs runs the Python tests once and returns their cases.
 var theirs = sync.OnceValues(func() (cases []sharedCase, err error) {
 	cmd := exec.Command("python3", "../../e2e/verifier/cases.py")
 	var stderr bytes.Buffer
@@ -64,7 +64,7 @@ func TestAgreesWithTheIndependentVerifier(t *testing.T) {
 	tree := func(raw json.RawMessage) any {
 		v, err := canon.Parse(raw)
 		if err != nil {
-			t.Fatalf("%v in %s", err, raw)
+			t.Fatalf("read the cases of the Python tests: %v in %s", err, raw)
 		}
 		return v
 	}
@@ -74,7 +74,7 @@ func TestAgreesWithTheIndependentVerifier(t *testing.T) {
 		if problem != "" {
 			unreadable++
 			if !slices.Equal(c.Failed, []string{"unreadable"}) {
-				t.Errorf("case %d: %s %s, and the independent verifier reads it", i, c.Keys, problem)
+				t.Errorf("case %d: %s %s, but the independent verifier reads it", i, c.Keys, problem)
 			}
 			continue
 		}
@@ -90,7 +90,7 @@ func TestAgreesWithTheIndependentVerifier(t *testing.T) {
 		}
 		slices.Sort(failed)
 		if !slices.Equal(failed, c.Failed) || report.Valid != (len(c.Failed) == 0) {
-			t.Errorf("case %d: fails %v, the independent verifier fails %v\n%s\n%s", i, failed, c.Failed, c.Certificate, c.TreeHead)
+			t.Errorf("case %d: this verifier fails %v and the independent one %v, want the same checks\n%s\n%s", i, failed, c.Failed, c.Certificate, c.TreeHead)
 		}
 		if report.Valid {
 			accepted++

@@ -22,7 +22,7 @@ const (
 	Witnesses           = "witnesses"            // the policy's quorum cosigned the checkpoint; made only with a policy
 	BeaconChain         = "beacon_chain"         // the bundle's beacon chain is the one that the result names
 	OwnInput            = "own_input"            // the party's input and salt open its commitment
-	InputPath           = "input_path"           // their path leads to input_root
+	InputPath           = "input_path"           // the path of that input and salt leads to input_root
 )
 
 // BundleVersion is the value of a bundle's version member.
@@ -129,8 +129,9 @@ func (r *Report) logProof(members map[string]any, c certificate.Certificate, key
 	}
 }
 
-// checkpointSigner returns the signer of the checkpoint, or what is wrong. It accepts a log
-// of the policy or, without a policy, a key of the deployment that was valid for this size.
+// checkpointSigner returns the signer of the checkpoint in good, or what is wrong in
+// problem. It accepts a log of the policy. Without a policy it accepts a key of the
+// deployment that was valid for this size.
 func checkpointSigner(signedNote []byte, c checkpoint.Checkpoint, keys []Key, policy *checkpoint.Policy) (problem, good string) {
 	var logs []checkpoint.Key
 	if policy != nil {
@@ -163,7 +164,8 @@ func checkpointSigner(signedNote []byte, c checkpoint.Checkpoint, keys []Key, po
 	return "a retired key signed the checkpoint, after its time", ""
 }
 
-// noteKey converts a key of the deployment to a note verifier for an origin.
+// noteKey converts the label of a key of the deployment to a note verifier for an
+// origin. It returns an error if the label is not that of an es256 key.
 func noteKey(origin, label string) (checkpoint.Key, error) {
 	digits, _ := strings.CutPrefix(label, "es256:")
 	point, err := hex.DecodeString(digits)
@@ -172,7 +174,7 @@ func noteKey(origin, label string) (checkpoint.Key, error) {
 	}
 	x, y := elliptic.UnmarshalCompressed(elliptic.P256(), point)
 	if x == nil {
-		return checkpoint.Key{}, fmt.Errorf("%.80s is no es256 key", label)
+		return checkpoint.Key{}, fmt.Errorf("%.80s is not an es256 key", label)
 	}
 	whole := append([]byte{4}, append(x.FillBytes(make([]byte, 32)), y.FillBytes(make([]byte, 32))...)...)
 	public, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), whole)
@@ -200,7 +202,7 @@ func (r *Report) ownInput(given any, c certificate.Certificate) {
 	}
 	party, n := own["party"].(int64), int64(len(c.Parties))
 	if party >= n {
-		r.add(OwnInput, fmt.Sprintf("it is of party %d, and there are %d", party, n), "")
+		r.add(OwnInput, fmt.Sprintf("the input is that of party %d, but there are %d parties", party, n), "")
 		return
 	}
 	input, held := own["input"].(map[string]any)
@@ -210,7 +212,7 @@ func (r *Report) ownInput(given any, c certificate.Certificate) {
 		r.Notes = append(r.Notes, unchecked)
 		return
 	case !held || !salted:
-		r.add(OwnInput, "it has only one of input and salt", "")
+		r.add(OwnInput, "own_input has only one of input and salt", "")
 		return
 	}
 	leaf, opens := open(c.Parties[party].Commitment, input, salt)

@@ -101,17 +101,17 @@ func TestBundlesAndTheirForgeries(t *testing.T) {
 			forged++
 		}
 		if unproven := strings.Join(report.Notes, "; "); report.Valid && strings.Contains(unproven, "no witness was checked") != (c.Policy == "") {
-			t.Errorf("%s: not proven are %q", name, unproven)
+			t.Errorf("%s: the notes are %q, want one about witnesses only without a policy", name, unproven)
 		} else if report.Valid && !strings.Contains(unproven, c.Unproven) {
 			t.Errorf("%s: not proven are %q, want %q", name, unproven, c.Unproven)
 		} else if b := c.Bundle.(map[string]any); report.Valid && b["declaration"] != nil && strings.Contains(unproven, "params and deadlines") || strings.Count(unproven, "params and deadlines") > 1 {
-			t.Errorf("%s: not proven are %q", name, unproven)
+			t.Errorf("%s: the notes are %q, want at most one about params and deadlines, and none with a declaration", name, unproven)
 		} else if own, _ := c.Bundle.(map[string]any)["own_input"].(map[string]any); report.Valid && strings.Contains(unproven, "your input was not checked") != (own["input"] == nil) {
-			t.Errorf("%s: not proven are %q", name, unproven)
+			t.Errorf("%s: the notes are %q, want one about your input only without it", name, unproven)
 		}
 	}
 	if forged < 20 || len(files)-forged < 4 {
-		t.Errorf("%d forgeries and %d good bundles: too few to mean anything", forged, len(files)-forged)
+		t.Errorf("%d forgeries and %d good bundles, want at least 20 and 4", forged, len(files)-forged)
 	}
 }
 
@@ -140,7 +140,7 @@ func everyPlaceCounts(t *testing.T, name string) {
 		each := func(key any, v any) {
 			at := fmt.Sprint(path, "/", key)
 			if strings.HasPrefix(at, "/keys/") || strings.HasPrefix(at, "/beacon/") && at != "/beacon/chain_hash" {
-				return // keys are compared only with given trusted keys, and the beacon's members only by the check of its signature
+				return // here the bundle has no effect: trusted keys are given, and only fairpactctl checks the beacon signature
 			}
 			var other any
 			switch v := v.(type) {
@@ -160,7 +160,7 @@ func everyPlaceCounts(t *testing.T, name string) {
 			places++
 			put(holder, key, other)
 			if c.report(t).Valid {
-				t.Errorf("%s: %s is %v instead of %v, and the bundle is valid", name, at, other, v)
+				t.Errorf("%s: %s is %v instead of %v and the bundle is valid, want it invalid", name, at, other, v)
 			}
 			put(holder, key, v)
 		}

@@ -44,7 +44,8 @@ func drawn(t rapid.TB, v algorithm.Vector) map[string]any {
 	return tree
 }
 
-// inputsOf returns copies, because tests modify the inputs and share the vectors.
+// inputsOf returns copies of a vector's inputs, because tests modify inputs and share
+// the vectors.
 func inputsOf(t rapid.TB, v algorithm.Vector) []any {
 	t.Helper()
 	var rows []any
@@ -83,7 +84,7 @@ func TestVectorsAsCertificates(t *testing.T) {
 		}
 		e := verification.Evidence{Certificate: drawn(t, v), Inputs: inputsOf(t, v), Params: v.Input.AlgorithmParams}
 		if failed := failing(e); len(failed) > 0 {
-			t.Errorf("%s: %v", v.VectorID, failed)
+			t.Errorf("vector %s fails %v, want no failed check", v.VectorID, failed)
 		}
 	}
 }
@@ -114,7 +115,7 @@ func TestDrawIsCheckedWithoutInputs(t *testing.T) {
 		result := cert["result"].(map[string]any)
 		forge(result, result["beacon"].(map[string]any))
 		if failed := failing(verification.Evidence{Certificate: cert}); !slices.Equal(failed, []string{verification.Draw}) {
-			t.Errorf("%s: %v", what, failed)
+			t.Errorf("%s: fails %v, want only draw", what, failed)
 		}
 	}
 }
@@ -126,11 +127,11 @@ func TestACertificateAloneLeavesTheDeclarationUnchecked(t *testing.T) {
 	const note = "the params and deadlines were not checked"
 	cert := drawn(t, algorithm.VectorsOf(algorithm.Random)[0])
 	if notes := strings.Join(verification.Verify(verification.Evidence{Certificate: cert}).Notes, "; "); strings.Count(notes, note) != 1 {
-		t.Errorf("of a certificate that names a declaration: %q", notes)
+		t.Errorf("notes of a certificate that names a declaration: %q, want the note once", notes)
 	}
 	cert["properties"] = []any{"logged"}
 	if notes := strings.Join(verification.Verify(verification.Evidence{Certificate: cert}).Notes, "; "); strings.Contains(notes, note) {
-		t.Errorf("of a certificate that names none: %q", notes)
+		t.Errorf("notes of a certificate that names no declaration: %q, want none about it", notes)
 	}
 }
 

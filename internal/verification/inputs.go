@@ -10,8 +10,8 @@ import (
 	"github.com/fairpact/fairpact/internal/certificate"
 )
 
-// inputs opens the commitments, recomputes input_root and, with params, the result. No
-// detail contains an input or a salt.
+// inputs opens the commitments, recomputes input_root and, if params are known, the
+// result. No detail of a check contains an input or a salt.
 func (r *Report) inputs(p certificate.Payload, given any, params map[string]any) {
 	problem := inputsShape(given)
 	rows, _ := given.([]any)
@@ -74,7 +74,7 @@ func (r *Report) inputs(p certificate.Payload, given any, params map[string]any)
 	}
 }
 
-// open returns the leaf of an input that opens the commitment.
+// open returns the leaf of an input, and whether input and salt open the commitment.
 func open(commitment *string, input map[string]any, salt string) (leaf []byte, ok bool) {
 	if commitment == nil {
 		return nil, false
@@ -84,8 +84,8 @@ func open(commitment *string, input map[string]any, salt string) (leaf []byte, o
 	return slices.Concat(canonical, saltBytes), ok
 }
 
-// Recompute returns the RFC 8785 bytes of the result of a deal like p, or null if a party
-// rejected. It uses the beacon value in p.
+// Recompute returns the RFC 8785 bytes of the result of the deal that p certifies, or
+// null if a party rejected. It takes the beacon value from p.
 func Recompute(p certificate.Payload, inputs []map[string]any, params map[string]any) ([]byte, error) {
 	a, ok := algorithm.Lookup(p.Algorithm)
 	if !ok {
@@ -129,6 +129,7 @@ func rejectors(id string, inputs []map[string]any) []int {
 }
 
 // drawProblem recomputes a draw from the certificate's beacon value and nonce_digest.
+// It returns what differs, or "".
 func drawProblem(a *algorithm.Algorithm, p certificate.Payload) string {
 	again, err := a.Redraw(labelsOf(p), p.Result)
 	if err != nil {
@@ -148,7 +149,7 @@ func labelsOf(p certificate.Payload) []string {
 	return labels
 }
 
-// canonicalResult returns p.Result in RFC 8785 form.
+// canonicalResult returns p.Result in RFC 8785 form, and null if there is none.
 func canonicalResult(p certificate.Payload) []byte {
 	tree, err := canon.Parse(p.Result)
 	if err != nil {

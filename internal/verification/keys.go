@@ -9,7 +9,7 @@ const (
 	Retired = "retired" // replaced; its earlier signatures stay valid
 )
 
-// mostKeys is the most keys of a deployment, which bounds the time of a verification.
+// mostKeys is the most keys of a deployment. It bounds the time of a verification.
 const mostKeys = 1000
 
 // Trusted is a public key in the form of GET /v1/pubkeys.
@@ -17,20 +17,19 @@ type Trusted struct {
 	Label     string
 	State     string // "" if the document has no states
 	RetiredAt *int64 // unix seconds at which a retired key was replaced; nil if unknown
-	TreeSize  *int64 // a closed key is not accepted for leaves at this index or above; nil if it is not closed
+	TreeSize  *int64 // the first leaf index that a closed key may not sign; nil if the key is not closed
 
 	Development bool // the deployment declares that it signs with a development key; only a status says so
 }
 
-// developmentKey is the note on a certificate by such a key.
+// developmentKey is the note on a certificate by a development key.
 const developmentKey = "whose certificate it is: the deployment declares this key a development key, whose certificates prove nothing"
 
-// mayHold reports whether the key may have signed the leaf.
+// mayHold reports whether the key was allowed to sign a leaf at this index.
 func (t Trusted) mayHold(leafIndex int64) bool {
 	return t.State != Retired || t.TreeSize == nil || leafIndex < *t.TreeSize
 }
 
-// standing returns the key's state in words.
 func (t Trusted) standing() string {
 	switch {
 	case t.State == "":
@@ -53,9 +52,10 @@ var (
 	legacyShape = arrayUpTo(mostKeys-1, text)
 )
 
-// ReadKeys returns the keys of a document in its order: of GET /v1/pubkeys, which says what
-// each key may sign, or of GET /v1/status (SPEC 2.8), which does not. For another document
-// it returns what is wrong. The check KeysUsable reports unusable labels.
+// ReadKeys returns the keys of a document in the document's order. The document is that of
+// GET /v1/pubkeys, which says what each key may sign, or of GET /v1/status (SPEC 2.8),
+// which does not. For any other document, problem says what is wrong. Labels are not
+// checked here but in the check KeysUsable.
 func ReadKeys(document any) (keys []Trusted, problem string) {
 	members, ok := document.(map[string]any)
 	if !ok {
@@ -114,8 +114,9 @@ func optional(v any) *int64 {
 	return nil
 }
 
-// inForce reports what is wrong with the keys that made the two signatures; a key is nil if
-// none matched. A head of n leaves covers the leaves 0 to n-1.
+// inForce adds the check that both keys were allowed to sign at this leaf and head size.
+// cert and head are the keys that made the two signatures, or nil. A head of n leaves
+// covers the leaves 0 to n-1.
 func (r *Report) inForce(cert, head *Key, leafIndex, headSize int64) {
 	switch {
 	case cert == nil:
@@ -135,8 +136,8 @@ func (r *Report) inForce(cert, head *Key, leafIndex, headSize int64) {
 	}
 }
 
-// VerifyTreeHead returns the key that signed a tree head (SPEC 2.7) and was valid for its
-// size, or what is wrong.
+// VerifyTreeHead returns the key that signed a tree head (SPEC 2.7). If no key did, or
+// the key may not sign a head of this size, problem says so.
 func VerifyTreeHead(document any, keys []Key) (by Key, problem string) {
 	head, bad := readHead(document)
 	if bad != "" {

@@ -29,7 +29,7 @@ func TestVerifiersReadWhatIsPublished(t *testing.T) {
 		}
 		keys, problem := verification.ReadKeys(document)
 		if problem != "" {
-			t.Fatalf("%d: %s in %s", offset, problem, set.Published())
+			t.Fatalf("at %d s: verifiers refuse the key set: %s in %s", offset, problem, set.Published())
 		}
 		var current string
 		var retired []string
@@ -42,7 +42,7 @@ func TestVerifiersReadWhatIsPublished(t *testing.T) {
 			}
 		}
 		if current != set.Current() || !slices.Equal(retired, set.Legacy()) {
-			t.Errorf("%d: published %s and %v, status %s and %v", offset, current, retired, set.Current(), set.Legacy())
+			t.Errorf("at %d s: the key set has current %s and retired %v, the status %s and %v; want the same", offset, current, retired, set.Current(), set.Legacy())
 		}
 	}
 }

@@ -21,8 +21,8 @@ const (
 	Declaration     = "declaration"      // the declaration in a bundle is the one that the certificate names, and fits it
 )
 
-// seats checks the signatures of seat keys, and that parties with a known key signed with
-// it.
+// seats checks the signatures of seat keys, and that each party whose key the verifier
+// knows signed with that key.
 func (r *Report) seats(p certificate.Payload, parties map[int]string, open func([]Trusted) []Key) {
 	holds := func(label string, message []byte, signature string) error {
 		if open == nil {
@@ -115,7 +115,8 @@ func indexes(all []int) string {
 	return strings.Join(text, ", ")
 }
 
-// declared checks the declaration in a bundle.
+// declared checks that the declaration in a bundle is the one that the certificate
+// names, and fits the certificate. Without a declaration it adds a note.
 func (r *Report) declared(given any, p certificate.Payload) {
 	if given == nil {
 		r.undeclared(p, "the bundle does not hold the declaration")
@@ -123,11 +124,11 @@ func (r *Report) declared(given any, p certificate.Payload) {
 	}
 	digest, err := attestation.DigestIn(p.Properties)
 	if digest == "" || err != nil {
-		r.add(Declaration, "the certificate does not name one", "")
+		r.add(Declaration, "the certificate names no declaration", "")
 		return
 	}
 	if text := canon.Encode(given); attestation.Digest(text) != digest {
-		r.add(Declaration, "it is another one than the certificate names", "")
+		r.add(Declaration, "the declaration is another one than the certificate names", "")
 		return
 	}
 	members := given.(map[string]any)
@@ -163,7 +164,7 @@ func (r *Report) undeclared(p certificate.Payload, why string) {
 	}
 }
 
-// otherDraw returns how the result's beacon differs from the declared one.
+// otherDraw returns how the result's beacon differs from the declared beacon, or "".
 func otherDraw(declaration map[string]any, result json.RawMessage) string {
 	drawn := shownBeacon(result)
 	round := declaration["algorithm_params"].(map[string]any)["beacon_round"]
@@ -171,15 +172,15 @@ func otherDraw(declaration map[string]any, result json.RawMessage) string {
 	case drawn.ChainHash == "":
 		return ""
 	case declaration["beacon_chain"] != drawn.ChainHash:
-		return "it declares another beacon than the result was drawn from"
+		return "the declaration names another beacon than the result was drawn from"
 	case round != drawn.Round:
 		return fmt.Sprintf("it declares beacon round %v, and the result was drawn from %d", round, drawn.Round)
 	}
 	return ""
 }
 
-// late returns the phase that closed after its deadline, if any. An act at the deadline is
-// too late, and a phase that missed its deadline has no closing time.
+// late returns which phase closed after its deadline, or "". An act at the deadline is too
+// late, and a phase that missed its deadline has no closing time.
 func late(declaration map[string]any, t certificate.Timing) string {
 	if by := declaration["commit_deadline"].(int64); t.CommitsClosedAt != nil && *t.CommitsClosedAt >= by {
 		return fmt.Sprintf("it declares commit_deadline %d, and the commits closed at %d", by, *t.CommitsClosedAt)

@@ -97,7 +97,8 @@ func arrayUpTo(most int, r rule) rule {
 	}
 }
 
-// record requires exactly these members. A member whose name ends in '?' is optional.
+// record returns the rule for an object with exactly these members. A name that ends in
+// '?' means an optional member.
 func record(members map[string]rule) rule {
 	return func(v any) string {
 		given, ok := v.(map[string]any)
@@ -136,7 +137,7 @@ var (
 	sha256Hex = matches(regexp.MustCompile(`^sha256:[0-9a-f]{64}$`), "sha256: and 64 lower-case hex digits")
 	signature = matches(signatureForm, "es256: or ed25519: and 128 lower-case hex digits")
 
-	// SPEC 2.5
+	// certificateShape is that of SPEC 2.5.
 	certificateShape = record(map[string]rule{
 		"cert_version": oneOf(certificate.Version),
 		"cert_id":      text,
@@ -166,13 +167,12 @@ var (
 		"party_keys": array(nullable(text)), "party_labels": array(text), "retention": text, "reveal_deadline": integer,
 	})
 
-	// SPEC 2.7
+	// treeHeadShape is that of SPEC 2.7.
 	treeHeadShape = record(map[string]rule{"tree_size": integer, "root_hash": hash, "signature": signature})
 
 	inputsShape = array(nullable(record(map[string]rule{"input": object, "salt?": nullable(anyText)})))
 )
 
-// readHead returns a tree head, or what is wrong with it.
 func readHead(v any) (h certificate.TreeHead, problem string) {
 	if problem := treeHeadShape(v); problem != "" {
 		return h, problem

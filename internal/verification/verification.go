@@ -1,9 +1,9 @@
-// Package verification checks a certificate as a stranger would: from the certificate, a
-// signed tree head, the keys that the verifier trusts and, if known, the inputs and the
-// deal's params. It is pure, so the verdict is the same everywhere.
+// Package verification checks a certificate without trusting the deployment: from the
+// certificate, a signed tree head, the keys that the verifier trusts and, if known, the
+// inputs and the deal's params. It is pure, so the verdict is the same everywhere.
 //
-// It takes trees of package canon and not structs, because unknown members are verified
-// too.
+// It takes JSON trees of package canon instead of structs, so that it finds unknown
+// members.
 package verification
 
 import (
@@ -51,8 +51,8 @@ type Report struct {
 	Notes  []string `json:"notes,omitempty"`
 }
 
-// Key is a public key that the verifier trusts. Verify checks a signature of a message. For
-// an unusable label, Problem says why instead.
+// Key is a public key that the verifier trusts. Verify checks a signature of a message. If
+// the label is not usable, Problem says why, and Verify is not called.
 type Key struct {
 	Trusted
 	Verify  func(message []byte, signature string) error
@@ -69,7 +69,7 @@ type Evidence struct {
 	Params map[string]any // the deal's algorithm_params, which a certificate does not contain; nil if unknown
 
 	Parties map[int]string        // by party index, the seat key that the verifier knows to be the party's: es256:HEX or ed25519:HEX
-	Open    func([]Trusted) []Key // makes usable keys of labels; if nil, seat signatures fail
+	Open    func([]Trusted) []Key // returns keys with Verify or Problem set; if nil, seat signatures fail
 }
 
 // Verify makes every check that the evidence allows. It does not panic on any input.
@@ -81,8 +81,8 @@ func Verify(e Evidence) Report {
 	return r
 }
 
-// verify is Verify without the note on the declaration. It returns a nil certificate if the
-// shape is wrong.
+// verify makes the checks of Verify, without the note on the declaration. It returns a nil
+// certificate if the shape is wrong.
 func verify(e Evidence) (Report, *certificate.Certificate) {
 	r := &Report{Valid: true}
 	members, _ := e.Certificate.(map[string]any)
@@ -132,8 +132,8 @@ func verify(e Evidence) (Report, *certificate.Certificate) {
 	return *r, &c
 }
 
-// Signed returns the bytes that a certificate's signature covers.
-// SPEC 2.5: the canonical JSON form of the certificate without signature and log_proof.
+// Signed returns the bytes that a certificate's signature covers: the RFC 8785 form of
+// the certificate without signature and log_proof (SPEC 2.5).
 func Signed(certificate map[string]any) []byte {
 	payload := map[string]any{}
 	for name, v := range certificate {
@@ -177,8 +177,8 @@ func (r *Report) keys(keys []Key) {
 	r.hold(KeysUsable, len(keys) > 0, "no key to verify with", "")
 }
 
-// signed verifies a signature under any of the keys (SPEC 5.6). It returns the first key
-// that matches, or nil.
+// signed adds the check that one of the keys made the signature (SPEC 5.6). It returns
+// that key, or nil.
 func (r *Report) signed(name string, keys []Key, message []byte, signature any) *Key {
 	text, ok := signature.(string)
 	if !ok || !signatureForm.MatchString(text) {

@@ -125,7 +125,7 @@ async function addOwnInput(add, notes, own, { parties, input_root: root }) {
   }
   const titles = { input: 'Your input opens your commitment', path: 'Your input is under the signed root' };
   if (own.party >= parties.length) {
-    add('own_input', titles.input, `it is of party ${own.party}, and there are ${parties.length}`);
+    add('own_input', titles.input, `the input is that of party ${own.party}, but there are ${parties.length} parties`);
     return;
   }
   if (own.input === undefined && own.salt === undefined) {
@@ -133,7 +133,7 @@ async function addOwnInput(add, notes, own, { parties, input_root: root }) {
     return;
   }
   if (own.input === undefined || own.salt === undefined) {
-    add('own_input', titles.input, 'it has only one of input and salt');
+    add('own_input', titles.input, 'own_input has only one of input and salt');
     return;
   }
   const data = await opening(parties[own.party].commitment, own);

@@ -107,7 +107,7 @@ export async function addSeats(add, notes, certificate, known) {
 /** Returns how the result's beacon differs from the declared one, or null. */
 function otherDraw({ beacon_chain: chain, algorithm_params: { beacon_round: round } }, drawn) {
   if (drawn?.chain_hash === undefined) return null;
-  if (chain !== drawn.chain_hash) return 'it declares another beacon than the result was drawn from';
+  if (chain !== drawn.chain_hash) return 'the declaration names another beacon than the result was drawn from';
   return round === drawn.round ? null : `it declares beacon round ${round}, and the result was drawn from ${drawn.round}`;
 }
 
@@ -127,8 +127,8 @@ export async function addDeclaration(add, notes, declaration, certificate) {
   const { parties: rows, result, timing } = certificate;
   const { party_labels: labels, party_keys: keys } = declaration;
   let problem = null;
-  if (named === null) problem = 'the certificate does not name one';
-  else if (await digestOf(declaration) !== named) problem = 'it is another one than the certificate names';
+  if (named === null) problem = 'the certificate names no declaration';
+  else if (await digestOf(declaration) !== named) problem = 'the declaration is another one than the certificate names';
   else if (['algorithm', 'mode', 'retention'].some((name) => declaration[name] !== certificate[name]) || labels.length !== rows.length || keys.length !== rows.length) {
     problem = 'it is not of this deal: algorithm, mode, retention or the number of parties differ';
   } else {
