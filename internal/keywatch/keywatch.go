@@ -1,11 +1,11 @@
 // Package keywatch lets the processes of a deployment see each other's key sets.
 //
-// log-server names in each answer the keys whose time to sign has come. A process
-// that does not accept one of them has missed a rotation. It cannot verify what
-// that key signed, so it treats the log as unavailable and is not ready until it
-// gets the new key set. Each process also puts the digest of its key set into its
-// application_name in Postgres, where fairpactctl keys reads which processes run.
-// A key that is named in these ways does not become trusted.
+// log-server names in each answer the keys whose time to sign has come. A process that
+// does not accept one of these keys has missed a rotation. It cannot verify what that
+// key signed, so it treats the log as unavailable and is not ready until it gets the
+// new key set. Each process also puts the digest of its key set into its
+// application_name in Postgres, where fairpactctl keys reads it. Neither makes a key
+// trusted.
 package keywatch
 
 import (
@@ -25,7 +25,7 @@ import (
 
 const header = "Fairpact-Signing-Keys"
 
-// Tell adds the keys that are due to each answer of next.
+// Tell adds to each answer of next a header with the keys whose time to sign has come.
 func Tell(keys *signing.KeySet, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(header, strings.Join(keys.Due(), ","))
@@ -35,7 +35,7 @@ func Tell(keys *signing.KeySet, next http.Handler) http.Handler {
 
 const (
 	poll   = 5 * time.Second
-	memory = 3 * poll // several log-servers answer in turn, so a good answer does not cancel a bad one
+	memory = 3 * poll // how long a bad answer counts: several log-servers answer in turn, so a good answer does not cancel it
 )
 
 // Watch compares the keys of log-servers with those of this process. It is safe for
@@ -51,9 +51,9 @@ type Watch struct {
 // New returns a Watch for a process with these keys.
 func New(keys *signing.KeySet) *Watch { return &Watch{keys: keys} }
 
-// Check inspects an answer of the log for translog.Client. It returns an error if this
-// process lacks a key of the log, or if the answer is an error and the log lacks the
-// key that this process signs with.
+// Check inspects an answer of the log. It is the Check of a translog.Client. It returns
+// an error if this process lacks a key of the log, or if the answer is an error and the
+// log lacks the key that this process signs with.
 func (w *Watch) Check(r *http.Response) error {
 	named := r.Header.Get(header)
 	if named == "" { // sent by an earlier release
@@ -86,8 +86,8 @@ func (w *Watch) Ready() error {
 	return nil
 }
 
-// Run asks the log every 5 s until ctx ends, so that a process without requests also
-// learns of keys.
+// Run calls ask, which must send a request to the log, every 5 s until ctx ends. So a
+// process without requests also learns of keys.
 func (w *Watch) Run(ctx context.Context, ask func(context.Context) error, logger *slog.Logger) {
 	lacking := false
 	for {
@@ -109,7 +109,7 @@ const maxName = 63
 
 const namePrefix = "fairpact/"
 
-// noSecrets replaces the digest for a process without server secrets.
+// noSecrets stands for the digest of a process without server secrets.
 const noSecrets = "-"
 
 // Name returns the application_name of a process: binary, digest of the key set,
@@ -126,7 +126,8 @@ func Name(binary string, keys *signing.KeySet, secrets string) string {
 // or empty if the process has none or is of an earlier release.
 type Process struct{ Binary, KeySet, Secrets, Host string }
 
-// Parse reads an application_name. ok is false if Name did not make it.
+// Parse reads an application_name. ok is false if the name is not of the form that Name
+// returns.
 func Parse(name string) (p Process, ok bool) {
 	parts := strings.SplitN(strings.TrimPrefix(name, namePrefix), "/", 3)
 	if !strings.HasPrefix(name, namePrefix) || len(parts) != 3 {

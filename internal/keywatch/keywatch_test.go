@@ -19,8 +19,8 @@ const (
 	two = "es256:037cf27b188d034f7e8a52380304b51ac3c08969e277f21b35a60b48fc47669978"
 )
 
-// keys returns a set whose first key signs. Unless none, a second key signs from the
-// given time after now.
+// keys returns a set with a key that signs and, unless none is set, a second key that
+// signs from second after now.
 func keys(t *testing.T, second time.Duration, none bool) *signing.KeySet {
 	t.Helper()
 	text := fmt.Sprintf(`{"keys":[{"pubkey":"%s","uri":"dev://1","signs_from":0}`, one)
@@ -63,10 +63,10 @@ func TestKeysOfTheLog(t *testing.T) {
 			w := New(row.mine)
 			err := w.Check(answer.Result())
 			if (err == nil) != (row.says == "") || err != nil && !strings.Contains(err.Error(), row.says) {
-				t.Errorf("%v, want %q", err, row.says)
+				t.Errorf("Check: %v, want %q", err, row.says)
 			}
 			if (w.Ready() == nil) != row.ready {
-				t.Errorf("ready: %v", w.Ready())
+				t.Errorf("Ready: %v, want ready: %t", w.Ready(), row.ready)
 			}
 			w.at = w.at.Add(-memory)
 			if err := w.Ready(); err != nil {
@@ -90,7 +90,7 @@ func TestRunAsksTheLogUntilTheEnd(t *testing.T) {
 		return err
 	}, slog.New(slog.DiscardHandler))
 	if asked != 1 || w.Ready() == nil {
-		t.Errorf("asked %d times, ready: %v", asked, w.Ready())
+		t.Errorf("asked %d times, Ready: %v; want once and an error", asked, w.Ready())
 	}
 }
 
@@ -101,15 +101,15 @@ func TestNameOfAProcess(t *testing.T) {
 		name := Name("deadline-worker", k, secrets)
 		p, ok := Parse(name)
 		if !ok || len(name) > maxName || p.Binary != "deadline-worker" || p.KeySet != k.Digest() || p.Secrets != secrets || p.Host == "" || strings.Contains(p.Host, "/") {
-			t.Errorf("%q is read as %+v", name, p)
+			t.Errorf("the name %q is parsed as %+v, want the values it was made from", name, p)
 		}
 	}
 	if p, ok := Parse("fairpact/deal-api/0a1b2c3d/host.7"); !ok || p != (Process{Binary: "deal-api", KeySet: "0a1b2c3d", Host: "host.7"}) {
-		t.Errorf("a process of an earlier release is read as %+v", p)
+		t.Errorf("a name of an earlier release is parsed as %+v, want its binary, key set and host", p)
 	}
 	for _, other := range []string{"", "psql", "fairpact/x", "fairpact"} {
 		if _, ok := Parse(other); ok {
-			t.Errorf("%q is taken for a process", other)
+			t.Errorf("Parse(%q) reports a process, want none", other)
 		}
 	}
 }

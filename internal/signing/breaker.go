@@ -10,10 +10,10 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// breaker is a circuit breaker: while a provider is down, it answers without
-// calling it. Transient failures and invalid signatures count as failures. A
-// refusal (no permission, a disabled key) does not: the provider is up. Neither
-// does a call whose caller left.
+// breaker is a circuit breaker: while a provider is down, calls fail without reaching
+// it. Transient failures and invalid signatures count as failures. A refusal (no
+// permission, a disabled key) does not count, because the provider is up. Nor does a
+// call that its caller left.
 type breaker struct {
 	circuit *gobreaker.CircuitBreaker[string]
 	cause   atomic.Value // string: the text of the newest failure that counted
@@ -55,7 +55,8 @@ func excluded(err error) bool {
 	return is || errors.Is(err, errClosed)
 }
 
-// closed reports whether calls pass. While it is false, one probe at a time does.
+// closed reports whether all calls reach the provider. While it is false, at most one
+// probe at a time does.
 func (b *breaker) closed() bool { return b.circuit.State() == gobreaker.StateClosed }
 
 // call runs f, or returns ErrUnavailable at once if the provider is down.
@@ -69,7 +70,7 @@ func (b *breaker) call(f func() (string, error)) (string, error) {
 	})
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
 		// The cause is quoted, not wrapped: it is the error of another call.
-		return "", fmt.Errorf("%w: it was not called, because it failed several times in a row; the last failure: %v", ErrUnavailable, b.cause.Load())
+		return "", fmt.Errorf("%w: the provider was not called, because it failed several times in a row; the last failure: %v", ErrUnavailable, b.cause.Load())
 	}
 	return signature, err
 }

@@ -28,7 +28,7 @@ func TestBreakerOpensProbesAndCloses(t *testing.T) {
 		down.Store(true)
 		for range 20 {
 			if _, err := signer.Sign(t.Context(), [32]byte{1}); !errors.Is(err, ErrUnavailable) {
-				t.Fatalf("down: %v", err)
+				t.Fatalf("Sign while the provider is down: %v, want ErrUnavailable", err)
 			}
 		}
 		if n := calls.Load(); n != int32(defaultLimits.trip) {
@@ -37,11 +37,11 @@ func TestBreakerOpensProbesAndCloses(t *testing.T) {
 		begun := time.Now()
 		_, err := signer.Sign(t.Context(), [32]byte{1})
 		if time.Since(begun) != 0 || !strings.Contains(err.Error(), "refused by the vault") {
-			t.Errorf("open: after %v, %v; want the cause at once", time.Since(begun), err)
+			t.Errorf("Sign with the breaker open: after %v, %v; want the cause at once", time.Since(begun), err)
 		}
 		time.Sleep(defaultLimits.open + time.Millisecond)
 		if _, err := signer.Sign(t.Context(), [32]byte{1}); !errors.Is(err, ErrUnavailable) {
-			t.Errorf("probe: %v", err)
+			t.Errorf("Sign that probes a provider that is down: %v, want ErrUnavailable", err)
 		}
 		if n := calls.Load(); n != int32(defaultLimits.trip)+1 {
 			t.Errorf("%d calls after one probe, want one more than %d", n, defaultLimits.trip)
@@ -50,7 +50,7 @@ func TestBreakerOpensProbesAndCloses(t *testing.T) {
 		time.Sleep(defaultLimits.open + time.Millisecond)
 		for range 3 {
 			if _, err := signer.Sign(t.Context(), [32]byte{1}); err != nil {
-				t.Errorf("it is back: %v", err)
+				t.Errorf("Sign once the provider is back: %v, want a signature", err)
 			}
 		}
 	})
@@ -72,7 +72,7 @@ func TestBreakerOpensOnAHang(t *testing.T) {
 		sign := func() time.Duration {
 			begun := time.Now()
 			if _, err := signer.Sign(t.Context(), [32]byte{1}); !errors.Is(err, ErrUnavailable) {
-				t.Errorf("%v", err)
+				t.Errorf("Sign while the provider hangs: %v, want ErrUnavailable", err)
 			}
 			return time.Since(begun)
 		}
@@ -81,24 +81,24 @@ func TestBreakerOpensOnAHang(t *testing.T) {
 		}
 		for range cap(took) {
 			if d := <-took; d > defaultLimits.attempt+lastCeiling {
-				t.Errorf("one waited %v", d)
+				t.Errorf("a caller waited %v, want at most %v", d, defaultLimits.attempt+lastCeiling)
 			}
 		}
 		if d := sign(); d != 0 {
-			t.Errorf("open: after %v", d)
+			t.Errorf("Sign took %v with the breaker open, want no time", d)
 		}
 		// The probe fails after one attempt, and the breaker opens again.
 		time.Sleep(defaultLimits.open + time.Millisecond)
 		if d := sign(); d > defaultLimits.attempt+lastCeiling {
-			t.Errorf("the probe: after %v", d)
+			t.Errorf("the probe took %v, want at most %v", d, defaultLimits.attempt+lastCeiling)
 		}
 		if d := sign(); d != 0 {
-			t.Errorf("after the probe: after %v", d)
+			t.Errorf("Sign took %v after the failed probe, want no time", d)
 		}
 		back.Store(true)
 		time.Sleep(defaultLimits.open + time.Millisecond)
 		if _, err := signer.Sign(t.Context(), [32]byte{1}); err != nil {
-			t.Errorf("it answers again: %v", err)
+			t.Errorf("Sign once the provider answers again: %v, want a signature", err)
 		}
 	})
 }
@@ -120,20 +120,20 @@ func TestBreakerCountsOnlyTheProvider(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(time.Second, cancel)
 			if _, err := signer.Sign(ctx, [32]byte{1}); !errors.Is(err, context.Canceled) {
-				t.Fatalf("cancelled: %v", err)
+				t.Fatalf("Sign with a cancelled context: %v, want context.Canceled", err)
 			}
 		}
 		for range 3 * defaultLimits.trip {
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			if _, err := signer.Sign(ctx, [32]byte{1}); !errors.Is(err, context.DeadlineExceeded) {
-				t.Fatalf("in a hurry: %v", err)
+				t.Fatalf("Sign with too short a deadline: %v, want context.DeadlineExceeded", err)
 			}
 			cancel()
 		}
 		deny.Store(true)
 		for range 3 * defaultLimits.trip {
 			if _, err := signer.Sign(t.Context(), [32]byte{1}); !errors.Is(err, denied) || errors.Is(err, ErrUnavailable) {
-				t.Fatalf("denied: %v", err)
+				t.Fatalf("Sign without permission: %v, want only the provider's refusal", err)
 			}
 		}
 		crowd := defaultLimits
@@ -147,7 +147,7 @@ func TestBreakerCountsOnlyTheProvider(t *testing.T) {
 		}
 		time.Sleep(crowd.deadline)
 		if !slow.breaker.closed() {
-			t.Error("a crowd opened the breaker of a provider that answers")
+			t.Error("many callers opened the breaker of a provider that answers, want it closed")
 		}
 		time.Sleep(crowd.deadline)
 	})

@@ -22,13 +22,13 @@ func TestPKCS11Conforms(t *testing.T) {
 	s.Import(t, "deployment", "02", newP256(t))
 	deploymentKeyConforms(t, s.URI("id=%02;type=private"), false)
 	if key := logKeyConforms(t, s.URI("object=log")); !key.Public().Equal(private.Public()) {
-		t.Errorf("the token has the key %x, and %x was imported", key.Public(), private.Public())
+		t.Errorf("the token has the key %x, want the imported key %x", key.Public(), private.Public())
 	}
 	if _, err := OpenLogKey(t.Context(), s.URI("object=deployment")); err == nil || !strings.Contains(err.Error(), "a log key is an Ed25519 key") {
-		t.Errorf("a P-256 key as log key: %v", err)
+		t.Errorf("a P-256 key as log key: %v, want an error that says what it needs", err)
 	}
 	if _, err := Open(t.Context(), s.URI("object=log")); err == nil || !strings.Contains(err.Error(), "es256 needs ") {
-		t.Errorf("an Ed25519 key as deployment key: %v", err)
+		t.Errorf("an Ed25519 key as deployment key: %v, want an error that says what it needs", err)
 	}
 }
 
@@ -64,7 +64,7 @@ func TestPKCS11TokenComesBack(t *testing.T) {
 			}
 		}
 		if err != nil {
-			t.Errorf("the token is back and does not sign: %v", err)
+			t.Errorf("Sign with the token back: %v, want a signature", err)
 		}
 		if err := signer.Close(); err != nil {
 			t.Error(err)

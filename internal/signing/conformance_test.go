@@ -47,10 +47,10 @@ func TestProvidersConform(t *testing.T) {
 			deploymentKeyConforms(t, c.p256, name == "dev")
 			logKeyConforms(t, c.ed25519)
 			if _, err := OpenLogKey(t.Context(), c.p256); err == nil || !strings.Contains(err.Error(), c.need) {
-				t.Errorf("a P-256 key as log key: %v", err)
+				t.Errorf("a P-256 key as log key: %v, want an error that says what it needs", err)
 			}
 			if _, err := Open(t.Context(), c.ed25519); err == nil || !strings.Contains(err.Error(), "es256 needs ") {
-				t.Errorf("an Ed25519 key as deployment key: %v", err)
+				t.Errorf("an Ed25519 key as deployment key: %v, want an error that says what it needs", err)
 			}
 			if c.remote != nil {
 				remoteConforms(t, *c.remote)
@@ -63,7 +63,7 @@ func deploymentKeyConforms(t *testing.T, uri string, ephemeral bool) {
 	t.Helper()
 	signer, again := mustOpen(t, uri), mustOpen(t, uri)
 	if again.PublicKey() != signer.PublicKey() || signer.Custody() == "" || signer.Ephemeral() != ephemeral {
-		t.Errorf("opened as %s, then %s; custody %q, ephemeral %v", signer.PublicKey(), again.PublicKey(), signer.Custody(), signer.Ephemeral())
+		t.Errorf("opened as %s, then as %s, custody %q, ephemeral %v; want the same key twice and ephemeral %t", signer.PublicKey(), again.PublicKey(), signer.Custody(), signer.Ephemeral(), ephemeral)
 	}
 	keys := mustKeys(t, signer)
 	var all sync.WaitGroup
@@ -106,7 +106,7 @@ func logKeyConforms(t *testing.T, uri string) *LogKey {
 	}
 	key, again := open(), open()
 	if !again.Public().Equal(key.Public()) || key.Custody() == "" {
-		t.Errorf("opened as %x, then %x; custody %q", key.Public(), again.Public(), key.Custody())
+		t.Errorf("opened as %x, then as %x, custody %q; want the same key twice and a custody", key.Public(), again.Public(), key.Custody())
 	}
 	var all sync.WaitGroup
 	for i := range 16 {
@@ -114,7 +114,7 @@ func logKeyConforms(t *testing.T, uri string) *LogKey {
 			message := fmt.Appendf(nil, "fairpact.example.com\n%d\n", i)
 			signature, err := key.Sign(t.Context(), message)
 			if err != nil || !ed25519.Verify(again.Public(), message, signature) {
-				t.Errorf("message %d: %x, %v", i, signature, err)
+				t.Errorf("message %d: signature %x, %v; want one that verifies", i, signature, err)
 			}
 		})
 	}
@@ -122,7 +122,7 @@ func logKeyConforms(t *testing.T, uri string) *LogKey {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if signature, err := key.Sign(gone, []byte("message")); signature != nil || !errors.Is(err, context.Canceled) {
-		t.Errorf("with a cancelled context: %x, %v", signature, err)
+		t.Errorf("Sign with a cancelled context: %x, %v; want context.Canceled", signature, err)
 	}
 	return key
 }
@@ -220,7 +220,7 @@ func remoteConforms(t *testing.T, c remoteCase) {
 		before := r.Calls(c.sign)
 		_, err := signer.Sign(t.Context(), [32]byte{1})
 		if err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrProvider) || outcome(err) != "refused" {
-			t.Errorf("%v", err)
+			t.Errorf("Sign without permission: %v, want a refusal", err)
 		}
 		if n := r.Calls(c.sign) - before; n != 1 {
 			t.Errorf("called %d times, want 1", n)
@@ -234,7 +234,7 @@ func remoteConforms(t *testing.T, c remoteCase) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(20*time.Millisecond, cancel)
 		if _, err := signer.Sign(ctx, [32]byte{1}); !errors.Is(err, context.Canceled) || errors.Is(err, ErrUnavailable) {
-			t.Errorf("%v; want only context.Canceled", err)
+			t.Errorf("Sign with a cancelled context: %v, want only context.Canceled", err)
 		}
 	})
 
@@ -254,7 +254,7 @@ func remoteConforms(t *testing.T, c remoteCase) {
 			_, err = keys.SignedBy([32]byte{2}, signature)
 		}
 		if err != nil {
-			t.Errorf("a minute after it came back: %v", err)
+			t.Errorf("a minute after the provider came back: %v, want a signature", err)
 		}
 	})
 
@@ -278,10 +278,10 @@ func remoteConforms(t *testing.T, c remoteCase) {
 					t.Errorf("%s: %q, %v; want %v", when, signature, err, want)
 				}
 				if f.fault == kmstest.Hang && err != nil && !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("%s: a hang is a timeout too: %v", when, err)
+					t.Errorf("%s: %v, want a timeout, because the provider hangs", when, err)
 				}
 				if _, bad := keys.SignedBy(digest, signature); err == nil && bad != nil {
-					t.Errorf("%s: %v", when, bad)
+					t.Errorf("%s: the signature does not verify: %v", when, bad)
 				}
 			}
 			set(t, r, f.fault, 1)
@@ -305,13 +305,13 @@ func remoteConforms(t *testing.T, c remoteCase) {
 		for _, fault := range append([]kmstest.Fault{kmstest.Throttled, kmstest.CutConnection}, own...) {
 			set(t, r, fault, 1)
 			if _, err := key.Sign(t.Context(), []byte(fault)); err != nil {
-				t.Errorf("%s, once: %v", fault, err)
+				t.Errorf("the fault %s once: %v, want a signature from the second call", fault, err)
 			}
 		}
 		for _, fault := range append([]kmstest.Fault{kmstest.OtherKeyName, kmstest.OtherDigest, kmstest.OtherKey, kmstest.Denied}, own...) {
 			set(t, r, fault, -1)
 			if signature, err := key.Sign(t.Context(), []byte(fault)); err == nil || signature != nil {
-				t.Errorf("%s: signed", fault)
+				t.Errorf("the fault %s at each call: got a signature, want an error", fault)
 			}
 		}
 	})
@@ -337,7 +337,7 @@ func TestOpenRefuses(t *testing.T) {
 		_, logKey := OpenLogKey(t.Context(), uri)
 		for _, err := range []error{signer, logKey} {
 			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret-1234") {
-				t.Errorf("%q: error %q; want %q in it, and nothing after the scheme", uri, err, want)
+				t.Errorf("Open(%q): error %q, want %q in it and nothing after the scheme", uri, err, want)
 			}
 		}
 	}

@@ -28,12 +28,11 @@ var (
 	halfOrder = new(big.Int).Rsh(order, 1)
 )
 
-// inRange reports whether v is in [1, n−1].
 func inRange(v *big.Int) bool { return v.Sign() > 0 && v.Cmp(order) < 0 }
 
-// parseDER reads an ECDSA signature in DER (RFC 3279 2.2.3). It returns r and the
-// lower of s and n−s. Both verify, so without one accepted form anyone could make
-// a second signature from a first.
+// parseDER reads an ECDSA signature in DER (RFC 3279 2.2.3). It returns r and the lower
+// of s and n−s. A signature with either s verifies. If both were accepted, anyone could
+// make a second signature from a first.
 func parseDER(der []byte) (r, s *big.Int, err error) {
 	var sig struct{ R, S *big.Int }
 	if rest, err := asn1.Unmarshal(der, &sig); err != nil || len(rest) != 0 {
@@ -53,8 +52,8 @@ func parseDER(der []byte) (r, s *big.Int, err error) {
 	return sig.R, sig.S, nil
 }
 
-// formatES256 returns the text of a signature.
-// SPEC 5.6: a raw r||s signature, low-S form, 128 hex characters.
+// formatES256 returns the text of a signature: es256: and r‖s in 128 hex digits (SPEC
+// 5.6).
 func formatES256(r, s *big.Int) string {
 	var raw [64]byte
 	r.FillBytes(raw[:32])
@@ -89,11 +88,11 @@ func rawES256(raw []byte) (r, s *big.Int) {
 	return new(big.Int).SetBytes(raw[:32]), new(big.Int).SetBytes(raw[32:])
 }
 
-// ES256 returns the public key of an es256 label.
+// ES256 returns the public key of an es256 label, or an error for any other label.
 func ES256(label string) (*ecdsa.PublicKey, error) {
 	public, _, err := parseLabel(label)
 	if err == nil && public == nil {
-		err = errors.New("not an es256 key")
+		err = fmt.Errorf("%.80q is not the label of an es256 key", label)
 	}
 	return public, err
 }
@@ -112,8 +111,8 @@ func DER(signature string) ([]byte, error) {
 	return asn1.Marshal(struct{ R, S *big.Int }{r, s})
 }
 
-// es256Label returns `es256:` and the compressed SEC1 form of a P-256 key.
-// SPEC 2.8: es256 is an ECDSA P-256 key in compressed SEC1 form.
+// es256Label returns `es256:` and the compressed SEC1 form of a P-256 key in hex (SPEC
+// 2.8). It returns an error for any other key, also nil.
 func es256Label(public *ecdsa.PublicKey) (string, error) {
 	if public == nil || public.Curve != elliptic.P256() {
 		return "", errors.New("not a P-256 key: es256 signs with P-256 keys only")
@@ -126,7 +125,8 @@ func es256Label(public *ecdsa.PublicKey) (string, error) {
 	return schemeES256 + ":" + hex.EncodeToString(compressed), nil
 }
 
-// parseLabel reads a labelled public key. It sets one of its first two results.
+// parseLabel reads a labelled public key. Without an error it sets one of its first two
+// results.
 func parseLabel(label string) (*ecdsa.PublicKey, ed25519.PublicKey, error) {
 	scheme, digits, _ := strings.Cut(label, ":")
 	switch scheme {
@@ -159,14 +159,14 @@ func parseLabel(label string) (*ecdsa.PublicKey, ed25519.PublicKey, error) {
 	}
 }
 
-// CheckLabel returns an error if the label is not that of a public key.
+// CheckLabel returns an error if the label is not a valid public key.
 func CheckLabel(label string) error {
 	_, _, err := parseLabel(label)
 	return err
 }
 
-// VerifyLabel checks a signature of a message under one labelled key. The error is
-// that of CheckLabel, ErrMalformed or ErrNotVerified.
+// VerifyLabel checks a signature of a message under one labelled key. It returns the
+// error of CheckLabel, ErrMalformed or ErrNotVerified.
 func VerifyLabel(label string, message []byte, signature string) error {
 	key, err := NewVerifyingKey(label)
 	if err != nil {

@@ -36,8 +36,8 @@ type Key struct {
 	PublicKey string `json:"pubkey"` // its label, es256:HEX or ed25519:HEX
 	State     string `json:"state,omitempty"`
 
-	// SignsFrom is the unix time at which the key begins to sign. nil: the key does
-	// not sign any more, and URI is empty.
+	// SignsFrom is the unix time at which the key begins to sign. It is nil, and URI
+	// empty, if the key never signs again.
 	SignsFrom *int64 `json:"signs_from,omitempty"`
 	URI       string `json:"uri,omitempty"` // of the private key; see Open
 
@@ -60,9 +60,9 @@ func (k Key) MayHold(leafIndex int64) bool { return k.TreeSize == nil || leafInd
 // Closed reports whether TreeSize closes the key.
 func (k Key) Closed() bool { return k.TreeSize != nil }
 
-// KeySet holds the keys of a deployment and when each signs. It comes from
-// configuration, never from a table, to which a database writer could add a key.
-// It does not change and is safe for concurrent use. rotation.go defines which key
+// KeySet holds the keys of a deployment and when each signs. The keys come from
+// configuration, never from a table, because a database writer could add a key there. A
+// KeySet does not change and is safe for concurrent use. rotation.go defines which key
 // signs when.
 type KeySet struct {
 	keys    []Key
@@ -81,7 +81,7 @@ func NewKeySet(current string, legacy []string) (*KeySet, error) {
 	return NewKeySetOf(current, "", legacy)
 }
 
-// NewKeySetOf is NewKeySet with the URI of the key that signs.
+// NewKeySetOf returns the set of NewKeySet with the URI of the key that signs.
 func NewKeySetOf(current, uri string, legacy []string) (*KeySet, error) {
 	if !strings.HasPrefix(current, schemeES256+":") {
 		return nil, errors.New("the current public key is not an es256 key: ed25519 keys only verify old certificates, list them as legacy keys")
@@ -101,8 +101,8 @@ func NewKeySetOf(current, uri string, legacy []string) (*KeySet, error) {
 	return k, nil
 }
 
-// NewVerifyingKey returns a set of one labelled key of either scheme. It is for
-// readers that trust the key, whether it signs now or not.
+// NewVerifyingKey returns a set of one labelled key of either scheme. It is for a
+// reader that trusts the key in any state.
 func NewVerifyingKey(label string) (*KeySet, error) {
 	return newKeySet(Key{PublicKey: label, SignsFrom: new(int64)})
 }
@@ -117,7 +117,6 @@ func newKeySet(keys ...Key) (*KeySet, error) {
 	return k, nil
 }
 
-// find returns the index of a label, or -1.
 func (k *KeySet) find(label string) int {
 	return slices.IndexFunc(k.keys, func(key Key) bool { return key.PublicKey == label })
 }
@@ -141,10 +140,9 @@ func (k *KeySet) add(key Key) error {
 	return nil
 }
 
-// Verify checks that an accepted key signed a message: es256 signs
-// SHA-256(message), ed25519 the message. The error wraps ErrMalformed or
+// Verify checks that an accepted key, current or retired, signed a message (SPEC 5.6):
+// es256 signs SHA-256(message), ed25519 the message. The error wraps ErrMalformed or
 // ErrNotVerified.
-// SPEC 5.6: verification accepts the current key and those legacy keys.
 func (k *KeySet) Verify(message []byte, signature string) error {
 	_, err := k.SignerOf(message, signature)
 	return err
@@ -198,8 +196,8 @@ func (k *KeySet) signerES256(digest [32]byte, raw []byte) (Key, error) {
 	return Key{}, ErrNotVerified
 }
 
-// verified is an es256 signature that verified. KeySet caches a few, because a
-// process soon checks the signature again that it has just made.
+// verified is an es256 signature that verified. KeySet caches a few, because a process
+// soon verifies again what it has just signed.
 type verified struct {
 	digest [32]byte
 	raw    string

@@ -24,8 +24,8 @@ const keySetExample = `{"keys":[{"pubkey":"es256:…","uri":"gcpkms://…","sign
 //	         {"pubkey":"es256:…","uri":"gcpkms://…/2","signs_from":1795257295},
 //	         {"pubkey":"es256:…","retired_at":1700000000,"tree_size":4711}]}
 //
-// A key with a URI signs from signs_from on; the others are retired. Key describes
-// the members of retired keys. Unknown members are errors, because a misspelt one
+// A key with a URI signs from signs_from on; a key without one is retired. [Key]
+// describes the members. An unknown member is an error, because a misspelt tree_size
 // would leave a key open. The order of keys has no meaning and is kept.
 func ParseKeySet(document []byte) (*KeySet, error) {
 	if len(document) > maxKeySet {
@@ -148,7 +148,7 @@ func (k *KeySet) Published() []byte {
 func encodeKeys(keys []Key) []byte {
 	text, err := json.Marshal(map[string][]Key{"keys": keys})
 	if err != nil {
-		panic(err) // strings and integers always have a form
+		panic(err) // not possible: strings and integers always have JSON
 	}
 	document, err := canon.Parse(text)
 	if err != nil {

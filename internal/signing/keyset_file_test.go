@@ -23,14 +23,13 @@ func newLabels(t *testing.T, n int) (labels, uris []string) {
 	return labels, uris
 }
 
-// document returns a key set with these entries.
 func document(entries ...string) []byte {
 	return []byte(`{"keys":[` + strings.Join(entries, ",") + `]}`)
 }
 
 func TestParseKeySet(t *testing.T) {
 	labels, uris := newLabels(t, 4)
-	early := newFixture(t).keys.Legacy()[1] // an ed25519 one
+	early := newFixture(t).keys.Legacy()[1] // the ed25519 key
 	text := document(
 		`{"pubkey":"`+labels[1]+`","uri":"`+uris[1]+`","signs_from":9000000000}`,
 		`{"pubkey":"`+labels[0]+`","uri":"`+uris[0]+`","signs_from":0}`,
@@ -42,7 +41,7 @@ func TestParseKeySet(t *testing.T) {
 		t.Fatal(err)
 	}
 	if k.Current() != labels[0] || !slices.Equal(k.Legacy(), []string{labels[2], labels[3], early}) {
-		t.Errorf("current %s, legacy %v", k.Current(), k.Legacy())
+		t.Errorf("current %s and legacy %v, want the first key and the retired ones", k.Current(), k.Legacy())
 	}
 	for i, want := range []map[int64]bool{
 		{0: true, 1 << 40: true}, {0: true, 1 << 40: true},
@@ -51,7 +50,7 @@ func TestParseKeySet(t *testing.T) {
 	} {
 		for index, may := range want {
 			if k.Keys()[i].MayHold(index) != may {
-				t.Errorf("keys[%d] may hold leaf %d: %v", i, index, !may)
+				t.Errorf("keys[%d].MayHold(%d) = %v, want the opposite", i, index, !may)
 			}
 		}
 	}
@@ -62,14 +61,14 @@ func TestParseKeySet(t *testing.T) {
 			t.Fatal(err)
 		}
 		if key, err := k.SignerOf([]byte("a certificate"), signature); i == 1 && !errors.Is(err, ErrNotVerified) || i != 1 && (err != nil || key.PublicKey != labels[i]) {
-			t.Errorf("key %d: signed by %s, %v", i, key.PublicKey, err)
+			t.Errorf("key %d: signed by %s, %v; want that key, or ErrNotVerified for the next key", i, key.PublicKey, err)
 		}
 	}
 	// Document returns the canonical form of what was parsed. Published has states and
 	// no URIs.
 	again, err := ParseKeySet(k.Document())
 	if err != nil || string(again.Document()) != string(k.Document()) || again.Digest() != k.Digest() {
-		t.Errorf("read again: %v\n%s", err, k.Document())
+		t.Errorf("the document parsed again: %v, want the same document:\n%s", err, k.Document())
 	}
 	var given any
 	if err := json.Unmarshal(text, &given); err != nil {
@@ -88,7 +87,7 @@ func TestParseKeySet(t *testing.T) {
 		t.Errorf("published is\n%s\nwant\n%s", k.Published(), want)
 	}
 	if plain, err := NewKeySet(labels[0], labels[1:]); err != nil || plain.Digest() == k.Digest() || !slices.Equal(plain.Legacy(), labels[1:]) {
-		t.Errorf("%v, of %s", err, plain.Document())
+		t.Errorf("NewKeySet: %v, document %s; want the legacy keys and another digest", err, plain.Document())
 	}
 }
 
@@ -166,7 +165,7 @@ func TestSettings(t *testing.T) {
 			case len(c.says) > 0:
 				for _, part := range c.says {
 					if err == nil || !strings.Contains(err.Error(), part) {
-						t.Errorf("%v; want %q in it", err, part)
+						t.Errorf("open: %v, want %q in the error", err, part)
 					}
 				}
 			case err != nil:
@@ -175,27 +174,27 @@ func TestSettings(t *testing.T) {
 				defer ring.Close()
 				signature, err := ring.Sign(t.Context(), sha256.Sum256(nil))
 				if err != nil || keys.Verify(nil, signature) != nil || ring.Custody() == "" {
-					t.Errorf("%s, %v", signature, err)
+					t.Errorf("signature %q, %v; want one that verifies and a custody", signature, err)
 				}
 			}
 		})
 	}
 }
 
-// Verifiers refuse a longer set.
+// A set has at most MaxKeys keys, because verifiers refuse a longer set.
 func TestMaxKeys(t *testing.T) {
 	t.Parallel()
 	labels := points(MaxKeys + 1)
 	for count, accepted := range map[int]bool{MaxKeys: true, MaxKeys + 1: false} {
 		if _, err := NewKeySet(labels[0], labels[1:count]); (err == nil) != accepted {
-			t.Errorf("%d keys: %v", count, err)
+			t.Errorf("a set of %d keys: %v, want accepted: %t", count, err, accepted)
 		}
 		rows := []string{fmt.Sprintf(`{"pubkey":%q,"uri":"dev://k","signs_from":0}`, labels[0])}
 		for _, label := range labels[1:count] {
 			rows = append(rows, fmt.Sprintf(`{"pubkey":%q}`, label))
 		}
 		if read, err := ParseKeySet(document(rows...)); (err == nil) != accepted || accepted && len(read.Keys()) != count {
-			t.Errorf("a document of %d keys: %v", count, err)
+			t.Errorf("a document of %d keys: %v, want accepted: %t", count, err, accepted)
 		}
 	}
 }

@@ -51,11 +51,11 @@ func TestVerifyUnderEveryKey(t *testing.T) {
 	digest := sha256.Sum256(f.message)
 	for name, signature := range map[string]string{"current": f.current, "retired": f.retired, "early": f.early} {
 		if err := f.keys.Verify(f.message, signature); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("the signature by the key %s: %v, want it to verify", name, err)
 		}
 		changed := signature[:len(signature)-1] + map[bool]string{true: "1", false: "0"}[strings.HasSuffix(signature, "0")]
-		if f.keys.Verify(f.message, changed) == nil { // also after the genuine one has been remembered
-			t.Errorf("%s: a changed signature verifies", name)
+		if f.keys.Verify(f.message, changed) == nil { // although the genuine signature is cached
+			t.Errorf("a changed signature by the key %s verifies, want it refused", name)
 		}
 		if err := f.keys.Verify(append([]byte("x"), f.message...), signature); !errors.Is(err, ErrNotVerified) {
 			t.Errorf("%s, another message: %v, want ErrNotVerified", name, err)
@@ -65,7 +65,7 @@ func TestVerifyUnderEveryKey(t *testing.T) {
 		}
 		_, err := f.keys.SignedBy(digest, signature)
 		if es := name != "early"; es && err != nil || !es && !errors.Is(err, ErrNotVerified) {
-			t.Errorf("%s, by digest: %v", name, err)
+			t.Errorf("SignedBy for the key %s: %v, want success for es256 and ErrNotVerified for ed25519", name, err)
 		}
 	}
 }
@@ -145,10 +145,10 @@ func TestBadLabels(t *testing.T) {
 		_, legacy := NewKeySet(good, []string{label})
 		_, current := NewKeySet(label, nil)
 		if legacy == nil || !strings.Contains(legacy.Error(), "legacy public key 0") || current == nil || !strings.Contains(current.Error(), "current public key") {
-			t.Errorf("%s: as legacy key: %v; as current key: %v", name, legacy, current)
+			t.Errorf("the label %s: as legacy key %v, as current key %v; want errors that name the place", name, legacy, current)
 		}
 		if CheckLabel(label) == nil || VerifyLabel(label, nil, "") == nil {
-			t.Errorf("%s: accepted as a label", name)
+			t.Errorf("%s: accepted as a label, want an error", name)
 		}
 	}
 	if _, err := NewKeySet(newFixture(t).keys.Legacy()[1], nil); err == nil || !strings.Contains(err.Error(), "legacy") {
@@ -165,7 +165,7 @@ func TestCheckEd25519(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := checkEd25519(public); err != nil {
-			t.Fatalf("%x: %v", public, err)
+			t.Fatalf("the generated key %x: %v, want it accepted", public, err)
 		}
 	}
 	points := 0
@@ -176,7 +176,7 @@ func TestCheckEd25519(t *testing.T) {
 			points++
 		}
 		if err := checkEd25519(unreduced); err == nil {
-			t.Errorf("p+%d passed", k)
+			t.Errorf("the key with y = p+%d is accepted, want it refused", k)
 		}
 	}
 	if points == 0 {
@@ -197,7 +197,7 @@ func TestCheckEd25519(t *testing.T) {
 			}
 			key[31] |= sign
 			if checkEd25519(key) == nil {
-				t.Errorf("%x passed", key)
+				t.Errorf("the key %x of small order is accepted, want it refused", key)
 			}
 		}
 	}
@@ -219,6 +219,6 @@ func TestDERVerifiesElsewhere(t *testing.T) {
 		t.Error("an ed25519 signature has a DER form")
 	}
 	if _, err := ES256(f.keys.Legacy()[1]); err == nil {
-		t.Error("an ed25519 label is read as es256")
+		t.Error("ES256 accepts an ed25519 label, want an error")
 	}
 }

@@ -58,7 +58,8 @@ func (k *LogKey) Public() ed25519.PublicKey { return k.public }
 // Custody says in words where the key is kept.
 func (k *LogKey) Custody() string { return k.custody }
 
-// Sign returns a signature (RFC 8032) that verifies.
+// Sign returns a signature (RFC 8032) that it has verified. It retries transient
+// failures.
 func (k *LogKey) Sign(ctx context.Context, message []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, defaultLimits.deadline)
 	defer cancel()

@@ -44,7 +44,6 @@ func countFromZero(scheme string) {
 	}
 }
 
-// outcome returns the outcome label of an error of Sign.
 func outcome(err error) string {
 	switch {
 	case err == nil:

@@ -34,7 +34,6 @@ var stores = []store{
 	{"dev", "dev://PATH (a development key, made at first use)", file.OpenDev, true},
 }
 
-// knownURIs lists the forms of key URIs.
 func knownURIs() string {
 	var forms []string
 	for _, s := range stores {
@@ -57,10 +56,9 @@ var schemeShape = regexp.MustCompile(`^[a-z][a-z0-9+.-]{0,31}$`)
 // (file:///etc/key.pem), and is not percent-decoded. ctx bounds the calls to a
 // remote provider.
 //
-// Open signs one digest that no certificate and no tree head has. So a key that
-// may be read but not used fails the start and not the first deal. Errors say
-// what is wrong with the key and what to do. They MUST NOT show a PIN or a URI
-// that may contain one.
+// Open signs one digest that no certificate and no tree head has, so that a key without
+// permission to sign fails the start and not the first deal. Errors MUST NOT show a PIN
+// or a URI that may contain one.
 func Open(ctx context.Context, uri string) (*Signer, error) {
 	return open(ctx, uri, defaultLimits)
 }

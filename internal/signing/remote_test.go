@@ -36,7 +36,7 @@ func refuses(t *testing.T, uri string, want ...string) error {
 	}
 	for _, secret := range []string{"of-no-account", "hunter2", "%hu"} {
 		if strings.Contains(err.Error(), secret) {
-			t.Errorf("%q is shown by %v", secret, err)
+			t.Errorf("the credential %q is shown by the error: %v", secret, err)
 		}
 	}
 	return err
@@ -74,7 +74,7 @@ func startGCP(t *testing.T) *kmstest.GCP {
 func TestGoogleCloudKMSRefusedAtStart(t *testing.T) {
 	g := startGCP(t)
 	if got, want := mustOpen(t, g.URI(g.NewKey())).Custody(), "Google Cloud KMS, HSM protection level, key …/cryptoKeys/key-1/cryptoKeyVersions/1"; got != want {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("custody %q, want %q", got, want)
 	}
 	in := func(state kmspb.CryptoKeyVersion_CryptoKeyVersionState) string {
 		name := g.NewKey()
@@ -131,10 +131,10 @@ func TestAWSKeyForms(t *testing.T) {
 		id := arn[strings.LastIndex(arn, "/")+1:]
 		byID, byARN := mustOpen(t, a.URI(id)), mustOpen(t, a.URI(arn))
 		if byID.PublicKey() != byARN.PublicKey() {
-			t.Errorf("the id of %s opens another key", arn)
+			t.Errorf("the id of %s opens another key, want the same", arn)
 		}
 		if want := "AWS KMS, key …/" + id + " in eu-central-1"; byID.Custody() != want || byARN.Custody() != want {
-			t.Errorf("%q, %q; want %q", byID.Custody(), byARN.Custody(), want)
+			t.Errorf("custody by id %q and by ARN %q, want %q", byID.Custody(), byARN.Custody(), want)
 		}
 	}
 	t.Setenv("AWS_ENDPOINT_URL_KMS", a.URL()) // how the SDK names an endpoint
@@ -190,7 +190,7 @@ func TestAWSKMSRefusedAtStart(t *testing.T) {
 			// Amazon never sends.
 			_, unknown := errors.AsType[*smithy.GenericAPIError](err)
 			if _, sent := errors.AsType[smithy.APIError](err); sent && unknown && !unmodelled[name] {
-				t.Errorf("not in the service's model: %v", err)
+				t.Errorf("the error's name is not in the service's model: %v", err)
 			}
 		})
 	}

@@ -19,11 +19,10 @@ func ask(ctx context.Context, p provider.Provider, data []byte) ([]byte, error) 
 	return signature, err
 }
 
-// retry calls the function once up to tries times. It stops when a call succeeds, when
-// again returns false for the call's error, or when ctx ends. It returns the result of
-// the last call.
+// retry calls once up to tries times. It stops when a call succeeds, when again returns
+// false for the call's error, or when ctx ends. It returns the result of the last call.
 func retry[T any](ctx context.Context, tries uint, again func(error) bool, once func() (T, error)) (T, error) {
-	var last error // backoff returns ctx's error if ctx ends between two calls
+	var last error // of the last call; backoff returns ctx's error instead if ctx ends between two calls
 	result, err := backoff.Retry(ctx, func() (T, error) {
 		var result T
 		if result, last = once(); last != nil && !again(last) {
@@ -37,8 +36,8 @@ func retry[T any](ctx context.Context, tries uint, again func(error) bool, once 
 	return result, err
 }
 
-// The pauses between tries are uniform in [0, ceiling), so that callers that failed
-// together do not return together. The ceiling doubles from first to last.
+// Pauses between tries are uniform in [0, ceiling), so that callers that failed
+// together do not retry together. The ceiling doubles from firstCeiling to lastCeiling.
 const (
 	firstCeiling = 100 * time.Millisecond
 	lastCeiling  = 800 * time.Millisecond

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// Settings names the keys of a deployment, in the same way in every binary that
-// signs. The tags are those of the command line (kong). Settings are read once,
-// at the start.
+// Settings names the keys of a deployment, in the same way in every binary that signs.
+// The tags are those of kong, which reads the command line. Settings are read once, at
+// the start.
 type Settings struct {
 	KeySetFile string   `env:"FAIRPACT_KEY_SET_FILE" type:"path" help:"File with the key set, JSON: where each key signs and from when, and the retired ones. One document for all processes; fairpactctl keys writes it."`
 	SigningKey string   `env:"FAIRPACT_SIGNING_KEY" help:"Without a key set file: the one key that signs, as a URI: file://key.pem, dev://FILE, or a key of a KMS."`
@@ -68,8 +68,8 @@ func (c *Settings) openOne(ctx context.Context) (*Ring, *KeySet, error) {
 	return ring, keys, nil
 }
 
-// Ring signs with the key of the set whose time has come. It opens that key and
-// the later ones, never a retired one. It is safe for concurrent use.
+// Ring signs with the key that signs now, by the rules of rotation.go. It opens that
+// key and the later keys, never a retired key. It is safe for concurrent use.
 type Ring struct {
 	keys   *KeySet
 	logger *slog.Logger
@@ -87,7 +87,7 @@ const (
 )
 
 // OpenRing opens the key that signs now, and fails if it cannot. It opens the later
-// keys in the background. It logs those that it cannot open, counts them in
+// keys in the background. It logs keys that it cannot open, counts them in
 // fairpact_signing_keys_unusable, and tries them again until they open.
 func OpenRing(ctx context.Context, keys *KeySet, logger *slog.Logger) (*Ring, error) {
 	r := newRing(keys, logger)
@@ -159,8 +159,8 @@ func (r *Ring) signer(label string) *Signer {
 	return r.open[label]
 }
 
-// Sign signs a SHA-256 digest with the key whose time has come; see Signer.Sign.
-// It returns ErrUnavailable if that key could not be opened.
+// Sign signs a SHA-256 digest with the key that signs now; see Signer.Sign. It returns
+// ErrUnavailable if that key could not be opened.
 func (r *Ring) Sign(ctx context.Context, digest [32]byte) (string, error) {
 	label := r.keys.Signs(r.keys.now()).PublicKey
 	if signer := r.signer(label); signer != nil {
@@ -195,7 +195,7 @@ func (r *Ring) Development(label string) bool {
 	return signer != nil && signer.Ephemeral()
 }
 
-// Close closes all signers. Sign fails from then on.
+// Close closes all signers. Afterwards Sign returns an error.
 func (r *Ring) Close() error {
 	r.end()
 	r.loop.Wait()

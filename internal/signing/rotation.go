@@ -8,12 +8,12 @@ import (
 	"github.com/fairpact/fairpact/internal/crash"
 )
 
-// The rules of a rotation. Each key that signs has a time from which it signs.
-// At any time the latest key whose time has come signs; before the first of
-// these times the first key does. One margin before its time, a key is accepted
-// and published as the current one. The key before it is then published as
-// retired, and stays accepted for ever. So if two clocks differ by at most the
-// margin, each process accepts what the other signs, and its status lists the key.
+// Rotation: each key that signs has a time, signs_from, from which it signs. The key
+// with the latest signs_from that has passed signs now; before the first signs_from,
+// the first key signs. One margin before its signs_from, a key is accepted and
+// published as current. From then on the previous key is published as retired, and
+// stays accepted for ever. So if two clocks differ by at most the margin, each process
+// accepts what the other signs, and its status lists the key.
 
 // Margin is how far the clocks of processes and clients may differ. It is 5
 // minutes, except that the rotation tests shorten it.
@@ -81,8 +81,8 @@ func (k *KeySet) Current() string {
 	return k.keys[k.signs[k.signer(k.now().Unix()+k.margin)]].PublicKey
 }
 
-// Legacy returns the labels of the keys that are retired now. It is never nil.
-// SPEC 2.8: legacy_pubkeys are retired keys still accepted by verification.
+// Legacy returns the labels of the keys that are retired now (SPEC 2.8,
+// legacy_pubkeys). It is never nil.
 func (k *KeySet) Legacy() []string {
 	labels := []string{}
 	for _, key := range k.Keys() {
@@ -120,8 +120,9 @@ func (k *KeySet) CheckClock(database int64) error {
 }
 
 // Rotate returns the set in which the key signs from a time on, in unix seconds. It
-// adds a new key, and moves the time of a key that does not sign yet. Keys that no
-// process signs with any more lose their URIs.
+// adds a new key, or moves the time of a key that does not sign yet. Keys that no
+// process signs with any more lose their URIs. Rotate returns an error if the time is
+// too soon, the key has signed before, or another key already waits.
 func (k *KeySet) Rotate(label, uri string, from, now int64) (*KeySet, error) {
 	soonest := now + 2*k.margin
 	if from < soonest {
@@ -162,8 +163,8 @@ func (k *KeySet) RotateNow(label, uri string, treeSize, now int64) (*KeySet, err
 	return newKeySet(append(next, Key{PublicKey: label, URI: uri, SignsFrom: &now})...)
 }
 
-// settled returns the keys. It retires those that no process signs with any more,
-// even if its clock is one margin behind.
+// settled returns the keys. It retires keys that no process signs with any more, not
+// even one with a clock that is one margin behind.
 func (k *KeySet) settled(now int64) []Key {
 	keys := slices.Clone(k.keys)
 	for i := range keys {
@@ -174,8 +175,8 @@ func (k *KeySet) settled(now int64) []Key {
 	return keys
 }
 
-// Close returns the set in which the retired key is closed at the tree size.
-// disown says that the key signed leaves above it, which are disowned.
+// Close returns the set in which the retired key is closed at the tree size. disown
+// says that the key signed leaves from that index on, which no longer count.
 func (k *KeySet) Close(label string, treeSize int64, disown bool, now int64) (*KeySet, error) {
 	i := k.find(label)
 	if i < 0 {

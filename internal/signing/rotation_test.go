@@ -70,7 +70,7 @@ func TestRotationInTime(t *testing.T) {
 		}
 		if signs := at.Signs(at.now()).PublicKey; signs != row.signs || at.Current() != row.current || !slices.Equal(at.Legacy(), row.legacy) ||
 			!slices.Equal(at.Due(), row.due) || strings.Join(states, " ") != row.states || at.Accepts(b) != (row.at >= 95) {
-			t.Errorf("at %d: %s signs, status %s and %v, due %v, %v", row.at, signs, at.Current(), at.Legacy(), at.Due(), states)
+			t.Errorf("at %d: %s signs, status %s and %v, due %v, states %v; want row %+v", row.at, signs, at.Current(), at.Legacy(), at.Due(), states, row)
 		}
 	}
 	if retired := k.when(95).Keys()[0].RetiredAt; retired == nil || *retired != 100 {
@@ -90,7 +90,7 @@ func TestClocksWithinTheMarginAgree(t *testing.T) {
 			for reader := signer - k.margin; reader <= signer+k.margin; reader++ {
 				at := k.when(reader)
 				if !at.Accepts(key.PublicKey) || !slices.Contains(append(at.Legacy(), at.Current()), key.PublicKey) {
-					t.Fatalf("%v: signed at %d by the key of %d, and at %d the status is %s, %v", from, signer, *key.SignsFrom, reader, at.Current(), at.Legacy())
+					t.Fatalf("keys from %v: signed at %d by the key of %d, but at %d the status is %s and %v, without that key", from, signer, *key.SignsFrom, reader, at.Current(), at.Legacy())
 				}
 			}
 			current, at := 0, k.when(signer)
@@ -99,11 +99,11 @@ func TestClocksWithinTheMarginAgree(t *testing.T) {
 					current++
 				}
 				if at.Accepts(key.PublicKey) && *key.SignsFrom > signer+k.margin && *key.SignsFrom != slices.Min(from) {
-					t.Fatalf("%v: the key of %d is accepted at %d", from, *key.SignsFrom, signer)
+					t.Fatalf("keys from %v: the key of %d is accepted at %d, want it refused more than the margin before its time", from, *key.SignsFrom, signer)
 				}
 			}
 			if current != 1 {
-				t.Fatalf("%v: %d current keys at %d", from, current, signer)
+				t.Fatalf("keys from %v: %d current keys at %d, want 1", from, current, signer)
 			}
 		}
 	}
@@ -135,7 +135,7 @@ func TestRotate(t *testing.T) {
 		if err == nil {
 			said = string(next.Document())
 			if _, err := ParseKeySet(next.Document()); err != nil {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("%s: the new document does not parse: %v", name, err)
 			}
 		}
 		if !strings.Contains(said, row.says) {
@@ -159,13 +159,13 @@ func TestRotateNow(t *testing.T) {
 	}
 	// A process whose clock is behind also signs with the new key, not with a closed one.
 	if key := next.Signs(time.Unix(0, 0)); key.PublicKey != labels[2] {
-		t.Errorf("%+v signs", key)
+		t.Errorf("%+v signs for a clock that is behind, want the new key", key)
 	}
 	if next, err = rotating(t, 0, 1000).RotateNow(labels[1], "dev://new", 7, 500); err != nil || next.Signs(time.Unix(500, 0)).URI != "dev://new" {
-		t.Errorf("the key that was to sign later: %v", err)
+		t.Errorf("RotateNow to the key that was to sign later: %v, want its new URI to sign", err)
 	}
 	if _, err = rotating(t, 0).RotateNow(labels[0], "dev://0", 7, 500); err == nil {
-		t.Error("the stolen key signs again")
+		t.Error("RotateNow to the stolen key itself: no error, want one")
 	}
 }
 
@@ -188,10 +188,10 @@ func TestCloseKey(t *testing.T) {
 		if err == nil {
 			said = string(next.Document())
 			if again, err := next.Close(row.label, 7, true, row.now); err != nil || !again.Keys()[0].Disowned {
-				t.Errorf("%s: closed twice at one size: %v", name, err)
+				t.Errorf("%s: closed twice at one size: %v, want no error", name, err)
 			}
 			if _, err := next.Close(row.label, 8, false, row.now); err == nil {
-				t.Errorf("%s: closed again at another size", name)
+				t.Errorf("%s: closed again at another size, want an error", name)
 			}
 		}
 		if !strings.Contains(said, row.says) {
@@ -205,7 +205,7 @@ func TestCheckClock(t *testing.T) {
 	k := rotating(t, 0).when(100)
 	for database, good := range map[int64]bool{94: false, 95: true, 100: true, 105: true, 106: false} {
 		if err := k.CheckClock(database); (err == nil) != good {
-			t.Errorf("the database's clock shows %d: %v", database, err)
+			t.Errorf("the database's clock shows %d: %v, want accepted: %t", database, err, good)
 		}
 	}
 }
@@ -246,11 +246,11 @@ func TestRing(t *testing.T) {
 	}
 	signs(labels[0])
 	if err := ring.try(t.Context(), keys.keys[2]); err == nil {
-		t.Error("a key without a file was opened")
+		t.Error("a key without a file was opened, want an error")
 	}
 	now = time.Unix(200, 0)
 	if _, err := ring.Sign(t.Context(), digest); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), labels[1]) {
-		t.Errorf("%v, want ErrUnavailable that names the key", err)
+		t.Errorf("Sign with a key that could not be opened: %v, want ErrUnavailable that names the key", err)
 	}
 	if err := os.Rename(path+".away", path); err != nil {
 		t.Fatal(err)
@@ -262,6 +262,6 @@ func TestRing(t *testing.T) {
 
 	now = time.Unix(0, 0)
 	if _, err := OpenRing(t.Context(), keys, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "the key that signs now") {
-		t.Errorf("a ring without the key that signs: %v", err)
+		t.Errorf("OpenRing without the key that signs: %v, want an error that names it", err)
 	}
 }

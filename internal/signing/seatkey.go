@@ -42,7 +42,7 @@ func ReadSeatKey(path string) (k SeatKey, err error) {
 	return k, err
 }
 
-// Sign returns the labelled signature of a message.
+// Sign returns the signature of a message as `<scheme>:<hex>`.
 func (k SeatKey) Sign(message []byte) (string, error) {
 	if private, ok := k.private.(ed25519.PrivateKey); ok {
 		return schemeEd25519 + ":" + hex.EncodeToString(ed25519.Sign(private, message)), nil

@@ -25,8 +25,8 @@ import (
 )
 
 var (
-	// ErrProvider is returned when a provider's answer is not a signature of the
-	// digest under the pinned public key. No part of that answer is returned.
+	// ErrProvider is returned when a provider's answer is not a signature of the digest
+	// under the pinned public key.
 	ErrProvider = errors.New("the provider's answer is not a signature of this digest under the pinned public key")
 
 	// ErrUnavailable is returned when a provider is out of reach, overloaded or too
@@ -36,7 +36,7 @@ var (
 
 var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/signing")
 
-// limits bound how long and how often a provider is called.
+// limits bounds how long and how often a provider is called.
 type limits struct {
 	deadline    time.Duration // of one Sign, with retries and waiting
 	attempt     time.Duration // of one call to the provider, with the wait for a slot
@@ -46,18 +46,16 @@ type limits struct {
 	open        time.Duration // how long the breaker stays open before one call probes
 }
 
-// A reveal waits at most 3 s for its certificate (escrow, issueBound), including
-// the append to the log, so Sign ends within 2.5 s. A cloud HSM answers in tens
-// of milliseconds. A call without an answer after 1.5 s counts as failed, which
-// leaves time for a second call over another connection.
+// defaultLimits lets Sign end within 2.5 s, because a reveal waits at most 3 s for its
+// certificate (escrow, issueBound), including the append to the log. A cloud HSM
+// answers in tens of milliseconds. A call without an answer after 1.5 s counts as
+// failed, which leaves time for a second call over another connection.
 //
-// Five consecutive failures, of any callers, open the breaker: one caller needs
-// about a second for that, many need milliseconds, and 1.5 s if the provider
-// hangs. For the next 2 s every call that begins fails at once. Then one call
-// probes the provider while the others still fail at once. So a reveal waits up to 2.5 s only if it begins
-// before the breaker opens or if it is the probe. Signing
-// resumes at most 2 s and one call after the provider is back. e2e/long and
-// e2e/outage measure these waits.
+// Five consecutive failures, of any callers, open the breaker. One caller makes five in about a second,
+// many callers in milliseconds, or in 1.5 s if the provider hangs. For the next 2 s every call that begins
+// fails at once. Then one call probes the provider while the others still fail at once. So a reveal waits
+// up to 2.5 s only if it begins before the breaker opens, or if it probes. Signing resumes at most 2 s and
+// one call after the provider is back. e2e/long and e2e/outage measure these waits.
 var defaultLimits = limits{
 	deadline:    2500 * time.Millisecond,
 	attempt:     1500 * time.Millisecond,
@@ -113,8 +111,8 @@ func (s *Signer) Ephemeral() bool { return s.ephemeral }
 
 var errClosed = errors.New("the signer is closed")
 
-// Close waits for running calls, at most the deadline of one, and releases what
-// the provider holds. Sign fails from then on.
+// Close waits for running calls, at most the deadline of one Sign, and closes the
+// provider. Afterwards Sign returns an error.
 func (s *Signer) Close() error {
 	if s.closed.Swap(true) {
 		return nil
@@ -130,10 +128,10 @@ func (s *Signer) Close() error {
 // Sign returns the signature of a SHA-256 digest as `es256:` and 128 hex digits,
 // r‖s with low s (SPEC 5.6). Two signatures of one digest differ.
 //
-// Every signature that Sign returns has been verified with the pinned public key.
-// Sign repeats an invalid answer once, because a bit may have flipped on the way
-// (AWS and PKCS#11 have no checksum). It retries transient failures within the
-// deadline. The error wraps
+// Every signature that Sign returns has been verified with the pinned public key. After
+// an invalid answer Sign calls the provider once more, because a bit may have flipped
+// on the way (AWS and PKCS#11 have no checksum). It retries transient failures within
+// the deadline. The error wraps
 //   - ErrProvider after two invalid answers;
 //   - ErrUnavailable if the provider is down or transient failures last, and also
 //     context.DeadlineExceeded if the provider took too long;
@@ -177,7 +175,7 @@ func (s *Signer) signRetrying(caller context.Context, digest [32]byte) (string, 
 	return "", err
 }
 
-// signOnce calls the provider once. Its error is transient, ErrProvider,
+// signOnce calls the provider once. It returns an error that is transient, ErrProvider,
 // errClosed, uncounted or a refusal of the provider.
 func (s *Signer) signOnce(caller context.Context, digest [32]byte) (string, error) {
 	if err := caller.Err(); err != nil {
@@ -188,7 +186,7 @@ func (s *Signer) signOnce(caller context.Context, digest [32]byte) (string, erro
 	}
 	ctx, cancel := context.WithTimeout(caller, s.limits.attempt)
 	defer cancel()
-	if err := s.slots.Acquire(ctx, 1); err != nil { // there are many callers
+	if err := s.slots.Acquire(ctx, 1); err != nil { // too many callers
 		return "", uncounted{provider.Transient(fmt.Errorf("all slots stayed busy: %w", err))}
 	}
 	defer s.slots.Release(1)

@@ -44,7 +44,6 @@ func mustOpen(t *testing.T, uri string) *Signer {
 	return signer
 }
 
-// newDev returns the signer of a new key.
 func newDev(t *testing.T) *Signer {
 	t.Helper()
 	return mustOpen(t, "dev://"+t.TempDir()+"/key.pem")
@@ -61,7 +60,6 @@ func mustKeys(t *testing.T, signer *Signer) *KeySet {
 
 type answer func(ctx context.Context, key *ecdsa.PrivateKey, digest []byte) ([]byte, error)
 
-// fake is a provider whose answers a test chooses.
 type fake struct {
 	key    *ecdsa.PrivateKey
 	answer answer
@@ -142,7 +140,7 @@ func TestInvalidAnswers(t *testing.T) {
 			signer := mustSigner(t, &fake{newP256(t), c.answer}, l)
 			for range 2 { // the second call needs the slot of the first
 				if signature, err := signer.Sign(t.Context(), [32]byte{7}); signature != "" || !errors.Is(err, c.want) {
-					t.Errorf("%q, %v; want %v", signature, err, c.want)
+					t.Errorf("Sign: %q, %v; want %v", signature, err, c.want)
 				}
 			}
 		})
@@ -155,12 +153,12 @@ func TestSignerNeedsP256(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := newSigner(t.Context(), &fake{key, honest}, store{}, defaultLimits); err == nil || !strings.Contains(err.Error(), "P-256") {
-		t.Errorf("%v; want an error that names P-256", err)
+		t.Errorf("newSigner with another curve: %v, want an error that names P-256", err)
 	}
 }
 
-// A provider hangs. Its caller returns at the deadline, and so does one that finds the
-// slot taken.
+// While a provider hangs, its caller returns at the deadline, and so does a caller that
+// waits for the slot.
 func TestStuckProvider(t *testing.T) {
 	key := newP256(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -174,7 +172,7 @@ func TestStuckProvider(t *testing.T) {
 		_, second := signer.Sign(t.Context(), [32]byte{2})
 		for _, err := range []error{<-first, second} {
 			if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrUnavailable) {
-				t.Errorf("%v", err)
+				t.Errorf("Sign while the provider hangs: %v, want ErrUnavailable and context.DeadlineExceeded", err)
 			}
 		}
 		if took := time.Since(start); took != l.deadline {
@@ -234,7 +232,7 @@ func TestClose(t *testing.T) {
 		}
 	}
 	if _, err := signer.Sign(t.Context(), [32]byte{1}); !errors.Is(err, errClosed) {
-		t.Errorf("after closing: %v", err)
+		t.Errorf("Sign after Close: %v, want errClosed", err)
 	}
 }
 
@@ -256,7 +254,7 @@ func TestEveryOutcomeStartsAtZero(t *testing.T) {
 		outcomes[outcome(err)] = true
 		var m dto.Metric
 		if bad := requests.WithLabelValues(fresh, outcome(err)).Write(&m); bad != nil || m.GetCounter().GetValue() != 0 {
-			t.Errorf("%v: outcome %q starts at %v: %v", err, outcome(err), m.GetCounter().GetValue(), bad)
+			t.Errorf("the error %v has the outcome %q, whose series starts at %v (%v), want 0", err, outcome(err), m.GetCounter().GetValue(), bad)
 		}
 	}
 	if after := series() - before; created != len(outcomes) || after != created {

@@ -22,7 +22,6 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// key is a key in AWS KMS.
 type key struct {
 	kind      provider.Kind
 	client    *kms.Client
@@ -31,7 +30,6 @@ type key struct {
 	arn       string // of the key, as the service returned it
 }
 
-// spec and algorithm return the AWS names of the key's kind.
 func (k *key) spec() types.KeySpec {
 	if k.kind == provider.Ed25519 {
 		return types.KeySpecEccNistEdwards25519
@@ -106,7 +104,8 @@ func newTransport(settings aws.Config) *http.Transport {
 	return transport
 }
 
-// marked wraps the errors of fetching credentials in noCredentials.
+// marked wraps errors of fetching credentials in noCredentials, so that explain can
+// name the cause.
 type marked struct{ aws.CredentialsProvider }
 
 func (m marked) Retrieve(ctx context.Context) (aws.Credentials, error) {

@@ -8,15 +8,15 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 )
 
-// nodeNets are the addresses at which a node serves credentials over plain HTTP:
-// its own (IMDS) and those of its pods (Pod Identity).
+// nodeNets are the addresses at which a node serves credentials over plain HTTP: the
+// node's own (IMDS) and those for its pods (Pod Identity).
 var nodeNets = []netip.Prefix{
 	netip.MustParsePrefix("169.254.0.0/16"),
 	netip.MustParsePrefix("fd00:ec2::/32"),
 }
 
-// newHTTP returns the SDK's client, which sends requests to the node past any
-// proxy: a token and the credentials would pass it unencrypted.
+// newHTTP returns the SDK's client. It uses no proxy for requests to the node, because
+// a token and the credentials would pass the proxy unencrypted.
 func newHTTP() *awshttp.BuildableClient {
 	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) { t.Proxy = nodeDirectly(t.Proxy) })
 }

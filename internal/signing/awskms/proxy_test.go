@@ -23,7 +23,7 @@ func TestNodeCredentialsBypassTheProxy(t *testing.T) {
 		const proxy = "http://proxy.test:3128"
 		child.Env = append(os.Environ(), inner+"=1", "HTTP_PROXY="+proxy, "http_proxy="+proxy, "HTTPS_PROXY="+proxy, "https_proxy="+proxy, "NO_PROXY=", "no_proxy=")
 		if out, err := child.CombinedOutput(); err != nil {
-			t.Errorf("%v\n%s", err, out)
+			t.Errorf("the child process: %v, want success; it printed:\n%s", err, out)
 		}
 		return
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 )
 
-// address is a parsed awskms URI.
 type address struct {
 	key      string // an ARN, or an id
 	isARN    bool

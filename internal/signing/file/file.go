@@ -22,7 +22,6 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// key is a private key in this process's memory.
 type key struct {
 	private crypto.Signer
 	custody string
@@ -62,7 +61,7 @@ func OpenDev(_ context.Context, rest string, kind provider.Kind) (provider.Provi
 	return key{private, "development key in a file, made by the service itself: not for production"}, nil
 }
 
-// Read reads a private key of either kind.
+// Read reads a private key of either kind from a PEM file.
 func Read(path string) (crypto.Signer, error) {
 	text, err := readKeyFile(path)
 	if err != nil {
@@ -118,8 +117,8 @@ func (k key) Close() error { return nil }
 // maxKeyFile is the most bytes of a key file; a P-256 key takes 250.
 const maxKeyFile = 64 << 10
 
-// load reads a private key in PEM. Its errors name the file and the remedy. They
-// MUST NOT contain any part of the file's contents.
+// load reads a private key in PEM. Its errors MUST NOT contain any part of the file's
+// contents.
 func load(path string, kind provider.Kind) (crypto.Signer, error) {
 	text, err := readKeyFile(path)
 	if err != nil {
@@ -178,7 +177,7 @@ func parseKey(text []byte, kind provider.Kind) (crypto.Signer, error) {
 		}
 		private, err := parse(block.Bytes)
 		if err != nil {
-			// err is left out because it is made from the key's bytes.
+			// err may show bytes of the key, so the message leaves it out.
 			return nil, fmt.Errorf("the %s block is damaged, cut short or of an unknown kind: write the key file again", block.Type)
 		}
 		if found != nil {

@@ -74,7 +74,7 @@ func TestKeyFileForms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			private, err := load(path, provider.P256)
 			if err != nil || !key.Equal(private) {
-				t.Errorf("another key, or %v", err)
+				t.Errorf("opened again: %v, want the same key", err)
 			}
 		})
 	}
@@ -122,11 +122,11 @@ func TestKeyFilesRefused(t *testing.T) {
 					t.Fatalf("%s: error %q; want one naming %q and the file", scheme, err, c.want)
 				}
 				if leaked := leak(err.Error(), c.text); leaked != "" {
-					t.Errorf("%s: the error shows %q of the file", scheme, leaked)
+					t.Errorf("%s: the error shows %q of the file, want no part of the key", scheme, leaked)
 				}
 			}
 			if kept, err := os.ReadFile(path); err != nil || !bytes.Equal(kept, c.text) {
-				t.Errorf("opening changed the file (%v)", err)
+				t.Errorf("opening changed the file (%v), want it as before", err)
 			}
 		})
 	}
@@ -166,14 +166,14 @@ func TestMadeKeyFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Make(dir+"/log.pem", provider.Ed25519); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("a key file was overwritten: %v", err)
+		t.Errorf("Make over an existing file: %v, want fs.ErrExist", err)
 	}
 	if read, err := Read(dir + "/log.pem"); err != nil || !public.(ed25519.PublicKey).Equal(read.Public()) {
-		t.Errorf("read another key: %v", err)
+		t.Errorf("Read after the refused Make: %v, want the first key", err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 2 {
-		t.Errorf("%v, want only the two keys: %v", entries, err)
+		t.Errorf("the folder has %v (%v), want only the two keys", entries, err)
 	}
 	for _, entry := range entries {
 		if info, err := entry.Info(); err != nil || info.Mode().Perm() != 0o600 {
@@ -202,7 +202,7 @@ func TestDevKeyRace(t *testing.T) {
 	all.Wait()
 	for _, key := range keys {
 		if keys[0] == nil || !keys[0].(ed25519.PublicKey).Equal(key) {
-			t.Fatalf("two keys from one file: %x", keys)
+			t.Fatalf("processes that start together opened the keys %x, want one key", keys)
 		}
 	}
 }

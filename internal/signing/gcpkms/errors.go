@@ -22,7 +22,7 @@ func explain(name, action string, err error) error {
 	case codes.Unavailable:
 		return provider.Transient(wrap("the API is out of reach; if this lasts, check that the process can connect to cloudkms.googleapis.com:443 (or the endpoint of the URI), DNS and proxies included"))
 	case codes.DeadlineExceeded:
-		// The server's deadline may end a moment before the caller's.
+		// The server's deadline may end shortly before the caller's.
 		return provider.Transient(fmt.Errorf("%w: %w", context.DeadlineExceeded, wrap("the API did not answer in time; if this lasts, check that the process can connect to cloudkms.googleapis.com:443 (or the endpoint of the URI): a network policy drops packets silently")))
 	case codes.ResourceExhausted:
 		return provider.Transient(wrap("the quota of the project is used up; if this lasts, raise the quota of cryptographic requests"))

@@ -24,7 +24,6 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// key is a key version in Google Cloud KMS.
 type key struct {
 	kind   provider.Kind
 	client *kms.KeyManagementClient
@@ -58,8 +57,8 @@ func options(a address) []option.ClientOption {
 			MinConnectTimeout: 2 * time.Second,
 		})),
 		// Timeout is also the connection's TCP_USER_TIMEOUT: a silently broken
-		// connection is closed 5 s after a request, not after 15 minutes. By
-		// default a server refuses pings that are less than 5 minutes apart
+		// connection is closed 5 s after a request, not after 15 minutes. Time is above
+		// the 5 minutes between pings that a server demands by default
 		// (too_many_pings). An idle connection is closed before a NAT gateway drops it.
 		option.WithGRPCDialOption(grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 6 * time.Minute, Timeout: 5 * time.Second})),
 		option.WithGRPCDialOption(grpc.WithIdleTimeout(5 * time.Minute)),
@@ -105,9 +104,9 @@ func (k *key) Key(ctx context.Context) (crypto.PublicKey, string, error) {
 	return public, custody(k.name, answer.ProtectionLevel), nil
 }
 
-// Sign implements provider.Provider. It makes every check that Google offers:
-// the data arrived undamaged, this key version signed, the signature arrived
-// undamaged. Each failed check is damage on the way and may pass.
+// Sign implements provider.Provider. It makes every check that Google offers: the data
+// arrived undamaged, this key version signed, the signature arrived undamaged. A failed
+// check means damage on the way, so its error is transient.
 // https://cloud.google.com/kms/docs/data-integrity-guidelines
 func (k *key) Sign(ctx context.Context, data []byte) ([]byte, error) {
 	request := &kmspb.AsymmetricSignRequest{Name: k.name}

@@ -8,7 +8,6 @@ import (
 	"strings"
 )
 
-// address is a parsed gcpkms URI.
 type address struct {
 	name      string
 	endpoint  string // host:port, empty for Google's own

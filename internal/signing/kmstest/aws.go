@@ -76,7 +76,7 @@ func (a *AWS) Env() []string {
 // NewKey makes an enabled ECC_NIST_P256 key for signing and returns its ARN.
 func (a *AWS) NewKey() string { return a.NewKeyOf("ECC_NIST_P256", "SIGN_VERIFY", false) }
 
-// NewLogKey does the same for ECC_NIST_EDWARDS25519.
+// NewLogKey makes an enabled ECC_NIST_EDWARDS25519 key for signing and returns its ARN.
 func (a *AWS) NewLogKey() string { return a.NewKeyOf(specEd25519, "SIGN_VERIFY", false) }
 
 const specEd25519 = "ECC_NIST_EDWARDS25519"
@@ -123,7 +123,6 @@ func (a *AWS) URI(key string) string {
 	return "awskms:///" + key + "?region=" + awsTestRegion + "&endpoint=" + url.QueryEscape(a.URL())
 }
 
-// awsRefusal is an error answer: HTTP status, error type and message.
 type awsRefusal struct {
 	status        int
 	kind, message string
@@ -155,7 +154,6 @@ func (a *AWS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// operate runs the operation that a request names.
 func (a *AWS) operate(w http.ResponseWriter, r *http.Request) (map[string]any, awsRefusal) {
 	operation := strings.TrimPrefix(r.Header.Get("X-Amz-Target"), "TrentService.")
 	var q struct {

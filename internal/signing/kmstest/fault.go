@@ -132,7 +132,6 @@ func (s *server) FailTimes(f Fault, n int) error {
 	return nil
 }
 
-// take returns the fault of this call.
 func (s *server) take() (Fault, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -51,7 +51,8 @@ func (g *GCP) NewKey() string {
 	return g.add(newP256(), kmspb.CryptoKeyVersion_EC_SIGN_P256_SHA256)
 }
 
-// NewLogKey does the same for EC_SIGN_ED25519.
+// NewLogKey makes a key of EC_SIGN_ED25519 with one enabled version and returns the
+// name of the version.
 func (g *GCP) NewLogKey() string {
 	return g.add(newEd25519(), kmspb.CryptoKeyVersion_EC_SIGN_ED25519)
 }

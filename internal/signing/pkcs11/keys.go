@@ -23,12 +23,12 @@ type form struct {
 	mechanism uint   // of signatures
 	need      string // for errors
 	parse     func(params, point []byte) (publicKey, error)
-	signature func(raw []byte) ([]byte, error) // converts a signature as provider.Provider wants it
+	signature func(raw []byte) ([]byte, error) // converts a signature to the form that provider.Provider returns
 }
 
 type publicKey interface{ Equal(crypto.PublicKey) bool }
 
-// Constants of PKCS#11 3.0 that the binding lacks.
+// ckkECEdwards and ckmEDDSA are constants of PKCS#11 3.0 that the Go binding lacks.
 const (
 	ckkECEdwards = 0x40
 	ckmEDDSA     = 0x1057

@@ -15,9 +15,9 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// library is a loaded PKCS#11 library. C_Initialize and C_Finalize affect the
-// whole process, so all keys of one library share it. The first user loads it, the
-// last one finalizes it, and it is never unloaded.
+// library is a loaded PKCS#11 library. C_Initialize and C_Finalize affect the whole
+// process, so all keys that use one library file share a library value. The first user
+// loads and starts the library, the last one finalizes it. It is never unloaded.
 type library struct {
 	path string
 
@@ -42,8 +42,9 @@ func libraryAt(path string) *library {
 	return l.(*library)
 }
 
-// call runs do with the lock held and waits for it until ctx ends. A library cannot
-// be interrupted: while it hangs, it keeps the lock and later calls wait in vain.
+// call runs do with the lock held and waits for do until ctx ends. A library cannot be
+// interrupted: while it hangs, it keeps the lock, and later calls end with their
+// contexts.
 func (l *library) call(ctx context.Context, token string, do func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err

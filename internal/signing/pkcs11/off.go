@@ -9,7 +9,7 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// Open returns an error about the URI, else about the build.
+// Open returns an error: what is wrong with the URI, or that this build has no PKCS#11.
 func Open(_ context.Context, rest string, _ provider.Kind) (provider.Provider, error) {
 	if _, err := parse(rest); err != nil {
 		return nil, err

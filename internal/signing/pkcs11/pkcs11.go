@@ -54,8 +54,8 @@ func (k *key) Key(ctx context.Context) (crypto.PublicKey, string, error) {
 	return k.public, k.custody, nil
 }
 
-// connect logs in unless the login is still valid. If a token that was found before
-// does not answer now, it may have been removed and put back: connect restarts the
+// connect logs in unless the login is still valid. A token that was found before and
+// does not answer now may have been removed and put back. So connect then restarts the
 // library and logs in again.
 func (k *key) connect() error {
 	switch {
@@ -78,7 +78,6 @@ func (k *key) connect() error {
 	return err
 }
 
-// drop ends the login.
 func (k *key) drop() {
 	if k.uses && k.epoch == k.library.epoch {
 		_ = k.library.CloseSession(k.session)
@@ -113,9 +112,9 @@ func (k *key) sign(data []byte) (raw []byte, err error) {
 	return raw, nil
 }
 
-// Close implements provider.Provider. It ends the session; closing the token's
-// last session logs out (PKCS#11 5.6.2). It waits 1 s for a library that hangs:
-// the session is then closed as soon as the library answers.
+// Close implements provider.Provider. It ends the session; closing the token's last
+// session logs out (PKCS#11 5.6.2). It waits at most 1 s for a library that hangs. The
+// session is then closed once the library answers.
 func (k *key) Close() error {
 	closed := make(chan error, 1)
 	go func() {

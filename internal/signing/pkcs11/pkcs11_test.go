@@ -22,7 +22,6 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// digest is signed in these tests.
 var digest = make([]byte, 32)
 
 func newKey(t *testing.T, curve elliptic.Curve) *ecdsa.PrivateKey {
@@ -70,7 +69,6 @@ func loseSessions(t *testing.T, s *kmstest.SoftHSM) {
 	})
 }
 
-// generate makes a key pair inside the token.
 func generate(t *testing.T, s *kmstest.SoftHSM, label string, id byte, sign, sensitive, extractable bool) {
 	t.Helper()
 	both := []*cryptoki.Attribute{
@@ -87,7 +85,6 @@ func generate(t *testing.T, s *kmstest.SoftHSM, label string, id byte, sign, sen
 	})
 }
 
-// read opens a key and reads its public half.
 func read(t *testing.T, uri string) (*key, error) {
 	t.Helper()
 	p, err := Open(t.Context(), strings.TrimPrefix(uri, "pkcs11:"), provider.P256)
@@ -164,14 +161,14 @@ func TestPKCS11RefusedAtStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := read(t, c.uri)
 			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret-") {
-				t.Errorf("%v; want an error with %q and without a PIN", err, c.want)
+				t.Errorf("open: %v, want an error with %q and without a PIN", err, c.want)
 			}
 		})
 	}
 	mustRead(t, s.URI("object=twice;id=%05"))
 	s.Away(t, true)
 	if _, err := read(t, good); err == nil || !strings.Contains(err.Error(), "set SOFTHSM2_CONF") {
-		t.Errorf("a library without a token: %v", err)
+		t.Errorf("a library without a token: %v, want an error that names SOFTHSM2_CONF", err)
 	}
 }
 
@@ -182,7 +179,7 @@ func TestPKCS11Sessions(t *testing.T) {
 		t.Helper()
 		der, err := p.Sign(t.Context(), digest)
 		if err != nil || !ecdsa.VerifyASN1(p.public.(*ecdsa.PublicKey), digest, der) {
-			t.Errorf("after the fault: %v", err)
+			t.Errorf("Sign after the fault: %v, want a signature that verifies", err)
 		}
 	}
 	start := func(t *testing.T) *key {
@@ -197,7 +194,7 @@ func TestPKCS11Sessions(t *testing.T) {
 		loseSessions(t, s)
 		_, err := p.Sign(t.Context(), digest)
 		if !provider.IsTransient(err) || !errors.Is(err, cryptoki.Error(cryptoki.CKR_SESSION_HANDLE_INVALID)) {
-			t.Errorf("%v; want a transient error with the code", err)
+			t.Errorf("Sign with the fault: %v, want a transient error with the code", err)
 		}
 		works(t, p)
 	})
@@ -238,7 +235,7 @@ func TestPKCS11Sessions(t *testing.T) {
 		loseSessions(t, s)
 		_, _ = p.Sign(t.Context(), digest)
 		if _, err := p.Sign(t.Context(), digest); err == nil || !strings.Contains(err.Error(), "another key") {
-			t.Errorf("%v", err)
+			t.Errorf("Sign after the key was replaced: %v, want an error about another key", err)
 		}
 	})
 
@@ -247,7 +244,7 @@ func TestPKCS11Sessions(t *testing.T) {
 		for flag, want := range map[uint]string{cryptoki.CKF_USER_PIN_FINAL_TRY: "by hand", cryptoki.CKF_USER_PIN_LOCKED: "security officer"} {
 			// The PIN is right: the token would accept it.
 			if err := p.offerPIN(cryptoki.TokenInfo{Flags: flag}); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%v; want %q", err, want)
+				t.Errorf("offerPIN with the flag %#x: %v, want an error with %q", flag, err, want)
 			}
 		}
 	})
@@ -260,7 +257,7 @@ func TestPKCS11Sessions(t *testing.T) {
 			t.Helper()
 			_, err := p.Sign(t.Context(), digest)
 			if err == nil || provider.IsTransient(err) || !strings.Contains(err.Error(), "not tried again") {
-				t.Errorf("%v; want an error that is not tried again", err)
+				t.Errorf("Sign with a wrong PIN: %v, want an error that says that the PIN is not tried again", err)
 			}
 		}
 		loseSessions(t, s)
@@ -292,10 +289,10 @@ func TestPKCS11HangsAtStart(t *testing.T) {
 	_, _, read := p.Key(ctx)
 	_, signed := p.Sign(ctx, digest)
 	if !errors.Is(signed, context.DeadlineExceeded) || !errors.Is(read, context.DeadlineExceeded) || !strings.Contains(read.Error(), `"fairpact" does not answer`) || strings.Contains(read.Error(), s.PIN) {
-		t.Errorf("Key: %v, Sign: %v", read, signed)
+		t.Errorf("while the library hangs, Key: %v and Sign: %v, want a timeout that names the token", read, signed)
 	}
 	if err := p.Close(); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%v", err)
+		t.Errorf("Close while the library hangs: %v, want context.DeadlineExceeded", err)
 	}
 	<-p.library.lock
 	closed := func() bool {
@@ -309,10 +306,10 @@ func TestPKCS11HangsAtStart(t *testing.T) {
 		}
 	}
 	if _, err := p.Sign(t.Context(), digest); err == nil {
-		t.Error("a closed key signs")
+		t.Error("a closed key signs, want an error")
 	}
 	if users := p.library.users; users != 0 {
-		t.Errorf("%d users of the library are left", users)
+		t.Errorf("%d users of the library are left, want 0", users)
 	}
 }
 
@@ -332,7 +329,7 @@ func TestPKCS11HangsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if linked := mustRead(t, strings.Replace(uri, kmstest.SoftHSMLibrary, link, 1)); linked.library != first.library {
-		t.Error("one library counts as two")
+		t.Error("two paths to one library are two libraries, want one")
 	}
 	second.library.lock <- struct{}{} // as if a call hung
 	patience, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -358,7 +355,7 @@ func TestPKCS11PublicKeys(t *testing.T) {
 	wrapped := append([]byte{4, 65}, point...)
 	for _, good := range [][]byte{point, wrapped} {
 		if got, err := parseP256(paramsP256, good); err != nil || !got.Equal(&private.PublicKey) {
-			t.Errorf("%d bytes: %v", len(good), err)
+			t.Errorf("a point of %d bytes: %v, want the key", len(good), err)
 		}
 	}
 	off := bytes.Clone(wrapped)
@@ -368,11 +365,11 @@ func TestPKCS11PublicKeys(t *testing.T) {
 		"not on the curve": off, "another tag": append([]byte{3, 65}, point...), "infinity": {4, 1, 0},
 	} {
 		if _, err := parseP256(paramsP256, bad); err == nil {
-			t.Errorf("%s: taken", name)
+			t.Errorf("a point with %s is accepted, want it refused", name)
 		}
 	}
 	if _, err := parseP256([]byte{5, 0}, wrapped); err == nil {
-		t.Error("no curve named: taken")
+		t.Error("parameters that name no curve are accepted, want an error")
 	}
 }
 
@@ -391,15 +388,15 @@ func TestPKCS11CallThatHangs(t *testing.T) {
 		return nil
 	})
 	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), `"fairpact" does not answer`) {
-		t.Fatalf("a call that hangs: %v", err)
+		t.Fatalf("a call that hangs: %v, want context.Canceled with the token's name", err)
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if err := l.call(ctx, "fairpact", func() error { t.Error("a call runs beside one that hangs"); return nil }); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a call behind it: %v", err)
+		t.Errorf("a call behind one that hangs: %v, want context.DeadlineExceeded", err)
 	}
 	close(release)
 	if err := l.call(t.Context(), "fairpact", func() error { return nil }); err != nil {
-		t.Errorf("after it: %v", err)
+		t.Errorf("a call after the library has answered: %v, want no error", err)
 	}
 }

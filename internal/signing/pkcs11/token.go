@@ -66,8 +66,8 @@ func (k *key) findToken() (slot uint, token cryptoki.TokenInfo, err error) {
 	return 0, token, provider.Transient(fmt.Errorf("no token %q: the library shows [%s]; name one of them, or connect the token", k.at.token, strings.Join(present, ", ")))
 }
 
-// offerPIN logs in. It does not repeat a PIN that was refused, and does not use
-// the last try before the token locks.
+// offerPIN logs in. It does not send a refused PIN again, and does not use the last try
+// before the token locks.
 func (k *key) offerPIN(token cryptoki.TokenInfo) error {
 	switch {
 	case token.Flags&cryptoki.CKF_USER_PIN_LOCKED != 0:
@@ -114,7 +114,9 @@ func readPIN(path string) (string, error) {
 	return pin, nil
 }
 
-// findKey finds the private key and the public key with the same CKA_ID.
+// findKey finds the private key and the public key with the same CKA_ID, and sets
+// object, public and custody. It returns an error if the key cannot sign for a service,
+// or is another key than at the first login.
 func (k *key) findKey(token cryptoki.TokenInfo) error {
 	var named []*cryptoki.Attribute
 	if k.at.object != "" {

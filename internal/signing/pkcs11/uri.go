@@ -68,7 +68,7 @@ func assign(part, separator string, known map[string]*string) error {
 		case !isKnown:
 			return fmt.Errorf("the PKCS#11 URI has an attribute that is not known in that place: write %s; manufacturer, model and serial may also name the token, and id the key", uriForm)
 		case *to != "":
-			return fmt.Errorf("the PKCS#11 URI has %s twice", name)
+			return fmt.Errorf("the PKCS#11 URI has %s twice: keep one", name)
 		case err != nil || value == "":
 			return fmt.Errorf("the PKCS#11 URI: the value of %s is empty, or a '%%' in it is not followed by two hex digits", name)
 		}

@@ -9,11 +9,11 @@ func TestPKCS11URI(t *testing.T) {
 	got, err := parse("token=My%20token;object=a%3Bb;id=%01%ff;serial=12;type=private?module-path=/lib/x.so&pin-source=file:/run/pin")
 	want := address{token: "My token", object: "a;b", id: "\x01\xff", serial: "12", module: "/lib/x.so", pinFile: "/run/pin"}
 	if err != nil || got != want {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("parsed URI %+v, %v; want %+v", got, err, want)
 	}
 	const query = "?module-path=/lib/x.so&pin-source=file:///run/pin"
 	if got, err := parse("token=t;id=%01" + query); err != nil || got.pinFile != "/run/pin" {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("parsed URI with id=%%01: %+v, %v; want its PIN file", got, err)
 	}
 	for uri, want := range map[string]string{
 		"object=k" + query:                                                      "names no token",
@@ -34,7 +34,7 @@ func TestPKCS11URI(t *testing.T) {
 	} {
 		_, err := parse(uri)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret-1") {
-			t.Errorf("%q: %v; want an error with %q and without values", uri, err, want)
+			t.Errorf("parse(%q): %v, want an error with %q and without values", uri, err, want)
 		}
 	}
 }

@@ -41,7 +41,8 @@ type transient struct{ error }
 func (t transient) Unwrap() error { return t.error }
 
 // Transient marks err as a failure that may pass: throttling, a 5xx, a broken
-// connection, a damaged answer. Package signing retries only such failures.
+// connection, a damaged answer. Package signing retries only failures that are marked,
+// and ErrProvider once.
 func Transient(err error) error { return transient{err} }
 
 // IsTransient reports whether Transient has marked err or an error that it wraps.
