@@ -29,16 +29,16 @@ const DST = "BLS_SIG_BLS12381G1_XMD:SHA-256_SSWU_RO_NUL_"
 // MaxRound is the last round, 2^53−1, because the round of a deal is a JSON integer.
 const MaxRound = 1<<53 - 1
 
-// ErrBadRound is returned for a round outside [1, MaxRound]. A relay takes round 0
-// as "latest", so the client never asks for it.
+// ErrBadRound is returned for a round outside [1, MaxRound]. Round 0 is refused because
+// a relay takes it as "latest".
 var ErrBadRound = errors.New("a beacon round is an integer of 1 to 2^53-1")
 
 // ErrBadSignature is returned when a signature is not the chain's signature of the
 // round.
 var ErrBadSignature = errors.New("the beacon signature does not verify")
 
-// Chain identifies a beacon. Only the holder of the private key of PublicKey can
-// make its rounds. The values come from configuration, never from a relay.
+// Chain identifies a beacon. Only who has the private key to PublicKey can make its
+// rounds. The values come from configuration, never from a relay.
 type Chain struct {
 	Hash      string // 64 lower-case hex digits, drand's name of the chain
 	PublicKey []byte // 96 bytes, a compressed point of G2
@@ -57,7 +57,7 @@ func Quicknet() Chain {
 			"5ed66304de9cf809bd274ca73bab4af5a6e9c76a4bc09e76eae8991ef5ece45a",
 		3, 1692803367)
 	if err != nil {
-		panic(err) // a constant of this package
+		panic(err) // not possible: the values are constants
 	}
 	return chain
 }
@@ -74,7 +74,7 @@ func ParseChain(hash, publicKey string, period, genesis int64) (Chain, error) {
 		return Chain{}, fmt.Errorf("the beacon public key has %w", err)
 	}
 	if period < 1 || period > math.MaxUint32 {
-		return Chain{}, fmt.Errorf("a beacon period of %d s is outside [1, 2^32-1]", period)
+		return Chain{}, fmt.Errorf("the beacon period %d is outside [1, 2^32-1]: write seconds", period)
 	}
 	if genesis < 0 {
 		return Chain{}, fmt.Errorf("the beacon genesis %d is before 1970: write unix seconds", genesis)
@@ -84,13 +84,13 @@ func ParseChain(hash, publicKey string, period, genesis int64) (Chain, error) {
 		return Chain{}, fmt.Errorf("the beacon public key is not a compressed point of G2: %w", err)
 	}
 	if c.key.IsInfinity() {
-		return Chain{}, errors.New("the beacon public key is the point at infinity")
+		return Chain{}, errors.New("the beacon public key is the point at infinity, under which anyone can sign: use the chain's real key")
 	}
 	return c, nil
 }
 
-// RoundTime returns when a round is published, in unix seconds, or math.MaxInt64 if
-// an int64 is too small. For rounds below 1 it returns the time of round 1.
+// RoundTime returns when a round is published, in unix seconds, or math.MaxInt64 if the
+// time is later than that. For rounds below 1 it returns the time of round 1.
 func (c Chain) RoundTime(round int64) int64 {
 	if round <= 1 {
 		return c.Genesis
@@ -117,8 +117,9 @@ func (c Chain) Fill(text string) string {
 }
 
 // Verify checks the signature of a round and returns the round's randomness,
-// SHA-256(signature). It accepts exactly one byte string for each round: a second
-// one would be a second randomness. The error wraps ErrBadRound or ErrBadSignature.
+// SHA-256(signature). It accepts exactly one byte string for each round, because a
+// second one would be a second randomness. The error wraps ErrBadRound or
+// ErrBadSignature.
 func (c Chain) Verify(round int64, signature []byte) (randomness [32]byte, err error) {
 	if round < 1 || round > MaxRound {
 		return randomness, fmt.Errorf("%w, got %d", ErrBadRound, round)
@@ -137,7 +138,7 @@ func (c Chain) Verify(round int64, signature []byte) (randomness [32]byte, err e
 	point.Neg(&point)
 	ok, err := bls.PairingCheck([]bls.G1Affine{point, hashed}, []bls.G2Affine{g2, c.key})
 	if err != nil {
-		return randomness, fmt.Errorf("pairing: %w", err)
+		return randomness, fmt.Errorf("pairing for round %d: %w", round, err)
 	}
 	if !ok {
 		return randomness, fmt.Errorf("%w for round %d under the chain's key", ErrBadSignature, round)
@@ -158,16 +159,16 @@ func Message(round int64) [32]byte {
 // infinity.
 func parseSignature(signature []byte) (point bls.G1Affine, err error) {
 	if len(signature) != bls.SizeOfG1AffineCompressed {
-		return point, fmt.Errorf("%d bytes, want %d", len(signature), bls.SizeOfG1AffineCompressed)
+		return point, fmt.Errorf("it has %d bytes instead of %d", len(signature), bls.SizeOfG1AffineCompressed)
 	}
 	if _, err := point.SetBytes(signature); err != nil {
-		return point, fmt.Errorf("not a compressed point of G1: %w", err)
+		return point, fmt.Errorf("it is not a compressed point of G1: %w", err)
 	}
 	if point.IsInfinity() {
-		return point, errors.New("the point at infinity")
+		return point, errors.New("it is the point at infinity")
 	}
 	if encoded := point.Bytes(); !slices.Equal(encoded[:], signature) {
-		return point, errors.New("not the canonical encoding of its point")
+		return point, errors.New("it is not the canonical encoding of its point")
 	}
 	return point, nil
 }

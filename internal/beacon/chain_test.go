@@ -211,13 +211,13 @@ func TestParseChainRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := ParseChain(c.hash, c.key, c.period, c.genesis); err == nil {
-				t.Error("accepted")
+				t.Error("a chain with a bad value is accepted, want an error")
 			}
 		})
 	}
 	parsed, err := ParseChain(q.Hash, key, q.Period, q.Genesis)
 	if err != nil || parsed.Hash != q.Hash || !slices.Equal(parsed.PublicKey, q.PublicKey) || parsed.Period != 3 || parsed.Genesis != 1692803367 {
-		t.Errorf("%+v, %v", parsed, err)
+		t.Errorf("parsed chain %+v, %v; want quicknet", parsed, err)
 	}
 }
 
@@ -250,7 +250,7 @@ func TestRoundAt(t *testing.T) {
 	q := Quicknet()
 	for _, early := range []int64{math.MinInt64, 0, q.Genesis - 1} {
 		if got := q.RoundAt(early); got != 0 {
-			t.Errorf("RoundAt(%d) = %d before the genesis", early, got)
+			t.Errorf("RoundAt(%d) = %d before the genesis, want 0", early, got)
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -258,7 +258,7 @@ func TestRoundAt(t *testing.T) {
 		now := rapid.Int64Range(c.Genesis, math.MaxInt64-1).Draw(t, "now")
 		round := c.RoundAt(now)
 		if c.RoundTime(round) > now || c.RoundTime(round+1) <= now {
-			t.Fatalf("round %d of %d..%d at %d", round, c.RoundTime(round), c.RoundTime(round+1), now)
+			t.Fatalf("round %d lasts from %d to %d, want it to contain %d", round, c.RoundTime(round), c.RoundTime(round+1), now)
 		}
 	})
 }

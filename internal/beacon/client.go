@@ -16,8 +16,8 @@ import (
 )
 
 var (
-	// ErrNotYet is returned when the round is not published yet. Either every relay
-	// says so, or some do, none has the round, and it is not due by the local clock.
+	// ErrNotYet is returned when the round is not published yet: every relay says so,
+	// or at least one does and the round is not due by the local clock.
 	ErrNotYet = errors.New("the beacon round is not out yet")
 
 	// ErrUnavailable is returned when no relay returned a round that verifies. Its
@@ -63,10 +63,10 @@ func NewClient(chain Chain, relays []string, hc *http.Client) *Client {
 // Chain returns the client's chain.
 func (c *Client) Chain() Chain { return c.chain }
 
-// Fetch returns a verified round. Concurrent callers of one round share one race of
-// the relays. The race continues when a caller gives up, so that other and later
-// callers get its answer. The error wraps ErrBadRound, ErrNotYet, ErrUnavailable or
-// the context's error. A race lasts seconds.
+// Fetch returns a verified round. Concurrent callers of one round share one race of the
+// relays. The race continues when a caller gives up, so that other and later callers
+// get its answer. The error wraps ErrBadRound, ErrNotYet, ErrUnavailable or the
+// context's error. A call may take seconds.
 func (c *Client) Fetch(ctx context.Context, round int64) (Round, error) {
 	if round < 1 || round > MaxRound {
 		return Round{}, fmt.Errorf("%w, got %d", ErrBadRound, round)
@@ -79,7 +79,7 @@ func (c *Client) Fetch(ctx context.Context, round int64) (Round, error) {
 	}
 	shared := context.WithoutCancel(ctx)
 	answer := c.flight.DoChan(strconv.FormatInt(round, 10), func() (any, error) {
-		// A race may have ended since the first look-up.
+		// Another call's race may have ended since the first look-up.
 		if known, ok := c.known.Get(round); ok {
 			return known, nil
 		}
@@ -98,9 +98,9 @@ func (c *Client) Fetch(ctx context.Context, round int64) (Round, error) {
 	}
 }
 
-// race asks the first relay, another one after each hedgeDelay, and all remaining
-// ones as soon as one has failed. It returns the first round that verifies and
-// cancels the other requests.
+// race asks the first relay, the next one after each hedgeDelay, and all remaining
+// relays once one has failed. It returns the first round that verifies and cancels the
+// other requests.
 func (c *Client) race(ctx context.Context, round int64) (Round, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

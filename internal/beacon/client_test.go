@@ -84,10 +84,9 @@ func status(code int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) })
 }
 
-// silent does not answer.
 var silent = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 
-// after answers like next after a delay.
+// after returns a relay that answers like next, but d later.
 func after(d time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -175,7 +174,7 @@ func TestRelaysThatFail(t *testing.T) {
 					"user:secret-1@relay.one/secret-2/", "relay.two:8080/secret-3")
 				got, err := client.Fetch(t.Context(), testRound)
 				if got != (beacon.Round{}) || !errors.Is(err, beacon.ErrUnavailable) || errors.Is(err, beacon.ErrNotYet) {
-					t.Fatalf("%+v, %v; want only ErrUnavailable", got, err)
+					t.Fatalf("Fetch: %+v, %v; want only ErrUnavailable", got, err)
 				}
 				for _, want := range []string{"relay.one: ", bad.says, "relay.two:8080: status 503"} {
 					if !strings.Contains(err.Error(), want) {
@@ -183,7 +182,7 @@ func TestRelaysThatFail(t *testing.T) {
 					}
 				}
 				if strings.Contains(err.Error(), "secret") || len(err.Error()) > 1000 {
-					t.Errorf("the error says too much: %v", err)
+					t.Errorf("the error is too long or shows a secret: %v", err)
 				}
 			})
 		})
@@ -242,7 +241,7 @@ func TestNotYet(t *testing.T) {
 				other = beacon.ErrUnavailable
 			}
 			if got != (beacon.Round{}) || !errors.Is(err, c.want) || errors.Is(err, other) {
-				t.Errorf("%+v, %v; want only %v", got, err, c.want)
+				t.Errorf("Fetch: %+v, %v; want no round and %v", got, err, c.want)
 			}
 		})
 	}
@@ -258,10 +257,10 @@ func TestNoRequestForInvalidRoundsOrCancelledCallers(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := client.Fetch(gone, testRound); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v, want context.Canceled", err)
+		t.Errorf("Fetch with a cancelled context: %v, want context.Canceled", err)
 	}
 	if asked := n.requests(); len(asked) != 0 {
-		t.Errorf("asked %v", asked)
+		t.Errorf("relays asked: %v, want none", asked)
 	}
 	if _, err := client.Fetch(t.Context(), beacon.MaxRound); !errors.Is(err, beacon.ErrNotYet) {
 		t.Errorf("the last round: %v, want ErrNotYet", err)
@@ -306,7 +305,7 @@ func TestRequestsOfTheRace(t *testing.T) {
 					checkRound(t, got, err)
 				} else {
 					if !errors.Is(err, beacon.ErrUnavailable) {
-						t.Errorf("%v, want ErrUnavailable", err)
+						t.Errorf("Fetch: %v, want ErrUnavailable", err)
 					}
 					// The last relay was asked later, before the others failed.
 					c.took += c.asked[len(c.asked)-1]
@@ -316,7 +315,7 @@ func TestRequestsOfTheRace(t *testing.T) {
 				}
 				synctest.Wait()
 				if n.open != 0 {
-					t.Errorf("%d requests are not cancelled", n.open)
+					t.Errorf("%d requests are still open, want all cancelled", n.open)
 				}
 				var asked []time.Duration
 				for _, at := range n.at {
@@ -334,7 +333,7 @@ func TestOnlyVerifiedRoundsAreKept(t *testing.T) {
 	hosts := map[string]http.Handler{"a": status(500)}
 	client, n := clientOf(hosts, "a")
 	if _, err := client.Fetch(t.Context(), testRound); !errors.Is(err, beacon.ErrUnavailable) {
-		t.Fatalf("%v, want ErrUnavailable", err)
+		t.Fatalf("Fetch: %v, want ErrUnavailable", err)
 	}
 	hosts["a"] = good
 	for range 3 {
@@ -382,7 +381,7 @@ func TestCheckRelays(t *testing.T) {
 	}
 	for _, relays := range [][]string{nil, {""}, {"api.drand.sh"}, {"ftp://x"}, {"https://"}, {"https://x?a=secret"}, {"https://x#y"}, {"https://api.drand.sh", "http://secret:%zz"}} {
 		if err := beacon.CheckRelays(relays); err == nil || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%v: %v; want an error without the address", relays, err)
+			t.Errorf("CheckRelays(%v): %v, want an error without the address", relays, err)
 		}
 	}
 }

@@ -13,7 +13,6 @@ var fetches = promauto.NewCounterVec(prometheus.CounterOpts{
 
 var fetchedOK, fetchedEarly, fetchFailed = fetches.WithLabelValues("ok"), fetches.WithLabelValues("too_early"), fetches.WithLabelValues("failed")
 
-// count counts the result of a race of the relays.
 func count(err error) {
 	switch {
 	case err == nil:

@@ -16,11 +16,12 @@ import (
 // maxBody is the most bytes of a relay's answer; a round takes 250.
 const maxBody = 8 << 10
 
-// errNotOut is returned when a relay says that the round is not published.
+// errNotOut is returned when a relay says that the round is not published. Errors of a
+// relay follow its host name in ErrUnavailable.
 var errNotOut = errors.New("says the round is not out yet")
 
 // relay is a server that serves a chain's rounds. It can withhold a round but cannot
-// change one.
+// change its value.
 type relay struct {
 	base string // without a trailing slash
 	host string // shown in errors; the rest of base may contain a secret

@@ -65,8 +65,8 @@ func New(deals Deals, logger *slog.Logger) *Controller {
 	return &Controller{deals: deals, logger: logger, failures: telemetry.NewRepeats(logger)}
 }
 
-// Ready returns an error until a relist has succeeded. A standby, which waits for
-// its Lease, lists nothing: its caller must not ask.
+// Ready returns an error until a relist has succeeded. Do not call Ready on a standby:
+// while it waits for the Lease it lists nothing.
 func (c *Controller) Ready() error {
 	if !c.listed.Load() {
 		return errors.New("no listing of due deals has succeeded yet")
@@ -98,8 +98,9 @@ func (c *Controller) SetupWithManager(mgr manager.Manager, workers int) error {
 		Complete(c)
 }
 
-// Reconcile attends one deal. If a deal is added twice the queue keeps the smaller
-// delay, which may be too early: so Attend reads the deal and returns its next time.
+// Reconcile attends one deal. If a deal is added twice, the queue keeps the smaller
+// delay, which may be too early. So Attend reads the deal and returns when to attend it
+// again.
 func (c *Controller) Reconcile(running context.Context, dealID string) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(running, attendTimeout)
 	defer cancel()
@@ -141,8 +142,8 @@ func (c *Controller) feed(ctx context.Context, queue workqueue.TypedRateLimiting
 	return nil
 }
 
-// relist adds the deals that are due to the queue. If all is set it also adds the
-// deals of Complete.
+// relist adds the deals that are due within the horizon to the queue. If all is set, it
+// also adds the deals of Complete.
 func (c *Controller) relist(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], all bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -152,7 +153,7 @@ func (c *Controller) relist(ctx context.Context, queue workqueue.TypedRateLimiti
 	}
 	for _, d := range due {
 		if queue.NumRequeues(d.DealID) > 0 {
-			continue // it has failed, and its retry is scheduled
+			continue // the deal has failed, and its retry is scheduled
 		}
 		queue.AddAfter(d.DealID, time.Duration(d.In)*time.Millisecond)
 	}
@@ -204,7 +205,7 @@ func (c *Controller) sweep(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 			if n, err := c.deals.Sweep(ctx); err != nil {
-				c.logger.WarnContext(ctx, "idempotency records cannot be swept", "err", err)
+				c.logger.WarnContext(ctx, "idempotency records cannot be swept, retrying", "err", err)
 			} else if n > 0 {
 				c.logger.DebugContext(ctx, "idempotency records swept", "count", n)
 			}

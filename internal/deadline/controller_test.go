@@ -30,15 +30,15 @@ func TestDealsAreAttendedAtTheMillisecondOfTheirDeadline(t *testing.T) {
 			times := d.times(deal)
 			if deal == "after the test" {
 				if len(times) != 0 {
-					t.Errorf("%s is attended at %v", deal, times)
+					t.Errorf("%s is attended at %v, want never", deal, times)
 				}
 				continue
 			}
 			if d.endings(deal) != 1 {
-				t.Errorf("%s ended %d times", deal, d.endings(deal))
+				t.Errorf("%s ended %d times, want once", deal, d.endings(deal))
 			}
 			if len(times) == 0 || len(times) > 3 || times[0] < deadline || times[len(times)-1] > deadline+5*time.Millisecond {
-				t.Errorf("%s is due at %v and attended at %v", deal, deadline, times)
+				t.Errorf("%s is due at %v and attended at %v, want once to three times within 5 ms", deal, deadline, times)
 			}
 		}
 	})
@@ -96,7 +96,7 @@ func TestFailuresBackOff(t *testing.T) {
 			time.Sleep(5 * time.Minute)
 			times := d.times("failing")[before:]
 			if len(times) < failures+1 {
-				t.Fatalf("attended at %v", times)
+				t.Fatalf("attended at %v, want at least %d times", times, failures+1)
 			}
 			want := firstRetry
 			for i := range failures {
@@ -106,12 +106,12 @@ func TestFailuresBackOff(t *testing.T) {
 				want = min(2*want, lastRetry)
 			}
 			if n := d.endings("failing"); n != round+1 {
-				t.Errorf("ended %d times", n)
+				t.Errorf("the deal ended %d times, want %d", n, round+1)
 			}
 		}
 	})
 	if lines := strings.Count(log.String(), "\n"); lines < 2 || lines > 4 || strings.Count(log.String(), `"msg":"deals wait, retrying"`) != lines {
-		t.Errorf("%d failures are logged as\n%s", 2*failures, &log)
+		t.Errorf("%d failures are logged as the lines below, want 2 to 4 of one message\n%s", 2*failures, &log)
 	}
 }
 
@@ -137,11 +137,11 @@ func TestOtherDealsAreAttendedInTime(t *testing.T) {
 		for i := range 100 {
 			deal := fmt.Sprint("good ", i)
 			if times := d.times(deal); d.endings(deal) != 1 || times[len(times)-1] > time.Duration(i%10)*time.Second+10*time.Millisecond {
-				t.Errorf("%s ended %d times and was attended at %v", deal, d.endings(deal), times)
+				t.Errorf("%s ended %d times and was attended at %v, want once and in time", deal, d.endings(deal), times)
 			}
 		}
 		if n := len(d.times("slow")); n < 2 || n > 4 {
-			t.Errorf("a deal that takes attendTimeout was attended %d times in a minute", n)
+			t.Errorf("a deal that takes attendTimeout was attended %d times in a minute, want 2 to 4", n)
 		}
 	})
 }
@@ -159,10 +159,10 @@ func TestListingsFailAtFirst(t *testing.T) {
 		d.change(func() { d.listing = nil })
 		time.Sleep(completeEvery*relistEvery + time.Second)
 		if err := c.Ready(); err != nil {
-			t.Errorf("not ready: %v", err)
+			t.Errorf("Ready after a relist: %v, want no error", err)
 		}
 		if d.endings("a") != 1 || d.endings("b") != 1 {
-			t.Errorf("ended %d and %d times", d.endings("a"), d.endings("b"))
+			t.Errorf("deals a and b ended %d and %d times, want once each", d.endings("a"), d.endings("b"))
 		}
 	})
 }
@@ -180,8 +180,8 @@ func TestSweepsEveryMinute(t *testing.T) {
 	})
 }
 
-// Batches follow each other as long as there are more. Then the worker looks every
-// resealEvery.
+// The worker reseals batch after batch while there are inputs to reseal. Then it looks
+// for new ones every resealEvery.
 func TestResealsInBatches(t *testing.T) {
 	bubble(t, map[string]time.Duration{}, func(d *deals) { d.toReseal = 3 }, func(t *testing.T, d *deals, _ *Controller) {
 		time.Sleep(2*resealPause + resealEvery + time.Second)
@@ -205,12 +205,12 @@ func TestStopCancelsCallsUnderWay(t *testing.T) {
 		_, stop := start(t, d)
 		time.Sleep(1500 * time.Millisecond)
 		if len(d.times("a")) != 1 || len(d.times("c")) != 1 {
-			t.Errorf("attended at %v and %v", d.times("a"), d.times("c"))
+			t.Errorf("deals a and c are attended at %v and %v, want once each", d.times("a"), d.times("c"))
 		}
 		began := time.Now()
 		stop()
 		if took := time.Since(began); took >= attendTimeout {
-			t.Errorf("a stop waits for %v", took)
+			t.Errorf("a stop takes %v, want less than %v", took, attendTimeout)
 		}
 	})
 }

@@ -31,7 +31,6 @@ func TestMain(m *testing.M) {
 // goroutine can run, so that the times in these tests are exact on any machine. A
 // goroutine that outlives its controller fails the test.
 
-// attendance is one call of Attend.
 type attendance struct {
 	deal string
 	at   time.Duration // since the start
@@ -107,7 +106,7 @@ func (d *deals) Attend(ctx context.Context, deal string) (time.Duration, error) 
 	return 0, nil
 }
 
-// end ends a deal, once.
+// end ends a deal that has not ended yet.
 func (d *deals) end(deal string) {
 	_, waits := d.due[deal]
 	if waits || d.complete[deal] {
@@ -132,7 +131,6 @@ func (d *deals) Reseal(context.Context) (more bool, err error) {
 	return d.toReseal > 0, d.sweeping
 }
 
-// times returns when a deal was attended.
 func (d *deals) times(deal string) (all []time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -198,7 +196,7 @@ func start(t *testing.T, d *deals) (c *Controller, stop func()) {
 		t.Helper()
 		cancel()
 		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
-			t.Errorf("the manager ends with %v", err)
+			t.Errorf("the manager ends with %v, want no error", err)
 		}
 	}
 }

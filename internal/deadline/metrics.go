@@ -14,9 +14,9 @@ import (
 
 const measureEvery = 5 * time.Second
 
-// Only the leading worker sets these gauges. It measures them every measureEvery and
-// not at a scrape, which a hanging database would delay. Their age shows in
-// fairpact_deadline_last_relist_timestamp_seconds.
+// Only the leading worker sets these gauges. It measures every measureEvery and not at
+// a scrape, which a database that hangs would delay.
+// fairpact_deadline_last_relist_timestamp_seconds shows whether the gauges are current.
 var (
 	running = promauto.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "fairpact_deals", Help: "Deals that have not ended, by phase; COMMITTING includes those shown as OPEN.",
@@ -25,7 +25,7 @@ var (
 		Name: "fairpact_deals_oldest_age_seconds", Help: "Time since the oldest deal of the phase was created; 0 if there is none.",
 	}, []string{"state"})
 	overdue = promauto.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "fairpact_deadline_overdue_seconds", Help: "Time since the oldest step became due and was not processed: a deadline, or a draw that may wait for its beacon; 0 if there is none.",
+		Name: "fairpact_deadline_overdue_seconds", Help: "Time since the oldest step that is not processed became due: a deadline, or a draw, which may wait for its beacon; 0 if there is none.",
 	}, []string{"step"})
 	pending = promauto.NewGauge(prometheus.GaugeOpts{
 		Name: "fairpact_certificates_pending", Help: "Certificates of ended deals that are not published yet.",
@@ -38,8 +38,8 @@ var (
 	})
 )
 
-// measure sets the gauges until ctx ends, and then resets them: a worker that no
-// longer leads must show nothing.
+// measure sets the gauges until ctx ends, and then resets them, because a worker that
+// no longer leads must show nothing.
 func (c *Controller) measure(ctx context.Context) error {
 	defer reset()
 	tick := time.NewTicker(measureEvery)

@@ -14,7 +14,7 @@ import (
 const (
 	maxChanges   = 4096                  // deals that may wait to be announced
 	maxAnnounced = 256                   // deals in one message
-	betweenTwo   = 10 * time.Millisecond // pause after a message; under load one message announces more deals
+	betweenTwo   = 10 * time.Millisecond // pause after a message, so that under load one message announces more deals
 	// listenTimeout is how long a listener waits for a message before it sends a
 	// ping, and then for the answer.
 	listenTimeout = 3 * time.Second
@@ -40,8 +40,9 @@ func (r *Redis) Announce(dealID string) {
 	}
 }
 
-// announce sends queued announcements. All that wait at the same moment share one
-// message: the name of this process, then the ids of the deals.
+// announce sends queued announcements until ctx ends and the queue is empty. Those that
+// wait at the same moment share one message: the name of this process, then the ids of
+// the deals.
 func (r *Redis) announce(ctx context.Context) {
 	for {
 		words := []string{r.name}
@@ -71,7 +72,7 @@ func (r *Redis) announce(ctx context.Context) {
 	}
 }
 
-var errDown = errors.New("Redis failed less than a second ago and is not asked again yet")
+var errDown = errors.New("Redis failed less than a second ago and is not asked yet")
 
 func (r *Redis) publish(ctx context.Context, message string) error {
 	if !r.up() {
@@ -101,7 +102,6 @@ func (r *Redis) Listen(ctx context.Context, heard func(dealIDs ...string), conne
 	}
 }
 
-// listen subscribes once and returns when the subscription breaks.
 func (r *Redis) listen(ctx context.Context, heard func(...string), connected func(bool)) {
 	subscription := r.client.Subscribe(ctx, r.changes())
 	defer subscription.Close()

@@ -10,7 +10,6 @@ import (
 	"github.com/fairpact/fairpact/internal/localservers/servertest"
 )
 
-// listener records what Listen reports.
 type listener struct {
 	mu        sync.Mutex
 	ids       []string
@@ -73,7 +72,7 @@ func TestAnnouncementsReachTheOthers(t *testing.T) {
 	}
 	eventually(t, "the other's is heard", self.heard("d_other"))
 	if self.heard("d_0")() {
-		t.Error("a process hears itself")
+		t.Error("a process hears its own announcement, want only those of others")
 	}
 }
 
@@ -81,13 +80,13 @@ func TestAnnouncementsReachTheOthers(t *testing.T) {
 func TestListenerReconnects(t *testing.T) {
 	server := servertest.StartRedis(t)
 	speaker, l := openSlow(t, server.URL()), listen(t, openSlow(t, server.URL()))
-	eventually(t, "it listens", l.is(true))
+	eventually(t, "the listener is connected", l.is(true))
 	server.Kill()
-	eventually(t, "it notices that Redis is gone", l.is(false))
+	eventually(t, "the listener notices that Redis is gone", l.is(false))
 	if err := server.Restart(bounded(t)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is back", l.is(true))
+	eventually(t, "the listener is connected again", l.is(true))
 	eventually(t, "it hears again", func() bool {
 		speaker.Announce("d_1") // dropped while the speaker does not ask Redis
 		return l.heard("d_1")()
@@ -113,7 +112,7 @@ func TestAnnounceDoesNotBlock(t *testing.T) {
 		select {
 		case <-done:
 		case <-bounded(t).Done():
-			t.Fatalf("Redis: %s: Announce blocks", what)
+			t.Fatalf("Redis is in the state %q: Announce blocks, want it to return", what)
 		}
 	}
 }

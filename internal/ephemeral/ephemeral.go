@@ -1,6 +1,6 @@
 // Package ephemeral keeps best-effort locks, rate limits and announcements in Redis.
-// They save work; no answer depends on them. If Redis is empty, slow or down, every
-// call returns within its timeout and the caller does without it.
+// They save work, and no answer depends on them. If Redis is empty, slow or down, every
+// call returns within its timeout and the caller continues without Redis.
 package ephemeral
 
 import (
@@ -25,8 +25,8 @@ const (
 	maxLocal       = 1 << 14     // names whose uses a process counts while Redis is down
 )
 
-// Redis is a client that never makes its caller wait for a Redis that is down.
-// It is safe for concurrent use.
+// Redis is a client with calls that never wait for a server that is down. It is safe
+// for concurrent use.
 type Redis struct {
 	client  redis.UniversalClient
 	limiter *redis_rate.Limiter
@@ -80,18 +80,19 @@ func (r *Redis) Close() error {
 	return r.client.Close()
 }
 
-// Ping reports whether Redis answers, for monitoring.
+// Ping returns an error if Redis does not answer, for monitoring.
 func (r *Redis) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	return r.client.Ping(ctx).Err()
 }
 
-// up reports whether Redis is worth asking now.
+// up reports whether Redis may be asked now: its last failure is older than pause.
 func (r *Redis) up() bool { return time.Now().UnixNano() >= r.downUntil.Load() }
 
-// noteFailure reports whether err is a failure. It then marks Redis as down for a
-// moment, unless ctx has ended: a caller that gave up proves nothing about Redis.
+// noteFailure reports whether err is a failure. After a failure, it marks Redis as down
+// for the time pause, unless ctx has ended: a caller that gave up proves nothing about
+// Redis.
 func (r *Redis) noteFailure(ctx context.Context, err error) bool {
 	if err == nil || errors.Is(err, redis.Nil) {
 		return false
@@ -106,7 +107,7 @@ func (r *Redis) noteFailure(ctx context.Context, err error) bool {
 var release = redis.NewScript(`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`)
 
 // Lock takes a lock for at most ttl. free is false only if another caller certainly
-// holds it. While Redis is down free is true, because the lock only saves work.
+// holds the lock. While Redis is down free is true, because the lock only saves work.
 // Call unlock if free is true.
 func (r *Redis) Lock(ctx context.Context, name string, ttl time.Duration) (unlock func(), free bool) {
 	if !r.up() {
@@ -129,8 +130,9 @@ func (r *Redis) Lock(ctx context.Context, name string, ttl time.Duration) (unloc
 }
 
 // Allow counts n uses of name against a limit per minute (GCRA) that all processes
-// share. While Redis is down each process counts on its own. If n exceeds the limit,
-// it counts as the whole limit.
+// share. While Redis is down each process counts on its own. An n above the limit
+// counts as the limit. If ok is false, nothing was counted, and retryAfterSeconds says
+// when to try again.
 func (r *Redis) Allow(ctx context.Context, name string, perMinute, n int) (retryAfterSeconds int, ok bool) {
 	n = min(n, perMinute)
 	if r.up() {

@@ -42,24 +42,24 @@ func TestAllowCounts(t *testing.T) {
 	}
 	wait, ok := replicas[1].Allow(ctx, "keys:192.0.2.1", 1, 1)
 	if ok || wait < 1 || wait > 61 {
-		t.Errorf("the second of one a minute: allowed %v, wait %d s", ok, wait)
+		t.Errorf("the second use of one a minute: allowed %v, wait %d s; want a refusal with a wait of a minute", ok, wait)
 	}
 	if _, ok := replicas[1].Allow(ctx, "keys:192.0.2.2", 1, 1); !ok {
-		t.Error("another address is refused")
+		t.Error("the first use by another address is refused, want it allowed")
 	}
 	for i := range 100 {
 		if _, ok := replicas[i%2].Allow(ctx, "keys:192.0.2.3", 100, 1); !ok {
-			t.Fatalf("use %d of 100 a minute is refused", i+1)
+			t.Fatalf("use %d of 100 a minute is refused, want it allowed", i+1)
 		}
 	}
 	if _, ok := replicas[0].Allow(ctx, "deals:1", 100, 99); !ok {
 		t.Error("99 uses of 100 at once are refused")
 	}
 	if _, ok := replicas[1].Allow(ctx, "deals:1", 100, 50); ok {
-		t.Error("50 more are allowed")
+		t.Error("50 more uses than the limit are allowed, want them refused")
 	}
 	if _, ok := replicas[1].Allow(ctx, "deals:2", 100, 500); !ok {
-		t.Error("what costs more than a minute's limit is never allowed")
+		t.Error("n above a minute's limit is never allowed, want it to count as the limit")
 	}
 }
 
@@ -74,10 +74,10 @@ func TestCancelledCallIsNoOutage(t *testing.T) {
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
 	if _, free := r.Lock(gone, "other", time.Hour); !free {
-		t.Error("a cancelled Lock reports the lock as held")
+		t.Error("a cancelled Lock reports that another caller has the lock, want free")
 	}
 	if !held(ctx, r, "deal") {
-		t.Error("Redis is not asked any more after a cancelled call")
+		t.Error("Redis is not asked any more after a cancelled call, want it asked")
 	}
 	// An unlock works after its caller's context has ended.
 	caller, hangUp := context.WithCancel(ctx)
@@ -89,7 +89,7 @@ func TestCancelledCallIsNoOutage(t *testing.T) {
 	hangUp()
 	unlock()
 	if held(ctx, r, "deal") {
-		t.Error("the lock of a caller that hung up stays")
+		t.Error("the lock of a caller that left is still held, want it released")
 	}
 }
 
@@ -98,9 +98,9 @@ func TestOpenHidesTheURL(t *testing.T) {
 		r, err := Open(url)
 		if err == nil {
 			_ = r.Close()
-			t.Errorf("%q is taken", url)
+			t.Errorf("Open(%q) succeeds, want an error", url)
 		} else if strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("the error shows the password: %v", err)
+			t.Errorf("the error shows the password, want it hidden: %v", err)
 		}
 	}
 }

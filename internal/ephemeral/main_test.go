@@ -44,7 +44,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	for !is() {
 		select {
 		case <-ctx.Done():
-			t.Fatalf("gave up waiting until %s", what)
+			t.Fatalf("not within 30 s: %s", what)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}

@@ -33,7 +33,7 @@ func checkWithoutRedis(t *testing.T, r *Redis) {
 		name := rand.Text()
 		for i := range 3 {
 			if _, ok := r.Allow(ctx, name, 2, 1); ok != (i < 2) {
-				t.Fatalf("without Redis, use %d of 2 a minute: allowed %v", i+1, ok)
+				t.Fatalf("without Redis, use %d of 2 a minute: allowed %v, want the opposite", i+1, ok)
 			}
 		}
 		// Ask Redis again, as after the pause.
@@ -47,7 +47,8 @@ func checkWithoutRedis(t *testing.T, r *Redis) {
 	}
 }
 
-// waitUntilBack waits until Redis is used again: only then is a lock held.
+// waitUntilBack waits until the client uses Redis again, which shows in a lock that is
+// held.
 func waitUntilBack(t *testing.T, r *Redis) {
 	t.Helper()
 	ctx := bounded(t)
@@ -92,7 +93,7 @@ func TestRedisRestartsEmpty(t *testing.T) {
 	}
 	waitUntilBack(t, r)
 	if held(ctx, r, "deal") {
-		t.Error("an empty Redis holds a lock")
+		t.Error("an empty Redis holds a lock, want it free")
 	}
 }
 
@@ -146,7 +147,7 @@ func freeze(t *testing.T, server *localservers.Redis) (thaw func()) {
 	t.Helper()
 	signal := func(sig syscall.Signal) {
 		if err := syscall.Kill(server.PID(), sig); err != nil {
-			t.Errorf("%v: %v", sig, err)
+			t.Errorf("send the signal %v to Redis: %v", sig, err)
 		}
 	}
 	signal(syscall.SIGSTOP)
@@ -174,13 +175,13 @@ func checkShared(t *testing.T, url string) {
 		}
 		for i := range 3 {
 			if _, ok := replicas[i%2].Allow(ctx, name, 2, 1); ok != (i < 2) {
-				t.Fatalf("use %d of 2 a minute: allowed %v", i+1, ok)
+				t.Fatalf("use %d of 2 a minute: allowed %v, want the opposite", i+1, ok)
 			}
 		}
 	}
 	for _, r := range replicas {
 		if r.downUntil.Load() != 0 {
-			t.Error("a command failed")
+			t.Error("a Redis command failed, want none")
 		}
 	}
 }

@@ -8,16 +8,15 @@ import (
 )
 
 const (
-	answerBytes  = 128 << 20 // of all large answers that are being sent; clients may read slowly
-	networkShare = 4         // one client network may hold 1/networkShare of them, and always one answer
+	answerBytes  = 128 << 20 // most bytes of all large answers that are being sent; clients may read slowly
+	networkShare = 4         // one client network may hold 1/networkShare of answerBytes, and always one answer
 )
 
-// answers counts the bytes of the large answers that are being sent.
 type answers struct {
 	maxAll, maxNetwork int64 // bytes
 
 	mu sync.Mutex
-	// Both are guarded by mu.
+	// mu guards the fields below.
 	total    int64
 	networks map[string]int64
 }
@@ -26,7 +25,8 @@ func newAnswers(maxAll int64) *answers {
 	return &answers{maxAll: maxAll, maxNetwork: maxAll / networkShare, networks: map[string]int64{}}
 }
 
-// take adds more bytes to an answer that already holds has bytes.
+// take counts more bytes for an answer that already counts for has bytes. It returns a
+// problem.Error and counts nothing if a bound would be exceeded.
 func (a *answers) take(network string, has, more int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -54,10 +54,11 @@ func (a *answers) release(network string, bytes int64) {
 	}
 }
 
-// Answer accounts for an answer of that many bytes until the end of the call in ctx.
-// Small answers are not counted. If the answer cannot be made a second time, call
-// Answer with an estimate before the effect. A later call for the same answer adds
-// only the difference.
+// Answer counts an answer of that many bytes until the end of the call in ctx. It
+// returns a problem.Error if too many large answers are being sent. Small answers are
+// not counted. If a repeated call would not give the same answer, call Answer with an
+// estimate before the effect. A later call for the same answer adds only the
+// difference.
 func Answer(ctx context.Context, bytes int) error {
 	c := callIn(ctx)
 	if c == nil || bytes <= step {

@@ -21,7 +21,7 @@ func TestBytesOfLargeAnswersAreBounded(t *testing.T) {
 		t.Errorf("over the bound: %v, want OVERLOADED", err)
 	}
 	if err := Answer(other.Context(), step); err != nil {
-		t.Errorf("a small answer: %v", err)
+		t.Errorf("a small answer: %v, want no error", err)
 	}
 	first.Written()
 	if p.answers.total != 2*step+1 {
@@ -30,7 +30,7 @@ func TestBytesOfLargeAnswersAreBounded(t *testing.T) {
 	first.End()
 	first.End()
 	if err := Answer(other.Context(), 3*step); err != nil {
-		t.Errorf("after the end of the other call: %v", err)
+		t.Errorf("an answer after the end of the other call: %v, want no error", err)
 	}
 }
 
@@ -54,19 +54,19 @@ func TestOneNetworkHoldsAShareOfTheAnswers(t *testing.T) {
 		}
 	}
 	if err := answer("192.0.2.2", 5*step, 6*step); err != nil { // the only answer of a network may exceed its share
-		t.Errorf("the first answer of another network: %v", err)
+		t.Errorf("the first answer of another network: %v, want no error", err)
 	}
 	if err := answer("192.0.2.2", step+1); !problem.Is(err, problem.Overloaded) {
 		t.Errorf("its second answer: %v, want OVERLOADED", err)
 	}
 	calls[3].End()
 	if err := answer("192.0.2.2", step+1); err != nil {
-		t.Errorf("its second answer after the end of the first: %v", err)
+		t.Errorf("its second answer after the end of the first: %v, want no error", err)
 	}
 	for _, call := range calls {
 		call.End()
 	}
 	if p.answers.total != 0 || len(p.answers.networks) != 0 {
-		t.Errorf("after the end %d bytes of %d networks are counted", p.answers.total, len(p.answers.networks))
+		t.Errorf("after the end %d bytes of %d networks are counted, want none", p.answers.total, len(p.answers.networks))
 	}
 }

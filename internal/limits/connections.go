@@ -10,9 +10,9 @@ import (
 	"github.com/fairpact/fairpact/internal/caller"
 )
 
-// Connections bounds the open connections of a port. At the bound, the connection
-// that has been idle longest is closed for a new one: HTTP clients expect a server
-// to close idle connections at any time. If none is idle, the new one is refused.
+// Connections bounds the open connections of a port. At the bound, a new connection
+// replaces the one that has been idle longest, because HTTP clients expect a server to
+// close idle connections. If none is idle, the new connection is refused.
 type Connections struct {
 	most    int                   // open connections of all networks
 	each    int                   // open connections of one network, except of proxies
@@ -20,13 +20,12 @@ type Connections struct {
 	refused func(net.Conn)        // answers a connection that is then closed
 
 	mu sync.Mutex
-	// All below are guarded by mu.
+	// mu guards the fields below.
 	open  int
 	peers map[string]*peer // by network, see caller.Network
 	idle  *list.List       // of *connection; the first has been idle longest
 }
 
-// peer is the connections of one network.
 type peer struct {
 	network string
 	open    int
@@ -58,8 +57,8 @@ func NewConnections(most int, proxy func(netip.Addr) bool, refused func(net.Conn
 	return &Connections{most: most, each: max(1, most/2), proxy: proxy, refused: refused, peers: make(map[string]*peer), idle: list.New()}
 }
 
-// Bound returns a listener that accepts connections under the bounds. Only server
-// may use it.
+// Bound returns a listener that accepts connections within the bounds. Only server may
+// use the listener, because Bound sets its ConnState.
 func (c *Connections) Bound(l net.Listener, server *http.Server) net.Listener {
 	server.ConnState = c.note
 	return bounded{l, c}
@@ -85,7 +84,8 @@ func (b bounded) Accept() (net.Conn, error) {
 	}
 }
 
-// admit returns nil for a connection over the bounds.
+// admit counts a connection and returns it, or returns nil if the connection exceeds
+// the bounds.
 func (c *Connections) admit(accepted net.Conn) *connection {
 	var address netip.Addr // the zero address stands for all peers without one
 	if from, err := netip.ParseAddrPort(accepted.RemoteAddr().String()); err == nil {
@@ -120,7 +120,8 @@ func (c *Connections) closeIdle(idle *list.List) bool {
 	return true
 }
 
-// note is the server's http.Server.ConnState.
+// note tracks which connections are idle or closed. It is the server's
+// http.Server.ConnState.
 func (c *Connections) note(conn net.Conn, state http.ConnState) {
 	one, ok := conn.(*connection)
 	if !ok {
@@ -139,7 +140,6 @@ func (c *Connections) note(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// busy removes a connection from the idle lists.
 func (c *Connections) busy(one *connection) {
 	if one.ofAll != nil {
 		c.idle.Remove(one.ofAll)
@@ -148,7 +148,6 @@ func (c *Connections) busy(one *connection) {
 	}
 }
 
-// forget stops counting a connection.
 func (c *Connections) forget(one *connection) {
 	c.busy(one)
 	c.open--

@@ -60,7 +60,7 @@ func TestTheLongestIdleConnectionMakesRoom(t *testing.T) {
 	for i := range 100 {
 		_, r, status := opens(t, server, "127.0.0.1", quick)
 		if status != 200 {
-			t.Fatalf("connection %d: %d", i, status)
+			t.Fatalf("connection %d: status %d, want 200", i, status)
 		}
 		if i == 0 {
 			first = r
@@ -76,22 +76,22 @@ func TestOneAddressHoldsHalfAndAProxyAll(t *testing.T) {
 	c, server := boundedServer(t, 8, func(a netip.Addr) bool { return a == proxy })
 	for i := range 4 {
 		if _, _, status := opens(t, server, "127.0.0.1", long); status != 200 {
-			t.Fatalf("connection %d: %d", i, status)
+			t.Fatalf("connection %d: status %d, want 200", i, status)
 		}
 	}
 	if _, _, status := opens(t, server, "127.0.0.1", long); status == 200 {
-		t.Error("one address has more than half of the connections")
+		t.Error("one address has more than half of the connections, want the next one refused")
 	}
 	var last net.Conn
 	for i := range 4 {
 		conn, _, status := opens(t, server, "127.0.0.9", long)
 		if status != 200 {
-			t.Fatalf("connection %d of another address: %d", i, status)
+			t.Fatalf("connection %d of another address: status %d, want 200", i, status)
 		}
 		last = conn
 	}
 	if _, _, status := opens(t, server, "127.0.0.2", quick); status == 200 {
-		t.Error("more connections are served than there may be")
+		t.Error("more connections are served than the bound, want the next one refused")
 	}
 	// A closed connection makes room.
 	last.Close()
@@ -110,7 +110,7 @@ func TestOneAddressHoldsHalfAndAProxyAll(t *testing.T) {
 		}
 		select {
 		case <-t.Context().Done():
-			t.Fatalf("after the end %d connections are counted, %d peers, %d idle", open, peers, idle)
+			t.Fatalf("after the end %d connections are counted, of %d peers, %d idle; want none", open, peers, idle)
 		case <-time.After(time.Millisecond):
 		}
 	}

@@ -1,6 +1,6 @@
 // Package limits bounds what one process holds and computes for all its callers
-// together: the bytes of request bodies and answers in memory, how slowly a body
-// may arrive, large work at the same time, and open connections. Package caller
+// together: the bytes of request bodies and answers in memory, the time that a body
+// takes to arrive, large work at the same time, and open connections. Package caller
 // bounds what one caller may use in a minute.
 package limits
 
@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	bodyBytes = 64 << 20         // for the first steps of all bodies in a room, and again for the further steps of large ones
-	step      = 64 << 10         // bytes accounted for at a time; a longer body is large
+	bodyBytes = 64 << 20         // most bytes of the first steps of all bodies in a room, and again of all further steps
+	step      = 64 << 10         // bytes counted at a time; a longer body or answer is large
 	stepTime  = 5 * time.Second  // for one step to arrive
 	bodyTime  = 30 * time.Second // for a whole body to arrive
 	turnTime  = 5 * time.Second  // how long large work may wait for its turn
@@ -34,18 +34,19 @@ const CallTime = 35 * time.Second
 // Process holds the bounds of one process.
 type Process struct {
 	parties, strangers room
-	turns              *semaphore.Weighted // large work, on half of the cores: the other half serves all other calls
+	turns              *semaphore.Weighted // calls that do large work, at most half of the cores: the other half serves all other calls
 	answers            *answers
 	stepTime           time.Duration
 	bodyTime           time.Duration
 }
 
-// room bounds the bodies of parties, or of all other callers, so that callers without an
-// invite token cannot keep a party from revealing over REST. Over MCP the token is in the
-// body, so all bodies share the room of strangers.
+// room bounds the bodies of one class of callers. Parties and all other callers
+// (strangers) have separate rooms, so that callers without an invite token cannot keep a
+// party from revealing over REST. Over MCP the token is in the body, so all bodies count
+// in the room of strangers.
 type room struct {
 	small *semaphore.Weighted // bytes: the first step of each body, as it arrives
-	large *semaphore.Weighted // bytes: the further steps, counted apart so that large bodies cannot keep out small ones
+	large *semaphore.Weighted // bytes: the further steps, counted separately so that large bodies cannot block small ones
 	turns *semaphore.Weighted // large bodies that are parsed as JSON at the same time
 }
 
@@ -61,15 +62,15 @@ func New() *Process {
 	}
 }
 
-// Call is one request under the bounds.
+// Call is one request and what it uses of the bounds.
 type Call struct {
 	process *Process
 	network string // of the client
 	body    *body  // nil: the request has none
 
 	mu sync.Mutex
-	// All below are guarded by mu.
-	turn   *semaphore.Weighted // the semaphore that the call holds one of; nil: it holds none
+	// mu guards the fields below.
+	turn   *semaphore.Weighted // the semaphore that gave the call its turn; nil: the call has no turn
 	answer int64               // bytes that the call holds for its answer
 	ended  bool                // the call gets no more turns and no more bytes
 }
@@ -82,9 +83,9 @@ func callIn(ctx context.Context) *Call {
 	return c
 }
 
-// Begin accounts for a request until End, which MUST be called when the request is
-// answered. Reading a body over the bounds fails with a problem.Error. network is
-// the client's, see caller.Network.
+// Begin counts a request until End, which MUST be called when the request is answered.
+// Use the returned request: reading its body returns a problem.Error if the body
+// exceeds a bound. network is the client's, see caller.Network.
 func (p *Process) Begin(w http.ResponseWriter, r *http.Request, network string) (*Call, *http.Request) {
 	c := &Call{process: p, network: network}
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
@@ -97,17 +98,18 @@ func (p *Process) Begin(w http.ResponseWriter, r *http.Request, network string) 
 
 // Party counts the body of the call in ctx in the room of parties. Call it before the
 // body is read, once the caller has shown an invite token of the deal that it calls. An
-// API key is not enough, also not the one that created the deal: anyone can get one.
+// API key is not enough, not even the deal's own, because anyone can get an API key.
 func Party(ctx context.Context) {
 	if c := callIn(ctx); c != nil && c.body != nil {
 		c.body.room = &c.process.parties
 	}
 }
 
-// Turn waits a few seconds at most until the call in ctx may do large work: use the
-// processor for long, or read much from the database. The turn ends when the answer
-// begins to be written, because a client may read slowly; see also Rest. Without a
-// call in ctx Turn returns at once.
+// Turn waits at most turnTime until the call in ctx may do large work: use the
+// processor for long, or read much from the database. It returns a problem.Error if too
+// many calls do large work. The turn ends when the answer begins to be written, because
+// a client may read slowly; see also Rest. Without a call in ctx Turn returns nil at
+// once.
 func Turn(ctx context.Context) error {
 	c := callIn(ctx)
 	if c == nil {
@@ -166,7 +168,8 @@ func (c *Call) Written() {
 	}
 }
 
-// End ends the call.
+// End releases everything that the call holds. The call gets no more turns and no more
+// bytes.
 func (c *Call) End() {
 	c.Written()
 	c.mu.Lock()
@@ -176,7 +179,6 @@ func (c *Call) End() {
 	c.answer = 0
 }
 
-// body counts the bytes of a request body as they arrive.
 type body struct {
 	io.ReadCloser
 	call  *Call
@@ -192,7 +194,8 @@ type body struct {
 	ended bool
 }
 
-// Read reads at most to the end of the current step.
+// Read reads at most to the end of the current step, and counts the bytes. It returns a
+// problem.Error if the room is full.
 func (b *body) Read(p []byte) (int, error) {
 	if b.ended {
 		return 0, io.EOF

@@ -17,13 +17,12 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// begin begins a call with a body of size bytes.
 func begin(p *Process, size int, network string) (*Call, *http.Request) {
 	return p.Begin(httptest.NewRecorder(), httptest.NewRequest("POST", "/", bytes.NewReader(make([]byte, size))), network)
 }
 
-// reads begins a call and reads its body; read bytes must arrive. It returns the call's
-// end.
+// reads begins a call and requires that read bytes of its body arrive. It returns the
+// function that ends the call.
 func reads(t *testing.T, p *Process, size, read int) (end func()) {
 	t.Helper()
 	call, r := begin(p, size, "")
@@ -48,7 +47,7 @@ func TestBytesOfAllBodiesAreBounded(t *testing.T) {
 		end()
 	}
 	if !p.strangers.small.TryAcquire(3*step) || !p.strangers.large.TryAcquire(2*step) {
-		t.Error("bytes stay held")
+		t.Error("bytes stay counted after the end of the calls, want none")
 	}
 }
 
@@ -66,7 +65,7 @@ func TestLargeBodiesTakeTurns(t *testing.T) {
 	party, r := begin(p, step+1, "")
 	Party(r.Context())
 	if _, err := io.ReadAll(r.Body); err != nil {
-		t.Errorf("a party waits for strangers: %v", err)
+		t.Errorf("a party's body while the strangers' room is full: %v, want no error", err)
 	}
 	if p.parties.turns.TryAcquire(1) {
 		t.Error("a party's large body takes no turn")
@@ -94,11 +93,11 @@ func TestTurnsEnd(t *testing.T) {
 	call.Written()
 	call.End()
 	if err := Turn(r.Context()); err != nil || !p.turns.TryAcquire(1) {
-		t.Errorf("the turn stays taken, %v", err)
+		t.Errorf("Turn after the first turn ended: %v, or the turn stays taken; want it free", err)
 	}
 }
 
-// A sender that stops is cut off. A sender that was quick is not, however long its
+// A sender that stops is cut off. A quick sender is not cut off, however long its
 // answer takes.
 func TestSlowSendersAreCut(t *testing.T) {
 	p := New()
@@ -152,7 +151,7 @@ func TestSlowSendersAreCut(t *testing.T) {
 	p.bodyTime, p.stepTime = bodyTime, 100*time.Millisecond
 	send("POST /long HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nall of it") // the body arrives with the header, however slow the machine is
 	if err := <-got; err != nil {
-		t.Errorf("an answer that takes long: %v", err)
+		t.Errorf("an answer that takes long: %v, want no error", err)
 	}
 }
 

@@ -98,14 +98,14 @@ func TestSameSeedSameChain(t *testing.T) {
 		t.Error("one seed, two chains")
 	}
 	if a.Chain().Hash == c.Chain().Hash || bytes.Equal(a.Chain().PublicKey, c.Chain().PublicKey) || a.Chain().Hash == beacon.Quicknet().Hash {
-		t.Error("two chains share a hash or a key")
+		t.Error("two seeds have the same chain hash or key, want different ones")
 	}
 	// Deals pin the hash, so it must never change.
 	if want := "628a4e7a368b46e6d92ad9a9119c70d5d31508666b92e462305a0424d8b576d7"; a.Chain().Hash != want {
-		t.Errorf("the chain of this seed has become %s, it was %s", a.Chain().Hash, want)
+		t.Errorf("the chain of this seed is %s, want %s", a.Chain().Hash, want)
 	}
 	if a.Chain().Genesis != beacon.Quicknet().Genesis || a.Chain().Period != beacon.Quicknet().Period {
-		t.Error("rounds are not quicknet's")
+		t.Error("genesis or period differ from quicknet's")
 	}
 }
 
@@ -118,7 +118,7 @@ func TestAnswers(t *testing.T) {
 		code := get(t, s, fmt.Sprintf("/%s/public/%d", hash, number), &got)
 		randomness, err := s.Chain().Verify(number, s.Sign(number))
 		if want := (round{number, hex.EncodeToString(randomness[:]), hex.EncodeToString(s.Sign(number))}); err != nil || code != http.StatusOK || got != want {
-			t.Errorf("round %d: status %d, %+v, %v", number, code, got, err)
+			t.Errorf("round %d: status %d, %+v, %v; want 200 and %+v", number, code, got, err, want)
 		}
 	}
 	for path, want := range map[string]int{
