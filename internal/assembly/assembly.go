@@ -45,13 +45,13 @@ type Config struct {
 	PublicURL        string `env:"FAIRPACT_PUBLIC_URL" help:"Address under which callers reach deal-api, e.g. https://fairpact.example.com: part of invitations and of what a seat key signs."`
 	AdminListen      string `env:"FAIRPACT_ADMIN_LISTEN" default:":8082" help:"Address of /healthz, /readyz and /metrics."`
 
-	BeaconRelays    []string      `env:"FAIRPACT_BEACON_RELAYS" sep:"," default:"https://api.drand.sh,https://api2.drand.sh,https://api3.drand.sh,https://drand.cloudflare.com" help:"drand relays, raced."`
-	BeaconChainHash string        `env:"FAIRPACT_BEACON_CHAIN_HASH" help:"Chain other than drand quicknet, with the three below."`
+	BeaconRelays    []string      `env:"FAIRPACT_BEACON_RELAYS" sep:"," default:"https://api.drand.sh,https://api2.drand.sh,https://api3.drand.sh,https://drand.cloudflare.com" help:"drand relays, in the order to ask them. If one is slow or fails, the others are asked too, and the first valid answer counts."`
+	BeaconChainHash string        `env:"FAIRPACT_BEACON_CHAIN_HASH" help:"Hash of a chain other than drand quicknet. Set FAIRPACT_BEACON_PUBLIC_KEY, _PERIOD and _GENESIS too."`
 	BeaconPublicKey string        `env:"FAIRPACT_BEACON_PUBLIC_KEY" help:"Public key of that chain, hex (BLS12-381 G2, compressed)."`
 	BeaconPeriod    int64         `env:"FAIRPACT_BEACON_PERIOD" help:"Period of that chain in seconds."`
 	BeaconGenesis   int64         `env:"FAIRPACT_BEACON_GENESIS" help:"Genesis of that chain, unix seconds."`
 	EntropyWindow   time.Duration `env:"FAIRPACT_ENTROPY_WINDOW" default:"168h" help:"How long after the reveal deadline and the round's time a random.v1 deal whose round cannot be fetched becomes EXPIRED."`
-	StrictBeacon    bool          `env:"FAIRPACT_STRICT_BEACON" help:"Refuse beacon rounds that are published before the reveal deadline."`
+	StrictBeacon    bool          `env:"FAIRPACT_STRICT_BEACON" help:"Refuse new deals whose beacon round is published at or before the reveal deadline."`
 	OpenUnits       int           `env:"FAIRPACT_OPEN_DEAL_UNITS" default:"10000" help:"What the open deals of one API key may cost together, in units as in FAIRPACT_DEAL_UNITS_PER_MINUTE; 0: no limit."`
 
 	LogLevel slog.Level `env:"FAIRPACT_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
@@ -87,7 +87,7 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 		return nil, fmt.Errorf("FAIRPACT_BEACON_RELAYS: %w", err)
 	}
 	if c.EntropyWindow < time.Second {
-		return nil, fmt.Errorf("FAIRPACT_ENTROPY_WINDOW is %s; set at least one second", c.EntropyWindow)
+		return nil, fmt.Errorf("FAIRPACT_ENTROPY_WINDOW is %s: set it to 1s or more", c.EntropyWindow)
 	}
 	if err := checkOrigin(c.PublicURL); err != nil {
 		return nil, fmt.Errorf("FAIRPACT_PUBLIC_URL: %w", err)
@@ -98,7 +98,7 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 		}
 	}
 	if c.DatabaseConns < database.MinConns {
-		return nil, fmt.Errorf("FAIRPACT_DATABASE_CONNS is %d; set %d or more", c.DatabaseConns, database.MinConns)
+		return nil, fmt.Errorf("FAIRPACT_DATABASE_CONNS is %d: set it to %d or more", c.DatabaseConns, database.MinConns)
 	}
 	secrets, err := sealing.Load(c.ServerSecretFile)
 	if err != nil {
@@ -164,8 +164,8 @@ func (p *Parts) ServeWaits(connections int) (stop func()) {
 }
 
 // Ready returns an error if this process lacks a key that the log signs with or a server
-// secret that the database needs, or if the clocks of the two differ too much. The error
-// wraps database.ErrNoAnswer if the database does not answer.
+// secret that the database needs, or if the clocks of process and database differ too
+// much. The error wraps database.ErrNoAnswer if the database does not answer.
 func (p *Parts) Ready(ctx context.Context) error {
 	if err := p.watch.Ready(); err != nil {
 		return err
@@ -195,7 +195,7 @@ var hostForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$`)
 
 // checkOrigin returns an error unless the address is empty or an origin as browsers write
 // it: scheme and host in lower case, no default port, no path and no slash at the end.
-// Seat keys sign this text, so it has one form, which attested_by can hold.
+// Seat keys sign this text, so an origin has only one form, and attested_by can hold it.
 func checkOrigin(address string) error {
 	if address == "" {
 		return nil
@@ -208,7 +208,7 @@ func checkOrigin(address string) error {
 		return fmt.Errorf("%q does not name a host in at most 255 ASCII letters, digits, dots and hyphens: write an international name in its xn-- form", address)
 	}
 	if n, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || n == 0 || strconv.FormatUint(n, 10) != u.Port()) {
-		return fmt.Errorf("%q names a port that is not 1 to 65535 without leading zeros", address)
+		return fmt.Errorf("%q names a port that is not 1 to 65535: write it without leading zeros", address)
 	}
 	if port := u.Port(); strings.HasSuffix(u.Host, ":") || u.Scheme == "https" && port == "443" || u.Scheme == "http" && port == "80" {
 		return fmt.Errorf("%q has an empty port or the default port of its scheme: leave the port out", address)

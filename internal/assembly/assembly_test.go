@@ -15,11 +15,11 @@ func TestAddressesOfTheLogAreChecked(t *testing.T) {
 	for name, c := range map[string]Config{
 		"FAIRPACT_LOG_READ_URL":       {LogReadURL: bad, LogAppendURL: good},
 		"FAIRPACT_LOG_APPEND_URL":     {LogReadURL: good, LogAppendURL: bad},
-		"FAIRPACT_SERVER_SECRET_FILE": {LogReadURL: good, LogAppendURL: good}, // the next check
+		"FAIRPACT_SERVER_SECRET_FILE": {LogReadURL: good, LogAppendURL: good}, // passes, and fails at the next check
 	} {
 		c.BeaconRelays, c.EntropyWindow, c.DatabaseConns = []string{"https://relay.test"}, time.Hour, 4
 		if _, err := c.Open(t.Context(), "deal-api", slog.New(slog.DiscardHandler)); err == nil || !strings.HasPrefix(err.Error(), name) {
-			t.Errorf("%v, want an error of %s", err, name)
+			t.Errorf("Open with a malformed address: %v, want an error that names %s", err, name)
 		}
 	}
 }

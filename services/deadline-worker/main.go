@@ -115,10 +115,10 @@ func newManager(c config) (manager.Manager, error) {
 	return manager.New(&rest.Config{Host: "http://127.0.0.1:1", Timeout: time.Second}, options)
 }
 
-// election divides the failover time into the three periods of the election. A
-// standby reads the Lease every retry × (1 to 2.2). It may see the leader's last
-// renewal that late, then waits for the lease duration, and may notice the end of
-// the Lease that late again. The sum is at most 0.6 + 2 × 2.2/15 = 0.89 of the
+// election divides the failover time into the three periods of the election. A standby
+// reads the Lease at intervals of retry × (1 to 2.2). It may see the leader's last
+// renewal one interval late, then waits for the lease duration, and may notice the end
+// of the Lease another interval late. The sum is at most 0.6 + 2 × 2.2/15 = 0.89 of the
 // failover time. The rest is for the API server.
 func (c config) election(options *manager.Options) error {
 	if c.Failover < 5*time.Second || c.Failover > time.Hour {

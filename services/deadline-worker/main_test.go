@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// For each valid failover time the worst case of client-go's election is shorter,
-// and the three periods keep client-go's rules.
+// For each valid failover time, client-go's election takes less time in the worst case,
+// and client-go accepts the three periods.
 func TestElectionIsWithinTheFailoverTime(t *testing.T) {
 	t.Parallel()
 	for failover := 5 * time.Second; failover <= time.Hour; failover += 250 * time.Millisecond {
@@ -22,15 +22,15 @@ func TestElectionIsWithinTheFailoverTime(t *testing.T) {
 		}
 		look := time.Duration((1 + leaderelection.JitterFactor) * float64(*o.RetryPeriod))
 		if worst := look + *o.LeaseDuration + look; worst > failover*9/10 {
-			t.Errorf("%s: up to %s without a leader", failover, worst)
+			t.Errorf("failover %s: up to %s without a leader, want at most nine tenths of the failover time", failover, worst)
 		}
 		if *o.LeaseDuration <= *o.RenewDeadline || *o.RenewDeadline <= look || *o.LeaseDuration%time.Second != 0 {
-			t.Errorf("%s: lease %s, renewed within %s, tried every %s", failover, *o.LeaseDuration, *o.RenewDeadline, *o.RetryPeriod)
+			t.Errorf("failover %s: lease %s, renew deadline %s, retry %s; want the periods that client-go accepts", failover, *o.LeaseDuration, *o.RenewDeadline, *o.RetryPeriod)
 		}
 	}
 	for _, failover := range []time.Duration{0, -1, 5*time.Second - 1, time.Hour + 1} {
 		if (config{Failover: failover}).election(new(manager.Options)) == nil {
-			t.Errorf("%s is accepted", failover)
+			t.Errorf("a failover time of %s is accepted, want an error", failover)
 		}
 	}
 }
@@ -53,8 +53,8 @@ func TestTheAPIServerIsCalledWithoutAProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ask := mgr.GetConfig().Proxy; ask == nil {
-		t.Error("the proxy is the environment's")
+		t.Error("the proxy is that of the environment, want none")
 	} else if proxy, err := ask(r); err != nil || proxy != nil {
-		t.Errorf("%v, %v", proxy, err)
+		t.Errorf("proxy %v, %v; want none", proxy, err)
 	}
 }

@@ -33,7 +33,7 @@ type config struct {
 	AppendListen     string        `name:"append-listen" env:"FAIRPACT_APPEND_LISTEN" default:":8091" help:"Address of the private append port."`
 	AdminListen      string        `name:"admin-listen" env:"FAIRPACT_ADMIN_LISTEN" default:":8092" help:"Address of /healthz, /readyz and /metrics."`
 	AppendSecretFile string        `name:"append-secret-file" env:"FAIRPACT_APPEND_SECRET_FILE" type:"path" help:"File with the bearer secrets of the append port, one a line, 16 bytes or more each."`
-	ForkGuard        string        `name:"fork-guard" env:"FAIRPACT_FORK_GUARD" help:"Where to keep the record of the biggest signed head, apart from the database: file://PATH (one log-server) or kubernetes://NAMESPACE/NAME (a ConfigMap). Empty: no fork guard."`
+	ForkGuard        string        `name:"fork-guard" env:"FAIRPACT_FORK_GUARD" help:"Where to keep the record of the largest signed head, apart from the database: file://PATH (one log-server) or kubernetes://NAMESPACE/NAME (a ConfigMap). Empty: no fork guard."`
 	ForkGuardInit    *int64        `name:"fork-guard-init" env:"FAIRPACT_FORK_GUARD_INIT" help:"Only if the guard's record is lost and you know that the database is complete: the size of the newest published head. An empty guard adopts a database with exactly this size."`
 	MaxConnections   int           `name:"max-connections" env:"FAIRPACT_MAX_CONNECTIONS" default:"8192" help:"Most open connections of the read port. One address may have half of them. 0: no limit."`
 	LogKey           string        `name:"log-key" env:"FAIRPACT_LOG_KEY" help:"Ed25519 key that signs checkpoints: file://PATH (PEM, PKCS#8), dev://PATH, or the URI of a key in a KMS or HSM (gcpkms://, awskms://, pkcs11:). Empty: no checkpoints and no tiles."`
@@ -44,8 +44,8 @@ type config struct {
 	LogLevel         slog.Level    `name:"log-level" env:"FAIRPACT_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
 }
 
-// Validate names a missing setting by its environment variable, because deployments set
-// that.
+// Validate returns an error that names a missing or wrong setting by its environment
+// variable, because deployments set variables.
 func (c *config) Validate() error {
 	for _, required := range []struct{ name, value string }{
 		{"DATABASE_URL", c.DatabaseURL},
@@ -183,12 +183,12 @@ func (c *config) readPolicy(config *translog.Checkpoints) (err error) {
 }
 
 // closedHeads is how many heads above the tree size of a closed key are checked at the
-// start, which takes 0.1 ms each. If the key has signed any of them, it has signed the
-// first ones.
+// start, which takes 0.1 ms each. More are not needed: a key that signed a later head
+// signed the first ones too.
 const closedHeads = 1000
 
-// server returns a server that limits slow clients. Its write timeout leaves an append time
-// to wait for its head.
+// server returns a server that limits slow clients. Its write timeout is longer than the
+// time that an append waits for its head.
 func server(h http.Handler, logger *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,

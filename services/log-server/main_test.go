@@ -69,7 +69,6 @@ func migrated(t *testing.T) config {
 	return c
 }
 
-// running is a log-server that runs in this process.
 type running struct {
 	ports map[string]string // addresses by name
 	stop  context.CancelFunc
@@ -120,7 +119,6 @@ func (s *running) get(t *testing.T, port, path string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-// append appends an entry.
 func (s *running) append(t *testing.T, signer *signing.Signer) error {
 	client := translog.NewClient("http://"+s.ports["append"], "http://"+s.ports["read"], appendSecret)
 	entry := [32]byte{1, 2, 3}
@@ -131,7 +129,6 @@ func (s *running) append(t *testing.T, signer *signing.Signer) error {
 	return err
 }
 
-// await polls until the condition holds.
 func await(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !condition(); time.Sleep(10 * time.Millisecond) {
@@ -142,7 +139,7 @@ func await(t *testing.T, what string, condition func() bool) {
 }
 
 // A stopping server refuses new connections and answers the append of the batch in flight.
-// The next start has its leaf.
+// The log has the leaf at the next start.
 func TestStopAnswersTheBatchInFlight(t *testing.T) {
 	c := migrated(t)
 	signer, err := signing.Open(t.Context(), c.SigningKey)
@@ -178,11 +175,11 @@ func TestStopAnswersTheBatchInFlight(t *testing.T) {
 		}
 	}
 	if len(answered) > 0 {
-		t.Fatalf("the append was answered before its batch was committed: %v", <-answered)
+		t.Fatalf("the append was answered before its batch was committed: %v, want it to wait", <-answered)
 	}
 	check(t, lock.Rollback(t.Context()))
 	if err := <-answered; err != nil {
-		t.Errorf("the append under way: %v", err)
+		t.Errorf("the append under way: %v, want an answer", err)
 	}
 	if err := <-s.ended; err != nil {
 		t.Error(err)
@@ -192,7 +189,7 @@ func TestStopAnswersTheBatchInFlight(t *testing.T) {
 	}
 	s = start(t, c)
 	if code, body := s.get(t, "read", "/v1/log/tree-head"); code != http.StatusOK || !strings.HasPrefix(body, `{"tree_size":1,`) {
-		t.Errorf("tree head after the restart: %d %s", code, body)
+		t.Errorf("tree head after the restart: status %d, body %s; want 200 and size 1", code, body)
 	}
 }
 
@@ -214,7 +211,7 @@ func TestSecondSignalEndsTheServer(t *testing.T) {
 					return
 				}
 			}
-			t.Fatalf("it ended without logging %q", text)
+			t.Fatalf("the server ended without logging %q", text)
 		}
 		logs("listening")
 		check(t, child.Process.Signal(syscall.SIGTERM))
@@ -227,7 +224,7 @@ func TestSecondSignalEndsTheServer(t *testing.T) {
 		})
 		err = <-ended
 		if status, ok := child.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != second {
-			t.Errorf("after %s it ended with %v", second, err)
+			t.Errorf("after the second signal %s the process ended with %v, want it killed by that signal", second, err)
 		}
 	}
 }
@@ -254,7 +251,7 @@ func TestRefusesToStart(t *testing.T) {
 			x.change(&c)
 			s := start(t, c)
 			if err := <-s.ended; err == nil || !strings.Contains(err.Error(), x.want) || strings.Contains(err.Error()+s.log.String(), "hunter2") {
-				t.Errorf("%v, want %q and no password", err, x.want)
+				t.Errorf("start: %v, want %q and no password", err, x.want)
 			}
 		})
 	}
@@ -278,7 +275,7 @@ func TestRefusesAKeyClosedBelowItsHeads(t *testing.T) {
 	check(t, err)
 	for closed, says := range map[string]string{
 		`"tree_size":0`:                 "that key signed the head of size 1",
-		`"tree_size":0,"disowned":true`: "", // it starts
+		`"tree_size":0,"disowned":true`: "", // the server starts
 		`"tree_size":1`:                 "",
 	} {
 		c.Settings = signing.Settings{KeySetFile: filepath.Join(t.TempDir(), "keys.json")}
