@@ -11,7 +11,7 @@ const (
 	// (RFC 7493 2.2). The smallest is −MaxInt.
 	MaxInt int64 = 1<<53 - 1
 
-	// MaxDepth is the most levels of nested arrays and objects.
+	// MaxDepth is the most levels of nested arrays and objects. It bounds recursion.
 	MaxDepth = 32
 	// MaxValues is the most values of a text, including nested ones. A certificate of
 	// 10,000 parties has 50,000.

@@ -12,10 +12,9 @@ const commitmentPrefix = "sha256:"
 // ErrCommitment is returned for a string that is not a commitment.
 var ErrCommitment = errors.New("a commitment is \"sha256:\" followed by 64 lower-case hex digits")
 
-// Commitment returns "sha256:" and the lower-case hex of SHA-256(input ‖ salt).
-// input MUST be the RFC 8785 bytes of the party input.
+// Commitment returns "sha256:" and the lower-case hex of SHA-256(input ‖ salt)
+// (SPEC 2.6). input MUST be the RFC 8785 bytes of the party input.
 func Commitment(input, salt []byte) string {
-	// SPEC 2.6: SHA-256 of the canonical JSON of the party input and the salt bytes.
 	h := sha256.New()
 	h.Write(input)
 	h.Write(salt)

@@ -30,7 +30,7 @@ func TestCommitment(t *testing.T) {
 			t.Errorf("Commitment(%s, %q) = %s, want %s", k.input, k.salt, got, want)
 		}
 		if digest, err := ParseCommitment(want); err != nil || hex.EncodeToString(digest[:]) != k.digest {
-			t.Errorf("ParseCommitment(%s) = %x, %v", want, digest, err)
+			t.Errorf("ParseCommitment(%s) = %x, %v; want %s", want, digest, err, k.digest)
 		}
 	}
 }
@@ -72,7 +72,7 @@ func TestParseCommitmentRefuses(t *testing.T) {
 	for _, s := range []string{"", "sha256:", digits, "sha256:" + digits[1:], "sha256:" + digits + "00", "SHA256:" + digits,
 		"sha256:" + strings.ToUpper(digits), "sha256:" + strings.Repeat("0g", 32), "sha512:" + digits, "sha256:" + digits + "\n"} {
 		if _, err := ParseCommitment(s); !errors.Is(err, ErrCommitment) {
-			t.Errorf("ParseCommitment(%q): %v", s, err)
+			t.Errorf("ParseCommitment(%q): got error %v, want %v", s, err, ErrCommitment)
 		}
 	}
 }

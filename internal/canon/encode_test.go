@@ -82,12 +82,12 @@ func TestMarshal(t *testing.T) {
 	}{Name: "<é>", Empty: []string{}, Inner: inner{Z: MaxInt}, Any: map[string]any{"b": 1, "a": 2.0}})
 	want := `{"any":{"a":2,"b":1},"empty":[],"inner":{"a":null,"z":9007199254740991},"list":null,"name":"<é>"}`
 	if err != nil || string(got) != want {
-		t.Errorf("got %s, %v; want %s", got, err, want)
+		t.Errorf("Marshal of a struct = %s, %v; want %s", got, err, want)
 	}
 	for _, v := range []any{1.5, int64(math.MaxInt64), uint64(math.MaxUint64), "\xff", map[string]int{"\xff": 1},
 		math.Inf(1), func() {}} {
 		if got, err := Marshal(v); err == nil {
-			t.Errorf("Marshal(%T) = %s", v, got)
+			t.Errorf("Marshal of a %T = %s, want an error", v, got)
 		}
 	}
 }
@@ -126,15 +126,15 @@ func TestEncodeAgreesWithAnotherImplementation(t *testing.T) {
 		own := Encode([]any{tree(4).Draw(t, "tree")})
 		theirs, err := jcs.Transform(own)
 		if err != nil || !bytes.Equal(own, theirs) {
-			t.Fatalf("jcs: %v\n  own %s\ntheirs %s", err, own, theirs)
+			t.Fatalf("Encode = %s\n   want %s, as jcs encodes it (%v)", own, theirs, err)
 		}
 		back, err := Parse(own)
 		if err != nil || !bytes.Equal(Encode(back), own) {
-			t.Fatalf("%s does not come back: %v", own, err)
+			t.Fatalf("Parse(%s) = %v, %v; want a tree with the same encoding", own, back, err)
 		}
 		viaTags, err := Marshal(back)
 		if err != nil || !bytes.Equal(viaTags, own) {
-			t.Fatalf("Marshal gives %s, %v; want %s", viaTags, err, own)
+			t.Fatalf("Marshal = %s, %v; want %s", viaTags, err, own)
 		}
 	})
 }
@@ -149,23 +149,23 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			e := err.(*SyntaxError)
 			if e.Offset < 0 || e.Offset > int64(len(data)) {
-				t.Fatalf("offset %d of %d bytes", e.Offset, len(data))
+				t.Fatalf("the error's offset is %d, want 0 to %d, the length of the text", e.Offset, len(data))
 			}
 			return
 		}
 		first := Encode(tree)
 		again, err := Parse(first)
 		if err != nil {
-			t.Fatalf("%s: %v", first, err)
+			t.Fatalf("Parse refuses %s, which Encode wrote: %v", first, err)
 		}
 		if second := Encode(again); !bytes.Equal(first, second) {
-			t.Fatalf("%s became %s", first, second)
+			t.Fatalf("parsed and encoded again: got %s, want %s", second, first)
 		}
 		if first[0] != '{' && first[0] != '[' {
 			return
 		}
 		if theirs, err := jcs.Transform(data); err != nil || !bytes.Equal(theirs, first) {
-			t.Fatalf("jcs: %s, %v; own %s", theirs, err, first)
+			t.Fatalf("Encode = %s; want %s, as jcs encodes it (%v)", first, theirs, err)
 		}
 	})
 }

@@ -49,7 +49,7 @@ const (
 // take. Parse does not normalise Unicode. The error is a *SyntaxError.
 func Parse(data []byte) (any, error) { return ParseWithin(data, 0) }
 
-// ParseWithin does the same for a text that may have levels more than MaxDepth.
+// ParseWithin is Parse for a text that may have up to MaxDepth+levels levels.
 func ParseWithin(data []byte, levels int) (any, error) {
 	p := parser{data: data, dec: jsontext.NewDecoder(bytes.NewBuffer(data)), depth: MaxDepth + levels}
 	v, err := p.value()
@@ -63,7 +63,7 @@ func ParseWithin(data []byte, levels int) (any, error) {
 	return v, nil
 }
 
-// ParseObject does the same for a text that MUST be an object.
+// ParseObject is Parse for a text that MUST be an object.
 func ParseObject(data []byte) (map[string]any, error) {
 	v, err := Parse(data)
 	if err != nil {
@@ -79,11 +79,11 @@ func ParseObject(data []byte) (map[string]any, error) {
 type parser struct {
 	data  []byte
 	dec   *jsontext.Decoder
-	depth int // the most levels
+	depth int // the most levels allowed
 	read  int // number of values so far
 }
 
-// value reads the next value. depth bounds its recursion.
+// value reads the next value.
 func (p *parser) value() (any, error) {
 	token, err := p.dec.ReadToken()
 	if err != nil {
@@ -102,8 +102,8 @@ func (p *parser) value() (any, error) {
 	case '0':
 		return p.integer(token.String())
 	}
-	// The tokenizer refuses a closing bracket in the place of a value, so this is an
-	// opening one.
+	// The tokenizer refuses a closing bracket in the place of a value, so token opens an
+	// array or object.
 	if p.dec.StackDepth() > p.depth {
 		return nil, &SyntaxError{p.dec.InputOffset() - 1, reasonDepth}
 	}

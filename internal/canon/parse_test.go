@@ -45,7 +45,7 @@ func TestParseAccepts(t *testing.T) {
 		}
 	}
 	if _, err := Parse([]byte(nested(MaxDepth))); err != nil {
-		t.Errorf("%d levels: %v", MaxDepth, err)
+		t.Errorf("Parse of %d levels: %v, want no error", MaxDepth, err)
 	}
 }
 
@@ -152,9 +152,9 @@ func TestSyntaxErrorEchoesNothing(t *testing.T) {
 	} {
 		_, err := Parse([]byte(in))
 		if err == nil {
-			t.Errorf("Parse(%q) accepts it", in)
+			t.Errorf("Parse(%q): got no error, want one", in)
 		} else if strings.Contains(err.Error(), "SECRET") || strings.Contains(err.Error(), "999999") {
-			t.Errorf("Parse(%q): %v", in, err)
+			t.Errorf("Parse(%q): the error quotes the text: %v", in, err)
 		}
 	}
 }
@@ -163,7 +163,7 @@ func TestParseObjectRefuses(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{`[]`, `null`, `"a"`, ``} {
 		if _, err := ParseObject([]byte(in)); err == nil {
-			t.Errorf("ParseObject(%q) accepts it", in)
+			t.Errorf("ParseObject(%q): got no error, want one", in)
 		}
 	}
 }
@@ -174,11 +174,11 @@ func TestParseCopiesItsInput(t *testing.T) {
 	data := []byte(in)
 	tree, err := ParseObject(data)
 	if err != nil || string(data) != in {
-		t.Fatalf("%v; the text is now %s", err, data)
+		t.Fatalf("ParseObject: %v; the text is now %s, want it unchanged: %s", err, data, in)
 	}
 	clear(data)
 	want := map[string]any{"ab": "😂", "c": []any{int64(1), true}}
 	if !reflect.DeepEqual(tree, want) {
-		t.Errorf("the tree changed with the text: %v", tree)
+		t.Errorf("after the text was cleared the tree is %v, want %v", tree, want)
 	}
 }
