@@ -1,5 +1,5 @@
-// Package cache caches immutable values up to a limit in bytes. It evicts the least
-// recently used ones. The caller says how many bytes a value has.
+// Package cache caches immutable values up to a limit in bytes, and evicts the least
+// recently used values. The caller says how many bytes a value has.
 package cache
 
 import (
@@ -8,11 +8,10 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// overhead approximates the cost of an entry in addition to its value: list and map
-// nodes.
-const overhead = 200 // bytes
+// overhead approximates the memory that an entry's list and map nodes take, in bytes.
+const overhead = 200
 
-// Cache is safe for concurrent use.
+// Cache maps keys to values. It is safe for concurrent use.
 type Cache[K comparable, V any] struct {
 	limit int
 
@@ -33,7 +32,7 @@ func New[K comparable, V any](limit int) *Cache[K, V] {
 	return c
 }
 
-// Get returns the value of key, if it is cached.
+// Get returns the value of key, and whether it is cached.
 func (c *Cache[K, V]) Get(key K) (V, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,8 +40,9 @@ func (c *Cache[K, V]) Get(key K) (V, bool) {
 	return found.value, ok
 }
 
-// Add caches a value of that many bytes. It does not cache a value of more than an
-// eighth of the limit, which would evict too many others.
+// Add caches a value that takes the given bytes and replaces the key's former value. It
+// does not cache a value of more than an eighth of the limit, which would evict too many
+// others.
 func (c *Cache[K, V]) Add(key K, value V, bytes int) {
 	bytes += overhead
 	c.mu.Lock()

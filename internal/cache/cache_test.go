@@ -16,7 +16,7 @@ func (c *Cache[K, V]) bytes() int {
 	return c.used
 }
 
-// Entries of no bytes take memory too.
+// A cached value of 0 bytes takes memory too, for its entry.
 func TestEmptyValuesAreBounded(t *testing.T) {
 	const values = 200_000
 	heap := func() int64 {
@@ -31,7 +31,7 @@ func TestEmptyValuesAreBounded(t *testing.T) {
 		c.Add(fmt.Sprint(i), struct{}{}, 0)
 	}
 	if grown := heap() - before; grown > 4*limit {
-		t.Errorf("%d values of no bytes take %d bytes, the limit is %d", values, grown, limit)
+		t.Errorf("%d values of 0 bytes take %d bytes, want at most %d", values, grown, 4*limit)
 	}
 	runtime.KeepAlive(c)
 }
@@ -42,14 +42,14 @@ func TestTheLeastRecentlyUsedIsEvicted(t *testing.T) {
 		c.Add(key, i, 1000)
 	}
 	if _, ok := c.Get("a"); !ok {
-		t.Fatal("a does not fit")
+		t.Fatal("a is not cached, want all 8 entries in the cache")
 	}
 	c.Add("i", 9, 1000)
 	if _, ok := c.Get("a"); !ok {
-		t.Error("a was used and is evicted")
+		t.Error("a is evicted, want it cached: it was used recently")
 	}
 	if _, ok := c.Get("b"); ok {
-		t.Error("b was not used and is still cached")
+		t.Error("b is cached, want it evicted: it is the least recently used")
 	}
 }
 
@@ -60,14 +60,14 @@ func TestAddReplaces(t *testing.T) {
 	c.Add("small", "2", 100)
 	c.Add("large", strings.Repeat("x", limit/4), limit/4)
 	if _, ok := c.Get("large"); ok || c.bytes() != used {
-		t.Errorf("a large value is cached: %v, %d bytes used, want %d", ok, c.bytes(), used)
+		t.Errorf("a value of a quarter of the limit: cached %v with %d bytes used, want false and %d", ok, c.bytes(), used)
 	}
 	if v, _ := c.Get("small"); v != "2" {
-		t.Errorf("the value is %q, want the second", v)
+		t.Errorf("the value of small is %q, want %q, the second", v, "2")
 	}
 	c.Add("small", "now large", limit) // must not leave the old value
 	if v, ok := c.Get("small"); ok || c.bytes() != 0 {
-		t.Errorf("%q is cached, %d bytes used", v, c.bytes())
+		t.Errorf("small is cached as %q with %d bytes used, want it removed and 0 bytes", v, c.bytes())
 	}
 }
 
@@ -81,20 +81,20 @@ func TestConcurrentUseStaysWithinTheLimit(t *testing.T) {
 				if i%5 > 0 {
 					c.Add(key, key, i%3000)
 				} else if v, ok := c.Get(key); ok && v != key {
-					t.Errorf("key %d has the value %d", key, v)
+					t.Errorf("key %d has the value %d, want %d", key, v, key)
 				}
 				if used := c.bytes(); used > limit || used < 0 {
-					t.Errorf("%d bytes used, the limit is %d", used, limit)
+					t.Errorf("%d bytes used, want 0 to %d", used, limit)
 				}
 			}
 		})
 	}
 	group.Wait()
 	if c.bytes() < limit/2 {
-		t.Errorf("only %d bytes are used", c.bytes())
+		t.Errorf("%d bytes used, want at least half the limit of %d", c.bytes(), limit)
 	}
 	c.Purge()
 	if _, ok := c.Get(0); ok || c.bytes() != 0 {
-		t.Errorf("%d bytes used after Purge", c.bytes())
+		t.Errorf("after Purge key 0 is cached: %v, with %d bytes used; want false and 0", ok, c.bytes())
 	}
 }
