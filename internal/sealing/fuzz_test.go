@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzOpenInput checks that arbitrary bytes never open and never panic. Sealed
-// under the secret, they may be malformed inside and must not panic either.
+// FuzzOpenInput passes arbitrary bytes to OpenInput as a sealed input, which must fail,
+// and as the plaintext of one, which may be malformed. Neither may panic.
 func FuzzOpenInput(f *testing.F) {
 	s := secretOf(f, 1)
 	whole := s.SealInput("d_1", 0, Input{Canonical: []byte("{}"), Salt: "s", SaltBytes: []byte("s")})
@@ -20,14 +20,14 @@ func FuzzOpenInput(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if in, err := s.OpenInput("d_1", 1, data); err == nil {
-			t.Fatalf("%x opens as party 1's: %+v", data, in)
+			t.Fatalf("OpenInput of the unsealed bytes %x = %+v, want an error", data, in)
 		}
 		in, err := s.OpenInput("d_1", 1, s.inputs.Seal(nil, nil, data, place("d_1", 1)))
 		if err != nil {
 			return
 		}
 		if got := len(in.Canonical) + len(in.Salt) + len(in.SaltBytes) + 8; got != len(data) {
-			t.Fatalf("%x opens to %d bytes of %d", data, got, len(data))
+			t.Fatalf("OpenInput of the plaintext %x: the parts have %d bytes, want %d", data, got, len(data))
 		}
 	})
 }

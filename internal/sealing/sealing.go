@@ -1,7 +1,7 @@
 // Package sealing encrypts with the server secrets: revealed inputs at rest, and
-// idempotency records. All replicas have the same secrets (Secrets). The database
-// without them shows neither inputs nor stored answers. The package also makes
-// tokens and identifiers.
+// idempotency records. All replicas have the same secrets (Secrets). Who has only the
+// database can read neither inputs nor stored answers. The package also makes tokens and
+// identifiers.
 package sealing
 
 import (
@@ -35,10 +35,10 @@ type Secret struct {
 // Format hides the secret from every verb of package fmt.
 func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "sealing.Secret") }
 
-// New derives the keys from a secret of at least 32 bytes.
+// New derives the keys from secret. Fewer than 32 bytes are an error.
 func New(secret []byte) (*Secret, error) {
 	if len(secret) < 32 {
-		return nil, errors.New("server secret: it has less than 32 bytes")
+		return nil, fmt.Errorf("server secret has %d bytes: make one of at least 32 with `openssl rand -hex 32`", len(secret))
 	}
 	root, err := hkdf.Key(sha256.New, secret, nil, "fairpact server secret v1", 32)
 	if err != nil {
@@ -60,11 +60,10 @@ func New(secret []byte) (*Secret, error) {
 	return s, err
 }
 
-// Fingerprint returns 16 bytes that identify the secret. The secret cannot be
-// computed from them.
+// Fingerprint returns 16 bytes that identify the secret and do not reveal it.
 func (s *Secret) Fingerprint() []byte { return s.fingerprint }
 
-// ID returns the short form of the fingerprint, for people and for marks.
+// ID returns the short form of the fingerprint, for messages to people.
 func (s *Secret) ID() string { return ShortID(s.fingerprint) }
 
 // newAEAD returns AES-256-GCM that puts a random 96-bit nonce before the ciphertext.
@@ -83,7 +82,7 @@ type Input struct {
 	SaltBytes []byte // the reading of Salt that opened the commitment
 }
 
-// SealInput encrypts a party's input. It opens only for the same deal and party.
+// SealInput encrypts a party's input. The result opens only for the same deal and party.
 func (s *Secret) SealInput(dealID string, party int, in Input) []byte {
 	plain := binary.BigEndian.AppendUint32(nil, uint32(len(in.Salt)))
 	plain = append(plain, in.Salt...)
@@ -97,10 +96,11 @@ func (s *Secret) SealInput(dealID string, party int, in Input) []byte {
 	return s.inputs.Seal(sealed, nil, plain, place(dealID, party))
 }
 
-// Marked reports whether a sealed input names this secret.
+// Marked reports whether a sealed input begins with the mark of this secret.
 func (s *Secret) Marked(sealed []byte) bool { return bytes.HasPrefix(sealed, s.mark) }
 
-// OpenInput decrypts an input of the same deal and party, with or without a mark.
+// OpenInput decrypts what SealInput sealed under this secret for the same deal and
+// party, with or without a mark. Anything else is an error.
 func (s *Secret) OpenInput(dealID string, party int, sealed []byte) (Input, error) {
 	body, _ := bytes.CutPrefix(sealed, s.mark)
 	plain, err := s.inputs.Open(nil, nil, body, place(dealID, party))
@@ -108,17 +108,18 @@ func (s *Secret) OpenInput(dealID string, party int, sealed []byte) (Input, erro
 		plain, err = s.inputs.Open(nil, nil, sealed, place(dealID, party))
 	}
 	if err != nil {
-		return Input{}, fmt.Errorf("a stored input does not open: that of party %d of deal %s was sealed under another server secret, or its row was changed", party, dealID)
+		return Input{}, fmt.Errorf("a stored input does not open (party %d of deal %s): it was sealed under another server secret, or its row was changed", party, dealID)
 	}
 	salt, rest, ok := cut(plain)
 	saltBytes, canonical, ok2 := cut(rest)
 	if !ok || !ok2 {
-		return Input{}, fmt.Errorf("a stored input is malformed: that of party %d of deal %s", party, dealID)
+		return Input{}, fmt.Errorf("the stored input of party %d of deal %s is malformed", party, dealID)
 	}
 	return Input{Canonical: canonical, Salt: string(salt), SaltBytes: saltBytes}, nil
 }
 
-// cut splits off a part that follows its length in 4 bytes.
+// cut splits b after its first part, which follows its own length in 4 bytes. ok is false
+// if b is too short.
 func cut(b []byte) (head, rest []byte, ok bool) {
 	if len(b) < 4 || uint64(len(b)-4) < uint64(binary.BigEndian.Uint32(b)) {
 		return nil, nil, false
@@ -132,7 +133,8 @@ func place(dealID string, party int) []byte {
 	return binary.BigEndian.AppendUint32([]byte("input\x00"+dealID+"\x00"), uint32(party))
 }
 
-// MAC returns an HMAC-SHA-256 of the parts, each with its length before it.
+// MAC returns an HMAC-SHA-256 of the parts, each after its length, so that no two lists
+// have the same MAC.
 func (s *Secret) MAC(parts ...[]byte) []byte {
 	return sum(hmac.New(sha256.New, s.mac), parts)
 }
@@ -146,8 +148,8 @@ func sum(h hash.Hash, parts [][]byte) []byte {
 }
 
 // Sealed encrypts text with a key that is derived from the server secret and from
-// keyed. The server does not store keyed, so the server secret does not suffice to
-// open it.
+// keyed. The server does not store keyed, so the server secret alone does not decrypt
+// the result.
 func (s *Secret) Sealed(text []byte, keyed ...[]byte) ([]byte, error) {
 	aead, err := s.keyedAEAD(keyed)
 	if err != nil {
@@ -156,7 +158,8 @@ func (s *Secret) Sealed(text []byte, keyed ...[]byte) ([]byte, error) {
 	return aead.Seal(nil, nil, text, nil), nil
 }
 
-// Unsealed decrypts a text that Sealed encrypted with the same keyed.
+// Unsealed decrypts a text that Sealed encrypted with the same secret and the same
+// keyed. Anything else is an error.
 func (s *Secret) Unsealed(sealed []byte, keyed ...[]byte) ([]byte, error) {
 	aead, err := s.keyedAEAD(keyed)
 	if err != nil {
@@ -189,7 +192,7 @@ func random(n int) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// ValidID reports whether an identifier has the form of those that ID returns.
+// ValidID reports whether id has the form of the identifiers that ID(prefix) returns.
 func ValidID(prefix, id string) bool {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(strings.TrimPrefix(id, prefix))
 	return err == nil && len(raw) == 16 && len(id) == len(prefix)+22 && strings.HasPrefix(id, prefix)

@@ -41,10 +41,10 @@ func TestInputRoundTrip(t *testing.T) {
 		sealed := s.SealInput(deal, party, in)
 		got, err := again.OpenInput(deal, party, sealed) // another replica with the same secret
 		if err != nil || !same(got, in) {
-			t.Fatalf("opens to %v, %v", got, err)
+			t.Fatalf("OpenInput = %v, %v; want %v", got, err, in)
 		}
 		if other := s.SealInput(deal, party, in); bytes.Equal(other[:12], sealed[:12]) {
-			t.Fatal("two inputs are sealed with one nonce")
+			t.Fatalf("two inputs are sealed with the nonce %x, want two nonces", sealed[:12])
 		}
 	})
 }
@@ -66,7 +66,7 @@ func TestInputOpensOnlyForItsDealAndParty(t *testing.T) {
 		{"party 256", s, "d_1", 256},
 	} {
 		if got, err := row.secret.OpenInput(row.deal, row.party, sealed); err == nil {
-			t.Errorf("%s opens it: %+v", row.what, got)
+			t.Errorf("%s opens the input of party 1 of deal d_1: got %+v, want an error", row.what, got)
 		} else if strings.Contains(err.Error(), "nonce") || strings.Contains(err.Error(), "salt") {
 			t.Errorf("%s: the error shows the input: %v", row.what, err)
 		}
@@ -75,7 +75,7 @@ func TestInputOpensOnlyForItsDealAndParty(t *testing.T) {
 		changed := bytes.Clone(sealed)
 		changed[i] ^= 1
 		if _, err := s.OpenInput("d_1", 1, changed); err == nil {
-			t.Fatalf("it opens with byte %d changed", i)
+			t.Fatalf("a sealed input with byte %d changed opens, want an error", i)
 		}
 	}
 }
@@ -88,7 +88,7 @@ func TestResponseOpensOnlyWithItsHeaderAndCredential(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := secretOf(t, 1).Unsealed(sealed, []byte("header"), []byte("bearer")); err != nil || !bytes.Equal(got, text) {
-		t.Errorf("its own key opens it to %q, %v", got, err)
+		t.Errorf("Unsealed with the same secret, header and bearer = %q, %v; want %q", got, err, text)
 	}
 	for _, row := range []struct {
 		what   string
@@ -109,7 +109,7 @@ func TestResponseOpensOnlyWithItsHeaderAndCredential(t *testing.T) {
 			keyed[i] = []byte(part)
 		}
 		if got, err := row.secret.Unsealed(sealed, keyed...); err == nil {
-			t.Errorf("%s opens it: %q", row.what, got)
+			t.Errorf("%s opens the response: got %q, want an error", row.what, got)
 		}
 	}
 }
@@ -125,11 +125,11 @@ func TestMACIsUnambiguous(t *testing.T) {
 			equal = bytes.Equal(a[i], b[i])
 		}
 		if got := bytes.Equal(s.MAC(a...), s.MAC(b...)); got != equal {
-			t.Fatalf("MACs of %v and %v: equal %v", a, b, got)
+			t.Fatalf("MACs of %v and %v are equal: %v, want %v", a, b, got, equal)
 		}
 	})
 	if bytes.Equal(s.MAC([]byte("a")), secretOf(t, 2).MAC([]byte("a"))) {
-		t.Error("the MAC does not depend on the secret")
+		t.Error("two secrets make the same MAC, want two MACs")
 	}
 }
 
@@ -143,14 +143,14 @@ func TestCredentials(t *testing.T) {
 			rest, ok := strings.CutPrefix(made.text, made.prefix)
 			raw, err := base64.RawURLEncoding.DecodeString(rest)
 			if !ok || err != nil || len(raw) != made.bytes || seen[made.text] {
-				t.Fatalf("%q: %d bytes, seen before %v, %v", made.text, len(raw), seen[made.text], err)
+				t.Fatalf("%q: %d bytes, seen before: %v, %v; want %d new bytes after %q", made.text, len(raw), seen[made.text], err, made.bytes, made.prefix)
 			}
 			seen[made.text] = true
 		}
 	}
-	// SHA-256 of "abc", FIPS 180-4.
-	if got := hex.EncodeToString(TokenHash("abc")); got != "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" {
-		t.Errorf("a credential is stored as %s", got)
+	const sum = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" // SHA-256 of "abc", FIPS 180-4
+	if got := hex.EncodeToString(TokenHash("abc")); got != sum {
+		t.Errorf("TokenHash(abc) = %s, want %s", got, sum)
 	}
 }
 
@@ -170,7 +170,7 @@ func TestLoad(t *testing.T) {
 		}
 		s, err := Load(path)
 		if (err == nil) != row.ok || (s != nil) != row.ok {
-			t.Errorf("a file of %d characters: %v", len(row.text), err)
+			t.Errorf("Load of the file %q: got error %v; want it accepted: %v", row.text, err, row.ok)
 		}
 		if err != nil && len(row.text) > 8 && strings.Contains(err.Error(), row.text[:8]) {
 			t.Errorf("the error shows the secret: %v", err)
@@ -184,12 +184,12 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(loaded.Writer().MAC([]byte("x")), secretOf(t, 1).MAC([]byte("x"))) {
-		t.Error("a secret from a file differs from the same secret in memory")
+		t.Error("a secret loaded from a file makes another MAC than the same secret in memory, want the same MAC")
 	}
 	if _, err := Load(path + ".missing"); err == nil {
-		t.Error("a missing file is accepted")
+		t.Error("Load of a missing file: got no error, want one")
 	}
 	if _, err := New(make([]byte, 31)); err == nil {
-		t.Error("31 bytes are accepted")
+		t.Error("New with 31 bytes: got no error, want one")
 	}
 }

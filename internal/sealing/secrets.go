@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,14 +13,15 @@ import (
 )
 
 // Secrets are the server secrets of a process, newest first. They open inputs that
-// were sealed under any of them. The database names the one to write with (Use), so
+// were sealed under any of them. The database names the secret to write with (Use), so
 // that no process writes under a secret that another process lacks.
 type Secrets struct {
 	all    []*Secret
 	writer atomic.Pointer[Secret]
 }
 
-// Load reads the secrets from a file. Each line holds one, in 64 hex digits or more.
+// Load reads the secrets from a file. Each line holds a secret in 64 hex digits or more.
+// A file without a secret, with a malformed line or with a secret twice is an error.
 func Load(path string) (*Secrets, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -48,11 +48,12 @@ func Load(path string) (*Secrets, error) {
 	return NewSecrets(all...)
 }
 
-// NewSecrets returns a set that writes with its first secret until Use is called.
+// NewSecrets returns a set that writes with its first secret until Use is called. A
+// secret that occurs twice is an error.
 func NewSecrets(all ...*Secret) (*Secrets, error) {
 	for i, one := range all {
 		if slices.ContainsFunc(all[:i], func(other *Secret) bool { return bytes.Equal(one.fingerprint, other.fingerprint) }) {
-			return nil, errors.New("server secret: the file has a secret twice: remove one of the two lines")
+			return nil, fmt.Errorf("server secret: the file has secret %s twice: remove one of the two lines", one.ID())
 		}
 	}
 	s := &Secrets{all: all}
@@ -79,9 +80,9 @@ func (s *Secrets) Find(fingerprint []byte) *Secret {
 	return nil
 }
 
-// Use makes a secret of the set the writer. marked says whether sealed inputs carry
-// its id. They do only after the first rotation of a database, because the previous
-// release does not know the mark.
+// Use makes a secret of the set the writer. marked says whether inputs sealed under it
+// begin with its mark. Callers pass false until the first rotation of a database, because
+// the previous release does not know the mark.
 func (s *Secrets) Use(secret *Secret, marked bool) {
 	if now := s.writer.Load(); bytes.Equal(now.fingerprint, secret.fingerprint) && now.marks == marked {
 		return
@@ -91,8 +92,8 @@ func (s *Secrets) Use(secret *Secret, marked bool) {
 	s.writer.Store(&writer)
 }
 
-// OpenInput decrypts an input of the same deal and party that any of the secrets
-// sealed. Its error names the missing secret if the input has a mark.
+// OpenInput decrypts an input of the same deal and party that was sealed under any of the
+// secrets. If none of them opens a marked input, the error names the missing secret.
 func (s *Secrets) OpenInput(dealID string, party int, sealed []byte) (in Input, err error) {
 	for _, one := range s.all {
 		if in, err = one.OpenInput(dealID, party, sealed); err == nil {
@@ -105,7 +106,7 @@ func (s *Secrets) OpenInput(dealID string, party int, sealed []byte) (in Input, 
 	return Input{}, err
 }
 
-// Digest returns 8 hex digits that identify the set, whatever its order.
+// Digest returns 8 hex digits that identify the set. The order does not matter.
 func (s *Secrets) Digest() string {
 	var prints []string
 	for _, one := range s.all {
@@ -116,18 +117,20 @@ func (s *Secrets) Digest() string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// A mark is this prefix and the first bytes of a fingerprint.
+// A mark is markPrefix and the first idSize bytes of a fingerprint. At the start of a
+// sealed input it names the secret.
 const (
 	markPrefix = "\x00fp\x01"
 	idSize     = 4
 )
 
-// ShortID returns the short form of a fingerprint, for people.
+// ShortID returns the first 4 bytes of a fingerprint in hex, for messages to people.
 func ShortID(fingerprint []byte) string {
 	return hex.EncodeToString(fingerprint[:min(idSize, len(fingerprint))])
 }
 
-// markedBy returns the secret's id in the mark of a sealed input, if it has one.
+// markedBy returns the ID of the secret that the mark of a sealed input names. ok is
+// false if the input has no mark.
 func markedBy(sealed []byte) (id string, ok bool) {
 	rest, ok := bytes.CutPrefix(sealed, []byte(markPrefix))
 	return ShortID(rest), ok && len(rest) > idSize

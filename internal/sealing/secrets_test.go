@@ -29,16 +29,16 @@ func TestSecretsOpenInputsOfEachSecret(t *testing.T) {
 			s.Use(writer, marked)
 			sealed := s.Writer().SealInput("d_1", 1, anInput)
 			if got := s.Writer().Marked(sealed); got != marked {
-				t.Errorf("marked: %v, want %v", got, marked)
+				t.Errorf("input sealed under %s: marked %v, want %v", writer.ID(), got, marked)
 			}
 			if got, err := s.OpenInput("d_1", 1, sealed); err != nil || !same(got, anInput) {
-				t.Errorf("%s, marked %v: opens to %v, %v", writer.ID(), marked, got, err)
+				t.Errorf("OpenInput, sealed under %s, marked %v: got %v, %v; want %v", writer.ID(), marked, got, err, anInput)
 			}
 			if _, err := s.OpenInput("d_1", 0, sealed); err == nil {
-				t.Error("it opens for another party")
+				t.Errorf("the input of party 1, sealed under %s, opens for party 0, want an error", writer.ID())
 			}
 			if _, err := secretsOf(t, stranger).OpenInput("d_1", 1, sealed); err == nil || strings.Contains(err.Error(), writer.ID()) != marked {
-				t.Errorf("another set: %v; want that it names %s: %v", err, writer.ID(), marked)
+				t.Errorf("a set without the secret: got error %v; want one that names %s: %v", err, writer.ID(), marked)
 			}
 		}
 	}
@@ -50,7 +50,7 @@ func TestWithoutAMarkTheFormIsUnchanged(t *testing.T) {
 	s := secretsOf(t, old)
 	sealed := s.Writer().SealInput("d_1", 1, anInput)
 	if plain, err := old.inputs.Open(nil, nil, sealed, place("d_1", 1)); err != nil || len(plain) == 0 {
-		t.Errorf("%v", err)
+		t.Errorf("opened as the previous release does: got %q, %v; want the input", plain, err)
 	}
 }
 
@@ -60,24 +60,24 @@ func TestAnInputThatBeginsLikeAMark(t *testing.T) {
 	sealed := s.SealInput("d_1", 1, anInput)
 	s.mark = bytes.Clone(sealed[:8])
 	if got, err := s.OpenInput("d_1", 1, sealed); err != nil || !same(got, anInput) {
-		t.Fatalf("opens to %v, %v", got, err)
+		t.Fatalf("OpenInput = %v, %v; want %v", got, err, anInput)
 	}
 }
 
 func TestDigestIdentifiesTheSet(t *testing.T) {
 	one, two := secretOf(t, 1), secretOf(t, 2)
 	if a, b := secretsOf(t, one, two).Digest(), secretsOf(t, two, one).Digest(); a != b || len(a) != 8 {
-		t.Errorf("%s and %s", a, b)
+		t.Errorf("the digests of a set in two orders are %s and %s, want the same 8 digits", a, b)
 	}
 	if secretsOf(t, one).Digest() == secretsOf(t, two).Digest() || secretsOf(t, one).Digest() == secretsOf(t, one, two).Digest() {
 		t.Error("two sets have the same digest")
 	}
 	if _, err := NewSecrets(one, secretOf(t, 1)); err == nil {
-		t.Error("a set with a secret twice is accepted")
+		t.Error("NewSecrets with a secret twice: got no error, want one")
 	}
 }
 
-// MUST NOT be logged: no verb, logger or encoder shows anything of a secret.
+// No verb of fmt, logger or JSON encoder shows anything of a secret.
 func TestSecretsNeverPrint(t *testing.T) {
 	one := secretOf(t, 7)
 	holder := struct {
@@ -88,16 +88,16 @@ func TestSecretsNeverPrint(t *testing.T) {
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%o", "%b", "%c", "%U", "%t", "%e"} {
 		for want, v := range map[string]any{"sealing.Secret": one, "[sealing.Secret]": []Secret{*one}, "sealing.Secrets": holder.All} {
 			if got := fmt.Sprintf(verb, v); got != want && verb != "%#v" || !strings.Contains(got, strings.Trim(want, "[]")) || len(got) > 40 {
-				t.Errorf("%s shows %s, want %s", verb, got, want)
+				t.Errorf("the verb %s shows %s, want %s", verb, got, want)
 			}
 		}
 	}
 	var log bytes.Buffer
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "holder", holder)
 	if !strings.Contains(log.String(), `"{Secret:sealing.Secret Value:sealing.Secret All:sealing.Secrets}"`) {
-		t.Errorf("a log shows %s", &log)
+		t.Errorf("the log shows %s, want only the type names", &log)
 	}
 	if text, err := json.Marshal(holder); err != nil || string(text) != `{"Secret":{},"Value":{},"All":{}}` {
-		t.Errorf("JSON shows %s, %v", text, err)
+		t.Errorf("json.Marshal = %s, %v; want empty objects", text, err)
 	}
 }
