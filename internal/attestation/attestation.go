@@ -22,7 +22,7 @@ type Declaration struct {
 	BeaconChain    *string        // chain hash; nil if the algorithm uses no beacon
 	CommitDeadline int64
 	Mode           string
-	PartyKeys      []*string // by party; nil for a party without a declared key; may be nil for none at all
+	PartyKeys      []*string // by party; an element is nil if the party has no declared key; a nil slice: none has
 	PartyLabels    []string
 	Retention      string
 	RevealDeadline int64
@@ -58,11 +58,12 @@ const property = "declaration-sha256:"
 
 var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// Property returns the flag of a certificate that names the declaration.
+// Property returns the member of a certificate's properties that names the declaration.
 func Property(digest string) string { return property + digest }
 
-// DigestIn returns the digest that the properties of a certificate name. It is "" for
-// certificates of earlier releases.
+// DigestIn returns the digest that the properties of a certificate name, or "" if they
+// name none (certificates of earlier releases). Two digests or a malformed one are an
+// error.
 func DigestIn(properties []string) (digest string, err error) {
 	for _, p := range properties {
 		named, ok := strings.CutPrefix(p, property)
@@ -79,7 +80,7 @@ func DigestIn(properties []string) (digest string, err error) {
 	return digest, nil
 }
 
-// domain separates these signatures from all others by the same key.
+// domain separates seat signatures from all other signatures by the same key.
 const domain = "fairpact seat v1"
 
 // Seat is a party's place in a deal with its commitment.
@@ -87,17 +88,17 @@ type Seat struct {
 	DealID      string
 	Party       int
 	Commitment  string // `sha256:` and 64 hex digits
-	Declaration string // Digest
+	Declaration string // what Digest returns
 }
 
-// Message returns the bytes that a seat key signs at the deployment of that origin:
-// six lines. The message is unambiguous, because no value contains a line end.
+// Message returns the six lines that a seat key signs at the deployment with the given
+// origin. They are unambiguous, because no value contains a line end.
 func (s Seat) Message(origin string) []byte {
 	return fmt.Appendf(nil, "%s\n%s\n%s\n%d\n%s\n%s\n", domain, origin, s.DealID, s.Party, s.Commitment, s.Declaration)
 }
 
-// Attestation is the parsed attested_by of a party. The zero value is `initiator`:
-// only the initiator says that the party of this label exists.
+// Attestation is the parsed attested_by of a party. The zero value is `initiator`: no
+// seat key vouches for the party, only the initiator does.
 type Attestation struct {
 	Declared  bool   // true: the initiator declared Key with the deal; false: the commit brought it
 	Key       string // es256:HEX or ed25519:HEX; "": the seat has no key
@@ -134,7 +135,7 @@ func ValidOrigin(origin string) bool { return originForm.MatchString(origin) }
 
 var form = regexp.MustCompile(`^(?:initiator(?: ((?:es256:[0-9a-f]{66}|ed25519:[0-9a-f]{64})))?|(declared|brought) ((?:es256:[0-9a-f]{66}|ed25519:[0-9a-f]{64})) ((?:es256|ed25519):[0-9a-f]{128}) (` + originPattern + `))$`)
 
-// Parse reads attested_by.
+// Parse reads attested_by. A text that String does not write is an error.
 func Parse(text string) (Attestation, error) {
 	parts := form.FindStringSubmatch(text)
 	switch {
@@ -146,8 +147,8 @@ func Parse(text string) (Attestation, error) {
 	return Attestation{Declared: parts[2] == declared, Key: parts[3], Signature: parts[4], Origin: parts[5]}, nil
 }
 
-// Verify checks the signature of the seat. holds verifies a signature of a message
-// under a labelled key. It MUST be as strict as for certificates.
+// Verify checks the signature of the seat. holds verifies a signature of message under
+// key (es256:HEX or ed25519:HEX). It MUST be as strict as for certificates.
 func (a Attestation) Verify(s Seat, holds func(key string, message []byte, signature string) error) error {
 	return holds(a.Key, s.Message(a.Origin), a.Signature)
 }

@@ -17,7 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "write the shared vectors again")
 
-// This package, the independent verifier and the page share these vectors.
+// This package, the independent verifier (e2e/verifier) and the website share these
+// vectors.
 const vectorsFile = "../../e2e/testdata/attestations.json"
 
 type declarationVector struct {
@@ -46,7 +47,7 @@ const (
 	commitment = "sha256:f62a7f8729d652d68f8ba0f392d16e5e94f4fb9bcd39c2cb704cbdf0e9cb4b7a"
 )
 
-// made returns the vectors, made with a fixed key.
+// made computes the vectors with a fixed key.
 func made() (v vectors) {
 	private := ed25519.NewKeyFromSeed([]byte(strings.Repeat("seat", 8)))
 	key := "ed25519:" + hex.EncodeToString(private.Public().(ed25519.PublicKey))
@@ -82,7 +83,7 @@ func TestVectors(t *testing.T) {
 	}
 	kept, err := os.ReadFile(vectorsFile)
 	if err != nil || string(kept) != string(text)+"\n" {
-		t.Fatalf("%s differs from what this package makes (%v):\n%s", vectorsFile, err, text)
+		t.Fatalf("%s differs from the vectors that this package makes (%v): run the test with -update if they should change; want\n%s", vectorsFile, err, text)
 	}
 	var v vectors
 	if err := json.Unmarshal(kept, &v); err != nil {
@@ -91,20 +92,20 @@ func TestVectors(t *testing.T) {
 	for _, d := range v.Declarations {
 		tree, err := canon.Parse(d.Declaration)
 		if err != nil || string(canon.Encode(tree)) != d.Canonical {
-			t.Errorf("%s: %v", d.Canonical, err)
+			t.Errorf("RFC 8785 form of %s: got %s, %v; want %s", d.Declaration, canon.Encode(tree), err, d.Canonical)
 		}
 		if sum := sha256.Sum256([]byte(d.Canonical)); hex.EncodeToString(sum[:]) != d.SHA256 {
-			t.Errorf("%s has the digest %x", d.Canonical, sum)
+			t.Errorf("SHA-256 of %s: got %x, want %s", d.Canonical, sum, d.SHA256)
 		}
 	}
 	for _, one := range v.Seats {
 		by, err := attestation.Parse(one.AttestedBy)
 		seat := attestation.Seat{DealID: one.DealID, Party: one.Party, Commitment: one.Commitment, Declaration: one.Declaration}
 		if err != nil || by.String() != one.AttestedBy || string(seat.Message(by.Origin)) != one.ToSign {
-			t.Errorf("%+v: %+v, %v", one, by, err)
+			t.Errorf("Parse(%q) = %+v, %v; want it to sign %q", one.AttestedBy, by, err, one.ToSign)
 		}
 		if err := by.Verify(seat, signing.VerifyLabel); err != nil {
-			t.Errorf("%s: %v", one.AttestedBy, err)
+			t.Errorf("Verify of %s: %v, want no error", one.AttestedBy, err)
 		}
 		for what, change := range map[string]func(*attestation.Seat, *attestation.Attestation){
 			"deal":        func(s *attestation.Seat, _ *attestation.Attestation) { s.DealID += "\n" },
@@ -131,13 +132,13 @@ func TestParseAcceptsOnlyWhatStringWrites(t *testing.T) {
 		"brought es256:" + strings.Repeat("02", 33) + " " + signature + " http://a": {Key: "es256:" + strings.Repeat("02", 33), Signature: signature, Origin: "http://a"},
 	} {
 		if got, err := attestation.Parse(text); err != nil || got != want || got.String() != text {
-			t.Errorf("%q: %+v, %v", text, got, err)
+			t.Errorf("Parse(%q) = %+v, %v; want %+v, written back as the same text", text, got, err, want)
 		}
 	}
 	good := "declared " + key + " " + signature + " https://a"
 	for _, text := range []string{"", "initiator ", "initiator\n", "Initiator", "initiator  " + key, "initiator " + strings.ToUpper(key), "initiator es256:02", "witness", good + "/", good + " ", good + "\n", good + "é", "declared " + key, "brought " + key + " " + signature, strings.Replace(good, "https", "ftp", 1)} {
 		if got, err := attestation.Parse(text); err == nil {
-			t.Errorf("%q: %+v", text, got)
+			t.Errorf("Parse(%q) = %+v, want an error", text, got)
 		}
 	}
 }
@@ -158,7 +159,7 @@ func TestDigestOfProperties(t *testing.T) {
 	} {
 		got, err := attestation.DigestIn(row.properties)
 		if (err != nil) != row.fails || err == nil && got != row.want {
-			t.Errorf("%v: %q, %v", row.properties, got, err)
+			t.Errorf("DigestIn(%v) = %q, %v; want %q, an error: %v", row.properties, got, err, row.want, row.fails)
 		}
 	}
 }
