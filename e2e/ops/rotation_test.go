@@ -131,7 +131,7 @@ func (r roller) serverSecret() {
 			if err := r.stack.Restart(t.Context(), name); err == nil {
 				t.Fatalf("%s starts without a secret that is needed", name)
 			}
-			if said, err := os.ReadFile(r.stack.Log(name)); err != nil || !strings.Contains(string(said), "put the former one back") {
+			if said, err := os.ReadFile(r.stack.Log(name)); err != nil || !strings.Contains(string(said), "add the former secret again") {
 				t.Errorf("%s does not log what to do: %v", name, err)
 			}
 		}

@@ -28,7 +28,7 @@ func newRotation(t *testing.T) rotation {
 	return r
 }
 
-// holding returns a process that starts with these secrets.
+// holding returns a process that has the given secrets and passes serversecret.Check.
 func (r rotation) holding(t *testing.T, all ...*sealing.Secret) *house {
 	t.Helper()
 	h := *r.house
@@ -40,11 +40,11 @@ func (r rotation) holding(t *testing.T, all ...*sealing.Secret) *house {
 func (r rotation) rotate(t *testing.T) {
 	t.Helper()
 	if done := of(r.store.RotateSecret(t.Context(), r.old.Fingerprint(), r.next.Fingerprint())).ok(t); !done {
-		t.Fatal("another secret was in force")
+		t.Fatal("RotateSecret = false, want true: another secret than the old one is in force")
 	}
 }
 
-// resealed lets a worker finish a rotation, a minute after it.
+// resealed lets a worker finish a rotation, as if a minute had passed since.
 func (r rotation) resealed(t *testing.T, h *house) {
 	t.Helper()
 	r.exec(t, "UPDATE server_secret SET since = since - 61")
@@ -53,11 +53,11 @@ func (r rotation) resealed(t *testing.T, h *house) {
 	}
 }
 
-// refused checks that a process with these secrets does not start.
+// refused checks that serversecret.Check refuses a process with the given secrets.
 func (r rotation) refused(t *testing.T, all ...*sealing.Secret) {
 	t.Helper()
-	if err := serversecret.Check(t.Context(), r.store, of(sealing.NewSecrets(all...)).ok(t)); err == nil || !strings.Contains(err.Error(), "put the former one back") {
-		t.Errorf("%v; want advice to put the former secret back", err)
+	if err := serversecret.Check(t.Context(), r.store, of(sealing.NewSecrets(all...)).ok(t)); err == nil || !strings.Contains(err.Error(), "add the former secret again") {
+		t.Errorf("Check without the former secret: got error %v, want one that advises to add it again", err)
 	}
 }
 
@@ -75,13 +75,13 @@ func TestProcessWithoutTheSecretEndsNoDeal(t *testing.T) {
 	r.exec(t, "UPDATE reveals SET sealed = substr(sealed, 1, length(sealed) - 1) WHERE deal_id = $1 AND party = 0", g.id)
 	g.later(t, 7201)
 	if _, err := lacking.replica().Attend(t.Context(), g.id); !problem.Is(err, problem.Unavailable) {
-		t.Errorf("the worker of the process: %v", err)
+		t.Errorf("Attend by a process without the secret: got error %v, want UNAVAILABLE", err)
 	}
 	g.attended(t).published(t)
 }
 
-// A process that still writes under the former secret after a rotation stores no input, and
-// does after it learned the secret in force.
+// A process that still writes under the former secret after a rotation stores no input.
+// After Refresh it stores inputs again.
 func TestAStaleProcessStoresNoReveal(t *testing.T) {
 	t.Parallel()
 	r := newRotation(t)
@@ -91,27 +91,27 @@ func TestAStaleProcessStoresNoReveal(t *testing.T) {
 	r.rotate(t)
 	for _, g := range []*game{reveal, rejection} {
 		if err := g.reveal(t, stale.replica(), 0).err; !errors.Is(err, store.ErrSecretMoved) {
-			t.Errorf("under the former secret: %v, want ErrSecretMoved", err)
+			t.Errorf("reveal under the former secret: got error %v, want ErrSecretMoved", err)
 		}
 	}
 	if n := r.text(t, "SELECT count(*)::text FROM reveals"); n != "0" {
-		t.Errorf("%s inputs are stored under the former secret", n)
+		t.Errorf("%s inputs are stored under the former secret, want 0", n)
 	}
 	check(t, serversecret.Refresh(t.Context(), r.store, stale.secrets))
 	reveal.reveal(t, stale.replica(), 0).ok(t)
 	rejection.reveal(t, stale.replica(), 0).ok(t)
 }
 
-// as returns the game at another process.
+// as returns the deal as seen by another process.
 func (g *game) as(h *house) *game {
 	other := *g
 	other.house = h
 	return &other
 }
 
-// The former secret is needed while a replay may be under it. A certificate that is pending
-// under it is issued after the secret was removed. e2e/ops rotates the secret in the middle
-// of deals.
+// A process needs the former secret while a replay may be under it. A certificate that was
+// pending at the rotation is still issued after the former secret is removed. e2e/ops
+// rotates the secret in the middle of deals.
 func TestFormerSecretIsNeededForReplays(t *testing.T) {
 	t.Parallel()
 	r := newRotation(t)
@@ -140,18 +140,18 @@ func TestInputsAreMarkedAfterTheFirstRotation(t *testing.T) {
 		return b
 	}
 	if r.old.Marked(sealed(0)) || r.next.Marked(sealed(0)) {
-		t.Error("an input is marked before the first rotation")
+		t.Errorf("before the first rotation an input begins with the mark %x, want no mark", sealed(0)[:8])
 	}
 	r.rotate(t)
 	check(t, serversecret.Check(t.Context(), r.store, one.secrets))
 	g.reveal(t, one.replica(), 1).ok(t)
 	if !r.next.Marked(sealed(1)) {
-		t.Error("an input is not marked after a rotation")
+		t.Errorf("after a rotation an input begins with %x, want the mark of the new secret", sealed(1)[:8])
 	}
 }
 
-// A deal with an input that cannot be decrypted is shown as it is until its deadline, and
-// then ends with no party at fault. An operator can put the secret back until then.
+// A deal with an input that cannot be decrypted stays REVEALING until its deadline and then
+// becomes EXPIRED. Until then an operator can restore the input or its secret.
 func TestDealWithALostInput(t *testing.T) { // not parallel: it counts decryptions
 	spoil := func(g *game, party int) *game {
 		g.exec(t, "UPDATE reveals SET sealed = sealed || '\\x00'::bytea WHERE deal_id = $1 AND party = $2", g.id, party)
@@ -162,20 +162,20 @@ func TestDealWithALostInput(t *testing.T) { // not parallel: it counts decryptio
 	for _, g := range []*game{g, restored} {
 		g.reveal(t, h.replica(), 0).ok(t)
 		if last := spoil(g, 0).reveal(t, h.replica(), 1).ok(t); last.State != deal.Revealing || !last.Revealed {
-			t.Errorf("the last reveal is answered %+v", last)
+			t.Errorf("the last reveal is answered %+v, want REVEALING and revealed", last)
 		}
 	}
 	if v := g.view(t, h.replica()); v.State != deal.Revealing {
-		t.Errorf("it shows as %s", show(v))
+		t.Errorf("before the deadline the view is %s, want REVEALING", show(v))
 	}
 	g.certificate(t, h.replica()).refused(t, problem.CertNotReady)
 	const lost = "fairpact_inputs_unopened_total"
 	before := counted(t, lost, "")
 	if _, err := h.replica().Attend(t.Context(), g.id); !problem.Is(err, problem.Unavailable) || counted(t, lost, "") != before+1 {
-		t.Errorf("the worker gets %v after %v decryptions that failed, want UNAVAILABLE after one", err, counted(t, lost, "")-before)
+		t.Errorf("Attend: got error %v after %v failed decryptions, want UNAVAILABLE after 1", err, counted(t, lost, "")-before)
 	}
 	if v := g.later(t, 7201).view(t, h.replica()); v.State != deal.Expired || v.CertificateID != nil {
-		t.Errorf("after its deadline it shows as %s", show(v))
+		t.Errorf("after the deadline the view is %s, want EXPIRED without a certificate", show(v))
 	}
 	g.certificate(t, h.replica()).refused(t, problem.NoCertificate)
 	restored.exec(t, "UPDATE reveals SET sealed = substr(sealed, 1, length(sealed) - 1) WHERE deal_id = $1 AND party = 0", restored.id)
@@ -184,16 +184,16 @@ func TestDealWithALostInput(t *testing.T) { // not parallel: it counts decryptio
 	draw := spoil(h.random(t, nil).revealed(t), 1).later(t, drawTime+1)
 	draw.entropy(t, h.replica()).refused(t, problem.Unavailable)
 	if v := draw.view(t, h.replica()); v.State != deal.Revealing {
-		t.Errorf("random.v1: it shows as %s", show(v))
+		t.Errorf("random.v1: before the end of the entropy window the view is %s, want REVEALING", show(v))
 	}
 	if v := draw.later(t, int64(window.Seconds())).view(t, h.replica()); v.State != deal.Expired {
-		t.Errorf("random.v1: after the entropy window it shows as %s", show(v))
+		t.Errorf("random.v1: after the entropy window the view is %s, want EXPIRED", show(v))
 	}
 }
 
-// The first process records its secret, and no process with another one starts. A database
-// of a release that recorded none accepts only the secret that decrypts its inputs. A
-// secret is replaced without a rotation once no deal needs it.
+// The first process records its secret, and no process with another secret starts. If an
+// earlier release recorded no secret, the database accepts only the secret that decrypts its
+// inputs. A secret can be replaced without a rotation once no deal needs it.
 func TestAnotherServerSecretIsRefused(t *testing.T) {
 	t.Parallel()
 	r := rotation{house: newHouse(t)}

@@ -1,8 +1,8 @@
 // Package serversecret compares the server secrets of a process with those that its
 // database names: the one in force, under which everything is written, and former
 // ones that stored data still needs. A process that lacks one of them is not ready
-// and writes nothing. Other processes could not open what it would write, or it
-// could not open what is stored.
+// and writes nothing: other processes could not decrypt what it would write, or it
+// could not decrypt what is stored.
 package serversecret
 
 import (
@@ -16,9 +16,9 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Check makes the secret in force the one that own writes with. It returns an error
-// if own lacks this secret or a former one that is still needed. If the database
-// names no secret yet, Check records one: see claim.
+// Check makes own write with the secret in force. It returns an error if own lacks that
+// secret or a former one that is still needed. If the database names no secret yet,
+// Check records one (claim).
 func Check(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	state, err := s.ServerSecret(ctx)
 	if errors.Is(err, store.ErrNotFound) {
@@ -32,19 +32,19 @@ func Check(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	}
 	writer := own.Find(state.Fingerprint)
 	if writer == nil {
-		return fmt.Errorf("%w: %s is in force, this process has %s", errLacks, sealing.ShortID(state.Fingerprint), ids(own))
+		return fmt.Errorf("%w: secret %s is in force, this process has %s", errLacks, sealing.ShortID(state.Fingerprint), ids(own))
 	}
 	for _, former := range state.Former {
 		if own.Find(former) == nil {
-			return fmt.Errorf("%w: something stored still needs %s, this process has %s", errLacks, sealing.ShortID(former), ids(own))
+			return fmt.Errorf("%w: stored data still needs secret %s, this process has %s", errLacks, sealing.ShortID(former), ids(own))
 		}
 	}
 	own.Use(writer, state.Former != nil)
 	return nil
 }
 
-// Refresh calls Check after store.ErrSecretMoved. Its error is UNAVAILABLE, for the
-// caller of the service.
+// Refresh calls Check after store.ErrSecretMoved. It converts an error of Check to
+// UNAVAILABLE, which a client of the service may see.
 func Refresh(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	err := Check(ctx, s, own)
 	if err == nil || problem.Is(err, problem.Unavailable) {
@@ -71,7 +71,7 @@ func claim(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 		}
 		i := slices.IndexFunc(own.All(), opens)
 		if i < 0 {
-			return fmt.Errorf("%w: none of %s opens one of the newest inputs", errLacks, ids(own))
+			return fmt.Errorf("%w: this process has %s, and none of them decrypts one of the newest inputs", errLacks, ids(own))
 		}
 		first = own.All()[i]
 	}
@@ -86,4 +86,4 @@ func ids(own *sealing.Secrets) (all []string) {
 }
 
 var errLacks = errors.New("FAIRPACT_SERVER_SECRET_FILE lacks a server secret of the database: " +
-	"put the former one back, as a line of the file, or if it is lost stop all processes and run `fairpactctl secret adopt`")
+	"add the former secret again, on a line of its own; if it is lost, stop all processes and run `fairpactctl secret adopt`")
