@@ -31,14 +31,14 @@ var ErrRejected = errors.New("a party rejected, so there is no result")
 type Algorithm struct {
 	ID         string
 	Name       string
-	Purpose    string // what it decides, for the pages for agents
+	Purpose    string // what the algorithm decides, for the published texts
 	MinParties int    // inclusive
 	MaxParties int    // inclusive
 	MaxInput   int    // bytes of a party input in its RFC 8785 form
 
 	// NeedsBeacon says that the result depends on a beacon round. The deal declares
 	// the round in algorithm_params.beacon_round and waits for it after the reveals.
-	// The result has it in its member beacon.
+	// The result contains the round in its member beacon.
 	NeedsBeacon bool
 	// Properties are flags that the algorithm adds to COMPUTED certificates.
 	Properties []string
@@ -66,9 +66,9 @@ type Beacon struct {
 const maxParams = 1 << 20 // bytes of algorithm_params in their RFC 8785 form
 
 // CheckParams checks the labels and algorithm_params of a new deal, and warns of
-// legal values that are probably mistakes. It is strict, because params are public
-// and can be corrected. It includes CheckLabels. Errors and warnings name the
-// member and say what to send.
+// legal values that are probably mistakes. It is strict, because the params of a deal
+// that does not exist yet can be corrected. It includes CheckLabels. Errors and warnings
+// name the member and say what to send.
 func (a *Algorithm) CheckParams(labels []string, params map[string]any) (warnings []string, err error) {
 	if err := CheckLabels(a, labels); err != nil {
 		return nil, err
@@ -117,9 +117,9 @@ func (a *Algorithm) MayReject() bool { return a.rejects != nil }
 // inputs.
 func (a *Algorithm) Redraws() bool { return a.redraw != nil }
 
-// Redraw computes a result again from what a certificate contains of it, and returns
-// its RFC 8785 bytes. Verifiers without the inputs check a draw in this way. It does
-// not check that the beacon signed the round.
+// Redraw recomputes a result from the result alone and returns its RFC 8785 bytes, so
+// that a verifier without the inputs can check a draw. A malformed result is an error.
+// Redraw does not check that the beacon signed the round. Redraws MUST be true.
 func (a *Algorithm) Redraw(labels []string, result []byte) ([]byte, error) {
 	if err := CheckLabels(a, labels); err != nil {
 		return nil, err
@@ -128,10 +128,10 @@ func (a *Algorithm) Redraw(labels []string, result []byte) ([]byte, error) {
 }
 
 // Compute returns the RFC 8785 bytes of the deal's result. inputs are in the order of
-// the parties. b is the pinned round; algorithms that need none ignore it. Compute
-// repeats the checks of CheckParams and CheckInput, except that it accepts null
-// valuations. So the arguments of a recomputation may come from anywhere. It
-// returns the errors of these checks, prefixed with the party, or ErrRejected.
+// the parties. b is the pinned round; algorithms without a beacon ignore it. Compute
+// repeats the checks of CheckParams and CheckInput, so that callers may pass arguments
+// of any source, but accepts null valuations. It returns the errors of these checks,
+// those of an input prefixed with the party, or ErrRejected.
 func (a *Algorithm) Compute(labels []string, params map[string]any, inputs []map[string]any, b *Beacon) ([]byte, error) {
 	if err := CheckLabels(a, labels); err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func (a *Algorithm) Compute(labels []string, params map[string]any, inputs []map
 	return canon.Marshal(result)
 }
 
-// ofParty adds the party whose input caused an error.
+// ofParty adds to err the index of the party whose input caused it.
 func ofParty(i int, err error) error {
 	return fmt.Errorf("party %d: %w", i, err)
 }

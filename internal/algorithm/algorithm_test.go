@@ -30,11 +30,11 @@ func says(t *testing.T, name string, err error, part string) {
 	t.Helper()
 	switch {
 	case part == "" && err != nil:
-		t.Errorf("%s: %v", name, err)
+		t.Errorf("%s: got error %v, want none", name, err)
 	case part != "" && err == nil:
-		t.Errorf("%s: accepted, want an error with %q", name, part)
+		t.Errorf("%s: got no error, want one with %q", name, part)
 	case part != "" && !strings.Contains(err.Error(), part):
-		t.Errorf("%s: %v\nwant an error with %q", name, err, part)
+		t.Errorf("%s: got error %v\nwant one with %q", name, err, part)
 	}
 }
 
@@ -138,7 +138,7 @@ func TestCheckParams(t *testing.T) {
 		_, err := a.CheckParams(tc.labels, object(t, tc.params))
 		says(t, fmt.Sprintf("%s %.80s", tc.id, tc.params), err, tc.err)
 		if err != nil && len(err.Error()) > 1000 {
-			t.Errorf("%.80s: an error of %d bytes", tc.params, len(err.Error()))
+			t.Errorf("%.80s: the error has %d bytes, want at most 1000", tc.params, len(err.Error()))
 		}
 	}
 	for _, a := range All() {
@@ -174,12 +174,12 @@ func TestWarnings(t *testing.T) {
 		a, _ := Lookup(tc.id)
 		got, err := a.CheckParams(tc.labels, object(t, tc.params))
 		if err != nil || len(got) != len(tc.want) {
-			t.Errorf("%s: %q, %v; want %q", tc.params, got, err, tc.want)
+			t.Errorf("CheckParams(%s): got warnings %q, %v; want %q", tc.params, got, err, tc.want)
 			continue
 		}
 		for i, part := range tc.want {
 			if !strings.Contains(got[i], part) {
-				t.Errorf("%s: %q, want a warning with %q", tc.params, got[i], part)
+				t.Errorf("CheckParams(%s): got the warning %q, want one with %q", tc.params, got[i], part)
 			}
 		}
 	}
@@ -191,8 +191,8 @@ var someParams = map[string]string{
 	Shapley: `{"coalition_values":{"a":1,"b":1,"a,b":3}}`,
 }
 
-// A refused input stays sealed. An error may reach a log, so it contains none of the
-// input's names and values, which here contain SECRET or 4242.
+// An error may reach a log. It contains no name or value of the refused input, which here
+// contain SECRET or 4242.
 func TestCheckInput(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ id, input, err string }{

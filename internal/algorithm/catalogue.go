@@ -14,7 +14,7 @@ var algorithms = described(splitV1, randomV1, shapleyV1)
 // them.
 func All() []*Algorithm { return algorithms }
 
-// Lookup returns the algorithm with that id.
+// Lookup returns the algorithm with the given id, and whether there is one.
 func Lookup(id string) (*Algorithm, bool) {
 	for _, a := range algorithms {
 		if a.ID == id {
@@ -83,7 +83,8 @@ func (s *Schema) UnmarshalJSON(text []byte) error {
 //go:embed schemas/*.json
 var schemaFiles embed.FS
 
-// described adds the schemas to the algorithms.
+// described reads schemas/<ID>.json into each algorithm and returns the algorithms. It
+// panics if a file is missing or malformed.
 func described(all ...*Algorithm) []*Algorithm {
 	for _, a := range all {
 		text, err := schemaFiles.ReadFile("schemas/" + a.ID + ".json")

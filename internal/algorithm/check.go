@@ -10,14 +10,14 @@ import (
 
 const (
 	maxLabelBytes = 200
-	maxListed     = 8 // names in an error or a warning
+	maxListed     = 8 // the most names in an error or a warning
 )
 
-// CheckLabels checks the number of parties, and that each label has 1 to 200 bytes of
-// UTF-8 without control characters. shapley.v1 makes coalition keys of labels, so
-// its labels are also unique and without comma.
+// CheckLabels checks the number of parties, and that each label has 1 to 200 bytes
+// without control characters. shapley.v1 makes coalition keys of labels, so its labels
+// must also be unique and without comma.
 func CheckLabels(a *Algorithm, labels []string) error {
-	// SPEC 8: the party counts.
+	// SPEC 8 sets the number of parties.
 	if n := len(labels); n < a.MinParties || n > a.MaxParties {
 		return fmt.Errorf("party_labels has %d items: %s takes %d to %d parties, one label each", n, a.ID, a.MinParties, a.MaxParties)
 	}
@@ -71,7 +71,8 @@ func listed(names []string) string {
 	return b.String()
 }
 
-// quoted quotes text of the caller, cut to the longest allowed name.
+// quoted quotes text of the caller. It cuts the text to the bytes of the longest allowed
+// label.
 func quoted(s string) string {
 	if len(s) > maxLabelBytes {
 		s = strings.ToValidUTF8(s[:maxLabelBytes], "") + "…"
@@ -79,7 +80,7 @@ func quoted(s string) string {
 	return fmt.Sprintf("%q", s)
 }
 
-// kind returns the JSON type of a node.
+// kind returns the JSON type of a value of a tree, with its article, for a message.
 func kind(v any) string {
 	switch v.(type) {
 	case nil:
@@ -98,8 +99,8 @@ func kind(v any) string {
 	return "not JSON"
 }
 
-// member returns a required member of type T of an object.
-// SPEC 2.2: a required member that is null is refused like a missing one.
+// member returns a required member of type T of an object. where and want are for the
+// error. SPEC 2.2: a required member that is null is refused like a missing one.
 func member[T any](object map[string]any, where, name, want string) (T, error) {
 	v, there := object[name]
 	typed, ok := v.(T)

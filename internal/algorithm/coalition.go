@@ -14,18 +14,19 @@ import (
 type game struct {
 	worth []int64  // by coalition: bit i is set if party i is a member; worth[0] is 0
 	given []bool   // by coalition: whether the params name it
-	names []string // by party: its name in keys
+	names []string // by party: the party's name in keys
 }
 
 // readGame reads algorithm_params.coalition_values. All keys name parties in the same
-// way: by index if fewer keys then have unknown names, else by label. With at most
-// 8 parties each index is one digit, so ascending indexes are sorted by bytes too.
+// way. They are read as indexes if fewer keys then have an unknown name, else as labels.
+// With at most 8 parties each index is one digit, so ascending indexes are sorted by
+// bytes too.
 func readGame(labels []string, params map[string]any) (*game, error) {
 	values, err := member[map[string]any](params, "algorithm_params", "coalition_values", "an object from coalition key to non-negative integer")
 	if err != nil {
 		return nil, err
 	}
-	keys := slices.Sorted(maps.Keys(values)) // so that equal params have equal errors
+	keys := slices.Sorted(maps.Keys(values)) // so that equal params give equal errors
 	g := &game{worth: make([]int64, 1<<len(labels)), given: make([]bool, 1<<len(labels)), names: labels}
 	if indexes := indexNames(len(labels)); misfits(keys, indexes) < misfits(keys, labels) {
 		g.names = indexes
@@ -90,8 +91,8 @@ func (g *game) key(members int) string {
 	return strings.Join(names, ",")
 }
 
-// keyError returns an error that shows the right key. Blanks around names are the
-// usual mistake, so it ignores them to find that key.
+// keyError returns an error that shows the right key. It finds that key by ignoring
+// blanks around names, the usual mistake.
 func (g *game) keyError(key string) error {
 	if key == "" {
 		return fmt.Errorf("algorithm_params.coalition_values has the empty key: the empty coalition is worth 0 and has no key, leave it out")

@@ -50,7 +50,8 @@ func (d division) adjustedWinner() [][]*big.Rat {
 	})
 
 	// gap is how much more party 1 gets than party 0, if party 0 takes only the items
-	// before i. It begins with the common total. Item i reduces it by a[i]+b[i].
+	// before i. Before the first item gap is the common total. Item i reduces gap by
+	// a[i]+b[i].
 	gap := new(big.Int).Mul(d.totals[0], d.totals[1])
 	for _, i := range order {
 		closes := new(big.Int).Add(a[i], b[i])
@@ -72,7 +73,7 @@ func (d division) adjustedWinner() [][]*big.Rat {
 // party with a total of 0 gets no valued item.
 func (d division) proportional() [][]*big.Rat {
 	shares := d.equalShares()
-	common := big.NewInt(1) // the product of the totals above 0; each total is scaled to it
+	common := big.NewInt(1) // the product of the totals above 0; each total is scaled to common
 	for _, t := range d.totals {
 		if t.Sign() > 0 {
 			common.Mul(common, t)

@@ -9,7 +9,7 @@ import (
 )
 
 // FuzzCompute computes an arbitrary tree as a deal of each algorithm. Nothing panics,
-// Compute accepts exactly what the checks accept, and its bytes do not vary.
+// Compute accepts exactly what the checks accept, and equal calls return equal bytes.
 func FuzzCompute(f *testing.F) {
 	for _, v := range Vectors() {
 		seed, err := canon.Marshal(v.Input)
@@ -58,19 +58,19 @@ func FuzzCompute(f *testing.F) {
 			}
 			got, err := a.Compute(labels, params, inputs, &beacon)
 			if want := good && !rejected; (err == nil) != want {
-				t.Fatalf("%s: the checks say %v, Compute says %v", a.ID, want, err)
+				t.Fatalf("%s: Compute returns the error %v, want success: %v, as the checks say", a.ID, err, want)
 			}
 			if good && rejected && !errors.Is(err, ErrRejected) {
-				t.Fatalf("%s: rejected, and Compute says %v", a.ID, err)
+				t.Fatalf("%s: Compute of a rejected deal: got error %v, want %v", a.ID, err, ErrRejected)
 			}
 			if err != nil {
 				continue
 			}
 			if _, err := canon.ParseObject(got); err != nil {
-				t.Fatalf("%s: %s: %v", a.ID, got, err)
+				t.Fatalf("%s: Compute = %s, want a JSON object: %v", a.ID, got, err)
 			}
 			if again, err := a.Compute(labels, params, inputs, &beacon); err != nil || !bytes.Equal(got, again) {
-				t.Fatalf("%s: %s became %s, %v", a.ID, got, again, err)
+				t.Fatalf("%s: the second Compute = %s, %v; want %s, as the first", a.ID, again, err, got)
 			}
 		}
 	})

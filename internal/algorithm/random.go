@@ -42,7 +42,7 @@ var randomV1 = &Algorithm{
 type randomResult struct {
 	Winner      int     `json:"winner"` // party index
 	Label       string  `json:"label"`
-	Ticket      string  `json:"ticket"`       // the winner's, the lowest: 64 hex
+	Ticket      string  `json:"ticket"`       // of the winner, 64 hex digits; the lowest of all tickets
 	NonceDigest string  `json:"nonce_digest"` // SHA-256 of the XOR of the nonces; with two parties the XOR would reveal each nonce to the other
 	Beacon      *Beacon `json:"beacon"`
 }
@@ -58,8 +58,8 @@ func readBeaconRound(params map[string]any) (int64, error) {
 	return round, nil
 }
 
-// readNonce returns the nonce's bytes. It adds a 0 on the left of an odd number of
-// digits. Its errors MUST NOT contain any part of the nonce.
+// readNonce returns the nonce's bytes. It pads an odd number of digits with a 0 on the
+// left. Its errors MUST NOT contain any part of the nonce.
 func readNonce(input map[string]any) ([]byte, error) {
 	digits, err := member[string](input, "input", "nonce", "a string of hex digits")
 	if err != nil {
@@ -113,7 +113,8 @@ func computeRandom(labels []string, params map[string]any, inputs []map[string]a
 	return drawn(labels, chain, randomness, sha256.Sum256(xorNonces(nonces)), b), nil
 }
 
-// redrawRandom draws again with the nonce digest and the beacon round of a result.
+// redrawRandom computes the draw again from the nonce digest and the beacon round of a
+// result.
 func redrawRandom(labels []string, result []byte) ([]byte, error) {
 	var shown struct {
 		NonceDigest string  `json:"nonce_digest"`
@@ -184,11 +185,12 @@ func drawTicket(seed [32]byte, party int) [32]byte {
 	return sha256.Sum256(message[:])
 }
 
-// readBeacon reads a pinned round. It does not check that the beacon signed it; the
-// service does that before it pins a round.
+// readBeacon returns the hashes of a pinned round as bytes. An error says that b is
+// malformed or not the declared round. readBeacon does not check that the beacon signed
+// b; the service does that before it pins a round.
 func readBeacon(b *Beacon, round int64) (chain, randomness [32]byte, err error) {
 	if b == nil {
-		return chain, randomness, fmt.Errorf("beacon round %d is not pinned yet, and random.v1 draws with it", round)
+		return chain, randomness, fmt.Errorf("beacon round %d is not pinned yet: random.v1 cannot draw without it", round)
 	}
 	if b.Round != round {
 		return chain, randomness, fmt.Errorf("the pinned beacon round is %d and the deal declared %d", b.Round, round)

@@ -45,7 +45,8 @@ func hexNonce() *rapid.Generator[string] {
 	return rapid.OneOf(rapid.StringMatching(`[0-9a-fA-F]{0,6}`), rapid.StringMatching(`[0-9a-f]{64}`), rapid.StringMatching(`0{0,5}[0-9A-F]{1,70}`))
 }
 
-// The test computes the seed and the tickets from the text of the definition.
+// The test computes the seed and the tickets as the protocol's text defines them, without
+// drawSeed and drawTicket.
 func TestRandomDrawsTheLowestTicket(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -76,12 +77,12 @@ func TestRandomDrawsTheLowestTicket(t *testing.T) {
 		}
 		for i, ticket := range tickets {
 			if ticket < got.Ticket {
-				t.Fatalf("party %d has ticket %s, lower than the winner's %s", i, ticket, got.Ticket)
+				t.Fatalf("the winner's ticket is %s, want the lowest: party %d has %s", got.Ticket, i, ticket)
 			}
 		}
 		if got.Ticket != tickets[got.Winner] || got.Label != fmt.Sprintf("p%d", got.Winner) ||
 			got.NonceDigest != hex.EncodeToString(digest[:]) || *got.Beacon != quicknetRound {
-			t.Fatalf("got %+v", got)
+			t.Fatalf("got %+v, want ticket %s, nonce digest %x and the beacon %+v", got, tickets[got.Winner], digest, quicknetRound)
 		}
 	})
 }

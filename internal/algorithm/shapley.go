@@ -79,7 +79,7 @@ func computeShapley(labels []string, params map[string]any, inputs []map[string]
 // shapleyValues returns the Shapley value of each of n players as a numerator over n!
 // (L. S. Shapley, A Value for n-Person Games, 1953). The numerator is the sum of
 // |S|!·(n−1−|S|)!·(worth(S ∪ player) − worth(S)) over the coalitions S without the
-// player. worth is that of game.
+// player. worth is game.worth.
 func shapleyValues(worth []int64, n int) (numerators []*big.Int, denominator *big.Int) {
 	factorial := func(k int) *big.Int { return new(big.Int).MulRange(1, int64(k)) }
 	weights := make([]*big.Int, n) // by |S|
@@ -92,7 +92,7 @@ func shapleyValues(worth []int64, n int) (numerators []*big.Int, denominator *bi
 			if s>>i&1 == 1 {
 				continue
 			}
-			// Both are within ±2^53, so int64 holds their difference.
+			// Both worths are within ±2^53, so int64 holds their difference.
 			marginal := big.NewInt(worth[s|1<<i] - worth[s])
 			sum.Add(sum, marginal.Mul(marginal, weights[bits.OnesCount(uint(s))]))
 		}
@@ -101,9 +101,9 @@ func shapleyValues(worth []int64, n int) (numerators []*big.Int, denominator *bi
 	return numerators, factorial(n)
 }
 
-// largestRemainder rounds the shares numerator/denominator to integers whose sum is
-// total, as that of the shares. It rounds each share toward −∞ and adds 1 to those
-// with the largest remainders, ties by index.
+// largestRemainder rounds the shares numerator/denominator to integers with the same sum,
+// which is total. It rounds each share toward −∞ and adds 1 to the shares with the
+// largest remainders, ties by index.
 func largestRemainder(numerators []*big.Int, denominator *big.Int, total int64) []int64 {
 	payouts := make([]int64, len(numerators))
 	remainders := make([]*big.Int, len(numerators))

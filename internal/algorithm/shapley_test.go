@@ -10,7 +10,7 @@ import (
 )
 
 // divide computes a game and returns the shares as fractions. It checks that shares
-// and payouts add up to the total. worth is that of game.
+// and payouts add up to the total. worth is game.worth.
 func divide(t rapid.TB, n int, worth []int64) (shares []*big.Rat, payouts []int64) {
 	labels := labelsN(n)
 	g := game{names: labels}
@@ -32,24 +32,24 @@ func divide(t rapid.TB, n int, worth []int64) (shares []*big.Rat, payouts []int6
 	}
 	total := worth[len(worth)-1]
 	if result.Total != total || len(result.Shares) != n {
-		t.Fatalf("total %d: %s", total, data)
+		t.Fatalf("got the result %s, want total %d and %d shares", data, total, n)
 	}
 	sum, paid := new(big.Rat), int64(0)
 	for i, s := range result.Shares {
 		share, ok := new(big.Rat).SetString(s.Share)
 		if !ok || share.RatString() != s.Share || s.Party != i || s.Label != labels[i] {
-			t.Fatalf("share %d: %s", i, data)
+			t.Fatalf("share %d of %s: want a fraction in lowest terms for party %d, %s", i, data, i, labels[i])
 		}
 		shares, payouts = append(shares, share), append(payouts, s.Payout)
 		sum.Add(sum, share)
 		paid += s.Payout
 		off := new(big.Rat).Sub(share, new(big.Rat).SetInt64(s.Payout))
 		if off.Abs(off).Cmp(big.NewRat(1, 1)) >= 0 {
-			t.Fatalf("party %d: share %s, payout %d", i, s.Share, s.Payout)
+			t.Fatalf("party %d has share %s and payout %d, want them less than 1 apart", i, s.Share, s.Payout)
 		}
 	}
 	if sum.Cmp(new(big.Rat).SetInt64(total)) != 0 || paid != total {
-		t.Fatalf("shares sum to %s, payouts to %d, total %d", sum, paid, total)
+		t.Fatalf("shares add up to %s and payouts to %d, want %d", sum, paid, total)
 	}
 	return shares, payouts
 }
@@ -97,7 +97,7 @@ func TestShapleyIsTheMeanOverOrders(t *testing.T) {
 		shares, _ := divide(t, n, w)
 		for i, want := range byOrders(w, n) {
 			if shares[i].Cmp(want) != 0 {
-				t.Fatalf("player %d: %s, want %s", i, shares[i], want)
+				t.Fatalf("player %d has share %s, want %s", i, shares[i], want)
 			}
 		}
 	})
@@ -128,7 +128,7 @@ func TestLargestRemainder(t *testing.T) {
 		}
 		got := largestRemainder(numerators, big.NewInt(tc.denominator), total/tc.denominator)
 		if !slices.Equal(got, tc.want) {
-			t.Errorf("%v over %d: %v, want %v", tc.numerators, tc.denominator, got, tc.want)
+			t.Errorf("largestRemainder of %v over %d = %v, want %v", tc.numerators, tc.denominator, got, tc.want)
 		}
 	}
 }

@@ -33,8 +33,8 @@ var splitV1 = &Algorithm{
 		if _, err := readValuations(items, input); err != nil {
 			return err
 		}
-		// SPEC 1: a valuation is a non-negative integer. Earlier releases accepted
-		// null, so Compute still does: see readValuations.
+		// SPEC 1: a valuation is a non-negative integer. readValuations accepts null,
+		// because Compute must still read what earlier releases accepted.
 		valuations := input["valuations"].(map[string]any)
 		for _, item := range items {
 			if v, there := valuations[item]; there && v == nil {
@@ -55,7 +55,7 @@ type splitShare struct {
 	Party    int         `json:"party"`
 	Label    string      `json:"label"`
 	Items    []splitItem `json:"items"`     // in the order of the params, without shares of 0
-	ValuePPB int64       `json:"value_ppb"` // the party's value of its items, in billionths of its total
+	ValuePPB int64       `json:"value_ppb"` // what the party's items are worth to it, in billionths of its total
 }
 
 type splitItem struct {
@@ -111,7 +111,7 @@ func readValuations(items []string, input map[string]any) ([]int64, error) {
 			continue
 		}
 		known++
-		if v == nil { // was revealed before CheckInput refused null; counts 0
+		if v == nil { // earlier releases accepted null; it counts 0
 			continue
 		}
 		n, ok := v.(int64)
@@ -162,7 +162,8 @@ func computeSplit(labels []string, params map[string]any, inputs []map[string]an
 	return result, nil
 }
 
-// division is the problem to solve: values[party][item] and each party's total.
+// division is the problem to solve: values[party][item], and the sum of each party's
+// values in totals.
 type division struct {
 	values [][]*big.Int
 	totals []*big.Int

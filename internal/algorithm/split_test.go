@@ -11,13 +11,13 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// worth draws integers of 0 to 2^53−1. Zeros, ties and the largest are frequent.
+// worth draws integers of 0 to 2^53−1. Zeros, ties and the largest integer are frequent.
 func worth() *rapid.Generator[int64] {
 	return rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, 3), rapid.Int64Range(0, 100),
 		rapid.Int64Range(0, canon.MaxInt), rapid.Just(canon.MaxInt))
 }
 
-// divided is a computed division with its fractions.
+// divided is a computed division. Its shares are fractions.
 type divided struct {
 	items  []string
 	values [][]int64
@@ -74,7 +74,7 @@ func computeDivision(t *rapid.T, values [][]int64) divided {
 	d.method = result.Method
 	for p, s := range result.Shares {
 		if s.Party != p || s.Label != fmt.Sprintf("p%d", p) {
-			t.Fatalf("share %d is of party %d, %s", p, s.Party, s.Label)
+			t.Fatalf("share %d is of party %d, %q; want party %d, p%d", p, s.Party, s.Label, p, p)
 		}
 		row := make([]*big.Rat, len(d.items))
 		for i := range row {
@@ -84,11 +84,11 @@ func computeDivision(t *rapid.T, values [][]int64) divided {
 		for _, part := range s.Items {
 			var i int
 			if _, err := fmt.Sscanf(part.Item, "item %d", &i); err != nil || i <= last {
-				t.Fatalf("item %q out of order: %s", part.Item, data)
+				t.Fatalf("item %q is not in the order of the params: %s", part.Item, data)
 			}
 			last = i
 			if _, ok := row[i].SetString(part.Share); !ok || row[i].Sign() <= 0 || row[i].RatString() != part.Share {
-				t.Fatalf("share %q: %s", part.Share, data)
+				t.Fatalf("item %q has share %q, want a fraction above 0 in lowest terms: %s", part.Item, part.Share, data)
 			}
 		}
 		d.shares = append(d.shares, row)
@@ -108,20 +108,20 @@ func (d divided) checkWhole(t *rapid.T) {
 		for p := range d.shares {
 			sum.Add(sum, d.shares[p][i])
 			if !d.valued(i) && d.shares[p][i].Cmp(big.NewRat(1, n)) != 0 {
-				t.Fatalf("no party values item %d, and party %d gets %s", i, p, d.shares[p][i])
+				t.Fatalf("party %d gets %s of item %d, which no party values, want 1/%d", p, d.shares[p][i], i, n)
 			}
 			if d.valued(i) && d.totals[p].Sign() == 0 && d.shares[p][i].Sign() != 0 {
-				t.Fatalf("party %d values nothing and gets %s of item %d", p, d.shares[p][i], i)
+				t.Fatalf("party %d values nothing and gets %s of item %d, which another party values; want 0", p, d.shares[p][i], i)
 			}
 		}
 		if sum.Cmp(big.NewRat(1, 1)) != 0 {
-			t.Fatalf("the shares of item %d add up to %s", i, sum)
+			t.Fatalf("the shares of item %d add up to %s, want 1", i, sum)
 		}
 	}
 	for p := range d.values {
 		if d.totals[p].Sign() == 0 {
 			if d.ppb[p] != 0 {
-				t.Fatalf("party %d values nothing: value_ppb %d", p, d.ppb[p])
+				t.Fatalf("party %d values nothing and has value_ppb %d, want 0", p, d.ppb[p])
 			}
 			continue
 		}
@@ -129,7 +129,7 @@ func (d divided) checkWhole(t *rapid.T) {
 		exact := new(big.Rat).Mul(d.partOf(p, p), big.NewRat(1_000_000_000, 1))
 		off := new(big.Rat).Sub(exact, new(big.Rat).SetInt64(d.ppb[p]))
 		if off.Sign() < 0 || off.Cmp(big.NewRat(1_000_001, 1_000_000)) >= 0 {
-			t.Fatalf("party %d gets %s billionths: value_ppb %d", p, exact.FloatString(12), d.ppb[p])
+			t.Fatalf("party %d has value_ppb %d, want %s rounded down", p, d.ppb[p], exact.FloatString(12))
 		}
 	}
 }
@@ -161,31 +161,31 @@ func TestAdjustedWinnerProperties(t *testing.T) {
 			}
 		}
 		if split > 1 {
-			t.Fatalf("%d valued items are split", split)
+			t.Fatalf("%d valued items are split, want at most 1", split)
 		}
 		if d.totals[0].Sign() == 0 || d.totals[1].Sign() == 0 {
 			return
 		}
 		first, second := d.partOf(0, 0), d.partOf(1, 1)
 		if first.Cmp(second) != 0 {
-			t.Fatalf("not equitable: %s and %s", first, second)
+			t.Fatalf("not equitable: the parties get %s and %s of their totals, want equal parts", first, second)
 		}
 		if first.Cmp(d.partOf(0, 1)) < 0 || second.Cmp(d.partOf(1, 0)) < 0 {
-			t.Fatal("not envy-free")
+			t.Fatalf("not envy-free: the parts of the other are worth %s to party 0 (own %s) and %s to party 1 (own %s)", d.partOf(0, 1), first, d.partOf(1, 0), second)
 		}
 		checkEfficient(t, d)
 	})
 }
 
 // checkEfficient checks that a division is Pareto-efficient. With additive values and
-// divisible items that means two things. No item goes to a party that does not value
-// it while the other does. And no trade of a bit of party 0's item i for a bit of
-// party 1's item j helps both.
+// divisible items that means two things. A party that does not value an item gets nothing
+// of it, if the other party values it. And no trade of a small part of party 0's item i
+// for a small part of party 1's item j helps both.
 func checkEfficient(t *rapid.T, d divided) {
 	for i := range d.items {
 		for p := range 2 {
 			if d.valued(i) && d.shares[p][i].Sign() > 0 && d.values[p][i] == 0 {
-				t.Fatalf("party %d gets item %d, which only the other values", p, i)
+				t.Fatalf("party %d gets %s of item %d, which only the other party values; want 0", p, d.shares[p][i], i)
 			}
 		}
 		for j := range d.items {
@@ -195,7 +195,7 @@ func checkEfficient(t *rapid.T, d divided) {
 			keep := new(big.Int).Mul(big.NewInt(d.values[0][i]), big.NewInt(d.values[1][j]))
 			trade := new(big.Int).Mul(big.NewInt(d.values[0][j]), big.NewInt(d.values[1][i]))
 			if keep.Cmp(trade) < 0 {
-				t.Fatalf("trading item %d for item %d helps both: %v", i, j, d.values)
+				t.Fatalf("to trade parts of item %d for parts of item %d helps both parties, want no such trade: values %v", i, j, d.values)
 			}
 		}
 	}
@@ -211,7 +211,7 @@ func TestProportionalProperties(t *testing.T) {
 		}
 		for p := range n {
 			if d.totals[p].Sign() > 0 && d.partOf(p, p).Cmp(big.NewRat(1, int64(n))) < 0 {
-				t.Fatalf("party %d gets %s of its total, less than 1/%d", p, d.partOf(p, p), n)
+				t.Fatalf("party %d gets %s of its total, want at least 1/%d", p, d.partOf(p, p), n)
 			}
 			for q := range n {
 				for i := range d.items {
@@ -223,7 +223,7 @@ func TestProportionalProperties(t *testing.T) {
 					left.Mul(left.Quo(left, d.totals[q]), d.shares[p][i])
 					right.Mul(right.Quo(right, d.totals[p]), d.shares[q][i])
 					if left.Cmp(right) != 0 {
-						t.Fatalf("item %d is not shared in proportion between %d and %d", i, p, q)
+						t.Fatalf("item %d: parties %d and %d get %s and %s, want shares in proportion to their scaled values", i, p, q, d.shares[p][i], d.shares[q][i])
 					}
 				}
 			}
@@ -231,7 +231,7 @@ func TestProportionalProperties(t *testing.T) {
 	})
 }
 
-// Inputs from before null was refused still compute.
+// Earlier releases accepted a null valuation. A deal with such an input still computes.
 func TestSplitComputesStoredNullsAsZero(t *testing.T) {
 	t.Parallel()
 	a, _ := Lookup(Split)
@@ -244,6 +244,6 @@ func TestSplitComputesStoredNullsAsZero(t *testing.T) {
 		return string(got)
 	}
 	if null, zero := result(`{"valuations":{"car":70,"boat":null}}`), result(`{"valuations":{"car":70,"boat":0}}`); null != zero {
-		t.Errorf("null computes %s, 0 computes %s", null, zero)
+		t.Errorf("Compute with null = %s, want %s, as with 0", null, zero)
 	}
 }

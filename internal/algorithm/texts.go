@@ -18,7 +18,8 @@ func IDs() []string {
 	return ids
 }
 
-// Fill replaces {{ids}} and the other names of texts in a published text.
+// Fill replaces each placeholder {{name}} in a published text by the text of that name in
+// texts. Unknown placeholders stay.
 func Fill(text string) string {
 	for name, words := range texts() {
 		text = strings.ReplaceAll(text, "{{"+name+"}}", words)
@@ -26,8 +27,8 @@ func Fill(text string) string {
 	return text
 }
 
-// FillJSON does the same inside the strings of a JSON document. It also replaces the
-// whole string "{{name}}" by each of values, encoded.
+// FillJSON is Fill for the strings of a JSON document. It also replaces each string
+// "{{name}}" by values[name], encoded as JSON. An unknown placeholder is an error.
 func FillJSON(document []byte, values map[string]any) ([]byte, error) {
 	text := string(document)
 	for name, value := range values {
@@ -45,12 +46,12 @@ func FillJSON(document []byte, values map[string]any) ([]byte, error) {
 		text = strings.ReplaceAll(text, "{{"+name+"}}", string(encoded[1:len(encoded)-1]))
 	}
 	if at := strings.Index(text, "{{"); at >= 0 || !json.Valid([]byte(text)) {
-		return nil, fmt.Errorf("the document is not JSON or has an unknown placeholder: %.40s", text[max(at, 0):])
+		return nil, fmt.Errorf("the document is not JSON or has an unknown placeholder; it reads %.40q", text[max(at, 0):])
 	}
 	return []byte(text), nil
 }
 
-// texts returns texts about all algorithms, by the name of their placeholder.
+// texts returns texts about all algorithms, by the name of each text's placeholder.
 var texts = sync.OnceValue(func() map[string]string {
 	each := func(separator string, words func(*Algorithm) string) string {
 		var all []string

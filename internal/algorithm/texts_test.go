@@ -7,7 +7,7 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// The examples of an algorithm in the API and its pages are valid.
+// The API and its pages show the examples of each algorithm, so they must be valid.
 func TestExamplesAreValid(t *testing.T) {
 	t.Parallel()
 	labels := []string{"ann", "bob"}
@@ -15,18 +15,18 @@ func TestExamplesAreValid(t *testing.T) {
 		t.Run(a.ID, func(t *testing.T) {
 			params, input := object(t, string(a.Params.Example)), object(t, string(a.Input.Example))
 			if warnings, err := a.CheckParams(labels, params); err != nil || len(warnings) > 0 {
-				t.Errorf("params: %v, %q", err, warnings)
+				t.Errorf("CheckParams of the example %s: %v, warnings %q; want neither", a.Params.Example, err, warnings)
 			}
 			if err := a.CheckInput(labels, params, input); err != nil {
 				t.Error(err)
 			}
 			if a.Purpose == "" || a.Result.Description == "" || len(a.Result.Example) == 0 {
-				t.Error("purpose, result or its example is missing")
+				t.Errorf("purpose %q, result %q, its example %q: want all three", a.Purpose, a.Result.Description, a.Result.Example)
 			}
 			for _, s := range []Schema{a.Params, a.Input} {
 				for name, words := range s.Members {
 					if words == "" {
-						t.Errorf("%s is not described", name)
+						t.Errorf("member %s has no description, want one", name)
 					}
 				}
 			}
@@ -45,10 +45,10 @@ func TestFillJSON(t *testing.T) {
 		Text string
 	}
 	if err := json.Unmarshal(got, &filled); err != nil || len(filled.Enum) != len(All()) || filled.Text != "of "+texts()["params"] {
-		t.Errorf("%v: %s", err, got)
+		t.Errorf("FillJSON = %s (%v), want all ids in enum and the text %q", got, err, "of "+texts()["params"])
 	}
 	if got, err := FillJSON([]byte(`"{{no such words}}"`), nil); err == nil {
-		t.Errorf("an unknown placeholder stays: %s", got)
+		t.Errorf("FillJSON with an unknown placeholder = %s, want an error", got)
 	}
 	if _, err := canon.Parse(got); err != nil {
 		t.Error(err)

@@ -14,7 +14,7 @@ import (
 var vectorFiles embed.FS
 
 // Vector is a published example: a deal with its inputs, and the result that every
-// implementation MUST compute. Each can be played as a deal.
+// implementation MUST compute. A client can create each vector as a deal.
 type Vector struct {
 	VectorID       string          `json:"vector_id"`
 	Algorithm      string          `json:"algorithm"`
@@ -73,8 +73,8 @@ var loadVectors = sync.OnceValue(func() []Vector {
 	return all
 })
 
-// readVectors reads a file of vectors. The params and inputs are trees of canon, because
-// a decoder that makes floats is not exact.
+// readVectors reads a file of vectors. It makes params and inputs trees of package canon,
+// because encoding/json decodes numbers as floats, which are not exact.
 func readVectors(data []byte) (vectors []Vector, err error) {
 	tree, err := canon.Parse(data)
 	if err != nil {
