@@ -14,11 +14,11 @@ type Party struct {
 }
 
 // The rules below apply to a deal whose due steps have been taken (Next is None or
-// Draw). now is the time of the answer. Every refusal is a 409 of the error table; nil
-// allows the action.
+// Draw). now is the time of the answer. Every refusal has status 409 in problem.Table;
+// nil allows the action.
 
 // Commit returns the reason why p cannot commit at now, or nil.
-// SPEC 3: OPEN -> COMMITTING by the first, COMMITTING -> REVEALING by the last.
+// SPEC 3: the first commit moves OPEN to COMMITTING, the last one COMMITTING to REVEALING.
 func (d Deal) Commit(p Party, now int64) *problem.Error {
 	switch {
 	case d.Ended():
@@ -50,8 +50,8 @@ func (d Deal) Reveal(p Party, now int64) *problem.Error {
 	return nil
 }
 
-// Entropy returns the reason why there can be no draw at now, or nil. It is nil also
-// after the draw. SPEC 4 rule 2: repeat calls after COMPUTED report the result.
+// Entropy returns the reason why the deal cannot be drawn at now, or nil. After the draw
+// it returns nil (SPEC 4 rule 2: repeat calls after COMPUTED report the result).
 func (d Deal) Entropy(now int64) *problem.Error {
 	switch {
 	case !d.Random:
@@ -69,8 +69,8 @@ func (d Deal) Entropy(now int64) *problem.Error {
 }
 
 // Cancel returns the reason why the initiator, party 0, cannot cancel, or nil.
-// SPEC 3: no counterparty has committed yet. The initiator's own commitment does not
-// count.
+// SPEC 3: a deal can be cancelled until a counterparty commits. The initiator's own
+// commitment does not count.
 func (d Deal) Cancel(initiatorCommitted bool) *problem.Error {
 	others := d.Commits
 	if initiatorCommitted {

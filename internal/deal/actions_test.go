@@ -58,16 +58,15 @@ func TestCommitAndReveal(t *testing.T) {
 	} {
 		t.Run(row.what, func(t *testing.T) {
 			if got := code(row.deal.Commit(row.party, row.now)); got != row.commit {
-				t.Errorf("commit: %s, want %s", got, row.commit)
+				t.Errorf("Commit(%+v, %d) = %s, want %s", row.party, row.now, got, row.commit)
 			}
 			if got := code(row.deal.Reveal(row.party, row.now)); got != row.reveal {
-				t.Errorf("reveal: %s, want %s", got, row.reveal)
+				t.Errorf("Reveal(%+v, %d) = %s, want %s", row.party, row.now, got, row.reveal)
 			}
 		})
 	}
 }
 
-// SPEC 4 rule 2.
 func TestEntropy(t *testing.T) {
 	random := func(d Deal) Deal {
 		d.Random, d.RoundTime = true, 300
@@ -94,12 +93,12 @@ func TestEntropy(t *testing.T) {
 		{"CANCELLED", random(ended(Cancelled)), 350, "DEAL_ENDED"},
 	} {
 		if got := code(row.deal.Entropy(row.now)); got != row.want {
-			t.Errorf("%s: %s, want %s", row.what, got, row.want)
+			t.Errorf("%s: Entropy(%d) = %s, want %s", row.what, row.now, got, row.want)
 		}
 	}
 }
 
-// SPEC 3: a state before counterparties commit. Party 0 is the initiator.
+// SPEC 3: a deal can be cancelled until a counterparty commits.
 func TestCancel(t *testing.T) {
 	for _, row := range []struct {
 		what      string
@@ -120,13 +119,13 @@ func TestCancel(t *testing.T) {
 		{"CERTIFIED", ended(Certified), true, "CANNOT_CANCEL"},
 	} {
 		if got := code(row.deal.Cancel(row.initiator)); got != row.want {
-			t.Errorf("%s: %s, want %s", row.what, got, row.want)
+			t.Errorf("%s: Cancel(%v) = %s, want %s", row.what, row.initiator, got, row.want)
 		}
 	}
 }
 
-// Every refusal is a 409 of the error table, names the next call (SPEC 1.6, 7.1), and does
-// not contain the path of a surface.
+// Every refusal has status 409 and names the next call (SPEC 1.6, 7.1). It contains no
+// path of REST, because MCP shows the same text.
 func TestRefusalsNameTheNextCall(t *testing.T) {
 	next := regexp.MustCompile(" d_1|create a new deal|let the deal run|call again")
 	for _, d := range []Deal{
@@ -146,7 +145,7 @@ func TestRefusalsNameTheNextCall(t *testing.T) {
 						t.Fatalf("%s of a %s deal: code %q has status %d in the table, want 409", what, d.Phase, r.Code, row.Status)
 					}
 					if !next.MatchString(r.Error()) || strings.Contains(r.Error(), "/v1/") {
-						t.Errorf("%s of a %s deal: %q names no next call, or a path", what, d.Phase, r)
+						t.Errorf("%s of a %s deal: got the text %q, want one that names the next call and no path", what, d.Phase, r)
 					}
 				}
 			}

@@ -1,5 +1,5 @@
 // Package deal is the state machine of a deal (SPEC 3). It is pure: it takes a deal
-// and a time, and returns the next step or the reason for a refusal.
+// and a time, and returns the next step, or the reason why an action is refused.
 //
 //	phase        condition                                       step    -> next phase
 //	COMMITTING   all have committed                              Advance -> REVEALING
@@ -41,8 +41,8 @@ const (
 // States lists all states.
 var States = []State{Open, Committing, Revealing, Computed, Certified, Void, Expired, Cancelled}
 
-// DrawDelay is the time in seconds that the parties have for a draw. It begins at the
-// last reveal or the beacon round's time, whichever is later; then the worker draws.
+// DrawDelay is how many seconds the parties have for a draw before the worker draws. It
+// begins at the last reveal or the beacon round's time, whichever is later.
 const DrawDelay = 60
 
 // Deal holds the facts that the rules need. Times are unix seconds.
@@ -124,8 +124,8 @@ func (d Deal) Next(now int64) Step {
 	return None
 }
 
-// DueAt returns the first time at which the clock makes a step due. It is false if
-// the next step, if any, does not depend on the clock.
+// DueAt returns the first time at which the clock makes a step due. It returns false if
+// no step waits for the clock.
 func (d Deal) DueAt() (int64, bool) {
 	switch {
 	case d.Phase == Committing && d.Commits < d.Parties:
@@ -140,7 +140,7 @@ func (d Deal) DueAt() (int64, bool) {
 
 // LookAt returns the time by which a caller should read the deal again even if no
 // party acts: its next deadline, the time from which it can be drawn, or the time of
-// the worker's draw. It is false if the clock changes the deal no more.
+// the worker's draw. It returns false if no later step waits for the clock.
 func (d Deal) LookAt(now int64) (int64, bool) {
 	if d.Random && d.AllRevealed() && now < d.RoundTime {
 		return d.RoundTime, true
@@ -148,14 +148,14 @@ func (d Deal) LookAt(now int64) (int64, bool) {
 	return d.DueAt()
 }
 
-// DrawAt returns when the worker draws a random.v1 deal, if no party did before.
+// DrawAt returns when the worker draws a random.v1 deal that no party has drawn.
 func (d Deal) DrawAt() int64 { return later(max(d.LastReveal, d.RoundTime), DrawDelay) }
 
-// ExpiresAt returns when a random.v1 deal ends without a draw, because its round could
-// not be fetched. No party is at fault.
+// ExpiresAt returns when a random.v1 deal ends as EXPIRED because its beacon round could
+// not be fetched.
 func (d Deal) ExpiresAt() int64 { return later(max(d.RevealDeadline, d.RoundTime), d.EntropyWindow) }
 
-// later adds seconds to t without overflow.
+// later returns t plus seconds, or the largest int64 if the sum overflows.
 func later(t, seconds int64) int64 {
 	if t > math.MaxInt64-seconds {
 		return math.MaxInt64

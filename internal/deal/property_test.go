@@ -45,40 +45,41 @@ func (d Deal) complete() bool {
 	return d.Phase == Committing && d.Commits == d.Parties || d.Phase == Revealing && d.Reveals == d.Parties
 }
 
-// holds checks what is true of every deal at every time.
+// holds fails t if the steps or actions of d break a rule that every deal obeys at every
+// time.
 func holds(t *rapid.T, d Deal, now, later int64) {
 	step := d.Next(now)
 	if d.complete() && (step == VoidCommits || step == VoidReveals) {
-		t.Fatalf("a complete deal is voided at %d: %+v", now, d)
+		t.Fatalf("a complete deal has the step %d at %d, want no void: %+v", step, now, d)
 	}
 	if d.complete() && !d.Random && step == None {
-		t.Fatalf("a complete deal waits for nothing at %d: %+v", now, d)
+		t.Fatalf("a complete deal has no step at %d, want one: %+v", now, d)
 	}
 	if d.Ended() && step != None {
-		t.Fatalf("an ended deal has step %d at %d: %+v", step, now, d)
+		t.Fatalf("an ended deal has step %d at %d, want none: %+v", step, now, d)
 	}
-	// A step stays due until it is taken, except the draw, which the end of the window
-	// replaces.
+	// A due step stays due until it is taken. Only a draw changes: to Expire, at the end of
+	// the entropy window.
 	after := d.Next(max(now, later))
 	if step != None && after != step && (step != Draw || after != Expire) {
-		t.Fatalf("step %d at %d is step %d at %d: %+v", step, now, after, later, d)
+		t.Fatalf("step %d, due at %d, became step %d at %d, want it unchanged: %+v", step, now, after, later, d)
 	}
 	at, some := d.DueAt()
 	switch {
 	case !some:
 		if after != step && after != Expire {
-			t.Fatalf("no time is due, and step %d at %d becomes step %d at %d: %+v", step, now, after, later, d)
+			t.Fatalf("DueAt returns false, but step %d at %d becomes step %d at %d: %+v", step, now, after, later, d)
 		}
 	case d.Next(at) == None:
-		t.Fatalf("due at %d, and nothing is: %+v", at, d)
+		t.Fatalf("DueAt = %d, but no step is due then: %+v", at, d)
 	case at > math.MinInt64 && d.Next(at-1) != None:
-		t.Fatalf("due at %d, and step %d is due before: %+v", at, d.Next(at-1), d)
+		t.Fatalf("DueAt = %d, but step %d is due a second earlier: %+v", at, d.Next(at-1), d)
 	}
 	// An action counts while now < deadline; at now >= deadline it is late.
 	if step == VoidCommits || step == VoidReveals {
 		for _, p := range []Party{{}, {Committed: true}, {Committed: true, Revealed: true}} {
 			if d.Commit(p, now) == nil || d.Reveal(p, now) == nil {
-				t.Fatalf("an overdue deal accepts an action of %+v at %d: %+v", p, now, d)
+				t.Fatalf("an overdue deal accepts a commit or reveal of %+v at %d, want a refusal: %+v", p, now, d)
 			}
 		}
 	}

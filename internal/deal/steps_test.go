@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The deals of the tables have two parties, commits until 100 and reveals until 200. For
-// random.v1 the round is at 300 and the window ends at 1300.
+// The deals of these tests have two parties, commit_deadline 100 and reveal_deadline 200.
+// A random.v1 deal has its round at 300, and its entropy window ends at 1300.
 
 func committing(commits int) Deal {
 	return Deal{ID: "d_1", Phase: Committing, Parties: 2, Commits: commits, CommitDeadline: 100, RevealDeadline: 200}
@@ -40,7 +40,7 @@ func lost(d Deal) Deal {
 
 var endedPhases = []State{Computed, Certified, Void, Expired, Cancelled}
 
-// SPEC 3: the transitions by the clock or by the last party.
+// SPEC 3: the transitions that the clock or the last party causes.
 func TestNext(t *testing.T) {
 	for _, row := range []struct {
 		what string
@@ -87,14 +87,14 @@ func TestNext(t *testing.T) {
 	for _, phase := range endedPhases {
 		for _, now := range []int64{0, 100, 200, 1300, math.MaxInt64} {
 			if got := ended(phase).Next(now); got != None {
-				t.Errorf("%s: Next(%d) = %d, want none", phase, now, got)
+				t.Errorf("%s: Next(%d) = %d, want %d (None)", phase, now, got, None)
 			}
 		}
 	}
 }
 
-// The parties have DrawDelay for the draw, from the last reveal or the round, whichever is
-// later. The window begins at the reveal deadline or the round, whichever is later.
+// DrawAt counts from the last reveal or the round, ExpiresAt from the reveal deadline or
+// the round, whichever is later.
 func TestDrawTimes(t *testing.T) {
 	for _, row := range []struct{ round, draw, expiry int64 }{
 		{120, 150 + DrawDelay, 200 + 1000}, {300, 300 + DrawDelay, 300 + 1000},
@@ -114,26 +114,27 @@ func TestTimesSaturate(t *testing.T) {
 	} {
 		d.RoundTime, d.EntropyWindow = row.round, row.window
 		if at := d.DrawAt(); at < row.round {
-			t.Errorf("round %d: DrawAt overflows to %d", row.round, at)
+			t.Errorf("round %d: DrawAt = %d, want no time before the round", row.round, at)
 		}
 		if at := d.ExpiresAt(); at != math.MaxInt64 {
-			t.Errorf("round %d, window %d: ExpiresAt = %d, want the largest time", row.round, row.window, at)
+			t.Errorf("round %d, window %d: ExpiresAt = %d, want %d", row.round, row.window, at, int64(math.MaxInt64))
 		}
 		if row.round > 1<<40 && d.Next(1<<53) != None {
-			t.Errorf("round %d: Next(2^53) = %d, want none", row.round, d.Next(1<<53))
+			t.Errorf("round %d: Next(2^53) = %d, want %d (None)", row.round, d.Next(1<<53), None)
 		}
 	}
 }
 
-// A caller looks again at the next step of the clock, and when a draw becomes possible.
+// LookAt differs from DueAt only before the beacon round: a party can draw from the
+// round's time on, and the worker draws later.
 func TestDueAtAndLookAt(t *testing.T) {
 	short := drawing(2)
-	short.EntropyWindow = 10 // over before the worker's turn
+	short.EntropyWindow = 10 // ends before the worker would draw
 	for _, row := range []struct {
 		what      string
 		deal      Deal
 		now       int64
-		due, look int64 // 0: no time
+		due, look int64 // 0: the method returns false
 	}{
 		{"commits are missing", committing(1), 50, 100, 100},
 		{"all have committed: the advance waits for no time", committing(2), 50, 0, 0},
@@ -146,10 +147,10 @@ func TestDueAtAndLookAt(t *testing.T) {
 		{"ended", ended(Computed), 150, 0, 0},
 	} {
 		if at, ok := row.deal.DueAt(); at != row.due || ok != (row.due != 0) {
-			t.Errorf("%s: DueAt = %d %t, want %d", row.what, at, ok, row.due)
+			t.Errorf("%s: DueAt = %d, %t; want %d, %t", row.what, at, ok, row.due, row.due != 0)
 		}
 		if at, ok := row.deal.LookAt(row.now); at != row.look || ok != (row.look != 0) {
-			t.Errorf("%s: LookAt = %d %t, want %d", row.what, at, ok, row.look)
+			t.Errorf("%s: LookAt = %d, %t; want %d, %t", row.what, at, ok, row.look, row.look != 0)
 		}
 	}
 }
@@ -158,14 +159,14 @@ func TestDueAtAndLookAt(t *testing.T) {
 func TestState(t *testing.T) {
 	for want, d := range map[State]Deal{Open: committing(0), Committing: committing(1), Revealing: drawing(2)} {
 		if d.State() != want || d.Ended() {
-			t.Errorf("%+v shows %s, ended %t; want %s", d, d.State(), d.Ended(), want)
+			t.Errorf("%+v: State = %s, Ended = %t; want %s, false", d, d.State(), d.Ended(), want)
 		}
 	}
 	for _, phase := range endedPhases {
 		d := ended(phase)
 		d.Commits = 0
 		if d.State() != phase || !d.Ended() {
-			t.Errorf("%s shows as %s, ended %t", phase, d.State(), d.Ended())
+			t.Errorf("a deal of phase %s: State = %s, Ended = %t; want the phase, true", phase, d.State(), d.Ended())
 		}
 	}
 }
