@@ -15,7 +15,7 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// Words names a call in the terms of one surface.
+// Words returns the name of a call on one surface: a path of REST or a tool of MCP.
 type Words func(problem.Call) string
 
 // CommittedBody is the answer to a commitment, with the next step.
@@ -24,8 +24,9 @@ type CommittedBody struct {
 	Next string `json:"next"`
 }
 
-// Committed adds the next step in the words of a surface. wait is how the surface
-// makes the call that reads the deal wait for the end of COMMITTING.
+// Committed adds the next step to c and names its calls by words. wait is appended to the
+// call that reads the deal, to make it wait for the end of COMMITTING:
+// "?wait=45&since=COMMITTING" for REST.
 func Committed(d *escrow.Deal, c escrow.Committed, words Words, wait string) CommittedBody {
 	read, reveal := words(problem.Call{Op: problem.ReadDeal, DealID: c.DealID}), words(problem.Call{Op: problem.Reveal, DealID: c.DealID})
 	next := fmt.Sprintf("the deal is %s: read it with %s", c.State, read)
@@ -96,7 +97,7 @@ func Certificate(c escrow.Issued) ([]byte, error) {
 	return append(body, end[1:]...), nil
 }
 
-// Bundle writes a certificate together with everything that proves it offline.
+// Bundle writes a certificate with everything that its offline verification needs.
 func Bundle(b escrow.Bundle) ([]byte, error) {
 	type chain struct {
 		Hash      string `json:"chain_hash"`
@@ -131,8 +132,8 @@ const commitmentScheme = "sha256: followed by the lower-case hex of SHA-256(RFC 
 	"where the commitment was made over the bytes that they spell. " +
 	"Use 16 random bytes (32 hex digits): a commitment without salt to an input that can be guessed is opened by whoever sees it."
 
-// flow describes a deal. Its verbs are CreateKey, CreateDeal, Commit, Reveal, Draw,
-// ReadCertificate and Verify in the words of a surface.
+// flow describes a deal. Its %s stand for the calls CreateKey, CreateDeal, Commit,
+// Reveal, Draw, ReadCertificate and Verify, as a [Words] names them.
 const flow = "1. Anyone gets an API key (%s). " +
 	"2. The initiator creates a deal (%s) and hands each party its invite token. " +
 	"3. Before commit_deadline each party sends the commitment to its input (%s). " +
@@ -142,8 +143,8 @@ const flow = "1. Anyone gets an API key (%s). " +
 	"6. Parties fetch the certificate (%s); anyone verifies it (%s) against the public transparency log. " +
 	"A missed deadline or a rejection ({{with reject}}) makes the deal VOID, and the certificate names who caused it."
 
-// Catalogue writes the algorithm catalogue (SPEC 2.10) in the words of a surface.
-// Without vectors each algorithm's test_vectors is empty.
+// Catalogue writes the algorithm catalogue (SPEC 2.10) and names calls by words.
+// Unless vectors is true, each algorithm's test_vectors is empty.
 func Catalogue(words Words, vectors bool) ([]byte, error) {
 	var calls []any
 	for _, op := range []problem.Op{problem.CreateKey, problem.CreateDeal, problem.Commit, problem.Reveal, problem.Draw, problem.ReadCertificate, problem.Verify} {

@@ -13,13 +13,13 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// Bodies are trees of package canon. A required member that is missing or null is a
-// 400. An optional member that is null counts as left out.
+// A body is a tree of package canon. A required member that is missing or null is
+// status 400. An optional member that is null counts as left out.
 
 const maxSalt = 1024 // bytes
 
-// Object parses a JSON object. Its errors say where the text is wrong and never quote
-// it. An empty text is refused unless empty is true.
+// Object parses a JSON object. An error says where raw is wrong and never quotes raw.
+// Empty raw is an empty object if empty is true, else an error.
 func Object(raw []byte, empty bool) (map[string]any, error) {
 	if empty && len(raw) == 0 {
 		return map[string]any{}, nil
@@ -75,8 +75,8 @@ func Declared(body map[string]any) (r escrow.Declared, err error) {
 	return r, err
 }
 
-// Commitment parses `{commitment, party_key, party_signature}`. The last two are
-// optional, and either requires the other.
+// Commitment parses `{commitment, party_key, party_signature}`. party_key and
+// party_signature are optional and require each other.
 func Commitment(body map[string]any) (c escrow.Commitment, err error) {
 	o := object{body, &err}
 	text := o.text("commitment", "`sha256:` and 64 lower-case hex digits")
@@ -94,8 +94,8 @@ func Commitment(body map[string]any) (c escrow.Commitment, err error) {
 	return c, nil
 }
 
-// Handed parses `{certificate, cert_id}`: a certificate that the caller received from
-// somebody and, optionally, the id that it should have.
+// Handed parses `{certificate, cert_id}`: a certificate that somebody handed to the
+// caller and, optionally, the id that the caller expects of the certificate.
 func Handed(body map[string]any) (document map[string]any, certID string, err error) {
 	o := object{body, &err}
 	document = o.object("certificate", "the certificate as you were handed it, a JSON object")
@@ -108,7 +108,7 @@ func Handed(body map[string]any) (document map[string]any, certID string, err er
 	return document, certID, err
 }
 
-// Opening parses `{input, salt}`. Its errors never quote either.
+// Opening parses `{input, salt}`. An error never quotes the input or the salt.
 func Opening(body map[string]any) (r escrow.Opening, err error) {
 	o := object{body, &err}
 	r.Input = o.object("input", "the object that was committed to")
@@ -125,7 +125,7 @@ func Opening(body map[string]any) (r escrow.Opening, err error) {
 	return r, err
 }
 
-// object reads the members of a body and keeps the first error.
+// object reads the members of a body and keeps the first error in err.
 type object struct {
 	members map[string]any
 	err     *error
@@ -137,7 +137,7 @@ func (o object) fail(format string, args ...any) {
 	}
 }
 
-// member reads a required member of one type.
+// member reads a required member of type T. want describes the member in the error.
 func member[T any](o object, name, want string) T {
 	v, ok := o.members[name].(T)
 	if !ok {
@@ -167,7 +167,7 @@ func (o object) optionalList(name string) []any {
 	return o.list(name, "an array")
 }
 
-// choice reads an optional member with two values. The default is first.
+// choice reads an optional member that must be first or second; left out means first.
 func (o object) choice(name, first, second string) string {
 	switch v := o.members[name]; v {
 	case nil, first:

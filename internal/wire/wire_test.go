@@ -21,7 +21,8 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
-// parsed parses a body as strictly as the service does.
+// parsed parses a body as strictly as the service does. err is that of the call that
+// made the body.
 func parsed(t *testing.T, body []byte, err error) map[string]any {
 	t.Helper()
 	if err != nil {
@@ -34,17 +35,17 @@ func parsed(t *testing.T, body []byte, err error) map[string]any {
 	return tree
 }
 
-// members requires exactly these members of an object.
+// members fails t unless object has exactly the members in want, separated by spaces.
 func members(t *testing.T, object any, want string) {
 	t.Helper()
 	got := slices.Sorted(maps.Keys(object.(map[string]any)))
 	if names := slices.Sorted(strings.FieldsSeq(want)); !slices.Equal(got, names) {
-		t.Errorf("members %v\nwant    %v", got, names)
+		t.Errorf("got members %v\nwant        %v", got, names)
 	}
 }
 
-// SPEC 2.5: a certificate is the signed bytes with the two unsigned members. Removing these two
-// yields exactly the signed bytes, whatever texts the certificate contains.
+// SPEC 2.5: a certificate without log_proof and signature is exactly the signed bytes,
+// whatever texts it contains.
 func TestCertificateHoldsTheSignedBytes(t *testing.T) {
 	hash := "sha256:" + strings.Repeat("0a", 32)
 	computed := certificate.Payload{
@@ -73,7 +74,7 @@ func TestCertificateHoldsTheSignedBytes(t *testing.T) {
 			got := parsed(t, body, err)
 			text, err := json.Marshal(whole)
 			if want := parsed(t, text, err); !reflect.DeepEqual(got, want) {
-				t.Errorf("%s\nwant %s", body, text)
+				t.Errorf("Certificate: got %s\nwant %s", body, text)
 			}
 			members(t, got, "cert_version cert_id deal_id outcome algorithm mode retention parties input_root result void_flakers properties timing log_proof tee_attestation signature")
 			members(t, got["log_proof"], "tree_size leaf_index inclusion_path")
@@ -82,7 +83,7 @@ func TestCertificateHoldsTheSignedBytes(t *testing.T) {
 			delete(got, "log_proof")
 			delete(got, "signature")
 			if string(canon.Encode(got)) != before || string(signed) != before {
-				t.Errorf("without the unsigned members:\n%s\nwant %s", canon.Encode(got), before)
+				t.Errorf("certificate without log_proof and signature: got %s\nwant %s\nthe payload is now %s", canon.Encode(got), before, signed)
 			}
 		}
 	}
@@ -113,7 +114,7 @@ func TestViewHasAllMembers(t *testing.T) {
 		change(&v)
 		body, err := wire.View(v)
 		if got, want := parsed(t, body, err), parsed(t, []byte(declared+want), nil); !reflect.DeepEqual(got, want) {
-			t.Errorf("%s\nwant %v", body, want)
+			t.Errorf("View: got %s\nwant %v", body, want)
 		}
 	}
 }
@@ -129,16 +130,15 @@ func TestCommitted(t *testing.T) {
 		body, err := answer.Encode(wire.Committed(d, escrow.Committed{DealID: "d_1", State: state, Party: 1, Committed: true}, answer.REST, "?wait=45&since=COMMITTING"))
 		want := map[string]any{"deal_id": "d_1", "state": string(state), "party": int64(1), "committed": true, "next": next}
 		if got := parsed(t, body, err); !reflect.DeepEqual(got, want) {
-			t.Errorf("%s\nwant %v", body, want)
+			t.Errorf("answer in state %s: got %s\nwant %v", state, body, want)
 		}
 	}
 }
 
-// Defaults and seat keys of a declaration. The service reports unknown members in a
-// warning.
+// want of a row is the parsed declaration or part of the error.
 func TestDeclared(t *testing.T) {
 	const good = `"algorithm":"split.v1","party_labels":["a","b"],"commit_deadline":10,"reveal_deadline":20`
-	for _, row := range []struct{ more, want string }{ // want: the declaration, or what the refusal says
+	for _, row := range []struct{ more, want string }{
 		{``, `{split.v1 sealed standard [a b] [] 10 20 map[] []}`},
 		{`,"mode":null,"retention":null,"algorithm_params":null,"party_keys":null`, `{split.v1 sealed standard [a b] [] 10 20 map[] []}`},
 		{`,"mode":"open","retention":"purge","algorithm_params":{"items":["x"]}`, `{split.v1 open purge [a b] [] 10 20 map[items:[x]] []}`},
@@ -149,10 +149,10 @@ func TestDeclared(t *testing.T) {
 	} {
 		declared, err := wire.Declared(parsed(t, []byte(`{`+good+row.more+`}`), nil))
 		if got := fmt.Sprint(declared); err == nil && got != row.want {
-			t.Errorf("%s: %s, want %s", row.more, got, row.want)
+			t.Errorf("Declared with %q: got %s, want %s", row.more, got, row.want)
 		}
 		if err != nil && (!problem.Is(err, problem.InvalidRequest) || !strings.Contains(err.Error(), row.want)) {
-			t.Errorf("%s: %v, want %s", row.more, err, row.want)
+			t.Errorf("Declared with %q: got error %v, want INVALID_REQUEST with %q", row.more, err, row.want)
 		}
 	}
 }
@@ -166,7 +166,7 @@ func TestSeatKeyOfACommitment(t *testing.T) {
 	} {
 		got, err := wire.Commitment(parsed(t, []byte(commitment+more), nil))
 		if valid && (err != nil || got.Hash[0] != 10) || !valid && !problem.Is(err, problem.InvalidRequest) {
-			t.Errorf("%s: %x, %v; want it accepted: %t", more, got, err, valid)
+			t.Errorf("Commitment with %q: got %+v, %v; want it accepted: %t", more, got, err, valid)
 		}
 	}
 }
@@ -179,7 +179,7 @@ func TestErrorsNeverQuoteTheBody(t *testing.T) {
 			_, err = wire.Opening(tree)
 		}
 		if err == nil || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%.60s: %v", body, err)
+			t.Errorf("body %.60s: got error %v, want one without the word secret", body, err)
 		}
 	}
 }
