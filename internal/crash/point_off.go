@@ -7,7 +7,7 @@ import "time"
 // Point does nothing in a release build.
 func Point(string) {}
 
-// Now returns the time.
+// Now returns time.Now().
 func Now() time.Time { return time.Now() }
 
 // Setting returns "" in a release build.

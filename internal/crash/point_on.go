@@ -16,7 +16,7 @@ var (
 // Now returns the time plus FAIRPACT_CLOCK_OFFSET (for example "-90s").
 func Now() time.Time { return time.Now().Add(offset) }
 
-// Setting returns the environment variable of that name.
+// Setting returns the value of the environment variable name.
 func Setting(name string) string { return os.Getenv(name) }
 
 // Point ends the process as kill -9 would, without flushing or closing anything,
@@ -26,5 +26,5 @@ func Point(name string) {
 		return
 	}
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-	select {} // the signal is pending: no code after the point may run
+	select {} // SIGKILL may arrive a moment later: no code after the point may run
 }

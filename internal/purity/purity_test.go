@@ -18,8 +18,8 @@ const module = "github.com/fairpact/fairpact/"
 // pure lists the pure packages by their folders.
 var pure = []string{"internal/canon", "internal/algorithm", "internal/deal", "internal/certificate", "internal/verification", "internal/checkpoint", "internal/attestation"}
 
-// forbidden lists clocks, I/O, randomness, loggers and databases. It includes the
-// packages below each path.
+// forbidden lists import paths of clocks, I/O, randomness, loggers and databases. A path
+// also forbids all packages below it.
 var forbidden = []string{
 	"time", "os", "io/fs", "io/ioutil", "net", "syscall", "plugin", "unsafe",
 	"math/rand", "crypto/rand", "hash/maphash",
@@ -32,8 +32,8 @@ func isForbidden(path string) bool {
 	return slices.ContainsFunc(forbidden, func(f string) bool { return path == f || strings.HasPrefix(path, f+"/") })
 }
 
-// violations follows the imports of the packages in dirs within the module at root. It
-// returns each forbidden import as "folder: import".
+// violations returns each forbidden import, as "folder: import", of the packages in dirs
+// and of the packages of this module that they import. root is the module's folder.
 func violations(t *testing.T, root string, dirs []string) (bad []string) {
 	t.Helper()
 	var visited []string
@@ -88,7 +88,7 @@ func TestPurePackagesImportNothingImpure(t *testing.T) {
 	}
 }
 
-// The check can fail.
+// violations must find imports of imports and skip test files.
 func TestViolationsAreFound(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -107,6 +107,6 @@ func TestViolationsAreFound(t *testing.T) {
 	bad := violations(t, root, []string{"internal/a"})
 	want := []string{"internal/b: time", "internal/b: log/slog", "internal/b: math/rand/v2"}
 	if !slices.Equal(bad, want) {
-		t.Errorf("got %v, want %v", bad, want)
+		t.Errorf("violations of internal/a: got %v, want %v", bad, want)
 	}
 }
