@@ -8,7 +8,7 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// A second call with a key waits for the first one and gets its answer.
+// A second call with the same key waits for the first call and gets the same answer.
 func TestASecondCallWaitsForTheFirst(t *testing.T) {
 	b := newBench(t)
 	running, finish := make(chan struct{}), make(chan struct{})
@@ -29,21 +29,21 @@ func TestASecondCallWaitsForTheFirst(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := idempotency.Do(gone, b.guards[1], request("k", "{}"), noEffect(t), never(t, "render")); err == nil {
-		t.Error("a call whose context has ended is answered")
+		t.Error("a waiting call whose context has ended: got no error, want one")
 	}
 	go call(1, noEffect(t), never(t, "render"))
 	close(finish)
 	if one, other := <-answers, <-answers; one != other {
-		t.Errorf("the calls are answered %v and %v", one, other)
+		t.Errorf("two calls with one key are answered %v and %v, want the same answer", one, other)
 	}
 }
 
-// Without Redis a second call with a key can take effect between the first one's
-// look for a record and its effect. The first one's effect then fails, and it
-// returns the second one's answer.
+// Without Redis two calls with one key can run at once. The second call may take effect
+// after the first call has found no record. Then the effect of the first call fails, and
+// the first call returns the second call's answer.
 func TestAnotherCallTakesEffectFirst(t *testing.T) {
 	for what, row := range map[string]struct {
-		expired bool  // an expired record has the key's scope, so that the effect is tried twice
+		expired bool  // an expired record has the key's scope, so the first call tries its effect twice
 		failure error // of the first call's effect; nil: the scope is taken
 	}{
 		"the scope is taken":                              {false, nil},
@@ -71,7 +71,7 @@ func TestAnotherCallTakesEffectFirst(t *testing.T) {
 				return b.later(rec)
 			}, b.render)
 			if answer != other {
-				t.Errorf("answered %v, the other call %v", answer, other)
+				t.Errorf("the first call is answered %v, want %v, the answer of the second call", answer, other)
 			}
 			b.effects(t, effects)
 		})

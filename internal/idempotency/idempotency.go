@@ -1,5 +1,5 @@
 // Package idempotency makes a POST repeatable. The same Idempotency-Key with the
-// same body replays the stored answer; with another body it is a 409 (SPEC 4, 7.4).
+// same body replays the stored answer; with another body it gets a 409 (SPEC 4, 7.4).
 //
 // The effect's transaction writes the record, so that effect and record exist
 // together or not at all. If the answer is known only after the effect, it is
@@ -42,16 +42,17 @@ import (
 const (
 	// Lifetime is how long an answer is replayed.
 	Lifetime = 24 * time.Hour
-	// KeyLifetime is the same for POST /v1/keys, whose caller has no secret but the
-	// header. There a replay also ends at the key's first use.
+	// KeyLifetime is the lifetime for POST /v1/keys. It is short because only the header
+	// keeps others from a replay of the new API key. A replay also ends at the first use
+	// of that API key.
 	KeyLifetime = 10 * time.Minute
 
-	// lockTime must be less than waitTime: a retry then outlives the lock of a killed
-	// process, and runs the call instead of answering 409.
+	// lockTime must be less than waitTime. Then a retry waits until the lock of a killed
+	// process expires, and runs the call instead of answering 409.
 	lockTime = 4 * time.Second
-	waitTime = 5 * time.Second       // how long a call waits for another with its key that is running; then 409
+	waitTime = 5 * time.Second       // how long a call waits for a running call with the same key; then 409
 	pollTime = 10 * time.Millisecond // first pause of that wait; doubled up to half a second
-	attempts = 4                     // of a call whose secret has moved, and of an effect that an expired record prevents
+	attempts = 4                     // of a call that meets ErrSecretMoved, and of an effect whose scope an expired record holds
 
 	_ = uint64(waitTime - lockTime - pollTime - 1) // does not compile if lockTime is too long
 )
@@ -63,14 +64,14 @@ type Guard struct {
 	secrets *sealing.Secrets
 }
 
-// New makes a Guard.
+// New returns a Guard that writes records with s and sealed answers under secrets.
 func New(s *store.Store, r *ephemeral.Redis, secrets *sealing.Secrets) *Guard {
 	return &Guard{store: s, redis: r, secrets: secrets}
 }
 
 // Request is a call with its Idempotency-Key.
 type Request struct {
-	Key      string // the header; empty: the call has none, and runs without a record
+	Key      string // the header; empty: the call has no key, and runs without a record
 	Caller   string // the Bearer credential, or the client's address if there is none
 	Method   string
 	Path     string
@@ -122,9 +123,8 @@ func ValidKey(key string) bool {
 	return len(key) >= 1 && len(key) <= 255
 }
 
-// envelope is the stored form of an answer. This release does not read Status: the
-// previous one does, and takes an answer without it for none, so a rolling upgrade
-// needs it.
+// envelope is the stored form of an answer. Status is for a rolling upgrade: the previous
+// release treats an answer without Status as missing. This release does not read Status.
 type envelope struct {
 	Status int             `json:"status"` // HTTP
 	Body   json.RawMessage `json:"body"`   // the answer
@@ -133,7 +133,7 @@ type envelope struct {
 // Do runs effect at most once for the request's key, or replays its answer. If
 // the effect took place and its answer was lost, render makes the answer from the
 // current state of the deal. The answer is stored as JSON: T MUST survive the
-// round trip.
+// round trip. An error of effect or render is returned and not stored.
 func Do[T any](ctx context.Context, g *Guard, req Request, effect func(*Record) (T, error), render func() (T, error)) (answer T, err error) {
 	for range attempts {
 		answer, err = do(ctx, g, req, effect, render)
@@ -163,7 +163,7 @@ func do[T any](ctx context.Context, g *Guard, req Request, effect func(*Record) 
 // Lost is the render function of an effect whose answer is always stored with it
 // (ReplayWith), so that its record cannot lack the answer.
 func Lost[T any]() (answer T, err error) {
-	return answer, errors.New("idempotency: a record without its answer")
+	return answer, errors.New("the idempotency record has no answer, although its effect stores both together")
 }
 
 func (g *Guard) record(req Request) *Record {
@@ -185,8 +185,8 @@ func (r *Record) under(secret *sealing.Secret) {
 	r.secret, r.scope, r.body = secret, r.req.scope(secret), secret.MAC([]byte("body"), r.req.Body())
 }
 
-// find returns the stored record, and moves rec to the secret under which it was
-// stored.
+// find returns body and answer of the stored record, and switches rec to the secret that
+// the record was written under. The error is store.ErrNotFound if there is no record.
 func (g *Guard) find(ctx context.Context, rec *Record) (body, sealed []byte, err error) {
 	found, err := g.store.FindReplay(ctx, rec.scope, rec.former)
 	if err != nil {
@@ -202,7 +202,8 @@ func (g *Guard) find(ctx context.Context, rec *Record) (body, sealed []byte, err
 	return found.Body, found.Response, nil
 }
 
-// once runs the effect or finds its answer, and returns the stored answer as JSON.
+// once runs the effect or finds its answer, and returns the stored answer as JSON. While
+// another call with the key runs, it waits for that call, at most waitTime.
 func (g *Guard) once(ctx context.Context, rec *Record, effect, render func() (any, error)) ([]byte, error) {
 	name := base64.RawURLEncoding.EncodeToString(rec.scope)
 	deadline, wait := time.Now().Add(waitTime), pollTime
@@ -232,8 +233,8 @@ func (g *Guard) once(ctx context.Context, rec *Record, effect, render func() (an
 	}
 }
 
-// open refuses another body than the stored one, and decrypts the stored answer. It
-// returns nil if sealed is nil.
+// open decrypts the stored answer; it returns nil if sealed is nil. If the request's body
+// differs from the stored one, the error is IDEMPOTENCY_KEY_REUSED.
 func (g *Guard) open(rec *Record, body, sealed []byte) ([]byte, error) {
 	if !hmac.Equal(body, rec.body) {
 		return nil, problem.New(problem.IdempotencyKeyReused, "this %s was used with another body; send the same body to replay its answer, or a new key for a new request", problem.KeyHeader)
@@ -250,11 +251,11 @@ func (g *Guard) open(rec *Record, body, sealed []byte) ([]byte, error) {
 	return kept.Body, err
 }
 
-// run runs the effect, unless there is a record. Its caller has the lock. Without
-// Redis another call with this key may run at the same time, and the database lets
-// one of them take effect. So run looks for the record before the effect, and
-// again after the effect fails: if the other call has made it fail (it has
-// committed for this party, for example), run returns the other call's answer.
+// run runs the effect, unless there is a record. The caller of run holds the lock.
+// Without Redis another call with this key may run at the same time, and the database
+// lets one of the two take effect. So run looks for the record before the effect, and
+// again after the effect fails: the other call may have made it fail, for example by
+// committing for this party. Then run returns the other call's answer.
 func (g *Guard) run(ctx context.Context, rec *Record, effect, render func() (any, error)) ([]byte, error) {
 	var failure error
 	for try := 1; ; try++ {
@@ -268,7 +269,7 @@ func (g *Guard) run(ctx context.Context, rec *Record, effect, render func() (any
 			return nil, failure
 		case !errors.Is(err, store.ErrNotFound):
 			return nil, err
-		case failure != nil: // a record that has expired, and was not deleted yet, has the scope
+		case failure != nil: // an expired record that is not deleted yet holds the scope
 			if err := g.store.ExpireReplay(ctx, rec.scope); err != nil {
 				return nil, err
 			}
@@ -293,14 +294,15 @@ func (g *Guard) rendered(ctx context.Context, rec *Record, body []byte, render f
 	return g.keep(ctx, rec, answer)
 }
 
-// keep stores an answer and returns the stored one, which is the first.
+// keep stores an answer, unless another call stored one first, and returns the stored
+// answer.
 func (g *Guard) keep(ctx context.Context, rec *Record, answer any) ([]byte, error) {
 	sealed, err := rec.seal(answer)
 	if err != nil {
 		return nil, err
 	}
 	stored, err := g.store.SetResponse(context.WithoutCancel(ctx), rec.scope, sealed)
-	if errors.Is(err, store.ErrNotFound) { // swept, or deleted at the key's first use
+	if errors.Is(err, store.ErrNotFound) { // the worker swept it, or the first use of the new API key deleted it
 		return answers.Encode(answer)
 	}
 	if err != nil {
@@ -309,7 +311,8 @@ func (g *Guard) keep(ctx context.Context, rec *Record, answer any) ([]byte, erro
 	return g.open(rec, rec.body, stored)
 }
 
-// seal encrypts an answer for this record: it does not open under another scope.
+// seal encrypts an answer so that it opens only with the key, caller and scope of this
+// record.
 func (r *Record) seal(answer any) ([]byte, error) {
 	body, err := answers.Encode(answer)
 	if err != nil {

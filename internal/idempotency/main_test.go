@@ -31,11 +31,11 @@ type bench struct {
 	server *localservers.Redis
 	redis  *redis.Client // reads and changes Redis directly
 	sql    *pgx.Conn     // reads and changes the tables directly
-	calls  atomic.Int64  // number of effects and renders; each answers its number
+	calls  atomic.Int64  // how many effects and renders ran; each answers its number
 }
 
-// newBench returns a bench whose replicas have the newer secrets in addition to
-// the bench's.
+// newBench returns a bench. Its replicas have the newer secrets in addition to the
+// bench's own secret.
 func newBench(t *testing.T, newer ...*sealing.Secret) *bench {
 	t.Helper()
 	url := servertest.Postgres(t)
@@ -99,7 +99,7 @@ type (
 
 func (b *bench) reply() reply { return reply{Number: b.calls.Add(1)} }
 
-// later is an effect whose answer is stored after it.
+// later is an effect whose answer is stored after the effect.
 func (b *bench) later(rec *idempotency.Record) (reply, error) {
 	if err := b.store.InsertKey(context.Background(), random32(), rec.Replay()); err != nil {
 		return reply{}, err
@@ -107,7 +107,7 @@ func (b *bench) later(rec *idempotency.Record) (reply, error) {
 	return b.reply(), nil
 }
 
-// atOnce is an effect whose answer is stored with it.
+// atOnce is an effect that stores its answer in its own transaction.
 func (b *bench) atOnce(rec *idempotency.Record) (reply, error) {
 	answer := b.reply()
 	replay, err := rec.ReplayWith(answer)
@@ -119,11 +119,11 @@ func (b *bench) atOnce(rec *idempotency.Record) (reply, error) {
 
 func (b *bench) render() (reply, error) { return b.reply(), nil }
 
-// never returns a render that must not be called.
+// never returns a render that fails t if it is called.
 func never(t *testing.T, what string) render {
 	return func() (reply, error) {
 		t.Helper()
-		t.Errorf("%s is called", what)
+		t.Errorf("%s is called, want no call", what)
 		return reply{}, errors.New(what)
 	}
 }
@@ -137,7 +137,7 @@ func (b *bench) try(t *testing.T, replica int, req idempotency.Request, e effect
 	return idempotency.Do(t.Context(), b.guards[replica], req, e, r)
 }
 
-// do makes a call that succeeds.
+// do makes a call that must succeed.
 func (b *bench) do(t *testing.T, replica int, req idempotency.Request, e effect, r render) reply {
 	t.Helper()
 	answer, err := b.try(t, replica, req, e, r)
@@ -155,12 +155,13 @@ func (b *bench) replays(t *testing.T, what string, req idempotency.Request, want
 	}
 }
 
-// dies makes a call whose process dies after the effect.
+// dies makes a call that ends by a panic after the effect, as if the process died, and
+// returns the effect's answer.
 func (b *bench) dies(t *testing.T, req idempotency.Request, e effect) (answer reply) {
 	t.Helper()
 	defer func() {
 		if recover() == nil {
-			t.Error("the effect did not run")
+			t.Error("the effect did not run, want it to run and panic")
 		}
 	}()
 	_, _ = b.try(t, 0, req, func(rec *idempotency.Record) (reply, error) {
@@ -172,7 +173,7 @@ func (b *bench) dies(t *testing.T, req idempotency.Request, e effect) (answer re
 	return answer
 }
 
-// effects checks how many effects took place.
+// effects fails t unless want effects took place.
 func (b *bench) effects(t *testing.T, want int) {
 	t.Helper()
 	var n int

@@ -27,7 +27,7 @@ func TestAnotherBodyIsRefused(t *testing.T) {
 		t.Helper()
 		for replica := range b.guards {
 			if _, err := b.try(t, replica, request("k", `{"a":1}`), noEffect(t), never(t, "render")); !problem.Is(err, problem.IdempotencyKeyReused) {
-				t.Errorf("%s: %v, want IDEMPOTENCY_KEY_REUSED", where, err)
+				t.Errorf("another body, %s: got error %v, want IDEMPOTENCY_KEY_REUSED", where, err)
 			}
 		}
 	}
@@ -37,8 +37,8 @@ func TestAnotherBodyIsRefused(t *testing.T) {
 	b.effects(t, 1)
 }
 
-// A scope is caller, method, path and key. Calls that differ in one of them are
-// different calls.
+// Caller, method, path and key identify a call. A call that differs in any of these is
+// another call.
 func TestScopes(t *testing.T) {
 	b := newBench(t)
 	seen := map[reply]string{}
@@ -55,7 +55,7 @@ func TestScopes(t *testing.T) {
 		change(&req)
 		answer := b.do(t, 0, req, b.later, b.render)
 		if other, known := seen[answer]; known {
-			t.Errorf("%+v replays %s", req, other)
+			t.Errorf("request %+v replays the answer of %s, want an answer of its own", req, other)
 		}
 		seen[answer] = fmt.Sprintf("%+v", req)
 	}
@@ -71,14 +71,14 @@ func TestARefusedCallIsNotStored(t *testing.T) {
 			return reply{}, refusal
 		}, never(t, "render"))
 		if !errors.Is(err, refusal) {
-			t.Fatalf("%v, want the effect's own error", err)
+			t.Fatalf("Do: got error %v, want %v, the effect's own error", err, refusal)
 		}
 	}
 	b.replays(t, "corrected", request("k", `{"right":1}`), b.do(t, 1, request("k", `{"right":1}`), b.later, b.render))
 }
 
 // If the process dies between the effect's commit and the answer, the record has no
-// answer. A replay renders one, once.
+// answer. The first replay that succeeds renders one and stores it.
 func TestALostAnswerIsRenderedOnce(t *testing.T) {
 	b := newBench(t)
 	req := request("k", "{}")
@@ -86,7 +86,7 @@ func TestALostAnswerIsRenderedOnce(t *testing.T) {
 	if _, err := b.try(t, 1, req, noEffect(t), func() (reply, error) {
 		return reply{}, problem.New(problem.Unavailable, "not now")
 	}); !problem.Is(err, problem.Unavailable) {
-		t.Errorf("an answer that cannot be rendered: %v", err)
+		t.Errorf("replay with a failing render: got error %v, want UNAVAILABLE", err)
 	}
 	first := b.do(t, 1, req, noEffect(t), b.render)
 	b.replays(t, "after the render", req, first)
@@ -105,11 +105,12 @@ func TestAnAnswerStoredWithTheEffectIsReplayed(t *testing.T) {
 	})
 	b.replays(t, "stored with the effect", req, answer)
 	if keys := b.redis.Keys(t.Context(), "*").Val(); len(keys) != 0 {
-		t.Errorf("Redis holds %v", keys)
+		t.Errorf("Redis has the keys %v, want none", keys)
 	}
 }
 
-// An expired key can be used again before it is swept.
+// An Idempotency-Key can be used again once its record has expired, even if the worker
+// has not deleted the record yet.
 func TestAnExpiredRecordIsReplaced(t *testing.T) {
 	b := newBench(t)
 	first := b.do(t, 0, request("k", "{}"), b.later, b.render)
@@ -117,24 +118,24 @@ func TestAnExpiredRecordIsReplaced(t *testing.T) {
 	another := request("k", `{"other":1}`)
 	second := b.do(t, 0, another, b.later, never(t, "render"))
 	if second == first {
-		t.Error("an expired record is replayed")
+		t.Errorf("a call after the record has expired replays %v, want a new answer", second)
 	}
 	b.replays(t, "the new record", another, second)
 	b.effects(t, 2)
 }
 
-// Without the header a call has no record, and its body is not computed.
+// A call without the header has no record, and its Body function is not called.
 func TestACallWithoutAKeyHasNoRecord(t *testing.T) {
 	b := newBench(t)
 	req := request("", "")
 	req.Body = func() []byte {
-		t.Error("the body is computed")
+		t.Error("Body is called, want no call")
 		return nil
 	}
 	for range 2 {
 		b.do(t, 0, req, func(rec *idempotency.Record) (reply, error) {
 			if replay, err := rec.ReplayWith(reply{}); rec != nil || rec.Replay() != nil || replay != nil || err != nil {
-				t.Errorf("it has a record: %v, %v", rec, err)
+				t.Errorf("a call without a key: record %v, replay %v, %v; want nil for all", rec, replay, err)
 			}
 			return b.later(rec)
 		}, never(t, "render"))
@@ -156,7 +157,7 @@ func TestThePreviousReleaseReadsARecord(t *testing.T) {
 		var body, sealed []byte
 		check(t, b.sql.QueryRow(t.Context(), "SELECT body, response FROM idempotency WHERE scope = $1", b.scopeOf(req)).Scan(&body, &sealed))
 		if string(body) != string(b.secret.MAC([]byte("body"), []byte("{}"))) {
-			t.Errorf("%s: the MAC of the body is different", name)
+			t.Errorf("%s: the stored MAC of the body is %x, want that of {}", name, body)
 		}
 		text, err := b.secret.Unsealed(sealed, []byte(req.Key), []byte(req.Caller), b.scopeOf(req))
 		check(t, err)
@@ -167,7 +168,7 @@ func TestThePreviousReleaseReadsARecord(t *testing.T) {
 		check(t, json.Unmarshal(text, &stored))
 		var inside reply
 		if err := json.Unmarshal(stored.Body, &inside); err != nil || stored.Status != 201 || inside != answer {
-			t.Errorf("%s: stored is %s, answered was %v", name, text, answer)
+			t.Errorf("%s: the stored answer is %s, want status 201 with the body %v", name, text, answer)
 		}
 	}
 }
@@ -176,7 +177,8 @@ func TestThePreviousReleaseReadsARecord(t *testing.T) {
 func TestARecordOfThePreviousReleaseIsReplayed(t *testing.T) {
 	b := newBench(t)
 	req := request("k", "{}")
-	// The previous release stored the whole REST body, with members that this one renders.
+	// The previous release stored the whole REST body. Its member next is not part of the
+	// answer in this release.
 	sealed, err := b.secret.Sealed([]byte(`{"status":201,"body":{"number":4711,"next":"wait"}}`), []byte(req.Key), []byte(req.Caller), b.scopeOf(req))
 	check(t, err)
 	b.exec(t, "INSERT INTO idempotency (scope, body, response, expires_at) VALUES ($1, $2, $3, extract(epoch FROM now())::bigint + 600)",
@@ -184,12 +186,11 @@ func TestARecordOfThePreviousReleaseIsReplayed(t *testing.T) {
 	b.replays(t, "of the previous release", req, reply{Number: 4711})
 }
 
-// The table proves the control characters, which MCP can send; e2e/api sends the
-// other forms.
+// MCP can send a key with control characters, REST cannot. e2e/api tests other keys.
 func TestValidKey(t *testing.T) {
 	for key, want := range map[string]bool{"": false, "!~": true, "a b": false, "a\t": false, "a\x00": false, "a\x7f": false, "\xff": false} {
 		if got := idempotency.ValidKey(key); got != want {
-			t.Errorf("%q: %v, want %v", key, got, want)
+			t.Errorf("ValidKey(%q) = %v, want %v", key, got, want)
 		}
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/fairpact/fairpact/internal/sealing"
 )
 
-// rotatable returns a bench whose replicas also have the next secret.
+// rotatable returns a bench whose replicas also have the next secret, and a function that
+// rotates to this secret.
 func rotatable(t *testing.T) (b *bench, rotate func()) {
 	t.Helper()
 	next, err := sealing.New(bytes.Repeat([]byte("n"), 32))
@@ -17,14 +18,14 @@ func rotatable(t *testing.T) (b *bench, rotate func()) {
 	b = newBench(t, next)
 	return b, func() {
 		if done, err := b.store.RotateSecret(t.Context(), b.secret.Fingerprint(), next.Fingerprint()); err != nil || !done {
-			t.Errorf("rotate: %v, %v", done, err)
+			t.Errorf("RotateSecret = %v, %v; want true", done, err)
 		}
 	}
 }
 
-// A replay after a rotation of the server secret finds a record from before it, at
-// a replica that knows of the rotation (0) and at one that does not (1). An answer
-// that was lost is rendered once.
+// After a rotation of the server secret, replays find the records from before the
+// rotation. Replica 0 knows of the rotation, replica 1 does not. A lost answer is rendered
+// once.
 func TestReplaysAfterARotation(t *testing.T) {
 	b, rotate := rotatable(t)
 	later, atOnce, lost := request("later", "{}"), request("at once", "{}"), request("lost", "{}")
@@ -32,7 +33,7 @@ func TestReplaysAfterARotation(t *testing.T) {
 	b.dies(t, lost, b.later)
 	rotate()
 	if got := b.do(t, 0, request("replica 0 learns of the rotation", "{}"), b.atOnce, b.render); got == first {
-		t.Errorf("a new call replays %v", got)
+		t.Errorf("a call with a new key replays %v, want a new answer", got)
 	}
 	rendered := b.do(t, 0, lost, noEffect(t), b.render)
 	b.replays(t, "stored later", later, first)
@@ -40,14 +41,14 @@ func TestReplaysAfterARotation(t *testing.T) {
 	b.replays(t, "rendered", lost, rendered)
 	for replica := range b.guards {
 		if _, err := b.try(t, replica, request("later", `{"a":1}`), noEffect(t), never(t, "render")); !problem.Is(err, problem.IdempotencyKeyReused) {
-			t.Errorf("replica %d, another body: %v", replica, err)
+			t.Errorf("replica %d, another body: got error %v, want IDEMPOTENCY_KEY_REUSED", replica, err)
 		}
 	}
 	b.effects(t, 4)
 }
 
-// Calls with one key at two replicas, without a lock in Redis and while the secret
-// is rotated, take effect once.
+// Concurrent calls with one key at two replicas take effect once, even without a lock in
+// Redis and while the server secret is rotated.
 func TestConcurrentCallsDuringARotation(t *testing.T) {
 	b, rotate := rotatable(t)
 	b.server.Kill()
@@ -59,7 +60,7 @@ func TestConcurrentCallsDuringARotation(t *testing.T) {
 		for i := range calls {
 			group.Go(func() {
 				req := request(string(rune('a'+n)), "{}")
-				for tries := 1; ; tries++ { // on a busy machine the database answers late
+				for tries := 1; ; tries++ { // UNAVAILABLE means only that the database answered late
 					var err error
 					answers[n][i], err = b.try(t, i%2, req, b.atOnce, b.render)
 					if problem.Is(err, problem.Unavailable) && tries < 20 {
@@ -78,7 +79,7 @@ func TestConcurrentCallsDuringARotation(t *testing.T) {
 	for _, all := range answers {
 		for i := range all {
 			if all[i] != all[0] {
-				t.Errorf("call %d was answered %v and call 0 %v", i, all[i], all[0])
+				t.Errorf("call %d was answered %v, want %v, as call 0", i, all[i], all[0])
 			}
 		}
 	}
