@@ -131,7 +131,8 @@ func Close(pool *pgxpool.Pool) {
 // URL has one. Set it before Open.
 var Application string
 
-// Config returns the configuration of a pool for Open.
+// Config returns the configuration of a pool for Open, or an error for an unusable URL.
+// The error does not show the URL, which may hold a password.
 func Config(databaseURL string) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(databaseURL)
 	if err != nil {
@@ -143,7 +144,7 @@ func Config(databaseURL string) (*pgxpool.Config, error) {
 	if params := config.ConnConfig.RuntimeParams; Application != "" && params["application_name"] == "" {
 		params["application_name"] = Application
 	}
-	config.PingTimeout = 2 * time.Second // how long it takes to notice that a connection's server vanished
+	config.PingTimeout = 2 * time.Second // how long the pool takes to notice that a connection's server vanished
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		var started string
 		if err := conn.QueryRow(ctx, sessionSettingsSQL).Scan(&started); err != nil {
@@ -159,13 +160,13 @@ func Config(databaseURL string) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// unusable converts an error of pgx about a URL. Its text is not shown, because it may
-// contain the password, unless the URL is fine and its TLS settings are not.
+// unusable converts an error of pgx about a URL. It hides the text, which may contain the
+// password, but keeps the cause of an error about TLS settings, which cannot contain it.
 func unusable(err error) error {
 	if cause := errors.Unwrap(err); cause != nil && strings.HasSuffix(err.Error(), ": failed to configure TLS ("+cause.Error()+")") {
 		return fmt.Errorf("DATABASE_URL is not usable: %w: correct sslmode, sslrootcert, sslcert and sslkey, or the files that they name", cause)
 	}
-	return errors.New("DATABASE_URL is not a Postgres URL (its text is not shown, it may hold a password)")
+	return errors.New("DATABASE_URL is not a Postgres URL (not shown, because it may hold a password): set it to postgres://USER:PASSWORD@HOST:PORT/NAME")
 }
 
 // breakUnreplicated makes a commit fail if its wait for the synchronous standby was
@@ -180,7 +181,7 @@ func breakUnreplicated(conn *pgconn.PgConn, notice *pgconn.Notice) {
 	}
 	slog.Error("commit not replicated, outcome unknown", "err", notice.Message)
 	_ = conn.Conn().Close()
-	for { // drops what was received already: it contains the result
+	for { // drops the bytes already received: they contain the result
 		if _, err := conn.Frontend().Receive(); err != nil {
 			return
 		}
@@ -188,8 +189,8 @@ func breakUnreplicated(conn *pgconn.PgConn, notice *pgconn.Notice) {
 }
 
 // Schema is a Postgres schema with its migrations: files named NUMBER_name.sql.
-// Those after the first must keep the rules of MIGRATIONS.md. The schema contains its
-// own version table.
+// Migrations after the first MUST keep the rules of MIGRATIONS.md. The schema contains
+// its own version table.
 type Schema struct {
 	Name       string
 	Migrations fs.FS
@@ -205,8 +206,8 @@ func NewSchema(name string, embedded embed.FS) Schema {
 	return Schema{Name: name, Migrations: files}
 }
 
-// Migrate runs the migrations that the schema lacks. It may be run again, and by
-// several processes at once.
+// Migrate runs the migrations that the schema lacks. It may run again, and in several
+// processes at once: an advisory lock admits one of them.
 func (s Schema) Migrate(ctx context.Context, databaseURL string) error {
 	config, err := Config(databaseURL)
 	if err != nil {
@@ -284,9 +285,9 @@ func (s Schema) Version() int64 {
 	return version
 }
 
-// Current returns an error if the schema is missing or older than this binary needs.
-// A newer schema is fine: migrations run before the binaries are replaced, and stay
-// when the binaries are rolled back.
+// Current returns an error if the schema is missing or older than this binary needs, or
+// ErrNoAnswer in an outage. A newer schema is fine: migrations run before the binaries
+// are replaced, and stay when the binaries are rolled back.
 func (s Schema) Current(ctx context.Context, pool *pgxpool.Pool) error {
 	var version int64
 	err := pool.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM "+s.quoted()+".goose_db_version WHERE is_applied").Scan(&version)
@@ -304,7 +305,8 @@ func (s Schema) Current(ctx context.Context, pool *pgxpool.Pool) error {
 
 func (s Schema) quoted() string { return pgx.Identifier{s.Name}.Sanitize() }
 
-// Now returns the database's clock, in unix seconds.
+// Now returns the time of the database's clock in unix seconds, or ErrNoAnswer in an
+// outage.
 func Now(ctx context.Context, pool *pgxpool.Pool) (now int64, err error) {
 	err = pool.QueryRow(ctx, "SELECT floor(extract(epoch FROM clock_timestamp()))::bigint").Scan(&now)
 	return now, noAnswer(err)

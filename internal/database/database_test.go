@@ -56,13 +56,13 @@ func TestSessionSettings(t *testing.T) {
 		set(t, url, row.setting+" = "+row.server)
 		var got string
 		if err := open(t, url).QueryRow(t.Context(), "SHOW "+row.setting).Scan(&got); err != nil || got != row.want {
-			t.Errorf("%s %s becomes %s (%v), want %s", row.setting, row.server, got, err, row.want)
+			t.Errorf("%s with the default %s: the session has %s (%v), want %s", row.setting, row.server, got, err, row.want)
 		}
 	}
 }
 
-// Transactions are READ COMMITTED whatever the server's default: one statement
-// locks and the next decides.
+// Transactions are READ COMMITTED whatever the server's default: after one statement has
+// locked a deal, the next must see what the last holder of the lock committed.
 func TestIsolation(t *testing.T) {
 	url := servertest.Postgres(t)
 	set(t, url, "default_transaction_isolation = ''repeatable read''")
@@ -75,8 +75,8 @@ func TestIsolation(t *testing.T) {
 	}
 }
 
-// Timeouts of the database do not end a slow migration, nor the idle session that
-// has the migration lock. Two processes may migrate at once.
+// Timeouts that are set for the database end neither a slow migration nor the idle session
+// that holds the migration lock. Two processes may migrate at once.
 func TestMigrationsHaveNoTimeouts(t *testing.T) {
 	url := servertest.Postgres(t)
 	for _, setting := range []string{"statement_timeout", "lock_timeout", "idle_session_timeout", "idle_in_transaction_session_timeout"} {
@@ -94,8 +94,8 @@ func TestMigrationsHaveNoTimeouts(t *testing.T) {
 	both.Wait()
 }
 
-// A migration that cannot lock a table gives up soon, so that others pass, and tries
-// again until the table is free.
+// A migration that cannot lock a table gives up soon, because other statements queue
+// behind its lock request. It tries again until the table is free.
 func TestMigrationsRetryALock(t *testing.T) {
 	url := servertest.Postgres(t)
 	pool := open(t, url)
@@ -108,10 +108,10 @@ func TestMigrationsRetryALock(t *testing.T) {
 	schema := database.Schema{Name: "waits", Migrations: fstest.MapFS{"00001_waits.sql": {Data: []byte("-- +goose Up\nSET LOCAL lock_timeout = '10ms';\nALTER TABLE public.busy ADD COLUMN m int;\n")}}}
 	migrated := make(chan error, 1)
 	go func() { migrated <- schema.Migrate(t.Context(), url) }()
-	for failed := 0; failed < 2; { // tries of the migration
+	for failed := 0; failed < 2; { // counts failed tries of the migration
 		select {
 		case err := <-migrated:
-			t.Fatalf("it ended while the table was locked: %v", err)
+			t.Fatalf("the migration ended while the table was locked: %v; want it to try again", err)
 		case <-time.After(20 * time.Millisecond):
 		}
 		check(t, pool.QueryRow(t.Context(), "SELECT xact_rollback FROM pg_stat_database WHERE datname = current_database()").Scan(&failed))
@@ -127,10 +127,10 @@ func TestErrorsHideThePassword(t *testing.T) {
 	for _, url := range []string{"postgres://u:hunter2@%%/", "postgres://u:hunter2@127.0.0.1:1/none"} {
 		_, err := database.Open(t.Context(), url, 0)
 		if err == nil || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%v", err)
+			t.Errorf("Open of %s: got error %v, want one without the password", url, err)
 		}
 		if err := (database.Schema{Name: "x"}).Migrate(t.Context(), url); err == nil || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%v", err)
+			t.Errorf("Migrate of %s: got error %v, want one without the password", url, err)
 		}
 	}
 }
@@ -150,7 +150,7 @@ func TestErrorsNameTheTLSSetting(t *testing.T) {
 		migrated := (database.Schema{Name: "x"}).Migrate(t.Context(), url+query)
 		for _, err := range []error{err, migrated} {
 			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("%s: %v, want the error to name %s", query, err, want)
+				t.Errorf("sslmode=%s: got error %v, want one that names %s and not the password", query, err, want)
 			}
 		}
 	}

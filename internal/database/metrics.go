@@ -51,8 +51,8 @@ func watch(pool *pgxpool.Pool) {
 type poolStats struct{}
 
 var (
-	connections = prometheus.NewDesc("fairpact_database_connections", "Connections of the pool to Postgres: idle, acquired, and the most there may be.", []string{"state"}, nil)
-	waited      = prometheus.NewDesc("fairpact_database_acquire_wait_seconds_total", "Time that calls waited for a connection because none was idle.", nil, nil)
+	connections = prometheus.NewDesc("fairpact_database_connections", "Connections of the pool to Postgres by state: idle, acquired, and max, the pool's limit.", []string{"state"}, nil)
+	waited      = prometheus.NewDesc("fairpact_database_acquire_wait_seconds_total", "Seconds that calls waited for a connection because none was idle.", nil, nil)
 )
 
 func (poolStats) Describe(to chan<- *prometheus.Desc) { to <- connections; to <- waited }

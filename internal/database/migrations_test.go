@@ -14,16 +14,15 @@ import (
 	"github.com/fairpact/fairpact/internal/localservers/servertest"
 )
 
-// additive are the statements that a migration after a schema's first may have. The
-// previous release notices none of them, and shares the database with this one
-// during an upgrade or a rollback: see MIGRATIONS.md. Every other statement is
-// refused; add a form here only if it keeps those rules.
+// additive are the forms of statements that a migration after a schema's first may have.
+// During an upgrade or a rollback the previous release runs on the same database, and none
+// of these statements disturbs it. Add a form only if it keeps the rules of MIGRATIONS.md.
 var additive = []*regexp.Regexp{
 	regexp.MustCompile(`^CREATE TABLE [^\s(]+ \(.*\)$`),
 	regexp.MustCompile(`^CREATE INDEX CONCURRENTLY `),
-	regexp.MustCompile(`^DROP INDEX CONCURRENTLY IF EXISTS `), // of an interrupted run of the same migration
+	regexp.MustCompile(`^DROP INDEX CONCURRENTLY IF EXISTS `), // removes the index of an interrupted run of the same migration
 	// A new column, which old writers leave null or at its default. Postgres stores a literal
-	// default once; any other may rewrite each row under a lock.
+	// default once. Any other default may rewrite each row under a lock.
 	regexp.MustCompile(`^ALTER TABLE \S+ ADD COLUMN \w+ (TEXT|INT|BIGINT|BYTEA|BOOLEAN)(\[\])?( NOT NULL DEFAULT (''|[0-9]+|TRUE|FALSE))?$`),
 	regexp.MustCompile(`^SET LOCAL LOCK_TIMEOUT = ''$`),
 	// A foreign key that no release relies on.
@@ -40,8 +39,9 @@ var (
 	onTable = regexp.MustCompile(`^(?:CREATE (?:(?:UNIQUE )?INDEX|TRIGGER) .*?\bON|INSERT INTO) (?:ONLY )?([^\s(]+)`)
 )
 
-// disturbing returns the statements of a migration that the previous release would
-// notice. It is not for a schema's first migration.
+// disturbing returns the statements of a migration that have none of the additive forms
+// and do not concern a table of the migration itself. The migration MUST NOT be the
+// schema's first.
 func disturbing(migration string) (bad []string) {
 	alone := strings.HasPrefix(migration, "-- +goose NO TRANSACTION\n")
 	up, _, _ := strings.Cut(migration, "-- +goose Down")
@@ -57,9 +57,9 @@ func disturbing(migration string) (bad []string) {
 		}
 		known := slices.ContainsFunc(additive, func(form *regexp.Regexp) bool { return form.MatchString(statement) })
 		if strings.HasPrefix(statement, "CREATE INDEX CONCURRENTLY ") && !alone {
-			known = false // it fails in a transaction
+			known = false // Postgres refuses this statement in a transaction
 		}
-		for _, other := range references.FindAllStringSubmatch(statement, -1) { // a tie to a table that existed before locks it
+		for _, other := range references.FindAllStringSubmatch(statement, -1) { // a reference to an older table locks that table
 			known = known && made[other[1]]
 		}
 		if !known {
@@ -81,43 +81,43 @@ func TestOneVersionBackAndForward(t *testing.T) {
 
 	const none = "the database has no schema versions of Fairpact: run `fairpactctl migrate`"
 	if err := old.Current(t.Context(), pool); err == nil || err.Error() != none {
-		t.Errorf("no schema: %v, want %s", err, none)
+		t.Errorf("Current without a schema: got error %v, want %s", err, none)
 	}
 	check(t, old.Migrate(t.Context(), url))
 	if err := old.Current(t.Context(), pool); err != nil {
-		t.Errorf("its own schema: %v", err)
+		t.Errorf("Current of the old binary on its own schema: %v, want no error", err)
 	}
 	const want = "the schema versions is at version 1 and this binary needs 2: run `fairpactctl migrate`"
 	if err := current.Current(t.Context(), pool); err == nil || err.Error() != want {
-		t.Errorf("an older schema: %v, want %s", err, want)
+		t.Errorf("Current on an older schema: got error %v, want %s", err, want)
 	}
 	for name, schema := range map[string]database.Schema{"its own": current, "a newer": old} {
 		check(t, current.Migrate(t.Context(), url))
 		if err := schema.Migrate(t.Context(), url); err != nil {
-			t.Errorf("migrate %s schema: %v", name, err)
+			t.Errorf("Migrate of %s schema: %v, want no error", name, err)
 		}
 		if err := schema.Current(t.Context(), pool); err != nil {
-			t.Errorf("%s schema: %v", name, err)
+			t.Errorf("Current on %s schema: %v, want no error", name, err)
 		}
 	}
 	if err := current.Current(t.Context(), pool); err != nil {
-		t.Errorf("after the older migration: %v", err)
+		t.Errorf("Current after Migrate of the older release: %v, want no error", err)
 	}
 }
 
 func TestThePreviousReleaseNoticesNoMigration(t *testing.T) {
 	files, err := filepath.Glob("../*/migrations/*.sql")
 	if err != nil || len(files) < 2 {
-		t.Fatalf("found only the migrations %v: %v", files, err)
+		t.Fatalf("found the migrations %v (%v), want at least 2", files, err)
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		check(t, err)
 		if strings.HasPrefix(filepath.Base(file), "00001_") {
-			continue // no release precedes it
+			continue // no release ran before the first migration
 		}
 		for _, statement := range disturbing(string(text)) {
-			t.Errorf("%s: the previous release would notice\n  %s\nMIGRATIONS.md says how to do this in two releases", file, statement)
+			t.Errorf("%s has a statement that disturbs the previous release; split it over two releases as MIGRATIONS.md says:\n  %s", file, statement)
 		}
 	}
 }
@@ -149,7 +149,7 @@ func TestDisturbingStatementsAreFound(t *testing.T) {
 		"-- +goose StatementBegin\nDO $$ BEGIN EXECUTE 'DROP TABLE deals'; END $$;":                2,
 	} {
 		if bad := disturbing(migration); len(bad) != found {
-			t.Errorf("%s\n  found %q, want %d", migration, bad, found)
+			t.Errorf("disturbing statements of %s: got %q, want %d", migration, bad, found)
 		}
 	}
 }

@@ -17,7 +17,7 @@ type tracer struct{ *otelpgx.Tracer }
 
 // failure replaces an error in a span. Postgres quotes values in its messages, and
 // a connection error names the user.
-type failure struct{ pg *pgconn.PgError } // nil: not an error of Postgres
+type failure struct{ pg *pgconn.PgError } // nil if Postgres did not answer
 
 func redacted(err error) error {
 	if err == nil || errors.Is(err, sql.ErrNoRows) {
@@ -31,7 +31,7 @@ func redacted(err error) error {
 
 func (f failure) Error() string {
 	if f.pg == nil {
-		return "no answer of Postgres"
+		return "no answer from Postgres"
 	}
 	return "SQLSTATE " + f.pg.Code
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
-// A span reports that a statement failed and its SQLSTATE. It does not have the
-// message, in which Postgres quotes values, user and database.
+// The span of a failed statement has the SQLSTATE and not the message, in which Postgres
+// quotes values, user and database.
 func TestSpansOfFailures(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	provider := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans))
@@ -61,7 +61,7 @@ func TestSpansOfFailures(t *testing.T) {
 	} {
 		before, failed := len(spans.Ended()), 0
 		if err := fail(); err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s: got no error, want one", name)
 		}
 		for _, s := range spans.Ended()[before:] {
 			text, err := json.Marshal(tracetest.SpanStubFromReadOnlySpan(s))
@@ -69,21 +69,21 @@ func TestSpansOfFailures(t *testing.T) {
 				t.Fatal(err)
 			}
 			if strings.Contains(string(text), "planted") || strings.Contains(string(text), "does not exist") {
-				t.Errorf("%s: %s", name, text)
+				t.Errorf("%s: the span quotes the error's message: %s", name, text)
 			}
 			want := "SQLSTATE "
 			if name == "connect" {
-				want = "no answer of Postgres"
+				want = "no answer from Postgres"
 			}
 			if s.Status().Code == codes.Error {
 				failed++
 				if !strings.HasPrefix(s.Status().Description, want) || strings.Contains(string(text), "pgx.sql_state") != (name != "connect") {
-					t.Errorf("%s: want %s: %s", name, want, text)
+					t.Errorf("%s: got the span %s, want a status that begins with %q", name, text, want)
 				}
 			}
 		}
 		if failed == 0 {
-			t.Errorf("%s: no span reports the failure", name)
+			t.Errorf("%s: 0 spans report the failure, want at least 1", name)
 		}
 	}
 	span.End()
