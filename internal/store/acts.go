@@ -23,7 +23,7 @@ type Act struct {
 	DealID     string
 	Party      int
 	Commitment [32]byte // the commitment to store, or the one that a reveal opens
-	AttestedBy *string  // commitment only: the attested_by member of a seat key's certificate entry; nil: an invite token committed
+	AttestedBy *string  // commitment only: attested_by of the certificate; nil if no seat key signed the commitment
 	Sealed     []byte   // reveal only: the encrypted input and salt
 	Secret     []byte   // reveal only: fingerprint of the server secret that encrypted Sealed
 	// First is a hint: the first party that the caller does not know to have acted.
@@ -50,8 +50,7 @@ type Acted struct {
 // same transaction.
 func (s *Store) Commit(ctx context.Context, a Act) (Acted, error) { return s.commits.do(ctx, a) }
 
-// Reveal stores a reveal if it opens the stored commitment. It may return
-// ErrSecretMoved.
+// Reveal stores a reveal whose Commitment is the stored one, or returns ErrSecretMoved.
 func (s *Store) Reveal(ctx context.Context, a Act) (Acted, error) {
 	done, err := s.reveals.do(ctx, a)
 	if err == nil && done.moved {
@@ -92,7 +91,8 @@ func (s *Store) newActs(statement string, columns func([]Act) []any, scan func(*
 	return c.start(s.budget)
 }
 
-// scan reads the columns that commit.sql and reveal.sql have in common, and more.
+// scan reads the columns that commit.sql and reveal.sql share, and the following columns
+// into more.
 func (a *Acted) scan(row pgx.CollectableRow, more ...any) error {
 	var missing *int
 	var locked *bool
@@ -164,8 +164,8 @@ func replayColumns(acts []Act) []any {
 }
 
 // locked locks the deals and then runs a statement, in one implicit transaction
-// and one round trip. Unless wait is set it skips deals that another transaction
-// holds.
+// and one round trip. If another transaction holds a deal, it waits if wait is set, else
+// it skips the deal.
 func (s *Store) locked(ctx context.Context, deals []string, wait bool, statement string, args []any, scan func(pgx.CollectableRow) error) error {
 	lock := lockSQL
 	if wait {

@@ -10,32 +10,32 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// stored checks whether an act was stored.
+// stored returns a function that checks whether an act was stored.
 func stored(t *testing.T, what string, want bool) func(store.Acted, error) {
 	t.Helper()
 	return func(got store.Acted, err error) {
 		t.Helper()
 		if err != nil || got.Done != want {
-			t.Errorf("%s: %+v, %v; want done %v", what, got, err, want)
+			t.Errorf("%s: got %+v, %v; want Done %v", what, got, err, want)
 		}
 	}
 }
 
-// did checks the result of a call that returns a boolean.
+// did returns a function that checks the result of a call that returns a boolean.
 func did(t *testing.T, what string, want bool) func(bool, error) {
 	t.Helper()
 	return func(done bool, err error) {
 		t.Helper()
 		if err != nil || done != want {
-			t.Errorf("%s: %v, %v; want %v", what, done, err, want)
+			t.Errorf("%s: got %v, %v; want %v", what, done, err, want)
 		}
 	}
 }
 
-// The last commitment advances the deal, and the last reveal of random.v1 closes
-// the reveals, in the transaction that stores it. The last reveal returns the
-// snapshot that a read would return after it, unless the deal waits for its beacon
-// round or its inputs are large.
+// The transaction that stores the last commitment advances the deal, and the transaction
+// that stores the last reveal of random.v1 sets reveals_closed_at. The last reveal returns
+// the snapshot that a later read returns, unless the deal waits for its beacon round or its
+// inputs are large.
 func TestTheLastActAdvancesTheDeal(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -60,11 +60,11 @@ func TestTheLastActAdvancesTheDeal(t *testing.T) {
 				first := 0
 				for _, step := range steps {
 					a := act(d, step.party)
-					a.First = first // what the last answer said
+					a.First = first // Missing of the last answer
 					a.Sealed = bytes.Repeat([]byte{byte(step.party)}, test.size*(step.party+1))
 					var err error
 					if got, err = do(a); err != nil || got.Done != step.want.Done || got.All != step.want.All || got.Missing != step.want.Missing || got.Inputs != nil && !got.All {
-						t.Errorf("party %d: %+v, %v; want %+v", step.party, got, err, step.want)
+						t.Errorf("act of party %d: got %+v, %v; want %+v", step.party, got, err, step.want)
 					}
 					first = got.Missing
 				}
@@ -72,37 +72,37 @@ func TestTheLastActAdvancesTheDeal(t *testing.T) {
 			}
 			run(func(a store.Act) (store.Acted, error) { return f.Commit(ctx, a) })
 			if now := f.current(t, d); now.Phase != deal.Revealing || now.CommitsClosedAt == nil || now.RevealsClosedAt != nil {
-				t.Errorf("after the last commit: %+v", now)
+				t.Errorf("after the last commit: got %+v, want REVEALING with only commits_closed_at set", now)
 			}
 			if f.count(t, "SELECT count(*) FROM deals d JOIN commitments a USING (deal_id) WHERE deal_id = $1 AND party = 2 AND d.xmin = a.xmin AND commits_closed_at = committed_at", d.DealID) != 1 {
-				t.Error("the last commit and the change of phase are of different transactions or times")
+				t.Error("the last commit and the change of phase have different transactions or times, want the same")
 			}
 			last := run(func(a store.Act) (store.Acted, error) { return f.Reveal(ctx, a) }).Inputs
 			if (last != nil) != test.answered {
-				t.Fatalf("the last reveal returns the inputs: %v, want %v", last != nil, test.answered)
+				t.Fatalf("the last reveal returns inputs: %v, want %v", last != nil, test.answered)
 			}
 			if last != nil {
 				read := f.snapshot(t, d, store.WithInputs)
 				if last.Now < last.LastReveal || last.Now > read.Now || last.NowMilli/1000 != last.Now {
-					t.Errorf("the last reveal was at %d, its answer is of %d (%d ms), and now it is %d", last.LastReveal, last.Now, last.NowMilli, read.Now)
+					t.Errorf("the answer has the time %d (%d ms), want one between the last reveal at %d and a later read at %d", last.Now, last.NowMilli, last.LastReveal, read.Now)
 				}
 				read.Now, read.NowMilli = last.Now, last.NowMilli
 				if !reflect.DeepEqual(last, read) {
-					t.Errorf("the last reveal returns %+v, and %+v is stored", last, read)
+					t.Errorf("the last reveal returns %+v, want %+v, as a read does", last, read)
 				}
 			}
 			now := f.current(t, d)
 			if now.Phase != deal.Revealing || now.Reveals != 4 || (now.RevealsClosedAt != nil) != (d.ChainHash != nil) {
-				t.Errorf("after the last reveal: %+v", now)
+				t.Errorf("after the last reveal: got %+v, want REVEALING with 4 reveals, closed: %v", now, d.ChainHash != nil)
 			}
 			if d.ChainHash != nil && f.count(t, "SELECT count(*) FROM deals d JOIN reveals a USING (deal_id) WHERE deal_id = $1 AND party = 2 AND d.xmin = a.xmin AND reveals_closed_at = revealed_at", d.DealID) != 1 {
-				t.Error("the last reveal and the close of the reveals are of different transactions or times")
+				t.Error("the last reveal and reveals_closed_at have different transactions or times, want the same")
 			}
 		})
 	}
 }
 
-// Act.First is only a hint: one that is too high changes no decision.
+// Act.First is only a hint: a value that is too high does not change the decision.
 func TestAHintThatIsTooHighAdvancesNothing(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -117,10 +117,10 @@ func TestAHintThatIsTooHighAdvancesNothing(t *testing.T) {
 			before := f.current(t, d).Phase
 			for _, party := range []int{3, 2, 1} { // party 0 is missing all the time
 				if got, err := do(ctx, hinted(party)); err != nil || !got.Done || got.All {
-					t.Errorf("%s, first %d, party %d: %+v, %v", before, first, party, got, err)
+					t.Errorf("%s, first %d, act of party %d: got %+v, %v; want Done and not All", before, first, party, got, err)
 				}
 				if now := f.current(t, d); now.Phase != before || now.RevealsClosedAt != nil {
-					t.Fatalf("%s, first %d: advanced without party 0: %+v", before, first, now)
+					t.Fatalf("%s, first %d: without party 0 the deal became %+v, want no change of phase", before, first, now)
 				}
 			}
 			if before == deal.Committing {
@@ -130,13 +130,12 @@ func TestAHintThatIsTooHighAdvancesNothing(t *testing.T) {
 		last := hinted(0)
 		last.First = min(first, 3)
 		if got, err := f.Reveal(ctx, last); err != nil || !got.Done || !got.All || f.current(t, d).RevealsClosedAt == nil {
-			t.Errorf("first %d: the last reveal answers %+v, %v", first, got, err)
+			t.Errorf("first %d: the last reveal: got %+v, %v; want All and the reveals closed", first, got, err)
 		}
 	}
 }
 
-// Of two acts of one party the first is stored. The highest hint of the group
-// counts. Each call gets its own answer.
+// Of two acts of one party in a group the first is stored. Each call gets its own answer.
 func TestActsOfOneGroup(t *testing.T) {
 	f := newFixture(t)
 	d, e, unknown := f.create(t, parties(3)), f.create(t, nil), &store.Declaration{DealID: "d_unknown"}
@@ -146,11 +145,11 @@ func TestActsOfOneGroup(t *testing.T) {
 	checkAll(t, errs)
 	for i, want := range []store.Acted{{Done: true, Missing: 1}, {Done: true, All: true}, {}, {Done: true, Missing: 1}, {Done: true, All: true}, {All: true}, {Missing: 1}} {
 		if got[i].Done != want.Done || got[i].All != want.All || got[i].Missing != want.Missing {
-			t.Errorf("commit %d: %+v, want %+v", i, got[i], want)
+			t.Errorf("commit %d: got %+v, want %+v", i, got[i], want)
 		}
 	}
 	if c := f.snapshot(t, d, store.Only(0)).Parts[0].Commitment; *c != store.CommitmentText(ptr(act(d, 0).Commitment)[:]) {
-		t.Error("the second of two commitments was stored")
+		t.Errorf("party 0 has the commitment %s, want that of its first call", *c)
 	}
 	f.commit(t, d, 1)
 
@@ -158,31 +157,31 @@ func TestActsOfOneGroup(t *testing.T) {
 	checkAll(t, errs)
 	for i, done := range []bool{true, false, true, true} {
 		if got[i].Done != done || got[i].All {
-			t.Errorf("reveal %d: %+v, want done %v and somebody missing", i, got[i], done)
+			t.Errorf("reveal %d: got %+v, want Done %v and not All", i, got[i], done)
 		}
 	}
-	// Both last reveals of a deal are told so, and one of them gets the inputs.
+	// Both last reveals of a deal get All, and one of them gets the inputs.
 	both := f.create(t, nil)
 	f.commit(t, both, 0, 1)
 	last, errs := f.RevealTogether(act(both, 0), act(both, 1))
 	checkAll(t, errs)
 	if !last[0].Done || !last[0].All || !last[1].Done || !last[1].All || (last[0].Inputs == nil) == (last[1].Inputs == nil) {
-		t.Errorf("the last reveals in one group: %+v", last)
+		t.Errorf("the last reveals in one group: got %+v, want Done and All for both, Inputs for one", last)
 	}
 	for deal, reveals := range map[*store.Declaration]int{d: 2, e: 1} {
 		if now := f.current(t, deal); now.Reveals != reveals {
 			t.Errorf("%d reveals are stored, want %d", now.Reveals, reveals)
 		}
 	}
-	// The missing party that one group returns may be the hint for the next.
+	// The missing party that one group returns may be the hint for the next group.
 	third := act(d, 1)
 	third.First = got[3].Missing
 	if got, err := f.Reveal(t.Context(), third); err != nil || !got.All {
-		t.Errorf("the last reveal: %+v, %v", got, err)
+		t.Errorf("the last reveal: got %+v, %v; want All", got, err)
 	}
 }
 
-// The statement itself checks the deadline, by the database's clock.
+// The statement that stores an act checks the deadline by the database's clock.
 func TestLateActsAreNotStored(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -192,7 +191,7 @@ func TestLateActsAreNotStored(t *testing.T) {
 	stored(t, "commit in the second of the deadline", false)(f.Commit(ctx, act(d, 1)))
 	did(t, "cancel in the second of the deadline", false)(f.Cancel(ctx, d.DealID, nil))
 	if now := f.current(t, d); now.Phase != deal.Committing || now.Commits != 1 {
-		t.Errorf("a late commit changed the deal: %+v", now)
+		t.Errorf("after a late commit: got %+v, want COMMITTING with 1 commitment", now)
 	}
 
 	d = f.create(t, nil)
@@ -201,23 +200,23 @@ func TestLateActsAreNotStored(t *testing.T) {
 	stored(t, "reveal in the second of the deadline", false)(f.Reveal(ctx, act(d, 0)))
 	did(t, "rejection in the second of the deadline", false)(f.Reject(ctx, f.ending(t, d, deal.Void), act(d, 0)))
 	if now := f.current(t, d); now.Phase != deal.Revealing || now.Reveals != 0 {
-		t.Errorf("a late reveal changed the deal: %+v", now)
+		t.Errorf("after a late reveal: got %+v, want REVEALING without reveals", now)
 	}
 }
 
-// CatchUp advances a deal that the previous release left when it died before the
-// change of phase. The deal gets the time of its last act.
+// CatchUp advances a deal whose process, of the previous release, died before the change of
+// phase. The deal gets the time of its last act.
 func TestCatchUpAdvancesADealOfThePreviousRelease(t *testing.T) {
 	f := newFixture(t)
 	d := f.create(t, random)
-	caughtUp := func(phase deal.State, closed int64) { // closed: when the reveals were; 0: they were not
+	caughtUp := func(phase deal.State, closed int64) { // closed: time of reveals_closed_at; 0: not set
 		t.Helper()
-		for range 2 { // the second does nothing
+		for range 2 { // the second CatchUp does nothing
 			check(t, f.CatchUp(t.Context(), d.DealID))
 			now := f.current(t, d)
 			if now.Phase != phase || (now.CommitsClosedAt == nil) != (phase == deal.Committing) || (now.RevealsClosedAt == nil) != (closed == 0) ||
 				now.CommitsClosedAt != nil && *now.CommitsClosedAt != 1001 || closed != 0 && *now.RevealsClosedAt != closed {
-				t.Fatalf("%+v, want %s and the reveals closed at %d", now, phase, closed)
+				t.Fatalf("after CatchUp: got %+v, want %s and the reveals closed at %d (0: open)", now, phase, closed)
 			}
 		}
 	}

@@ -42,9 +42,9 @@ func (s *Store) CertificateOf(ctx context.Context, dealID string) (*Certificate,
 // other field is empty.
 type certificateBy struct{ cert, deal string }
 
-// certificateSize is an upper bound, in bytes, for a certificate of a few
-// parties. One of 10,000 parties is 50 times as large, so that a full group of
-// those still has a bounded size.
+// certificateSize is an upper bound, in bytes, for a certificate of a few parties. A
+// certificate of 10,000 parties is 50 times as large, so the size of a group is bounded
+// too.
 const certificateSize = 32 << 10
 
 func (s *Store) certificate(ctx context.Context, by certificateBy) (*Certificate, error) {
@@ -70,8 +70,8 @@ func (s *Store) newCertificates() *coalescer[certificateBy, *Certificate] {
 	return c.start(s.budget)
 }
 
-// Published returns the published certificates of the given leaves, as far as
-// they exist.
+// Published returns the published certificates of the given leaves. It leaves out
+// unknown leaves.
 func (s *Store) Published(ctx context.Context, leaves []int64) ([]Logged, error) {
 	return rows(ctx, s.pool, pgx.RowToStructByPos[Logged], publishedSQL, leaves)
 }
@@ -95,8 +95,8 @@ func (s *Store) SignedFrom(ctx context.Context, leafIndex int64, each func(Certi
 }
 
 // SetSignature stores a signature of a certificate that has no leaf yet, so that
-// an outage of the log costs no second signature. It replaces only the signature
-// old (nil: none); otherwise it does nothing.
+// an outage of the log costs no second signature. It does nothing unless the stored
+// signature is old (nil: none).
 func (s *Store) SetSignature(ctx context.Context, certID, signature string, old *string) error {
 	_, err := s.pool.Exec(ctx, setSignatureSQL, certID, signature, old)
 	return translate(err)

@@ -36,8 +36,8 @@ func shown[T any](p *T) string {
 	return fmt.Sprint(*p)
 }
 
-// A stored signature is replaced only by a caller that names it, and never once
-// there is a leaf.
+// SetSignature replaces a signature only if the caller names the stored one, and never
+// after the leaf is stored.
 func TestTheFirstSignatureStands(t *testing.T) {
 	f := newFixture(t)
 	e := f.pending(t)
@@ -55,8 +55,8 @@ func TestTheFirstSignatureStands(t *testing.T) {
 	set("third", ptr("second"), "second", ptr(int64(7)))
 }
 
-// The first publication stands. A signature without a leaf may be replaced, because
-// no caller has received it.
+// A second publication changes nothing. A publication replaces a signature without a leaf,
+// because no caller has received it.
 func TestTheFirstPublicationStands(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -76,7 +76,7 @@ func TestTheFirstPublicationStands(t *testing.T) {
 			store.Publication{CertID: *unsigned.CertID, Signature: "c", LeafIndex: 22})
 		checkAll(t, errs)
 		if !done[0] || !done[1] || done[2] {
-			t.Errorf("published: %v, want the first two", done)
+			t.Errorf("published: got %v, want true for the first two", done)
 		}
 		f.holds(t, one, ptr("a"), ptr(int64(20)))
 		f.holds(t, other, ptr("b"), ptr(int64(21)))
@@ -86,7 +86,7 @@ func TestTheFirstPublicationStands(t *testing.T) {
 		one, other := f.pending(t), f.pending(t)
 		done, errs := f.PublishTogether(store.Publication{CertID: *one.CertID, Signature: "a", LeafIndex: 0}, store.Publication{CertID: *other.CertID, Signature: "b", LeafIndex: 31})
 		if errs[0] == nil || errs[1] != nil || !done[1] {
-			t.Errorf("%v, %v", done, errs)
+			t.Errorf("got %v, %v; want an error for the first and true for the second", done, errs)
 		}
 	})
 }

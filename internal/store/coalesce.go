@@ -19,12 +19,12 @@ import (
 const (
 	maxGroup     = 512     // most calls in one statement
 	maxGroupSize = 1 << 20 // most bytes of arguments or answers in one statement, unless a single call has more
-	largeRead    = 1 << 18 // bytes of a single read from which the next group does not wait for it
-	statements   = 2       // most statements under way at once; the next groups fill meanwhile
-	slowDeals    = 4       // most deals whose locks are waited for at once, each on its own connection
+	largeRead    = 1 << 18 // a read of this many bytes or more does not hold up the next group
+	statements   = 2       // most statements under way at once; meanwhile calls gather in the next groups
+	slowDeals    = 4       // most deals for whose locks calls wait at once, each on its own connection
 	groupTimeout = 20 * time.Second
-	// fillTime is how long a group of reads waits for the one before it, so that it grows
-	// meanwhile. A statement without an answer delays the others no longer.
+	// fillTime is how long a group of reads waits for the group before it and gathers more
+	// calls. It is bounded, because a statement may never get its answer.
 	fillTime = 250 * time.Millisecond
 )
 
@@ -42,7 +42,7 @@ func newBudget() budget {
 }
 
 // coalescer runs calls that wait at the same moment as one statement, which may
-// concern many deals. They share one round trip and one flush of the write-ahead
+// concern many deals. The calls share one round trip and one flush of the write-ahead
 // log. No call waits for a timer, so a single call starts at once.
 //
 // A statement skips a deal whose row another transaction holds. The calls of such
@@ -54,8 +54,8 @@ type coalescer[Q, A any] struct {
 	// all calls are then of one deal.
 	run     func(ctx context.Context, calls []Q, wait bool) ([]A, error)
 	size    func(Q) int    // most bytes that a call sends or receives; nil: too few to count
-	row     func(Q) string // the row that a call writes; two calls with the same row go into two groups; nil: groups may run beside each other
-	fills   bool           // a group waits up to fillTime for the one before it
+	row     func(Q) string // the row that a call writes; two calls with the same row go into two groups; nil: two groups may run at the same time
+	fills   bool           // whether a group waits up to fillTime for the group before it
 	deal    func(Q) string // the deal whose lock a call needs; nil: no lock
 	skipped func(A) bool   // whether another transaction held the lock; nil if deal is nil
 
@@ -92,7 +92,7 @@ func (c *coalescer[Q, A]) start(b budget) *coalescer[Q, A] {
 	return c
 }
 
-// close interrupts the statements under way. Callers must not wait any more.
+// close interrupts the statements under way. No caller may still wait in do.
 func (c *coalescer[Q, A]) close() {
 	c.stop()
 	c.loops.Wait()
@@ -134,7 +134,7 @@ func (c *coalescer[Q, A]) serve(ctx context.Context) {
 		}
 		group := c.newGroup(next)
 		next = c.drain(group)
-		if c.row != nil { // the next group could wait for the locks of this one
+		if c.row != nil { // run alone: the next group could wait for the locks of this group
 			c.execute(ctx, group.calls, false)
 			<-c.budget.statements
 			continue
@@ -212,8 +212,7 @@ func reads[Q comparable, A any](s *Store, statement string, columns func(unique 
 	}
 }
 
-// distinct returns each query once, and for each call the index of its query in
-// that list.
+// distinct returns each query once, and for each call the index of its query in unique.
 func distinct[Q comparable](calls []Q) (unique []Q, at []int) {
 	seen := make(map[Q]int, len(calls))
 	at = make([]int, len(calls))
@@ -229,7 +228,7 @@ func distinct[Q comparable](calls []Q) (unique []Q, at []int) {
 	return unique, at
 }
 
-// drain adds the calls that wait now, and returns the first one that does not fit.
+// drain adds the calls that wait now, and returns the first call that does not fit, or nil.
 func (c *coalescer[Q, A]) drain(g *group[Q, A]) *call[Q, A] {
 	for {
 		select {
@@ -286,9 +285,9 @@ func (c *coalescer[Q, A]) attempt(ctx context.Context, queries []Q, wait bool) (
 
 // errPanicked is returned when the store's own code panicked. It does not count as
 // an outage.
-var errPanicked = errors.New("store: panic")
+var errPanicked = errors.New("store: panic, see the log")
 
-// recovered turns the panic of the function that defers it into an error.
+// recovered sets err if the function that defers recovered panics, and logs the panic.
 func recovered(err *error) {
 	if fault := recover(); fault != nil {
 		slog.Error("panic", "fault", fault, "stack", string(debug.Stack()))

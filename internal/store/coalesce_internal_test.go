@@ -15,7 +15,7 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// ask is a call in these tests.
+// ask is the query of a call in these tests.
 type ask struct {
 	deal  string
 	n     int
@@ -30,13 +30,13 @@ type answered struct {
 // statement is a coalescer whose statement returns the number of each call.
 type statement struct {
 	*coalescer[ask, answered]
-	hold chan struct{}            // groups wait until it is closed
+	hold chan struct{}            // groups wait until hold is closed
 	fail func(group []ask) error  // nil: no group fails
 	free map[string]chan struct{} // by slow deal: closed when the other transaction frees the deal's row
 
 	mu     sync.Mutex
-	groups [][]ask // groups that were run without waiting for rows
-	aside  [][]ask // groups that were run with waiting for their deal's row
+	groups [][]ask // groups that ran without waiting for rows
+	aside  [][]ask // groups that ran and waited for their deal's row
 }
 
 func newStatement(t *testing.T) *statement {
@@ -89,8 +89,8 @@ func closed(c chan struct{}) bool {
 	}
 }
 
-// behind sends calls in order while a first one is under way, then lets that one
-// finish. It returns the answers of the calls.
+// behind sends calls in order while the call first is under way, then lets first finish.
+// It returns the answers of calls.
 func (s *statement) behind(t *testing.T, first ask, calls ...ask) ([]answered, []error) {
 	t.Helper()
 	answers, errs := make([]answered, len(calls)+1), make([]error, len(calls)+1)
@@ -106,7 +106,7 @@ func (s *statement) behind(t *testing.T, first ask, calls ...ask) ([]answered, [
 
 func (s *statement) queued() int { return len(s.queue) }
 
-// await waits until the condition is true. It is evaluated under mu.
+// await waits until condition, called under mu, returns true. After a minute it fails t.
 func (s *statement) await(t *testing.T, condition func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Microsecond) {
@@ -117,7 +117,7 @@ func (s *statement) await(t *testing.T, condition func() bool) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the calls do not reach the expected state")
+			t.Fatal("the calls did not reach the expected state within a minute")
 		}
 	}
 }
@@ -159,7 +159,7 @@ func TestGroupsAreBoundedAndAnsweredInFull(t *testing.T) {
 			}
 			for i, a := range answers {
 				if a.n != row.calls[i].n {
-					t.Errorf("call %d got the answer of call %d", i, a.n)
+					t.Errorf("call %d got the answer of call %d, want its own", i, a.n)
 				}
 			}
 			if got := s.sizes(s.groups)[1:]; !slices.Equal(got, row.sizes) {
@@ -167,15 +167,15 @@ func TestGroupsAreBoundedAndAnsweredInFull(t *testing.T) {
 			}
 			for _, g := range s.groups {
 				if !slices.IsSortedFunc(g, func(a, b ask) int { return a.n - b.n }) && what == "a bound on calls" {
-					t.Error("calls of one deal are not in order")
+					t.Errorf("the calls of one deal ran as %v, want them in order", g)
 				}
 			}
 		})
 	}
 }
 
-// If one call rolls its group back, each call is run separately. A group with an
-// unknown outcome is not run again.
+// If one call causes a rollback of its group, each call runs again separately. A group with
+// an unknown outcome does not run again.
 func TestOnlyARolledBackGroupIsRunAgain(t *testing.T) {
 	const n, failing = 10, 4
 	for _, row := range []struct {
@@ -185,7 +185,7 @@ func TestOnlyARolledBackGroupIsRunAgain(t *testing.T) {
 		{&pgconn.PgError{Code: "23505", ConstraintName: "idempotency_pkey"}, true},
 		{&pgconn.PgError{Code: "40P01"}, true},
 		{&pgconn.PgError{Code: "40001"}, true},
-		{&pgconn.PgError{Code: "55P03"}, false}, // each of the others would wait as long again
+		{&pgconn.PgError{Code: "55P03"}, false}, // lock timeout: each call would wait as long again
 		{&pgconn.PgError{Code: "57014"}, false},
 		{errors.New("connection reset"), false},
 	} {
@@ -200,7 +200,7 @@ func TestOnlyARolledBackGroupIsRunAgain(t *testing.T) {
 			answers, errs := s.behind(t, ask{deal: "d", n: -1}, numbered(n, 0)...)
 			for i := range answers {
 				if fails := !row.again || i == failing; (errs[i] != nil) != fails || !fails && answers[i].n != i {
-					t.Errorf("call %d: %+v, %v", i, answers[i], errs[i])
+					t.Errorf("call %d: got %+v, %v; want it to fail: %v", i, answers[i], errs[i], fails)
 				}
 			}
 			want := []int{1, n}
@@ -214,8 +214,8 @@ func TestOnlyARolledBackGroupIsRunAgain(t *testing.T) {
 	}
 }
 
-// Calls on deals whose row is held are put aside and wait, those of one deal
-// together. At most slowDeals deals wait at once. All other calls proceed.
+// Calls on deals whose row another transaction holds are put aside and wait. Calls of one
+// deal wait together. At most slowDeals deals wait at once. All other calls proceed.
 func TestCallsOnHeldDealsWaitAside(t *testing.T) {
 	const each, slow = 5, slowDeals + 3
 	s := newStatement(t)
@@ -227,7 +227,7 @@ func TestCallsOnHeldDealsWaitAside(t *testing.T) {
 	call := func(a ask) {
 		group.Go(func() {
 			if got, err := s.do(t.Context(), a); err != nil || got.n != a.n || got.skip {
-				t.Errorf("%+v: %+v, %v", a, got, err)
+				t.Errorf("call %+v: got %+v, %v; want its own number and not skipped", a, got, err)
 			}
 		})
 	}
@@ -250,7 +250,7 @@ func TestCallsOnHeldDealsWaitAside(t *testing.T) {
 	})
 	for i := range 100 {
 		if got, err := s.do(t.Context(), ask{fmt.Sprint("quick ", i), i, 0}); err != nil || got.n != i {
-			t.Errorf("a call on another deal: %+v, %v", got, err)
+			t.Errorf("call %d on a deal that nobody holds: got %+v, %v; want its own number", i, got, err)
 		}
 	}
 	if got := len(s.sizes(s.aside)); got != slowDeals {
@@ -262,11 +262,11 @@ func TestCallsOnHeldDealsWaitAside(t *testing.T) {
 	group.Wait()
 	for _, g := range s.aside {
 		if slices.ContainsFunc(g, func(a ask) bool { return a.deal != g[0].deal }) {
-			t.Errorf("a group that waits is of more than one deal: %v", g)
+			t.Errorf("a waiting group has calls of several deals, want one deal: %v", g)
 		}
 	}
-	if got := len(s.aside); got > 2*slow { // for each deal the first call, then the rest
-		t.Errorf("%d groups waited for %d deals of %d calls each", got, slow, each)
+	if got := len(s.aside); got > 2*slow { // for each deal a group with the first call, then one with the rest
+		t.Errorf("%d groups waited for %d deals with %d calls each, want at most %d groups", got, slow, each, 2*slow)
 	}
 	s.await(t, func() bool {
 		s.coalescer.mu.Lock()
@@ -275,7 +275,8 @@ func TestCallsOnHeldDealsWaitAside(t *testing.T) {
 	})
 }
 
-// A caller whose context ends gets its answer at once, wherever its call is.
+// A caller whose context ends gets UNAVAILABLE at once, whether its call waits in the queue,
+// is under way or is put aside.
 func TestACallEndsWithItsContext(t *testing.T) {
 	s := newStatement(t)
 	s.free["slow"] = make(chan struct{})
@@ -289,21 +290,21 @@ func TestACallEndsWithItsContext(t *testing.T) {
 		select {
 		case err := <-failed:
 			if !problem.Is(err, problem.Unavailable) || !errors.Is(err, context.Canceled) {
-				t.Errorf("%s: %v, want UNAVAILABLE", where, err)
+				t.Errorf("%s: got error %v, want UNAVAILABLE because of context.Canceled", where, err)
 			}
 		case <-time.After(time.Minute):
-			t.Fatalf("%s: the call does not end with its context", where)
+			t.Fatalf("%s: a minute after the end of its context the call has not returned", where)
 		}
 	}
 	cancelled("under way", s.coalescer, ask{deal: "quick"}, func() bool { return len(s.groups) == 1 })
-	full := &coalescer[ask, answered]{queue: make(chan *call[ask, answered])} // nobody takes a call from it
+	full := &coalescer[ask, answered]{queue: make(chan *call[ask, answered])} // nothing takes a call from this queue
 	cancelled("before a full queue", full, ask{}, func() bool { return true })
 	close(s.hold)
 	cancelled("aside", s.coalescer, ask{deal: "slow"}, func() bool { return len(s.aside) == 1 })
 }
 
-// close also interrupts statements that wait for a row. (TestPostgresHangs closes a
-// store with all other statements under way.)
+// close also interrupts statements that wait for a row. TestPostgresHangs closes a store
+// while other statements are under way.
 func TestCloseInterruptsStatementsThatWait(t *testing.T) {
 	const n = slowDeals + 2
 	s := newStatement(t)
@@ -315,7 +316,7 @@ func TestCloseInterruptsStatementsThatWait(t *testing.T) {
 	for i := range n {
 		group.Go(func() {
 			if _, err := s.do(t.Context(), ask{fmt.Sprint(i), i, 0}); !problem.Is(err, problem.Unavailable) {
-				t.Errorf("%v, want UNAVAILABLE", err)
+				t.Errorf("call %d at close: got error %v, want UNAVAILABLE", i, err)
 			}
 		})
 	}
@@ -328,8 +329,8 @@ func TestCloseInterruptsStatementsThatWait(t *testing.T) {
 	group.Wait()
 }
 
-// A panic in a statement fails the calls of its group only, and the group's share
-// of the budget is freed.
+// A panic in a statement fails only the calls of its group and frees the group's place in
+// the budget.
 func TestAPanicFailsItsGroupOnly(t *testing.T) {
 	for what, aside := range map[string]bool{"in a group": false, "aside": true} {
 		t.Run(what, func(t *testing.T) {
@@ -352,20 +353,19 @@ func TestAPanicFailsItsGroupOnly(t *testing.T) {
 					close(s.free["sick"])
 				}
 				if err := <-failed; problem.From(err).Code != problem.Internal {
-					t.Fatalf("call %d: %v, want INTERNAL", n, err)
+					t.Fatalf("call %d: got error %v, want INTERNAL", n, err)
 				}
 			}
 			if got, err := s.do(t.Context(), ask{"well", 7, 0}); err != nil || got.n != 7 {
-				t.Errorf("a call after the panics: %+v, %v", got, err)
+				t.Errorf("call 7 after the panics: got %+v, %v; want its own number", got, err)
 			}
 			s.await(t, func() bool { return len(s.budget.statements) == 0 && len(s.budget.slowDeals) == 0 })
 		})
 	}
 }
 
-// Errors that mean "the database is out of reach" become a 503 with Retry-After.
-// Faults of this program stay as they are. SQLSTATEs: Postgres documentation,
-// appendix A.
+// translate makes an error of an outage a 503 with Retry-After and leaves errors of this
+// program as they are. Appendix A of the Postgres documentation lists the SQLSTATEs.
 func TestOnlyAnOutageIsUnavailable(t *testing.T) {
 	pg := func(code string) error { return fmt.Errorf("wrapped: %w", &pgconn.PgError{Code: code}) }
 	for _, row := range []struct {
@@ -388,10 +388,10 @@ func TestOnlyAnOutageIsUnavailable(t *testing.T) {
 	} {
 		got := translate(row.err)
 		if !errors.Is(got, row.err) || row.code == "" && got != row.err {
-			t.Errorf("%v becomes %v", row.err, got)
+			t.Errorf("translate(%v) = %v, want it unchanged or wrapped", row.err, got)
 		}
 		if row.code != "" && (!problem.Is(got, row.code) || problem.From(got).RetryAfter <= 0) {
-			t.Errorf("%v becomes %v, want %v with Retry-After", row.err, got, row.code)
+			t.Errorf("translate(%v) = %v, want %v with Retry-After", row.err, got, row.code)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// One statement creates many deals, and decides and answers each separately.
+// One statement creates many deals. A creation that is refused does not affect the others.
 func TestCreationsOfOneGroup(t *testing.T) {
 	f := newFixture(t)
 	taken, fresh := newReplay(), newReplay()
@@ -40,33 +40,33 @@ func TestCreationsOfOneGroup(t *testing.T) {
 			inTime := d.CommitDeadline != 1_700_000_000
 			if i == refused {
 				if !errors.Is(errs[i], store.ErrReplayed) {
-					t.Errorf("deal %d with a scope that is taken: %v", i, errs[i])
+					t.Errorf("deal %d with a taken scope: got error %v, want ErrReplayed", i, errs[i])
 				}
 				inTime = false
 			} else if errs[i] != nil || created[i].OK != inTime || created[i].Now < before || created[i].Now > before+600 {
-				t.Errorf("deal %d: %+v, %v; want OK %v", i, created[i], errs[i], inTime)
+				t.Errorf("deal %d: got %+v, %v; want OK %v and a time from %d on", i, created[i], errs[i], inTime, before)
 			}
 			got, err := f.Declaration(t.Context(), d.DealID)
 			if (err == nil) != inTime || inTime && (len(got.Labels) != len(d.Labels) || !reflect.DeepEqual(got.SeatKeys, d.SeatKeys) || got.CreatedAt != created[i].Now || (got.ChainHash == nil) != (d.ChainHash == nil)) {
-				t.Errorf("deal %d reads back as %+v, %v", i, got, err)
+				t.Errorf("deal %d: Declaration = %+v, %v; want %+v, stored: %v", i, got, err, d.Declaration, inTime)
 			}
 			for p, token := range d.TokenHashes {
 				id, party, err := f.PartyByToken(t.Context(), token)
 				if (err == nil) != inTime || inTime && (id != d.DealID || party != p) {
-					t.Errorf("token %d of deal %d: %s %d, %v", p, i, id, party, err)
+					t.Errorf("token %d of deal %d: PartyByToken = %s, %d, %v; want %s, %d, stored: %v", p, i, id, party, err, d.DealID, p, inTime)
 				}
 			}
 		}
 	}
 	createAll(all, -1)
 	if found, err := f.FindReplay(t.Context(), fresh.Scope, nil); err != nil || string(found.Response) != "the invite tokens" {
-		t.Errorf("the record of a creation: %q, %v", found.Response, err)
+		t.Errorf("the record of a creation: got response %q, %v; want %q", found.Response, err, fresh.Response)
 	}
 	if _, err := f.FindReplay(t.Context(), late.Scope, nil); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("a refused creation has a record: %v", err)
+		t.Errorf("the record of a refused creation: got error %v, want ErrNotFound", err)
 	}
 
-	// A replayed key fails its own creation and no other.
+	// A replayed Idempotency-Key fails only its own creation.
 	for i := range all {
 		all[i] = f.declare(t, nil)
 	}

@@ -21,11 +21,11 @@ type Declaration struct {
 	Mode           string
 	Retention      string
 	Labels         []string
-	SeatKeys       []*string // declared public keys by party, nil for a party without one; nil: no party has one
+	SeatKeys       []*string // declared public keys by party; an element is nil if the party has no key; a nil slice: none has
 	CommitDeadline int64
 	RevealDeadline int64
 	CreatedAt      int64
-	ChainHash      *string // random.v1 only, like the two below
+	ChainHash      *string // random.v1 only, as BeaconRound and RoundTime
 	BeaconRound    *int64
 	RoundTime      *int64
 }
@@ -89,7 +89,7 @@ func creationColumns(deals []NewDeal) []any {
 		scopes, bodies, responses, lifetimes, seatDeals, seats, labels, tokens, keys, distinctSecrets(secrets...)}
 }
 
-// SeatKey returns the public key that was declared for a party, nil if there is none.
+// SeatKey returns the declared public key of a party, or nil.
 func (d *Declaration) SeatKey(party int) *string {
 	if d.SeatKeys == nil {
 		return nil

@@ -18,9 +18,9 @@ var (
 	adoptSQL   = query("adopt")
 )
 
-// Ending is the end of a deal: its final state, and its certificate if it gets
-// one. The caller computed it from a snapshot with Commits commitments and Reveals
-// reveals.
+// Ending is the end of a deal: its final state, and its certificate if the deal gets
+// one. The caller computed the ending from a snapshot with Commits commitments and
+// Reveals reveals.
 type Ending struct {
 	DealID          string
 	Parties         int
@@ -126,15 +126,15 @@ func (s *Store) Reject(ctx context.Context, e *Ending, a Act) (bool, error) {
 		e.Commits, e.Reveals, e.RevealsClosedAt, e.VoidFlakers, e.CertID, e.Payload, e.MAC, distinctSecrets(a.Secret, a.Replay.secret()))
 }
 
-// Cancel ends a deal to which no counterparty has committed. It returns false if
-// one has, or if the deal is past its commit deadline or has ended.
+// Cancel ends a deal to which no counterparty has committed. It returns false if a
+// counterparty has committed, or if the deal is past its commit deadline or has ended.
 func (s *Store) Cancel(ctx context.Context, dealID string, r *Replay) (bool, error) {
 	scope, body, response, lifetime := r.columns()
 	return s.decide(ctx, dealID, cancelSQL, dealID, scope, body, response, lifetime)
 }
 
-// Adopt restores the end of a deal and its published certificate, and overwrites
-// what the database has instead. It returns false if the deal does not exist.
+// Adopt overwrites the end and the certificate of a deal with e and p. It returns false if
+// the deal does not exist.
 func (s *Store) Adopt(ctx context.Context, e *Ending, commitsClosedAt *int64, p Publication) (bool, error) {
 	return s.decide(ctx, e.DealID, adoptSQL, e.DealID, e.CertID, e.Payload, e.MAC, p.Signature, p.LeafIndex,
 		e.To, commitsClosedAt, e.RevealsClosedAt, e.ComputedAt, e.Result, e.VoidFlakers)
@@ -151,9 +151,9 @@ func (s *Store) decide(ctx context.Context, dealID, statement string, args ...an
 	return done != nil && *done, translate(err)
 }
 
-// CatchUp takes the step of a deal in which all have acted and which was not
-// moved on. Only a process of the previous release leaves such a deal, if it dies
-// between its last insert and its change of phase. CatchUp changes no other deal.
+// CatchUp moves on a deal in which all parties have acted, but whose phase was not changed.
+// Only a process of the previous release leaves such a deal, if it dies between its last
+// insert and its change of phase. CatchUp does not change other deals.
 func (s *Store) CatchUp(ctx context.Context, dealID string) error {
 	_, err := s.pool.Exec(ctx, catchUpSQL, dealID)
 	return translate(err)

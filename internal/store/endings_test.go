@@ -7,7 +7,7 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// An ending is written only if the deal has not changed since it was computed.
+// An ending is written only if the deal has not changed since the ending was computed.
 func TestAStaleEndingDoesNothing(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -16,17 +16,17 @@ func TestAStaleEndingDoesNothing(t *testing.T) {
 	stale := f.ending(t, d, deal.Void)
 	f.commit(t, d, 1)
 	did(t, "an end from before a commit", false)(f.End(ctx, stale))
-	stale.From = deal.Revealing // even where only the count shows it
+	stale.From = deal.Revealing // only the count of commitments shows the change
 	did(t, "an end from before a commit, in the right phase", false)(f.End(ctx, stale))
 	stale = f.ending(t, d, deal.Void)
 	f.reveal(t, d, 0)
 	did(t, "an end from before a reveal", false)(f.End(ctx, stale))
 	did(t, "a rejection from before a reveal", false)(f.Reject(ctx, stale, act(d, 1)))
 	if now := f.current(t, d); now.Phase != deal.Revealing || now.CertID != nil || now.Reveals != 1 {
-		t.Errorf("a refused end changed the deal: %+v", now)
+		t.Errorf("after refused ends: got %+v, want REVEALING with 1 reveal and no certificate", now)
 	}
 	if n := f.count(t, "SELECT count(*) FROM certificates"); n != 0 {
-		t.Errorf("refused ends left %d certificates", n)
+		t.Errorf("refused ends left %d certificates, want 0", n)
 	}
 	f.reveal(t, d, 1)
 	wrongPhase, first, other := f.ending(t, d, deal.Computed), f.ending(t, d, deal.Computed), f.ending(t, d, deal.Computed)
@@ -37,8 +37,8 @@ func TestAStaleEndingDoesNothing(t *testing.T) {
 	did(t, "an end of an unknown deal", false)(f.End(ctx, &store.Ending{DealID: "d_unknown", Parties: 2, From: deal.Revealing, To: deal.Void}))
 }
 
-// One statement ends many deals, and decides each separately: deals in which all
-// have revealed and others, with flakers of different numbers.
+// One statement ends many deals and decides each separately, whether all parties have
+// revealed or not and however many flakers there are.
 func TestEndingsOfOneGroup(t *testing.T) {
 	f := newFixture(t)
 	computed, nobody, stale, expired := f.create(t, nil), f.create(t, parties(3)), f.create(t, nil), f.create(t, random)
@@ -52,23 +52,23 @@ func TestEndingsOfOneGroup(t *testing.T) {
 	checkAll(t, errs)
 	for i, want := range []bool{true, true, false, true} {
 		if done[i] != want {
-			t.Errorf("ending %d: %v, want %v", i, done[i], want)
+			t.Errorf("ending %d took place: %v, want %v", i, done[i], want)
 		}
 	}
 	for i, d := range []*store.Declaration{computed, nobody, stale, expired} {
 		now, e := f.current(t, d), endings[i]
 		if done[i] && (now.Phase != e.To || (now.CertID == nil) != (e.CertID == nil) || len(now.VoidFlakers) != len(e.VoidFlakers) || string(now.Result) != string(e.Result)) {
-			t.Errorf("ending %d reads back as %+v", i, now)
+			t.Errorf("after ending %d the deal is %+v, want %+v", i, now, e)
 		}
 		c, err := f.CertificateOf(t.Context(), d.DealID)
 		if wanted := done[i] && e.CertID != nil; (err == nil) != wanted || wanted && c.CertID != *e.CertID {
-			t.Errorf("certificate of ending %d: %+v, %v", i, c, err)
+			t.Errorf("certificate of ending %d: got %+v, %v; want %s", i, c, err, shown(e.CertID))
 		}
 	}
 }
 
-// A deal ends once even if two of its endings are in one group. A draw and an expiry
-// can meet so at the end of the entropy window.
+// A deal ends once even if two of its endings are in one group. A draw and an expiry can be
+// in one group at the end of the entropy window.
 func TestOfTwoEndingsInOneGroupOneTakesPlace(t *testing.T) {
 	f := newFixture(t)
 	for what, to := range map[string][2]deal.State{
@@ -86,7 +86,7 @@ func TestOfTwoEndingsInOneGroupOneTakesPlace(t *testing.T) {
 			done, errs := f.EndTogether(endings...)
 			checkAll(t, errs)
 			if done[0] == done[1] {
-				t.Errorf("ended: %v, want one of the two", done)
+				t.Errorf("the two endings took place: %v, want exactly one", done)
 			}
 			e := endings[0]
 			if done[1] {
@@ -94,17 +94,17 @@ func TestOfTwoEndingsInOneGroupOneTakesPlace(t *testing.T) {
 			}
 			now := f.current(t, d)
 			if now.Phase != e.To || (now.CertID == nil) != (e.CertID == nil) || e.CertID != nil && *now.CertID != *e.CertID {
-				t.Errorf("the deal is %s with certificate %s, and %s with %s was answered", now.Phase, shown(now.CertID), e.To, shown(e.CertID))
+				t.Errorf("the deal is %s with certificate %s, want %s with %s, as answered", now.Phase, shown(now.CertID), e.To, shown(e.CertID))
 			}
 			if n := f.count(t, "SELECT count(*) FROM certificates WHERE deal_id = $1", d.DealID); (n == 1) != (e.CertID != nil) {
-				t.Errorf("%d certificates of a deal that is %s", n, now.Phase)
+				t.Errorf("a %s deal has %d certificates, want one: %v", now.Phase, n, e.CertID != nil)
 			}
 		})
 	}
 }
 
-// Retention purge: the transaction that ends a deal deletes its inputs, however the
-// deal ends, and no other transaction does. The reveals stay recorded.
+// With retention purge the transaction that ends a deal deletes its inputs, however the deal
+// ends. The reveals stay recorded. A refused end deletes nothing.
 func TestPurge(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -133,22 +133,22 @@ func TestPurge(t *testing.T) {
 				stale := f.ending(t, d, deal.Void)
 				stale.Reveals = 0
 				if done, err := f.End(ctx, stale); err != nil || done || kept(d) != 1 {
-					t.Fatalf("a refused end: %v, %v, and %d inputs are left", done, err, kept(d))
+					t.Fatalf("a refused end: got %v, %v, and %d inputs are left; want false and 1", done, err, kept(d))
 				}
 				if done, err := end(d); err != nil || !done {
-					t.Fatal(done, err)
+					t.Fatalf("the end: got %v, %v; want true", done, err)
 				}
 				now := f.snapshot(t, d, store.WithInputs)
 				if len(now.Sealed) != now.Reveals || !now.Parts[1].Revealed {
-					t.Fatalf("after the end: %+v", now)
+					t.Fatalf("after the end: got %+v, want an entry in Sealed for each reveal", now)
 				}
 				for i, sealed := range now.Sealed {
 					if (sealed == nil) != (retention == "purge") {
-						t.Errorf("input %d after the end: %v", i, sealed)
+						t.Errorf("input %d after the end with retention %s: got %v, want nil: %v", i, retention, sealed, retention == "purge")
 					}
 				}
 				if kept(bystander) != 1 {
-					t.Error("another deal's input was deleted")
+					t.Errorf("another deal has %d inputs, want 1", kept(bystander))
 				}
 			})
 		}

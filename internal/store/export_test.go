@@ -7,7 +7,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// The functions below run calls as one group; elsewhere the grouping depends on
+// The functions named Together run calls as one group. Otherwise the grouping depends on
 // timing. Retries and the wait for locked deals work as in production.
 
 func (s *Store) CreateTogether(all ...NewDeal) ([]Created, []error) {
@@ -58,7 +58,7 @@ func together[Q, A any](c *coalescer[Q, A], queries []Q) ([]A, []error) {
 	return answers, errs
 }
 
-// PanicInScan runs a statement and panics while it reads the answer.
+// PanicInScan runs a statement and panics while it scans a row of the answer.
 func (s *Store) PanicInScan(ctx context.Context) error {
 	return s.locked(ctx, []string{"d_none"}, false, "SELECT 1", nil, func(pgx.CollectableRow) error { panic("a fault") })
 }

@@ -10,7 +10,7 @@ import (
 
 const horizon = 3
 
-// due returns when a deal is listed, in milliseconds from now.
+// due returns the In of a deal that Due lists, and whether Due lists the deal.
 func (f *fixture) due(t *testing.T, d *store.Declaration, horizon int64) (in int64, listed bool) {
 	t.Helper()
 	all, err := f.Due(t.Context(), horizon, 1000, deal.DrawDelay, nil)
@@ -27,12 +27,12 @@ func (f *fixture) due(t *testing.T, d *store.Declaration, horizon int64) (in int
 func (f *fixture) lists(t *testing.T, what string, d *store.Declaration, due, complete bool) {
 	t.Helper()
 	if _, listed := f.due(t, d, horizon); listed != due {
-		t.Errorf("%s: due %v, want %v", what, listed, due)
+		t.Errorf("%s: Due lists the deal: %v, want %v", what, listed, due)
 	}
 	all, err := f.Complete(t.Context(), 1000)
 	check(t, err)
 	if listed := slices.Contains(all, d.DealID); listed != complete {
-		t.Errorf("%s: complete %v, want %v", what, listed, complete)
+		t.Errorf("%s: Complete lists the deal: %v, want %v", what, listed, complete)
 	}
 }
 
@@ -55,14 +55,14 @@ func TestListingsOfDeadlines(t *testing.T) {
 	d := f.create(t, nil)
 	f.lists(t, "an hour to go", d, false, false)
 	if in, listed := f.due(t, d, 7200); !listed || in > 3_600_000 || in <= 0 {
-		t.Errorf("within two hours: listed %v, in %d ms", listed, in)
+		t.Errorf("Due with a horizon of two hours: listed %v, in %d ms; want true, in 1 to 3600000 ms", listed, in)
 	}
 	f.deadlines(t, d, 1, 3600)
 	f.lists(t, "a second to go", d, true, false)
 	f.deadlines(t, d, -10, 3600)
 	f.lists(t, "overdue", d, true, false)
 	if in, _ := f.due(t, d, horizon); in > -9_000 {
-		t.Errorf("overdue by 10 s: in %d ms", in)
+		t.Errorf("overdue by 10 s: listed in %d ms, want at most -9000", in)
 	}
 	f.deadlines(t, d, 3600, 7200)
 	f.commit(t, d, 0)
@@ -93,7 +93,7 @@ func TestListingsOfDeadlines(t *testing.T) {
 	f.exec(t, "UPDATE certificates SET created_at = created_at - 3604")
 	f.lists(t, "ended, the certificate is pending", d, true, false)
 	if in, _ := f.due(t, d, horizon); in != 0 {
-		t.Errorf("a pending certificate is due in %d ms, want at once", in)
+		t.Errorf("a pending certificate is due in %d ms, want 0", in)
 	}
 	check(t, f.SetSignature(t.Context(), *e.CertID, "es256:00", nil))
 	f.lists(t, "signed", d, true, false)
@@ -101,8 +101,8 @@ func TestListingsOfDeadlines(t *testing.T) {
 	f.lists(t, "published", d, false, false)
 }
 
-// A random.v1 deal that waits for its draw time MUST NOT be listed: the worker
-// could do nothing for it and would ask again at every listing.
+// Due MUST NOT list a random.v1 deal that waits for its draw time: the worker could do
+// nothing and would attend to it again at every listing.
 func TestListingsOfADraw(t *testing.T) {
 	f := newFixture(t)
 	d := f.create(t, random)
@@ -147,10 +147,10 @@ func TestListingsAreLimited(t *testing.T) {
 	}
 	f.acted(t, 5)
 	if due, err := f.Due(t.Context(), horizon, 3, deal.DrawDelay, nil); err != nil || len(due) != 3 {
-		t.Errorf("3 of 5 overdue deals: %d, %v", len(due), err)
+		t.Errorf("Due with limit 3 and 5 overdue deals: got %d, %v; want 3", len(due), err)
 	}
 	if complete, err := f.Complete(t.Context(), 3); err != nil || len(complete) != 3 {
-		t.Errorf("3 of 5 complete deals: %d, %v", len(complete), err)
+		t.Errorf("Complete with limit 3 and 5 complete deals: got %d, %v; want 3", len(complete), err)
 	}
 }
 
@@ -159,7 +159,7 @@ func TestLoad(t *testing.T) {
 	const ended = 20_000
 	f := newFixture(t)
 	if empty, err := f.Load(t.Context(), deal.DrawDelay); err != nil || empty != (store.Load{}) {
-		t.Fatalf("without deals: %+v, %v", empty, err)
+		t.Fatalf("Load without deals: got %+v, %v; want zeros", empty, err)
 	}
 	f.burst(t, f.create(t, nil).DealID, ended)
 	f.commit(t, f.create(t, nil), 0, 1)
@@ -170,11 +170,11 @@ func TestLoad(t *testing.T) {
 
 	l, err := f.Load(t.Context(), deal.DrawDelay)
 	if err != nil || l.Committing != 2 || l.Revealing != 2 || l.Pending != 1 {
-		t.Fatalf("%+v, %v", l, err)
+		t.Fatalf("Load: got %+v, %v; want 2 committing, 2 revealing and 1 pending", l, err)
 	}
 	for name, age := range map[string][2]float64{"committing": {l.CommittingAge, 100}, "pending": {l.PendingAge, 30}, "overdue": {l.Overdue, 50}, "draw": {l.DrawOverdue, 70}} {
 		if age[0] < age[1]-1 || age[0] > age[1]+60 {
-			t.Errorf("%s for %.1f s, want about %.0f", name, age[0], age[1])
+			t.Errorf("Load: age %s is %.1f s, want %.0f to %.0f s", name, age[0], age[1]-1, age[1]+60)
 		}
 	}
 	p := f.planner(t)
@@ -184,7 +184,7 @@ func TestLoad(t *testing.T) {
 			f.exec(t, "ANALYZE deals, certificates")
 		}
 		if n := p.touched(t, "load", "60"); n > 200 {
-			t.Errorf("Load reads %.0f rows where 5 deals are open and %d have ended (analysed: %v)", n, ended, analysed)
+			t.Errorf("Load reads %.0f rows with 5 open and %d ended deals (analysed: %v), want at most 200", n, ended, analysed)
 		}
 	}
 }

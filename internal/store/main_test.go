@@ -18,10 +18,10 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
-// fixture is a migrated database with two stores.
+// fixture is a migrated database with two stores, as two processes have them.
 type fixture struct {
 	*store.Store
-	replica *store.Store // stands for another process
+	replica *store.Store // the store of the other process
 	url     string
 	sql     *pgx.Conn // reads and changes the tables directly
 }
@@ -125,7 +125,7 @@ func (f *fixture) create(t *testing.T, change func(*store.Declaration)) *store.D
 	t.Helper()
 	d := f.declare(t, change)
 	if created, err := f.CreateDeal(t.Context(), d); err != nil || !created.OK {
-		t.Fatalf("create: %+v, %v", created, err)
+		t.Fatalf("CreateDeal = %+v, %v; want OK", created, err)
 	}
 	return d.Declaration
 }
@@ -145,12 +145,12 @@ func random(d *store.Declaration) {
 	d.Algorithm, d.ChainHash, d.BeaconRound, d.RoundTime = "random.v1", ptr("00"), ptr(int64(1)), ptr(d.RevealDeadline+60)
 }
 
-// act returns a party's commitment, which is also its reveal of that commitment.
+// act returns an Act that serves as a party's commitment and as its reveal.
 func act(d *store.Declaration, party int) store.Act {
 	return store.Act{DealID: d.DealID, Party: party, Commitment: sha256.Sum256(fmt.Appendf(nil, "%s %d", d.DealID, party)), Sealed: []byte{byte(party)}}
 }
 
-// wrong returns a reveal of another commitment than the party's.
+// wrong changes a reveal so that it opens another commitment than the stored one.
 func wrong(a store.Act) store.Act {
 	a.Commitment[0]++
 	return a
@@ -160,7 +160,7 @@ func (f *fixture) commit(t *testing.T, d *store.Declaration, parties ...int) {
 	t.Helper()
 	for _, p := range parties {
 		if done, err := f.Commit(t.Context(), act(d, p)); err != nil || !done.Done {
-			t.Fatalf("commit of party %d: %+v, %v", p, done, err)
+			t.Fatalf("commit of party %d: got %+v, %v; want Done", p, done, err)
 		}
 	}
 }
@@ -169,13 +169,13 @@ func (f *fixture) reveal(t *testing.T, d *store.Declaration, parties ...int) {
 	t.Helper()
 	for _, p := range parties {
 		if done, err := f.Reveal(t.Context(), act(d, p)); err != nil || !done.Done {
-			t.Fatalf("reveal of party %d: %+v, %v", p, done, err)
+			t.Fatalf("reveal of party %d: got %+v, %v; want Done", p, done, err)
 		}
 	}
 }
 
-// leave stores all commitments, or all reveals, without a change of phase: the
-// previous release leaves this if it dies before that change.
+// leave stores all commitments, or all reveals, without a change of phase, as a process of
+// the previous release does if it dies before that change.
 func (f *fixture) leave(t *testing.T, d *store.Declaration, commitments bool) {
 	t.Helper()
 	for p := range d.Labels {
@@ -195,7 +195,7 @@ func (f *fixture) snapshot(t *testing.T, d *store.Declaration, want store.Want) 
 	return s
 }
 
-// current returns the deal's row.
+// current returns a snapshot of the deal without its parties' parts.
 func (f *fixture) current(t *testing.T, d *store.Declaration) *store.Snapshot {
 	t.Helper()
 	return f.snapshot(t, d, store.Nobody)
@@ -223,12 +223,12 @@ func (f *fixture) ending(t *testing.T, d *store.Declaration, to deal.State) *sto
 	return e
 }
 
-// end ends the deal.
+// end ends the deal and returns the ending.
 func (f *fixture) end(t *testing.T, d *store.Declaration, to deal.State) *store.Ending {
 	t.Helper()
 	e := f.ending(t, d, to)
 	if done, err := f.End(t.Context(), e); err != nil || !done {
-		t.Fatalf("end: %v, %v", done, err)
+		t.Fatalf("End = %v, %v; want true", done, err)
 	}
 	return e
 }

@@ -23,24 +23,24 @@ func TestMarksChangeWithTheView(t *testing.T) {
 			if m.DealID == d.DealID {
 				found = m
 			} else if want := (store.Mark{Phase: deal.Revealing, Acted: 1}); m.DealID != other.DealID || m.Mark != want || m.Due {
-				t.Errorf("the other deal: %+v", m)
+				t.Errorf("Marks: got %+v for the other deal, want %+v, not due", m, want)
 			}
 		}
 		if len(all) != 2 || found.Mark != f.current(t, d).Mark() {
-			t.Errorf("%d marks, %+v, want %+v", len(all), found, f.current(t, d).Mark())
+			t.Errorf("Marks: got %d marks, with %+v for the deal; want 2, with %+v", len(all), found, f.current(t, d).Mark())
 		}
 		return found.Mark, found.Due
 	}
 	before, due := marks()
 	if before.State() != deal.Open || due {
-		t.Errorf("at first: %+v", before)
+		t.Errorf("a new deal has the mark %+v, due: %v; want OPEN, not due", before, due)
 	}
 	var e *store.Ending
 	for _, step := range []struct {
 		what  string
 		take  func()
 		state deal.State
-		same  bool // if only states are compared
+		same  bool // whether the mark is the same if only states are compared
 	}{
 		{"the first commit", func() { f.commit(t, d, 0) }, deal.Committing, false},
 		{"a second commit", func() { f.commit(t, d, 2) }, deal.Committing, true},
@@ -56,7 +56,7 @@ func TestMarksChangeWithTheView(t *testing.T) {
 		step.take()
 		now, due := marks()
 		if now.Same(before, false) || now.Same(before, true) != step.same || now.State() != step.state || due {
-			t.Errorf("after %s: %+v, before %+v, due %v", step.what, now, before, due)
+			t.Errorf("after %s: got mark %+v (before %+v), due %v; want another mark, state %s, same state %v, not due", step.what, now, before, due, step.state, step.same)
 		}
 		before = now
 	}

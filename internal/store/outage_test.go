@@ -53,7 +53,7 @@ func calls(s *store.Store, dealID string) map[string]func(context.Context) error
 func unavailable(t *testing.T, what string, err error) {
 	t.Helper()
 	if !problem.Is(err, problem.Unavailable) {
-		t.Errorf("%s: %v, want UNAVAILABLE", what, err)
+		t.Errorf("%s: got error %v, want UNAVAILABLE", what, err)
 	}
 }
 
@@ -70,11 +70,12 @@ func allUnavailable(t *testing.T, s *store.Store, dealID string, timeout time.Du
 	ctx, cancel = context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	if s.Ready(ctx) == nil {
-		t.Error("the store is ready")
+		t.Error("Ready: got no error, want one in an outage")
 	}
 }
 
-// recovers waits until the database stores the deal's last commitment.
+// recovers commits for party 1 until the database answers, and checks that this last
+// commitment advanced the deal.
 func recovers(t *testing.T, f *fixture, d *store.Declaration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -87,18 +88,18 @@ func recovers(t *testing.T, f *fixture, d *store.Declaration) {
 		}
 		if err == nil {
 			if now.Commits != 2 || now.Phase != deal.Revealing || now.Parts[0].Commitment == nil {
-				t.Errorf("after the outage: %+v", now)
+				t.Errorf("after the outage: got %+v, want REVEALING with 2 commitments", now)
 			}
 			return
 		}
 		if !problem.Is(err, problem.Unavailable) || ctx.Err() != nil {
-			t.Fatalf("after the outage: %v", err)
+			t.Fatalf("after the outage: got error %v, want only UNAVAILABLE, and that for less than a minute", err)
 		}
 	}
 }
 
-// Close does not wait for a database that hangs. Each kind of statement is under
-// way, and their callers have given up.
+// Close does not wait for a database that hangs while each kind of statement is under way
+// and its callers have given up.
 func TestPostgresHangs(t *testing.T) {
 	f := newFixture(t)
 	proxied, freeze, thaw := freezable(t, f.url)
@@ -115,12 +116,12 @@ func TestPostgresHangs(t *testing.T) {
 	began := time.Now()
 	f.Close()
 	if took := time.Since(began); took > 18*time.Second { // the statements under way would last 20 s
-		t.Errorf("Close took %s", took)
+		t.Errorf("Close took %s, want at most 18 s", took)
 	}
 }
 
-// freezable returns the URL of a proxy before the database. Between freeze and
-// thaw it passes on no answer.
+// freezable returns the URL of a proxy before the database. Between freeze and thaw the
+// proxy forwards no answer.
 func freezable(t *testing.T, database string) (proxied string, freeze, thaw func()) {
 	t.Helper()
 	address, err := url.Parse(database)
@@ -161,8 +162,7 @@ func freezable(t *testing.T, database string) (proxied string, freeze, thaw func
 	return address.String(), passing.Lock, passing.Unlock
 }
 
-// A panic while an answer is read is an error, and returns its connection to the
-// pool.
+// A panic while a row is scanned becomes an error, and its connection returns to the pool.
 func TestAPanicInAScanFreesItsConnection(t *testing.T) {
 	f := newFixture(t)
 	const connections = 2
@@ -171,7 +171,7 @@ func TestAPanicInAScanFreesItsConnection(t *testing.T) {
 	t.Cleanup(s.Close)
 	for range 2 * connections {
 		if err := s.PanicInScan(t.Context()); problem.From(err).Code != problem.Internal {
-			t.Fatalf("%v, want INTERNAL", err)
+			t.Fatalf("a panic in a scan: got error %v, want INTERNAL", err)
 		}
 	}
 	check(t, second(s.Now(t.Context())))
@@ -186,7 +186,7 @@ func TestReadyNeedsTheSchema(t *testing.T) {
 	f.exec(t, "UPDATE goose_db_version SET version_id = 0")
 	for what, err := range map[string]error{"open without tables": empty, "ready with older tables": f.Ready(t.Context())} {
 		if err == nil || !strings.Contains(err.Error(), "fairpactctl migrate") {
-			t.Errorf("%s: %v, want a hint at fairpactctl migrate", what, err)
+			t.Errorf("%s: got error %v, want one that names fairpactctl migrate", what, err)
 		}
 	}
 }

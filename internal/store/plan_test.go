@@ -38,7 +38,7 @@ func statements(t *testing.T) (names []string) {
 	files, err := filepath.Glob("sql/*.sql")
 	check(t, err)
 	if len(files) < 20 {
-		t.Fatalf("%d statements in sql/", len(files))
+		t.Fatalf("found %d statements in sql/, want at least 20", len(files))
 	}
 	for _, file := range files {
 		names = append(names, strings.TrimSuffix(filepath.Base(file), ".sql"))
@@ -61,7 +61,8 @@ func (p planner) prepare(t *testing.T, names ...string) {
 	}
 }
 
-// explain returns the plan of a prepared statement; args is SQL text.
+// explain returns the plan of a prepared statement, and whether JIT compiles it. args is the
+// SQL text of the arguments.
 func (p planner) explain(t *testing.T, options, name, args string) (plan step, jit bool) {
 	t.Helper()
 	var text []byte
@@ -69,14 +70,14 @@ func (p planner) explain(t *testing.T, options, name, args string) (plan step, j
 		args = "(" + args + ")"
 	}
 	if err := p.QueryRow(t.Context(), "EXPLAIN ("+options+"FORMAT JSON) EXECUTE \""+name+"\" "+args).Scan(&text); err != nil {
-		t.Fatalf("%s: %v", name, err)
+		t.Fatalf("EXPLAIN of %s: %v", name, err)
 	}
 	var plans []struct {
 		Plan step
 		JIT  json.RawMessage
 	}
 	if err := json.Unmarshal(text, &plans); err != nil || len(plans) != 1 {
-		t.Fatalf("%s: %v in %s", name, err, text)
+		t.Fatalf("EXPLAIN of %s = %s (%v), want one plan", name, text, err)
 	}
 	return plans[0].Plan, plans[0].JIT != nil
 }
@@ -94,7 +95,7 @@ type step struct {
 	Plans    []step
 }
 
-// touched executes a prepared statement and returns how many rows it looked at.
+// touched executes a prepared statement and returns how many rows it read.
 func (p planner) touched(t *testing.T, name, args string) float64 {
 	t.Helper()
 	plan, _ := p.explain(t, "ANALYZE, ", name, args)
@@ -131,7 +132,7 @@ func TestPlansReadByIndex(t *testing.T) {
 	var jit string
 	check(t, f.sql.QueryRow(t.Context(), "SHOW jit").Scan(&jit))
 	if jit != "on" {
-		t.Errorf("the server runs with jit=%s: this test needs stock settings", jit)
+		t.Errorf("the server has jit = %s, want on, the stock setting", jit)
 	}
 	tables := []string{"deals", "parties", "commitments", "reveals", "certificates", "api_keys", "idempotency", "beacon_rounds"}
 	for _, table := range tables {
@@ -149,7 +150,7 @@ func TestPlansReadByIndex(t *testing.T) {
 				check(t, p.QueryRow(t.Context(), "SELECT cardinality(parameter_types) FROM pg_prepared_statements WHERE name = $1", name).Scan(&n))
 				plan, compiled := p.explain(t, "", name, strings.TrimSuffix(strings.Repeat("NULL, ", n), ", "))
 				if bad := plan.scans(); bad != nil || compiled {
-					t.Errorf("%s, %s: %s %s, compiled: %v", what, session, name, strings.Join(bad, ", "), compiled)
+					t.Errorf("%s, %s: the plan of %s %s, compiled: %v; want no scan and no JIT", what, session, name, strings.Join(bad, ", "), compiled)
 				}
 			}
 		}
@@ -175,7 +176,7 @@ func TestPlansReadByIndex(t *testing.T) {
 		t.Helper()
 		for name, args := range reads {
 			if n := first.touched(t, name, args); n > 100 {
-				t.Errorf("%s: %s looks at %.0f rows", what, name, n)
+				t.Errorf("%s: %s reads %.0f rows, want at most 100", what, name, n)
 			}
 		}
 	}
@@ -185,7 +186,7 @@ func TestPlansReadByIndex(t *testing.T) {
 	fewRows("after a burst, analysed")
 }
 
-// burst stores n ended deals, copied from another one, and their certificates.
+// burst stores n ended deals, copied from the deal like, and their certificates.
 func (f *fixture) burst(t *testing.T, like string, n int) {
 	t.Helper()
 	for _, statement := range []string{
@@ -202,9 +203,8 @@ func (f *fixture) burst(t *testing.T, like string, n int) {
 	}
 }
 
-// In a deal of n parties one act must not read n rows, and the last act must not
-// read n² rows. This holds without statistics of the deal's rows, and with a plan
-// that was made before there were any rows.
+// In a deal of n parties one act must not read n rows, and the last act must not read n²
+// rows, even without statistics and with a plan that was made before there were any rows.
 func TestActsOfALargeDealReadFewRows(t *testing.T) {
 	const size, acted = 4000, 2000
 	f := newFixture(t)
@@ -221,7 +221,7 @@ func TestActsOfALargeDealReadFewRows(t *testing.T) {
 	}
 	f.exec(t, "INSERT INTO commitments SELECT $1, i, sha256('x'), 1 FROM generate_series(0, $2::int - 1) i", revealing.DealID, size)
 	act(0, acted)
-	act(acted+10, size) // the ten before have not acted yet
+	act(acted+10, size) // the ten parties from acted on have not acted yet
 	// touched runs a statement after the lock, in a transaction that is rolled back.
 	touched := func(name, dealID, args string) float64 {
 		t.Helper()
@@ -247,20 +247,20 @@ func TestActsOfALargeDealReadFewRows(t *testing.T) {
 		}
 		for name, one := range map[string]func(party, first int) float64{"commit": commit, "reveal": reveal} {
 			if n := one(acted+5, acted-50); n > 700 {
-				t.Errorf("%s looks at %.0f rows to find the missing party 50 further on (rows counted: %v)", name, n, counted)
+				t.Errorf("%s reads %.0f rows to find the missing party 50 after First (analysed: %v), want at most 700", name, n, counted)
 			}
 			if n := one(acted+5, 0); n > 12*acted {
-				t.Errorf("%s looks at %.0f rows to find the missing party %d further on (rows counted: %v)", name, n, acted, counted)
+				t.Errorf("%s reads %.0f rows to find the missing party %d after First (analysed: %v), want at most %d", name, n, acted, counted, 12*acted)
 			}
 		}
 		if n := touched("catch_up", committing.DealID, "'"+committing.DealID+"'"); n > 5*size {
-			t.Errorf("catch_up looks at %.0f rows where %d parties have to act (rows counted: %v)", n, size, counted)
+			t.Errorf("catch_up reads %.0f rows in a deal of %d parties (analysed: %v), want at most %d", n, size, counted, 5*size)
 		}
 	}
 	act(acted, acted+9)
 	for name, one := range map[string]func(party, first int) float64{"commit": commit, "reveal": reveal} {
 		if n := one(acted+9, acted); n > 20*size {
-			t.Errorf("the last %s looks at %.0f rows in a deal of %d", name, n, size)
+			t.Errorf("the last %s reads %.0f rows in a deal of %d parties, want at most %d", name, n, size, 20*size)
 		}
 	}
 }

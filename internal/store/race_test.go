@@ -15,8 +15,8 @@ import (
 
 func isDone(a store.Acted, err error) (bool, error) { return a.Done, err }
 
-// All concurrent last acts are stored. One transaction advances the deal, and
-// exactly the acts of this transaction are told that every party has acted.
+// All concurrent last acts are stored. One transaction advances the deal, and exactly the
+// acts of this transaction get All.
 func TestConcurrentLastActsAdvanceTheDealOnce(t *testing.T) {
 	f := newFixture(t)
 	for _, n := range []int{2, 3, 8} {
@@ -35,7 +35,7 @@ func TestConcurrentLastActsAdvanceTheDealOnce(t *testing.T) {
 						<-start
 						got, err := step.do(s, t.Context(), act(d, party))
 						if err != nil || !got.Done {
-							t.Errorf("party %d: %+v, %v", party, got, err)
+							t.Errorf("act of party %d: got %+v, %v; want Done", party, got, err)
 						}
 						told[party] = got.All
 					})
@@ -43,12 +43,12 @@ func TestConcurrentLastActsAdvanceTheDealOnce(t *testing.T) {
 				close(start)
 				group.Wait()
 				if !slices.Contains(told, true) {
-					t.Fatalf("%s: no party is told that all have acted", step.table)
+					t.Fatalf("%s: All is %v, want true for at least one party", step.table, told)
 				}
 				for party, all := range told {
 					together := f.count(t, "SELECT count(*) FROM deals d JOIN "+step.table+" a USING (deal_id) WHERE deal_id = $1 AND party = $2 AND a.xmin = d.xmin", d.DealID, party) == 1
 					if all != together {
-						t.Fatalf("%s: party %d is told that all have acted: %v; stored by the transaction that advanced the deal: %v", step.table, party, all, together)
+						t.Fatalf("%s: party %d gets All %v, want %v: whether its transaction advanced the deal", step.table, party, all, together)
 					}
 				}
 			}
@@ -56,9 +56,9 @@ func TestConcurrentLastActsAdvanceTheDealOnce(t *testing.T) {
 	}
 }
 
-// behind locks a deal's row and starts do. Once the database reports that do waits
-// for the lock, it calls holder in the locking transaction, commits that, and
-// returns the result of do.
+// behind locks a deal's row and starts do. Once the database reports that do waits for the
+// lock, behind calls holder in the locking transaction, commits the transaction, and returns
+// the result of do.
 func (f *fixture) behind(t *testing.T, dealID string, do func() (bool, error), holder func(pgx.Tx)) bool {
 	t.Helper()
 	tx := f.hold(t, f.sql, dealID)
@@ -92,15 +92,15 @@ func (f *fixture) awaitWaiting(t *testing.T, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	conn := f.connect(t) // a new one, because a transaction keeps the list of sessions that it read first
+	conn := f.connect(t) // not f.sql: within a transaction pg_stat_activity does not change
 	for waiting := 0; waiting < n; {
 		check(t, conn.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").Scan(&waiting))
 	}
 }
 
-// Of two changes of a deal at once, the second decides by what the first did.
-// READ COMMITTED checks only the row again that it waited for, so everything else
-// must be read in the statement after the lock.
+// Of two concurrent changes of a deal, the second sees what the first did. READ COMMITTED
+// checks again only the row for which a statement waited, so the statement after the lock
+// must read everything else.
 func TestDecidesAfterTheLock(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -150,7 +150,7 @@ func TestDecidesAfterTheLock(t *testing.T) {
 				_, err := tx.Exec(ctx, row.first, d.DealID)
 				check(t, err)
 			}) {
-				t.Error("the second change took place too")
+				t.Error("the second change took place, want only the first")
 			}
 		})
 	}
@@ -160,7 +160,7 @@ func TestDecidesAfterTheLock(t *testing.T) {
 			_, err := tx.Exec(ctx, committed, d.DealID)
 			check(t, err)
 		}) || f.current(t, d).Phase != deal.Revealing {
-			t.Error("both have committed and the deal was not advanced")
+			t.Errorf("after the commits of both parties the deal is %s, want REVEALING and All for the last commit", f.current(t, d).Phase)
 		}
 	})
 }
@@ -177,7 +177,7 @@ func TestTheClockIsReadAfterTheLock(t *testing.T) {
 			check(t, tx.QueryRow(t.Context(), reached, d.DealID).Scan(&late))
 		}
 	}) {
-		t.Error("a commit that got its lock after the deadline is stored")
+		t.Error("a commit that got its lock after the deadline is stored, want it refused")
 	}
 }
 
@@ -207,30 +207,30 @@ func TestASlowDealDelaysNoOther(t *testing.T) {
 	}
 	call(func() (bool, error) { return f.End(ctx, e) })
 	f.awaitWaiting(t, 3)
-	for range 3 { // each of these would wait for the slow deals if it were in their group
+	for range 3 { // these calls would wait for the slow deals if they were in their groups
 		other := f.create(t, nil)
 		f.commit(t, other, 0, 1)
 		f.reveal(t, other, 0, 1)
 		f.end(t, other, deal.Computed)
 	}
 	if now := f.current(t, overdue); now.Phase != deal.Committing || len(results) != 0 {
-		t.Errorf("%d calls on slow deals are answered while their rows are held", len(results))
+		t.Errorf("while the rows are held %d calls are answered and the overdue deal is %s, want 0 and COMMITTING", len(results), now.Phase)
 	}
 	check(t, tx.Rollback(ctx))
 	for range cap(results) {
 		if err := <-results; err != nil {
-			t.Errorf("a call on a slow deal: %v", err)
+			t.Errorf("a call on a slow deal: got error %v, want none", err)
 		}
 	}
 	c, r, o := f.current(t, committing), f.current(t, revealing), f.current(t, overdue)
 	if c.Phase != deal.Revealing || r.RevealsClosedAt == nil || o.Phase != deal.Void {
-		t.Errorf("slow deals afterwards: %+v, %+v, %+v", c, r, o)
+		t.Errorf("the slow deals became %+v, %+v, %+v; want REVEALING, closed reveals, VOID", c, r, o)
 	}
 }
 
-// A deal's row may become free after the lock statement skipped it and before
-// end.sql runs. end.sql must not return free and not ended then: the caller would
-// take that for a lost race.
+// A deal's row may become free after the lock statement skipped it and before end.sql runs.
+// Then end.sql must not return free and not ended, because the caller would read the deal
+// again instead of waiting for the row.
 func TestADealThatTheLockSkippedIsNotDecidedOn(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -247,6 +247,6 @@ func TestADealThatTheLockSkippedIsNotDecidedOn(t *testing.T) {
 	check(t, tx.QueryRow(ctx, statement(t, "end"), []string{d.DealID}, []string{"COMMITTING"}, []string{"VOID"}, []int{e.Commits}, []int{e.Reveals}, []*int64{nil}, []*int64{nil},
 		[][]byte{nil}, []string{"{0,1}"}, []*string{e.CertID}, [][]byte{e.Payload}, [][]byte{e.MAC}, []int64{e.At}).Scan(&free, &ended))
 	if free && !ended {
-		t.Error("end.sql returns free and not ended")
+		t.Error("end.sql returns free and not ended, want not free")
 	}
 }

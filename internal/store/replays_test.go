@@ -70,24 +70,24 @@ func TestTheRecordIsStoredWithItsEffect(t *testing.T) {
 			if row.impossible != nil {
 				did(t, "impossible", false)(row.impossible(r))
 				if _, err := f.FindReplay(ctx, r.Scope, nil); !errors.Is(err, store.ErrNotFound) {
-					t.Fatalf("an effect that did not take place has a record: %v", err)
+					t.Fatalf("the record of an effect that did not take place: got error %v, want ErrNotFound", err)
 				}
 			}
 			taken := newReplay()
 			check(t, f.InsertKey(ctx, random32(), taken))
 			if _, err := row.possible(taken); !errors.Is(err, store.ErrReplayed) {
-				t.Fatalf("with a scope that is taken: %v, want ErrReplayed", err)
+				t.Fatalf("effect with a taken scope: got error %v, want ErrReplayed", err)
 			}
 			if n := f.count(t, "SELECT count(*) FROM "+row.rows, row.id); n != 0 {
-				t.Fatalf("with a scope that is taken it took place %d times", n)
+				t.Fatalf("the effect with a taken scope stored %d rows, want 0", n)
 			}
 			did(t, "possible", true)(row.possible(r))
 			if n := f.count(t, "SELECT count(*) FROM "+row.rows, row.id); n != 1 {
-				t.Fatalf("it took place %d times", n)
+				t.Fatalf("the effect stored %d rows, want 1", n)
 			}
 			found, err := f.FindReplay(ctx, r.Scope, nil)
 			if err != nil || !bytes.Equal(found.Body, r.Body) || found.Response != nil {
-				t.Fatalf("its record: body %x, response %q, %v", found.Body, found.Response, err)
+				t.Fatalf("the record of the effect: got body %x, response %q, %v; want body %x and no response", found.Body, found.Response, err, r.Body)
 			}
 		})
 	}
@@ -98,18 +98,18 @@ func TestTheFirstResponseStands(t *testing.T) {
 	ctx := t.Context()
 	later, atOnce := newReplay(), newReplay()
 	if _, err := f.SetResponse(ctx, later.Scope, []byte("x")); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("a response without a record: %v", err)
+		t.Errorf("SetResponse without a record: got error %v, want ErrNotFound", err)
 	}
 	atOnce.Response = []byte("first")
 	for _, r := range []*store.Replay{later, atOnce} {
 		check(t, f.InsertKey(ctx, random32(), r))
 		for _, response := range []string{"first", "second"} {
 			if stored, err := f.SetResponse(ctx, r.Scope, []byte(response)); err != nil || string(stored) != "first" {
-				t.Errorf("after %s the stored response is %q, %v", response, stored, err)
+				t.Errorf("SetResponse(%s) = %q, %v; want %q", response, stored, err, "first")
 			}
 		}
 		if found, err := f.FindReplay(ctx, r.Scope, nil); err != nil || string(found.Response) != "first" {
-			t.Errorf("found %q, %v", found.Response, err)
+			t.Errorf("FindReplay: got response %q, %v; want %q", found.Response, err, "first")
 		}
 	}
 }
@@ -135,37 +135,37 @@ func TestRecordsExpire(t *testing.T) {
 		all, keys = append(all, r), append(keys, key)
 	}
 	if known, _, err := f.UseKey(ctx, keys[0], 1); err != nil || !known {
-		t.Fatal(known, err)
+		t.Fatalf("UseKey of a stored key = %v, %v; want true", known, err)
 	}
 	if found(all[0]) || !found(all[1]) {
-		t.Error("a key's first use must end the replay of its own creation and no other")
+		t.Errorf("after the first use of key 0: records 0 and 1 found: %v, %v; want false, true", found(all[0]), found(all[1]))
 	}
 	if known, _, err := f.UseKey(ctx, random32(), 1); err != nil || known {
-		t.Errorf("an unknown key: %v, %v", known, err)
+		t.Errorf("UseKey of an unknown key = %v, %v; want false", known, err)
 	}
 	expire(all[1])
 	expire(all[2])
 	if found(all[1]) {
-		t.Error("a record is found in the second in which it expires")
+		t.Error("a record is found in the second in which it expires, want ErrNotFound")
 	}
 	if err := f.InsertKey(ctx, random32(), all[1]); !errors.Is(err, store.ErrReplayed) {
-		t.Errorf("an expired record that was not deleted: %v, want ErrReplayed", err)
+		t.Errorf("effect with the scope of an expired record that is not deleted: got error %v, want ErrReplayed", err)
 	}
 	for _, r := range all[1:] {
 		check(t, f.ExpireReplay(ctx, r.Scope))
 	}
 	if err := f.InsertKey(ctx, random32(), all[1]); err != nil {
-		t.Errorf("a deleted scope cannot be used again: %v", err)
+		t.Errorf("effect with the scope of a deleted record: %v, want no error", err)
 	}
 	if !found(all[3]) {
-		t.Error("ExpireReplay deleted a record that has not expired")
+		t.Error("ExpireReplay deleted a record that has not expired, want it kept")
 	}
 	expire(all[1])
 	expire(all[3])
 	if n, err := f.Sweep(ctx); err != nil || n != 2 {
-		t.Errorf("swept %d, %v; want 2", n, err)
+		t.Errorf("Sweep = %d, %v; want 2", n, err)
 	}
 	if n := f.count(t, "SELECT count(*) FROM idempotency"); n != 0 {
-		t.Errorf("%d records are left", n)
+		t.Errorf("Sweep left %d records, want 0", n)
 	}
 }

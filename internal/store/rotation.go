@@ -18,10 +18,10 @@ var (
 // Rotation is the progress of a rotation of the server secret.
 type Rotation struct {
 	SecretState
-	After   *SealedInput // the last input that was resealed; nil: all are
+	After   *SealedInput // the last input that was resealed; nil: none is left to reseal
 	Now     int64        // unix seconds
 	Replays int          // replays that may need a former secret
-	Inputs  int          // inputs that follow After and are not resealed
+	Inputs  int          // inputs after After, which are not resealed yet
 }
 
 // Rotation returns the progress of a rotation, or ErrNotFound if no secret is
@@ -37,16 +37,16 @@ func (s *Store) Rotation(ctx context.Context, replayTime int64, limit int) (r Ro
 	return r, translate(err)
 }
 
-// InputsAfter returns the inputs that follow last in the order of their key: at
-// most limit of them, and no further one once they have that many bytes.
+// InputsAfter returns at most limit inputs that follow last in the order of their key. The
+// list ends early with the input that brings it to the given bytes or more.
 func (s *Store) InputsAfter(ctx context.Context, last SealedInput, limit, bytes int) ([]SealedInput, error) {
 	return rows(ctx, s.pool, pgx.RowToStructByPos[SealedInput], resealNextSQL, last.DealID, last.Party, limit, bytes)
 }
 
 // Reseal replaces the inputs in read by fresh, which are the same inputs encrypted
-// under the secret in force. It leaves an input that has changed since it was
-// read. last is the last input that was looked at, nil if none is left; the next
-// batch starts there. Reseal does nothing if fingerprint is not in force.
+// under the secret in force. It does not replace an input that has changed since it was
+// read. The next batch starts after last; nil: no input is left. Reseal does nothing if
+// fingerprint is not in force.
 func (s *Store) Reseal(ctx context.Context, fingerprint []byte, read []SealedInput, fresh [][]byte, last *SealedInput) error {
 	deals, parties, sealed := make([]string, len(read)), make([]int, len(read)), make([][]byte, len(read))
 	for i, in := range read {
@@ -69,21 +69,22 @@ type PendingMAC struct {
 	MAC       []byte
 }
 
-// PendingMACs returns the pending certificates that follow last, in the order of
-// their creation; at most limit.
+// PendingMACs returns at most limit pending certificates that follow last in the order of
+// their creation.
 func (s *Store) PendingMACs(ctx context.Context, last PendingMAC, limit int) ([]PendingMAC, error) {
 	return rows(ctx, s.pool, pgx.RowToStructByPos[PendingMAC], pendingMACsSQL, last.CreatedAt, last.CertID, limit)
 }
 
-// SetMAC replaces the MAC of a certificate that is still pending.
+// SetMAC replaces p's MAC by mac. It does nothing if the certificate is published or has
+// another MAC than p.
 func (s *Store) SetMAC(ctx context.Context, p PendingMAC, mac []byte) error {
 	_, err := s.pool.Exec(ctx, setMACSQL, p.CertID, p.MAC, mac)
 	return translate(err)
 }
 
-// ForgetSecrets ends a rotation to the secret in force: stored data no longer
-// needs former ones. It returns false if inputs are left to reseal, or if there
-// is no rotation to end.
+// ForgetSecrets ends a rotation to the secret in force: stored data no longer needs
+// former secrets. It returns false if inputs are left to reseal, or if there is no
+// rotation to end.
 func (s *Store) ForgetSecrets(ctx context.Context, fingerprint []byte) (bool, error) {
 	tag, err := s.pool.Exec(ctx, forgetSecretsSQL, fingerprint)
 	return tag.RowsAffected() > 0, translate(err)

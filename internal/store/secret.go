@@ -18,8 +18,8 @@ var (
 	rotateSecretSQL = query("rotate_secret")
 )
 
-// ErrSecretMoved is returned when the server secret that a call used is no longer
-// the one in force. The call changed nothing.
+// ErrSecretMoved is returned when another server secret is in force than the one that the
+// call used. The call changed nothing.
 var ErrSecretMoved = errors.New("store: another server secret is in force")
 
 // SecretState names the server secrets of a database.
@@ -36,8 +36,8 @@ func (s *Store) ServerSecret(ctx context.Context) (state SecretState, err error)
 	return state, translate(err)
 }
 
-// ClaimSecret records a secret as the one in force. If one is recorded already,
-// it replaces that only if replace is true.
+// ClaimSecret records the secret in force. It replaces a recorded secret only if replace is
+// true.
 func (s *Store) ClaimSecret(ctx context.Context, fingerprint []byte, replace bool) error {
 	_, err := s.pool.Exec(ctx, claimSecretSQL, fingerprint, replace)
 	return translate(err)
@@ -55,8 +55,8 @@ func (s *Store) LiveInputs(ctx context.Context) ([]SealedInput, error) {
 	return rows(ctx, s.pool, pgx.RowToStructByPos[SealedInput], liveInputSQL)
 }
 
-// Live counts what cannot be finished without its server secret: deals that hold
-// an input and have not ended, and pending certificates.
+// Live counts what cannot end without its server secret: deals that have an input and
+// have not ended, and pending certificates.
 func (s *Store) Live(ctx context.Context) (deals, certificates int, err error) {
 	err = s.pool.QueryRow(ctx, liveSQL).Scan(&deals, &certificates)
 	return deals, certificates, translate(err)
@@ -97,7 +97,7 @@ func (s *Store) RotateSecret(ctx context.Context, from, to []byte) (done bool, e
 		select {
 		case <-ctx.Done():
 			return false, ctx.Err()
-		case <-time.After(time.Second): // lets the writes that waited pass
+		case <-time.After(time.Second): // lets the writes that waited for the lock run
 		}
 	}
 	return false, translate(err)

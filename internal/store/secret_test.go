@@ -21,12 +21,12 @@ import (
 func (f *fixture) rotate(t *testing.T, from, to []byte) {
 	t.Helper()
 	if done, err := f.RotateSecret(t.Context(), from, to); err != nil || !done {
-		t.Fatalf("rotate: %v, %v", done, err)
+		t.Fatalf("RotateSecret = %v, %v; want true", done, err)
 	}
 }
 
-// A call that used a secret which is not in force stores nothing: no input that only
-// this secret opens, and no record that other processes would not find.
+// A call that used a secret which is not in force stores nothing: neither an input that only
+// this secret decrypts nor a record that other processes would not find.
 func TestWritesUnderAFormerSecretAreRefused(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -62,24 +62,24 @@ func TestWritesUnderAFormerSecretAreRefused(t *testing.T) {
 	for what, write := range writes {
 		before := stored()
 		if err := write(old); !errors.Is(err, store.ErrSecretMoved) {
-			t.Errorf("%s under the former secret: %v, want ErrSecretMoved", what, err)
+			t.Errorf("%s under the former secret: got error %v, want ErrSecretMoved", what, err)
 		}
 		if after := stored(); after != before {
-			t.Errorf("%s under the former secret: %s rows, before it %s", what, after, before)
+			t.Errorf("%s under the former secret: the tables have %s rows, want %s, as before", what, after, before)
 		}
 		check(t, write(now))
 	}
 	state, err := f.ServerSecret(ctx)
 	if err != nil || !bytes.Equal(state.Fingerprint, now) || len(state.Former) != 1 || !bytes.Equal(state.Former[0], old) {
-		t.Errorf("after the rotation: %+v, %v", state, err)
+		t.Errorf("after the rotation: ServerSecret = %+v, %v; want %x in force and %x as the only former secret", state, err, now, old)
 	}
 	if done, err := f.RotateSecret(ctx, old, random32()); done || err != nil {
-		t.Errorf("a rotation from a secret that is not in force: %v, %v", done, err)
+		t.Errorf("RotateSecret from a secret that is not in force = %v, %v; want false", done, err)
 	}
 }
 
-// A rotation under load: until it, calls with the former secret are stored. After it
-// they are refused, and no record of the former secret is added.
+// Before a rotation under load, calls with the old secret are stored. After the rotation they
+// are refused and add no record.
 func TestARotationFencesTheFormerSecret(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -112,11 +112,11 @@ func TestARotationFencesTheFormerSecret(t *testing.T) {
 	atRotation := f.count(t, "SELECT count(*) FROM idempotency")
 	group.Wait()
 	if after := f.count(t, "SELECT count(*) FROM idempotency"); after != atRotation || int64(after) != stored.Load() {
-		t.Errorf("%d records at the rotation, %d at the end; %d calls were told that they are stored", atRotation, after, stored.Load())
+		t.Errorf("%d records at the end, want %d, as at the rotation, and %d, the number of successful calls", after, atRotation, stored.Load())
 	}
 }
 
-// A process of the previous release names no secret. Its writes are accepted.
+// A process of the previous release names no secret with its writes. They are accepted.
 func TestRecordsWithoutASecret(t *testing.T) {
 	f := newFixture(t)
 	check(t, f.ClaimSecret(t.Context(), random32(), false))
@@ -146,10 +146,10 @@ func TestResealInBatches(t *testing.T) {
 	r, err := f.Rotation(ctx, 60, 100)
 	check(t, err)
 	if r.Inputs != deals-1 || r.After == nil || r.Replays != 0 {
-		t.Errorf("after the rotation %+v", r)
+		t.Errorf("after the rotation: Rotation = %+v, want %d inputs, After set and 0 replays", r, deals-1)
 	}
 	if done, err := f.ForgetSecrets(ctx, now); done || err != nil {
-		t.Errorf("the rotation ended with inputs left: %v, %v", done, err)
+		t.Errorf("ForgetSecrets with inputs left = %v, %v; want false", done, err)
 	}
 	seen, last := 0, *r.After
 	for {
@@ -166,17 +166,17 @@ func TestResealInBatches(t *testing.T) {
 				continue
 			}
 			if len(in.Sealed) == 100 && i < len(inputs)-1 {
-				t.Errorf("a batch of 50 bytes continues after 100")
+				t.Errorf("a batch with a bound of 50 bytes has %d inputs after one of 100 bytes, want 0", len(inputs)-1-i)
 			}
 			read, fresh = append(read, in), append(fresh, []byte("fresh"))
 		}
-		// One input is purged after it was read: its row must not change.
+		// One input is purged after it was read. Reseal must leave its row unchanged.
 		if seen == 0 && len(read) > 0 {
 			f.exec(t, "UPDATE reveals SET sealed = NULL WHERE deal_id = $1", read[0].DealID)
 		}
 		check(t, f.Reseal(ctx, random32(), read, fresh, &inputs[0])) // under a secret that is not in force
 		if n := f.count(t, "SELECT count(*) FROM reveals WHERE sealed = 'fresh' AND deal_id = $1", inputs[0].DealID); n != 0 {
-			t.Error("inputs are sealed under a secret that is not in force")
+			t.Errorf("%d inputs are sealed under a secret that is not in force, want 0", n)
 		}
 		last = inputs[len(inputs)-1]
 		check(t, f.Reseal(ctx, now, read, fresh, &last))
@@ -184,25 +184,25 @@ func TestResealInBatches(t *testing.T) {
 		r, err := f.Rotation(ctx, 60, 100)
 		check(t, err)
 		if r.After == nil || r.After.DealID != last.DealID {
-			t.Errorf("the recorded progress is %+v, want %+v", r.After, last)
+			t.Errorf("Rotation: After is %+v, want %+v", r.After, last)
 		}
 	}
 	if seen != deals {
-		t.Errorf("%d inputs were read, want %d", seen, deals)
+		t.Errorf("InputsAfter returned %d inputs in all batches, want %d", seen, deals)
 	}
 	if fresh, purged := f.count(t, "SELECT count(*) FROM reveals WHERE sealed = 'fresh'"), f.count(t, "SELECT count(*) FROM reveals WHERE sealed IS NULL"); fresh != deals-2 || purged != 2 {
-		t.Errorf("%d are resealed and %d purged, want %d and 2", fresh, purged, deals-2)
+		t.Errorf("%d inputs are resealed and %d purged, want %d and 2", fresh, purged, deals-2)
 	}
 	if done, err := f.ForgetSecrets(ctx, now); !done || err != nil {
-		t.Errorf("the rotation does not end: %v, %v", done, err)
+		t.Errorf("ForgetSecrets after the last batch = %v, %v; want true", done, err)
 	}
 	state, err := f.ServerSecret(ctx)
 	if err != nil || state.Former == nil || len(state.Former) != 0 {
-		t.Errorf("%+v, %v; want an empty list of former secrets", state, err)
+		t.Errorf("ServerSecret = %+v, %v; want an empty list of former secrets", state, err)
 	}
 }
 
-// LoseDeals ends the deals that hold an input, and no others.
+// LoseDeals ends only the deals that have an input.
 func TestLoseDeals(t *testing.T) {
 	f := newFixture(t)
 	open, committed, revealing, drawing, purged := f.create(t, nil), f.create(t, nil), f.create(t, nil), f.create(t, random), f.create(t, func(d *store.Declaration) { d.Retention = "purge" })
@@ -215,11 +215,11 @@ func TestLoseDeals(t *testing.T) {
 	check(t, f.LoseDeals(context.WithoutCancel(t.Context())))
 	for d, want := range map[*store.Declaration]deal.State{open: deal.Committing, committed: deal.Revealing, revealing: deal.Expired, drawing: deal.Expired, purged: deal.Expired} {
 		if got := f.current(t, d).Phase; got != want {
-			t.Errorf("a deal is %s, want %s", got, want)
+			t.Errorf("after LoseDeals deal %s is %s, want %s", d.DealID, got, want)
 		}
 	}
 	if n := f.count(t, "SELECT count(*) FROM reveals WHERE deal_id = $1 AND sealed IS NOT NULL", purged.DealID); n != 0 {
-		t.Error("an input of a deal with retention purge is left")
+		t.Errorf("%d inputs of a deal with retention purge are left, want 0", n)
 	}
 }
 
@@ -263,12 +263,12 @@ func TestASecondDatabaseUser(t *testing.T) {
 	defer other.Close()
 	check(t, other.InsertKey(t.Context(), random32(), newReplay()))
 	if done, err := other.RotateSecret(t.Context(), []byte("old"), []byte("new")); err != nil || !done {
-		t.Errorf("the second role rotates: %v, %v", done, err)
+		t.Errorf("RotateSecret by the second role = %v, %v; want true", done, err)
 	}
 	for who, s := range map[string]*store.Store{"first": first, "second": other} {
 		names, err := s.Applications(t.Context())
 		if err != nil || !slices.Contains(names, "fairpact/first") || !slices.Contains(names, "fairpact/second") {
-			t.Errorf("the %s role sees %v, %v", who, names, err)
+			t.Errorf("Applications by the %s role = %v, %v; want fairpact/first and fairpact/second", who, names, err)
 		}
 	}
 	f.exec(t, "ALTER ROLE "+owner+" NOLOGIN")

@@ -24,7 +24,7 @@ type Snapshot struct {
 	VoidFlakers     []int
 	CertID          *string
 	Published       bool   // the certificate has its leaf
-	LeafIndex       *int64 // the index of that leaf; nil also after the caller itself has just published it
+	LeafIndex       *int64 // the index of that leaf; nil also if the caller has published it since the read
 	Commits         int    // number of commitments
 	Reveals         int    // number of reveals
 	LastReveal      int64  // time of the last reveal; 0: none yet
@@ -59,10 +59,11 @@ var (
 	WithInputs = Want{last: math.MaxInt32, inputs: true, attested: true, bytes: maxGroupSize}
 )
 
-// Everyone reads the parts of all parties of a deal that has this many.
+// Everyone reads the parts of all parties of a deal with this number of parties.
 func Everyone(parties int) Want { return Want{last: parties - 1, bytes: 128 * parties} }
 
-// Attested reads the parts of all parties and AttestedBy.
+// Attested reads the parts of all parties and AttestedBy, of a deal with this number of
+// parties.
 func Attested(parties int) Want { return Want{last: parties - 1, attested: true, bytes: 512 * parties} }
 
 // Only reads one party's part.
@@ -115,7 +116,7 @@ func scanSnapshot(row pgx.CollectableRow, n *int, calls []snapshotOf) (*Snapshot
 	s.First = want.first
 	s.Parts = make([]Part, max(0, min(want.last+1, parties)-want.first))
 	if end := want.first + len(s.Parts); len(committed) > 0 && committed[len(committed)-1] >= end || len(revealed) > 0 && revealed[len(revealed)-1] >= end {
-		return nil, fmt.Errorf("store: a deal of %d parties has a commitment or reveal of a party beyond them", parties)
+		return nil, fmt.Errorf("store: deal %s has %d parties, and a commitment or reveal of a party with a higher index", calls[*n-1].dealID, parties)
 	}
 	for i, party := range committed {
 		text := CommitmentText(commitments[i])

@@ -8,8 +8,8 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// A snapshot holds the wanted parts only, both in a separate call and in a group of
-// calls for several deals.
+// A snapshot has the wanted parts only, whether its call is alone or in a group of calls for
+// several deals.
 func TestSnapshotHoldsTheWantedParts(t *testing.T) {
 	f := newFixture(t)
 	before := f.now(t)
@@ -47,15 +47,15 @@ func TestSnapshotHoldsTheWantedParts(t *testing.T) {
 		got := grouped[i]
 		if w.parts == nil {
 			if got != nil {
-				t.Errorf("%s: %+v", w.what, got)
+				t.Errorf("%s: got %+v, want nil", w.what, got)
 			}
 			continue
 		}
 		if alone := f.snapshot(t, w.deal, w.want); !reflect.DeepEqual(alone.Parts, w.parts) || !reflect.DeepEqual(alone.Sealed, w.sealed) {
-			t.Errorf("%s, alone: %+v", w.what, alone)
+			t.Errorf("%s, alone: got %+v, want parts %+v and inputs %v", w.what, alone, w.parts, w.sealed)
 		}
 		if !reflect.DeepEqual(got.Parts, w.parts) || !reflect.DeepEqual(got.Sealed, w.sealed) {
-			t.Errorf("%s: %+v", w.what, got)
+			t.Errorf("%s, in a group: got %+v, want parts %+v and inputs %v", w.what, got, w.parts, w.sealed)
 		}
 		commits, reveals, phase := 4, 2, deal.Revealing
 		if w.deal == open {
@@ -63,19 +63,19 @@ func TestSnapshotHoldsTheWantedParts(t *testing.T) {
 		}
 		if got.Commits != commits || got.Reveals != reveals || got.Phase != phase || (got.LastReveal >= before) != (reveals > 0) || (got.LastReveal == 0) != (reveals == 0) ||
 			got.Now < before || got.Now > before+600 || got.NowMilli/1000 != got.Now {
-			t.Errorf("%s: %+v", w.what, got)
+			t.Errorf("%s: got %+v, want %s with %d commitments and %d reveals, and times from %d on", w.what, got, phase, commits, reveals, before)
 		}
 	}
 
 	e := f.end(t, d, deal.Void)
 	now := f.snapshot(t, d, store.WithInputs)
 	if now.Phase != deal.Void || !reflect.DeepEqual(now.VoidFlakers, []int{0, 2}) || *now.CertID != *e.CertID || now.Published || now.Result != nil {
-		t.Errorf("after the end: %+v", now)
+		t.Errorf("after the end: got %+v, want VOID with flakers 0 and 2, and certificate %s, not published", now, *e.CertID)
 	}
 	if !reflect.DeepEqual(now.Sealed, [][]byte{nil, nil}) || !now.Parts[1].Revealed {
-		t.Errorf("purged inputs are %v of %+v", now.Sealed, now.Parts)
+		t.Errorf("after a purge: got inputs %v and parts %+v, want two nil inputs and party 1 revealed", now.Sealed, now.Parts)
 	}
 	if done, err := f.Publish(t.Context(), store.Publication{CertID: *e.CertID, Signature: "s", LeafIndex: 0}); err != nil || !done || !f.current(t, d).Published {
-		t.Errorf("after the publication: %v, %v", done, err)
+		t.Errorf("Publish = %v, %v; want true and a snapshot that is published", done, err)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Postgres reports a commit whose wait for the synchronous standby was cancelled by
-// a warning only. A failover may lose that commit, so its caller gets UNAVAILABLE,
-// and so does a retry with the same Idempotency-Key until a standby has the commit.
+// If a commit's wait for the synchronous standby is cancelled, Postgres sends only a warning,
+// although a failover may lose the commit. Its caller gets UNAVAILABLE, and so does a retry
+// with the same Idempotency-Key until a standby has the commit.
 func TestUnreplicatedCommitIsUnknown(t *testing.T) {
 	primary := servertest.StartPostgres(t)
 	url, err := primary.EnsureDatabase(t.Context(), "fairpact")
@@ -49,16 +49,16 @@ func TestUnreplicatedCommitIsUnknown(t *testing.T) {
 	check(t, standby.Restart(t.Context()))
 	found, err := f.FindReplay(t.Context(), replay.Scope, nil)
 	if err != nil || string(found.Response) != "x" {
-		t.Errorf("with a standby the replay is %q, %v", found.Response, err)
+		t.Errorf("FindReplay with a standby: got response %q, %v; want %q", found.Response, err, "x")
 	}
 	acted, err := f.Commit(t.Context(), act(d, 0))
 	if err != nil || acted.Done {
-		t.Errorf("the commitment of unknown outcome was not stored: %+v, %v", acted, err)
+		t.Errorf("a second Commit = %+v, %v; want not Done, because the commit of unknown outcome was stored", acted, err)
 	}
 }
 
-// interrupted starts a write, interrupts its wait for the standby with the
-// function by, and returns the write's error.
+// interrupted starts a write, interrupts its wait for the standby by the SQL function by
+// (for example pg_cancel_backend), and returns the write's error.
 func interrupted(t *testing.T, admin *pgx.Conn, by string, write func(context.Context) error) error {
 	t.Helper()
 	ended := make(chan error, 1)

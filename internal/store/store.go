@@ -64,8 +64,8 @@ type Store struct {
 	publications     *coalescer[Publication, bool]
 }
 
-// Migrate brings the escrow's tables to this binary's version. It may be run
-// again, and by several processes at once.
+// Migrate brings the escrow's tables to this binary's version. It may run again, and in
+// several processes at once.
 func Migrate(ctx context.Context, databaseURL string) error {
 	return schema.Migrate(ctx, databaseURL)
 }
@@ -89,8 +89,8 @@ func Open(ctx context.Context, databaseURL string, maxConns int32, options ...da
 	return s, nil
 }
 
-// Close ends all connections. Callers MUST NOT wait for an answer any more. An
-// insert whose caller gave up is interrupted, as in a crash.
+// Close ends all connections. No caller may still wait for an answer. Close interrupts an
+// insert whose caller has given up, as a crash would.
 func (s *Store) Close() {
 	for _, c := range []interface{ close() }{s.creations, s.commits, s.reveals, s.snapshots, s.endings, s.certificates, s.publications} {
 		c.close()
@@ -104,9 +104,8 @@ func (s *Store) Server() string { return database.Server() }
 // serverAge is how long after an answer Confirm does not ask again.
 const serverAge = time.Second
 
-// Confirm sends a query if the database has not answered for a second. A caller
-// that answers from caches would otherwise not notice that another server has
-// taken the database's place.
+// Confirm sends a query if the database has not answered for a second. Otherwise a caller
+// that answers from caches would not notice a failover to another server.
 func (s *Store) Confirm(ctx context.Context) {
 	now := time.Now().UnixMilli()
 	last := s.budget.answered.Load()
@@ -115,14 +114,14 @@ func (s *Store) Confirm(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, serverAge)
 	defer cancel()
-	_, _ = s.Now(ctx) // the pool replaces a failed connection, and the new one identifies its server
+	_, _ = s.Now(ctx) // the pool replaces a failed connection, and the new connection identifies its server
 }
 
 // Ready returns an error if the database does not answer or its schema is older
 // than this binary needs.
 func (s *Store) Ready(ctx context.Context) error { return schema.Current(ctx, s.pool) }
 
-// Now returns the database's clock, in unix seconds.
+// Now returns the time of the database's clock, in unix seconds.
 func (s *Store) Now(ctx context.Context) (int64, error) {
 	now, err := database.Now(ctx, s.pool)
 	return now, translate(err)

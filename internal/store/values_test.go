@@ -11,8 +11,8 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Stored values are read back byte for byte: they are not normalised or trimmed, and
-// a U+0000 is accepted.
+// The store returns values byte for byte: it does not normalise or trim them, and accepts
+// U+0000.
 func TestValuesAreReadBackUnchanged(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -28,16 +28,16 @@ func TestValuesAreReadBackUnchanged(t *testing.T) {
 	got, err := f.replica.Declaration(ctx, d.DealID)
 	check(t, err)
 	if now := f.now(t); got.CreatedAt < now-3600 || got.CreatedAt > now {
-		t.Errorf("created at %d, and it is %d", got.CreatedAt, now)
+		t.Errorf("CreatedAt is %d, want %d to %d", got.CreatedAt, now-3600, now)
 	}
 	got.CreatedAt = d.CreatedAt
 	if !reflect.DeepEqual(got, d) {
-		t.Errorf("read back:\n got %+v\nwant %+v", got, d)
+		t.Errorf("Declaration:\n got %+v\nwant %+v", got, d)
 	}
 
 	d = f.create(t, nil)
 	commitments := [][32]byte{{}, [32]byte(bytes.Repeat([]byte{0xff}, 32))}
-	inputs := [][]byte{[]byte("\x00sealed\x00"), bytes.Repeat([]byte{0xff, 0}, 700_000)} // one is larger than a group may be
+	inputs := [][]byte{[]byte("\x00sealed\x00"), bytes.Repeat([]byte{0xff, 0}, 700_000)} // the second is larger than a group may be
 	for p, c := range commitments {
 		attestedBy := []*string{nil, ptr("what the certificate says")}[p]
 		stored(t, "commit", true)(f.Commit(ctx, store.Act{DealID: d.DealID, Party: p, Commitment: c, AttestedBy: attestedBy}))
@@ -48,25 +48,25 @@ func TestValuesAreReadBackUnchanged(t *testing.T) {
 	now := f.snapshot(t, d, store.WithInputs)
 	for what, by := range map[string][]*string{"with inputs": now.AttestedBy, "attested": f.snapshot(t, d, store.Attested(2)).AttestedBy} {
 		if len(by) != 2 || by[0] != nil || by[1] == nil || *by[1] != "what the certificate says" {
-			t.Errorf("%s: who committed reads back as %v", what, by)
+			t.Errorf("%s: AttestedBy is %v, want nil and a text", what, by)
 		}
 	}
 	if by := f.snapshot(t, d, store.Everyone(2)).AttestedBy; by != nil {
-		t.Errorf("AttestedBy was not wanted and is %v", by)
+		t.Errorf("AttestedBy, which Everyone does not read, is %v, want nil", by)
 	}
 	if !reflect.DeepEqual(now.Sealed, inputs) {
-		t.Error("sealed inputs are read back changed")
+		t.Errorf("Sealed has inputs of %d and %d bytes, or with other bytes than stored; want %d and %d bytes unchanged", len(now.Sealed[0]), len(now.Sealed[1]), len(inputs[0]), len(inputs[1]))
 	}
 	for p, want := range []string{"sha256:" + strings.Repeat("0", 64), "sha256:" + strings.Repeat("f", 64)} {
 		if *now.Parts[p].Commitment != want {
-			t.Errorf("commitment of party %d: %s", p, *now.Parts[p].Commitment)
+			t.Errorf("the commitment of party %d is %s, want %s", p, *now.Parts[p].Commitment, want)
 		}
 	}
 	e := f.ending(t, d, deal.Computed)
 	e.Result, e.Payload = []byte("{\"\x00\":\"é\"}"), []byte("{\"\x00\":\"é\"}")
 	did(t, "end", true)(f.End(ctx, e))
 	if now := f.current(t, d); !bytes.Equal(now.Result, e.Result) || *now.CertID != *e.CertID || now.Published || *now.ComputedAt != *e.ComputedAt || *now.RevealsClosedAt != *e.RevealsClosedAt {
-		t.Errorf("the end reads as %+v", now)
+		t.Errorf("after the end: got %+v, want %+v", now, e)
 	}
 	f.holds(t, e, nil, nil)
 }
@@ -79,9 +79,9 @@ func TestTheFirstRoundStands(t *testing.T) {
 		check(t, f.PutRound(ctx, "00", 9, value, value+"'s"))
 	}
 	if r, s, err := f.Round(ctx, "00", 9); err != nil || r != "first" || s != "first's" {
-		t.Errorf("%q, %q, %v", r, s, err)
+		t.Errorf("Round = %q, %q, %v; want the first values", r, s, err)
 	}
 	if _, _, err := f.Round(ctx, "01", 9); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("the round of another chain: %v", err)
+		t.Errorf("Round of another chain: got error %v, want ErrNotFound", err)
 	}
 }

@@ -30,21 +30,21 @@ func (s *Store) Due(ctx context.Context, horizon int64, limit int, drawDelay int
 
 // Complete lists deals in which every party has acted and whose next step has
 // not been taken: the process that had to take it died, or an input is lost and the
-// deal waits for its deadline. It looks at every active
-// deal, so call it less often than Due.
+// deal waits for its deadline. Complete reads every active deal, so call it less often
+// than Due.
 func (s *Store) Complete(ctx context.Context, limit int) ([]string, error) {
 	return rows(ctx, s.pool, pgx.RowTo[string], completeSQL, limit)
 }
 
-// Load counts open deals and pending certificates, by the database's clock. Ages
-// are seconds since the oldest was created, 0 if there is none.
+// Load counts open deals and pending certificates, by the database's clock. An age is
+// the seconds since the oldest of them was created, 0 if there is none.
 type Load struct {
 	Committing, Revealing       int64 // deals by phase; COMMITTING includes deals shown as OPEN
 	CommittingAge, RevealingAge float64
 	Pending                     int64 // certificates
 	PendingAge                  float64
 	Overdue                     float64 // seconds since the oldest missed deadline that was not processed
-	DrawOverdue                 float64 // seconds since the oldest draw that was due and not made
+	DrawOverdue                 float64 // seconds since the oldest due draw that was not made
 }
 
 // Load returns the current load. drawDelay is as in Due.

@@ -1,5 +1,5 @@
--- Takes the step of a deal in which all have acted. Only a process of the previous release leaves such a deal, if it dies
--- between its last insert and its change of phase. Of two such statements at once one changes the row. SPEC 2.4:
+-- Moves on a deal in which all parties have acted. Only a process of the previous release leaves such a deal, if it dies
+-- between its last insert and its change of phase. If two such statements run at once, one changes the row. SPEC 2.4:
 -- commits_closed_at and reveals_closed_at are the times of the last commitment and the last reveal.
 WITH committed AS (
     UPDATE deals SET phase = 'REVEALING', commits_closed_at = (SELECT max(committed_at) FROM commitments WHERE deal_id = $1)

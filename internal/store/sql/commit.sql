@@ -4,7 +4,7 @@
 -- Returns for each call: whether its deal was locked, whether its commitment was inserted, and the first party that has yet
 -- to commit (null: none). The last commitment of a deal moves it to REVEALING in this same statement.
 --
--- held: the deals that lock.sql locked and that accept commitments now. missing: their first missing party.
+-- held: the deals that lock.sql locked and that accept commitments now. missing: the first missing party of each of them.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
 locked AS MATERIALIZED (SELECT string_to_array(current_setting('fairpact.locked', true), ' ') AS deals),
 wanted AS MATERIALIZED (
@@ -45,7 +45,7 @@ missing AS MATERIALIZED (
 ),
 advanced AS (
     UPDATE deals d SET phase = 'REVEALING', commits_closed_at = now
-    -- Only if this statement stored the last one: otherwise catch_up.sql advances the deal, with an earlier time.
+    -- Only if this statement stored the last commitment: otherwise catch_up.sql advances the deal, with an earlier time.
     FROM missing m JOIN (SELECT deal_id, count(*) AS n FROM inserted GROUP BY deal_id) AS here USING (deal_id), clock
     WHERE d.deal_id = ANY($1) AND d.deal_id = m.deal_id AND m.party IS NULL
       -- $4 is only a hint, so all commitments are counted before the deal advances.

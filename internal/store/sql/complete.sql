@@ -2,8 +2,8 @@
 -- REVEALING: all have revealed, and the process died before it computed and stored the end of the deal. Also a deal with a
 -- lost input, which has no next step until its deadline.
 -- COMMITTING: only a process of the previous release leaves such a deal (see catch_up.sql).
--- The party with the highest index is looked up first; only if it has acted are all acts counted. A deal is left out for
--- 3 seconds after its last act, because the call that made this act is still working on it. $1: most deals.
+-- Looks up the party with the highest index first, and counts the acts of a deal if this party has acted. Leaves out a deal
+-- for 3 seconds after its last act, because the call that made this act may still work on it. $1: most deals.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now)
 SELECT deal_id FROM deals d
 WHERE phase = 'COMMITTING'

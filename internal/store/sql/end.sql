@@ -3,7 +3,7 @@
 -- $9 void_flakers (as text of an int[]), $10 cert_ids, $11 payloads, $12 their MACs, $13 certificates' created_at.
 -- A deal in which all have revealed accepts no more inserts, so the check of its phase suffices. Any other deal must be
 -- locked by lock.sql before this statement: an insert may have got the lock after the ending was computed.
--- Returns for each whether its deal was free (no other transaction held it) and whether it ended.
+-- Returns for each deal whether it was free (no other transaction held it) and whether it ended.
 WITH locked AS MATERIALIZED (SELECT string_to_array(current_setting('fairpact.locked', true), ' ') AS deals),
 wanted AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::int[], $6::bigint[], $7::bigint[], $8::bytea[],

@@ -1,7 +1,7 @@
 -- Finds an idempotency record. $1 the scope, $2 the same scope as made with former server secrets.
--- A replay acknowledges the effect a second time, so it must not be answered before a synchronous standby has the effect. A
--- read does not wait for the standby. The message turns this read into a commit that follows the effect in the write-ahead
--- log and waits.
+-- A replay acknowledges the effect a second time, so a synchronous standby must have the effect before the replay is
+-- answered. A read does not wait for the standby. pg_logical_emit_message turns this read into a commit, which follows the
+-- effect in the write-ahead log and waits.
 SELECT scope, body, response FROM idempotency
 WHERE scope = ANY (array_append($2::bytea[], $1::bytea)) AND expires_at > extract(epoch FROM clock_timestamp())
   AND pg_logical_emit_message(true, 'fairpact', '') IS NOT NULL

@@ -1,5 +1,5 @@
 -- Stores an API key. $1 key hash; idempotency: $2 scope (null: no record), $3 body, $4 response, $5 lifetime in seconds.
--- $6 the server secret of the record: if another one is in force, the statement stores nothing and returns false.
+-- $6 the server secret of the record: if another secret is in force, the statement stores nothing and returns false.
 WITH key AS (
     INSERT INTO api_keys (key_hash, created_at)
     SELECT $1::bytea, floor(extract(epoch FROM clock_timestamp()))

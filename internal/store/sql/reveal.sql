@@ -1,7 +1,7 @@
 -- Stores a group of reveals of any deals. Runs after lock.sql. $1 deals, $2 parties, $3 sealed inputs, $4 the commitments that
 -- they open, $5 for each call the first party that the caller does not know to have revealed; idempotency: $6 scopes (null:
 -- no record), $7 bodies, $8 lifetimes; $9 the most bytes of inputs to return; $10 the server secrets that the calls used: if
--- another one is in force, the statement stores nothing.
+-- another secret is in force, the statement stores nothing.
 --
 -- It does three things in one round trip:
 -- 1. It inserts each reveal whose deal is locked and REVEALING, and whose commitment is the stored one (held, inserted).
@@ -17,7 +17,7 @@
 --   has yet to reveal (null: none);
 -- * for one call of each deal that is complete without a beacon, null for all others: the time, the time of the last reveal,
 --   commits_closed_at, and by party the commitments, attested_by and sealed inputs. If the deals of a group have more than $9
---   bytes of inputs together, those beyond get nulls, and their callers read the snapshot themselves.
+--   bytes of inputs together, the deals beyond $9 get nulls, and their callers read the snapshot themselves.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
 secret AS MATERIALIZED (SELECT ((SELECT fingerprint FROM server_secret WHERE singleton) = ALL ($10::bytea[])) IS NOT FALSE AS writes),
 locked AS MATERIALIZED (SELECT string_to_array(current_setting('fairpact.locked', true), ' ') AS deals),
@@ -46,7 +46,7 @@ recorded AS (
     SELECT scope, body, revealed_at + lifetime FROM inserted JOIN wanted USING (deal_id, party)
     WHERE scope IS NOT NULL ORDER BY scope
 ),
--- As in commit.sql.
+-- Looks for a missing party as commit.sql does.
 missing AS MATERIALIZED (
     SELECT deal_id, parties, (
         SELECT party FROM (SELECT generate_series(held.first, held.parties - 1) AS party) AS each
@@ -56,8 +56,8 @@ missing AS MATERIALIZED (
     ) AS party
     FROM held
 ),
--- The deals in which all have revealed. n: the call that gets the snapshot. total: bytes of inputs of this deal and those
--- before it. before and here: reveals stored before this statement, and by it.
+-- The deals in which all have revealed. n: the call that gets the snapshot. total: bytes of inputs of this deal and of the
+-- deals before it. before: reveals stored before this statement. here: reveals that this statement stores.
 complete AS MATERIALIZED (
     SELECT d.*, now, greatest(before.last, now) AS last_reveal, here.n AS stored, acting.n,
            sum(before.bytes + coalesce(here.bytes, 0)) OVER (ORDER BY m.deal_id) AS total
@@ -75,7 +75,7 @@ complete AS MATERIALIZED (
 closed AS (
     UPDATE deals d SET reveals_closed_at = now FROM complete
     WHERE d.deal_id = ANY($1) AND d.deal_id = complete.deal_id AND d.chain_hash IS NOT NULL AND d.reveals_closed_at IS NULL
-      -- Only if this statement stored the last one: otherwise catch_up.sql closes the reveals, with an earlier time.
+      -- Only if this statement stored the last reveal: otherwise catch_up.sql closes the reveals, with an earlier time.
       AND complete.stored > 0
 )
 SELECT CASE WHEN (SELECT writes FROM secret) THEN w.deal_id = ANY((SELECT deals FROM locked)::text[]) END, i.party IS NOT NULL,
