@@ -8,7 +8,8 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// A deal costs one unit, and one for each of these.
+// A deal costs one unit, plus one for each partiesPerUnit parties and each bytesPerUnit
+// bytes of declaration.
 const (
 	partiesPerUnit = 100
 	bytesPerUnit   = 10 << 10
@@ -16,27 +17,27 @@ const (
 
 const (
 	// recountEvery is the shortest time between two counts of a key that has used up its
-	// units. recountAfter is the fraction (1/16) of the bound that this process creates
-	// for a key before it counts again, since other replicas create deals too.
+	// units. This process also counts again after it has created 1/recountAfter of the
+	// bound for a key, because other replicas create deals too.
 	recountEvery = 10 * time.Second
 	recountAfter = 16
 )
 
 // account holds what this process knows about one API key's open deals, in units. A
-// creation is charged from memory, without a statement. Only the next count sees deals
-// that have ended and deals of other replicas. N replicas together allow a key at most
+// creation updates it in memory, without a statement. Only the next count sees deals
+// that have ended and deals of other replicas. So N replicas together allow a key at most
 // N/16 more than the bound.
 type account struct {
 	mu      sync.Mutex
 	open    int // as last counted, plus what this process has created since
 	created int // since the last count
-	pending int // of creations in flight, which a count does not include
+	pending int // units of creations in flight, which a count does not include
 	counted time.Time
 }
 
-// charge adds a deal to the key's open deals, or refuses it if they would cost more than
-// the bound. The caller MUST call done after the creation, also if it failed. A deal
-// that is stored while the key is counted may be charged twice, until the next count.
+// charge adds a deal's units to the key's open deals, or returns RATE_LIMITED if they would
+// exceed the bound. The caller MUST call done after the creation, even a failed one. A deal
+// that is stored during a count may be counted twice until the next count.
 func (s *Service) charge(ctx context.Context, p Principal, units int) (done func(), err error) {
 	most, a := s.options.OpenUnits, p.account
 	if most <= 0 {

@@ -14,7 +14,7 @@ func (h *house) bounding(most int) *escrow.Service {
 	return h.replicaOn(h.store, escrow.Options{OpenUnits: most})
 }
 
-// declared returns a declaration with so many parties.
+// declared returns the declaration of a random.v1 deal with the given number of parties.
 func (h *house) declared(now int64, parties int) escrow.Declared {
 	return escrow.Declared{Algorithm: "random.v1", Params: map[string]any{"beacon_round": h.well.Chain().RoundAt(now+7200) + 9},
 		Mode: "sealed", Retention: "standard", CommitDeadline: now + 3600, RevealDeadline: now + 7200, Labels: slices.Repeat([]string{"a"}, parties)}
@@ -37,14 +37,14 @@ func TestOpenDealsOfOneKeyAreBounded(t *testing.T) {
 		made += 2
 	}
 	if made < most-2 || made > most+2*most/16 {
-		t.Errorf("two replicas made %d deals, of %d units", made, most)
+		t.Errorf("two replicas let the key have %d deals, want %d to %d for a bound of %d units", made, most-2, most+2*most/16, most)
 	}
 	for _, on := range []*escrow.Service{one, other, replica()} {
 		if p := create(on, greedy, 2).refused(t, problem.RateLimited); p.RetryAfter < 1 {
-			t.Errorf("Retry-After is missing: %v", p)
+			t.Errorf("RATE_LIMITED has RetryAfter %d, want at least 1: %v", p.RetryAfter, p)
 		}
 	}
-	// Large deals cost more; each key may have one, whatever it costs.
+	// Large deals cost more units. Each key may have one deal of any size.
 	create(one, frugal, 2000).ok(t)
 	create(one, frugal, 900).ok(t)
 	create(one, frugal, 2).ok(t)
@@ -58,12 +58,13 @@ func TestOpenDealsOfOneKeyAreBounded(t *testing.T) {
 		made++
 	}
 	if made != most {
-		t.Errorf("a replica that counts again lets the key have %d deals, want %d", made, most)
+		t.Errorf("a replica that counts again lets the key have %d open deals, want %d", made, most)
 	}
 }
 
-// Deals whose creation is in flight are charged, although a count does not include them.
-func TestCreationsInFlightAreCharged(t *testing.T) {
+// Deals whose creation is in flight count toward the bound, although the database does not
+// have them yet.
+func TestCreationsInFlightAreCounted(t *testing.T) {
 	const most = 4 // so few that each creation counts again
 	h := newHouse(t)
 	on, deal := h.bounding(most), h.declared(h.now(t), 2)
@@ -77,12 +78,12 @@ func TestCreationsInFlightAreCharged(t *testing.T) {
 	for range most + 1 {
 		go func() { answers <- of(on.Create(t.Context(), owner, deal, nil)) }()
 	}
-	(<-answers).refused(t, problem.RateLimited) // while all others are under way
+	(<-answers).refused(t, problem.RateLimited) // while all other creations are under way
 	check(t, lock.Rollback(t.Context()))
 	for range most {
 		(<-answers).ok(t)
 	}
-	// A creation that has finished is not charged twice.
+	// A creation that has finished is not counted twice.
 	h.exec(t, "UPDATE deals SET phase = 'CANCELLED' WHERE deal_id = (SELECT min(deal_id) FROM deals)")
 	later := h.bounding(most)
 	owner = of(later.Authenticate(t.Context(), key)).ok(t)

@@ -23,8 +23,8 @@ func (s *Service) advance(ctx context.Context, d *Deal, want store.Want) (*store
 }
 
 // takeSteps is advance, except that for a deal with a lost input it returns the deal
-// together with errInputLost. Attend returns that error, so
-// that the worker logs it and tries again.
+// together with errInputLost. Attend returns that error, so that the worker logs it and
+// tries again.
 func (s *Service) takeSteps(ctx context.Context, d *Deal, want store.Want) (*store.Snapshot, error) {
 	ctx, cancel := detached(ctx)
 	defer cancel()
@@ -61,13 +61,13 @@ func (s *Service) takeSteps(ctx context.Context, d *Deal, want store.Want) (*sto
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("advance: deal %s still has a step that is due after 8 steps", d.DealID)
+	return nil, fmt.Errorf("deal %s still has a due step after 8 tries", d.DealID)
 }
 
 // drawOrExpire ends a random.v1 deal whose entropy window is over. It first tries the
-// draw, since the round may be available and only the deployment was down. The deal
-// expires only if no relay has the round. Any other error leaves it as it is, and the
-// next call tries again.
+// draw: the round may be available if only the deployment was down. The deal expires only
+// if no relay has the round. After any other error the deal is unchanged, and the next
+// call tries again.
 func (s *Service) drawOrExpire(ctx context.Context, d *Deal) (*store.Snapshot, error) {
 	drawn, err := s.endDeal(ctx, d, deal.Draw, nil)
 	if !problem.Is(err, problem.BeaconUnavailable) && !problem.Is(err, problem.BeaconNotReady) {
@@ -77,8 +77,8 @@ func (s *Service) drawOrExpire(ctx context.Context, d *Deal) (*store.Snapshot, e
 	return s.endDeal(ctx, d, deal.Expire, nil)
 }
 
-// expireLost ends a deal at its deadline because one of its inputs is lost. No party is
-// at fault.
+// expireLost ends a deal at its deadline as EXPIRED, because one of its inputs cannot be
+// decrypted and no party is at fault.
 func (s *Service) expireLost(ctx context.Context, d *Deal) (*store.Snapshot, error) {
 	if err := serversecret.Refresh(ctx, s.store, s.secrets); err != nil {
 		return nil, err // another replica may have the secret that decrypts the input

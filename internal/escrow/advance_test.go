@@ -13,7 +13,7 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// meets are the kinds of call that reach a deal, each at a process that does not know it.
+// meets are the kinds of call about a deal, each at a process that has not cached the deal.
 var meets = map[string]func(*testing.T, *game) error{
 	"view": func(t *testing.T, g *game) error {
 		svc := g.replica()
@@ -38,8 +38,8 @@ var meets = map[string]func(*testing.T, *game) error{
 	"attend": func(t *testing.T, g *game) error { return of(g.replica().Attend(t.Context(), g.id)).err },
 }
 
-// abandoned returns a deal whose last commit (as a process of an older release stores it)
-// or last reveal is stored, and whose process died before it took the next step.
+// abandoned returns a deal whose process died before it took the next step: after the last
+// reveal if revealed is true, else after the last commit, as an older release stores it.
 func abandoned(t *testing.T, h *house, revealed bool) *game {
 	t.Helper()
 	g := h.split(t, nil)
@@ -53,13 +53,13 @@ func abandoned(t *testing.T, h *house, revealed bool) *game {
 	g.committed(t)
 	for party := range g.tokens {
 		if done := of(h.store.Reveal(t.Context(), g.stored(t, party))).ok(t); !done.Done {
-			t.Fatalf("party %d is not revealed", party)
+			t.Fatalf("store.Reveal of party %d: got %+v, want it done", party, done)
 		}
 	}
 	return g
 }
 
-// stored returns a party's reveal as the store takes it.
+// stored returns a party's reveal as the argument of store.Reveal.
 func (g *game) stored(t *testing.T, party int) store.Act {
 	t.Helper()
 	in := sealing.Input{Canonical: []byte(g.inputs[party]), Salt: salt, SaltBytes: []byte(salt)}
@@ -106,13 +106,13 @@ func TestEveryCallTakesTheStepsThatAreDue(t *testing.T) {
 				g := row.game().later(t, row.later)
 				err := meet(t, g)
 				if phase := g.phase(t); phase != row.phase {
-					t.Fatalf("the deal is %s after %v, want %s", phase, err, row.phase)
+					t.Fatalf("after the call (%v) the deal is %s, want %s", err, phase, row.phase)
 				}
 				if (name == "reveal" || name == "a wrong reveal") && row.reveal != "" && !problem.Is(err, row.reveal) {
-					t.Errorf("answered %v, want %s", err, row.reveal)
+					t.Errorf("%s: got error %v, want %s", name, err, row.reveal)
 				}
-				// A step that was due is no error to the call that takes it. Calls that need
-				// another phase are refused for the phase that the deal has now.
+				// A call that takes a due step does not fail because of it. A call that needs
+				// another phase is refused for the deal's new phase.
 				want := map[string]problem.Code{"entropy": problem.WrongAlgorithm, "cancel": problem.CannotCancel}[name]
 				if row.phase == "REVEALING" && name == "certificate" {
 					want = problem.CertNotReady
@@ -120,7 +120,7 @@ func TestEveryCallTakesTheStepsThatAreDue(t *testing.T) {
 				switch name {
 				case "view", "attend", "entropy", "cancel", "certificate":
 					if want == "" && err != nil || want != "" && !problem.Is(err, want) {
-						t.Errorf("%s in a deal that becomes %s: %v, want %q", name, row.phase, err, want)
+						t.Errorf("%s in a deal that becomes %s: got error %v, want %q", name, row.phase, err, want)
 					}
 				}
 				if row.phase == "REVEALING" {
@@ -129,24 +129,24 @@ func TestEveryCallTakesTheStepsThatAreDue(t *testing.T) {
 				c := g.attended(t).published(t)
 				committed, computed := len(row.flakers) == 0 || c.Parties[0].Commitment != nil && c.Parties[1].Commitment != nil, row.phase == "COMPUTED"
 				if c.Outcome != row.phase || !computed && show(c.VoidFlakers) != row.flakers || (c.InputRoot != nil) != computed || (string(c.Result) != "null") != computed {
-					t.Errorf("certified as %s", show(c))
+					t.Errorf("the certificate is %s, want outcome %s, flakers %q, input_root and result only if COMPUTED", show(c), row.phase, row.flakers)
 				}
 				if (c.Timing.CommitsClosedAt != nil) != committed || (c.Timing.RevealsClosedAt != nil) != computed || (c.Timing.ComputedAt != nil) != computed {
-					t.Errorf("timing %s", show(c.Timing))
+					t.Errorf("timing %s: want commits_closed_at: %v, reveals_closed_at and computed_at: %v", show(c.Timing), committed, computed)
 				}
 			})
 		}
 	}
 }
 
-// The certificate of a deal in which nobody revealed claims nothing about inputs: neither that
-// they were committed before, nor that they are purged.
+// The certificate of a deal in which nobody revealed has neither the property
+// inputs-committed-before-reveal nor inputs-purged.
 func TestVoidWithoutRevealsClaimsNothingAboutInputs(t *testing.T) {
 	t.Parallel()
 	g := newHouse(t).split(t, purge).committed(t).later(t, 7200)
 	got := g.attended(t).published(t).Properties
 	if len(got) != 3 || got[0] != certificate.MissedReveal || !strings.HasPrefix(got[1], "declaration-sha256:") || got[2] != "logged" {
-		t.Errorf("the properties are %v", got)
+		t.Errorf("the properties are %v, want %s, declaration-sha256 and logged", got, certificate.MissedReveal)
 	}
 }
 
@@ -160,7 +160,7 @@ func TestAttendSaysWhenToComeBack(t *testing.T) {
 		again := of(h.replica().Attend(t.Context(), g.id)).ok(t)
 		after := h.now(t)
 		if least, most := at(before)-after-1, at(after)-before; again <= time.Duration(least)*time.Second || again > time.Duration(most)*time.Second {
-			t.Errorf("%s: again in %v, want more than %d s and at most %d s", g.phase(t), again, least, most)
+			t.Errorf("Attend of a %s deal = %v, want more than %d s and at most %d s", g.phase(t), again, least, most)
 		}
 	}
 	column := func(g *game, name string, plus int64) func(int64) int64 {
@@ -171,18 +171,18 @@ func TestAttendSaysWhenToComeBack(t *testing.T) {
 	open := h.split(t, nil).later(t, 3000)
 	attend(open, column(open, "commit_deadline", 0))
 	attend(h.split(t, nil).later(t, -86400), func(now int64) int64 { return now + 3600 })
-	drawn := h.random(t, nil).revealed(t).later(t, roundOut) // the parties can draw, the worker does not yet
+	drawn := h.random(t, nil).revealed(t).later(t, roundOut) // the parties can draw, the worker does not draw yet
 	attend(drawn, column(drawn, "round_time", deal.DrawDelay))
 	if drawn.phase(t) != "REVEALING" || h.well.fetched() != 0 {
-		t.Errorf("the worker drew: %s after %d fetches", drawn.phase(t), h.well.fetched())
+		t.Errorf("before the worker's draw the deal is %s after %d fetches, want REVEALING after 0", drawn.phase(t), h.well.fetched())
 	}
 	if again := of(h.replica().Attend(t.Context(), h.split(t, nil).revealed(t).id)).ok(t); again != 0 {
-		t.Errorf("an ended deal: again in %v", again)
+		t.Errorf("Attend of an ended deal = %v, want 0", again)
 	}
 }
 
-// A process of an older release closes the reveals of a random deal after the
-// last one: where it died before, the next call does.
+// A process of an older release sets reveals_closed_at of a random.v1 deal after the last
+// reveal. If it dies before that, the next call sets it.
 func TestRevealsOfARandomDealAreClosed(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -191,15 +191,14 @@ func TestRevealsOfARandomDealAreClosed(t *testing.T) {
 		g.exec(t, "INSERT INTO reveals VALUES ($1, $2, $3, $4)", g.id, party, g.stored(t, party).Sealed, h.now(t))
 	}
 	if v := g.view(t, h.replica()); v.State != deal.Revealing || v.RevealsClosedAt == nil || *v.RevealsClosedAt != v.LastReveal {
-		t.Errorf("it shows as %s", show(v))
+		t.Errorf("the view is %s, want REVEALING with reveals_closed_at %d", show(v), v.LastReveal)
 	}
 	if drawn := g.later(t, roundOut).entropy(t, h.replica()).ok(t); drawn.State != deal.Computed {
-		t.Errorf("drawn: %+v", drawn)
+		t.Errorf("entropy is answered %+v, want COMPUTED", drawn)
 	}
 }
 
-// A replay without a stored answer is answered from the deal as it now stands, after the
-// steps that are due.
+// A replay without a stored answer takes the due steps and shows the deal's present state.
 func TestReplayShowsTheDealAsItStands(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -208,7 +207,7 @@ func TestReplayShowsTheDealAsItStands(t *testing.T) {
 		svc := h.replica()
 		got := of(svc.ReplayCommit(t.Context(), g.access(t, svc, g.tokens[0], escrow.AsParty))).ok(t)
 		if got != (escrow.Committed{DealID: g.id, State: state, Committed: true}) {
-			t.Errorf("%s: %+v", name, got)
+			t.Errorf("%s: ReplayCommit = %+v, want state %s", name, got, state)
 		}
 	}
 	revealed := func(name string, g *game, state deal.State) {
@@ -216,7 +215,7 @@ func TestReplayShowsTheDealAsItStands(t *testing.T) {
 		svc := h.replica()
 		got := of(svc.ReplayReveal(t.Context(), g.access(t, svc, g.tokens[0], escrow.AsParty))).ok(t)
 		if got.State != state || !got.Revealed || got.Party != 0 || (got.Result != nil) != (state == deal.Computed) {
-			t.Errorf("%s: %+v", name, got)
+			t.Errorf("%s: ReplayReveal = %+v, want state %s, with a result only if COMPUTED", name, got, state)
 		}
 	}
 	g := h.split(t, nil)

@@ -14,7 +14,7 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Prefixes of the two kinds of credential. SPEC 2.1 fixes the first.
+// Prefixes of API keys (SPEC 2.1) and of invite tokens.
 const (
 	keyPrefix   = "fp_"
 	tokenPrefix = "it_"
@@ -24,20 +24,20 @@ const (
 type Principal struct {
 	keyHash []byte   // nil for an invite token
 	account *account // nil for an invite token
-	seat    seat     // of an invite token
+	seat    seat     // the party of an invite token
 }
 
 func (p Principal) isParty() bool { return p.keyHash == nil }
 
-// Key returns an identifier of an API key that is no secret; "" for an invite token.
+// Key returns the hex of an API key's hash, which is no secret, or "" for an invite token.
 func (p Principal) Key() string { return hex.EncodeToString(p.keyHash) }
 
-// NewKey is an API key, shown once (SPEC 2.1).
+// NewKey is the answer with a new API key (SPEC 2.1), which is shown only once.
 type NewKey struct {
 	APIKey string `json:"api_key"`
 }
 
-// CreateKey issues an API key. SPEC 1: no signup and no e-mail.
+// CreateKey stores a new API key and returns it. SPEC 1: no signup and no e-mail.
 func (s *Service) CreateKey(ctx context.Context, rec *idempotency.Record) (NewKey, error) {
 	key := NewKey{sealing.Token(keyPrefix)}
 	replay, err := rec.ReplayWith(key)
@@ -101,7 +101,7 @@ func (s *Service) seatOf(ctx context.Context, tokenHash []byte) (seat, error) {
 // Action is a kind of request about a deal.
 type Action int
 
-// The actions, with the credentials that permit them (SPEC 4, 5).
+// The actions, each with the credentials that permit it (SPEC 4, 5).
 const (
 	Read        Action = iota // any invite token or the initiator's key
 	AsParty                   // commit, reveal, read the certificate or the inputs: any invite token
@@ -121,8 +121,8 @@ func (a Access) Deal() *Deal { return a.deal }
 // Party returns the party whose invite token gave access, or -1 for the initiator's API key.
 func (a Access) Party() int { return a.party }
 
-// Authorize permits an action on a deal, or refuses it with FORBIDDEN. For Read, an
-// unknown deal is DEAL_NOT_FOUND.
+// Authorize permits an action on a deal, or refuses it with FORBIDDEN. If the deal is
+// unknown, Read is refused with DEAL_NOT_FOUND.
 func (s *Service) Authorize(ctx context.Context, p Principal, dealID string, action Action) (Access, error) {
 	create := problem.Call{Op: problem.CreateDeal}
 	d, err := s.dealOf(ctx, dealID)

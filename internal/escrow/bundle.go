@@ -9,26 +9,27 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Bundle is a certificate with everything that is needed to verify it offline. Parts that
-// do not exist are nil.
+// Bundle is a certificate with what an offline verification needs. Parts that do not exist
+// are nil.
 type Bundle struct {
 	Issued
 	TLogProof   []byte        // a .tlog-proof file
 	Keys        []byte        // the answer of GET /v1/pubkeys
 	Declaration []byte        // nil if the certificate, of an earlier release, does not name its digest
 	Chain       *beacon.Chain // of the round that a random.v1 result was drawn with
-	Own         *OwnInput     // of the party that asks; nil if it did not reveal or its input is purged
+	Own         *OwnInput     // of the calling party; nil if that party did not reveal or its input is purged
 }
 
-// OwnInput proves that a party's input is in input_root. It does not contain the input
-// and the salt, since an invite token does not prove who asks: the initiator had all of
-// the tokens.
+// OwnInput proves that a party's input is in input_root. It contains neither the input nor
+// the salt, because an invite token does not prove who calls: the initiator had all
+// tokens.
 type OwnInput struct {
 	Party int      `json:"party"`
 	Path  []string `json:"input_path,omitzero"` // nil if there is no input_root, because not all have revealed
 }
 
-// Bundle returns a deal's bundle for one of its parties.
+// Bundle returns a deal's bundle for one of its parties. Its errors are those of
+// Certificate.
 func (s *Service) Bundle(ctx context.Context, a Access) (Bundle, error) {
 	issued, err := s.Certificate(ctx, a)
 	if err != nil {

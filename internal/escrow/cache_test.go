@@ -12,7 +12,7 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// A process sees at once what another one does, whatever it has cached.
+// A process sees at once what another process does, whatever it has cached.
 func TestProcessesSeeEachOther(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -33,7 +33,7 @@ func TestProcessesSeeEachOther(t *testing.T) {
 	g.commit(t, other, 0).refused(t, problem.AlreadyCommitted)
 	g.commit(t, other, 1).ok(t)
 	sees(deal.Revealing, 2, 0)
-	g.reveal(t, other, 0).ok(t) // committed by the one
+	g.reveal(t, other, 0).ok(t) // the commitment was stored by one
 	g.reveal(t, one, 0).refused(t, problem.AlreadyRevealed)
 	sees(deal.Revealing, 2, 1)
 	h.log.fail(func(func()) error { return translog.ErrUnavailable }, nil)
@@ -43,7 +43,7 @@ func TestProcessesSeeEachOther(t *testing.T) {
 	of(other.Attend(t.Context(), g.id)).ok(t)
 	for i, svc := range []*escrow.Service{one, other} {
 		if v := g.view(t, svc); v.CertificateID == nil || *v.CertificateID != g.certID(t) {
-			t.Errorf("replica %d shows certificate %v of a published deal", i, v.CertificateID)
+			t.Errorf("replica %d shows certificate %v, want %s", i, v.CertificateID, g.certID(t))
 		}
 	}
 	g.reveal(t, one, 0).refused(t, problem.DealEnded)
@@ -65,8 +65,8 @@ func TestARefusedCommitmentIsNotCached(t *testing.T) {
 	g.reveal(t, svc, 0).ok(t)
 }
 
-// The view of a deal with a published certificate needs no database. Answers that can
-// change, or that are verified, do.
+// A view of a deal with a published certificate comes from the cache. Certificates and
+// verifications need the database, because a changed row must be found.
 func TestPublishedDealShowsWithoutTheDatabase(t *testing.T) { // not parallel: other tests reach other servers
 	server := servertest.StartPostgres(t)
 	h := newHouseOn(t, server.AdminURL())
@@ -88,13 +88,13 @@ func TestPublishedDealShowsWithoutTheDatabase(t *testing.T) { // not parallel: o
 		"the verification":             of(svc.Verify(t.Context(), certID)).err,
 	} {
 		if !problem.Is(err, problem.Unavailable) || problem.From(err).Status() != 503 {
-			t.Errorf("%s: %v, want UNAVAILABLE", name, err)
+			t.Errorf("%s without the database: got error %v, want UNAVAILABLE", name, err)
 		}
 	}
 }
 
-// A restored database is older than the caches. A restore restarts the server, and within a
-// second the caches are emptied.
+// A restored database is older than the caches. A restore restarts the server, so the
+// process empties its caches within a second.
 func TestCachesAreEmptiedAfterARestore(t *testing.T) { // not parallel: other tests reach other servers
 	server := servertest.StartPostgres(t)
 	h := newHouseOn(t, server.AdminURL())
@@ -109,12 +109,12 @@ func TestCachesAreEmptiedAfterARestore(t *testing.T) { // not parallel: other te
 		back.reveal(t, svc, party).ok(t)
 	}
 	if v := back.view(t, svc); v.CertificateID == nil {
-		t.Fatalf("it shows as %s", show(v))
+		t.Fatalf("the view is %s, want one with a certificate", show(v))
 	}
 	owner := of(svc.Authenticate(t.Context(), back.key)).ok(t)
 	backAccess := back.access(t, svc, back.key, escrow.Read)
 
-	// The backup has not one deal, and no commitment of the other.
+	// The backup lacks the deal gone, and all acts in the deal back.
 	h.exec(t, "DELETE FROM api_keys WHERE key_hash = (SELECT owner_hash FROM deals WHERE deal_id = $1)", gone.id)
 	for _, table := range []string{"parties", "deals"} {
 		h.exec(t, "DELETE FROM "+table+" WHERE deal_id = $1", gone.id)
@@ -122,22 +122,22 @@ func TestCachesAreEmptiedAfterARestore(t *testing.T) { // not parallel: other te
 	for _, table := range []string{"commitments", "reveals", "certificates"} {
 		h.exec(t, "DELETE FROM "+table)
 	}
-	h.log.empty() // its schema is in the same database
+	h.log.empty() // a real log's schema is in the same database and is restored with it
 	h.exec(t, `UPDATE deals SET phase = 'COMMITTING', commits_closed_at = NULL, reveals_closed_at = NULL, computed_at = NULL, result = NULL, cert_id = NULL`)
 	check(t, server.Stop())
 	check(t, server.Restart(t.Context()))
 	h.sql.Reset()
 
-	// The process notices it although only caches answer its calls.
+	// The process notices the restore although only caches answer its calls.
 	for until := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := svc.Authenticate(t.Context(), gone.key); problem.Is(err, problem.InvalidCredential) {
 			break
 		} else if time.Now().After(until) {
-			t.Fatalf("an API key that is not stored: %v", err)
+			t.Fatalf("after a minute an API key that is not stored: got error %v, want INVALID_CREDENTIAL", err)
 		}
 	}
 	if v, err := svc.View(t.Context(), backAccess); err != nil || v.CertificateID != nil {
-		t.Errorf("a deal that nobody has acted in shows as %s, %v", v.State, err)
+		t.Errorf("a deal in which nobody has acted: got state %s, certificate %v, %v; want no certificate", v.State, v.CertificateID, err)
 	}
 	t.Run("credentials", func(t *testing.T) {
 		for _, credential := range []string{gone.key, gone.tokens[0], gone.tokens[1]} {
@@ -149,18 +149,18 @@ func TestCachesAreEmptiedAfterARestore(t *testing.T) { // not parallel: other te
 	})
 	t.Run("views", func(t *testing.T) {
 		if v := back.view(t, svc); v.State != deal.Open || v.CertificateID != nil || v.Result != nil {
-			t.Errorf("it shows as %s", show(v))
+			t.Errorf("the view is %s, want OPEN without certificate and result", show(v))
 		}
 	})
 	t.Run("commitments", func(t *testing.T) {
-		back.inputs = []string{`{"valuations":{"boat":1,"car":2}}`, `{"valuations":{"boat":2,"car":1}}`} // other ones than before
+		back.inputs = []string{`{"valuations":{"boat":1,"car":2}}`, `{"valuations":{"boat":2,"car":1}}`} // other inputs than before
 		back.committed(t)
 		for party := range back.tokens {
 			back.reveal(t, svc, party).ok(t)
 		}
 		c := back.published(t)
 		if *c.Parties[0].Commitment != canon.Commitment([]byte(back.inputs[0]), []byte(salt)) {
-			t.Errorf("certified as %s", show(c))
+			t.Errorf("the certificate is %s, want the new commitment of party 0", show(c))
 		}
 	})
 }

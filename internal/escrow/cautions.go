@@ -15,18 +15,19 @@ import (
 )
 
 const (
-	longest      = 366 * 24 * 3600 // seconds until the last deadline, and from there to the beacon round, at most
+	longest      = 366 * 24 * 3600 // most seconds from now to the reveal deadline, and from there to the beacon round
 	shortest     = 60              // seconds; the parties are warned of a shorter phase
-	labelBytes   = 512 << 10       // of all labels of a deal together, at most
-	maxCautioned = 3               // pairs of similar labels that are named
+	labelBytes   = 512 << 10       // most bytes of all labels of a deal together
+	maxCautioned = 3               // most pairs of similar labels that cautions name
 )
 
-// Cautions returns what each party should know about a deal before it commits. The
-// initiator, who may gain from it, is told at creation.
+// Cautions returns what each party should know about a deal before it commits. The parties
+// need cautions of their own, because only the initiator sees the warnings at creation.
 func (d *Deal) Cautions() []string { return d.cautions() }
 
-// cautionsOf returns the cautions. from is the time from which parties can commit. They
-// quote no text of the initiator, because the other parties' agents read them as advice.
+// cautionsOf returns the cautions of a deal. Parties can commit from the time from on.
+// Cautions quote no text of the initiator, because the other parties' agents read them as
+// advice of the service.
 func cautionsOf(d *store.Declaration, from int64) (all []string) {
 	if d.RoundTime != nil && *d.RoundTime <= d.RevealDeadline {
 		all = append(all, fmt.Sprintf("beacon_round %d is published at %d, not after reveal_deadline %d, so the last to reveal can know the winner first", *d.BeaconRound, *d.RoundTime, d.RevealDeadline))
@@ -37,18 +38,19 @@ func cautionsOf(d *store.Declaration, from int64) (all []string) {
 	return append(all, alike(d.Labels)...)
 }
 
-// unusualParams says how many warnings about the params the initiator got at creation.
+// unusualParams returns a caution with the number of warnings about the params that the
+// initiator got at creation, or nil if there were none.
 func (d *Deal) unusualParams() []string {
 	warnings, err := d.algorithm.CheckParams(d.Labels, d.params)
-	if err != nil || len(warnings) == 0 { // an error: an earlier release accepted params that this one refuses
+	if err != nil || len(warnings) == 0 { // err: an earlier release accepted params that this release refuses
 		return nil
 	}
 	return []string{fmt.Sprintf("algorithm_params are legal and unusual, and the initiator was warned of them %d times; read them closely", len(warnings))}
 }
 
-// lookalikes maps a character to the one that a reader takes it for: Cyrillic and Greek
-// letters to the Latin letter of the same shape (Unicode TR39, confusables.txt), and
-// joiners and variation selectors to -1, because they are invisible.
+// lookalikes maps Cyrillic and Greek letters to the Latin letter of the same shape (Unicode
+// TR39, confusables.txt). It maps joiners and variation selectors to -1, because they are
+// invisible.
 var lookalikes = func() map[rune]rune {
 	m := map[rune]rune{'\u200c': -1, '\u200d': -1}
 	for r := '\ufe00'; r <= '\ufe0f'; r++ {
@@ -68,8 +70,8 @@ var lookalikes = func() map[rune]rune {
 	return m
 }()
 
-// alike returns cautions about labels that a reader can confuse: they differ only by
-// case, width, joiners, white space or the script of a letter.
+// alike returns cautions about labels that differ only by case, width, joiners, white space
+// or the script of a letter, so that a reader can confuse them.
 func alike(labels []string) (all []string) {
 	fold := cases.Fold()
 	shape := func(r rune) rune {
@@ -92,7 +94,8 @@ func alike(labels []string) (all []string) {
 	return all
 }
 
-// legible refuses texts with characters that are invisible or reverse the text order.
+// legible returns INVALID_PARAMS if a text in value has a character that is invisible or
+// reverses the text order. what names the member for the error.
 func legible(what string, value any) error {
 	switch v := value.(type) {
 	case string:
@@ -119,11 +122,11 @@ func legible(what string, value any) error {
 	return nil
 }
 
-// joiners join letters in Persian, in Sinhala and in emoji.
+// joiners are allowed although they are invisible: Persian, Sinhala and emoji need them.
 const joiners = "\u200c\u200d"
 
-// invisible reports whether a character is a filler, or of the class Cf (format) and not
-// a joiner.
+// invisible reports whether a character is an invisible filler, or of the Unicode class Cf
+// (format) and not a joiner.
 func invisible(r rune) bool {
 	return unicode.Is(unicode.Cf, r) && !strings.ContainsRune(joiners, r) || r == '\u034f' || r == '\u115f' || r == '\u1160' || r == '\u3164' || r == '\uffa0'
 }

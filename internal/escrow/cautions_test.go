@@ -94,7 +94,7 @@ func TestCautionsReachEveryParty(t *testing.T) {
 			g, svc := row.game(), h.replica()
 			got := strings.Join(of(svc.View(t.Context(), g.access(t, svc, g.tokens[1], escrow.Read))).ok(t).Cautions(), ". ")
 			if row.want == "" && got != "" || !strings.Contains(got, row.want) {
-				t.Errorf("party 1 is told %q, want %q", got, row.want)
+				t.Errorf("the cautions for party 1 are %q, want %q", got, row.want)
 			}
 		})
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// Issued is a signed certificate with its proof.
+// Issued is a signed certificate with its proof of inclusion in the log.
 type Issued struct {
 	CertID    string
 	Outcome   string
@@ -24,11 +24,12 @@ type Issued struct {
 	Proof     certificate.LogProof
 	Head      translog.TreeHead // of the tree that Proof is for
 
-	declaration string // the declaration's digest in the certificate; "": it has none
+	declaration string // the declaration's digest in the certificate; "": the certificate has none
 }
 
 // Certificate returns a deal's certificate with a proof against the newest published tree
-// head. Everything except the proof is the same bytes on every read.
+// head. Every read returns the same bytes, except for the proof. The error is
+// CERT_NOT_READY or NO_CERTIFICATE if the deal has no certificate yet or never gets one.
 func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 	if err := a.deal.turn(ctx); err != nil {
 		return Issued{}, err
@@ -44,7 +45,7 @@ func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 	if err != nil {
 		return Issued{}, err
 	}
-	// The proof first: if this process lacks the log's key, it reports that the log is
+	// The proof comes first: a process that lacks the log's key must report that the log is
 	// out of reach, not that the certificate is invalid.
 	proof, head, err := s.prove(ctx, c)
 	if err != nil {
@@ -60,12 +61,12 @@ func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 	return Issued{c.CertID, facts.outcome, c.Payload, *c.Signature, proof, head, facts.declaration}, nil
 }
 
-// errDrawable is the cause of CERT_NOT_READY if the caller can draw the deal before the
-// service does.
+// errDrawable is the cause of CERT_NOT_READY while the caller can draw the deal and the
+// worker does not draw it yet.
 var errDrawable = errors.New("the deal can be drawn")
 
-// drawLook is the time in seconds after which a caller should look again for a draw that
-// the service could not make in time.
+// drawLook is how many seconds a caller should wait before it reads a deal again whose draw
+// is late.
 const drawLook = 15
 
 // certificateAfterSteps takes the steps that are due and returns the certificate that they
@@ -86,7 +87,7 @@ func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.C
 		if left := d.DrawAt() - now.Now; left > 0 && !s.options.ReadOnly {
 			return nil, refusal.After(left).Because(errDrawable)
 		}
-		return nil, refusal.After(drawLook) // the service draws, as soon as it can
+		return nil, refusal.After(drawLook) // the worker draws as soon as a relay has the round
 	case d.Random && d.AllRevealed():
 		return nil, problem.New(problem.CertNotReady, "all have revealed, and the beacon round is due at %d (now %d); then draw with %s", d.RoundTime, now.Now, a.call(problem.Draw)).
 			After(min(d.RoundTime-now.Now, 86_400))
@@ -94,8 +95,9 @@ func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.C
 	return nil, problem.New(problem.CertNotReady, "the deal is %s; a certificate is issued when it ends: ask again with a wait (45 s at most), or follow %s", d.State(), a.call(problem.ReadDeal))
 }
 
-// issuePending issues a pending certificate within the caller's request, or returns the
-// reason why it is still pending.
+// issuePending issues a pending certificate within the caller's request. If that fails, it
+// returns the reason as CERT_NOT_READY, or LOG_INCONSISTENT if the log has another
+// certificate of the deal.
 func (s *Service) issuePending(ctx context.Context, c *store.Certificate) (*store.Certificate, error) {
 	if s.options.ReadOnly { // a signature could not be stored
 		return nil, problem.New(problem.CertNotReady, "the deal has ended and its certificate is pending: the service takes no changes now, for maintenance; call again later").After(10)
@@ -119,18 +121,18 @@ func (s *Service) issuePending(ctx context.Context, c *store.Certificate) (*stor
 	return nil, problem.New(problem.CertNotReady, "the deal has ended and its certificate is pending: %s; call again in a few seconds", reason).After(2)
 }
 
-// checked holds the facts of a payload whose signature was verified.
+// checked holds the facts of a payload that check has parsed.
 type checked struct {
 	certID, dealID string
 	outcome        string
 	rootWellFormed bool
 	declaration    string      // the declaration's digest; "": none
-	key            signing.Key // that signed the payload
+	key            signing.Key // the key that signed the payload
 }
 
-// check parses a stored certificate's payload and verifies its signature. The result of
-// the same bytes is cached. If only the signature is invalid, check returns the
-// payload's facts with an error.
+// check parses a stored certificate's payload and verifies its signature. It caches the
+// result for the same bytes. If only the signature is invalid, check returns the payload's
+// facts with an error.
 func (s *Service) check(c *store.Certificate) (checked, error) {
 	h := sha256.New()
 	h.Write(c.Payload)
@@ -155,8 +157,8 @@ func (s *Service) check(c *store.Certificate) (checked, error) {
 	return facts, nil
 }
 
-// intact returns the facts of a stored certificate. It refuses one that does not verify
-// or belongs to another deal.
+// intact returns the facts of a stored certificate. The error is LOG_INCONSISTENT if the
+// certificate does not verify or belongs to another deal.
 func (s *Service) intact(c *store.Certificate, dealID string) (facts checked, err error) {
 	if c.Signature == nil {
 		err = fmt.Errorf("certificate %s has a leaf and no signature", c.CertID)
@@ -175,7 +177,7 @@ func (s *Service) intact(c *store.Certificate, dealID string) (facts checked, er
 }
 
 // prove asks the log for a proof of the certificate's leaf, and verifies the proof and the
-// signature of its tree head.
+// signature of its tree head. Its errors are those of logTrouble.
 func (s *Service) prove(ctx context.Context, c *store.Certificate) (certificate.LogProof, translog.TreeHead, error) {
 	entry := certificate.Entry(c.Payload)
 	in, err := s.log.Inclusion(ctx, entry, *c.LeafIndex)
@@ -194,11 +196,11 @@ func (s *Service) prove(ctx context.Context, c *store.Certificate) (certificate.
 	return proof, in.TreeHead, nil
 }
 
-// checkHead verifies the signature of a tree head. The result of the same bytes is cached.
+// checkHead verifies the signature of a tree head. It caches the result for the same bytes.
 //
-// The log has verified its head under its own keys. If the signature is by no key of this
-// process, the two are configured differently (in the middle of a rotation), which says
-// nothing about a certificate. A head by a key that had retired is the log's fault.
+// A signature under an unknown key says nothing about a certificate: log-server verifies
+// its heads, and during a rotation it may have other keys than this process. A head that a
+// key signed after its retirement is ErrInconsistent.
 func (s *Service) checkHead(head translog.TreeHead) error {
 	message := head.Message()
 	sum := hash(sha256.Sum256(append(append([]byte("head\x00"), message...), head.Signature...)))
@@ -211,7 +213,7 @@ func (s *Service) checkHead(head translog.TreeHead) error {
 		s.verified.Add(sum, known, 256)
 	}
 	if key := known.key; !key.MayHold(head.TreeSize - 1) {
-		return fmt.Errorf("%w: its tree head of size %d is by %s, which retired at tree size %d: every verifier refuses it", translog.ErrInconsistent, head.TreeSize, key.PublicKey, *key.TreeSize)
+		return fmt.Errorf("%w: the tree head of size %d is signed by %s, which retired at tree size %d: every verifier refuses it", translog.ErrInconsistent, head.TreeSize, key.PublicKey, *key.TreeSize)
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func TestQuorumShowsCertified(t *testing.T) {
 		t.Helper()
 		for _, by := range []*escrow.Service{svc, h.replica()} {
 			if v := g.view(t, by); v.State != want {
-				t.Errorf("shows %s, want %s", v.State, want)
+				t.Errorf("deal %s shows %s, want %s", g.id, v.State, want)
 			}
 		}
 	}
@@ -41,20 +41,20 @@ func TestQuorumShowsCertified(t *testing.T) {
 	show(void, deal.Void)
 
 	if again := drawn.entropy(t, svc).ok(t); again.State != deal.Certified || again.Result == nil {
-		t.Errorf("entropy of a certified deal: %+v", again)
+		t.Errorf("entropy of a certified deal is answered %+v, want CERTIFIED with the result", again)
 	}
 	if again := of(svc.ReplayReveal(t.Context(), first.access(t, svc, first.tokens[0], escrow.AsParty))).ok(t); again.State != deal.Certified || again.Result == nil {
-		t.Errorf("the reveal again: %+v", again)
+		t.Errorf("ReplayReveal = %+v, want CERTIFIED with the result", again)
 	}
 	if again := of(svc.ReplayCommit(t.Context(), first.access(t, svc, first.tokens[0], escrow.AsParty))).ok(t); again.State != deal.Certified {
-		t.Errorf("the commit again: %+v", again)
+		t.Errorf("ReplayCommit = %+v, want CERTIFIED", again)
 	}
 	if inputs := of(svc.Inputs(t.Context(), first.access(t, svc, first.tokens[1], escrow.AsParty))).ok(t).Inputs; len(inputs) != 2 {
-		t.Errorf("%d inputs", len(inputs))
+		t.Errorf("Inputs returns %d inputs, want 2", len(inputs))
 	}
 	first.reveal(t, svc, 0).refused(t, problem.DealEnded)
 	same(t, first.certificate(t, svc).ok(t).Payload, before.Payload)
 	if phase := first.phase(t); phase != string(deal.Computed) {
-		t.Errorf("%s is stored", phase)
+		t.Errorf("the stored phase is %s, want COMPUTED", phase)
 	}
 }

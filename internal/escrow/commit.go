@@ -20,8 +20,8 @@ type Committed struct {
 	Committed bool       `json:"committed"` // true
 }
 
-// Commit stores a party's commitment (SPEC 4). A party with a declared seat key must
-// have signed it.
+// Commit stores a party's commitment (SPEC 4). If the party has a declared seat key, the
+// commitment MUST carry its signature.
 func (s *Service) Commit(ctx context.Context, a Access, c Commitment, rec *idempotency.Record) (Committed, error) {
 	attestedBy, err := s.attest(a, c)
 	if err != nil {
@@ -47,8 +47,8 @@ func (s *Service) Commit(ctx context.Context, a Access, c Commitment, rec *idemp
 	return Committed{a.deal.DealID, deal.Committing, a.party, true}, nil
 }
 
-// ReplayCommit returns the answer to a commitment that was stored before, from the deal
-// as it now stands.
+// ReplayCommit returns the answer to a commitment that was stored before. The answer shows
+// the deal's present state.
 func (s *Service) ReplayCommit(ctx context.Context, a Access) (Committed, error) {
 	now, err := s.advance(ctx, a.deal, store.Nobody)
 	if err != nil {
@@ -63,7 +63,8 @@ type Cancelled struct {
 	State  deal.State `json:"state"`
 }
 
-// Cancel ends a deal if no counterparty has committed (SPEC 3).
+// Cancel ends a deal if no counterparty has committed (SPEC 3). Otherwise the error is
+// CANNOT_CANCEL.
 func (s *Service) Cancel(ctx context.Context, a Access, rec *idempotency.Record) (Cancelled, error) {
 	answer := a.ReplayCancel()
 	replay, err := rec.ReplayWith(answer)
@@ -82,14 +83,15 @@ func (s *Service) Cancel(ctx context.Context, a Access, rec *idempotency.Record)
 // ReplayCancel returns the answer to a cancel that was stored before.
 func (a Access) ReplayCancel() Cancelled { return Cancelled{a.deal.DealID, deal.Cancelled} }
 
-// rule is a rule of package deal about a party's action: nil allows it.
+// rule is a method of deal.Deal that refuses a party's action, or returns nil to allow it.
 type rule func(d deal.Deal, p deal.Party, now int64) *problem.Error
 
-// attempts is how many times an action is tried. The store may not accept an action that
-// the rules allow, because the deal changes between the check and the write.
+// attempts is how many times an action is tried. The store can refuse an action that the
+// rules allow, if the deal changes between the check and the write.
 const attempts = 4
 
-// attempt runs try until it stores the action, fails, or the rule refuses the action.
+// attempt runs try until try stores the action or fails, or the rule refuses the action. It
+// gives up after attempts tries.
 func (s *Service) attempt(ctx context.Context, a Access, rule rule, try func() (stored bool, err error)) error {
 	for range attempts {
 		stored, err := try()
@@ -100,7 +102,7 @@ func (s *Service) attempt(ctx context.Context, a Access, rule rule, try func() (
 			return err
 		}
 	}
-	return fmt.Errorf("deal %s: the store did not accept an action that the rules allow, %d times in a row", a.deal.DealID, attempts)
+	return fmt.Errorf("deal %s: the store refused an action that the rules allow, %d times in a row", a.deal.DealID, attempts)
 }
 
 // refused takes the steps that are due and returns the rule's refusal, or nil if the
@@ -116,9 +118,9 @@ func (s *Service) refused(ctx context.Context, a Access, rule rule) error {
 	return nil
 }
 
-// lateFirst returns the rule's refusal if there is one, else err: a call that is late or meets the
-// deal in the wrong state gets that refusal, even if its request is invalid too. An err that does
-// not judge the request is returned unchanged.
+// lateFirst returns the rule's refusal if there is one, else err. A call that is late or
+// meets the deal in the wrong state gets this refusal even if the request is invalid too.
+// If err does not concern the request (an outage), lateFirst returns err.
 func (s *Service) lateFirst(ctx context.Context, a Access, rule rule, err error) error {
 	if _, verdict := errors.AsType[*problem.Error](err); !verdict || problem.Is(err, problem.Unavailable) || problem.Is(err, problem.ReadOnly) {
 		return err

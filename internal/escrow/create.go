@@ -23,15 +23,15 @@ type Declared struct {
 	Mode           string // sealed, open
 	Retention      string // standard, purge
 	Labels         []string
-	PartyKeys      []*string // seat keys by party, an entry is nil if the party has none; nil if none has
+	PartyKeys      []*string // seat keys by party; an element is nil if the party has no key; a nil slice: none has
 	CommitDeadline int64     // unix seconds
 	RevealDeadline int64     // unix seconds
 	Params         map[string]any
 	Unknown        []string // members that the service does not know
 }
 
-// Units returns what the deal costs its API key: one, plus one for each 100 parties and
-// each 10 KiB, in proportion to its storage.
+// Units returns what the deal counts toward the limit of its API key's open deals: one,
+// plus one for each 100 parties and each 10 KiB, in proportion to its storage.
 func (d Declared) Units() int {
 	bytes := len(canon.Encode(d.Params))
 	for _, label := range d.Labels {
@@ -45,7 +45,7 @@ func (d Declared) Units() int {
 	return 1 + len(d.Labels)/partiesPerUnit + bytes/bytesPerUnit
 }
 
-// AnswerBytes returns the approximate size of the answer to the creation.
+// AnswerBytes returns the approximate size of the answer to the creation, in bytes.
 func (d Declared) AnswerBytes() int {
 	bytes := 0
 	for _, label := range d.Labels {
@@ -69,8 +69,8 @@ type Invite struct {
 	Token string `json:"token"`
 }
 
-// Create stores a deal and returns its invite tokens. A replay is stored in the same
-// transaction, since the tokens are stored only as hashes.
+// Create stores a deal and returns its invite tokens. The same transaction stores the
+// answer for replays, because later nobody can make it: the tokens are stored as hashes.
 func (s *Service) Create(ctx context.Context, p Principal, r Declared, rec *idempotency.Record) (Created, error) {
 	declaration, warnings, err := s.declare(p, r)
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *Service) Create(ctx context.Context, p Principal, r Declared, rec *idem
 	return made, nil
 }
 
-// MayCreate refuses invite tokens.
+// MayCreate returns FORBIDDEN if p holds an invite token.
 func (s *Service) MayCreate(p Principal) error {
 	if p.isParty() {
 		return problem.New(problem.Forbidden, "an invite token cannot create deals; pass an API key from %s", problem.Call{Op: problem.CreateKey})
@@ -143,7 +143,7 @@ func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string
 		return nil, nil, err
 	}
 	if !slices.ContainsFunc(r.PartyKeys, func(key *string) bool { return key != nil }) {
-		r.PartyKeys = nil // as the store returns it
+		r.PartyKeys = nil // the store returns a declaration without seat keys in this form
 	}
 	if err := legible("algorithm_params", r.Params); err != nil {
 		return nil, nil, err
@@ -180,8 +180,8 @@ func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string
 	return d, warnings, nil
 }
 
-// pinBeacon adds the beacon round, with its chain and time, to the declaration, and
-// returns advice about an early round.
+// pinBeacon adds the beacon round, with its chain and time, to the declaration. A round
+// before the reveal deadline gets advice, or an error if the deployment is strict.
 func (s *Service) pinBeacon(d *store.Declaration, params map[string]any) (advice []string, err error) {
 	chain := s.beacon.Chain()
 	round := params["beacon_round"].(int64) // CheckParams has checked it
@@ -198,7 +198,7 @@ func (s *Service) pinBeacon(d *store.Declaration, params map[string]any) (advice
 	return []string{fmt.Sprintf("use round %d or later", first)}, nil
 }
 
-// Shown returns a declared text in quotes, cut to a readable length.
+// Shown returns a declared text in quotes, cut to 60 bytes, for an error.
 func Shown(text string) string {
 	if len(text) > 60 {
 		text = strings.ToValidUTF8(text[:60], "") + "…"

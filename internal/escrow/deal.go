@@ -17,7 +17,7 @@ import (
 	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
-// Prefixes of the two kinds of identifier.
+// Prefixes of the ids of deals and of certificates.
 const (
 	dealPrefix = "d_"
 	certPrefix = "c_"
@@ -29,10 +29,10 @@ type Deal struct {
 	algorithm *algorithm.Algorithm
 	params    map[string]any // without members that the algorithm does not know
 	cautions  func() []string
-	digest    func() (string, error) // of what was declared, see attestation.Digest
+	digest    func() (string, error) // of the declaration, see attestation.Digest
 
 	// All parties before firstUncommitted have committed, and all before
-	// firstUnrevealed have revealed. They only save the store work.
+	// firstUnrevealed have revealed. The store's search for a missing party starts there.
 	firstUncommitted, firstUnrevealed atomic.Int64
 }
 
@@ -61,15 +61,16 @@ func (s *Service) dealOf(ctx context.Context, dealID string) (*Deal, error) {
 	return loaded.(*Deal), nil
 }
 
-// NewDeal returns the deal of a stored declaration.
+// NewDeal returns the deal of a stored declaration. An unknown algorithm or malformed params
+// are an error.
 func NewDeal(declaration *store.Declaration) (*Deal, error) {
 	alg, ok := algorithm.Lookup(declaration.Algorithm)
 	if !ok {
-		return nil, fmt.Errorf("unknown algorithm: %q of deal %s", declaration.Algorithm, declaration.DealID)
+		return nil, fmt.Errorf("deal %s has the algorithm %q, which this release does not know", declaration.DealID, declaration.Algorithm)
 	}
 	params, err := canon.ParseObject(declaration.Params)
 	if err != nil {
-		return nil, fmt.Errorf("stored params: deal %s: %w", declaration.DealID, err)
+		return nil, fmt.Errorf("stored params of deal %s: %w", declaration.DealID, err)
 	}
 	d := &Deal{Declaration: declaration, algorithm: alg, params: alg.Known(params)}
 	d.cautions = sync.OnceValue(func() []string { return append(cautionsOf(declaration, d.CreatedAt), d.unusualParams()...) })
@@ -95,7 +96,7 @@ func (s *Service) keep(declaration *store.Declaration) (*Deal, error) {
 	return d, nil
 }
 
-// rules returns the facts by which package deal decides.
+// rules returns a deal as package deal needs it to decide.
 func (s *Service) rules(d *Deal, now *store.Snapshot) deal.Deal {
 	phase := now.Phase
 	if s.mayBeCertified(now) && *now.LeafIndex < s.log.Certified() {
@@ -118,15 +119,15 @@ func (s *Service) mayBeCertified(now *store.Snapshot) bool {
 	return now.Phase == deal.Computed && now.LeafIndex != nil
 }
 
-// learnCertified asks the log which tree size its witnesses have cosigned, if that
-// decides whether the deal shows CERTIFIED.
+// learnCertified asks the log which tree size its witnesses have cosigned, if the deal may
+// show CERTIFIED for it.
 func (s *Service) learnCertified(ctx context.Context, now *store.Snapshot) {
 	if s.mayBeCertified(now) && *now.LeafIndex >= s.log.Certified() {
 		s.log.LearnCertified(ctx)
 	}
 }
 
-// part returns what a party has done, from a snapshot that includes it.
+// part returns what a party has done. The snapshot MUST include the party.
 func part(now *store.Snapshot, party int) deal.Party {
 	p := now.Parts[party-now.First]
 	return deal.Party{Index: party, Committed: p.Commitment != nil, Revealed: p.Revealed}
@@ -135,10 +136,11 @@ func part(now *store.Snapshot, party int) deal.Party {
 // partBytes is the approximate memory of one party's part.
 const partBytes = 128
 
-// large is the number of bytes from which an answer is large work.
+// large is the number of bytes from which a call needs a turn (see Large work in the package
+// comment).
 const large = 64 << 10
 
-// turn waits for a turn of the processor if the deal's declaration is large.
+// turn calls limits.Turn if the deal's declaration is large.
 func (d *Deal) turn(ctx context.Context) error {
 	if len(d.Params)+partBytes*len(d.Labels) < large {
 		return nil
@@ -146,7 +148,7 @@ func (d *Deal) turn(ctx context.Context) error {
 	return limits.Turn(ctx)
 }
 
-// raise sets a number unless it is higher already.
+// raise sets number to to, unless number is higher already.
 func raise(number *atomic.Int64, to int) {
 	for {
 		old := number.Load()

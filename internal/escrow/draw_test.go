@@ -49,25 +49,25 @@ func TestBeaconFailures(t *testing.T) {
 		{"a chain that the deal did not declare", strange, nil, problem.BeaconUnavailable},
 	} {
 		g := h.random(t, nil).revealed(t).later(t, drawTime)
-		g.exec(t, "DELETE FROM beacon_rounds") // earlier rows may have stored the same round
+		g.exec(t, "DELETE FROM beacon_rounds") // an earlier case may have stored the same round
 		h.well.set(row.chain, row.err)
 		g.entropy(t, h.replica()).refused(t, row.code)
 		if _, err := h.replica().Attend(t.Context(), g.id); !problem.Is(err, row.code) {
-			t.Errorf("%s: the worker is told %v, want %s", row.name, err, row.code)
+			t.Errorf("%s: Attend: got error %v, want %s", row.name, err, row.code)
 		}
 		if g.phase(t) != "REVEALING" {
-			t.Errorf("%s: the deal is %s", row.name, g.phase(t))
+			t.Errorf("%s: the deal is %s, want REVEALING", row.name, g.phase(t))
 		}
 		h.well.set(own, nil)
 		if drawn := g.entropy(t, h.replica()).ok(t); drawn.State != deal.Computed {
-			t.Errorf("%s, and then well: %+v", row.name, drawn)
+			t.Errorf("%s, then the beacon works again: entropy is answered %+v, want COMPUTED", row.name, drawn)
 		}
 		g.attended(t).published(t)
 	}
 }
 
-// Before its time the round is not asked for. CERT_NOT_READY then says when to look again:
-// at the round, when the service draws, and from then on without haste.
+// The service does not fetch a round before its time. CERT_NOT_READY says when to look
+// again: at the round's time, then when the worker draws, then every 15 seconds.
 func TestLookAgainForADraw(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -75,7 +75,7 @@ func TestLookAgainForADraw(t *testing.T) {
 	h.well.set(h.well.Chain(), beacon.ErrUnavailable)
 	g.entropy(t, h.replica()).refused(t, problem.BeaconNotReady)
 	if n := h.well.fetched(); n != 0 {
-		t.Errorf("a round that is not due was fetched %d times", n)
+		t.Errorf("a round that is not due was fetched %d times, want 0", n)
 	}
 	for _, row := range []struct {
 		later       int64
@@ -87,12 +87,13 @@ func TestLookAgainForADraw(t *testing.T) {
 	} {
 		err := g.later(t, row.later).certificate(t, h.replica()).err
 		if retry := int64(problem.From(err).RetryAfter); !problem.Is(err, problem.CertNotReady) || retry < row.least || retry > row.most {
-			t.Errorf("%d s later: %v, again after %d s", row.later, err, retry)
+			t.Errorf("%d s later: got error %v with retry after %d s, want CERT_NOT_READY with %d to %d s", row.later, err, retry, row.least, row.most)
 		}
 	}
 }
 
-// A stored round is used without the beacon, and only if it verifies.
+// A draw uses a stored round without the beacon if the round verifies. Otherwise it fetches
+// the round again.
 func TestStoredRounds(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -102,7 +103,7 @@ func TestStoredRounds(t *testing.T) {
 	h.well.set(h.well.Chain(), beacon.ErrUnavailable)
 	drawn := g.entropy(t, h.replica()).ok(t)
 	if drawn.State != deal.Computed || h.well.fetched() != 1 {
-		t.Errorf("with a kept round: %+v after %d fetches", drawn, h.well.fetched())
+		t.Errorf("with a stored round: got %+v after %d fetches, want COMPUTED after 1 (by the test itself)", drawn, h.well.fetched())
 	}
 
 	h.well.set(h.well.Chain(), nil)
@@ -112,12 +113,12 @@ func TestStoredRounds(t *testing.T) {
 	drawn = g.entropy(t, h.replica()).ok(t)
 	want := of(h.well.Fetch(t.Context(), g.round)).ok(t)
 	if got := beaconOf(t, drawn).Randomness; got != want.Randomness {
-		t.Errorf("a row that lies is pinned: %s, want %s", got, want.Randomness)
+		t.Errorf("with a forged stored round: drawn with randomness %s, want %s", got, want.Randomness)
 	}
 }
 
-// A deal whose round cannot be fetched is EXPIRED at the end of the window, by any call. It
-// never has a certificate.
+// At the end of the entropy window any call makes a deal EXPIRED whose round cannot be
+// fetched. The deal never has a certificate.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -128,40 +129,40 @@ func TestExpiry(t *testing.T) {
 			g.later(t, roundOut+int64(window/time.Second)-60)
 			_ = meet(t, g)
 			if g.phase(t) != "REVEALING" {
-				t.Fatalf("in its last minute the deal is %s", g.phase(t))
+				t.Fatalf("in the last minute of the window the deal is %s, want REVEALING", g.phase(t))
 			}
 			_ = meet(t, g.later(t, 61))
 			if g.phase(t) != "EXPIRED" {
-				t.Fatalf("after the window the deal is %s", g.phase(t))
+				t.Fatalf("after the window the deal is %s, want EXPIRED", g.phase(t))
 			}
 			g.certificate(t, h.replica()).refused(t, problem.NoCertificate)
 			g.entropy(t, h.replica()).refused(t, problem.DealEnded)
 			if n := g.text(t, "SELECT count(*)::text FROM certificates WHERE deal_id = $1", g.id); n != "0" {
-				t.Errorf("%s certificates", n)
+				t.Errorf("the expired deal has %s certificates, want 0", n)
 			}
 			if n := g.text(t, "SELECT count(*)::text FROM reveals WHERE deal_id = $1 AND sealed IS NOT NULL", g.id); n != "0" {
-				t.Errorf("%s inputs are left of a purged deal", n)
+				t.Errorf("%s inputs are left of a purged deal, want 0", n)
 			}
 			if v := g.view(t, h.replica()); v.State != deal.Expired || v.VoidFlakers != nil || v.Result != nil || v.RevealsClosedAt == nil {
-				t.Errorf("it shows as %s", show(v))
+				t.Errorf("the view is %s, want EXPIRED with reveals_closed_at, without flakers and result", show(v))
 			}
 		})
 	}
 }
 
-// After the window a deal is still drawn if the round can be fetched. A failure of the
-// database does not make it expire.
+// After the entropy window a deal is still drawn if the round can be fetched. A failure of
+// the database does not make the deal expire.
 func TestDrawAfterTheWindow(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	g := h.random(t, nil).revealed(t).later(t, roundOut+int64(window/time.Second)+60)
 	g.exec(t, "ALTER TABLE beacon_rounds RENAME TO beacon_rounds_away")
 	if _, err := h.replica().Attend(t.Context(), g.id); err == nil || g.phase(t) != "REVEALING" {
-		t.Errorf("the table of rounds is missing: %v, and the deal is %s", err, g.phase(t))
+		t.Errorf("without the table beacon_rounds: got error %v and the deal is %s, want an error and REVEALING", err, g.phase(t))
 	}
 	g.exec(t, "ALTER TABLE beacon_rounds_away RENAME TO beacon_rounds")
 	if v := g.view(t, h.replica()); v.State != deal.Computed {
-		t.Errorf("it shows as %s", show(v))
+		t.Errorf("the view is %s, want COMPUTED", show(v))
 	}
 	g.attended(t).published(t)
 }
@@ -198,12 +199,12 @@ func TestConcurrentDraws(t *testing.T) {
 		group.Wait()
 		for i, result := range results {
 			if result != results[0] || result == "" {
-				t.Errorf("call %d drew %s and call 0 %s", i, result, results[0])
+				t.Errorf("call %d drew %q, want %q, as call 0", i, result, results[0])
 			}
 		}
 		g.attended(t).published(t)
 		if h.log.size() != leaves+1 {
-			t.Errorf("%d leaves for one certificate", h.log.size()-leaves)
+			t.Errorf("%d new leaves for one certificate, want 1", h.log.size()-leaves)
 		}
 	}
 }

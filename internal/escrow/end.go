@@ -15,13 +15,12 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// errMoved is returned when a deal changed while its ending was computed.
-var errMoved = errors.New("escrow: the deal changed meanwhile")
+// errMoved is returned if the deal changed while its ending was computed.
+var errMoved = errors.New("the deal changed while its ending was computed")
 
-// endDeal takes a step that ends a deal, issues its certificate, and returns the deal as
-// it then stands, with the parts of all parties. now is the deal with what the step
-// needs; nil makes endDeal read it. endDeal returns errMoved if the step is not due any
-// more.
+// endDeal takes a step that ends a deal, issues its certificate, and returns the ended deal
+// with the parts of all parties. now is the deal with what the step needs; if now is nil,
+// endDeal reads the deal. endDeal returns errMoved if the step is no longer due.
 //
 // Calls of one process that meet the same step share one run, which uses the now of the
 // first caller. This is sound, because store.End writes nothing if the phase, the
@@ -32,7 +31,7 @@ func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, now *sto
 		defer cancel()
 		var drawn *algorithm.Beacon
 		var err error
-		if step == deal.Draw { // first: without the round there is no need for the inputs
+		if step == deal.Draw { // before the read of the inputs, which are useless without the round
 			if drawn, err = s.pinnedRound(ctx, d); err != nil {
 				return nil, err
 			}
@@ -68,12 +67,12 @@ func (s *Service) stillDue(d *Deal, now *store.Snapshot, step deal.Step) bool {
 	if step == deal.Draw {
 		return rules.AllRevealed()
 	}
-	rules.InputLost = step == deal.Expire // without a draw, only a lost input makes a deal expire
+	rules.InputLost = step == deal.Expire // a deal other than random.v1 expires only if an input is lost
 	return rules.Next(now.Now) == step
 }
 
-// storeEnding stores an ending, issues its certificate, and returns the deal as it then
-// stands without another read.
+// storeEnding stores an ending, issues its certificate, and returns the ended deal without
+// another read. It returns errMoved if the deal has changed since now was read.
 func (s *Service) storeEnding(ctx context.Context, d *Deal, now *store.Snapshot, e *store.Ending) (*store.Snapshot, error) {
 	crash.Point("escrow.before-end")
 	done, err := s.store.End(ctx, e)
@@ -83,7 +82,7 @@ func (s *Service) storeEnding(ctx context.Context, d *Deal, now *store.Snapshot,
 	if !done {
 		return nil, errMoved
 	}
-	if at, ok := s.rules(d, now).DueAt(); ok && now.NowMilli >= at*1000 { // a party may draw before that
+	if at, ok := s.rules(d, now).DueAt(); ok && now.NowMilli >= at*1000 { // a party may draw earlier, which is not late
 		lateness.Observe(float64(now.NowMilli-at*1000) / 1000)
 	}
 	s.noteEnd(ctx, e)
@@ -133,7 +132,8 @@ func (s *Service) ending(d *Deal, now *store.Snapshot, step deal.Step, drawn *al
 }
 
 // inputs decrypts the inputs of all parties, in party order. It returns errMoved if the
-// deal has ended and its inputs are purged.
+// deal has ended and its inputs are purged, and UNAVAILABLE because of errInputLost if an
+// input cannot be decrypted.
 func (s *Service) inputs(d *Deal, sealed [][]byte) ([]sealing.Input, error) {
 	if len(sealed) != len(d.Labels) {
 		return nil, errMoved
@@ -153,10 +153,10 @@ func (s *Service) inputs(d *Deal, sealed [][]byte) ([]sealing.Input, error) {
 	return all, nil
 }
 
-// errInputLost is returned when a stored input cannot be decrypted: its server secret is
-// lost, or its row was changed. An operator can put the secret back until the deal's
-// deadline; then the deal is EXPIRED (deal.Expire).
-var errInputLost = errors.New("escrow: input lost")
+// errInputLost is returned if a stored input cannot be decrypted: its server secret is
+// missing, or its row was changed. An operator can add the secret again until the deal's
+// deadline. Then the deal becomes EXPIRED.
+var errInputLost = errors.New("input lost")
 
 // compute runs the algorithm. SPEC 1: the engine is deterministic and pure.
 func compute(d *Deal, inputs []sealing.Input, drawn *algorithm.Beacon) ([]byte, error) {
@@ -164,14 +164,15 @@ func compute(d *Deal, inputs []sealing.Input, drawn *algorithm.Beacon) ([]byte, 
 	for i, in := range inputs {
 		var err error
 		if objects[i], err = canon.ParseObject(in.Canonical); err != nil {
-			return nil, fmt.Errorf("stored input: party %d of deal %s: %w", i, d.DealID, err)
+			return nil, fmt.Errorf("stored input of party %d of deal %s: %w", i, d.DealID, err)
 		}
 	}
 	return d.algorithm.Compute(d.Labels, d.params, objects, drawn)
 }
 
-// certify adds the unsigned certificate to an ending (SPEC 2.5). void is the property
-// that says why a deal is VOID, or "". inputs are those of all parties, or nil.
+// certify adds the unsigned certificate to an ending (SPEC 2.5). void is the property that
+// says why a deal is VOID, or "". inputs are the inputs of all parties, or nil if not all
+// have revealed.
 func (s *Service) certify(d *Deal, now *store.Snapshot, inputs []sealing.Input, void string, e *store.Ending) error {
 	digest, err := d.digest()
 	if err != nil {
@@ -195,7 +196,7 @@ func (s *Service) certify(d *Deal, now *store.Snapshot, inputs []sealing.Input, 
 	for i, part := range now.Parts {
 		p.Parties[i] = certificate.Party{Index: i, Label: d.Labels[i], Commitment: part.Commitment, AttestedBy: d.attested(i, now.AttestedBy[i])}
 	}
-	if inputs != nil { // SPEC 2.5: null for a VOID deal with insufficient reveals
+	if inputs != nil { // SPEC 2.5: input_root is null for a VOID deal with insufficient reveals
 		root := certificate.InputRoot(leavesOf(inputs))
 		p.InputRoot = &root
 	}
@@ -207,7 +208,7 @@ func (s *Service) certify(d *Deal, now *store.Snapshot, inputs []sealing.Input, 
 	return nil
 }
 
-// leavesOf returns the leaves of input_root.
+// leavesOf returns the leaves of input_root by party: input ‖ salt.
 func leavesOf(inputs []sealing.Input) [][]byte {
 	leaves := make([][]byte, len(inputs))
 	for i, in := range inputs {
@@ -216,8 +217,9 @@ func leavesOf(inputs []sealing.Input) [][]byte {
 	return leaves
 }
 
-// payloadMAC returns the mark of a payload that this service wrote. Only a marked payload
-// is signed, so that a row written into the database by others gets no signature.
+// payloadMAC returns the MAC that proves that this service wrote a payload. The service
+// signs no payload without it, so a certificate that somebody else writes into the database
+// is never signed.
 func payloadMAC(secret *sealing.Secret, certID string, payload []byte) []byte {
 	return secret.MAC([]byte("certificate"), []byte(certID), payload)
 }
@@ -227,7 +229,7 @@ func certificateOf(e *store.Ending) *store.Certificate {
 	return &store.Certificate{CertID: *e.CertID, DealID: e.DealID, Payload: e.Payload, MAC: e.MAC}
 }
 
-// noteEnd counts, announces and logs the end of a deal.
+// noteEnd counts and logs the end of a deal, and wakes the calls that wait for it.
 func (s *Service) noteEnd(ctx context.Context, e *store.Ending) {
 	endedBy[e.To].Inc()
 	s.options.Waits.Changed(e.DealID)

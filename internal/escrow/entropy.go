@@ -22,8 +22,8 @@ type Drawn struct {
 	CertificateID *string         `json:"certificate_id"` // nil: not published yet
 }
 
-// Entropy draws a random.v1 deal: the service itself fetches the declared beacon round,
-// pins it and computes the result (SPEC 4 rule 2).
+// Entropy draws a random.v1 deal: the service fetches the declared beacon round, stores it
+// and computes the result (SPEC 4 rule 2). After the draw it returns the same result.
 func (s *Service) Entropy(ctx context.Context, a Access) (Drawn, error) {
 	for range attempts {
 		now, err := s.advance(ctx, a.deal, store.Nobody)
@@ -48,8 +48,9 @@ func (s *Service) Entropy(ctx context.Context, a Access) (Drawn, error) {
 	return Drawn{}, fmt.Errorf("deal %s changed during the draw, %d times in a row", a.deal.DealID, attempts)
 }
 
-// pinnedRound returns the deal's beacon round from the store, or from a relay if it is
-// not stored. A verified round is stored for ever.
+// pinnedRound returns the deal's beacon round from the store, or from a relay if the store
+// has no valid one. It stores the verified round for ever. The error is BEACON_NOT_READY or
+// BEACON_UNAVAILABLE if no relay has the round.
 func (s *Service) pinnedRound(ctx context.Context, d *Deal) (*algorithm.Beacon, error) {
 	drawn := &algorithm.Beacon{ChainHash: *d.ChainHash, Round: *d.BeaconRound}
 	chain := s.beacon.Chain()
@@ -59,7 +60,7 @@ func (s *Service) pinnedRound(ctx context.Context, d *Deal) (*algorithm.Beacon, 
 	var err error
 	drawn.Randomness, drawn.Signature, err = s.store.Round(ctx, drawn.ChainHash, drawn.Round)
 	switch {
-	case err == nil && verifies(chain, drawn): // a stored row is not trusted
+	case err == nil && verifies(chain, drawn): // verified again: somebody may have changed the row
 		return drawn, nil
 	case err == nil:
 		s.logger.ErrorContext(ctx, "stored beacon round does not verify, fetching it again", "chain", drawn.ChainHash, "round", drawn.Round)

@@ -1,7 +1,7 @@
 // Package escrow holds the use cases: what a caller can do to a deal, and the steps that
 // a deal takes when a deadline passes. REST, MCP and the worker call only this package.
-// Use cases take and return Go values, and refuse with errors of package problem. The
-// surfaces own statuses, JSON and wording.
+// Use cases take and return Go values, and refuse with errors of package problem. REST and
+// MCP, the surfaces, choose statuses, JSON and wording.
 //
 // # Order of reading
 //
@@ -29,8 +29,8 @@
 //
 // The deadline decides, not the worker. A read of a deal that has not ended first takes
 // the steps that are due (advance), and so does an action that the store did not accept.
-// A crash can interrupt a deal at any point. Any process can repeat the step that was
-// interrupted.
+// A crash can interrupt a deal at any point, and any process can repeat the interrupted
+// step.
 //
 // Every use case that changes a deal announces the change after its transaction has
 // committed. ViewAfter and CertificateAfter wait for such a change (package waiting).
@@ -42,8 +42,8 @@
 // certain bytes verified under a certain key. It also caches that an API key exists, with
 // an estimate of its open deals, which account.go counts again. Each cache is bounded in
 // bytes. A certificate's row and leaf are read at every call, so that a changed row is
-// found. When the database server changes (a restore, a failover), all caches are emptied
-// except that of verified bytes, which does not depend on the database.
+// found. When the database server changes (a restore, a failover), the process empties all
+// caches except that of verified bytes, which does not depend on the database.
 //
 // # Large work
 //
@@ -102,9 +102,9 @@ type Options struct {
 	OpenUnits     int           // limit of the units that one API key's open deals cost, see Declared.Units; 0: no limit
 	PublicURL     string        // origin under which callers reach deal-api; "": not known
 	ReadOnly      bool          // the database and the log take no changes
-	Waits         *waiting.Hub  // the process's hub; nil: a new one that hears of no other process
+	Waits         *waiting.Hub  // wakes waiting calls; nil: a new hub, which other processes cannot wake
 
-	Development func(label string) bool // reports whether a key is a development key; nil: none is
+	Development func(label string) bool // reports whether a key is a development key; nil: no key is
 }
 
 // Service runs the use cases. It is safe for concurrent use.
@@ -151,10 +151,10 @@ const (
 	mostContradicted = 1 << 14 // deals
 )
 
-// issueBound is the longest time that issuing adds to a reveal or entropy call.
+// issueBound is the longest time that issuing a certificate adds to a call.
 const issueBound = 3 * time.Second
 
-// New returns a Service.
+// New returns a Service with empty caches.
 func New(s *store.Store, secrets *sealing.Secrets, signer Signer, keys *signing.KeySet, log Log, b Beacon, o Options, logger *slog.Logger) *Service {
 	if o.Waits == nil {
 		o.Waits = waiting.New(s.Marks, nil, logger)
@@ -178,8 +178,8 @@ func New(s *store.Store, secrets *sealing.Secrets, signer Signer, keys *signing.
 // Chain returns the beacon chain of new random.v1 deals.
 func (s *Service) Chain() beacon.Chain { return s.beacon.Chain() }
 
-// sameServer empties the caches if the database server has changed: its data may be
-// older than the caches. The store notices a change within a second.
+// sameServer empties the caches if the database server has changed, because the data of the
+// new server may be older than the caches. The store notices a change within a second.
 func (s *Service) sameServer(ctx context.Context) {
 	s.store.Confirm(ctx)
 	now := s.store.Server()
@@ -187,7 +187,7 @@ func (s *Service) sameServer(ctx context.Context) {
 		return
 	}
 	s.forget()
-	time.AfterFunc(forgetAgain, s.forget) // calls in flight still add data of the previous server
+	time.AfterFunc(forgetAgain, s.forget) // calls in flight may still add data of the previous server
 }
 
 // forgetAgain is longer than any call takes.
@@ -201,8 +201,8 @@ func (s *Service) forget() {
 	s.ended.Purge()
 }
 
-// detached returns a context that stays alive when the caller hangs up, so that an
-// accepted action is finished.
+// detached returns a context that does not end when the caller hangs up, so that the
+// service finishes an accepted action. It ends after 20 s.
 func detached(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 }

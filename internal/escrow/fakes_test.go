@@ -19,10 +19,10 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// The servers around the escrow. A test can set a hook that makes one fail; without a
-// hook they work.
+// pen, ledger and well stand in for the signing key, the log and the beacon. A test can set
+// a hook that makes a call fail. Without a hook all calls succeed.
 
-// pen signs with a real key.
+// pen signs with a real key and counts its signatures.
 type pen struct {
 	*signing.Signer
 	mu     sync.Mutex
@@ -41,7 +41,7 @@ func (p *pen) fail(before func(context.Context) error) {
 	p.before = before
 }
 
-// signatures returns how often it was asked to sign.
+// signatures returns how often Sign was called.
 func (p *pen) signatures() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,7 +143,7 @@ func (l *ledger) TreeHeadAt(ctx context.Context, size int64) (translog.TreeHead,
 	return l.head(ctx, size)
 }
 
-// tree, head and path need l.mu.
+// The caller of tree, head or path must hold l.mu.
 func (l *ledger) tree() *testonly.Tree {
 	tree := testonly.New(rfc6962.DefaultHasher)
 	for _, leaf := range l.leaves {

@@ -90,18 +90,18 @@ type answer[T any] struct {
 
 func of[T any](v T, err error) answer[T] { return answer[T]{v, err} }
 
-// ok requires success.
+// ok fails t if the use case failed, and returns its value.
 func (a answer[T]) ok(t *testing.T) T {
 	t.Helper()
 	check(t, a.err)
 	return a.value
 }
 
-// refused requires a refusal with that code.
+// refused fails t unless the use case was refused with the given code.
 func (a answer[T]) refused(t *testing.T, code problem.Code) *problem.Error {
 	t.Helper()
 	if !problem.Is(a.err, code) {
-		t.Fatalf("answered %+v, %v; want %s", a.value, a.err, code)
+		t.Fatalf("got the answer %+v, error %v; want the error %s", a.value, a.err, code)
 	}
 	return problem.From(a.err)
 }
@@ -141,7 +141,7 @@ func (g *game) certificate(t *testing.T, svc *escrow.Service) answer[certificate
 	}
 	payload, err := certificate.Parse(issued.Payload)
 	if issued.CertID != payload.CertID || issued.Outcome != payload.Outcome {
-		t.Errorf("certificate %s (%s) holds %s (%s)", issued.CertID, issued.Outcome, payload.CertID, payload.Outcome)
+		t.Errorf("the payload is certificate %s (%s), want %s (%s), as the answer says", payload.CertID, payload.Outcome, issued.CertID, issued.Outcome)
 	}
 	return of(certificate.Certificate{Payload: payload, Signature: issued.Signature, LogProof: issued.Proof}, err)
 }
@@ -151,7 +151,7 @@ func (g *game) entropy(t *testing.T, svc *escrow.Service) answer[escrow.Drawn] {
 	return of(svc.Entropy(t.Context(), g.access(t, svc, g.tokens[1], escrow.DrawEntropy)))
 }
 
-// committed and revealed play a deal until all have committed or revealed.
+// committed commits for all parties. revealed commits and reveals for all parties.
 func (g *game) committed(t *testing.T) *game {
 	t.Helper()
 	svc := g.replica()
@@ -170,8 +170,8 @@ func (g *game) revealed(t *testing.T) *game {
 	return g
 }
 
-// later makes so many seconds pass for a deal, by moving all its times back. Processes cache
-// the deadlines of a deal, so ask a new replica afterwards.
+// later lets the given seconds pass for a deal: it moves all times of the deal back.
+// Replicas cache the deadlines of a deal, so a test must ask a new replica afterwards.
 func (g *game) later(t *testing.T, seconds int64) *game {
 	t.Helper()
 	g.exec(t, `UPDATE deals SET created_at = created_at - $2, commit_deadline = commit_deadline - $2, reveal_deadline = reveal_deadline - $2,
@@ -211,13 +211,13 @@ func (g *game) published(t *testing.T) certificate.Certificate {
 	svc := g.replica()
 	c := g.certificate(t, svc).ok(t)
 	if n := g.text(t, "SELECT count(*)::text FROM certificates WHERE deal_id = $1 AND leaf_index IS NOT NULL", g.id); n != "1" {
-		t.Fatalf("%s published certificates", n)
+		t.Fatalf("the deal has %s published certificates, want 1", n)
 	}
 	if report := of(svc.Verify(t.Context(), c.CertID)).ok(t); !report.Valid || report.Outcome != c.Outcome {
-		t.Fatalf("the certificate is reported as %+v", report)
+		t.Fatalf("Verify = %+v, want a valid certificate with outcome %s", report, c.Outcome)
 	}
 	if got := g.view(t, svc).CertificateID; got == nil || *got != c.CertID {
-		t.Fatalf("the view names certificate %v, want %s", got, c.CertID)
+		t.Fatalf("the view has the certificate_id %v, want %s", got, c.CertID)
 	}
 	return c
 }
@@ -230,7 +230,7 @@ func bounded(t *testing.T) context.Context {
 	return ctx
 }
 
-// same compares two values, also behind pointers.
+// same fails t unless got and want are deeply equal.
 func same(t *testing.T, got, want any) {
 	t.Helper()
 	if !reflect.DeepEqual(got, want) {

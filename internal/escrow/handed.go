@@ -20,7 +20,7 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// Bounds of what a report quotes from a document.
+// Bounds of what a report quotes from an untrusted document.
 const (
 	longestText   = 200     // bytes of one text
 	longestResult = 4 << 10 // bytes of the result
@@ -28,14 +28,14 @@ const (
 	mostPaths     = 3
 )
 
-// Handed is the report on a certificate that the caller sent. The checks use the bytes
-// that were sent.
+// Handed is the report on a certificate that the caller sent. The checks use the sent
+// certificate, not the stored one.
 type Handed struct {
 	Verification
 	Findings []verification.Check `json:"findings"`
 	Stored   string               `json:"stored"` // one of the constants below
 	Says     *Says                `json:"says"`   // null if the document does not have the form of a certificate
-	PubKey   *string              `json:"pubkey"` // that signed it; null if no key of this deployment did
+	PubKey   *string              `json:"pubkey"` // the key that signed the document; null if no key of this deployment did
 	TreeHead *translog.TreeHead   `json:"tree_head"`
 }
 
@@ -58,16 +58,17 @@ type Says struct {
 }
 
 // VerifyHanded checks a certificate that the caller sent: its form, its signature, and its
-// proof against a tree head that the log has published. It then compares the document
-// with the stored certificate of its cert_id, and its cert_id with certID unless that is
-// "". If the log or the database is out of reach, it returns an error and never a report
-// that the certificate is invalid.
+// proof against a tree head that the log has published. It also compares the document with
+// the stored certificate of the same cert_id. If certID is not "", the document MUST have
+// this cert_id. If the log or the database is out of reach, VerifyHanded returns an error
+// and no report, because a report that says invalid would be a verdict.
 func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, certID string) (Handed, error) {
 	if err := limits.Turn(ctx); err != nil {
 		return Handed{}, err
 	}
 	text := canon.Encode(document)
-	// A document of another form leaves c empty. The shape check below then fails.
+	// A document that is not a certificate leaves c empty. Then verification.Verify reports
+	// its form.
 	var c certificate.Certificate
 	formed := json.Unmarshal(text, &c) == nil
 	limits.Rest(ctx)
@@ -103,7 +104,7 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 	if evidence.Open != nil {
 		evidence.Open = whileRunning(ctx, evidence.Open)
 	}
-	var report verification.Report // the facts that decide stand first
+	var report verification.Report // cert_id and stored come first, because either decides alone
 	if certID != "" && certID != c.CertID {
 		report.Add(verification.Check{Name: "cert_id", Detail: "the document is not the certificate that cert_id names"})
 	}
@@ -143,9 +144,9 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 	return h, nil
 }
 
-// whileRunning returns a function that calls open until ctx ends. After that the function
-// opens no key: the signatures of 10,000 seat keys take more than a second to check, and
-// nobody reads the report of a call that has ended.
+// whileRunning returns a function that calls open until ctx ends. Afterwards the function
+// returns keys with ctx's error: to check the signatures of 10,000 seat keys takes more
+// than a second, and nobody reads the report of a call that has ended.
 func whileRunning(ctx context.Context, open func([]verification.Trusted) []verification.Key) func([]verification.Trusted) []verification.Key {
 	return func(named []verification.Trusted) []verification.Key {
 		if err := ctx.Err(); err != nil {
@@ -162,7 +163,7 @@ func (s *Service) headOf(ctx context.Context, size int64) (*translog.TreeHead, e
 	}
 	head, err := s.log.TreeHeadAt(ctx, size)
 	switch {
-	case errors.Is(err, translog.ErrNotFound), errors.Is(err, translog.ErrRefused): // a size that no log has
+	case errors.Is(err, translog.ErrNotFound), errors.Is(err, translog.ErrRefused): // ErrRefused: no log can have this size
 		return nil, nil
 	case err != nil:
 		return nil, logTrouble(err)
@@ -172,8 +173,9 @@ func (s *Service) headOf(ctx context.Context, size int64) (*translog.TreeHead, e
 
 // compare compares a document with the published certificate of its cert_id. stored is nil
 // if there is none. compare ignores the proof, which differs from read to read. difference
-// says how the two differ. It names members only if the document has the true signature.
-// Otherwise anybody who knows a cert_id could guess a private certificate, member by member.
+// says how document and certificate differ. It names members only if the document has the
+// true signature. Otherwise anybody who knows a cert_id could guess a private certificate,
+// member by member.
 func compare(document map[string]any, stored *store.Certificate) (as, difference string) {
 	if stored == nil {
 		return StoredUnknown, ""
@@ -187,7 +189,7 @@ func compare(document map[string]any, stored *store.Certificate) (as, difference
 	case !signed:
 		return StoredDiffers, "contents and signature differ from the certificate that this service issued under this cert_id"
 	}
-	issued, _ := canon.ParseObject(stored.Payload) // if it is damaged, all members differ
+	issued, _ := canon.ParseObject(stored.Payload) // if the payload is damaged, all members differ
 	given := maps.Clone(document)
 	delete(given, "signature")
 	delete(given, "log_proof")
@@ -198,8 +200,8 @@ func compare(document map[string]any, stored *store.Certificate) (as, difference
 	return StoredDiffers, strings.Join(paths, ", ") + ": not as in the certificate that this service issued with this signature"
 }
 
-// differences returns the paths at which a document differs from what was issued. It names
-// no member that only the document has, since that name can be any text.
+// differences returns the paths at which a document differs from the issued certificate. It
+// names no member that only the document has, because such a name can be any text.
 func differences(path string, document, issued any) (paths []string) {
 	switch issued := issued.(type) {
 	case map[string]any:
@@ -240,7 +242,8 @@ func differences(path string, document, issued any) (paths []string) {
 	return []string{path}
 }
 
-// verifyingKeys returns keys that verify signatures.
+// verifyingKeys returns a key that verifies signatures for each trusted label. A malformed
+// label gives a key with a Problem.
 func verifyingKeys(trusted []verification.Trusted) (all []verification.Key) {
 	for _, t := range trusted {
 		one := verification.Key{Trusted: t}
@@ -253,7 +256,7 @@ func verifyingKeys(trusted []verification.Trusted) (all []verification.Key) {
 	return all
 }
 
-// failed returns the names and details of the checks that failed.
+// failed returns the names and details of the failed checks, separated by "; ".
 func failed(findings []verification.Check) string {
 	var why []string
 	for _, f := range findings {

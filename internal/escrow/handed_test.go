@@ -36,6 +36,6 @@ func TestSeatKeysAreNotCheckedAfterTheEndOfTheCall(t *testing.T) {
 		"tee_attestation": nil, "log_proof": map[string]any{"tree_size": int64(1), "leaf_index": int64(0), "inclusion_path": []any{}}, "signature": fmt.Sprintf("es256:%0128d", 0),
 	}})
 	if opened != until || report.Holds(verification.PartySignatures) {
-		t.Errorf("%d keys were opened, want %d; the report: %.300v", opened, until, report.Checks)
+		t.Errorf("%d keys were opened, want %d and no valid party signatures; the report: %.300v", opened, until, report.Checks)
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// tryIssue issues a certificate within a request, in issueBound. If it fails, the worker
-// finishes the certificate.
+// tryIssue issues a certificate within a request, for at most issueBound. If it fails, the
+// worker issues the certificate later.
 func (s *Service) tryIssue(ctx context.Context, c *store.Certificate) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), issueBound)
 	defer cancel()
@@ -44,13 +44,14 @@ func (s *Service) tryIssue(ctx context.Context, c *store.Certificate) error {
 //	the append                leaf in the log, no leaf   signs again and appends: the log finds
 //	                          in the row                 the digest and returns the same leaf
 //
-// Any number of processes can issue one certificate: the leaf is the digest, whatever the
-// signature, and the first signature and leaf that are stored stay. No caller receives a
-// certificate before its leaf is stored. Concurrent calls of one process issue it once.
+// Any number of processes can issue one certificate. The leaf is the digest, whatever the
+// signature, and the first stored signature and leaf stay. No caller receives a
+// certificate before its leaf is stored. Concurrent calls in one process share one run.
 //
-// The log accepts one certificate per deal. If it has another one, the deal's rows were
-// changed or restored after that was issued: issueCertificate returns
-// translog.ErrTagTaken, and Adopt stores the certificate that the log has.
+// The log accepts one certificate per deal. If it has another certificate of the deal, the
+// deal's rows were changed or restored after that certificate was issued. Then
+// issueCertificate returns translog.ErrTagTaken, and an operator stores the certificate
+// that the log has (Adopt).
 func (s *Service) issueCertificate(ctx context.Context, c *store.Certificate) error {
 	_, err, _ := s.issues.Do(c.CertID, func() (any, error) {
 		if known, ok := s.contradicted.Get(c.DealID); ok && known.certID == c.CertID {
@@ -79,9 +80,10 @@ func (s *Service) issueOnce(ctx context.Context, c *store.Certificate) error {
 			return err
 		}
 	}
-	entry, tag := certificate.Entry(c.Payload), certificate.Tag(facts.dealID) // of the signed deal_id; the row may have another one
+	entry, tag := certificate.Entry(c.Payload), certificate.Tag(facts.dealID) // of the signed deal_id: somebody may have changed the row's
 	index, err := s.log.Append(ctx, entry, signature, tag)
-	// A key that was retired in between cannot sign for a new leaf: sign with the current one.
+	// A key that retired after it had signed is not valid for a new leaf: sign with the
+	// current key.
 	if err == nil && !facts.key.MayHold(index) || errors.Is(err, translog.ErrRefused) && facts.key.State != signing.StateCurrent {
 		if signature, _, err = s.sign(ctx, c); err != nil {
 			return err
@@ -89,7 +91,8 @@ func (s *Service) issueOnce(ctx context.Context, c *store.Certificate) error {
 		index, err = s.log.Append(ctx, entry, signature, tag)
 	}
 	if err != nil {
-		// Keep the signature, except that of a deal's second certificate.
+		// Keep the signature, so that the next try needs no call to the KMS. A second
+		// certificate of the deal never gets a leaf, so its signature is not kept.
 		if !errors.Is(err, translog.ErrTagTaken) && (c.Signature == nil || *c.Signature != signature) {
 			keeping, cancel := context.WithTimeout(context.WithoutCancel(ctx), issueBound)
 			defer cancel()
@@ -112,16 +115,17 @@ func (s *Service) issueOnce(ctx context.Context, c *store.Certificate) error {
 	return nil
 }
 
-// made reports whether this service wrote a payload, under any of its server secrets.
+// made reports whether mac is this service's MAC of the payload under any of its server
+// secrets.
 func (s *Service) made(certID string, payload, mac []byte) bool {
 	return slices.ContainsFunc(s.secrets.All(), func(one *sealing.Secret) bool { return hmac.Equal(mac, payloadMAC(one, certID, payload)) })
 }
 
-// sign signs a payload that this service wrote. It returns the signature and the
-// payload's facts.
+// sign signs a payload that this service wrote, and returns the signature and the payload's
+// facts. A payload without this service's MAC is an error.
 func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, checked, error) {
 	if !s.made(c.CertID, c.Payload, c.MAC) {
-		return "", checked{}, fmt.Errorf("foreign certificate: %s was not written by this service, or under another server secret; it is not signed", c.CertID)
+		return "", checked{}, fmt.Errorf("foreign certificate %s is not signed: this service did not write it, or wrote it under a server secret that this process lacks", c.CertID)
 	}
 	signature, err := s.signer.Sign(ctx, certificate.Entry(c.Payload))
 	if err != nil {
@@ -135,21 +139,23 @@ func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, check
 }
 
 // contradictedFor is how long a process does not retry a certificate that the log refused
-// because the log has another one of the deal. The log never accepts the refused one. The
-// retry only reports the contradiction again, until an operator has resolved it. A new
-// process tries each refused certificate once.
+// because it has another certificate of the deal. The log never accepts the refused
+// certificate: a retry only logs the contradiction again, until an operator has resolved
+// it.
 const contradictedFor = time.Hour
 
-// contradiction is such a certificate, with the log's refusal.
+// contradiction is a certificate that the log refused because it has another certificate of
+// the deal, with the log's error.
 type contradiction struct {
 	certID string
 	err    error
 }
 
-// Adopt stores the certificate that the log has of a deal, and the end of the deal that
-// it states, from a copy that a party kept. The caller MUST have verified the copy's
-// signature, and that the log has it at that leaf under the deal's tag. Adopt does not
-// restore commitments and reveals.
+// Adopt stores the certificate that the log has of a deal, and the end of the deal that the
+// certificate states, from a copy that a party kept. The caller MUST have verified the
+// copy's signature, and that leafIndex of the log is the copy's entry under the deal's tag.
+// Adopt does not restore commitments and reveals. A deal that the database lacks is an
+// error.
 func Adopt(ctx context.Context, s *store.Store, secrets *sealing.Secrets, payload []byte, signature string, leafIndex int64) error {
 	if err := serversecret.Check(ctx, s, secrets); err != nil {
 		return err

@@ -24,8 +24,8 @@ var errKeyAway = errors.New("the key is away")
 
 func keyAway(context.Context) error { return errKeyAway }
 
-// lastReveal plays a deal while the signer or the log fails. The last reveal is answered
-// with the result, and the certificate is pending.
+// lastReveal returns a deal in which all have revealed while the signer or the log fails.
+// It checks that the last reveal is answered with the result and no certificate is shown.
 func lastReveal(t *testing.T, h *house) *game {
 	t.Helper()
 	g := h.split(t, nil).committed(t)
@@ -33,11 +33,11 @@ func lastReveal(t *testing.T, h *house) *game {
 	g.reveal(t, svc, 0).ok(t)
 	last := g.reveal(t, svc, 1).ok(t)
 	if last.State != deal.Computed || last.Result == nil || !last.Revealed {
-		t.Fatalf("the last reveal is answered %+v", last)
+		t.Fatalf("the last reveal is answered %+v, want COMPUTED with the result", last)
 	}
 	view := g.view(t, h.replica())
 	if view.State != deal.Computed || view.CertificateID != nil || string(view.Result) != string(last.Result) {
-		t.Fatalf("the deal shows as %s", show(view))
+		t.Fatalf("the view is %s, want COMPUTED with the result and without certificate_id", show(view))
 	}
 	return g
 }
@@ -56,14 +56,14 @@ func checkPending(t *testing.T, g *game, reason string) {
 	svc := g.replica()
 	p := g.certificate(t, svc).refused(t, problem.CertNotReady)
 	if !strings.Contains(p.Error(), reason) || p.RetryAfter <= 0 {
-		t.Errorf("%v, retry after %d; want the reason %q", p, p.RetryAfter, reason)
+		t.Errorf("got error %v with retry after %d s, want the reason %q and a positive time", p, p.RetryAfter, reason)
 	}
 	of(svc.Verify(t.Context(), g.certID(t))).refused(t, problem.CertNotFound)
 }
 
-// A certificate that an outage or a crash left pending is issued by the next worker, with one
-// leaf. Meanwhile callers are told why it is pending. An outage of the log, or an answer that
-// it loses, costs no second signature.
+// The next worker issues a certificate that an outage or a crash left pending, with one leaf.
+// Meanwhile callers are told why the certificate is pending. An outage of the log or a lost
+// answer of the log costs no second signature.
 func TestPendingCertificateIsFinished(t *testing.T) {
 	t.Parallel()
 	down := func(func()) error { return translog.ErrUnavailable }
@@ -74,9 +74,9 @@ func TestPendingCertificateIsFinished(t *testing.T) {
 	for name, row := range map[string]struct {
 		pen        func(context.Context) error
 		log        func(add func()) error
-		died       bool   // the process did not live to store the signature
-		reason     string // that callers are told
-		err        error  // that the worker gets
+		died       bool   // the process died before it stored the signature
+		reason     string // what callers are told
+		err        error  // what the worker gets
 		signatures int    // 0: any number
 	}{
 		"the key is away":          {keyAway, nil, false, "the signing key is out of reach", errKeyAway, 0},
@@ -94,7 +94,7 @@ func TestPendingCertificateIsFinished(t *testing.T) {
 			checkPending(t, g, row.reason)
 			for range 3 {
 				if _, err := h.replica().Attend(t.Context(), g.id); !errors.Is(err, row.err) {
-					t.Errorf("the worker is told %v", err)
+					t.Errorf("Attend: got error %v, want %v", err, row.err)
 				}
 			}
 			if row.died {
@@ -105,17 +105,17 @@ func TestPendingCertificateIsFinished(t *testing.T) {
 			c := g.attended(t).published(t)
 			same(t, g.attended(t).published(t), c)
 			if n := h.pen.signatures(); row.signatures > 0 && n != row.signatures || h.log.size() != 2 || c.LogProof.LeafIndex != 1 {
-				t.Errorf("%d signatures, %d leaves, leaf %d; want %d, 2 and leaf 1", n, h.log.size(), c.LogProof.LeafIndex, row.signatures)
+				t.Errorf("%d signatures, %d leaves, leaf %d; want %d signatures (0: any number), 2 leaves and leaf 1", n, h.log.size(), c.LogProof.LeafIndex, row.signatures)
 			}
 			if (c.Signature == h.log.taken[1]) == row.died {
-				t.Errorf("the certificate has %s, the log took %s", c.Signature, h.log.taken[1])
+				t.Errorf("the certificate has signature %s and the log %s, want them equal: %v", c.Signature, h.log.taken[1], !row.died)
 			}
 		})
 	}
 }
 
-// If the log has another certificate of the deal, each process tries the second one once,
-// its signature is not stored, and readers get an error.
+// If the log has another certificate of the deal, each process tries the deal's pending
+// certificate once. Its signature is not stored, and readers get an error.
 func TestSecondCertificateIsTriedOnce(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -127,12 +127,12 @@ func TestSecondCertificateIsTriedOnce(t *testing.T) {
 		g.certificate(t, worker).refused(t, problem.LogInconsistent)
 	}
 	if n := h.pen.signatures() - before; n != 1 || g.pendingCertificate(t).Signature != nil || h.log.size() != 1 {
-		t.Errorf("signed %d times, stored %v, %d leaves", n, g.pendingCertificate(t).Signature, h.log.size())
+		t.Errorf("signed %d times, stored signature %v, %d leaves; want 1, nil, 1", n, g.pendingCertificate(t).Signature, h.log.size())
 	}
 	g.exec(t, "UPDATE certificates SET created_at = created_at - 60")
 	for who, lists := range map[*escrow.Service]bool{worker: false, h.replica(): true} {
 		if listed := slices.ContainsFunc(of(who.Due(t.Context(), time.Second)).ok(t), func(d store.Due) bool { return d.DealID == g.id }); listed != lists {
-			t.Errorf("the deal is listed: %t, want %t", listed, lists)
+			t.Errorf("Due lists the deal: %t, want %t", listed, lists)
 		}
 	}
 }
@@ -149,7 +149,7 @@ func TestTagIsOfTheSignedDeal(t *testing.T) {
 	h.exec(t, "UPDATE deals SET cert_id = (SELECT cert_id FROM deals WHERE deal_id = $1) WHERE deal_id = $2", g.id, other.id)
 	of(h.replica().Attend(t.Context(), other.id)).ok(t)
 	if _, ok := h.log.tags[certificate.Tag(g.id)]; !ok || len(h.log.tags) != 1 {
-		t.Errorf("tags %v, want only that of %s", h.log.tags, g.id)
+		t.Errorf("the log has the tags %v, want only the tag of %s", h.log.tags, g.id)
 	}
 }
 
@@ -165,7 +165,7 @@ func counted(t *testing.T, name, label string) float64 {
 			}
 		}
 	}
-	t.Fatalf("there is no counter %s", name)
+	t.Fatalf("found no counter %s with the label %q, want one", name, label)
 	return 0
 }
 
@@ -213,7 +213,7 @@ func TestOneProcessSignsOnce(t *testing.T) { // not parallel: it looks at all go
 	close(waitAll)
 	group.Wait()
 	if n := h.pen.signatures() - before; n != 1 {
-		t.Errorf("%d signatures for one certificate", n)
+		t.Errorf("%d signatures for one certificate, want 1", n)
 	}
 	g.published(t)
 }
@@ -226,7 +226,7 @@ func TestForeignSignatureIsReplaced(t *testing.T) {
 		g := pending(t, h)
 		g.exec(t, "UPDATE certificates SET signature = $2 WHERE deal_id = $1", g.id, stored)
 		if c := g.attended(t).published(t); c.Signature == stored {
-			t.Errorf("%s stands", stored)
+			t.Errorf("the certificate has the foreign signature %s, want a new one", stored)
 		}
 	}
 }
@@ -236,8 +236,8 @@ func foreign(t *testing.T, stranger *pen) string {
 	return of(stranger.Signer.Sign(t.Context(), [32]byte{1})).ok(t)
 }
 
-// Any number of processes can issue one certificate concurrently: it gets one signature and
-// one leaf, and its payload stays the one that was stored with the deal's end.
+// If processes issue one certificate concurrently, it gets one signature and one leaf, and
+// its payload does not change.
 func TestConcurrentIssuing(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -255,10 +255,10 @@ func TestConcurrentIssuing(t *testing.T) {
 		group.Wait()
 		c := g.published(t)
 		if h.log.size() != leaves+1 {
-			t.Errorf("%d leaves for one certificate", h.log.size()-leaves)
+			t.Errorf("%d new leaves for one certificate, want 1", h.log.size()-leaves)
 		}
 		if after := string(g.pendingCertificate(t).Payload); after != payload {
-			t.Errorf("the payload was %s and is %s", payload, after)
+			t.Errorf("the payload is %s, want %s, as before", after, payload)
 		}
 		same(t, g.published(t), c)
 	}

@@ -25,12 +25,12 @@ type house struct {
 	store   *store.Store
 	sql     *pgxpool.Pool
 	secret  *sealing.Secret
-	secrets *sealing.Secrets // only secret
+	secrets *sealing.Secrets // a set with secret only
 	pen     *pen
 	keys    *signing.KeySet
 	log     *ledger
 	well    *well
-	origin  string // public origin of the deployment; "": not known
+	origin  string // public origin of the deployment; "": none is set
 }
 
 func newHouse(t *testing.T) *house {
@@ -66,7 +66,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// replica returns another process of the escrow. It knows only what is stored.
+// replica returns another process of the escrow, with empty caches.
 func (h *house) replica() *escrow.Service { return h.replicaOn(h.store, escrow.Options{}) }
 
 func (h *house) replicaOn(s *store.Store, o escrow.Options) *escrow.Service {

@@ -16,17 +16,17 @@ var (
 		deal.Expired: dealsEnded.WithLabelValues(string(deal.Expired)), deal.Cancelled: dealsEnded.WithLabelValues(string(deal.Cancelled)),
 	}
 	lateness = promauto.NewHistogram(prometheus.HistogramOpts{
-		Name: "fairpact_deadline_lateness_seconds", Help: "Delay between a deadline and its processing, by the database's clock.",
+		Name: "fairpact_deadline_lateness_seconds", Help: "Seconds between a deadline and its processing, by the database's clock.",
 		Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600},
 	})
 	inputsLost = promauto.NewCounter(prometheus.CounterOpts{
-		Name: "fairpact_inputs_unopened_total", Help: "Attempts to use a stored input that could not be decrypted.",
+		Name: "fairpact_inputs_unopened_total", Help: "Failed attempts to decrypt a stored input.",
 	})
 	inputsResealed = promauto.NewCounter(prometheus.CounterOpts{
 		Name: "fairpact_inputs_resealed_total", Help: "Stored inputs that this process encrypted again under the active server secret.",
 	})
 	formerSecrets = promauto.NewGauge(prometheus.GaugeOpts{
-		Name: "fairpact_former_server_secrets", Help: "Former server secrets that stored data still needs; 0 after a rotation has ended, and on a standby.",
+		Name: "fairpact_former_server_secrets", Help: "Former server secrets that stored data still needs: 0 after a rotation has ended, and in a process on a standby.",
 	})
 	certificatesIssued = promauto.NewCounter(prometheus.CounterOpts{
 		Name: "fairpact_certificates_issued_total", Help: "Certificates whose leaf this process stored.",

@@ -10,9 +10,9 @@ import (
 
 const endedTotal = "fairpact_deals_ended_total"
 
-// Concurrent last reveals end the deal exactly once. The last one to be stored, and any
-// stored in the same statement, is answered with the result.
-func TestConcurrentLastReveals(t *testing.T) { // not parallel: it counts what ends in this process
+// Concurrent last reveals end the deal exactly once. At least the reveal that is stored last
+// is answered with the result.
+func TestConcurrentLastReveals(t *testing.T) { // not parallel: it counts the deals that end in this process
 	h := newHouse(t)
 	another := openStore(t, h.sql.Config().ConnString())
 	for name, replicas := range map[string][2]*escrow.Service{
@@ -33,11 +33,11 @@ func TestConcurrentLastReveals(t *testing.T) { // not parallel: it counts what e
 					case a.State == deal.Computed && string(a.Result) == result:
 						computed++
 					case a.State != deal.Revealing || a.Result != nil:
-						t.Errorf("answered %+v, the result is %s", a, result)
+						t.Errorf("a reveal is answered %+v, want REVEALING, or COMPUTED with the result %s", a, result)
 					}
 				}
 				if computed == 0 {
-					t.Error("neither of two last reveals has the result")
+					t.Errorf("the two last reveals are answered %+v, want the result in at least one", answers)
 				}
 				checkEndedOnce(t, g, before, leaves)
 			}
@@ -72,12 +72,12 @@ func TestConcurrentCallsEndACompleteDealOnce(t *testing.T) {
 		group.Wait()
 		for i, a := range answers {
 			if a.State != deal.Computed || string(a.Result) != string(answers[0].Result) || a.Result == nil {
-				t.Errorf("call %d is answered %+v, call 0 %+v", i, a, answers[0])
+				t.Errorf("call %d is answered %+v, want COMPUTED with the result of call 0, %+v", i, a, answers[0])
 			}
 		}
 		checkEndedOnce(t, g, before, leaves)
 		if n := counted(t, "fairpact_certificates_issued_total", "") - issued; n != 1 {
-			t.Errorf("the certificate is counted %v times", n)
+			t.Errorf("the certificate is counted %v times as issued, want 1", n)
 		}
 	}
 }
@@ -94,21 +94,22 @@ func revealAtOnce(t *testing.T, g *game, replicas []*escrow.Service, parties ...
 	all := make([]escrow.Revealed, len(parties))
 	for i, a := range answers {
 		if a.err != nil {
-			t.Errorf("party %d: %v", parties[i], a.err)
+			t.Errorf("reveal of party %d: got error %v, want none", parties[i], a.err)
 		}
 		all[i] = a.value
 	}
 	return all
 }
 
-// checkEndedOnce checks that one deal has ended and one leaf was added since.
+// checkEndedOnce checks that since the counter was ended and the log had leaves, one deal
+// has ended and one leaf was added.
 func checkEndedOnce(t *testing.T, g *game, ended float64, leaves int) {
 	t.Helper()
 	g.attended(t).published(t)
 	if n := counted(t, endedTotal, "COMPUTED") - ended; n != 1 {
-		t.Errorf("the deal ended %v times", n)
+		t.Errorf("the deal ended %v times, want 1", n)
 	}
 	if g.log.size() != leaves+1 {
-		t.Errorf("%d leaves for one certificate", g.log.size()-leaves)
+		t.Errorf("%d new leaves for one certificate, want 1", g.log.size()-leaves)
 	}
 }

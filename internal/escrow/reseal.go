@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	resealRows  = 200     // inputs of one batch
-	resealBytes = 4 << 20 // of one batch, plus at most one more input
-	pendingRows = 16      // certificates of one page; a payload can have megabytes
-	// settleTime is longer than any statement: a statement that began before a rotation
-	// has stored its rows by then.
+	resealRows  = 200     // most inputs of one batch
+	resealBytes = 4 << 20 // most bytes of one batch before its last input
+	pendingRows = 16      // certificates in one page; few, because a payload can have megabytes
+	// settleTime is how long resealing waits after a rotation. It is longer than any
+	// statement, so all rows that were written under the former secret are stored by then.
 	settleTime = time.Minute
 )
 
@@ -26,8 +26,8 @@ const ReplayTime = int64(idempotency.Lifetime / time.Second)
 
 // Reseal does the next part of a rotation of the server secret, and reports whether the
 // caller should call again at once. It encrypts a batch of stored inputs under the active
-// secret. After the last batch it waits until no replay is under a former secret, renews
-// the MACs of pending certificates, and records that the former secrets can be removed.
+// secret. After the last batch and once no replay is under a former secret, it renews the
+// MACs of pending certificates, and records that the former secrets can be removed.
 // It can be interrupted at any point and run by any number of processes at once.
 func (s *Service) Reseal(ctx context.Context) (more bool, err error) {
 	r, err := s.store.Rotation(ctx, ReplayTime, 1)
@@ -56,7 +56,7 @@ func (s *Service) Reseal(ctx context.Context) (more bool, err error) {
 	done, err := s.store.ForgetSecrets(ctx, r.Fingerprint)
 	if done {
 		formerSecrets.Set(0)
-		s.logger.InfoContext(ctx, "nothing needs the former server secrets any more, remove them from the file", "secret", sealing.ShortID(r.Fingerprint))
+		s.logger.InfoContext(ctx, "former server secrets no longer needed, remove them from the file", "secret", sealing.ShortID(r.Fingerprint))
 	}
 	return false, err
 }
@@ -76,7 +76,7 @@ func (s *Service) resealInputs(ctx context.Context, last store.SealedInput) erro
 			continue
 		}
 		input, err := s.secrets.OpenInput(in.DealID, in.Party, in.Sealed)
-		if err != nil { // no secret of this process decrypts it, so it needs none of them
+		if err != nil { // no secret of this process decrypts the input, so none need be kept for it
 			lost++
 			continue
 		}
@@ -100,7 +100,7 @@ func (s *Service) resealInputs(ctx context.Context, last store.SealedInput) erro
 // that this service wrote.
 func (s *Service) renewMACs(ctx context.Context, writer *sealing.Secret) error {
 	if writer == nil {
-		return errors.New("the server secret was rotated meanwhile")
+		return errors.New("renew the MACs of pending certificates: this process lacks the active server secret, which was rotated meanwhile")
 	}
 	var last store.PendingMAC
 	for {

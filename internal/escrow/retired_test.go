@@ -16,9 +16,9 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// retire makes another key current and closes the old one at a tree size; -1 leaves it
-// open. From then on the log checks signatures. It returns the old pen. e2e/long rotates the
-// key of a real log.
+// retire makes a new key current, closes the old key at a tree size (-1 leaves it open) and
+// returns the old pen. From then on the log checks signatures. e2e/long rotates the key of a
+// real log.
 func (h *house) retire(t *testing.T, treeSize int64) (old *pen) {
 	t.Helper()
 	old, h.pen = h.pen, newPen(t)
@@ -39,8 +39,8 @@ func keySetOf(t *testing.T, current, retired string, treeSize int64) *signing.Ke
 
 var errCut = fmt.Errorf("%w: the process was killed", translog.ErrUnavailable)
 
-// die fails the nth call of a step and every call of any step after it: "sign", "append"
-// before the log has the entry, "logged" after.
+// die fails the nth call of a step and every later call of any step, as if the process had
+// died. The steps are "sign", "append" before the log has the entry, and "logged" after.
 func (h *house) die(step string, nth int) {
 	seen := 0
 	at := func(now string) error {
@@ -67,7 +67,7 @@ func (h *house) live() {
 	h.log.fail(nil, nil)
 }
 
-// left plays a deal whose process dies at the first call of a step.
+// left returns a deal whose process died at the first call of a step.
 func (h *house) left(t *testing.T, step string) *game {
 	t.Helper()
 	h.die(step, 1)
@@ -75,7 +75,7 @@ func (h *house) left(t *testing.T, step string) *game {
 	return lastReveal(t, h)
 }
 
-// fill appends entries that are no certificates.
+// fill appends n entries that are not certificates.
 func (h *house) fill(t *testing.T, n byte) {
 	t.Helper()
 	for i := range n {
@@ -83,14 +83,14 @@ func (h *house) fill(t *testing.T, n byte) {
 	}
 }
 
-// issuedBy finishes a deal and checks its certificate: signed by that pen, the same on every
-// read, and so many leaves in the log.
+// issuedBy lets the worker issue a deal's certificate. It checks that by signed it, that
+// every read returns the same certificate, and that the log has the given number of leaves.
 func (g *game) issuedBy(t *testing.T, by *pen, leaves int) certificate.Certificate {
 	t.Helper()
 	c := g.attended(t).published(t)
 	stored := g.pendingCertificate(t)
 	if key := of(g.keys.SignerOf(stored.Payload, c.Signature)).ok(t); key.PublicKey != by.PublicKey() || c.Signature != *stored.Signature {
-		t.Errorf("%s by %s is published and %s stored, want one by %s", c.Signature, key.PublicKey, *stored.Signature, by.PublicKey())
+		t.Errorf("signature %s by %s is published and %s is stored, want one signature by %s", c.Signature, key.PublicKey, *stored.Signature, by.PublicKey())
 	}
 	same(t, g.published(t), c)
 	if n := g.log.size(); n != leaves {
@@ -112,9 +112,9 @@ func TestPendingUnderAClosedKeyIsSignedAgain(t *testing.T) {
 		more int    // leaves
 	}{
 		{"append", 1, "old", 0}, // before the log refuses the old signature
-		{"sign", 1, "old", 0},   // there is no new signature
-		{"append", 2, "new", 0}, // it is stored
-		{"logged", 2, "new", 1}, // it is in the log, and its index is not stored
+		{"sign", 1, "old", 0},   // before there is a new signature
+		{"append", 2, "new", 0}, // the new signature is stored
+		{"logged", 2, "new", 1}, // the entry is in the log, and its index is not stored
 	}
 	var games []*game
 	for range steps {
@@ -125,25 +125,26 @@ func TestPendingUnderAClosedKeyIsSignedAgain(t *testing.T) {
 		g, leaves := games[i], h.log.size()
 		before := g.pendingCertificate(t)
 		if key := of(h.keys.SignerOf(before.Payload, *before.Signature)).ok(t); !key.Closed() {
-			t.Fatalf("pending under %+v, want the closed key", key)
+			t.Fatalf("the pending certificate is signed by %+v, want the closed key", key)
 		}
 		h.die(s.step, s.nth)
 		if _, err := h.replica().Attend(t.Context(), g.id); !errors.Is(err, translog.ErrUnavailable) {
-			t.Fatalf("cut at %s %d: %v", s.step, s.nth, err)
+			t.Fatalf("died at %s %d: got error %v, want %v", s.step, s.nth, err, translog.ErrUnavailable)
 		}
 		h.live()
 		stored := *g.pendingCertificate(t).Signature
 		if (stored == *before.Signature) != (s.was == "old") || h.log.size() != leaves+s.more {
-			t.Errorf("cut at %s %d: %d new leaves, and the signature is %s; want %+v", s.step, s.nth, h.log.size()-leaves, stored, s)
+			t.Errorf("died at %s %d: %d new leaves, and the signature %s is stored; want %d and a signature of the %s key", s.step, s.nth, h.log.size()-leaves, stored, s.more, s.was)
 		}
 		c := g.issuedBy(t, h.pen, leaves+1)
 		if s.was == "new" && c.Signature != stored {
-			t.Errorf("cut at %s %d: signed a second time, though the first new signature was stored", s.step, s.nth)
+			t.Errorf("died at %s %d: the certificate has signature %s, want %s, which was stored before", s.step, s.nth, c.Signature, stored)
 		}
 	}
 }
 
-// A replica that is slow to sign again does not replace the signature of a faster one.
+// A replica that is slow to sign again does not replace the signature that a faster replica
+// has published.
 func TestFirstPublishedSignatureStays(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -171,14 +172,14 @@ func TestFirstPublishedSignatureStays(t *testing.T) {
 	same(t, g.issuedBy(t, h.pen, 1), published)
 }
 
-// A pending certificate keeps its signature while its retired key is open, or if its leaf is
-// below the tree size at which the key was closed. Otherwise the signature is replaced and the
-// leaf, a digest, stays.
+// A pending certificate keeps its signature while its retired key is open, or if its leaf
+// index is below the tree size at which the key was closed. Otherwise its signature is
+// replaced, and its leaf stays.
 func TestPendingUnderARetiredKey(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		step   string // at which the first process died
-		closed int64  // where the leaf has index 1
+		step   string // the step at which the first process died
+		closed int64  // tree size at which the key was closed, -1: open; the leaf has index 1
 		kept   bool
 	}{
 		"open, not in the log": {"append", -1, true},
@@ -199,14 +200,15 @@ func TestPendingUnderARetiredKey(t *testing.T) {
 				by = h.pen
 			}
 			if c := g.issuedBy(t, by, 2); (c.Signature == signature) != row.kept || c.LogProof.LeafIndex != 1 {
-				t.Errorf("leaf %d, kept: %v; want leaf 1, kept: %v", c.LogProof.LeafIndex, c.Signature == signature, row.kept)
+				t.Errorf("leaf %d, signature kept: %v; want leaf 1, signature kept: %v", c.LogProof.LeafIndex, c.Signature == signature, row.kept)
 			}
 		})
 	}
 }
 
-// A certificate by a retired key at or above its tree size has a signature that verifies,
-// and is reported as invalid with the reason and not returned. One below it stays valid.
+// A certificate whose leaf is at or above the tree size at which its key was closed is
+// reported as invalid, although its signature verifies, and is not returned. A certificate
+// with a lower leaf stays valid.
 func TestVerifyBeyondRetirement(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -226,14 +228,14 @@ func TestVerifyBeyondRetirement(t *testing.T) {
 		h.keys = keySetOf(t, next.PublicKey(), key, row.closed)
 		report := h.verify(t, id).ok(t)
 		if report.Valid != (row.note == "") || report.Checks != (escrow.Checks{Signature: true, InputRoot: true, Inclusion: true}) {
-			t.Errorf("closed at %d: %+v", row.closed, report)
+			t.Errorf("closed at %d: got the report %+v, want valid: %v with all checks true", row.closed, report, row.note == "")
 		}
 		if row.note == "" {
 			g.certificate(t, h.replica()).ok(t)
 			continue
 		}
 		if report.Note != row.note {
-			t.Errorf("closed at %d: the note is %q\nwant %q", row.closed, report.Note, row.note)
+			t.Errorf("closed at %d: got the note %q\nwant %q", row.closed, report.Note, row.note)
 		}
 		g.certificate(t, h.replica()).refused(t, problem.LogInconsistent)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Opening opens a commitment: the input and the salt that were hashed.
+// Opening is what opens a commitment: the input and the salt that the party hashed.
 type Opening struct {
 	Input map[string]any
 	Salt  string
@@ -57,7 +57,7 @@ func (s *Service) Reveal(ctx context.Context, a Access, o Opening, rec *idempote
 	crash.Point("escrow.revealed")
 	if stored.All && a.deal.RoundTime == nil {
 		now, err := s.endDeal(ctx, a.deal, deal.Compute, stored.Inputs)
-		if errors.Is(err, errMoved) || errors.Is(err, errInputLost) { // the reveal is stored all the same
+		if errors.Is(err, errMoved) || errors.Is(err, errInputLost) { // only the ending failed; the reveal is stored
 			return s.ReplayReveal(ctx, a)
 		}
 		if err != nil {
@@ -72,8 +72,8 @@ func (s *Service) Reveal(ctx context.Context, a Access, o Opening, rec *idempote
 	return Revealed{a.deal.DealID, deal.Revealing, a.party, true, nil}, nil
 }
 
-// ReplayReveal returns the answer to a reveal that was stored before, from the deal as
-// it now stands.
+// ReplayReveal returns the answer to a reveal that was stored before. The answer shows the
+// deal's present state and result.
 func (s *Service) ReplayReveal(ctx context.Context, a Access) (Revealed, error) {
 	now, err := s.advance(ctx, a.deal, store.Nobody)
 	if err != nil {
@@ -82,8 +82,9 @@ func (s *Service) ReplayReveal(ctx context.Context, a Access) (Revealed, error) 
 	return Revealed{a.deal.DealID, s.rules(a.deal, now).State(), a.party, true, now.Result}, nil
 }
 
-// checkOpening checks an opening against the commitment and then the input against the
-// algorithm. It returns the act to store, with the encrypted input.
+// checkOpening checks an opening against the commitment and the input against the
+// algorithm. It returns the act to store, with the encrypted input. The error is
+// COMMITS_MISSING, COMMITMENT_MISMATCH or INVALID_INPUT.
 func (s *Service) checkOpening(ctx context.Context, a Access, o Opening) (store.Act, error) {
 	commitment, err := s.commitmentOf(ctx, a)
 	if errors.Is(err, store.ErrNotFound) {
@@ -136,7 +137,7 @@ func saltHint(salt string) string {
 	case salt == "":
 		return " (no salt was sent)"
 	case strings.TrimSpace(salt) != salt:
-		return " (the salt begins or ends with white space, which is hashed as well)"
+		return " (the salt begins or ends with white space, which is part of the hash)"
 	}
 	return ""
 }
@@ -145,11 +146,11 @@ func saltHint(salt string) string {
 func (a Access) call(op problem.Op) problem.Call { return problem.Call{Op: op, DealID: a.deal.DealID} }
 
 // reject stores a shapley.v1 rejection and ends the deal in one transaction.
-// SPEC 3: any rejection makes the deal VOID, the rejector is named.
+// SPEC 3: any rejection makes the deal VOID and names the rejector.
 func (s *Service) reject(ctx context.Context, a Access, act store.Act) (Revealed, error) {
 	ctx, cancel := detached(ctx)
 	defer cancel()
-	tries := attempts + len(a.deal.Labels) // each other reveal can interrupt the rejection once
+	tries := attempts + len(a.deal.Labels) // each reveal of another party can interrupt the rejection once
 	for range tries {
 		now, err := s.advance(ctx, a.deal, store.WithInputs)
 		if err != nil {
@@ -180,9 +181,9 @@ func (s *Service) reject(ctx context.Context, a Access, act store.Act) (Revealed
 		if done {
 			s.noteEnd(ctx, e)
 			crash.Point("escrow.ended")
-			_ = s.tryIssue(ctx, certificateOf(e)) // the worker issues it otherwise
+			_ = s.tryIssue(ctx, certificateOf(e)) // if this fails, the worker issues the certificate
 			return Revealed{a.deal.DealID, deal.Void, a.party, true, nil}, nil
 		}
 	}
-	return Revealed{}, fmt.Errorf("deal %s: rejection not accepted, %d times in a row", a.deal.DealID, tries)
+	return Revealed{}, fmt.Errorf("deal %s: the store refused a rejection that the rules allow, %d times in a row", a.deal.DealID, tries)
 }

@@ -13,19 +13,20 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Commitment is a party's commitment. Key and Signature are of its seat key; both are ""
-// if the party commits with its invite token only.
+// Commitment is a party's commitment. Key and Signature are "" if the party commits with
+// its invite token only.
 type Commitment struct {
 	Hash      [32]byte
-	Key       string // es256:HEX or ed25519:HEX
+	Key       string // the seat key, es256:HEX or ed25519:HEX
 	Signature string // by Key, of the bytes that ToSign returns
 }
 
-// errNoOrigin is returned for a seat key if the deployment does not know its public
-// address, which is a part of what a seat key signs.
+// errNoOrigin refuses a seat key if the deployment does not know its public address, which
+// is part of what a seat key signs.
 var errNoOrigin = problem.New(problem.InvalidRequest, "this deployment has not set its public address, which a seat key signs: leave out party_keys, party_key and party_signature, or ask its operator to set FAIRPACT_PUBLIC_URL")
 
-// checkSeatKeys returns an error if a creation declares unusable seat keys.
+// checkSeatKeys returns an error if a declared seat key is malformed, the number of keys is
+// not that of the parties, or the deployment accepts no seat keys.
 func (s *Service) checkSeatKeys(keys []*string, parties int) error {
 	if keys == nil {
 		return nil
@@ -48,7 +49,8 @@ func (s *Service) checkSeatKeys(keys []*string, parties int) error {
 }
 
 // attest checks the seat key's signature of a commitment. It returns the certificate's
-// attested_by, or nil if the party commits with its invite token only.
+// attested_by, or nil if the party commits with its invite token only. A missing signature
+// of a declared key is SEAT_KEY_REQUIRED.
 func (s *Service) attest(a Access, c Commitment) (*string, error) {
 	declared := a.deal.SeatKey(a.party)
 	switch {
@@ -74,13 +76,13 @@ func (s *Service) attest(a Access, c Commitment) (*string, error) {
 	return &text, nil
 }
 
-// attested returns the certificate's attested_by of a party. stored is what attest
-// returned for its commitment.
+// attested returns the certificate's attested_by of a party. stored is what attest returned
+// for the party's commitment.
 func (d *Deal) attested(party int, stored *string) string {
 	switch declared := d.SeatKey(party); {
 	case stored != nil:
 		return *stored
-	case declared != nil: // the key signed nothing
+	case declared != nil: // the party has not committed, so its key has signed nothing
 		return attestation.Attestation{Declared: true, Key: *declared}.String()
 	}
 	return certificate.AttestedByInitiator
@@ -104,9 +106,9 @@ func (s *Service) ToSign(a Access, commitment string) ([]byte, error) {
 
 // declaration returns the RFC 8785 form of what was declared.
 func (d *Deal) declaration() ([]byte, error) {
-	params, err := canon.ParseObject(d.Params) // d.params lacks the members that the algorithm does not know
+	params, err := canon.ParseObject(d.Params) // d.params lacks members that the algorithm does not know
 	if err != nil {
-		return nil, fmt.Errorf("stored params: deal %s: %w", d.DealID, err)
+		return nil, fmt.Errorf("stored params of deal %s: %w", d.DealID, err)
 	}
 	return attestation.Declaration{
 		Algorithm: d.Algorithm, Params: params, BeaconChain: d.ChainHash, CommitDeadline: d.CommitDeadline, Mode: d.Mode,
@@ -118,7 +120,7 @@ func (d *Deal) declaration() ([]byte, error) {
 type Declaration struct {
 	DealID     string          `json:"deal_id"`
 	Party      *int            `json:"party"`  // of the caller; nil: the initiator's API key
-	Origin     *string         `json:"origin"` // that seat keys sign; nil: this deployment accepts no seat keys
+	Origin     *string         `json:"origin"` // what seat keys sign as origin; nil: this deployment accepts no seat keys
 	Digest     string          `json:"declaration_sha256"`
 	Declared   json.RawMessage `json:"declaration"` // RFC 8785
 	AttestedBy []string        `json:"attested_by"` // by party, as a certificate would state it now

@@ -30,7 +30,7 @@ func seatKey(seed string) (label string, sign func([]byte) string) {
 	}
 }
 
-// keyed declares a seat key for each party, "" for none.
+// keyed returns a change that declares a seat key for each party; "": no key.
 func keyed(keys ...string) func(*escrow.Declared) {
 	return func(d *escrow.Declared) {
 		for _, key := range keys {
@@ -52,8 +52,8 @@ func (g *game) signed(t *testing.T, svc *escrow.Service, party int, key string, 
 	return of(svc.Commit(t.Context(), access, escrow.Commitment{Hash: hash, Key: key, Signature: sign(message)}, nil))
 }
 
-// A seat with a declared key accepts no commitment without a signature, by another key, or
-// with another signature, although the invite token is right.
+// If a party has a declared seat key, its invite token does not suffice: a commitment without
+// a signature, by another key or with another signature is refused.
 func TestDeclaredSeatAcceptsOnlyItsKey(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -71,12 +71,12 @@ func TestDeclaredSeatAcceptsOnlyItsKey(t *testing.T) {
 		return sign([]byte(strings.Replace(string(m), "other", "fairpact", 1)))
 	}).refused(t, problem.InvalidPartySignature)
 	if v := g.view(t, svc); v.Commits != 1 {
-		t.Fatalf("%d have committed", v.Commits)
+		t.Fatalf("%d parties have committed, want 1", v.Commits)
 	}
 	g.signed(t, svc, 1, key, sign).ok(t)
-	// That the party has committed is reported before the missing signature.
+	// A second commitment is refused as such before its missing signature is.
 	if said := g.commit(t, svc, 1).refused(t, problem.AlreadyCommitted).Error(); !strings.Contains(said, "somebody used this invite token") {
-		t.Errorf("a party whose token was used is told %q", said)
+		t.Errorf("a second commitment is refused with %q, want a text that warns of a used invite token", said)
 	}
 }
 
@@ -92,7 +92,7 @@ func TestCertificateContainsSeatSignatures(t *testing.T) {
 	g := h.split(t, keyed("", declared))
 	before := of(svc.Declaration(t.Context(), g.access(t, svc, g.tokens[1], escrow.Read))).ok(t)
 	if want := []string{"initiator", "initiator " + declared}; !slices.Equal(before.AttestedBy, want) || *before.Party != 1 || *before.Origin != origin {
-		t.Errorf("before the commits: %+v", before)
+		t.Errorf("before the commits the declaration is %+v, want attested_by %v, party 1 and origin %s", before, want, origin)
 	}
 	g.signed(t, svc, 0, brought, signBrought).ok(t)
 	g.signed(t, svc, 1, declared, signDeclared).ok(t)
@@ -102,23 +102,23 @@ func TestCertificateContainsSeatSignatures(t *testing.T) {
 	c := g.certificate(t, fresh).ok(t)
 	declaration := of(fresh.Declaration(t.Context(), g.access(t, fresh, g.key, escrow.Read))).ok(t)
 	if got := of(attestation.DigestIn(c.Properties)).ok(t); got != declaration.Digest || got != before.Digest || got != attestation.Digest(declaration.Declared) {
-		t.Errorf("the certificate names %s, the deal declares %s and %s", got, before.Digest, declaration.Digest)
+		t.Errorf("the certificate names the declaration %s, want %s, and before the commits it was %s", got, declaration.Digest, before.Digest)
 	}
 	for i, want := range []attestation.Attestation{{Key: brought, Origin: origin}, {Declared: true, Key: declared, Origin: origin}} {
 		by := of(attestation.Parse(c.Parties[i].AttestedBy)).ok(t)
 		seat := attestation.Seat{DealID: g.id, Party: i, Commitment: *c.Parties[i].Commitment, Declaration: declaration.Digest}
 		if err := by.Verify(seat, signing.VerifyLabel); err != nil || by.Declared != want.Declared || by.Key != want.Key || by.Origin != want.Origin || declaration.AttestedBy[i] != c.Parties[i].AttestedBy {
-			t.Errorf("party %d: %q, %v", i, c.Parties[i].AttestedBy, err)
+			t.Errorf("party %d: attested_by is %q (%v), want a valid signature by %+v", i, c.Parties[i].AttestedBy, err, want)
 		}
 	}
 	bundle := of(fresh.Bundle(t.Context(), g.access(t, fresh, g.tokens[0], escrow.AsParty))).ok(t)
 	if string(bundle.Declaration) != string(declaration.Declared) {
-		t.Errorf("the bundle declares %s", bundle.Declaration)
+		t.Errorf("the bundle has the declaration %s, want %s", bundle.Declaration, declaration.Declared)
 	}
 }
 
-// A keyed seat without a stored signature (an earlier release stored it) is certified as
-// such.
+// An earlier release stored a commitment without the signature of a declared key. The
+// certificate shows the key without a signature.
 func TestCommitmentWithoutASignatureIsMarked(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -132,7 +132,7 @@ func TestCommitmentWithoutASignatureIsMarked(t *testing.T) {
 	g.reveal(t, svc, 0).ok(t)
 	g.reveal(t, svc, 1).ok(t)
 	if got := g.certificate(t, svc).ok(t).Parties[1].AttestedBy; got != "initiator "+key {
-		t.Errorf("attested_by %q", got)
+		t.Errorf("attested_by is %q, want %q", got, "initiator "+key)
 	}
 }
 
@@ -153,7 +153,7 @@ func TestUnusableSeatKeysAreRefused(t *testing.T) {
 	create(svc, key, key, key).refused(t, problem.InvalidParams)
 	create(svc, key).refused(t, problem.InvalidParams)
 	if said := create(svc, "", "key").refused(t, problem.InvalidParams).Error(); !strings.Contains(said, "party_keys[1]") {
-		t.Errorf("the refusal does not name the entry: %s", said)
+		t.Errorf("the refusal is %q, want one that names party_keys[1]", said)
 	}
 	create(keyless, "", "").ok(t)
 	create(keyless, "", key).refused(t, problem.InvalidRequest)
@@ -161,7 +161,7 @@ func TestUnusableSeatKeysAreRefused(t *testing.T) {
 	commit(keyless, key).refused(t, problem.InvalidRequest)
 }
 
-// The declaration of the largest deal is within the bounds of a text that is parsed.
+// canon.Parse accepts the declaration of the largest deal.
 func TestLargestDeclarationIsParsed(t *testing.T) {
 	t.Parallel()
 	labels := make([]string, 10_000)
@@ -170,6 +170,6 @@ func TestLargestDeclarationIsParsed(t *testing.T) {
 	}
 	d := attestation.Declaration{Algorithm: "random.v1", Params: map[string]any{}, PartyLabels: labels}
 	if _, err := canon.Parse(d.Bytes()); err != nil {
-		t.Errorf("a declaration of 10,000 parties cannot be read: %v", err)
+		t.Errorf("canon.Parse of a declaration of 10,000 parties: %v, want no error", err)
 	}
 }

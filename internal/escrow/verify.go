@@ -21,7 +21,7 @@ type Verification struct {
 	Note    string `json:"note"`
 }
 
-// Checks are the single checks of a verification.
+// Checks are the results of the checks of a verification.
 type Checks struct {
 	Signature bool `json:"signature"`
 	InputRoot bool `json:"input_root_wellformed"`
@@ -30,9 +30,9 @@ type Checks struct {
 
 var errNoCertificate = problem.New(problem.CertNotFound, "no published certificate has this id; use the certificate_id of %s", problem.Call{Op: problem.ReadDeal})
 
-// Verify makes every check from the stored certificate and the log's leaves and
-// nodes. If the log or the database is out of reach, it returns an error and never a
-// report that the certificate is invalid.
+// Verify checks the stored certificate against the key set and the log's leaves and nodes.
+// An unknown certID is CERT_NOT_FOUND. If the log or the database is out of reach, Verify
+// returns an error and no report, because a report that says invalid would be a verdict.
 func (s *Service) Verify(ctx context.Context, certID string) (Verification, error) {
 	c, err := s.published(ctx, certID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -68,8 +68,8 @@ func (s *Service) Verify(ctx context.Context, certID string) (Verification, erro
 	if !v.Valid {
 		v.Note = "at least one check failed: do not rely on this certificate, and tell the operator of this deployment"
 	}
-	// A certificate that a retired key signed after its retirement passes the three checks
-	// of SPEC 2.9. A thief of the key could have made it.
+	// The three checks of SPEC 2.9 accept a certificate that a key signed after its
+	// retirement. A thief of the key could have made it, so it is not valid.
 	if v.Checks.Signature && !facts.key.MayHold(*c.LeafIndex) {
 		v.Valid = false
 		v.Note = fmt.Sprintf("the key %s retired when the log had %d leaves and must not sign leaf %d or later ones, and this certificate is leaf %d: do not rely on it, and tell the operator of this deployment", facts.key.PublicKey, *facts.key.TreeSize, *facts.key.TreeSize, *c.LeafIndex)

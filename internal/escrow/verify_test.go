@@ -12,7 +12,8 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// certified returns a deal whose certificate is in the log, after three other leaves.
+// certified returns a deal whose certificate is in the log as leaf 3, and the certificate's
+// id.
 func certified(t *testing.T, h *house) (g *game, certID string) {
 	t.Helper()
 	for range 3 {
@@ -34,12 +35,12 @@ const (
 	inclusion
 )
 
-// checkReport checks that a report fails these checks and no others.
+// checkReport checks that a report fails the checks in failing and no others.
 func checkReport(t *testing.T, name string, r escrow.Verification, failing int) {
 	t.Helper()
 	want := escrow.Checks{Signature: failing&signature == 0, InputRoot: failing&inputRoot == 0, Inclusion: failing&inclusion == 0}
 	if r.Checks != want || r.Valid != (failing == 0) || r.Note == "" {
-		t.Errorf("%s: %+v, want the checks %+v", name, r, want)
+		t.Errorf("%s: got the report %+v, want the checks %+v, valid: %v and a note", name, r, want, failing == 0)
 	}
 }
 
@@ -50,19 +51,19 @@ func TestVerify(t *testing.T) {
 	report := h.verify(t, id).ok(t)
 	checkReport(t, "as issued", report, 0)
 	if report.CertID != id || report.Outcome != "COMPUTED" {
-		t.Errorf("the report is %+v", report)
+		t.Errorf("the report is %+v, want cert_id %s and outcome COMPUTED", report, id)
 	}
 	dev := h.replicaOn(h.store, escrow.Options{Development: func(label string) bool { return label == h.pen.PublicKey() }})
 	if by := of(dev.Verify(t.Context(), id)).ok(t); strings.Contains(report.Note, "development key") || !strings.Contains(by.Note, "development key") {
-		t.Errorf("by a development key: %s; else: %s", by.Note, report.Note)
+		t.Errorf("note with a development key: %q, without: %q; want only the first to name a development key", by.Note, report.Note)
 	}
 	for _, unknown := range []string{"", "c_none", "c_" + strings.Repeat("A", 22)} {
 		h.verify(t, unknown).refused(t, problem.CertNotFound)
 	}
 }
 
-// A log that contradicts the certificate makes it invalid. A log that is out of reach,
-// refuses to answer or uses other keys is a 503 and never valid:false.
+// If the log contradicts the certificate, the certificate is invalid. If the log is out of
+// reach, refuses to answer or uses other keys, the answer is a 503 and never valid:false.
 func TestVerifyAndTheLog(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -74,7 +75,7 @@ func TestVerifyAndTheLog(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		read func(*translog.Inclusion) error
-		code problem.Code // of a 503; empty: a verdict
+		code problem.Code // of a 503; empty: the report says invalid
 	}{
 		{"out of reach", answers(translog.ErrUnavailable), problem.LogUnavailable},
 		{"timed out", answers(context.DeadlineExceeded), problem.LogUnavailable},
@@ -103,7 +104,7 @@ func TestVerifyAndTheLog(t *testing.T) {
 		h.log.fail(nil, row.read)
 		if row.code != "" {
 			if p := h.verify(t, id).refused(t, row.code); p.Status() != 503 || p.RetryAfter <= 0 {
-				t.Errorf("%s: status %d, retry after %d", row.name, p.Status(), p.RetryAfter)
+				t.Errorf("%s: got status %d, retry after %d s; want 503 and a positive time", row.name, p.Status(), p.RetryAfter)
 			}
 			g.certificate(t, h.replica()).refused(t, row.code)
 			continue
@@ -113,7 +114,8 @@ func TestVerifyAndTheLog(t *testing.T) {
 	}
 }
 
-// A head by a retired key proves nothing if it has more leaves than the key was closed at.
+// A tree head by a retired key proves nothing if it has more leaves than the tree had when the
+// key was closed.
 func TestAHeadOfAClosedKeyProvesNothing(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -138,10 +140,10 @@ func TestAPlantedPayloadIsNeverSigned(t *testing.T) {
 	signed := h.pen.signatures()
 	g.exec(t, "UPDATE certificates SET payload = convert_to(replace(convert_from(payload, 'UTF8'), 'adjusted_winner', 'proportional'), 'UTF8') WHERE deal_id = $1", g.id)
 	if _, err := h.replica().Attend(t.Context(), g.id); err == nil {
-		t.Error("the worker finishes a planted certificate")
+		t.Error("Attend of a deal with a planted certificate: got no error, want one")
 	}
 	g.certificate(t, h.replica()).refused(t, problem.CertNotReady)
 	if n := h.pen.signatures() - signed; n != 0 || h.log.size() != 0 {
-		t.Errorf("a planted payload was signed %d times, and the log has %d leaves", n, h.log.size())
+		t.Errorf("a planted payload was signed %d times, and the log has %d leaves; want 0 and 0", n, h.log.size())
 	}
 }

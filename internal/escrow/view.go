@@ -17,7 +17,7 @@ type View struct {
 	CertificateID   *string    // nil until the certificate is published
 }
 
-// View takes the steps that are due and returns the deal.
+// View takes the due steps of the deal and returns the deal.
 func (s *Service) View(ctx context.Context, a Access) (View, error) {
 	now, ok := s.ended.Get(a.deal.DealID)
 	if !ok {
@@ -33,7 +33,7 @@ func (s *Service) View(ctx context.Context, a Access) (View, error) {
 	return View{a.deal, now, s.rules(a.deal, now).State(), publishedID(now)}, a.deal.turn(ctx)
 }
 
-// publishedID returns the certificate's id, or nil until it is in the log.
+// publishedID returns the certificate's id, or nil until the certificate is published.
 func publishedID(now *store.Snapshot) *string {
 	if now.Published {
 		return now.CertID
@@ -54,8 +54,8 @@ type OpenInputs struct {
 	Inputs []OpenInput `json:"inputs"` // in party order
 }
 
-// Inputs returns the revealed inputs, once the deal is COMPUTED. It refuses them for a deal
-// of mode sealed or retention purge.
+// Inputs returns the revealed inputs of a COMPUTED deal. Before, the error is
+// INPUTS_NOT_READY; for a deal of mode sealed or retention purge it is INPUTS_SEALED.
 func (s *Service) Inputs(ctx context.Context, a Access) (all OpenInputs, err error) {
 	now, err := s.advance(ctx, a.deal, store.Nobody)
 	if err != nil {

@@ -13,18 +13,18 @@ import (
 	"github.com/fairpact/fairpact/internal/waiting"
 )
 
-// Wait says how long a read may wait for a change of its deal, and what counts as one. At
-// most one of State and Same is set; without either, any change since the call counts.
+// Wait says how long a read may wait for a change of its deal, and which changes end the
+// wait. At most one of State and Same is set. If neither is, any change ends the wait.
 type Wait struct {
 	For     time.Duration   // 0: do not wait
 	Network string          // client network of the caller
-	State   deal.State      // wait for another state than this, or for the certificate
+	State   deal.State      // the caller waits for another state, or for the certificate
 	Same    func(View) bool // reports whether the caller already has this view
 }
 
 // ViewAfter waits for a change of the deal and returns the deal. It returns at the latest
-// when the wait is over or the process drains, and at once if the deal is final. A wait that
-// began before the time of the beacon round ends then, because the deal can be drawn.
+// when w.For is over or the process drains, and at once if the deal is final. The time of
+// the beacon round ends the wait too, because from then on the deal can be drawn.
 func (s *Service) ViewAfter(ctx context.Context, a Access, w Wait) (View, error) {
 	if _, final := s.ended.Get(a.deal.DealID); w.For > 0 && !final {
 		if err := s.awaitChange(ctx, a, w); err != nil {
@@ -59,7 +59,8 @@ func (s *Service) awaitChange(ctx context.Context, a Access, w Wait) error {
 	return nil
 }
 
-// known returns the deal that the caller knows, or nil if the deal has changed since.
+// known returns the deal if it is what the caller knows already, or nil if it has changed
+// since.
 func (s *Service) known(ctx context.Context, a Access, w Wait) (*store.Snapshot, error) {
 	if w.Same != nil {
 		view, err := s.View(ctx, a)
@@ -75,8 +76,8 @@ func (s *Service) known(ctx context.Context, a Access, w Wait) (*store.Snapshot,
 	return now, nil
 }
 
-// untilRound returns the time until the beacon round if the deal waits only for it, at most
-// longest.
+// untilRound returns the time until the beacon round if the deal waits only for the round,
+// at most longest. Otherwise it returns longest.
 func (s *Service) untilRound(d *Deal, now *store.Snapshot, longest time.Duration) time.Duration {
 	rules := s.rules(d, now)
 	if left := rules.RoundTime - now.Now; !rules.AllRevealed() || left <= 0 || left > int64(waiting.Longest/time.Second) {
@@ -90,8 +91,8 @@ func final(now store.Mark) bool {
 	return now.Published || now.Phase == deal.Expired || now.Phase == deal.Cancelled
 }
 
-// pause waits until the deal differs from known. Meanwhile the call holds no turn and no
-// body, and its time does not count as the service's.
+// pause waits until the deal differs from known. Meanwhile the call holds no turn of
+// package limits and no body, and telemetry.NoteWait keeps its time out of the latency.
 func pause(ctx context.Context, call *waiting.Call, known store.Mark, stateOnly bool, timeUp <-chan time.Time) bool {
 	limits.Wait(ctx)
 	began := time.Now()
@@ -100,17 +101,16 @@ func pause(ctx context.Context, call *waiting.Call, known store.Mark, stateOnly 
 }
 
 // CertificateAfter returns the deal's certificate. While the answer is CERT_NOT_READY, it
-// tries again at each change of the deal's state, and once more when the wait is over or
-// the process drains. If the deal waits for its draw, it also tries again after the
-// RetryAfter of the refusal. If before is not nil, it runs before each try, and its error
-// ends the try. If before is nil, a deal that the caller can draw before the service does
-// ends the wait.
+// tries again at each change of the deal's state, and once more when w.For is over or the
+// process drains. If the deal waits for its draw, it also tries again after the RetryAfter
+// of the refusal. If before is not nil, it runs before each try, and its error ends the
+// try. If before is nil, the wait ends once the caller can draw the deal.
 func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, before func() error) (Issued, error) {
 	if w.For <= 0 {
 		return s.tryCertificate(ctx, a, before)
 	}
 	call, refused := s.options.Waits.Join(a.deal.DealID, w.Network)
-	if refused != nil { // a certificate that is ready needs no wait
+	if refused != nil { // the caller may not wait, but needs no wait if the certificate is ready
 		issued, err := s.tryCertificate(ctx, a, before)
 		if problem.Is(err, problem.CertNotReady) {
 			err = refused
@@ -152,12 +152,12 @@ func (s *Service) tryCertificate(ctx context.Context, a Access, before func() er
 	return s.Certificate(ctx, a)
 }
 
-// pendingLook is the time in seconds after which a caller should look again for a
+// pendingLook is how many seconds a caller should wait before it asks again for a
 // certificate that was not issued together with the end of its deal.
 const pendingLook = 5
 
-// LookAt returns the unix time by which a caller should read the deal again. The second
-// result is false if the deal is final.
+// LookAt returns the unix time by which a caller should read the deal again. It returns
+// false if the clock changes the deal no more.
 func (s *Service) LookAt(v View) (int64, bool) {
 	if v.CertID != nil && !v.Published {
 		return v.Now + pendingLook, true

@@ -21,7 +21,7 @@ func (g *game) follows(t *testing.T, svc *escrow.Service, w escrow.Wait) <-chan 
 	return got
 }
 
-// waitable returns a replica whose hub runs.
+// waitable returns a replica whose waiting.Hub runs, so that changes wake its calls.
 func (h *house) waitable(t *testing.T) *escrow.Service {
 	t.Helper()
 	hub := waiting.New(h.store.Marks, nil, slog.New(slog.DiscardHandler))
@@ -30,12 +30,12 @@ func (h *house) waitable(t *testing.T) *escrow.Service {
 		defer close(done)
 		hub.Run(t.Context())
 	}()
-	t.Cleanup(func() { <-done }) // t.Context has ended
+	t.Cleanup(func() { <-done }) // t.Context has ended by then, which ends Run
 	return h.replicaOn(h.store, escrow.Options{Waits: hub})
 }
 
-// Each change of a deal ends a wait, at the process that made it and at one that does not
-// hear of it.
+// Each change of a deal ends a wait, both in the process that made the change and in a
+// process that is not notified of it.
 func TestViewWaitsForEachChange(t *testing.T) {
 	h := newHouse(t)
 	g := h.split(t, nil)
@@ -57,7 +57,7 @@ func TestViewWaitsForEachChange(t *testing.T) {
 		step.take()
 		for _, v := range []escrow.View{(<-local).ok(t), (<-remote).ok(t)} {
 			if v.State != step.state || v.Commits != step.commits || v.Reveals != step.reveals {
-				t.Fatalf("%s: %s with %d commits and %d reveals", step.what, v.State, v.Commits, v.Reveals)
+				t.Fatalf("%s: the view shows %s with %d commits and %d reveals, want %s with %d and %d", step.what, v.State, v.Commits, v.Reveals, step.state, step.commits, step.reveals)
 			}
 		}
 	}
@@ -66,7 +66,7 @@ func TestViewWaitsForEachChange(t *testing.T) {
 // A wait ends at once if the deal has already changed or is final.
 func TestViewDoesNotWaitInVain(t *testing.T) {
 	h := newHouse(t)
-	svc := h.replica() // its hub does not run: a wait there would end with its time
+	svc := h.replica() // its hub does not run, so a wait there ends only when its time is up
 	cancelled := h.split(t, nil)
 	of(svc.Cancel(t.Context(), cancelled.access(t, svc, cancelled.key, escrow.CancelDeal), nil)).ok(t)
 	began := time.Now()
@@ -82,11 +82,11 @@ func TestViewDoesNotWaitInVain(t *testing.T) {
 	} {
 		want := c.g.view(t, h.replica()).State
 		if v := (<-c.g.follows(t, svc, c.w)).ok(t); v.State != want {
-			t.Errorf("%s: %s, want %s", what, v.State, want)
+			t.Errorf("%s: ViewAfter shows %s, want %s", what, v.State, want)
 		}
 	}
 	if time.Since(began) >= waiting.Longest {
-		t.Error("a call has waited")
+		t.Errorf("the calls took %v, want less than %v: no call may wait", time.Since(began), waiting.Longest)
 	}
 }
 
@@ -95,13 +95,13 @@ func TestDeadlineEndsAWait(t *testing.T) {
 	h := newHouse(t)
 	for state, g := range map[deal.State]*game{deal.Open: h.split(t, nil).later(t, 3600-2), deal.Revealing: h.split(t, nil).committed(t).later(t, 7200-2)} {
 		if v := (<-g.follows(t, h.waitable(t), escrow.Wait{State: state})).ok(t); v.State != deal.Void {
-			t.Errorf("%s after its deadline", v.State)
+			t.Errorf("a wait that began in %s ended in %s, want VOID after the deadline", state, v.State)
 		}
 	}
 }
 
-// A draw whose deal completes during the first try is tried again once that is seen, and
-// then when its refusal says.
+// The deal's last reveal during the first try causes a second try. The RetryAfter of the
+// refusal causes the third.
 func TestCertificateWaitsForTheDraw(t *testing.T) {
 	h := newHouse(t)
 	g := h.random(t, nil).committed(t)
@@ -151,26 +151,26 @@ func TestCertificateIsTriedAtTheStartAndTheEndOfAWait(t *testing.T) {
 		_, err := svc.CertificateAfter(t.Context(), access, escrow.Wait{For: row.wait}, func() error {
 			if tries++; tries == 2 {
 				if time.Since(began) < wait {
-					t.Errorf("%s: the second try is not at the end of the wait", what)
+					t.Errorf("%s: the second try came after %v, want %v or more, the end of the wait", what, time.Since(began), wait)
 				}
 				g.reveal(t, h.replica(), 1).ok(t)
 			}
 			return nil
 		})
 		if tries != row.tries || (err == nil) != (tries == 2) || err != nil && !problem.Is(err, problem.CertNotReady) {
-			t.Errorf("%s: %v after %d tries, want %d", what, err, tries, row.tries)
+			t.Errorf("%s: CertificateAfter: got error %v after %d tries, want %d tries and CERT_NOT_READY unless there are 2", what, err, tries, row.tries)
 		}
 	}
 }
 
-// A view names the time by which to look again, also while its certificate is pending.
-// Package deal tests the phases.
+// LookAt returns a time also while the certificate is pending. Package deal tests the other
+// cases.
 func TestLookAt(t *testing.T) {
 	h := newHouse(t)
 	svc := h.replica()
 	for name, row := range map[string]struct {
 		g    *game
-		want func(escrow.View) int64 // 0: no time
+		want func(escrow.View) int64 // 0: LookAt returns false
 	}{
 		"revealing": {h.split(t, nil).committed(t), func(v escrow.View) int64 { return v.RevealDeadline }},
 		"pending":   {pending(t, h), func(v escrow.View) int64 { return v.Now + 5 }},
@@ -178,7 +178,7 @@ func TestLookAt(t *testing.T) {
 	} {
 		v := row.g.view(t, svc)
 		if at, more := svc.LookAt(v); at != row.want(v) || more != (at != 0) {
-			t.Errorf("%s: %d %t, want %d", name, at, more, row.want(v))
+			t.Errorf("%s: LookAt = %d, %t; want %d", name, at, more, row.want(v))
 		}
 	}
 }

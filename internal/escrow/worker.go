@@ -10,17 +10,17 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// listLimit bounds each kind of deal in one listing. The next listing returns more.
+// listLimit is the most deals of each kind in one listing. The next listing returns more.
 const listLimit = 1000
 
-// Due lists the deals that need the worker within the horizon. It leaves out those whose
-// certificate the log refused because the log has another one of the deal.
+// Due lists the deals that need the worker within the horizon. It leaves out deals of which
+// the log has another certificate, because a retry does not help them.
 func (s *Service) Due(ctx context.Context, horizon time.Duration) ([]store.Due, error) {
 	return s.store.Due(ctx, int64(horizon/time.Second), listLimit, deal.DrawDelay, s.contradicted.Keys())
 }
 
-// Complete lists deals without a missing party that a dead process did not advance. It
-// reads every active deal.
+// Complete lists the deals that have no missing party and were not advanced, because a
+// process died. It reads every active deal.
 func (s *Service) Complete(ctx context.Context) ([]string, error) {
 	return s.store.Complete(ctx, listLimit)
 }
@@ -34,8 +34,8 @@ func (s *Service) Load(ctx context.Context) (store.Load, error) {
 func (s *Service) Sweep(ctx context.Context) (int64, error) { return s.store.Sweep(ctx) }
 
 // Attend does everything that is due for a deal: its steps, its draw, its certificate.
-// again is the time until the clock makes its next step due, or 0 if it does not. After
-// an error the worker tries again.
+// again is the time until the clock makes the next step due, or 0 if no step waits for the
+// clock. After an error the worker calls Attend again.
 func (s *Service) Attend(ctx context.Context, dealID string) (again time.Duration, err error) {
 	s.sameServer(ctx)
 	d, err := s.dealOf(ctx, dealID)
