@@ -12,7 +12,7 @@ func object(t testing.TB, text string) map[string]any {
 	t.Helper()
 	o, err := canon.ParseObject([]byte(text))
 	if err != nil {
-		t.Fatalf("%s: %v", text, err)
+		t.Fatalf("ParseObject(%s): %v, want no error", text, err)
 	}
 	return o
 }

@@ -22,7 +22,7 @@ type divided struct {
 	items  []string
 	values [][]int64
 	totals []*big.Rat
-	shares [][]*big.Rat // party, item
+	shares [][]*big.Rat // by party, then by item
 	ppb    []int64
 	method string
 }

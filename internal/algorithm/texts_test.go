@@ -18,7 +18,7 @@ func TestExamplesAreValid(t *testing.T) {
 				t.Errorf("CheckParams of the example %s: %v, warnings %q; want neither", a.Params.Example, err, warnings)
 			}
 			if err := a.CheckInput(labels, params, input); err != nil {
-				t.Error(err)
+				t.Errorf("CheckInput of the example %s: %v, want no error", a.Input.Example, err)
 			}
 			if a.Purpose == "" || a.Result.Description == "" || len(a.Result.Example) == 0 {
 				t.Errorf("purpose %q, result %q, its example %q: want all three", a.Purpose, a.Result.Description, a.Result.Example)
@@ -51,6 +51,6 @@ func TestFillJSON(t *testing.T) {
 		t.Errorf("FillJSON with an unknown placeholder = %s, want an error", got)
 	}
 	if _, err := canon.Parse(got); err != nil {
-		t.Error(err)
+		t.Errorf("FillJSON wrote %s, which canon.Parse refuses: %v", got, err)
 	}
 }

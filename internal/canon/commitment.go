@@ -34,7 +34,7 @@ func ParseCommitment(s string) (digest [32]byte, err error) {
 // Open reports whether input and salt open the commitment, and returns the salt
 // bytes that do. It tries the salt's UTF-8 bytes first. If the salt consists of an
 // even number of hex digits, it also tries the bytes that they encode, because a
-// party may have committed to those. input MUST be the RFC 8785 bytes of an object.
+// party may have committed to these bytes. input MUST be the RFC 8785 bytes of an object.
 // An object ends at its closing brace, so both readings bind the party to the same
 // input.
 func Open(commitment string, input []byte, salt string) (saltBytes []byte, ok bool) {

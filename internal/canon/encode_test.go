@@ -14,7 +14,7 @@ func canonical(t *testing.T, in string) string {
 	t.Helper()
 	tree, err := Parse([]byte(in))
 	if err != nil {
-		t.Fatalf("Parse(%q): %v", in, err)
+		t.Fatalf("Parse(%q): %v, want no error", in, err)
 	}
 	return string(Encode(tree))
 }

@@ -38,7 +38,7 @@ var (
 const MinConns = 4
 
 // Open connects a pool of at most maxConns connections (0: as the URL says), with
-// the settings in sql/session_settings.sql. They belong to a session, so PgBouncer
+// the settings in sql/session_settings.sql. The settings belong to a session, so PgBouncer
 // in transaction mode does not work. Whatever the server's defaults, a commit is
 // durable before others see it, a transaction is READ COMMITTED, a process that
 // vanishes loses its locks after 10 seconds, and reads use indexes. Open returns an

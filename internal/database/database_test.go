@@ -87,7 +87,7 @@ func TestMigrationsHaveNoTimeouts(t *testing.T) {
 	for range 2 {
 		both.Go(func() {
 			if err := slow.Migrate(t.Context(), url); err != nil {
-				t.Error(err)
+				t.Errorf("Migrate with timeouts of 1 s: %v, want no error", err)
 			}
 		})
 	}

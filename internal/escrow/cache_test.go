@@ -67,7 +67,7 @@ func TestARefusedCommitmentIsNotCached(t *testing.T) {
 
 // A view of a deal with a published certificate comes from the cache. Certificates and
 // verifications need the database, because a changed row must be found.
-func TestPublishedDealShowsWithoutTheDatabase(t *testing.T) { // not parallel: other tests reach other servers
+func TestPublishedDealShowsWithoutTheDatabase(t *testing.T) { // not parallel: database.Server is process-wide, and other tests use other servers
 	server := servertest.StartPostgres(t)
 	h := newHouseOn(t, server.AdminURL())
 	svc := h.replica()
@@ -95,7 +95,7 @@ func TestPublishedDealShowsWithoutTheDatabase(t *testing.T) { // not parallel: o
 
 // A restored database is older than the caches. A restore restarts the server, so the
 // process empties its caches within a second.
-func TestCachesAreEmptiedAfterARestore(t *testing.T) { // not parallel: other tests reach other servers
+func TestCachesAreEmptiedAfterARestore(t *testing.T) { // not parallel: database.Server is process-wide, and other tests use other servers
 	server := servertest.StartPostgres(t)
 	h := newHouseOn(t, server.AdminURL())
 	svc := h.replica()

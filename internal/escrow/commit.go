@@ -17,7 +17,7 @@ type Committed struct {
 	DealID    string     `json:"deal_id"`
 	State     deal.State `json:"state"`
 	Party     int        `json:"party"`
-	Committed bool       `json:"committed"` // true
+	Committed bool       `json:"committed"` // always true
 }
 
 // Commit stores a party's commitment (SPEC 4). If the party has a declared seat key, the

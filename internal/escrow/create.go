@@ -70,7 +70,7 @@ type Invite struct {
 }
 
 // Create stores a deal and returns its invite tokens. The same transaction stores the
-// answer for replays, because later nobody can make it: the tokens are stored as hashes.
+// answer for replays: the tokens are stored only as hashes, so nothing else can show them.
 func (s *Service) Create(ctx context.Context, p Principal, r Declared, rec *idempotency.Record) (Created, error) {
 	declaration, warnings, err := s.declare(p, r)
 	if err != nil {

@@ -87,7 +87,7 @@ func (s *Service) keep(declaration *store.Declaration) (*Deal, error) {
 	if err != nil {
 		return nil, err
 	}
-	bytes := 512 + 3*len(d.Params) // held as text and as a tree
+	bytes := 512 + 3*len(d.Params) // the params are held as text and as a tree
 	for _, label := range d.Labels {
 		bytes += len(label) + 16
 	}
@@ -119,8 +119,8 @@ func (s *Service) mayBeCertified(now *store.Snapshot) bool {
 	return now.Phase == deal.Computed && now.LeafIndex != nil
 }
 
-// learnCertified asks the log which tree size its witnesses have cosigned, if the deal may
-// show CERTIFIED for it.
+// learnCertified asks the log which tree size its witnesses have cosigned, if the answer
+// may make the deal show CERTIFIED.
 func (s *Service) learnCertified(ctx context.Context, now *store.Snapshot) {
 	if s.mayBeCertified(now) && *now.LeafIndex >= s.log.Certified() {
 		s.log.LearnCertified(ctx)

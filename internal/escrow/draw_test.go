@@ -186,14 +186,14 @@ func TestConcurrentDraws(t *testing.T) {
 			group.Go(func() {
 				drawn, err := svc.Entropy(t.Context(), access)
 				if err != nil {
-					t.Error(err)
+					t.Errorf("Entropy: %v, want no error", err)
 				}
 				results[i] = string(drawn.Result)
 			})
 		}
 		group.Go(func() {
 			if _, err := h.replica().Attend(t.Context(), g.id); err != nil {
-				t.Error(err)
+				t.Errorf("Attend: %v, want no error", err)
 			}
 		})
 		group.Wait()

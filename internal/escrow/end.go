@@ -154,8 +154,8 @@ func (s *Service) inputs(d *Deal, sealed [][]byte) ([]sealing.Input, error) {
 }
 
 // errInputLost is returned if a stored input cannot be decrypted: its server secret is
-// missing, or its row was changed. An operator can add the secret again until the deal's
-// deadline. Then the deal becomes EXPIRED.
+// missing, or its row was changed. Until the deal's deadline an operator can add the secret
+// again. At the deadline the deal becomes EXPIRED.
 var errInputLost = errors.New("input lost")
 
 // compute runs the algorithm. SPEC 1: the engine is deterministic and pure.

@@ -81,8 +81,8 @@ type Log interface {
 	Inclusion(ctx context.Context, entry [32]byte, leafIndex int64) (translog.Inclusion, error)
 	TreeHeadAt(ctx context.Context, size int64) (translog.TreeHead, error)
 	// Certified returns the largest tree size that this process knows to be cosigned by
-	// a quorum of witnesses. It never falls. LearnCertified asks the log for it, unless
-	// this process asked a moment ago.
+	// a quorum of witnesses. This size never falls. LearnCertified asks the log for the
+	// size, unless this process asked a moment ago.
 	Certified() int64
 	LearnCertified(ctx context.Context)
 	// TLogProof returns the .tlog-proof of a leaf, or nil if no checkpoint covers it.

@@ -92,8 +92,8 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 		trusted = append(trusted, verification.Trusted{Label: k.PublicKey, State: k.State, RetiredAt: k.RetiredAt, TreeSize: k.TreeSize, Development: s.options.Development(k.PublicKey)})
 	}
 	evidence := verification.Evidence{Certificate: document, Keys: verifyingKeys(trusted)}
-	// A document can name thousands of seat keys. They are checked only if this service
-	// signed the document.
+	// A document can name thousands of seat keys, so their signatures are checked only if
+	// this service signed the document.
 	signer, unsigned := s.keys.SignerOf(verification.Signed(document), c.Signature)
 	if unsigned == nil {
 		evidence.Open = verifyingKeys
@@ -242,8 +242,8 @@ func differences(path string, document, issued any) (paths []string) {
 	return []string{path}
 }
 
-// verifyingKeys returns a key that verifies signatures for each trusted label. A malformed
-// label gives a key with a Problem.
+// verifyingKeys returns, for each trusted label, a key that verifies signatures. The key of a
+// malformed label has a Problem instead.
 func verifyingKeys(trusted []verification.Trusted) (all []verification.Key) {
 	for _, t := range trusted {
 		one := verification.Key{Trusted: t}

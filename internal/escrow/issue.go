@@ -139,13 +139,13 @@ func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, check
 }
 
 // contradictedFor is how long a process does not retry a certificate that the log refused
-// because it has another certificate of the deal. The log never accepts the refused
+// because the log has another certificate of the deal. The log never accepts the refused
 // certificate: a retry only logs the contradiction again, until an operator has resolved
 // it.
 const contradictedFor = time.Hour
 
-// contradiction is a certificate that the log refused because it has another certificate of
-// the deal, with the log's error.
+// contradiction is a certificate that the log refused because the log has another
+// certificate of the deal, with the log's error.
 type contradiction struct {
 	certID string
 	err    error

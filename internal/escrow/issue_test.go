@@ -170,7 +170,7 @@ func counted(t *testing.T, name, label string) float64 {
 }
 
 // Concurrent calls of one process for the same certificate sign it once.
-func TestOneProcessSignsOnce(t *testing.T) { // not parallel: it looks at all goroutines
+func TestOneProcessSignsOnce(t *testing.T) { // not parallel: this test reads the stacks of all goroutines
 	h := newHouse(t)
 	g := pending(t, h)
 	before := h.pen.signatures()
@@ -195,7 +195,7 @@ func TestOneProcessSignsOnce(t *testing.T) { // not parallel: it looks at all go
 				_, err = svc.Certificate(bounded(t), access)
 			}
 			if err != nil {
-				t.Error(err)
+				t.Errorf("call %d (Attend or Certificate): %v, want no error", i, err)
 			}
 		})
 	}
@@ -248,7 +248,7 @@ func TestConcurrentIssuing(t *testing.T) {
 		for range 8 {
 			group.Go(func() {
 				if _, err := h.replica().Attend(bounded(t), g.id); err != nil {
-					t.Error(err)
+					t.Errorf("Attend: %v, want no error", err)
 				}
 			})
 		}

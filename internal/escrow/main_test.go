@@ -77,14 +77,14 @@ func (h *house) replicaOn(s *store.Store, o escrow.Options) *escrow.Service {
 func (h *house) exec(t *testing.T, statement string, args ...any) {
 	t.Helper()
 	if _, err := h.sql.Exec(t.Context(), statement, args...); err != nil {
-		t.Fatalf("%s: %v", statement, err)
+		t.Fatalf("statement %s: %v", statement, err)
 	}
 }
 
 func (h *house) text(t *testing.T, query string, args ...any) (s string) {
 	t.Helper()
 	if err := h.sql.QueryRow(t.Context(), query, args...).Scan(&s); err != nil {
-		t.Fatalf("%s: %v", query, err)
+		t.Fatalf("query %s: %v", query, err)
 	}
 	return s
 }

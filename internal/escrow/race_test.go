@@ -12,7 +12,7 @@ const endedTotal = "fairpact_deals_ended_total"
 
 // Concurrent last reveals end the deal exactly once. At least the reveal that is stored last
 // is answered with the result.
-func TestConcurrentLastReveals(t *testing.T) { // not parallel: it counts the deals that end in this process
+func TestConcurrentLastReveals(t *testing.T) { // not parallel: this test counts the deals that end in the process
 	h := newHouse(t)
 	another := openStore(t, h.sql.Config().ConnString())
 	for name, replicas := range map[string][2]*escrow.Service{
@@ -65,7 +65,7 @@ func TestConcurrentCallsEndACompleteDealOnce(t *testing.T) {
 			group.Go(func() {
 				var err error
 				if answers[i], err = svc.ReplayReveal(bounded(t), access); err != nil {
-					t.Error(err)
+					t.Errorf("ReplayReveal %d: %v, want no error", i, err)
 				}
 			})
 		}

@@ -99,7 +99,7 @@ func (g *game) issuedBy(t *testing.T, by *pen, leaves int) certificate.Certifica
 	return c
 }
 
-// A pending certificate whose signing key was closed meanwhile is signed again. Wherever the
+// If its signing key is closed, a pending certificate is signed again. Wherever the
 // process dies, one signature is published and there is one leaf.
 func TestPendingUnderAClosedKeyIsSignedAgain(t *testing.T) {
 	t.Parallel()
@@ -162,7 +162,7 @@ func TestFirstPublishedSignatureStays(t *testing.T) {
 	var slow sync.WaitGroup
 	slow.Go(func() {
 		if _, err := h.replica().Attend(bounded(t), g.id); err != nil {
-			t.Error(err)
+			t.Errorf("Attend of the slow replica: %v, want no error", err)
 		}
 	})
 	<-began

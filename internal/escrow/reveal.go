@@ -29,7 +29,7 @@ type Revealed struct {
 	DealID   string          `json:"deal_id"`
 	State    deal.State      `json:"state"`
 	Party    int             `json:"party"`
-	Revealed bool            `json:"revealed"` // true
+	Revealed bool            `json:"revealed"` // always true
 	Result   json.RawMessage `json:"result"`   // null until COMPUTED
 }
 

@@ -152,7 +152,7 @@ func TestInputsAreMarkedAfterTheFirstRotation(t *testing.T) {
 
 // A deal with an input that cannot be decrypted stays REVEALING until its deadline and then
 // becomes EXPIRED. Until then an operator can restore the input or its secret.
-func TestDealWithALostInput(t *testing.T) { // not parallel: it counts decryptions
+func TestDealWithALostInput(t *testing.T) { // not parallel: this test counts the failed decryptions of the process
 	spoil := func(g *game, party int) *game {
 		g.exec(t, "UPDATE reveals SET sealed = sealed || '\\x00'::bytea WHERE deal_id = $1 AND party = $2", g.id, party)
 		return g

@@ -13,7 +13,7 @@ import (
 type View struct {
 	*Deal
 	*store.Snapshot            // with the parts of all parties
-	State           deal.State // as shown
+	State           deal.State // the state that callers see
 	CertificateID   *string    // nil until the certificate is published
 }
 

@@ -16,7 +16,7 @@ func TestASecondCallWaitsForTheFirst(t *testing.T) {
 	call := func(replica int, e effect, r render) {
 		answer, err := b.try(t, replica, request("k", "{}"), e, r)
 		if err != nil {
-			t.Error(err)
+			t.Errorf("call at replica %d: %v, want no error", replica, err)
 		}
 		answers <- answer
 	}

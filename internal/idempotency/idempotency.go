@@ -9,10 +9,10 @@
 // with the same key.
 //
 // A record is looked up under all server secrets of the process, and written under
-// the one in force. If another secret comes into force in between, the database
+// the secret in force. If another secret comes into force in between, the database
 // refuses to create a deal or key and to reveal or reject (store.ErrSecretMoved), and
-// the call starts again. A commit or cancellation is stored: a deal takes each only
-// once, whichever record it has.
+// the call starts again. The database does not refuse a commit or cancellation: a deal
+// accepts each only once, even if no process finds the record.
 //
 //	fault                                    a retry
 //	crash before the effect's commit         finds no record, runs the effect
@@ -52,7 +52,7 @@ const (
 	lockTime = 4 * time.Second
 	waitTime = 5 * time.Second       // how long a call waits for a running call with the same key; then 409
 	pollTime = 10 * time.Millisecond // first pause of that wait; doubled up to half a second
-	attempts = 4                     // of a call that meets ErrSecretMoved, and of an effect whose scope an expired record holds
+	attempts = 4                     // most tries of a call that meets ErrSecretMoved, and of an effect whose scope an expired record holds
 
 	_ = uint64(waitTime - lockTime - pollTime - 1) // does not compile if lockTime is too long
 )
@@ -64,7 +64,8 @@ type Guard struct {
 	secrets *sealing.Secrets
 }
 
-// New returns a Guard that writes records with s and sealed answers under secrets.
+// New returns a Guard that stores records in s and encrypts answers under secrets. r holds
+// the locks of running calls.
 func New(s *store.Store, r *ephemeral.Redis, secrets *sealing.Secrets) *Guard {
 	return &Guard{store: s, redis: r, secrets: secrets}
 }
@@ -302,7 +303,7 @@ func (g *Guard) keep(ctx context.Context, rec *Record, answer any) ([]byte, erro
 		return nil, err
 	}
 	stored, err := g.store.SetResponse(context.WithoutCancel(ctx), rec.scope, sealed)
-	if errors.Is(err, store.ErrNotFound) { // the worker swept it, or the first use of the new API key deleted it
+	if errors.Is(err, store.ErrNotFound) { // the worker deleted the expired record, or the first use of the new API key did
 		return answers.Encode(answer)
 	}
 	if err != nil {

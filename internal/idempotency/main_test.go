@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 // API key, so that effects can be counted.
 type bench struct {
 	guards []*idempotency.Guard // one for each replica
-	secret *sealing.Secret      // in force at first
+	secret *sealing.Secret      // in force until a test rotates it
 	store  *store.Store
 	server *localservers.Redis
 	redis  *redis.Client // reads and changes Redis directly

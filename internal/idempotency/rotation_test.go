@@ -67,7 +67,7 @@ func TestConcurrentCallsDuringARotation(t *testing.T) {
 						continue
 					}
 					if err != nil {
-						t.Errorf("call %d of %s: %v", i, req.Key, err)
+						t.Errorf("call %d of %s: got error %v, want none", i, req.Key, err)
 					}
 					return
 				}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzOpenInput passes arbitrary bytes to OpenInput as a sealed input, which must fail,
-// and as the plaintext of one, which may be malformed. Neither may panic.
+// FuzzOpenInput calls OpenInput with arbitrary bytes as the sealed input, which must fail,
+// and with arbitrary bytes that are correctly sealed. Neither call may panic.
 func FuzzOpenInput(f *testing.F) {
 	s := secretOf(f, 1)
 	whole := s.SealInput("d_1", 0, Input{Canonical: []byte("{}"), Salt: "s", SaltBytes: []byte("s")})

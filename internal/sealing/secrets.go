@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 )
 
-// Secrets are the server secrets of a process, newest first. They open inputs that
+// Secrets are the server secrets of a process, newest first. A Secrets opens inputs that
 // were sealed under any of them. The database names the secret to write with (Use), so
 // that no process writes under a secret that another process lacks.
 type Secrets struct {

@@ -1,6 +1,6 @@
 // Package serversecret compares the server secrets of a process with those that its
-// database names: the one in force, under which everything is written, and former
-// ones that stored data still needs. A process that lacks one of them is not ready
+// database names: the secret in force, under which everything is written, and former
+// secrets that stored data still needs. A process that lacks one of them is not ready
 // and writes nothing: other processes could not decrypt what it would write, or it
 // could not decrypt what is stored.
 package serversecret
@@ -53,9 +53,9 @@ func Refresh(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	return problem.New(problem.Unavailable, "this replica lacks a server secret and changed nothing; send the same request again in a few seconds").After(2).Because(err)
 }
 
-// claim records the secret in force of a database that names none: the newest of
-// own. If the database already holds inputs (a release that recorded no secret wrote
-// them), claim records the secret that opens one of them.
+// claim records the newest secret of own as the secret in force. If the database already
+// has inputs, which a release without this record wrote, claim records the secret that
+// opens one of them. The error is errLacks if no secret of own does.
 func claim(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	live, err := s.LiveInputs(ctx)
 	if err != nil {

@@ -22,7 +22,7 @@ var (
 type Act struct {
 	DealID     string
 	Party      int
-	Commitment [32]byte // the commitment to store, or the one that a reveal opens
+	Commitment [32]byte // the commitment to store, or the commitment that a reveal opens
 	AttestedBy *string  // commitment only: attested_by of the certificate; nil if no seat key signed the commitment
 	Sealed     []byte   // reveal only: the encrypted input and salt
 	Secret     []byte   // reveal only: fingerprint of the server secret that encrypted Sealed

@@ -42,7 +42,7 @@ type Created struct {
 	Now int64 // unix seconds; the deal's created_at
 	OK  bool  // false: commit_deadline is not after Now, and nothing was stored
 
-	Moved bool // the server secret has moved; CreateDeal returns ErrSecretMoved
+	Moved bool // another server secret is in force; CreateDeal returns ErrSecretMoved
 }
 
 // CreateDeal stores a deal and its parties, or returns ErrSecretMoved.

@@ -67,14 +67,14 @@ func checkAll(t *testing.T, errs []error) {
 func (f *fixture) exec(t *testing.T, statement string, args ...any) {
 	t.Helper()
 	if _, err := f.sql.Exec(t.Context(), statement, args...); err != nil {
-		t.Fatalf("%s: %v", statement, err)
+		t.Fatalf("statement %s: %v", statement, err)
 	}
 }
 
 func (f *fixture) count(t *testing.T, query string, args ...any) (n int) {
 	t.Helper()
 	if err := f.sql.QueryRow(t.Context(), query, args...).Scan(&n); err != nil {
-		t.Fatalf("%s: %v", query, err)
+		t.Fatalf("query %s: %v", query, err)
 	}
 	return n
 }

@@ -25,8 +25,8 @@ type Rotation struct {
 }
 
 // Rotation returns the progress of a rotation, or ErrNotFound if no secret is
-// recorded. replayTime is the longest lifetime of a replay, in seconds. It counts
-// at most limit replays and limit inputs.
+// recorded. replayTime is the longest lifetime of a replay, in seconds. Rotation
+// counts at most limit replays and limit inputs.
 func (s *Store) Rotation(ctx context.Context, replayTime int64, limit int) (r Rotation, err error) {
 	var deal *string
 	var party int
@@ -44,7 +44,7 @@ func (s *Store) InputsAfter(ctx context.Context, last SealedInput, limit, bytes 
 }
 
 // Reseal replaces the inputs in read by fresh, which are the same inputs encrypted
-// under the secret in force. It does not replace an input that has changed since it was
+// under the secret in force. Reseal does not replace an input that has changed since the
 // read. The next batch starts after last; nil: no input is left. Reseal does nothing if
 // fingerprint is not in force.
 func (s *Store) Reseal(ctx context.Context, fingerprint []byte, read []SealedInput, fresh [][]byte, last *SealedInput) error {

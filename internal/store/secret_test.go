@@ -98,7 +98,7 @@ func TestARotationFencesTheFormerSecret(t *testing.T) {
 				err := f.InsertKey(ctx, random32(), r)
 				if err != nil {
 					if !errors.Is(err, store.ErrSecretMoved) {
-						t.Error(err)
+						t.Errorf("InsertKey: got error %v, want ErrSecretMoved or none", err)
 					}
 					return
 				}
@@ -223,8 +223,8 @@ func TestLoseDeals(t *testing.T) {
 	}
 }
 
-// A rotation of the database password (see secrets.md): a second role that acts as
-// the owner of the tables can write, rotate the secret and list the clients.
+// The runbook secrets.md rotates the database password by a second role, which acts as the
+// owner of the tables. This role can write, rotate the server secret and list the clients.
 func TestASecondDatabaseUser(t *testing.T) {
 	f := newFixture(t)
 	owner, second := "owner_"+strings.ToLower(rand.Text()), "second_"+strings.ToLower(rand.Text())
@@ -241,7 +241,7 @@ func TestASecondDatabaseUser(t *testing.T) {
 		ctx := context.WithoutCancel(t.Context())
 		for _, statement := range []string{"REASSIGN OWNED BY " + owner + " TO CURRENT_USER", "DROP OWNED BY " + owner, "DROP ROLE " + second, "DROP ROLE " + owner} {
 			if _, err := f.sql.Exec(ctx, statement); err != nil {
-				t.Error(err)
+				t.Errorf("%s: %v", statement, err)
 			}
 		}
 	})

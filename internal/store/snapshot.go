@@ -33,8 +33,8 @@ type Snapshot struct {
 
 	Parts      []Part    // of the parties in Want, in order
 	First      int       // the party of Parts[0]
-	Sealed     [][]byte  // the encrypted inputs in party order, if wanted; nil: purged
-	AttestedBy []*string // attested_by of each commitment by party, if wanted; nil: made with an invite token, or missing
+	Sealed     [][]byte  // the encrypted inputs in party order, if wanted; an element is nil if the input is purged
+	AttestedBy []*string // attested_by of each commitment by party, if wanted; nil if no seat key signed it or the party has not committed
 }
 
 // Part is one party's part in a deal.
@@ -69,7 +69,7 @@ func Attested(parties int) Want { return Want{last: parties - 1, attested: true,
 // Only reads one party's part.
 func Only(party int) Want { return Want{first: party, last: party} }
 
-// More reports whether more than the parts of the parties is wanted.
+// More reports whether inputs or AttestedBy are wanted.
 func (w Want) More() bool { return w.inputs || w.attested }
 
 // Snapshot returns the current state of a deal, or ErrNotFound.

@@ -186,7 +186,7 @@ var ErrReplayed = errors.New("store: idempotency record exists")
 // translate turns the errors of pgx into those of this package: ErrNotFound,
 // ErrReplayed, READ_ONLY (503) for a write that the database refuses, UNAVAILABLE
 // (503) for a database that is out of reach. It leaves all other errors as they
-// are: they are faults of this program.
+// are, because such errors are faults of this program.
 func translate(err error) error {
 	for _, own := range []error{ErrNotFound, ErrReplayed, ErrSecretMoved, errPanicked} {
 		if errors.Is(err, own) {

@@ -17,7 +17,7 @@ func TestValuesAreReadBackUnchanged(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
 	labels := []string{
-		"\u00e9", "e\u0301", // one composed, one not
+		"\u00e9", "e\u0301", // é composed and decomposed
 		" a ", "a", "\ufb01", "\u212a", "ß", "\u202eabc", "👩‍👩‍👧", "'; DROP TABLE deals; --", `{"a",b}`, "NULL", `\x00`, strings.Repeat("ü", 100),
 	}
 	params := []byte("{\"items\":[\"\\u0000\",\"\u00e9\",\"e\u0301\"]}\x00")
@@ -55,7 +55,7 @@ func TestValuesAreReadBackUnchanged(t *testing.T) {
 		t.Errorf("AttestedBy, which Everyone does not read, is %v, want nil", by)
 	}
 	if !reflect.DeepEqual(now.Sealed, inputs) {
-		t.Errorf("Sealed has inputs of %d and %d bytes, or with other bytes than stored; want %d and %d bytes unchanged", len(now.Sealed[0]), len(now.Sealed[1]), len(inputs[0]), len(inputs[1]))
+		t.Errorf("Sealed (%d and %d bytes) differs from the stored inputs, want them unchanged (%d and %d bytes)", len(now.Sealed[0]), len(now.Sealed[1]), len(inputs[0]), len(inputs[1]))
 	}
 	for p, want := range []string{"sha256:" + strings.Repeat("0", 64), "sha256:" + strings.Repeat("f", 64)} {
 		if *now.Parts[p].Commitment != want {

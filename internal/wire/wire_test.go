@@ -21,8 +21,8 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
-// parsed parses a body as strictly as the service does. err is that of the call that
-// made the body.
+// parsed parses a body as strictly as the service does. err is the error of the call that
+// made body.
 func parsed(t *testing.T, body []byte, err error) map[string]any {
 	t.Helper()
 	if err != nil {
@@ -30,7 +30,7 @@ func parsed(t *testing.T, body []byte, err error) map[string]any {
 	}
 	tree, err := canon.ParseObject(body)
 	if err != nil {
-		t.Fatalf("%s: %v", body, err)
+		t.Fatalf("ParseObject(%s): %v, want no error", body, err)
 	}
 	return tree
 }

@@ -1,4 +1,4 @@
--- Recovers deals after a crash: lists those in which every party has acted and whose next step has not been taken.
+-- Recovers deals after a crash: lists the deals in which every party has acted and whose next step has not been taken.
 -- REVEALING: all have revealed, and the process died before it computed and stored the end of the deal. Also a deal with a
 -- lost input, which has no next step until its deadline.
 -- COMMITTING: only a process of the previous release leaves such a deal (see catch_up.sql).

@@ -9,8 +9,8 @@
 --    which then waits for its beacon round.
 -- 3. The last reveal of any other deal ends the deal: the caller computes the result from all inputs. So its answer holds the
 --    snapshot that snapshot.sql would return after this commit, inputs included, and the caller saves that round trip. A CTE
---    does not see rows that another CTE of its statement inserts, so the inputs of the snapshot are those stored before
---    united with those of inserted.
+--    does not see rows that another CTE of its statement inserts, so the snapshot unites the inputs stored before with the
+--    inputs of inserted.
 --
 -- Returns for each call, in order:
 -- * whether its deal was locked (null: another server secret is in force), whether it was inserted, and the first party that
