@@ -6,7 +6,7 @@
 //	COMMITTING   now >= commit_deadline, a party is missing      Void    -> VOID, the missing parties are the flakers
 //	REVEALING    all have revealed, not random.v1                Compute -> COMPUTED
 //	REVEALING    all have revealed, random.v1, draw time reached Draw    -> COMPUTED
-//	REVEALING    the same, entropy window over                   Expire  -> EXPIRED
+//	REVEALING    all have revealed, random.v1, window over       Expire  -> EXPIRED
 //	REVEALING    all have revealed, an input cannot be decrypted None until reveal_deadline (random.v1: the end of
 //	                                                             the entropy window), then Expire -> EXPIRED
 //	REVEALING    now >= reveal_deadline, a party is missing      Void    -> VOID, the missing parties are the flakers

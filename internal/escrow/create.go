@@ -180,8 +180,9 @@ func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string
 	return d, warnings, nil
 }
 
-// pinBeacon adds the beacon round, with its chain and time, to the declaration. A round
-// before the reveal deadline gets advice, or an error if the deployment is strict.
+// pinBeacon adds the beacon round, with its chain and time, to the declaration. If the round
+// is published before the reveal deadline, pinBeacon returns advice, or an error if the
+// deployment is strict.
 func (s *Service) pinBeacon(d *store.Declaration, params map[string]any) (advice []string, err error) {
 	chain := s.beacon.Chain()
 	round := params["beacon_round"].(int64) // CheckParams has checked it

@@ -133,7 +133,7 @@ func part(now *store.Snapshot, party int) deal.Party {
 	return deal.Party{Index: party, Committed: p.Commitment != nil, Revealed: p.Revealed}
 }
 
-// partBytes is the approximate memory of one party's part.
+// partBytes approximates the bytes of one party's store.Part in memory.
 const partBytes = 128
 
 // large is the number of bytes from which a call needs a turn (see Large work in the package

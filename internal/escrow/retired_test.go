@@ -83,8 +83,9 @@ func (h *house) fill(t *testing.T, n byte) {
 	}
 }
 
-// issuedBy lets the worker issue a deal's certificate. It checks that by signed it, that
-// every read returns the same certificate, and that the log has the given number of leaves.
+// issuedBy lets the worker issue a deal's certificate. It checks that the signature is by
+// the pen by, that every read returns the same certificate, and that the log has the given
+// number of leaves.
 func (g *game) issuedBy(t *testing.T, by *pen, leaves int) certificate.Certificate {
 	t.Helper()
 	c := g.attended(t).published(t)

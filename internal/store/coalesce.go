@@ -24,7 +24,7 @@ const (
 	slowDeals    = 4       // most deals for whose locks calls wait at once, each on its own connection
 	groupTimeout = 20 * time.Second
 	// fillTime is how long a group of reads waits for the group before it and gathers more
-	// calls. It is bounded, because a statement may never get its answer.
+	// calls. The wait is bounded, because a statement may never get its answer.
 	fillTime = 250 * time.Millisecond
 )
 

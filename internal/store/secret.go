@@ -62,7 +62,8 @@ func (s *Store) Live(ctx context.Context) (deals, certificates int, err error) {
 	return deals, certificates, translate(err)
 }
 
-// LoseDeals sets the deals that Live counts to EXPIRED.
+// LoseDeals ends the deals that Live counts. They become EXPIRED, because nobody can
+// decrypt their inputs.
 func (s *Store) LoseDeals(ctx context.Context) error {
 	_, err := s.pool.Exec(ctx, loseDealsSQL)
 	return translate(err)

@@ -15,8 +15,8 @@ var logCall = regexp.MustCompile(`(?:\b(?:logger|slog)|\.[Ll]ogger)\.(?:(?:Debug
 // constant matches a message that is a constant.
 var constant = regexp.MustCompile(`^("[^"]*"|\w+)[,)]`)
 
-// Log lines are searched by message and by the key err, so messages are constants and
-// errors have that key in all packages.
+// Operators search log lines by message and by the key err. So messages are constants, and
+// errors have the key err in all packages.
 func TestLogLinesHaveConstantMessagesAndOneKeyForErrors(t *testing.T) {
 	seen := 0
 	for _, root := range []string{"../../internal", "../../services"} {
@@ -28,7 +28,7 @@ func TestLogLinesHaveConstantMessagesAndOneKeyForErrors(t *testing.T) {
 			for _, call := range logCall.FindAllSubmatch(text, -1) {
 				seen++
 				if said := string(call[1]); !constant.MatchString(said) || strings.Contains(said, `, "error", `) || strings.Contains(said, `, "message", `) {
-					t.Errorf("%s: %s: the message is not a constant, or a key is not err", path, call[0])
+					t.Errorf("%s: log call %s: want a constant message and the key err for an error", path, call[0])
 				}
 			}
 			return err
@@ -38,6 +38,6 @@ func TestLogLinesHaveConstantMessagesAndOneKeyForErrors(t *testing.T) {
 		}
 	}
 	if seen < 30 {
-		t.Errorf("only %d log calls were checked", seen)
+		t.Errorf("%d log calls were checked, want at least 30", seen)
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// logInterval is the time between two lines of one cause. An outage fails every deal at
-// every retry, and a stranger can provoke any number of refusals: without a bound either
-// fills the disk with log lines.
+// logInterval is the time between two lines of one cause. In an outage every retry of every
+// deal fails, and a stranger can cause any number of refusals. Without a bound on the lines
+// they would fill the disk.
 const logInterval = time.Minute
 
 const (
@@ -42,9 +42,9 @@ func NewRepeats(logger *slog.Logger) *Repeats {
 	return &Repeats{logger: logger, causes: make(map[string]*repeated)}
 }
 
-// Failure logs or counts a failure; deal is empty if no deal is concerned. The cause is
-// the error's text up to the first colon, which should hold no id. INTERNAL is logged
-// each time, because it stands for unforeseen faults.
+// Failure logs or counts a failure; deal is empty if the failure concerns no deal. The cause
+// is the error's text up to the first colon, which should hold no id. Failure logs each
+// INTERNAL error, because it stands for an unforeseen fault.
 func (r *Repeats) Failure(ctx context.Context, level slog.Level, message string, err error, deal string, attrs ...any) {
 	cause, _, _ := strings.Cut(err.Error(), ":")
 	if inner := problem.From(err).Unwrap(); inner != nil { // the cause that callers do not see
@@ -58,7 +58,7 @@ func (r *Repeats) Failure(ctx context.Context, level slog.Level, message string,
 	r.Log(ctx, level, message, cause, deal, attrs...)
 }
 
-// Log logs or counts one event. After maxCauses causes, all others count as one.
+// Log logs or counts one event. After maxCauses causes, all other causes count as one.
 func (r *Repeats) Log(ctx context.Context, level slog.Level, message, cause, deal string, attrs ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -43,8 +43,8 @@ func TestRepeatsLogOneLineAMinuteForEachCause(t *testing.T) {
 	})
 }
 
-// Causes that a caller makes up take bounded memory and lines. INTERNAL is logged each
-// time.
+// A caller that makes up causes uses only bounded memory and log lines. Each INTERNAL error
+// is logged.
 func TestRepeatsBoundCausesAndShowEachInternalFault(t *testing.T) {
 	var text bytes.Buffer
 	r := NewRepeats(slog.New(slog.NewJSONHandler(&text, nil)))
@@ -59,6 +59,6 @@ func TestRepeatsBoundCausesAndShowEachInternalFault(t *testing.T) {
 		r.Failure(t.Context(), slog.LevelError, "request failed", problem.From(fmt.Errorf("fault %d", i)), "")
 	}
 	if n := strings.Count(text.String(), `"err":"fault `); n != 3 {
-		t.Errorf("%d of 3 faults are logged: %s", n, text.String())
+		t.Errorf("%d INTERNAL errors are logged, want 3: %s", n, text.String())
 	}
 }

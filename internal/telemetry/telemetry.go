@@ -1,5 +1,5 @@
-// Package telemetry makes the metrics, spans, request ids and common log attributes of
-// calls. Metrics and spans of one package only are in that package.
+// Package telemetry makes the metrics, spans, request ids and log attributes that all calls
+// have in common. Metrics and spans of a single package are in that package.
 //
 // A metric label, a span name and a span attribute MUST come from a list that the code
 // knows: a route, a tool, an error code. A party's label, a secret and an id are never
@@ -39,7 +39,7 @@ var (
 		Name: "fairpact_http_requests_total", Help: "Calls by route pattern, method and status.",
 	}, []string{"route", "method", "status"})
 	durations = promauto.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "fairpact_http_request_duration_seconds", Help: "Time to answer a call, without what it waited for a change of its deal.", Buckets: Seconds,
+		Name: "fairpact_http_request_duration_seconds", Help: "Seconds to answer a call, without the time that the call waited for a change of its deal.", Buckets: Seconds,
 	}, []string{"route", "method"})
 	inFlight = promauto.NewGauge(prometheus.GaugeOpts{
 		Name: "fairpact_http_requests_in_flight", Help: "Calls in flight.",
@@ -69,9 +69,9 @@ type Call struct {
 }
 
 // Begin counts a call as in flight, sets the request id of its answer, and returns its
-// request with id and span in the context. End MUST follow. The trace of a caller
-// outside the deployment is linked and not joined, so that a stranger cannot decide what
-// is sampled.
+// request with id and span in the context. The caller MUST call End afterwards. If outside is
+// true, the span links to the caller's trace and does not join it, so that a stranger cannot
+// decide what is sampled.
 func Begin(w http.ResponseWriter, r *http.Request, outside bool) (*http.Request, Call) {
 	inFlight.Inc()
 	id := requestID(r.Header)
@@ -81,7 +81,7 @@ func Begin(w http.ResponseWriter, r *http.Request, outside bool) (*http.Request,
 		return r.WithContext(ctx), Call{time.Now(), trace.SpanFromContext(ctx), ctx} // a span that does nothing
 	}
 	from := trace.SpanContextFromContext(otel.GetTextMapPropagator().Extract(ctx, propagation.HeaderCarrier(r.Header)))
-	from = from.WithTraceState(trace.TraceState{}) // it is free text of the caller
+	from = from.WithTraceState(trace.TraceState{}) // the trace state is free text of the caller
 	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
 	switch {
 	case !from.IsValid():

@@ -31,12 +31,12 @@ func TestRequestIDsOfCallersAreChecked(t *testing.T) {
 		answered, passed := w.Header().Get(RequestIDHeader), http.Header{}
 		Propagate(r.Context(), passed)
 		if (answered == sent) != accepted || !accepted && len(answered) != 16 || passed.Get(RequestIDHeader) != answered {
-			t.Errorf("%q: answered %q, passed on %q", sent, answered, passed.Get(RequestIDHeader))
+			t.Errorf("request id %q: answered %q, passed on %q; want it accepted: %v, and the same id in both", sent, answered, passed.Get(RequestIDHeader), accepted)
 		}
 	}
 }
 
-// A line without a request has none of its attributes.
+// A log line outside a request has no request_id and no deal_id.
 func TestLinesHaveTheAttributesOfTheirRequest(t *testing.T) {
 	var text bytes.Buffer
 	logger := slog.New(LogHandler(slog.NewJSONHandler(&text, nil)))
@@ -59,13 +59,13 @@ func TestLinesHaveTheAttributesOfTheirRequest(t *testing.T) {
 			wantDeal = nil
 		}
 		if fields["request_id"] != wantID || fields["deal_id"] != wantDeal || fields["trace_id"] != nil {
-			t.Errorf("line %d: %s", i, line)
+			t.Errorf("line %d is %s, want request_id %v, deal_id %v and no trace_id", i, line, wantID, wantDeal)
 		}
 	}
 }
 
-// A stranger's trace is linked, another binary's is joined. Neither puts free text into a
-// span.
+// A span links to a stranger's trace and joins the trace of another binary of the
+// deployment. Neither caller can put free text into a span.
 func TestTracesOfStrangersAreLinkedAndOurOwnJoined(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	provider := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans))
@@ -84,19 +84,19 @@ func TestTracesOfStrangersAreLinkedAndOurOwnJoined(t *testing.T) {
 		span := ended[len(ended)-1]
 		joined := span.SpanContext().TraceID().String() == from
 		if joined == outside || (len(span.Links()) == 1) != outside {
-			t.Errorf("outside %v: joined %v, links %v", outside, joined, span.Links())
+			t.Errorf("outside %v: joined %v, links %v; want joined %v, and a link only from outside", outside, joined, span.Links(), !outside)
 		}
 		text, err := json.Marshal(tracetest.SpanStubFromReadOnlySpan(span))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if span.Name() != "other other" || strings.Contains(string(text), "it_") || strings.Contains(string(text), "BREW") || !strings.Contains(string(text), "d_x") {
-			t.Errorf("%s: %s", span.Name(), text)
+			t.Errorf("the span %q is %s, want \"other other\" with d_x and without the caller's texts", span.Name(), text)
 		}
 		passed := http.Header{}
 		Propagate(r.Context(), passed)
 		if !strings.Contains(passed.Get("Traceparent"), span.SpanContext().TraceID().String()) || passed.Get("Tracestate") != "" {
-			t.Errorf("passed on: %v", passed)
+			t.Errorf("passed on: %v, want a Traceparent of the span and no Tracestate", passed)
 		}
 	}
 }
@@ -107,10 +107,10 @@ func TestTookDoesNotCountWaits(t *testing.T) {
 	NoteWait(ctx, 40*time.Second)
 	NoteWait(ctx, 15*time.Second)
 	if took := Took(ctx, began); took < 5*time.Second || took >= 15*time.Second {
-		t.Errorf("took %s of a minute with waits of 55 s", took)
+		t.Errorf("Took a minute with waits of 55 s = %s, want 5 to 15 s", took)
 	}
-	NoteWait(t.Context(), time.Hour) // without work it does nothing
+	NoteWait(t.Context(), time.Hour) // does nothing, because the context has no work
 	if took := Took(t.Context(), began); took < time.Minute {
-		t.Errorf("took %s", took)
+		t.Errorf("Took without work = %s, want at least a minute", took)
 	}
 }

@@ -20,7 +20,7 @@ const RequestIDHeader = "X-Request-Id"
 
 // longestID is the length of a UUID. API keys and tokens are longer and contain an
 // underscore, so they are never taken for a request id and logged. A salt or nonce in hex
-// has the form of an id: a caller that sends one in this header has it logged.
+// has the form of an id: if a caller sends a salt or nonce in this header, it is logged.
 const longestID = 36
 
 // work holds the common attributes of the log lines of one request, or of one run of the
@@ -69,8 +69,8 @@ func NoteDeal(ctx context.Context, dealID string) {
 	}
 }
 
-// NoteWait records time that the work waited for a change because its caller asked to.
-// Took does not count it.
+// NoteWait records time that the work waited for a change because its caller asked to wait.
+// Took does not count this time.
 func NoteWait(ctx context.Context, d time.Duration) {
 	if w, ok := ctx.Value(workKey{}).(*work); ok {
 		w.waited.Add(int64(d))

@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// The linker sets these in a release: -X …/internal/version.Version=v1.2.3.
+// Version and Revision are set by the linker in a release:
+// -X …/internal/version.Version=v1.2.3.
 var (
 	Version  = "0.1.0-dev"
 	Revision = "" // the commit, 40 hex digits

@@ -3,12 +3,12 @@
 //
 //	a use case of this process changes a deal   Changed; it also announces the change
 //	another replica announces a change          Heard
-//	lookSlowly lookEvery have passed            all deals with waiting calls
-//	lookEvery has passed                        the same, while no announcements arrive
+//	lookSlowly × lookEvery have passed          all deals with waiting calls
+//	lookEvery has passed, no announcements      all deals with waiting calls
 //
-// A look is one statement for all of the deals (store.Marks). It wakes the calls whose
-// deal differs from what they know; each then reads its deal. A lost announcement
-// therefore only delays an answer, and a look also finds a change made by hand.
+// A look is one statement for all of the deals (store.Marks). It wakes each call whose deal
+// differs from what the call knows, and the call then reads its deal. So a lost announcement
+// only delays an answer, and a look also finds a change that was made by hand.
 package waiting
 
 import (
@@ -30,7 +30,7 @@ const Longest = 45 * time.Second
 
 const (
 	lookEvery   = time.Second
-	lookSlowly  = 5                     // times lookEvery, while announcements arrive
+	lookSlowly  = 5                     // while announcements arrive, the hub looks every lookSlowly × lookEvery
 	betweenTwo  = 10 * time.Millisecond // pause after a look; under load one look serves more deals
 	lookTimeout = 5 * time.Second
 
@@ -60,7 +60,7 @@ type Hub struct {
 }
 
 // New returns a hub for a process that serves Connections. read is store.Marks. announce
-// tells the other replicas about a change and does not block; nil if there are none.
+// tells the other replicas about a change and MUST NOT block; nil if there are no others.
 func New(read func(context.Context, []string) ([]store.Marked, error), announce func(dealID string), logger *slog.Logger) *Hub {
 	ended := make(chan struct{})
 	h := &Hub{
@@ -188,13 +188,14 @@ type Call struct {
 	changed         chan struct{} // has an element if the deal may have changed
 
 	// known is what the caller knows of the deal, nil before the first Wait. With
-	// stateOnly it waits only for another state. Both are guarded by hub.mu.
+	// stateOnly the call waits only for another state. hub.mu guards both.
 	known     *store.Mark
 	stateOnly bool
 }
 
 // Join begins to watch a deal for a call from a client network. The caller MUST call Leave
-// afterwards. A change after Join ends the next Wait.
+// afterwards. A change after Join ends the next Wait. If too many calls wait, the error is
+// RATE_LIMITED (of the network) or OVERLOADED (of the process).
 func (h *Hub) Join(dealID, network string) (*Call, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -35,7 +35,7 @@ func (d *deals) read(_ context.Context, ids []string) (found []store.Marked, err
 	return found, d.err
 }
 
-// set stores a deal in which that many parties have acted.
+// set stores a deal in which acted parties have committed or revealed.
 func (d *deals) set(id string, phase deal.State, acted int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -103,18 +103,18 @@ func TestWaitEndsWithAChange(t *testing.T) {
 		began := time.Now()
 		h.Changed("d_1")
 		if !<-one || time.Since(began) > betweenTwo {
-			t.Errorf("woken after %s", time.Since(began))
+			t.Errorf("the wait ended after %s, want a wake within %s", time.Since(began), betweenTwo)
 		}
 		if <-other {
-			t.Error("a deal that did not change woke its call")
+			t.Error("the call of a deal that did not change was woken, want it to wait")
 		}
 		if took := time.Since(began); took != Longest {
-			t.Errorf("the other waited %s", took)
+			t.Errorf("the call of a deal that did not change waited %s, want %s", took, Longest)
 		}
 	})
 }
 
-// A call that knows a state is not woken by each party that acts.
+// A call that waits for another state is not woken by a party's act.
 func TestWaitForAnotherState(t *testing.T) {
 	bubble(t, func(t *testing.T, h *Hub, d *deals) {
 		d.set("d_1", deal.Committing, 1)
@@ -124,18 +124,19 @@ func TestWaitForAnotherState(t *testing.T) {
 		time.Sleep(2 * lookEvery)
 		select {
 		case <-woken:
-			t.Fatal("woken by a commitment")
+			t.Fatal("the call was woken by a commitment, want it to wait for another state")
 		default:
 		}
 		d.set("d_1", deal.Revealing, 0)
 		h.Changed("d_1")
 		if !<-woken {
-			t.Error("not woken by the new state")
+			t.Error("the call was not woken by the new state, want a wake")
 		}
 	})
 }
 
-// A change between Join and Wait is not lost, whatever the caller read meanwhile.
+// A change between Join and Wait ends the Wait, even if the caller read the deal before the
+// change.
 func TestChangeBeforeTheWaitEndsIt(t *testing.T) {
 	bubble(t, func(t *testing.T, h *Hub, d *deals) {
 		h.Connected(true)
@@ -150,13 +151,13 @@ func TestChangeBeforeTheWaitEndsIt(t *testing.T) {
 		h.Changed("d_1")
 		synctest.Wait()
 		if !c.Wait(t.Context(), seen, false, time.After(Longest)) {
-			t.Error("the change was lost")
+			t.Error("Wait = false, want true: the deal changed after Join")
 		}
 	})
 }
 
 // Without announcements, one statement a second reads for all calls. While announcements
-// arrive there is one in five seconds, and without waiting calls none.
+// arrive, there is one statement every five seconds. Without waiting calls there is none.
 func TestOneStatementReadsForAll(t *testing.T) {
 	const calls = 5000
 	for _, c := range []struct {
@@ -166,9 +167,9 @@ func TestOneStatementReadsForAll(t *testing.T) {
 		t.Run(fmt.Sprintf("connected %v", c.connected), func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *Hub, d *deals) {
 				h.Connected(c.connected)
-				time.Sleep(time.Minute + lookEvery/2) // between two looks: one that finds a call before its Wait wakes it
+				time.Sleep(time.Minute + lookEvery/2) // between two looks: a look wakes a call that has not called Wait yet
 				if n := d.asked(); n != 0 {
-					t.Errorf("%d statements where nobody waits", n)
+					t.Errorf("%d statements without waiting calls, want 0", n)
 				}
 				var all sync.WaitGroup
 				for i := range calls {
@@ -182,7 +183,7 @@ func TestOneStatementReadsForAll(t *testing.T) {
 						}
 						defer call.Leave()
 						if woken := call.Wait(t.Context(), d.mark(id), false, time.After(Longest)); woken != (i == 7) {
-							t.Errorf("call %d is woken: %v", i, woken)
+							t.Errorf("call %d was woken: %v, want %v", i, woken, i == 7)
 						}
 					})
 				}
@@ -198,7 +199,7 @@ func TestOneStatementReadsForAll(t *testing.T) {
 	}
 }
 
-// After a failed look the next one finds the change.
+// After a failed look the next look finds the change.
 func TestFailedLookIsRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T, h *Hub, d *deals) {
 		h.Connected(true)
@@ -211,12 +212,12 @@ func TestFailedLookIsRepeated(t *testing.T) {
 		d.fails(nil)
 		began := time.Now()
 		if !<-woken || time.Since(began) > lookEvery {
-			t.Errorf("woken after %s", time.Since(began))
+			t.Errorf("the wait ended after %s, want a wake within %s", time.Since(began), lookEvery)
 		}
 	})
 }
 
-// When announcements begin to arrive again, all deals are looked at.
+// When announcements begin to arrive again, the hub looks at all deals.
 func TestReconnectedLooksAtAll(t *testing.T) {
 	bubble(t, func(t *testing.T, h *Hub, d *deals) {
 		d.set("d_1", deal.Committing, 1)
@@ -225,7 +226,7 @@ func TestReconnectedLooksAtAll(t *testing.T) {
 		began := time.Now()
 		h.Connected(true)
 		if !<-woken || time.Since(began) > betweenTwo {
-			t.Errorf("woken after %s", time.Since(began))
+			t.Errorf("the wait ended after %s, want a wake within %s", time.Since(began), betweenTwo)
 		}
 	})
 }
@@ -242,12 +243,12 @@ func TestLeave(t *testing.T) {
 		}
 		h.Heard("d_1", "d_unknown")
 		if c.Wait(gone, store.Mark{}, false, nil) {
-			t.Error("a caller that is gone was woken")
+			t.Error("Wait = true, want false: its context has ended")
 		}
 		c.Leave()
 	}
 	if len(h.deals)+len(h.networks)+len(h.touched)+h.calls != 0 {
-		t.Errorf("left: %d deals, %d networks, %d touched, %d calls", len(h.deals), len(h.networks), len(h.touched), h.calls)
+		t.Errorf("the hub holds %d deals, %d networks, %d touched deals, %d calls; want 0 of each", len(h.deals), len(h.networks), len(h.touched), h.calls)
 	}
 }
 
@@ -269,7 +270,7 @@ func TestCallsAreBounded(t *testing.T) {
 		}
 	}
 	if err := join("one"); !problem.Is(err, problem.RateLimited) || problem.From(err).RetryAfter <= 0 {
-		t.Errorf("over the bound of a network: %v", err)
+		t.Errorf("Join over the bound of a network: got error %v, want RATE_LIMITED with Retry-After", err)
 	}
 	for i := len(calls); i < connections/4*3; i++ {
 		if err := join(fmt.Sprint(i)); err != nil {
@@ -277,10 +278,10 @@ func TestCallsAreBounded(t *testing.T) {
 		}
 	}
 	if err := join("another"); !problem.Is(err, problem.Overloaded) || problem.From(err).RetryAfter <= 0 {
-		t.Errorf("over the bound of the process: %v", err)
+		t.Errorf("Join over the bound of the process: got error %v, want OVERLOADED with Retry-After", err)
 	}
 	calls[0].Leave()
 	if err := join("one"); err != nil {
-		t.Errorf("after one has left: %v", err)
+		t.Errorf("Join after a call has left: %v, want no error", err)
 	}
 }
