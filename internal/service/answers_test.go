@@ -17,7 +17,8 @@ import (
 	"github.com/fairpact/fairpact/internal/service"
 )
 
-// Losing the database does not change readiness; an answer of the database does.
+// Readiness changes only when the database answers. A loss of the database does not change
+// it.
 func TestReadinessWithoutTheDatabase(t *testing.T) {
 	t.Parallel()
 	gone, secret := fmt.Errorf("%w: refused", database.ErrNoAnswer), errors.New("another server secret")
@@ -39,7 +40,7 @@ func TestReadinessWithoutTheDatabase(t *testing.T) {
 		answered := httptest.NewRecorder()
 		h.ServeHTTP(answered, httptest.NewRequest("GET", "/readyz", nil))
 		if answered.Code != step.status || !strings.Contains(answered.Body.String(), step.says) {
-			t.Errorf("step %d: %d %q, want %d with %q", i, answered.Code, answered.Body, step.status, step.says)
+			t.Errorf("step %d: /readyz is %d %q, want %d with %q", i, answered.Code, answered.Body, step.status, step.says)
 		}
 	}
 }
@@ -58,15 +59,15 @@ func TestRequestsThatCannotBeParsed(t *testing.T) {
 		answered, body := send(t, strings.TrimPrefix(s.at["admin"], "http://"), request)
 		if answered.StatusCode != 400 || !strings.HasPrefix(body, `{"error":"INVALID_REQUEST: `) || !strings.Contains(body, says) ||
 			answered.Header.Get("Cache-Control") != "no-store" || !answered.Close {
-			t.Errorf("%q: %d %q %v, want %q", request, answered.StatusCode, body, answered.Header, says)
+			t.Errorf("%q: got %d %q with headers %v, want 400 INVALID_REQUEST with %q", request, answered.StatusCode, body, answered.Header, says)
 		}
 	}
-	// A handler's answer is never changed, even if it looks like such a refusal.
+	// The server never changes a handler's answer, even if it looks like such a refusal.
 	text := strings.Repeat("HTTP/1.1 417 Expectation Failed ", 4096)
 	answered, body := send(t, strings.TrimPrefix(s.at["public"], "http://"),
 		fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(text), text))
 	if answered.StatusCode != 200 || body != text {
-		t.Errorf("%d with %d bytes, want the %d that were sent", answered.StatusCode, len(body), len(text))
+		t.Errorf("got status %d with %d bytes, want 200 with the %d bytes that the handler sent", answered.StatusCode, len(body), len(text))
 	}
 	s.stop()
 	s.ends()

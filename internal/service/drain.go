@@ -62,8 +62,9 @@ func (h *Health) Serve(ctx context.Context, logger *slog.Logger, ports ...Port) 
 	return errors.Join(cause, shut(finish, ports[admin:]), shut(finish, ports[:admin]))
 }
 
-// ServeBeside serves while work runs. When ctx ends, work stops at once and the ports stay
-// open until it has returned. If either fails, the other ends too.
+// ServeBeside serves while work runs. When ctx ends, work must stop, and the ports stay open
+// until work has returned. If work or a port fails, ServeBeside ends both and returns the
+// error.
 func (h *Health) ServeBeside(ctx context.Context, logger *slog.Logger, work func(context.Context) error, ports ...Port) error {
 	ended := make(chan struct{})
 	h.work = ended
@@ -76,7 +77,8 @@ func (h *Health) ServeBeside(ctx context.Context, logger *slog.Logger, work func
 	return group.Wait()
 }
 
-// closing closes a connection with its next answer once the process drains.
+// closing returns a handler that, once the process drains, closes each connection with its
+// next answer.
 func (h *Health) closing(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h.draining.Load() {
@@ -104,8 +106,8 @@ func (h *Health) linger(failed <-chan error) error {
 	}
 }
 
-// shut closes ports to new requests at once and waits until those in flight are finished.
-// When ctx ends, it cuts them off.
+// shut closes ports to new requests at once and waits until the requests in flight are
+// finished. When ctx ends, shut closes their connections.
 func shut(ctx context.Context, ports []Port) error {
 	errs := make([]error, len(ports))
 	var all sync.WaitGroup

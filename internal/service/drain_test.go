@@ -53,8 +53,8 @@ func start(t *testing.T, health *service.Health, work func(context.Context) erro
 	return s
 }
 
-// get returns the status and body of a GET on a new connection; 0: it failed. closes
-// reports whether the answer closes the connection.
+// get returns the status and body of a GET on a new connection, or 0 and the error's text.
+// closes reports whether the answer closes the connection.
 func (s *running) get(port, path string) (status int, body string, closes bool) {
 	resp, err := (&http.Client{Transport: &http.Transport{}}).Get(s.at[port] + path)
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *running) get(port, path string) (status int, body string, closes bool) 
 	return resp.StatusCode, string(text), resp.Close
 }
 
-// becomes waits until a GET has the status.
+// becomes waits until a GET has the status want. After a minute it fails the test.
 func (s *running) becomes(want int, port, path string) {
 	s.t.Helper()
 	for until := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
@@ -77,7 +77,7 @@ func (s *running) becomes(want int, port, path string) {
 			return
 		}
 		if time.Now().After(until) {
-			s.t.Fatalf("%s%s is %d %s after a minute, want %d", port, path, status, body, want)
+			s.t.Fatalf("GET %s on the %s port is %d %s after a minute, want %d", path, port, status, body, want)
 		}
 	}
 }
@@ -86,7 +86,7 @@ func (s *running) becomes(want int, port, path string) {
 func (s *running) ends() {
 	s.t.Helper()
 	if err := <-s.ended; err != nil {
-		s.t.Error(err)
+		s.t.Errorf("the service ended with the error %v, want none", err)
 	}
 }
 
@@ -117,7 +117,7 @@ func TestServesDuringTheDelayAndThenDrains(t *testing.T) {
 	s := start(t, health, nil, map[string]http.Handler{"public": mux})
 	s.becomes(200, "admin", "/readyz")
 	if status, body, closes := s.get("public", "/quick"); status != 200 || closes {
-		t.Fatalf("before the stop: %d %s, closes %t", status, body, closes)
+		t.Fatalf("before the stop: got %d %s, closes %t; want 200 and an open connection", status, body, closes)
 	}
 	finished := make(chan string, 1)
 	go func() { _, body, _ := s.get("public", "/slow"); finished <- body }()
@@ -129,26 +129,26 @@ func TestServesDuringTheDelayAndThenDrains(t *testing.T) {
 	if took := time.Since(stopped); took >= health.Delay {
 		t.Logf("the machine is slow: the request ended %s after the stop, when the port may be closed", took)
 	} else if status != 200 || !closes {
-		t.Errorf("during the delay: %d %s, closes %t", status, body, closes)
+		t.Errorf("during the delay: got %d %s, closes %t; want 200 and a closed connection", status, body, closes)
 	}
 	s.becomes(0, "public", "/quick")
 	if served := time.Since(stopped); served < health.Delay {
-		t.Errorf("the port closed after %s", served)
+		t.Errorf("the port closed %s after the stop, want %s or later", served, health.Delay)
 	}
 	select {
 	case err := <-s.ended:
-		t.Errorf("ended with a request in flight: %v", err)
+		t.Errorf("the service ended with a request in flight (%v), want it to wait", err)
 	default:
 	}
 	close(release)
 	if body := <-finished; body != "finished" {
-		t.Errorf("the request in flight: %s", body)
+		t.Errorf("the request in flight is answered %q, want %q", body, "finished")
 	}
 	s.ends()
 }
 
-// While one port finishes a request, no other port accepts one, and the admin port still
-// serves.
+// While one port finishes a request, the other ports accept no requests, except that the
+// admin port still serves.
 func TestAllPortsCloseAtOnce(t *testing.T) {
 	t.Parallel()
 	for busy, idle := range map[string]string{"read": "append", "append": "read"} {
@@ -160,11 +160,11 @@ func TestAllPortsCloseAtOnce(t *testing.T) {
 		s.stop()
 		s.becomes(0, idle, "/")
 		if status, body, _ := s.get("admin", "/metrics"); status != 200 {
-			t.Errorf("/metrics while the %s port finishes a request: %d %s", busy, status, body)
+			t.Errorf("/metrics while the %s port finishes a request: got %d %s, want 200", busy, status, body)
 		}
 		close(release)
 		if body := <-finished; body != "finished" {
-			t.Errorf("the request in flight on the %s port: %s", busy, body)
+			t.Errorf("the request in flight on the %s port is answered %q, want %q", busy, body, "finished")
 		}
 		s.ends()
 	}
@@ -188,7 +188,7 @@ func TestThePortsOutliveTheWork(t *testing.T) {
 	for until := time.Now().Add(200 * time.Millisecond); time.Now().Before(until); {
 		for path, want := range map[string]int{"/readyz": 503, "/healthz": 200, "/metrics": 200} {
 			if got, body, _ := s.get("admin", path); got != want {
-				t.Fatalf("%s while the work ends: %d %s, want %d", path, got, body, want)
+				t.Fatalf("%s while the work ends: got %d %s, want %d", path, got, body, want)
 			}
 		}
 	}
@@ -201,12 +201,12 @@ func TestWorkAndPortsEndTogether(t *testing.T) {
 	t.Parallel()
 	broken, logger := errors.New("broken"), slog.New(slog.DiscardHandler)
 	if err := service.NewHealth(nil).ServeBeside(t.Context(), logger, func(context.Context) error { return broken }); !errors.Is(err, broken) {
-		t.Errorf("the work fails: %v", err)
+		t.Errorf("ServeBeside with failing work: got error %v, want %v", err, broken)
 	}
 	err := service.NewHealth(nil).ServeBeside(t.Context(), logger, func(ctx context.Context) error { <-ctx.Done(); return nil },
 		service.Port{Name: "admin", Address: "256.0.0.1:1", Server: &http.Server{}})
 	if err == nil {
-		t.Error("a port that cannot listen ends nothing")
+		t.Error("ServeBeside with a port that cannot listen: got no error, want one")
 	}
 }
 
@@ -221,13 +221,13 @@ func TestATakenPortClosesTheOthers(t *testing.T) {
 		return listener
 	}
 	taken := listen("127.0.0.1:0").Addr().String()
-	first := listen("127.83.19.7:0") // an address that other processes do not take ports of
+	first := listen("127.83.19.7:0") // an address on which other processes do not listen
 	_ = first.Close()
 	err := service.NewHealth(ready).Serve(t.Context(), slog.New(slog.DiscardHandler),
 		service.Port{Name: "admin", Address: first.Addr().String(), Server: &http.Server{}},
 		service.Port{Name: "read", Address: taken, Server: &http.Server{}})
 	if err == nil || !strings.Contains(err.Error(), "read port") {
-		t.Errorf("%v, want that the read port is taken", err)
+		t.Errorf("Serve with a taken port: got error %v, want one that names the read port", err)
 	}
 	listen(first.Addr().String())
 }

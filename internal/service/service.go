@@ -37,7 +37,7 @@ import (
 // stderr. The environment configures traces, see startTracing.
 func Main(name string, level slog.Level, run func(context.Context, *slog.Logger) error) {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(300) // at 100 a tenth of the CPU time is garbage collection, on heaps of tens of MiB
+		debug.SetGCPercent(300) // at 100, garbage collection takes a tenth of the CPU time for heaps of tens of MiB
 	}
 	// Use the container's limit, if there is one and GOMEMLIMIT is not set.
 	_, _ = memlimit.SetGoMemLimitWithOpts(memlimit.WithRatio(0.9))
@@ -70,7 +70,7 @@ func (g grpcErrors) Write(line []byte) (int, error) {
 }
 
 var readOnly = promauto.NewGauge(prometheus.GaugeOpts{
-	Name: "fairpact_read_only", Help: "1 where this process refuses all changes (FAIRPACT_READ_ONLY).",
+	Name: "fairpact_read_only", Help: "1 if this process refuses all changes (FAIRPACT_READ_ONLY).",
 })
 
 // ReadOnly sets the metric of read-only mode and logs it.
@@ -87,11 +87,11 @@ type Port struct {
 	Address string
 	Server  *http.Server
 
-	MaxConnections int                   // open at the same time, see limits.Connections; 0: not bounded
-	Proxies        func(netip.Addr) bool // reports whether an address may hold all connections; nil: none may
+	MaxConnections int                   // most open connections at a time, see limits.Connections; 0: not bounded
+	Proxies        func(netip.Addr) bool // reports whether an address may hold all connections; nil: no address may
 }
 
-// listener accepts the port's connections.
+// listener returns l with the port's bound on connections.
 func (p Port) listener(l net.Listener, repeats *telemetry.Repeats) net.Listener {
 	l = answer.Listener{Listener: l}
 	if p.MaxConnections <= 0 {
@@ -111,14 +111,14 @@ const (
 )
 
 // Health serves /healthz while the process runs and /readyz while it is ready: the last
-// check that the database answered passed, and the process is not draining. Losing the
-// database changes nothing: all replicas lose it, a restart does not help, and a replica
-// that stays in the Service answers 503 with a reason and serves the pages that need no
-// database. A process that has just started is not ready without the database.
+// check that the database answered passed, and the process is not draining. A loss of the
+// database does not change readiness: all replicas lose it, a restart does not help, and a
+// replica that stays in the Service answers 503 with a reason and serves the pages that need
+// no database. A process that has just started is not ready without the database.
 type Health struct {
 	Delay   time.Duration // how long to keep serving after a stop is requested; set before Serve
 	KeySet  string        // digest of the key set of this process
-	Secrets string        // digest of its server secrets; empty: it has none
+	Secrets string        // digest of the server secrets of this process; empty: it has none
 
 	ready    func(context.Context) error
 	passed   atomic.Bool // the last check that the database answered passed
@@ -133,13 +133,13 @@ func NewHealth(ready func(context.Context) error) *Health {
 	return &Health{ready: ready, metrics: prometheus.DefaultGatherer}
 }
 
-// Measure serves the metrics of more in addition to the default registry. No metric may
-// be in both.
+// Measure serves the metrics of more in addition to the default registry. more MUST NOT have
+// a metric of the default registry.
 func (h *Health) Measure(more prometheus.Gatherer) {
 	h.metrics = prometheus.Gatherers{prometheus.DefaultGatherer, more}
 }
 
-// Handler is the handler of the admin port.
+// Handler returns the handler of the admin port.
 func (h *Health) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -175,7 +175,8 @@ func (h *Health) AdminServer() *http.Server {
 }
 
 // ReadSecrets reads secrets of at least 16 bytes from the lines of a file. name is the
-// setting with the file's path.
+// setting that holds the file's path, for errors. An empty file or a shorter line is an
+// error.
 func ReadSecrets(name, path string) ([]string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -18,14 +18,14 @@ import (
 	"google.golang.org/grpc/grpclog"
 )
 
-// Malformed tracing settings stop nothing, and their log lines show no secret.
+// Malformed tracing settings do not stop the process, and their log lines show no secret.
 func TestTracingSettings(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "")
 	var text bytes.Buffer
 	logger := slog.New(slog.NewJSONHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug - 100}))
 	startTracing("a-binary", logger)()
 	if text.Len() > 0 {
-		t.Errorf("no collector is configured: %s", text.String())
+		t.Errorf("without a collector: logged %s, want nothing", text.String())
 	}
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=planted%zz,planted")
@@ -34,18 +34,18 @@ func TestTracingSettings(t *testing.T) {
 	startTracing("a-binary", logger)()
 	for _, want := range []string{"http/protobuf", "OTEL_RESOURCE_ATTRIBUTES", "traces are sent"} {
 		if !strings.Contains(text.String(), want) {
-			t.Errorf("%q is missing in %s", want, text.String())
+			t.Errorf("logged %s, want a line with %q", text.String(), want)
 		}
 	}
 	if strings.Contains(text.String(), "planted") {
-		t.Errorf("a header is shown: %s", text.String())
+		t.Errorf("the log shows a header of the collector: %s", text.String())
 	}
 }
 
-// The headers of a collector hold keys, so a collector inside the deployment is reached
-// without HTTP_PROXY. net/http reads that variable once a process, so another process
-// sends the spans. net/http uses no proxy for loopback addresses; 0.0.0.0 is not one of
-// them, and nothing listens there.
+// The headers of a collector hold keys, so the exporter does not use HTTP_PROXY for a
+// collector inside the deployment. net/http reads that variable once a process, so the test
+// starts another process. It sends to 0.0.0.0, where nothing listens, because net/http uses
+// no proxy for loopback addresses anyway.
 func TestTheCollectorsHeadersGoToNoProxy(t *testing.T) {
 	const inner = "FAIRPACT_TEST_BEHIND_A_PROXY"
 	if os.Getenv(inner) != "" {
@@ -55,12 +55,12 @@ func TestTheCollectorsHeadersGoToNoProxy(t *testing.T) {
 		span.End()
 		flush()
 		if !strings.Contains(text.String(), "lost") {
-			t.Errorf("nothing listens there, and no span was lost: %s", text.String())
+			t.Errorf("logged %s, want a line that a span was lost, because nothing listens", text.String())
 		}
 		return
 	}
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		t.Errorf("the proxy was sent %s %s, Api-Key: %q", r.Method, r.URL, r.Header.Get("Api-Key"))
+		t.Errorf("the proxy received %s %s with Api-Key %q, want no request", r.Method, r.URL, r.Header.Get("Api-Key"))
 	}))
 	defer proxy.Close()
 	program, err := os.Executable()
@@ -71,7 +71,7 @@ func TestTheCollectorsHeadersGoToNoProxy(t *testing.T) {
 	child.Env = append(os.Environ(), inner+"=1", "HTTP_PROXY="+proxy.URL, "http_proxy="+proxy.URL, "NO_PROXY=", "no_proxy=",
 		"OTEL_EXPORTER_OTLP_ENDPOINT=http://0.0.0.0:1", "OTEL_EXPORTER_OTLP_HEADERS=api-key=planted")
 	if out, err := child.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("the process with HTTP_PROXY failed: %v\n%s", err, out)
 	}
 }
 
@@ -82,7 +82,7 @@ func TestErrorsOfGRPCAreLogged(t *testing.T) {
 	grpclog.Error("too_many_pings")
 	var line struct{ Level, Msg, Err string }
 	if err := json.Unmarshal(out.Bytes(), &line); err != nil || line.Level != "ERROR" || !bytes.Contains([]byte(line.Err), []byte("too_many_pings")) {
-		t.Errorf("%v; want one line of the error:\n%s", err, out.Bytes())
+		t.Errorf("logged %s (%v), want one line with the error too_many_pings", out.Bytes(), err)
 	}
 }
 
@@ -98,10 +98,10 @@ func TestReadSecrets(t *testing.T) {
 		}
 		got, err := ReadSecrets("SETTING", path)
 		if (err == nil) != (want != nil) || !slices.Equal(got, want) {
-			t.Errorf("%q is read as %q, %v", text, got, err)
+			t.Errorf("ReadSecrets of %q = %q, %v; want %q", text, got, err, want)
 		}
 		if err != nil && (!strings.Contains(err.Error(), "SETTING") || strings.Contains(err.Error(), one[:8])) {
-			t.Errorf("%v: it names the setting, and shows no secret", err)
+			t.Errorf("ReadSecrets: got error %v, want one that names the setting and shows no secret", err)
 		}
 	}
 }

@@ -29,13 +29,13 @@ const flushTimeout = 2 * time.Second
 // variables name, if any. The environment also sets sampler, batches, headers and
 // resource (OTEL_TRACES_SAMPLER, OTEL_BSP_…, OTEL_EXPORTER_OTLP_HEADERS,
 // OTEL_RESOURCE_ATTRIBUTES). Spans wait in a bounded queue and are dropped if it is full,
-// so a collector that is down or hangs delays no call. Tracing errors are logged and stop
-// nothing. flush exports the remaining spans.
+// so a collector that is down or hangs delays no call. startTracing only logs its errors.
+// flush exports the remaining spans.
 func startTracing(name string, logger *slog.Logger) (flush func()) {
 	if os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" || os.Getenv("OTEL_SDK_DISABLED") == "true" {
 		return func() {}
 	}
-	otel.SetLogger(logr.Discard())                              // it would log a malformed header, and headers hold keys
+	otel.SetLogger(logr.Discard())                              // the default logger would log a malformed header, and headers hold keys
 	complain := rate.Sometimes{First: 1, Interval: time.Minute} // many batches fail under load
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		complain.Do(func() { logger.Warn("traces are lost", "err", err) })
