@@ -74,7 +74,8 @@ func TestDeclaredSeatAcceptsOnlyItsKey(t *testing.T) {
 		t.Fatalf("%d parties have committed, want 1", v.Commits)
 	}
 	g.signed(t, svc, 1, key, sign).ok(t)
-	// A second commitment is refused as such before its missing signature is.
+	// The refusal of a second commitment is ALREADY_COMMITTED, even if its signature is
+	// missing too.
 	if said := g.commit(t, svc, 1).refused(t, problem.AlreadyCommitted).Error(); !strings.Contains(said, "somebody used this invite token") {
 		t.Errorf("a second commitment is refused with %q, want a text that warns of a used invite token", said)
 	}

@@ -44,8 +44,8 @@ func TestTracingSettings(t *testing.T) {
 
 // The headers of a collector hold keys, so the exporter does not use HTTP_PROXY for a
 // collector inside the deployment. net/http reads that variable once a process, so the test
-// starts another process. It sends to 0.0.0.0, where nothing listens, because net/http uses
-// no proxy for loopback addresses anyway.
+// starts another process. That process sends to 0.0.0.0, where nothing listens: for a
+// loopback address net/http would use no proxy anyway.
 func TestTheCollectorsHeadersGoToNoProxy(t *testing.T) {
 	const inner = "FAIRPACT_TEST_BEHIND_A_PROXY"
 	if os.Getenv(inner) != "" {

@@ -47,7 +47,7 @@ func newBudget() budget {
 //
 // A statement skips a deal whose row another transaction holds. The calls of such
 // a deal are put aside and wait for its lock together. Up to slowDeals deals wait
-// at once, so that these calls do not delay those of other deals.
+// at once, so that these calls do not delay calls of other deals.
 type coalescer[Q, A any] struct {
 	// run executes the calls in one transaction and one round trip and returns one
 	// answer for each. If wait is set, it waits for locks instead of skipping deals;

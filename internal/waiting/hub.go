@@ -216,7 +216,7 @@ func (h *Hub) Join(dealID, network string) (*Call, error) {
 	return c, nil
 }
 
-// Leave ends the watch.
+// Leave ends what Join began.
 func (c *Call) Leave() {
 	h := c.hub
 	h.mu.Lock()
