@@ -61,7 +61,7 @@ func (s *Service) takeSteps(ctx context.Context, d *Deal, want store.Want) (*sto
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("deal %s still has a due step after 8 tries", d.DealID)
+	return nil, fmt.Errorf("a step is still due after 8 tries: deal %s", d.DealID)
 }
 
 // drawOrExpire ends a random.v1 deal whose entropy window is over. It first tries the

@@ -102,7 +102,7 @@ func (s *Service) attempt(ctx context.Context, a Access, rule rule, try func() (
 			return err
 		}
 	}
-	return fmt.Errorf("deal %s: the store refused an action that the rules allow, %d times in a row", a.deal.DealID, attempts)
+	return fmt.Errorf("the store refused an action that the rules allow: deal %s, %d times in a row", a.deal.DealID, attempts)
 }
 
 // refused takes the steps that are due and returns the rule's refusal, or nil if the

@@ -66,11 +66,11 @@ func (s *Service) dealOf(ctx context.Context, dealID string) (*Deal, error) {
 func NewDeal(declaration *store.Declaration) (*Deal, error) {
 	alg, ok := algorithm.Lookup(declaration.Algorithm)
 	if !ok {
-		return nil, fmt.Errorf("deal %s has the algorithm %q, which this release does not know", declaration.DealID, declaration.Algorithm)
+		return nil, fmt.Errorf("unknown algorithm: deal %s has %q, which this release does not know", declaration.DealID, declaration.Algorithm)
 	}
 	params, err := canon.ParseObject(declaration.Params)
 	if err != nil {
-		return nil, fmt.Errorf("stored params of deal %s: %w", declaration.DealID, err)
+		return nil, fmt.Errorf("stored params: deal %s: %w", declaration.DealID, err)
 	}
 	d := &Deal{Declaration: declaration, algorithm: alg, params: alg.Known(params)}
 	d.cautions = sync.OnceValue(func() []string { return append(cautionsOf(declaration, d.CreatedAt), d.unusualParams()...) })

@@ -164,7 +164,7 @@ func compute(d *Deal, inputs []sealing.Input, drawn *algorithm.Beacon) ([]byte, 
 	for i, in := range inputs {
 		var err error
 		if objects[i], err = canon.ParseObject(in.Canonical); err != nil {
-			return nil, fmt.Errorf("stored input of party %d of deal %s: %w", i, d.DealID, err)
+			return nil, fmt.Errorf("stored input: party %d of deal %s: %w", i, d.DealID, err)
 		}
 	}
 	return d.algorithm.Compute(d.Labels, d.params, objects, drawn)

@@ -108,7 +108,7 @@ func (s *Service) ToSign(a Access, commitment string) ([]byte, error) {
 func (d *Deal) declaration() ([]byte, error) {
 	params, err := canon.ParseObject(d.Params) // d.params lacks members that the algorithm does not know
 	if err != nil {
-		return nil, fmt.Errorf("stored params of deal %s: %w", d.DealID, err)
+		return nil, fmt.Errorf("stored params: deal %s: %w", d.DealID, err)
 	}
 	return attestation.Declaration{
 		Algorithm: d.Algorithm, Params: params, BeaconChain: d.ChainHash, CommitDeadline: d.CommitDeadline, Mode: d.Mode,

@@ -108,12 +108,12 @@ func (s *Secret) OpenInput(dealID string, party int, sealed []byte) (Input, erro
 		plain, err = s.inputs.Open(nil, nil, sealed, place(dealID, party))
 	}
 	if err != nil {
-		return Input{}, fmt.Errorf("a stored input does not open (party %d of deal %s): it was sealed under another server secret, or its row was changed", party, dealID)
+		return Input{}, fmt.Errorf("a stored input does not open: that of party %d of deal %s was sealed under another server secret, or its row was changed", party, dealID)
 	}
 	salt, rest, ok := cut(plain)
 	saltBytes, canonical, ok2 := cut(rest)
 	if !ok || !ok2 {
-		return Input{}, fmt.Errorf("the stored input of party %d of deal %s is malformed", party, dealID)
+		return Input{}, fmt.Errorf("a stored input is malformed: that of party %d of deal %s", party, dealID)
 	}
 	return Input{Canonical: canonical, Salt: string(salt), SaltBytes: saltBytes}, nil
 }
