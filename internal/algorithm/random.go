@@ -124,7 +124,7 @@ func redrawRandom(labels []string, result []byte) ([]byte, error) {
 		return nil, errors.New("the result is not one of random.v1")
 	}
 	if shown.Beacon == nil {
-		return nil, errors.New("`beacon` is missing")
+		return nil, errors.New("the result has no member beacon")
 	}
 	// In drand quicknet a signature has 48 bytes, and the randomness is its SHA-256.
 	raw, err := hex.DecodeString(shown.Beacon.Signature)

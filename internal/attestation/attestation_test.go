@@ -117,7 +117,7 @@ func TestVectors(t *testing.T) {
 			seat, by := seat, by
 			change(&seat, &by)
 			if by.Verify(seat, signing.VerifyLabel) == nil {
-				t.Errorf("the signature of %s verifies for another %s", one.AttestedBy, what)
+				t.Errorf("the signature of %s verifies for another %s, want an error", one.AttestedBy, what)
 			}
 		}
 	}
