@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/fairpact/fairpact/e2e"
+	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/invitation"
 	"github.com/fairpact/fairpact/internal/localstack"
 )
@@ -244,8 +245,9 @@ func TestMCPCreatesByDurations(t *testing.T) {
 		Tokens []struct{ Token string } `json:"invite_tokens"`
 	}
 	made.Into(t, &invited)
+	draw, _ := algorithm.Lookup(algorithm.Random)
 	want := invitation.Text(c.Base, invitation.Seat{
-		DealID: created.DealID, Algorithm: "random.v1", Purpose: "who is drawn, with randomness that nobody controls", Party: 1, Label: "bob",
+		DealID: created.DealID, Algorithm: draw, From: "ann", Party: 1, Label: "bob",
 		Token: invited.Tokens[1].Token, CommitDeadline: v.CommitDeadline, RevealDeadline: v.RevealDeadline,
 	})
 	for what, called := range map[string]e2e.Called{"first": made, "replayed": again} {

@@ -81,7 +81,7 @@ func TestPeopleSettleASplit(t *testing.T) {
 		t.Errorf("the token of party 1 is of party %q", seen.Header.Get("Fairpact-Party"))
 	}
 	alg, _ := algorithm.Lookup("split.v1")
-	if want := invitation.Text(c.Base, invitation.Seat{DealID: id, Algorithm: alg.ID, Purpose: alg.Purpose, Party: 1, Label: "Ben", Token: token, CommitDeadline: view.CommitDeadline, RevealDeadline: view.RevealDeadline}); text != want {
+	if want := invitation.Text(c.Base, invitation.Seat{DealID: id, Algorithm: alg, From: "Ann", Party: 1, Label: "Ben", Token: token, CommitDeadline: view.CommitDeadline, RevealDeadline: view.RevealDeadline}); text != want {
 		t.Errorf("the page's invitation is\n%s\nand the service's\n%s", text, want)
 	}
 	ann.do(chromedp.Reload())

@@ -31,7 +31,8 @@ var ErrRejected = errors.New("a party rejected, so there is no result")
 type Algorithm struct {
 	ID         string
 	Name       string
-	Purpose    string // what the algorithm decides, for the published texts
+	Purpose    string // what the algorithm decides, for invitations and the published texts
+	Ready      string // what a person must have ready, for invitations
 	MinParties int    // inclusive
 	MaxParties int    // inclusive
 	MaxInput   int    // bytes of a party input in its RFC 8785 form

@@ -22,6 +22,7 @@ var randomV1 = &Algorithm{
 	ID:          Random,
 	Name:        "Verifiable random selection: XOR of the parties' nonces with a public randomness beacon, lowest SHA-256 wins",
 	Purpose:     "who is drawn, with randomness that nobody controls",
+	Ready:       "nothing; you only press a button",
 	MinParties:  2,
 	MaxParties:  10_000,
 	MaxInput:    4 << 10,

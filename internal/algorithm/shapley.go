@@ -10,6 +10,7 @@ var shapleyV1 = &Algorithm{
 	ID:           Shapley,
 	Name:         "Shapley value shares: split by marginal contribution",
 	Purpose:      "who is owed how much of a joint gain",
+	Ready:        "your answer to the declared terms, which the page shows: accept or reject",
 	MinParties:   2,
 	MaxParties:   8,
 	uniqueLabels: true,

@@ -18,6 +18,7 @@ var splitV1 = &Algorithm{
 	ID:         Split,
 	Name:       "Fair division: adjusted winner for 2 parties, proportional for more",
 	Purpose:    "who gets what, by how much each values each item",
+	Ready:      "for each thing, how much you want it, in points",
 	MinParties: 2,
 	MaxParties: 16,
 	MaxInput:   512 << 10,

@@ -20,8 +20,8 @@ func TestExamplesAreValid(t *testing.T) {
 			if err := a.CheckInput(labels, params, input); err != nil {
 				t.Errorf("CheckInput of the example %s: %v, want no error", a.Input.Example, err)
 			}
-			if a.Purpose == "" || a.Result.Description == "" || len(a.Result.Example) == 0 {
-				t.Errorf("purpose %q, result %q, its example %q: want all three", a.Purpose, a.Result.Description, a.Result.Example)
+			if a.Purpose == "" || a.Ready == "" || a.Result.Description == "" || len(a.Result.Example) == 0 {
+				t.Errorf("purpose %q, ready %q, result %q, its example %q: want all four", a.Purpose, a.Ready, a.Result.Description, a.Result.Example)
 			}
 			for _, s := range []Schema{a.Params, a.Input} {
 				for name, words := range s.Members {

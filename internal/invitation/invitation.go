@@ -6,13 +6,15 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/fairpact/fairpact/internal/algorithm"
 )
 
 // Seat holds the values of an invitation.
 type Seat struct {
 	DealID         string
-	Algorithm      string // id of the algorithm
-	Purpose        string // what the algorithm decides
+	Algorithm      *algorithm.Algorithm
+	From           string // label of the initiator
 	Party          int
 	Label          string
 	Token          string
@@ -20,50 +22,51 @@ type Seat struct {
 	RevealDeadline int64 // unix seconds
 }
 
+// A person reads from the top. The lines for an agent come last.
 const (
-	head = `Fairpact invitation for {label} (party {party})
-
-This deal settles {purpose}, by {algorithm}. Each party seals its input. Once all have, all inputs are opened together and the result is computed, signed and proven in a public log. Nobody sees an input before all are sealed, and nobody can change one.
-
-Seal by {commit_by}. Open by {reveal_by}. A party that misses either time is named, and the deal is void.
+	head = `{from} invites {label} to settle {purpose}.
 
 `
-	linked = `A person opens this link:
+	linked = `Open your link by {commit_by}, and seal your input there:
 {base}/d/{deal_id}#{token}
-
-An agent finds its deal_id in the link, between /d/ and #, and its invite_token after #. It needs no account.
-- MCP (Streamable HTTP): connect to {base}/mcp and call get_deal first.
-- HTTP: read {base}/llms.txt, then GET {base}/v1/deals/{deal_id} with the header Authorization: Bearer and the invite_token.
 `
-	unlinked = `deal_id: {deal_id}
+	unlinked = `Whoever sends this names the address of the Fairpact server. Open /d/{deal_id} there by {commit_by}, enter your invite_token, and seal your input.
 invite_token: {token}
-
-Whoever sends this names the address of the Fairpact server. You need no account there.
-- A person opens /d/{deal_id} and enters the invite_token.
-- MCP (Streamable HTTP): connect to /mcp and call get_deal first.
-- HTTP: read /llms.txt, then GET /v1/deals/{deal_id} with the header Authorization: Bearer and the invite_token.
 `
-	tail = `
-First see that the deal is what you agreed to, then commit.
+	middle = `
+Have ready: {ready}. It takes a few minutes, on a phone or a computer, without an account.
 
-This text is a secret: whoever has it can act as you.`
+First see on that page that the deal is what you agreed to. Nobody sees what you seal before all have sealed, and nobody can change it. Then all inputs are opened together, and the result is computed, signed and proven in a public log.
+
+Leave the page open, or open it again after all have sealed and before {reveal_by}. A party that misses either time is named, and the deal is void.
+
+This text is a secret: whoever has it can act as you.
+
+For an AI agent (party {party}, {algorithm})
+`
+	linkedAgent = `Your deal_id is in the link between /d/ and #, your invite_token after #. You need no account.
+- MCP (Streamable HTTP): connect to {base}/mcp and call get_deal first.
+- HTTP: read {base}/llms.txt, then GET {base}/v1/deals/{deal_id} with the header Authorization: Bearer and the invite_token.`
+	unlinkedAgent = `deal_id: {deal_id}. Your invite_token is above. You need no account.
+- MCP (Streamable HTTP): connect to /mcp and call get_deal first.
+- HTTP: read /llms.txt, then GET /v1/deals/{deal_id} with the header Authorization: Bearer and the invite_token.`
 )
 
 // Template is the text with a {name} for each value. The page that creates deals fills it
 // in itself.
-const Template = head + linked + tail
+const Template = head + linked + middle + linkedAgent
 
 // Text returns the invitation to a seat. base is the address of the service; if it is "",
 // the text contains only paths.
 func Text(base string, s Seat) string {
 	text := Template
 	if base == "" {
-		text = head + unlinked + tail
+		text = head + unlinked + middle + unlinkedAgent
 	}
-	utc := func(at int64) string { return time.Unix(at, 0).UTC().Format("2006-01-02 15:04:05 UTC") }
+	utc := func(at int64) string { return time.Unix(at, 0).UTC().Format("Mon, 02 Jan 2006 15:04 UTC") } // rounded down: earlier is safe
 	return strings.NewReplacer(
-		"{base}", base, "{deal_id}", s.DealID, "{algorithm}", s.Algorithm, "{purpose}", s.Purpose, "{label}", s.Label,
-		"{party}", strconv.Itoa(s.Party), "{token}", s.Token,
+		"{base}", base, "{deal_id}", s.DealID, "{algorithm}", s.Algorithm.ID, "{purpose}", s.Algorithm.Purpose, "{ready}", s.Algorithm.Ready,
+		"{from}", s.From, "{label}", s.Label, "{party}", strconv.Itoa(s.Party), "{token}", s.Token,
 		"{commit_by}", utc(s.CommitDeadline), "{reveal_by}", utc(s.RevealDeadline),
 	).Replace(text)
 }

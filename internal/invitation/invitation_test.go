@@ -3,18 +3,21 @@ package invitation
 import (
 	"strings"
 	"testing"
+
+	"github.com/fairpact/fairpact/internal/algorithm"
 )
 
-var seat = Seat{
-	DealID: "d_1", Algorithm: "split.v1", Purpose: "who gets what", Party: 2, Label: "{token} of Ben", Token: "it_secret",
-	CommitDeadline: 1790000000, RevealDeadline: 1790003600,
-}
-
 func TestTextNamesEverythingThatAPartyNeeds(t *testing.T) {
-	needs := []string{"{token} of Ben (party 2)", "split.v1", "who gets what", "Seal by 2026-09-21 14:13:20 UTC", "Open by 2026-09-21 15:13:20 UTC", "/mcp", "/llms.txt", "/v1/deals/d_1", "get_deal", ".\n\nFirst see"}
+	split, _ := algorithm.Lookup(algorithm.Split)
+	seat := Seat{
+		DealID: "d_1", Algorithm: split, From: "Ann", Party: 2, Label: "{token} of Ben", Token: "it_secret",
+		CommitDeadline: 1790000059, RevealDeadline: 1790003600,
+	}
+	needs := []string{"Ann invites {token} of Ben to settle who gets what", "by Mon, 21 Sep 2026 14:14 UTC", "Have ready: for each thing", "before Mon, 21 Sep 2026 15:13 UTC",
+		"\n\nFor an AI agent (party 2, split.v1)\n", "/mcp", "/llms.txt", "/v1/deals/d_1", "get_deal"}
 	for base, also := range map[string][]string{
 		"https://fairpact.example.com": {"\nhttps://fairpact.example.com/d/d_1#it_secret\n", "https://fairpact.example.com/mcp"},
-		"":                             {"deal_id: d_1\n", "invite_token: it_secret\n", "opens /d/d_1 "},
+		"":                             {"deal_id: d_1.", "\ninvite_token: it_secret\n", "Open /d/d_1 "},
 	} {
 		text := Text(base, seat)
 		for _, what := range append(also, needs...) {
@@ -27,6 +30,9 @@ func TestTextNamesEverythingThatAPartyNeeds(t *testing.T) {
 		}
 		if rest := strings.ReplaceAll(text, "{token} of Ben", ""); strings.ContainsAny(rest, "{}") {
 			t.Errorf("base %q: a placeholder is left in\n%s", base, rest)
+		}
+		if person, _, _ := strings.Cut(text, "For an AI agent"); strings.Contains(person, "MCP") || strings.Contains(person, "split.v1") {
+			t.Errorf("base %q: a person reads of agents first in\n%s", base, text)
 		}
 	}
 }

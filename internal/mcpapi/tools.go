@@ -178,7 +178,7 @@ func (s *server) invitations(c createdBody, algorithmID string) (all []string) {
 	alg, _ := algorithm.Lookup(algorithmID)
 	for _, invite := range c.Invites[1:] {
 		all = append(all, invitation.Text(s.PublicURL, invitation.Seat{
-			DealID: c.DealID, Algorithm: alg.ID, Purpose: alg.Purpose, Party: invite.Party, Label: invite.Label,
+			DealID: c.DealID, Algorithm: alg, From: c.Invites[0].Label, Party: invite.Party, Label: invite.Label,
 			Token: invite.Token, CommitDeadline: c.CommitDeadline, RevealDeadline: c.RevealDeadline,
 		}))
 	}

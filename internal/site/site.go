@@ -101,6 +101,7 @@ func facts(chain beacon.Chain, publicURL string) string {
 	type known struct {
 		ID          string          `json:"id"`
 		Purpose     string          `json:"purpose"`
+		Ready       string          `json:"ready"`
 		MinParties  int             `json:"min_parties"`
 		MaxParties  int             `json:"max_parties"`
 		MaxInput    int             `json:"max_input"`
@@ -116,7 +117,7 @@ func facts(chain beacon.Chain, publicURL string) string {
 		Algorithms []known `json:"algorithms"`
 	}{PublicURL: publicURL, Invitation: invitation.Template, Genesis: chain.Genesis, Period: chain.Period}
 	for _, a := range algorithm.All() {
-		all.Algorithms = append(all.Algorithms, known{a.ID, a.Purpose, a.MinParties, a.MaxParties, a.MaxInput, a.NeedsBeacon, a.Params.Example, a.Input.Example})
+		all.Algorithms = append(all.Algorithms, known{a.ID, a.Purpose, a.Ready, a.MinParties, a.MaxParties, a.MaxInput, a.NeedsBeacon, a.Params.Example, a.Input.Example})
 	}
 	text, err := json.Marshal(all)
 	if err != nil {

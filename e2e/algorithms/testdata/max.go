@@ -12,6 +12,7 @@ var maxV1 = &Algorithm{
 	ID:         "max.v1",
 	Name:       "Largest bid: the lower party index wins a tie",
 	Purpose:    "who bids most for one thing",
+	Ready:      "your bid",
 	MinParties: 2,
 	MaxParties: 5,
 	MaxInput:   1 << 10,

@@ -4,14 +4,14 @@ import { facts } from './facts.js';
 
 const address = facts.public_url || location.origin;
 
-const utc = (seconds) => `${new Date(seconds * 1000).toISOString().slice(0, 19).replace('T', ' ')} UTC`;
+const utc = (seconds) => `${new Date(seconds * 1000).toUTCString().slice(0, 22)} UTC`;
 
 export const linkOf = (deal, token) => `${address}/d/${deal}#${token}`;
 
-/** Returns the text for one party: {deal, algorithm, invite, commitDeadline, revealDeadline}. */
-export function invitation({ deal, algorithm, invite, commitDeadline, revealDeadline }) {
+/** Returns the text for one party: {deal, algorithm, from, invite, commitDeadline, revealDeadline}. from: the initiator's label. */
+export function invitation({ deal, algorithm, from, invite, commitDeadline, revealDeadline }) {
   const values = {
-    base: address, deal_id: deal, algorithm: algorithm.id, purpose: algorithm.purpose, label: invite.label, party: String(invite.party),
+    base: address, deal_id: deal, algorithm: algorithm.id, purpose: algorithm.purpose, ready: algorithm.ready, from, label: invite.label, party: String(invite.party),
     token: invite.token, commit_by: utc(commitDeadline), reveal_by: utc(revealDeadline),
   };
   // One pass: a label may contain the name of another placeholder.

@@ -119,7 +119,7 @@ async function make() {
   if (!answer.ok) throw new Error(problemOf(answer));
   const { deal_id: deal, invite_tokens: invites, warning } = answer.json;
   const texts = invites.slice(1).map((invite) => ({
-    label: invite.label, link: linkOf(deal, invite.token), text: invitation({ deal, algorithm, invite, commitDeadline, revealDeadline }),
+    label: invite.label, link: linkOf(deal, invite.token), text: invitation({ deal, algorithm, from: invites[0].label, invite, commitDeadline, revealDeadline }),
   }));
   const made = { deal, own: invites[0].token, warning, texts };
   created.set('', made); // a reload of this tab shows them again
