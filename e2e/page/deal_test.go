@@ -162,6 +162,9 @@ func TestPeopleSettleASplit(t *testing.T) {
 	if !eval[bool](ben, "document.activeElement.matches('#verify-bundle')") {
 		t.Error("the button that verifies loses the focus")
 	}
+	if folded := eval[bool](ben, "!document.querySelector('#report .checked').open"); !folded {
+		t.Error("the checks of a valid proof are unfolded")
+	}
 	if said := ben.text("#report .verdict strong"); said != "Valid" {
 		t.Errorf("the verdict on the deal's own proof is %q", said)
 	}
@@ -204,6 +207,9 @@ func TestPersonDraws(t *testing.T) {
 	p.reaches("seal")
 	if said := p.text("#cautions"); !strings.Contains(said, "whoever opens last can know the winner first") || !strings.Contains(said, "Parties 0 and 1 have labels that look alike.") {
 		t.Errorf("cautions: %s", said)
+	}
+	if chain := e2e.BeaconChain(t); p.text("#chain") != chain.Hash || !strings.Contains(p.text("#rules"), "of a beacon that is not drand quicknet") {
+		t.Errorf("the rules of a draw from the chain %s: %s", chain.Hash, p.text("#rules"))
 	}
 	p.accessible("draw seal phone light")
 	others := []e2e.Sealed{e2e.Seal(t, e2e.Body{"nonce": "aa"}), e2e.Seal(t, e2e.Body{"nonce": "bb"})}
@@ -401,6 +407,9 @@ func TestPageTakesASavedCopy(t *testing.T) {
 		p.until("a verdict", "document.querySelector('#handed-report').dataset.valid")
 		if said := p.text("#handed-report .verdict strong"); said != want {
 			t.Errorf("%s, the verdict on a proof of another deployment is %q, want %q", what, said, want)
+		}
+		if open := eval[bool](p, "document.querySelector('#handed-report .checked').open"); open != (want == "Not valid") {
+			t.Errorf("%s, the checks are unfolded: %v", what, open)
 		}
 	}
 	verdict("with the keys of this service", "Not valid")

@@ -62,7 +62,7 @@ function show() {
   const before = phase;
   phase = phaseOf(now);
   settleSent(now.view.parties[now.party].commitment);
-  describe(now);
+  describe(now, declared?.declaration.beacon_chain);
   status(now.view, phase, now.party);
   tick();
   if (phase !== before || phase in { done: 1, void: 1 }) panels[phase](before);
@@ -273,7 +273,7 @@ async function follow(own) {
     try {
       const next = await own.view(phase === 'draw' ? drawTime(now.view) - own.now() : undefined);
       if (seat !== own) return;
-      if (declared === undefined && !next.view.parties[next.party].committed) {
+      if (declared === undefined) {
         const read = await readDeclared();
         if (seat !== own) return;
         declared = read;

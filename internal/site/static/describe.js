@@ -5,6 +5,7 @@ import { algorithmOf, roundTime } from './facts.js';
 import { duration, localTime, name, names } from './words.js';
 
 const MOST_LISTED = 50;
+const QUICKNET = '52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971'; // chain hash of the public drand network
 
 /** Returns one sentence about what the deal settles. */
 export function title(view) {
@@ -22,8 +23,8 @@ export function title(view) {
   return [...labels, ' settle ', element('code', {}, view.algorithm)];
 }
 
-/** Returns the facts of the deal: parties, deadlines, rules. */
-export function describe({ view, party, cautions }) {
+/** Shows the facts of the deal: parties, deadlines, rules. chain: the beacon chain that the deal declares, undefined if it is not read, null without a beacon. */
+export function describe({ view, party, cautions }, chain) {
   const you = view.parties[party];
   byId('kicker').replaceChildren('You are ', element('strong', {}, name(you.label)));
   byId('title').replaceChildren(...title(view));
@@ -39,6 +40,7 @@ export function describe({ view, party, cautions }) {
   byId('rules').replaceChildren(
     ...fact('It settles', about ? `${about.purpose}.` : 'what this page has no words for.'),
     ...fact('Algorithm', element('code', {}, view.algorithm)),
+    ...(chain ? fact('Random value', `round ${view.algorithm_params.beacon_round} of ${chain === QUICKNET ? 'drand quicknet' : 'a beacon that is not drand quicknet'}, chain `, element('code', { id: 'chain' }, chain)) : []),
     ...fact('Privacy', view.mode === 'open' ? 'the parties may read all inputs once the result is there.' : 'inputs are never shown to anybody else.'),
     ...fact('Afterwards', view.retention === 'purge' ? 'the service deletes all inputs when the deal ends.' : 'the service keeps the inputs, encrypted.'));
 }
@@ -54,7 +56,7 @@ function inWords(text, view) {
 /** Returns the unix time at which the beacon round of a draw is published, undefined for other deals. */
 export const drawTime = ({ algorithm_params: { beacon_round: round } }) => round && roundTime(round);
 
-const fact = (what, value) => [element('dt', {}, what), element('dd', {}, value)];
+const fact = (what, ...value) => [element('dt', {}, what), element('dd', {}, value)];
 
 function showParties(view, party) {
   const order = [view.parties[party], ...view.parties.filter((p) => p.index !== party)];

@@ -5,7 +5,7 @@ import { recomputes } from './shape.js';
 import { statement } from './statement.js';
 import { valid } from './verify.js';
 
-/** Shows the verdict and every check in a container. trusted: the keys do not come from the bundle itself. */
+/** Shows the verdict, and every check in a fold that is open if one failed, in a container. trusted: the keys do not come from the bundle itself. */
 export function showReport(container, checks, certificate, notes = [], trusted = true) {
   const good = valid(checks);
   const failed = checks.filter((check) => !check.ok).length;
@@ -16,7 +16,7 @@ export function showReport(container, checks, certificate, notes = [], trusted =
         ? `All ${checks.length} checks hold. They were made in this browser.`
         : `${failed} of ${checks.length} checks failed. Do not rely on this certificate.`)),
     ...(good && recomputes(certificate.algorithm) ? [statement(certificate)].filter(Boolean) : []),
-    element('ol', { class: 'checks' }, checks.map(row)),
+    element('details', { class: 'checked', open: !good }, element('summary', {}, 'What was checked'), element('ol', { class: 'checks' }, checks.map(row))),
     ...(notes.length ? [element('p', {}, 'Not proven by this:'), element('ul', { class: 'unproven' }, notes.map((note) => element('li', {}, note)))] : []),
   );
   container.dataset.valid = good;
