@@ -555,6 +555,68 @@ func TestPersonSignsWithASeatKey(t *testing.T) {
 	}
 }
 
+// A person seals with a new key, which the saved copy and the certificate show. In a second
+// deal, made on the creation page, the seat is declared for that key, and the copy opens it.
+func TestPersonProvesItsSeat(t *testing.T) {
+	c, p := browser(t)
+	d := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
+	p.take(d, 1, 390, "dark")
+	p.reaches("seal")
+	p.enter("#prove summary", "\r")
+	p.enter("#new-key", " ")
+	p.accessible("prove phone dark")
+	p.do(chromedp.Reload())
+	p.reaches("seal")
+	if !eval[bool](p, "document.querySelector('#new-key').checked && document.querySelector('#prove').open") {
+		t.Error("a reload forgets or hides the choice of a key")
+	}
+	p.enter("#points-0", "40")
+	p.enter("#seal", "\r")
+	p.reaches("sealed")
+	p.accessible("proven phone dark")
+	key := p.text("#own-key code")
+	text, err := os.ReadFile(p.download("#save-sealed"))
+	e2e.Must(t, err)
+	ann := e2e.Seal(t, e2e.AnnsValues)
+	d.Commit(0, ann)
+	p.reaches("opened")
+	d.Reveal(0, ann)
+	p.reaches("done")
+	d.Certified(e2e.Patience)
+	p.until("the proof is there", "document.querySelector('#verify-bundle')")
+	p.enter("#verify-bundle", "\r")
+	p.until("it verifies under the own key", "document.querySelector('#report').dataset.valid === 'true' && document.querySelector('#report .ok[data-check=party_keys]')")
+	bundle := c.Want(200, "GET", d.Path("/bundle"), d.Tokens[1], nil).Body
+	if good, said := e2e.Stranger(t, "--bundle", e2e.File(t, bundle), "--party", "1="+key); !good {
+		t.Errorf("the commitment is not signed by %s: %s", key, said)
+	}
+
+	p.open("/new", 390, "light")
+	p.until("the form is there", "document.querySelector('#kinds input:checked')")
+	p.enter("#names", "Ann\rBen de Boer")
+	p.enter("#items", "car")
+	p.click("#keys-part summary")
+	for _, wrong := range []struct{ keys, said string }{
+		{"Cho " + key, "is not one of the names"}, {"Ben de Boer es256:aa", "is not es256: and 66"}, {"Ann " + key + "\nAnn " + key, "is there twice"},
+	} {
+		p.set("#keys", wrong.keys)
+		p.enter("#create", "\r")
+		p.until("the keys are refused: "+wrong.said, "document.querySelector('#new-problem').textContent.includes("+e2e.JsonText(t, wrong.said)+")")
+	}
+	p.accessible("new with keys phone light")
+	p.set("#keys", "Ben de Boer  "+key)
+	p.enter("#create", "\r")
+	p.until("the deal is made: "+p.text("#new-problem"), "!document.querySelector('#made').hidden")
+	link, err := url.Parse(regexp.MustCompile(`https?://\S+#it_\S+`).FindString(eval[string](p, "document.querySelector('#invitations textarea').value")))
+	e2e.Must(t, err)
+	p.open(link.Path+"#"+link.Fragment, 390, "light")
+	p.reaches("keyed")
+	p.enter("#points-0", "1")
+	p.hand("#seat-key", string(text))
+	p.enter("#seal", "\r")
+	p.reaches("sealed")
+}
+
 // In mode open the page shows the worth of every part to every party.
 func TestPageShowsEachPartysValues(t *testing.T) {
 	c, p := browser(t)

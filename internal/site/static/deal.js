@@ -9,6 +9,7 @@ import { formOf } from './forms.js';
 import { drafts, onSealedElsewhere, saveFile, sealed, tokens } from './keep.js';
 import { parse } from './jcs.js';
 import { showResult } from './outcome.js';
+import { makeKey } from './p256.js';
 import { commitmentOf, seal } from './seal.js';
 import { signSeat } from './seats.js';
 import { Refused, Seat } from './seat.js';
@@ -87,12 +88,12 @@ function panel(title, ...content) {
 const whatIfLeft = () => element('p', {}, 'While this page is open and awake, it opens your input by itself as soon as all have sealed. A locked phone or a sleeping computer does not count: be here after all have sealed and before ',
   element('strong', {}, localTime(now.view.reveal_deadline)), '. Otherwise the deal is void and the certificate names you. No message is sent: ask the others to tell you when they have sealed.');
 
-function copyOf({ input, salt, commitment }, saved = () => {}) {
+function copyOf({ input, salt, seat_key, commitment }, saved = () => {}) {
   const { party } = now;
   return element('p', { class: 'actions' }, element('button', {
     type: 'button', class: 'second', id: 'save-sealed',
     onclick: () => {
-      saveFile(`fairpact-${id}-party-${party}.json`, JSON.stringify({ deal_id: id, party, commitment, input, salt }, null, 2));
+      saveFile(`fairpact-${id}-party-${party}.json`, JSON.stringify({ deal_id: id, party, commitment, input, salt, seat_key }, null, 2));
       saved();
     },
   }, 'Save a copy of what I sealed'), element('span', { class: 'hint' }, 'Keep it secret. With it you can open from another device.'));
@@ -104,7 +105,7 @@ const panels = {
   sealed() {
     const { commitment } = now.view.parties[now.party];
     const one = { ...held(commitment), commitment };
-    panel('Sealed', element('p', {}, 'Your input is sealed. Nobody can read it, and nobody can change it, you included.'), whatIfLeft(), copyOf(one),
+    panel('Sealed', element('p', {}, 'Your input is sealed. Nobody can read it, and nobody can change it, you included.'), whatIfLeft(), ownKey(one), copyOf(one),
       unkept[commitment] ? element('p', { class: 'warn' }, 'This browser does not keep data: save the copy now, or your input is lost with this page.')
         : now.view.reveal_deadline - seat.now() > LONG ? element('p', { class: 'warn' }, 'Some browsers delete what a page keeps after seven days without a visit, and this deal may last longer: save the copy.') : null);
   },
@@ -141,12 +142,33 @@ function otherKeys() {
     element('ul', {}, keys.map(({ key, party }) => element('li', {}, name(now.view.parties[party].label), ` (party ${party}): `, element('code', {}, key))))) : null;
 }
 
+/** Returns the offer to sign with a new key, or null if this page cannot sign. */
+function keyOffer() {
+  return declared?.origin === location.origin ? element('details', { id: 'prove' }, element('summary', {}, 'Prove later that it was you'),
+    element('p', {}, `${now.party === 0 ? 'Whoever has your link' : 'Whoever made this deal has every link, yours too, and'} could seal in your name. With a key of your own the certificate shows who sealed: this browser makes it now, and you tell the others its public half yourself.`),
+    element('label', { class: 'choice' }, element('input', { type: 'checkbox', id: 'new-key' }), element('span', {}, 'Sign with a new key', element('span', { class: 'hint' }, 'The private half stays in this browser, and in the copy that you save.')))) : null;
+}
+
+const ownKey = ({ seat_key: key }) => key && element('div', { id: 'own-key' },
+  element('p', {}, `You signed with a new key. Tell the others its public half${now.party === 0 ? '' : ', not through whoever made the deal'}. They compare it with the key that the check of the result names for you:`),
+  element('p', { class: 'actions' }, element('code', {}, key.public), copyButton('my public key', () => key.public)));
+
+/** Returns the private key in the text of a file: PEM, or a saved copy with a seat key. */
+function privateKeyIn(text) {
+  try {
+    return parse(text, 40).seat_key.private;
+  } catch {
+    return text;
+  }
+}
+
 /** Shows the form of the input. keyFile: the field for the private key, for a seat that has one. */
 function ask(keyFile = null) {
   const form = formOf(now.view, now.party);
+  const offer = keyFile ? null : keyOffer();
   const problem = element('p', { class: 'say bad', id: 'problem', role: 'alert' });
   const button = element('button', { class: 'button', id: 'seal' }, form.button);
-  const node = element('form', { class: 'card', novalidate: true, id: 'input-form' }, form.fields, keyFile && [element('label', { for: 'seat-key' }, 'The file of your private key'), keyFile, element('p', { class: 'hint' }, 'This seat takes only an input that this key signs: ', element('code', {}, declared.declaration.party_keys[now.party]), '. The file stays in this browser.')], problem, element('p', { class: 'actions' }, button,
+  const node = element('form', { class: 'card', novalidate: true, id: 'input-form' }, form.fields, keyFile && [element('label', { for: 'seat-key' }, 'The file of your private key, or the copy that you saved with it'), keyFile, element('p', { class: 'hint' }, 'This seat takes only an input that this key signs: ', element('code', {}, declared.declaration.party_keys[now.party]), '. The file stays in this browser.')], offer, problem, element('p', { class: 'actions' }, button,
     element('span', { class: 'hint' }, 'It is final: what is sealed cannot be changed. Your input stays in this browser until all have sealed; now only its fingerprint (a hash) is sent.')));
   node.addEventListener('input', () => { problem.textContent = ''; });
   node.addEventListener('submit', (event) => {
@@ -155,7 +177,9 @@ function ask(keyFile = null) {
       problem.textContent = '';
       try {
         const one = await seal(form.read());
-        if (keyFile) one.signed = await signSeat(await keyFile.files[0]?.text(), declared, now.view, now.party, one.commitment);
+        if (offer?.querySelector('input').checked) one.seat_key = await makeKey();
+        const key = keyFile ? { public: declared.declaration.party_keys[now.party], private: privateKeyIn(await keyFile.files[0]?.text()) } : one.seat_key;
+        if (key) one.signed = await signSeat(key, declared, now.view, now.party, one.commitment);
         if (keep(one)) await commit(one); // kept before anything is sent: an answer may be lost
         else saveFirst(one);
       } catch (fault) {
@@ -165,6 +189,7 @@ function ask(keyFile = null) {
   });
   panel('Your input', form.intro, otherKeys(), node, whatIfLeft());
   remember(node, form.refresh);
+  if (offer?.querySelector('input').checked) offer.open = true;
 }
 
 function unsettled() {
@@ -189,7 +214,7 @@ function forget() {
 /** Keeps the typed values for a reload of this tab. */
 function remember(form, refresh = () => {}) {
   const fields = [...form.querySelectorAll('input:not([type=file]), textarea')];
-  const on = (field) => (field.type === 'radio' ? 'checked' : 'value');
+  const on = (field) => (field.type === 'radio' || field.type === 'checkbox' ? 'checked' : 'value');
   const typed = drafts.get(id) ?? [];
   fields.forEach((field, i) => { field[on(field)] = typed[i] ?? field[on(field)]; });
   refresh();
@@ -233,9 +258,9 @@ async function commit(one) {
 async function takeCopy(text) {
   const { commitment } = now.view.parties[now.party];
   try {
-    const { input, salt } = parse(text, 40);
+    const { input, salt, seat_key } = parse(text, 40);
     if (typeof salt !== 'string' || await commitmentOf(input, salt) !== commitment) return 'This is not the input that was sealed for this seat.';
-    keep({ input, salt, commitment });
+    keep({ input, salt, seat_key, commitment });
   } catch (fault) {
     return `The file cannot be read: ${fault.message}.`;
   }
@@ -263,7 +288,7 @@ async function readDeclared() {
   try {
     return parse(await seat.fetch('declaration'), 40);
   } catch {
-    return undefined; // the service checks the seat key anyway
+    return undefined; // the service checks the seat key anyway, and the next round reads it
   }
 }
 

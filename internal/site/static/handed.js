@@ -7,15 +7,15 @@ import { parse } from './jcs.js';
 import { originKeys } from './keys.js';
 import { showReport } from './report.js';
 
-/** Shows the report on a bundle, or why the text is not a bundle. */
-export async function verifyText(text, out) {
+/** Shows the report on a bundle, or why the text is not a bundle. known: seat keys by party. */
+export async function verifyText(text, out, known = new Map()) {
   out.replaceChildren();
   delete out.dataset.valid;
   try {
     const bundle = parse(text, 34); // two levels around the input
     if (!isBundle(bundle)) throw new Error('it is not a bundle. A certificate alone can be checked on the front page, with the key and the tree head');
     const keys = await originKeys().catch(() => []); // without keys, the report says so
-    const { checks, notes } = await verifyBundle({ bundle, keys });
+    const { checks, notes } = await verifyBundle({ bundle, keys, known });
     showReport(out, checks, bundle.certificate, notes, keys.length > 0);
   } catch (fault) {
     out.replaceChildren(element('p', { class: 'say bad' }, `This file cannot be checked: ${fault.message}.`));

@@ -1,5 +1,5 @@
 // Storage in this browser. The token and typed values last as long as the tab; sealed
-// inputs and the API key until the browser's data is cleared.
+// inputs with their seat keys and the API key until the browser's data is cleared.
 
 function read(store, key) {
   try {
@@ -43,7 +43,7 @@ export const apiKey = named(browser, 'fairpact:key');
 const sealedKey = (deal, commitment) => `fairpact:sealed:${deal}:${commitment}`;
 export const sealed = {
   get: (deal, commitment) => read(browser, sealedKey(deal, commitment)),
-  set: (deal, { input, salt, commitment }) => write(browser, sealedKey(deal, commitment), { input, salt }),
+  set: (deal, { input, salt, seat_key, commitment }) => write(browser, sealedKey(deal, commitment), { input, salt, seat_key }),
   drop: (deal, commitment) => drop(browser, sealedKey(deal, commitment)),
   any: (deal) => keysUnder(sealedKey(deal, '')).length > 0,
   dropAll: (deal) => keysUnder(sealedKey(deal, '')).forEach((key) => drop(browser, key)),

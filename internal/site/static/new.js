@@ -6,6 +6,7 @@ import { algorithmOf, facts, roundAfter } from './facts.js';
 import { invitation, linkOf } from './invite.js';
 import { parse } from './jcs.js';
 import { apiKey, created, saveFile } from './keep.js';
+import { keyProblem } from './p256.js';
 import { randomHex } from './seal.js';
 import { isolated, name } from './words.js';
 
@@ -82,6 +83,20 @@ function params() {
   return parse(byId('params').value);
 }
 
+/** Returns the declared keys by party, undefined if there are none. */
+function partyKeys(labels) {
+  const keys = labels.map(() => null);
+  for (const line of lines('keys')) {
+    const [, who, key] = /^(.+?)\s+(\S+)$/.exec(line) ?? [];
+    const party = labels.indexOf(who);
+    if (party < 0) throw new Error(`The line “${line}” of the keys is not one of the names, a blank and a key.`);
+    if (keyProblem(key)) throw new Error(`The key of ${isolated(who)} ${keyProblem(key)}.`);
+    if (keys[party]) throw new Error(`The key of ${isolated(who)} is there twice.`);
+    keys[party] = key;
+  }
+  return keys.some(Boolean) ? keys : undefined;
+}
+
 /** Returns the API key of this browser, or a new one. A service with a new database does not know the old one. */
 async function withKey(send) {
   let own = apiKey.get();
@@ -101,6 +116,7 @@ async function withKey(send) {
 async function declaration() {
   const [commits, reveals] = ['commit-seconds', 'reveal-seconds'].map((id) => Number(byId(id).value));
   const body = { algorithm: kind(), party_labels: lines('names'), algorithm_params: params(), mode: byId('mode').value, retention: byId('retention').value };
+  body.party_keys = partyKeys(body.party_labels);
   const said = JSON.stringify([body, commits, reveals]);
   if (unanswered?.said === said) return unanswered;
   const { date } = await call('GET', '/v1/status');

@@ -51,7 +51,7 @@ function proof(view, party, seat, own) {
         saveFile(file, text);
         saved.textContent = `Saved as ${file}. Whoever gets it can check it at ${location.host}${location.pathname}.`;
       }),
-      act('verify-bundle', 'Check it in this browser', (text) => verifyText(withInput(text, own), report))),
+      act('verify-bundle', 'Check it in this browser', (text) => verifyText(withInput(text, own), report, new Map(own?.seat_key ? [[party, own.seat_key.public]] : [])))),
     saved, report,
   ];
 }

@@ -97,6 +97,17 @@ export async function verify(key, message, signature) {
   }
 }
 
+/** Returns a new es256 key: {public: labelled, private: PEM (PKCS#8)}. */
+export async function makeKey() {
+  const { publicKey, privateKey } = await crypto.subtle.generateKey(ALGORITHMS.es256.form, true, ['sign']);
+  const point = new Uint8Array(await crypto.subtle.exportKey('raw', publicKey)); // 4, x, y
+  const der = new Uint8Array(await crypto.subtle.exportKey('pkcs8', privateKey));
+  return {
+    public: `es256:${toHex([2 + (point[64] & 1), ...point.subarray(1, 33)])}`,
+    private: `-----BEGIN PRIVATE KEY-----\n${btoa(String.fromCharCode(...der)).replace(/.{64}/g, '$&\n')}\n-----END PRIVATE KEY-----\n`,
+  };
+}
+
 /** Signs a message with the private key in PEM (PKCS#8) of a labelled public key. */
 export async function sign(pem, key, message) {
   const body = /-----BEGIN PRIVATE KEY-----([A-Za-z0-9+/=\s]+)-----END PRIVATE KEY-----/.exec(pem ?? '');

@@ -27,18 +27,17 @@ export const seatMessage = (origin, dealId, party, commitment, declaration) =>
   bytesOf([DOMAIN, origin, dealId, party, commitment, declaration].map((line) => `${line}\n`).join(''));
 
 /**
- * Returns party_key and party_signature for a commit. declared: the answer of the deal's declaration. The
- * terms are signed as the view showed them. The seat keys and the beacon chain, which the view
- * lacks, are signed as declared: the deal's page lists the keys, and not the chain. pem: the
- * private key of the party's declared key.
+ * Returns party_key and party_signature for a commit. key: {public, private} of the party.
+ * declared: the answer of the deal's declaration. The terms are signed as the view showed
+ * them. The seat keys and the beacon chain, which the view lacks, are signed as declared:
+ * the deal's page shows both.
  */
-export async function signSeat(pem, declared, view, party, commitment) {
+export async function signSeat(key, declared, view, party, commitment) {
   const { declaration, origin } = declared;
   if (origin !== location.origin) throw new Error(`A seat key signs for ${origin}: open this page there`);
   const { algorithm, algorithm_params, commit_deadline, mode, retention, reveal_deadline, parties } = view;
   const seen = { ...declaration, algorithm, algorithm_params, commit_deadline, mode, party_labels: parties.map((p) => p.label), retention, reveal_deadline };
-  const key = declaration.party_keys[party];
-  return { party_key: key, party_signature: await sign(pem, key, seatMessage(origin, view.deal_id, party, commitment, await digestOf(seen))) };
+  return { party_key: key.public, party_signature: await sign(key.private, key.public, seatMessage(origin, view.deal_id, party, commitment, await digestOf(seen))) };
 }
 
 /** Parses attested_by to {declared, key, signature, origin}. Returns null for an unknown form. */
