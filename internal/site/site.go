@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"html"
 	"io/fs"
+	"maps"
 	"net/http"
 	"path"
 	"strings"
@@ -23,6 +24,7 @@ import (
 	"github.com/fairpact/fairpact/internal/httpcache"
 	"github.com/fairpact/fairpact/internal/invitation"
 	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/texts"
 )
 
 //go:embed static
@@ -43,7 +45,7 @@ var kinds = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// Pages returns the handlers of reads by path. publicURL is the address of the deployment, "" if it
+// Pages returns the handlers of reads by path, with those of package texts. publicURL is the address of the deployment, "" if it
 // is not known.
 func Pages(chain beacon.Chain, publicURL string) map[string]http.Handler {
 	files := map[string][]byte{}
@@ -64,14 +66,19 @@ func Pages(chain beacon.Chain, publicURL string) map[string]http.Handler {
 	version := hex.EncodeToString(digest.Sum(nil)[:6])
 	fill := strings.NewReplacer(mark, "/assets/"+version, "{{algorithms}}", algorithms(), "{{facts}}", html.EscapeString(facts(chain, publicURL)))
 	page := func(name string) http.Handler { return page([]byte(fill.Replace(string(files[name])))) }
-	return map[string]http.Handler{
+	pages, frame := texts.Pages(chain), fill.Replace(string(files["text.html"]))
+	for path, text := range map[string]string{"/protocol": texts.Protocol, "/trust": texts.Trust} {
+		pages[path] = readable(frame, text, pages[path])
+	}
+	maps.Copy(pages, map[string]http.Handler{
 		"/{$}":                     page("index.html"),
 		"/reference":               page("reference.html"),
 		"/new":                     page("new.html"),
 		"/d/{deal_id}":             page("deal.html"),
 		"/favicon.ico":             httpcache.Handler(httpcache.Public, file("icon.svg", files["icon.svg"])),
 		"/assets/{version}/{file}": assets(files, version),
-	}
+	})
+	return pages
 }
 
 func page(body []byte) http.Handler {

@@ -75,6 +75,38 @@ func TestPagesAndAllThatTheyName(t *testing.T) {
 	}
 }
 
+// A browser reads the published texts as pages, and everybody else as Markdown.
+func TestTextsAreReadableInABrowser(t *testing.T) {
+	m := mux()
+	for path, title := range map[string]string{"/trust": "The trust model of Fairpact", "/protocol": "Fairpact protocol"} {
+		tags := map[string]bool{}
+		for accept, want := range map[string]string{
+			"": "text/markdown", "*/*": "text/markdown", "text/markdown, text/html, */*": "text/markdown",
+			"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8": "text/html",
+		} {
+			a := ask(m, "GET", path, "Accept", accept)
+			body := text(t, a.Body)
+			tags[a.Header.Get("ETag")] = true
+			if a.StatusCode != 200 || a.Header.Get("Content-Type") != want+"; charset=utf-8" || !strings.Contains(strings.Join(a.Header.Values("Vary"), ","), "Accept,") {
+				t.Errorf("%s for %q: %d %v", path, accept, a.StatusCode, a.Header)
+			}
+			if want == "text/markdown" {
+				if !strings.HasPrefix(body, "# "+title) {
+					t.Errorf("%s for %q begins with %.80s", path, accept, body)
+				}
+				continue
+			}
+			if a.Header.Get("Content-Security-Policy") != policy || !strings.Contains(body, ">"+title) || !strings.Contains(body, "<table>") ||
+				strings.Contains(body, "{{") || strings.Contains(body, "raw HTML omitted") || strings.Contains(body, "style=") {
+				t.Errorf("%s is not ready, or names what the policy forbids: %v %.400s", path, a.Header, body)
+			}
+		}
+		if len(tags) != 2 {
+			t.Errorf("%s: two representations have the tags %v", path, tags)
+		}
+	}
+}
+
 func TestAssetsOfAnotherVersion(t *testing.T) {
 	m := mux()
 	if a := ask(m, "GET", "/assets/000000000000/page.js"); a.StatusCode != 200 || a.Header.Get("Cache-Control") != "public, no-cache" || !strings.HasPrefix(a.Header.Get("Content-Type"), "text/javascript") {

@@ -20,8 +20,10 @@ import (
 //go:embed protocol.md
 var Protocol string
 
+// Trust is the trust model in Markdown.
+//
 //go:embed trust.md
-var trust string
+var Trust string
 
 //go:embed llms.txt
 var llms string
@@ -57,7 +59,7 @@ func Pages(chain beacon.Chain) map[string]http.Handler {
 		"/llms.txt":      page("text/plain; charset=utf-8", []byte(LLMs(chain))),
 		"/llms-full.txt": page("text/plain; charset=utf-8", []byte(Full(chain))),
 		"/protocol":      page("text/markdown; charset=utf-8", []byte(Protocol)),
-		"/trust":         page("text/markdown; charset=utf-8", []byte(trust)),
+		"/trust":         page("text/markdown; charset=utf-8", []byte(Trust)),
 		"/vectors.json":  page("application/json", vectors),
 	}
 }

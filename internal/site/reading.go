@@ -1,0 +1,37 @@
+package site
+
+import (
+	"bytes"
+	"html"
+	"net/http"
+	"strings"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/parser"
+)
+
+// markdown leaves out raw HTML and inline styles, which policy forbids.
+var markdown = goldmark.New(
+	goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignNone))),
+	goldmark.WithParserOptions(parser.WithAutoHeadingID()))
+
+// readable returns a handler that answers a browser with the text in the frame of the
+// pages, and everybody else as plain does. The text begins with its title.
+func readable(frame, text string, plain http.Handler) http.Handler {
+	var body bytes.Buffer
+	if err := markdown.Convert([]byte(text), &body); err != nil {
+		panic(err) // the texts are embedded
+	}
+	title, _, _ := strings.Cut(strings.TrimPrefix(text, "# "), "\n")
+	browsers := page([]byte(strings.NewReplacer("{{title}}", html.EscapeString(title), "{{text}}", body.String()).Replace(frame)))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Add("Vary", "Accept")
+		accept := strings.Join(r.Header.Values("Accept"), ",")
+		if strings.Contains(accept, "text/html") && !strings.Contains(accept, "text/markdown") {
+			browsers.ServeHTTP(w, r)
+			return
+		}
+		plain.ServeHTTP(w, r)
+	})
+}
