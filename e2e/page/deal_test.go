@@ -585,6 +585,13 @@ func TestPersonProvesItsSeat(t *testing.T) {
 	d.Certified(e2e.Patience)
 	p.until("the proof is there", "document.querySelector('#verify-bundle')")
 	p.enter("#verify-bundle", "\r")
+	other := newTab(t, c.Base)
+	other.take(d, 0, 320, "light")
+	other.reaches("done")
+	other.until("the proof is there", "document.querySelector('#verify-bundle')")
+	other.enter("#verify-bundle", "\r")
+	other.until("the check names the key", "document.querySelector('#report .unproven')?.textContent.includes("+e2e.JsonText(t, key)+")")
+	other.accessible("the key of another phone light")
 	p.until("it verifies under the own key", "document.querySelector('#report').dataset.valid === 'true' && document.querySelector('#report .ok[data-check=party_keys]')")
 	bundle := c.Want(200, "GET", d.Path("/bundle"), d.Tokens[1], nil).Body
 	if good, said := e2e.Stranger(t, "--bundle", e2e.File(t, bundle), "--party", "1="+key); !good {
