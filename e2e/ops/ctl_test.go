@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/e2e"
+	"github.com/fairpact/fairpact/internal/algorithm"
+	"github.com/fairpact/fairpact/internal/invitation"
 )
 
 var verifyOffline = []string{"verify", "cert.json", "--tree-head", "head.json", "--status", "status.json"}
@@ -181,6 +183,17 @@ func TestCtlCancelAndStatus(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	says(t, c, 1, "has not ended within 100ms", "deal", "watch", "--state", "deal.json", "--timeout", "100ms", "--every", "10ms")
+	var handed struct {
+		Tokens []struct{ Token string } `json:"invite_tokens"`
+	}
+	if err := json.Unmarshal(c.Read("deal.json"), &handed); err != nil {
+		t.Fatal(err)
+	}
+	alg, _ := algorithm.Lookup("split.v1")
+	want := invitation.Text(e2e.BaseURL(t), invitation.Seat{DealID: v.DealID, Algorithm: alg, From: "a", Party: 1, Label: "b", Token: handed.Tokens[1].Token, CommitDeadline: v.Commit, RevealDeadline: v.Reveal})
+	if text, _ := c.Run(0, "deal", "invite", "--state", "deal.json", "--party", "1", "--text"); text != want+"\n" {
+		t.Errorf("the invitation is\n%s\nwant\n%s", text, want)
+	}
 	// A deal can be cancelled by id and key, without the state file, and not with another key.
 	says(t, c, 1, "FORBIDDEN", "deal", "cancel", "--deal", v.DealID, "--api-key-file", "other.key")
 	if out, _ := c.Run(0, "deal", "cancel", "--deal", v.DealID, "--api-key-file", "key"); !strings.Contains(out, "CANCELLED") {

@@ -7,14 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
+	"github.com/fairpact/fairpact/internal/algorithm"
+	"github.com/fairpact/fairpact/internal/invitation"
 	"github.com/fairpact/fairpact/internal/restclient"
 )
 
 type dealCommands struct {
 	Create      createCommand      `cmd:"" help:"Create a deal; its tokens go into a state file."`
-	Invite      inviteCommand      `cmd:"" help:"Write the state file that one party is to be given."`
+	Invite      inviteCommand      `cmd:"" help:"Write what one party is to be given: a state file, or an invitation."`
 	Commit      sendCommitCommand  `cmd:"" help:"Send the commitment of a sealed file."`
 	Reveal      revealCommand      `cmd:"" help:"Reveal the input and salt of a sealed file."`
 	Status      statusCommand      `cmd:"" help:"Show the deal."`
@@ -267,18 +270,21 @@ func (c createCommand) create(ctx context.Context, client *restclient.Client, ke
 type inviteCommand struct {
 	State string `env:"FAIRPACT_STATE" required:"" placeholder:"FILE" help:"State file of deal create."`
 	Party int    `required:"" placeholder:"N" help:"Whose token."`
-	Out   string `required:"" placeholder:"FILE" help:"New state file with that token alone."`
+	Out   string `xor:"form" required:"" placeholder:"FILE" help:"New state file with that token alone, for a party that uses fairpactctl."`
+	Text  bool   `xor:"form" required:"" help:"Print the invitation for a person or an agent, with its link."`
 }
 
 func (inviteCommand) Help() string {
-	return `Give the file to that party over a channel you trust: it is a secret.
+	return `Give the file or the text to that party over a channel you trust: it is a secret.
 
 Examples:
 
-    fairpactctl deal invite --state deal.json --party 1 --out bob.json`
+    fairpactctl deal invite --state deal.json --party 1 --out bob.json
+
+    fairpactctl deal invite --state deal.json --party 1 --text`
 }
 
-func (c inviteCommand) Run(t *terminal) error {
+func (c inviteCommand) Run(ctx context.Context, t *terminal) error {
 	s, err := place{State: c.State}.load(t)
 	if err != nil {
 		return err
@@ -287,8 +293,50 @@ func (c inviteCommand) Run(t *terminal) error {
 	if err != nil {
 		return err
 	}
+	if c.Text {
+		text, err := s.invitation(ctx, i)
+		if err != nil {
+			return err
+		}
+		if t.json {
+			return t.value(map[string]string{"invitation": text})
+		}
+		for line := range strings.SplitSeq(text, "\n") {
+			t.line("%s", line)
+		}
+		return nil
+	}
 	if err := keepMade(c.Out, state{BaseURL: s.BaseURL, DealID: s.DealID, Invites: []invite{i}}.file); err != nil {
 		return err
 	}
 	return t.show(map[string]string{"state_file": c.Out}, "%s is for party %d, %s", c.Out, i.Party, i.Label)
+}
+
+// invitation returns the text for a party. The service tells what the deal is.
+func (s state) invitation(ctx context.Context, i invite) (string, error) {
+	call, err := s.call(i.Token)
+	if err != nil {
+		return "", err
+	}
+	body, err := call.client.Get(ctx, call.path(""), call.token)
+	if err != nil {
+		return "", err
+	}
+	var view struct {
+		Algorithm      string
+		Parties        []struct{ Label string }
+		CommitDeadline int64 `json:"commit_deadline"`
+		RevealDeadline int64 `json:"reveal_deadline"`
+	}
+	if err := json.Unmarshal(body, &view); err != nil || len(view.Parties) == 0 {
+		return "", fmt.Errorf("the service's answer is not a deal: %s", body)
+	}
+	alg, known := algorithm.Lookup(view.Algorithm)
+	if !known {
+		return "", fmt.Errorf("this fairpactctl does not know %s: use the release of the service, or give --out", view.Algorithm)
+	}
+	return invitation.Text(call.client.BaseURL(), invitation.Seat{
+		DealID: s.DealID, Algorithm: alg, From: view.Parties[0].Label, Party: i.Party, Label: i.Label, Token: i.Token,
+		CommitDeadline: view.CommitDeadline, RevealDeadline: view.RevealDeadline,
+	}), nil
 }
