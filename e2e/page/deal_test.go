@@ -570,6 +570,12 @@ func TestPersonProvesItsSeat(t *testing.T) {
 	if !eval[bool](p, "document.querySelector('#new-key').checked && document.querySelector('#prove').open") {
 		t.Error("a reload forgets or hides the choice of a key")
 	}
+	eval[bool](p, `(() => {
+		const real = window.fetch;
+		globalThis.sent = [];
+		window.fetch = (path, options) => { sent.push(options?.body ?? ''); return real(path, options); };
+		return true;
+	})()`)
 	p.enter("#points-0", "40")
 	p.enter("#seal", "\r")
 	p.reaches("sealed")
@@ -578,12 +584,18 @@ func TestPersonProvesItsSeat(t *testing.T) {
 	text, err := os.ReadFile(p.download("#save-sealed"))
 	e2e.Must(t, err)
 	ann := e2e.Seal(t, e2e.AnnsValues)
+	// Who seals last sees the later phases alone: they show the key too.
+	shows := func(phase string) {
+		p.reaches(phase)
+		p.until("the key is shown in the phase "+phase, "document.querySelector('#own-key code')?.textContent === "+e2e.JsonText(t, key)+" && document.querySelector('#save-sealed')")
+	}
 	d.Commit(0, ann)
-	p.reaches("opened")
+	shows("opened")
 	d.Reveal(0, ann)
-	p.reaches("done")
+	shows("done")
 	d.Certified(e2e.Patience)
 	p.until("the proof is there", "document.querySelector('#verify-bundle')")
+	p.accessible("proven done phone dark")
 	p.enter("#verify-bundle", "\r")
 	other := newTab(t, c.Base)
 	other.take(d, 0, 320, "light")
@@ -593,6 +605,9 @@ func TestPersonProvesItsSeat(t *testing.T) {
 	other.until("the check names the key", "document.querySelector('#report .unproven')?.textContent.includes("+e2e.JsonText(t, key)+")")
 	other.accessible("the key of another phone light")
 	p.until("it verifies under the own key", "document.querySelector('#report').dataset.valid === 'true' && document.querySelector('#report .ok[data-check=party_keys]')")
+	if sent := strings.Join(eval[[]string](p, "sent"), "\n"); !strings.Contains(sent, key) || !strings.Contains(string(text), "PRIVATE KEY") || strings.Contains(sent, "PRIVATE") {
+		t.Errorf("the saved copy is without the private key, or the page sent it, or it sent no signature: %d bytes sent", len(sent))
+	}
 	bundle := c.Want(200, "GET", d.Path("/bundle"), d.Tokens[1], nil).Body
 	if good, said := e2e.Stranger(t, "--bundle", e2e.File(t, bundle), "--party", "1="+key); !good {
 		t.Errorf("the commitment is not signed by %s: %s", key, said)

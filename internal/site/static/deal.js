@@ -96,7 +96,7 @@ function copyOf({ input, salt, seat_key, commitment }, saved = () => {}) {
       saveFile(`fairpact-${id}-party-${party}.json`, JSON.stringify({ deal_id: id, party, commitment, input, salt, seat_key }, null, 2));
       saved();
     },
-  }, 'Save a copy of what I sealed'), element('span', { class: 'hint' }, 'Keep it secret. With it you can open from another device.'));
+  }, 'Save a copy of what I sealed'), element('span', { class: 'hint' }, `Keep it secret. With it you can open from another device${seat_key ? ', and prove that the key is yours' : ''}.`));
 }
 
 const panels = {
@@ -123,10 +123,10 @@ const panels = {
     panel('Opening your input', element('p', {}, 'All have sealed. This page sends your input and its salt now; the service checks them against the hash.'));
   },
   opened() {
-    panel('Opened', element('p', {}, 'Your part is done. You may close this page and come back for the result.'));
+    panel('Opened', element('p', {}, 'Your part is done. You may close this page and come back for the result.'), keyPart());
   },
   draw() {
-    panel('Opened', element('p', {}, 'Your part is done. You may close this page and come back for the result: the draw follows from a public random value (the beacon), which is out at the time above. If nobody’s page is open then, the service makes the draw a minute later.'));
+    panel('Opened', element('p', {}, 'Your part is done. You may close this page and come back for the result: the draw follows from a public random value (the beacon), which is out at the time above. If nobody’s page is open then, the service makes the draw a minute later.'), keyPart());
   },
   done: ended,
   void: ended,
@@ -152,6 +152,13 @@ function keyOffer() {
 const ownKey = ({ seat_key: key }) => key && element('div', { id: 'own-key' },
   element('p', {}, `You signed with a new key. Tell the others its public half${now.party === 0 ? '' : ', not through whoever made the deal'}. They compare it with the key that the check of the result names for you:`),
   element('p', { class: 'actions' }, element('code', {}, key.public), copyButton('my public key', () => key.public)));
+
+/** Returns the key with its copy, for the panels that follow Sealed. Whoever seals last sees only those. */
+function keyPart() {
+  const { commitment } = now.view.parties[now.party];
+  const one = held(commitment);
+  return one?.seat_key ? [ownKey(one), copyOf({ ...one, commitment })] : [];
+}
 
 /** Returns the private key in the text of a file: PEM, or a saved copy with a seat key. */
 function privateKeyIn(text) {
@@ -198,7 +205,7 @@ function unsettled() {
 
 function ended() {
   const { commitment } = now.view.parties[now.party];
-  showResult({ ...now, seat, own: held(commitment), forget: forget() }, panel);
+  showResult({ ...now, seat, own: held(commitment), end: [keyPart(), forget()] }, panel);
 }
 
 /** Returns a button that deletes the deal's inputs from this browser, or null if it keeps none. */
@@ -208,7 +215,7 @@ function forget() {
       sealed.dropAll(id);
       event.target.closest('p').textContent = 'This browser has forgotten what you sealed.';
     },
-  }, 'Delete my sealed input from this browser'), element('span', { class: 'hint' }, 'Result and proof stay. A later check here leaves out your input.')) : null;
+  }, 'Delete my sealed input from this browser'), element('span', { class: 'hint' }, 'Result and proof stay. A later check here leaves out your input, and the key if you signed with one.')) : null;
 }
 
 /** Keeps the typed values for a reload of this tab. */

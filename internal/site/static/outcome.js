@@ -9,8 +9,8 @@ import { picture } from './picture.js';
 
 let shown = ''; // state and certificate of the panel on the page
 
-/** Shows the panel of an ended deal. own: the party's input in this browser; forget: the node that offers to delete it. */
-export async function showResult({ view, party, seat, own, forget }, panel) {
+/** Shows the panel of an ended deal. own: the party's input in this browser; end: what follows the proof. */
+export async function showResult({ view, party, seat, own, end }, panel) {
   const key = `${view.state === 'VOID'} ${view.certificate_id}`;
   if (key === shown) return;
   shown = key;
@@ -26,7 +26,7 @@ export async function showResult({ view, party, seat, own, forget }, panel) {
     ? [element('p', {}, `Nothing was settled. The signed certificate says who caused that.${view.commits_closed_at ? '' : ' What was sealed has not been opened.'} `, element('a', { href: '/new' }, 'Make a new deal'), '.')]
     : await picture(view, party, inputs);
   if (shown !== key) return;
-  panel(view.state === 'VOID' ? 'The deal is void' : 'The result', result, view.certificate_id ? proof(view, party, seat, own) : element('p', {}, 'The certificate is being signed…'), forget);
+  panel(view.state === 'VOID' ? 'The deal is void' : 'The result', result, view.certificate_id ? proof(view, party, seat, own) : element('p', {}, 'The certificate is being signed…'), end);
 }
 
 /** Returns the buttons that save and verify the bundle. */
