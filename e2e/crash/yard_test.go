@@ -21,7 +21,7 @@ type yard struct {
 	t      *testing.T
 	stack  *localstack.Stack
 	w      e2e.Witness
-	redis  *redis.Client
+	redis  redis.Cmdable
 	victim string
 	calm   *e2e.Client // of the second deal-api, which is never killed
 	struck *e2e.Client // of the first

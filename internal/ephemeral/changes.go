@@ -103,7 +103,7 @@ func (r *Redis) Listen(ctx context.Context, heard func(dealIDs ...string), conne
 }
 
 func (r *Redis) listen(ctx context.Context, heard func(...string), connected func(bool)) {
-	subscription := r.client.Subscribe(ctx, r.changes())
+	subscription := r.subscribe(ctx, r.changes())
 	defer subscription.Close()
 	defer context.AfterFunc(ctx, func() { _ = subscription.Close() })()
 	for asked := false; ; {
