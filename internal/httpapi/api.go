@@ -91,7 +91,7 @@ func New(c Config) (http.Handler, error) {
 }
 
 // routes returns the surface by path. A test compares it with the paths and methods
-// of the OpenAPI document. log-server sets the CORS header of the log's answers.
+// of the OpenAPI document.
 //
 // Answers with a credential or an input have no cache class, so they are no-store and
 // never compressed: the compressed size would reveal something about a secret next to
@@ -120,15 +120,15 @@ func (a *API) routes(log http.HandlerFunc) map[string]route {
 		"/v1/deals/{id}/inputs":      {serve: get(a.deal(escrow.AsParty, a.inputs))},
 		"/v1/verify":                 post(http.StatusOK, a.verifyHanded),
 		"/v1/verify/{cert_id}":       {serve: get(a.verify), public: true},
-		"/v1/log/tree-head":          {serve: log, cache: shared},
-		"/v1/log/proof":              {serve: log},
-		"/v1/log/tlog-proof":         {serve: log},
-		"/v1/log/consistency":        {serve: log},
-		"/v1/log/checkpoint":         {serve: log},
-		"/v1/log/status":             {serve: log, cache: shared},
-		"/v1/log/policy":             {serve: log, cache: shared},
-		"/checkpoint":                {serve: log},
-		"/tile/{level}/{index...}":   {serve: log},
+		"/v1/log/tree-head":          {serve: log, public: true, cache: shared},
+		"/v1/log/proof":              {serve: log, public: true},
+		"/v1/log/tlog-proof":         {serve: log, public: true},
+		"/v1/log/consistency":        {serve: log, public: true},
+		"/v1/log/checkpoint":         {serve: log, public: true},
+		"/v1/log/status":             {serve: log, public: true, cache: shared},
+		"/v1/log/policy":             {serve: log, public: true, cache: shared},
+		"/checkpoint":                {serve: log, public: true},
+		"/tile/{level}/{index...}":   {serve: log, public: true},
 	}
 }
 

@@ -48,7 +48,7 @@ func (rt route) handler() http.HandlerFunc {
 			serve(w, r)
 		case r.Method == http.MethodOptions:
 			w.Header().Set("Allow", allow)
-			if reads {
+			if rt.public {
 				allowAnyOrigin(w)
 				w.Header().Set("Access-Control-Allow-Methods", allow)
 			}
@@ -60,7 +60,9 @@ func (rt route) handler() http.HandlerFunc {
 	}
 }
 
-func allowAnyOrigin(w http.ResponseWriter) { w.Header().Set("Access-Control-Allow-Origin", "*") }
+const allowOrigin = "Access-Control-Allow-Origin"
+
+func allowAnyOrigin(w http.ResponseWriter) { w.Header().Set(allowOrigin, "*") }
 
 // methodName keeps a long made-up method out of errors and log lines.
 func methodName(method string) string {
@@ -109,20 +111,20 @@ func logProxy(readURL string) (http.HandlerFunc, error) {
 			telemetry.Propagate(r.In.Context(), r.Out.Header)
 		},
 		ModifyResponse: func(resp *http.Response) error {
-			resp.Header.Del(telemetry.RequestIDHeader) // deal-api has set it already
+			for _, set := range []string{telemetry.RequestIDHeader, allowOrigin} { // by deal-api already
+				resp.Header.Del(set)
+			}
 			return nil
 		},
 		Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, ResponseHeaderTimeout: 10 * time.Second},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			p := problem.New(problem.LogUnavailable, "the transparency log is out of reach; call again in a few seconds").After(2).Because(err)
-			allowAnyOrigin(w) // as log-server does
 			answer.Error(w, p)
 		},
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		if len(r.URL.RawQuery) > maxQuery {
-			allowAnyOrigin(w)
 			answer.Error(w, problem.New(problem.InvalidRequest, "the query has %d bytes; send at most %d", len(r.URL.RawQuery), maxQuery))
 			return
 		}
