@@ -14,8 +14,11 @@ import (
 // advance takes the steps that are due and returns the deal after them. If a step creates a
 // certificate, advance issues it within issueBound; the worker retries what fails. Until its
 // deadline, a deal with a lost input is returned unchanged.
-func (s *Service) advance(ctx context.Context, d *Deal, want store.Want) (*store.Snapshot, error) {
-	now, err := s.takeSteps(ctx, d, want)
+func (s *Service) advance(ctx context.Context, a Access, want store.Want) (*store.Snapshot, error) {
+	now, err := s.takeSteps(ctx, a.deal, want)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, s.lost(a)
+	}
 	if now != nil && errors.Is(err, errInputLost) {
 		return now, nil
 	}

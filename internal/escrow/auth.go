@@ -81,7 +81,11 @@ func (s *Service) Authenticate(ctx context.Context, credential string) (Principa
 			return Principal{}, err
 		}
 	}
-	return Principal{}, problem.New(problem.InvalidCredential, "this credential is unknown; pass an API key (fp_…) from %s or an invite token (it_…) from %s, unchanged",
+	return Principal{}, unknownCredential()
+}
+
+func unknownCredential() error {
+	return problem.New(problem.InvalidCredential, "this credential is unknown; pass an API key (fp_…) from %s or an invite token (it_…) from %s, unchanged",
 		problem.Call{Op: problem.CreateKey}, problem.Call{Op: problem.CreateDeal})
 }
 
@@ -111,8 +115,10 @@ const (
 
 // Access is a principal's permission for one action on one deal.
 type Access struct {
-	deal  *Deal
-	party int // -1: the initiator's API key
+	deal   *Deal
+	party  int // -1: the initiator's API key
+	by     Principal
+	action Action
 }
 
 // Deal returns the deal as it was declared.
@@ -124,13 +130,9 @@ func (a Access) Party() int { return a.party }
 // Authorize permits an action on a deal, or refuses it with FORBIDDEN. If the deal is
 // unknown, Read is refused with DEAL_NOT_FOUND.
 func (s *Service) Authorize(ctx context.Context, p Principal, dealID string, action Action) (Access, error) {
-	create := problem.Call{Op: problem.CreateDeal}
 	d, err := s.dealOf(ctx, dealID)
 	if errors.Is(err, store.ErrNotFound) {
-		if action == Read {
-			return Access{}, problem.New(problem.DealNotFound, "no deal has this id; use the deal_id that %s answered", create)
-		}
-		return Access{}, problem.New(problem.Forbidden, "this credential is not for this deal; use an invite token of the deal and the deal_id that %s answered", create)
+		return Access{}, unknownDeal(action)
 	}
 	if err != nil {
 		return Access{}, err
@@ -141,7 +143,7 @@ func (s *Service) Authorize(ctx context.Context, p Principal, dealID string, act
 	case p.isParty() && p.seat.dealID != dealID:
 		return Access{}, problem.New(problem.Forbidden, "this invite token is for another deal; use the token that belongs to this deal_id")
 	case p.isParty():
-		return Access{d, p.seat.party}, nil
+		return Access{d, p.seat.party, p, action}, nil
 	case action == AsParty:
 		return Access{}, problem.New(problem.Forbidden, "pass an invite token of this deal, not an API key; the initiator is party 0 and uses that party's token")
 	case !bytes.Equal(p.keyHash, d.OwnerHash) && action == CancelDeal:
@@ -149,5 +151,24 @@ func (s *Service) Authorize(ctx context.Context, p Principal, dealID string, act
 	case !bytes.Equal(p.keyHash, d.OwnerHash):
 		return Access{}, problem.New(problem.Forbidden, "this API key did not create this deal; pass the initiator's key or an invite token of the deal")
 	}
-	return Access{d, -1}, nil
+	return Access{d, -1, p, action}, nil
+}
+
+func unknownDeal(action Action) error {
+	create := problem.Call{Op: problem.CreateDeal}
+	if action == Read {
+		return problem.New(problem.DealNotFound, "no deal has this id; use the deal_id that %s answered", create)
+	}
+	return problem.New(problem.Forbidden, "this credential is not for this deal; use an invite token of the deal and the deal_id that %s answered", create)
+}
+
+// lost refuses a call about a deal that the caches know and the database does not: a dump
+// was restored without a restart of the database server. It empties the caches, because
+// their other entries are as old.
+func (s *Service) lost(a Access) error {
+	s.forget()
+	if a.by.isParty() {
+		return unknownCredential()
+	}
+	return unknownDeal(a.action)
 }

@@ -164,3 +164,48 @@ func TestCachesAreEmptiedAfterARestore(t *testing.T) { // not parallel: database
 		}
 	})
 }
+
+// A dump may be restored without a restart of the database server. A call about a deal
+// that it has not is refused as for an unknown deal, and empties the caches.
+func TestDealThatARestoreLostIsUnknown(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	keep := h.split(t, nil).revealed(t)
+	for name, row := range map[string]struct {
+		call func(*game, *escrow.Service) error
+		code problem.Code
+	}{
+		"view": {func(g *game, svc *escrow.Service) error {
+			return of(svc.View(t.Context(), g.access(t, svc, g.tokens[0], escrow.Read))).err
+		}, problem.InvalidCredential},
+		"view by key": {func(g *game, svc *escrow.Service) error {
+			return of(svc.View(t.Context(), g.access(t, svc, g.key, escrow.Read))).err
+		}, problem.DealNotFound},
+		"commit":      {func(g *game, svc *escrow.Service) error { return g.commit(t, svc, 0).err }, problem.InvalidCredential},
+		"certificate": {func(g *game, svc *escrow.Service) error { return g.certificate(t, svc).err }, problem.InvalidCredential},
+		"cancel": {func(g *game, svc *escrow.Service) error {
+			return of(svc.Cancel(t.Context(), g.access(t, svc, g.key, escrow.CancelDeal), nil)).err
+		}, problem.Forbidden},
+	} {
+		t.Run(name, func(t *testing.T) {
+			svc, g := h.replica(), h.split(t, nil)
+			keep.view(t, svc)
+			for _, credential := range append(g.tokens, g.key) {
+				g.access(t, svc, credential, escrow.Read)
+			}
+			for _, table := range []string{"parties", "deals"} {
+				g.exec(t, "DELETE FROM "+table+" WHERE deal_id = $1", g.id)
+			}
+			if err := row.call(g, svc); !problem.Is(err, row.code) {
+				t.Errorf("%v, want %s", err, row.code)
+			}
+			for _, token := range g.tokens {
+				of(svc.Authenticate(t.Context(), token)).refused(t, problem.InvalidCredential)
+			}
+			of(svc.Authorize(t.Context(), of(svc.Authenticate(t.Context(), g.key)).ok(t), g.id, escrow.Read)).refused(t, problem.DealNotFound)
+			if v := keep.view(t, svc); v.State != deal.Computed {
+				t.Errorf("another deal shows as %s", show(v))
+			}
+		})
+	}
+}

@@ -73,7 +73,7 @@ const drawLook = 15
 // certificateAfterSteps takes the steps that are due and returns the certificate that they
 // create, or the reason why there is none.
 func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.Certificate, error) {
-	now, err := s.advance(ctx, a.deal, store.Nobody)
+	now, err := s.advance(ctx, a, store.Nobody)
 	if err != nil {
 		return nil, err
 	}

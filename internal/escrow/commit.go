@@ -50,7 +50,7 @@ func (s *Service) Commit(ctx context.Context, a Access, c Commitment, rec *idemp
 // ReplayCommit returns the answer to a commitment that was stored before. The answer shows
 // the deal's present state.
 func (s *Service) ReplayCommit(ctx context.Context, a Access) (Committed, error) {
-	now, err := s.advance(ctx, a.deal, store.Nobody)
+	now, err := s.advance(ctx, a, store.Nobody)
 	if err != nil {
 		return Committed{}, err
 	}
@@ -72,7 +72,8 @@ func (s *Service) Cancel(ctx context.Context, a Access, rec *idempotency.Record)
 		return Cancelled{}, err
 	}
 	rule := func(d deal.Deal, p deal.Party, _ int64) *problem.Error { return d.Cancel(p.Committed) }
-	err = s.attempt(ctx, Access{a.deal, 0}, rule, func() (bool, error) { return s.store.Cancel(ctx, a.deal.DealID, replay) })
+	a.party = 0 // the rule asks what the initiator's seat has done
+	err = s.attempt(ctx, a, rule, func() (bool, error) { return s.store.Cancel(ctx, a.deal.DealID, replay) })
 	if err != nil {
 		return Cancelled{}, err
 	}
@@ -108,7 +109,7 @@ func (s *Service) attempt(ctx context.Context, a Access, rule rule, try func() (
 // refused takes the steps that are due and returns the rule's refusal, or nil if the
 // party can try again.
 func (s *Service) refused(ctx context.Context, a Access, rule rule) error {
-	now, err := s.advance(ctx, a.deal, store.Only(a.party))
+	now, err := s.advance(ctx, a, store.Only(a.party))
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ type Drawn struct {
 // and computes the result (SPEC 4 rule 2). After the draw it returns the same result.
 func (s *Service) Entropy(ctx context.Context, a Access) (Drawn, error) {
 	for range attempts {
-		now, err := s.advance(ctx, a.deal, store.Nobody)
+		now, err := s.advance(ctx, a, store.Nobody)
 		if err != nil {
 			return Drawn{}, err
 		}

@@ -75,7 +75,7 @@ func (s *Service) Reveal(ctx context.Context, a Access, o Opening, rec *idempote
 // ReplayReveal returns the answer to a reveal that was stored before. The answer shows the
 // deal's present state and result.
 func (s *Service) ReplayReveal(ctx context.Context, a Access) (Revealed, error) {
-	now, err := s.advance(ctx, a.deal, store.Nobody)
+	now, err := s.advance(ctx, a, store.Nobody)
 	if err != nil {
 		return Revealed{}, err
 	}
@@ -152,7 +152,7 @@ func (s *Service) reject(ctx context.Context, a Access, act store.Act) (Revealed
 	defer cancel()
 	tries := attempts + len(a.deal.Labels) // each reveal of another party can interrupt the rejection once
 	for range tries {
-		now, err := s.advance(ctx, a.deal, store.WithInputs)
+		now, err := s.advance(ctx, a, store.WithInputs)
 		if err != nil {
 			return Revealed{}, err
 		}

@@ -128,7 +128,7 @@ type Declaration struct {
 
 // Declaration returns the declaration, which a party should read before it commits.
 func (s *Service) Declaration(ctx context.Context, a Access) (Declaration, error) {
-	now, err := s.advance(ctx, a.deal, store.Attested(len(a.deal.Labels)))
+	now, err := s.advance(ctx, a, store.Attested(len(a.deal.Labels)))
 	if err != nil {
 		return Declaration{}, err
 	}

@@ -22,7 +22,7 @@ func (s *Service) View(ctx context.Context, a Access) (View, error) {
 	now, ok := s.ended.Get(a.deal.DealID)
 	if !ok {
 		var err error
-		if now, err = s.advance(ctx, a.deal, store.Everyone(len(a.deal.Labels))); err != nil {
+		if now, err = s.advance(ctx, a, store.Everyone(len(a.deal.Labels))); err != nil {
 			return View{}, err
 		}
 		if now.LeafIndex != nil {
@@ -57,7 +57,7 @@ type OpenInputs struct {
 // Inputs returns the revealed inputs of a COMPUTED deal. Before, the error is
 // INPUTS_NOT_READY; for a deal of mode sealed or retention purge it is INPUTS_SEALED.
 func (s *Service) Inputs(ctx context.Context, a Access) (all OpenInputs, err error) {
-	now, err := s.advance(ctx, a.deal, store.Nobody)
+	now, err := s.advance(ctx, a, store.Nobody)
 	if err != nil {
 		return all, err
 	}

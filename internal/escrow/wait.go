@@ -51,7 +51,7 @@ func (s *Service) awaitChange(ctx context.Context, a Access, w Wait) error {
 		if !pause(ctx, call, now, stateOnly, timeUp.C) {
 			return ctx.Err()
 		}
-		if snapshot, err = s.advance(ctx, a.deal, store.Nobody); err != nil {
+		if snapshot, err = s.advance(ctx, a, store.Nobody); err != nil {
 			return err
 		}
 		now = snapshot.Mark()
@@ -69,7 +69,7 @@ func (s *Service) known(ctx context.Context, a Access, w Wait) (*store.Snapshot,
 		}
 		return view.Snapshot, nil
 	}
-	now, err := s.advance(ctx, a.deal, store.Nobody)
+	now, err := s.advance(ctx, a, store.Nobody)
 	if err != nil || w.State != "" && now.Mark().State() != w.State {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, before
 	defer timeUp.Stop()
 	for {
 		// Read the deal before the try, so that a change after the read ends the pause.
-		now, err := s.advance(ctx, a.deal, store.Nobody)
+		now, err := s.advance(ctx, a, store.Nobody)
 		if err != nil {
 			return Issued{}, err
 		}
