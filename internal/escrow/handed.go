@@ -1,12 +1,10 @@
 package escrow
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -25,7 +23,6 @@ const (
 	longestText   = 200     // bytes of one text
 	longestResult = 4 << 10 // bytes of the result
 	mostParties   = 16
-	mostPaths     = 3
 )
 
 // Handed is the report on a certificate that the caller sent. The checks use the sent
@@ -108,9 +105,9 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 	if certID != "" && certID != c.CertID {
 		report.Add(verification.Check{Name: "cert_id", Detail: "the document is not the certificate that cert_id names"})
 	}
-	compared, difference := compare(document, stored)
+	compared := compare(document, stored)
 	if compared == StoredDiffers {
-		report.Add(verification.Check{Name: "stored", Detail: "forged or damaged: " + difference})
+		report.Add(verification.Check{Name: "stored", Detail: "forged or damaged: it is not the certificate that this service issued under this cert_id"})
 	}
 	of := verification.Verify(evidence)
 	report.Checks, report.Notes, report.Valid = append(report.Checks, of.Checks...), of.Notes, of.Valid && len(report.Checks) == 0
@@ -172,74 +169,17 @@ func (s *Service) headOf(ctx context.Context, size int64) (*translog.TreeHead, e
 }
 
 // compare compares a document with the published certificate of its cert_id. stored is nil
-// if there is none. compare ignores the proof, which differs from read to read. difference
-// says how document and certificate differ. It names members only if the document has the
-// true signature. Otherwise anybody who knows a cert_id could guess a private certificate,
-// member by member.
-func compare(document map[string]any, stored *store.Certificate) (as, difference string) {
-	if stored == nil {
-		return StoredUnknown, ""
+// if there is none. compare ignores the proof, which differs from read to read. It does not
+// say which members differ: whoever has a certificate with parts blacked out could guess
+// them one by one.
+func compare(document map[string]any, stored *store.Certificate) string {
+	switch {
+	case stored == nil:
+		return StoredUnknown
+	case document["signature"] == *stored.Signature && string(verification.Signed(document)) == string(stored.Payload):
+		return StoredSame
 	}
-	signed := document["signature"] == *stored.Signature
-	switch same := string(verification.Signed(document)) == string(stored.Payload); {
-	case same && signed:
-		return StoredSame, ""
-	case same:
-		return StoredDiffers, "signature differs from the certificate that this service issued under this cert_id"
-	case !signed:
-		return StoredDiffers, "contents and signature differ from the certificate that this service issued under this cert_id"
-	}
-	issued, _ := canon.ParseObject(stored.Payload) // if the payload is damaged, all members differ
-	given := maps.Clone(document)
-	delete(given, "signature")
-	delete(given, "log_proof")
-	paths := differences("", given, issued)
-	if len(paths) > mostPaths {
-		paths = append(paths[:mostPaths], fmt.Sprintf("%d more", len(paths)-mostPaths))
-	}
-	return StoredDiffers, strings.Join(paths, ", ") + ": not as in the certificate that this service issued with this signature"
-}
-
-// differences returns the paths at which a document differs from the issued certificate. It
-// names no member that only the document has, because such a name can be any text.
-func differences(path string, document, issued any) (paths []string) {
-	switch issued := issued.(type) {
-	case map[string]any:
-		given, ok := document.(map[string]any)
-		if !ok {
-			break
-		}
-		common := 0
-		for _, name := range slices.Sorted(maps.Keys(issued)) {
-			value, there := given[name]
-			if there {
-				common++
-			}
-			if at := strings.TrimPrefix(path+"."+name, "."); !there {
-				paths = append(paths, at)
-			} else {
-				paths = append(paths, differences(at, value, issued[name])...)
-			}
-		}
-		if len(given) > common {
-			paths = append(paths, "added members of "+cmp.Or(path, "the certificate"))
-		}
-		return paths
-	case []any:
-		given, ok := document.([]any)
-		if !ok || len(given) != len(issued) {
-			break
-		}
-		for i := range issued {
-			paths = append(paths, differences(fmt.Sprintf("%s[%d]", path, i), given[i], issued[i])...)
-		}
-		return paths
-	default:
-		if document == issued {
-			return nil
-		}
-	}
-	return []string{path}
+	return StoredDiffers
 }
 
 // verifyingKeys returns, for each trusted label, a key that verifies signatures. The key of a
