@@ -100,6 +100,7 @@ func TestCrashLogServer(t *testing.T) {
 	steps := []at{
 		{"log.before-commit", "signed"},
 		{"log.sequenced", "logged"},
+		{"log.guarded", "logged"},
 		{"log.signed", "logged"},
 		{"log.published", "headed"},
 	}

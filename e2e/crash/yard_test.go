@@ -30,6 +30,8 @@ type yard struct {
 func newYard(t *testing.T, victim string) *yard {
 	stack := e2e.Own(t, func(o *localstack.Options) {
 		o.Replicas = map[string]int{localstack.DealAPI: 2, localstack.LogServer: 2, localstack.DeadlineWorker: 2}
+		o.Env[localstack.LogServer] = []string{"FAIRPACT_FORK_GUARD=file://" + t.TempDir() + "/guard.json"}
+		o.Env[e2e.SecondLog] = []string{"FAIRPACT_FORK_GUARD="} // a file serves one process
 	})
 	y := (&yard{stack: stack, redis: e2e.Cache(t, stack), victim: victim}).at(t)
 	y.rest()

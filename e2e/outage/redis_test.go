@@ -76,9 +76,10 @@ func TestRedisUnrest(t *testing.T) {
 			redis, c := e2e.Cache(t, stack), e2e.NewClient(t, stack.BaseURL())
 			e2e.Must(t, redis.FlushAll(t.Context()).Err())
 			key := c.Key()
-			e2e.Eventually(t, "a copy in Redis", e2e.Patience, func() bool {
+			e2e.Must(t, redis.ConfigResetStat(t.Context()).Err())
+			e2e.Eventually(t, "a lock in Redis", e2e.Patience, func() bool {
 				c.Once("/v1/deals", key, e2e.SplitBody(time.Hour, 2*time.Hour)).Want(201)
-				used, err := redis.Info(t.Context(), "commandstats").Result() // since its restart
+				used, err := redis.Info(t.Context(), "commandstats").Result() // since the reset
 				return err == nil && strings.Contains(used, "cmdstat_set:")
 			})
 		})
