@@ -2,10 +2,10 @@
 // the deal, reads the body, calls one use case of package escrow and writes its
 // answer. It holds no rules of the protocol.
 //
-// Every call is checked in one order: well-formed HTTP (400, 431, by package
-// answer below the router), route (404, 405), credential (401), deal (403, 404),
-// size (413), syntax and shape (400), idempotency (replay or 409), state (409), and
-// then the checks of the use case (400).
+// The checks of a call run in this order: HTTP syntax (400, 431; answer.Listener),
+// route (404, 405), credential (401), deal (403, 404), size of the body (413), its
+// JSON syntax and shape (400), idempotency (replay or 409), state of the deal (409),
+// and the checks of the use case (400).
 package httpapi
 
 import (
@@ -34,7 +34,7 @@ type Status struct {
 	Note         string   `json:"note"`
 }
 
-// Config holds what the surface needs.
+// Config holds the dependencies of the REST surface.
 type Config struct {
 	calls.Calls
 	Status     func() Status           // called for each request, because a key rotation changes it
@@ -54,7 +54,7 @@ type API struct {
 	failures  *telemetry.Repeats
 }
 
-// Most bytes of a body.
+// Limits of request bodies in bytes.
 const (
 	maxCreation = 4 << 20  // fits 10,000 labels
 	maxReveal   = 4 << 20  // fits an input of 512 KiB with every character escaped
@@ -62,7 +62,8 @@ const (
 	maxSmall    = 64 << 10 // all other bodies
 )
 
-// New returns the handler of the whole surface.
+// New returns the handler of all paths, including c.Pages and /mcp. It fails if
+// c.LogReadURL is not a URL.
 func New(c Config) (http.Handler, error) {
 	a := &API{Config: c, limits: limits.New(), failures: telemetry.NewRepeats(c.Logger)}
 	var err error
@@ -90,12 +91,12 @@ func New(c Config) (http.Handler, error) {
 	return a.observed(cleanPath(mux)), nil
 }
 
-// routes returns the surface by path. A test compares it with the paths and methods
-// of the OpenAPI document.
+// routes returns the route of each path. A test compares the map with the OpenAPI
+// document.
 //
-// Answers with a credential or an input have no cache class, so they are no-store and
-// never compressed: the compressed size would reveal something about a secret next to
-// text that another party chose.
+// A route whose answers hold a credential or an input has no cache class, so its
+// answers are no-store and never compressed. If such an answer also holds text of
+// another party, its compressed size reveals something about the secret (BREACH).
 func (a *API) routes(log http.HandlerFunc) map[string]route {
 	const shared, owned = httpcache.Public, httpcache.Private
 	get := func(handle handler) http.HandlerFunc { return a.answers(http.StatusOK, handle) }
@@ -134,10 +135,11 @@ func (a *API) routes(log http.HandlerFunc) map[string]route {
 
 const (
 	readTimeout  = 30 * time.Second
-	writeTimeout = 60 * time.Second // longer than limits.CallTime
+	writeTimeout = 60 * time.Second // longer than limits.CallTime, so that a call that times out is answered
 )
 
-// Server returns a server that bounds what a slow or greedy client can hold.
+// Server returns a server for h with timeouts and a header limit against slow or
+// greedy clients.
 func Server(h http.Handler, logger *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,

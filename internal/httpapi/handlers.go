@@ -18,15 +18,15 @@ import (
 	"github.com/fairpact/fairpact/internal/wire"
 )
 
-// handler returns the body of a success.
+// handler serves a call. It returns the body of a success.
 type handler func(http.ResponseWriter, *http.Request) ([]byte, error)
 
 func (a *API) status(http.ResponseWriter, *http.Request) ([]byte, error) {
 	return answer.Encode(a.Status())
 }
 
-// createKey issues an API key. The call has no caller and ignores Authorization, so
-// the client's address is the scope of its idempotency key.
+// createKey issues an API key. The call needs no credential and ignores Authorization,
+// so the scope of its idempotency key is the client's address.
 func (a *API) createKey(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	address := a.Callers.Address(r)
 	return encoded(a.CreateKey(r.Context(), address, a.request(w, r, address, maxSmall, true)))
@@ -53,8 +53,8 @@ func (a *API) cancel(w http.ResponseWriter, r *http.Request, access escrow.Acces
 	return encoded(a.Cancel(r.Context(), access, a.request(w, r, credential(r), maxSmall, true)))
 }
 
-// entropy draws. Every call for a deal returns the same draw, so an Idempotency-Key
-// changes nothing and only its syntax is checked.
+// entropy makes the draw. Every call for a deal returns the same draw, so only the
+// syntax of an Idempotency-Key is checked.
 func (a *API) entropy(_ http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {
 	if _, err := idempotencyKey(r); err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (a *API) view(w http.ResponseWriter, r *http.Request, access escrow.Access)
 		w.Header().Set("Fairpact-Party", strconv.Itoa(party))
 	}
 	for _, caution := range view.Cautions() {
-		w.Header().Add("Fairpact-Caution", caution+".") // a client may join them with commas, which they contain: the full stop ends each
+		w.Header().Add("Fairpact-Caution", caution+".") // a client may join the headers with commas, which occur in the texts: each text ends with a full stop
 	}
 	return wire.View(view)
 }
@@ -107,7 +107,7 @@ func (a *API) verify(_ http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return encoded(a.Escrow.Verify(r.Context(), r.PathValue("cert_id")))
 }
 
-// verifyHanded checks the certificate in the body of the request.
+// verifyHanded verifies the certificate in the body of the request.
 func (a *API) verifyHanded(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	body, err := a.body(w, r, maxHanded, false)
 	if err != nil {
@@ -130,7 +130,7 @@ func written[T any](write func(T) ([]byte, error)) func(T, error) ([]byte, error
 	}
 }
 
-// encoded encodes the answer of a use case that has the contract's members.
+// encoded encodes the answer of a use case whose fields are the contract's members.
 func encoded[T any](v T, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func encoded[T any](v T, err error) ([]byte, error) {
 	return answer.Encode(v)
 }
 
-// principal authenticates the caller.
+// principal authenticates the caller. No Bearer credential: AUTH_REQUIRED.
 func (a *API) principal(r *http.Request) (escrow.Principal, error) {
 	presented := credential(r)
 	if presented == "" { // SPEC 5.5
@@ -165,8 +165,8 @@ func (a *API) deal(action escrow.Action, handle func(http.ResponseWriter, *http.
 	}
 }
 
-// body reads a JSON object of at most limit bytes, whatever its Content-Type. empty
-// reports whether the body may be left out.
+// body parses a request body of at most limit bytes as a JSON object, whatever its
+// Content-Type. If empty is true, the body may be left out.
 func (a *API) body(w http.ResponseWriter, r *http.Request, limit int64, empty bool) (map[string]any, error) {
 	raw, err := limits.ReadAll(w, r, limit)
 	if err != nil {
@@ -175,8 +175,8 @@ func (a *API) body(w http.ResponseWriter, r *http.Request, limit int64, empty bo
 	return wire.Object(raw, empty)
 }
 
-// credential returns the Bearer credential, or "". RFC 6750 2.1; the scheme's name is
-// case-insensitive (RFC 9110 11.1).
+// credential returns the Bearer credential (RFC 6750 2.1), or "" if the request has
+// none. The scheme's name is case-insensitive (RFC 9110 11.1).
 func credential(r *http.Request) string {
 	scheme, value, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -185,7 +185,8 @@ func credential(r *http.Request) string {
 	return strings.TrimSpace(value)
 }
 
-// idempotencyKey returns the request's Idempotency-Key, or "" if it has none.
+// idempotencyKey returns the request's Idempotency-Key, or "" if it has none. A
+// malformed or repeated header is an error.
 func idempotencyKey(r *http.Request) (string, error) {
 	switch keys, sent := r.Header["Idempotency-Key"]; {
 	case !sent:
@@ -197,8 +198,8 @@ func idempotencyKey(r *http.Request) (string, error) {
 	}
 }
 
-// request describes the call to package calls. caller is the scope of the
-// idempotency key.
+// request describes the call for package calls. caller is the scope of the idempotency
+// key. limit and empty are those of [API.body].
 func (a *API) request(w http.ResponseWriter, r *http.Request, caller string, limit int64, empty bool) calls.Request {
 	return calls.Request{
 		Body: func() (map[string]any, error) { return a.body(w, r, limit, empty) },
@@ -216,7 +217,7 @@ func (a *API) request(w http.ResponseWriter, r *http.Request, caller string, lim
 	}
 }
 
-// answers writes the body or the error that a handler returns.
+// answers writes the body that a handler returns, with this status, or its error.
 func (a *API) answers(status int, handle handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := handle(w, r)
@@ -231,7 +232,8 @@ func (a *API) answers(status int, handle handler) http.HandlerFunc {
 	}
 }
 
-// fail answers an error. It logs the cause of a 5xx once a minute for each code.
+// fail answers an error. It logs a 5xx with its cause, at most once a minute for each
+// code other than INTERNAL. It does not log overload or a call whose client left.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := problem.From(err)
 	if p.Status() >= 500 && p.Code != problem.Overloaded && !errors.Is(r.Context().Err(), context.Canceled) {

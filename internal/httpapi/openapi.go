@@ -10,20 +10,19 @@ import (
 	"github.com/fairpact/fairpact/internal/certificate"
 )
 
-// openAPIText is the hand-written OpenAPI 3.0 document, the authority on the surface.
-// SPEC 9.2: it carries interface version 0.1.0. openAPI fills in the texts and
-// schemas of the algorithms.
+// openAPIText is the hand-written OpenAPI 3.0 document of the surface, with
+// placeholders for the algorithms' texts. SPEC 9.2: its version is 0.1.0.
 //
 //go:embed openapi.json
 var openAPIText []byte
 
 type object = map[string]any
 
-// openAPI returns the document with the algorithms in it.
+// openAPI returns the document with the texts, schemas and examples of the algorithms.
 func openAPI() ([]byte, error) {
 	schemas, deals, reveals := object{}, object{}, object{}
 	var params, inputs, results []any
-	// The document describes the flag declaration-sha256 by a pattern.
+	// declaration-sha256 is missing here, because its value varies: the document has a pattern for it.
 	properties := []string{"inputs-committed-before-reveal", "deterministic-recomputable", "inputs-purged", "logged", certificate.MissedCommit, certificate.MissedReveal, certificate.Rejected}
 	for _, a := range algorithm.All() {
 		name := schemaName(a.ID)
@@ -55,7 +54,7 @@ func openAPI() ([]byte, error) {
 	return []byte(strings.Replace(string(text), first, first+string(joined[1:len(joined)-1])+",", 1)), nil
 }
 
-// schemaName returns the beginning of the names of an algorithm's schemas: Split for
+// schemaName returns the prefix of the names of an algorithm's schemas: Split for
 // split.v1, SplitV2 for split.v2.
 func schemaName(id string) string {
 	name, version, _ := strings.Cut(id, ".")

@@ -44,15 +44,15 @@ func TestDocumentIsValid(t *testing.T) {
 	}
 	// SPEC 9.2, 4.1
 	if doc.Info.Version != "0.1.0" || !strings.HasPrefix(doc.OpenAPI, "3.0.") {
-		t.Errorf("interface version %s, OpenAPI %s", doc.Info.Version, doc.OpenAPI)
+		t.Errorf("interface version %s, OpenAPI %s, want 0.1.0 and 3.0.x", doc.Info.Version, doc.OpenAPI)
 	}
 	if _, err := gorillamux.NewRouter(doc); err != nil {
 		t.Error(err)
 	}
 }
 
-// A decoder that knows the objects of OpenAPI 3.0 reads every member, so none is
-// misspelt.
+// kin-openapi keeps only the members that OpenAPI 3.0 defines, so a misspelt member is
+// lost when the document is decoded and encoded again.
 func TestDocumentHasNoUnknownMembers(t *testing.T) {
 	doc := document(t)
 	text, err := doc.MarshalJSON()
@@ -76,7 +76,7 @@ func compare(t *testing.T, at string, given, understood any) {
 		other, _ := understood.(map[string]any)
 		for name, value := range given {
 			if _, there := other[name]; !there && value != nil && !reflect.DeepEqual(value, []any{}) && value != false {
-				t.Errorf("%s/%s is not read", at, name)
+				t.Errorf("%s/%s is not a member of OpenAPI 3.0", at, name)
 				continue
 			}
 			compare(t, at+"/"+name, value, other[name])
@@ -104,12 +104,12 @@ func TestRoutesAreThePathsOfTheDocument(t *testing.T) {
 	slices.Sort(served)
 	slices.Sort(documented)
 	if !slices.Equal(served, documented) {
-		t.Errorf("served:\n%v\nin the document:\n%v", served, documented)
+		t.Errorf("served:\n%v\nwant, as in the document:\n%v", served, documented)
 	}
 }
 
-// An answer has no member beyond those of the document, and lacks none but the optional ones
-// below. Only what callers send is open: requests, and the params and inputs of algorithms.
+// The schemas of answers allow no further members, and all members but those in want are
+// required. Requests, params and inputs may have further members.
 func TestAnswerSchemasAreClosed(t *testing.T) {
 	var optional []string
 	var walk func(at string, ref *openapi3.SchemaRef)
@@ -169,7 +169,7 @@ func TestContractStatuses(t *testing.T) {
 		}
 		// SPEC 5.4: public calls declare no credential.
 		if public := strings.Contains("/v1/status /v1/algorithms /v1/keys /v1/verify/{cert_id} /v1/log/tree-head", row.path); public != (op.Security == nil) {
-			t.Errorf("%s %s: security %v", row.method, row.path, op.Security)
+			t.Errorf("%s %s: security is %v, public is %t", row.method, row.path, op.Security, public)
 		}
 	}
 }
@@ -185,22 +185,22 @@ func TestErrorCodesOfTheDocumentAreTheTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.Equal(rows, problem.Table) {
-		t.Errorf("x-error-codes is not problem.Table:\n%v\n%v", rows, problem.Table)
+		t.Errorf("x-error-codes is\n%v\nwant problem.Table\n%v", rows, problem.Table)
 	}
 	var codes []any
 	for _, row := range problem.Table {
 		codes = append(codes, string(row.Code))
 	}
 	if !slices.Equal(schema.Enum, codes) {
-		t.Errorf("the enum is %v, the table has %v", schema.Enum, codes)
+		t.Errorf("the enum of ErrorCode is %v, want the codes of problem.Table %v", schema.Enum, codes)
 	}
 }
 
 var listedCodes = regexp.MustCompile(`Error codes: ([A-Z_, ]+)\.`)
 
-// An operation declares exactly the statuses of the codes that it names. Every code is
-// named by an operation, except those that are answered before a route is found or only
-// on the private append port.
+// An operation declares exactly the statuses of the codes in its description. Every code
+// is in some description, except those of named: they are answered before a route is
+// found, or only on the private append port.
 func TestOperationsNameTheirCodes(t *testing.T) {
 	named := map[problem.Code]bool{problem.NotFound: true, problem.MethodNotAllowed: true, problem.HeadersTooLarge: true, problem.TagTaken: true}
 	for path, item := range document(t).Paths.Map() {
@@ -210,7 +210,7 @@ func TestOperationsNameTheirCodes(t *testing.T) {
 				for code := range strings.SplitSeq(list[1], ", ") {
 					row, ok := problem.Lookup(problem.Code(code))
 					if !ok {
-						t.Errorf("%s %s names %q, which is not a code", method, path, code)
+						t.Errorf("%s %s names %q, which is not in problem.Table", method, path, code)
 					}
 					named[row.Code], want[row.Status] = true, true
 				}
@@ -218,23 +218,24 @@ func TestOperationsNameTheirCodes(t *testing.T) {
 			for status := range op.Responses.Map() {
 				code, err := strconv.Atoi(status)
 				if err != nil || code >= 400 && !want[code] {
-					t.Errorf("%s %s declares %s without a code of that status", method, path, status)
+					t.Errorf("%s %s declares status %s, but its description names no code of that status", method, path, status)
 				}
 				delete(want, code)
 			}
 			if len(want) > 0 {
-				t.Errorf("%s %s names codes of statuses that it does not declare: %v", method, path, want)
+				t.Errorf("%s %s does not declare these statuses of the codes in its description: %v", method, path, want)
 			}
 		}
 	}
 	for _, row := range problem.Table {
 		if !named[row.Code] {
-			t.Errorf("no operation names %s", row.Code)
+			t.Errorf("no operation of the document names the code %s", row.Code)
 		}
 	}
 }
 
-// The result in the examples follows from the params in them.
+// Each example result is what the algorithm computes from the example params and the
+// inputs below.
 func TestExamplesCompute(t *testing.T) {
 	doc := document(t)
 	for id, row := range map[string]struct {
@@ -261,24 +262,24 @@ func TestExamplesCompute(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := canon.Encode(example("Result")); string(got) != string(want) {
-			t.Errorf("%s: the example is %s, computed %s", id, want, got)
+			t.Errorf("%s: the example inputs compute to %s, want the example result %s", id, got, want)
 		}
 	}
 }
 
-// The words of errors name operations of the document.
+// Error texts name only operations that the document has.
 func TestErrorsNameOperationsOfTheDocument(t *testing.T) {
 	doc := document(t)
 	for op, name := range problem.Ops {
 		words := answer.REST(problem.Call{Op: problem.Op(op)})
 		method, path, _ := strings.Cut(words, " ")
 		if item := doc.Paths.Value(path); words != "Idempotency-Key" && (item == nil || item.GetOperation(method) == nil) {
-			t.Errorf("%s is called %q, which is not in the document", name, words)
+			t.Errorf("operation %s is rendered as %q, which is not in the document", name, words)
 		}
 	}
 	for op, want := range map[problem.Op]string{problem.Commit: "/commit", problem.Reveal: "/reveal", problem.Draw: "/entropy"} {
 		if words := answer.REST(problem.Call{Op: op}); words != "POST /v1/deals/{id}"+want {
-			t.Errorf("%s is called %q", problem.Ops[op], words)
+			t.Errorf("operation %s is rendered as %q, want POST /v1/deals/{id}%s", problem.Ops[op], words, want)
 		}
 	}
 }

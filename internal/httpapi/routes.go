@@ -23,7 +23,7 @@ import (
 type route struct {
 	method string // GET if empty, which also serves HEAD
 	serve  http.HandlerFunc
-	public bool   // pages of any origin may read the answer
+	public bool   // web pages of any origin may read the answer (CORS)
 	cache  string // Cache-Control of a success, see package httpcache; empty: no-store
 }
 
@@ -64,7 +64,8 @@ const allowOrigin = "Access-Control-Allow-Origin"
 
 func allowAnyOrigin(w http.ResponseWriter) { w.Header().Set(allowOrigin, "*") }
 
-// methodName keeps a long made-up method out of errors and log lines.
+// methodName returns the method for errors and log lines, or "this method" if it is too
+// long to be a real one.
 func methodName(method string) string {
 	if len(method) > 16 {
 		return "this method"
@@ -93,11 +94,11 @@ func fixed(body []byte) http.HandlerFunc {
 }
 
 // maxQuery bounds the query that is passed to log-server. log-server allows smaller
-// headers than deal-api and would close the connection instead of answering.
+// headers than deal-api and closes the connection if they are larger.
 const maxQuery = 4 << 10 // bytes
 
-// logProxy passes /v1/log/ to log-server, so that one base URL serves the whole
-// surface.
+// logProxy forwards reads of the log to log-server, so that one base URL serves all
+// paths. It fails if readURL is not a URL.
 func logProxy(readURL string) (http.HandlerFunc, error) {
 	target, err := url.Parse(readURL)
 	if err != nil {
@@ -106,7 +107,7 @@ func logProxy(readURL string) (http.HandlerFunc, error) {
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
-			r.Out.URL.RawQuery = r.In.URL.RawQuery                     // log-server refuses a malformed parameter; ReverseProxy would drop it
+			r.Out.URL.RawQuery = r.In.URL.RawQuery                     // ReverseProxy would drop a malformed parameter; log-server answers 400
 			r.Out.Header = http.Header{"Accept": {"application/json"}} // no credential leaves deal-api
 			telemetry.Propagate(r.In.Context(), r.Out.Header)
 		},
@@ -132,10 +133,10 @@ func logProxy(readURL string) (http.HandlerFunc, error) {
 	}, nil
 }
 
-// observed wraps every call. It logs the route, never a header, query or body; a
-// failure or a rate limit once a minute at a visible level. It turns a panic into a
-// 500. It bounds the time of a call, plus the time that the call asked to wait, so
-// that a database that hangs counts as out of reach.
+// observed wraps every call. It logs the route at debug level, never a header, query or
+// body, and a 5xx or 429 as a warning once a minute. It answers a panic with 500. A call
+// ends after limits.CallTime plus the time that it asks to wait, so that it also ends if
+// the database hangs.
 func (a *API) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
@@ -179,7 +180,7 @@ func routeOf(r *http.Request) string {
 	return r.Pattern
 }
 
-// recorder notes the status of an answer and when it begins.
+// recorder keeps the status of an answer, and tells call when the answer begins.
 type recorder struct {
 	http.ResponseWriter
 	status int

@@ -15,13 +15,13 @@ import (
 	"github.com/fairpact/fairpact/internal/wire"
 )
 
-// nextLook is the response header of a view with the unix time by which something
-// happens in any case, such as a deadline.
+// nextLook is the response header of a view with the unix time by which a client should
+// read the deal again, such as its next deadline (escrow.Service.LookAt).
 const nextLook = "Fairpact-Next-Look"
 
 // waitOf returns how long a call may wait for a change, in addition to
-// limits.CallTime. A tool call has its wait in the body, so every call of /mcp gets the
-// longest here, and package mcpapi bounds it.
+// limits.CallTime. A call of /mcp gets waiting.Longest, because its wait is in the body:
+// package mcpapi sets the shorter bound.
 func waitOf(r *http.Request) time.Duration {
 	if r.URL.Path == "/mcp" {
 		return waiting.Longest
@@ -33,7 +33,8 @@ func waitOf(r *http.Request) time.Duration {
 	return min(max(time.Duration(seconds)*time.Second, 0), waiting.Longest)
 }
 
-// wait parses ?wait= and ?since=.
+// wait parses ?wait= (seconds) and ?since= (a state, or the ETag of a view). It returns
+// the zero Wait if there is no ?wait=.
 func (a *API) wait(r *http.Request) (escrow.Wait, error) {
 	query := r.URL.Query()
 	if !query.Has("wait") {

@@ -40,16 +40,16 @@ func TestWaitIsParsed(t *testing.T) {
 	} {
 		w, err := a.wait(httptest.NewRequest("GET", "/v1/deals/d_1?"+row.query, nil))
 		if problem.Is(err, problem.InvalidRequest) != row.bad || (err != nil) != row.bad {
-			t.Errorf("%s: %v", row.query, err)
+			t.Errorf("?%s: error %v, want INVALID_REQUEST: %t", row.query, err, row.bad)
 		}
 		if err == nil && (w.For != row.wait || w.State != row.state || (w.Same != nil) != row.same) {
-			t.Errorf("%s: %+v", row.query, w)
+			t.Errorf("?%s: got %s, state %q, ETag %t, want %s, %q, %t", row.query, w.For, w.State, w.Same != nil, row.wait, row.state, row.same)
 		}
 	}
 }
 
-// A read gets the time that it asks to wait, a tool call the longest, any other call
-// none.
+// A read may wait as long as it asks, a tool call as long as any call may, and other
+// calls not at all.
 func TestWaitLengthensTheCall(t *testing.T) {
 	for target, want := range map[string]time.Duration{
 		"GET /v1/deals/d_1?wait=7": 7 * time.Second, "HEAD /v1/deals/d_1?wait=7": 7 * time.Second, "GET /v1/deals/d_1": 0, "GET /v1/deals/d_1?wait=9999999": waiting.Longest,
