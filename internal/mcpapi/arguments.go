@@ -41,7 +41,7 @@ func parseArguments(raw []byte) (arguments, error) {
 	return object, nil
 }
 
-// wait returns how long the call may wait for a change; 0: not at all.
+// wait parses wait_seconds. It returns 0 if the argument is left out.
 func (a arguments) wait() (time.Duration, error) {
 	if a["wait_seconds"] == nil {
 		return 0, nil
@@ -53,7 +53,7 @@ func (a arguments) wait() (time.Duration, error) {
 	return time.Duration(seconds) * time.Second, nil
 }
 
-// waitSince returns the wait and the state whose end it waits for.
+// waitSince parses wait_seconds and since, the state that the call waits to end.
 func (a arguments) waitSince(ctx context.Context) (escrow.Wait, error) {
 	duration, err := a.wait()
 	wait := escrow.Wait{For: duration, Network: caller.Network(originOf(ctx).address)}
@@ -67,8 +67,8 @@ func (a arguments) waitSince(ctx context.Context) (escrow.Wait, error) {
 	return wait, nil
 }
 
-// quoted adds a hint to a refusal if an object or array was sent as a string of JSON,
-// which agents often do.
+// quoted adds a hint to INVALID_REQUEST if an argument is JSON text in a string where an
+// object or array is expected, a common mistake of agents. Other errors pass unchanged.
 func (a arguments) quoted(err error) error {
 	if !problem.Is(err, problem.InvalidRequest) {
 		return err
@@ -92,8 +92,8 @@ func (a arguments) known(t tool) error {
 	return nil
 }
 
-// credential returns the first of the named arguments that is set.
-// SPEC 4.1: secrets are passed as tool arguments.
+// credential returns the first of the named arguments that is set, or AUTH_REQUIRED if
+// none is. SPEC 4.1: secrets are passed as tool arguments.
 func (a arguments) credential(names ...string) (string, error) {
 	for _, name := range names {
 		if a[name] == nil || a[name] == "" {
@@ -114,7 +114,8 @@ var sources = map[string]string{
 	"invite_token": "create_deal returns one for each party in invite_tokens, and whoever created the deal hands you yours",
 }
 
-// text returns a required string argument; want describes it for the error.
+// text returns a required string argument. Its error says what the argument must be, in
+// the words of want.
 func (a arguments) text(name, want string) (string, error) {
 	text, ok := a[name].(string)
 	if !ok || text == "" {
@@ -123,7 +124,7 @@ func (a arguments) text(name, want string) (string, error) {
 	return text, nil
 }
 
-// flag returns an optional boolean argument.
+// flag returns an optional boolean argument, false if it is left out.
 func (a arguments) flag(name string) (bool, error) {
 	value, ok := a[name].(bool)
 	if a[name] != nil && !ok {
@@ -132,8 +133,8 @@ func (a arguments) flag(name string) (bool, error) {
 	return value, nil
 }
 
-// body returns the arguments without idempotency_key and those of the given names:
-// the ones that a REST body has.
+// body returns the arguments that a REST body has: all but idempotency_key and those
+// named in without.
 func (a arguments) body(without ...string) map[string]any {
 	body := maps.Clone(a)
 	for _, name := range append(without, "idempotency_key") {
@@ -142,7 +143,7 @@ func (a arguments) body(without ...string) map[string]any {
 	return body
 }
 
-// request describes the call to package calls. caller is the scope of the idempotency
+// request describes the call for package calls. caller is the scope of the idempotency
 // key; credentials are the arguments that are not part of the body.
 func (a arguments) request(tool, caller string, credentials ...string) calls.Request {
 	return calls.Request{
@@ -161,7 +162,7 @@ func (a arguments) request(tool, caller string, credentials ...string) calls.Req
 	}
 }
 
-// idempotencyKey returns the optional key, or "" if it is left out.
+// idempotencyKey returns the argument idempotency_key, or "" if it is left out.
 func (a arguments) idempotencyKey() (string, error) {
 	if a["idempotency_key"] == nil {
 		return "", nil
@@ -173,5 +174,5 @@ func (a arguments) idempotencyKey() (string, error) {
 	return key, nil
 }
 
-// String keeps the secrets in arguments out of anything that is printed.
+// String returns only the number of arguments, because they hold secrets.
 func (a arguments) String() string { return fmt.Sprintf("%d arguments", len(a)) }

@@ -9,11 +9,11 @@ import (
 	"github.com/fairpact/fairpact/internal/wire"
 )
 
-// computeCommitment hashes an input and a salt as a party would (SPEC 2.6). It changes
-// no deal and stores nothing. With a deal_id it first checks that the input fits the
-// deal, because a committed input cannot be corrected, and also returns the bytes that a
-// seat key signs. A party that hashed by itself passes the commitment instead of the
-// input to get those bytes.
+// computeCommitment returns the commitment to an input and a salt (SPEC 2.6). It stores
+// nothing. With a deal_id it also returns the bytes that a seat key signs, and refuses an
+// input that does not fit the deal, because a committed input cannot be corrected. A
+// party that computed its commitment elsewhere passes the commitment instead of the input
+// to get the bytes to sign.
 func (s *server) computeCommitment(ctx context.Context, args arguments) (result, error) {
 	type answer struct {
 		Commitment string `json:"commitment"`

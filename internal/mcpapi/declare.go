@@ -8,13 +8,13 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// longestPhase bounds commit_seconds and reveal_seconds. The rules of a deal bound its
-// deadlines again.
+// longestPhase bounds commit_seconds and reveal_seconds: 366 days in seconds. The rules
+// of a deal set the exact bounds of its deadlines.
 const longestPhase = 366 * 24 * 3600
 
-// declaration converts the arguments of create_deal to the REST body. An agent may pass
-// the length of a phase instead of its deadline, and leave out the beacon round of a
-// draw: the service then takes the first round after reveal_deadline.
+// declaration converts the arguments of create_deal to the REST body. It computes a
+// deadline from commit_seconds or reveal_seconds. If a draw has no beacon_round, it takes
+// the first round after reveal_deadline.
 func (s *server) declaration(args arguments) (map[string]any, error) {
 	body := args.body("api_key", "commit_seconds", "reveal_seconds")
 	from := time.Now().Unix()

@@ -16,7 +16,7 @@ import (
 
 const example = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
 
-// message holds the members of a JSON-RPC message that front checks.
+// message holds the members of a JSON-RPC message that [front] checks.
 type message struct {
 	Version jsontext.Value `json:"jsonrpc"`
 	ID      jsontext.Value `json:"id"`
@@ -26,7 +26,7 @@ type message struct {
 	Error   jsontext.Value `json:"error"`
 }
 
-// id returns the id for the answer: null if the message has no valid id.
+// id returns the message's id for its answer, or null if the message has no valid id.
 func (m message) id() jsontext.Value {
 	if kind := m.ID.Kind(); kind == '"' || kind == '0' {
 		return m.ID
@@ -34,7 +34,8 @@ func (m message) id() jsontext.Value {
 	return jsontext.Value("null")
 }
 
-// call returns the tool that a large message calls, and the size of its arguments.
+// call returns the tool that a message calls, and the size of its arguments in bytes. It
+// returns "" and 0 if the message calls no tool or its params fit in maxPlain.
 func (m message) call() (tool string, arguments int) {
 	if len(m.Params) <= maxPlain || m.Method != "tools/call" {
 		return "", 0
@@ -49,8 +50,8 @@ func (m message) call() (tool string, arguments int) {
 	return params.Name, len(params.Arguments)
 }
 
-// wrong explains why the SDK refused a message with a code and a text. The SDK's text
-// is not passed on, because it names Go types and quotes arguments.
+// wrong returns the error for a message that the SDK refused with a code and a text. It
+// replaces the SDK's text, which names Go types and quotes arguments.
 func (m message) wrong(code int64, text string) *problem.Error {
 	invalid := func(format string, args ...any) *problem.Error {
 		return problem.New(problem.InvalidRequest, format, args...)
@@ -97,15 +98,15 @@ func toolNames() string {
 	return strings.Join(names, ", ")
 }
 
-// wireError is a JSON-RPC error. Data is for the client's code.
+// wireError is a JSON-RPC error. Data is passed on from the SDK, for programs.
 type wireError struct {
 	Code    int64          `json:"code"`
 	Message string         `json:"message"`
 	Data    jsontext.Value `json:"data,omitzero"`
 }
 
-// fault writes a JSON-RPC error whose message is `CODE: fix`. status 0: the HTTP status
-// has been written already.
+// fault answers the message with e, whose text becomes p's `CODE: fix`. If status is 0,
+// the HTTP status is already written.
 func (m message) fault(w http.ResponseWriter, status int, e wireError, p *problem.Error) {
 	answer.Count(p)
 	e.Message = p.In(words)
@@ -122,7 +123,7 @@ func (m message) fault(w http.ResponseWriter, status int, e wireError, p *proble
 }
 
 // explained replaces the text of the SDK's refusals, which are plain text or JSON-RPC
-// errors. The SDK writes each in one Write.
+// errors. It relies on the SDK to write each refusal in one Write.
 type explained struct {
 	http.ResponseWriter
 	message message
@@ -149,7 +150,7 @@ func (x *explained) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// refused parses a refusal. It returns nil if the answer is a result.
+// refused parses an answer of the SDK. It returns nil if the answer is not an error.
 func (x *explained) refused(b []byte) *wireError {
 	if x.status != 0 && strings.HasPrefix(x.Header().Get("Content-Type"), "text/plain") {
 		return &wireError{Code: jsonrpc.CodeInvalidRequest, Message: string(b)}
@@ -163,7 +164,7 @@ func (x *explained) refused(b []byte) *wireError {
 	if json.Unmarshal(b, &answer, jsontext.AllowInvalidUTF8(true)) != nil || answer.Error == nil {
 		return nil
 	}
-	if answer.Error.Code == 0 { // the SDK sends 0 for initialize, which JSON-RPC does not define
+	if answer.Error.Code == 0 { // sent by the SDK for initialize, but not an error code of JSON-RPC
 		answer.Error.Code = jsonrpc.CodeInvalidParams
 	}
 	return answer.Error

@@ -23,25 +23,24 @@ import (
 
 // Bounds of a message in bytes.
 const (
-	maxMessage = 64 << 10
-	maxPlain   = 8 << 10 // a call of a tool without large arguments; it may wait with its message in memory
+	maxMessage = 64 << 10 // a message without the arguments of the tools in maxCall
+	maxPlain   = 8 << 10  // a call of any other tool; small, because it may stay in memory while the call waits
 )
 
-// maxCall bounds the arguments of the tools that take large ones. The rest of such a
-// message is bounded by maxMessage.
+// maxCall bounds the arguments of the tools that take large ones, in bytes.
 var maxCall = map[string]int{"create_deal": 4 << 20, "reveal_input": 4 << 20, "compute_commitment_tool": 1 << 20, "verify_certificate": 8 << 20}
 
-// maxBody bounds the bytes that are read of any message.
+// maxBody bounds any message: the largest arguments in maxCall and maxMessage.
 const maxBody = 8<<20 + maxMessage
 
-// Protocol versions, compared as text.
+// MCP protocol versions. They are dates, so they compare as text.
 const (
-	withStructured = "2025-06-18" // the first in which clients read structuredContent
-	newProtocol    = "2026-07-28" // the first in which an unknown method is an HTTP 404
+	withStructured = "2025-06-18" // the first version in which clients read structuredContent
+	newProtocol    = "2026-07-28" // the first version in which an unknown method is an HTTP 404
 )
 
-// methods are the methods of this server. The SDK would serve more, with empty lists
-// or a stream that stays open.
+// methods are the methods that front passes to the SDK. The SDK has more, which would
+// answer empty lists or keep a stream open.
 var methods = []string{"initialize", "ping", "server/discover", "tools/list", "tools/call"}
 
 // front serves requests before the SDK sees them: it checks hosts, origins, HTTP
@@ -56,7 +55,7 @@ type front struct {
 type origin struct {
 	address    string          // network address of the client
 	structured bool            // the client reads structuredContent
-	ctx        context.Context // ends with the request; the SDK runs tools on another context
+	ctx        context.Context // of the request, because the SDK gives tools a context that outlives it
 }
 
 type originKey struct{}
@@ -67,8 +66,8 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("Vary", "Origin")
-	// DNS rebinding shows as a foreign Host, a page of another site as a foreign Origin.
-	// Clients other than browsers send no Origin.
+	// A DNS rebinding attack sends a foreign Host, and a page of another site a foreign
+	// Origin. Clients other than browsers send no Origin.
 	if !f.hosts.allow(r.Host) {
 		answer.Error(w, problem.New(problem.Forbidden, "/mcp is not served under this Host; use the public name of the service, or localhost (the operator lists names in FAIRPACT_PUBLIC_HOSTS)"))
 		return
@@ -102,15 +101,15 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 	}
 	var m message
 	if text := bytes.TrimLeft(body, " \t\r\n"); len(text) > 0 && text[0] == '[' {
-		message{}.fault(w, http.StatusBadRequest, wireError{Code: jsonrpc.CodeInvalidRequest}, problem.New(problem.InvalidRequest, "a batch is not served; send one JSON-RPC message a request"))
+		message{}.fault(w, http.StatusBadRequest, wireError{Code: jsonrpc.CodeInvalidRequest}, problem.New(problem.InvalidRequest, "a batch is not served; send one JSON-RPC message in each request"))
 		return
 	}
-	// Lenient, because the tool reports errors inside its arguments.
+	// Duplicate names and invalid UTF-8 pass here: parseArguments reports them for the tool.
 	if err := json.Unmarshal(body, &m, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
 		message{}.fault(w, http.StatusBadRequest, wireError{Code: jsonrpc.CodeParseError}, problem.New(problem.InvalidJSON, "the body is not one JSON-RPC message; send %s or the like", example))
 		return
 	}
-	if m.Method == "" && len(m.Result) == 0 && len(m.Error) == 0 { // the SDK would take it for a response and answer with an empty body
+	if m.Method == "" && len(m.Result) == 0 && len(m.Error) == 0 { // the SDK would treat the message as a response and answer with an empty body
 		m.fault(w, http.StatusBadRequest, wireError{Code: jsonrpc.CodeInvalidRequest}, m.wrong(jsonrpc.CodeInvalidRequest, ""))
 		return
 	}
@@ -136,14 +135,14 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 	}
 	r = r.Clone(context.WithValue(r.Context(), originKey{}, origin{f.address(r), version >= withStructured, r.Context()}))
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	// As in REST, the body is JSON whatever its Content-Type, and so is every answer.
+	// As in REST, the body is read as JSON whatever its Content-Type, and answers are JSON.
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	f.sdk.ServeHTTP(&explained{ResponseWriter: w, message: m}, r)
 }
 
-// hosts are the names under which clients may reach the tool server, in addition to
-// loopback.
+// hosts holds the host names under which clients may reach the tool server. Loopback is
+// always allowed.
 type hosts map[string]bool
 
 func newHosts(names []string) (hosts, error) {
@@ -178,7 +177,7 @@ func (h hosts) allowOrigin(origin string) bool {
 		u.User == nil && u.Path == "" && u.RawQuery == "" && u.Fragment == "" && h.allow(u.Host)
 }
 
-// hostName returns the name without port and brackets, in lower case.
+// hostName returns a host in lower case, without port, brackets and final dot.
 func hostName(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

@@ -16,10 +16,10 @@ import (
 	"github.com/fairpact/fairpact/internal/calls"
 )
 
-// oneSentence is `CODE: what is wrong; what to send instead`.
+// oneSentence matches `CODE: what is wrong; what to send instead`.
 var oneSentence = regexp.MustCompile(`^[A-Z_]+: [^;]+; [^;]+$`)
 
-// A message that calls no tool is refused with a text of this package: the SDK's would
+// A message that calls no tool is refused with a text of this package. The SDK's texts
 // name Go types and quote what the caller sent, secrets included.
 func TestProtocolErrorsSayWhatToSend(t *testing.T) {
 	handler := handlerOf(t)
@@ -85,32 +85,32 @@ func TestProtocolErrorsSayWhatToSend(t *testing.T) {
 				}
 			}
 			if err := json.Unmarshal(w.Body.Bytes(), &answered); err != nil {
-				t.Fatalf("%d %s: %v", w.Code, w.Body, err)
+				t.Fatalf("the answer %d %s is not a JSON-RPC error: %v", w.Code, w.Body, err)
 			}
 			e := answered.Error
 			if w.Code != row.status || e.Code != row.code || !oneSentence.MatchString(e.Message) || !strings.Contains(e.Message, row.says) {
-				t.Errorf("%d %s", w.Code, w.Body)
+				t.Errorf("got %d %s, want status %d, code %d and `CODE: wrong; fix` with %q", w.Code, w.Body, row.status, row.code, row.says)
 			}
 			if has := len(e.Data.Supported) > 0; has != (e.Code == -32022) {
-				t.Errorf("the versions that are served: %s", w.Body)
+				t.Errorf("code %d with data.supported %v, want versions for code -32022 only", e.Code, e.Data.Supported)
 			}
 			for _, leak := range []string{"json:", "unmarshal", "Go ", "mcp.", "interface", "planted"} {
 				if strings.Contains(w.Body.String(), leak) {
-					t.Errorf("%q in %s", leak, w.Body)
+					t.Errorf("the answer shows %q, which must not leave the server: %s", leak, w.Body)
 				}
 			}
 			if h := w.Header(); h.Get("Content-Type") != "application/json" || h.Get("Cache-Control") != "no-store" {
-				t.Errorf("headers %v", h)
+				t.Errorf("got headers %v, want Content-Type application/json and Cache-Control no-store", h)
 			}
 		})
 	}
 	if w := post(handler, `{"jsonrpc":"2.0","id":1,"result":{}}`); w.Code != 202 {
-		t.Errorf("a response: %d %s", w.Code, w.Body)
+		t.Errorf("a JSON-RPC response is answered %d %s, want 202", w.Code, w.Body)
 	}
 }
 
-// The catalogue comes without test vectors unless they are asked for. A large answer is
-// not sent a second time as text to a client that reads structuredContent.
+// list_algorithms returns test vectors only with vectors true. A client that reads
+// structuredContent gets no second copy of a large answer as text.
 func TestVectorsAreSentOnceAndOnlyIfAskedFor(t *testing.T) {
 	handler := handlerOf(t)
 	for _, row := range []struct {
@@ -141,17 +141,17 @@ func TestVectorsAreSentOnceAndOnlyIfAskedFor(t *testing.T) {
 			}
 		}
 		if err := errors.Join(json.Unmarshal(w.Body.Bytes(), &answered), json.Unmarshal(answered.Result.StructuredContent, &catalogue)); err != nil {
-			t.Fatalf("%+v: %d %.300s", row, w.Code, w.Body)
+			t.Fatalf("%+v: the answer %d %.300s is not a catalogue: %v", row, w.Code, w.Body, err)
 		}
 		if a := catalogue.Algorithms; len(a) != 3 || a[0].Vectors == nil || (len(a[0].Vectors) > 0) != row.vectors {
-			t.Errorf("%+v: %.300s", row, answered.Result.StructuredContent)
+			t.Errorf("%+v: got %.300s, want 3 algorithms with the vectors of the row", row, answered.Result.StructuredContent)
 		}
 		if text := answered.Result.Content[0].Text; (text == string(answered.Result.StructuredContent)) != row.copied || !row.copied && len(text) > 100 {
-			t.Errorf("%+v: the text has %d bytes, the data %d", row, len(text), len(answered.Result.StructuredContent))
+			t.Errorf("%+v: the text has %d bytes and structuredContent %d, want a copy or at most 100 bytes of text", row, len(text), len(answered.Result.StructuredContent))
 		}
 	}
 	if w := post(handler, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_algorithms","arguments":{"vectors":"yes"}}}`); !strings.Contains(w.Body.String(), "INVALID_REQUEST: vectors must be true or false") {
-		t.Errorf("vectors that are a string: %s", w.Body)
+		t.Errorf("vectors \"yes\": got %s, want INVALID_REQUEST", w.Body)
 	}
 }
 
@@ -161,7 +161,7 @@ func TestTokensAreInBothForms(t *testing.T) {
 	for _, once := range []bool{true, false} {
 		text := success(result{body: body, shownOnce: once}, true).Content[0].(*mcp.TextContent).Text
 		if (text == string(body)) != once {
-			t.Errorf("shown once %t: %.80s", once, text)
+			t.Errorf("shownOnce %t: the text is %.80s, want the whole body: %t", once, text, once)
 		}
 	}
 }

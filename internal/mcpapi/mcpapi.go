@@ -2,11 +2,11 @@
 // stateless, with JSON responses. Its nine tools call the use cases that REST calls,
 // with the same parsing, permissions and idempotency. It holds no rules of the protocol.
 //
-// A tool's structuredContent is the REST body, so that a certificate verifies as it was
+// A tool's structuredContent is the REST body, so that a certificate verifies as
 // received. Only the answers of create_deal and reveal_input have more members. The next
-// step for the agent is in a second text block and in _meta. It has placeholders instead of the caller's tokens, so that a secret is
-// in one answer only. Arguments reach the parser as the client wrote them and results
-// are sent as the use case wrote them: no number passes through a float.
+// step for the agent is in a second text block and in _meta. It has placeholders for the
+// caller's tokens, so that no answer repeats a secret. Arguments and results stay JSON
+// bytes inside the SDK, so no number becomes a float.
 package mcpapi
 
 import (
@@ -30,7 +30,7 @@ import (
 	"github.com/fairpact/fairpact/internal/wire"
 )
 
-// Config holds what the tool server needs.
+// Config holds the settings and dependencies of the tool server.
 type Config struct {
 	calls.Calls
 	Chain       beacon.Chain // named in the instructions
@@ -43,7 +43,7 @@ type Config struct {
 type server struct {
 	Config
 	catalogue []byte // without test vectors
-	vectors   []byte // the catalogue with them
+	vectors   []byte // the catalogue with test vectors
 	failures  *telemetry.Repeats
 }
 
@@ -52,7 +52,8 @@ var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/mcpapi")
 //go:embed instructions.md
 var instructions string
 
-// New returns the handler of /mcp.
+// New returns the handler of /mcp. It fails if c.PublicHosts holds a text that is not a
+// host name.
 func New(c Config) (http.Handler, error) {
 	hosts, err := newHosts(c.PublicHosts)
 	if err != nil {
@@ -65,7 +66,7 @@ func New(c Config) (http.Handler, error) {
 	if s.vectors, err = wire.Catalogue(words, true); err != nil {
 		return nil, err
 	}
-	// The SDK gets no logger, because it would log messages, which hold secrets.
+	// The SDK gets no logger: it logs messages, which hold secrets.
 	m := mcp.NewServer(&mcp.Implementation{Name: "fairpact", Title: "Fairpact", Version: c.Version}, &mcp.ServerOptions{
 		Instructions: c.Chain.Fill(algorithm.Fill(instructions)),
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
@@ -90,8 +91,8 @@ func New(c Config) (http.Handler, error) {
 	}, nil
 }
 
-// handler runs one tool. Every error inside is a tool error, which the agent sees; only
-// an unknown tool or method is an error of the protocol.
+// handler returns the SDK's handler of one tool. Its errors are tool errors, which the
+// agent sees. Unknown tools and methods are JSON-RPC errors, which it may not see.
 func (s *server) handler(t tool) mcp.ToolHandler {
 	zeroMetrics(t.name)
 	return func(ctx context.Context, req *mcp.CallToolRequest) (result *mcp.CallToolResult, _ error) {
@@ -137,7 +138,7 @@ func (s *server) call(ctx context.Context, t tool, raw []byte) (result, error) {
 	if err := args.known(t); err != nil {
 		return result{}, err
 	}
-	wait, _ := args.wait() // the tool itself refuses a malformed one
+	wait, _ := args.wait() // the tool itself refuses a malformed wait_seconds
 	ctx, cancel := context.WithTimeout(ctx, limits.CallTime+wait)
 	defer cancel()
 	defer context.AfterFunc(originOf(ctx).ctx, cancel)() // the client has closed the connection

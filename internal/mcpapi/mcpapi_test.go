@@ -22,7 +22,8 @@ func toolNamed(name string) bool {
 	return slices.ContainsFunc(tools, func(t tool) bool { return t.name == name })
 }
 
-// SPEC 4.1: there are nine tools. Each has all hints, and a description of every member.
+// SPEC 4.1: there are nine tools. Each has all four MCP hints, and describes every member
+// of its schemas.
 func TestToolDescriptions(t *testing.T) {
 	if len(tools) != 9 {
 		t.Errorf("%d tools, want 9", len(tools))
@@ -34,10 +35,10 @@ func TestToolDescriptions(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !strings.Contains(instructions, tool.name) {
-				t.Error("the instructions do not name it")
+				t.Errorf("instructions.md does not name %s", tool.name)
 			}
 			if d.Title == "" || d.Description == "" || d.Annotations == nil || d.Annotations.DestructiveHint == nil || d.Annotations.OpenWorldHint == nil {
-				t.Errorf("title, description and four hints: %+v", d)
+				t.Errorf("got %+v, want title, description and all four hints", d)
 			}
 			for name, raw := range map[string]any{"input": d.InputSchema, "output": d.OutputSchema} {
 				var s jsonschema.Schema
@@ -45,11 +46,11 @@ func TestToolDescriptions(t *testing.T) {
 					t.Fatal(err)
 				}
 				if _, err := s.Resolve(nil); err != nil || s.Type != "object" {
-					t.Errorf("%s schema: %v", name, err)
+					t.Errorf("%s schema: type %q, error %v, want a valid schema of type object", name, s.Type, err)
 				}
 				for _, required := range s.Required {
 					if s.Properties[required] == nil {
-						t.Errorf("%s schema requires %q and does not have it", name, required)
+						t.Errorf("%s schema requires %q but does not define it", name, required)
 					}
 				}
 				described(t, name, s.Properties, name == "input")
@@ -73,11 +74,11 @@ func described(t *testing.T, at string, members map[string]*jsonschema.Schema, a
 	}
 }
 
-// Errors name tools, not REST calls.
+// Error texts over MCP name tools, not REST calls.
 func TestErrorsNameTools(t *testing.T) {
 	for op := range problem.Ops {
 		if got := words(problem.Call{Op: problem.Op(op)}); got != "idempotency_key" && !toolNamed(got) {
-			t.Errorf("%s is called %q, which is not a tool", problem.Ops[op], got)
+			t.Errorf("operation %s is rendered as %q, which is not a tool", problem.Ops[op], got)
 		}
 	}
 }
@@ -95,7 +96,7 @@ func TestHosts(t *testing.T) {
 		"0.0.0.0": false, "10.0.0.1": false, "127.0.0.1.evil.example": false, "*": false, "2130706433": false,
 	} {
 		if got := h.allow(host); got != want {
-			t.Errorf("Host %q: %t, want %t", host, got, want)
+			t.Errorf("Host %q: allowed %t, want %t", host, got, want)
 		}
 	}
 	for origin, want := range map[string]bool{
@@ -104,12 +105,12 @@ func TestHosts(t *testing.T) {
 		"http://localhost@evil.example": false, "http://evil.example/localhost": false, "http://localhost/": false, "localhost": false, "chrome-extension://localhost": false,
 	} {
 		if got := h.allowOrigin(origin); got != want {
-			t.Errorf("Origin %q: %t, want %t", origin, got, want)
+			t.Errorf("Origin %q: allowed %t, want %t", origin, got, want)
 		}
 	}
 	for _, name := range []string{"*", "*.example", "https://fairpact.example", "a b"} {
 		if _, err := newHosts([]string{name}); err == nil {
-			t.Errorf("%q is taken for a host name", name)
+			t.Errorf("newHosts accepts %q, which is not a host name", name)
 		}
 	}
 }
@@ -168,7 +169,7 @@ func TestNextStepsNameToolsAndNoTokens(t *testing.T) {
 		}
 		text := c.got.text()
 		if !strings.HasPrefix(text, "NEXT: ") || c.tool != "" && (callText.FindStringSubmatch(text) == nil || callText.FindStringSubmatch(text)[1] != c.tool) {
-			t.Errorf("%s: %s", name, text)
+			t.Errorf("%s: got %q, want NEXT: and a call of %q", name, text, c.tool)
 		}
 		if strings.Contains(text, "it_1") || strings.Contains(text, "fp_1") {
 			t.Errorf("%s repeats a token: %s", name, text)
@@ -176,11 +177,12 @@ func TestNextStepsNameToolsAndNoTokens(t *testing.T) {
 	}
 }
 
-// The example and the Python program of the instructions hash as the service does, even
-// if the orders of UTF-16 code units and of code points differ.
+// The example and the Python program of the instructions compute the same commitments as
+// the service. Member names with characters beyond U+FFFF show that the program sorts by
+// UTF-16 code units, as RFC 8785 requires.
 func TestInstructionsHashRight(t *testing.T) {
 	if want := canon.Commitment([]byte(`{"accept":true}`), []byte("00112233445566778899aabbccddeeff")); !strings.Contains(instructions, "gives "+want+".") {
-		t.Errorf("the example is not %s", want)
+		t.Errorf("the example commitment in the instructions is not %s", want)
 	}
 	_, rest, found := strings.Cut(instructions, " Python:\n")
 	var program strings.Builder
@@ -201,6 +203,6 @@ func TestInstructionsHashRight(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "python3", "-c", program.String(), input).CombinedOutput()
 	salt, commitment, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
 	if want := canon.Commitment(canon.Encode(tree), []byte(salt)); !found || err != nil || commitment != want {
-		t.Errorf("%v: the instructions' program prints %s, want %s", err, out, want)
+		t.Errorf("the instructions' program (found: %t, error: %v) prints %s, want the commitment %s", found, err, out, want)
 	}
 }

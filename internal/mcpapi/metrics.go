@@ -15,11 +15,11 @@ var (
 		Name: "fairpact_mcp_tool_calls_total", Help: "Tool calls by outcome: ok, refused (the caller can correct the call) or failed (a fault of the service).",
 	}, []string{"tool", "outcome"})
 	toolDurations = promauto.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "fairpact_mcp_tool_duration_seconds", Help: "Time to answer a tool call, without what it waited for a change of its deal.", Buckets: telemetry.Seconds,
+		Name: "fairpact_mcp_tool_duration_seconds", Help: "Time to answer a tool call, without the time that it waited for its deal to change.", Buckets: telemetry.Seconds,
 	}, []string{"tool"})
 )
 
-// zeroMetrics makes the series of a tool, so that they are 0 before its first call.
+// zeroMetrics creates the series of a tool, so that they are 0 before the first call.
 func zeroMetrics(tool string) {
 	for _, outcome := range []string{"ok", "refused", "failed"} {
 		toolCalls.WithLabelValues(tool, outcome)
@@ -27,7 +27,7 @@ func zeroMetrics(tool string) {
 	toolDurations.WithLabelValues(tool)
 }
 
-// countCall counts a call that ended with an error code; empty: success.
+// countCall counts a call and its time. An empty code means success.
 func countCall(tool string, code problem.Code, took time.Duration) {
 	outcome := "refused"
 	switch row, _ := problem.Lookup(code); {

@@ -17,8 +17,8 @@ import (
 	"github.com/fairpact/fairpact/internal/waiting"
 )
 
-// The functions below derive the next step from a result. It is advice: no code of the
-// service depends on it.
+// The functions below derive the next step for the agent from a result. The step is
+// advice: no code of the service depends on it.
 
 type fields = map[string]any
 
@@ -36,7 +36,8 @@ const (
 
 const examples = "Change the example's values to yours."
 
-// exampleDeal returns arguments of create_deal that leave time to hand over the tokens.
+// exampleDeal returns example arguments of create_deal. Its phases of 15 minutes leave
+// time to hand over the tokens.
 func exampleDeal() fields {
 	return fields{
 		"api_key": yourKey, "algorithm": "split.v1", "party_labels": []string{"you", "them"},
@@ -75,14 +76,14 @@ func afterCreation(req escrow.Declared, c createdBody, invited bool) next {
 	return n
 }
 
-// howToCommit explains how to make a commitment.
+// howToCommit tells an agent how to make a commitment for a deal.
 func howToCommit(algorithmID, dealID string) string {
 	return fmt.Sprintf("decide on your input, in the form of %s. Decide on a salt of 16 random bytes as %d hex digits; keep both secret until you reveal. "+
 		"Hash them where you are (sha256 of the canonical JSON of the input followed by the salt) or with compute_commitment_tool; then commit to deal %s.", inputOf(algorithmID), strongSalt, dealID)
 }
 
-// inputOf returns an example party input. It never quotes labels or items: other
-// parties wrote them and may be hostile.
+// inputOf returns an example party input and what its members mean. It never quotes the
+// deal's labels or items, because a hostile party may have written them.
 func inputOf(algorithmID string) string {
 	a, ok := algorithm.Lookup(algorithmID)
 	if !ok {
@@ -110,8 +111,8 @@ func afterHash(req escrow.Opening, commitment string) next {
 		"keep input and salt exactly as they are: reveal_input needs both, and nobody can recover them. Then commit."}
 }
 
-// afterToSign follows compute_commitment_tool with a commitment, which returns the bytes
-// to sign.
+// afterToSign returns the step after compute_commitment_tool was called with a commitment
+// and returned the bytes to sign.
 func afterToSign(dealID any, commitment string) next {
 	return next{"commit_input", fields{"deal_id": dealID, "invite_token": yourToken, "commitment": commitment, "party_key": "<ed25519:... or es256:...>", "party_signature": "<signature of to_sign>"},
 		"sign the UTF-8 bytes of to_sign with your private key where you are, its last line feed included, then commit. Leave party_key and party_signature out if you have no seat key."}
@@ -128,8 +129,8 @@ func reveal(dealID, why string) next {
 	return next{"reveal_input", fields{"deal_id": dealID, "invite_token": yourToken, "input": fields{"<your input>": "<the members of the object that you committed to>"}, "salt": yourSalt}, why}
 }
 
-// poll waits for the deal to leave a state. party reports whether the caller has an
-// invite token; otherwise it has the initiator's API key.
+// poll returns a call of get_deal that waits for the deal to leave the state since. party
+// reports whether the caller has an invite token; otherwise it has the API key.
 func poll(dealID string, party bool, since deal.State, why string) next {
 	arguments := fields{"deal_id": dealID, "wait_seconds": maxWait, "since": since, "api_key": yourKey}
 	if party {
@@ -153,7 +154,8 @@ func afterReveal(r escrow.Revealed) next {
 	return poll(r.DealID, true, r.State, "you have revealed; the deal has not ended. Wait until state is COMPUTED, CERTIFIED or VOID. Only in a deal with a beacon_round: call get_certificate once all have revealed, which makes the draw.")
 }
 
-// afterView follows get_deal by a party; -1: by the initiator's API key.
+// afterView returns the step after get_deal. party is the caller's index, or -1 for the
+// initiator's API key.
 func afterView(party int, v escrow.View) next {
 	dealID, parties := v.DealID, len(v.Parts)
 	initiator := party < 0
@@ -193,7 +195,8 @@ func afterView(party int, v escrow.View) next {
 	return certificate(dealID, who+"The deal has ended. Fetch the signed certificate.")
 }
 
-// cautions returns warnings about the deal for a party that has not committed.
+// cautions returns the warnings for a party that has not committed, "" if the deal has
+// none.
 func cautions(d *escrow.Deal) string {
 	if all := d.Cautions(); len(all) > 0 {
 		return "CAUTION, before you commit: " + strings.Join(all, ". ") + ". "
@@ -201,7 +204,8 @@ func cautions(d *escrow.Deal) string {
 	return ""
 }
 
-// seatKeys explains declared seat keys to a party that has not committed.
+// seatKeys tells a party that has not committed which seat keys are declared, "" if none
+// are. It lists at most 8 keys of others.
 func seatKeys(d *escrow.Deal, party int) string {
 	var others []string
 	count := 0
@@ -222,7 +226,7 @@ func seatKeys(d *escrow.Deal, party int) string {
 	return text
 }
 
-// missing names the first parties that have not acted; "" if all have.
+// missing names the parties that have not acted, at most 8 by index, "" if all have.
 func missing(parties int, acted func(int) bool) string {
 	var names []string
 	count := 0
@@ -245,7 +249,7 @@ func missing(parties int, acted func(int) bool) string {
 	return "parties " + strings.Join(names, ", ")
 }
 
-// left returns a deadline and the seconds until it.
+// left returns " (deadline, in n s)" with the seconds until the deadline.
 func left(deadline int64) string {
 	return fmt.Sprintf(" (%d, in %d s)", deadline, max(deadline-time.Now().Unix(), 0))
 }
@@ -258,7 +262,7 @@ func afterCertificate(c escrow.Issued) next {
 	return next{"verify_certificate", fields{"cert_id": c.CertID}, why + " Anyone can verify it, you first. To check this very document, pass it as certificate instead of cert_id."}
 }
 
-// aboutBundle is added to the next step after a certificate with its bundle.
+// aboutBundle is added to the next step if get_certificate returned a bundle too.
 const aboutBundle = " Save the bundle, the last text block. If it has no log_proof, or get_deal shows COMPUTED and not yet CERTIFIED on a log with witnesses, fetch it again later for a complete proof. verify_certificate takes its member certificate, not the bundle. It holds no input: to have yours checked too, add the members input and salt to own_input, only in your own copy."
 
 func afterHanded(h escrow.Handed) next {

@@ -13,19 +13,18 @@ import (
 // Members of a result's _meta.
 const (
 	metaNext   = "fairpact/next"    // the next call: {tool, arguments, why}
-	metaLookAt = "fairpact/look_at" // unix seconds: the next deadline or event, when to look at the deal again at the latest
+	metaLookAt = "fairpact/look_at" // unix seconds: read the deal again by this time, such as its next deadline
 	metaError  = "fairpact/error"   // {code, status, retry_after}: status as in REST, retry_after in seconds
 )
 
-// maxTextCopy is the size in bytes up to which a body is sent as text too, to clients
-// that read structuredContent. Many of them show their model only text, and tokens are
-// shown once, so small answers stay complete in both forms.
+// maxTextCopy is the size in bytes up to which a body is sent as text too, even to
+// clients that read structuredContent: many of them show their model only text.
 const maxTextCopy = 8 << 10
 
-// success sends a body as structuredContent and as text, and the next step in a second
-// text block and in _meta. structured reports whether the client reads
-// structuredContent; it then gets no text copy of a large body, which MCP permits
-// (2025-06-18, server/tools: SHOULD).
+// success returns the result of a tool: the body as structuredContent and as text, and
+// the next step in a second text block and in _meta. structured reports whether the
+// client reads structuredContent. Such a client gets no text copy of a large body, unless
+// the body holds tokens; the copy is only a SHOULD in MCP (2025-06-18, server/tools).
 func success(r result, structured bool) *mcp.CallToolResult {
 	meta, nextStep := mcp.Meta{metaNext: r.next}, r.next.text()
 	if r.lookAt > 0 {
@@ -45,7 +44,7 @@ func success(r result, structured bool) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Meta: meta, Content: content, StructuredContent: json.RawMessage(r.body)}
 }
 
-// refusal is a tool error. SPEC 4.1: it names the error code and the next action.
+// refusal returns a tool error. SPEC 4.1: it names the error code and the next action.
 func refusal(p *problem.Error) *mcp.CallToolResult {
 	answer.Count(p)
 	meta := map[string]any{"code": p.Code, "status": p.Status()}
@@ -59,7 +58,7 @@ func refusal(p *problem.Error) *mcp.CallToolResult {
 	}
 }
 
-// words returns the tool that makes a call.
+// words returns the tool or argument that stands for a call in error texts.
 func words(c problem.Call) string {
 	return [...]string{
 		problem.CreateKey: "create_key", problem.ListAlgorithms: "list_algorithms", problem.CreateDeal: "create_deal", problem.ReadDeal: "get_deal",
@@ -70,8 +69,8 @@ func words(c problem.Call) string {
 	}[c.Op]
 }
 
-// next is the step that an agent should take after a result. The agent fills in the
-// arguments in angle brackets. An empty Tool: there is nothing left to call.
+// next is the step that an agent should take after a result. The agent replaces the
+// arguments in angle brackets. An empty Tool means that nothing is left to call.
 type next struct {
 	Tool      string         `json:"tool,omitempty"`
 	Arguments map[string]any `json:"arguments,omitempty"`
@@ -80,7 +79,7 @@ type next struct {
 
 func (n next) text() string { return "NEXT: " + n.call() }
 
-// call returns the step in words.
+// call returns the step as text: why, and the call with its arguments.
 func (n next) call() string {
 	if n.Tool == "" {
 		return n.Why

@@ -24,7 +24,7 @@ import (
 type tool struct {
 	name      string
 	run       func(*server, context.Context, arguments) (result, error)
-	arguments []string // the names in the input schema, sorted
+	arguments []string // names of the input schema's members, sorted
 }
 
 // SPEC 4.1: nine tools cover the entire protocol.
@@ -43,8 +43,8 @@ var tools = []tool{
 //go:embed tools/*.json
 var descriptions embed.FS
 
-// describe reads a tool's description. It fills in the members that tools share, from
-// shared.json, and the texts of the algorithms.
+// describe reads tools/<name>.json and fills in the members of shared.json and the ids
+// and examples of the algorithms.
 func describe(name string) (*mcp.Tool, error) {
 	text, err := descriptions.ReadFile("tools/" + name + ".json")
 	if err != nil {
@@ -79,7 +79,8 @@ func describe(name string) (*mcp.Tool, error) {
 	return &mcp.Tool{Name: name, Title: d.Title, Description: d.Description, Annotations: d.Annotations, InputSchema: d.InputSchema, OutputSchema: d.OutputSchema}, nil
 }
 
-// argumentNames returns the names of a tool's arguments, sorted.
+// argumentNames returns the names of a tool's arguments, sorted. It fails if the input
+// schema is not JSON.
 func argumentNames(described *mcp.Tool) ([]string, error) {
 	var schema struct{ Properties map[string]json.RawMessage }
 	raw, ok := described.InputSchema.(json.RawMessage)
@@ -90,21 +91,22 @@ func argumentNames(described *mcp.Tool) ([]string, error) {
 	return slices.Sorted(maps.Keys(schema.Properties)), err
 }
 
-// copies is how many times the bytes of an answer are in memory while it is sent: the
-// body, in the answer's text and structuredContent, and the SDK's own copy.
+// copies is how many times an answer is in memory while it is sent: the body, its copies
+// in text and structuredContent, and the SDK's encoded message.
 const copies = 4
 
 // result is the answer of a tool.
 type result struct {
 	body   []byte // the REST body
 	next   next
-	lookAt int64    // unix seconds: when to look at the deal again at the latest; 0: nothing will change
+	lookAt int64    // unix seconds: read the deal again by this time; 0: nothing will change
 	blocks []string // further text blocks: invitations, or the bundle
 
 	shownOnce bool // the body holds tokens that no other call returns
 }
 
-// encoded encodes the answer of a use case; advise returns the next step.
+// encoded returns the result for the answer v of a use case, or its error. advise returns
+// the next step.
 func encoded[T any](v T, err error, advise func(T) next) (result, error) {
 	if err != nil {
 		return result{}, err
@@ -146,8 +148,8 @@ func (s *server) createDeal(ctx context.Context, args arguments) (result, error)
 	}
 	made := createdBody{Created: created}
 	var invitations []string
-	// Deadlines are read from the deal, because a replayed call returns the first one's. An
-	// error is ignored, because the tokens must reach the caller.
+	// Deadlines are read from the stored deal, because a replayed call may compute others
+	// from commit_seconds. An error is ignored, because the tokens must reach the caller.
 	if access, err := s.Escrow.Authorize(ctx, principal, created.DealID, escrow.Read); err == nil {
 		made.CommitDeadline, made.RevealDeadline = access.Deal().CommitDeadline, access.Deal().RevealDeadline
 		invitations = s.invitations(made, access.Deal().Algorithm)
@@ -157,20 +159,20 @@ func (s *server) createDeal(ctx context.Context, args arguments) (result, error)
 	return r, err
 }
 
-// createdBody is the answer to a creation with the deadlines, which the caller may have
-// named by their distance.
+// createdBody is the answer of create_deal: the REST body and the deadlines, which the
+// caller does not know if it passed commit_seconds or reveal_seconds.
 type createdBody struct {
 	escrow.Created
 	CommitDeadline int64 `json:"commit_deadline,omitzero"`
 	RevealDeadline int64 `json:"reveal_deadline,omitzero"`
 }
 
-// maxInvited bounds the parties of a deal whose invitations are part of the answer. An
-// invitation has about 1 KiB.
+// maxInvited is the number of parties up to which the answer holds the invitations, of
+// about 1 KiB each.
 const maxInvited = 64
 
-// invitations returns the invitation of each party after the first, or nil if there
-// are too many.
+// invitations returns the invitation of each party but party 0, or nil if the deal has
+// more than maxInvited parties.
 func (s *server) invitations(c createdBody, algorithmID string) (all []string) {
 	if len(c.Invites) > maxInvited {
 		return nil
@@ -185,7 +187,8 @@ func (s *server) invitations(c createdBody, algorithmID string) (all []string) {
 	return all
 }
 
-// deal authorizes the caller for an action on the deal_id of the arguments.
+// deal authorizes the caller for an action on the deal of the argument deal_id. The
+// caller's credential is the first of the arguments in credentials that is set.
 func (s *server) deal(ctx context.Context, args arguments, action escrow.Action, credentials ...string) (credential string, access escrow.Access, err error) {
 	if credential, err = args.credential(credentials...); err != nil {
 		return
@@ -221,8 +224,8 @@ func (s *server) revealInput(ctx context.Context, args arguments) (result, error
 	return encoded(revealedBody{revealed, step.call()}, err, func(revealedBody) next { return step })
 }
 
-// revealedBody is the answer to a reveal with the next step, as the answer to a commitment
-// has it: some clients show their model only structuredContent.
+// revealedBody is the answer of reveal_input: the REST body and the next step, because
+// some clients show their model only structuredContent.
 type revealedBody struct {
 	escrow.Revealed
 	Next string `json:"next"`
@@ -250,8 +253,8 @@ func (s *server) getDeal(ctx context.Context, args arguments) (result, error) {
 	return result{body: body, next: afterView(access.Party(), view), lookAt: at}, err
 }
 
-// getCertificate first makes the draw of a deal with a beacon round if it is due,
-// because no other tool does.
+// getCertificate returns the certificate, and with bundle true also the bundle. It first
+// makes a draw that is due, because no other tool does.
 func (s *server) getCertificate(ctx context.Context, args arguments) (result, error) {
 	_, access, err := s.deal(ctx, args, escrow.AsParty, "invite_token")
 	if err != nil {
@@ -281,7 +284,7 @@ func (s *server) getCertificate(ctx context.Context, args arguments) (result, er
 		if err != nil {
 			return result{}, err
 		}
-		issued = bundle.Issued // with the proof that is in the bundle
+		issued = bundle.Issued // so that both have the same proof
 		text, err := wire.Bundle(bundle)
 		if err != nil {
 			return result{}, err
@@ -294,8 +297,8 @@ func (s *server) getCertificate(ctx context.Context, args arguments) (result, er
 	return r, err
 }
 
-// draw makes the draw. It ignores errors that mean that there is nothing to draw,
-// because the certificate call then says why.
+// draw makes the draw. If there is nothing to draw, it returns nil, because the
+// certificate call then says why. BEACON_NOT_READY becomes CERT_NOT_READY.
 func (s *server) draw(ctx context.Context, access escrow.Access) error {
 	_, err := s.Escrow.Entropy(ctx, access)
 	switch {
