@@ -24,7 +24,7 @@ func init() {
 	}
 }
 
-// Count counts an error that is answered. Error calls Count.
+// Count counts an answered error in fairpact_errors_total. Error and Refuse call it.
 func Count(e *problem.Error) { errorsTotal.WithLabelValues(string(e.Code)).Inc() }
 
 // Encode returns v as JSON without HTML escapes.
@@ -38,8 +38,8 @@ func Encode(v any) ([]byte, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }
 
-// JSON writes an encoded body. It sets Cache-Control to no-store unless the handler has
-// set it.
+// JSON writes a status and an encoded body. It sets Cache-Control to no-store unless the
+// handler has set that header.
 func JSON(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
@@ -50,8 +50,8 @@ func JSON(w http.ResponseWriter, status int, body []byte) {
 	_, _ = w.Write(body)
 }
 
-// Error writes the error's status and `{"error": "CODE: fix"}` in the words of
-// REST (SPEC 7.1), and counts it.
+// Error writes the error's status and `{"error": "CODE: fix"}` in the words of REST
+// (SPEC 7.1), and counts the error. An err without a problem.Error becomes INTERNAL.
 func Error(w http.ResponseWriter, err error) {
 	p := problem.From(err)
 	Count(p)
@@ -71,7 +71,7 @@ func body(p *problem.Error) []byte {
 	return append(text, '\n')
 }
 
-// REST names a call by its method and path.
+// REST returns the method and path of a call, or the name of the Idempotency-Key header.
 func REST(c problem.Call) string {
 	text := [...]string{
 		problem.CreateKey: "POST /v1/keys", problem.ListAlgorithms: "GET /v1/algorithms", problem.CreateDeal: "POST /v1/deals",

@@ -28,10 +28,10 @@ func TestErrorsAreWrittenInTheWordsOfREST(t *testing.T) {
 		answer.Error(w, row.err)
 		h := w.Header()
 		if w.Code != row.status || strings.TrimSpace(w.Body.String()) != row.body || h.Get("Retry-After")+" "+h.Get("WWW-Authenticate") != row.headers {
-			t.Errorf("%d %s %v, want %+v", w.Code, w.Body, h, row)
+			t.Errorf("got %d %s with headers %v, want %d %s with %q", w.Code, w.Body, h, row.status, row.body, row.headers)
 		}
 		if h.Get("Cache-Control") != "no-store" || h.Get("Content-Type") != "application/json" {
-			t.Errorf("%d: headers %v", w.Code, h)
+			t.Errorf("status %d has headers %v, want Cache-Control no-store and Content-Type application/json", w.Code, h)
 		}
 	}
 }
@@ -39,10 +39,10 @@ func TestErrorsAreWrittenInTheWordsOfREST(t *testing.T) {
 func TestEncodeKeepsTextAsItIs(t *testing.T) {
 	got, err := answer.Encode(map[string]string{"a": "<b> & \u00e9"})
 	if err != nil || string(got) != "{\"a\":\"<b> & \u00e9\"}" {
-		t.Errorf("%s, %v", got, err)
+		t.Errorf("Encode: got %s (error %v), want < > & unescaped", got, err)
 	}
 	if _, err := answer.Encode(func() {}); err == nil {
-		t.Error("a function is encoded")
+		t.Error("Encode of a function returns no error")
 	}
 }
 
@@ -59,6 +59,6 @@ func TestEveryCodeHasASeries(t *testing.T) {
 		}
 	}
 	if series != len(problem.Table) {
-		t.Errorf("%d series for %d codes", series, len(problem.Table))
+		t.Errorf("fairpact_errors_total has %d series, want one for each of %d codes", series, len(problem.Table))
 	}
 }

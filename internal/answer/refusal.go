@@ -11,11 +11,11 @@ import (
 )
 
 // refusalHeaders follow the status line of the answer that net/http itself writes to a
-// connection if it cannot parse a request. A handler's answer never has them there.
+// connection if it cannot parse a request. In a handler's answer other headers come first.
 var refusalHeaders = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
 
-// Listener accepts connections on which the refusals of net/http are errors of SPEC 7.1
-// too.
+// Listener accepts connections on which answers of net/http itself, such as 400 to a
+// request that it cannot parse, have the JSON body of SPEC 7.1 too.
 type Listener struct{ net.Listener }
 
 // Accept waits for the next connection.
@@ -37,8 +37,8 @@ func (c conn) Write(b []byte) (int, error) {
 	return len(b), Refuse(c.TCPConn, p)
 }
 
-// Refuse counts an error and writes it to a connection that no handler serves. The
-// caller then closes the connection.
+// Refuse counts an error and writes it as an HTTP/1.1 answer to a connection that no
+// handler serves. The caller then closes the connection.
 func Refuse(conn net.Conn, p *problem.Error) error {
 	Count(p)
 	wait := ""

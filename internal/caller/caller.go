@@ -1,6 +1,5 @@
-// Package caller bounds what one caller may do in a minute. A caller without a
-// credential is identified by its network address, an API key by its hash. REST and MCP
-// share the counts.
+// Package caller limits the rate of each caller. It counts new API keys by network and
+// new deals by API key. REST and MCP share the counts.
 package caller
 
 import (
@@ -13,22 +12,24 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// Limiter counts how often a name does something.
+// Limiter counts uses by name.
 type Limiter interface {
-	// Allow counts n uses by name and reports whether they are within perMinute uses a minute. If not, the caller may try again after retryAfterSeconds.
+	// Allow counts n uses by name and reports whether they are within perMinute uses a
+	// minute. If not, the caller may try again after retryAfterSeconds.
 	Allow(ctx context.Context, name string, perMinute, n int) (retryAfterSeconds int, ok bool)
 }
 
-// Policy holds the limits of a deployment for one caller.
+// Policy holds the limits for each caller.
 type Policy struct {
-	TrustedProxies []netip.Prefix // their X-Forwarded-For is trusted
+	TrustedProxies []netip.Prefix // proxies whose X-Forwarded-For is trusted
 	KeysPerMinute  int            // API keys for each network; 0: no limit
 	UnitsPerMinute int            // cost of new deals for each API key, see escrow.Declared.Units; 0: no limit
-	Limiter        Limiter        // may be nil if there is no limit
+	Limiter        Limiter        // may be nil if both limits are 0
 }
 
-// Address returns the peer's address or, behind trusted proxies, the right-most
-// forwarded hop that is not one of them. A client can make up the hops to its left.
+// Address returns the client's network address: the peer's or, behind trusted proxies,
+// the right-most hop in X-Forwarded-For that is not a trusted proxy. A client can forge
+// all hops to the left of that one.
 func (p *Policy) Address(r *http.Request) string {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -46,7 +47,8 @@ func (p *Policy) Address(r *http.Request) string {
 	return address.String()
 }
 
-// MayTakeKey refuses an address that has used up its API keys of this minute.
+// MayTakeKey returns RATE_LIMITED if the network of an address has used up its API keys
+// of this minute.
 func (p *Policy) MayTakeKey(ctx context.Context, address string) error {
 	wait, ok := p.allow(ctx, "keys:"+Network(address), p.KeysPerMinute, 1)
 	if ok {
@@ -55,9 +57,9 @@ func (p *Policy) MayTakeKey(ctx context.Context, address string) error {
 	return problem.New(problem.RateLimited, "at most %d keys a minute for one address; one key serves any number of deals: keep yours, or wait %d s", p.KeysPerMinute, wait).After(int64(wait))
 }
 
-// MayCreateDeal refuses an API key that has used up its units of this minute. A call
-// with a credential is charged to the credential, never to the address, which many
-// honest agents may share.
+// MayCreateDeal returns RATE_LIMITED if an API key, given by its hash, has used up its
+// units of this minute. Units count by key and not by address, because many honest agents
+// may share an address.
 func (p *Policy) MayCreateDeal(ctx context.Context, key string, units int) error {
 	wait, ok := p.allow(ctx, "deals:"+key, p.UnitsPerMinute, units)
 	if ok {
@@ -74,7 +76,7 @@ func (p *Policy) allow(ctx context.Context, name string, perMinute, n int) (wait
 	return p.Limiter.Allow(ctx, name, perMinute, n)
 }
 
-// parseHop parses an address. Some proxies add the port.
+// parseHop parses an address with or without a port, which some proxies add.
 func parseHop(text string) (netip.Addr, bool) {
 	if hop, err := netip.ParseAddr(text); err == nil {
 		return hop, true
@@ -83,8 +85,8 @@ func parseHop(text string) (netip.Addr, bool) {
 	return hop.Addr(), err == nil
 }
 
-// Network returns the network that one caller can be expected to control: an IPv4
-// address, or the /64 of an IPv6 address.
+// Network returns the network that a single caller usually controls: an IPv4 address, or
+// the /64 of an IPv6 address. Any other text is returned unchanged.
 func Network(address string) string {
 	a, err := netip.ParseAddr(address)
 	if err != nil || a.Is4() {

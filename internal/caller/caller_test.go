@@ -28,7 +28,7 @@ func TestAddress(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := &http.Request{RemoteAddr: c.peer, Header: http.Header{"X-Forwarded-For": c.forwarded}}
 			if got := (&Policy{TrustedProxies: proxies}).Address(r); got != c.want {
-				t.Errorf("%s, want %s", got, c.want)
+				t.Errorf("peer %s with X-Forwarded-For %q: got %s, want %s", c.peer, c.forwarded, got, c.want)
 			}
 		})
 	}
@@ -49,10 +49,10 @@ func TestKeysOfOneAddressAreLimited(t *testing.T) {
 		}
 	}
 	if err := p.MayTakeKey(t.Context(), "192.0.2.7"); !problem.Is(err, problem.RateLimited) || problem.From(err).RetryAfter != 7 {
-		t.Errorf("the third key: %v", err)
+		t.Errorf("the third key in a minute: got %v, want RATE_LIMITED with retry after 7", err)
 	}
 	if err := (&Policy{}).MayTakeKey(t.Context(), "192.0.2.7"); err != nil {
-		t.Errorf("no limit: %v", err)
+		t.Errorf("a key without a limit: got %v, want no error", err)
 	}
 }
 
@@ -61,7 +61,7 @@ func TestNetworkOfAnIPv6AddressIsItsPrefix(t *testing.T) {
 		"192.0.2.7": "192.0.2.7", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64", "not an address": "not an address",
 	} {
 		if got := Network(address); got != want {
-			t.Errorf("%s: %s, want %s", address, got, want)
+			t.Errorf("Network(%q): got %s, want %s", address, got, want)
 		}
 	}
 }

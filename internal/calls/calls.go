@@ -1,7 +1,6 @@
-// Package calls runs the calls that have an effect, for REST and MCP alike: it reads
-// the body, checks what the caller may do, and runs the use case once for each
-// idempotency key. Because both surfaces run the same function, they refuse and
-// replay in the same order.
+// Package calls runs the calls that have an effect, for REST and MCP: it reads the body,
+// checks the caller's limits, and runs the use case once for each idempotency key. REST
+// and MCP share these functions so that they check and replay in the same order.
 package calls
 
 import (
@@ -15,19 +14,19 @@ import (
 	"github.com/fairpact/fairpact/internal/wire"
 )
 
-// Calls holds what the calls need.
+// Calls holds the dependencies of the calls.
 type Calls struct {
 	Escrow  *escrow.Service
 	Guard   *idempotency.Guard
 	Callers *caller.Policy
 }
 
-// Request is one call of a surface before its body is read.
+// Request is one call over REST or MCP before its body is read.
 type Request struct {
 	Body   func() (map[string]any, error)                          // reads the JSON body
-	Once   func(body map[string]any) (idempotency.Request, error)  // refuses a malformed idempotency key
-	Copies int                                                     // how many times the surface holds the answer in memory
-	Next   func(*escrow.Deal, escrow.Committed) wire.CommittedBody // the answer to a commitment, with the next step in the surface's words
+	Once   func(body map[string]any) (idempotency.Request, error)  // parses the idempotency key
+	Copies int                                                     // how many times REST or MCP holds the answer in memory
+	Next   func(*escrow.Deal, escrow.Committed) wire.CommittedBody // returns the answer to a commitment, with the next step in the words of REST or MCP
 }
 
 // read reads and parses the body, then the idempotency key.
@@ -46,7 +45,8 @@ func read[T any](r Request, parse func(map[string]any) (T, error)) (parsed T, on
 // anyObject parses the body of a call that has no members.
 func anyObject(body map[string]any) (map[string]any, error) { return body, nil }
 
-// CreateKey issues an API key to a network address.
+// CreateKey issues an API key to a network address. It refuses an address that has
+// taken too many.
 func (c *Calls) CreateKey(ctx context.Context, address string, r Request) (escrow.NewKey, error) {
 	if err := c.Callers.MayTakeKey(ctx, address); err != nil {
 		return escrow.NewKey{}, err
@@ -61,7 +61,7 @@ func (c *Calls) CreateKey(ctx context.Context, address string, r Request) (escro
 		idempotency.Lost[escrow.NewKey])
 }
 
-// CreateDeal creates a deal of an API key. It also returns what the body declared.
+// CreateDeal creates a deal of an API key. It also returns the parsed body.
 func (c *Calls) CreateDeal(ctx context.Context, p escrow.Principal, r Request) (escrow.Declared, escrow.Created, error) {
 	var none escrow.Created
 	if err := c.Escrow.MayCreate(p); err != nil {
@@ -72,7 +72,8 @@ func (c *Calls) CreateDeal(ctx context.Context, p escrow.Principal, r Request) (
 		return declared, none, err
 	}
 	once.Status = http.StatusCreated
-	// The tokens in the answer are shown once, so its memory is taken before the effect.
+	// The tokens in the answer are shown once, so memory for the answer is reserved before
+	// the deal is created.
 	if err := limits.Answer(ctx, r.Copies*declared.AnswerBytes()); err != nil {
 		return declared, none, err
 	}
@@ -86,7 +87,7 @@ func (c *Calls) CreateDeal(ctx context.Context, p escrow.Principal, r Request) (
 	return declared, created, err
 }
 
-// Commit stores a party's commitment.
+// Commit stores a party's commitment and returns the answer with the next step.
 func (c *Calls) Commit(ctx context.Context, access escrow.Access, r Request) (wire.CommittedBody, error) {
 	commitment, once, err := read(r, wire.Commitment)
 	if err != nil {
@@ -115,7 +116,7 @@ func (c *Calls) Reveal(ctx context.Context, access escrow.Access, r Request) (es
 		func() (escrow.Revealed, error) { return c.Escrow.ReplayReveal(ctx, access) })
 }
 
-// Cancel cancels the initiator's deal. MCP has no tool for it.
+// Cancel cancels the initiator's deal. Only REST uses it: MCP has no tool to cancel.
 func (c *Calls) Cancel(ctx context.Context, access escrow.Access, r Request) (escrow.Cancelled, error) {
 	_, once, err := read(r, anyObject)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package problem holds the table of error codes and the error type that use cases
 // return. REST, MCP, log-server, the OpenAPI document and the docs page all read the
-// table, so a code means the same everywhere. The package is pure.
+// table, so a code means the same everywhere.
 package problem
 
 import (
@@ -17,13 +17,13 @@ type Code string
 type Entry struct {
 	Code   Code
 	Status int    // HTTP status
-	When   string // the condition, for the documents
+	When   string // the condition, shown in OpenAPI and /llms-full.txt
 }
 
 // Error is returned by a use case that refuses or fails. Its text states the facts
-// (values, limits, parties, deadlines) and the call to make next. Calls are values of
-// type Call, which each surface renders in its own words with In. The text is shown to
-// the caller: it MUST NOT contain an input, salt, token or key.
+// (values, limits, parties, deadlines) and the call to make next. The next call is a
+// value of type [Call], which In renders in the words of REST or MCP. Callers see the
+// text: it MUST NOT contain an input, salt, token or key.
 type Error struct {
 	Code       Code
 	RetryAfter int64 // seconds until the same call may succeed; 0: not known
@@ -33,19 +33,21 @@ type Error struct {
 	cause  error // only for the log
 }
 
-// New returns an error with a code of the table.
+// New returns an error with a code of [Table]. format and args are those of fmt.Sprintf;
+// an argument may be a Call.
 func New(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, format: format, args: args}
 }
 
-// After returns a copy that asks the caller to wait that many seconds.
+// After returns a copy with RetryAfter set.
 func (e *Error) After(seconds int64) *Error {
 	c := *e
 	c.RetryAfter = seconds
 	return &c
 }
 
-// Because returns a copy with an inner cause, which is logged and never answered.
+// Because returns a copy with an inner cause, which is logged and never sent to the
+// caller.
 func (e *Error) Because(cause error) *Error {
 	c := *e
 	c.cause = cause
@@ -65,7 +67,7 @@ func (e *Error) In(words func(Call) string) string {
 	return string(e.Code) + ": " + e.Fix(words)
 }
 
-// Fix returns the text without the code.
+// Fix returns the text without the code, with every Call in the words of a surface.
 func (e *Error) Fix(words func(Call) string) string {
 	args := make([]any, len(e.args))
 	for i, arg := range e.args {
@@ -89,8 +91,8 @@ func (e *Error) Status() int {
 	return cmp.Or(row.Status, 500)
 }
 
-// From returns the *Error inside err; any other error becomes INTERNAL, with err
-// as the cause.
+// From returns the *Error inside err. If there is none, it returns INTERNAL with err as
+// the cause.
 func From(err error) *Error {
 	if p, ok := errors.AsType[*Error](err); ok {
 		return p
@@ -104,7 +106,7 @@ func Is(err error, code Code) bool {
 	return ok && p.Code == code
 }
 
-// Lookup returns the row of a code.
+// Lookup returns the row of a code, and whether the table has it.
 func Lookup(code Code) (Entry, bool) {
 	for _, row := range Table {
 		if row.Code == code {
@@ -114,11 +116,11 @@ func Lookup(code Code) (Entry, bool) {
 	return Entry{}, false
 }
 
-// Op is an operation of the service that an error may refer its reader to.
+// Op is an operation of the service that an error text may name.
 type Op int
 
-// The operations. IdempotencyKey is the name of the idempotency key, which the surfaces
-// spell differently as well.
+// The operations. IdempotencyKey is not an operation: it stands for the name of the
+// idempotency key, which REST and MCP spell differently.
 const (
 	CreateKey Op = iota
 	ListAlgorithms
@@ -133,11 +135,11 @@ const (
 	IdempotencyKey
 )
 
-// Ops are the neutral names of the operations.
+// Ops holds the neutral name of each operation.
 var Ops = [...]string{"create key", "list algorithms", "create deal", "read deal", "read declaration", "commit", "reveal", "draw", "read certificate", "verify", "idempotency key"}
 
-// Call is one operation on one deal. DealID is empty if the operation has none or any
-// deal is meant.
+// Call is an operation on a deal. DealID is empty if the operation has no deal, or for
+// any deal.
 type Call struct {
 	Op     Op
 	DealID string

@@ -27,20 +27,20 @@ func TestCallsAreRenderedInTheWordsOfTheSurface(t *testing.T) {
 	e := problem.New(problem.CommitsMissing, "party %d has not committed: call %s with %s", 3,
 		problem.Call{Op: problem.Commit, DealID: "d_1"}, problem.KeyHeader)
 	if got, want := e.In(shout), "COMMITS_MISSING: party 3 has not committed: call <COMMIT D_1> with <IDEMPOTENCY KEY>"; got != want {
-		t.Errorf("%s\nwant %s", got, want)
+		t.Errorf("In returns %s\nwant %s", got, want)
 	}
 	if got, want := e.Fix(shout), "party 3 has not committed: call <COMMIT D_1> with <IDEMPOTENCY KEY>"; got != want {
-		t.Errorf("%s\nwant %s", got, want)
+		t.Errorf("Fix returns %s\nwant %s", got, want)
 	}
 	if got, want := e.Error(), "COMMITS_MISSING: party 3 has not committed: call commit d_1 with idempotency key"; got != want {
-		t.Errorf("%s\nwant %s", got, want)
+		t.Errorf("Error returns %s\nwant %s", got, want)
 	}
 }
 
 func TestNeutralWordsNameNoSurface(t *testing.T) {
 	for op, name := range problem.Ops {
 		if text := (problem.Call{Op: problem.Op(op), DealID: "d_1"}).String(); name == "" || path.MatchString(text) || tool.MatchString(text) {
-			t.Errorf("operation %d is called %q", op, text)
+			t.Errorf("operation %d has the neutral name %q, which is empty or names a REST path or an MCP tool", op, text)
 		}
 	}
 }
@@ -53,16 +53,16 @@ func TestChangesReturnCopies(t *testing.T) {
 	one, other := e.Also("; and %d", 1), e.Also("; or %d", 2)
 	switch {
 	case e.Error() != before || e.RetryAfter != 0 || e.Unwrap() != nil:
-		t.Errorf("the original is now %v, retry after %d, cause %v", e, e.RetryAfter, e.Unwrap())
+		t.Errorf("the original changed to %v, retry after %d, cause %v", e, e.RetryAfter, e.Unwrap())
 	case after.RetryAfter != 7 || after.Error() != before:
-		t.Errorf("After: %v, retry after %d", after, after.RetryAfter)
+		t.Errorf("After(7): got %v, retry after %d, want %s, 7", after, after.RetryAfter, before)
 	case !errors.Is(because, cause) || because.Error() != before:
-		t.Errorf("Because: %v", because)
+		t.Errorf("Because: got %v with cause %v, want %s with cause %v", because, because.Unwrap(), before, cause)
 	case one.Error() != before+"; and 1" || other.Error() != before+"; or 2":
-		t.Errorf("Also: %v and %v", one, other)
+		t.Errorf("Also: got %v and %v, want the original with \"; and 1\" and with \"; or 2\"", one, other)
 	}
 	if all := e.After(7).Because(cause).Also("; then"); all.RetryAfter != 7 || !errors.Is(all, cause) || all.Error() != before+"; then" {
-		t.Errorf("chained: %v, retry after %d, cause %v", all, all.RetryAfter, all.Unwrap())
+		t.Errorf("After(7).Because(cause).Also(\"; then\"): got %v, retry after %d, cause %v", all, all.RetryAfter, all.Unwrap())
 	}
 }
 
@@ -70,12 +70,12 @@ func TestAForeignErrorBecomesInternal(t *testing.T) {
 	cause := errors.New("secret detail")
 	p := problem.From(cause)
 	if p.Code != problem.Internal || p.Status() != 500 || !errors.Is(p, cause) || strings.Contains(p.Error(), "secret") {
-		t.Errorf("%v, status %d", p, p.Status())
+		t.Errorf("From(%q): got %v with status %d, want INTERNAL with 500 and without the cause's text", cause, p, p.Status())
 	}
 	refusal := problem.New(problem.Forbidden, "no")
 	wrapped := fmt.Errorf("outer: %w", refusal)
 	if problem.From(wrapped) != refusal || !problem.Is(wrapped, problem.Forbidden) || problem.Is(wrapped, problem.NotFound) || problem.Is(cause, problem.Internal) {
-		t.Errorf("a wrapped refusal becomes %v", problem.From(wrapped))
+		t.Errorf("From(%q): got %v, want the wrapped FORBIDDEN itself", wrapped, problem.From(wrapped))
 	}
 }
 
@@ -83,22 +83,22 @@ func TestEveryCodeHasOneRowAndAStatus(t *testing.T) {
 	seen := map[problem.Code]bool{}
 	for _, row := range problem.Table {
 		if seen[row.Code] || row.Status < 400 || row.Status > 599 || row.When == "" || problem.New(row.Code, "x").Status() != row.Status {
-			t.Errorf("%+v", row)
+			t.Errorf("row %+v: want a unique code, a status of 400 to 599 and a condition", row)
 		}
 		seen[row.Code] = true
 	}
 	if status := problem.New("UNKNOWN", "x").Status(); status != 500 {
-		t.Errorf("a code that is not in the table has status %d", status)
+		t.Errorf("a code that is not in the table has status %d, want 500", status)
 	}
 }
 
-// Packages below the surfaces refer their readers to a Call. Their texts name no path
-// and no tool.
+// Packages that REST and MCP share name calls by problem.Call: their texts hold no REST
+// path and no MCP tool.
 func TestRulesNameNoSurface(t *testing.T) {
 	for _, pattern := range []string{"escrow/*", "deal/*", "store/*", "idempotency/*", "algorithm/*", "canon/*", "caller/*", "certificate/*", "wire/requests", "calls/*", "limits/*"} {
 		files, err := filepath.Glob(filepath.Join("..", pattern+".go"))
 		if err != nil || len(files) == 0 {
-			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
+			t.Fatalf("%s.go matches %d files (error %v), want some", pattern, len(files), err)
 		}
 		for _, file := range files {
 			if !strings.HasSuffix(file, "_test.go") {
@@ -117,7 +117,7 @@ func checkTexts(t *testing.T, file string) {
 	}
 	ast.Inspect(tree, func(n ast.Node) bool {
 		switch n := n.(type) {
-		case *ast.ImportSpec, *ast.Field: // Field: struct tags
+		case *ast.ImportSpec, *ast.Field: // fields have struct tags
 			return false
 		case *ast.CallExpr:
 			if name, ok := n.Fun.(*ast.Ident); ok && name.Name == "query" { // names a file of SQL
@@ -125,7 +125,7 @@ func checkTexts(t *testing.T, file string) {
 			}
 		case *ast.BasicLit:
 			if n.Kind == token.STRING && (path.MatchString(n.Value) || tool.MatchString(n.Value)) {
-				t.Errorf("%s: %s", set.Position(n.Pos()), n.Value)
+				t.Errorf("%s: the text %s names a REST path or an MCP tool; use a problem.Call", set.Position(n.Pos()), n.Value)
 			}
 		}
 		return true
