@@ -14,26 +14,26 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// Values of Cache-Control. Callers revalidate the first two with the entity tag.
+// Values of Cache-Control.
 const (
-	Public  = "public, no-cache"
-	Private = "private, no-cache" // for answers that require a credential: shared caches do not store them
-	Fixed   = "public, max-age=31536000, immutable"
+	Public  = "public, no-cache"                    // every use is revalidated with the entity tag
+	Private = "private, no-cache"                   // the same, and shared caches do not store it: for answers to a credential
+	Fixed   = "public, max-age=31536000, immutable" // never revalidated: for paths whose content never changes
 )
 
-// smallest is the size in bytes from which an answer is compressed. Below it,
-// compression costs more time than it saves on the network: a certificate of two
-// parties has 1.5 kB, and compressing it takes as long as serving it.
+// smallest is the size in bytes from which an answer is compressed. Smaller answers cost
+// more time than compression saves: to compress the 1.5 kB of a certificate of two parties
+// takes as long as to serve the call.
 const smallest = 4096
 
-// suffix marks the tag of compressed bytes: a strong tag identifies one representation
+// suffix marks the tag of a compressed answer: a strong tag names one sequence of bytes
 // (RFC 9110 8.8.3.3).
 const suffix = "-gzip"
 
 const tagBytes = 18 // of the body's SHA-256
 
-// compressed uses the fastest level. On 10,000 commitments, which are random, the other
-// levels save nothing more and take ten times as long.
+// compressed adds gzip at its fastest level. For a view with 10,000 commitments, which are
+// random, the other levels save nothing more and take ten times as long.
 var compressed = func() func(http.Handler) http.HandlerFunc {
 	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(smallest), gzhttp.CompressionLevel(gzip.BestSpeed), gzhttp.SuffixETag(suffix), gzhttp.EnableZstd(false))
 	if err != nil {
@@ -42,10 +42,11 @@ var compressed = func() func(http.Handler) http.HandlerFunc {
 	return wrap
 }()
 
-// Handler adds an entity tag and the Cache-Control control to every 200 of next to a GET
-// or HEAD. Other answers pass unchanged, and so does a 200 that already has a tag. next
-// MUST NOT answer a secret of the caller together with text that somebody else chose:
-// the compressed size would reveal something about the secret.
+// Handler adds an entity tag and Cache-Control: control to every 200 of next to a GET or
+// HEAD, and answers 304 to a matching If-None-Match. Other answers pass unchanged, and so
+// does a 200 that already has a tag. An answer of next MUST NOT hold a secret together
+// with text of somebody else: the compressed size would reveal something about the secret
+// (BREACH).
 func Handler(control string, next http.Handler) http.HandlerFunc {
 	return compressed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -54,7 +55,7 @@ func Handler(control string, next http.Handler) http.HandlerFunc {
 		}
 		kept := &answer{header: w.Header()}
 		whole := r
-		if r.Method == http.MethodHead { // the tag of HEAD is the tag of the body of GET
+		if r.Method == http.MethodHead { // HEAD has the tag of GET's body
 			whole = r.WithContext(r.Context())
 			whole.Method = http.MethodGet
 		}
@@ -83,8 +84,8 @@ func Tag(body []byte) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:tagBytes])
 }
 
-// Known returns the tag in an ETag that a caller sent back, of compressed or plain bytes.
-// It returns "" if the text is not such an ETag.
+// Known returns the tag in an ETag that a caller sent back, without the mark of
+// compression. It returns "" if the text is not an ETag of this package.
 func Known(sent string) string {
 	tag := strings.TrimSuffix(strings.Trim(strings.TrimPrefix(sent, "W/"), `"`), suffix)
 	if sum, err := base64.RawURLEncoding.DecodeString(tag); err != nil || len(sum) != tagBytes {
@@ -93,8 +94,8 @@ func Known(sent string) string {
 	return tag
 }
 
-// match looks for the tag, plain or compressed, in If-None-Match headers, by weak
-// comparison (RFC 9110 13.1.2). It returns the matching entry.
+// match returns the entry of the If-None-Match headers that names the tag, plain or
+// compressed, by weak comparison (RFC 9110 13.1.2). It reports whether there is one.
 func match(headers []string, tag string) (string, bool) {
 	for known := range strings.SplitSeq(strings.Join(headers, ","), ",") {
 		known = strings.TrimPrefix(strings.TrimSpace(known), "W/")

@@ -43,22 +43,22 @@ func TestTheSameBytesAreNotSentAgain(t *testing.T) {
 	first := ask(h, "GET")
 	tag := first.Header.Get("ETag")
 	if first.StatusCode != 200 || text(t, first.Body) != `{"a":1}` || len(tag) != 26 || first.Header.Get("Cache-Control") != Private {
-		t.Fatalf("%d %v", first.StatusCode, first.Header)
+		t.Fatalf("the first GET: %d with %v, want 200 with a tag and %s", first.StatusCode, first.Header, Private)
 	}
 	if other := ask(Handler(Private, says(200, `{"a":2}`)), "GET"); other.Header.Get("ETag") == tag {
-		t.Error("two bodies have one tag")
+		t.Errorf("two different bodies have the same tag %s", tag)
 	}
 	for _, known := range []string{tag, "W/" + tag, `"x", ` + tag, "*"} {
 		for _, method := range []string{"GET", "HEAD"} {
 			again := ask(h, method, "If-None-Match", known)
 			if again.StatusCode != 304 || text(t, again.Body) != "" || again.Header.Get("ETag") != tag || again.Header.Get("Cache-Control") != Private || again.Header.Get("Content-Type") != "" {
-				t.Errorf("%s with %s: %d %v", method, known, again.StatusCode, again.Header)
+				t.Errorf("%s with If-None-Match %s: %d with %v, want 304 with the tag and no body", method, known, again.StatusCode, again.Header)
 			}
 		}
 	}
 	for _, known := range []string{`"x"`, strings.Trim(tag, `"`), ""} {
 		if again := ask(h, "GET", "If-None-Match", known); again.StatusCode != 200 || text(t, again.Body) != `{"a":1}` {
-			t.Errorf("with %s: %d", known, again.StatusCode)
+			t.Errorf("GET with If-None-Match %s: %d, want 200 with the body", known, again.StatusCode)
 		}
 	}
 }
@@ -69,28 +69,28 @@ func TestLargeAnswersAreCompressed(t *testing.T) {
 	packed := ask(h, "GET", "Accept-Encoding", "br, gzip")
 	tag := packed.Header.Get("ETag")
 	if packed.Header.Get("Content-Encoding") != "gzip" || packed.Header.Get("Vary") != "Accept-Encoding" {
-		t.Fatalf("compressed: %v", packed.Header)
+		t.Fatalf("GET with gzip has the headers %v, want Content-Encoding gzip and Vary Accept-Encoding", packed.Header)
 	}
 	again := ask(h, "GET", "Accept-Encoding", "gzip", "If-None-Match", tag)
 	if again.StatusCode != 304 || again.Header.Get("ETag") != tag || again.Header.Get("Content-Encoding") != "" || text(t, again.Body) != "" {
-		t.Errorf("again: %d %v", again.StatusCode, again.Header)
+		t.Errorf("GET with the tag of the compressed answer: %d with %v, want 304 with the same tag", again.StatusCode, again.Header)
 	}
 	for header, body := range map[string]string{"gzip;q=0": large, "identity": large, "gzip": `{"a":1}`} {
 		if a := ask(Handler(Public, says(200, body)), "GET", "Accept-Encoding", header); a.Header.Get("Content-Encoding") != "" || text(t, a.Body) != body {
-			t.Errorf("%d bytes with %s: %v", len(body), header, a.Header)
+			t.Errorf("%d bytes with Accept-Encoding %s: headers %v, want the plain body", len(body), header, a.Header)
 		}
 	}
 }
 
-// A response other than a 200 to a read keeps its headers: errors are never cached.
+// Answers other than a 200 to a read keep their headers, so that errors are never cached.
 func TestOtherAnswersPassUnchanged(t *testing.T) {
 	for _, status := range []int{201, 401, 404, 409, 503} {
 		a := ask(Handler(Public, says(status, `{"error":"X: y"}`)), "GET", "If-None-Match", "*")
 		if a.StatusCode != status || a.Header.Get("ETag") != "" || a.Header.Get("Cache-Control") != "no-store" || text(t, a.Body) != `{"error":"X: y"}` {
-			t.Errorf("%d: %d %v", status, a.StatusCode, a.Header)
+			t.Errorf("status %d becomes %d with %v, want it unchanged, without a tag", status, a.StatusCode, a.Header)
 		}
 	}
 	if a := ask(Handler(Public, says(200, "{}")), "POST", "If-None-Match", "*"); a.StatusCode != 200 || a.Header.Get("ETag") != "" {
-		t.Errorf("POST: %d %v", a.StatusCode, a.Header)
+		t.Errorf("POST: %d with %v, want 200 without a tag", a.StatusCode, a.Header)
 	}
 }

@@ -22,11 +22,11 @@ func TestTextNamesEverythingThatAPartyNeeds(t *testing.T) {
 		text := Text(base, seat)
 		for _, what := range append(also, needs...) {
 			if !strings.Contains(text, what) {
-				t.Errorf("base %q: no %q in\n%s", base, what, text)
+				t.Errorf("base %q: want %q in the invitation\n%s", base, what, text)
 			}
 		}
 		if n := strings.Count(text, seat.Token); n != 1 {
-			t.Errorf("base %q: the token stands there %d times", base, n)
+			t.Errorf("base %q: the invitation has the token %d times, want once", base, n)
 		}
 		if rest := strings.ReplaceAll(text, "{token} of Ben", ""); strings.ContainsAny(rest, "{}") {
 			t.Errorf("base %q: a placeholder is left in\n%s", base, rest)

@@ -22,7 +22,7 @@ func blocks(t *testing.T, document string) map[string]string {
 		case ok:
 			open = false
 			if _, twice := found[name]; twice && name != "" {
-				t.Fatalf("two blocks are called %s", name)
+				t.Fatalf("two blocks have the name %s", name)
 			}
 			found[name] = strings.Join(content, "\n")
 		case open:
@@ -30,7 +30,7 @@ func blocks(t *testing.T, document string) map[string]string {
 		}
 	}
 	if open {
-		t.Fatalf("the block %s does not end", name)
+		t.Fatalf("the block %q has no closing fence", name)
 	}
 	return found
 }
@@ -42,7 +42,7 @@ func rows(t *testing.T, block string) map[string]string {
 	for line := range strings.Lines(block) {
 		name, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "  ")
 		if !ok {
-			t.Fatalf("%q is no row", line)
+			t.Fatalf("line %q is not a name and a value separated by two blanks", line)
 		}
 		values[name] = strings.TrimSpace(value)
 	}

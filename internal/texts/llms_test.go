@@ -20,29 +20,29 @@ func TestLLMsNamesTheDeployment(t *testing.T) {
 	page := LLMs(chain)
 	for _, want := range []string{chain.Hash, hex.EncodeToString(chain.PublicKey), "(NOW - 1234567) / 11", "/v1/algorithms"} {
 		if !strings.Contains(page, want) {
-			t.Errorf("the page does not say %s", want)
+			t.Errorf("llms.txt does not contain %s", want)
 		}
 	}
 	if strings.Contains(page, "1692803367") {
-		t.Error("the page counts rounds by quicknet's genesis")
+		t.Error("llms.txt has quicknet's genesis 1692803367, want only the deployment's chain")
 	}
 	for _, a := range algorithm.All() {
 		if !strings.Contains(page, "- "+a.ID+", "+a.Purpose) {
-			t.Errorf("the page does not say what %s is for", a.ID)
+			t.Errorf("llms.txt does not say what %s is for", a.ID)
 		}
 	}
 	if strings.Contains(page, "{{") {
-		t.Error("a placeholder stays")
+		t.Error("llms.txt still has a placeholder {{")
 	}
 }
 
-// The program on the page computes the same hash as the service, also for names whose order
-// by UTF-16 code units differs from that by code points.
+// The program on the page computes the same commitment as the service, also for names whose
+// order by UTF-16 code units differs from their order by code points.
 func TestLLMsRecipe(t *testing.T) {
 	_, rest, found := strings.Cut(llms, "cat > seal.py <<'PY'\n")
 	program, _, ended := strings.Cut(rest, "PY\n")
 	if !found || !ended {
-		t.Fatal("the page does not print seal.py")
+		t.Fatal("llms.txt does not contain the program seal.py")
 	}
 	file := filepath.Join(t.TempDir(), "seal.py")
 	if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
@@ -55,6 +55,6 @@ func TestLLMsRecipe(t *testing.T) {
 	}
 	out, err := exec.CommandContext(t.Context(), "python3", file, input, "pepper").CombinedOutput()
 	if want := canon.Commitment(canon.Encode(tree), []byte("pepper")); err != nil || strings.TrimSpace(string(out)) != want {
-		t.Errorf("%v: the page's program prints %swant %s", err, out, want)
+		t.Errorf("seal.py (error: %v) prints %q, want %s", err, out, want)
 	}
 }

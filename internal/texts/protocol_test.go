@@ -29,7 +29,7 @@ func parsed(t *testing.T, text string) any {
 	t.Helper()
 	v, err := canon.Parse([]byte(text))
 	if err != nil {
-		t.Fatalf("%v in %s", err, text)
+		t.Fatalf("%s is not strict JSON: %v", text, err)
 	}
 	return v
 }
@@ -38,7 +38,7 @@ func unhex(t *testing.T, digits string) []byte {
 	t.Helper()
 	raw, err := hex.DecodeString(digits)
 	if err != nil {
-		t.Fatalf("%v in %q", err, digits)
+		t.Fatalf("%q is not hex: %v", digits, err)
 	}
 	return raw
 }
@@ -46,7 +46,7 @@ func unhex(t *testing.T, digits string) []byte {
 func equal(t *testing.T, what, got, want string) {
 	t.Helper()
 	if got != want {
-		t.Errorf("%s: the document says\n%s\nand it is\n%s", what, want, got)
+		t.Errorf("%s: the code computes\n%s\nwant, as in the document,\n%s", what, got, want)
 	}
 }
 
@@ -63,7 +63,7 @@ func TestProtocolCanonicalForm(t *testing.T) {
 	equal(t, "canonical form", string(canon.Encode(parsed(t, b["canonical-from"]))), b["canonical-to"])
 }
 
-// opening is a row of the commitments table.
+// opening is a row of the table of commitments in protocol.md.
 type opening struct{ party, input, salt, reading, commitment string }
 
 var openingRow = regexp.MustCompile("(?m)^\\| ([0-9–]) \\| `([^`]+)` \\| (?:`([^`]*)`|\\(empty\\)) \\| ([12]) \\| `([^`]+)` \\|$")
@@ -75,7 +75,7 @@ func openings(t *testing.T) []opening {
 		all = append(all, opening{m[1], m[2], m[3], m[4], m[5]})
 	}
 	if len(all) != 5 || all[0].party != "0" || all[1].party != "1" {
-		t.Fatalf("the table of commitments is not as this test reads it: %+v", all)
+		t.Fatalf("the table of commitments has the rows %+v, want 5 rows beginning with parties 0 and 1", all)
 	}
 	return all
 }
@@ -92,7 +92,7 @@ func TestProtocolCommitments(t *testing.T) {
 		equal(t, "canonical input", string(canon.Encode(parsed(t, o.input))), o.input)
 		equal(t, "commitment", canon.Commitment([]byte(o.input), o.saltBytes(t)), o.commitment)
 		if got, ok := canon.Open(o.commitment, []byte(o.input), o.salt); !ok || string(got) != string(o.saltBytes(t)) {
-			t.Errorf("%+v does not open", o)
+			t.Errorf("input and salt of row %+v do not open its commitment", o)
 		}
 	}
 }
@@ -135,7 +135,7 @@ func TestProtocolCertificate(t *testing.T) {
 	}
 	params := map[string]any{"items": []any{"car", "boat"}}
 	if !strings.Contains(Protocol, "Params `"+string(canon.Encode(params))+"` and the inputs of section 3") {
-		t.Error("the params of the certificate are no longer named")
+		t.Errorf("the document does not name the certificate's params %s", canon.Encode(params))
 	}
 	set, err := signing.NewVerifyingKey(b["pubkey"])
 	if err != nil {
@@ -146,7 +146,7 @@ func TestProtocolCertificate(t *testing.T) {
 		Keys: []verification.Key{{Trusted: verification.Trusted{Label: b["pubkey"]}, Verify: set.Verify}},
 	})
 	if !report.Valid || len(report.Checks) != 12 {
-		t.Errorf("%+v", report)
+		t.Errorf("the example certificate verifies as %+v, want valid with 12 checks", report)
 	}
 
 	payload := map[string]any{}
@@ -175,11 +175,12 @@ func TestProtocolCertificate(t *testing.T) {
 	out, err := exec.Command("python3", "../../e2e/verifier/verify.py", "--certificate", file("c", cert), "--tree-head", file("h", head),
 		"--pubkey", b["pubkey"], "--inputs", file("i", inputs), "--params", file("p", params)).CombinedOutput()
 	if err != nil {
-		t.Errorf("the independent verifier: %v\n%s", err, out)
+		t.Errorf("verify.py does not accept the example certificate: %v\n%s", err, out)
 	}
 }
 
-// The steps of section 8 as the document describes them.
+// The inclusion proof of the example is computed by the steps of section 8, and each hash
+// on the way is in the document.
 func TestProtocolInclusion(t *testing.T) {
 	b := blocks(t, Protocol)
 	var cert certificate.Certificate
@@ -192,7 +193,7 @@ func TestProtocolInclusion(t *testing.T) {
 	fn, sn := cert.LogProof.LeafIndex, cert.LogProof.TreeSize-1
 	for i, p := range cert.LogProof.InclusionPath {
 		if sn == 0 {
-			t.Fatal("refused")
+			t.Fatalf("the inclusion path has %d hashes, more than a tree of %d leaves needs", len(cert.LogProof.InclusionPath), cert.LogProof.TreeSize)
 		}
 		if fn&1 == 1 || fn == sn {
 			hash = rfc6962.DefaultHasher.HashChildren(unhex(t, p), hash)
@@ -207,7 +208,7 @@ func TestProtocolInclusion(t *testing.T) {
 	}
 	head := parsed(t, b["tree-head"]).(map[string]any)
 	if sn != 0 || hex.EncodeToString(hash) != head["root_hash"] {
-		t.Error("the steps do not lead to the root")
+		t.Errorf("the steps end at %x with sn %d, want the root %v with sn 0", hash, sn, head["root_hash"])
 	}
 }
 
@@ -219,7 +220,7 @@ func TestProtocolDraw(t *testing.T) {
 	}
 	b := &algorithm.Beacon{ChainHash: r["chain_hash"], Round: round, Randomness: r["randomness"], Signature: r["signature"]}
 	if randomness, err := beacon.Quicknet().Verify(round, unhex(t, b.Signature)); err != nil || hex.EncodeToString(randomness[:]) != b.Randomness {
-		t.Errorf("no round of quicknet: %v", err)
+		t.Errorf("the example is not round %d of quicknet: %v", round, err)
 	}
 	equal(t, "u64be", fmt.Sprintf("%016x", round), r["u64be"])
 	equal(t, "digest", sum(unhex(t, r["xor"])), r["digest"])
@@ -279,20 +280,21 @@ func TestProtocolChain(t *testing.T) {
 	equal(t, "period", strconv.FormatInt(q.Period, 10), r["period"])
 	equal(t, "genesis", strconv.FormatInt(q.Genesis, 10), r["genesis"])
 	if q.RoundTime(7) != q.Genesis+6*q.Period {
-		t.Error("round r is not due at genesis + (r-1) period")
+		t.Errorf("round 7 is due at %d, want genesis + 6 periods = %d", q.RoundTime(7), q.Genesis+6*q.Period)
 	}
 	for _, deadline := range []int64{q.Genesis, q.Genesis + 1, q.Genesis + 2, q.Genesis + 3, 1900000000} {
 		round := (deadline-q.Genesis)/q.Period + 2
 		if due := q.RoundTime(round); due <= deadline || due > deadline+q.Period {
-			t.Errorf("the round for the reveal deadline %d is due at %d", deadline, due)
+			t.Errorf("the round for the reveal deadline %d is due at %d, want at most %d s later", deadline, due, q.Period)
 		}
 	}
 	if !strings.Contains(Protocol, "`"+beacon.DST+"`") {
-		t.Error("another DST")
+		t.Errorf("the document does not name the DST %s", beacon.DST)
 	}
 }
 
-// Every long hex value of the document is in a block that a test above checks.
+// Every long hex value of the document is in a named block or in the table of commitments,
+// which the tests above check.
 func TestProtocolHexIsChecked(t *testing.T) {
 	checked := map[string]bool{}
 	long := regexp.MustCompile(`[0-9a-fA-F]{16,}`)
@@ -311,37 +313,37 @@ func TestProtocolHexIsChecked(t *testing.T) {
 	}
 	for _, digits := range long.FindAllString(Protocol, -1) {
 		if !checked[digits] && digits != strconv.FormatInt(canon.MaxInt, 10) {
-			t.Errorf("%s is in no example that is checked", digits)
+			t.Errorf("the hex value %s is outside the examples that tests check", digits)
 		}
 	}
 	if len(checked) < 30 {
-		t.Errorf("only %d values", len(checked))
+		t.Errorf("found %d hex values in examples, want at least 30", len(checked))
 	}
 }
 
-// The names in the document are those in the code.
+// The document describes every property, check, algorithm and error code of the code.
 func TestProtocolNames(t *testing.T) {
 	flags := certificate.Properties(certificate.Facts{Algorithm: algorithm.Random, Retention: "purge", Revealed: true, Declaration: "HEX"})
 	for _, flag := range append(flags, certificate.MissedCommit, certificate.MissedReveal, certificate.Rejected) {
 		if !strings.Contains(Protocol, "`"+flag+"`") {
-			t.Errorf("the property %s is not described", flag)
+			t.Errorf("protocol.md does not describe the property %s", flag)
 		}
 	}
 	for _, name := range []string{verification.Shape, verification.KeysUsable, verification.Signature, verification.TreeHeadSignature, verification.TreeSize,
 		verification.MerkleInclusion, verification.InputRootForm, verification.Consistency, verification.Draw, verification.PartySignatures, verification.PartyKeys, verification.Commitments, verification.InputRoot, verification.Result} {
 		if !strings.Contains(Protocol, "**"+name+"**") {
-			t.Errorf("the check %s is not described", name)
+			t.Errorf("protocol.md does not describe the check %s", name)
 		}
 	}
 	for _, a := range algorithm.All() {
 		if !strings.Contains(Protocol, " "+a.ID+"\n\n"+strconv.Itoa(a.MinParties)+" to ") {
-			t.Errorf("%s or its parties are not described", a.ID)
+			t.Errorf("protocol.md does not describe %s with at least %d parties", a.ID, a.MinParties)
 		}
 	}
 	full := Full(beacon.Quicknet())
 	for _, e := range problem.Table {
 		if !strings.Contains(full, "| "+string(e.Code)+" |") {
-			t.Errorf("%s is not in the full page", e.Code)
+			t.Errorf("llms-full.txt does not list the error code %s", e.Code)
 		}
 	}
 }

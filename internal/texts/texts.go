@@ -28,11 +28,11 @@ var Trust string
 //go:embed llms.txt
 var llms string
 
-// LLMs returns the page that tells an agent with an HTTP client all it needs, for a
-// deployment with this beacon chain.
+// LLMs returns /llms.txt, the manual for agents that use REST, for a deployment with
+// this beacon chain.
 func LLMs(chain beacon.Chain) string { return chain.Fill(algorithm.Fill(llms)) }
 
-// Full returns LLMs followed by the table of errors and the protocol.
+// Full returns /llms-full.txt: the text of LLMs, the table of errors and the protocol.
 func Full(chain beacon.Chain) string {
 	var b strings.Builder
 	b.WriteString(LLMs(chain))
@@ -45,11 +45,11 @@ func Full(chain beacon.Chain) string {
 	return b.String()
 }
 
-// Vectors returns all published vectors as one JSON array.
+// Vectors returns all published test vectors as one JSON array.
 func Vectors() ([]byte, error) { return canon.Marshal(algorithm.Vectors()) }
 
-// Pages returns the handlers of reads of this package by path. The answers are readable from any
-// origin and have an ETag.
+// Pages returns the handlers of the texts by path. Pages of any origin may read them. They
+// are for GET and HEAD; package httpapi refuses other methods.
 func Pages(chain beacon.Chain) map[string]http.Handler {
 	vectors, err := Vectors()
 	if err != nil {
@@ -64,7 +64,7 @@ func Pages(chain beacon.Chain) map[string]http.Handler {
 	}
 }
 
-// page returns a handler of reads that serves fixed bytes.
+// page returns a handler that serves fixed bytes with an entity tag.
 func page(contentType string, body []byte) http.Handler {
 	return httpcache.Handler(httpcache.Public, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Access-Control-Allow-Origin", "*")
