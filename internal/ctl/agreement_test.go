@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// The command line and the independent Python verifier agree on every case of the latter's
-// tests: on the verdict and on the failed checks. Nothing is fetched, because no address is
-// given.
+// For every case of the Python verifier's tests, fairpactctl verify has the same verdict and
+// the same failed checks. It fetches nothing, because FAIRPACT_URL is empty.
 func TestVerifyAgreesWithTheIndependentVerifier(t *testing.T) {
 	text, err := exec.Command("python3", "../../e2e/verifier/cases.py").Output()
 	if err != nil {
@@ -61,7 +60,7 @@ func TestVerifyAgreesWithTheIndependentVerifier(t *testing.T) {
 		if string(x.Inputs) != "null" {
 			args = append(args, "--inputs", file("inputs.json", x.Inputs))
 			if x.Inputs[0] != '[' {
-				code = ExitUsage // as with the other verifier's command line
+				code = ExitUsage // as verify.py does
 			}
 		}
 		if string(x.Params) != "null" {
@@ -78,10 +77,10 @@ func TestVerifyAgreesWithTheIndependentVerifier(t *testing.T) {
 		report, failed := r.report(t)
 		slices.Sort(failed)
 		if !slices.Equal(failed, x.Failed) || report.Valid != (len(failed) == 0) {
-			t.Errorf("case %d fails %v, the independent verifier fails %v", i, failed, x.Failed)
+			t.Errorf("case %d: the checks %v fail (valid: %t), want %v as in the Python verifier", i, failed, report.Valid, x.Failed)
 		}
 	}
 	if verdicts[ExitOK] < 10 || verdicts[ExitFailed] < 300 || verdicts[ExitUsage] < 30 {
-		t.Errorf("verdicts %v: too few to mean anything", verdicts)
+		t.Errorf("cases by exit code: %v, want at least 10 of 0, 300 of 1 and 30 of 2", verdicts)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/fairpact/fairpact/internal/restclient"
 )
 
-// bundle writes the bundle, its log proof, or both. It waits for a checkpoint that covers
-// the certificate: a log signs one within a second or two.
+// bundle writes the bundle, its log proof, or both to files. It waits up to 5 s for a
+// checkpoint that covers the certificate, which the log signs within a second or two.
 func (c certificateCommand) bundle(ctx context.Context, t *terminal, call *call) error {
 	var mine *sealed
 	if c.Sealed != "" {
@@ -48,7 +48,7 @@ func (c certificateCommand) bundle(ctx context.Context, t *terminal, call *call)
 			return err
 		}
 		if err := json.Unmarshal(text, &bundle); err != nil {
-			return fmt.Errorf("the bundle is unreadable: %w", err)
+			return fmt.Errorf("the service's answer to %s is not a bundle: %w", call.path("/bundle"), err)
 		}
 		if bundle.LogProof != "" || status.Origin == nil || try == checkpointTries {
 			break
@@ -91,8 +91,8 @@ const (
 	checkpointWait  = 500 * time.Millisecond
 )
 
-// noteQuorum prints a note if the bundle's checkpoint lacks the quorum of witnesses that
-// the deployment's published policy demands.
+// noteQuorum prints a note if the checkpoint in logProof lacks the quorum of witnesses that
+// the deployment's published policy requires.
 func noteQuorum(ctx context.Context, t *terminal, call *call, logProof string) error {
 	text, err := call.client.Get(ctx, "/v1/log/policy", "")
 	if err != nil {
@@ -100,24 +100,25 @@ func noteQuorum(ctx context.Context, t *terminal, call *call, logProof string) e
 	}
 	policy, err := checkpoint.ParsePolicy(text)
 	if err != nil {
-		return fmt.Errorf("the deployment's witness policy is unreadable: %w", err)
+		return fmt.Errorf("cannot parse the witness policy that /v1/log/policy returned: %w", err)
 	}
 	proof, err := checkpoint.ParseProof([]byte(logProof))
 	if err != nil {
-		return fmt.Errorf("log_proof of the bundle is unreadable: %w", err)
+		return fmt.Errorf("cannot parse log_proof of the bundle: %w", err)
 	}
 	if _, _, err := policy.Verify(proof.Note); err != nil {
-		t.note("missing in the bundle: a quorum of witnesses (%v); fetch the bundle again once the deal is CERTIFIED (a VOID deal: in a minute)", err)
+		t.note("missing in the bundle: a quorum of witnesses (%v); fetch the bundle again when the deal is CERTIFIED, or after a minute if it is VOID", err)
 	}
 	return nil
 }
 
-// withInput puts a party's own input and salt into its bundle if they open the party's
-// commitment.
+// withInput returns the bundle with the party's own input and salt in own_input. It refuses
+// an input that does not open the party's commitment. If the bundle has no own_input or
+// mine is nil, it prints a note and returns the bundle unchanged.
 func withInput(t *terminal, text []byte, mine *sealed) ([]byte, error) {
 	var bundle, own map[string]json.RawMessage
 	if err := json.Unmarshal(text, &bundle); err != nil {
-		return nil, fmt.Errorf("the bundle is unreadable: %w", err)
+		return nil, fmt.Errorf("cannot parse the bundle: %w", err)
 	}
 	switch {
 	case bundle["own_input"] == nil:
@@ -139,14 +140,14 @@ func withInput(t *terminal, text []byte, mine *sealed) ([]byte, error) {
 		err = json.Unmarshal(bundle["certificate"], &cert)
 	}
 	if err != nil || place.Party < 0 || place.Party >= len(cert.Parties) {
-		return nil, errors.New("the bundle is unreadable: own_input.party is not a party of the certificate")
+		return nil, fmt.Errorf("own_input.party of the bundle is %d, which is not one of the %d parties of its certificate", place.Party, len(cert.Parties))
 	}
 	opens := false
 	if of := cert.Parties[place.Party].Commitment; of != nil {
 		_, opens = canon.Open(*of, mine.canonical, mine.salt)
 	}
 	if !opens {
-		return nil, refusal{fmt.Errorf("the sealed file does not open the commitment of party %d: name the file of this deal and party", place.Party)}
+		return nil, refusal{fmt.Errorf("the sealed file does not open the commitment of party %d: give the file that this party committed with in this deal", place.Party)}
 	}
 	own["input"] = mine.canonical
 	if own["salt"], err = json.Marshal(mine.salt); err == nil {

@@ -15,13 +15,14 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// The command line agrees with the other verifiers on the shared bundle cases, and also
-// checks the beacon's signature. Nothing is fetched.
+// For every bundle in e2e/testdata/bundles, which all verifiers share, fairpactctl verify
+// fails the checks that the case names. It also checks the beacon's signature, and fetches
+// nothing.
 func TestVerifyRefusesForgedBundles(t *testing.T) {
 	t.Setenv("FAIRPACT_URL", "")
 	files, err := filepath.Glob("../../e2e/testdata/bundles/*.json")
 	if err != nil || len(files) < 25 {
-		t.Fatalf("%d cases, %v", len(files), err)
+		t.Fatalf("e2e/testdata/bundles has %d cases (error %v), want at least 25", len(files), err)
 	}
 	dir := t.TempDir()
 	for _, file := range files {
@@ -69,18 +70,19 @@ func TestVerifyRefusesForgedBundles(t *testing.T) {
 			code = ExitFailed
 		}
 		if !slices.Equal(failed, want) || r.code != code || !strings.Contains(r.out, c.Says) {
-			t.Errorf("%s: exits %d, fails %v, want %v with %q", name, r.code, failed, want, c.Says)
+			t.Errorf("%s: exit code %d with the failed checks %v, want %d with %v and the text %q", name, r.code, failed, code, want, c.Says)
 		}
 		if unproven := strings.Join(report.Notes, "\n"); report.Valid && !strings.Contains(unproven, c.Unproven) {
-			t.Errorf("%s: not proven are %q, want %q", name, unproven, c.Unproven)
+			t.Errorf("%s: the notes on what is not proven are %q, want %q among them", name, unproven, c.Unproven)
 		}
 		if !beaconChecked && !slices.Contains(want, "bundle") {
-			t.Errorf("%s: the beacon's signature was not checked", name)
+			t.Errorf("%s: the report has no check beacon_signature", name)
 		}
 	}
 }
 
-// A party's input and salt go into its bundle only if they open its commitment.
+// withInput puts a party's input and salt into its bundle only if they open the party's
+// commitment.
 func TestInputIsPutIntoABundle(t *testing.T) {
 	t.Parallel()
 	var served, whole struct {
@@ -114,28 +116,28 @@ func TestInputIsPutIntoABundle(t *testing.T) {
 	out := &terminal{err: &noted}
 	text, err := withInput(out, served.Bundle, of(bundle.Own.Salt))
 	if err != nil || noted.Len() > 0 {
-		t.Fatal(err, noted.String())
+		t.Fatalf("withInput of the committed input: error %v, notes %q, want neither", err, noted.String())
 	}
 	if r := run(t, string(text), "verify", "-", "--pubkey", served.Pubkeys[0]); r.code != ExitOK || !strings.Contains(r.out, "OK   own_input") || !strings.Contains(r.out, "OK   input_path") {
-		t.Errorf("with the input: %+v", r)
+		t.Errorf("verify of the bundle with its input: %+v, want own_input and input_path OK", r)
 	}
 	if _, err := withInput(out, served.Bundle, of("salt")); err == nil || !strings.Contains(err.Error(), "does not open the commitment of party 1") {
-		t.Errorf("another salt: %v", err)
+		t.Errorf("withInput of another salt: error %v, want one that names the commitment of party 1", err)
 	}
 	text, err = withInput(out, served.Bundle, nil)
 	if err != nil || !strings.Contains(noted.String(), "--sealed FILE") {
-		t.Errorf("without a sealed file: %v, %q", err, noted.String())
+		t.Errorf("withInput without a sealed file: error %v, notes %q, want a note with --sealed FILE", err, noted.String())
 	}
 	if r := run(t, string(text), "verify", "-", "--pubkey", served.Pubkeys[0]); r.code != ExitOK || !strings.Contains(r.out, "your input was not checked") {
-		t.Errorf("as served: %+v", r)
+		t.Errorf("verify of the bundle as served: %+v, want a note that the input was not checked", r)
 	}
 	if r := run(t, "", "deal", "certificate", "--sealed", "sealed.json"); r.code == ExitOK || !strings.Contains(r.err, "--bundle FILE") {
-		t.Errorf("--sealed alone: %+v", r)
+		t.Errorf("--sealed without --bundle: %+v, want an error that asks for --bundle FILE", r)
 	}
 }
 
-// A draw from a beacon value that the chain did not sign fails, even if everything else
-// fits: quicknet under its pinned key, another chain under the bundle's key.
+// The check fails for a beacon value that the chain did not sign. The key is the pinned one
+// for quicknet, and the bundle's for another chain.
 func TestBeaconSignature(t *testing.T) {
 	t.Parallel()
 	const round, genuine = 12040883, "929906c959032ab363c9f26570d215d66f5c06cb0c44fe508c12bb5839f04ec895bb6868e5b9ff13ab289bdb5266b394"
@@ -170,7 +172,7 @@ func TestBeaconSignature(t *testing.T) {
 			got = map[bool]string{true: "OK", false: "FAIL"}[check.OK]
 		}
 		if got != row.want || report.Valid != (got != "FAIL") {
-			t.Errorf("%s: %q, want %q: %+v", name, got, row.want, report.Checks)
+			t.Errorf("%s: the check is %q, want %q: %+v", name, got, row.want, report.Checks)
 		}
 	}
 }

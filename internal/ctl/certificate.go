@@ -20,25 +20,25 @@ import (
 )
 
 type certificateCommands struct {
-	Adopt  certificateAdoptCommand  `cmd:"" help:"Put the certificate that the log has of a deal back into the database, from a party's copy."`
-	Return certificateReturnCommand `cmd:"" help:"Put the leaves that a restored database lost back into the log, from the parties' copies."`
+	Adopt  certificateAdoptCommand  `cmd:"" help:"Restore in the database the certificate of a deal that the log has, from a party's copy."`
+	Return certificateReturnCommand `cmd:"" help:"Restore in the log the leaves that a restored database lost, from the parties' copies."`
 }
 
 type certificateAdoptCommand struct {
-	Certificate string `arg:"" help:"Certificate file, as a party got it; - reads standard input."`
+	Certificate string `arg:"" help:"Certificate file, unchanged as the party received it; - reads standard input."`
 	Keys        string `placeholder:"FILE" help:"The key set: the answer of GET /v1/pubkeys."`
-	TreeHead    string `placeholder:"FILE" help:"The answer of GET /v1/log/tree-head?tree_size=N, N being the proof's tree_size."`
-	BaseURL     string `env:"FAIRPACT_URL" placeholder:"URL" help:"Fetch from this deployment what is not given as a file."`
+	TreeHead    string `placeholder:"FILE" help:"The answer of GET /v1/log/tree-head?tree_size=N for the tree_size N of the proof."`
+	BaseURL     string `env:"FAIRPACT_URL" placeholder:"URL" help:"The deployment from which to fetch the key set and tree head that are not given as files."`
 	databases
 	SecretFile string `env:"FAIRPACT_SERVER_SECRET_FILE" required:"" type:"path" help:"File with the server secret of the deployment."`
 }
 
 func (certificateAdoptCommand) Help() string {
-	return `The log takes one certificate of a deal. Where the deal's rows were changed, or restored from a backup, after it was
-issued, deal-api makes a second one, and the log refuses it (FairpactSecondCertificate). Ask a party of the deal for the
-certificate that it got, and run this. It verifies the copy as verify does, but for its inclusion proof: instead it requires
-that this log has it, at its leaf, and no other one of the deal. Then it replaces the deal's end and its certificate. Running
-it again does nothing.
+	return `The log accepts one certificate of each deal. If the deal's rows were changed, or restored from a backup, after the
+certificate was issued, deal-api makes a second certificate, which the log refuses (alert FairpactSecondCertificate). Ask a
+party of the deal for its copy of the certificate, and run this command. It verifies the copy as verify does, except for the
+inclusion proof: this log must have the certificate at its leaf and no other certificate of the deal. Then it replaces the
+deal's end and certificate. Running it again does nothing.
 
 Examples:
 
@@ -48,7 +48,7 @@ Examples:
 
 func (a certificateAdoptCommand) Run(ctx context.Context, t *terminal) error {
 	if a.BaseURL == "" && (a.Keys == "" || a.TreeHead == "") {
-		return errors.New("give --base-url, or --tree-head and --keys")
+		return errors.New("no source for the key set and the tree head: give --base-url, or --tree-head and --keys")
 	}
 	secret, err := sealing.Load(a.SecretFile)
 	if err != nil {
@@ -78,13 +78,13 @@ func (a certificateAdoptCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	return t.show(map[string]any{"deal_id": dealID, "cert_id": members["cert_id"], "leaf_index": leaf.Index},
-		"deal %s has its certificate %s of leaf %d", dealID, members["cert_id"], leaf.Index)
+		"deal %s has its certificate %s at leaf %d again", dealID, members["cert_id"], leaf.Index)
 }
 
-// leafOf returns the members of a certificate that was verified, its leaf and what its
+// leafOf returns the members of a verified certificate, its leaf, and the payload that its
 // signature signs.
 func leafOf(e verification.Evidence) (members map[string]any, leaf translog.TaggedLeaf, payload []byte) {
-	members = e.Certificate.(map[string]any) // verified: it has all members, of the right types
+	members = e.Certificate.(map[string]any) // verified, so all members exist and have the right types
 	signed := maps.Clone(members)
 	delete(signed, "signature")
 	delete(signed, "log_proof")
@@ -93,7 +93,8 @@ func leafOf(e verification.Evidence) (members map[string]any, leaf translog.Tagg
 	return members, translog.TaggedLeaf{Index: index, Entry: certificate.Entry(payload), Tag: certificate.Tag(members["deal_id"].(string))}, payload
 }
 
-// inDatabases calls do with the databases of the deals and of the log.
+// inDatabases calls do with connections to the databases of the deals and of the log, and
+// closes both.
 func inDatabases(ctx context.Context, d databases, do func(*store.Store, *pgxpool.Pool) error) error {
 	s, err := store.Open(ctx, d.DatabaseURL, 2)
 	if err != nil {
@@ -108,13 +109,13 @@ func inDatabases(ctx context.Context, d databases, do func(*store.Store, *pgxpoo
 	return do(s, log)
 }
 
-// tagPage is the number of certificates that tagLeaves reads at once. One of 10,000 parties
-// has a megabyte.
+// tagPage is the number of certificates that tagLeaves reads at once. It bounds memory: a
+// certificate of 10,000 parties has a megabyte.
 const tagPage = 100
 
-// tagLeaves tags the leaves that a release without tags logged. The log cannot: it reads no
-// other schema and does not know the deal of a leaf. A tag follows from the certificate
-// whose digest the leaf is.
+// tagLeaves tags the leaves that a release without tags logged. It computes each tag from
+// the certificate in the database of deals, which log-server cannot read. It prints a note
+// for each leaf that stays without a tag.
 func tagLeaves(ctx context.Context, t *terminal, s *store.Store, log *pgxpool.Pool) error {
 	untagged, err := translog.Untagged(ctx, log)
 	if err != nil {
@@ -136,7 +137,7 @@ func tagLeaves(ctx context.Context, t *terminal, s *store.Store, log *pgxpool.Po
 			return err
 		}
 		for _, leaf := range without {
-			t.note("leaf %d has no tag: its certificate is changed, or a second one of its deal", leaf)
+			t.note("leaf %d has no tag: its certificate was changed, or is a second certificate of its deal", leaf)
 		}
 	}
 	return nil

@@ -16,8 +16,8 @@ const (
 
 type commitCommand struct {
 	Input string  `arg:"" help:"File with the input, a JSON object; - reads standard input."`
-	Salt  *string `help:"The salt, as text. Left out: 16 random bytes, written as 32 hex digits."`
-	Out   string  `placeholder:"FILE" help:"Keep input and salt in this new file, for deal commit, deal reveal and recompute."`
+	Salt  *string `help:"The salt, as text. Default: 16 random bytes as 32 hex digits."`
+	Out   string  `placeholder:"FILE" help:"New file for input and salt (the sealed file), for deal commit, deal reveal and recompute."`
 }
 
 func (commitCommand) Help() string {
@@ -32,7 +32,8 @@ Examples:
     fairpactctl commit mine.json --salt 8f14e45fceea167a5a36dedd4bea2543 --json`
 }
 
-// sealedFile is the file that a party keeps. It is also the body of its reveal.
+// sealedFile is the file in which a party keeps its input and salt. It is also the body of
+// its reveal.
 type sealedFile struct {
 	Input json.RawMessage `json:"input"`
 	Salt  string          `json:"salt"`

@@ -21,8 +21,8 @@ func (completionCommand) Help() string {
     fairpactctl completion fish > ~/.config/fish/completions/fairpactctl.fish`
 }
 
-// The scripts ask fairpactctl for the words. If it has none, the shell completes file
-// names.
+// The scripts complete with the output of fairpactctl words. If it is empty, the shell
+// completes file names.
 const (
 	bashScript = `_fairpactctl() {
   COMPREPLY=($(compgen -W "$(fairpactctl words -- "${COMP_WORDS[@]:1:COMP_CWORD-1}" 2>/dev/null)" -- "${COMP_WORDS[COMP_CWORD]}"))
@@ -38,8 +38,8 @@ func (c completionCommand) Run(t *terminal) error {
 	return err
 }
 
-// wordsCommand prints the words that may follow on a command line, for the scripts of
-// completionCommand.
+// wordsCommand prints the words that may follow on a command line, one a line, for the
+// scripts of completionCommand.
 type wordsCommand struct {
 	Before []string `arg:"" optional:"" passthrough:"" help:"The words so far, after fairpactctl."`
 }

@@ -1,5 +1,5 @@
-// Package ctl is the command line of Fairpact, for parties, auditors and operators. The
-// rules of a deal are not here but in the pure packages and in the service.
+// Package ctl is the command line of Fairpact, for parties, auditors and operators. It
+// holds no rules of a deal: those are in the service and in the pure packages.
 package ctl
 
 import (
@@ -22,29 +22,29 @@ const (
 	ExitOK     = 0 // done; every check passed
 	ExitFailed = 1 // a check failed, or the service refused
 	ExitUsage  = 2 // wrong usage, an unreadable file, or an unreachable service
-	ExitForged = 3 // a log is forked or contradicts what it signed
+	ExitForged = 3 // a log is forked or contradicts its signed checkpoints
 )
 
 const about = `The command line of Fairpact: make commitments, play deals, verify certificates offline.
 
-Exit code: 0 done, 1 a check failed or the service refused, 2 wrong usage or something unreadable or out of reach, 3 a log is forked or is not what it signed.`
+Exit code: 0 done, 1 a check failed or the service refused, 2 wrong usage, an unreadable file or an unreachable service, 3 a log is forked or contradicts its signed checkpoints.`
 
 type commands struct {
 	JSON    bool             `help:"Write one JSON value to standard output, for machines."`
 	Version kong.VersionFlag `help:"Show the version."`
 
 	Key         keyCommands         `cmd:"" help:"Get an API key, or make a seat key."`
-	Commit      commitCommand       `cmd:"" help:"Make the commitment to an input; makes a salt where none is given."`
-	Deal        dealCommands        `cmd:"" help:"Play a deal: create, invite, commit, reveal, watch, fetch its certificate."`
+	Commit      commitCommand       `cmd:"" help:"Make the commitment to an input, with a new salt if none is given."`
+	Deal        dealCommands        `cmd:"" help:"Take part in a deal: create, invite, commit, reveal, watch, fetch its certificate."`
 	Verify      verifyCommand       `cmd:"" help:"Verify a certificate, offline from files or against a deployment."`
 	Recompute   recomputeCommand    `cmd:"" help:"Compute a deal's result again from its inputs and compare it with the certificate."`
-	Certificate certificateCommands `cmd:"" help:"Put back the certificate of a deal whose rows were changed or restored."`
-	Log         logCommands         `cmd:"" help:"Audit, mirror and watch a transparency log, trusting nobody; make the key of its checkpoints."`
-	Keys        keysCommands        `cmd:"" help:"Show, check and change the key set of a deployment: what an operator rotates with."`
-	Secret      secretCommands      `cmd:"" help:"Rotate the server secret, show how far that is, or replace a lost one."`
+	Certificate certificateCommands `cmd:"" help:"Restore certificates and leaves that a changed or restored database lost."`
+	Log         logCommands         `cmd:"" help:"Audit, mirror and watch a transparency log; make the key that signs its checkpoints."`
+	Keys        keysCommands        `cmd:"" help:"Show, check and change the key set of a deployment; rotate its signing key."`
+	Secret      secretCommands      `cmd:"" help:"Rotate the server secret, show the progress of a rotation, or replace a lost secret."`
 	Migrate     migrateCommand      `cmd:"" help:"Bring the database schema to this version. Running it again does nothing."`
-	Smoke       smokeCommand        `cmd:"" help:"Play a whole deal against a deployment and verify its certificate."`
-	KeyFiles    keyFilesCommand     `cmd:"" hidden:"" help:"Copy private keys into files that their owner alone can open."`
+	Smoke       smokeCommand        `cmd:"" help:"Run a whole test deal against a deployment and verify its certificate."`
+	KeyFiles    keyFilesCommand     `cmd:"" hidden:"" help:"Copy private keys into files that only their owner can read."`
 	Completion  completionCommand   `cmd:"" help:"Write a completion script for bash, zsh or fish."`
 	Words       wordsCommand        `cmd:"" hidden:""`
 }
@@ -57,17 +57,20 @@ type terminal struct {
 	model    *kong.Application
 }
 
-// errFailed is returned when a command has printed a report with a failed check.
+// errFailed is returned when a command has printed a report with a failed check
+// (ExitFailed).
 var errFailed = errors.New("a check failed")
 
-// errForged is returned when a command has reported that a log contradicts what it signed.
+// errForged is returned when a command has printed that a log contradicts its signed
+// checkpoints (ExitForged).
 var errForged = errors.New("the log contradicts its signed checkpoints")
 
-// refusal is an error with exit code 1 instead of 2: the request was understood and
-// refused.
+// refusal is an error with ExitFailed instead of ExitUsage: the command was understood
+// and refused.
 type refusal struct{ error }
 
-// Main runs one command and returns the exit code.
+// Main runs the command that args name, without the program's name, and returns the exit
+// code. It writes errors to stderr.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var c commands
 	exited, code := false, 0
@@ -124,12 +127,12 @@ func subject(err error) string {
 
 var secret = regexp.MustCompile(`\b(fp|it)_[A-Za-z0-9_-]{4,}`)
 
-// redacted hides keys and tokens. A user may type one instead of a file name, and the error
-// would quote it.
+// redacted hides API keys and tokens, because an error quotes a key that was typed instead
+// of a file name.
 func redacted(text string) string { return secret.ReplaceAllString(text, "${1}_…") }
 
-// printable escapes control characters: labels and names come from strangers and must not
-// start a new line or change its colour.
+// printable escapes control and direction characters: labels and names come from strangers
+// and must not start a new line or change how the terminal shows this one.
 func printable(line string) string {
 	var b strings.Builder
 	for _, r := range line {

@@ -32,7 +32,7 @@ func run(t *testing.T, stdin string, args ...string) ran {
 func (r ran) report(t *testing.T) (report verification.Report, failed []string) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(r.out), &report); err != nil {
-		t.Fatalf("%v in %+v", err, r)
+		t.Fatalf("the output is not a report in JSON: %v in %+v", err, r)
 	}
 	for _, check := range report.Checks {
 		if !check.OK {
@@ -51,16 +51,16 @@ func write(t *testing.T, name, content string) string {
 	return path
 }
 
-// The digests come from sha256sum.
+// The expected digests come from sha256sum.
 func TestCommit(t *testing.T) {
 	input := `{ "valuations": {"car": 60, "boat": 40} }`
 	r := run(t, input, "commit", "-", "--salt", "pepper")
 	if want := "commitment sha256:fba60f43fc903dca305164ada796bc2152ff2066b231a91366aa48c5268183fc\nsalt       pepper\n"; r.code != 0 || r.out != want || r.err != "" {
-		t.Errorf("%+v", r)
+		t.Errorf("commit with the salt pepper: %+v, want exit code 0 and\n%s", r, want)
 	}
 	r = run(t, input, "commit", "-", "--salt=", "--json")
-	if !strings.Contains(r.out, `"commitment": "sha256:793f95816daca01fac35783d3c22802079c55c47b8dadd27f87c148d46f77b4e"`) {
-		t.Errorf("%+v", r)
+	if want := `"commitment": "sha256:793f95816daca01fac35783d3c22802079c55c47b8dadd27f87c148d46f77b4e"`; !strings.Contains(r.out, want) {
+		t.Errorf("commit with an empty salt: %+v, want %s", r, want)
 	}
 
 	kept := filepath.Join(t.TempDir(), "sealed.json")
@@ -68,22 +68,22 @@ func TestCommit(t *testing.T) {
 	for _, made := range []*committed{&first, &second} {
 		r := run(t, input, "commit", "-", "--json", "--out", kept)
 		if err := json.Unmarshal([]byte(r.out), made); err != nil || len(made.Salt) != 32 {
-			t.Fatalf("%+v %v", r, err)
+			t.Fatalf("commit --out: %+v (error %v), want a salt of 32 hex digits", r, err)
 		}
 		text, err := os.ReadFile(kept)
 		if info, _ := os.Stat(kept); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%v %v", info, err)
+			t.Errorf("%s: %v (error %v), want a file of mode 0600", kept, info, err)
 		}
 		if want := `{"input":{"valuations":{"boat":40,"car":60}},"salt":"` + made.Salt + "\"}\n"; string(text) != want {
-			t.Errorf("kept %s, want %s", text, want)
+			t.Errorf("%s holds %s, want %s", kept, text, want)
 		}
 		if again := run(t, input, "commit", kept+"/../sealed.json", "--out", kept); again.code != ExitUsage {
-			t.Errorf("a sealed file is written over: %+v", again)
+			t.Errorf("commit --out with an existing sealed file: %+v, want exit code %d", again, ExitUsage)
 		}
 		kept += "2"
 	}
 	if first.Salt == second.Salt {
-		t.Error("the same salt twice")
+		t.Errorf("two commits have the same salt %s", first.Salt)
 	}
 }
 
@@ -92,11 +92,11 @@ func TestCommitRefuses(t *testing.T) {
 		`{"a":1.5}`: "byte offset 5", `{"a":1,"a":2}`: "twice", `[1]`: "object", ``: "", `{"a":9007199254740992}`: "",
 	} {
 		if r := run(t, input, "commit", "-"); r.code != ExitUsage || r.out != "" || !strings.Contains(r.err, says) || !strings.HasPrefix(r.err, "fairpactctl: ") {
-			t.Errorf("%s: %+v", input, r)
+			t.Errorf("commit of %s: %+v, want exit code %d and an error with %q", input, r, ExitUsage, says)
 		}
 	}
 	if r := run(t, "{}", "commit", "-", "--salt", strings.Repeat("a", maxSalt+1)); r.code != ExitUsage {
-		t.Errorf("%+v", r)
+		t.Errorf("commit with a salt of %d bytes: %+v, want exit code %d", maxSalt+1, r, ExitUsage)
 	}
 }
 
@@ -109,40 +109,40 @@ func TestExitCodesOfUsage(t *testing.T) {
 		{"completion", "tcsh"}, {"deal", "watch", "--base-url", "http://localhost:1", "--deal", "d", "--token", "it_x", "--every", "0s"},
 	} {
 		if r := run(t, "", args...); r.code != ExitUsage || r.out != "" || r.err == "" {
-			t.Errorf("%q: %+v", args, r)
+			t.Errorf("%q: %+v, want exit code %d and an error", args, r, ExitUsage)
 		}
 	}
 	for _, args := range [][]string{{"--help"}, {"--version"}, {"deal", "create", "--help"}} {
 		if r := run(t, "", args...); r.code != 0 || r.out == "" {
-			t.Errorf("%q: %+v", args, r)
+			t.Errorf("%q: %+v, want exit code 0 and output", args, r)
 		}
 	}
 }
 
-// The file holds the key that the service returned, and an existing file is never
-// overwritten.
+// log key prints the same verifier key for a new key as for the file that holds it, and
+// never overwrites a file.
 func TestLogKey(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log.pem")
 	made := run(t, "", "log", "key", "--origin", "log.example/one", "--out", file)
 	shown := run(t, "", "log", "key", "--origin", "log.example/one", "--of", "file://"+file)
 	if made.code != 0 || made != shown || !strings.HasPrefix(made.out, "log.example/one+") {
-		t.Errorf("made %+v, shown %+v", made, shown)
+		t.Errorf("--out prints %+v and --of %+v, want the same verifier key of log.example/one", made, shown)
 	}
 	for _, args := range [][]string{{"--out", file}, {}, {"--out", file + "2", "--of", "file://" + file}, {"--out", file + "2", "--origin", "https://log.example"}} {
 		if r := run(t, "", append([]string{"log", "key", "--origin", "log.example/one"}, args...)...); r.code == 0 {
-			t.Errorf("%v: %+v", args, r)
+			t.Errorf("log key %v: %+v, want an error", args, r)
 		}
 	}
 }
 
-// Each command has help with examples of itself.
+// The help of each command has examples of that command.
 func TestHelpHasExamples(t *testing.T) {
 	for _, command := range []string{"key", "key new", "commit", "verify", "recompute", "migrate", "smoke", "key-files", "completion", "deal create", "deal invite",
 		"deal commit", "deal reveal", "deal status", "deal watch", "deal entropy", "deal certificate", "deal cancel", "log key", "log audit", "log mirror", "log watch", "log fsck",
 		"keys show", "keys check", "keys init", "keys rotate", "keys close"} {
 		r := run(t, "", append(strings.Fields(command), "--help")...)
 		if r.code != 0 || !strings.Contains(r.out, "Examples:") || !strings.Contains(r.out, "fairpactctl "+command) {
-			t.Errorf("%s: %+v", command, r)
+			t.Errorf("%s --help: %+v, want Examples with fairpactctl %s", command, r, command)
 		}
 	}
 }
@@ -152,28 +152,29 @@ func TestASecretInAWrongPlaceIsNotRepeated(t *testing.T) {
 	for _, args := range [][]string{{token}, {"verify", token, "--tree-head", token, "--pubkey", token}, {"deal", "status", token}, {"deal", "status", "--party", token},
 		{"deal", "status", "--base-url", token, "--deal", "d"}, {"key", "--base-url", "http://" + token + "@host"}} {
 		if r := run(t, "", args...); r.code != ExitUsage || strings.Contains(r.out+r.err, "Zm9v") {
-			t.Errorf("%q: %+v", args, r)
+			t.Errorf("%q: %+v, want exit code %d without the token", args, r, ExitUsage)
 		}
 	}
 }
 
 func TestStrangersTextStaysOnItsLine(t *testing.T) {
-	if got := printable("a\nOK   shape\x1b[2J\u202e\u0085é"); got != `a\u000aOK   shape\u001b[2J\u202e\u0085é` {
-		t.Errorf("%q", got)
+	const label, want = "a\nOK   shape\x1b[2J\u202e\u0085é", `a\u000aOK   shape\u001b[2J\u202e\u0085é`
+	if got := printable(label); got != want {
+		t.Errorf("printable(%q) is %q, want %q", label, got, want)
 	}
 }
 
-// An input in the file of all inputs may be as deep as a revealed input.
+// An input in the file of --inputs may be nested as deeply as a revealed input.
 func TestInputsFile(t *testing.T) {
 	nested := func(n int) string { return strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n) }
 	term := &terminal{}
 	rows, err := term.inputs(write(t, "i.json", `[{"input":`+nested(32)+`,"salt":"s"}, null, {"other": []}, 7]`))
 	if err != nil || len(rows) != 4 || rows[1] != nil || rows[3] != int64(7) {
-		t.Errorf("%v, %v", rows, err)
+		t.Errorf("four rows with an input of depth 32 read as %v (error %v), want 4 rows", rows, err)
 	}
 	for _, bad := range []string{`[{"input":` + nested(33) + `}]`, `[{"input":{"a":1.5}}]`, `[{"input":{},"input":{}}]`, `{}`, `null`, `[`, ``, `[1.5]`, `[{"salt":"\ud800"}]`, `[{"input":{"a":1,"a":2}}]`} {
 		if rows, err := term.inputs(write(t, "i.json", bad)); err == nil {
-			t.Errorf("%s reads as %v", bad, rows)
+			t.Errorf("%s reads as %v, want an error", bad, rows)
 		}
 	}
 }
@@ -191,10 +192,10 @@ func TestProgressLine(t *testing.T) {
 	} {
 		v.State = row.state
 		if got := v.line(now); got != row.want {
-			t.Errorf("%q, want %q", got, row.want)
+			t.Errorf("state %s: the line is %q, want %q", row.state, got, row.want)
 		}
 	}
-	// Without a terminal, the passing of time prints nothing.
+	// Without a terminal, a line is printed only if the deal has changed.
 	var out bytes.Buffer
 	p := progress{t: &terminal{err: &out}}
 	v.State = "REVEALING"
@@ -203,7 +204,7 @@ func TestProgressLine(t *testing.T) {
 	v.Parties[0].Revealed = true
 	p.show(v, now.Add(2*time.Second))
 	if n := strings.Count(out.String(), "\n"); n != 2 {
-		t.Errorf("%d lines: %s", n, &out)
+		t.Errorf("three views with one change print %d lines, want 2: %s", n, &out)
 	}
 }
 
@@ -222,25 +223,25 @@ func TestCompletionWords(t *testing.T) {
 			got := strings.Fields(run(t, "", append([]string{"words", "--"}, row.before...)...).out)
 			for _, word := range row.want {
 				if !slices.Contains(got, word) {
-					t.Errorf("%s is not offered: %v", word, got)
+					t.Errorf("the words are %v, want %s among them", got, word)
 				}
 			}
 			for _, word := range row.not {
 				if slices.Contains(got, word) {
-					t.Errorf("%s is offered: %v", word, got)
+					t.Errorf("the words are %v, want them without %s", got, word)
 				}
 			}
 		})
 	}
 }
 
-// bash runs the completion script with a function in place of fairpactctl.
+// bash runs the completion script. A shell function stands for fairpactctl.
 func TestCompletionInBash(t *testing.T) {
 	answer := run(t, "", "words", "--", "deal").out
 	script := "fairpactctl() { [ \"$*\" = 'words -- deal' ] && printf %s '" + answer + "'; }\n" + run(t, "", "completion", "bash").out
 	ask := script + "COMP_WORDS=(fairpactctl deal c); COMP_CWORD=2; _fairpactctl; printf '%s\\n' \"${COMPREPLY[@]}\"\n"
 	out, err := exec.Command("bash", "--norc", "-c", ask).CombinedOutput()
 	if got := strings.Fields(string(out)); err != nil || !slices.Equal(got, []string{"create", "commit", "certificate", "cancel"}) {
-		t.Errorf("%v %q", err, out)
+		t.Errorf("bash completes \"fairpactctl deal c\" with %q (error %v), want create, commit, certificate and cancel", out, err)
 	}
 }

@@ -16,19 +16,19 @@ import (
 )
 
 type dealCommands struct {
-	Create      createCommand      `cmd:"" help:"Create a deal; its tokens go into a state file."`
-	Invite      inviteCommand      `cmd:"" help:"Write what one party is to be given: a state file, or an invitation."`
+	Create      createCommand      `cmd:"" help:"Create a deal and write its tokens to a state file."`
+	Invite      inviteCommand      `cmd:"" help:"Write the state file or the invitation to give to one party."`
 	Commit      sendCommitCommand  `cmd:"" help:"Send the commitment of a sealed file."`
 	Reveal      revealCommand      `cmd:"" help:"Reveal the input and salt of a sealed file."`
 	Status      statusCommand      `cmd:"" help:"Show the deal."`
-	Watch       watchCommand       `cmd:"" help:"Follow the deal until it has ended and its certificate is there."`
-	Entropy     entropyCommand     `cmd:"" help:"Draw a random.v1 deal once all have revealed and its beacon round is out."`
-	Certificate certificateCommand `cmd:"" help:"Fetch the certificate, and what is needed to verify it offline."`
+	Watch       watchCommand       `cmd:"" help:"Follow the deal until it has ended and its certificate is issued."`
+	Entropy     entropyCommand     `cmd:"" help:"Make the draw of a random.v1 deal when all have revealed and its beacon round is published."`
+	Certificate certificateCommand `cmd:"" help:"Fetch the certificate and the evidence to verify it offline."`
 	Cancel      cancelCommand      `cmd:"" help:"Cancel the deal, as its initiator, before another party has committed."`
 }
 
-// state is the content of the file that deal create and deal invite write. It holds tokens,
-// so its mode is 0600.
+// state is the content of a state file, which deal create and deal invite write. The file
+// holds tokens, so its mode is 0600.
 type state struct {
 	BaseURL string   `json:"base_url"`
 	DealID  string   `json:"deal_id"`
@@ -45,25 +45,25 @@ type invite struct {
 // place holds the flags that name a deal.
 type place struct {
 	State   string `env:"FAIRPACT_STATE" placeholder:"FILE" help:"State file of deal create or deal invite; it holds deployment, deal and tokens."`
-	BaseURL string `env:"FAIRPACT_URL" placeholder:"URL" help:"The deployment, where there is no state file."`
-	Deal    string `env:"FAIRPACT_DEAL" placeholder:"ID" help:"The deal, where there is no state file."`
+	BaseURL string `env:"FAIRPACT_URL" placeholder:"URL" help:"The deployment, if you have no state file."`
+	Deal    string `env:"FAIRPACT_DEAL" placeholder:"ID" help:"The deal_id, if you have no state file."`
 }
 
 // party holds the flags of a command that a party may call.
 type party struct {
 	place
-	Party     *int   `placeholder:"N" help:"Which invite token of the state file to use: 0 is the initiator. Not needed where it holds one."`
-	Token     string `env:"FAIRPACT_TOKEN" placeholder:"TOKEN" help:"Invite token. Others on this machine can see arguments: prefer --token-file or the environment."`
+	Party     *int   `placeholder:"N" help:"Party whose invite token of the state file to use; 0 is the initiator. Not needed if the file holds one token."`
+	Token     string `env:"FAIRPACT_TOKEN" placeholder:"TOKEN" help:"Invite token. Other users of this machine can see arguments: prefer --token-file or the environment."`
 	TokenFile string `placeholder:"FILE" help:"File whose first line is the invite token; - reads standard input."`
 }
 
-// initiator holds the flags of a command that the initiator may call by its API key.
+// initiator holds the flags of a command that the initiator may call with its API key.
 type initiator struct {
-	APIKey     string `env:"FAIRPACT_API_KEY" placeholder:"KEY" help:"The initiator's API key, where there is no state file or no invite token."`
+	APIKey     string `env:"FAIRPACT_API_KEY" placeholder:"KEY" help:"The initiator's API key, if you have no state file or no invite token."`
 	APIKeyFile string `placeholder:"FILE" help:"File whose first line is the API key."`
 }
 
-// call holds what a request about a deal needs: client, deal and credential.
+// call holds the client, deal and credential of requests about a deal.
 type call struct {
 	client *restclient.Client
 	dealID string
@@ -82,18 +82,20 @@ func (p place) load(t *terminal) (s state, err error) {
 	}
 	s.BaseURL, s.DealID = cmp.Or(p.BaseURL, s.BaseURL), cmp.Or(p.Deal, s.DealID)
 	if s.BaseURL == "" || s.DealID == "" {
-		return s, errors.New("which deal? Give --state, or --base-url and --deal")
+		return s, fmt.Errorf("the deal is not known (base_url %q, deal %q): give --state, or --base-url and --deal", s.BaseURL, s.DealID)
 	}
 	return s, nil
 }
 
-// key returns the API key of the flags, else of the state file, else "".
+// key returns the API key of the flags or, if they have none, of the state file. It returns
+// "" if neither has one.
 func (i initiator) key(t *terminal, s state) (string, error) {
 	key, err := t.secretOf(i.APIKey, i.APIKeyFile)
 	return cmp.Or(key, s.APIKey), err
 }
 
-// asParty returns a call with an invite token.
+// asParty returns a call with the invite token of the flags or the state file. It fails if
+// there is none, or if the state file holds several and --party is missing.
 func (p party) asParty(t *terminal) (*call, error) {
 	s, err := p.load(t)
 	if err != nil {
@@ -119,7 +121,8 @@ func (s state) call(token string) (*call, error) {
 	return &call{client, s.DealID, token}, nil
 }
 
-// token returns the invite token of a party, or for nil the only one.
+// token returns the invite token of a party. If party is nil, the state file must hold one
+// token, which it returns.
 func (s state) token(party *int) (string, error) {
 	switch {
 	case party != nil:
@@ -155,22 +158,22 @@ func (c *call) post(ctx context.Context, t *terminal, suffix string, body any) e
 type createCommand struct {
 	Algorithm      string        `required:"" help:"One of ${algorithms}."`
 	Label          []string      `required:"" sep:"none" help:"Label of a party, once for each; the first is the initiator, party 0."`
-	PartyKey       []string      `placeholder:"N=KEY" help:"Public key that must sign the commitment of party N, es256:HEX or ed25519:HEX (see key new); repeatable."`
+	PartyKey       []string      `placeholder:"N=KEY" help:"Seat key that must sign the commitment of party N, es256:HEX or ed25519:HEX (see key new); repeatable."`
 	Params         string        `required:"" placeholder:"FILE" help:"algorithm_params, a JSON object; - reads standard input."`
-	Out            string        `required:"" placeholder:"FILE" help:"New state file, readable by you alone: deployment, deal, key and invite tokens."`
+	Out            string        `required:"" placeholder:"FILE" help:"New state file for deployment, deal, API key and invite tokens; only you can read it."`
 	CommitIn       time.Duration `default:"1h" help:"Time to commit, from now."`
 	RevealIn       time.Duration `default:"2h" help:"Time to reveal, from now."`
-	CommitDeadline int64         `placeholder:"UNIX" help:"The same as a time, in unix seconds."`
-	RevealDeadline int64         `placeholder:"UNIX" help:"The same as a time, in unix seconds."`
-	Mode           string        `default:"sealed" help:"sealed, or open: parties may fetch all inputs in the end."`
+	CommitDeadline int64         `placeholder:"UNIX" help:"Commit deadline in unix seconds, instead of --commit-in."`
+	RevealDeadline int64         `placeholder:"UNIX" help:"Reveal deadline in unix seconds, instead of --reveal-in."`
+	Mode           string        `default:"sealed" help:"sealed: inputs stay secret. open: parties may fetch all inputs after the deal is COMPUTED."`
 	Retention      string        `default:"standard" help:"standard, or purge: inputs are deleted when the deal ends."`
 	BaseURL        string        `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"The deployment, like https://fairpact.example."`
-	APIKey         string        `env:"FAIRPACT_API_KEY" placeholder:"KEY" help:"API key; without one, a new one is made and kept in the state file."`
+	APIKey         string        `env:"FAIRPACT_API_KEY" placeholder:"KEY" help:"API key. Default: a new key, kept in the state file."`
 	APIKeyFile     string        `placeholder:"FILE" help:"File whose first line is the API key."`
 }
 
 func (createCommand) Help() string {
-	return `Each party gets an invite token. Hand them out with deal invite; a token can commit and reveal for its party.
+	return `Each party gets an invite token, with which it commits and reveals. Hand the tokens out with deal invite.
 
 Examples:
 
@@ -203,7 +206,7 @@ func (c createCommand) Run(ctx context.Context, t *terminal) error {
 	})
 	switch {
 	case err != nil && made.DealID != "":
-		return fmt.Errorf("the deal was created, but its tokens could not be written and are lost: create another deal: %w", err)
+		return fmt.Errorf("deal %s was created, but its tokens could not be written to %s and are lost; create another deal: %w", made.DealID, c.Out, err)
 	case err != nil:
 		return err
 	}
@@ -221,7 +224,7 @@ func (s state) file() ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// created is the printed part of a creation, without its secrets.
+// created is the output of deal create: the answer of the service without its tokens.
 type created struct {
 	DealID    string `json:"deal_id"`
 	State     string `json:"state"`
@@ -262,20 +265,20 @@ func (c createCommand) create(ctx context.Context, client *restclient.Client, ke
 		Invites []invite `json:"invite_tokens"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return s, made, fmt.Errorf("the service's answer is unreadable: %w", err)
+		return s, made, fmt.Errorf("cannot parse the service's answer to POST /v1/deals: %w", err)
 	}
 	return state{client.BaseURL(), answer.DealID, key, answer.Invites}, answer.created, nil
 }
 
 type inviteCommand struct {
 	State string `env:"FAIRPACT_STATE" required:"" placeholder:"FILE" help:"State file of deal create."`
-	Party int    `required:"" placeholder:"N" help:"Whose token."`
-	Out   string `xor:"form" required:"" placeholder:"FILE" help:"New state file with that token alone, for a party that uses fairpactctl."`
+	Party int    `required:"" placeholder:"N" help:"Index of the party to invite."`
+	Out   string `xor:"form" required:"" placeholder:"FILE" help:"New state file with only that party's token, for a party that uses fairpactctl."`
 	Text  bool   `xor:"form" required:"" help:"Print the invitation for a person or an agent, with its link."`
 }
 
 func (inviteCommand) Help() string {
-	return `Give the file or the text to that party over a channel you trust: it is a secret.
+	return `The file or text is a secret: give it to the party over a channel that you trust.
 
 Examples:
 

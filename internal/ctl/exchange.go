@@ -11,14 +11,15 @@ import (
 	"github.com/fairpact/fairpact/internal/restclient"
 )
 
-// exchangeWidth is the longest line that a printed exchange should have.
+// exchangeWidth is the width, in characters, from which a line of a printed exchange is
+// broken.
 const exchangeWidth = 112
 
 var (
 	// opaque matches hashes, signatures, salts, tokens and keys.
 	opaque = regexp.MustCompile(`"((?:sha256:|es256:|ed25519:)?[0-9a-f]{8})[0-9a-f]{24,}"|"((?:fp|it)_[0-9A-Za-z_-]{6})[0-9A-Za-z_-]{20,}"`)
-	// longText matches a string of more than about 70 characters. It captures the
-	// start, up to the end of a word.
+	// longText matches a string of more than about 70 characters and captures its start, up
+	// to the end of a word.
 	longText = regexp.MustCompile(`"([^"\\]{60,72}) [^"\\]{12,}"`)
 )
 
@@ -34,8 +35,8 @@ func (t *terminal) exchange(e restclient.Exchange) {
 	fmt.Fprintf(t.err, "%s\n< %d %s\n\n", request, e.Status, shortened(e.Answer, "  "))
 }
 
-// shortened returns JSON for people: opaque and long strings are cut, and it is
-// on one line if it fits.
+// shortened returns JSON for people. Opaque and long strings are cut, and JSON that fits
+// on one line stays on one line.
 func shortened(text []byte, indent string) string {
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, text); err != nil {
@@ -45,8 +46,8 @@ func shortened(text []byte, indent string) string {
 	return layout(longText.ReplaceAll(short, []byte(`"$1 …"`)), indent)
 }
 
-// layout breaks objects and arrays that are too long for a line. Their members
-// keep their order.
+// layout puts each member of an object or array on a line of its own if the whole is
+// longer than exchangeWidth. Members keep their order.
 func layout(text []byte, indent string) string {
 	if utf8.RuneCount(text) <= exchangeWidth-2*len(indent) || (text[0] != '{' && text[0] != '[') {
 		return printable(string(text))

@@ -13,7 +13,8 @@ import (
 
 const maxFile = 64 << 20 // bytes
 
-// read returns the content of a file, or of standard input for "-".
+// read returns the content of a file, or of standard input for "-". It refuses more than
+// maxFile bytes.
 func (t *terminal) read(path string) ([]byte, error) {
 	in := t.in
 	if path != "-" {
@@ -26,12 +27,12 @@ func (t *terminal) read(path string) ([]byte, error) {
 	}
 	data, err := io.ReadAll(io.LimitReader(in, maxFile+1))
 	if err == nil && len(data) > maxFile {
-		err = fmt.Errorf("%s has more than %d bytes", path, maxFile)
+		err = fmt.Errorf("%s has more than %d bytes: give a smaller file", path, maxFile)
 	}
 	return data, err
 }
 
-// tree reads strict JSON.
+// tree reads a file of strict JSON.
 func (t *terminal) tree(path string) (any, error) {
 	data, err := t.read(path)
 	if err != nil {
@@ -44,7 +45,7 @@ func (t *terminal) tree(path string) (any, error) {
 	return v, nil
 }
 
-// object reads a strict JSON object.
+// object reads a file with one strict JSON object.
 func (t *terminal) object(path string) (map[string]any, error) {
 	v, err := t.tree(path)
 	if err != nil {
@@ -57,10 +58,11 @@ func (t *terminal) object(path string) (map[string]any, error) {
 	return o, nil
 }
 
-// inputLevels is how much deeper a document may be than the limit of the input in it.
+// inputLevels is added to the limit of JSON nesting for an array of {input, salt}, so that
+// the limit holds for each input.
 const inputLevels = 2
 
-// inputs reads an array of {input, salt}.
+// inputs reads a file with an array of {input, salt}.
 func (t *terminal) inputs(path string) ([]any, error) {
 	data, err := t.read(path)
 	if err != nil {
@@ -82,9 +84,10 @@ func keep(path string, content []byte) error {
 	return keepMade(path, func() ([]byte, error) { return content, nil })
 }
 
-// keepMade does the same with what produce returns. The file exists before produce asks the
-// service for a secret, and is removed if produce fails. An existing file is refused: it may
-// hold the only copy of a secret.
+// keepMade writes what produce returns to a new file that only its owner may read. It
+// creates the file first, so that produce gets no secret that cannot be written, and removes
+// the file if produce fails. It refuses an existing file, which may hold the only copy of a
+// secret.
 func keepMade(path string, produce func() ([]byte, error)) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
@@ -102,13 +105,13 @@ func keepMade(path string, produce func() ([]byte, error)) error {
 	return fill(file, content)
 }
 
-// replace writes a file atomically.
+// replace writes a file atomically, by a rename in its folder.
 func replace(path string, content []byte, mode os.FileMode) error {
 	file, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(file.Name()) // fails once it is renamed
+	defer os.Remove(file.Name()) // fails after the rename, as it should
 	if err := errors.Join(file.Chmod(mode), fill(file, content)); err != nil {
 		return err
 	}
@@ -123,8 +126,8 @@ func fill(file *os.File, content []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-// secretOf returns a credential from its flag or environment variable, or the first line of
-// its file. It returns "" if neither is given.
+// secretOf returns a credential: value, which is from a flag or the environment, or else the
+// first line of the file at path. It returns "" if both are empty.
 func (t *terminal) secretOf(value, path string) (string, error) {
 	if value != "" || path == "" {
 		return value, nil
@@ -135,7 +138,7 @@ func (t *terminal) secretOf(value, path string) (string, error) {
 	}
 	line, _, _ := strings.Cut(string(data), "\n")
 	if line = strings.TrimSpace(line); line == "" {
-		return "", fmt.Errorf("%s: the first line holds no credential", path)
+		return "", fmt.Errorf("the first line of %s is empty: write the credential there", path)
 	}
 	return line, nil
 }

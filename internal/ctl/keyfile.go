@@ -7,12 +7,11 @@ import (
 	"strings"
 )
 
-// keyFilesCommand copies keys in an init container. Files of a Secret volume are readable
-// by a group, and file:// keys must be readable by their owner only. The images have no
-// shell to copy them with.
+// keyFilesCommand copies keys in an init container. A group can read the files of a Secret
+// volume, but only the owner may read a file:// key. The images have no shell for a copy.
 type keyFilesCommand struct {
 	From string `arg:"" help:"Folder of a Secret volume."`
-	To   string `arg:"" help:"Folder in an in-memory volume: each file is made or replaced, for its owner alone."`
+	To   string `arg:"" help:"Folder in an in-memory volume, for the copies that only their owner can read."`
 }
 
 func (keyFilesCommand) Help() string {
@@ -28,7 +27,7 @@ func (c keyFilesCommand) Run() error {
 	}
 	copied := 0
 	for _, file := range files {
-		if strings.HasPrefix(file.Name(), "..") { // internal to the volume
+		if strings.HasPrefix(file.Name(), "..") { // the kubelet's own links and folders
 			continue
 		}
 		if err := copyKey(filepath.Join(c.From, file.Name()), filepath.Join(c.To, file.Name())); err != nil {

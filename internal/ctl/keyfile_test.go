@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Files that a group can read in the Secret volume become readable by their owner only. An
-// init container may run twice.
+// Only the owner can read the copies of files that a group can read in the Secret volume.
+// The command may run twice, as an init container does.
 func TestKeyFiles(t *testing.T) {
 	from, to := t.TempDir(), t.TempDir()
 	volume := filepath.Join(from, "..data")
@@ -23,23 +23,23 @@ func TestKeyFiles(t *testing.T) {
 	}
 	for range 2 {
 		if r := run(t, "", "key-files", from, to); r.code != ExitOK || r.out+r.err != "" {
-			t.Fatalf("%+v", r)
+			t.Fatalf("key-files: %+v, want exit code 0 without output", r)
 		}
 	}
 	left, err := os.ReadDir(to)
 	if err != nil || len(left) != 2 {
-		t.Errorf("%v %v, want two files", left, err)
+		t.Errorf("the target holds %v (error %v), want two files", left, err)
 	}
 	for _, file := range left {
 		text, err := os.ReadFile(filepath.Join(to, file.Name()))
 		if info, bad := file.Info(); err != nil || bad != nil || string(text) != file.Name() || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s: %q %v %v %v", file.Name(), text, info, err, bad)
+			t.Errorf("%s holds %q with %v (errors %v, %v), want its name and mode 0600", file.Name(), text, info, err, bad)
 		}
 	}
 	if r := run(t, "", "key-files", filepath.Dir(write(t, "empty.pem", "")), to); r.code != ExitUsage || !strings.Contains(r.err, "is empty") {
-		t.Errorf("%+v", r)
+		t.Errorf("key-files of an empty file: %+v, want exit code %d", r, ExitUsage)
 	}
 	if r := run(t, "", "key-files", t.TempDir(), to); r.code != ExitUsage || !strings.Contains(r.err, "holds no file") {
-		t.Errorf("%+v", r)
+		t.Errorf("key-files of an empty folder: %+v, want exit code %d", r, ExitUsage)
 	}
 }

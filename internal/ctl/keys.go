@@ -13,16 +13,18 @@ import (
 
 type keysCommands struct {
 	Show   keysShowCommand   `cmd:"" help:"Show the keys of a deployment or a file, and what each may sign."`
-	Check  keysCheckCommand  `cmd:"" help:"Check that all processes have a key set and that the log and the certificates fit it, and say what is next."`
-	Init   keysInitCommand   `cmd:"" help:"Write a key set with one key that signs."`
-	Rotate keysRotateCommand `cmd:"" help:"Write the key set in which another key signs from a later time on; postpone it; or, for a stolen key, at once."`
-	Close  keysCloseCommand  `cmd:"" help:"Close a retired key at a tree size: nothing from there on is its own."`
+	Check  keysCheckCommand  `cmd:"" help:"Check that processes, log and certificates agree with the key set, and show the next step of a rotation."`
+	Init   keysInitCommand   `cmd:"" help:"Write a key set with one signing key."`
+	Rotate keysRotateCommand `cmd:"" help:"Write a key set in which another key signs from a later time on or, for a stolen key, at once."`
+	Close  keysCloseCommand  `cmd:"" help:"Close a retired key at a tree size: its signatures at later leaves stop being valid."`
 }
 
 // published is the answer of GET /v1/pubkeys.
 type published []verification.Trusted
 
-// readPublished parses the answer of GET /v1/pubkeys with the rules of the verifiers.
+// readPublished parses the answer of GET /v1/pubkeys by the rules of
+// verification.ReadKeys. It refuses the answer of GET /v1/status, which those rules also
+// accept.
 func readPublished(document any) (published, error) {
 	keys, problem := verification.ReadKeys(document)
 	if problem == "" && keys[0].State == "" {
@@ -44,7 +46,7 @@ func (p published) in(state string) (found published) {
 	return found
 }
 
-// keys returns the keys as a key set does.
+// keys returns the keys in the type of a key set, without their URIs and SignsFrom.
 func (p published) keys() (keys []signing.Key) {
 	for _, k := range p {
 		keys = append(keys, signing.Key{PublicKey: k.Label, State: k.State, RetiredAt: k.RetiredAt, TreeSize: k.TreeSize})
@@ -52,7 +54,8 @@ func (p published) keys() (keys []signing.Key) {
 	return keys
 }
 
-// publishedBy returns what a process with this key set publishes now.
+// publishedBy returns the keys that a process with this key set publishes at GET
+// /v1/pubkeys now.
 func publishedBy(set *signing.KeySet) (keys published) {
 	for _, k := range set.Keys() {
 		keys = append(keys, verification.Trusted{Label: k.PublicKey, State: k.State, RetiredAt: k.RetiredAt, TreeSize: k.TreeSize})
@@ -79,7 +82,7 @@ type keysShowCommand struct {
 }
 
 func (keysShowCommand) Help() string {
-	return `current signs now, or within minutes; next signs later; retired has signed, and verifies for ever. A retired key with a tree size is closed: no leaf from that index on is its own.
+	return `A current key signs now or within minutes. A next key signs later. A retired key signs no more, and its signatures stay valid. A retired key with a tree size is closed: its signatures are invalid from that leaf index on.
 
 Examples:
 
@@ -145,12 +148,12 @@ func (c keysShowCommand) Run(ctx context.Context, t *terminal) error {
 		t.line("custody of the current key: %s", shown.Custody)
 	}
 	if shown.Ephemeral {
-		t.line("a development key: its certificates prove nothing")
+		t.line("this is a development key: its certificates prove nothing")
 	}
 	return nil
 }
 
-// instant formats unix seconds, "-" for nil.
+// instant returns unix seconds in RFC 3339 form, or "-" for nil.
 func instant(unix *int64) string {
 	if unix == nil {
 		return "-"

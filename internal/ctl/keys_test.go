@@ -25,7 +25,7 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// keyed is a test signer and its URI.
+// keyed is a development signer and its URI.
 type keyed struct {
 	*signing.Signer
 	uri string
@@ -43,7 +43,7 @@ func newKeyed(t *testing.T) keyed {
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
-// entry returns a key of a key set file whose signs_from is some seconds from now.
+// entry returns the key's entry in a key set file, with signs_from at that time from now.
 func (k keyed) entry(from time.Duration) string {
 	return fmt.Sprintf(`{"pubkey":"%s","signs_from":%d,"uri":"%s"}`, k.PublicKey(), time.Now().Add(from).Unix(), k.uri)
 }
@@ -59,11 +59,11 @@ func TestKeysThroughARotation(t *testing.T) {
 		r := run(t, "", append([]string{"keys"}, args...)...)
 		text, _ := os.ReadFile(file)
 		if r.code != code || !strings.Contains(r.out+r.err+string(text), says) {
-			t.Fatalf("%q: %+v, want %d and %q in\n%s", args, r, code, says, text)
+			t.Fatalf("keys %q: %+v, want exit code %d and %q in the output or in the file\n%s", args, r, code, says, text)
 		}
 		if text != nil {
 			if _, err := signing.ParseKeySet(text); err != nil {
-				t.Fatalf("after %q: %v in %s", args, err, text)
+				t.Fatalf("after keys %q the file is not a key set: %v in %s", args, err, text)
 			}
 		}
 	}
@@ -83,11 +83,11 @@ func TestKeysThroughARotation(t *testing.T) {
 	step(0, `"tree_size":7}`, "rotate", "--file", file, "--to", second.uri, "--now", "--tree-size", "7", "--out", file)
 	step(2, "no such file", "rotate", "--file", file+"x", "--to", third.uri)
 	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(file), ".new-*")); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
+		t.Errorf("rotate left the temporary files %v", left)
 	}
 }
 
-// Rotating reads the public key and does not sign: the operator needs no right to sign.
+// keys init and rotate only read the public key, so the operator needs no permission to sign.
 func TestRotateToAKeyThatMayOnlyBeRead(t *testing.T) {
 	t.Parallel()
 	kms, err := kmstest.StartGCP()
@@ -97,12 +97,12 @@ func TestRotateToAKeyThatMayOnlyBeRead(t *testing.T) {
 	t.Cleanup(kms.Close)
 	kms.Deny("AsymmetricSign", true)
 	if r := run(t, "", "keys", "init", "--signer", kms.URI(kms.NewKey())); r.code != 0 || !strings.Contains(r.out, "es256:") {
-		t.Errorf("%+v", r)
+		t.Errorf("keys init with a key that must not sign: %+v, want exit code 0 and its es256 label", r)
 	}
 }
 
-// headOf returns the signed head of a size up to 2 of a log with the leaves "one" and
-// "two".
+// headOf returns the signed tree head of size 0, 1 or 2 of a log with the leaves "one"
+// and "two".
 func headOf(t *testing.T, by keyed, size int) string {
 	t.Helper()
 	h := rfc6962.DefaultHasher
@@ -116,14 +116,15 @@ func headOf(t *testing.T, by keyed, size int) string {
 	return fmt.Sprintf(`{"tree_size":%d,"root_hash":"%x","signature":"%s"}`, size, root, signature)
 }
 
-// deployed returns the URL of a deployment with two leaves whose replicas answer with the
-// documents in rotation.
+// deployed returns the URL of a deployment whose log has two leaves. Its replicas answer
+// /v1/pubkeys with the documents in turn.
 func deployed(t *testing.T, current string, by keyed, documents ...string) string {
 	t.Helper()
 	return serving(t, current, map[string]string{"": headOf(t, by, 2), "tree_size=1": headOf(t, by, 1)}, documents...)
 }
 
-// serving returns the URL of a deployment that answers each tree head by its size.
+// serving returns the URL of a deployment with these tree heads, by the query of the
+// request: "" for the newest, "tree_size=N" for older ones.
 func serving(t *testing.T, current string, heads map[string]string, documents ...string) string {
 	t.Helper()
 	two := rfc6962.DefaultHasher.HashLeaf([]byte("two"))
@@ -154,8 +155,8 @@ func serving(t *testing.T, current string, heads map[string]string, documents ..
 	return server.URL
 }
 
-// The empty tree head proves nothing about growth, because any tree continues it. The check
-// asks for another head, or for --tree-head none.
+// keys check does not accept the head of the empty tree as an earlier one, because any tree
+// continues it. It asks for another head, or for --tree-head none.
 func TestKeysCheck(t *testing.T) {
 	t.Parallel()
 	first, second := newKeyed(t), newKeyed(t)
@@ -164,7 +165,7 @@ func TestKeysCheck(t *testing.T) {
 	after := func(more string) string {
 		return `{"keys":[{"pubkey":"` + b + `","state":"current"},{"pubkey":"` + a + `","retired_at":5,"state":"retired"` + more + `}]}`
 	}
-	// grown returns a deployment with a log of a size that answers older heads too.
+	// grown returns the URL of a deployment whose log has that size and these older heads.
 	grown := func(size int, older ...int) string {
 		heads := map[string]string{"": headOf(t, first, size)}
 		for _, size := range older {
@@ -187,7 +188,7 @@ func TestKeysCheck(t *testing.T) {
 		says []string
 	}{
 		{"the next key is published", deployed(t, a, first, before), file, 0,
-			[]string{"4 answers, all the same", "size 2 continues the one of size 1", "OK   file_agrees", "next: nothing: " + b + " signs from "}},
+			[]string{"4 answers of /v1/pubkeys, all the same", "size 2 continues the tree of size 1", "OK   file_agrees", "next: nothing: " + b + " signs from "}},
 		{"rotated", rotated, nil, 0, []string{"signed by the current key", "keys close " + a}},
 		{"published as retired, and still signs", deployed(t, b, first, soon), nil, 0, []string{"signed by the retired key", "next: wait: " + a + " may sign until "}},
 		{"closed", deployed(t, b, second, after(`,"tree_size":2`)), nil, 0, []string{"next: nothing: one key signs"}},
@@ -196,13 +197,13 @@ func TestKeysCheck(t *testing.T) {
 		{"a status of another key", deployed(t, b, first, before), nil, 1, []string{"FAIL status_agrees"}},
 		{"a closed key signs heads", deployed(t, b, first, after(`,"tree_size":1`)), nil, 1, []string{"FAIL tree_head", "retired at tree size 1 and it is of size 2"}},
 		{"a strange head", deployed(t, a, newKeyed(t), before), nil, 1, []string{"FAIL tree_head"}},
-		{"the log answers an earlier head", grown(2, 0, 1), nil, 0, []string{"OK   consistency", "the tree of size 2 continues the one of size 1, which the log answered itself"}},
+		{"the log answers an earlier head", grown(2, 0, 1), nil, 0, []string{"OK   consistency", "the tree of size 2 continues the tree of size 1, whose head the log itself returned"}},
 		{"the log answers only that of the empty tree", grown(2, 0), nil, 1,
-			[]string{"FAIL consistency", "nothing to compare the tree of size 2 with, because the log has no earlier head: give one that you kept with --tree-head FILE"}},
-		{"the log has one leaf", grown(1, 0), nil, 1, []string{"FAIL consistency", "nothing to compare the tree of size 1 with"}},
-		{"the log is empty", grown(0, 0), nil, 1, []string{"FAIL consistency", "nothing to compare the tree of size 0 with"}},
-		{"nobody has an earlier head", grown(2, 0), []string{"--tree-head", "none"}, 0, []string{"OK   consistency", "not checked, as --tree-head none asks"}},
-		{"one was kept", grown(2, 0), kept(1), 0, []string{"OK   consistency", "the tree of size 2 continues the one of size 1"}},
+			[]string{"FAIL consistency", "the log has no earlier head to compare the tree of size 2 with: give a head that you kept with --tree-head FILE"}},
+		{"the log has one leaf", grown(1, 0), nil, 1, []string{"FAIL consistency", "no earlier head to compare the tree of size 1 with"}},
+		{"the log is empty", grown(0, 0), nil, 1, []string{"FAIL consistency", "no earlier head to compare the tree of size 0 with"}},
+		{"nobody has an earlier head", grown(2, 0), []string{"--tree-head", "none"}, 0, []string{"OK   consistency", "not checked, because of --tree-head none"}},
+		{"one was kept", grown(2, 0), kept(1), 0, []string{"OK   consistency", "the tree of size 2 continues the tree of size 1"}},
 		{"that of the empty tree was kept", grown(2, 0, 1), kept(0), 1, []string{"FAIL consistency", "is the head of the empty tree, which any tree continues"}},
 		{"the log was set back", grown(1, 0), kept(2), 1, []string{"FAIL consistency", "the log was set back"}},
 		{"a kept head that is not signed", grown(2, 0, 1), []string{"--tree-head", forged}, 1, []string{"FAIL consistency", "the tree head"}},
@@ -210,23 +211,22 @@ func TestKeysCheck(t *testing.T) {
 		t.Run(row.what, func(t *testing.T) {
 			r := run(t, "", append([]string{"keys", "check", "--base-url", row.url, "--times", "4"}, row.args...)...)
 			if r.code != row.code {
-				t.Errorf("%+v", r)
+				t.Errorf("exit code %d, want %d: %+v", r.code, row.code, r)
 			}
 			for _, says := range row.says {
 				if !strings.Contains(r.out, says) {
-					t.Errorf("no %q in %+v", says, r)
+					t.Errorf("the output lacks %q: %+v", says, r)
 				}
 			}
 		})
 	}
 	if r := run(t, "", "keys", "show", "--base-url", rotated); r.code != 0 || !strings.Contains(r.out, "custody of the current key: a test") || !strings.Contains(r.out, "1970-01-01T00:00:05Z") {
-		t.Errorf("%+v", r)
+		t.Errorf("keys show: %+v, want exit code 0, the custody and the time of retirement", r)
 	}
 }
 
-// keys close requires that every process has the document, that no certificate of the key
-// is pending, and that none becomes invalid. keys check finds a document that closes a key
-// too low.
+// keys close requires that every process has the key set, and that no certificate of the
+// key is pending or becomes invalid. keys check finds a key set that closes a key too low.
 func TestClosingIsChecked(t *testing.T) {
 	t.Parallel()
 	first, second := newKeyed(t), newKeyed(t)
@@ -249,7 +249,7 @@ func TestClosingIsChecked(t *testing.T) {
 		t.Helper()
 		r := run(t, "", append([]string{"keys", "close", a, "--file", file, "--base-url", url, "--database-url", database}, args...)...)
 		if r.code != code || !strings.Contains(r.out+r.err, says) {
-			t.Errorf("close %q: %+v, want %d and %q", args, r, code, says)
+			t.Errorf("keys close %q: %+v, want exit code %d and %q", args, r, code, says)
 		}
 	}
 	process := func(digest string) *pgx.Conn {
@@ -271,14 +271,14 @@ func TestClosingIsChecked(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	attempt(1, "no process is connected to this database")
+	attempt(1, "no process of this release is connected to the database")
 	good := process(keys.Digest())
 	stale := process("0123456789ab")
 	attempt(1, `deal-api pod-0123456789ab has "0123456789ab"`)
 	if err := stale.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	change(good, "SET session_replication_role = replica") // certificates without deals
+	change(good, "SET session_replication_role = replica") // no foreign keys: the certificates have no deals
 	sign := func(by keyed, leaf any, id string) {
 		payload := []byte("certificate " + id)
 		signature, err := by.Sign(t.Context(), sha256.Sum256(payload))
@@ -292,7 +292,7 @@ func TestClosingIsChecked(t *testing.T) {
 	sign(first, nil, "pending")
 	attempt(1, "1 certificates of the key wait for the log")
 	change(good, "UPDATE certificates SET leaf_index = 1 WHERE cert_id = 'pending'")
-	attempt(1, "would let the key sign further leaves", "--tree-size", "3")
+	attempt(1, "would let the key sign more", "--tree-size", "3")
 	attempt(1, "signed the certificate at leaf 1", "--tree-size", "1")
 	attempt(0, `"tree_size":1}`, "--tree-size", "1", "--disown")
 	attempt(0, `"retired_at":`)
@@ -306,7 +306,7 @@ func TestClosingIsChecked(t *testing.T) {
 		t.Helper()
 		r := run(t, "", "keys", "check", "--base-url", url, "--file", closed(size), "--database-url", database, "--times", "1")
 		if !strings.Contains(r.out, says) {
-			t.Errorf("closed at %s: %+v, want %q", size, r, says)
+			t.Errorf("keys check with the key closed at %s: %+v, want %q", size, r, says)
 		}
 	}
 	check("2", "OK   closed_keys")
@@ -327,12 +327,12 @@ func TestClosingIsChecked(t *testing.T) {
 	}))
 	t.Cleanup(admin.Close)
 	if r := run(t, "", "keys", "check", "--base-url", url, "--file", file, "--replica", admin.URL, "--times", "1"); !strings.Contains(r.out, "1 run (1 replica), all with the key set "+keys.Digest()) {
-		t.Errorf("%+v", r)
+		t.Errorf("keys check --replica: %+v, want 1 process with the key set %s", r, keys.Digest())
 	}
 }
 
-// The key set file of the processes is often called keys.json too. The refusal says which
-// document to give.
+// FAIRPACT_KEY_SET_FILE is often called keys.json too. If a user gives it to verify, the
+// error says which document to give.
 func TestVerifyRefusesTheKeySetFileOfTheProcesses(t *testing.T) {
 	t.Parallel()
 	key := newKeyed(t)
@@ -340,6 +340,6 @@ func TestVerifyRefusesTheKeySetFileOfTheProcesses(t *testing.T) {
 	cert, head := write(t, "cert.json", `{}`), write(t, "head.json", headOf(t, key, 2))
 	r := run(t, "", "verify", cert, "--tree-head", head, "--keys", file)
 	if r.code != ExitUsage || !strings.Contains(r.err, "give the answer of GET /v1/pubkeys") {
-		t.Errorf("%+v", r)
+		t.Errorf("verify --keys with the file of the processes: %+v, want exit code %d and what to give", r, ExitUsage)
 	}
 }

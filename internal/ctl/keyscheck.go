@@ -21,13 +21,13 @@ import (
 type keysCheckCommand struct {
 	running
 	BaseURL  string `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"The deployment, like https://fairpact.example."`
-	File     string `placeholder:"FILE" help:"The key set that every process is to have."`
-	Times    int    `default:"10" help:"How often to ask, each time over a new connection: the replicas behind one address take turns."`
-	TreeHead string `placeholder:"FILE" help:"A tree head that was kept: the log must have grown from it. Left out: one that the log still answers, which says less. none: nobody has kept one, and the log is too young to answer one; the check is left out."`
+	File     string `placeholder:"FILE" help:"The key set that every process should have."`
+	Times    int    `default:"10" help:"Number of requests, each over a new connection, to reach all replicas behind the URL."`
+	TreeHead string `placeholder:"FILE" help:"A tree head that you kept: the log must have grown from it. Default: an earlier head that the log returns, which proves less. none: skip this check, for a new log without an earlier head."`
 }
 
 func (keysCheckCommand) Help() string {
-	return `Each check is one line, OK or FAIL; the last line says what is next in a rotation. While a change is rolled out processes differ: check again once it is done.
+	return `Each check is one line, OK or FAIL. The last line shows the next step of a rotation. During a roll-out the processes differ: check again when it is finished.
 
 Examples:
 
@@ -68,15 +68,15 @@ func (c keysCheckCommand) Run(ctx context.Context, t *terminal) error {
 		report.Add(checked("closed_keys", c.beyond(ctx, file), "no closed key signed a certificate or a tree head beyond its tree size"))
 	}
 	head, err := newestHead(ctx, client, trusted(keys))
-	report.Add(checked("tree_head", err, "the newest, of size %d, is signed by the %s key %s", head.size, head.by.State, head.by.Label))
+	report.Add(checked("tree_head", err, "the newest tree head, of size %d, is signed by the %s key %s", head.size, head.by.State, head.by.Label))
 	if err == nil {
 		report.Add(c.grown(ctx, t, client, head, keys))
 	}
 	return t.keysReport(report, next(file, keys, report.Valid))
 }
 
-// published fetches the key set and the status several times, to reach several replicas. It
-// returns nil if the answers differ.
+// published fetches the key set and the status c.Times times, to reach several replicas, and
+// adds its checks to report. It returns nil without an error if the answers differ.
 func (c keysCheckCommand) published(ctx context.Context, client *restclient.Client, file *signing.KeySet, report *verification.Report) (published, error) {
 	var first string
 	var keys published
@@ -106,17 +106,17 @@ func (c keysCheckCommand) published(ctx context.Context, client *restclient.Clie
 			misfits = fmt.Errorf("/v1/status names the current key %s and %d legacy keys, but /v1/pubkeys names %s and %d retired keys", listed[0].Label, len(listed)-1, current, len(keys.in(verification.Retired)))
 		}
 	}
-	report.Add(checked("replicas_agree", differs, "%d answers, all the same", c.Times))
+	report.Add(checked("replicas_agree", differs, "%d answers of /v1/pubkeys, all the same", c.Times))
 	if differs != nil {
 		return nil, nil
 	}
-	report.Add(checked("status_agrees", misfits, "pubkey and legacy_pubkeys are the current and the retired keys"))
+	report.Add(checked("status_agrees", misfits, "pubkey and legacy_pubkeys of /v1/status are the current and the retired keys of /v1/pubkeys"))
 	if file != nil {
 		var other error
 		if given := string(file.Published()); given != first {
 			other = fmt.Errorf("/v1/pubkeys answers %s, but the file requires %s", first, given)
 		}
-		report.Add(checked("file_agrees", other, "what is published is that of %s", c.File))
+		report.Add(checked("file_agrees", other, "the published key set is that of %s", c.File))
 	}
 	return keys, nil
 }
@@ -128,7 +128,7 @@ type signedHead struct {
 	by   verification.Key
 }
 
-// newestHead fetches and verifies the newest tree head.
+// newestHead fetches the newest tree head and verifies its signature with keys.
 func newestHead(ctx context.Context, client *restclient.Client, keys []verification.Key) (signedHead, error) {
 	document, err := fetch(ctx, client, "/v1/log/tree-head")
 	if err != nil {
@@ -147,15 +147,15 @@ func checkedHead(document any, keys []verification.Key) (signedHead, error) {
 	return signedHead{members["tree_size"].(int64), root, by}, err
 }
 
-// noHead is the value of --tree-head for a log too young to have an earlier head.
+// noHead is the value of --tree-head for a new log without an earlier head.
 const noHead = "none"
 
-// grown checks that the newest head continues an earlier one. Any tree continues the empty
-// one, so the empty head proves nothing; without another head the caller gives --tree-head
-// none.
+// grown checks that the newest tree is consistent with an earlier one. The empty tree is
+// consistent with any tree and proves nothing: a user without another head gives
+// --tree-head none, which skips the check.
 func (c keysCheckCommand) grown(ctx context.Context, t *terminal, client *restclient.Client, newest signedHead, keys published) verification.Check {
 	if c.TreeHead == noHead {
-		return checked("consistency", nil, "not checked, as --tree-head none asks; keep the tree head of today for the next time")
+		return checked("consistency", nil, "not checked, because of --tree-head none; keep today's tree head for the next check")
 	}
 	earlier, err := c.earlier(ctx, t, client, newest.size, keys)
 	if err == nil {
@@ -163,17 +163,17 @@ func (c keysCheckCommand) grown(ctx context.Context, t *terminal, client *restcl
 	}
 	source := ""
 	if c.TreeHead == "" {
-		source = ", which the log answered itself"
+		source = ", whose head the log itself returned"
 	}
-	return checked("consistency", err, "the tree of size %d continues the one of size %d%s", newest.size, earlier.size, source)
+	return checked("consistency", err, "the tree of size %d continues the tree of size %d%s", newest.size, earlier.size, source)
 }
 
 // nearby is the number of sizes tried to find an earlier head. Heads of a busy log are tens
 // of leaves apart.
 const nearby = 64
 
-// earlier returns the head of --tree-head, or one of about half the newest size from the
-// log.
+// earlier returns the head in the file of --tree-head. Without the flag it returns a head of
+// the log that has about half of size.
 func (c keysCheckCommand) earlier(ctx context.Context, t *terminal, client *restclient.Client, size int64, keys published) (signedHead, error) {
 	if c.TreeHead != "" {
 		document, err := t.tree(c.TreeHead)
@@ -182,7 +182,7 @@ func (c keysCheckCommand) earlier(ctx context.Context, t *terminal, client *rest
 		}
 		head, err := checkedHead(document, trusted(keys))
 		if err == nil && head.size == 0 {
-			err = fmt.Errorf("%s is the head of the empty tree, which any tree continues: give a later one", c.TreeHead)
+			err = fmt.Errorf("%s is the head of the empty tree, which any tree continues: give a later head", c.TreeHead)
 		}
 		return head, err
 	}
@@ -198,13 +198,14 @@ func (c keysCheckCommand) earlier(ctx context.Context, t *terminal, client *rest
 		}
 		return checkedHead(document, trusted(keys))
 	}
-	return signedHead{}, fmt.Errorf("nothing to compare the tree of size %d with, because the log has no earlier head: give one that you kept with --tree-head FILE, or, for a new log of which nobody has one, --tree-head none", size)
+	return signedHead{}, fmt.Errorf("the log has no earlier head to compare the tree of size %d with: give a head that you kept with --tree-head FILE, or --tree-head none if the log is new and nobody kept one", size)
 }
 
-// consistent fetches and verifies a consistency proof (RFC 9162, 2.1.4).
+// consistent fetches the proof that the second tree continues the first (RFC 9162 2.1.4).
+// It returns an error if the proof does not verify.
 func consistent(ctx context.Context, client *restclient.Client, first, second signedHead) error {
 	if first.size > second.size {
-		return fmt.Errorf("the tree head of size %d is newer than the newest of the log, of size %d: the log was set back", first.size, second.size)
+		return fmt.Errorf("the earlier tree head has size %d, but the log's newest has only size %d: the log was set back", first.size, second.size)
 	}
 	body, err := client.Get(ctx, fmt.Sprintf("/v1/log/consistency?first=%d&second=%d", first.size, second.size), "")
 	if err != nil {
@@ -214,21 +215,22 @@ func consistent(ctx context.Context, client *restclient.Client, first, second si
 		Path []string `json:"consistency_path"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return fmt.Errorf("the consistency proof is unreadable: %w", err)
+		return fmt.Errorf("cannot parse the consistency proof from %d to %d: %w", first.size, second.size, err)
 	}
 	path := make([][]byte, len(answer.Path))
 	for i, node := range answer.Path {
 		if path[i], err = hex.DecodeString(node); err != nil {
-			return fmt.Errorf("the consistency proof is unreadable: %w", err)
+			return fmt.Errorf("node %d of the consistency proof from %d to %d is not hex: %w", i, first.size, second.size, err)
 		}
 	}
 	if err := proof.VerifyConsistency(rfc6962.DefaultHasher, uint64(first.size), uint64(second.size), path, first.root, second.root); err != nil {
-		return fmt.Errorf("the tree of size %d does not continue that of size %d: two logs are signed: %w", second.size, first.size, err)
+		return fmt.Errorf("the tree of size %d does not continue the tree of size %d: two logs are signed: %w", second.size, first.size, err)
 	}
 	return nil
 }
 
-// next returns the operator's next step.
+// next returns the operator's next step in a rotation. agreed reports whether all checks
+// passed.
 func next(file *signing.KeySet, keys published, agreed bool) string {
 	if !agreed {
 		return "correct what failed before any further step of a rotation"
@@ -242,15 +244,15 @@ func next(file *signing.KeySet, keys published, agreed bool) string {
 		case k.State == signing.StateNext && k.SignsFrom != nil:
 			return fmt.Sprintf("nothing: %s signs from %s on by itself", k.PublicKey, instant(k.SignsFrom))
 		case k.State == signing.StateNext:
-			return fmt.Sprintf("nothing: %s is to sign; give --file to see from when", k.PublicKey)
+			return fmt.Sprintf("nothing: %s will sign later; give --file to see from when", k.PublicKey)
 		case k.State == signing.StateRetired && !k.Closed():
-			// A key is published as retired one margin before it stops signing.
+			// A key is published as retired one signing.Margin before it stops signing.
 			if k.RetiredAt != nil {
 				if open := time.Unix(*k.RetiredAt, 0).Add(signing.Margin()); time.Now().Before(open) {
-					return fmt.Sprintf("wait: %s may sign until %s; then check again and close it", k.PublicKey, open.UTC().Format(time.RFC3339))
+					return fmt.Sprintf("wait: %s may sign until %s; then run this check again and close the key", k.PublicKey, open.UTC().Format(time.RFC3339))
 				}
 			}
-			return fmt.Sprintf("%s is retired and open: close it, with fairpactctl keys close %s, and roll the file out", k.PublicKey, k.PublicKey)
+			return fmt.Sprintf("%s is retired and open: close it with fairpactctl keys close %s, and roll the file out", k.PublicKey, k.PublicKey)
 		}
 	}
 	return "nothing: one key signs and every retired one is closed. To rotate, begin with fairpactctl keys rotate"

@@ -13,7 +13,7 @@ import (
 
 // edited holds the flags for the output of a command that changes a key set.
 type edited struct {
-	Out string `placeholder:"FILE" help:"Replace this file, whole or not at all; left out, to standard output. It may be the --file."`
+	Out string `placeholder:"FILE" help:"File to replace atomically with the new key set; it may be the --file. Default: standard output."`
 }
 
 func (e edited) write(t *terminal, keys *signing.KeySet, err error) error {
@@ -22,7 +22,7 @@ func (e edited) write(t *terminal, keys *signing.KeySet, err error) error {
 	}
 	text := append(keys.Document(), '\n')
 	if _, err := signing.ParseKeySet(text); err != nil {
-		return fmt.Errorf("this would leave no usable key set: %w", err)
+		return fmt.Errorf("the change would make the key set unusable: %w", err)
 	}
 	if e.Out != "" {
 		return replace(e.Out, text, 0o644) // it holds only public keys
@@ -31,28 +31,29 @@ func (e edited) write(t *terminal, keys *signing.KeySet, err error) error {
 	return err
 }
 
-// labelOf returns the given label, or reads the public key from the KMS, HSM or file.
+// labelOf returns the given label if it is a public key. For "" it reads the public key from
+// the KMS, HSM or file of the URI.
 func labelOf(ctx context.Context, uri, label string) (string, error) {
 	if label == "" {
 		return signing.PublicKeyOf(ctx, uri)
 	}
 	if _, err := signing.NewKeySet(label, nil); err != nil {
-		return "", fmt.Errorf("%.80q: %w", label, err)
+		return "", fmt.Errorf("--pubkey %.80q is not a public key: %w", label, err)
 	}
 	return label, nil
 }
 
-const pubkeyHelp = "The key's label, es256:HEX. Left out: its home is asked, which needs the right to read the public key."
+const pubkeyHelp = "The key's label, es256:HEX. Default: read from its KMS, HSM or file, which needs the permission to read the public key."
 
 type keysInitCommand struct {
 	edited
-	Signer  string   `required:"" placeholder:"URI" help:"Where the key signs: the present FAIRPACT_SIGNING_KEY."`
+	Signer  string   `required:"" placeholder:"URI" help:"URI of the key, as in FAIRPACT_SIGNING_KEY."`
 	Pubkey  string   `placeholder:"KEY" help:"${pubkey}"`
 	Retired []string `placeholder:"KEY" help:"A key that signed before this one, es256:HEX or ed25519:HEX; repeatable."`
 }
 
 func (keysInitCommand) Help() string {
-	return `The file is FAIRPACT_KEY_SET_FILE of all three binaries, in the place of FAIRPACT_SIGNING_KEY. It holds no secret.
+	return `Set FAIRPACT_KEY_SET_FILE of all three binaries to the file, instead of FAIRPACT_SIGNING_KEY. The file holds no secret.
 
 Examples:
 
@@ -71,17 +72,17 @@ func (c keysInitCommand) Run(ctx context.Context, t *terminal) error {
 
 type keysRotateCommand struct {
 	edited
-	File     string        `required:"" placeholder:"FILE" help:"The key set as it is; - reads standard input."`
-	To       string        `required:"" placeholder:"URI" help:"Where the key lives that is to sign: a URI like FAIRPACT_SIGNING_KEY."`
+	File     string        `required:"" placeholder:"FILE" help:"The present key set; - reads standard input."`
+	To       string        `required:"" placeholder:"URI" help:"URI of the new key, as in FAIRPACT_SIGNING_KEY."`
 	Pubkey   string        `placeholder:"KEY" help:"${pubkey}"`
-	In       time.Duration `default:"1h" help:"How long from now until it signs. The roll-out of the file has to end some minutes before."`
-	Now      bool          `help:"For a stolen or lost key: the new key signs at once, and the old one is closed at the newest tree head of --base-url, or at --tree-size."`
+	In       time.Duration `default:"1h" help:"Time from now until the new key signs. Finish the roll-out of the file some minutes earlier."`
+	Now      bool          `help:"For a stolen or lost key: the new key signs at once, and the old key is closed at the newest tree head of --base-url, or at --tree-size."`
 	BaseURL  string        `env:"FAIRPACT_URL" placeholder:"URL" help:"With --now: the deployment, for its newest tree head."`
-	TreeSize *int64        `placeholder:"N" help:"With --now: close the old key here."`
+	TreeSize *int64        `placeholder:"N" help:"With --now: the tree size at which to close the old key."`
 }
 
 func (keysRotateCommand) Help() string {
-	return `Roll the file out to all processes; the switch then happens by itself, everywhere. The same command with another --in postpones it, until some minutes before.
+	return `Roll the file out to all processes. Each then switches to the new key at the time in the file. To postpone the switch, run the command again with another --in, at least some minutes before that time.
 
 Examples:
 
@@ -128,7 +129,7 @@ func (c keysRotateCommand) Run(ctx context.Context, t *terminal) error {
 
 func checkTreeSize(size *int64) error {
 	if size != nil && (*size < 0 || *size > canon.MaxInt) {
-		return fmt.Errorf("--tree-size is %d: it is 0 to 2^53-1", *size)
+		return fmt.Errorf("--tree-size is %d: give 0 to 2^53-1", *size)
 	}
 	return nil
 }
@@ -144,15 +145,15 @@ func newestHeadOf(ctx context.Context, baseURL string, keys *signing.KeySet) (si
 type keysCloseCommand struct {
 	edited
 	running
-	Pubkey   string `arg:"" help:"The retired key."`
-	File     string `required:"" placeholder:"FILE" help:"The key set as it is, and as every process has it; - reads standard input."`
+	Pubkey   string `arg:"" help:"The retired key, es256:HEX or ed25519:HEX."`
+	File     string `required:"" placeholder:"FILE" help:"The present key set, which every process must have; - reads standard input."`
 	BaseURL  string `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"The deployment, for its newest tree head."`
-	TreeSize *int64 `placeholder:"N" help:"The first leaf index that is not the key's any more. Left out: the size of the newest tree head."`
-	Disown   bool   `help:"For a stolen key: close it although certificates or tree heads that it signed stop being valid, genuine ones too."`
+	TreeSize *int64 `placeholder:"N" help:"The first leaf index at which the key's signatures are invalid. Default: the size of the newest tree head."`
+	Disown   bool   `help:"For a stolen key: close it even if genuine certificates or tree heads that it signed become invalid."`
 }
 
 func (keysCloseCommand) Help() string {
-	return `From then on, whoever holds the key can sign nothing that verifies at a later leaf or for a larger tree. It is refused while a process lacks the file, while a certificate under the key waits for the log, and where one would become invalid. Roll the file out afterwards.
+	return `After this, a signature of the key verifies neither at a later leaf nor for a larger tree. The command refuses while a process has another key set, while a certificate of the key waits for the log, and if a certificate would become invalid. Roll the file out afterwards.
 
 A closed key cannot be opened again or closed elsewhere.
 
@@ -171,7 +172,7 @@ func (c keysCloseCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	if c.DatabaseURL == "" {
-		return errors.New("give --database-url: only the database shows which certificates of the key wait or have later leaves")
+		return errors.New("--database-url is missing: give it, because only the database shows which certificates of the key wait for the log or have later leaves")
 	}
 	head, err := newestHeadOf(ctx, c.BaseURL, set)
 	if err != nil {
@@ -181,7 +182,7 @@ func (c keysCloseCommand) Run(ctx context.Context, t *terminal) error {
 		c.TreeSize = &head.size
 	}
 	if *c.TreeSize > head.size {
-		return refusal{fmt.Errorf("the log has %d leaves: a tree size of %d would let the key sign further leaves: give a smaller --tree-size or none", head.size, *c.TreeSize)}
+		return refusal{fmt.Errorf("the log has %d leaves, and --tree-size %d would let the key sign more: give a smaller --tree-size, or leave it out", head.size, *c.TreeSize)}
 	}
 	closed, err := set.Close(c.Pubkey, *c.TreeSize, c.Disown, time.Now().Unix())
 	if err != nil {
@@ -196,10 +197,10 @@ func (c keysCloseCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	if pending > 0 {
-		return refusal{fmt.Errorf("%d certificates of the key wait for the log: try again when they are logged", pending)}
+		return refusal{fmt.Errorf("%d certificates of the key wait for the log: run the command again when they are logged", pending)}
 	}
 	if err := c.beyond(ctx, closed); err != nil {
-		return refusal{fmt.Errorf("%w; leave --tree-size out, or add --disown if the key is stolen and these certificates are to become invalid", err)}
+		return refusal{fmt.Errorf("%w; leave --tree-size out, or add --disown if the key is stolen and these certificates may become invalid", err)}
 	}
 	return c.write(t, closed, nil)
 }

@@ -20,11 +20,11 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// running holds the flags by which keys commands find the processes of a deployment.
+// running holds the flags with which keys commands find the processes of a deployment.
 type running struct {
-	DatabaseURL string `env:"DATABASE_URL" placeholder:"URL" help:"Postgres of the deployment: the processes connected to it are asked for their key set, and its certificates and tree heads are checked."`
+	DatabaseURL string `env:"DATABASE_URL" placeholder:"URL" help:"Postgres of the deployment: the command checks the key sets of the processes connected to it, and its certificates and tree heads."`
 	logDatabase
-	Replica []string `placeholder:"URL" help:"Admin port of a process, like http://10.0.0.7:8082; repeatable. Name every process where --database-url is left out."`
+	Replica []string `placeholder:"URL" help:"Admin port of a process, like http://10.0.0.7:8082; repeatable. Without --database-url, name every process."`
 }
 
 func (r running) log() string { return databases{r.DatabaseURL, r.logDatabase}.log() }
@@ -68,8 +68,8 @@ func (r running) processes(ctx context.Context) (found []keywatch.Process, err e
 	return found, nil
 }
 
-// haveKeySet checks that all processes have the key set with this digest, or all the same
-// one if the digest is "".
+// haveKeySet checks that all processes have the key set with this digest or, if digest is
+// "", the same key set. A non-nil err fails the check.
 func haveKeySet(processes []keywatch.Process, err error, digest string) verification.Check {
 	if digest == "" && len(processes) > 0 {
 		digest = processes[0].KeySet
@@ -77,17 +77,18 @@ func haveKeySet(processes []keywatch.Process, err error, digest string) verifica
 	return agree(processes, err, "key set", digest, func(p keywatch.Process) string { return p.KeySet })
 }
 
-// haveSecrets checks that all processes have the set of server secrets with this digest.
-// log-server has none.
+// haveSecrets checks that all processes but log-server, which has no server secret, have
+// the set of server secrets with this digest.
 func haveSecrets(processes []keywatch.Process, err error, digest string) verification.Check {
 	processes = slices.DeleteFunc(processes, func(p keywatch.Process) bool { return p.Binary == "log-server" })
 	return agree(processes, err, "set of server secrets", digest, func(p keywatch.Process) string { return p.Secrets })
 }
 
-// agree checks that the digest of what is the same in all processes.
+// agree checks that of returns the same digest for each process. what names the thing with
+// that digest, and a non-nil err fails the check.
 func agree(processes []keywatch.Process, err error, what, digest string, of func(keywatch.Process) string) verification.Check {
 	if err == nil && len(processes) == 0 {
-		err = errors.New("no process is connected to this database: correct --database-url, unless all processes are of an earlier release")
+		err = errors.New("no process of this release is connected to the database: correct --database-url, unless all processes are of an earlier release")
 	}
 	kinds := map[string]int{}
 	var lacking []string
@@ -98,7 +99,7 @@ func agree(processes []keywatch.Process, err error, what, digest string, of func
 		}
 	}
 	if err == nil && len(lacking) > 0 {
-		err = fmt.Errorf("%d of %d have another %s than %s (a process of an earlier release has none): %s", len(lacking), len(processes), what, digest, strings.Join(lacking, ", "))
+		err = fmt.Errorf("%d of %d processes have another %s than %s (a process of an earlier release has \"\"): %s", len(lacking), len(processes), what, digest, strings.Join(lacking, ", "))
 	}
 	var counts []string
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
@@ -107,12 +108,12 @@ func agree(processes []keywatch.Process, err error, what, digest string, of func
 	return checked("processes", err, "%d run (%s), all with the %s %s", len(processes), strings.Join(counts, ", "), what, digest)
 }
 
-// mostHeads is the most tree heads checked above the tree size of each closed key; each
-// takes 0.1 ms.
+// mostHeads bounds the tree heads above its tree size that are checked for each closed key.
+// Each takes 0.1 ms, so the check of a key takes at most 5 s.
 const mostHeads = 50_000
 
-// beyond returns an error if a closed key that is not disowned signed a tree head or a
-// certificate beyond its tree size.
+// beyond returns an error if a closed key signed a tree head or a certificate beyond its
+// tree size. Disowned keys may have done so.
 func (r running) beyond(ctx context.Context, set *signing.KeySet) error {
 	pool, err := database.Open(ctx, r.log(), 2)
 	if err != nil {
@@ -132,7 +133,7 @@ func (r running) beyond(ctx context.Context, set *signing.KeySet) error {
 		if leafIndex == nil || key.MayHold(*leafIndex) || key.Disowned {
 			return nil
 		}
-		return fmt.Errorf("%s is closed at tree size %d but signed the certificate at leaf %d, which this makes invalid", key.PublicKey, *key.TreeSize, *leafIndex)
+		return fmt.Errorf("%s is closed at tree size %d but signed the certificate at leaf %d, which is therefore invalid", key.PublicKey, *key.TreeSize, *leafIndex)
 	})
 }
 
@@ -147,8 +148,8 @@ func pendingUnder(ctx context.Context, databaseURL, label string, set *signing.K
 	return n, err
 }
 
-// signedFrom calls visit for each signed certificate at the leaf index or above, and for
-// each without a leaf, with the key that signed it.
+// signedFrom calls visit for each signed certificate at leafIndex or above, and for each
+// without a leaf, with the key that signed it. It skips signatures of unknown keys.
 func signedFrom(ctx context.Context, databaseURL string, set *signing.KeySet, leafIndex int64, visit func(signing.Key, *int64) error) error {
 	s, err := store.Open(ctx, databaseURL, 2)
 	if err != nil {

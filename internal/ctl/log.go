@@ -15,20 +15,21 @@ import (
 )
 
 type logCommands struct {
-	Key    logKeyCommand    `cmd:"" help:"Make the Ed25519 key of the log's checkpoints, or show the verifier key of one."`
-	Audit  logAuditCommand  `cmd:"" help:"Compute the root of a log from its entries and check every tile of it."`
-	Mirror logMirrorCommand `cmd:"" help:"Bring a folder up to a log's newest checkpoint: any static file server can serve it as the log."`
+	Key    logKeyCommand    `cmd:"" help:"Make the Ed25519 key that signs the log's checkpoints, or show the verifier key of an existing one."`
+	Audit  logAuditCommand  `cmd:"" help:"Compute the root of a log from its entries and check every tile."`
+	Mirror logMirrorCommand `cmd:"" help:"Copy a log up to its newest checkpoint into a folder, which any static file server can serve as the log."`
 	Fsck   logFsckCommand   `cmd:"" help:"Check the log's tables in the database against each other."`
 	Watch  logWatchCommand  `cmd:"" help:"Prove that a log only grows, from one checkpoint to the next."`
 }
 
-const logVerdicts = `Exit code: 0 the log is what it signed; 3 it is not, or it is forked, and what was found is printed; 1 it is, and fewer
-witnesses cosigned its checkpoint than --policy demands; 2 not known: something is unreadable, out of reach, or a checkpoint that this log did not sign.`
+const logVerdicts = `Exit code: 0 the log matches its signed checkpoints; 1 it does, but fewer witnesses cosigned its checkpoint than --policy
+requires; 2 not known, because something is unreadable, unreachable, or a checkpoint that this log did not sign; 3 the log
+contradicts its signed checkpoints or is forked, and the output shows where.`
 
-// logTrust holds the flags that name the keys and witnesses an auditor trusts.
+// logTrust holds the flags that name the keys and witnesses that an auditor trusts.
 type logTrust struct {
 	Policy string   `placeholder:"FILE" xor:"trust" required:"" help:"Trust policy (c2sp.org/tlog-policy): the log's keys, the witnesses, the quorum."`
-	VKey   []string `name:"vkey" sep:"none" placeholder:"KEY" xor:"trust" required:"" help:"Verifier key of the log, NAME+ID+KEY; repeatable. No witness is then checked."`
+	VKey   []string `name:"vkey" sep:"none" placeholder:"KEY" xor:"trust" required:"" help:"Verifier key of the log, NAME+ID+KEY, instead of a policy; repeatable. Witnesses are not checked."`
 }
 
 func (l logTrust) read(t *terminal) (*checkpoint.Policy, error) {
@@ -57,7 +58,7 @@ func (l logTrust) read(t *terminal) (*checkpoint.Policy, error) {
 	return policy, nil
 }
 
-// open reads the policy and opens the log at a place.
+// open reads the policy and opens the log at place, a URL or the folder of a mirror.
 func (l logTrust) open(t *terminal, place string) (*checkpoint.Policy, *logaudit.Source, error) {
 	policy, err := l.read(t)
 	if err != nil {
@@ -78,7 +79,8 @@ type logReport struct {
 	Notes     []string           `json:"notes,omitempty"` // signed checkpoints: the evidence
 }
 
-// judged prints a verdict on a log. It returns err unchanged if it is not a Contradiction.
+// judged prints a verdict on a log and returns the error with its exit code, nil for a good
+// log. If err is not a Contradiction, judged prints nothing and returns err.
 func (t *terminal) judged(head logaudit.Head, policy *checkpoint.Policy, err error) error {
 	found, contradiction := errors.AsType[*logaudit.Contradiction](err)
 	if err != nil && !contradiction {
@@ -116,14 +118,14 @@ func (t *terminal) logLines(r logReport, head logaudit.Head, policy *checkpoint.
 	}
 	switch {
 	case r.Verdict == "contradiction":
-		t.line("NOT THE LOG THAT WAS SIGNED: keep what stands above, and show it to others who use this log")
+		t.line("THE LOG CONTRADICTS ITS SIGNED CHECKPOINTS: keep the lines above, and show them to others who use this log")
 		return
 	case head.Quorum != nil:
 		t.line("FAIL witnesses: %v", head.Quorum)
 	case policy.Demands():
 		t.line("OK   witnesses: %s", strings.Join(r.Witnesses, ", "))
 	default:
-		t.line("no witness was checked: the policy demands none")
+		t.line("no witness was checked: the policy requires none")
 	}
 	t.line("%s has %d leaves, root %s", r.Origin, r.TreeSize, r.RootHash)
 }
@@ -131,11 +133,11 @@ func (t *terminal) logLines(r logReport, head logaudit.Head, policy *checkpoint.
 type logAuditCommand struct {
 	logTrust
 	Place string   `arg:"" help:"URL of the log, or folder of a mirror."`
-	Seen  []string `sep:"none" placeholder:"FILE" help:"Signed checkpoint or .tlog-proof that somebody has seen: it must be in this log's past; repeatable."`
+	Seen  []string `sep:"none" placeholder:"FILE" help:"Signed checkpoint or .tlog-proof that somebody received earlier: the log must have grown from it; repeatable."`
 }
 
 func (logAuditCommand) Help() string {
-	return `Reads all entries and tiles, computes the root and compares every tile with what lies below it. A file that is wrong is named. Memory does not grow with the log.
+	return `Reads all entries and tiles, computes the root, and compares every tile with the level below. Names each wrong file. Memory use does not grow with the log.
 
 ` + logVerdicts + `
 
@@ -166,8 +168,8 @@ func (c logAuditCommand) Run(ctx context.Context, t *terminal) error {
 	return t.judged(head, policy, logaudit.Audit(ctx, from, head))
 }
 
-// seen reads a checkpoint, or the one in a .tlog-proof. It refuses one that the log did not
-// sign.
+// seen reads a checkpoint from a file, or from the .tlog-proof in the file. It fails if the
+// log did not sign the checkpoint.
 func (t *terminal) seen(name string, policy *checkpoint.Policy) (logaudit.Head, error) {
 	signed, err := t.read(name)
 	if err != nil {
@@ -186,11 +188,11 @@ func (t *terminal) seen(name string, policy *checkpoint.Policy) (logaudit.Head, 
 type logMirrorCommand struct {
 	logTrust
 	URL string `arg:"" help:"URL of the log."`
-	Dir string `arg:"" help:"Folder of the mirror; made where it does not exist."`
+	Dir string `arg:"" help:"Folder of the mirror, created if it does not exist."`
 }
 
 func (logMirrorCommand) Help() string {
-	return `Fetches the tiles and entries that the folder lacks. Each is verified before it is written, and the checkpoint is written last. Run it again to go on, or to follow the log.
+	return `Fetches the tiles and entries that the folder lacks. Each is verified before it is written, and the checkpoint is written last. Run the command again to continue, or to follow the log.
 
 ` + logVerdicts + `
 
@@ -212,15 +214,15 @@ func (c logMirrorCommand) Run(ctx context.Context, t *terminal) error {
 type logWatchCommand struct {
 	logTrust
 	URL   string        `arg:"" help:"URL of the log."`
-	State string        `required:"" placeholder:"FILE" help:"The checkpoint that was seen last; made where it does not exist. Exchange it with others who watch: it must be in the past of the log that they see."`
-	Every time.Duration `default:"1m" help:"Time between two looks."`
-	Once  bool          `help:"Look once, as from cron."`
+	State string        `required:"" placeholder:"FILE" help:"File with the newest verified checkpoint, created if it does not exist. Exchange it with others who watch the log: their log must have grown from it too."`
+	Every time.Duration `default:"1m" help:"Time between two checks."`
+	Once  bool          `help:"Check once and exit, for cron."`
 }
 
 func (logWatchCommand) Help() string {
-	return `Remembers the log's checkpoint and proves, from tiles, that the next one extends it. Where it does not, both signed checkpoints are printed: they prove that the log is forked or became shorter, to anybody. The state file then stays as it was.
+	return `Keeps the log's checkpoint and proves, from tiles, that the next checkpoint extends it. If it does not, the command prints both signed checkpoints, which prove to anybody that the log is forked or became shorter, and leaves the state file unchanged.
 
-` + logVerdicts + ` Without --once it ends on 3 alone.
+` + logVerdicts + ` Without --once the command ends only with 3.
 
 Examples:
 
@@ -231,7 +233,7 @@ Examples:
 
 func (c logWatchCommand) Run(ctx context.Context, t *terminal) error {
 	if c.Every <= 0 {
-		return fmt.Errorf("--every is %s and must be more than 0", c.Every)
+		return fmt.Errorf("--every is %s: give a time of more than 0", c.Every)
 	}
 	policy, from, err := c.open(t, c.URL)
 	if err != nil {

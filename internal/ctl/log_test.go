@@ -38,8 +38,8 @@ func writeLog(t *testing.T, dir string, signer note.Signer, entry string) []byte
 	return signed
 }
 
-// Each verdict has its exit code, for cron. A fork is printed with both signed checkpoints
-// and does not change what watch has seen. e2e/trust follows a log that grows.
+// Each verdict has its own exit code. For a fork, log watch prints both signed checkpoints
+// and leaves its state file unchanged. e2e/trust has the test with a growing log.
 func TestLogCommandsExitByTheirVerdict(t *testing.T) {
 	t.Parallel()
 	secret, vkey, err := note.GenerateKey(nil, "log.example")
@@ -56,7 +56,7 @@ func TestLogCommandsExitByTheirVerdict(t *testing.T) {
 		t.Helper()
 		r := run(t, "", append([]string{"log"}, args...)...)
 		if r.code != want || !strings.Contains(r.out+r.err, what) {
-			t.Errorf("%v: %+v, want %d with %q", args, r, want, what)
+			t.Errorf("log %v: %+v, want exit code %d with %q", args, r, want, what)
 		}
 		return r.out
 	}
@@ -78,13 +78,13 @@ func TestLogCommandsExitByTheirVerdict(t *testing.T) {
 		said := strings.ReplaceAll(exits(ExitForged, "the log is forked", args...), "\n\n", "\n    \n")
 		for _, signed := range [][]byte{before, forked} {
 			if text := "    " + strings.ReplaceAll(strings.TrimSpace(string(signed)), "\n", "\n    "); !strings.Contains(said, text) {
-				t.Errorf("the evidence lacks\n%s\nin\n%s", text, said)
+				t.Errorf("the output lacks the signed checkpoint\n%s\nin\n%s", text, said)
 			}
 		}
 	}
 	exits(ExitForged, "the log is forked", "audit", dir, "--vkey", vkey, "--seen", seen)
 	exits(ExitForged, "the log is forked", "mirror", dir, mirror, "--vkey", vkey)
 	if after, err := os.ReadFile(state); err != nil || !bytes.Equal(before, after) {
-		t.Errorf("a fork changed the state file: %v", err)
+		t.Errorf("after the fork the state file holds %q (error %v), want %q", after, err, before)
 	}
 }

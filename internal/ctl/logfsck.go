@@ -18,9 +18,9 @@ type logFsckCommand struct {
 }
 
 func (logFsckCommand) Help() string {
-	return `Computes the tree from the leaves and compares with it every stored node, published head and checkpoint, as they stand at one moment. A tag must name a leaf, and no leaf has two. Not checked: leaves that have no tag, the cosignatures of witnesses, and which checkpoint counts as witnessed. It only reads, and the log may be in use.
+	return `Computes the tree from the leaves, and compares every stored node, published head and checkpoint with it, in one snapshot. Each tag must name a leaf, and no leaf has two tags. Not checked: leaves without a tag, the cosignatures of witnesses, and which checkpoint counts as witnessed. The command only reads, and the log may be in use.
 
-Exit code: 0 they agree, 3 they do not, and each row that is wrong is named, 2 not known.
+Exit code: 0 the tables agree, 2 not known, 3 they do not agree, and each wrong row is named.
 
 Examples:
 

@@ -13,12 +13,12 @@ import (
 
 type logKeyCommand struct {
 	Origin string `required:"" placeholder:"NAME" env:"FAIRPACT_LOG_ORIGIN" help:"Name of the log, its FAIRPACT_LOG_ORIGIN: the public URL without scheme, such as fairpact.example.com."`
-	Out    string `placeholder:"FILE" help:"Make a key and keep it in this new file, PEM (PKCS#8)."`
-	Of     string `placeholder:"URI" help:"Instead: the key that there is, a URI like FAIRPACT_LOG_KEY."`
+	Out    string `placeholder:"FILE" help:"Make a key and write it to this new file, PEM (PKCS#8)."`
+	Of     string `placeholder:"URI" help:"Show an existing key instead, a URI as in FAIRPACT_LOG_KEY."`
 }
 
 func (logKeyCommand) Help() string {
-	return `Prints the verifier key (vkey) that clients and witnesses know the log by, and that the log line of a witness policy names.
+	return `Prints the verifier key (vkey), by which clients and witnesses know the log. Put it into the log line of a witness policy.
 
 Examples:
 

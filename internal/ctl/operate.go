@@ -20,7 +20,7 @@ type databases struct {
 
 // logDatabase holds the URL of the log's database, if it has its own.
 type logDatabase struct {
-	LogDatabaseURL string `env:"FAIRPACT_LOG_DATABASE_URL" placeholder:"URL" help:"Postgres of the log, where it has a database of its own: the DATABASE_URL of log-server."`
+	LogDatabaseURL string `env:"FAIRPACT_LOG_DATABASE_URL" placeholder:"URL" help:"Postgres of the log, if the log has its own database: the DATABASE_URL of log-server."`
 }
 
 func (d databases) log() string { return cmp.Or(d.LogDatabaseURL, d.DatabaseURL) }
@@ -49,13 +49,13 @@ func (m migrateCommand) Run(ctx context.Context, t *terminal) error {
 
 type keyCommand struct {
 	BaseURL string `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"The deployment, like https://fairpact.example."`
-	Out     string `placeholder:"FILE" help:"Keep the key in this new file instead of printing it."`
+	Out     string `placeholder:"FILE" help:"Write the key to this new file instead of printing it."`
 }
 
 func (keyCommands) Help() string { return keyCommand{}.Help() + "\n    fairpactctl key new seat.pem" }
 
 func (keyCommand) Help() string {
-	return `The key is shown once; the service keeps a hash of it. One key serves any number of deals.
+	return `The key is shown once: the service stores only its hash. One key serves any number of deals.
 
 Examples:
 

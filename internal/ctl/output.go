@@ -25,7 +25,7 @@ func (t *terminal) value(v any) error {
 	return enc.Encode(v)
 }
 
-// show writes a value with --json, otherwise one line of text.
+// show writes value with --json, otherwise one line of text.
 func (t *terminal) show(value any, format string, args ...any) error {
 	if t.json {
 		return t.value(value)
@@ -34,8 +34,8 @@ func (t *terminal) show(value any, format string, args ...any) error {
 	return nil
 }
 
-// answer prints an answer of the service: unchanged with --json, otherwise one line per
-// member, with nested values as JSON.
+// answer prints an answer of the service. With --json it is unchanged; otherwise each
+// member that is not null or "" is one line, with nested values as JSON.
 func (t *terminal) answer(body []byte) error {
 	if t.json {
 		_, err := fmt.Fprintln(t.out, string(bytes.TrimSpace(body)))

@@ -39,14 +39,14 @@ func (t *terminal) sealed(path string) (s sealed, err error) {
 type sendCommitCommand struct {
 	Sealed string `arg:"" help:"Sealed file of fairpactctl commit --out."`
 	Key    string `placeholder:"FILE" help:"Sign the commitment with the seat key in this file (see key new)."`
-	Origin string `placeholder:"URL" help:"With --key: the public address of the deployment, where it is not the one that you reach it at."`
+	Origin string `placeholder:"URL" help:"With --key: the public URL of the deployment, if you reach it at another one."`
 	party
 }
 
 func (sendCommitCommand) Help() string {
-	return `Only the commitment is sent. The input is first held against the rules of the deal's algorithm here, because a committed input cannot be changed.
+	return `Sends only the commitment. It first checks the input here against the rules of the deal's algorithm, because a committed input cannot be changed.
 
-With --key your seat key signs the commitment, this deal and all that it declares. Whoever created the deal holds your invite token too; it does not hold your key.
+With --key your seat key signs the commitment and the deal's declaration. The initiator also has your invite token, but not your key.
 
 Examples:
 
@@ -77,7 +77,7 @@ func (c sendCommitCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	if known := cmp.Or(c.Origin, call.client.BaseURL()); of.origin != known {
-		return refusal{fmt.Errorf("the deployment at %s says that its address is %s: if that is right, give --origin %s", known, of.origin, of.origin)}
+		return refusal{fmt.Errorf("the deployment at %s says that its public URL is %s: if that is right, give --origin %s", known, of.origin, of.origin)}
 	}
 	if err := fits(of.algorithm, of.params, of.labels, mine.members); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (c sendCommitCommand) Run(ctx context.Context, t *terminal) error {
 	return call.post(ctx, t, "/commit", signed)
 }
 
-// fits checks an input by the rules that will apply to its reveal.
+// fits fetches the deal and checks an input by the rules that will apply to its reveal.
 func (c *call) fits(ctx context.Context, input map[string]any) error {
 	body, err := c.client.Get(ctx, c.path(""), c.token)
 	if err != nil {
@@ -101,11 +101,11 @@ func (c *call) fits(ctx context.Context, input map[string]any) error {
 		Parties   []struct{ Label string }
 	}
 	if err := json.Unmarshal(body, &view); err != nil {
-		return fmt.Errorf("the deal view is unreadable: %w", err)
+		return fmt.Errorf("cannot parse the view of deal %s: %w", c.dealID, err)
 	}
 	params, err := canon.ParseObject(view.Params)
 	if err != nil {
-		return fmt.Errorf("algorithm_params of the deal: %w", err)
+		return fmt.Errorf("cannot parse algorithm_params of deal %s: %w", c.dealID, err)
 	}
 	labels := make([]string, len(view.Parties))
 	for i, p := range view.Parties {
@@ -120,18 +120,18 @@ func fits(algorithmID string, params map[string]any, labels []string, input map[
 		return nil // an algorithm of a newer service, which checks the input itself
 	}
 	if err := a.CheckInput(labels, params, input); err != nil {
-		return refusal{fmt.Errorf("not sent, because the reveal of this input would be refused: %w", err)}
+		return refusal{fmt.Errorf("the commitment was not sent, because the reveal of this input would be refused: %w", err)}
 	}
 	return nil
 }
 
 type revealCommand struct {
-	Sealed string `arg:"" help:"Sealed file that was committed to."`
+	Sealed string `arg:"" help:"The sealed file that you committed with."`
 	party
 }
 
 func (revealCommand) Help() string {
-	return `Possible once all parties have committed. With the last reveal the result is computed and the certificate issued.
+	return `Possible when all parties have committed. With the last reveal the service computes the result and issues the certificate.
 
 Examples:
 
@@ -152,14 +152,15 @@ func (c revealCommand) Run(ctx context.Context, t *terminal) error {
 
 type statusCommand struct{ reader }
 
-// reader holds the flags of a command that a party, or the initiator by its API key, may
-// call.
+// reader holds the flags of a command that a party may call, and the initiator with its API
+// key.
 type reader struct {
 	party
 	initiator
 }
 
-// call takes the credential from the flags first, then from the state file.
+// call returns a call with the credential of the flags or, if they have none, of the state
+// file.
 func (r reader) call(t *terminal) (*call, error) {
 	s, err := r.load(t)
 	if err != nil {
@@ -207,7 +208,7 @@ func (c statusCommand) Run(ctx context.Context, t *terminal) error {
 type entropyCommand struct{ reader }
 
 func (entropyCommand) Help() string {
-	return `The service fetches the declared round itself. It also draws by itself, a minute after the round was due.
+	return `The service fetches the declared beacon round and draws. Without this command, it draws a minute after the round is due.
 
 Examples:
 
@@ -254,19 +255,19 @@ func (c cancelCommand) Run(ctx context.Context, t *terminal) error {
 
 type certificateCommand struct {
 	party
-	Out      string `placeholder:"FILE" help:"Write the certificate here; left out, to standard output."`
-	Bundle   string `placeholder:"FILE" help:"Write the bundle here: one file that proves the certificate offline."`
-	Sealed   string `placeholder:"FILE" help:"Your sealed file: put your input and salt into the bundle. They are not sent."`
-	LogProof string `name:"tlog-proof" placeholder:"FILE" help:"Write the proof under a checkpoint here (c2sp.org/tlog-proof)."`
-	TreeHead string `placeholder:"FILE" help:"Write the signed tree head of the proof here."`
-	Keys     string `placeholder:"FILE" help:"Write the key set here: the verifying keys and what each may sign."`
-	Status   string `placeholder:"FILE" help:"Write the service status here, with the verifying keys alone."`
+	Out      string `placeholder:"FILE" help:"File for the certificate. Default: standard output."`
+	Bundle   string `placeholder:"FILE" help:"File for the bundle, which proves the certificate offline."`
+	Sealed   string `placeholder:"FILE" help:"Your sealed file, whose input and salt are put into the bundle. They are not sent."`
+	LogProof string `name:"tlog-proof" placeholder:"FILE" help:"File for the proof of inclusion under a checkpoint (c2sp.org/tlog-proof)."`
+	TreeHead string `placeholder:"FILE" help:"File for the signed tree head of the proof."`
+	Keys     string `placeholder:"FILE" help:"File for the key set: the verifying keys and what each may sign."`
+	Status   string `placeholder:"FILE" help:"File for the service status, which has the verifying keys only."`
 }
 
 func (certificateCommand) Help() string {
-	return `A bundle is all that verify needs offline, for ever. So are certificate, tree head and key set together. Where the deal can still become CERTIFIED, fetch the bundle again then: the cosignatures of the witnesses are in it. What the bundle lacks is printed.
+	return `A bundle holds all that verify needs offline. So do certificate, tree head and key set together. If the deal becomes CERTIFIED later, fetch the bundle again: it then has the cosignatures of the witnesses. The command prints what the bundle lacks.
 
-The service gives out no input. With --sealed your own input and salt are put into the bundle here, after they were checked against your commitment: verify then checks them too, and the bundle is as private as they are.
+The service never returns your input. With --sealed this command checks your input and salt against your commitment and puts them into the bundle, and verify then checks them too. Such a bundle is as private as your input.
 
 Examples:
 
@@ -278,9 +279,10 @@ Examples:
 
 func (c certificateCommand) Run(ctx context.Context, t *terminal) error {
 	if c.Sealed != "" && c.Bundle == "" {
-		return errors.New("--sealed is for a bundle: give --bundle FILE too")
+		return errors.New("--sealed puts the input into a bundle: give --bundle FILE too")
 	}
-	// The call needs an invite token. The initiator's is that of party 0.
+	// A certificate needs an invite token. The initiator, whose state file holds all tokens,
+	// uses that of party 0.
 	if c.Party == nil && c.Token == "" && c.TokenFile == "" {
 		if s, err := c.load(t); err == nil && len(s.Invites) > 1 {
 			c.Party = &s.Invites[0].Party
@@ -308,7 +310,7 @@ func (c certificateCommand) Run(ctx context.Context, t *terminal) error {
 		} `json:"log_proof"`
 	}
 	if err := json.Unmarshal(cert, &proof); err != nil {
-		return fmt.Errorf("the certificate is unreadable: %w", err)
+		return fmt.Errorf("cannot parse the certificate of deal %s: %w", call.dealID, err)
 	}
 	for _, evidence := range []struct{ path, file string }{
 		{fmt.Sprintf("/v1/log/tree-head?tree_size=%d", proof.LogProof.TreeSize), c.TreeHead}, {"/v1/pubkeys", c.Keys}, {"/v1/status", c.Status},

@@ -12,13 +12,13 @@ import (
 type recomputeCommand struct {
 	Certificate string `arg:"" help:"Certificate file; - reads standard input."`
 	Inputs      string `required:"" placeholder:"FILE" help:"JSON array of {input, salt} in party order."`
-	Params      string `required:"" placeholder:"FILE" help:"algorithm_params of the deal, as they were when it was created."`
+	Params      string `required:"" placeholder:"FILE" help:"algorithm_params of the deal."`
 }
 
 func (recomputeCommand) Help() string {
-	return `Opens the commitments, recomputes input_root, computes the result and compares all three with the certificate. The last line is the result, in its RFC 8785 form. Signature and log proof are for verify to check.
+	return `Opens the commitments, recomputes input_root and the result, and compares all three with the certificate. The last line is the result in RFC 8785 form. The command does not check signature and log proof: use verify.
 
-An input that was never revealed is null in the array; then there is nothing to compute.
+An input that was never revealed is null in the array. The command then computes no result.
 
 Examples:
 
@@ -59,8 +59,8 @@ func (r recomputeCommand) Run(t *terminal) error {
 	}{report, result}, verdict(report), "result "+string(result))
 }
 
-// result returns the result of the given inputs, even if they are not those of the
-// certificate, and null if there is none.
+// result returns the result of the given inputs, even if they do not open the certificate's
+// commitments. It returns null if they have no result.
 func result(cert map[string]any, inputs []any, params map[string]any) json.RawMessage {
 	none := json.RawMessage("null")
 	payload, err := certificate.Parse(canon.Encode(cert))

@@ -14,18 +14,18 @@ import (
 )
 
 type certificateReturnCommand struct {
-	Certificates []string `arg:"" help:"Certificate files, as parties got them: one of each leaf that is missing. Others do no harm."`
+	Certificates []string `arg:"" help:"Certificate files, unchanged as parties received them, one for each missing leaf. Further certificates do no harm."`
 	Keys         string   `required:"" placeholder:"FILE" help:"The key set: the answer of GET /v1/pubkeys."`
-	TreeHead     string   `required:"" placeholder:"FILE" help:"The newest tree head that anybody was answered: the answer of GET /v1/log/tree-head."`
+	TreeHead     string   `required:"" placeholder:"FILE" help:"The newest tree head that anybody received from GET /v1/log/tree-head."`
 	databases
 }
 
 func (certificateReturnCommand) Help() string {
 	return `A database that was restored from a backup lacks the newest leaves of the log, and the fork guard refuses to sign
-until it has them. Stop deal-api and deadline-worker, collect the certificates that were issued since, and run this. It
-verifies every signature, requires that the certificates continue the log without a gap up to the tree head and lead to its
-root, and adds them all or none. Then run "certificate adopt" for each deal that the database has. Running it again does
-nothing. See runbooks/restore.md, "Return lost leaves".
+until it has them. Stop deal-api and deadline-worker, collect the certificates that were issued since the backup, and run
+this command. It verifies every signature. The certificates must continue the log without a gap up to the tree head and
+lead to its root. The command adds all of them or none. Then run "certificate adopt" for each deal that the database has.
+Running it again does nothing. See runbooks/restore.md, "Return lost leaves".
 
 Example:
 
@@ -63,12 +63,12 @@ func (a certificateReturnCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	return t.show(map[string]any{"returned": returned, "tree_size": head.TreeSize},
-		"%d leaves are back: the log has the %d of the tree head, and its root", returned, head.TreeSize)
+		"%d leaves restored: the log has the %d leaves of the tree head, and its root", returned, head.TreeSize)
 }
 
-// notALeaf returns the failed checks of a certificate except its inclusion proof, whose
-// tree head the log may have lost. The caller MUST compare the certificate with the log's
-// leaf instead.
+// notALeaf returns the first failed check of a certificate as an error, nil if there is
+// none. It ignores the inclusion proof, whose tree head the log may have lost. The caller
+// MUST compare the certificate with the log's leaf instead.
 func notALeaf(report verification.Report) error {
 	for _, check := range report.Checks {
 		if !check.OK && !slices.Contains([]string{verification.TreeSize, verification.MerkleInclusion}, check.Name) {

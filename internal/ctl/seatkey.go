@@ -18,12 +18,12 @@ type keyCommands struct {
 }
 
 type newKeyCommand struct {
-	Out  string `arg:"" help:"New file for the private key, readable by you alone: PEM (PKCS#8)."`
-	Type string `enum:"ed25519,es256" default:"ed25519" help:"ed25519, or es256 (ECDSA on P-256), which every browser can sign with."`
+	Out  string `arg:"" help:"New file for the private key, PEM (PKCS#8); only you can read it."`
+	Type string `enum:"ed25519,es256" default:"ed25519" help:"ed25519, or es256 (ECDSA on P-256), which every browser supports."`
 }
 
 func (newKeyCommand) Help() string {
-	return `Prints the public key, ed25519:HEX or es256:HEX. Give it to whoever creates the deal (deal create --party-key) and to whoever is to know that you signed (verify --party). One key serves any number of deals. The private key never leaves the file.
+	return `Prints the public key, ed25519:HEX or es256:HEX. Give it to the initiator (deal create --party-key) and to those who should see that you signed (verify --party). One key serves any number of deals. The private key never leaves the file.
 
 Examples:
 
@@ -44,14 +44,14 @@ func (c newKeyCommand) Run(t *terminal) error {
 	return nil
 }
 
-// seatKeys parses N=KEY, at most one for each party.
+// seatKeys parses flags N=KEY, at most one for each party, into the key of each party.
 func seatKeys(given []string) (map[int]string, error) {
 	keys := map[int]string{}
 	for _, one := range given {
 		index, key, _ := strings.Cut(one, "=")
 		party, err := strconv.Atoi(index)
 		if err == nil && party < 0 {
-			err = errors.New("the index of a party is 0 or more")
+			err = fmt.Errorf("the party is %d: give 0 or more", party)
 		}
 		if err == nil {
 			err = signing.CheckLabel(key)
@@ -60,14 +60,15 @@ func seatKeys(given []string) (map[int]string, error) {
 			return nil, fmt.Errorf("%q is not N=KEY, a party and its key: %w", one, err)
 		}
 		if _, twice := keys[party]; twice {
-			return nil, fmt.Errorf("party %d has two keys: give one", party)
+			return nil, fmt.Errorf("party %d has two keys, %s and %s: give one", party, keys[party], key)
 		}
 		keys[party] = key
 	}
 	return keys, nil
 }
 
-// partyKeys returns the party_keys of a creation, nil if no key is given.
+// partyKeys returns the member party_keys of a creation request from flags N=KEY, nil if
+// there are none.
 func partyKeys(given []string, parties int) ([]*string, error) {
 	named, err := seatKeys(given)
 	if err != nil || len(named) == 0 {
@@ -95,8 +96,8 @@ type declared struct {
 	digest    string
 }
 
-// declaration fetches what the deal declares and computes its digest, so that the party
-// signs what it has read.
+// declaration fetches the deal's declaration and computes its digest here, so that the party
+// signs the declaration that it has read.
 func (c *call) declaration(ctx context.Context) (d declared, err error) {
 	body, err := c.client.Get(ctx, c.path("/declaration"), c.token)
 	if err != nil {
@@ -104,7 +105,7 @@ func (c *call) declaration(ctx context.Context) (d declared, err error) {
 	}
 	answer, err := canon.ParseObject(body)
 	if err != nil {
-		return d, fmt.Errorf("the declaration is unreadable: %w", err)
+		return d, fmt.Errorf("cannot parse the declaration of deal %s: %w", c.dealID, err)
 	}
 	of, _ := answer["declaration"].(map[string]any)
 	party, isParty := answer["party"].(int64)
@@ -115,7 +116,7 @@ func (c *call) declaration(ctx context.Context) (d declared, err error) {
 	case !signs:
 		return d, errors.New("this deployment does not accept seat keys: leave out --key")
 	case !isParty || party < 0 || party >= int64(len(labels)) || len(keys) != len(labels):
-		return d, errors.New("the declaration is unreadable: its party, party_labels and party_keys do not fit together")
+		return d, fmt.Errorf("the declaration of deal %s has party %v, %d party_labels and %d party_keys, which do not fit together", c.dealID, answer["party"], len(labels), len(keys))
 	}
 	d = declared{dealID: c.dealID, origin: origin, party: int(party), key: keys[party], digest: attestation.Digest(canon.Encode(of))}
 	d.algorithm, _ = of["algorithm"].(string)
@@ -127,14 +128,15 @@ func (c *call) declaration(ctx context.Context) (d declared, err error) {
 	return d, nil
 }
 
-// sign signs a commitment and the declaration with the key in a file.
+// sign returns the body of a commit that the seat key in the file signs. It refuses a key
+// other than the one declared for the party.
 func (d declared) sign(path, commitment string) (map[string]string, error) {
 	key, err := signing.ReadSeatKey(path)
 	if err != nil {
 		return nil, err
 	}
 	if d.key != nil && d.key != key.Label {
-		return nil, refusal{fmt.Errorf("the deal declares another key for party %d: %v, and this is %s", d.party, d.key, key.Label)}
+		return nil, refusal{fmt.Errorf("the deal declares the key %v for party %d, but %s holds %s: give the declared key", d.key, d.party, path, key.Label)}
 	}
 	seat := attestation.Seat{DealID: d.dealID, Party: d.party, Commitment: commitment, Declaration: d.digest}
 	signature, err := key.Sign(seat.Message(d.origin))

@@ -17,23 +17,23 @@ import (
 )
 
 type secretCommands struct {
-	Add    secretAddCommand    `cmd:"" help:"Print the file of server secrets with a new one in front: the first step of a rotation."`
-	Rotate secretRotateCommand `cmd:"" help:"Put the newest server secret in force, once every process holds it."`
-	Check  secretCheckCommand  `cmd:"" help:"Show how far a rotation is, and whether former server secrets may go."`
-	Adopt  secretAdoptCommand  `cmd:"" help:"Let a database have another server secret, where the former one is lost."`
+	Add    secretAddCommand    `cmd:"" help:"Print the server secret file with a new secret in front: the first step of a rotation."`
+	Rotate secretRotateCommand `cmd:"" help:"Put the newest server secret in force, after every process has it."`
+	Check  secretCheckCommand  `cmd:"" help:"Show the progress of a rotation, and whether former server secrets may be removed."`
+	Adopt  secretAdoptCommand  `cmd:"" help:"Give a database another server secret if the former one is lost."`
 }
 
 // secretFile holds the flag of the server secret file.
 type secretFile struct {
-	SecretFile string `env:"FAIRPACT_SERVER_SECRET_FILE" required:"" type:"path" help:"File with the server secrets: one a line, 64 hex digits, the newest first."`
+	SecretFile string `env:"FAIRPACT_SERVER_SECRET_FILE" required:"" type:"path" help:"File with the server secrets, one on each line as 64 hex digits, the newest first."`
 }
 
 type secretAddCommand struct{ secretFile }
 
 func (secretAddCommand) Help() string {
-	return `It goes to standard output. Keep it off terminals, and send it to a file that only you can read: a pipe into kubectl would
-apply an empty Secret where this command fails. Nothing changes yet. Roll the file out to all processes, then run
-fairpactctl secret rotate.
+	return `Writes the secrets to standard output. Redirect it to a file that only you can read, not to a terminal. Do not pipe it into
+kubectl: if this command fails, kubectl applies an empty Secret. Nothing changes yet. Roll the file out to all processes, then
+run fairpactctl secret rotate.
 
 Examples:
 
@@ -61,9 +61,9 @@ type secretRotateCommand struct {
 }
 
 func (secretRotateCommand) Help() string {
-	return `The first line of the file becomes the secret that everything is written under. It is refused while a process holds another
-set of secrets than the file. The worker then reseals what is stored; fairpactctl secret check says when the former
-secret may go.
+	return `Puts the first secret of the file in force: from then on, new data is encrypted under it. The command refuses while a process
+has another set of secrets than the file. deadline-worker then encrypts the stored data again. fairpactctl secret check shows
+when the former secret may be removed.
 
 Examples:
 
@@ -74,25 +74,25 @@ func (r secretRotateCommand) Run(ctx context.Context, t *terminal) error {
 	return withSecrets(ctx, r.DatabaseURL, r.SecretFile, func(s *store.Store, own *sealing.Secrets, now store.Rotation) error {
 		newest := own.All()[0]
 		if newest.ID() == sealing.ShortID(now.Fingerprint) {
-			return refusal{fmt.Errorf("%s, the first line of the file, is in force already: put a new one in front with fairpactctl secret add, and roll the file out", newest.ID())}
+			return refusal{fmt.Errorf("%s, the first secret of the file, is in force already: put a new secret in front with fairpactctl secret add, and roll the file out", newest.ID())}
 		}
 		if lacks := lacking(own, now); lacks != nil {
-			return refusal{fmt.Errorf("the file lacks %v, which the database needs: add it as a line", lacks)}
+			return refusal{fmt.Errorf("the file lacks the secrets %v, which the database needs: add each as a line", lacks)}
 		}
 		processes, err := r.processes(ctx)
 		if check := haveSecrets(processes, err, own.Digest()); !check.OK {
-			return refusal{fmt.Errorf("%s: a process without the new secret could not read what is written under it. Roll the file out to all processes first", check.Detail)}
+			return refusal{fmt.Errorf("%s: roll the file out to all processes first, because a process without the new secret cannot read data that is encrypted under it", check.Detail)}
 		}
 		done, err := s.RotateSecret(ctx, now.Fingerprint, newest.Fingerprint())
 		if err != nil {
 			return err
 		}
 		if !done {
-			return refusal{errors.New("another rotation came first: see fairpactctl secret check")}
+			return refusal{errors.New("another rotation ended while this one ran: run fairpactctl secret check")}
 		}
 		former := sealing.ShortID(now.Fingerprint)
 		return t.show(map[string]string{"in_force": newest.ID(), "former": former},
-			"%s is in force; keep %s in the file until fairpactctl secret check says that it may go", newest.ID(), former)
+			"%s is in force; keep %s in the file until fairpactctl secret check says to remove it", newest.ID(), former)
 	})
 }
 
@@ -102,15 +102,16 @@ type secretCheckCommand struct {
 }
 
 func (secretCheckCommand) Help() string {
-	return `Each check is one line, OK or FAIL; the last line says what to do next. Secrets are named by the first digits of a
-fingerprint, which does not lead to them.
+	return `Each check is one line, OK or FAIL. The last line says what to do next. The output names a secret by the first digits of its
+fingerprint, which do not reveal the secret.
 
 Examples:
 
     kubectl -n fairpact exec deployment/fairpact-deal-api -- /fairpactctl secret check`
 }
 
-// mostCounted is the largest number that secret check counts to.
+// mostCounted bounds how many inputs and replays secret check counts, so that the count
+// stays fast.
 const mostCounted = 100_000
 
 // secretReport is the output of secret check --json.
@@ -118,7 +119,7 @@ type secretReport struct {
 	verification.Report
 	InForce string   `json:"in_force"`
 	Former  []string `json:"former"` // former secrets that stored data still needs
-	Held    []string `json:"held"`   // secrets in the file
+	Held    []string `json:"held"`   // secrets in the file, by short fingerprint as above
 	Inputs  int      `json:"inputs_left"`
 	Replays int      `json:"replays_left"`
 	Pending int      `json:"pending_certificates"`
@@ -143,9 +144,9 @@ func (c secretCheckCommand) Run(ctx context.Context, t *terminal) error {
 		}
 		var missing error
 		if lacks := lacking(own, now); lacks != nil {
-			missing = fmt.Errorf("it lacks %v, which the database needs; it holds %v", lacks, r.Held)
+			missing = fmt.Errorf("the file lacks the secrets %v, which the database needs; it holds %v", lacks, r.Held)
 		}
-		r.Add(checked("file", missing, "it holds %v; %s is in force, former ones that are needed: %v", r.Held, r.InForce, r.Former))
+		r.Add(checked("file", missing, "the file holds %v; %s is in force; former secrets still needed: %v", r.Held, r.InForce, r.Former))
 		processes, err := c.processes(ctx)
 		r.Add(haveSecrets(processes, err, own.Digest()))
 		r.Next = nextOfSecrets(r)
@@ -168,19 +169,20 @@ func nextOfSecrets(r secretReport) string {
 	case !r.Valid:
 		return "correct what failed before any further step of a rotation"
 	case len(r.Former) > 0:
-		return "wait: the deadline-worker reseals the inputs and then waits for the replays; keep all lines of the file"
+		return "wait: deadline-worker encrypts the inputs again, and the replays expire; keep all lines of the file"
 	case r.Held[0] != r.InForce:
 		return fmt.Sprintf("put %s in force with fairpactctl secret rotate", r.Held[0])
 	case len(unused) > 0:
 		return fmt.Sprintf("remove all lines but the first from the file and roll it out: nothing needs %v", unused)
 	}
-	return "nothing: one secret is in force and nothing needs another. To rotate, begin with fairpactctl secret add"
+	return "nothing: one secret is in force, and no data needs another. To rotate, begin with fairpactctl secret add"
 }
 
-// withSecrets opens the database and reads the secret file and the state of a rotation.
+// withSecrets calls do with the deals' database, the secrets of the file and the state of a
+// rotation.
 func withSecrets(ctx context.Context, databaseURL, file string, do func(*store.Store, *sealing.Secrets, store.Rotation) error) error {
 	if databaseURL == "" {
-		return errors.New("give --database-url: the database says which secret is in force")
+		return errors.New("--database-url is missing: give it, because the database names the secret in force")
 	}
 	own, err := sealing.Load(file)
 	if err != nil {
@@ -201,7 +203,8 @@ func withSecrets(ctx context.Context, databaseURL, file string, do func(*store.S
 	return do(s, own, now)
 }
 
-// lacking returns the fingerprints of secrets that the database needs and the file lacks.
+// lacking returns the short fingerprints of secrets that the database needs and the file
+// lacks, nil if there are none.
 func lacking(own *sealing.Secrets, now store.Rotation) (ids []string) {
 	for _, needed := range append([][]byte{now.Fingerprint}, now.Former...) {
 		if own.Find(needed) == nil {
@@ -214,14 +217,14 @@ func lacking(own *sealing.Secrets, now store.Rotation) (ids []string) {
 type secretAdoptCommand struct {
 	DatabaseURL string `env:"DATABASE_URL" required:"" help:"Postgres of the deployment."`
 	secretFile
-	LoseDeals bool `help:"Adopt it although deals or certificates need the former one: the deals become EXPIRED, the certificates are never issued."`
+	LoseDeals bool `help:"Adopt the new secret even if deals or certificates need the former one: the deals become EXPIRED, and the certificates are never issued."`
 }
 
 func (secretAdoptCommand) Help() string {
-	return `Every process refuses to start on a database that is sealed under a server secret that it lacks. Put the former secret back
-if you have it. If it is lost, stop all processes and run this; the first line of the file is adopted. Inputs that were
-sealed under the former secret are never read again, Idempotency-Keys of the last day are forgotten, and API keys and invite
-tokens go on to work. It refuses where a deal that has not ended holds an input, or a certificate is pending.
+	return `A process does not start if it lacks the server secret under which the database is encrypted. Put the former secret back if
+you have it. If it is lost, stop all processes and run this command, which adopts the first secret of the file. Inputs that
+were encrypted under the former secret stay unreadable, and Idempotency-Keys of the last day are forgotten. API keys and
+invite tokens remain valid. The command refuses if a deal that has not ended holds an input, or if a certificate is pending.
 
 Examples:
 
@@ -243,11 +246,11 @@ func (a secretAdoptCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	if deals+certificates > 0 && !a.LoseDeals {
-		return refusal{fmt.Errorf("%d of the deals and %d of the pending certificates need the former secret: put it back until they have ended, or pass --lose-deals", deals, certificates)}
+		return refusal{fmt.Errorf("%d of the deals and %d of the pending certificates need the former secret: put it back until they have ended, or give --lose-deals", deals, certificates)}
 	}
 	state, err := s.ServerSecret(ctx)
 	if err == nil && own.Find(state.Fingerprint) != nil {
-		return refusal{fmt.Errorf("the current secret %s is in the file: nothing is lost", sealing.ShortID(state.Fingerprint))}
+		return refusal{fmt.Errorf("the secret in force, %s, is in the file: there is nothing to adopt", sealing.ShortID(state.Fingerprint))}
 	}
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
@@ -260,5 +263,5 @@ func (a secretAdoptCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	fingerprint := fmt.Sprintf("%x", newest.Fingerprint())
-	return t.show(map[string]string{"fingerprint": fingerprint}, "the database has the server secret with the fingerprint %s: start the processes with it", fingerprint)
+	return t.show(map[string]string{"fingerprint": fingerprint}, "the database now has the server secret with the fingerprint %s: start the processes with this file", fingerprint)
 }

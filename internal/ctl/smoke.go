@@ -23,13 +23,13 @@ import (
 
 type smokeCommand struct {
 	BaseURL   string        `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"The deployment, like https://fairpact.example."`
-	Algorithm []string      `default:"split.v1" placeholder:"ID" help:"Play a deal of this algorithm: one of ${algorithms}; repeatable. all: a deal of each."`
+	Algorithm []string      `default:"split.v1" placeholder:"ID" help:"Algorithm of the test deal, one of ${algorithms}; repeatable. all: a deal of each."`
 	Show      bool          `help:"Print each request and its answer to standard error, with tokens, keys and salts shortened."`
 	Timeout   time.Duration `default:"2m" help:"Give up if a deal has no verified certificate after this long."`
 }
 
 func (smokeCommand) Help() string {
-	return `Plays the first published test vector of the algorithm as a deal, for all its parties, from the API key to the certificate. The certificate is then checked as fairpactctl verify does, against the deployment's own keys, and its result is recomputed. It leaves a finished deal behind. A draw waits about half a minute for its beacon round.
+	return `Runs a deal with the first published test vector of the algorithm, for all its parties, from the API key to the certificate. It verifies the certificate as fairpactctl verify does, with the deployment's own keys, and recomputes its result. The finished deal stays in the deployment. A draw waits about half a minute for its beacon round.
 
 Examples:
 
@@ -65,7 +65,7 @@ func (c smokeCommand) Run(ctx context.Context, t *terminal) error {
 	return nil
 }
 
-// play plays and verifies one deal.
+// play runs one deal for all its parties and verifies its certificate.
 func (c smokeCommand) play(ctx context.Context, t *terminal, client *restclient.Client, a *algorithm.Algorithm) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, refusal{fmt.Errorf("no verified certificate within %s", c.Timeout)})
 	defer cancel()
@@ -75,9 +75,8 @@ func (c smokeCommand) play(ctx context.Context, t *terminal, client *restclient.
 	var chain beacon.Chain // with genesis and period only
 	var round int64        // of the beacon; 0 if the algorithm needs none
 	if a.NeedsBeacon {
-		// The round is published after the last possible reveal, so that no party
-		// knows it while it can still reveal. The draw waits for it: the deadlines
-		// are short.
+		// The round is published after the reveal deadline, so that no party knows its value
+		// before it reveals. Deadlines are short, because the draw waits for the round.
 		var err error
 		if chain, err = c.chain(ctx); err != nil {
 			return cause(ctx, err)
@@ -96,7 +95,7 @@ func (c smokeCommand) play(ctx context.Context, t *terminal, client *restclient.
 		return cause(ctx, err)
 	}
 	if len(s.Invites) != len(deal.Label) {
-		return fmt.Errorf("the service gave %d invite tokens for %d parties", len(s.Invites), len(deal.Label))
+		return fmt.Errorf("the service returned %d invite tokens for %d parties", len(s.Invites), len(deal.Label))
 	}
 	t.note("deal %s", made.DealID)
 	opened, err := commitAndReveal(ctx, client, s, example.Input.PartyInputs)
@@ -125,7 +124,7 @@ func (c smokeCommand) play(ctx context.Context, t *terminal, client *restclient.
 	}
 	cert, err := canon.Parse(body)
 	if err != nil {
-		return fmt.Errorf("the certificate is unreadable: %w", err)
+		return fmt.Errorf("the certificate of deal %s is not strict JSON: %w", made.DealID, err)
 	}
 	head, err := fetchHead(ctx, client, cert)
 	if err != nil {
@@ -142,9 +141,9 @@ func (c smokeCommand) play(ctx context.Context, t *terminal, client *restclient.
 
 var pageFacts = regexp.MustCompile(`<template id="facts">([^<]*)</template>`)
 
-// chain returns genesis and period of the deployment's beacon chain. Its page for new deals
-// has them, as it computes a round too. The client is not the observed one: --show prints
-// the requests of the deal only.
+// chain returns the genesis and period of the deployment's beacon chain, from the page /new,
+// which needs them to propose a round. It uses a client of its own, because --show prints
+// only the requests of the deal.
 func (c smokeCommand) chain(ctx context.Context) (beacon.Chain, error) {
 	client, err := restclient.New(c.BaseURL)
 	if err != nil {
@@ -152,7 +151,7 @@ func (c smokeCommand) chain(ctx context.Context) (beacon.Chain, error) {
 	}
 	page, err := client.Get(ctx, "/new", "")
 	if err != nil {
-		return beacon.Chain{}, fmt.Errorf("read the beacon's times from the page /new: %w", err)
+		return beacon.Chain{}, fmt.Errorf("cannot read the beacon's genesis and period from the page /new: %w", err)
 	}
 	var facts struct {
 		Genesis int64 `json:"beacon_genesis"`
@@ -160,13 +159,13 @@ func (c smokeCommand) chain(ctx context.Context) (beacon.Chain, error) {
 	}
 	found := pageFacts.FindSubmatch(page)
 	if found == nil || json.Unmarshal([]byte(html.UnescapeString(string(found[1]))), &facts) != nil || facts.Genesis < 0 || facts.Period < 1 {
-		return beacon.Chain{}, errors.New("the page /new has no times of a beacon: check that --base-url is a deployment of this release")
+		return beacon.Chain{}, errors.New("the page /new does not state the beacon's genesis and period: check that --base-url is a deployment of this release")
 	}
 	return beacon.Chain{Genesis: facts.Genesis, Period: facts.Period}, nil
 }
 
-// commitAndReveal commits and reveals for all parties. It returns their inputs
-// and salts, with which the commitments can be checked.
+// commitAndReveal commits and reveals for all parties. It returns their {input, salt}, as
+// verification.Evidence takes them.
 func commitAndReveal(ctx context.Context, client *restclient.Client, s state, inputs []map[string]any) (opened []any, err error) {
 	salts := make([]string, len(inputs))
 	for i, input := range inputs {
@@ -189,8 +188,8 @@ func commitAndReveal(ctx context.Context, client *restclient.Client, s state, in
 	return opened, nil
 }
 
-// until repeats a request every half second while the service refuses it with
-// this code. If ctx ends first, the error includes the last refusal.
+// until repeats a request every half second while the service refuses it with this code.
+// If ctx ends first, the error holds the cause of ctx and the last refusal.
 func until(ctx context.Context, code string, send func() ([]byte, error)) ([]byte, error) {
 	var pending error
 	for {

@@ -19,25 +19,25 @@ import (
 
 type verifyCommand struct {
 	Certificate string   `arg:"" help:"Bundle or certificate file; - reads standard input."`
-	Policy      string   `placeholder:"FILE" help:"Of a bundle: the trust policy (c2sp.org/tlog-policy) whose witnesses must have cosigned."`
-	Pubkey      []string `placeholder:"KEY" help:"Trust this key, es256:HEX or ed25519:HEX, whatever it signed, instead of a key set; repeatable."`
+	Policy      string   `placeholder:"FILE" help:"For a bundle: the trust policy (c2sp.org/tlog-policy) whose witnesses must have cosigned."`
+	Pubkey      []string `placeholder:"KEY" help:"Trust all signatures of this key, es256:HEX or ed25519:HEX, instead of a key set; repeatable."`
 	Keys        string   `placeholder:"FILE" xor:"keys" help:"The key set: the answer of GET /v1/pubkeys (or of GET /v1/status)."`
-	Status      string   `placeholder:"FILE" xor:"keys" help:"The answer of GET /v1/status: keys without what each may sign."`
-	TreeHead    string   `placeholder:"FILE" help:"The answer of GET /v1/log/tree-head?tree_size=N, N being the proof's tree_size."`
-	BaseURL     string   `env:"FAIRPACT_URL" placeholder:"URL" help:"Fetch from this deployment what is not given as a file."`
-	Inputs      string   `placeholder:"FILE" help:"JSON array of {input, salt} in party order, null for one that is unknown: opens the commitments."`
-	Party       []string `placeholder:"N=KEY" help:"Party N is known to you by this seat key, es256:HEX or ed25519:HEX: its commitment must be signed by it; repeatable."`
-	Params      string   `placeholder:"FILE" help:"algorithm_params of the deal: computes the result again. Needs --inputs."`
+	Status      string   `placeholder:"FILE" xor:"keys" help:"The answer of GET /v1/status, which names the keys but not what each may sign."`
+	TreeHead    string   `placeholder:"FILE" help:"The answer of GET /v1/log/tree-head?tree_size=N for the tree_size N of the proof."`
+	BaseURL     string   `env:"FAIRPACT_URL" placeholder:"URL" help:"The deployment from which to fetch the evidence that is not given as a file."`
+	Inputs      string   `placeholder:"FILE" help:"Open the commitments with this JSON array of {input, salt} in party order; null for an unknown input."`
+	Party       []string `placeholder:"N=KEY" help:"Require that this seat key, es256:HEX or ed25519:HEX, signed the commitment of party N; repeatable."`
+	Params      string   `placeholder:"FILE" help:"Recompute the result with these algorithm_params of the deal. Needs --inputs."`
 
-	parsed any // the parsed file, if it was read
+	parsed any // the parsed Certificate; nil if it was not read yet
 }
 
 func (verifyCommand) Help() string {
-	return `Each check is one line, OK or FAIL; what was not checked stands below them. A bundle is verified as it is: nothing is fetched. Of a certificate alone, with --pubkey, --keys or --status, and --tree-head, nothing is fetched.
+	return `Each check is one line, OK or FAIL. What was not checked is listed below. To verify a bundle, the command fetches nothing. To verify a certificate alone, it fetches nothing if you give --tree-head and one of --pubkey, --keys and --status.
 
-The key set says at which size of the log a key retired; key_in_force fails where a retired key signed beyond it, as a thief of that key would. A status or --pubkey does not say it.
+The key set states at which tree size a key retired. The check key_in_force fails if a retired key signed beyond that size, as a thief of the key would. A status or --pubkey does not state the size.
 
-A key that is fetched from the deployment under test proves only that it agrees with itself: an auditor pins the key with --pubkey. random.v1 rounds of drand quicknet are checked against its pinned key.
+A key that is fetched from the deployment proves only that the deployment agrees with itself: an auditor pins the key with --pubkey. Rounds of drand quicknet are checked against its pinned key.
 
 Examples:
 
@@ -70,11 +70,11 @@ func (v verifyCommand) Run(ctx context.Context, t *terminal) error {
 	offline := v.TreeHead != "" && (v.Keys+v.Status != "" || len(v.Pubkey) > 0)
 	switch {
 	case v.BaseURL == "" && !offline:
-		return errors.New("give --base-url, or --tree-head with --keys, --status or --pubkey")
+		return errors.New("the tree head or the keys are missing: give --base-url, or --tree-head with --keys, --status or --pubkey")
 	case v.Policy != "":
-		return errors.New("--policy is for a bundle: a certificate alone has no checkpoint")
+		return errors.New("--policy needs a bundle, because a certificate alone has no checkpoint: verify the bundle, or leave --policy out")
 	case v.Params != "" && v.Inputs == "":
-		return errors.New("--params needs --inputs")
+		return errors.New("--params needs the inputs: give --inputs FILE too")
 	}
 	evidence, err := v.gather(ctx, t, offline)
 	if err != nil {
@@ -91,7 +91,7 @@ func (v verifyCommand) Run(ctx context.Context, t *terminal) error {
 // bundle verifies a bundle from files only.
 func (v verifyCommand) bundle(t *terminal, bundle map[string]any) error {
 	if v.TreeHead+v.Inputs+v.Params != "" {
-		return errors.New("a bundle has its tree head and its input: leave out --tree-head, --inputs and --params, or verify the certificate in it alone")
+		return errors.New("a bundle has its own tree head and input: leave out --tree-head, --inputs and --params, or verify only the certificate in the bundle")
 	}
 	trust := verification.Trust{Open: trusted}
 	if v.Policy != "" {
@@ -102,7 +102,7 @@ func (v verifyCommand) bundle(t *terminal, bundle map[string]any) error {
 		trust.Policy = policy
 	}
 	if v.Keys+v.Status != "" || len(v.Pubkey) > 0 {
-		keys, err := v.keys(context.Background(), t, nil) // no client: it fetches nothing
+		keys, err := v.keys(context.Background(), t, nil) // no client, because nothing is fetched
 		if err != nil {
 			return err
 		}
@@ -118,7 +118,7 @@ func (v verifyCommand) bundle(t *terminal, bundle map[string]any) error {
 	return t.report(report, report, notProven(report)...)
 }
 
-// notProven returns the notes on what was not checked, followed by the verdict.
+// notProven returns a line for each thing that was not checked, and then the verdict.
 func notProven(report verification.Report) (lines []string) {
 	for _, note := range report.Notes {
 		lines = append(lines, "not proven: "+note)
@@ -126,7 +126,8 @@ func notProven(report verification.Report) (lines []string) {
 	return append(lines, verdict(report))
 }
 
-// gather reads the files and fetches the rest from the deployment.
+// gather reads the evidence from the files of the flags and fetches the rest from the
+// deployment. If offline is true, it fetches nothing.
 func (v verifyCommand) gather(ctx context.Context, t *terminal, offline bool) (e verification.Evidence, err error) {
 	e.Open = trusted
 	if e.Certificate = v.parsed; e.Certificate == nil {
@@ -162,7 +163,8 @@ func (v verifyCommand) gather(ctx context.Context, t *terminal, offline bool) (e
 	return e, err
 }
 
-// keys returns the keys of the flags, else of a file, else of the deployment.
+// keys returns the keys of --pubkey. Without that flag it returns those of --keys or
+// --status, and without these those of the deployment.
 func (v verifyCommand) keys(ctx context.Context, t *terminal, source *restclient.Client) ([]verification.Key, error) {
 	if len(v.Pubkey) > 0 {
 		named := make([]verification.Trusted, len(v.Pubkey))
@@ -181,12 +183,12 @@ func (v verifyCommand) keys(ctx context.Context, t *terminal, source *restclient
 	}
 	keys, err := keysOfStatus(document)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: give the answer of GET /v1/pubkeys or GET /v1/status, which is not the key set file of the processes", from, err)
+		return nil, fmt.Errorf("%s: %w: give the answer of GET /v1/pubkeys or GET /v1/status, not the file FAIRPACT_KEY_SET_FILE of the processes", from, err)
 	}
 	return trusted(keys), nil
 }
 
-// keysOfStatus returns the keys of a status or of a key set.
+// keysOfStatus returns the keys in an answer of /v1/status or /v1/pubkeys.
 func keysOfStatus(document any) ([]verification.Trusted, error) {
 	keys, problem := verification.ReadKeys(document)
 	if problem != "" {
@@ -195,7 +197,8 @@ func keysOfStatus(document any) ([]verification.Trusted, error) {
 	return keys, nil
 }
 
-// trusted converts labels to keys. An invalid label fails the check of the keys later.
+// trusted converts labels to keys. An invalid label is kept with its Problem, so that the
+// verification reports it.
 func trusted(named []verification.Trusted) []verification.Key {
 	keys := make([]verification.Key, len(named))
 	for i, k := range named {
@@ -209,8 +212,8 @@ func trusted(named []verification.Trusted) []verification.Key {
 	return keys
 }
 
-// fetchKeys returns the keys of /v1/pubkeys, or of /v1/status if the deployment is too old
-// to have that path. Only the status declares a development key.
+// fetchKeys returns the keys of /v1/pubkeys, or of /v1/status if the deployment is of a
+// release without /v1/pubkeys. It marks a development key, which only the status declares.
 func fetchKeys(ctx context.Context, from *restclient.Client) ([]verification.Key, error) {
 	status, err := fetch(ctx, from, "/v1/status")
 	if err != nil {
@@ -234,8 +237,7 @@ func fetchKeys(ctx context.Context, from *restclient.Client) ([]verification.Key
 	return trusted(keys), err
 }
 
-// fetch reads strict JSON from the deployment. An error answer means that there is no
-// evidence, not that a check failed.
+// fetch reads strict JSON from a path of the deployment.
 func fetch(ctx context.Context, from *restclient.Client, path string) (any, error) {
 	body, err := from.Get(ctx, path, "")
 	if err != nil {
@@ -243,13 +245,13 @@ func fetch(ctx context.Context, from *restclient.Client, path string) (any, erro
 	}
 	v, err := canon.Parse(body)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("the answer of %s is not strict JSON: %w", path, err)
 	}
 	return v, nil
 }
 
-// fetchHead returns the tree head of the proof's size, or the newest if the log has none of
-// that size; the size check then fails.
+// fetchHead returns the tree head of the size in the certificate's proof. If the log has no
+// head of that size, it returns the newest head, for which the size check fails.
 func fetchHead(ctx context.Context, from *restclient.Client, cert any) (any, error) {
 	newest, err := fetch(ctx, from, "/v1/log/tree-head")
 	if err != nil {
@@ -269,7 +271,8 @@ func fetchHead(ctx context.Context, from *restclient.Client, cert any) (any, err
 	return older, err
 }
 
-// unreadable converts a refusal to a plain error: without evidence there is no verdict.
+// unreadable converts a refusal of the service to a plain error, for ExitUsage: evidence
+// that cannot be fetched is not a failed check.
 func unreadable(err error) error {
 	if refused, ok := errors.AsType[*restclient.Refused](err); ok {
 		return errors.New(refused.Error())
@@ -277,8 +280,9 @@ func unreadable(err error) error {
 	return err
 }
 
-// checkBeacon verifies the beacon's signature: for drand quicknet under its pinned key, for
-// another chain under the key in the bundle, if any.
+// checkBeacon adds a check of the beacon's signature to the report. It uses the pinned key
+// of drand quicknet and, for another chain, the key in given, the bundle's beacon. It adds
+// nothing if the certificate has no draw or the key is not known.
 func checkBeacon(report *verification.Report, cert any, given map[string]any) {
 	for _, check := range report.Checks {
 		if (check.Name == verification.Shape || check.Name == verification.BundleShape) && !check.OK {
@@ -325,8 +329,8 @@ func checkBeacon(report *verification.Report, cert any, given map[string]any) {
 	report.Add(checked("beacon_signature", err, "%s signed round %d", name, c.Result.Beacon.Round))
 }
 
-// report prints checks and then more lines, or value with --json. It returns errFailed if a
-// check failed.
+// report prints the checks and then more lines, or only value with --json. It returns
+// errFailed if a check failed.
 func (t *terminal) report(r verification.Report, value any, more ...string) error {
 	if t.json {
 		if err := t.value(value); err != nil {
@@ -350,7 +354,7 @@ func (t *terminal) report(r verification.Report, value any, more ...string) erro
 	return nil
 }
 
-// verdict returns the last line of a verification.
+// verdict returns the last line of a verification: valid or NOT VALID.
 func verdict(r verification.Report) string {
 	if r.Valid {
 		return "valid"

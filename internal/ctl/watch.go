@@ -13,12 +13,12 @@ import (
 
 type watchCommand struct {
 	reader
-	Every   time.Duration `default:"1s" help:"Time between two looks at an unchanged deal, beside what the service waits for a change."`
-	Timeout time.Duration `help:"Give up after this long; 0: never."`
+	Every   time.Duration `default:"1s" help:"Pause between two requests if the deal has not changed. Each request also waits for a change at the service."`
+	Timeout time.Duration `help:"Give up after this time; 0: never."`
 }
 
 func (watchCommand) Help() string {
-	return `Progress goes to standard error, the deal as it ended to standard output. Exit code 0 once it has ended, however that was; 1 where --timeout came first.
+	return `Writes progress to standard error and the ended deal to standard output. Exit code: 0 the deal has ended in any state, 1 --timeout passed before.
 
 Examples:
 
@@ -41,7 +41,7 @@ func (c watchCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	if c.Every <= 0 {
-		return fmt.Errorf("--every is %s and must be more than 0", c.Every)
+		return fmt.Errorf("--every is %s: give a time of more than 0", c.Every)
 	}
 	if c.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -65,7 +65,7 @@ func (c watchCommand) Run(ctx context.Context, t *terminal) error {
 		if last = now; !unchanged {
 			continue
 		}
-		select { // a service that is stopping, or an older release, answers at once
+		select { // pause, because a stopping service or an older release does not wait for a change
 		case <-ctx.Done():
 			p.end()
 			return cause(ctx, ctx.Err())
@@ -74,10 +74,10 @@ func (c watchCommand) Run(ctx context.Context, t *terminal) error {
 	}
 }
 
-// longestWait is the longest wait that the service allows.
+// longestWait is the longest ?wait= that the service accepts.
 const longestWait = 45 * time.Second
 
-// look is one answer about the deal.
+// look is one answer of GET /v1/deals/{id}, with its ETag and its parsed view, or an error.
 type look struct {
 	body []byte
 	tag  string
@@ -85,7 +85,8 @@ type look struct {
 	err  error
 }
 
-// follow waits until the deal has changed, and shows the remaining time meanwhile.
+// follow asks the service to wait until the deal differs from last, and returns the new
+// answer. Meanwhile it shows the remaining time.
 func (c *call) follow(ctx context.Context, last look, p *progress) look {
 	looked := make(chan look, 1)
 	go func() {
@@ -109,7 +110,8 @@ func (c *call) follow(ctx context.Context, last look, p *progress) look {
 	}
 }
 
-// cause returns the cause of an ended context, unless err already contains it.
+// cause returns the cause of ctx if ctx has ended and err does not contain that cause.
+// Otherwise it returns err.
 func cause(ctx context.Context, err error) error {
 	if ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) {
 		return context.Cause(ctx)
@@ -126,7 +128,7 @@ func (v view) ended() bool {
 	return v.State == "EXPIRED" || v.State == "CANCELLED"
 }
 
-// line formats the progress at a time.
+// line returns the progress as one line, with the time left from now to the next deadline.
 func (v view) line(now time.Time) string {
 	committed, revealed := 0, 0
 	for _, p := range v.Parties {
@@ -154,8 +156,8 @@ func (v view) line(now time.Time) string {
 	return strings.Join(parts, "  ")
 }
 
-// progress shows the state of the deal: on a terminal one line that it rewrites each
-// second, elsewhere one line for each change.
+// progress shows the state of the deal on standard error. On a terminal it rewrites one line
+// each second; elsewhere it writes a line for each change.
 type progress struct {
 	t    *terminal
 	live bool
