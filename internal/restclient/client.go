@@ -1,5 +1,6 @@
-// Package restclient calls a Fairpact deployment over REST. Every POST has an
-// Idempotency-Key and is retried after a transient fault, so that each call has one effect.
+// Package restclient calls a Fairpact deployment over REST. It retries calls after a
+// transient fault. The attempts of a POST have one Idempotency-Key, so that the call has
+// one effect.
 package restclient
 
 import (
@@ -18,11 +19,11 @@ import (
 )
 
 const (
-	maxAnswer = 16 << 20 // bytes; a view of 10,000 parties is 2 MiB
-	firstWait = 200 * time.Millisecond
-	longWait  = 10 * time.Second // longest pause between two attempts, even if Retry-After is longer
-	attempts  = 6
-	oneCall   = 60 * time.Second
+	maxAnswer = 16 << 20               // bytes; a view of 10,000 parties is 2 MiB
+	firstWait = 200 * time.Millisecond // pause after the first attempt; it doubles with each further one
+	longWait  = 10 * time.Second       // longest pause between two attempts, even if Retry-After is longer
+	attempts  = 6                      // of one call
+	oneCall   = 60 * time.Second       // for one attempt; longer than the service lets a call wait
 )
 
 // Refused is returned when the service answers with an error (SPEC 7.1). Its text is the
@@ -34,13 +35,13 @@ type Refused struct {
 
 func (r *Refused) Error() string { return fmt.Sprintf("%s (HTTP %d)", r.Message, r.Status) }
 
-// Code returns the upper-case name before the colon.
+// Code returns the code of Message, or "" if the answer is not from the service.
 func (r *Refused) Code() string {
 	code, _, _ := strings.Cut(r.Message, ":")
 	return code
 }
 
-// ErrUnreachable is returned when no answer came from the service itself.
+// ErrUnreachable is returned when no HTTP answer arrives.
 var ErrUnreachable = errors.New("the service is unreachable")
 
 // Client calls one base URL. It is safe for concurrent use.
@@ -52,7 +53,7 @@ type Client struct {
 	observe func(Exchange) // nil: no observer
 }
 
-// Exchange is a request that succeeded, and its answer.
+// Exchange is a successful request and its answer. Token is its credential.
 type Exchange struct {
 	Method, Path, Token string
 	Body                []byte // empty for GET
@@ -60,11 +61,13 @@ type Exchange struct {
 	Answer              []byte
 }
 
-// New returns a client of a base URL like https://fairpact.example. It follows no
-// redirects: the service has none, and a credential must not reach another host.
+// New returns a client of a base URL like https://fairpact.example, or an error if baseURL
+// is not one. The client follows no redirects, so that a credential never reaches another
+// host.
 func New(baseURL string) (*Client, error) {
 	u, err := url.Parse(baseURL)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		// The error does not quote the URL, which may hold a password.
 		return nil, errors.New("the base URL is not http(s)://HOST without user, query or fragment: write https://HOST or http://HOST:PORT")
 	}
 	return &Client{
@@ -84,19 +87,20 @@ func (c *Client) BaseURL() string { return c.base }
 // request.
 func (c *Client) Observe(f func(Exchange)) { c.observe = f }
 
-// Reconnect makes the next call open a new connection, which a load balancer may route to
+// Reconnect makes the next call use a new connection, which a load balancer may route to
 // another replica.
 func (c *Client) Reconnect() { c.http.CloseIdleConnections() }
 
-// Get reads a path like /v1/status. token may be empty.
+// Get returns the answer to a GET of a path like /v1/status. token is the credential, or
+// "". A refusal is a *Refused.
 func (c *Client) Get(ctx context.Context, path, token string) ([]byte, error) {
 	answer, err := c.call(ctx, http.MethodGet, path, token, nil)
 	return answer.body, err
 }
 
-// Follow reads a path like Get. If tag is the ETag of the current answer, it waits up to
-// the given time for another one. It returns the ETag of its answer. A service that is
-// stopping, or an older release, answers at once.
+// Follow is Get for a deal view. If tag is not empty, the service answers when the view has
+// another ETag than tag, or after wait. next is the ETag of the answer. A stopping service
+// or an older release answers at once.
 func (c *Client) Follow(ctx context.Context, path, token, tag string, wait time.Duration) (body []byte, next string, err error) {
 	if tag != "" {
 		path += "?" + url.Values{"wait": {strconv.Itoa(int(wait / time.Second))}, "since": {tag}}.Encode()
@@ -105,7 +109,8 @@ func (c *Client) Follow(ctx context.Context, path, token, tag string, wait time.
 	return answer.body, answer.tag, err
 }
 
-// Post sends body as JSON; nil sends {}.
+// Post sends body as JSON, {} if body is nil, and returns the answer. token is the
+// credential, or "". A refusal is a *Refused.
 func (c *Client) Post(ctx context.Context, path, token string, body any) ([]byte, error) {
 	if body == nil {
 		body = struct{}{}
@@ -126,8 +131,8 @@ type answer struct {
 	retryAfter time.Duration
 }
 
-// call sends a request until it succeeds, fails permanently, or was sent `attempts` times.
-// The error is *Refused, ErrUnreachable or that of ctx.
+// call sends a request until it succeeds, fails permanently, or was sent attempts times.
+// The error is a *Refused, wraps ErrUnreachable, or is that of ctx.
 func (c *Client) call(ctx context.Context, method, path, token string, body []byte) (answer, error) {
 	key := rand.Text() // 128 random bits, the same for all attempts of this call
 	pause := firstWait
@@ -143,7 +148,7 @@ func (c *Client) call(ctx context.Context, method, path, token string, body []by
 	}
 }
 
-// passing reports whether the fault is transient, so that a retry may succeed.
+// passing reports whether err is transient, so that a retry may succeed.
 func passing(err error) bool {
 	var refused *Refused
 	if !errors.As(err, &refused) {
@@ -153,7 +158,7 @@ func passing(err error) bool {
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusGatewayTimeout:
 		return true
 	case http.StatusBadGateway:
-		return refused.Code() == "" // a proxy's 502 has no code: retry. The service's own is BEACON_UNAVAILABLE
+		return refused.Code() == "" // from a proxy; the service's own 502 has the code BEACON_UNAVAILABLE
 	}
 	return refused.Code() == "IDEMPOTENCY_IN_PROGRESS" || refused.Code() == "INTERNAL"
 }
@@ -180,7 +185,7 @@ func (c *Client) once(ctx context.Context, method, path, token, key string, body
 		return got, unreachable(ctx, err)
 	}
 	if len(text) > maxAnswer {
-		return got, fmt.Errorf("the answer of %s has more than %d bytes", path, maxAnswer)
+		return got, fmt.Errorf("the answer of %s has more than %d bytes, the most that this client reads", path, maxAnswer)
 	}
 	if resp.StatusCode < 300 {
 		if c.observe != nil {
@@ -191,13 +196,13 @@ func (c *Client) once(ctx context.Context, method, path, token, key string, body
 	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
 	var said struct{ Error string }
 	if json.Unmarshal(text, &said) != nil || said.Error == "" {
-		said.Error = fmt.Sprintf(": %s %s was answered by something that is not Fairpact", method, path)
+		said.Error = fmt.Sprintf(": the answer to %s %s has no error text of Fairpact: check the base URL and the proxies in between", method, path)
 	}
 	return answer{retryAfter: time.Duration(seconds) * time.Second}, &Refused{resp.StatusCode, said.Error}
 }
 
-// unreachable drops the URL from an error of net/http: it may be long, and the caller knows
-// it.
+// unreachable wraps an error of net/http in ErrUnreachable, without its URL, which the
+// caller knows. If ctx has ended, it returns the error of ctx.
 func unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

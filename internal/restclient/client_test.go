@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// script answers each request with the next function, and all further ones with the last.
+// script returns the client of a server that answers the i-th request with the i-th function,
+// and further requests with the last. It also returns the requests and the pauses so far.
 func script(t *testing.T, answers ...http.HandlerFunc) (*Client, *[]*http.Request, *[]time.Duration) {
 	t.Helper()
 	var seen []*http.Request
@@ -54,26 +55,26 @@ func TestOneKeyForAllAttempts(t *testing.T) {
 		says(409, `{"error":"IDEMPOTENCY_IN_PROGRESS: wait"}`), says(502, "<html>"), says(201, `{"ok":true}`))
 	answer, err := c.Post(t.Context(), "/v1/deals", "fp_secret", map[string]string{"a": "<&>"})
 	if err != nil || string(answer) != `{"ok":true}` {
-		t.Fatalf("%s, %v", answer, err)
+		t.Fatalf("Post after four faults: got %s (error %v), want {\"ok\":true}", answer, err)
 	}
 	keys := map[string]bool{}
 	for _, r := range *seen {
 		keys[r.Header.Get("Idempotency-Key")] = true
 		if r.Header.Get("Authorization") != "Bearer fp_secret" {
-			t.Error("an attempt without its credential")
+			t.Errorf("an attempt has Authorization %q, want Bearer fp_secret", r.Header.Get("Authorization"))
 		}
 	}
 	if len(*seen) != 5 || len(keys) != 1 || keys[""] {
-		t.Errorf("%d attempts with the keys %v", len(*seen), keys)
+		t.Errorf("%d attempts with the Idempotency-Keys %v, want 5 with one key", len(*seen), keys)
 	}
 	if want := []time.Duration{200 * time.Millisecond, 3 * time.Second, 800 * time.Millisecond, 1600 * time.Millisecond}; !slices.Equal(*waits, want) {
-		t.Errorf("waits %v, want %v", *waits, want)
+		t.Errorf("the pauses between attempts are %v, want %v", *waits, want)
 	}
 	if _, err := c.Post(t.Context(), "/v1/deals", "", nil); err != nil {
 		t.Fatal(err)
 	}
 	if keys[(*seen)[5].Header.Get("Idempotency-Key")] {
-		t.Error("a second call under the first one's key")
+		t.Error("the second call has the Idempotency-Key of the first")
 	}
 }
 
@@ -87,7 +88,7 @@ func TestRefusalsAreFinal(t *testing.T) {
 		_, err := c.Post(t.Context(), "/v1/x", "", nil)
 		refused, ok := errors.AsType[*Refused](err)
 		if !ok || refused.Message != message || refused.Status != status || len(*seen) != 1 {
-			t.Errorf("%d: %v after %d attempts", status, err, len(*seen))
+			t.Errorf("status %d: got %v after %d attempts, want %q after 1", status, err, len(*seen), message)
 		}
 	}
 }
@@ -96,10 +97,10 @@ func TestItGivesUp(t *testing.T) {
 	t.Parallel()
 	c, seen, _ := script(t, says(503, `{"error":"UNAVAILABLE: again"}`))
 	if _, err := c.Get(t.Context(), "/v1/status", ""); err == nil || len(*seen) != attempts {
-		t.Errorf("%v after %d attempts", err, len(*seen))
+		t.Errorf("a service that always answers 503: error %v after %d attempts, want an error after %d", err, len(*seen), attempts)
 	}
 	if (*seen)[0].Header.Get("Idempotency-Key") != "" {
-		t.Error("a GET with an Idempotency-Key")
+		t.Errorf("a GET has the Idempotency-Key %q, want none", (*seen)[0].Header.Get("Idempotency-Key"))
 	}
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -113,7 +114,7 @@ func TestItGivesUp(t *testing.T) {
 	}
 	nobody.wait = func(context.Context, time.Duration) error { return nil }
 	if _, err := nobody.Get(t.Context(), "/v1/status", "it_secret"); !errors.Is(err, ErrUnreachable) || strings.Contains(err.Error(), "secret") {
-		t.Error(err)
+		t.Errorf("a closed port: got %v, want ErrUnreachable without the token", err)
 	}
 }
 
@@ -123,7 +124,7 @@ func TestItStopsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	c.wait = func(ctx context.Context, d time.Duration) error { cancel(); return wait(ctx, time.Hour) }
 	if _, err := c.Get(ctx, "/", ""); !errors.Is(err, context.Canceled) || len(*seen) != 1 {
-		t.Errorf("%v after %d attempts", err, len(*seen))
+		t.Errorf("a context that ends in the pause: got %v after %d attempts, want context.Canceled after 1", err, len(*seen))
 	}
 }
 
@@ -131,7 +132,7 @@ func TestNoRedirectTakesTheCredentialElsewhere(t *testing.T) {
 	t.Parallel()
 	c, seen, _ := script(t, says(302, "", "Location", "/elsewhere"), says(200, "{}"))
 	if _, err := c.Get(t.Context(), "/v1/deals/d", "it_secret"); err == nil || len(*seen) != 1 {
-		t.Errorf("%v after %d requests", err, len(*seen))
+		t.Errorf("a redirect: got error %v after %d requests, want an error after 1", err, len(*seen))
 	}
 }
 
@@ -139,28 +140,28 @@ func TestBaseURLs(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"", "fairpact.example", "ftp://x", "http://", "https://u:p@x", "https://x?a=b", "http://x#f", ":"} {
 		if _, err := New(bad); err == nil {
-			t.Errorf("%q is a base URL", bad)
+			t.Errorf("New(%q) returns no error", bad)
 		} else if strings.Contains(err.Error(), "u:p") {
-			t.Error(err)
+			t.Errorf("the error of New(%q) shows the password: %v", bad, err)
 		}
 	}
 }
 
-// Follow sends the tag it has seen and returns the tag of the new answer.
+// Follow sends the given tag with each attempt and returns the tag of the new answer.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	c, seen, _ := script(t, says(200, `{"a":1}`, "ETag", `"one"`), says(503, `{"error":"UNAVAILABLE: again"}`), says(200, `{"a":2}`, "ETag", `"two"`))
 	body, tag, err := c.Follow(t.Context(), "/v1/deals/d", "it_x", "", 45*time.Second)
 	if err != nil || string(body) != `{"a":1}` || tag != `"one"` {
-		t.Fatalf("%s %s %v", body, tag, err)
+		t.Fatalf("Follow without a tag: got %s with tag %s (error %v), want {\"a\":1} with \"one\"", body, tag, err)
 	}
 	body, tag, err = c.Follow(t.Context(), "/v1/deals/d", "it_x", tag, 45*time.Second)
 	if err != nil || string(body) != `{"a":2}` || tag != `"two"` {
-		t.Fatalf("%s %s %v", body, tag, err)
+		t.Fatalf("Follow with the tag \"one\": got %s with tag %s (error %v), want {\"a\":2} with \"two\"", body, tag, err)
 	}
 	for i, want := range []string{"", "since=%22one%22&wait=45", "since=%22one%22&wait=45"} {
 		if got := (*seen)[i].URL.RawQuery; got != want {
-			t.Errorf("call %d asked %q, want %q", i, got, want)
+			t.Errorf("request %d has the query %q, want %q", i, got, want)
 		}
 	}
 }
