@@ -9,9 +9,9 @@ import (
 
 const throwawayPrefix = "fairpact-server-"
 
-// serverDir is the directory of a server. A throwaway directory is locked while the
-// process that made it runs, so that a later process can recognize and remove what a
-// killed one left.
+// serverDir is the directory of a server. A throwaway directory is removed at the end. It is
+// locked while the process that made it runs, so that a later process can recognize and
+// remove the directories of killed processes.
 type serverDir struct {
 	path string
 	lock *os.File // nil if the directory is kept
@@ -49,14 +49,15 @@ func newThrowaway(kind string, acct account) (*serverDir, error) {
 	return &serverDir{path, lock}, nil
 }
 
-// An empty throwaway has 40 MB in a thousand files, and Postgres lets its log grow to
-// 1 GB. In memory it starts in half the time.
+// An empty throwaway of Postgres has 40 MB in a thousand files, and its write-ahead log may
+// grow to 1 GB. In memory it starts in half the time.
 const (
 	memory     = "/dev/shm"
-	memoryFree = 2 << 30
+	memoryFree = 2 << 30 // bytes that must be free there
 )
 
-// tempBase returns the directory for throwaways: in memory if there is room.
+// tempBase returns the directory in which to make throwaways: one in memory if it has room,
+// otherwise a temporary directory that the account can enter.
 func tempBase(acct account) string {
 	var fs syscall.Statfs_t
 	const tmpfs = 0x01021994 // TMPFS_MAGIC of statfs(2)
@@ -81,12 +82,12 @@ func lockDir(path string) (*os.File, error) {
 	return f, nil
 }
 
-// settled is the age from which a throwaway without a lock is abandoned: a new one is
-// locked a moment after it is made.
+// settled is the age from which a throwaway without a lock counts as abandoned. A younger
+// one may be new and not locked yet.
 const settled = time.Minute
 
-// sweep removes throwaway directories whose process has ended. It skips those that it
-// may not open, which belong to another user.
+// sweep removes throwaway directories whose process has ended. It skips directories of
+// other users, which it cannot open.
 func sweep(base string) {
 	found, _ := filepath.Glob(filepath.Join(base, throwawayPrefix+"*-*"))
 	for _, path := range found {
@@ -100,7 +101,7 @@ func sweep(base string) {
 	}
 }
 
-// remove removes a throwaway directory and keeps any other.
+// remove removes a throwaway directory. It does nothing to a kept one.
 func (d *serverDir) remove() error {
 	if d.lock == nil {
 		return nil

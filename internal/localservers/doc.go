@@ -1,8 +1,8 @@
-// Package localservers starts private Postgres and Redis servers for `make
-// run` and for the tests, on free loopback ports and with random passwords. They
-// end with the process that started them, also if that is killed.
+// Package localservers starts private Postgres and Redis servers for `make run` and for
+// tests, on free loopback ports and with random passwords. The servers end when the process
+// that started them ends, even by SIGKILL.
 //
-// Postgres refuses to run as root. If root starts them, both servers run as the user
+// Postgres refuses to run as root. If root starts the servers, both run as the user
 // postgres, or as nobody if there is no such user.
 package localservers
 
@@ -15,13 +15,13 @@ import (
 
 // Options of a server. The zero value is a throwaway server.
 type Options struct {
-	// Dir keeps the server's files from one start to the next. It is made if
-	// missing, and its owner becomes the user of the server, who must be able to enter
-	// the directories above it. Empty: a temporary directory that Close removes.
+	// Dir keeps the server's files from one start to the next. It is created if missing.
+	// Its owner becomes the user of the server, which must be able to enter the directories
+	// above. Empty: a temporary directory that Close removes.
 	Dir string
-	// Durable makes Postgres flush to disk before it acknowledges a commit.
-	// Without it a crash of the machine may lose data; a crash of the server does
-	// not. Redis keeps nothing on disk either way, because Fairpact uses it as a cache.
+	// Durable makes Postgres flush to disk before it acknowledges a commit. Without Durable
+	// a crash of the machine may lose data, but a crash of the server does not. Redis
+	// ignores it and keeps nothing on disk, because Fairpact uses Redis as a cache.
 	Durable bool
 	// Port is the loopback port; 0 picks a free one.
 	Port int
@@ -35,7 +35,7 @@ type Options struct {
 // MissingError is returned when a server is not installed.
 type MissingError struct {
 	Server  string // "Postgres" or "Redis"
-	Package string // the Debian and Ubuntu package of it
+	Package string // its package in Debian and Ubuntu
 }
 
 func (e *MissingError) Error() string {
@@ -44,9 +44,9 @@ func (e *MissingError) Error() string {
 
 const (
 	startBound = 60 * time.Second // from exec to the first answer
-	stopBound  = 20 * time.Second // from the request to SIGKILL
+	stopBound  = 20 * time.Second // from the signal to stop to SIGKILL
 	pollEvery  = 15 * time.Millisecond
-	portTries  = 10
+	portTries  = 10 // starts of a server whose free port another process takes
 )
 
 // randomHex returns n random bytes in hex.

@@ -8,8 +8,9 @@ import (
 	"strconv"
 )
 
-// findPostgres returns the directory of the programs of Postgres: that of the major
-// version if it is installed, else the one in PATH, else the newest.
+// findPostgres returns the directory of Postgres's programs. It prefers the major version of
+// an existing data directory, then the Postgres in PATH, then the newest installed. The
+// error is a *MissingError if none is installed.
 func findPostgres(major string) (string, error) {
 	const debian = "/usr/lib/postgresql"
 	dirs := []string{filepath.Join(debian, major, "bin")}
@@ -32,7 +33,8 @@ func findPostgres(major string) (string, error) {
 	return "", &MissingError{"Postgres", "postgresql"}
 }
 
-// findRedis returns the path of redis-server.
+// findRedis returns the path of redis-server. The error is a *MissingError if it is not
+// installed.
 func findRedis() (string, error) {
 	for _, name := range []string{"redis-server", "/usr/bin/redis-server", "/usr/local/bin/redis-server"} {
 		if path, err := exec.LookPath(name); err == nil {

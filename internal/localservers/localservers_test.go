@@ -18,8 +18,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// helperEnv makes the test binary a process that starts servers, prints their
-// addresses, and waits to be killed.
+// helperEnv makes the test binary a process that starts both servers, prints their process
+// ids and directories, and waits to be killed.
 const helperEnv = "FAIRPACT_LOCALSERVERS_HELPER"
 
 func TestMain(m *testing.M) {
@@ -122,25 +122,25 @@ func TestPostgresRestartKeepsPortAndData(t *testing.T) {
 		}
 		connect(t, url)
 		if again, err := p.EnsureDatabase(t.Context(), "kept"); err != nil || again != url {
-			t.Fatalf("EnsureDatabase of one that is there: %s, %v, want %s", again, err, url)
+			t.Fatalf("EnsureDatabase of an existing database: got %s (error %v), want %s", again, err, url)
 		}
 	}
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(p.dir.path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the directory of a throwaway is still there (%v)", err)
+		t.Errorf("after Close the throwaway directory %s: got %v, want that it does not exist", p.dir.path, err)
 	}
 }
 
-// A kept directory keeps the data, and no setting may make the product faster than on an
-// operator's server.
+// A kept directory keeps the data. The command line sets no parameter that would make the
+// product faster than on an operator's server.
 func TestPostgresPersists(t *testing.T) {
 	acct, err := serverAccount()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp(tempBase(acct), "persist") // t.TempDir is 0700 and the tester's own
+	dir, err := os.MkdirTemp(tempBase(acct), "persist") // not t.TempDir, which the server's user cannot enter
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestPostgresPersists(t *testing.T) {
 	const stock = "cluster_name listen_addresses log_timezone logging_collector max_connections port TimeZone unix_socket_directories"
 	var set string
 	if err := conn.QueryRow(t.Context(), "SELECT string_agg(name, ' ' ORDER BY lower(name)) FROM pg_settings WHERE source = 'command line'").Scan(&set); err != nil || set != stock {
-		t.Errorf("the command line sets\n%s, want\n%s (%v)", set, stock, err)
+		t.Errorf("the command line sets\n%s\nwant\n%s (error %v)", set, stock, err)
 	}
 }
 
@@ -175,20 +175,20 @@ func TestRedisRestartIsEmptyOnTheSamePort(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.ping(t.Context(), r.Port()) == nil {
-		t.Error("a stopped Redis answers")
+		t.Errorf("the stopped Redis still answers on port %d", r.Port())
 	}
 	if err := r.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if r.URL() != url {
-		t.Errorf("URL changed from %s to %s", url, r.URL())
+		t.Errorf("after a restart the URL is %s, want %s", r.URL(), url)
 	}
 	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", r.PID()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(string(cmdline), r.password) {
-		t.Error("the password shows in the process list")
+		t.Errorf("the command line %q shows the password", cmdline)
 	}
 }
 
@@ -210,7 +210,7 @@ func TestPortTakenForAMoment(t *testing.T) {
 	}()
 	select {
 	case s := <-second:
-		t.Fatalf("started on a port that is taken, or gave up at once: %v", s.error)
+		t.Fatalf("StartRedis on the taken port %d returned within 200 ms (error %v), want that it waits", first.Port(), s.error)
 	case <-time.After(200 * time.Millisecond):
 	}
 	if err := first.Stop(); err != nil {
@@ -242,7 +242,7 @@ func TestKilledParentLeavesNothing(t *testing.T) {
 	var pg, redis int
 	var pgDir, redisDir string
 	if _, err := fmt.Sscan(line, &pg, &redis, &pgDir, &redisDir); err != nil {
-		t.Fatalf("helper said %q: %v", line, err)
+		t.Fatalf("the helper printed %q, want two process ids and two directories: %v", line, err)
 	}
 	pids := append(childrenOf(t, pg), pg, redis)
 	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
@@ -251,7 +251,7 @@ func TestKilledParentLeavesNothing(t *testing.T) {
 	_ = cmd.Wait()
 	waitGone(t, pids)
 
-	// A later process that starts a server removes what the killed one left.
+	// A later process that starts a server removes the directories of the killed process.
 	for _, dir := range []string{pgDir, redisDir} {
 		if err := os.Chtimes(dir, time.Time{}, time.Now().Add(-settled)); err != nil {
 			t.Fatal(err)
@@ -268,7 +268,7 @@ func TestKilledParentLeavesNothing(t *testing.T) {
 	defer d.remove()
 	for _, dir := range []string{pgDir, redisDir} {
 		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s is still there (%v)", dir, err)
+			t.Errorf("%s of the killed process: got %v, want that it does not exist", dir, err)
 		}
 	}
 }

@@ -23,7 +23,7 @@ const pgUser = "fairpact"
 type Postgres struct {
 	server
 	password string
-	programs string // directory
+	programs string // directory of its programs
 }
 
 // StartPostgres starts a private Postgres and returns when it answers. The error is
@@ -40,7 +40,8 @@ func StartPostgres(ctx context.Context, o Options) (*Postgres, error) {
 	return startPostgresIn(ctx, o, acct, dir)
 }
 
-// startPostgresIn removes a throwaway directory if it fails.
+// startPostgresIn starts a Postgres in dir and makes the data directory if there is none. If
+// it fails, it removes a throwaway directory.
 func startPostgresIn(ctx context.Context, o Options, acct account, dir *serverDir) (p *Postgres, err error) {
 	defer func() {
 		if err != nil {
@@ -66,8 +67,8 @@ func startPostgresIn(ctx context.Context, o Options, acct account, dir *serverDi
 	p.server = server{
 		name: "Postgres", acct: acct, dir: dir, log: dir.join("postgres.log"),
 		port: o.Port, fixed: o.Port != 0,
-		// Immediate shutdown: the postmaster takes its children with it, and
-		// the next start recovers from the log.
+		// Immediate shutdown, so that the postmaster also ends its children. The next
+		// start recovers from the write-ahead log.
 		onDeath: syscall.SIGQUIT,
 		stopBy:  syscall.SIGINT, // fast shutdown
 		command: func(port int) *exec.Cmd {
@@ -87,14 +88,14 @@ func startPostgresIn(ctx context.Context, o Options, acct account, dir *serverDi
 	return p, nil
 }
 
-// postgresArgs returns the settings of the command line, which apply to an old data
-// directory too. None of them makes the server faster than an operator's, except that
-// without Durable nothing is flushed.
+// postgresArgs returns the command line of Postgres. Settings are there and not in a file,
+// so that they also apply to an existing data directory. None makes the server faster than
+// an operator's, except that without Durable nothing is flushed.
 func postgresArgs(o Options, data string, port int) []string {
 	settings := []string{
 		"listen_addresses=127.0.0.1",
 		"port=" + strconv.Itoa(port),
-		"unix_socket_directories=", // none: a path may be too long, and /tmp gets no lock file
+		"unix_socket_directories=", // none, because a path may be too long for a socket
 		"max_connections=300",
 		"timezone=UTC",
 		"log_timezone=UTC",
@@ -111,9 +112,10 @@ func postgresArgs(o Options, data string, port int) []string {
 	return args
 }
 
-// initdb makes the data directory.
+// initdb creates the data directory and the file with the superuser's password.
 func initdb(ctx context.Context, o Options, programs string, acct account, dir *serverDir) error {
-	// It has another name until it is complete: an interrupted initdb starts again.
+	// The directory has another name until it is complete, so that an interrupted initdb
+	// starts again.
 	fresh, password := dir.join("data.new"), dir.join("password")
 	if err := os.RemoveAll(fresh); err != nil {
 		return err
@@ -135,7 +137,8 @@ func initdb(ctx context.Context, o Options, programs string, acct account, dir *
 	return os.Rename(fresh, dir.join("data"))
 }
 
-// postgresURL returns a connection URL of servers on these ports that have one password.
+// postgresURL returns the connection URL of a database on the servers at these ports, which
+// have the same password. query is appended, as "&name=value".
 func postgresURL(password, database, query string, ports ...int) string {
 	var hosts []string
 	for _, port := range ports {
@@ -148,13 +151,13 @@ func postgresURL(password, database, query string, ports ...int) string {
 // URL returns the connection URL of a database, with the superuser's password.
 func (p *Postgres) URL(database string) string { return postgresURL(p.password, database, "", p.port) }
 
-// AdminURL returns the URL of the database postgres, from which others are made.
+// AdminURL returns the URL of the database postgres, from which other databases are created.
 func (p *Postgres) AdminURL() string { return p.URL("postgres") }
 
-// DataDir returns the directory of the cluster's files.
+// DataDir returns the data directory of the server.
 func (p *Postgres) DataDir() string { return p.dir.join("data") }
 
-// EnsureDatabase makes a database if there is none of this name, and returns its URL.
+// EnsureDatabase creates a database unless one of this name exists, and returns its URL.
 func (p *Postgres) EnsureDatabase(ctx context.Context, name string) (string, error) {
 	err := p.admin(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize())
 	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == "42P04" { // duplicate_database

@@ -42,8 +42,8 @@ func StartRedis(ctx context.Context, o Options) (*Redis, error) {
 		onDeath: syscall.SIGKILL,
 		stopBy:  syscall.SIGTERM,
 		command: func(port int) *exec.Cmd {
-			// The configuration is on standard input, so that ps does not show the
-			// password.
+			// The configuration comes from standard input, so that the process list
+			// does not show the password.
 			cmd := acct.command(dir, program, "-")
 			cmd.Stdin = strings.NewReader(redisConfig(port, r.password, o.Settings))
 			return cmd
@@ -63,8 +63,8 @@ func redisConfig(port int, password string, settings []string) string {
 // URL returns the connection URL, with the password.
 func (r *Redis) URL() string { return fmt.Sprintf("redis://:%s@127.0.0.1:%d/0", r.password, r.port) }
 
-// ping sends two commands over its own connection, because the client library logs and
-// retries while a server is starting.
+// ping returns nil if the Redis on the port accepts the password and answers PING. It uses
+// no client library, because that would log and retry while the server starts.
 func (r *Redis) ping(_ context.Context, port int) error {
 	conn, err := net.DialTimeout("tcp4", fmt.Sprintf("127.0.0.1:%d", port), time.Second)
 	if err != nil {
@@ -81,7 +81,7 @@ func (r *Redis) ping(_ context.Context, port int) error {
 		return err
 	}
 	if string(got) != want {
-		return fmt.Errorf("Redis answered %q", got)
+		return fmt.Errorf("Redis answered %q to AUTH and PING, want %q", got, want)
 	}
 	return nil
 }

@@ -15,17 +15,17 @@ import (
 	"github.com/fairpact/fairpact/internal/localservers/child"
 )
 
-// server is the common part of Postgres and Redis: a child process on a loopback
-// port, on which it can be restarted.
+// server is the common part of Postgres and Redis: a child process on a loopback port. It
+// keeps its port over restarts.
 type server struct {
-	name    string // for messages
+	name    string // in errors
 	acct    account
 	dir     *serverDir
 	log     string // path of the log file
 	port    int
-	fixed   bool // a caller knows the port, so it must not change
-	onDeath syscall.Signal
-	stopBy  syscall.Signal
+	fixed   bool           // a caller knows the port, so it must not change
+	onDeath syscall.Signal // sent to the server when this process ends
+	stopBy  syscall.Signal // for a clean stop
 
 	command func(port int) *exec.Cmd
 	ping    func(ctx context.Context, port int) error
@@ -35,10 +35,11 @@ type server struct {
 
 var errPortTaken = errors.New("another process took the port")
 
-// start starts the process and returns when it answers.
+// start starts the process and returns when the server answers. It waits for a fixed port
+// that is taken, and picks another port if a free one gets taken.
 func (s *server) start(ctx context.Context) error {
 	if s.proc != nil && s.proc.Running() {
-		return fmt.Errorf("%s is already running (pid %d)", s.name, s.proc.PID())
+		return fmt.Errorf("%s is already running (pid %d): stop it first", s.name, s.proc.PID())
 	}
 	ctx, cancel := context.WithTimeout(ctx, startBound)
 	defer cancel()
@@ -55,7 +56,7 @@ func (s *server) start(ctx context.Context) error {
 			s.fixed = true
 			return nil
 		}
-		// A fixed port may be free again soon, when its previous process has ended.
+		// A fixed port may still belong to the previous process of this server.
 		if !errors.Is(err, errPortTaken) || (!s.fixed && try == portTries) {
 			return err
 		}
@@ -106,7 +107,7 @@ func tail(path string, offset int64) string {
 	return text
 }
 
-// wait pauses for d and reports false when ctx ended first.
+// wait pauses for d. It returns false if ctx ends first.
 func wait(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -116,20 +117,20 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Port is the loopback port. It stays the same over restarts.
+// Port returns the loopback port, which stays the same over restarts.
 func (s *server) Port() int { return s.port }
 
-// PID is the id of the server's process.
+// PID returns the id of the server's current or last process.
 func (s *server) PID() int { return s.proc.PID() }
 
-// Done is closed when the server's process has ended.
+// Done returns a channel that is closed when the server's process has ended.
 func (s *server) Done() <-chan struct{} { return s.proc.Done() }
 
-// LogFile is the path of the server's log.
+// LogFile returns the path of the server's log.
 func (s *server) LogFile() string { return s.log }
 
-// Stop stops the process cleanly, and by force after a bound. The data are kept for
-// Restart. It returns nil if the server is stopped already.
+// Stop stops the server cleanly and keeps its data for Restart. After stopBound, 20 s, it
+// kills the process and returns an error. It returns nil if the server does not run.
 func (s *server) Stop() error {
 	return s.stop(s.stopBy)
 }
@@ -141,10 +142,10 @@ func (s *server) stop(by syscall.Signal) error {
 	return s.proc.Stop(by, stopBound)
 }
 
-// Kill ends the process as a crash would.
+// Kill ends the process by SIGKILL, as in a crash.
 func (s *server) Kill() { s.proc.Kill() }
 
-// Restart stops the server, if it runs, and starts it on the same port.
+// Restart stops the server if it runs, and starts it on the same port.
 func (s *server) Restart(ctx context.Context) error {
 	if err := s.Stop(); err != nil {
 		return err
@@ -152,8 +153,8 @@ func (s *server) Restart(ctx context.Context) error {
 	return s.start(ctx)
 }
 
-// Close stops the server. It removes the directory of a throwaway server, which it
-// stops without a checkpoint.
+// Close stops the server and removes the directory of a throwaway server. It stops a
+// throwaway faster, because nobody needs its data.
 func (s *server) Close() error {
 	by := s.stopBy
 	if s.dir.lock != nil {
@@ -162,12 +163,12 @@ func (s *server) Close() error {
 	return errors.Join(s.stop(by), s.dir.remove())
 }
 
-// Ports are picked below the range of outgoing connections on Linux (from 32768),
-// so that a server which restarts finds its port free.
+// Ports are picked below the range of outgoing connections on Linux, which begins at 32768,
+// so that no connection takes the port of a server that restarts.
 const firstPort, lastPort = 20000, 32000
 
-// FreePort returns a loopback TCP port on which nothing listens. Another process may
-// take it before the caller does: callers retry.
+// FreePort returns a loopback TCP port on which nothing listens. Another process may take
+// the port before the caller does, so callers retry.
 func FreePort() (int, error) {
 	for range 1000 {
 		port := firstPort + rand.IntN(lastPort-firstPort)

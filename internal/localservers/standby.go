@@ -15,8 +15,8 @@ import (
 // standbyName is the application_name of a standby.
 const standbyName = "standby"
 
-// StartStandby makes a base backup of p, starts it as a streaming standby and
-// returns when it answers. It follows p asynchronously until p.Synchronous.
+// StartStandby starts a streaming standby of p from a new base backup, and returns when the
+// standby answers. Replication is asynchronous until a call of p.Synchronous.
 func (p *Postgres) StartStandby(ctx context.Context, o Options) (*Postgres, error) {
 	b, err := p.BaseBackup(ctx)
 	if err != nil {
@@ -26,13 +26,14 @@ func (p *Postgres) StartStandby(ctx context.Context, o Options) (*Postgres, erro
 	return b.start(ctx, o, "standby.signal", "primary_conninfo = '"+conninfo+"'")
 }
 
-// Backup is a base backup of a server. It can be started once.
+// Backup is a base backup of a server. It can be restored once.
 type Backup struct {
 	of  *Postgres
 	dir *serverDir
 }
 
-// BaseBackup copies the server's files. Restore or Close the backup.
+// BaseBackup copies the server's files with pg_basebackup. The caller must Restore or Close
+// the backup.
 func (p *Postgres) BaseBackup(ctx context.Context) (*Backup, error) {
 	dir, err := openServerDir(Options{}, "postgres", p.acct)
 	if err != nil {
@@ -48,11 +49,12 @@ func (p *Postgres) BaseBackup(ctx context.Context) (*Backup, error) {
 	return b, nil
 }
 
-// Close removes the backup.
+// Close removes the backup's files.
 func (b *Backup) Close() error { return b.dir.remove() }
 
-// Restore starts a server on the backup and returns when it accepts writes. The server
-// first replays the write-ahead log up to a time; restoreCommand fetches the log.
+// Restore starts a server on the backup and returns when the server accepts writes. The
+// server first replays the write-ahead log up to the time until (recovery_target_time).
+// restoreCommand is the restore_command that fetches the log.
 func (b *Backup) Restore(ctx context.Context, o Options, restoreCommand, until string) (*Postgres, error) {
 	p, err := b.start(ctx, o, "recovery.signal", "restore_command = '"+restoreCommand+"'",
 		"recovery_target_time = '"+until+"'", "recovery_target_action = 'promote'")
@@ -70,7 +72,8 @@ func (b *Backup) Restore(ctx context.Context, o Options, restoreCommand, until s
 	}
 }
 
-// start starts a server on the backup, without a synchronous standby.
+// start starts a server on the backup with settings and the signal file of that name. It
+// turns off synchronous replication, which the copied settings may demand.
 func (b *Backup) start(ctx context.Context, o Options, signal string, settings ...string) (*Postgres, error) {
 	if err := b.configure(signal, append(settings, "synchronous_standby_names = ''")); err != nil {
 		return nil, errors.Join(err, b.Close())
@@ -78,8 +81,8 @@ func (b *Backup) start(ctx context.Context, o Options, signal string, settings .
 	return startPostgresIn(ctx, o, b.of.acct, b.dir)
 }
 
-// configure adds settings that take precedence over postgresql.conf, and the password
-// of the original.
+// configure appends settings to postgresql.auto.conf, which takes precedence over
+// postgresql.conf. It writes the signal file and the password of the original server.
 func (b *Backup) configure(signal string, settings []string) error {
 	f, err := os.OpenFile(b.dir.join("data/postgresql.auto.conf"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
@@ -91,7 +94,7 @@ func (b *Backup) configure(signal string, settings []string) error {
 		os.WriteFile(b.dir.join("data/"+signal), nil, 0o600), b.of.acct.own(b.dir.join("data/"+signal)))
 }
 
-// Synchronous sets whether commits wait until the standby has them.
+// Synchronous sets whether a commit waits until the standby has it.
 func (p *Postgres) Synchronous(ctx context.Context, on bool) error {
 	names := ""
 	if on {
@@ -100,7 +103,8 @@ func (p *Postgres) Synchronous(ctx context.Context, on bool) error {
 	return p.admin(ctx, "ALTER SYSTEM SET synchronous_standby_names = '"+names+"'", "SELECT pg_reload_conf()")
 }
 
-// Followed returns when the synchronous standby streams from p.
+// Followed waits until the synchronous standby streams from p. It returns an error if ctx
+// ends first.
 func (p *Postgres) Followed(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, p.AdminURL())
 	if err != nil {
@@ -124,8 +128,8 @@ func (p *Postgres) Promote(ctx context.Context) error {
 	return p.admin(ctx, "SELECT pg_promote(true, 60)")
 }
 
-// PrimaryURL returns the connection URL of a database on the one of the servers that
-// accepts writes. The servers must have the same password, as copies do.
+// PrimaryURL returns the connection URL of a database on whichever of the servers accepts
+// writes. The servers must have the same password, as backups and standbys have.
 func PrimaryURL(database string, servers ...*Postgres) string {
 	var ports []int
 	for _, p := range servers {

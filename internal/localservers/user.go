@@ -14,13 +14,13 @@ import (
 	"github.com/fairpact/fairpact/internal/localservers/child"
 )
 
-// account is the user that the servers run as.
+// account is the operating system user that runs the servers.
 type account struct {
 	cred *syscall.Credential // nil: the user of this process
 }
 
-// serverAccount returns the user of this process. For root it returns the user
-// postgres, or nobody if there is no such user.
+// serverAccount returns the user of this process. For root, as which Postgres does not run,
+// it returns the user postgres or nobody, and an error if neither exists.
 func serverAccount() (account, error) {
 	if os.Geteuid() != 0 {
 		return account{}, nil
@@ -39,7 +39,7 @@ func serverAccount() (account, error) {
 	return account{}, errors.New("Postgres refuses to run as root, and there is no user postgres or nobody: run as another user")
 }
 
-// own makes the account the owner of path.
+// own makes the account the owner of path. It does nothing for the user of this process.
 func (a account) own(path string) error {
 	if a.cred == nil {
 		return nil
@@ -47,8 +47,8 @@ func (a account) own(path string) error {
 	return os.Chown(path, int(a.cred.Uid), int(a.cred.Gid))
 }
 
-// command returns a command that the account runs in a directory. Its environment
-// inherits nothing, because PG* variables would change what a server does.
+// command returns a command that the account runs in dir. It inherits no environment,
+// because PG* variables would change the behaviour of Postgres.
 func (a account) command(dir *serverDir, program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.SysProcAttr = dir.path, &syscall.SysProcAttr{Credential: a.cred}
@@ -56,7 +56,8 @@ func (a account) command(dir *serverDir, program string, args ...string) *exec.C
 	return cmd
 }
 
-// run runs a command to its end, or kills it when ctx ends.
+// run runs a command and waits for its end. Its error has the command's output. If ctx
+// ends, it kills the command.
 func run(ctx context.Context, cmd *exec.Cmd) error {
 	var said strings.Builder
 	cmd.Stdout, cmd.Stderr = &said, &said

@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// Root returns the top directory of the checkout that contains the working directory.
+// Root returns the top directory of the checkout of Fairpact that contains the working
+// directory. It fails if there is none.
 func Root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -25,13 +26,13 @@ func Root() (string, error) {
 			return "", err
 		}
 		if dir == filepath.Dir(dir) {
-			return "", errors.New("the working directory is not in a checkout of fairpact")
+			return "", errors.New("the working directory is not in a checkout of Fairpact: change to one, so that its binaries can be built")
 		}
 	}
 }
 
-// Build builds all binaries of the checkout into dir, with further arguments
-// of go build such as "-tags=crashpoints" or "-race".
+// Build builds all binaries of the checkout into dir. args are further arguments of go
+// build such as "-tags=crashpoints" or "-race".
 func Build(ctx context.Context, dir string, args ...string) error {
 	root, err := Root()
 	if err != nil {

@@ -23,7 +23,7 @@ func (s *Stack) Start(ctx context.Context, name string, env ...string) error {
 	})
 }
 
-// Exchange sets the directory of a process's binary for its next starts, in place of
+// Exchange sets the directory of a process's binary for its next starts, instead of
 // Options.Bin.
 func (s *Stack) Exchange(name, bin string) {
 	p := s.mustProcess(name)
@@ -32,20 +32,21 @@ func (s *Stack) Exchange(name, bin string) {
 	p.bin = bin
 }
 
-// Stop asks a process to end. After 35 s it kills the process and returns an error.
+// Stop sends a process SIGTERM and waits for its end. After stopBound, 35 s, it kills the
+// process and returns an error.
 func (s *Stack) Stop(name string) error { return s.mustProcess(name).stop() }
 
-// Kill ends a process as kill -9 does.
+// Kill ends a process by SIGKILL and waits for its end.
 func (s *Stack) Kill(name string) { s.mustProcess(name).kill() }
 
-// Signal sends a signal to a process. If the process then ends, that is no Failure.
+// Signal sends a signal to a process. If the process then ends, Failed does not report it.
 func (s *Stack) Signal(name string, sig syscall.Signal) {
 	if r := s.mustProcess(name).end(); r != nil {
 		r.Signal(sig)
 	}
 }
 
-// Restart stops and starts a process.
+// Restart stops a process and starts it again. env is that of Start.
 func (s *Stack) Restart(ctx context.Context, name string, env ...string) error {
 	if err := s.Stop(name); err != nil {
 		return err
@@ -54,19 +55,19 @@ func (s *Stack) Restart(ctx context.Context, name string, env ...string) error {
 }
 
 // Ended returns a channel that is closed when the current run of the process has
-// ended, for example at a crash point.
+// ended, for example at a crash point (package crash).
 func (s *Stack) Ended(name string) <-chan struct{} {
 	return s.mustProcess(name).last().Done()
 }
 
-// Err waits for the end of the last run of the process. It returns nil for exit status
-// 0.
+// Err waits for the end of the last run of the process and returns its error, nil for exit
+// status 0.
 func (s *Stack) Err(name string) error { return s.mustProcess(name).last().Err() }
 
 // PID returns the process id of the current or last run.
 func (s *Stack) PID(name string) int { return s.mustProcess(name).last().PID() }
 
-// Failed returns the channel of processes that ended without being told to.
+// Failed returns the channel of processes that ended without Stop, Kill or Signal.
 func (s *Stack) Failed() <-chan Failure { return s.failed }
 
 // Names returns the names of all processes, in the order of their start.
@@ -78,7 +79,7 @@ func (s *Stack) Names() []string {
 	return names
 }
 
-// Log returns the path of a process's log, which has all its starts in this stack.
+// Log returns the path of a process's log, which holds all its runs in this stack.
 func (s *Stack) Log(name string) string { return s.mustProcess(name).log }
 
 // BaseURL returns the public URL of the first deal-api.
@@ -108,13 +109,13 @@ func (s *Stack) AppendSecretFile() string { return s.state.path(appendSecret) }
 // Dir returns the directory of keys, secrets and logs.
 func (s *Stack) Dir() string { return s.state.dir }
 
-// DatabaseURL returns the product's database. It includes the password.
+// DatabaseURL returns the URL of the product's database, with the password.
 func (s *Stack) DatabaseURL() string { return s.databaseURL }
 
-// RedisURL returns the URL of Redis. It includes the password.
+// RedisURL returns the URL of Redis, with the password.
 func (s *Stack) RedisURL() string { return s.redisURL }
 
-// LogDatabaseURL returns the log's separate database, or "" if it has none.
+// LogDatabaseURL returns the URL of the log's separate database, or "" if it has none.
 func (s *Stack) LogDatabaseURL() string { return s.logDatabaseURL }
 
 // Postgres returns the private server, or nil if Options has a DatabaseURL.
@@ -123,8 +124,8 @@ func (s *Stack) Postgres() *localservers.Postgres { return s.postgres }
 // Redis returns the private server, or nil if Options has a RedisURL.
 func (s *Stack) Redis() *localservers.Redis { return s.redis }
 
-// Chain returns the development beacon's chain.
+// Chain returns the chain of the development beacon.
 func (s *Stack) Chain() beacon.Chain { return s.beacon.Chain() }
 
-// BeaconURL returns the URL of the development beacon, which has the API of a relay.
+// BeaconURL returns the URL of the development beacon, which has the API of a drand relay.
 func (s *Stack) BeaconURL() string { return s.beaconURL }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// fakeBin returns a directory with a fairpactctl that migrates nothing and a log-server
-// that ends at its start.
+// fakeBin returns a directory with a fairpactctl that does nothing and a log-server that
+// ends at once.
 func fakeBin(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()
@@ -32,10 +32,10 @@ func TestStateStays(t *testing.T) {
 		}
 		have, err := os.ReadFile(filepath.Join(dir, "server-secret"))
 		if err != nil || len(strings.TrimSpace(string(have))) != 64 {
-			t.Fatalf("server-secret holds %d bytes, %v", len(have), err)
+			t.Fatalf("server-secret holds %d bytes (error %v), want 64 hex digits", len(have), err)
 		}
 		if chain != "" && (s.Chain().Hash != chain || string(have) != secret) {
-			t.Error("beacon or secret changed between two starts")
+			t.Errorf("the second start has the beacon chain %s (first: %s) and the same secret: %t, want both unchanged", s.Chain().Hash, chain, string(have) == secret)
 		}
 		chain, secret = s.Chain().Hash, string(have)
 		if err := s.Close(); err != nil {
@@ -53,13 +53,13 @@ func TestTakenPort(t *testing.T) {
 	port := l.Addr().(*net.TCPAddr).Port
 	_, err = Start(t.Context(), Options{Bin: fakeBin(t), Port: port})
 	if taken := (*PortTakenError)(nil); !errors.As(err, &taken) || taken.Port != port {
-		t.Errorf("error %v does not say that the port is taken", err)
+		t.Errorf("Start on the taken port %d: got %v, want a PortTakenError", port, err)
 	}
 }
 
 func TestBinaryThatEndsAtItsStart(t *testing.T) {
 	_, err := Start(t.Context(), Options{Bin: fakeBin(t)})
 	if err == nil || !strings.Contains(err.Error(), "no luck today") || !strings.Contains(err.Error(), LogServer) {
-		t.Errorf("error %v does not show which binary failed and what it said", err)
+		t.Errorf("Start with a log-server that fails: got %v, want an error with log-server and its output", err)
 	}
 }

@@ -22,22 +22,22 @@ import (
 // process is one replica of a binary, with its ports and its current run.
 type process struct {
 	name, kind string
-	log        string         // path
-	ports      map[string]int // by the name of the environment variable
-	fixed      map[string]int // ports that Options names
+	log        string         // path of the log file
+	ports      map[string]int // by the environment variable that names the port
+	fixed      map[string]int // those of ports that Options sets
 
 	mu  sync.Mutex
 	bin string // directory of the binary
 	run *run   // the current or last run; nil before the first start
 }
 
-// run is a process from its start to its end.
+// run is one operating system process, from its start to its end.
 type run struct {
 	*child.Process
-	asked atomic.Bool // it was told to end
+	asked atomic.Bool // the stack told the process to end
 }
 
-// listens are the environment variables for the ports of each kind, the admin port
+// listens holds the environment variables that name the ports of each kind, the admin port
 // first.
 var listens = map[string][]string{
 	LogServer:      {"FAIRPACT_ADMIN_LISTEN", "FAIRPACT_READ_LISTEN", "FAIRPACT_APPEND_LISTEN"},
@@ -49,7 +49,7 @@ func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.It
 
 func (p *process) url(variable string) string { return "http://" + loopback(p.ports[variable]) }
 
-// pickPorts sets the ports, which stay the same over restarts.
+// pickPorts sets the ports of the process, which stay the same over restarts.
 func (p *process) pickPorts() error {
 	p.ports = map[string]int{}
 	for _, variable := range listens[p.kind] {
@@ -65,13 +65,14 @@ func (p *process) pickPorts() error {
 	return nil
 }
 
-// start runs the binary and returns when /readyz answers 200. env is called
-// for each attempt, because an attempt may change the ports.
+// start runs the binary and returns when /readyz answers 200. If another process takes a
+// port during the first start, it tries again with other ports and calls env again, because
+// the environment of a process may hold its ports. onEnd is called if the process ends by itself.
 func (p *process) start(ctx context.Context, env func() []string, onEnd func(Failure)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.run != nil && p.run.Running() {
-		return fmt.Errorf("%s is already running", p.name)
+		return fmt.Errorf("%s is already running (pid %d): stop it first", p.name, p.run.PID())
 	}
 	first := p.run == nil
 	for try := 1; ; try++ {
@@ -143,9 +144,9 @@ func (p *process) waitReady(ctx context.Context, proc *child.Process) error {
 		}
 		select {
 		case <-proc.Done():
-			return fmt.Errorf("it ended (%v)", proc.Err())
+			return fmt.Errorf("the process ended (%v)", proc.Err())
 		case <-ctx.Done():
-			return fmt.Errorf("%w (%w)", last, ctx.Err())
+			return fmt.Errorf("the last request of /readyz failed: %w (%w)", last, ctx.Err())
 		case <-time.After(pollEvery):
 		}
 	}
@@ -157,8 +158,8 @@ func (p *process) last() *run {
 	return p.run
 }
 
-// end records that the process was told to end. It returns the run, or nil if there
-// is none.
+// end records that the stack tells the process to end, so that its end is no Failure. It
+// returns the current run, or nil if the process does not run.
 func (p *process) end() *run {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -182,5 +183,5 @@ func (p *process) kill() {
 	}
 }
 
-// Tail returns the last lines of a log file.
+// Tail returns the last lines of a log file, at most so many.
 func Tail(path string, lines int) (string, error) { return child.Tail(path, 0, lines) }

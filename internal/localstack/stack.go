@@ -39,8 +39,9 @@ type Stack struct {
 	failed    chan Failure
 }
 
-// Start starts everything and returns when every binary is ready. If it returns an
-// error, it has stopped everything again.
+// Start starts the servers and the binaries of a stack and returns when every binary is
+// ready. If a start fails, it stops everything and returns an error, a *PortTakenError if
+// o.Port is not free.
 func Start(ctx context.Context, o Options) (*Stack, error) {
 	st, err := openState(o.Dir)
 	if err != nil {
@@ -81,7 +82,7 @@ func (s *Stack) start(ctx context.Context) error {
 			return err
 		}
 	}
-	// deal-api and the worker need the address of log-server.
+	// log-server is first, because deal-api and deadline-worker need its address.
 	for _, kind := range []string{LogServer, DealAPI, DeadlineWorker} {
 		if err := s.startKind(ctx, kind); err != nil {
 			return err
@@ -90,7 +91,7 @@ func (s *Stack) start(ctx context.Context) error {
 	return nil
 }
 
-// step calls do and reports how long it took.
+// step calls do and reports its duration to Options.Progress.
 func (s *Stack) step(what string, do func() error) error {
 	begin := time.Now()
 	if err := do(); err != nil {
@@ -106,7 +107,7 @@ func (s *Stack) step(what string, do func() error) error {
 type PortTakenError struct{ Port int }
 
 func (e *PortTakenError) Error() string {
-	return fmt.Sprintf("port %d on 127.0.0.1 is taken", e.Port)
+	return fmt.Sprintf("port %d on 127.0.0.1 is taken: end the process that listens there, or choose another port", e.Port)
 }
 
 func checkPort(port int) error {
@@ -158,7 +159,7 @@ func (s *Stack) startBeacon() error {
 		}
 		seed, err := hex.DecodeString(text)
 		if err != nil {
-			return fmt.Errorf("%s: %w", s.state.path("beacon-seed"), err)
+			return fmt.Errorf("%s does not hold hex digits: %w", s.state.path("beacon-seed"), err)
 		}
 		l, err := net.Listen("tcp4", "127.0.0.1:0")
 		if err != nil {
@@ -196,8 +197,8 @@ func (s *Stack) startKind(ctx context.Context, kind string) error {
 
 const serverSecret, appendSecret = "server-secret", "append-secret"
 
-// environment returns the environment of a process. If a name occurs twice, the later
-// value applies.
+// environment returns the environment of a process, with extra at the end. A name may occur
+// twice: the later value applies.
 func (s *Stack) environment(p *process, extra []string) []string {
 	env := []string{
 		"DATABASE_URL=" + s.databaseURL,
@@ -261,7 +262,7 @@ func (s *Stack) process(name string) (*process, error) {
 	return nil, fmt.Errorf("the stack has no process %q", name)
 }
 
-// mustProcess panics if the stack has no such process.
+// mustProcess returns the process of that name. It panics if the stack has none.
 func (s *Stack) mustProcess(name string) *process {
 	p, err := s.process(name)
 	if err != nil {
@@ -270,7 +271,8 @@ func (s *Stack) mustProcess(name string) *process {
 	return p
 }
 
-// Fairpactctl runs fairpactctl against the stack's database and returns its output.
+// Fairpactctl runs fairpactctl against the stack's databases and returns its output. The
+// error is that of the command, with its output.
 func (s *Stack) Fairpactctl(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(s.o.Bin, "fairpactctl"), args...)
 	cmd.Env = append(os.Environ(), "DATABASE_URL="+s.databaseURL, "FAIRPACT_LOG_DATABASE_URL="+s.logDatabaseURL)
@@ -285,7 +287,7 @@ func (s *Stack) Fairpactctl(ctx context.Context, args ...string) (string, error)
 // temporary files.
 func (s *Stack) Close() error {
 	var errs []error
-	for _, kind := range []string{DeadlineWorker, DealAPI, LogServer} { // the reverse of their start
+	for _, kind := range []string{DeadlineWorker, DealAPI, LogServer} { // the reverse order of Start
 		var replicas errgroup.Group
 		for _, p := range s.processes {
 			if p.kind == kind {

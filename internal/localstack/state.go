@@ -12,7 +12,7 @@ import (
 // state is the directory of keys, secrets and logs.
 type state struct {
 	dir       string
-	throwaway bool
+	throwaway bool // remove deletes dir
 }
 
 func openState(dir string) (*state, error) {
@@ -23,12 +23,11 @@ func openState(dir string) (*state, error) {
 		}
 		return &state{temp, true}, os.Mkdir(filepath.Join(temp, "log"), 0o700)
 	}
-	dir, err := filepath.Abs(dir) // the binaries get these paths
+	dir, err := filepath.Abs(dir) // absolute, because the binaries get paths in it
 	if err != nil {
 		return nil, err
 	}
 	logs := filepath.Join(dir, "log")
-	// Logs of earlier runs are removed.
 	if err := os.RemoveAll(logs); err != nil {
 		return nil, err
 	}
@@ -44,7 +43,8 @@ func (s *state) remove() error {
 
 func (s *state) path(name string) string { return filepath.Join(s.dir, name) }
 
-// secret returns the 64 hex digits in a file, which it makes at random the first time.
+// secret returns the 64 hex digits in a file. If there is no file, it writes one with random
+// digits.
 func (s *state) secret(name string) (string, error) {
 	path := s.path(name)
 	have, err := os.ReadFile(path)

@@ -17,7 +17,8 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// Origin is the name of the log in its checkpoints. It does not depend on the ports.
+// Origin is the name of the log in its checkpoints. It names no port, because ports change
+// from one stack to the next.
 const Origin = "localhost/fairpact"
 
 const logKey, witnessPolicy = "log-key.pem", "witness-policy"
@@ -72,8 +73,9 @@ func (s *Stack) startWitnesses(ctx context.Context) error {
 	return os.WriteFile(s.state.path(witnessPolicy), []byte(policy.String()), 0o600)
 }
 
-// Witness stops or starts the i-th witness, counted from 1.
+// Witness makes the i-th witness, counted from 1, answer (up) or drop every connection.
 func (s *Stack) Witness(i int, up bool) { s.witnesses[i-1].down.Store(!up) }
 
-// PolicyFile returns the path of the witness policy of a stack with witnesses.
+// PolicyFile returns the path of the witness policy (c2sp.org/tlog-policy). The file exists
+// only in a stack with witnesses.
 func (s *Stack) PolicyFile() string { return s.state.path(witnessPolicy) }

@@ -1,5 +1,5 @@
-// Package child starts processes that end with the process that started them, even
-// if that is ended by kill -9. It needs the parent-death signal of Linux (prctl(2)).
+// Package child starts processes that end when the process that started them ends, even by
+// SIGKILL. It needs the parent-death signal of Linux (prctl(2)).
 package child
 
 import (
@@ -18,9 +18,9 @@ type Process struct {
 	err  error // of Wait; read only after done
 }
 
-// starter runs functions on one OS thread that exists as long as the process. The
-// kernel sends the parent-death signal when the thread that forked ends, and Go may
-// end any thread that no goroutine is locked to.
+// starter returns a channel of functions that run on one OS thread, which exists as long as
+// the process. The kernel sends the parent-death signal when the thread that forked ends,
+// and Go may end any thread that no goroutine is locked to.
 var starter = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())
 	go func() {
@@ -32,12 +32,12 @@ var starter = sync.OnceValue(func() chan<- func() {
 	return work
 })
 
-// Start starts cmd in a separate process group, so that a Ctrl-C in the terminal
-// reaches only the parent, which then stops its children in order. The kernel sends
-// onParentDeath to the child when the parent ends.
+// Start starts cmd. The kernel sends onParentDeath to the child when this process ends. The
+// child has its own process group, so that a Ctrl-C in the terminal reaches only this
+// process, which can then stop its children in order.
 //
-// Standard output and error of cmd should be files: a pipe would break when this
-// process ends.
+// Standard output and error of cmd should be files, because a pipe breaks when this process
+// ends.
 func Start(cmd *exec.Cmd, onParentDeath syscall.Signal) (*Process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -58,10 +58,10 @@ func Start(cmd *exec.Cmd, onParentDeath syscall.Signal) (*Process, error) {
 	return p, nil
 }
 
-// PID returns the process id.
+// PID returns the id of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Done is closed when the process has ended and has been waited for.
+// Done returns a channel that is closed when the process has ended and was waited for.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Running reports whether the process has not ended yet.
@@ -74,13 +74,13 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Err waits for the end of the process. It returns nil for exit status 0.
+// Err waits for the end of the process and returns its error, nil for exit status 0.
 func (p *Process) Err() error {
 	<-p.done
 	return p.err
 }
 
-// Signal sends sig, if the process still runs.
+// Signal sends sig if the process still runs.
 func (p *Process) Signal(sig syscall.Signal) {
 	_ = p.cmd.Process.Signal(sig)
 }
@@ -91,8 +91,8 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Stop sends sig and waits for the end. If the process runs longer than bound, Stop
-// kills it and returns an error. The exit status is not an error.
+// Stop sends sig and waits for the end of the process. After bound, it kills the process and
+// returns an error. An exit status other than 0 is not an error.
 func (p *Process) Stop(sig syscall.Signal, bound time.Duration) error {
 	p.Signal(sig)
 	timer := time.NewTimer(bound)

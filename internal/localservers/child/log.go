@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// OpenLog opens a log file for appending. end is its size.
+// OpenLog opens a log file for appending and creates it if necessary. end is its size in
+// bytes.
 func OpenLog(path string) (f *os.File, end int64, err error) {
 	f, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -16,7 +17,8 @@ func OpenLog(path string) (f *os.File, end int64, err error) {
 	return f, end, err
 }
 
-// Tail returns the last lines of a file, at most those after offset.
+// Tail returns the last lines of the part of a file after offset, at most so many and at
+// most 64 KiB.
 func Tail(path string, offset int64, lines int) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	slots        = 16384 // in a Redis Cluster
+	slots        = 16384 // hash slots of a Redis Cluster
 	testPassword = "of-all-its-nodes"
 )
 
-// RedisCluster starts a Redis Cluster and returns its URL and its nodes.
+// RedisCluster starts a Redis Cluster of that many nodes and returns its URL and the nodes.
 func RedisCluster(t testing.TB, nodes int) (string, []*localservers.Redis) {
 	t.Helper()
 	var servers []*localservers.Redis
@@ -104,7 +104,7 @@ func clientOf(t testing.TB, server *localservers.Redis) *redis.Client {
 func do(t testing.TB, c *redis.Client, command ...any) {
 	t.Helper()
 	if err := c.Do(t.Context(), command...).Err(); err != nil {
-		t.Fatalf("servertest: %v: %v", command[:2], err)
+		t.Fatalf("servertest: Redis command %v failed: %v", command[:2], err)
 	}
 }
 
@@ -112,7 +112,7 @@ func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for ended := time.Now().Add(time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(ended) {
-			t.Fatalf("servertest: gave up waiting until %s", what)
+			t.Fatalf("servertest: not so after 1 minute: %s", what)
 		}
 	}
 }

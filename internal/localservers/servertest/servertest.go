@@ -1,11 +1,10 @@
-// Package servertest starts real Postgres and Redis servers for tests.
-//
-// A package that uses it has
+// Package servertest starts real Postgres and Redis servers for tests. A package that uses
+// it has
 //
 //	func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 //
-// If the servers are not installed, the tests fail and say what to install. They are
-// never skipped.
+// If a server is not installed, the tests fail and say what to install. They are never
+// skipped.
 package servertest
 
 import (
@@ -25,12 +24,12 @@ import (
 	"github.com/fairpact/fairpact/internal/localservers"
 )
 
-// PostgresEnv names a Postgres to use instead of a private one: the URL of a
-// database of a user that may create others.
+// PostgresEnv is the environment variable with the URL of a Postgres to use instead of a
+// private one. Its user must be allowed to create databases.
 const PostgresEnv = "FAIRPACT_TEST_POSTGRES_URL"
 
-// PatientRedis is a query with long timeouts, for the Redis URL of a client that must
-// not fail on a slow machine.
+// PatientRedis is appended to a Redis URL. Its long timeouts keep a client from failing on a
+// slow machine.
 const PatientRedis = "?dial_timeout=30s&read_timeout=30s&write_timeout=30s&pool_timeout=30s"
 
 var shared struct {
@@ -38,7 +37,7 @@ var shared struct {
 	postgres *localservers.Postgres
 }
 
-// Main runs the tests and then stops the shared Postgres. It returns the exit code.
+// Main runs the tests of a package and then stops its Postgres. It returns the exit code.
 func Main(m *testing.M) int {
 	code := m.Run()
 	shared.Lock()
@@ -71,7 +70,7 @@ func adminURL(t testing.TB) string {
 }
 
 // Postgres returns the URL of a new empty database, which is dropped at the end of the
-// test. All tests of a process share one server.
+// test. All tests of a package share one server.
 func Postgres(t testing.TB) string {
 	t.Helper()
 	admin := adminURL(t)
@@ -92,16 +91,16 @@ func execute(t testing.TB, admin, sql string) {
 	defer cancel()
 	conn, err := pgx.Connect(ctx, admin)
 	if err != nil {
-		t.Fatalf("servertest: connect to Postgres: %v", err)
+		t.Fatalf("servertest: cannot connect to Postgres: %v", err)
 	}
 	defer conn.Close(ctx)
 	if _, err := conn.Exec(ctx, sql); err != nil {
-		t.Fatalf("servertest: %s: %v", sql, err)
+		t.Fatalf("servertest: %s failed: %v", sql, err)
 	}
 }
 
-// StartPostgres starts a separate server, which the test may stop and restart. It is
-// closed at the end of the test.
+// StartPostgres starts a Postgres for one test, which may stop and restart it. The server
+// ends with the test.
 func StartPostgres(t testing.TB) *localservers.Postgres {
 	t.Helper()
 	p, err := localservers.StartPostgres(t.Context(), localservers.Options{})
@@ -110,7 +109,7 @@ func StartPostgres(t testing.TB) *localservers.Postgres {
 	}
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
-			t.Errorf("servertest: close Postgres: %v", err)
+			t.Errorf("servertest: cannot stop Postgres: %v", err)
 		}
 	})
 	return p
@@ -122,8 +121,8 @@ func Redis(t testing.TB) string {
 	return StartRedis(t).URL()
 }
 
-// StartRedis starts a Redis, which the test may stop and restart. It is closed at the
-// end of the test.
+// StartRedis starts a Redis for one test, which may stop and restart it. The server ends
+// with the test.
 func StartRedis(t testing.TB) *localservers.Redis {
 	t.Helper()
 	return startRedis(t, localservers.Options{})
@@ -137,7 +136,7 @@ func startRedis(t testing.TB, o localservers.Options) *localservers.Redis {
 	}
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
-			t.Errorf("servertest: close Redis: %v", err)
+			t.Errorf("servertest: cannot stop Redis: %v", err)
 		}
 	})
 	return r
@@ -148,5 +147,5 @@ func fatal(t testing.TB, server string, err error) {
 	if missing := (*localservers.MissingError)(nil); errors.As(err, &missing) {
 		t.Fatalf("this test needs a real %s: %v", server, err)
 	}
-	t.Fatalf("servertest: start %s: %v", server, err)
+	t.Fatalf("servertest: cannot start %s: %v", server, err)
 }
