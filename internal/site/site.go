@@ -34,8 +34,8 @@ var static embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// mark is replaced in the pages by the path of the assets. The path contains a hash of all
-// assets, so that browsers may cache them for ever.
+// mark stands in the pages for the path of the assets. The path has a hash of all assets, so
+// that browsers may cache them without revalidation.
 const mark = "{{assets}}"
 
 var kinds = map[string]string{
@@ -92,7 +92,7 @@ func page(body []byte) http.Handler {
 	}))
 }
 
-// algorithms renders the catalogue as list items.
+// algorithms returns the catalogue as HTML, a dt and a dd for each algorithm.
 func algorithms() string {
 	var rows strings.Builder
 	for _, a := range algorithm.All() {
@@ -102,8 +102,8 @@ func algorithms() string {
 	return rows.String()
 }
 
-// facts returns the JSON about the deployment and the algorithms that the pages of deals
-// embed.
+// facts returns the JSON that the pages /new and /d/{deal_id} embed, about the deployment and
+// the algorithms.
 func facts(chain beacon.Chain, publicURL string) string {
 	type known struct {
 		ID          string          `json:"id"`
@@ -134,7 +134,7 @@ func facts(chain beacon.Chain, publicURL string) string {
 }
 
 // assets serves a file under any version, because during a roll-out the page of one replica
-// may ask another. Only the right version is cacheable for ever.
+// may load its assets from another. Only this version is cached without revalidation.
 func assets(files map[string][]byte, version string) http.Handler {
 	fixed, other := map[string]http.Handler{}, map[string]http.Handler{}
 	for name, body := range files {

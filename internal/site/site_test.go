@@ -48,15 +48,15 @@ func TestPagesAndAllThatTheyName(t *testing.T) {
 		h := page.Header
 		if page.StatusCode != 200 || h.Get("Content-Type") != "text/html; charset=utf-8" || h.Get("ETag") == "" || h.Get("Content-Security-Policy") != policy ||
 			h.Get("Link") != `</openapi.json>; rel="service-desc"` || h.Get("Cache-Control") != "public, no-cache" {
-			t.Fatalf("%s: %d %v", path, page.StatusCode, h)
+			t.Fatalf("GET %s: %d with %v, want 200, HTML, ETag, the policy and the link to the OpenAPI document", path, page.StatusCode, h)
 		}
 		body := text(t, page.Body)
 		if strings.Contains(body, mark) || strings.Contains(body, " style=") || strings.Contains(body, "<style") || regexp.MustCompile(`(src|href)="(https?:)?//`).MatchString(body) {
-			t.Errorf("%s is not ready, or names what the policy forbids", path)
+			t.Errorf("%s has the placeholder %s, an inline style or a link to another origin, which the policy forbids", path, mark)
 		}
 		names := asset.FindAllString(body, -1)
 		if len(names) < 3 {
-			t.Fatalf("%s names %v", path, names)
+			t.Fatalf("%s names the assets %v, want at least 3", path, names)
 		}
 		folder := names[0][:strings.LastIndex(names[0], "/")+1]
 		for seen := map[string]bool{}; len(names) > 0; names = names[1:] {
@@ -66,7 +66,7 @@ func TestPagesAndAllThatTheyName(t *testing.T) {
 			seen[names[0]] = true
 			a := ask(m, "GET", names[0])
 			if a.StatusCode != 200 || a.Header.Get("Cache-Control") != "public, max-age=31536000, immutable" || a.Header.Get("ETag") == "" || a.Header.Get("X-Content-Type-Options") != "nosniff" {
-				t.Errorf("%s: %d %v", names[0], a.StatusCode, a.Header)
+				t.Errorf("GET %s: %d with %v, want 200, immutable, with ETag and nosniff", names[0], a.StatusCode, a.Header)
 			}
 			for _, found := range imported.FindAllStringSubmatch(text(t, a.Body), -1) {
 				names = append(names, folder+found[1])
@@ -110,11 +110,11 @@ func TestTextsAreReadableInABrowser(t *testing.T) {
 func TestAssetsOfAnotherVersion(t *testing.T) {
 	m := mux()
 	if a := ask(m, "GET", "/assets/000000000000/page.js"); a.StatusCode != 200 || a.Header.Get("Cache-Control") != "public, no-cache" || !strings.HasPrefix(a.Header.Get("Content-Type"), "text/javascript") {
-		t.Errorf("%d %v", a.StatusCode, a.Header)
+		t.Errorf("page.js of another version: %d with %v, want 200, JavaScript that is revalidated", a.StatusCode, a.Header)
 	}
 	for _, path := range []string{"/assets/000000000000/nothing.js", "/assets/000000000000/index.html"} {
 		if a := ask(m, "GET", path); a.StatusCode != 404 || a.Header.Get("ETag") != "" || !strings.HasPrefix(text(t, a.Body), `{"error":"NOT_FOUND: `) {
-			t.Errorf("%s: %d %v", path, a.StatusCode, a.Header)
+			t.Errorf("GET %s: %d with %v, want 404 NOT_FOUND without ETag", path, a.StatusCode, a.Header)
 		}
 	}
 }
@@ -124,12 +124,12 @@ func TestPageIsCompressedAndRevalidated(t *testing.T) {
 	a := ask(m, "GET", "/", "Accept-Encoding", "gzip")
 	r, err := gzip.NewReader(a.Body)
 	if err != nil {
-		t.Fatalf("%v: %v", err, a.Header)
+		t.Fatalf("GET / with gzip is not compressed: %v, headers %v", err, a.Header)
 	}
 	if !strings.Contains(text(t, r), "<h1") {
-		t.Error("no page")
+		t.Error("the unpacked answer of GET / has no <h1")
 	}
 	if again := ask(m, "GET", "/", "Accept-Encoding", "gzip", "If-None-Match", a.Header.Get("ETag")); again.StatusCode != 304 {
-		t.Errorf("%d", again.StatusCode)
+		t.Errorf("GET / with the ETag of the compressed page: %d, want 304", again.StatusCode)
 	}
 }

@@ -1,9 +1,9 @@
-// The three algorithms in exact fractions, as PROTOCOL describes them. Each returns the
-// certificate's `result`, or throws if the input is invalid.
+// The three algorithms in exact fractions, as /protocol specifies them. Each returns the
+// certificate's `result`, and throws if an input is invalid.
 
 import { bigEndian, bytesOf, concat, fromHex, sha256, toHex } from './bytes.js';
 
-// ---- Fractions in lowest terms, the denominator positive
+// ---- Fractions {n, d} of BigInts in lowest terms; d is positive
 
 function gcd(a, b) {
   while (b) [a, b] = [b, a % b];
@@ -98,19 +98,19 @@ function proportional(own) {
 function adjustedWinner([a, b]) {
   const first = a.map(() => fraction(1, 2)); // party 0's share of each item
   const order = a.map((_, i) => i).filter((i) => a[i].n || b[i].n);
-  // In descending order of a/b, infinite if b is 0. sort() is stable, so equal items keep
-  // their order.
+  // Sorted by descending a/b, which is infinite if b is 0. sort() is stable, so items with
+  // equal a/b keep their order.
   const before = (i, j) => {
     const [left, right] = [times(a[i], b[j]), times(a[j], b[i])];
     if (!b[i].n || !b[j].n) return Number(b[i].n !== 0n) - Number(b[j].n !== 0n);
     return less(right, left) ? -1 : less(left, right) ? 1 : 0;
   };
   order.sort(before);
-  if (!sum(a).n || !sum(b).n) { // one party values nothing: the other gets all that it values
+  if (!sum(a).n || !sum(b).n) { // if one party values nothing, the other gets every item that it values
     for (const i of order) first[i] = a[i].n ? ONE : ZERO;
   } else {
-    // Party 0 takes items from the top until both have the same share of their totals. The
-    // remainder of 1 shrinks by a+b per item.
+    // Party 0 takes items from the top until its share of its total equals party 1's, that is
+    // until the sum of a+b over its items is 1. left is what is missing to 1.
     let left = ONE;
     for (const i of order) {
       const both = plus(a[i], b[i]);
@@ -142,7 +142,7 @@ export async function ticketsOf(labels, beacon, digest) {
   return Promise.all(labels.map(async (_, i) => toHex(await sha256(seed, bigEndian(i, 4)))));
 }
 
-/** Returns the result from the beacon and the digest of the nonces. A certificate contains both. */
+/** Returns the result from the beacon and the digest of the nonces. The certificate has both, so a draw is checked without inputs. */
 export async function draw(labels, beacon, digest) {
   for (const [name, digits] of [['chain_hash', 64], ['randomness', 64], ['signature', 96]]) {
     const value = member(beacon, name, 'string');
@@ -189,7 +189,7 @@ export function shapley(labels, params) {
   };
 }
 
-/** Returns a map from bit sets of members to values. All keys are sorted labels, or all are party indexes. */
+/** Returns a map from bit sets of members to values. Throws unless all keys are sorted labels, or all are party indexes. */
 export function coalitions(labels, values) {
   for (const names of [labels, labels.map((_, i) => String(i))]) {
     const sets = new Map();
@@ -205,5 +205,5 @@ export function coalitions(labels, values) {
   throw new Error('a key of coalition_values is not a sorted list of labels or party indexes');
 }
 
-/** Reports whether a sorts before b by UTF-8 bytes. Hex keeps that order. */
+/** Reports whether a sorts before b by UTF-8 bytes. Hex digits sort as their bytes do. */
 export const byteOrder = (a, b) => toHex(bytesOf(a)) < toHex(bytesOf(b));

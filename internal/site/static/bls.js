@@ -85,7 +85,7 @@ const G2 = [
     0x0606c4a02ea734cc32acd2b02bc28b99cb3e287e85a763af267492ab572e99ab3f370d275cec1da1aaa9075ff05f79ben],
 ];
 
-/** Decodes a compressed point of 48 (G1) or 96 bytes (G2). Returns null unless it is in the group of order R. */
+/** Decodes a compressed point of 48 (G1) or 96 bytes (G2). Returns null if it is not in the group of order R. */
 function point(encoded) {
   const flags = encoded[0] >> 5;
   const high = toBigInt(encoded.slice(0, 48)) & ((1n << 381n) - 1n);
@@ -101,7 +101,7 @@ function point(encoded) {
 
 // ---- The hash to G1: RFC 9380, BLS12381G1_XMD:SHA-256_SSWU_RO_
 
-/** expand_message_xmd, RFC 9380 5.3.1. */
+/** Returns `length` uniform bytes: expand_message_xmd of RFC 9380 5.3.1. */
 async function expanded(message, length) {
   const tail = concat(DST, [DST.length]);
   const first = await sha256(new Uint8Array(64), message, bigEndian(length, 2), [0], tail);
@@ -157,7 +157,7 @@ const ISOGENY = ''
 const coefficients = ISOGENY.match(/.{96}/g).map((digits) => BigInt(`0x${digits}`));
 const polynomials = [coefficients.slice(0, 12), [...coefficients.slice(12, 22), 1n], coefficients.slice(22, 38), [...coefficients.slice(38, 53), 1n]];
 
-/** map_to_curve, RFC 9380 6.6.2 and 6.6.3. */
+/** Returns the point of G1's curve for a field element: map_to_curve of RFC 9380 6.6.2 and 6.6.3. */
 function mapped(u) {
   const v = mod(Z * u * u);
   const tail = mod(v * v + v);
@@ -207,7 +207,10 @@ function line(m, t, p) {
   return value;
 }
 
-/** The Miller loop of p in G1 and q in G2, up to a conjugation, because it uses X for −X. */
+/**
+ * Returns the Miller loop of p in G1 and q in G2. It runs over X instead of −X, so the result is the conjugate, which
+ * is 1 after the final exponentiation exactly if the result is.
+ */
 function miller(p, q) {
   let [f, t] = [ONE, q];
   for (const bit of X.toString(2).slice(1)) {
@@ -221,7 +224,7 @@ function miller(p, q) {
   return f;
 }
 
-/** Reports whether the signature (hex, 48 bytes in G1) of the round is by the public key (hex, 96 bytes in G2). */
+/** Reports whether the signature (hex, 48 bytes in G1) of the round verifies under the public key (hex, 96 bytes in G2). */
 export async function signed(key, round, signature) {
   if (typeof key !== 'string' || typeof signature !== 'string') return false;
   const id = [key, round, signature].join();
@@ -234,7 +237,7 @@ export async function signed(key, round, signature) {
   return verdicts.get(id);
 }
 
-const verdicts = new Map(); // of promises, because a verification takes most of a second
+const verdicts = new Map(); // promises of verdicts, kept because a verification takes most of a second
 
 async function verified(key, round, signature) {
   if (!/^[0-9a-f]{192}$/.test(key) || !/^[0-9a-f]{96}$/.test(signature)) return false;

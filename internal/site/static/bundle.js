@@ -1,4 +1,4 @@
-// All checks of a bundle: of its certificate and of its other members.
+// All checks of a bundle: those of its certificate (verify.js) and of its other members.
 
 import { equal, fromHex, sha256, toHex } from './bytes.js';
 import { keysOf, mayHold } from './keys.js';
@@ -12,8 +12,9 @@ import { opening, signingBytes, verifyCertificate } from './verify.js';
 export const isBundle = (v) => typeof v === 'object' && v !== null && 'bundle_version' in v;
 
 /**
- * Returns {checks, notes}; notes say what was not checked. keys: of the deployment, [] for
- * those in the bundle; policy: from parsePolicy, or null; known: from knownKeys.
+ * Returns {checks, notes}; notes say what was not checked. keys: trusted keys of the
+ * deployment, or [] to use those in the bundle; policy: from parsePolicy, or null; known: from
+ * knownKeys.
  */
 export async function verifyBundle({ bundle, keys = [], policy = null, known = new Map() }) {
   const [checks, notes] = [[], []];

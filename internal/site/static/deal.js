@@ -19,12 +19,12 @@ const id = decodeURIComponent(location.pathname.split('/')[2]);
 const ENDED = { COMPUTED: 'done', CERTIFIED: 'done', VOID: 'void', CANCELLED: 'cancelled', EXPIRED: 'expired' };
 const LONG = 6 * 86400; // seconds; Safari deletes the data of an unvisited page after seven days
 const MOST_KEYS = 8; // more keys of others are folded away
-const LOOKS_AFTER_END = 3; // waits for the witnesses of the certificate; then the page stops asking
+const LOOKS_AFTER_END = 3; // reads after the certificate is issued, while its witnesses cosign; then the page stops asking
 
 let seat;
 let now = null; // {view, party, cautions}, the newest answer
 let phase = null;
-let acted = false; // the person has acted, and no panel has answered that yet
+let acted = false; // the person has acted, and the page has not shown a new panel since
 let declared; // {declaration, origin} of the deal; undefined until it is read
 
 /** Removes the token from the address bar, so that no screenshot or bookmark shows it. The browser's history may contain the opened link. */
@@ -47,7 +47,7 @@ function phaseOf({ view, party }) {
   return view.parties.every((p) => p.revealed) ? 'draw' : 'opened';
 }
 
-const unkept = {}; // by commitment: inputs that storage refused; they are lost when this page closes
+const unkept = {}; // by commitment: inputs that the browser's storage refused, lost when this page closes
 const held = (commitment) => sealed.get(id, commitment) ?? unkept[commitment];
 
 function keep(one) {
@@ -73,7 +73,7 @@ function tick() {
   if (now) countdown(now.view, phase, seat.now());
 }
 
-/** Shows the panel of the phase. A change that the person caused moves the focus there, also where a tap does not focus a button. */
+/** Shows a panel. It gets the focus if the old panel had it or if the person has acted, because on some systems a tap does not focus a button. */
 function panel(title, ...content) {
   const had = byId('action').contains(document.activeElement);
   const heading = element('h2', { tabindex: '-1' }, title);
@@ -134,7 +134,7 @@ const panels = {
   expired: unsettled,
 };
 
-/** Returns the seat keys that the deal declares for others, or null. The person compares them before the own key signs the declaration. */
+/** Returns the list of the seat keys that the deal declares for others, or null. The person compares the keys before sealing. */
 function otherKeys() {
   const keys = (declared?.declaration.party_keys ?? []).map((key, party) => ({ key, party })).filter(({ key, party }) => key !== null && party !== now.party);
   const summary = keys.length === 1 ? 'A seat key is declared for one other: compare it with what they told you' : `Seat keys are declared for ${keys.length} others: compare them with what they told you`;
@@ -228,7 +228,7 @@ function remember(form, refresh = () => {}) {
   form.addEventListener('input', () => drafts.set(id, fields.map((field) => field[on(field)])));
 }
 
-/** Sends a commitment whose input storage refused: once this page closes, only a saved copy can open it. */
+/** Asks for a saved copy before it sends a commitment whose input the browser's storage refused: after this page closes, only the copy can open it. */
 function saveFirst(one) {
   const problem = element('p', { class: 'say bad', role: 'alert' });
   const button = element('button', {
@@ -241,7 +241,7 @@ function saveFirst(one) {
 
 let sent = null; // the commitment that this page has sent, until the deal shows which one was accepted
 
-/** Deletes the input that this page sealed if the seat has another commitment. */
+/** Deletes the input that this page sealed if the service accepted another commitment for the seat. */
 function settleSent(commitment) {
   if (!sent || !commitment) return;
   if (sent !== commitment) sealed.drop(id, sent);
@@ -261,7 +261,7 @@ async function commit(one) {
   seat.lookNow(); // the deal shows whether this commitment was accepted
 }
 
-/** Reads a saved copy. Returns what is wrong with it, if anything. */
+/** Keeps the sealed input of a saved copy. Returns what is wrong with the copy, or ''. */
 async function takeCopy(text) {
   const { commitment } = now.view.parties[now.party];
   try {
@@ -290,7 +290,7 @@ async function due() {
   return false;
 }
 
-/** Returns what the deal declares, undefined if it cannot be read now. */
+/** Returns the deal's declaration, undefined if it cannot be read now. */
 async function readDeclared() {
   try {
     return parse(await seat.fetch('declaration'), 40);
@@ -320,7 +320,7 @@ async function follow(own) {
       const refused = fault instanceof Refused;
       if (refused) stranger(fault.message);
       else own.onTrouble(fault.message);
-      await own.pause(refused ? 30 : 15); // retry even after a refusal: a sealed input must be revealed in time
+      await own.pause(refused ? 30 : 15); // then retry, even after a refusal, because a sealed input must be revealed in time
       if (seat !== own) return;
     }
     if (phase in { cancelled: 1, expired: 1 } || now?.view.state === 'CERTIFIED' || (phase === 'void' && now.view.certificate_id)) return;
@@ -357,7 +357,7 @@ byId('enter').addEventListener('submit', (event) => {
   start(token);
 });
 byId('handed').addEventListener('change', () => verifyFile(byId('handed').files[0], byId('handed-report')));
-addEventListener('hashchange', () => { // the skip link also changes the hash and must not reload
+addEventListener('hashchange', () => { // reload only for a token: the skip link also changes the hash
   if (location.hash.startsWith('#it_') && takeToken() !== seat?.token) location.reload();
 });
 

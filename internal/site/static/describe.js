@@ -70,7 +70,7 @@ function showParties(view, party) {
 
 const STEP = { OPEN: 0, COMMITTING: 0, REVEALING: 1, COMPUTED: 2, CERTIFIED: 2 };
 
-/** Returns the state in plain words and its place among the phases. */
+/** Shows the state in plain words and marks its step in the progress bar. */
 export function status(view, phase, party) {
   const step = STEP[view.state];
   for (const [i, item] of [...byId('progress').children].entries()) {
@@ -109,7 +109,7 @@ function whyVoid(view) {
 
 const LEFT_TO = { seal: ' to seal', keyed: ' to seal', sealed: ' to seal', opening: ' to open', opened: ' to open', draw: ' to the draw' };
 
-/** Shows the time left in the phase. */
+/** Shows the time left in the phase. now: the service's time in unix seconds. */
 export function countdown(view, phase, now) {
   const until = { seal: view.commit_deadline, keyed: view.commit_deadline, elsewhere: view.commits_closed_at ? view.reveal_deadline : view.commit_deadline, sealed: view.commit_deadline, opening: view.reveal_deadline, opened: view.reveal_deadline, draw: drawTime(view) }[phase];
   const out = byId('countdown');

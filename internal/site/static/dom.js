@@ -1,5 +1,5 @@
-// Elements without a framework. Text is never parsed as HTML, whether it comes from a
-// server or a certificate.
+// Elements, buttons and calls without a framework. Text is never parsed as HTML, because
+// strangers write labels.
 
 /** Returns an element. Attributes that are null or false are left out; children are nodes or text. */
 export function element(name, attributes = {}, ...children) {
@@ -29,7 +29,7 @@ export function copyButton(what, text, label = 'Copy', refused = 'Select and cop
   return button;
 }
 
-/** Runs act, unless an earlier press of the button still runs. A disabled button would lose the focus. */
+/** Runs act unless an earlier press of the button still runs. It sets aria-disabled, because a disabled button would lose the focus. */
 export async function once(button, act) {
   if (button.hasAttribute('aria-disabled')) return;
   button.setAttribute('aria-disabled', 'true');
@@ -40,7 +40,7 @@ export async function once(button, act) {
   }
 }
 
-/** Calls this origin. Returns status, headers, text and JSON of the answer. */
+/** Calls this origin. Returns {status, ok, headers, text, json, date} of the answer; json is null if the text is not JSON, date is the service's time in ms. */
 export async function call(method, path, { token, body, header = {}, signal } = {}) {
   const headers = { ...header };
   if (token) headers.Authorization = `Bearer ${token}`;
@@ -52,7 +52,7 @@ export async function call(method, path, { token, body, header = {}, signal } = 
   let json = null;
   try {
     json = JSON.parse(text);
-  } catch { /* the text alone is shown */ }
+  } catch { /* json stays null */ }
   return { status: response.status, ok: response.ok, headers: response.headers, text, json, date: Date.parse(response.headers.get('date')) || Date.now() };
 }
 

@@ -8,6 +8,8 @@ export const facts = JSON.parse(byId('facts').content.textContent);
 /** Returns the catalogue's entry, or undefined for an unknown algorithm. */
 export const algorithmOf = (id) => facts.algorithms.find((one) => one.id === id);
 
-/** Return the time of a beacon round in unix seconds, and the first round after a time. */
+/** Returns the time of a beacon round in unix seconds. */
 export const roundTime = (round) => facts.beacon_genesis + (round - 1) * facts.beacon_period;
+
+/** Returns the first beacon round after a time in unix seconds. */
 export const roundAfter = (time) => Math.max(1, Math.floor((time - facts.beacon_genesis) / facts.beacon_period) + 2);

@@ -1,6 +1,6 @@
-// The form for a party's input, one per algorithm. Each is {intro, fields, button, read}.
-// read() returns the input, or focuses the field and throws an Error that says what to
-// correct.
+// The forms for a party's input, one for each algorithm: {intro, fields, button, read}, and
+// refresh if the form shows sums. read() returns the input. If a field is wrong, it focuses
+// the field and throws an Error that says what to correct.
 
 import { drawTime } from './describe.js';
 import { element } from './dom.js';
@@ -126,7 +126,7 @@ function anything(view) {
     fetch('/v1/algorithms').then((answer) => answer.json()).then(({ algorithms }) => {
       const vector = algorithms.find((one) => one.id === view.algorithm)?.test_vectors[0];
       if (vector) example.append('A published example: ', element('code', {}, JSON.stringify(vector.input.party_inputs[0])));
-    }).catch(() => {}); // the form works without it
+    }).catch(() => {}); // the form works without the example
   }
   return {
     intro: [element('p', {}, 'This page has no form for this algorithm. Enter your input as JSON, with whole numbers only. The page cannot check whether it fits the rules: compare it with the published example, since a sealed input cannot be changed.')],

@@ -1,5 +1,5 @@
-// Verifies a bundle from somebody else with the keys of this origin. Under its own keys a
-// forged bundle would verify.
+// Verifies a bundle from somebody else with the keys of this origin, because a forged bundle
+// verifies under the keys that it brings.
 
 import { isBundle, verifyBundle } from './bundle.js';
 import { element } from './dom.js';
@@ -12,7 +12,7 @@ export async function verifyText(text, out, known = new Map()) {
   out.replaceChildren();
   delete out.dataset.valid;
   try {
-    const bundle = parse(text, 34); // two levels around the input
+    const bundle = parse(text, 34); // 32 levels of an input, and 2 of the bundle around it
     if (!isBundle(bundle)) throw new Error('it is not a bundle. A certificate alone can be checked on the front page, with the key and the tree head');
     const keys = await originKeys().catch(() => []); // without keys, the report says so
     const { checks, notes } = await verifyBundle({ bundle, keys, known });

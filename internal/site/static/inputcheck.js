@@ -1,5 +1,5 @@
-// Checks an input before it is committed and cannot be changed. The messages are those of
-// the service.
+// Checks an input before the party commits, because a committed input cannot be changed. The
+// messages are those of the service (internal/algorithm).
 
 import { encode } from './jcs.js';
 
@@ -49,7 +49,7 @@ export function inputProblem(algorithm, maxInput, params, input) {
   try {
     size = encode(input).length;
   } catch {
-    // A number that strict JSON refuses. The rule of its member reports it.
+    // The input has a number that strict JSON refuses. The algorithm's rule names its member.
     return rules[algorithm]?.(params, input) ?? 'every number must be an integer within ±(2^53−1)';
   }
   if (size > maxInput) return `the input has ${size} bytes in its RFC 8785 form; ${algorithm} takes at most ${maxInput}`;

@@ -1,4 +1,4 @@
-// The invitations of a deal, from the service's template.
+// The invitations of a deal, from the template of package invitation.
 
 import { facts } from './facts.js';
 
@@ -14,6 +14,6 @@ export function invitation({ deal, algorithm, from, invite, commitDeadline, reve
     base: address, deal_id: deal, algorithm: algorithm.id, purpose: algorithm.purpose, ready: algorithm.ready, from, label: invite.label, party: String(invite.party),
     token: invite.token, commit_by: utc(commitDeadline), reveal_by: utc(revealDeadline),
   };
-  // One pass: a label may contain the name of another placeholder.
+  // All placeholders are replaced in one pass, because a label may contain a placeholder.
   return facts.invitation.replace(/\{([a-z_]+)\}/g, (place, key) => values[key] ?? place);
 }

@@ -38,8 +38,8 @@ export const drafts = named(tab, 'fairpact:draft:');
 export const created = named(tab, 'fairpact:created');
 export const apiKey = named(browser, 'fairpact:key');
 
-// One entry per commitment, so that a second tab that seals another input overwrites
-// nothing, and the accepted one can be found.
+// Each commitment has its own entry, so that a second tab that seals another input overwrites
+// nothing, and the input of the accepted commitment can be found.
 const sealedKey = (deal, commitment) => `fairpact:sealed:${deal}:${commitment}`;
 export const sealed = {
   get: (deal, commitment) => read(browser, sealedKey(deal, commitment)),

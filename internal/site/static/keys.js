@@ -1,5 +1,5 @@
-// The trusted keys, and what each may have signed. A key is a row of the key set, or
-// {pubkey, development}, of which only the first is required.
+// The trusted keys, and what each may have signed. A key is a row of the key set, or {pubkey}
+// with an optional member development.
 
 import { call, problemOf } from './dom.js';
 import { parse } from './jcs.js';
@@ -27,7 +27,7 @@ export async function fetchKeys() {
   return parse(answer.text);
 }
 
-/** Fetches {pubkey, development} of this origin's current key. Returns null if the status cannot be read, because keys verify without it. */
+/** Fetches {pubkey, development} of this origin's current key. Returns null if the status cannot be read: a verification needs only the key set. */
 export async function fetchCurrent() {
   try {
     return keysOf((await call('GET', '/v1/status')).json)[0];
@@ -36,16 +36,16 @@ export async function fetchCurrent() {
   }
 }
 
-/** Returns the keys, the current one with its development mark, which a key set lacks. current: from fetchCurrent. */
+/** Returns the keys, with the development mark of the status on the current key. A key set has no such mark. current: from fetchCurrent. */
 export const marked = (keys, current) => keys.map((key) => (key.pubkey === current?.pubkey ? { ...key, development: current.development } : key));
 
-/** Fetches the keys of this origin. Throws if there are none to read: the status alone may fail. */
+/** Fetches the keys of this origin. Throws if the key set cannot be read. If only the status cannot be read, the keys have no development mark. */
 export async function originKeys() {
   const [keys, current] = await Promise.all([fetchKeys().then(keysOf), fetchCurrent()]);
   return marked(keys, current);
 }
 
-/** Reports whether the key may have signed this leaf. A key closed at a tree size may not from that leaf on. */
+/** Reports whether the key may have signed this leaf. A key closed at a tree size may not have signed leaves from that index on. */
 export const mayHold = (key, leafIndex) => key.state !== 'retired' || key.tree_size === undefined || leafIndex < key.tree_size;
 
 /** Returns the key's state in words. */
@@ -55,7 +55,10 @@ export function standing(key) {
   return key.tree_size === undefined ? 'a retired key that no tree size closes' : `a key retired at tree size ${key.tree_size}`;
 }
 
-/** Returns [problem, detail] on the keys that made the two signatures; null if no key matched. A head of n leaves covers the leaves 0 to n−1. */
+/**
+ * Returns [problem, detail] on whether the keys of the certificate's and the tree head's signatures were in force. signer
+ * and headSigner are undefined if no key matched. A head of n leaves covers the leaves 0 to n−1.
+ */
 export function inForce(signer, headSigner, leafIndex, headSize) {
   if (!signer) return ['not checked, because no key made the certificate’s signature', ''];
   if (!headSigner) return ['not checked, because no key made the tree head’s signature', ''];

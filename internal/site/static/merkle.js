@@ -5,7 +5,7 @@ import { equal, sha256 } from './bytes.js';
 export const leafHash = (data) => sha256([0], data);
 export const nodeHash = (left, right) => sha256([1], left, right);
 
-/** Returns the root over leaf hashes (RFC 6962, 2.1). */
+/** Returns the root over leaf hashes (RFC 6962 2.1). */
 export async function rootOf(leaves) {
   if (leaves.length < 2) return leaves[0] ?? sha256();
   let half = 1;
@@ -14,8 +14,8 @@ export async function rootOf(leaves) {
 }
 
 /**
- * Returns the root computed from a leaf hash and its path (RFC 9162, 2.1.3.2), and each
- * step; root is null if the path is too long or too short.
+ * Returns {root, steps}: the root computed from a leaf hash and its inclusion path (RFC 9162
+ * 2.1.3.2), and each step. root is null if the path is too long or too short.
  */
 export async function climb(leaf, index, size, path) {
   const steps = [];

@@ -58,7 +58,7 @@ function offerWorths() {
   }));
 }
 
-/** Says at the field what is wrong with its list, before the service does in its own terms. */
+/** Shows at a field what is wrong with its list, because the service's errors name members of the request and not fields. */
 function checkLists() {
   const { min_parties: least, max_parties: most } = algorithmOf(kind());
   const names = lines('names');
@@ -112,7 +112,7 @@ async function withKey(send) {
   }
 }
 
-/** Reads the form. Deadlines are by the service's clock. */
+/** Returns {said, key, body} for the deal in the form. Deadlines are by the service's clock. Returns the unanswered creation again if the form is unchanged. */
 async function declaration() {
   const [commits, reveals] = ['commit-seconds', 'reveal-seconds'].map((id) => Number(byId(id).value));
   const body = { algorithm: kind(), party_labels: lines('names'), algorithm_params: params(), mode: byId('mode').value, retention: byId('retention').value };
@@ -146,7 +146,7 @@ function showMade({ deal, own, warning, texts }) {
   byId('make').hidden = true;
   byId('made').hidden = false;
   byId('own-seat').href = `/d/${encodeURIComponent(deal)}#${own}`;
-  // This origin and not the public address: the browser stores sealed inputs by origin.
+  // The own link names this origin and not the public URL, because the browser stores sealed inputs by origin.
   const ownLink = byId('own-seat').href;
   byId('own-link').value = ownLink;
   byId('copy-own').replaceChildren(copyButton('your own link', () => ownLink));

@@ -1,6 +1,6 @@
 // Checkpoints of a transparency log, in the forms of C2SP: signed notes, trust
 // policies and .tlog-proof files (c2sp.org/signed-note, tlog-checkpoint,
-// tlog-cosignature, tlog-policy, tlog-proof). What cannot be read throws.
+// tlog-cosignature, tlog-policy, tlog-proof). The parsers throw for malformed text.
 
 import { bigEndian, bytesOf, concat, equal, fromHex, sha256, toBigInt, toHex } from './bytes.js';
 import { N, decompress, verify } from './p256.js';
@@ -9,7 +9,7 @@ const [ED25519, ECDSA, COSIGNATURE, ML_DSA] = [0x01, 0x02, 0x04, 0x06];
 /** The DER prefix of an uncompressed P-256 point. */
 const DER_P256 = fromHex('3059301306072a8648ce3d020106082a8648ce3d030107034200');
 
-/** Decodes canonical base64. */
+/** Decodes base64. Throws if the text is not its canonical form. */
 function base64(text) {
   let raw;
   try {
@@ -21,7 +21,7 @@ function base64(text) {
   return Uint8Array.from(raw, (c) => c.charCodeAt(0));
 }
 
-/** Parses a verifier key: name, type, key ID, and the public key as a label. */
+/** Returns a verifier key: its name, type (kind), key ID, public key as a label, and text forms. */
 async function keyOf(name, kind, material) {
   const id = (await sha256(kind === ECDSA ? material : concat(bytesOf(`${name}\n`), [kind], material))).subarray(0, 4);
   const label = kind === ECDSA ? `es256:${toHex([2 + (material.at(-1) & 1)])}${toHex(material.subarray(-64, -32))}` : `ed25519:${toHex(material)}`;
@@ -38,7 +38,7 @@ async function parseKey(vkey) {
   return key;
 }
 
-/** Parses the key of a policy line, which must have one of the types. */
+/** Parses the verifier key of a policy line. Throws wrong(…) unless its type is one of kinds. */
 async function keyFor(vkey, kinds, wrong) {
   const key = await parseKey(vkey);
   if (!kinds.includes(key.kind)) throw wrong(`a key of type ${key.kind}, which does not belong on such a line`);
@@ -103,7 +103,7 @@ export async function signers(note, keys) {
   return by;
 }
 
-/** Returns the names of the witnesses with an unchecked ML-DSA-44 line in the note. */
+/** Returns the names of the policy's witnesses whose cosignature of the note is ML-DSA-44, which this page cannot check. */
 export function unchecked(note, policy) {
   const cosigned = (key) => note.lines.some(({ name, id }) => name === key.name && equal(id, key.id));
   return [...policy.witnesses].filter(([, key]) => key.kind === ML_DSA && cosigned(key)).map(([name]) => name);

@@ -56,7 +56,7 @@ function proof(view, party, seat, own) {
   ];
 }
 
-/** Adds the party's input to the bundle, so that it is checked too. */
+/** Returns the bundle with the party's input, so that the verification checks the input too. Returns it unchanged if own is not set. */
 function withInput(text, own) {
   if (!own) return text;
   const bundle = parse(text, 40);

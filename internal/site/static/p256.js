@@ -93,7 +93,7 @@ export async function verify(key, message, signature) {
     return await crypto.subtle.verify(how, imported, fromHex(signatureHex), message);
   } catch (fault) {
     if (fault.name === 'NotSupportedError') throw new Error(`this browser cannot check ${scheme} signatures`);
-    return false; // WebCrypto refuses the key
+    return false; // WebCrypto does not accept the key
   }
 }
 
@@ -122,12 +122,12 @@ export async function sign(pem, key, message) {
   } catch (fault) {
     throw new Error(fault.name === 'NotSupportedError' ? `This browser cannot sign with ${scheme} keys` : `The file holds no ${scheme} key that this browser can read`);
   }
-  if (signatureProblem(made)) made = otherS(made); // WebCrypto returns either s
+  if (signatureProblem(made)) made = otherS(made); // WebCrypto may return the larger s
   if (!await verify(key, message, made)) throw new Error(`The file holds another key than that of ${key}`);
   return made;
 }
 
-/** Returns the signature with the other s, which ECDSA accepts and this verifier refuses. */
+/** Returns an es256 signature with n − s instead of s. ECDSA accepts both, and this verifier only the smaller. */
 export function otherS(signature) {
   const raw = fromHex(split(signature)[1]);
   return 'es256:' + split(signature)[1].slice(0, 64) + (N - toBigInt(raw.subarray(32))).toString(16).padStart(64, '0');

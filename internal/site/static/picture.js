@@ -1,5 +1,5 @@
-// Draws the result: who gets what, and why that is fair. Every bar has its figure beside
-// it.
+// Draws the result: who gets what, and why that is fair. Every bar has its number beside it,
+// because screen readers skip bars.
 
 import { coalitions, ticketsOf } from './algorithms.js';
 import { drawTime } from './describe.js';
@@ -8,7 +8,7 @@ import { localTime, name, percent, ratio } from './words.js';
 
 const MOST_TICKETS = 20;
 
-/** Returns nodes. inputs: by party, null for unknown ones. */
+/** Returns the nodes that show the result. inputs: by party, null for unknown ones. */
 export async function picture(view, party, inputs) {
   const labels = view.parties.map((p) => p.label);
   const draw = { 'split.v1': division, 'random.v1': tickets, 'shapley.v1': payouts }[view.algorithm];
@@ -44,7 +44,7 @@ function division(view, labels, party, inputs) {
   ];
 }
 
-/** Returns the value of each share to the parties whose inputs are known. */
+/** Returns the nodes that explain the division: the rule, and a table of what each share is worth to the parties whose inputs are known. */
 function fairDivision(view, labels, party, inputs) {
   const { shares, method } = view.result;
   const judges = labels.map((_, i) => i).filter((i) => total(inputs[i]) > 0);

@@ -5,7 +5,7 @@ import { byId, call, element, problemOf } from './dom.js';
 
 let doc;
 
-/** Follows a local $ref. Returns the value and its name. */
+/** Follows local $refs. Returns {name, value}: the last name, null without a $ref, and the value. */
 function resolve(value) {
   let name = null;
   while (value?.$ref) {
@@ -15,7 +15,7 @@ function resolve(value) {
   return { name, value: value ?? {} };
 }
 
-/** Returns text with `code` as elements. */
+/** Returns the text in parts, with each `code` as an element. */
 const inline = (text) => text.split('`').map((part, i) => (i % 2 ? element('code', {}, part) : part));
 
 const prose = (text) => (text ?? '').split('\n\n').filter(Boolean).map((paragraph) => element('p', {}, inline(paragraph)));

@@ -1,17 +1,17 @@
 // One party's seat in a deal: the calls that its token allows, and waiting for changes. A
-// call without an answer is repeated. Whether an earlier try had its effect shows in the
-// deal.
+// call without an answer is repeated. The next view of the deal shows whether an earlier
+// attempt took effect.
 
 import { call, codeOf, problemOf } from './dom.js';
 import { parse } from './jcs.js';
 
-const LONGEST_WAIT = 45; // seconds, as the service has it
-const LONGEST_PAUSE = 30;
-const FEW_PARTIES = 16; // in a larger deal only the state is followed; otherwise each act would send the whole view to everybody
+const LONGEST_WAIT = 45; // seconds, the service's limit of ?wait=
+const LONGEST_PAUSE = 30; // seconds between two attempts
+const FEW_PARTIES = 16; // in a larger deal the page waits for another state only: otherwise each commit would send the whole view to every party
 
 const REFUSALS = ['AUTH_REQUIRED', 'INVALID_CREDENTIAL', 'FORBIDDEN', 'DEAL_NOT_FOUND'];
 
-/** Thrown when the service says that the token does not open this deal. */
+/** Refused is thrown when the service does not accept the token for this deal. */
 export class Refused extends Error {}
 
 export class Seat {
@@ -20,7 +20,7 @@ export class Seat {
     this.path = `/v1/deals/${encodeURIComponent(deal)}`;
     this.token = token;
     this.onTrouble = onTrouble; // called with the reason for a repeated call, and with null once it is answered
-    this.clock = 0; // difference to the service's clock, in ms
+    this.clock = 0; // ms that the service's clock is ahead of this one
     this.since = null; // the ETag of the newest view, or its state
     this.hurry = new AbortController();
     addEventListener('online', () => this.lookNow());
@@ -32,7 +32,7 @@ export class Seat {
     return (Date.now() + this.clock) / 1000;
   }
 
-  /** The signal that ends the current waits, of a read and of an action alike. */
+  /** Returns the signal that ends the current waits, both of a read and of an action. */
   get hurried() {
     if (this.hurry.signal.aborted) this.hurry = new AbortController();
     return this.hurry.signal;
@@ -44,7 +44,7 @@ export class Seat {
     this.hurry.abort();
   }
 
-  /** Returns {view, party, cautions} once the deal has changed since the last view, or after this many seconds. */
+  /** Waits until the deal has changed since the last view, at most this many seconds. Returns {view, party, cautions}. Throws Refused if the token is not accepted. */
   async view(seconds = LONGEST_WAIT) {
     for (let failures = 0; ; failures++) {
       const { hurried } = this;
@@ -76,7 +76,7 @@ export class Seat {
     }
   }
 
-  /** Waits before a call is repeated. The return of the network ends the wait. */
+  /** Waits before a call is repeated, for Retry-After or 2^failures seconds. The wait ends early when the network returns. */
   async retry(answer, failures) {
     this.onTrouble(answer ? `The service cannot answer now (${problemOf(answer)}). Trying again.` : 'The connection is lost. Trying again.');
     await this.pause(Number(answer?.headers.get('retry-after')) || 2 ** failures);
@@ -104,7 +104,7 @@ export class Seat {
         return answer;
       }
       if (answer && answer.status < 500 && answer.status !== 429) {
-        // Final: the service itself refused the action, and no earlier try can have had an effect.
+        // final: the service itself refused the action, and no earlier attempt can have taken effect.
         throw Object.assign(new Error(problemOf(answer)), { final: failures === 0 && codeOf(answer) !== undefined });
       }
       await this.retry(answer, failures);

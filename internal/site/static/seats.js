@@ -14,7 +14,7 @@ const MOST_NAMED = 8;
 
 export const digestOf = async (declaration) => toHex(await sha256(encode(declaration)));
 
-/** Returns [the declaration digest in the properties or null, what is wrong or null]. */
+/** Returns [digest, problem]: the declaration's digest in the properties, and what is wrong with it. Each may be null. */
 export function digestIn(properties) {
   const named = properties.filter((p) => p.startsWith(PROPERTY)).map((p) => p.slice(PROPERTY.length));
   if (named.length > 1) return [null, 'two declarations are named'];
@@ -64,7 +64,7 @@ export function knownKeys(text) {
 
 const few = (words) => [...words.slice(0, MOST_NAMED), ...(words.length > MOST_NAMED ? [`and ${words.length - MOST_NAMED} more`] : [])];
 
-/** Checks the seat signatures. known: from knownKeys. Adds to notes what is not proven. */
+/** Adds the checks of the seat signatures, and notes on what is not proven. known: from knownKeys. */
 export async function addSeats(add, notes, certificate, known) {
   const { parties: rows, deal_id: dealId } = certificate;
   const [named, bad] = digestIn(certificate.properties);
@@ -83,7 +83,7 @@ export async function addSeats(add, notes, certificate, known) {
         if (await holds(by.key, seatMessage(by.origin, dealId, i, row.commitment, named), by.signature)) signer = by.key;
         else problem = 'the signature does not hold under its seat key';
       } catch (fault) {
-        problem = fault.message; // this browser lacks the scheme
+        problem = fault.message; // this browser does not support the key's scheme
       }
     }
     if (problem) wrong.push(`party ${i}: ${problem}`);
@@ -116,7 +116,7 @@ function late(declaration, timing) {
   return phase ? `it declares ${phase}_deadline ${declaration[`${phase}_deadline`]}, and the ${phase}s closed at ${timing[`${phase}s_closed_at`]}` : null;
 }
 
-/** Checks that the bundle's declaration is the one that the certificate names, and fits it. */
+/** Adds the check that the bundle's declaration is the one that the certificate names, and agrees with the certificate. */
 export async function addDeclaration(add, notes, declaration, certificate) {
   const [named] = digestIn(certificate.properties);
   if (declaration === undefined) {

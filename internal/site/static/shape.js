@@ -1,5 +1,5 @@
-// The form of a certificate, a tree head, a status and a key set, and contradictions in a
-// certificate. A rule returns null or what is wrong.
+// The form of documents (certificate, tree head, status, key set, bundle), and contradictions
+// in a certificate. A rule is a function that returns what is wrong with a value, or null.
 
 import { signatureForm } from './p256.js';
 import { digestIn } from './seats.js';
@@ -107,7 +107,7 @@ export function keySetProblem(document) {
   return current === 1 ? null : `has ${current} current keys instead of one`;
 }
 
-/** Returns the contradictions between members of a well-formed certificate. The checks draw and result prove what is inside result. */
+/** Returns the contradictions between members of a well-formed certificate. It does not look inside result, which the checks draw and result verify. */
 export function contradictions(c) {
   const [n, computed, flakers, { timing }] = [c.parties.length, c.outcome === 'COMPUTED', c.void_flakers, c];
   const missing = c.parties.flatMap((p, i) => (p.commitment === null ? [i] : []));

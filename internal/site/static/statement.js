@@ -3,7 +3,7 @@
 import { element } from './dom.js';
 import { localTime, name, names, percent, ratio } from './words.js';
 
-/** Returns a node, or null if there are no words for the certificate. */
+/** Returns a node that says what the certificate settles, or null for an unknown algorithm or form of result. */
 export function statement(certificate) {
   try {
     return certificate.outcome === 'VOID' ? voided(certificate) : WORDS[certificate.algorithm](certificate);

@@ -25,7 +25,7 @@ class Story {
     list.replaceChildren();
   }
 
-  /** Shows one step: who acts, what it means, and details as [name, text]. */
+  /** Shows one step: who acts, what the step means, and details as a list of [name, text]. bad marks a failed step. */
   tell(who, words, parts = [], bad = false) {
     this.list.append(element('li', { class: bad ? 'bad' : null },
       element('p', {}, element('span', { class: LABELS.includes(who) ? `who ${who.toLowerCase()}` : 'who' }, who), ' ', words),
@@ -35,7 +35,7 @@ class Story {
         : null));
   }
 
-  /** Sends a request, shows it and its answer, and returns the answer of a success. */
+  /** Sends a request, shows the request with its answer, and returns the answer. Throws if the answer is an error. */
   async send(who, words, method, path, options = {}) {
     const answer = await call(method, path, options);
     const request = [`${method} ${path}`];
@@ -55,7 +55,7 @@ let examples = []; // published vectors that this page can play
  */
 async function offerExamples() {
   const catalogue = await call('GET', '/v1/algorithms');
-  if (!catalogue.ok) return; // the default deal works without it
+  if (!catalogue.ok) return; // the default deal works without the examples
   const playable = (v) => v.expected_output !== null && !('beacon_round' in v.input.algorithm_params);
   examples = parse(catalogue.text, 40).algorithms.flatMap((a) => a.test_vectors.filter(playable).slice(0, 1));
   byId('try-example').append(...examples.map((v, i) => element('option', { value: String(i) }, `${v.algorithm}: the published example ${v.vector_id}`)));
@@ -119,14 +119,14 @@ async function bundleOf(deal, token) {
   setTimeout(() => URL.revokeObjectURL(link), 60_000);
 }
 
-/** Waits until the certificate is in the log, at most 20 seconds. */
+/** Returns the certificate. It first waits until the certificate is in the log, at most 20 seconds. */
 async function certificateOf(story, deal, who, token) {
   await call('GET', `${deal}?wait=20&since=COMPUTED`, { token });
   const answer = await story.send(who, 'fetches the certificate: signed, and proven to be in the public log.', 'GET', `${deal}/certificate`, { token });
   return parse(answer.text);
 }
 
-/** Draws the division, one bar per item. */
+/** Returns the nodes that show the division, with one bar for each item. */
 function picture(result, items) {
   const part = (party, item) => {
     const [n, d = 1] = (result.shares[party].items.find((row) => row.item === item)?.share ?? '0').split('/').map(Number);
@@ -177,7 +177,7 @@ async function run() {
 }
 
 export function start() {
-  offerExamples().catch(() => {}); // the default deal works without it
+  offerExamples().catch(() => {}); // the default deal works without the examples
   byId('try-example').addEventListener('change', () => { byId('try-items').hidden = byId('try-example').value !== ''; });
   byId('try-form').addEventListener('submit', (event) => {
     event.preventDefault();

@@ -1,5 +1,5 @@
-// The verifier's form. The checks use only the form's content; the Fetch buttons call the
-// service.
+// The verifier's form. The checks use only the form's content. Only the Fetch buttons call
+// the service.
 
 import { isBundle, verifyBundle } from './bundle.js';
 import { byId, call, problemOf } from './dom.js';
@@ -10,7 +10,7 @@ import { showReport } from './report.js';
 import { knownKeys } from './seats.js';
 import { verifyCertificate } from './verify.js';
 
-let current = null; // {pubkey, development} of this origin's current key, once fetched: the key set in the form does not say it
+let current = null; // {pubkey, development} of this origin's current key, null until it is fetched; a key set does not name development keys
 
 const field = (name) => byId(`verify-${name}`);
 
@@ -84,7 +84,7 @@ async function verify() {
   else say(inputs === null ? 'Checked without the inputs. With them, the result itself is recomputed as well.' : 'Checked, and recomputed from the inputs.');
 }
 
-/** Verifies a bundle. Keys and a policy are optional and say whom to trust. */
+/** Verifies a bundle and shows the report. Keys and the policy of the form are optional and say whom to trust. */
 async function verifyWhole(out, bundle, keys, known) {
   const text = field('policy').value;
   let policy = null;
@@ -100,7 +100,7 @@ async function verifyWhole(out, bundle, keys, known) {
   say('Checked the bundle, by itself and in this browser.');
 }
 
-/** Fetches the keys of this origin, which of them is current, and the tree head of the certificate's proof, if the log still has it. */
+/** Fetches {keys, current, head}: the key set of this origin, its current key, and the tree head of the certificate's proof. head is the newest if the log has no head of that size. */
 export async function fetchTrust(certificate) {
   const [keys, own] = await Promise.all([fetchKeys(), fetchCurrent()]);
   current = own ?? current;
@@ -131,7 +131,7 @@ async function fillCertificate() {
   byId('fetch-token').value = '';
 }
 
-/** Fills the form and scrolls to it. */
+/** Fills the form with values by field and scrolls to the form. */
 export function load(values) {
   for (const [name, value] of Object.entries(values)) field(name).value = value;
   byId('verify-report').replaceChildren();

@@ -26,11 +26,11 @@ export function signingBytes(certificate) {
 }
 
 /**
- * Makes all checks. keys: from keysOf, each {pubkey} and what it may sign. inputs: list of {input,
- * salt} in party order, null for unknown ones; params: algorithm_params. known: from knownKeys, the
- * seat keys that the reader knows. What is not proven is added to notes. chain: the beacon of a
- * bundle, for a chain other than drand quicknet. An argument that is left out is not checked, but a
- * missing head or no keys is a failure.
+ * Returns all checks of a certificate, and adds to notes what they do not prove. keys: from keysOf.
+ * inputs: list of {input, salt} in party order, null for unknown ones. params: algorithm_params.
+ * known: the seat keys that the reader knows, from knownKeys. chain: the beacon of a bundle, for a
+ * chain other than drand quicknet. Without inputs, params, known or chain their checks are left
+ * out; without a head or keys the checks fail.
  */
 export async function verifyCertificate({ certificate, head, keys, inputs = null, params = null, known = new Map(), notes = [], chain = null }) {
   const checks = [];
@@ -85,7 +85,7 @@ export async function verifyCertificate({ certificate, head, keys, inputs = null
 
 export const valid = (checks) => checks.length > 0 && checks.every((check) => check.ok);
 
-/** Checks the beacon's signature: under the pinned key for drand quicknet, under the bundle's key for any other chain. */
+/** Adds the check of the beacon's signature, under the pinned key for drand quicknet and under the bundle's key for any other chain. */
 async function addBeacon(add, notes, beacon, chain) {
   let [name, key] = ['drand quicknet', QUICKNET.key];
   let problem = null;
@@ -158,7 +158,7 @@ export async function opening(commitment, { input, salt }) {
 
 async function addInputs(add, certificate, inputs, params) {
   const { parties } = certificate;
-  if (!recomputes(certificate.algorithm)) params = null; // the report notes it
+  if (!recomputes(certificate.algorithm)) params = null; // showReport says that the result was not recomputed
   const titles = { commitments: 'Each input opens its commitment', input_root: 'The inputs give the signed root', result: 'The result follows from the inputs' };
   const bad = INPUTS(inputs) ?? (inputs.length !== parties.length ? `are ${inputs.length} for ${parties.length} parties` : null);
   if (bad) {
@@ -180,7 +180,7 @@ async function addInputs(add, certificate, inputs, params) {
   else add('result', titles.result, ...await recomputed(certificate, inputs.map((sealed) => sealed.input), params));
 }
 
-/** Returns [problem, good words, facts]. */
+/** Recomputes the result. Returns [problem, detail, facts] for its check. */
 async function recomputed(certificate, inputs, params) {
   const [shown, labels] = [certificate.result, certificate.parties.map((p) => p.label)];
   try {

@@ -23,27 +23,27 @@ export function duration(seconds) {
   return parts.slice(0, 2).join(' ') || '0 s';
 }
 
-/** 0.6366 as "63.7 %". */
+/** Formats a share as a percentage: 0.6366 as "63.7 %". */
 export const percent = (part) => `${+(part * 100).toFixed(1)} %`;
 
-/** "5/7" as a number. */
+/** Returns a fraction such as "5/7" as a number. */
 export function ratio(share) {
   const [n, d = 1] = share.split('/').map(Number);
   return n / d;
 }
 
-/** Isolates a name, so that its text direction does not affect the text around it. */
+/** Returns an element that isolates a name, so that its text direction does not affect the text around it. */
 export const name = (text) => element('bdi', {}, text);
 
-/** The same for an attribute, which cannot contain elements. */
+/** Isolates a name for an attribute, which cannot contain elements. */
 export const isolated = (text) => `\u2068${text}\u2069`;
 
-/** Joins nodes with words: "a, b and c". */
+/** Joins nodes as in "a, b and c". */
 export function series(nodes) {
   return nodes.flatMap((node, i) => (i === 0 ? [node] : [i === nodes.length - 1 ? ' and ' : ', ', node]));
 }
 
-/** Joins the first few names. */
+/** Joins names as in "a, b and 3 more", with at most `most` names. */
 export function names(labels, most = 6) {
   const shown = labels.slice(0, most).map(name);
   return series(labels.length > most ? [...shown, `${labels.length - most} more`] : shown);
