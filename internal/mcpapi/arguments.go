@@ -48,7 +48,7 @@ func (a arguments) wait() (time.Duration, error) {
 	}
 	seconds, ok := a["wait_seconds"].(int64)
 	if longest := int64(waiting.Longest / time.Second); !ok || seconds < 0 || seconds > longest {
-		return 0, problem.New(problem.InvalidRequest, "wait_seconds must be a whole number of seconds, at most %d; leave it out, or pass 0, not to wait", longest)
+		return 0, problem.New(problem.InvalidRequest, "wait_seconds must be a whole number of seconds from 0 to %d; to wait for nothing, pass 0 or leave it out", longest)
 	}
 	return time.Duration(seconds) * time.Second, nil
 }
