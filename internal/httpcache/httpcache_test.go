@@ -63,7 +63,7 @@ func TestTheSameBytesAreNotSentAgain(t *testing.T) {
 	}
 }
 
-// e2e/api unpacks compressed answers and compares their tags.
+// The test does not unpack the compressed body: e2e/api does, and compares the tags.
 func TestLargeAnswersAreCompressed(t *testing.T) {
 	h := Handler(Public, says(200, large))
 	packed := ask(h, "GET", "Accept-Encoding", "br, gzip")

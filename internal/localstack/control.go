@@ -18,7 +18,7 @@ func (s *Stack) Start(ctx context.Context, name string, env ...string) error {
 	return p.start(ctx, func() []string { return s.environment(p, env) }, func(f Failure) {
 		select {
 		case s.failed <- f:
-		default: // no reader, and the channel is full
+		default: // the channel is full, because nobody reads it: drop the Failure
 		}
 	})
 }

@@ -183,5 +183,5 @@ func (p *process) kill() {
 	}
 }
 
-// Tail returns the last lines of a log file, at most so many.
+// Tail returns the last lines of a log file.
 func Tail(path string, lines int) (string, error) { return child.Tail(path, 0, lines) }

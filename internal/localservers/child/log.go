@@ -17,8 +17,7 @@ func OpenLog(path string) (f *os.File, end int64, err error) {
 	return f, end, err
 }
 
-// Tail returns the last lines of the part of a file after offset, at most so many and at
-// most 64 KiB.
+// Tail returns the last lines of a file, but nothing before offset and at most 64 KiB.
 func Tail(path string, offset int64, lines int) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -112,7 +112,7 @@ func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for ended := time.Now().Add(time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(ended) {
-			t.Fatalf("servertest: not so after 1 minute: %s", what)
+			t.Fatalf("servertest: after 1 minute this is still not the case: %s", what)
 		}
 	}
 }

@@ -9,7 +9,7 @@ function read(store, key) {
   }
 }
 
-/** Returns whether the value was stored. */
+/** Stores a value. Returns false if the browser's storage refuses it. */
 function write(store, key, value) {
   try {
     store().setItem(key, JSON.stringify(value));
