@@ -136,7 +136,7 @@ func (d declared) sign(path, commitment string) (map[string]string, error) {
 		return nil, err
 	}
 	if d.key != nil && d.key != key.Label {
-		return nil, refusal{fmt.Errorf("the deal declares the key %v for party %d, but %s holds %s: give the declared key", d.key, d.party, path, key.Label)}
+		return nil, refusal{fmt.Errorf("the deal declares another key for party %d: %v, but %s holds %s: give the declared key", d.party, d.key, path, key.Label)}
 	}
 	seat := attestation.Seat{DealID: d.dealID, Party: d.party, Commitment: commitment, Declaration: d.digest}
 	signature, err := key.Sign(seat.Message(d.origin))

@@ -169,7 +169,7 @@ func nextOfSecrets(r secretReport) string {
 	case !r.Valid:
 		return "correct what failed before any further step of a rotation"
 	case len(r.Former) > 0:
-		return "wait: deadline-worker encrypts the inputs again, and the replays expire; keep all lines of the file"
+		return "wait: the deadline-worker reseals the inputs, and then the replays expire; keep all lines of the file"
 	case r.Held[0] != r.InForce:
 		return fmt.Sprintf("put %s in force with fairpactctl secret rotate", r.Held[0])
 	case len(unused) > 0:
