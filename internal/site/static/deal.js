@@ -169,7 +169,7 @@ function privateKeyIn(text) {
   }
 }
 
-/** Shows the form of the input. keyFile: the field for the private key, for a seat that has one. */
+/** Shows the form for the party's input. keyFile: the field for the private key, if the deal declares a key for this seat. */
 function ask(keyFile = null) {
   const form = formOf(now.view, now.party);
   const offer = keyFile ? null : keyOffer();
@@ -295,7 +295,7 @@ async function readDeclared() {
   try {
     return parse(await seat.fetch('declaration'), 40);
   } catch {
-    return undefined; // the service checks the seat key anyway, and the next round reads it
+    return undefined; // the page works without it: the service requires a declared key's signature, and the next round reads it
   }
 }
 
