@@ -295,7 +295,7 @@ async function readDeclared() {
   try {
     return parse(await seat.fetch('declaration'), 40);
   } catch {
-    return undefined; // the page works without it: the service requires a declared key's signature, and the next round reads it
+    return undefined; // the page works without it: the service requires a declared key's signature, and follow reads the declaration again
   }
 }
 
