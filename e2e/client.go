@@ -18,8 +18,8 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// Client calls one base URL. It fails the test if a request or its response does not
-// match the published OpenAPI document.
+// Client calls the service at one base URL. Do, and the methods that call Do, fail the
+// test if a call does not match the published OpenAPI document.
 type Client struct {
 	T    testing.TB
 	Base string
@@ -40,35 +40,36 @@ type Answer struct {
 	Status int
 	Header http.Header
 	Body   []byte
-	Last   bool // the server closes the connection after it
+	Last   bool // the server closes the connection after this response
 }
 
-// Code returns the upper-case code of an error body.
+// Code returns the code of an error body, and "" for any other body.
 func (a Answer) Code() string {
 	code, _, _ := strings.Cut(a.ErrorText(), ":")
 	return code
 }
 
-// ErrorText returns the text of an error body.
+// ErrorText returns the text of an error body, and "" for any other body.
 func (a Answer) ErrorText() string {
 	var e struct{ Error string }
 	_ = json.Unmarshal(a.Body, &e)
 	return e.Error
 }
 
-// Into decodes the body.
+// Into decodes the JSON body into v.
 func (a Answer) Into(t testing.TB, v any) {
 	t.Helper()
 	if err := json.Unmarshal(a.Body, v); err != nil {
-		t.Fatalf("%v in %.300s", err, a.Body)
+		t.Fatalf("decode the body %.300s: %v", a.Body, err)
 	}
 }
 
 // errorForm is the form of an error text (SPEC 7.1).
 var errorForm = regexp.MustCompile(`^[A-Z_]+: .+`)
 
-// request makes a request. body is JSON text, a value to encode, or nil. header holds
-// pairs of name and value. The name Host sets the request's host.
+// request makes a request, with token as its bearer token unless token is empty. body is
+// JSON text, a value to encode, or nil. header holds pairs of name and value. The name Host
+// sets the request's host.
 func (c *Client) request(ctx context.Context, method, path, token string, body any, header ...string) (*http.Request, error) {
 	var sent io.Reader
 	switch b := body.(type) {
@@ -97,7 +98,8 @@ func (c *Client) request(ctx context.Context, method, path, token string, body a
 	return req, nil
 }
 
-// Try sends a request. It returns an error only if there is no whole response.
+// Try sends a request and checks nothing. It returns an error if no complete response
+// arrives.
 func (c *Client) Try(ctx context.Context, method, path, token string, body any, header ...string) (Answer, error) {
 	req, err := c.request(ctx, method, path, token, body, header...)
 	if err != nil {
@@ -207,7 +209,7 @@ func ShapleyBody(commitIn, revealIn time.Duration) Body {
 	return b
 }
 
-// Create creates a deal with a new API key.
+// Create creates a deal with a new API key, CreateWith with the given one.
 func (c *Client) Create(b Body) *Dealt {
 	c.T.Helper()
 	return c.CreateWith(c.Key(), b)
@@ -241,7 +243,7 @@ type Sealed struct {
 	Commitment string
 }
 
-// Seal commits to an input with a random salt.
+// Seal returns an input with a random salt and the commitment to both.
 func Seal(t testing.TB, input Body) Sealed {
 	t.Helper()
 	s, err := NewSealed(input)
@@ -260,7 +262,7 @@ func NewSealed(input Body) (Sealed, error) {
 	return Sealed{input, salt, canon.Commitment(text, []byte(salt))}, err
 }
 
-// Act returns the body of a commit or a reveal.
+// Act returns the body of a "commit" or "reveal" of the input.
 func (s Sealed) Act(action string) Body {
 	if action == "commit" {
 		return Body{"commitment": s.Commitment}
@@ -268,7 +270,7 @@ func (s Sealed) Act(action string) Body {
 	return Body{"input": s.Input, "salt": s.Salt}
 }
 
-// Path returns the path of the deal and a suffix.
+// Path returns the REST path of the deal, with the suffix appended.
 func (d *Dealt) Path(suffix string) string { return "/v1/deals/" + d.ID + suffix }
 
 // Commit and Reveal act for a party, and require success.
@@ -352,7 +354,7 @@ func (c *Client) Verify(certID string) (r Report) {
 	return r
 }
 
-// Seen holds the codes of all errors that the tests of this process received.
+// Seen has the code of every error that this process received as a key.
 var Seen sync.Map
 
 // once is a POST that can be sent again with the same Idempotency-Key.
@@ -362,7 +364,7 @@ type once struct {
 	Sent             any
 }
 
-// Once makes a POST with a new Idempotency-Key. It sends nothing.
+// Once prepares a POST with a new Idempotency-Key and does not send it.
 func (c *Client) Once(path, token string, sent any) once {
 	return once{c, path, token, rand.Text(), sent}
 }
@@ -381,8 +383,8 @@ func (o once) Replays(first Answer) {
 	}
 }
 
-// Committed makes a deal of two that is REVEALING. Party 0 has committed to commitment,
-// and party 1 to other.
+// Committed creates a two-party deal and brings it to REVEALING. Party 0 commits with
+// commitment, and party 1 with other.
 func (c *Client) Committed(b Body, commitment string, other Sealed) *Dealt {
 	c.T.Helper()
 	d := c.Create(b)

@@ -24,7 +24,8 @@ func NewCtl(t testing.TB, base string) *Ctl {
 	return &Ctl{t: t, Dir: t.TempDir(), Env: []string{"FAIRPACT_URL=" + base, "PATH=" + os.Getenv("PATH")}}
 }
 
-// File writes bytes, or the JSON of another value, and returns the name.
+// File writes a file of the directory and returns its name. content is bytes, or a value
+// to encode as JSON.
 func (c *Ctl) File(name string, content any) string {
 	c.t.Helper()
 	writeFile(c.t, filepath.Join(c.Dir, name), content)
@@ -66,7 +67,7 @@ func (c *Ctl) try(cmd *exec.Cmd) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = c.Dir, c.Env, &out, &errs
 	if err := cmd.Run(); cmd.ProcessState == nil {
-		c.t.Fatalf("%q: %v", cmd.Args, err)
+		c.t.Fatalf("run %q: %v", cmd.Args, err)
 	}
 	c.Said.WriteString(out.String() + errs.String())
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
@@ -77,7 +78,7 @@ func (c *Ctl) Json(v any, args ...string) {
 	c.t.Helper()
 	out, _ := c.Run(0, append(args, "--json")...)
 	if err := json.Unmarshal([]byte(out), v); err != nil {
-		c.t.Fatalf("fairpactctl %q: %v in %s", args, err, out)
+		c.t.Fatalf("fairpactctl %q: decode the output %s: %v", args, out, err)
 	}
 }
 
@@ -94,7 +95,7 @@ func (c *Ctl) Create(algorithm string, params any, labels ...string) {
 	}
 }
 
-// Seal commits to a party's input.
+// Seal seals a party's input and sends the commitment.
 func (c *Ctl) Seal(party int, input Body) {
 	c.t.Helper()
 	name := fmt.Sprintf("sealed-%d.json", party)
@@ -118,7 +119,8 @@ func (c *Ctl) Inputs(parties int) {
 	c.File("inputs.json", rows)
 }
 
-// Fetched writes the certificate, its tree head and the status to files.
+// Fetched writes the certificate to cert.json, its tree head to head.json and the
+// service status to status.json.
 func (c *Ctl) Fetched() {
 	c.t.Helper()
 	c.Run(0, "deal", "certificate", "--state", "deal.json", "--out", "cert.json", "--tree-head", "head.json", "--status", "status.json")
@@ -127,8 +129,8 @@ func (c *Ctl) Fetched() {
 // unshared reports whether this user may start a process without network access.
 var unshared = sync.OnceValue(func() bool { return exec.Command("unshare", "-n", "true").Run() == nil })
 
-// Offline runs a command without the address of the service, and without network access
-// if the machine allows that.
+// Offline runs a command without FAIRPACT_URL, and if possible without network access. It
+// requires an exit code and returns the standard output.
 func (c *Ctl) Offline(code int, args ...string) string {
 	c.t.Helper()
 	cmd := c.command(args...)

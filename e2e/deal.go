@@ -17,7 +17,8 @@ func Timed(b Body, commitDeadline, revealDeadline int64) Body {
 	return b
 }
 
-// CreateInTime creates a deal, or returns nil if its deadline has passed.
+// CreateInTime creates a deal. It returns nil if the service refuses because a deadline
+// has already passed.
 func (c *Client) CreateInTime(key string, b Body) *Dealt {
 	c.T.Helper()
 	a := c.Do("POST", "/v1/deals", key, b)
@@ -25,7 +26,7 @@ func (c *Client) CreateInTime(key string, b Body) *Dealt {
 		return nil
 	}
 	if a.Status != 201 {
-		c.T.Fatalf("create: %d %s", a.Status, a.Body)
+		c.T.Fatalf("create a deal: %d %s, want 201", a.Status, a.Body)
 	}
 	return c.Created(key, a)
 }
@@ -36,13 +37,13 @@ func (d *Dealt) Attempt(action string, party int, b Body) bool {
 	d.C.T.Helper()
 	a := d.C.Do("POST", d.Path("/"+action), d.Tokens[party], b)
 	if a.Status != 200 && (a.Status != 409 || a.Code() != "DEADLINE_PASSED") {
-		d.C.T.Fatalf("%s of party %d: %d %s", action, party, a.Status, a.Body)
+		d.C.T.Fatalf("%s of party %d: %d %s, want 200 or 409 DEADLINE_PASSED", action, party, a.Status, a.Body)
 	}
 	return a.Status == 200
 }
 
-// Scenario plays a deal up to its last call. lead is the minimum time to its first
-// deadline. The result is nil if the deadline passed before the deal was ready.
+// Scenario makes all calls of a deal except the last. lead is the minimum time to the
+// first deadline. Scenario returns nil if the deadline passes before these calls are done.
 type Scenario func(c *Client, lead time.Duration) *Cut
 
 // Cut is a deal before its last call. Crash tests kill a process during that call.
@@ -53,9 +54,9 @@ type Cut struct {
 
 	// Last is the last call. An empty Action reads the view.
 	Last struct{ Action, Token, Body string }
-	// Clock is set if a deadline ends the deal, and the last call only reads it. From is
-	// that deadline, in unix seconds. Without Clock, From is a deadline that must pass
-	// before the recovery, or 0.
+	// Clock is set if a deadline ends the deal, and the last call only reads the deal.
+	// From is that deadline, in unix seconds. Without Clock, From is a deadline that must
+	// pass before the recovery, or 0.
 	Clock bool
 	From  int64
 
@@ -87,8 +88,8 @@ func (x *Cut) Revealing(party int) *Cut {
 	return x.Ends("/reveal", party, x.Inputs[party].Act("reveal"))
 }
 
-// Open creates a deal. Then the first parties commit and reveal, as many as commits and
-// reveals say.
+// Open creates a deal with one sealed input for each party. The first parties then
+// commit, and the first ones reveal: commits and reveals are their numbers.
 func Open(c *Client, b Body, commits, reveals int, inputs ...Body) *Cut {
 	c.T.Helper()
 	x := &Cut{Deal: c.Create(b), Params: b["algorithm_params"].(Body), Outcome: "COMPUTED"}
@@ -148,7 +149,7 @@ func MissedReveal(c *Client, lead time.Duration) *Cut {
 	return x
 }
 
-// Near creates a split of two, or returns nil if its deadline has passed.
+// Near creates a split.v1 deal of Ann and Bob, or returns nil if a deadline has passed.
 func Near(c *Client, commitDeadline, revealDeadline int64) *Cut {
 	c.T.Helper()
 	b := Timed(SplitBody(0, 0), commitDeadline, revealDeadline)
@@ -179,7 +180,8 @@ func WaitUntil(t testing.TB, at int64) {
 	Eventually(t, "the clock", Patience, func() bool { return time.Now().Unix() >= at })
 }
 
-// Played plays a scenario with increasing lead until the machine is fast enough for it.
+// Played repeats a scenario, each time with twice the lead, until its calls are done
+// before the deadline.
 func Played(t testing.TB, c *Client, play Scenario) *Cut {
 	t.Helper()
 	for lead := time.Second; lead < Patience; lead *= 2 {
@@ -187,12 +189,12 @@ func Played(t testing.TB, c *Client, play Scenario) *Cut {
 			return x
 		}
 	}
-	t.Fatal("no deal is ready before its deadline")
+	t.Fatalf("no deal was ready before its deadline, with up to %s to do it", Patience)
 	return nil
 }
 
-// Nonces creates a random.v1 deal whose round is already published, commits and
-// reveals. inTime is false if a deadline passed meanwhile.
+// Nonces creates a two-party random.v1 deal with a published beacon round. Both parties
+// commit and reveal. inTime is false if a deadline passed meanwhile.
 func (c *Client) Nonces(chain interface{ RoundAt(int64) int64 }, commitDeadline, revealDeadline int64) (d *Dealt, inTime bool) {
 	c.T.Helper()
 	d = c.Create(Timed(RandomBody(2, chain.RoundAt(time.Now().Unix())-60, 0, 0), commitDeadline, revealDeadline))
@@ -207,7 +209,8 @@ func (c *Client) Nonces(chain interface{ RoundAt(int64) int64 }, commitDeadline,
 	return d, true
 }
 
-// Settled creates a split of two and plays it until it is COMPUTED.
+// Settled creates a split.v1 deal of Ann and Bob, who commit and reveal. The deal is then
+// COMPUTED.
 func (c *Client) Settled() *Dealt {
 	c.T.Helper()
 	d := c.Create(SplitBody(time.Hour, 2*time.Hour))

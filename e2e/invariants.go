@@ -18,15 +18,15 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-// never lists queries that must return no row in the database of a stack that has
-// converged, whichever processes were killed before. An active deal has no certificate.
+// never lists queries that must return no row once a stack has converged
+// ([Witness.Converged]), whichever processes were killed before.
 var never = []struct{ what, query string }{
 	{"a COMPUTED or VOID deal without its one certificate", `SELECT deal_id FROM deals d WHERE phase IN ('COMPUTED', 'VOID')
 		AND (SELECT count(*) FROM certificates c WHERE c.deal_id = d.deal_id AND c.cert_id = d.cert_id) <> 1`},
-	{"a certificate of a deal that did not end in it", `SELECT cert_id FROM certificates c JOIN deals d USING (deal_id, cert_id)
+	{"a certificate of a deal that has not ended, or that no deal names", `SELECT cert_id FROM certificates c JOIN deals d USING (deal_id, cert_id)
 		WHERE phase NOT IN ('COMPUTED', 'VOID') UNION ALL SELECT cert_id FROM certificates WHERE cert_id NOT IN (SELECT cert_id FROM deals WHERE cert_id IS NOT NULL)`},
 	{"a certificate without signature or leaf index", `SELECT cert_id FROM certificates WHERE signature IS NULL OR leaf_index IS NULL`},
-	{"a certificate whose entry is not one leaf, at its index", `SELECT cert_id FROM certificates c
+	{"a certificate whose entry is not exactly one leaf, at the certificate's index", `SELECT cert_id FROM certificates c
 		WHERE (SELECT array_agg(leaf_index) FROM translog.leaves l WHERE l.entry = sha256(c.payload)) IS DISTINCT FROM ARRAY[c.leaf_index]`},
 	{"a certificate whose leaf does not have the deal's tag", `SELECT cert_id FROM certificates c WHERE c.leaf_index IS DISTINCT FROM
 		(SELECT leaf_index FROM translog.tags WHERE tag = sha256('fairpact deal\000'::bytea || convert_to(c.deal_id, 'UTF8')))`},
@@ -37,10 +37,11 @@ var never = []struct{ what, query string }{
 	{"an action at or after its deadline", `SELECT deal_id FROM commitments JOIN deals USING (deal_id) WHERE committed_at >= commit_deadline
 		UNION ALL SELECT deal_id FROM reveals JOIN deals USING (deal_id) WHERE revealed_at >= reveal_deadline`},
 	{"a reveal after the end", `SELECT deal_id FROM reveals JOIN certificates USING (deal_id) WHERE revealed_at > certificates.created_at`},
-	// This also finds a reveal in the second of the end.
-	{"an input root without all reveals, or all reveals without one", `SELECT c.cert_id FROM certificates c JOIN deals d USING (deal_id)
+	// Times are in seconds, so the query above misses a reveal in the second of the end.
+	// The next one finds it.
+	{"an input root without all reveals, or all reveals without an input root", `SELECT c.cert_id FROM certificates c JOIN deals d USING (deal_id)
 		WHERE (convert_from(payload, 'UTF8')::json->>'input_root' IS NULL) <> ((SELECT count(*) FROM reveals r WHERE r.deal_id = d.deal_id) < parties)`},
-	{"a result or flakers that do not fit the end", `SELECT deal_id FROM deals
+	{"a result, flakers or computed_at that the deal's phase does not allow, or that it lacks", `SELECT deal_id FROM deals
 		WHERE (phase = 'COMPUTED') <> (result IS NOT NULL) OR (phase = 'VOID') <> (void_flakers IS NOT NULL) OR (phase = 'COMPUTED') <> (computed_at IS NOT NULL)`},
 	{"a VOID for a missed commit that does not name exactly the parties that did not commit", `SELECT deal_id FROM deals d WHERE phase = 'VOID' AND commits_closed_at IS NULL
 		AND void_flakers IS DISTINCT FROM (SELECT array_agg(party ORDER BY party) FROM parties p WHERE p.deal_id = d.deal_id
@@ -98,7 +99,7 @@ func (w Witness) certificatesHold(keys *signing.KeySet) {
 			return err
 		}
 		if err := keys.Verify(payload, signature); err != nil {
-			w.T.Errorf("%s: %v", certID, err)
+			w.T.Errorf("signature of certificate %s: %v", certID, err)
 		}
 		var signed struct {
 			CertID  string `json:"cert_id"`
@@ -114,10 +115,10 @@ func (w Witness) certificatesHold(keys *signing.KeySet) {
 			signed.Result = nil
 		}
 		if signed.CertID != certID || signed.DealID != dealID || signed.Outcome != phase || !slices.Equal(signed.Flakers, flakers) || !bytes.Equal(signed.Result, result) {
-			w.T.Errorf("%s signs %.300s, its deal has %s %s %v", certID, payload, phase, result, flakers)
+			w.T.Errorf("certificate %s is %.300s, want deal %s, outcome %s, result %s, flakers %v", certID, payload, dealID, phase, result, flakers)
 		}
 		if tree, err := canon.ParseObject(payload); err != nil || !bytes.Equal(canon.Encode(tree), payload) {
-			w.T.Errorf("%s is not stored in canonical form", certID)
+			w.T.Errorf("certificate %s is not stored in RFC 8785 form: %.300s", certID, payload)
 		}
 		return nil
 	})
@@ -143,10 +144,10 @@ func (w Witness) headsHold(keys *signing.KeySet) {
 		if size > len(leaves) {
 			w.T.Errorf("a head of size %d is published over %d leaves", size, len(leaves))
 		} else if computed := hex.EncodeToString(TreeRoot(leaves[:size])); computed != root {
-			w.T.Errorf("the head of size %d has root %s, the root of its leaves is %s", size, root, computed)
+			w.T.Errorf("the head of size %d has root %s, want %s as computed from its leaves", size, root, computed)
 		}
 		if err := keys.Verify(fmt.Appendf(nil, `{"root_hash":%q,"tree_size":%d}`, root, size), signature); err != nil {
-			w.T.Errorf("the head of size %d: %v", size, err)
+			w.T.Errorf("signature of the head of size %d: %v", size, err)
 		}
 		return nil
 	})
@@ -171,8 +172,8 @@ func TreeRoot(leaves [][]byte) []byte {
 	return Hashed(1, TreeRoot(leaves[:split]), TreeRoot(leaves[split:]))
 }
 
-// NeverQuery returns one query of all that a converged database must not hold. Each row
-// is a description and an id.
+// NeverQuery returns one query for everything that a converged database must not hold.
+// Each row of its result is a description and an id.
 func NeverQuery() string {
 	var selects []string
 	for _, n := range never {

@@ -29,27 +29,29 @@ func KeyService(t testing.TB) *kmstest.GCP {
 // IssueBound is the longest time that a reveal waits for its certificate (internal/escrow).
 const IssueBound = 3 * time.Second
 
-// PlayedWithoutKey plays a deal and checks that its certificate is not ready. The caller
-// has made the key service fail before. It returns the duration of the last reveal.
+// PlayedWithoutKey is PlayedAndTimed while the key service fails, which the caller has
+// arranged. It requires that the certificate is not ready.
 func PlayedWithoutKey(c *Client) (*Cut, time.Duration) {
 	x, took := PlayedAndTimed(c)
 	c.Refused(409, "CERT_NOT_READY", "GET", x.Deal.Path("/certificate"), x.Deal.Tokens[0], nil)
 	return x, took
 }
 
-// PlayedAndTimed plays a deal and returns the duration of the last reveal.
+// PlayedAndTimed makes all calls of a two-party deal and returns the duration of its last
+// reveal.
 func PlayedAndTimed(c *Client) (*Cut, time.Duration) {
 	x := LastReveal(c, 0)
 	began := time.Now()
 	a := x.Deal.Reveal(1, x.Inputs[1])
 	took := time.Since(began)
 	if !strings.Contains(string(a.Body), `"state":"COMPUTED"`) {
-		c.T.Errorf("the last reveal: %s", a.Body)
+		c.T.Errorf("the last reveal: %s, want state COMPUTED", a.Body)
 	}
 	return x, took
 }
 
-// Quantile returns the q-quantile of durations, in milliseconds.
+// Quantile returns the q-quantile of durations, rounded to milliseconds. It returns 0 if
+// there are none.
 func Quantile(all []time.Duration, q float64) time.Duration {
 	if len(all) == 0 {
 		return 0
@@ -92,6 +94,7 @@ func SignedByKey(t testing.TB, certificate []byte, label string) bool {
 }
 
 const (
+	// KeyMargin replaces signing.Margin, which is minutes in production.
 	KeyMargin = 5 * time.Second
 	// Soonest is the minimum time from a rotation to its first signature.
 	Soonest = 2 * KeyMargin
@@ -129,7 +132,7 @@ func (k *Keyholder) Settings() []string {
 	return []string{"FAIRPACT_KEY_SET_FILE=" + File(k.T, k.Ctl.Read("keys.json"))}
 }
 
-// Keys runs fairpactctl keys on keys.json.
+// Keys runs fairpactctl keys on keys.json, requires an exit code and returns all output.
 func (k *Keyholder) Keys(code int, args ...string) string {
 	k.T.Helper()
 	args = append(append([]string{"keys"}, args...), "--file", "keys.json")
@@ -180,14 +183,14 @@ func (k *Keyholder) SignsFrom() (from time.Time) {
 // Switched waits until the newest key signs.
 func (k *Keyholder) Switched() { time.Sleep(time.Until(k.SignsFrom())) }
 
-// Close closes a key in keys.json. fairpactctl refuses that while a process may sign with
-// the key, or while the log has pending certificates of it.
+// Close closes a key in keys.json. It retries as long as fairpactctl refuses because a
+// process may still sign with the key, or the log has pending certificates of it.
 func (k *Keyholder) Close(label string, more ...string) {
 	k.T.Helper()
 	Eventually(k.T, "the key may be closed", 2*Patience, func() bool {
 		code, out, errs := k.Ctl.try(k.Ctl.command(append([]string{"keys", "close", label, "--file", "keys.json", "--out", "keys.json"}, more...)...))
 		if said := out + errs; code != 0 && !strings.Contains(said, "cannot be closed") && !strings.Contains(said, "wait for the log") {
-			k.T.Fatalf("exit code %d: %s", code, said)
+			k.T.Fatalf("fairpactctl keys close %s: exit code %d: %s", label, code, said)
 		}
 		return code == 0
 	})

@@ -17,10 +17,10 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// Stubborn is a client that repeats a request, to the deal-apis in turn and with the same
-// Idempotency-Key. It stops at a response below 500 other than IDEMPOTENCY_IN_PROGRESS.
+// Stubborn is a client that repeats a request until its status is below 500 and its code
+// not IDEMPOTENCY_IN_PROGRESS. It calls the deal-apis in turn, with the same Idempotency-Key.
 type Stubborn struct {
-	Doors    []*Client
+	Doors    []*Client    // one for each deal-api
 	Attempts atomic.Int64 // of all requests, answered or not
 	Worst    atomic.Int64 // the most failures of one request
 }
@@ -56,7 +56,7 @@ func (s *Stubborn) Again(ctx context.Context, p Promise) (Answer, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return Answer{}, fmt.Errorf("%s %s was never answered: %w (%v, %d %s)", p.Method, p.Path, ctx.Err(), err, a.Status, a.Body)
+			return Answer{}, fmt.Errorf("%s %s did not succeed in time: %w (last attempt: %v, %d %s)", p.Method, p.Path, ctx.Err(), err, a.Status, a.Body)
 		case <-time.After(20 * time.Millisecond):
 			s.Attempts.Add(1)
 		}
@@ -69,17 +69,18 @@ func Raise(n *atomic.Int64, to int64) {
 	}
 }
 
-// refusedError is returned for a 4xx.
+// refusedError is returned for a response with status 300 to 499.
 type refusedError struct {
 	p Promise
 	a Answer
 }
 
 func (e *refusedError) Error() string {
-	return fmt.Sprintf("%s %s: %d %s", e.p.Method, e.p.Path, e.a.Status, e.a.Body)
+	return fmt.Sprintf("%s %s was refused: %d %s", e.p.Method, e.p.Path, e.a.Status, e.a.Body)
 }
 
-// stays requires that the service answers the request as before.
+// stays returns an error if the service no longer sends the promised response. In a
+// certificate, log_proof may change.
 func (p Promise) stays(ctx context.Context, s *Stubborn) error {
 	a, err := s.Again(ctx, p)
 	if err != nil {
@@ -100,9 +101,9 @@ func (p Promise) stays(ctx context.Context, s *Stubborn) error {
 	return nil
 }
 
-// WithoutProof returns the RFC 8785 form of a certificate without its log_proof, which is
-// the only member that changes between reads. Another release may send the members in
-// another order.
+// WithoutProof returns the RFC 8785 form of a certificate without log_proof, the only
+// member that changes between reads. The form makes the order of members irrelevant,
+// because another release may order them differently.
 func WithoutProof(certificate []byte) ([]byte, error) {
 	members, err := canon.ParseObject(certificate)
 	if err != nil {
@@ -123,12 +124,12 @@ type Soaked struct {
 	Tokens  []string
 	Inputs  []Sealed
 	States  []string // the states in which the deal may end
-	// Promises are the requests whose repetition must have the same response.
+	// Promises are the requests that must have the same response when repeated.
 	Promises []Promise
-	drawn    *Promise // of entropy, whose later responses also name the certificate
+	drawn    *Promise // the call for entropy: its later responses also name the certificate
 }
 
-// Play plays the nth deal of a stream. Ten kinds take turns.
+// Play runs the nth deal of a stream. Ten kinds of deals take turns.
 func (d *Soaked) Play(n int) error {
 	far, near := []time.Duration{time.Hour, 2 * time.Hour}, []time.Duration{2 * time.Second, 4 * time.Second}
 	split := func(by []time.Duration) Body { return SplitBody(by[0], by[1]) }
@@ -176,7 +177,7 @@ func (d *Soaked) Create(b Body, inputs ...Body) error {
 	if err := json.Unmarshal(p.Answer.Body, &key); err != nil {
 		return err
 	}
-	d.key = key.APIKey // not a promise: its replay ends with its first use
+	d.key = key.APIKey // not a promise: the service replays a key only until it is used
 	if p, err = d.S.send(d.Ctx, "POST", "/v1/deals", d.key, b); err != nil {
 		return err
 	}
@@ -219,7 +220,8 @@ func (d *Soaked) played(b Body, commits, reveals int, inputs ...Body) error {
 	return err
 }
 
-// Whole plays a deal in which all parties act in time. No request may be refused.
+// Whole runs a deal in which all parties act in time. It returns an error if a request is
+// refused. draws adds the call for entropy.
 func (d *Soaked) Whole(b Body, draws bool, inputs ...Body) error {
 	d.States = []string{"COMPUTED"}
 	err := d.played(b, len(inputs), len(inputs), inputs...)
@@ -234,8 +236,8 @@ func (d *Soaked) Whole(b Body, draws bool, inputs ...Body) error {
 	return d.Certified()
 }
 
-// part plays a deal in which parties are missing or late, or one rejects. The refusals
-// of late requests are expected. Ended then checks who is named.
+// part runs a deal in which parties are missing or late, or one rejects. It ignores the
+// refusals of late requests. Invariants later checks who is named as a flaker.
 func (d *Soaked) part(b Body, states []string, commits, reveals int, inputs ...Body) error {
 	d.States = states
 	err := d.played(b, commits, reveals, inputs...)
@@ -266,7 +268,7 @@ func (d *Soaked) Certified() error {
 		if r, refused := errors.AsType[*refusedError](err); refused && r.a.Code() == "CERT_NOT_READY" {
 			select {
 			case <-d.Ctx.Done():
-				return fmt.Errorf("no certificate: %w, at last %w", d.Ctx.Err(), err)
+				return fmt.Errorf("no certificate of deal %s: %w; last response: %w", d.Id, d.Ctx.Err(), err)
 			case <-time.After(20 * time.Millisecond):
 				continue
 			}
@@ -281,7 +283,7 @@ func (d *Soaked) Certified() error {
 // Ended checks all responses against the deal, once it has ended.
 func (d *Soaked) Ended() error {
 	if d.Id == "" {
-		return nil // refused because its deadline had passed
+		return nil // the creation was refused because a deadline had passed
 	}
 	p, err := d.S.send(d.Ctx, "GET", "/v1/deals/"+d.Id, d.key, nil)
 	if err != nil {
@@ -292,7 +294,7 @@ func (d *Soaked) Ended() error {
 		return err
 	}
 	if !slices.Contains(d.States, v.State) {
-		return fmt.Errorf("it ended %s, not %v", v.State, d.States)
+		return fmt.Errorf("deal %s ended %s, want one of %v", d.Id, v.State, d.States)
 	}
 	answered := d.Promises
 	if d.drawn != nil {
@@ -334,7 +336,7 @@ func (d *Soaked) true(p Promise, v View) error {
 		was.Committed && (!party.Committed || *party.Commitment != d.Inputs[was.Party].Commitment),
 		was.Revealed && !party.Revealed,
 		(was.Committed || was.Revealed) && d.Tokens[was.Party] != p.token:
-		return fmt.Errorf("%s %s: the response was %s, and now the deal is %+v", p.Method, p.Path, p.Answer.Body, v)
+		return fmt.Errorf("%s %s: the response %s contradicts the ended deal %+v", p.Method, p.Path, p.Answer.Body, v)
 	}
 	return nil
 }
@@ -348,7 +350,7 @@ func (d *Soaked) verified(v View) error {
 		}
 		var r Report
 		if err := json.Unmarshal(a.Body, &r); err != nil || a.Status != 200 || !r.Valid || r.Outcome != v.State {
-			return fmt.Errorf("verification: %d %s", a.Status, a.Body)
+			return fmt.Errorf("GET /v1/verify/%s: %d %s, want 200, valid and outcome %s", *v.CertificateID, a.Status, a.Body, v.State)
 		}
 	}
 	return nil

@@ -14,12 +14,12 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// Marker is a secret of at least nine bytes that must not show.
+// Marker is a secret of at least nine bytes that no log, table or cache may show.
 type Marker struct{ Name, Text string }
 
 // needles returns all forms in which a marker may show: as it is, in hex, and in base64
 // of either alphabet at any offset. Each form is also returned in hex, as a dump shows
-// bytea. If the marker encodes bytes (a credential or hex), their forms follow.
+// bytea. For a credential or hex, the forms of the encoded bytes are added.
 func (m Marker) needles() (all [][]byte) {
 	plain := [][]byte{[]byte(m.Text)}
 	_, payload, _ := strings.Cut(m.Text, "_") // fp_…, it_…
@@ -45,8 +45,8 @@ func (m Marker) needles() (all [][]byte) {
 	return all
 }
 
-// Shown returns the places that show each marker: its index, and the names of the places.
-// It reads every place once.
+// Shown returns the names of the places that show a marker, by the marker's index. It
+// reads every place once.
 func Shown(markers []Marker, places map[string][]byte) map[int][]string {
 	type needle struct {
 		marker int
@@ -97,7 +97,7 @@ func Dumped(t testing.TB, stack *localstack.Stack) map[string][]byte {
 	}
 	for _, key := range keys {
 		value, err := client.Get(t.Context(), key).Bytes()
-		if err != nil && err != redis.Nil { // not a string
+		if err != nil && err != redis.Nil { // not a string: DUMP reads every type
 			var text string
 			text, err = client.Dump(t.Context(), key).Result()
 			value = []byte(text)

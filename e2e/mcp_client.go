@@ -28,7 +28,7 @@ type Called struct {
 	} `json:"_meta"`
 }
 
-// Post sends one JSON-RPC message.
+// Post sends one JSON-RPC message to /mcp.
 func (c *Client) Post(message string, header ...string) Answer {
 	c.T.Helper()
 	a, err := c.Try(c.T.Context(), "POST", "/mcp", "", message, append(header, "Content-Type", "application/json", "Accept", "application/json, text/event-stream")...)
@@ -38,7 +38,7 @@ func (c *Client) Post(message string, header ...string) Answer {
 	return a
 }
 
-// Raw calls a tool with arguments that are JSON text.
+// Raw calls a tool. arguments is the JSON text of an object.
 func (c *Client) Raw(tool, arguments string) Called {
 	c.T.Helper()
 	a := c.Post(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"` + tool + `","arguments":` + arguments + `}}`)
@@ -48,7 +48,7 @@ func (c *Client) Raw(tool, arguments string) Called {
 	}
 	a.Into(c.T, &r)
 	if a.Status != 200 || r.ID != 7 || r.Result == nil {
-		c.T.Fatalf("%s: %d %.400s", tool, a.Status, a.Body)
+		c.T.Fatalf("tools/call %s: %d %.400s, want 200 with a result", tool, a.Status, a.Body)
 	}
 	return *r.Result
 }
@@ -64,7 +64,7 @@ func (c *Client) Tool(name string, arguments Body) Called {
 	}
 	r := c.Raw(name, string(text))
 	if r.IsError {
-		c.T.Fatalf("%s: %+v", name, r.Content)
+		c.T.Fatalf("%s failed: %+v", name, r.Content)
 	}
 	var data, structured bytes.Buffer
 	blocks := 2
@@ -78,11 +78,11 @@ func (c *Client) Tool(name string, arguments Body) Called {
 		}
 	}
 	if len(r.Content) != blocks || json.Compact(&structured, r.Structured) != nil || json.Compact(&data, []byte(r.Content[0].Text)) != nil {
-		c.T.Fatalf("%s: %d text blocks and structuredContent: %+v", name, blocks, r)
+		c.T.Fatalf("%s: got %+v, want structuredContent and %d text blocks", name, r, blocks)
 	}
 	Same(c.T, name+": structuredContent and the first text block", structured.Bytes(), data.Bytes())
 	if next := r.Content[1].Text; !strings.HasPrefix(next, "NEXT: "+r.Meta.Next.Why) || r.Meta.Next.Tool != "" && !strings.Contains(next, "\nCall "+r.Meta.Next.Tool+" with {") {
-		c.T.Errorf("%s: next step %q, _meta %+v", name, next, r.Meta.Next)
+		c.T.Errorf("%s: the next step %q does not match that of _meta, %+v", name, next, r.Meta.Next)
 	}
 	return r
 }
@@ -103,10 +103,11 @@ func (c *Client) Fails(code, name, arguments string) Called {
 // inREST matches REST calls and headers that have an equivalent in MCP.
 var inREST = regexp.MustCompile(`/v1/(keys|deals|algorithms|verify)|Idempotency-Key|Bearer`)
 
+// Into decodes structuredContent into v.
 func (r Called) Into(t testing.TB, v any) {
 	t.Helper()
 	if err := json.Unmarshal(r.Structured, v); err != nil {
-		t.Fatalf("%v in %.300s", err, r.Structured)
+		t.Fatalf("decode structuredContent %.300s: %v", r.Structured, err)
 	}
 }
 
@@ -114,7 +115,7 @@ func (r Called) Into(t testing.TB, v any) {
 func Same(t testing.TB, what string, a, b []byte) {
 	t.Helper()
 	if x, y := exact(t, a), exact(t, b); x != y {
-		t.Errorf("%s differ:\n%s\n%s", what, x, y)
+		t.Errorf("%s must be equal:\n%s\n%s", what, x, y)
 	}
 }
 
@@ -125,7 +126,7 @@ func exact(t testing.TB, text []byte) string {
 	dec.UseNumber()
 	var v any
 	if err := dec.Decode(&v); err != nil {
-		t.Fatalf("%v in %.300s", err, text)
+		t.Fatalf("decode %.300s: %v", text, err)
 	}
 	out, err := json.Marshal(v)
 	if err != nil {
@@ -134,7 +135,8 @@ func exact(t testing.TB, text []byte) string {
 	return string(out)
 }
 
-// From sends a ping to /mcp with a Host, unless it is empty, and with the given Origins.
+// From sends a ping to /mcp with the given Origin headers. An empty host leaves the Host
+// header unchanged.
 func (c *Client) From(host string, origins ...string) Answer {
 	c.T.Helper()
 	var header []string

@@ -114,7 +114,7 @@ func (s *surface) Describes(r *http.Request, a Answer) error {
 			r.Header.Set("Content-Type", "application/json")
 		}
 		if route.Operation.RequestBody == nil {
-			r.Body = http.NoBody // the service ignores it
+			r.Body = http.NoBody // the service ignores a body here
 		}
 		if err := openapi3filter.ValidateRequest(r.Context(), input); err != nil {
 			return fmt.Errorf("accepted request: %w", err)
@@ -122,15 +122,15 @@ func (s *surface) Describes(r *http.Request, a Answer) error {
 	}
 	if r.Method == http.MethodHead {
 		if route.Operation.Responses.Status(a.Status) == nil || len(a.Body) > 0 {
-			return fmt.Errorf("HEAD answers %d with %d bytes", a.Status, len(a.Body))
+			return fmt.Errorf("HEAD answers %d with %d bytes, want a status of GET and no body", a.Status, len(a.Body))
 		}
 		return nil
 	}
 	if a.Status >= 400 && !slices.Contains(s.codes[route.Operation.OperationID], a.Code()) {
-		return fmt.Errorf("the operation does not name the code %s", a.Code())
+		return fmt.Errorf("%d %s: the description of %s does not name this code", a.Status, a.Code(), route.Operation.OperationID)
 	}
 	if a.Code() != "" && s.status[a.Code()] != a.Status {
-		return fmt.Errorf("%s came with %d, the published table of codes has %d", a.Code(), a.Status, s.status[a.Code()])
+		return fmt.Errorf("%s came with status %d, want %d as in the published table of codes", a.Code(), a.Status, s.status[a.Code()])
 	}
 	response := &openapi3filter.ResponseValidationInput{RequestValidationInput: input, Status: a.Status, Header: a.Header, Options: input.Options}
 	response.SetBodyBytes(a.Body)
@@ -176,7 +176,7 @@ func authenticated(_ context.Context, in *openapi3filter.AuthenticationInput) er
 	scheme, token, _ := strings.Cut(in.RequestValidationInput.Request.Header.Get("Authorization"), " ")
 	kind := strings.TrimSuffix(in.SecurityScheme.BearerFormat, "…")
 	if !strings.EqualFold(scheme, in.SecurityScheme.Scheme) || !strings.HasPrefix(strings.TrimSpace(token), kind) {
-		return fmt.Errorf("the credential is not of the kind %s", in.SecuritySchemeName)
+		return fmt.Errorf("a call succeeded without a credential of the kind %s", in.SecuritySchemeName)
 	}
 	return nil
 }

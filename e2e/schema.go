@@ -1,9 +1,13 @@
 package e2e
 
-import "github.com/jackc/pgx/v5"
+import (
+	"fmt"
 
-// This file has the tests' queries of the schema, except the invariants and the
-// statements of the tampering tests.
+	"github.com/jackc/pgx/v5"
+)
+
+// This file has the tests' queries of the database. Only the invariants and the tampering
+// tests have their own.
 
 // APIKeys counts all API keys.
 func (w Witness) APIKeys() int64 { return w.Number(`SELECT count(*) FROM api_keys`) }
@@ -21,7 +25,7 @@ func (w Witness) KeptInputs(dealID string) int64 {
 	return w.Number(`SELECT count(*) FROM reveals WHERE deal_id = $1 AND sealed IS NOT NULL`, dealID)
 }
 
-// Published returns the id of a deal's published certificate, empty before that.
+// Published returns the id of a deal's published certificate, or "" if there is none yet.
 func (w Witness) Published(dealID string) string {
 	return Value[string](w, `SELECT coalesce(max(cert_id), '') FROM certificates WHERE deal_id = $1 AND leaf_index IS NOT NULL`, dealID)
 }
@@ -37,8 +41,8 @@ func (w Witness) Checkpointed() bool {
 	return w.Number(`SELECT count(*) FROM translog.checkpoints WHERE tree_size = (SELECT max(tree_size) FROM translog.tree_heads)`) == 1
 }
 
-// HoldDeal locks a deal's row until the returned transaction ends, like a call that
-// cannot finish.
+// HoldDeal locks a deal's row until the returned transaction ends. It simulates a call
+// that cannot finish.
 func (w Witness) HoldDeal(dealID string) pgx.Tx {
 	w.T.Helper()
 	held, err := w.Pool.Begin(w.T.Context())
@@ -60,7 +64,7 @@ func (w Witness) Phase(d *Dealt) string {
 // Pass waits until the database's clock, which the service uses, has passed a deadline.
 func (w Witness) Pass(deadline int64) {
 	w.T.Helper()
-	Eventually(w.T, "the deadline passes", Patience, func() bool {
+	Eventually(w.T, fmt.Sprintf("the deadline %d passes", deadline), Patience, func() bool {
 		return Value[bool](w, "SELECT extract(epoch FROM clock_timestamp()) >= $1", deadline)
 	})
 }
@@ -101,7 +105,7 @@ func (w Witness) Converged() {
 	Eventually(w.T, "no deal or certificate is unfinished", Patience, func() bool { return len(w.Column(unfinished)) == 0 })
 }
 
-// RevealedEarlier moves the reveals of a deal of two back by some seconds.
+// RevealedEarlier moves both reveals of a two-party deal to the given seconds earlier.
 func (w Witness) RevealedEarlier(d *Dealt, seconds int) {
 	w.T.Helper()
 	w.Exec(2, "UPDATE reveals SET revealed_at = revealed_at - $2::bigint WHERE deal_id = $1", d.ID, seconds)

@@ -15,8 +15,8 @@ type Finished struct {
 	Bundle                                 []byte // as party 0 reads it
 }
 
-// Played plays a deal to its end. The returned function reads the certificate with its
-// newest proof.
+// Played makes all calls of a deal. The returned function waits for the certificate and
+// reads it with its newest proof.
 func (c *Client) Played(request Body, inputs ...Body) func() Finished {
 	c.T.Helper()
 	d := c.Create(request)

@@ -1,8 +1,8 @@
 // Package e2e is the harness of the black-box tests. It starts stacks of real binaries
-// with a real Postgres and Redis, and plays deals. Its HTTP client checks every call
-// against the published OpenAPI document. The tests are in the packages below it, one
-// for each subject. Those of e2e/long take minutes (make test-long), e2e/cluster needs a
-// cluster and e2e/alerts a Prometheus.
+// with a real Postgres and Redis, and makes the calls of whole deals. Its HTTP client
+// checks calls against the published OpenAPI document. The tests are in its
+// subdirectories, one for each subject. e2e/long takes minutes (make test-long),
+// e2e/cluster needs a cluster, and e2e/alerts needs Prometheus.
 package e2e
 
 import (
@@ -26,10 +26,10 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// Bin holds the binaries under test, built with their crash points.
-// FAIRPACT_E2E_BUILD replaces those arguments of go build. Without it, FAIRPACT_E2E_BIN
-// may name the directory of binaries that were just built: make test builds them once for
-// all packages.
+// Bin is the directory of the binaries under test, built with the tag crashpoints.
+// FAIRPACT_E2E_BUILD replaces that tag by other arguments of go build. Without
+// FAIRPACT_E2E_BUILD, FAIRPACT_E2E_BIN may name a directory of new binaries: make test
+// builds them once for all packages.
 var Bin string
 
 // Main runs the tests of a package. More tests run at once than there are processors,
@@ -82,7 +82,7 @@ func build() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer lock.Close() // releases it
+	defer lock.Close() // releases the lock
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", err
 	}
@@ -98,8 +98,9 @@ func Repo(path string) string {
 	return filepath.Join(root, path)
 }
 
-// sources reads the files that the binaries are built from, so that go test does not
-// reuse a cached result after a change. The cache ignores files that TestMain reads.
+// sources visits the files that the binaries are built from, so that go test does not
+// reuse a cached result after a change. It runs within a test, because the cache ignores
+// files that TestMain reads.
 var sources = sync.OnceValue(func() error {
 	os.LookupEnv("FAIRPACT_E2E_BUILD")
 	os.LookupEnv("FAIRPACT_E2E_BIN")
@@ -123,7 +124,7 @@ var common struct {
 	err   error
 }
 
-// Shared returns the stack of all tests that neither break nor configure it.
+// Shared returns the common stack of the tests that neither break nor configure it.
 func Shared(t testing.TB) *localstack.Stack {
 	t.Helper()
 	if remote() != "" {
@@ -199,7 +200,7 @@ func Eventually(t testing.TB, what string, within time.Duration, cond func() boo
 	t.Helper()
 	for deadline := time.Now().Add(within); !cond(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", within, what)
+			t.Fatalf("did not happen within %s: %s", within, what)
 		}
 	}
 }
@@ -241,8 +242,8 @@ const (
 	SecondWorker = localstack.DeadlineWorker + "-2"
 )
 
-// Unrests are faults of Redis during use. Each lasts until stop is called.
-var Unrests = map[string]func(t *testing.T, stack *localstack.Stack) (stop func()){
+// RedisFaults are states of Redis during use. A repeated fault lasts until stop is called.
+var RedisFaults = map[string]func(t *testing.T, stack *localstack.Stack) (stop func()){
 	"up": func(*testing.T, *localstack.Stack) func() { return func() {} },
 	"down": func(t *testing.T, stack *localstack.Stack) func() {
 		if err := stack.Redis().Stop(); err != nil {
@@ -257,8 +258,8 @@ var Unrests = map[string]func(t *testing.T, stack *localstack.Stack) (stop func(
 	"restarted": func(t *testing.T, stack *localstack.Stack) func() {
 		return again(t, 100*time.Millisecond, stack.Redis().Restart)
 	},
-	// Redis is stopped for longer than deal-api waits for it. Then it runs for as long as
-	// deal-api avoids a Redis that has failed.
+	// Redis hangs for 600 ms, longer than deal-api waits for it. Then it runs for 1.2 s,
+	// as long as deal-api avoids a Redis that has failed.
 	"hung": func(t *testing.T, stack *localstack.Stack) func() {
 		pid := stack.Redis().PID()
 		stop := again(t, 1200*time.Millisecond, func(ctx context.Context) error {
@@ -273,8 +274,8 @@ var Unrests = map[string]func(t *testing.T, stack *localstack.Stack) (stop func(
 	},
 }
 
-// again calls do at once and then repeatedly, with a pause, until stop is called. stop
-// waits for the current call.
+// again calls do repeatedly until stop is called, with a pause of every between calls.
+// stop waits for the current call.
 func again(t *testing.T, every time.Duration, do func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var loop sync.WaitGroup

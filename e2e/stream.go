@@ -10,8 +10,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// Stream plays deals of every kind until Stop, each request through any of the
-// doors and sent again until it is answered.
+// Stream runs deals of every kind until Stop. Each request goes through one deal-api
+// after another until it is answered.
 type Stream struct {
 	*Stubborn
 	stop    context.CancelFunc
@@ -22,7 +22,7 @@ type Stream struct {
 
 const streamPlayers = 8
 
-// StartStream starts the players. ctx bounds every deal.
+// StartStream starts the goroutines that run deals through doors. ctx bounds every deal.
 func StartStream(ctx context.Context, t testing.TB, stack *localstack.Stack, doors ...*Client) *Stream {
 	s := &Stream{Stubborn: &Stubborn{Doors: doors}}
 	more, stop := context.WithCancel(ctx)
@@ -58,8 +58,8 @@ func (s *Stream) Stop() []*Soaked {
 	return s.all
 }
 
-// End stops the players, waits until every deal has ended, and requires that all
-// acknowledged answers still hold and the database keeps its invariants.
+// End stops the players and waits until every deal has ended. It requires that all
+// acknowledged answers still hold, and that the database keeps its invariants.
 func (s *Stream) End(t testing.TB, stack *localstack.Stack) {
 	t.Helper()
 	all := s.Stop()

@@ -10,12 +10,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Vault changes rows without triggers, and restores them.
+// Vault changes rows of the database with triggers off, and restores them.
 type Vault struct{ W Witness }
 
 var vaultTables = []string{"certificates", "translog.leaves", "translog.nodes", "translog.tree_heads"}
 
-// Change runs statements that each change one row. undo restores all tables of the vault.
+// Change runs statements, each of which must change one row. undo restores the
+// vaultTables.
 func (v *Vault) Change(t *testing.T, statements []string) (undo func()) {
 	t.Helper()
 	var keep, restore []string
@@ -29,8 +30,8 @@ func (v *Vault) Change(t *testing.T, statements []string) (undo func()) {
 	return func() { v.At(t, restore, false) }
 }
 
-// SetBack turns a certified deal of two into one whose party 1 has missed the deadline to
-// reveal.
+// SetBack rewrites a certified two-party deal as if party 1 had missed the reveal
+// deadline.
 func (v *Vault) SetBack(t *testing.T, d *Dealt) {
 	t.Helper()
 	v.At(t, []string{
@@ -41,7 +42,8 @@ func (v *Vault) SetBack(t *testing.T, d *Dealt) {
 	}, true)
 }
 
-// At runs statements in one transaction. With must, each has to change one row.
+// At runs statements in one transaction with triggers off. With must, each has to change
+// one row.
 func (v *Vault) At(t *testing.T, statements []string, must bool) {
 	t.Helper()
 	err := pgx.BeginFunc(t.Context(), v.W.Pool, func(tx pgx.Tx) error {
@@ -51,7 +53,7 @@ func (v *Vault) At(t *testing.T, statements []string, must bool) {
 		for _, statement := range statements {
 			tag, err := tx.Exec(t.Context(), statement)
 			if err != nil || must && tag.RowsAffected() != 1 {
-				return fmt.Errorf("%s: %s, %w", statement, tag, err)
+				return fmt.Errorf("%s: %d rows changed, want 1: %v", statement, tag.RowsAffected(), err)
 			}
 		}
 		return nil

@@ -43,8 +43,8 @@ func Scrape(t testing.TB, stack *localstack.Stack, name string) map[string]*dto.
 	return families
 }
 
-// Sum adds up the series of a metric that have the label pairs. A histogram counts its
-// observations.
+// Sum adds up the values of a metric's series that have the label pairs. For a histogram
+// it adds up the numbers of observations.
 func Sum(f *dto.MetricFamily, pairs ...string) (total float64) {
 	for _, m := range f.GetMetric() {
 		held := map[string]string{}
@@ -88,7 +88,7 @@ func NewCollector(t testing.TB) *Collector {
 	return c
 }
 
-// Environment returns settings that make a process send its spans here every 100 ms.
+// Environment returns settings that make a process send its spans to c every 100 ms.
 func (c *Collector) Environment() []string {
 	return []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.http.URL, "OTEL_BSP_SCHEDULE_DELAY=100"}
 }
@@ -100,7 +100,7 @@ func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = proto.Unmarshal(text, &sent)
 	}
 	if err != nil || r.URL.Path != "/v1/traces" {
-		c.t.Errorf("the collector received %s, %d bytes: %v", r.URL.Path, len(text), err)
+		c.t.Errorf("the collector received %d bytes at %s, want spans at /v1/traces: %v", len(text), r.URL.Path, err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,9 +172,9 @@ func (c *Collector) Whole(what string, fits func(Span) bool, want ...string) (ro
 	return root
 }
 
-// IssuedWithin waits for the span of the reveal that links to the caller's trace. It is
-// sent after the spans within it. IssuedWithin reports whether the certificate was signed
-// and logged in that trace.
+// IssuedWithin reports whether the certificate was signed and logged in the trace of the
+// reveal that links to the caller's trace. It waits for the reveal's span, which is sent
+// after its children.
 func (c *Collector) IssuedWithin(deal, caller string) bool {
 	c.t.Helper()
 	var reveal []Span

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// strangers is one Python process that runs the independent verifier for all calls,
-// because starting Python takes longer than a verification.
+// strangers is a Python program that runs the independent verifier for all calls in one
+// process, because starting Python takes longer than a verification.
 const strangers = `
 import contextlib, io, json, sys
 sys.path.insert(0, "verifier")
@@ -48,7 +48,7 @@ func AskStranger(args ...string) (accepted bool, said string, err error) {
 	strangerAt.Lock()
 	defer strangerAt.Unlock()
 	if strangerAt.questions == nil {
-		// The process ends when this one ends and closes its input.
+		// The Python process ends when the test process ends, which closes its input.
 		cmd := exec.Command("python3", "-c", strangers)
 		cmd.Dir, cmd.Stderr = Repo("e2e"), os.Stderr
 		in, errIn := cmd.StdinPipe()
@@ -71,7 +71,8 @@ func AskStranger(args ...string) (accepted bool, said string, err error) {
 	return verdict.Code == 0, verdict.Said, nil
 }
 
-// File writes bytes, or the JSON of another value, to a new temporary file.
+// File writes content to a new temporary file and returns its path. content is bytes, or
+// a value to encode as JSON.
 func File(t testing.TB, content any) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "content.json")
@@ -95,7 +96,7 @@ func writeFile(t testing.TB, path string, content any) {
 func Independently(t testing.TB, c *Client, certificate []byte, accepted bool) {
 	t.Helper()
 	if good, said := Stranger(t, "--certificate", File(t, certificate), "--base-url", c.Base); good != accepted {
-		t.Errorf("independent verifier accepted it: %v, want %v\n%s", good, accepted, said)
+		t.Errorf("the independent verifier accepted the certificate: %v, want %v\n%s", good, accepted, said)
 	}
 }
 
@@ -117,6 +118,6 @@ func (x *Cut) Recomputed(t testing.TB, c *Client, certificate []byte) {
 	}
 	good, said := Stranger(t, "--certificate", File(t, certificate), "--base-url", c.Base, "--inputs", File(t, rows), "--params", File(t, x.Params))
 	if !good {
-		t.Errorf("independent verifier:\n%s\n%s", said, certificate)
+		t.Errorf("the independent verifier rejected a certificate:\n%s\n%s", said, certificate)
 	}
 }

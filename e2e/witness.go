@@ -14,8 +14,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// Patience bounds a wait for a condition that has no time limit. The wait ends as soon as
-// the condition holds.
+// Patience is the longest wait for a condition that has no time limit of its own. The wait
+// ends as soon as the condition holds.
 const Patience = 3 * time.Minute
 
 // Witness reads and changes a stack's database directly.

@@ -18,7 +18,7 @@ import (
 
 const hour = time.Hour
 
-// deal-api survives each attack, one after the other, with a bounded use of memory.
+// deal-api survives each attack with a bounded use of memory. The attacks run in order.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, nil)
@@ -38,13 +38,13 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// Sixteen anonymous calls at once, of the largest size that a tool accepts. The response
-// does not repeat the input.
+// largeToolCalls makes sixteen anonymous calls at once with arguments near or over the
+// size limit of a tool. No response may repeat the input.
 func largeToolCalls(t *testing.T, stack *localstack.Stack) {
 	c := e2e.NewClient(t, stack.BaseURL())
 	for name, row := range map[string]struct {
 		message string
-		status  int // or 503 if the service is busy
+		status  int // 503 is also allowed, if the service is busy
 	}{
 		"an input with a short salt": {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"compute_commitment_tool","arguments":{"salt":"a","input":{"x":["` +
 			strings.Repeat("0123456789", 90_000) + `"]}}}}`, 200},
@@ -69,22 +69,23 @@ func largeToolCalls(t *testing.T, stack *localstack.Stack) {
 						expected.Add(1)
 					}
 					if err != nil || answer.StatusCode != row.status && answer.StatusCode != http.StatusServiceUnavailable {
-						t.Errorf("%d %v: %.200s", answer.StatusCode, err, body)
+						t.Errorf("got %d (%v) %.200s, want %d or 503", answer.StatusCode, err, body, row.status)
 					}
 					if len(body) > 16<<10 {
-						t.Errorf("the response has %d bytes", len(body))
+						t.Errorf("the response has %d bytes, want at most %d", len(body), 16<<10)
 					}
 				})
 			}
 			all.Wait()
 			if expected.Load() == 0 {
-				t.Error("every call was refused with 503")
+				t.Errorf("none of 16 calls was answered with %d", row.status)
 			}
 		})
 	}
 }
 
-// 400 connections send half of a large body and stop. deal-api closes them.
+// halfSentBodies opens 400 connections that send half of a large body and stop. deal-api
+// must close them.
 func halfSentBodies(t *testing.T, stack *localstack.Stack) {
 	address := strings.TrimPrefix(stack.BaseURL(), "http://")
 	half := strings.Repeat(" ", 2<<20)
@@ -130,16 +131,16 @@ func TestBudgetsOfDeals(t *testing.T) {
 			a := c.Do("POST", "/v1/deals", greedy, large)
 			if a.Status == 429 {
 				if a.Code() != "RATE_LIMITED" || a.Header.Get("Retry-After") == "" {
-					t.Errorf("%s %v", a.Body, a.Header)
+					t.Errorf("429 %s with header %v, want RATE_LIMITED and Retry-After", a.Body, a.Header)
 				}
 				break
 			}
 			if a.Status != 201 {
-				t.Fatalf("%d %s", a.Status, a.Body)
+				t.Fatalf("create a deal: %d %s, want 201 or 429", a.Status, a.Body)
 			}
 		}
 		if made == 8 {
-			t.Error("8 deals of 500 parties are allowed, at 6 of 20 units each")
+			t.Error("8 deals of 6 units each were created, want a refusal after 20 units")
 		}
 		d := c.CreateWith(frugal, e2e.SplitBody(hour, 2*hour))
 		d.Play(e2e.AnnsValues, e2e.BobsValues)
@@ -152,7 +153,7 @@ func TestBudgetsOfDeals(t *testing.T) {
 	text, err := os.ReadFile(stack.Log("deal-api"))
 	e2e.Must(t, err)
 	if n := strings.Count(string(text), `"msg":"requests fail"`); n < 1 || n > 2 {
-		t.Errorf("%d warnings for 51 refusals", n)
+		t.Errorf("%d warnings for 51 refusals, want 1 or 2", n)
 	}
 	e2e.Must(t, stack.Redis().Stop())
 	greedy = c.Key()
@@ -167,7 +168,7 @@ func TestBudgetsOfDeals(t *testing.T) {
 		c.CreateWith(key, body)
 	}
 	if a := c.Refused(429, "RATE_LIMITED", "POST", "/v1/deals", key, body); a.Header.Get("Retry-After") == "" {
-		t.Errorf("%s %v", a.Body, a.Header)
+		t.Errorf("%s with header %v, want a Retry-After", a.Body, a.Header)
 	}
 	c.Create(body) // with another key
 	c.Want(200, "POST", first.Path("/cancel"), key, nil)
@@ -177,7 +178,7 @@ func TestBudgetsOfDeals(t *testing.T) {
 	c.Refused(429, "RATE_LIMITED", "POST", "/v1/deals", key, body)
 }
 
-// Sixteen clients read the largest certificate that a stranger can make.
+// largeCertificate has sixteen clients read the largest certificate that anybody can make.
 func largeCertificate(t *testing.T, stack *localstack.Stack) {
 	c := e2e.NewClient(t, stack.BaseURL())
 	labels := make([]string, 10_000)
@@ -197,7 +198,7 @@ func largeCertificate(t *testing.T, stack *localstack.Stack) {
 				for range 5 {
 					a, err := c.Try(t.Context(), "GET", path, d.Tokens[1], nil, "Accept-Encoding", "identity")
 					if err != nil || a.Status != 200 && a.Status != 503 {
-						t.Errorf("%s: %d %v", path, a.Status, err)
+						t.Errorf("GET %s: %d (%v), want 200 or 503", path, a.Status, err)
 						return
 					}
 					if a.Status == 200 {
@@ -206,10 +207,10 @@ func largeCertificate(t *testing.T, stack *localstack.Stack) {
 				}
 			})
 		}
-		c.Create(e2e.SplitBody(hour, 2*hour)) // of another client
+		c.Create(e2e.SplitBody(hour, 2*hour)) // deal-api still serves others
 		all.Wait()
 		if answered.Load() == 0 {
-			t.Errorf("%s: every call was refused", path)
+			t.Errorf("GET %s: every call was refused with 503", path)
 		}
 	}
 }

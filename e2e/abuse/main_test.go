@@ -1,4 +1,4 @@
-// Package abuse attacks deployments with calls that are free for the attacker.
+// Package abuse tests that deal-api withstands calls that cost an attacker nothing.
 package abuse
 
 import (
@@ -33,7 +33,7 @@ func peak(t *testing.T, stack *localstack.Stack) int64 {
 			return kib << 10
 		}
 	}
-	t.Fatal("no VmHWM")
+	t.Fatal("/proc/PID/status of deal-api has no line VmHWM")
 	return 0
 }
 
@@ -45,6 +45,6 @@ func survived(t *testing.T, stack *localstack.Stack) {
 	held := peak(t, stack)
 	t.Logf("deal-api used at most %d MiB", held>>20)
 	if held > mostMemory {
-		t.Errorf("deal-api used %d MiB, more than %d", held>>20, mostMemory>>20)
+		t.Errorf("deal-api used %d MiB, want at most %d", held>>20, mostMemory>>20)
 	}
 }

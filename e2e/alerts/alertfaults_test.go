@@ -31,7 +31,7 @@ var faults = []fault{
 		v := &e2e.Vault{W: s.w}
 		put := v.Change(s.t, []string{`UPDATE translog.leaves SET entry = sha256(entry) WHERE leaf_index = 0`})
 		if r := s.c.Verify(s.published()); r.Valid {
-			s.t.Errorf("%+v", r)
+			s.t.Errorf("a certificate whose leaf was changed is reported valid: %+v", r)
 		}
 		return func() { put(); s.restart(localstack.LogServer) }
 	}},
@@ -81,7 +81,7 @@ var faults = []fault{
 		d.Commit(0, inputs[0])
 		d.Commit(1, inputs[1])
 		d.Reveal(0, inputs[0])
-		e2e.Must(s.t, s.kms.FailTimes(kmstest.OtherDigest, 2)) // a wrong signature is requested again once
+		e2e.Must(s.t, s.kms.FailTimes(kmstest.OtherDigest, 2)) // the signer repeats a request once after a wrong signature
 		d.Reveal(1, inputs[1])
 		return func() { d.Certified(e2e.Patience) }
 	}},
@@ -109,8 +109,8 @@ var faults = []fault{
 		stop, back := s.load(1), s.withoutPostgres()
 		return func() {
 			for _, query := range e2e.DashboardQueries(s.t) {
-				if whenWell(query) && len(s.p.query(s.t, s.here(query))) == 0 {
-					s.t.Errorf("the dashboard does not show the failing calls: %s", query)
+				if emptyWhenHealthy(query) && len(s.p.query(s.t, s.here(query))) == 0 {
+					s.t.Errorf("the dashboard does not show the failing calls: no series for %s", query)
 				}
 			}
 			back()
@@ -213,7 +213,7 @@ var faults = []fault{
 		}},
 }
 
-// callsFail are the alerts that fire with the error budget while Postgres is down.
+// callsFail has the alerts that may fire with FairpactErrorBudgetFast while Postgres is down.
 var callsFail = map[string]string{
 	"FairpactErrorBudgetSlow": "the slow window sees the same failures",
 	"FairpactPostgresDown":    "the calls fail because Postgres is down",
@@ -228,7 +228,7 @@ func (s *site) withoutPostgres() (back func()) {
 	return func() { e2e.Must(s.t, s.stack.Postgres().Restart(s.t.Context())) }
 }
 
-// with restarts processes under other settings.
+// with restarts processes with additional settings, and back without them.
 func (s *site) with(names []string, env ...string) (back func()) {
 	for _, name := range names {
 		s.restart(name, env...)
@@ -270,14 +270,14 @@ func gone(kind string) func(s *site) func() {
 	}
 }
 
-// undrawn plays a random.v1 deal and moves its last reveal so far back that the worker
-// must draw, which it does from a minute after it. A worker that reaches the beacon
-// ends the fault.
+// undrawn creates a random.v1 deal and moves its reveals to ago, at least a minute
+// earlier: a minute after the last reveal, the worker draws. The fault ends when the
+// worker has a relay that answers.
 func undrawn(ago time.Duration) func(s *site) func() {
 	return func(s *site) func() {
 		d, inTime := s.c.Nonces(s.stack.Chain(), e2e.After(time.Hour), e2e.After(2*time.Hour))
 		if !inTime {
-			s.t.Fatal("an hour was not enough to play a deal of two")
+			s.t.Fatal("a two-party deal was not revealed within an hour")
 		}
 		s.w.RevealedEarlier(d, int(ago/time.Second))
 		s.w.Exec(1, "UPDATE deals SET round_time = reveals_closed_at WHERE deal_id = $1", d.ID)
@@ -299,8 +299,8 @@ func (s *site) published() string {
 	return e2e.Value[string](s.w, "SELECT cert_id FROM certificates WHERE leaf_index = 0")
 }
 
-// again has each of the players call do repeatedly until stop, which waits for the
-// calls under way.
+// again starts players goroutines, each of which calls do repeatedly until stop. stop
+// waits for their current calls.
 func (s *site) again(players int, do func(ctx context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -328,7 +328,7 @@ func (s *site) locked(ctx context.Context, table string, hold time.Duration) {
 	e2e.Pause(ctx, 50*time.Millisecond)
 }
 
-// load has each of the players play deals, and ignores all errors.
+// load starts players goroutines, each of which runs deals and ignores all errors.
 func (s *site) load(players int) (stop func()) {
 	return s.again(players, func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
@@ -379,7 +379,7 @@ func (s *site) backup() string {
 	return name
 }
 
-// restore replaces the log's tables by a backup.
+// restore replaces the rows of the log's tables by those of a backup.
 func (s *site) restore(name string) {
 	s.t.Helper()
 	var statements []string

@@ -24,9 +24,9 @@ type fault struct {
 	// also holds the other alerts that may fire, and the reason. Any other alert fails
 	// the test.
 	also map[string]string
-	env  []string // of all binaries; {dir} is site.dir
-	// witnesses is the number of the stack's witnesses.
-	witnesses int
+	env  []string // settings of all binaries; {dir} is site.dir
+
+	witnesses int // that the stack has
 	// do makes the fault and returns a function that ends it.
 	do func(s *site) (undo func())
 }
@@ -37,7 +37,7 @@ type site struct {
 	dir       string // empty at the start
 	stack     *localstack.Stack
 	kms       *kmstest.GCP
-	uri       string // of the key that signs
+	uri       string // of the signing key
 	c         *e2e.Client
 	w         e2e.Witness
 	p         *prometheus
@@ -75,7 +75,7 @@ func TestAlerts(t *testing.T) {
 			t.Logf("ended %s after the fault; fired: %v", time.Since(began).Round(time.Second/10), fired)
 			for _, other := range fired {
 				if other != f.alert && f.also[other] == "" {
-					t.Errorf("%s fired too", other)
+					t.Errorf("%s fired with %s and is not in the fault's also", other, f.alert)
 				}
 			}
 		})
@@ -102,43 +102,43 @@ func siteOf(t *testing.T, p *prometheus, f fault) *site {
 		return len(p.query(t, `fairpact_redis_up{namespace="`+s.namespace+`"} == 1`)) == 2
 	})
 	if fired := p.fired(t, s.namespace); len(fired) > 0 {
-		t.Errorf("before the fault: %v", fired)
+		t.Errorf("alerts fired before the fault: %v", fired)
 	}
 	return s
 }
 
-// A healthy deployment under a light load has no alert, and a series for every query of
-// the alerts and the dashboard.
+// healthy requires that a healthy deployment under a light load has no alert, and a series
+// for every query of the alerts and the dashboard.
 func healthy(t *testing.T, p *prometheus, rules []promv1.AlertingRule) {
 	s := siteOf(t, p, fault{alert: "none", what: "all is well", env: []string{guardBeside}, witnesses: 2})
 	stop := s.load(2)
 	d, inTime := s.c.Nonces(s.stack.Chain(), e2e.After(time.Hour), e2e.After(2*time.Hour))
 	if !inTime {
-		t.Fatal("an hour was not enough to play a deal of two")
+		t.Fatal("a two-party deal was not revealed within an hour")
 	}
 	s.c.Want(200, "POST", d.Path("/entropy"), d.Tokens[0], nil)
 	s.c.Want(200, "POST", "/mcp", "", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_algorithms","arguments":{}}}`)
 	s.c.Create(e2e.SplitBody(2*time.Second, time.Hour)).Certified(e2e.Patience) // VOID, by the worker
 	for _, query := range e2e.DashboardQueries(t) {
 		e2e.Eventually(t, "data for "+query, e2e.Patience, func() bool {
-			return len(p.query(t, s.here(query))) > 0 || whenWell(query)
+			return len(p.query(t, s.here(query))) > 0 || emptyWhenHealthy(query)
 		})
 	}
 	for _, rule := range rules {
 		for _, selector := range selectors(rule.Query) {
 			here := strings.TrimSuffix(strings.Replace(selector, "{}", "{", 1), "}")
 			here = strings.Replace(here+`,namespace="`+s.namespace+`"}`, "{,", "{", 1)
-			if n := len(p.query(t, here)); (n > 0) == whenWell(selector) {
-				t.Errorf("%s asks for %s, which has %d series where all is well", rule.Name, selector, n)
+			if n := len(p.query(t, here)); (n > 0) == emptyWhenHealthy(selector) {
+				t.Errorf("%s selects %s, which has %d series in a healthy deployment; want series, or none if it selects 5xx", rule.Name, selector, n)
 			}
 		}
 	}
-	// The longest window of a rule, except those of the error budget, and its `for`.
+	// 20 minutes are the longest window plus `for` of a rule outside the error budget.
 	began := time.Now()
 	e2e.Eventually(t, "every alert has had the time to fire", e2e.Patience, func() bool { return time.Since(began) > 20*time.Minute/faster })
 	stop()
 	if fired := p.fired(t, s.namespace); len(fired) > 0 {
-		t.Errorf("all is well, and these fire: %v", fired)
+		t.Errorf("alerts fired without a fault: %v", fired)
 	}
 	if n := len(p.query(t, fmt.Sprintf(`up{namespace=%q} == 1`, s.namespace))); n != len(s.stack.Names()) {
 		t.Errorf("%d targets are up, want %d", n, len(s.stack.Names()))
@@ -150,9 +150,9 @@ func (s *site) here(query string) string {
 	return strings.ReplaceAll(hastened(query), "$namespace", s.namespace)
 }
 
-// whenWell reports whether a query has no result while all is well: a series of 5xx
-// begins with the first one.
-func whenWell(query string) bool { return strings.Contains(query, `status=~"5.."`) }
+// emptyWhenHealthy reports whether a query selects calls that failed with 5xx. Their series
+// exists only after the first failure.
+func emptyWhenHealthy(query string) bool { return strings.Contains(query, `status=~"5.."`) }
 
 // selector matches one of our metrics with or without its labels.
 var selector = regexp.MustCompile(`fairpact_[a-z_]+(\{[^}]*\})?`)

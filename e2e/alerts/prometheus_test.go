@@ -147,14 +147,14 @@ func (p *prometheus) rules(t testing.TB) (all []promv1.AlertingRule) {
 	return all
 }
 
-// query returns the present series of an expression.
+// query returns the current series of an expression.
 func (p *prometheus) query(t testing.TB, expression string) model.Vector {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	value, _, _, err := p.api.Query(ctx, expression, time.Now())
 	if err != nil {
-		t.Fatalf("%s: %v", expression, err)
+		t.Fatalf("query %s: %v", expression, err)
 	}
 	return value.(model.Vector)
 }

@@ -1,6 +1,6 @@
 // Package algorithms tests binaries with an additional algorithm, max.v1. An overlay (go
-// help build) adds its file, its schemas and its vectors to package algorithm, and its
-// name to the catalogue. The other source files are unchanged.
+// help build) adds the files of max.v1 to package algorithm, and its name to the catalogue.
+// The other source files are unchanged.
 package algorithms
 
 import (
@@ -34,7 +34,7 @@ func writeOverlay() (string, error) {
 		return "", err
 	}
 	if strings.Count(string(catalogue), before) != 1 {
-		return "", fmt.Errorf("catalogue.go does not contain %s: change this test to match it", before)
+		return "", fmt.Errorf("catalogue.go does not contain %q exactly once: change the constants before and after to match the file", before)
 	}
 	dir := e2e.Repo("bin/e2e/max.v1")
 	if err := os.MkdirAll(dir, 0o755); err != nil {

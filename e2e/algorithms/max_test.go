@@ -28,7 +28,7 @@ func declared() e2e.Body {
 	return b
 }
 
-// checkCertificate requires the algorithm's result and its property.
+// checkCertificate requires the result of max.v1 and the properties of its certificate.
 func checkCertificate(t *testing.T, text []byte) {
 	t.Helper()
 	var c struct {
@@ -42,7 +42,7 @@ func checkCertificate(t *testing.T, text []byte) {
 	e2e.Same(t, "result of the certificate and of the algorithm", c.Result, []byte(want))
 	digest, err := attestation.DigestIn(c.Properties)
 	if want := []string{"inputs-committed-before-reveal", "deterministic-recomputable", "largest-bid", attestation.Property(digest), "logged"}; err != nil || c.Algorithm != id || !slices.Equal(c.Properties, want) {
-		t.Errorf("certificate of %s with %q", c.Algorithm, c.Properties)
+		t.Errorf("certificate of %s with properties %q (%v), want %s with %q", c.Algorithm, c.Properties, err, id, want)
 	}
 }
 
@@ -53,19 +53,19 @@ func TestOverREST(t *testing.T) {
 	sealed := e2e.Seal(t, e2e.Body{"bid": -1})
 	other := c.Committed(declared(), sealed.Commitment, sealed)
 	if a := c.Do("POST", other.Path("/reveal"), other.Tokens[0], sealed.Act("reveal")); a.Code() != "INVALID_INPUT" || !strings.Contains(a.ErrorText(), "input.bid must be") {
-		t.Errorf("a negative bid: %d %s", a.Status, a.Body)
+		t.Errorf("reveal of a negative bid: %d %s, want INVALID_INPUT", a.Status, a.Body)
 	}
 	d.Play(bids...)
 	e2e.Same(t, "result of the view and of the algorithm", d.View().Result, []byte(want))
 	checkCertificate(t, d.Certified(e2e.Patience))
 	if r := c.Verify(*d.View().CertificateID); !r.Valid {
-		t.Errorf("%+v", r)
+		t.Errorf("the certificate is not valid: %+v", r)
 	}
 	if a := c.Do("POST", d.Path("/entropy"), d.Key, nil); a.Code() != "WRONG_ALGORITHM" {
-		t.Errorf("entropy: %d %s", a.Status, a.Body)
+		t.Errorf("POST entropy: %d %s, want WRONG_ALGORITHM", a.Status, a.Body)
 	}
 	if a := c.Do("POST", "/v1/deals", d.Key, `{"algorithm":"min.v1","party_labels":["a","b"],"commit_deadline":1,"reveal_deadline":2,"algorithm_params":{}}`); !strings.Contains(a.ErrorText(), "shapley.v1, "+id) {
-		t.Errorf("an unknown algorithm: %s", a.Body)
+		t.Errorf("creation with an unknown algorithm: %s, want a list that ends with %s", a.Body, id)
 	}
 }
 
@@ -90,7 +90,7 @@ func TestOverMCP(t *testing.T) {
 	checkCertificate(t, c.Tool("get_certificate", e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[1]}).Structured)
 	var r e2e.Report
 	if c.Tool("verify_certificate", e2e.Body{"cert_id": *d.View().CertificateID}).Into(t, &r); !r.Valid {
-		t.Errorf("%+v", r)
+		t.Errorf("verify_certificate: the certificate is not valid: %+v", r)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestOverFairpactctl(t *testing.T) {
 	c.Create(id, params, "ann", "bob")
 	c.Run(0, "commit", c.File("input.json", e2e.Body{"bid": "much"}), "--out", "unfit.json")
 	if _, said := c.Run(1, "deal", "commit", "unfit.json", "--state", "party-0.json"); !strings.Contains(said, "input.bid is a string") {
-		t.Errorf("an input that does not fit: %s", said)
+		t.Errorf("commit of the bid \"much\": %s, want a message that input.bid is a string", said)
 	}
 	for i, bid := range bids {
 		c.Seal(i, bid)
@@ -112,10 +112,10 @@ func TestOverFairpactctl(t *testing.T) {
 	checkCertificate(t, c.Read("cert.json"))
 	c.Inputs(len(bids))
 	if out := c.Offline(0, "verify", "cert.json", "--tree-head", "head.json", "--status", "status.json", "--inputs", "inputs.json", "--params", "params.json"); !strings.Contains(out, "byte for byte as recomputed") {
-		t.Errorf("verify: %s", out)
+		t.Errorf("fairpactctl verify: %s, want a recomputed result", out)
 	}
 	if help, _ := c.Run(0, "deal", "create", "--help"); !strings.Contains(help, id) {
-		t.Error("the help of deal create does not name it")
+		t.Errorf("the help of deal create does not name %s:\n%s", id, help)
 	}
 }
 
@@ -132,16 +132,16 @@ func TestIsDescribed(t *testing.T) {
 	}
 	c.Want(200, "GET", "/v1/algorithms", "", nil).Into(t, &catalogue)
 	if n := len(catalogue.Algorithms); n != 4 || catalogue.Algorithms[3].ID != id || catalogue.Algorithms[3].Parties != "2 to 5" || catalogue.Algorithms[3].Input["bid"] == "" || len(catalogue.Algorithms[3].Vectors) != 1 {
-		t.Errorf("%d algorithms, the last %+v", n, catalogue.Algorithms[n-1])
+		t.Errorf("%d algorithms, the last %+v; want 4 with %s at the end, for 2 to 5 parties and with one vector", n, catalogue.Algorithms[n-1], id)
 	}
 	line := "- max.v1, who bids most for one thing, 2 to 5 parties: `{\"thing\":\"car\"}` -> `{\"bid\":70}`"
 	if page := c.Want(200, "GET", "/llms.txt", "", nil).Body; !strings.Contains(string(page), line) {
-		t.Error("/llms.txt does not describe it")
+		t.Errorf("/llms.txt has no line %q", line)
 	}
 	if page := c.Want(200, "GET", "/openapi.json", "", nil).Body; !strings.Contains(string(page), `"MaxParams"`) {
-		t.Error("/openapi.json has no schema of it")
+		t.Error("/openapi.json has no schema MaxParams")
 	}
 	if said := c.Post(`{"jsonrpc":"2.0","id":7,"method":"tools/list"}`).Body; !strings.Contains(string(said), "max.v1: thing (string: what the bids are for)") {
-		t.Error("no tool describes its params")
+		t.Errorf("no tool describes the params of %s", id)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// guarded lists the calls that take a credential.
+// guarded returns method and path of each call that takes a credential.
 func guarded(d *e2e.Dealt) map[string][2]string {
 	return map[string][2]string{
 		"create": {"POST", "/v1/deals"}, "view": {"GET", d.Path("")}, "commit": {"POST", d.Path("/commit")}, "reveal": {"POST", d.Path("/reveal")},
@@ -17,9 +17,9 @@ func guarded(d *e2e.Dealt) map[string][2]string {
 	}
 }
 
-// SPEC 5.5: a missing credential is AUTH_REQUIRED, and the error says which header to
-// send and where to get a key. An unknown credential is INVALID_CREDENTIAL. The
-// error does not repeat it.
+// SPEC 5.5: a missing credential is AUTH_REQUIRED, and the error says which header to send
+// and where to get a key. An unknown credential is INVALID_CREDENTIAL, and the error does
+// not repeat the credential.
 func TestRefusedCredentials(t *testing.T) {
 	c := newClient(t)
 	d := c.Create(split())
@@ -49,13 +49,13 @@ func TestRefusedCredentials(t *testing.T) {
 			}
 			a := c.Refused(401, code, call[0], call[1], "", nil, headers...)
 			if a.Header.Get("WWW-Authenticate") != "Bearer" {
-				t.Errorf("%s: WWW-Authenticate %q", name, a.Header.Get("WWW-Authenticate"))
+				t.Errorf("%s: WWW-Authenticate is %q, want Bearer", name, a.Header.Get("WWW-Authenticate"))
 			}
 			if code == "AUTH_REQUIRED" && (!strings.Contains(a.ErrorText(), "Authorization: Bearer") || !strings.Contains(a.ErrorText(), "POST /v1/keys")) {
-				t.Errorf("%s does not say what to send: %s", name, a.ErrorText())
+				t.Errorf("%s: the error does not name the header Authorization: Bearer and POST /v1/keys: %s", name, a.ErrorText())
 			}
 			if len(header) > 20 && strings.Contains(a.ErrorText(), header[10:20]) {
-				t.Errorf("%s repeats the credential: %s", name, a.ErrorText())
+				t.Errorf("%s: the error repeats the credential: %s", name, a.ErrorText())
 			}
 		}
 	}
@@ -66,8 +66,8 @@ func TestRefusedCredentials(t *testing.T) {
 
 func upperCased(s string) string { return s[:3] + strings.ToUpper(s[3:]) }
 
-// A valid credential that is not for the call is 403. An unknown deal is 404 for GET
-// of the deal only, and otherwise 403.
+// A valid credential that does not permit the call is answered with 403. An unknown deal
+// is 404 for GET of the deal and of its declaration, and otherwise 403.
 func TestPermissions(t *testing.T) {
 	c := newClient(t)
 	d, other := c.Create(split()), c.Create(split())
@@ -81,7 +81,7 @@ func TestPermissions(t *testing.T) {
 			// The body is not JSON, so an allowed call is refused for that and changes nothing.
 			a := c.Do(call[0], call[1], token, "no JSON")
 			if refused := a.Status == 401 || a.Status == 403 || a.Status == 404; refused == slices.Contains(allowed, who) || refused && (a.Status != 403 || a.Code() != "FORBIDDEN") {
-				t.Errorf("%s by the %s: %d %s", name, who, a.Status, a.Body)
+				t.Errorf("%s by the %s: %d %s, want 403 FORBIDDEN unless one of %q calls", name, who, a.Status, a.Body, allowed)
 			}
 			if name == "create" {
 				continue
@@ -95,9 +95,9 @@ func TestPermissions(t *testing.T) {
 			}
 		}
 	}
-	// The initiator is told which of its tokens reads the certificate.
+	// The error names the token with which the initiator can read the certificate.
 	if a := c.Do("GET", d.Path("/certificate"), d.Key, nil); !strings.Contains(a.ErrorText(), "party 0") {
-		t.Errorf("the certificate by the API key: %s", a.ErrorText())
+		t.Errorf("the certificate by the API key: the error does not name party 0: %s", a.ErrorText())
 	}
 }
 
@@ -107,7 +107,7 @@ func TestPublicCallsIgnoreAuthorization(t *testing.T) {
 	for _, header := range []string{"Bearer fp_unknown", "Basic eA=="} {
 		for _, call := range [][2]string{{"GET", "/v1/status"}, {"GET", "/v1/algorithms"}, {"POST", "/v1/keys"}, {"GET", "/v1/log/tree-head"}, {"GET", "/openapi.json"}} {
 			if a := c.Do(call[0], call[1], "", nil, "Authorization", header); a.Status >= 300 {
-				t.Errorf("%s %s with %q: %d", call[0], call[1], header, a.Status)
+				t.Errorf("%s %s with Authorization %q: %d, want success", call[0], call[1], header, a.Status)
 			}
 		}
 		c.Refused(404, "CERT_NOT_FOUND", "GET", "/v1/verify/none", "", nil, "Authorization", header)
@@ -122,7 +122,7 @@ func TestKeys(t *testing.T) {
 		var k map[string]string
 		c.Want(201, "POST", "/v1/keys", "", sent).Into(t, &k)
 		if len(k) != 1 || !strings.HasPrefix(k["api_key"], "fp_") || len(k["api_key"]) != 46 || known[k["api_key"]] {
-			t.Errorf("%v: %v", sent, k)
+			t.Errorf("POST /v1/keys with body %v: %v, want only a new api_key of fp_ and 43 characters", sent, k)
 		}
 		known[k["api_key"]] = true
 	}

@@ -10,8 +10,9 @@ import (
 )
 
 const (
+	// Limits of request bodies, in bytes.
 	bodyLimit      = 4 << 20
-	smallBodyLimit = 64 << 10 // of the calls whose bodies are short
+	smallBodyLimit = 64 << 10 // of keys, commit, cancel and entropy
 	verifyLimit    = 8 << 20
 )
 
@@ -19,9 +20,9 @@ func nested(open, inner, end string, depth int) string {
 	return strings.Repeat(open, depth) + inner + strings.Repeat(end, depth)
 }
 
-// malformed lists bodies that are not a JSON object within the rules of SPEC 8 and
-// I-JSON (RFC 7493). internal/canon tests the parser. These are the kinds that differ
-// on the way to it: the top-level type, the size, the depth, the encoding.
+// malformed has bodies that are not a JSON object within the rules of SPEC 8 and I-JSON
+// (RFC 7493). internal/canon tests the parser. These bodies test what comes before it:
+// the top-level type, the size, the depth and the encoding.
 var malformed = map[string]string{
 	"a blank": " ", "null": "null", "an array": "[]", "a string": `"x"`, "no value": `{"a":}`, "two values": `{}{}`, "a fraction": `{"a":1.5}`, "2^53": `{"a":9007199254740992}`,
 	"a name twice": `{"a":1,"\u0061":1}`, "a lone surrogate": `{"a":"\ud800"}`, "not UTF-8": "{\"a\":\"\xff\"}", "a byte order mark": "\ufeff{}", "UTF-16": "{\x00}\x00",
@@ -60,7 +61,7 @@ func TestMalformedBodies(t *testing.T) {
 			}
 		}
 		if after := state(); after != before {
-			t.Fatalf("%s: a refused body changed the state:\n%s\n%s", at.path, before, after)
+			t.Fatalf("POST %s: a refused body changed the database or a view, from\n%s\nto\n%s", at.path, before, after)
 		}
 	}
 	// An empty body is an empty object for keys and cancel only.
@@ -101,15 +102,15 @@ func TestBodyThatIsCutOff(t *testing.T) {
 	text := e2e.JsonText(t, e2e.Seal(t, e2e.AnnsValues).Act("commit"))
 	a := sendRaw(t, c, fmt.Sprintf("POST %s HTTP/1.1\r\nHost: fairpact\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", d.Path("/commit"), d.Tokens[0], len(text)+1, text))
 	if a.Status != http.StatusBadRequest || a.Code() != "INVALID_JSON" {
-		t.Errorf("%d %s", a.Status, a.Body)
+		t.Errorf("a commit one byte too short: %d %s, want 400 INVALID_JSON", a.Status, a.Body)
 	}
 	if v := d.View(); v.State != "OPEN" {
 		t.Errorf("the commitment was accepted: %+v", v)
 	}
 }
 
-// Values, params and inputs have bounds of their own, exact to the byte. The catalogue
-// publishes those of the inputs, because a commitment cannot be corrected.
+// Values, params and inputs have their own limits, exact to the byte. The catalogue
+// publishes the limits of inputs, because a commitment cannot be corrected.
 func TestBoundsWithinABody(t *testing.T) {
 	c := newClient(t)
 	key := c.Key()
@@ -126,7 +127,7 @@ func TestBoundsWithinABody(t *testing.T) {
 		t.Helper()
 		d := c.Committed(b, sha([]byte(input)), e2e.Seal(t, e2e.Body{}))
 		if a := c.Want(status, "POST", d.Path("/reveal"), d.Tokens[0], `{"input":`+input+`}`); status == 400 && a.Code() != "INVALID_INPUT" {
-			t.Errorf("an input of %d bytes: %s", len(input), a.Body)
+			t.Errorf("an input of %d bytes: %s, want INVALID_INPUT", len(input), a.Body)
 		}
 	}
 	for _, row := range []struct {
@@ -141,10 +142,10 @@ func TestBoundsWithinABody(t *testing.T) {
 		reveal(200, row.b, fmt.Sprintf(row.input, strings.Repeat("x", row.most-len(row.input)+len("%s"))))
 		reveal(400, row.b, fmt.Sprintf(row.input, strings.Repeat("x", row.most+1-len(row.input)+len("%s"))))
 		if !strings.Contains(catalogue.Commitment, fmt.Sprint(row.most)) {
-			t.Errorf("the catalogue does not publish %d: %s", row.most, catalogue.Commitment)
+			t.Errorf("the catalogue does not publish the limit %d: %s", row.most, catalogue.Commitment)
 		}
 	}
-	// 32 levels in all, the most that is allowed.
+	// 32 levels, the most that are allowed.
 	reveal(200, shapley(), `{"accept":true,"note":`+nested("[", "", "]", 30)+`}`)
 }
 

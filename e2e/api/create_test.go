@@ -27,7 +27,8 @@ func items(n int) e2e.Body {
 	return e2e.Body{"items": all}
 }
 
-// SPEC 2.3. Members that the service does not know are not stored.
+// A creation is answered with an id and one token for each party (SPEC 2.3). The view has
+// the default values, and no members that the service does not know.
 func TestCreated(t *testing.T) {
 	c := newClient(t)
 	key := c.Key()
@@ -49,12 +50,12 @@ func TestCreated(t *testing.T) {
 		c.Want(201, "POST", "/v1/deals", key, b).Into(t, &r)
 		labels := b["party_labels"].([]string)
 		if r.State != "OPEN" || len(r.Invites) != len(labels) || r.DealID == "d_mine" || ids[r.DealID] {
-			t.Fatalf("%+v", r)
+			t.Fatalf("creation: %+v, want a new deal_id, state OPEN and %d tokens", r, len(labels))
 		}
 		ids[r.DealID] = true
 		for i, invite := range r.Invites {
 			if invite.Party == nil || *invite.Party != i || invite.Label != labels[i] || ids[invite.Token] {
-				t.Errorf("invite %d: %+v, the label is %q", i, invite, labels[i])
+				t.Errorf("invite %d: %+v, want party %d, label %q and a new token", i, invite, i, labels[i])
 			}
 			ids[invite.Token] = true
 		}
@@ -66,18 +67,18 @@ func TestCreated(t *testing.T) {
 		view := c.Want(200, "GET", "/v1/deals/"+r.DealID, key, nil)
 		view.Into(t, &v)
 		if v.Mode != "sealed" || v.Retention != "standard" || v.Initiator == nil || *v.Initiator != 0 || v.State != "OPEN" || strings.Contains(string(view.Body), `"red"`) {
-			t.Errorf("%s", view.Body)
+			t.Errorf("view %s, want sealed, standard, initiator 0, OPEN and no member colour", view.Body)
 		}
 		for i, p := range v.Parties {
 			if p.Label != labels[i] || p.Index != i || p.Committed || p.Commitment != nil || p.Revealed {
-				t.Errorf("party %d: %+v", i, p)
+				t.Errorf("party %d: %+v, want label %q and no commitment or reveal", i, p, labels[i])
 			}
 		}
 	}
 }
 
-// Each invalid declaration is refused with the name of the wrong member.
-// internal/algorithm tests the labels and params: a few rows show here that they are checked.
+// Each invalid declaration is refused with the name of the wrong member. A few rows show
+// that labels and params are checked. internal/algorithm tests their rules.
 func TestRefusedCreations(t *testing.T) {
 	c := newClient(t)
 	key, now := c.Key(), time.Now().Unix()
@@ -86,9 +87,9 @@ func TestRefusedCreations(t *testing.T) {
 		return e2e.Body{"coalition_values": e2e.Body{name: worth}}
 	}
 	for _, row := range []struct {
-		code    string
-		sent    any
-		teaches string // a part of the error
+		code  string
+		sent  any
+		names string // a part of the error
 	}{
 		{"INVALID_REQUEST", "[]", "an array"},
 		{"INVALID_REQUEST", changed(split(), "algorithm", "-"), "algorithm"},
@@ -118,13 +119,13 @@ func TestRefusedCreations(t *testing.T) {
 		{"INVALID_PARAMS", changed(draw, "algorithm_params", e2e.Body{"beacon_round": 0}), "beacon_round"},
 		{"INVALID_PARAMS", changed(shapley(), "algorithm_params", coalitions("bob,ann", 1)), `must be "ann,bob"`},
 	} {
-		if a := c.Refused(400, row.code, "POST", "/v1/deals", key, row.sent); !strings.Contains(a.ErrorText(), row.teaches) {
-			t.Errorf("%s does not contain %q", a.ErrorText(), row.teaches)
+		if a := c.Refused(400, row.code, "POST", "/v1/deals", key, row.sent); !strings.Contains(a.ErrorText(), row.names) {
+			t.Errorf("the error does not contain %q: %s", row.names, a.ErrorText())
 		}
 	}
 }
 
-// The largest deals are stored and shown.
+// The largest allowed deals are stored and shown.
 func TestLargestCreations(t *testing.T) {
 	c := newClient(t)
 	for _, sent := range []e2e.Body{
@@ -143,8 +144,8 @@ func TestLargestCreations(t *testing.T) {
 	}
 }
 
-// commit_deadline must be after now: the next second is accepted, and the current
-// second is refused.
+// commit_deadline must be after now. The next second is accepted, and the current one is
+// refused.
 func TestEarliestCommitDeadline(t *testing.T) {
 	c := newClient(t)
 	key := c.Key()
@@ -152,21 +153,21 @@ func TestEarliestCommitDeadline(t *testing.T) {
 		deadline := time.Now().Unix() + 1
 		a := c.Do("POST", "/v1/deals", key, changed(e2e.SplitBody(0, time.Hour), "commit_deadline", deadline))
 		if a.Status == 400 {
-			return false // the deadline's second has begun: try again
+			return false // the deadline has passed before the call: try again
 		}
 		var v struct {
 			CreatedAt int64 `json:"created_at"`
 		}
 		c.Want(200, "GET", c.Created(key, a).Path(""), key, nil).Into(t, &v)
 		if v.CreatedAt >= deadline {
-			t.Fatalf("created at %d with commit_deadline %d", v.CreatedAt, deadline)
+			t.Fatalf("a deal was created at %d with the earlier or equal commit_deadline %d", v.CreatedAt, deadline)
 		}
 		return v.CreatedAt == deadline-1
 	})
 }
 
-// A declaration that is legal but odd is accepted with a warning about it, and only
-// about it. internal/algorithm tests the warnings about params.
+// A declaration that is legal but odd is accepted with a warning about the odd part only.
+// internal/algorithm tests the warnings about params.
 func TestWarnings(t *testing.T) {
 	c := newClient(t)
 	key := c.Key()
@@ -193,16 +194,16 @@ func TestWarnings(t *testing.T) {
 	} {
 		d := c.CreateWith(key, row.sent)
 		if row.wants == nil && d.Warning != "" {
-			t.Errorf("%s: an unwarranted warning: %s", row.name, d.Warning)
+			t.Errorf("%s: warning %q, want none", row.name, d.Warning)
 		}
 		for _, want := range row.wants {
 			if !strings.Contains(d.Warning, want) {
-				t.Errorf("%s: the warning has no %q: %s", row.name, want, d.Warning)
+				t.Errorf("%s: the warning does not contain %q: %s", row.name, want, d.Warning)
 			}
 		}
 		for _, other := range all {
 			if !slices.Contains(row.wants, other) && strings.Contains(d.Warning, other) {
-				t.Errorf("%s: the warning contains %q: %s", row.name, other, d.Warning)
+				t.Errorf("%s: the warning contains %q, which is of another row: %s", row.name, other, d.Warning)
 			}
 		}
 	}

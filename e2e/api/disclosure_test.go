@@ -9,8 +9,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// The parties of an open deal read all inputs once it is COMPUTED. They cannot in another
-// mode, state or retention. The view and the certificate never contain an input.
+// The parties of an open deal with standard retention can read all inputs once it is
+// COMPUTED. No other deal discloses inputs. The view and the certificate never contain one.
 func TestOpenAndPurge(t *testing.T) {
 	c, w := newClient(t), e2e.Database(t, e2e.Shared(t))
 	const marker = "471147114711" // in every input, and too long to be in a hash by chance
@@ -64,7 +64,7 @@ func TestOpenAndPurge(t *testing.T) {
 				e2e.Answer{Body: cert}.Into(t, &v)
 				purged := strings.Contains(fmt.Sprint(v.Properties), "inputs-purged")
 				if v.Mode != mode || v.Retention != retention || v.InputRoot == "" || purged != (retention == "purge") {
-					t.Errorf("certificate: %+v", v)
+					t.Errorf("certificate: %+v, want mode %s, retention %s, an input_root, and inputs-purged only for purge", v, mode, retention)
 				}
 			})
 		}
@@ -74,7 +74,7 @@ func TestOpenAndPurge(t *testing.T) {
 		x := e2e.Open(c, e2e.Retained(shapley(), "open", retention), 2, 2, e2e.Body{"accept": true}, e2e.Body{"accept": false})
 		c.Refused(409, code, "GET", x.Deal.Path("/inputs"), x.Deal.Tokens[0], nil)
 		if n := w.KeptInputs(x.Deal.ID); (n == 0) != (retention == "purge") {
-			t.Errorf("%s: %d inputs are kept after a rejection", retention, n)
+			t.Errorf("retention %s: %d inputs are kept after a rejection, want none if purge", retention, n)
 		}
 	}
 }
@@ -93,11 +93,11 @@ func disclosed(t *testing.T, c *e2e.Client, d *e2e.Dealt, all []e2e.Sealed) {
 		}
 		c.Want(200, "GET", d.Path("/inputs"), token, nil).Into(t, &r)
 		if r.DealID != d.ID || len(r.Inputs) != len(all) {
-			t.Fatalf("%+v", r)
+			t.Fatalf("GET inputs: %+v, want %d inputs of deal %s", r, len(all), d.ID)
 		}
 		for p, in := range r.Inputs {
 			if *in.Party != p || in.Salt != all[p].Salt || sha(canonical(t, in.Input), []byte(in.Salt)) != all[p].Commitment {
-				t.Errorf("party %d: %+v", p, in)
+				t.Errorf("input of party %d: %+v, want the one that opens %s", p, in, all[p].Commitment)
 			}
 		}
 	}

@@ -20,9 +20,9 @@ type entropy struct {
 	CertificateID *string `json:"certificate_id"`
 }
 
-// Any party, or the initiator's key, draws once all have revealed. Repeat calls report
-// the same result. internal/escrow tests the states between, and e2e/trust recomputes
-// draws.
+// Once all have revealed, the token of any party and the initiator's key can draw. Repeat
+// calls report the same result. internal/escrow tests the states in between, and e2e/trust
+// recomputes draws.
 func TestEntropy(t *testing.T) {
 	c := newClient(t)
 	past := e2e.BeaconChain(t).RoundAt(time.Now().Unix()) - 10
@@ -38,14 +38,14 @@ func TestEntropy(t *testing.T) {
 	c.Want(200, "POST", d.Path("/entropy"), d.Tokens[1], `{"value": not even JSON`).Into(t, &first)
 	v := d.View()
 	if first.DealID != d.ID || first.State != "COMPUTED" || first.CertificateID == nil || *first.CertificateID != *v.CertificateID || string(first.Result) != string(v.Result) || v.ComputedAt == nil {
-		t.Errorf("drawn: %+v; %+v", first, v)
+		t.Errorf("POST entropy: %+v, want COMPUTED with the result and certificate of the view %+v", first, v)
 	}
 	for _, credential := range append(d.Tokens, d.Key) {
 		for _, sent := range []any{nil, "[]", `{"value":"00"}`} {
 			var again entropy
 			c.Want(200, "POST", d.Path("/entropy"), credential, sent, "Idempotency-Key", "the-same").Into(t, &again)
 			if string(again.Result) != string(first.Result) || *again.CertificateID != *first.CertificateID {
-				t.Errorf("again: %+v, first: %+v", again, first)
+				t.Errorf("POST entropy with body %v again: %+v, want %+v", sent, again, first)
 			}
 		}
 	}
@@ -54,12 +54,12 @@ func TestEntropy(t *testing.T) {
 	e2e.Answer{Body: d.Certified(0)}.Into(t, &cert)
 	digest, err := attestation.DigestIn(cert.Properties)
 	if err != nil || fmt.Sprint(cert.Properties) != "[inputs-committed-before-reveal deterministic-recomputable beacon-verified "+attestation.Property(digest)+" logged]" {
-		t.Errorf("properties %v", cert.Properties)
+		t.Errorf("the certificate has the properties %v (%v), want those of a random.v1 deal", cert.Properties, err)
 	}
 }
 
-// Before the round is published, POST entropy is a 409 that says when it is due. The
-// same call draws afterwards.
+// Before the round is published, POST entropy is answered with 409 and the time of the
+// round. The same call draws afterwards.
 func TestRoundThatIsNotPublishedYet(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)
@@ -75,18 +75,18 @@ func TestRoundThatIsNotPublishedYet(t *testing.T) {
 		a := c.Refused(409, "BEACON_NOT_READY", "POST", d.Path("/entropy"), d.Key, nil)
 		seconds, err := strconv.ParseInt(a.Header.Get("Retry-After"), 10, 64)
 		if due := chain.RoundTime(round); !strings.Contains(a.ErrorText(), fmt.Sprint(due)) || err != nil || seconds < 1 || seconds > 86400 || due < time.Now().Unix()+86400 && seconds > due-time.Now().Unix()+1 {
-			t.Errorf("round %d, due at %d: Retry-After %q, %s", round, due, a.Header.Get("Retry-After"), a.ErrorText())
+			t.Errorf("round %d, due at %d: Retry-After %q and error %s, want 1 to 86400 seconds, not later than the round, and the time in the error", round, due, a.Header.Get("Retry-After"), a.ErrorText())
 		}
 	}
 	soon := now + 2
 	d := played(soon)
-	e2e.Eventually(t, "the round", e2e.Patience, func() bool {
+	e2e.Eventually(t, fmt.Sprintf("round %d is drawn", soon), e2e.Patience, func() bool {
 		a := c.Do("POST", d.Path("/entropy"), d.Key, nil)
 		if a.Status != 200 && a.Code() != "BEACON_NOT_READY" {
-			t.Fatalf("%d %s", a.Status, a.Body)
+			t.Fatalf("POST entropy: %d %s, want 200 or BEACON_NOT_READY", a.Status, a.Body)
 		}
 		if a.Status == 200 && time.Now().Unix() < chain.RoundTime(soon) {
-			t.Error("drawn before the round was due")
+			t.Errorf("round %d was drawn before %d, when it is due", soon, chain.RoundTime(soon))
 		}
 		return a.Status == 200
 	})

@@ -10,7 +10,7 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// The settings of a deployment that callers notice, and a beacon that is down.
+// Callers notice these settings of a deployment, and a beacon that is down.
 func TestFaultsAndSettings(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) { o.Replicas = map[string]int{localstack.DeadlineWorker: 0} })
@@ -42,7 +42,7 @@ func TestFaultsAndSettings(t *testing.T) {
 		late := stack.Chain().RoundAt(reveal) + 1
 		b := e2e.Timed(random(2, late-1), reveal-3600, reveal)
 		if a := c.Refused(400, "INVALID_PARAMS", "POST", "/v1/deals", key, b); !strings.Contains(a.ErrorText(), fmt.Sprintf("use round %d", late)) {
-			t.Errorf("the round to use is not named: %s", a.ErrorText())
+			t.Errorf("the error does not name round %d as the one to use: %s", late, a.ErrorText())
 		}
 		c.Want(201, "POST", "/v1/deals", key, changed(b, "algorithm_params", e2e.Body{"beacon_round": late}))
 	})
@@ -50,25 +50,25 @@ func TestFaultsAndSettings(t *testing.T) {
 	t.Run("a limit on keys behind a proxy", func(t *testing.T) {
 		c := restart("FAIRPACT_KEYS_PER_MINUTE=1", "FAIRPACT_TRUSTED_PROXIES=127.0.0.0/8")
 		c.Want(201, "POST", "/v1/keys", "", nil, "X-Forwarded-For", "198.51.100.7, 192.0.2.1")
-		// The right-most hop counts. A caller can invent those before it.
+		// Only the right-most address counts, because a caller can invent the others.
 		a := c.Refused(429, "RATE_LIMITED", "POST", "/v1/keys", "", nil, "X-Forwarded-For", "203.0.113.9, 192.0.2.1")
 		if a.Header.Get("Retry-After") == "" {
-			t.Errorf("no Retry-After: %v", a.Header)
+			t.Errorf("429 without Retry-After, header %v", a.Header)
 		}
 		c.Want(201, "POST", "/v1/keys", "", nil, "X-Forwarded-For", "192.0.2.2")
-		c.CreateWith(key, split()) // limits nothing else
+		c.CreateWith(key, split()) // the limit is for keys only
 	})
 }
 
-// A stored input that cannot be decrypted is a 503, because the operator can correct
-// the secret. A row that cannot be read is a 500. Neither error shows what is stored.
+// A stored input that cannot be decrypted leads to a 503, because the operator can correct
+// the secret. A row that cannot be read leads to a 500. Neither error shows stored data.
 func TestUnreadableRows(t *testing.T) {
 	c, w := newClient(t), e2e.Database(t, e2e.Shared(t))
 	says := func(a e2e.Answer, leaks ...string) {
 		t.Helper()
 		for _, leak := range append(leaks, "sql", "{") {
 			if strings.Contains(a.ErrorText(), leak) {
-				t.Errorf("the error contains %s: %s", leak, a.ErrorText())
+				t.Errorf("the error contains %q: %s", leak, a.ErrorText())
 			}
 		}
 	}
@@ -86,8 +86,8 @@ func TestUnreadableRows(t *testing.T) {
 	w.Exec(1, "DELETE FROM deals WHERE deal_id = $1", broken)
 }
 
-// While a request cannot finish, its repeats wait and are then refused. Once it can,
-// a repeat has its answer. internal/idempotency tests the races.
+// While a request cannot finish, repeats of the request wait and are then refused. After
+// it has finished, a repeat gets its answer. internal/idempotency tests the races.
 func TestRequestStillRunning(t *testing.T) {
 	t.Parallel()
 	c, w := newClient(t), e2e.Database(t, e2e.Shared(t))
@@ -95,7 +95,8 @@ func TestRequestStillRunning(t *testing.T) {
 	commit := c.Once(d.Path("/commit"), d.Tokens[0], e2e.Seal(t, e2e.AnnsValues).Act("commit"))
 	held := w.HoldDeal(d.ID)
 	defer func() { _ = held.Rollback(t.Context()) }()
-	answers := make(chan e2e.Answer, 3) // the second takes the lock over after 4 s, and the third waits for 5 s
+	// The first call runs. The second takes over its lock after 4 s. The third is refused after 5 s.
+	answers := make(chan e2e.Answer, 3)
 	for range cap(answers) {
 		go func() {
 			a, err := c.Try(t.Context(), "POST", commit.Path, commit.Token, commit.Sent, "Idempotency-Key", commit.Key)
@@ -106,7 +107,7 @@ func TestRequestStillRunning(t *testing.T) {
 		}()
 	}
 	if a := <-answers; a.Status != 409 || a.Code() != "IDEMPOTENCY_IN_PROGRESS" {
-		t.Errorf("the first to be answered: %d %s", a.Status, a.Body)
+		t.Errorf("the first answer: %d %s, want 409 IDEMPOTENCY_IN_PROGRESS", a.Status, a.Body)
 	}
 	if err := held.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
@@ -114,7 +115,7 @@ func TestRequestStillRunning(t *testing.T) {
 	one := commit.Want(200)
 	for range cap(answers) - 1 {
 		if a := <-answers; a.Status != 200 && a.Code() != "IDEMPOTENCY_IN_PROGRESS" || a.Status == 200 && string(a.Body) != string(one.Body) {
-			t.Errorf("another repeat: %d %s, the answer is %s", a.Status, a.Body, one.Body)
+			t.Errorf("another repeat: %d %s, want IDEMPOTENCY_IN_PROGRESS or 200 %s", a.Status, a.Body, one.Body)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// example is a shell block of the page and the output that the page shows.
+// example is a shell block of /llms.txt and the output that the page shows.
 type example struct{ line, script, prints string }
 
 var exampleForm = regexp.MustCompile("(?ms)^```bash\n(.*?)^```\n(?:```text\n(.*?)^```\n)?")
@@ -26,12 +26,12 @@ func examplesOf(t *testing.T, page string) []example {
 		all = append(all, example{first, m[1], m[2]})
 	}
 	if n := strings.Count(page, "```bash\n"); n != len(all) || n < 12 {
-		t.Fatalf("read %d of %d examples", len(all), n)
+		t.Fatalf("/llms.txt has %d shell blocks, of which %d were read; want at least 12 and all of them", n, len(all))
 	}
 	return all
 }
 
-// Every example of the page runs in one shell, with only the tools that the page names,
+// Every example of /llms.txt runs in one shell, with only the tools that the page names,
 // and prints the output that the page shows.
 func TestLLMsExamples(t *testing.T) {
 	t.Parallel()
@@ -57,16 +57,16 @@ func TestLLMsExamples(t *testing.T) {
 			t.Fatalf("the example %q did not end: %v\n%s\n%s", e.line, err, printed[len(printed)-1], &stderr)
 		}
 		if form := printedForm(e.prints); !form.MatchString(printed[i]) {
-			t.Errorf("the example %q prints\n%sand the page shows\n%s", e.line, printed[i], e.prints)
+			t.Errorf("the example %q prints\n%swant, as on the page,\n%s", e.line, printed[i], e.prints)
 		}
 	}
 	if err != nil || stderr.Len() > 0 {
-		t.Errorf("%v\n%s", err, &stderr)
+		t.Errorf("the shell of the examples ended with %v, want success and no error output:\n%s", err, &stderr)
 	}
 }
 
-// printedForm returns a pattern of an output block, in which … matches any text within
-// a line.
+// printedForm returns the pattern of an output block. In a block, … stands for any text
+// within a line.
 func printedForm(block string) *regexp.Regexp {
 	return regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(block), "…", "[^\n]+") + "$")
 }
@@ -83,7 +83,7 @@ func toolbox(t *testing.T) string {
 			path = strings.TrimSpace(string(out))
 		}
 		if err != nil {
-			t.Fatalf("%v: the page's examples need it", err)
+			t.Fatalf("the examples need %s: %v", name, err)
 		}
 		if err := os.Symlink(path, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
@@ -92,8 +92,8 @@ func toolbox(t *testing.T) string {
 	return dir
 }
 
-// The published texts have a content type, an ETag and CORS. Every link of the page
-// exists.
+// The published texts have a content type, an ETag and CORS. Every link of /llms.txt
+// leads to a page.
 func TestPublishedTexts(t *testing.T) {
 	c := newClient(t)
 	for path, contentType := range map[string]string{
@@ -102,13 +102,13 @@ func TestPublishedTexts(t *testing.T) {
 	} {
 		a := c.Want(200, "GET", path, "", nil)
 		if a.Header.Get("Content-Type") != contentType || a.Header.Get("Access-Control-Allow-Origin") != "*" || a.Header.Get("Content-Disposition") != "" {
-			t.Errorf("%s: %v", path, a.Header)
+			t.Errorf("GET %s: header %v, want Content-Type %s, Access-Control-Allow-Origin * and no Content-Disposition", path, a.Header, contentType)
 		}
 		if again := c.Want(304, "GET", path, "", nil, "If-None-Match", a.Header.Get("ETag")); len(again.Body) != 0 {
-			t.Errorf("%s: a 304 with a body", path)
+			t.Errorf("GET %s: the 304 has a body of %d bytes", path, len(again.Body))
 		}
 		if head := c.Want(200, "HEAD", path, "", nil); len(head.Body) != 0 {
-			t.Errorf("HEAD %s has a body", path)
+			t.Errorf("HEAD %s: a body of %d bytes, want none", path, len(head.Body))
 		}
 		c.Want(204, "OPTIONS", path, "", nil)
 		c.Refused(405, "METHOD_NOT_ALLOWED", "POST", path, "", string(a.Body))
@@ -118,11 +118,11 @@ func TestPublishedTexts(t *testing.T) {
 		Expected any    `json:"expected_output"`
 	}
 	if c.Want(200, "GET", "/vectors.json", "", nil).Into(t, &vectors); len(vectors) < 30 {
-		t.Errorf("%d vectors", len(vectors))
+		t.Errorf("/vectors.json has %d vectors, want at least 30", len(vectors))
 	}
 	links := regexp.MustCompile(`\]\((/[^)]*)\)`).FindAllStringSubmatch(string(c.Want(200, "GET", "/llms.txt", "", nil).Body), -1)
 	if len(links) < 4 {
-		t.Errorf("%d links", len(links))
+		t.Errorf("/llms.txt has %d links, want at least 4", len(links))
 	}
 	for _, link := range links {
 		c.Want(200, "GET", link[1], "", nil)

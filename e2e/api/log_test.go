@@ -17,6 +17,7 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
+// raw returns the bytes of hex hashes.
 func raw(t testing.TB, hashes ...string) (all [][]byte) {
 	t.Helper()
 	for _, h := range hashes {
@@ -29,9 +30,9 @@ func raw(t testing.TB, hashes ...string) (all [][]byte) {
 	return all
 }
 
-// The reads of the log through deal-api. Heads are signed and old ones stay the same. A
-// leaf's proof is the same by index and by entry, and a newer head extends an older one.
-// sumdb/note and sumdb/tlog, unmodified, find the leaf through the checkpoint and tiles.
+// deal-api serves the log. Heads are signed, old heads stay the same, and a newer head
+// extends an older one. A leaf's proof is the same by index and by entry. The libraries
+// sumdb/note and sumdb/tlog find the leaf through the checkpoint and the tiles.
 func TestLogReads(t *testing.T) {
 	c := newClient(t)
 	keys := e2e.Trusted(t, e2e.Shared(t))
@@ -39,13 +40,13 @@ func TestLogReads(t *testing.T) {
 		t.Helper()
 		c.Want(200, "GET", "/v1/log/tree-head"+query, "", nil).Into(t, &h)
 		if err := keys.Verify(h.Message(), h.Signature); err != nil {
-			t.Errorf("head %+v: %v", h, err)
+			t.Errorf("signature of the head %+v: %v", h, err)
 		}
 		return h
 	}
 	empty := sha256.Sum256(nil)
 	if first := head("?tree_size=0"); first.TreeSize != 0 || first.RootHash != hex.EncodeToString(empty[:]) {
-		t.Errorf("the first head: %+v", first)
+		t.Errorf("the head of size 0 is %+v, want the root %x", first, empty)
 	}
 	computed(c)
 	before := head("")
@@ -60,10 +61,10 @@ func TestLogReads(t *testing.T) {
 	leaf := cert.Proof.LeafIndex
 	after := head("")
 	if after.TreeSize <= before.TreeSize || after.TreeSize < cert.Proof.TreeSize {
-		t.Errorf("sizes: %d before, %d after, %d in the proof", before.TreeSize, after.TreeSize, cert.Proof.TreeSize)
+		t.Errorf("the tree has %d leaves, want more than before, %d, and at least the proof's %d", after.TreeSize, before.TreeSize, cert.Proof.TreeSize)
 	}
 	if again := head(fmt.Sprintf("?tree_size=%d", before.TreeSize)); again != before {
-		t.Errorf("the head of size %d was %+v and is %+v", before.TreeSize, before, again)
+		t.Errorf("the head of size %d is %+v, want %+v as before", before.TreeSize, again, before)
 	}
 
 	// SPEC 2.5: the entry is the digest of the certificate without signature and log_proof.
@@ -76,18 +77,18 @@ func TestLogReads(t *testing.T) {
 		var p translog.Inclusion
 		c.Want(200, "GET", "/v1/log/proof?"+query, "", nil).Into(t, &p)
 		if p.Entry != hex.EncodeToString(entry[:]) || p.LeafIndex != leaf || keys.Verify(p.Message(), p.Signature) != nil {
-			t.Errorf("%s: %+v", query, p)
+			t.Errorf("GET /v1/log/proof?%s: %+v, want entry %x, leaf index %d and a valid signature", query, p, entry, leaf)
 		}
 		leafHash := rfc6962.DefaultHasher.HashLeaf(entry[:])
 		if err := proof.VerifyInclusion(rfc6962.DefaultHasher, uint64(p.LeafIndex), uint64(p.TreeSize), leafHash, raw(t, p.Path...), raw(t, p.RootHash)[0]); err != nil {
-			t.Errorf("%s: %v", query, err)
+			t.Errorf("inclusion proof for %s: %v", query, err)
 		}
 	}
 	var grown translog.Consistency
 	c.Want(200, "GET", fmt.Sprintf("/v1/log/consistency?first=%d", before.TreeSize), "", nil).Into(t, &grown)
 	if err := proof.VerifyConsistency(rfc6962.DefaultHasher, uint64(grown.First.TreeSize), uint64(grown.Second.TreeSize), raw(t, grown.Path...), raw(t, grown.First.RootHash)[0], raw(t, grown.Second.RootHash)[0]); err != nil || grown.First != before ||
 		keys.Verify(grown.Second.Message(), grown.Second.Signature) != nil {
-		t.Errorf("consistency: %+v %v", grown, err)
+		t.Errorf("the consistency proof %+v does not lead from %+v to a signed head: %v", grown, before, err)
 	}
 
 	var status translog.Status
@@ -106,7 +107,7 @@ func TestLogReads(t *testing.T) {
 	}
 	at, err := checkpoint.Parse(opened.Text)
 	if err != nil || at.Origin != *status.Origin || signed.Header.Get("Content-Type") != "text/plain; charset=utf-8" || signed.Header.Get("Cache-Control") != "no-store" {
-		t.Fatalf("%+v %v, %v", at, signed.Header, err)
+		t.Fatalf("checkpoint %+v with header %v (%v), want origin %s, text/plain and no-store", at, signed.Header, err, *status.Origin)
 	}
 	tree := tlog.Tree{N: at.Size, Hash: at.Root}
 	found, err := tlog.ProveRecord(tree.N, leaf, tlog.TileHashReader(tree, tiles{c}))
@@ -114,13 +115,13 @@ func TestLogReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := tlog.CheckRecord(found, tree.N, tree.Hash, leaf, tlog.RecordHash(entry[:])); err != nil {
-		t.Error(err)
+		t.Errorf("leaf %d under the checkpoint of size %d: %v", leaf, at.Size, err)
 	}
 	// This stack has no witnesses.
 	c.Refused(404, "CHECKPOINT_NOT_FOUND", "GET", "/v1/log/checkpoint", "", nil)
 	c.Refused(404, "CHECKPOINT_NOT_FOUND", "GET", "/v1/log/policy", "", nil)
 	if bySize := c.Want(200, "GET", fmt.Sprintf("/v1/log/checkpoint?tree_size=%d", at.Size), "", nil); string(bySize.Body) != string(signed.Body) {
-		t.Errorf("the checkpoint by its size is different: %s", bySize.Body)
+		t.Errorf("the checkpoint of tree_size %d is %s, want %s", at.Size, bySize.Body, signed.Body)
 	}
 }
 
@@ -134,15 +135,15 @@ func (r tiles) ReadTiles(all []tlog.Tile) ([][]byte, error) {
 	for i, t := range all {
 		a := r.c.Do("GET", "/"+checkpoint.TilePath(t), "", nil)
 		if a.Status != 200 || !strings.Contains(a.Header.Get("Cache-Control"), "immutable") {
-			return nil, fmt.Errorf("%s: %d %v", checkpoint.TilePath(t), a.Status, a.Header)
+			return nil, fmt.Errorf("GET /%s: %d with header %v, want 200 and Cache-Control immutable", checkpoint.TilePath(t), a.Status, a.Header)
 		}
 		data[i] = a.Body
 	}
 	return data, nil
 }
 
-// Refusals of the log reach the caller of deal-api. internal/translog tests each rule of a
-// parameter.
+// deal-api passes on the refusals of the log. internal/translog tests the rules of the
+// parameters.
 func TestRefusedLogReads(t *testing.T) {
 	c := newClient(t)
 	computed(c)
@@ -165,7 +166,7 @@ func TestRefusedLogReads(t *testing.T) {
 	}
 }
 
-// A log without a key publishes neither tiles nor checkpoints.
+// Tiles and checkpoints that do not exist are answered with 404, a malformed size with 400.
 func TestRefusedTilesAndCheckpoints(t *testing.T) {
 	c := newClient(t)
 	for _, path := range []string{"/tile/0/999", "/tile/64/000"} {

@@ -27,9 +27,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// elsewhere lists the codes that tests of other packages receive: e2e/trust tampers
-// with the log and with the deals, e2e/outage stops the log and the database and makes
-// the database read-only, and e2e/abuse sends too much.
+// elsewhere lists the codes that only tests of other packages receive. e2e/trust tampers
+// with the log and the deals. e2e/outage stops servers and makes the database read-only.
+// e2e/abuse sends too much.
 var elsewhere = []problem.Code{problem.LogInconsistent, problem.LogUnavailable, problem.TagTaken, problem.Unavailable, problem.ReadOnly, problem.Overloaded}
 
 // unreached returns the codes of the error table that no test here has received.
@@ -52,8 +52,8 @@ func wholeSuite() bool {
 	return true
 }
 
-// newClient returns a client of the shared stack. It follows no redirect. It sends
-// the body of a request with Expect: 100-continue only if the service asks for it.
+// newClient returns a client of the shared stack that follows no redirect. After the
+// header Expect: 100-continue it sends a body only if the service asks for the body.
 func newClient(t testing.TB) *e2e.Client {
 	c := e2e.NewClient(t, e2e.BaseURL(t))
 	c.Http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -61,7 +61,8 @@ func newClient(t testing.TB) *e2e.Client {
 	return c
 }
 
-// The creation bodies of this package: one hour to commit, one more to reveal.
+// split, shapley and random return creation bodies with an hour to commit and an hour more
+// to reveal.
 func split() e2e.Body   { return e2e.SplitBody(time.Hour, 2*time.Hour) }
 func shapley() e2e.Body { return e2e.ShapleyBody(time.Hour, 2*time.Hour) }
 func random(parties int, round int64) e2e.Body {
@@ -82,7 +83,8 @@ func changed(b e2e.Body, members ...any) e2e.Body {
 	return b
 }
 
-// computed plays a split of two to its certificate.
+// computed creates a split.v1 deal of Ann and Bob, who commit and reveal. It returns the
+// deal with its inputs and its certificate.
 func computed(c *e2e.Client) (d *e2e.Dealt, inputs []e2e.Sealed, certificate []byte) {
 	x := e2e.Open(c, split(), 2, 2, e2e.AnnsValues, e2e.BobsValues)
 	return x.Deal, x.Inputs, x.Deal.Certified(e2e.Patience)
@@ -102,7 +104,7 @@ func canonical(t testing.TB, text []byte) []byte {
 	t.Helper()
 	tree, err := canon.Parse(text)
 	if err != nil {
-		t.Fatalf("%v: %s", err, text)
+		t.Fatalf("parse %s: %v", text, err)
 	}
 	return canon.Encode(tree)
 }

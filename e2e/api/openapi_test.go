@@ -8,8 +8,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// The client checks every response against the OpenAPI document. The check finds what the
-// document does not allow.
+// The check of every response against the OpenAPI document finds what the document does
+// not allow.
 func TestResponsesOutsideTheDocumentAreFound(t *testing.T) {
 	c := newClient(t)
 	body := func(old, text string) func(*e2e.Answer) {
@@ -33,7 +33,7 @@ func TestResponsesOutsideTheDocumentAreFound(t *testing.T) {
 		r, err := http.NewRequest("GET", c.Base+row.path, nil)
 		e2e.Must(t, err)
 		if err := e2e.Published(t, c).Describes(r, a); (err == nil) != row.ok {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: the check returned %v, want no error: %v", name, err, row.ok)
 		}
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// The checks are made in one order. Each call below fails its own check and every
-// later one, and is answered by its own.
+// The service makes its checks in a fixed order. Each call below fails one check and every
+// later one, and must be answered for the first of them.
 func TestOrderOfChecks(t *testing.T) {
 	c := newClient(t)
 	d, other := c.Create(split()), c.Create(split())
@@ -18,7 +18,7 @@ func TestOrderOfChecks(t *testing.T) {
 	huge := strings.Repeat(" ", bodyLimit+1)
 	badKey := []string{"Idempotency-Key", "not visible"}
 	used := []string{"Idempotency-Key", "used"}
-	// A client that waits for 100 Continue does not send a body that is not read.
+	// With Expect, the client does not send the huge body if an earlier check fails.
 	announced := append([]string{"Expect", "100-continue"}, badKey...)
 
 	for _, call := range []struct{ path, token, forbidden, mistyped string }{
@@ -57,7 +57,7 @@ func TestOrderOfChecks(t *testing.T) {
 	c.Refused(409, "IDEMPOTENCY_KEY_REUSED", "POST", "/v1/deals", d.Key, b, used...)
 	c.Refused(400, "INVALID_REQUEST", "POST", "/v1/deals", d.Key, b)
 
-	// The state comes before what the reveal opens, and that before the algorithm.
+	// The state is checked before the commitment, and the commitment before the algorithm.
 	wrong := e2e.Body{"input": e2e.Body{"valuations": e2e.Body{"plane": -1}}, "salt": ""}
 	open := c.Create(split())
 	c.Refused(409, "COMMITS_MISSING", "POST", open.Path("/reveal"), open.Tokens[0], wrong)

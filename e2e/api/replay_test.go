@@ -8,10 +8,10 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// SPEC 7.4, once for each call with an Idempotency-Key. A refused call stores nothing,
-// so a corrected body is accepted under the same key. The same body is then replayed,
-// also in another spelling. Another body is a 409. Another caller's call is a new one.
-// internal/idempotency tests each rule.
+// Each call with an Idempotency-Key follows SPEC 7.4. A refused call stores nothing, so a
+// corrected body is accepted under the same key. The same body gets the stored response,
+// even in another JSON spelling. A different body is answered with 409. The same key of
+// another caller is a new call. internal/idempotency tests each rule.
 func TestReplays(t *testing.T) {
 	c := newClient(t)
 	key := c.Key()
@@ -47,7 +47,7 @@ func TestReplays(t *testing.T) {
 		if x.path == creation.Path {
 			creation = o
 			if other := c.Want(201, "POST", x.path, c.Key(), b, "Idempotency-Key", o.Key); c.Created("", other).ID == c.Created("", first).ID {
-				t.Error("another caller received this caller's deal")
+				t.Error("another caller's creation under the same Idempotency-Key returned the first caller's deal")
 			}
 		}
 	}
@@ -64,7 +64,7 @@ func TestFormOfAnIdempotencyKey(t *testing.T) {
 		}
 		a := c.Refused(400, "INVALID_IDEMPOTENCY_KEY", "POST", "/v1/keys", "", nil, headers...)
 		if len(bad[0]) > 8 && strings.Contains(a.ErrorText(), bad[0]) {
-			t.Errorf("the error repeats the header, which is a secret: %s", a.ErrorText())
+			t.Errorf("the error repeats the Idempotency-Key, which is a secret: %s", a.ErrorText())
 		}
 	}
 	for _, good := range []string{"a", "!~", strings.Repeat("~", 255)} {
@@ -72,11 +72,11 @@ func TestFormOfAnIdempotencyKey(t *testing.T) {
 	}
 }
 
-// A response is replayed for 24 hours. That of a key is replayed for ten minutes and
-// only until the key's first use. Afterwards the Idempotency-Key is free again.
+// A response is replayed for 24 hours, but a new API key for ten minutes and only until
+// its first use. Afterwards the Idempotency-Key is free again.
 func TestReplayEnds(t *testing.T) {
 	c, w := newClient(t), e2e.Database(t, e2e.Shared(t))
-	// expire ends the newest record, which has this lifetime in seconds, in Redis too.
+	// expire ends the newest record, of the given lifetime in seconds, and empties Redis.
 	expire := func(lifetime int64) {
 		t.Helper()
 		const newest = "expires_at - extract(epoch FROM clock_timestamp())::bigint BETWEEN $1 - 60 AND $1"

@@ -10,9 +10,9 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// SPEC 2.6: the salt of a commitment is the text's UTF-8 bytes, or the bytes that its
-// hex digits stand for. input_root is made of the reading that was committed to.
-// internal/canon tests the readings. These are the kinds that JSON decoding tells apart.
+// SPEC 2.6: the salt of a commitment is the text's UTF-8 bytes, or the bytes that its hex
+// digits encode. input_root uses the reading that opens the commitment. internal/canon
+// tests the readings. These rows differ in how JSON encodes the salt.
 func TestReadingsOfASalt(t *testing.T) {
 	c := newClient(t)
 	const input = `{"valuations":{"boat":30,"car":70}}`
@@ -39,14 +39,14 @@ func TestReadingsOfASalt(t *testing.T) {
 		e2e.Answer{Body: d.Certified(e2e.Patience)}.Into(t, &cert)
 		root := e2e.Hashed(1, e2e.Hashed(0, []byte(input+row.bytes)), e2e.Hashed(0, otherText, []byte(other.Salt)))
 		if want := "sha256:" + hex.EncodeToString(root); cert.InputRoot != want {
-			t.Errorf("%s: input_root %s, want %s", name, cert.InputRoot, want)
+			t.Errorf("salt %s: input_root %s, want %s", name, cert.InputRoot, want)
 		}
 	}
 }
 
-// A reveal that does not open the commitment, or an input that does not fit the
-// algorithm, is refused without an echo of the input, and changes nothing. The right
-// reveal is still accepted. internal/algorithm tests what fits.
+// The service refuses a reveal that does not open the commitment, or an input that the
+// algorithm does not allow. The error does not repeat the input, and the deal does not
+// change: the right reveal is still accepted. internal/algorithm tests the rules of inputs.
 func TestRefusedReveals(t *testing.T) {
 	c := newClient(t)
 	s, other := e2e.Seal(t, e2e.AnnsValues), e2e.Seal(t, e2e.BobsValues)
@@ -62,21 +62,21 @@ func TestRefusedReveals(t *testing.T) {
 	} {
 		a := c.Refused(400, "COMMITMENT_MISMATCH", "POST", d.Path("/reveal"), d.Tokens[0], sent)
 		if strings.Contains(a.ErrorText(), s.Salt) || !strings.Contains(a.ErrorText(), s.Commitment) {
-			t.Errorf("%v: %s", sent, a.ErrorText())
+			t.Errorf("reveal %v: the error %s must contain the commitment %s and not the salt", sent, a.ErrorText(), s.Commitment)
 		}
 	}
 	for input, b := range map[string]e2e.Body{`{"valuations":{"secret4711":1}}`: split(), `{"nonce":"4711g"}`: random(2, 1000), `{"accept":"true4711"}`: shapley()} {
 		d := c.Committed(b, sha([]byte(input)), other)
 		a := c.Refused(400, "INVALID_INPUT", "POST", d.Path("/reveal"), d.Tokens[0], `{"input":`+input+`}`)
 		if strings.Contains(a.ErrorText(), "4711") || !strings.Contains(a.ErrorText(), "input") {
-			t.Errorf("%s: %s", input, a.ErrorText())
+			t.Errorf("reveal of %s: the error %s must name the input and not repeat it", input, a.ErrorText())
 		}
 		if v := d.View(); v.State != "REVEALING" || v.Parties[0].Revealed {
-			t.Errorf("%s: %+v", input, v)
+			t.Errorf("after the refused reveal of %s the view is %+v, want REVEALING without a reveal", input, v)
 		}
 	}
 	if v := d.View(); v.State != "REVEALING" || v.Parties[0].Revealed {
-		t.Fatalf("%+v", v)
+		t.Fatalf("after the refused reveals the view is %+v, want REVEALING without a reveal of party 0", v)
 	}
 	// The same input with blanks, escapes and an unknown member.
 	a := c.Want(200, "POST", d.Path("/reveal"), d.Tokens[0], " {\"salt\" : \""+s.Salt+"\",\n \"input\":{ \"v\\u0061luations\":{\"car\":70,\"bo\\u0061t\":30}}, \"extra\":null}\t")
@@ -88,12 +88,12 @@ func TestRefusedReveals(t *testing.T) {
 	}
 	a.Into(t, &r)
 	if r.State != "REVEALING" || r.Party == nil || *r.Party != 0 || !r.Revealed || r.Result != nil {
-		t.Errorf("%s", a.Body)
+		t.Errorf("reveal of party 0: %s, want revealed, REVEALING and no result", a.Body)
 	}
 }
 
-// SPEC 3: a rejection makes the deal VOID at once and names the rejector, before and after
-// the reveals of the others.
+// SPEC 3: a rejection makes the deal VOID at once and names the rejector, whether the
+// others have revealed or not.
 func TestRejection(t *testing.T) {
 	c := newClient(t)
 	for _, row := range []struct{ before, rejector int }{{0, 2}, {1, 1}, {2, 2}} {
@@ -107,11 +107,11 @@ func TestRejection(t *testing.T) {
 			Result any
 		}
 		if d.Reveal(row.rejector, x.Inputs[row.rejector]).Into(t, &r); r.State != "VOID" || r.Result != nil {
-			t.Errorf("%+v: %+v", row, r)
+			t.Errorf("rejection %+v: response %+v, want VOID without a result", row, r)
 		}
 		v := d.View()
 		if v.State != "VOID" || !slices.Equal(v.VoidFlakers, []int{row.rejector}) || string(v.Result) != "null" || v.ComputedAt != nil || v.CertificateID == nil || (v.RevealsClosedAt != nil) != whole {
-			t.Errorf("%+v: %+v", row, v)
+			t.Errorf("rejection %+v: view %+v, want VOID with the rejector as the only flaker", row, v)
 		}
 		var cert struct {
 			Outcome     string
@@ -120,7 +120,7 @@ func TestRejection(t *testing.T) {
 		}
 		e2e.Answer{Body: d.Certified(e2e.Patience)}.Into(t, &cert)
 		if cert.Outcome != "VOID" || !slices.Equal(cert.VoidFlakers, []int{row.rejector}) || (cert.InputRoot != nil) != whole {
-			t.Errorf("%+v: %+v", row, cert)
+			t.Errorf("rejection %+v: certificate %+v, want VOID with the rejector as the only flaker, and an input_root if all have revealed", row, cert)
 		}
 		for p := range d.Tokens {
 			c.Refused(409, "DEAL_ENDED", "POST", d.Path("/reveal"), d.Tokens[p], x.Inputs[p].Act("reveal"))
@@ -128,9 +128,9 @@ func TestRejection(t *testing.T) {
 	}
 }
 
-// A malformed commitment is refused without an echo, and so is one without the signature
-// of the seat's declared key. Two parties may commit to the same value. internal/canon
-// tests the form, internal/escrow the signatures.
+// A malformed commitment is refused, and the error does not repeat it. A seat with a
+// declared key needs that key's signature. Two parties may send the same commitment.
+// internal/canon tests the form, and internal/escrow the signatures.
 func TestCommitments(t *testing.T) {
 	c := newClient(t)
 	d := c.Create(split())
@@ -151,7 +151,7 @@ func TestCommitments(t *testing.T) {
 		}
 		c.Want(200, "POST", d.Path("/commit"), d.Tokens[party], e2e.Body{"commitment": good, "more": 1}).Into(t, &r)
 		if r.DealID != d.ID || r.State != state || r.Party == nil || *r.Party != party || !r.Committed || !strings.Contains(r.Next, "/reveal") {
-			t.Errorf("%+v", r)
+			t.Errorf("commit of party %d: %+v, want committed, %s and a next step with /reveal", party, r, state)
 		}
 	}
 	seat := c.Create(changed(split(), "party_keys", []any{seatKey, nil}))

@@ -22,14 +22,14 @@ type standing struct {
 	commit, reveal, cancel, certificate string // the code of each refusal; empty if the call is accepted
 }
 
-// ended adds the refusals of a deal that has ended with a certificate.
+// ended returns s with the refusals of a deal that has ended with a certificate.
 func (s standing) ended() standing {
 	s.commit, s.reveal, s.cancel = "DEAL_ENDED", "DEAL_ENDED", "CANNOT_CANCEL"
 	return s
 }
 
-// inEachState makes a deal of two parties in every state that needs no outage. The
-// calls that are refused are those of party 1.
+// inEachState makes a two-party deal in every state that needs no outage. The refusals are
+// those of party 1.
 func inEachState(c *e2e.Client) map[string]standing {
 	c.T.Helper()
 	of := func(x *e2e.Cut, s standing) standing {
@@ -38,7 +38,7 @@ func inEachState(c *e2e.Client) map[string]standing {
 	}
 	late := func(miss e2e.Scenario) *e2e.Cut {
 		x := e2e.Played(c.T, c, miss)
-		e2e.Eventually(c.T, "the deadline", e2e.Patience, func() bool { return x.Deal.View().State == "VOID" })
+		e2e.Eventually(c.T, "the deal is VOID after its deadline", e2e.Patience, func() bool { return x.Deal.View().State == "VOID" })
 		return x
 	}
 	rejected := e2e.Open(c, shapley(), 2, 0, e2e.Body{"accept": false}, e2e.Body{"accept": true})
@@ -74,8 +74,8 @@ func inEachState(c *e2e.Client) map[string]standing {
 	}
 }
 
-// Every state has its view, its certificate and its refusals. A refused call changes
-// nothing.
+// In every state, the view, the certificate and the refusals are as expected. A refused
+// call changes nothing.
 func TestEachState(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)
@@ -98,7 +98,7 @@ func TestEachState(t *testing.T) {
 			if s.cancel != "" {
 				d.C.Refused(409, s.cancel, "POST", d.Path("/cancel"), d.Key, nil)
 			}
-			if s.state != "REVEALING" || !s.revealed[1] { // that deal is of random.v1
+			if s.state != "REVEALING" || !s.revealed[1] { // all but the deal of random.v1
 				d.C.Refused(409, "WRONG_ALGORITHM", "POST", d.Path("/entropy"), d.Key, nil)
 			}
 			d.C.Refused(409, "INPUTS_SEALED", "GET", d.Path("/inputs"), d.Tokens[1], nil)
@@ -129,14 +129,14 @@ func (s standing) shown(t *testing.T, text []byte) {
 	e2e.Answer{Body: text}.Into(t, &times)
 	allCommitted, allRevealed := !slices.Contains(s.committed, false), !slices.Contains(s.revealed, false)
 	if v.State != s.state || v.DealID != s.deal.ID {
-		t.Errorf("%s in state %s, want %s", v.DealID, v.State, s.state)
+		t.Errorf("deal %s is in state %s, want %s in state %s", v.DealID, v.State, s.deal.ID, s.state)
 	}
 	for i, p := range v.Parties {
 		if p.Committed != s.committed[i] || p.Revealed != s.revealed[i] || (p.Commitment != nil) != s.committed[i] {
-			t.Errorf("party %d: %+v", i, p)
+			t.Errorf("party %d: %+v, want committed %v, revealed %v", i, p, s.committed[i], s.revealed[i])
 		}
 		if p.Commitment != nil && *p.Commitment != s.inputs[i].Commitment {
-			t.Errorf("party %d committed to %s, and the view has %s", i, s.inputs[i].Commitment, *p.Commitment)
+			t.Errorf("party %d: the view has the commitment %s, want %s", i, *p.Commitment, s.inputs[i].Commitment)
 		}
 	}
 	for field, row := range map[string]struct {
@@ -149,16 +149,16 @@ func (s standing) shown(t *testing.T, text []byte) {
 		"computed_at":       {v.ComputedAt, s.result, times.Reveal},
 	} {
 		if (row.at != nil) != row.want {
-			t.Errorf("%s: %v", field, row.at)
+			t.Errorf("%s is set: %v, want %v", field, row.at != nil, row.want)
 		} else if row.want && (*row.at < times.Created || *row.at >= row.end) {
-			t.Errorf("%s %d is not between %d and %d", field, *row.at, times.Created, row.end)
+			t.Errorf("%s is %d, want at least %d and less than %d", field, *row.at, times.Created, row.end)
 		}
 	}
 	if (string(v.Result) != "null") != s.result || !slices.Equal(v.VoidFlakers, s.flakers) || (v.VoidFlakers == nil) != (s.flakers == nil) {
-		t.Errorf("result %s, void_flakers %v", v.Result, v.VoidFlakers)
+		t.Errorf("result %s and void_flakers %v, want a result: %v, and %v", v.Result, v.VoidFlakers, s.result, s.flakers)
 	}
 	if (v.CertificateID != nil) != (s.certificate == "") {
-		t.Errorf("certificate_id %v", v.CertificateID)
+		t.Errorf("certificate_id is set: %v, want %v", v.CertificateID != nil, s.certificate == "")
 	}
 }
 
@@ -184,7 +184,7 @@ func (s standing) attested(t *testing.T, text []byte) {
 		}
 	}
 	if cert["cert_version"] != "1" || cert["cert_id"] != view["certificate_id"] || cert["outcome"] != s.state || (cert["input_root"] != nil) == slices.Contains(s.revealed, false) {
-		t.Errorf("certificate: %s", text)
+		t.Errorf("certificate %s, want version 1, id %v, outcome %s, and an input_root only if all have revealed", text, view["certificate_id"], s.state)
 	}
 	var properties []string
 	for _, p := range cert["properties"].([]any) {
@@ -192,7 +192,7 @@ func (s standing) attested(t *testing.T, text []byte) {
 	}
 	digest, err := attestation.DigestIn(properties)
 	if err != nil || digest == "" {
-		t.Errorf("properties %v: %v", properties, err)
+		t.Errorf("the properties %v have no digest of the declaration: %v", properties, err)
 	}
 	var want []string
 	if slices.Contains(s.revealed, true) {
@@ -212,6 +212,6 @@ func (s standing) attested(t *testing.T, text []byte) {
 		t.Errorf("properties %v, want %v", properties, want)
 	}
 	if r := s.deal.C.Verify(cert["cert_id"].(string)); !r.Valid || r.Outcome != s.state || !r.Checks.Signature || !r.Checks.InputRoot || !r.Checks.Inclusion {
-		t.Errorf("verification: %+v", r)
+		t.Errorf("verification report %+v, want valid in every check with outcome %s", r, s.state)
 	}
 }

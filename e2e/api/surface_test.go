@@ -14,10 +14,9 @@ import (
 
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"}
 
-// Every path of the OpenAPI document accepts its documented methods, HEAD with GET,
-// and OPTIONS. Other methods are answered with 405, with and without a credential.
-// HEAD is GET without the body. Pages of any origin may read what needs no
-// credential. Every response has the headers that are checked in checkHeaders.
+// Every path of the OpenAPI document accepts its documented methods and OPTIONS. HEAD is
+// GET without the body. Other methods are answered with 405, with and without a
+// credential. Pages of any origin may read what needs no credential.
 func TestEveryDocumentedPath(t *testing.T) {
 	c := newClient(t)
 	d := c.Create(split())
@@ -25,7 +24,7 @@ func TestEveryDocumentedPath(t *testing.T) {
 	checkHeaders := func(method, path string, a e2e.Answer) {
 		t.Helper()
 		if a.Header.Get("X-Content-Type-Options") != "nosniff" {
-			t.Errorf("%s %s: %v", method, path, a.Header)
+			t.Errorf("%s %s: header %v, want X-Content-Type-Options nosniff", method, path, a.Header)
 		}
 		if id := a.Header.Get("X-Request-Id"); id == "" || ids[id] {
 			t.Errorf("%s %s: X-Request-Id %q is missing or repeated", method, path, id)
@@ -59,7 +58,7 @@ func TestEveryDocumentedPath(t *testing.T) {
 					case method == "OPTIONS" && (a.Status != 204 || a.Header.Get("Allow") != allow),
 						!slices.Contains(accepted, method) && (a.Status != 405 || a.Header.Get("Allow") != allow),
 						method != "OPTIONS" && slices.Contains(accepted, method) && (a.Status == 405 || a.Header.Get("Allow") != ""):
-						t.Errorf("%s %s: %d, Allow %q, want %q", method, path, a.Status, a.Header.Get("Allow"), allow)
+						t.Errorf("%s %s: %d with Allow %q; only a 405 and OPTIONS have one, which is %q", method, path, a.Status, a.Header.Get("Allow"), allow)
 					}
 					if got := a.Header.Values("Access-Control-Allow-Origin"); slices.Contains(accepted, method) && strings.Join(got, " ") != origin {
 						t.Errorf("%s %s: Access-Control-Allow-Origin %q, want %q", method, path, got, origin)
@@ -72,7 +71,7 @@ func TestEveryDocumentedPath(t *testing.T) {
 					}
 					if method == "HEAD" && readable && (a.Status != get.Status || len(a.Body) != 0 || a.Header.Get("Content-Type") != get.Header.Get("Content-Type") ||
 						a.Header.Get("WWW-Authenticate") != get.Header.Get("WWW-Authenticate")) {
-						t.Errorf("HEAD %s: %d %v with %d bytes; GET: %d %v", path, a.Status, a.Header, len(a.Body), get.Status, get.Header)
+						t.Errorf("HEAD %s: %d with header %v and %d bytes, want no body and, as for GET, %d with header %v", path, a.Status, a.Header, len(a.Body), get.Status, get.Header)
 					}
 				}
 			}
@@ -80,8 +79,8 @@ func TestEveryDocumentedPath(t *testing.T) {
 	}
 }
 
-// An unknown path is answered with 404 and an error body, whatever the method and
-// the credential. No path redirects.
+// An unknown path is answered with 404 and an error body, for every method and credential.
+// No path redirects.
 func TestPathsThatDoNotExist(t *testing.T) {
 	c := newClient(t)
 	d := c.Create(split())
@@ -95,7 +94,7 @@ func TestPathsThatDoNotExist(t *testing.T) {
 			for _, token := range []string{"", d.Key} {
 				a := c.Do(method, path, token, nil)
 				if a.Status != 404 || method != "HEAD" && strings.HasPrefix(path, "/v1") && a.Code() != "NOT_FOUND" {
-					t.Errorf("%s %s: %d %.200s", method, path, a.Status, a.Body)
+					t.Errorf("%s %s: %d %.200s, want 404 NOT_FOUND", method, path, a.Status, a.Body)
 				}
 				if to := a.Header.Get("Location"); to != "" {
 					t.Errorf("%s %s redirects to %s", method, path, to)
@@ -105,8 +104,8 @@ func TestPathsThatDoNotExist(t *testing.T) {
 	}
 }
 
-// Requests that reach no route, and bytes that are not a valid request, are also
-// answered with an error of SPEC 7.1.
+// A request that reaches no route, or is not valid HTTP, is also answered with an error of
+// the form of SPEC 7.1.
 func TestErrorsBelowTheRoutes(t *testing.T) {
 	c := newClient(t)
 	for request, code := range map[string]string{
@@ -121,24 +120,24 @@ func TestErrorsBelowTheRoutes(t *testing.T) {
 	} {
 		a := sendRaw(t, c, request+"\r\nConnection: close\r\n\r\n")
 		if a.Status < 400 || a.Code() != code || a.Header.Get("Content-Type") != "application/json" {
-			t.Errorf("%q: %d %s %.200s", request, a.Status, a.Header.Get("Content-Type"), a.Body)
+			t.Errorf("request %q: %d %s %.200s, want the error %s as JSON", request, a.Status, a.Header.Get("Content-Type"), a.Body, code)
 		}
 	}
 	a, err := c.Try(t.Context(), "GET", "/v1/status", "", nil, "X-Large", strings.Repeat("x", 64<<10))
-	for again := 0; err != nil && again < 9; again++ { // a slow client may still send when the server closes the connection
+	for again := 0; err != nil && again < 9; again++ { // the server may close the connection while a slow client still sends
 		a, err = c.Try(t.Context(), "GET", "/v1/status", "", nil, "X-Large", strings.Repeat("x", 64<<10))
 	}
 	if err != nil || a.Status != 431 || a.Code() != "HEADERS_TOO_LARGE" {
-		t.Errorf("64 KiB of headers: %v %d %s", err, a.Status, a.Body)
+		t.Errorf("64 KiB of headers: %d %s (%v), want 431 HEADERS_TOO_LARGE", a.Status, a.Body, err)
 	}
 	for _, path := range []string{"/protocol", "/vectors.json", "/", "/openapi.json", "/v1/algorithms"} { // ranges are ignored
 		if a, err := c.Try(t.Context(), "GET", path, "", nil, "Range", "bytes=99999999-"); err != nil || a.Status != 200 {
-			t.Errorf("a range of %s: %v %d %.200s", path, err, a.Status, a.Body)
+			t.Errorf("GET %s with a Range: %d %.200s (%v), want 200", path, a.Status, a.Body, err)
 		}
 	}
 }
 
-// sendRaw sends the bytes of a request, then closes its half of the connection.
+// sendRaw sends the bytes of a request, closes the sending side and returns the response.
 func sendRaw(t *testing.T, c *e2e.Client, request string) e2e.Answer {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(c.Base, "http://"))

@@ -8,7 +8,7 @@ import (
 	"github.com/fairpact/fairpact/internal/algorithm"
 )
 
-// vector is a published test vector. Its JSON is kept as it was received.
+// vector is a published test vector, with its JSON values as received.
 type vector struct {
 	ID        string `json:"vector_id"`
 	Algorithm string
@@ -20,9 +20,9 @@ type vector struct {
 	Output json.RawMessage `json:"expected_output"`
 }
 
-// Every published vector is played as a deal, and its result is expected_output. A
-// vector of random.v1 holds a value of drand quicknet, which the development beacon
-// does not have: its deal has the same nonce_digest.
+// A deal with the inputs of a published vector has the result expected_output. Vectors of
+// random.v1 have values of drand quicknet, which the development beacon does not have. So
+// only their nonce_digest is compared.
 func TestPublishedVectors(t *testing.T) {
 	c := newClient(t)
 	var catalogue struct {
@@ -45,7 +45,7 @@ func TestPublishedVectors(t *testing.T) {
 		}
 	}
 	if played != len(algorithm.Vectors()) || played < 30 {
-		t.Errorf("%d vectors are published, %d are embedded", played, len(algorithm.Vectors()))
+		t.Errorf("%d vectors are published, want all %d of package algorithm, and at least 30", played, len(algorithm.Vectors()))
 	}
 }
 
@@ -59,19 +59,19 @@ func (v vector) play(t *testing.T, key string) {
 	for i, input := range v.Input.Inputs {
 		a := c.Do("POST", d.Path("/reveal"), d.Tokens[i], e2e.Body{"input": input, "salt": v.ID})
 		if a.Status != 200 && !(void && a.Code() == "DEAL_ENDED") {
-			t.Fatalf("reveal of party %d: %d %s", i, a.Status, a.Body)
+			t.Fatalf("reveal of party %d: %d %s, want 200, or DEAL_ENDED after a rejection", i, a.Status, a.Body)
 		}
 	}
 	if v.Algorithm == algorithm.Random {
 		var drawn entropy
 		c.Want(200, "POST", d.Path("/entropy"), d.Key, nil).Into(t, &drawn)
 		if mine, published := e2e.AsBody(t, string(drawn.Result))["nonce_digest"], e2e.AsBody(t, string(v.Output))["nonce_digest"]; mine != published {
-			t.Errorf("nonce_digest %v in the deal and %v in the vector", mine, published)
+			t.Errorf("the deal has the nonce_digest %v, want %v", mine, published)
 		}
 		return
 	}
 	view := d.View()
 	if string(canonical(t, view.Result)) != string(canonical(t, v.Output)) || (view.State == "VOID") != void {
-		t.Errorf("%s: result %s, want %s", view.State, view.Result, v.Output)
+		t.Errorf("the deal is %s with result %s, want %s", view.State, view.Result, v.Output)
 	}
 }

@@ -39,7 +39,7 @@ func (r sentReport) failing() (names []string) {
 	return names
 }
 
-// longestParties makes a certificate as large as possible.
+// longestParties sets the most and the longest parties that a certificate can have.
 func longestParties(b e2e.Body) {
 	parties := make([]e2e.Body, 10_000)
 	for i := range parties {
@@ -51,7 +51,7 @@ func longestParties(b e2e.Body) {
 	b["parties"] = parties
 }
 
-// A certificate that the caller sends is checked by its own bytes, so that a forged
+// The service checks the bytes of a certificate that the caller sends. So a forged
 // document with a true cert_id is found. REST and MCP return the same report.
 func TestCertificateSentForVerification(t *testing.T) {
 	c := newClient(t)
@@ -98,19 +98,19 @@ func TestCertificateSentForVerification(t *testing.T) {
 			report := c.Want(200, "POST", "/v1/verify", "", tc.sent)
 			report.Into(t, &got)
 			if len(report.Body) > 8<<10 {
-				t.Errorf("the report has %d bytes", len(report.Body))
+				t.Errorf("the report has %d bytes, want at most %d", len(report.Body), 8<<10)
 			}
 			if got.Valid != (tc.failing == "") || got.Stored != tc.stored || !strings.Contains(got.Note, tc.note) ||
 				tc.failing != "" && !strings.Contains(fmt.Sprint(got.failing()), tc.failing) {
-				t.Errorf("%s", report.Body)
+				t.Errorf("report %s, want stored %q, the failing finding %q (none if empty) and a note with %q", report.Body, tc.stored, tc.failing, tc.note)
 			}
 			if !got.Valid && !strings.HasSuffix(got.Note, "outcome and says repeat what the document claims, true or not") {
-				t.Errorf("the claims of the document are not called so: %s", got.Note)
+				t.Errorf("the note does not say that outcome and says are only claims: %s", got.Note)
 			}
 			if got.Valid && (got.CertID != id || got.Says.DealID != d.ID || fmt.Sprint(got.Says.Labels) != "[ann bob]" || len(got.Says.Result) == 0 || got.PubKey == nil || string(got.TreeHead) == "null") {
-				t.Errorf("%s", report.Body)
+				t.Errorf("report %s, want cert_id %v, deal %s with ann and bob, a result, a key and a tree head", report.Body, id, d.ID)
 			}
-			e2e.Same(t, "the report over MCP", c.Tool("verify_certificate", tc.sent).Structured, report.Body)
+			e2e.Same(t, "the reports over MCP and REST", c.Tool("verify_certificate", tc.sent).Structured, report.Body)
 		})
 	}
 

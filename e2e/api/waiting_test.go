@@ -11,9 +11,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// A view waits for each kind of change since the ETag that the caller has seen, and answers
-// at once if the change came before the call. It names the second by which to look again: the
-// next deadline, or the time of the round.
+// GET of a view with wait is answered at the next change after the ETag in since, or at once
+// if there was one. Fairpact-Next-Look is the time of the next deadline or of the round.
 func TestViewWaitsForEachChange(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)
@@ -29,7 +28,7 @@ func TestViewWaitsForEachChange(t *testing.T) {
 	for _, step := range []struct {
 		act   func()
 		state string
-		look  any // the second to look again before the step
+		look  any // Fairpact-Next-Look before the step, in unix seconds
 	}{
 		{func() { d.Commit(1, inputs[1]) }, "COMMITTING", b["commit_deadline"]},
 		{func() { d.Commit(0, inputs[0]) }, "REVEALING", b["commit_deadline"]},
@@ -38,7 +37,7 @@ func TestViewWaitsForEachChange(t *testing.T) {
 	} {
 		before := c.Want(200, "GET", d.Path(""), d.Tokens[0], nil)
 		if look := before.Header.Get("Fairpact-Next-Look"); look != fmt.Sprint(step.look) {
-			t.Errorf("before %s: look again at %s, want %v", step.state, look, step.look)
+			t.Errorf("before %s: Fairpact-Next-Look %s, want %v", step.state, look, step.look)
 		}
 		since := before.Header.Get("ETag")
 		waited := d.Path("?wait=45&since=" + url.QueryEscape(since))
@@ -47,34 +46,34 @@ func TestViewWaitsForEachChange(t *testing.T) {
 		for what, a := range map[string]e2e.Answer{"during the wait": <-change, "before the call": <-later(waited)} {
 			var v e2e.View
 			if a.Into(t, &v); a.Status != 200 || v.State != step.state || a.Header.Get("ETag") == since {
-				t.Errorf("%s %s: %d %s", step.state, what, a.Status, a.Body)
+				t.Errorf("a change %s: %d %s, want 200 with %s and a new ETag", what, a.Status, a.Body, step.state)
 			}
 		}
 	}
 	a := <-certificate
 	e2e.Independently(t, c, a.Body, true)
 
-	// A finished deal is not waited for.
+	// A call does not wait for a deal that has ended.
 	began := time.Now()
 	for _, since := range []string{"", "COMPUTED", c.Want(200, "GET", d.Path(""), d.Key, nil).Header.Get("ETag")} {
 		if v := c.Want(200, "GET", d.Path("?wait=45&since="+url.QueryEscape(since)), d.Key, nil); v.Header.Get("Fairpact-Next-Look") != "" {
-			t.Errorf("a deal that changes no more says to look again at %s", v.Header.Get("Fairpact-Next-Look"))
+			t.Errorf("a deal that has ended has Fairpact-Next-Look %s, want none", v.Header.Get("Fairpact-Next-Look"))
 		}
 	}
 	if time.Since(began) >= 45*time.Second {
-		t.Error("a call waited for a deal that changes no more")
+		t.Error("a call waited 45 s for a deal that has ended")
 	}
 
 	round := e2e.FarRound(t)
 	draw := c.Create(random(2, round))
 	draw.Play(e2e.Body{"nonce": "00"}, e2e.Body{"nonce": "01"})
 	if look, want := c.Want(200, "GET", draw.Path(""), draw.Tokens[0], nil).Header.Get("Fairpact-Next-Look"), fmt.Sprint(e2e.BeaconChain(t).RoundTime(round)); look != want {
-		t.Errorf("all have revealed: look again at %s, want the time of the round %s", look, want)
+		t.Errorf("after all reveals: Fairpact-Next-Look %s, want %s, the time of the round", look, want)
 	}
 }
 
-// At the end of its time a wait is answered like a call without one. The wait for a
-// certificate ends when the deal is cancelled.
+// A wait that times out is answered like a call without wait. A wait for a certificate
+// ends when the deal is cancelled.
 func TestWaitEnds(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)
@@ -82,7 +81,7 @@ func TestWaitEnds(t *testing.T) {
 	plain := c.Want(200, "GET", d.Path(""), d.Tokens[0], nil)
 	tag := plain.Header.Get("ETag")
 	if a := c.Want(200, "GET", d.Path("?wait=1&since="+url.QueryEscape(tag)), d.Tokens[0], nil); string(a.Body) != string(plain.Body) || a.Header.Get("ETag") != tag {
-		t.Errorf("at the end of its time: %s", a.Body)
+		t.Errorf("after the wait timed out: %s, want %s", a.Body, plain.Body)
 	}
 	c.Want(304, "GET", d.Path("?wait=1&since=OPEN"), d.Tokens[0], nil, "If-None-Match", tag)
 	c.Refused(409, "CERT_NOT_READY", "GET", d.Path("/certificate?wait=1"), d.Tokens[0], nil)
@@ -90,12 +89,12 @@ func TestWaitEnds(t *testing.T) {
 	go func() { refused <- c.Do("GET", d.Path("/certificate?wait=45"), d.Tokens[0], nil) }()
 	c.Want(200, "POST", d.Path("/cancel"), d.Key, nil)
 	if a := <-refused; a.Code() != "NO_CERTIFICATE" {
-		t.Errorf("the certificate of a cancelled deal: %d %s", a.Status, a.Body)
+		t.Errorf("the certificate of a cancelled deal: %d %s, want NO_CERTIFICATE", a.Status, a.Body)
 	}
 }
 
-// Waits end when the beacon round of a deal is due, although the deal does not change then,
-// and the answers name the call that draws.
+// Waits end when the beacon round of a deal is due, because a caller can then draw. The
+// answers name the call that draws.
 func TestTheRoundEndsWaits(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)
@@ -105,38 +104,38 @@ func TestTheRoundEndsWaits(t *testing.T) {
 	d.Play(e2e.Body{"nonce": "00"}, e2e.Body{"nonce": "01"})
 	early := c.Refused(409, "CERT_NOT_READY", "GET", d.Path("/certificate"), d.Tokens[0], nil)
 	if said := early.ErrorText(); !strings.Contains(said, fmt.Sprintf("due at %d", chain.RoundTime(round))) || early.Header.Get("Retry-After") == "" {
-		t.Errorf("before the round: %s", said)
+		t.Errorf("before the round: error %s and Retry-After %q, want the time %d and a Retry-After", said, early.Header.Get("Retry-After"), chain.RoundTime(round))
 	}
 	began := time.Now()
 	var waits sync.WaitGroup
 	waits.Go(func() {
 		a := c.Do("GET", d.Path("/certificate?wait=45"), d.Tokens[0], nil)
 		if said := a.ErrorText(); a.Code() != "CERT_NOT_READY" || !strings.HasSuffix(said, "draw with POST "+d.Path("/entropy")) || a.Header.Get("Retry-After") == "" {
-			t.Errorf("the certificate: %d %s", a.Status, a.Body)
+			t.Errorf("wait for the certificate: %d %s, want CERT_NOT_READY that names POST entropy, with Retry-After", a.Status, a.Body)
 		}
 	})
 	waits.Go(func() {
 		var v e2e.View
 		if c.Do("GET", d.Path("?wait=45&since=REVEALING"), d.Tokens[0], nil).Into(t, &v); v.State != "REVEALING" {
-			t.Errorf("the view: %+v", v)
+			t.Errorf("wait for the view: %+v, want REVEALING", v)
 		}
 	})
 	waits.Go(func() {
 		v := c.Raw("get_deal", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q,"wait_seconds":45,"since":"REVEALING"}`, d.ID, d.Tokens[1]))
 		if v.Meta.Next.Tool != "get_certificate" {
-			t.Errorf("the view over MCP: %+v", v.Meta.Next)
+			t.Errorf("wait for the view over MCP: next step %+v, want get_certificate", v.Meta.Next)
 		}
 	})
 	waits.Wait()
 	c.Refused(409, "CERT_NOT_READY", "GET", d.Path("/certificate?wait=45"), d.Tokens[0], nil) // at once, because the caller can draw
 	if now := time.Now(); now.Unix() < chain.RoundTime(round) || now.Sub(began) >= 45*time.Second {
-		t.Errorf("the waits ended after %s, at %d; the round was due at %d", now.Sub(began), now.Unix(), chain.RoundTime(round))
+		t.Errorf("the waits ended after %s, at %d; want less than 45 s, and not before the round at %d", now.Sub(began), now.Unix(), chain.RoundTime(round))
 	}
 	c.Want(200, "POST", d.Path("/entropy"), d.Tokens[0], nil)
 	e2e.Independently(t, c, c.Want(200, "GET", d.Path("/certificate?wait=45"), d.Tokens[0], nil).Body, true)
 }
 
-// The query of a wait is checked after the credential and the deal.
+// The parameters of a wait are checked after the credential and the deal.
 func TestWaitIsChecked(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// Each ServiceAccount has exactly the rights that its workload needs, in addition to
-// those of every account.
+// rights requires that each ServiceAccount has exactly the rights that its workload needs,
+// apart from the rights of every account.
 func rights(t *testing.T, _ *cluster) {
 	list := func(account string) []string {
 		var lines []string
@@ -39,13 +39,13 @@ func rights(t *testing.T, _ *cluster) {
 		got := slices.DeleteFunc(list(account), func(line string) bool { return slices.Contains(common, line) })
 		slices.Sort(got)
 		if !slices.Equal(got, want) {
-			t.Errorf("%s may %q, want %q", account, got, want)
+			t.Errorf("ServiceAccount %s may %q, want %q", account, got, want)
 		}
 	}
 }
 
-// probes is a pod with the labels of a component, or without any. It is never ready,
-// so that no Service sends it traffic.
+// probes is the manifest of a pod with the labels of a component, or without labels. The
+// pod is never ready, so that no Service sends it traffic.
 const probes = `
 apiVersion: v1
 kind: Pod
@@ -63,9 +63,9 @@ spec:
     securityContext: {readOnlyRootFilesystem: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
 `
 
-// The NetworkPolicies let each workload reach only the addresses that it needs, and
-// admit no other pod to them. A pod without labels, which no policy restricts, shows
-// that the other addresses can be reached at all.
+// policies requires that the NetworkPolicies let each workload reach only the addresses
+// that it needs, and let no other pod reach log-server. A pod without labels has no
+// policy: it shows that the addresses can be reached at all.
 func policies(t *testing.T, c *cluster) {
 	const (
 		public = release + "-deal-api:8080"
@@ -76,14 +76,14 @@ func policies(t *testing.T, c *cluster) {
 		relay  = "beacon:8080"
 		api    = "kubernetes.default.svc:443"
 	)
-	// The kubelet has a node's address and a port that no rule names.
+	// No policy names the kubelet's port, so no workload may reach it.
 	kubelet := kubectl(t, "get", "nodes", "-o", `jsonpath={.items[0].status.addresses[?(@.type=="InternalIP")].address}`) + ":10250"
 	all := []string{public, read, add, sql, cache, relay, api, kubelet}
 	probed := []struct {
 		component string
 		open      []string
 	}{
-		// The chart has no policy for ingress to Postgres, Redis and the relay: these are the user's.
+		// Postgres, Redis and the relay belong to the user: the chart does not restrict who reaches them.
 		{"", []string{public, sql, cache, relay, api, kubelet}},
 		{"deal-api", []string{read, add, sql, cache, relay}},
 		{"log-server", []string{sql, api}},
@@ -124,12 +124,12 @@ func policies(t *testing.T, c *cluster) {
 	}
 }
 
-// The API server accepts what the chart renders under every combination of values that
-// `make chart` checks, knows every field, and admits the pods under the restricted Pod
-// Security Standard.
+// dryRun renders the chart with every combination of values that `make chart` checks. The
+// API server must know every field, and admit the pods under the restricted Pod Security
+// Standard.
 func dryRun(t *testing.T, c *cluster) {
 	definitions := needed(t, "FAIRPACT_E2E_DEFINITIONS")
-	// Some are too long for the annotation that a client-side apply adds.
+	// Some definitions are too long for the annotation that a client-side apply adds.
 	must(t, "kubectl", "apply", "--server-side", "-f", definitions)
 	must(t, "kubectl", "wait", "--for=condition=Established", "--timeout=60s", "-f", definitions)
 	const into = namespace + "-dry"
@@ -140,7 +140,7 @@ func dryRun(t *testing.T, c *cluster) {
 		text, err := cmd.CombinedOutput()
 		return string(text), err
 	}
-	// For a moment after the definitions the API server may not know their kinds.
+	// Established definitions may take a moment longer to be served.
 	e2e.Eventually(t, "the custom kinds are known", time.Minute, func() bool {
 		_, err := run(t.Context(), "", "kubectl", "get", "httproutes,servicemonitors,podmonitors,prometheusrules", "-n", into)
 		return err == nil
@@ -151,7 +151,7 @@ func dryRun(t *testing.T, c *cluster) {
 	for _, pattern := range []string{"tests/values/*.yaml", "tests/combinations/*.yaml", "../../manifests/values-*.yaml"} {
 		files, err := filepath.Glob(filepath.Join(chart, pattern))
 		if err != nil || len(files) == 0 {
-			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
+			t.Fatalf("%s matches %d files, want at least one: %v", pattern, len(files), err)
 		}
 		for _, file := range files {
 			args := []string{"template", release, chart, "-n", into, "--set-string", "image.tag=v1.2.3"}
@@ -161,16 +161,16 @@ func dryRun(t *testing.T, c *cluster) {
 			rendered := must(t, "helm", append(args, "--values", file)...)
 			said, err := try(rendered)
 			if err != nil || strings.Contains(said, "Warning") {
-				t.Errorf("%s: %v\n%s", file, err, said)
+				t.Errorf("server-side dry run with %s: %v\n%s", file, err, said)
 			}
 			all = append(all, strings.TrimSuffix(filepath.Base(file), ".yaml"))
 		}
 	}
-	// The dry run does report a wrong field and a weaker security context.
+	// Cross-check: the dry run reports a wrong field and a weaker security context.
 	rendered := must(t, "helm", "template", release, chart, "-n", into, "--values", minimal)
 	for right, wrong := range map[string]string{"readOnlyRootFilesystem:": "readOnlyRootFileSystem:", "runAsNonRoot: true": "runAsNonRoot: false"} {
 		if said, err := try(strings.ReplaceAll(rendered, right, wrong)); err == nil && !strings.Contains(said, "Warning") {
-			t.Errorf("%s: accepted without a warning\n%s", wrong, said)
+			t.Errorf("the dry run accepted %q without a warning:\n%s", wrong, said)
 		}
 	}
 	must(t, "kubectl", "delete", "namespace", into, "--wait=false")

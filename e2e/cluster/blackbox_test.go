@@ -20,7 +20,7 @@ import (
 const (
 	seed = "the cluster tests"
 
-	// The nodes cannot reach the public relays.
+	// The tests run their own beacon, because the nodes cannot reach the public relays.
 	beaconPods = `
 apiVersion: apps/v1
 kind: Deployment
@@ -71,6 +71,7 @@ var blackbox = []string{
 	"TestCachedReads", "TestSecretsAreNeverCompressed", "TestLLMsExamples", "TestPublishedTexts", "TestRefusedLogReads",
 }
 
+// blackBox runs the tests of blackbox against the release, and requires that each has run.
 func blackBox(t *testing.T, c *cluster) {
 	var passed []string
 	for _, subject := range []string{"api", "trust", "mcp"} {
@@ -79,7 +80,7 @@ func blackBox(t *testing.T, c *cluster) {
 		cmd.Env = append(os.Environ(), "FAIRPACT_BASE_URL="+c.base, "FAIRPACT_BEACON_SEED="+seed)
 		out, err := cmd.CombinedOutput()
 		if err != nil {
-			t.Fatalf("%s: %v\n%s", subject, err, regexp.MustCompile(`(?m)^ *(=== (RUN|PAUSE|CONT)|--- PASS) .*\n`).ReplaceAll(out, nil))
+			t.Fatalf("tests of e2e/%s: %v\n%s", subject, err, regexp.MustCompile(`(?m)^ *(=== (RUN|PAUSE|CONT)|--- PASS) .*\n`).ReplaceAll(out, nil))
 		}
 		for _, found := range regexp.MustCompile(`(?m)^--- PASS: (\w+) `).FindAllSubmatch(out, -1) {
 			passed = append(passed, string(found[1]))
@@ -88,7 +89,7 @@ func blackBox(t *testing.T, c *cluster) {
 	for _, pattern := range blackbox {
 		one := regexp.MustCompile("^" + pattern + "$")
 		if !slices.ContainsFunc(passed, one.MatchString) {
-			t.Errorf("%s has not run: correct the list blackbox", pattern)
+			t.Errorf("no test %s has run: correct the list blackbox", pattern)
 		}
 	}
 	c.shows(t, "black box against %s: %d tests passed: %s", c.base, len(passed), strings.Join(passed, " "))

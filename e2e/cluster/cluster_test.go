@@ -55,7 +55,7 @@ func TestCluster(t *testing.T) {
 	t.Logf("the numbers:\n%s", strings.Join(c.numbers, "\n"))
 }
 
-// The versions of the images of the two tags.
+// oldVersion and newVersion are the versions of the images with the two tags.
 const oldVersion, newVersion = "0.0.1", "0.0.2"
 
 func (c *cluster) status(t *testing.T) (version, pubkey string) {
@@ -66,8 +66,8 @@ func (c *cluster) status(t *testing.T) (version, pubkey string) {
 	return status.Version, status.Pubkey
 }
 
-// An upgrade to a new version with another configuration, and a rollback, lose no
-// request under load.
+// upgradeAndBack upgrades to a new version with another configuration and rolls back. No
+// request of the load may be lost.
 func upgradeAndBack(t *testing.T, c *cluster) {
 	c.becomes(t, oldVersion)
 	s := startStream(t, c.base)
@@ -86,7 +86,7 @@ func whatRuns(t *testing.T, _ *cluster) {
 		for _, pod := range podsOf(t, component) {
 			want := fmt.Sprintf(`fairpact_build_info{binary=%q,revision=%q,version=%q} 1`, component, revision, oldVersion)
 			if all := metrics(t, pod); !strings.Contains(all, want) {
-				t.Errorf("%s: no %s in its metrics\n%.1500s", pod, want, all)
+				t.Errorf("the metrics of pod %s have no %s:\n%.1500s", pod, want, all)
 			}
 		}
 	}
@@ -102,8 +102,8 @@ func metrics(t *testing.T, pod string) string {
 	return kubectl(t, "get", "--raw", "/api/v1/namespaces/"+namespace+"/pods/"+pod+":"+port+"/proxy/metrics")
 }
 
-// becomes waits until the Service has no endpoint of another version: helm does not
-// wait for that.
+// becomes waits until ten responses in a row are of the version. helm does not wait until
+// the Service has dropped the endpoints of the previous one.
 func (c *cluster) becomes(t *testing.T, version string) {
 	t.Helper()
 	same := 0
@@ -116,8 +116,8 @@ func (c *cluster) becomes(t *testing.T, version string) {
 	})
 }
 
-// Deleting one pod of each workload, gracefully and by force, loses no request under
-// load.
+// podsDeleted deletes one pod of each workload, gracefully and by force. No request of the
+// load may be lost.
 func podsDeleted(t *testing.T, c *cluster) {
 	for _, how := range [][]string{{"--wait=true"}, {"--grace-period=0", "--force"}} {
 		for _, kind := range []string{"deal-api", "log-server", "deadline-worker"} {

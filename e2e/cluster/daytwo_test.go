@@ -52,7 +52,7 @@ func postgresAway(t *testing.T, c *cluster) {
 	}
 	cut()
 	e2e.Eventually(t, "deal-api has no Postgres", time.Minute, func() bool {
-		cut() // connections opened since
+		cut() // connections opened after the first cut
 		status, _, err := c.ask(t, "POST", "/v1/keys")
 		return err == nil && status == 503
 	})
@@ -65,18 +65,18 @@ func postgresAway(t *testing.T, c *cluster) {
 			}
 			status, body, err := c.ask(t, method, path)
 			if err != nil || status != want || want == 503 && !strings.HasPrefix(body, `{"error":"UNAVAILABLE: `) {
-				t.Fatalf("%s %s after %s without Postgres: %v, %d %.200s", method, path, time.Since(began), err, status, body)
+				t.Fatalf("%s %s after %s without Postgres: %d %.200s (%v), want %d", method, path, time.Since(began), status, body, err, want)
 			}
 			answers[fmt.Sprint(status)]++
 		}
 	}
 	for _, pod := range podsOf(t, "deal-api") {
 		if !strings.Contains(metrics(t, pod), "\nfairpact_database_up 0\n") {
-			t.Errorf("%s does not report fairpact_database_up 0", pod)
+			t.Errorf("pod %s does not report fairpact_database_up 0", pod)
 		}
 	}
 	if after := restarts(t, namespace); after != before {
-		t.Errorf("pods without Postgres:\n%s\nbefore:\n%s", after, before)
+		t.Errorf("restarts and readiness changed without Postgres, to\n%s\nfrom\n%s", after, before)
 	}
 	back()
 	e2e.Eventually(t, "Postgres is back", time.Minute, func() bool {
@@ -92,8 +92,8 @@ func postgres(t *testing.T, args ...string) string {
 	return kubectl(t, append([]string{"exec", "deployment/postgres", "--"}, args...)...)
 }
 
-// settled waits until the old pods are gone. helm --wait returns when the new ones are
-// ready; rollout status waits for the old ones to be deleted too.
+// settled waits until the old pods are gone. helm --wait returns earlier, when the new
+// pods are ready.
 func settled(t *testing.T) {
 	t.Helper()
 	if kubectl(t, "get", "deployment", "-o", "name", "--ignore-not-found", release+"-deal-api") != "" {
@@ -104,9 +104,9 @@ func settled(t *testing.T) {
 	})
 }
 
-// readOnlyAndRestore follows runbooks/restore.md: it makes the release read-only,
-// restores an older dump, which the fork guard refuses, then the newest one, and
-// resumes traffic.
+// readOnlyAndRestore follows runbooks/restore.md. It makes the release read-only and
+// restores an older dump, which the fork guard must refuse. It then restores the newest
+// dump and allows changes again.
 func readOnlyAndRestore(t *testing.T, c *cluster) {
 	database := needed(t, "FAIRPACT_E2E_DATABASE")
 	postgres(t, "pg_dump", "--format=custom", "--file=/tmp/older.dump", database)
@@ -117,10 +117,10 @@ func readOnlyAndRestore(t *testing.T, c *cluster) {
 	readOnly := func() {
 		t.Helper()
 		if status, body, err := c.ask(t, "GET", "/v1/status"); err != nil || status != 200 || !strings.Contains(body, "in maintenance") {
-			t.Errorf("the status: %v, %d %s", err, status, body)
+			t.Errorf("GET /v1/status: %d %s (%v), want 200 and a note about the maintenance", status, body, err)
 		}
 		if status, body, err := c.ask(t, "POST", "/v1/keys"); err != nil || status != 503 || !strings.HasPrefix(body, `{"error":"READ_ONLY: `) {
-			t.Errorf("a change: %v, %d %s", err, status, body)
+			t.Errorf("POST /v1/keys: %d %s (%v), want 503 READ_ONLY", status, body, err)
 		}
 	}
 	readOnly()
@@ -155,15 +155,15 @@ func readOnlyAndRestore(t *testing.T, c *cluster) {
 	settled(t)
 	c.plays(t, "after the restore")
 	if n := refusals(); n > 0 {
-		t.Errorf("%d log-servers refuse the newest dump", n)
+		t.Errorf("%d pods of log-server refuse the newest dump, want 0", n)
 	}
 	c.shows(t, "read-only, an older dump refused, the newest restored: %s deals|certificates|leaves kept", kept)
 }
 
 const count = "SELECT (SELECT count(*) FROM deals), (SELECT count(*) FROM certificates), (SELECT count(*) FROM translog.leaves)"
 
-// uninstallAndBack follows runbooks/operations.md: the log continues after the release
-// was uninstalled, because the fork guard, the Secrets and the database stay.
+// uninstallAndBack follows runbooks/operations.md. The log must continue when the release
+// is installed again, because the fork guard, the Secrets and the database stay.
 func uninstallAndBack(t *testing.T, c *cluster) {
 	guard := func() string {
 		return kubectl(t, "get", "configmap", release+"-fork-guard", "-o", "jsonpath={.data.size} {.data.root}")
@@ -176,20 +176,20 @@ func uninstallAndBack(t *testing.T, c *cluster) {
 	c.upgrade(t, c.old)
 	c.find(t)
 	if got, now := psql(t, count), guard(); got != kept || now != guarded {
-		t.Errorf("after the installation: %s and the guard at %s, want %s and %s", got, now, kept, guarded)
+		t.Errorf("after the installation: deals|certificates|leaves %s and the guard at %s, want %s and %s", got, now, kept, guarded)
 	}
 	c.plays(t, "after the release is installed again")
 	c.shows(t, "uninstalled and installed again: %s deals|certificates|leaves kept, the guard at %s", kept, guarded)
 }
 
-// dataImage returns the image of the release's Postgres, which has Redis too.
+// dataImage returns the image of the release's Postgres. The image also has Redis.
 func dataImage(t *testing.T) string {
 	t.Helper()
 	return strings.TrimSpace(kubectl(t, "get", "deployment", "postgres", "-o", "jsonpath={.spec.template.spec.containers[0].image}"))
 }
 
-// A trial (dev.enabled) keeps its Postgres and Redis through a restart of the three
-// workloads, and refuses a database of production.
+// trial installs the chart with dev.enabled. Its Postgres and Redis must survive a restart
+// of the three workloads, and it must refuse a database of production.
 func trial(t *testing.T, c *cluster) {
 	const in = "fairpact-trial"
 	restricted(t, in)
@@ -209,14 +209,14 @@ func trial(t *testing.T, c *cluster) {
 	must(t, "kubectl", append([]string{"-n", in, "rollout", "restart", "deployment"}, workloads...)...)
 	rolledOut(t, in, workloads...)
 	if after := servers(); after != before || leaves() != "1" {
-		t.Errorf("pods of the trial's Postgres and Redis: %s, before %s; %s leaves, want 1", after, before, leaves())
+		t.Errorf("after the restart the pods of Postgres and Redis are %s, want %s; the log has %s leaves, want 1", after, before, leaves())
 	}
 	if restarts(t, in) == pods {
-		t.Error("no workload was restarted")
+		t.Errorf("no workload was restarted: the pods are still\n%s", pods)
 	}
 	must(t, "helm", "test", release, "-n", in, "--timeout", "3m")
 	if _, err := run(t.Context(), "", "helm", append(args, "--set", "secrets.database.existingSecret=db")...); err == nil || !strings.Contains(err.Error(), "dev.enabled is for trials") {
-		t.Errorf("dev.enabled with a Secret of production: %v", err)
+		t.Errorf("dev.enabled with a Secret of production: %v, want an error that it is for trials", err)
 	}
 	c.shows(t, "a trial keeps its servers through a restart of the three workloads, and refuses the database of production")
 }
@@ -251,7 +251,7 @@ func gitOps(t *testing.T, c *cluster) {
 	record := guard()
 	apply(t, in, rest) // the next sync
 	if after := guard(); after != record || !strings.Contains(record, "root") {
-		t.Errorf("the fork guard's record after a sync: %s, before %s", after, record)
+		t.Errorf("the fork guard's record after a sync is %s, want %s with a root", after, record)
 	}
 	smoke()
 	c.shows(t, "helm template, its hooks as a Job before the rest: a deal is played, and a second sync keeps the fork guard's record")

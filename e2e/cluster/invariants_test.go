@@ -10,8 +10,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// overdue finds deals that a minute after their deadline have no end, and deals that
-// became VOID before it.
+// overdue finds deals that have not ended a minute after their deadline, and deals that
+// became VOID before their deadline.
 const overdue = `
 SELECT 'a deal that its deadline has not ended', deal_id FROM deals
 	WHERE phase = 'COMMITTING' AND commit_deadline < extract(epoch FROM clock_timestamp()) - 60
@@ -19,7 +19,8 @@ SELECT 'a deal that its deadline has not ended', deal_id FROM deals
 UNION ALL SELECT 'a VOID before its deadline', d.deal_id FROM deals d JOIN certificates c USING (deal_id) WHERE phase = 'VOID' AND algorithm = 'split.v1'
 	AND c.created_at < CASE WHEN commits_closed_at IS NULL THEN commit_deadline ELSE reveal_deadline END`
 
-// planted are corruptions that the queries must find.
+// planted has corruptions that the queries must find, so that a query cannot pass by
+// finding nothing.
 var planted = map[string]string{
 	"a certificate without signature or leaf index": "UPDATE certificates SET signature = NULL WHERE cert_id = (SELECT min(cert_id) FROM certificates)",
 	"a deal that its deadline has not ended":        "UPDATE deals SET phase = 'COMMITTING', commit_deadline = 0 WHERE deal_id = (SELECT min(deal_id) FROM deals)",
@@ -31,8 +32,8 @@ func psql(t *testing.T, query string) string {
 	return strings.TrimSpace(postgres(t, "psql", needed(t, "FAIRPACT_E2E_DATABASE"), "-qAt", "-v", "ON_ERROR_STOP=1", "-c", query))
 }
 
-// invariants requires that all phases together left no deal without its end, its
-// certificate and its leaf, and none with two.
+// invariants requires that the database keeps its invariants after all phases of
+// TestCluster, and that the queries find each planted corruption.
 func invariants(t *testing.T, c *cluster) {
 	never := overdue + "\nUNION ALL " + e2e.NeverQuery()
 	var found string
@@ -46,7 +47,7 @@ func invariants(t *testing.T, c *cluster) {
 	}
 	for what, plant := range planted {
 		if found := psql(t, "BEGIN; "+plant+"; "+never+"; ROLLBACK"); !strings.Contains(found, what+"|") {
-			t.Errorf("planted and not found: %s\n%.500s", what, found)
+			t.Errorf("the queries did not find the planted %q. They found:\n%.500s", what, found)
 		}
 	}
 	c.shows(t, "deals by phase: %s; certificates, leaves: %s",

@@ -1,8 +1,8 @@
 //go:build cluster
 
 // Package cluster tests Fairpact on a Kubernetes cluster. It installs the chart under
-// the restricted Pod Security Standard, checks access, and upgrades and disturbs the
-// release under load. hack/e2e-cluster.sh runs it.
+// the restricted Pod Security Standard, and checks the rights and the network policies. It
+// upgrades the release and causes faults under load. hack/e2e-cluster.sh runs the tests.
 //
 // It needs kubectl and helm on the PATH, KUBECONFIG, and:
 //
@@ -14,8 +14,8 @@
 //	FAIRPACT_LOAD_IMAGES      command that loads one archive, such as `kind load image-archive`
 //	FAIRPACT_E2E_DATA         manifest of Postgres and Redis (redis://redis:6379)
 //	FAIRPACT_E2E_DATABASE     URL of that Postgres
-//	FAIRPACT_E2E_BASE_URL     URL of deal-api (default: its Service, for tests that run in the cluster's
-//	                          network; "node": a NodePort, for tests outside of it)
+//	FAIRPACT_E2E_BASE_URL     URL of deal-api (default: its Service, for tests in the cluster's
+//	                          network; "node": a NodePort, for tests outside that network)
 package cluster
 
 import (
@@ -45,16 +45,16 @@ type cluster struct {
 	old, new string // tags
 	base     string
 	values   []string // files
-	node     string   // address of a node if base is a NodePort, else empty
+	node     string   // address of a node if base is a NodePort, otherwise empty
 	numbers  []string // the measurements of the phases
-	overdue  *stream  // of deals that miss a deadline
+	overdue  *stream  // deals that miss a deadline
 	dir      string   // for temporary files
-	keySet   string   // the key set of the release; empty while it has a single key
+	keySet   string   // the release's key set; empty while the release has a single key
 	// formerSet is the key set before the rotation, which the worker gets by mistake.
 	formerSet string
 }
 
-// shows logs a measurement, now and at the end.
+// shows logs a measurement now, and again at the end of TestCluster.
 func (c *cluster) shows(t *testing.T, format string, args ...any) {
 	t.Helper()
 	line := fmt.Sprintf(format, args...)
@@ -62,7 +62,7 @@ func (c *cluster) shows(t *testing.T, format string, args ...any) {
 	t.Log(line)
 }
 
-// run runs a program and returns its standard output.
+// run runs a program and returns its standard output. An error has all of its output.
 func run(ctx context.Context, stdin, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stdin = strings.NewReader(stdin)
@@ -81,7 +81,7 @@ func must(t *testing.T, name string, args ...string) string {
 	return out
 }
 
-// kubectl runs in the release's namespace.
+// kubectl runs kubectl in the release's namespace.
 func kubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	return must(t, "kubectl", append([]string{"-n", namespace}, args...)...)
@@ -112,7 +112,7 @@ func rolledOut(t *testing.T, in string, workloads ...string) {
 // workloads are the Deployments of a release.
 var workloads = []string{release + "-deal-api", release + "-log-server", release + "-deadline-worker"}
 
-// secrets creates Secrets of one key each, by name.
+// secrets creates Secrets by name, each with one key and its value.
 func secrets(t *testing.T, in string, all map[string][2]string) {
 	t.Helper()
 	for name, of := range all {
@@ -139,12 +139,12 @@ func install(t *testing.T) *cluster {
 	}
 	tags := strings.Fields(needed(t, "FAIRPACT_E2E_TAGS"))
 	if len(tags) != 2 {
-		t.Fatalf("FAIRPACT_E2E_TAGS=%q: want two tags", tags)
+		t.Fatalf("FAIRPACT_E2E_TAGS has the tags %q, want two", tags)
 	}
 	c.old, c.new = tags[0], tags[1]
 	archives, err := filepath.Glob(filepath.Join(needed(t, "FAIRPACT_E2E_IMAGES"), "*.tar"))
 	if err != nil || len(archives) == 0 {
-		t.Fatalf("no archives in FAIRPACT_E2E_IMAGES: %v", err)
+		t.Fatalf("FAIRPACT_E2E_IMAGES=%s has no archive *.tar: %v", os.Getenv("FAIRPACT_E2E_IMAGES"), err)
 	}
 	load := strings.Fields(needed(t, "FAIRPACT_LOAD_IMAGES"))
 	for _, archive := range archives {
@@ -171,7 +171,7 @@ func install(t *testing.T) *cluster {
 	return c
 }
 
-// find sets the address of deal-api. Each installation has another node port.
+// find sets the address of deal-api, because each installation has another node port.
 func (c *cluster) find(t *testing.T) {
 	t.Helper()
 	if c.node != "" {

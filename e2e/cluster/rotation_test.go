@@ -16,11 +16,11 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// rotateIn is a little more than the shortest time of a rotation, two margins of five
-// minutes.
+// rotateIn is a little more than the shortest rotation, which takes twice signing.Margin.
 const rotateIn = "11m"
 
-// keysIn runs fairpactctl keys in a pod, as the runbook does. `--file -` reads document.
+// keysIn runs fairpactctl keys in a pod, as the runbook does. With `--file -`, fairpactctl
+// reads document.
 func keysIn(t *testing.T, document string, args ...string) (string, error) {
 	t.Helper()
 	full := append([]string{"-n", namespace, "exec", "-i", "deploy/" + release + "-deal-api", "--", "/fairpactctl", "keys"}, args...)
@@ -34,8 +34,8 @@ func keysCommand(t *testing.T, document string, args ...string) string {
 	return out
 }
 
-// rollOutKeys upgrades the release to a key set and waits until all pods have it and
-// keys check prints next.
+// rollOutKeys upgrades the release to a key set. It waits until keys check succeeds, which
+// compares all pods, and prints next.
 func (c *cluster) rollOutKeys(t *testing.T, document, next string) {
 	t.Helper()
 	values, err := json.Marshal(map[string]any{"signing": map[string]any{"keySet": json.RawMessage(document)}})
@@ -56,18 +56,17 @@ func (c *cluster) rollOutKeys(t *testing.T, document, next string) {
 	})
 }
 
-// startRotation makes a key set of the release's key and rotates to another key, by the
-// runbook. The phases that follow run before the new key signs.
+// startRotation makes a key set of the release's key and rotates to another key, as the
+// runbook does. The next phases run before the new key signs.
 func startRotation(t *testing.T, c *cluster) {
 	c.rollOutKeys(t, keysCommand(t, "", "init", "--signer", "file:///run/fairpact/key/key.pem"), "next: nothing")
 	c.formerSet = c.keySet
 	c.rollOutKeys(t, keysCommand(t, c.keySet, "rotate", "--file", "-", "--to", "file:///run/fairpact/key/next.pem", "--in", rotateIn), "signs from")
 }
 
-// rotated plays deals while the new key begins to sign, and checks the keys after it.
-// Before that it makes two mistakes: it closes the key that still signs, which is
-// refused, and rolls the former key set out to the worker, which the next roll-out of
-// the newest one repairs.
+// rotated runs deals while the new key begins to sign, and then checks the published keys.
+// Before that it makes two mistakes. It closes the key that still signs, which must be
+// refused. It also gives the worker the former key set, which the next roll-out must repair.
 func rotated(t *testing.T, c *cluster) {
 	var keys struct {
 		Keys []struct {
@@ -76,7 +75,7 @@ func rotated(t *testing.T, c *cluster) {
 		}
 	}
 	if err := json.Unmarshal([]byte(c.keySet), &keys); err != nil || len(keys.Keys) != 2 {
-		t.Fatalf("%v: %s", err, c.keySet)
+		t.Fatalf("the key set has %d keys, want 2 (%v): %s", len(keys.Keys), err, c.keySet)
 	}
 	former, next := keys.Keys[0], keys.Keys[1]
 	s := startStream(t, c.base)
@@ -97,7 +96,7 @@ func rotated(t *testing.T, c *cluster) {
 	s.flows(t, 50)
 	c.connections(t)
 	if _, pubkey := c.status(t); pubkey != next.Pubkey {
-		t.Errorf("the status shows %s, want %s", pubkey, next.Pubkey)
+		t.Errorf("the status shows the key %s, want %s", pubkey, next.Pubkey)
 	}
 	c.rollOutKeys(t, c.keySet, "next: ")
 	s.stop(t, c, "key rotated to "+next.Pubkey[:14]+"… while the worker had the former key set, and that repaired")

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -23,12 +22,12 @@ import (
 )
 
 const (
-	streams    = 4                      // deals played at once
-	pace       = 150 * time.Millisecond // between two deals of a stream
+	streams    = 4                      // deals at once
+	pace       = 150 * time.Millisecond // between two deals of one goroutine
 	retryAfter = time.Second
 )
 
-// stream plays deals as clients do that retry a request once, and verifies each
+// stream runs deals like a client that retries each request once, and verifies each
 // certificate.
 type stream struct {
 	client *e2e.Client
@@ -52,7 +51,7 @@ func startStream(t *testing.T, base string) *stream {
 	for range streams {
 		s.done.Go(func() {
 			for ctx.Err() == nil {
-				// stop lets the deals under way end.
+				// stop does not interrupt a deal.
 				s.failed(s.deal(context.WithoutCancel(ctx)))
 				time.Sleep(pace)
 			}
@@ -61,7 +60,7 @@ func startStream(t *testing.T, base string) *stream {
 	return s
 }
 
-// plays plays deals for 100 requests and requires that none fails.
+// plays runs deals for at least 100 requests and requires that none fails.
 func (c *cluster) plays(t *testing.T, when string) {
 	t.Helper()
 	s := startStream(t, c.base)
@@ -69,7 +68,7 @@ func (c *cluster) plays(t *testing.T, when string) {
 	s.stop(t, c, when)
 }
 
-// newStream returns a stream without load, and the context that stop ends.
+// newStream returns a stream that makes no requests yet, and the context that stop ends.
 func newStream(t *testing.T, base string) (*stream, context.Context) {
 	t.Helper()
 	s := &stream{client: newClient(t, base)}
@@ -77,7 +76,7 @@ func newStream(t *testing.T, base string) (*stream, context.Context) {
 	e2e.Must(t, s.call(t.Context(), "GET", "/v1/pubkeys", "", nil, 200, &published))
 	all := regexp.MustCompile(`es256:[0-9a-f]{66}`).FindAllString(string(published), -1)
 	if len(all) == 0 {
-		t.Fatalf("no keys in %s", published)
+		t.Fatalf("/v1/pubkeys has no es256 key: %s", published)
 	}
 	var err error
 	if s.keys, err = signing.NewKeySet(all[0], all[1:]); err != nil {
@@ -98,7 +97,7 @@ func (s *stream) failed(err error) {
 	s.failures = append(s.failures, time.Now().Format("15:04:05.000 ")+err.Error())
 }
 
-// flows waits for so many more requests.
+// flows waits until the stream has made more requests: as many as more says.
 func (s *stream) flows(t *testing.T, more int) {
 	t.Helper()
 	count := func() int {
@@ -107,7 +106,7 @@ func (s *stream) flows(t *testing.T, more int) {
 		return s.requests
 	}
 	from := count()
-	e2e.Eventually(t, fmt.Sprint(more, " requests"), time.Minute, func() bool { return count() >= from+more })
+	e2e.Eventually(t, fmt.Sprint(more, " more requests are made"), time.Minute, func() bool { return count() >= from+more })
 }
 
 func newClient(t *testing.T, base string) *e2e.Client {
@@ -129,7 +128,7 @@ func (s *stream) stop(t *testing.T, c *cluster, what string) {
 		t.Errorf("%s: %d failures:\n%.3000s", what, len(s.failures), strings.Join(s.failures, "\n"))
 	}
 	if len(s.deals) < 10 {
-		t.Errorf("%s: only %d deals", what, len(s.deals))
+		t.Errorf("%s: %d deals, want at least 10", what, len(s.deals))
 	}
 }
 
@@ -151,10 +150,10 @@ func (s *stream) call(ctx context.Context, method, path, token string, body any,
 	s.slowest = max(s.slowest, time.Since(began))
 	s.mu.Unlock()
 	if err != nil {
-		return fmt.Errorf("%s %s: %w (first: %s)", method, path, err, first)
+		return fmt.Errorf("%s %s: %w (first attempt: %s)", method, path, err, first)
 	}
 	if a.Status != want {
-		return fmt.Errorf("%s %s: %d %.300s (first: %s)", method, path, a.Status, a.Body, first)
+		return fmt.Errorf("%s %s: %d %.300s, want %d (first attempt: %s)", method, path, a.Status, a.Body, want, first)
 	}
 	if raw, ok := into.(*[]byte); ok {
 		*raw = a.Body
@@ -166,8 +165,8 @@ func (s *stream) call(ctx context.Context, method, path, token string, body any,
 	return json.Unmarshal(a.Body, into)
 }
 
-// play creates a split and makes all commits, then all reveals. missing is the party
-// that does not act, by action; the deal is left after that action.
+// play creates a deal and makes all commits, then all reveals. missing names, by action,
+// a party that does not act. play stops after an action with a missing party.
 func (s *stream) play(ctx context.Context, b e2e.Body, missing map[string]int) (dealID, token string, err error) {
 	var key struct {
 		APIKey string `json:"api_key"`
@@ -204,7 +203,7 @@ func (s *stream) play(ctx context.Context, b e2e.Body, missing map[string]int) (
 	return dealID, token, nil
 }
 
-// deal plays a split of two parties to its verified certificate.
+// deal runs a two-party deal and verifies its certificate.
 func (s *stream) deal(ctx context.Context) error {
 	id, token, err := s.play(ctx, e2e.SplitBody(5*time.Minute, 10*time.Minute), nil)
 	if err == nil {
@@ -213,7 +212,8 @@ func (s *stream) deal(ctx context.Context) error {
 	return err
 }
 
-// certified waits for the certificate and verifies it here and through the service.
+// certified waits for the certificate and verifies it twice: with s.keys and through the
+// service.
 func (s *stream) certified(ctx context.Context, dealID, token string) (text []byte, err error) {
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(250 * time.Millisecond) {
 		err = s.call(ctx, "GET", "/v1/deals/"+dealID+"/certificate", token, nil, 200, &text)
@@ -233,14 +233,14 @@ func (s *stream) certified(ctx context.Context, dealID, token string) (text []by
 	delete(certificate, "signature")
 	delete(certificate, "log_proof")
 	if err := s.keys.Verify(canon.Encode(certificate), signature); err != nil {
-		return nil, fmt.Errorf("certificate %s: %w", id, err)
+		return nil, fmt.Errorf("signature of certificate %s: %w", id, err)
 	}
 	var verdict struct{ Valid bool }
 	if err := s.call(ctx, "GET", "/v1/verify/"+id, "", nil, 200, &verdict); err != nil {
 		return nil, err
 	}
 	if !verdict.Valid {
-		return nil, errors.New("/v1/verify finds certificate " + id + " invalid")
+		return nil, fmt.Errorf("GET /v1/verify/%s: valid is false, want true", id)
 	}
 	s.mu.Lock()
 	s.deals = append(s.deals, dealID)
@@ -255,8 +255,8 @@ type missed struct {
 	flaker    int
 }
 
-// miss plays a split of three parties in which one does not commit, or, if commits is
-// true, one does not reveal.
+// miss runs a three-party deal in which one party does not commit. If commits is true, all
+// commit and one does not reveal.
 func (s *stream) miss(ctx context.Context, commits bool, deadline int64) (m missed, err error) {
 	m = missed{deadline: deadline, flaker: 1}
 	b, missing := e2e.Timed(e2e.SplitBody(0, 0), deadline, deadline+3600), map[string]int{"commit": 1}
@@ -269,8 +269,8 @@ func (s *stream) miss(ctx context.Context, commits bool, deadline int64) (m miss
 	return m, err
 }
 
-// judged requires that an overdue deal is VOID with exactly the missing party as
-// flaker, in its view and in a certificate that verifies.
+// judged requires that the view and the certificate of an overdue deal say VOID, with
+// exactly the missing party as flaker. The certificate must verify.
 func (s *stream) judged(ctx context.Context, m missed) error {
 	var view struct {
 		State       string
@@ -292,7 +292,7 @@ func (s *stream) judged(ctx context.Context, m missed) error {
 	}
 	flakers := []int{m.flaker}
 	if view.State != "VOID" || certificate.Outcome != "VOID" || !slices.Equal(view.VoidFlakers, flakers) || !slices.Equal(certificate.VoidFlakers, flakers) {
-		return fmt.Errorf("deal %s: view %+v, certificate %+v, want VOID with flakers %d", m.id, view, certificate, flakers)
+		return fmt.Errorf("deal %s: view %+v, certificate %+v, want VOID with flakers %v", m.id, view, certificate, flakers)
 	}
 	return nil
 }
@@ -302,8 +302,8 @@ const (
 	missAfter = 20 // seconds from the creation to the deadline, enough for retried requests
 )
 
-// startOverdue starts a stream of deals that miss a deadline, many at a time. It runs
-// during the phases that follow, until stopOverdue.
+// startOverdue starts a stream of deals that miss a deadline, many at a time. The stream
+// runs during the next phases, until stopOverdue.
 func startOverdue(t *testing.T, c *cluster) {
 	t.Helper()
 	s, ctx := newStream(t, c.base)

@@ -29,8 +29,8 @@ func readLease(t *testing.T) (l lease) {
 	return l
 }
 
-// leader waits for a leader that runs and returns its identity and its pod. After a
-// forced deletion the Lease may still name a pod that no longer exists.
+// leader waits until the Lease names a running pod, and returns the holder's identity and
+// pod. After a forced deletion the Lease may name a pod that no longer exists.
 func leader(t *testing.T) (holder, pod string) {
 	t.Helper()
 	e2e.Eventually(t, "a running worker leads", 2*time.Minute, func() bool {
@@ -41,8 +41,8 @@ func leader(t *testing.T) (holder, pod string) {
 	return holder, pod
 }
 
-// succeeded waits for a leader other than the last and returns the time from since until
-// it acquired the Lease, as the Lease says.
+// succeeded waits for a leader other than last. It returns the time from since to the
+// Lease's acquireTime.
 func succeeded(t *testing.T, last string, since time.Time) time.Duration {
 	t.Helper()
 	var l lease
@@ -63,7 +63,8 @@ func failover(t *testing.T) time.Duration {
 	return d
 }
 
-// The leading worker releases the Lease when its pod is deleted.
+// leaseHandedOver requires that the leading worker releases the Lease when its pod is
+// deleted: another worker leads earlier than after a crash.
 func leaseHandedOver(t *testing.T, c *cluster) {
 	last, pod := leader(t)
 	limit, began := failover(t), time.Now()
@@ -76,8 +77,8 @@ func leaseHandedOver(t *testing.T, c *cluster) {
 	rolledOut(t, namespace, release+"-deadline-worker")
 }
 
-// killer is a pod that may kill processes of other pods of its node. It runs in a
-// separate namespace, because the restricted standard forbids hostPID.
+// killer is the manifest of a pod that may kill processes of other pods on its node. It
+// needs a separate namespace, because the restricted standard forbids hostPID.
 const killer = `
 apiVersion: v1
 kind: Pod
@@ -95,8 +96,8 @@ spec:
     securityContext: {runAsUser: 0}
 `
 
-// killerOf returns a function that kills the processes of a pod's container by SIGKILL,
-// like a crash that keeps the Lease, and returns the time of the kill.
+// killerOf returns a function that sends SIGKILL to the processes of a pod's container and
+// returns the time of the kill. A process killed so cannot release the Lease.
 func killerOf(t *testing.T, c *cluster, pod string) (kill func() time.Time) {
 	t.Helper()
 	const at = namespace + "-killer"
@@ -114,7 +115,7 @@ func killerOf(t *testing.T, c *cluster, pod string) (kill func() time.Time) {
 	}
 }
 
-// missTogether plays n deals that all miss the same deadline.
+// missTogether runs n deals that all miss the same deadline.
 func missTogether(t *testing.T, base string, n int, from time.Duration) (*stream, []missed) {
 	t.Helper()
 	s, _ := newStream(t, base)
@@ -130,13 +131,13 @@ func missTogether(t *testing.T, base string, n int, from time.Duration) (*stream
 	}
 	done.Wait()
 	if len(s.failures) > 0 {
-		t.Fatal(s.failures)
+		t.Fatalf("%d of %d deals could not be prepared: %q", len(s.failures), n, s.failures)
 	}
 	return s, all
 }
 
 // attended waits until the workers have published every deal's certificate without any
-// call, and judges each deal. It returns the largest delay after the deadline in seconds.
+// call. It checks each deal and returns the longest delay after the deadline, in seconds.
 func attended(t *testing.T, s *stream, all []missed) (late string) {
 	t.Helper()
 	var ids []string
@@ -156,20 +157,20 @@ func attended(t *testing.T, s *stream, all []missed) (late string) {
 	return late
 }
 
-// The leading worker is killed under load just before many deadlines. Another one leads
-// within the configured time, and every deal gets its one certificate.
+// leaderKilled kills the leading worker under load just before many deadlines. Another
+// worker must lead within the configured time, and end every deal once.
 func leaderKilled(t *testing.T, c *cluster) {
 	load := startStream(t, c.base)
 	last, pod := leader(t)
 	kill := killerOf(t, c, pod)
 	s, deals := missTogether(t, c.base, 20, 30*time.Second)
 	limit, restarts := failover(t), restartsOf(t, pod)
-	// The Lease outlives its holder by eight seconds or more: the deadlines pass meanwhile.
+	// The Lease outlives its holder by at least eight seconds. The deadlines pass meanwhile.
 	time.Sleep(time.Until(time.Unix(deals[0].deadline, 0).Add(-4 * time.Second)))
 	killed := kill()
 	took := succeeded(t, last, killed)
 	if due := time.Unix(deals[0].deadline, 0); !due.After(killed) || !due.Before(killed.Add(took)) {
-		t.Errorf("the deadline %s did not pass while no worker led, from %s for %s", due, killed, took)
+		t.Errorf("the deadline %s is not within the time without a leader, %s from %s on", due, took, killed)
 	}
 	late := attended(t, s, deals)
 	load.stop(t, c, "leader killed")
@@ -181,7 +182,7 @@ func leaderKilled(t *testing.T, c *cluster) {
 		return now != restarts && strings.HasSuffix(now, " 137")
 	})
 	if took >= limit {
-		t.Errorf("no worker led for %s, configured: %s", took, limit)
+		t.Errorf("no worker led for %s, want less than the configured %s", took, limit)
 	}
 	rolledOut(t, namespace, release+"-deadline-worker")
 }

@@ -11,11 +11,11 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// at is a crash point and the stage that it leaves a deal in.
+// at is a crash point and the stage (fate.stage) in which it leaves a deal.
 type at struct{ point, stage string }
 
-// ending holds the crash points from a deal's last input to its published certificate,
-// in any process.
+// ending lists the crash points from a deal's last input to its published certificate.
+// deal-api and the worker have them.
 var ending = []at{
 	{"escrow.before-end", "active"},
 	{"escrow.ended", "ended"},
@@ -24,9 +24,8 @@ var ending = []at{
 	{"escrow.published", "published"},
 }
 
-// finisher says how a deal gets to its end after the crash: the processes to start, and
-// the deal-api to call, or "" for none. The killed process stays dead unless it is
-// started.
+// finisher says how a deal ends after the crash: by the processes to start, and by a call
+// of the deal-api via ("" for no call). The killed process stays dead unless start has it.
 type finisher struct {
 	name  string
 	start []string
@@ -52,19 +51,19 @@ var finishers = map[string][]finisher{
 }
 
 // crashes is a scenario with the points at which the process is killed. Each point is
-// combined with every finisher of the process, or, if turns is true, with one of them.
+// combined with every finisher of the process. If turns is true, the finishers take turns.
 type crashes struct {
 	name  string
 	play  e2e.Scenario
 	cuts  []at
 	turns bool
-	// locks leaves the dead process's locks in Redis. Otherwise Redis is emptied at the
-	// crash, which it may be at any time.
+	// locks leaves the dead process's locks in Redis. Otherwise the test empties Redis at
+	// the crash.
 	locks bool
 }
 
-// SPEC 4 rule 4: whichever process is killed at whichever point, a deal that is COMPUTED
-// or VOID ends with exactly one certificate, leaf and signature, and keeps its state and
+// The tests below kill a process at every crash point (SPEC 4 rule 4). A COMPUTED or VOID
+// deal must end with exactly one certificate, leaf and signature, and keep its state and
 // result.
 
 func TestCrashDealAPI(t *testing.T) {
@@ -111,7 +110,7 @@ func TestCrashLogServer(t *testing.T) {
 	})
 }
 
-// crash plays all cases on one stack, and checks the database after the last.
+// crash runs all cases on one stack, and checks the database after the last.
 func (y *yard) crash(all []crashes) {
 	turn := 0
 	var left []struckCase
@@ -122,7 +121,7 @@ func (y *yard) crash(all []crashes) {
 					continue
 				}
 				if c.name == "draw" && cut.stage == "active" && f.via == "" {
-					continue // the worker leaves a draw to its parties for a minute
+					continue // the worker draws only a minute after the last reveal
 				}
 				if y.victim == localstack.DealAPI && f.via == "" && !c.locks {
 					left = append(left, struckCase{c, cut})
@@ -146,8 +145,8 @@ func lastCommit(c *e2e.Client, _ time.Duration) *e2e.Cut {
 	return x.Ends("/commit", 1, e2e.Body{"commitment": x.Inputs[1].Commitment})
 }
 
-// lateLastCommit and lateLastReveal are complete before their deadline, and the next
-// call comes after it: no party is a flaker.
+// lateLastCommit and lateLastReveal are scenarios in which all parties act in time, and
+// the next call comes after the deadline. No party may become a flaker.
 func lateLastCommit(c *e2e.Client, lead time.Duration) *e2e.Cut {
 	at := e2e.After(lead)
 	x := e2e.Near(c, at, at+3600)

@@ -8,9 +8,9 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// replays requires the same of a kill between an effect and its answer: of a new key, a
-// creation and a cancel. The retry at another replica, and later at the restarted one,
-// gets the same answer, and the effect happens once.
+// replays kills deal-api between an effect and its answer: of a new key, a creation and a
+// cancel. Retries at another replica and at the restarted one must get the same answer,
+// and the effect must happen once.
 func (y *yard) replays() {
 	y.t.Helper()
 	rows := func() string { return fmt.Sprint(y.w.APIKeys(), y.w.Number("SELECT count(*) FROM deals")) }
@@ -36,7 +36,7 @@ func (y *yard) replays() {
 		e2e.Must(y.t, y.stack.Start(y.t.Context(), localstack.DealAPI))
 		o.Replays(a)
 		if after := rows(); after != before {
-			y.t.Errorf("POST %s: %s keys and deals after the kill, and %s after the retry", path, before, after)
+			y.t.Errorf("POST %s: the counts of keys and deals were %s after the kill and are %s after the retry, want no change", path, before, after)
 		}
 		return a
 	}
@@ -48,6 +48,6 @@ func (y *yard) replays() {
 	b := e2e.Timed(e2e.SplitBody(0, 0), e2e.After(5*e2e.Patience), e2e.After(6*e2e.Patience))
 	d := y.calm.Created(made.APIKey, killed(true, "/v1/deals", made.APIKey, b))
 	if a := killed(false, d.Path("/cancel"), made.APIKey, nil); !strings.Contains(string(a.Body), `"CANCELLED"`) {
-		y.t.Errorf("cancel: %s", a.Body)
+		y.t.Errorf("retry of the cancel: %s, want state CANCELLED", a.Body)
 	}
 }

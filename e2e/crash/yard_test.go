@@ -14,9 +14,9 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// yard is a stack of two replicas of each binary, one process of which is killed in
-// every case. Between two cases the workers are stopped, because they would finish the
-// deals that others must finish; the other processes run.
+// yard is a stack with two replicas of each binary. Every case kills the process victim.
+// The workers are stopped between cases, because they would finish deals that other
+// processes must finish.
 type yard struct {
 	t      *testing.T
 	stack  *localstack.Stack
@@ -24,7 +24,7 @@ type yard struct {
 	redis  redis.Cmdable
 	victim string
 	calm   *e2e.Client // of the second deal-api, which is never killed
-	struck *e2e.Client // of the first
+	struck *e2e.Client // of the first deal-api, which is killed if it is the victim
 }
 
 func newYard(t *testing.T, victim string) *yard {
@@ -53,7 +53,7 @@ func (y *yard) start(name string, env ...string) {
 	e2e.Must(y.t, y.stack.Restart(y.t.Context(), name, env...))
 }
 
-// rest stops the workers, as between two cases.
+// rest stops the workers.
 func (y *yard) rest() {
 	y.t.Helper()
 	for _, worker := range []string{localstack.DeadlineWorker, e2e.SecondWorker} {
@@ -61,11 +61,11 @@ func (y *yard) rest() {
 	}
 }
 
-// one plays a deal up to the crash point, lets the finisher act, and compares the
-// outcome with the deal at the crash.
+// one runs a deal up to the crash point and lets the finisher act. It compares the outcome
+// with the deal at the crash.
 func (y *yard) one(c crashes, cut at, f finisher) {
 	y.t.Helper()
-	y.rest() // the case before may have failed with workers running
+	y.rest() // the previous case may have failed and left workers running
 	x, before := y.kill(c, cut)
 	y.startAll(f.start)
 	y.finish(x, f.via)
@@ -79,9 +79,9 @@ type struckCase struct {
 	cut at
 }
 
-// together plays all cases up to their crash points and then starts the worker, which
-// finishes all deals. The worker waits some seconds for a call that may still issue the
-// certificate: together, the cases wait once.
+// together runs all cases up to their crash points and then starts the worker, which
+// finishes all deals. The worker gives a call some seconds to issue the certificate:
+// together, the cases wait only once.
 func (y *yard) together(all []struckCase) {
 	y.t.Helper()
 	y.rest()
@@ -106,16 +106,15 @@ func (y *yard) together(all []struckCase) {
 	}
 }
 
-// kill plays a deal up to the point at which the process dies, and returns the deal's
-// fate at the crash. It waits for the deadline that must pass before the recovery, if
-// any.
+// kill runs a deal up to the point at which the process dies, and returns the deal's fate
+// at the crash. If a deadline must pass before the recovery, kill waits for it.
 func (y *yard) kill(c crashes, cut at) (*e2e.Cut, fate) {
 	y.t.Helper()
 	y.start(y.victim, "FAIRPACT_CRASH_AT="+cut.point)
 	x := y.strike(c.play)
 	before := y.fate(x)
 	if stage := before.stage(); stage != cut.stage {
-		y.t.Errorf("the crash left the deal %s, want %s: %s", stage, cut.stage, before)
+		y.t.Errorf("the crash at %s left the deal in stage %s, want %s: %s", cut.point, stage, cut.stage, before)
 	}
 	if !c.locks {
 		e2e.Must(y.t, y.redis.FlushAll(y.t.Context()).Err())
@@ -134,8 +133,8 @@ func (y *yard) startAll(names []string) {
 	}
 }
 
-// strike plays a deal into the crash point, again with later deadlines if the machine
-// was too slow for them.
+// strike runs a deal until the process dies at its crash point. If a deadline passes too
+// early on a slow machine, it repeats that with a new deal and later deadlines.
 func (y *yard) strike(play e2e.Scenario) *e2e.Cut {
 	y.t.Helper()
 	dead := y.stack.Ended(y.victim)
@@ -153,22 +152,22 @@ func (y *yard) strike(play e2e.Scenario) *e2e.Cut {
 				continue
 			}
 			if dies := y.victim == localstack.DealAPI; dies != (err != nil) || !dies && a.Status != 200 {
-				y.t.Fatalf("the call that leads to the crash point: %v, %d %s", err, a.Status, a.Body)
+				y.t.Fatalf("the last call, with a crash of %s: %d %s (%v), want 200, or no answer if deal-api crashes", y.victim, a.Status, a.Body, err)
 			}
 		}
 		select {
 		case <-dead:
 		case <-time.After(e2e.Patience):
-			y.t.Fatalf("%s has not reached its crash point", y.victim)
+			y.t.Fatalf("%s has not reached its crash point within %s", y.victim, e2e.Patience)
 		}
 		return x
 	}
-	y.t.Fatal("no deal can be made before its deadline")
+	y.t.Fatalf("no deal was ready before its deadline, with up to %s to do it", e2e.Patience)
 	return nil
 }
 
-// finish waits until the deal's certificate is published, by calls through the deal-api
-// via, or, if via is empty, without any call.
+// finish waits until the deal's certificate is published. It calls the deal-api via, or
+// makes no call before that if via is empty.
 func (y *yard) finish(x *e2e.Cut, via string) {
 	y.t.Helper()
 	caller := y.calm
@@ -193,17 +192,17 @@ func (y *yard) finish(x *e2e.Cut, via string) {
 	// The client repeats the call that got no answer.
 	a, err := x.Call(caller)
 	if err != nil || a.Status != 200 {
-		y.t.Errorf("the same call again: %v, %d %s", err, a.Status, a.Body)
+		y.t.Errorf("retry of the last call: %d %s (%v), want 200", a.Status, a.Body, err)
 	}
 	if x.Last.Action == "/commit" || x.Last.Action == "/reveal" {
 		if again, err := x.Call(y.calm); err != nil || !bytes.Equal(again.Body, a.Body) {
-			y.t.Errorf("%s replays %s (%v), and before %s", x.Last.Action, again.Body, err, a.Body)
+			y.t.Errorf("POST %s again: %s (%v), want the replay %s", x.Last.Action, again.Body, err, a.Body)
 		}
 	}
 	d.Certified(e2e.Patience)
 }
 
-// fate is the end of a deal in the database.
+// fate is what the database holds of a deal's end.
 type fate struct {
 	phase     string
 	result    []byte
@@ -255,13 +254,13 @@ func (y *yard) settled(x *e2e.Cut, before fate) {
 	y.t.Helper()
 	after := y.fate(x)
 	if after.stage() != "published" || after.phase != x.Outcome || !slices.Equal(after.flakers, x.Flakers) || *after.leaf != *after.index {
-		y.t.Fatalf("the deal ended %s, want %s %v: %s", after.stage(), x.Outcome, x.Flakers, after)
+		y.t.Fatalf("after the recovery the deal is %s, want published, %s, with flakers %v and one leaf", after, x.Outcome, x.Flakers)
 	}
 	if before.payload != nil && (before.phase != after.phase || !bytes.Equal(before.result, after.result) || !bytes.Equal(before.payload, after.payload)) {
-		y.t.Errorf("the end changed after the crash: %s, then %s", before, after)
+		y.t.Errorf("the deal's end changed after the crash, from %s to %s", before, after)
 	}
 	if before.signature != nil && *before.signature != *after.signature || before.leaf != nil && *before.leaf != *after.leaf {
-		y.t.Errorf("the certificate was issued twice: %s, then %s", before, after)
+		y.t.Errorf("signature or leaf changed after the crash, from %s to %s", before, after)
 	}
 	v := x.Deal.View()
 	var shown struct {
@@ -270,10 +269,10 @@ func (y *yard) settled(x *e2e.Cut, before fate) {
 	text := x.Deal.Certified(e2e.Patience)
 	e2e.Must(y.t, json.Unmarshal(text, &shown))
 	if v.State != x.Outcome || !slices.Equal(v.VoidFlakers, x.Flakers) || !bytes.Equal(v.Result, shown.Result) || v.CertificateID == nil {
-		y.t.Fatalf("view %+v, certificate %s", v, text)
+		y.t.Fatalf("the view is %+v, want %s, flakers %v and the result of the certificate %s", v, x.Outcome, x.Flakers, text)
 	}
 	if r := y.calm.Verify(*v.CertificateID); !r.Valid || r.Outcome != x.Outcome {
-		y.t.Errorf("verification: %+v", r)
+		y.t.Errorf("the service verifies the certificate as %+v, want valid with outcome %s", r, x.Outcome)
 	}
 	x.Recomputed(y.t, y.calm, text)
 }

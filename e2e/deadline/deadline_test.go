@@ -12,8 +12,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// SPEC 1.4, 3: a missed deadline makes the deal VOID, and its certificate names
-// exactly those who failed to act. The worker publishes it without any call.
+// SPEC 1.4, 3: a missed deadline makes the deal VOID, and its certificate names exactly
+// the parties that failed to act. The worker publishes the certificate without any call.
 func TestMissedDeadlineVoidsAndNamesTheFlakers(t *testing.T) {
 	for action, play := range map[string]e2e.Scenario{"commit": e2e.MissedCommit, "reveal": e2e.MissedReveal} {
 		t.Run(action, func(t *testing.T) {
@@ -30,12 +30,12 @@ func TestMissedDeadlineVoidsAndNamesTheFlakers(t *testing.T) {
 			})
 			t.Logf("published %s after the deadline", time.Since(time.Unix(x.From, 0)).Round(time.Millisecond))
 			if r := c.Verify(certID); !r.Valid || r.Outcome != "VOID" {
-				t.Errorf("verification: %+v", r)
+				t.Errorf("GET /v1/verify/%s: %+v, want valid with outcome VOID", certID, r)
 			}
 			certificate := d.Certified(0)
 			e2e.Independently(t, c, certificate, true)
 			if v := d.View(); v.State != "VOID" || !slices.Equal(v.VoidFlakers, x.Flakers) || string(v.Result) != "null" || v.CertificateID == nil || *v.CertificateID != certID {
-				t.Errorf("view: %+v; the flakers are %v", v, x.Flakers)
+				t.Errorf("the view is %+v, want VOID with flakers %v, no result and certificate %s", v, x.Flakers, certID)
 			}
 			var named struct {
 				Outcome     string
@@ -43,7 +43,7 @@ func TestMissedDeadlineVoidsAndNamesTheFlakers(t *testing.T) {
 			}
 			e2e.Answer{Body: certificate}.Into(t, &named)
 			if named.Outcome != "VOID" || !slices.Equal(named.VoidFlakers, x.Flakers) {
-				t.Errorf("certificate: %+v; the flakers are %v", named, x.Flakers)
+				t.Errorf("the certificate has %+v, want VOID with flakers %v", named, x.Flakers)
 			}
 			late := x.Flakers[0]
 			c.Refused(409, "DEADLINE_PASSED", "POST", d.Path("/"+action), d.Tokens[late], x.Inputs[late].Act(action))
@@ -66,9 +66,9 @@ func TestExpired(t *testing.T) {
 		d, inTime = c.Nonces(stack.Chain(), deadline-1, deadline)
 		expiry = deadline + 2
 	}
-	// No relay answers. The failed draw leaves the deal as it is.
+	// No relay answers, and the failed draw does not change the deal.
 	if a := c.Do("POST", d.Path("/entropy"), d.Tokens[0], nil); a.Status != 502 && w.Phase(d) == "REVEALING" {
-		t.Errorf("entropy: %d %s", a.Status, a.Body)
+		t.Errorf("POST entropy without a relay: %d %s, want 502", a.Status, a.Body)
 	}
 	w.Pass(expiry)
 	w.RevealedEarlier(d, 60) // the worker acts from a minute after the last reveal
@@ -76,24 +76,24 @@ func TestExpired(t *testing.T) {
 	c.Refused(409, "NO_CERTIFICATE", "GET", d.Path("/certificate"), d.Tokens[0], nil)
 	c.Refused(409, "DEAL_ENDED", "POST", d.Path("/entropy"), d.Tokens[0], nil)
 	if v := d.View(); v.State != "EXPIRED" || v.CertificateID != nil || v.VoidFlakers != nil || v.ComputedAt != nil || string(v.Result) != "null" {
-		t.Errorf("view: %+v", v)
+		t.Errorf("the view is %+v, want EXPIRED without certificate, flakers, computed_at and result", v)
 	}
 	if n := w.Number("SELECT count(*) FROM certificates WHERE deal_id = $1", d.ID); n != 0 {
-		t.Errorf("%d certificates of an EXPIRED deal", n)
+		t.Errorf("the EXPIRED deal has %d certificates, want 0", n)
 	}
 }
 
-// The worker makes the draw a minute after the last reveal. The test moves the
-// stored times a minute back.
+// The worker makes the draw a minute after the last reveal. To save that minute, the test
+// moves the stored times of the reveals to a minute earlier.
 func TestWorkerDraws(t *testing.T) {
 	stack := e2e.Shared(t)
 	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
 	d, inTime := c.Nonces(stack.Chain(), e2e.After(time.Minute), e2e.After(2*time.Minute))
 	if !inTime {
-		t.Fatal("a minute was not enough to play a deal of two")
+		t.Fatal("a two-party deal was not revealed within its deadlines of 1 and 2 minutes")
 	}
 	if v := d.View(); v.State != "REVEALING" || v.RevealsClosedAt == nil {
-		t.Fatalf("before the draw: %+v", v)
+		t.Fatalf("before the draw the view is %+v, want REVEALING with all reveals", v)
 	}
 	w.RevealedEarlier(d, 60)
 	e2e.Eventually(t, "the worker draws", e2e.Patience, func() bool { return w.Phase(d) == "COMPUTED" })

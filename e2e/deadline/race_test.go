@@ -11,13 +11,13 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// racer is one party of a deal that acts through one of the replicas.
+// racer is a party that acts around the deadline, through one of the replicas.
 type racer struct {
 	d       *e2e.Dealt
 	party   int
 	sealed  e2e.Sealed
 	through *e2e.Client
-	before  time.Duration // how long before the deadline it acts; negative after it
+	before  time.Duration // from the act to the deadline; negative if the act is late
 
 	status int
 	code   string
@@ -32,7 +32,7 @@ func storm(t testing.TB, racers []*racer, action string, deadline int64) {
 			time.Sleep(time.Until(time.Unix(deadline, 0).Add(-r.before)))
 			a, err := r.through.Try(t.Context(), "POST", r.d.Path("/"+action), r.d.Tokens[r.party], r.sealed.Act(action))
 			if err != nil {
-				t.Error(err)
+				t.Errorf("%s of party %d of deal %s: %v", action, r.party, r.d.ID, err)
 			}
 			r.status, r.code = a.Status, a.Code()
 		})
@@ -40,8 +40,9 @@ func storm(t testing.TB, racers []*racer, action string, deadline int64) {
 	group.Wait()
 }
 
-// judge requires that the flakers of every deal are exactly the racers that were
-// refused. It reports whether some racers were accepted and some refused.
+// judge requires that the flakers of every deal are exactly the racers that were refused.
+// A deal without flakers must have the state unvoided. judge reports whether some racers
+// were accepted and some refused.
 func judge(t testing.TB, racers []*racer, unvoided string) (raced bool) {
 	t.Helper()
 	refused, statuses := map[*e2e.Dealt][]int{}, map[int]int{}
@@ -51,9 +52,9 @@ func judge(t testing.TB, racers []*racer, unvoided string) (raced bool) {
 		case r.status == 409 && r.code == "DEADLINE_PASSED":
 			refused[r.d] = append(refused[r.d], r.party)
 		case r.status == 200:
-			refused[r.d] = append(refused[r.d], nil...) // a deal without flakers is judged too
+			refused[r.d] = append(refused[r.d], nil...) // adds a deal that has no flakers
 		default:
-			t.Errorf("party %d of %s got %d %s", r.party, r.d.ID, r.status, r.code)
+			t.Errorf("party %d of deal %s got %d %s, want 200 or 409 DEADLINE_PASSED", r.party, r.d.ID, r.status, r.code)
 		}
 	}
 	t.Logf("answers: %v", statuses)
@@ -65,16 +66,15 @@ func judge(t testing.TB, racers []*racer, unvoided string) (raced bool) {
 			state = unvoided
 		}
 		if v.State != state || !slices.Equal(v.VoidFlakers, flakers) {
-			t.Errorf("%s is %s with flakers %v, want %s with those refused: %v", d.ID, v.State, v.VoidFlakers, state, flakers)
+			t.Errorf("deal %s is %s with flakers %v, want %s with the refused parties %v", d.ID, v.State, v.VoidFlakers, state, flakers)
 		}
 	}
 	return statuses[200] > 0 && statuses[409] > 0
 }
 
-// A party whose commit or reveal was acknowledged is never named a flaker, and one
-// that was refused always is, and each deal has one certificate: while 400 parties of
-// one deal and those of 20 small deals race the deadline, over two replicas and two
-// workers.
+// 400 parties of one deal and those of 20 small deals race the deadline, with two deal-apis
+// and two workers. A party is a flaker exactly if its commit or reveal was refused, and
+// each deal has one certificate.
 func TestRaceToTheDeadline(t *testing.T) {
 	t.Parallel()
 	const large, small, ofSmall = 400, 20, 4
@@ -85,8 +85,8 @@ func TestRaceToTheDeadline(t *testing.T) {
 	c := clients[0]
 	key, round := c.Key(), stack.Chain().RoundAt(time.Now().Unix())
 	w := e2e.Database(t, stack)
-	// Each insert waits between reading the clock and its commit, as on a slow disk:
-	// one accepted just before the deadline commits after it.
+	// Each insert waits between reading the clock and its commit, as on a slow disk. So an
+	// insert that is accepted just before the deadline commits after the deadline.
 	w.Exec(0, `CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.2); RETURN NULL; END'`)
 	for _, table := range []string{"commitments", "reveals"} {
 		w.Exec(0, "CREATE TRIGGER linger AFTER INSERT ON "+table+" FOR EACH STATEMENT EXECUTE FUNCTION linger()")
@@ -119,8 +119,8 @@ func TestRaceToTheDeadline(t *testing.T) {
 		return racers
 	}
 
-	// Each stage is played again with more time if the machine was too slow for any
-	// party to be early.
+	// Each stage is repeated with more time if the machine was too slow for any party to
+	// be early.
 	t.Run("commit", func(t *testing.T) {
 		for lead := 4 * time.Second; ; lead *= 2 {
 			deadline := e2e.After(lead)

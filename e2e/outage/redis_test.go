@@ -62,7 +62,7 @@ func twins(t *testing.T, doors []*e2e.Client, status int, path, token string, se
 // waiting calls are answered. A Redis that comes back is used again, without a restart of
 // any process.
 func TestRedisUnrest(t *testing.T) {
-	for name, unrest := range e2e.Unrests {
+	for name, unrest := range e2e.RedisFaults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			stack := e2e.Own(t, func(o *localstack.Options) { o.Replicas = map[string]int{localstack.DealAPI: 2} })
