@@ -16,9 +16,9 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// The primary dies under load and its synchronous standby is promoted, twice. No
-// acknowledged answer and no tree head is lost, and the processes find the new
-// primary without a restart.
+// Twice, the primary crashes under load and its synchronous standby is promoted. No
+// acknowledged answer and no tree head is lost. The processes find the new primary without
+// a restart.
 func TestSynchronousStandbyLosesNothing(t *testing.T) {
 	t.Parallel()
 	primary, standby := pair(t)
@@ -69,14 +69,14 @@ func TestSynchronousStandbyLosesNothing(t *testing.T) {
 	seen.stand(e2e.Database(t, stack))
 	for name, pid := range pids {
 		if stack.PID(name) != pid {
-			t.Errorf("%s was restarted", name)
+			t.Errorf("%s was restarted: its process is now %d, want %d", name, stack.PID(name), pid)
 		}
 	}
 }
 
-// An asynchronous standby lags and is promoted. The fork guard refuses to sign and
-// logs why, and no head that contradicts a published one is published. With the old
-// primary back the service continues.
+// A lagging asynchronous standby is promoted. The fork guard refuses to sign and logs why,
+// so no published head contradicts an earlier one. When the old primary is back, the
+// service continues.
 func TestLaggingStandbyIsRefused(t *testing.T) {
 	t.Parallel()
 	primary, standby := pair(t)
@@ -128,12 +128,12 @@ func TestLaggingStandbyIsRefused(t *testing.T) {
 	})
 	for range 3 { // the guard keeps refusing
 		if a := door.Do("GET", lost.Path("/certificate"), lost.Tokens[0], nil); a.Code() != "CERT_NOT_READY" {
-			t.Fatalf("on the lagging standby a certificate request gets %d %s", a.Status, a.Body)
+			t.Fatalf("GET certificate on the lagging standby: %d %s, want CERT_NOT_READY", a.Status, a.Body)
 		}
 		e2e.Must(t, answers(ctx, door))
 	}
 	if size := published(standby); size != lagging {
-		t.Errorf("the lagging standby had heads up to size %d, and now up to %d", lagging, size)
+		t.Errorf("the lagging standby has heads up to size %d, want %d as before", size, lagging)
 	}
 
 	e2e.Must(t, standby.Stop())

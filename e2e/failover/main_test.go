@@ -1,6 +1,6 @@
 //go:build long
 
-// Package failover tests the service while its database fails over to a streaming
+// Package failover tests the service during a failover of its database to a streaming
 // standby, and after a restore from a backup.
 package failover
 
@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// pair starts a primary with the service's database and a standby of it.
+// pair starts a primary with the service's database, and a standby of the primary.
 func pair(t *testing.T) (primary, standby *localservers.Postgres) {
 	t.Helper()
 	primary, err := localservers.StartPostgres(t.Context(), localservers.Options{})
@@ -38,14 +38,14 @@ func guarded(t *testing.T) []string {
 	return []string{"FAIRPACT_FORK_GUARD=file://" + t.TempDir() + "/guard.json"}
 }
 
-// heads holds the root of every tree head that a client was shown, by size.
+// heads has the root of every tree head that a client has read, by tree size.
 type heads struct {
 	mu   sync.Mutex
 	seen map[int64]string
 }
 
-// watch reads tree heads until the context ends. Two roots of one size are a fork and
-// fail the test.
+// watch reads tree heads until ctx ends. Two roots of one size are a fork and fail the
+// test. wait returns when the reads have ended.
 func (h *heads) watch(ctx context.Context, t *testing.T, clients ...*e2e.Client) (wait func()) {
 	h.seen = map[int64]string{}
 	var all sync.WaitGroup
@@ -68,23 +68,23 @@ func (h *heads) note(t *testing.T, text []byte) {
 		Root string `json:"root_hash"`
 	}
 	if err := json.Unmarshal(text, &head); err != nil {
-		t.Errorf("%s: %v", text, err)
+		t.Errorf("decode the tree head %s: %v", text, err)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if root, known := h.seen[head.Size]; known && root != head.Root {
-		t.Errorf("two heads of size %d: %s and %s", head.Size, root, head.Root)
+		t.Errorf("clients read two heads of size %d, with the roots %s and %s", head.Size, root, head.Root)
 	}
 	h.seen[head.Size] = head.Root
 }
 
-// stand requires that the log still has every head that a client was shown. e2e.Invariants computes
-// their roots from the leaves.
+// stand requires that the log still has every head that a client has read. e2e.Invariants
+// compares the heads' roots with the leaves.
 func (h *heads) stand(w e2e.Witness) {
 	w.T.Helper()
 	for size, root := range h.seen {
 		if n := w.Number("SELECT count(*) FROM translog.tree_heads WHERE tree_size = $1 AND encode(root, 'hex') = $2", size, root); n != 1 {
-			w.T.Errorf("the log has no head of size %d and root %s, which a client was shown", size, root)
+			w.T.Errorf("the log has no head of size %d and root %s, which a client has read", size, root)
 		}
 	}
 }
@@ -97,5 +97,5 @@ func answers(ctx context.Context, door *e2e.Client) error {
 		}
 		e2e.Pause(ctx, 5*time.Millisecond)
 	}
-	return fmt.Errorf("%s accepts no write: %w", door.Base, ctx.Err())
+	return fmt.Errorf("deal-api at %s has accepted no write: %w", door.Base, ctx.Err())
 }

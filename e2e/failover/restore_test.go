@@ -16,12 +16,12 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// The recovery drill of runbooks/restore.md. The database is restored to a moment
-// before the last certificates, and the fork guard refuses to sign. The parties'
-// copies bring the certificates back, and the service continues.
+// The drill of runbooks/restore.md works. The database is restored to a moment before the
+// last certificates, and the fork guard refuses to sign. The parties' copies restore the
+// certificates, and the service continues.
 func TestRestoreToAnEarlierMoment(t *testing.T) {
 	t.Parallel()
-	// The archive is next to the data directory, in which archive_command runs.
+	// archive_command runs in the data directory and writes to a directory beside it.
 	primary, err := localservers.StartPostgres(t.Context(), localservers.Options{Settings: []string{
 		"archive_mode=on", "archive_command=mkdir -p ../archive && cp %p ../archive/%f"}})
 	e2e.Must(t, err)
@@ -53,7 +53,7 @@ func TestRestoreToAnEarlierMoment(t *testing.T) {
 	t.Cleanup(func() { e2e.Must(t, backups[1].Close()) })
 	_, archived := certified()
 	kept = append(kept, archived)
-	half := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour)) // commits are before the moment, reveals after it
+	half := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour)) // its commits are before the moment, its reveals after
 	inputs := []e2e.Sealed{e2e.Seal(t, e2e.AnnsValues), e2e.Seal(t, e2e.BobsValues)}
 	for i, in := range inputs {
 		half.Commit(i, in)
@@ -83,8 +83,8 @@ func TestRestoreToAnEarlierMoment(t *testing.T) {
 		return p
 	}
 
-	// The database is restored while all processes run. The guard refuses, because the
-	// leaf of a new deal takes the index of a lost one.
+	// A careless operator restores while all processes run. The guard refuses, because the
+	// leaf of a new deal takes the index of a lost leaf.
 	careless := restore(backups[0])
 	e2e.Must(t, answers(t.Context(), c))
 	unsigned := c.Settled()
@@ -126,7 +126,7 @@ func TestRestoreToAnEarlierMoment(t *testing.T) {
 		for i, file := range copies {
 			said, err := stack.Fairpactctl(t.Context(), append(adopt, file)...)
 			if gone := i == len(copies)-1; (err != nil) != gone || gone && !bytes.Contains([]byte(said), []byte("the database has no deal "+lost.ID)) {
-				t.Errorf("adopt %d: %v\n%s", i, err, said)
+				t.Errorf("certificate adopt of copy %d: %v, want an error (no deal %s): %v\n%s", i, err, lost.ID, gone, said)
 			}
 		}
 	})
@@ -138,17 +138,17 @@ func TestRestoreToAnEarlierMoment(t *testing.T) {
 
 	half.Certified(e2e.Patience)
 	if v := half.View(); v.State != "COMPUTED" {
-		t.Errorf("the deal that was revealed after the moment is %s", v.State)
+		t.Errorf("the deal that was revealed after the moment is %s, want COMPUTED", v.State)
 	}
 	c.Refused(401, "INVALID_CREDENTIAL", "GET", lost.Path(""), lost.Tokens[0], nil) // this deal cannot be restored
 	for i, certificate := range kept[:3] {
 		if r := c.Verify(e2e.Decoded(t, certificate)["cert_id"].(string)); !r.Valid {
-			t.Errorf("certificate %d: %+v", i, r)
+			t.Errorf("certificate %d is reported %+v, want valid", i, r)
 		}
 	}
-	// The certificate of the lost deal verifies as before, from the party's copy.
+	// A party's copy of the lost deal's certificate still verifies.
 	if said, err := stack.Fairpactctl(t.Context(), "verify", copies[3], "--keys", e2e.File(t, keys), "--tree-head", e2e.File(t, head)); err != nil {
-		t.Errorf("%v\n%s", err, said)
+		t.Errorf("fairpactctl verify of the lost deal's certificate: %v\n%s", err, said)
 	}
 	conn, err := pgx.Connect(t.Context(), restored.URL("fairpact"))
 	e2e.Must(t, err)

@@ -9,9 +9,9 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// A deal costs one signature for its certificate and at most one for the tree head that
-// covers it: heads are signed one at a time, and each covers the leaves that arrived
-// during the last. A checkpoint costs one more, at most once a second.
+// A deal needs one signature for its certificate and at most one for a tree head. Heads
+// are signed one at a time, and each covers all leaves that have arrived. A checkpoint
+// needs one more signature, at most once a second.
 func TestSignaturesOfADeal(t *testing.T) {
 	t.Parallel()
 	kms := e2e.KeyService(t)
@@ -37,7 +37,7 @@ func TestSignaturesOfADeal(t *testing.T) {
 		e2e.Eventually(t, "a checkpoint of the newest head", e2e.Patience, w.Checkpointed)
 		calls, heads, checkpoints := kms.Calls("AsymmetricSign")-before, int(w.Heads()-published), int(w.Checkpoints()-signed)
 		if calls != load.deals+heads+checkpoints || heads > load.deals {
-			t.Errorf("%d deals: %d signatures, %d tree heads, %d checkpoints", load.deals, calls, heads, checkpoints)
+			t.Errorf("%d deals took %d signatures, want one for each deal, head and checkpoint; %d heads (want at most one a deal), %d checkpoints", load.deals, calls, heads, checkpoints)
 		}
 		t.Logf("%d at once: %d deals in %s, %d signatures (%.2f a deal), %d of them of tree heads, %d of checkpoints", load.players, load.deals, took.Round(time.Millisecond), calls, float64(calls)/float64(load.deals), heads, checkpoints)
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// The key set has not reached a process when the new key begins to sign: first a
-// deal-api, then the log-server. Certificates wait or are signed with the old key, no
-// verdict is wrong, and the roll-out repairs all.
+// A process lacks the new key set when the new key begins to sign: first a deal-api, later
+// the log-server. Certificates wait or are signed with the old key, and no verdict is
+// wrong. The roll-out of the key set ends the fault.
 func TestProcessWithoutTheKeySet(t *testing.T) {
 	t.Parallel()
 	firstURI, firstKey := e2e.KeyFile(t)
@@ -28,12 +28,12 @@ func TestProcessWithoutTheKeySet(t *testing.T) {
 	k.Keys(0, "rotate", "--to", secondURI, "--in", e2e.Soonest.String())
 	k.RollOut(localstack.LogServer, localstack.DealAPI, localstack.DeadlineWorker)
 	if out := k.Keys(1, "check"); !strings.Contains(out, "1 of 4 have another key set") {
-		t.Error(out)
+		t.Errorf("keys check does not report 1 of 4 processes: %s", out)
 	}
 	k.Switched()
 	d := has.Settled()
 	if !e2e.SignedByKey(t, d.Certified(e2e.Patience), secondKey) {
-		t.Error("the new key does not sign from its time on")
+		t.Errorf("a certificate after signs_from is not signed with the new key %s", secondKey)
 	}
 	admin := e2e.NewClient(t, k.Stack.AdminURL(e2e.SecondAPI))
 	e2e.Eventually(t, "the process without the key is not ready", e2e.Patience, func() bool {
@@ -42,42 +42,42 @@ func TestProcessWithoutTheKeySet(t *testing.T) {
 	})
 	for _, id := range []string{certID(d), certID(old)} {
 		if a := lacks.Do("GET", "/v1/verify/"+id, "", nil); a.Status != http.StatusServiceUnavailable {
-			t.Errorf("verify without the key: %d %s", a.Status, a.Body)
+			t.Errorf("GET verify without the key: %d %s, want 503", a.Status, a.Body)
 		}
 	}
 	if a := lacks.Do("GET", d.Path("/certificate"), d.Tokens[0], nil); a.Status != http.StatusServiceUnavailable {
-		t.Errorf("a certificate without the key: %d %s", a.Status, a.Body)
+		t.Errorf("GET certificate without the key: %d %s, want 503", a.Status, a.Body)
 	}
 	through := lacks.Settled()
 	if certificate := seen(has, through).Certified(e2e.Patience); !e2e.SignedByKey(t, certificate, firstKey) && !e2e.SignedByKey(t, certificate, secondKey) {
-		t.Errorf("neither key signed %s", certificate)
+		t.Errorf("neither %s nor %s signed the certificate %s", firstKey, secondKey, certificate)
 	}
 	k.RollOut(e2e.SecondAPI)
 	for _, deal := range []*e2e.Dealt{old, d, through} {
 		if !lacks.Verify(certID(deal)).Valid || !has.Verify(certID(deal)).Valid {
-			t.Errorf("%s is not valid", deal.ID)
+			t.Errorf("a deal-api reports the certificate of deal %s as not valid after the roll-out", deal.ID)
 		}
 	}
 
-	// The log-server lacks the key after that.
+	// After another rotation the log-server lacks the key.
 	k.Keys(0, "rotate", "--to", thirdURI, "--in", e2e.Soonest.String())
 	k.RollOut(localstack.DealAPI, e2e.SecondAPI, localstack.DeadlineWorker)
 	k.Switched()
 	waits := has.Settled()
 	if a := has.Do("GET", waits.Path("/certificate"), waits.Tokens[0], nil); a.Code() != "CERT_NOT_READY" {
-		t.Errorf("a certificate that the log refuses: %d %s", a.Status, a.Body)
+		t.Errorf("a certificate that the log refuses: %d %s, want CERT_NOT_READY", a.Status, a.Body)
 	}
 	for _, deal := range []*e2e.Dealt{old, d, through} {
 		if a := has.Do("GET", "/v1/verify/"+certID(deal), "", nil); a.Status == http.StatusOK && !strings.Contains(string(a.Body), `"valid":true`) {
-			t.Errorf("%s: %s", deal.ID, a.Body)
+			t.Errorf("certificate of deal %s while the log-server lacks the key: %s, want valid or an error status", deal.ID, a.Body)
 		}
 	}
 	k.RollOut(localstack.LogServer)
 	if !e2e.SignedByKey(t, waits.Certified(e2e.Patience), thirdKey) {
-		t.Error("the certificate that waited is not signed with the new key")
+		t.Errorf("the certificate that waited is not signed with the new key %s", thirdKey)
 	}
 	if out := k.Keys(0, "check"); !strings.Contains(out, "4 run (1 deadline-worker, 2 deal-api, 1 log-server), all with the key set") {
-		t.Error(out)
+		t.Errorf("keys check does not report all 4 processes with the key set: %s", out)
 	}
 	e2e.Database(t, k.Stack).Converged()
 	e2e.Invariants(t, k.Stack)

@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// A binary whose key cannot sign, or is not the published key, exits at its start with
-// code 1. Its last log line says what to correct. It needs no other server for this.
+// A binary exits at its start with code 1 if its key cannot sign or is not the published
+// key. Its last log line says what to correct. No other server has to run for this.
 func TestStartWithABadKeyIsRefused(t *testing.T) {
 	t.Parallel()
 	google := e2e.KeyService(t)
@@ -49,7 +49,7 @@ func TestStartWithABadKeyIsRefused(t *testing.T) {
 			t.Parallel()
 			said, code := started(t, c.binary, append(c.env, "FAIRPACT_SIGNING_KEY="+c.key))
 			if code != 1 {
-				t.Errorf("exit code %d", code)
+				t.Errorf("exit code %d, want 1", code)
 			}
 			var last struct{ Level, Err, Error string }
 			lines := strings.Split(strings.TrimSpace(said), "\n")
@@ -58,15 +58,15 @@ func TestStartWithABadKeyIsRefused(t *testing.T) {
 			}
 			for _, part := range append(c.want, "FAIRPACT_SIGNING_KEY") {
 				if !strings.Contains(last.Err+last.Error, part) {
-					t.Errorf("it says %q\nwants %q", last.Err+last.Error, part)
+					t.Errorf("the error %q does not contain %q", last.Err+last.Error, part)
 				}
 			}
 		})
 	}
 }
 
-// started runs a binary that must exit by itself, with valid settings except env and
-// without any server, and returns its output and exit code.
+// started runs a binary without any server until it exits, and returns its output and exit
+// code. All settings but those in env are valid.
 func started(t *testing.T, binary string, env []string) (said string, code int) {
 	t.Helper()
 	secrets := t.TempDir()

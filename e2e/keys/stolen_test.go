@@ -21,7 +21,7 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// theft is a deployment whose signing key is stolen and whose operator follows
+// theft is a deployment with a stolen signing key. Its operator follows
 // charts/fairpact/runbooks/stolen-key.md.
 type theft struct {
 	*e2e.Keyholder
@@ -31,7 +31,7 @@ type theft struct {
 	tries int
 }
 
-// newKey creates a key version and returns its name, URI and label.
+// newKey creates a key version in the KMS and returns its name, URI and label.
 func (b *theft) newKey() (name, uri, label string) {
 	b.T.Helper()
 	name = b.kms.NewKey()
@@ -54,23 +54,23 @@ func (b *theft) forge(key *signing.Signer) (index int64, err error) {
 	return log.Append(b.T.Context(), entry, signature, translog.Tag{})
 }
 
-// foreignLeaves is the runbook's query for leaves without a certificate.
+// foreignLeaves is the query of runbooks/stolen-key.md for leaves without a certificate.
 const foreignLeaves = `SELECT l.leaf_index FROM translog.leaves l
  WHERE NOT EXISTS (SELECT FROM public.certificates c WHERE c.leaf_index = l.leaf_index AND sha256(c.payload) = l.entry) ORDER BY 1`
 
-// found requires that the runbook's query finds exactly these leaves.
+// found requires that foreignLeaves finds exactly these leaves, such as "[1 2]".
 func (b *theft) found(leaves string) {
 	b.T.Helper()
 	if foreign := b.w.Column(foreignLeaves); fmt.Sprint(foreign) != leaves {
-		b.T.Errorf("leaves without a certificate: %v, want %s", foreign, leaves)
+		b.T.Errorf("the leaves without a certificate are %v, want %s", foreign, leaves)
 	}
 }
 
-// refused requires that the log refuses an entry under a closed key.
+// refused requires that the log refuses an entry that the closed key of thief signs.
 func (b *theft) refused(thief *signing.Signer) {
 	b.T.Helper()
 	if index, err := b.forge(thief); !errors.Is(err, translog.ErrRefused) {
-		b.T.Errorf("an append under the closed key: %d, %v", index, err)
+		b.T.Errorf("an append under the closed key: index %d, error %v, want ErrRefused", index, err)
 	}
 }
 
@@ -78,32 +78,32 @@ func (b *theft) refused(thief *signing.Signer) {
 func (b *theft) checked() {
 	b.T.Helper()
 	if out := b.Keys(0, "check"); !strings.Contains(out, "next: nothing") {
-		b.T.Error(out)
+		b.T.Errorf("keys check does not say \"next: nothing\": %s", out)
 	}
 }
 
-// played plays a deal and does not wait for its certificate.
+// played returns a new COMPUTED deal, whose certificate may still be pending.
 func (b *theft) played() *e2e.Dealt {
 	b.T.Helper()
 	d := b.c.Settled()
 	if v := d.View(); v.State != "COMPUTED" {
-		b.T.Fatalf("%+v", v)
+		b.T.Fatalf("after all reveals the view is %+v, want COMPUTED", v)
 	}
 	return d
 }
 
-// good requires that this key signed a deal's certificate and every verifier accepts it.
+// good requires that key signed a deal's certificate and every verifier accepts it.
 func (b *theft) good(d *e2e.Dealt, key string) {
 	b.T.Helper()
 	certificate := d.Certified(e2e.Patience)
 	b.verdicts(d, certificate, true)
 	if !e2e.SignedByKey(b.T, certificate, key) {
-		b.T.Errorf("%s is not signed by %s", d.ID, key)
+		b.T.Errorf("the certificate of deal %s is not signed by %s", d.ID, key)
 	}
 }
 
-// verdicts requires the verdict of REST, MCP, the command line and the independent
-// verifier, and returns the note of the REST answer.
+// verdicts requires that REST, MCP, the command line and the independent verifier find the
+// certificate valid or not. It returns the note of the REST answer.
 func (b *theft) verdicts(d *e2e.Dealt, certificate []byte, valid bool) (note string) {
 	b.T.Helper()
 	var shown struct {
@@ -114,7 +114,7 @@ func (b *theft) verdicts(d *e2e.Dealt, certificate []byte, valid bool) (note str
 	var mcp e2e.Report
 	b.c.Tool("verify_certificate", e2e.Body{"cert_id": shown.ID}).Into(b.T, &mcp)
 	if rest.Valid != valid || mcp != rest {
-		b.T.Errorf("%s: REST says %+v, MCP %+v; want valid %v", d.ID, rest, mcp, valid)
+		b.T.Errorf("certificate of deal %s: REST says %+v and MCP %+v, want the same with valid %v", d.ID, rest, mcp, valid)
 	}
 	e2e.Independently(b.T, b.c, certificate, valid)
 	b.Ctl.File("certificate.json", certificate)
@@ -122,8 +122,8 @@ func (b *theft) verdicts(d *e2e.Dealt, certificate []byte, valid bool) (note str
 	return rest.Note
 }
 
-// The current key is stolen, and later a retired one. The steps of the runbook, in its
-// order, have the effects that it promises.
+// The current key is stolen, and later a retired one. The steps of runbooks/stolen-key.md
+// have the effects that the runbook promises.
 func TestStolenKeys(t *testing.T) {
 	t.Parallel()
 	b := &theft{Keyholder: &e2e.Keyholder{T: t}, kms: e2e.KeyService(t)}
@@ -139,7 +139,7 @@ func TestStolenKeys(t *testing.T) {
 
 	t.Log("Emergency rotation")
 	if _, err := b.forge(thief); err != nil {
-		t.Fatalf("the thief's leaf under the current key: %v", err)
+		t.Fatalf("the thief's append under the current key: %v, want success", err)
 	}
 	b.found("[1]")
 	// One certificate is signed with the old key and not yet appended.
@@ -151,20 +151,20 @@ func TestStolenKeys(t *testing.T) {
 	waiting := b.played()
 	for _, d := range []*e2e.Dealt{overtaken, waiting} {
 		if a := b.c.Do("GET", d.Path("/certificate"), d.Tokens[0], nil); a.Code() != "CERT_NOT_READY" {
-			t.Errorf("with the key disabled: %d %s", a.Status, a.Body)
+			t.Errorf("GET certificate of deal %s with the key disabled: %d %s, want CERT_NOT_READY", d.ID, a.Status, a.Body)
 		}
 	}
 	if n := b.w.Number(`SELECT count(*) FROM certificates WHERE deal_id = $1 AND signature IS NOT NULL`, overtaken.ID); n != 1 {
-		t.Error("the certificate that waits is not signed with the old key")
+		t.Error("the certificate that waits for the log has no signature")
 	}
 	// A process does not start with the disabled key, as the runbook warns.
 	if said, code := started(t, localstack.LogServer, b.Settings()); code != 1 || !strings.Contains(said, "gcloud kms keys versions enable") {
-		t.Errorf("a start with the disabled key: %d %s", code, said)
+		t.Errorf("log-server with the disabled key: exit code %d, want 1 and the gcloud command that enables the key: %s", code, said)
 	}
 	// 2. Rotate to the new key at once, which closes the old one at the newest head.
 	b.Keys(0, "rotate", "--to", newURI, "--now")
 	if set := string(b.Ctl.Read("keys.json")); !strings.Contains(set, `"pubkey":"`+oldKey+`","retired_at":`) || !strings.Contains(set, `"tree_size":2}`) || !strings.Contains(set, newKey) {
-		t.Fatal(set)
+		t.Fatalf("keys.json does not have %s closed at tree size 2 and the new key %s: %s", oldKey, newKey, set)
 	}
 	// 3. Roll it out.
 	back := time.Now()
@@ -176,14 +176,14 @@ func TestStolenKeys(t *testing.T) {
 	b.good(waiting, newKey)
 	// 4. Check.
 	b.checked()
-	// The log refuses what the thief signs from now on, and the earlier leaf is found.
+	// From now on the log refuses what the thief signs. The query still finds the earlier leaf.
 	b.kms.SetState(oldName, kmspb.CryptoKeyVersion_ENABLED) // the thief keeps using a copy of the key
 	b.refused(thief)
 	b.found("[1]")
 
 	t.Log("A retired key is stolen: closed")
-	b.falseLog(thief, 2, true)  // without a kept head, a forged log of the past looks genuine
-	b.falseLog(thief, 3, false) // a larger one never does
+	b.falseLog(thief, 2, true)  // only a comparison with the log rejects a size at which the key still signed
+	b.falseLog(thief, 3, false) // the key's tree_size alone rejects a larger one
 
 	t.Log("A retired key is stolen: open")
 	b.Keys(0, "rotate", "--to", lastURI, "--in", e2e.Soonest.String())
@@ -196,7 +196,7 @@ func TestStolenKeys(t *testing.T) {
 	}
 	stolen, err := b.forge(thief)
 	if err != nil {
-		t.Fatalf("the thief's leaf under the open key: %v", err)
+		t.Fatalf("the thief's append under the open key: %v, want success", err)
 	}
 	b.found(fmt.Sprintf("[1 %d]", stolen))
 	size := fmt.Sprint(stolen)
@@ -207,18 +207,18 @@ func TestStolenKeys(t *testing.T) {
 	}
 	b.refused(thief)
 	b.checked()
-	// Every verifier rejects a certificate that the closed key signs at a later leaf.
+	// Every verifier rejects a certificate at a later leaf that the closed key has signed.
 	later := b.played()
 	b.good(later, lastKey)
 	forged := e2e.Decoded(t, later.Certified(0))
 	forged["signature"] = b.signed(thief, later)
 	(&e2e.Vault{W: b.w}).Change(t, []string{fmt.Sprintf(`UPDATE certificates SET signature = '%s' WHERE deal_id = '%s'`, forged["signature"], later.ID)})
 	if note := b.verdicts(later, e2e.Encoded(t, forged), false); !strings.Contains(note, "retired when the log had "+size+" leaves") {
-		t.Errorf("the note is %q", note)
+		t.Errorf("the note is %q, want the tree size %s at which the key was retired", note, size)
 	}
 }
 
-// signed returns a signature of a deal's certificate by another key.
+// signed returns key's signature of a deal's certificate.
 func (b *theft) signed(key *signing.Signer, d *e2e.Dealt) string {
 	b.T.Helper()
 	payload := e2e.Value[[]byte](b.w, `SELECT payload FROM certificates WHERE deal_id = $1`, d.ID)
@@ -227,8 +227,9 @@ func (b *theft) signed(key *signing.Signer, d *e2e.Dealt) string {
 	return signature
 }
 
-// falseLog forges a tree head of that size over false leaves. keys check rejects it: if
-// inForce, because it contradicts the log, else because the key retired before its size.
+// falseLog forges a tree head of a size over false leaves, which keys check must reject. If
+// inForce is true, the reason is that the head contradicts the log. Otherwise it is that
+// the key was retired before that size.
 func (b *theft) falseLog(key *signing.Signer, size int, inForce bool) {
 	b.T.Helper()
 	root := hex.EncodeToString(e2e.TreeRoot([][]byte{{1}, {2}, {3}}[:size]))
@@ -238,6 +239,6 @@ func (b *theft) falseLog(key *signing.Signer, size int, inForce bool) {
 	out := b.Keys(1, "check", "--tree-head", "false.json")
 	want := map[bool]string{true: "two logs are signed", false: "retired at tree size 2 and it is of size 3"}[inForce]
 	if !strings.Contains(out, "FAIL consistency") || !strings.Contains(out, want) {
-		b.T.Errorf("a false log of %d leaves: %s", size, out)
+		b.T.Errorf("keys check of a false head of size %d: %s, want FAIL consistency with %q", size, out, want)
 	}
 }

@@ -20,9 +20,9 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// previousRelease returns the directory of the previous release's binaries. It
-// builds them once per checkout, without the race detector. -trimpath keeps the
-// temporary source path out, so that Go's build cache serves the next build.
+// previousRelease returns the directory of the previous release's binaries. It builds them
+// once for each checkout, without the race detector. With -trimpath they do not depend on
+// the temporary source path, so that Go's build cache serves the next build.
 func previousRelease(t *testing.T) string {
 	t.Helper()
 	root, err := localstack.Root()
@@ -47,7 +47,7 @@ func previousRelease(t *testing.T) string {
 		return run(root, "git", append([]string{"-c", "safe.directory=" + root}, args...)...)
 	}
 	if err := git("cat-file", "-e", commit+"^{commit}"); err != nil {
-		t.Skipf("NOT PROVEN here: that this release and the one before (%s) serve side by side on one database, and that an upgrade and a rollback lose nothing. That commit is not in this checkout's history; fetch all of it (git fetch --unshallow): %v", commit, err)
+		t.Skipf("NOT PROVEN here: that an upgrade from the previous release and a rollback lose nothing. Its commit %s is not in this checkout's history: run git fetch --unshallow (%v)", commit, err)
 	}
 	e2e.Must(t, os.MkdirAll(filepath.Dir(kept), 0o755))
 	built, err := os.MkdirTemp(filepath.Dir(kept), "building-")
@@ -68,7 +68,7 @@ func previousRelease(t *testing.T) string {
 	if err == nil {
 		err = os.Rename(built, kept)
 	}
-	// The rename fails if another test process was faster: then its build serves.
+	// The rename fails if another test process was faster. Its build is then used.
 	if _, found := os.Stat(kept); found != nil {
 		t.Fatal(err)
 	}
@@ -79,8 +79,8 @@ func previousRelease(t *testing.T) string {
 // stepBound is the time limit of one step of the upgrade.
 const stepBound = 2 * e2e.Patience
 
-// upgrade is a stack of two replicas of each binary that plays deals while its
-// processes are replaced one after the other.
+// upgrade is a stack with two replicas of each binary. It runs deals while its processes
+// are replaced one after the other.
 type upgrade struct {
 	t     *testing.T
 	stack *localstack.Stack
@@ -89,15 +89,15 @@ type upgrade struct {
 	s     *e2e.Stream
 }
 
-// This release replaces the previous one and is rolled back, under load and in the
-// order of a cluster: the migration first, then process by process. Meanwhile the two
-// versions share one database, one Redis and one log. No request fails twice, each
-// version replays the answers of the other, and deals begun by one end in the other.
+// This release replaces the previous one under load and is rolled back, in the order of a
+// cluster: first the migration, then one process after another. Both versions share one
+// database, one Redis and one log. No request fails twice. Each version replays the other's
+// answers and ends the other's deals.
 func TestPreviousReleaseForwardAndBack(t *testing.T) {
 	t.Parallel()
 	old := previousRelease(t)
-	// Other tests check answers against the OpenAPI document of this release: load it
-	// before the previous release can answer.
+	// Load the OpenAPI document of this release now, because all tests check answers against
+	// it and the previous release could answer first.
 	e2e.Published(t, e2e.NewClient(t, e2e.Shared(t).BaseURL()))
 	stack := e2e.Own(t, func(o *localstack.Options) {
 		o.Bin = old
@@ -115,12 +115,12 @@ func TestPreviousReleaseForwardAndBack(t *testing.T) {
 		t.Cleanup(done)
 		return ctx
 	}
-	u.roll(ctx, old, second...) // connects them to the second log-server
+	u.roll(ctx, old, second...) // connects the second processes to the second log-server
 	u.s = e2e.StartStream(ctx, t, stack, u.doors...)
 	stage := func(name string) {
 		t.Helper()
 		if err := u.s.Passes(bounded(), 200); err != nil || t.Failed() {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatalf("during %q: %v", name, err)
 		}
 	}
 
@@ -139,7 +139,7 @@ func TestPreviousReleaseForwardAndBack(t *testing.T) {
 	version := u.versions()
 	u.migrate(bounded(), old)
 	if now := u.versions(); now != version {
-		t.Errorf("the previous release's migration took the schema from %s to %s", version, now)
+		t.Errorf("the previous release's migration changed the schema from %s to %s, want no change", version, now)
 	}
 	u.roll(ctx, old, first...)
 	u.exchanged(bounded())
@@ -152,7 +152,7 @@ func TestPreviousReleaseForwardAndBack(t *testing.T) {
 		t.Errorf("a request failed %d times in a row, want at most once: a client retries once", worst)
 	}
 	u.w.Converged()
-	u.migrate(bounded(), e2e.Bin) // adds the tags of the previous release's leaves
+	u.migrate(bounded(), e2e.Bin) // adds tags to the leaves that the previous release appended
 	keys, err := u.keys(bounded())
 	e2e.Must(t, err)
 	e2e.InvariantsUnder(t, stack, keys)
@@ -174,7 +174,7 @@ func (u *upgrade) migrate(ctx context.Context, bin string) {
 	}
 }
 
-// versions returns the newest migration of each schema.
+// versions returns the version of the newest migration of each schema.
 func (u *upgrade) versions() string {
 	u.t.Helper()
 	var all []string
@@ -184,7 +184,7 @@ func (u *upgrade) versions() string {
 	return strings.Join(all, ", ")
 }
 
-// roll replaces processes by those of a release, one after the other.
+// roll restarts processes with the binaries in bin, one after the other.
 func (u *upgrade) roll(ctx context.Context, bin string, names ...string) {
 	u.t.Helper()
 	for _, name := range names {
@@ -195,14 +195,13 @@ func (u *upgrade) roll(ctx context.Context, bin string, names ...string) {
 		u.stack.Exchange(name, bin)
 		e2e.Must(u.t, u.stack.Restart(ctx, name, env...))
 		if at, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", u.stack.PID(name))); err != nil || filepath.Dir(at) != bin {
-			u.t.Fatalf("%s runs %s, want the one in %s: %v", name, at, bin, err)
+			u.t.Fatalf("%s runs %s, want the binary in %s: %v", name, at, bin, err)
 		}
 	}
 }
 
-// exchanged runs while the two deal-apis are of different versions. It requires that
-// each of them repeats the answers of the other, old and new ones, from Redis and
-// from the database.
+// exchanged runs while the two deal-apis have different versions. It requires that each
+// replays the other's answers, first with Redis and then from the database alone.
 func (u *upgrade) exchanged(ctx context.Context) {
 	u.t.Helper()
 	var deals []*e2e.Soaked
@@ -216,7 +215,7 @@ func (u *upgrade) exchanged(ctx context.Context) {
 		for _, kind := range []int{0, 2, 3, 8} {
 			d := &e2e.Soaked{T: u.t, S: &e2e.Stubborn{Doors: []*e2e.Client{door}}, Ctx: ctx, Past: u.stack.Chain().RoundAt(time.Now().Unix()) - 10}
 			if err := d.Play(kind); err != nil {
-				u.t.Fatalf("deal %s: %v", d.Id, err)
+				u.t.Fatalf("deal %s of kind %d, at %s: %v", d.Id, kind, door.Base, err)
 			}
 			deals = append(deals, d)
 		}
@@ -227,7 +226,7 @@ func (u *upgrade) exchanged(ctx context.Context) {
 				there := *d
 				there.Ctx, there.S = ctx, &e2e.Stubborn{Doors: []*e2e.Client{door}}
 				if err := there.Ended(); err != nil {
-					u.t.Errorf("deal %d, %s, at %s: %v", i, d.Id, door.Base, err)
+					u.t.Errorf("deal %d (%s), repeated at %s: %v", i, d.Id, door.Base, err)
 				}
 			}
 		}
@@ -235,7 +234,7 @@ func (u *upgrade) exchanged(ctx context.Context) {
 	}
 }
 
-// begun creates two deals. Both parties commit to the first, neither to the second.
+// begun creates two deals. Both parties commit to the first deal, and none to the second.
 func (u *upgrade) begun(ctx context.Context) []*e2e.Soaked {
 	u.t.Helper()
 	var both []*e2e.Soaked

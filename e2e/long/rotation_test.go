@@ -17,14 +17,14 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// rotation is a stack of two replicas of each binary that plays deals while its
-// signing key is replaced.
+// rotation is a stack with two replicas of each binary. It runs deals while its signing
+// key is replaced.
 type rotation struct {
 	*e2e.Keyholder
 	s    *e2e.Stubborn
 	logs []*e2e.Client // the read ports of both log-servers
 
-	deals, heads atomic.Int64 // checked
+	deals, heads atomic.Int64 // numbers of checked certificates and tree heads
 	proved       atomic.Int64 // the largest tree size of an answered proof
 	mu           sync.Mutex
 	all          []*e2e.Soaked
@@ -32,14 +32,13 @@ type rotation struct {
 	newSigned    atomic.Bool // newKey has signed a certificate
 }
 
-// A rotation is postponed, rolled out process by process, comes into force at its
-// time, and the old key is closed. A client that uses only the public API verifies
-// every certificate and tree head of any replica, at the moment of the answer, under
-// the keys that each replica publishes. No replica shows a tree head that is older
-// than a proof that any replica answered before.
+// A rotation is postponed, rolled out process by process and takes effect, and the old key
+// is closed. All the time, a client of the public API verifies every certificate and tree
+// head under the keys that each replica publishes. No replica shows a tree head that is
+// older than an earlier proof of any replica.
 func TestRotationUnderLoad(t *testing.T) {
 	t.Parallel()
-	const deals = 25 // played between two steps
+	const deals = 25 // between two steps
 	oldURI, oldKey := e2e.KeyFile(t)
 	newURI, newKey := e2e.KeyFile(t)
 	r := &rotation{newKey: newKey, Keyholder: e2e.NewKeyholder(t, oldURI, func(o *localstack.Options) {
@@ -56,11 +55,11 @@ func TestRotationUnderLoad(t *testing.T) {
 	streams := r.streams(ctx)
 	r.passes(deals)
 
-	// The rotation is postponed after half of the processes have it.
+	// The rotation is postponed when half of the processes have the new key set.
 	r.Keys(0, "rotate", "--to", newURI, "--in", "1h")
 	r.RollOut(localstack.DealAPI, localstack.LogServer, localstack.DeadlineWorker)
 	if out := r.Keys(1, "check"); !strings.Contains(out, "FAIL processes") || !strings.Contains(out, "3 of 6 have another key set") {
-		t.Error(out)
+		t.Errorf("keys check does not report 3 of 6 processes: %s", out)
 	}
 	r.Keys(0, "rotate", "--to", newURI, "--in", (4*roll + 4*e2e.KeyMargin).String())
 	r.RollOut()
@@ -73,7 +72,7 @@ func TestRotationUnderLoad(t *testing.T) {
 		t.Error("the new key has signed before its time")
 	}
 	if out := r.Keys(0, "check"); !strings.Contains(out, "6 run (2 deadline-worker, 2 deal-api, 2 log-server), all with the key set") || !strings.Contains(out, "next: nothing: "+newKey+" signs from ") {
-		t.Error(out)
+		t.Errorf("keys check does not report all 6 processes with the key set, and when %s signs: %s", newKey, out)
 	}
 	r.Switched()
 	r.passes(deals)
@@ -86,7 +85,7 @@ func TestRotationUnderLoad(t *testing.T) {
 
 	e2e.Database(t, stack).Converged()
 	e2e.Invariants(t, stack)
-	// The client verified every certificate. One deal in ten also repeats its requests.
+	// The client has verified every certificate. One deal in ten also repeats its requests.
 	for i := 0; i < len(r.all); i += 10 {
 		r.all[i].Ctx = t.Context()
 		if err := r.all[i].Ended(); err != nil {
@@ -94,13 +93,13 @@ func TestRotationUnderLoad(t *testing.T) {
 		}
 	}
 	if out := r.Keys(0, "check"); !strings.Contains(out, "next: nothing: one key signs") {
-		t.Error(out)
+		t.Errorf("keys check does not say that one key signs: %s", out)
 	}
 	t.Logf("%d deals, %d certificates and %d tree heads checked, %d requests", len(r.all), r.deals.Load(), r.heads.Load(), r.s.Attempts.Load())
 }
 
-// passes waits for the checked certificates of so many more deals. Its time limit
-// is for each deal.
+// passes waits until the certificates of a number of further deals are checked. Its time
+// limit applies to each deal.
 func (r *rotation) passes(deals int64) {
 	r.T.Helper()
 	until := r.deals.Load() + deals
@@ -112,7 +111,8 @@ func (r *rotation) passes(deals int64) {
 	}
 }
 
-// streams plays deals, and reads a tree head after each, until ctx ends.
+// streams starts six goroutines that run deals and read a tree head after each, until ctx
+// ends.
 func (r *rotation) streams(ctx context.Context) *sync.WaitGroup {
 	var wg sync.WaitGroup
 	for i := range 6 {
@@ -145,7 +145,7 @@ func (r *rotation) deal(ctx context.Context) error {
 	proof, _ := tree["log_proof"].(map[string]any)
 	size, proven := proof["tree_size"].(int64)
 	if !proven {
-		return fmt.Errorf("no log_proof in %s", certificate)
+		return fmt.Errorf("the certificate has no log_proof with a tree_size: %s", certificate)
 	}
 	e2e.Raise(&r.proved, size)
 	signature, _ := tree["signature"].(string)
@@ -177,7 +177,7 @@ func (r *rotation) verified(ctx context.Context, certID string) error {
 		}
 		var verdict e2e.Report
 		if err := json.Unmarshal(a.Body, &verdict); err != nil || a.Status != 200 || !verdict.Valid {
-			return fmt.Errorf("%s: deal-api %d says %d %s", certID, i+1, a.Status, a.Body)
+			return fmt.Errorf("GET /v1/verify/%s at deal-api %d: %d %s, want 200 and valid", certID, i+1, a.Status, a.Body)
 		}
 	}
 	return nil
@@ -200,7 +200,7 @@ func (r *rotation) head(ctx context.Context, i int) error {
 			return err
 		}
 		if h.Size < proved {
-			return fmt.Errorf("%s shows a tree head of size %d after a proof of size %d", c.Base, h.Size, proved)
+			return fmt.Errorf("%s shows a tree head of size %d after a proof of tree size %d, want at least that size", c.Base, h.Size, proved)
 		}
 		if err := r.accepted(ctx, "tree head", fmt.Appendf(nil, `{"root_hash":%q,"tree_size":%d}`, h.Root, h.Size), h.Signature); err != nil {
 			return err
@@ -226,13 +226,13 @@ func (r *rotation) accepted(ctx context.Context, what string, message []byte, si
 			return err
 		}
 		if err := keys.Verify(message, signature); err != nil {
-			return fmt.Errorf("%s %.200s, signed %.40s…: deal-api %d publishes %s and %v: %w", what, message, signature, i+1, status.Pubkey, status.Legacy, err)
+			return fmt.Errorf("%s %.200s with signature %.40s…, under the keys %s and %v of deal-api %d: %w", what, message, signature, status.Pubkey, status.Legacy, i+1, err)
 		}
 	}
 	return nil
 }
 
-// insist reads from one process, again if it is restarting.
+// insist reads from one process, and repeats the read while that process restarts.
 func insist(ctx context.Context, c *e2e.Client, path string) (e2e.Answer, error) {
 	only := &e2e.Stubborn{Doors: []*e2e.Client{c}}
 	return only.Again(ctx, e2e.Promise{Method: "GET", Path: path})

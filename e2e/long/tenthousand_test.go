@@ -20,13 +20,13 @@ func TestTenThousandParties(t *testing.T) {
 	c := e2e.NewClient(t, stack.BaseURL())
 	w := e2e.Database(t, stack)
 	past := stack.Chain().RoundAt(time.Now().Unix()) - 10
-	// Far enough for a slow machine and the race detector; the test waits for neither.
+	// Late enough for a slow machine with the race detector. The test does not wait for them.
 	b := e2e.Timed(e2e.RandomBody(parties, past, 0, 0), e2e.After(20*time.Minute), e2e.After(40*time.Minute))
 
 	key := c.Key()
 	d := c.Created(key, c.Want(201, "POST", "/v1/deals", key, b))
 	if len(d.Tokens) != parties {
-		t.Fatalf("%d tokens", len(d.Tokens))
+		t.Fatalf("%d invite tokens, want %d", len(d.Tokens), parties)
 	}
 
 	secrets := make([]e2e.Sealed, parties)
@@ -40,7 +40,7 @@ func TestTenThousandParties(t *testing.T) {
 			calls.Go(func() error {
 				a, err := c.Try(ctx, "POST", d.Path("/"+action), d.Tokens[i], secrets[i].Act(action))
 				if err == nil && a.Status != 200 {
-					err = fmt.Errorf("%s of party %d: %d %.300s", action, i, a.Status, a.Body)
+					err = fmt.Errorf("%s of party %d: %d %.300s, want 200", action, i, a.Status, a.Body)
 				}
 				return err
 			})
@@ -49,7 +49,7 @@ func TestTenThousandParties(t *testing.T) {
 	}
 	all("commit")
 	if v := d.View(); v.State != "REVEALING" || v.CommitsClosedAt == nil || len(v.Parties) != parties {
-		t.Fatalf("after all commits: %s, %v, %d parties", v.State, v.CommitsClosedAt, len(v.Parties))
+		t.Fatalf("after all commits: %s, commits_closed_at %v, %d parties; want REVEALING, a time and %d", v.State, v.CommitsClosedAt, len(v.Parties), parties)
 	}
 	all("reveal")
 
@@ -59,11 +59,11 @@ func TestTenThousandParties(t *testing.T) {
 	}
 	c.Want(200, "POST", d.Path("/entropy"), d.Tokens[parties-1], nil).Into(t, &drawn)
 	if drawn.State != "COMPUTED" || drawn.CertificateID == nil {
-		t.Fatalf("drawn: %s, certificate %v", drawn.State, drawn.CertificateID)
+		t.Fatalf("after the draw: %s, certificate %v, want COMPUTED and an id", drawn.State, drawn.CertificateID)
 	}
 	certificate := d.Certified(0)
 	if r := c.Verify(*drawn.CertificateID); !r.Valid || r.Outcome != "COMPUTED" {
-		t.Errorf("verification: %+v", r)
+		t.Errorf("verification report %+v, want valid with outcome COMPUTED", r)
 	}
 
 	// The independent verifier opens every commitment and recomputes the draw.
@@ -74,7 +74,7 @@ func TestTenThousandParties(t *testing.T) {
 	accepted, said := e2e.Stranger(t, "--certificate", e2e.File(t, certificate), "--base-url", c.Base,
 		"--inputs", e2e.File(t, inputs), "--params", e2e.File(t, b["algorithm_params"]))
 	if !accepted {
-		t.Errorf("independent verifier: %s", said)
+		t.Errorf("the independent verifier rejects the certificate: %s", said)
 	}
 
 	w.Exactly(1, 1)

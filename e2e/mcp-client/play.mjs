@@ -1,6 +1,6 @@
-// Plays a deal of each algorithm over MCP with the official TypeScript client, which
-// checks every result against the output schema of its tool. Each party has its own
-// connection and starts with the base URL, its token and the deal's id. It computes its
+// Runs a deal of each algorithm over MCP with the official TypeScript client, which checks
+// every result against the output schema of its tool. Each party has its own connection,
+// and knows only the base URL, its token and the deal's id. The party computes its
 // commitment locally and makes the calls that the next steps name.
 //
 //   npm install && node play.mjs [http://127.0.0.1:8080]
@@ -34,14 +34,14 @@ class Agent {
   }
 }
 
-// RFC 8785 for objects, arrays, integers, strings, booleans and null.
+// canonical returns the RFC 8785 form of a value without fractions.
 function canonical(value) {
   if (value === null || typeof value !== "object") return JSON.stringify(value);
   if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
   return `{${Object.keys(value).sort().map((k) => `${JSON.stringify(k)}:${canonical(value[k])}`).join(",")}}`;
 }
 
-// party follows the next steps until its certificate is verified, and returns it.
+// party follows the next steps until the certificate is verified, and returns it.
 async function party(dealID, token, input) {
   const salt = randomBytes(16).toString("hex");
   const commitment = "sha256:" + createHash("sha256").update(canonical(input) + salt).digest("hex");
@@ -90,8 +90,8 @@ const catalogue = await new Agent().connect();
 assert.match(catalogue.client.getInstructions(), /THE WAY OF A DEAL/);
 const { algorithms } = await catalogue.call("list_algorithms");
 assert.deepEqual(algorithms.map((a) => a.id).sort(), ["random.v1", "shapley.v1", "split.v1"]);
-// The instructions compute a round after the reveals. A round that is already published
-// allows the draw at once.
+// The instructions compute a round after the reveals. This script uses a round that is
+// already published, so that it does not wait for the draw.
 const [, genesis, period] = catalogue.client.getInstructions().match(/published at (\d+) \+ \(N-1\)\*(\d+)/).map(Number);
 const past = Math.floor((Date.now() / 1000 - genesis) / period) - 10;
 await catalogue.close();

@@ -42,10 +42,10 @@ func (a *agent) do(name string, arguments e2e.Body) e2e.Called {
 	a.t.Helper()
 	result, err := a.session.CallTool(a.t.Context(), &mcp.CallToolParams{Name: name, Arguments: arguments})
 	if err != nil {
-		a.t.Fatalf("%s: %v", name, err)
+		a.t.Fatalf("call of %s: %v", name, err)
 	}
 	if result.IsError {
-		a.t.Fatalf("%s: %s", name, result.Content[0].(*mcp.TextContent).Text)
+		a.t.Fatalf("%s returned the error %s", name, result.Content[0].(*mcp.TextContent).Text)
 	}
 	structured, err := json.Marshal(result.StructuredContent)
 	if err != nil {

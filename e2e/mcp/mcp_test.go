@@ -24,10 +24,10 @@ func TestMCPNineTools(t *testing.T) {
 	a := newAgent(t, e2e.NewClient(t, e2e.BaseURL(t)))
 	hello := a.session.InitializeResult()
 	if hello.ServerInfo.Name != "fairpact" || hello.ServerInfo.Version == "" || len(hello.Instructions) < 2000 {
-		t.Errorf("initialize: %+v", hello)
+		t.Errorf("initialize: %+v, want name fairpact, a version and instructions of at least 2000 bytes", hello)
 	}
 	if c := hello.Capabilities; c.Tools == nil || c.Resources != nil || c.Prompts != nil || c.Completions != nil {
-		t.Errorf("capabilities: %+v", c)
+		t.Errorf("capabilities %+v, want tools only", c)
 	}
 	list, err := a.session.ListTools(t.Context(), nil)
 	if err != nil {
@@ -54,8 +54,8 @@ func TestMCPNineTools(t *testing.T) {
 	}
 }
 
-// A deal of each algorithm is played over MCP only, by the official client, which checks
-// every result against the schema of its tool.
+// A deal of each algorithm needs MCP only. The official client makes the calls and checks
+// every result against the output schema of its tool.
 func TestMCPPlaysEachAlgorithm(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -64,7 +64,7 @@ func TestMCPPlaysEachAlgorithm(t *testing.T) {
 	random := func() e2e.Body { return e2e.RandomBody(3, past, time.Hour, 2*time.Hour) }
 	shapley := func() e2e.Body { return e2e.ShapleyBody(time.Hour, 2*time.Hour) }
 	for name, deal := range map[string]struct {
-		body   func() e2e.Body // called when the subtest starts, because its deadlines count from then
+		body   func() e2e.Body // a function, so that the deadlines count from the start of the subtest
 		inputs []e2e.Body
 		middle string // the state after the last reveal
 	}{
@@ -95,7 +95,7 @@ func TestMCPPlaysEachAlgorithm(t *testing.T) {
 				a.do("reveal_input", e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[i], "input": input, "salt": salts[i]}).Into(t, &v)
 			}
 			if v.State != deal.middle {
-				t.Errorf("after the last reveal: %s, want %s", v.State, deal.middle)
+				t.Errorf("the state after the last reveal is %s, want %s", v.State, deal.middle)
 			}
 			var cert struct {
 				CertID  string `json:"cert_id"`
@@ -105,22 +105,22 @@ func TestMCPPlaysEachAlgorithm(t *testing.T) {
 			a.do("get_certificate", e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[1]}).Into(t, &cert)
 			a.do("get_deal", e2e.Body{"deal_id": d.ID, "api_key": key.APIKey}).Into(t, &v)
 			if v.CertificateID == nil || *v.CertificateID != cert.CertID || cert.Outcome == "VOID" != (v.State == "VOID") {
-				t.Errorf("view %+v, certificate %s %s", v, cert.CertID, cert.Outcome)
+				t.Errorf("the view %+v and the certificate %s with outcome %s do not match", v, cert.CertID, cert.Outcome)
 			}
 			e2e.Same(t, "result in the view and in the certificate", v.Result, cert.Result)
 			var r e2e.Report
 			a.do("verify_certificate", e2e.Body{"cert_id": cert.CertID}).Into(t, &r)
 			if !r.Valid || r.Outcome != cert.Outcome {
-				t.Errorf("verification: %+v", r)
+				t.Errorf("verify_certificate: %+v, want valid with outcome %s", r, cert.Outcome)
 			}
-			// structuredContent verifies without a change.
+			// structuredContent is a certificate that verifies unchanged.
 			e2e.Independently(t, a.rest, a.rest.Raw("get_certificate", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q}`, d.ID, d.Tokens[0])).Structured, true)
 		})
 	}
 }
 
-// structuredContent is the REST body, with the same members and exact numbers, except for
-// texts that name calls.
+// structuredContent has the members and the exact numbers of the REST body. Only texts that
+// name calls differ.
 func TestMCPIsTheRESTBody(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -149,23 +149,23 @@ func TestMCPIsTheRESTBody(t *testing.T) {
 		arguments["input"], arguments["salt"], arguments["idempotency_key"] = s.Input, s.Salt, "two"
 		first := c.Tool("reveal_input", arguments)
 		if next := first.Meta.Next; e2e.AsBody(t, string(first.Structured))["next"] != strings.TrimPrefix(first.Content[1].Text, "NEXT: ") || next.Tool == "" {
-			t.Errorf("a reveal's next step: %s, _meta %+v", first.Structured, next)
+			t.Errorf("next in %s is not the step of the NEXT block, or _meta names no tool: %+v", first.Structured, next)
 		}
 		e2e.Same(t, "a reveal sent again", c.Tool("reveal_input", arguments).Structured, first.Structured)
 		view()
 	}
 	v := c.Want(200, "GET", d.Path(""), d.Tokens[0], nil).Body
 	if !strings.Contains(string(c.Tool("get_deal", token(0)).Structured), "9007199254740991") || !strings.Contains(string(v), "9007199254740991") {
-		t.Errorf("an integer of 2^53-1 is lost: %s", v)
+		t.Errorf("the view over MCP or REST lacks 9007199254740991 (2^53-1); REST: %s", v)
 	}
-	// The proof changes with the tree. The other members are the same on every read.
+	// The proof changes with the tree. All other members are the same on every read.
 	signed := func(text []byte) []byte {
 		var members map[string]json.RawMessage
 		if err := json.Unmarshal(text, &members); err != nil {
 			t.Fatal(err)
 		}
 		if members["log_proof"] == nil || len(members) != 16 {
-			t.Errorf("members of a certificate: %s", text)
+			t.Errorf("a certificate has %d members, want 16 with log_proof: %s", len(members), text)
 		}
 		delete(members, "log_proof")
 		out, _ := json.Marshal(members)
@@ -174,7 +174,7 @@ func TestMCPIsTheRESTBody(t *testing.T) {
 	e2e.Same(t, "certificate", signed(c.Tool("get_certificate", token(1)).Structured), signed(c.Want(200, "GET", d.Path("/certificate"), d.Tokens[1], nil).Body))
 	whole := c.Raw("get_certificate", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q,"bundle":true}`, d.ID, d.Tokens[1]))
 	if len(whole.Content) != 3 || whole.IsError {
-		t.Fatalf("a certificate and its bundle: %+v", whole)
+		t.Fatalf("get_certificate with bundle: %+v, want success with 3 text blocks", whole)
 	}
 	e2e.Same(t, "certificate beside the bundle", signed(whole.Structured), signed(c.Want(200, "GET", d.Path("/certificate"), d.Tokens[1], nil).Body))
 	own := func(bundle []byte) []byte {
@@ -187,10 +187,10 @@ func TestMCPIsTheRESTBody(t *testing.T) {
 	bundle := []byte(whole.Content[2].Text)
 	e2e.Same(t, "own input", own(bundle), own(c.Want(200, "GET", d.Path("/bundle"), d.Tokens[1], nil).Body))
 	if text := string(bundle); strings.Contains(text, inputs[1].Salt) || strings.Contains(text, `"accept"`) {
-		t.Errorf("the bundle over MCP holds an input or salt: %s", text)
+		t.Errorf("the bundle over MCP contains an input or salt: %s", text)
 	}
 	if good, said := e2e.Stranger(t, "--bundle", e2e.File(t, bundle)); !good {
-		t.Errorf("the bundle over MCP: %s", said)
+		t.Errorf("the independent verifier rejects the bundle over MCP: %s", said)
 	}
 	id := d.View().CertificateID
 	e2e.Same(t, "report", c.Tool("verify_certificate", e2e.Body{"cert_id": *id}).Structured, c.Want(200, "GET", "/v1/verify/"+*id, "", nil).Body)
@@ -202,8 +202,8 @@ func TestMCPIsTheRESTBody(t *testing.T) {
 	e2e.Same(t, "catalogue", algorithms(c.Tool("list_algorithms", e2e.Body{"vectors": true}).Structured), algorithms(c.Want(200, "GET", "/v1/algorithms", "", nil).Body))
 }
 
-// An agent without a clock creates a draw with the durations of its phases. The service
-// declares the first beacon round after them.
+// An agent without a clock creates a random.v1 deal with the durations of its phases. The
+// service declares the first beacon round after the reveal deadline.
 func TestMCPCreatesByDurations(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -224,7 +224,7 @@ func TestMCPCreatesByDurations(t *testing.T) {
 	}
 	c.Tool("get_deal", e2e.Body{"deal_id": created.DealID, "api_key": key}).Into(t, &v)
 	if v.CommitDeadline < began+900 || v.CommitDeadline > time.Now().Unix()+900 || v.RevealDeadline != v.CommitDeadline+600 || v.Params.Round != chain.RoundAt(v.RevealDeadline)+1 {
-		t.Errorf("created after %d: %+v", began, v)
+		t.Errorf("a deal created at %d or later has %+v, want deadlines after 900 and 600 more seconds, and the next round", began, v)
 	}
 	var said struct {
 		CommitDeadline int64 `json:"commit_deadline"`
@@ -235,12 +235,12 @@ func TestMCPCreatesByDurations(t *testing.T) {
 	why := made.Meta.Next.Why
 	if said.CommitDeadline != v.CommitDeadline || said.RevealDeadline != v.RevealDeadline || said.Warning != "" || made.Meta.LookAt != v.CommitDeadline ||
 		!strings.Contains(why, fmt.Sprintf("commit_deadline (%d, in ", v.CommitDeadline)) || !strings.Contains(why, fmt.Sprintf("reveal_deadline (%d, in ", v.RevealDeadline)) {
-		t.Errorf("the answer has the deadlines %+v and says %s", said, why)
+		t.Errorf("the answer has %+v and the next step %q, want the deadlines of %+v in both and no warning", said, why, v)
 	}
 	again := c.Tool("create_deal", arguments)
 	e2e.Same(t, "the creation sent again", again.Structured, made.Structured)
 
-	// The invitation names the deal's deadlines, also in a replay.
+	// The invitation names the deal's deadlines, and a replay returns the same invitation.
 	var invited struct {
 		Tokens []struct{ Token string } `json:"invite_tokens"`
 	}
@@ -252,7 +252,7 @@ func TestMCPCreatesByDurations(t *testing.T) {
 	})
 	for what, called := range map[string]e2e.Called{"first": made, "replayed": again} {
 		if got := called.Content[2].Text; got != want {
-			t.Errorf("the invitation, %s:\n%s\nwant\n%s", what, got, want)
+			t.Errorf("the %s invitation is\n%s\nwant\n%s", what, got, want)
 		}
 	}
 }
@@ -304,14 +304,14 @@ func TestMCPRefusals(t *testing.T) {
 		t.Run(name, func(t *testing.T) { c.In(t).Fails(x.code, x.tool, x.arguments) })
 	}
 	if r := c.Fails("INVALID_REQUEST", "compute_commitment_tool", `{"input":"{\"accept\":true}"}`); !strings.Contains(r.Content[0].Text, "not as a string that holds JSON") {
-		t.Errorf("an object in a string: %+v", r.Content)
+		t.Errorf("an input that is JSON in a string: %+v, want an error that says so", r.Content)
 	}
 	c.Want(200, "POST", other.Path("/cancel"), other.Key, nil)
 	c.Fails("NO_CERTIFICATE", "get_certificate", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q}`, other.ID, other.Tokens[0]))
 }
 
-// Arguments are parsed as they were sent. JSON that is not I-JSON is refused for the same
-// reason as in a REST body. internal/canon tests the reasons.
+// Tool arguments follow the same JSON rules as a REST body, and a refusal has the same
+// reason. internal/canon tests the reasons.
 func TestMCPReadsArgumentsStrictly(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -324,7 +324,7 @@ func TestMCPReadsArgumentsStrictly(t *testing.T) {
 		_, reason, _ = strings.Cut(reason, ": ")
 		got := c.Fails("INVALID_JSON", "create_deal", `{"api_key":"`+key+`","algorithm":`+value+`}`)
 		if reason == "" || !strings.HasSuffix(got.Content[0].Text, reason) {
-			t.Errorf("%q: REST says %q, MCP %q", value, reason, got.Content[0].Text)
+			t.Errorf("argument %q: MCP says %q, want the reason of REST, %q", value, got.Content[0].Text, reason)
 		}
 	}
 	for value, canonical := range map[string]string{`9007199254740991`: `{"a":9007199254740991}`, `-0`: `{"a":0}`, `"\ud83d\ude00"`: `{"a":"😀"}`} {
@@ -333,8 +333,8 @@ func TestMCPReadsArgumentsStrictly(t *testing.T) {
 	}
 }
 
-// idempotency_key has the effect of the Idempotency-Key header. The replays of the other
-// tools are tested above.
+// The argument idempotency_key has the effect of the header Idempotency-Key.
+// TestMCPIsTheRESTBody tests the replays of commit_input and reveal_input.
 func TestMCPIdempotency(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -348,24 +348,24 @@ func TestMCPIdempotency(t *testing.T) {
 	c.Fails("IDEMPOTENCY_KEY_REUSED", "create_deal", e2e.JsonText(t, b))
 	delete(b, "idempotency_key")
 	if again := c.Tool("create_deal", b); string(again.Structured) == string(first.Structured) {
-		t.Error("without a key a deal was not created again")
+		t.Errorf("create_deal without an idempotency_key replayed the deal %s", first.Structured)
 	}
 }
 
-// Messages that are not a tool call are answered by the protocol or by HTTP.
+// Messages that are not a tool call get an error of JSON-RPC or of HTTP.
 func TestMCPProtocol(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
 	for _, method := range []string{"GET", "DELETE", "PUT", "HEAD"} {
 		if a, err := c.Try(t.Context(), method, "/mcp", "", nil); err != nil || a.Status != 405 || a.Header.Get("Allow") != "OPTIONS, POST" || method != "HEAD" && a.Code() != "METHOD_NOT_ALLOWED" {
-			t.Errorf("%s: %v %d %v %s", method, err, a.Status, a.Header, a.Body)
+			t.Errorf("%s /mcp: %d %s with header %v (%v), want 405 METHOD_NOT_ALLOWED and Allow OPTIONS, POST", method, a.Status, a.Body, a.Header, err)
 		}
 	}
 	if a := c.Post(`{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("x", 9<<20) + `"}`); a.Status != 413 || a.Code() != "BODY_TOO_LARGE" {
-		t.Errorf("a body over the bound: %d %.200s", a.Status, a.Body)
+		t.Errorf("a body of 9 MiB: %d %.200s, want 413 BODY_TOO_LARGE", a.Status, a.Body)
 	}
 	if a := c.Post(`{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("x", 1<<17) + `"}`); a.Status != 413 || !strings.Contains(string(a.Body), "BODY_TOO_LARGE: ") || len(a.Body) > 400 {
-		t.Errorf("a message over the bound: %d %.200s", a.Status, a.Body)
+		t.Errorf("a message of 128 KiB: %d %.200s, want 413 BODY_TOO_LARGE in at most 400 bytes", a.Status, a.Body)
 	}
 	for name, x := range map[string]struct {
 		message string
@@ -391,15 +391,15 @@ func TestMCPProtocol(t *testing.T) {
 		}
 		a.Into(t, &r)
 		if a.Status != x.status || r.Error.Code != x.code || string(r.ID) != x.id || r.Error.Message == "" {
-			t.Errorf("%s: %d %s", name, a.Status, a.Body)
+			t.Errorf("%s: %d %s, want %d with JSON-RPC error %d for id %s", name, a.Status, a.Body, x.status, x.code, x.id)
 		}
 	}
 	if a := c.Post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`); a.Status != 202 {
-		t.Errorf("a notification: %d %s", a.Status, a.Body)
+		t.Errorf("a notification: %d %s, want 202", a.Status, a.Body)
 	}
 	// There is no session, because the next call may reach another replica.
 	if a := c.Post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`); a.Header.Get("Mcp-Session-Id") != "" || !strings.Contains(string(a.Body), `"protocolVersion":"2025-06-18"`) {
-		t.Errorf("initialize: %v %.300s", a.Header, a.Body)
+		t.Errorf("initialize: header %v, %.300s, want no Mcp-Session-Id and protocolVersion 2025-06-18", a.Header, a.Body)
 	}
 	// The newest protocol has no initialize. server/discover returns the instructions.
 	meta := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
@@ -409,15 +409,16 @@ func TestMCPProtocol(t *testing.T) {
 	a := newest("server/discover")
 	var r struct{ Result mcp.DiscoverResult }
 	if a.Into(t, &r); a.Status != 200 || !strings.Contains(r.Result.Instructions, "THE WAY OF A DEAL") {
-		t.Errorf("%d %.500s", a.Status, a.Body)
+		t.Errorf("server/discover: %d %.500s, want 200 with the instructions", a.Status, a.Body)
 	}
 	if a := newest("subscriptions/listen"); a.Status != 404 {
-		t.Errorf("a method that keeps a stream open: %d %.300s", a.Status, a.Body)
+		t.Errorf("subscriptions/listen, which needs a stream: %d %.300s, want 404", a.Status, a.Body)
 	}
 }
 
-// Loopback and the configured hosts are allowed, and no Origin is required. A foreign Host or
-// Origin is 403. The limit on keys counts those of REST and MCP together.
+// Loopback and the configured hosts are allowed as Host and Origin, and Origin is optional.
+// Any other Host or Origin is answered with 403. The limit on keys counts those of REST and
+// MCP together.
 func TestMCPHostsAndKeyLimit(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.Own(t, func(o *localstack.Options) {
@@ -445,7 +446,7 @@ func TestMCPHostsAndKeyLimit(t *testing.T) {
 			t.Errorf("Host %q, Origin %q: %d %s, want %d", x.host, x.origins, a.Status, a.Body, x.status)
 		}
 		if allowed := a.Header.Get("Access-Control-Allow-Origin"); x.status == 200 && len(x.origins) == 1 && allowed != x.origins[0] || x.status == 403 && strings.Contains(allowed, "evil") {
-			t.Errorf("Host %q, Origin %q: readable by %q", x.host, x.origins, allowed)
+			t.Errorf("Host %q, Origin %q: Access-Control-Allow-Origin %q, want the Origin if it is allowed", x.host, x.origins, allowed)
 		}
 	}
 	for range 2 {

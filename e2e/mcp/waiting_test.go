@@ -11,8 +11,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// An agent follows a deal with the calls that NEXT names. They wait for the other party,
-// and each answer says by when to look again.
+// An agent follows a deal with the calls that NEXT names. The calls wait for the other
+// party, and each answer says by when to look again.
 func TestMCPWaitsForTheOthers(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -23,11 +23,11 @@ func TestMCPWaitsForTheOthers(t *testing.T) {
 	before := c.Tool("get_deal", e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[0]})
 	next := before.Meta.Next
 	if next.Tool != "get_deal" || next.Arguments["wait_seconds"] != 45. || next.Arguments["since"] != "COMMITTING" || next.Arguments["invite_token"] != "<INVITE_TOKEN>" {
-		t.Fatalf("next: %+v", next)
+		t.Fatalf("the next step is %+v, want get_deal that waits 45 s since COMMITTING", next)
 	}
 	next.Arguments["invite_token"] = d.Tokens[0]
 	if look := fmt.Sprint(before.Meta.LookAt); look != fmt.Sprint(b["commit_deadline"]) || !strings.Contains(before.Content[1].Text, look) {
-		t.Errorf("look at %s, want %v; said %s", look, b["commit_deadline"], before.Content[1].Text)
+		t.Errorf("look_at is %s, want %v, also in the text %q", look, b["commit_deadline"], before.Content[1].Text)
 	}
 	waits := func(tool string, arguments e2e.Body) <-chan e2e.Called {
 		got := make(chan e2e.Called, 1)
@@ -37,24 +37,25 @@ func TestMCPWaitsForTheOthers(t *testing.T) {
 	revealing := waits(next.Tool, next.Arguments)
 	d.Commit(1, inputs[1])
 	if then := <-revealing; then.Meta.Next.Tool != "reveal_input" {
-		t.Errorf("once all have committed: %+v", then.Meta.Next)
+		t.Errorf("after the last commit the next step is %+v, want reveal_input", then.Meta.Next)
 	}
-	// The change came before the call.
+	// A change before the call ends the wait at once.
 	if late := c.Tool(next.Tool, next.Arguments); late.Meta.Next.Tool != "reveal_input" {
-		t.Errorf("asked after the change: %+v", late.Meta.Next)
+		t.Errorf("for a call after the change the next step is %+v, want reveal_input", late.Meta.Next)
 	}
 	certificate := waits("get_certificate", e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[0], "wait_seconds": 45})
 	d.Reveal(0, inputs[0])
 	d.Reveal(1, inputs[1])
 	if got := <-certificate; got.Meta.Next.Tool != "verify_certificate" {
-		t.Errorf("the certificate: %+v", got.Meta.Next)
+		t.Errorf("after the certificate the next step is %+v, want verify_certificate", got.Meta.Next)
 	}
 	c.Fails("INVALID_REQUEST", "get_deal", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q,"wait_seconds":46}`, d.ID, d.Tokens[0]))
 	c.Fails("INVALID_REQUEST", "get_deal", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q,"wait_seconds":5,"since":"open"}`, d.ID, d.Tokens[0]))
 }
 
 // The next step after the reveals of random.v1 is get_certificate. Before the round is
-// published it says when to call again. With wait_seconds it waits for the round and draws.
+// published, that call says when to repeat it. With wait_seconds it waits for the round and
+// then draws.
 func TestMCPDraws(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -65,26 +66,26 @@ func TestMCPDraws(t *testing.T) {
 		token := e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[1]}
 		d.Play(e2e.Body{"nonce": "aa"}, e2e.Body{"nonce": "bb"})
 		if next := c.Tool("get_deal", token).Meta.Next; next.Tool != "get_certificate" {
-			t.Errorf("once all have revealed the next step is %+v", next)
+			t.Errorf("after the last reveal the next step is %+v, want get_certificate", next)
 		}
 		if chain.RoundTime(round) > now+600 {
 			r := c.Fails("CERT_NOT_READY", "get_certificate", e2e.JsonText(t, token))
 			if at := fmt.Sprint(chain.RoundTime(round)); !strings.Contains(r.Content[0].Text, at) || r.Meta.Error.RetryAfter == nil || *r.Meta.Error.RetryAfter < 3000 {
-				t.Errorf("the round is due at %s: %+v", at, r)
+				t.Errorf("get_certificate before the round at %s: %+v, want that time and retry_after of at least 3000", at, r)
 			}
 			continue
 		}
 		token["wait_seconds"] = 45
 		got := c.Tool("get_certificate", token).Structured
 		if !strings.Contains(string(got), fmt.Sprintf(`"round":%d`, round)) {
-			t.Errorf("%s", got)
+			t.Errorf("the certificate has no draw of round %d: %s", round, got)
 		}
 		e2e.Independently(t, c, got, true)
 	}
 }
 
-// An agent is told that a seat key is declared for it, asks what to sign, signs
-// locally, and commits.
+// A party with a declared seat key learns of it from get_deal. compute_commitment_tool
+// returns what to sign. The party signs locally and commits.
 func TestMCPSeatKey(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -107,7 +108,7 @@ func TestMCPSeatKey(t *testing.T) {
 		return more
 	}
 	if next := c.Tool("get_deal", deal(e2e.Body{})).Meta.Next.Why; !strings.Contains(next, "declared the seat key "+key+" for you") {
-		t.Errorf("the party is told %q", next)
+		t.Errorf("the next step %q does not name the declared seat key %s", next, key)
 	}
 	text := e2e.JsonText(t, deal(e2e.Body{"commitment": bob.Commitment}))
 	c.Fails("SEAT_KEY_REQUIRED", "commit_input", text)
@@ -117,12 +118,12 @@ func TestMCPSeatKey(t *testing.T) {
 	}
 	c.Tool("compute_commitment_tool", deal(e2e.Body{"commitment": bob.Commitment})).Into(t, &hashed)
 	if lines := strings.Split(hashed.ToSign, "\n"); hashed.Commitment != bob.Commitment || len(lines) != 7 || lines[0] != "fairpact seat v1" || lines[2] != made.DealID || lines[3] != "1" || lines[4] != bob.Commitment {
-		t.Fatalf("to_sign is %q", hashed.ToSign)
+		t.Fatalf("to_sign is %q, want 7 lines for party 1 of deal %s with commitment %s", hashed.ToSign, made.DealID, bob.Commitment)
 	}
 	whole := hashed.ToSign
 	c.Tool("compute_commitment_tool", deal(e2e.Body{"input": bob.Input, "salt": bob.Salt})).Into(t, &hashed)
 	if hashed.ToSign != whole {
-		t.Errorf("hashed by the tool, to_sign is %q, want %q", hashed.ToSign, whole)
+		t.Errorf("with input and salt instead of the commitment, to_sign is %q, want %q", hashed.ToSign, whole)
 	}
 	c.Fails("INVALID_REQUEST", "compute_commitment_tool", `{"commitment":"`+bob.Commitment+`"}`)
 	sign := func(message string) e2e.Body {
@@ -131,6 +132,6 @@ func TestMCPSeatKey(t *testing.T) {
 	c.Fails("INVALID_PARTY_SIGNATURE", "commit_input", e2e.JsonText(t, sign(strings.TrimSpace(whole))))
 	var committed struct{ Committed bool }
 	if c.Tool("commit_input", sign(whole)).Into(t, &committed); !committed.Committed {
-		t.Error("not committed")
+		t.Error("commit_input with the seat's signature returned committed false, want true")
 	}
 }
