@@ -13,7 +13,7 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// The fairpactctl commands and flags in the pages exist.
+// The fairpactctl commands and flags that the pages show exist.
 func TestPagesShowCommandsThatExist(t *testing.T) {
 	shown := map[string][]string{} // flags by command
 	command := regexp.MustCompile(`fairpactctl ((?:[a-z]+ ?){1,2})([^\n` + "`" + `|;]*)`)
@@ -28,7 +28,7 @@ func TestPagesShowCommandsThatExist(t *testing.T) {
 	known := matches(`(?m)^  ([a-z]+(?: [a-z]+)?)  `, help)
 	checked := 0
 	for name, flags := range shown {
-		if !slices.Contains(known, name) { // the second word belongs to the sentence, or is an argument
+		if !slices.Contains(known, name) { // the second word is an argument, or continues the sentence
 			name, _, _ = strings.Cut(name, " ")
 		}
 		if !slices.ContainsFunc(known, func(k string) bool { return k == name || strings.HasPrefix(k, name+" ") }) {
@@ -44,12 +44,12 @@ func TestPagesShowCommandsThatExist(t *testing.T) {
 		}
 	}
 	if checked < 20 {
-		t.Errorf("only %d flags were found", checked)
+		t.Errorf("only %d flags were found: the pattern misses some", checked)
 	}
 }
 
-// The source of the binaries, or that of the election in client-go, has every log text that
-// a runbook greps for.
+// Each log text that a runbook greps for is in the source of the binaries, or of the leader
+// election in client-go.
 func TestRunbooksGrepForWhatIsLogged(t *testing.T) {
 	var source strings.Builder
 	election, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Dir}}", "k8s.io/client-go/tools/leaderelection").Output()
@@ -82,7 +82,7 @@ func TestRunbooksGrepForWhatIsLogged(t *testing.T) {
 		}
 	}
 	if checked < 15 {
-		t.Errorf("only %d patterns were found", checked)
+		t.Errorf("only %d patterns were found: the search misses some", checked)
 	}
 }
 
@@ -104,7 +104,7 @@ func alternatives(pattern string) []string {
 	return strings.Split(pattern, "|")
 }
 
-// Every shell block parses, and names only deployments that the chart creates.
+// Every shell block of the pages parses, and names only deployments that the chart creates.
 func TestShellBlocksOfThePages(t *testing.T) {
 	blocks := 0
 	for _, page := range pages(t) {
@@ -113,7 +113,7 @@ func TestShellBlocksOfThePages(t *testing.T) {
 			parse := exec.CommandContext(t.Context(), "bash", "-n")
 			parse.Stdin = strings.NewReader(block)
 			if out, err := parse.CombinedOutput(); err != nil {
-				t.Errorf("%s: %v: %s\n%s", page, err, out, block)
+				t.Errorf("%s: a shell block does not parse: %v: %s\n%s", page, err, out, block)
 			}
 			for _, name := range matches(`\b(fairpact-(?:deal|log|deadline|dev)[a-z-]*)`, block) {
 				if !slices.Contains([]string{"fairpact-deal-api", "fairpact-log-server", "fairpact-deadline-worker", "fairpact-dev-postgres", "fairpact-dev-redis"}, name) {
@@ -123,7 +123,7 @@ func TestShellBlocksOfThePages(t *testing.T) {
 		}
 	}
 	if blocks < 30 {
-		t.Errorf("only %d blocks were found", blocks)
+		t.Errorf("only %d blocks were found: the search misses some", blocks)
 	}
 }
 

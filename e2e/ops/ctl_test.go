@@ -19,7 +19,7 @@ import (
 
 var verifyOffline = []string{"verify", "cert.json", "--tree-head", "head.json", "--status", "status.json"}
 
-// says runs a command that must fail with an exit code and print a text on stderr.
+// says runs a command that must fail with an exit code and print a text.
 func says(t testing.TB, c *e2e.Ctl, code int, want string, args ...string) {
 	t.Helper()
 	if _, said := c.Run(code, args...); !strings.Contains(said, want) {
@@ -38,7 +38,7 @@ func failures(t testing.TB, report string) []string {
 		}
 	}
 	if err := json.Unmarshal([]byte(report), &r); err != nil {
-		t.Fatalf("%v in %s", err, report)
+		t.Fatalf("decode the report: %v in %s", err, report)
 	}
 	failed := []string{}
 	for _, check := range r.Checks {
@@ -48,7 +48,7 @@ func failures(t testing.TB, report string) []string {
 	}
 	slices.Sort(failed)
 	if r.Valid != (len(failed) == 0) || len(r.Checks) < 4 {
-		t.Errorf("valid is %v: %s", r.Valid, report)
+		t.Errorf("valid is %v and does not match the checks: %s", r.Valid, report)
 	}
 	return failed
 }
@@ -63,7 +63,7 @@ func TestCtlSplit(t *testing.T) {
 	}
 	c.Run(2, "deal", "create", "--algorithm", "split.v1", "--label", "a", "--label", "b", "--params", "params.json", "--out", "deal.json")
 
-	// The command refuses to commit to an input that the deal could not accept.
+	// fairpactctl refuses to commit to an input that the deal could not accept.
 	c.Run(0, "commit", c.File("input.json", e2e.Body{"valuations": e2e.Body{"train": 1}}), "--out", "unfit.json")
 	says(t, c, 1, `"car"`, "deal", "commit", "unfit.json", "--state", "party-0.json")
 	c.Seal(0, e2e.AnnsValues)
@@ -78,7 +78,7 @@ func TestCtlSplit(t *testing.T) {
 	out, progress := c.Run(0, "deal", "watch", "--state", "party-1.json", "--json")
 	var v e2e.View
 	if err := json.Unmarshal([]byte(out), &v); err != nil || v.State != "COMPUTED" || v.CertificateID == nil || !strings.Contains(progress, "COMPUTED  2/2 committed  2/2 revealed") {
-		t.Errorf("%s\n%s", out, progress)
+		t.Errorf("deal watch: %s and progress\n%s\nwant COMPUTED with a certificate and 2/2 revealed", out, progress)
 	}
 
 	c.Fetched()
@@ -87,15 +87,15 @@ func TestCtlSplit(t *testing.T) {
 	development := strings.Contains(string(c.Read("status.json")), `"dev_ephemeral_key":true`)
 	if notes := strings.Join(lines[9:], "\n"); !strings.Contains(notes, "not proven: who committed as party 0, 1") || !strings.Contains(notes, "\nnot proven: the params and deadlines") ||
 		strings.Contains(notes, "declares this key a development key") != development || !strings.HasSuffix(notes, "\nvalid") {
-		t.Errorf("%q", lines)
+		t.Errorf("verify prints %q, want the notes on parties 0 and 1 and on the params, and \"valid\" at the end", lines)
 	}
 	for _, line := range lines[:9] {
 		if !strings.HasPrefix(line, "OK   ") {
-			t.Error(line)
+			t.Errorf("verify prints %q, want a line that begins with OK", line)
 		}
 	}
 	if failed := failures(t, c.Offline(0, append(verifyOffline, "--inputs", "inputs.json", "--params", "params.json", "--json")...)); len(failed) != 0 {
-		t.Error(failed)
+		t.Errorf("verify with inputs fails the checks %q, want none", failed)
 	}
 	c.Run(0, "verify", "cert.json")                                                                                         // fetches head and keys
 	c.Run(2, "verify", "cert.json", "--base-url", e2e.BaseURL(t)+"/nothing")                                                // a URL without Fairpact
@@ -105,20 +105,20 @@ func TestCtlSplit(t *testing.T) {
 	var cert struct{ Result json.RawMessage }
 	e2e.Must(t, json.Unmarshal(c.Read("cert.json"), &cert))
 	if _, result, ok := strings.Cut(out, "\nresult "); !ok || !sameJSON(t, []byte(result), cert.Result) {
-		t.Errorf("%s\n%s", out, cert.Result)
+		t.Errorf("recompute prints %s, want the result %s", out, cert.Result)
 	}
 	c.File("other.json", e2e.Body{"items": []string{"boat", "car"}})
 	if failed := failures(t, c.Offline(1, "recompute", "cert.json", "--inputs", "inputs.json", "--params", "other.json", "--json")); !slices.Equal(failed, []string{"result"}) {
-		t.Error(failed)
+		t.Errorf("recompute with other params fails the checks %q, want only result", failed)
 	}
 	c.File("swapped.json", []json.RawMessage{c.Read("sealed-1.json"), c.Read("sealed-0.json")})
 	if failed := failures(t, c.Offline(1, "recompute", "cert.json", "--inputs", "swapped.json", "--params", "params.json", "--json")); !slices.Equal(failed, []string{"commitments", "input_root", "result"}) {
-		t.Error(failed)
+		t.Errorf("recompute with swapped inputs fails the checks %q, want commitments, input_root and result", failed)
 	}
 
 	secrets := c.Secrets()
 	if len(secrets) != 3 || !strings.HasPrefix(secrets[0], "fp_") || !strings.HasPrefix(secrets[2], "it_") {
-		t.Fatal("the state files do not hold the key and two tokens: there is nothing to search")
+		t.Fatal("the state files do not have the key and two tokens: there is nothing to search for")
 	}
 	for _, secret := range secrets {
 		if strings.Contains(c.Said.String(), secret) {
@@ -151,14 +151,14 @@ func TestCtlRandom(t *testing.T) {
 	c.Json(&first, "deal", "entropy", "--state", "party-2.json")
 	c.Json(&again, "deal", "entropy", "--state", "deal.json")
 	if first.Result == nil || !bytes.Equal(first.Result, again.Result) {
-		t.Errorf("%s, then %s", first.Result, again.Result)
+		t.Errorf("the first result is %s and the repeated one %s, want equal", first.Result, again.Result)
 	}
 	c.Run(0, "deal", "watch", "--state", "deal.json")
 	c.Fetched()
 	c.Inputs(3)
 	out := c.Offline(0, append(verifyOffline, "--inputs", "inputs.json", "--params", "params.json")...)
 	if !strings.Contains(out, "OK   draw ") {
-		t.Error(out)
+		t.Errorf("verify of a draw does not print OK for the check draw: %s", out)
 	}
 	c.Offline(0, "recompute", "cert.json", "--inputs", "inputs.json", "--params", "params.json")
 }
@@ -180,7 +180,7 @@ func TestCtlCancelAndStatus(t *testing.T) {
 	}
 	c.Json(&v, "deal", "status", "--state", "deal.json")
 	if v.State != "OPEN" || v.Mode != "open" || v.Retention != "purge" || v.Reveal-v.Commit != 600 {
-		t.Errorf("%+v", v)
+		t.Errorf("deal status: %+v, want OPEN, open, purge and 600 s between the deadlines", v)
 	}
 	says(t, c, 1, "has not ended within 100ms", "deal", "watch", "--state", "deal.json", "--timeout", "100ms", "--every", "10ms")
 	var handed struct {
@@ -194,13 +194,13 @@ func TestCtlCancelAndStatus(t *testing.T) {
 	if text, _ := c.Run(0, "deal", "invite", "--state", "deal.json", "--party", "1", "--text"); text != want+"\n" {
 		t.Errorf("the invitation is\n%s\nwant\n%s", text, want)
 	}
-	// A deal can be cancelled by id and key, without the state file, and not with another key.
+	// A deal can be cancelled by its id and key, without the state file. Another key is refused.
 	says(t, c, 1, "FORBIDDEN", "deal", "cancel", "--deal", v.DealID, "--api-key-file", "other.key")
 	if out, _ := c.Run(0, "deal", "cancel", "--deal", v.DealID, "--api-key-file", "key"); !strings.Contains(out, "CANCELLED") {
-		t.Error(out)
+		t.Errorf("deal cancel by id and key: %s, want CANCELLED", out)
 	}
 	if out, _ := c.Run(0, "deal", "watch", "--state", "deal.json"); !strings.Contains(out, "CANCELLED") {
-		t.Error(out)
+		t.Errorf("deal watch after the cancel: %s, want CANCELLED", out)
 	}
 	says(t, c, 1, "INVALID", "deal", "create", "--algorithm", "no.v1", "--label", "a", "--label", "b", "--params", "p", "--out", "never.json")
 	if _, err := os.Stat(filepath.Join(c.Dir, "never.json")); err == nil {
@@ -208,7 +208,7 @@ func TestCtlCancelAndStatus(t *testing.T) {
 	}
 }
 
-// A service out of reach is exit code 2; 1 is a refusal.
+// If the service is out of reach, the exit code is 2. A refusal has exit code 1.
 func TestCtlOutOfReach(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -10,8 +10,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// The log may have a separate database. Neither database has the other's tables, and
-// the commands that need both find them.
+// The log may have its own database. Neither database has the tables of the other, and the
+// commands that need both databases find them.
 func TestLogInADatabaseOfItsOwn(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) { o.LogDatabase = true })
@@ -28,7 +28,7 @@ func TestLogInADatabaseOfItsOwn(t *testing.T) {
 		defer db.Close(t.Context())
 		var has, lacks bool
 		if err := db.QueryRow(t.Context(), "SELECT to_regclass($1) IS NOT NULL, to_regclass($2) IS NULL", want.has, want.lacks).Scan(&has, &lacks); err != nil || !has || !lacks {
-			t.Errorf("has %s: %v, lacks %s: %v (%v)", want.has, has, want.lacks, lacks, err)
+			t.Errorf("has %s: %v, want true; lacks %s: %v, want true (%v)", want.has, has, want.lacks, lacks, err)
 		}
 	}
 

@@ -11,9 +11,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// listed returns type, labels and "later" (or "") of each metric in
-// testdata/metrics.txt, by binary and name. A metric with "later" has no series until
-// its first event.
+// listed reads testdata/metrics.txt. By binary and metric name, it returns type, labels and
+// "later" (or ""). A metric with "later" has no series until its first event.
 func listed(t testing.TB) map[string]map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(e2e.Repo("e2e/testdata/metrics.txt"))
@@ -37,8 +36,8 @@ func listed(t testing.TB) map[string]map[string][]string {
 	return all
 }
 
-// The binaries serve exactly the listed metrics, with their types and labels, and count
-// what they did. A scrape succeeds while Postgres, Redis and log-server are down.
+// The binaries serve exactly the metrics of testdata/metrics.txt, with their types and labels,
+// and count what they did. A scrape succeeds without Postgres, Redis and log-server.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, nil)
@@ -93,7 +92,7 @@ func TestMetrics(t *testing.T) {
 			}
 		}
 		if e2e.Sum(families["fairpact_build_info"], "binary", binary) != 1 || families["go_goroutines"] == nil || families["process_resident_memory_bytes"] == nil {
-			t.Errorf("%s: build_info, or the metrics of Go or the process, are missing", binary)
+			t.Errorf("%s serves no build_info, or not the metrics of Go and of the process", binary)
 		}
 	}
 	api, log, worker := e2e.Scrape(t, stack, localstack.DealAPI), e2e.Scrape(t, stack, localstack.LogServer), e2e.Scrape(t, stack, localstack.DeadlineWorker)
@@ -115,13 +114,13 @@ func TestMetrics(t *testing.T) {
 		{"late steps", e2e.Sum(api["fairpact_deadline_lateness_seconds"]) + e2e.Sum(worker["fairpact_deadline_lateness_seconds"]), 1},
 	} {
 		if count.got != count.want {
-			t.Errorf("%s: %v, want %v", count.what, count.got, count.want)
+			t.Errorf("%s: counted %v, want %v", count.what, count.got, count.want)
 		}
 	}
 
-	// deal-api and the worker may both append the same certificate.
+	// deal-api and the worker may both append one certificate.
 	if n := e2e.Sum(log["fairpact_log_append_duration_seconds"]); n < 3 {
-		t.Errorf("appends: %v, want 3 or more", n)
+		t.Errorf("%v appends were counted, want 3 or more", n)
 	}
 
 	e2e.Must(t, stack.Stop(localstack.LogServer))

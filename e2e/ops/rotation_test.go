@@ -11,7 +11,7 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// roller is a stack whose secret files are changed and rolled out process by process.
+// roller is a stack whose secret files a test changes and rolls out process by process.
 type roller struct {
 	t     *testing.T
 	stack *localstack.Stack
@@ -39,7 +39,7 @@ func (r roller) rollOut(names ...string) {
 	}
 }
 
-// secret runs fairpactctl secret and returns its output.
+// secret runs fairpactctl secret, requires an exit code and returns the output.
 func (r roller) secret(code int, args ...string) string {
 	r.t.Helper()
 	out, errs := r.ctl.Run(code, append([]string{"secret"}, args...)...)
@@ -53,8 +53,8 @@ func (r roller) says(what, text string) {
 	}
 }
 
-// Both secrets are rotated during deals, over two deal-apis that are rolled out one after
-// the other.
+// Both secrets are rotated during deals, with two deal-apis that are rolled out one after the
+// other.
 func TestRotateSecrets(t *testing.T) {
 	t.Parallel()
 	r := roller{t: t, stack: e2e.Own(t, func(o *localstack.Options) { o.Replicas = map[string]int{localstack.DealAPI: 2} }), ctl: e2e.NewCtl(t, "")}
@@ -62,8 +62,8 @@ func TestRotateSecrets(t *testing.T) {
 	r.serverSecret()
 }
 
-// serverSecret loses no deal, replay or input, and every step that comes too early is
-// refused. Then the secret is lost and another one adopted.
+// serverSecret rotates the server secret. No deal, replay or input is lost, and every step that
+// comes too early is refused. Then the secret is lost and another one adopted.
 func (r roller) serverSecret() {
 	t := r.t
 	r.ctl.Env = append(r.ctl.Env, "DATABASE_URL="+r.stack.DatabaseURL(), "FAIRPACT_SERVER_SECRET_FILE="+r.file("server-secret"))
@@ -92,16 +92,16 @@ func (r roller) serverSecret() {
 	both := r.secret(0, "add")
 	next, _, _ := strings.Cut(both, "\n")
 	if !strings.Contains(both, old) || next == old {
-		t.Fatal("secret add does not keep the old secret")
+		t.Fatal("fairpactctl secret add does not keep the old secret")
 	}
 
-	// Too early: one process would write under a secret that another process lacks.
+	// Too early: a process would write under a secret that another process does not have.
 	r.write("server-secret", both)
 	r.says("3 of 3 have another set", r.secret(1, "rotate"))
 	r.rollOut(e2e.SecondAPI, localstack.DeadlineWorker)
 	r.says("1 of 3 have another set", r.secret(1, "rotate"))
 	r.says("correct what failed", r.secret(1, "check"))
-	between := begun(two) // a process with both secrets writes under the one that all have
+	between := begun(two) // a process with both secrets writes under the one that all processes have
 	at(one, between).Reveal(1, bob)
 	between.Certified(e2e.Patience)
 	r.rollOut(localstack.DealAPI)

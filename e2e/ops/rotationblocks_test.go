@@ -13,8 +13,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// fakeKubectl keeps each Secret in a file of $STATE. $FAIL names the call that fails.
-// If it is "partial" or "stale", secret add succeeds and prints too little.
+// fakeKubectl keeps each Secret in a file of $STATE, and fails the call that $FAIL names. If
+// $FAIL is "partial" or "stale", secret add succeeds and prints too little.
 const fakeKubectl = `#!/usr/bin/env bash
 [[ "$1 $2" == "-n fairpact" ]] && shift 2
 call="$1 $2"; [[ $1 == exec ]] && call="${*: -2}"
@@ -37,8 +37,8 @@ case $call in
 esac
 `
 
-// A block that rotates a secret stops at the first call that fails: it leaves the
-// Secret as it is, or does not remove the former secret after a failed roll-out.
+// A block that rotates a secret stops at the first call that fails. It then leaves the Secret
+// unchanged, or at least keeps the former secret after a failed roll-out.
 func TestRotationBlocksStopAtTheFirstFailure(t *testing.T) {
 	first, second, added := strings.Repeat("1a", 32), strings.Repeat("2b", 32), strings.Repeat("3c", 32)
 	const remove = "remove all lines but the first from the file and roll it out: nothing needs [x]"
@@ -71,7 +71,7 @@ func TestRotationBlocksStopAtTheFirstFailure(t *testing.T) {
 			cluster := newFakeCluster(t, secret)
 			out, err := cluster.run(rotationBlock(t, x.heading, x.holds), "FAIL="+x.fails, "ADDED="+added, "NEXT="+x.next)
 			if done := err == nil && strings.HasSuffix(out, "done\n"); done != x.done {
-				t.Errorf("done is %v, want %v: %v\n%s", done, x.done, err, out)
+				t.Errorf("the block ended: %v, want %v: %v\n%s", done, x.done, err, out)
 			}
 			name := map[string]string{"Server secret": "fairpact-server", "Append secret": "fairpact-append"}[x.heading]
 			if got := text(t, filepath.Join(cluster.state, name)); got != cmp.Or(x.want, secret) {
@@ -84,8 +84,8 @@ func TestRotationBlocksStopAtTheFirstFailure(t *testing.T) {
 	}
 }
 
-// If the block stops in the middle and is run again, the Secret ends with one new
-// secret. At each step every process accepts the secret that others may still send.
+// A block that stopped in the middle can run again: the Secret ends with one new secret. At
+// each step every process accepts the secrets that other processes may still send.
 func TestRotationBlockOfTheAppendSecretIsRepeatable(t *testing.T) {
 	t.Parallel()
 	old := `100%\n-of-what-printf-reads`
@@ -95,7 +95,7 @@ func TestRotationBlockOfTheAppendSecretIsRepeatable(t *testing.T) {
 		t.Errorf("the block continues after a failed roll-out:\n%s", out)
 	}
 	if out, err := cluster.run(block, "FAIL="); err != nil || !strings.HasSuffix(out, "done\n") {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("run the block: %v\n%s", err, out)
 	}
 	steps := []string{old}
 	for _, step := range strings.Split(strings.TrimSpace(text(t, filepath.Join(cluster.state, "applied"))), "\n\n") {
@@ -111,7 +111,7 @@ func TestRotationBlockOfTheAppendSecretIsRepeatable(t *testing.T) {
 		}
 	}
 	if last := steps[len(steps)-1]; !regexp.MustCompile(`^[0-9a-f]{64}$`).MatchString(last) {
-		t.Errorf("the rotation ends in %q", last)
+		t.Errorf("the rotation ends with the Secret %q, want one new secret", last)
 	}
 }
 

@@ -21,8 +21,8 @@ func matches(pattern, text string) (all []string) {
 	return all
 }
 
-// Every alert has its heading in runbooks/alerts.md, unit tests in which it fires and
-// in which it stays quiet, and severity page or ticket.
+// Every alert has its heading in runbooks/alerts.md, and severity page or ticket. A unit test
+// shows that it fires, and another one that it stays quiet.
 func TestEveryAlertHasItsRunbook(t *testing.T) {
 	rules, tests, page := e2e.Read(t, "files/alerts.yaml"), e2e.Read(t, "files/alerts_test.yaml"), e2e.Read(t, "runbooks/alerts.md")
 	headings := matches(`(?m)^## (\S+)$`, page)
@@ -45,7 +45,7 @@ func TestEveryAlertHasItsRunbook(t *testing.T) {
 	slices.Sort(alerts)
 	slices.Sort(headings)
 	if !slices.Equal(alerts, headings) {
-		t.Errorf("runbooks/alerts.md has %v, the alerts are %v", headings, alerts)
+		t.Errorf("runbooks/alerts.md has the headings %v, want those of the alerts %v", headings, alerts)
 	}
 }
 
@@ -86,11 +86,11 @@ func TestLinksLeadToFilesAndHeadings(t *testing.T) {
 		}
 	}
 	if checked < 10 {
-		t.Errorf("only %d links were found", checked)
+		t.Errorf("only %d links were found: the pattern misses some", checked)
 	}
 }
 
-// anchors returns the anchors that GitHub gives to a page's headings.
+// anchors returns the anchors that GitHub makes of a page's headings.
 func anchors(page string) (all []string) {
 	drop := regexp.MustCompile(`[^\p{L}\p{N}\- _]`)
 	for _, heading := range matches(`(?m)^#+ (.+)$`, page) {
@@ -99,7 +99,7 @@ func anchors(page string) (all []string) {
 	return all
 }
 
-// The queries of alerts and dashboard use metrics and labels that a binary serves.
+// The queries of alerts and dashboard use only metrics and labels that a binary serves.
 func TestAlertsAndDashboardAskForWhatIsMeasured(t *testing.T) {
 	labels := map[string][]string{}
 	for _, metrics := range listed(t) {
@@ -126,6 +126,6 @@ func TestAlertsAndDashboardAskForWhatIsMeasured(t *testing.T) {
 		}
 	}
 	if asked < 40 {
-		t.Errorf("only %d metrics were found in alerts and dashboard", asked)
+		t.Errorf("only %d metrics were found in alerts and dashboard: the pattern misses some", asked)
 	}
 }

@@ -17,20 +17,20 @@ import (
 	"github.com/fairpact/fairpact/internal/algorithm"
 )
 
-// fairpactctl smoke, which `helm test` runs, plays a deal of each algorithm, finds the
-// certificates valid and shows no token, key or salt in full.
+// fairpactctl smoke, which `helm test` runs, makes a deal of each algorithm and requires valid
+// certificates. It shows no token, key or salt in full.
 func TestSmoke(t *testing.T) {
 	t.Parallel()
 	out, said := e2e.NewCtl(t, e2e.BaseURL(t)).Run(0, "smoke", "--algorithm", "all", "--show")
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if lines[len(lines)-1] != "valid" || strings.Contains(out, "FAIL") || !strings.Contains(said, "deal d_") || strings.Contains(out, "without its state") {
-		t.Errorf("%s\n%s", out, said)
+		t.Errorf("smoke: output %s\nand messages %s", out, said)
 	}
 	if n := strings.Count(out, "\nvalid\n"); n != len(algorithm.All()) || strings.Count(said, "> POST /v1/deals ") != n {
 		t.Errorf("%d valid certificates, want one for each of %d algorithms; %s", n, len(algorithm.All()), said)
 	}
 	if regexp.MustCompile(`\b(fp|it)_[0-9A-Za-z_-]{7,}|"salt":\s*"[0-9a-f]{9}`).MatchString(said) {
-		t.Errorf("a secret is shown in full:\n%s", said)
+		t.Errorf("smoke shows a secret in full:\n%s", said)
 	}
 	for _, check := range []string{"signature", "key_in_force", "merkle_inclusion", "tree_head_signature", "commitments", "result"} {
 		if !strings.Contains(out, "OK   "+check) {
@@ -39,8 +39,8 @@ func TestSmoke(t *testing.T) {
 	}
 }
 
-// smoke fails with the name of the check if the deployment answers a forged
-// certificate or tree head.
+// smoke fails with the name of the check if the deployment answers with a forged certificate
+// or tree head.
 func TestSmokeNotValid(t *testing.T) {
 	t.Parallel()
 	for name, forgery := range map[string]struct {
@@ -55,7 +55,7 @@ func TestSmokeNotValid(t *testing.T) {
 			t.Parallel()
 			out, _ := e2e.NewCtl(t, lying(t, e2e.BaseURL(t), forgery.path, forgery.change)).Run(1, "smoke")
 			if !strings.Contains(out, forgery.says) || !strings.HasSuffix(strings.TrimSpace(out), "NOT VALID") {
-				t.Errorf("%s", out)
+				t.Errorf("smoke prints %s, want %q and NOT VALID at the end", out, forgery.says)
 			}
 		})
 	}

@@ -24,8 +24,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// A deployment whose Postgres and Redis take TLS only, with certificates of a private CA for
-// the name localhost. Postgres requires a client certificate too.
+// The service works with a Postgres and a Redis that take only TLS, with certificates of a
+// private CA for the name localhost. Postgres also requires a client certificate.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	pg, err := localservers.StartPostgres(t.Context(), localservers.Options{})
@@ -34,7 +34,7 @@ func TestTLS(t *testing.T) {
 	plain, err := pg.EnsureDatabase(t.Context(), "fairpact")
 	e2e.Must(t, err)
 	own, other := newAuthority(t), newAuthority(t)
-	keys := pg.DataDir() // both servers run as its owner
+	keys := pg.DataDir() // both servers run as the owner of this directory
 	own.issue(keys, "server", x509.Certificate{DNSNames: []string{"localhost"}})
 	own.issue(keys, "client", x509.Certificate{Subject: pkix.Name{CommonName: "fairpact"}})
 	write(t, keys, "ca.crt", own.pem)
@@ -83,13 +83,13 @@ func TestTLS(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, command := range [][]string{{"migrate"}, {"log", "fsck"}} { // one opens a connection, the other a pool
+			for _, command := range [][]string{{"migrate"}, {"log", "fsck"}} { // migrate opens a connection, fsck a pool
 				ctl := e2e.NewCtl(t, "")
 				ctl.Env = append(ctl.Env, "DATABASE_URL="+tt.url)
 				if tt.says == "" {
 					ctl.Run(0, command...)
 				} else if _, said := ctl.Run(2, command...); !strings.Contains(said, tt.says) {
-					t.Errorf("%v: %s, want %q", command, said, tt.says)
+					t.Errorf("fairpactctl %v: %s, want %q", command, said, tt.says)
 				}
 			}
 		})
@@ -133,7 +133,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// sign returns a certificate for a new key. The first one is the CA's own.
+// sign returns a certificate for a new key, and the key. The first certificate is the CA's own.
 func (a *authority) sign(c x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey, []byte) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -161,7 +161,7 @@ func (a *authority) issue(dir, name string, c x509.Certificate) {
 	write(a.t, dir, name+".key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
-// write writes a file for the owner of its directory.
+// write writes a file that belongs to the owner of its directory.
 func write(t *testing.T, dir, name string, content []byte) {
 	t.Helper()
 	info, err := os.Stat(dir)

@@ -14,9 +14,9 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
 )
 
-// A stop loses no call: deal-api answers the call under way, a reveal that waits for the
-// database and then for a key service that hangs, and the worker leaves its unfinished
-// certificate to the next worker. internal/service proves the drain delay.
+// A stop loses no call. deal-api answers the running call: a reveal that waits for the
+// database and then for a key service that hangs. The worker leaves its unfinished certificate
+// to the next worker. internal/service tests the drain delay.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	const delay = time.Second // shorter than the 10 s that a call may wait for its deal's lock
@@ -53,11 +53,11 @@ func TestDrain(t *testing.T) {
 	stack.Signal(localstack.DealAPI, syscall.SIGTERM)
 	e2e.Eventually(t, "new connections are refused", e2e.Patience, func() bool { return status(e2e.NewClient(t, stack.BaseURL()), "/v1/status") == 0 })
 	if healthz, readyz := status(admin, "/healthz"), status(admin, "/readyz"); healthz != 200 || readyz != 503 {
-		t.Errorf("while the reveal is under way: /healthz %d, /readyz %d", healthz, readyz)
+		t.Errorf("during the reveal: /healthz %d, want 200; /readyz %d, want 503", healthz, readyz)
 	}
 	select {
 	case a := <-answered:
-		t.Fatalf("the reveal was answered before the deal's lock was free: %d %s", a.Status, a.Body)
+		t.Fatalf("the reveal was answered while the deal's row was locked: %d %s", a.Status, a.Body)
 	default:
 	}
 	calls := kms.Calls("AsymmetricSign")
@@ -66,7 +66,7 @@ func TestDrain(t *testing.T) {
 	reveal.Wait()
 	a := <-answered
 	if a.Status != 200 || !strings.Contains(string(a.Body), `"state":"COMPUTED"`) || !a.Last {
-		t.Errorf("the reveal under way: %d %s, closes the connection: %v", a.Status, a.Body, a.Last)
+		t.Errorf("the running reveal: %d %s, closes the connection: %v; want 200 and true", a.Status, a.Body, a.Last)
 	}
 	ends(t, stack, localstack.DealAPI, began.Add(delay))
 
@@ -98,9 +98,9 @@ func TestDrain(t *testing.T) {
 func ends(t *testing.T, stack *localstack.Stack, name string, drains time.Time) {
 	t.Helper()
 	if err := stack.Err(name); err != nil {
-		t.Errorf("%s ended with %v", name, err)
+		t.Errorf("%s ended with %v, want success", name, err)
 	}
 	if took := time.Since(drains); took > service.DrainTimeout {
-		t.Errorf("%s took %s to stop", name, took)
+		t.Errorf("%s took %s to stop, longer than the drain timeout", name, took)
 	}
 }

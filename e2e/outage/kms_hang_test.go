@@ -13,8 +13,8 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
 )
 
-// wire forwards TCP connections to a server. While it is locked, connections are
-// accepted and no byte arrives.
+// wire forwards TCP connections to a server. While the wire is locked, it accepts connections
+// and forwards no byte.
 type wire struct {
 	net.Listener
 	sync.RWMutex
@@ -60,10 +60,10 @@ func (w *wire) carry(to, from net.Conn) {
 	}
 }
 
-// The key service does not answer the log-server, then does not answer any
-// process, then refuses connections. Every commit and reveal still succeeds, and
-// every deal is COMPUTED. A reveal waits for the signature only until the outage
-// is known, and never longer than the bound. Each certificate follows, once.
+// The key service first hangs for log-server, then for all processes, and then refuses
+// connections. Every commit and reveal succeeds, and every deal is COMPUTED. Reveals wait for
+// a signature only until the outage is known, and at most IssueBound. Each certificate is
+// issued later, once.
 func TestKeyServiceOutage(t *testing.T) {
 	t.Parallel()
 	const players, deals = 4, 20
@@ -109,7 +109,7 @@ func TestKeyServiceOutage(t *testing.T) {
 		{"all calls are refused", func() { fault(kmstest.Down) }, func() { fault(kmstest.None) }},
 	} {
 		for try := 1; ; try++ {
-			calm := e2e.Quantile(load(e2e.PlayedAndTimed), 0.5) // the median reveal on this machine without an outage
+			calm := e2e.Quantile(load(e2e.PlayedAndTimed), 0.5) // the median reveal without an outage
 			outage.begin()
 			took := load(e2e.PlayedWithoutKey)
 			outage.end()
@@ -117,14 +117,14 @@ func TestKeyServiceOutage(t *testing.T) {
 			w.Converged()
 			t.Logf("%s: reveal p50 %s (%s without it), longest %s; all certificates %s after its end",
 				outage.what, half, calm, e2e.Quantile(took, 1), time.Since(back).Round(time.Millisecond))
-			// A reveal without a bound would never be answered: the outage lasts until
-			// all are. Reveals that wait out the bound take 2.5 s more than usual at
-			// every try. A machine that was slow once passes at the next try.
+			// The outage lasts until all reveals are answered, so a reveal without a bound would hang.
+			// Reveals that wait for the whole bound take 2.5 s more than usual at every try. A machine
+			// that was slow once passes at the next try.
 			if half <= e2e.IssueBound/2+2*calm {
 				break
 			}
 			if try == 3 {
-				t.Errorf("%s: the median reveal takes %s, and %s without it: reveals wait for a key service that is known to be away", outage.what, half, calm)
+				t.Errorf("%s: the median reveal takes %s, want about the %s without an outage: reveals wait for a key service that is known to be down", outage.what, half, calm)
 				break
 			}
 		}

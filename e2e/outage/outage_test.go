@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// lastCall ends a deal: it waits for the deadline that ends it, if any, and makes
-// the last call.
+// lastCall makes the last call of a deal and returns its answer. If a deadline ends the deal,
+// lastCall first waits for it.
 func lastCall(t *testing.T, c *e2e.Client, x *e2e.Cut) e2e.Answer {
 	t.Helper()
 	if x.Clock {
@@ -25,28 +25,28 @@ func lastCall(t *testing.T, c *e2e.Client, x *e2e.Cut) e2e.Answer {
 	}
 	a, err := x.Call(c)
 	if err != nil || a.Status != 200 {
-		t.Fatalf("the last call: %v, %d %s", err, a.Status, a.Body)
+		t.Fatalf("the last call: error %v, %d %s, want 200", err, a.Status, a.Body)
 	}
 	return a
 }
 
-// pending requires that a party sees the outcome of an ended deal, and CERT_NOT_READY
-// with the reason why its certificate waits.
+// pending requires that an ended deal shows its outcome, and that its certificate is answered
+// with CERT_NOT_READY and the reason for the delay.
 func pending(t *testing.T, w e2e.Witness, d *e2e.Dealt, state, reason string) {
 	t.Helper()
 	v := d.View()
 	if v.State != state || v.CertificateID != nil || (string(v.Result) != "null") != (state == "COMPUTED") {
-		t.Errorf("view: %+v, want %s without a certificate", v, state)
+		t.Errorf("the view is %+v, want %s without a certificate", v, state)
 	}
 	a := d.C.Refused(409, "CERT_NOT_READY", "GET", d.Path("/certificate"), d.Tokens[0], nil)
 	if !strings.Contains(a.ErrorText(), reason) || a.Header.Get("Retry-After") == "" {
-		t.Errorf("the certificate is pending: %s, Retry-After %q", a.Body, a.Header.Get("Retry-After"))
+		t.Errorf("GET certificate: %s with Retry-After %q, want CERT_NOT_READY with the reason", a.Body, a.Header.Get("Retry-After"))
 	}
 	certID := e2e.Value[string](w, "SELECT cert_id FROM certificates WHERE deal_id = $1 AND leaf_index IS NULL", d.ID)
 	d.C.Refused(404, "CERT_NOT_FOUND", "GET", "/v1/verify/"+certID, "", nil)
 }
 
-// One process or server after the other fails and comes back, in one stack.
+// Processes and servers of one stack fail and recover, one after the other.
 func TestOutages(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, nil)
@@ -76,7 +76,7 @@ func logServerStopped(t *testing.T, stack *localstack.Stack) {
 	before.Call(c)
 	published := *before.Deal.View().CertificateID
 	if !c.Verify(published).Valid {
-		t.Fatal("not valid before the outage")
+		t.Fatal("the certificate is not valid before the outage")
 	}
 
 	e2e.Must(t, stack.Stop(localstack.LogServer))
@@ -91,7 +91,7 @@ func logServerStopped(t *testing.T, stack *localstack.Stack) {
 	c.Refused(404, "CERT_NOT_FOUND", "GET", "/v1/verify/c_unknown", "", nil)
 	if _, said := e2e.NewCtl(t, stack.BaseURL()).Run(1, "smoke", "--timeout", "2s"); !strings.Contains(said, "no verified certificate within 2s") ||
 		!strings.Contains(said, "CERT_NOT_READY") || !strings.Contains(said, "log") {
-		t.Errorf("fairpactctl smoke without the log says %q", said)
+		t.Errorf("fairpactctl smoke without the log says %q, want the failed check", said)
 	}
 
 	past := stack.Chain().RoundAt(time.Now().Unix()) - 10
@@ -114,17 +114,17 @@ func logServerStopped(t *testing.T, stack *localstack.Stack) {
 	for _, x := range all {
 		v := x.Deal.View()
 		if v.CertificateID == nil || !c.Verify(*v.CertificateID).Valid {
-			t.Errorf("not valid after the outage: %+v", v)
+			t.Errorf("the certificate is not valid after the outage: %+v", v)
 		}
 		x.Recomputed(t, c, x.Deal.Certified(0))
 	}
 	if !c.Verify(published).Valid {
-		t.Error("not valid after the outage")
+		t.Error("the first certificate is not valid after the outage")
 	}
 }
 
-// If the log-server accepts connections and does not answer, every call is still
-// answered within the client's timeout of a minute.
+// A log-server that accepts connections and does not answer delays no call beyond the client's
+// timeout of a minute.
 func logServerHangs(t *testing.T, stack *localstack.Stack) {
 	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
 	before := e2e.LastReveal(c, 0)
@@ -147,19 +147,19 @@ func logServerHangs(t *testing.T, stack *localstack.Stack) {
 	x.Recomputed(t, c, x.Deal.Certified(0))
 }
 
-// SPEC 4 rule 4: the last call issues the certificate, without the worker. SPEC 3:
-// the call that meets an overdue deal voids it, also a call that is refused.
+// SPEC 4 rule 4: the last call issues the certificate without the worker. SPEC 3: a call that
+// meets an overdue deal voids the deal, even if the call is refused.
 func workerStopped(t *testing.T, stack *localstack.Stack) {
 	e2e.Must(t, stack.Stop(localstack.DeadlineWorker))
 	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
 	late := e2e.Played(t, c, e2e.MissedCommit)
 	w.Pass(late.From)
 	if phase := w.Phase(late.Deal); phase != "COMMITTING" {
-		t.Errorf("the overdue deal is %s before any call", phase)
+		t.Errorf("before any call the overdue deal is %s, want it unchanged", phase)
 	}
 	c.Refused(409, "DEADLINE_PASSED", "POST", late.Deal.Path("/commit"), late.Deal.Tokens[1], late.Inputs[1].Act("commit"))
 	if phase := w.Phase(late.Deal); phase != "VOID" {
-		t.Errorf("the refused commit leaves the overdue deal %s", phase)
+		t.Errorf("after the refused commit the overdue deal is %s, want VOID", phase)
 	}
 	past := stack.Chain().RoundAt(time.Now().Unix()) - 10
 	for _, play := range []e2e.Scenario{e2e.LastReveal, e2e.Rejection, e2e.Draw(past), e2e.MissedReveal} {
@@ -173,8 +173,8 @@ func workerStopped(t *testing.T, stack *localstack.Stack) {
 	e2e.Must(t, stack.Start(t.Context(), localstack.DeadlineWorker))
 }
 
-// Postgres stops and comes back under load. Every answer meanwhile is a 503 with
-// Retry-After, no acknowledged call is lost or done twice, and no process restarts.
+// Postgres stops and comes back under load. Meanwhile every answer is a 503 with Retry-After.
+// No acknowledged call is lost or done twice, and no process restarts.
 func postgresDown(t *testing.T, stack *localstack.Stack) {
 	c := e2e.NewClient(t, stack.BaseURL())
 	whole, half := e2e.LastReveal(c, 0), e2e.LastReveal(c, 0)
@@ -194,7 +194,7 @@ func postgresDown(t *testing.T, stack *localstack.Stack) {
 		t.Helper()
 		a := c.Do(method, path, token, sent, header...)
 		if a.Status != 503 || a.Code() != "UNAVAILABLE" && a.Code() != "LOG_UNAVAILABLE" {
-			t.Errorf("%s %s without Postgres: %d %s", method, path, a.Status, a.Body)
+			t.Errorf("%s %s without Postgres: %d %s, want 503", method, path, a.Status, a.Body)
 		}
 		retrySoon(t, a)
 	}
@@ -211,7 +211,7 @@ func postgresDown(t *testing.T, stack *localstack.Stack) {
 	c.Want(200, "GET", "/v1/algorithms", "", nil)
 	for _, page := range []string{"/", "/openapi.json", "/llms.txt", "/trust"} {
 		if a := c.Do("GET", page, "", nil); a.Status != 200 {
-			t.Errorf("%s without Postgres: %d", page, a.Status)
+			t.Errorf("GET %s without Postgres: %d, want 200", page, a.Status)
 		}
 	}
 	// Every process stays ready and says what is wrong.
@@ -249,7 +249,7 @@ func postgresDown(t *testing.T, stack *localstack.Stack) {
 	for name, pid := range pids {
 		select {
 		case <-stack.Ended(name):
-			t.Errorf("%s has ended", name)
+			t.Errorf("%s has ended, want it to run", name)
 		default:
 			if stack.PID(name) != pid {
 				t.Errorf("%s was restarted", name)

@@ -13,8 +13,8 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// A read-only deployment answers every change with 503 READ_ONLY, writes neither to
-// the deals' tables nor to the log, and answers reads. Afterwards it continues.
+// A read-only deployment answers every change with 503 READ_ONLY and still answers reads. It
+// writes neither to the deals' tables nor to the log. Afterwards changes succeed again.
 func readOnly(t *testing.T, stack *localstack.Stack) {
 	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
 	whole, half := e2e.LastReveal(c, 0), e2e.LastReveal(c, 0)
@@ -45,15 +45,15 @@ func readOnly(t *testing.T, stack *localstack.Stack) {
 	refused("POST", half.Deal.Path("/reveal"), half.Last.Token, half.Last.Body)
 	said := c.Do("POST", "/mcp", "", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"create_key","arguments":{}}}`)
 	if !strings.Contains(string(said.Body), "READ_ONLY: ") {
-		t.Errorf("create_key over MCP: %s", said.Body)
+		t.Errorf("create_key over MCP while read-only: %s, want READ_ONLY", said.Body)
 	}
 	secret, err := os.ReadFile(stack.AppendSecretFile())
 	e2e.Must(t, err)
 	log := translog.NewClient(stack.LogAppendURL(localstack.LogServer), stack.LogReadURL(localstack.LogServer), strings.TrimSpace(string(secret)))
 	if _, err := log.Append(t.Context(), sha256.Sum256([]byte("x")), "es256:00", translog.Tag{}); err == nil || !strings.Contains(err.Error(), "READ_ONLY: ") {
-		t.Errorf("an append: %v", err)
+		t.Errorf("an append while read-only: %v, want READ_ONLY", err)
 	}
-	// Neither a call nor the worker ends a deal whose deadline has passed.
+	// Neither a call nor the worker ends an overdue deal.
 	refused("GET", late.Path(""), late.Tokens[0], nil)
 
 	c.Want(http.StatusOK, "GET", half.Deal.Path(""), half.Deal.Key, nil)
@@ -62,11 +62,11 @@ func readOnly(t *testing.T, stack *localstack.Stack) {
 		t.Errorf("the view: %+v", v)
 	}
 	if !c.Verify(published).Valid {
-		t.Error("not valid while read-only")
+		t.Error("a certificate is not valid while read-only")
 	}
 	whole.Deal.Certified(0)
 	if a := c.Want(http.StatusOK, "GET", "/v1/status", "", nil); !strings.Contains(string(a.Body), "in maintenance") {
-		t.Errorf("/v1/status: %s", a.Body)
+		t.Errorf("GET /v1/status while read-only: %s, want a note about it", a.Body)
 	}
 	for _, name := range stack.Names() {
 		admin := e2e.NewClient(t, stack.AdminURL(name))
@@ -78,7 +78,7 @@ func readOnly(t *testing.T, stack *localstack.Stack) {
 		}
 	}
 	if after := written(); after != before {
-		t.Errorf("the tables changed while read-only: %s, before %s", after, before)
+		t.Errorf("the tables changed while read-only: they are %s, want %s", after, before)
 	}
 
 	restartAll()

@@ -12,8 +12,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// A deployment that never had a Redis starts, plays deals of each algorithm and
-// voids a missed deadline. TestRedisUnrest disturbs a Redis in use.
+// A deployment without Redis starts, handles deals of each algorithm and voids a missed
+// deadline. TestRedisUnrest disturbs a Redis in use.
 func TestRedisIsDownFromTheStart(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) { o.RedisURL = "redis://:secret@127.0.0.1:1/0" })
@@ -32,9 +32,8 @@ func TestRedisIsDownFromTheStart(t *testing.T) {
 
 const crowd = 24 // identical requests at once
 
-// twins sends one request many times at once, under one new Idempotency-Key and
-// through all replicas in turn. SPEC 7.4: all get the same answer, and so does a
-// later repetition.
+// twins sends identical requests at once, under one new Idempotency-Key and through all
+// replicas in turn. SPEC 7.4: all requests, and a later repetition, get the same answer.
 func twins(t *testing.T, doors []*e2e.Client, status int, path, token string, sent any) e2e.Answer {
 	t.Helper()
 	key := rand.Text()
@@ -58,9 +57,8 @@ func twins(t *testing.T, doors []*e2e.Client, status int, path, token string, se
 	return answers[0]
 }
 
-// With Redis up, down, emptied, restarted or hung, identical requests have one effect and
-// waiting calls are answered. A Redis that comes back is used again, without a restart of
-// any process.
+// With Redis up, down, emptied, restarted or hung, identical requests have one effect, and
+// waiting calls are answered. The processes use a Redis that comes back without a restart.
 func TestRedisUnrest(t *testing.T) {
 	for name, unrest := range e2e.RedisFaults {
 		t.Run(name, func(t *testing.T) {
@@ -86,8 +84,7 @@ func TestRedisUnrest(t *testing.T) {
 	}
 }
 
-// twinsActOnce requires that identical requests at the same moment have one effect and
-// one answer.
+// twinsActOnce requires that identical simultaneous requests have one effect and one answer.
 func twinsActOnce(t *testing.T, stack *localstack.Stack) {
 	doors := []*e2e.Client{e2e.NewClient(t, stack.BaseURL()), e2e.NewClient(t, stack.URL(e2e.SecondAPI))}
 	w, c := e2e.Database(t, stack), doors[0]
@@ -96,7 +93,7 @@ func twinsActOnce(t *testing.T, stack *localstack.Stack) {
 	}
 	twins(t, doors, 201, "/v1/keys", "", nil).Into(t, &made)
 	if n := w.APIKeys(); n != 1 {
-		t.Errorf("%d keys, want 1", n)
+		t.Errorf("%d API keys were created, want 1", n)
 	}
 	b := e2e.Timed(e2e.SplitBody(0, 0), e2e.After(5*e2e.Patience), e2e.After(6*e2e.Patience))
 	cancelled := c.Created(made.APIKey, twins(t, doors, 201, "/v1/deals", made.APIKey, b))
@@ -104,7 +101,7 @@ func twinsActOnce(t *testing.T, stack *localstack.Stack) {
 	w.Exactly(2, 0)
 	twins(t, doors, 200, cancelled.Path("/cancel"), made.APIKey, nil)
 	if v := cancelled.View(); v.State != "CANCELLED" {
-		t.Errorf("after the cancel: %s", v.State)
+		t.Errorf("after the cancel the deal is %s, want CANCELLED", v.State)
 	}
 
 	s := e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"car": 2}})

@@ -32,9 +32,8 @@ func logged(t testing.TB, stack *localstack.Stack, name string) (lines []map[str
 	return lines
 }
 
-// One trace shows a reveal from the call to the log, another one a deadline that the
-// worker enforces. The log lines of a request have its id in both binaries. No span
-// shows a secret.
+// One trace shows a reveal from the call to the log, and another one a deadline that the
+// worker enforces. Both binaries log a request with its id. No span shows a secret.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	col := e2e.NewCollector(t)
@@ -59,8 +58,8 @@ func TestTraces(t *testing.T) {
 		}
 		return d
 	}
-	// A reveal waits at most 3 s for its certificate, which otherwise the worker
-	// finishes. On a busy machine it may take several deals to see the former.
+	// A reveal waits at most 3 s for its certificate. After that the worker issues it. On a
+	// busy machine it may take several deals until a reveal issues its certificate in time.
 	var d *e2e.Dealt
 	e2e.Eventually(t, "a reveal whose certificate is issued within it", e2e.Patience, func() bool {
 		d = ended()
@@ -100,11 +99,11 @@ func TestTraces(t *testing.T) {
 	shown := e2e.Shown(append(secrets, e2e.Marker{Name: "deal", Text: d.ID}), map[string][]byte{"traces": col.Place()})
 	for i, m := range secrets {
 		if shown[i] != nil {
-			t.Errorf("a span shows the %s", m.Name)
+			t.Errorf("a span contains the %s", m.Name)
 		}
 	}
 	if shown[len(secrets)] == nil {
-		t.Error("the search does not find the deal's id")
+		t.Error("the search for secrets does not find the deal's id: the search is broken")
 	}
 
 	e2e.Eventually(t, "log lines of the reveal in both binaries", e2e.Patience, func() bool {
@@ -148,6 +147,6 @@ func collectorHangs(t *testing.T, stack *localstack.Stack, col *e2e.Collector) {
 	}
 	t.Logf("a stop takes %s with a collector that hangs", time.Since(began))
 	if lines := logged(t, stack, localstack.DealAPI); !slices.ContainsFunc(lines, func(line map[string]any) bool { return line["msg"] == "the last traces are lost" }) {
-		t.Error("the lost traces are not logged")
+		t.Error("the process does not log that traces were lost")
 	}
 }

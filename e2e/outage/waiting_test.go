@@ -22,9 +22,9 @@ func waitingCalls(t *testing.T, stack *localstack.Stack, name string) float64 {
 	return e2e.Sum(e2e.Scrape(t, stack, name)["fairpact_waiting_calls"])
 }
 
-// waitingAcrossReplicas requires that a call that waits at one replica is answered after a
-// change through another replica, after the worker voids the deal, and when the
-// certificate is issued.
+// waitingAcrossReplicas requires that a call that waits at one replica is answered in three
+// cases: after a change through another replica, after the worker voids the deal, and when
+// the certificate is issued.
 func waitingAcrossReplicas(t *testing.T, stack *localstack.Stack) {
 	here, there := e2e.NewClient(t, stack.BaseURL()), e2e.NewClient(t, stack.URL(e2e.SecondAPI))
 	d := here.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
@@ -45,7 +45,7 @@ func waitingAcrossReplicas(t *testing.T, stack *localstack.Stack) {
 		e2e.Eventually(t, "the call waits", e2e.Patience, func() bool { return waitingCalls(t, stack, e2e.SecondAPI) > 0 })
 		step.take()
 		if a := <-got; a.Status != 200 || !strings.Contains(string(a.Body), step.says) || time.Since(began) >= longest {
-			t.Errorf("%s: after %s: %d %s", step.what, time.Since(began), a.Status, a.Body)
+			t.Errorf("%s: answered after %s: %d %s, want the change", step.what, time.Since(began), a.Status, a.Body)
 		}
 	}
 	d = here.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
@@ -57,11 +57,11 @@ func waitingAcrossReplicas(t *testing.T, stack *localstack.Stack) {
 	missed := here.Create(e2e.Timed(e2e.SplitBody(0, 0), e2e.After(2*time.Second), e2e.After(e2e.Patience)))
 	began := time.Now()
 	if a := <-answers(there, missed.Path("?wait=45&since=OPEN"), missed.Tokens[0]); !strings.Contains(string(a.Body), `"state":"VOID"`) || time.Since(began) >= longest {
-		t.Errorf("a missed deadline: after %s: %d %s", time.Since(began), a.Status, a.Body)
+		t.Errorf("a missed deadline: answered after %s: %d %s, want VOID", time.Since(began), a.Status, a.Body)
 	}
 }
 
-// answers reads a path on another goroutine.
+// answers reads a path on another goroutine. It returns a channel for the answer.
 func answers(c *e2e.Client, path, token string) <-chan e2e.Answer {
 	return answersTo(c, "GET", path, token, nil)
 }
@@ -78,8 +78,8 @@ func answersTo(c *e2e.Client, method, path, token string, body any) <-chan e2e.A
 	return got
 }
 
-// drainEndsWaits requires that a drain answers all waiting calls with the deal as it is
-// and closes their connections. A caller that hangs up no longer counts as waiting.
+// drainEndsWaits requires that a drain answers all waiting calls with the current deal and
+// closes their connections. A caller that hangs up no longer counts as waiting.
 func drainEndsWaits(t *testing.T, stack *localstack.Stack) {
 	t.Helper()
 	c := e2e.NewClient(t, stack.BaseURL())
@@ -108,11 +108,11 @@ func drainEndsWaits(t *testing.T, stack *localstack.Stack) {
 	stack.Signal(localstack.DealAPI, syscall.SIGTERM)
 	for _, got := range all {
 		if a := <-got; a.Status != 200 || !strings.Contains(string(a.Body), `OPEN`) || !a.Last {
-			t.Errorf("%d %.300s, closes the connection: %v", a.Status, a.Body, a.Last)
+			t.Errorf("a waiting call: %d %.300s, closes the connection: %v; want 200 and true", a.Status, a.Body, a.Last)
 		}
 	}
 	if a := <-certificate; a.Code() != "CERT_NOT_READY" {
-		t.Errorf("the certificate: %d %s", a.Status, a.Body)
+		t.Errorf("the wait for the certificate: %d %s, want CERT_NOT_READY", a.Status, a.Body)
 	}
 	ends(t, stack, localstack.DealAPI, began)
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// chromium starts the browser of all tests. TestMain closes it.
+// chromium starts the browser that all tests share. TestMain closes it.
 var chromium = sync.OnceValues(func() (context.Context, error) {
 	path, err := exec.LookPath("chromium")
 	if err != nil {
@@ -49,21 +49,20 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// tab is a page in a browser session that shares no storage with others. It fails the
-// test if the page sends a request to another origin, writes a warning or an error to
-// the console, or throws.
+// tab is a page in a browser session with its own storage. It fails the test if the page sends
+// a request to another origin, writes a warning or an error to the console, or throws.
 type tab struct {
 	t      *testing.T
 	ctx    context.Context
 	origin string
 
-	bears string // a text that the browser may log: of a refusal that the test causes
+	bears string // a text that the browser may log, of a refusal that the test causes
 
 	mu    sync.Mutex
-	asked int // requests to the origin
+	asked int // number of requests to the origin
 }
 
-// browser starts a test in parallel, with a tab for the shared stack.
+// browser starts a parallel test with a tab for the shared stack.
 func browser(t *testing.T) (*e2e.Client, *tab) {
 	t.Helper()
 	t.Parallel()
@@ -82,7 +81,7 @@ func newTab(t *testing.T, origin string) *tab {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.asked == 0 {
-			t.Error("no request of the browser was seen: that it sent none elsewhere proves nothing")
+			t.Error("no request of the browser was seen, so the check of foreign requests proves nothing")
 		}
 	})
 	p.listen()
@@ -120,18 +119,18 @@ func (p *tab) watch(event any) {
 			p.asked++
 			p.mu.Unlock()
 		case err != nil || to.Scheme != "data" && to.Scheme != "blob" && to.Scheme != "about":
-			p.t.Errorf("the page sends a request to another origin: %s", e.Request.URL)
+			p.t.Errorf("the page sent a request to another origin: %s", e.Request.URL)
 		}
 	case *runtime.EventExceptionThrown:
-		p.t.Errorf("the page throws: %s", e.ExceptionDetails.Text)
+		p.t.Errorf("the page threw %s", e.ExceptionDetails.Text)
 	case *runtime.EventConsoleAPICalled:
 		if e.Type == runtime.ConsoleAPICalledTypeError || e.Type == runtime.ConsoleAPICalledTypeWarning {
-			p.t.Errorf("the page writes to its console: %v", e.Args)
+			p.t.Errorf("the page wrote to its console: %v", e.Args)
 		}
 	case *log.EventEntryAdded:
 		if e.Entry.Level == log.EntryLevelError || e.Entry.Level == log.EntryLevelWarning {
 			if p.bears == "" || !strings.Contains(e.Entry.Text, p.bears) {
-				p.t.Errorf("the browser logs: %s %s", e.Entry.Text, e.Entry.URL)
+				p.t.Errorf("the browser logged %s %s", e.Entry.Text, e.Entry.URL)
 			}
 		}
 	}
@@ -147,12 +146,12 @@ func eval[T any](p *tab, expression string) T {
 	p.t.Helper()
 	value, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 	if err != nil {
-		p.t.Fatalf("%v in %.300s", err, expression)
+		p.t.Fatalf("evaluate %.300s: %v", expression, err)
 	}
 	return value
 }
 
-// open shows a path in a window of that width, in the colour scheme "light" or "dark".
+// open shows a path in a window of the given width in pixels, in the colour scheme "light" or "dark".
 func (p *tab) open(path string, width int64, scheme string) {
 	p.t.Helper()
 	if _, err := chromedp.Call(p.ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 800, DeviceScaleFactor: 1, Mobile: width < 600}); err != nil {
@@ -164,7 +163,7 @@ func (p *tab) open(path string, width int64, scheme string) {
 	p.do(chromedp.Navigate(p.origin + path))
 }
 
-// set sets a field's value, as pasting does.
+// set sets a field's value at once, as pasting does.
 func (p *tab) set(field, value string) {
 	p.t.Helper()
 	eval[bool](p, "document.querySelector('"+field+"').value = "+e2e.JsonText(p.t, value)+", true")
@@ -175,7 +174,7 @@ func (p *tab) click(selector string) {
 	eval[bool](p, "document.querySelector('"+selector+"').click(), true")
 }
 
-// hand chooses a file of that text in a file field.
+// hand chooses a file with the given text in a file field.
 func (p *tab) hand(field, text string) {
 	p.t.Helper()
 	eval[bool](p, `(() => {
@@ -233,8 +232,8 @@ func (p *tab) enter(selector, keys string) {
 
 var axe = sync.OnceValues(func() ([]byte, error) { return os.ReadFile(e2e.Repo("e2e/testdata/axe-core/axe.min.js")) })
 
-// accessible fails the test if the page as shown violates WCAG A or AA, or needs
-// sideways scrolling.
+// accessible fails the test if the current page violates WCAG A or AA, or needs sideways
+// scrolling.
 func (p *tab) accessible(name string) {
 	p.t.Helper()
 	script, err := axe()
@@ -250,7 +249,7 @@ func (p *tab) accessible(name string) {
 		p.t.Errorf("%s: %s", name, violation)
 	}
 	if over := eval[int](p, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); over > 0 {
-		p.t.Errorf("%s: %d px wider than the window", name, over)
+		p.t.Errorf("%s: the page is %d px wider than the window", name, over)
 	}
 }
 

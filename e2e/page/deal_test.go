@@ -30,9 +30,9 @@ func (p *tab) take(d *e2e.Dealt, party int, width int64, scheme string) {
 	p.open("/d/"+d.ID+"#"+d.Tokens[party], width, scheme)
 }
 
-// Two people settle a split in two browsers, one on a desktop and one on a phone,
-// by keyboard only: from the creation page, through the invitation's link, to a
-// proof that verifies. No token stays in an address bar or a log.
+// Two people settle a split.v1 deal by keyboard only, one browser as wide as a desktop and one
+// as a phone. They start at the creation page and the invitation's link, and end with a proof
+// that verifies. No token stays in an address bar or a log.
 func TestPeopleSettleASplit(t *testing.T) {
 	c, ann := browser(t)
 	ben := newTab(t, c.Base)
@@ -60,7 +60,7 @@ func TestPeopleSettleASplit(t *testing.T) {
 	text := eval[string](ann, "document.querySelector('#invitations textarea').value")
 	link, err := url.Parse(regexp.MustCompile(`https?://\S+#it_\S+`).FindString(text))
 	if err != nil || link.Fragment == "" {
-		t.Fatalf("no link in %s", text)
+		t.Fatalf("the invitation has no link: %s", text)
 	}
 	if only := eval[string](ann, `(async () => {
 		let copied;
@@ -68,7 +68,7 @@ func TestPeopleSettleASplit(t *testing.T) {
 		document.querySelector('#invitations .copy:nth-child(2)').click();
 		return copied;
 	})()`); only != link.String() {
-		t.Errorf("the button for the link alone copies %q", only)
+		t.Errorf("the button for the link alone copies %q, want only the link", only)
 	}
 	token, id := link.Fragment, strings.TrimPrefix(link.Path, "/d/")
 	var view struct {
@@ -82,7 +82,7 @@ func TestPeopleSettleASplit(t *testing.T) {
 	}
 	alg, _ := algorithm.Lookup("split.v1")
 	if want := invitation.Text(c.Base, invitation.Seat{DealID: id, Algorithm: alg, From: "Ann", Party: 1, Label: "Ben", Token: token, CommitDeadline: view.CommitDeadline, RevealDeadline: view.RevealDeadline}); text != want {
-		t.Errorf("the page's invitation is\n%s\nand the service's\n%s", text, want)
+		t.Errorf("the page's invitation is\n%s\nwant, as from the service,\n%s", text, want)
 	}
 	ann.do(chromedp.Reload())
 	ann.until("the invitations outlast a reload", "document.querySelector('#invitations textarea')?.value.includes('"+token+"')")
@@ -95,7 +95,7 @@ func TestPeopleSettleASplit(t *testing.T) {
 	ben.reaches("seal")
 	ben.accessible("3 seal phone dark")
 	if at := eval[string](ben, "location.href"); at != c.Base+"/d/"+id {
-		t.Errorf("the address bar holds %s", at)
+		t.Errorf("the address bar shows %s, want no token", at)
 	}
 	if title := ben.text("#title"); title != "Ann and Ben divide car, boat and piano" {
 		t.Errorf("title: %s", title)
@@ -108,7 +108,7 @@ func TestPeopleSettleASplit(t *testing.T) {
 	ben.enter("#seal", "\r")
 	ben.until("a half is refused", "document.querySelector('#problem').textContent")
 	if said := ben.text("#problem"); said != "The points for \u2068boat\u2069 must be a whole number, 0 or more." {
-		t.Errorf("problem: %s", said)
+		t.Errorf("the page shows the problem %s", said)
 	}
 	eval[bool](ben, "document.querySelector('#points-1').value = '', true")
 	ben.enter("#points-1", "50")
@@ -140,7 +140,7 @@ func TestPeopleSettleASplit(t *testing.T) {
 		ann.enter(fmt.Sprintf("#points-%d", i), points)
 	}
 	ann.accessible("5 seal desk light")
-	ben.do(chromedp.Reload()) // the page continues with the input that the browser kept
+	ben.do(chromedp.Reload()) // afterwards the page continues with the input that the browser kept
 	ben.reaches("sealed")
 	ann.enter("#seal", "\r")
 	for _, p := range []*tab{ann, ben} {
@@ -149,9 +149,9 @@ func TestPeopleSettleASplit(t *testing.T) {
 		if said := p.text("#action .headline"); said != "You get what is worth 60 % of everything to you." {
 			t.Errorf("result: %s", said)
 		}
-		// The deal is sealed: a party sees the worth by its own points only.
+		// The deal is sealed: a party sees what the parts are worth by its own points only.
 		if rows := eval[int](p, "document.querySelectorAll('.worths tbody tr').length"); rows != 1 {
-			t.Errorf("the worths of %d parties are shown", rows)
+			t.Errorf("the page shows the worths of %d parties, want 1", rows)
 		}
 	}
 	if row := eval[[]string](ben, "[...document.querySelectorAll('.worths tbody td')].map((cell) => cell.textContent)"); strings.Join(row, " ") != "60 % 40 %" {
@@ -160,7 +160,7 @@ func TestPeopleSettleASplit(t *testing.T) {
 	ben.enter("#verify-bundle", "\r")
 	ben.until("it verifies", "document.querySelector('#report').dataset.valid === 'true'")
 	if !eval[bool](ben, "document.activeElement.matches('#verify-bundle')") {
-		t.Error("the button that verifies loses the focus")
+		t.Error("the button that verifies lost the focus")
 	}
 	if folded := eval[bool](ben, "!document.querySelector('#report .checked').open"); !folded {
 		t.Error("the checks of a valid proof are unfolded")
@@ -190,14 +190,14 @@ func TestPeopleSettleASplit(t *testing.T) {
 				t.Errorf("the log of %s is empty: there is nothing to search", name)
 			}
 			if strings.Contains(string(log), token) || strings.Contains(string(log), token[3:]) {
-				t.Errorf("%s shows the token", filepath.Base(stack.Log(name)))
+				t.Errorf("the log %s contains the token", filepath.Base(stack.Log(name)))
 			}
 		}
 	}
 }
 
-// A person takes part in a draw with one button. The page warns of a round that is
-// published before the reveal deadline, and makes the draw.
+// A person takes part in a draw with one button. The page warns of a round that is published
+// before the reveal deadline, and the page makes the draw.
 func TestPersonDraws(t *testing.T) {
 	c, p := browser(t)
 	request := e2e.RandomBody(3, e2e.BeaconChain(t).RoundAt(time.Now().Unix())-10, time.Hour, 2*time.Hour)
@@ -206,7 +206,7 @@ func TestPersonDraws(t *testing.T) {
 	p.take(d, 2, 320, "light")
 	p.reaches("seal")
 	if said := p.text("#cautions"); !strings.Contains(said, "whoever opens last can know the winner first") || !strings.Contains(said, "Parties 0 and 1 have labels that look alike.") {
-		t.Errorf("cautions: %s", said)
+		t.Errorf("the page shows the cautions %s", said)
 	}
 	if chain := e2e.BeaconChain(t); p.text("#chain") != chain.Hash || !strings.Contains(p.text("#rules"), "of a beacon that is not drand quicknet") {
 		t.Errorf("the rules of a draw from the chain %s: %s", chain.Hash, p.text("#rules"))
@@ -231,11 +231,11 @@ func TestPersonDraws(t *testing.T) {
 	}
 	c.Want(200, "GET", d.Path(""), d.Tokens[0], nil).Into(t, &result)
 	if said := p.text("#action"); !strings.Contains(said, "found the same winner") {
-		t.Errorf("result: %s", said)
+		t.Errorf("the page shows the result %s", said)
 	}
 	want := []string{"Ann is drawn.", "Ann  is drawn.", "You are drawn."}[result.Result.Winner]
 	if said := p.text("#action .headline"); said != want {
-		t.Errorf("%q, want %q", said, want)
+		t.Errorf("the page shows %q, want %q", said, want)
 	}
 	p.until("the proof is there", "document.querySelector('#verify-bundle')")
 	p.accessible("draw done phone light")
@@ -269,21 +269,21 @@ func TestPersonAnswersTerms(t *testing.T) {
 		} else {
 			p.reaches("void")
 			if said := p.text("#status"); !strings.HasSuffix(said, "rejected the terms.") {
-				t.Errorf("status: %s", said)
+				t.Errorf("the page shows the status %s", said)
 			}
 			p.until("the proof is there", "document.querySelector('#verify-bundle')")
 			p.enter("#verify-bundle", "\r")
 			p.until("it verifies", "document.querySelector('#report').dataset.valid === 'true'")
 			if said := p.text("#report"); !strings.Contains(said, "It says: nothing was settled, since bob rejected the terms.") {
-				t.Errorf("the report: %s", said)
+				t.Errorf("the page shows the report %s", said)
 			}
 			p.accessible("terms void desk dark")
 		}
 	}
 }
 
-// Two tabs seal different inputs at once, and the first answer of each is lost. One
-// commitment remains, and the browser can open it.
+// Two tabs seal different inputs at once, and neither receives its first answer. One
+// commitment remains, and the browser can open that commitment.
 func TestPageSealsOnce(t *testing.T) {
 	c, one := browser(t)
 	d := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
@@ -293,7 +293,7 @@ func TestPageSealsOnce(t *testing.T) {
 		p.take(d, 0, 1280, "light")
 		p.reaches("seal")
 		p.set("#points-0", fmt.Sprint(10+i))
-		// The first commit of each tab waits for release. The service handles it, and the
+		// The first commit of each tab waits for release. The service handles this commit, and the
 		// page does not see the answer.
 		eval[bool](p, `(() => {
 			const real = window.fetch;
@@ -320,8 +320,8 @@ func TestPageSealsOnce(t *testing.T) {
 	const kept = "Object.keys(localStorage).filter((key) => key.startsWith('fairpact:sealed:')).length"
 	two.until("the input that was not taken is deleted", kept+" === 1")
 
-	// The page says that the network is gone, that a proxy refuses its requests, or
-	// that the service refuses its token. Afterwards it continues and opens its input.
+	// The page reports that the network is down, that a proxy refuses its requests, or that the
+	// service refuses its token. Afterwards the page continues and opens its commitment.
 	eval[bool](one, "globalThis.online = window.fetch, true")
 	for _, loss := range []struct{ fetch, shown string }{
 		{"Promise.reject(new TypeError('offline'))", "document.querySelector('#trouble').textContent.startsWith('The connection is lost')"},
@@ -344,8 +344,8 @@ func TestPageSealsOnce(t *testing.T) {
 	one.until("nothing is kept", kept+" === 0")
 }
 
-// A browser without storage commits only after the person has saved a copy, and
-// leaves the token in the address bar. The skip link does not reload the page.
+// A browser without storage commits only after the person has saved a copy of the input. The
+// token stays in the address bar. The skip link does not reload the page.
 func TestPageCommitsAfterACopyIsSaved(t *testing.T) {
 	c, p := browser(t)
 	d := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
@@ -370,7 +370,7 @@ func TestPageCommitsAfterACopyIsSaved(t *testing.T) {
 	p.until("a copy is asked for", "document.querySelector('#seal-saved')?.disabled")
 	p.accessible("save first phone light")
 	if seen := string(c.Want(200, "GET", d.Path(""), d.Tokens[0], nil).Body); strings.Contains(seen, `"committed":true`) {
-		t.Errorf("the page has committed before a copy is saved: %s", seen)
+		t.Errorf("the page committed before a copy was saved: %s", seen)
 	}
 	text, err := os.ReadFile(p.download("#save-sealed"))
 	e2e.Must(t, err)
@@ -382,8 +382,8 @@ func TestPageCommitsAfterACopyIsSaved(t *testing.T) {
 	}
 }
 
-// A browser that did not seal the input takes the saved copy of it and refuses a
-// copy of another input. Without a token the page does not show the deal.
+// A browser that did not seal the input accepts a saved copy of that input, and refuses a copy
+// of another input. Without a token the page does not show the deal.
 func TestPageTakesASavedCopy(t *testing.T) {
 	c, p := browser(t)
 	d := c.Create(e2e.SplitBody(time.Hour, 8*24*time.Hour))
@@ -393,10 +393,10 @@ func TestPageTakesASavedCopy(t *testing.T) {
 	p.open("/d/"+d.ID, 390, "light")
 	p.until("a stranger is told so", "!document.querySelector('#stranger').hidden")
 	if deal := eval[string](p, "document.querySelector('#deal').hidden ? document.querySelector('#deal').textContent : 'shown'"); strings.Contains(deal, "boat") || deal == "shown" {
-		t.Errorf("a stranger sees %s", deal)
+		t.Errorf("a browser without a token shows the deal %s", deal)
 	}
 	p.accessible("stranger phone light")
-	// A proof of another deployment verifies only under the keys that it names itself.
+	// A proof of another deployment verifies only under the keys that the proof itself names.
 	foreign, err := os.ReadFile(e2e.Repo("e2e/testdata/bundles/good.json"))
 	e2e.Must(t, err)
 	proof := e2e.JsonText(t, e2e.AsBody(t, string(foreign))["bundle"])
@@ -430,7 +430,7 @@ func TestPageTakesASavedCopy(t *testing.T) {
 	bring(mine.Salt)
 	p.reaches("sealed")
 	if said := p.text("#action"); !strings.Contains(said, "after seven days without a visit") {
-		t.Errorf("of a deal of eight days the page says %s", said)
+		t.Errorf("the page describes a deal of eight days as %s", said)
 	}
 }
 
@@ -454,7 +454,7 @@ func TestCreationPageMakesEachKind(t *testing.T) {
 		seat, err := url.Parse(eval[string](p, "document.querySelector('#own-seat').href"))
 		e2e.Must(t, err)
 		if advice := p.text("#advice p"); advice != "" {
-			t.Errorf("%s: the service warns: %s", id, advice)
+			t.Errorf("%s: the service warns %s, want no warning", id, advice)
 		}
 		var v struct {
 			RevealDeadline int64 `json:"reveal_deadline"`
@@ -465,7 +465,7 @@ func TestCreationPageMakesEachKind(t *testing.T) {
 		}
 		c.Want(200, "GET", "/v1/deals/"+strings.TrimPrefix(seat.Path, "/d/"), seat.Fragment, nil).Into(t, &v)
 		if id == "random.v1" && v.Params.Round != chain.RoundAt(v.RevealDeadline)+1 {
-			t.Errorf("round %d, want %d", v.Params.Round, chain.RoundAt(v.RevealDeadline)+1)
+			t.Errorf("the deal has the round %d, want %d", v.Params.Round, chain.RoundAt(v.RevealDeadline)+1)
 		}
 		if got := v.Params.Values; id == "shapley.v1" && (len(got) != 3 || got["Zoe"] != 60 || got["Zoe,Éva"] != 120) {
 			t.Errorf("coalition values: %v", got)
@@ -473,7 +473,7 @@ func TestCreationPageMakesEachKind(t *testing.T) {
 		p.click("#another")
 		p.until("the form is empty", "document.querySelector('#names')?.value === '' && !document.querySelector('#make').hidden")
 	}
-	// An algorithm without a form of its own gets a field for JSON.
+	// For an algorithm without its own form, the page shows a field for JSON.
 	said := eval[[]string](p, `(async () => {
 		const folder = document.querySelector('script[type=module]').src.replace('new.js', '');
 		const {formOf} = await import(folder + 'forms.js');
@@ -488,8 +488,8 @@ func TestCreationPageMakesEachKind(t *testing.T) {
 	}
 }
 
-// A person seals with the file of the private key that the deal declares for the seat. With
-// a file of another key nothing is sent.
+// A person signs with the file of the private key that the deal declares for the seat. With a
+// file of another key, the page sends nothing.
 func TestPersonSignsWithASeatKey(t *testing.T) {
 	c, p := browser(t)
 	dir := t.TempDir()
@@ -505,8 +505,8 @@ func TestPersonSignsWithASeatKey(t *testing.T) {
 	otherKey, other := made("other.pem")
 	request := e2e.SplitBody(time.Hour, 2*time.Hour)
 
-	// The keys of the other parties are shown before anything is signed, to a party
-	// without a key as well.
+	// The page shows the keys of the other parties before a party signs, even to a party
+	// without a key.
 	request["party_labels"] = []string{"Ann", "Ben", "Cho"}
 	for phase, own := range map[string]any{"seal": nil, "keyed": key} {
 		request["party_keys"] = []any{nil, own, otherKey}
@@ -524,7 +524,7 @@ func TestPersonSignsWithASeatKey(t *testing.T) {
 	p.take(d, 1, 320, "light")
 	p.reaches("keyed")
 	if said := p.text("#action"); !strings.Contains(said, key) || strings.Contains(said, "declared for") {
-		t.Errorf("for a seat with a key the page says %s", said)
+		t.Errorf("for a seat with a key the page shows %s", said)
 	}
 	p.accessible("keyed phone light")
 	p.enter("#points-0", "40")
@@ -545,7 +545,7 @@ func TestPersonSignsWithASeatKey(t *testing.T) {
 	if good, said := e2e.Stranger(t, "--bundle", e2e.File(t, bundle), "--party", "1="+key); !good {
 		t.Errorf("the commitment is not signed by %s: %s", key, said)
 	}
-	// WebCrypto returns a high s in half of the cases. sign fails if what it returns does not verify.
+	// WebCrypto returns a high s in half of the cases, which the service refuses. sign fails if its result does not verify.
 	if n := eval[int](p, `(async () => {
 		const {sign} = await import(document.querySelector('script[type=module]').src.replace('deal.js', 'p256.js'));
 		for (let i = 0; i < 16; i++) await sign(`+e2e.JsonText(t, own)+", "+e2e.JsonText(t, key)+`, new Uint8Array([i]));
@@ -639,7 +639,7 @@ func TestPersonProvesItsSeat(t *testing.T) {
 	p.reaches("sealed")
 }
 
-// In mode open the page shows the worth of every part to every party.
+// In mode open the page shows every party what each part is worth to each party.
 func TestPageShowsEachPartysValues(t *testing.T) {
 	c, p := browser(t)
 	request := e2e.SplitBody(time.Hour, 2*time.Hour)

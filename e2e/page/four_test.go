@@ -15,7 +15,7 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// counting counts the calls of an agent and the bytes of their answers.
+// counting counts an agent's calls and the bytes of the answers.
 type counting struct {
 	http.RoundTripper
 	calls, bytes atomic.Int64
@@ -47,7 +47,7 @@ func newAgent(t *testing.T, invited string) (*e2e.Client, *counting, e2e.Body) {
 	t.Helper()
 	link, err := url.Parse(regexp.MustCompile(`https?://\S+#it_\S+`).FindString(invited))
 	if err != nil || link.Fragment == "" {
-		t.Fatalf("no link in %s", invited)
+		t.Fatalf("the invitation has no link: %s", invited)
 	}
 	c := e2e.NewClient(t, link.Scheme+"://"+link.Host)
 	count := &counting{RoundTripper: c.Http.Transport}
@@ -65,9 +65,9 @@ func with(base e2e.Body, more e2e.Body) e2e.Body {
 	return all
 }
 
-// Two people in browsers, an agent over MCP and one over REST settle a split of four
-// from one creation, each from its invitation. An agent needs four calls and one for
-// each 45 s of waiting; the split here takes less than that in each phase.
+// Two people in browsers, an agent over MCP and one over REST settle a four-party split.v1 deal
+// from one creation, each with only its invitation. An agent needs four calls, and one more for
+// each 45 s of waiting.
 func TestPeopleAndAgentsSettleASplit(t *testing.T) {
 	t.Parallel()
 	base := e2e.NewClient(t, e2e.BaseURL(t)).Base
@@ -80,7 +80,7 @@ func TestPeopleAndAgentsSettleASplit(t *testing.T) {
 	ann.until("the deal is made", "!document.querySelector('#made').hidden")
 	invitations := eval[[]string](ann, "[...document.querySelectorAll('#invitations textarea')].map((field) => field.value)")
 	if len(invitations) != 3 {
-		t.Fatalf("%d invitations", len(invitations))
+		t.Fatalf("%d invitations, want 4", len(invitations))
 	}
 	own := eval[string](ann, "document.querySelector('#own-link').value")
 
@@ -115,7 +115,7 @@ func TestPeopleAndAgentsSettleASplit(t *testing.T) {
 		want := func(method, path string, body any) e2e.Answer {
 			a, err := dan.Try(t.Context(), method, path, token, body)
 			if err != nil || a.Status != 200 {
-				t.Errorf("%s %s: %d %s %v", method, path, a.Status, a.Body, err)
+				t.Errorf("%s %s: %d %s (%v), want success", method, path, a.Status, a.Body, err)
 			}
 			return a
 		}

@@ -47,7 +47,8 @@ func modules[T any](t *testing.T, p *tab, body string) T {
 	})()`)
 }
 
-// Each shared case of a bundle fails the checks that it names, with its message.
+// verdictsOnBundles requires that each shared case of a bundle fails the checks that the case
+// names, with its message.
 func verdictsOnBundles(t *testing.T, p *tab) {
 	files, err := filepath.Glob(e2e.Repo("e2e/testdata/bundles/*.json"))
 	e2e.Must(t, err)
@@ -103,7 +104,7 @@ func verdictsOnBundles(t *testing.T, p *tab) {
 		t.Errorf("%d verdicts on %d cases, %d of them forgeries", len(found), len(files), forged)
 	}
 
-	// A policy with a key on the wrong line, or with one key under two names, is refused.
+	// A policy is refused if a key is on the wrong kind of line, or occurs under two names.
 	said := modules[[]string](t, p, `
 		const {parse, parsePolicy} = await load('jcs', 'notes');
 		const {policy} = parse(`+e2e.JsonText(t, texts[slices.Index(files, e2e.Repo("e2e/testdata/bundles/good.json"))])+`, 36);
@@ -113,13 +114,13 @@ func verdictsOnBundles(t *testing.T, p *tab) {
 		return Promise.all(policies.map((lines) => parsePolicy([lines].flat().join('\n')).then(() => '', (fault) => fault.message)));`)
 	for i, what := range []string{"", "twice", "does not belong", "does not belong"} {
 		if !strings.Contains(said[i], what) || (said[i] == "") != (what == "") {
-			t.Errorf("policy %d: %q, want %q", i, said[i], what)
+			t.Errorf("policy %d: the page says %q, want %q", i, said[i], what)
 		}
 	}
 }
 
-// The page fails the same checks as the independent verifier on every case of
-// that verifier's tests.
+// verdictsOnCertificates requires that the page fails the same checks as the independent
+// verifier on every case of that verifier's tests.
 func verdictsOnCertificates(t *testing.T, p *tab) {
 	text, err := exec.Command("python3", e2e.Repo("e2e/verifier/cases.py")).Output()
 	e2e.Must(t, err)
@@ -161,12 +162,12 @@ func verdictsOnCertificates(t *testing.T, p *tab) {
 		verdicts[strings.Join(found[i], " ")]++
 	}
 	if verdicts[""] < 10 || verdicts["unreadable"] < 30 || verdicts["key_in_force"] < 8 || len(cases) < 300 {
-		t.Errorf("of %d cases: %v: too few of a kind", len(cases), verdicts)
+		t.Errorf("the %d cases have the verdicts %v: too few of a kind", len(cases), verdicts)
 	}
 }
 
-// The page computes the digests and signed bytes of the shared vectors, and its
-// checks of attested_by accept them.
+// vectorsOfSeatKeys requires that the page computes the digests and signed bytes of the shared
+// vectors, and that its checks of attested_by accept them.
 func vectorsOfSeatKeys(t *testing.T, p *tab) {
 	text, err := os.ReadFile(e2e.Repo("e2e/testdata/attestations.json"))
 	e2e.Must(t, err)
@@ -185,11 +186,11 @@ func vectorsOfSeatKeys(t *testing.T, p *tab) {
 		}
 		return wrong;`)
 	if len(wrong) > 0 {
-		t.Errorf("these vectors fail: %q", wrong)
+		t.Errorf("the page computes these vectors of seat keys wrongly: %q", wrong)
 	}
 }
 
-// The page computes the result of every published vector.
+// vectorsOfTheAlgorithms requires that the page computes the result of every published vector.
 func vectorsOfTheAlgorithms(t *testing.T, p *tab) {
 	wrong := modules[[]string](t, p, `
 		const {parse, canonical, result} = await load('jcs', 'algorithms');
@@ -204,28 +205,29 @@ func vectorsOfTheAlgorithms(t *testing.T, p *tab) {
 		if (count < 30) wrong.push('only ' + count + ' vectors');
 		return wrong;`)
 	if len(wrong) > 0 {
-		t.Errorf("these vectors fail: %q", wrong)
+		t.Errorf("the page computes these published vectors wrongly: %q", wrong)
 	}
 }
 
-// The page's JSON reader refuses texts that parsers read differently, and its
-// canonical form is that of RFC 8785.
+// readsJSONStrictly requires that the page's JSON reader refuses texts that parsers read
+// differently, and that its canonical form is that of RFC 8785.
 func readsJSONStrictly(t *testing.T, p *tab) {
 	refused := []string{``, `{"a":1,"a":1}`, `{"a":1,}`, `[1.0]`, `[1e3]`, `[9007199254740992]`, `[01]`, `["\ud800"]`, `["\x"]`, "[\"\n\"]", `[1] 2`, `{a:1}`, `[nul]`, `"`, strings.Repeat("[", 33) + strings.Repeat("]", 33), "\ufeff[]", `[+1]`, "[\u00a01]"}
 	read := modules[[]string](t, p, `
 		const {parse} = await load('jcs');
 		return `+e2e.JsonText(t, refused)+`.filter((text) => { try { parse(text); return true; } catch { return false; } });`)
 	if len(read) > 0 {
-		t.Errorf("accepted: %q", read)
+		t.Errorf("the page's JSON reader accepted %q, want a refusal", read)
 	}
 	for text, want := range map[string]string{`{"b":-0,"a":[true,null,"\u20ac\/\u0001\u007f"]}`: "{\"a\":[true,null,\"\u20ac/\\u0001\u007f\"],\"b\":0}", "{\"\U0001F600\":1,\"\ufb33\":2,\"__proto__\":3}": "{\"__proto__\":3,\"\U0001F600\":1,\"\ufb33\":2}", `[-9007199254740991]`: `[-9007199254740991]`} {
 		if got := modules[string](t, p, `const {parse, canonical} = await load('jcs'); return canonical(parse(`+e2e.JsonText(t, text)+`));`); got != want {
-			t.Errorf("%s: %s, want %s", text, got, want)
+			t.Errorf("the canonical form of %s is %s, want %s", text, got, want)
 		}
 	}
 }
 
-// The page refuses the inputs that the service refuses, with the same message.
+// refusesInputsLikeTheService requires that the page refuses the inputs that the service
+// refuses, with the same message.
 func refusesInputsLikeTheService(t *testing.T, p *tab) {
 	type checked struct {
 		Algorithm     string
@@ -286,8 +288,8 @@ func refusesInputsLikeTheService(t *testing.T, p *tab) {
 	}
 }
 
-// lookNow ends a read that waits for a change, even if an action has paused
-// between two tries meanwhile.
+// lookNowEndsEveryWait requires that lookNow ends a read that waits for a change, even if an
+// action paused between two tries during that read.
 func lookNowEndsEveryWait(t *testing.T, p *tab) {
 	ended := modules[bool](t, p, `
 		const {Seat} = await load('seat');
@@ -305,12 +307,12 @@ func lookNowEndsEveryWait(t *testing.T, p *tab) {
 		window.fetch = online;
 		return read.aborted;`)
 	if !ended {
-		t.Error("the read still waits")
+		t.Error("after lookNow the read still waits")
 	}
 }
 
-// originKeys returns the published keys even if the status cannot be read.
-// Without keys, a bundle forged under its own keys would look consistent.
+// keysNeedNoStatus requires that originKeys returns the published keys even if the status
+// cannot be read. Without keys, a bundle forged under its own keys would look consistent.
 func keysNeedNoStatus(t *testing.T, p *tab) {
 	type key struct {
 		Pubkey      string
@@ -334,7 +336,7 @@ func keysNeedNoStatus(t *testing.T, p *tab) {
 		return found;`)
 	for i, keys := range found {
 		if len(keys) != 1 || keys[0].Pubkey != found[0][0].Pubkey || (keys[0].Development != nil) != (i == 0) {
-			t.Errorf("with answer %d for the status: %+v", i, keys)
+			t.Errorf("with answer %d for the status, originKeys returned %+v", i, keys)
 		}
 	}
 }

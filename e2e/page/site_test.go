@@ -27,8 +27,8 @@ func frontPage(t *testing.T) (*e2e.Client, *tab) {
 	return c, p
 }
 
-// declares makes the page read a status that declares the signing key a
-// development key, or one that does not.
+// declares makes the page read a status in which the signing key is declared a development
+// key, or is not.
 func (p *tab) declares(development bool) {
 	p.t.Helper()
 	eval[bool](p, `(() => {
@@ -41,8 +41,8 @@ func (p *tab) declares(development bool) {
 
 const developmentNote = "the deployment declares this key a development key"
 
-// The front page plays both parties of a real deal, by keyboard only. The page
-// and the independent verifier accept its certificate.
+// The front page makes the calls of both parties of a real deal, by keyboard only. The page and
+// the independent verifier accept its certificate.
 func TestPagePlaysADeal(t *testing.T) {
 	c, p := frontPage(t)
 	p.until("the page has read the status", "document.querySelector('#deployment span')")
@@ -50,20 +50,20 @@ func TestPagePlaysADeal(t *testing.T) {
 	p.do(chromedp.Focus("#try-go"), chromedp.KeyEvent("\r"))
 	p.until("the deal is settled", "document.querySelector('#try-load')")
 	if p.text("#try-report .verdict strong") != "Valid" || eval[int](p, "document.querySelectorAll('#try-report .ok').length") != 12 {
-		t.Errorf("report: %s", p.text("#try-report"))
+		t.Errorf("the page shows the report %s", p.text("#try-report"))
 	}
 	if said := p.text("#try-report .unproven"); !strings.Contains(said, developmentNote) {
 		t.Errorf("the report lists as not proven %q", said)
 	}
 	if steps := eval[int](p, "document.querySelectorAll('#try-story li').length"); steps != 10 {
-		t.Errorf("%d steps are shown", steps)
+		t.Errorf("the page shows %d steps", steps)
 	}
 	if story := p.text("#try-story"); strings.Contains(story, "fp_") && !strings.Contains(story, "fp_…") || !strings.Contains(story, "it_…") {
-		t.Errorf("credentials are on the screen: %s", story)
+		t.Errorf("the page shows credentials: %s", story)
 	}
-	// Ann: 50 of 100 for the car and half the piano; Bob: 50 for the boat and the other half.
+	// Ann gets 50 of her 100 points for the car and half the piano. Bob gets 50 for the boat and the other half.
 	if result := p.text("#try-outcome"); !strings.Contains(result, "Ann gets 60 % of what Ann values; Bob gets 60 %") {
-		t.Errorf("result: %.400s", result)
+		t.Errorf("the page shows the result %.400s", result)
 	}
 	var status e2e.KeysOfStatus
 	c.Want(200, "GET", "/v1/status", "", nil).Into(t, &status)
@@ -73,11 +73,11 @@ func TestPagePlaysADeal(t *testing.T) {
 	p.do(chromedp.Focus("#verify-go"), chromedp.KeyEvent("\r"))
 	p.until("it verifies", "document.querySelector('#verify-report').dataset.valid === 'true'")
 	if said := p.text("#verify-report .unproven"); !strings.Contains(said, developmentNote) {
-		t.Errorf("opened in the verifier, the report lists as not proven %q", said)
+		t.Errorf("when opened in the verifier, the report lists as not proven %q", said)
 	}
 }
 
-// The front page shows the newest checkpoint of the log and who has cosigned it.
+// The front page shows the newest checkpoint of the log and the witnesses that cosigned it.
 func TestPageShowsTheLog(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) { o.Witnesses = 2 })
@@ -91,7 +91,7 @@ func TestPageShowsTheLog(t *testing.T) {
 		return strings.Contains(shown, "witness-1 (cosigned), ") && strings.Contains(shown, "their quorum has cosigned the first 1 certificates")
 	})
 	if shown, note := p.text("#log-checkpoint"), string(c.Want(200, "GET", "/checkpoint", "", nil).Body); !strings.Contains(shown, localstack.Origin) || !strings.Contains(p.text("#log-checkpoint pre"), strings.TrimSpace(note)) {
-		t.Errorf("%s\ndoes not show %s", shown, note)
+		t.Errorf("the page shows\n%s\nwithout %s", shown, note)
 	}
 }
 
@@ -108,18 +108,18 @@ func TestPagePlaysAPublishedExample(t *testing.T) {
 	})()`)
 	p.until("the deal is settled", "document.querySelector('#try-load')")
 	if p.text("#try-report .verdict strong") != "Valid" || !strings.Contains(p.text("#try-outcome"), `"total"`) {
-		t.Errorf("report: %s", p.text("#try-outcome"))
+		t.Errorf("the page shows the outcome %s", p.text("#try-outcome"))
 	}
 }
 
-// runs waits until the front page has sent the requests that it makes by itself.
+// runs waits until the front page has sent the requests that it sends without a click.
 func (p *tab) runs() {
 	p.t.Helper()
 	p.until("the page runs", "document.querySelector('#deployment span') && !document.querySelector('#log-checkpoint').textContent.startsWith('Reading')")
 }
 
-// verdict fills the verifier's form, presses its button, and returns the names of
-// the failed checks. It fails the test if verifying sends a request.
+// verdict fills in the verifier's form, presses its button, and returns the names of the failed
+// checks. It fails the test if verifying sends a request.
 func (p *tab) verdict(certificate, key, head, inputs, params string) (failed []string) {
 	p.t.Helper()
 	for field, value := range map[string]string{"certificate": certificate, "keys": key, "head": head, "inputs": inputs, "params": params} {
@@ -135,23 +135,23 @@ func (p *tab) verdict(certificate, key, head, inputs, params string) (failed []s
 	}
 	failed = eval[[]string](p, "[...document.querySelectorAll('#verify-report .fail')].map((row) => row.dataset.check)")
 	if valid := eval[string](p, "document.querySelector('#verify-report').dataset.valid"); valid != fmt.Sprint(len(failed) == 0) {
-		p.t.Errorf("%v failed, and data-valid is %s", failed, valid)
+		p.t.Errorf("the failed checks are %v, and data-valid is %s", failed, valid)
 	}
 	red := eval[string](p, "getComputedStyle(document.querySelector('#verify-report .verdict strong')).color")
 	if bad := red == "rgb(168, 32, 26)"; bad != (len(failed) > 0) {
-		p.t.Errorf("%v failed, and the verdict is shown in %s", failed, red)
+		p.t.Errorf("the failed checks are %v, and the verdict is shown in %s", failed, red)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.asked != before {
-		p.t.Errorf("verifying sent %d requests", p.asked-before)
+		p.t.Errorf("verifying sent %d requests, want none", p.asked-before)
 	}
 	return failed
 }
 
-// The verifier's form accepts the certificate of a deal of each algorithm, rejects
-// changed ones, and shows why. TestModules compares the checks with those of the
-// independent verifier.
+// The verifier's form accepts the certificate of a deal of each algorithm, rejects changed
+// certificates, and shows why. TestModules compares the checks with those of the independent
+// verifier.
 func TestPageVerifiesCertificates(t *testing.T) {
 	c, p := frontPage(t)
 	past := e2e.BeaconChain(t).RoundAt(time.Now().Unix()) - 10
@@ -167,28 +167,28 @@ func TestPageVerifiesCertificates(t *testing.T) {
 	p.runs()
 	for name, d := range deals {
 		if failed := p.verdict(d.Text, d.Key, d.HeadText, d.InputsText, d.ParamsText); len(failed) > 0 {
-			t.Errorf("%s: %v failed: %s", name, failed, p.text("#verify-report"))
+			t.Errorf("certificate of %s: the failed checks are %v, want none: %s", name, failed, p.text("#verify-report"))
 		}
 		changed := strings.Replace(d.InputsText, `"salt":"`, `"salt":"0`, 1)
 		if failed := p.verdict(d.Text, d.Key, d.HeadText, changed, d.ParamsText); !slices.Equal(failed, []string{"commitments", "input_root", "result"}) {
-			t.Errorf("%s with another salt: %v failed", name, failed)
+			t.Errorf("certificate of %s with another salt: the failed checks are %v", name, failed)
 		}
 	}
 	d := deals["split"]
 	cert := e2e.AsBody(t, d.Text)
 	cert["retention"] = "purge"
 	if failed := p.verdict(e2e.JsonText(t, cert), d.Key, d.HeadText, "", ""); !slices.Equal(failed, []string{"signature", "key_in_force", "merkle_inclusion"}) {
-		t.Errorf("a changed field: %v failed", failed)
+		t.Errorf("a certificate with a changed field: the failed checks are %v", failed)
 	}
 
-	// A certificate of an algorithm that the page does not know verifies, and the
-	// page says what it did not check.
+	// A certificate of an algorithm that the page does not know verifies. The page says which check
+	// it did not make.
 	uri, anotherKey := e2e.KeyFile(t)
 	cert["algorithm"] = "max.v1"
 	text, head := signedBy(t, uri, cert)
 	failed := p.verdict(text, anotherKey, head, d.InputsText, d.ParamsText)
 	if said := p.text("#verify-report .verdict"); len(failed) > 0 || !strings.Contains(said, "does not know max.v1: it verified signature and log, and did not recompute the result") {
-		t.Errorf("an unknown algorithm: %v failed: %s", failed, said)
+		t.Errorf("an unknown algorithm: the failed checks are %v: %s", failed, said)
 	}
 
 	// The button fetches the keys and the head from the service.
@@ -199,10 +199,10 @@ func TestPageVerifiesCertificates(t *testing.T) {
 	p.until("keys and head are fetched", "document.querySelector('#verify-head').value")
 	keys, fetched := eval[string](p, "document.querySelector('#verify-keys').value"), eval[float64](p, "JSON.parse(document.querySelector('#verify-head').value).tree_size")
 	if want := (e2e.Body{"keys": []any{e2e.Body{"pubkey": d.Key, "state": "current"}}}); !reflect.DeepEqual(e2e.AsBody(t, keys), want) || fetched != d.Head["tree_size"] {
-		t.Errorf("fetched: %s and a head of %v leaves", keys, fetched)
+		t.Errorf("the button fetched the keys %s and a head of %v leaves", keys, fetched)
 	}
 
-	// The key set does not say that a key is a development key. The button fetches that too.
+	// Only the status says whether a key is a development key. The button fetches it too.
 	for _, development := range []bool{true, false} {
 		p.declares(development)
 		p.set("#verify-head", "")
@@ -210,11 +210,11 @@ func TestPageVerifiesCertificates(t *testing.T) {
 		p.until("keys and head are fetched", "document.querySelector('#verify-head').value")
 		failed := p.verdict(d.Text, keys, d.HeadText, "", "")
 		if said := p.text("#verify-report .unproven"); len(failed) > 0 || strings.Contains(said, developmentNote) != development {
-			t.Errorf("development key %v: %v failed, and the report lists as not proven %q", development, failed, said)
+			t.Errorf("development key %v: the failed checks are %v, and the report lists as not proven %q", development, failed, said)
 		}
 	}
 
-	// A deployment without /v1/pubkeys still names its keys in the status.
+	// A deployment without /v1/pubkeys publishes its keys only in the status.
 	eval[bool](p, `(() => {
 		const real = window.fetch;
 		window.fetch = (path, options) => path === '/v1/pubkeys' ? Promise.resolve(new Response('{"error":"NOT_FOUND: no such path"}', {status: 404})) : real(path, options);
@@ -225,15 +225,15 @@ func TestPageVerifiesCertificates(t *testing.T) {
 	p.until("the keys of the status are fetched", "document.querySelector('#verify-keys').value")
 	status := eval[string](p, "document.querySelector('#verify-keys').value")
 	if failed := p.verdict(d.Text, status, d.HeadText, "", ""); len(failed) > 0 || e2e.AsBody(t, status)["pubkey"] != d.Key {
-		t.Errorf("%v failed with %s", failed, status)
+		t.Errorf("the failed checks are %v, want none, with the status %s", failed, status)
 	}
 	if said := p.text("#verify-report [data-check=key_in_force] .detail"); !strings.Contains(said, "without its state") {
-		t.Errorf("keys of a status: %s", said)
+		t.Errorf("with the keys of a status the page says %s", said)
 	}
 }
 
-// signedBy returns the certificate signed by the key at a URI, and a tree head of
-// that key in which the certificate is the only leaf.
+// signedBy returns the certificate signed with the key at a URI. It also returns a tree head of
+// that key, in which the certificate is the only leaf.
 func signedBy(t *testing.T, uri string, cert e2e.Body) (certificate, head string) {
 	t.Helper()
 	key, err := signing.Open(t.Context(), uri)
@@ -260,7 +260,7 @@ func TestPageVerifiesABundle(t *testing.T) {
 	d := c.Played(e2e.SplitBody(time.Hour, 2*time.Hour), e2e.AnnsValues, e2e.BobsValues)()
 	p.runs()
 	if failed := p.verdict(string(d.Bundle), "", "", "", ""); len(failed) > 0 {
-		t.Errorf("%v failed: %s", failed, p.text("#verify-report"))
+		t.Errorf("a bundle: the failed checks are %v, want none: %s", failed, p.text("#verify-report"))
 	}
 	said := p.text("#verify-report .unproven")
 	for _, want := range []string{"no witness was checked", "the keys are those that the bundle names", "your input was not checked"} {
@@ -279,25 +279,25 @@ func TestPageVerifiesABundle(t *testing.T) {
 	own["input"], own["salt"] = inputs[0]["input"], inputs[0]["salt"]
 	bundle := e2e.JsonText(t, whole)
 	if failed := p.verdict(bundle, "", "", "", ""); len(failed) > 0 {
-		t.Errorf("with its input, %v failed: %s", failed, p.text("#verify-report"))
+		t.Errorf("a bundle with its input: the failed checks are %v, want none: %s", failed, p.text("#verify-report"))
 	}
 	if said := p.text("#verify-report .unproven"); strings.Contains(said, "your input was not checked") {
 		t.Errorf("with an input, the report lists as not proven %q", said)
 	}
 	if failed := p.verdict(strings.Replace(bundle, `"salt":"`, `"salt":"0`, 1), d.Key, "", "", ""); !slices.Equal(failed, []string{"own_input", "input_path"}) {
-		t.Errorf("another salt: %v failed", failed)
+		t.Errorf("a bundle with another salt: the failed checks are %v", failed)
 	}
 	p.set("#verify-policy", "log x")
 	p.set("#verify-certificate", bundle)
 	p.click("#verify-go")
 	p.until("the policy is refused", "document.querySelector('#verify-note.bad')")
 	if said := p.text("#verify-note.bad"); !strings.Contains(said, "The policy cannot be read") {
-		t.Errorf("a bad policy: %s", said)
+		t.Errorf("for a bad policy the page says %s", said)
 	}
 }
 
-// axe finds no violation of WCAG level A or AA at any width and in either colour
-// scheme, and no content is cut off or needs sideways scrolling.
+// axe finds no violation of WCAG level A or AA at any width and in either colour scheme. No
+// content is cut off or needs sideways scrolling.
 func TestPageIsAccessible(t *testing.T) {
 	_, p := browser(t)
 	for _, look := range []struct {

@@ -11,8 +11,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// An input, salt, token or key shows only in the answers that are meant to show it. It is in
-// no log line, error, deal view, trace or metric, and in clear in no table or Redis key.
+// An input, salt, token or key appears only in the answers that may show it. It is in no log
+// line, error, deal view, trace or metric, and not in clear in a table or Redis key.
 func TestSecretsStaySecret(t *testing.T) {
 	t.Parallel()
 	l := newLeakTest(t)
@@ -24,7 +24,7 @@ func TestSecretsStaySecret(t *testing.T) {
 	split2 := []e2e.Body{{"valuations": e2e.Body{"car": 7}}, {"valuations": e2e.Body{"boat": 6}}}
 
 	label := "label " + strings.Repeat("x", 20)
-	// The outages come first: a restarted Redis is empty, and what follows is searched in it.
+	// The outages come first: they empty Redis, which the search reads at the end.
 	l.faults(by(e2e.SplitBody(0, 0)), []e2e.Body{{"valuations": e2e.Body{"car": 5}}, {"valuations": e2e.Body{"boat": 5}}})
 
 	public := by(e2e.SplitBody(0, 0))
@@ -35,7 +35,7 @@ func TestSecretsStaySecret(t *testing.T) {
 	open := l.play(with(by(e2e.SplitBody(0, 0)), "mode", "open"), split2...)
 	kept = append(kept, open)
 	if a := l.Want(200, "GET", open.Path("/inputs"), open.Tokens[1], nil); !strings.Contains(string(a.Body), "MARKED") {
-		t.Errorf("inputs of an open deal: %s", a.Body)
+		t.Errorf("GET inputs of an open deal: %s, want all inputs", a.Body)
 	}
 	l.Refused(409, "INPUTS_SEALED", "GET", known.Path("/inputs"), known.Tokens[0], nil)
 
@@ -57,12 +57,12 @@ func TestSecretsStaySecret(t *testing.T) {
 	w.Converged()
 	for _, d := range purged {
 		if n := w.KeptInputs(d.ID); n != 0 {
-			t.Errorf("a purged deal has kept %d inputs", n)
+			t.Errorf("a purged deal has kept %d inputs, want 0", n)
 		}
 	}
 	for _, d := range kept {
 		if n := w.KeptInputs(d.ID); n != 2 {
-			t.Errorf("a deal of two has kept %d inputs", n)
+			t.Errorf("a two-party deal has kept %d inputs, want 2", n)
 		}
 	}
 	l.checkSearch(known, label)
@@ -70,8 +70,8 @@ func TestSecretsStaySecret(t *testing.T) {
 	e2e.Invariants(t, l.stack)
 }
 
-// missedReveal makes a deal VOID, because party 1 does not reveal, and returns what party 1
-// should have revealed. A valuation is planted, too: a large number that no result shows.
+// missedReveal makes a deal VOID, because party 1 does not reveal. It returns what party 1
+// should have revealed. One planted secret is a valuation that no result shows.
 func (l *leakTest) missedReveal(b e2e.Body) (*e2e.Dealt, e2e.Sealed) {
 	l.T.Helper()
 	for lead := 3 * time.Second; ; lead *= 2 {
@@ -89,7 +89,7 @@ func (l *leakTest) missedReveal(b e2e.Body) (*e2e.Dealt, e2e.Sealed) {
 	}
 }
 
-// refusals makes calls that are refused for their content or for the state of the deal.
+// refusals makes calls that the service refuses for their content or for the deal's state.
 func (l *leakTest) refusals(split, random, shapley e2e.Body) {
 	l.T.Helper()
 	for _, invalid := range []struct {
@@ -137,19 +137,19 @@ func (l *leakTest) malformed(b e2e.Body) {
 		for _, to := range []struct{ path, token string }{
 			{"/v1/keys", ""}, {"/v1/deals", d.Key}, {d.Path("/commit"), d.Tokens[0]}, {d.Path("/reveal"), d.Tokens[0]}, {d.Path("/cancel"), d.Key}, {d.Path("/entropy"), d.Tokens[0]},
 		} {
-			// cancel accepts any object, and would end the deal.
+			// Without cancel: it accepts any object, and would end the deal.
 			if strings.HasSuffix(to.path, "/cancel") && strings.HasPrefix(form, `{"`) && !strings.HasPrefix(form, `{"%`) {
 				continue
 			}
 			text := fmt.Sprintf(form, l.mark("malformed body to "+to.path))
 			if a, err := l.Try(l.T.Context(), "POST", to.path, to.token, text, "Idempotency-Key", l.mark("header")); err == nil && a.Status >= 500 {
-				l.T.Errorf("POST %s %.60q: %d %s", to.path, text, a.Status, a.Body)
+				l.T.Errorf("POST %s with body %.60q: %d %s", to.path, text, a.Status, a.Body)
 			}
 		}
 	}
 }
 
-// strangers sends credentials that are unknown or in the wrong place.
+// strangers sends unknown credentials, and credentials in the wrong place.
 func (l *leakTest) strangers(d *e2e.Dealt) {
 	l.T.Helper()
 	commit := e2e.Body{"commitment": "sha256:" + strings.Repeat("0", 64)}
@@ -175,16 +175,16 @@ func (l *leakTest) strangers(d *e2e.Dealt) {
 	}
 }
 
-// send makes a call that may be refused but not fail with a 5xx.
+// send makes a call that may be refused. A 5xx fails the test.
 func (l *leakTest) send(method, path string, sent any, header ...string) {
 	l.T.Helper()
 	a, err := l.Try(l.T.Context(), method, path, "", sent, header...)
 	if err == nil && a.Status >= 500 {
-		l.T.Errorf("%s %s: %d %s", method, path, a.Status, a.Body)
+		l.T.Errorf("%s %s: %d %s, want less than 500", method, path, a.Status, a.Body)
 	}
 }
 
-// tools plays a deal over MCP, whose answers repeat an agent's own secrets to it.
+// tools makes all calls of a deal over MCP. Its answers repeat an agent's own secrets to that agent.
 func (l *leakTest) tools(b e2e.Body) {
 	l.T.Helper()
 	const may = "POST /mcp "

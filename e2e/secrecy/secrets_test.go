@@ -50,8 +50,7 @@ func TestMarkerIsFound(t *testing.T) {
 	}
 }
 
-// leakTest is a stack in which marked secrets are planted, with all its responses and
-// spans.
+// leakTest is a stack with planted secrets, all its responses and its spans.
 type leakTest struct {
 	*e2e.Client
 	stack   *localstack.Stack
@@ -60,10 +59,10 @@ type leakTest struct {
 	traces  *e2e.Collector
 }
 
-// planted is a secret and the one kind of response that may show it.
+// planted is a secret, and the one kind of response that may show it.
 type planted struct {
 	e2e.Marker
-	may string // the prefix of that call, "GET /v1/…", or empty if none may
+	may string // the prefix of the call that may show the secret, "GET /v1/…"; empty if none may
 }
 
 // recorder keeps every response with its headers.
@@ -99,7 +98,7 @@ func newLeakTest(t *testing.T) *leakTest {
 	return l
 }
 
-// plant adds a secret to the search.
+// plant adds a secret to the search. Only responses to the call may (planted.may) may show it.
 func (l *leakTest) plant(name, text, may string) string {
 	l.planted = append(l.planted, planted{e2e.Marker{Name: name, Text: text}, may})
 	return text
@@ -136,8 +135,8 @@ func (l *leakTest) create(b e2e.Body) *e2e.Dealt {
 	return d
 }
 
-// seal adds markers to an input, as a member's name and as values, and plants its salt. Only
-// /inputs of an open deal may show them.
+// seal adds markers to an input, as a member's name and as values, and plants the salt. Only
+// GET /inputs of an open deal may show these secrets.
 func (l *leakTest) seal(d *e2e.Dealt, b e2e.Body, input e2e.Body) e2e.Sealed {
 	input["note"], input[l.mark("member's name")] = l.mark("member"), l.mark("member")
 	s := e2e.Seal(l.T, input)
@@ -150,13 +149,13 @@ func (l *leakTest) seal(d *e2e.Dealt, b e2e.Body, input e2e.Body) e2e.Sealed {
 	return s
 }
 
-// act sends a commit or reveal under a marked Idempotency-Key.
+// act sends a commit or reveal with a planted Idempotency-Key.
 func (l *leakTest) act(status int, d *e2e.Dealt, action string, party int, s e2e.Sealed) e2e.Answer {
 	l.T.Helper()
 	return l.Want(status, "POST", d.Path("/"+action), d.Tokens[party], s.Act(action), "Idempotency-Key", l.mark("header of "+action))
 }
 
-// play plays a deal with marked inputs to its end.
+// play makes all calls of a deal with marked inputs.
 func (l *leakTest) play(b e2e.Body, inputs ...e2e.Body) *e2e.Dealt {
 	d := l.create(b)
 	all := make([]e2e.Sealed, len(inputs))
@@ -198,7 +197,7 @@ func (l *leakTest) deploymentSecrets() {
 	}
 }
 
-// places returns everything to which a secret could have leaked.
+// places returns every place to which a secret could have leaked, by name.
 func (l *leakTest) places() map[string][]byte {
 	places := e2e.Dumped(l.T, l.stack)
 	places["traces"] = l.traces.Place()
@@ -240,7 +239,7 @@ func (l *leakTest) search() {
 			}
 		}
 	}
-	// The files of Postgres also contain its write-ahead log and deleted rows.
+	// The files of Postgres also have the write-ahead log and deleted rows.
 	var patterns bytes.Buffer
 	for _, p := range l.planted {
 		if !strings.HasPrefix(p.Name, "password") {
@@ -253,13 +252,13 @@ func (l *leakTest) search() {
 	}
 	out, err := exec.Command("grep", "-rlaF", "-f", list, l.stack.Postgres().DataDir()).CombinedOutput()
 	if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 1 {
-		l.T.Errorf("grep over the files of Postgres: %v\n%s", err, out)
+		l.T.Errorf("grep in the files of Postgres: %v\n%s", err, out)
 	}
 	l.T.Logf("%d secrets, %d places", len(l.planted), len(places))
 }
 
-// checkSearch requires that the search finds public texts in their places, so that an empty
-// result means something.
+// checkSearch requires that the search finds public texts in their places. Without this check,
+// a broken search would look like a stack without leaks.
 func (l *leakTest) checkSearch(d *e2e.Dealt, label string) {
 	l.T.Helper()
 	// What the service keeps in Redis expires within seconds.
@@ -272,14 +271,14 @@ func (l *leakTest) checkSearch(d *e2e.Dealt, label string) {
 	for i, at := range [][]string{{"table public.parties", "Redis public"}, {"table public.commitments", "table public.certificates", "log deal-api.log", "traces"}, {"log deadline-worker.log", "log log-server.log"}} {
 		for _, place := range at {
 			if !slices.Contains(shown[i], place) {
-				l.T.Errorf("%s is not found in %s: the search is broken", public[i].Text, place)
+				l.T.Errorf("the public text %s is not found in %s: the search is broken", public[i].Text, place)
 			}
 		}
 	}
 	if rows := bytes.Count(places["table public.idempotency"], []byte("\n")); rows < 10 {
-		l.T.Errorf("only %d stored responses are searched", rows)
+		l.T.Errorf("only %d stored responses are in the search: the search is broken", rows)
 	}
 	if !slices.ContainsFunc(shown[0], func(at string) bool { return strings.HasPrefix(at, "GET "+d.Path(" ")) }) {
-		l.T.Errorf("the label is found in %v and in no view: the search is broken", shown[0])
+		l.T.Errorf("the public label is found in %v and in no view: the search is broken", shown[0])
 	}
 }

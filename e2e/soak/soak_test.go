@@ -1,8 +1,8 @@
 //go:build soak
 
-// Package soak plays deals of every kind at a fixed pace for FAIRPACT_SOAK and reports
-// what grows: memory, goroutines, connections, files and tables. hack/bench (the part
-// curve) measures speed as the database grows. `make soak MINUTES=60` runs it.
+// Package soak runs deals of every kind at a fixed pace for FAIRPACT_SOAK. It reports what
+// grows: memory, goroutines, connections, files and tables. hack/bench (curve) measures how
+// speed depends on the size of the database. `make soak MINUTES=60` runs the test.
 package soak
 
 import (
@@ -22,8 +22,8 @@ import (
 
 const (
 	players = 8
-	pace    = time.Second // from one deal of a player to its next
-	keeping = 50          // one deal in keeping repeats its requests at the end
+	pace    = time.Second // from one deal to the next of the same goroutine
+	keeping = 50          // one deal in 50 is repeated at the end
 )
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
@@ -110,7 +110,7 @@ type usage struct {
 	calls                              map[string]call // by method and route
 }
 
-// call counts the answered requests of a route and the seconds that they took.
+// call counts the answered requests of a route and adds up their seconds.
 type call struct{ count, seconds float64 }
 
 type usages map[string]usage
@@ -167,7 +167,7 @@ func (u usages) latency(earlier usages) string {
 	return b.String()
 }
 
-// sizes returns the rows, bytes and bytes per row of every table. Bloat raises the last.
+// sizes returns the rows, bytes and bytes per row of every table. Bloat increases the last.
 func sizes(w e2e.Witness) string {
 	w.T.Helper()
 	w.Exec(0, "ANALYZE")

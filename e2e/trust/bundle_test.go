@@ -12,7 +12,7 @@ import (
 	"github.com/fairpact/fairpact/internal/checkpoint"
 )
 
-// bundle holds the tested members of a certificate's bundle.
+// bundle has the tested members of a certificate's bundle.
 type bundle struct {
 	LogProof string `json:"log_proof"`
 	Beacon   *struct{}
@@ -23,9 +23,9 @@ type bundle struct {
 	} `json:"own_input"`
 }
 
-// fairpactctl and the independent verifier verify a bundle offline, with only the file and
-// the deployment's key. The service puts no input or salt into a bundle, because the
-// initiator may still have the invite token. fairpactctl adds the party's own input.
+// fairpactctl and the independent verifier verify a bundle offline, with only the file and the
+// deployment's key. The service puts no input or salt into a bundle, because the initiator may
+// still have the invite token. fairpactctl adds the party's own input.
 func TestBundleVerifiesOffline(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -78,7 +78,7 @@ func TestBundleVerifiesOffline(t *testing.T) {
 				}
 				own := x.own && x.inputs[party] != nil
 				if (b.Own != nil) != own || own && (b.Own.Party != party || b.Own.Salt != s.Salt || (b.Own.Path != nil) != x.path) {
-					t.Errorf("party %d: own input %+v, want one: %v", party, b.Own, own)
+					t.Errorf("bundle of party %d: own input %+v, want one: %v", party, b.Own, own)
 				}
 				if strings.Contains(noted, "missing in the bundle: your input") == own {
 					t.Errorf("party %d: fairpactctl prints %q", party, noted)
@@ -89,7 +89,7 @@ func TestBundleVerifiesOffline(t *testing.T) {
 					}
 				}
 				if (b.Beacon != nil) != (x.request["algorithm"] == "random.v1") || b.LogProof == "" {
-					t.Errorf("party %d: beacon %v, log_proof %q", party, b.Beacon, b.LogProof)
+					t.Errorf("bundle of party %d: beacon %v and log_proof %q", party, b.Beacon, b.LogProof)
 				}
 				offline := e2e.NewCtl(t, "http://127.0.0.1:1") // nothing listens there
 				file := offline.File("bundle.json", text)
@@ -100,7 +100,7 @@ func TestBundleVerifiesOffline(t *testing.T) {
 					}
 				}
 				if good, said := e2e.Stranger(t, "--bundle", filepath.Join(offline.Dir, file), "--pubkey", status.Pubkey); !good {
-					t.Errorf("the independent verifier:\n%s", said)
+					t.Errorf("the independent verifier rejects the bundle:\n%s", said)
 				}
 				forged := offline.File("forged.json", []byte(strings.Replace(string(text), `"cert_version":"1"`, `"cert_version":"2"`, 1)))
 				offline.Run(1, "verify", forged)
@@ -115,7 +115,7 @@ func holdsNoInput(t *testing.T, c *e2e.Client, d *e2e.Dealt, party int, sealed [
 	t.Helper()
 	overMCP := c.Raw("get_certificate", e2e.JsonText(t, e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[party], "bundle": true}))
 	if len(overMCP.Content) != 3 {
-		t.Fatalf("get_certificate answers %+v", overMCP)
+		t.Fatalf("get_certificate with bundle: %+v", overMCP)
 	}
 	for name, text := range map[string]string{
 		"HTTP": string(c.Want(200, "GET", d.Path("/bundle"), d.Tokens[party], nil).Body),
@@ -165,7 +165,7 @@ func bundleIs(t *testing.T, c *e2e.Client, d *e2e.Dealt, policy []byte, code int
 	offline := e2e.NewCtl(t, "http://127.0.0.1:1")
 	text, noted := fetched(t, c, d, 0, nil)
 	if strings.Contains(noted, "missing in the bundle: a quorum of witnesses") != (code != 0) {
-		t.Errorf("before exit code %d fairpactctl notes:\n%s", code, noted)
+		t.Errorf("fairpactctl notes, with expected exit code %d:\n%s", code, noted)
 	}
 	file, trusted := offline.File("bundle.json", text), offline.File("policy", policy)
 	if said, _ := offline.Run(code, "verify", file, "--policy", trusted); !strings.Contains(said, says) {
@@ -177,8 +177,8 @@ func bundleIs(t *testing.T, c *e2e.Client, d *e2e.Dealt, policy []byte, code int
 	}
 }
 
-// An auditor mirrors the deployment's log, audits the log and the mirror, and finds a
-// change in the mirror.
+// An auditor mirrors the deployment's log, audits the log and the mirror, and finds a changed
+// file in the mirror.
 func TestLogIsAuditedFromOutside(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))

@@ -24,7 +24,7 @@ func verdicts(t *testing.T, ctl *e2e.Ctl, bundle []byte, accepted bool, known ..
 	said, _ := ctl.Run(code, append([]string{"verify", ctl.File("bundle.json", bundle)}, party...)...)
 	good, python := e2e.Stranger(t, append([]string{"--bundle", e2e.File(t, bundle)}, party...)...)
 	if good != accepted {
-		t.Errorf("the independent verifier accepts it: %v, want %v\n%s", good, accepted, python)
+		t.Errorf("the independent verifier accepts the bundle: %v, want %v\n%s", good, accepted, python)
 	}
 	return []string{said, python}
 }
@@ -41,9 +41,9 @@ func says(t *testing.T, said []string, words ...string) {
 	}
 }
 
-// The initiator has all tokens and tries to commit in another party's name. If that seat
-// has a declared key, the commit is refused. Otherwise the verifiers report what is not
-// proven, and a reader who knows the party's key refuses the certificate.
+// The initiator has all tokens and tries to commit in another party's name. If the seat of that
+// party has a declared key, the service refuses the commit. Otherwise the verifiers report what
+// is not proven, and a reader who knows the party's key rejects the certificate.
 func TestInitiatorCannotImpersonateASeatWithAKey(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -65,7 +65,7 @@ func TestInitiatorCannotImpersonateASeatWithAKey(t *testing.T) {
 	d.Commit(0, ann)
 	c.Refused(403, "SEAT_KEY_REQUIRED", "POST", d.Path("/commit"), d.Tokens[1], bob.Act("commit"))
 	if said := send(1, d, "initiator.pem"); !strings.Contains(said, "another key for party 1") {
-		t.Errorf("another key: %s", said)
+		t.Errorf("a commit with another key: %s", said)
 	}
 	send(0, d, "bob.pem")
 	d.Reveal(0, ann)
@@ -76,12 +76,12 @@ func TestInitiatorCannotImpersonateASeatWithAKey(t *testing.T) {
 	says(t, verdicts(t, ctl, bundle, true), "whose seat key party 1 signed with", bobs)
 	says(t, verdicts(t, ctl, bundle, false, "1="+own), "party 1 signed with "+bobs)
 
-	// Without a declared key the initiator signs with its own.
+	// Without a declared key the initiator signs with a key of its own.
 	d = c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
 	d.Commit(0, ann)
 	send(0, d, "initiator.pem")
 	if a := c.Do("POST", d.Path("/commit"), d.Tokens[1], bob.Act("commit")); a.Code() != "ALREADY_COMMITTED" || !strings.Contains(a.ErrorText(), "somebody used this invite token") {
-		t.Errorf("the party whose token was used receives %s", a.Body)
+		t.Errorf("the party whose token was used receives %s, want a refusal", a.Body)
 	}
 	d.Reveal(0, ann)
 	d.Reveal(1, bob)

@@ -9,9 +9,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// A change of the deals' tables, or a restored backup, makes the service end a deal
-// again. The log refuses a second certificate, and the operator adopts the first one from a
-// party's copy.
+// After a change of the deals' tables, or with a restored backup, the service ends a deal again.
+// The log refuses a second certificate. The operator adopts the first one from a party's copy.
 func TestOneCertificateADeal(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, nil)
@@ -30,7 +29,7 @@ func TestOneCertificateADeal(t *testing.T) {
 		secondCertificate(t, stack, d, func() {
 			v.At(t, []string{`DELETE FROM translog.tags`}, false)
 			if said, err := stack.Fairpactctl(t.Context(), "migrate"); err != nil || strings.Contains(said, "no tag") {
-				t.Fatalf("%v\n%s", err, said)
+				t.Fatalf("fairpactctl: %v\n%s", err, said)
 			}
 			v.SetBack(t, d)
 		})
@@ -60,8 +59,8 @@ func TestOneCertificateADeal(t *testing.T) {
 	})
 }
 
-// secondCertificate makes a deal end a second time. Its first certificate stays the only
-// one, and is served again once it is adopted.
+// secondCertificate makes a deal end a second time. The log must keep the first certificate as
+// the only one, and the service must serve it again after certificate adopt.
 func secondCertificate(t *testing.T, stack *localstack.Stack, d *e2e.Dealt, again func()) {
 	t.Helper()
 	w := e2e.Database(t, stack)
@@ -77,7 +76,7 @@ func secondCertificate(t *testing.T, stack *localstack.Stack, d *e2e.Dealt, agai
 		return refusals() > before || w.Number(`SELECT count(*) FROM translog.leaves`) > leaves
 	})
 	if n := w.Number(`SELECT count(*) FROM translog.leaves`); n != leaves {
-		t.Fatalf("the log took a second certificate of the deal: %d leaves, want %d", n, leaves)
+		t.Fatalf("the log accepted a second certificate of the deal: %d leaves, want %d", n, leaves)
 	}
 	here := d.C.In(t)
 	here.Refused(503, "LOG_INCONSISTENT", "GET", d.Path("/certificate"), d.Tokens[0], nil)
@@ -89,23 +88,23 @@ func secondCertificate(t *testing.T, stack *localstack.Stack, d *e2e.Dealt, agai
 	forged := e2e.Decoded(t, first)
 	forged["outcome"] = "VOID"
 	if said, err := stack.Fairpactctl(t.Context(), append(adopt, e2e.File(t, e2e.Encoded(t, forged)))...); err == nil {
-		t.Errorf("a forged certificate was adopted: %s", said)
+		t.Errorf("certificate adopt accepted a forged certificate: %s", said)
 	}
 	for range 2 {
 		if said, err := stack.Fairpactctl(t.Context(), append(adopt, e2e.File(t, first))...); err != nil {
-			t.Fatalf("%v\n%s", err, said)
+			t.Fatalf("fairpactctl certificate adopt: %v\n%s", err, said)
 		}
 	}
 	healed := e2e.Decoded(t, d.Certified(0))
 	for name, value := range e2e.Decoded(t, first) {
 		if name != "log_proof" && string(e2e.Encoded(t, healed[name])) != string(e2e.Encoded(t, value)) {
-			t.Errorf("%s is %v, and was %v", name, healed[name], value)
+			t.Errorf("after certificate adopt %s is %v, want %v", name, healed[name], value)
 		}
 	}
 	if now := d.View(); now.State != view.State || *now.CertificateID != *view.CertificateID {
-		t.Errorf("the deal is %+v, and was %+v", now, view)
+		t.Errorf("after certificate adopt the deal is %+v, want %+v", now, view)
 	}
 	if r := here.Verify(*view.CertificateID); !r.Valid {
-		t.Errorf("%+v", r)
+		t.Errorf("the adopted certificate is reported %+v, want valid", r)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// The independent verifier, which shares no code with the project, accepts every kind of
-// certificate: the signature, the proof against the signed head and, with the parties'
-// inputs, the commitments, the input root and the result.
+// The independent verifier shares no code with the project and accepts every kind of certificate.
+// It checks the signature, the proof against the signed head and, with the parties' inputs, the
+// commitments, the input root and the result.
 func TestIndependentVerifierAcceptsEachKind(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -41,25 +41,25 @@ func TestIndependentVerifierAcceptsEachKind(t *testing.T) {
 			x := e2e.Played(t, c.In(t), play)
 			if x.Last.Token != "" && !x.Clock {
 				if a, err := x.Call(c); err != nil || a.Status != 200 {
-					t.Fatalf("the last call: %v, %d %s", err, a.Status, a.Body)
+					t.Fatalf("the last call: error %v, %d %s, want 200", err, a.Status, a.Body)
 				}
 			}
 			x.Deal.C = c
 			all = append(all, x)
 		})
 	}
-	// The deadlines pass while the other deals are played.
+	// The deadlines pass while the calls of the other deals are made.
 	for _, x := range all {
 		text := x.Deal.Certified(e2e.Patience)
 		x.Recomputed(t, c, text)
 		if v := x.Deal.View(); v.State != x.Outcome || !slices.Equal(v.VoidFlakers, x.Flakers) || !c.Verify(*v.CertificateID).Valid {
-			t.Errorf("view: %+v, want %s %v", v, x.Outcome, x.Flakers)
+			t.Errorf("the view is %+v, want %s with flakers %v", v, x.Outcome, x.Flakers)
 		}
 	}
 }
 
-// whole plays a deal to which all parties commit. The parties that have an input reveal. If
-// these are not all, the last of them rejects.
+// whole returns a scenario in which all parties commit, and those with an input reveal. If not
+// all have one, the last of those that reveal rejects.
 func whole(b e2e.Body, inputs []e2e.Body) e2e.Scenario {
 	return func(c *e2e.Client, _ time.Duration) *e2e.Cut {
 		parties, reveals := len(b["party_labels"].([]string)), len(inputs)
@@ -133,11 +133,11 @@ func shapley(parties int) e2e.Body {
 	return b
 }
 
-// The tests of the independent verifier pass. They show that it refuses every changed
-// certificate, proof, tree head and bundle, and computes the published vectors.
+// The tests of the independent verifier pass. They show that it rejects every changed
+// certificate, proof, tree head and bundle, and that it computes the published vectors.
 func TestVerifierInPython(t *testing.T) {
 	t.Parallel()
 	if out, err := exec.Command("python3", "-B", "-m", "unittest", "discover", "-s", e2e.Repo("e2e/verifier")).CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("the Python tests of e2e/verifier: %v\n%s", err, out)
 	}
 }

@@ -1,5 +1,5 @@
-// Package trust tests what the parties can verify without trusting the service, and what
-// the service refuses after somebody has changed its database.
+// Package trust tests what the parties can verify without trusting the service. It also tests
+// what the service refuses after somebody has changed its database.
 package trust
 
 import (
@@ -28,13 +28,13 @@ type tampering struct {
 	signature, root, inclusion bool // the checks after the change
 }
 
-// verifiedOnce lists the changes of rows that a log server has verified and keeps in
-// memory. It serves the signed values until it reads the rows again.
+// verifiedOnce lists the changes of rows that a log-server has verified and keeps in memory.
+// The log-server serves the signed values until it reads the rows again.
 var verifiedOnce = []string{"a leaf in its path", "a node at level 8"}
 
-// The tested certificate is leaf 0. Leaf 1 and the last leaf are other certificates, and the
-// leaves between are digests without a certificate. The root of leaves 0 to 255 is in a
-// node row. internal/escrow and internal/translog test more changes.
+// The tested certificate is leaf 0. Leaf 1 and the last leaf are other certificates. The leaves
+// in between are digests without a certificate. The root of leaves 0 to 255 is in a node row.
+// internal/escrow and internal/translog test more changes.
 var tamperings = []tampering{
 	{"a label", payload(`replace(%s, '"label":"ann"', '"label":"eve"')`), false, true, false},
 	{"a space in the payload", payload(`'{ ' || substr(%s, 2)`), false, true, false},
@@ -75,8 +75,8 @@ func newestHead(assignment string) []string {
 	return []string{`UPDATE translog.tree_heads SET ` + assignment + ` WHERE tree_size = (SELECT max(tree_size) FROM translog.tree_heads)`}
 }
 
-// SPEC 2.9: every replica makes each check of a verification from the stored rows. A change
-// fails the expected checks, and its undoing passes them again.
+// SPEC 2.9: every replica makes each check of a verification from the stored rows. The expected
+// checks fail after a change, and pass again after its undo.
 func TestTampering(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) {
@@ -91,7 +91,7 @@ func TestTampering(t *testing.T) {
 	fill(t, stack, 300)
 	last := issued(t, doors[0])
 	if n := v.W.Number(`SELECT count(*) FROM translog.nodes`); n != 1 {
-		t.Fatalf("%d node rows, want 1", n)
+		t.Fatalf("the log has %d node rows, want 1", n)
 	}
 
 	high := e2e.HighS(t, e2e.Value[string](v.W, `SELECT signature FROM certificates WHERE leaf_index = 0`))
@@ -105,7 +105,7 @@ func TestTampering(t *testing.T) {
 			if slices.Contains(verifiedOnce, x.what) {
 				for _, c := range doors {
 					if r := c.Verify(first.certID); !r.Valid {
-						t.Errorf("%s, with the rows in memory: %+v", c.Base, r)
+						t.Errorf("%s, with the rows in memory, reports %+v, want valid", c.Base, r)
 					}
 				}
 				restartLogs(t, stack)
@@ -114,16 +114,16 @@ func TestTampering(t *testing.T) {
 				here := c.In(t)
 				r := here.Verify(first.certID)
 				if r.Valid || r.CertID != first.certID || r.Checks.Signature != x.signature || r.Checks.InputRoot != x.root || r.Checks.Inclusion != x.inclusion {
-					t.Errorf("%s reports %+v", c.Base, r)
+					t.Errorf("%s reports %+v, want not valid with signature %v, input_root %v, inclusion %v", c.Base, r, x.signature, x.root, x.inclusion)
 				}
-				// The service does not return a certificate that would not verify.
+				// The service does not return a certificate that does not verify.
 				here.Refused(503, "LOG_INCONSISTENT", "GET", first.deal.Path("/certificate"), first.deal.Tokens[0], nil)
 			}
 		})
 		for _, c := range doors {
 			for _, d := range []*vaulted{first, second, last} {
 				if r := c.Verify(d.certID); !r.Valid {
-					t.Fatalf("after %s was undone: %+v", x.what, r)
+					t.Fatalf("after the undo of %s the report is %+v, want valid", x.what, r)
 				}
 				c.Want(200, "GET", d.deal.Path("/certificate"), d.deal.Tokens[1], nil)
 			}
@@ -132,7 +132,7 @@ func TestTampering(t *testing.T) {
 	e2e.Independently(t, doors[1], last.deal.Certified(0), true)
 }
 
-// restartLogs makes both log servers read their tiles again.
+// restartLogs restarts both log-servers, so that they read their tiles again.
 func restartLogs(t *testing.T, stack *localstack.Stack) {
 	t.Helper()
 	for _, name := range []string{localstack.LogServer, e2e.SecondLog} {
@@ -148,14 +148,14 @@ type vaulted struct {
 	certID string
 }
 
-// issued plays a deal to its certificate, and requires that it is valid.
+// issued returns a new deal with its certificate, which must be valid.
 func issued(t *testing.T, c *e2e.Client) *vaulted {
 	t.Helper()
 	d := c.Create(e2e.SplitBody(3600e9, 7200e9))
 	d.Play(e2e.AnnsValues, e2e.BobsValues)
 	certID := *d.View().CertificateID
 	if r := c.Verify(certID); !r.Valid {
-		t.Fatalf("before: %+v", r)
+		t.Fatalf("before the change the report is %+v, want valid", r)
 	}
 	return &vaulted{d, certID}
 }

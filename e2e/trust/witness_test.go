@@ -12,9 +12,9 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// A deal becomes CERTIFIED when two of two witnesses have cosigned a checkpoint that covers
-// it. A witness that is down delays only that. The certificate keeps its bytes, and a VOID
-// deal stays VOID.
+// A deal becomes CERTIFIED when two of two witnesses have cosigned a checkpoint that covers its
+// certificate. A witness that is down delays only CERTIFIED. The certificate keeps its bytes, and
+// a VOID deal stays VOID.
 func TestWitnessesCertify(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) { o.Witnesses = 2 })
@@ -27,21 +27,21 @@ func TestWitnessesCertify(t *testing.T) {
 	first, payload := play()
 	e2e.Eventually(t, "CERTIFIED", e2e.Patience, func() bool { return first.View().State == "CERTIFIED" })
 	if after := signedPart(t, first); after != payload {
-		t.Errorf("the certificate was\n%s\nand is\n%s", payload, after)
+		t.Errorf("the certificate changed from\n%s\nto\n%s", payload, after)
 	}
 
 	// MCP shows the same state. The served checkpoint meets the published policy.
 	var shown struct{ State string }
 	c.Tool("get_deal", e2e.Body{"deal_id": first.ID, "invite_token": first.Tokens[1]}).Into(t, &shown)
 	if shown.State != "CERTIFIED" {
-		t.Errorf("get_deal shows %s", shown.State)
+		t.Errorf("get_deal shows the state %s, want CERTIFIED", shown.State)
 	}
 	text, err := os.ReadFile(stack.PolicyFile())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if published := c.Want(200, "GET", "/v1/log/policy", "", nil).Body; string(published) != string(text) {
-		t.Errorf("the policy is published as %s", published)
+		t.Errorf("the published policy is %s", published)
 	}
 	policy, err := checkpoint.ParsePolicy(text)
 	if err != nil {
@@ -49,13 +49,13 @@ func TestWitnessesCertify(t *testing.T) {
 	}
 	cosigned := c.Want(200, "GET", "/v1/log/checkpoint", "", nil).Body
 	if _, names, err := policy.Verify(cosigned); err != nil || len(names) != 2 {
-		t.Errorf("cosigned by %v, %v:\n%s", names, err, cosigned)
+		t.Errorf("the checkpoint is cosigned by %v, want both witnesses (%v):\n%s", names, err, cosigned)
 	}
 
 	bundleIs(t, c, first, text, 0, "OK   witnesses")
 
-	// With one witness down the deal ends and has its certificate. It is not CERTIFIED,
-	// although the other witness has cosigned a checkpoint that covers it.
+	// With one witness down, the deal ends and has its certificate. The deal is not CERTIFIED, even
+	// after the other witness has cosigned a checkpoint that covers it.
 	stack.Witness(2, false)
 	second, _ := play()
 	leaf := leafOf(t, second.Certified(e2e.Patience))
@@ -64,18 +64,18 @@ func TestWitnessesCertify(t *testing.T) {
 		return err != nil && at.Size > leaf && len(names) == 1
 	})
 	if state := second.View().State; state != "COMPUTED" {
-		t.Errorf("%s with one witness of two", state)
+		t.Errorf("the deal is %s with one witness of two, want COMPUTED", state)
 	}
 	bundleIs(t, c, second, text, 1, "FAIL witnesses")
-	bundleIs(t, c, first, text, 0, "OK   witnesses") // under the checkpoint that both cosigned
+	bundleIs(t, c, first, text, 0, "OK   witnesses") // under the checkpoint that both witnesses cosigned
 	stack.Witness(2, true)
 	e2e.Eventually(t, "CERTIFIED", 2*e2e.Patience, func() bool { return second.View().State == "CERTIFIED" })
 	bundleIs(t, c, second, text, 0, "OK   witnesses")
 	if state := first.View().State; state != "CERTIFIED" {
-		t.Errorf("the first deal is %s again", state)
+		t.Errorf("the first deal is %s again, want CERTIFIED", state)
 	}
 
-	// A VOID deal also has a leaf.
+	// A VOID deal also has a leaf, and does not become CERTIFIED.
 	rejected := e2e.Open(c, e2e.ShapleyBody(time.Hour, 2*time.Hour), 2, 1, e2e.Body{"accept": true}, e2e.Body{"accept": false})
 	rejected.Deal.Reveal(1, rejected.Inputs[1])
 	leaf = leafOf(t, rejected.Deal.Certified(e2e.Patience))
@@ -85,11 +85,11 @@ func TestWitnessesCertify(t *testing.T) {
 		return *status.CertifiedSize > leaf
 	})
 	if state := rejected.Deal.View().State; state != "VOID" {
-		t.Errorf("a VOID deal shows %s", state)
+		t.Errorf("the VOID deal shows %s, want VOID", state)
 	}
 }
 
-// signedPart returns the certificate of a deal without its proof.
+// signedPart returns the text of a deal's certificate without log_proof.
 func signedPart(t *testing.T, d *e2e.Dealt) string {
 	t.Helper()
 	text, err := e2e.WithoutProof(d.Certified(e2e.Patience))
