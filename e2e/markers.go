@@ -22,7 +22,7 @@ type Marker struct{ Name, Text string }
 // bytea. For a credential or hex, the forms of the encoded bytes are added.
 func (m Marker) needles() (all [][]byte) {
 	plain := [][]byte{[]byte(m.Text)}
-	_, payload, _ := strings.Cut(m.Text, "_") // fp_…, it_…
+	_, payload, _ := strings.Cut(m.Text, "_") // a credential is fp_… or it_…
 	if raw, err := base64.RawURLEncoding.DecodeString(payload); err == nil && len(raw) >= 16 {
 		plain = append(plain, raw)
 	}

@@ -60,7 +60,7 @@ func largeToolCalls(t *testing.T, stack *localstack.Stack) {
 				all.Go(func() {
 					answer, err := http.Post(c.Base+"/mcp", "application/json", strings.NewReader(row.message))
 					if err != nil {
-						t.Error(err)
+						t.Errorf("POST /mcp: %v, want an answer", err)
 						return
 					}
 					body, err := io.ReadAll(answer.Body)

@@ -101,7 +101,7 @@ func TestRequestStillRunning(t *testing.T) {
 		go func() {
 			a, err := c.Try(t.Context(), "POST", commit.Path, commit.Token, commit.Sent, "Idempotency-Key", commit.Key)
 			if err != nil {
-				t.Error(err)
+				t.Errorf("POST %s: %v, want an answer", commit.Path, err)
 			}
 			answers <- a
 		}()

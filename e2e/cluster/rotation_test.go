@@ -34,8 +34,8 @@ func keysCommand(t *testing.T, document string, args ...string) string {
 	return out
 }
 
-// rollOutKeys upgrades the release to a key set. It waits until keys check succeeds, which
-// compares all pods, and prints next.
+// rollOutKeys upgrades the release to a key set. It waits until `fairpactctl keys check`,
+// which compares all pods, succeeds and prints next.
 func (c *cluster) rollOutKeys(t *testing.T, document, next string) {
 	t.Helper()
 	values, err := json.Marshal(map[string]any{"signing": map[string]any{"keySet": json.RawMessage(document)}})

@@ -11,10 +11,9 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// serverSecret replaces the server secret in the middle of a deal, as a mistake would.
-// The new pods do not start, the old ones go on, and the deal ends after the secret is
-// put back. Then it rotates the secret by runbooks/secrets.md in the middle of another
-// deal.
+// serverSecret replaces the server secret by mistake during a deal. New pods must not
+// start, the old pods continue, and the deal ends after the old secret is restored. Then
+// serverSecret rotates the secret by runbooks/secrets.md during another deal.
 func serverSecret(t *testing.T, c *cluster) {
 	encrypted := []string{release + "-deal-api", release + "-deadline-worker"}
 	restart := func(workloads ...string) {
@@ -44,7 +43,7 @@ func serverSecret(t *testing.T, c *cluster) {
 	s.flows(t, 100)
 	for pod := range strings.Lines(ready) {
 		if now := restarts(t, namespace); !strings.Contains(now, pod) {
-			t.Errorf("beside a pod without the secret: want %s among\n%s", strings.TrimSpace(pod), now)
+			t.Errorf("the old pod %q has changed while a new pod lacks the secret. The pods are now\n%s", strings.TrimSpace(pod), now)
 		}
 	}
 	set(kept)
@@ -63,8 +62,8 @@ func serverSecret(t *testing.T, c *cluster) {
 	s.stop(t, c, "the server secret replaced by mistake, put back, and rotated")
 }
 
-// halfRevealed plays a deal until its first reveal and returns a function that reveals
-// the other input and requires a certificate that verifies.
+// halfRevealed creates a deal and makes its calls up to the first reveal. ends reveals the
+// other input and requires a certificate that verifies.
 func (c *cluster) halfRevealed(t *testing.T) (ends func()) {
 	t.Helper()
 	client := newClient(t, c.base)

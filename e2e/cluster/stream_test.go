@@ -97,7 +97,7 @@ func (s *stream) failed(err error) {
 	s.failures = append(s.failures, time.Now().Format("15:04:05.000 ")+err.Error())
 }
 
-// flows waits until the stream has made more requests: as many as more says.
+// flows waits until the stream has made a number of further requests.
 func (s *stream) flows(t *testing.T, more int) {
 	t.Helper()
 	count := func() int {

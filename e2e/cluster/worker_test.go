@@ -151,7 +151,7 @@ func attended(t *testing.T, s *stream, all []missed) (late string) {
 	late = psql(t, fmt.Sprintf("SELECT max(created_at) - %d FROM certificates WHERE %s", all[0].deadline, where))
 	for _, m := range all {
 		if err := s.judged(t.Context(), m); err != nil {
-			t.Error(err)
+			t.Errorf("after the deadline %d: %v", m.deadline, err)
 		}
 	}
 	return late

@@ -123,7 +123,7 @@ func (r *rotation) streams(ctx context.Context) *sync.WaitGroup {
 					err = r.head(ctx, i%len(r.logs))
 				}
 				if err != nil && ctx.Err() == nil {
-					r.T.Error(err)
+					r.T.Errorf("a deal or a tree head in stream %d: %v", i, err)
 					return
 				}
 			}

@@ -58,7 +58,7 @@ func TestCtlSplit(t *testing.T) {
 	c.Create("split.v1", e2e.Body{"items": []string{"car", "boat"}}, "ann", "bob, the second")
 	for _, name := range []string{"deal.json", "party-1.json"} {
 		if info, err := os.Stat(filepath.Join(c.Dir, name)); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s: %v, %v", name, info, err)
+			t.Errorf("the file %s has %v, want mode 0600 (%v)", name, info, err)
 		}
 	}
 	c.Run(2, "deal", "create", "--algorithm", "split.v1", "--label", "a", "--label", "b", "--params", "params.json", "--out", "deal.json")

@@ -96,7 +96,7 @@ func TestKeyServiceOutage(t *testing.T) {
 	}
 	fault := func(fault kmstest.Fault) {
 		if err := kms.SetFault(fault); err != nil {
-			t.Error(err)
+			t.Errorf("set the fault %v of the key service: %v", fault, err)
 		}
 	}
 

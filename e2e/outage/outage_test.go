@@ -252,7 +252,7 @@ func postgresDown(t *testing.T, stack *localstack.Stack) {
 			t.Errorf("%s has ended, want it to run", name)
 		default:
 			if stack.PID(name) != pid {
-				t.Errorf("%s was restarted", name)
+				t.Errorf("%s was restarted: its process is now %d, want %d", name, stack.PID(name), pid)
 			}
 		}
 	}

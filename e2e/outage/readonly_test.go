@@ -59,7 +59,7 @@ func readOnly(t *testing.T, stack *localstack.Stack) {
 	c.Want(http.StatusOK, "GET", half.Deal.Path(""), half.Deal.Key, nil)
 	c.Refused(http.StatusUnauthorized, "INVALID_CREDENTIAL", "GET", half.Deal.Path(""), "fp_"+strings.Repeat("A", 43), nil)
 	if v := half.Deal.View(); v.State != "REVEALING" {
-		t.Errorf("the view: %+v", v)
+		t.Errorf("the view of the overdue deal is %+v, want REVEALING", v)
 	}
 	if !c.Verify(published).Valid {
 		t.Error("a certificate is not valid while read-only")

@@ -43,7 +43,7 @@ func twins(t *testing.T, doors []*e2e.Client, status int, path, token string, se
 		group.Go(func() {
 			var err error
 			if answers[i], err = doors[i%len(doors)].Try(t.Context(), "POST", path, token, sent, "Idempotency-Key", key); err != nil {
-				t.Error(err)
+				t.Errorf("POST %s: %v, want an answer", path, err)
 			}
 		})
 	}

@@ -143,7 +143,7 @@ func collectorHangs(t *testing.T, stack *localstack.Stack, col *e2e.Collector) {
 	d.Certified(e2e.Patience)
 	began := time.Now()
 	if err := stack.Stop(localstack.DealAPI); err != nil {
-		t.Error(err)
+		t.Errorf("stop deal-api with a collector that hangs: %v", err)
 	}
 	t.Logf("a stop takes %s with a collector that hangs", time.Since(began))
 	if lines := logged(t, stack, localstack.DealAPI); !slices.ContainsFunc(lines, func(line map[string]any) bool { return line["msg"] == "the last traces are lost" }) {

@@ -78,7 +78,7 @@ func TestPeopleSettleASplit(t *testing.T) {
 	seen := c.Want(200, "GET", "/v1/deals/"+id, token, nil)
 	seen.Into(t, &view)
 	if seen.Header.Get("Fairpact-Party") != "1" {
-		t.Errorf("the token of party 1 is of party %q", seen.Header.Get("Fairpact-Party"))
+		t.Errorf("the token of party 1 is of party %q, want 1", seen.Header.Get("Fairpact-Party"))
 	}
 	alg, _ := algorithm.Lookup("split.v1")
 	if want := invitation.Text(c.Base, invitation.Seat{DealID: id, Algorithm: alg, From: "Ann", Party: 1, Label: "Ben", Token: token, CommitDeadline: view.CommitDeadline, RevealDeadline: view.RevealDeadline}); text != want {
@@ -88,7 +88,7 @@ func TestPeopleSettleASplit(t *testing.T) {
 	ann.until("the invitations outlast a reload", "document.querySelector('#invitations textarea')?.value.includes('"+token+"')")
 
 	if own := eval[string](ann, "document.querySelector('#own-link').value"); own != eval[string](ann, "document.querySelector('#own-seat').href") || !strings.Contains(own, link.Path+"#it_") {
-		t.Errorf("the initiator's own link is %q", own)
+		t.Errorf("the initiator's own link is %q, want the link of the own seat, under %s", own, link.Path)
 	}
 
 	ben.open(link.Path+"#"+token, 390, "dark")
@@ -98,17 +98,17 @@ func TestPeopleSettleASplit(t *testing.T) {
 		t.Errorf("the address bar shows %s, want no token", at)
 	}
 	if title := ben.text("#title"); title != "Ann and Ben divide car, boat and piano" {
-		t.Errorf("title: %s", title)
+		t.Errorf("the title is %q, want that Ann and Ben divide car, boat and piano", title)
 	}
 	ben.enter("#points-0", "30")
 	ben.enter("#points-1", "1.5")
 	if said := ben.text("#points-total"); said != "whole numbers only" {
-		t.Errorf("total: %s", said)
+		t.Errorf("the total of the points is %q, want \"whole numbers only\"", said)
 	}
 	ben.enter("#seal", "\r")
 	ben.until("a half is refused", "document.querySelector('#problem').textContent")
 	if said := ben.text("#problem"); said != "The points for \u2068boat\u2069 must be a whole number, 0 or more." {
-		t.Errorf("the page shows the problem %s", said)
+		t.Errorf("the page shows the problem %q, want that the points for boat must be a whole number", said)
 	}
 	eval[bool](ben, "document.querySelector('#points-1').value = '', true")
 	ben.enter("#points-1", "50")
@@ -116,12 +116,12 @@ func TestPeopleSettleASplit(t *testing.T) {
 	ben.do(chromedp.Reload())
 	ben.reaches("seal")
 	if total, part := ben.text("#points-total"), ben.text("#part-1"); total != "100" || part != "50 %" {
-		t.Errorf("after a reload in the middle: total %s, the boat is %s", total, part)
+		t.Errorf("after a reload in the middle the total is %s and the boat is %s, want 100 and 50 %%", total, part)
 	}
 	ben.enter("#seal", "\r")
 	ben.reaches("sealed")
 	if focus := eval[string](ben, "document.activeElement.textContent"); focus != "Sealed" {
-		t.Errorf("after sealing, the focus is on %q", focus)
+		t.Errorf("after sealing, the focus is on %q, want Sealed", focus)
 	}
 	ben.accessible("4 sealed phone dark")
 
@@ -134,7 +134,7 @@ func TestPeopleSettleASplit(t *testing.T) {
 		return copied;
 	})()`)
 	if !strings.HasPrefix(own, c.Base+link.Path+"#it_") || strings.Contains(own, token) {
-		t.Errorf("the button copies %q as Ann's link", own)
+		t.Errorf("the button copies %q, want Ann's link under %s", own, link.Path)
 	}
 	for i, points := range []string{"50", "30", "20"} {
 		ann.enter(fmt.Sprintf("#points-%d", i), points)
@@ -147,7 +147,7 @@ func TestPeopleSettleASplit(t *testing.T) {
 		p.reaches("done")
 		p.until("the proof is there", "document.querySelector('#verify-bundle')")
 		if said := p.text("#action .headline"); said != "You get what is worth 60 % of everything to you." {
-			t.Errorf("result: %s", said)
+			t.Errorf("the headline is %q, want that the party gets what is worth 60 %% to it", said)
 		}
 		// The deal is sealed: a party sees what the parts are worth by its own points only.
 		if rows := eval[int](p, "document.querySelectorAll('.worths tbody tr').length"); rows != 1 {
@@ -155,7 +155,7 @@ func TestPeopleSettleASplit(t *testing.T) {
 		}
 	}
 	if row := eval[[]string](ben, "[...document.querySelectorAll('.worths tbody td')].map((cell) => cell.textContent)"); strings.Join(row, " ") != "60 % 40 %" {
-		t.Errorf("by Ben's points the parts are worth %v", row)
+		t.Errorf("by Ben's points the parts are worth %v, want 60 %% and 40 %%", row)
 	}
 	ben.enter("#verify-bundle", "\r")
 	ben.until("it verifies", "document.querySelector('#report').dataset.valid === 'true'")
@@ -166,13 +166,13 @@ func TestPeopleSettleASplit(t *testing.T) {
 		t.Error("the checks of a valid proof are unfolded")
 	}
 	if said := ben.text("#report .verdict strong"); said != "Valid" {
-		t.Errorf("the verdict on the deal's own proof is %q", said)
+		t.Errorf("the verdict on the deal's own proof is %q, want Valid", said)
 	}
 	if said := ben.text("#report"); !strings.Contains(said, "the things were divided.Ann: car, 50 % of pianoBen: boat, 50 % of piano") {
-		t.Errorf("the report does not say what the certificate says: %s", said)
+		t.Errorf("the report does not say who gets what, as the certificate does: %s", said)
 	}
 	if notes := ben.text("#report .unproven"); strings.Contains(notes, "your input was not checked") {
-		t.Errorf("the report lists as not proven %q", notes)
+		t.Errorf("the report lists the checked input as not proven: %q", notes)
 	}
 	ben.accessible("6 done phone dark")
 	ann.accessible("7 done desk light")
@@ -206,7 +206,7 @@ func TestPersonDraws(t *testing.T) {
 	p.take(d, 2, 320, "light")
 	p.reaches("seal")
 	if said := p.text("#cautions"); !strings.Contains(said, "whoever opens last can know the winner first") || !strings.Contains(said, "Parties 0 and 1 have labels that look alike.") {
-		t.Errorf("the page shows the cautions %s", said)
+		t.Errorf("the cautions are %q, want those on the early round and on labels that look alike", said)
 	}
 	if chain := e2e.BeaconChain(t); p.text("#chain") != chain.Hash || !strings.Contains(p.text("#rules"), "of a beacon that is not drand quicknet") {
 		t.Errorf("the rules of a draw from the chain %s: %s", chain.Hash, p.text("#rules"))
@@ -231,7 +231,7 @@ func TestPersonDraws(t *testing.T) {
 	}
 	c.Want(200, "GET", d.Path(""), d.Tokens[0], nil).Into(t, &result)
 	if said := p.text("#action"); !strings.Contains(said, "found the same winner") {
-		t.Errorf("the page shows the result %s", said)
+		t.Errorf("the page shows %q, want that it found the same winner", said)
 	}
 	want := []string{"Ann is drawn.", "Ann  is drawn.", "You are drawn."}[result.Result.Winner]
 	if said := p.text("#action .headline"); said != want {
@@ -269,13 +269,13 @@ func TestPersonAnswersTerms(t *testing.T) {
 		} else {
 			p.reaches("void")
 			if said := p.text("#status"); !strings.HasSuffix(said, "rejected the terms.") {
-				t.Errorf("the page shows the status %s", said)
+				t.Errorf("the status is %q, want that a party rejected the terms", said)
 			}
 			p.until("the proof is there", "document.querySelector('#verify-bundle')")
 			p.enter("#verify-bundle", "\r")
 			p.until("it verifies", "document.querySelector('#report').dataset.valid === 'true'")
 			if said := p.text("#report"); !strings.Contains(said, "It says: nothing was settled, since bob rejected the terms.") {
-				t.Errorf("the page shows the report %s", said)
+				t.Errorf("the report is %q, want that bob rejected the terms", said)
 			}
 			p.accessible("terms void desk dark")
 		}
@@ -363,7 +363,7 @@ func TestPageCommitsAfterACopyIsSaved(t *testing.T) {
 		return hashes;
 	})()`)
 	if hashes[0] != "#"+d.Tokens[0] || hashes[1] != "#main" {
-		t.Errorf("the address bar shows %q", hashes)
+		t.Errorf("the address bar shows the fragments %q, want the token and #main", hashes)
 	}
 	p.set("#points-0", "7")
 	p.click("#seal")
@@ -378,7 +378,7 @@ func TestPageCommitsAfterACopyIsSaved(t *testing.T) {
 	p.reaches("sealed")
 	copied := e2e.AsBody(t, string(text))
 	if seen := string(c.Want(200, "GET", d.Path(""), d.Tokens[0], nil).Body); !strings.Contains(seen, fmt.Sprint(copied["commitment"])) {
-		t.Errorf("the copy %s is not of the commitment in %s", text, seen)
+		t.Errorf("the copy %s does not have the commitment of the view %s", text, seen)
 	}
 }
 
@@ -430,7 +430,7 @@ func TestPageTakesASavedCopy(t *testing.T) {
 	bring(mine.Salt)
 	p.reaches("sealed")
 	if said := p.text("#action"); !strings.Contains(said, "after seven days without a visit") {
-		t.Errorf("the page describes a deal of eight days as %s", said)
+		t.Errorf("for a deal of eight days the page says %q, want a warning about seven days without a visit", said)
 	}
 }
 
@@ -468,7 +468,7 @@ func TestCreationPageMakesEachKind(t *testing.T) {
 			t.Errorf("the deal has the round %d, want %d", v.Params.Round, chain.RoundAt(v.RevealDeadline)+1)
 		}
 		if got := v.Params.Values; id == "shapley.v1" && (len(got) != 3 || got["Zoe"] != 60 || got["Zoe,Éva"] != 120) {
-			t.Errorf("coalition values: %v", got)
+			t.Errorf("the coalition values are %v, want 3 of them, with Zoe 60 and Zoe,Éva 120", got)
 		}
 		p.click("#another")
 		p.until("the form is empty", "document.querySelector('#names')?.value === '' && !document.querySelector('#make').hidden")
@@ -484,7 +484,7 @@ func TestCreationPageMakesEachKind(t *testing.T) {
 		return ['{"bid":7}', '{"bid":0.5}', '[1]'].map(read);
 	})()`)
 	if said[0] != `{"bid":7}` || !strings.Contains(said[1], "not written as an integer") || !strings.Contains(said[2], "must be an object") {
-		t.Errorf("a form of JSON reads %q", said)
+		t.Errorf("the field for JSON yields %q, want the input and two messages about wrong inputs", said)
 	}
 }
 
@@ -524,7 +524,7 @@ func TestPersonSignsWithASeatKey(t *testing.T) {
 	p.take(d, 1, 320, "light")
 	p.reaches("keyed")
 	if said := p.text("#action"); !strings.Contains(said, key) || strings.Contains(said, "declared for") {
-		t.Errorf("for a seat with a key the page shows %s", said)
+		t.Errorf("for a seat with a key the page shows %q, want its key %s", said, key)
 	}
 	p.accessible("keyed phone light")
 	p.enter("#points-0", "40")
@@ -551,7 +551,7 @@ func TestPersonSignsWithASeatKey(t *testing.T) {
 		for (let i = 0; i < 16; i++) await sign(`+e2e.JsonText(t, own)+", "+e2e.JsonText(t, key)+`, new Uint8Array([i]));
 		return 16;
 	})()`); n != 16 {
-		t.Errorf("%d signatures", n)
+		t.Errorf("the page made %d signatures, want 16", n)
 	}
 }
 
@@ -660,7 +660,7 @@ func TestPageShowsEachPartysValues(t *testing.T) {
 		p.reaches("done")
 		p.until("the proof is there", "document.querySelector('#verify-bundle')")
 		if rows, cells := eval[int](p, "document.querySelectorAll('.worths tbody tr').length"), eval[int](p, "document.querySelectorAll('.worths tbody td').length"); rows != 4 || cells != 16 {
-			t.Errorf("%d rows with %d cells", rows, cells)
+			t.Errorf("the page shows %d rows with %d cells, want 4 with 16", rows, cells)
 		}
 		p.accessible(fmt.Sprintf("open done %d %s", look.width, look.scheme))
 	}

@@ -50,20 +50,20 @@ func TestPagePlaysADeal(t *testing.T) {
 	p.do(chromedp.Focus("#try-go"), chromedp.KeyEvent("\r"))
 	p.until("the deal is settled", "document.querySelector('#try-load')")
 	if p.text("#try-report .verdict strong") != "Valid" || eval[int](p, "document.querySelectorAll('#try-report .ok').length") != 12 {
-		t.Errorf("the page shows the report %s", p.text("#try-report"))
+		t.Errorf("the report is %q, want Valid with 12 passed checks", p.text("#try-report"))
 	}
 	if said := p.text("#try-report .unproven"); !strings.Contains(said, developmentNote) {
-		t.Errorf("the report lists as not proven %q", said)
+		t.Errorf("the report lists as not proven %q, want the note on the development key", said)
 	}
 	if steps := eval[int](p, "document.querySelectorAll('#try-story li').length"); steps != 10 {
-		t.Errorf("the page shows %d steps", steps)
+		t.Errorf("the page shows %d steps, want 10", steps)
 	}
 	if story := p.text("#try-story"); strings.Contains(story, "fp_") && !strings.Contains(story, "fp_…") || !strings.Contains(story, "it_…") {
-		t.Errorf("the page shows credentials: %s", story)
+		t.Errorf("the page shows credentials, or no shortened ones: %s", story)
 	}
 	// Ann gets 50 of her 100 points for the car and half the piano. Bob gets 50 for the boat and the other half.
 	if result := p.text("#try-outcome"); !strings.Contains(result, "Ann gets 60 % of what Ann values; Bob gets 60 %") {
-		t.Errorf("the page shows the result %.400s", result)
+		t.Errorf("the result is %.400q, want 60 %% for Ann and for Bob", result)
 	}
 	var status e2e.KeysOfStatus
 	c.Want(200, "GET", "/v1/status", "", nil).Into(t, &status)
@@ -73,7 +73,7 @@ func TestPagePlaysADeal(t *testing.T) {
 	p.do(chromedp.Focus("#verify-go"), chromedp.KeyEvent("\r"))
 	p.until("it verifies", "document.querySelector('#verify-report').dataset.valid === 'true'")
 	if said := p.text("#verify-report .unproven"); !strings.Contains(said, developmentNote) {
-		t.Errorf("when opened in the verifier, the report lists as not proven %q", said)
+		t.Errorf("when opened in the verifier, the report lists as not proven %q, want the note on the development key", said)
 	}
 }
 
@@ -108,7 +108,7 @@ func TestPagePlaysAPublishedExample(t *testing.T) {
 	})()`)
 	p.until("the deal is settled", "document.querySelector('#try-load')")
 	if p.text("#try-report .verdict strong") != "Valid" || !strings.Contains(p.text("#try-outcome"), `"total"`) {
-		t.Errorf("the page shows the outcome %s", p.text("#try-outcome"))
+		t.Errorf("the outcome is %q, want a valid one with a total", p.text("#try-outcome"))
 	}
 }
 
@@ -135,11 +135,11 @@ func (p *tab) verdict(certificate, key, head, inputs, params string) (failed []s
 	}
 	failed = eval[[]string](p, "[...document.querySelectorAll('#verify-report .fail')].map((row) => row.dataset.check)")
 	if valid := eval[string](p, "document.querySelector('#verify-report').dataset.valid"); valid != fmt.Sprint(len(failed) == 0) {
-		p.t.Errorf("the failed checks are %v, and data-valid is %s", failed, valid)
+		p.t.Errorf("data-valid is %[2]s, and the failed checks are %[1]v", failed, valid)
 	}
 	red := eval[string](p, "getComputedStyle(document.querySelector('#verify-report .verdict strong')).color")
 	if bad := red == "rgb(168, 32, 26)"; bad != (len(failed) > 0) {
-		p.t.Errorf("the failed checks are %v, and the verdict is shown in %s", failed, red)
+		p.t.Errorf("the verdict has the colour %[2]s, and the failed checks are %[1]v", failed, red)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -171,14 +171,14 @@ func TestPageVerifiesCertificates(t *testing.T) {
 		}
 		changed := strings.Replace(d.InputsText, `"salt":"`, `"salt":"0`, 1)
 		if failed := p.verdict(d.Text, d.Key, d.HeadText, changed, d.ParamsText); !slices.Equal(failed, []string{"commitments", "input_root", "result"}) {
-			t.Errorf("certificate of %s with another salt: the failed checks are %v", name, failed)
+			t.Errorf("certificate of %s with another salt: the failed checks are %v, want commitments, input_root and result", name, failed)
 		}
 	}
 	d := deals["split"]
 	cert := e2e.AsBody(t, d.Text)
 	cert["retention"] = "purge"
 	if failed := p.verdict(e2e.JsonText(t, cert), d.Key, d.HeadText, "", ""); !slices.Equal(failed, []string{"signature", "key_in_force", "merkle_inclusion"}) {
-		t.Errorf("a certificate with a changed field: the failed checks are %v", failed)
+		t.Errorf("a certificate with a changed field: the failed checks are %v, want signature, key_in_force and merkle_inclusion", failed)
 	}
 
 	// A certificate of an algorithm that the page does not know verifies. The page says which check
@@ -188,7 +188,7 @@ func TestPageVerifiesCertificates(t *testing.T) {
 	text, head := signedBy(t, uri, cert)
 	failed := p.verdict(text, anotherKey, head, d.InputsText, d.ParamsText)
 	if said := p.text("#verify-report .verdict"); len(failed) > 0 || !strings.Contains(said, "does not know max.v1: it verified signature and log, and did not recompute the result") {
-		t.Errorf("an unknown algorithm: the failed checks are %v: %s", failed, said)
+		t.Errorf("an unknown algorithm: the failed checks are %v, want none, and a note that the result was not recomputed: %s", failed, said)
 	}
 
 	// The button fetches the keys and the head from the service.
@@ -210,7 +210,7 @@ func TestPageVerifiesCertificates(t *testing.T) {
 		p.until("keys and head are fetched", "document.querySelector('#verify-head').value")
 		failed := p.verdict(d.Text, keys, d.HeadText, "", "")
 		if said := p.text("#verify-report .unproven"); len(failed) > 0 || strings.Contains(said, developmentNote) != development {
-			t.Errorf("development key %v: the failed checks are %v, and the report lists as not proven %q", development, failed, said)
+			t.Errorf("development key %v: the failed checks are %v, want none; the report lists as not proven %q", development, failed, said)
 		}
 	}
 
@@ -228,7 +228,7 @@ func TestPageVerifiesCertificates(t *testing.T) {
 		t.Errorf("the failed checks are %v, want none, with the status %s", failed, status)
 	}
 	if said := p.text("#verify-report [data-check=key_in_force] .detail"); !strings.Contains(said, "without its state") {
-		t.Errorf("with the keys of a status the page says %s", said)
+		t.Errorf("with the keys of a status the page says %q, want that a key is given without its state", said)
 	}
 }
 
@@ -282,17 +282,17 @@ func TestPageVerifiesABundle(t *testing.T) {
 		t.Errorf("a bundle with its input: the failed checks are %v, want none: %s", failed, p.text("#verify-report"))
 	}
 	if said := p.text("#verify-report .unproven"); strings.Contains(said, "your input was not checked") {
-		t.Errorf("with an input, the report lists as not proven %q", said)
+		t.Errorf("the report lists the checked input as not proven: %q", said)
 	}
 	if failed := p.verdict(strings.Replace(bundle, `"salt":"`, `"salt":"0`, 1), d.Key, "", "", ""); !slices.Equal(failed, []string{"own_input", "input_path"}) {
-		t.Errorf("a bundle with another salt: the failed checks are %v", failed)
+		t.Errorf("a bundle with another salt: the failed checks are %v, want own_input and input_path", failed)
 	}
 	p.set("#verify-policy", "log x")
 	p.set("#verify-certificate", bundle)
 	p.click("#verify-go")
 	p.until("the policy is refused", "document.querySelector('#verify-note.bad')")
 	if said := p.text("#verify-note.bad"); !strings.Contains(said, "The policy cannot be read") {
-		t.Errorf("for a bad policy the page says %s", said)
+		t.Errorf("for a bad policy the page says %q, want that it cannot be read", said)
 	}
 }
 

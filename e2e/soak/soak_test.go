@@ -67,7 +67,7 @@ func TestSoak(t *testing.T) {
 				}
 				for path, token := range reads {
 					if _, err := door.Try(ctx, "GET", path, token, nil); err != nil {
-						t.Error(err)
+						t.Errorf("GET %s: %v", path, err)
 					}
 				}
 				e2e.Pause(ctx, time.Until(until))

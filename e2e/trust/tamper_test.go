@@ -181,7 +181,7 @@ func fill(t *testing.T, stack *localstack.Stack, entries int) {
 				_, err = log.Append(t.Context(), entry, signature, translog.Tag{})
 			}
 			if err != nil {
-				t.Error(err)
+				t.Errorf("append a digest to the log: %v", err)
 			}
 		})
 	}
