@@ -111,7 +111,7 @@ func (r Called) Into(t testing.TB, v any) {
 	}
 }
 
-// Same requires equal JSON values. Numbers must be written alike.
+// Same requires equal JSON values. Numbers must have the same digits, so 1 and 1.0 differ.
 func Same(t testing.TB, what string, a, b []byte) {
 	t.Helper()
 	if x, y := exact(t, a), exact(t, b); x != y {

@@ -61,7 +61,7 @@ func TestPagePlaysADeal(t *testing.T) {
 	if story := p.text("#try-story"); strings.Contains(story, "fp_") && !strings.Contains(story, "fp_…") || !strings.Contains(story, "it_…") {
 		t.Errorf("the page shows credentials, or no shortened ones: %s", story)
 	}
-	// Ann gets 50 of her 100 points for the car and half the piano. Bob gets 50 for the boat and the other half.
+	// Each gets 50 of 100 points, Ann for the car and Bob for the boat, and half the piano.
 	if result := p.text("#try-outcome"); !strings.Contains(result, "Ann gets 60 % of what Ann values; Bob gets 60 %") {
 		t.Errorf("the result is %.400q, want 60 %% for Ann and for Bob", result)
 	}
