@@ -13,10 +13,9 @@ import (
 	"time"
 )
 
-// client sends one HTTP request after the other over one kept connection. It
-// is much cheaper than net/http's client, which matters because load and
-// services share the cores. It accepts gzip, as net/http's does. A client is
-// for one goroutine.
+// client sends HTTP requests one after another over one kept-alive connection,
+// for one goroutine. It uses much less CPU than net/http's client, because the
+// load generator shares the cores with the services. It accepts gzip.
 type client struct {
 	host    string // host:port
 	conn    net.Conn
@@ -30,7 +29,7 @@ const answerBound = 60 * time.Second
 func newClient(baseURL string) *client {
 	u, err := url.Parse(baseURL)
 	if err != nil {
-		panic(err) // the address of a process of this stack
+		panic(err) // cannot happen: baseURL is the address of a process of this stack
 	}
 	return &client{host: u.Host}
 }
@@ -42,8 +41,9 @@ func (c *client) close() {
 	}
 }
 
-// call sends a request and decodes the JSON of the answer into `into`, unless
-// that is nil. A status other than want is an error that quotes the answer.
+// call sends a request with the JSON of body, or without a body if body is nil.
+// It decodes the answer into into unless into is nil, and returns the raw
+// answer. If the status is not want, it returns a *statusError.
 func (c *client) call(want int, method, path, token string, body, into any) ([]byte, error) {
 	var text []byte
 	if body != nil {
@@ -57,11 +57,11 @@ func (c *client) call(want int, method, path, token string, body, into any) ([]b
 		return nil, fmt.Errorf("%s %s: %w", method, path, err)
 	}
 	if status != want {
-		return answer, &statusError{method, path, status, answer}
+		return answer, &statusError{method, path, status, want, answer}
 	}
 	if into != nil {
 		if err := json.Unmarshal(answer, into); err != nil {
-			return answer, fmt.Errorf("%s %s: %w", method, path, err)
+			return answer, fmt.Errorf("%s %s: decode the answer: %w", method, path, err)
 		}
 	}
 	return answer, nil
@@ -70,12 +70,12 @@ func (c *client) call(want int, method, path, token string, body, into any) ([]b
 // statusError is an answer with an unexpected status.
 type statusError struct {
 	method, path string
-	status       int
+	status, want int
 	answer       []byte
 }
 
 func (e *statusError) Error() string {
-	return fmt.Sprintf("%s %s answered %d: %.300s", e.method, e.path, e.status, e.answer)
+	return fmt.Sprintf("%s %s answered %d, want %d: %.300s", e.method, e.path, e.status, e.want, e.answer)
 }
 
 func (c *client) send(method, path, token string, body []byte) (int, []byte, error) {
@@ -139,6 +139,6 @@ func (c *client) read(response *http.Response) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = io.Copy(io.Discard, response.Body) // the end of a chunked body
+	_, err = io.Copy(io.Discard, response.Body) // read to the end, or the connection could not be reused
 	return answer, err
 }

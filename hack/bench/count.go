@@ -17,28 +17,29 @@ import (
 type statement struct {
 	Service string  `json:"service"`
 	Query   string  `json:"query"`
-	Calls   float64 `json:"calls"`   // a deal
-	ExecUS  float64 `json:"exec_us"` // a deal
+	Calls   float64 `json:"calls"`   // per deal
+	ExecUS  float64 `json:"exec_us"` // microseconds per deal
 }
 
-// counts are the numbers of pg_stat_statements and of the proxies since the last
+// counts are the totals of pg_stat_statements and of the proxies since the last
 // reset.
 type counts struct {
-	statements map[string]float64 // by service, without BEGIN, COMMIT and ROLLBACK
+	statements map[string]float64 // executions by service, without BEGIN, COMMIT and ROLLBACK
 	execMS     float64
 	roundTrips map[string]float64 // by service
 }
 
-// counting is a stack whose statements and round trips are counted: Postgres
-// has pg_stat_statements, each service has a separate role and reaches
-// Postgres through a roundTripCounter. Nothing is timed in it.
+// counting is a stack in which statements and round trips are counted. Postgres
+// has pg_stat_statements. Each service has a separate role and connects through
+// a roundTripCounter. No rates or latencies are measured in this stack.
 type counting struct {
 	*bench
 	proxies map[string]*roundTripCounter // by service
 }
 
-// startCounting restarts Postgres and the services. It cannot be undone, so it is
-// the last part of a run.
+// startCounting restarts Postgres with pg_stat_statements, and each service with
+// its own role and proxy. It is not undone, so it is the last part of a run on
+// this stack.
 func (b *bench) startCounting() (*counting, error) {
 	c := &counting{b, map[string]*roundTripCounter{}}
 	server, err := url.Parse(b.stack.DatabaseURL())
@@ -79,10 +80,11 @@ func (c *counting) close() {
 
 func role(service string) string { return "bench_" + strings.ReplaceAll(service, "-", "_") }
 
-// countDeals adds the statements and round trips of a deal with n clients.
-// What the services do while idle is measured first, and subtracted.
+// countDeals adds the statements and round trips per deal to the samples, and
+// returns the costliest statements. It first counts what the services do while
+// idle, for the duration idle, and subtracts that.
 func (c *counting) countDeals(clients int, idle time.Duration) ([]statement, error) {
-	// Connections are opened and statements prepared before anything is counted.
+	// Open connections and prepare statements before anything is counted.
 	if _, err := c.playDeals(clients, time.Second); err != nil {
 		return nil, err
 	}
@@ -163,7 +165,8 @@ func (c *counting) counts() (*counts, error) {
 	return n, nil
 }
 
-// top returns the statements that take most of a deal's time in Postgres.
+// top returns the costliest statements in Postgres, with their cost divided by
+// the number of deals.
 func (c *counting) top(deals float64) ([]statement, error) {
 	conn, err := pgx.Connect(c.ctx, c.stack.DatabaseURL())
 	if err != nil {
@@ -188,7 +191,8 @@ func (c *counting) top(deals float64) ([]statement, error) {
 
 const maxStatements = 20
 
-// costliest returns the statements that take the most time.
+// costliest returns at most maxStatements statements, the slowest first, each
+// on one line. It sorts the list.
 func costliest(list []statement) []statement {
 	slices.SortFunc(list, func(a, b statement) int {
 		return cmp.Compare(b.ExecUS, a.ExecUS)

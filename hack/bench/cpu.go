@@ -21,8 +21,7 @@ const (
 	machineCPU = "machine" // all processes of the machine
 )
 
-// measured are the processes whose sum is the CPU of a deal, in the order of the
-// report.
+// measured lists the product's processes, in the order of the report's columns.
 var measured = []string{postgres, localstack.DealAPI, localstack.LogServer, localstack.DeadlineWorker, redis}
 
 func (b *bench) cpu() (cpuTimes, error) {
@@ -39,8 +38,9 @@ func (b *bench) cpu() (cpuTimes, error) {
 	return times, err
 }
 
-// addCPU adds the CPU microseconds of each process for one of n things, and the
-// percentage of all cores that processes outside this benchmark took.
+// addCPU adds the CPU microseconds per thing done in t: of each process, and of
+// all processes except the load generator. It also adds the percentage of all
+// cores that processes outside this benchmark used.
 func (s samples) addCPU(name string, t *timed) {
 	var product, all time.Duration
 	for process, used := range t.after {
@@ -60,7 +60,7 @@ func (s samples) addCPU(name string, t *timed) {
 	s.add(name+".others_percent", max(0, 100*others.Seconds()/cores))
 }
 
-// machineTime returns the CPU time that all processes of the machine have used.
+// machineTime returns the CPU time of all processes of the machine since boot.
 func machineTime() (time.Duration, error) {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -77,11 +77,12 @@ func perThing(used time.Duration, n int) float64 {
 	return float64(used.Microseconds()) / float64(max(n, 1))
 }
 
-// tick is the unit of the CPU times of children: USER_HZ is 100 on every Linux.
+// tick is the unit of cutime and cstime, the CPU times of ended children in
+// /proc/PID/stat: USER_HZ is 100 on Linux.
 const tick = 10 * time.Millisecond
 
-// cpuTime returns the CPU time of a process, withChildren also that of its
-// children, those that have ended included.
+// cpuTime returns the CPU time of a process. withChildren adds that of its
+// running and ended children.
 func cpuTime(pid int, withChildren bool) (time.Duration, error) {
 	stat, err := statOf(pid)
 	if err != nil || !withChildren {
@@ -93,7 +94,7 @@ func cpuTime(pid int, withChildren bool) (time.Duration, error) {
 		return 0, err
 	}
 	for _, p := range all {
-		if stat, err := p.Stat(); err == nil && stat.PPID == pid { // an error: it has just ended
+		if stat, err := p.Stat(); err == nil && stat.PPID == pid { // an error means that p has just ended
 			total += seconds(stat.CPUTime())
 		}
 	}
@@ -108,8 +109,8 @@ func statOf(pid int) (procfs.ProcStat, error) {
 	return p.Stat()
 }
 
-// memoryMiB returns the resident memory of a process, now and at its peak since
-// resetPeak.
+// memoryMiB returns the resident memory of a process in MiB: now, and its peak
+// since resetPeak or else since its start.
 func memoryMiB(pid int) (now, peak float64, err error) {
 	p, err := procfs.NewProc(pid)
 	if err != nil {
@@ -119,7 +120,7 @@ func memoryMiB(pid int) (now, peak float64, err error) {
 	return float64(status.VmRSS) / (1 << 20), float64(status.VmHWM) / (1 << 20), err
 }
 
-// resetPeak makes the peak of a process its present memory.
+// resetPeak sets the peak memory of a process (VmHWM) to its current memory.
 func resetPeak(pid int) error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 }

@@ -11,12 +11,12 @@ import (
 var curvePoints = []int{1_000, 100_000, 1_000_000}
 
 // measureCurve measures what a deal costs in databases of different sizes, each
-// in a separate stack.
+// in a separate stack, and stores the samples in r.
 func measureCurve(ctx context.Context, o options, r *results) error {
 	s := samples{}
 	for _, n := range curvePoints {
 		if err := measurePoint(ctx, o, r, s, n); err != nil {
-			return fmt.Errorf("curve at %d: %w", n, err)
+			return fmt.Errorf("curve at %d ended deals: %w", n, err)
 		}
 	}
 	r.replace(s)

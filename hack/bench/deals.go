@@ -12,22 +12,22 @@ import (
 	"github.com/fairpact/fairpact/internal/certificate"
 )
 
-// worker is a client that plays deals. It has one API key for all of them.
+// worker is a client that plays deals. One API key creates all its deals.
 type worker struct {
 	*client
 	apiKey string
 }
 
-// endedDeal is a deal with a certificate, for the reads.
+// endedDeal is a deal with a certificate, which [bench.read] reads by its token.
 type endedDeal struct{ dealID, certID, token string }
 
 const maxEnded = 5000
 
-// maxWorkers is the most clients at once. The product hands out 120 API keys a
-// minute to one address, so they fit into its default limit.
+// maxWorkers is the largest number of clients. Each needs one API key, and the
+// product's default limit is 120 keys a minute for one address.
 const maxWorkers = 64
 
-// dealCalls are the calls of a deal in their order, as they are reported.
+// dealCalls are the calls of a deal in their order, by their names in the report.
 var dealCalls = []string{"create", "commit", "reveal", "last reveal", "certificate"}
 
 func (b *bench) makeWorkers() error {
@@ -45,8 +45,8 @@ func (b *bench) makeWorkers() error {
 	return nil
 }
 
-// playDeals plays two-party deals with n clients for a time. Call verifyHeads after the
-// measurement: it verifies the heads of the certificates.
+// playDeals plays two-party deals for the duration d, and keeps the newest
+// maxEnded of them in b.ended. Call verifyHeads afterwards.
 func (b *bench) playDeals(clients int, d time.Duration) (*timed, error) {
 	if err := b.makeWorkers(); err != nil {
 		return nil, err
@@ -67,8 +67,8 @@ func (b *bench) playDeals(clients int, d time.Duration) (*timed, error) {
 	return t, nil
 }
 
-// verifyHeads fetches and verifies the signed head of every certificate that
-// was read. It is called after a measurement, and so is not a part of it.
+// verifyHeads fetches and verifies the signed tree heads that the certificates
+// read so far need. Call it after a measurement, so that its time does not count.
 func (b *bench) verifyHeads() error { return b.heads.fetchAll(b.workers[0].client, b.keys) }
 
 type opening struct {
@@ -99,7 +99,7 @@ type createdDeal struct {
 	} `json:"invite_tokens"`
 }
 
-// playDeal takes a deal from its creation to its certificate and verifies that.
+// playDeal plays a deal from its creation to its certificate, and verifies the certificate.
 func (b *bench) playDeal(w *worker, note func(string, time.Duration)) (endedDeal, error) {
 	var openings [2]opening
 	var commitments [2]string
@@ -132,7 +132,7 @@ func (b *bench) playDeal(w *worker, note func(string, time.Duration)) (endedDeal
 	}
 	lap("create")
 	if len(deal.InviteTokens) != 2 {
-		return endedDeal{}, fmt.Errorf("a deal of two parties got %d invite tokens", len(deal.InviteTokens))
+		return endedDeal{}, fmt.Errorf("a deal of two parties got %d invite tokens, want 2", len(deal.InviteTokens))
 	}
 	path := "/v1/deals/" + deal.DealID
 	for i, commitment := range commitments {
@@ -157,7 +157,8 @@ func (b *bench) playDeal(w *worker, note func(string, time.Duration)) (endedDeal
 	return endedDeal{deal.DealID, certID, deal.InviteTokens[0].Token}, err
 }
 
-// fetchCertificate returns the certificate. It polls until it is published.
+// fetchCertificate returns the certificate of a deal. It polls while the answer is
+// 409, because the certificate is not published yet.
 func fetchCertificate(c *client, path, token string) ([]byte, error) {
 	for {
 		text, err := c.call(200, "GET", path+"/certificate", token, nil, nil)

@@ -9,8 +9,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// draw plays a random.v1 deal of many parties with 64 clients and, beside it,
-// as many guarded INSERTs by pgbench.
+// draw measures a random.v1 deal of the given number of parties with 64 clients,
+// and then as many guarded INSERTs by pgbench as the deal had commits and reveals.
 func (b *bench) draw(parties int) error {
 	if err := b.makeWorkers(); err != nil {
 		return err
@@ -40,7 +40,7 @@ func (b *bench) draw(parties int) error {
 		return err
 	}
 	if len(deal.InviteTokens) != parties {
-		return fmt.Errorf("a deal of %d parties got %d invite tokens", parties, len(deal.InviteTokens))
+		return fmt.Errorf("a deal of %d parties got %d invite tokens, want one for each party", parties, len(deal.InviteTokens))
 	}
 	b.samples.add("draw.create_ms", milliseconds(begin))
 	path := "/v1/deals/" + deal.DealID
@@ -92,7 +92,8 @@ func (b *bench) draw(parties int) error {
 	return err
 }
 
-// forEachParty does something once for each party, by 64 clients.
+// forEachParty calls act once for each party, from 64 clients. It notes each
+// duration under the name call.
 func (b *bench) forEachParty(parties int, call string, act func(c *client, party int) error) (*timed, error) {
 	var next atomic.Int64
 	const bound = 10 * time.Minute

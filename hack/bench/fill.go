@@ -14,9 +14,10 @@ import (
 
 // This is the only file of the benchmark that depends on the product's tables.
 
-// fillTables fills the product's tables from the table filler, which has a row
-// for each ended deal: its number from 0 and 32 random-looking bytes. The sizes
-// of the columns are those of a two-party split.v1 deal.
+// fillTables are the statements that fill the product's tables. They read the
+// table filler, which has a row for each ended deal: a number from 0, 32
+// random-looking bytes, and an id. The values are as long as those of a two-party
+// split.v1 deal.
 var fillTables = []string{
 	`INSERT INTO api_keys VALUES (sha256('filler'), 1)`,
 	`INSERT INTO deals
@@ -33,8 +34,8 @@ var fillTables = []string{
 }
 
 // fill puts n ended deals and their leaves into the database, which must be
-// empty. The certificates are made up and would not verify; the log's tree is
-// right, and log-server signs its head when it starts.
+// empty. The certificates do not verify, but the log's tree is correct:
+// log-server refuses to start on a wrong one.
 func (b *bench) fill(n int) error {
 	say("filling the database with %d ended deals", n)
 	return b.restartServices(func() error {
@@ -50,7 +51,7 @@ func (b *bench) fill(n int) error {
 		if err := fillTree(b.ctx, conn, digests); err != nil {
 			return err
 		}
-		// Otherwise autovacuum would do this during a measurement.
+		// Without this, autovacuum and the checkpointer would do it during a measurement.
 		for _, statement := range []string{"VACUUM (ANALYZE)", "CHECKPOINT"} {
 			if _, err := conn.Exec(b.ctx, statement); err != nil {
 				return err
@@ -60,8 +61,8 @@ func (b *bench) fill(n int) error {
 	}, noEnv)
 }
 
-// sortedDigests returns n digests. They are sorted so that rows reach the
-// indexes nearly in order, which is many times faster.
+// sortedDigests returns n digests in ascending order: inserts in the order of the
+// indexes are many times faster.
 func sortedDigests(n int) [][]byte {
 	digests := make([][]byte, n)
 	for i := range digests {
@@ -74,7 +75,7 @@ func sortedDigests(n int) [][]byte {
 
 func fillDeals(ctx context.Context, conn *pgx.Conn, digests [][]byte) error {
 	statements := []string{
-		`SET session_replication_role = replica`, // no check of foreign keys
+		`SET session_replication_role = replica`, // skips the checks of foreign keys
 		`CREATE TEMP TABLE filler (number bigint, digest bytea, id text GENERATED ALWAYS AS
 			(left(translate(encode(digest, 'base64'), '+/', '-_'), 22)) STORED)`,
 	}
@@ -96,8 +97,8 @@ func fillDeals(ctx context.Context, conn *pgx.Conn, digests [][]byte) error {
 	return nil
 }
 
-// fillTree writes the stored nodes over the leaves, those of the levels 8, 16
-// and so on, and the committed head.
+// fillTree writes the log's stored nodes, which are those of the levels 8, 16 and
+// so on, and its committed head.
 func fillTree(ctx context.Context, conn *pgx.Conn, digests [][]byte) error {
 	const tileHeight = 8
 	tree := (&compact.RangeFactory{Hash: rfc6962.DefaultHasher.HashChildren}).NewEmptyRange(0)

@@ -14,14 +14,15 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// floor is the two processes of hack/bench/floor.
+// floor has the two processes of the program hack/bench/floor: the deal service
+// and its log.
 type floor struct {
 	url       string
 	processes map[string]*child.Process
 }
 
-// floorName names the samples of the floor. It ends with the style that the floor
-// had when it had others.
+// floorName is the name of the floor's samples in report.json. "grp" means grouped
+// INSERTs.
 const floorName = "floor.grp"
 
 const (
@@ -55,7 +56,9 @@ func (b *bench) startFloor() error {
 	return err
 }
 
-// start returns the URL on which a process listens, which it prints as its first line.
+// start starts the program with its output in NAME.log and returns its URL. The
+// first line of the output is the address. It returns an error if there is none
+// within 5 s.
 func (f *floor) start(dir, name, program string, args ...string) (string, error) {
 	path := filepath.Join(dir, name+".log")
 	out, err := os.Create(path)
@@ -79,7 +82,7 @@ func (f *floor) start(dir, name, program string, args ...string) (string, error)
 		time.Sleep(10 * time.Millisecond)
 	}
 	text, _ := os.ReadFile(path)
-	return "", fmt.Errorf("the %s did not start; it printed:\n%s", name, text)
+	return "", fmt.Errorf("the %s printed no address within 5 s; its output is:\n%s", name, text)
 }
 
 func firstLine(path string) (string, error) {
@@ -101,7 +104,7 @@ func (f *floor) close() {
 	}
 }
 
-// playFloor plays deals of the floor.
+// playFloor plays deals on the floor, and starts the floor at the first call.
 func (b *bench) playFloor(clients int, d time.Duration) (*timed, error) {
 	if b.floor == nil {
 		if err := b.startFloor(); err != nil {

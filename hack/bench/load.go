@@ -19,14 +19,16 @@ type timed struct {
 
 func (t *timed) perSecond() float64 { return float64(t.n) / t.elapsed.Seconds() }
 
-// do is one thing that a client does. It notes how long its calls took.
+// do is one unit of a client's work, such as a deal. It notes the duration of
+// each of its calls.
 type do func(client int, note func(call string, took time.Duration)) error
 
-// errDone ends a client before its time is over.
+// errDone is returned by a do to end its client before the time is over.
 var errDone = errors.New("nothing is left to do")
 
-// load lets clients do a thing repeatedly for d. Each client finishes the last one, which
-// counts with its time.
+// load runs thing repeatedly in each client for the duration d. A thing that has
+// begun by then is finished and counts, with its time. load returns the first
+// error of a client, or an error if nothing was done.
 func (b *bench) load(clients int, d time.Duration, thing do) (*timed, error) {
 	t := &timed{calls: map[string]latencies{}}
 	var err error
@@ -66,7 +68,7 @@ func (b *bench) load(clients int, d time.Duration, thing do) (*timed, error) {
 	}
 	t.after, err = b.cpu()
 	if t.n == 0 && err == nil {
-		err = fmt.Errorf("%d clients did nothing in %s", clients, t.elapsed)
+		err = fmt.Errorf("%d clients completed nothing in %s, want at least one thing", clients, t.elapsed)
 	}
 	return t, err
 }

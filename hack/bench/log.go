@@ -21,14 +21,15 @@ import (
 // measurement. If they run out, the measurement ends early.
 const appendsPerSecond = 10_000
 
-// entry is a digest with its signature, as log-server's append port takes it.
+// entry is a digest with its signature, in the form of log-server's append port.
 type entry struct {
 	Entry     string `json:"entry"`
 	Signature string `json:"signature"`
 }
 
-// appendEntries appends from 64 clients to log-server, without deal-api.
-// With proof each client also fetches the inclusion proof and verifies it.
+// appendEntries appends signed digests to log-server from 64 clients, without
+// deal-api. If proof is true, each client also fetches and verifies the inclusion
+// proof.
 func (b *bench) appendEntries(proof bool, d time.Duration) (*timed, error) {
 	secret, err := os.ReadFile(b.stack.AppendSecretFile())
 	if err != nil {
@@ -77,7 +78,7 @@ func (b *bench) proveEntry(c *client, digest string, index int64) error {
 		return err
 	}
 	if inclusion.Entry != digest || inclusion.LeafIndex != index {
-		return fmt.Errorf("asked for the proof of leaf %d, got that of %d", index, inclusion.LeafIndex)
+		return fmt.Errorf("asked for the proof of leaf %d with entry %s, got leaf %d with entry %s", index, digest, inclusion.LeafIndex, inclusion.Entry)
 	}
 	proof := certificate.LogProof{TreeSize: inclusion.TreeSize, LeafIndex: index, InclusionPath: inclusion.Path}
 	if err := certificate.VerifyInclusion(raw, proof, inclusion.RootHash); err != nil {

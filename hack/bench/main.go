@@ -1,6 +1,6 @@
-// Bench measures Fairpact beside pgbench's INSERT, a minimal deal service (the
-// floor) and Tessera, in interleaved rounds of one run, and writes a report.
-// `make bench` runs it. README.md says how to read the report.
+// Command bench measures Fairpact. For comparison it also measures pgbench's
+// INSERT, a minimal deal service (the floor) and Tessera. It writes a report.
+// `make bench` runs it, and README.md explains the report.
 package main
 
 import (
@@ -25,10 +25,10 @@ import (
 type options struct {
 	rounds, seconds int
 	parts           []string
-	finished        int // ended deals that the database has before the run
-	parties         int // of the draw
+	finished        int // ended deals in the database before the run
+	parties         int // parties of the draw
 	out             string
-	binaries        string // as given; empty: those of this checkout
+	binaries        string // the flag -bin; if empty, this checkout is built
 	bin             string // directory of the binaries
 }
 
@@ -62,8 +62,8 @@ func readFlags() (options, error) {
 		return options{}, err
 	}
 	o := options{rounds: 5, seconds: 2, parties: 10_000}
-	quick := flag.Bool("quick", false, "one round of a second each, a small draw, no curve; the report goes to bin/bench-quick")
-	parts := flag.String("parts", "", "what to measure: some of "+strings.Join(allParts, ",")+"; the report keeps the earlier numbers of the rest")
+	quick := flag.Bool("quick", false, "one round, one second for each measurement, a small draw, no curve; the report goes to bin/bench-quick")
+	parts := flag.String("parts", "", "parts to measure, separated by commas, of "+strings.Join(allParts, ",")+"; the report keeps the earlier numbers of the others")
 	flag.IntVar(&o.finished, "finished", 0, "ended deals and leaves to fill the database with first")
 	flag.StringVar(&o.binaries, "bin", "", "directory of built binaries to measure; empty: build this checkout")
 	flag.StringVar(&o.out, "out", "", "directory of the report; empty: hack/bench")
@@ -80,13 +80,13 @@ func readFlags() (options, error) {
 	}
 	for _, part := range o.parts {
 		if !slices.Contains(allParts, part) {
-			return o, fmt.Errorf("-parts names %q: give some of %s", part, strings.Join(allParts, ","))
+			return o, fmt.Errorf("-parts has the unknown part %q: give some of %s, separated by commas", part, strings.Join(allParts, ","))
 		}
 	}
 	return o, nil
 }
 
-// benchDir is this program's folder in the checkout.
+// benchDir returns the folder of this program in the checkout.
 func benchDir() (string, error) {
 	root, err := localstack.Root()
 	return filepath.Join(root, "hack/bench"), err
@@ -132,7 +132,8 @@ func run(ctx context.Context, o options) (err error) {
 	return os.WriteFile(filepath.Join(o.out, "report.svg"), []byte(plot(r)), 0o644)
 }
 
-// measure measures all parts except the curve, on one stack.
+// measure measures the chosen parts except the curve on one stack, and stores the
+// samples in r.
 func measure(ctx context.Context, o options, r *results) (err error) {
 	s := samples{}
 	say("starting a stack")
@@ -192,7 +193,7 @@ func (b *bench) count(r *results) error {
 	return nil
 }
 
-// idleTime is how long the services are watched while they do nothing.
+// idleTime is how long the statements of the idle services are counted.
 const idleTime = 3 * time.Second
 
 var began = time.Now()

@@ -17,7 +17,7 @@ import (
 	"github.com/fairpact/fairpact/internal/localservers"
 )
 
-// pgbench runs single-row INSERTs beside the product, on the same server.
+// pgbench runs single-row INSERTs on the Postgres server of the product.
 type pgbench struct {
 	program string
 	url     *url.URL // of a separate database
@@ -58,8 +58,8 @@ func newPgbench(ctx context.Context, server *localservers.Postgres, dir string) 
 	return p, p.prepare(ctx)
 }
 
-// prepare makes the tables. Autovacuum is off, because its CPU time would count as that
-// of the product, which is measured next.
+// prepare creates the tables. Autovacuum is off, because its CPU time would count as the
+// product's, which is measured after pgbench on the same server.
 func (p *pgbench) prepare(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, p.url.String())
 	if err != nil {
@@ -74,14 +74,14 @@ func (p *pgbench) prepare(ctx context.Context) error {
 	return err
 }
 
-// inserts runs INSERTs of 64 bytes and returns how many a second, and the mean
-// latency in milliseconds.
+// inserts runs INSERTs of 64 bytes for d, rounded down to whole seconds. It returns
+// the rate and the mean latency in milliseconds.
 func (p *pgbench) inserts(ctx context.Context, clients int, d time.Duration) (perSecond, ms float64, err error) {
 	return p.run(ctx, clients, "-f", p.insert, "-T", strconv.Itoa(max(1, int(d.Seconds()))))
 }
 
-// guardedInserts inserts n rows from 64 clients, each on the condition that
-// its deal is open.
+// guardedInserts inserts n rows, rounded up to a multiple of 64, from 64 clients,
+// and returns the rate. Each INSERT requires that its deal is open.
 func (p *pgbench) guardedInserts(ctx context.Context, n int) (perSecond float64, err error) {
 	conn, err := pgx.Connect(ctx, p.url.String())
 	if err != nil {
@@ -101,7 +101,7 @@ func (p *pgbench) guardedInserts(ctx context.Context, n int) (perSecond float64,
 		return 0, err
 	}
 	if rows != each*64 {
-		return 0, fmt.Errorf("pgbench inserted %d guarded rows, not %d", rows, each*64)
+		return 0, fmt.Errorf("pgbench inserted %d guarded rows, want %d", rows, each*64)
 	}
 	return perSecond, nil
 }
@@ -130,7 +130,8 @@ func (p *pgbench) run(ctx context.Context, clients int, args ...string) (perSeco
 	return perSecond, ms, nil
 }
 
-// besidePostgres returns the program of the same installation as a running server.
+// besidePostgres returns the path of a program in the folder of the running server
+// with that process id.
 func besidePostgres(pid int, name string) (string, error) {
 	postgres, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err != nil {

@@ -24,7 +24,7 @@ const (
 	insertFill  = "#4b5563"
 )
 
-// plot draws deals and INSERTs a second on a logarithmic scale, as SVG.
+// plot returns an SVG of deals and INSERTs a second on a logarithmic scale.
 func plot(r *results) string {
 	bars := []bar{
 		{"pgbench INSERT, 64 clients", r.Samples["insert.64.per_second"], insertFill},
@@ -54,7 +54,7 @@ func plot(r *results) string {
 // topPower is the power of ten at the right end of the scale.
 const topPower = 4
 
-// position is the place of a value on the scale, which starts at 1.
+// position returns the x coordinate of a value on the scale, which starts at 1.
 func position(value float64) float64 {
 	return labelWidth + scaleWidth*math.Log10(max(value, 1))/(topPower+0.3)
 }

@@ -16,8 +16,7 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// readKinds are the reads that are measured, by 64 clients, of deals that this
-// run has ended.
+// readKinds are the measured reads. 64 clients read deals that this run has ended.
 var readKinds = []string{"verify", "certificate", "deal view", "tree head", "tree head of log-server"}
 
 func (b *bench) read(kind string, d time.Duration) (*timed, error) {
@@ -55,14 +54,14 @@ func (b *bench) read(kind string, d time.Duration) (*timed, error) {
 		}
 		note("call", time.Since(begin))
 		if err == nil && !strings.Contains(string(answer), expected) {
-			err = fmt.Errorf("%s: the answer does not hold %s: %.300s", kind, expected, answer)
+			err = fmt.Errorf("%s: the answer does not contain %s: %.300s", kind, expected, answer)
 		}
 		return err
 	})
 }
 
-// pairsOfVerifications returns how many times a second all cores can check two
-// P-256 signatures: the limit of GET /v1/verify.
+// pairsOfVerifications returns how many pairs of P-256 signatures all cores
+// together verify in a second. GET /v1/verify needs one pair, so this is its limit.
 func pairsOfVerifications(d time.Duration) (float64, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -81,7 +80,7 @@ func pairsOfVerifications(d time.Duration) (float64, error) {
 			for time.Since(begin) < d {
 				for range 2 {
 					if !ecdsa.VerifyASN1(&key.PublicKey, digest[:], signature) {
-						panic("a good signature does not verify")
+						panic("a valid P-256 signature does not verify")
 					}
 				}
 				pairs.Add(1)

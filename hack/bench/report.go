@@ -10,8 +10,7 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// report renders the results as Markdown. Every number in it is computed from
-// the samples.
+// report returns the results as Markdown.
 func report(r *results) string {
 	w := &writer{s: r.Samples}
 	w.line("# What a deal costs\n")
@@ -40,7 +39,8 @@ type writer struct {
 
 func (w *writer) line(format string, args ...any) { fmt.Fprintf(&w.text, format+"\n", args...) }
 
-// table writes a table whose first column is text and whose others are numbers.
+// table writes a table, or nothing if it has no rows. The first column is text, the
+// others are numbers.
 func (w *writer) table(title string, head []string, rows [][]string) {
 	if len(rows) == 0 {
 		return
@@ -54,10 +54,10 @@ func (w *writer) table(title string, head []string, rows [][]string) {
 	w.line("")
 }
 
-// has reports whether something was measured.
+// has reports whether there are samples of that name.
 func (w *writer) has(name string) bool { return len(w.s[name]) > 0 }
 
-// m formats the median.
+// m formats the median, or a dash if there are no samples.
 func (w *writer) m(name string) string {
 	if !w.has(name) {
 		return "–"
@@ -73,7 +73,7 @@ func (w *writer) spread(name string) string {
 	return fmt.Sprintf("%s (%s to %s)", w.m(name), number(slices.Min(w.s[name])), number(w.s.max(name)))
 }
 
-// ratio formats the quotient of two values.
+// ratio formats the ratio of a to b, or a dash if one of them has no samples.
 func (w *writer) ratio(a, b string) string {
 	if !w.has(a) || !w.has(b) {
 		return "–"
@@ -89,12 +89,12 @@ func clients(n int) string {
 	return fmt.Sprintf("%d clients", n)
 }
 
-// percentiles formats p50 and p99.
+// percentiles formats p50 and p99 in milliseconds.
 func (w *writer) percentiles(name string) string {
 	return w.m(name+".p50_ms") + " / " + w.m(name+".p99_ms")
 }
 
-// number formats a value with three digits, or with all digits before the point.
+// number formats a value with three significant digits, or as an integer from 1,000 on.
 func number(v float64) string {
 	if v == 0 || math.Abs(v) >= 1000 {
 		return thousands(int64(math.Round(v)))
@@ -126,7 +126,7 @@ func (w *writer) provenance(r *results) {
 	}
 }
 
-// targets compares what is measured with the targets of the design.
+// targets compares the measured values with the targets of the design.
 func (w *writer) targets() {
 	s := w.s
 	rows := [][]string{
@@ -218,7 +218,7 @@ func (w *writer) statements(r *results) {
 
 const maxShown = 110
 
-// shorten makes a statement fit a cell.
+// shorten formats a statement as code for a table cell, cut after maxShown characters.
 func shorten(query string) string {
 	text := []rune(strings.ReplaceAll(query, "|", "\\|"))
 	if len(text) > maxShown {

@@ -15,8 +15,9 @@ import (
 // clientCounts are the numbers of clients that play deals.
 var clientCounts = []int{1, 8, 64}
 
-// rounds measures everything that is compared, one after the other in each
-// round, so that a machine that slows down slows all of it.
+// rounds runs n rounds. Each round measures everything that is compared, so that
+// a slow phase of the machine affects all of it. It also adds the memory of the
+// processes before and after the rounds.
 func (b *bench) rounds(n int) error {
 	time.Sleep(time.Second)
 	if err := b.memory("rest"); err != nil {
@@ -69,7 +70,7 @@ func (b *bench) round() error {
 	return err
 }
 
-// provenance says what is measured, and where.
+// provenance returns the commit, the machine, the Postgres settings and the options of this run.
 func (b *bench) provenance(o options) (p provenance, err error) {
 	p = provenance{Time: time.Now().UTC().Format(time.DateTime), Rounds: o.rounds, Seconds: o.seconds, Finished: o.finished}
 	if p.Commit, err = commit(b.ctx); err != nil {
@@ -87,7 +88,7 @@ func (b *bench) provenance(o options) (p provenance, err error) {
 		return p, err
 	}
 	defer conn.Close(b.ctx)
-	// The settings that differ from those of Postgres.
+	// The settings that affect speed most, and the names of those on the command line.
 	err = conn.QueryRow(b.ctx, `SELECT 'Postgres ' || current_setting('server_version') || ', jit ' || current_setting('jit') ||
 			', fsync ' || current_setting('fsync') || ', synchronous_commit ' || current_setting('synchronous_commit') ||
 			', shared_buffers ' || current_setting('shared_buffers') || '; set on the command line: ' ||
@@ -95,7 +96,8 @@ func (b *bench) provenance(o options) (p provenance, err error) {
 	return p, err
 }
 
-// commit returns the checked-out commit, with a mark if files other than the report differ from it.
+// commit returns the short hash of HEAD. It adds " with changes" if a tracked file
+// other than the report differs from HEAD.
 func commit(ctx context.Context) (string, error) {
 	git := func(args ...string) (string, error) {
 		out, err := exec.CommandContext(ctx, "git", args...).Output()

@@ -52,9 +52,9 @@ func (p *roundTripCounter) forward(client net.Conn) {
 	p.copyMessages(server, bufio.NewReader(client))
 }
 
-// copyMessages reads the client's messages by the frontend protocol, version 3:
-// a start-up message without a type, then a type byte, a length that includes
-// itself, and the body.
+// copyMessages copies the client's messages to the server until an error, and
+// counts Sync and Query. In Postgres's frontend protocol 3, a message has a type
+// byte, a length that includes itself, and a body. Only the first has no type.
 func (p *roundTripCounter) copyMessages(server net.Conn, client *bufio.Reader) {
 	out := bufio.NewWriter(server)
 	for first := true; ; first = false {

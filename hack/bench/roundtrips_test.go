@@ -52,7 +52,7 @@ func TestRoundTripsAreCounted(t *testing.T) {
 	} {
 		before := counter.count.Load()
 		if err := c.do(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("%s: %v", c.what, err)
 		}
 		if n := counter.count.Load() - before; n != c.want {
 			t.Errorf("%s takes %d round trips, want %d", c.what, n, c.want)

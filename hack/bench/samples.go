@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// samples holds every measured value by name, one a round, such as
-// "deals.64.per_second": [431, 428, 440]. It is the only source of the report.
+// samples holds the measured values by name, one for each round, such as
+// "deals.64.per_second": [431, 428, 440].
 type samples map[string][]float64
 
 func (s samples) add(name string, value float64) { s[name] = append(s[name], value) }
@@ -28,7 +28,7 @@ func (s samples) median(name string) float64 {
 }
 
 // ratio returns the median of a/b over the rounds, or the quotient of the
-// medians if the two were not measured in the same rounds.
+// medians if a and b have different numbers of rounds.
 func (s samples) ratio(a, b string) float64 {
 	if len(s[a]) != len(s[b]) {
 		return s.median(a) / s.median(b)
@@ -40,7 +40,7 @@ func (s samples) ratio(a, b string) float64 {
 	return quotients.median("")
 }
 
-// max returns the largest value of the rounds.
+// max returns the largest value of the rounds, or 0 if nothing was measured.
 func (s samples) max(name string) float64 {
 	if len(s[name]) == 0 {
 		return 0
@@ -51,7 +51,8 @@ func (s samples) max(name string) float64 {
 // latencies are the durations of calls of one kind.
 type latencies []time.Duration
 
-// milliseconds returns the p-th percentile. It sorts the latencies.
+// milliseconds returns the p-th percentile, or 0 if there are no latencies. It
+// sorts them.
 func (l latencies) milliseconds(p int) float64 {
 	if len(l) == 0 {
 		return 0
@@ -74,15 +75,15 @@ type results struct {
 	Statements map[string][]statement `json:"statements"`
 }
 
-// provenance is the origin of the numbers of a part.
+// provenance says from which commit, machine and options the numbers of a part are.
 type provenance struct {
 	Commit   string `json:"commit"`
 	Time     string `json:"time"`
 	Machine  string `json:"machine"`
 	Postgres string `json:"postgres"`
 	Rounds   int    `json:"rounds"`
-	Seconds  int    `json:"seconds"` // of one measurement
-	Finished int    `json:"finished"`
+	Seconds  int    `json:"seconds"`  // of one measurement
+	Finished int    `json:"finished"` // ended deals in the database before
 }
 
 func newResults() *results {
@@ -110,8 +111,8 @@ func (r *results) write(path string) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
-// replace stores new samples. A part that was measured again replaces its
-// earlier numbers; the curve is replaced as a whole.
+// replace stores new samples over earlier ones of the same names. New samples of
+// the curve replace the whole earlier curve.
 func (r *results) replace(s samples) {
 	if _, found := s["curve.ended"]; found {
 		maps.DeleteFunc(r.Samples, func(name string, _ []float64) bool { return strings.HasPrefix(name, "curve.") })

@@ -32,7 +32,7 @@ func TestPercentiles(t *testing.T) {
 		l = append(l, time.Duration(100-i)*time.Millisecond)
 	}
 	if p50, p99 := l.milliseconds(50), l.milliseconds(99); p50 != 51 || p99 != 100 {
-		t.Errorf("p50 and p99 of 1 to 100 ms are %v and %v", p50, p99)
+		t.Errorf("p50 and p99 of 1 to 100 ms are %v and %v, want 51 and 100", p50, p99)
 	}
 }
 
@@ -40,12 +40,12 @@ func TestRemeasuredPartReplacesTheEarlierOne(t *testing.T) {
 	r := newResults()
 	r.replace(samples{"insert.1.ms": {1}, "curve.ended": {10}, "curve.10.deals.per_second": {7}})
 	r.replace(samples{"insert.1.ms": {2, 3}})
-	if len(r.Samples["insert.1.ms"]) != 2 || !(len(r.Samples["curve.10.deals.per_second"]) == 1) {
-		t.Errorf("after the rounds alone were measured again: %v", r.Samples)
+	if len(r.Samples["insert.1.ms"]) != 2 || len(r.Samples["curve.10.deals.per_second"]) != 1 {
+		t.Errorf("after new samples without a curve: %v, want two of insert.1.ms and the earlier curve", r.Samples)
 	}
 	r.replace(samples{"curve.ended": {20}})
 	if len(r.Samples["curve.10.deals.per_second"]) != 0 {
-		t.Errorf("a point of the old curve is left: %v", r.Samples)
+		t.Errorf("after samples of a new curve: %v, want no point of the earlier curve", r.Samples)
 	}
 }
 
@@ -62,6 +62,6 @@ func TestNumber(t *testing.T) {
 func TestStatementsAreShownWithoutComments(t *testing.T) {
 	query := "-- All have committed; one UPDATE wins.\nUPDATE deals -- its phase\n  SET phase = 'x' || $1\n"
 	if got, want := shorten(oneLine(query)), "`UPDATE deals SET phase = 'x' \\|\\| $1`"; got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
+		t.Errorf("shorten(oneLine(%q)) is\n%s, want\n%s", query, got, want)
 	}
 }

@@ -14,17 +14,17 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-// bench is one stack under test: a stock Postgres that flushes, Redis, and one
-// process of each service.
+// bench is one stack under test: Postgres with its default settings and fsync,
+// Redis, and one process of each service.
 type bench struct {
 	ctx     context.Context
 	seconds time.Duration // of one measurement
 	samples samples
 
-	dir     string // of Postgres's files; removed at the end
+	dir     string // temporary files and the database; removed at the end
 	stack   *localstack.Stack
 	pgbench *pgbench
-	keys    *signing.KeySet // what the deployment publishes
+	keys    *signing.KeySet // the published signing key
 	heads   *heads
 	workers []*worker
 	ended   []endedDeal
@@ -47,11 +47,11 @@ func start(ctx context.Context, bin string, seconds time.Duration, s samples) (*
 }
 
 func (b *bench) start(bin string) (err error) {
-	if err := os.Chmod(b.dir, 0o711); err != nil { // Postgres runs as another user than root
+	if err := os.Chmod(b.dir, 0o711); err != nil { // if this process is root, Postgres runs as another user, who must enter the directory
 		return err
 	}
 	b.stack, err = localstack.Start(b.ctx, localstack.Options{
-		Bin: bin, PostgresDir: filepath.Join(b.dir, "postgres"), // its own directory makes it durable
+		Bin: bin, PostgresDir: filepath.Join(b.dir, "postgres"), // with a given directory, Postgres flushes to disk
 	})
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (b *bench) close() error {
 	return errors.Join(append(errs, os.RemoveAll(b.dir))...)
 }
 
-// pids are the processes whose CPU time is reported.
+// pids returns the ids of the processes whose CPU time is reported, by name.
 func (b *bench) pids() map[string]int {
 	pids := map[string]int{
 		postgres: b.stack.Postgres().PID(), redis: b.stack.Redis().PID(), generator: os.Getpid(),
@@ -101,8 +101,8 @@ func (b *bench) pids() map[string]int {
 	return pids
 }
 
-// restartServices stops the services, does something in between and starts
-// them again, each with the environment that env returns for it.
+// restartServices stops the services, calls between, and starts the services with
+// the environment that env returns for each.
 func (b *bench) restartServices(between func() error, env func(service string) []string) error {
 	for i := range services {
 		if err := b.stack.Stop(services[len(services)-1-i]); err != nil {
@@ -141,7 +141,8 @@ func (b *bench) exec(statements ...string) error {
 	return nil
 }
 
-// memory adds the memory of each binary, as "memory.WHEN.NAME".
+// memory adds the memory of Redis and of each service in MiB, as
+// "memory.WHEN.NAME": the current memory for "rest", otherwise the peak.
 func (b *bench) memory(when string) error {
 	for _, name := range append([]string{redis}, services...) {
 		now, peak, err := memoryMiB(b.pids()[name])

@@ -15,16 +15,16 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// checkpointPoll is how often the waiting clients look for a new checkpoint.
-// It is short beside the interval between two.
+// checkpointPoll is how often waiting callers read the checkpoint. It is much
+// shorter than the interval between two checkpoints.
 const checkpointPoll = 10 * time.Millisecond
 
 // tesseraIntervals are the times between two checkpoints at which Tessera is
-// measured: its default, and the least that the POSIX driver takes.
+// measured: its default, and the shortest that the POSIX driver accepts.
 var tesseraIntervals = []time.Duration{tessera.DefaultCheckpointInterval, 100 * time.Millisecond}
 
-// tessera measures Tessera at both intervals. A caller waits about one interval,
-// whatever the machine: one measurement of two intervals shows it.
+// tessera measures Tessera once at each of tesseraIntervals, for two intervals or
+// longer. A caller waits about one interval on any machine, so once is enough.
 func (b *bench) tessera() error {
 	for _, interval := range tesseraIntervals {
 		say("Tessera with a checkpoint each %s", interval)

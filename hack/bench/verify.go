@@ -14,8 +14,9 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// verifyCertificate checks a certificate's deal, signature, input root and inclusion
-// path. It notes the root of the path in heads, which compares it with the signed head.
+// verifyCertificate checks a certificate's signature, deal, outcome, input root and
+// inclusion path, and returns its id. It notes the tree root of the path in heads,
+// and [heads.fetchAll] later compares that root with the signed head.
 func verifyCertificate(text []byte, keys *signing.KeySet, heads *heads, dealID, inputRoot string) (certID string, err error) {
 	members, err := canon.ParseObject(text)
 	if err != nil {
@@ -30,7 +31,7 @@ func verifyCertificate(text []byte, keys *signing.KeySet, heads *heads, dealID, 
 		return "", err
 	}
 	if members["deal_id"] != dealID || members["outcome"] != certificate.Computed || members["input_root"] != inputRoot {
-		return "", fmt.Errorf("the certificate is of deal %v with outcome %v and input root %v, want %s, %s and %s",
+		return "", fmt.Errorf("the certificate has deal %v, outcome %v and input root %v, want %s, %s and %s",
 			members["deal_id"], members["outcome"], members["input_root"], dealID, certificate.Computed, inputRoot)
 	}
 	size, root, err := rootOf(certificate.Entry(signed), logProof)
@@ -55,12 +56,12 @@ func rootOf(entry [32]byte, logProof map[string]any) (size int64, root string, e
 	}
 	hash, err := proof.RootFromInclusionProof(rfc6962.DefaultHasher, uint64(index), uint64(size), rfc6962.DefaultHasher.HashLeaf(entry[:]), path)
 	if err != nil {
-		return 0, "", fmt.Errorf("inclusion path: %w", err)
+		return 0, "", fmt.Errorf("inclusion path of leaf %d in a tree of size %d: %w", index, size, err)
 	}
 	return size, hex.EncodeToString(hash), nil
 }
 
-// heads are the roots of inclusion paths, by tree size.
+// heads records the roots of inclusion paths and of signed heads, by tree size.
 type heads struct {
 	mu    sync.Mutex
 	roots map[int64]string
@@ -69,17 +70,20 @@ type heads struct {
 
 func newHeads() *heads { return &heads{roots: map[int64]string{}, good: map[int64]bool{}} }
 
+// note records the root of a tree size. It returns an error if another root was
+// noted for that size.
 func (h *heads) note(size int64, root string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if seen, found := h.roots[size]; found && seen != root {
-		return fmt.Errorf("two roots of size %d: %s and %s", size, seen, root)
+		return fmt.Errorf("tree size %d has two roots: %s and %s", size, seen, root)
 	}
 	h.roots[size] = root
 	return nil
 }
 
-// verifyHead checks a signed head once, and that it has the root that was noted.
+// verifyHead notes the root of a signed head and verifies the signature. It
+// verifies only one signature for each tree size.
 func (h *heads) verifyHead(head translog.TreeHead, keys *signing.KeySet) error {
 	if err := h.note(head.TreeSize, head.RootHash); err != nil {
 		return err
@@ -115,7 +119,7 @@ func (h *heads) fetchAll(c *client, keys *signing.KeySet) error {
 			return err
 		}
 		if head.TreeSize != size {
-			return fmt.Errorf("asked for the head of size %d, got that of %d", size, head.TreeSize)
+			return fmt.Errorf("asked for the head of size %d, got the head of size %d", size, head.TreeSize)
 		}
 		if err := h.verifyHead(head, keys); err != nil {
 			return err

@@ -13,7 +13,6 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-// A load generator that takes anything for a certificate would measure nothing.
 func TestOnlyGoodCertificatesPass(t *testing.T) {
 	signer, err := signing.Open(t.Context(), "dev://"+filepath.Join(t.TempDir(), "key.pem"))
 	if err != nil {
@@ -35,7 +34,7 @@ func TestOnlyGoodCertificatesPass(t *testing.T) {
 
 	heads := newHeads()
 	if id, err := verifyCertificate([]byte(good), keys, heads, "d_1", "sha256:00"); err != nil || id != "c_1" {
-		t.Fatalf("a good certificate: %q, %v", id, err)
+		t.Fatalf("verifyCertificate of a valid certificate returned %q, %v, want c_1 and no error", id, err)
 	}
 	if want := hex.EncodeToString(rfc6962.DefaultHasher.HashLeaf(entry[:])); heads.roots[1] != want {
 		t.Errorf("the roots noted are %v, want %s for size 1", heads.roots, want)
@@ -48,16 +47,16 @@ func TestOnlyGoodCertificatesPass(t *testing.T) {
 		"a leaf out of range": strings.Replace(good, `"leaf_index":0`, `"leaf_index":1`, 1),
 	} {
 		if bad == good {
-			t.Fatalf("%s: nothing was changed", what)
+			t.Fatalf("%s: the replacement changed nothing", what)
 		}
 		if _, err := verifyCertificate([]byte(bad), keys, newHeads(), "d_1", "sha256:00"); err == nil {
-			t.Errorf("a certificate with %s passes", what)
+			t.Errorf("a certificate with %s passes, want an error", what)
 		}
 	}
 	if _, err := verifyCertificate([]byte(good), keys, heads, "d_2", "sha256:00"); err == nil {
-		t.Error("the certificate of another deal passes")
+		t.Error("the certificate of deal d_1 passes for deal d_2, want an error")
 	}
 	if err := heads.note(1, "another root"); err == nil {
-		t.Error("two roots of one size pass")
+		t.Error("a second root of tree size 1 passes, want an error")
 	}
 }

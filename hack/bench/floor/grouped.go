@@ -6,12 +6,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// document is the content of a new deal.
+// document is the JSON document of a new deal.
 const document = `{"id":"x","algorithm":{"name":"sealed-bid","params":{"reserve":1000}},
 "parties":{"p1":{"commit":null,"reveal":null},"p2":{"commit":null,"reveal":null}},"state":"open",
 "pad":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}`
 
-// The kinds of an action.
+// The values of actions.kind.
 const (
 	committed = 1
 	revealed  = 2
@@ -61,7 +61,8 @@ func (g *grouped) create(_ context.Context, deal int64) error { return g.deals.d
 
 func (g *grouped) commit(_ context.Context, c call) error { return g.actions.do(action{c, committed}) }
 
-// reveal stores a reveal. That of party 2 is the last and ends the deal.
+// reveal stores a reveal. The reveal of party 2 is the last one, so it also makes
+// the certificate.
 func (g *grouped) reveal(ctx context.Context, c call) error {
 	if err := g.actions.do(action{c, revealed}); err != nil || c.Party != 2 {
 		return err

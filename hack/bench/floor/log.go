@@ -63,7 +63,7 @@ func (s *signer) certify(ctx context.Context, c call) error {
 		return err
 	}
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("the log answered %s", response.Status)
+		return fmt.Errorf("POST %s answered %s, want 200", s.appendURL, response.Status)
 	}
 	return nil
 }

@@ -1,13 +1,11 @@
-// Floor is a two-party deal service that does the least a deal can cost: no
-// authentication, sealing, idempotency or verification. The benchmark runs it
-// beside the product to show what the machine can do. It is not a model of how
-// to build the product.
+// Command floor is a minimal two-party deal service, without authentication,
+// sealing, idempotency or verification. The benchmark runs it beside the product
+// to show what the machine can do. Do not copy its design.
 //
-// INSERTs that wait at the same moment share a statement, and so do the leaves of
-// its log.
+// INSERTs that wait at the same moment share a statement. So do leaves of the log.
 //
-// Its log is a second process of this program (-log), which also makes the
-// tables.
+// The log is a second process of this program, with the flag -log. It also creates
+// the tables.
 package main
 
 import (
@@ -76,7 +74,7 @@ func run(asLog bool, database, listen, logURL string) error {
 	return http.Serve(listener, mux)
 }
 
-// lastDeal numbers the deals of this process, below 2^53 as canon demands.
+// lastDeal is the newest deal id of this process. canon requires integers below 2^53.
 var lastDeal atomic.Int64
 
 func init() { lastDeal.Store(time.Now().UnixMicro()) }

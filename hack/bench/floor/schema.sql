@@ -1,5 +1,5 @@
--- Autovacuum is off: its CPU time would count as that of the product, which is
--- measured next.
+-- Autovacuum is off in all tables: its CPU time would count as the product's, which is
+-- measured after the floor on the same server.
 CREATE TABLE deals (
     id    bigint PRIMARY KEY,
     state text   NOT NULL,
