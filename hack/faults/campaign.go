@@ -25,7 +25,7 @@ const players = 8
 // campaign is one run: players play deals while faults happen.
 type campaign struct {
 	seed  uint64
-	bound time.Duration // from the end of the last fault to the end of every deal
+	bound time.Duration // limit from the end of the last fault to the end of every deal
 	stack *stack
 	h     *history
 	c     *client
@@ -37,8 +37,8 @@ type campaign struct {
 	games []*game
 }
 
-// runCampaign injects the faults of a seed for a time, then waits up to bound for the
-// end of every deal. It leaves the history and the logs in dir.
+// runCampaign plays deals and injects the faults of a seed for length, then waits up to
+// bound for the end of every deal. It returns the history, and writes it and the logs to dir.
 func runCampaign(ctx context.Context, seed uint64, length, bound time.Duration, bin, dir string) (events []*Event, err error) {
 	h, files := &history{}, filepath.Join(dir, "stack")
 	if err := errors.Join(os.RemoveAll(files), os.MkdirAll(files, 0o755)); err != nil {
@@ -69,7 +69,7 @@ func runCampaign(ctx context.Context, seed uint64, length, bound time.Duration, 
 func (c *campaign) takeKey(ctx context.Context) error {
 	e := c.c.until(ctx, request{op: "key", method: http.MethodPost, path: "/v1/keys"}, nil)
 	if e == nil || !e.acknowledged() {
-		return fmt.Errorf("POST /v1/keys returned no API key: %+v", e)
+		return fmt.Errorf("POST /v1/keys returned no API key; the last attempt: %+v", e)
 	}
 	var k struct {
 		APIKey string `json:"api_key"`
@@ -79,13 +79,14 @@ func (c *campaign) takeKey(ctx context.Context) error {
 	return err
 }
 
-// disturb plays deals and injects faults until the time is over and all faults have
-// ended. Deals that have begun are played to their end, within a bound.
+// disturb plays deals and injects faults for length, and returns when the faults and the
+// deals that have begun have ended. Such deals get c.bound more. A fault that cannot be
+// injected or ended is an error.
 func (c *campaign) disturb(ctx context.Context, length time.Duration) error {
 	began := time.Now()
 	playing, stop := context.WithTimeout(ctx, length+c.bound)
 	defer stop()
-	all, ctx := errgroup.WithContext(ctx) // a fault that cannot be ended ends the run
+	all, ctx := errgroup.WithContext(ctx) // the first error of a fault ends the run
 	for i := range players {
 		all.Go(func() error {
 			random := rand.New(rand.NewPCG(c.seed, uint64(i)+2))
@@ -109,7 +110,7 @@ func (c *campaign) disturb(ctx context.Context, length time.Duration) error {
 func (c *campaign) play(ctx context.Context, kind string) {
 	g, err := newGame(c.c, kind, c.past)
 	if err != nil {
-		panic(err) // an input of newGame is not JSON
+		panic(err) // cannot happen: the inputs of newGame are JSON
 	}
 	if g.play(ctx, c.key) {
 		c.mu.Lock()
@@ -118,8 +119,9 @@ func (c *campaign) play(ctx context.Context, kind string) {
 	}
 }
 
-// strike injects a fault and ends it. It then measures how long a new deal takes to
-// its certificate.
+// strike injects the n-th fault of the schedule and ends it after f.For. It then plays a
+// deal to its certificate, whose time is the end of the recovery, and adds the fault to the
+// history.
 func (c *campaign) strike(ctx context.Context, f Fault, n int) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -164,7 +166,8 @@ func (c *campaign) heads() *client {
 	return all
 }
 
-// settle reads all deals, tree heads and proofs once more after the faults.
+// settle starts every process that is down, waits for the end of every deal, and reads all
+// deals, tree heads and consistency proofs once more.
 func (c *campaign) settle(ctx context.Context) {
 	for _, name := range processes {
 		c.stack.run(ctx, name)
@@ -216,7 +219,7 @@ func (c *campaign) prove(ctx context.Context) {
 	}
 }
 
-// writeJSON writes a value as JSON to a new file.
+// writeJSON writes a value as JSON to a new file in dir, and returns its path.
 func writeJSON(dir string, content any) (path string, err error) {
 	text, err := json.Marshal(content)
 	if err != nil {

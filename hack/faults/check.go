@@ -24,7 +24,7 @@ type Violation struct {
 
 const everyDealEnds = "every deal ends"
 
-// modelBound is the longest search for a legal order of one deal's events.
+// modelBound limits the search for a legal order of one deal's events.
 const modelBound = 10 * time.Second
 
 // check returns the violations in a history.
@@ -105,12 +105,12 @@ type certified struct {
 }
 
 func (e *Event) certificate() (c certified) {
-	_ = json.Unmarshal(e.Body, &c) // an unreadable certificate differs from a readable one
+	_ = json.Unmarshal(e.Body, &c) // an unreadable certificate stays empty, which differs from every readable one
 	return c
 }
 
-// refusals checks that the service refuses no legal request as wrong, that every deal ends
-// and that the Python verifier accepts every certificate.
+// refusals checks that no legal request gets an error except 409, that every deal ends, and
+// that the Python verifier accepts every certificate.
 func refusals(events []*Event) (found []Violation) {
 	for _, e := range events {
 		switch {
@@ -119,7 +119,7 @@ func refusals(events []*Event) (found []Violation) {
 		case e.Op == opVerify && e.Status != 200:
 			found = append(found, Violation{Rule: "every certificate verifies", Text: e.Note, Events: []*Event{e}})
 		case e.answered() && e.Status >= 400 && e.Status != 409 && e.Op != opVerify:
-			found = append(found, Violation{Rule: "a legal request is not called wrong", Text: fmt.Sprintf("%s: %d %s", e.Op, e.Status, e.Code), Events: []*Event{e}})
+			found = append(found, Violation{Rule: "a legal request gets no error except 409", Text: fmt.Sprintf("%s: %d %s", e.Op, e.Status, e.Code), Events: []*Event{e}})
 		}
 	}
 	return found
@@ -131,19 +131,20 @@ func linearizable(plan *Plan, events []*Event) []Violation {
 	case porcupine.Illegal:
 		return []Violation{{Rule: "a deal is linearizable", Text: "no order of these events explains all answers", Events: events}}
 	case porcupine.Unknown:
-		return []Violation{{Rule: "a deal is linearizable", Text: fmt.Sprintf("no verdict within %s: make the checker faster", modelBound), Events: events}}
+		return []Violation{{Rule: "a deal is linearizable", Text: fmt.Sprintf("the search for an order has no verdict after %s: raise modelBound", modelBound), Events: events}}
 	}
 	return nil
 }
 
-// replays checks that a key has one answer, and that another body under it is refused.
+// replays checks that each Idempotency-Key has one answer, and that another body under the
+// same key is refused.
 func replays(events []*Event) (found []Violation) {
 	first := map[string]*Event{}
 	for _, e := range events {
 		switch {
 		case e.Key == "" || !e.answered():
 		case e.Op == opReuse && e.Code != "IDEMPOTENCY_KEY_REUSED":
-			found = append(found, Violation{Rule: "a key with another body is refused", Deal: e.Deal, Text: fmt.Sprint(e.Status, " ", e.Code), Events: []*Event{first[e.Key], e}})
+			found = append(found, Violation{Rule: "a key with another body is refused", Deal: e.Deal, Text: fmt.Sprintf("got %d %s, want IDEMPOTENCY_KEY_REUSED", e.Status, e.Code), Events: []*Event{first[e.Key], e}})
 		case e.Op == opReuse || !e.acknowledged():
 		case first[e.Key] == nil:
 			first[e.Key] = e
@@ -158,7 +159,7 @@ func replays(events []*Event) (found []Violation) {
 // that was answered before its request.
 func heads(events []*Event) (found []Violation) {
 	roots := map[int64]*Event{}
-	var newest *Event // the largest head that was answered before the request of e
+	var newest *Event // the largest head that was answered before e was sent
 	answered := slices.DeleteFunc(slices.Clone(events), func(e *Event) bool { return e.Op != opHead || !e.acknowledged() })
 	byReturn := slices.SortedStableFunc(slices.Values(answered), func(a, b *Event) int { return cmp.Compare(a.Return, b.Return) })
 	for _, e := range answered { // in the order of their calls
@@ -174,7 +175,7 @@ func heads(events []*Event) (found []Violation) {
 			}
 		}
 		if newest != nil && h.Size < newest.head().Size {
-			found = append(found, Violation{Rule: "a tree head is never older than one answered before", Text: fmt.Sprintf("size %d after %d", h.Size, newest.head().Size), Events: []*Event{newest, e}})
+			found = append(found, Violation{Rule: "a tree head is never older than one answered before", Text: fmt.Sprintf("size %d, requested after size %d was answered", h.Size, newest.head().Size), Events: []*Event{newest, e}})
 		}
 	}
 	for _, e := range events {
@@ -193,10 +194,11 @@ func (e *Event) head() (h head) {
 	return h
 }
 
-// consistent checks a consistency proof. A refused request for one is an error.
+// consistent verifies the consistency proof of e. It returns an error if the log refused the
+// request or the proof is invalid.
 func consistent(e *Event) error {
 	if !e.acknowledged() {
-		return fmt.Errorf("the log returned no consistency proof: %d %s %s", e.Status, e.Code, e.Note)
+		return fmt.Errorf("the log returned no consistency proof: status %d %s %s", e.Status, e.Code, e.Note)
 	}
 	var body struct {
 		Path []string `json:"consistency_path"`
@@ -227,7 +229,7 @@ func leaves(events []*Event) (found []Violation) {
 		if first := at[c.Proof.Leaf]; first == nil {
 			at[c.Proof.Leaf] = e
 		} else if first.Deal != e.Deal {
-			found = append(found, Violation{Rule: "a leaf is of one deal", Deal: e.Deal, Text: fmt.Sprint("leaf ", c.Proof.Leaf), Events: []*Event{first, e}})
+			found = append(found, Violation{Rule: "a leaf belongs to one deal", Deal: e.Deal, Text: fmt.Sprint("leaf ", c.Proof.Leaf), Events: []*Event{first, e}})
 		}
 	}
 	var last *Event
@@ -242,7 +244,7 @@ func leaves(events []*Event) (found []Violation) {
 	}
 	for _, answered := range created {
 		if !answered {
-			return found // it may have created a deal that is not in the history
+			return found // the creation may have made a deal that is not in the history
 		}
 	}
 	if last != nil && last.head().Size > int64(len(at)) {

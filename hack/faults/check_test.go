@@ -32,13 +32,13 @@ func refused(tenths int64, op string, party int, code string) *Event {
 	return e
 }
 
-// lost is the same event without its answer.
+// lost removes the answer of an event and returns the event.
 func lost(e *Event) *Event {
 	e.Return, e.Status = 0, 0
 	return e
 }
 
-// under is the same event under another Idempotency-Key.
+// under sets the Idempotency-Key of an event and returns the event.
 func under(key string, e *Event) *Event {
 	e.Key = key
 	return e
@@ -90,12 +90,12 @@ func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		events []*Event
-		rules  []string // that are broken
+		rules  []string // the rules that are broken
 	}{
 		{"a whole deal", []*Event{commit(1, 0), view(2, "COMMITTING", "null", "c", ""), commit(3, 1), reveal(4, 0), reveal(5, 1), view(6, "COMPUTED", "null", "cr", "cr")}, nil},
 		{"a missed commit", []*Event{commit(1, 0), view(101, "VOID", "[1]", "c", ""), refused(102, opCommit, 1, "DEADLINE_PASSED")}, nil},
-		{"an act without an answer counts", []*Event{commit(1, 0), lost(commit(2, 1)), view(3, "REVEALING", "null", "c", "c")}, nil},
-		{"an act without an answer does not count", []*Event{commit(1, 0), lost(commit(2, 1)), view(101, "VOID", "[1]", "c", "")}, nil},
+		{"an unanswered commit that takes effect", []*Event{commit(1, 0), lost(commit(2, 1)), view(3, "REVEALING", "null", "c", "c")}, nil},
+		{"an unanswered commit without effect", []*Event{commit(1, 0), lost(commit(2, 1)), view(101, "VOID", "[1]", "c", "")}, nil},
 		{"a replay after the end", []*Event{commit(1, 0), view(101, "VOID", "[1]", "c", ""), commit(102, 0)}, nil},
 		{"a lost commit", []*Event{commit(1, 0), view(2, "OPEN", "null", "", "")}, []string{order}},
 		{"a flaker who committed", []*Event{commit(1, 0), view(101, "VOID", "[0,1]", "c", "")}, []string{order}},
@@ -109,10 +109,10 @@ func TestCheck(t *testing.T) {
 		{"two commits of one party", []*Event{commit(1, 0), under("other", commit(2, 0))}, []string{order}},
 		{"two outcomes", []*Event{view(101, "VOID", "[0,1]", "", ""), view(102, "VOID", "[1]", "", "")}, []string{"a deal has one list of flakers", order}},
 		{"a refusal without reason", []*Event{refused(1, opCommit, 0, "ALREADY_COMMITTED")}, []string{order}},
-		{"an unknown credential", []*Event{at(1, opCertificate, 0, 403, `{}`)}, []string{"a legal request is not called wrong", order}},
+		{"an unknown credential", []*Event{at(1, opCertificate, 0, 403, `{}`)}, []string{"a legal request gets no error except 409", order}},
 		{"two certificates", []*Event{view(101, "VOID", "[1]", "c", ""), commit(0, 0), certificate(102, "d", "x", 0), certificate(103, "d", "y", 0)}, []string{"a deal has one certificate", "a deal has one certificate id"}},
 		{"two leaves", []*Event{view(101, "VOID", "[1]", "c", ""), commit(0, 0), certificate(102, "d", "x", 0), certificate(103, "d", "x", 1)}, []string{"a deal has one leaf"}},
-		{"two deals on one leaf", []*Event{certificate(102, "e", "x", 0), certificate(103, "f", "y", 0)}, []string{"a leaf is of one deal"}},
+		{"two deals on one leaf", []*Event{certificate(102, "e", "x", 0), certificate(103, "f", "y", 0)}, []string{"a leaf belongs to one deal"}},
 		{"a leaf too many", []*Event{certificate(102, "e", "x", 0), final(treeHead(103, 2, "aa"))}, []string{"a deal has one leaf"}},
 		{"two answers under one key", []*Event{commit(1, 0), at(2, opCommit, 0, 200, `{"committed":true,"next":""}`)}, []string{"a replay is identical"}},
 		{"another body under a key", []*Event{commit(1, 0), under("commit0", at(2, opReuse, 0, 200, `{}`))}, []string{"a key with another body is refused"}},
@@ -121,7 +121,7 @@ func TestCheck(t *testing.T) {
 		{"heads at the same moment", []*Event{treeHead(1, 3, "aa"), treeHead(1, 2, "bb")}, nil},
 		{"a proof that is refused", []*Event{refusedProof}, []string{"tree heads are consistent"}},
 		{"inconsistent heads", []*Event{forged}, []string{"tree heads are consistent"}},
-		{"a certificate that no stranger accepts", []*Event{at(1, opVerify, 0, 0, `{}`)}, []string{"every certificate verifies"}},
+		{"a certificate that the Python verifier refuses", []*Event{at(1, opVerify, 0, 0, `{}`)}, []string{"every certificate verifies"}},
 		{"a deal without an end", []*Event{at(1, opUnfinished, 0, 0, `{}`)}, []string{"every deal ends"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestCheck(t *testing.T) {
 			slices.Sort(broken)
 			slices.Sort(c.rules)
 			if !slices.Equal(broken, c.rules) {
-				t.Errorf("found %q, want %q", broken, c.rules)
+				t.Errorf("check finds the broken rules %q, want %q", broken, c.rules)
 			}
 		})
 	}

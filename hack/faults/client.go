@@ -43,8 +43,8 @@ type request struct {
 	arguments e2e.Body
 }
 
-// timeouts are those of an attempt. Most are longer than any timeout of the service;
-// some are so short that the client gives up before the answer.
+// timeouts are the time limits of attempts, chosen at random. Most are longer than any
+// timeout of the service; some are so short that the client gives up before the answer.
 var timeouts = []time.Duration{6 * time.Second, 6 * time.Second, 6 * time.Second, 1500 * time.Millisecond, 150 * time.Millisecond}
 
 // try sends a request once through a door and records it.
@@ -72,8 +72,8 @@ func (c *client) try(ctx context.Context, r request, door int) *Event {
 		e.Note = err.Error()
 	} else {
 		e.Status, e.Code = a.Status, a.Code()
-		// After a 5xx the effect is unknown. A request that gets one of these two codes
-		// had no effect, and is sent again.
+		// After a 5xx the effect is unknown. A request with one of these two codes had no
+		// effect and is sent again.
 		if a.Status < 500 && e.Code != "IDEMPOTENCY_IN_PROGRESS" && e.Code != "RATE_LIMITED" {
 			e.Return = now()
 		}
@@ -84,7 +84,7 @@ func (c *client) try(ctx context.Context, r request, door int) *Event {
 	return e
 }
 
-// call calls a tool and converts the result to an answer of REST.
+// call calls the MCP tool of r and converts the result to an answer of REST.
 func (c *client) call(ctx context.Context, r request, door int) (e2e.Answer, error) {
 	arguments := e2e.Body{}
 	for name, value := range r.arguments {
@@ -100,7 +100,7 @@ func (c *client) call(ctx context.Context, r request, door int) (e2e.Answer, err
 	}
 	var answer struct{ Result *e2e.Called }
 	if err := json.Unmarshal(a.Body, &answer); err != nil || answer.Result == nil {
-		return a, fmt.Errorf("%s answered %.300s", r.tool, a.Body)
+		return a, fmt.Errorf("the tool %s returned no result: %.300s", r.tool, a.Body)
 	}
 	if !answer.Result.IsError {
 		return e2e.Answer{Status: http.StatusOK, Body: answer.Result.Structured}, nil
@@ -111,7 +111,8 @@ func (c *client) call(ctx context.Context, r request, door int) (e2e.Answer, err
 }
 
 // until sends a request under one key, to the doors in turn, until it is answered. It
-// returns nil if ctx ends first.
+// returns nil if ctx ends first. edit, unless nil, completes a successful event before it is
+// recorded.
 func (c *client) until(ctx context.Context, r request, edit func(*Event)) *Event {
 	for door := rand.IntN(len(c.doors)); ctx.Err() == nil; door++ {
 		e := c.try(ctx, r, door%len(c.doors))
@@ -127,12 +128,12 @@ func (c *client) until(ctx context.Context, r request, edit func(*Event)) *Event
 	return nil
 }
 
-// get returns a request that changes nothing, except that it may take due steps.
+// get returns a GET request. It changes a deal only by the steps that are due.
 func get(op, deal, token, path string) request {
 	return request{op: op, deal: deal, method: http.MethodGet, path: path, token: token}
 }
 
-// overMCP sends half of the requests over MCP.
+// overMCP turns every second request, at random, into a call of the MCP tool.
 func (r request) overMCP(tool string, arguments e2e.Body) request {
 	if rand.IntN(2) == 0 {
 		r.tool, r.arguments = tool, arguments

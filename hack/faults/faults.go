@@ -26,8 +26,8 @@ var lies = []kmstest.Fault{kmstest.OtherDigest, kmstest.OtherKey, kmstest.Garbag
 // failures are errors of the key service.
 var failures = []kmstest.Fault{kmstest.ServerError, kmstest.Overloaded, kmstest.Throttled, kmstest.CutConnection, kmstest.Down, kmstest.Denied}
 
-// strike begins a fault and returns the function that ends it. n selects the form of a
-// kind that has several.
+// strike begins a fault and returns the function that ends it. For signerFails and
+// signerLies, n selects one of failures or lies.
 func (s *stack) strike(ctx context.Context, f Fault, n int) (lift func() error, err error) {
 	signer := func(fault kmstest.Fault) (func() error, error) {
 		return func() error { return s.kms.SetFault(kmstest.None) }, s.kms.SetFault(fault)
@@ -85,7 +85,7 @@ func (s *stack) strike(ctx context.Context, f Fault, n int) (lift func() error, 
 	case beaconFails, beaconLies, beaconHangs:
 		return beacon(f.Kind)
 	}
-	return nil, fmt.Errorf("unknown fault %q", f.Kind)
+	return nil, fmt.Errorf("unknown kind of fault %q", f.Kind)
 }
 
 // relay is a drand relay in front of the development beacon.
@@ -109,13 +109,13 @@ func startRelay(to string) (*relay, error) {
 	r := &relay{url: "http://" + listener.Addr().String()}
 	r.mode.Store("")
 	forward := httputil.NewSingleHostReverseProxy(target)
-	forward.ErrorLog = log.New(io.Discard, "", 0) // many callers give up, which is expected
+	forward.ErrorLog = log.New(io.Discard, "", 0) // it would report every caller that gives up, which is expected
 	r.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		switch r.mode.Load() {
 		case beaconFails:
 			http.Error(w, "injected failure", http.StatusInternalServerError)
 			return
-		case beaconLies: // the previous round, whose signature is valid for that round
+		case beaconLies: // answer with the previous round and its valid signature
 			if m := publicRound.FindStringSubmatchIndex(q.URL.Path); m != nil {
 				round, _ := strconv.ParseInt(q.URL.Path[m[2]:], 10, 64)
 				q.URL.Path = q.URL.Path[:m[2]] + strconv.FormatInt(round-1, 10)

@@ -11,7 +11,7 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// The operations of events. The first six change a deal.
+// The operations of events.
 const (
 	opCreate      = "create"
 	opCommit      = "commit"
@@ -38,7 +38,7 @@ type Event struct {
 	Final bool   `json:",omitempty"` // requested after all faults had ended
 
 	Call   int64 // unix nanoseconds
-	Return int64 // 0: no answer, or one after which the effect is unknown
+	Return int64 // 0: no answer, or an answer such as 503 that leaves the effect unknown
 	Status int   `json:",omitempty"`
 	Code   string
 	Body   json.RawMessage `json:",omitempty"`

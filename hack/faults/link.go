@@ -12,16 +12,16 @@ type linkMode int
 
 const (
 	linkOpen  linkMode = iota
-	linkCut            // connections break, new ones are refused
+	linkCut            // connections are closed, new ones at once
 	linkSlow           // each read is delayed
 	linkStuck          // connections stay open and no byte is passed on
 )
 
 const slowBy = 100 * time.Millisecond
 
-// link is a TCP proxy from one process to another, which faults can disturb. With
-// several targets it uses the next one that accepts a connection, like a Service of
-// Kubernetes.
+// link is a TCP proxy from one process to another, which faults can disturb. With several
+// targets, each connection goes to the next target that accepts it, as in a Kubernetes
+// Service.
 type link struct {
 	listener net.Listener
 
@@ -137,7 +137,8 @@ func (l *link) carry(to, from net.Conn) {
 	}
 }
 
-// pass waits while the link is stuck. It reports false if the link is cut.
+// pass waits while the link is stuck, and for slowBy if it is slow. It reports false if the
+// link is cut.
 func (l *link) pass() bool {
 	for {
 		l.mu.Lock()

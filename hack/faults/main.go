@@ -1,4 +1,4 @@
-// Faults plays deals against two replicas of every process while a seeded schedule
+// Command faults plays deals against two replicas of every process while a seeded schedule
 // injects faults, and checks what the clients saw. See README.md.
 package main
 
@@ -21,8 +21,8 @@ const settleBound = 90 * time.Second
 
 func main() {
 	seed := flag.Uint64("seed", 1, "seed of the schedule of faults and of the deals")
-	minutes := flag.Float64("minutes", 2, "how long deals are played while faults happen")
-	seeds := flag.Int("seeds", 1, "how many seeds are played, one after the other")
+	minutes := flag.Float64("minutes", 2, "minutes during which deals are played and faults happen")
+	seeds := flag.Int("seeds", 1, "number of seeds to play, one after another, from -seed on")
 	written := flag.String("report", "", "write a summary in Markdown to this file")
 	bin := flag.String("bin", "", "directory of built binaries; empty: build this checkout")
 	out := flag.String("out", "", "directory of the history and the logs; empty: bin/faults")

@@ -18,7 +18,7 @@ type dealState struct {
 	cancel                       string
 }
 
-// Steps that the clock or the worker takes, not a client.
+// Steps that no client requests: the clock or the worker takes them.
 const (
 	stepCommitDeadline = "commit deadline"
 	stepRevealDeadline = "reveal deadline"

@@ -14,12 +14,12 @@ import (
 
 const (
 	plantLength = 25 * time.Second
-	plantSettle = 15 * time.Second // a slow machine may not end all deals by then, which does not count
+	plantSettle = 15 * time.Second // a deal that has not ended by then is no violation here
 	plantRounds = 4
 )
 
 // plantAll applies each patch to a copy of HEAD and runs campaigns until one finds a
-// violation. It returns an error if no campaign finds one.
+// violation. It returns an error that names the patches that no campaign finds.
 func plantAll(ctx context.Context, root, patches, out string, seed uint64) error {
 	all, err := filepath.Glob(filepath.Join(patches, "*.patch"))
 	if err != nil || len(all) == 0 {

@@ -12,8 +12,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// An edit that breaks a patch fails here, and not first in the next campaign: each patch
-// applies and the packages that it changes compile.
+// Each patch must apply, and the packages that it changes must compile. Otherwise only the
+// next campaign would show a broken patch.
 func TestPatchesApply(t *testing.T) {
 	root, err := localstack.Root()
 	if err != nil {
@@ -21,7 +21,7 @@ func TestPatchesApply(t *testing.T) {
 	}
 	patches, err := filepath.Glob(filepath.Join(root, "hack/faults/plant/*.patch"))
 	if err != nil || len(patches) < 6 {
-		t.Fatalf("%d patches, %v", len(patches), err)
+		t.Fatalf("hack/faults/plant has %d patches (error %v), want at least 6", len(patches), err)
 	}
 	for _, patch := range patches {
 		t.Run(filepath.Base(patch), func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestPatchesApply(t *testing.T) {
 				cmd.Dir = dir
 				out, err := cmd.CombinedOutput()
 				if err != nil {
-					t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+					t.Fatalf("%s %s fails; repeat the edit of the patch and overwrite it with git diff: %v\n%s", name, strings.Join(args, " "), err, out)
 				}
 				return string(out)
 			}

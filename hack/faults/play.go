@@ -127,8 +127,8 @@ func (g *game) acts(ctx context.Context) {
 	}
 }
 
-// everybody lets all parties act at the same time, except the absent and the late. It
-// reports whether all were acknowledged.
+// everybody lets all parties act at the same time. An absent party does not act, and a late
+// one acts after the deadline. It reports whether all acts were acknowledged.
 func (g *game) everybody(ctx context.Context, op string, deadline int64) bool {
 	var parties sync.WaitGroup
 	done := make([]bool, len(g.tokens))
@@ -158,8 +158,8 @@ func (g *game) everybody(ctx context.Context, op string, deadline int64) bool {
 	return true
 }
 
-// act sends an act until it is answered. In some cases it then sends the act again, or
-// another body under the same key.
+// act sends an act until it is answered. After a success it may, at random, send the act
+// again or another body under the same key. It returns the first answer, or nil if ctx ends.
 func (g *game) act(ctx context.Context, r request, tool string) *Event {
 	r.deal, r.key, r.method, r.path = g.id, rand.Text(), http.MethodPost, "/v1/deals/"+g.id+r.path
 	if tool != "" {
@@ -213,8 +213,9 @@ func (g *game) certificate(ctx context.Context) *Event {
 	return g.c.until(ctx, r.overMCP("get_certificate", e2e.Body{"deal_id": g.id, "invite_token": g.tokens[0]}), nil)
 }
 
-// settle waits for the deal's end after all faults. It reads the deal again, repeats
-// each acknowledged request and has the Python verifier check the certificate.
+// settle waits for the deal's end after all faults, and records opUnfinished if ctx ends
+// first. It reads the deal again, repeats each acknowledged request and has the Python
+// verifier check the certificate.
 func (g *game) settle(ctx context.Context, c *client, dir string) {
 	g.c = c
 	for {
@@ -241,8 +242,8 @@ func (g *game) settle(ctx context.Context, c *client, dir string) {
 	}
 }
 
-// verified runs the Python verifier on a certificate. The verifier also recomputes the
-// result if all parties have revealed.
+// verified runs the Python verifier on a certificate and returns the event: status 200 if
+// it accepts. The verifier also recomputes the result if all parties have revealed.
 func (g *game) verified(certificate *Event, dir string) *Event {
 	e := &Event{Op: opVerify, Deal: g.id, Final: true, Call: now()}
 	var shown struct {

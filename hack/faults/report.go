@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// report prints counts, recoveries, and each violation with the events that show it.
+// report prints counts, recoveries, and at most 20 violations with the events that show them.
 func report(w io.Writer, events []*Event, found []Violation) {
 	ends, faults := tally(events)
 	outcomes := map[string]int{}
@@ -87,7 +87,7 @@ func excerpt(e *Event) string {
 	}
 	short := *e
 	short.Plan = nil
-	body, _ := json.Marshal(short.Body) // it was JSON
+	body, _ := json.Marshal(short.Body) // cannot fail: Body is valid JSON
 	if len(body) > 400 {
 		body = append(body[:400], "…"...)
 	}
@@ -119,7 +119,7 @@ func (s *summary) add(seed uint64, events []*Event, found []Violation) {
 	s.violations += len(found)
 }
 
-// write writes the report as Markdown.
+// write writes the summary as Markdown to the file at path.
 func (s *summary) write(path string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Report of a campaign\n\n`make faults-report` wrote this on %s: %d seeds of %s each, %d deals, **%d violations**.\n\n",

@@ -44,7 +44,7 @@ const (
 	beaconHangs   = "beacon hangs"
 )
 
-// kinds returns every kind of fault. A pause may be longer than the lock of an
+// kinds returns every kind of fault. A pause lasts up to 6.3 s: longer than the lock of an
 // idempotent request and the timeout of a client.
 func kinds() []kind {
 	ms := time.Millisecond
@@ -68,8 +68,8 @@ func kinds() []kind {
 	}
 }
 
-// schedule returns the faults of a seed that begin before the end, in the order
-// of their beginnings.
+// schedule returns the faults of a seed that begin within length, in the order of
+// their beginnings.
 func schedule(seed uint64, length time.Duration) []Fault {
 	random := rand.New(rand.NewPCG(seed, 1))
 	busy := map[string]time.Duration{}

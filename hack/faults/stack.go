@@ -93,7 +93,7 @@ func startStack(ctx context.Context, seed uint64, bin, dir string, onFailure fun
 			return nil, err
 		}
 	}
-	// All addresses are known now: restart each process with those of its links.
+	// The addresses of all links are known now: restart each process with them.
 	for _, name := range processes {
 		s.starting[name] = &sync.Mutex{}
 		if s.env[name], err = s.linked(name); err != nil {
@@ -116,7 +116,7 @@ func (s *stack) targets(link string) []string {
 	host := func(text string) string {
 		u, err := url.Parse(text)
 		if err != nil {
-			panic(err) // an address of this stack
+			panic(err) // cannot happen: text is an address of this stack
 		}
 		return u.Host
 	}
@@ -133,7 +133,8 @@ func (s *stack) targets(link string) []string {
 	return []string{host(s.URL(to))}
 }
 
-// linked returns the environment by which a process uses its links.
+// linked returns the environment of a process: the addresses of its links, a clock offset,
+// and the fork guard of the first log-server.
 func (s *stack) linked(name string) (env []string, err error) {
 	over := func(variable, text, to string) {
 		u, failed := url.Parse(text)
@@ -152,7 +153,7 @@ func (s *stack) linked(name string) (env []string, err error) {
 		// A fork guard in a file serves one publisher, so only the first replica has one.
 		env = append(env, "FAIRPACT_FORK_GUARD=file://"+s.guard())
 	}
-	// The key set tolerates clocks that are up to five minutes off.
+	// At most ±240 s: the key set tolerates clocks that differ by up to five minutes.
 	env = append(env, fmt.Sprintf("FAIRPACT_CLOCK_OFFSET=%ds", s.clocks.IntN(481)-240))
 	return env, err
 }
@@ -188,8 +189,8 @@ func (s *stack) failOver(ctx context.Context) error {
 
 func (s *stack) guard() string { return filepath.Join(s.Dir(), "guard.json") }
 
-// blockGuard makes writes of the fork guard fail, as a full disk does. It makes a
-// directory with the name of the file that is written next, which stops root too.
+// blockGuard makes writes of the fork guard fail, as on a full disk, or ends that. It creates
+// a directory with the name of the guard's next file, because permissions do not stop root.
 func (s *stack) blockGuard(blocked bool) error {
 	beside := s.guard() + ".new"
 	if err := os.RemoveAll(beside); err != nil || !blocked {
@@ -198,8 +199,8 @@ func (s *stack) blockGuard(blocked bool) error {
 	return os.Mkdir(beside, 0o700)
 }
 
-// run starts a process unless it is running. It retries until the start succeeds,
-// because what the process needs may be down too.
+// run starts a process unless it is running. It retries until the start succeeds or ctx
+// ends, because the servers that the process needs may be down too.
 func (s *stack) run(ctx context.Context, name string) {
 	s.starting[name].Lock()
 	defer s.starting[name].Unlock()
@@ -216,7 +217,7 @@ func (s *stack) run(ctx context.Context, name string) {
 	}
 }
 
-// supervise restarts processes that end by themselves.
+// supervise reports processes that end by themselves to onFailure and restarts them.
 func (s *stack) supervise(ctx context.Context) {
 	for {
 		select {
