@@ -2,7 +2,7 @@
 # check-chart.sh: lints and renders the chart with each set of values and checks the
 # result against the schemas of Kubernetes and of its custom kinds. Then it runs the
 # unit tests and checks the README, and the dashboard against Grafana's schema.
-# `make chart` runs it. It needs no cluster, and of the network only Go's module proxy.
+# `make chart` runs it. It needs no cluster, and no network except Go's module proxy.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 chart=charts/fairpact
@@ -17,7 +17,7 @@ trap 'rm -rf "$work"' EXIT
 
 conform() { bin/kubeconform -strict -schema-location 'bin/schemas/{{.ResourceKind}}_{{.Group}}_{{.ResourceAPIVersion}}.json' "$@"; }
 
-# values/ has complete sets. A combination is added to a minimal set.
+# values/ has complete sets of values. combinations/ has partial sets, which are added to $minimal.
 minimal=$chart/tests/values/kms.yaml
 for values in $chart/tests/values/*.yaml manifests/values-{gcp,aws}.yaml $chart/tests/combinations/*.yaml; do
   set -- --values "$values"
@@ -27,7 +27,7 @@ for values in $chart/tests/values/*.yaml manifests/values-{gcp,aws}.yaml $chart/
 done
 conform -summary "$work"
 
-# kubeconform must find planted unknown fields, or its checks prove nothing.
+# kubeconform must refuse an unknown field that is planted, so that the check above can fail.
 planted() { # FILE FIELD WRONG
   sed "s/\b$2:/$3:/" "$work/$1" > "$work/planted.yaml"
   if conform "$work/planted.yaml" > "$work/said" || ! grep -q "$3" "$work/said"; then
@@ -38,8 +38,8 @@ planted kms.yaml readOnlyRootFilesystem readOnlyRootFileSystem
 planted monitoring-services.yaml interval intervals
 planted gateway.yaml backendRefs backends
 
-# The biggest key set fits into the annotations of a pod (256 KiB), and the whole Deployment into the annotation that
-# kubectl apply keeps of it; one key more is refused.
+# A key set of 1,000 keys, the limit, must fit into the annotations of a pod (256 KiB). So must the whole Deployment,
+# because kubectl apply copies it into an annotation. The chart must refuse one key more.
 keys() { # COUNT
   awk -v n="$1" 'BEGIN {
     print "signing: {uri: \"\", keySet: {keys: ["
@@ -49,18 +49,18 @@ keys() { # COUNT
 }
 keys 1000 > "$work/most.txt"
 if [ "$(grep -c 'fairpact.dev/key-set: ' "$work/most.txt")" != 1 ] || [ "$(wc -c < "$work/most.txt")" -gt 262144 ]; then
-  echo "a key set of 1,000 keys does not fit into annotations"; exit 1
+  echo "a key set of 1,000 keys does not fit into the annotations of a pod: the Deployment has $(wc -c < "$work/most.txt") bytes, want at most 262144"; exit 1
 fi
 if keys 1001 > /dev/null 2> "$work/said" || ! grep -q maxItems "$work/said"; then
   echo "the chart accepts a key set of 1,001 keys; the limit is 1,000"; cat "$work/said"; exit 1
 fi
 
-# commonAnnotations are on every object.
+# Every object must have the commonAnnotations.
 if [ "$(grep -c '^kind:' "$work/everything.yaml")" != "$(grep -c '^    owner: trust@example.com$' "$work/everything.yaml")" ]; then
   echo "an object of everything.yaml lacks commonAnnotations"; exit 1
 fi
 
-# The packaged chart carries its runbooks.
+# The packaged chart must contain the runbooks.
 bin/helm package $chart --destination "$work" > /dev/null
 for page in "$chart"/runbooks/*.md; do
   tar -tzf "$work"/fairpact-*.tgz "fairpact/runbooks/$(basename "$page")" > /dev/null || { echo "the packaged chart lacks $page"; exit 1; }

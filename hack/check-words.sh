@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# check-words.sh: fails if a text contains one of a few archaic words, or if the subject
-# of one of the last commits has more than 72 characters. `make lint` runs it.
+# check-words.sh: fails if a text contains one of a few archaic words, or if one of the
+# last 30 commits has a subject of more than 72 characters. `make lint` runs it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 words='tells? whether|mend(s|ed|ing)?|nobody of|farewell|be had|of until now|which is as well|the word of|anew|whence|thereof|henceforth|goes on|as ever|(none|one|both) of both|of before'

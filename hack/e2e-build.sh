@@ -1,5 +1,5 @@
-# e2e-build.sh: builds the images and tests for the cluster tests. e2e-cluster.sh and
-# e2e-kind.sh source it. It builds two versions of the images, for the upgrade.
+# e2e-build.sh: builds the tests and the images of the cluster tests. The images have two
+# versions, for the upgrade test. e2e-cluster.sh and e2e-kind.sh source this file.
 # shellcheck shell=bash
 images=$PWD/bin/images-e2e
 revision=$(git rev-parse HEAD 2>/dev/null || true)

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# e2e-kind.sh: the cluster tests on kind. It needs Docker, kind, kubectl, helm and python3.
-# Hosted CI runs it (.github/workflows/e2e.yaml). The tests were run on Kubernetes 1.35
-# by e2e-cluster.sh, and not yet on kind.
+# e2e-kind.sh: runs the cluster tests on kind. It needs Docker, kind, kubectl, helm and python3.
+# Hosted CI runs it (.github/workflows/e2e.yaml). Not tried on kind yet: e2e-cluster.sh ran
+# the same tests on Kubernetes 1.35.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for tool in docker kind kubectl helm python3; do
-  command -v "$tool" >/dev/null || { echo "e2e-kind needs $tool" >&2; exit 1; }
+  command -v "$tool" >/dev/null || { echo "e2e-kind needs $tool: install it" >&2; exit 1; }
 done
 name=fairpact-e2e
 . hack/e2e-build.sh

@@ -3,8 +3,8 @@
 # softhsm, python3, chromium, prometheus (with promtool), make and git that this Debian
 # or Ubuntu machine lacks. If all are installed it does nothing and needs no network.
 #
-# The packages postgresql and prometheus start a default server. It is not used: the
-# servers of this repository have other ports and separate directories.
+# Each of the packages postgresql and prometheus starts a default server. This repository
+# does not use it: its own servers have other ports and directories.
 set -euo pipefail
 
 has() {
@@ -51,7 +51,7 @@ done
 
 by_hand="apt-get update && apt-get install -y ${packages[*]}"
 if ! command -v apt-get >/dev/null; then
-  echo "This machine lacks: ${packages[*]} (names as in Debian). It has no apt-get: install them with the package manager that it has." >&2
+  echo "This machine lacks: ${packages[*]} (names as in Debian) and apt-get. Install them with its package manager." >&2
   exit 1
 fi
 as_root=()
@@ -69,7 +69,7 @@ apt() {
 echo "installing ${packages[*]} with apt (a minute or two)"
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT
-# If the update fails, the installed lists may be recent enough.
+# If apt update fails, continue: the existing package lists may be recent enough.
 if ! { apt update || true; apt install -y --no-install-recommends "${packages[@]}"; } >"$said" 2>&1; then
   tail -n 30 "$said" >&2
   echo "Could not install: ${packages[*]}. By hand, as root: $by_hand" >&2

@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
-# release.sh VERSION REGISTRY: builds the three images for amd64 and arm64, pushes them as one image each with a bill of
-# materials and a signature, and pushes a signed chart whose default images are these, by digest.
+# release.sh VERSION REGISTRY: releases the three images and the chart.
 #   hack/release.sh v1.2.3 ghcr.io/fairpact
-# A trial on one machine, with `go -C hack/registry build -o ../../bin/ .` and `bin/registry serve hack/registry/config.yaml`
-# where the cluster's nodes reach it as localhost, and a key from `cosign generate-key-pair`:
+# Each image is built for amd64 and arm64 and pushed under one tag, with signed bills of materials and a signature. The
+# chart is pushed with a signature. Its default values name these images by digest.
+# It needs go, and cosign on the PATH. Log in first with `docker login` or `crane auth login`, and `helm registry login`.
+# ARCHS: the architectures (default "amd64 arm64"). COSIGN_FLAGS: flags of cosign; if empty, it signs without a key, as
+# the workflow does. HELM_FLAGS: flags of `helm push`, such as --plain-http for a registry on this machine.
+#
+# A trial on one machine needs a registry that the cluster's nodes reach as localhost, and a key of `cosign generate-key-pair`:
+#   go -C hack/registry build -o ../../bin/ . && bin/registry serve hack/registry/config.yaml &
 #   HELM_FLAGS=--plain-http COSIGN_FLAGS="--key cosign.key --tlog-upload=false" hack/release.sh v0.1.0 localhost:5000/fairpact
 #   helm install fairpact oci://localhost:5000/fairpact/charts/fairpact --version 0.1.0 --plain-http …
-# It needs go, and cosign on the PATH. Log in first with `docker login` or `crane auth login`, and `helm registry login`.
-# ARCHS are the architectures (amd64 arm64). COSIGN_FLAGS are for cosign: empty signs without a key, as the workflow does.
-# HELM_FLAGS are for `helm push`: --plain-http for a registry of this machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=${1:?the version, such as v1.2.3} registry=${2:?the registry, such as ghcr.io/fairpact}
-[[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]] || { echo "the version $version is not vMAJOR.MINOR.PATCH" >&2; exit 1; }
+[[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]] || { echo "the version $version is not vMAJOR.MINOR.PATCH: give one such as v1.2.3" >&2; exit 1; }
 read -ra archs <<< "${ARCHS:-amd64 arm64}"
 read -ra cosign_flags <<< "${COSIGN_FLAGS:-}"
 read -ra helm_flags <<< "${HELM_FLAGS:-}"
@@ -39,7 +41,7 @@ for name in deal-api:dealApi log-server:logServer deadline-worker:deadlineWorker
   pushed=$(bin/crane index append "${parts[@]}" --tag "$registry/$image:$version")
   cosign sign --yes --recursive "${cosign_flags[@]}" "$pushed"
   sed -i "/^$section:/,/digest: \"\"/s|digest: \"\"|digest: \"${pushed#*@}\"|" $values
-  grep -q "${pushed#*@}" $values || { echo "values.yaml has no digest to set for $section" >&2; exit 1; }
+  grep -q "${pushed#*@}" $values || { echo "$values has no line digest: \"\" in the section $section, so the image cannot be set" >&2; exit 1; }
 done
 
 bin/helm package $out/fairpact --version "${version#v}" --app-version "$version" --destination $out

@@ -1,5 +1,5 @@
-// Command clustertool runs in separate pods of the cluster tests: as a development
-// beacon, to probe addresses, and to kill the processes of a container.
+// Command clustertool runs in pods of the cluster tests. It serves a development beacon,
+// probes addresses, kills the processes of a container, waits, or fails.
 package main
 
 import (
@@ -58,7 +58,8 @@ func main() {
 	}
 }
 
-// probeAll tries all addresses at once and answers in their order.
+// probeAll probes all addresses at once and returns "open ADDRESS" or "closed ADDRESS" for
+// each, in their order.
 func probeAll(addresses []string) []string {
 	verdicts := make([]chan string, len(addresses))
 	for i, address := range addresses {
@@ -72,7 +73,8 @@ func probeAll(addresses []string) []string {
 	return lines
 }
 
-// probe reports whether a connection can be made.
+// probe returns "open" if the address accepts a TCP connection within two seconds,
+// otherwise "closed".
 func probe(address string) string {
 	conn, err := net.DialTimeout("tcp", address, 2*time.Second)
 	if err != nil {
@@ -82,11 +84,12 @@ func probe(address string) string {
 	return "open"
 }
 
-// kill sends SIGKILL to the processes whose control group has the container's id in
-// its name, as a node does that runs out of memory.
+// kill sends SIGKILL to all processes of a container, like a node that is out of memory.
+// It finds them by the container's id in the names of their control groups. It returns an
+// error if there are none.
 func kill(proc, container string) error {
 	if len(container) < 32 {
-		return fmt.Errorf("%q is not a container id", container)
+		return fmt.Errorf("%q is not a container id: give all its digits", container)
 	}
 	groups, err := filepath.Glob(filepath.Join(proc, "[0-9]*", "cgroup"))
 	if err != nil {
@@ -104,7 +107,7 @@ func kill(proc, container string) error {
 			return err
 		}
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return fmt.Errorf("kill %d: %w", pid, err)
+			return fmt.Errorf("kill process %d of container %s: %w", pid, container, err)
 		}
 		killed++
 	}

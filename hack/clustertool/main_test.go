@@ -38,18 +38,18 @@ func TestKillEndsOnlyTheContainersProcesses(t *testing.T) {
 	}
 	for _, victim := range []*exec.Cmd{first, second} {
 		if s := ended(victim); s != syscall.SIGKILL {
-			t.Errorf("a process of the container ended by %s", s)
+			t.Errorf("a process of the container ended by %s, want %s", s, syscall.SIGKILL)
 		}
 	}
 	if err := bystander.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	if s := ended(bystander); s != syscall.SIGTERM {
-		t.Errorf("the bystander ended by %s", s)
+		t.Errorf("the process of another container ended by %s, want %s", s, syscall.SIGTERM)
 	}
 	for _, unknown := range []string{"", "ab", strings.Repeat("ef", 32)} {
 		if kill(proc, unknown) == nil {
-			t.Errorf("%q was found", unknown)
+			t.Errorf("kill of the unknown container %q succeeded, want an error", unknown)
 		}
 	}
 }

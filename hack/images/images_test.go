@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// The same source gives the same archive and bill of materials, byte for byte. Settings
-// of the environment do not matter.
+// The same source gives the same archive and bill of materials, byte for byte, whatever
+// Go settings the environment has.
 func TestBuildsAreReproducible(t *testing.T) {
 	ca := filepath.Join(t.TempDir(), "ca.crt")
 	if err := os.WriteFile(ca, []byte("a bundle\n"), 0o600); err != nil {
@@ -49,11 +49,11 @@ func TestBuildsAreReproducible(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c := config.Config; c.User != "65532:65532" || len(c.Entrypoint) != 1 || c.Entrypoint[0] != "/clustertool" {
-			t.Errorf("%+v", c)
+			t.Errorf("the image has user %q and entrypoint %q, want 65532:65532 and /clustertool", c.User, c.Entrypoint)
 		}
 	}
 	if !bytes.Equal(archives[0], archives[1]) || !bytes.Equal(bills[0], bills[1]) {
-		t.Error("two builds of one source differ")
+		t.Errorf("two builds of one source: archives equal: %t, bills of materials equal: %t; want both", bytes.Equal(archives[0], archives[1]), bytes.Equal(bills[0], bills[1]))
 	}
 	var bill struct {
 		Components []struct {
@@ -63,7 +63,7 @@ func TestBuildsAreReproducible(t *testing.T) {
 		}
 	}
 	if err := json.Unmarshal(bills[0], &bill); err != nil || len(bill.Components) < 3 {
-		t.Errorf("%d components, %v", len(bill.Components), err)
+		t.Errorf("the bill of materials has %d components (error %v), want at least 3", len(bill.Components), err)
 	}
 	sums, err := os.ReadFile("../go.sum")
 	if err != nil {
@@ -75,13 +75,13 @@ func TestBuildsAreReproducible(t *testing.T) {
 		}
 		// go:h1 is a hash of hashes, so it must not be listed as the hash of a file.
 		if len(c.Hashes) != 0 || len(c.Properties) != 1 || c.Properties[0].Name != "go:h1" || !strings.Contains(string(sums), " "+c.Properties[0].Value+"\n") {
-			t.Errorf("%s: hashes %v, properties %v; want its line of go.sum as go:h1", c.Purl, c.Hashes, c.Properties)
+			t.Errorf("%s: hashes %v, properties %v; want no hashes, and the sum of go.sum as the property go:h1", c.Purl, c.Hashes, c.Properties)
 		}
 	}
 }
 
-// The linker ignores a variable that does not exist, so the test searches a binary for
-// the values. The Dockerfile must have the same flags.
+// The linker ignores -X for a variable that does not exist, so the test searches a binary
+// for the values. The Dockerfile must have the same flags.
 func TestVersionAndRevisionAreLinked(t *testing.T) {
 	t.Parallel()
 	o := options{root: "../..", version: "v9.9.9-linked", revision: "5e4d5e4d5e4d5e4d5e4d", arch: runtime.GOARCH}
@@ -95,7 +95,7 @@ func TestVersionAndRevisionAreLinked(t *testing.T) {
 	}
 	for _, linked := range []string{o.version, o.revision} {
 		if !bytes.Contains(binary, []byte(linked)) {
-			t.Errorf("%s is not in the binary", linked)
+			t.Errorf("the binary does not contain the linked value %q", linked)
 		}
 	}
 	dockerfile, err := os.ReadFile("Dockerfile")
@@ -111,7 +111,7 @@ func TestATagIsRequired(t *testing.T) {
 	t.Parallel()
 	for _, tag := range []string{"", "latest"} {
 		if err := (options{tag: tag}).check(); err == nil {
-			t.Errorf("tag %q was accepted", tag)
+			t.Errorf("tag %q was accepted, want an error", tag)
 		}
 	}
 }

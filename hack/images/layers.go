@@ -19,11 +19,11 @@ import (
 )
 
 // assemble puts two layers on an empty image: files that seldom change, and the
-// binaries.
+// binaries with their bill of materials. The first binary is the entrypoint.
 func (o options) assemble(binaries []string, bill []byte) (v1.Image, error) {
 	ca, err := os.ReadFile(o.ca)
 	if err != nil {
-		return nil, fmt.Errorf("the CA certificates (-ca): %w", err)
+		return nil, fmt.Errorf("read the CA certificates of the flag -ca: %w", err)
 	}
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text), Mode: 0o644} }
 	folder := &fstest.MapFile{Mode: fs.ModeDir | 0o755}
@@ -62,7 +62,8 @@ func (o options) assemble(binaries []string, bill []byte) (v1.Image, error) {
 	return mutate.AppendLayers(img, base, top)
 }
 
-// layer packs files, owned by root and without modification times.
+// layer packs files into a layer, owned by root and without modification times, so that
+// equal files give equal bytes.
 func layer(files fstest.MapFS) (v1.Layer, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)

@@ -1,8 +1,8 @@
 // Command images builds the container images of a deployment without Docker and
-// without a registry: a scratch root with one static binary, CA certificates, a
-// user and a bill of materials. Each becomes a docker-archive, which `docker
-// load`, `kind load image-archive` and `ctr images import` take. The same
-// commit, toolchain and bundle of CA certificates give the same bytes.
+// without a registry. An image has static binaries on an empty root, CA
+// certificates, a user and a bill of materials. It is written as a docker-archive,
+// for `docker load`, `kind load image-archive` and `ctr images import`. The same
+// commit, toolchain and CA certificates give the same bytes.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// image has the binaries of one archive; the first is the entrypoint.
+// image is one image to build. Its first binary is the entrypoint.
 type image struct {
 	name     string
 	binaries []string // folders of the checkout, each a program
@@ -75,8 +75,8 @@ func run() error {
 	return nil
 }
 
-// check requires a tag that differs between builds: Kubernetes does not replace pods
-// when an existing tag names another image.
+// check returns an error if the tag is empty or latest. Each build needs a new tag, because
+// Kubernetes does not replace pods when an existing tag names another image.
 func (o options) check() error {
 	if o.tag == "" || o.tag == "latest" {
 		return fmt.Errorf("-tag %q: give a tag that names this build, such as v1.2.3", o.tag)
@@ -84,7 +84,7 @@ func (o options) check() error {
 	return nil
 }
 
-// build writes NAME_TAG.tar and NAME_TAG.sbom.json.
+// build writes NAME_TAG.tar and NAME_TAG.sbom.json, and prints the image's name and digest.
 func (o options) build(i image) error {
 	dir, err := os.MkdirTemp("", "fairpact-images-")
 	if err != nil {
@@ -126,14 +126,14 @@ func (o options) build(i image) error {
 	return nil
 }
 
-// ldflags returns the linker's flags that set the version and the revision without
-// git. The Dockerfile has the same.
+// ldflags returns the linker flags that set the version and the revision. The Dockerfile
+// has the same flags.
 func ldflags(version, revision string) string {
 	const pkg = "github.com/fairpact/fairpact/internal/version"
 	return fmt.Sprintf("-s -w -buildid= -X %s.Version=%s -X %s.Revision=%s", pkg, version, pkg, revision)
 }
 
-// compile links the program of a folder of the checkout into a static file.
+// compile builds the program in a folder of the checkout as a static binary.
 func (o options) compile(folder, file string) error {
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags(o.version, o.revision), "-o", file, ".")
 	cmd.Dir = filepath.Join(o.root, folder)

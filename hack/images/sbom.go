@@ -14,7 +14,7 @@ import (
 
 // billOfMaterials returns a CycloneDX document of the modules that the binaries
 // contain, from their build information. The property go:h1 of a module is its sum in
-// go.sum. It is a property and not a hash, because it is the hash of no single file.
+// go.sum. The sum is not listed as a hash, because it is a hash of many files.
 func billOfMaterials(image, version string, files []string) ([]byte, error) {
 	components := make(map[string]cdx.Component)
 	for _, file := range files {
@@ -46,8 +46,8 @@ func billOfMaterials(image, version string, files []string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// component describes a linked module, or its replacement if it has one. ok is false for
-// a module of the checkout, which is the product itself.
+// component describes a linked module, or its replacement if it has one. It returns false
+// for a module of this checkout, which is the product itself.
 func component(module *debug.Module) (cdx.Component, bool) {
 	if module.Replace != nil {
 		module = module.Replace

@@ -4,8 +4,8 @@ go 1.26.8
 
 replace github.com/fairpact/fairpact => ../..
 
-// Tessera needs the package maps of the version that it names; newer versions
-// are not on every module proxy.
+// Tessera needs golang.org/x/exp/maps as in this version, which its go.mod requires. Newer
+// versions are not on every module proxy.
 replace golang.org/x/exp => golang.org/x/exp v0.0.0-20240325151524-a685a6edb6d8
 
 require (

@@ -1,4 +1,4 @@
-// Package logcheck verifies a log of this checkout with unmodified code of other authors.
+// Package logcheck verifies a log of this checkout with Tessera's unmodified fsck and client.
 // `make log-check` runs it.
 package logcheck
 
@@ -31,7 +31,7 @@ import (
 const (
 	origin  = "localhost/log-check"
 	callers = 256  // concurrent appends, which the log batches
-	proofs  = 1000 // inclusion proofs, over the whole log
+	proofs  = 1000 // inclusion proofs, spread over the whole log
 )
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
@@ -44,7 +44,8 @@ func must[T any](value T, err error) T {
 }
 
 // Tessera's fsck computes the tree from the entry bundles that the log serves, and compares
-// its tiles and its checkpoint. Its client proves consistency and inclusion from the tiles.
+// it with the log's tiles and checkpoint. Tessera's client makes consistency and inclusion
+// proofs from the tiles.
 func TestTesseraVerifiesAGrownLog(t *testing.T) {
 	leaves := 20_000
 	if given := os.Getenv("LEAVES"); given != "" {
@@ -89,12 +90,12 @@ func TestTesseraVerifiesAGrownLog(t *testing.T) {
 			if err == nil {
 				c, _, err := checkpoint.Open(text, []checkpoint.Key{own}, nil)
 				if err == nil && c.Size == int64(size) {
-					t.Logf("%s", text)
+					t.Logf("checkpoint:\n%s", text)
 					return c
 				}
 			}
 			if time.Now().After(end) {
-				t.Fatalf("no checkpoint of size %d within a minute: %s, %v", size, text, err)
+				t.Fatalf("no checkpoint of size %d within a minute; the newest is %q (error %v)", size, text, err)
 			}
 		}
 	}
@@ -103,19 +104,19 @@ func TestTesseraVerifiesAGrownLog(t *testing.T) {
 
 	verifier := must(note.NewVerifier(own.String()))
 	if err := fsck.New(origin, verifier, fetcher, leafHashes, fsck.Opts{N: 4}).Check(ctx); err != nil {
-		t.Errorf("tessera fsck: %v", err)
+		t.Errorf("tessera fsck of %d leaves: %v", leaves, err)
 	}
 	builder := must(client.NewProofBuilder(ctx, uint64(leaves), fetcher.ReadTile))
 	path := must(builder.ConsistencyProof(ctx, uint64(older.Size), uint64(newer.Size)))
 	if err := proof.VerifyConsistency(rfc6962.DefaultHasher, uint64(older.Size), uint64(newer.Size), path, older.Root[:], newer.Root[:]); err != nil {
-		t.Errorf("tessera client: %v", err)
+		t.Errorf("consistency proof of tessera's client from size %d to %d: %v", older.Size, newer.Size, err)
 	}
 	for i := range proofs {
 		index := uint64(i * (leaves - 1) / (proofs - 1))
 		bundle := must(client.GetEntryBundle(ctx, fetcher.ReadEntryBundle, index/checkpoint.TileWidth, uint64(leaves)))
 		leaf := rfc6962.DefaultHasher.HashLeaf(bundle.Entries[index%checkpoint.TileWidth])
 		if err := proof.VerifyInclusion(rfc6962.DefaultHasher, index, uint64(leaves), leaf, must(builder.InclusionProof(ctx, index)), newer.Root[:]); err != nil {
-			t.Fatalf("tessera client, leaf %d: %v", index, err)
+			t.Fatalf("inclusion proof of tessera's client for leaf %d of %d: %v", index, leaves, err)
 		}
 	}
 }

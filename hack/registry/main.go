@@ -1,5 +1,5 @@
-// Command registry is an OCI registry that stores files on disk, for trials of
-// hack/release.sh on one machine: registry serve CONFIG.yaml.
+// Command registry is an OCI registry with storage on disk, for trials of
+// hack/release.sh on one machine. Start it with `registry serve CONFIG.yaml`.
 package main
 
 import (

@@ -35,7 +35,7 @@ func openHome(dir string) (*home, error) {
 		return nil, err
 	}
 	h := &home{dir, lock}
-	h.withdraw() // a killed run has left its files
+	h.withdraw() // a killed run may have left its files
 	return h, nil
 }
 
@@ -48,8 +48,9 @@ func where(dir string) string {
 	return " at " + strings.TrimSpace(string(url))
 }
 
-// postgresDir returns the directory of the database. It is in the checkout, except for
-// root: Postgres then runs as a user that may not be able to enter the checkout.
+// postgresDir returns the directory of the database. It is in the checkout, unless this
+// process is root: then Postgres runs as another user, who may be unable to enter the
+// checkout. For root it is in /var/tmp, and an error if others can write to it.
 func (h *home) postgresDir() (string, error) {
 	if os.Geteuid() != 0 {
 		return filepath.Join(h.dir, "postgres"), nil
@@ -67,7 +68,7 @@ func (h *home) postgresDir() (string, error) {
 	if st := info.Sys().(*syscall.Stat_t); !info.IsDir() || st.Uid != 0 || info.Mode().Perm()&0o022 != 0 {
 		return "", fmt.Errorf("%s must be a directory that belongs to root and that only root can write: check its contents and remove it", dir)
 	}
-	if err := os.Chmod(dir, 0o711); err != nil { // whatever the umask
+	if err := os.Chmod(dir, 0o711); err != nil { // Mkdir applies the umask
 		return "", err
 	}
 	return filepath.Join(dir, "postgres"), nil
@@ -82,19 +83,19 @@ func (h *home) announce(s *localstack.Stack) error {
 		os.WriteFile(filepath.Join(h.dir, "base-url"), []byte(s.BaseURL()+"\n"), 0o644))
 }
 
-// withdraw removes the files of announce.
+// withdraw removes the files that announce writes.
 func (h *home) withdraw() {
 	os.Remove(filepath.Join(h.dir, "base-url"))
 	os.Remove(filepath.Join(h.dir, "env"))
 }
 
-// close ends the announcement and unlocks the directory.
+// close removes the files of announce and unlocks the directory.
 func (h *home) close() {
 	h.withdraw()
 	h.lock.Close()
 }
 
-// remove removes the directory and the database.
+// remove removes the directory and the database, and unlocks the directory.
 func (h *home) remove() error {
 	defer h.lock.Close()
 	dir, err := h.postgresDir()

@@ -1,4 +1,4 @@
-// Stack runs all of Fairpact on this machine until Ctrl-C, from the binaries in bin/.
+// Command stack runs all of Fairpact on this machine until Ctrl-C, from the binaries in bin/.
 // `make run` runs it.
 //
 // Environment:
@@ -32,7 +32,7 @@ import (
 )
 
 func main() {
-	reset := flag.Bool("reset", false, "remove the data of earlier runs of this checkout, and end")
+	reset := flag.Bool("reset", false, "remove the data of earlier runs of this checkout, and exit")
 	withParent := flag.Bool("exit-with-parent", false, "stop when the parent process ends")
 	flag.Parse()
 	if *withParent {
@@ -86,7 +86,7 @@ func run(reset bool) error {
 	s, err := localstack.Start(ctx, o)
 	if err != nil {
 		if ctx.Err() != nil {
-			return errors.New("stopped while it was starting")
+			return errors.New("interrupted during the start")
 		}
 		return explain(err, port)
 	}
@@ -110,8 +110,8 @@ func run(reset bool) error {
 	return err
 }
 
-// untilEnd waits for the signal and returns nil, or for a process that ends by itself
-// and returns an error.
+// untilEnd returns nil when ctx ends, or an error when a process of the stack ends by
+// itself.
 func untilEnd(ctx context.Context, s *localstack.Stack) error {
 	var postgres, redis <-chan struct{}
 	if s.Postgres() != nil {
@@ -120,23 +120,24 @@ func untilEnd(ctx context.Context, s *localstack.Stack) error {
 	if s.Redis() != nil {
 		redis = s.Redis().Done()
 	}
-	ended := func(name string, how error, log string) error {
+	ended := func(name, how, log string) error {
 		said, _ := localstack.Tail(log, 20)
-		return fmt.Errorf("%s ended (%v), so everything stops; the end of its log (%s):\n%s", name, how, log, said)
+		return fmt.Errorf("%s ended by itself%s, so the stack stops; its log %s ends with:\n%s", name, how, log, said)
 	}
 	select {
 	case <-ctx.Done():
 		return nil
 	case f := <-s.Failed():
-		return ended(f.Name, f.Err, f.Log)
+		return ended(f.Name, fmt.Sprintf(" (%v)", f.Err), f.Log)
 	case <-postgres:
-		return ended("Postgres", nil, s.Postgres().LogFile())
+		return ended("Postgres", "", s.Postgres().LogFile())
 	case <-redis:
-		return ended("Redis", nil, s.Redis().LogFile())
+		return ended("Redis", "", s.Redis().LogFile())
 	}
 }
 
-// number returns the value of an environment variable, or standard if it is not set.
+// number returns the value of an environment variable, or standard if it is not set. It
+// returns an error unless the value is an integer from least to most.
 func number(name string, standard, least, most int) (int, error) {
 	text := os.Getenv(name)
 	if text == "" {
@@ -144,13 +145,13 @@ func number(name string, standard, least, most int) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < least || n > most {
-		return 0, fmt.Errorf("%s is %q: it must be a number of %d to %d", name, text, least, most)
+		return 0, fmt.Errorf("%s is %q: set an integer from %d to %d", name, text, least, most)
 	}
 	return n, nil
 }
 
-// passedOn returns the variables that are passed on to the binaries: their settings
-// and those of the key providers' clients.
+// passedOn returns the variables of environ that the binaries get: their own settings,
+// those of the key providers' clients, and the proxies.
 func passedOn(environ []string) (env []string) {
 	for _, variable := range environ {
 		name, _, _ := strings.Cut(variable, "=")
@@ -169,7 +170,7 @@ func passedOn(environ []string) (env []string) {
 	return env
 }
 
-// explain adds to an error of the start what to do about it.
+// explain adds the next action to an error of the start.
 func explain(err error, port int) error {
 	if taken := (*localstack.PortTakenError)(nil); errors.As(err, &taken) {
 		return fmt.Errorf("%w: choose another with PORT=%d make run", taken, port+1)

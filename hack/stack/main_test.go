@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestBinariesGetWhatReachesTheirKeys(t *testing.T) {
+func TestBinariesGetTheSettingsOfTheirKeyProviders(t *testing.T) {
 	passed := []string{
 		"FAIRPACT_SIGNING_KEY=awskms:///x", "FAIRPACT_BEACON_PERIOD=3", "OTEL_SERVICE_NAME=x",
 		"AWS_REGION=eu-central-1", "AWS_PROFILE=a=b", "GOOGLE_APPLICATION_CREDENTIALS=/x.json", "SOFTHSM2_CONF=/x.conf",

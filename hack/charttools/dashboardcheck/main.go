@@ -1,5 +1,6 @@
-// Command dashboardcheck checks a dashboard against Grafana's schema: it has no unknown
-// member and all required ones, in the panels' options and the queries too.
+// Command dashboardcheck checks a dashboard file against Grafana's schema. It fails on
+// an unknown or a missing member, also in the options of panels and in queries. Every
+// query must be for Prometheus.
 package main
 
 import (
@@ -36,14 +37,14 @@ func run(path string) error {
 		return err
 	}
 	if len(board.Panels) == 0 {
-		return fmt.Errorf("the dashboard has no panels")
+		return fmt.Errorf("the dashboard has no panels: add one")
 	}
 	for i, p := range board.Panels {
 		if p.Panel == nil {
 			return fmt.Errorf("panels[%d] is a row: use panels only", i)
 		}
 		for j, target := range p.Panel.Targets {
-			// The schema accepts anything for a data source that it does not know.
+			// The schema accepts every query for a data source that it does not know.
 			if _, ok := target.(*prometheus.Dataquery); !ok {
 				return fmt.Errorf("panels[%d].targets[%d] is a %T: use a Prometheus query", i, j, target)
 			}

@@ -1,13 +1,15 @@
-// Command kubeschemas writes JSON schemas for kubeconform into a folder: one for each
-// kind of the Kubernetes version below, from its published OpenAPI document, and one
-// for each custom kind of the chart, from its CustomResourceDefinition. All come from
-// Go modules. The API server drops unknown fields; the schemas refuse them.
+// Command kubeschemas writes JSON schemas for kubeconform into a folder. The schemas of
+// built-in kinds come from the OpenAPI document of the Kubernetes version below. Those of
+// the chart's custom kinds come from their CustomResourceDefinitions. All sources are Go
+// modules. The schemas refuse unknown fields, which the API server would drop silently.
 //
-// With -definitions it writes the CustomResourceDefinitions, for a cluster.
+// With -definitions it writes the CustomResourceDefinitions instead, to install them in a
+// cluster.
 package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -19,7 +21,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// module is a Go module and the hash of its contents, as in a go.sum.
+// module is a Go module. sum is the hash of its contents, as in go.sum.
 type module struct{ path, version, sum string }
 
 var (
@@ -75,7 +77,7 @@ func writeDefinitions(folder string) error {
 	return nil
 }
 
-// write empties the folder and fills it.
+// write empties the folder and fills it with the schemas.
 func write(folder string) error {
 	if err := os.RemoveAll(folder); err != nil {
 		return err
@@ -95,14 +97,14 @@ func write(folder string) error {
 	return nil
 }
 
-// read returns a file of a module whose hash it has checked.
+// read downloads a module, checks its hash and returns one of its files.
 func read(m module, file string) ([]byte, error) {
 	cmd := exec.Command("go", "mod", "download", "-json", m.path+"@"+m.version)
 	cmd.Env = append(os.Environ(), "GO111MODULE=on", "GOWORK=off")
 	out, err := cmd.Output()
 	var got struct{ Dir, Sum, Error string }
 	if jsonErr := json.Unmarshal(out, &got); jsonErr != nil || err != nil {
-		return nil, fmt.Errorf("go mod download %s@%s: %v %s", m.path, m.version, err, got.Error)
+		return nil, fmt.Errorf("go mod download %s@%s: %w %s", m.path, m.version, errors.Join(err, jsonErr), got.Error)
 	}
 	if got.Sum != m.sum {
 		return nil, fmt.Errorf("%s@%s has the hash %s, want %s", m.path, m.version, got.Sum, m.sum)
@@ -110,8 +112,8 @@ func read(m module, file string) ([]byte, error) {
 	return os.ReadFile(filepath.Join(got.Dir, file))
 }
 
-// builtIn writes the schema of every kind of Kubernetes. It returns the shared
-// definitions.
+// builtIn writes the schema of every built-in kind. It returns all definitions, to which
+// the schemas of custom kinds refer.
 func builtIn(folder string) (definitions schema, err error) {
 	text, err := read(kubernetes, "api/openapi-spec/swagger.json")
 	if err != nil {
@@ -122,13 +124,13 @@ func builtIn(folder string) (definitions schema, err error) {
 		return nil, err
 	}
 	definitions = document.Definitions
-	// The document has only strings for these two, which may be numbers too.
+	// The document says that these two are strings, but the API server also accepts numbers.
 	definitions["io.k8s.apimachinery.pkg.api.resource.Quantity"] = schema{"type": []any{"string", "number"}}
 	definitions["io.k8s.apimachinery.pkg.util.intstr.IntOrString"] = schema{"type": []any{"string", "integer"}}
 	seal(definitions)
 	for _, name := range slices.Sorted(maps.Keys(definitions)) {
 		kinds, _ := definitions[name].(schema)["x-kubernetes-group-version-kind"].([]any)
-		// A definition with several kinds is part of a request, such as the options of a deletion.
+		// A definition with several kinds is part of a request, such as DeleteOptions, and no object.
 		if len(kinds) != 1 {
 			continue
 		}
@@ -177,7 +179,8 @@ func custom(folder string, m module, file string, definitions schema) error {
 	return nil
 }
 
-// seal makes a schema and its parts refuse unknown fields.
+// seal makes a schema and its parts refuse unknown fields, except where the API server
+// keeps them.
 func seal(node any) {
 	switch node := node.(type) {
 	case schema:
@@ -197,7 +200,7 @@ func seal(node any) {
 	}
 }
 
-// save writes one kind, with the definitions that it needs.
+// save writes the schema of one kind, with the definitions to which it refers.
 func save(folder, group, version, kind string, whole, definitions schema) error {
 	apiVersion := version
 	if group != "" {
@@ -216,7 +219,7 @@ func save(folder, group, version, kind string, whole, definitions schema) error 
 	if err != nil {
 		return err
 	}
-	// For kubeconform the group of the core kinds is v1, their whole apiVersion.
+	// Core kinds have no group. kubeconform uses their version, v1, instead.
 	if group == "" {
 		group = version
 	}
@@ -224,7 +227,7 @@ func save(folder, group, version, kind string, whole, definitions schema) error 
 	return os.WriteFile(filepath.Join(folder, name), text, 0o644)
 }
 
-// collect puts all definitions to which a schema refers, directly or not, into needed.
+// collect adds all definitions to which a schema refers, directly or not, to needed.
 func collect(node any, definitions, needed schema) {
 	switch node := node.(type) {
 	case schema:
