@@ -12,14 +12,14 @@
 {{- end -}}
 {{- end }}
 
-{{/* Selector labels of a component: (list $ "deal-api"). */}}
+{{/* Selector labels of a component. Argument: (list $ "deal-api"). */}}
 {{- define "fairpact.selector" -}}
 app.kubernetes.io/name: {{ include "fairpact.name" (index . 0) }}
 app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 
-{{/* All labels of a component: (list $ "deal-api"). */}}
+{{/* All labels of a component. Argument: (list $ "deal-api"). */}}
 {{- define "fairpact.labels" -}}
 {{- $root := index . 0 -}}
 {{ include "fairpact.selector" . }}
@@ -32,7 +32,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- end }}
 {{- end }}
 
-{{/* Annotations of an object, merged from maps; a later map overrides an earlier one: (list $ $map …). */}}
+{{/* Annotations of an object: commonAnnotations and the given maps. A later map overrides an earlier one. Argument: (list $ $map …). */}}
 {{- define "fairpact.annotations" -}}
 {{- $all := dict -}}
 {{- range prepend (rest .) (index . 0).Values.commonAnnotations }}{{ $all = merge (dict) (. | default dict) $all }}{{ end }}
@@ -42,7 +42,7 @@ annotations:
 {{- end }}
 {{- end }}
 
-{{/* Values of a component: (list $ "deal-api"), as JSON. */}}
+{{/* Values of a component, as JSON. Argument: (list $ "deal-api"). */}}
 {{- define "fairpact.values" -}}
 {{- $of := dict "deal-api" "dealApi" "log-server" "logServer" "deadline-worker" "deadlineWorker" "migration" "migration" -}}
 {{- get (index . 0).Values (get $of (index . 1)) | toJson -}}
@@ -57,7 +57,7 @@ annotations:
 {{- end -}}
 {{- end }}
 
-{{/* Image of a component: (list $ "deal-api"). */}}
+{{/* Image of a component. Argument: (list $ "deal-api"). */}}
 {{- define "fairpact.image" -}}
 {{- $root := index . 0 -}}
 {{- $own := (include "fairpact.values" . | fromJson).image -}}
@@ -77,13 +77,13 @@ annotations:
 {{- define "fairpact.trial" -}}
 {{- if .Values.dev.enabled -}}
 {{- $s := .Values.signing -}}
-{{- range $part, $of := .Values.secrets }}{{ if $of.existingSecret }}{{ fail (printf "dev.enabled is for trials, and secrets.%s.existingSecret is set: a trial generates its secrets and has no fork guard. Remove one of the two settings" $part) }}{{ end }}{{ end -}}
+{{- range $part, $of := .Values.secrets }}{{ if $of.existingSecret }}{{ fail (printf "dev.enabled is for trials, and secrets.%s.existingSecret is set: a trial generates its secrets. Remove one of the two settings" $part) }}{{ end }}{{ end -}}
 {{- if or $s.uri $s.keySet $s.publicKey $s.legacyKeys $s.existingSecret.name }}{{ fail "dev.enabled is for trials, and signing names a key: remove one of the two settings" }}{{ end -}}
 {{- if .Values.forkGuard.existingConfigMap }}{{ fail "dev.enabled is for trials, which have no fork guard, and forkGuard.existingConfigMap is set: remove one of the two settings" }}{{ end -}}
 {{- end -}}
 {{- end }}
 
-{{/* Name of the Secret that holds a part: (list $ "database"). */}}
+{{/* Name of the Secret of a row of .Values.secrets. Argument: (list $ "database"). */}}
 {{- define "fairpact.secretName" -}}
 {{- $root := index . 0 -}}
 {{- $part := index . 1 -}}
@@ -95,7 +95,7 @@ annotations:
 {{- end -}}
 {{- end }}
 
-{{/* Key in that Secret. */}}
+{{/* Key in the Secret of a row of .Values.secrets. Argument: (list $ "database"). */}}
 {{- define "fairpact.secretKey" -}}
 {{- (get (index . 0).Values.secrets (index . 1)).key -}}
 {{- end }}
@@ -152,7 +152,7 @@ yes
 {{- if .Values.maintenance.readOnly }}none{{ else if .Values.dev.enabled }}startup{{ else }}{{ .Values.migration.mode }}{{ end -}}
 {{- end }}
 
-{{/* The most connections to Postgres while all three workloads roll out (maxReplicas plus maxSurge pods each): the sum and its terms. */}}
+{{/* The most connections to Postgres during a roll-out of all three workloads: the sum and its terms. A workload then has replicas (or maxReplicas) plus maxSurge pods. */}}
 {{- define "fairpact.connections" -}}
 {{- $sum := 0 }}{{ $terms := list }}
 {{- range $c := list "deal-api" "log-server" "deadline-worker" }}

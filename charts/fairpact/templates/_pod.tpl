@@ -1,4 +1,4 @@
-{{/* What all pods share, and what the three workloads share. */}}
+{{/* Templates that all pods share, and templates that the three workloads share. */}}
 
 {{- define "fairpact.podSecurity" -}}
 runAsNonRoot: true
@@ -22,7 +22,7 @@ imagePullSecrets: {{ toJson . }}
 {{- end }}
 {{- end }}
 
-{{/* The image's architecture and the nodes are those of deal-api. */}}
+{{/* Nodes of the migration Job and the test pod: those of deal-api, because they run its image. */}}
 {{- define "fairpact.placement" -}}
 {{- with .Values.dealApi.nodeSelector }}
 nodeSelector: {{ toJson . }}
@@ -45,7 +45,7 @@ tolerations: {{ toJson . }}
 {{- end }}
 {{- end }}
 
-{{/* A list of variables, as YAML. Fails on a duplicate name, because an upgrade would lose one of the two, and on FAIRPACT_DRAIN_DELAY, which could exceed the grace period. */}}
+{{/* A list of variables, as YAML. Fails on a duplicate name, because an upgrade would lose one of the two. Fails on FAIRPACT_DRAIN_DELAY, because the delay could exceed the grace period. */}}
 {{- define "fairpact.env" -}}
 {{- $seen := dict }}
 {{- range . }}
@@ -60,7 +60,7 @@ tolerations: {{ toJson . }}
 {{- toYaml . }}
 {{- end }}
 
-{{/* The database of a component: (list $ "log-server"). */}}
+{{/* DATABASE_URL of a component; log-server may have a separate database. Argument: (list $ "log-server"). */}}
 {{- define "fairpact.databaseEnv" -}}
 {{- $root := index . 0 -}}
 {{- $part := ternary "logDatabase" "database" (and (eq (index . 1) "log-server") (not (empty $root.Values.secrets.logDatabase.existingSecret))) -}}
@@ -71,8 +71,8 @@ tolerations: {{ toJson . }}
       key: {{ include "fairpact.secretKey" (list $root $part) }}
 {{- end }}
 
-{{/* The key-set document. It is part of the pod template, so that it is rolled out and rolled back with the revision. A ConfigMap would also change
-for the pods of the previous revision when they restart. */}}
+{{/* The key-set document. It is part of the pod template, so that it is rolled out and rolled back with the revision. A ConfigMap would also
+reach pods of the previous revision when they restart. */}}
 {{- define "fairpact.keySet" -}}
 {{- toJson .Values.signing.keySet -}}
 {{- end }}
@@ -87,7 +87,7 @@ for the pods of the previous revision when they restart. */}}
   {{- if .Values.signing.uri }}
   value: {{ .Values.signing.uri | quote }}
   {{- else }}
-  # dev:// makes the status admit that the key was made for a trial.
+  # With dev://, /v1/status reports that the key is for trials.
   value: {{ if .Values.signing.existingSecret.name }}file{{ else }}dev{{ end }}:///run/fairpact/key/{{ .Values.signing.existingSecret.key }}
   {{- end }}
 {{- end }}
@@ -150,7 +150,7 @@ for the pods of the previous revision when they restart. */}}
 {{- end }}
 {{- end }}
 
-{{/* Init containers of a workload: (list $ "deal-api"). */}}
+{{/* Init containers of a workload. Argument: (list $ "deal-api"). */}}
 {{- define "fairpact.initContainers" -}}
 {{- $root := index . 0 -}}
 {{- $v := include "fairpact.values" . | fromJson -}}
@@ -169,7 +169,7 @@ for the pods of the previous revision when they restart. */}}
   {{- end }}
 {{- end }}
 {{- if include "fairpact.signingSecret" $root }}
-# Only its owner may read a file:// key, but a Secret volume lets a group read its files. So copy the keys.
+# A file:// key must be readable only by its owner, but a Secret volume lets a group read its files. So this copies the keys.
 - name: key-files
   image: {{ include "fairpact.image" (list $root "deal-api") }}
   imagePullPolicy: {{ $root.Values.image.pullPolicy }}
@@ -272,14 +272,14 @@ for the pods of the previous revision when they restart. */}}
 {{- end }}
 {{- end }}
 
-{{/* A probe of the admin port: the workload's own settings win over the chart's. (list $ "deal-api" "readiness" $defaults) */}}
+{{/* A probe of the admin port. The workload's probes value overrides the defaults. Argument: (list $ "deal-api" "readiness" $defaults). */}}
 {{- define "fairpact.probe" -}}
 {{- $path := ternary "/readyz" "/healthz" (eq (index . 2) "readiness") -}}
 {{- $own := get (include "fairpact.values" . | fromJson).probes (index . 2) -}}
 {{- merge (dict "httpGet" (dict "path" $path "port" "admin")) $own (index . 3) | toJson -}}
 {{- end }}
 
-{{/* A Deployment: (dict "root" $ "component" "deal-api" "ports" (dict "http" 8080) "env" "…YAML…" "token" false). */}}
+{{/* The Deployment of a workload. Argument: (dict "root" $ "component" "deal-api" "ports" (dict "http" 8080) "env" "…YAML…" "token" false). */}}
 {{- define "fairpact.deployment" -}}
 {{- $root := .root -}}
 {{- $at := list $root .component -}}
