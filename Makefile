@@ -1,9 +1,9 @@
-# A new Debian or Ubuntu machine with Go needs only `make run` and `make test`.
-# `make help` lists the rest.
+# On a new Debian or Ubuntu machine with Go, the targets install what they need.
+# `make help` lists them.
 
 # Git refuses to read a checkout of another user, so the build cannot stamp its commit.
 BUILDVCS := $(if $(shell git rev-parse HEAD 2>/dev/null),auto,false)
-# The longest that the tests of one package may take.
+# Time limit of the tests of one package.
 TEST_TIMEOUT := 25m
 
 .DEFAULT_GOAL := help
@@ -31,7 +31,7 @@ bench: ## measure what a deal costs and write hack/bench/report.md (QUICK=1: a m
 	@./bin/bench $(if $(QUICK),-quick) $(BENCH)
 
 .PHONY: faults
-faults: ## play deals under a seeded schedule of faults and check what the clients saw (SEED=1 MINUTES=2)
+faults: ## play deals while a seeded schedule injects faults, and check what the clients saw (SEED=1 MINUTES=2)
 	@hack/install-missing.sh postgres redis python3
 	@go -C hack/faults build -buildvcs=false -o ../../bin/faults/faults .
 	@./bin/faults/faults -seed $(or $(SEED),1) -minutes $(or $(MINUTES),2)
@@ -100,14 +100,14 @@ soak: ## run mixed load for an hour and report what grows (MINUTES=60)
 	@FAIRPACT_E2E_BUILD= FAIRPACT_SOAK=$(or $(MINUTES),60)m go test -count=1 -v -timeout=0 -tags=soak ./e2e/soak
 
 .PHONY: e2e-cluster
-e2e-cluster: ## install the chart on a real cluster of this machine and disturb it (CLUSTER= the command that makes one)
+e2e-cluster: ## install the chart on a real cluster of this machine and test it under faults (CLUSTER= the command that makes one)
 	hack/e2e-cluster.sh
 
 .PHONY: e2e-kind
-e2e-kind: ## the same on kind; needs Docker, kind, kubectl and helm
+e2e-kind: ## run the cluster tests on kind; needs Docker, kind, kubectl and helm
 	hack/e2e-kind.sh
 
-# Each of these tags adds a package of e2e and removes nothing.
+# Build tags of e2e packages. Each adds files and removes none, so go vet takes all at once.
 SUITES := cluster,long,alerts,soak
 # The modules of the developer tools, except hack/gosec, which has no code.
 TOOLS := hack hack/charttools hack/bench hack/faults hack/logcheck hack/registry
@@ -160,7 +160,7 @@ vulncheck: ## look for known vulnerabilities (reads vuln.go.dev, or VULNDB=)
 #   G104  errors not handled: closing or removing a file or connection after a failure that was reported
 #   G115  integer conversions: lengths, and sizes and times that are limited when they are read (0 to 2^53-1)
 #   G304  files by variable: their names come from the operator's settings or command line, never from a caller
-# The servers and fakes of `make run` and of the tests are excluded. An exception for one line has its reason there.
+# The servers and fakes of `make run` and of the tests are excluded. An exception for a single line has its reason in that line.
 GOSEC := -exclude=G104,G115,G304 -exclude-dir=internal/localservers -exclude-dir=internal/localstack \
   -exclude-dir=internal/signing/kmstest -exclude-dir=internal/beacon/devbeacon
 
