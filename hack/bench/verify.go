@@ -65,7 +65,7 @@ func rootOf(entry [32]byte, logProof map[string]any) (size int64, root string, e
 type heads struct {
 	mu    sync.Mutex
 	roots map[int64]string
-	good  map[int64]bool // a signed head has this root
+	good  map[int64]bool // sizes whose signed head is verified
 }
 
 func newHeads() *heads { return &heads{roots: map[int64]string{}, good: map[int64]bool{}} }

@@ -120,8 +120,7 @@ func (c *campaign) play(ctx context.Context, kind string) {
 }
 
 // strike injects the n-th fault of the schedule and ends it after f.For. It then plays a
-// deal to its certificate, whose time is the end of the recovery, and adds the fault to the
-// history.
+// deal: the recovery lasts until the deal's certificate. It adds the fault to the history.
 func (c *campaign) strike(ctx context.Context, f Fault, n int) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -133,7 +133,7 @@ func get(op, deal, token, path string) request {
 	return request{op: op, deal: deal, method: http.MethodGet, path: path, token: token}
 }
 
-// overMCP turns every second request, at random, into a call of the MCP tool.
+// overMCP turns r, with a probability of one half, into a call of the MCP tool.
 func (r request) overMCP(tool string, arguments e2e.Body) request {
 	if rand.IntN(2) == 0 {
 		r.tool, r.arguments = tool, arguments
