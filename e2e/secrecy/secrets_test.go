@@ -224,7 +224,8 @@ func (l *leakTest) places() map[string][]byte {
 	return places
 }
 
-// search searches all places for all secrets.
+// search fails the test if a planted secret is in a place that may not show it. It also
+// searches the data files of Postgres, except for passwords.
 func (l *leakTest) search() {
 	l.T.Helper()
 	places := l.places()

@@ -18,8 +18,8 @@ type game struct {
 	c      *client
 	plan   Plan
 	body   e2e.Body
-	late   string // opCommit or opReveal: the last party acts after the deadline
-	absent string // opCommit or opReveal: the last party does not act
+	late   string // the operation that the last party does after the deadline (opCommit or opReveal), or empty
+	absent string // the operation that the last party omits (opCommit or opReveal), or empty
 	cancel bool   // the initiator cancels while the other party commits
 
 	id, key string

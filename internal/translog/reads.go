@@ -120,7 +120,7 @@ func (l *Log) published(read *reading, size *int64) (TreeHead, error) {
 	err := l.checks.head(head)
 	// An old head by a retired key is no contradiction in the log: only this call named it.
 	if size != nil && errors.Is(err, errRetired) {
-		err = fmt.Errorf("%w that verifiers accept: %d", errNoHead, at)
+		err = fmt.Errorf("%w: that of size %d is signed by a retired key, which verifiers reject; ask for the newest head", errNoHead, at)
 	}
 	return head, err
 }
