@@ -151,7 +151,7 @@ func TestKubernetesGuardReportsFaults(t *testing.T) {
 	s, k := newCluster(t)
 	loaded, err := k.Load(t.Context())
 	check(t, err)
-	for status, want := range map[int]string{401: "Role", 403: "Role", 404: "the chart makes it", 500: "500", 302: "302"} {
+	for status, want := range map[int]string{401: "Role", 403: "Role", 404: "make it with helm upgrade", 500: "500", 302: "302"} {
 		s.answer = status
 		if _, err := k.Load(t.Context()); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "token-1") {
 			t.Errorf("Load answered with status %d: %v, want %q", status, err, want)

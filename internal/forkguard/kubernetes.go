@@ -149,7 +149,7 @@ func (k *kubernetes) call(ctx context.Context, method string, body []byte) ([]by
 	case response.StatusCode == http.StatusConflict:
 		return nil, ErrMoved
 	case response.StatusCode == http.StatusNotFound:
-		return nil, fmt.Errorf("the fork guard's ConfigMap %[1]s does not exist: make it with helm upgrade or kubectl create configmap %[1]s, then give it its record as runbook fork-guard.md says", k.name)
+		return nil, fmt.Errorf("the fork guard's ConfigMap %s does not exist: make it with helm upgrade, then give it its record as runbook fork-guard.md says", k.name)
 	case response.StatusCode == http.StatusUnauthorized, response.StatusCode == http.StatusForbidden:
 		return nil, fmt.Errorf("the API server refuses access to the fork guard (status %d): the pod's service account needs a Role with get and update on the ConfigMap %s", response.StatusCode, k.name)
 	}
