@@ -102,9 +102,6 @@ func Outage(err error) bool {
 
 var server atomic.Pointer[string]
 
-// serverKey is the key in a connection's custom data of the text that Server returns.
-const serverKey = "server"
-
 // Server returns a text that identifies the database server of the newest
 // connection. It changes with a restart, a restore and a failover. It is empty before
 // the first connection.
@@ -148,22 +145,13 @@ func Config(databaseURL string) (*pgxpool.Config, error) {
 		params["application_name"] = Application
 	}
 	config.PingTimeout = 2 * time.Second // how long the pool takes to notice that a connection's server vanished
-	var current atomic.Pointer[string]   // the server of the newest connection
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		var started string
 		if err := conn.QueryRow(ctx, sessionSettingsSQL).Scan(&started); err != nil {
 			return err
 		}
-		conn.PgConn().CustomData()[serverKey] = started
-		current.Store(&started)
 		server.Store(&started)
 		return nil
-	}
-	// target_session_attrs is checked only when a connection is made. A primary that froze
-	// and runs again after a failover still answers on its old connections, from an old
-	// state, until it is demoted.
-	config.PrepareConn = func(_ context.Context, conn *pgx.Conn) (bool, error) {
-		return conn.PgConn().CustomData()[serverKey] == *current.Load(), nil
 	}
 	config.ConnConfig.OnNotice = breakUnreplicated
 	if telemetry.Traced() {
