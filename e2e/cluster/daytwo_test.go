@@ -129,7 +129,7 @@ func readOnlyAndRestore(t *testing.T, c *cluster) {
 
 	restore := func(dump string) {
 		t.Helper()
-		postgres(t, "pg_restore", "--clean", "--if-exists", "--exit-on-error", "--dbname="+database, "/tmp/"+dump+".dump")
+		postgres(t, "pg_restore", "--clean", "--if-exists", "--single-transaction", "--dbname="+database, "/tmp/"+dump+".dump")
 		kubectl(t, "exec", "deployment/redis", "--", "redis-cli", "flushall")
 		kubectl(t, "rollout", "restart", "deployment/"+release+"-log-server")
 		rolledOut(t, namespace, release+"-log-server")

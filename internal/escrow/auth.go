@@ -166,7 +166,7 @@ func unknownDeal(action Action) error {
 // was restored without a restart of the database server. It empties the caches, because
 // their other entries are as old.
 func (s *Service) lost(a Access) error {
-	s.forget()
+	s.forgetTwice()
 	if a.by.isParty() {
 		return unknownCredential()
 	}

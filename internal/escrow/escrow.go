@@ -186,8 +186,14 @@ func (s *Service) sameServer(ctx context.Context) {
 	if before := s.server.Swap(now); before == nil || before == now {
 		return
 	}
+	s.forgetTwice()
+}
+
+// forgetTwice empties the caches now and again after forgetAgain, because calls in flight
+// may still add data that they read before.
+func (s *Service) forgetTwice() {
 	s.forget()
-	time.AfterFunc(forgetAgain, s.forget) // calls in flight may still add data of the previous server
+	time.AfterFunc(forgetAgain, s.forget)
 }
 
 // forgetAgain is longer than any call takes.
